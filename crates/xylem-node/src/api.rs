@@ -1,0 +1,276 @@
+//! What callers say and hear: options, events, errors.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// A flag that asks a running [`crate::share`] or [`crate::get`] to end soon and in order.
+#[derive(Clone, Debug, Default)]
+pub struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// A flag that is not raised yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Asks the run to end; safe to call from a signal handler thread.
+    pub fn raise(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the run was asked to end.
+    pub fn raised(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// How to publish one file or directory.
+#[derive(Clone, Debug)]
+pub struct ShareOptions {
+    /// The file or directory; it stays where it is.
+    pub path: PathBuf,
+    /// Object name as an NDN URI (`/alice/model`); default: under the publisher's key id.
+    pub name: Option<String>,
+    /// A 32-byte Ed25519 secret key file; default: the store's own identity, made on first use.
+    pub key_file: Option<PathBuf>,
+    /// Addresses for the encrypted link; empty: all interfaces, the usual port or a free one.
+    pub listen: Vec<SocketAddr>,
+    /// Also serve unencrypted NDN over UDP and TCP at these addresses.
+    pub plain: Vec<SocketAddr>,
+    /// Where outboards and identities are kept.
+    pub store: PathBuf,
+}
+
+/// A peer to fetch from, as `--from` names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Peer {
+    /// Encrypted link, `HOST:PORT`; the key is the ticket's unless another was given.
+    Link {
+        /// Where it listens.
+        address: SocketAddr,
+        /// X25519 key that the peer must prove; `None`: the ticket's.
+        key: Option<[u8; 32]>,
+    },
+    /// Ordinary NDN over UDP, `udp://HOST:PORT`.
+    Udp(SocketAddr),
+    /// Ordinary NDN over TCP, `tcp://HOST:PORT`.
+    Tcp(SocketAddr),
+}
+
+/// Where fetched bytes go.
+#[derive(Clone, Debug)]
+pub enum Output {
+    /// Under the publisher's suggested name in this directory.
+    Into(PathBuf),
+    /// At exactly this path.
+    At(PathBuf),
+    /// In order to standard output.
+    Stdout,
+}
+
+/// What to do when the final name is taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Existing {
+    /// Refuse, unless what is there already verifies.
+    #[default]
+    Refuse,
+    /// Replace it once the new one is whole.
+    Overwrite,
+    /// Choose `NAME.1`, `NAME.2`, … instead.
+    Rename,
+}
+
+/// How to fetch one ticket.
+#[derive(Clone, Debug)]
+pub struct GetOptions {
+    /// `xylem:…`
+    pub ticket: String,
+    /// Where the result goes.
+    pub output: Output,
+    /// Peers to ask besides the ticket's own addresses (if any is given, only these are asked).
+    pub from: Vec<Peer>,
+    /// Byte range of the file to fetch: start and, if bounded, end (exclusive).
+    pub range: Option<(u64, Option<u64>)>,
+    /// What to do when the final name is taken.
+    pub existing: Existing,
+    /// Glob patterns of listed paths to leave out (directories only).
+    pub exclude: Vec<String>,
+    /// Bytes per second at most.
+    pub limit_rate: Option<u64>,
+    /// Give up after this long without any verified progress.
+    pub give_up: Duration,
+    /// Where outboards of partial fetches are kept.
+    pub store: PathBuf,
+}
+
+/// How to compare what is on disk with a ticket.
+#[derive(Clone, Debug)]
+pub struct VerifyOptions {
+    /// File or directory.
+    pub path: PathBuf,
+    /// `xylem:…`
+    pub ticket: String,
+    /// Peers to ask for tree nodes, as in [`GetOptions::from`].
+    pub from: Vec<Peer>,
+    /// Give up on peers after this long.
+    pub give_up: Duration,
+    /// Where outboards are kept.
+    pub store: PathBuf,
+}
+
+/// Outcome of [`crate::verify`].
+#[derive(Clone, Debug, Default)]
+pub struct VerifySummary {
+    /// Bytes compared.
+    pub bytes: u64,
+    /// Files compared.
+    pub files: u64,
+    /// Bad places: path (empty for a single file), byte range, and what is wrong in words.
+    pub damage: Vec<(PathBuf, std::ops::Range<u64>, String)>,
+    /// False where no tree was at hand and damage could not be narrowed to byte ranges.
+    pub located: bool,
+    /// Root of what the ticket names, hexadecimal.
+    pub root: String,
+}
+
+/// Outcome of [`crate::get`].
+#[derive(Clone, Debug, Default)]
+pub struct GetSummary {
+    /// Root of the file or of the directory's listing, hexadecimal; what `xylem sum` prints.
+    pub root: String,
+    /// Final path; `None` for standard output.
+    pub path: Option<PathBuf>,
+    /// Verified bytes of content in the result.
+    pub bytes: u64,
+    /// Files in the result.
+    pub files: u64,
+    /// Bytes of content that came over the network in this run.
+    pub fetched: u64,
+    /// Bytes that an earlier run had left and that verified.
+    pub resumed: u64,
+    /// How long it took.
+    pub elapsed: Duration,
+    /// The whole was there already; nothing was fetched.
+    pub already_complete: bool,
+}
+
+/// What happens while a call runs, in order.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// Reading and hashing before serving, or reading back what an earlier run left.
+    Hashing {
+        /// Bytes read so far.
+        done: u64,
+        /// Bytes in all, where known.
+        total: u64,
+    },
+    /// Ready to serve. The ticket is complete: give it to whoever should fetch.
+    Shared {
+        /// `xylem:…`
+        ticket: String,
+        /// Versioned NDN name, as URI.
+        name: String,
+        /// Root, hexadecimal.
+        root: String,
+        /// Bytes of content.
+        bytes: u64,
+        /// Files.
+        files: u64,
+        /// Encrypted-link addresses.
+        listen: Vec<SocketAddr>,
+        /// Plain NDN addresses.
+        plain: Vec<SocketAddr>,
+    },
+    /// A path was left out of what is shared, and why.
+    Skipped {
+        /// The path.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
+    /// A link came up.
+    PeerConnected {
+        /// Who, as an address.
+        peer: String,
+    },
+    /// A link ended.
+    PeerGone {
+        /// Who.
+        peer: String,
+        /// Why.
+        why: String,
+    },
+    /// A peer sent something that did not verify; it was dropped and counted.
+    PeerMisbehaved {
+        /// Who.
+        peer: String,
+        /// What it sent.
+        what: String,
+    },
+    /// The signed manifest verified: what is about to be fetched.
+    Found {
+        /// Suggested file name.
+        name: String,
+        /// Whether it is a directory.
+        directory: bool,
+        /// Root, hexadecimal.
+        root: String,
+        /// Bytes of content.
+        bytes: u64,
+        /// Files.
+        files: u64,
+    },
+    /// Something of an earlier run was there and verified.
+    Resumed {
+        /// Bytes that need not be fetched again.
+        bytes: u64,
+        /// Bytes that were there and did not verify.
+        rejected: u64,
+    },
+    /// Progress of a fetch; at most ten a second.
+    Progress {
+        /// Verified bytes so far, resumed ones included.
+        verified: u64,
+        /// Bytes in all.
+        total: u64,
+        /// Peers that are being asked.
+        peers: usize,
+    },
+}
+
+/// Who has to act on an [`Error`]; the command maps it to its exit codes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blame {
+    /// Data did not verify (exit 1).
+    Data,
+    /// Wrong usage or input (exit 2).
+    Usage,
+    /// Nobody reachable has it, or time ran out (exit 3).
+    Network,
+    /// Disk full, permission, store in use (exit 4).
+    Local,
+    /// Asked to stop (exit 130).
+    Interrupted,
+}
+
+/// A failure in one line, with who has to act.
+#[derive(Clone, Debug)]
+pub struct Error {
+    /// Who has to act.
+    pub blame: Blame,
+    /// One line: what, where, and how to mend it.
+    pub message: String,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Error {}
