@@ -1,0 +1,106 @@
+//! The rules between rooms, held by a test: who may know whom, and where clocks, sockets, threads
+//! and `unsafe` may stand (ARCHITECTURE.md, "Rules").
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Each crate and the crates of this workspace that it may use.
+const MAY_USE: &[(&str, &[&str])] = &[
+    ("xylem-hash", &[]),
+    ("xylem-tree", &["xylem-hash"]),
+    ("xylem-packet", &[]),
+    ("xylem-object", &["xylem-hash", "xylem-tree", "xylem-packet"]),
+    ("xylem-forward", &["xylem-packet"]),
+    ("xylem-link", &["xylem-hash"]),
+    ("xylem-store", &["xylem-hash", "xylem-tree"]),
+    ("xylem-transfer", &["xylem-hash", "xylem-tree", "xylem-packet", "xylem-object"]),
+];
+
+/// Words that only the node and the command may use outside of tests.
+const EDGE_ONLY: &[&str] = &[
+    "UdpSocket",
+    "TcpStream",
+    "TcpListener",
+    "Instant::now",
+    "SystemTime::now",
+    "thread::spawn",
+    "thread::scope",
+    "std::env",
+    "println!",
+    "eprintln!",
+];
+
+fn crates() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("crates/").to_path_buf()
+}
+
+/// The names under `[dependencies]` of a manifest; dev-dependencies are free.
+fn dependencies(manifest: &str) -> Vec<String> {
+    let mut inside = false;
+    let mut names = Vec::new();
+    for line in manifest.lines().map(str::trim) {
+        if line.starts_with('[') {
+            inside = line == "[dependencies]" || line.starts_with("[target.");
+        } else if inside && line.starts_with("xylem-") {
+            let end = line.find(['.', '=', ' ']).unwrap_or(line.len());
+            names.push(line[..end].to_owned());
+        }
+    }
+    names
+}
+
+fn sources(dir: &Path, into: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, into);
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            into.push(path);
+        }
+    }
+}
+
+/// A file's code up to its test module, without comment lines.
+fn code(path: &Path) -> String {
+    let text = fs::read_to_string(path).unwrap();
+    let before_tests = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
+    let keep = |l: &&str| !l.trim_start().starts_with("//");
+    before_tests.lines().filter(keep).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn crates_know_only_those_before_them() {
+    for (name, allowed) in MAY_USE {
+        let manifest = fs::read_to_string(crates().join(name).join("Cargo.toml")).unwrap();
+        for used in dependencies(&manifest) {
+            assert!(allowed.contains(&used.as_str()), "{name} must not use {used}");
+        }
+    }
+}
+
+#[test]
+fn no_clock_socket_thread_or_environment_below_the_node() {
+    for (name, _) in MAY_USE {
+        let mut files = Vec::new();
+        sources(&crates().join(name).join("src"), &mut files);
+        assert!(!files.is_empty(), "{name} has no sources");
+        for file in files.iter().filter(|f| !f.ends_with("tests.rs")) {
+            let code = code(file);
+            for word in EDGE_ONLY {
+                assert!(!code.contains(word), "{}: uses {word}", file.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn unsafe_code_stands_only_in_the_hash_engine() {
+    for entry in fs::read_dir(crates()).unwrap() {
+        let dir = entry.unwrap().path();
+        let manifest = fs::read_to_string(dir.join("Cargo.toml")).unwrap();
+        let inherits = manifest.contains("[lints]\nworkspace = true");
+        assert!(inherits || dir.ends_with("xylem-hash"), "{}: no lints", dir.display());
+    }
+    let workspace = fs::read_to_string(crates().join("../Cargo.toml")).unwrap();
+    assert!(workspace.contains("unsafe_code = \"forbid\""));
+}

@@ -1,0 +1,36 @@
+# Recipes that people and CI share. `just` lists them; .ci/run calls the same commands.
+
+default:
+    @just --list
+
+# Everything that has to pass before a change lands.
+ci:
+    bash .ci/run
+
+test:
+    cargo test --workspace
+
+lint:
+    cargo fmt --all --check
+    cargo clippy --workspace --all-targets -- -D warnings
+    RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+
+# The main job, end to end, on this machine.
+try:
+    cargo run --release -- try
+
+# Criterion tables: hash, tree, packet, link.
+bench *ARGS:
+    cargo bench -p xylem-bench {{ARGS}}
+
+# Times share/get of 1 GiB and of 10,000 small files over loopback.
+bench-transfer *ARGS:
+    python3 bench/transfer.py {{ARGS}}
+
+# Fetches a plain share with python-ndn.
+interop:
+    bash interop/run
+
+# A short run of every fuzz target (nightly and cargo-fuzz).
+fuzz SECONDS="20":
+    bash fuzz/run {{SECONDS}}
