@@ -1,0 +1,154 @@
+//! The last compression of a tree, kept open: a hash, or as many bytes as wanted.
+
+use core::fmt;
+
+use crate::backend::{Backend, Cv, first_half};
+use crate::constants::{BLOCK_LEN, ROOT};
+use crate::wipe::wipe;
+
+/// The inputs of a node's compression: a chunk's last block or a parent's only one.
+///
+/// Whether it is the root is decided by what is asked of it.
+#[derive(Clone)]
+pub(crate) struct Output {
+    pub backend: Backend,
+    pub cv: [u32; 8],
+    pub block: [u8; BLOCK_LEN],
+    pub len: u32,
+    pub counter: u64,
+    pub flags: u32,
+}
+
+impl Output {
+    /// The node's value inside a larger tree.
+    pub fn chaining_value(&self) -> Cv {
+        let Self { backend, cv, block, len, counter, flags } = self;
+        first_half(&backend.compress(cv, block, *len, *counter, *flags))
+    }
+
+    /// The node's value as the root.
+    pub fn root_hash(&self) -> Cv {
+        first_half(&self.root_block(0))
+    }
+
+    /// Block `index` of the root's extendable output.
+    fn root_block(&self, index: u64) -> [u32; 16] {
+        self.backend.compress(&self.cv, &self.block, self.len, index, self.flags | ROOT)
+    }
+}
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        if crate::subtree::is_secret(self.flags) {
+            wipe(&mut self.cv);
+            wipe(&mut self.block);
+        }
+    }
+}
+
+/// Extendable output (the paper, section 2.6): a stream of 2^64 - 1 bytes, read from any place.
+///
+/// Made by [`crate::Hasher::finalize_xof`]. The first 32 bytes are the hash.
+///
+/// ```
+/// let mut reader = xylem_hash::Hasher::new().finalize_xof();
+/// let mut bytes = [0; 100];
+/// reader.fill(&mut bytes);
+/// assert_eq!(&bytes[..32], xylem_hash::hash(b"").as_bytes());
+/// reader.set_position(60);
+/// let mut again = [0; 40];
+/// reader.fill(&mut again);
+/// assert_eq!(again, bytes[60..]);
+/// ```
+#[derive(Clone)]
+pub struct OutputReader {
+    output: Output,
+    position: u64,
+}
+
+impl OutputReader {
+    pub(crate) fn new(output: Output) -> Self {
+        Self { output, position: 0 }
+    }
+
+    /// Fills `out` with the bytes from [`Self::position`] on, and advances.
+    ///
+    /// # Panics
+    /// If `out` reaches past byte 2^64 - 2, the last of the stream.
+    pub fn fill(&mut self, out: &mut [u8]) {
+        let end = self.position.checked_add(out.len() as u64);
+        let end = end.expect("the stream ends after 2^64 - 1 bytes (documented)");
+        let mut out = out;
+        let mut index = self.position / BLOCK_LEN as u64;
+        let mut skip = (self.position % BLOCK_LEN as u64) as usize;
+        while !out.is_empty() {
+            let mut block = [0; BLOCK_LEN];
+            for (bytes, word) in
+                block.as_chunks_mut::<4>().0.iter_mut().zip(self.output.root_block(index))
+            {
+                *bytes = word.to_le_bytes();
+            }
+            let take = out.len().min(BLOCK_LEN - skip);
+            let (now, rest) = out.split_at_mut(take);
+            now.copy_from_slice(&block[skip..skip + take]);
+            (out, index, skip) = (rest, index.wrapping_add(1), 0);
+        }
+        self.position = end;
+    }
+
+    /// The offset in bytes of the next byte that [`Self::fill`] gives.
+    #[must_use]
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Goes to `position`, in bytes from the start of the output.
+    pub fn set_position(&mut self, position: u64) {
+        self.position = position;
+    }
+}
+
+impl fmt::Debug for OutputReader {
+    /// Shows the place only: the state would tell all the bytes to come.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OutputReader").field("position", &self.position).finish_non_exhaustive()
+    }
+}
+
+#[cfg(feature = "std")]
+mod io {
+    use super::OutputReader;
+    use std::io::{Error, ErrorKind, Read, Result, Seek, SeekFrom};
+
+    impl Read for OutputReader {
+        /// Fills the whole buffer, unless the stream's end (2^64 - 1 bytes) comes first.
+        fn read(&mut self, buf: &mut [u8]) -> Result<usize> {
+            let left = u64::MAX - self.position;
+            let take = usize::try_from(left).map_or(buf.len(), |left| left.min(buf.len()));
+            self.fill(&mut buf[..take]);
+            Ok(take)
+        }
+    }
+
+    impl Seek for OutputReader {
+        /// Goes to a place from the start, or relative to here.
+        ///
+        /// # Errors
+        /// `InvalidInput` for a place before the start or past 2^64 - 1; `Unsupported` for places
+        /// relative to the end.
+        fn seek(&mut self, to: SeekFrom) -> Result<u64> {
+            let outside = || Error::new(ErrorKind::InvalidInput, "seek outside of 0..2^64");
+            self.position = match to {
+                SeekFrom::Start(position) => position,
+                SeekFrom::Current(by) => {
+                    self.position.checked_add_signed(by).ok_or_else(outside)?
+                }
+                SeekFrom::End(_) => {
+                    let what = "the output has no end to seek from";
+                    return Err(Error::new(ErrorKind::Unsupported, what));
+                }
+            };
+            Ok(self.position)
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! [`Stock`]: a fixed-capacity list whose unused part is never initialised.
+//!
+//! A hasher holds 14 KiB of buffers; zeroing them would cost more than hashing a short message.
+
+use core::mem::MaybeUninit;
+
+/// Up to `N` items, in place.
+pub(crate) struct Stock<T, const N: usize> {
+    items: [MaybeUninit<T>; N],
+    /// Invariant: `items[..len]` is initialised, and `len <= N`.
+    len: usize,
+}
+
+impl<T: Copy, const N: usize> Stock<T, N> {
+    #[inline]
+    pub fn new() -> Self {
+        Self { items: [const { MaybeUninit::uninit() }; N], len: 0 }
+    }
+
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// How many more items fit.
+    #[inline]
+    pub fn room(&self) -> usize {
+        N - self.len
+    }
+
+    #[inline]
+    pub fn as_slice(&self) -> &[T] {
+        // SAFETY: the first `len` items are initialised (invariant), `MaybeUninit<T>` has the
+        // layout of `T`, and the borrow of `self` keeps them in place.
+        unsafe { core::slice::from_raw_parts(self.items.as_ptr().cast::<T>(), self.len) }
+    }
+
+    #[inline]
+    pub fn as_mut_slice(&mut self) -> &mut [T] {
+        // SAFETY: as in `as_slice`, and the borrow is exclusive.
+        unsafe { core::slice::from_raw_parts_mut(self.items.as_mut_ptr().cast::<T>(), self.len) }
+    }
+
+    /// Appends `more`, which must fit into [`Stock::room`].
+    #[inline]
+    pub fn extend(&mut self, more: &[T]) {
+        assert!(more.len() <= self.room(), "the caller checked the room");
+        // SAFETY: `len + more.len() <= N` was just asserted, so the destination lies inside
+        // `items`; `more` is borrowed shared while `self` is borrowed exclusively, so they do not
+        // overlap; and `T: Copy`.
+        unsafe {
+            let end = self.items.as_mut_ptr().add(self.len).cast::<T>();
+            core::ptr::copy_nonoverlapping(more.as_ptr(), end, more.len());
+        }
+        self.len += more.len();
+    }
+
+    #[inline]
+    pub fn push(&mut self, item: T) {
+        self.extend(core::slice::from_ref(&item));
+    }
+
+    #[inline]
+    pub fn pop(&mut self) -> Option<T> {
+        let last = self.as_slice().last().copied()?;
+        self.len -= 1;
+        Some(last)
+    }
+
+    #[inline]
+    pub fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+}
+
+impl<T: Copy, const N: usize> Clone for Stock<T, N> {
+    /// Copies the items in use only.
+    fn clone(&self) -> Self {
+        let mut copy = Self::new();
+        copy.extend(self.as_slice());
+        copy
+    }
+}

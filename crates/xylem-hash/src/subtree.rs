@@ -1,0 +1,299 @@
+//! [`Subtree`]: one message, or an aligned part of one, on its way to a single value.
+//!
+//! The tree over n chunks is built level by level: neighbours are joined in pairs, and a last node
+//! without a neighbour goes up as it is. That gives BLAKE3's tree (the paper, section 2.1: the left
+//! side of a node holds the largest power of two of chunks), whatever n is, and it lets all
+//! parents of a level be compressed side by side.
+
+use crate::backend::{Backend, Cv, Lane, MAX_LANES, joined, padded, split_last_block};
+use crate::constants::{
+    BLOCK_LEN, CHUNK_END, CHUNK_LEN, CHUNK_START, DERIVE_KEY_CONTEXT, DERIVE_KEY_MATERIAL, IV,
+    KEY_LEN, KEYED_HASH, OUT_LEN, PARENT, ROOT,
+};
+use crate::output::Output;
+use crate::stock::Stock;
+use crate::wipe::wipe;
+
+/// Bytes that fill all lanes with chunks.
+pub(crate) const BATCH_LEN: usize = MAX_LANES * CHUNK_LEN;
+
+/// Chunk values that are gathered before they are merged: of the seven merging rounds of 128
+/// values, four fill all eight lanes.
+pub(crate) const PENDING: usize = 128;
+
+/// Levels above the pending ones in a tree of 2^64 bytes.
+const STACK: usize = 64 - CHUNK_LEN.ilog2() as usize - PENDING.ilog2() as usize + 1;
+
+/// Key words and flags common to all compressions of a message.
+#[derive(Clone)]
+pub(crate) struct Mode {
+    key: [u32; 8],
+    flags: u32,
+}
+
+/// Whether values computed under `flags` may be somebody's secrets.
+pub(crate) fn is_secret(flags: u32) -> bool {
+    flags & (KEYED_HASH | DERIVE_KEY_MATERIAL) != 0
+}
+
+impl Mode {
+    pub fn plain() -> Self {
+        Self { key: IV, flags: 0 }
+    }
+
+    pub fn keyed(key: &[u8; KEY_LEN]) -> Self {
+        Self { key: words(key), flags: KEYED_HASH }
+    }
+
+    pub fn derive_key(backend: Backend, context: &str) -> Self {
+        let mode = Self { key: IV, flags: DERIVE_KEY_CONTEXT };
+        let mut key = root_hash_of(backend, &mode, context.as_bytes());
+        let material = Self { key: words(&key), flags: DERIVE_KEY_MATERIAL };
+        wipe(&mut key);
+        material
+    }
+
+    pub fn key(&self) -> &[u32; 8] {
+        &self.key
+    }
+
+    pub fn flags(&self) -> u32 {
+        self.flags
+    }
+}
+
+impl Drop for Mode {
+    fn drop(&mut self) {
+        if is_secret(self.flags) {
+            wipe(&mut self.key);
+        }
+    }
+}
+
+fn words(bytes: &[u8; 32]) -> [u32; 8] {
+    let mut words = [0; 8];
+    for (word, bytes) in words.iter_mut().zip(bytes.as_chunks::<4>().0) {
+        *word = u32::from_le_bytes(*bytes);
+    }
+    words
+}
+
+/// A message's hash in one go.
+pub(crate) fn root_hash_of(backend: Backend, mode: &Mode, input: &[u8]) -> Cv {
+    if input.len() <= CHUNK_LEN {
+        let lane = Lane { bytes: input, counter: 0, end: ROOT };
+        backend.chunks(mode, &[lane])[0]
+    } else if input.len() <= BATCH_LEN {
+        small_output(backend, mode, input, 0).root_hash()
+    } else {
+        let mut subtree = Subtree::new(backend, mode.clone(), 0);
+        let tail = subtree.absorb(input);
+        subtree.finish(tail).root_hash()
+    }
+}
+
+/// The value of a part of a message that is a subtree of it, and not all of it.
+pub(crate) fn subtree_cv(backend: Backend, mode: &Mode, input: &[u8], first_chunk: u64) -> Cv {
+    if input.len() <= BATCH_LEN {
+        small_output(backend, mode, input, first_chunk).chaining_value()
+    } else {
+        let mut subtree = Subtree::new(backend, mode.clone(), first_chunk);
+        let tail = subtree.absorb(input);
+        subtree.finish(tail).chaining_value()
+    }
+}
+
+/// The values of all chunks of `input` (at most [`BATCH_LEN`] bytes, not empty), side by side.
+pub(crate) fn chunk_cvs(
+    backend: Backend,
+    mode: &Mode,
+    input: &[u8],
+    first: u64,
+) -> [Cv; MAX_LANES] {
+    let mut lanes = [Lane { bytes: &[], counter: 0, end: 0 }; MAX_LANES];
+    let mut count = 0;
+    for (lane, bytes) in lanes.iter_mut().zip(input.chunks(CHUNK_LEN)) {
+        *lane = Lane { bytes, counter: first.wrapping_add(count as u64), end: 0 };
+        count += 1;
+    }
+    backend.chunks(mode, &lanes[..count])
+}
+
+/// Joins neighbours in place; a last one without a neighbour stays. Returns how many are left.
+pub(crate) fn merge_level(backend: Backend, mode: &Mode, cvs: &mut [Cv]) -> usize {
+    let pairs = cvs.len() / 2;
+    let mut done = 0;
+    while done < pairs {
+        let count = MAX_LANES.min(pairs - done);
+        let (now, _) = cvs[2 * done..2 * (done + count)].as_chunks::<2>();
+        let merged = backend.parents(mode, now, 0);
+        cvs[done..done + count].copy_from_slice(&merged[..count]);
+        done += count;
+    }
+    if cvs.len() % 2 == 1 {
+        cvs[pairs] = cvs[cvs.len() - 1];
+    }
+    cvs.len().div_ceil(2)
+}
+
+/// The node over `left` and `right`, not yet compressed.
+pub(crate) fn parent_output(backend: Backend, mode: &Mode, left: &Cv, right: &Cv) -> Output {
+    Output {
+        backend,
+        cv: mode.key,
+        block: joined(&[*left, *right]),
+        len: BLOCK_LEN as u32,
+        counter: 0,
+        flags: mode.flags | PARENT,
+    }
+}
+
+fn chunk_output(backend: Backend, mode: &Mode, chunk: &[u8], counter: u64) -> Output {
+    let (blocks, tail) = split_last_block(chunk);
+    let start = if blocks.is_empty() { CHUNK_START } else { 0 };
+    Output {
+        backend,
+        cv: backend.chunk_start(mode, blocks, counter),
+        block: padded(tail),
+        len: tail.len() as u32,
+        counter,
+        flags: mode.flags | start | CHUNK_END,
+    }
+}
+
+/// The top of a subtree of at most [`BATCH_LEN`] bytes.
+fn small_output(backend: Backend, mode: &Mode, input: &[u8], first_chunk: u64) -> Output {
+    if input.len() <= CHUNK_LEN {
+        return chunk_output(backend, mode, input, first_chunk);
+    }
+    let mut cvs = chunk_cvs(backend, mode, input, first_chunk);
+    top_output(backend, mode, &mut cvs[..input.len().div_ceil(CHUNK_LEN)])
+}
+
+/// The top of the tree over two or more nodes of one level (which are overwritten).
+fn top_output(backend: Backend, mode: &Mode, cvs: &mut [Cv]) -> Output {
+    let mut count = cvs.len();
+    while count > 2 {
+        count = merge_level(backend, mode, &mut cvs[..count]);
+    }
+    let output = parent_output(backend, mode, &cvs[0], &cvs[1]);
+    if is_secret(mode.flags) {
+        wipe(cvs.as_flattened_mut());
+    }
+    output
+}
+
+/// The state between two pieces of a message: whole batches have been taken in, the rest is with
+/// the caller.
+///
+/// Call order: [`Self::absorb`] any number of times, then [`Self::finish`] with what is left over.
+/// Everything absorbed is followed by at least one more byte, so nothing in here is ever the root.
+#[derive(Clone)]
+pub(crate) struct Subtree {
+    backend: Backend,
+    mode: Mode,
+    /// Chunks absorbed so far.
+    chunks: u64,
+    first_chunk: u64,
+    /// Values of the last chunks absorbed, a multiple of [`MAX_LANES`] of them; merged when full.
+    pending: Stock<Cv, PENDING>,
+    /// Values of full subtrees of `PENDING << i` chunks before those, largest first: one for each
+    /// bit that is set in the number of chunks merged.
+    stack: Stock<Cv, STACK>,
+}
+
+impl Subtree {
+    pub fn new(backend: Backend, mode: Mode, first_chunk: u64) -> Self {
+        Self { backend, mode, chunks: 0, first_chunk, pending: Stock::new(), stack: Stock::new() }
+    }
+
+    pub fn mode(&self) -> &Mode {
+        &self.mode
+    }
+
+    /// Bytes absorbed so far.
+    pub fn absorbed(&self) -> u64 {
+        self.chunks.wrapping_mul(CHUNK_LEN as u64)
+    }
+
+    pub fn reset(&mut self) {
+        self.wipe_if_secret();
+        self.chunks = 0;
+        self.pending.truncate(0);
+        self.stack.truncate(0);
+    }
+
+    /// Takes whole batches from the front of `input` as long as something follows them; returns
+    /// the rest: at most [`BATCH_LEN`] bytes, and at least one if `input` was not empty.
+    pub fn absorb<'a>(&mut self, mut input: &'a [u8]) -> &'a [u8] {
+        while input.len() > BATCH_LEN {
+            let (batch, rest) = input.split_at(BATCH_LEN);
+            self.absorb_batch(batch);
+            input = rest;
+        }
+        input
+    }
+
+    /// Takes one whole batch that more of the message follows.
+    pub fn absorb_batch(&mut self, batch: &[u8]) {
+        let counter = self.first_chunk.wrapping_add(self.chunks);
+        let cvs = chunk_cvs(self.backend, &self.mode, batch, counter);
+        self.pending.extend(&cvs);
+        self.chunks += MAX_LANES as u64;
+        if self.pending.room() == 0 {
+            self.merge_pending();
+        }
+    }
+
+    /// Makes one value of the full pending list, and joins it with the equal ones on the stack.
+    fn merge_pending(&mut self) {
+        let Self { backend, mode, pending, stack, .. } = self;
+        let mut count = PENDING;
+        while count > 1 {
+            count = merge_level(*backend, mode, &mut pending.as_mut_slice()[..count]);
+        }
+        let mut cv = pending.as_slice()[0];
+        let groups = self.chunks / PENDING as u64;
+        for _ in 0..groups.trailing_zeros() {
+            let left = stack.pop().expect("one entry for each bit set in the count before");
+            cv = parent_output(*backend, mode, &left, &cv).chaining_value();
+        }
+        stack.push(cv);
+        pending.truncate(0);
+    }
+
+    /// The top node, given the `tail` of the message: at most [`BATCH_LEN`] bytes, and not empty
+    /// unless the message is.
+    pub fn finish(&self, tail: &[u8]) -> Output {
+        let Self { backend, mode, .. } = self;
+        let next = self.first_chunk.wrapping_add(self.chunks);
+        let mut output = if self.pending.is_empty() {
+            small_output(*backend, mode, tail, next)
+        } else {
+            let mut cvs = [[0; OUT_LEN]; PENDING];
+            let (pending, tail_count) = (self.pending.as_slice(), tail.len().div_ceil(CHUNK_LEN));
+            let count = pending.len() + tail_count;
+            cvs[..pending.len()].copy_from_slice(pending);
+            let tail_cvs = chunk_cvs(*backend, mode, tail, next);
+            cvs[pending.len()..count].copy_from_slice(&tail_cvs[..tail_count]);
+            top_output(*backend, mode, &mut cvs[..count])
+        };
+        for left in self.stack.as_slice().iter().rev() {
+            output = parent_output(*backend, mode, left, &output.chaining_value());
+        }
+        output
+    }
+
+    fn wipe_if_secret(&mut self) {
+        if is_secret(self.mode.flags) {
+            wipe(self.pending.as_mut_slice().as_flattened_mut());
+            wipe(self.stack.as_mut_slice().as_flattened_mut());
+        }
+    }
+}
+
+impl Drop for Subtree {
+    fn drop(&mut self) {
+        self.wipe_if_secret();
+    }
+}

@@ -1,0 +1,3 @@
+//! Tests of every backend against the `blake3` crate.
+
+mod differential;
