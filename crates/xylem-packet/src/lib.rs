@@ -1,1 +1,76 @@
-//! Skeleton.
+//! [`Packet`]: one NDN packet, read in place.
+//!
+//! NDN packet format v0.3, naming conventions rev. 3 and NDNLPv2 (`docs/spec/packet.md` lists what
+//! is covered). Bytes come from a face as one whole TLV (a datagram, or what [`frame_len`] cuts
+//! out of a stream); `decode` checks every rule once and gives a view that borrows them, whose
+//! accessors neither fail nor copy. Bytes for a face are appended to a `Vec<u8>` by the builders,
+//! the content of a Data being written straight into its place.
+//!
+//! Not here: signing and verifying (only the bytes of signatures are carried), reassembly of
+//! NDNLPv2 fragments, forwarding.
+//!
+//! ```
+//! use xylem_packet::{Component, DataBuilder, InterestBuilder, Name, Packet, SignatureType};
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let name: Name = "/xylem/report.pdf/v=7".parse()?;
+//! let name = name.child(Component::segment(0));
+//!
+//! let mut interest = Vec::new();
+//! InterestBuilder::new(name.as_ref()).nonce([1, 2, 3, 4]).encode(&mut interest)?;
+//!
+//! let mut data = Vec::new();
+//! DataBuilder::new(name.as_ref())
+//!     .signature(SignatureType::DIGEST_SHA256, None)
+//!     .encode(&mut data, b"content", |signed, value| {
+//!         value.extend_from_slice(&xylem_packet::sha256(signed));
+//!     })?;
+//!
+//! let (Packet::Interest(interest), Packet::Data(data)) =
+//!     (Packet::decode(&interest)?, Packet::decode(&data)?)
+//! else {
+//!     unreachable!()
+//! };
+//! assert_eq!(interest.name(), data.name());
+//! assert_eq!(data.name().to_string(), "/xylem/report.pdf/v=7/seg=0");
+//! assert_eq!(data.content(), b"content");
+//! # Ok(()) }
+//! ```
+#![cfg_attr(not(feature = "std"), no_std)]
+
+extern crate alloc;
+
+pub mod tlv;
+
+mod error;
+
+mod component;
+mod name;
+mod uri;
+
+mod signature;
+
+mod data;
+mod data_builder;
+mod interest;
+mod interest_builder;
+mod lp;
+mod packet;
+
+pub use component::Component;
+pub use data::{ContentType, Data, MetaInfo};
+pub use data_builder::{DataBuilder, DataWriter};
+pub use error::{DecodeError, EncodeError};
+pub use interest::{DEFAULT_LIFETIME_MS, Interest, InterestSignature};
+pub use interest_builder::InterestBuilder;
+pub use lp::{LpPacket, MAX_PIT_TOKEN, NackReason};
+pub use name::{Components, Name, NameRef, Names};
+pub use packet::{MAX_FRAME, MAX_PACKET, Packet, frame_len};
+pub use signature::{KeyLocator, SignatureInfo, SignatureType};
+pub use uri::UriError;
+
+/// SHA-256 of `bytes`: what parameters digests, implicit digests and signature type 0 are made of.
+#[cfg(feature = "std")]
+pub fn sha256(bytes: &[u8]) -> [u8; 32] {
+    use sha2::Digest;
+    sha2::Sha256::digest(bytes).into()
+}

@@ -1,0 +1,206 @@
+//! One name component: a type in 1..=65535 and a value.
+
+use alloc::vec::Vec;
+use core::cmp::Ordering;
+use core::hash::{Hash, Hasher};
+
+use crate::DecodeError;
+use crate::tlv::{self, Element, types};
+
+/// One component of a name. Ordered canonically: by type, then length, then bytes
+/// (packet format v0.3, "Canonical order").
+#[derive(Clone, Copy)]
+pub struct Component<'a> {
+    typ: u16,
+    value: Value<'a>,
+}
+
+/// A number made here needs no memory elsewhere.
+#[derive(Clone, Copy)]
+enum Value<'a> {
+    Borrowed(&'a [u8]),
+    Number([u8; 8], u8),
+}
+
+impl<'a> Component<'a> {
+    /// Any component. Errors: `ComponentType` unless `typ` is 1..=65535, `BadLength` for a digest
+    /// (types 1 and 2) that is not 32 bytes.
+    #[inline]
+    pub fn new(typ: u32, value: &'a [u8]) -> Result<Self, DecodeError> {
+        let short = match u16::try_from(typ) {
+            Ok(short) if short != 0 => short,
+            _ => return Err(DecodeError::ComponentType(typ)),
+        };
+        if typ <= types::PARAMETERS_SHA256_DIGEST && value.len() != 32 {
+            return Err(DecodeError::BadLength { typ, len: value.len() });
+        }
+        Ok(Component { typ: short, value: Value::Borrowed(value) })
+    }
+
+    #[inline]
+    pub(crate) fn from_element(element: Element<'a>) -> Result<Self, DecodeError> {
+        Self::new(element.typ, element.value)
+    }
+
+    const fn borrowed(typ: u32, value: &'a [u8]) -> Self {
+        Component { typ: typ as u16, value: Value::Borrowed(value) }
+    }
+
+    /// GenericNameComponent (8).
+    pub const fn generic(value: &'a [u8]) -> Self {
+        Self::borrowed(types::GENERIC_COMPONENT, value)
+    }
+
+    /// KeywordNameComponent (32), such as `32=metadata`.
+    pub const fn keyword(value: &'a [u8]) -> Self {
+        Self::borrowed(types::KEYWORD_COMPONENT, value)
+    }
+
+    /// ImplicitSha256DigestComponent (1).
+    pub const fn implicit_digest(digest: &'a [u8; 32]) -> Self {
+        Self::borrowed(types::IMPLICIT_SHA256_DIGEST, digest)
+    }
+
+    /// ParametersSha256DigestComponent (2).
+    pub const fn parameters_digest(digest: &'a [u8; 32]) -> Self {
+        Self::borrowed(types::PARAMETERS_SHA256_DIGEST, digest)
+    }
+
+    /// TLV-TYPE, 1..=65535.
+    #[inline]
+    pub fn typ(&self) -> u32 {
+        u32::from(self.typ)
+    }
+
+    /// TLV-VALUE.
+    #[inline]
+    pub fn value(&self) -> &[u8] {
+        match &self.value {
+            Value::Borrowed(value) => value,
+            Value::Number(octets, len) => &octets[..usize::from(*len)],
+        }
+    }
+
+    /// The value as a number, if it is one in its shortest form; any component type. A longer
+    /// form gives `None`, so that one number has one name.
+    #[inline]
+    pub fn as_number(&self) -> Option<u64> {
+        let value = self.value();
+        let number = tlv::read_number(value)?;
+        (tlv::number_octets(number).1 == value.len()).then_some(number)
+    }
+
+    /// [`Self::as_number`] if the component is of type `typ`.
+    pub fn as_number_of(&self, typ: u32) -> Option<u64> {
+        if self.typ() == typ { self.as_number() } else { None }
+    }
+
+    /// Bytes that [`Self::encode`] appends.
+    pub fn encoded_len(&self) -> usize {
+        let len = self.value().len();
+        tlv::var_number_len(u64::from(self.typ)) + tlv::var_number_len(len as u64) + len
+    }
+
+    /// Appends the component's TLV.
+    #[inline]
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        tlv::write_element(out, self.typ(), self.value());
+    }
+}
+
+/// Numbers, by the naming conventions rev. 3.
+impl Component<'static> {
+    /// A component of type `typ` (1..=65535 and no digest) that holds `number`.
+    const fn number(typ: u32, number: u64) -> Self {
+        let (octets, len) = tlv::number_octets(number);
+        Component { typ: typ as u16, value: Value::Number(octets, len as u8) }
+    }
+
+    /// `seg=n`.
+    pub const fn segment(n: u64) -> Self {
+        Self::number(types::SEGMENT_COMPONENT, n)
+    }
+
+    /// `off=n`.
+    pub const fn byte_offset(n: u64) -> Self {
+        Self::number(types::BYTE_OFFSET_COMPONENT, n)
+    }
+
+    /// `v=n`.
+    pub const fn version(n: u64) -> Self {
+        Self::number(types::VERSION_COMPONENT, n)
+    }
+
+    /// `t=n`, microseconds since 1970.
+    pub const fn timestamp(n: u64) -> Self {
+        Self::number(types::TIMESTAMP_COMPONENT, n)
+    }
+
+    /// `seq=n`.
+    pub const fn sequence(n: u64) -> Self {
+        Self::number(types::SEQUENCE_COMPONENT, n)
+    }
+}
+
+impl PartialEq for Component<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.typ == other.typ && self.value() == other.value()
+    }
+}
+
+impl Eq for Component<'_> {}
+
+impl Ord for Component<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let (a, b) = (self.value(), other.value());
+        self.typ.cmp(&other.typ).then(a.len().cmp(&b.len())).then_with(|| a.cmp(b))
+    }
+}
+
+impl PartialOrd for Component<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Hash for Component<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.typ.hash(state);
+        self.value().hash(state);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_and_digest_lengths_are_checked() {
+        assert_eq!(Component::new(0, b""), Err(DecodeError::ComponentType(0)));
+        assert_eq!(Component::new(65536, b""), Err(DecodeError::ComponentType(65536)));
+        assert!(Component::new(65535, b"").is_ok());
+        for typ in [1, 2] {
+            assert!(Component::new(typ, &[0; 32]).is_ok());
+            assert_eq!(Component::new(typ, &[0; 31]), Err(DecodeError::BadLength { typ, len: 31 }));
+        }
+    }
+
+    #[test]
+    fn numbers_are_held_in_their_shortest_form() {
+        for (number, octets) in [(0, 1), (255, 1), (256, 2), (65536, 4), (1 << 32, 8)] {
+            let component = Component::segment(number);
+            assert_eq!(component.value().len(), octets);
+            assert_eq!(component.as_number(), Some(number));
+            assert_eq!(component.as_number_of(types::SEGMENT_COMPONENT), Some(number));
+            assert_eq!(component.as_number_of(types::VERSION_COMPONENT), None);
+        }
+        assert_eq!(Component::new(50, &[0, 1]).unwrap().as_number(), None);
+        assert_eq!(Component::new(50, b"abc").unwrap().as_number(), None);
+    }
+
+    #[test]
+    fn equality_does_not_depend_on_where_the_value_lies() {
+        let value = [1, 0];
+        assert_eq!(Component::new(50, &value).unwrap(), Component::segment(256));
+    }
+}

@@ -1,0 +1,105 @@
+//! What can be wrong with bytes that claim to be a packet, and with a packet that is to be built.
+
+use core::convert::Infallible;
+
+/// Why bytes are no packet. All of these are the sender's doing; none depends on our state.
+///
+/// `inside` and `typ` are TLV-TYPE numbers of [`crate::tlv::types`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DecodeError {
+    /// An element claims more bytes than its parent or the buffer has.
+    #[error("an element reaches past the end of what holds it")]
+    Truncated,
+    /// The buffer goes on after the packet's end.
+    #[error("{0} bytes follow the packet's end")]
+    TrailingBytes(usize),
+    /// A type or length number is not in its shortest form (packet format v0.3, section 1.1).
+    #[error("a type or length number is not in its shortest form")]
+    NotShortest,
+    /// A type number is 0 or above 2^32 - 1.
+    #[error("{0} is no TLV type number")]
+    TypeNumber(u64),
+    /// Another element was needed here.
+    #[error("element {found} stands where element {expected} belongs")]
+    WrongType {
+        /// What belongs here.
+        expected: u32,
+        /// What is here.
+        found: u32,
+    },
+    /// The outermost element is not a packet of this format.
+    #[error("element {0} is no packet")]
+    NotAPacket(u32),
+    /// Our own limit ([`crate::MAX_PACKET`], [`crate::MAX_FRAME`]).
+    #[error("a packet of {0} bytes is longer than allowed")]
+    TooLong(u64),
+    /// An element that must be understood is not.
+    #[error("critical element {typ} in element {inside} is unknown")]
+    UnknownCritical {
+        /// The parent.
+        inside: u32,
+        /// The unknown element.
+        typ: u32,
+    },
+    /// A critical element stands after one that it must precede.
+    #[error("element {typ} in element {inside} is out of order")]
+    OutOfOrder {
+        /// The parent.
+        inside: u32,
+        /// The misplaced element.
+        typ: u32,
+    },
+    /// An element occurs twice that may occur once.
+    #[error("element {typ} in element {inside} is repeated")]
+    Repeated {
+        /// The parent.
+        inside: u32,
+        /// The repeated element.
+        typ: u32,
+    },
+    /// A required element is absent.
+    #[error("element {inside} lacks element {typ}")]
+    Missing {
+        /// The parent.
+        inside: u32,
+        /// The absent element.
+        typ: u32,
+    },
+    /// An element's value has a length that its definition excludes.
+    #[error("element {typ} cannot be {len} bytes long")]
+    BadLength {
+        /// The element.
+        typ: u32,
+        /// Its length.
+        len: usize,
+    },
+    /// A name component's type is outside 1..=65535.
+    #[error("{0} is no name component type")]
+    ComponentType(u32),
+    /// An Interest without a name component.
+    #[error("an Interest's name is empty")]
+    EmptyName,
+    /// ApplicationParameters without exactly one parameters digest in the name, or a signed
+    /// Interest whose name does not end with it.
+    #[error("the parameters digest is absent from the name, repeated in it or misplaced")]
+    ParametersDigestPlace,
+    /// The parameters digest in the name is not that of the parameters.
+    #[error("the parameters digest does not match the parameters")]
+    ParametersDigestMismatch,
+}
+
+/// Why a packet cannot be built. `E` is what the caller's content source may say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EncodeError<E = Infallible> {
+    /// The packet would exceed [`crate::MAX_PACKET`].
+    #[error("the packet would be {0} bytes long, over the limit")]
+    TooLong(usize),
+    /// An Interest needs at least one name component.
+    #[error("an Interest's name cannot be empty")]
+    EmptyName,
+    /// The content could not be written.
+    #[error("content: {0}")]
+    Content(E),
+}

@@ -1,0 +1,352 @@
+//! Names: a sequence of components, kept as the bytes that go on the wire.
+//!
+//! A name is held as the value of its Name TLV. Because types and lengths are in their shortest
+//! form, comparing those bytes is comparing names in canonical order, one name is a prefix of
+//! another exactly when its bytes are, and nothing needs parsing to be compared or hashed.
+
+use alloc::vec::Vec;
+use core::hash::{Hash, Hasher};
+
+use crate::tlv::{self, Reader, types};
+use crate::{Component, DecodeError};
+
+/// A borrowed, checked name.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct NameRef<'a> {
+    // First, so that the derived order is that of the bytes; the count follows from them.
+    value: &'a [u8],
+    count: u32,
+}
+
+impl<'a> NameRef<'a> {
+    /// Checks the value of a Name TLV (its components, side by side).
+    ///
+    /// Errors: `ComponentType`, `BadLength`, and those of a malformed TLV.
+    #[inline]
+    pub fn from_value(value: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(value);
+        let mut count = 0;
+        while let Some(element) = reader.next_element()? {
+            Component::from_element(element)?;
+            count += 1;
+        }
+        Ok(NameRef { value, count })
+    }
+
+    /// Reads a whole Name TLV and nothing after it.
+    pub fn decode(wire: &'a [u8]) -> Result<Self, DecodeError> {
+        Self::from_value(tlv::read_only(wire, types::NAME)?.value)
+    }
+
+    /// The value of the Name TLV: a name's identity, and what names are compared by.
+    #[inline]
+    pub fn value(self) -> &'a [u8] {
+        self.value
+    }
+
+    /// Number of components.
+    #[inline]
+    pub fn len(self) -> usize {
+        self.count as usize
+    }
+
+    /// True for `/`.
+    #[inline]
+    pub fn is_empty(self) -> bool {
+        self.count == 0
+    }
+
+    /// The components in order.
+    #[inline]
+    pub fn iter(self) -> Components<'a> {
+        Components { reader: Reader::new(self.value), left: self.count }
+    }
+
+    /// Component `i`, the first being 0.
+    pub fn get(self, i: usize) -> Option<Component<'a>> {
+        self.iter().nth(i)
+    }
+
+    /// The last component.
+    pub fn last(self) -> Option<Component<'a>> {
+        self.iter().last()
+    }
+
+    /// The first `n` components (the whole name if it has fewer).
+    pub fn prefix(self, n: usize) -> NameRef<'a> {
+        if n >= self.len() {
+            return self;
+        }
+        let mut components = self.iter();
+        for _ in 0..n {
+            components.next();
+        }
+        NameRef { value: &self.value[..components.reader.position()], count: n as u32 }
+    }
+
+    /// The name without its last component; `/` stays `/`.
+    pub fn parent(self) -> NameRef<'a> {
+        self.prefix(self.len().saturating_sub(1))
+    }
+
+    /// True if `other` begins with all of this name's components; a name is a prefix of itself.
+    #[inline]
+    pub fn is_prefix_of(self, other: NameRef<'_>) -> bool {
+        other.value.starts_with(self.value)
+    }
+
+    /// What follows `prefix` in this name; `None` if the name does not begin with it.
+    pub fn strip_prefix(self, prefix: NameRef<'_>) -> Option<NameRef<'a>> {
+        let value = self.value.strip_prefix(prefix.value)?;
+        Some(NameRef { value, count: self.count - prefix.count })
+    }
+
+    /// An owned copy.
+    pub fn to_name(self) -> Name {
+        Name { value: self.value.to_vec(), count: self.count }
+    }
+
+    /// An owned copy with one component more.
+    pub fn child(self, component: Component<'_>) -> Name {
+        let mut value = Vec::with_capacity(self.value.len() + component.encoded_len());
+        value.extend_from_slice(self.value);
+        let mut name = Name { value, count: self.count };
+        name.push(component);
+        name
+    }
+
+    /// Bytes that [`Self::encode`] appends.
+    pub fn encoded_len(self) -> usize {
+        1 + tlv::var_number_len(self.value.len() as u64) + self.value.len()
+    }
+
+    /// Appends the Name TLV.
+    #[inline]
+    pub fn encode(self, out: &mut Vec<u8>) {
+        tlv::write_element(out, types::NAME, self.value);
+    }
+}
+
+impl Hash for NameRef<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.value.hash(state);
+    }
+}
+
+impl<'a> IntoIterator for NameRef<'a> {
+    type Item = Component<'a>;
+    type IntoIter = Components<'a>;
+    fn into_iter(self) -> Components<'a> {
+        self.iter()
+    }
+}
+
+/// The components of a name, in order.
+#[derive(Debug, Clone)]
+pub struct Components<'a> {
+    reader: Reader<'a>,
+    left: u32,
+}
+
+impl<'a> Components<'a> {
+    /// Bytes of the name's value that the components given so far take.
+    pub fn position(&self) -> usize {
+        self.reader.position()
+    }
+}
+
+impl<'a> Iterator for Components<'a> {
+    type Item = Component<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Component<'a>> {
+        // The name was checked when it was made, so an error cannot occur; ending is the safe
+        // answer all the same.
+        let element = self.reader.next_element().ok()??;
+        self.left = self.left.saturating_sub(1);
+        Component::from_element(element).ok()
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left as usize, Some(self.left as usize))
+    }
+}
+
+impl ExactSizeIterator for Components<'_> {}
+
+/// Names that lie side by side, as in a forwarding hint.
+#[derive(Debug, Clone)]
+pub struct Names<'a> {
+    reader: Reader<'a>,
+}
+
+impl<'a> Names<'a> {
+    /// Checks a sequence of at least one Name TLV that is the value of element `inside`.
+    pub(crate) fn check(value: &'a [u8], inside: u32) -> Result<(), DecodeError> {
+        let mut reader = Reader::new(value);
+        let mut any = false;
+        while let Some(element) = reader.next_element()? {
+            if element.typ != types::NAME {
+                return Err(DecodeError::WrongType { expected: types::NAME, found: element.typ });
+            }
+            NameRef::from_value(element.value)?;
+            any = true;
+        }
+        if any { Ok(()) } else { Err(DecodeError::Missing { inside, typ: types::NAME }) }
+    }
+
+    /// `value` has passed [`Self::check`] or is empty.
+    pub(crate) fn checked(value: &'a [u8]) -> Self {
+        Names { reader: Reader::new(value) }
+    }
+}
+
+impl<'a> Iterator for Names<'a> {
+    type Item = NameRef<'a>;
+    fn next(&mut self) -> Option<NameRef<'a>> {
+        let element = self.reader.next_element().ok()??;
+        NameRef::from_value(element.value).ok()
+    }
+}
+
+/// An owned name.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Name {
+    value: Vec<u8>,
+    count: u32,
+}
+
+impl Name {
+    /// The empty name, `/`.
+    pub const fn new() -> Self {
+        Name { value: Vec::new(), count: 0 }
+    }
+
+    /// Reads a URI; see [`crate::UriError`] for what can be wrong with one.
+    pub fn from_uri(uri: &str) -> Result<Self, crate::UriError> {
+        crate::uri::parse(uri)
+    }
+
+    /// The same name, borrowed.
+    // Not `AsRef`: that returns a reference, and a NameRef is a value.
+    #[allow(clippy::should_implement_trait)]
+    #[inline]
+    pub fn as_ref(&self) -> NameRef<'_> {
+        NameRef { value: &self.value, count: self.count }
+    }
+
+    /// Appends one component.
+    pub fn push(&mut self, component: Component<'_>) -> &mut Self {
+        component.encode(&mut self.value);
+        self.count += 1;
+        self
+    }
+
+    /// A copy with one component more.
+    pub fn child(&self, component: Component<'_>) -> Name {
+        self.as_ref().child(component)
+    }
+
+    /// Keeps the first `n` components.
+    pub fn truncate(&mut self, n: usize) {
+        let prefix = self.as_ref().prefix(n);
+        let (len, count) = (prefix.value.len(), prefix.count);
+        self.value.truncate(len);
+        self.count = count;
+    }
+
+    /// Number of components.
+    pub fn len(&self) -> usize {
+        self.count as usize
+    }
+
+    /// True for `/`.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The components in order.
+    pub fn iter(&self) -> Components<'_> {
+        self.as_ref().iter()
+    }
+
+    /// Component `i`, the first being 0.
+    pub fn get(&self, i: usize) -> Option<Component<'_>> {
+        self.as_ref().get(i)
+    }
+
+    /// The first `n` components (the whole name if it has fewer).
+    pub fn prefix(&self, n: usize) -> NameRef<'_> {
+        self.as_ref().prefix(n)
+    }
+
+    /// True if `other` begins with all of this name's components.
+    pub fn is_prefix_of(&self, other: NameRef<'_>) -> bool {
+        self.as_ref().is_prefix_of(other)
+    }
+
+    /// Bytes that [`Self::encode`] appends.
+    pub fn encoded_len(&self) -> usize {
+        self.as_ref().encoded_len()
+    }
+
+    /// Appends the Name TLV.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        self.as_ref().encode(out);
+    }
+}
+
+impl Hash for Name {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.value.hash(state);
+    }
+}
+
+/// A name's bytes are its identity, so a map keyed by `Name` can be asked with `NameRef::value`.
+impl core::borrow::Borrow<[u8]> for Name {
+    fn borrow(&self) -> &[u8] {
+        &self.value
+    }
+}
+
+impl From<NameRef<'_>> for Name {
+    fn from(name: NameRef<'_>) -> Name {
+        name.to_name()
+    }
+}
+
+impl<'a> From<&'a Name> for NameRef<'a> {
+    fn from(name: &'a Name) -> NameRef<'a> {
+        name.as_ref()
+    }
+}
+
+impl PartialEq<NameRef<'_>> for Name {
+    fn eq(&self, other: &NameRef<'_>) -> bool {
+        self.as_ref() == *other
+    }
+}
+
+impl PartialEq<Name> for NameRef<'_> {
+    fn eq(&self, other: &Name) -> bool {
+        *self == other.as_ref()
+    }
+}
+
+impl<'a> FromIterator<Component<'a>> for Name {
+    fn from_iter<I: IntoIterator<Item = Component<'a>>>(components: I) -> Name {
+        let mut name = Name::new();
+        for component in components {
+            name.push(component);
+        }
+        name
+    }
+}
+
+impl<'a> IntoIterator for &'a Name {
+    type Item = Component<'a>;
+    type IntoIter = Components<'a>;
+    fn into_iter(self) -> Components<'a> {
+        self.iter()
+    }
+}

@@ -1,0 +1,462 @@
+//! Type-length-value elements: one reader, one writer, one table of assigned numbers.
+//!
+//! ```text
+//! element    := TLV-TYPE TLV-LENGTH TLV-VALUE
+//! VAR-NUMBER := 1 octet below 253 | 253, 2 octets | 254, 4 octets | 255, 8 octets   (big endian)
+//! ```
+//! Types and lengths are var-numbers in their shortest form; types are 1..=2^32-1.
+
+use alloc::vec::Vec;
+
+use crate::DecodeError;
+
+/// TLV-TYPE numbers (packet format v0.3 "TLV-TYPE number assignments"; NDNLPv2 wiki).
+pub mod types {
+    /// Interest packet.
+    pub const INTEREST: u32 = 0x05;
+    /// Data packet.
+    pub const DATA: u32 = 0x06;
+    /// Name.
+    pub const NAME: u32 = 0x07;
+
+    /// ImplicitSha256DigestComponent, 32 octets.
+    pub const IMPLICIT_SHA256_DIGEST: u32 = 0x01;
+    /// ParametersSha256DigestComponent, 32 octets.
+    pub const PARAMETERS_SHA256_DIGEST: u32 = 0x02;
+    /// GenericNameComponent.
+    pub const GENERIC_COMPONENT: u32 = 0x08;
+    /// KeywordNameComponent (naming conventions rev. 3).
+    pub const KEYWORD_COMPONENT: u32 = 0x20;
+    /// SegmentNameComponent, a number.
+    pub const SEGMENT_COMPONENT: u32 = 0x32;
+    /// ByteOffsetNameComponent, a number.
+    pub const BYTE_OFFSET_COMPONENT: u32 = 0x34;
+    /// VersionNameComponent, a number.
+    pub const VERSION_COMPONENT: u32 = 0x36;
+    /// TimestampNameComponent, a number (microseconds since 1970).
+    pub const TIMESTAMP_COMPONENT: u32 = 0x38;
+    /// SequenceNumNameComponent, a number.
+    pub const SEQUENCE_COMPONENT: u32 = 0x3A;
+
+    /// Interest: CanBePrefix, empty.
+    pub const CAN_BE_PREFIX: u32 = 0x21;
+    /// Interest: MustBeFresh, empty.
+    pub const MUST_BE_FRESH: u32 = 0x12;
+    /// Interest: ForwardingHint, Names.
+    pub const FORWARDING_HINT: u32 = 0x1E;
+    /// Interest: Nonce, 4 octets.
+    pub const NONCE: u32 = 0x0A;
+    /// Interest: InterestLifetime, milliseconds.
+    pub const INTEREST_LIFETIME: u32 = 0x0C;
+    /// Interest: HopLimit, 1 octet.
+    pub const HOP_LIMIT: u32 = 0x22;
+    /// Interest: ApplicationParameters.
+    pub const APPLICATION_PARAMETERS: u32 = 0x24;
+    /// Interest: InterestSignatureInfo.
+    pub const INTEREST_SIGNATURE_INFO: u32 = 0x2C;
+    /// Interest: InterestSignatureValue.
+    pub const INTEREST_SIGNATURE_VALUE: u32 = 0x2E;
+
+    /// Data: MetaInfo.
+    pub const META_INFO: u32 = 0x14;
+    /// Data: Content.
+    pub const CONTENT: u32 = 0x15;
+    /// Data: SignatureInfo.
+    pub const SIGNATURE_INFO: u32 = 0x16;
+    /// Data: SignatureValue.
+    pub const SIGNATURE_VALUE: u32 = 0x17;
+    /// MetaInfo: ContentType, a number.
+    pub const CONTENT_TYPE: u32 = 0x18;
+    /// MetaInfo: FreshnessPeriod, milliseconds.
+    pub const FRESHNESS_PERIOD: u32 = 0x19;
+    /// MetaInfo: FinalBlockId, one name component.
+    pub const FINAL_BLOCK_ID: u32 = 0x1A;
+
+    /// SignatureInfo: SignatureType, a number.
+    pub const SIGNATURE_TYPE: u32 = 0x1B;
+    /// SignatureInfo: KeyLocator.
+    pub const KEY_LOCATOR: u32 = 0x1C;
+    /// KeyLocator: KeyDigest.
+    pub const KEY_DIGEST: u32 = 0x1D;
+    /// InterestSignatureInfo: SignatureNonce, octets.
+    pub const SIGNATURE_NONCE: u32 = 0x26;
+    /// InterestSignatureInfo: SignatureTime, milliseconds since 1970.
+    pub const SIGNATURE_TIME: u32 = 0x28;
+    /// InterestSignatureInfo: SignatureSeqNum, a number.
+    pub const SIGNATURE_SEQ_NUM: u32 = 0x2A;
+    /// SignatureInfo of a certificate: ValidityPeriod.
+    pub const VALIDITY_PERIOD: u32 = 0xFD;
+
+    /// NDNLPv2: LpPacket.
+    pub const LP_PACKET: u32 = 0x64;
+    /// NDNLPv2: Fragment.
+    pub const LP_FRAGMENT: u32 = 0x50;
+    /// NDNLPv2: Sequence, 8 octets.
+    pub const LP_SEQUENCE: u32 = 0x51;
+    /// NDNLPv2: FragIndex, a number.
+    pub const LP_FRAG_INDEX: u32 = 0x52;
+    /// NDNLPv2: FragCount, a number.
+    pub const LP_FRAG_COUNT: u32 = 0x53;
+    /// NDNLPv2: PitToken, 1 to 32 octets.
+    pub const LP_PIT_TOKEN: u32 = 0x62;
+    /// NDNLPv2: Nack.
+    pub const LP_NACK: u32 = 0x0320;
+    /// NDNLPv2, in Nack: NackReason, a number.
+    pub const LP_NACK_REASON: u32 = 0x0321;
+    /// NDNLPv2: NextHopFaceId, a number.
+    pub const LP_NEXT_HOP_FACE_ID: u32 = 0x0330;
+    /// NDNLPv2: IncomingFaceId, a number.
+    pub const LP_INCOMING_FACE_ID: u32 = 0x0331;
+    /// NDNLPv2: CongestionMark, a number.
+    pub const LP_CONGESTION_MARK: u32 = 0x0340;
+}
+
+/// Reads one var-number; gives it and the octets it took (1, 3, 5 or 9).
+///
+/// Errors: `Truncated` when `bytes` ends inside it, `NotShortest`.
+#[inline]
+pub fn read_var_number(bytes: &[u8]) -> Result<(u64, usize), DecodeError> {
+    match bytes {
+        [first, ..] if *first < 253 => Ok((u64::from(*first), 1)),
+        _ => read_long_var_number(bytes),
+    }
+}
+
+fn read_long_var_number(bytes: &[u8]) -> Result<(u64, usize), DecodeError> {
+    let (number, size, least) = match bytes {
+        [253, a, b, ..] => (u64::from(u16::from_be_bytes([*a, *b])), 3, 253),
+        [254, a, b, c, d, ..] => (u64::from(u32::from_be_bytes([*a, *b, *c, *d])), 5, 1 << 16),
+        [255, a, b, c, d, e, f, g, h, ..] => {
+            (u64::from_be_bytes([*a, *b, *c, *d, *e, *f, *g, *h]), 9, 1 << 32)
+        }
+        _ => return Err(DecodeError::Truncated),
+    };
+    if number < least { Err(DecodeError::NotShortest) } else { Ok((number, size)) }
+}
+
+/// Octets that [`write_var_number`] takes for `number`.
+pub const fn var_number_len(number: u64) -> usize {
+    match number {
+        0..=252 => 1,
+        253..=0xFFFF => 3,
+        0x1_0000..=0xFFFF_FFFF => 5,
+        _ => 9,
+    }
+}
+
+/// Appends `number` as a var-number in its shortest form.
+#[inline]
+pub fn write_var_number(out: &mut Vec<u8>, number: u64) {
+    let wide = number.to_be_bytes();
+    match var_number_len(number) {
+        1 => out.push(wide[7]),
+        3 => out.extend_from_slice(&[253, wide[6], wide[7]]),
+        5 => out.extend_from_slice(&[254, wide[4], wide[5], wide[6], wide[7]]),
+        _ => {
+            out.push(255);
+            out.extend_from_slice(&wide);
+        }
+    }
+}
+
+/// Appends a whole element.
+pub fn write_element(out: &mut Vec<u8>, typ: u32, value: &[u8]) {
+    write_var_number(out, u64::from(typ));
+    write_var_number(out, value.len() as u64);
+    out.extend_from_slice(value);
+}
+
+/// Appends an element whose value is a NonNegativeInteger in its shortest form.
+pub fn write_number_element(out: &mut Vec<u8>, typ: u32, number: u64) {
+    let (octets, len) = number_octets(number);
+    write_element(out, typ, &octets[..len]);
+}
+
+/// A number in the shortest of 1, 2, 4 or 8 big-endian octets (the first `len` of the array).
+pub(crate) const fn number_octets(number: u64) -> ([u8; 8], usize) {
+    let wide = number.to_be_bytes();
+    let len = match number {
+        0..=0xFF => 1,
+        0x100..=0xFFFF => 2,
+        0x1_0000..=0xFFFF_FFFF => 4,
+        _ => 8,
+    };
+    let mut octets = [0; 8];
+    let mut i = 0;
+    while i < len {
+        octets[i] = wide[8 - len + i];
+        i += 1;
+    }
+    (octets, len)
+}
+
+/// Reads a NonNegativeInteger: 1, 2, 4 or 8 big-endian octets; `None` for any other length. The
+/// format does not demand the shortest form here.
+#[inline]
+pub fn read_number(value: &[u8]) -> Option<u64> {
+    match *value {
+        [a] => Some(u64::from(a)),
+        [a, b] => Some(u64::from(u16::from_be_bytes([a, b]))),
+        [a, b, c, d] => Some(u64::from(u32::from_be_bytes([a, b, c, d]))),
+        [a, b, c, d, e, f, g, h] => Some(u64::from_be_bytes([a, b, c, d, e, f, g, h])),
+        _ => None,
+    }
+}
+
+/// [`read_number`] as the value of element `typ`.
+#[inline]
+pub(crate) fn number_of(typ: u32, value: &[u8]) -> Result<u64, DecodeError> {
+    read_number(value).ok_or(DecodeError::BadLength { typ, len: value.len() })
+}
+
+/// True for an element that a decoder must understand: number up to 31, or odd
+/// (packet format v0.3, "Considerations for evolvability").
+#[inline]
+pub const fn is_critical(typ: u32) -> bool {
+    typ <= 31 || typ & 1 == 1
+}
+
+/// One element of a [`Reader`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Element<'a> {
+    /// TLV-TYPE.
+    pub typ: u32,
+    /// TLV-VALUE.
+    pub value: &'a [u8],
+    /// Where TLV-TYPE begins, in bytes from the reader's beginning.
+    pub start: usize,
+    /// Where TLV-VALUE ends, likewise.
+    pub end: usize,
+}
+
+/// Walks the elements that lie side by side in a buffer.
+#[derive(Debug, Clone)]
+pub struct Reader<'a> {
+    wire: &'a [u8],
+    position: usize,
+}
+
+impl<'a> Reader<'a> {
+    /// A reader at the beginning of `wire`.
+    #[inline]
+    pub fn new(wire: &'a [u8]) -> Self {
+        Reader { wire, position: 0 }
+    }
+
+    /// Bytes read so far.
+    pub fn position(&self) -> usize {
+        self.position
+    }
+
+    /// The next element; `None` at the end.
+    #[inline]
+    pub fn next_element(&mut self) -> Result<Option<Element<'a>>, DecodeError> {
+        let rest = &self.wire[self.position..];
+        if rest.is_empty() {
+            return Ok(None);
+        }
+        let (typ, type_len) = read_type(rest)?;
+        let (len, len_len) = read_var_number(&rest[type_len..])?;
+        let header = type_len + len_len;
+        // Compared as u64 so that no length can wrap on a 32-bit machine.
+        if len > (rest.len() - header) as u64 {
+            return Err(DecodeError::Truncated);
+        }
+        let value = &rest[header..header + len as usize];
+        let start = self.position;
+        self.position += header + value.len();
+        Ok(Some(Element { typ, value, start, end: self.position }))
+    }
+}
+
+/// Reads a TLV-TYPE: a var-number in 1..=2^32-1.
+#[inline]
+pub(crate) fn read_type(bytes: &[u8]) -> Result<(u32, usize), DecodeError> {
+    let (number, len) = read_var_number(bytes)?;
+    match u32::try_from(number) {
+        Ok(typ) if typ != 0 => Ok((typ, len)),
+        _ => Err(DecodeError::TypeNumber(number)),
+    }
+}
+
+/// Reads `bytes` as exactly one element of type `expected`.
+pub(crate) fn read_only(bytes: &[u8], expected: u32) -> Result<Element<'_>, DecodeError> {
+    let mut reader = Reader::new(bytes);
+    let element = reader.next_element()?.ok_or(DecodeError::Truncated)?;
+    if element.typ != expected {
+        return Err(DecodeError::WrongType { expected, found: element.typ });
+    }
+    match bytes.len() - element.end {
+        0 => Ok(element),
+        more => Err(DecodeError::TrailingBytes(more)),
+    }
+}
+
+/// Applies the evolvability rules to the recognised elements of one parent.
+///
+/// Each recognised element has a rank, its place in the definition. A repeated one is refused. One
+/// that comes too late is refused if critical, otherwise skipped as if it were unknown.
+pub(crate) struct Order {
+    inside: u32,
+    last: u32,
+    seen: u32,
+}
+
+impl Order {
+    #[inline]
+    pub(crate) fn new(inside: u32) -> Self {
+        Order { inside, last: 0, seen: 0 }
+    }
+
+    /// True if the element of `rank` (1..=31) is to be used, false if it is to be skipped.
+    #[inline]
+    pub(crate) fn admit(&mut self, rank: u32, typ: u32) -> Result<bool, DecodeError> {
+        if rank > self.last {
+            self.last = rank;
+            self.seen |= 1 << rank;
+            return Ok(true);
+        }
+        if self.seen & (1 << rank) != 0 {
+            return Err(DecodeError::Repeated { inside: self.inside, typ });
+        }
+        self.seen |= 1 << rank;
+        if is_critical(typ) {
+            return Err(DecodeError::OutOfOrder { inside: self.inside, typ });
+        }
+        Ok(false)
+    }
+
+    /// An element that this decoder does not know.
+    pub(crate) fn unknown(&self, typ: u32) -> Result<(), DecodeError> {
+        if is_critical(typ) {
+            return Err(DecodeError::UnknownCritical { inside: self.inside, typ });
+        }
+        Ok(())
+    }
+}
+
+/// An element being written whose length is not known yet. `width` octets (1 or 3) are kept free
+/// for the length; where they turn out wrong, the value moves once.
+pub(crate) struct Open {
+    value_start: usize,
+    width: usize,
+}
+
+impl Open {
+    /// Begins an element; `typ` below 253.
+    #[inline]
+    pub(crate) fn begin(out: &mut Vec<u8>, typ: u32, width: usize) -> Self {
+        write_var_number(out, u64::from(typ));
+        out.extend_from_slice(&[0; 3][..width]);
+        Open { value_start: out.len(), width }
+    }
+
+    /// Ends it; gives how far its value moved (0 nearly always; negative is towards the front).
+    #[inline]
+    pub(crate) fn end(self, out: &mut Vec<u8>) -> isize {
+        let len = out.len() - self.value_start;
+        let needed = var_number_len(len as u64);
+        let length_start = self.value_start - self.width;
+        if needed != self.width {
+            let old_len = out.len();
+            if needed > self.width {
+                out.resize(old_len + needed - self.width, 0);
+            }
+            out.copy_within(self.value_start..old_len, length_start + needed);
+            out.truncate(length_start + needed + len);
+        }
+        let wide = (len as u64).to_be_bytes();
+        match needed {
+            1 => out[length_start] = wide[7],
+            3 => out[length_start..length_start + 3].copy_from_slice(&[253, wide[6], wide[7]]),
+            5 => out[length_start..length_start + 5]
+                .copy_from_slice(&[254, wide[4], wide[5], wide[6], wide[7]]),
+            _ => unreachable!("the builders refuse packets of 4 GiB"),
+        }
+        needed as isize - self.width as isize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn var_numbers_round_trip_at_every_boundary() {
+        for number in
+            [0, 1, 252, 253, 254, 255, 0xFFFF, 0x1_0000, 0xFFFF_FFFF, 0x1_0000_0000, u64::MAX]
+        {
+            let mut out = Vec::new();
+            write_var_number(&mut out, number);
+            assert_eq!(out.len(), var_number_len(number));
+            assert_eq!(read_var_number(&out), Ok((number, out.len())));
+            for cut in 0..out.len() {
+                assert_eq!(read_var_number(&out[..cut]), Err(DecodeError::Truncated));
+            }
+        }
+    }
+
+    #[test]
+    fn longer_forms_than_needed_are_refused() {
+        let cases: [&[u8]; 4] = [
+            &[253, 0, 252],
+            &[254, 0, 0, 255, 255],
+            &[255, 0, 0, 0, 0, 255, 255, 255, 255],
+            &[253, 0, 0],
+        ];
+        for case in cases {
+            assert_eq!(read_var_number(case), Err(DecodeError::NotShortest));
+        }
+    }
+
+    #[test]
+    fn numbers_match_the_specifications_examples() {
+        let cases: [(u64, &[u8]); 6] = [
+            (0, &[0]),
+            (1, &[1]),
+            (255, &[0xFF]),
+            (256, &[1, 0]),
+            (65535, &[0xFF, 0xFF]),
+            (65536, &[0, 1, 0, 0]),
+        ];
+        for (number, octets) in cases {
+            let (array, len) = number_octets(number);
+            assert_eq!(&array[..len], octets);
+            assert_eq!(read_number(octets), Some(number));
+        }
+        assert_eq!(read_number(&[]), None);
+        assert_eq!(read_number(&[0; 3]), None);
+        assert_eq!(read_number(&[0; 9]), None);
+    }
+
+    #[test]
+    fn a_length_beyond_the_buffer_is_refused() {
+        let mut reader = Reader::new(&[7, 3, 1, 2]);
+        assert_eq!(reader.next_element(), Err(DecodeError::Truncated));
+        let huge = [7, 255, 255, 255, 255, 255, 255, 255, 255, 255, 0];
+        assert_eq!(Reader::new(&huge).next_element(), Err(DecodeError::Truncated));
+    }
+
+    #[test]
+    fn type_numbers_have_bounds() {
+        assert_eq!(Reader::new(&[0, 0]).next_element(), Err(DecodeError::TypeNumber(0)));
+        let wide = [255, 0, 0, 0, 1, 0, 0, 0, 0, 0];
+        assert_eq!(Reader::new(&wide).next_element(), Err(DecodeError::TypeNumber(1 << 32)));
+    }
+
+    #[test]
+    fn open_elements_move_their_value_when_the_length_needs_it() {
+        for width in [1, 3] {
+            for len in [0, 1, 252, 253, 254, 9000] {
+                let mut out = alloc::vec![0xAA];
+                let open = Open::begin(&mut out, 6, width);
+                let value: Vec<u8> = (0..len).map(|i| i as u8).collect();
+                out.extend_from_slice(&value);
+                let moved = open.end(&mut out);
+                assert_eq!(moved, var_number_len(len) as isize - width as isize);
+                let element = read_only(&out[1..], 6).unwrap();
+                assert_eq!(element.value, value);
+            }
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! Names as text: the NDN URI scheme, with the alternate forms of the naming conventions rev. 3.
+//!
+//! `/hello/32=metadata/v=7/seg=0`: generic components percent-encoded outside `A-Z a-z 0-9 - . _ ~`
+//! and with three periods more when they are periods only; digests in hexadecimal; numbers of the
+//! convention types in decimal when they are numbers in their shortest form; any other type as
+//! `<type>=<escaped value>`.
+
+use alloc::vec::Vec;
+use core::fmt::{self, Write};
+use core::str::FromStr;
+
+use crate::tlv::types;
+use crate::{Component, Name, NameRef};
+
+/// Type numbers that print as a word before the equals sign: the number types, then the digests.
+const NUMBER_WORDS: [(u32, &str); 5] = [
+    (types::SEGMENT_COMPONENT, "seg"),
+    (types::BYTE_OFFSET_COMPONENT, "off"),
+    (types::VERSION_COMPONENT, "v"),
+    (types::TIMESTAMP_COMPONENT, "t"),
+    (types::SEQUENCE_COMPONENT, "seq"),
+];
+const DIGEST_WORDS: [(u32, &str); 2] = [
+    (types::IMPLICIT_SHA256_DIGEST, "sha256digest"),
+    (types::PARAMETERS_SHA256_DIGEST, "params-sha256"),
+];
+
+/// Why text is no name. `at` is the number of the component at fault, the first being 0.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum UriError {
+    /// Not `/…` and not `ndn:/…`.
+    #[error("a name begins with a slash")]
+    NoSlash,
+    /// Two slashes side by side, or `.` or `..`, which URIs give another meaning.
+    #[error(
+        "component {at}: empty, or only one or two periods (an empty component is written ...)"
+    )]
+    Empty {
+        /// Which component.
+        at: usize,
+    },
+    /// A percent sign without two hexadecimal digits.
+    #[error("component {at}: a percent sign needs two hexadecimal digits after it")]
+    Percent {
+        /// Which component.
+        at: usize,
+    },
+    /// A character that has another meaning in a URI.
+    #[error("component {at}: {character:?} has to be percent-encoded")]
+    Reserved {
+        /// Which component.
+        at: usize,
+        /// The character.
+        character: char,
+    },
+    /// What stands before the equals sign is neither a known word nor a type number in 1..=65535.
+    #[error("component {at}: unknown component type before the equals sign")]
+    Type {
+        /// Which component.
+        at: usize,
+    },
+    /// What stands after the equals sign is no decimal number in 0..=2^64-1.
+    #[error("component {at}: no decimal number after the equals sign")]
+    Number {
+        /// Which component.
+        at: usize,
+    },
+    /// What stands after the equals sign is no digest of 64 hexadecimal digits.
+    #[error("component {at}: a digest is 64 hexadecimal digits")]
+    Digest {
+        /// Which component.
+        at: usize,
+    },
+}
+
+/// Reads a name. The scheme `ndn:` may be left out, one slash may stand at the end.
+pub(crate) fn parse(uri: &str) -> Result<Name, UriError> {
+    let path = uri.strip_prefix("ndn:").unwrap_or(uri);
+    let path = path.strip_prefix('/').ok_or(UriError::NoSlash)?;
+    let path = path.strip_suffix('/').unwrap_or(path);
+    let mut name = Name::new();
+    if path.is_empty() {
+        // "//" has lost both of its slashes by now; "/" has lost one.
+        return if uri.ends_with("//") { Err(UriError::Empty { at: 0 }) } else { Ok(name) };
+    }
+    for (at, text) in path.split('/').enumerate() {
+        push_component(&mut name, at, text)?;
+    }
+    Ok(name)
+}
+
+fn push_component(name: &mut Name, at: usize, text: &str) -> Result<(), UriError> {
+    let Some((word, rest)) = text.split_once('=') else {
+        let value = unescape(at, text)?;
+        name.push(Component::generic(&value));
+        return Ok(());
+    };
+    if let Some((typ, _)) = NUMBER_WORDS.iter().find(|(_, w)| *w == word) {
+        let number = decimal(rest).ok_or(UriError::Number { at })?;
+        let (octets, len) = crate::tlv::number_octets(number);
+        let component = Component::new(*typ, &octets[..len]).map_err(|_| UriError::Type { at })?;
+        name.push(component);
+        return Ok(());
+    }
+    let (typ, value) = if let Some((typ, _)) = DIGEST_WORDS.iter().find(|(_, w)| *w == word) {
+        (*typ, unhex(rest).ok_or(UriError::Digest { at })?)
+    } else {
+        let typ = decimal(word).ok_or(UriError::Type { at })?;
+        let typ = u32::try_from(typ).map_err(|_| UriError::Type { at })?;
+        (typ, unescape(at, rest)?)
+    };
+    let component = Component::new(typ, &value).map_err(|error| match error {
+        crate::DecodeError::BadLength { .. } => UriError::Digest { at },
+        _ => UriError::Type { at },
+    })?;
+    name.push(component);
+    Ok(())
+}
+
+/// A decimal number without sign, spaces or leading zeros.
+fn decimal(text: &str) -> Option<u64> {
+    let digits = text.bytes().all(|b| b.is_ascii_digit());
+    let leading_zero = text.len() > 1 && text.starts_with('0');
+    if digits && !leading_zero { text.parse().ok() } else { None }
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digits = text.as_bytes();
+    if digits.len() != 64 {
+        return None;
+    }
+    digits
+        .chunks_exact(2)
+        .map(|pair| Some(hex_digit(pair[0])? << 4 | hex_digit(pair[1])?))
+        .collect()
+}
+
+fn hex_digit(digit: u8) -> Option<u8> {
+    char::from(digit).to_digit(16).map(|d| d as u8)
+}
+
+/// Undoes percent-encoding and the three periods more.
+fn unescape(at: usize, text: &str) -> Result<Vec<u8>, UriError> {
+    if text.bytes().all(|b| b == b'.') {
+        // "", "." and ".." say nothing; "..." is the empty value.
+        let periods = text.len().checked_sub(3).ok_or(UriError::Empty { at })?;
+        return Ok(alloc::vec![b'.'; periods]);
+    }
+    let mut value = Vec::with_capacity(text.len());
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'%' => {
+                let mut digit = || bytes.next().and_then(hex_digit).ok_or(UriError::Percent { at });
+                value.push(digit()? << 4 | digit()?);
+            }
+            b'?' | b'#' | b'=' => {
+                return Err(UriError::Reserved { at, character: char::from(byte) });
+            }
+            _ => value.push(byte),
+        }
+    }
+    Ok(value)
+}
+
+impl fmt::Display for Component<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let typ = self.typ();
+        if let (Some((_, word)), Some(number)) =
+            (NUMBER_WORDS.iter().find(|(t, _)| *t == typ), self.as_number())
+        {
+            return write!(f, "{word}={number}");
+        }
+        if let Some((_, word)) = DIGEST_WORDS.iter().find(|(t, _)| *t == typ) {
+            write!(f, "{word}=")?;
+            return self.value().iter().try_for_each(|byte| write!(f, "{byte:02x}"));
+        }
+        if typ != types::GENERIC_COMPONENT {
+            write!(f, "{typ}=")?;
+        }
+        if self.value().iter().all(|b| *b == b'.') {
+            f.write_str("...")?;
+        }
+        for byte in self.value() {
+            match byte {
+                b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                    f.write_char(char::from(*byte))?;
+                }
+                _ => write!(f, "%{byte:02X}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Component<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for NameRef<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_empty() {
+            return f.write_char('/');
+        }
+        self.iter().try_for_each(|component| write!(f, "/{component}"))
+    }
+}
+
+impl fmt::Debug for NameRef<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.as_ref(), f)
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for Name {
+    type Err = UriError;
+    fn from_str(uri: &str) -> Result<Name, UriError> {
+        parse(uri)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn text_and_bytes_agree() {
+        let digest = "893259d98aca58c451453f29ec7dc38688e690dd0b59ef4f3b9d33738bff0b8d";
+        let cases: [(&str, &[u8]); 9] = [
+            ("/", &[]),
+            ("/A", &[8, 1, b'A']),
+            ("/hello/world", b"\x08\x05hello\x08\x05world"),
+            ("/32=metadata", b"\x20\x08metadata"),
+            (
+                "/v=1/seg=256/t=0/seq=65536/off=255",
+                b"\x36\x01\x01\x32\x02\x01\x00\x38\x01\x00\x3a\x04\x00\x01\x00\x00\x34\x01\xff",
+            ),
+            ("/...", &[8, 0]),
+            ("/....", b"\x08\x01."),
+            ("/%00%2F%3D%E4", b"\x08\x04\x00/=\xe4"),
+            ("/50=%00%01/65535=x", b"\x32\x02\x00\x01\xfd\xff\xff\x01x"),
+        ];
+        for (text, value) in cases {
+            let name: Name = text.parse().unwrap();
+            assert_eq!(name.as_ref().value(), value, "{text}");
+            assert_eq!(name.to_string(), text);
+        }
+        for word in ["sha256digest", "params-sha256"] {
+            let text = alloc::format!("/x/{word}={digest}");
+            assert_eq!(Name::from_uri(&text).unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn other_spellings_of_the_same_name_are_read() {
+        for (text, canonical) in [
+            ("ndn:/A/B", "/A/B"),
+            ("/A/B/", "/A/B"),
+            ("/8=A", "/A"),
+            ("/50=%07", "/seg=7"),
+            ("/%41", "/A"),
+            ("/a b", "/a%20b"),
+            ("/%e4", "/%E4"),
+            ("/ndn:x", "/ndn%3Ax"),
+        ] {
+            assert_eq!(Name::from_uri(text).unwrap().to_string(), canonical, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let at = 1;
+        for (text, error) in [
+            ("", UriError::NoSlash),
+            ("A/B", UriError::NoSlash),
+            ("//", UriError::Empty { at: 0 }),
+            ("/A//B", UriError::Empty { at }),
+            ("/A/.", UriError::Empty { at }),
+            ("/A/..", UriError::Empty { at }),
+            ("/A/%4", UriError::Percent { at }),
+            ("/A/%zz", UriError::Percent { at }),
+            ("/A/x?y", UriError::Reserved { at, character: '?' }),
+            ("/A/8=x=y", UriError::Reserved { at, character: '=' }),
+            ("/A/x=y", UriError::Type { at }),
+            ("/A/0=y", UriError::Type { at }),
+            ("/A/65536=y", UriError::Type { at }),
+            ("/A/08=y", UriError::Type { at }),
+            ("/A/seg=", UriError::Number { at }),
+            ("/A/seg=01", UriError::Number { at }),
+            ("/A/seg=18446744073709551616", UriError::Number { at }),
+            ("/A/sha256digest=00", UriError::Digest { at }),
+            ("/A/1=x", UriError::Digest { at }),
+        ] {
+            assert_eq!(Name::from_uri(text), Err(error), "{text}");
+        }
+    }
+}
