@@ -1,18 +1,153 @@
-use crate::{Hasher, hash};
+//! Random messages, cut at random places, against the official crate.
 
-#[test]
-fn lengths() {
-    let bytes: Vec<u8> = (0..300_000u32).map(|i| (i % 251) as u8).collect();
-    for len in [
-        0, 1, 63, 64, 65, 1023, 1024, 1025, 2048, 2049, 8192, 8193, 131_072, 131_073, 139_265,
-        262_144, 262_145, 300_000,
-    ] {
-        let want = *blake3::hash(&bytes[..len]).as_bytes();
-        assert_eq!(hash(&bytes[..len]).as_bytes(), &want, "{len}");
-        let mut hasher = Hasher::new();
-        for piece in bytes[..len].chunks(777) {
-            hasher.update(piece);
+use super::{CONTEXT, Use, noise, reference};
+use crate::backend::Backend;
+use crate::constants::{BLOCK_LEN, CHUNK_LEN};
+use crate::many::hash_many_with;
+use crate::subtree::{BATCH_LEN, PENDING, root_hash_of};
+use crate::{Hash, Hasher};
+use proptest::prelude::*;
+
+/// Lengths up to 600 KiB, most of them near a boundary of something.
+fn lengths() -> impl Strategy<Value = usize> {
+    const UNITS: &[usize] =
+        &[1, BLOCK_LEN, CHUNK_LEN, 2 * CHUNK_LEN, BATCH_LEN, PENDING * CHUNK_LEN];
+    let near = (proptest::sample::select(UNITS), 0..9usize, 0..5usize)
+        .prop_map(|(unit, count, around)| (unit * count + around).saturating_sub(2))
+        .prop_map(|len| len.min(600_000));
+    prop_oneof![near, 0..3_000usize, 0..40_000usize, 0..600_000usize]
+}
+
+fn uses() -> impl Strategy<Value = Use> {
+    prop_oneof![
+        Just(Use::Plain),
+        any::<[u8; 32]>().prop_map(Use::Keyed),
+        Just(Use::DeriveKey(CONTEXT))
+    ]
+}
+
+/// Lengths of the pieces of a message, used again from the start when they run out.
+fn pieces() -> impl Strategy<Value = Vec<usize>> {
+    proptest::collection::vec(
+        prop_oneof![
+            0..200usize,
+            Just(64),
+            Just(1_024),
+            Just(8_192),
+            0..3_000usize,
+            0..100_000usize
+        ],
+        1..12,
+    )
+    .prop_filter("some piece moves on", |pieces| pieces.iter().sum::<usize>() > 50)
+}
+
+fn in_pieces(hasher: &mut Hasher, mut input: &[u8], pieces: &[usize]) {
+    for piece in pieces.iter().cycle() {
+        if input.is_empty() {
+            break;
         }
-        assert_eq!(hasher.finalize().as_bytes(), &want, "{len} in pieces");
+        let (now, rest) = input.split_at(input.len().min(*piece));
+        hasher.update(now);
+        input = rest;
+    }
+}
+
+/// All lengths up to two batches and a chunk, in one go: every shape of ragged lanes there is.
+#[test]
+fn every_small_length() {
+    let input = noise(2 * BATCH_LEN + CHUNK_LEN + 1, 1);
+    for len in (0..=input.len()).filter(|len| *len < 1_100 || len % 64 < 2 || len % 97 == 0) {
+        let want = blake3::hash(&input[..len]);
+        for backend in Backend::available() {
+            let hash = root_hash_of(backend, &Use::Plain.mode(backend), &input[..len]);
+            assert_eq!(&hash, want.as_bytes(), "{backend:?}, {len} bytes");
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn random_pieces(how in uses(), len in lengths(), offset in 0..70usize, pieces in pieces()) {
+        let bytes = noise(offset + len, 2);
+        let input = &bytes[offset..];
+        let want = Hash::from_bytes(how.official().update(input).finalize().into());
+        for backend in Backend::available() {
+            let mode = how.mode(backend);
+            prop_assert_eq!(&root_hash_of(backend, &mode, input), want.as_bytes(), "{:?}", backend);
+            let mut hasher = Hasher::with_backend(backend, mode);
+            in_pieces(&mut hasher, input, &pieces);
+            prop_assert_eq!(hasher.finalize(), want, "{:?} in pieces", backend);
+            prop_assert_eq!(hasher.count(), len as u64);
+            // Going on, starting anew and a copy all behave as a new hasher would.
+            let mut copy = hasher.clone();
+            copy.update(input);
+            let twice = *how.official().update(input).update(input).finalize().as_bytes();
+            prop_assert_eq!(copy.finalize().as_bytes().to_vec(), twice.to_vec());
+            hasher.reset();
+            in_pieces(&mut hasher, input, &pieces);
+            prop_assert_eq!(hasher.finalize(), want);
+        }
+    }
+
+    #[test]
+    fn reference_agrees(how in uses(), len in 0..30_000usize) {
+        let input = noise(len, 3);
+        let want = reference::hash(how, &input, 32);
+        for backend in Backend::available() {
+            prop_assert_eq!(&root_hash_of(backend, &how.mode(backend), &input)[..], &want[..]);
+        }
+    }
+
+    #[test]
+    fn extendable_output(
+        how in uses(),
+        len in prop_oneof![0..100usize, 0..5_000usize],
+        reads in proptest::collection::vec(
+            (prop_oneof![
+                0..3_000u64,
+                // Around the place where the low word of the block counter overflows.
+                (1u64 << 38) - 3_000..(1u64 << 38) + 100,
+                any::<u64>().prop_map(|position| position.min(u64::MAX - 4_000)),
+            ], prop_oneof![0..200usize, 0..4_000usize]), 1..4),
+    ) {
+        let input = noise(len, 4);
+        let mut official = how.official().update(&input).finalize_xof();
+        for backend in Backend::available() {
+            let mut reader =
+                Hasher::with_backend(backend, how.mode(backend)).update(&input).finalize_xof();
+            for (position, len) in &reads {
+                let (mut got, mut want) = (vec![0; *len], vec![0; *len]);
+                reader.set_position(*position);
+                official.set_position(*position);
+                // In two parts: the second goes on where the first ended.
+                let (first, second) = got.split_at_mut(len / 3);
+                reader.fill(first);
+                reader.fill(second);
+                official.fill(&mut want);
+                prop_assert_eq!(&got, &want, "{:?} at {}", backend, position);
+                prop_assert_eq!(reader.position(), position + *len as u64);
+            }
+        }
+    }
+
+    #[test]
+    fn many_messages(
+        lens in proptest::collection::vec(
+            prop_oneof![Just(0), Just(64), Just(4_096), 0..130usize, 0..1_100usize, 0..10_000usize, 0..60_000usize],
+            0..40),
+        offset in 0..64usize,
+    ) {
+        let bytes = noise(64 + 60_000, 6);
+        let inputs: Vec<&[u8]> = lens.iter().map(|len| &bytes[offset..offset + len]).collect();
+        let want: Vec<Hash> =
+            inputs.iter().map(|input| Hash::from_bytes(blake3::hash(input).into())).collect();
+        for backend in Backend::available() {
+            let mut out = vec![Hash::from_bytes([0xFF; 32]); inputs.len()];
+            hash_many_with(backend, &inputs, &mut out);
+            prop_assert_eq!(&out, &want, "{:?}", backend);
+        }
     }
 }

@@ -1,0 +1,86 @@
+//! Each kernel alone against the reference's compression: every lane, every count of lanes.
+
+use super::{Use, noise, reference};
+use crate::backend::{Backend, Lane, MAX_LANES};
+use crate::constants::{CHUNK_LEN, ROOT};
+use crate::subtree::Mode;
+use proptest::prelude::*;
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn compression(cv: [u32; 8], block: [u64; 8], counter: u64, len in 0..=64u32, flags in 0..128u32) {
+        let mut bytes = [0; 64];
+        bytes.copy_from_slice(block.map(u64::to_le_bytes).as_flattened());
+        let want = reference::compress(&cv, &bytes, counter, len, flags);
+        for backend in Backend::available() {
+            prop_assert_eq!(backend.compress(&cv, &bytes, len, counter, flags), want, "{:?}", backend);
+        }
+    }
+
+    /// Lanes of any mix of lengths, counters and ends.
+    #[test]
+    fn ragged_lanes(
+        key: [u8; 32],
+        lanes in proptest::collection::vec(
+            (prop_oneof![Just(CHUNK_LEN), Just(0), 0..=CHUNK_LEN, 0..70usize], any::<u64>(), any::<bool>()),
+            1..=MAX_LANES),
+    ) {
+        let bytes: Vec<_> = (0..lanes.len()).map(|i| noise(lanes[i].0, i as u64 + 3)).collect();
+        let lanes: Vec<_> = lanes.iter().zip(&bytes)
+            .map(|((_, counter, root), bytes)| Lane {
+                bytes,
+                counter: *counter,
+                end: if *root { ROOT } else { 0 },
+            })
+            .collect();
+        let mode = Mode::keyed(&key);
+        let want: Vec<_> = lanes.iter().map(|lane| slow_chunk(&mode, lane)).collect();
+        for backend in Backend::available() {
+            prop_assert_eq!(&backend.chunks(&mode, &lanes)[..lanes.len()], &want[..], "{:?}", backend);
+        }
+    }
+
+    #[test]
+    fn parents(key: [u8; 32], seed: u64, count in 1..=MAX_LANES, root: bool) {
+        let bytes = noise(64 * count, seed);
+        let (pairs, _) = bytes.as_chunks::<32>().0.as_chunks::<2>();
+        let end = if root { ROOT } else { 0 };
+        for how in [Use::Plain, Use::Keyed(key)] {
+            for backend in Backend::available() {
+                let mode = how.mode(backend);
+                let got = backend.parents(&mode, pairs, end);
+                for (got, pair) in got.iter().zip(pairs) {
+                    let flags = mode.flags() | 4 | end;
+                    let want = reference::compress(mode.key(), pair.as_flattened(), 0, 64, flags);
+                    prop_assert_eq!(got, &first_half(&want), "{:?}", backend);
+                }
+            }
+        }
+    }
+}
+
+fn first_half(words: &[u32; 16]) -> [u8; 32] {
+    let bytes: Vec<u8> = words[..8].iter().flat_map(|word| word.to_le_bytes()).collect();
+    bytes.try_into().unwrap()
+}
+
+fn slow_chunk(mode: &Mode, lane: &Lane<'_>) -> [u8; 32] {
+    let mut cv = *mode.key();
+    let blocks: Vec<&[u8]> =
+        if lane.bytes.is_empty() { vec![&[]] } else { lane.bytes.chunks(64).collect() };
+    for (i, bytes) in blocks.iter().enumerate() {
+        let mut block = bytes.to_vec();
+        block.resize(64, 0);
+        let start = if i == 0 { 1 } else { 0 };
+        let end = if i + 1 == blocks.len() { 2 | lane.end } else { 0 };
+        let flags = mode.flags() | start | end;
+        let out = reference::compress(&cv, &block, lane.counter, bytes.len() as u32, flags);
+        if i + 1 == blocks.len() {
+            return first_half(&out);
+        }
+        cv = out[..8].try_into().unwrap();
+    }
+    unreachable!("a chunk has a last block")
+}
