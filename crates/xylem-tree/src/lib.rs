@@ -1,1 +1,60 @@
-//! Skeleton.
+//! [`Verifier`]: proves every segment of a file the moment it arrives, against one BLAKE3 hash.
+//!
+//! What it is: the file's BLAKE3 tree cut off at *segments* of 8 KiB. [`Geometry`] says where
+//! everything is. [`OutboardBuilder`] turns a file's bytes into its *outboard* (every node of the
+//! tree, 32 bytes each, under 1 % of the file) and root; [`segment_signature`] and
+//! [`tile_content`] read proofs out of an outboard; [`Verifier`] checks them and makes
+//! [`Verified`], which nobody else can make. The formats are in docs/spec/tree.md.
+//!
+//! Bytes come from whoever publishes (builder), from an outboard on disk (extraction), and from
+//! packets of untrusted peers (verifier). Verified segments and proven nodes go to the store.
+//!
+//! What it does not do: it reads no files and starts no threads ([`hash_region`] is there for
+//! those who do); it knows no names, packets or signatures; it does not decide what to fetch.
+//! Size and root are believed: they come from a manifest whose signature was checked.
+//!
+//! ```
+//! use xylem_tree::{Outboard, SegmentIndex, SegmentSize, Tile, Verifier};
+//! use xylem_tree::{segment_signature, tile_content, tile_signature};
+//!
+//! // The holder of a file: 20 segments, so proofs end at a tile.
+//! let file = vec![42; 20 * 8192];
+//! let outboard = Outboard::of(&file, SegmentSize::DEFAULT);
+//! let (geo, mut nodes) = (*outboard.geometry(), outboard.as_bytes());
+//! let (mut tile, mut tile_proof, mut proof) = (vec![], vec![], vec![]);
+//! let first = Tile { tier: 0, index: 0 };
+//! tile_content(&geo, first, &mut nodes, &mut tile)?;
+//! tile_signature(&geo, first, &mut nodes, &mut tile_proof)?;
+//! segment_signature(&geo, SegmentIndex(7), &mut nodes, &mut proof)?;
+//!
+//! // Whoever fetches it: trusts size and root, nothing else.
+//! let mut verifier = Verifier::new(geo, outboard.root());
+//! verifier.tile(first, &tile, &tile_proof)?;
+//! let bytes = &file[geo.segment_range(SegmentIndex(7)).start as usize..][..8192];
+//! let segment = verifier.segment(SegmentIndex(7), bytes, &proof)?;
+//! assert_eq!((segment.offset, segment.content), (7 * 8192, bytes));
+//! assert!(verifier.segment(SegmentIndex(6), bytes, &proof).is_err());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod error;
+mod geometry;
+mod ids;
+
+mod builder;
+mod outboard;
+
+mod known;
+mod verified;
+mod verifier;
+
+pub use builder::{OutboardBuilder, REGION_LEN, Region, hash_region};
+pub use error::{AdoptError, Blame, BuildError, ExtractError, VerifyError};
+pub use geometry::{Geometry, SEGMENT_PROOF_LEVELS, Siblings, TILE_LEVELS, TILE_PROOF_LEVELS};
+pub use ids::{NODE_LEN, Node, NodeValue, SegmentIndex, SegmentSize, Tile};
+pub use outboard::{
+    NodeSource, Outboard, OutboardTooShort, segment_signature, segment_signature_len, tile_content,
+    tile_content_len, tile_signature, tile_signature_len,
+};
+pub use verified::{Segment, Verified};
+pub use verifier::{Recording, Verifier};

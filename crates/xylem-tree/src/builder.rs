@@ -1,0 +1,282 @@
+//! Building outboards: bytes in, nodes out in slot order, the root at the end.
+//!
+//! A file is cut into regions of [`REGION_LEN`] bytes. [`hash_region`] needs nothing but a
+//! region's bytes and its place, so any thread can hash any region; [`OutboardBuilder::push`]
+//! joins them in order. In-order slots make a region's nodes one contiguous run (about 32 KiB for
+//! 8 KiB segments); between two runs stands the one node that joins them, written when its right
+//! half is there.
+
+use core::ops::Range;
+
+use xylem_hash::{Hash, tree};
+
+use crate::{
+    error::BuildError,
+    geometry::Geometry,
+    ids::{NODE_LEN, Node, NodeValue, SegmentIndex},
+};
+
+/// Bytes of every region but a file's last one.
+pub const REGION_LEN: usize = 4 << 20;
+
+/// The level of the nodes over whole regions: 9 for segments of 8 KiB.
+fn region_level(geo: &Geometry) -> u8 {
+    (REGION_LEN / geo.segment_size().bytes()).trailing_zeros() as u8
+}
+
+/// The nodes under (and including) one region's top.
+#[derive(Clone)]
+pub struct Region {
+    geo: Geometry,
+    index: u64,
+    top: NodeValue,
+    nodes: Vec<u8>,
+}
+
+impl Region {
+    /// How many regions a file has: at least one, which is empty for an empty file.
+    #[must_use]
+    pub fn count(geo: &Geometry) -> u64 {
+        geo.segments().div_ceil(1 << region_level(geo))
+    }
+
+    /// The bytes of the file in its `index`-th region; empty past the last.
+    #[must_use]
+    pub fn range(geo: &Geometry, index: u64) -> Range<u64> {
+        let start = index.saturating_mul(REGION_LEN as u64).min(geo.size());
+        start..start.saturating_add(REGION_LEN as u64).min(geo.size())
+    }
+
+    /// The first segment of a file's `index`-th region.
+    #[must_use]
+    pub fn first_segment(geo: &Geometry, index: u64) -> SegmentIndex {
+        SegmentIndex(index.saturating_mul(1 << region_level(geo)))
+    }
+
+    /// Which of its file's regions it is.
+    #[must_use]
+    pub fn index(&self) -> u64 {
+        self.index
+    }
+}
+
+impl core::fmt::Debug for Region {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Region").field("index", &self.index).field("top", &self.top).finish()
+    }
+}
+
+/// Hashes the region that begins with `first_segment`. `None` if no region begins there or
+/// `bytes` is not as long as [`Region::range`] says.
+#[must_use]
+pub fn hash_region(geo: &Geometry, first_segment: SegmentIndex, bytes: &[u8]) -> Option<Region> {
+    let index = first_segment.0 >> region_level(geo);
+    let range = Region::range(geo, index);
+    if index >= Region::count(geo)
+        || Region::first_segment(geo, index) != first_segment
+        || range.end - range.start != bytes.len() as u64
+    {
+        return None;
+    }
+    if geo.segments() == 1 {
+        let top = NodeValue::from(xylem_hash::hash(bytes));
+        return Some(Region { geo: *geo, index, top, nodes: top.0.to_vec() });
+    }
+
+    let segment = geo.segment_size();
+    let mut row = Vec::with_capacity(bytes.len().div_ceil(segment.bytes()));
+    let first_chunk = first_segment.0 * segment.chunks();
+    tree::chunk_group_cvs(bytes, segment.bytes(), first_chunk, &mut row);
+    let slots = 2 * row.len() - 1;
+    let mut nodes = vec![0; slots * NODE_LEN];
+    let mut above = Vec::with_capacity(row.len().div_ceil(2));
+    let mut level = 0;
+    loop {
+        place(&row, level, &mut nodes);
+        // The file's last two nodes meet in the root, which is no chaining value.
+        if row.len() == 1 || level + 1 == geo.levels() {
+            break;
+        }
+        above.clear();
+        tree::parent_cvs(&row, &mut above);
+        core::mem::swap(&mut row, &mut above);
+        level += 1;
+    }
+    let top = match row[..] {
+        [ref left, ref right] => {
+            let root = NodeValue::from(tree::root_hash(left, right));
+            let at = geo.root().slot() as usize * NODE_LEN; // the only region begins at slot 0
+            nodes[at..at + NODE_LEN].copy_from_slice(&root.0);
+            root
+        }
+        _ => NodeValue::from(&row[0]),
+    };
+    Some(Region { geo: *geo, index, top, nodes })
+}
+
+/// Writes one level's values to their slots, all but a promoted copy at the end.
+fn place(row: &[tree::ChainingValue], level: u8, nodes: &mut [u8]) {
+    let (first, stride) = ((NODE_LEN << level) - NODE_LEN, (2 * NODE_LEN) << level);
+    if first >= nodes.len() {
+        return; // the region's only node of this level is a copy
+    }
+    for (slot, cv) in nodes[first..].chunks_mut(stride).zip(row) {
+        slot[..NODE_LEN].copy_from_slice(cv.as_bytes());
+    }
+}
+
+/// Builds a file's outboard as its bytes stream past.
+///
+/// Call order: [`update`](Self::update) with all bytes in order (or [`push`](Self::push) with all
+/// regions in order), then [`finish`](Self::finish). The sink is handed `(first slot, run of
+/// nodes)`, every slot exactly once, in no promised order. Memory: the region that is being
+/// filled, and 32 bytes a level.
+///
+/// ```
+/// use xylem_tree::{Geometry, OutboardBuilder, SegmentSize};
+///
+/// let content = vec![7; 100_000];
+/// let geo = Geometry::new(content.len() as u64, SegmentSize::DEFAULT);
+/// let mut outboard = vec![0; geo.slots() as usize * 32];
+/// let mut builder = OutboardBuilder::new(geo, |first_slot: u64, run: &[u8]| {
+///     let at = first_slot as usize * 32;
+///     outboard[at..at + run.len()].copy_from_slice(run);
+///     Ok::<(), std::io::Error>(())
+/// });
+/// for part in content.chunks(1000) {
+///     builder.update(part)?;
+/// }
+/// assert_eq!(builder.finish()?, xylem_hash::hash(&content));
+/// # Ok::<(), xylem_tree::BuildError<std::io::Error>>(())
+/// ```
+pub struct OutboardBuilder<F> {
+    geo: Geometry,
+    sink: F,
+    /// Bytes of a region that is not whole yet.
+    partial: Vec<u8>,
+    next_region: u64,
+    /// Left halves that wait for their right half, highest level first.
+    waiting: Vec<NodeValue>,
+    /// The last value that was joined; the root's once all regions are in.
+    top: Option<NodeValue>,
+}
+
+impl<F, E> OutboardBuilder<F>
+where
+    F: FnMut(u64, &[u8]) -> Result<(), E>,
+{
+    /// A builder for a file of this shape.
+    pub fn new(geo: Geometry, sink: F) -> Self {
+        Self { geo, sink, partial: Vec::new(), next_region: 0, waiting: Vec::new(), top: None }
+    }
+
+    /// Takes the file's next bytes. Whole regions are hashed where they lie, without a copy.
+    ///
+    /// # Errors
+    /// [`BuildError::WrongSize`] if these are more bytes than the file has; [`BuildError::Sink`].
+    /// The outboard is then incomplete, whatever is called afterwards.
+    pub fn update(&mut self, mut bytes: &[u8]) -> Result<(), BuildError<E>> {
+        let before = self.taken();
+        let got = before.saturating_add(bytes.len() as u64);
+        if got > self.geo.size() {
+            return Err(BuildError::WrongSize { expected: self.geo.size(), got });
+        }
+        while !bytes.is_empty() {
+            let range = Region::range(&self.geo, self.next_region);
+            let missing = (range.end - range.start) as usize - self.partial.len();
+            let (now, rest) = bytes.split_at(missing.min(bytes.len()));
+            bytes = rest;
+            if now.len() < missing {
+                self.partial.extend_from_slice(now);
+            } else if self.partial.is_empty() {
+                self.hash_next(now)?;
+            } else {
+                self.partial.extend_from_slice(now);
+                let mut whole = core::mem::take(&mut self.partial);
+                let done = self.hash_next(&whole);
+                whole.clear();
+                self.partial = whole; // keeps its allocation
+                done?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the file's next region, hashed elsewhere.
+    ///
+    /// # Errors
+    /// [`BuildError::OutOfOrder`] if it is not the next one of this file, and nothing happens;
+    /// [`BuildError::Sink`].
+    pub fn push(&mut self, region: Region) -> Result<(), BuildError<E>> {
+        if region.geo != self.geo || region.index != self.next_region || !self.partial.is_empty() {
+            return Err(BuildError::OutOfOrder);
+        }
+        self.join(region)
+    }
+
+    /// The file's BLAKE3 hash, once all of its bytes are in.
+    ///
+    /// # Errors
+    /// [`BuildError::WrongSize`] if bytes are missing; [`BuildError::Sink`].
+    pub fn finish(mut self) -> Result<Hash, BuildError<E>> {
+        if self.geo.size() == 0 && self.next_region == 0 {
+            self.hash_next(&[])?; // no byte will come that could complete the empty region
+        }
+        let got = self.taken();
+        match self.top {
+            Some(root) if self.next_region == Region::count(&self.geo) => {
+                Ok(Hash::from_bytes(root.0))
+            }
+            _ => Err(BuildError::WrongSize { expected: self.geo.size(), got }),
+        }
+    }
+
+    /// Bytes taken so far.
+    fn taken(&self) -> u64 {
+        Region::range(&self.geo, self.next_region).start + self.partial.len() as u64
+    }
+
+    fn hash_next(&mut self, bytes: &[u8]) -> Result<(), BuildError<E>> {
+        let first = Region::first_segment(&self.geo, self.next_region);
+        let region = hash_region(&self.geo, first, bytes).expect("cut where the region ends");
+        self.join(region)
+    }
+
+    /// Writes a region's nodes and climbs as far as right halves are complete.
+    fn join(&mut self, region: Region) -> Result<(), BuildError<E>> {
+        let level = region_level(&self.geo);
+        let last = region.index + 1 == Region::count(&self.geo);
+        let first_slot = Region::first_segment(&self.geo, region.index).0 * 2;
+        (self.sink)(first_slot, &region.nodes).map_err(BuildError::Sink)?;
+        self.next_region += 1;
+
+        let (mut value, mut node) = (region.top, Node { level, index: region.index });
+        while node.level < self.geo.levels() {
+            let joined = Node { level: node.level + 1, index: node.index / 2 };
+            if node.index % 2 == 1 {
+                let left = self.waiting.pop().expect("a right half comes after its left half");
+                value = self.parent(joined, left, value);
+                (self.sink)(joined.slot(), &value.0).map_err(BuildError::Sink)?;
+            } else if !last {
+                self.waiting.push(value);
+                return Ok(());
+            } // else: nothing comes to its right, so it is promoted
+            node = joined;
+        }
+        self.top = Some(value);
+        Ok(())
+    }
+
+    fn parent(&self, node: Node, left: NodeValue, right: NodeValue) -> NodeValue {
+        crate::verifier::join(&self.geo, node, left, right)
+    }
+}
+
+impl<F> core::fmt::Debug for OutboardBuilder<F> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("OutboardBuilder")
+            .field("geo", &self.geo)
+            .field("next_region", &self.next_region)
+            .finish_non_exhaustive()
+    }
+}

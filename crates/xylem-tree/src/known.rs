@@ -1,0 +1,293 @@
+//! What a verifier keeps: the proven nodes, and which segments are done.
+//!
+//! Proven values come in pairs, as the two children of a proven node, and are kept in *blocks*: the
+//! seven pairs under one node whose level is a multiple of three. A segment's proof lies in one
+//! block, so verifying a segment looks at one or two.
+//!
+//! Two invariants carry the rest of the crate:
+//! - pairs are closed upwards: where a pair is known, so are all pairs above it;
+//! - blocks are closed upwards: where a block exists, so do all blocks above it (some without a
+//!   pair, at the file's edge, where nodes are promoted over several levels).
+//!
+//! Each block marks which of its eight children are done: all of their segments are safe
+//! elsewhere. A block whose children are all done is dropped with all that is under it, and marked
+//! done in the block above. So what was forgotten is known by one bit in the lowest block left, and
+//! a file that is read in order needs a handful of blocks a level.
+
+use core::{
+    hash::{BuildHasherDefault, Hasher},
+    ops::Range,
+};
+use std::collections::HashMap;
+
+use crate::{
+    geometry::Geometry,
+    ids::{Node, NodeValue},
+};
+
+/// Levels in a block.
+const BAND: u8 = 3;
+/// Children of a block.
+const FANOUT: u64 = 1 << BAND;
+
+/// The two children of a node, left first.
+pub(crate) type Pair = [NodeValue; 2];
+
+struct Block {
+    /// Which of the pairs are proven, by [`Place::pair`].
+    known: u8,
+    /// Which of the children are done.
+    done: u8,
+    pairs: [Pair; 7],
+}
+
+/// Block `index` of band `band`: under node `index` of level `(band + 1) * 3`, whether or not the
+/// tree is that high.
+#[derive(Clone, Copy)]
+struct BlockId {
+    band: u8,
+    index: u64,
+}
+
+impl BlockId {
+    fn key(self) -> u64 {
+        Node { level: (self.band + 1) * BAND, index: self.index }.slot()
+    }
+
+    fn above(self) -> Self {
+        Self { band: self.band + 1, index: self.index / FANOUT }
+    }
+
+    /// Its bit in the block above.
+    fn bit_above(self) -> u8 {
+        1 << (self.index % FANOUT)
+    }
+}
+
+/// Where the children of a node are kept.
+struct Place {
+    block: BlockId,
+    /// 0 to 3 at the block's lowest level, 4 and 5 above, 6 at its top.
+    pair: usize,
+}
+
+impl Place {
+    fn of(parent: Node) -> Self {
+        let (band, height) = ((parent.level - 1) / BAND, (parent.level - 1) % BAND);
+        let index = parent.index >> (BAND - 1 - height);
+        let pair = match height {
+            0 => parent.index & 3,
+            1 => 4 + (parent.index & 1),
+            _ => 6,
+        };
+        Self { block: BlockId { band, index }, pair: pair as usize }
+    }
+}
+
+pub(crate) struct Known {
+    geo: Geometry,
+    /// How many bands reach up to the root; 0 for a file of one segment.
+    bands: u8,
+    blocks: HashMap<u64, Box<Block>, BuildHasherDefault<KeyHasher>>,
+    /// Every segment is done.
+    complete: bool,
+}
+
+impl Known {
+    pub(crate) fn new(geo: Geometry) -> Self {
+        let bands = geo.levels().div_ceil(BAND);
+        Self { geo, bands, blocks: HashMap::default(), complete: false }
+    }
+
+    /// The proven children of a real node over the segments.
+    pub(crate) fn pair(&self, parent: Node) -> Option<&Pair> {
+        let place = Place::of(parent);
+        let block = self.blocks.get(&place.block.key())?;
+        (block.known & (1 << place.pair) != 0).then(|| &block.pairs[place.pair])
+    }
+
+    /// Keeps the proven children of a node and says so; where all of that has been reported done
+    /// they are not needed, and nothing is kept.
+    pub(crate) fn insert(&mut self, parent: Node, pair: Pair) -> bool {
+        let place = Place::of(parent);
+        if !self.blocks.contains_key(&place.block.key()) {
+            if self.block_done(place.block) {
+                return false;
+            }
+            self.create(place.block);
+        }
+        self.put(place, pair);
+        true
+    }
+
+    /// Keeps the proven children of a node even where all of that has been reported done: it is
+    /// then open again until it is reported once more.
+    pub(crate) fn insert_reopening(&mut self, parent: Node, pair: Pair) {
+        let place = Place::of(parent);
+        if !self.blocks.contains_key(&place.block.key()) {
+            self.create(place.block);
+        }
+        self.put(place, pair);
+    }
+
+    fn put(&mut self, place: Place, pair: Pair) {
+        let block = self.blocks.get_mut(&place.block.key()).expect("there, or just created");
+        block.pairs[place.pair] = pair;
+        block.known |= 1 << place.pair;
+    }
+
+    /// Creates a block that is missing, and those missing above it. Where that reopens a subtree
+    /// that was done, its segments stay marked as done.
+    fn create(&mut self, block: BlockId) {
+        let reopened = self.block_done(block);
+        let (mut at, mut open) = (block, 0);
+        loop {
+            let done = if reopened { self.all_children(at) & !open } else { 0 };
+            let fresh = Block { known: 0, done, pairs: [[NodeValue::UNKNOWN; 2]; 7] };
+            self.blocks.insert(at.key(), Box::new(fresh));
+            if at.band + 1 >= self.bands {
+                self.complete = false;
+                return;
+            }
+            open = at.bit_above();
+            at = at.above();
+            if let Some(above) = self.blocks.get_mut(&at.key()) {
+                above.done &= !open;
+                return;
+            }
+        }
+    }
+
+    /// Marks segments as done and drops what only they needed.
+    ///
+    /// Works upwards: of the blocks that the range touches in a band, all but the outer two are
+    /// covered whole, so what is done in the next band is a range again.
+    pub(crate) fn finish(&mut self, segments: Range<u64>) {
+        let mut done = segments.start..segments.end.min(self.geo.segments());
+        for band in 0..self.bands {
+            if done.is_empty() {
+                return;
+            }
+            let (first, last) = (done.start / FANOUT, (done.end - 1) / FANOUT);
+            let first_done = self.mark(BlockId { band, index: first }, &done);
+            let last_done = if first == last {
+                first_done
+            } else {
+                self.mark(BlockId { band, index: last }, &done)
+            };
+            done = first + u64::from(!first_done)..last + u64::from(last_done);
+        }
+        if !done.is_empty() {
+            self.complete = true;
+            self.blocks.clear();
+        }
+    }
+
+    /// Marks those children of a block that lie in `done`; true if all its children are done then.
+    fn mark(&mut self, id: BlockId, done: &Range<u64>) -> bool {
+        let children = self.children(id);
+        if done.start <= children.start && children.end <= done.end {
+            return true; // dropped by the block above, which marks it
+        }
+        if !self.blocks.contains_key(&id.key()) {
+            if self.block_done(id) {
+                return true;
+            }
+            self.create(id);
+        }
+        let bits = (done.start.max(children.start)..done.end.min(children.end))
+            .fold(0u8, |bits, child| bits | 1 << (child % FANOUT));
+        let all = self.all_children(id);
+        let block = self.blocks.get_mut(&id.key()).expect("there, or just created");
+        let new = bits & !block.done;
+        block.done |= bits;
+        let full = block.done == all;
+        if id.band > 0 {
+            for child in (0..FANOUT).filter(|child| new & (1 << child) != 0) {
+                self.drop_block(BlockId { band: id.band - 1, index: children.start + child });
+            }
+        }
+        full
+    }
+
+    /// Drops a block and all under it. What is marked done has nothing under it any more.
+    fn drop_block(&mut self, id: BlockId) {
+        let Some(block) = self.blocks.remove(&id.key()) else { return };
+        if id.band > 0 {
+            for child in self.children(id) {
+                if block.done & (1 << (child % FANOUT)) == 0 {
+                    self.drop_block(BlockId { band: id.band - 1, index: child });
+                }
+            }
+        }
+    }
+
+    /// Whether all segments under a real node are done.
+    pub(crate) fn done(&self, node: Node) -> bool {
+        let band = node.level / BAND;
+        if band >= self.bands {
+            return self.complete;
+        }
+        // The node's children of its band's lowest level, all in one block.
+        let height = node.level % BAND;
+        let first = node.index << height;
+        let end = ((node.index + 1) << height).min(self.geo.count(band * BAND));
+        let id = BlockId { band, index: first / FANOUT };
+        match self.blocks.get(&id.key()) {
+            Some(block) => (first..end).all(|child| block.done & (1 << (child % FANOUT)) != 0),
+            None => self.block_done(id),
+        }
+    }
+
+    /// Whether a block that is missing is so because it was done: the lowest block above tells.
+    fn block_done(&self, mut id: BlockId) -> bool {
+        while id.band + 1 < self.bands {
+            let bit = id.bit_above();
+            id = id.above();
+            if let Some(above) = self.blocks.get(&id.key()) {
+                return above.done & bit != 0;
+            }
+        }
+        self.complete
+    }
+
+    /// The children that a block has: nodes of its band's lowest level.
+    fn children(&self, id: BlockId) -> Range<u64> {
+        let first = id.index * FANOUT;
+        first..(first + FANOUT).min(self.geo.count(id.band * BAND))
+    }
+
+    fn all_children(&self, id: BlockId) -> u8 {
+        let children = self.children(id);
+        u8::MAX >> (FANOUT - (children.end - children.start))
+    }
+
+    /// Bytes held in blocks.
+    pub(crate) fn bytes(&self) -> usize {
+        self.blocks.len() * (size_of::<Block>() + size_of::<(u64, Box<Block>)>())
+    }
+}
+
+/// Spreads block keys over the table. Keys are places in the tree, and get in by proof only, so
+/// there is nobody to defend against who could choose them.
+#[derive(Default)]
+struct KeyHasher(u64);
+
+impl Hasher for KeyHasher {
+    fn write_u64(&mut self, key: u64) {
+        // An odd constant near 2^64 over the golden ratio; the table looks at the low bits and at
+        // the highest seven, and a product mixes upwards only.
+        let mixed = key.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        self.0 = mixed ^ (mixed >> 32);
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(self.0 ^ u64::from(*byte));
+        }
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}

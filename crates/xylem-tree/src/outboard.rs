@@ -1,0 +1,229 @@
+//! Reading proofs out of an outboard: what a holder of a file sends along with its bytes.
+
+use crate::{
+    error::ExtractError,
+    geometry::Geometry,
+    ids::{NODE_LEN, Node, NodeValue, SegmentIndex, SegmentSize, Tile},
+};
+
+/// Somewhere an outboard can be read from: memory, a file, a part of a packed file.
+pub trait NodeSource {
+    /// Why a read failed.
+    type Error;
+
+    /// Fills `out`, whose length is a multiple of [`NODE_LEN`], with the slots from `first_slot`
+    /// on. A slot that was never written reads as zeros.
+    ///
+    /// # Errors
+    /// Whatever keeps the source from being read, its end included.
+    fn read_nodes(&mut self, first_slot: u64, out: &mut [u8]) -> Result<(), Self::Error>;
+}
+
+/// An outboard in memory ends before the slots that were asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the outboard is too short for its file")]
+pub struct OutboardTooShort;
+
+impl NodeSource for &[u8] {
+    type Error = OutboardTooShort;
+
+    fn read_nodes(&mut self, first_slot: u64, out: &mut [u8]) -> Result<(), OutboardTooShort> {
+        let start = usize::try_from(first_slot).ok().and_then(|slot| slot.checked_mul(NODE_LEN));
+        let range = start.and_then(|start| Some(start..start.checked_add(out.len())?));
+        let from = range.and_then(|range| self.get(range)).ok_or(OutboardTooShort)?;
+        out.copy_from_slice(from);
+        Ok(())
+    }
+}
+
+/// Slots under (and including) the node that a segment's proof ends at.
+const BLOCK_SLOTS: u64 = (2 << crate::geometry::SEGMENT_PROOF_LEVELS) - 1;
+/// Slots that are read at a time to pick a tile's nodes out of.
+const TILE_READ_SLOTS: u64 = 512;
+
+/// Appends a segment's SignatureValue to `out`: its leaf, then its proof's siblings bottom up.
+/// One read of at most 480 bytes.
+///
+/// # Errors
+/// [`ExtractError`]; `out` is then as it was.
+pub fn segment_signature<S: NodeSource>(
+    geo: &Geometry,
+    i: SegmentIndex,
+    src: &mut S,
+    out: &mut Vec<u8>,
+) -> Result<(), ExtractError<S::Error>> {
+    if !geo.has_segment(i) {
+        return Err(ExtractError::OutOfRange);
+    }
+    // Leaf and siblings all lie under one node of level 3, whose slots are neighbours.
+    let first = i.0 / 8 * (BLOCK_SLOTS + 1);
+    let slots = BLOCK_SLOTS.min(geo.slots() - first);
+    let mut block = [0; BLOCK_SLOTS as usize * NODE_LEN];
+    let block = &mut block[..slots as usize * NODE_LEN];
+    src.read_nodes(first, block).map_err(ExtractError::Source)?;
+    let pick = |node: Node| {
+        let at = (node.slot() - first) as usize * NODE_LEN;
+        known(node, &block[at..at + NODE_LEN])
+    };
+    let nodes = core::iter::once(Node::leaf(i)).chain(geo.segment_proof(i));
+    append(out, |out| nodes.map(pick).try_for_each(|value| value.map(|v| out.extend(v.0))))
+}
+
+/// Appends a tile's content to `out`: the values of its base nodes, 32 bytes each.
+///
+/// # Errors
+/// [`ExtractError`]; `out` is then as it was.
+pub fn tile_content<S: NodeSource>(
+    geo: &Geometry,
+    tile: Tile,
+    src: &mut S,
+    out: &mut Vec<u8>,
+) -> Result<(), ExtractError<S::Error>> {
+    if !geo.has_tile(tile) {
+        return Err(ExtractError::OutOfRange);
+    }
+    let (level, indices) = geo.tile_nodes(tile);
+    let stride = 2u64 << level; // slots from one base node to the next
+    let per_read = (TILE_READ_SLOTS / stride).max(1);
+    let mut buf =
+        vec![0; per_read.saturating_sub(1).saturating_mul(stride) as usize * NODE_LEN + NODE_LEN];
+    append(out, |out| {
+        let mut at = indices.start;
+        while at < indices.end {
+            let first = Node { level, index: at };
+            let Some(real) = geo.real(first) else { return Err(ExtractError::OutOfRange) };
+            // Only the last one can be a promoted copy, which stands at a slot of its own.
+            let whole = (indices.end - at).min(per_read);
+            let last = Node { level, index: at + whole - 1 };
+            let run = if whole > 1 && !geo.node_exists(last) { whole - 1 } else { whole };
+            let run_bytes = ((run - 1) * stride) as usize * NODE_LEN + NODE_LEN;
+            let bytes = &mut buf[..run_bytes];
+            src.read_nodes(real.slot(), bytes).map_err(ExtractError::Source)?;
+            for n in 0..run {
+                let from = (n * stride) as usize * NODE_LEN;
+                let node = Node { level, index: at + n };
+                out.extend(known(node, &bytes[from..from + NODE_LEN])?.0);
+            }
+            at += run;
+        }
+        Ok(())
+    })
+}
+
+/// Appends a tile's SignatureValue to `out`: its top's value, then its proof's siblings bottom up.
+///
+/// # Errors
+/// [`ExtractError`]; `out` is then as it was.
+pub fn tile_signature<S: NodeSource>(
+    geo: &Geometry,
+    tile: Tile,
+    src: &mut S,
+    out: &mut Vec<u8>,
+) -> Result<(), ExtractError<S::Error>> {
+    let Some(top) = geo.tile_top(tile) else { return Err(ExtractError::OutOfRange) };
+    let mut nodes = core::iter::once(top).chain(geo.tile_proof(tile));
+    append(out, |out| nodes.try_for_each(|node| read_node(node, src).map(|v| out.extend(v.0))))
+}
+
+/// Reads one real node's value.
+///
+/// # Errors
+/// [`ExtractError`].
+pub(crate) fn read_node<S: NodeSource>(
+    node: Node,
+    src: &mut S,
+) -> Result<NodeValue, ExtractError<S::Error>> {
+    let mut bytes = [0; NODE_LEN];
+    src.read_nodes(node.slot(), &mut bytes).map_err(ExtractError::Source)?;
+    known(node, &bytes)
+}
+
+/// The value read for a node, unless its slot was never written: zeros must not go out as proof.
+fn known<E>(node: Node, bytes: &[u8]) -> Result<NodeValue, ExtractError<E>> {
+    NodeValue::from_slice(bytes).filter(|v| !v.is_unknown()).ok_or(ExtractError::Unknown(node))
+}
+
+/// Runs `fill` and cuts `out` back to what it was if that fails.
+fn append<E>(out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> Result<(), E> {
+    let before = out.len();
+    let done = fill(out);
+    if done.is_err() {
+        out.truncate(before);
+    }
+    done
+}
+
+/// Bytes that a segment's SignatureValue has; the one length that is accepted.
+#[must_use]
+pub fn segment_signature_len(geo: &Geometry, i: SegmentIndex) -> usize {
+    (1 + geo.segment_proof(i).count()) * NODE_LEN
+}
+
+/// Bytes that a tile's content has.
+#[must_use]
+pub fn tile_content_len(geo: &Geometry, tile: Tile) -> usize {
+    let (_, nodes) = geo.tile_nodes(tile);
+    (nodes.end - nodes.start) as usize * NODE_LEN // at most 256 nodes
+}
+
+/// Bytes that a tile's SignatureValue has; the one length that is accepted.
+#[must_use]
+pub fn tile_signature_len(geo: &Geometry, tile: Tile) -> usize {
+    (1 + geo.tile_proof(tile).count()) * NODE_LEN
+}
+
+/// A whole outboard in memory, for small files and for tests.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Outboard {
+    geo: Geometry,
+    root: xylem_hash::Hash,
+    nodes: Vec<u8>,
+}
+
+impl Outboard {
+    /// Hashes `content` and keeps every node.
+    #[must_use]
+    pub fn of(content: &[u8], segment: SegmentSize) -> Self {
+        let geo = Geometry::new(content.len() as u64, segment);
+        let mut nodes = vec![0; geo.slots() as usize * NODE_LEN];
+        let sink = |first_slot: u64, run: &[u8]| {
+            let at = first_slot as usize * NODE_LEN;
+            nodes[at..at + run.len()].copy_from_slice(run);
+            Ok::<(), core::convert::Infallible>(())
+        };
+        let mut builder = crate::OutboardBuilder::new(geo, sink);
+        builder.update(content).expect("as many bytes as the geometry was made for");
+        let root = builder.finish().expect("as many bytes as the geometry was made for");
+        Self { geo, root, nodes }
+    }
+
+    /// The tree's shape.
+    #[must_use]
+    pub fn geometry(&self) -> &Geometry {
+        &self.geo
+    }
+
+    /// The file's BLAKE3 hash.
+    #[must_use]
+    pub fn root(&self) -> xylem_hash::Hash {
+        self.root
+    }
+
+    /// The slots in order; as a `&[u8]` it is a [`NodeSource`].
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.nodes
+    }
+
+    /// The value at a position (promoted copies included); `None` past the tree.
+    #[must_use]
+    pub fn node(&self, node: Node) -> Option<NodeValue> {
+        read_node(self.geo.real(node)?, &mut self.as_bytes()).ok()
+    }
+}
+
+impl core::fmt::Debug for Outboard {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Outboard").field("geo", &self.geo).field("root", &self.root).finish()
+    }
+}
