@@ -1,1 +1,47 @@
-//! Skeleton.
+//! [`Publication`]: a file or a folder as named, signed, self-proving NDN packets.
+//!
+//! ```text
+//! publish   root, size → Manifest → sign → Publication ⇄ Interests in, Data out (content and
+//!           proofs read through Source)                               → forward → link → network
+//! fetch     Ticket → names to ask for → manifest verified → listing read; segments and tiles go to
+//!           xylem-tree's Verifier as they are
+//! ```
+//!
+//! Bytes come from a [`Source`] (xylem-store's files and outboards), and go out as Data packets that
+//! anyone may keep, pass on and serve again. Signed once is the manifest alone; each segment carries
+//! the piece of the BLAKE3 tree that proves it. This crate does not open files, sockets or clocks,
+//! does not decide what to ask whom (xylem-transfer), and does not verify segments (xylem-tree).
+//! The formats, complete with test vectors: docs/spec/object.md.
+//!
+//! ```
+//! use xylem_object::{Kind, Manifest, Publication, PublisherKey, naming, sign_manifest};
+//!
+//! let key = PublisherKey::from_bytes(&[7; 32]);
+//! let object = naming::default_name(&key.public(), b"hello.txt");
+//! let prefix = naming::versioned(object.as_ref(), 1_700_000_000_000_000)?;
+//! let manifest = Manifest::file(xylem_hash::hash(b"hello"), 5, b"hello.txt");
+//! let packet = sign_manifest(&manifest, prefix.as_ref(), &key).unwrap();
+//! let publication = Publication::new(prefix, packet, &key.public()).unwrap().with_metadata(&key);
+//! assert_eq!(publication.manifest().kind, Kind::File);
+//! # Ok::<(), naming::PrefixError>(())
+//! ```
+
+pub mod keys;
+pub mod listing;
+pub mod manifest;
+pub mod naming;
+pub mod packets;
+pub mod publication;
+pub mod ticket;
+
+pub use keys::{KeyId, PublisherId, PublisherKey};
+pub use manifest::{Kind, Manifest, ManifestError, sign_manifest, verify_manifest};
+pub use naming::ObjectId;
+pub use publication::{Answer, Publication, PublicationError, Source};
+pub use ticket::{Ticket, TicketError};
+
+/// Most segments that an object may have: 2^31, so that the manifest and two tiles are all that
+/// stands between any segment and the signature.
+pub const MAX_SEGMENTS: u64 = 1 << 31;
+/// Most bytes that an object may have, in segments of 8 KiB: 16 TiB.
+pub const MAX_SIZE: u64 = 1 << 44;

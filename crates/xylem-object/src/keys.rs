@@ -1,0 +1,178 @@
+//! The publisher's Ed25519 key pair.
+//!
+//! The secret comes from 32 random bytes that the caller drew (nothing here reads randomness), goes
+//! into one signature per publication, and is wiped when dropped. Certificates and trust schemas
+//! are not here: a ticket names its publisher's key outright.
+//!
+//! ```
+//! let key = xylem_object::PublisherKey::from_bytes(&[7; 32]);
+//! assert_eq!(key.public().key_id().to_string(), "3a9faabef3dabbb5");
+//! assert_eq!(format!("{key:?}"), "PublisherKey(3a9faabef3dabbb5, secret hidden)");
+//! ```
+
+use core::fmt;
+use core::str::FromStr;
+
+use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
+
+/// Bytes of an Ed25519 signature (RFC 8032).
+pub const SIGNATURE_LEN: usize = 64;
+
+/// A publisher's secret key. `Debug` hides it; dropping wipes it.
+pub struct PublisherKey(SigningKey);
+
+impl PublisherKey {
+    /// The key whose RFC 8032 seed is `secret`: 32 bytes, drawn at random or kept from before.
+    pub fn from_bytes(secret: &[u8; 32]) -> Self {
+        Self(SigningKey::from_bytes(secret))
+    }
+
+    /// A new key out of 32 random bytes; the same as [`PublisherKey::from_bytes`], said aloud.
+    pub fn generate(random: [u8; 32]) -> Self {
+        let random = zeroize::Zeroizing::new(random);
+        Self::from_bytes(&random)
+    }
+
+    /// The secret seed, to be stored where only its owner reads; wiped when dropped.
+    pub fn to_bytes(&self) -> zeroize::Zeroizing<[u8; 32]> {
+        zeroize::Zeroizing::new(self.0.to_bytes())
+    }
+
+    /// The public half.
+    pub fn public(&self) -> PublisherId {
+        PublisherId(self.0.verifying_key().to_bytes())
+    }
+
+    /// Signs `message` (Ed25519, RFC 8032 section 5.1.6: deterministic).
+    pub fn sign(&self, message: &[u8]) -> [u8; SIGNATURE_LEN] {
+        self.0.sign(message).to_bytes()
+    }
+}
+
+impl fmt::Debug for PublisherKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PublisherKey({}, secret hidden)", self.public().key_id())
+    }
+}
+
+/// A publisher: the 32 bytes of an Ed25519 public key. `Display` and `FromStr` are 64 hex digits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PublisherId(pub [u8; 32]);
+
+impl PublisherId {
+    /// The short form that stands in names: the first 8 bytes of the key's BLAKE3 hash. It tells
+    /// publishers apart; it proves nothing, the signature does.
+    pub fn key_id(&self) -> KeyId {
+        let hash = xylem_hash::hash(&self.0);
+        let mut id = [0; 8];
+        id.copy_from_slice(&hash.as_bytes()[..8]);
+        KeyId(id)
+    }
+
+    /// Whether `signature` is this publisher's signature over `message`. Strict: keys and
+    /// signatures of small order, and encodings that are not canonical, are refused.
+    pub fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
+        let Ok(signature) = Signature::from_slice(signature) else { return false };
+        VerifyingKey::from_bytes(&self.0)
+            .is_ok_and(|key| key.verify_strict(message, &signature).is_ok())
+    }
+}
+
+impl fmt::Display for PublisherId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for PublisherId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PublisherId({self})")
+    }
+}
+
+/// A text that is no publisher's key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a publisher is 64 hexadecimal digits")]
+pub struct PublisherIdError;
+
+impl FromStr for PublisherId {
+    type Err = PublisherIdError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let digits = text.as_bytes();
+        if digits.len() != 64 {
+            return Err(PublisherIdError);
+        }
+        let mut id = [0; 32];
+        for (byte, pair) in id.iter_mut().zip(digits.chunks_exact(2)) {
+            let digit = |c: u8| char::from(c).to_digit(16).ok_or(PublisherIdError);
+            *byte = (digit(pair[0])? << 4 | digit(pair[1])?) as u8;
+        }
+        Ok(Self(id))
+    }
+}
+
+/// The first 8 bytes of the BLAKE3 hash of a publisher's key; `Display` is 16 hex digits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct KeyId(pub [u8; 8]);
+
+impl fmt::Display for KeyId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RFC 8032 section 7.1, test 2.
+    #[test]
+    fn signs_like_the_rfc() {
+        let seed = *xylem_hash::Hash::from_hex(
+            "4ccd089b28ff96da9db6c346ec114e0f5b8a319f35aba624da8cf6ed4fb8a6fb",
+        )
+        .unwrap()
+        .as_bytes();
+        let key = PublisherKey::from_bytes(&seed);
+        let id: PublisherId =
+            "3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c".parse().unwrap();
+        assert_eq!(key.public(), id);
+        let signature = key.sign(&[0x72]);
+        assert_eq!(signature[..4], [0x92, 0xa0, 0x09, 0xa9]);
+        assert!(id.verifies(&[0x72], &signature));
+        assert!(!id.verifies(&[0x73], &signature));
+        assert!(!id.verifies(&[0x72], &signature[..63]));
+        assert!(!PublisherKey::from_bytes(&[1; 32]).public().verifies(&[0x72], &signature));
+    }
+
+    /// With a key of small order, a signature of zeros would verify any message.
+    #[test]
+    fn keys_of_small_order_verify_nothing() {
+        let mut identity = [0; 32];
+        identity[0] = 1;
+        let mut signature = [0; 64];
+        signature[0] = 1;
+        assert!(!PublisherId(identity).verifies(b"anything", &signature));
+    }
+
+    #[test]
+    fn debug_hides_the_secret() {
+        let key = PublisherKey::from_bytes(&[0xab; 32]);
+        assert!(!format!("{key:?}").contains("abab"));
+        assert!(!format!("{key:?}").contains("171"));
+        assert_eq!(*key.to_bytes(), [0xab; 32]);
+    }
+
+    #[test]
+    fn ids_are_read_strictly() {
+        let id = PublisherKey::from_bytes(&[3; 32]).public();
+        assert_eq!(id.to_string().parse(), Ok(id));
+        assert_eq!(id.to_string()[1..].parse::<PublisherId>(), Err(PublisherIdError));
+        assert_eq!(
+            format!("+{}", &id.to_string()[1..]).parse::<PublisherId>(),
+            Err(PublisherIdError)
+        );
+        assert_eq!("é".repeat(32).parse::<PublisherId>(), Err(PublisherIdError));
+    }
+}

@@ -1,0 +1,190 @@
+//! The listing of a shared folder: one byte string per tree of files.
+//!
+//! Bytes come from whoever walks a folder (xylem-store), through [`Writer`]; they are published as
+//! an object of their own, whose root the directory's manifest holds; the fetcher verifies them
+//! like any other bytes and reads them back through [`Reader`]. The form is canonical: entries
+//! ascend by path bytes, every folder comes before what lies in it, and each value has one
+//! encoding, so that the same folder has the same root on every machine.
+//! It does not touch a file system, and it does not say whether a file's content is right: each
+//! file's root does. Layout: docs/spec/object.md, "Listing".
+//!
+//! ```
+//! use xylem_object::listing::{Entry, EntryKind, Reader, Writer, entries};
+//!
+//! let folder = Entry { path: b"docs".to_vec(), kind: EntryKind::Directory, mode: 0o755, mtime_s: 0, mtime_ns: 0 };
+//! let file = Entry {
+//!     path: b"docs/empty".to_vec(),
+//!     kind: EntryKind::File { size: 0, root: xylem_hash::hash(b"") },
+//!     mode: 0o644, mtime_s: 1_700_000_000, mtime_ns: 5,
+//! };
+//! let mut bytes = Vec::new();
+//! let mut writer = Writer::new(|piece: &[u8]| bytes.extend_from_slice(piece));
+//! writer.push(&folder)?;
+//! writer.push(&file)?;
+//! assert_eq!(writer.finish().files, 1);
+//!
+//! let read: Result<Vec<Entry>, _> = entries(&bytes).collect();
+//! assert_eq!(read?, [folder, file]);
+//! # Ok::<(), xylem_object::listing::ListingError>(())
+//! ```
+
+mod path;
+mod reader;
+mod writer;
+
+pub use path::{
+    MAX_COMPONENT, MAX_PATH, MAX_TARGET, PathError, SymlinkEscapes, check_component, check_path,
+    check_path_on_windows, check_target, is_reserved, symlink_escapes,
+};
+pub use reader::{Entries, Reader, entries};
+pub use writer::Writer;
+
+use xylem_hash::Hash;
+
+/// First bytes of every listing.
+pub const MAGIC: [u8; 8] = *b"xylemdir";
+/// The version of the layout, the byte after [`MAGIC`].
+pub const VERSION: u8 = 1;
+/// Bytes before the first entry.
+pub const HEADER_LEN: usize = MAGIC.len() + 1;
+
+// An entry, in wire order; all integers big-endian.
+const KIND_AT: usize = 0; //      u8: 0 file, 1 directory, 2 symbolic link
+const MODE_AT: usize = 1; //      u16: permission bits
+const MTIME_S_AT: usize = 3; //   i64: seconds since 1970
+const MTIME_NS_AT: usize = 11; // u32: nanoseconds, below 10^9
+const PATH_LEN_AT: usize = 15; // u16
+const PATH_AT: usize = 17; //     the path; then
+// a file:          size u64, root 32 bytes
+// a directory:     nothing
+// a symbolic link: target length u16, target
+const FILE_TAIL: usize = 8 + 32;
+const LINK_HEAD: usize = 2;
+
+const KIND_FILE: u8 = 0;
+const KIND_DIRECTORY: u8 = 1;
+const KIND_SYMLINK: u8 = 2;
+
+/// Permission bits that a listing carries: set-id and sticky bits do not travel.
+pub const MODE_MASK: u32 = 0o777;
+const NANOS_PER_SECOND: u32 = 1_000_000_000;
+
+/// Bytes of the longest entry there can be.
+pub const MAX_ENTRY: usize = PATH_AT + MAX_PATH + LINK_HEAD + MAX_TARGET;
+
+/// One thing in a shared folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Path relative to the shared folder, raw bytes, components parted by `/`.
+    pub path: Vec<u8>,
+    /// What it is.
+    pub kind: EntryKind,
+    /// Permission bits. [`Writer`] keeps those of [`MODE_MASK`]. A symbolic link, whose own mode and
+    /// time cannot be set everywhere, is always written with `0o777` and a time of zero.
+    pub mode: u32,
+    /// Time of the last change, seconds since 1970 (may be negative).
+    pub mtime_s: i64,
+    /// Nanoseconds on top of `mtime_s`, below 1,000,000,000.
+    pub mtime_ns: u32,
+}
+
+/// What an [`Entry`] is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EntryKind {
+    /// A regular file.
+    File {
+        /// Its length in bytes, at most [`crate::MAX_SIZE`].
+        size: u64,
+        /// Its BLAKE3 hash.
+        root: Hash,
+    },
+    /// A folder.
+    Directory,
+    /// A symbolic link.
+    Symlink {
+        /// What it points to, as it was read; see [`symlink_escapes`].
+        target: Vec<u8>,
+    },
+}
+
+impl Entry {
+    /// How this entry may lead out of the shared folder; `None` for all but some links.
+    pub fn escapes(&self) -> Option<SymlinkEscapes> {
+        match &self.kind {
+            EntryKind::Symlink { target } => symlink_escapes(&self.path, target),
+            _ => None,
+        }
+    }
+}
+
+/// What a listing held, all told.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Entries of every kind.
+    pub entries: u64,
+    /// Regular files: the next file's number in [`crate::ObjectId::File`].
+    pub files: u64,
+    /// The files' bytes together.
+    pub bytes: u64,
+}
+
+impl Totals {
+    fn add(&mut self, kind: &EntryKind) -> Result<(), ListingFault> {
+        if let EntryKind::File { size, .. } = kind {
+            if *size > crate::MAX_SIZE {
+                return Err(ListingFault::FileTooLarge(*size));
+            }
+            self.bytes = self.bytes.checked_add(*size).ok_or(ListingFault::TotalTooLarge)?;
+            self.files += 1;
+        }
+        self.entries += 1;
+        Ok(())
+    }
+}
+
+/// An entry that cannot be written or read, and why.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("listing entry {entry} (\"{}\"): {fault}", path.escape_ascii())]
+pub struct ListingError {
+    /// The entry's number, from 0.
+    pub entry: u64,
+    /// Its path, as far as it is known.
+    pub path: Vec<u8>,
+    /// What is wrong with it.
+    pub fault: ListingFault,
+}
+
+/// What can be wrong with a listing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ListingFault {
+    /// The first bytes are not [`MAGIC`].
+    #[error("this is not a listing")]
+    NotAListing,
+    /// A version that this program does not know.
+    #[error("the listing has version {0}; this xylem knows version {VERSION}: update it")]
+    UnknownVersion(u8),
+    /// The bytes end inside the header or an entry.
+    #[error("the listing is cut off")]
+    CutOff,
+    /// A kind byte that is not assigned.
+    #[error("unknown kind {0}")]
+    UnknownKind(u8),
+    /// Permission bits that do not travel, or a link with other bits than `0o777`.
+    #[error("mode {0:o} is not allowed")]
+    Mode(u32),
+    /// Nanoseconds of a second or more.
+    #[error("{0} nanoseconds are a second or more")]
+    Nanos(u32),
+    /// A symbolic link with a time other than zero.
+    #[error("a link carries no time")]
+    LinkTime,
+    /// A file above [`crate::MAX_SIZE`].
+    #[error("{0} bytes is more than a file may have (16 TiB)")]
+    FileTooLarge(u64),
+    /// The sizes' sum does not fit in 64 bits.
+    #[error("the files together are too large")]
+    TotalTooLarge,
+    /// The path or the link target.
+    #[error(transparent)]
+    Path(#[from] PathError),
+}

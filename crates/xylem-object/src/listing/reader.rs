@@ -1,0 +1,202 @@
+//! Reads a listing back, entry by entry, out of pieces of any size.
+
+use xylem_hash::Hash;
+
+use super::path::Order;
+use super::{
+    Entry, EntryKind, FILE_TAIL, HEADER_LEN, KIND_AT, KIND_DIRECTORY, KIND_FILE, KIND_SYMLINK,
+    LINK_HEAD, ListingError, ListingFault, MAGIC, MAX_PATH, MAX_TARGET, MODE_AT, MODE_MASK,
+    MTIME_NS_AT, MTIME_S_AT, NANOS_PER_SECOND, PATH_AT, PATH_LEN_AT, PathError, Totals, VERSION,
+    check_target,
+};
+
+/// Reads a listing in pieces; memory is bounded by one entry.
+///
+/// Call [`Reader::pull`] on each piece until it gives `None`, then, after the last piece,
+/// [`Reader::finish`]. After an error the reader is of no more use. Entries are as good as the
+/// bytes they come from: feed verified bytes only, and act on entries as they come only where a
+/// later error can be undone.
+#[derive(Debug, Default)]
+pub struct Reader {
+    header_read: bool,
+    pending: Vec<u8>,
+    order: Order,
+    totals: Totals,
+}
+
+impl Reader {
+    /// A reader at the first byte of a listing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes bytes off the front of `input` until an entry is whole; `None` when `input` is used up.
+    ///
+    /// # Errors
+    /// Anything that a [`super::Writer`] would not have written.
+    pub fn pull(&mut self, input: &mut &[u8]) -> Result<Option<Entry>, ListingError> {
+        self.try_pull(input).map_err(|fault| self.error(fault))
+    }
+
+    fn try_pull(&mut self, input: &mut &[u8]) -> Result<Option<Entry>, ListingFault> {
+        loop {
+            let required = match self.header_read {
+                false => HEADER_LEN,
+                true => required(&self.pending)?,
+            };
+            let missing = required - self.pending.len();
+            if missing > 0 {
+                let (now, later) = input.split_at(missing.min(input.len()));
+                self.pending.extend_from_slice(now);
+                *input = later;
+                if now.len() < missing {
+                    return Ok(None);
+                }
+            } else if self.header_read {
+                let entry = parse(&self.pending)?;
+                self.totals.add(&entry.kind)?;
+                self.order.admit(&entry.path, entry.kind == EntryKind::Directory)?;
+                self.pending.clear();
+                return Ok(Some(entry));
+            }
+            if !self.header_read {
+                check_header(&self.pending)?;
+                self.header_read = true;
+                self.pending.clear();
+            }
+        }
+    }
+
+    /// What has been read so far. While an entry is in hand, its number as a file, if it is one, is
+    /// `totals().files - 1`.
+    pub fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    /// Says that the last byte has been fed.
+    ///
+    /// # Errors
+    /// [`ListingFault::CutOff`] inside the header or an entry.
+    pub fn finish(self) -> Result<Totals, ListingError> {
+        match self.header_read && self.pending.is_empty() {
+            true => Ok(self.totals),
+            false => Err(self.error(ListingFault::CutOff)),
+        }
+    }
+
+    fn error(&self, fault: ListingFault) -> ListingError {
+        let path = match self.header_read && required(&self.pending) == Ok(self.pending.len()) {
+            true => path_of(&self.pending).to_vec(),
+            false => Vec::new(),
+        };
+        ListingError { entry: self.totals.entries, path, fault }
+    }
+}
+
+/// All entries of a listing that is in memory as a whole.
+pub fn entries(listing: &[u8]) -> Entries<'_> {
+    Entries { reader: Some(Reader::new()), input: listing }
+}
+
+/// The iterator that [`entries`] gives; it ends after the first error.
+#[derive(Debug)]
+pub struct Entries<'a> {
+    reader: Option<Reader>,
+    input: &'a [u8],
+}
+
+impl Iterator for Entries<'_> {
+    type Item = Result<Entry, ListingError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let mut reader = self.reader.take()?;
+        match reader.pull(&mut self.input) {
+            Ok(Some(entry)) => {
+                self.reader = Some(reader);
+                Some(Ok(entry))
+            }
+            Ok(None) => reader.finish().err().map(Err),
+            Err(error) => Some(Err(error)),
+        }
+    }
+}
+
+fn check_header(header: &[u8]) -> Result<(), ListingFault> {
+    if header[..MAGIC.len()] != MAGIC {
+        return Err(ListingFault::NotAListing);
+    }
+    match header[MAGIC.len()] {
+        VERSION => Ok(()),
+        other => Err(ListingFault::UnknownVersion(other)),
+    }
+}
+
+/// How many bytes the entry at the front of `bytes` is known to need; it is whole when it has them.
+/// At most [`super::MAX_ENTRY`], and never less than `bytes.len()` when called as bytes come in.
+fn required(bytes: &[u8]) -> Result<usize, ListingFault> {
+    if bytes.len() < PATH_AT {
+        return Ok(PATH_AT);
+    }
+    let path_len = usize::from(u16::from_be_bytes(array(bytes, PATH_LEN_AT)));
+    if path_len > MAX_PATH {
+        return Err(PathError::TooLong.into());
+    }
+    let path_end = PATH_AT + path_len;
+    match bytes[KIND_AT] {
+        KIND_FILE => Ok(path_end + FILE_TAIL),
+        KIND_DIRECTORY => Ok(path_end),
+        KIND_SYMLINK if bytes.len() < path_end + LINK_HEAD => Ok(path_end + LINK_HEAD),
+        KIND_SYMLINK => {
+            let target_len = usize::from(u16::from_be_bytes(array(bytes, path_end)));
+            match target_len > MAX_TARGET {
+                true => Err(PathError::TargetTooLong.into()),
+                false => Ok(path_end + LINK_HEAD + target_len),
+            }
+        }
+        other => Err(ListingFault::UnknownKind(other)),
+    }
+}
+
+/// Reads an entry that is whole according to [`required`].
+fn parse(bytes: &[u8]) -> Result<Entry, ListingFault> {
+    let mode = u32::from(u16::from_be_bytes(array(bytes, MODE_AT)));
+    let mtime_s = i64::from_be_bytes(array(bytes, MTIME_S_AT));
+    let mtime_ns = u32::from_be_bytes(array(bytes, MTIME_NS_AT));
+    let path = path_of(bytes).to_vec();
+    let tail = PATH_AT + path.len();
+    let kind = match bytes[KIND_AT] {
+        KIND_FILE => EntryKind::File {
+            size: u64::from_be_bytes(array(bytes, tail)),
+            root: Hash::from_bytes(array(bytes, tail + 8)),
+        },
+        KIND_DIRECTORY => EntryKind::Directory,
+        _ => {
+            let target = bytes[tail + LINK_HEAD..].to_vec();
+            check_target(&target)?;
+            EntryKind::Symlink { target }
+        }
+    };
+    let link = matches!(kind, EntryKind::Symlink { .. });
+    if mode & !MODE_MASK != 0 || (link && mode != MODE_MASK) {
+        return Err(ListingFault::Mode(mode));
+    }
+    if link && (mtime_s, mtime_ns) != (0, 0) {
+        return Err(ListingFault::LinkTime);
+    }
+    if mtime_ns >= NANOS_PER_SECOND {
+        return Err(ListingFault::Nanos(mtime_ns));
+    }
+    Ok(Entry { path, kind, mode, mtime_s, mtime_ns })
+}
+
+fn path_of(whole: &[u8]) -> &[u8] {
+    let len = usize::from(u16::from_be_bytes(array(whole, PATH_LEN_AT)));
+    &whole[PATH_AT..PATH_AT + len]
+}
+
+/// `N` bytes at `at`; callers have checked that they are there.
+fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    let mut out = [0; N];
+    out.copy_from_slice(&bytes[at..at + N]);
+    out
+}

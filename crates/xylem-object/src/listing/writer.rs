@@ -1,0 +1,93 @@
+//! Writes a listing, entry by entry, into any sink of bytes.
+
+use super::path::Order;
+use super::{
+    Entry, EntryKind, KIND_DIRECTORY, KIND_FILE, KIND_SYMLINK, ListingError, ListingFault, MAGIC,
+    MODE_MASK, NANOS_PER_SECOND, Totals, VERSION, check_target,
+};
+
+/// Streams a listing into `sink`; memory is bounded by one entry.
+///
+/// Call [`Writer::push`] with the entries in ascending order of their path bytes, whatever order
+/// the file system gave them in, then [`Writer::finish`]. An entry that is refused leaves the
+/// listing as it was: the caller may go on without it.
+#[derive(Debug)]
+pub struct Writer<S: FnMut(&[u8])> {
+    sink: S,
+    order: Order,
+    totals: Totals,
+    entry: Vec<u8>,
+}
+
+impl<S: FnMut(&[u8])> Writer<S> {
+    /// Writes the header.
+    pub fn new(mut sink: S) -> Self {
+        sink(&MAGIC);
+        sink(&[VERSION]);
+        Self { sink, order: Order::default(), totals: Totals::default(), entry: Vec::new() }
+    }
+
+    /// Writes one entry; what does not travel (set-id bits, a link's mode and time)
+    /// is left out.
+    ///
+    /// # Errors
+    /// What [`ListingFault`] names; nothing is written then.
+    pub fn push(&mut self, entry: &Entry) -> Result<(), ListingError> {
+        self.try_push(entry).map_err(|fault| ListingError {
+            entry: self.totals.entries,
+            path: entry.path.clone(),
+            fault,
+        })
+    }
+
+    fn try_push(&mut self, entry: &Entry) -> Result<(), ListingFault> {
+        if entry.mtime_ns >= NANOS_PER_SECOND {
+            return Err(ListingFault::Nanos(entry.mtime_ns));
+        }
+        let mut totals = self.totals;
+        totals.add(&entry.kind)?;
+        if let EntryKind::Symlink { target } = &entry.kind {
+            check_target(target)?;
+        }
+        self.order.admit(&entry.path, entry.kind == EntryKind::Directory)?;
+        self.totals = totals;
+        let (mode, time) = (entry.mode & MODE_MASK, (entry.mtime_s, entry.mtime_ns));
+        let (kind, mode, (mtime_s, mtime_ns)) = match entry.kind {
+            EntryKind::File { .. } => (KIND_FILE, mode, time),
+            EntryKind::Directory => (KIND_DIRECTORY, mode, time),
+            EntryKind::Symlink { .. } => (KIND_SYMLINK, MODE_MASK, (0, 0)),
+        };
+        let out = &mut self.entry;
+        out.clear();
+        out.push(kind);
+        // Both casts keep all bits: MODE_MASK has nine, and admit and check_target bound lengths.
+        out.extend_from_slice(&(mode as u16).to_be_bytes());
+        out.extend_from_slice(&mtime_s.to_be_bytes());
+        out.extend_from_slice(&mtime_ns.to_be_bytes());
+        out.extend_from_slice(&(entry.path.len() as u16).to_be_bytes());
+        out.extend_from_slice(&entry.path);
+        match &entry.kind {
+            EntryKind::File { size, root } => {
+                out.extend_from_slice(&size.to_be_bytes());
+                out.extend_from_slice(root.as_bytes());
+            }
+            EntryKind::Directory => {}
+            EntryKind::Symlink { target } => {
+                out.extend_from_slice(&(target.len() as u16).to_be_bytes());
+                out.extend_from_slice(target);
+            }
+        }
+        (self.sink)(out);
+        Ok(())
+    }
+
+    /// What has been written so far.
+    pub fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    /// Ends the listing; there is no trailer, its length is signed with its root.
+    pub fn finish(self) -> Totals {
+        self.totals
+    }
+}

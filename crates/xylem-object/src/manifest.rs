@@ -1,0 +1,424 @@
+//! The manifest: what one publication is, signed once.
+//!
+//! The publisher builds it from what hashing gave (root, size) and signs it into one NDN Data
+//! packet named P/_root with [`sign_manifest`]; anybody may keep and serve that packet; the fetcher
+//! opens it with [`verify_manifest`], which reads nothing before the signature holds. Everything
+//! else that arrives (segment numbers, FinalBlockId, lengths) must agree with what stands here.
+//! It does not sign segments: they prove themselves against the root.
+//! Layout: docs/spec/object.md, "Manifest".
+//!
+//! ```
+//! use xylem_object::{Kind, Manifest, PublisherKey, naming, sign_manifest, verify_manifest};
+//! use xylem_packet::{Data, Packet};
+//!
+//! let key = PublisherKey::from_bytes(&[7; 32]);
+//! let prefix = naming::versioned(naming::default_name(&key.public(), b"hello.txt").as_ref(), 1)?;
+//! let manifest = Manifest::file(xylem_hash::hash(b"hello"), 5, b"hello.txt");
+//! let packet = sign_manifest(&manifest, prefix.as_ref(), &key).unwrap();
+//!
+//! let Ok(Packet::Data(data)) = Packet::decode(&packet) else { panic!("a Data packet") };
+//! assert_eq!(verify_manifest(&data, prefix.as_ref(), &key.public()), Ok(manifest));
+//! # Ok::<(), naming::PrefixError>(())
+//! ```
+
+use xylem_hash::Hash;
+use xylem_packet::tlv::{self, Reader};
+use xylem_packet::{Component, Data, NameRef, SignatureType};
+use xylem_tree::{Geometry, SegmentSize};
+
+use crate::keys::{PublisherId, PublisherKey};
+use crate::listing::{MODE_MASK, PathError, check_component};
+use crate::naming::{self, Request};
+use crate::packets::{FRESHNESS_MS, sign_data};
+
+/// Type numbers of the manifest's fields, in the order in which they stand in it. As everywhere in
+/// NDN, a reader refuses an odd number that it does not know and skips an even one.
+pub mod types {
+    /// NonNegativeInteger: [`super::FORMAT_VERSION`].
+    pub const FORMAT_VERSION: u32 = 0x81;
+    /// NonNegativeInteger: the tree, as its NDN signature type ([`super::TREE_BLAKE3`]).
+    pub const TREE_KIND: u32 = 0x83;
+    /// NonNegativeInteger: what segments and tiles carry ([`super::PROOF_TILED`]).
+    pub const PROOF_STYLE: u32 = 0x85;
+    /// NonNegativeInteger: 0 a file, 1 a directory.
+    pub const KIND: u32 = 0x87;
+    /// NonNegativeInteger: bytes of the object.
+    pub const SIZE: u32 = 0x89;
+    /// NonNegativeInteger: log2 of a segment's chunks of 1,024 bytes, 0 to 3.
+    pub const SEGMENT_LOG2: u32 = 0x8b;
+    /// 32 bytes: the object's BLAKE3 hash.
+    pub const ROOT: u32 = 0x8d;
+    /// NonNegativeInteger, directories only: bytes of all files together.
+    pub const TOTAL_SIZE: u32 = 0x8f;
+    /// NonNegativeInteger, directories only: regular files in the listing.
+    pub const FILE_COUNT: u32 = 0x91;
+    /// Bytes, optional: the name to save under; one path component.
+    pub const FILE_NAME: u32 = 0x92;
+    /// NonNegativeInteger: permission bits.
+    pub const MODE: u32 = 0x94;
+    /// 8 bytes, big-endian two's complement: seconds since 1970 of the last change.
+    pub const MTIME_S: u32 = 0x96;
+    /// NonNegativeInteger: nanoseconds on top of it.
+    pub const MTIME_NS: u32 = 0x98;
+
+    /// Whether a number is in this table.
+    pub(super) const fn assigned(typ: u32) -> bool {
+        match typ {
+            FORMAT_VERSION..=FILE_COUNT => typ % 2 == 1,
+            FILE_NAME..=MTIME_NS => typ % 2 == 0,
+            _ => false,
+        }
+    }
+}
+
+/// The version of the layout.
+pub const FORMAT_VERSION: u64 = 1;
+/// Tree kind: BLAKE3's own tree.
+pub const TREE_BLAKE3: u64 = SignatureType::BLAKE3_MERKLE.0;
+/// Proof style: segments with three levels, tiles above them (xylem-tree, "tiled").
+pub const PROOF_TILED: u64 = 1;
+/// Longest manifest that is looked at. The longest of version 1 is shorter than a fifth of this.
+pub const MAX_MANIFEST: usize = 2048;
+
+const NANOS_PER_SECOND: u64 = 1_000_000_000;
+
+/// What a publication is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// One file.
+    File,
+    /// A folder: the object is its [`crate::listing`], each file an object of its own.
+    Directory,
+}
+
+/// What one publication is. Only as good as the signature that it came under.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Manifest {
+    /// A file or a directory.
+    pub kind: Kind,
+    /// BLAKE3 hash of the file, or of the listing.
+    pub root: Hash,
+    /// Bytes of the file, or of the listing; at most [`crate::MAX_SEGMENTS`] segments.
+    pub size: u64,
+    /// Bytes per segment, for every object of the publication.
+    pub segment: SegmentSize,
+    /// The name to save under: empty for none, or one path component of at most 255 bytes.
+    pub file_name: Vec<u8>,
+    /// Permission bits, of `0o777`.
+    pub mode: u32,
+    /// Seconds since 1970 of the last change.
+    pub mtime_s: i64,
+    /// Nanoseconds on top of it, below 1,000,000,000.
+    pub mtime_ns: u32,
+    /// Bytes of content: of the file itself (equal to `size`), or of all files of a directory.
+    pub total_size: u64,
+    /// Files of content: 1 for a file, the listing's regular files for a directory.
+    pub file_count: u64,
+}
+
+/// A manifest that cannot be trusted or read, and why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ManifestError {
+    /// Named otherwise than P/_root.
+    #[error("the manifest has another name than the one asked for")]
+    WrongName,
+    /// Not an Ed25519 signature.
+    #[error("the manifest is signed with type {0}, not with Ed25519")]
+    SignatureType(u64),
+    /// Signed by somebody else, altered, or not signed at all.
+    #[error("the manifest is not signed by the publisher")]
+    BadSignature,
+    /// Above [`MAX_MANIFEST`].
+    #[error("the manifest is too long")]
+    TooLong,
+    /// Not a run of TLVs, or one that is not in its shortest form.
+    #[error("the manifest is not well formed")]
+    BadTlv,
+    /// A field out of order, there twice, or one that this kind of manifest does not have.
+    #[error("the manifest's field {0:#x} is out of place")]
+    Misplaced(u32),
+    /// An unassigned odd number.
+    #[error("the manifest has a field that this xylem does not know ({0:#x}): update it")]
+    UnknownCritical(u32),
+    /// A field that must be there.
+    #[error("the manifest lacks field {0:#x}")]
+    Missing(u32),
+    /// A value of the wrong length or outside its range.
+    #[error("the manifest's field {0:#x} has a value that is not allowed")]
+    BadValue(u32),
+    /// Another version, tree or proof style.
+    #[error("the manifest's format ({field:#x} = {value}) is unknown: update xylem")]
+    UnknownFormat {
+        /// Which of the three.
+        field: u32,
+        /// Its value.
+        value: u64,
+    },
+    /// Above [`crate::MAX_SEGMENTS`] segments.
+    #[error("the publication has {size} bytes, more than {max}")]
+    TooLarge {
+        /// What it says.
+        size: u64,
+        /// What its segment size allows.
+        max: u64,
+    },
+    /// The prefix to sign it under.
+    #[error(transparent)]
+    Prefix(naming::PrefixError),
+    /// The suggested file name.
+    #[error("the manifest's file name is not allowed: {0}")]
+    FileName(PathError),
+}
+
+impl Manifest {
+    /// A file of today's defaults: 8 KiB segments, mode `0o644`, no time.
+    pub fn file(root: Hash, size: u64, file_name: &[u8]) -> Self {
+        Self {
+            kind: Kind::File,
+            root,
+            size,
+            segment: SegmentSize::DEFAULT,
+            file_name: file_name.to_vec(),
+            mode: 0o644,
+            mtime_s: 0,
+            mtime_ns: 0,
+            total_size: size,
+            file_count: 1,
+        }
+    }
+
+    /// A directory of today's defaults: the root and size of its listing, what the files come to.
+    pub fn directory(
+        root: Hash,
+        size: u64,
+        totals: crate::listing::Totals,
+        file_name: &[u8],
+    ) -> Self {
+        Self {
+            kind: Kind::Directory,
+            mode: 0o755,
+            total_size: totals.bytes,
+            file_count: totals.files,
+            ..Self::file(root, size, file_name)
+        }
+    }
+
+    /// The tree of the object itself.
+    pub fn geometry(&self) -> Geometry {
+        Geometry::new(self.size, self.segment)
+    }
+
+    /// Whether every field is within its limits; what does not pass cannot be signed.
+    ///
+    /// # Errors
+    /// The first field that is not.
+    pub fn check(&self) -> Result<(), ManifestError> {
+        let max = crate::MAX_SEGMENTS * self.segment.bytes() as u64;
+        if self.size > max {
+            return Err(ManifestError::TooLarge { size: self.size, max });
+        }
+        if self.mode & !MODE_MASK != 0 {
+            return Err(ManifestError::BadValue(types::MODE));
+        }
+        if u64::from(self.mtime_ns) >= NANOS_PER_SECOND {
+            return Err(ManifestError::BadValue(types::MTIME_NS));
+        }
+        if !self.file_name.is_empty() {
+            check_component(&self.file_name).map_err(ManifestError::FileName)?;
+        }
+        if self.kind == Kind::File && self.total_size != self.size {
+            return Err(ManifestError::BadValue(types::TOTAL_SIZE));
+        }
+        if self.kind == Kind::File && self.file_count != 1 {
+            return Err(ManifestError::BadValue(types::FILE_COUNT));
+        }
+        Ok(())
+    }
+
+    /// The content of the manifest packet: one encoding per manifest.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(128 + self.file_name.len());
+        let put = |out: &mut Vec<u8>, typ, number| tlv::write_number_element(out, typ, number);
+        put(&mut out, types::FORMAT_VERSION, FORMAT_VERSION);
+        put(&mut out, types::TREE_KIND, TREE_BLAKE3);
+        put(&mut out, types::PROOF_STYLE, PROOF_TILED);
+        put(&mut out, types::KIND, u64::from(self.kind == Kind::Directory));
+        put(&mut out, types::SIZE, self.size);
+        put(&mut out, types::SEGMENT_LOG2, u64::from(self.segment.log2_chunks()));
+        tlv::write_element(&mut out, types::ROOT, self.root.as_bytes());
+        if self.kind == Kind::Directory {
+            put(&mut out, types::TOTAL_SIZE, self.total_size);
+            put(&mut out, types::FILE_COUNT, self.file_count);
+        }
+        if !self.file_name.is_empty() {
+            tlv::write_element(&mut out, types::FILE_NAME, &self.file_name);
+        }
+        put(&mut out, types::MODE, u64::from(self.mode));
+        tlv::write_element(&mut out, types::MTIME_S, &self.mtime_s.to_be_bytes());
+        put(&mut out, types::MTIME_NS, u64::from(self.mtime_ns));
+        out
+    }
+
+    /// Reads what [`Manifest::encode`] wrote, and nothing else.
+    ///
+    /// # Errors
+    /// From [`ManifestError::TooLong`] on.
+    pub fn decode(content: &[u8]) -> Result<Self, ManifestError> {
+        let mut fields = Fields::new(content)?;
+        for (field, known) in [
+            (types::FORMAT_VERSION, FORMAT_VERSION),
+            (types::TREE_KIND, TREE_BLAKE3),
+            (types::PROOF_STYLE, PROOF_TILED),
+        ] {
+            let value = fields.number(field, u64::MAX)?;
+            if value != known {
+                return Err(ManifestError::UnknownFormat { field, value });
+            }
+        }
+        let kind = match fields.number(types::KIND, 1)? {
+            0 => Kind::File,
+            _ => Kind::Directory,
+        };
+        let size = fields.number(types::SIZE, u64::MAX)?;
+        let log2 = fields.number(types::SEGMENT_LOG2, u64::from(u8::MAX))?;
+        let segment = SegmentSize::from_log2_chunks(log2 as u8)
+            .ok_or(ManifestError::BadValue(types::SEGMENT_LOG2))?;
+        let root = Hash::from_bytes(fields.array(types::ROOT)?);
+        let (total_size, file_count) = match kind {
+            Kind::File => (size, 1),
+            Kind::Directory => (
+                fields.number(types::TOTAL_SIZE, u64::MAX)?,
+                fields.number(types::FILE_COUNT, u64::MAX)?,
+            ),
+        };
+        let file_name = fields.optional(types::FILE_NAME)?.unwrap_or_default().to_vec();
+        let mode = fields.number(types::MODE, u64::from(MODE_MASK))? as u32;
+        let mtime_s = i64::from_be_bytes(fields.array(types::MTIME_S)?);
+        let mtime_ns = fields.number(types::MTIME_NS, NANOS_PER_SECOND - 1)? as u32;
+        fields.end()?;
+        let manifest = Self {
+            kind,
+            root,
+            size,
+            segment,
+            file_name,
+            mode,
+            mtime_s,
+            mtime_ns,
+            total_size,
+            file_count,
+        };
+        manifest.check()?;
+        Ok(manifest)
+    }
+}
+
+/// Signs `manifest` as the Data packet P/_root, P being `prefix`.
+///
+/// # Errors
+/// A manifest that does not pass [`Manifest::check`], a prefix that does not pass
+/// [`naming::check_prefix`].
+pub fn sign_manifest(
+    manifest: &Manifest,
+    prefix: NameRef<'_>,
+    key: &PublisherKey,
+) -> Result<Vec<u8>, ManifestError> {
+    manifest.check()?;
+    naming::check_prefix(prefix).map_err(ManifestError::Prefix)?;
+    let name = naming::encode(prefix, &Request::Manifest);
+    Ok(sign_data(name.as_ref(), &manifest.encode(), FRESHNESS_MS, None, key))
+}
+
+/// Opens the manifest packet of `prefix`: its name, then the signature by `publisher`, and only
+/// then what it says. The KeyLocator is a hint for others; who signs is said by the ticket.
+///
+/// # Errors
+/// See [`ManifestError`].
+pub fn verify_manifest(
+    data: &Data<'_>,
+    expected_prefix: NameRef<'_>,
+    publisher: &PublisherId,
+) -> Result<Manifest, ManifestError> {
+    if data.name() != naming::encode(expected_prefix, &Request::Manifest).as_ref() {
+        return Err(ManifestError::WrongName);
+    }
+    let typ = data.signature_info().typ;
+    if typ != SignatureType::ED25519 {
+        return Err(ManifestError::SignatureType(typ.0));
+    }
+    if !publisher.verifies(data.signed_portion(), data.signature_value()) {
+        return Err(ManifestError::BadSignature);
+    }
+    Manifest::decode(data.content())
+}
+
+/// What is left of a manifest's content: the next field's number and value, if there is one.
+struct Fields<'a> {
+    rest: Reader<'a>,
+    last: u32,
+    next: Option<(u32, &'a [u8])>,
+}
+
+impl<'a> Fields<'a> {
+    fn new(content: &'a [u8]) -> Result<Self, ManifestError> {
+        if content.len() > MAX_MANIFEST {
+            return Err(ManifestError::TooLong);
+        }
+        let mut fields = Self { rest: Reader::new(content), last: 0, next: None };
+        fields.advance()?;
+        Ok(fields)
+    }
+
+    /// Moves on to the next field, over unknown ones that may be skipped.
+    fn advance(&mut self) -> Result<(), ManifestError> {
+        self.next = None;
+        while let Some(element) = self.rest.next_element().map_err(|_| ManifestError::BadTlv)? {
+            let typ = element.typ;
+            if typ <= self.last {
+                return Err(ManifestError::Misplaced(typ));
+            }
+            self.last = typ;
+            if types::assigned(typ) {
+                self.next = Some((typ, element.value));
+                return Ok(());
+            }
+            if tlv::is_critical(typ) {
+                return Err(ManifestError::UnknownCritical(typ));
+            }
+        }
+        Ok(())
+    }
+
+    fn optional(&mut self, field: u32) -> Result<Option<&'a [u8]>, ManifestError> {
+        match self.next {
+            Some((typ, value)) if typ == field => {
+                self.advance()?;
+                Ok(Some(value))
+            }
+            Some((typ, _)) if typ < field => Err(ManifestError::Misplaced(typ)),
+            _ => Ok(None),
+        }
+    }
+
+    fn required(&mut self, field: u32) -> Result<&'a [u8], ManifestError> {
+        self.optional(field)?.ok_or(ManifestError::Missing(field))
+    }
+
+    fn number(&mut self, field: u32, max: u64) -> Result<u64, ManifestError> {
+        // A component checks the shortest form, which NDN itself does not ask of a number.
+        let number = Component::generic(self.required(field)?).as_number();
+        number.filter(|&number| number <= max).ok_or(ManifestError::BadValue(field))
+    }
+
+    fn array<const N: usize>(&mut self, field: u32) -> Result<[u8; N], ManifestError> {
+        self.required(field)?.try_into().map_err(|_| ManifestError::BadValue(field))
+    }
+
+    /// Nothing may be left: a field here is one that this kind of manifest does not have.
+    fn end(self) -> Result<(), ManifestError> {
+        match self.next {
+            Some((typ, _)) => Err(ManifestError::Misplaced(typ)),
+            None => Ok(()),
+        }
+    }
+}

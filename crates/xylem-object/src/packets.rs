@@ -1,0 +1,134 @@
+//! The Data packets of a publication: writing them, and taking proof-carrying ones apart.
+//!
+//! A signed packet (manifest, metadata) carries an Ed25519 signature. A segment or a tile carries,
+//! as signature type 8, its place in the BLAKE3 tree: its own node's value, then its proof's siblings
+//! bottom up; what those are is xylem-tree's business, and so is believing them. MetaInfo of such
+//! a packet is not covered by any proof, so nothing is concluded from it.
+//!
+//! [`open`] is for who fetches: it sorts what came by name, and believes nothing.
+
+use core::ops::Range;
+
+use xylem_packet::{Component, Data, DataBuilder, KeyLocator, Name, NameRef, SignatureType};
+use xylem_tree::Geometry;
+
+use crate::keys::PublisherKey;
+use crate::naming::{self, ObjectId, Request};
+
+/// How long a cache may call what never changes fresh.
+pub const FRESHNESS_MS: u64 = 3_600_000;
+/// How long a cache may call the pointer to the newest version fresh (RDR).
+pub const METADATA_FRESHNESS_MS: u64 = 10;
+
+/// A segment or a tile as it came, sorted by its name and not verified.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unverified<'a> {
+    /// Which segment or tile it says it is.
+    pub request: Request,
+    /// Its bytes.
+    pub content: &'a [u8],
+    /// Where they lie in the packet.
+    pub content_range: Range<usize>,
+    /// Its SignatureValue, for xylem-tree's `Verifier`.
+    pub proof: &'a [u8],
+}
+
+/// A Data packet that cannot be a segment or a tile of this publication; its sender's fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum PacketError {
+    /// Its name is that of no segment or tile of an object of this publication.
+    #[error("the packet's name is not one of a segment or tile of this publication")]
+    Name,
+    /// It carries no BLAKE3 tree proof.
+    #[error("the packet has signature type {0}, not a tree proof")]
+    SignatureType(u64),
+    /// Its FinalBlockId is not the last segment that the signed size gives.
+    #[error("the packet disagrees with the signed size about the last segment")]
+    FinalBlock,
+}
+
+/// Sorts a packet that came for the publication at `prefix`. `geometry` gives the trees of the
+/// objects that are known; a FinalBlockId must agree with them, or be absent.
+///
+/// # Errors
+/// See [`PacketError`].
+pub fn open<'a>(
+    prefix: NameRef<'_>,
+    data: &Data<'a>,
+    geometry: impl FnOnce(ObjectId) -> Option<Geometry>,
+) -> Result<Unverified<'a>, PacketError> {
+    let request = naming::parse(prefix, data.name()).ok_or(PacketError::Name)?;
+    let (object, final_block) = match request {
+        Request::Segment { object, .. } => (object, data.meta().final_block_id),
+        Request::Tile { object, .. } => (object, None),
+        Request::Manifest | Request::Metadata => return Err(PacketError::Name),
+    };
+    let signature_type = data.signature_info().typ;
+    if signature_type != SignatureType::BLAKE3_MERKLE {
+        return Err(PacketError::SignatureType(signature_type.0));
+    }
+    let geometry = geometry(object).ok_or(PacketError::Name)?;
+    if final_block.is_some_and(|last| last != Component::segment(geometry.last_segment().0)) {
+        return Err(PacketError::FinalBlock);
+    }
+    Ok(Unverified {
+        request,
+        content: data.content(),
+        content_range: data.content_range(),
+        proof: data.signature_value(),
+    })
+}
+
+/// A segment's or tile's Data, all but content and proof.
+pub(crate) fn proof_builder<'a>(
+    name: NameRef<'a>,
+    manifest_name: NameRef<'a>,
+    last_segment: Option<Component<'a>>,
+) -> DataBuilder<'a> {
+    let builder = DataBuilder::new(name)
+        .freshness_ms(FRESHNESS_MS)
+        .signature(SignatureType::BLAKE3_MERKLE, KeyLocator::Name(manifest_name));
+    match last_segment {
+        Some(last) => builder.final_block_id(last),
+        None => builder,
+    }
+}
+
+/// Signs a small Data packet. `name` is under a checked prefix and `content` below 2 KiB.
+pub(crate) fn sign_data(
+    name: NameRef<'_>,
+    content: &[u8],
+    freshness_ms: u64,
+    final_block: Option<Component<'_>>,
+    key: &PublisherKey,
+) -> Vec<u8> {
+    let key_name = naming::key_name(&key.public().key_id());
+    let mut builder = DataBuilder::new(name)
+        .freshness_ms(freshness_ms)
+        .signature(SignatureType::ED25519, KeyLocator::Name(key_name.as_ref()));
+    if let Some(last) = final_block {
+        builder = builder.final_block_id(last);
+    }
+    let mut out = Vec::new();
+    builder
+        .encode(&mut out, content, |signed, value| value.extend_from_slice(&key.sign(signed)))
+        .expect("a checked prefix and a small content are far below the packet limit");
+    out
+}
+
+/// The RDR metadata packet: O/32=metadata/v=V/seg=0, holding P as a Name TLV.
+///
+/// V is P's own version: a newer publication has a higher one, and the same pointer has the same
+/// packet, so that it is signed once and not once per Interest.
+pub(crate) fn sign_metadata(prefix: NameRef<'_>, key: &PublisherKey) -> (Name, Vec<u8>) {
+    let mut name = naming::encode(prefix, &Request::Metadata);
+    if let Some(version) = prefix.last() {
+        name.push(version);
+    }
+    name.push(Component::segment(0));
+    let mut content = Vec::new();
+    prefix.encode(&mut content);
+    let last = Some(Component::segment(0));
+    let packet = sign_data(name.as_ref(), &content, METADATA_FRESHNESS_MS, last, key);
+    (name, packet)
+}

@@ -1,0 +1,411 @@
+//! Answers Interests for one publication.
+//!
+//! Interests come from the forwarder; content and tree nodes are read through [`Source`], content
+//! straight into its place in the packet. It is sans-io, keeps no secret, and signs nothing while
+//! it serves: manifest and metadata are signed beforehand. Whoever re-serves somebody else's
+//! publication uses the same type with the manifest packet that was fetched.
+//!
+//! ```
+//! use xylem_object::publication::{Answer, Publication, Source};
+//! use xylem_object::{Manifest, ObjectId, PublisherKey, naming, sign_manifest};
+//! use xylem_packet::{Data, Interest, InterestBuilder, Packet};
+//! use xylem_tree::Geometry;
+//!
+//! /// A file of one segment, in memory: its root is its whole proof.
+//! struct Hello;
+//! impl Source for Hello {
+//!     type Error = std::io::Error;
+//!     fn geometry(&mut self, _: ObjectId) -> Option<Geometry> { None }
+//!     fn read_content(&mut self, _: ObjectId, offset: u64, out: &mut [u8]) -> std::io::Result<()> {
+//!         out.copy_from_slice(&b"hello"[offset as usize..][..out.len()]);
+//!         Ok(())
+//!     }
+//!     fn read_nodes(&mut self, _: ObjectId, _: u64, _: &mut [u8]) -> std::io::Result<()> {
+//!         unreachable!("one segment needs no outboard")
+//!     }
+//! }
+//!
+//! let key = PublisherKey::from_bytes(&[7; 32]);
+//! let prefix = naming::versioned(naming::default_name(&key.public(), b"hi").as_ref(), 1).unwrap();
+//! let manifest = Manifest::file(xylem_hash::hash(b"hello"), 5, b"hi");
+//! let packet = sign_manifest(&manifest, prefix.as_ref(), &key).unwrap();
+//! let mut publication = Publication::new(prefix.clone(), packet, &key.public()).unwrap();
+//!
+//! let name = naming::encode(prefix.as_ref(), &naming::Request::Segment {
+//!     object: ObjectId::Root, index: xylem_tree::SegmentIndex(0),
+//! });
+//! let mut wire = Vec::new();
+//! InterestBuilder::new(name.as_ref()).encode(&mut wire).unwrap();
+//! let Ok(Packet::Interest(interest)) = Packet::decode(&wire) else { panic!() };
+//! let mut out = Vec::new();
+//! assert_eq!(publication.answer(&interest, &mut Hello, &mut out).unwrap(), Answer::Data);
+//! let Ok(Packet::Data(data)) = Packet::decode(&out) else { panic!() };
+//! assert_eq!(data.content(), b"hello");
+//! ```
+
+use xylem_hash::Hash;
+use xylem_packet::{Component, Data, DataWriter, Interest, Name, NameRef};
+use xylem_tree::{
+    ExtractError, Geometry, NODE_LEN, NodeSource, SegmentIndex, Tile, segment_signature,
+    tile_content, tile_content_len, tile_signature,
+};
+
+use crate::keys::{PublisherId, PublisherKey};
+use crate::manifest::{Kind, Manifest, ManifestError, verify_manifest};
+use crate::naming::{self, ObjectId, PrefixError, Request};
+use crate::packets;
+
+/// Where a publication's content and trees are read from.
+///
+/// [`ObjectId::Root`]'s geometry and root are those of the manifest and never asked for.
+pub trait Source {
+    /// What reading may fail with; [`Publication::answer`] hands it on.
+    type Error;
+
+    /// The shape of one object's tree, in the manifest's segment size; `None`: no such object.
+    fn geometry(&mut self, object: ObjectId) -> Option<Geometry>;
+
+    /// Fills `out` with the object's bytes from `offset` on.
+    ///
+    /// # Errors
+    /// What the medium says.
+    fn read_content(
+        &mut self,
+        object: ObjectId,
+        offset: u64,
+        out: &mut [u8],
+    ) -> Result<(), Self::Error>;
+
+    /// Fills `out` (a multiple of 32 bytes) with outboard slots from `first_slot` on; zeros where a
+    /// fetch under way has not come yet.
+    ///
+    /// # Errors
+    /// What the medium says.
+    fn read_nodes(
+        &mut self,
+        object: ObjectId,
+        first_slot: u64,
+        out: &mut [u8],
+    ) -> Result<(), Self::Error>;
+
+    /// The object's root where it is at hand: a file of one segment then needs no outboard.
+    fn root(&mut self, object: ObjectId) -> Option<Hash> {
+        let _ = object;
+        None
+    }
+
+    /// Whether this segment's content is here; a fetch under way says so segment by segment.
+    fn has_segment(&mut self, object: ObjectId, index: SegmentIndex) -> bool {
+        let _ = (object, index);
+        true
+    }
+}
+
+/// What became of an Interest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// A Data packet was appended.
+    Data,
+    /// The name is not of this publication.
+    NotOurs,
+    /// The name is of this publication, and there is no such thing, or not here.
+    NoSuch,
+}
+
+/// A publication that cannot be served.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PublicationError {
+    /// The name.
+    #[error(transparent)]
+    Prefix(#[from] PrefixError),
+    /// The manifest packet is no Data packet.
+    #[error("the manifest is no NDN Data packet")]
+    NotData,
+    /// The manifest.
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+}
+
+/// One publication, ready to answer. See the module's own text.
+///
+/// Order of calls: [`Publication::new`], [`Publication::with_metadata`] by who holds the key, then
+/// [`Publication::answer`] for each Interest.
+#[derive(Debug)]
+pub struct Publication {
+    prefix: Name,
+    /// P/_root: the manifest's name, and every proof's KeyLocator.
+    manifest_name: Name,
+    manifest: Manifest,
+    manifest_packet: Vec<u8>,
+    metadata: Option<(Name, Vec<u8>)>,
+    groups: Groups,
+    /// The proof in hand; kept for its allocation.
+    proof: Vec<u8>,
+}
+
+impl Publication {
+    /// The publication whose signed manifest is `manifest_packet`, which is verified first.
+    ///
+    /// # Errors
+    /// See [`PublicationError`].
+    pub fn new(
+        prefix: Name,
+        manifest_packet: Vec<u8>,
+        publisher: &PublisherId,
+    ) -> Result<Self, PublicationError> {
+        naming::check_prefix(prefix.as_ref())?;
+        let data = Data::decode(&manifest_packet).map_err(|_| PublicationError::NotData)?;
+        let manifest = verify_manifest(&data, prefix.as_ref(), publisher)?;
+        Ok(Self {
+            manifest_name: naming::encode(prefix.as_ref(), &Request::Manifest),
+            prefix,
+            manifest,
+            manifest_packet,
+            metadata: None,
+            groups: Groups::default(),
+            proof: Vec::new(),
+        })
+    }
+
+    /// Also answers which version is the newest: this one. Signed here, once; without it (somebody
+    /// else's publication) such Interests get [`Answer::NoSuch`].
+    #[must_use]
+    pub fn with_metadata(mut self, key: &PublisherKey) -> Self {
+        self.metadata = Some(packets::sign_metadata(self.prefix.as_ref(), key));
+        self
+    }
+
+    /// P.
+    pub fn prefix(&self) -> NameRef<'_> {
+        self.prefix.as_ref()
+    }
+
+    /// What is published.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// The signed manifest packet.
+    pub fn manifest_packet(&self) -> &[u8] {
+        &self.manifest_packet
+    }
+
+    /// Answers one Interest, appending the Data packet to `out`; without one `out` is as it was.
+    ///
+    /// # Errors
+    /// What the source failed with.
+    pub fn answer<S: Source>(
+        &mut self,
+        interest: &Interest<'_>,
+        source: &mut S,
+        out: &mut Vec<u8>,
+    ) -> Result<Answer, S::Error> {
+        let name = interest.name();
+        match naming::parse(self.prefix.as_ref(), name) {
+            Some(Request::Segment { object, index }) => {
+                self.answer_segment(name, object, index, source, out)
+            }
+            Some(Request::Tile { object, tile }) => {
+                self.answer_tile(name, object, tile, source, out)
+            }
+            request => Ok(self.answer_signed(interest, request, out)),
+        }
+    }
+
+    /// Answers what was signed beforehand, also to whoever knows only the beginning of its name.
+    fn answer_signed(
+        &self,
+        interest: &Interest<'_>,
+        request: Option<Request>,
+        out: &mut Vec<u8>,
+    ) -> Answer {
+        let (name, discovers) = (interest.name(), interest.can_be_prefix());
+        let (prefix, object) = (self.prefix.as_ref(), self.prefix.as_ref().parent());
+        let packet = match request {
+            Some(Request::Manifest) => Some(&self.manifest_packet),
+            _ if discovers && (name == prefix || name == object) => Some(&self.manifest_packet),
+            _ => self.metadata.as_ref().and_then(|(full_name, packet)| {
+                let begins = name.len() > object.len() && name.is_prefix_of(full_name.as_ref());
+                (begins && (discovers || name.len() == full_name.len())).then_some(packet)
+            }),
+        };
+        if let Some(packet) = packet {
+            out.extend_from_slice(packet);
+            return Answer::Data;
+        }
+        match request.is_some() || prefix.is_prefix_of(name) {
+            true => Answer::NoSuch,
+            false => Answer::NotOurs,
+        }
+    }
+
+    fn answer_segment<S: Source>(
+        &mut self,
+        name: NameRef<'_>,
+        object: ObjectId,
+        index: SegmentIndex,
+        source: &mut S,
+        out: &mut Vec<u8>,
+    ) -> Result<Answer, S::Error> {
+        let Some(geometry) = self.geometry(object, source) else { return Ok(Answer::NoSuch) };
+        if !geometry.has_segment(index) || !source.has_segment(object, index) {
+            return Ok(Answer::NoSuch);
+        }
+        self.proof.clear();
+        let root = (geometry.segments() == 1).then(|| self.root(object, source)).flatten();
+        if let Some(root) = root {
+            self.proof.extend_from_slice(root.as_bytes());
+        } else {
+            let mut nodes = Grouped { source, object, groups: &mut self.groups };
+            match segment_signature(&geometry, index, &mut nodes, &mut self.proof) {
+                Ok(()) => {}
+                Err(ExtractError::Source(error)) => return Err(error),
+                Err(_) => return Ok(Answer::NoSuch),
+            }
+        }
+        let last = Component::segment(geometry.last_segment().0);
+        let builder = packets::proof_builder(name, self.manifest_name.as_ref(), Some(last));
+        let range = geometry.segment_range(index);
+        let start = out.len();
+        let mut writer = builder.begin(out, geometry.segment_len(index), self.proof.len());
+        let read = source.read_content(object, range.start, writer.content_mut());
+        finish(writer, &self.proof);
+        read.inspect_err(|_| out.truncate(start))?;
+        Ok(Answer::Data)
+    }
+
+    fn answer_tile<S: Source>(
+        &mut self,
+        name: NameRef<'_>,
+        object: ObjectId,
+        tile: Tile,
+        source: &mut S,
+        out: &mut Vec<u8>,
+    ) -> Result<Answer, S::Error> {
+        let Some(geometry) = self.geometry(object, source) else { return Ok(Answer::NoSuch) };
+        let mut nodes = Straight { source, object };
+        // Content, then proof, in one buffer.
+        self.proof.clear();
+        let content_len = tile_content_len(&geometry, tile);
+        let read = tile_content(&geometry, tile, &mut nodes, &mut self.proof)
+            .and_then(|()| tile_signature(&geometry, tile, &mut nodes, &mut self.proof));
+        match read {
+            Ok(()) => {}
+            Err(ExtractError::Source(error)) => return Err(error),
+            Err(_) => return Ok(Answer::NoSuch),
+        }
+        let (content, proof) = self.proof.split_at(content_len);
+        let builder = packets::proof_builder(name, self.manifest_name.as_ref(), None);
+        let mut writer = builder.begin(out, content.len(), proof.len());
+        writer.content_mut().copy_from_slice(content);
+        finish(writer, proof);
+        Ok(Answer::Data)
+    }
+
+    fn geometry<S: Source>(&self, object: ObjectId, source: &mut S) -> Option<Geometry> {
+        match object {
+            ObjectId::Root => Some(self.manifest.geometry()),
+            ObjectId::File(_) if self.manifest.kind == Kind::File => None,
+            ObjectId::File(_) => source
+                .geometry(object)
+                .filter(|geometry| geometry.segments() <= crate::MAX_SEGMENTS),
+        }
+    }
+
+    fn root<S: Source>(&self, object: ObjectId, source: &mut S) -> Option<Hash> {
+        match object {
+            ObjectId::Root => Some(self.manifest.root),
+            ObjectId::File(_) => source.root(object),
+        }
+    }
+}
+
+fn finish(writer: DataWriter<'_>, proof: &[u8]) {
+    writer
+        .finish(proof)
+        .expect("MAX_PREFIX and MAX_SEGMENTS keep the largest packet within MAX_PACKET");
+}
+
+/// Reads an object's nodes as they are asked for.
+struct Straight<'a, S> {
+    source: &'a mut S,
+    object: ObjectId,
+}
+
+impl<S: Source> NodeSource for Straight<'_, S> {
+    type Error = S::Error;
+
+    fn read_nodes(&mut self, first_slot: u64, out: &mut [u8]) -> Result<(), S::Error> {
+        self.source.read_nodes(self.object, first_slot, out)
+    }
+}
+
+/// Slots from one group's first to the next one's: eight segments' leaves and what joins them are
+/// 15 slots in a row, and hold the whole proof of each of the eight.
+const GROUP_STRIDE: u64 = 16;
+const GROUP_BYTES: usize = 15 * NODE_LEN;
+/// How many groups are remembered: one for each of some tens of fetchers at different places.
+const GROUPS: usize = 64;
+
+/// The groups of nodes that were read last, so that a run of segments reads each group once.
+#[derive(Default)]
+struct Groups(Vec<Option<Group>>);
+
+struct Group {
+    object: ObjectId,
+    first_slot: u64,
+    nodes: [u8; GROUP_BYTES],
+    len: usize,
+}
+
+impl core::fmt::Debug for Groups {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Groups({} kept)", self.0.iter().flatten().count())
+    }
+}
+
+impl Groups {
+    /// The one place where a group may be kept.
+    fn place(&mut self, object: ObjectId, first_slot: u64) -> &mut Option<Group> {
+        if self.0.is_empty() {
+            self.0.resize_with(GROUPS, || None);
+        }
+        let file = match object {
+            ObjectId::Root => 0,
+            ObjectId::File(file) => file.wrapping_add(1),
+        };
+        // Neighbouring groups and neighbouring files both get places of their own.
+        let at = (first_slot / GROUP_STRIDE).wrapping_add(file.wrapping_mul(7)) % GROUPS as u64;
+        &mut self.0[at as usize]
+    }
+}
+
+/// Reads an object's nodes through [`Groups`].
+struct Grouped<'a, S> {
+    source: &'a mut S,
+    object: ObjectId,
+    groups: &'a mut Groups,
+}
+
+impl<S: Source> NodeSource for Grouped<'_, S> {
+    type Error = S::Error;
+
+    fn read_nodes(&mut self, first_slot: u64, out: &mut [u8]) -> Result<(), S::Error> {
+        let place = self.groups.place(self.object, first_slot);
+        if let Some(group) = place
+            && (group.object, group.first_slot, group.len) == (self.object, first_slot, out.len())
+        {
+            out.copy_from_slice(&group.nodes[..group.len]);
+            return Ok(());
+        }
+        self.source.read_nodes(self.object, first_slot, out)?;
+        // A node that has not come yet may come later, so a group that lacks one is not kept.
+        let whole = out.chunks_exact(NODE_LEN).all(|node| node.iter().any(|&byte| byte != 0));
+        if whole && out.len() <= GROUP_BYTES {
+            let mut nodes = [0; GROUP_BYTES];
+            nodes[..out.len()].copy_from_slice(out);
+            *place = Some(Group { object: self.object, first_slot, nodes, len: out.len() });
+        }
+        Ok(())
+    }
+}
