@@ -5,9 +5,11 @@
 
 use core::sync::atomic::{AtomicU8, Ordering};
 
-use crate::constants::{BLOCK_LEN, CHUNK_END, CHUNK_LEN, CHUNK_START, OUT_LEN, PARENT};
+use crate::constants::{BLOCK_LEN, CHUNK_LEN, OUT_LEN};
 use crate::portable;
 use crate::subtree::Mode;
+#[cfg(target_arch = "x86_64")]
+use crate::x86;
 
 /// A chaining value in its wire form: eight little-endian words.
 pub(crate) type Cv = [u8; OUT_LEN];
@@ -25,6 +27,19 @@ pub(crate) struct Lane<'a> {
     pub end: u32,
 }
 
+/// The inputs of one compression (the paper, section 2.2).
+#[derive(Clone)]
+pub(crate) struct Node {
+    /// Chaining value so far: of a chunk's earlier blocks, or the key words.
+    pub cv: [u32; 8],
+    pub block: [u8; BLOCK_LEN],
+    /// Bytes of `block` that are not padding.
+    pub len: u32,
+    /// Index of the chunk, 0 for a parent; in extendable output the index of the block.
+    pub counter: u64,
+    pub flags: u32,
+}
+
 /// A backend that this processor can run: values come only from [`Backend::detect`] and
 /// [`Backend::available`], which check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,17 +49,64 @@ pub(crate) struct Backend(Kind);
 #[repr(u8)]
 enum Kind {
     Portable = 1,
+    #[cfg(target_arch = "x86_64")]
+    Sse41 = 2,
+    #[cfg(target_arch = "x86_64")]
+    Avx2 = 3,
+    #[cfg(target_arch = "x86_64")]
+    Avx512 = 4,
+}
+
+/// Whether code compiled for these instruction sets may run: asked of the processor, or without
+/// `std` (which knows how to ask), of the target that this crate is compiled for.
+#[cfg(target_arch = "x86_64")]
+macro_rules! has {
+    ($($feature:tt),*) => {{
+        #[cfg(feature = "std")]
+        let yes = $(std::arch::is_x86_feature_detected!($feature))&&*;
+        #[cfg(not(feature = "std"))]
+        let yes = $(cfg!(target_feature = $feature))&&*;
+        yes
+    }};
 }
 
 impl Kind {
     /// Best first.
+    #[cfg(target_arch = "x86_64")]
+    const ALL: &'static [Self] = &[Self::Avx512, Self::Avx2, Self::Sse41, Self::Portable];
+    #[cfg(not(target_arch = "x86_64"))]
     const ALL: &'static [Self] = &[Self::Portable];
 
     fn is_supported(self) -> bool {
         match self {
             Self::Portable => true,
+            #[cfg(target_arch = "x86_64")]
+            Self::Sse41 => has!("sse4.1"),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => has!("avx2"),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => has!("avx2", "avx512f", "avx512vl"),
         }
     }
+}
+
+/// Calls the function of this name in the module of `$backend`.
+macro_rules! dispatch {
+    ($backend:expr, $function:ident ( $($argument:expr),* )) => {
+        match $backend.0 {
+            Kind::Portable => portable::$function($($argument),*),
+            // SAFETY: a `Backend` of this kind is made only where `is_supported` found SSE4.1.
+            #[cfg(target_arch = "x86_64")]
+            Kind::Sse41 => unsafe { x86::sse41::$function($($argument),*) },
+            // SAFETY: a `Backend` of this kind is made only where `is_supported` found AVX2.
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx2 => unsafe { x86::avx2::$function($($argument),*) },
+            // SAFETY: a `Backend` of this kind is made only where `is_supported` found AVX2,
+            // AVX-512F and AVX-512VL.
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx512 => unsafe { x86::avx512::$function($($argument),*) },
+        }
+    };
 }
 
 /// The chosen backend as its `Kind` number; 0 before the first use.
@@ -85,68 +147,58 @@ impl Backend {
     pub fn name(self) -> &'static str {
         match self.0 {
             Kind::Portable => "portable",
+            #[cfg(target_arch = "x86_64")]
+            Kind::Sse41 => "sse4.1",
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx2 => "avx2",
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx512 => "avx512",
         }
     }
 
     /// The compression function, all sixteen output words.
-    pub fn compress(
-        self,
-        cv: &[u32; 8],
-        block: &[u8; BLOCK_LEN],
-        len: u32,
-        counter: u64,
-        flags: u32,
-    ) -> [u32; 16] {
-        match self.0 {
-            Kind::Portable => portable::compress(cv, block, len, counter, flags),
-        }
+    pub fn compress(self, node: &Node) -> [u32; 16] {
+        dispatch!(self, compress(node))
     }
 
-    /// Chaining values of whole `blocks` that follow each other in one chunk, from its start.
+    /// The chaining value after whole `blocks` at the start of one chunk.
     pub fn chunk_start(self, mode: &Mode, blocks: &[[u8; BLOCK_LEN]], counter: u64) -> [u32; 8] {
-        let mut cv = *mode.key();
-        let mut start = CHUNK_START;
-        for block in blocks {
-            let out = self.compress(&cv, block, BLOCK_LEN as u32, counter, mode.flags() | start);
-            cv.copy_from_slice(&out[..8]);
-            start = 0;
-        }
-        cv
+        dispatch!(self, chunk_start(mode, blocks, counter))
     }
 
     /// The values of up to [`MAX_LANES`] chunks; entries past `lanes.len()` are meaningless.
     pub fn chunks(self, mode: &Mode, lanes: &[Lane<'_>]) -> [Cv; MAX_LANES] {
         debug_assert!(lanes.len() <= MAX_LANES);
         debug_assert!(lanes.iter().all(|lane| lane.bytes.len() <= CHUNK_LEN));
-        let mut out = [[0; OUT_LEN]; MAX_LANES];
-        for (lane, out) in lanes.iter().zip(&mut out) {
-            let (blocks, tail) = split_last_block(lane.bytes);
-            let cv = self.chunk_start(mode, blocks, lane.counter);
-            let start = if blocks.is_empty() { CHUNK_START } else { 0 };
-            let flags = mode.flags() | start | CHUNK_END | lane.end;
-            let words = self.compress(&cv, &padded(tail), tail.len() as u32, lane.counter, flags);
-            *out = first_half(&words);
-        }
-        out
+        dispatch!(self, chunks(mode, lanes))
     }
 
     /// The values of up to [`MAX_LANES`] parents, each given as its two children in a row;
     /// `end` is `ROOT` or nothing. Entries past `pairs.len()` are meaningless.
     pub fn parents(self, mode: &Mode, pairs: &[[Cv; 2]], end: u32) -> [Cv; MAX_LANES] {
         debug_assert!(pairs.len() <= MAX_LANES);
-        let flags = mode.flags() | PARENT | end;
-        let mut out = [[0; OUT_LEN]; MAX_LANES];
-        for (pair, out) in pairs.iter().zip(&mut out) {
-            let words = self.compress(mode.key(), &joined(pair), BLOCK_LEN as u32, 0, flags);
-            *out = first_half(&words);
-        }
-        out
+        dispatch!(self, parents(mode, pairs, end))
+    }
+
+    /// Extendable output: `count` (up to [`MAX_LANES`]) compressions of `node` that differ in the
+    /// counter only, from its own on. Entries past `count` are meaningless.
+    pub fn root_blocks(self, node: &Node, count: usize) -> [[u8; BLOCK_LEN]; MAX_LANES] {
+        dispatch!(self, root_blocks(node, count))
     }
 }
 
 /// The first eight words of a compression, as bytes.
 pub(crate) fn first_half(words: &[u32; 16]) -> Cv {
     let mut bytes = [0; OUT_LEN];
+    for (bytes, word) in bytes.as_chunks_mut::<4>().0.iter_mut().zip(words) {
+        *bytes = word.to_le_bytes();
+    }
+    bytes
+}
+
+/// All words of a compression, as bytes.
+pub(crate) fn all_bytes(words: &[u32; 16]) -> [u8; BLOCK_LEN] {
+    let mut bytes = [0; BLOCK_LEN];
     for (bytes, word) in bytes.as_chunks_mut::<4>().0.iter_mut().zip(words) {
         *bytes = word.to_le_bytes();
     }

@@ -32,6 +32,8 @@ mod constants;
 mod wipe;
 
 mod portable;
+#[cfg(target_arch = "x86_64")]
+mod x86;
 
 mod backend;
 mod output;
@@ -80,7 +82,8 @@ pub fn derive_key(context: &str, key_material: &[u8]) -> [u8; OUT_LEN] {
     root_hash_of(backend, &Mode::derive_key(backend, context), key_material)
 }
 
-/// The name of the code that this process hashes with: `"portable"`, `"sse4.1"`, `"avx2"`.
+/// The name of the code that this process hashes with: `"avx512"`, `"avx2"`, `"sse4.1"` or
+/// `"portable"`.
 #[must_use]
 pub fn platform() -> &'static str {
     Backend::detect().name()

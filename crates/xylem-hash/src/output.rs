@@ -2,46 +2,54 @@
 
 use core::fmt;
 
-use crate::backend::{Backend, Cv, first_half};
+use crate::backend::{Backend, Cv, MAX_LANES, Node, all_bytes, first_half};
 use crate::constants::{BLOCK_LEN, ROOT};
 use crate::wipe::wipe;
 
-/// The inputs of a node's compression: a chunk's last block or a parent's only one.
+/// A node whose compression is still to do: a chunk's last block, or a parent's only one.
 ///
 /// Whether it is the root is decided by what is asked of it.
 #[derive(Clone)]
 pub(crate) struct Output {
     pub backend: Backend,
-    pub cv: [u32; 8],
-    pub block: [u8; BLOCK_LEN],
-    pub len: u32,
-    pub counter: u64,
-    pub flags: u32,
+    pub node: Node,
 }
 
 impl Output {
     /// The node's value inside a larger tree.
     pub fn chaining_value(&self) -> Cv {
-        let Self { backend, cv, block, len, counter, flags } = self;
-        first_half(&backend.compress(cv, block, *len, *counter, *flags))
+        first_half(&self.backend.compress(&self.node))
     }
 
     /// The node's value as the root.
-    pub fn root_hash(&self) -> Cv {
-        first_half(&self.root_block(0))
+    pub fn root_hash(mut self) -> Cv {
+        self.make_root(0);
+        first_half(&self.backend.compress(&self.node))
     }
 
-    /// Block `index` of the root's extendable output.
-    fn root_block(&self, index: u64) -> [u32; 16] {
-        self.backend.compress(&self.cv, &self.block, self.len, index, self.flags | ROOT)
+    /// Turns the node into the one that gives block `index` of the extendable output.
+    fn make_root(&mut self, index: u64) {
+        self.node.flags |= ROOT;
+        self.node.counter = index;
+    }
+
+    /// Blocks `index` and on of the extendable output, at least `count` of them.
+    fn root_blocks(&mut self, index: u64, count: usize) -> [[u8; BLOCK_LEN]; MAX_LANES] {
+        self.make_root(index);
+        if count > 1 {
+            return self.backend.root_blocks(&self.node, count);
+        }
+        let mut blocks = [[0; BLOCK_LEN]; MAX_LANES];
+        blocks[0] = all_bytes(&self.backend.compress(&self.node));
+        blocks
     }
 }
 
 impl Drop for Output {
     fn drop(&mut self) {
-        if crate::subtree::is_secret(self.flags) {
-            wipe(&mut self.cv);
-            wipe(&mut self.block);
+        if crate::subtree::is_secret(self.node.flags) {
+            wipe(&mut self.node.cv);
+            wipe(&mut self.node.block);
         }
     }
 }
@@ -82,16 +90,12 @@ impl OutputReader {
         let mut index = self.position / BLOCK_LEN as u64;
         let mut skip = (self.position % BLOCK_LEN as u64) as usize;
         while !out.is_empty() {
-            let mut block = [0; BLOCK_LEN];
-            for (bytes, word) in
-                block.as_chunks_mut::<4>().0.iter_mut().zip(self.output.root_block(index))
-            {
-                *bytes = word.to_le_bytes();
-            }
-            let take = out.len().min(BLOCK_LEN - skip);
-            let (now, rest) = out.split_at_mut(take);
-            now.copy_from_slice(&block[skip..skip + take]);
-            (out, index, skip) = (rest, index.wrapping_add(1), 0);
+            let count = (skip + out.len()).div_ceil(BLOCK_LEN).min(MAX_LANES);
+            let blocks = self.output.root_blocks(index, count);
+            let bytes = &blocks.as_flattened()[skip..count * BLOCK_LEN];
+            let (now, rest) = out.split_at_mut(out.len().min(bytes.len()));
+            now.copy_from_slice(&bytes[..now.len()]);
+            (out, index, skip) = (rest, index.wrapping_add(count as u64), 0);
         }
         self.position = end;
     }

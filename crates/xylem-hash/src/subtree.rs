@@ -5,7 +5,7 @@
 //! side of a node holds the largest power of two of chunks), whatever n is, and it lets all
 //! parents of a level be compressed side by side.
 
-use crate::backend::{Backend, Cv, Lane, MAX_LANES, joined, padded, split_last_block};
+use crate::backend::{Backend, Cv, Lane, MAX_LANES, Node, joined, padded, split_last_block};
 use crate::constants::{
     BLOCK_LEN, CHUNK_END, CHUNK_LEN, CHUNK_START, DERIVE_KEY_CONTEXT, DERIVE_KEY_MATERIAL, IV,
     KEY_LEN, KEYED_HASH, OUT_LEN, PARENT, ROOT,
@@ -138,27 +138,27 @@ pub(crate) fn merge_level(backend: Backend, mode: &Mode, cvs: &mut [Cv]) -> usiz
 
 /// The node over `left` and `right`, not yet compressed.
 pub(crate) fn parent_output(backend: Backend, mode: &Mode, left: &Cv, right: &Cv) -> Output {
-    Output {
-        backend,
+    let node = Node {
         cv: mode.key,
         block: joined(&[*left, *right]),
         len: BLOCK_LEN as u32,
         counter: 0,
         flags: mode.flags | PARENT,
-    }
+    };
+    Output { backend, node }
 }
 
 fn chunk_output(backend: Backend, mode: &Mode, chunk: &[u8], counter: u64) -> Output {
     let (blocks, tail) = split_last_block(chunk);
     let start = if blocks.is_empty() { CHUNK_START } else { 0 };
-    Output {
-        backend,
+    let node = Node {
         cv: backend.chunk_start(mode, blocks, counter),
         block: padded(tail),
         len: tail.len() as u32,
         counter,
         flags: mode.flags | start | CHUNK_END,
-    }
+    };
+    Output { backend, node }
 }
 
 /// The top of a subtree of at most [`BATCH_LEN`] bytes.

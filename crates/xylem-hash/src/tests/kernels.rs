@@ -1,7 +1,7 @@
 //! Each kernel alone against the reference's compression: every lane, every count of lanes.
 
 use super::{Use, noise, reference};
-use crate::backend::{Backend, Lane, MAX_LANES};
+use crate::backend::{Backend, Lane, MAX_LANES, Node};
 use crate::constants::{CHUNK_LEN, ROOT};
 use crate::subtree::Mode;
 use proptest::prelude::*;
@@ -14,8 +14,9 @@ proptest! {
         let mut bytes = [0; 64];
         bytes.copy_from_slice(block.map(u64::to_le_bytes).as_flattened());
         let want = reference::compress(&cv, &bytes, counter, len, flags);
+        let node = Node { cv, block: bytes, len, counter, flags };
         for backend in Backend::available() {
-            prop_assert_eq!(backend.compress(&cv, &bytes, len, counter, flags), want, "{:?}", backend);
+            prop_assert_eq!(backend.compress(&node), want, "{:?}", backend);
         }
     }
 

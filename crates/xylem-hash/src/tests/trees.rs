@@ -80,7 +80,7 @@ proptest! {
         let (input, group_len) = (noise(len, 9), CHUNK_LEN << log);
         let mut nodes = Vec::new();
         for (i, part) in input.chunks(part_groups * group_len).enumerate() {
-            let first_chunk = (i * part_groups << log) as u64;
+            let first_chunk = ((i * part_groups) << log) as u64;
             let mut values = Vec::new();
             chunk_group_cvs(part, group_len, first_chunk, &mut values);
             nodes.extend(values);
