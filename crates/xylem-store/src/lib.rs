@@ -1,1 +1,74 @@
-//! Skeleton.
+//! [`Store`]: files, their outboards and half-fetched pieces on disk.
+//!
+//! It knows roots (BLAKE3 hashes) and no names: what an object is called, who signed it and who
+//! has it is for others. To publish, a file is hashed where it lies ([`hash_file`]) and its tree
+//! goes into the store's directory; to serve, bytes are read from the file's own place
+//! ([`FileCache`]) and proofs from the outboard ([`OutboardReader`]). To fetch, proven segments
+//! and nodes go in ([`Partial::put`], which takes only `Verified`), and a file appears under its
+//! final name when it is whole ([`Partial::finish_as`], [`Staging`] for directories). A later run
+//! takes up what an earlier one left, believing nothing that does not hash to the root ([`Scan`]).
+//!
+//! It has no thread, no clock and no cache of content, never flushes to the device unless asked
+//! ([`Partial::sync`]), and touches files only through [`Medium`]. The layout and what is assumed
+//! of the medium are in docs/spec/store.md.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use xylem_store::{DiskMedium, Part, Store, hash_file};
+//! use xylem_tree::SegmentSize;
+//!
+//! let place = tempfile::tempdir()?;
+//! let file = place.path().join("file");
+//! std::fs::write(&file, vec![7; 100_000])?;
+//!
+//! let medium = Arc::new(DiskMedium::new());
+//! let store = Store::open(medium.clone(), &place.path().join("store"))?;
+//! let new = store.new_file()?;
+//! let mut nodes = new.outboard().writer_at(0);
+//! let hashed = hash_file(
+//!     &*medium,
+//!     &file,
+//!     None,
+//!     SegmentSize::DEFAULT,
+//!     Some(&mut nodes),
+//!     &mut Vec::new(),
+//!     &|_bytes| {},
+//! )?;
+//! nodes.flush()?;
+//! store.keep(new, &hashed.root, Part::Outboard)?;
+//! assert_eq!(hashed.root, xylem_hash::hash(&[7; 100_000]));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+// In the order in which bytes flow: the medium below, then publishing, serving, fetching.
+mod blocks;
+mod disk;
+mod error;
+mod file;
+mod medium;
+mod outboard;
+mod partial;
+mod publish;
+mod scan;
+mod segments;
+mod serve;
+mod shares;
+mod staging;
+mod store;
+
+pub use disk::DiskMedium;
+pub use error::{Difference, StoreError};
+pub use file::{FileRef, FileState};
+pub use medium::{
+    Clobber, DirItem, FileKind, FileTime, Medium, MediumFile, Meta, OpenHow, read_full_at,
+    write_all_at,
+};
+pub use outboard::{OutboardFile, OutboardReader, OutboardWriter};
+pub use partial::{Attributes, MAX_UNRECORDED, OverwritePolicy, Partial, Resumed, Resuming};
+pub use publish::{Hashed, RegionReader, hash_file};
+pub use scan::{RegionScan, Scan, ScanBuffer};
+pub use segments::SegmentSet;
+pub use serve::{DEFAULT_OPEN_FILES, FileCache, SharedFile};
+pub use shares::MAX_SHARE_RECORD;
+pub use staging::{MAX_SMALL_FILE, SmallFile, Staging};
+pub use store::{NewFile, Part, Store};

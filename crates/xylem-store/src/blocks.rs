@@ -1,0 +1,102 @@
+//! Verified bytes on their way to disk: neighbouring segments become one write.
+//!
+//! A few aligned blocks of 256 KiB are filled in any order; a full one is written whole, the
+//! oldest gives way to a new one, and a flush writes what is there as contiguous runs.
+
+use std::ops::Range;
+
+use crate::error::StoreError;
+use crate::file::FileRef;
+
+/// Bytes of one block; a multiple of every segment size.
+const BLOCK: u64 = 256 * 1024;
+/// The smallest segment: one BLAKE3 chunk.
+const UNIT: u64 = 1024;
+/// Blocks that are filled at the same time.
+const MAX_BLOCKS: usize = 4;
+
+#[derive(Debug, Default)]
+pub(crate) struct WriteBlocks {
+    /// Oldest first.
+    blocks: Vec<Block>,
+    spare: Vec<Vec<u8>>,
+}
+
+#[derive(Debug)]
+struct Block {
+    start: u64,
+    bytes: Vec<u8>,
+    /// Byte ranges within the block that hold something, ascending, never touching.
+    filled: Vec<Range<u64>>,
+}
+
+impl WriteBlocks {
+    /// Takes `content` for `offset`, a multiple of 1,024; it must not cross a block's end, which
+    /// a segment never does. On an error nothing was taken.
+    pub(crate) fn put(
+        &mut self,
+        file: &FileRef,
+        offset: u64,
+        content: &[u8],
+    ) -> Result<(), StoreError> {
+        let start = offset / BLOCK * BLOCK;
+        debug_assert!(
+            offset.is_multiple_of(UNIT) && offset + content.len() as u64 <= start + BLOCK
+        );
+        let at = match self.blocks.iter().position(|b| b.start == start) {
+            Some(at) => at,
+            None => {
+                if self.blocks.len() == MAX_BLOCKS {
+                    self.write_block(file, 0)?;
+                }
+                let mut bytes = self.spare.pop().unwrap_or_default();
+                bytes.clear();
+                self.blocks.push(Block { start, bytes, filled: Vec::new() });
+                self.blocks.len() - 1
+            }
+        };
+        let block = &mut self.blocks[at];
+        block.fill((offset - start) as usize, content);
+        if block.filled.first() == Some(&(0..BLOCK)) {
+            self.write_block(file, at)?;
+        }
+        Ok(())
+    }
+
+    /// Writes everything; what could not be written stays for the next try.
+    pub(crate) fn write(&mut self, file: &FileRef) -> Result<(), StoreError> {
+        while !self.blocks.is_empty() {
+            self.write_block(file, 0)?;
+        }
+        Ok(())
+    }
+
+    fn write_block(&mut self, file: &FileRef, at: usize) -> Result<(), StoreError> {
+        let block = &self.blocks[at];
+        for run in &block.filled {
+            let bytes = &block.bytes[run.start as usize..run.end as usize];
+            file.write_all(bytes, block.start + run.start)?;
+        }
+        self.spare.push(self.blocks.remove(at).bytes);
+        Ok(())
+    }
+}
+
+impl Block {
+    fn fill(&mut self, at: usize, content: &[u8]) {
+        let end = at + content.len();
+        if self.bytes.len() < end {
+            self.bytes.resize(end, 0);
+        }
+        self.bytes[at..end].copy_from_slice(content);
+        let (mut from, mut to) = (at as u64, end as u64);
+        // Swallow every run that this one touches, then take its place.
+        let first = self.filled.partition_point(|r| r.end < from);
+        let last = self.filled.partition_point(|r| r.start <= to);
+        if first < last {
+            from = from.min(self.filled[first].start);
+            to = to.max(self.filled[last - 1].end);
+        }
+        self.filled.splice(first..last, std::iter::once(from..to));
+    }
+}

@@ -1,0 +1,17 @@
+//! [`DiskMedium`]: the operating system's files.
+//!
+//! On Unix every call is relative to a held directory and refuses links where [`Medium`] says so
+//! (`openat`, `O_NOFOLLOW`); std has no handle-relative calls, so `rustix` provides them without
+//! unsafe code here. Elsewhere std's path calls serve, and links are refused by looking first.
+//!
+//! [`Medium`]: crate::Medium
+
+#[cfg(not(unix))]
+mod portable;
+#[cfg(unix)]
+mod unix;
+
+#[cfg(not(unix))]
+pub use portable::DiskMedium;
+#[cfg(unix)]
+pub use unix::DiskMedium;

@@ -1,0 +1,229 @@
+//! Unix: handle-relative system calls.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{self as sys, AtFlags, FileType, Mode, OFlags, RawMode, Timespec, Timestamps};
+
+use crate::medium::{Clobber, DirItem, FileKind, FileTime, Medium, MediumFile, Meta, OpenHow};
+
+/// The operating system's files, relative to the working directory or to a held directory.
+#[derive(Debug, Default)]
+pub struct DiskMedium {
+    dir: Option<OwnedFd>,
+}
+
+impl DiskMedium {
+    /// The whole file system; relative paths start at the working directory.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn at(&self) -> BorrowedFd<'_> {
+        self.dir.as_ref().map_or(sys::CWD, |fd| fd.as_fd())
+    }
+}
+
+impl Medium for DiskMedium {
+    fn open(&self, path: &Path, how: OpenHow) -> io::Result<Arc<dyn MediumFile>> {
+        // NONBLOCK: opening a pipe that somebody put under the name must not hang; it changes
+        // nothing for regular files.
+        let base = OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+        let (flags, mode) = match how {
+            OpenHow::Read => (OFlags::RDONLY, 0),
+            OpenHow::ReadNoFollow => (OFlags::RDONLY | OFlags::NOFOLLOW, 0),
+            OpenHow::ReadWrite => (OFlags::RDWR | OFlags::NOFOLLOW, 0),
+            OpenHow::Create { mode } => (OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CREATE, mode),
+            OpenHow::CreateNew { mode } => {
+                (OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CREATE | OFlags::EXCL, mode)
+            }
+        };
+        let fd = sys::openat(self.at(), path, base | flags, to_mode(mode)).map_err(name_link)?;
+        Ok(Arc::new(DiskFile(File::from(fd))))
+    }
+
+    fn open_dir(&self, path: &Path) -> io::Result<Arc<dyn Medium>> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = sys::openat(self.at(), path, flags, Mode::empty()).map_err(name_link)?;
+        Ok(Arc::new(Self { dir: Some(fd) }))
+    }
+
+    fn metadata(&self, path: &Path) -> io::Result<Meta> {
+        Ok(to_meta(&sys::statat(self.at(), path, AtFlags::SYMLINK_NOFOLLOW)?))
+    }
+
+    fn create_dir(&self, path: &Path, mode: u32) -> io::Result<()> {
+        Ok(sys::mkdirat(self.at(), path, to_mode(mode))?)
+    }
+
+    fn list_dir(&self, path: &Path) -> io::Result<Vec<DirItem>> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd = sys::openat(self.at(), path, flags, Mode::empty())?;
+        let mut items = Vec::new();
+        for entry in sys::Dir::read_from(&fd)? {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if name == b"." || name == b".." {
+                continue;
+            }
+            let kind = match entry.file_type() {
+                // Some file systems leave the type out of the listing.
+                FileType::Unknown => {
+                    to_meta(&sys::statat(&fd, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW)?).kind
+                }
+                known => to_kind(known),
+            };
+            items.push(DirItem { name: OsStr::from_bytes(name).to_os_string(), kind });
+        }
+        Ok(items)
+    }
+
+    fn rename(&self, from: &Path, to: &Path, clobber: Clobber) -> io::Result<()> {
+        let at = self.at();
+        if clobber == Clobber::Replace {
+            return Ok(sys::renameat(at, from, at, to)?);
+        }
+        #[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
+        match sys::renameat_with(at, from, at, to, sys::RenameFlags::NOREPLACE) {
+            // Some file systems (and old kernels) do not know the flag: look first instead.
+            Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {}
+            other => return Ok(other?),
+        }
+        match sys::statat(at, to, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
+            Err(rustix::io::Errno::NOENT) => Ok(sys::renameat(at, from, at, to)?),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        Ok(sys::unlinkat(self.at(), path, AtFlags::empty())?)
+    }
+
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        Ok(sys::unlinkat(self.at(), path, AtFlags::REMOVEDIR)?)
+    }
+
+    fn symlink(&self, target: &Path, link: &Path) -> io::Result<()> {
+        Ok(sys::symlinkat(target, self.at(), link)?)
+    }
+
+    fn read_link(&self, path: &Path) -> io::Result<PathBuf> {
+        let target = sys::readlinkat(self.at(), path, Vec::new())?;
+        Ok(PathBuf::from(std::ffi::OsString::from_vec(target.into_bytes())))
+    }
+
+    fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()> {
+        // Through a handle: fchmodat cannot refuse links on every kernel.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let fd = sys::openat(self.at(), path, flags, Mode::empty())?;
+        Ok(sys::fchmod(fd, to_mode(mode))?)
+    }
+
+    fn set_mtime(&self, path: &Path, mtime: FileTime) -> io::Result<()> {
+        Ok(sys::utimensat(self.at(), path, &to_times(mtime), AtFlags::SYMLINK_NOFOLLOW)?)
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd = sys::openat(self.at(), path, flags, Mode::empty())?;
+        Ok(sys::fsync(fd)?)
+    }
+}
+
+#[derive(Debug)]
+struct DiskFile(File);
+
+impl MediumFile for DiskFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.0.read_at(buf, offset)
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<usize> {
+        self.0.write_at(buf, offset)
+    }
+
+    fn set_len(&self, size: u64) -> io::Result<()> {
+        self.0.set_len(size)
+    }
+
+    fn metadata(&self) -> io::Result<Meta> {
+        Ok(to_meta(&sys::fstat(&self.0)?))
+    }
+
+    fn set_mode(&self, mode: u32) -> io::Result<()> {
+        Ok(sys::fchmod(&self.0, to_mode(mode))?)
+    }
+
+    fn set_mtime(&self, mtime: FileTime) -> io::Result<()> {
+        Ok(sys::futimens(&self.0, &to_times(mtime))?)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync_all()
+    }
+
+    fn try_lock(&self) -> io::Result<bool> {
+        match self.0.try_lock() {
+            Ok(()) => Ok(true),
+            Err(std::fs::TryLockError::WouldBlock) => Ok(false),
+            Err(std::fs::TryLockError::Error(e)) => Err(e),
+        }
+    }
+}
+
+/// Says in words what `O_NOFOLLOW` met; `ELOOP` has no stable kind of its own.
+fn name_link(e: rustix::io::Errno) -> io::Error {
+    match e {
+        rustix::io::Errno::LOOP => {
+            io::Error::new(io::ErrorKind::InvalidInput, "is a symbolic link")
+        }
+        other => other.into(),
+    }
+}
+
+// The field types of `stat` and the width of `mode_t` differ between Unix systems.
+#[allow(clippy::unnecessary_cast, clippy::useless_conversion)]
+fn to_meta(stat: &sys::Stat) -> Meta {
+    Meta {
+        kind: to_kind(FileType::from_raw_mode(stat.st_mode as RawMode)),
+        size: stat.st_size as u64,
+        mode: stat.st_mode as u32 & 0o7777,
+        mtime: FileTime { secs: stat.st_mtime as i64, nanos: stat.st_mtime_nsec as u32 },
+        ino: stat.st_ino as u64,
+        dev: stat.st_dev as u64,
+    }
+}
+
+fn to_kind(kind: FileType) -> FileKind {
+    match kind {
+        FileType::RegularFile => FileKind::File,
+        FileType::Directory => FileKind::Directory,
+        FileType::Symlink => FileKind::Symlink,
+        _ => FileKind::Other,
+    }
+}
+
+#[allow(clippy::unnecessary_cast)]
+fn to_mode(mode: u32) -> Mode {
+    Mode::from_raw_mode((mode & 0o7777) as RawMode)
+}
+
+#[allow(clippy::useless_conversion, clippy::unnecessary_cast)]
+fn to_times(mtime: FileTime) -> Timestamps {
+    Timestamps {
+        last_access: Timespec { tv_sec: 0, tv_nsec: sys::UTIME_OMIT },
+        last_modification: Timespec {
+            tv_sec: mtime.secs as _,
+            // A wrong value here is the caller's listing speaking; the kernel would refuse it.
+            tv_nsec: mtime.nanos.min(999_999_999) as _,
+        },
+    }
+}

@@ -1,0 +1,201 @@
+//! What can go wrong with files, each naming the place.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Everything the store reports. `Display` is one line that a person can act on.
+///
+/// No variant means that a peer misbehaved: peers are judged before their bytes reach the store.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The medium or the quota is full. What was verified before stays usable for the next run.
+    NoSpace {
+        /// The file that was being written.
+        path: PathBuf,
+        /// Byte offset of the write, where there was one.
+        offset: Option<u64>,
+    },
+    /// The operating system refused access (also: read-only file system).
+    Permission {
+        /// The file or directory.
+        path: PathBuf,
+        /// The attempted step, as a verb phrase ("open", "create the directory").
+        doing: &'static str,
+    },
+    /// Another process, or another fetch of this process, is at work on the same object.
+    Busy {
+        /// The file that carries the lock.
+        path: PathBuf,
+    },
+    /// The file is not the one that was hashed: it changed since, or while it was read.
+    Changed {
+        /// The file.
+        path: PathBuf,
+        /// What differs.
+        what: Difference,
+    },
+    /// There is no such file or object.
+    NotFound {
+        /// What was looked for.
+        path: PathBuf,
+    },
+    /// The final name is taken and the policy forbids to replace it.
+    Exists {
+        /// The name that is taken.
+        path: PathBuf,
+    },
+    /// Bytes of the store itself contradict their checksum or their root.
+    Corrupt {
+        /// The file.
+        path: PathBuf,
+        /// Byte offset of the first damage.
+        offset: u64,
+        /// What is wrong there.
+        what: &'static str,
+    },
+    /// The path is of a kind, or leads through a thing, that the store does not touch: a symbolic
+    /// link where a directory must be, a device, a component such as `..`.
+    Unsafe {
+        /// The path.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// `finish` before everything arrived.
+    Incomplete {
+        /// The partial file.
+        path: PathBuf,
+        /// Segments that are still missing.
+        missing: u64,
+    },
+    /// A request outside the object (a slot, a segment, an offset beyond its end).
+    OutOfRange {
+        /// The file.
+        path: PathBuf,
+        /// The offset that was asked for.
+        offset: u64,
+    },
+    /// Any other answer of the operating system.
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// The attempted step, as a verb phrase.
+        doing: &'static str,
+        /// Byte offset, where there was one.
+        offset: Option<u64>,
+        /// The system's own error.
+        source: io::Error,
+    },
+}
+
+/// How a file differs from the one that was hashed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Difference {
+    /// Its size.
+    Size {
+        /// Bytes when it was hashed.
+        was: u64,
+        /// Bytes now.
+        is: u64,
+    },
+    /// Its modification time.
+    Mtime,
+    /// Another file stands under the same name.
+    Identity,
+}
+
+impl StoreError {
+    /// Sorts a system error into the variant that says what to do about it.
+    pub fn from_io(
+        doing: &'static str,
+        path: &Path,
+        offset: Option<u64>,
+        source: io::Error,
+    ) -> Self {
+        let path = path.to_path_buf();
+        match source.kind() {
+            io::ErrorKind::StorageFull
+            | io::ErrorKind::QuotaExceeded
+            | io::ErrorKind::FileTooLarge => Self::NoSpace { path, offset },
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                Self::Permission { path, doing }
+            }
+            io::ErrorKind::NotFound => Self::NotFound { path },
+            io::ErrorKind::AlreadyExists => Self::Exists { path },
+            io::ErrorKind::NotADirectory => Self::Unsafe { path, what: "is not a directory" },
+            io::ErrorKind::IsADirectory => Self::Unsafe { path, what: "is a directory" },
+            _ => Self::Io { path, doing, offset, source },
+        }
+    }
+
+    /// The file or directory that the error is about.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::NoSpace { path, .. }
+            | Self::Permission { path, .. }
+            | Self::Busy { path }
+            | Self::Changed { path, .. }
+            | Self::NotFound { path }
+            | Self::Exists { path }
+            | Self::Corrupt { path, .. }
+            | Self::Unsafe { path, .. }
+            | Self::Incomplete { path, .. }
+            | Self::OutOfRange { path, .. }
+            | Self::Io { path, .. } => path,
+        }
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.path().display();
+        match self {
+            Self::NoSpace { offset: Some(at), .. } => {
+                write!(f, "{path}: no space left on the device (writing at byte {at})")
+            }
+            Self::NoSpace { offset: None, .. } => write!(f, "{path}: no space left on the device"),
+            Self::Permission { doing, .. } => write!(f, "{path}: not allowed to {doing}"),
+            Self::Busy { .. } => write!(f, "{path}: in use by another fetch of the same object"),
+            Self::Changed { what, .. } => write!(f, "{path}: changed since it was hashed: {what}"),
+            Self::NotFound { .. } => write!(f, "{path}: no such file or directory"),
+            Self::Exists { .. } => write!(f, "{path}: already exists"),
+            Self::Corrupt { offset, what, .. } => {
+                write!(f, "{path}: damaged at byte {offset}: {what}")
+            }
+            Self::Unsafe { what, .. } => write!(f, "{path}: refused: {what}"),
+            Self::Incomplete { missing, .. } => {
+                write!(f, "{path}: not complete, {missing} segments are missing")
+            }
+            Self::OutOfRange { offset, .. } => write!(f, "{path}: byte {offset} is out of range"),
+            Self::Io { doing, offset: Some(at), source, .. } => {
+                write!(f, "{path}: cannot {doing} at byte {at}: {source}")
+            }
+            Self::Io { doing, offset: None, source, .. } => {
+                write!(f, "{path}: cannot {doing}: {source}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for StoreError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Size { was, is } => write!(f, "it had {was} bytes, now {is}"),
+            Self::Mtime => f.write_str("its modification time is another"),
+            Self::Identity => f.write_str("another file stands in its place"),
+        }
+    }
+}

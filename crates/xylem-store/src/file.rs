@@ -1,0 +1,176 @@
+//! [`FileRef`]: an open file that knows its path, so that every error names the place.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::error::{Difference, StoreError};
+use crate::medium::{FileKind, FileTime, Medium, MediumFile, Meta, OpenHow};
+use crate::medium::{read_full_at, write_all_at};
+
+/// An open file and the path to name in errors. Cheap to clone; the handle is shared.
+#[derive(Clone)]
+pub struct FileRef {
+    file: Arc<dyn MediumFile>,
+    path: Arc<Path>,
+}
+
+impl FileRef {
+    /// Wraps an open file; `path` is for messages only.
+    pub fn new(file: Arc<dyn MediumFile>, path: impl Into<PathBuf>) -> Self {
+        Self { file, path: path.into().into() }
+    }
+
+    /// Opens a path of `medium`.
+    ///
+    /// # Errors
+    /// The medium's, sorted.
+    pub fn open(medium: &dyn Medium, path: &Path, how: OpenHow) -> Result<Self, StoreError> {
+        let file =
+            medium.open(path, how).map_err(|e| StoreError::from_io("open", path, None, e))?;
+        Ok(Self::new(file, path))
+    }
+
+    /// The path that errors name.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Reads until `buf` is full or the file ends; returns the bytes read.
+    ///
+    /// # Errors
+    /// The medium's, with the offset.
+    pub fn read_full(&self, buf: &mut [u8], offset: u64) -> Result<usize, StoreError> {
+        read_full_at(&*self.file, buf, offset)
+            .map_err(|e| StoreError::from_io("read", &self.path, Some(offset), e))
+    }
+
+    /// Writes all of `buf`.
+    ///
+    /// # Errors
+    /// The medium's, with the offset; [`StoreError::NoSpace`] when it is full.
+    pub fn write_all(&self, buf: &[u8], offset: u64) -> Result<(), StoreError> {
+        write_all_at(&*self.file, buf, offset)
+            .map_err(|e| StoreError::from_io("write", &self.path, Some(offset), e))
+    }
+
+    /// Cuts or extends the file.
+    ///
+    /// # Errors
+    /// The medium's.
+    pub fn set_len(&self, size: u64) -> Result<(), StoreError> {
+        self.file.set_len(size).map_err(|e| self.io("set the size", e))
+    }
+
+    /// Metadata of the open file.
+    ///
+    /// # Errors
+    /// The medium's.
+    pub fn metadata(&self) -> Result<Meta, StoreError> {
+        self.file.metadata().map_err(|e| self.io("read the metadata", e))
+    }
+
+    /// Sets permission bits; only 0o777 is taken over, never set-uid, set-gid or sticky.
+    ///
+    /// # Errors
+    /// The medium's.
+    pub fn set_mode(&self, mode: u32) -> Result<(), StoreError> {
+        self.file.set_mode(mode & 0o777).map_err(|e| self.io("set the mode", e))
+    }
+
+    /// Sets the modification time.
+    ///
+    /// # Errors
+    /// The medium's.
+    pub fn set_mtime(&self, mtime: FileTime) -> Result<(), StoreError> {
+        self.file.set_mtime(mtime).map_err(|e| self.io("set the time", e))
+    }
+
+    /// Makes the content durable.
+    ///
+    /// # Errors
+    /// The medium's.
+    pub fn sync(&self) -> Result<(), StoreError> {
+        self.file.sync().map_err(|e| self.io("flush to the device", e))
+    }
+
+    /// Takes the exclusive lock or reports [`StoreError::Busy`].
+    ///
+    /// # Errors
+    /// Busy, or the medium's.
+    pub fn lock(&self) -> Result<(), StoreError> {
+        match self.file.try_lock() {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(StoreError::Busy { path: self.path.to_path_buf() }),
+            Err(e) => Err(self.io("lock", e)),
+        }
+    }
+
+    fn io(&self, doing: &'static str, e: std::io::Error) -> StoreError {
+        StoreError::from_io(doing, &self.path, None, e)
+    }
+}
+
+impl fmt::Debug for FileRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("FileRef").field(&self.path).finish()
+    }
+}
+
+/// What tells whether a file is still the one that was hashed.
+///
+/// The device number is left out: it may change over a reboot while the file stays the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FileState {
+    /// Bytes.
+    pub size: u64,
+    /// Modification time.
+    pub mtime: FileTime,
+    /// Inode number; 0 where the platform has none.
+    pub ino: u64,
+}
+
+impl FileState {
+    /// The part of `meta` that matters.
+    #[must_use]
+    pub fn of(meta: &Meta) -> Self {
+        Self { size: meta.size, mtime: meta.mtime, ino: meta.ino }
+    }
+
+    /// How `now` differs from `self`, if it does.
+    #[must_use]
+    pub fn difference(&self, now: &Self) -> Option<Difference> {
+        if self.ino != now.ino {
+            Some(Difference::Identity)
+        } else if self.size != now.size {
+            Some(Difference::Size { was: self.size, is: now.size })
+        } else if self.mtime != now.mtime {
+            Some(Difference::Mtime)
+        } else {
+            None
+        }
+    }
+
+    /// An error unless `file` is still in this state.
+    ///
+    /// # Errors
+    /// [`StoreError::Changed`], or the medium's.
+    pub fn check(&self, file: &FileRef) -> Result<(), StoreError> {
+        match self.difference(&Self::of(&file.metadata()?)) {
+            None => Ok(()),
+            Some(what) => Err(StoreError::Changed { path: file.path().to_path_buf(), what }),
+        }
+    }
+}
+
+/// An error unless `meta` is that of a regular file.
+pub(crate) fn require_regular(path: &Path, meta: &Meta) -> Result<(), StoreError> {
+    let what = match meta.kind {
+        FileKind::File => return Ok(()),
+        FileKind::Directory => "is a directory",
+        FileKind::Symlink => "is a symbolic link",
+        FileKind::Other => "is not a regular file",
+    };
+    Err(StoreError::Unsafe { path: path.to_path_buf(), what })
+}

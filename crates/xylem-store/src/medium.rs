@@ -1,0 +1,180 @@
+//! The one door to files: everything the store does to a disk goes through [`Medium`].
+//!
+//! A medium is a *place* from which relative paths are resolved; [`Medium::open_dir`] gives the
+//! medium of a directory, held open. Staging trees are walked one component at a time that way, so
+//! that no symbolic link planted in between can lead out of them, and so that creating ten
+//! thousand files costs no path look-ups.
+//!
+//! It does not buffer, retry or order anything: callers do.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A point in time as file systems keep it: seconds since 1970-01-01 UTC and nanoseconds
+/// (0..1,000,000,000) after that second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct FileTime {
+    /// Seconds since the Unix epoch; negative before it.
+    pub secs: i64,
+    /// Nanoseconds into that second.
+    pub nanos: u32,
+}
+
+/// What stands under a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FileKind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link (never followed by [`Medium::metadata`]).
+    Symlink,
+    /// A device, a pipe, a socket.
+    Other,
+}
+
+/// Metadata of one file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Meta {
+    /// What it is.
+    pub kind: FileKind,
+    /// Bytes.
+    pub size: u64,
+    /// Permission bits (0o7777).
+    pub mode: u32,
+    /// Time of the last change of content.
+    pub mtime: FileTime,
+    /// Inode number; 0 where the platform has none.
+    pub ino: u64,
+    /// Device number; 0 where the platform has none.
+    pub dev: u64,
+}
+
+/// One name in a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DirItem {
+    /// The name, one component.
+    pub name: OsString,
+    /// What it is, links not followed.
+    pub kind: FileKind,
+}
+
+/// How to open a file. Every way but [`OpenHow::Read`] refuses a symbolic link as the last
+/// component.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OpenHow {
+    /// Existing, for reading, links followed (paths that the user typed).
+    Read,
+    /// Existing, for reading.
+    ReadNoFollow,
+    /// Existing, for reading and writing.
+    ReadWrite,
+    /// Existing or new, for reading and writing.
+    Create {
+        /// Permission bits of a new file, before the umask.
+        mode: u32,
+    },
+    /// New, for reading and writing; fails with `AlreadyExists`.
+    CreateNew {
+        /// Permission bits, before the umask.
+        mode: u32,
+    },
+}
+
+/// What a rename may do to something that already has the new name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Clobber {
+    /// Fail with `AlreadyExists`.
+    Never,
+    /// Replace a file (directories are never replaced by a rename).
+    Replace,
+}
+
+/// A place with files in it. Paths are relative to the place, or absolute where the place is the
+/// whole file system ([`DiskMedium::new`](crate::DiskMedium::new)).
+pub trait Medium: Send + Sync {
+    /// Opens a file.
+    fn open(&self, path: &Path, how: OpenHow) -> io::Result<Arc<dyn MediumFile>>;
+    /// The medium of a directory, held open; refuses a link as the last component.
+    fn open_dir(&self, path: &Path) -> io::Result<Arc<dyn Medium>>;
+    /// Metadata, links not followed.
+    fn metadata(&self, path: &Path) -> io::Result<Meta>;
+    /// Makes one directory; `AlreadyExists` if the name is taken.
+    fn create_dir(&self, path: &Path, mode: u32) -> io::Result<()>;
+    /// The names in a directory, without `.` and `..`, in no particular order.
+    fn list_dir(&self, path: &Path) -> io::Result<Vec<DirItem>>;
+    /// Renames within the place.
+    fn rename(&self, from: &Path, to: &Path, clobber: Clobber) -> io::Result<()>;
+    /// Removes a file or a link.
+    fn remove_file(&self, path: &Path) -> io::Result<()>;
+    /// Removes an empty directory.
+    fn remove_dir(&self, path: &Path) -> io::Result<()>;
+    /// Makes a symbolic link at `link` that says `target`.
+    fn symlink(&self, target: &Path, link: &Path) -> io::Result<()>;
+    /// What a symbolic link says.
+    fn read_link(&self, path: &Path) -> io::Result<PathBuf>;
+    /// Sets permission bits of a file or directory, links refused.
+    fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()>;
+    /// Sets the modification time, of the link itself where it is one.
+    fn set_mtime(&self, path: &Path, mtime: FileTime) -> io::Result<()>;
+    /// Makes the names in a directory durable.
+    fn sync_dir(&self, path: &Path) -> io::Result<()>;
+}
+
+/// An open file. Positional and shared: any thread, no cursor.
+pub trait MediumFile: Send + Sync {
+    /// Reads at a byte offset; may be short; 0 at the end.
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
+    /// Writes at a byte offset; may be short.
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<usize>;
+    /// Cuts or extends (with zeros, sparse where the medium can).
+    fn set_len(&self, size: u64) -> io::Result<()>;
+    /// Metadata of the open file, whatever its name is by now.
+    fn metadata(&self) -> io::Result<Meta>;
+    /// Sets permission bits.
+    fn set_mode(&self, mode: u32) -> io::Result<()>;
+    /// Sets the modification time.
+    fn set_mtime(&self, mtime: FileTime) -> io::Result<()>;
+    /// Makes content durable.
+    fn sync(&self) -> io::Result<()>;
+    /// Takes the exclusive advisory lock, held until the file is closed: `false` if another open
+    /// file holds it.
+    fn try_lock(&self) -> io::Result<bool>;
+}
+
+/// Reads until `buf` is full or the file ends; returns the bytes read.
+///
+/// # Errors
+/// The medium's, unchanged; interrupted calls are repeated.
+pub fn read_full_at(file: &dyn MediumFile, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut done = 0;
+    while done < buf.len() {
+        match file.read_at(&mut buf[done..], offset + done as u64) {
+            Ok(0) => break,
+            Ok(n) => done += n,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(done)
+}
+
+/// Writes all of `buf`, going on after short writes.
+///
+/// # Errors
+/// The medium's; `WriteZero` if the medium takes nothing and says nothing. Some prefix may have
+/// been written.
+pub fn write_all_at(file: &dyn MediumFile, buf: &[u8], offset: u64) -> io::Result<()> {
+    let mut done = 0;
+    while done < buf.len() {
+        match file.write_at(&buf[done..], offset + done as u64) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(n) => done += n,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}

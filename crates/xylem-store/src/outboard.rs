@@ -1,0 +1,224 @@
+//! Outboards on disk: the nodes of a tree, 32 bytes a slot, in-order (docs/spec/tree.md).
+//!
+//! One file may hold the outboards of many trees one after the other; every reader and writer is
+//! therefore made *at* a slot offset. What is read here is believed by nobody: proofs are checked
+//! by whoever receives them, and a resumed fetch checks nodes top-down from the root.
+
+use xylem_tree::{NODE_LEN, NodeSource};
+
+use crate::error::StoreError;
+use crate::file::FileRef;
+
+/// Bytes of nodes that a [`NodeBuffer`] holds before it asks to be written.
+const BUFFER_BYTES: usize = 64 * 1024;
+/// Bytes of one cached block of a reader: 128 slots, the nodes of 64 neighbouring segments.
+const BLOCK: usize = 4096;
+/// Cached blocks a reader.
+const BLOCKS: usize = 8;
+
+/// A file that holds one or more outboards.
+#[derive(Debug, Clone)]
+pub struct OutboardFile {
+    file: FileRef,
+}
+
+impl OutboardFile {
+    /// Takes a file as an outboard file.
+    #[must_use]
+    pub fn new(file: FileRef) -> Self {
+        Self { file }
+    }
+
+    /// The file.
+    #[must_use]
+    pub fn file(&self) -> &FileRef {
+        &self.file
+    }
+
+    /// A writer for the outboard that starts at `slot_offset`.
+    #[must_use]
+    pub fn writer_at(&self, slot_offset: u64) -> OutboardWriter {
+        OutboardWriter { file: self.file.clone(), base: slot_offset, nodes: NodeBuffer::default() }
+    }
+
+    /// A reader of the (finished) outboard that starts at `slot_offset`.
+    #[must_use]
+    pub fn reader_at(&self, slot_offset: u64) -> OutboardReader {
+        OutboardReader { file: self.file.clone(), base: slot_offset, blocks: Vec::new(), clock: 0 }
+    }
+}
+
+/// Nodes on their way to disk: gathered in any order, written in slot-contiguous runs.
+#[derive(Debug, Default)]
+pub(crate) struct NodeBuffer {
+    bytes: Vec<u8>,
+    /// First slot, start and end within `bytes`.
+    runs: Vec<(u64, usize, usize)>,
+    joined: Vec<u8>,
+}
+
+impl NodeBuffer {
+    pub(crate) fn push(&mut self, first_slot: u64, nodes: &[u8]) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(nodes);
+        let end = self.bytes.len();
+        match self.runs.last_mut() {
+            Some((slot, from, to)) if *slot + slots(*to - *from) == first_slot => *to = end,
+            _ => self.runs.push((first_slot, start, end)),
+        }
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.bytes.len() >= BUFFER_BYTES
+    }
+
+    /// Writes everything; on an error nothing is forgotten, and writing again is right. A slot
+    /// that was pushed twice is written twice: a node of one tree has one value.
+    pub(crate) fn write(&mut self, file: &FileRef) -> Result<(), StoreError> {
+        self.runs.sort_unstable_by_key(|run| run.0);
+        let mut at = 0;
+        while at < self.runs.len() {
+            let first_slot = self.runs[at].0;
+            self.joined.clear();
+            while let Some(&(slot, from, to)) = self.runs.get(at) {
+                if slot != first_slot + slots(self.joined.len()) {
+                    break;
+                }
+                self.joined.extend_from_slice(&self.bytes[from..to]);
+                at += 1;
+            }
+            file.write_all(&self.joined, byte_of(file, first_slot)?)?;
+        }
+        self.runs.clear();
+        self.bytes.clear();
+        Ok(())
+    }
+}
+
+fn slots(bytes: usize) -> u64 {
+    (bytes / NODE_LEN) as u64
+}
+
+/// Where a slot starts in its file.
+pub(crate) fn byte_of(file: &FileRef, slot: u64) -> Result<u64, StoreError> {
+    slot.checked_mul(NODE_LEN as u64)
+        .ok_or_else(|| StoreError::OutOfRange { path: file.path().into(), offset: u64::MAX })
+}
+
+/// Writes one outboard, or several in turn ([`OutboardWriter::rebase`]), gathering small pieces.
+/// Nothing is on disk for sure before [`OutboardWriter::flush`].
+#[derive(Debug)]
+pub struct OutboardWriter {
+    file: FileRef,
+    base: u64,
+    nodes: NodeBuffer,
+}
+
+impl OutboardWriter {
+    /// Takes nodes (a multiple of 32 bytes) for the slots from `first_slot` on: the sink of an
+    /// [`OutboardBuilder`](xylem_tree::OutboardBuilder).
+    ///
+    /// # Errors
+    /// The medium's; [`StoreError::NoSpace`] when it is full.
+    pub fn write(&mut self, first_slot: u64, nodes: &[u8]) -> Result<(), StoreError> {
+        self.nodes.push(self.base.saturating_add(first_slot), nodes);
+        if self.nodes.is_full() { self.flush() } else { Ok(()) }
+    }
+
+    /// Goes on with another outboard of the same file. Neighbouring small ones still end up in
+    /// one write.
+    pub fn rebase(&mut self, slot_offset: u64) {
+        self.base = slot_offset;
+    }
+
+    /// Writes what is gathered.
+    ///
+    /// # Errors
+    /// As [`OutboardWriter::write`]; calling again after an error is right.
+    pub fn flush(&mut self) -> Result<(), StoreError> {
+        self.nodes.write(&self.file)
+    }
+}
+
+/// Reads one outboard with a small cache: the own value and the siblings of a segment's proof lie
+/// within one block for 64 neighbouring segments.
+#[derive(Debug)]
+pub struct OutboardReader {
+    file: FileRef,
+    base: u64,
+    blocks: Vec<Block>,
+    clock: u64,
+}
+
+#[derive(Debug)]
+struct Block {
+    /// In units of [`BLOCK`] bytes from the start of the file.
+    number: u64,
+    used: u64,
+    bytes: Vec<u8>,
+}
+
+impl OutboardReader {
+    /// Goes on with another outboard of the same file, keeping the cache.
+    pub fn rebase(&mut self, slot_offset: u64) {
+        self.base = slot_offset;
+    }
+
+    /// Reads `out.len() / 32` nodes from `first_slot` on.
+    ///
+    /// # Errors
+    /// [`StoreError::Corrupt`] if the file ends before; the medium's.
+    pub fn read(&mut self, first_slot: u64, out: &mut [u8]) -> Result<(), StoreError> {
+        let start = byte_of(&self.file, self.base.saturating_add(first_slot))?;
+        if out.len() >= BLOCK {
+            let got = self.file.read_full(out, start)?;
+            return if got == out.len() { Ok(()) } else { Err(self.ends_early(start, got)) };
+        }
+        let mut done = 0;
+        while done < out.len() {
+            let at = start + done as u64;
+            let block = self.block(at / BLOCK as u64)?;
+            let from = (at % BLOCK as u64) as usize;
+            let Some(part) = self.blocks[block].bytes.get(from..).filter(|p| !p.is_empty()) else {
+                return Err(self.ends_early(at, 0));
+            };
+            let len = part.len().min(out.len() - done);
+            out[done..done + len].copy_from_slice(&part[..len]);
+            done += len;
+        }
+        Ok(())
+    }
+
+    fn ends_early(&self, start: u64, got: usize) -> StoreError {
+        let offset = start + got as u64;
+        StoreError::Corrupt { path: self.file.path().into(), offset, what: "it ends here" }
+    }
+
+    /// The place of a block in the cache, read if it is not there.
+    fn block(&mut self, number: u64) -> Result<usize, StoreError> {
+        self.clock += 1;
+        if let Some(at) = self.blocks.iter().position(|b| b.number == number) {
+            self.blocks[at].used = self.clock;
+            return Ok(at);
+        }
+        let mut bytes = if self.blocks.len() < BLOCKS {
+            Vec::with_capacity(BLOCK)
+        } else {
+            let oldest = (0..self.blocks.len()).min_by_key(|at| self.blocks[*at].used);
+            self.blocks.swap_remove(oldest.unwrap_or(0)).bytes
+        };
+        bytes.resize(BLOCK, 0);
+        let got = self.file.read_full(&mut bytes, number * BLOCK as u64)?;
+        bytes.truncate(got);
+        self.blocks.push(Block { number, used: self.clock, bytes });
+        Ok(self.blocks.len() - 1)
+    }
+}
+
+impl NodeSource for OutboardReader {
+    type Error = StoreError;
+
+    fn read_nodes(&mut self, first_slot: u64, out: &mut [u8]) -> Result<(), StoreError> {
+        self.read(first_slot, out)
+    }
+}

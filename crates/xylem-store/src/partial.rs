@@ -1,0 +1,402 @@
+//! [`Partial`]: one file while it is fetched.
+//!
+//! Data goes into the part file (full length from the start, sparse), tree nodes into an outboard;
+//! data always before the nodes that vouch for it. Neither is believed by the next run, which
+//! scans both from the root down ([`Scan`]). At most [`MAX_UNRECORDED`] bytes of verified data are
+//! without their nodes on disk at any moment, so a kill costs no more than that.
+
+use std::path::{Path, PathBuf};
+
+use xylem_hash::Hash;
+use xylem_tree::{Geometry, Node, NodeValue, Segment, Verified, Verifier};
+
+use crate::blocks::WriteBlocks;
+use crate::error::StoreError;
+use crate::file::FileRef;
+use crate::medium::{Clobber, FileTime};
+use crate::outboard::{NodeBuffer, OutboardFile};
+use crate::scan::{ProvenPair, RegionScan, Scan, ScanBuffer};
+use crate::segments::SegmentSet;
+use crate::store::{Part, Store, open_locked};
+
+/// Most bytes of verified data that may be without their nodes on disk.
+pub const MAX_UNRECORDED: u64 = 512 * 1024;
+/// For small files the bound is 1/128 of their size, but not below this.
+const MIN_UNRECORDED: u64 = 64 * 1024;
+
+/// What a finished file should look like. `None` leaves it as it is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Attributes {
+    /// Permission bits; only 0o777 is taken over, never set-uid, set-gid or sticky.
+    pub mode: Option<u32>,
+    /// Modification time.
+    pub mtime: Option<FileTime>,
+}
+
+/// What to do when the final name is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OverwritePolicy {
+    /// Fail with [`StoreError::Exists`].
+    Never,
+    /// Replace it, in one step.
+    Replace,
+}
+
+/// A fetch that was opened and not yet resumed: what is on disk has to be scanned first.
+///
+/// Scan [`Resuming::regions`] in any order on any threads, then [`Resuming::finish`]; or
+/// [`Resuming::resume`] does both here. A fresh file has nothing to scan.
+#[derive(Debug)]
+pub struct Resuming {
+    scan: Scan,
+    fresh: bool,
+    partial: Partial,
+}
+
+/// What an earlier run left, proven anew.
+#[derive(Debug)]
+pub struct Resumed {
+    /// Knows every proven node that a missing segment needs, and has nothing left to persist.
+    pub verifier: Verifier,
+    /// Segments that are there and right.
+    pub have: SegmentSet,
+    /// Bytes in those segments.
+    pub bytes: u64,
+}
+
+/// One file while it is fetched. Call order: [`Partial::open`] (or
+/// [`Staging::open_file`](crate::Staging::open_file)) → [`Resuming::resume`] → [`Partial::put`]
+/// and [`Partial::put_nodes`] as things are proven, [`Partial::flush`] when nothing came for a
+/// while → [`Partial::finish_as`] or [`Partial::finish_in_place`].
+#[derive(Debug)]
+pub struct Partial {
+    root: Hash,
+    geometry: Geometry,
+    file: FileRef,
+    outboard: OutboardFile,
+    base: u64,
+    home: Home,
+    have: SegmentSet,
+    blocks: WriteBlocks,
+    nodes: NodeBuffer,
+    unrecorded: u64,
+    limit: u64,
+}
+
+#[derive(Debug)]
+enum Home {
+    /// A part file of its own, renamed when finished.
+    Alone { store: Store, part_path: PathBuf },
+    /// A file inside a staging directory, already under its listed name.
+    Staged,
+}
+
+impl Partial {
+    /// Opens or resumes the fetch of the single file `root` into `part_path`, locking the object
+    /// and the part file.
+    ///
+    /// # Errors
+    /// [`StoreError::Busy`] if another fetch has either; [`StoreError::NoSpace`]; the medium's.
+    pub fn open(
+        store: &Store,
+        root: Hash,
+        geometry: Geometry,
+        part_path: &Path,
+    ) -> Result<Resuming, StoreError> {
+        let outboard = store.lock_partial(&root, Part::Outboard)?;
+        let file = open_locked(&**store.medium(), part_path, part_path.to_path_buf())?;
+        let home = Home::Alone { store: store.clone(), part_path: part_path.to_path_buf() };
+        Self::begin(root, geometry, file, OutboardFile::new(outboard), 0, home)
+    }
+
+    /// As [`Partial::open`] for a file of a directory: open already, its outboard at
+    /// `slot_offset` of a shared one, both under the staging directory's lock.
+    pub(crate) fn open_staged(
+        root: Hash,
+        geometry: Geometry,
+        file: FileRef,
+        outboard: OutboardFile,
+        slot_offset: u64,
+    ) -> Result<Resuming, StoreError> {
+        Self::begin(root, geometry, file, outboard, slot_offset, Home::Staged)
+    }
+
+    fn begin(
+        root: Hash,
+        geometry: Geometry,
+        file: FileRef,
+        outboard: OutboardFile,
+        base: u64,
+        home: Home,
+    ) -> Result<Resuming, StoreError> {
+        let size = geometry.size();
+        let old_size = file.metadata()?.size;
+        if old_size != size {
+            file.set_len(size)?;
+        }
+        let scan = Scan::new(file.clone(), &outboard, base, geometry, root)?;
+        let partial = Self {
+            root,
+            geometry,
+            file,
+            outboard,
+            base,
+            home,
+            have: SegmentSet::new(geometry.segments()),
+            blocks: WriteBlocks::default(),
+            nodes: NodeBuffer::default(),
+            unrecorded: 0,
+            limit: (size / 128).clamp(MIN_UNRECORDED, MAX_UNRECORDED),
+        };
+        // An empty file has nothing to wait for: its scan reads nothing and finds it complete.
+        Ok(Resuming { scan, fresh: old_size == 0 && size > 0, partial })
+    }
+
+    /// The root that everything here is proven against.
+    #[must_use]
+    pub fn root(&self) -> Hash {
+        self.root
+    }
+
+    /// The shape of the file's tree.
+    #[must_use]
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// Segments that were resumed or put.
+    #[must_use]
+    pub fn have(&self) -> &SegmentSet {
+        &self.have
+    }
+
+    /// Whether all segments were resumed or put.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.have.is_full()
+    }
+
+    /// Takes a proven segment. It is written at once or within the next [`MAX_UNRECORDED`] bytes
+    /// or with [`Partial::flush`]; one that is there already is ignored.
+    ///
+    /// # Errors
+    /// [`StoreError::NoSpace`], the medium's: the segment may have to be put again after the
+    /// next resume, nothing else is lost. [`StoreError::OutOfRange`] for a segment of another
+    /// object.
+    pub fn put<B: AsRef<[u8]>>(
+        &mut self,
+        segment: &Verified<Segment<B>>,
+    ) -> Result<(), StoreError> {
+        let (index, content) = (segment.index, segment.content.as_ref());
+        let range = self.geometry.segment_range(index);
+        if segment.root() != self.root
+            || !self.geometry.has_segment(index)
+            || range != (segment.offset..segment.offset + content.len() as u64)
+        {
+            return Err(self.foreign(segment.offset));
+        }
+        if self.have.contains(index.0) {
+            return Ok(());
+        }
+        if !content.is_empty() {
+            self.blocks.put(&self.file, range.start, content)?;
+        }
+        self.have.insert(index.0);
+        self.unrecorded += content.len() as u64;
+        if self.unrecorded >= self.limit { self.flush() } else { Ok(()) }
+    }
+
+    /// Takes proven nodes; they are written after the data that came before them.
+    ///
+    /// # Errors
+    /// As [`Partial::put`].
+    pub fn put_nodes(
+        &mut self,
+        nodes: &Verified<Vec<(Node, NodeValue)>>,
+    ) -> Result<(), StoreError> {
+        if nodes.root() != self.root {
+            return Err(self.foreign(0));
+        }
+        for (node, value) in nodes.iter() {
+            if !self.geometry.node_exists(*node) {
+                return Err(self.foreign(node.slot()));
+            }
+            self.nodes.push(self.base.saturating_add(node.slot()), &value.0);
+        }
+        if self.nodes.is_full() { self.flush() } else { Ok(()) }
+    }
+
+    /// Writes everything that is held back: data, then nodes. After it, a kill costs nothing.
+    ///
+    /// # Errors
+    /// [`StoreError::NoSpace`], the medium's; what could not be written is kept for the next try.
+    pub fn flush(&mut self) -> Result<(), StoreError> {
+        self.blocks.write(&self.file)?;
+        self.nodes.write(self.outboard.file())?;
+        self.unrecorded = 0;
+        Ok(())
+    }
+
+    /// Flushes, then gives a scan that re-reads the whole file: every region of a complete file
+    /// must come out [complete](RegionScan::is_complete). For `verify_whole` and for tests of the
+    /// medium; any number of threads may share it.
+    ///
+    /// # Errors
+    /// The medium's.
+    pub fn audit(&mut self) -> Result<Scan, StoreError> {
+        self.flush()?;
+        Scan::new(self.file.clone(), &self.outboard, self.base, self.geometry, self.root)
+    }
+
+    /// Makes data, then nodes, durable against a loss of power. Nothing else here waits for the
+    /// device.
+    ///
+    /// # Errors
+    /// The medium's.
+    pub fn sync(&mut self) -> Result<(), StoreError> {
+        self.flush()?;
+        self.file.sync()?;
+        self.outboard.file().sync()
+    }
+
+    /// Completes a file of a staging directory: flushes and sets its attributes.
+    ///
+    /// # Errors
+    /// [`StoreError::Incomplete`]; the medium's. Calling again after an error is right.
+    pub fn finish_in_place(&mut self, attributes: &Attributes) -> Result<(), StoreError> {
+        let missing = self.have.len() - self.have.count();
+        if missing > 0 {
+            return Err(StoreError::Incomplete { path: self.file.path().into(), missing });
+        }
+        self.flush()?;
+        apply(&self.file, attributes)
+    }
+
+    /// Completes a single file: flushes, sets its attributes, gives it its final name and moves
+    /// its outboard among the finished ones, where it serves.
+    ///
+    /// # Errors
+    /// [`StoreError::Incomplete`]; [`StoreError::Exists`] under [`OverwritePolicy::Never`]; the
+    /// medium's. Calling again after an error, with another name if need be, is right.
+    pub fn finish_as(
+        &mut self,
+        final_path: &Path,
+        attributes: &Attributes,
+        policy: OverwritePolicy,
+    ) -> Result<(), StoreError> {
+        let Home::Alone { store, part_path } = &self.home else {
+            return Err(StoreError::Unsafe {
+                path: final_path.to_path_buf(),
+                what: "a file of a directory is finished in place",
+            });
+        };
+        let (store, part_path) = (store.clone(), part_path.clone());
+        self.finish_in_place(attributes)?;
+        let clobber = match policy {
+            OverwritePolicy::Never => Clobber::Never,
+            OverwritePolicy::Replace => Clobber::Replace,
+        };
+        // The file first: dying in between leaves a useless outboard, not a lost fetch.
+        store
+            .medium()
+            .rename(&part_path, final_path, clobber)
+            .map_err(|e| StoreError::from_io("rename to this name", final_path, None, e))?;
+        store.finish_partial(&self.root, Part::Outboard)
+    }
+
+    fn foreign(&self, offset: u64) -> StoreError {
+        StoreError::OutOfRange { path: self.file.path().into(), offset }
+    }
+}
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        // A fetch that ends early (peers gone, interrupted) keeps what was proven. An error here
+        // costs at most what a kill would.
+        let _ = self.flush();
+    }
+}
+
+impl Resuming {
+    /// The scan to run over [`Resuming::regions`].
+    #[must_use]
+    pub fn scan(&self) -> &Scan {
+        &self.scan
+    }
+
+    /// Regions that have to be scanned; none for a fresh file.
+    pub fn regions(&self) -> impl Iterator<Item = u64> + '_ {
+        self.scan.regions().filter(|_| !self.fresh)
+    }
+
+    /// Scans on this thread and finishes; `on_bytes` hears how many bytes each region took.
+    ///
+    /// # Errors
+    /// The medium's.
+    pub fn resume(self, on_bytes: &dyn Fn(u64)) -> Result<(Partial, Resumed), StoreError> {
+        let mut buffer = ScanBuffer::default();
+        let mut scans = Vec::new();
+        for region in self.regions() {
+            let scan = self.scan.scan(region, &mut buffer)?;
+            on_bytes(scan.bytes());
+            scans.push(scan);
+        }
+        self.finish(scans)
+    }
+
+    /// Takes the scans of all [`Resuming::regions`], in any order (a region that is left out
+    /// counts as missing), and opens the fetch. Nodes that were wrong on disk and follow from
+    /// right data are mended.
+    ///
+    /// # Errors
+    /// The medium's.
+    pub fn finish(
+        self,
+        scans: impl IntoIterator<Item = RegionScan>,
+    ) -> Result<(Partial, Resumed), StoreError> {
+        let Self { scan, mut partial, .. } = self;
+        let mut verifier = Verifier::new(partial.geometry, partial.root);
+        let mut adopt = |pairs: &[ProvenPair]| {
+            for pair in pairs {
+                // The scan proved them by the same rule; should the verifier ever disagree, the
+                // nodes are simply asked for again.
+                let _ = verifier.adopt_children(pair.parent, pair.left, pair.right);
+            }
+        };
+        adopt(scan.upper());
+        let (mut bytes, mut done) = (0, Vec::new());
+        for found in scans {
+            adopt(&found.pairs);
+            for right in &found.right {
+                partial.have.insert_range(right.clone());
+                let segment = partial.geometry.segment_size().bytes() as u64;
+                let end = right.end.saturating_mul(segment).min(partial.geometry.size());
+                bytes += end - right.start * segment;
+                done.push(right.clone());
+            }
+            for (slot, nodes) in &found.mend {
+                partial.nodes.push(partial.base.saturating_add(*slot), nodes);
+                if partial.nodes.is_full() {
+                    partial.flush()?;
+                }
+            }
+        }
+        // Only now, so that no pair is adopted again under what is done.
+        done.into_iter().for_each(|segments| verifier.forget_complete(segments));
+        // The one node that a verifier knows without having proven it from something that came.
+        let top = partial.geometry.root();
+        let root = NodeValue::from(partial.root);
+        partial.nodes.push(partial.base.saturating_add(top.slot()), &root.0);
+        drop(verifier.take_proven());
+        let have = partial.have.clone();
+        Ok((partial, Resumed { verifier, have, bytes }))
+    }
+}
+
+/// Sets what is asked for on an open file. The time comes last, as nothing is written after it.
+pub(crate) fn apply(file: &FileRef, attributes: &Attributes) -> Result<(), StoreError> {
+    if let Some(mode) = attributes.mode {
+        file.set_mode(mode)?;
+    }
+    attributes.mtime.map_or(Ok(()), |mtime| file.set_mtime(mtime))
+}

@@ -1,0 +1,155 @@
+//! Hashing a file where it lies: regions of 4 MiB in, outboard nodes out, no copy of the file.
+//!
+//! [`hash_file`] does it on one thread. For two, share a [`RegionReader`]: each thread claims a
+//! region, reads and hashes it; one of them pushes the regions in order into an
+//! [`OutboardBuilder`] and calls [`RegionReader::finish`]. Memory: one buffer of 4 MiB a thread.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use xylem_hash::Hash;
+use xylem_tree::{BuildError, Geometry, OutboardBuilder, Region, SegmentSize, hash_region};
+
+use crate::error::{Difference, StoreError};
+use crate::file::{FileRef, FileState, require_regular};
+use crate::medium::{Medium, OpenHow};
+use crate::outboard::OutboardWriter;
+
+/// A file that was hashed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hashed {
+    /// Its BLAKE3 hash.
+    pub root: Hash,
+    /// The shape of its tree.
+    pub geometry: Geometry,
+    /// As it was before, during and after.
+    pub state: FileState,
+}
+
+/// Hashes the file at `path` (links followed) on this thread.
+///
+/// `expected`, if given, is how the file must still be (as a directory walk saw it). `outboard`
+/// takes the nodes; `None` for files of one segment, or to compare roots only. `buffer` is
+/// reused from call to call and grows to at most 4 MiB. `on_bytes` hears the bytes of each region.
+///
+/// # Errors
+/// [`StoreError::Changed`] if the file is not as expected or changes while it is read;
+/// [`StoreError::NoSpace`] from the outboard; the medium's.
+pub fn hash_file(
+    medium: &dyn Medium,
+    path: &Path,
+    expected: Option<FileState>,
+    segment: SegmentSize,
+    outboard: Option<&mut OutboardWriter>,
+    buffer: &mut Vec<u8>,
+    on_bytes: &dyn Fn(u64),
+) -> Result<Hashed, StoreError> {
+    let reader = RegionReader::open(medium, path, expected, segment)?;
+    let mut outboard = outboard;
+    let mut builder = OutboardBuilder::new(*reader.geometry(), |slot, nodes: &[u8]| {
+        outboard.as_mut().map_or(Ok(()), |o| o.write(slot, nodes))
+    });
+    while let Some(index) = reader.next_region() {
+        let region = reader.read_and_hash(index, buffer)?;
+        let range = Region::range(reader.geometry(), index);
+        builder.push(region).map_err(|e| reader.build_error(e))?;
+        on_bytes(range.end - range.start);
+    }
+    let root = builder.finish().map_err(|e| reader.build_error(e))?;
+    reader.finish(root)
+}
+
+/// A file being hashed by several threads: who reads which region.
+#[derive(Debug)]
+pub struct RegionReader {
+    file: FileRef,
+    state: FileState,
+    geometry: Geometry,
+    next: AtomicU64,
+}
+
+impl RegionReader {
+    /// Opens the file at `path` (links followed).
+    ///
+    /// # Errors
+    /// [`StoreError::Changed`] if it is not as `expected`; [`StoreError::Unsafe`] for anything
+    /// but a regular file; the medium's.
+    pub fn open(
+        medium: &dyn Medium,
+        path: &Path,
+        expected: Option<FileState>,
+        segment: SegmentSize,
+    ) -> Result<Self, StoreError> {
+        let file = FileRef::open(medium, path, OpenHow::Read)?;
+        let meta = file.metadata()?;
+        require_regular(path, &meta)?;
+        let state = FileState::of(&meta);
+        if let Some(what) = expected.and_then(|e| e.difference(&state)) {
+            return Err(StoreError::Changed { path: path.to_path_buf(), what });
+        }
+        let geometry = Geometry::new(state.size, segment);
+        Ok(Self { file, state, geometry, next: AtomicU64::new(0) })
+    }
+
+    /// The shape of the file's tree, from its size when it was opened.
+    #[must_use]
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// How the file was when it was opened.
+    #[must_use]
+    pub fn state(&self) -> FileState {
+        self.state
+    }
+
+    /// Claims the next region that nobody has claimed yet; `None` after the last.
+    pub fn next_region(&self) -> Option<u64> {
+        // Relaxed: the number itself is all that threads share here.
+        let index = self.next.fetch_add(1, Ordering::Relaxed);
+        (index < Region::count(&self.geometry)).then_some(index)
+    }
+
+    /// Reads and hashes a region; any thread.
+    ///
+    /// # Errors
+    /// [`StoreError::Changed`] if the file ends early; [`StoreError::OutOfRange`] for a region
+    /// that the file does not have; the medium's.
+    pub fn read_and_hash(&self, region: u64, buffer: &mut Vec<u8>) -> Result<Region, StoreError> {
+        let range = Region::range(&self.geometry, region);
+        buffer.resize((range.end - range.start) as usize, 0); // at most REGION_LEN
+        let got = self.file.read_full(buffer, range.start)?;
+        if got < buffer.len() {
+            return Err(self.wrong_size(range.start + got as u64));
+        }
+        hash_region(&self.geometry, Region::first_segment(&self.geometry, region), buffer)
+            .ok_or_else(|| StoreError::OutOfRange { path: self.path(), offset: range.start })
+    }
+
+    /// Checks that the file is as it was when it was opened, after all regions were read.
+    ///
+    /// # Errors
+    /// [`StoreError::Changed`]; the medium's.
+    pub fn finish(&self, root: Hash) -> Result<Hashed, StoreError> {
+        self.state.check(&self.file)?;
+        Ok(Hashed { root, geometry: self.geometry, state: self.state })
+    }
+
+    /// An error of the builder whose sink is an [`OutboardWriter`], as one of the store.
+    pub fn build_error(&self, e: BuildError<StoreError>) -> StoreError {
+        match e {
+            BuildError::Sink(e) => e,
+            BuildError::WrongSize { got, .. } => self.wrong_size(got),
+            BuildError::OutOfOrder => StoreError::OutOfRange { path: self.path(), offset: 0 },
+        }
+    }
+
+    fn wrong_size(&self, is: u64) -> StoreError {
+        let what = Difference::Size { was: self.state.size, is };
+        StoreError::Changed { path: self.path(), what }
+    }
+
+    fn path(&self) -> std::path::PathBuf {
+        self.file.path().to_path_buf()
+    }
+}

@@ -1,0 +1,98 @@
+//! Reading what is shared, where it lies: a few open files, and a clear error when one was edited.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::error::{Difference, StoreError};
+use crate::file::{FileRef, FileState, require_regular};
+use crate::medium::{Medium, OpenHow};
+
+/// Files held open at once unless the caller says otherwise.
+pub const DEFAULT_OPEN_FILES: usize = 64;
+
+/// A file that was hashed and is served from its place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SharedFile {
+    /// Where it lies.
+    pub path: PathBuf,
+    /// As it was when it was hashed.
+    pub state: FileState,
+}
+
+/// Open handles of shared files, the least recently used of which is closed for a new one.
+pub struct FileCache {
+    medium: Arc<dyn Medium>,
+    limit: usize,
+    open: HashMap<u64, Handle>,
+    clock: u64,
+}
+
+struct Handle {
+    file: FileRef,
+    used: u64,
+}
+
+impl FileCache {
+    /// At most `limit` (at least 1) files open at once.
+    #[must_use]
+    pub fn new(medium: Arc<dyn Medium>, limit: usize) -> Self {
+        Self { medium, limit: limit.max(1), open: HashMap::new(), clock: 0 }
+    }
+
+    /// Fills `out` from byte `offset` of a file. `id` is the caller's number for the file; the
+    /// same number must always mean the same [`SharedFile`].
+    ///
+    /// The check for change comes after the read, so bytes of an edited file are not handed out
+    /// (an edit within the clock tick of the file system slips through, and is caught by whoever
+    /// verifies). A file that was replaced under its name while open is served on unchanged.
+    ///
+    /// # Errors
+    /// [`StoreError::Changed`], [`StoreError::NotFound`], [`StoreError::OutOfRange`] for bytes
+    /// beyond the size that was hashed, and the medium's.
+    pub fn read_at(
+        &mut self,
+        id: u64,
+        shared: &SharedFile,
+        offset: u64,
+        out: &mut [u8],
+    ) -> Result<(), StoreError> {
+        if offset.checked_add(out.len() as u64).is_none_or(|end| end > shared.state.size) {
+            return Err(StoreError::OutOfRange { path: shared.path.clone(), offset });
+        }
+        let file = self.handle(id, shared)?;
+        let got = file.read_full(out, offset)?;
+        let checked = shared.state.check(file);
+        if checked.is_err() {
+            // The next call opens the name anew: it may have been put right by then.
+            self.open.remove(&id);
+        }
+        checked?;
+        if got < out.len() {
+            let what = Difference::Size { was: shared.state.size, is: offset + got as u64 };
+            return Err(StoreError::Changed { path: shared.path.clone(), what });
+        }
+        Ok(())
+    }
+
+    /// Closes a file that is not served any more.
+    pub fn close(&mut self, id: u64) {
+        self.open.remove(&id);
+    }
+
+    fn handle(&mut self, id: u64, shared: &SharedFile) -> Result<&FileRef, StoreError> {
+        self.clock += 1;
+        if !self.open.contains_key(&id) {
+            if self.open.len() >= self.limit {
+                let oldest = self.open.iter().min_by_key(|(_, h)| h.used).map(|(id, _)| *id);
+                oldest.map(|id| self.open.remove(&id));
+            }
+            let file = FileRef::open(&*self.medium, &shared.path, OpenHow::Read)?;
+            require_regular(&shared.path, &file.metadata()?)?;
+            self.open.insert(id, Handle { file, used: 0 });
+        }
+        let handle = self.open.get_mut(&id).expect("inserted just above if it was missing");
+        handle.used = self.clock;
+        Ok(&handle.file)
+    }
+}

@@ -1,0 +1,519 @@
+//! [`Staging`]: a directory while it is fetched, built beside its final name.
+//!
+//! Every path is walked one component at a time through held directory handles that refuse
+//! symbolic links, so nothing planted in the staging directory leads a write out of it; files are
+//! created anew, never opened through something that is there; symbolic links come last. Small
+//! files take one open, one write and their attributes through the open handle: no rename, no
+//! flush to the device, no path look-up a file.
+//!
+//! The directory gets its final name in one step when everything is in place.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use xylem_hash::{Hash, hash_many};
+use xylem_tree::{Geometry, Segment, Verified};
+
+use crate::error::StoreError;
+use crate::file::{FileRef, require_regular};
+use crate::medium::{Clobber, FileKind, Medium, OpenHow};
+use crate::outboard::OutboardFile;
+use crate::partial::{Attributes, OverwritePolicy, Partial, Resuming, apply};
+use crate::store::{Part, Store, open_dir};
+
+/// Directory handles held open at once.
+const MAX_OPEN_DIRS: usize = 64;
+/// Bytes of small files that are read back before they are hashed side by side.
+const BATCH_BYTES: usize = 1 << 20;
+/// Largest file that [`Staging::write_small`] takes and [`Staging::intact`] checks.
+pub const MAX_SMALL_FILE: u64 = 256 * 1024;
+/// Deepest directory that is entered: our own limit, above what path lengths allow in practice.
+const MAX_DEPTH: usize = 512;
+
+/// A directory while it is fetched.
+///
+/// Call order: [`Staging::open`] → [`Staging::intact`] for what an earlier run may have left →
+/// directories, [`Staging::write_small`], [`Staging::open_file`] in any order →
+/// [`Staging::symlink`] → [`Staging::finish_directory`] deepest first → [`Staging::finish_as`].
+///
+/// All paths are relative, components separated by `/`, as in a checked listing.
+pub struct Staging {
+    store: Store,
+    root: Hash,
+    path: PathBuf,
+    place: Arc<dyn Medium>,
+    outboard: OutboardFile,
+    resumed: bool,
+    dirs: HashMap<Vec<u8>, (Arc<dyn Medium>, u64)>,
+    clock: u64,
+    /// Permission bits that are known to survive the umask.
+    kept_bits: u32,
+    batch: Vec<u8>,
+}
+
+/// A small file as the listing has it.
+#[derive(Debug, Clone, Copy)]
+pub struct SmallFile<'a> {
+    /// Path below the directory.
+    pub path: &'a [u8],
+    /// Bytes, at most [`MAX_SMALL_FILE`].
+    pub size: u64,
+    /// BLAKE3 of the content.
+    pub root: Hash,
+}
+
+impl std::fmt::Debug for Staging {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Staging").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl Staging {
+    /// Opens or resumes the fetch of the directory whose listing is `root` in `path` (created
+    /// with mode 0700), locking the object.
+    ///
+    /// `listed` says what the listing has under a path. Whatever else an earlier run, another
+    /// version or somebody else left in `path` is removed, and so are all symbolic links: they
+    /// are made again at the end.
+    ///
+    /// # Errors
+    /// [`StoreError::Busy`]; [`StoreError::Unsafe`] if `path` is no directory; the medium's.
+    pub fn open(
+        store: &Store,
+        root: Hash,
+        path: &Path,
+        listed: &mut dyn FnMut(&[u8]) -> Option<FileKind>,
+    ) -> Result<Self, StoreError> {
+        let outboard = OutboardFile::new(store.lock_partial(&root, Part::FileOutboards)?);
+        let resumed = match store.medium().create_dir(path, 0o700) {
+            Ok(()) => false,
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => true,
+            Err(e) => return Err(StoreError::from_io("create the directory", path, None, e)),
+        };
+        let place = open_dir(&**store.medium(), path)?;
+        let staging = Self {
+            store: store.clone(),
+            root,
+            path: path.to_path_buf(),
+            place,
+            outboard,
+            resumed,
+            dirs: HashMap::new(),
+            clock: 0,
+            kept_bits: 0,
+            batch: Vec::new(),
+        };
+        if resumed {
+            sweep(&*staging.place, path, &mut Vec::new(), 0, listed)?;
+        }
+        Ok(staging)
+    }
+
+    /// Whether an earlier run left something here.
+    #[must_use]
+    pub fn was_resumed(&self) -> bool {
+        self.resumed
+    }
+
+    /// Where the outboards of the directory's larger files go, one after the other.
+    #[must_use]
+    pub fn outboard(&self) -> &OutboardFile {
+        &self.outboard
+    }
+
+    /// Which of these files are there with the right content. Reads and hashes them side by side.
+    ///
+    /// # Errors
+    /// The medium's, except that a file that is missing, unreadable or of another size is simply
+    /// not intact.
+    pub fn intact(&mut self, files: &[SmallFile<'_>]) -> Result<Vec<bool>, StoreError> {
+        let mut right = vec![false; files.len()];
+        let mut batch = std::mem::take(&mut self.batch);
+        let mut read: Vec<(usize, usize, usize)> = Vec::new();
+        batch.clear();
+        for (i, file) in files.iter().enumerate() {
+            let start = batch.len();
+            if self.read_small(file, &mut batch)? {
+                read.push((i, start, batch.len()));
+            }
+            if batch.len() >= BATCH_BYTES || i + 1 == files.len() {
+                let inputs: Vec<&[u8]> = read.iter().map(|(_, s, e)| &batch[*s..*e]).collect();
+                let mut hashes = vec![Hash::from_bytes([0; 32]); inputs.len()];
+                hash_many(&inputs, &mut hashes);
+                for ((i, ..), hash) in read.drain(..).zip(&hashes) {
+                    right[i] = files[i].root == *hash;
+                }
+                batch.clear();
+            }
+        }
+        self.batch = batch;
+        Ok(right)
+    }
+
+    /// Makes sure that a directory (and those above it) exists.
+    ///
+    /// # Errors
+    /// [`StoreError::Unsafe`] for a bad path or if something else stands there; the medium's.
+    pub fn directory(&mut self, path: &[u8]) -> Result<(), StoreError> {
+        self.dir(path).map(drop)
+    }
+
+    /// Writes a whole small file from its proven segments, in order, replacing what an earlier
+    /// run left under the name. The directories above it are made as needed.
+    ///
+    /// # Errors
+    /// [`StoreError::OutOfRange`] if the segments are not those of `file`; the medium's.
+    pub fn write_small<B: AsRef<[u8]>>(
+        &mut self,
+        file: &SmallFile<'_>,
+        segments: &[Verified<Segment<B>>],
+        attributes: &Attributes,
+    ) -> Result<(), StoreError> {
+        let mut at = 0;
+        for segment in segments {
+            if segment.root() != file.root || segment.offset != at {
+                return Err(self.out_of_range(file.path, at));
+            }
+            at += segment.content.as_ref().len() as u64;
+        }
+        if at != file.size || segments.is_empty() || at > MAX_SMALL_FILE {
+            return Err(self.out_of_range(file.path, at));
+        }
+        let mode = attributes.mode.map_or(0o600, |m| m & 0o777);
+        let out = self.create(file.path, mode)?;
+        match segments {
+            [whole] if at > 0 => out.write_all(whole.content.as_ref(), 0)?,
+            [_] => {}
+            many => {
+                let bytes: Vec<u8> =
+                    many.iter().flat_map(|s| s.content.as_ref().iter().copied()).collect();
+                out.write_all(&bytes, 0)?;
+            }
+        }
+        if mode & !self.kept_bits != 0 {
+            // Learn once which bits the umask lets through, instead of setting them every time.
+            let got = out.metadata()?.mode & 0o777;
+            self.kept_bits |= got & mode;
+            if got != mode {
+                out.set_mode(mode)?;
+            }
+        }
+        apply(&out, &Attributes { mode: None, mtime: attributes.mtime })
+    }
+
+    /// Opens or resumes one larger file, its outboard at `slot_offset` of [`Staging::outboard`].
+    /// Finish it with [`Partial::finish_in_place`].
+    ///
+    /// # Errors
+    /// [`StoreError::Unsafe`] for a bad path; the medium's.
+    pub fn open_file(
+        &mut self,
+        path: &[u8],
+        root: Hash,
+        geometry: Geometry,
+        slot_offset: u64,
+    ) -> Result<Resuming, StoreError> {
+        let file = self.open_or_create(path)?;
+        Partial::open_staged(root, geometry, file, self.outboard.clone(), slot_offset)
+    }
+
+    /// Makes a symbolic link; after the files, and to a target that the listing's check allowed.
+    ///
+    /// # Errors
+    /// [`StoreError::Unsafe`] for a bad path; the medium's.
+    pub fn symlink(&mut self, path: &[u8], target: &[u8]) -> Result<(), StoreError> {
+        let (dir, name) = self.parent(path)?;
+        let target = os_path(target).ok_or_else(|| self.bad_path(path))?;
+        match dir.symlink(target, name) {
+            Ok(()) => Ok(()),
+            Err(e) => Err(self.error("create the link", path, e)),
+        }
+    }
+
+    /// Sets a directory's attributes; deepest first, after everything in it is in place. The
+    /// empty path is the fetched directory itself.
+    ///
+    /// # Errors
+    /// The medium's.
+    pub fn finish_directory(
+        &mut self,
+        path: &[u8],
+        attributes: &Attributes,
+    ) -> Result<(), StoreError> {
+        let dir = self.dir(path)?;
+        let here = Path::new(".");
+        // The time first: without write permission it could still be set by the owner, but
+        // without search permission the handle's "." could not be reached.
+        if let Some(mtime) = attributes.mtime {
+            dir.set_mtime(here, mtime).map_err(|e| self.error("set the time", path, e))?;
+        }
+        if let Some(mode) = attributes.mode {
+            dir.set_mode(here, mode & 0o777).map_err(|e| self.error("set the mode", path, e))?;
+        }
+        Ok(())
+    }
+
+    /// Gives the directory its final name and moves its outboards among the finished ones.
+    ///
+    /// With [`OverwritePolicy::Replace`] a directory or file of that name is first moved aside
+    /// (to the name of the staging directory with `.old` added) and removed afterwards.
+    ///
+    /// # Errors
+    /// [`StoreError::Exists`] under [`OverwritePolicy::Never`]; the medium's. Calling again, with
+    /// another name if need be, is right.
+    pub fn finish_as(
+        &mut self,
+        final_path: &Path,
+        policy: OverwritePolicy,
+    ) -> Result<(), StoreError> {
+        self.dirs.clear();
+        let medium = self.store.medium().clone();
+        let error = |e| StoreError::from_io("rename to this name", final_path, None, e);
+        match medium.rename(&self.path, final_path, Clobber::Never) {
+            Ok(()) => {}
+            Err(e)
+                if e.kind() == io::ErrorKind::AlreadyExists
+                    && policy == OverwritePolicy::Replace =>
+            {
+                let mut aside = self.path.clone().into_os_string();
+                aside.push(".old");
+                let aside = PathBuf::from(aside);
+                remove_tree(&*medium, &aside)?;
+                medium.rename(final_path, &aside, Clobber::Never).map_err(error)?;
+                medium.rename(&self.path, final_path, Clobber::Never).map_err(error)?;
+                remove_tree(&*medium, &aside)?;
+            }
+            Err(e) => return Err(error(e)),
+        }
+        self.store.finish_partial(&self.root, Part::FileOutboards)
+    }
+
+    /// Reads a small file to the end of `batch`; false, and nothing added, if it cannot be it.
+    fn read_small(
+        &mut self,
+        file: &SmallFile<'_>,
+        batch: &mut Vec<u8>,
+    ) -> Result<bool, StoreError> {
+        if file.size > MAX_SMALL_FILE {
+            return Err(self.out_of_range(file.path, file.size));
+        }
+        let (dir, name) = self.parent(file.path)?;
+        let Ok(opened) = dir.open(name, OpenHow::ReadNoFollow) else { return Ok(false) };
+        let opened = FileRef::new(opened, self.full(file.path));
+        let start = batch.len();
+        // One byte more than it should have, to notice a longer one without asking for metadata.
+        batch.resize(start + file.size as usize + 1, 0);
+        let got = opened.read_full(&mut batch[start..], 0).unwrap_or(0);
+        let right = got as u64 == file.size;
+        batch.truncate(if right { start + got } else { start });
+        Ok(right)
+    }
+
+    /// A new file, in place of whatever has the name.
+    fn create(&mut self, path: &[u8], mode: u32) -> Result<FileRef, StoreError> {
+        let (dir, name) = self.parent(path)?;
+        // The owner must be able to write through this very handle, which the mode at creation
+        // does not prevent.
+        let how = OpenHow::CreateNew { mode };
+        let opened = match dir.open(name, how) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                dir.remove_file(name).map_err(|e| self.error("remove", path, e))?;
+                dir.open(name, how)
+            }
+            other => other,
+        };
+        let file = opened.map_err(|e| self.error("create", path, e))?;
+        Ok(FileRef::new(file, self.full(path)))
+    }
+
+    /// A file that an earlier run left, writable again, or a new one.
+    fn open_or_create(&mut self, path: &[u8]) -> Result<FileRef, StoreError> {
+        if !self.resumed {
+            return self.create(path, 0o600);
+        }
+        let (dir, name) = self.parent(path)?;
+        let mut opened = dir.open(name, OpenHow::ReadWrite);
+        if opened.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::PermissionDenied)
+            && dir.set_mode(name, 0o600).is_ok()
+        {
+            opened = dir.open(name, OpenHow::ReadWrite);
+        }
+        let Ok(file) = opened else { return self.create(path, 0o600) };
+        let file = FileRef::new(file, self.full(path));
+        require_regular(file.path(), &file.metadata()?)?;
+        Ok(file)
+    }
+
+    /// The held directory above `path`, and the last component.
+    fn parent<'p>(&mut self, path: &'p [u8]) -> Result<(Arc<dyn Medium>, &'p Path), StoreError> {
+        let (above, name) = match path.iter().rposition(|b| *b == b'/') {
+            Some(at) => (&path[..at], &path[at + 1..]),
+            None => (&path[..0], path),
+        };
+        let name = component(name).ok_or_else(|| self.bad_path(path))?;
+        Ok((self.dir(above)?, name))
+    }
+
+    /// The held handle of a directory, made with those above it if they are missing.
+    fn dir(&mut self, path: &[u8]) -> Result<Arc<dyn Medium>, StoreError> {
+        if path.is_empty() {
+            return Ok(self.place.clone());
+        }
+        self.clock += 1;
+        if let Some((dir, used)) = self.dirs.get_mut(path) {
+            *used = self.clock;
+            return Ok(dir.clone());
+        }
+        if path.iter().filter(|b| **b == b'/').count() >= MAX_DEPTH {
+            return Err(self.bad_path(path));
+        }
+        let (above, name) = self.parent(path)?;
+        let made = match above.create_dir(name, 0o700) {
+            Ok(()) => true,
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => false,
+            Err(e) => return Err(self.error("create the directory", path, e)),
+        };
+        let dir = open_dir(&*above, name).map_err(|e| match e {
+            StoreError::Unsafe { what, .. } => StoreError::Unsafe { path: self.full(path), what },
+            _ => StoreError::Permission { path: self.full(path), doing: "open the directory" },
+        })?;
+        if !made {
+            // An earlier run may have finished it already: make it writable again.
+            dir.set_mode(Path::new("."), 0o700).map_err(|e| self.error("set the mode", path, e))?;
+        }
+        if self.dirs.len() >= MAX_OPEN_DIRS {
+            let oldest = self.dirs.iter().min_by_key(|(_, (_, used))| *used);
+            let oldest = oldest.map(|(path, _)| path.clone());
+            oldest.map(|path| self.dirs.remove(&path));
+        }
+        self.dirs.insert(path.to_vec(), (dir.clone(), self.clock));
+        Ok(dir)
+    }
+
+    fn full(&self, path: &[u8]) -> PathBuf {
+        self.path.join(os_path(path).unwrap_or(Path::new("?")))
+    }
+
+    fn error(&self, doing: &'static str, path: &[u8], e: io::Error) -> StoreError {
+        StoreError::from_io(doing, &self.full(path), None, e)
+    }
+
+    fn bad_path(&self, path: &[u8]) -> StoreError {
+        StoreError::Unsafe { path: self.full(path), what: "not a plain path below the directory" }
+    }
+
+    fn out_of_range(&self, path: &[u8], offset: u64) -> StoreError {
+        StoreError::OutOfRange { path: self.full(path), offset }
+    }
+}
+
+/// One component of a path that stays where it is: not empty, no `.`, `..`, separator or NUL.
+fn component(name: &[u8]) -> Option<&Path> {
+    let plain = !name.is_empty()
+        && name != b"."
+        && name != b".."
+        && !name
+            .iter()
+            .any(|b| matches!(b, b'/' | 0) || (cfg!(windows) && matches!(b, b'\\' | b':')));
+    if plain { os_path(name) } else { None }
+}
+
+#[cfg(unix)]
+fn os_path(bytes: &[u8]) -> Option<&Path> {
+    use std::os::unix::ffi::OsStrExt;
+    Some(Path::new(OsStr::from_bytes(bytes)))
+}
+
+#[cfg(not(unix))]
+fn os_path(bytes: &[u8]) -> Option<&Path> {
+    std::str::from_utf8(bytes).ok().map(OsStr::new).map(Path::new)
+}
+
+#[cfg(unix)]
+fn os_bytes(name: &OsStr) -> &[u8] {
+    use std::os::unix::ffi::OsStrExt;
+    name.as_bytes()
+}
+
+#[cfg(not(unix))]
+fn os_bytes(name: &OsStr) -> &[u8] {
+    name.to_str().unwrap_or_default().as_bytes()
+}
+
+/// Removes from a staging directory what the listing does not have.
+fn sweep(
+    dir: &dyn Medium,
+    shown: &Path,
+    path: &mut Vec<u8>,
+    depth: usize,
+    listed: &mut dyn FnMut(&[u8]) -> Option<FileKind>,
+) -> Result<(), StoreError> {
+    let here = Path::new(".");
+    let error = |doing, e| StoreError::from_io(doing, shown, None, e);
+    // An earlier run may have finished it with a mode that keeps us out.
+    dir.set_mode(here, 0o700).map_err(|e| error("set the mode", e))?;
+    for item in dir.list_dir(here).map_err(|e| error("list", e))? {
+        let (name, len) = (Path::new(&item.name), path.len());
+        if !path.is_empty() {
+            path.push(b'/');
+        }
+        path.extend_from_slice(os_bytes(&item.name));
+        let wanted = listed(path) == Some(item.kind);
+        let shown = shown.join(name);
+        match item.kind {
+            FileKind::Directory if wanted && depth < MAX_DEPTH => {
+                sweep(&*enter(dir, name, &shown)?, &shown, path, depth + 1, listed)?;
+            }
+            FileKind::File if wanted => {}
+            FileKind::Directory => remove_tree_at(dir, name, &shown, depth)?,
+            _ => {
+                dir.remove_file(name)
+                    .map_err(|e| StoreError::from_io("remove", &shown, None, e))?;
+            }
+        }
+        path.truncate(len);
+    }
+    Ok(())
+}
+
+/// Opens a directory below `dir`, giving ourselves permission first if need be.
+fn enter(dir: &dyn Medium, name: &Path, shown: &Path) -> Result<Arc<dyn Medium>, StoreError> {
+    dir.open_dir(name).map_err(|e| StoreError::from_io("open the directory", shown, None, e))
+}
+
+/// Removes a tree without following a link; nothing there is no error.
+fn remove_tree(medium: &dyn Medium, path: &Path) -> Result<(), StoreError> {
+    match medium.metadata(path) {
+        Ok(meta) if meta.kind == FileKind::Directory => remove_tree_at(medium, path, path, 0),
+        Ok(_) => medium.remove_file(path).map_err(|e| StoreError::from_io("remove", path, None, e)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(e) => Err(StoreError::from_io("read the metadata", path, None, e)),
+    }
+}
+
+fn remove_tree_at(
+    above: &dyn Medium,
+    name: &Path,
+    shown: &Path,
+    depth: usize,
+) -> Result<(), StoreError> {
+    if depth > MAX_DEPTH {
+        return Err(StoreError::Unsafe { path: shown.to_path_buf(), what: "nested too deep" });
+    }
+    let dir = enter(above, name, shown)?;
+    let here = Path::new(".");
+    let error = |doing, e| StoreError::from_io(doing, shown, None, e);
+    dir.set_mode(here, 0o700).map_err(|e| error("set the mode", e))?;
+    for item in dir.list_dir(here).map_err(|e| error("list", e))? {
+        let (name, shown) = (Path::new(&item.name), shown.join(&item.name));
+        if item.kind == FileKind::Directory {
+            remove_tree_at(&*dir, name, &shown, depth + 1)?;
+        } else {
+            dir.remove_file(name).map_err(|e| StoreError::from_io("remove", &shown, None, e))?;
+        }
+    }
+    above.remove_dir(name).map_err(|e| error("remove the directory", e))
+}

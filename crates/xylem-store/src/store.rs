@@ -1,0 +1,395 @@
+//! The store's own directory: finished outboards, partial ones, records of shares.
+//!
+//! Layout (docs/spec/store.md): `objects/<root>.<part>`, `partial/<root>.<part>`,
+//! `shares/<key>`, `new/<n>`; all names lowercase hexadecimal. Everything under `objects` and
+//! `shares` appears by rename, whole or not at all.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use xylem_hash::Hash;
+
+use crate::error::StoreError;
+use crate::file::{FileRef, FileState, require_regular};
+use crate::medium::{Clobber, Medium, OpenHow};
+use crate::outboard::OutboardFile;
+
+/// Attempts to find a free temporary name before giving up; also the largest number of files
+/// that can be under construction at once.
+const MAX_TEMPS: u32 = 1024;
+/// Attempts to lock a partial file whose name keeps moving to another file.
+const MAX_LOCK_ATTEMPTS: u32 = 16;
+
+/// What is kept of an object beside its bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Part {
+    /// The in-order nodes of one file's (or one listing's) tree: `.outboard`.
+    Outboard,
+    /// The outboards of all files of a directory that have more than one segment, one after the
+    /// other, under the listing's root: `.files`.
+    FileOutboards,
+    /// The listing of a directory: `.listing`.
+    Listing,
+    /// The signed manifest: `.manifest`.
+    Manifest,
+}
+
+impl Part {
+    fn extension(self) -> &'static str {
+        match self {
+            Self::Outboard => "outboard",
+            Self::FileOutboards => "files",
+            Self::Listing => "listing",
+            Self::Manifest => "manifest",
+        }
+    }
+}
+
+/// The store: knows roots and where their trees lie, no names and no peers.
+///
+/// Call order: [`Store::open`]; then to publish [`Store::new_file`] → hash into it
+/// ([`hash_file`](crate::hash_file)) → [`Store::keep`]; to serve [`Store::object`]; to fetch
+/// [`Partial::open`](crate::Partial::open) or [`Staging::open`](crate::Staging::open). Cheap to
+/// clone; any thread; several processes may use one directory at once.
+#[derive(Clone)]
+pub struct Store {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    dir: PathBuf,
+    medium: Arc<dyn Medium>,
+    place: Arc<dyn Medium>,
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store").field("dir", &self.inner.dir).finish_non_exhaustive()
+    }
+}
+
+impl Store {
+    /// Opens the store in `dir`, creating it (mode 0700, with missing parents) where it is absent.
+    ///
+    /// # Errors
+    /// The medium's; [`StoreError::Unsafe`] if `dir` is something else than a directory.
+    pub fn open(medium: Arc<dyn Medium>, dir: &Path) -> Result<Self, StoreError> {
+        create_dirs(&*medium, dir)?;
+        let place = open_dir(&*medium, dir)?;
+        for name in ["objects", "partial", "shares", "new"] {
+            make_dir(&*place, Path::new(name)).map_err(|e| in_dir(dir, e))?;
+        }
+        Ok(Self { inner: Arc::new(Inner { dir: dir.to_path_buf(), medium, place }) })
+    }
+
+    /// The medium that the store was opened on.
+    #[must_use]
+    pub fn medium(&self) -> &Arc<dyn Medium> {
+        &self.inner.medium
+    }
+
+    /// The store's directory.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.inner.dir
+    }
+
+    /// Where a finished part lies, whether it exists or not (for messages).
+    #[must_use]
+    pub fn object_path(&self, root: &Hash, part: Part) -> PathBuf {
+        self.full(&object_name(root, part))
+    }
+
+    /// Where a part of an unfinished fetch lies. [`Part::Listing`] is the place for a listing
+    /// while it is fetched.
+    #[must_use]
+    pub fn partial_path(&self, root: &Hash, part: Part) -> PathBuf {
+        self.full(&partial_name(root, part))
+    }
+
+    /// Opens a finished part for reading; `None` if there is none.
+    ///
+    /// # Errors
+    /// The medium's.
+    pub fn object(&self, root: &Hash, part: Part) -> Result<Option<FileRef>, StoreError> {
+        let name = object_name(root, part);
+        match self.inner.place.open(&name, OpenHow::ReadNoFollow) {
+            Ok(file) => Ok(Some(FileRef::new(file, self.full(&name)))),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(self.error("open", &name, e)),
+        }
+    }
+
+    /// Opens a finished outboard ([`Part::Outboard`] or [`Part::FileOutboards`]); `None` if there
+    /// is none.
+    ///
+    /// # Errors
+    /// The medium's.
+    pub fn outboard(&self, root: &Hash, part: Part) -> Result<Option<OutboardFile>, StoreError> {
+        Ok(self.object(root, part)?.map(OutboardFile::new))
+    }
+
+    /// The whole of a finished part, at most `limit` bytes; `None` if there is none.
+    ///
+    /// # Errors
+    /// [`StoreError::Corrupt`] above `limit`; the medium's.
+    pub fn object_bytes(
+        &self,
+        root: &Hash,
+        part: Part,
+        limit: u64,
+    ) -> Result<Option<Vec<u8>>, StoreError> {
+        self.object(root, part)?.map(|file| read_whole(&file, limit)).transpose()
+    }
+
+    /// Writes a small part in one go; an older one is replaced.
+    ///
+    /// # Errors
+    /// The medium's.
+    pub fn put_object_bytes(
+        &self,
+        root: &Hash,
+        part: Part,
+        bytes: &[u8],
+    ) -> Result<(), StoreError> {
+        let new = self.new_file()?;
+        new.file().write_all(bytes, 0)?;
+        self.keep(new, root, part).map(drop)
+    }
+
+    /// Forgets a finished part; no error if there is none.
+    ///
+    /// # Errors
+    /// The medium's.
+    pub fn remove_object(&self, root: &Hash, part: Part) -> Result<(), StoreError> {
+        self.remove(&object_name(root, part))
+    }
+
+    /// Forgets what is kept of an unfinished fetch; no error if there is nothing.
+    ///
+    /// # Errors
+    /// The medium's.
+    pub fn remove_partial(&self, root: &Hash, part: Part) -> Result<(), StoreError> {
+        self.remove(&partial_name(root, part))
+    }
+
+    /// An empty file under a temporary name, for a part whose root is not known yet. It vanishes
+    /// when dropped, unless [`Store::keep`] gives it its name. Leftovers of killed processes are
+    /// taken over.
+    ///
+    /// # Errors
+    /// The medium's; [`StoreError::Busy`] while more than 1,024 are under construction.
+    pub fn new_file(&self) -> Result<NewFile, StoreError> {
+        for n in 0..MAX_TEMPS {
+            let name = PathBuf::from(format!("new/{n}"));
+            let file = match self.lock_named(&name) {
+                Ok(file) => file,
+                Err(StoreError::Busy { .. }) => continue,
+                Err(e) => return Err(e),
+            };
+            file.set_len(0)?;
+            return Ok(NewFile { store: self.clone(), name, file, kept: false });
+        }
+        Err(StoreError::Busy { path: self.full(Path::new("new")) })
+    }
+
+    /// Gives a new file its place among the finished parts, replacing an older one (same root,
+    /// same content).
+    ///
+    /// # Errors
+    /// The medium's; the new file is gone then.
+    pub fn keep(&self, mut new: NewFile, root: &Hash, part: Part) -> Result<FileRef, StoreError> {
+        let name = object_name(root, part);
+        self.rename(&new.name, &name)?;
+        new.kept = true;
+        Ok(new.file.clone())
+    }
+
+    /// Opens (or creates) a part of an unfinished fetch and locks it, so that one fetch at a time
+    /// works on it, across processes. The lock ends when the last clone is dropped.
+    ///
+    /// # Errors
+    /// [`StoreError::Busy`]; the medium's.
+    pub fn lock_partial(&self, root: &Hash, part: Part) -> Result<FileRef, StoreError> {
+        self.lock_named(&partial_name(root, part))
+    }
+
+    /// Moves a part of a fetch that is now complete among the finished ones.
+    ///
+    /// # Errors
+    /// The medium's.
+    pub fn finish_partial(&self, root: &Hash, part: Part) -> Result<(), StoreError> {
+        self.rename(&partial_name(root, part), &object_name(root, part))
+    }
+
+    pub(crate) fn place(&self) -> &dyn Medium {
+        &*self.inner.place
+    }
+
+    pub(crate) fn full(&self, name: &Path) -> PathBuf {
+        self.inner.dir.join(name)
+    }
+
+    pub(crate) fn error(&self, doing: &'static str, name: &Path, e: io::Error) -> StoreError {
+        StoreError::from_io(doing, &self.full(name), None, e)
+    }
+
+    pub(crate) fn rename(&self, from: &Path, to: &Path) -> Result<(), StoreError> {
+        self.place()
+            .rename(from, to, Clobber::Replace)
+            .map_err(|e| self.error("rename to this name", to, e))
+    }
+
+    pub(crate) fn remove(&self, name: &Path) -> Result<(), StoreError> {
+        match self.place().remove_file(name) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(self.error("remove", name, e)),
+            _ => Ok(()),
+        }
+    }
+
+    fn lock_named(&self, name: &Path) -> Result<FileRef, StoreError> {
+        open_locked(self.place(), name, self.full(name))
+    }
+}
+
+/// A file under construction in the store, locked against other processes; removed on drop
+/// unless kept.
+#[derive(Debug)]
+pub struct NewFile {
+    store: Store,
+    name: PathBuf,
+    file: FileRef,
+    kept: bool,
+}
+
+impl NewFile {
+    /// The open file.
+    #[must_use]
+    pub fn file(&self) -> &FileRef {
+        &self.file
+    }
+
+    /// The open file as an outboard file, to hash into.
+    #[must_use]
+    pub fn outboard(&self) -> OutboardFile {
+        OutboardFile::new(self.file.clone())
+    }
+
+    /// Names it, for parts that are not under a root.
+    pub(crate) fn keep_as(mut self, name: &Path) -> Result<(), StoreError> {
+        self.store.rename(&self.name, name)?;
+        self.kept = true;
+        Ok(())
+    }
+}
+
+impl Drop for NewFile {
+    fn drop(&mut self) {
+        if !self.kept {
+            // A leftover is taken over by the next `new_file`, so failing here costs nothing.
+            let _ = self.store.place().remove_file(&self.name);
+        }
+    }
+}
+
+/// Opens or creates `name` and locks it, making sure that the name still leads to the locked
+/// file: between opening and locking its former owner may have renamed or removed it, and writing
+/// then would spoil a finished file.
+pub(crate) fn open_locked(
+    medium: &dyn Medium,
+    name: &Path,
+    shown: PathBuf,
+) -> Result<FileRef, StoreError> {
+    let error = |doing, e| StoreError::from_io(doing, &shown, None, e);
+    for _ in 0..MAX_LOCK_ATTEMPTS {
+        let file =
+            medium.open(name, OpenHow::Create { mode: 0o600 }).map_err(|e| error("open", e))?;
+        let file = FileRef::new(file, shown.clone());
+        file.lock()?;
+        let held = file.metadata()?;
+        require_regular(&shown, &held)?;
+        match medium.metadata(name) {
+            Ok(named) if (named.ino, named.dev) == (held.ino, held.dev) => return Ok(file),
+            Ok(_) => {}
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            Err(e) => return Err(error("read the metadata", e)),
+        }
+    }
+    Err(StoreError::Busy { path: shown })
+}
+
+fn object_name(root: &Hash, part: Part) -> PathBuf {
+    PathBuf::from(format!("objects/{}.{}", root.to_hex(), part.extension()))
+}
+
+fn partial_name(root: &Hash, part: Part) -> PathBuf {
+    PathBuf::from(format!("partial/{}.{}", root.to_hex(), part.extension()))
+}
+
+/// Reads a whole small file.
+pub(crate) fn read_whole(file: &FileRef, limit: u64) -> Result<Vec<u8>, StoreError> {
+    let size = FileState::of(&file.metadata()?).size;
+    let too_large =
+        || StoreError::Corrupt { path: file.path().into(), offset: limit, what: "too large" };
+    if size > limit {
+        return Err(too_large());
+    }
+    let mut bytes = vec![0; usize::try_from(size).map_err(|_| too_large())?];
+    let got = file.read_full(&mut bytes, 0)?;
+    bytes.truncate(got);
+    Ok(bytes)
+}
+
+/// Opens a directory, refusing a link or anything else in its place.
+pub(crate) fn open_dir(medium: &dyn Medium, dir: &Path) -> Result<Arc<dyn Medium>, StoreError> {
+    medium.open_dir(dir).map_err(|e| match e.kind() {
+        // A link is reported as either of these, depending on the system.
+        io::ErrorKind::NotADirectory | io::ErrorKind::InvalidInput => {
+            StoreError::Unsafe { path: dir.to_path_buf(), what: "is not a directory" }
+        }
+        _ => StoreError::from_io("open", dir, None, e),
+    })
+}
+
+fn create_dirs(medium: &dyn Medium, dir: &Path) -> Result<(), StoreError> {
+    match medium.create_dir(dir, 0o700) {
+        Ok(()) => Ok(()),
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            let parent = dir.parent().filter(|p| !p.as_os_str().is_empty());
+            let Some(parent) = parent else {
+                return Err(StoreError::from_io("create the directory", dir, None, e));
+            };
+            create_dirs(medium, parent)?;
+            make_dir(medium, dir)
+        }
+        Err(e) => Err(StoreError::from_io("create the directory", dir, None, e)),
+    }
+}
+
+fn make_dir(medium: &dyn Medium, dir: &Path) -> Result<(), StoreError> {
+    match medium.create_dir(dir, 0o700) {
+        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
+            Err(StoreError::from_io("create the directory", dir, None, e))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Names the store in an error about one of its own directories.
+fn in_dir(dir: &Path, e: StoreError) -> StoreError {
+    match e {
+        StoreError::NoSpace { path, offset } => {
+            StoreError::NoSpace { path: dir.join(path), offset }
+        }
+        StoreError::Permission { path, doing } => {
+            StoreError::Permission { path: dir.join(path), doing }
+        }
+        StoreError::Io { path, doing, offset, source } => {
+            StoreError::Io { path: dir.join(path), doing, offset, source }
+        }
+        other => other,
+    }
+}
