@@ -1,0 +1,367 @@
+//! What arrives: matched with what was asked, judged, reported.
+//!
+//! Blame needs proof: only an answer to something that this very peer was asked can be held against it.
+//! What nobody asked for is counted and thrown away before its content is looked at.
+
+use core::time::Duration;
+
+use bytes::Bytes;
+use xylem_object::naming::{self, Request};
+use xylem_object::verify_manifest;
+use xylem_packet::tlv::{self, types};
+use xylem_packet::{Component, ContentType, Data, LpPacket, NackReason, NameRef, Packet};
+use xylem_tree::{Blame, SegmentIndex, Tile, VerifyError};
+
+use crate::event::{Event, Misbehaviour, PeerId};
+use crate::flight::Answer;
+use crate::key::{Key, Wanted, object_number};
+use crate::object::Held;
+use crate::transfer::{Phase, Transfer};
+
+/// Segments after which their proven nodes are reported.
+const REPORT_EVERY: u32 = 256;
+/// Headers around headers are followed this deep.
+const MAX_NESTING: u32 = 2;
+
+impl Transfer {
+    /// Takes one packet from `peer`: a Data, or an NDNLPv2 packet around a Data or a Nack. Anything
+    /// else, and anything that was not asked of this peer, is thrown away.
+    pub fn handle_data(&mut self, now: Duration, peer: PeerId, packet: Bytes) {
+        self.take_packet(now, peer, packet, 0);
+    }
+
+    /// `peer` says that it does not have `name`, or cannot answer now.
+    pub fn handle_nack(
+        &mut self,
+        now: Duration,
+        peer: PeerId,
+        name: NameRef<'_>,
+        reason: NackReason,
+    ) {
+        let (Some(p), Some(key)) = (self.place(peer), self.key_of(name)) else { return };
+        if self.phase == Phase::Over || self.peers[p].dropped {
+            return;
+        }
+        self.take_refusal(now, p, key, reason);
+        self.find_lost(p, now);
+    }
+
+    fn take_packet(&mut self, now: Duration, peer: PeerId, packet: Bytes, nesting: u32) {
+        let Some(p) = self.place(peer) else { return };
+        if self.phase == Phase::Over || self.peers[p].dropped {
+            return;
+        }
+        match Packet::decode(&packet) {
+            Ok(Packet::Data(data)) => self.take_data(now, p, &packet, &data),
+            Ok(Packet::Lp(lp)) if nesting < MAX_NESTING => {
+                return self.take_lp(now, peer, &packet, &lp, nesting);
+            }
+            Ok(_) => self.progress.unasked += 1,
+            Err(_) => self.take_undecodable(now, p, &packet),
+        }
+        if let Some(p) = self.place(peer) {
+            self.find_lost(p, now);
+        }
+    }
+
+    fn take_lp(
+        &mut self,
+        now: Duration,
+        peer: PeerId,
+        packet: &Bytes,
+        lp: &LpPacket<'_>,
+        nesting: u32,
+    ) {
+        let (Some(p), Some(fragment)) = (self.place(peer), lp.fragment) else { return };
+        if lp.is_fragmented() {
+            self.progress.unasked += 1; // reassembly is the link's
+            return;
+        }
+        if lp.congestion_mark.is_some_and(|mark| mark > 0) {
+            self.peers[p].cubic.on_loss(now, now);
+        }
+        match lp.nack {
+            None => self.take_packet(now, peer, packet.slice_ref(fragment), nesting + 1),
+            Some(reason) => {
+                if let Ok(Packet::Interest(interest)) = Packet::decode(fragment) {
+                    self.handle_nack(now, peer, interest.name(), reason);
+                }
+            }
+        }
+    }
+
+    fn key_of(&self, name: NameRef<'_>) -> Option<Key> {
+        let wanted = match naming::parse(self.spec.prefix.as_ref(), name)? {
+            Request::Manifest => Wanted::Manifest,
+            Request::Segment { object, index } => Wanted::Segment(object, index),
+            Request::Tile { object, tile } => Wanted::Tile(object, tile),
+            Request::Metadata => return None,
+        };
+        Some(Key::from(wanted)).filter(|key| key.wanted() == wanted)
+    }
+
+    fn take_data(&mut self, now: Duration, p: usize, packet: &Bytes, data: &Data<'_>) {
+        let Some(key) = self.key_of(data.name()) else {
+            self.progress.unasked += 1;
+            return;
+        };
+        if data.meta().content_type == ContentType::NACK {
+            return self.take_refusal(now, p, key, NackReason::NO_ROUTE);
+        }
+        let answer = self.peers[p].answered(now, key);
+        if answer == Answer::Unasked {
+            self.progress.unasked += 1;
+            return;
+        }
+        if !self.is_missing(key) {
+            self.progress.duplicates += 1;
+            self.peers[p].credit(now, answer, 0);
+            return;
+        }
+        let judged = match key.wanted() {
+            Wanted::Manifest => self.take_manifest(now, packet, data).map(|()| 0),
+            Wanted::Segment(id, i) => {
+                self.check_final_block(object_number(id), data).and_then(|()| {
+                    let from = self.peers[p].id;
+                    let content = packet.slice(data.content_range());
+                    let signature = packet.slice_ref(data.signature_value());
+                    let length = content.len();
+                    let held = Held::Segment { from, index: i, content, signature };
+                    self.take_item(now, object_number(id), held).map(|()| length)
+                })
+            }
+            Wanted::Tile(id, tile) => {
+                let from = self.peers[p].id;
+                let content = packet.slice(data.content_range());
+                let signature = packet.slice_ref(data.signature_value());
+                let held = Held::Tile { from, tile, content, signature };
+                self.take_item(now, object_number(id), held).map(|()| 0)
+            }
+        };
+        match judged {
+            Ok(bytes) => self.peers[p].credit(now, answer, bytes),
+            Err(what) => self.misbehaved(p, key, what),
+        }
+    }
+
+    /// A FinalBlockId, where there is one, has to agree with the signed size.
+    fn check_final_block(&self, number: u64, data: &Data<'_>) -> Result<(), Misbehaviour> {
+        let (Some(last), Some(object)) = (data.meta().final_block_id, self.objects.get(&number))
+        else {
+            return Ok(());
+        };
+        let right = Component::segment(object.geometry().last_segment().0);
+        if last == right { Ok(()) } else { Err(Misbehaviour::FinalBlock) }
+    }
+
+    /// Judges the manifest and, if it is the one, goes on to the objects.
+    pub(crate) fn take_manifest(
+        &mut self,
+        now: Duration,
+        packet: &Bytes,
+        data: &Data<'_>,
+    ) -> Result<(), Misbehaviour> {
+        if self.phase != Phase::Manifest {
+            return Ok(());
+        }
+        let spec = &self.spec;
+        let manifest = verify_manifest(data, spec.prefix.as_ref(), &spec.publisher)?;
+        if spec.root.as_ref().is_some_and(|root| *root != manifest.root)
+            || spec.size.is_some_and(|size| size != manifest.size)
+        {
+            return Err(Misbehaviour::OtherManifest);
+        }
+        self.phase = Phase::Objects;
+        self.touch(now);
+        self.events.push_back(Event::Manifest { manifest, packet: packet.clone() });
+        Ok(())
+    }
+
+    /// Judges a segment or a tile, and whatever was waiting for that tile. What comes before its own
+    /// tile waits; blame for what waited goes to whoever sent it.
+    fn take_item(&mut self, now: Duration, number: u64, first: Held) -> Result<(), Misbehaviour> {
+        let mut result = Ok(());
+        let mut queue = vec![first];
+        let mut is_first = true;
+        while let Some(item) = queue.pop() {
+            let outcome = match item {
+                Held::Segment { from, index, content, signature } => {
+                    self.judge_segment(now, number, from, index, content, signature)
+                }
+                Held::Tile { from, tile, content, signature } => {
+                    self.judge_tile(now, number, from, tile, content, signature, &mut queue)
+                }
+            };
+            match outcome {
+                Ok(()) => {}
+                Err((_, _, what)) if is_first => result = Err(what),
+                Err((from, key, what)) => {
+                    if let Some(p) = self.place(from) {
+                        self.misbehaved(p, key, what);
+                    }
+                }
+            }
+            is_first = false;
+        }
+        result
+    }
+
+    fn judge_segment(
+        &mut self,
+        now: Duration,
+        number: u64,
+        from: PeerId,
+        index: SegmentIndex,
+        content: Bytes,
+        signature: Bytes,
+    ) -> Result<(), (PeerId, Key, Misbehaviour)> {
+        let Some(object) = self.objects.get_mut(&number) else { return Ok(()) };
+        if !object.is_missing(index) {
+            return Ok(());
+        }
+        let (id, unasked) = (object.id, object.unasked());
+        let key = Key::from(Wanted::Segment(id, index));
+        match object.segment(index, content.clone(), &signature) {
+            Ok(segment) => {
+                self.unasked -= unasked - object.unasked();
+                let (missing, unreported) = (object.missing(), object.unreported);
+                self.progress.verified_segments += 1;
+                self.progress.verified_bytes += segment.content.len() as u64;
+                self.events.push_back(Event::Segment { object: id, segment });
+                self.touch(now);
+                if !self.avoided.is_empty() {
+                    self.avoided.remove(&key);
+                }
+                if missing == 0 {
+                    self.complete(number);
+                } else if unreported >= REPORT_EVERY {
+                    self.report_nodes(number);
+                }
+                Ok(())
+            }
+            Err(VerifyError::NeedTile(tile)) => {
+                self.hold(number, key, tile, Held::Segment { from, index, content, signature });
+                Ok(())
+            }
+            Err(error) if error.blame() == Blame::Sender => {
+                Err((from, key, Misbehaviour::NotProven(error)))
+            }
+            Err(_) => Ok(()),
+        }
+    }
+
+    #[allow(clippy::too_many_arguments)] // one packet's parts, and where what it frees goes
+    fn judge_tile(
+        &mut self,
+        now: Duration,
+        number: u64,
+        from: PeerId,
+        tile: Tile,
+        content: Bytes,
+        signature: Bytes,
+        freed: &mut Vec<Held>,
+    ) -> Result<(), (PeerId, Key, Misbehaviour)> {
+        let Some(object) = self.objects.get_mut(&number) else { return Ok(()) };
+        if !object.is_tile_missing(tile) {
+            return Ok(());
+        }
+        let key = Key::from(Wanted::Tile(object.id, tile));
+        match object.tile(tile, &content, &signature) {
+            Ok(held) => {
+                self.held -= held.len();
+                freed.extend(held);
+                self.touch(now);
+                self.avoided.remove(&key);
+                self.report_nodes(number);
+                Ok(())
+            }
+            Err(VerifyError::NeedTile(above)) => {
+                self.hold(number, key, above, Held::Tile { from, tile, content, signature });
+                Ok(())
+            }
+            Err(error) if error.blame() == Blame::Sender => {
+                Err((from, key, Misbehaviour::NotProven(error)))
+            }
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// Keeps something that came before `tile`; if too much waits already, it is asked for again.
+    fn hold(&mut self, number: u64, key: Key, tile: Tile, held: Held) {
+        let Some(object) = self.objects.get_mut(&number) else { return };
+        if self.held >= self.config.max_held {
+            self.progress.held_over += 1;
+            return self.ask_again(key);
+        }
+        self.held += 1;
+        let above = Key::from(Wanted::Tile(object.id, tile));
+        if object.hold(tile, held) {
+            self.urgent.push_back(above);
+        }
+    }
+
+    fn complete(&mut self, number: u64) {
+        self.report_nodes(number);
+        let Some(object) = self.objects.remove(&number) else { return };
+        self.held -= object.held();
+        self.progress.objects = self.objects.len();
+        self.events.push_back(Event::ObjectComplete(object.id));
+    }
+
+    fn take_refusal(&mut self, now: Duration, p: usize, key: Key, reason: NackReason) {
+        let answer = self.peers[p].answered(now, key);
+        let sent_at = match answer {
+            Answer::Unasked => {
+                self.progress.unasked += 1;
+                return;
+            }
+            Answer::Late { sent_at } | Answer::Outstanding { sent_at, .. } => sent_at,
+        };
+        self.peers[p].refused(now);
+        if reason == NackReason::CONGESTION {
+            self.peers[p].cubic.on_loss(now, sent_at);
+        } else {
+            let id = self.peers[p].id;
+            self.avoid(key, id);
+        }
+        self.ask_again(key);
+        if key == Key::from(Wanted::Manifest) && self.phase == Phase::Manifest {
+            let times = self.peers[p].manifest_refusals;
+            self.peers[p].manifest_refusals += 1;
+            self.peers[p].rest(now, times);
+            self.manifest_refused();
+        }
+    }
+
+    /// Not a Data. If its beginning says what it was meant to answer, the peer is to blame.
+    fn take_undecodable(&mut self, now: Duration, p: usize, packet: &[u8]) {
+        let key = salvage_name(packet).and_then(|name| self.key_of(name));
+        let Some(key) = key else {
+            self.progress.unasked += 1;
+            return;
+        };
+        if self.peers[p].answered(now, key) == Answer::Unasked {
+            self.progress.unasked += 1;
+        } else if self.is_missing(key) {
+            self.misbehaved(p, key, Misbehaviour::Undecodable);
+        }
+    }
+}
+
+/// The name of what begins like a Data, whatever follows the name.
+fn salvage_name(packet: &[u8]) -> Option<NameRef<'_>> {
+    let (typ, type_len) = tlv::read_var_number(packet).ok()?;
+    if typ != u64::from(types::DATA) {
+        return None;
+    }
+    let (_, length_len) = tlv::read_var_number(packet.get(type_len..)?).ok()?;
+    let name = packet.get(type_len + length_len..)?;
+    let (typ, type_len) = tlv::read_var_number(name).ok()?;
+    if typ != u64::from(types::NAME) {
+        return None;
+    }
+    let (length, length_len) = tlv::read_var_number(name.get(type_len..)?).ok()?;
+    let start = type_len + length_len;
+    let end = start.checked_add(usize::try_from(length).ok()?)?;
+    NameRef::from_value(name.get(start..end)?).ok()
+}

@@ -1,0 +1,223 @@
+//! Whom to ask for what: one Interest at a time.
+//!
+//! In order of precedence: the manifest; tiles that were lost; then the objects in order, in each the
+//! tiles before the segments they prove; then, for a peer with nothing left to do, what others were
+//! asked and would bring later than this one can (the end of a transfer should not wait for the
+//! slowest).
+
+use core::time::Duration;
+
+use xylem_object::naming::{self, Request};
+use xylem_packet::InterestBuilder;
+
+use crate::event::PeerId;
+use crate::key::{Key, KeyMap, Wanted, object_number};
+use crate::peer::Peer;
+use crate::transfer::{Phase, Transfer};
+
+/// Peers asked for the manifest at the same time: it is small, and each answer measures a peer.
+const MANIFEST_COPIES: usize = 4;
+/// Events that may wait unread before asking stops.
+const MAX_EVENTS: usize = 4_096;
+/// Urgent tiles looked at for one that this peer may be asked for.
+const URGENT_LOOK: usize = 8;
+/// InterestLifetime: how long a forwarder keeps the way back open.
+const LIFETIME_MS: u64 = 4_000;
+
+/// Bytes that may be asked for at once under a rate limit: a tenth of a second, 4 segments at least.
+pub(crate) fn rate_burst(rate: f64) -> f64 {
+    (rate / 10.0).max(32_768.0)
+}
+
+impl Transfer {
+    /// The next Interest to send and to whom; it replaces what `packet` holds. `None`: nothing now.
+    pub fn poll_transmit(&mut self, now: Duration, packet: &mut Vec<u8>) -> Option<PeerId> {
+        if self.is_held_back() || self.events.len() >= MAX_EVENTS {
+            return None;
+        }
+        if let Some(rate) = self.rate
+            && !self.rate_pacer.ready(now, rate, rate_burst(rate))
+        {
+            return None;
+        }
+        for _ in 0..self.peers.len() {
+            if let Some((key, copied)) = self.next_for(now, self.turn) {
+                let peer = &mut self.peers[self.turn];
+                peer.sent(now, key, copied);
+                let id = peer.id;
+                self.progress.interests += 1;
+                self.write_interest(key, packet);
+                return Some(id);
+            }
+            self.turn = (self.turn + 1) % self.peers.len();
+        }
+        None
+    }
+
+    fn write_interest(&mut self, key: Key, packet: &mut Vec<u8>) {
+        let mut bytes = 0;
+        let request = match key.wanted() {
+            Wanted::Manifest => Request::Manifest,
+            Wanted::Segment(object, index) => {
+                let geometry = self.objects.get(&object_number(object)).map(|o| o.geometry());
+                bytes = geometry.map_or(0, |g| g.segment_len(index));
+                Request::Segment { object, index }
+            }
+            Wanted::Tile(object, tile) => Request::Tile { object, tile },
+        };
+        self.rate_pacer.spend(bytes as f64);
+        let name = naming::encode(self.spec.prefix.as_ref(), &request);
+        packet.clear();
+        InterestBuilder::new(name.as_ref())
+            .nonce(self.prng.nonce())
+            .lifetime_ms(LIFETIME_MS)
+            .encode(packet)
+            .expect("a prefix that a manifest can have leaves room for any name under it");
+    }
+
+    /// What to ask peer `p` for now, and whether somebody else is or may be asked for it as well.
+    fn next_for(&mut self, now: Duration, p: usize) -> Option<(Key, bool)> {
+        if !self.peers[p].may_ask(now) {
+            return None;
+        }
+        if self.phase == Phase::Manifest {
+            return self.manifest_for(p).map(|key| (key, true));
+        }
+        if self.peers[p].silent && self.peers.iter().any(|peer| peer.is_active(now)) {
+            // Others work: a silent peer must not hold anything up.
+            return self.trial_for(now, p).map(|key| (key, true));
+        }
+        let key = self.urgent_for(now, p).or_else(|| self.work_for(now, p));
+        key.map(|key| (key, false)).or_else(|| Some((self.copy_for(now, p)?, true)))
+    }
+
+    fn manifest_for(&mut self, p: usize) -> Option<Key> {
+        let key = Key::from(Wanted::Manifest);
+        let asked = self.peers.iter().filter(|peer| peer.flight.is_outstanding(key)).count();
+        let again = self.peers[p].flight.is_outstanding(key);
+        (!again && asked < MANIFEST_COPIES).then_some(key)
+    }
+
+    fn urgent_for(&mut self, now: Duration, p: usize) -> Option<Key> {
+        for _ in 0..self.urgent.len().min(URGENT_LOOK) {
+            let key = self.urgent.pop_front()?;
+            let Wanted::Tile(object, tile) = key.wanted() else { continue };
+            if !self.objects.get(&object_number(object)).is_some_and(|o| o.is_tile_missing(tile)) {
+                continue; // it came meanwhile, or its object is done
+            }
+            if self.peers[p].flight.is_outstanding(key)
+                || is_avoided(now, &self.avoided, &self.peers, key, p)
+            {
+                self.urgent.push_back(key);
+                continue;
+            }
+            return Some(key);
+        }
+        None
+    }
+
+    fn work_for(&mut self, now: Duration, p: usize) -> Option<Key> {
+        let key = self.look_for_work(now, p)?;
+        let wanted = key.wanted();
+        if let Wanted::Segment(id, _) | Wanted::Tile(id, _) = wanted
+            && let Some(object) = self.objects.get_mut(&object_number(id))
+        {
+            let before = object.unasked();
+            object.asked(wanted);
+            self.unasked -= before - object.unasked();
+        }
+        Some(key)
+    }
+
+    /// The first thing in order that nobody is asked for and peer `p` may be.
+    fn look_for_work(&mut self, now: Duration, p: usize) -> Option<Key> {
+        let room = self.held < self.config.max_held / 2;
+        let first = self.in_order.and_then(|_| self.first_object());
+        while let Some(number) = self.work.front() {
+            match self.objects.get_mut(number) {
+                Some(object) if object.unasked() > 0 => {
+                    if first.is_some_and(|first| first != *number) {
+                        return None;
+                    }
+                    let (peers, avoided) = (&self.peers, &self.avoided);
+                    return object.next(self.in_order, room, |key| {
+                        peers[p].flight.is_outstanding(key)
+                            || is_avoided(now, avoided, peers, key, p)
+                    });
+                }
+                Some(object) => object.queued = false,
+                None => {}
+            }
+            self.work.pop_front();
+        }
+        None
+    }
+
+    /// The oldest object that is not complete.
+    fn first_object(&mut self) -> Option<u64> {
+        while let Some(number) = self.order.front() {
+            if self.objects.contains_key(number) {
+                return Some(*number);
+            }
+            self.order.pop_front();
+        }
+        None
+    }
+
+    /// Something that another peer was asked for and would bring later than peer `p` can.
+    fn copy_for(&mut self, now: Duration, p: usize) -> Option<Key> {
+        let mine = now + self.peers[p].rtt.smoothed()? * 5 / 4;
+        let count = self.peers.len();
+        for q in (1..count).map(|step| (p + step) % count) {
+            let theirs = &self.peers[q];
+            let (rtt, silent) = (theirs.rtt.smoothed(), theirs.silent);
+            let late = |sent_at: Duration| match rtt {
+                Some(rtt) if !silent => sent_at + rtt > mine || sent_at + rtt < now,
+                _ => true,
+            };
+            let Some(key) = self.peers[q].flight.copy_oldest(|_, sent_at| late(sent_at)) else {
+                continue;
+            };
+            if self.is_missing(key)
+                && !self.peers[p].flight.is_outstanding(key)
+                && !is_avoided(now, &self.avoided, &self.peers, key, p)
+            {
+                return Some(key);
+            }
+        }
+        None
+    }
+
+    pub(crate) fn is_missing(&self, key: Key) -> bool {
+        match key.wanted() {
+            Wanted::Manifest => self.phase == Phase::Manifest,
+            Wanted::Segment(id, i) => {
+                self.objects.get(&object_number(id)).is_some_and(|o| o.is_missing(i))
+            }
+            Wanted::Tile(id, tile) => {
+                self.objects.get(&object_number(id)).is_some_and(|o| o.is_tile_missing(tile))
+            }
+        }
+    }
+
+    /// Something to find out with whether a silent peer is back: others stay free to be asked for it.
+    fn trial_for(&mut self, now: Duration, p: usize) -> Option<Key> {
+        self.look_for_work(now, p).or_else(|| self.copy_for(now, p))
+    }
+}
+
+/// Whether peer `p` should be spared: it failed with this, and somebody else who can be asked did not.
+fn is_avoided(
+    now: Duration,
+    avoided: &KeyMap<Key, Vec<PeerId>>,
+    peers: &[Peer],
+    key: Key,
+    p: usize,
+) -> bool {
+    if avoided.is_empty() {
+        return false;
+    }
+    let Some(spared) = avoided.get(&key) else { return false };
+    spared.contains(&peers[p].id)
+        && peers.iter().any(|q| q.is_active(now) && !spared.contains(&q.id))
+}

@@ -1,0 +1,273 @@
+//! A set of small integers with summary levels: which segments are still missing.
+//!
+//! Level 0 holds one bit per member; a bit of level k + 1 says that the word below it is not zero. So
+//! membership, insertion, removal, the count and the next member from any position all cost a handful of
+//! word operations, whatever the size: 64 GiB in 8 KiB segments is 2^23 bits, about 1 MB with summaries.
+
+use core::ops::Range;
+
+/// 64^8 bits: more than any address space holds, so the depth never grows past it.
+const MAX_LEVELS: usize = 8;
+
+/// A set of integers below a fixed length.
+///
+/// ```
+/// let mut missing = xylem_transfer::Bitmap::empty(1_000);
+/// missing.insert_range(10..13);
+/// missing.remove(11);
+/// assert_eq!((missing.count(), missing.next(11)), (2, Some(12)));
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct Bitmap {
+    len: u64,
+    count: u64,
+    depth: usize,
+    starts: [usize; MAX_LEVELS + 1],
+    words: Vec<u64>,
+}
+
+impl core::fmt::Debug for Bitmap {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Bitmap({} of {})", self.count, self.len)
+    }
+}
+
+impl Bitmap {
+    /// The empty set over `0..len`. Takes `len / 8` bytes and 2 % more.
+    pub fn empty(len: u64) -> Self {
+        let mut starts = [0; MAX_LEVELS + 1];
+        let (mut depth, mut total, mut bits) = (0, 0, len);
+        loop {
+            let words = bits.div_ceil(64).max(1);
+            total += words as usize;
+            depth += 1;
+            starts[depth] = total;
+            if words == 1 || depth == MAX_LEVELS {
+                break;
+            }
+            bits = words;
+        }
+        Self { len, count: 0, depth, starts, words: vec![0; total] }
+    }
+
+    /// How many integers the set may hold: members are below it.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether the set has no member.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// How many members the set has, in O(1).
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Whether `i` is a member; false outside `0..len`.
+    #[inline]
+    pub fn contains(&self, i: u64) -> bool {
+        i < self.len && self.words[(i / 64) as usize] >> (i % 64) & 1 == 1
+    }
+
+    /// Adds `i`; false if it was there already or lies outside.
+    #[inline]
+    pub fn insert(&mut self, i: u64) -> bool {
+        if i >= self.len || self.contains(i) {
+            return false;
+        }
+        self.count += 1;
+        let mut position = i;
+        for level in 0..self.depth {
+            let word = &mut self.words[self.starts[level] + (position / 64) as usize];
+            let was_empty = *word == 0;
+            *word |= 1 << (position % 64);
+            if !was_empty {
+                break;
+            }
+            position /= 64;
+        }
+        true
+    }
+
+    /// Takes `i` out; false if it was not there.
+    #[inline]
+    pub fn remove(&mut self, i: u64) -> bool {
+        if !self.contains(i) {
+            return false;
+        }
+        self.count -= 1;
+        let mut position = i;
+        for level in 0..self.depth {
+            let word = &mut self.words[self.starts[level] + (position / 64) as usize];
+            *word &= !(1 << (position % 64));
+            if *word != 0 {
+                break;
+            }
+            position /= 64;
+        }
+        true
+    }
+
+    /// Adds every member of `range`, a word at a time; what lies outside `0..len` is left out.
+    pub fn insert_range(&mut self, range: Range<u64>) {
+        self.change_range(range, true);
+    }
+
+    /// Takes every member of `range` out, a word at a time.
+    pub fn remove_range(&mut self, range: Range<u64>) {
+        self.change_range(range, false);
+    }
+
+    fn change_range(&mut self, range: Range<u64>, set: bool) {
+        let (start, end) = (range.start, range.end.min(self.len));
+        if start >= end {
+            return;
+        }
+        let (first, last) = (start / 64, (end - 1) / 64);
+        for w in first..=last {
+            let low = if w == first { start % 64 } else { 0 };
+            let high = if w == last { (end - 1) % 64 } else { 63 };
+            let mask = (u64::MAX << low) & (u64::MAX >> (63 - high));
+            let word = &mut self.words[w as usize];
+            let before = word.count_ones();
+            *word = if set { *word | mask } else { *word & !mask };
+            self.count = self.count + u64::from(word.count_ones()) - u64::from(before);
+        }
+        self.summarise(first, last);
+    }
+
+    /// Makes the summaries of words `first..=last` of level 0 agree with them.
+    fn summarise(&mut self, mut first: u64, mut last: u64) {
+        for level in 1..self.depth {
+            for below in first..=last {
+                let full = self.words[self.starts[level - 1] + below as usize] != 0;
+                let word = &mut self.words[self.starts[level] + (below / 64) as usize];
+                let bit = 1 << (below % 64);
+                *word = if full { *word | bit } else { *word & !bit };
+            }
+            (first, last) = (first / 64, last / 64);
+        }
+    }
+
+    /// The smallest member at or above `from`. At most two words of each level are looked at.
+    #[inline]
+    pub fn next(&self, from: u64) -> Option<u64> {
+        if from >= self.len {
+            return None;
+        }
+        let mut position = from;
+        let mut level = 0;
+        // Up: until a word holds a bit at or above the position.
+        let mut found = loop {
+            let in_level = self.starts[level + 1] - self.starts[level];
+            let w = (position / 64) as usize;
+            if w >= in_level {
+                return None;
+            }
+            let rest = self.words[self.starts[level] + w] & (u64::MAX << (position % 64));
+            if rest != 0 {
+                break w as u64 * 64 + u64::from(rest.trailing_zeros());
+            }
+            level += 1;
+            if level == self.depth {
+                return None;
+            }
+            position = w as u64 + 1;
+        };
+        // Down: the lowest bit of each word; summaries never name an empty word.
+        while level > 0 {
+            level -= 1;
+            let word = self.words[self.starts[level] + found as usize];
+            found = found * 64 + u64::from(word.trailing_zeros());
+        }
+        Some(found)
+    }
+
+    /// The members in ascending order.
+    pub fn iter(&self) -> impl Iterator<Item = u64> + '_ {
+        let mut from = 0;
+        core::iter::from_fn(move || {
+            let i = self.next(from)?;
+            from = i + 1;
+            Some(i)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    #[derive(Clone, Debug)]
+    enum Op {
+        Insert(u64),
+        Remove(u64),
+        InsertRange(u64, u64),
+        RemoveRange(u64, u64),
+        Next(u64),
+    }
+
+    fn op(len: u64) -> impl Strategy<Value = Op> {
+        let i = 0..len + 70;
+        prop_oneof![
+            i.clone().prop_map(Op::Insert),
+            i.clone().prop_map(Op::Remove),
+            (i.clone(), 0..300_u64).prop_map(|(a, n)| Op::InsertRange(a, a + n)),
+            (i.clone(), 0..300_u64).prop_map(|(a, n)| Op::RemoveRange(a, a + n)),
+            i.prop_map(Op::Next),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn agrees_with_a_btree_set(
+            (len, ops) in (0..9_000_u64).prop_flat_map(|n| (Just(n), prop::collection::vec(op(n), 1..60)))
+        ) {
+            let mut fast = Bitmap::empty(len);
+            let mut slow = BTreeSet::new();
+            for op in ops {
+                match op {
+                    Op::Insert(i) => prop_assert_eq!(fast.insert(i), i < len && slow.insert(i)),
+                    Op::Remove(i) => prop_assert_eq!(fast.remove(i), slow.remove(&i)),
+                    Op::InsertRange(a, b) => {
+                        fast.insert_range(a..b);
+                        slow.extend(a..b.min(len).max(a));
+                        slow.retain(|i| *i < len);
+                    }
+                    Op::RemoveRange(a, b) => {
+                        fast.remove_range(a..b);
+                        slow.retain(|i| !(a..b).contains(i));
+                    }
+                    Op::Next(i) => prop_assert_eq!(fast.next(i), slow.range(i..).next().copied()),
+                }
+                prop_assert_eq!(fast.count(), slow.len() as u64);
+            }
+            prop_assert!(fast.iter().eq(slow.iter().copied()));
+        }
+    }
+
+    #[test]
+    fn boundary_lengths() {
+        for len in [0, 1, 63, 64, 65, 4095, 4096, 4097, 262_143, 262_144, 262_145] {
+            let mut set = Bitmap::empty(len);
+            assert_eq!(set.next(0), None);
+            set.insert_range(0..len);
+            assert_eq!(set.count(), len);
+            if len > 0 {
+                set.remove_range(0..len - 1);
+                assert_eq!((set.next(0), set.count()), (Some(len - 1), 1), "{len}");
+            }
+        }
+    }
+
+    #[test]
+    fn sixty_four_gibibytes_of_segments_take_about_a_megabyte() {
+        let set = Bitmap::empty(1 << 23);
+        assert!(set.words.len() * 8 < 1_100_000);
+    }
+}

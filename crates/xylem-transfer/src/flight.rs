@@ -1,0 +1,232 @@
+//! What one peer was asked and has not answered, in the order of sending.
+//!
+//! A request leaves the table in one of three ways: it is answered, it counts as lost, or the peer is
+//! dropped. Lost ones are remembered a while: their Data may be late rather than lost, is then welcome,
+//! and tells the loss detector that it was too quick.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use crate::key::{Key, KeyMap};
+
+/// How many requests thought lost are remembered, and for how long: about an Interest's lifetime.
+const LATE_MAX: usize = 8_192;
+const LATE_FOR: Duration = Duration::from_secs(6);
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    key: Key,
+    sent_at: Duration,
+    outstanding: bool,
+    /// Another peer has been asked for the same thing.
+    copied: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Late {
+    sent_at: Duration,
+    lost_at: Duration,
+}
+
+/// How an arriving Data relates to what was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// An outstanding request. `ambiguous`: asked before as well, so the round trip cannot be told.
+    Outstanding { sequence: u64, sent_at: Duration, ambiguous: bool },
+    /// A request that counted as lost.
+    Late { sent_at: Duration },
+    /// Never asked of this peer, or answered already.
+    Unasked,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Flight {
+    /// `entries[i]` is request number `base + i`; the front one is outstanding.
+    base: u64,
+    entries: VecDeque<Entry>,
+    by_key: KeyMap<Key, u64>,
+    late: KeyMap<Key, Late>,
+    late_order: VecDeque<(Key, Duration)>,
+    copied_to: u64,
+}
+
+impl Flight {
+    pub(crate) fn outstanding(&self) -> usize {
+        self.by_key.len()
+    }
+
+    pub(crate) fn is_outstanding(&self, key: Key) -> bool {
+        self.by_key.contains_key(&key)
+    }
+
+    /// The number that the next request will get.
+    pub(crate) fn next_sequence(&self) -> u64 {
+        self.base + self.entries.len() as u64
+    }
+
+    /// When the request that has waited longest was sent, and its number.
+    pub(crate) fn oldest(&self) -> Option<(u64, Duration)> {
+        self.entries.front().map(|e| (self.base, e.sent_at))
+    }
+
+    /// Enters a request; false (and nothing done) if the same is outstanding already. A copy of what
+    /// another peer was asked is not copied again.
+    pub(crate) fn sent(&mut self, now: Duration, key: Key, copied: bool) -> bool {
+        if self.by_key.contains_key(&key) {
+            return false;
+        }
+        self.by_key.insert(key, self.next_sequence());
+        self.entries.push_back(Entry { key, sent_at: now, outstanding: true, copied });
+        true
+    }
+
+    /// Takes the request that `key` answers out of the table.
+    pub(crate) fn answered(&mut self, key: Key) -> Answer {
+        let late = if self.late.is_empty() { None } else { self.late.remove(&key) };
+        match (self.by_key.remove(&key), late) {
+            (Some(sequence), late) => {
+                let entry = &mut self.entries[(sequence - self.base) as usize];
+                entry.outstanding = false;
+                let sent_at = entry.sent_at;
+                self.drop_settled();
+                Answer::Outstanding { sequence, sent_at, ambiguous: late.is_some() }
+            }
+            (None, Some(late)) => Answer::Late { sent_at: late.sent_at },
+            (None, None) => Answer::Unasked,
+        }
+    }
+
+    fn drop_settled(&mut self) {
+        while self.entries.front().is_some_and(|e| !e.outstanding) {
+            self.entries.pop_front();
+            self.base += 1;
+        }
+    }
+
+    /// Counts the oldest request as lost if its number is below `before` and it was sent by `sent_by`.
+    pub(crate) fn lose_oldest(
+        &mut self,
+        now: Duration,
+        before: u64,
+        sent_by: Duration,
+    ) -> Option<(Key, Duration)> {
+        let (sequence, sent_at) = self.oldest()?;
+        if sequence >= before || sent_at > sent_by {
+            return None;
+        }
+        let key = self.entries.front()?.key;
+        self.by_key.remove(&key);
+        self.entries.pop_front();
+        self.base += 1;
+        self.drop_settled();
+        self.remember(now, key, sent_at);
+        Some((key, sent_at))
+    }
+
+    fn remember(&mut self, now: Duration, key: Key, sent_at: Duration) {
+        while let Some(&(old, at)) = self.late_order.front() {
+            if self.late_order.len() < LATE_MAX && at + LATE_FOR > now {
+                break;
+            }
+            self.late_order.pop_front();
+            if self.late.get(&old).is_some_and(|l| l.lost_at == at) {
+                self.late.remove(&old);
+            }
+        }
+        self.late.insert(key, Late { sent_at, lost_at: now });
+        self.late_order.push_back((key, now));
+    }
+
+    /// The oldest outstanding request that was not yet asked of a second peer, if `accept` takes it; it
+    /// then counts as copied. Walks forward over each request once.
+    pub(crate) fn copy_oldest(&mut self, accept: impl Fn(Key, Duration) -> bool) -> Option<Key> {
+        self.copied_to = self.copied_to.max(self.base);
+        loop {
+            let entry = self.entries.get_mut((self.copied_to - self.base) as usize)?;
+            if entry.outstanding && !entry.copied {
+                if !accept(entry.key, entry.sent_at) {
+                    return None;
+                }
+                entry.copied = true;
+                self.copied_to += 1;
+                return Some(entry.key);
+            }
+            self.copied_to += 1;
+        }
+    }
+
+    /// Empties the table: what was outstanding, oldest first.
+    pub(crate) fn drain(&mut self) -> Vec<Key> {
+        let keys = self.entries.iter().filter(|e| e.outstanding).map(|e| e.key).collect();
+        *self = Self { base: self.next_sequence(), ..Self::default() };
+        keys
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::Wanted;
+    use xylem_object::naming::ObjectId;
+    use xylem_tree::SegmentIndex;
+
+    fn key(i: u64) -> Key {
+        Wanted::Segment(ObjectId::Root, SegmentIndex(i)).into()
+    }
+
+    const fn ms(n: u64) -> Duration {
+        Duration::from_millis(n)
+    }
+
+    #[test]
+    fn answers_lost_and_late() {
+        let mut f = Flight::default();
+        for i in 0..4 {
+            assert!(f.sent(ms(i), key(i), false));
+        }
+        assert!(!f.sent(ms(9), key(3), false));
+        assert_eq!(
+            f.answered(key(2)),
+            Answer::Outstanding { sequence: 2, sent_at: ms(2), ambiguous: false }
+        );
+        assert_eq!(f.answered(key(2)), Answer::Unasked);
+        assert_eq!(f.lose_oldest(ms(10), 2, ms(5)), Some((key(0), ms(0))));
+        assert_eq!(f.lose_oldest(ms(10), 2, ms(5)), Some((key(1), ms(1))));
+        assert_eq!(f.lose_oldest(ms(10), 2, ms(5)), None); // 3 was sent after 2
+        assert_eq!(f.outstanding(), 1);
+        assert!(f.sent(ms(11), key(0), false));
+        assert_eq!(
+            f.answered(key(0)),
+            Answer::Outstanding { sequence: 4, sent_at: ms(11), ambiguous: true }
+        );
+        assert_eq!(f.answered(key(1)), Answer::Late { sent_at: ms(1) });
+        assert_eq!(f.answered(key(1)), Answer::Unasked);
+        assert_eq!(f.drain(), [key(3)]);
+        assert_eq!((f.outstanding(), f.next_sequence()), (0, 5));
+    }
+
+    #[test]
+    fn what_was_lost_is_forgotten_in_time() {
+        let mut f = Flight::default();
+        for i in 0..LATE_MAX as u64 + 10 {
+            f.sent(ms(0), key(i), false);
+            f.lose_oldest(ms(1), u64::MAX, ms(0));
+        }
+        assert!(f.late.len() <= LATE_MAX && f.late_order.len() <= LATE_MAX);
+        f.sent(ms(0), key(1 << 40), false);
+        f.lose_oldest(ms(20_000), u64::MAX, ms(0));
+        assert_eq!(f.late.len(), 1);
+    }
+
+    #[test]
+    fn each_request_is_copied_once() {
+        let mut f = Flight::default();
+        for i in 0..3 {
+            f.sent(ms(i), key(i), i == 1);
+        }
+        f.answered(key(0));
+        assert_eq!(f.copy_oldest(|_, at| at < ms(2)), None);
+        assert_eq!(f.copy_oldest(|_, _| true), Some(key(2)));
+        assert_eq!(f.copy_oldest(|_, _| true), None);
+    }
+}

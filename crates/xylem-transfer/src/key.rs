@@ -1,0 +1,115 @@
+//! One thing that can be asked for, as sixteen bytes, and a fast table keyed by it.
+
+use core::hash::{BuildHasherDefault, Hasher};
+use std::collections::HashMap;
+
+use xylem_object::naming::ObjectId;
+use xylem_tree::{SegmentIndex, Tile};
+
+/// What one Interest asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    Manifest,
+    Segment(ObjectId, SegmentIndex),
+    Tile(ObjectId, Tile),
+}
+
+/// A `Wanted` packed for comparing and hashing: object, then segment number or tagged tile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Key {
+    object: u64,
+    item: u64,
+}
+
+/// Objects are numbered 0 for the root and i + 1 for file i; file u64::MAX does not occur.
+const MANIFEST: Key = Key { object: u64::MAX, item: u64::MAX };
+const TILE: u64 = 1 << 63;
+const TIER_SHIFT: u32 = 55;
+
+impl From<Wanted> for Key {
+    fn from(wanted: Wanted) -> Self {
+        match wanted {
+            Wanted::Manifest => MANIFEST,
+            Wanted::Segment(object, i) => Self { object: object_number(object), item: i.0 & !TILE },
+            Wanted::Tile(object, tile) => Self {
+                object: object_number(object),
+                item: TILE | u64::from(tile.tier) << TIER_SHIFT | tile.index,
+            },
+        }
+    }
+}
+
+impl Key {
+    pub(crate) fn wanted(self) -> Wanted {
+        if self == MANIFEST {
+            return Wanted::Manifest;
+        }
+        let object =
+            if self.object == 0 { ObjectId::Root } else { ObjectId::File(self.object - 1) };
+        if self.item & TILE == 0 {
+            return Wanted::Segment(object, SegmentIndex(self.item));
+        }
+        let tile = Tile {
+            tier: (self.item >> TIER_SHIFT) as u8,
+            index: self.item & ((1 << TIER_SHIFT) - 1),
+        };
+        Wanted::Tile(object, tile)
+    }
+}
+
+/// The number an object goes by in keys and tables.
+pub(crate) fn object_number(object: ObjectId) -> u64 {
+    match object {
+        ObjectId::Root => 0,
+        ObjectId::File(i) => i.saturating_add(1),
+    }
+}
+
+/// Multiply and fold. Only what we chose to ask for is ever inserted, so nobody can fill one bucket; a
+/// fixed function keeps runs reproducible.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct KeyHasher(u64);
+
+impl Hasher for KeyHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+    fn write_u64(&mut self, value: u64) {
+        let wide = u128::from(self.0 ^ value ^ 0x9e37_79b9_7f4a_7c15)
+            * u128::from(0xd6e8_feb8_6659_fd93_u64);
+        self.0 = (wide as u64) ^ (wide >> 64) as u64;
+    }
+    fn write_u32(&mut self, value: u32) {
+        self.write_u64(u64::from(value));
+    }
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+pub(crate) type KeyMap<K, V> = HashMap<K, V, BuildHasherDefault<KeyHasher>>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_their_things() {
+        let mut seen = KeyMap::default();
+        for object in [ObjectId::Root, ObjectId::File(0), ObjectId::File(999_999)] {
+            for wanted in [
+                Wanted::Manifest,
+                Wanted::Segment(object, SegmentIndex(0)),
+                Wanted::Segment(object, SegmentIndex((1 << 53) - 1)),
+                Wanted::Tile(object, Tile { tier: 0, index: 0 }),
+                Wanted::Tile(object, Tile { tier: 2, index: (1 << 42) - 1 }),
+            ] {
+                assert_eq!(Key::from(wanted).wanted(), wanted);
+                seen.insert(Key::from(wanted), ());
+            }
+        }
+        assert_eq!(seen.len(), 13);
+    }
+}

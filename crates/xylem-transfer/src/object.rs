@@ -1,0 +1,326 @@
+//! One object under way: which segments are missing, which of them nobody is asked for, which tree
+//! nodes have to come first, and the verifier that judges what comes.
+
+use core::ops::Range;
+
+use bytes::Bytes;
+use xylem_hash::Hash;
+use xylem_object::naming::ObjectId;
+use xylem_tree::{Geometry, Segment, SegmentIndex, Tile, Verified, Verifier, VerifyError};
+
+use crate::bitmap::Bitmap;
+use crate::event::{AddError, PeerId};
+use crate::key::{Key, KeyMap, Wanted};
+
+/// How far a search for something that this peer may be asked looks past what it may not.
+const MAX_SKIPS: u32 = 64;
+
+/// Something that came before the tile that proves it.
+#[derive(Debug)]
+pub(crate) enum Held {
+    Segment { from: PeerId, index: SegmentIndex, content: Bytes, signature: Bytes },
+    Tile { from: PeerId, tile: Tile, content: Bytes, signature: Bytes },
+}
+
+#[derive(Debug, Default)]
+struct Tier {
+    missing: Option<Bitmap>,
+    unasked: Option<Bitmap>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Object {
+    pub id: ObjectId,
+    geometry: Geometry,
+    pub verifier: Verifier,
+    /// Both sets count from this segment on.
+    first: u64,
+    missing: Bitmap,
+    unasked: Bitmap,
+    tiers: Vec<Tier>,
+    /// The tile of tier 0 whose segments may be asked for: it and the next one have been asked for.
+    ready: Option<u64>,
+    held: KeyMap<u64, Vec<Held>>,
+    /// It stands in the transfer's queue of work.
+    pub queued: bool,
+    /// Segments verified since the last report of nodes.
+    pub unreported: u32,
+}
+
+/// The hull of what is wanted, and the two sets over it.
+fn wanted_set(
+    geometry: &Geometry,
+    wanted: impl IntoIterator<Item = Range<u64>>,
+    have: impl IntoIterator<Item = Range<u64>>,
+    limit: u64,
+) -> Result<(u64, Bitmap), AddError> {
+    let ranges: Vec<Range<u64>> = wanted
+        .into_iter()
+        .map(|r| r.start..r.end.min(geometry.segments()))
+        .filter(|r| r.start < r.end)
+        .collect();
+    let first = ranges.iter().map(|r| r.start).min().unwrap_or(0);
+    let end = ranges.iter().map(|r| r.end).max().unwrap_or(first);
+    if end - first > limit {
+        return Err(AddError::TooLarge { segments: end - first, limit });
+    }
+    let mut missing = Bitmap::empty(end - first);
+    for r in ranges {
+        missing.insert_range(r.start - first..r.end - first);
+    }
+    for r in have {
+        missing.remove_range(r.start.saturating_sub(first)..r.end.saturating_sub(first));
+    }
+    Ok((first, missing))
+}
+
+impl Object {
+    pub(crate) fn new(
+        id: ObjectId,
+        root: Hash,
+        geometry: Geometry,
+        wanted: impl IntoIterator<Item = Range<u64>>,
+        have: impl IntoIterator<Item = Range<u64>>,
+        verifier: Option<Verifier>,
+        limit: u64,
+    ) -> Result<Self, AddError> {
+        let (first, missing) = wanted_set(&geometry, wanted, have, limit)?;
+        let verifier = match verifier {
+            Some(v) if v.root() != root || *v.geometry() != geometry => {
+                return Err(AddError::OtherVerifier);
+            }
+            Some(v) => v,
+            None => Verifier::new(geometry, root),
+        };
+        let mut object = Self {
+            id,
+            geometry,
+            verifier,
+            first,
+            unasked: missing.clone(),
+            missing,
+            tiers: Vec::new(),
+            ready: None,
+            held: KeyMap::default(),
+            queued: false,
+            unreported: 0,
+        };
+        object.want_tiles();
+        Ok(object)
+    }
+
+    /// Every tile over a missing segment, and the tiles above those.
+    fn want_tiles(&mut self) {
+        let mut from = self.first;
+        while let Some(i) = self.next_missing(from) {
+            let mut tile = self.geometry.tile_of_segment(i);
+            let Some(lowest) = tile else { return };
+            while let Some(t) = tile {
+                if !self.want_tile(t) {
+                    break;
+                }
+                tile = self.geometry.tile_above(t);
+            }
+            from = self.tile_end(lowest);
+        }
+    }
+
+    /// Enters a tile as missing and not asked for; false if it was there already.
+    fn want_tile(&mut self, tile: Tile) -> bool {
+        let tier = usize::from(tile.tier);
+        if self.tiers.len() <= tier {
+            self.tiers.resize_with(tier + 1, Tier::default);
+        }
+        let count = self.geometry.tiles(tile.tier);
+        let tier = &mut self.tiers[tier];
+        let fresh = tier.missing.get_or_insert_with(|| Bitmap::empty(count)).insert(tile.index);
+        if fresh {
+            tier.unasked.get_or_insert_with(|| Bitmap::empty(count)).insert(tile.index);
+        }
+        fresh
+    }
+
+    /// The first segment after those under a tile of tier 0.
+    fn tile_end(&self, tile: Tile) -> u64 {
+        let (level, nodes) = self.geometry.tile_nodes(tile);
+        nodes.end << level
+    }
+
+    fn next_missing(&self, from: u64) -> Option<SegmentIndex> {
+        Some(SegmentIndex(self.missing.next(from.saturating_sub(self.first))? + self.first))
+    }
+
+    pub(crate) fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// Segments that are wanted and not verified.
+    pub(crate) fn missing(&self) -> u64 {
+        self.missing.count()
+    }
+
+    /// Of these, how many nobody is asked for.
+    pub(crate) fn unasked(&self) -> u64 {
+        self.unasked.count()
+    }
+
+    /// Content bytes of the missing segments: all but the file's last one are full.
+    pub(crate) fn missing_bytes(&self) -> u64 {
+        let last = self.geometry.last_segment();
+        let full = self.geometry.segment_size().bytes() as u64;
+        let short =
+            if self.is_missing(last) { full - self.geometry.segment_len(last) as u64 } else { 0 };
+        (self.missing.count() * full).saturating_sub(short)
+    }
+
+    pub(crate) fn is_missing(&self, i: SegmentIndex) -> bool {
+        i.0 >= self.first && self.missing.contains(i.0 - self.first)
+    }
+
+    pub(crate) fn is_tile_missing(&self, tile: Tile) -> bool {
+        let tier = self.tiers.get(usize::from(tile.tier));
+        tier.and_then(|t| t.missing.as_ref()).is_some_and(|m| m.contains(tile.index))
+    }
+
+    /// The next thing to ask for, in order: tiles, then the segments they prove. `ahead` bounds how far
+    /// past the first missing segment; `room` says whether more may be asked for before their tile came;
+    /// `skip` what this peer may not be asked for.
+    pub(crate) fn next(
+        &mut self,
+        ahead: Option<u64>,
+        room: bool,
+        skip: impl Fn(Key) -> bool,
+    ) -> Option<Key> {
+        let end = match ahead {
+            Some(n) => self.missing.next(0)?.saturating_add(n),
+            None => u64::MAX,
+        };
+        let mut from = 0;
+        for _ in 0..MAX_SKIPS {
+            let position = self.unasked.next(from)?;
+            if position >= end {
+                return None;
+            }
+            let index = SegmentIndex(position + self.first);
+            if let Some(tile) = self.tile_to_ask(index) {
+                let key = Key::from(Wanted::Tile(self.id, tile));
+                return (!skip(key)).then_some(key);
+            }
+            if !room
+                && self.geometry.tile_of_segment(index).is_some_and(|t| self.is_tile_missing(t))
+            {
+                return None;
+            }
+            let key = Key::from(Wanted::Segment(self.id, index));
+            if !skip(key) {
+                return Some(key);
+            }
+            from = position + 1;
+        }
+        None
+    }
+
+    /// A tile that has to be asked for before segment `i`: one over it, or over the next missing segment
+    /// that is under another.
+    fn tile_to_ask(&mut self, i: SegmentIndex) -> Option<Tile> {
+        let tile = self.geometry.tile_of_segment(i)?;
+        if self.ready == Some(tile.index) {
+            return None;
+        }
+        let following = self.next_missing(self.tile_end(tile));
+        let found = self.unasked_over(Some(tile)).or_else(|| {
+            self.unasked_over(following.and_then(|n| self.geometry.tile_of_segment(n)))
+        });
+        if found.is_none() {
+            self.ready = Some(tile.index);
+        }
+        found
+    }
+
+    /// The highest tile over and including `tile` that nobody is asked for.
+    fn unasked_over(&self, tile: Option<Tile>) -> Option<Tile> {
+        let mut found = None;
+        let mut next = tile;
+        while let Some(t) = next {
+            let tier = self.tiers.get(usize::from(t.tier));
+            if tier.and_then(|t| t.unasked.as_ref()).is_some_and(|u| u.contains(t.index)) {
+                found = Some(t);
+            }
+            next = self.geometry.tile_above(t);
+        }
+        found
+    }
+
+    /// Somebody is asked for it now.
+    pub(crate) fn asked(&mut self, wanted: Wanted) {
+        match wanted {
+            Wanted::Segment(_, i) => {
+                self.unasked.remove(i.0.wrapping_sub(self.first));
+            }
+            Wanted::Tile(_, tile) => {
+                let tier = self.tiers.get_mut(usize::from(tile.tier));
+                if let Some(unasked) = tier.and_then(|t| t.unasked.as_mut()) {
+                    unasked.remove(tile.index);
+                }
+            }
+            Wanted::Manifest => {}
+        }
+    }
+
+    /// Nobody is asked for segment `i` any more; true if that makes work.
+    pub(crate) fn ask_again(&mut self, i: SegmentIndex) -> bool {
+        self.is_missing(i) && self.unasked.insert(i.0 - self.first)
+    }
+
+    /// Judges a segment; if it is good, it is missing no longer.
+    pub(crate) fn segment(
+        &mut self,
+        i: SegmentIndex,
+        content: Bytes,
+        signature: &[u8],
+    ) -> Result<Verified<Segment<Bytes>>, VerifyError> {
+        let verified = self.verifier.segment(i, content, signature)?;
+        self.missing.remove(i.0.wrapping_sub(self.first));
+        self.unasked.remove(i.0.wrapping_sub(self.first));
+        // Reported at once and so safe as far as the proof goes: a second one is never judged.
+        self.verifier.forget_complete(i.0..i.0 + 1);
+        self.unreported += 1;
+        Ok(verified)
+    }
+
+    /// Judges a tile; if it is good, what was held for it is to be judged next.
+    pub(crate) fn tile(
+        &mut self,
+        tile: Tile,
+        content: &[u8],
+        signature: &[u8],
+    ) -> Result<Vec<Held>, VerifyError> {
+        self.verifier.tile(tile, content, signature)?;
+        if let Some(tier) = self.tiers.get_mut(usize::from(tile.tier)) {
+            for set in [&mut tier.missing, &mut tier.unasked].into_iter().flatten() {
+                set.remove(tile.index);
+            }
+        }
+        Ok(self.held.remove(&tile_number(tile)).unwrap_or_default())
+    }
+
+    /// Keeps something until `tile` is proven. True if the tile itself was not on its way: a resumed
+    /// verifier did not hold what was thought.
+    pub(crate) fn hold(&mut self, tile: Tile, held: Held) -> bool {
+        self.held.entry(tile_number(tile)).or_default().push(held);
+        let fresh = self.want_tile(tile);
+        if fresh {
+            self.asked(Wanted::Tile(self.id, tile));
+        }
+        fresh
+    }
+
+    /// How many things are held; they go with the object.
+    pub(crate) fn held(&self) -> usize {
+        self.held.values().map(Vec::len).sum()
+    }
+}
+
+fn tile_number(tile: Tile) -> u64 {
+    u64::from(tile.tier) << 56 | tile.index
+}
