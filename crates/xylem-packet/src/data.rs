@@ -79,6 +79,7 @@ pub struct Data<'a> {
     signature_info: SignatureInfo<'a>,
     signature_value: &'a [u8],
     signed_portion: &'a [u8],
+    name_start: usize,
     content_start: usize,
 }
 
@@ -144,6 +145,7 @@ impl<'a> Data<'a> {
             signature_info: signature_info.ok_or(missing(types::SIGNATURE_INFO))?,
             signature_value: signature_value.ok_or(missing(types::SIGNATURE_VALUE))?,
             signed_portion: &value[..signed_end],
+            name_start: value_start + first.end - first.value.len(),
             content_start,
         })
     }
@@ -158,6 +160,12 @@ impl<'a> Data<'a> {
     #[inline]
     pub fn name(&self) -> NameRef<'a> {
         self.name
+    }
+
+    /// Where the name's components (`name().value()`) lie in [`Self::wire`].
+    #[inline]
+    pub fn name_range(&self) -> Range<usize> {
+        self.name_start..self.name_start + self.name.value().len()
     }
 
     /// MetaInfo; what an absent one means if there is none.

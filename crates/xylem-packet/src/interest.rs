@@ -16,6 +16,7 @@ pub struct Interest<'a> {
     must_be_fresh: bool,
     forwarding_hint: &'a [u8],
     nonce: Option<[u8; 4]>,
+    nonce_offset: usize,
     lifetime_ms: Option<u64>,
     hop_limit: Option<u8>,
     hop_limit_offset: usize,
@@ -109,6 +110,7 @@ impl<'a> Interest<'a> {
             must_be_fresh: false,
             forwarding_hint: &[],
             nonce: None,
+            nonce_offset: 0,
             lifetime_ms: None,
             hop_limit: None,
             hop_limit_offset: 0,
@@ -142,6 +144,7 @@ impl<'a> Interest<'a> {
             }
             types::NONCE => {
                 self.nonce = Some(<[u8; 4]>::try_from(value).map_err(|_| bad_length)?);
+                self.nonce_offset = self.wire.len() - parent.len() + element.end - 4;
             }
             types::INTEREST_LIFETIME => self.lifetime_ms = Some(tlv::number_of(typ, value)?),
             types::HOP_LIMIT => {
@@ -230,6 +233,12 @@ impl<'a> Interest<'a> {
     #[inline]
     pub fn nonce(&self) -> Option<[u8; 4]> {
         self.nonce
+    }
+
+    /// Where the nonce's four octets lie in [`Self::wire`].
+    #[inline]
+    pub fn nonce_offset(&self) -> Option<usize> {
+        self.nonce.map(|_| self.nonce_offset)
     }
 
     /// Milliseconds; [`DEFAULT_LIFETIME_MS`] if the packet does not say.

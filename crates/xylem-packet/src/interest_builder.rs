@@ -2,8 +2,12 @@
 
 use alloc::vec::Vec;
 
+#[cfg(feature = "std")]
+use crate::SignatureInfo;
 use crate::tlv::{self, Open, types};
-use crate::{Component, EncodeError, MAX_PACKET, NameRef, SignatureInfo};
+use crate::{Component, EncodeError, MAX_PACKET, NameRef};
+
+type Sha256 = fn(&[u8]) -> [u8; 32];
 
 /// Describes an Interest. `encode` appends it to a buffer; a builder may be used many times.
 #[derive(Debug, Clone, Copy)]
@@ -109,7 +113,7 @@ impl<'a> InterestBuilder<'a> {
     fn encode_parts(
         &self,
         out: &mut Vec<u8>,
-        sha256: Option<fn(&[u8]) -> [u8; 32]>,
+        sha256: Option<Sha256>,
         tail: impl FnOnce(&[u8], &mut Vec<u8>),
     ) -> Result<(), EncodeError> {
         if self.name.is_empty() {

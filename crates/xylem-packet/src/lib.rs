@@ -40,6 +40,7 @@
 extern crate alloc;
 
 pub mod tlv;
+mod types;
 
 mod error;
 
