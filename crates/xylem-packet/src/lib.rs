@@ -40,7 +40,7 @@
 extern crate alloc;
 
 pub mod tlv;
-mod types;
+pub mod types;
 
 mod error;
 
