@@ -13,6 +13,7 @@ use xylem_hash::{Hash, tree};
 use crate::{
     error::BuildError,
     geometry::Geometry,
+    hashing::join,
     ids::{NODE_LEN, Node, NodeValue, SegmentIndex},
 };
 
@@ -255,7 +256,7 @@ where
             let joined = Node { level: node.level + 1, index: node.index / 2 };
             if node.index % 2 == 1 {
                 let left = self.waiting.pop().expect("a right half comes after its left half");
-                value = self.parent(joined, left, value);
+                value = join(&self.geo, joined, left, value);
                 (self.sink)(joined.slot(), &value.0).map_err(BuildError::Sink)?;
             } else if !last {
                 self.waiting.push(value);
@@ -265,10 +266,6 @@ where
         }
         self.top = Some(value);
         Ok(())
-    }
-
-    fn parent(&self, node: Node, left: NodeValue, right: NodeValue) -> NodeValue {
-        crate::verifier::join(&self.geo, node, left, right)
     }
 }
 

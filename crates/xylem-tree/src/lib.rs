@@ -41,6 +41,8 @@ mod error;
 mod geometry;
 mod ids;
 
+mod hashing;
+
 mod builder;
 mod outboard;
 

@@ -1,0 +1,233 @@
+//! The tree once more, slowly: recursion over ranges of segments as in the BLAKE3 paper, hashed
+//! with the `blake3` crate, knowing nothing of levels, slots or promotion.
+#![allow(dead_code, reason = "each test binary uses its part")]
+
+use std::ops::Range;
+
+use blake3::hazmat::{
+    ChainingValue, HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root,
+};
+use xylem_tree::{NodeSource, Outboard, SegmentIndex, SegmentSize, Tile, Verifier, VerifyError};
+use xylem_tree::{segment_signature, tile_content, tile_signature};
+
+/// Bytes that differ from place to place, with a period that no power of two shares.
+pub fn content(len: usize) -> Vec<u8> {
+    (0..len).map(|i| (i % 251) as u8).collect()
+}
+
+pub fn sizes_of_segments() -> [SegmentSize; 4] {
+    [0, 1, 2, 3].map(|k| SegmentSize::from_log2_chunks(k).unwrap())
+}
+
+pub const KIB: SegmentSize = match SegmentSize::from_log2_chunks(0) {
+    Some(size) => size,
+    None => unreachable!(),
+};
+
+pub struct SlowTree<'a> {
+    pub content: &'a [u8],
+    pub segment: usize,
+    pub n: u64,
+}
+
+impl<'a> SlowTree<'a> {
+    pub fn new(content: &'a [u8], segment: SegmentSize) -> Self {
+        let n = content.len().div_ceil(segment.bytes()).max(1) as u64;
+        Self { content, segment: segment.bytes(), n }
+    }
+
+    fn all(&self) -> Range<u64> {
+        0..self.n
+    }
+
+    /// Where BLAKE3 splits: the largest power of two below the number of segments.
+    fn split(range: &Range<u64>) -> u64 {
+        let n = range.end - range.start;
+        let mut left = 1;
+        while left * 2 < n {
+            left *= 2;
+        }
+        range.start + left
+    }
+
+    /// How many segments the node would span if it were full.
+    fn width(range: &Range<u64>) -> u64 {
+        let mut width = 1;
+        while width < range.end - range.start {
+            width *= 2;
+        }
+        width
+    }
+
+    pub fn value(&self, range: Range<u64>) -> ChainingValue {
+        if range.end - range.start == 1 {
+            let start = range.start as usize * self.segment;
+            let bytes = &self.content[start..self.content.len().min(start + self.segment)];
+            if self.n == 1 {
+                return *blake3::hash(bytes).as_bytes();
+            }
+            return blake3::Hasher::new()
+                .set_input_offset(start as u64)
+                .update(bytes)
+                .finalize_non_root();
+        }
+        let middle = Self::split(&range);
+        let left = self.value(range.start..middle);
+        let right = self.value(middle..range.end);
+        if range == self.all() {
+            *merge_subtrees_root(&left, &right, Mode::Hash).as_bytes()
+        } else {
+            merge_subtrees_non_root(&left, &right, Mode::Hash)
+        }
+    }
+
+    pub fn root(&self) -> ChainingValue {
+        self.value(self.all())
+    }
+
+    /// All nodes in order: left subtree, node, right subtree.
+    pub fn outboard(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.outboard_of(self.all(), &mut out);
+        out
+    }
+
+    fn outboard_of(&self, range: Range<u64>, out: &mut Vec<u8>) -> ChainingValue {
+        if range.end - range.start == 1 {
+            let value = self.value(range);
+            out.extend(value);
+            return value;
+        }
+        let middle = Self::split(&range);
+        let left = self.outboard_of(range.start..middle, out);
+        let at = out.len();
+        out.extend([0; 32]);
+        let right = self.outboard_of(middle..range.end, out);
+        let value = if range == self.all() {
+            *merge_subtrees_root(&left, &right, Mode::Hash).as_bytes()
+        } else {
+            merge_subtrees_non_root(&left, &right, Mode::Hash)
+        };
+        out[at..at + 32].copy_from_slice(&value);
+        value
+    }
+
+    /// A segment's SignatureValue: from the root down, siblings of what is no wider than 8.
+    pub fn segment_signature(&self, i: u64) -> Vec<u8> {
+        let mut siblings = Vec::new();
+        let mut range = self.all();
+        while range.end - range.start > 1 {
+            let middle = Self::split(&range);
+            let width = Self::width(&range);
+            let (near, far) = if i < middle {
+                (range.start..middle, middle..range.end)
+            } else {
+                (middle..range.end, range.start..middle)
+            };
+            if width <= 8 {
+                siblings.push(self.value(far));
+            }
+            range = near;
+        }
+        siblings.push(self.value(range));
+        siblings.reverse();
+        siblings.concat()
+    }
+}
+
+/// A file and its outboard, and the packets that a holder of both would send.
+pub struct Holder {
+    pub content: Vec<u8>,
+    pub outboard: Outboard,
+}
+
+impl Holder {
+    pub fn new(content: Vec<u8>, segment: SegmentSize) -> Self {
+        let outboard = Outboard::of(&content, segment);
+        Self { content, outboard }
+    }
+
+    pub fn verifier(&self) -> Verifier {
+        Verifier::new(*self.outboard.geometry(), self.outboard.root())
+    }
+
+    pub fn segments(&self) -> u64 {
+        self.outboard.geometry().segments()
+    }
+
+    pub fn bytes(&self, i: u64) -> &[u8] {
+        let range = self.outboard.geometry().segment_range(SegmentIndex(i));
+        &self.content[range.start as usize..range.end as usize]
+    }
+
+    pub fn signature(&self, i: u64) -> Vec<u8> {
+        let mut out = Vec::new();
+        let geo = self.outboard.geometry();
+        segment_signature(geo, SegmentIndex(i), &mut self.outboard.as_bytes(), &mut out).unwrap();
+        out
+    }
+
+    pub fn tile(&self, tile: Tile) -> (Vec<u8>, Vec<u8>) {
+        tile_of(self.outboard.geometry(), tile, &mut self.outboard.as_bytes())
+    }
+
+    /// Feeds a segment, and whatever tiles it turns out to need.
+    pub fn feed(&self, verifier: &mut Verifier, i: u64) -> Result<(), VerifyError> {
+        loop {
+            let outcome = verifier.segment(SegmentIndex(i), self.bytes(i), &self.signature(i));
+            match outcome {
+                Err(VerifyError::NeedTile(tile)) => self.feed_tile(verifier, tile),
+                outcome => {
+                    let segment = outcome?;
+                    assert_eq!(segment.content, self.bytes(i));
+                    assert_eq!(segment.index, SegmentIndex(i));
+                    let range = self.outboard.geometry().segment_range(SegmentIndex(i));
+                    assert_eq!(segment.offset, range.start);
+                    assert_eq!(segment.root(), self.outboard.root());
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    pub fn feed_tile(&self, verifier: &mut Verifier, tile: Tile) {
+        let (content, signature) = self.tile(tile);
+        match verifier.tile(tile, &content, &signature) {
+            Err(VerifyError::NeedTile(above)) => {
+                self.feed_tile(verifier, above);
+                verifier.tile(tile, &content, &signature).unwrap();
+            }
+            outcome => outcome.unwrap(),
+        }
+    }
+}
+
+pub fn tile_of<S: NodeSource<Error: std::fmt::Debug>>(
+    geo: &xylem_tree::Geometry,
+    tile: Tile,
+    src: &mut S,
+) -> (Vec<u8>, Vec<u8>) {
+    let (mut content, mut signature) = (Vec::new(), Vec::new());
+    tile_content(geo, tile, src, &mut content).unwrap();
+    tile_signature(geo, tile, src, &mut signature).unwrap();
+    (content, signature)
+}
+
+/// A small deterministic stream of numbers.
+pub struct Dice(pub u64);
+
+impl Dice {
+    pub fn roll(&mut self, below: u64) -> u64 {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % below
+    }
+
+    pub fn shuffled(&mut self, n: u64) -> Vec<u64> {
+        let mut order: Vec<u64> = (0..n).collect();
+        for i in (1..order.len()).rev() {
+            order.swap(i, self.roll(i as u64 + 1) as usize);
+        }
+        order
+    }
+}
