@@ -54,7 +54,7 @@ pub struct RekeyLimits {
     pub packets: u64,
     /// Plaintext bytes sealed under one key.
     pub bytes: u64,
-    /// Age of a key. Looked at when something is sealed; an idle link keeps its key.
+    /// Age of a key.
     pub time: Duration,
 }
 
@@ -200,6 +200,12 @@ pub enum CloseReason {
     /// The peer's handshake or frames, though authentic, break the protocol.
     #[error("the peer broke the protocol")]
     PeerMisbehaved,
+    /// The endpoint has as many links as it may have.
+    #[error("too many links")]
+    TooManyLinks,
+    /// So many forged datagrams were tried that the key no longer counts as safe.
+    #[error("too many forged datagrams under one key")]
+    ForgeryLimit,
     /// The peer would not confirm new keys before the old ones were used up.
     #[error("the peer did not confirm new keys in time")]
     RekeyStalled,

@@ -1,26 +1,107 @@
-//! Many links over one socket: who a datagram belongs to, and what is sent next.
+//! Many links over one socket: whom a datagram belongs to, and whose turn it is to send.
 
+use core::fmt;
 use core::net::SocketAddr;
 use core::time::Duration;
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use bytes::BytesMut;
 
-use crate::{
-    Config, EndpointStats, Event, LinkId, LinkStats, PeerKey, SendError, StaticKey, Transmit,
+use crate::config::{
+    BASE_DATAGRAM, CloseReason, Config, EndpointStats, Event, LinkId, LinkStats, MAX_DATAGRAM,
+    SendError, Transmit,
 };
+use crate::cookie::CookieKey;
+use crate::envelope::EnvelopeKey;
+use crate::handshake::{DialedBy, Dialing, HalfOpen};
+use crate::kdf::Rng;
+use crate::keys::{PeerKey, StaticKey};
+use crate::link::Link;
+use crate::message::MIN_INITIAL;
+use crate::seal::ConnectionId;
+
+mod incoming;
+
+/// Cookie demands that wait to be sent; more are not made.
+const MAX_REPLIES: usize = 64;
 
 /// Many links over one socket.
-#[derive(Debug)]
+///
+/// Call order: give what the socket received to [`Endpoint::handle_datagram`] and what is to be
+/// sent to [`Endpoint::send`]; then [`Endpoint::poll_transmit`] until it gives `None`,
+/// [`Endpoint::poll_event`] likewise, and sleep until a datagram comes or
+/// [`Endpoint::poll_timeout`] is reached, which calls for [`Endpoint::handle_timeout`] and another
+/// round. `now` counts from an epoch of the caller's choice and never goes back.
 pub struct Endpoint {
+    config: Config,
     key: StaticKey,
-    next: u64,
+    rng: Rng,
+    cookies: CookieKey,
+    envelope_key: EnvelopeKey,
+    envelope_open: EnvelopeKey,
+    links: HashMap<LinkId, Entry>,
+    routes: HashMap<ConnectionId, Route>,
+    /// Oldest first.
+    half_open: VecDeque<LinkId>,
+    timers: BTreeSet<(Duration, LinkId)>,
+    /// Links that may have something to send; one that is in here has no timer running.
+    ready: VecDeque<LinkId>,
+    replies: VecDeque<(SocketAddr, Vec<u8>)>,
+    events: VecDeque<Event>,
+    next_id: u64,
+    stats: EndpointStats,
+}
+
+#[derive(Clone, Copy)]
+struct Route {
+    link: LinkId,
+    handshake: bool,
+}
+
+struct Entry {
+    state: State,
+    /// The ids under which the link is found, at most three of an `Up` link's epochs and two of
+    /// the handshake's.
+    ids: Vec<ConnectionId>,
+    /// The id of the dialer's choice: kept for a while after the handshake, so that a belated
+    /// copy of its first message does not begin another one.
+    belated: Option<(ConnectionId, Duration)>,
+    timer: Option<Duration>,
+    is_ready: bool,
+}
+
+enum State {
+    Dialing(Box<Dialing>),
+    HalfOpen(Box<HalfOpen>),
+    Up(Box<Link>),
 }
 
 impl Endpoint {
-    /// An endpoint with this identity. `rng_seed`: 32 random bytes, never used twice.
+    /// An endpoint with this identity. `rng_seed`: 32 random bytes, never used for two endpoints.
     #[must_use]
-    pub fn new(_config: Config, key: StaticKey, _rng_seed: [u8; 32]) -> Self {
-        Self { key, next: 0 }
+    pub fn new(mut config: Config, key: StaticKey, rng_seed: [u8; 32]) -> Self {
+        config.max_datagram = config.max_datagram.clamp(BASE_DATAGRAM, MAX_DATAGRAM);
+        config.initial_datagram = config.initial_datagram.clamp(MIN_INITIAL, config.max_datagram);
+        // So that only dialers with a proven address can push older ones out.
+        config.cookie_above = config.cookie_above.min(config.max_half_open);
+        let mut rng = Rng::new(&rng_seed);
+        Self {
+            cookies: CookieKey::new(&rng.array()),
+            rng,
+            envelope_key: EnvelopeKey::new(Some(key.public())),
+            envelope_open: EnvelopeKey::new(None),
+            config,
+            key,
+            links: HashMap::new(),
+            routes: HashMap::new(),
+            half_open: VecDeque::new(),
+            timers: BTreeSet::new(),
+            ready: VecDeque::new(),
+            replies: VecDeque::new(),
+            events: VecDeque::new(),
+            next_id: 0,
+            stats: EndpointStats::default(),
+        }
     }
 
     /// Our public key.
@@ -29,59 +110,284 @@ impl Endpoint {
         self.key.public()
     }
 
-    /// Dials `remote`. With `expected`, only the holder of that key can answer.
+    /// Dials `remote`. With `expected`, only the holder of that key can answer, and only those who
+    /// know that key can tell that this is a handshake. The outcome comes as
+    /// [`Event::Connected`] or [`Event::Closed`].
     pub fn connect(
         &mut self,
-        _now: Duration,
-        _remote: SocketAddr,
-        _expected: Option<PeerKey>,
+        now: Duration,
+        remote: SocketAddr,
+        expected: Option<PeerKey>,
     ) -> LinkId {
-        self.next += 1;
-        LinkId(self.next)
+        let id = self.new_id();
+        if self.links.len() >= self.config.max_links {
+            self.events.push_back(Event::Closed { link: id, reason: CloseReason::TooManyLinks });
+            return id;
+        }
+        let rng = Rng::new(&self.rng.array());
+        let to = (remote, expected);
+        let dialing = Dialing::new(&self.config, &self.key, rng, now, id, to);
+        let cid = dialing.cid;
+        self.insert(id, State::Dialing(Box::new(dialing)), &[cid]);
+        id
     }
 
-    /// Takes one datagram from the socket; it is opened in place.
-    pub fn handle_datagram(&mut self, _now: Duration, _from: SocketAddr, _datagram: BytesMut) {}
+    /// Takes one datagram from the socket. It is opened in place; packets come out as slices of
+    /// it. What is not for us, or not authentic, is dropped without a trace but a counter.
+    pub fn handle_datagram(&mut self, now: Duration, from: SocketAddr, datagram: BytesMut) {
+        if self.events.len() >= self.config.max_events {
+            self.stats.ignored += 1;
+            return;
+        }
+        let route =
+            datagram.first_chunk().and_then(|cid| self.routes.get(&ConnectionId(*cid)).copied());
+        match route {
+            None => self.on_stranger(now, from, &datagram),
+            Some(route) if route.handshake => {
+                self.on_handshake(now, from, route.link, &datagram);
+            }
+            Some(Route { link: id, .. }) => {
+                let Some(Entry { state: State::Up(link), .. }) = self.links.get_mut(&id) else {
+                    return;
+                };
+                let changed = link.handle(now, from, datagram, &mut self.events);
+                if changed {
+                    self.sync_routes(id);
+                }
+                self.settle(id);
+            }
+        }
+    }
 
-    /// Queues a packet of 1..=`MAX_PACKET` bytes.
+    /// Queues a packet of 1..=65,536 bytes. It is copied once, to where it will be sealed.
     ///
     /// # Errors
     /// See [`SendError`]; the packet is not queued then.
-    pub fn send(&mut self, _link: LinkId, _packet: &[u8]) -> Result<(), SendError> {
-        Err(SendError::NotConnected)
+    pub fn send(&mut self, link: LinkId, packet: &[u8]) -> Result<(), SendError> {
+        let entry = self.links.get_mut(&link).ok_or(SendError::NoLink)?;
+        let State::Up(up) = &mut entry.state else { return Err(SendError::NotConnected) };
+        up.send(packet)?;
+        self.mark_ready(link);
+        Ok(())
     }
 
-    /// Writes what is to be sent next to `buf`, replacing what is in it.
-    pub fn poll_transmit(&mut self, _now: Duration, _buf: &mut Vec<u8>) -> Option<Transmit> {
+    /// Writes what is to be sent next to `buf`, replacing what is in it (the buffer itself may be
+    /// exchanged for another one, which costs less than copying). `None`: nothing for now.
+    pub fn poll_transmit(&mut self, now: Duration, buf: &mut Vec<u8>) -> Option<Transmit> {
+        if let Some((to, reply)) = self.replies.pop_front() {
+            *buf = reply;
+            return Some(Transmit { to, len: buf.len(), segment_size: None });
+        }
+        while let Some(id) = self.ready.pop_front() {
+            let Some(entry) = self.links.get_mut(&id) else { continue };
+            entry.is_ready = false;
+            let transmit = match &mut entry.state {
+                State::Dialing(dialing) => dialing.poll_transmit(now, buf),
+                State::HalfOpen(half) => {
+                    let envelope = match half.by {
+                        DialedBy::Key => &self.envelope_key,
+                        DialedBy::Address => &self.envelope_open,
+                    };
+                    half.poll_transmit(envelope, buf)
+                }
+                State::Up(link) => link.poll_transmit(now, buf),
+            };
+            if transmit.is_some() {
+                // To the end of the line, so that all links get their turn.
+                self.mark_ready(id);
+                return transmit;
+            }
+            self.settle_and_arm(id);
+        }
         None
     }
 
-    /// What happened.
+    /// What happened, oldest first.
     pub fn poll_event(&mut self) -> Option<Event> {
-        None
+        self.events.pop_front()
     }
 
-    /// When [`Endpoint::handle_timeout`] is due.
+    /// When [`Endpoint::handle_timeout`] is due, once `poll_transmit` has given `None`.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Duration> {
-        None
+        self.timers.first().map(|(at, _)| *at)
     }
 
-    /// Does what time has made due.
-    pub fn handle_timeout(&mut self, _now: Duration) {}
+    /// Does what time has made due. Calling early or twice does no harm.
+    pub fn handle_timeout(&mut self, now: Duration) {
+        while let Some((at, id)) = self.timers.first().copied() {
+            if at > now {
+                break;
+            }
+            self.timers.pop_first();
+            self.on_timer(now, id);
+        }
+    }
 
-    /// Closes a link.
-    pub fn close(&mut self, _link: LinkId) {}
+    /// Closes a link, tells the peer, and reports [`Event::Closed`] with [`CloseReason::Local`].
+    /// What is still queued is not sent. Does nothing if there is no such link.
+    pub fn close(&mut self, link: LinkId) {
+        let Some(entry) = self.links.get_mut(&link) else { return };
+        match &mut entry.state {
+            State::HalfOpen(_) => return,
+            State::Dialing(_) => self.remove(link),
+            State::Up(up) if up.is_closing() => return,
+            State::Up(up) => {
+                up.close(CloseReason::Local);
+                self.mark_ready(link);
+            }
+        }
+        self.events.push_back(Event::Closed { link, reason: CloseReason::Local });
+    }
 
-    /// Counters of a link, if there is one.
+    /// An established link, if there is one of this id.
     #[must_use]
-    pub fn stats(&self, _link: LinkId) -> Option<LinkStats> {
-        None
+    pub fn link(&self, link: LinkId) -> Option<&Link> {
+        match &self.links.get(&link)?.state {
+            State::Up(up) if !up.is_closing() => Some(up),
+            _ => None,
+        }
+    }
+
+    /// Counters of an established link, if there is one of this id.
+    #[must_use]
+    pub fn stats(&self, link: LinkId) -> Option<LinkStats> {
+        self.link(link).map(Link::stats)
     }
 
     /// Counters of the endpoint.
     #[must_use]
     pub fn endpoint_stats(&self) -> EndpointStats {
-        EndpointStats::default()
+        EndpointStats { links: self.links.len(), half_open: self.half_open.len(), ..self.stats }
+    }
+
+    fn new_id(&mut self) -> LinkId {
+        self.next_id += 1;
+        LinkId(self.next_id)
+    }
+
+    fn insert(&mut self, id: LinkId, state: State, handshake_ids: &[ConnectionId]) {
+        for cid in handshake_ids {
+            self.routes.insert(*cid, Route { link: id, handshake: true });
+        }
+        let ids = handshake_ids.to_vec();
+        let entry = Entry { state, ids, belated: None, timer: None, is_ready: false };
+        self.links.insert(id, entry);
+        self.mark_ready(id);
+    }
+
+    fn remove(&mut self, id: LinkId) {
+        let Some(entry) = self.links.remove(&id) else { return };
+        for cid in entry.ids.iter().chain(entry.belated.iter().map(|(cid, _)| cid)) {
+            self.routes.remove(cid);
+        }
+        if let Some(at) = entry.timer {
+            self.timers.remove(&(at, id));
+        }
+        if matches!(entry.state, State::HalfOpen(_)) {
+            self.half_open.retain(|half| *half != id);
+        }
+    }
+
+    fn mark_ready(&mut self, id: LinkId) {
+        if let Some(entry) = self.links.get_mut(&id).filter(|entry| !entry.is_ready) {
+            entry.is_ready = true;
+            self.ready.push_back(id);
+        }
+    }
+
+    /// Brings the routes of an established link in line with its live connection ids.
+    fn sync_routes(&mut self, id: LinkId) {
+        let Some(entry) = self.links.get_mut(&id) else { return };
+        let State::Up(link) = &entry.state else { return };
+        for cid in entry.ids.drain(..) {
+            self.routes.remove(&cid);
+        }
+        for cid in link.connection_ids() {
+            entry.ids.push(cid);
+            self.routes.insert(cid, Route { link: id, handshake: false });
+        }
+    }
+
+    /// Sees to a link that has been touched: reports its end if it has come, and lets it send.
+    fn settle(&mut self, id: LinkId) {
+        let Some(entry) = self.links.get_mut(&id) else { return };
+        if let State::Up(link) = &mut entry.state
+            && let Some(reason) = link.take_ended()
+        {
+            let was_closing = link.is_closing();
+            if reason == CloseReason::PeerMisbehaved && !was_closing {
+                // The peer is told, in case its program is only broken.
+                link.close(reason);
+            } else {
+                self.remove(id);
+            }
+            if !was_closing {
+                self.events.push_back(Event::Closed { link: id, reason });
+            }
+        }
+        self.mark_ready(id);
+    }
+
+    /// A link that has nothing to send goes to sleep until its next timeout. A timer that is too
+    /// early is left alone: it only costs one look.
+    fn settle_and_arm(&mut self, id: LinkId) {
+        let Some(entry) = self.links.get_mut(&id) else { return };
+        if let State::Up(link) = &mut entry.state
+            && link.has_ended()
+        {
+            self.settle(id);
+            return;
+        }
+        let next = match &entry.state {
+            State::Dialing(dialing) => Some(dialing.next_timeout()),
+            State::HalfOpen(half) => Some(half.deadline),
+            State::Up(link) => link.next_timeout(),
+        };
+        let next = next.into_iter().chain(entry.belated.map(|(_, until)| until)).min();
+        if let Some(next) = next
+            && entry.timer.is_none_or(|armed| next < armed)
+        {
+            if let Some(armed) = entry.timer.replace(next) {
+                self.timers.remove(&(armed, id));
+            }
+            self.timers.insert((next, id));
+        }
+    }
+
+    fn on_timer(&mut self, now: Duration, id: LinkId) {
+        let Some(entry) = self.links.get_mut(&id) else { return };
+        entry.timer = None;
+        if let Some((cid, _)) = entry.belated.take_if(|(_, until)| now >= *until) {
+            self.routes.remove(&cid);
+        }
+        match &mut entry.state {
+            State::Dialing(dialing) if dialing.is_over(now) => {
+                self.remove(id);
+                let reason = CloseReason::HandshakeTimeout;
+                self.events.push_back(Event::Closed { link: id, reason });
+            }
+            State::HalfOpen(half) if now >= half.deadline => self.remove(id),
+            State::Dialing(_) | State::HalfOpen(_) => self.mark_ready(id),
+            State::Up(link) => {
+                if link.handle_timeout(now) {
+                    self.sync_routes(id);
+                }
+                self.settle(id);
+            }
+        }
     }
 }
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoint")
+            .field("key", &self.key)
+            .field("stats", &self.endpoint_stats())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+#[path = "endpoint_tests.rs"]
+mod tests;

@@ -1,0 +1,87 @@
+//! Cookies: how a responder under load has a dialer prove its address without remembering it.
+//!
+//! `time (8, milliseconds) | MAC (16)` over the time, the dialer's address and its first Noise
+//! message. A bad cookie is as good as none; it changes nothing.
+
+use core::net::{IpAddr, SocketAddr};
+use core::time::Duration;
+
+use xylem_hash::Hasher;
+use zeroize::Zeroizing;
+
+use crate::envelope::constant_time_eq;
+use crate::kdf::{derive, label};
+use crate::message::{COOKIE_LEN, NOISE_1_LEN};
+
+/// A cookie is good for this long.
+const LIFETIME: Duration = Duration::from_secs(10);
+
+pub(crate) struct CookieKey(Zeroizing<[u8; 32]>);
+
+impl CookieKey {
+    pub fn new(seed: &[u8; 32]) -> Self {
+        Self(Zeroizing::new(derive(label::COOKIE, &[seed])))
+    }
+
+    pub fn make(
+        &self,
+        now: Duration,
+        from: SocketAddr,
+        noise: &[u8; NOISE_1_LEN],
+    ) -> [u8; COOKIE_LEN] {
+        let time = (now.as_millis() as u64).to_be_bytes();
+        let (ip, port) = match from.ip() {
+            IpAddr::V4(ip) => (ip.to_ipv6_mapped(), from.port()),
+            IpAddr::V6(ip) => (ip, from.port()),
+        };
+        let mut hasher = Hasher::new_keyed(&self.0);
+        hasher.update(&time).update(&ip.octets()).update(&port.to_be_bytes()).update(noise);
+        let mut cookie = [0; COOKIE_LEN];
+        cookie[..8].copy_from_slice(&time);
+        cookie[8..].copy_from_slice(&hasher.finalize().as_bytes()[..16]);
+        cookie
+    }
+
+    pub fn is_good(
+        &self,
+        now: Duration,
+        from: SocketAddr,
+        noise: &[u8; NOISE_1_LEN],
+        cookie: &[u8; COOKIE_LEN],
+    ) -> bool {
+        let Some(time) = cookie.first_chunk::<8>() else { return false };
+        let made = Duration::from_millis(u64::from_be_bytes(*time));
+        // Both sides of the comparison are cut to milliseconds in `make`.
+        let fresh = made <= now && now.saturating_sub(made) <= LIFETIME;
+        fresh && constant_time_eq(cookie, &self.make(made, from, noise))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn is_good_for_its_address_message_and_time_only() {
+        let key = CookieKey::new(&[1; 32]);
+        let from: SocketAddr = "10.0.0.1:5".parse().unwrap();
+        let now = Duration::from_micros(5_000_500);
+        let noise = [2; NOISE_1_LEN];
+        let cookie = key.make(now, from, &noise);
+        assert!(key.is_good(now, from, &noise, &cookie));
+        assert!(key.is_good(now + LIFETIME / 2, from, &noise, &cookie));
+        assert!(!key.is_good(now + LIFETIME + Duration::from_millis(1), from, &noise, &cookie));
+        assert!(!key.is_good(now - Duration::from_millis(1), from, &noise, &cookie));
+        for other in ["10.0.0.2:5", "10.0.0.1:6", "[::1]:5"] {
+            assert!(!key.is_good(now, other.parse().unwrap(), &noise, &cookie));
+        }
+        assert!(!key.is_good(now, from, &[3; NOISE_1_LEN], &cookie));
+        assert!(!CookieKey::new(&[2; 32]).is_good(now, from, &noise, &cookie));
+        assert!(!key.is_good(now, from, &noise, &[0; COOKIE_LEN]));
+        for bit in 0..COOKIE_LEN * 8 {
+            let mut forged = cookie;
+            forged[bit / 8] ^= 1 << (bit % 8);
+            assert!(!key.is_good(now, from, &noise, &forged), "bit {bit}");
+        }
+    }
+}

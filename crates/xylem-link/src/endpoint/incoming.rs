@@ -1,0 +1,167 @@
+//! Handshake datagrams: strangers' first messages, and what belongs to handshakes under way.
+
+use core::net::SocketAddr;
+use core::time::Duration;
+
+use super::{Endpoint, MAX_REPLIES, State};
+use crate::config::{CloseReason, Event, LinkId};
+use crate::handshake::{Dialed, DialedBy, HalfOpen, Initial};
+use crate::kdf::Rng;
+use crate::link::{Link, NewLink, Parameters};
+use crate::message::{Answer, MIN_INITIAL, Message, Offer};
+use crate::seal::ConnectionId;
+
+/// Length of a cookie demand, a third of the shortest initial at most.
+const RETRY_LEN: core::ops::Range<usize> = 64..256;
+
+impl Endpoint {
+    /// A datagram of no known link: a first message, or nothing that we answer.
+    pub(super) fn on_stranger(&mut self, now: Duration, from: SocketAddr, datagram: &[u8]) {
+        let answered = self.config.accept_incoming
+            && datagram.len() >= MIN_INITIAL
+            && self.on_initial(now, from, datagram).is_some();
+        if !answered {
+            self.stats.ignored += 1;
+        }
+    }
+
+    fn on_initial(&mut self, now: Duration, from: SocketAddr, datagram: &[u8]) -> Option<()> {
+        let (by, body) = match self.envelope_key.open(datagram) {
+            Some(body) => (DialedBy::Key, body),
+            None if self.config.accept_open => {
+                (DialedBy::Address, self.envelope_open.open(datagram)?)
+            }
+            None => return None,
+        };
+        let Some(Message::Initial { cookie, noise }) = Message::parse(&body) else { return None };
+        let target = ConnectionId(*datagram.first_chunk()?);
+        if self.half_open.len() >= self.config.cookie_above
+            && !self.cookies.is_good(now, from, noise, cookie)
+        {
+            let offer = Offer::decode(noise.last_chunk()?)?;
+            self.demand_cookie(now, from, by, noise, offer.cid);
+            return Some(());
+        }
+        if self.half_open.len() >= self.config.max_half_open {
+            // The newcomer has proven its address (cookie_above is lower). The oldest has had
+            // the longest time to complete; refusing newcomers would let a flood shut the door.
+            self.stats.refused += 1;
+            let oldest = self.half_open.front().copied()?;
+            self.remove(oldest);
+        }
+        if self.links.len() >= self.config.max_links {
+            self.stats.refused += 1;
+            return Some(());
+        }
+        let id = self.new_id();
+        let rng = Rng::new(&self.rng.array());
+        let initial = Initial { from, by, noise, len: datagram.len() };
+        let half = HalfOpen::new(&self.config, &self.key, rng, now, id, initial).ok()?;
+        let cid = half.cid;
+        self.half_open.push_back(id);
+        self.insert(id, State::HalfOpen(Box::new(half)), &[target, cid]);
+        Some(())
+    }
+
+    fn demand_cookie(
+        &mut self,
+        now: Duration,
+        from: SocketAddr,
+        by: DialedBy,
+        noise: &[u8; crate::message::NOISE_1_LEN],
+        to: ConnectionId,
+    ) {
+        if self.replies.len() >= MAX_REPLIES {
+            self.stats.refused += 1;
+            return;
+        }
+        let cookie = self.cookies.make(now, from, noise);
+        let len = RETRY_LEN.start + self.rng.below(RETRY_LEN.len());
+        let envelope = match by {
+            DialedBy::Key => &self.envelope_key,
+            DialedBy::Address => &self.envelope_open,
+        };
+        let mut reply = Vec::new();
+        envelope.seal(to, &Message::Retry { cookie: &cookie }.to_vec(), len, &mut reply);
+        self.replies.push_back((from, reply));
+        self.stats.cookies_sent += 1;
+    }
+
+    pub(super) fn on_handshake(
+        &mut self,
+        now: Duration,
+        from: SocketAddr,
+        id: LinkId,
+        datagram: &[u8],
+    ) {
+        let Some(entry) = self.links.get_mut(&id) else { return };
+        match &mut entry.state {
+            // A belated copy of a first message.
+            State::Up(_) => {}
+            State::Dialing(dialing) => match dialing.handle(now, datagram) {
+                Dialed::Ignored => self.mark_ready(id),
+                Dialed::Failed(reason) => {
+                    self.remove(id);
+                    self.events.push_back(Event::Closed { link: id, reason });
+                }
+                Dialed::Complete(answer) => self.complete_dialing(now, id, answer),
+            },
+            State::HalfOpen(half) => {
+                let envelope = match half.by {
+                    DialedBy::Key => &self.envelope_key,
+                    DialedBy::Address => &self.envelope_open,
+                };
+                match half.handle(from, envelope, datagram) {
+                    Some(theirs) => self.complete_half_open(now, id, theirs),
+                    None => self.mark_ready(id),
+                }
+            }
+        }
+    }
+
+    fn complete_dialing(&mut self, now: Duration, id: LinkId, answer: Answer) {
+        let Some(State::Dialing(dialing)) = self.take_state(id) else { return };
+        match dialing.finish(&self.config, now, answer) {
+            Ok(new) => self.establish(now, new, None),
+            Err(_) => {
+                let reason = CloseReason::PeerMisbehaved;
+                self.events.push_back(Event::Closed { link: id, reason });
+            }
+        }
+    }
+
+    fn complete_half_open(&mut self, now: Duration, id: LinkId, theirs: Parameters) {
+        let first = self.links.get(&id).and_then(|entry| entry.ids.first().copied());
+        let Some(State::HalfOpen(half)) = self.take_state(id) else { return };
+        if let Ok(new) = half.finish(&self.config, now, theirs) {
+            self.establish(now, new, first);
+        }
+    }
+
+    /// Takes a handshake out of the tables, with its ids and timer.
+    fn take_state(&mut self, id: LinkId) -> Option<State> {
+        let entry = self.links.remove(&id)?;
+        for cid in &entry.ids {
+            self.routes.remove(cid);
+        }
+        if let Some(at) = entry.timer {
+            self.timers.remove(&(at, id));
+        }
+        self.half_open.retain(|half| *half != id);
+        Some(entry.state)
+    }
+
+    fn establish(&mut self, now: Duration, new: NewLink, first_id: Option<ConnectionId>) {
+        let (id, peer, remote) = (new.id, new.peer, new.remote);
+        let link = Link::new(&self.config, now, new);
+        self.insert(id, State::Up(Box::new(link)), &[]);
+        self.sync_routes(id);
+        if let Some(cid) = first_id {
+            self.routes.insert(cid, super::Route { link: id, handshake: true });
+            if let Some(entry) = self.links.get_mut(&id) {
+                entry.belated = Some((cid, now + self.config.handshake_timeout));
+            }
+        }
+        self.events.push_back(Event::Connected { link: id, peer, remote });
+    }
+}

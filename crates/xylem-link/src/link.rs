@@ -1,0 +1,280 @@
+//! One established peer: what is known about it, when something is due.
+//!
+//! `link/receive.rs` takes datagrams in, `link/transmit.rs` writes them out.
+
+use core::fmt;
+use core::net::SocketAddr;
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use crate::config::{CloseReason, Config, LinkId, LinkStats, MAX_PACKET, SendError};
+use crate::frame::{CLOSE_NORMAL, CLOSE_PROTOCOL};
+use crate::kdf::Rng;
+use crate::keys::PeerKey;
+use crate::mtu::PathMtu;
+use crate::queue::SendQueue;
+use crate::reassembly::Reassembly;
+use crate::seal::{ConnectionId, Opener, Sealer};
+
+mod receive;
+mod transmit;
+
+/// Waits for an acknowledgement are never shorter: the peer's thread may be busy.
+const MIN_WAIT: Duration = Duration::from_millis(200);
+/// Nor longer than this, also before the round trip has been measured.
+const MAX_WAIT: Duration = Duration::from_secs(1);
+/// How long a closed link still answers datagrams with a close.
+const LINGER: Duration = Duration::from_secs(1);
+/// Closes sent for one link at most.
+const MAX_CLOSES: u8 = 8;
+/// Pongs, and answers of each other kind, that wait to be sent; more are not owed.
+const MAX_ANSWERS: usize = 8;
+/// Path challenges sent to one new address.
+const MAX_CHALLENGES: u8 = 3;
+
+/// What both sides said of themselves in the handshake.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Parameters {
+    /// Largest datagram that the side can receive.
+    pub max_datagram: usize,
+    /// Its idle timeout.
+    pub idle_timeout: Duration,
+}
+
+/// The dialer's last handshake message, sent again until something authentic arrives.
+#[derive(Debug)]
+pub(crate) struct Finish {
+    pub datagram: Vec<u8>,
+    pub next: Duration,
+    pub wait: Duration,
+    pub deadline: Duration,
+}
+
+/// A new address that is to prove that the peer is there.
+#[derive(Debug)]
+struct Challenge {
+    to: SocketAddr,
+    token: u64,
+    next: Duration,
+    begun: Duration,
+    left: u8,
+}
+
+#[derive(Debug)]
+struct Closing {
+    code: u8,
+    until: Option<Duration>,
+    due: bool,
+    left: u8,
+}
+
+/// Small frames that are owed to the peer.
+#[derive(Debug, Default)]
+struct Owed {
+    ping: bool,
+    pongs: VecDeque<u64>,
+    probe_acks: VecDeque<u32>,
+    responses: VecDeque<(SocketAddr, u64)>,
+    epoch_ack: Option<u64>,
+    /// When our epoch is announced (again); `None` once the peer has confirmed it.
+    announce: Option<Duration>,
+}
+
+/// One peer with which the handshake is complete. [`crate::Endpoint::link`] lends it.
+pub struct Link {
+    id: LinkId,
+    peer: PeerKey,
+    remote: SocketAddr,
+    sealer: Sealer,
+    opener: Opener,
+    queue: SendQueue,
+    reassembly: Reassembly,
+    mtu: PathMtu,
+    rng: Rng,
+    idle_timeout: Duration,
+    keep_alive: Option<Duration>,
+    last_received: Duration,
+    /// The last ping, until it is answered.
+    ping: Option<(u64, Duration)>,
+    rtt: Option<Duration>,
+    owed: Owed,
+    challenge: Option<Challenge>,
+    finish: Option<Finish>,
+    closing: Option<Closing>,
+    ended: Option<CloseReason>,
+    scratch: Vec<u8>,
+    stats: LinkStats,
+}
+
+/// What a handshake hands over to make a link of.
+pub(crate) struct NewLink {
+    pub id: LinkId,
+    pub peer: PeerKey,
+    pub remote: SocketAddr,
+    pub sealer: Sealer,
+    pub opener: Opener,
+    pub theirs: Parameters,
+    pub rng: Rng,
+    pub finish: Option<Finish>,
+}
+
+impl Link {
+    pub(crate) fn new(config: &Config, now: Duration, new: NewLink) -> Self {
+        let limit = config.max_datagram.min(new.theirs.max_datagram);
+        let second = Duration::from_secs(1);
+        Self {
+            id: new.id,
+            peer: new.peer,
+            remote: new.remote,
+            sealer: new.sealer,
+            opener: new.opener,
+            queue: SendQueue::new(config.send_queue_bytes, config.max_gso_segments),
+            reassembly: Reassembly::new(
+                config.reassembly_packets,
+                config.reassembly_bytes,
+                config.reassembly_timeout,
+            ),
+            mtu: PathMtu::new(config.initial_datagram, limit, now),
+            rng: new.rng,
+            idle_timeout: config.idle_timeout.min(new.theirs.idle_timeout).max(second),
+            keep_alive: config.keep_alive,
+            last_received: now,
+            ping: None,
+            rtt: None,
+            owed: Owed { ping: true, announce: Some(now), ..Owed::default() },
+            challenge: None,
+            finish: new.finish,
+            closing: None,
+            ended: None,
+            scratch: Vec::new(),
+            stats: LinkStats::default(),
+        }
+    }
+
+    /// Its id within the endpoint.
+    #[must_use]
+    pub fn id(&self) -> LinkId {
+        self.id
+    }
+
+    /// Who the peer is.
+    #[must_use]
+    pub fn peer(&self) -> PeerKey {
+        self.peer
+    }
+
+    /// Where the peer is, as far as proven.
+    #[must_use]
+    pub fn remote(&self) -> SocketAddr {
+        self.remote
+    }
+
+    /// Counters since the link was made.
+    #[must_use]
+    pub fn stats(&self) -> LinkStats {
+        LinkStats { datagram_size: self.mtu.current(), rtt: self.rtt, ..self.stats }
+    }
+
+    /// The connection ids under which the peer's datagrams may arrive now.
+    pub(crate) fn connection_ids(&self) -> impl Iterator<Item = ConnectionId> {
+        self.opener.connection_ids()
+    }
+
+    pub(crate) fn send(&mut self, packet: &[u8]) -> Result<(), SendError> {
+        if packet.is_empty() || packet.len() > MAX_PACKET {
+            return Err(SendError::Size);
+        }
+        if self.closing.is_some() {
+            return Err(SendError::NoLink);
+        }
+        self.queue.push(packet, self.mtu.current()).map_err(|_| SendError::Full)?;
+        self.stats.packets_sent += 1;
+        Ok(())
+    }
+
+    /// Why the link is no more, once it is.
+    pub(crate) fn take_ended(&mut self) -> Option<CloseReason> {
+        self.ended.take()
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.is_some()
+    }
+
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.is_some()
+    }
+
+    /// Tells the peer and lingers a while. The endpoint reports the reason at once.
+    pub(crate) fn close(&mut self, reason: CloseReason) {
+        let code =
+            if reason == CloseReason::PeerMisbehaved { CLOSE_PROTOCOL } else { CLOSE_NORMAL };
+        self.closing.get_or_insert(Closing { code, until: None, due: true, left: MAX_CLOSES });
+    }
+
+    /// How long an acknowledgement may take.
+    fn wait(&self) -> Duration {
+        self.rtt.map_or(MAX_WAIT / 2, |rtt| (rtt * 3).clamp(MIN_WAIT, MAX_WAIT))
+    }
+
+    fn measured(&mut self, sample: Duration) {
+        self.rtt = Some(self.rtt.map_or(sample, |rtt| (rtt * 7 + sample) / 8));
+    }
+
+    /// When the next ping is due: after silence, and sooner when the last one was not answered.
+    fn ping_at(&self) -> Option<Duration> {
+        let keep_alive = self.keep_alive?;
+        let quiet = self.last_received + keep_alive;
+        Some(self.ping.map_or(quiet, |(_, sent)| quiet.max(sent + MAX_WAIT.min(keep_alive))))
+    }
+
+    /// When [`Link::handle_timeout`] or a transmission is due.
+    pub(crate) fn next_timeout(&self) -> Option<Duration> {
+        if let Some(closing) = &self.closing {
+            return closing.until;
+        }
+        [
+            Some(self.last_received + self.idle_timeout),
+            self.ping_at(),
+            self.owed.announce,
+            self.finish.as_ref().map(|f| f.next.min(f.deadline)),
+            self.challenge.as_ref().map(|c| c.next),
+            self.mtu.next_timeout(self.wait()),
+            self.reassembly.expires_at(),
+            self.opener.forget_at(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    /// Does what time has made due; what has to be sent is left to `poll_transmit`. Returns
+    /// whether the set of live connection ids has changed.
+    pub(crate) fn handle_timeout(&mut self, now: Duration) -> bool {
+        if let Some(closing) = &self.closing {
+            if closing.until.is_some_and(|until| now >= until) {
+                self.ended = Some(CloseReason::Local);
+            }
+            return false;
+        }
+        if self.finish.as_ref().is_some_and(|finish| now >= finish.deadline) {
+            self.ended = Some(CloseReason::HandshakeTimeout);
+        } else if now >= self.last_received + self.idle_timeout {
+            self.ended = Some(CloseReason::IdleTimeout);
+        }
+        self.reassembly.expire(now);
+        self.owed.ping |= self.ping_at().is_some_and(|at| now >= at);
+        self.opener.forget_if_due(now)
+    }
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link")
+            .field("id", &self.id)
+            .field("peer", &self.peer)
+            .field("remote", &self.remote)
+            .field("closing", &self.closing)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,166 @@
+//! Datagrams in: opened, then their frames acted upon. Nothing changes before the tag is verified.
+
+use core::net::SocketAddr;
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use bytes::{Bytes, BytesMut};
+
+use super::{Challenge, Link, MAX_ANSWERS, MAX_CHALLENGES, MAX_WAIT};
+use crate::config::{CloseReason, Event};
+use crate::envelope::constant_time_eq;
+use crate::frame::{Frame, Frames};
+use crate::seal::{HEADER_LEN, OpenError, TAG_LEN};
+
+/// The peer broke the protocol in a datagram that it sealed.
+struct Misbehaved;
+
+impl Link {
+    /// Takes a datagram whose connection id is one of ours. Returns whether the set of live
+    /// connection ids has changed.
+    pub(crate) fn handle(
+        &mut self,
+        now: Duration,
+        from: SocketAddr,
+        mut datagram: BytesMut,
+        events: &mut VecDeque<Event>,
+    ) -> bool {
+        let opened = match self.opener.open(now, &mut datagram) {
+            Ok(opened) => opened,
+            Err(error) => {
+                self.count_refusal(error);
+                return false;
+            }
+        };
+        self.stats.datagrams_received += 1;
+        self.stats.bytes_received += datagram.len() as u64;
+        self.last_received = now;
+        if let Some(closing) = &mut self.closing {
+            closing.due = true;
+            return opened.advanced;
+        }
+        // The peer can only have sealed this if it has our last handshake message.
+        self.finish = None;
+        if opened.newest && from != self.remote {
+            self.challenge(now, from);
+        }
+        let datagram = datagram.freeze();
+        for frame in Frames::new(&datagram[HEADER_LEN..datagram.len() - TAG_LEN]) {
+            let done = match frame {
+                Ok(frame) => self.on_frame(now, from, frame, &datagram, events),
+                Err(_) => Err(Misbehaved),
+            };
+            if done.is_err() {
+                self.ended = Some(CloseReason::PeerMisbehaved);
+            }
+            if self.ended.is_some() {
+                break;
+            }
+        }
+        opened.advanced
+    }
+
+    fn count_refusal(&mut self, error: OpenError) {
+        if error == OpenError::Replayed {
+            self.stats.replayed += 1;
+        } else {
+            self.stats.forged += 1;
+        }
+        if self.opener.is_worn_out() {
+            self.ended = Some(CloseReason::ForgeryLimit);
+        }
+    }
+
+    fn on_frame(
+        &mut self,
+        now: Duration,
+        from: SocketAddr,
+        frame: Frame<'_>,
+        datagram: &Bytes,
+        events: &mut VecDeque<Event>,
+    ) -> Result<(), Misbehaved> {
+        match frame {
+            Frame::Packet(packet) => self.deliver(datagram.slice_ref(packet), events),
+            Frame::Fragment(fragment) => {
+                if let Some(packet) =
+                    self.reassembly.insert(now, fragment).map_err(|_| Misbehaved)?
+                {
+                    self.deliver(packet, events);
+                }
+            }
+            Frame::Ping(token) => push_bounded(&mut self.owed.pongs, token),
+            Frame::Pong(token) => {
+                if let Some((_, sent)) = self.ping.filter(|(expected, _)| *expected == token) {
+                    self.ping = None;
+                    self.measured(now.saturating_sub(sent));
+                }
+            }
+            Frame::Close(_) => self.ended = Some(CloseReason::Peer),
+            // The size is only acknowledged if it is what came through.
+            Frame::Probe(size) if size as usize == datagram.len() => {
+                push_bounded(&mut self.owed.probe_acks, size);
+            }
+            Frame::Probe(_) => return Err(Misbehaved),
+            Frame::ProbeAck(size) => {
+                if let Some(sample) = self.mtu.on_ack(now, size as usize) {
+                    self.measured(sample);
+                }
+            }
+            Frame::PathChallenge(token) => push_bounded(&mut self.owed.responses, (from, token)),
+            Frame::PathResponse(token) => self.on_path_response(now, from, token),
+            Frame::Epoch { number, commitment } => self.on_epoch(number, &commitment)?,
+            Frame::EpochAck(number) => {
+                self.sealer.confirm(number);
+                if self.sealer.is_confirmed() {
+                    self.owed.announce = None;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn deliver(&mut self, packet: Bytes, events: &mut VecDeque<Event>) {
+        self.stats.packets_received += 1;
+        events.push_back(Event::Packet { link: self.id, packet });
+    }
+
+    /// An announcement of an older epoch was overtaken by the newer one; one of an epoch to come
+    /// cannot have been sealed yet.
+    fn on_epoch(&mut self, number: u64, commitment: &[u8; 32]) -> Result<(), Misbehaved> {
+        if number > self.opener.epoch() {
+            return Err(Misbehaved);
+        }
+        if number == self.opener.epoch() {
+            if !constant_time_eq(commitment, &self.opener.commitment()) {
+                return Err(Misbehaved);
+            }
+            self.owed.epoch_ack = Some(number);
+        }
+        Ok(())
+    }
+
+    /// Something authentic came from another address: ask there whether the peer is, before
+    /// anything but the question is sent to it. Whoever copies the peer's datagrams and sends
+    /// them on from elsewhere can make us ask, and nothing more.
+    fn challenge(&mut self, now: Duration, to: SocketAddr) {
+        if self.challenge.as_ref().is_some_and(|c| now < c.begun + MAX_WAIT) {
+            return;
+        }
+        let token = self.rng.u64();
+        self.challenge = Some(Challenge { to, token, next: now, begun: now, left: MAX_CHALLENGES });
+    }
+
+    fn on_path_response(&mut self, now: Duration, from: SocketAddr, token: u64) {
+        if self.challenge.as_ref().is_some_and(|c| c.token == token && c.to == from) {
+            self.challenge = None;
+            self.remote = from;
+            self.mtu.reset(now);
+        }
+    }
+}
+
+fn push_bounded<T>(queue: &mut VecDeque<T>, item: T) {
+    if queue.len() < MAX_ANSWERS {
+        queue.push_back(item);
+    }
+}

@@ -1,0 +1,154 @@
+//! Datagrams out: what is owed first, then the send queue. Every datagram is sealed where it lies.
+
+use core::net::SocketAddr;
+use core::time::Duration;
+
+use super::{LINGER, Link, MAX_CHALLENGES};
+use crate::config::{CloseReason, Transmit};
+use crate::frame::Frame;
+use crate::seal::{HEADER_LEN, OVERHEAD, TAG_LEN};
+
+impl Link {
+    /// Writes the next datagrams to `buf`, replacing what is in it.
+    pub(crate) fn poll_transmit(&mut self, now: Duration, buf: &mut Vec<u8>) -> Option<Transmit> {
+        if self.closing.is_some() {
+            return self.transmit_close(now, buf);
+        }
+        match self.sealer.advance_if_due(now) {
+            Ok(false) => {}
+            Ok(true) => {
+                self.stats.rekeys += 1;
+                self.owed.announce = Some(now);
+            }
+            Err(_) => {
+                self.ended = Some(CloseReason::RekeyStalled);
+                return None;
+            }
+        }
+        self.transmit_finish(now, buf)
+            .or_else(|| self.transmit_path(now, buf))
+            .or_else(|| self.transmit_owed(now, buf))
+            .or_else(|| self.transmit_probe(now, buf))
+            .or_else(|| self.transmit_queue(buf))
+    }
+
+    fn transmit_close(&mut self, now: Duration, buf: &mut Vec<u8>) -> Option<Transmit> {
+        let closing = self.closing.as_mut()?;
+        closing.until.get_or_insert(now + LINGER);
+        if !closing.due || closing.left == 0 {
+            return None;
+        }
+        closing.due = false;
+        closing.left -= 1;
+        let code = closing.code;
+        Some(self.datagram(buf, self.remote, 0, |out| Frame::Close(code).write(out)))
+    }
+
+    fn transmit_finish(&mut self, now: Duration, buf: &mut Vec<u8>) -> Option<Transmit> {
+        let finish = self.finish.as_mut().filter(|finish| now >= finish.next)?;
+        finish.next = now + finish.wait;
+        finish.wait *= 2;
+        buf.clear();
+        buf.extend_from_slice(&finish.datagram);
+        Some(self.sent(self.remote, buf.len(), None))
+    }
+
+    fn transmit_path(&mut self, now: Duration, buf: &mut Vec<u8>) -> Option<Transmit> {
+        if let Some((to, token)) = self.owed.responses.pop_front() {
+            return Some(self.datagram(buf, to, 0, |out| Frame::PathResponse(token).write(out)));
+        }
+        let wait = self.wait();
+        let challenge = self.challenge.as_mut().filter(|challenge| now >= challenge.next)?;
+        if challenge.left == 0 {
+            self.challenge = None;
+            return None;
+        }
+        debug_assert!(challenge.left <= MAX_CHALLENGES);
+        challenge.left -= 1;
+        challenge.next = now + wait;
+        let (to, token) = (challenge.to, challenge.token);
+        Some(self.datagram(buf, to, 0, |out| Frame::PathChallenge(token).write(out)))
+    }
+
+    /// Small frames ride in the next data datagram if it has room and nothing waits before it,
+    /// and otherwise go ahead of the data.
+    fn transmit_owed(&mut self, now: Duration, buf: &mut Vec<u8>) -> Option<Transmit> {
+        let mut frames = core::mem::take(&mut self.scratch);
+        frames.clear();
+        self.write_owed(now, &mut frames);
+        let transmit = if frames.is_empty() || self.queue.append_small(&frames) {
+            None
+        } else {
+            Some(self.datagram(buf, self.remote, 0, |out| out.extend_from_slice(&frames)))
+        };
+        self.scratch = frames;
+        transmit
+    }
+
+    fn write_owed(&mut self, now: Duration, out: &mut Vec<u8>) {
+        if let Some(number) = self.owed.epoch_ack.take() {
+            Frame::EpochAck(number).write(out);
+        }
+        if self.owed.announce.is_some_and(|at| now >= at) {
+            self.owed.announce = Some(now + self.wait());
+            let (number, commitment) = (self.sealer.epoch(), self.sealer.commitment());
+            Frame::Epoch { number, commitment }.write(out);
+        }
+        self.owed.pongs.drain(..).for_each(|token| Frame::Pong(token).write(out));
+        self.owed.probe_acks.drain(..).for_each(|size| Frame::ProbeAck(size).write(out));
+        if core::mem::take(&mut self.owed.ping) {
+            let token = self.rng.u64();
+            self.ping = Some((token, now));
+            Frame::Ping(token).write(out);
+        }
+    }
+
+    fn transmit_probe(&mut self, now: Duration, buf: &mut Vec<u8>) -> Option<Transmit> {
+        let size = self.mtu.poll(now, self.wait())?;
+        let probe = Frame::Probe(size as u32);
+        Some(self.datagram(buf, self.remote, size, |out| probe.write(out)))
+    }
+
+    fn transmit_queue(&mut self, buf: &mut Vec<u8>) -> Option<Transmit> {
+        match self.queue.pop(core::mem::take(buf)) {
+            Err(unused) => {
+                *buf = unused;
+                None
+            }
+            Ok(mut ready) => {
+                for datagram in ready.buf.chunks_mut(ready.segment) {
+                    self.sealer.seal(datagram);
+                }
+                *buf = ready.buf;
+                // Probes are not counted: they must not be the reason for further probes.
+                self.mtu.on_sent(ready.segment);
+                let several = buf.len() > ready.segment;
+                Some(self.sent(self.remote, buf.len(), several.then_some(ready.segment)))
+            }
+        }
+    }
+
+    /// Writes one datagram of these frames, padded to `size` if that is longer.
+    fn datagram(
+        &mut self,
+        buf: &mut Vec<u8>,
+        to: SocketAddr,
+        size: usize,
+        frames: impl FnOnce(&mut Vec<u8>),
+    ) -> Transmit {
+        buf.clear();
+        buf.extend_from_slice(&[0; HEADER_LEN]);
+        frames(buf);
+        debug_assert!(buf.len() + TAG_LEN >= OVERHEAD);
+        buf.resize((buf.len() + TAG_LEN).max(size), 0);
+        self.sealer.seal(buf);
+        self.sent(to, buf.len(), None)
+    }
+
+    fn sent(&mut self, to: SocketAddr, len: usize, segment_size: Option<usize>) -> Transmit {
+        let segment = segment_size.unwrap_or(len);
+        self.stats.datagrams_sent += len.div_ceil(segment) as u64;
+        self.stats.bytes_sent += len as u64;
+        Transmit { to, len, segment_size }
+    }
+}

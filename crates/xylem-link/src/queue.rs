@@ -1,0 +1,316 @@
+//! The send queue: packets are copied once, straight to where they will be sealed.
+//!
+//! A [`Batch`] is one buffer of datagrams laid end to end, all of one size but the last, as UDP
+//! GSO wants them. Small packets share a datagram; a packet that fits into a datagram is never
+//! split; a larger one fills datagrams to the brim.
+
+use std::collections::VecDeque;
+
+use crate::config::MAX_DATAGRAM;
+use crate::frame::{FRAGMENT_OVERHEAD, Fragment, Frame, PACKET_OVERHEAD};
+use crate::seal::{HEADER_LEN, OVERHEAD, TAG_LEN};
+
+/// A fragment shorter than this is not worth a frame; the next datagram takes it.
+const MIN_PIECE: usize = 64;
+/// Used buffers that are kept for the next batches.
+const MAX_SPARE: usize = 32;
+
+/// Datagrams laid end to end, not sealed yet.
+#[derive(Debug, Default)]
+struct Batch {
+    buf: Vec<u8>,
+    /// Size of the first datagram once it is closed; all but the last have it.
+    segment: Option<usize>,
+    /// Where the datagram under construction begins.
+    open: Option<usize>,
+    /// No more datagrams fit this batch.
+    full: bool,
+    /// Largest datagram when the batch was begun.
+    datagram: usize,
+}
+
+/// A batch ready to be sealed.
+#[derive(Debug)]
+pub(crate) struct Ready {
+    pub buf: Vec<u8>,
+    /// Bytes of each datagram but the last, which may be shorter.
+    pub segment: usize,
+}
+
+#[derive(Debug)]
+pub(crate) struct SendQueue {
+    batches: VecDeque<Batch>,
+    spare: Vec<Vec<u8>>,
+    bytes: usize,
+    max_bytes: usize,
+    max_segments: usize,
+    next_message: u32,
+}
+
+/// The queue holds as much as it may.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Full;
+
+impl SendQueue {
+    pub fn new(max_bytes: usize, max_segments: usize) -> Self {
+        Self {
+            batches: VecDeque::new(),
+            spare: Vec::new(),
+            bytes: 0,
+            max_bytes,
+            max_segments: max_segments.max(1),
+            next_message: 0,
+        }
+    }
+
+    /// Queues a packet into datagrams of at most `datagram` bytes.
+    pub fn push(&mut self, packet: &[u8], datagram: usize) -> Result<(), Full> {
+        if self.bytes != 0 && self.bytes + packet.len() > self.max_bytes {
+            return Err(Full);
+        }
+        let frame = packet.len() + PACKET_OVERHEAD;
+        if frame + OVERHEAD <= datagram {
+            let batch = self.batch_with_room(frame, datagram);
+            let before = batch.buf.len();
+            Frame::Packet(packet).write(&mut batch.buf);
+            self.bytes += self.back_len() - before;
+        } else {
+            self.push_fragments(packet, datagram);
+        }
+        Ok(())
+    }
+
+    fn push_fragments(&mut self, packet: &[u8], datagram: usize) {
+        let message = self.next_message;
+        self.next_message = message.wrapping_add(1);
+        let mut offset = 0;
+        while offset < packet.len() {
+            let rest = packet.len() - offset;
+            let batch = self.batch_with_room(FRAGMENT_OVERHEAD + rest.min(MIN_PIECE), datagram);
+            let len = rest.min(batch.room() - FRAGMENT_OVERHEAD);
+            let before = batch.buf.len();
+            Frame::Fragment(Fragment {
+                message,
+                offset: offset as u32,
+                total: packet.len() as u32,
+                piece: &packet[offset..offset + len],
+            })
+            .write(&mut batch.buf);
+            self.bytes += self.back_len() - before;
+            offset += len;
+        }
+    }
+
+    /// Appends small frames to the only, still open datagram if they fit. Otherwise they had
+    /// better go ahead of the queue in a datagram of their own.
+    pub fn append_small(&mut self, frames: &[u8]) -> bool {
+        let [batch] = self.batches.make_contiguous() else { return false };
+        let alone = batch.open.is_some() && batch.room() >= frames.len();
+        if alone {
+            batch.buf.extend_from_slice(frames);
+            self.bytes += frames.len();
+        }
+        alone
+    }
+
+    /// Takes the next batch out. `used`: the caller's buffer, kept for a later batch.
+    pub fn pop(&mut self, used: Vec<u8>) -> Result<Ready, Vec<u8>> {
+        let Some(mut batch) = self.batches.pop_front() else { return Err(used) };
+        self.bytes -= batch.counted();
+        self.recycle(used);
+        batch.close(false);
+        let segment = batch.segment.unwrap_or(batch.buf.len());
+        Ok(Ready { buf: batch.buf, segment })
+    }
+
+    fn recycle(&mut self, mut used: Vec<u8>) {
+        if used.capacity() > 0 && self.spare.len() < MAX_SPARE {
+            used.clear();
+            self.spare.push(used);
+        }
+    }
+
+    fn back_len(&self) -> usize {
+        self.batches.back().map_or(0, |b| b.buf.len())
+    }
+
+    /// The last batch, with a datagram open that has room for `frame` bytes.
+    fn batch_with_room(&mut self, frame: usize, datagram: usize) -> &mut Batch {
+        let max_segments = self.max_segments;
+        let fits = self.batches.back_mut().is_some_and(|batch| {
+            let before = batch.buf.len();
+            let fits = batch.make_room(frame, max_segments, datagram);
+            self.bytes += batch.buf.len() - before;
+            fits
+        });
+        if !fits {
+            let mut buf = self.spare.pop().unwrap_or_default();
+            buf.reserve(datagram.min(MAX_DATAGRAM));
+            let mut batch = Batch { buf, datagram, ..Batch::default() };
+            batch.begin();
+            self.bytes += batch.buf.len();
+            self.batches.push_back(batch);
+        }
+        self.batches.back_mut().expect("one was there or has just been pushed")
+    }
+}
+
+impl Batch {
+    /// What the queue's byte count holds for this batch: all but the tag of the open datagram.
+    fn counted(&self) -> usize {
+        self.buf.len()
+    }
+
+    fn limit(&self) -> usize {
+        self.segment.unwrap_or(self.datagram)
+    }
+
+    /// Bytes of frames that the open datagram still takes.
+    fn room(&self) -> usize {
+        let Some(start) = self.open else { return 0 };
+        (start + self.limit() - TAG_LEN).saturating_sub(self.buf.len())
+    }
+
+    fn begin(&mut self) {
+        self.open = Some(self.buf.len());
+        self.buf.extend_from_slice(&[0; HEADER_LEN]);
+    }
+
+    /// Sees to an open datagram with room for `frame` bytes, or reports that this batch has none.
+    fn make_room(&mut self, frame: usize, max_segments: usize, datagram: usize) -> bool {
+        if self.full {
+            return false;
+        }
+        if self.room() >= frame {
+            return true;
+        }
+        self.close(true);
+        let segment = self.limit();
+        self.full |= self.datagram != datagram
+            || segment < frame + OVERHEAD
+            || self.buf.len() + segment > MAX_DATAGRAM
+            || self.buf.len() / segment >= max_segments;
+        if !self.full {
+            self.begin();
+        }
+        !self.full
+    }
+
+    /// Closes the open datagram. One that is not the first and falls short of the others' size
+    /// must be the last, unless it falls short by so little that padding is cheaper than a batch.
+    fn close(&mut self, pad: bool) {
+        let Some(start) = self.open.take() else { return };
+        let len = self.buf.len() + TAG_LEN - start;
+        let segment = *self.segment.get_or_insert(len);
+        let short = segment - len;
+        let padding = if pad && short <= segment / 8 { short } else { 0 };
+        // Padding is zeros, and so is the room for the tag.
+        self.buf.resize(self.buf.len() + padding + TAG_LEN, 0);
+        self.full |= short > padding;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::Frames;
+    use crate::kdf::Rng;
+
+    fn drain(queue: &mut SendQueue) -> Vec<(usize, Vec<Vec<u8>>)> {
+        let mut batches = Vec::new();
+        while let Ok(ready) = queue.pop(Vec::new()) {
+            let datagrams = ready.buf.chunks(ready.segment).map(<[u8]>::to_vec).collect();
+            batches.push((ready.segment, datagrams));
+        }
+        assert_eq!(queue.bytes, 0, "every byte that was counted is counted off");
+        batches
+    }
+
+    fn frames(datagram: &[u8]) -> Vec<Frame<'_>> {
+        let inside = &datagram[HEADER_LEN..datagram.len() - TAG_LEN];
+        Frames::new(inside).collect::<Result<_, _>>().unwrap()
+    }
+
+    #[test]
+    fn small_packets_share_and_large_ones_fill() {
+        let mut queue = SendQueue::new(1 << 20, 32);
+        for _ in 0..10 {
+            queue.push(&[1; 50], 1_232).unwrap();
+        }
+        let batches = drain(&mut queue);
+        assert_eq!(batches.len(), 1);
+        assert_eq!(batches[0].1.len(), 1);
+        assert_eq!(frames(&batches[0].1[0]).len(), 10);
+        queue.push(&[2; 8_400], 1_232).unwrap();
+        let batches = drain(&mut queue);
+        assert_eq!(batches.len(), 1);
+        let sizes: Vec<usize> = batches[0].1.iter().map(Vec::len).collect();
+        assert_eq!(sizes[..7], [1_232; 7]);
+        assert_eq!(sizes.len(), 8);
+    }
+
+    #[test]
+    fn whole_packets_stay_whole_in_large_datagrams() {
+        let mut queue = SendQueue::new(1 << 20, 32);
+        for _ in 0..14 {
+            queue.push(&[1; 8_500], 65_507).unwrap();
+        }
+        let batches = drain(&mut queue);
+        assert_eq!(batches.len(), 2);
+        for (_, datagrams) in &batches {
+            assert_eq!(datagrams.len(), 1);
+            assert_eq!(frames(&datagrams[0]).len(), 7);
+        }
+        for _ in 0..14 {
+            queue.push(&[1; 8_500], 8_952).unwrap();
+        }
+        let batches = drain(&mut queue);
+        assert_eq!(batches.iter().map(|b| b.1.len()).collect::<Vec<_>>(), [7, 7]);
+    }
+
+    #[test]
+    fn is_bounded_but_takes_any_one_packet() {
+        let mut queue = SendQueue::new(10_000, 32);
+        queue.push(&[1; 65_536], 1_232).unwrap();
+        assert_eq!(queue.push(&[1; 1], 1_232), Err(Full));
+        drain(&mut queue);
+        assert_eq!(queue.push(&[1; 1], 1_232), Ok(()));
+    }
+
+    /// Every packet is there, in order, once; no datagram is larger than allowed, no batch larger
+    /// than a Transmit may be.
+    #[test]
+    fn random_packets_keep_every_limit() {
+        let mut rng = Rng::new(&[5; 32]);
+        for round in 0..200 {
+            let datagram = [1_200, 1_232, 1_452, 8_952, 65_507][rng.below(5)];
+            let segments = 1 + rng.below(40);
+            let mut queue = SendQueue::new(1 << 24, segments);
+            let mut sent = Vec::new();
+            for i in 0..1 + rng.below(60) {
+                let max = [20, 1_300, 8_800, 65_536][rng.below(4)];
+                let packet = vec![i as u8; 1 + rng.below(max)];
+                queue.push(&packet, datagram).unwrap();
+                sent.push(packet);
+            }
+            let mut got: Vec<Vec<u8>> = Vec::new();
+            for (segment, datagrams) in drain(&mut queue) {
+                assert!(segment <= datagram && datagrams.len() <= segments, "round {round}");
+                assert!(datagrams.iter().map(Vec::len).sum::<usize>() <= MAX_DATAGRAM);
+                for frame in datagrams.iter().flat_map(|d| frames(d)) {
+                    match frame {
+                        Frame::Packet(packet) => got.push(packet.to_vec()),
+                        Frame::Fragment(f) if f.offset == 0 => got.push(f.piece.to_vec()),
+                        Frame::Fragment(f) => {
+                            let packet = got.last_mut().unwrap();
+                            assert_eq!(packet.len(), f.offset as usize);
+                            packet.extend_from_slice(f.piece);
+                        }
+                        other => panic!("{other:?}"),
+                    }
+                }
+            }
+            assert!(got == sent, "round {round}");
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! The replay window: which of the last 4,096 packet numbers have been seen.
+//!
+//! It is only told of packets that authenticated. Asking changes nothing.
+
+/// Packet numbers that the window reaches back from the highest seen.
+pub const WINDOW: u64 = 4_096;
+/// The last packet number that is ever used; a peer that gets there has sent for millennia.
+pub const LAST_NUMBER: u64 = (1 << 62) - 1;
+const WORDS: usize = (WINDOW / 64) as usize;
+
+/// A bitmap over the last [`WINDOW`] packet numbers, indexed by the number's low bits.
+#[derive(Clone, Debug)]
+pub struct ReplayWindow {
+    /// One above the highest number seen; 0 when none was.
+    end: u64,
+    bits: [u64; WORDS],
+}
+
+impl Default for ReplayWindow {
+    fn default() -> Self {
+        Self { end: 0, bits: [0; WORDS] }
+    }
+}
+
+impl ReplayWindow {
+    /// One above the highest packet number seen.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// Whether `number` was not seen before. What is older than the window, or above
+    /// [`LAST_NUMBER`], counts as seen.
+    #[must_use]
+    pub fn is_fresh(&self, number: u64) -> bool {
+        if number >= self.end {
+            return number <= LAST_NUMBER;
+        }
+        if self.end - number > WINDOW {
+            return false;
+        }
+        let (word, bit) = place(number);
+        self.bits[word] & bit == 0
+    }
+
+    /// Notes `number`, which must have authenticated and be fresh. Returns whether it is the
+    /// highest so far.
+    pub fn insert(&mut self, number: u64) -> bool {
+        assert!(self.is_fresh(number), "asked before");
+        let newest = number >= self.end;
+        if newest {
+            // Numbers between the old end and the new one have not been seen: clear their places.
+            let skipped = number - self.end;
+            if skipped >= WINDOW {
+                self.bits = [0; WORDS];
+            } else {
+                for n in self.end..number {
+                    let (word, bit) = place(n);
+                    self.bits[word] &= !bit;
+                }
+            }
+            self.end = number + 1;
+        }
+        let (word, bit) = place(number);
+        self.bits[word] |= bit;
+        newest
+    }
+}
+
+fn place(number: u64) -> (usize, u64) {
+    ((number / 64) as usize % WORDS, 1 << (number % 64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn holds_against_a_set_over_random_walks() {
+        let mut x = 1u64;
+        let mut window = ReplayWindow::default();
+        let mut seen = HashSet::new();
+        let mut highest = 0u64;
+        for _ in 0..200_000 {
+            x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let r = x >> 33;
+            let number = match r % 100 {
+                0 => highest + r % 10_000,
+                1..=40 => highest.saturating_sub(r % 5_000),
+                _ => highest + r % 3,
+            };
+            let fresh = !seen.contains(&number) && number + WINDOW > highest;
+            assert_eq!(window.is_fresh(number), fresh, "{number} of {highest}");
+            if fresh {
+                window.insert(number);
+                seen.insert(number);
+                highest = highest.max(number);
+            }
+        }
+    }
+
+    #[test]
+    fn boundaries() {
+        let mut window = ReplayWindow::default();
+        assert!(window.insert(0));
+        assert!(!window.is_fresh(0));
+        assert!(window.insert(WINDOW));
+        assert!(!window.is_fresh(0), "just outside");
+        assert!(window.is_fresh(1), "just inside");
+        assert!(window.insert(LAST_NUMBER));
+        assert!(!window.is_fresh(WINDOW));
+        for number in [LAST_NUMBER, LAST_NUMBER + 1, u64::MAX] {
+            assert!(!window.is_fresh(number), "no overflow at the very end");
+        }
+    }
+}
