@@ -291,3 +291,126 @@ impl Hasher for KeyHasher {
         self.0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KIB: crate::SegmentSize = match crate::SegmentSize::from_log2_chunks(0) {
+        Some(size) => size,
+        None => unreachable!(),
+    };
+
+    fn known(segments: u64) -> Known {
+        Known::new(Geometry::new(segments * 1024, KIB))
+    }
+
+    fn pair(n: u64) -> Pair {
+        [n, n + 1].map(|n| NodeValue([n as u8; 32]))
+    }
+
+    /// All real nodes over the segments, top down.
+    fn parents(geo: &Geometry) -> Vec<Node> {
+        let levels = (1..=geo.levels()).rev();
+        levels
+            .flat_map(|level| (0..geo.count(level)).map(move |index| Node { level, index }))
+            .filter(|node| geo.node_exists(*node))
+            .collect()
+    }
+
+    #[test]
+    fn each_pair_has_a_place_of_its_own() {
+        for n in 1..=200 {
+            let mut known = known(n);
+            let parents = parents(&known.geo);
+            for (at, parent) in parents.iter().enumerate() {
+                assert!(known.pair(*parent).is_none());
+                assert!(known.insert(*parent, pair(at as u64)));
+            }
+            for (at, parent) in parents.iter().enumerate() {
+                assert_eq!(known.pair(*parent), Some(&pair(at as u64)), "{parent} of {n}");
+            }
+        }
+    }
+
+    /// Held against a plain set of segments, under random ranges.
+    #[test]
+    fn done_is_what_was_reported() {
+        let mut dice = 1u64;
+        let mut roll = |below: u64| {
+            dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(12_345);
+            (dice >> 33) % below
+        };
+        for n in [1u64, 2, 3, 7, 8, 9, 10, 63, 64, 65, 72, 73, 511, 512, 513, 600, 700] {
+            for _ in 0..4 {
+                let mut known = known(n);
+                let parents = parents(&known.geo);
+                for parent in &parents {
+                    known.insert(*parent, pair(0));
+                }
+                let mut done = vec![false; n as usize];
+                while !done.iter().all(|d| *d) {
+                    let from = roll(n);
+                    let width = [1, 8, 64, n][roll(4) as usize];
+                    let to = (from + 1 + roll(width)).min(n);
+                    known.finish(from..to);
+                    done[from as usize..to as usize].fill(true);
+                    check(&mut known, &parents, &done);
+                }
+                assert!(known.complete && known.blocks.is_empty(), "{n} segments");
+            }
+        }
+    }
+
+    /// `done` equals the plain set; what is not done is still known, and what goes in again where
+    /// all is done is not kept.
+    fn check(known: &mut Known, parents: &[Node], done: &[bool]) {
+        let geo = known.geo;
+        let all_done = |node: Node| geo.node_segments(node).all(|i| done[i as usize]);
+        for i in 0..geo.segments() {
+            let leaf = Node { level: 0, index: i };
+            assert_eq!(known.done(leaf), all_done(leaf), "segment {i} of {}", geo.segments());
+        }
+        let held = known.blocks.len();
+        for parent in parents {
+            assert_eq!(known.done(*parent), all_done(*parent), "{parent} of {}", geo.segments());
+            let kept = known.pair(*parent).is_some();
+            assert!(kept || all_done(*parent), "{parent} of {}", geo.segments());
+            if !kept {
+                assert!(!known.insert(*parent, pair(0)));
+            }
+        }
+        assert_eq!(known.blocks.len(), held);
+    }
+
+    /// 2^18 segments in order, tile by tile: what is held does not grow with the file.
+    #[test]
+    fn reading_in_order_holds_little() {
+        let mut known = known(1 << 18);
+        let geo = known.geo;
+        let mut most = 0;
+        for parent in parents(&geo).into_iter().filter(|parent| parent.level > 11) {
+            known.insert(parent, pair(0)); // as if every tile's proof had come
+        }
+        let above = known.bytes();
+        for tile in 0..geo.tiles(0) {
+            for level in 4..=11 {
+                let width = 1 << (11 - level);
+                (tile * width..(tile + 1) * width).for_each(|index| {
+                    known.insert(Node { level, index }, pair(0));
+                });
+            }
+            for block in tile * 256..(tile + 1) * 256 {
+                for (level, width) in [(3, 1), (2, 2), (1, 4)] {
+                    (block * width..(block + 1) * width).for_each(|index| {
+                        known.insert(Node { level, index }, pair(0));
+                    });
+                }
+                (block * 8..(block + 1) * 8).for_each(|i| known.finish(i..i + 1));
+                most = most.max(known.bytes());
+            }
+        }
+        assert!(most - above < 50 * size_of::<Block>(), "{} bytes", most - above);
+        assert!(known.complete && known.blocks.is_empty());
+    }
+}
