@@ -44,18 +44,27 @@ pub const fn var_number_len(number: u64) -> usize {
     }
 }
 
+/// `number` as a var-number in its shortest form: the first `len` octets of the array.
+#[inline]
+fn var_number_octets(number: u64) -> ([u8; 9], usize) {
+    let [a, b, c, d, e, f, g, h] = number.to_be_bytes();
+    let octets = match var_number_len(number) {
+        1 => [h, 0, 0, 0, 0, 0, 0, 0, 0],
+        3 => [253, g, h, 0, 0, 0, 0, 0, 0],
+        5 => [254, e, f, g, h, 0, 0, 0, 0],
+        _ => [255, a, b, c, d, e, f, g, h],
+    };
+    (octets, var_number_len(number))
+}
+
 /// Appends `number` as a var-number in its shortest form.
 #[inline]
 pub fn write_var_number(out: &mut Vec<u8>, number: u64) {
-    let wide = number.to_be_bytes();
-    match var_number_len(number) {
-        1 => out.push(wide[7]),
-        3 => out.extend_from_slice(&[253, wide[6], wide[7]]),
-        5 => out.extend_from_slice(&[254, wide[4], wide[5], wide[6], wide[7]]),
-        _ => {
-            out.push(255);
-            out.extend_from_slice(&wide);
-        }
+    if number < 253 {
+        out.push(number as u8);
+    } else {
+        let (octets, len) = var_number_octets(number);
+        out.extend_from_slice(&octets[..len]);
     }
 }
 
@@ -265,14 +274,8 @@ impl Open {
             out.copy_within(self.value_start..old_len, length_start + needed);
             out.truncate(length_start + needed + len);
         }
-        let wide = (len as u64).to_be_bytes();
-        match needed {
-            1 => out[length_start] = wide[7],
-            3 => out[length_start..length_start + 3].copy_from_slice(&[253, wide[6], wide[7]]),
-            5 => out[length_start..length_start + 5]
-                .copy_from_slice(&[254, wide[4], wide[5], wide[6], wide[7]]),
-            _ => unreachable!("the builders refuse packets of 4 GiB"),
-        }
+        let (octets, _) = var_number_octets(len as u64);
+        out[length_start..length_start + needed].copy_from_slice(&octets[..needed]);
         needed as isize - self.width as isize
     }
 }
@@ -347,7 +350,7 @@ mod tests {
     #[test]
     fn open_elements_move_their_value_when_the_length_needs_it() {
         for width in [1, 3] {
-            for len in [0, 1, 252, 253, 254, 9000] {
+            for len in [0, 1, 252, 253, 254, 9000, 70_000] {
                 let mut out = alloc::vec![0xAA];
                 let open = Open::begin(&mut out, 6, width);
                 let value: Vec<u8> = (0..len).map(|i| i as u8).collect();
