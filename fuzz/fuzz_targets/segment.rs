@@ -1,2 +1,93 @@
+//! Both ends of a segment: any Interest put to a publication, and any Data put to who fetches it.
 #![no_main]
-libfuzzer_sys::fuzz_target!(|_data: &[u8]| {});
+use std::convert::Infallible;
+
+use xylem_object::naming::{self, Request};
+use xylem_object::{
+    Answer, Kind, Manifest, ObjectId, Publication, PublisherKey, Source, packets, sign_manifest,
+};
+use xylem_packet::{Data, InterestBuilder, Name, NameRef, Packet};
+use xylem_tree::{Geometry, NodeSource, Outboard, SegmentSize, Verifier};
+
+const SEGMENT: SegmentSize = match SegmentSize::from_log2_chunks(0) {
+    Some(segment) => segment,
+    None => unreachable!(),
+};
+
+struct Memory(Vec<u8>, Outboard);
+
+impl Source for Memory {
+    type Error = Infallible;
+    fn geometry(&mut self, object: ObjectId) -> Option<Geometry> {
+        (object == ObjectId::File(1)).then_some(*self.1.geometry())
+    }
+    fn read_content(&mut self, _: ObjectId, at: u64, out: &mut [u8]) -> Result<(), Infallible> {
+        out.copy_from_slice(&self.0[at as usize..][..out.len()]);
+        Ok(())
+    }
+    fn read_nodes(&mut self, _: ObjectId, slot: u64, out: &mut [u8]) -> Result<(), Infallible> {
+        self.1.as_bytes().read_nodes(slot, out).expect("only slots that exist are asked for");
+        Ok(())
+    }
+}
+
+/// Whatever verifies is the object's own content at that place.
+fn judge(packet: &[u8], prefix: NameRef<'_>, source: &Memory) {
+    let Ok(data) = Data::decode(packet) else { return };
+    let geometry = *source.1.geometry();
+    let Ok(read) = packets::open(prefix, &data, |_| Some(geometry)) else { return };
+    let mut verifier = Verifier::new(geometry, source.1.root());
+    match read.request {
+        Request::Tile { tile, .. } => {
+            let _ = verifier.tile(tile, read.content, read.proof);
+        }
+        Request::Segment { index, .. } => {
+            if let Ok(segment) = verifier.segment(index, read.content, read.proof) {
+                let range = geometry.segment_range(index);
+                let place = range.start as usize..range.end as usize;
+                assert_eq!(segment.content, &source.0[place]);
+            }
+        }
+        Request::Manifest | Request::Metadata => unreachable!("open gives proofs only"),
+    }
+}
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| {
+    let content = vec![5; 20 * 1024 + 1];
+    let outboard = Outboard::of(&content, SEGMENT);
+    let (root, size) = (outboard.root(), content.len() as u64);
+    let mut source = Memory(content, outboard);
+    let key = PublisherKey::from_bytes(&[7; 32]);
+    let prefix = Name::from_uri("/o/v=1").expect("a name");
+    let file = Manifest { segment: SEGMENT, ..Manifest::file(root, size, b"f") };
+    let manifest = Manifest { kind: Kind::Directory, file_count: 2, ..file };
+    let packet = sign_manifest(&manifest, prefix.as_ref(), &key).expect("within its limits");
+    let publication = Publication::new(prefix.clone(), packet, &key.public());
+    let mut publication = publication.expect("just signed").with_metadata(&key);
+
+    judge(input, prefix.as_ref(), &source);
+    // The input as an Interest, and as what follows the prefix in an Interest's name.
+    let mut wires = vec![input.to_vec()];
+    let longer = [prefix.as_ref().value(), input].concat();
+    if let Ok(name) = NameRef::from_value(&longer) {
+        let mut wire = Vec::new();
+        if InterestBuilder::new(name).can_be_prefix(true).encode(&mut wire).is_ok() {
+            wires.push(wire);
+        }
+        if let Some(request) = naming::parse(prefix.as_ref(), name) {
+            assert_eq!(naming::encode(prefix.as_ref(), &request), name);
+        }
+    }
+    for wire in wires {
+        let Ok(Packet::Interest(interest)) = Packet::decode(&wire) else { continue };
+        let mut out = Vec::new();
+        let Ok(answer) = publication.answer(&interest, &mut source, &mut out);
+        assert_eq!(answer == Answer::Data, !out.is_empty());
+        if answer == Answer::Data {
+            let name = Data::decode(&out).expect("a Data packet").name();
+            assert!(interest.name().is_prefix_of(name));
+            assert!(interest.can_be_prefix() || interest.name() == name);
+            judge(&out, prefix.as_ref(), &source);
+        }
+    }
+});

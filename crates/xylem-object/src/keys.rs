@@ -6,8 +6,8 @@
 //!
 //! ```
 //! let key = xylem_object::PublisherKey::from_bytes(&[7; 32]);
-//! assert_eq!(key.public().key_id().to_string(), "3a9faabef3dabbb5");
-//! assert_eq!(format!("{key:?}"), "PublisherKey(3a9faabef3dabbb5, secret hidden)");
+//! assert_eq!(key.public().key_id().to_string(), "0871f3aabc26e458");
+//! assert_eq!(format!("{key:?}"), "PublisherKey(0871f3aabc26e458, secret hidden)");
 //! ```
 
 use core::fmt;

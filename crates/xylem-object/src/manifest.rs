@@ -65,7 +65,7 @@ pub mod types {
     pub(super) const fn assigned(typ: u32) -> bool {
         match typ {
             FORMAT_VERSION..=FILE_COUNT => typ % 2 == 1,
-            FILE_NAME..=MTIME_NS => typ % 2 == 0,
+            FILE_NAME..=MTIME_NS => typ.is_multiple_of(2),
             _ => false,
         }
     }
@@ -291,7 +291,11 @@ impl Manifest {
                 fields.number(types::FILE_COUNT, u64::MAX)?,
             ),
         };
-        let file_name = fields.optional(types::FILE_NAME)?.unwrap_or_default().to_vec();
+        let file_name = fields.optional(types::FILE_NAME)?;
+        if file_name.is_some_and(<[u8]>::is_empty) {
+            return Err(ManifestError::BadValue(types::FILE_NAME));
+        }
+        let file_name = file_name.unwrap_or_default().to_vec();
         let mode = fields.number(types::MODE, u64::from(MODE_MASK))? as u32;
         let mtime_s = i64::from_be_bytes(fields.array(types::MTIME_S)?);
         let mtime_ns = fields.number(types::MTIME_NS, NANOS_PER_SECOND - 1)? as u32;

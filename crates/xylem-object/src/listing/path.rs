@@ -223,17 +223,17 @@ impl Order {
             core::cmp::Ordering::Greater => {}
         }
         let common = path.iter().zip(&self.previous).take_while(|(a, b)| a == b).count();
-        while self.prefixes.last().is_some_and(|&(len, _)| usize::from(len) > common) {
-            self.prefixes.pop();
-        }
+        let kept = self.prefixes.partition_point(|&(len, _)| usize::from(len) <= common);
         if let Some(parent) = path.iter().rposition(|&b| b == b'/') {
-            let listed = self.prefixes.binary_search_by_key(&parent, |&(len, _)| usize::from(len));
-            match listed.map(|at| self.prefixes[at].1) {
-                Ok(true) => {}
-                Ok(false) => return Err(PathError::ParentNotDirectory),
+            let kept = &self.prefixes[..kept];
+            match kept.binary_search_by_key(&parent, |&(len, _)| usize::from(len)) {
+                Ok(at) if kept[at].1 => {}
+                Ok(_) => return Err(PathError::ParentNotDirectory),
                 Err(_) => return Err(PathError::ParentMissing),
             }
         }
+        // Only now may anything change: a refused path leaves the order as it was.
+        self.prefixes.truncate(kept);
         self.previous.clear();
         self.previous.extend_from_slice(path);
         // check_path holds a path to 4,096 bytes, so its length fits in 16 bits.

@@ -54,8 +54,10 @@ impl Reader {
                 }
             } else if self.header_read {
                 let entry = parse(&self.pending)?;
-                self.totals.add(&entry.kind)?;
+                let mut totals = self.totals;
+                totals.add(&entry.kind)?;
                 self.order.admit(&entry.path, entry.kind == EntryKind::Directory)?;
+                self.totals = totals;
                 self.pending.clear();
                 return Ok(Some(entry));
             }
