@@ -6,42 +6,41 @@
 //! [`Error`]s whose [`Blame`] a caller maps to an exit code.
 
 mod api;
+mod failure;
+
+mod hashing;
+mod publish;
+mod record;
+mod rescan;
+mod walk;
+
+mod addresses;
+mod dial;
+mod engine;
+mod identity;
+mod tcp;
+mod udp;
+
+mod sink;
+
+mod get;
+mod share;
+mod verify;
 
 pub use api::{
     Blame, Error, Event, Existing, GetOptions, GetSummary, Output, Peer, ShareOptions, Stop,
     VerifyOptions, VerifySummary,
 };
+pub use get::get;
+pub use share::share;
+pub use verify::verify;
 
 use std::path::Path;
 
-/// Publishes one file or directory and serves it until `stop` is raised.
-pub fn share(
-    _options: &ShareOptions,
-    _stop: &Stop,
-    _on_event: &mut dyn FnMut(Event),
-) -> Result<(), Error> {
-    Err(Error { blame: Blame::Local, message: "not wired yet".into() })
-}
-
-/// Fetches one ticket.
-pub fn get(
-    _options: &GetOptions,
-    _stop: &Stop,
-    _on_event: &mut dyn FnMut(Event),
-) -> Result<GetSummary, Error> {
-    Err(Error { blame: Blame::Local, message: "not wired yet".into() })
-}
-
-/// Compares what is on disk with a ticket.
-pub fn verify(
-    _options: &VerifyOptions,
-    _stop: &Stop,
-    _on_event: &mut dyn FnMut(Event),
-) -> Result<VerifySummary, Error> {
-    Err(Error { blame: Blame::Local, message: "not wired yet".into() })
-}
-
 /// The root that [`share`] would publish for `path`, hexadecimal; nothing is kept or served.
-pub fn tree_root(_path: &Path, _on_event: &mut dyn FnMut(Event)) -> Result<String, Error> {
-    Err(Error { blame: Blame::Local, message: "not wired yet".into() })
+///
+/// # Errors
+/// [`Blame::Usage`] if there is no such path, [`Blame::Local`] if it can't be read.
+pub fn tree_root(path: &Path, on_event: &mut dyn FnMut(Event)) -> Result<String, Error> {
+    publish::root_of(path, on_event).map(|root| root.to_string())
 }

@@ -1,0 +1,123 @@
+//! Reaching the peers that a ticket or `--from` names, and reaching them again.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use xylem_forward::FaceId;
+use xylem_link::PeerKey;
+use xylem_object::Ticket;
+
+use crate::api::{Error, Peer};
+use crate::engine::Engine;
+use crate::failure;
+
+/// Pause before everybody is dialled again when nobody is left.
+const REDIAL: Duration = Duration::from_secs(1);
+
+/// Who can be asked, and who is.
+pub(crate) struct Dialler {
+    peers: Vec<Peer>,
+    key: Option<PeerKey>,
+    /// All addresses lead to one node: the first that answers is enough.
+    one_node: bool,
+    dialled: HashMap<FaceId, usize>,
+    up: HashMap<FaceId, String>,
+    redial_at: Option<Duration>,
+    /// What became of each peer, the last word counts.
+    troubles: Vec<Option<String>>,
+}
+
+impl Dialler {
+    /// The peers of `from`, or else those of the ticket.
+    pub(crate) fn new(ticket: &Ticket, from: &[Peer]) -> Result<Self, Error> {
+        let one_node = from.is_empty();
+        let peers: Vec<Peer> = if one_node {
+            let link = |address: &_| Peer::Link { address: *address, key: None };
+            ticket.addresses.iter().map(link).collect()
+        } else {
+            from.to_vec()
+        };
+        if peers.is_empty() {
+            return Err(failure::usage("the ticket names no address; give --from ADDR"));
+        }
+        Ok(Self {
+            troubles: vec![None; peers.len()],
+            key: ticket.link_key.map(PeerKey),
+            peers,
+            one_node,
+            dialled: HashMap::new(),
+            up: HashMap::new(),
+            redial_at: None,
+        })
+    }
+
+    /// Dials everybody.
+    pub(crate) fn dial(&mut self, engine: &mut Engine) -> Result<(), Error> {
+        self.redial_at = None;
+        for (i, peer) in self.peers.iter().enumerate() {
+            let face = match *peer {
+                Peer::Link { address, key } => {
+                    engine.open_link_socket(address).map_err(|e| failure::bind(address, &e))?;
+                    Ok(engine.dial_link(address, key.map(PeerKey).or(self.key)))
+                }
+                Peer::Udp(address) => engine.dial_udp(address),
+                Peer::Tcp(address) => engine.dial_tcp(address),
+            };
+            match face {
+                Ok(face) => drop(self.dialled.insert(face, i)),
+                Err(e) => self.troubles[i] = Some(e.to_string()),
+            }
+        }
+        Ok(())
+    }
+
+    /// A face came up: whether it should be asked. One that is not needed is closed.
+    pub(crate) fn came_up(&mut self, engine: &mut Engine, face: FaceId, peer: &str) -> bool {
+        if self.one_node && !self.up.is_empty() {
+            engine.drop_face(face, "another address of the same node answered first");
+            return false;
+        }
+        self.up.insert(face, peer.to_owned());
+        true
+    }
+
+    /// A face is gone: whether it had been asked.
+    pub(crate) fn went_down(&mut self, now: Duration, face: FaceId, why: &str) -> bool {
+        if let Some(i) = self.dialled.remove(&face) {
+            self.troubles[i] = Some(why.to_owned());
+        }
+        let was_up = self.up.remove(&face).is_some();
+        if self.dialled.is_empty() {
+            self.redial_at = Some(now + REDIAL);
+        }
+        was_up
+    }
+
+    /// When [`Dialler::dial`] should be called again, because nobody is left.
+    pub(crate) fn redial_at(&self) -> Option<Duration> {
+        self.redial_at
+    }
+
+    /// Peers that are up.
+    pub(crate) fn count(&self) -> usize {
+        self.up.len()
+    }
+
+    /// The address of a face that is up.
+    pub(crate) fn name(&self, face: FaceId) -> String {
+        self.up.get(&face).cloned().unwrap_or_else(|| face.to_string())
+    }
+
+    /// What went wrong with whom, in one line.
+    pub(crate) fn troubles(&self) -> String {
+        let told = self.peers.iter().zip(&self.troubles).filter_map(|(peer, trouble)| {
+            let address = match peer {
+                Peer::Link { address, .. } => address.to_string(),
+                Peer::Udp(address) => format!("udp://{address}"),
+                Peer::Tcp(address) => format!("tcp://{address}"),
+            };
+            trouble.as_ref().map(|trouble| format!("{address}: {trouble}"))
+        });
+        told.collect::<Vec<_>>().join("; ")
+    }
+}

@@ -1,0 +1,361 @@
+//! [`get`]: fetch what a ticket names, prove it, and put it in its place.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use xylem_forward::{FaceId, Forwarder};
+use xylem_link::{Endpoint, StaticKey};
+use xylem_object::{Kind, Manifest, Ticket};
+use xylem_packet::{Interest, LpPacket, Packet};
+use xylem_store::Store;
+use xylem_transfer::{Event as TransferEvent, PeerId, Spec, Transfer};
+
+use crate::api::{Blame, Error, Event, Existing, GetOptions, GetSummary, Stop};
+use crate::dial::Dialler;
+use crate::engine::{Engine, Happening};
+use crate::publish::{disk, root_of};
+use crate::sink::{self, Context, Destination, Sink, Tally};
+use crate::{failure, identity};
+
+/// How often progress is told.
+const TICK: Duration = Duration::from_millis(100);
+/// Share of the kernel's receive buffer that answers under way may fill: its own bookkeeping and
+/// retransmissions need the rest.
+const BUFFER_SHARE: usize = 3;
+
+/// Fetches one ticket.
+///
+/// # Errors
+/// [`Blame::Usage`] for a ticket or option that can't be used or a name that is taken,
+/// [`Blame::Network`] if nobody reachable has it, [`Blame::Local`] for trouble of this machine,
+/// [`Blame::Interrupted`] if `stop` was raised. What was verified is kept in all cases.
+pub fn get(
+    options: &GetOptions,
+    stop: &Stop,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<GetSummary, Error> {
+    let started = Instant::now();
+    let ticket: Ticket = parse_ticket(&options.ticket)?;
+    let store = Store::open(disk(), &options.store).map_err(|e| failure::store(&e))?;
+    let mut fetch = Fetch::new(&ticket, &options.from, options.give_up, options.limit_rate)?;
+    let mut summary = fetch.run(options, &store, stop, on_event)?;
+    summary.elapsed = started.elapsed();
+    Ok(summary)
+}
+
+/// A ticket from what was pasted.
+pub(crate) fn parse_ticket(text: &str) -> Result<Ticket, Error> {
+    text.parse().map_err(|e: xylem_object::TicketError| failure::usage(e.to_string()))
+}
+
+/// Peers, network and transfer of one ticket.
+pub(crate) struct Fetch {
+    pub(crate) engine: Engine,
+    pub(crate) transfer: Transfer,
+    dialler: Dialler,
+    interest: Vec<u8>,
+    told: Duration,
+}
+
+/// What came of one look at the transfer's events.
+pub(crate) enum Step {
+    Nothing,
+    Manifest(Manifest),
+    Sink(TransferEvent),
+}
+
+impl Fetch {
+    pub(crate) fn new(
+        ticket: &Ticket,
+        from: &[crate::Peer],
+        give_up: Duration,
+        limit_rate: Option<u64>,
+    ) -> Result<Self, Error> {
+        let local = |e| failure::local("cannot start the event loop", &e);
+        // Nobody needs to know who fetches: a key for this run alone.
+        let link_key = StaticKey::from_bytes(identity::random()?);
+        let mut link_config = xylem_link::Config::default();
+        link_config.accept_incoming = false;
+        let endpoint = Endpoint::new(link_config, link_key, identity::random()?);
+        let mut forward_config = xylem_forward::Config::default();
+        forward_config.seed = u64::from_le_bytes(identity::random()?);
+        let mut engine = Engine::new(endpoint, Forwarder::new(forward_config)).map_err(local)?;
+        let mut dialler = Dialler::new(ticket, from)?;
+        dialler.dial(&mut engine)?;
+
+        let spec = Spec {
+            prefix: ticket.name.clone(),
+            publisher: ticket.publisher,
+            root: Some(ticket.root),
+            size: Some(ticket.size),
+        };
+        let mut config = xylem_transfer::Config { give_up, ..Default::default() };
+        let window = engine.receive_capacity() / BUFFER_SHARE / xylem_packet::MAX_PACKET;
+        config.max_window = u32::try_from(window).unwrap_or(u32::MAX).clamp(16, config.max_window);
+        let mut transfer = Transfer::new(spec, config, u64::from_le_bytes(identity::random()?));
+        transfer.set_rate_limit(limit_rate);
+        Ok(Self { engine, transfer, dialler, interest: Vec::new(), told: Duration::ZERO })
+    }
+
+    fn run(
+        &mut self,
+        options: &GetOptions,
+        store: &Store,
+        stop: &Stop,
+        on_event: &mut dyn FnMut(Event),
+    ) -> Result<GetSummary, Error> {
+        let manifest = self.manifest(stop, on_event)?;
+        on_event(found(&manifest));
+        let destination = Destination::choose(options, &manifest)?;
+        if let Some(to) = &destination
+            && options.existing == Existing::Refuse
+            && to.path.symlink_metadata().is_ok()
+        {
+            return self.already_there(&to.path, options, &manifest, on_event);
+        }
+        let mut sink = sink::make(options, &manifest, destination, store)?;
+        let mut tally = Tally::default();
+        let outcome = self.fetch(&mut *sink, &mut tally, stop, on_event);
+        if outcome.is_err() {
+            self.keep_what_is_proven(&mut *sink, &mut tally);
+        }
+        outcome?;
+        let path = sink.finish()?;
+        self.engine.close();
+        Ok(GetSummary {
+            root: manifest.root.to_string(),
+            path,
+            bytes: tally.total,
+            files: tally.files,
+            fetched: tally.fetched,
+            resumed: tally.resumed,
+            ..GetSummary::default()
+        })
+    }
+
+    /// The signed manifest, from whoever has it.
+    pub(crate) fn manifest(
+        &mut self,
+        stop: &Stop,
+        on_event: &mut dyn FnMut(Event),
+    ) -> Result<Manifest, Error> {
+        loop {
+            if let Step::Manifest(manifest) = self.step(on_event)? {
+                return Ok(manifest);
+            }
+            self.turn(None, stop, on_event)?;
+        }
+    }
+
+    fn fetch(
+        &mut self,
+        sink: &mut dyn Sink,
+        tally: &mut Tally,
+        stop: &Stop,
+        on_event: &mut dyn FnMut(Event),
+    ) -> Result<(), Error> {
+        sink.begin(&mut self.context(tally, on_event))?;
+        loop {
+            while let Step::Sink(event) = self.step(on_event)? {
+                deliver(sink, event, &mut self.context(tally, on_event))?;
+            }
+            let again = sink.turn(&mut self.context(tally, on_event))?;
+            if sink.is_done() {
+                return Ok(());
+            }
+            self.tell_progress(tally, on_event);
+            self.turn(again, stop, on_event)?;
+        }
+    }
+
+    fn context<'a>(
+        &'a mut self,
+        tally: &'a mut Tally,
+        on_event: &'a mut dyn FnMut(Event),
+    ) -> Context<'a> {
+        let now = self.engine.now();
+        Context { transfer: &mut self.transfer, tally, on_event, now }
+    }
+
+    /// Looks at the transfer's next event; those that concern peers are dealt with here.
+    pub(crate) fn step(&mut self, on_event: &mut dyn FnMut(Event)) -> Result<Step, Error> {
+        while let Some(event) = self.transfer.poll_event() {
+            match event {
+                TransferEvent::Manifest { manifest, .. } => return Ok(Step::Manifest(manifest)),
+                TransferEvent::PeerMisbehaved { peer, what } => {
+                    let peer = self.dialler.name(face_of(peer));
+                    on_event(Event::PeerMisbehaved { peer, what: what.to_string() });
+                }
+                TransferEvent::PeerDropped { peer } => {
+                    self.engine.drop_face(face_of(peer), "it misbehaved");
+                }
+                TransferEvent::Failed(reason) => {
+                    let troubles = self.dialler.troubles();
+                    let troubles =
+                        if troubles.is_empty() { troubles } else { format!(" ({troubles})") };
+                    let message = format!("{reason}{troubles}; what was verified is kept");
+                    return Err(Error { blame: Blame::Network, message });
+                }
+                event => return Ok(Step::Sink(event)),
+            }
+        }
+        Ok(Step::Nothing)
+    }
+
+    /// Asks, sleeps until something happens, and takes it in.
+    pub(crate) fn turn(
+        &mut self,
+        deadline: Option<Duration>,
+        stop: &Stop,
+        on_event: &mut dyn FnMut(Event),
+    ) -> Result<(), Error> {
+        if stop.raised() {
+            let message =
+                "interrupted; what was verified is kept, run it again to go on".to_owned();
+            return Err(Error { blame: Blame::Interrupted, message });
+        }
+        self.ask();
+        let timers =
+            [deadline, self.transfer.poll_timeout(self.engine.now()), self.dialler.redial_at()];
+        let due = timers.into_iter().flatten().min();
+        self.engine.wait(due).map_err(|e| failure::local("network", &e))?;
+        while let Some(happening) = self.engine.next_happening() {
+            self.take(happening, on_event);
+        }
+        let now = self.engine.now();
+        if self.transfer.poll_timeout(now).is_some_and(|t| t <= now) {
+            self.transfer.handle_timeout(now);
+        }
+        if self.dialler.redial_at().is_some_and(|t| t <= now) {
+            self.dialler.dial(&mut self.engine)?;
+        }
+        Ok(())
+    }
+
+    /// Sends the Interests that the windows allow.
+    fn ask(&mut self) {
+        let now = self.engine.now();
+        while let Some(peer) = self.transfer.poll_transmit(now, &mut self.interest) {
+            let to = LpPacket {
+                fragment: Some(&self.interest),
+                next_hop_face_id: Some(face_of(peer).0),
+                ..LpPacket::default()
+            };
+            let mut packet = Vec::with_capacity(self.interest.len() + 32);
+            to.encode(&mut packet);
+            self.engine.send(packet.into());
+        }
+        self.engine.flush();
+    }
+
+    fn take(&mut self, happening: Happening, on_event: &mut dyn FnMut(Event)) {
+        let now = self.engine.now();
+        match happening {
+            Happening::Packet { from, packet } => self.packet(now, from, packet),
+            Happening::FaceUp { face, peer } => {
+                if self.dialler.came_up(&mut self.engine, face, &peer) {
+                    self.transfer.add_peer(now, peer_of(face));
+                    on_event(Event::PeerConnected { peer });
+                }
+            }
+            Happening::FaceDown { face, peer, why } => {
+                if self.dialler.went_down(now, face, &why) {
+                    self.transfer.remove_peer(now, peer_of(face));
+                    on_event(Event::PeerGone { peer, why });
+                }
+            }
+        }
+    }
+
+    fn packet(&mut self, now: Duration, from: FaceId, packet: Bytes) {
+        match Packet::decode(&packet) {
+            Ok(Packet::Lp(lp)) => {
+                let interest = lp.fragment.and_then(|f| Interest::decode(f).ok());
+                if let (Some(reason), Some(interest)) = (lp.nack, interest) {
+                    self.transfer.handle_nack(now, peer_of(from), interest.name(), reason);
+                }
+            }
+            _ => self.transfer.handle_data(now, peer_of(from), packet),
+        }
+    }
+
+    fn tell_progress(&mut self, tally: &Tally, on_event: &mut dyn FnMut(Event)) {
+        let now = self.engine.now();
+        if now >= self.told + TICK {
+            self.told = now;
+            let verified = (tally.resumed + tally.fetched).min(tally.total);
+            let peers = self.dialler.count();
+            on_event(Event::Progress { verified, total: tally.total, peers });
+        }
+    }
+
+    /// After a failure: nodes that were proven and not yet handed over go to the sink too. An error
+    /// here costs what a kill would.
+    fn keep_what_is_proven(&mut self, sink: &mut dyn Sink, tally: &mut Tally) {
+        self.transfer.flush_nodes();
+        while let Some(event) = self.transfer.poll_event() {
+            let mut ignored = |_| {};
+            let mut cx = self.context(tally, &mut ignored);
+            if deliver(sink, event, &mut cx).is_err() {
+                break;
+            }
+        }
+        self.engine.close();
+    }
+
+    /// The final name is taken: fine if what is there is what was asked for.
+    fn already_there(
+        &mut self,
+        path: &Path,
+        options: &GetOptions,
+        manifest: &Manifest,
+        on_event: &mut dyn FnMut(Event),
+    ) -> Result<GetSummary, Error> {
+        self.engine.close();
+        let same = options.range.is_none() && root_of(path, on_event)? == manifest.root;
+        if !same {
+            let path = path.display();
+            return Err(failure::usage(format!(
+                "{path} exists and is something else; choose --overwrite, --rename or -o PATH"
+            )));
+        }
+        Ok(GetSummary {
+            root: manifest.root.to_string(),
+            path: Some(path.to_path_buf()),
+            bytes: manifest.total_size,
+            files: manifest.file_count,
+            resumed: manifest.total_size,
+            already_complete: true,
+            ..GetSummary::default()
+        })
+    }
+}
+
+fn found(manifest: &Manifest) -> Event {
+    Event::Found {
+        name: String::from_utf8_lossy(&manifest.file_name).into_owned(),
+        directory: manifest.kind == Kind::Directory,
+        root: manifest.root.to_string(),
+        bytes: manifest.total_size,
+        files: manifest.file_count,
+    }
+}
+
+fn deliver(sink: &mut dyn Sink, event: TransferEvent, cx: &mut Context<'_>) -> Result<(), Error> {
+    match event {
+        TransferEvent::Segment { object, segment } => sink.segment(object, segment, cx),
+        TransferEvent::Nodes { object, nodes } => sink.nodes(object, &nodes),
+        TransferEvent::ObjectComplete(object) => sink.complete(object, cx),
+        _ => Ok(()),
+    }
+}
+
+/// Faces are counted from 0 and far from 2^32 in one run; a wrapped number would only misattribute.
+fn peer_of(face: FaceId) -> PeerId {
+    PeerId(face.0 as u32)
+}
+
+fn face_of(peer: PeerId) -> FaceId {
+    FaceId(u64::from(peer.0))
+}

@@ -1,0 +1,401 @@
+//! From a path to something that can be served: hashed, signed, and read from where it lies.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use xylem_hash::Hash;
+use xylem_object::listing::{self, Entry, EntryKind};
+use xylem_object::naming::{self, ObjectId};
+use xylem_object::{Kind, Manifest, PublisherKey, Source, sign_manifest};
+use xylem_packet::Name;
+use xylem_store::{
+    DiskMedium, FileCache, FileKind, FileRef, FileState, FileTime, Medium, Meta, OutboardFile,
+    OutboardReader, Part, SharedFile, Store, StoreError,
+};
+use xylem_tree::{Geometry, OutboardBuilder, SegmentSize};
+
+use crate::api::{Error, Event, Stop};
+use crate::failure;
+use crate::hashing::{self, Job, packed_slots};
+use crate::record::Record;
+use crate::walk::{Found, FoundKind, os_bytes, walk};
+
+/// Files of a publication held open while it is served.
+const OPEN_FILES: usize = 64;
+/// Longest listing that is read back to see whether anything changed.
+const MAX_LISTING: u64 = 1 << 30;
+
+/// A hashed file or directory and where its parts lie.
+pub(crate) struct Published {
+    /// What is signed.
+    pub(crate) manifest: Manifest,
+    /// The file, or the files of the directory in listing order.
+    files: Vec<Served>,
+    /// The listing's bytes and outboard, for a directory.
+    listing: Option<(FileRef, OutboardFile)>,
+    /// Outboards of the files, each at its slot.
+    outboards: Option<OutboardFile>,
+}
+
+struct Served {
+    file: SharedFile,
+    root: Hash,
+    slot: u64,
+}
+
+/// A published thing opened for serving.
+pub(crate) struct Serving {
+    published: Published,
+    cache: FileCache,
+    nodes: Option<OutboardReader>,
+    listing_nodes: Option<OutboardReader>,
+}
+
+/// The disk, as the store wants it.
+pub(crate) fn disk() -> Arc<dyn Medium> {
+    Arc::new(DiskMedium::new())
+}
+
+/// Hashes `path`, or takes what was hashed before and has not changed since.
+///
+/// Returns the versioned prefix of object name `object` too.
+pub(crate) fn publish(
+    store: &Store,
+    path: &Path,
+    name: &dyn Fn(&[u8]) -> Result<Name, Error>,
+    stop: &Stop,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<(Published, Name), Error> {
+    let at = |e| failure::store(&StoreError::from_io("share", path, None, e));
+    let canonical = path.canonicalize().map_err(at)?;
+    let key = os_bytes(canonical.as_os_str());
+    let file_name = os_bytes(canonical.file_name().unwrap_or_default());
+    let object = name(&file_name)?;
+    let meta = store.medium().metadata(&canonical).map_err(at)?;
+    let record = store.share(&key).ok().flatten().and_then(|bytes| Record::decode(&bytes));
+    let published = match meta.kind {
+        FileKind::File => {
+            publish_file(store, &canonical, &meta, &file_name, record, stop, on_event)?
+        }
+        FileKind::Directory => {
+            publish_directory(store, &canonical, &meta, &file_name, record, stop, on_event)?
+        }
+        _ => return Err(failure::usage(format!("{}: not a file or directory", path.display()))),
+    };
+    // The same bytes under the same name keep their version, so that tickets stay good.
+    let root = published.manifest.root;
+    let version = match record {
+        Some(record) if record.root == root => record.version,
+        _ => microseconds_now(),
+    };
+    let record = Record { root, version, state: FileState::of(&meta) };
+    store.put_share(&key, &record.encode()).map_err(|e| failure::store(&e))?;
+    let prefix = naming::versioned(object.as_ref(), version)
+        .map_err(|e| failure::usage(format!("{object}: {e}")))?;
+    Ok((published, prefix))
+}
+
+fn microseconds_now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+}
+
+fn publish_file(
+    store: &Store,
+    path: &Path,
+    meta: &Meta,
+    file_name: &[u8],
+    record: Option<Record>,
+    stop: &Stop,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<Published, Error> {
+    let at = |e: StoreError| failure::store(&e);
+    let state = FileState::of(meta);
+    let small = packed_slots(state.size, SegmentSize::DEFAULT) == 0;
+    let known = record.filter(|r| r.state == state).map(|r| r.root);
+    let outboard = known.and_then(|root| store.object(&root, Part::Outboard).ok().flatten());
+    let (root, outboard) = match (known, outboard) {
+        (Some(root), outboard) if small || outboard.is_some() => (root, outboard),
+        _ => {
+            let new = store.new_file().map_err(at)?;
+            let job = Job { path: path.to_path_buf(), state, slot: (!small).then_some(0) };
+            let outboard = OutboardFile::new(new.file().clone());
+            let roots =
+                hashing::hash_all(&**store.medium(), &[job], Some(&outboard), stop, on_event)?;
+            let root = roots[0];
+            let kept = if small {
+                None
+            } else {
+                Some(store.keep(new, &root, Part::Outboard).map_err(at)?)
+            };
+            (root, kept)
+        }
+    };
+    let mut manifest = Manifest::file(root, state.size, file_name);
+    describe(&mut manifest, meta);
+    let file = SharedFile { path: path.to_path_buf(), state };
+    let files = vec![Served { file, root, slot: 0 }];
+    Ok(Published { manifest, files, listing: None, outboards: outboard.map(OutboardFile::new) })
+}
+
+fn describe(manifest: &mut Manifest, meta: &Meta) {
+    manifest.mode = meta.mode & 0o777;
+    (manifest.mtime_s, manifest.mtime_ns) = (meta.mtime.secs, meta.mtime.nanos);
+}
+
+fn publish_directory(
+    store: &Store,
+    path: &Path,
+    meta: &Meta,
+    file_name: &[u8],
+    record: Option<Record>,
+    stop: &Stop,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<Published, Error> {
+    let at = |e: StoreError| failure::store(&e);
+    let found = walk(&**store.medium(), path, on_event)?;
+    let jobs = jobs(path, &found);
+    let slots = jobs.iter().map(|j| packed_slots(j.state.size, SegmentSize::DEFAULT)).sum::<u64>();
+    if let Some(published) = record.and_then(|r| unchanged(store, r.root, &found, &jobs)) {
+        return Ok(published.described(meta, file_name));
+    }
+    let new = store.new_file().map_err(at)?;
+    let outboards = OutboardFile::new(new.file().clone());
+    let roots = hashing::hash_all(&**store.medium(), &jobs, Some(&outboards), stop, on_event)?;
+    let (bytes, totals) = write_listing(&found, &roots)?;
+    let (root, listing_outboard) = listing_tree(store, &bytes).map_err(at)?;
+    store.put_object_bytes(&root, Part::Listing, &bytes).map_err(at)?;
+    let outboards = if slots == 0 {
+        None
+    } else {
+        Some(OutboardFile::new(store.keep(new, &root, Part::FileOutboards).map_err(at)?))
+    };
+    let listing = store.object(&root, Part::Listing).map_err(at)?;
+    let listing = listing.ok_or_else(|| failure::usage("the listing vanished from the store"))?;
+    let files = served(jobs, roots);
+    let manifest = Manifest::directory(root, bytes.len() as u64, totals, file_name);
+    let listing = Some((listing, listing_outboard));
+    Ok(Published { manifest, files, listing, outboards }.described(meta, file_name))
+}
+
+/// The files of a walk as jobs, each with its place in the packed outboard file.
+fn jobs(root: &Path, found: &[Found]) -> Vec<Job> {
+    let mut slot = 0;
+    let mut jobs = Vec::new();
+    for found in found {
+        if let FoundKind::File(state) = found.kind {
+            let slots = packed_slots(state.size, SegmentSize::DEFAULT);
+            let path = root.join(crate::walk::os_path(&found.path));
+            jobs.push(Job { path, state, slot: (slots > 0).then_some(slot) });
+            slot += slots;
+        }
+    }
+    jobs
+}
+
+fn served(jobs: Vec<Job>, roots: Vec<Hash>) -> Vec<Served> {
+    let file = |j: &Job| SharedFile { path: j.path.clone(), state: j.state };
+    let pairs = jobs.iter().zip(roots);
+    pairs.map(|(j, root)| Served { file: file(j), root, slot: j.slot.unwrap_or(0) }).collect()
+}
+
+fn entry(found: &Found, root: Option<Hash>) -> Entry {
+    let kind = match (&found.kind, root) {
+        (FoundKind::File(state), Some(root)) => EntryKind::File { size: state.size, root },
+        (FoundKind::Symlink { target }, _) => EntryKind::Symlink { target: target.clone() },
+        _ => EntryKind::Directory,
+    };
+    let FileTime { secs, nanos } = found.meta.mtime;
+    let mode = found.meta.mode & 0o777;
+    Entry { path: found.path.clone(), kind, mode, mtime_s: secs, mtime_ns: nanos }
+}
+
+fn write_listing(found: &[Found], roots: &[Hash]) -> Result<(Vec<u8>, listing::Totals), Error> {
+    let mut bytes = Vec::new();
+    let mut writer = listing::Writer::new(|part: &[u8]| bytes.extend_from_slice(part));
+    let mut roots = roots.iter().copied();
+    for found in found {
+        let root = matches!(found.kind, FoundKind::File(_)).then(|| roots.next()).flatten();
+        writer.push(&entry(found, root)).map_err(|e| failure::usage(e.to_string()))?;
+    }
+    let totals = writer.finish();
+    Ok((bytes, totals))
+}
+
+/// Hashes a listing and keeps its outboard.
+fn listing_tree(store: &Store, bytes: &[u8]) -> Result<(Hash, OutboardFile), StoreError> {
+    let new = store.new_file()?;
+    let outboard = OutboardFile::new(new.file().clone());
+    let mut writer = outboard.writer_at(0);
+    let geometry = Geometry::new(bytes.len() as u64, SegmentSize::DEFAULT);
+    let mut builder =
+        OutboardBuilder::new(geometry, |slot, nodes: &[u8]| writer.write(slot, nodes));
+    let built = builder.update(bytes).and_then(|()| builder.finish());
+    let root = match built {
+        Ok(root) => root,
+        Err(xylem_tree::BuildError::Sink(e)) => return Err(e),
+        Err(_) => xylem_hash::hash(bytes),
+    };
+    writer.flush()?;
+    store.keep(new, &root, Part::Outboard).map(|file| (root, OutboardFile::new(file)))
+}
+
+/// What an earlier run published under listing `root`, if the walk finds the same files, sizes,
+/// modes and times and every part is still there.
+fn unchanged(store: &Store, root: Hash, found: &[Found], jobs: &[Job]) -> Option<Published> {
+    let listing = store.object(&root, Part::Listing).ok()??;
+    let outboard = store.object(&root, Part::Outboard).ok()??;
+    let bytes = store.object_bytes(&root, Part::Listing, MAX_LISTING).ok()??;
+    let mut entries = listing::entries(&bytes);
+    let mut roots = Vec::with_capacity(jobs.len());
+    for found in found {
+        let listed = entries.next()?.ok()?;
+        let root = match listed.kind {
+            EntryKind::File { root, .. } => Some(root),
+            _ => None,
+        };
+        let mut now = entry(found, root);
+        if let EntryKind::Symlink { .. } = now.kind {
+            (now.mode, now.mtime_s, now.mtime_ns) = (listed.mode, listed.mtime_s, listed.mtime_ns);
+        }
+        if now != listed {
+            return None;
+        }
+        roots.extend(root);
+    }
+    if entries.next().is_some() || xylem_hash::hash(&bytes) != root {
+        return None;
+    }
+    let needs_outboards = jobs.iter().any(|j| j.slot.is_some());
+    let outboards = store.object(&root, Part::FileOutboards).ok()?;
+    if needs_outboards && outboards.is_none() {
+        return None;
+    }
+    let totals = listing::Totals {
+        entries: found.len() as u64,
+        files: jobs.len() as u64,
+        bytes: jobs.iter().map(|j| j.state.size).sum(),
+    };
+    let files = jobs.iter().zip(roots).map(|(j, root)| Served {
+        file: SharedFile { path: j.path.clone(), state: j.state },
+        root,
+        slot: j.slot.unwrap_or(0),
+    });
+    Some(Published {
+        manifest: Manifest::directory(root, bytes.len() as u64, totals, b""),
+        files: files.collect(),
+        listing: Some((listing, OutboardFile::new(outboard))),
+        outboards: outboards.map(OutboardFile::new),
+    })
+}
+
+impl Published {
+    fn described(mut self, meta: &Meta, file_name: &[u8]) -> Self {
+        describe(&mut self.manifest, meta);
+        self.manifest.file_name = file_name.to_vec();
+        self
+    }
+
+    /// Signs the manifest under `prefix`.
+    pub(crate) fn sign(&self, prefix: &Name, key: &PublisherKey) -> Result<Vec<u8>, Error> {
+        sign_manifest(&self.manifest, prefix.as_ref(), key)
+            .map_err(|e| failure::usage(e.to_string()))
+    }
+
+    /// Opens it for serving.
+    pub(crate) fn serve(self, medium: Arc<dyn Medium>) -> Serving {
+        Serving {
+            cache: FileCache::new(medium, OPEN_FILES),
+            nodes: self.outboards.as_ref().map(|o| o.reader_at(0)),
+            listing_nodes: self.listing.as_ref().map(|(_, o)| o.reader_at(0)),
+            published: self,
+        }
+    }
+}
+
+impl Serving {
+    /// The file behind an object, with its number.
+    fn file(&self, object: ObjectId) -> Option<(u64, &Served)> {
+        let number = match (object, self.published.manifest.kind) {
+            (ObjectId::Root, Kind::File) => 0,
+            (ObjectId::File(number), Kind::Directory) => number,
+            _ => return None,
+        };
+        let served = self.published.files.get(usize::try_from(number).ok()?)?;
+        Some((number, served))
+    }
+
+    fn nowhere() -> StoreError {
+        StoreError::NotFound { path: PathBuf::new() }
+    }
+}
+
+impl Source for Serving {
+    type Error = StoreError;
+
+    fn geometry(&mut self, object: ObjectId) -> Option<Geometry> {
+        if object == ObjectId::Root {
+            return Some(self.published.manifest.geometry());
+        }
+        self.file(object).map(|(_, s)| Geometry::new(s.file.state.size, SegmentSize::DEFAULT))
+    }
+
+    fn read_content(
+        &mut self,
+        object: ObjectId,
+        offset: u64,
+        out: &mut [u8],
+    ) -> Result<(), StoreError> {
+        if let (ObjectId::Root, Some((listing, _))) = (object, &self.published.listing) {
+            let got = listing.read_full(out, offset)?;
+            return if got == out.len() { Ok(()) } else { Err(Self::nowhere()) };
+        }
+        let number = match object {
+            ObjectId::Root => 0,
+            ObjectId::File(number) => number,
+        };
+        let served = usize::try_from(number).ok().and_then(|i| self.published.files.get(i));
+        let served = served.ok_or_else(Self::nowhere)?;
+        self.cache.read_at(number, &served.file, offset, out)
+    }
+
+    fn read_nodes(
+        &mut self,
+        object: ObjectId,
+        first_slot: u64,
+        out: &mut [u8],
+    ) -> Result<(), StoreError> {
+        if let (ObjectId::Root, Some(reader)) = (object, &mut self.listing_nodes) {
+            return reader.read(first_slot, out);
+        }
+        let slot = self.file(object).ok_or_else(Self::nowhere)?.1.slot;
+        let reader = self.nodes.as_mut().ok_or_else(Self::nowhere)?;
+        reader.rebase(slot);
+        reader.read(first_slot, out)
+    }
+
+    fn root(&mut self, object: ObjectId) -> Option<Hash> {
+        if object == ObjectId::Root {
+            return Some(self.published.manifest.root);
+        }
+        self.file(object).map(|(_, s)| s.root)
+    }
+}
+
+/// The root that publishing `path` would give; nothing is kept.
+pub(crate) fn root_of(path: &Path, on_event: &mut dyn FnMut(Event)) -> Result<Hash, Error> {
+    let medium = disk();
+    let at = |e| failure::store(&StoreError::from_io("read", path, None, e));
+    let canonical = path.canonicalize().map_err(at)?;
+    let stop = Stop::new();
+    if medium.metadata(&canonical).map_err(at)?.kind != FileKind::Directory {
+        let state = hashing::state_of(&*medium, &canonical).map_err(|e| failure::store(&e))?;
+        let job = Job { path: canonical, state, slot: None };
+        return Ok(hashing::hash_all(&*medium, &[job], None, &stop, on_event)?[0]);
+    }
+    let found = walk(&*medium, &canonical, on_event)?;
+    let jobs = jobs(&canonical, &found);
+    let roots = hashing::hash_all(&*medium, &jobs, None, &stop, on_event)?;
+    Ok(xylem_hash::hash(&write_listing(&found, &roots)?.0))
+}

@@ -1,0 +1,172 @@
+//! [`share`]: publish one path and answer Interests for it until asked to stop.
+
+use std::collections::HashSet;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use xylem_forward::Forwarder;
+use xylem_link::{Endpoint, StaticKey};
+use xylem_object::naming;
+use xylem_object::{Answer, Publication, PublisherKey, Ticket};
+use xylem_packet::{Interest, Name, Packet};
+use xylem_store::{Store, StoreError};
+
+use crate::addresses::advertised;
+use crate::api::{Error, Event, ShareOptions, Stop};
+use crate::engine::{Engine, Happening};
+use crate::publish::{Serving, disk, publish};
+use crate::{failure, identity};
+
+/// The port that is tried first, so that a ticket survives a restart of the publisher.
+const USUAL_PORT: u16 = 7348;
+/// Answers between two flushes: about half a datagram of the largest size, so that the receiver
+/// works while the next ones are made.
+const ANSWERS_A_FLUSH: usize = 4;
+
+/// Publishes one file or directory and serves it until `stop` is raised.
+///
+/// # Errors
+/// [`crate::Blame::Usage`] for a path, name, key or address that can't be used,
+/// [`crate::Blame::Local`] for trouble of this machine.
+pub fn share(
+    options: &ShareOptions,
+    stop: &Stop,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<(), Error> {
+    let store = Store::open(disk(), &options.store).map_err(|e| failure::store(&e))?;
+    let keys = options.store.join("keys");
+    let publisher = match &options.key_file {
+        Some(path) => identity::load_existing(path)?,
+        None => identity::load_or_create(&keys.join("publisher"))?,
+    };
+    let publisher = PublisherKey::from_bytes(&publisher);
+    let link_key = StaticKey::from_bytes(identity::load_or_create(&keys.join("link"))?);
+
+    let name = |file_name: &[u8]| match &options.name {
+        None => Ok(naming::default_name(&publisher.public(), file_name)),
+        Some(uri) => Name::from_uri(uri).map_err(|e| failure::usage(format!("--as {uri}: {e}"))),
+    };
+    let (published, prefix) = publish(&store, &options.path, &name, stop, on_event)?;
+    let packet = published.sign(&prefix, &publisher)?;
+    let manifest = published.manifest.clone();
+    let publication = Publication::new(prefix.clone(), packet, &publisher.public())
+        .map_err(|e| failure::usage(e.to_string()))?
+        .with_metadata(&publisher);
+
+    let link_public = link_key.public();
+    let endpoint = Endpoint::new(xylem_link::Config::default(), link_key, identity::random()?);
+    let mut engine = Engine::new(endpoint, Forwarder::new(xylem_forward::Config::default()))
+        .map_err(|e| failure::local("cannot start the event loop", &e))?;
+    let listen = bind_links(&mut engine, &options.listen)?;
+    let plain = bind_plain(&mut engine, &options.plain)?;
+    engine.serve(prefix.as_ref().parent());
+
+    let ticket = Ticket {
+        name: prefix.clone(),
+        root: manifest.root,
+        size: manifest.size,
+        kind: manifest.kind,
+        publisher: publisher.public(),
+        link_key: Some(link_public.0),
+        addresses: advertised(&listen),
+    };
+    on_event(Event::Shared {
+        ticket: ticket.to_string(),
+        name: prefix.to_string(),
+        root: manifest.root.to_string(),
+        bytes: manifest.total_size,
+        files: manifest.file_count,
+        listen,
+        plain,
+    });
+    Server { engine, publication, serving: published.serve(disk()), told: HashSet::new() }
+        .run(stop, on_event)
+}
+
+fn bind_links(engine: &mut Engine, asked: &[SocketAddr]) -> Result<Vec<SocketAddr>, Error> {
+    if !asked.is_empty() {
+        return asked
+            .iter()
+            .map(|a| engine.bind_link(*a).map_err(|e| failure::bind(*a, &e)))
+            .collect();
+    }
+    let mut bind = |address: SocketAddr| match engine.bind_link(address) {
+        Err(e) if e.kind() == io::ErrorKind::AddrInUse => {
+            engine.bind_link(SocketAddr::new(address.ip(), 0))
+        }
+        other => other,
+    };
+    let v4 = SocketAddr::from((Ipv4Addr::UNSPECIFIED, USUAL_PORT));
+    let first = bind(v4).map_err(|e| failure::bind(v4, &e))?;
+    // A machine without IPv6 serves over IPv4 alone.
+    let second = bind(SocketAddr::from((Ipv6Addr::UNSPECIFIED, first.port())));
+    Ok([Some(first), second.ok()].into_iter().flatten().collect())
+}
+
+/// Each address serves plain NDN over UDP and over TCP, on the same port.
+fn bind_plain(engine: &mut Engine, asked: &[SocketAddr]) -> Result<Vec<SocketAddr>, Error> {
+    let mut bound = Vec::new();
+    for &address in asked {
+        let tcp = engine.bind_tcp(address).map_err(|e| failure::bind(address, &e))?;
+        engine.bind_udp(tcp).map_err(|e| failure::bind(tcp, &e))?;
+        bound.push(tcp);
+    }
+    Ok(bound)
+}
+
+struct Server {
+    engine: Engine,
+    publication: Publication,
+    serving: Serving,
+    /// Files whose trouble has been told; once is enough.
+    told: HashSet<PathBuf>,
+}
+
+impl Server {
+    fn run(mut self, stop: &Stop, on_event: &mut dyn FnMut(Event)) -> Result<(), Error> {
+        while !stop.raised() {
+            self.engine.wait(None).map_err(|e| failure::local("network", &e))?;
+            let mut answered = 0;
+            while let Some(happening) = self.engine.next_happening() {
+                match happening {
+                    Happening::Packet { packet, .. } => {
+                        answered += 1;
+                        self.answer(&packet, on_event);
+                        if answered % ANSWERS_A_FLUSH == 0 {
+                            self.engine.flush_links();
+                        }
+                    }
+                    Happening::FaceUp { peer, .. } => on_event(Event::PeerConnected { peer }),
+                    Happening::FaceDown { peer, why, .. } => {
+                        on_event(Event::PeerGone { peer, why });
+                    }
+                }
+            }
+            self.engine.flush();
+        }
+        self.engine.close();
+        Ok(())
+    }
+
+    fn answer(&mut self, packet: &[u8], on_event: &mut dyn FnMut(Event)) {
+        let Ok(Packet::Interest(interest)) = Packet::decode(packet) else { return };
+        match self.data_for(&interest) {
+            Ok(Some(data)) => self.engine.send(data),
+            Ok(None) => {}
+            Err(e) => {
+                if self.told.insert(e.path().to_path_buf()) {
+                    let why = failure::store(&e).message;
+                    on_event(Event::Skipped { path: e.path().to_path_buf(), why });
+                }
+            }
+        }
+    }
+
+    fn data_for(&mut self, interest: &Interest<'_>) -> Result<Option<Bytes>, StoreError> {
+        let mut out = Vec::with_capacity(xylem_packet::MAX_PACKET);
+        let answer = self.publication.answer(interest, &mut self.serving, &mut out)?;
+        Ok((answer == Answer::Data).then(|| out.into()))
+    }
+}

@@ -1,0 +1,114 @@
+//! A whole file: resumed, written as segments come, read back once more, named.
+
+use std::path::PathBuf;
+use std::sync::atomic::AtomicU64;
+
+use bytes::Bytes;
+use xylem_hash::Hash;
+use xylem_object::{Manifest, ObjectId};
+use xylem_store::{Partial, Resumed, Resuming, Store};
+use xylem_tree::{Geometry, Segment, Verified};
+
+use super::{Context, Destination, Nodes, Sink, added, attributes, stored};
+use crate::api::{Error, Event};
+use crate::rescan::rescan;
+
+/// One file that is being fetched.
+pub(crate) struct FileSink {
+    manifest: Manifest,
+    to: Destination,
+    store: Store,
+    partial: Option<Partial>,
+    done: bool,
+}
+
+/// Re-hashes what an earlier run left and adds what is missing to the transfer. Returns the partial
+/// file and the bytes that were there.
+pub(super) fn resume(
+    resuming: Resuming,
+    id: ObjectId,
+    root: Hash,
+    geometry: Geometry,
+    cx: &mut Context<'_>,
+) -> Result<(Partial, u64), Error> {
+    let regions: Vec<u64> = resuming.regions().collect();
+    let scans = stored(rescan(resuming.scan(), &regions, &AtomicU64::new(0)))?;
+    let (partial, Resumed { verifier, have, bytes }) = stored(resuming.finish(scans))?;
+    let wanted = std::iter::once(0..geometry.segments());
+    added(cx.transfer.add_object(id, root, geometry, wanted, have.ranges(), Some(verifier)))?;
+    Ok((partial, bytes))
+}
+
+/// Whether everything on disk agrees with the tree.
+pub(super) fn audit(partial: &mut Partial) -> Result<bool, Error> {
+    let scan = stored(partial.audit())?;
+    let regions: Vec<u64> = scan.regions().collect();
+    let scans = stored(rescan(&scan, &regions, &AtomicU64::new(0)))?;
+    let right: u64 = scans.iter().flat_map(|s| s.right()).map(|r| r.end - r.start).sum();
+    Ok(right == partial.geometry().segments())
+}
+
+impl FileSink {
+    pub(crate) fn new(manifest: Manifest, to: Destination, store: &Store) -> Self {
+        Self { manifest, to, store: store.clone(), partial: None, done: false }
+    }
+
+    fn open(&mut self, cx: &mut Context<'_>) -> Result<u64, Error> {
+        let (root, geometry) = (self.manifest.root, self.manifest.geometry());
+        let resuming = stored(Partial::open(&self.store, root, geometry, &self.to.part))?;
+        let (partial, bytes) = resume(resuming, ObjectId::Root, root, geometry, cx)?;
+        self.partial = Some(partial);
+        Ok(bytes)
+    }
+}
+
+impl Sink for FileSink {
+    fn begin(&mut self, cx: &mut Context<'_>) -> Result<(), Error> {
+        (cx.tally.total, cx.tally.files) = (self.manifest.size, 1);
+        cx.tally.resumed = self.open(cx)?;
+        if cx.tally.resumed > 0 {
+            (cx.on_event)(Event::Resumed { bytes: cx.tally.resumed, rejected: 0 });
+        }
+        Ok(())
+    }
+
+    fn segment(
+        &mut self,
+        _object: ObjectId,
+        segment: Verified<Segment<Bytes>>,
+        cx: &mut Context<'_>,
+    ) -> Result<(), Error> {
+        cx.tally.fetched += segment.content.len() as u64;
+        self.partial.as_mut().map_or(Ok(()), |p| stored(p.put(&segment)))
+    }
+
+    fn nodes(&mut self, _object: ObjectId, nodes: &Nodes) -> Result<(), Error> {
+        self.partial.as_mut().map_or(Ok(()), |p| stored(p.put_nodes(nodes)))
+    }
+
+    fn complete(&mut self, _object: ObjectId, cx: &mut Context<'_>) -> Result<(), Error> {
+        let Some(partial) = &mut self.partial else { return Ok(()) };
+        if audit(partial)? {
+            self.done = true;
+            return Ok(());
+        }
+        // Somebody changed the partial file while it grew: what is wrong is fetched again.
+        self.partial = None;
+        let right = self.open(cx)?;
+        cx.tally.fetched = right.saturating_sub(cx.tally.resumed);
+        Ok(())
+    }
+
+    fn is_done(&self) -> bool {
+        self.done
+    }
+
+    fn finish(&mut self) -> Result<Option<PathBuf>, Error> {
+        let m = &self.manifest;
+        let attributes = attributes(m.mode, m.mtime_s, m.mtime_ns);
+        if let Some(partial) = &mut self.partial {
+            stored(partial.finish_as(&self.to.path, &attributes, self.to.policy))?;
+        }
+        Ok(Some(self.to.path.clone()))
+    }
+}

@@ -1,0 +1,189 @@
+//! Where proven bytes go: a file, a directory, a range of a file, a pipe.
+
+mod directory;
+mod file;
+mod range;
+mod stream;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bytes::Bytes;
+use xylem_object::{Kind, Manifest, ObjectId};
+use xylem_store::{Attributes, FileTime, OverwritePolicy, Store};
+use xylem_transfer::Transfer;
+use xylem_tree::{Node, NodeValue, Segment, Verified};
+
+use crate::api::{Error, Event, Existing, GetOptions, Output};
+use crate::{failure, walk};
+
+pub(crate) use directory::DirectorySink;
+pub(crate) use file::FileSink;
+pub(crate) use range::RangeSink;
+pub(crate) use stream::StreamSink;
+
+/// Proven nodes of a tree with their places.
+pub(crate) type Nodes = Verified<Vec<(Node, NodeValue)>>;
+
+/// What a sink may use while it works.
+pub(crate) struct Context<'a> {
+    pub(crate) transfer: &'a mut Transfer,
+    pub(crate) tally: &'a mut Tally,
+    pub(crate) on_event: &'a mut dyn FnMut(Event),
+    pub(crate) now: Duration,
+}
+
+/// Bytes of content by where they came from.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tally {
+    /// Over the network, in this run.
+    pub(crate) fetched: u64,
+    /// Left by an earlier run, read back and proven.
+    pub(crate) resumed: u64,
+    /// All that the result will have.
+    pub(crate) total: u64,
+    /// Files in the result.
+    pub(crate) files: u64,
+}
+
+/// One way to keep what was fetched. Called in this order: `begin`, then `segment`, `nodes`,
+/// `complete` and `turn` as things happen until `is_done`, then `finish`.
+pub(crate) trait Sink {
+    /// Takes up what an earlier run left and tells the transfer what is wanted.
+    fn begin(&mut self, cx: &mut Context<'_>) -> Result<(), Error>;
+    /// Keeps a segment.
+    fn segment(
+        &mut self,
+        object: ObjectId,
+        segment: Verified<Segment<Bytes>>,
+        cx: &mut Context<'_>,
+    ) -> Result<(), Error>;
+    /// Keeps tree nodes, for the next run and for serving.
+    fn nodes(&mut self, _object: ObjectId, _nodes: &Nodes) -> Result<(), Error> {
+        Ok(())
+    }
+    /// Every wanted segment of an object has been handed in.
+    fn complete(&mut self, object: ObjectId, cx: &mut Context<'_>) -> Result<(), Error>;
+    /// Called once a turn: adds work, holds the transfer back. Returns when to be called again.
+    fn turn(&mut self, _cx: &mut Context<'_>) -> Result<Option<Duration>, Error> {
+        Ok(None)
+    }
+    /// Whether nothing is missing any more.
+    fn is_done(&self) -> bool;
+    /// Gives the result its name; returns it.
+    fn finish(&mut self) -> Result<Option<PathBuf>, Error>;
+}
+
+/// The final name and the name of the partial data beside it.
+pub(crate) struct Destination {
+    pub(crate) path: PathBuf,
+    pub(crate) part: PathBuf,
+    pub(crate) policy: OverwritePolicy,
+}
+
+impl Destination {
+    /// Chooses the final name. `None`: standard output.
+    pub(crate) fn choose(options: &GetOptions, manifest: &Manifest) -> Result<Option<Self>, Error> {
+        let mut path = match &options.output {
+            Output::Stdout => return Ok(None),
+            Output::At(path) => path.clone(),
+            Output::Into(directory) => directory.join(suggested_name(manifest)),
+        };
+        if options.existing == Existing::Rename {
+            path = free_name(path);
+        }
+        let name = path.file_name().ok_or_else(|| {
+            failure::usage(format!("{}: not a name to write to; give -o PATH", path.display()))
+        })?;
+        let mut part = std::ffi::OsString::from(".");
+        part.push(name);
+        part.push(".xylem-part");
+        let part = path.with_file_name(part);
+        let policy = match options.existing {
+            Existing::Overwrite => OverwritePolicy::Replace,
+            _ => OverwritePolicy::Never,
+        };
+        if let Some(parent) = path.parent().filter(|p| !p.as_os_str().is_empty())
+            && !parent.is_dir()
+        {
+            let message = format!("{}: no such directory to write into", parent.display());
+            return Err(failure::usage(message));
+        }
+        Ok(Some(Self { path, part, policy }))
+    }
+}
+
+/// The publisher's name for it, which the manifest's check has made a plain component.
+fn suggested_name(manifest: &Manifest) -> PathBuf {
+    if manifest.file_name.is_empty() {
+        let kind = if manifest.kind == Kind::Directory { "directory" } else { "file" };
+        return PathBuf::from(format!("xylem-{kind}-{}", &manifest.root.to_string()[..16]));
+    }
+    walk::os_path(&manifest.file_name)
+}
+
+/// `path`, or `path.1`, `path.2`, … whichever is free first.
+fn free_name(path: PathBuf) -> PathBuf {
+    let taken = |p: &Path| p.symlink_metadata().is_ok();
+    let numbered = (1_u32..).map(|n| {
+        let mut name = path.clone().into_os_string();
+        name.push(format!(".{n}"));
+        PathBuf::from(name)
+    });
+    let mut candidates = std::iter::once(path.clone()).chain(numbered);
+    candidates.find(|p| !taken(p)).unwrap_or(path)
+}
+
+/// Mode and mtime as the store sets them.
+pub(crate) fn attributes(mode: u32, mtime_s: i64, mtime_ns: u32) -> Attributes {
+    Attributes { mode: Some(mode), mtime: Some(FileTime { secs: mtime_s, nanos: mtime_ns }) }
+}
+
+/// The store's errors as ours.
+pub(crate) fn stored<T>(result: Result<T, xylem_store::StoreError>) -> Result<T, Error> {
+    result.map_err(|e| failure::store(&e))
+}
+
+/// Adds an object to the transfer; what can go wrong is a limit of ours.
+pub(crate) fn added(result: Result<(), xylem_transfer::AddError>) -> Result<(), Error> {
+    result.map_err(|e| failure::usage(e.to_string()))
+}
+
+/// Makes the sink that `options` and `manifest` ask for.
+pub(crate) fn make(
+    options: &GetOptions,
+    manifest: &Manifest,
+    destination: Option<Destination>,
+    store: &Store,
+) -> Result<Box<dyn Sink>, Error> {
+    let directory = manifest.kind == Kind::Directory;
+    let range = options.range.map(|range| clip(range, manifest.size)).transpose()?;
+    match (destination, range) {
+        (_, Some(_)) if directory => {
+            Err(failure::usage("--range is for files; this ticket is a directory"))
+        }
+        (None, _) if directory => {
+            Err(failure::usage("a directory can't go to standard output; leave `-o -` away"))
+        }
+        (None, range) => {
+            Ok(Box::new(StreamSink::new(manifest.clone(), range.unwrap_or(0..manifest.size))))
+        }
+        (Some(to), Some(range)) => Ok(Box::new(RangeSink::new(manifest.clone(), to, range, store))),
+        (Some(to), None) if directory => {
+            Ok(Box::new(DirectorySink::new(manifest.clone(), to, &options.exclude, store)?))
+        }
+        (Some(to), None) => Ok(Box::new(FileSink::new(manifest.clone(), to, store))),
+    }
+}
+
+fn clip(range: (u64, Option<u64>), size: u64) -> Result<std::ops::Range<u64>, Error> {
+    let (start, end) = (range.0, range.1.unwrap_or(size).min(size));
+    if start >= end {
+        let message = format!(
+            "--range {start}..{}: the file has {size} bytes",
+            range.1.map_or_else(String::new, |e| e.to_string())
+        );
+        return Err(failure::usage(message));
+    }
+    Ok(start..end)
+}

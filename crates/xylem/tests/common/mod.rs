@@ -1,0 +1,171 @@
+//! Two real processes: what the transfer tests share.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// The program under test.
+pub const XYLEM: &str = env!("CARGO_BIN_EXE_xylem");
+
+/// A command with a store of its own and no surprises from the environment.
+pub fn xylem(store: &Path) -> Command {
+    let mut command = Command::new(XYLEM);
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("XYLEM_") {
+            command.env_remove(name);
+        }
+    }
+    command.arg("--store").arg(store);
+    command
+}
+
+/// A running `xylem share`; killed when dropped.
+pub struct Share {
+    pub ticket: String,
+    pub plain: Option<String>,
+    pub link: String,
+    child: Child,
+}
+
+impl Share {
+    /// Starts sharing on loopback and waits for the ticket.
+    pub fn start(path: &Path, store: &Path) -> Self {
+        Self::with(path, store, &[])
+    }
+
+    /// As [`Share::start`], with plain NDN on a free port as well.
+    pub fn plain(path: &Path, store: &Path) -> Self {
+        Self::with(path, store, &["--plain-listen", "127.0.0.1:0"])
+    }
+
+    /// As [`Share::start`], with more arguments.
+    pub fn with(path: &Path, store: &Path, more: &[&str]) -> Self {
+        let mut command = xylem(store);
+        command.args(["--json", "share", "--listen", "127.0.0.1:0"]).args(more).arg(path);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().expect("the program starts");
+        let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        let shared = lines
+            .by_ref()
+            .map(|line| line.expect("UTF-8"))
+            .find(|line| line.contains("\"shared\""))
+            .expect("share prints its ticket");
+        // Keep reading, so that the child never blocks on a full pipe.
+        std::thread::spawn(move || lines.for_each(drop));
+        let shared: serde_json::Value = serde_json::from_str(&shared).expect("JSON");
+        let text = |v: &serde_json::Value| v.as_str().map(str::to_owned);
+        Self {
+            ticket: text(&shared["ticket"]).expect("a ticket"),
+            plain: text(&shared["plain"][0]),
+            link: text(&shared["listen"][0]).expect("an address"),
+            child,
+        }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Runs `xylem get` to its end.
+pub fn get(store: &Path, arguments: &[&str]) -> Output {
+    let mut command = xylem(store);
+    command.arg("get").args(arguments).stdin(Stdio::null());
+    finish(command)
+}
+
+/// Runs `xylem get --json` and returns its exit code and its `done` event.
+pub fn get_json(store: &Path, arguments: &[&str]) -> (Option<i32>, serde_json::Value) {
+    let mut command = xylem(store);
+    command.args(["--json", "get"]).args(arguments).stdin(Stdio::null());
+    let output = finish(command);
+    let text = String::from_utf8_lossy(&output.stdout);
+    let done = text.lines().filter_map(|l| serde_json::from_str::<serde_json::Value>(l).ok());
+    let done = done.filter(|e| e["event"] == "done").last().unwrap_or(serde_json::Value::Null);
+    (output.status.code(), done)
+}
+
+/// Waits for a command with a limit, so that a hang is a failure and not a stuck run.
+pub fn finish(mut command: Command) -> Output {
+    let mut child =
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
+    let out = reader(child.stdout.take().expect("piped"));
+    let err = reader(child.stderr.take().expect("piped"));
+    let deadline = Instant::now() + Duration::from_secs(120);
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("waitable") {
+            break status;
+        }
+        if Instant::now() > deadline {
+            let _ = child.kill();
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    Output { status, stdout: out.join().unwrap(), stderr: err.join().unwrap() }
+}
+
+fn reader(mut from: impl Read + Send + 'static) -> std::thread::JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let _ = from.read_to_end(&mut bytes);
+        bytes
+    })
+}
+
+/// Bytes that look random and are the same for the same seed.
+pub fn noise(len: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut bytes = Vec::with_capacity(len + 8);
+    while bytes.len() < len {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        bytes.extend_from_slice(&state.to_le_bytes());
+    }
+    bytes.truncate(len);
+    bytes
+}
+
+/// `xylem sum FILE`, the hexadecimal root alone.
+pub fn sum(file: &Path) -> String {
+    let output = Command::new(XYLEM).args(["sum", "--no-names"]).arg(file).output().unwrap();
+    assert!(output.status.success());
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+/// The first word of what `get` printed: the root.
+pub fn printed_root(output: &Output) -> String {
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.split_whitespace().next().unwrap_or_default().to_owned()
+}
+
+/// Writes a file and gives its path back.
+pub fn file(dir: &Path, name: &str, content: &[u8]) -> PathBuf {
+    let path = dir.join(name);
+    fs::write(&path, content).unwrap();
+    path
+}
+
+pub fn text(path: &Path) -> &str {
+    path.to_str().expect("test paths are UTF-8")
+}
+
+pub fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Asserts an exit code and shows what was said when it is another.
+pub fn assert_exit(output: &Output, code: i32) {
+    assert_eq!(output.status.code(), Some(code), "stderr: {}", stderr(output));
+    assert!(!stderr(output).contains("panicked"), "stderr: {}", stderr(output));
+}
