@@ -34,17 +34,17 @@ pub(crate) const ROUNDS: usize = 7;
 
 /// Which message word each step of each round takes: the permutation of the paper's table 2,
 /// applied again for every round after the first.
-pub(crate) const SCHEDULE: [[u8; 16]; ROUNDS] = schedule();
+pub(crate) const SCHEDULE: [[u32; 16]; ROUNDS] = schedule();
 
-const fn schedule() -> [[u8; 16]; ROUNDS] {
-    const PERMUTATION: [u8; 16] = [2, 6, 3, 10, 7, 0, 4, 13, 1, 11, 12, 5, 9, 14, 15, 8];
-    let mut table = [[0u8; 16]; ROUNDS];
+const fn schedule() -> [[u32; 16]; ROUNDS] {
+    const PERMUTATION: [usize; 16] = [2, 6, 3, 10, 7, 0, 4, 13, 1, 11, 12, 5, 9, 14, 15, 8];
+    let mut table = [[0u32; 16]; ROUNDS];
     let mut round = 0;
     while round < ROUNDS {
         let mut word = 0;
         while word < 16 {
             table[round][word] =
-                if round == 0 { word as u8 } else { table[round - 1][PERMUTATION[word] as usize] };
+                if round == 0 { word as u32 } else { table[round - 1][PERMUTATION[word]] };
             word += 1;
         }
         round += 1;

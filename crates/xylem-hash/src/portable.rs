@@ -32,8 +32,8 @@ fn mix(cv: &[u32; 8], block: &[u8; BLOCK_LEN], len: u32, counter: u64, flags: u3
 }
 
 #[inline(always)]
-fn round(v: &mut [u32; 16], m: &[u32; 16], s: &[u8; 16]) {
-    let word = |i: usize| m[usize::from(s[i] & 15)];
+fn round(v: &mut [u32; 16], m: &[u32; 16], s: &[u32; 16]) {
+    let word = |i: usize| m[s[i] as usize & 15];
     g(v, [0, 4, 8, 12], word(0), word(1));
     g(v, [1, 5, 9, 13], word(2), word(3));
     g(v, [2, 6, 10, 14], word(4), word(5));

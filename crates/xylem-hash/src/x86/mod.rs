@@ -25,10 +25,6 @@ macro_rules! kernel_set {
         mod narrow {
             super::super::lanes::lane_kernels!($features, words128, $turn);
         }
-        mod single {
-            super::super::rows::row_kernels!($features, $turn);
-        }
-
         #[target_feature(enable = $features)]
         pub(crate) fn chunks(mode: &Mode, lanes: &[Lane<'_>]) -> [Cv; MAX_LANES] {
             match lanes {
@@ -67,6 +63,10 @@ macro_rules! kernel_set {
 /// SSE4.1: four lanes, and one message in rows.
 pub(crate) mod sse41 {
     kernel_set!("sse4.1", by_shift);
+
+    mod single {
+        super::super::rows::row_kernels!("sse4.1", by_shift);
+    }
 
     /// Eight lanes as four and four.
     mod wide {
@@ -107,14 +107,23 @@ pub(crate) mod sse41 {
 pub(crate) mod avx2 {
     kernel_set!("avx2", by_shift);
 
+    pub(super) mod single {
+        super::super::rows::row_kernels!("avx2", by_shift);
+    }
+
     mod wide {
         super::super::lanes::lane_kernels!("avx2", words256, by_shift);
     }
 }
 
 /// AVX-512VL: the same eight lanes, with rotations in one instruction and twice the registers.
+///
+/// One message alone is left to AVX2: its speed is that of a chain of instructions, and a rotation
+/// (2 cycles on Zen 4) is no shorter than two shifts side by side and their union.
 pub(crate) mod avx512 {
     kernel_set!("avx2,avx512f,avx512vl", by_rotate);
+
+    use super::avx2::single;
 
     mod wide {
         super::super::lanes::lane_kernels!("avx2,avx512f,avx512vl", words256, by_rotate);

@@ -8,7 +8,9 @@ macro_rules! row_kernels {
         use $crate::backend::{Cv, Lane, Node, padded, split_last_block};
         use $crate::constants::{BLOCK_LEN, CHUNK_END, CHUNK_START, IV, ROUNDS};
         use $crate::subtree::Mode;
-        use $crate::x86::words128::$turn::right;
+        use $crate::x86::words128::$turn::{
+            Shuffles, right_7, right_8, right_12, right_16, shuffles,
+        };
         use $crate::x86::words128::{V, add, from_bytes, from_words, store_at, xor};
 
         /// Picks lanes A and B of `a`, then C and D of `b`.
@@ -23,17 +25,18 @@ macro_rules! row_kernels {
             a | b << 2 | c << 4 | d << 6
         }
 
-        /// Half of the four mixings of a half round: the row `d` turned by D bits, `b` by B.
+        /// The four mixings of a half round.
         #[inline]
         #[target_feature(enable = $features)]
-        fn mix<const D: i32, const DL: i32, const B: i32, const BL: i32>(
-            [a, b, c, d]: [V; 4],
-            m: V,
-        ) -> [V; 4] {
-            let a = add(add(a, m), b);
-            let d = right::<D, DL>(xor(d, a));
+        fn mix([a, b, c, d]: [V; 4], x: V, y: V, turns: &Shuffles) -> [V; 4] {
+            let a = add(add(a, x), b);
+            let d = right_16(xor(d, a), turns);
             let c = add(c, d);
-            let b = right::<B, BL>(xor(b, c));
+            let b = right_12(xor(b, c));
+            let a = add(add(a, y), b);
+            let d = right_8(xor(d, a), turns);
+            let c = add(c, d);
+            let b = right_7(xor(b, c));
             [a, b, c, d]
         }
 
@@ -79,14 +82,13 @@ macro_rules! row_kernels {
                 _mm_shuffle_epi32::<{ order(3, 0, 1, 2) }>(odd),
             ];
             let mut v = [a, b, from_words(&[IV[0], IV[1], IV[2], IV[3]]), last_row];
+            let turns = shuffles();
             for round in 0..ROUNDS {
-                v = mix::<16, 16, 12, 20>(v, m[0]);
-                v = mix::<8, 24, 7, 25>(v, m[1]);
+                v = mix(v, m[0], m[1], &turns);
                 v[0] = _mm_shuffle_epi32::<{ order(3, 0, 1, 2) }>(v[0]);
                 v[2] = _mm_shuffle_epi32::<{ order(1, 2, 3, 0) }>(v[2]);
                 v[3] = _mm_shuffle_epi32::<{ order(2, 3, 0, 1) }>(v[3]);
-                v = mix::<16, 16, 12, 20>(v, m[2]);
-                v = mix::<8, 24, 7, 25>(v, m[3]);
+                v = mix(v, m[2], m[3], &turns);
                 v[0] = _mm_shuffle_epi32::<{ order(1, 2, 3, 0) }>(v[0]);
                 v[2] = _mm_shuffle_epi32::<{ order(3, 0, 1, 2) }>(v[2]);
                 v[3] = _mm_shuffle_epi32::<{ order(2, 3, 0, 1) }>(v[3]);

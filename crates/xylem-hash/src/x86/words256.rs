@@ -39,25 +39,82 @@ pub(super) fn and(a: V, b: V) -> V {
     _mm256_and_si256(a, b)
 }
 
-/// Rotation to the right by R bits; L is 32 - R.
+/// Rotations to the right, out of shifts and byte shuffles.
 pub(super) mod by_shift {
     use super::*;
 
+    /// The shuffles that turn each word by 16 and by 8 bits.
+    pub type Shuffles = [V; 2];
+
+    /// Hidden from the optimizer: where it knows the shuffles, it applies them to both sides of
+    /// the xor before, which doubles their number.
     #[inline]
     #[target_feature(enable = "avx2")]
-    pub fn right<const R: i32, const L: i32>(a: V) -> V {
-        _mm256_or_si256(_mm256_srli_epi32::<R>(a), _mm256_slli_epi32::<L>(a))
+    pub fn shuffles() -> Shuffles {
+        let by_16 = _mm256_broadcastsi128_si256(_mm_setr_epi8(
+            2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13,
+        ));
+        let by_8 = _mm256_broadcastsi128_si256(_mm_setr_epi8(
+            1, 2, 3, 0, 5, 6, 7, 4, 9, 10, 11, 8, 13, 14, 15, 12,
+        ));
+        core::hint::black_box([by_16, by_8])
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    pub fn right_16(a: V, shuffles: &Shuffles) -> V {
+        _mm256_shuffle_epi8(a, shuffles[0])
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    pub fn right_8(a: V, shuffles: &Shuffles) -> V {
+        _mm256_shuffle_epi8(a, shuffles[1])
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    pub fn right_12(a: V) -> V {
+        _mm256_or_si256(_mm256_srli_epi32::<12>(a), _mm256_slli_epi32::<20>(a))
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    pub fn right_7(a: V) -> V {
+        _mm256_or_si256(_mm256_srli_epi32::<7>(a), _mm256_slli_epi32::<25>(a))
     }
 }
 
-/// Rotation to the right by R bits; L is 32 - R.
+/// Rotations to the right, each one instruction.
 pub(super) mod by_rotate {
     use super::*;
 
+    pub type Shuffles = ();
+
+    pub fn shuffles() -> Shuffles {}
+
     #[inline]
     #[target_feature(enable = "avx2,avx512f,avx512vl")]
-    pub fn right<const R: i32, const L: i32>(a: V) -> V {
-        _mm256_ror_epi32::<R>(a)
+    pub fn right_16(a: V, (): &Shuffles) -> V {
+        _mm256_ror_epi32::<16>(a)
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,avx512f,avx512vl")]
+    pub fn right_8(a: V, (): &Shuffles) -> V {
+        _mm256_ror_epi32::<8>(a)
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,avx512f,avx512vl")]
+    pub fn right_12(a: V) -> V {
+        _mm256_ror_epi32::<12>(a)
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,avx512f,avx512vl")]
+    pub fn right_7(a: V) -> V {
+        _mm256_ror_epi32::<7>(a)
     }
 }
 
