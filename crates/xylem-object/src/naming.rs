@@ -1,6 +1,6 @@
 //! Names: which request a name is, and back.
 //!
-//! An object name O is chosen by the publisher; P = O / v=<microseconds> is one publication, never
+//! An object name O is chosen by the publisher; P = `O/v=<microseconds>` is one publication, never
 //! changed after. All that can be asked for lies under P, save the pointer to the newest P:
 //!
 //! | name | holds |

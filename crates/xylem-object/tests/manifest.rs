@@ -5,7 +5,7 @@ mod common;
 use common::{key, name};
 use proptest::prelude::*;
 use xylem_hash::{Hash, hash};
-use xylem_object::listing::PathError;
+use xylem_object::listing::{PathError, Totals};
 use xylem_object::manifest::{MAX_MANIFEST, types};
 use xylem_object::{
     Kind, MAX_SIZE, Manifest, ManifestError, PublisherKey, naming, sign_manifest, verify_manifest,
@@ -286,6 +286,16 @@ fn what_is_out_of_range_cannot_be_signed() {
     let path = Manifest { file_name: b"a/b".to_vec(), ..manifest() };
     assert!(matches!(sign(path, "/o/v=1"), Err(ManifestError::FileName(_))));
     assert_eq!(sign(manifest(), "/o"), Err(ManifestError::Prefix(naming::PrefixError::NoVersion)));
+}
+
+#[test]
+fn a_listing_must_hold_what_was_signed() {
+    let totals = Totals { entries: 400, files: 300, bytes: 70_000 };
+    let of = Manifest::directory(hash(b""), 9, totals, b"docs");
+    assert_eq!(of.check_totals(totals), Ok(()));
+    for other in [Totals { files: 301, ..totals }, Totals { bytes: 69_999, ..totals }] {
+        assert_eq!(of.check_totals(other), Err(ManifestError::Totals));
+    }
 }
 
 prop_compose! {

@@ -21,15 +21,17 @@
 //! # Ok::<(), naming::PrefixError>(())
 //! ```
 
+mod fields;
+
 use xylem_hash::Hash;
-use xylem_packet::tlv::{self, Reader};
-use xylem_packet::{Component, Data, NameRef, SignatureType};
+use xylem_packet::{Data, NameRef, SignatureType, tlv};
 use xylem_tree::{Geometry, SegmentSize};
 
 use crate::keys::{PublisherId, PublisherKey};
-use crate::listing::{MODE_MASK, PathError, check_component};
+use crate::listing::{MODE_MASK, PathError, Totals, check_component};
 use crate::naming::{self, Request};
 use crate::packets::{FRESHNESS_MS, sign_data};
+use fields::Fields;
 
 /// Type numbers of the manifest's fields, in the order in which they stand in it. As everywhere in
 /// NDN, a reader refuses an odd number that it does not know and skips an even one.
@@ -165,6 +167,9 @@ pub enum ManifestError {
     /// The prefix to sign it under.
     #[error(transparent)]
     Prefix(naming::PrefixError),
+    /// A listing with other totals; the publisher's own fault, as both are signed.
+    #[error("the manifest disagrees with its listing about files and bytes")]
+    Totals,
     /// The suggested file name.
     #[error("the manifest's file name is not allowed: {0}")]
     FileName(PathError),
@@ -188,12 +193,7 @@ impl Manifest {
     }
 
     /// A directory of today's defaults: the root and size of its listing, what the files come to.
-    pub fn directory(
-        root: Hash,
-        size: u64,
-        totals: crate::listing::Totals,
-        file_name: &[u8],
-    ) -> Self {
+    pub fn directory(root: Hash, size: u64, totals: Totals, file_name: &[u8]) -> Self {
         Self {
             kind: Kind::Directory,
             mode: 0o755,
@@ -233,6 +233,17 @@ impl Manifest {
             return Err(ManifestError::BadValue(types::FILE_COUNT));
         }
         Ok(())
+    }
+
+    /// Whether a directory's listing, read to its end, holds what was signed with it.
+    ///
+    /// # Errors
+    /// [`ManifestError::Totals`].
+    pub fn check_totals(&self, totals: Totals) -> Result<(), ManifestError> {
+        match (totals.bytes, totals.files) == (self.total_size, self.file_count) {
+            true => Ok(()),
+            false => Err(ManifestError::Totals),
+        }
     }
 
     /// The content of the manifest packet: one encoding per manifest.
@@ -354,75 +365,4 @@ pub fn verify_manifest(
         return Err(ManifestError::BadSignature);
     }
     Manifest::decode(data.content())
-}
-
-/// What is left of a manifest's content: the next field's number and value, if there is one.
-struct Fields<'a> {
-    rest: Reader<'a>,
-    last: u32,
-    next: Option<(u32, &'a [u8])>,
-}
-
-impl<'a> Fields<'a> {
-    fn new(content: &'a [u8]) -> Result<Self, ManifestError> {
-        if content.len() > MAX_MANIFEST {
-            return Err(ManifestError::TooLong);
-        }
-        let mut fields = Self { rest: Reader::new(content), last: 0, next: None };
-        fields.advance()?;
-        Ok(fields)
-    }
-
-    /// Moves on to the next field, over unknown ones that may be skipped.
-    fn advance(&mut self) -> Result<(), ManifestError> {
-        self.next = None;
-        while let Some(element) = self.rest.next_element().map_err(|_| ManifestError::BadTlv)? {
-            let typ = element.typ;
-            if typ <= self.last {
-                return Err(ManifestError::Misplaced(typ));
-            }
-            self.last = typ;
-            if types::assigned(typ) {
-                self.next = Some((typ, element.value));
-                return Ok(());
-            }
-            if tlv::is_critical(typ) {
-                return Err(ManifestError::UnknownCritical(typ));
-            }
-        }
-        Ok(())
-    }
-
-    fn optional(&mut self, field: u32) -> Result<Option<&'a [u8]>, ManifestError> {
-        match self.next {
-            Some((typ, value)) if typ == field => {
-                self.advance()?;
-                Ok(Some(value))
-            }
-            Some((typ, _)) if typ < field => Err(ManifestError::Misplaced(typ)),
-            _ => Ok(None),
-        }
-    }
-
-    fn required(&mut self, field: u32) -> Result<&'a [u8], ManifestError> {
-        self.optional(field)?.ok_or(ManifestError::Missing(field))
-    }
-
-    fn number(&mut self, field: u32, max: u64) -> Result<u64, ManifestError> {
-        // A component checks the shortest form, which NDN itself does not ask of a number.
-        let number = Component::generic(self.required(field)?).as_number();
-        number.filter(|&number| number <= max).ok_or(ManifestError::BadValue(field))
-    }
-
-    fn array<const N: usize>(&mut self, field: u32) -> Result<[u8; N], ManifestError> {
-        self.required(field)?.try_into().map_err(|_| ManifestError::BadValue(field))
-    }
-
-    /// Nothing may be left: a field here is one that this kind of manifest does not have.
-    fn end(self) -> Result<(), ManifestError> {
-        match self.next {
-            Some((typ, _)) => Err(ManifestError::Misplaced(typ)),
-            None => Ok(()),
-        }
-    }
 }

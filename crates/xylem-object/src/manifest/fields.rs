@@ -1,0 +1,77 @@
+//! Reads a manifest's fields in their one order.
+
+use xylem_packet::Component;
+use xylem_packet::tlv::{self, Reader};
+
+use super::{MAX_MANIFEST, ManifestError, types};
+
+/// What is left of a manifest's content: the next field's number and value, if there is one.
+pub(super) struct Fields<'a> {
+    rest: Reader<'a>,
+    last: u32,
+    next: Option<(u32, &'a [u8])>,
+}
+
+impl<'a> Fields<'a> {
+    pub(super) fn new(content: &'a [u8]) -> Result<Self, ManifestError> {
+        if content.len() > MAX_MANIFEST {
+            return Err(ManifestError::TooLong);
+        }
+        let mut fields = Self { rest: Reader::new(content), last: 0, next: None };
+        fields.advance()?;
+        Ok(fields)
+    }
+
+    /// Moves on to the next field, over unknown ones that may be skipped.
+    fn advance(&mut self) -> Result<(), ManifestError> {
+        self.next = None;
+        while let Some(element) = self.rest.next_element().map_err(|_| ManifestError::BadTlv)? {
+            let typ = element.typ;
+            if typ <= self.last {
+                return Err(ManifestError::Misplaced(typ));
+            }
+            self.last = typ;
+            if types::assigned(typ) {
+                self.next = Some((typ, element.value));
+                return Ok(());
+            }
+            if tlv::is_critical(typ) {
+                return Err(ManifestError::UnknownCritical(typ));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn optional(&mut self, field: u32) -> Result<Option<&'a [u8]>, ManifestError> {
+        match self.next {
+            Some((typ, value)) if typ == field => {
+                self.advance()?;
+                Ok(Some(value))
+            }
+            Some((typ, _)) if typ < field => Err(ManifestError::Misplaced(typ)),
+            _ => Ok(None),
+        }
+    }
+
+    fn required(&mut self, field: u32) -> Result<&'a [u8], ManifestError> {
+        self.optional(field)?.ok_or(ManifestError::Missing(field))
+    }
+
+    pub(super) fn number(&mut self, field: u32, max: u64) -> Result<u64, ManifestError> {
+        // A component checks the shortest form, which NDN itself does not ask of a number.
+        let number = Component::generic(self.required(field)?).as_number();
+        number.filter(|&number| number <= max).ok_or(ManifestError::BadValue(field))
+    }
+
+    pub(super) fn array<const N: usize>(&mut self, field: u32) -> Result<[u8; N], ManifestError> {
+        self.required(field)?.try_into().map_err(|_| ManifestError::BadValue(field))
+    }
+
+    /// Nothing may be left: a field here is one that this kind of manifest does not have.
+    pub(super) fn end(self) -> Result<(), ManifestError> {
+        match self.next {
+            Some((typ, _)) => Err(ManifestError::Misplaced(typ)),
+            None => Ok(()),
+        }
+    }
+}
