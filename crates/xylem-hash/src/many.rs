@@ -1,12 +1,24 @@
 //! [`hash_many`]: unrelated messages side by side.
+//!
+//! Messages of up to [`BATCH_LEN`] bytes are taken apart into chunks, whatever message they belong
+//! to; chunks with equally many blocks share the lanes; then the parents of all messages are
+//! joined level by level, again side by side. A longer message fills the lanes by itself.
 
-use crate::backend::Backend;
+use crate::backend::{Backend, Cv, Lane, MAX_LANES};
+use crate::constants::{BLOCK_LEN, CHUNK_LEN, OUT_LEN, ROOT};
 use crate::digest::Hash;
-use crate::subtree::{Mode, root_hash_of};
+use crate::stock::Stock;
+use crate::subtree::{BATCH_LEN, Mode, root_hash_of};
+
+/// Chunks that are sorted into lanes together.
+const WINDOW: usize = 128;
+
+/// Blocks of a full chunk.
+const CHUNK_BLOCKS: usize = CHUNK_LEN / BLOCK_LEN;
 
 /// The hash of each of `inputs`, into the same place of `out`.
 ///
-/// Messages of any mix of lengths share the lanes; short ones gain most, up to eight times.
+/// Messages of any mix of lengths share the lanes; short ones gain most, up to six times.
 ///
 /// ```
 /// use xylem_hash::{Hash, hash, hash_many};
@@ -24,8 +36,156 @@ pub fn hash_many(inputs: &[&[u8]], out: &mut [Hash]) {
 }
 
 pub(crate) fn hash_many_with(backend: Backend, inputs: &[&[u8]], out: &mut [Hash]) {
-    let mode = Mode::plain();
-    for (input, out) in inputs.iter().zip(out) {
-        *out = Hash::from_bytes(root_hash_of(backend, &mode, input));
+    let mut window = Window::new(backend);
+    for (place, input) in inputs.iter().enumerate() {
+        if input.len() > BATCH_LEN {
+            out[place] = Hash::from_bytes(root_hash_of(backend, &window.mode, input));
+            continue;
+        }
+        if window.lanes.room() < MAX_LANES {
+            window.finish(out);
+        }
+        window.add(place, input);
+    }
+    window.finish(out);
+}
+
+/// The messages at hand.
+struct Window<'a> {
+    backend: Backend,
+    mode: Mode,
+    lanes: Stock<Lane<'a>, WINDOW>,
+    messages: Stock<Message, WINDOW>,
+}
+
+#[derive(Clone, Copy)]
+struct Message {
+    /// Index of its hash in the output.
+    place: usize,
+    /// Index of its first node in the window's values.
+    first: usize,
+    /// Nodes of the level reached, in a row.
+    nodes: usize,
+}
+
+impl<'a> Window<'a> {
+    fn new(backend: Backend) -> Self {
+        Self { backend, mode: Mode::plain(), lanes: Stock::new(), messages: Stock::new() }
+    }
+
+    /// Adds a message of at most [`BATCH_LEN`] bytes; the caller checked the room.
+    fn add(&mut self, place: usize, input: &'a [u8]) {
+        let first = self.lanes.len();
+        if input.len() <= CHUNK_LEN {
+            self.lanes.push(Lane { bytes: input, counter: 0, end: ROOT });
+        } else {
+            for (bytes, counter) in input.chunks(CHUNK_LEN).zip(0..) {
+                self.lanes.push(Lane { bytes, counter, end: 0 });
+            }
+        }
+        self.messages.push(Message { place, first, nodes: self.lanes.len() - first });
+    }
+
+    /// Hashes the messages at hand, and is empty again.
+    fn finish(&mut self, out: &mut [Hash]) {
+        let mut values = [[0; OUT_LEN]; WINDOW];
+        self.chunk_values(&mut values);
+        while self.messages.as_slice().iter().any(|message| message.nodes > 1) {
+            self.merge_level(&mut values);
+        }
+        for message in self.messages.as_slice() {
+            out[message.place] = Hash::from_bytes(values[message.first]);
+        }
+        self.lanes.truncate(0);
+        self.messages.truncate(0);
+    }
+
+    /// The values of all chunks, those with the most blocks first.
+    fn chunk_values(&self, values: &mut [Cv; WINDOW]) {
+        let lanes = self.lanes.as_slice();
+        let blocks = |lane: &Lane<'_>| lane.bytes.len().div_ceil(BLOCK_LEN);
+        // A counting sort: where the chunks with each number of blocks begin.
+        let mut starts = [0; CHUNK_BLOCKS + 2];
+        for lane in lanes {
+            starts[CHUNK_BLOCKS - blocks(lane) + 1] += 1;
+        }
+        for i in 1..starts.len() {
+            starts[i] += starts[i - 1];
+        }
+        let mut order = [0; WINDOW];
+        for (i, lane) in lanes.iter().enumerate() {
+            let start = &mut starts[CHUNK_BLOCKS - blocks(lane)];
+            order[*start] = i;
+            *start += 1;
+        }
+        for indices in order[..lanes.len()].chunks(MAX_LANES) {
+            let mut group = [lanes[indices[0]]; MAX_LANES];
+            for (lane, i) in group.iter_mut().zip(indices) {
+                *lane = lanes[*i];
+            }
+            let done = self.backend.chunks(&self.mode, &group[..indices.len()]);
+            for (i, value) in indices.iter().zip(done) {
+                values[*i] = value;
+            }
+        }
+    }
+
+    /// Joins neighbours of every message, down to its root.
+    fn merge_level(&mut self, values: &mut [Cv; WINDOW]) {
+        let mut inner = Joins::new(0);
+        let mut roots = Joins::new(ROOT);
+        for message in self.messages.as_mut_slice() {
+            let Message { first, nodes, .. } = *message;
+            let joins = if nodes == 2 { &mut roots } else { &mut inner };
+            // What a pair is written over has been read by then: node i comes of 2i and 2i + 1.
+            for i in 0..nodes / 2 {
+                let pair = [values[first + 2 * i], values[first + 2 * i + 1]];
+                joins.add(self.backend, &self.mode, pair, first + i, values);
+            }
+            if nodes % 2 == 1 {
+                values[first + nodes / 2] = values[first + nodes - 1];
+            }
+            message.nodes = nodes.div_ceil(2);
+        }
+        inner.finish(self.backend, &self.mode, values);
+        roots.finish(self.backend, &self.mode, values);
+    }
+}
+
+/// Pairs that wait until they fill the lanes.
+struct Joins {
+    pairs: Stock<[Cv; 2], MAX_LANES>,
+    /// Where the value of each pair goes.
+    places: Stock<usize, MAX_LANES>,
+    end: u32,
+}
+
+impl Joins {
+    fn new(end: u32) -> Self {
+        Self { pairs: Stock::new(), places: Stock::new(), end }
+    }
+
+    fn add(
+        &mut self,
+        backend: Backend,
+        mode: &Mode,
+        pair: [Cv; 2],
+        place: usize,
+        values: &mut [Cv],
+    ) {
+        self.pairs.push(pair);
+        self.places.push(place);
+        if self.pairs.room() == 0 {
+            self.finish(backend, mode, values);
+        }
+    }
+
+    fn finish(&mut self, backend: Backend, mode: &Mode, values: &mut [Cv]) {
+        let done = backend.parents(mode, self.pairs.as_slice(), self.end);
+        for (place, value) in self.places.as_slice().iter().zip(done) {
+            values[*place] = value;
+        }
+        self.pairs.truncate(0);
+        self.places.truncate(0);
     }
 }
