@@ -1,2 +1,54 @@
-//! The command.
-fn main() {}
+//! The command `xylem`: subcommands, flags and what a person sees.
+//!
+//! Bytes come from files and from `xylem-node`'s events, and leave as text on standard output and
+//! standard error. Nothing here knows a protocol: [`cli::Cli`] says what was asked for, one module
+//! per subcommand turns that into one call of a library crate, [`output`] says what happened, and
+//! [`exit`] holds the one table of exit codes.
+
+mod cli;
+mod exit;
+mod extras;
+mod get;
+mod output;
+mod share;
+mod stop;
+mod sum;
+mod trial;
+mod usage;
+mod values;
+mod verify;
+
+use cli::{Cli, Command};
+use exit::Failure;
+use output::Out;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    exit::report_bugs_in_one_line();
+    let cli = match usage::parse() {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
+    let mut out = Out::new(&cli.common);
+    match run(cli, &mut out) {
+        Ok(exit) => exit.into(),
+        Err(failure) => {
+            out.failed(&failure);
+            failure.exit.into()
+        }
+    }
+}
+
+fn run(cli: Cli, out: &mut Out) -> Result<exit::Exit, Failure> {
+    let common = cli.common;
+    common.check_config()?;
+    match cli.command {
+        Command::Share(args) => share::run(args, &common, out),
+        Command::Get(args) => get::run(args, &common, out),
+        Command::Sum(args) => sum::run(args, out),
+        Command::Verify(args) => verify::run(args, &common, out),
+        Command::Try(args) => trial::run(args, &common, out),
+        Command::Completions(args) => extras::completions(args, out),
+        Command::Man(args) => extras::man(args, out),
+    }
+}

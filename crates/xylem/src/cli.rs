@@ -1,0 +1,160 @@
+//! The whole command line: the flags every subcommand takes, and the list of subcommands.
+//!
+//! Each subcommand's own flags stand in its own module, beside what they do.
+
+use crate::exit::{Exit, Failure, exit_help};
+use crate::{extras, get, share, sum, trial, verify};
+use clap::builder::FalseyValueParser;
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use std::fs::File;
+use std::path::PathBuf;
+
+/// Shares files and directories by name; every piece is proven the moment it arrives
+///
+/// One node shares a file and prints a ticket. Whoever holds the ticket fetches the file from
+/// anyone who has it, over an encrypted link, and checks each piece against the publisher's
+/// signature before it is written anywhere.
+#[derive(Debug, Parser)]
+#[command(
+    name = "xylem",
+    bin_name = "xylem",
+    version,
+    max_term_width = 100,
+    subcommand_required = true,
+    arg_required_else_help = false,
+    after_help = concat!(
+        "Examples:
+  xylem try                        see it work on this machine, start to end
+  xylem share film.mkv             prints a ticket and serves until Ctrl-C
+  xylem get xylem:...              fetches what the ticket names, verified
+  xylem sum *.iso > SUMS           what b3sum prints
+  xylem verify film.mkv xylem:...  names every damaged byte range
+
+",
+        exit_help!()
+    )
+)]
+pub(crate) struct Cli {
+    /// Flags that every subcommand takes.
+    #[command(flatten)]
+    pub(crate) common: Common,
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Share(share::ShareArgs),
+    Get(get::GetArgs),
+    Sum(sum::SumArgs),
+    Verify(verify::VerifyArgs),
+    Try(trial::TryArgs),
+    Completions(extras::CompletionsArgs),
+    Man(extras::ManArgs),
+}
+
+/// When to use colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Color {
+    /// On a terminal, unless NO_COLOR is set.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// Flags that every subcommand takes.
+#[derive(Debug, Args)]
+pub(crate) struct Common {
+    /// Print one JSON object per line on standard output instead of text
+    #[arg(long, global = true, env = "XYLEM_JSON", hide_env_values = true,
+          value_parser = FalseyValueParser::new(), help_heading = "Common options")]
+    pub(crate) json: bool,
+
+    /// Print errors only (`sum --check`: no OK lines)
+    #[arg(short, long, global = true, env = "XYLEM_QUIET", hide_env_values = true,
+          value_parser = FalseyValueParser::new(), help_heading = "Common options")]
+    pub(crate) quiet: bool,
+
+    /// Say more, such as every peer that comes and goes
+    #[arg(short, long, global = true, action = ArgAction::Count, help_heading = "Common options")]
+    pub(crate) verbose: u8,
+
+    /// No progress bar and no progress lines
+    #[arg(long, global = true, env = "XYLEM_NO_PROGRESS", hide_env_values = true,
+          value_parser = FalseyValueParser::new(), help_heading = "Common options")]
+    pub(crate) no_progress: bool,
+
+    /// When to use colour
+    #[arg(
+        long,
+        global = true,
+        value_name = "WHEN",
+        default_value = "auto",
+        env = "XYLEM_COLOR",
+        hide_env_values = true,
+        help_heading = "Common options"
+    )]
+    pub(crate) color: Color,
+
+    /// Where keys and trees are kept [default: $XDG_DATA_HOME/xylem or ~/.local/share/xylem]
+    #[arg(
+        long,
+        global = true,
+        value_name = "DIR",
+        env = "XYLEM_STORE",
+        hide_env_values = true,
+        help_heading = "Common options"
+    )]
+    pub(crate) store: Option<PathBuf>,
+
+    /// Settings file; it has to be readable, and no setting is read from it yet
+    /// [default: $XDG_CONFIG_HOME/xylem/config.toml, which may be missing]
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        env = "XYLEM_CONFIG",
+        hide_env_values = true,
+        help_heading = "Common options"
+    )]
+    pub(crate) config: Option<PathBuf>,
+}
+
+impl Common {
+    /// Where keys and trees are kept.
+    pub(crate) fn store(&self) -> Result<PathBuf, Failure> {
+        if let Some(dir) = &self.store {
+            return Ok(dir.clone());
+        }
+        // The XDG base directory specification has relative paths ignored.
+        let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
+        absolute("XDG_DATA_HOME")
+            .or_else(|| absolute("HOME").map(|home| home.join(".local/share")))
+            .map(|base| base.join("xylem"))
+            .ok_or_else(|| {
+                Failure::new(
+                    Exit::Usage,
+                    "no place to keep keys and trees: HOME is not set; give --store DIR",
+                )
+            })
+    }
+
+    /// A settings file that was asked for by name has to be readable.
+    pub(crate) fn check_config(&self) -> Result<(), Failure> {
+        let Some(path) = &self.config else { return Ok(()) };
+        let readable = File::open(path).and_then(|file| file.metadata());
+        let why = match readable {
+            Ok(found) if found.is_file() => return Ok(()),
+            Ok(_) => "not a file".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        Err(Failure::new(
+            Exit::Usage,
+            format!("cannot read settings {}: {why}; name another --config FILE", path.display()),
+        ))
+    }
+}

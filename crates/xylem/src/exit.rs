@@ -1,0 +1,102 @@
+//! The one table of exit codes, and failures that carry one.
+
+use std::io;
+use std::process::ExitCode;
+use xylem_node::{Blame, Error};
+
+/// What a run ends with; the contract that scripts rely on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// Done, verified.
+    Done = 0,
+    /// Data did not verify.
+    Damaged = 1,
+    /// Wrong usage or bad input.
+    Usage = 2,
+    /// Nobody reachable has it, or time ran out.
+    Unreachable = 3,
+    /// Disk full, permission, store in use, output gone, or a bug.
+    Local = 4,
+    /// Interrupted by a signal.
+    Interrupted = 130,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        ExitCode::from(exit as u8)
+    }
+}
+
+/// The table as `--help` shows it: a literal, so that subcommands can put their examples before it.
+macro_rules! exit_help {
+    () => {
+        "Exit status:
+  0    done, verified
+  1    data did not verify
+  2    wrong usage or bad input
+  3    nobody reachable has it, or time ran out; what was verified is kept
+  4    local trouble: disk full, permission, store in use
+  130  interrupted; what was verified is kept"
+    };
+}
+pub(crate) use exit_help;
+
+/// Why a run ends early: its exit code and one line for a person.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    /// The exit code.
+    pub(crate) exit: Exit,
+    /// What happened and how to mend it; empty where nobody is left to read it (a closed pipe).
+    pub(crate) message: String,
+}
+
+impl Failure {
+    /// A failure with a line to print.
+    pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Self { exit, message: message.into() }
+    }
+
+    /// Writing a result failed. A reader that went away (`| head`) is not worth a line; the exit
+    /// code is still not 0, because not everything was done.
+    pub(crate) fn writing(error: &io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return Self::new(Exit::Local, "");
+        }
+        Self::new(Exit::Local, format!("cannot write to standard output: {error}"))
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let exit = match error.blame {
+            Blame::Data => Exit::Damaged,
+            Blame::Usage => Exit::Usage,
+            Blame::Network => Exit::Unreachable,
+            Blame::Local => Exit::Local,
+            Blame::Interrupted => Exit::Interrupted,
+        };
+        Self { exit, message: error.message }
+    }
+}
+
+/// Installs a panic hook: a bug, on whichever thread, prints one line and ends the process with 4.
+///
+/// Nothing verified is lost by ending here: what is on disk is consistent after every write.
+pub(crate) fn report_bugs_in_one_line() {
+    std::panic::set_hook(Box::new(|info| {
+        let what = info
+            .payload()
+            .downcast_ref::<&str>()
+            .copied()
+            .or_else(|| info.payload().downcast_ref::<String>().map(String::as_str))
+            .unwrap_or("unknown");
+        let place = info.location().map(|l| format!(" at {}:{}", l.file(), l.line()));
+        let line = format!(
+            "this is a bug in xylem {}, please report it: {what}{}",
+            env!("CARGO_PKG_VERSION"),
+            place.unwrap_or_default()
+        );
+        crate::output::error_line(&line);
+        std::process::exit(Exit::Local as i32);
+    }));
+}

@@ -1,0 +1,157 @@
+//! Events as JSON, one object per line; `docs/spec/json-events.md` is the contract.
+
+use serde::Serialize;
+use std::net::SocketAddr;
+use std::path::Path;
+use xylem_node::Event;
+
+/// One line on standard output with `--json`. Field order is as written; readers go by name.
+#[derive(Debug, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub(crate) enum Json<'a> {
+    /// Reading and hashing.
+    Hashing { done: u64, total: u64 },
+    /// Ready to serve.
+    Shared {
+        ticket: &'a str,
+        name: &'a str,
+        root: &'a str,
+        bytes: u64,
+        files: u64,
+        listen: &'a [SocketAddr],
+        plain: &'a [SocketAddr],
+    },
+    /// A path was left out.
+    Skipped { path: String, why: &'a str },
+    /// A link came up.
+    PeerConnected { peer: &'a str },
+    /// A link ended.
+    PeerGone { peer: &'a str, why: &'a str },
+    /// A peer sent something that did not verify.
+    PeerMisbehaved { peer: &'a str, what: &'a str },
+    /// The signed manifest verified.
+    Found { name: &'a str, directory: bool, root: &'a str, bytes: u64, files: u64 },
+    /// Something of an earlier run verified.
+    Resumed { bytes: u64, rejected: u64 },
+    /// Progress of a fetch.
+    Progress { verified: u64, total: u64, peers: usize },
+    /// A fetch is done.
+    Done {
+        root: &'a str,
+        path: Option<String>,
+        bytes: u64,
+        files: u64,
+        fetched: u64,
+        resumed: u64,
+        seconds: f64,
+        already_complete: bool,
+    },
+    /// One bad place that `verify` found.
+    Damage { path: String, start: u64, end: u64, what: &'a str },
+    /// `verify` is done.
+    Verified { root: &'a str, bytes: u64, files: u64, damaged: usize, located: bool },
+    /// One result of `sum`.
+    Sum { path: String, hash: &'a str },
+    /// One result of `sum --check`.
+    Check { path: String, ok: bool, why: Option<&'a str> },
+    /// One step of `try`.
+    Step { what: &'a str },
+    /// Why the run ends.
+    Error { exit: u8, message: &'a str },
+}
+
+/// A path as JSON text; bytes that are not UTF-8 become U+FFFD.
+pub(crate) fn path_text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+impl<'a> Json<'a> {
+    /// The event as the library reports it; `None` for one that this version has no form for.
+    pub(crate) fn of(event: &'a Event) -> Option<Self> {
+        Some(match event {
+            Event::Hashing { done, total } => Self::Hashing { done: *done, total: *total },
+            Event::Shared { ticket, name, root, bytes, files, listen, plain } => {
+                Self::Shared { ticket, name, root, bytes: *bytes, files: *files, listen, plain }
+            }
+            Event::Skipped { path, why } => Self::Skipped { path: path_text(path), why },
+            Event::PeerConnected { peer } => Self::PeerConnected { peer },
+            Event::PeerGone { peer, why } => Self::PeerGone { peer, why },
+            Event::PeerMisbehaved { peer, what } => Self::PeerMisbehaved { peer, what },
+            Event::Found { name, directory, root, bytes, files } => {
+                Self::Found { name, directory: *directory, root, bytes: *bytes, files: *files }
+            }
+            Event::Resumed { bytes, rejected } => {
+                Self::Resumed { bytes: *bytes, rejected: *rejected }
+            }
+            Event::Progress { verified, total, peers } => {
+                Self::Progress { verified: *verified, total: *total, peers: *peers }
+            }
+            _ => return None,
+        })
+    }
+
+    /// One line of JSON, without its newline.
+    pub(crate) fn to_line(&self) -> String {
+        serde_json::to_string(self)
+            .expect("plain fields without maps or non-text keys always serialise")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_event_is_one_documented_line() {
+        let specification = include_str!("../../../../docs/spec/json-events.md");
+        let events = [
+            Json::Hashing { done: 1, total: 2 },
+            Json::Shared {
+                ticket: "xylem:a",
+                name: "/a",
+                root: "00",
+                bytes: 1,
+                files: 1,
+                listen: &[],
+                plain: &[],
+            },
+            Json::Skipped { path: "a\nb".into(), why: "x" },
+            Json::PeerConnected { peer: "p" },
+            Json::PeerGone { peer: "p", why: "x" },
+            Json::PeerMisbehaved { peer: "p", what: "x" },
+            Json::Found { name: "n", directory: true, root: "00", bytes: 1, files: 1 },
+            Json::Resumed { bytes: 1, rejected: 0 },
+            Json::Progress { verified: 1, total: 2, peers: 3 },
+            Json::Done {
+                root: "00",
+                path: None,
+                bytes: 1,
+                files: 1,
+                fetched: 1,
+                resumed: 0,
+                seconds: 0.5,
+                already_complete: false,
+            },
+            Json::Damage { path: String::new(), start: 0, end: 1, what: "x" },
+            Json::Verified { root: "00", bytes: 1, files: 1, damaged: 0, located: true },
+            Json::Sum { path: "a".into(), hash: "00" },
+            Json::Check { path: "a".into(), ok: true, why: None },
+            Json::Step { what: "x" },
+            Json::Error { exit: 2, message: "x" },
+        ];
+        for event in events {
+            let line = event.to_line();
+            assert!(!line.contains('\n'), "{line}");
+            let value: serde_json::Value = serde_json::from_str(&line).expect(&line);
+            let fields = value.as_object().expect("an event is an object");
+            let name = fields["event"].as_str().expect("the tag is text");
+            let row = specification
+                .lines()
+                .find(|row| row.starts_with(&format!("| `{name}` |")))
+                .unwrap_or_else(|| panic!("{name} is not documented"));
+            for field in fields.keys().filter(|field| *field != "event") {
+                assert!(row.contains(&format!("`{field}`")), "{name}.{field} is not documented");
+            }
+        }
+    }
+}

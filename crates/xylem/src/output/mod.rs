@@ -1,0 +1,244 @@
+//! What a person or a script sees.
+//!
+//! Standard output carries results only (a ticket, sums, damaged ranges, or JSON events);
+//! everything else goes to standard error, and never makes the run fail. [`Out`] is the one place
+//! that writes to either.
+
+mod json;
+mod progress;
+mod qr;
+pub(crate) mod text;
+
+pub(crate) use json::Json;
+
+use crate::cli::{Color, Common};
+use crate::exit::{Exit, Failure};
+use progress::{Phase, Progress};
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
+use text::{bytes, clean, count, path_for_sums};
+use xylem_node::{Event, Stop};
+
+/// Writes one line `xylem: …` to standard error; an empty one writes nothing.
+pub(crate) fn error_line(message: &str) {
+    if !message.is_empty() {
+        // Nobody is left to be told where this write fails.
+        let _ = writeln!(io::stderr().lock(), "xylem: {}", clean(message));
+    }
+}
+
+/// Results, notes and progress of one run, as the common flags ask for them.
+pub(crate) struct Out {
+    json: bool,
+    quiet: bool,
+    verbose: bool,
+    color: bool,
+    progress: Progress,
+    /// Raised when standard output is gone, so that a long run ends.
+    stop: Option<Stop>,
+    /// The first failed write to standard output, kept until the run can return it.
+    broken: Option<Failure>,
+}
+
+impl Out {
+    /// Settles from the flags and from what standard error is.
+    pub(crate) fn new(common: &Common) -> Self {
+        let terminal = io::stderr().is_terminal();
+        let color = match common.color {
+            Color::Always => true,
+            Color::Never => false,
+            Color::Auto => terminal && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty()),
+        };
+        let shown = !(common.quiet || common.json || common.no_progress);
+        Self {
+            json: common.json,
+            quiet: common.quiet,
+            verbose: common.verbose > 0,
+            color,
+            progress: Progress::new(shown, terminal),
+            stop: None,
+            broken: None,
+        }
+    }
+
+    /// Whether results are JSON.
+    pub(crate) fn is_json(&self) -> bool {
+        self.json
+    }
+
+    /// Whether only errors are wanted.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+
+    /// Ends the run through `stop` when standard output is gone.
+    pub(crate) fn ends_with(&mut self, stop: &Stop) {
+        self.stop = Some(stop.clone());
+    }
+
+    /// Writes bytes to standard output and flushes.
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        let mut stdout = io::stdout().lock();
+        stdout.write_all(bytes).and_then(|()| stdout.flush()).map_err(|e| Failure::writing(&e))
+    }
+
+    /// Writes one line to standard output and flushes.
+    pub(crate) fn line(&mut self, line: &str) -> Result<(), Failure> {
+        self.progress.clear();
+        self.bytes(format!("{line}\n").as_bytes())
+    }
+
+    /// Writes one JSON event to standard output, where JSON is asked for.
+    pub(crate) fn json(&mut self, event: &Json<'_>) -> Result<(), Failure> {
+        if !self.json {
+            return Ok(());
+        }
+        self.line(&event.to_line())
+    }
+
+    /// `ROOT  PATH`, as `xylem sum` prints it.
+    pub(crate) fn sum_line(&mut self, root: &str, path: &Path) -> Result<(), Failure> {
+        let (mark, name) = path_for_sums(path);
+        self.line(&format!("{mark}{root}  {name}"))
+    }
+
+    /// One line on standard error for a person; nothing with `-q` or `--json`.
+    pub(crate) fn note(&mut self, line: &str) {
+        if !self.quiet && !self.json {
+            self.stderr(line);
+        }
+    }
+
+    /// A note that only `-v` shows.
+    pub(crate) fn detail(&mut self, line: &str) {
+        if self.verbose {
+            self.note(line);
+        }
+    }
+
+    /// A line on standard error that only `-q` keeps back.
+    pub(crate) fn warn(&mut self, line: &str) {
+        if !self.quiet {
+            self.stderr(&format!("{}: {}", self.paint("33", "warning"), clean(line)));
+        }
+    }
+
+    /// Says why the run ends, to whoever listens.
+    pub(crate) fn failed(&mut self, failure: &Failure) {
+        self.progress.clear();
+        if failure.message.is_empty() {
+            return;
+        }
+        let event = Json::Error { exit: failure.exit as u8, message: &failure.message };
+        // Standard output may be what failed; the line on standard error says it either way.
+        let _ = self.json(&event);
+        let line = format!("{}: {}", self.paint("1;31", "xylem"), clean(&failure.message));
+        let _ = writeln!(io::stderr().lock(), "{line}");
+    }
+
+    /// `text` in an ANSI colour, where colour is wanted on standard error.
+    pub(crate) fn paint(&self, code: &str, text: &str) -> String {
+        if self.color { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+
+    fn stderr(&mut self, line: &str) {
+        self.progress.aside(|| {
+            let _ = writeln!(io::stderr().lock(), "{line}");
+        });
+    }
+
+    /// The first write to standard output that failed during [`Self::event`]s, if one did.
+    pub(crate) fn take_broken(&mut self) -> Result<(), Failure> {
+        self.progress.clear();
+        self.broken.take().map_or(Ok(()), Err)
+    }
+
+    /// Shows an event. A failed write raises the stop flag and is kept for [`Self::take_broken`].
+    pub(crate) fn event(&mut self, event: Event) {
+        if let Err(failure) = self.try_event(event) {
+            if let Some(stop) = &self.stop {
+                stop.raise();
+            }
+            self.broken.get_or_insert(failure);
+        }
+    }
+
+    fn try_event(&mut self, event: Event) -> Result<(), Failure> {
+        if self.json {
+            return match Json::of(&event) {
+                Some(json) => self.json(&json),
+                None => Ok(()),
+            };
+        }
+        match event {
+            Event::Hashing { done, total } => {
+                self.progress.update(Phase::Hashing, done, total, 0);
+            }
+            Event::Progress { verified, total, peers } => {
+                self.progress.update(Phase::Fetching, verified, total, peers);
+            }
+            Event::Shared { ticket, name, root, bytes: size, files, listen, plain } => {
+                // First of all, and alone, so that `read ticket` in a script gets just that.
+                self.line(&ticket)?;
+                let what = format!("{}, {}", bytes(size), count(files, "file"));
+                self.note(&format!("Sharing {what} as {}", clean(&name)));
+                self.detail(&format!("root {root}"));
+                let join = |all: Vec<std::net::SocketAddr>| {
+                    all.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+                };
+                self.note(&format!("Listening on {} (encrypted)", join(listen)));
+                if !plain.is_empty() {
+                    self.note(&format!("Listening on {} (plain NDN, not encrypted)", join(plain)));
+                }
+                self.note("\nTo fetch it, on any machine that reaches this one:\n");
+                self.note(&format!("  xylem get {ticket}\n"));
+                if !self.quiet && io::stderr().is_terminal() {
+                    self.show_qr(&ticket);
+                }
+                self.note("Serving until Ctrl-C.");
+            }
+            Event::Skipped { path, why } => {
+                self.warn(&format!("left out {}: {why}", path.display()));
+            }
+            Event::PeerConnected { peer } => self.detail(&clean(&format!("peer {peer} is here"))),
+            Event::PeerGone { peer, why } => {
+                self.detail(&clean(&format!("peer {peer} is gone: {why}")));
+            }
+            Event::PeerMisbehaved { peer, what } => self.warn(&format!(
+                "dropped what peer {peer} sent, it did not verify: {what}; asking others"
+            )),
+            Event::Found { name, directory, root, bytes: size, files } => {
+                let what = if directory { count(files, "file") } else { "one file".to_owned() };
+                self.note(&format!("Fetching {}: {what}, {}", clean(&name), bytes(size)));
+                self.detail(&format!("root {root}"));
+            }
+            Event::Resumed { bytes: kept, rejected } => {
+                self.note(&format!("{} from an earlier run verified", bytes(kept)));
+                if rejected > 0 {
+                    self.warn(&format!(
+                        "{} of an earlier run did not verify and are fetched again",
+                        bytes(rejected)
+                    ));
+                }
+            }
+            other => self.detail(&clean(&format!("{other:?}"))),
+        }
+        Ok(())
+    }
+
+    fn show_qr(&mut self, ticket: &str) {
+        let columns = console::Term::stderr().size().1;
+        if let Some(code) = qr::draw(ticket, usize::from(columns), self.color) {
+            self.note(&code);
+        }
+    }
+}
+
+/// `--json` and results as raw bytes cannot share standard output.
+pub(crate) fn not_with_json(out: &Out, what: &str) -> Result<(), Failure> {
+    if out.is_json() {
+        let message = format!("--json and {what} both want standard output; leave one out");
+        return Err(Failure::new(Exit::Usage, message));
+    }
+    Ok(())
+}

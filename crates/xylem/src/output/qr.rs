@@ -1,0 +1,55 @@
+//! A ticket as a QR code for a phone's camera.
+
+use qrcode::{Color, EcLevel, QrCode};
+
+/// Light modules around the code; cameras of today manage with half of the standard's four.
+const MARGIN: usize = 2;
+
+/// Draws `text` with two rows of modules per line, or `None` where it does not fit into `columns`
+/// or is too long for any code. With `color` the contrast does not depend on the terminal's theme.
+pub(crate) fn draw(text: &str, columns: usize, color: bool) -> Option<String> {
+    let code = QrCode::with_error_correction_level(text, EcLevel::L).ok()?;
+    let width = code.width();
+    let side = width + 2 * MARGIN;
+    if side > columns {
+        return None;
+    }
+    let modules = code.to_colors();
+    let light = |x: usize, y: usize| {
+        let inside = (MARGIN..MARGIN + width).contains(&x) && (MARGIN..MARGIN + width).contains(&y);
+        // Below the last row of an odd side nothing is drawn.
+        y < side && !(inside && modules[(y - MARGIN) * width + x - MARGIN] == Color::Dark)
+    };
+    let mut drawn = String::new();
+    for y in (0..side).step_by(2) {
+        if color {
+            drawn.push_str("\x1b[97;40m");
+        }
+        for x in 0..side {
+            drawn.push(match (light(x, y), light(x, y + 1)) {
+                (true, true) => '█',
+                (true, false) => '▀',
+                (false, true) => '▄',
+                (false, false) => ' ',
+            });
+        }
+        drawn.push_str(if color { "\x1b[0m\n" } else { "\n" });
+    }
+    Some(drawn)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keeps_to_the_width() {
+        let drawn = draw("xylem:abc", 40, false).expect("a short text fits into 40 columns");
+        let widths: Vec<usize> = drawn.lines().map(|line| line.chars().count()).collect();
+        assert!(widths.iter().all(|w| *w == widths[0] && *w <= 40));
+        assert_eq!(widths.len(), widths[0].div_ceil(2));
+        assert!(drawn.starts_with('█'));
+        assert_eq!(draw("xylem:abc", 10, false), None);
+        assert_eq!(draw(&"x".repeat(5000), 1000, false), None);
+    }
+}

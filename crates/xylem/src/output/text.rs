@@ -1,0 +1,93 @@
+//! Figures and names as text.
+
+use std::borrow::Cow;
+use std::path::Path;
+use std::time::Duration;
+
+/// Makes text of unknown origin safe to print: control characters, which could move a terminal's
+/// cursor or recolour it, become visible escapes, and one line stays one line.
+pub(crate) fn clean(text: &str) -> Cow<'_, str> {
+    // The bidirectional overrides make a name read as another one (`exe.fdp` as `pdf.exe`).
+    let odd =
+        |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    if !text.contains(odd) {
+        return Cow::Borrowed(text);
+    }
+    let mut safe = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        if odd(c) { safe.extend(c.escape_default()) } else { safe.push(c) }
+    }
+    Cow::Owned(safe)
+}
+
+/// `1.2 GiB`
+pub(crate) fn bytes(count: u64) -> String {
+    indicatif::HumanBytes(count).to_string()
+}
+
+/// `1.2 GiB/s`, for `count` bytes in `time`.
+pub(crate) fn rate(count: u64, time: Duration) -> String {
+    let seconds = time.as_secs_f64().max(1e-9);
+    format!("{}/s", bytes((count as f64 / seconds) as u64))
+}
+
+/// `1 file`, `12 files`
+pub(crate) fn count(number: u64, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
+/// `0.42 s`, `3 min 20 s`
+pub(crate) fn duration(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match seconds {
+        0..60 => format!("{:.2} s", time.as_secs_f64()),
+        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
+    }
+}
+
+/// A path as b3sum writes it: the mark that goes before the hash (a backslash where the name was
+/// escaped, else nothing) and the name with backslash, newline and carriage return escaped.
+///
+/// Bytes that are not UTF-8 become U+FFFD, which `--check` then refuses.
+pub(crate) fn path_for_sums(path: &Path) -> (&'static str, String) {
+    let mut name = path.to_string_lossy().into_owned();
+    if cfg!(windows) {
+        name = name.replace('\\', "/");
+    }
+    if !name.contains(['\\', '\n', '\r']) {
+        return ("", name);
+    }
+    ("\\", name.replace('\\', "\\\\").replace('\n', "\\n").replace('\r', "\\r"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hostile_names_are_tamed() {
+        assert_eq!(clean("plain ü"), "plain ü");
+        assert_eq!(clean("a\x1b[2Jb\nc"), "a\\u{1b}[2Jb\\nc");
+        assert_eq!(clean("\u{202e}fdp.exe"), "\\u{202e}fdp.exe");
+    }
+
+    #[test]
+    fn names_for_sums() {
+        assert_eq!(path_for_sums(Path::new("a b")), ("", "a b".to_owned()));
+        if cfg!(unix) {
+            let (mark, name) = path_for_sums(Path::new("a\\b\r\nc"));
+            assert_eq!((mark, name.as_str()), ("\\", "a\\\\b\\r\\nc"));
+        }
+    }
+
+    #[test]
+    fn figures() {
+        assert_eq!(count(1, "file"), "1 file");
+        assert_eq!(count(0, "file"), "0 files");
+        assert_eq!(duration(Duration::from_millis(420)), "0.42 s");
+        assert_eq!(duration(Duration::from_secs(200)), "3 min 20 s");
+        assert_eq!(duration(Duration::from_secs(7320)), "2 h 2 min");
+        assert_eq!(rate(2048, Duration::from_secs(2)), "1.00 KiB/s");
+    }
+}

@@ -1,0 +1,102 @@
+//! `xylem share PATH`: serve a file or directory from where it is.
+
+use crate::cli::Common;
+use crate::exit::{Exit, Failure, exit_help};
+use crate::output::Out;
+use crate::stop;
+use crate::values::{HostPort, ListenAt};
+use clap::Args;
+use clap::builder::FalseyValueParser;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use xylem_node::ShareOptions;
+
+/// Shares a file or directory from where it is; prints a ticket and serves until Ctrl-C
+///
+/// The file is read once to build its hash tree, which is kept in the store (under 1 % of the
+/// file's size); the file itself stays where it is and is not copied. The ticket is the first line
+/// on standard output and nothing else goes there.
+#[derive(Debug, Args)]
+#[command(after_help = concat!(
+    "Examples:
+  xylem share film.mkv                      the ticket names this machine's addresses
+  xylem share photos/ --as /alice/photos    under a name of your own
+  xylem share film.mkv --listen 7000        on a port of your own, all interfaces
+  xylem share film.mkv --plain              for NDN software too, unencrypted, on port 6363
+  xylem share film.mkv > ticket.txt         the ticket alone in a file
+
+",
+    exit_help!()
+))]
+pub(crate) struct ShareArgs {
+    /// The file or directory
+    path: PathBuf,
+
+    /// Name to publish under, such as /alice/photos [default: below the key's id]
+    #[arg(long = "as", value_name = "NAME")]
+    name: Option<String>,
+
+    /// File with the 32-byte Ed25519 secret key to sign with [default: the store's own identity]
+    #[arg(long, value_name = "FILE", env = "XYLEM_KEY", hide_env_values = true)]
+    key: Option<PathBuf>,
+
+    /// Where the encrypted link listens: HOST:PORT, PORT (all interfaces), or an address (a free
+    /// port); can be repeated
+    #[arg(
+        long,
+        value_name = "ADDR",
+        env = "XYLEM_LISTEN",
+        hide_env_values = true,
+        value_delimiter = ','
+    )]
+    listen: Vec<ListenAt>,
+
+    /// Serve unencrypted NDN over UDP and TCP too, on port 6363 of all interfaces
+    #[arg(long, env = "XYLEM_PLAIN", hide_env_values = true,
+          value_parser = FalseyValueParser::new())]
+    plain: bool,
+
+    /// Serve unencrypted NDN there instead: HOST:PORT, PORT, or an address; can be repeated
+    #[arg(
+        long,
+        value_name = "ADDR",
+        env = "XYLEM_PLAIN_LISTEN",
+        hide_env_values = true,
+        value_delimiter = ','
+    )]
+    plain_listen: Vec<ListenAt>,
+}
+
+/// The port that the Internet Assigned Numbers Authority lists for NDN, UDP and TCP.
+const NDN_PORT: u16 = 6363;
+
+/// Runs `xylem share`.
+pub(crate) fn run(args: ShareArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
+    let mut plain = resolve(&args.plain_listen)?;
+    if args.plain && plain.is_empty() {
+        plain.push(SocketAddr::from((Ipv4Addr::UNSPECIFIED, NDN_PORT)));
+    }
+    let options = ShareOptions {
+        path: args.path,
+        name: args.name,
+        key_file: args.key,
+        listen: resolve(&args.listen)?,
+        plain,
+        store: common.store()?,
+    };
+    let stop = stop::on_signals()?;
+    out.ends_with(&stop);
+    let shared = xylem_node::share(&options, &stop, &mut |event| out.event(event));
+    out.take_broken()?;
+    shared?;
+    Ok(Exit::Done)
+}
+
+fn resolve(places: &[ListenAt]) -> Result<Vec<SocketAddr>, Failure> {
+    let first = |ListenAt(place): &ListenAt| {
+        HostPort::resolve(place).map(|found| found[0]).map_err(|why| {
+            Failure::new(Exit::Usage, format!("cannot listen there: {why}; give an address"))
+        })
+    };
+    places.iter().map(first).collect()
+}

@@ -1,0 +1,242 @@
+//! `xylem sum --check`: reads lists of checksums and checks what they name.
+//!
+//! The wording and the strictness are b3sum's. A check rather fails too often than ever succeeds
+//! for the wrong file: names that could stand for several files are refused.
+
+use super::engine::{Digest, Engine, Item, Sink};
+use super::unusable;
+use crate::exit::{Exit, Failure};
+use crate::output::{Json, Out, error_line};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Stdout, Write};
+use std::path::{Path, PathBuf};
+use xylem_hash::{Hash, OUT_LEN};
+
+/// A line of a list is at most this long; the longest path of any system is well below.
+const MAX_LINE: u64 = 1 << 20;
+
+/// Runs the check: 0 where all is good, 1 where anything is not.
+pub(super) fn run(
+    engine: &Engine,
+    lists: Vec<PathBuf>,
+    seek: u64,
+    out: &mut Out,
+) -> Result<Exit, Failure> {
+    let items = lists.into_iter().flat_map(List::new).map(|entry| match entry {
+        Entry::Line(Ok(line)) => {
+            let path = Some(line.path.clone());
+            Item { tag: Entry::Line(Ok(line)), path }
+        }
+        other => Item { tag: other, path: None },
+    });
+    let mut results = Results {
+        json: out.is_json(),
+        quiet: out.is_quiet(),
+        seek,
+        failed: 0,
+        out: BufWriter::with_capacity(64 << 10, io::stdout()),
+    };
+    let ran = engine.run(items, &mut results);
+    results.idle()?;
+    ran?;
+    if results.failed == 0 {
+        return Ok(Exit::Done);
+    }
+    let s = if results.failed == 1 { "" } else { "s" };
+    error_line(&format!("WARNING: {} computed checksum{s} did NOT match", results.failed));
+    Ok(Exit::Damaged)
+}
+
+/// One line that can be checked.
+#[derive(Debug, PartialEq, Eq)]
+struct Line {
+    /// The name as it stands in the list, with its escapes.
+    shown: String,
+    path: PathBuf,
+    expected: Hash,
+}
+
+enum Entry {
+    /// A line: what to check, or why it makes no sense.
+    Line(Result<Line, &'static str>),
+    /// The list itself cannot be read on.
+    Broken(Failure),
+}
+
+/// The entries of one list, read as they are needed.
+struct List {
+    path: PathBuf,
+    reader: Option<io::Result<Box<dyn BufRead + Send>>>,
+}
+
+impl List {
+    fn new(path: PathBuf) -> Self {
+        Self { path, reader: None }
+    }
+
+    fn open(path: &Path) -> io::Result<Box<dyn BufRead + Send>> {
+        if path == Path::new("-") {
+            return Ok(Box::new(BufReader::new(io::stdin())));
+        }
+        Ok(Box::new(BufReader::new(File::open(path)?)))
+    }
+
+    fn next_line(&mut self) -> io::Result<Option<String>> {
+        let path = &self.path;
+        let reader = match self.reader.get_or_insert_with(|| Self::open(path)) {
+            Ok(reader) => reader,
+            Err(error) => return Err(io::Error::new(error.kind(), error.to_string())),
+        };
+        let mut bytes = Vec::new();
+        let read = reader.take(MAX_LINE).read_until(b'\n', &mut bytes)?;
+        if read as u64 == MAX_LINE {
+            return Err(io::Error::other(
+                "a line is longer than 1 MiB; this is no list of checksums",
+            ));
+        }
+        let not_text =
+            |_| io::Error::new(io::ErrorKind::InvalidData, "stream did not contain valid UTF-8");
+        Ok(Some(String::from_utf8(bytes).map_err(not_text)?).filter(|line| !line.is_empty()))
+    }
+}
+
+impl Iterator for List {
+    type Item = Entry;
+
+    fn next(&mut self) -> Option<Entry> {
+        match self.next_line() {
+            Ok(line) => line.map(|line| Entry::Line(parse(&line))),
+            Err(error) => {
+                let name = self.path.to_string_lossy();
+                Some(Entry::Broken(unusable(format!("cannot read the list {name}: {error}"))))
+            }
+        }
+    }
+}
+
+/// Reads `HASH  NAME` or `BLAKE3 (NAME) = HASH`, either with a backslash before it where the name
+/// has escapes.
+fn parse(line: &str) -> Result<Line, &'static str> {
+    let line = line.trim_end_matches(['\r', '\n']);
+    if line.is_empty() {
+        return Err("Empty line");
+    }
+    let (escaped, rest) = match line.strip_prefix('\\') {
+        Some(rest) => (true, rest),
+        None => (false, line),
+    };
+    // A name may contain either separator, so the first form is split at its first one and the
+    // second form at its last one.
+    let tagged = |rest: &'_ str| -> Option<(String, String)> {
+        let (name, hash) = rest.strip_prefix("BLAKE3 (")?.rsplit_once(") = ")?;
+        Some((hash.to_owned(), name.to_owned()))
+    };
+    let (hash, name) = rest
+        .split_once("  ")
+        .map(|(hash, name)| (hash.to_owned(), name.to_owned()))
+        .or_else(|| tagged(rest))
+        .ok_or("Invalid check line format")?;
+    let expected = parse_hash(&hash)?;
+    let path = if escaped { unescape(&name)? } else { name.clone() };
+    if path.is_empty() {
+        return Err("empty file path");
+    }
+    if path.contains('\0') {
+        return Err("Null character in path");
+    }
+    // It stands for bytes that are not UTF-8, so that several files may have this name.
+    if path.contains(char::REPLACEMENT_CHARACTER) {
+        return Err("Unicode replacement character in path");
+    }
+    if cfg!(windows) && path.contains('\\') {
+        return Err("Backslash in path");
+    }
+    let shown = if escaped { format!("\\{name}") } else { name };
+    Ok(Line { shown, path: path.into(), expected })
+}
+
+/// Lowercase hexadecimal only, as b3sum has it.
+fn parse_hash(text: &str) -> Result<Hash, &'static str> {
+    if text.len() != 2 * OUT_LEN {
+        return Err("Invalid hash length");
+    }
+    let digit = |d: u8| match d {
+        b'0'..=b'9' => Ok(d - b'0'),
+        b'a'..=b'f' => Ok(d - b'a' + 10),
+        _ => Err("Invalid hex"),
+    };
+    let mut bytes = [0; OUT_LEN];
+    for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
+        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+    }
+    Ok(Hash::from_bytes(bytes))
+}
+
+fn unescape(name: &str) -> Result<String, &'static str> {
+    let mut plain = String::with_capacity(name.len());
+    let mut letters = name.chars();
+    while let Some(letter) = letters.next() {
+        plain.push(match letter {
+            '\\' => match letters.next() {
+                Some('n') => '\n',
+                Some('r') => '\r',
+                Some('\\') => '\\',
+                _ => return Err("Invalid backslash escape"),
+            },
+            other => other,
+        });
+    }
+    Ok(plain)
+}
+
+/// Compares, prints and counts.
+struct Results {
+    json: bool,
+    quiet: bool,
+    seek: u64,
+    failed: u64,
+    out: BufWriter<Stdout>,
+}
+
+impl Results {
+    fn print(&mut self, line: &Line, ok: bool, why: Option<&str>) -> io::Result<()> {
+        if self.json {
+            let path = line.path.to_string_lossy().into_owned();
+            return writeln!(self.out, "{}", Json::Check { path, ok, why }.to_line());
+        }
+        match (ok, why) {
+            (true, _) if self.quiet => Ok(()),
+            (true, _) => writeln!(self.out, "{}: OK", line.shown),
+            (false, None) => writeln!(self.out, "{}: FAILED", line.shown),
+            (false, Some(why)) => writeln!(self.out, "{}: FAILED ({why})", line.shown),
+        }
+    }
+}
+
+impl Sink<Entry> for Results {
+    fn result(&mut self, entry: Entry, found: Option<io::Result<Digest>>) -> Result<(), Failure> {
+        let line = match entry {
+            Entry::Line(Ok(line)) => line,
+            Entry::Line(Err(why)) => {
+                self.failed = self.failed.saturating_add(1);
+                self.idle()?;
+                error_line(why);
+                return Ok(());
+            }
+            Entry::Broken(failure) => return Err(failure),
+        };
+        let (ok, why) = match found {
+            Some(Ok(digest)) => (digest.first_32(self.seek) == line.expected, None),
+            Some(Err(error)) => (false, Some(error.to_string())),
+            None => (false, Some("not read".to_owned())),
+        };
+        if !ok {
+            self.failed = self.failed.saturating_add(1);
+        }
+        self.print(&line, ok, why.as_deref()).map_err(|e| Failure::writing(&e))
+    }
+
+    fn idle(&mut self) -> Result<(), Failure> {
+        self.out.flush().map_err(|e| Failure::writing(&e))
+    }
+}

@@ -1,0 +1,256 @@
+//! `xylem try [PATH]`: the main job on this machine, in two processes.
+//!
+//! The steps are the ones a person would type: `share`, `get`, `sum`; each runs this very program
+//! as a child, so that what is shown is what the command does and not a shortcut inside.
+
+use crate::cli::Common;
+use crate::exit::{Exit, Failure, exit_help};
+use crate::extras;
+use crate::output::text::{bytes, count, duration, rate};
+use crate::output::{Json, Out};
+use crate::stop;
+use clap::Args;
+use serde_json::Value;
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use xylem_node::Stop;
+
+/// Shows it working on this machine: shares, fetches in a second process, verifies, cleans up
+///
+/// One process shares PATH on 127.0.0.1, a second one fetches it over the encrypted link into a
+/// temporary folder, and `xylem sum` compares both. Nothing is left behind, and the usual store is
+/// not touched.
+#[derive(Debug, Args)]
+#[command(after_help = concat!(
+    "Examples:
+  xylem try           with this program's own documentation
+  xylem try film.mkv  with a file of yours
+
+",
+    exit_help!()
+))]
+pub(crate) struct TryArgs {
+    /// The file or directory to share [default: this program's own documentation]
+    path: Option<PathBuf>,
+}
+
+/// The documentation that a binary carries with it, besides the manual pages.
+const DOCS: [(&str, &str); 3] = [
+    ("README.md", include_str!("../../../README.md")),
+    ("ARCHITECTURE.md", include_str!("../../../ARCHITECTURE.md")),
+    ("spec/json-events.md", include_str!("../../../docs/spec/json-events.md")),
+];
+
+/// Runs `xylem try`.
+pub(crate) fn run(args: TryArgs, _common: &Common, out: &mut Out) -> Result<Exit, Failure> {
+    let stop = stop::on_signals()?;
+    let home = tempfile::Builder::new().prefix("xylem-try-").tempdir().map_err(local)?;
+    let path = match args.path {
+        Some(path) => path,
+        None => write_docs(&home.path().join("xylem-docs")).map_err(local)?,
+    };
+    let result = steps(&path, home.path(), &stop, out);
+    let cleaned = home.close();
+    result?;
+    cleaned.map_err(local)?;
+    step(out, "Cleaned up: the temporary folder is gone.")?;
+    Ok(Exit::Done)
+}
+
+fn steps(path: &Path, home: &Path, stop: &Stop, out: &mut Out) -> Result<(), Failure> {
+    let mut sharing = Running::start(
+        &home.join("store-1"),
+        &[OsStr::new("share"), path.as_os_str(), OsStr::new("--listen=127.0.0.1:0")],
+    )?;
+    let shared = sharing.event("shared", stop)?;
+    let ticket = text(&shared, "ticket")?;
+    let what =
+        format!("{}, {}", count(number(&shared, "files"), "file"), bytes(number(&shared, "bytes")));
+    let id = sharing.child.id();
+    step(out, &format!("Shared {}: {what}; process {id} serves it.", path.display()))?;
+    step(out, &format!("  its ticket: {ticket}"))?;
+
+    let into = home.join("fetched");
+    fs::create_dir(&into).map_err(local)?;
+    let mut getting = Running::start(
+        &home.join("store-2"),
+        &[OsStr::new("get"), OsStr::new(ticket), OsStr::new("-o"), into.as_os_str()],
+    )?;
+    let id = getting.child.id();
+    step(out, &format!("Fetching it in process {id}, over the encrypted link ..."))?;
+    let fetched = getting.event("done", stop)?;
+    getting.end(stop)?;
+    let took = fetched.get("seconds").and_then(Value::as_f64).unwrap_or_default();
+    let took = Duration::try_from_secs_f64(took).unwrap_or_default();
+    let size = number(&fetched, "fetched");
+    let speed = rate(size, took);
+    step(out, &format!("  verified {} in {} ({speed})", bytes(size), duration(took)))?;
+
+    let copy = PathBuf::from(text(&fetched, "path")?);
+    let published = sum(path, home, stop)?;
+    let arrived = sum(&copy, home, stop)?;
+    step(out, "Compared with `xylem sum`:")?;
+    step(out, &format!("  shared   {published}"))?;
+    step(out, &format!("  fetched  {arrived}"))?;
+    if published != arrived || published != text(&shared, "root")? {
+        let message = "what was fetched is not what was shared; please report this as a bug";
+        return Err(Failure::new(Exit::Damaged, message));
+    }
+    step(out, "  equal: every byte arrived as it was published.")
+}
+
+/// One line of the story.
+fn step(out: &mut Out, line: &str) -> Result<(), Failure> {
+    if out.is_quiet() && !out.is_json() {
+        return Ok(());
+    }
+    if out.is_json() {
+        return out.json(&Json::Step { what: line.trim() });
+    }
+    out.line(line)
+}
+
+/// The root of a file or directory, from a `sum` of its own.
+fn sum(path: &Path, home: &Path, stop: &Stop) -> Result<String, Failure> {
+    let mut args = vec![OsStr::new("sum")];
+    if path.is_dir() {
+        args.push(OsStr::new("--tree"));
+    }
+    args.push(OsStr::new("--"));
+    args.push(path.as_os_str());
+    let mut summing = Running::start(&home.join("store-3"), &args)?;
+    let summed = summing.event("sum", stop)?;
+    summing.end(stop)?;
+    Ok(text(&summed, "hash")?.to_owned())
+}
+
+fn write_docs(dir: &Path) -> io::Result<PathBuf> {
+    fs::create_dir_all(dir.join("spec"))?;
+    for (name, content) in DOCS {
+        fs::write(dir.join(name), content)?;
+    }
+    fs::create_dir(dir.join("man"))?;
+    fs::write(dir.join("man/xylem.1"), extras::manual_page("").unwrap_or(Ok(Vec::new()))?)?;
+    for name in extras::subcommands() {
+        if let Some(page) = extras::manual_page(&name) {
+            fs::write(dir.join(format!("man/xylem-{name}.1")), page?)?;
+        }
+    }
+    Ok(dir.to_owned())
+}
+
+/// A child that runs this program with `--json`; it is ended when this is dropped.
+struct Running {
+    child: Child,
+    events: Receiver<Value>,
+    complaints: Option<JoinHandle<String>>,
+}
+
+impl Running {
+    fn start(store: &Path, args: &[&OsStr]) -> Result<Self, Failure> {
+        let program = std::env::current_exe().map_err(local)?;
+        let mut command = Command::new(program);
+        // Settings of this run's environment, such as XYLEM_LISTEN, are not meant for the trial.
+        for (name, _) in std::env::vars_os() {
+            if name.as_encoded_bytes().starts_with(b"XYLEM_") {
+                command.env_remove(name);
+            }
+        }
+        command.arg("--json").arg("--store").arg(store).args(args);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(local)?;
+        let (sender, events) = mpsc::sync_channel(64);
+        if let Some(stdout) = child.stdout.take() {
+            std::thread::spawn(move || {
+                for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                    if let Ok(event) = serde_json::from_str(&line)
+                        && sender.send(event).is_err()
+                    {
+                        return;
+                    }
+                }
+            });
+        }
+        let complaints = child.stderr.take().map(|stderr| {
+            std::thread::spawn(move || {
+                let mut text = Vec::new();
+                // An error is one line; what is beyond this is not shown anyway.
+                let _ = stderr.take(64 << 10).read_to_end(&mut text);
+                String::from_utf8_lossy(&text).into_owned()
+            })
+        });
+        Ok(Self { child, events, complaints })
+    }
+
+    /// Waits for the event `name`; errors with what the child said where it ends without it.
+    fn event(&mut self, name: &str, stop: &Stop) -> Result<Value, Failure> {
+        loop {
+            if stop.raised() {
+                return Err(Failure::new(Exit::Interrupted, "interrupted; nothing is left behind"));
+            }
+            match self.events.recv_timeout(Duration::from_millis(50)) {
+                Ok(event) if event.get("event").and_then(Value::as_str) == Some(name) => {
+                    return Ok(event);
+                }
+                Ok(_) | Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Err(self.why_ended()),
+            }
+        }
+    }
+
+    /// Waits until the child is done, and well.
+    fn end(mut self, stop: &Stop) -> Result<(), Failure> {
+        match self.event("", stop) {
+            Err(failure) if failure.exit == Exit::Done => Ok(()),
+            Err(failure) => Err(failure),
+            Ok(_) => Ok(()),
+        }
+    }
+
+    fn why_ended(&mut self) -> Failure {
+        let status = match self.child.wait() {
+            Ok(status) => status,
+            Err(error) => return local(error),
+        };
+        let exit = match status.code() {
+            Some(0) => Exit::Done,
+            Some(1) => Exit::Damaged,
+            Some(2) => Exit::Usage,
+            Some(3) => Exit::Unreachable,
+            Some(130) => Exit::Interrupted,
+            _ => Exit::Local,
+        };
+        let said = self.complaints.take().and_then(|t| t.join().ok()).unwrap_or_default();
+        let line = said.lines().rfind(|line| !line.is_empty());
+        let line = line.map(|line| line.strip_prefix("xylem: ").unwrap_or(line));
+        Failure::new(exit, line.map_or_else(|| format!("a child ended: {status}"), str::to_owned))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // A child that is gone already is what is wanted.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn text<'a>(event: &'a Value, field: &str) -> Result<&'a str, Failure> {
+    event.get(field).and_then(Value::as_str).ok_or_else(|| {
+        Failure::new(Exit::Local, format!("a child's event lacks {field}; please report this"))
+    })
+}
+
+fn number(event: &Value, field: &str) -> u64 {
+    event.get(field).and_then(Value::as_u64).unwrap_or_default()
+}
+
+fn local(error: io::Error) -> Failure {
+    Failure::new(Exit::Local, format!("cannot run the trial: {error}"))
+}

@@ -1,0 +1,103 @@
+//! `xylem verify PATH TICKET`: does what is on disk match?
+
+use crate::cli::Common;
+use crate::exit::{Exit, Failure, exit_help};
+use crate::get::peers;
+use crate::output::text::{bytes, clean, count};
+use crate::output::{Json, Out};
+use crate::stop;
+use crate::values::{FromPeer, parse_seconds};
+use clap::Args;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use xylem_node::{VerifyOptions, VerifySummary};
+
+/// Checks whether a file or directory is what a ticket names; prints each damaged byte range
+///
+/// One line per damaged place goes to standard output: the path, the bytes from..to (the end is
+/// not included), and what is wrong. Nothing is changed. Where the store has no tree of the file,
+/// peers are asked for it, so that damage can be narrowed down.
+#[derive(Debug, Args)]
+#[command(after_help = concat!(
+    "Examples:
+  xylem verify film.mkv xylem:...
+  xylem verify photos/ \"$(cat ticket.txt)\" && echo good
+
+",
+    exit_help!()
+))]
+pub(crate) struct VerifyArgs {
+    /// The file or directory on disk
+    path: PathBuf,
+
+    /// What `xylem share` printed: xylem:...
+    ticket: String,
+
+    /// Ask this peer for the tree, as `xylem get --from` has it; can be repeated
+    #[arg(
+        long,
+        value_name = "ADDR",
+        env = "XYLEM_FROM",
+        hide_env_values = true,
+        value_delimiter = ','
+    )]
+    from: Vec<FromPeer>,
+
+    /// Give up on peers after this long
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "30",
+          allow_negative_numbers = true, env = "XYLEM_TIMEOUT", hide_env_values = true)]
+    timeout: Duration,
+}
+
+/// Runs `xylem verify`.
+pub(crate) fn run(args: VerifyArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
+    let options = VerifyOptions {
+        path: args.path,
+        ticket: args.ticket,
+        from: peers(&args.from)?,
+        give_up: args.timeout,
+        store: common.store()?,
+    };
+    let stop = stop::on_signals()?;
+    out.ends_with(&stop);
+    let verified = xylem_node::verify(&options, &stop, &mut |event| out.event(event));
+    out.take_broken()?;
+    report(&verified?, &options.path, out)
+}
+
+fn report(summary: &VerifySummary, path: &Path, out: &mut Out) -> Result<Exit, Failure> {
+    for (inner, range, what) in &summary.damage {
+        out.json(&Json::Damage {
+            path: inner.to_string_lossy().into_owned(),
+            start: range.start,
+            end: range.end,
+            what,
+        })?;
+        if !out.is_json() {
+            let whole =
+                if inner.as_os_str().is_empty() { path.to_owned() } else { path.join(inner) };
+            let line = format!("{}: {}..{}: {what}", whole.display(), range.start, range.end);
+            out.line(&clean(&line))?;
+        }
+    }
+    out.json(&Json::Verified {
+        root: &summary.root,
+        bytes: summary.bytes,
+        files: summary.files,
+        damaged: summary.damage.len(),
+        located: summary.located,
+    })?;
+    let what = format!("{} in {}", bytes(summary.bytes), count(summary.files, "file"));
+    if summary.damage.is_empty() {
+        let good = out.paint("32", "Verified");
+        out.note(&format!("{good} {what}: it is what the ticket names"));
+        return Ok(Exit::Done);
+    }
+    let bad = out.paint("1;31", "DAMAGED");
+    let places = count(summary.damage.len() as u64, "place");
+    out.note(&format!("{bad}: {places}, of {what}"));
+    if !summary.located {
+        out.note("No tree was at hand to narrow it down; --from ADDR names a peer that has it");
+    }
+    Ok(Exit::Damaged)
+}
