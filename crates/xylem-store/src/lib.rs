@@ -40,21 +40,38 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-// In the order in which bytes flow: the medium below, then publishing, serving, fetching.
-mod blocks;
-mod disk;
+// In the order in which bytes flow: what everything stands on, the store's own directory,
+// publishing and serving, fetching.
 mod error;
-mod file;
 mod medium;
-mod outboard;
-mod partial;
-mod publish;
-mod scan;
-mod segments;
-mod serve;
-mod shares;
-mod staging;
+
+mod disk;
+mod file;
+
 mod store;
+
+mod shares;
+
+mod outboard;
+
+mod publish;
+
+mod serve;
+
+mod segments;
+
+mod scan;
+
+mod blocks;
+mod partial;
+
+mod staging;
+
+#[cfg(any(test, feature = "fault"))]
+pub mod fault;
+
+#[cfg(all(test, unix))]
+mod tests;
 
 pub use disk::DiskMedium;
 pub use error::{Difference, StoreError};

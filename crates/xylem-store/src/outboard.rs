@@ -101,8 +101,9 @@ fn slots(bytes: usize) -> u64 {
 
 /// Where a slot starts in its file.
 pub(crate) fn byte_of(file: &FileRef, slot: u64) -> Result<u64, StoreError> {
-    slot.checked_mul(NODE_LEN as u64)
-        .ok_or_else(|| StoreError::OutOfRange { path: file.path().into(), offset: u64::MAX })
+    // Systems count file offsets in signed 64 bits; stay well below, so that ends can be added.
+    let byte = slot.checked_mul(NODE_LEN as u64).filter(|byte| *byte < 1 << 62);
+    byte.ok_or_else(|| StoreError::OutOfRange { path: file.path().into(), offset: u64::MAX })
 }
 
 /// Writes one outboard, or several in turn ([`OutboardWriter::rebase`]), gathering small pieces.

@@ -350,6 +350,7 @@ impl Staging {
     /// The held directory above `path`, and the last component.
     fn parent<'p>(&mut self, path: &'p [u8]) -> Result<(Arc<dyn Medium>, &'p Path), StoreError> {
         let (above, name) = match path.iter().rposition(|b| *b == b'/') {
+            Some(0) => return Err(self.bad_path(path)), // absolute
             Some(at) => (&path[..at], &path[at + 1..]),
             None => (&path[..0], path),
         };

@@ -1,0 +1,127 @@
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::support::{memory, reopen};
+use crate::fault::Fault;
+use crate::medium::Medium;
+use crate::{DiskMedium, MAX_SHARE_RECORD, OpenHow, Part, Store, StoreError};
+
+#[test]
+fn the_directory_is_private_and_made_with_its_parents() {
+    let place = tempfile::tempdir().unwrap();
+    let dir = place.path().join("a/b/store");
+    for _ in 0..2 {
+        Store::open(Arc::new(DiskMedium::new()), &dir).unwrap();
+        assert_eq!(dir.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+    }
+}
+
+#[test]
+fn a_store_on_a_link_or_a_file_is_refused() {
+    let place = tempfile::tempdir().unwrap();
+    let (file, link) = (place.path().join("file"), place.path().join("link"));
+    std::fs::write(&file, b"").unwrap();
+    std::os::unix::fs::symlink(place.path(), &link).unwrap();
+    for path in [file, link] {
+        let got = Store::open(Arc::new(DiskMedium::new()), &path);
+        assert!(matches!(got, Err(StoreError::Unsafe { .. })), "{got:?}");
+    }
+}
+
+#[test]
+fn new_files_vanish_unless_kept_and_leftovers_are_taken_over() {
+    let (medium, store) = memory();
+    let root = xylem_hash::hash(b"root");
+    {
+        let (a, b) = (store.new_file().unwrap(), store.new_file().unwrap());
+        assert_ne!(a.file().path(), b.file().path());
+        a.file().write_all(b"left over", 0).unwrap();
+        medium.fail_after(0, Fault::Dead); // so that dropping cannot remove them
+    }
+    let medium = medium.image();
+    let store = reopen(&medium);
+    let names = |dir: &str| medium.list_dir(Path::new(dir)).unwrap().len();
+    assert_eq!(names("/store/new"), 2);
+    let new = store.new_file().unwrap();
+    assert_eq!(new.file().metadata().unwrap().size, 0);
+    new.file().write_all(b"listing", 0).unwrap();
+    store.keep(new, &root, Part::Listing).unwrap();
+    assert_eq!(names("/store/new"), 1);
+    assert_eq!(store.object_bytes(&root, Part::Listing, 7).unwrap().unwrap(), b"listing");
+    let too_large = store.object_bytes(&root, Part::Listing, 6);
+    assert!(matches!(too_large, Err(StoreError::Corrupt { .. })));
+    assert!(store.object_bytes(&root, Part::Manifest, 7).unwrap().is_none());
+    store.remove_object(&root, Part::Listing).unwrap();
+    store.remove_object(&root, Part::Listing).unwrap();
+    assert!(store.object(&root, Part::Listing).unwrap().is_none());
+}
+
+#[test]
+fn a_lock_that_came_too_late_is_not_taken_on_a_finished_file() {
+    let (_medium, store) = memory();
+    let root = xylem_hash::hash(b"root");
+    let first = store.lock_partial(&root, Part::Outboard).unwrap();
+    let busy = store.lock_partial(&root, Part::Outboard);
+    assert!(matches!(busy, Err(StoreError::Busy { .. })));
+    assert!(busy.unwrap_err().to_string().contains("in use"));
+    store.finish_partial(&root, Part::Outboard).unwrap();
+    // The name is free again, and leads to another file than the finished one.
+    let second = store.lock_partial(&root, Part::Outboard).unwrap();
+    assert_ne!(first.metadata().unwrap().ino, second.metadata().unwrap().ino);
+}
+
+#[test]
+fn share_records_come_back_whole_or_not_at_all() {
+    let (medium, store) = memory();
+    assert!(store.share(b"/a").unwrap().is_none());
+    store.put_share(b"/a", b"record of a").unwrap();
+    store.put_share(b"/b", b"").unwrap();
+    assert_eq!(store.share(b"/a").unwrap().unwrap(), b"record of a");
+    assert_eq!(store.share(b"/b").unwrap().unwrap(), b"");
+    store.put_share(b"/a", b"second").unwrap();
+    assert_eq!(store.share(b"/a").unwrap().unwrap(), b"second");
+    let large = vec![0; MAX_SHARE_RECORD + 1];
+    assert!(matches!(store.put_share(b"/a", &large), Err(StoreError::OutOfRange { .. })));
+
+    let name = |path: &[u8]| store.dir().join("shares").join(xylem_hash::hash(path).to_hex());
+    let whole = medium.read(&name(b"/a")).unwrap();
+    for at in 0..whole.len() {
+        let mut bad = whole.clone();
+        bad[at] ^= 4;
+        medium.write(&name(b"/a"), &bad).unwrap();
+        assert!(store.share(b"/a").unwrap().is_none(), "flip at {at}");
+        medium.write(&name(b"/a"), &whole[..at]).unwrap();
+        assert!(store.share(b"/a").unwrap().is_none(), "cut to {at}");
+    }
+    // Filed under another path's key.
+    medium.write(&name(b"/b"), &whole).unwrap();
+    assert!(store.share(b"/b").unwrap().is_none());
+    store.remove_share(b"/a").unwrap();
+    assert!(store.share(b"/a").unwrap().is_none());
+}
+
+#[test]
+fn a_share_record_is_old_or_new_whatever_step_fails() {
+    for fault in [Fault::Dead, Fault::Torn] {
+        for at in 0..16 {
+            let (medium, store) = memory();
+            store.put_share(b"/a", b"old").unwrap();
+            medium.fail_after(at, fault);
+            let done = store.put_share(b"/a", b"new").is_ok();
+            let image = medium.image();
+            let found = reopen(&image).share(b"/a").unwrap().unwrap();
+            assert_eq!(found, if done { &b"new"[..] } else { b"old" });
+        }
+    }
+}
+
+#[test]
+fn errors_name_the_place_in_one_line() {
+    let medium = DiskMedium::new();
+    let missing = Path::new("/nonexistent/xylem");
+    let e = crate::FileRef::open(&medium, missing, OpenHow::Read).unwrap_err();
+    assert!(matches!(e, StoreError::NotFound { .. }));
+    assert_eq!(e.to_string(), "/nonexistent/xylem: no such file or directory");
+    assert_eq!(e.path(), missing);
+}
