@@ -89,6 +89,11 @@ pub struct Config {
     pub old_epoch_grace: Duration,
     /// Whether AES-256-GCM is offered.
     pub aes: AesOffer,
+    /// Whether a dialer that gets no answer under the key it expects also asks who else is there
+    /// (every other retransmission from the third on), so that another key at that address is
+    /// reported as [`CloseReason::WrongPeer`] and not as a timeout. Such a question shows an
+    /// observer that this protocol is spoken; without it only the key's holders can tell.
+    pub ask_who_answers: bool,
     /// Whether dialers that do not know our public key are answered. Without it nobody who lacks
     /// the key learns even that something listens here.
     pub accept_open: bool,
@@ -125,6 +130,7 @@ impl Default for Config {
             rekey: RekeyLimits::default(),
             old_epoch_grace: Duration::from_secs(3),
             aes: AesOffer::WhenFast,
+            ask_who_answers: true,
             accept_open: true,
             accept_incoming: true,
             max_links: 4_096,

@@ -41,6 +41,10 @@ pub struct Endpoint {
     envelope_open: EnvelopeKey,
     links: HashMap<LinkId, Entry>,
     routes: HashMap<ConnectionId, Route>,
+    /// First messages that are being, or have lately been, answered: by the dialer's address and
+    /// the id that it chose. The address belongs to the key, so that somebody who copies a first
+    /// message and sends it from elsewhere does not take the dialer's place.
+    firsts: HashMap<(SocketAddr, ConnectionId), LinkId>,
     /// Oldest first.
     half_open: VecDeque<LinkId>,
     timers: BTreeSet<(Duration, LinkId)>,
@@ -60,12 +64,11 @@ struct Route {
 
 struct Entry {
     state: State,
-    /// The ids under which the link is found, at most three of an `Up` link's epochs and two of
-    /// the handshake's.
+    /// The ids under which the link is found: one of a handshake, or those of the live epochs.
     ids: Vec<ConnectionId>,
-    /// The id of the dialer's choice: kept for a while after the handshake, so that a belated
-    /// copy of its first message does not begin another one.
-    belated: Option<(ConnectionId, Duration)>,
+    /// The first message that it came of, if it was dialled by the peer, and how long copies of
+    /// that are recognized: a belated one must not begin another handshake.
+    first: Option<((SocketAddr, ConnectionId), Duration)>,
     timer: Option<Duration>,
     is_ready: bool,
 }
@@ -94,6 +97,7 @@ impl Endpoint {
             key,
             links: HashMap::new(),
             routes: HashMap::new(),
+            firsts: HashMap::new(),
             half_open: VecDeque::new(),
             timers: BTreeSet::new(),
             ready: VecDeque::new(),
@@ -128,7 +132,7 @@ impl Endpoint {
         let to = (remote, expected);
         let dialing = Dialing::new(&self.config, &self.key, rng, now, id, to);
         let cid = dialing.cid;
-        self.insert(id, State::Dialing(Box::new(dialing)), &[cid]);
+        self.insert(id, State::Dialing(Box::new(dialing)), Some(cid));
         id
     }
 
@@ -266,20 +270,32 @@ impl Endpoint {
         LinkId(self.next_id)
     }
 
-    fn insert(&mut self, id: LinkId, state: State, handshake_ids: &[ConnectionId]) {
-        for cid in handshake_ids {
-            self.routes.insert(*cid, Route { link: id, handshake: true });
+    fn insert(&mut self, id: LinkId, state: State, handshake_id: Option<ConnectionId>) {
+        if let Some(cid) = handshake_id {
+            self.routes.insert(cid, Route { link: id, handshake: true });
         }
-        let ids = handshake_ids.to_vec();
-        let entry = Entry { state, ids, belated: None, timer: None, is_ready: false };
+        let ids = handshake_id.into_iter().collect();
+        let entry = Entry { state, ids, first: None, timer: None, is_ready: false };
         self.links.insert(id, entry);
         self.mark_ready(id);
     }
 
-    fn remove(&mut self, id: LinkId) {
-        let Some(entry) = self.links.remove(&id) else { return };
-        for cid in entry.ids.iter().chain(entry.belated.iter().map(|(cid, _)| cid)) {
+    /// Copies of this first message belong to this link from now on, until the time given.
+    fn remember_first(&mut self, id: LinkId, first: (SocketAddr, ConnectionId), until: Duration) {
+        if let Some(entry) = self.links.get_mut(&id) {
+            entry.first = Some((first, until));
+            self.firsts.insert(first, id);
+        }
+    }
+
+    /// Takes a link out of every table.
+    fn take(&mut self, id: LinkId) -> Option<Entry> {
+        let entry = self.links.remove(&id)?;
+        for cid in &entry.ids {
             self.routes.remove(cid);
+        }
+        if let Some((first, _)) = &entry.first {
+            self.firsts.remove(first);
         }
         if let Some(at) = entry.timer {
             self.timers.remove(&(at, id));
@@ -287,6 +303,11 @@ impl Endpoint {
         if matches!(entry.state, State::HalfOpen(_)) {
             self.half_open.retain(|half| *half != id);
         }
+        Some(entry)
+    }
+
+    fn remove(&mut self, id: LinkId) {
+        self.take(id);
     }
 
     fn mark_ready(&mut self, id: LinkId) {
@@ -344,7 +365,7 @@ impl Endpoint {
             State::HalfOpen(half) => Some(half.deadline),
             State::Up(link) => link.next_timeout(),
         };
-        let next = next.into_iter().chain(entry.belated.map(|(_, until)| until)).min();
+        let next = next.into_iter().chain(entry.first.map(|(_, until)| until)).min();
         if let Some(next) = next
             && entry.timer.is_none_or(|armed| next < armed)
         {
@@ -358,8 +379,8 @@ impl Endpoint {
     fn on_timer(&mut self, now: Duration, id: LinkId) {
         let Some(entry) = self.links.get_mut(&id) else { return };
         entry.timer = None;
-        if let Some((cid, _)) = entry.belated.take_if(|(_, until)| now >= *until) {
-            self.routes.remove(&cid);
+        if let Some((first, _)) = entry.first.take_if(|(_, until)| now >= *until) {
+            self.firsts.remove(&first);
         }
         match &mut entry.state {
             State::Dialing(dialing) if dialing.is_over(now) => {

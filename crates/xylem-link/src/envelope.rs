@@ -143,13 +143,14 @@ mod tests {
         })
     }
 
-    /// WRAITH: Elligator2 present in benchmarks, never in the handshake.
+    /// Beside tests/hostile.rs, which looks at whole first messages: public keys show outside the
+    /// envelope, and do not inside.
     #[test]
-    fn the_first_bytes_of_10000_handshakes_are_uniform() {
+    fn public_keys_look_uniform_only_inside_the_envelope() {
         let mut rng = Rng::new(&[1; 32]);
         let key = EnvelopeKey::new(Some(PeerKey([9; 32])));
         let (mut sealed, mut plain) = (Vec::new(), Vec::new());
-        for _ in 0..10_000 {
+        for _ in 0..2_000 {
             let mut body = vec![1, 1];
             // A public key as message one carries it.
             body.extend_from_slice(&StaticKey::generate(rng.array()).public().0);

@@ -37,6 +37,8 @@ pub(crate) struct Dialing {
     remote: SocketAddr,
     expected: Option<PeerKey>,
     envelope: EnvelopeKey,
+    /// For asking who else is there; `None` where that is not wanted.
+    open_envelope: Option<EnvelopeKey>,
     noise: Handshake,
     rng: Rng,
     /// Random; what the responder knows this handshake by until it has chosen an id itself.
@@ -47,6 +49,7 @@ pub(crate) struct Dialing {
     message: [u8; NOISE_1_LEN],
     cookie: [u8; COOKIE_LEN],
     cookies_taken: u8,
+    sent: u32,
     next: Duration,
     wait: Duration,
     deadline: Duration,
@@ -59,7 +62,7 @@ pub(crate) enum Dialed {
     /// Authentic, and the end of it.
     Failed(CloseReason),
     /// Authentic and good: take the handshake out and call [`Dialing::finish`].
-    Complete(Answer),
+    Complete(Answer, DialedBy),
 }
 
 impl Dialing {
@@ -82,6 +85,7 @@ impl Dialing {
             remote: to.0,
             expected: to.1,
             envelope: EnvelopeKey::new(to.1),
+            open_envelope: config.ask_who_answers.then(|| EnvelopeKey::new(None)),
             noise,
             rng,
             target,
@@ -90,6 +94,7 @@ impl Dialing {
             message: message.try_into().expect("key and payload have fixed lengths"),
             cookie: [0; COOKIE_LEN],
             cookies_taken: 0,
+            sent: 0,
             next: now,
             wait: config.handshake_retry,
             deadline: now + config.handshake_timeout,
@@ -113,12 +118,20 @@ impl Dialing {
         let body = Message::Initial { cookie: &self.cookie, noise: &self.message }.to_vec();
         // The padding's length, and with it every byte, differs from one transmission to the next.
         let len = MIN_INITIAL + self.rng.below(33);
-        self.envelope.seal(self.target, &body, len, buf);
+        self.sent += 1;
+        let ask = self.sent > 2 && self.sent % 2 == 1;
+        let envelope = self.open_envelope.as_ref().filter(|_| ask).unwrap_or(&self.envelope);
+        envelope.seal(self.target, &body, len, buf);
         Some(Transmit { to: self.remote, len: buf.len(), segment_size: None })
     }
 
     pub fn handle(&mut self, now: Duration, datagram: &[u8]) -> Dialed {
-        let Some(body) = self.envelope.open(datagram) else { return Dialed::Ignored };
+        let keyed = self.envelope.open(datagram).map(|body| (body, DialedBy::Key));
+        let asked = || {
+            let body = self.open_envelope.as_ref()?.open(datagram)?;
+            Some((body, DialedBy::Address))
+        };
+        let Some((body, by)) = keyed.or_else(asked) else { return Dialed::Ignored };
         match Message::parse(&body) {
             Some(Message::Retry { cookie }) if self.cookies_taken < MAX_COOKIES => {
                 self.cookies_taken += 1;
@@ -126,12 +139,12 @@ impl Dialing {
                 self.next = now;
                 Dialed::Ignored
             }
-            Some(Message::Response { noise }) => self.on_response(noise),
+            Some(Message::Response { noise }) => self.on_response(noise, by),
             _ => Dialed::Ignored,
         }
     }
 
-    fn on_response(&mut self, noise: &[u8; NOISE_2_LEN]) -> Dialed {
+    fn on_response(&mut self, noise: &[u8; NOISE_2_LEN], by: DialedBy) -> Dialed {
         let Ok(answer) = self.noise.read(noise) else { return Dialed::Ignored };
         // From here on the message is authentic: whoever sent it holds the key it names.
         if self.expected.is_some() && self.noise.remote() != self.expected {
@@ -139,7 +152,7 @@ impl Dialing {
         }
         match Answer::decode(&answer) {
             Some(answer) if answer.cipher != Cipher::Aes256Gcm || self.offer.aes => {
-                Dialed::Complete(answer)
+                Dialed::Complete(answer, by)
             }
             _ => Dialed::Failed(CloseReason::PeerMisbehaved),
         }
@@ -150,6 +163,7 @@ impl Dialing {
         config: &Config,
         now: Duration,
         answer: Answer,
+        by: DialedBy,
     ) -> Result<NewLink, Refused> {
         let mut message = Vec::new();
         self.noise.write(&ours(config).encode(), &mut message)?;
@@ -157,7 +171,12 @@ impl Dialing {
         let mut datagram = Vec::new();
         let len = FINISH_LEN.start + self.rng.below(FINISH_LEN.len());
         let body = Message::Finish { noise: &noise }.to_vec();
-        self.envelope.seal(answer.cid, &body, len, &mut datagram);
+        // In the envelope that the responder has answered in: it knows this handshake by that one.
+        let envelope = match (by, &self.open_envelope) {
+            (DialedBy::Address, Some(open)) => open,
+            _ => &self.envelope,
+        };
+        envelope.seal(answer.cid, &body, len, &mut datagram);
         let peer = self.noise.remote().ok_or(Refused)?;
         let secrets = self.noise.finish().ok_or(Refused)?;
         let (sending, receiving) = directions(&secrets, answer.cipher);

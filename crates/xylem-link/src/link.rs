@@ -228,6 +228,15 @@ impl Link {
         Some(self.ping.map_or(quiet, |(_, sent)| quiet.max(sent + MAX_WAIT.min(keep_alive))))
     }
 
+    /// A datagram of frames that no honest sender writes.
+    #[cfg(test)]
+    pub(crate) fn seal_frames(&mut self, frames: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        let to = self.remote;
+        self.datagram(&mut out, to, 0, |out| out.extend_from_slice(frames));
+        out
+    }
+
     /// When [`Link::handle_timeout`] or a transmission is due.
     pub(crate) fn next_timeout(&self) -> Option<Duration> {
         if let Some(closing) = &self.closing {

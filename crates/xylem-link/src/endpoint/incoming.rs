@@ -15,8 +15,13 @@ use crate::seal::ConnectionId;
 const RETRY_LEN: core::ops::Range<usize> = 64..256;
 
 impl Endpoint {
-    /// A datagram of no known link: a first message, or nothing that we answer.
+    /// A datagram of no known id: a first message, or nothing that we answer.
     pub(super) fn on_stranger(&mut self, now: Duration, from: SocketAddr, datagram: &[u8]) {
+        let id = datagram.first_chunk().map(|cid| (from, ConnectionId(*cid)));
+        if let Some(link) = id.and_then(|first| self.firsts.get(&first).copied()) {
+            self.on_handshake(now, from, link, datagram);
+            return;
+        }
         let answered = self.config.accept_incoming
             && datagram.len() >= MIN_INITIAL
             && self.on_initial(now, from, datagram).is_some();
@@ -59,7 +64,9 @@ impl Endpoint {
         let half = HalfOpen::new(&self.config, &self.key, rng, now, id, initial).ok()?;
         let cid = half.cid;
         self.half_open.push_back(id);
-        self.insert(id, State::HalfOpen(Box::new(half)), &[target, cid]);
+        let until = half.deadline;
+        self.insert(id, State::HalfOpen(Box::new(half)), Some(cid));
+        self.remember_first(id, (from, target), until);
         Some(())
     }
 
@@ -104,7 +111,7 @@ impl Endpoint {
                     self.remove(id);
                     self.events.push_back(Event::Closed { link: id, reason });
                 }
-                Dialed::Complete(answer) => self.complete_dialing(now, id, answer),
+                Dialed::Complete(answer, by) => self.complete_dialing(now, id, answer, by),
             },
             State::HalfOpen(half) => {
                 let envelope = match half.by {
@@ -119,10 +126,10 @@ impl Endpoint {
         }
     }
 
-    fn complete_dialing(&mut self, now: Duration, id: LinkId, answer: Answer) {
-        let Some(State::Dialing(dialing)) = self.take_state(id) else { return };
-        match dialing.finish(&self.config, now, answer) {
-            Ok(new) => self.establish(now, new, None),
+    fn complete_dialing(&mut self, now: Duration, id: LinkId, answer: Answer, by: DialedBy) {
+        let Some(State::Dialing(dialing)) = self.take(id).map(|entry| entry.state) else { return };
+        match dialing.finish(&self.config, now, answer, by) {
+            Ok(new) => self.establish(now, new),
             Err(_) => {
                 let reason = CloseReason::PeerMisbehaved;
                 self.events.push_back(Event::Closed { link: id, reason });
@@ -131,37 +138,21 @@ impl Endpoint {
     }
 
     fn complete_half_open(&mut self, now: Duration, id: LinkId, theirs: Parameters) {
-        let first = self.links.get(&id).and_then(|entry| entry.ids.first().copied());
-        let Some(State::HalfOpen(half)) = self.take_state(id) else { return };
+        let Some(entry) = self.take(id) else { return };
+        let State::HalfOpen(half) = entry.state else { return };
         if let Ok(new) = half.finish(&self.config, now, theirs) {
-            self.establish(now, new, first);
-        }
-    }
-
-    /// Takes a handshake out of the tables, with its ids and timer.
-    fn take_state(&mut self, id: LinkId) -> Option<State> {
-        let entry = self.links.remove(&id)?;
-        for cid in &entry.ids {
-            self.routes.remove(cid);
-        }
-        if let Some(at) = entry.timer {
-            self.timers.remove(&(at, id));
-        }
-        self.half_open.retain(|half| *half != id);
-        Some(entry.state)
-    }
-
-    fn establish(&mut self, now: Duration, new: NewLink, first_id: Option<ConnectionId>) {
-        let (id, peer, remote) = (new.id, new.peer, new.remote);
-        let link = Link::new(&self.config, now, new);
-        self.insert(id, State::Up(Box::new(link)), &[]);
-        self.sync_routes(id);
-        if let Some(cid) = first_id {
-            self.routes.insert(cid, super::Route { link: id, handshake: true });
-            if let Some(entry) = self.links.get_mut(&id) {
-                entry.belated = Some((cid, now + self.config.handshake_timeout));
+            self.establish(now, new);
+            if let Some((first, _)) = entry.first {
+                self.remember_first(id, first, now + self.config.handshake_timeout);
             }
         }
+    }
+
+    fn establish(&mut self, now: Duration, new: NewLink) {
+        let (id, peer, remote) = (new.id, new.peer, new.remote);
+        let link = Link::new(&self.config, now, new);
+        self.insert(id, State::Up(Box::new(link)), None);
+        self.sync_routes(id);
         self.events.push_back(Event::Connected { link: id, peer, remote });
     }
 }

@@ -129,7 +129,7 @@ impl Link {
     }
 
     /// Writes one datagram of these frames, padded to `size` if that is longer.
-    fn datagram(
+    pub(super) fn datagram(
         &mut self,
         buf: &mut Vec<u8>,
         to: SocketAddr,

@@ -1,0 +1,353 @@
+//! A hostile network: forges, replays, misdirects, floods. Each line of the source's mistakes
+//! that concerns the link is a test here, in network.rs or beside the code.
+
+mod sim;
+
+use std::collections::HashMap;
+
+use bytes::BytesMut;
+use core::net::SocketAddr;
+use core::time::Duration;
+use sim::{Dice, FAIR, MS, Net, S, Weather, addr, key};
+use xylem_link::{AesOffer, CloseReason, Config, Endpoint, RekeyLimits, StaticKey};
+
+/// A session from the first datagram to the last; `interfere` is called every half millisecond.
+/// Gives all that was sent by the two.
+fn session(mut interfere: impl FnMut(&mut Net)) -> Net {
+    let rekey = RekeyLimits { packets: 15, ..RekeyLimits::default() };
+    let config = Config { rekey, ..Config::default() };
+    let mut net = Net::pair(5, &config, Weather { path: 1_472, ..FAIR });
+    net.record = true;
+    let mut step = |net: &mut Net, steps: usize| {
+        for _ in 0..steps {
+            interfere(net);
+            net.run(MS / 2);
+        }
+    };
+    step(&mut net, 2);
+    let a = net.dial();
+    step(&mut net, 12);
+    let b = net.nodes[1].connected[0];
+    for n in 0..60u8 {
+        net.nodes[0].endpoint.send(a, &[n; 3_000]).unwrap();
+        net.nodes[1].endpoint.send(b, &[n; 30]).unwrap();
+        step(&mut net, 2);
+    }
+    net.nodes[0].endpoint.close(a);
+    step(&mut net, 6);
+    net
+}
+
+/// WRAITH: one forged packet kills the session. Forged, truncated, lengthened, bit-flipped and
+/// made-up datagrams, bred from everything that the session has sent and is going to send, in
+/// every state of both sides: what the two send stays the same to the last byte.
+#[test]
+fn forgeries_in_every_state_leave_no_trace() {
+    let quiet = session(|_| {});
+    assert_eq!((quiet.nodes[0].packets.len(), quiet.nodes[1].packets.len()), (60, 60));
+    for seed in 0..3 {
+        let mut dice = Dice::new(seed);
+        let mut injected = 0;
+        let forged = session(|net| {
+            for _ in 0..20 {
+                let (mut from, to, mut bytes) = {
+                    let n = dice.below(quiet.tap.len() as u64) as usize;
+                    quiet.tap[n].clone()
+                };
+                let len = bytes.len() as u64;
+                match dice.below(5) {
+                    0 => bytes[dice.below(len) as usize] ^= 1 << dice.below(8),
+                    1 => bytes.truncate(dice.below(len) as usize),
+                    2 => bytes.push(dice.next() as u8),
+                    3 => bytes[12..].fill_with(|| dice.next() as u8),
+                    _ => {
+                        bytes = vec![0; dice.below(2_000) as usize];
+                        bytes.fill_with(|| dice.next() as u8);
+                    }
+                }
+                if dice.percent(30) {
+                    from = addr(66);
+                }
+                injected += 1;
+                net.inject(from, to, bytes);
+            }
+        });
+        assert!(injected > 1_000);
+        assert!(forged.tap == quiet.tap, "seed {seed}: something changed");
+        assert!(forged.outside.is_empty(), "the forger got an answer");
+    }
+}
+
+/// Everything that was ever sent, sent again and again from its own address and from elsewhere:
+/// no packet twice, no second link, no answer that is larger than the question.
+#[test]
+fn replays_in_every_state_deliver_nothing_twice() {
+    let quiet = session(|_| {});
+    let mut dice = Dice::new(1);
+    let mut elsewhere = 0;
+    let net = session(|net| {
+        for _ in 0..20 {
+            if net.tap.is_empty() {
+                return;
+            }
+            let n = dice.below(net.tap.len() as u64) as usize;
+            let (mut from, to, bytes) = net.tap[n].clone();
+            if dice.percent(30) {
+                from = addr(66);
+                elsewhere += bytes.len();
+            }
+            net.inject(from, to, bytes);
+        }
+    });
+    for i in 0..2 {
+        // A copy may overtake the original: the order is not promised.
+        let sorted = |net: &Net| {
+            let mut packets = net.nodes[i].packets.clone();
+            packets.sort();
+            packets
+        };
+        let firsts = |net: &Net| sorted(net).iter().map(|p| p[0]).collect::<Vec<_>>();
+        assert_eq!(firsts(&net), firsts(&quiet), "each packet once");
+        assert_eq!(net.nodes[i].connected.len(), 1);
+        assert_eq!(net.nodes[i].closed.len(), 1);
+    }
+    let answered: usize = net.outside.values().flatten().map(Vec::len).sum();
+    assert!(answered > 0 && answered <= elsewhere, "{answered} bytes for {elsewhere}");
+}
+
+/// Someone on the way who sends the peer's datagrams on from an address of their own, first: they
+/// are asked, cannot answer, and get nothing else.
+#[test]
+fn a_copier_cannot_redirect_the_link() {
+    let mut net = Net::pair(1, &Config::default(), FAIR);
+    let (a, b) = net.connect();
+    net.run(S);
+    net.record = true;
+    let mut copied = 0;
+    let victim = addr(66);
+    for n in 0..200u8 {
+        net.tap.clear();
+        net.weather.loss = 100;
+        net.nodes[0].endpoint.send(a, &[n; 100]).unwrap();
+        net.flush();
+        net.weather.loss = 0;
+        for (_, to, bytes) in core::mem::take(&mut net.tap) {
+            copied += bytes.len();
+            net.inject(victim, to, bytes);
+        }
+        net.nodes[1].endpoint.send(b, &[n; 1_000]).unwrap();
+        net.run(10 * MS);
+    }
+    assert_eq!(net.nodes[1].endpoint.link(b).unwrap().remote(), net.nodes[0].at);
+    assert_eq!(net.nodes[0].packets.len(), 200, "answers still go to the peer");
+    let got: usize = net.outside[&victim].iter().map(Vec::len).sum();
+    assert!(net.outside[&victim].iter().all(|d| d.len() < 50) && got <= copied);
+}
+
+#[test]
+fn another_key_at_the_address_is_reported_as_wrong_peer() {
+    let mut net = Net::pair(1, &Config::default(), FAIR);
+    let (to, now) = (net.nodes[1].at, net.now);
+    let link = net.nodes[0].endpoint.connect(now, to, Some(key(200).public()));
+    net.run(9 * S);
+    assert_eq!(net.nodes[0].closed, [(link, CloseReason::WrongPeer)]);
+    assert!(net.nodes[1].connected.is_empty());
+    // Whoever must not be seen to ask gets silence instead.
+    let config = Config { ask_who_answers: false, ..Config::default() };
+    let mut net = Net::pair(1, &config, FAIR);
+    let link = net.nodes[0].endpoint.connect(now, to, Some(key(200).public()));
+    net.run(11 * S);
+    assert_eq!(net.nodes[0].closed, [(link, CloseReason::HandshakeTimeout)]);
+}
+
+#[test]
+fn dialing_by_address_works_where_it_is_allowed_and_is_silence_elsewhere() {
+    for accept_open in [true, false] {
+        let config = Config { accept_open, ..Config::default() };
+        let mut net = Net::pair(1, &config, FAIR);
+        net.record = true;
+        let (to, now) = (net.nodes[1].at, net.now);
+        net.nodes[0].endpoint.connect(now, to, None);
+        net.run(S);
+        assert_eq!(net.nodes[0].connected.len(), usize::from(accept_open));
+        let answered = net.tap.iter().any(|(from, _, _)| *from == to);
+        assert_eq!(answered, accept_open);
+    }
+}
+
+#[test]
+fn the_cipher_is_the_one_that_both_have() {
+    for (a, b) in [
+        (AesOffer::WhenFast, AesOffer::WhenFast),
+        (AesOffer::WhenFast, AesOffer::Never),
+        (AesOffer::Never, AesOffer::WhenFast),
+        (AesOffer::Never, AesOffer::Never),
+    ] {
+        let configs = [a, b].map(|aes| Config { aes, ..Config::default() });
+        let mut net = Net::new(1, &configs, FAIR);
+        let (a, _) = net.connect();
+        net.nodes[0].endpoint.send(a, b"over either").unwrap();
+        net.run(S);
+        assert_eq!(net.nodes[1].packets.len(), 1);
+    }
+}
+
+/// The first datagrams of `n` dialers, each from an address of its own.
+fn first_messages(n: u32, expected: &StaticKey, to: SocketAddr) -> Vec<(SocketAddr, Vec<u8>)> {
+    let mut buf = Vec::new();
+    let dialer = StaticKey::generate([99; 32]);
+    let seed = |i: u32| {
+        let mut seed = [1; 32];
+        seed[..4].copy_from_slice(&i.to_be_bytes());
+        seed
+    };
+    let mut first = |i: u32| {
+        let mut endpoint = Endpoint::new(Config::default(), dialer.clone(), seed(i));
+        endpoint.connect(Duration::ZERO, to, Some(expected.public()));
+        endpoint.poll_transmit(Duration::ZERO, &mut buf).unwrap();
+        (SocketAddr::from(([20, (i >> 16) as u8, (i >> 8) as u8, i as u8], 1)), buf.clone())
+    };
+    (0..n).map(&mut first).collect()
+}
+
+/// WRAITH: a per-IP limit of 10 datagrams a minute, no cookie. Forged first messages from many
+/// addresses: state stays bounded, nobody gets more bytes than they are said to have sent, and a
+/// dialer with an address of its own comes through, during the flood.
+#[test]
+fn a_flood_of_first_messages_is_bounded_and_lets_others_in() {
+    let config = Config { cookie_above: 16, max_half_open: 64, ..Config::default() };
+    let mut net = Net::pair(1, &config, FAIR);
+    let to = net.nodes[1].at;
+    let flood = first_messages(2_000, &key(1), to);
+    let mut sent: HashMap<SocketAddr, usize> = HashMap::new();
+    let mut dialed = false;
+    for burst in flood.chunks(20) {
+        for (from, bytes) in burst {
+            *sent.entry(*from).or_default() += bytes.len();
+            net.inject(*from, to, bytes.clone());
+        }
+        net.run(MS);
+        let stats = net.nodes[1].endpoint.endpoint_stats();
+        assert!(stats.half_open <= 17, "{stats:?}");
+        if !dialed && net.now > 20 * MS {
+            net.dial();
+            dialed = true;
+        }
+    }
+    assert_eq!(net.nodes[0].connected.len(), 1, "the true dialer came through by its cookie");
+    assert_eq!(net.nodes[1].connected.len(), 1);
+    assert!(net.nodes[1].endpoint.endpoint_stats().cookies_sent > 1_000);
+    for (to, datagrams) in &net.outside {
+        let got: usize = datagrams.iter().map(Vec::len).sum();
+        assert!(got <= sent[to], "amplified");
+    }
+    net.run(11 * S);
+    assert_eq!(net.nodes[1].endpoint.endpoint_stats().half_open, 0, "forgotten in time");
+}
+
+/// Dialers that prove their addresses and then stop: the table is bounded, and later ones still
+/// get in.
+#[test]
+fn half_open_handshakes_with_good_cookies_are_bounded_too() {
+    let config = Config { cookie_above: 4, max_half_open: 8, ..Config::default() };
+    let mut net = Net::pair(1, &config, FAIR);
+    let (to, expected) = (net.nodes[1].at, net.nodes[1].endpoint.public_key());
+    for i in 0..50u8 {
+        let mut dialer = Endpoint::new(config.clone(), key(100), [i; 32]);
+        dialer.connect(net.now, to, Some(expected));
+        let from = addr(100 + i);
+        let mut buf = Vec::new();
+        for _ in 0..2 {
+            while dialer.poll_transmit(net.now, &mut buf).is_some() {
+                net.inject(from, to, buf.clone());
+            }
+            net.run(2 * MS);
+            // Only demands for cookies reach it; responses are longer and are withheld.
+            for datagram in net.outside.remove(&from).unwrap_or_default() {
+                if datagram.len() < 300 {
+                    dialer.handle_datagram(net.now, to, BytesMut::from(&datagram[..]));
+                }
+            }
+        }
+        assert!(net.nodes[1].endpoint.endpoint_stats().half_open <= 8);
+    }
+    assert!(net.nodes[1].endpoint.endpoint_stats().refused > 10);
+    net.connect();
+}
+
+#[test]
+fn links_are_limited() {
+    let mut configs = vec![Config { max_links: 3, ..Config::default() }];
+    configs.extend(vec![Config::default(); 6]);
+    let mut net = Net::new(1, &configs, FAIR);
+    let (to, expected) = (net.nodes[0].at, net.nodes[0].endpoint.public_key());
+    for node in &mut net.nodes[1..] {
+        node.endpoint.connect(Duration::ZERO, to, Some(expected));
+    }
+    net.run(S);
+    assert_eq!(net.nodes[0].connected.len(), 3);
+    let link = net.dial();
+    net.run(MS);
+    assert_eq!(net.nodes[0].closed, [(link, CloseReason::TooManyLinks)]);
+}
+
+/// WRAITH: Elligator2 present in benchmarks, never in the handshake. First messages as they leave
+/// the endpoint, to an observer without the responder's key: each of the first 160 bytes' bits is
+/// a coin toss (six standard deviations).
+#[test]
+fn the_first_bytes_of_10000_handshakes_are_uniform() {
+    const N: u32 = 10_000;
+    let datagrams = first_messages(N, &key(1), addr(1));
+    for bit in 0..160 * 8 {
+        let ones = datagrams.iter().filter(|(_, d)| d[bit / 8] >> (bit % 8) & 1 == 1).count();
+        let deviation = (ones as f64 - f64::from(N) / 2.0).abs();
+        assert!(deviation < 6.0 * f64::from(N).sqrt() / 2.0, "bit {bit}: {ones} of {N}");
+    }
+}
+
+/// WRAITH: rotating connection id keeps its high half. On the wire: the ids that one side's
+/// datagrams carry over many epochs.
+#[test]
+fn ids_on_the_wire_change_as_a_whole() {
+    let net = session(|_| {});
+    let mut ids: Vec<[u8; 8]> = vec![];
+    for (from, _, bytes) in &net.tap {
+        let id = *bytes.first_chunk().unwrap();
+        if *from == net.nodes[0].at && !ids.contains(&id) {
+            ids.push(id);
+        }
+    }
+    assert!(ids.len() > 8, "{} ids", ids.len());
+    for (i, a) in ids.iter().enumerate() {
+        for b in &ids[..i] {
+            assert!(a[..4] != b[..4] && a[4..] != b[4..]);
+        }
+    }
+}
+
+/// Garbage, of every length, to an endpoint in no particular state: nothing but a counter.
+#[test]
+fn unknown_datagrams_are_ignored_silently() {
+    let mut endpoint = Endpoint::new(Config::default(), key(1), [1; 32]);
+    let mut dice = Dice::new(1);
+    for len in (0..3_000).chain([65_507]) {
+        let mut datagram = BytesMut::zeroed(len);
+        datagram.iter_mut().for_each(|b| *b = dice.next() as u8);
+        endpoint.handle_datagram(Duration::ZERO, addr(9), datagram);
+    }
+    assert_eq!(endpoint.endpoint_stats().ignored, 3_001);
+    assert_eq!(endpoint.poll_transmit(Duration::ZERO, &mut Vec::new()), None);
+    assert!(endpoint.poll_event().is_none());
+    assert_eq!(endpoint.poll_timeout(), None);
+}
+
+#[test]
+fn debug_hides_secrets() {
+    let secret = StaticKey::generate([0xab; 32]);
+    let endpoint = Endpoint::new(Config::default(), secret.clone(), [0xcd; 32]);
+    for text in [format!("{secret:?}"), format!("{endpoint:?}")] {
+        for hidden in ["171, 171", "abab", "205, 205", "cdcd"] {
+            assert!(!text.to_lowercase().contains(hidden), "{text}");
+        }
+    }
+}
