@@ -42,7 +42,7 @@ impl Sums {
         let form = &self.form;
         let out = &mut self.out;
         if form.json {
-            let hash = digest.to_hex(form.seek, form.length);
+            let hash = digest.hex(form.seek, form.length);
             let event = Json::Sum { path: path.to_string_lossy().into_owned(), hash: &hash };
             return writeln!(out, "{}", event.to_line());
         }
@@ -135,7 +135,7 @@ impl Digest {
         Hash::from_bytes(bytes)
     }
 
-    fn to_hex(&mut self, seek: u64, length: u64) -> String {
+    fn hex(mut self, seek: u64, length: u64) -> String {
         let mut text = String::new();
         self.write_with(seek, length, |bytes| {
             hex(bytes, &mut text);

@@ -1,0 +1,244 @@
+//! Wrong usage, pipes that close, full disks, signals and bugs, as a person or a script meets them.
+
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+const XYLEM: &str = env!("CARGO_BIN_EXE_xylem");
+
+/// The program with nothing from the environment that changes what it does.
+fn xylem(args: &[&str]) -> Command {
+    let mut command = Command::new(XYLEM);
+    for (name, _) in std::env::vars_os() {
+        let name = name.to_string_lossy().into_owned();
+        if name.starts_with("XYLEM_") || name.starts_with("XDG_") {
+            command.env_remove(name);
+        }
+    }
+    command.args(args).stdin(Stdio::null());
+    command
+}
+
+fn run(args: &[&str]) -> Output {
+    xylem(args).output().expect("the program starts")
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// One line on standard error, nothing on standard output, and this exit code.
+fn assert_one_line(output: &Output, code: i32, part: &str) {
+    let said = said(output);
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.starts_with("xylem: "), "{said}");
+    assert!(said.contains(part), "{said}");
+    assert!(output.stdout.is_empty());
+}
+
+#[test]
+fn wrong_usage_is_one_line_and_2() {
+    for (args, part) in [
+        (&[][..], "share, get, sum"),
+        (&["frobnicate"], "'frobnicate'"),
+        (&["scrub"], "'scrub'"),
+        (&["shre", "x"], "'share'"),
+        (&["get"], "<TICKET>; see `xylem get --help`"),
+        (&["verify"], "<PATH>, <TICKET>; see `xylem verify --help`"),
+        (&["get", "xylem:a", "--limti", "5"], "'--limit'"),
+        (&["get", "xylem:a", "--limit", "5Q"], "10MiB"),
+        (&["get", "xylem:a", "--limit", "0"], "never end"),
+        (&["get", "xylem:a", "--timeout", "-5"], "seconds above 0"),
+        (&["get", "xylem:a", "--range", "7..7"], "empty"),
+        (&["get", "xylem:a", "--from", "ftp://h:1"], "udp://"),
+        (&["get", "xylem:a", "--overwrite", "--rename"], "cannot be used with"),
+        (&["share", "x", "--listen", "nowhere"], "HOST:PORT"),
+        (&["share", "x", "--plain-listen", "1:2:3"], "HOST:PORT"),
+        (&["sum", "--color", "pink"], "always"),
+        (&["sum", "--tree"], "<FILE>"),
+        (&["sum", "--tree", "--check", "x"], "cannot be used with"),
+        (&["completions", "cmd.exe"], "bash"),
+        (&["man", "frobnicate"], "frobnicate"),
+        (&["sum", "a\nb", "--bogus\nflag"], "--bogus"),
+        (&["--json", "get", "xylem:a", "-o", "-"], "standard output"),
+    ] {
+        let output = run(args);
+        if args.contains(&"--json") {
+            // The error is an event as well.
+            assert_eq!(output.status.code(), Some(2));
+            assert!(said(&output).contains(part), "{}", said(&output));
+        } else {
+            assert_one_line(&output, 2, part);
+        }
+    }
+}
+
+#[test]
+fn settings_that_cannot_be_read() {
+    let dir = tempfile::tempdir().expect("a temporary folder can be made");
+    let missing = dir.path().join("missing.toml");
+    let missing = missing.to_str().expect("a temporary path is text");
+    assert_one_line(&run(&["--config", missing, "sum", "/dev/null"]), 2, "--config");
+    let folder = dir.path().to_str().expect("a temporary path is text");
+    assert_one_line(&run(&["sum", "--config", folder, "/dev/null"]), 2, "not a file");
+    let settings = dir.path().join("config.toml");
+    std::fs::write(&settings, "").expect("a file can be written");
+    let settings = settings.to_str().expect("a temporary path is text");
+    assert_eq!(run(&["sum", "--config", settings, "--no-names"]).status.code(), Some(0));
+    let output = xylem(&["sum"]).env("XYLEM_CONFIG", missing).output().expect("it starts");
+    assert_one_line(&output, 2, "missing.toml");
+}
+
+#[test]
+fn no_place_for_the_store() {
+    let mut command = xylem(&["get", "xylem:a"]);
+    command.env_remove("HOME");
+    assert_one_line(&command.output().expect("it starts"), 2, "--store DIR");
+}
+
+#[test]
+fn json_errors_are_events_too() {
+    let output = run(&["--json", "man", "frobnicate"]);
+    let line = String::from_utf8(output.stdout).expect("JSON is UTF-8");
+    let event: serde_json::Value = serde_json::from_str(&line).expect("one object");
+    assert_eq!(event["event"], "error");
+    assert_eq!(event["exit"], 2);
+    assert!(event["message"].as_str().is_some_and(|m| m.contains("frobnicate")));
+}
+
+#[test]
+fn help_teaches() {
+    for command in ["share", "get", "sum", "verify", "try"] {
+        for flag in ["-h", "--help"] {
+            let output = run(&[command, flag]);
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert_eq!(output.status.code(), Some(0));
+            assert!(text.contains("Examples:"), "{command}: {text}");
+            assert!(text.contains("Exit status"), "{command}: {text}");
+            assert!(text.contains(&format!("xylem {command}")), "{command}: {text}");
+            assert!(!text.contains('\x1b'), "{command}: colour without a terminal");
+        }
+    }
+    let output = run(&["--color", "always", "--help"]);
+    assert!(output.stdout.contains(&0x1b));
+    let output = run(&["--version"]);
+    assert_eq!(output.stdout, format!("xylem {}\n", env!("CARGO_PKG_VERSION")).as_bytes());
+}
+
+#[test]
+fn completions_and_manual_pages() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let output = run(&["completions", shell]);
+        assert_eq!(output.status.code(), Some(0));
+        let script = String::from_utf8(output.stdout).expect("a script is text");
+        assert!(script.contains("share") && script.contains("overwrite"), "{shell}");
+    }
+    let output = run(&["man"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(String::from_utf8_lossy(&output.stdout).contains(".TH xylem 1"));
+    for command in ["share", "get", "sum", "verify", "try", "completions", "man"] {
+        let output = run(&["man", command]);
+        let page = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(page.contains(&format!(".TH xylem-{command} 1")), "{page}");
+        assert!(page.contains("store"), "{command} has the common flags: {page}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_closed_pipe_is_quiet() {
+    for args in [
+        &["sum", "/dev/null"][..],
+        &["man"],
+        &["--help"],
+        &["completions", "bash"],
+        &["--json", "sum", "/dev/null"],
+        &["sum", "-l", "1000000", "/dev/null"],
+    ] {
+        let mut child = xylem(args)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program starts");
+        drop(child.stdout.take());
+        let mut said = String::new();
+        child.stderr.take().expect("it is piped").read_to_string(&mut said).expect("it is text");
+        let status = child.wait().expect("it ends");
+        assert_eq!(said, "", "{args:?}");
+        // Not 0: not everything was done. Or it was, before the pipe was closed.
+        assert!(matches!(status.code(), Some(4 | 0)), "{args:?}: {status}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_one_line_and_4() {
+    for args in [&["sum", "/dev/null"][..], &["man"], &["--help"], &["completions", "zsh"]] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("on Linux");
+        let output = xylem(args).stdout(full).output().expect("it starts");
+        assert_one_line(&output, 4, "No space left");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn standard_error_may_be_closed() {
+    let mut child =
+        xylem(&["sum", "/no/such/file"]).stderr(Stdio::piped()).spawn().expect("it starts");
+    drop(child.stderr.take());
+    assert_eq!(child.wait().expect("it ends").code(), Some(1));
+}
+
+#[test]
+fn missing_input_is_2() {
+    let dir = tempfile::tempdir().expect("a temporary folder can be made");
+    let store = dir.path().join("store");
+    let store = store.to_str().expect("a temporary path is text");
+    let missing = dir.path().join("missing");
+    let missing = missing.to_str().expect("a temporary path is text");
+    assert_one_line(&run(&["--store", store, "share", missing]), 2, "missing");
+    assert_one_line(&run(&["--store", store, "get", "not a ticket"]), 2, "ticket");
+    assert_one_line(&run(&["--store", store, "sum", "--tree", missing]), 2, "missing");
+    assert_one_line(&run(&["--store", store, "try", missing]), 2, "missing");
+}
+
+#[test]
+fn the_trial_works_and_cleans_up() {
+    let dir = tempfile::tempdir().expect("a temporary folder can be made");
+    let mut command = xylem(&["try"]);
+    // Settings of the caller are not the trial's.
+    command.env("TMPDIR", dir.path()).env("XYLEM_LISTEN", "nonsense").env("XYLEM_QUIET", "0");
+    let output = command.output().expect("the program starts");
+    let story = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{story}{}", said(&output));
+    assert!(story.contains("equal: every byte arrived"), "{story}");
+    let left: Vec<_> = std::fs::read_dir(dir.path()).expect("it is there").collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+/// Sending a list that is still being typed shows each result as soon as it is known.
+#[cfg(unix)]
+#[test]
+fn results_are_not_held_back() {
+    let dir = tempfile::tempdir().expect("a temporary folder can be made");
+    let empty = "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262";
+    let mut child = xylem(&["sum", "--check"])
+        .current_dir(dir.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    std::fs::write(dir.path().join("a"), b"").expect("a file can be written");
+    let mut typed = child.stdin.take().expect("it is piped");
+    // Three lines: a few are read ahead before the first is checked.
+    for _ in 0..3 {
+        writeln!(typed, "{empty}  a").expect("it reads");
+    }
+    let mut first = [0; 6];
+    child.stdout.as_mut().expect("it is piped").read_exact(&mut first).expect("a line comes");
+    assert_eq!(&first, b"a: OK\n");
+    drop(typed);
+    assert_eq!(child.wait().expect("it ends").code(), Some(0));
+    assert!(Path::new(XYLEM).exists());
+}
