@@ -32,13 +32,18 @@ const LEVEL_LIMIT: u8 = 64;
 pub struct Geometry {
     size: u64,
     segment: SegmentSize,
+    /// N - 1 and L follow from the above; every question needs them.
+    last: u64,
+    levels: u8,
 }
 
 impl Geometry {
     /// The tree of a file of `size` bytes.
     #[must_use]
     pub const fn new(size: u64, segment: SegmentSize) -> Self {
-        Self { size, segment }
+        // Not a division, whose divisor the compiler could not see to be a power of two.
+        let last = size.saturating_sub(1) >> (segment.bytes().trailing_zeros());
+        Self { size, segment, last, levels: ceil_log2(last + 1) }
     }
 
     /// Bytes of the file.
@@ -58,20 +63,19 @@ impl Geometry {
     /// N: how many segments. An empty file has one, which is empty.
     #[must_use]
     pub const fn segments(&self) -> u64 {
-        let n = self.size.div_ceil(self.segment.bytes() as u64);
-        if n == 0 { 1 } else { n }
+        self.last + 1
     }
 
     /// Whether the file has this segment.
     #[must_use]
     pub const fn has_segment(&self, i: SegmentIndex) -> bool {
-        i.0 < self.segments()
+        i.0 <= self.last
     }
 
     /// The file's last segment.
     #[must_use]
     pub const fn last_segment(&self) -> SegmentIndex {
-        SegmentIndex(self.segments() - 1)
+        SegmentIndex(self.last)
     }
 
     /// The bytes of the file that segment `i` holds; empty at the file's end if there is no such
@@ -107,7 +111,7 @@ impl Geometry {
     /// L: the root's level; the lowest level that has only one node.
     #[must_use]
     pub const fn levels(&self) -> u8 {
-        ceil_log2(self.segments())
+        self.levels
     }
 
     /// The root: node 0 of level L.
@@ -119,7 +123,7 @@ impl Geometry {
     /// How many nodes, promoted copies included, a level has: ceil(N / 2^level).
     #[must_use]
     pub const fn count(&self, level: u8) -> u64 {
-        match (self.segments() - 1).checked_shr(level as u32) {
+        match self.last.checked_shr(level as u32) {
             Some(last) => last + 1,
             None => 1,
         }
@@ -212,6 +216,15 @@ impl Geometry {
     #[must_use]
     pub const fn segment_proof_end(&self) -> u8 {
         min(SEGMENT_PROOF_LEVELS, self.levels())
+    }
+
+    /// The siblings on the way from `node`, which is real, up to level `end`: a level at which
+    /// there is one, and its parent's index there. At any other level the node is promoted.
+    pub(crate) fn steps(&self, node: Node, end: u8) -> impl Iterator<Item = Node> + use<> {
+        let (first, last) = (node.index << node.level, self.last);
+        (node.level..end)
+            .filter(move |level| (first >> level) ^ 1 <= last >> level)
+            .map(move |level| Node { level: level + 1, index: first >> level >> 1 })
     }
 
     /// The nodes that a segment's proof carries after its own value, bottom up. Empty if there is

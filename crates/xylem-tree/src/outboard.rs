@@ -156,7 +156,11 @@ fn append<E>(out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>) -> Result<(), E>
 /// Bytes that a segment's SignatureValue has; the one length that is accepted.
 #[must_use]
 pub fn segment_signature_len(geo: &Geometry, i: SegmentIndex) -> usize {
-    (1 + geo.segment_proof(i).count()) * NODE_LEN
+    let siblings = match geo.has_segment(i) {
+        true => geo.steps(Node::leaf(i), geo.segment_proof_end()).count(),
+        false => 0,
+    };
+    (1 + siblings) * NODE_LEN
 }
 
 /// Bytes that a tile's content has.

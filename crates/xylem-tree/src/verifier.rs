@@ -149,8 +149,7 @@ impl Verifier {
         let Some(top) = geo.tile_top(t) else { return Err(VerifyError::OutOfRange) };
         check_len(tile_content_len(&geo, t), content.len())?;
         check_proof_len(tile_signature_len(&geo, t), signature_value.len())?;
-        let proof_end = Node { level: geo.tile_proof_end(t.tier), index: 0 };
-        let ends_at = self.ancestor(top, proof_end.level);
+        let ends_at = self.proof_end(top, geo.tile_proof_end(t.tier));
         if self.value(ends_at).is_none() {
             return Err(match geo.tile_above(t) {
                 Some(above) if !self.known.done(top) => VerifyError::NeedTile(above),
@@ -159,7 +158,7 @@ impl Verifier {
         }
         self.attempt(|this| {
             let (value, siblings) = split_value(signature_value);
-            this.climb(top, value, siblings)?;
+            this.climb(top, value, siblings, geo.tile_proof_end(t.tier))?;
             if this.hash_tile(t, content)? != value {
                 return Err(VerifyError::NodeMismatch(top));
             }
@@ -318,10 +317,13 @@ impl Verifier {
         check_len(geo.segment_len(i), len)?;
         check_proof_len(segment_signature_len(geo, i), proof)?;
         let leaf = Node::leaf(i);
-        if self.known.done(leaf) && self.value(leaf).is_none() {
+        if self.value(leaf).is_some() {
+            return Ok(());
+        }
+        if self.known.done(leaf) {
             return Err(VerifyError::AlreadyComplete);
         }
-        let ends_at = self.ancestor(leaf, geo.segment_proof_end());
+        let ends_at = self.proof_end(leaf, geo.segment_proof_end());
         match geo.tile_of_segment(i) {
             Some(tile) if self.value(ends_at).is_none() => Err(VerifyError::NeedTile(tile)),
             _ => Ok(()),
@@ -339,27 +341,29 @@ impl Verifier {
             if leaf != value {
                 return Err(VerifyError::LeafMismatch(i));
             }
-            this.climb(Node::leaf(i), value, siblings)
+            this.climb(Node::leaf(i), value, siblings, this.geo.segment_proof_end())
         })
     }
 
-    /// The highest real node at or above `node` that is not above `end`: where its proof ends.
-    fn ancestor(&self, mut node: Node, end: u8) -> Node {
-        while let Some(parent) = self.geo.parent(node).filter(|p| p.level <= end) {
-            node = parent;
-        }
-        node
+    /// The highest real node at or above the real `node` that is not above level `end`.
+    fn proof_end(&self, node: Node, end: u8) -> Node {
+        self.geo.steps(node, end).last().unwrap_or(node)
     }
 
-    /// Holds a node's claimed value against what is proven, by way of one sibling a level. Where a
-    /// pair is proven it is compared; where it is not it is hashed and put into `pending`. There
-    /// have to be as many siblings as lie on the way to where the proof ends.
-    fn climb(&mut self, from: Node, value: NodeValue, siblings: &[u8]) -> Result<(), VerifyError> {
+    /// Holds a real node's claimed value against what is proven, by way of its siblings up to
+    /// level `end`. Where a pair is proven it is compared; where it is not it is hashed and put
+    /// into `pending`. There have to be as many siblings as there are steps.
+    fn climb(
+        &mut self,
+        from: Node,
+        value: NodeValue,
+        siblings: &[u8],
+        end: u8,
+    ) -> Result<(), VerifyError> {
         let (mut node, mut value) = (from, value);
         // Once a pair on the way is proven so are all above it, and `value` has served its turn.
         let mut linked = false;
-        for given in NodeValue::each(siblings) {
-            let Some(parent) = self.geo.parent(node) else { return Err(VerifyError::OutOfRange) };
+        for (parent, given) in self.geo.steps(from, end).zip(NodeValue::each(siblings)) {
             let at = side(node, parent);
             match self.known.pair(parent) {
                 Some(pair) => {
