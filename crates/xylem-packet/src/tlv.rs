@@ -158,12 +158,28 @@ impl<'a> Reader<'a> {
     }
 
     /// The next element; `None` at the end.
-    #[inline]
+    // Inlined by force: most elements have a type and a length of one octet, and returning one
+    // through memory costs more than reading it.
+    #[inline(always)]
     pub fn next_element(&mut self) -> Result<Option<Element<'a>>, DecodeError> {
         let rest = &self.wire[self.position..];
+        if let [typ @ 1..=252, len @ 0..=252, value @ ..] = rest
+            && let Some(value) = value.get(..usize::from(*len))
+        {
+            let start = self.position;
+            self.position += 2 + value.len();
+            return Ok(Some(Element { typ: u32::from(*typ), value, start, end: self.position }));
+        }
         if rest.is_empty() {
             return Ok(None);
         }
+        self.next_long_element()
+    }
+
+    /// [`Self::next_element`] for longer headers and errors.
+    #[inline(never)]
+    fn next_long_element(&mut self) -> Result<Option<Element<'a>>, DecodeError> {
+        let rest = &self.wire[self.position..];
         let (typ, type_len) = read_type(rest)?;
         let (len, len_len) = read_var_number(&rest[type_len..])?;
         let header = type_len + len_len;
