@@ -1,2 +1,34 @@
+//! What a peer may have sealed: any bytes. Frames that parse are written back to the same bytes,
+//! and an opener takes any datagram, with a right connection id too.
 #![no_main]
-libfuzzer_sys::fuzz_target!(|_data: &[u8]| {});
+
+use core::time::Duration;
+
+use libfuzzer_sys::fuzz_target;
+use xylem_link::RekeyLimits;
+use xylem_link::frame::Frames;
+use xylem_link::seal::{CID_LEN, Cipher, pair_for_tests};
+
+fuzz_target!(|data: &[u8]| {
+    let mut written = Vec::new();
+    for frame in Frames::new(data) {
+        let Ok(frame) = frame else { break };
+        let start = written.len();
+        frame.write(&mut written);
+        assert_eq!(written[start..], data[start..written.len()], "one way to write each frame");
+    }
+
+    for cipher in [Cipher::Aes256Gcm, Cipher::ChaCha20Poly1305] {
+        let (_, mut opener) = pair_for_tests(cipher, RekeyLimits::default());
+        let ids: Vec<_> = opener.connection_ids().collect();
+        for id in ids {
+            let mut datagram = data.to_vec();
+            assert!(opener.open(Duration::ZERO, &mut datagram).is_err());
+            if let Some(head) = datagram.first_chunk_mut::<CID_LEN>() {
+                *head = id.0;
+            }
+            assert!(opener.open(Duration::ZERO, &mut datagram).is_err(), "nobody sealed it");
+            assert_eq!(opener.epoch(), 0);
+        }
+    }
+});
