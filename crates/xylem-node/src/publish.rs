@@ -23,8 +23,8 @@ use crate::walk::{Found, FoundKind, os_bytes, walk};
 
 /// Files of a publication held open while it is served.
 const OPEN_FILES: usize = 64;
-/// Longest listing that is read back to see whether anything changed.
-const MAX_LISTING: u64 = 1 << 30;
+/// Longest listing that is held in memory.
+pub(crate) const MAX_LISTING: u64 = 1 << 30;
 
 /// A hashed file or directory and where its parts lie.
 pub(crate) struct Published {

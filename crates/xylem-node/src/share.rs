@@ -21,9 +21,9 @@ use crate::{failure, identity};
 
 /// The port that is tried first, so that a ticket survives a restart of the publisher.
 const USUAL_PORT: u16 = 7348;
-/// Answers between two flushes: about half a datagram of the largest size, so that the receiver
+/// Answers between two flushes: a datagram of the largest size, so that the receiver
 /// works while the next ones are made.
-const ANSWERS_A_FLUSH: usize = 4;
+const ANSWERS_A_FLUSH: usize = 7;
 
 /// Publishes one file or directory and serves it until `stop` is raised.
 ///

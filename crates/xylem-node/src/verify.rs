@@ -1,9 +1,381 @@
+//! [`verify`]: does what is on disk match what a ticket names, and if not, where?
+//!
+//! The hash alone tells whether. To tell where, tree nodes are taken from this machine's store or,
+//! a few packets in all, from peers; they are proven from the ticket's root before they are used.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
+
+use xylem_hash::Hash;
+use xylem_object::listing::{self, Entry, EntryKind};
+use xylem_object::{Kind, ObjectId, Ticket};
+use xylem_store::{
+    FileKind, FileRef, FileState, Meta, OpenHow, OutboardFile, Part, Scan, Store, StoreError,
+};
+use xylem_transfer::Event as TransferEvent;
+use xylem_tree::{Geometry, SegmentSize};
+
 use crate::api::{Blame, Error, Event, Stop, VerifyOptions, VerifySummary};
-/// stub
+use crate::failure;
+use crate::get::{Fetch, Step, parse_ticket};
+use crate::hashing::{self, Job, packed_slots};
+use crate::publish::{MAX_LISTING, disk, root_of};
+use crate::rescan::rescan;
+use crate::walk::{os_bytes, os_path};
+
+/// One segment of each tile's span brings the whole tile: 8 segments a node, 256 nodes a tile.
+const SEGMENTS_A_TILE: u64 = 8 * 256;
+
+/// Compares what is on disk with a ticket.
+///
+/// # Errors
+/// [`Blame::Usage`] for a ticket or path that can't be used, [`Blame::Local`] for files that can't
+/// be read, [`Blame::Network`] if a directory's listing is neither here nor reachable. Damage is no
+/// error: see [`VerifySummary::damage`].
 pub fn verify(
-    _o: &VerifyOptions,
-    _s: &Stop,
-    _e: &mut dyn FnMut(Event),
+    options: &VerifyOptions,
+    stop: &Stop,
+    on_event: &mut dyn FnMut(Event),
 ) -> Result<VerifySummary, Error> {
-    Err(Error { blame: Blame::Local, message: "not wired yet".into() })
+    let ticket = parse_ticket(&options.ticket)?;
+    let at = |e| failure::store(&StoreError::from_io("verify", &options.path, None, e));
+    let canonical = options.path.canonicalize().map_err(at)?;
+    let store = Store::open(disk(), &options.store).map_err(|e| failure::store(&e))?;
+    let meta = store.medium().metadata(&canonical).map_err(at)?;
+    let is_directory = meta.kind == FileKind::Directory;
+    if is_directory != (ticket.kind == Kind::Directory) {
+        let (is, not) = if is_directory { ("directory", "file") } else { ("file", "directory") };
+        let path = options.path.display();
+        return Err(failure::usage(format!("{path} is a {is}, the ticket names a {not}")));
+    }
+    let summary = VerifySummary { root: ticket.root.to_string(), ..VerifySummary::default() };
+    let mut check =
+        Check { options, ticket, store, fetch: None, summary, stop, unreachable: false };
+    check.summary.located = true;
+    if is_directory {
+        check.directory(&canonical, on_event)?;
+    } else {
+        check.file(&canonical, &meta, on_event)?;
+    }
+    Ok(check.summary)
+}
+
+struct Check<'a> {
+    options: &'a VerifyOptions,
+    ticket: Ticket,
+    store: Store,
+    /// Peers, once they are needed.
+    fetch: Option<Fetch>,
+    unreachable: bool,
+    summary: VerifySummary,
+    stop: &'a Stop,
+}
+
+/// A file that is compared: where it lies, and what it should be.
+struct Expected<'a> {
+    id: ObjectId,
+    path: &'a Path,
+    shown: PathBuf,
+    root: Hash,
+    geometry: Geometry,
+    /// Its outboard in this machine's store and the first slot.
+    outboard: Option<(OutboardFile, u64)>,
+}
+
+impl Check<'_> {
+    fn file(
+        &mut self,
+        path: &Path,
+        meta: &Meta,
+        on_event: &mut dyn FnMut(Event),
+    ) -> Result<(), Error> {
+        (self.summary.files, self.summary.bytes) = (1, meta.size);
+        let root = self.ticket.root;
+        let state = FileState::of(meta);
+        let job = Job { path: path.to_path_buf(), state, slot: None };
+        let medium = self.store.medium().clone();
+        if hashing::hash_all(&*medium, &[job], None, self.stop, on_event)? == [root] {
+            return Ok(());
+        }
+        let outboard = self.store.outboard(&root, Part::Outboard).ok().flatten();
+        let expected = Expected {
+            id: ObjectId::Root,
+            path,
+            shown: PathBuf::new(),
+            root,
+            geometry: Geometry::new(self.ticket.size, SegmentSize::DEFAULT),
+            outboard: outboard.map(|o| (o, 0)),
+        };
+        self.compare(&expected, meta.size, on_event)
+    }
+
+    fn directory(&mut self, path: &Path, on_event: &mut dyn FnMut(Event)) -> Result<(), Error> {
+        let bytes = self.listing(on_event)?;
+        if root_of(path, on_event)? == self.ticket.root {
+            for entry in listing::entries(&bytes).flatten() {
+                if let EntryKind::File { size, .. } = entry.kind {
+                    self.summary.files += 1;
+                    self.summary.bytes += size;
+                }
+            }
+            return Ok(());
+        }
+        let packed = self.store.outboard(&self.ticket.root, Part::FileOutboards).ok().flatten();
+        let (mut number, mut slot) = (0, 0);
+        for entry in listing::entries(&bytes) {
+            let entry = entry.map_err(|e| failure::usage(e.to_string()))?;
+            let here = path.join(os_path(&entry.path));
+            let outboard = packed.clone().map(|o| (o, slot));
+            self.entry(&entry, &here, ObjectId::File(number), outboard, on_event)?;
+            if let EntryKind::File { size, .. } = entry.kind {
+                number += 1;
+                slot += packed_slots(size, SegmentSize::DEFAULT);
+            }
+        }
+        Ok(())
+    }
+
+    fn entry(
+        &mut self,
+        entry: &Entry,
+        here: &Path,
+        id: ObjectId,
+        outboard: Option<(OutboardFile, u64)>,
+        on_event: &mut dyn FnMut(Event),
+    ) -> Result<(), Error> {
+        let shown = os_path(&entry.path);
+        let Ok(meta) = self.store.medium().metadata(here) else {
+            let size = if let EntryKind::File { size, .. } = entry.kind { size } else { 0 };
+            return self.damaged(shown, 0..size, "missing");
+        };
+        match (&entry.kind, meta.kind) {
+            (EntryKind::Directory, FileKind::Directory) => self.mode(entry, &meta, shown),
+            (EntryKind::Symlink { target }, FileKind::Symlink) => {
+                let is = self.store.medium().read_link(here);
+                if is.is_ok_and(|is| os_bytes(is.as_os_str()) == *target) {
+                    return Ok(());
+                }
+                self.damaged(shown, 0..0, "points elsewhere")
+            }
+            (EntryKind::File { size, root }, FileKind::File) => {
+                self.summary.files += 1;
+                self.summary.bytes += size;
+                let job = Job { path: here.to_path_buf(), state: FileState::of(&meta), slot: None };
+                let medium = self.store.medium().clone();
+                let is = hashing::hash_all(&*medium, &[job], None, self.stop, &mut |_| {})?;
+                if is == [*root] {
+                    return self.mode(entry, &meta, shown);
+                }
+                let geometry = Geometry::new(*size, SegmentSize::DEFAULT);
+                let expected = Expected { id, path: here, shown, root: *root, geometry, outboard };
+                self.compare(&expected, meta.size, on_event)
+            }
+            _ => self.damaged(shown, 0..0, "is something else than was published"),
+        }
+    }
+
+    fn mode(&mut self, entry: &Entry, meta: &Meta, shown: PathBuf) -> Result<(), Error> {
+        let is = meta.mode & 0o777;
+        if is == entry.mode {
+            return Ok(());
+        }
+        let what = format!("has mode {is:03o}, not {:03o}", entry.mode);
+        self.damaged(shown, 0..0, &what)
+    }
+
+    fn damaged(&mut self, path: PathBuf, range: Range<u64>, what: &str) -> Result<(), Error> {
+        self.summary.damage.push((path, range, what.to_owned()));
+        Ok(())
+    }
+
+    /// Finds out which bytes of a file, whose hash is wrong, are wrong.
+    fn compare(
+        &mut self,
+        expected: &Expected<'_>,
+        size: u64,
+        on_event: &mut dyn FnMut(Event),
+    ) -> Result<(), Error> {
+        let should = expected.geometry.size();
+        if size > should {
+            self.damaged(expected.shown.clone(), should..size, "is longer than published")?;
+        }
+        let right = match &expected.outboard {
+            Some((outboard, slot)) => self.right(expected, outboard, *slot)?,
+            None => match self.nodes_from_peers(expected, on_event)? {
+                Some(outboard) => self.right(expected, &outboard, 0)?,
+                None => {
+                    self.summary.located = false;
+                    return self.damaged(expected.shown.clone(), 0..should, "does not match");
+                }
+            },
+        };
+        let before = self.summary.damage.len();
+        for range in complement(&expected.geometry, &right) {
+            let what = if range.start >= size { "missing" } else { "does not match" };
+            self.damaged(expected.shown.clone(), range, what)?;
+        }
+        if size <= should && before == self.summary.damage.len() {
+            // Read twice, wrong once: it changed in between, or memory lies.
+            self.summary.located = false;
+            self.damaged(expected.shown.clone(), 0..should, "changed while it was read")?;
+        }
+        Ok(())
+    }
+
+    /// Segments that are right, by proven nodes.
+    fn right(
+        &self,
+        expected: &Expected<'_>,
+        outboard: &OutboardFile,
+        slot: u64,
+    ) -> Result<Vec<Range<u64>>, Error> {
+        let at = |e: StoreError| failure::store(&e);
+        let file = FileRef::open(&**self.store.medium(), expected.path, OpenHow::Read);
+        let scan = Scan::new(file.map_err(at)?, outboard, slot, expected.geometry, expected.root);
+        let scan = scan.map_err(at)?;
+        let regions: Vec<u64> = scan.regions().collect();
+        let scans = rescan(&scan, &regions, &AtomicU64::new(0)).map_err(at)?;
+        Ok(scans.iter().flat_map(|s| s.right().to_vec()).collect())
+    }
+
+    /// The peers, dialled when they are needed first and past the manifest; `None` if there is
+    /// nobody.
+    fn peers(&mut self, on_event: &mut dyn FnMut(Event)) -> Result<Option<&mut Fetch>, Error> {
+        if self.unreachable {
+            return Ok(None);
+        }
+        if self.fetch.is_none() {
+            let give_up = self.options.give_up;
+            let mut fetch = Fetch::new(&self.ticket, &self.options.from, give_up, None)?;
+            match fetch.manifest(self.stop, on_event) {
+                Ok(_) => self.fetch = Some(fetch),
+                Err(e) if e.blame == Blame::Network => {
+                    self.unreachable = true;
+                    return Ok(None);
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(self.fetch.as_mut())
+    }
+
+    fn nodes_from_peers(
+        &mut self,
+        expected: &Expected<'_>,
+        on_event: &mut dyn FnMut(Event),
+    ) -> Result<Option<OutboardFile>, Error> {
+        let at = |e: StoreError| failure::store(&e);
+        let geometry = expected.geometry;
+        let wanted: Vec<Range<u64>> = if geometry.segments() <= 8 {
+            vec![0..geometry.segments()]
+        } else {
+            let starts = (0..geometry.segments()).step_by(SEGMENTS_A_TILE as usize);
+            starts.map(|s| s..s + 1).collect()
+        };
+        let new = self.store.new_file().map_err(at)?;
+        let outboard = OutboardFile::new(new.file().clone());
+        let mut writer = outboard.writer_at(0);
+        let mut keep = |event: TransferEvent| match event {
+            TransferEvent::Nodes { nodes, .. } => nodes
+                .iter()
+                .try_for_each(|(node, value)| writer.write(node.slot(), &value.0))
+                .map_err(|e| failure::store(&e)),
+            _ => Ok(()),
+        };
+        let stop = self.stop;
+        let Some(fetch) = self.peers(on_event)? else { return Ok(None) };
+        let added =
+            fetch.transfer.add_object(expected.id, expected.root, geometry, wanted, [], None);
+        added.map_err(|e| failure::usage(e.to_string()))?;
+        match drain(fetch, stop, on_event, &mut keep) {
+            Err(e) if e.blame == Blame::Network => {
+                self.unreachable = true;
+                return Ok(None);
+            }
+            other => other?,
+        }
+        writer.flush().map_err(at)?;
+        Ok(Some(outboard))
+    }
+
+    /// The directory's listing: from the store, or from peers.
+    fn listing(&mut self, on_event: &mut dyn FnMut(Event)) -> Result<Vec<u8>, Error> {
+        let (root, size) = (self.ticket.root, self.ticket.size);
+        let kept = self.store.object_bytes(&root, Part::Listing, size).ok().flatten();
+        if let Some(bytes) = kept.filter(|bytes| xylem_hash::hash(bytes) == root) {
+            return Ok(bytes);
+        }
+        let geometry = Geometry::new(size, SegmentSize::DEFAULT);
+        let nobody = || Error {
+            blame: Blame::Network,
+            message: "the directory's listing is not here and nobody reachable has it".to_owned(),
+        };
+        let fits = usize::try_from(size).ok().filter(|_| size <= MAX_LISTING);
+        let length = fits.ok_or_else(|| failure::usage("the ticket names too long a listing"))?;
+        let mut bytes = vec![0; length];
+        let stop = self.stop;
+        let Some(fetch) = self.peers(on_event)? else { return Err(nobody()) };
+        let all = std::iter::once(0..geometry.segments());
+        let added = fetch.transfer.add_object(ObjectId::Root, root, geometry, all, [], None);
+        added.map_err(|e| failure::usage(e.to_string()))?;
+        drain(fetch, stop, on_event, &mut |event| {
+            if let TransferEvent::Segment { segment, .. } = event {
+                let at = segment.offset as usize;
+                bytes[at..at + segment.content.len()].copy_from_slice(&segment.content);
+            }
+            Ok(())
+        })?;
+        Ok(bytes)
+    }
+}
+
+/// Runs a transfer until nothing is wanted any more.
+fn drain(
+    fetch: &mut Fetch,
+    stop: &Stop,
+    on_event: &mut dyn FnMut(Event),
+    keep: &mut dyn FnMut(TransferEvent) -> Result<(), Error>,
+) -> Result<(), Error> {
+    loop {
+        while let Step::Sink(event) = fetch.step(on_event)? {
+            keep(event)?;
+        }
+        if fetch.transfer.is_idle() {
+            fetch.transfer.flush_nodes();
+            while let Step::Sink(event) = fetch.step(on_event)? {
+                keep(event)?;
+            }
+            return Ok(());
+        }
+        fetch.turn(None, stop, on_event)?;
+    }
+}
+
+/// Byte ranges of a file outside of `right`, which are ascending segment ranges; neighbours joined.
+fn complement(geometry: &Geometry, right: &[Range<u64>]) -> Vec<Range<u64>> {
+    let bytes = geometry.segment_size().bytes() as u64;
+    let mut right: Vec<_> = right.to_vec();
+    right.sort_by_key(|r| r.start);
+    let (mut bad, mut at) = (Vec::new(), 0);
+    for range in right.into_iter().chain([geometry.segments()..geometry.segments()]) {
+        if range.start > at {
+            bad.push(at * bytes..(range.start * bytes).min(geometry.size()));
+        }
+        at = at.max(range.end);
+    }
+    bad
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_right_is_bad() {
+        let geometry = Geometry::new(100_000, SegmentSize::DEFAULT);
+        assert_eq!(complement(&geometry, &[]), [0..100_000]);
+        assert_eq!(complement(&geometry, &[0..13]), []);
+        assert_eq!(complement(&geometry, &[5..6, 0..3]), [3 * 8192..5 * 8192, 6 * 8192..100_000]);
+    }
 }
