@@ -95,7 +95,7 @@ pub struct ScanBuffer {
 }
 
 impl Scan {
-    /// Prepares to scan `file` against `root`, with the outboard that starts at `slot_offset`.
+    /// Prepares to scan `file` against `root`, whose size is for the caller to compare, with the outboard that starts at `slot_offset`.
     /// Reads the nodes above the regions and proves them from the root down.
     ///
     /// # Errors
@@ -149,7 +149,8 @@ impl Scan {
             bytes: 0,
         };
         let (Some(top), Some(proven)) = (top, proven) else { return Ok(found) };
-        found.bytes = self.read_region(&segments, buffer)?;
+        let got = self.read_region(&segments, buffer)?;
+        found.bytes = buffer.data.len() as u64;
         self.hash_region(&segments, buffer);
         let first_slot = 2 * segments.start;
         buffer.nodes.clear();
@@ -163,6 +164,11 @@ impl Scan {
             buffer,
             first_slot,
             first_segment: segments.start,
+            read_end: if got == buffer.data.len() {
+                segments.end
+            } else {
+                segments.start + (got / self.geometry.segment_size().bytes()) as u64
+            },
             found,
         };
         judge.descend(top, proven);
@@ -212,12 +218,13 @@ impl Scan {
         Ok(NodeValue(value))
     }
 
-    /// Fills `buffer.data` with the region's bytes; what the file lacks is zero.
+    /// Fills `buffer.data` with the region's bytes; returns how many the file has, the rest is
+    /// zero.
     fn read_region(
         &self,
         segments: &Range<u64>,
         buffer: &mut ScanBuffer,
-    ) -> Result<u64, StoreError> {
+    ) -> Result<usize, StoreError> {
         let segment = self.geometry.segment_size().bytes() as u64;
         let start = segments.start * segment;
         let len = (segments.end.saturating_mul(segment)).min(self.geometry.size()) - start;
@@ -225,7 +232,7 @@ impl Scan {
         buffer.data.resize(len as usize, 0);
         let got = self.file.read_full(&mut buffer.data, start)?;
         buffer.data[got..].fill(0);
-        Ok(len)
+        Ok(got)
     }
 
     /// Hashes `buffer.data` into `buffer.levels`: level 0 its segments, up to one top node.
@@ -262,6 +269,9 @@ struct Judge<'a> {
     buffer: &'a ScanBuffer,
     first_slot: u64,
     first_segment: u64,
+    /// First segment that the file does not have (all of): zeros that were never read must not
+    /// pass for zeros that were.
+    read_end: u64,
     found: RegionScan,
 }
 
@@ -307,6 +317,9 @@ impl Judge<'_> {
     }
 
     fn computed(&self, node: Node) -> Option<NodeValue> {
+        if self.geometry.node_segments(node).end > self.read_end {
+            return None;
+        }
         let level = self.buffer.levels.get(usize::from(node.level))?;
         let at = node.index.checked_sub(self.first_segment >> node.level)?;
         level.get(at as usize).map(|cv| NodeValue(*cv.as_bytes()))

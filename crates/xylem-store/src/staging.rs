@@ -256,7 +256,9 @@ impl Staging {
         Ok(())
     }
 
-    /// Gives the directory its final name and moves its outboards among the finished ones.
+    /// Gives the directory its final name and moves its outboards among the finished ones, unless
+    /// there are some. Files that were not fetched, or written with [`Staging::write_small`], leave
+    /// holes there, which read as zeros: "never written".
     ///
     /// With [`OverwritePolicy::Replace`] a directory or file of that name is first moved aside
     /// (to the name of the staging directory with `.old` added) and removed afterwards.
@@ -287,6 +289,11 @@ impl Staging {
                 remove_tree(&*medium, &aside)?;
             }
             Err(e) => return Err(error(e)),
+        }
+        // Ours has holes where files were left out or written whole; one that is there already
+        // was made by publishing, which leaves none.
+        if self.store.object(&self.root, Part::FileOutboards)?.is_some() {
+            return self.store.remove_partial(&self.root, Part::FileOutboards);
         }
         self.store.finish_partial(&self.root, Part::FileOutboards)
     }

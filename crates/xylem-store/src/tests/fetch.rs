@@ -268,3 +268,21 @@ fn two_threads_may_scan_one_file() {
     source.give_rest(&mut partial, &mut resumed).unwrap();
     assert!(partial.is_complete());
 }
+
+#[test]
+fn zeros_that_a_file_lacks_are_not_taken_for_read() {
+    let size = 4_194_304 + 100_000;
+    let source = Source::of(vec![0; size], SegmentSize::DEFAULT);
+    let (medium, store) = memory();
+    store.put_object_bytes(&source.root(), Part::Outboard, source.outboard.as_bytes()).unwrap();
+    let outboard = store.outboard(&source.root(), Part::Outboard).unwrap().unwrap();
+    for len in [size, size - 1, size - 100_000, 8192, 8191, 0] {
+        medium.write(Path::new("/file"), &vec![0; len]).unwrap();
+        let file = crate::FileRef::open(&medium, Path::new("/file"), crate::OpenHow::Read).unwrap();
+        let scan = Scan::new(file, &outboard, 0, source.geometry(), source.root()).unwrap();
+        let scans = scan.scan_all(&|_| {}).unwrap();
+        let right: u64 = scans.iter().flat_map(|s| s.right()).map(|r| r.end - r.start).sum();
+        let whole = if len == size { source.geometry().segments() } else { len as u64 / 8192 };
+        assert_eq!(right, whole, "{len}");
+    }
+}

@@ -321,6 +321,20 @@ fn a_directory_replaces_another_only_when_told() {
 }
 
 #[test]
+fn outboards_of_a_share_are_not_replaced_by_those_of_a_fetch() {
+    let tree = Tree::new();
+    let (medium, store) = memory();
+    store.put_object_bytes(&tree.root, Part::FileOutboards, b"whole").unwrap();
+    let mut staging = tree.open(&store, Path::new(PART)).unwrap();
+    tree.fetch(&mut staging).unwrap();
+    tree.finish(&mut staging, Path::new("/dir")).unwrap();
+    let name = store.object_path(&tree.root, Part::FileOutboards);
+    assert_eq!(medium.read(&name).unwrap(), b"whole");
+    let lost = store.partial_path(&tree.root, Part::FileOutboards);
+    assert!(medium.metadata(&lost).is_err());
+}
+
+#[test]
 fn modes_times_and_links_arrive_on_a_real_disk() {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
     let place = tempfile::tempdir().unwrap();
