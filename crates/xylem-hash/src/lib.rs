@@ -2,7 +2,7 @@
 //!
 //! What it is: the BLAKE3 hash function (plain, keyed, key derivation, extendable output) and the
 //! inner values of its tree. Bytes come in as slices, from the first byte of a message on; out go
-//! a [`Hash`] (the root of the tree), [`tree::ChainingValue`]s (its inner nodes), or an
+//! a [`Hash`](struct@Hash) (the root of the tree), [`tree::ChainingValue`]s (its inner nodes), or an
 //! [`OutputReader`] (as many bytes as wanted).
 //!
 //! What it does not do: it starts no thread, opens no file, keeps no tree (see `xylem-tree`), and

@@ -29,7 +29,7 @@ use crate::constants::{CHUNK_LEN, OUT_LEN};
 use crate::digest::{Hash, constant_time_eq};
 use crate::subtree::{BATCH_LEN, Mode, PENDING, chunk_cvs, merge_level, parent_output, subtree_cv};
 
-/// The value of an inner node: 32 bytes, and never a message's [`Hash`].
+/// The value of an inner node: 32 bytes, and never a message's [`Hash`](struct@Hash).
 ///
 /// `==` takes constant time.
 #[derive(Clone, Copy)]
