@@ -1,2 +1,116 @@
+//! Proofs from a hostile peer: whatever comes is refused or is the truth, and leaves the verifier
+//! able to take the truth afterwards.
+//!
+//! The first bytes choose a tree, the rest is a run of steps: honest packets with bytes changed,
+//! honest packets at other places, made-up packets, forgetting, and reading back from disk.
 #![no_main]
-libfuzzer_sys::fuzz_target!(|_data: &[u8]| {});
+
+use xylem_tree::{
+    Outboard, SegmentIndex, SegmentSize, Tile, Verifier, VerifyError, segment_signature,
+    tile_content, tile_signature,
+};
+
+struct Input<'a>(&'a [u8]);
+
+impl Input<'_> {
+    fn byte(&mut self) -> u8 {
+        let Some((first, rest)) = self.0.split_first() else { return 0 };
+        self.0 = rest;
+        *first
+    }
+
+    fn number(&mut self, below: u64) -> u64 {
+        let bytes = [self.byte(), self.byte(), self.byte()];
+        u64::from(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], 0])) % below.max(1)
+    }
+
+    /// Changes, cuts, or lengthens `bytes`; or leaves them alone.
+    fn disturb(&mut self, bytes: &mut Vec<u8>) {
+        match self.byte() % 8 {
+            0..=3 => {}
+            4 | 5 if !bytes.is_empty() => {
+                let at = self.number(bytes.len() as u64) as usize;
+                bytes[at] ^= self.byte();
+            }
+            6 => {
+                let len = self.number(bytes.len() as u64 + 1) as usize;
+                bytes.truncate(len);
+            }
+            _ => {
+                let len = bytes.len() + usize::from(self.byte());
+                bytes.resize(len, self.byte());
+            }
+        }
+    }
+}
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    let mut input = Input(data);
+    let size = SegmentSize::from_log2_chunks(input.byte() % 2).expect("0 and 1 are valid");
+    let content: Vec<u8> = (0..input.number(40 * 1024)).map(|i| (i % 251) as u8).collect();
+    let outboard = Outboard::of(&content, size);
+    let geo = *outboard.geometry();
+    let bytes_of = |i: u64| {
+        let range = geo.segment_range(SegmentIndex(i));
+        &content[range.start as usize..range.end as usize]
+    };
+    let signature_of = |i: u64| {
+        let mut out = Vec::new();
+        let _ = segment_signature(&geo, SegmentIndex(i), &mut outboard.as_bytes(), &mut out);
+        out
+    };
+    let tile = Tile { tier: 0, index: 0 };
+    let (mut tile_bytes, mut tile_proof) = (Vec::new(), Vec::new());
+    let _ = tile_content(&geo, tile, &mut outboard.as_bytes(), &mut tile_bytes);
+    let _ = tile_signature(&geo, tile, &mut outboard.as_bytes(), &mut tile_proof);
+
+    let mut verifier = Verifier::new(geo, outboard.root());
+    while !input.0.is_empty() {
+        let i = input.number(geo.segments() + 1);
+        match input.byte() % 6 {
+            0..=2 => {
+                let from = if input.byte() % 4 == 0 { input.number(geo.segments()) } else { i };
+                let (mut bytes, mut proof) = (bytes_of(from).to_vec(), signature_of(from));
+                input.disturb(&mut bytes);
+                input.disturb(&mut proof);
+                if let Ok(segment) = verifier.segment(SegmentIndex(i), &bytes, &proof) {
+                    assert_eq!(segment.content, bytes_of(i));
+                    assert_eq!(proof, signature_of(i));
+                }
+            }
+            3 => {
+                let (mut bytes, mut proof) = (tile_bytes.clone(), tile_proof.clone());
+                input.disturb(&mut bytes);
+                input.disturb(&mut proof);
+                if verifier.tile(tile, &bytes, &proof).is_ok() {
+                    assert_eq!((bytes, proof), (tile_bytes.clone(), tile_proof.clone()));
+                }
+            }
+            4 => verifier.forget_complete(i..i + input.number(20)),
+            _ => {
+                let mut disk = outboard.as_bytes().to_vec();
+                input.disturb(&mut disk);
+                let _ = verifier.adopt_path(SegmentIndex(i), &mut &disk[..]);
+                let mut bytes = bytes_of(i).to_vec();
+                input.disturb(&mut bytes);
+                if let Ok(segment) = verifier.check_segment(SegmentIndex(i), &bytes) {
+                    assert_eq!(segment.content, bytes_of(i));
+                }
+            }
+        }
+    }
+    for (node, value) in verifier.take_proven().into_inner() {
+        assert_eq!(outboard.node(node), Some(value));
+    }
+    if geo.tiles(0) > 0 {
+        let got = verifier.tile(tile, &tile_bytes, &tile_proof);
+        assert!(matches!(got, Ok(()) | Err(VerifyError::AlreadyComplete)));
+    }
+    for i in 0..geo.segments() {
+        match verifier.segment(SegmentIndex(i), bytes_of(i), &signature_of(i)) {
+            Ok(_) => {}
+            Err(VerifyError::AlreadyComplete) => assert!(verifier.is_complete(SegmentIndex(i))),
+            Err(error) => panic!("the truth was refused: {error}"),
+        }
+    }
+});

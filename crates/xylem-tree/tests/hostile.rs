@@ -1,6 +1,8 @@
 //! What a hostile peer may try: flipped bits, honest bytes in the wrong place, wrong sizes, and
 //! trees too large to build. Whatever is refused must leave no trace.
 
+use std::{cell::RefCell, collections::BTreeMap};
+
 use xylem_tree::{
     Blame, Geometry, Node, NodeValue, SegmentIndex, SegmentSize, Tile, Verifier, VerifyError,
 };
@@ -199,13 +201,15 @@ struct HugeTree {
     geo: Geometry,
     at: SegmentIndex,
     content: Vec<u8>,
+    values: RefCell<BTreeMap<Node, [u8; 32]>>,
 }
 
 impl HugeTree {
     fn new(size: u64, segment: SegmentSize, at: u64) -> Self {
         let geo = Geometry::new(size, segment);
         let at = SegmentIndex(at);
-        Self { geo, at, content: content(geo.segment_len(at)) }
+        let content = content(geo.segment_len(at));
+        Self { geo, at, content, values: RefCell::default() }
     }
 
     /// Whether the node's value has to follow from those below it: it lies over the segment, or
@@ -221,6 +225,15 @@ impl HugeTree {
     }
 
     fn value(&self, node: Node) -> [u8; 32] {
+        if let Some(value) = self.values.borrow().get(&node) {
+            return *value;
+        }
+        let value = self.work_out(node);
+        self.values.borrow_mut().insert(node, value);
+        value
+    }
+
+    fn work_out(&self, node: Node) -> [u8; 32] {
         if node == Node::leaf(self.at) {
             if self.geo.segments() == 1 {
                 return *blake3::hash(&self.content).as_bytes();

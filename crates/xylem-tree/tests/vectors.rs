@@ -1,0 +1,98 @@
+//! The vectors and the worked example of docs/spec/tree.md, so that the text cannot drift.
+
+use xylem_tree::{Blame, SegmentIndex, SegmentSize, Tile, Verifier};
+
+mod slow;
+use slow::{Holder, content};
+
+const SPEC: &str = include_str!("../../../docs/spec/tree.md");
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+fn hash(bytes: &[u8]) -> String {
+    blake3::hash(bytes).to_hex().to_string()
+}
+
+fn number<T: std::str::FromStr<Err: std::fmt::Debug>>(word: &str) -> T {
+    word.parse().unwrap()
+}
+
+fn holder(k: &str, size: &str) -> Holder {
+    Holder::new(content(number(size)), SegmentSize::from_log2_chunks(number(k)).unwrap())
+}
+
+/// A verifier that lacks only this very packet.
+fn ready_for(holder: &Holder, what: &str, index: u64) -> Verifier {
+    let mut verifier = holder.verifier();
+    let tile = holder.outboard.geometry().tile_of_segment(SegmentIndex(index));
+    if let (Some(tile), "segment") = (tile, what) {
+        holder.feed_tile(&mut verifier, tile);
+    }
+    verifier
+}
+
+fn check(line: &str) {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    match words[..] {
+        ["tree", k, size, n, levels, root, outboard] => {
+            let holder = holder(k, size);
+            let geo = holder.outboard.geometry();
+            assert_eq!((geo.segments(), geo.levels()), (number(n), number(levels)), "{line}");
+            assert_eq!(hash(&holder.content), root, "{line}");
+            assert_eq!(holder.outboard.root().to_hex().as_str(), root, "{line}");
+            assert_eq!(hash(holder.outboard.as_bytes()), outboard, "{line}");
+        }
+        ["segment", k, size, index, len, signature] => {
+            let got = holder(k, size).signature(number(index));
+            assert_eq!((got.len(), hash(&got)), (number(len), signature.into()), "{line}");
+        }
+        ["tile", k, size, tier, index, bytes, content, len, signature] => {
+            let tile = Tile { tier: number(tier), index: number(index) };
+            let got = holder(k, size).tile(tile);
+            assert_eq!((got.0.len(), hash(&got.0)), (number(bytes), content.into()), "{line}");
+            assert_eq!((got.1.len(), hash(&got.1)), (number(len), signature.into()), "{line}");
+        }
+        ["corrupt", k, size, what, index, part, byte, bit] => {
+            let (holder, index) = (holder(k, size), number(index));
+            let tile = Tile { tier: 0, index };
+            let mut packet = match what {
+                "segment" => (holder.bytes(index).to_vec(), holder.signature(index)),
+                _ => holder.tile(tile),
+            };
+            let feed = |(bytes, proof): &(Vec<u8>, Vec<u8>)| {
+                let mut verifier = ready_for(&holder, what, index);
+                match what {
+                    "segment" => verifier.segment(SegmentIndex(index), bytes, proof).map(|_| ()),
+                    _ => verifier.tile(tile, bytes, proof),
+                }
+            };
+            assert_eq!(feed(&packet), Ok(()), "{line}: as it should be");
+            let part = if part == "content" { &mut packet.0 } else { &mut packet.1 };
+            part[number::<usize>(byte)] ^= 1 << number::<u8>(bit);
+            assert_eq!(feed(&packet).unwrap_err().blame(), Blame::Sender, "{line}");
+        }
+        _ => panic!("not a vector: {line}"),
+    }
+}
+
+#[test]
+fn the_vectors_hold() {
+    let block = SPEC.split("```vectors\n").nth(1).unwrap().split("```").next().unwrap();
+    assert!(block.lines().count() > 60);
+    block.lines().for_each(check);
+}
+
+#[test]
+fn the_worked_example_holds() {
+    let holder = holder("0", "5120");
+    let slots: Vec<String> = holder.outboard.as_bytes().chunks(32).map(hex).collect();
+    for (slot, value) in slots.iter().enumerate() {
+        let line = SPEC.lines().find(|line| line.ends_with(value.as_str())).expect(value);
+        assert_eq!(line.split_whitespace().next().unwrap(), slot.to_string());
+    }
+    let of = |which: &[usize]| which.iter().map(|slot| slots[*slot].clone()).collect::<String>();
+    assert_eq!(hex(&holder.signature(2)), of(&[4, 6, 1, 8]));
+    assert_eq!(hex(&holder.signature(4)), of(&[8, 3]));
+}
