@@ -1,5 +1,6 @@
 //! Both ends of a segment: any Interest put to a publication, and any Data put to who fetches it.
 #![no_main]
+use std::cell::RefCell;
 use std::convert::Infallible;
 
 use xylem_object::naming::{self, Request};
@@ -52,42 +53,55 @@ fn judge(packet: &[u8], prefix: NameRef<'_>, source: &Memory) {
     }
 }
 
-libfuzzer_sys::fuzz_target!(|input: &[u8]| {
+/// A publication and what it reads from; made once, as signing and hashing are slow here.
+fn set_up() -> (Name, Publication, Memory) {
     let content = vec![5; 20 * 1024 + 1];
     let outboard = Outboard::of(&content, SEGMENT);
     let (root, size) = (outboard.root(), content.len() as u64);
-    let mut source = Memory(content, outboard);
     let key = PublisherKey::from_bytes(&[7; 32]);
     let prefix = Name::from_uri("/o/v=1").expect("a name");
     let file = Manifest { segment: SEGMENT, ..Manifest::file(root, size, b"f") };
     let manifest = Manifest { kind: Kind::Directory, file_count: 2, ..file };
     let packet = sign_manifest(&manifest, prefix.as_ref(), &key).expect("within its limits");
     let publication = Publication::new(prefix.clone(), packet, &key.public());
-    let mut publication = publication.expect("just signed").with_metadata(&key);
+    let publication = publication.expect("just signed").with_metadata(&key);
+    (prefix, publication, Memory(content, outboard))
+}
 
-    judge(input, prefix.as_ref(), &source);
+thread_local! {
+    static PUBLISHED: RefCell<(Name, Publication, Memory)> = RefCell::new(set_up());
+}
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| {
+    PUBLISHED.with_borrow_mut(|(prefix, publication, source)| {
+        fuzz(input, prefix.as_ref(), publication, source);
+    });
+});
+
+fn fuzz(input: &[u8], prefix: NameRef<'_>, publication: &mut Publication, source: &mut Memory) {
+    judge(input, prefix, source);
     // The input as an Interest, and as what follows the prefix in an Interest's name.
     let mut wires = vec![input.to_vec()];
-    let longer = [prefix.as_ref().value(), input].concat();
+    let longer = [prefix.value(), input].concat();
     if let Ok(name) = NameRef::from_value(&longer) {
         let mut wire = Vec::new();
         if InterestBuilder::new(name).can_be_prefix(true).encode(&mut wire).is_ok() {
             wires.push(wire);
         }
-        if let Some(request) = naming::parse(prefix.as_ref(), name) {
-            assert_eq!(naming::encode(prefix.as_ref(), &request), name);
+        if let Some(request) = naming::parse(prefix, name) {
+            assert_eq!(naming::encode(prefix, &request), name);
         }
     }
     for wire in wires {
         let Ok(Packet::Interest(interest)) = Packet::decode(&wire) else { continue };
         let mut out = Vec::new();
-        let Ok(answer) = publication.answer(&interest, &mut source, &mut out);
+        let Ok(answer) = publication.answer(&interest, source, &mut out);
         assert_eq!(answer == Answer::Data, !out.is_empty());
         if answer == Answer::Data {
             let name = Data::decode(&out).expect("a Data packet").name();
             assert!(interest.name().is_prefix_of(name));
             assert!(interest.can_be_prefix() || interest.name() == name);
-            judge(&out, prefix.as_ref(), &source);
+            judge(&out, prefix, source);
         }
     }
-});
+}
