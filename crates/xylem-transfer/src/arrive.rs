@@ -7,9 +7,10 @@ use core::time::Duration;
 
 use bytes::Bytes;
 use xylem_object::naming::{self, Request};
-use xylem_object::verify_manifest;
+use xylem_object::packets::{self, PacketError};
+use xylem_object::{ObjectId, verify_manifest};
 use xylem_packet::tlv::{self, types};
-use xylem_packet::{Component, ContentType, Data, LpPacket, NackReason, NameRef, Packet};
+use xylem_packet::{ContentType, Data, LpPacket, NackReason, NameRef, Packet};
 use xylem_tree::{Blame, SegmentIndex, Tile, VerifyError};
 
 use crate::event::{Event, Misbehaviour, PeerId};
@@ -109,33 +110,21 @@ impl Transfer {
             return self.take_refusal(now, p, key, NackReason::NO_ROUTE);
         }
         let answer = self.peers[p].answered(now, key);
-        if answer == Answer::Unasked {
-            self.progress.unasked += 1;
-            return;
-        }
-        if !self.is_missing(key) {
-            self.progress.duplicates += 1;
-            self.peers[p].credit(now, answer, 0);
-            return;
+        match (answer, self.is_missing(key)) {
+            (Answer::Unasked, true) => {
+                self.progress.unasked += 1;
+                return;
+            }
+            (_, false) => {
+                self.progress.duplicates += 1;
+                return self.peers[p].credit(now, answer, 0);
+            }
+            _ => {}
         }
         let judged = match key.wanted() {
             Wanted::Manifest => self.take_manifest(now, packet, data).map(|()| 0),
-            Wanted::Segment(id, i) => {
-                self.check_final_block(object_number(id), data).and_then(|()| {
-                    let from = self.peers[p].id;
-                    let content = packet.slice(data.content_range());
-                    let signature = packet.slice_ref(data.signature_value());
-                    let length = content.len();
-                    let held = Held::Segment { from, index: i, content, signature };
-                    self.take_item(now, object_number(id), held).map(|()| length)
-                })
-            }
-            Wanted::Tile(id, tile) => {
-                let from = self.peers[p].id;
-                let content = packet.slice(data.content_range());
-                let signature = packet.slice_ref(data.signature_value());
-                let held = Held::Tile { from, tile, content, signature };
-                self.take_item(now, object_number(id), held).map(|()| 0)
+            Wanted::Segment(id, _) | Wanted::Tile(id, _) => {
+                self.take_proof(now, p, id, packet, data)
             }
         };
         match judged {
@@ -144,14 +133,29 @@ impl Transfer {
         }
     }
 
-    /// A FinalBlockId, where there is one, has to agree with the signed size.
-    fn check_final_block(&self, number: u64, data: &Data<'_>) -> Result<(), Misbehaviour> {
-        let (Some(last), Some(object)) = (data.meta().final_block_id, self.objects.get(&number))
-        else {
-            return Ok(());
+    /// Judges a segment or a tile. How many bytes of content it brought.
+    fn take_proof(
+        &mut self,
+        now: Duration,
+        p: usize,
+        id: ObjectId,
+        packet: &Bytes,
+        data: &Data<'_>,
+    ) -> Result<usize, Misbehaviour> {
+        let (number, from) = (object_number(id), self.peers[p].id);
+        let geometry = |_| self.objects.get(&number).map(|o| *o.geometry());
+        let opened = packets::open(self.spec.prefix.as_ref(), data, geometry)?;
+        let content = packet.slice(opened.content_range);
+        let signature = packet.slice_ref(opened.proof);
+        let (item, length) = match opened.request {
+            Request::Segment { index, .. } => {
+                let length = content.len();
+                (Held::Segment { from, index, content, signature }, length)
+            }
+            Request::Tile { tile, .. } => (Held::Tile { from, tile, content, signature }, 0),
+            Request::Manifest | Request::Metadata => return Err(PacketError::Name.into()),
         };
-        let right = Component::segment(object.geometry().last_segment().0);
-        if last == right { Ok(()) } else { Err(Misbehaviour::FinalBlock) }
+        self.take_item(now, number, item).map(|()| length)
     }
 
     /// Judges the manifest and, if it is the one, goes on to the objects.

@@ -5,8 +5,8 @@ use core::time::Duration;
 
 use bytes::Bytes;
 use xylem_hash::Hash;
-use xylem_object::naming::ObjectId;
-use xylem_object::{Manifest, ManifestError, PublisherId};
+use xylem_object::packets::PacketError;
+use xylem_object::{Manifest, ManifestError, ObjectId, PublisherId};
 use xylem_packet::Name;
 use xylem_tree::{Node, NodeValue, Segment, Verified, VerifyError};
 
@@ -122,9 +122,9 @@ pub enum Misbehaviour {
     /// Bytes, length or proof do not fit the root.
     #[error("sent what does not belong to the object: {0}")]
     NotProven(VerifyError),
-    /// The number of the last segment is another than the manifest's size makes it.
-    #[error("named a last segment that the object does not have")]
-    FinalBlock,
+    /// The packet says of itself what the manifest contradicts.
+    #[error("sent what cannot be of the object: {0}")]
+    Packet(#[from] PacketError),
     /// The manifest is not the publisher's.
     #[error("sent a bad manifest: {0}")]
     Manifest(#[from] ManifestError),

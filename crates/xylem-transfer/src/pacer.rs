@@ -28,11 +28,14 @@ impl Pacer {
         self.debt += tokens;
     }
 
-    /// When `ready` holds next.
-    pub(crate) fn next(&self, rate: f64, burst: f64) -> Duration {
-        let wait = ((self.debt - burst) / rate).clamp(0.0, 3_600.0);
+    /// When `ready` holds next; `None` if it held when it was last asked and nothing was spent since.
+    pub(crate) fn next(&self, rate: f64, burst: f64) -> Option<Duration> {
+        if self.debt < burst {
+            return None;
+        }
+        let wait = ((self.debt - burst) / rate).min(3_600.0);
         // Rounded up: a wait cut short would only be asked for again.
-        self.at + Duration::from_nanos((wait * 1e9) as u64 + 1)
+        Some(self.at + Duration::from_nanos((wait * 1e9) as u64 + 1))
     }
 }
 
@@ -50,9 +53,10 @@ mod tests {
                 pacer.spend(1.0);
                 sent += 1;
             } else {
-                let next = pacer.next(100.0, 10.0);
+                let next = pacer.next(100.0, 10.0).expect("not ready");
                 assert!(next > now);
                 now = next;
+                assert!(pacer.ready(now, 100.0, 10.0) && pacer.next(100.0, 10.0).is_none());
             }
         }
         assert!((109..=111).contains(&sent), "{sent}");

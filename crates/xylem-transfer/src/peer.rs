@@ -142,8 +142,7 @@ impl Peer {
             return Some(self.rest_until);
         }
         let (rate, burst) = self.pace()?;
-        let at = self.pacer.next(rate, burst);
-        (at > now).then_some(at)
+        self.pacer.next(rate, burst)
     }
 
     pub(crate) fn sent(&mut self, now: Duration, key: Key, copied: bool) {
@@ -200,6 +199,9 @@ impl Peer {
 
     /// What the answer was good for: the window grows for verified bytes only.
     pub(crate) fn credit(&mut self, now: Duration, answer: Answer, bytes: usize) {
+        if answer == Answer::Unasked {
+            return;
+        }
         self.bytes += bytes as u64;
         self.refusals_in_row = 0;
         let Answer::Outstanding { sequence, sent_at, ambiguous } = answer else { return };

@@ -143,13 +143,16 @@ impl Transfer {
     /// One misbehaviour, with proof. The thing is asked of somebody else; too many, and the peer goes.
     pub(crate) fn misbehaved(&mut self, p: usize, key: Key, what: Misbehaviour) {
         let peer = &mut self.peers[p];
+        if peer.dropped {
+            return self.ask_again(key); // what of it waited for a tile is judged after it went
+        }
         peer.misbehaviour += 1;
         let (id, too_often) = (peer.id, peer.misbehaviour >= self.config.max_misbehaviour);
         self.last_misbehaviour = Some(what.clone());
         self.events.push_back(Event::PeerMisbehaved { peer: id, what });
         self.avoid(key, id);
         self.ask_again(key);
-        if too_often && !self.peers[p].dropped {
+        if too_often {
             self.drop_peer(p);
         }
     }
@@ -332,10 +335,10 @@ impl Transfer {
         let timers = self.peers.iter().filter_map(Peer::next_timer);
         let tokens = self.peers.iter().filter_map(|p| p.next_token(now));
         let has_work = !self.paused && self.has_work();
-        let rate = self.rate.map(|r| self.rate_pacer.next(r, crate::ask::rate_burst(r)));
+        let rate = self.rate.and_then(|r| self.rate_pacer.next(r, crate::ask::rate_burst(r)));
         timers
             .chain(tokens.filter(|_| has_work))
-            .chain(rate.filter(|at| has_work && *at > now))
+            .chain(rate.filter(|_| has_work))
             .chain(self.gives_up_at())
             .min()
     }

@@ -1,0 +1,113 @@
+//! Everything arrives, whatever the network does to it.
+
+mod sim;
+
+use std::time::Duration;
+
+use sim::{Behaviour, Net, Original, World, ms};
+use xylem_object::ObjectId;
+use xylem_transfer::Config;
+
+const LOSSES: [f64; 5] = [0.0, 0.001, 0.01, 0.05, 0.20];
+const ROUND_TRIPS: [u64; 4] = [1, 20, 100, 300];
+
+fn fetch(original: &Original, nets: &[Net], seed: u64) -> World {
+    let mut world = World::new(original, Config::default(), seed);
+    for net in nets {
+        world = world.peer(original, Behaviour::Honest, net.clone());
+    }
+    world.run(Duration::from_secs(3_600));
+    assert_eq!(world.failed, None, "{:?} at {:?}", world.transfer.progress(), world.now);
+    assert_eq!(world.complete, [ObjectId::Root]);
+    let segments = original.objects[&ObjectId::Root].geometry.segments();
+    assert_eq!(world.segments_got(ObjectId::Root), segments);
+    assert_eq!(world.blamed, [], "honest peers are not blamed");
+    // Each real node was reported once: 2N - 1 of them.
+    assert_eq!(world.nodes[&ObjectId::Root] as u64, 2 * segments - 1);
+    world
+}
+
+#[test]
+fn loss_and_delay() {
+    let original = Original::file(1_000_000);
+    for loss in LOSSES {
+        for rtt in ROUND_TRIPS {
+            let world = fetch(&original, &[Net::new(rtt, loss)], rtt);
+            let rounds = world.now.as_secs_f64() / (rtt as f64 / 1e3);
+            // 123 segments: slow start takes about 5 round trips; losses cost, but not the earth.
+            let most = if loss < 0.02 { 25.0 } else { 25.0 + 1_500.0 * loss };
+            assert!(rounds < most, "loss {loss}, {rtt} ms: {rounds} round trips");
+        }
+    }
+}
+
+#[test]
+fn reordering_duplication_and_a_narrow_queue() {
+    let original = Original::file(2_000_000);
+    for rtt in [1, 20, 100] {
+        let base = Net::new(rtt, 0.01);
+        fetch(&original, &[base.clone().reorder(0.3, ms(rtt))], 1);
+        fetch(&original, &[base.clone().duplicate(0.1)], 2);
+        fetch(&original, &[base.clone().rate(50.0, 100_000)], 3);
+        fetch(&original, &[base.reorder(0.1, ms(rtt / 2)).duplicate(0.05).rate(20.0, 60_000)], 4);
+    }
+}
+
+#[test]
+fn sizes_at_the_boundaries() {
+    let segment = 8_192;
+    for len in [0, 1, segment - 1, segment, segment + 1, 8 * segment, 8 * segment + 1, 9 * segment]
+    {
+        fetch(&Original::file(len), &[Net::new(20, 0.05)], len as u64);
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    let original = Original::file(500_000);
+    let run = |seed| {
+        let net = Net::new(20, 0.05).reorder(0.1, ms(5)).duplicate(0.02);
+        let world = fetch(&original, &[net.clone(), net], seed);
+        (world.now, world.transfer.progress())
+    };
+    assert_eq!(run(5), run(5));
+    assert_ne!(run(5), run(6));
+}
+
+#[test]
+fn a_lossless_path_is_filled() {
+    // 50 Mbit/s, 40 ms, a queue of one bandwidth-delay product.
+    let original = Original::file(24_000_000);
+    let world = fetch(&original, &[Net::new(40, 0.0).rate(50.0, 250_000)], 1);
+    let share = world.goodput() / 6_250_000.0;
+    assert!(share > 0.80, "{:.0} % of the path, {:?}", share * 100.0, world.transfer.progress());
+}
+
+#[test]
+fn two_peers_add_up() {
+    let original = Original::file(16_000_000);
+    let net = || Net::new(40, 0.0).rate(20.0, 100_000);
+    let one = fetch(&original, &[net()], 1);
+    let two = fetch(&original, &[net(), net()], 1);
+    assert!(two.goodput() > 1.6 * one.goodput(), "{} and {}", one.goodput(), two.goodput());
+}
+
+#[test]
+fn a_slow_peer_does_not_hold_up_the_end() {
+    let original = Original::file(8_000_000);
+    let fast = Net::new(10, 0.0).rate(100.0, 250_000);
+    let slow = Net::new(300, 0.0).rate(0.2, 500_000);
+    let alone = fetch(&original, std::slice::from_ref(&fast), 1);
+    let both = fetch(&original, &[fast, slow], 1);
+    assert!(both.now < alone.now * 3 / 2, "{:?} alone, {:?} together", alone.now, both.now);
+}
+
+#[test]
+fn reordering_is_learnt() {
+    // A fifth of all packets comes up to half a round trip late: without learning, each costs a window.
+    let original = Original::file(16_000_000);
+    let net = Net::new(40, 0.0).reorder(0.2, ms(20)).rate(100.0, 500_000);
+    let world = fetch(&original, &[net], 1);
+    let share = world.goodput() / 12_500_000.0;
+    assert!(share > 0.5, "{:.0} % of the path, {:?}", share * 100.0, world.transfer.progress());
+}

@@ -1,0 +1,217 @@
+//! Liars, the silent and the refusing: never a wrong byte (the world checks each), the liar is found
+//! out, the transfer is done by the others or ends for the right reason.
+
+mod sim;
+
+use std::time::Duration;
+
+use sim::{Behaviour, Net, Original, World, ms};
+use xylem_object::ObjectId;
+use xylem_packet::{InterestBuilder, Name, Packet};
+use xylem_transfer::{Config, FailReason, Misbehaviour, PeerId, Standing};
+
+const LIES: [Behaviour; 9] = [
+    Behaviour::WrongByte,
+    Behaviour::WrongProof,
+    Behaviour::ShortProof,
+    Behaviour::WrongTile,
+    Behaviour::BadSignature,
+    Behaviour::OtherPublisher,
+    Behaviour::OtherManifest,
+    Behaviour::Truncated,
+    Behaviour::Oversized,
+];
+
+/// Lies about single segments, of which there are enough for three strikes.
+const DROPPED_FOR: [Behaviour; 5] = [
+    Behaviour::WrongByte,
+    Behaviour::WrongProof,
+    Behaviour::ShortProof,
+    Behaviour::Truncated,
+    Behaviour::Oversized,
+];
+
+fn run(original: &Original, behaviours: &[Behaviour], net: &Net, seed: u64) -> World {
+    let mut world = World::new(original, Config::default(), seed);
+    for behaviour in behaviours {
+        world = world.peer(original, *behaviour, net.clone());
+    }
+    world.run(Duration::from_secs(3_600));
+    world
+}
+
+#[test]
+fn the_honest_peer_completes_what_a_liar_spoils() {
+    let original = Original::file(3_000_000);
+    for lie in LIES.into_iter().chain([Behaviour::WrongFinalBlock]) {
+        for (seed, loss) in [(1, 0.0), (2, 0.05)] {
+            for order in [[lie, Behaviour::Honest], [Behaviour::Honest, lie]] {
+                let world = run(&original, &order, &Net::new(20, loss), seed);
+                assert_eq!(world.failed, None, "{lie:?}: {:?}", world.transfer.progress());
+                assert_eq!(world.complete, [ObjectId::Root], "{lie:?}");
+                let liar = PeerId(order.iter().position(|b| *b == lie).unwrap() as u32);
+                assert!(
+                    world.blamed.iter().all(|(peer, _)| *peer == liar),
+                    "{lie:?}: {:?}",
+                    world.blamed
+                );
+                assert!(world.dropped.iter().all(|peer| *peer == liar));
+                if DROPPED_FOR.contains(&lie) {
+                    assert_eq!(world.dropped, [liar], "{lie:?}");
+                    assert_eq!(world.blamed.len(), 3, "{lie:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_liar_alone_is_found_out() {
+    let original = Original::file(3_000_000);
+    for lie in LIES.into_iter().chain([Behaviour::WrongFinalBlock]) {
+        let world = run(&original, &[lie], &Net::new(20, 0.01), 1);
+        let last = world.blamed.last().expect("three misbehaviours").1.clone();
+        assert_eq!(
+            world.failed,
+            Some(FailReason::AllPeersMisbehaved { peers: 1, last: last.clone() })
+        );
+        assert_eq!(world.blamed.len(), 3);
+        assert_eq!(world.complete, []);
+        let named = match lie {
+            Behaviour::BadSignature | Behaviour::OtherPublisher => {
+                matches!(last, Misbehaviour::Manifest(_))
+            }
+            Behaviour::OtherManifest => last == Misbehaviour::OtherManifest,
+            Behaviour::Truncated => last == Misbehaviour::Undecodable,
+            Behaviour::WrongFinalBlock => matches!(last, Misbehaviour::Packet(_)),
+            _ => matches!(last, Misbehaviour::NotProven(_)),
+        };
+        assert!(named, "{lie:?} was called {last:?}");
+    }
+}
+
+#[test]
+fn three_liars_do_not_outvote_one_honest_peer() {
+    let original = Original::file(3_000_000);
+    let behaviours =
+        [Behaviour::WrongByte, Behaviour::WrongProof, Behaviour::Truncated, Behaviour::Honest];
+    let world = run(&original, &behaviours, &Net::new(30, 0.02), 3);
+    assert_eq!((world.failed.clone(), &world.complete[..]), (None, &[ObjectId::Root][..]));
+    assert!(!world.dropped.contains(&PeerId(3)));
+    assert_eq!(world.dropped.len(), 3);
+}
+
+#[test]
+fn answers_to_what_nobody_asked_are_thrown_away() {
+    let original = Original::file(1_000_000);
+    let world = run(&original, &[Behaviour::Chatty], &Net::new(20, 0.0), 1);
+    assert_eq!((world.failed.clone(), world.blamed.len()), (None, 0));
+    assert!(world.transfer.progress().duplicates > 100);
+    // A good segment under another name than the one asked for brings nobody forward.
+    let world = run(&original, &[Behaviour::OtherNames, Behaviour::Honest], &Net::new(20, 0.0), 1);
+    assert_eq!((world.failed.clone(), &world.complete[..]), (None, &[ObjectId::Root][..]));
+}
+
+#[test]
+fn silence_and_death() {
+    let original = Original::file(3_000_000);
+    let net = Net::new(20, 0.0);
+    for behaviour in [Behaviour::Silent, Behaviour::DiesAfter(1), Behaviour::DiesAfter(60)] {
+        let world = run(&original, &[behaviour, Behaviour::Honest], &net, 1);
+        assert_eq!((world.failed.clone(), &world.complete[..]), (None, &[ObjectId::Root][..]));
+        assert!(world.now < Duration::from_secs(4), "{behaviour:?}: {:?}", world.now);
+        assert_eq!(world.blamed, []);
+    }
+    let world = run(&original, &[Behaviour::DiesAfter(60)], &net, 1);
+    assert_eq!(world.failed, Some(FailReason::TimedOut { after: Duration::from_secs(30) }));
+    assert!(world.now < Duration::from_secs(32));
+    assert!(world.transfer.peers(world.now).all(|p| p.standing == Standing::Stalled));
+    let asked: u32 = world.asked.values().sum();
+    assert!(asked < 400, "a dead peer is probed, not flooded: {asked} Interests");
+}
+
+#[test]
+fn nobody_has_it() {
+    let original = Original::file(100_000);
+    let refusing = [Behaviour::RefusesAll, Behaviour::RefusesAll];
+    let world = run(&original, &refusing, &Net::new(20, 0.0), 1);
+    assert_eq!(world.failed, Some(FailReason::NobodyHasIt { peers: 2 }));
+    assert!(world.now < Duration::from_secs(3), "{:?}", world.now);
+
+    let world = run(&original, &[Behaviour::RefusesAll, Behaviour::Honest], &Net::new(20, 0.0), 1);
+    assert_eq!(world.failed, None);
+
+    let world = run(&original, &[Behaviour::RefusesSegments], &Net::new(20, 0.0), 1);
+    assert!(matches!(world.failed, Some(FailReason::TimedOut { .. })));
+    let asked: u32 = world.asked.values().sum();
+    assert!(asked < 200, "a refusing peer is left alone: {asked} Interests");
+
+    let both = [Behaviour::RefusesSegments, Behaviour::Honest];
+    let world = run(&original, &both, &Net::new(20, 0.0), 1);
+    assert_eq!((world.failed.clone(), world.blamed.len()), (None, 0));
+    assert!(world.now < Duration::from_secs(1), "{:?}", world.now);
+}
+
+#[test]
+fn without_any_peer_patience_ends_too() {
+    let original = Original::file(100);
+    let mut world = World::new(&original, Config::default(), 1);
+    world.run(Duration::from_secs(100));
+    assert_eq!(world.failed, Some(FailReason::NobodyHasIt { peers: 0 }));
+}
+
+#[test]
+fn a_peer_that_leaves_and_one_that_comes() {
+    let original = Original::file(5_000_000);
+    let net = Net::new(20, 0.0).rate(20.0, 100_000);
+    let mut world =
+        World::new(&original, Config::default(), 1).peer(&original, Behaviour::Honest, net.clone());
+    world.run(ms(500));
+    assert!(world.bytes > 100_000);
+    world.transfer.remove_peer(world.now, PeerId(0));
+    let before = world.bytes;
+    world.run(ms(5_000));
+    assert_eq!(world.bytes, before, "nobody to ask");
+    let mut world = world.peer(&original, Behaviour::Honest, net);
+    world.run(Duration::from_secs(100));
+    assert_eq!((world.failed.clone(), &world.complete[..]), (None, &[ObjectId::Root][..]));
+}
+
+#[test]
+fn a_dropped_peer_stays_dropped() {
+    let original = Original::file(3_000_000);
+    let mut world =
+        run(&original, &[Behaviour::WrongByte, Behaviour::Honest], &Net::new(20, 0.0), 1);
+    assert_eq!(world.dropped, [PeerId(0)]);
+    let stats: Vec<_> = world.transfer.peers(world.now).collect();
+    assert_eq!(
+        (stats[0].standing, stats[0].misbehaviour, stats[0].bytes),
+        (Standing::Dropped, 3, 0)
+    );
+    assert!(!world.transfer.add_peer(world.now, PeerId(0)), "its number is taken");
+}
+
+#[test]
+fn whatever_else_arrives_is_ignored() {
+    let original = Original::file(100_000);
+    let mut world = World::new(&original, Config::default(), 1).peer(
+        &original,
+        Behaviour::Honest,
+        Net::new(20, 0.0),
+    );
+    let mut buffer = Vec::new();
+    world.transfer.poll_transmit(ms(0), &mut buffer);
+    let stray = Name::from_uri("/somebody/else").unwrap();
+    let mut interest = Vec::new();
+    InterestBuilder::new(stray.as_ref()).encode(&mut interest).unwrap();
+    for packet in
+        [&b""[..], b"\x06", b"\x06\x03\x07\xfd", b"\x64\x00", b"\xff\xff", &interest, &buffer]
+    {
+        world.transfer.handle_data(ms(1), PeerId(0), packet.to_vec().into());
+        world.transfer.handle_data(ms(1), PeerId(9), packet.to_vec().into());
+    }
+    assert!(matches!(Packet::decode(&buffer), Ok(Packet::Interest(_))));
+    world.run(Duration::from_secs(10));
+    assert_eq!((world.failed.clone(), world.blamed.len()), (None, 0));
+    assert_eq!(world.complete, [ObjectId::Root]);
+}

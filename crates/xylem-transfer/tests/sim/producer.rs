@@ -1,0 +1,266 @@
+//! Who answers: a real `Publication` over bytes in memory, then what a liar makes of its answer.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::rc::Rc;
+
+use xylem_hash::Hash;
+use xylem_object::publication::{Answer, Publication, Source};
+use xylem_object::{Kind, Manifest, ObjectId, PublisherKey, naming, sign_manifest};
+use xylem_packet::{Component, Data, DataBuilder, KeyLocator, Name, Packet, SignatureType, tlv};
+use xylem_tree::{Geometry, NODE_LEN, OutboardBuilder, SegmentIndex, SegmentSize};
+
+use super::Rng;
+
+/// One object, its outboard and its root.
+pub struct Truth {
+    pub content: Vec<u8>,
+    pub nodes: Vec<u8>,
+    pub geometry: Geometry,
+    pub root: Hash,
+}
+
+impl Truth {
+    pub fn new(content: Vec<u8>) -> Self {
+        let geometry = Geometry::new(content.len() as u64, SegmentSize::DEFAULT);
+        let mut nodes = vec![0; geometry.slots() as usize * NODE_LEN];
+        let mut builder = OutboardBuilder::new(geometry, |first: u64, run: &[u8]| {
+            let at = first as usize * NODE_LEN;
+            nodes[at..at + run.len()].copy_from_slice(run);
+            Ok::<(), Infallible>(())
+        });
+        builder.update(&content).expect("as many bytes as measured");
+        let root = builder.finish().expect("all bytes came");
+        Self { content, nodes, geometry, root }
+    }
+
+    pub fn random(len: usize, seed: u64) -> Self {
+        let mut rng = Rng(seed);
+        let mut content = Vec::with_capacity(len + 8);
+        while content.len() < len {
+            content.extend_from_slice(&rng.next().to_le_bytes());
+        }
+        content.truncate(len);
+        Self::new(content)
+    }
+}
+
+/// What is published.
+#[derive(Clone)]
+pub struct Original {
+    pub prefix: Name,
+    pub key: Rc<PublisherKey>,
+    pub manifest: Manifest,
+    pub objects: Rc<HashMap<ObjectId, Truth>>,
+}
+
+impl Original {
+    pub fn file(len: usize) -> Self {
+        Self::of(HashMap::from([(ObjectId::Root, Truth::random(len, len as u64))]), Kind::File)
+    }
+
+    /// A directory whose listing is some bytes; only its files matter here.
+    pub fn directory(files: &[usize]) -> Self {
+        let mut objects = HashMap::from([(ObjectId::Root, Truth::random(30 * files.len(), 1))]);
+        for (i, len) in files.iter().enumerate() {
+            objects.insert(ObjectId::File(i as u64), Truth::random(*len, i as u64 + 2));
+        }
+        Self::of(objects, Kind::Directory)
+    }
+
+    fn of(objects: HashMap<ObjectId, Truth>, kind: Kind) -> Self {
+        let key = PublisherKey::from_bytes(&[7; 32]);
+        let object = naming::default_name(&key.public(), b"original");
+        let prefix = naming::versioned(object.as_ref(), 1_700_000_000_000_000).expect("short");
+        let root = &objects[&ObjectId::Root];
+        let mut manifest = Manifest::file(root.root, root.geometry.size(), b"original");
+        manifest.kind = kind;
+        Self { prefix, key: Rc::new(key), manifest, objects: Rc::new(objects) }
+    }
+}
+
+impl Source for &Original {
+    type Error = Infallible;
+
+    fn geometry(&mut self, object: ObjectId) -> Option<Geometry> {
+        Some(self.objects.get(&object)?.geometry)
+    }
+    fn read_content(
+        &mut self,
+        object: ObjectId,
+        offset: u64,
+        out: &mut [u8],
+    ) -> Result<(), Infallible> {
+        out.copy_from_slice(&self.objects[&object].content[offset as usize..][..out.len()]);
+        Ok(())
+    }
+    fn read_nodes(
+        &mut self,
+        object: ObjectId,
+        first_slot: u64,
+        out: &mut [u8],
+    ) -> Result<(), Infallible> {
+        let at = first_slot as usize * NODE_LEN;
+        out.copy_from_slice(&self.objects[&object].nodes[at..at + out.len()]);
+        Ok(())
+    }
+}
+
+/// How a producer treats what it is asked.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Behaviour {
+    Honest,
+    /// One byte of each segment is another.
+    WrongByte,
+    /// One byte of each proof is another.
+    WrongProof,
+    /// One sibling is missing from each proof.
+    ShortProof,
+    /// Wrong bytes in every tile, right ones in every segment.
+    WrongTile,
+    /// The manifest's signature is damaged.
+    BadSignature,
+    /// The manifest is signed, by somebody else.
+    OtherPublisher,
+    /// The manifest is the publisher's, of another file.
+    OtherManifest,
+    /// The end of each packet is missing.
+    Truncated,
+    /// Each segment has bytes more than it should.
+    Oversized,
+    /// Each segment names another last one.
+    WrongFinalBlock,
+    /// The answer to each segment is another, good segment.
+    OtherNames,
+    /// Never says anything.
+    Silent,
+    /// Honest for so many Interests, then silent.
+    DiesAfter(u32),
+    /// Honest for the manifest, refuses the rest.
+    RefusesSegments,
+    /// Refuses all.
+    RefusesAll,
+    /// Sends each answer twice, and a packet that nobody asked for.
+    Chatty,
+}
+
+pub enum Reply {
+    Data(Vec<u8>),
+    Nack,
+}
+
+pub struct Producer {
+    pub original: Original,
+    behaviour: Behaviour,
+    publication: Publication,
+    pub asked: u32,
+}
+
+impl Producer {
+    pub fn new(original: Original, behaviour: Behaviour) -> Self {
+        let signed = |manifest: &Manifest, key: &PublisherKey| {
+            sign_manifest(manifest, original.prefix.as_ref(), key).expect("a valid manifest")
+        };
+        let packet = signed(&original.manifest, &original.key);
+        let publication = Publication::new(original.prefix.clone(), packet, &original.key.public())
+            .expect("signed just now");
+        Self { original, behaviour, publication, asked: 0 }
+    }
+
+    pub fn reply(&mut self, packet: &[u8]) -> Vec<Reply> {
+        let Ok(Packet::Interest(interest)) = Packet::decode(packet) else { panic!("no Interest") };
+        self.asked += 1;
+        let is_manifest = interest.name().to_string().ends_with("/_root");
+        match self.behaviour {
+            Behaviour::Silent => return vec![],
+            Behaviour::DiesAfter(n) if self.asked > n => return vec![],
+            Behaviour::RefusesAll => return vec![Reply::Nack],
+            Behaviour::RefusesSegments if !is_manifest => return vec![Reply::Nack],
+            _ => {}
+        }
+        let mut out = Vec::new();
+        let mut source = &self.original;
+        match self.publication.answer(&interest, &mut source, &mut out) {
+            Ok(Answer::Data) => {}
+            Ok(_) => return vec![Reply::Nack],
+            Err(never) => match never {},
+        }
+        if is_manifest { self.spoil_manifest(out) } else { self.spoil(out) }
+    }
+
+    fn spoil_manifest(&self, mut out: Vec<u8>) -> Vec<Reply> {
+        let prefix = self.original.prefix.as_ref();
+        match self.behaviour {
+            Behaviour::BadSignature => *out.last_mut().unwrap() ^= 1,
+            Behaviour::OtherPublisher => {
+                let other = PublisherKey::from_bytes(&[8; 32]);
+                out = sign_manifest(&self.original.manifest, prefix, &other).unwrap();
+            }
+            Behaviour::OtherManifest => {
+                let manifest = Manifest::file(xylem_hash::hash(b"other"), 5, b"other");
+                out = sign_manifest(&manifest, prefix, &self.original.key).unwrap();
+            }
+            _ => {}
+        }
+        vec![Reply::Data(out)]
+    }
+
+    fn spoil(&mut self, mut out: Vec<u8>) -> Vec<Reply> {
+        let data = Data::decode(&out).expect("made just now");
+        let content = data.content_range();
+        let is_tile = data.meta().final_block_id.is_none();
+        let signature = data.signature_value().to_vec();
+        let body = data.content().to_vec();
+        let last = SegmentIndex(
+            data.meta()
+                .final_block_id
+                .and_then(|c| c.as_number_of(tlv::types::SEGMENT_COMPONENT))
+                .unwrap_or(0),
+        );
+        let name = data.name().to_name();
+        let rebuild = |content: &[u8], last: u64, signature: &[u8]| {
+            let mut out = Vec::new();
+            let locator = Name::from_uri("/x").unwrap();
+            DataBuilder::new(name.as_ref())
+                .final_block_id(Component::segment(last))
+                .signature(SignatureType::BLAKE3_MERKLE, KeyLocator::Name(locator.as_ref()))
+                .encode(&mut out, content, |_, value| value.extend_from_slice(signature))
+                .expect("small enough");
+            out
+        };
+        match self.behaviour {
+            Behaviour::WrongByte if !is_tile => out[content.start + body.len() / 2] ^= 0x40,
+            Behaviour::WrongTile if is_tile => out[content.start + 5] ^= 1,
+            Behaviour::WrongProof => *out.last_mut().unwrap() ^= 1,
+            Behaviour::ShortProof if !is_tile => {
+                out = rebuild(&body, last.0, &signature[..signature.len() - 32]);
+            }
+            Behaviour::Truncated => out.truncate(out.len() - 10),
+            Behaviour::Oversized if !is_tile => {
+                out = rebuild(&[&body[..], &[0; 10]].concat(), last.0, &signature);
+            }
+            Behaviour::WrongFinalBlock if !is_tile => out = rebuild(&body, last.0 + 1, &signature),
+            Behaviour::OtherNames if !is_tile => {
+                let mut other = name.clone();
+                other.truncate(name.len() - 1);
+                let number = name
+                    .get(name.len() - 1)
+                    .and_then(|c| c.as_number_of(tlv::types::SEGMENT_COMPONENT))
+                    .unwrap_or(0);
+                other.push(Component::segment((number + 1_000_000) % (last.0 + 1)));
+                let mut wire = Vec::new();
+                xylem_packet::InterestBuilder::new(other.as_ref()).encode(&mut wire).unwrap();
+                let Ok(Packet::Interest(interest)) = Packet::decode(&wire) else { panic!() };
+                out.clear();
+                let mut source = &self.original;
+                self.publication.answer(&interest, &mut source, &mut out).unwrap();
+            }
+            Behaviour::Chatty => {
+                let stray = rebuild(b"stray", 3, &signature);
+                return vec![Reply::Data(out.clone()), Reply::Data(out), Reply::Data(stray)];
+            }
+            _ => {}
+        }
+        vec![Reply::Data(out)]
+    }
+}
