@@ -15,12 +15,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use xylem_hash::{Hash, hash_many};
-use xylem_tree::{Geometry, Segment, Verified};
+use xylem_tree::{Geometry, Node, NodeValue, Segment, Verified};
 
 use crate::error::StoreError;
 use crate::file::{FileRef, require_regular};
 use crate::medium::{Clobber, FileKind, Medium, OpenHow};
-use crate::outboard::OutboardFile;
+use crate::outboard::{NodeBuffer, OutboardFile};
 use crate::partial::{Attributes, OverwritePolicy, Partial, Resuming, apply};
 use crate::store::{Part, Store, open_dir};
 
@@ -46,6 +46,7 @@ pub struct Staging {
     path: PathBuf,
     place: Arc<dyn Medium>,
     outboard: OutboardFile,
+    nodes: NodeBuffer,
     resumed: bool,
     dirs: HashMap<Vec<u8>, (Arc<dyn Medium>, u64)>,
     clock: u64,
@@ -100,6 +101,7 @@ impl Staging {
             path: path.to_path_buf(),
             place,
             outboard,
+            nodes: NodeBuffer::default(),
             resumed,
             dirs: HashMap::new(),
             clock: 0,
@@ -204,6 +206,28 @@ impl Staging {
         apply(&out, &Attributes { mode: None, mtime: attributes.mtime })
     }
 
+    /// Takes the proven nodes of a file that goes in with [`Staging::write_small`] and has more than
+    /// one segment, for its outboard at `slot_offset` of [`Staging::outboard`]. They are written
+    /// in large runs, the last ones by [`Staging::finish_as`].
+    ///
+    /// # Errors
+    /// [`StoreError::OutOfRange`] for nodes that such a file does not have; the medium's.
+    pub fn put_nodes(
+        &mut self,
+        geometry: &Geometry,
+        slot_offset: u64,
+        nodes: &Verified<Vec<(Node, NodeValue)>>,
+    ) -> Result<(), StoreError> {
+        for (node, value) in nodes.iter() {
+            if !geometry.node_exists(*node) {
+                let path = self.outboard.file().path().to_path_buf();
+                return Err(StoreError::OutOfRange { path, offset: node.slot() });
+            }
+            self.nodes.push(slot_offset.saturating_add(node.slot()), &value.0);
+        }
+        if self.nodes.is_full() { self.nodes.write(self.outboard.file()) } else { Ok(()) }
+    }
+
     /// Opens or resumes one larger file, its outboard at `slot_offset` of [`Staging::outboard`].
     /// Finish it with [`Partial::finish_in_place`].
     ///
@@ -272,6 +296,7 @@ impl Staging {
         policy: OverwritePolicy,
     ) -> Result<(), StoreError> {
         self.dirs.clear();
+        self.nodes.write(self.outboard.file())?;
         let medium = self.store.medium().clone();
         let error = |e| StoreError::from_io("rename to this name", final_path, None, e);
         match medium.rename(&self.path, final_path, Clobber::Never) {
