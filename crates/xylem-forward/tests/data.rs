@@ -1,0 +1,224 @@
+//! What becomes of Data: the way back and the content store.
+
+mod common;
+
+use bytes::Bytes;
+use common::{What, World, data, data_with, interest, interest_with, link, name, with_token};
+use xylem_forward::DropReason;
+use xylem_packet::{Component, Data};
+
+#[test]
+fn data_leaves_as_it_came() {
+    let mut w = World::new(|_| {});
+    let (a, b, up) = (w.local(), w.remote(), w.remote());
+    w.route("/", up, 0);
+    w.ok(a, &interest("/x", 1));
+    w.ok(b, &interest("/x", 2));
+    let packet = data("/x");
+    let (result, out) = w.raw(up, &packet);
+    assert_eq!(result, Ok(()));
+    assert_eq!(out, [(a, packet.clone()), (b, packet.clone())]);
+    assert!(out.iter().all(|(_, sent)| sent.as_ptr() == packet.as_ptr()), "no copy");
+    assert_eq!(w.dropped(up, &packet).0, DropReason::Unsolicited);
+    // Likewise when it came in a link packet.
+    w.ok(a, &interest("/x", 3));
+    let (_, out) = w.raw(up, &link(&packet, |_| {}));
+    assert_eq!(out, [(a, packet)]);
+}
+
+#[test]
+fn tokens_are_echoed() {
+    let mut w = World::new(|_| {});
+    let (a, b, c, up) = (w.remote(), w.remote(), w.remote(), w.remote());
+    w.route("/", up, 0);
+    let long = [9; 32];
+    // A token is between neighbours: it does not go further up.
+    assert_eq!(w.ok(a, &with_token(&interest("/x", 1), &[1]))[0].token, None);
+    w.ok(b, &with_token(&interest("/x", 2), &long));
+    w.ok(c, &interest("/x", 3));
+    let sent = w.ok(up, &data("/x"));
+    let tokens: Vec<_> = sent.iter().map(|s| (s.to, s.token.clone())).collect();
+    assert_eq!(tokens, [(a, Some(vec![1])), (b, Some(long.to_vec())), (c, None)]);
+    // The newest token of a face counts.
+    w.ok(a, &with_token(&interest("/y", 4), &[1]));
+    w.ok(a, &with_token(&interest("/y", 5), &[2]));
+    assert_eq!(w.ok(up, &data("/y"))[0].token, Some(vec![2]));
+}
+
+#[test]
+fn one_data_answers_every_request_that_it_fits() {
+    let mut w = World::new(|_| {});
+    let faces: Vec<_> = (0..7).map(|_| w.remote()).collect();
+    let up = w.remote();
+    w.route("/", up, 0);
+    let packet = data("/a/b/c");
+    let digest = Data::decode(&packet).unwrap().implicit_digest();
+    let full = name("/a/b/c").child(Component::implicit_digest(&digest)).to_string();
+    let wrong = name("/a/b/c").child(Component::implicit_digest(&[0; 32])).to_string();
+    let prefix = |uri, nonce| interest_with(uri, nonce, |i| i.can_be_prefix(true));
+    w.ok(faces[0], &interest("/a/b/c", 1));
+    w.ok(faces[1], &prefix("/a/b", 2));
+    w.ok(faces[2], &prefix("/a", 3));
+    w.ok(faces[3], &interest(&full, 4));
+    // These do not fit.
+    w.ok(faces[4], &interest("/a/b", 5));
+    w.ok(faces[5], &prefix("/a/b/c/d", 6));
+    w.ok(faces[6], &interest(&wrong, 7));
+    let mut to = w.to(up, &packet);
+    to.sort();
+    assert_eq!(to, faces[..4]);
+    assert_eq!(w.forwarder.pit_len(), 3);
+    assert_eq!(w.forwarder.totals().satisfied, 4);
+    w.pass(5000);
+    assert_eq!(w.forwarder.pit_len(), 0);
+    assert_eq!(w.dropped(up, &packet).0, DropReason::Unsolicited);
+}
+
+#[test]
+fn a_face_that_waits_twice_gets_one_copy_for_each_token() {
+    let mut w = World::new(|_| {});
+    let (a, b, up) = (w.remote(), w.remote(), w.remote());
+    w.route("/", up, 0);
+    let prefix = |nonce| interest_with("/a", nonce, |i| i.can_be_prefix(true));
+    w.ok(a, &interest("/a/b", 1));
+    w.ok(a, &prefix(2));
+    w.ok(b, &with_token(&interest("/a/b", 3), &[1]));
+    w.ok(b, &with_token(&prefix(4), &[2]));
+    let sent: Vec<_> = w.ok(up, &data("/a/b")).into_iter().map(|s| (s.to, s.token)).collect();
+    assert_eq!(sent, [(a, None), (b, Some(vec![1])), (b, Some(vec![2]))]);
+}
+
+#[test]
+fn only_who_was_asked_may_answer() {
+    let mut w = World::new(|config| config.cs_capacity_bytes = 1 << 20);
+    let (a, up, stranger) = (w.local(), w.remote(), w.remote());
+    w.route("/", up, 0);
+    w.ok(a, &interest("/x", 1));
+    let forged = data_with("/x", b"forged", 1000);
+    assert_eq!(w.dropped(stranger, &forged).0, DropReason::Unsolicited);
+    assert_eq!(w.dropped(a, &forged).0, DropReason::Unsolicited);
+    assert_eq!(w.forwarder.cs_usage().0, 0);
+    assert_eq!(w.to(up, &data("/x")), [a]);
+    assert_eq!(w.dropped(up, &data("/never/asked")).0, DropReason::Unsolicited);
+    assert_eq!(w.forwarder.cs_usage().0, 1);
+    assert_eq!(w.forwarder.totals().unsolicited, 3);
+}
+
+#[test]
+fn a_face_that_is_gone_gets_nothing() {
+    let mut w = World::new(|_| {});
+    let (a, b, up) = (w.remote(), w.remote(), w.remote());
+    w.route("/", up, 0);
+    w.ok(a, &interest("/x", 1));
+    w.ok(b, &interest("/x", 2));
+    w.forwarder.remove_face(a);
+    assert_eq!(w.to(up, &data("/x")), [b]);
+    assert_eq!(w.forwarder.counters(a), None);
+}
+
+#[test]
+fn congestion_marks_travel() {
+    let mut w = World::new(|_| {});
+    let (a, up) = (w.remote(), w.remote());
+    w.route("/", up, 0);
+    let marked = |packet: &Bytes| link(packet, |lp| lp.congestion_mark = Some(1));
+    assert_eq!(w.ok(a, &marked(&interest("/x", 1)))[0].mark, Some(1));
+    assert_eq!(w.ok(up, &marked(&data("/x")))[0].mark, Some(1));
+}
+
+#[test]
+fn counters_count() {
+    let mut w = World::new(|_| {});
+    let (a, up) = (w.remote(), w.remote());
+    w.route("/", up, 0);
+    let (question, answer) = (interest("/x", 1), data("/x"));
+    w.ok(a, &question);
+    w.ok(up, &answer);
+    let (ca, cu) = (w.forwarder.counters(a).unwrap(), w.forwarder.counters(up).unwrap());
+    assert_eq!((ca.in_interests, ca.out_data, ca.in_data), (1, 1, 0));
+    assert_eq!((ca.in_bytes, ca.out_bytes), (question.len() as u64, answer.len() as u64));
+    assert_eq!((cu.out_interests, cu.in_data, cu.out_data), (1, 1, 0));
+    assert_eq!((cu.out_bytes, cu.in_bytes), (question.len() as u64, answer.len() as u64));
+}
+
+/// A world with a content store in which these Data have been fetched.
+fn stocked(capacity: usize, packets: &[Bytes]) -> (World, xylem_forward::FaceId) {
+    let mut w = World::new(|config| config.cs_capacity_bytes = capacity);
+    let (app, up) = (w.local(), w.remote());
+    w.route("/", up, 0);
+    for (nonce, packet) in (1000..).zip(packets) {
+        let uri = Data::decode(packet).unwrap().name().to_string();
+        w.ok(app, &interest(&uri, nonce));
+        w.ok(up, packet);
+    }
+    (w, app)
+}
+
+#[test]
+fn cached_data_answers() {
+    let (mut w, app) = stocked(1 << 20, &[data("/a/b")]);
+    let sent = w.ok(app, &with_token(&interest("/a/b", 1), &[5]));
+    assert_eq!((sent[0].to, sent[0].what, sent[0].token.clone()), (app, What::Data, Some(vec![5])));
+    assert_eq!((w.forwarder.pit_len(), w.forwarder.totals().cs_hits), (0, 1));
+    // By prefix only if the Interest allows it.
+    assert_eq!(w.ok(app, &interest("/a", 2))[0].what, What::Interest);
+    let prefix = interest_with("/a", 3, |i| i.can_be_prefix(true));
+    assert_eq!(w.ok(app, &prefix)[0].name, "/a/b");
+    // By its digest, and not by another's.
+    let digest = Data::decode(&data("/a/b")).unwrap().implicit_digest();
+    let full = |digest| name("/a/b").child(Component::implicit_digest(digest)).to_string();
+    assert_eq!(w.ok(app, &interest(&full(&digest), 4))[0].what, What::Data);
+    assert_eq!(w.ok(app, &interest(&full(&[0; 32]), 5))[0].what, What::Interest);
+}
+
+#[test]
+fn freshness() {
+    let (mut w, app) = stocked(1 << 20, &[data_with("/a/1", b"", 1000), data_with("/b/1", b"", 0)]);
+    let fresh = |uri, nonce| interest_with(uri, nonce, |i| i.must_be_fresh(true));
+    assert_eq!(w.ok(app, &fresh("/a/1", 1))[0].what, What::Data);
+    assert_eq!(w.ok(app, &fresh("/b/1", 2))[0].what, What::Interest, "never fresh");
+    w.pass(1000);
+    assert_eq!(w.ok(app, &fresh("/a/1", 3))[0].what, What::Interest, "no longer fresh");
+    assert_eq!(w.ok(app, &interest("/a/1", 4))[0].what, What::Data, "but still Data");
+    let any = interest_with("/a", 5, |i| i.must_be_fresh(true).can_be_prefix(true));
+    assert_eq!(w.ok(app, &any)[0].what, What::Interest);
+}
+
+#[test]
+fn a_fresh_candidate_is_found_behind_a_stale_one() {
+    let packets = [data_with("/a/v=1", b"", 10), data_with("/a/v=2", b"", 10_000)];
+    let (mut w, app) = stocked(1 << 20, &packets);
+    w.pass(100);
+    let any = interest_with("/a", 5, |i| i.must_be_fresh(true).can_be_prefix(true));
+    assert_eq!(w.ok(app, &any)[0].name, "/a/v=2");
+}
+
+#[test]
+fn the_least_recently_used_goes_first_and_bytes_are_bounded() {
+    let packets: Vec<Bytes> =
+        (0..4).map(|n| data_with(&format!("/x/seg={n}"), &[0; 1000], 0)).collect();
+    let capacity = 3 * 1400;
+    let (mut w, app) = stocked(capacity, &packets[..3]);
+    assert_eq!(w.forwarder.cs_usage().0, 3);
+    assert_eq!(w.ok(app, &interest("/x/seg=0", 1))[0].what, What::Data);
+    let up = w.ok(app, &interest("/x/seg=3", 2))[0].to;
+    w.ok(up, &packets[3]);
+    let (count, used) = w.forwarder.cs_usage();
+    assert!(count == 3 && used <= capacity);
+    for (n, what) in [(0, What::Data), (1, What::Interest), (2, What::Data), (3, What::Data)] {
+        assert_eq!(w.ok(app, &interest(&format!("/x/seg={n}"), 10 + n))[0].what, what, "seg={n}");
+    }
+    // A newer Data of the same name takes the old one's place.
+    let newer = data_with("/x/seg=0", &[1; 500], 0);
+    let fresh = interest_with("/x/seg=0", 20, |i| i.must_be_fresh(true));
+    assert_eq!(w.ok(app, &fresh)[0].what, What::Interest);
+    w.ok(up, &newer);
+    assert_eq!(w.forwarder.cs_usage().0, 3);
+    let (_, out) = w.raw(app, &interest("/x/seg=0", 21));
+    assert_eq!(out[0].1, newer);
+    // One that is larger than the whole store is not kept.
+    let large = data_with("/large", &[0; 5000], 0);
+    w.ok(app, &interest("/large", 22));
+    w.ok(up, &large);
+    assert_eq!(w.forwarder.cs_usage().0, 3);
+}

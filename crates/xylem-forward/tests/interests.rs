@@ -1,0 +1,370 @@
+//! What becomes of Interests.
+
+mod common;
+
+use common::{What, World, data, interest, interest_with, link, nacked, name, with_token};
+use xylem_forward::{DropReason, FaceId, RouteError};
+use xylem_packet::{InterestBuilder, NackReason};
+
+#[test]
+fn the_cheapest_route_of_the_longest_prefix() {
+    let mut w = World::new(|_| {});
+    let (app, a, b, c) = (w.local(), w.remote(), w.remote(), w.remote());
+    w.route("/", a, 0);
+    w.route("/x", b, 20);
+    w.route("/x", c, 10);
+    assert_eq!(w.to(app, &interest("/x/1", 1)), [c]);
+    assert_eq!(w.to(app, &interest("/y/1", 2)), [a]);
+    w.route("/x", b, 5);
+    assert_eq!(w.to(app, &interest("/x/2", 3)), [b]);
+    assert!(w.forwarder.remove_route(name("/x").as_ref(), b));
+    assert_eq!(w.to(app, &interest("/x/3", 4)), [c]);
+    // Never back to where it came from.
+    assert_eq!(w.dropped(c, &interest("/x/4", 5)).0, DropReason::NoRoute);
+    w.forwarder.remove_face(c);
+    assert_eq!(w.to(app, &interest("/x/5", 6)), [a]);
+    assert_eq!(w.raw(c, &interest("/x/6", 7)).0, Err(DropReason::NoSuchFace));
+}
+
+#[test]
+fn an_interest_leaves_as_it_came() {
+    let mut w = World::new(|_| {});
+    let (app, up) = (w.local(), w.remote());
+    w.route("/", up, 0);
+    let packet = interest("/x", 1);
+    let (_, out) = w.raw(app, &packet);
+    assert_eq!(out, [(up, packet.clone())]);
+    assert_eq!(out[0].1.as_ptr(), packet.as_ptr(), "no copy");
+}
+
+#[test]
+fn without_a_route_it_comes_back() {
+    let mut w = World::new(|_| {});
+    let app = w.local();
+    let packet = interest("/x/1", 7);
+    let (reason, sent) = w.dropped(app, &with_token(&packet, &[1, 2]));
+    assert_eq!(reason, DropReason::NoRoute);
+    assert_eq!(sent.len(), 1);
+    assert_eq!((sent[0].to, sent[0].what), (app, What::Nack(NackReason::NO_ROUTE)));
+    assert_eq!((sent[0].nonce, sent[0].token.as_deref()), (Some(7), Some(&[1, 2][..])));
+    assert_eq!(w.forwarder.pit_len(), 0);
+    assert_eq!(w.forwarder.totals().no_route, 1);
+}
+
+#[test]
+fn others_who_ask_the_same_are_joined() {
+    let mut w = World::new(|_| {});
+    let (a, b, up) = (w.local(), w.remote(), w.remote());
+    w.route("/", up, 0);
+    assert_eq!(w.to(a, &interest("/x", 1)), [up]);
+    assert_eq!(w.to(b, &interest("/x", 2)), []);
+    assert_eq!(w.forwarder.totals().aggregated, 1);
+    // Other flags make it another request.
+    assert_eq!(w.to(b, &interest_with("/x", 3, |i| i.can_be_prefix(true))), [up]);
+    assert_eq!(w.to(b, &interest_with("/x", 4, |i| i.must_be_fresh(true))), [up]);
+    assert_eq!(w.forwarder.pit_len(), 3);
+    // One Data ends all three.
+    assert_eq!(w.to(up, &data("/x")), [a, b]);
+    assert_eq!(w.forwarder.pit_len(), 0);
+}
+
+#[test]
+fn the_upstream_that_asks_back_is_not_waited_for() {
+    let mut w = World::new(|_| {});
+    let (app, a, b) = (w.local(), w.remote(), w.remote());
+    w.route("/", a, 0);
+    w.route("/", b, 1);
+    assert_eq!(w.to(app, &interest("/x", 1)), [a]);
+    // Only `a` has been asked, and `a` does not have it: somebody else must be asked.
+    assert_eq!(w.to(a, &interest("/x", 2)), [b]);
+}
+
+#[test]
+fn a_new_nonce_from_the_same_face_is_sent_again() {
+    let mut w = World::new(|_| {});
+    let (app, a, b) = (w.local(), w.remote(), w.remote());
+    w.route("/", a, 0);
+    assert_eq!(w.to(app, &interest("/x", 1)), [a]);
+    w.pass(100);
+    assert_eq!(w.to(app, &interest("/x", 2)), [a]);
+    w.route("/", b, 1);
+    w.pass(100);
+    // A way not tried yet comes first, then the one tried longest ago.
+    assert_eq!(w.to(app, &interest("/x", 3)), [b]);
+    w.pass(100);
+    assert_eq!(w.to(app, &interest("/x", 4)), [a]);
+    w.pass(100);
+    assert_eq!(w.to(app, &interest("/x", 5)), [b]);
+    // Any of them may answer, and all is over.
+    assert_eq!(w.to(a, &data("/x")), [app]);
+    assert_eq!(w.dropped(b, &data("/x")).0, DropReason::Unsolicited);
+}
+
+#[test]
+fn the_same_interest_twice_is_a_duplicate() {
+    let mut w = World::new(|_| {});
+    let (app, up) = (w.local(), w.remote());
+    w.route("/", up, 0);
+    w.ok(app, &interest("/x", 1));
+    let (reason, sent) = w.dropped(app, &interest("/x", 1));
+    assert_eq!((reason, sent.len()), (DropReason::Duplicate, 0));
+}
+
+#[test]
+fn loops_are_found_while_pending_and_after() {
+    let mut w =
+        World::new(|config| config.dead_nonce_lifetime = core::time::Duration::from_secs(6));
+    let (app, a, b) = (w.local(), w.remote(), w.remote());
+    w.route("/", a, 0);
+    w.ok(app, &interest("/x", 1));
+    let (reason, sent) = w.dropped(b, &interest("/x", 1));
+    assert_eq!(reason, DropReason::Loop);
+    assert_eq!((sent[0].to, sent[0].what), (b, What::Nack(NackReason::DUPLICATE)));
+    // The looping Interest has not become a request.
+    assert_eq!(w.to(a, &data("/x")), [app]);
+    assert_eq!(w.dropped(b, &interest("/x", 1)).0, DropReason::Loop);
+    w.pass(5000);
+    assert_eq!(w.dropped(b, &interest("/x", 1)).0, DropReason::Loop);
+    // The nonce of another name is another nonce.
+    assert_eq!(w.to(b, &interest("/y", 1)), [a]);
+    w.pass(2000);
+    assert_eq!(w.to(b, &interest("/x", 1)), [a]);
+    assert_eq!(w.forwarder.totals().loops, 3);
+}
+
+#[test]
+fn nonces_that_retransmissions_replaced_are_still_known() {
+    let mut w = World::new(|_| {});
+    let (app, up, b) = (w.local(), w.remote(), w.remote());
+    w.route("/", up, 0);
+    w.ok(app, &interest("/x", 1));
+    w.ok(app, &interest("/x", 2));
+    assert_eq!(w.dropped(b, &interest("/x", 1)).0, DropReason::Loop);
+    assert_eq!(w.dropped(b, &interest("/x", 2)).0, DropReason::Loop);
+}
+
+#[test]
+fn nonces_of_requests_that_ran_out_are_known() {
+    let mut w = World::new(|_| {});
+    let (app, up, b) = (w.local(), w.remote(), w.remote());
+    w.route("/", up, 0);
+    w.ok(app, &interest_with("/x", 1, |i| i.lifetime_ms(100)));
+    w.pass(200);
+    assert_eq!(w.forwarder.pit_len(), 0);
+    assert_eq!(w.dropped(b, &interest("/x", 1)).0, DropReason::Loop);
+}
+
+#[test]
+fn a_missing_nonce_is_added() {
+    let mut w = World::new(|config| config.seed = 5);
+    let (app, up) = (w.local(), w.remote());
+    w.route("/", up, 0);
+    let mut nonces = Vec::new();
+    for uri in ["/x", "/y"] {
+        let name = name(uri);
+        let mut packet = Vec::new();
+        InterestBuilder::new(name.as_ref()).hop_limit(9).encode(&mut packet).unwrap();
+        let sent = w.ok(app, &packet.into());
+        assert_eq!((sent[0].to, sent[0].hops), (up, Some(8)));
+        nonces.push(sent[0].nonce.expect("a nonce"));
+    }
+    assert_ne!(nonces[0], nonces[1]);
+}
+
+#[test]
+fn lifetimes() {
+    let mut w = World::new(|config| config.max_lifetime = core::time::Duration::from_secs(10));
+    let (app, b, up) = (w.local(), w.remote(), w.remote());
+    w.route("/", up, 0);
+    assert_eq!(w.forwarder.poll_timeout(), None);
+    w.ok(app, &interest_with("/short", 1, |i| i.lifetime_ms(500)));
+    w.ok(app, &interest("/usual", 2));
+    w.ok(app, &interest_with("/long", 3, |i| i.lifetime_ms(u64::MAX)));
+    let first = w.forwarder.poll_timeout().unwrap() - w.now;
+    assert!((500..=516).contains(&first.as_millis()), "{first:?}");
+    // Joining makes it live longer, but only for the one who joined.
+    w.pass(400);
+    w.ok(b, &interest_with("/short", 4, |i| i.lifetime_ms(500)));
+    w.pass(200);
+    assert_eq!(w.forwarder.pit_len(), 3);
+    assert_eq!(w.to(up, &data("/short")), [b]);
+    w.pass(3350);
+    assert_eq!(w.forwarder.pit_len(), 2);
+    w.pass(100);
+    assert_eq!(w.forwarder.pit_len(), 1, "4 s is the default");
+    assert_eq!(w.dropped(up, &data("/usual")).0, DropReason::Unsolicited);
+    w.pass(6000);
+    assert_eq!(w.forwarder.pit_len(), 0, "10 s is our limit");
+    assert_eq!(w.forwarder.totals().expired, 2);
+    assert_eq!(w.forwarder.poll_timeout(), None);
+}
+
+#[test]
+fn hop_limits() {
+    let mut w = World::new(|_| {});
+    let (app, local, up) = (w.local(), w.local(), w.remote());
+    w.route("/far", up, 0);
+    w.route("/near", local, 0);
+    let hops = |uri, nonce, n| interest_with(uri, nonce, |i| i.hop_limit(n));
+    assert_eq!(w.dropped(app, &hops("/far", 1, 0)).0, DropReason::HopLimit);
+    assert_eq!(w.ok(app, &hops("/far", 2, 64))[0].hops, Some(63));
+    // Used up by us: nobody beyond this machine may have it.
+    assert_eq!(w.dropped(app, &hops("/far/1", 3, 1)).0, DropReason::NoRoute);
+    let sent = w.ok(up, &hops("/near", 4, 1));
+    assert_eq!((sent[0].to, sent[0].hops), (local, Some(0)));
+}
+
+#[test]
+fn local_names_stay_local() {
+    let mut w = World::new(|_| {});
+    let (app, local, a, b) = (w.local(), w.local(), w.remote(), w.remote());
+    w.route("/localhost", a, 0);
+    w.route("/localhost", local, 1);
+    w.route("/localhop", b, 0);
+    assert_eq!(w.to(app, &interest("/localhost/x", 1)), [local]);
+    assert_eq!(w.dropped(a, &interest("/localhost/y", 2)).0, DropReason::Scope);
+    assert_eq!(w.dropped(a, &data("/localhost/x")).0, DropReason::Scope);
+    assert_eq!(w.to(local, &data("/localhost/x")), [app]);
+    // One hop: out from here, but not through.
+    assert_eq!(w.to(app, &interest("/localhop/x", 3)), [b]);
+    assert_eq!(w.dropped(a, &interest("/localhop/y", 4)).0, DropReason::NoRoute);
+    // Another name that begins with the same letters is no such name.
+    w.route("/localhosts", a, 0);
+    assert_eq!(w.to(b, &interest("/localhosts/x", 5)), [a]);
+}
+
+#[test]
+fn local_applications_choose_their_next_hop() {
+    let mut w = World::new(|_| {});
+    let (app, a, b) = (w.local(), w.remote(), w.remote());
+    w.route("/", a, 0);
+    let to = |uri, nonce, face: FaceId| {
+        link(&interest(uri, nonce), |lp| lp.next_hop_face_id = Some(face.0))
+    };
+    let sent = w.ok(app, &to("/x", 1, b));
+    assert_eq!((sent[0].to, sent[0].what, sent[0].token.is_none()), (b, What::Interest, true));
+    assert_eq!(w.to(b, &data("/x")), [app]);
+    assert_eq!(w.dropped(app, &to("/y", 2, FaceId(99))).0, DropReason::NoRoute);
+    assert_eq!(w.dropped(app, &to("/y", 3, app)).0, DropReason::NoRoute);
+    assert_eq!(w.dropped(a, &to("/y", 4, b)).0, DropReason::LocalField);
+    // The same segment asked of another peer while the first still owes it.
+    w.ok(app, &to("/z", 5, a));
+    assert_eq!(w.to(app, &to("/z", 6, b)), [b]);
+    assert_eq!(w.to(b, &data("/z")), [app]);
+}
+
+#[test]
+fn forwarding_hints_help_names_without_a_route() {
+    let mut w = World::new(|_| {});
+    let (app, a, b, c) = (w.local(), w.remote(), w.remote(), w.remote());
+    w.route("/", a, 0);
+    w.route("/isp", b, 0);
+    w.route("/known", c, 0);
+    let (nowhere, isp) = (name("/nowhere"), name("/isp/site"));
+    let hint = [nowhere.as_ref(), isp.as_ref()];
+    let hinted = |uri: &str, nonce: u32| -> bytes::Bytes {
+        let name = name(uri);
+        let mut out = Vec::new();
+        InterestBuilder::new(name.as_ref())
+            .nonce(nonce.to_be_bytes())
+            .forwarding_hint(&hint)
+            .encode(&mut out)
+            .unwrap();
+        out.into()
+    };
+    assert_eq!(w.to(app, &hinted("/x", 1)), [b]);
+    assert_eq!(w.to(app, &hinted("/known/x", 2)), [c]);
+    assert!(w.forwarder.remove_route(isp.prefix(1), b));
+    assert_eq!(w.to(app, &hinted("/y", 3)), [a]);
+}
+
+#[test]
+fn a_flood_is_bounded() {
+    let mut w = World::new(|config| config.pit_capacity = 10);
+    let (app, b, up) = (w.local(), w.remote(), w.remote());
+    w.route("/", up, 0);
+    for n in 0..10 {
+        w.ok(app, &interest(&format!("/x/seg={n}"), n));
+    }
+    for n in 10..30 {
+        assert_eq!(w.dropped(app, &interest(&format!("/x/seg={n}"), n)).0, DropReason::PitFull);
+    }
+    assert_eq!((w.forwarder.pit_len(), w.forwarder.totals().pit_full), (10, 20));
+    // Joining needs no room; answers make room.
+    assert_eq!(w.to(b, &interest("/x/seg=0", 99)), []);
+    assert_eq!(w.to(up, &data("/x/seg=0")), [app, b]);
+    assert_eq!(w.to(app, &interest("/x/seg=10", 100)), [up]);
+}
+
+#[test]
+fn refusals_come_back_when_all_have_refused() {
+    let mut w = World::new(|_| {});
+    let (app, b, up, up2) = (w.local(), w.remote(), w.remote(), w.remote());
+    w.route("/", up, 0);
+    let first = interest("/x", 1);
+    w.ok(app, &with_token(&first, &[7]));
+    w.ok(b, &interest("/x", 2));
+    // Not asked, or not this: not believed.
+    let no_route = nacked(&first, NackReason::NO_ROUTE);
+    assert_eq!(w.dropped(up2, &no_route).0, DropReason::Unsolicited);
+    let other = nacked(&interest("/x", 3), NackReason::NO_ROUTE);
+    assert_eq!(w.dropped(up, &other).0, DropReason::Unsolicited);
+    // A second way is still open.
+    w.route("/", up2, 1);
+    let again = interest("/x", 4);
+    assert_eq!(w.to(app, &with_token(&again, &[7])), [up2]);
+    assert_eq!(w.to(up, &no_route), []);
+    let sent = w.ok(up2, &nacked(&again, NackReason::CONGESTION));
+    assert_eq!(sent.len(), 2);
+    for (sent, face, nonce, token) in [(&sent[0], app, 4, Some(&[7][..])), (&sent[1], b, 2, None)] {
+        assert_eq!((sent.to, sent.what), (face, What::Nack(NackReason::CONGESTION)));
+        assert_eq!((sent.nonce, sent.token.as_deref()), (Some(nonce), token));
+    }
+    assert_eq!(w.forwarder.pit_len(), 0);
+}
+
+#[test]
+fn after_a_refusal_somebody_else_is_not_kept_waiting() {
+    let mut w = World::new(|_| {});
+    let (app, b, up, up2) = (w.local(), w.remote(), w.remote(), w.remote());
+    w.route("/", up, 0);
+    w.route("/", up2, 1);
+    w.ok(app, &interest("/x", 1));
+    assert_eq!(w.to(b, &interest("/x", 2)), []);
+    w.ok(app, &interest("/x", 3));
+    assert_eq!(w.to(up, &nacked(&interest("/x", 1), NackReason::NO_ROUTE)), []);
+    assert_eq!(w.to(up2, &data("/x")), [app, b]);
+}
+
+#[test]
+fn routes_are_bounded() {
+    let mut w = World::new(|config| config.max_routes = 2);
+    let a = w.remote();
+    let f = &mut w.forwarder;
+    assert_eq!(f.add_route(name("/a").as_ref(), FaceId(9), 0), Err(RouteError::NoSuchFace));
+    let long = name(&"/x".repeat(64));
+    assert_eq!(f.add_route(long.as_ref(), a, 0), Err(RouteError::PrefixTooLong));
+    assert!(!f.remove_route(long.as_ref(), a));
+    f.add_route(name("/a").as_ref(), a, 0).unwrap();
+    f.add_route(name("/b").as_ref(), a, 0).unwrap();
+    assert_eq!(f.add_route(name("/c").as_ref(), a, 0), Err(RouteError::TableFull));
+}
+
+#[test]
+fn what_is_no_packet_is_dropped() {
+    let mut w = World::new(|_| {});
+    let a = w.remote();
+    let malformed = |reason| matches!(reason, DropReason::Malformed(_));
+    assert!(malformed(w.dropped(a, &b"\x05\x00".as_slice().into()).0));
+    assert!(malformed(w.dropped(a, &bytes::Bytes::new()).0));
+    let inner = interest("/x", 1);
+    let nested = link(&link(&inner, |_| {}), |_| {});
+    assert_eq!(w.dropped(a, &nested).0, DropReason::Nested);
+    let piece = link(&inner, |lp| lp.frag_count = Some(2));
+    assert_eq!(w.dropped(a, &piece).0, DropReason::Fragmented);
+    let nacked_data = link(&data("/x"), |lp| lp.nack = Some(NackReason::NO_ROUTE));
+    assert_eq!(w.dropped(a, &nacked_data).0, DropReason::Unsolicited);
+    assert_eq!(w.to(a, &b"\x64\x00".as_slice().into()), [], "an idle packet");
+    let counters = w.forwarder.counters(a).unwrap();
+    assert_eq!((counters.in_dropped, counters.in_interests, counters.in_data), (5, 0, 0));
+}
