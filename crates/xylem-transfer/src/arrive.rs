@@ -199,11 +199,10 @@ impl Transfer {
             match outcome {
                 Ok(()) => {}
                 Err((_, _, what)) if is_first => result = Err(what),
-                Err((from, key, what)) => {
-                    if let Some(p) = self.place(from) {
-                        self.misbehaved(p, key, what);
-                    }
-                }
+                Err((from, key, what)) => match self.place(from) {
+                    Some(p) => self.misbehaved(p, key, what),
+                    None => self.ask_again(key), // the sender has left meanwhile
+                },
             }
             is_first = false;
         }

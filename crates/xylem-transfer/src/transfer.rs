@@ -64,7 +64,8 @@ pub struct Transfer {
     pub(crate) held: usize,
     pub(crate) events: VecDeque<Event>,
     pub(crate) progress: Progress,
-    last_progress: Duration,
+    /// `None`: patience begins when the time is next told.
+    last_progress: Option<Duration>,
     paused: bool,
     pub(crate) in_order: Option<u64>,
     pub(crate) rate: Option<f64>,
@@ -93,7 +94,7 @@ impl Transfer {
             held: 0,
             events: VecDeque::new(),
             progress: Progress::default(),
-            last_progress: Duration::ZERO,
+            last_progress: None,
             paused: false,
             in_order: None,
             rate: None,
@@ -189,8 +190,8 @@ impl Transfer {
     /// Wants the segments `wanted` of an object, except those in `have`, which were verified before.
     ///
     /// Objects are fetched in the order of addition, segments in ascending order; a range past the
-    /// object's end is cut off. `verifier` is one that knows proven nodes from an earlier run. When
-    /// all is verified, or nothing was wanted, [`Event::ObjectComplete`] follows.
+    /// object's end is cut off. `verifier` is one that knows proven nodes from an earlier run; what is
+    /// wanted must not have been reported complete to it. When all is verified, or nothing was wanted, [`Event::ObjectComplete`] follows.
     ///
     /// # Errors
     /// See [`AddError`]; the transfer is as it was.
@@ -218,6 +219,9 @@ impl Transfer {
         if object.missing() == 0 {
             self.events.push_back(Event::ObjectComplete(id));
             return Ok(());
+        }
+        if self.objects.is_empty() {
+            self.last_progress = None; // nothing was wanted until now
         }
         self.unasked += object.unasked();
         self.progress.wanted_segments += object.missing();
@@ -316,12 +320,12 @@ impl Transfer {
 
     /// Verified progress: the patience of [`Config::give_up`] begins anew.
     pub(crate) fn touch(&mut self, now: Duration) {
-        self.last_progress = self.last_progress.max(now);
+        self.last_progress = self.last_progress.max(Some(now));
     }
 
-    fn gives_up_at(&self) -> Option<Duration> {
+    fn gives_up_at(&self, now: Duration) -> Option<Duration> {
         (!self.paused && !self.is_idle() && self.phase != Phase::Over)
-            .then(|| self.last_progress + self.config.give_up)
+            .then(|| self.last_progress.unwrap_or(now) + self.config.give_up)
     }
 
     // ---- timers, events, numbers ------------------------------------------------------------
@@ -339,7 +343,7 @@ impl Transfer {
         timers
             .chain(tokens.filter(|_| has_work))
             .chain(rate.filter(|_| has_work))
-            .chain(self.gives_up_at())
+            .chain(self.gives_up_at(now))
             .min()
     }
 
@@ -360,11 +364,15 @@ impl Transfer {
                 self.ask_again(key);
             }
         }
-        if self.gives_up_at().is_some_and(|at| now >= at) {
-            self.fail(if self.peers.is_empty() {
-                FailReason::NobodyHasIt { peers: 0 }
-            } else {
-                FailReason::TimedOut { after: self.config.give_up }
+        self.last_progress.get_or_insert(now);
+        if self.gives_up_at(now).is_some_and(|at| now >= at) {
+            let peers = self.peers.len();
+            self.fail(match self.last_misbehaviour.clone() {
+                _ if peers == 0 => FailReason::NobodyHasIt { peers },
+                Some(last) if self.dropped_peers == peers => {
+                    FailReason::AllPeersMisbehaved { peers, last }
+                }
+                _ => FailReason::TimedOut { after: self.config.give_up },
             });
         }
     }

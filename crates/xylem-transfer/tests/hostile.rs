@@ -161,6 +161,41 @@ fn without_any_peer_patience_ends_too() {
 }
 
 #[test]
+fn patience_begins_when_there_is_something_to_wait_for() {
+    let original = Original::file(100);
+    let mut world = World::new(&original, Config::default(), 1);
+    world.now = Duration::from_secs(5_000); // a node that has been up for long
+    world.transfer.handle_timeout(world.now);
+    assert!(world.transfer.poll_event().is_none());
+    world.run(Duration::from_secs(6_000));
+    assert_eq!(world.failed, Some(FailReason::NobodyHasIt { peers: 0 }));
+    assert_eq!(world.now, Duration::from_secs(5_030));
+
+    let original = Original::directory(&[10]);
+    let mut world = World::new(&original, Config::default(), 1);
+    world = world.peer(&original, Behaviour::Honest, Net::new(20, 0.0));
+    world.run(Duration::from_secs(10));
+    assert!(world.is_done());
+    world.now = Duration::from_secs(5_000); // idle since: the next object gets its full time
+    world.files.push_back(0);
+    world.run(Duration::from_secs(6_000));
+    assert_eq!((world.failed.clone(), world.complete.len()), (None, 2));
+}
+
+#[test]
+fn what_a_peer_left_behind_is_judged_and_asked_of_others() {
+    // Wrong segments wait for a late tile while their sender leaves.
+    let original = Original::file(3_000_000);
+    let mut world = World::new(&original, Config::default(), 1)
+        .peer(&original, Behaviour::WrongByte, Net::new(10, 0.0))
+        .peer(&original, Behaviour::Honest, Net::new(200, 0.0));
+    world.run(ms(35));
+    world.transfer.remove_peer(world.now, PeerId(0));
+    world.run(Duration::from_secs(20));
+    assert_eq!((world.failed.clone(), &world.complete[..]), (None, &[ObjectId::Root][..]));
+}
+
+#[test]
 fn a_peer_that_leaves_and_one_that_comes() {
     let original = Original::file(5_000_000);
     let net = Net::new(20, 0.0).rate(20.0, 100_000);
