@@ -65,6 +65,8 @@ mod scan;
 mod blocks;
 mod partial;
 
+mod sweep;
+
 mod staging;
 
 #[cfg(any(test, feature = "fault"))]
