@@ -59,6 +59,19 @@ impl Region {
     pub fn index(&self) -> u64 {
         self.index
     }
+
+    /// Its nodes in slot order, from slot `2 * first_segment` on, its top among them. For whoever
+    /// compares them with an outboard on disk: they follow from the bytes, and are not proven.
+    #[must_use]
+    pub fn nodes(&self) -> &[u8] {
+        &self.nodes
+    }
+
+    /// The value over all of it; the root hash if the file has no other region.
+    #[must_use]
+    pub fn top(&self) -> NodeValue {
+        self.top
+    }
 }
 
 impl core::fmt::Debug for Region {

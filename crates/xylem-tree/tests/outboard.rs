@@ -135,6 +135,7 @@ fn regions_join_to_the_same_outboard() {
                 hash_region(&geo, Region::first_segment(&geo, index), bytes).unwrap()
             })
             .collect();
+        let kept = hashed.clone();
         let mut written = vec![0u8; geo.slots() as usize * 32];
         let mut twice = false;
         let mut runs = Vec::new();
@@ -151,6 +152,13 @@ fn regions_join_to_the_same_outboard() {
         }
         assert_eq!(builder.finish().unwrap().as_bytes(), blake3::hash(content).as_bytes());
         let whole = Outboard::of(content, SegmentSize::DEFAULT);
+        for region in &kept {
+            let first = Region::first_segment(&geo, region.index());
+            let at = first.0 as usize * 2 * 32;
+            assert_eq!(region.nodes(), &whole.as_bytes()[at..at + region.nodes().len()]);
+            let top = Node { level: geo.levels().min(9), index: region.index() };
+            assert_eq!(Some(region.top()), whole.node(top));
+        }
         assert!(!twice, "each slot is written once");
         assert_eq!(written, whole.as_bytes(), "{size} bytes");
         assert_eq!(
