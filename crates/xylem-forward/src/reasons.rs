@@ -55,7 +55,7 @@ pub enum RouteError {
     /// The prefix has more than 63 components.
     #[error("the prefix has too many components")]
     PrefixTooLong,
-    /// [`Config::max_routes`] is reached.
+    /// [`crate::Config::max_routes`] is reached.
     #[error("too many routes")]
     TableFull,
 }
