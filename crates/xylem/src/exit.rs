@@ -15,9 +15,9 @@ pub(crate) enum Exit {
     Usage = 2,
     /// Nobody reachable has it, or time ran out.
     Unreachable = 3,
-    /// Disk full, permission, store in use, output gone, or a bug.
+    /// Disk full, permission, store in use, or a bug.
     Local = 4,
-    /// Interrupted by a signal.
+    /// Interrupted by a signal, or by a reader that closed the pipe.
     Interrupted = 130,
 }
 
@@ -56,11 +56,16 @@ impl Failure {
         Self { exit, message: message.into() }
     }
 
-    /// Writing a result failed. A reader that went away (`| head`) is not worth a line; the exit
-    /// code is still not 0, because not everything was done.
+    /// A reader that went away (`| head`) is not worth a line; the exit code is still not 0,
+    /// because not everything was done.
+    pub(crate) fn closed_pipe() -> Self {
+        Self::new(Exit::Interrupted, "")
+    }
+
+    /// Writing a result failed.
     pub(crate) fn writing(error: &io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
-            return Self::new(Exit::Local, "");
+            return Self::closed_pipe();
         }
         Self::new(Exit::Local, format!("cannot write to standard output: {error}"))
     }

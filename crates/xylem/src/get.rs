@@ -9,7 +9,7 @@ use crate::values::{ByteRange, FromPeer, parse_rate, parse_seconds};
 use clap::Args;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use xylem_node::{Existing, GetOptions, GetSummary, Output, Peer};
+use xylem_node::{Blame, Existing, GetOptions, GetSummary, Output, Peer};
 
 /// Fetches what a ticket names; each piece is verified on arrival, and an earlier run is resumed
 ///
@@ -101,7 +101,12 @@ pub(crate) fn run(args: GetArgs, common: &Common, out: &mut Out) -> Result<Exit,
     out.ends_with(&stop);
     let fetched = xylem_node::get(&options, &stop, &mut |event| out.event(event));
     out.take_broken()?;
-    report(&fetched?, out)?;
+    let summary = fetched.map_err(|error| {
+        // Without a signal only the reader of standard output can have ended the run.
+        let by_reader = error.blame == Blame::Interrupted && !stop.raised();
+        if by_reader { Failure::closed_pipe() } else { Failure::from(error) }
+    })?;
+    report(&summary, out)?;
     Ok(Exit::Done)
 }
 

@@ -2,11 +2,18 @@
 
 use super::text::{bytes, count, duration, rate};
 use indicatif::{ProgressBar, ProgressStyle};
+use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 /// Plain lines come at most this often.
 const LINE_EVERY: Duration = Duration::from_secs(2);
+
+/// The rate is that of this long a time just past: a stall shows soon, and figures do not jump.
+const WINDOW: Duration = Duration::from_secs(5);
+
+/// Samples of the window are at least this far apart, so that there are few.
+const SAMPLE_EVERY: Duration = Duration::from_millis(100);
 
 /// What is going on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,27 +24,26 @@ pub(crate) enum Phase {
     Fetching,
 }
 
-impl Phase {
-    fn word(self) -> &'static str {
-        match self {
-            Self::Hashing => "read",
-            Self::Fetching => "verified",
-        }
-    }
-}
-
 /// Shows how far a run is, or nothing.
 pub(crate) struct Progress {
     shown: bool,
     terminal: bool,
-    bar: Option<(Phase, ProgressBar)>,
-    lines: Option<Lines>,
+    work: Option<Work>,
+}
+
+/// One phase that goes on.
+struct Work {
+    meter: Meter,
+    /// On a terminal.
+    bar: Option<ProgressBar>,
+    /// Elsewhere: when the last line was written, or the phase began.
+    last_line: Instant,
 }
 
 impl Progress {
     /// Nothing is drawn before the first [`Self::update`].
     pub(crate) fn new(shown: bool, terminal: bool) -> Self {
-        Self { shown, terminal, bar: None, lines: None }
+        Self { shown, terminal, work: None }
     }
 
     /// `done` of `total` bytes (0 where unknown) at this moment.
@@ -45,87 +51,101 @@ impl Progress {
         if !self.shown {
             return;
         }
-        if !self.terminal {
-            let now = Instant::now();
-            if self.lines.as_ref().is_none_or(|lines| lines.phase != phase) {
-                self.lines = Some(Lines { phase, start: (now, done), last: (now, done) });
-            }
-            if let Some(line) = self.lines.as_mut().and_then(|l| l.next(now, done, total, peers)) {
-                let _ = writeln!(io::stderr().lock(), "{line}");
-            }
-            return;
-        }
-        if self.bar.as_ref().is_none_or(|(of, _)| *of != phase) {
+        let now = Instant::now();
+        if self.work.as_ref().is_none_or(|work| work.meter.phase != phase) {
             self.clear();
-            // Starting at `done` keeps resumed bytes out of the rate.
-            let bar = ProgressBar::new(total.max(done)).with_position(done).with_style(style());
-            bar.reset_eta();
-            self.bar = Some((phase, bar));
+            let bar = self.terminal.then(|| ProgressBar::new(total).with_style(style()));
+            self.work = Some(Work { meter: Meter::new(phase), bar, last_line: now });
         }
-        if let Some((_, bar)) = &self.bar {
-            bar.set_length(total.max(done));
+        let Some(work) = &mut self.work else { return };
+        work.meter.add(now, done);
+        if let Some(bar) = &work.bar {
+            bar.set_length(total.max(done).max(1));
             bar.set_position(done);
-            bar.set_message(match phase {
-                Phase::Hashing => phase.word().to_owned(),
-                Phase::Fetching => format!("{}, {}", phase.word(), count(peers as u64, "peer")),
-            });
+            bar.set_prefix(work.meter.so_far(total));
+            bar.set_message(work.meter.speed(total, peers));
+        } else if now.duration_since(work.last_line) >= LINE_EVERY {
+            work.last_line = now;
+            let line = format!("{}, {}", work.meter.so_far(total), work.meter.speed(total, peers));
+            let _ = writeln!(io::stderr().lock(), "{line}");
         }
     }
 
     /// Runs `write`, which prints to standard error, without tearing the bar.
     pub(crate) fn aside(&self, write: impl FnOnce()) {
-        match &self.bar {
-            Some((_, bar)) => bar.suspend(write),
+        match self.work.as_ref().and_then(|work| work.bar.as_ref()) {
+            Some(bar) => bar.suspend(write),
             None => write(),
         }
     }
 
     /// Takes the bar away.
     pub(crate) fn clear(&mut self) {
-        if let Some((_, bar)) = self.bar.take() {
+        if let Some(bar) = self.work.take().and_then(|work| work.bar) {
             bar.finish_and_clear();
         }
     }
 }
 
 fn style() -> ProgressStyle {
-    let template = "{bytes}/{total_bytes} {msg} {wide_bar} {binary_bytes_per_sec} ETA {eta}";
-    ProgressStyle::with_template(template).expect("the template is constant and a test draws it")
+    ProgressStyle::with_template("{prefix} {wide_bar} {msg}")
+        .expect("the template is constant and a test draws it")
 }
 
-/// The plain form: one line every [`LINE_EVERY`].
-struct Lines {
+/// How far, how fast and how long still. What was there at the first sample counts as done and not
+/// as speed, so that a resumed fetch shows the network's rate.
+struct Meter {
     phase: Phase,
-    start: (Instant, u64),
-    last: (Instant, u64),
+    /// Samples within [`WINDOW`], oldest first; the last one is the present.
+    samples: VecDeque<(Instant, u64)>,
 }
 
-impl Lines {
-    fn next(&mut self, now: Instant, done: u64, total: u64, peers: usize) -> Option<String> {
-        let since = now.duration_since(self.last.0);
-        if since < LINE_EVERY {
-            return None;
+impl Meter {
+    fn new(phase: Phase) -> Self {
+        Self { phase, samples: VecDeque::new() }
+    }
+
+    fn add(&mut self, now: Instant, done: u64) {
+        // The newest sample is replaced until it is old enough to stay.
+        let len = self.samples.len();
+        if len >= 2 && now.duration_since(self.samples[len - 2].0) < SAMPLE_EVERY {
+            self.samples.pop_back();
         }
-        // The rate of the last interval, so that a stall shows at once; the ETA from the whole run,
-        // so that it does not jump.
-        let speed = rate(done.saturating_sub(self.last.1), since);
-        self.last = (now, done);
-        let so_far = done.saturating_sub(self.start.1) as f64;
-        let took = now.duration_since(self.start.0).as_secs_f64();
-        let left = total.saturating_sub(done) as f64 * took / so_far;
-        let eta = match Duration::try_from_secs_f64(left) {
-            Ok(left) if total > 0 => format!("ETA {}", duration(left)),
-            _ => "ETA unknown".to_owned(),
+        self.samples.push_back((now, done));
+        while self.samples.len() > 2 && now.duration_since(self.samples[1].0) >= WINDOW {
+            self.samples.pop_front();
+        }
+    }
+
+    /// `1.00 MiB of 2.00 MiB verified (50 %)`
+    fn so_far(&self, total: u64) -> String {
+        let done = self.samples.back().map_or(0, |sample| sample.1);
+        let word = match self.phase {
+            Phase::Hashing => "read",
+            Phase::Fetching => "verified",
         };
-        let mut line = format!("{} of {} {}", bytes(done), bytes(total), self.phase.word());
-        if let Some(percent) = (u128::from(done.min(total)) * 100).checked_div(total.into()) {
-            line.push_str(&format!(" ({percent} %)"));
+        match (u128::from(done.min(total)) * 100).checked_div(total.into()) {
+            Some(percent) => format!("{} of {} {word} ({percent} %)", bytes(done), bytes(total)),
+            None => format!("{} {word}", bytes(done)),
         }
-        line.push_str(&format!(", {speed}, {eta}"));
+    }
+
+    /// `1.00 MiB/s, ETA 3.00 s, 2 peers`
+    fn speed(&self, total: u64, peers: usize) -> String {
+        let (Some(first), Some(last)) = (self.samples.front(), self.samples.back()) else {
+            return String::new();
+        };
+        let (time, size) = (last.0.duration_since(first.0), last.1.saturating_sub(first.1));
+        let left = total.saturating_sub(last.1) as f64 * time.as_secs_f64() / size as f64;
+        let eta = match Duration::try_from_secs_f64(left) {
+            Ok(left) if total > 0 => duration(left),
+            _ => "unknown".to_owned(),
+        };
+        let mut speed = format!("{}, ETA {eta}", rate(size, time));
         if self.phase == Phase::Fetching {
-            line.push_str(&format!(", {}", count(peers as u64, "peer")));
+            speed.push_str(&format!(", {}", count(peers as u64, "peer")));
         }
-        Some(line)
+        speed
     }
 }
 
@@ -133,38 +153,56 @@ impl Lines {
 mod tests {
     use super::*;
 
+    const MIB: u64 = 1 << 20;
+
     #[test]
-    fn plain_lines_are_rare_and_complete() {
+    fn a_resumed_fetch_shows_the_rate_of_now() {
         let start = Instant::now();
-        let mut lines = Lines { phase: Phase::Fetching, start: (start, 0), last: (start, 0) };
-        assert_eq!(lines.next(start + Duration::from_secs(1), 1 << 20, 4 << 20, 2), None);
-        assert_eq!(
-            lines.next(start + Duration::from_secs(2), 2 << 20, 4 << 20, 2).as_deref(),
-            Some("2.00 MiB of 4.00 MiB verified (50 %), 1.00 MiB/s, ETA 2.00 s, 2 peers")
-        );
-        assert_eq!(lines.next(start + Duration::from_secs(3), 3 << 20, 4 << 20, 2), None);
-        let stalled = lines.next(start + Duration::from_secs(4), 2 << 20, 4 << 20, 0);
-        assert_eq!(
-            stalled.as_deref(),
-            Some("2.00 MiB of 4.00 MiB verified (50 %), 0 B/s, ETA 4.00 s, 0 peers")
-        );
+        let mut meter = Meter::new(Phase::Fetching);
+        for second in 0..=4 {
+            meter.add(start + Duration::from_secs(second), (10 + second) * MIB);
+        }
+        assert_eq!(meter.so_far(20 * MIB), "14.00 MiB of 20.00 MiB verified (70 %)");
+        assert_eq!(meter.speed(20 * MIB, 1), "1.00 MiB/s, ETA 6.00 s, 1 peer");
+        // A stall: after the window the rate is nothing, and nobody knows how long.
+        for second in 5..=30 {
+            meter.add(start + Duration::from_secs(second), 14 * MIB);
+        }
+        assert_eq!(meter.speed(20 * MIB, 0), "0 B/s, ETA unknown, 0 peers");
     }
 
     #[test]
-    fn nothing_known_is_no_panic() {
+    fn few_samples_are_kept() {
         let start = Instant::now();
-        let mut lines = Lines { phase: Phase::Hashing, start: (start, 9), last: (start, 9) };
-        let line = lines.next(start + Duration::from_secs(9), 9, 0, 0);
-        assert_eq!(line.as_deref(), Some("9 B of 0 B read, 0 B/s, ETA unknown"));
-        let huge = lines.next(start + Duration::from_secs(20), u64::MAX, u64::MAX, 0);
-        assert!(huge.is_some());
+        let mut meter = Meter::new(Phase::Hashing);
+        for step in 0..100_000 {
+            meter.add(start + Duration::from_millis(step), step * 1024);
+        }
+        assert!(meter.samples.len() <= 53, "{}", meter.samples.len());
+        assert_eq!(meter.speed(0, 0), "1000.00 KiB/s, ETA unknown");
+    }
+
+    #[test]
+    fn odd_figures_are_no_panic() {
+        let start = Instant::now();
+        let mut meter = Meter::new(Phase::Hashing);
+        assert_eq!(meter.speed(0, 0), "");
+        meter.add(start, 9);
+        assert_eq!(
+            (meter.so_far(0), meter.speed(0, 0)),
+            ("9 B read".into(), "0 B/s, ETA unknown".into())
+        );
+        meter.add(start, u64::MAX);
+        assert!(meter.so_far(u64::MAX).ends_with("(100 %)"));
+        meter.add(start + Duration::from_secs(1), 0);
+        assert!(meter.speed(u64::MAX, 0).ends_with("ETA unknown"));
     }
 
     #[test]
     fn the_bar_draws() {
         let mut progress = Progress::new(true, true);
         progress.update(Phase::Hashing, 1, 2, 0);
-        progress.update(Phase::Fetching, 1, 2, 3);
+        progress.update(Phase::Fetching, 1, 0, 3);
         progress.aside(|| ());
         progress.clear();
     }
