@@ -102,6 +102,22 @@ fn three_liars_do_not_outvote_one_honest_peer() {
 }
 
 #[test]
+fn mangled_packets_bring_nothing_down() {
+    let original = Original::file(8_000_000);
+    for seed in 0..4 {
+        // Never dropped: each segment is spoiled again and again until the honest one brings it.
+        let config = Config { max_misbehaviour: u32::MAX, ..Config::default() };
+        let mut world = World::new(&original, config, seed)
+            .peer(&original, Behaviour::Mangles, Net::new(5, 0.0))
+            .peer(&original, Behaviour::Honest, Net::new(60, 0.01).rate(30.0, 200_000));
+        world.run(Duration::from_secs(600));
+        assert_eq!((world.failed.clone(), &world.complete[..]), (None, &[ObjectId::Root][..]));
+        assert!(world.blamed.iter().all(|(peer, _)| *peer == PeerId(0)));
+        assert!(world.blamed.len() > 100, "{}", world.blamed.len());
+    }
+}
+
+#[test]
 fn answers_to_what_nobody_asked_are_thrown_away() {
     let original = Original::file(1_000_000);
     let world = run(&original, &[Behaviour::Chatty], &Net::new(20, 0.0), 1);

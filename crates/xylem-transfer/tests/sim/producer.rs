@@ -142,6 +142,8 @@ pub enum Behaviour {
     RefusesAll,
     /// Sends each answer twice, and a packet that nobody asked for.
     Chatty,
+    /// One to four bytes of each packet are others, some packets are cut; anything may be hit.
+    Mangles,
 }
 
 pub enum Reply {
@@ -184,6 +186,9 @@ impl Producer {
             Ok(Answer::Data) => {}
             Ok(_) => return vec![Reply::Nack],
             Err(never) => match never {},
+        }
+        if self.behaviour == Behaviour::Mangles {
+            return vec![Reply::Data(mangle(out, &mut Rng(u64::from(self.asked))))];
         }
         if is_manifest { self.spoil_manifest(out) } else { self.spoil(out) }
     }
@@ -263,4 +268,21 @@ impl Producer {
         }
         vec![Reply::Data(out)]
     }
+}
+
+fn mangle(mut packet: Vec<u8>, rng: &mut Rng) -> Vec<u8> {
+    // Half of the hits go where the structure is: the first and the last 200 bytes.
+    for _ in 0..1 + rng.below(4) {
+        let len = packet.len() as u64;
+        let at = match rng.below(4) {
+            0 => rng.below(len.min(200)),
+            1 => len - 1 - rng.below(len.min(200)),
+            _ => rng.below(len),
+        };
+        packet[at as usize] ^= 1 + rng.below(255) as u8;
+    }
+    if rng.chance(0.1) {
+        packet.truncate(rng.below(packet.len() as u64) as usize);
+    }
+    packet
 }
