@@ -383,6 +383,25 @@ mod tests {
         assert_eq!(known.blocks.len(), held);
     }
 
+    /// A block that is opened again under what was done stays until it is reported once more, and
+    /// goes then, also where all around it has gone before.
+    #[test]
+    fn what_is_opened_again_is_kept_and_dropped() {
+        let parent = Node { level: 1, index: 5 }; // over segments 10 and 11
+        for around in [64..65, 64..512, 64..600, 0..8] {
+            let mut known = known(600);
+            known.finish(0..64);
+            assert!(!known.insert(parent, pair(0)));
+            known.insert_reopening(parent, pair(0));
+            known.finish(around.clone());
+            assert_eq!(known.pair(parent), Some(&pair(0)));
+            assert!(known.done(parent), "its segments are still done");
+            known.finish(10..11);
+            assert!(known.pair(parent).is_none(), "after {around:?}");
+            assert!(known.done(Node { level: 6, index: 0 }));
+        }
+    }
+
     /// 2^18 segments in order, tile by tile: what is held does not grow with the file.
     #[test]
     fn reading_in_order_holds_little() {

@@ -39,8 +39,9 @@ pub enum Recording {
 /// Whatever fails leaves the verifier as it was: nothing unproven is ever kept. No node whose
 /// children are proven is hashed again.
 ///
-/// Memory: 456 bytes for each 8 neighbouring segments that are proven and not forgotten, and an
-/// eighth of that for each level of tiles; 48 bytes for each node that was not taken.
+/// Memory: about 470 bytes for each 8 neighbouring segments of which any is proven and not all are
+/// forgotten, a seventh more for the levels above, and 48 bytes for each node that was proven and
+/// not taken.
 pub struct Verifier {
     geo: Geometry,
     root: Hash,
