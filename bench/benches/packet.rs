@@ -24,7 +24,11 @@ fn prefix() -> Name {
 
 fn interest(name: NameRef<'_>, nonce: u32) -> Vec<u8> {
     let mut out = Vec::with_capacity(128);
-    InterestBuilder::new(name).nonce(nonce.to_be_bytes()).lifetime_ms(2000).encode(&mut out).unwrap();
+    InterestBuilder::new(name)
+        .nonce(nonce.to_be_bytes())
+        .lifetime_ms(2000)
+        .encode(&mut out)
+        .unwrap();
     out
 }
 

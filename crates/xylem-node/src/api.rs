@@ -229,8 +229,6 @@ pub enum Event {
     Resumed {
         /// Bytes that need not be fetched again.
         bytes: u64,
-        /// Bytes that were there and did not verify.
-        rejected: u64,
     },
     /// Progress of a fetch; at most ten a second.
     Progress {

@@ -75,8 +75,7 @@ impl Fetch {
         let local = |e| failure::local("cannot start the event loop", &e);
         // Nobody needs to know who fetches: a key for this run alone.
         let link_key = StaticKey::from_bytes(identity::random()?);
-        let mut link_config = xylem_link::Config::default();
-        link_config.accept_incoming = false;
+        let link_config = xylem_link::Config { accept_incoming: false, ..Default::default() };
         let endpoint = Endpoint::new(link_config, link_key, identity::random()?);
         let mut forward_config = xylem_forward::Config::default();
         forward_config.seed = u64::from_le_bytes(identity::random()?);

@@ -268,7 +268,7 @@ impl Check<'_> {
         let at = |e: StoreError| failure::store(&e);
         let geometry = expected.geometry;
         let wanted: Vec<Range<u64>> = if geometry.segments() <= 8 {
-            vec![0..geometry.segments()]
+            Vec::from_iter(Some(0..geometry.segments()))
         } else {
             let starts = (0..geometry.segments()).step_by(SEGMENTS_A_TILE as usize);
             starts.map(|s| s..s + 1).collect()
@@ -358,7 +358,8 @@ fn complement(geometry: &Geometry, right: &[Range<u64>]) -> Vec<Range<u64>> {
     let mut right: Vec<_> = right.to_vec();
     right.sort_by_key(|r| r.start);
     let (mut bad, mut at) = (Vec::new(), 0);
-    for range in right.into_iter().chain([geometry.segments()..geometry.segments()]) {
+    let end = geometry.segments()..geometry.segments();
+    for range in right.into_iter().chain(Some(end)) {
         if range.start > at {
             bad.push(at * bytes..(range.start * bytes).min(geometry.size()));
         }
@@ -374,8 +375,12 @@ mod tests {
     #[test]
     fn what_is_not_right_is_bad() {
         let geometry = Geometry::new(100_000, SegmentSize::DEFAULT);
-        assert_eq!(complement(&geometry, &[]), [0..100_000]);
-        assert_eq!(complement(&geometry, &[0..13]), []);
-        assert_eq!(complement(&geometry, &[5..6, 0..3]), [3 * 8192..5 * 8192, 6 * 8192..100_000]);
+        let bad = |right: &[(u64, u64)]| {
+            let right: Vec<_> = right.iter().map(|r| r.0..r.1).collect();
+            complement(&geometry, &right).into_iter().map(|r| (r.start, r.end)).collect::<Vec<_>>()
+        };
+        assert_eq!(bad(&[]), [(0, 100_000)]);
+        assert_eq!(bad(&[(0, 13)]), []);
+        assert_eq!(bad(&[(5, 6), (0, 3)]), [(3 * 8192, 5 * 8192), (6 * 8192, 100_000)]);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use xylem_object::listing;
 use xylem_store::{FileKind, FileState, Medium, Meta, StoreError};
 
 use crate::api::{Error, Event};
@@ -69,6 +70,11 @@ pub(crate) fn walk(
         let at = |e| failure::store(&StoreError::from_io("list", &directory, None, e));
         for item in medium.list_dir(&directory).map_err(at)? {
             let path = directory.join(&item.name);
+            if listing::is_reserved(&os_bytes(&item.name)) {
+                let why = "an unfinished fetch of xylem".to_owned();
+                on_event(Event::Skipped { path, why });
+                continue;
+            }
             let at = |e| failure::store(&StoreError::from_io("look at", &path, None, e));
             let meta = medium.metadata(&path).map_err(at)?;
             let mut listed = prefix.clone();

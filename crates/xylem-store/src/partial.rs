@@ -21,8 +21,9 @@ use crate::store::{Part, Store, open_locked};
 
 /// Most bytes of verified data that may be without their nodes on disk.
 pub const MAX_UNRECORDED: u64 = 512 * 1024;
-/// For small files the bound is 1/128 of their size, but not below this.
-const MIN_UNRECORDED: u64 = 64 * 1024;
+/// The bound is this part of what was verified so far, so that a kill at any moment costs less
+/// than 1 % of it.
+const UNRECORDED_PART: u64 = 256;
 
 /// What a finished file should look like. `None` leaves it as it is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -80,7 +81,6 @@ pub struct Partial {
     blocks: WriteBlocks,
     nodes: NodeBuffer,
     unrecorded: u64,
-    limit: u64,
 }
 
 #[derive(Debug)]
@@ -146,7 +146,6 @@ impl Partial {
             blocks: WriteBlocks::default(),
             nodes: NodeBuffer::default(),
             unrecorded: 0,
-            limit: (size / 128).clamp(MIN_UNRECORDED, MAX_UNRECORDED),
         };
         // An empty file has nothing to wait for: its scan reads nothing and finds it complete.
         Ok(Resuming { scan, fresh: old_size == 0 && size > 0, partial })
@@ -203,7 +202,9 @@ impl Partial {
         }
         self.have.insert(index.0);
         self.unrecorded += content.len() as u64;
-        if self.unrecorded >= self.limit { self.flush() } else { Ok(()) }
+        let verified = self.have.count() * self.geometry.segment_size().bytes() as u64;
+        let limit = (verified / UNRECORDED_PART).min(MAX_UNRECORDED);
+        if self.unrecorded >= limit { self.flush() } else { Ok(()) }
     }
 
     /// Takes proven nodes; they are written after the data that came before them.

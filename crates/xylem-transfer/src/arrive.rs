@@ -20,7 +20,7 @@ use crate::object::Held;
 use crate::transfer::{Phase, Transfer};
 
 /// Segments after which their proven nodes are reported.
-const REPORT_EVERY: u32 = 256;
+const REPORT_EVERY: u32 = 16;
 /// Headers around headers are followed this deep.
 const MAX_NESTING: u32 = 2;
 
@@ -188,6 +188,7 @@ impl Transfer {
         let mut queue = vec![first];
         let mut is_first = true;
         while let Some(item) = queue.pop() {
+            let is_tile = matches!(item, Held::Tile { .. });
             let outcome = match item {
                 Held::Segment { from, index, content, signature } => {
                     self.judge_segment(now, number, from, index, content, signature)
@@ -197,6 +198,8 @@ impl Transfer {
                 }
             };
             match outcome {
+                // A tile's nodes are what lets the next run recognise data without their leaves.
+                Ok(()) if is_tile => self.report_nodes(number),
                 Ok(()) => {}
                 Err((_, _, what)) if is_first => result = Err(what),
                 Err((from, key, what)) => match self.place(from) {

@@ -325,7 +325,7 @@ impl Transfer {
 
     fn gives_up_at(&self, now: Duration) -> Option<Duration> {
         (!self.paused && !self.is_idle() && self.phase != Phase::Over)
-            .then(|| self.last_progress.unwrap_or(now) + self.config.give_up)
+            .then(|| self.last_progress.map_or(now, |at| at + self.config.give_up))
     }
 
     // ---- timers, events, numbers ------------------------------------------------------------

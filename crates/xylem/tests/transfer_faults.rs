@@ -130,7 +130,8 @@ fn interrupted_by_a_signal_it_keeps_what_was_verified() {
     command.args(["get", &share.ticket, "--limit", "20M", "-o", text(&out)]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     std::thread::sleep(Duration::from_millis(700));
-    let killed = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    let killed =
+        std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status();
     assert!(killed.unwrap().success());
     assert_eq!(child.wait().unwrap().code(), Some(130));
     let (code, done) = get_json(&other, &[&share.ticket, "-o", text(&out)]);
@@ -240,7 +241,7 @@ fn twist(lie: Lie, packet: &[u8], seen: u64) -> Vec<u8> {
     let mut answer = packet.to_vec();
     let Ok(Packet::Data(data)) = Packet::decode(packet) else { return answer };
     let manifest = data.name().to_string().ends_with("/_root");
-    let now = |every: u64| !manifest && seen % every == 0;
+    let now = |every: u64| !manifest && seen.is_multiple_of(every);
     match lie {
         Lie::FlipContent { every } if now(every) && !data.content().is_empty() => {
             answer[data.content_range().start] ^= 1;
@@ -274,7 +275,7 @@ const LIES: [(&str, Lie); 8] = [
     ("oversized", Lie::Oversize { every: 9 }),
     ("garbage", Lie::Garbage { every: 9 }),
     ("another segment's name", Lie::WrongName { every: 9 }),
-    ("falls silent", Lie::Silence { after: 100 }),
+    ("falls silent", Lie::Silence { after: 20 }),
 ];
 
 #[test]
@@ -348,8 +349,7 @@ fn the_ticket_binds_the_peer() {
     let share = Share::start(&source, &dir.path().join("store"));
     let stranger = Share::start(&source, &dir.path().join("store-2"));
     let out = dir.path().join("out");
-    let arguments =
-        [&share.ticket, "--from", &stranger.link, "-o", text(&out), "--timeout", "3"];
+    let arguments = [&share.ticket, "--from", &stranger.link, "-o", text(&out), "--timeout", "3"];
     let output = get(&dir.path().join("store-3"), &arguments);
     assert_exit(&output, 3);
     assert!(!out.exists());
@@ -402,10 +402,8 @@ fn a_full_disk_is_exit_4_and_loses_nothing() {
     assert_exit(&output, 4);
     assert!(stderr(&output).to_lowercase().contains("space"), "{}", stderr(&output));
     assert!(!out.exists());
-    let grown = std::process::Command::new("mount")
-        .args(["-o", "remount,size=32m"])
-        .arg(&disk.0)
-        .status();
+    let grown =
+        std::process::Command::new("mount").args(["-o", "remount,size=32m"]).arg(&disk.0).status();
     assert!(grown.unwrap().success());
     let (code, done) = get_json(&other, &[&share.ticket, "-o", text(&out)]);
     assert_eq!(code, Some(0));

@@ -7,7 +7,9 @@ use std::fs;
 use std::path::Path;
 use std::process::Stdio;
 
-use common::{Share, assert_exit, file, finish, get, get_json, noise, printed_root, sum, text, xylem};
+use common::{
+    Share, assert_exit, file, finish, get, get_json, noise, printed_root, sum, text, xylem,
+};
 
 #[test]
 fn files_of_every_boundary_size_arrive() {
@@ -99,7 +101,12 @@ fn assert_same_tree(a: &Path, b: &Path) {
             continue;
         }
         assert_eq!(was.mode(), is.mode(), "{}", a.display());
-        assert_eq!((was.mtime(), was.mtime_nsec()), (is.mtime(), is.mtime_nsec()), "{}", a.display());
+        assert_eq!(
+            (was.mtime(), was.mtime_nsec()),
+            (is.mtime(), is.mtime_nsec()),
+            "{}",
+            a.display()
+        );
         if was.is_dir() {
             assert_same_tree(&a, &b);
         } else {
@@ -188,7 +195,10 @@ fn plain_ndn_over_udp_and_tcp() {
     for transport in ["udp", "tcp"] {
         let out = dir.path().join(transport);
         let from = format!("{transport}://{address}");
-        let output = get(&dir.path().join(transport), &[&share.ticket, "--from", &from, "-o", text(&out.with_extension("out"))]);
+        let output = get(
+            &dir.path().join(transport),
+            &[&share.ticket, "--from", &from, "-o", text(&out.with_extension("out"))],
+        );
         assert_exit(&output, 0);
         assert!(fs::read(out.with_extension("out")).unwrap() == fs::read(&source).unwrap());
     }
@@ -220,7 +230,7 @@ fn sharing_again_gives_the_same_ticket_name_without_hashing_again() {
     let store = dir.path().join("store");
     let source = file(dir.path(), "again", &noise(5_000_000, 8));
     let out = dir.path().join("out");
-    let first = Share::start(&source, &store).ticket;
+    let first = Share::start(&source, &store).ticket.clone();
     let second = Share::start(&source, &store);
     // The first ticket's port is gone; what it names is still there.
     let output = get(&store, &[&first, "--from", &second.link, "-o", text(&out)]);

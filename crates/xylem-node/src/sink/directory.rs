@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use bytes::Bytes;
 use globset::{Glob, GlobSet, GlobSetBuilder};
@@ -13,7 +14,7 @@ use xylem_store::{
 use xylem_tree::{Geometry, Segment, SegmentIndex, SegmentSize, Verified, Verifier};
 
 use super::file::{audit, resume};
-use super::{Context, Destination, Nodes, Sink, added, attributes, stored};
+use super::{Context, Destination, FLUSH_EVERY, Nodes, Sink, added, attributes, stored};
 use crate::api::{Error, Event};
 use crate::hashing::packed_slots;
 use crate::{failure, walk};
@@ -32,6 +33,7 @@ pub(crate) struct DirectorySink {
     /// The listing while it comes.
     listing: Option<Partial>,
     tree: Option<Tree>,
+    flush_at: Duration,
 }
 
 /// The tree once its listing is known.
@@ -49,7 +51,7 @@ struct Tree {
 }
 
 enum UnderWay {
-    Small { entry: usize, segments: Vec<Verified<Segment<Bytes>>> },
+    Small { entry: usize, geometry: Geometry, slot: u64, segments: Vec<Verified<Segment<Bytes>>> },
     Large { entry: usize, partial: Box<Partial> },
 }
 
@@ -66,7 +68,15 @@ impl DirectorySink {
             globs.add(glob.map_err(|e| failure::usage(format!("--exclude {pattern}: {e}")))?);
         }
         let exclude = globs.build().map_err(|e| failure::usage(format!("--exclude: {e}")))?;
-        Ok(Self { manifest, to, exclude, store: store.clone(), listing: None, tree: None })
+        Ok(Self {
+            manifest,
+            to,
+            exclude,
+            store: store.clone(),
+            listing: None,
+            tree: None,
+            flush_at: Duration::ZERO,
+        })
     }
 
     fn open_listing(&mut self, cx: &mut Context<'_>) -> Result<(), Error> {
@@ -90,13 +100,13 @@ impl DirectorySink {
         let segment_size = self.manifest.segment;
         let (mut number, mut slot) = (0, 0);
         let mut kinds = HashMap::new();
+        let mut totals = listing::Totals::default();
         for entry in listing::entries(bytes) {
-            let entry = entry.map_err(|e| Error {
-                blame: crate::Blame::Data,
-                message: format!("the publisher signed a listing that can't be used: {e}"),
-            })?;
+            let entry = entry.map_err(|e| unusable(&e.to_string()))?;
+            totals.entries += 1;
             let wanted = !self.is_excluded(&entry.path);
             if let EntryKind::File { size, .. } = entry.kind {
+                (totals.files, totals.bytes) = (totals.files + 1, totals.bytes + size);
                 if wanted {
                     files.insert(entries.len(), (number, slot));
                     cx.tally.total += size;
@@ -110,6 +120,7 @@ impl DirectorySink {
                 entries.push(entry);
             }
         }
+        self.manifest.check_totals(totals).map_err(|e| unusable(&e.to_string()))?;
         let mut listed = |path: &[u8]| kinds.get(path).copied();
         let staging = Staging::open(&self.store, self.manifest.root, &self.to.part, &mut listed);
         let staging = stored(staging)?;
@@ -129,6 +140,12 @@ impl DirectorySink {
                     || path.file_name().is_some_and(|name| self.exclude.is_match(name))
             })
     }
+}
+
+/// The signature is right and what was signed is not.
+fn unusable(why: &str) -> Error {
+    let message = format!("the publisher signed a listing that can't be used: {why}");
+    Error { blame: crate::Blame::Data, message }
 }
 
 fn kind(entry: &Entry) -> FileKind {
@@ -170,7 +187,7 @@ impl Tree {
         if self.next == self.entries.len() && !self.told {
             self.told = true;
             if cx.tally.resumed > 0 {
-                (cx.on_event)(Event::Resumed { bytes: cx.tally.resumed, rejected: 0 });
+                (cx.on_event)(Event::Resumed { bytes: cx.tally.resumed });
             }
         }
         Ok(())
@@ -202,14 +219,14 @@ impl Tree {
             // Nothing to ask for: the root alone proves it, or the listing is nonsense.
             let mut verifier = Verifier::new(geometry, root);
             let empty = verifier.segment(SegmentIndex(0), Bytes::new(), root.as_bytes());
-            let empty = empty.map_err(|e| failure::usage(format!("the listing is wrong: {e}")))?;
+            let empty = empty.map_err(|e| unusable(&e.to_string()))?;
             let file = SmallFile { path: &entry.path, size, root };
             return stored(self.staging.write_small(&file, &[empty], &attributes_of(entry)));
         }
         let under_way = if small(entry).is_some() {
             let wanted = std::iter::once(0..geometry.segments());
             added(cx.transfer.add_object(id, root, geometry, wanted, [], None))?;
-            UnderWay::Small { entry: at, segments: Vec::new() }
+            UnderWay::Small { entry: at, geometry, slot, segments: Vec::new() }
         } else {
             let resuming = stored(self.staging.open_file(&entry.path, root, geometry, slot))?;
             let (partial, bytes) = resume(resuming, id, root, geometry, cx)?;
@@ -222,7 +239,7 @@ impl Tree {
 
     fn complete(&mut self, number: u64, cx: &mut Context<'_>) -> Result<(), Error> {
         match self.under_way.remove(&number) {
-            Some(UnderWay::Small { entry, mut segments }) => {
+            Some(UnderWay::Small { entry, mut segments, .. }) => {
                 segments.sort_by_key(|s| s.index);
                 let entry = &self.entries[entry];
                 let Some(file) = small(entry) else { return Ok(()) };
@@ -240,6 +257,16 @@ impl Tree {
             }
             None => Ok(()),
         }
+    }
+
+    /// Puts what was verified of large files on disk.
+    fn flush(&mut self) -> Result<(), Error> {
+        for under_way in self.under_way.values_mut() {
+            if let UnderWay::Large { partial, .. } = under_way {
+                stored(partial.flush())?;
+            }
+        }
+        Ok(())
     }
 
     fn is_done(&self) -> bool {
@@ -284,6 +311,9 @@ impl Sink for DirectorySink {
             }
             (ObjectId::File(number), Some(tree)) => match tree.under_way.get_mut(&number) {
                 Some(UnderWay::Large { partial, .. }) => stored(partial.put_nodes(nodes)),
+                Some(UnderWay::Small { geometry, slot, .. }) if geometry.segments() > 1 => {
+                    stored(tree.staging.put_nodes(geometry, *slot, nodes))
+                }
                 _ => Ok(()),
             },
             _ => Ok(()),
@@ -308,8 +338,12 @@ impl Sink for DirectorySink {
         }
     }
 
-    fn turn(&mut self, cx: &mut Context<'_>) -> Result<Option<std::time::Duration>, Error> {
+    fn turn(&mut self, cx: &mut Context<'_>) -> Result<Option<Duration>, Error> {
         let Some(tree) = &mut self.tree else { return Ok(None) };
+        if cx.now >= self.flush_at {
+            self.flush_at = cx.now + FLUSH_EVERY;
+            tree.flush()?;
+        }
         while tree.next < tree.entries.len() && cx.transfer.wants_objects() {
             tree.feed(cx)?;
         }

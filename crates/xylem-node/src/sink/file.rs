@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use bytes::Bytes;
 use xylem_hash::Hash;
@@ -9,7 +10,7 @@ use xylem_object::{Manifest, ObjectId};
 use xylem_store::{Partial, Resumed, Resuming, Store};
 use xylem_tree::{Geometry, Segment, Verified};
 
-use super::{Context, Destination, Nodes, Sink, added, attributes, stored};
+use super::{Context, Destination, FLUSH_EVERY, Nodes, Sink, added, attributes, stored};
 use crate::api::{Error, Event};
 use crate::rescan::rescan;
 
@@ -19,6 +20,7 @@ pub(crate) struct FileSink {
     to: Destination,
     store: Store,
     partial: Option<Partial>,
+    flush_at: Duration,
     done: bool,
 }
 
@@ -50,7 +52,14 @@ pub(super) fn audit(partial: &mut Partial) -> Result<bool, Error> {
 
 impl FileSink {
     pub(crate) fn new(manifest: Manifest, to: Destination, store: &Store) -> Self {
-        Self { manifest, to, store: store.clone(), partial: None, done: false }
+        Self {
+            manifest,
+            to,
+            store: store.clone(),
+            partial: None,
+            flush_at: Duration::ZERO,
+            done: false,
+        }
     }
 
     fn open(&mut self, cx: &mut Context<'_>) -> Result<u64, Error> {
@@ -67,7 +76,7 @@ impl Sink for FileSink {
         (cx.tally.total, cx.tally.files) = (self.manifest.size, 1);
         cx.tally.resumed = self.open(cx)?;
         if cx.tally.resumed > 0 {
-            (cx.on_event)(Event::Resumed { bytes: cx.tally.resumed, rejected: 0 });
+            (cx.on_event)(Event::Resumed { bytes: cx.tally.resumed });
         }
         Ok(())
     }
@@ -97,6 +106,14 @@ impl Sink for FileSink {
         let right = self.open(cx)?;
         cx.tally.fetched = right.saturating_sub(cx.tally.resumed);
         Ok(())
+    }
+
+    fn turn(&mut self, cx: &mut Context<'_>) -> Result<Option<Duration>, Error> {
+        if let Some(partial) = self.partial.as_mut().filter(|_| cx.now >= self.flush_at) {
+            stored(partial.flush())?;
+            self.flush_at = cx.now + FLUSH_EVERY;
+        }
+        Ok(None)
     }
 
     fn is_done(&self) -> bool {

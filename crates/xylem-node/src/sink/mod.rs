@@ -22,6 +22,10 @@ pub(crate) use file::FileSink;
 pub(crate) use range::RangeSink;
 pub(crate) use stream::StreamSink;
 
+/// What was verified lies on disk after this long even if nothing more comes: a kill during a stall
+/// costs next to nothing.
+const FLUSH_EVERY: Duration = Duration::from_millis(100);
+
 /// Proven nodes of a tree with their places.
 pub(crate) type Nodes = Verified<Vec<(Node, NodeValue)>>;
 

@@ -32,7 +32,7 @@ pub(crate) enum Json<'a> {
     /// The signed manifest verified.
     Found { name: &'a str, directory: bool, root: &'a str, bytes: u64, files: u64 },
     /// Something of an earlier run verified.
-    Resumed { bytes: u64, rejected: u64 },
+    Resumed { bytes: u64 },
     /// Progress of a fetch.
     Progress { verified: u64, total: u64, peers: usize },
     /// A fetch is done.
@@ -80,9 +80,7 @@ impl<'a> Json<'a> {
             Event::Found { name, directory, root, bytes, files } => {
                 Self::Found { name, directory: *directory, root, bytes: *bytes, files: *files }
             }
-            Event::Resumed { bytes, rejected } => {
-                Self::Resumed { bytes: *bytes, rejected: *rejected }
-            }
+            Event::Resumed { bytes } => Self::Resumed { bytes: *bytes },
             Event::Progress { verified, total, peers } => {
                 Self::Progress { verified: *verified, total: *total, peers: *peers }
             }
@@ -120,7 +118,7 @@ mod tests {
             Json::PeerGone { peer: "p", why: "x" },
             Json::PeerMisbehaved { peer: "p", what: "x" },
             Json::Found { name: "n", directory: true, root: "00", bytes: 1, files: 1 },
-            Json::Resumed { bytes: 1, rejected: 0 },
+            Json::Resumed { bytes: 1 },
             Json::Progress { verified: 1, total: 2, peers: 3 },
             Json::Done {
                 root: "00",

@@ -212,14 +212,8 @@ impl Out {
                 self.note(&format!("Fetching {}: {what}, {}", clean(&name), bytes(size)));
                 self.detail(&format!("root {root}"));
             }
-            Event::Resumed { bytes: kept, rejected } => {
+            Event::Resumed { bytes: kept } => {
                 self.note(&format!("{} from an earlier run verified", bytes(kept)));
-                if rejected > 0 {
-                    self.warn(&format!(
-                        "{} of an earlier run did not verify and are fetched again",
-                        bytes(rejected)
-                    ));
-                }
             }
             other => self.detail(&clean(&format!("{other:?}"))),
         }
