@@ -22,8 +22,6 @@ use xylem_packet::NameRef;
 use crate::tcp::Tcp;
 use crate::udp::Udp;
 
-/// Batches taken from one socket before the others get their turn.
-const BATCHES_A_TURN: usize = 8;
 /// Faces of plain UDP and TCP peers that are kept; more are ignored or refused.
 const MAX_PLAIN_FACES: usize = 1_024;
 /// A plain UDP peer that says nothing for this long loses its face.
@@ -265,22 +263,19 @@ impl Engine {
     }
 
     fn receive_link(&mut self, i: usize, source: Source) -> io::Result<()> {
-        for _ in 0..BATCHES_A_TURN {
-            let now = self.now();
-            let Self { link_sockets, endpoint, heard_on, .. } = self;
-            let many = link_sockets.len() > 1;
-            let received = link_sockets[i].receive(&mut |from, datagram| {
-                if many && (heard_on.len() < MAX_PLAIN_FACES || heard_on.contains_key(&from)) {
-                    heard_on.insert(from, i);
-                }
-                endpoint.handle_datagram(now, from, datagram);
-            })?;
-            if received == 0 {
-                return Ok(());
+        let now = self.now();
+        let Self { link_sockets, endpoint, heard_on, .. } = self;
+        let many = link_sockets.len() > 1;
+        let more = link_sockets[i].receive(&mut |from, datagram| {
+            if many && (heard_on.len() < MAX_PLAIN_FACES || heard_on.contains_key(&from)) {
+                heard_on.insert(from, i);
             }
-            self.drain_endpoint(now);
+            endpoint.handle_datagram(now, from, datagram);
+        })?;
+        self.drain_endpoint(now);
+        if more {
+            self.unfinished.push(source);
         }
-        self.unfinished.push(source);
         Ok(())
     }
 
@@ -315,28 +310,25 @@ impl Engine {
 
     fn receive_udp(&mut self, i: usize, source: Source) -> io::Result<()> {
         let mut packets = Vec::new();
-        for _ in 0..BATCHES_A_TURN {
-            let received = self.udp_sockets[i]
-                .receive(&mut |from, datagram| packets.push((from, datagram.freeze())))?;
-            let now = self.now();
-            for (from, packet) in packets.drain(..) {
-                let known = self.by_udp.get(&(i, from)).copied();
-                let face = match known {
-                    Some(face) => face,
-                    None if self.by_udp.len() < MAX_PLAIN_FACES => self.add_udp_face(i, from, now),
-                    None => continue,
-                };
-                if let Some((Transport::Udp { heard, .. }, _)) = self.faces.get_mut(&face) {
-                    // Dialled faces (heard == MAX) stay until they are closed.
-                    *heard = (*heard).max(now);
-                }
-                self.forward(now, face, packet);
+        let more = self.udp_sockets[i]
+            .receive(&mut |from, datagram| packets.push((from, datagram.freeze())))?;
+        let now = self.now();
+        for (from, packet) in packets {
+            let known = self.by_udp.get(&(i, from)).copied();
+            let face = match known {
+                Some(face) => face,
+                None if self.by_udp.len() < MAX_PLAIN_FACES => self.add_udp_face(i, from, now),
+                None => continue,
+            };
+            if let Some((Transport::Udp { heard, .. }, _)) = self.faces.get_mut(&face) {
+                // Dialled faces (heard == MAX) stay until they are closed.
+                *heard = (*heard).max(now);
             }
-            if received == 0 {
-                return Ok(());
-            }
+            self.forward(now, face, packet);
         }
-        self.unfinished.push(source);
+        if more {
+            self.unfinished.push(source);
+        }
         Ok(())
     }
 

@@ -344,7 +344,7 @@ fn found(manifest: &Manifest) -> Event {
 fn deliver(sink: &mut dyn Sink, event: TransferEvent, cx: &mut Context<'_>) -> Result<(), Error> {
     match event {
         TransferEvent::Segment { object, segment } => sink.segment(object, segment, cx),
-        TransferEvent::Nodes { object, nodes } => sink.nodes(object, &nodes),
+        TransferEvent::Nodes { object, nodes } => sink.nodes(object, nodes),
         TransferEvent::ObjectComplete(object) => sink.complete(object, cx),
         _ => Ok(()),
     }

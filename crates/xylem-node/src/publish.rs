@@ -1,5 +1,6 @@
 //! From a path to something that can be served: hashed, signed, and read from where it lies.
 
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -23,6 +24,10 @@ use crate::walk::{Found, FoundKind, os_bytes, walk};
 
 /// Files of a publication held open while it is served.
 const OPEN_FILES: usize = 64;
+/// Content is read in aligned runs of this length: one call for eight segments.
+const READ_AHEAD: u64 = 64 * 1024;
+/// Runs that are kept: one for each of a few peers that read at different places.
+const RUNS: usize = 8;
 /// Longest listing that is held in memory.
 pub(crate) const MAX_LISTING: u64 = 1 << 30;
 
@@ -50,6 +55,17 @@ pub(crate) struct Serving {
     cache: FileCache,
     nodes: Option<OutboardReader>,
     listing_nodes: Option<OutboardReader>,
+    ahead: VecDeque<Ahead>,
+}
+
+/// Content that was read with what was asked for, because it is asked for next.
+struct Ahead {
+    file: u64,
+    start: u64,
+    bytes: Vec<u8>,
+    /// A bit for each KiB that was handed out: what is asked for a second time is read again, in
+    /// case the first answer did not verify.
+    given: u64,
 }
 
 /// The disk, as the store wants it.
@@ -309,6 +325,7 @@ impl Published {
             cache: FileCache::new(medium, OPEN_FILES),
             nodes: self.outboards.as_ref().map(|o| o.reader_at(0)),
             listing_nodes: self.listing.as_ref().map(|(_, o)| o.reader_at(0)),
+            ahead: VecDeque::new(),
             published: self,
         }
     }
@@ -324,6 +341,37 @@ impl Serving {
         };
         let served = self.published.files.get(usize::try_from(number).ok()?)?;
         Some((number, served))
+    }
+
+    /// Fills `out` from the run that it lies in, which is read if it is not at hand.
+    fn read_ahead(&mut self, file: u64, offset: u64, out: &mut [u8]) -> Result<(), StoreError> {
+        let served = usize::try_from(file).ok().and_then(|i| self.published.files.get(i));
+        let shared = &served.ok_or_else(Self::nowhere)?.file;
+        let start = offset / READ_AHEAD * READ_AHEAD;
+        let end = (start + READ_AHEAD).min(shared.state.size);
+        if offset + out.len() as u64 > end || end - start <= out.len() as u64 {
+            return self.cache.read_at(file, shared, offset, out);
+        }
+        let bit = 1_u64 << ((offset - start) / 1024);
+        self.ahead.retain(|a| (a.file, a.start) != (file, start) || a.given & bit == 0);
+        let known = self.ahead.iter().position(|a| (a.file, a.start) == (file, start));
+        let at = match known {
+            Some(at) => at,
+            None => {
+                let mut bytes = match self.ahead.len() {
+                    RUNS => self.ahead.pop_front().map(|a| a.bytes).unwrap_or_default(),
+                    _ => Vec::new(),
+                };
+                bytes.resize((end - start) as usize, 0);
+                self.cache.read_at(file, shared, start, &mut bytes)?;
+                self.ahead.push_back(Ahead { file, start, bytes, given: 0 });
+                self.ahead.len() - 1
+            }
+        };
+        let from = (offset - start) as usize;
+        out.copy_from_slice(&self.ahead[at].bytes[from..from + out.len()]);
+        self.ahead[at].given |= bit;
+        Ok(())
     }
 
     fn nowhere() -> StoreError {
@@ -355,9 +403,7 @@ impl Source for Serving {
             ObjectId::Root => 0,
             ObjectId::File(number) => number,
         };
-        let served = usize::try_from(number).ok().and_then(|i| self.published.files.get(i));
-        let served = served.ok_or_else(Self::nowhere)?;
-        self.cache.read_at(number, &served.file, offset, out)
+        self.read_ahead(number, offset, out)
     }
 
     fn read_nodes(

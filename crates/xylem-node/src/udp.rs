@@ -5,10 +5,13 @@ use std::net::SocketAddr;
 
 use bytes::BytesMut;
 use mio::Interest;
-use quinn_udp::{BATCH_SIZE, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
+use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 
 /// What the kernel may hand over in one message: a whole train of coalesced datagrams.
 const MESSAGE_LEN: usize = 65_536;
+/// Messages taken in one call. More would be cheaper a message and worse in all: what is asked for
+/// next waits until they are worked off, and meanwhile the peer has nothing to do.
+const BATCH: usize = 8;
 /// Receive buffers are cut from slabs of this length, so that small datagrams share one.
 const SLAB_LEN: usize = 4 * MESSAGE_LEN;
 /// Asked of the kernel for each direction; it may grant less (`net.core.rmem_max`).
@@ -56,25 +59,25 @@ impl Udp {
         poll.registry().register(&mut self.io, token, Interest::READABLE)
     }
 
-    /// Takes one batch from the socket. `Ok(0)`: nothing is waiting.
+    /// Takes one batch from the socket: whether more may be waiting.
     ///
     /// # Errors
     /// Those of the socket; errors that a peer caused (ICMP) count as an empty message.
     pub(crate) fn receive(
         &mut self,
         each: &mut dyn FnMut(SocketAddr, BytesMut),
-    ) -> io::Result<usize> {
-        while self.buffers.len() < BATCH_SIZE {
+    ) -> io::Result<bool> {
+        while self.buffers.len() < BATCH {
             self.buffers.push(BytesMut::zeroed(SLAB_LEN));
         }
-        let mut metas = [RecvMeta::default(); BATCH_SIZE];
+        let mut metas = [RecvMeta::default(); BATCH];
         let received = {
             let mut slices: Vec<IoSliceMut<'_>> =
                 self.buffers.iter_mut().map(|b| IoSliceMut::new(&mut b[..MESSAGE_LEN])).collect();
             match self.state.recv(UdpSockRef::from(&self.io), &mut slices, &mut metas) {
                 Ok(n) => n,
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(0),
-                Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => return Ok(1),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => return Ok(true),
                 Err(e) => return Err(e),
             }
         };
@@ -91,7 +94,8 @@ impl Udp {
                 each(meta.addr, message);
             }
         }
-        Ok(received)
+        // A batch that is not full was cut short by the end of the queue.
+        Ok(received == BATCH)
     }
 
     /// Sends one datagram, or several of `segment_size` bytes (the last may be shorter).

@@ -49,8 +49,8 @@ impl WriteBlocks {
                 if self.blocks.len() == MAX_BLOCKS {
                     self.write_block(file, 0)?;
                 }
-                let mut bytes = self.spare.pop().unwrap_or_default();
-                bytes.clear();
+                // A spare block keeps its old bytes: only what `filled` names is ever written.
+                let bytes = self.spare.pop().unwrap_or_default();
                 self.blocks.push(Block { start, bytes, filled: Vec::new() });
                 self.blocks.len() - 1
             }

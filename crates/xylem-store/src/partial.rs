@@ -157,6 +157,12 @@ impl Partial {
         self.root
     }
 
+    /// The part file.
+    #[must_use]
+    pub fn file(&self) -> &FileRef {
+        &self.file
+    }
+
     /// The shape of the file's tree.
     #[must_use]
     pub fn geometry(&self) -> &Geometry {

@@ -304,15 +304,15 @@ impl Sink for DirectorySink {
         Ok(())
     }
 
-    fn nodes(&mut self, object: ObjectId, nodes: &Nodes) -> Result<(), Error> {
+    fn nodes(&mut self, object: ObjectId, nodes: Nodes) -> Result<(), Error> {
         match (object, &mut self.tree) {
             (ObjectId::Root, _) => {
-                self.listing.as_mut().map_or(Ok(()), |l| stored(l.put_nodes(nodes)))
+                self.listing.as_mut().map_or(Ok(()), |l| stored(l.put_nodes(&nodes)))
             }
             (ObjectId::File(number), Some(tree)) => match tree.under_way.get_mut(&number) {
-                Some(UnderWay::Large { partial, .. }) => stored(partial.put_nodes(nodes)),
+                Some(UnderWay::Large { partial, .. }) => stored(partial.put_nodes(&nodes)),
                 Some(UnderWay::Small { geometry, slot, .. }) if geometry.segments() > 1 => {
-                    stored(tree.staging.put_nodes(geometry, *slot, nodes))
+                    stored(tree.staging.put_nodes(geometry, *slot, &nodes))
                 }
                 _ => Ok(()),
             },

@@ -10,6 +10,7 @@ use xylem_object::{Manifest, ObjectId};
 use xylem_store::{Partial, Resumed, Resuming, Store};
 use xylem_tree::{Geometry, Segment, Verified};
 
+use super::writer::Writer;
 use super::{Context, Destination, FLUSH_EVERY, Nodes, Sink, added, attributes, stored};
 use crate::api::{Error, Event};
 use crate::rescan::rescan;
@@ -19,9 +20,13 @@ pub(crate) struct FileSink {
     manifest: Manifest,
     to: Destination,
     store: Store,
-    partial: Option<Partial>,
+    /// Writes while the file grows.
+    writer: Option<Writer>,
+    /// The file once it is whole.
+    whole: Option<Partial>,
     flush_at: Duration,
-    done: bool,
+    /// Bytes fetched in this run before the writer of now began.
+    fetched_before: u64,
 }
 
 /// Re-hashes what an earlier run left and adds what is missing to the transfer. Returns the partial
@@ -56,9 +61,10 @@ impl FileSink {
             manifest,
             to,
             store: store.clone(),
-            partial: None,
+            writer: None,
+            whole: None,
             flush_at: Duration::ZERO,
-            done: false,
+            fetched_before: 0,
         }
     }
 
@@ -66,7 +72,7 @@ impl FileSink {
         let (root, geometry) = (self.manifest.root, self.manifest.geometry());
         let resuming = stored(Partial::open(&self.store, root, geometry, &self.to.part))?;
         let (partial, bytes) = resume(resuming, ObjectId::Root, root, geometry, cx)?;
-        self.partial = Some(partial);
+        self.writer = Some(Writer::new(partial));
         Ok(bytes)
     }
 }
@@ -85,45 +91,49 @@ impl Sink for FileSink {
         &mut self,
         _object: ObjectId,
         segment: Verified<Segment<Bytes>>,
-        cx: &mut Context<'_>,
+        _cx: &mut Context<'_>,
     ) -> Result<(), Error> {
-        cx.tally.fetched += segment.content.len() as u64;
-        self.partial.as_mut().map_or(Ok(()), |p| stored(p.put(&segment)))
+        self.writer.as_mut().map_or(Ok(()), |w| stored(w.segment(segment)))
     }
 
-    fn nodes(&mut self, _object: ObjectId, nodes: &Nodes) -> Result<(), Error> {
-        self.partial.as_mut().map_or(Ok(()), |p| stored(p.put_nodes(nodes)))
+    fn nodes(&mut self, _object: ObjectId, nodes: Nodes) -> Result<(), Error> {
+        self.writer.as_mut().map_or(Ok(()), |w| stored(w.nodes(nodes)))
     }
 
     fn complete(&mut self, _object: ObjectId, cx: &mut Context<'_>) -> Result<(), Error> {
-        let Some(partial) = &mut self.partial else { return Ok(()) };
-        if audit(partial)? {
-            self.done = true;
+        let Some(writer) = self.writer.take() else { return Ok(()) };
+        let Some((mut partial, root)) = stored(writer.finish())? else { return Ok(()) };
+        cx.tally.fetched = self.manifest.size - cx.tally.resumed;
+        if root == Some(self.manifest.root) || audit(&mut partial)? {
+            self.whole = Some(partial);
             return Ok(());
         }
         // Somebody changed the partial file while it grew: what is wrong is fetched again.
-        self.partial = None;
-        let right = self.open(cx)?;
-        cx.tally.fetched = right.saturating_sub(cx.tally.resumed);
+        drop(partial);
+        self.fetched_before = self.open(cx)?.saturating_sub(cx.tally.resumed);
         Ok(())
     }
 
     fn turn(&mut self, cx: &mut Context<'_>) -> Result<Option<Duration>, Error> {
-        if let Some(partial) = self.partial.as_mut().filter(|_| cx.now >= self.flush_at) {
-            stored(partial.flush())?;
+        let Some(writer) = &mut self.writer else { return Ok(None) };
+        cx.tally.fetched = self.fetched_before + writer.written();
+        if cx.now < self.flush_at {
+            stored(writer.push_on())?;
+        } else {
+            stored(writer.flush())?;
             self.flush_at = cx.now + FLUSH_EVERY;
         }
         Ok(None)
     }
 
     fn is_done(&self) -> bool {
-        self.done
+        self.whole.is_some()
     }
 
     fn finish(&mut self) -> Result<Option<PathBuf>, Error> {
         let m = &self.manifest;
         let attributes = attributes(m.mode, m.mtime_s, m.mtime_ns);
-        if let Some(partial) = &mut self.partial {
+        if let Some(partial) = &mut self.whole {
             stored(partial.finish_as(&self.to.path, &attributes, self.to.policy))?;
         }
         Ok(Some(self.to.path.clone()))

@@ -1,9 +1,11 @@
 //! Where proven bytes go: a file, a directory, a range of a file, a pipe.
 
+mod audit;
 mod directory;
 mod file;
 mod range;
 mod stream;
+mod writer;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -63,7 +65,7 @@ pub(crate) trait Sink {
         cx: &mut Context<'_>,
     ) -> Result<(), Error>;
     /// Keeps tree nodes, for the next run and for serving.
-    fn nodes(&mut self, _object: ObjectId, _nodes: &Nodes) -> Result<(), Error> {
+    fn nodes(&mut self, _object: ObjectId, _nodes: Nodes) -> Result<(), Error> {
         Ok(())
     }
     /// Every wanted segment of an object has been handed in.

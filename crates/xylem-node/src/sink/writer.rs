@@ -1,0 +1,163 @@
+//! A thread that writes one file, so that the disk and the network work side by side.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, SyncSender};
+use std::thread::{self, JoinHandle};
+
+use bytes::Bytes;
+use xylem_hash::Hash;
+use xylem_store::{Partial, StoreError};
+use xylem_tree::{Segment, Verified};
+
+use super::Nodes;
+use super::audit::Audit;
+
+/// Pieces that travel together at most.
+const BATCH: usize = 16;
+/// Batches on their way. A disk that does not keep up stops the fetch here.
+const QUEUE: usize = 16;
+
+/// What the thread is given.
+enum Piece {
+    Segment(Verified<Segment<Bytes>>),
+    Nodes(Nodes),
+}
+
+/// Writes to a [`Partial`] in the order in which pieces are given.
+pub(super) struct Writer {
+    batch: Vec<Piece>,
+    queue: Option<SyncSender<Vec<Piece>>>,
+    thread: Option<JoinHandle<Written>>,
+    /// Bytes of content that the file has taken: what is told as verified is safe from a kill.
+    written: Arc<AtomicU64>,
+}
+
+/// What the thread leaves: the file, and the root of what lies on disk or what went wrong.
+type Written = (Partial, Result<Option<Hash>, StoreError>);
+
+impl Writer {
+    pub(super) fn new(mut partial: Partial) -> Self {
+        let (queue, batches) = mpsc::sync_channel::<Vec<Piece>>(QUEUE);
+        let written = Arc::new(AtomicU64::new(0));
+        let counter = written.clone();
+        let thread = thread::spawn(move || {
+            let mut audit = Audit::new(&partial);
+            let outcome = batches.iter().try_for_each(|batch| {
+                // An empty batch asks for what is buffered to be written.
+                if batch.is_empty() {
+                    return partial.flush();
+                }
+                batch.iter().try_for_each(|piece| {
+                    write(&mut partial, &mut audit, piece)?;
+                    counter.fetch_add(piece.content_len(), Ordering::Relaxed);
+                    Ok(())
+                })
+            });
+            let audited = audit.finish();
+            (partial, outcome.and(audited))
+        });
+        Self { batch: Vec::new(), queue: Some(queue), thread: Some(thread), written }
+    }
+
+    /// Bytes of content that have been written.
+    pub(super) fn written(&self) -> u64 {
+        self.written.load(Ordering::Relaxed)
+    }
+
+    /// Hands over a segment.
+    ///
+    /// # Errors
+    /// What the thread met with; nothing is written any more.
+    pub(super) fn segment(&mut self, segment: Verified<Segment<Bytes>>) -> Result<(), StoreError> {
+        self.push(Piece::Segment(segment))
+    }
+
+    /// Hands over proven nodes, after the segments that they vouch for.
+    ///
+    /// # Errors
+    /// As [`Writer::segment`].
+    pub(super) fn nodes(&mut self, nodes: Nodes) -> Result<(), StoreError> {
+        self.push(Piece::Nodes(nodes))
+    }
+
+    fn push(&mut self, piece: Piece) -> Result<(), StoreError> {
+        self.batch.push(piece);
+        if self.batch.len() < BATCH { Ok(()) } else { self.send() }
+    }
+
+    /// Hands over what was gathered.
+    ///
+    /// # Errors
+    /// As [`Writer::segment`].
+    pub(super) fn push_on(&mut self) -> Result<(), StoreError> {
+        if self.batch.is_empty() { Ok(()) } else { self.send() }
+    }
+
+    /// Asks for everything to be on disk soon.
+    ///
+    /// # Errors
+    /// As [`Writer::segment`].
+    pub(super) fn flush(&mut self) -> Result<(), StoreError> {
+        self.push_on()?;
+        self.send()
+    }
+
+    fn send(&mut self) -> Result<(), StoreError> {
+        let batch = std::mem::take(&mut self.batch);
+        let sent = self.queue.as_ref().is_some_and(|queue| queue.send(batch).is_ok());
+        // The thread hangs up only when it has failed.
+        if sent { Ok(()) } else { self.end().map_or(Ok(()), |(_, outcome)| outcome.map(drop)) }
+    }
+
+    /// Waits until everything is written and read back; gives the file back, and its root if it is
+    /// whole.
+    ///
+    /// # Errors
+    /// As [`Writer::segment`].
+    pub(super) fn finish(mut self) -> Result<Option<(Partial, Option<Hash>)>, StoreError> {
+        self.push_on()?;
+        match self.end() {
+            Some((partial, outcome)) => outcome.map(|root| Some((partial, root))),
+            None => Ok(None),
+        }
+    }
+
+    fn end(&mut self) -> Option<Written> {
+        self.queue = None;
+        let joined = self.thread.take()?.join();
+        Some(joined.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    }
+}
+
+impl Piece {
+    fn content_len(&self) -> u64 {
+        match self {
+            Self::Segment(segment) => segment.content.len() as u64,
+            Self::Nodes(_) => 0,
+        }
+    }
+}
+
+fn write(partial: &mut Partial, audit: &mut Audit, piece: &Piece) -> Result<(), StoreError> {
+    match piece {
+        Piece::Segment(segment) => {
+            partial.put(segment)?;
+            if let Some(region) = audit.completes(segment.index) {
+                partial.flush()?;
+                audit.region(region);
+            }
+            Ok(())
+        }
+        Piece::Nodes(nodes) => partial.put_nodes(nodes),
+    }
+}
+
+impl Drop for Writer {
+    /// A fetch that ends early keeps what was proven: the thread writes what it was given, and the
+    /// file's own drop flushes it.
+    fn drop(&mut self) {
+        let _ = self.push_on();
+        drop(self.end());
+    }
+}
