@@ -143,9 +143,9 @@ fn write(partial: &mut Partial, audit: &mut Audit, piece: &Piece) -> Result<(), 
     match piece {
         Piece::Segment(segment) => {
             partial.put(segment)?;
-            if let Some(region) = audit.completes(segment.index) {
+            if audit.completes(segment.index) {
                 partial.flush()?;
-                audit.region(region);
+                audit.advance();
             }
             Ok(())
         }

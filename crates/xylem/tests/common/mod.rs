@@ -90,8 +90,8 @@ pub fn get_json(store: &Path, arguments: &[&str]) -> (Option<i32>, serde_json::V
     command.args(["--json", "get"]).args(arguments).stdin(Stdio::null());
     let output = finish(command);
     let text = String::from_utf8_lossy(&output.stdout);
-    let done = text.lines().filter_map(|l| serde_json::from_str::<serde_json::Value>(l).ok());
-    let done = done.filter(|e| e["event"] == "done").next_back().unwrap_or(serde_json::Value::Null);
+    let mut done = text.lines().filter_map(|l| serde_json::from_str::<serde_json::Value>(l).ok());
+    let done = done.rfind(|e| e["event"] == "done").unwrap_or(serde_json::Value::Null);
     (output.status.code(), done)
 }
 
