@@ -38,8 +38,8 @@ pub(crate) struct GetArgs {
     #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
 
-    /// Ask this peer instead of the ticket's: [KEY@]HOST:PORT (encrypted link), udp://HOST:PORT or
-    /// tcp://HOST:PORT (NDN); can be repeated
+    /// Ask this peer instead of the ticket's: HOST:PORT or KEY@HOST:PORT (encrypted link),
+    /// udp://HOST:PORT or tcp://HOST:PORT (NDN); can be repeated
     #[arg(
         long,
         value_name = "ADDR",

@@ -123,7 +123,7 @@ impl Digest {
         }
     }
 
-    /// The 32 bytes from `seek` on, compared in constant time as a [`Hash`].
+    /// The 32 bytes from `seek` on, compared in constant time as a [`xylem_hash::Hash`].
     pub(super) fn first_32(mut self, seek: u64) -> Hash {
         let mut bytes = Vec::with_capacity(OUT_LEN);
         self.write_with(seek, OUT_LEN as u64, |piece| {
