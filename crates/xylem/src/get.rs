@@ -82,6 +82,7 @@ pub(crate) fn run(args: GetArgs, common: &Common, out: &mut Out) -> Result<Exit,
     if matches!(output, Output::Stdout) {
         not_with_json(out, "-o -")?;
     }
+    let whole = args.range.is_none() && args.exclude.is_empty();
     let options = GetOptions {
         ticket: args.ticket,
         output,
@@ -106,7 +107,7 @@ pub(crate) fn run(args: GetArgs, common: &Common, out: &mut Out) -> Result<Exit,
         let by_reader = error.blame == Blame::Interrupted && !stop.raised();
         if by_reader { Failure::closed_pipe() } else { Failure::from(error) }
     })?;
-    report(&summary, out)?;
+    report(&summary, whole, out)?;
     Ok(Exit::Done)
 }
 
@@ -139,7 +140,7 @@ pub(crate) fn peers(from: &[FromPeer]) -> Result<Vec<Peer>, Failure> {
     }
 }
 
-fn report(summary: &GetSummary, out: &mut Out) -> Result<(), Failure> {
+fn report(summary: &GetSummary, whole: bool, out: &mut Out) -> Result<(), Failure> {
     if out.is_json() {
         return out.json(&Json::Done {
             root: &summary.root,
@@ -152,7 +153,8 @@ fn report(summary: &GetSummary, out: &mut Out) -> Result<(), Failure> {
             already_complete: summary.already_complete,
         });
     }
-    if let Some(path) = &summary.path {
+    // The root is that of the whole: `sum` would print another for a part of it.
+    if let Some(path) = summary.path.as_ref().filter(|_| whole) {
         out.sum_line(&summary.root, path)?;
     }
     let what = format!("{} in {}", bytes(summary.bytes), count(summary.files, "file"));
