@@ -225,6 +225,13 @@ pub enum Event {
         /// Files.
         files: u64,
     },
+    /// What a directory holds that is about to be fetched, by its verified listing.
+    Contents {
+        /// Files in listing order with their sizes; the first thousand at most.
+        files: Vec<(PathBuf, u64)>,
+        /// Files beyond those.
+        more: u64,
+    },
     /// Something of an earlier run was there and verified.
     Resumed {
         /// Bytes that need not be fetched again.

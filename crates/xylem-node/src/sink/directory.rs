@@ -21,6 +21,8 @@ use crate::{failure, walk};
 
 /// Files up to this size are written in one go when they are whole; larger ones are resumed.
 const SMALL_FILE: u64 = 64 * 1024;
+/// Files that are named to the caller before they are fetched.
+const MAX_TOLD: usize = 1_000;
 /// Listing entries that are looked at in one go.
 const BATCH: usize = 256;
 
@@ -121,6 +123,7 @@ impl DirectorySink {
             }
         }
         self.manifest.check_totals(totals).map_err(|e| unusable(&e.to_string()))?;
+        tell_contents(&entries, cx);
         let mut listed = |path: &[u8]| kinds.get(path).copied();
         let staging = Staging::open(&self.store, self.manifest.root, &self.to.part, &mut listed);
         let staging = stored(staging)?;
@@ -140,6 +143,16 @@ impl DirectorySink {
                     || path.file_name().is_some_and(|name| self.exclude.is_match(name))
             })
     }
+}
+
+fn tell_contents(entries: &[Entry], cx: &mut Context<'_>) {
+    let files = entries.iter().filter_map(|entry| match entry.kind {
+        EntryKind::File { size, .. } => Some((walk::os_path(&entry.path), size)),
+        _ => None,
+    });
+    let files: Vec<_> = files.take(MAX_TOLD).collect();
+    let more = cx.tally.files.saturating_sub(files.len() as u64);
+    (cx.on_event)(Event::Contents { files, more });
 }
 
 /// The signature is right and what was signed is not.

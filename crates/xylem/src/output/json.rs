@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use xylem_node::Event;
 
 /// One line on standard output with `--json`. Field order is as written; readers go by name.
@@ -31,6 +31,8 @@ pub(crate) enum Json<'a> {
     PeerMisbehaved { peer: &'a str, what: &'a str },
     /// The signed manifest verified.
     Found { name: &'a str, directory: bool, root: &'a str, bytes: u64, files: u64 },
+    /// What a directory holds.
+    Contents { files: Vec<Item>, more: u64 },
     /// Something of an earlier run verified.
     Resumed { bytes: u64 },
     /// Progress of a fetch.
@@ -60,6 +62,13 @@ pub(crate) enum Json<'a> {
     Error { exit: u8, message: &'a str },
 }
 
+/// One file of a directory.
+#[derive(Debug, Serialize)]
+pub(crate) struct Item {
+    path: String,
+    size: u64,
+}
+
 /// A path as JSON text; bytes that are not UTF-8 become U+FFFD.
 pub(crate) fn path_text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
@@ -79,6 +88,11 @@ impl<'a> Json<'a> {
             Event::PeerMisbehaved { peer, what } => Self::PeerMisbehaved { peer, what },
             Event::Found { name, directory, root, bytes, files } => {
                 Self::Found { name, directory: *directory, root, bytes: *bytes, files: *files }
+            }
+            Event::Contents { files, more } => {
+                let item =
+                    |(path, size): &(PathBuf, u64)| Item { path: path_text(path), size: *size };
+                Self::Contents { files: files.iter().map(item).collect(), more: *more }
             }
             Event::Resumed { bytes } => Self::Resumed { bytes: *bytes },
             Event::Progress { verified, total, peers } => {
@@ -118,6 +132,7 @@ mod tests {
             Json::PeerGone { peer: "p", why: "x" },
             Json::PeerMisbehaved { peer: "p", what: "x" },
             Json::Found { name: "n", directory: true, root: "00", bytes: 1, files: 1 },
+            Json::Contents { files: vec![], more: 0 },
             Json::Resumed { bytes: 1 },
             Json::Progress { verified: 1, total: 2, peers: 3 },
             Json::Done {

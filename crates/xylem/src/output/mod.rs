@@ -19,6 +19,9 @@ use std::path::Path;
 use text::{bytes, clean, count, path_for_sums};
 use xylem_node::{Event, Stop};
 
+/// Files of a directory that are named before it is fetched, unless more is asked for.
+const SHOWN_FILES: usize = 20;
+
 /// Writes one line `xylem: …` to standard error; an empty one writes nothing.
 pub(crate) fn error_line(message: &str) {
     if !message.is_empty() {
@@ -211,6 +214,16 @@ impl Out {
                 let what = if directory { count(files, "file") } else { "one file".to_owned() };
                 self.note(&format!("Fetching {}: {what}, {}", clean(&name), bytes(size)));
                 self.detail(&format!("root {root}"));
+            }
+            Event::Contents { files, more } => {
+                let shown = if self.verbose { files.len() } else { files.len().min(SHOWN_FILES) };
+                for (path, size) in &files[..shown] {
+                    self.note(&clean(&format!("  {:>10}  {}", bytes(*size), path.display())));
+                }
+                let rest = more + (files.len() - shown) as u64;
+                if rest > 0 {
+                    self.note(&format!("  and {} more", count(rest, "file")));
+                }
             }
             Event::Resumed { bytes: kept } => {
                 self.note(&format!("{} from an earlier run verified", bytes(kept)));
