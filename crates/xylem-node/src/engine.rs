@@ -20,7 +20,7 @@ use xylem_link::{Endpoint, Event as LinkEvent, LinkId, PeerKey};
 use xylem_packet::NameRef;
 
 use crate::tcp::Tcp;
-use crate::udp::Udp;
+use crate::udp::{Oversize, Udp};
 
 /// Faces of plain UDP and TCP peers that are kept; more are ignored or refused.
 const MAX_PLAIN_FACES: usize = 1_024;
@@ -126,7 +126,7 @@ impl Engine {
 
     /// Binds a socket for encrypted links; returns what was bound.
     pub(crate) fn bind_link(&mut self, address: SocketAddr) -> io::Result<SocketAddr> {
-        let mut socket = Udp::bind(address)?;
+        let mut socket = Udp::bind(address, Oversize::Lose)?;
         let token = self.token(Source::Link(self.link_sockets.len()));
         socket.register(&self.poll, token)?;
         let local = socket.local();
@@ -144,7 +144,7 @@ impl Engine {
 
     /// Binds a socket for plain NDN over UDP.
     pub(crate) fn bind_udp(&mut self, address: SocketAddr) -> io::Result<SocketAddr> {
-        let mut socket = Udp::bind(address)?;
+        let mut socket = Udp::bind(address, Oversize::Fragment)?;
         let token = self.token(Source::Udp(self.udp_sockets.len()));
         socket.register(&self.poll, token)?;
         let local = socket.local();

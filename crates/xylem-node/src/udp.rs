@@ -17,6 +17,15 @@ const SLAB_LEN: usize = 4 * MESSAGE_LEN;
 /// Asked of the kernel for each direction; it may grant less (`net.core.rmem_max`).
 const SOCKET_BUFFER: usize = 4 << 20;
 
+/// What happens to datagrams that are larger than a network on the way carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Oversize {
+    /// They are lost, which is how the link finds the size that fits.
+    Lose,
+    /// IP cuts them into fragments: an NDN packet of 8,800 bytes has to get through.
+    Fragment,
+}
+
 /// A bound, non-blocking UDP socket.
 pub(crate) struct Udp {
     io: mio::net::UdpSocket,
@@ -27,7 +36,7 @@ pub(crate) struct Udp {
 
 impl Udp {
     /// Binds to `address`; IPv6 sockets do not take IPv4 traffic, so that both can be bound.
-    pub(crate) fn bind(address: SocketAddr) -> io::Result<Self> {
+    pub(crate) fn bind(address: SocketAddr, oversize: Oversize) -> io::Result<Self> {
         let domain = socket2::Domain::for_address(address);
         let socket = socket2::Socket::new(domain, socket2::Type::DGRAM, None)?;
         if address.is_ipv6() {
@@ -37,6 +46,9 @@ impl Udp {
         socket.bind(&address.into())?;
         let io = mio::net::UdpSocket::from_std(socket.into());
         let state = UdpSocketState::new(UdpSockRef::from(&io))?;
+        if oversize == Oversize::Fragment {
+            allow_fragments(&io, address)?;
+        }
         // Smaller buffers only cost rate: the kernel's limit is taken as it is.
         let _ = state.set_recv_buffer_size(UdpSockRef::from(&io), SOCKET_BUFFER);
         let _ = state.set_send_buffer_size(UdpSockRef::from(&io), SOCKET_BUFFER);
@@ -102,8 +114,34 @@ impl Udp {
     ///
     /// A full socket buffer drops them, as the network would: whoever asked asks again.
     pub(crate) fn send(&self, to: SocketAddr, contents: &[u8], segment_size: Option<usize>) {
-        let transmit =
-            Transmit { destination: to, ecn: None, contents, segment_size, src_ip: None };
-        let _ = self.state.try_send(UdpSockRef::from(&self.io), &transmit);
+        // A kernel or device without segment offload says so by a limit of 1.
+        let train = self.state.max_gso_segments();
+        let at_once = segment_size.map_or(contents.len(), |size| size * train).max(1);
+        for contents in contents.chunks(at_once) {
+            let segment_size = segment_size.filter(|size| contents.len() > *size);
+            let transmit =
+                Transmit { destination: to, ecn: None, contents, segment_size, src_ip: None };
+            let _ = self.state.try_send(UdpSockRef::from(&self.io), &transmit);
+        }
     }
+}
+
+/// Undoes what `quinn-udp` sets for the sake of path MTU discovery.
+#[cfg(target_os = "linux")]
+fn allow_fragments(io: &mio::net::UdpSocket, address: SocketAddr) -> io::Result<()> {
+    use rustix::net::sockopt;
+    match address {
+        SocketAddr::V4(_) => {
+            sockopt::set_ip_mtu_discover(io, sockopt::Ipv4PathMtuDiscovery::DONT)?;
+        }
+        SocketAddr::V6(_) => {
+            sockopt::set_ipv6_mtu_discover(io, sockopt::Ipv6PathMtuDiscovery::DONT)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn allow_fragments(_io: &mio::net::UdpSocket, _address: SocketAddr) -> io::Result<()> {
+    Ok(())
 }
