@@ -189,7 +189,7 @@ fn publish_directory(
     };
     let listing = store.object(&root, Part::Listing).map_err(at)?;
     let listing = listing.ok_or_else(|| failure::usage("the listing vanished from the store"))?;
-    let files = served(jobs, roots);
+    let files = served(&jobs, roots);
     let manifest = Manifest::directory(root, bytes.len() as u64, totals, file_name);
     let listing = Some((listing, listing_outboard));
     Ok(Published { manifest, files, listing, outboards }.described(meta, file_name))
@@ -210,7 +210,7 @@ fn jobs(root: &Path, found: &[Found]) -> Vec<Job> {
     jobs
 }
 
-fn served(jobs: Vec<Job>, roots: Vec<Hash>) -> Vec<Served> {
+fn served(jobs: &[Job], roots: Vec<Hash>) -> Vec<Served> {
     let file = |j: &Job| SharedFile { path: j.path.clone(), state: j.state };
     let pairs = jobs.iter().zip(roots);
     pairs.map(|(j, root)| Served { file: file(j), root, slot: j.slot.unwrap_or(0) }).collect()
@@ -293,14 +293,9 @@ fn unchanged(store: &Store, root: Hash, found: &[Found], jobs: &[Job]) -> Option
         files: jobs.len() as u64,
         bytes: jobs.iter().map(|j| j.state.size).sum(),
     };
-    let files = jobs.iter().zip(roots).map(|(j, root)| Served {
-        file: SharedFile { path: j.path.clone(), state: j.state },
-        root,
-        slot: j.slot.unwrap_or(0),
-    });
     Some(Published {
         manifest: Manifest::directory(root, bytes.len() as u64, totals, b""),
-        files: files.collect(),
+        files: served(jobs, roots),
         listing: Some((listing, OutboardFile::new(outboard))),
         outboards: outboards.map(OutboardFile::new),
     })
