@@ -3,8 +3,8 @@
 //!
 //! It is computed from the bytes of the file alone, apart from all that was verified on arrival, so
 //! that a write to a wrong place, or somebody else's, is noticed before the file gets its name.
-//! Bytes are read soon after they were written and in pieces that stay in a core's cache, which
-//! makes it cost about half of reading the whole at the end.
+//! Bytes are read soon after they were written, beside the fetch, so that little is left to do when
+//! the last segment comes.
 
 use std::ops::Range;
 use std::sync::mpsc::{self, Receiver, Sender};
