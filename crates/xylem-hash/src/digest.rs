@@ -1,94 +1,71 @@
-//! [`Hash`]: 32 bytes that name a message, compared in constant time.
+//! [`Hash`](struct@Hash): 32 bytes that name a message, compared in constant time.
 
+use core::array::TryFromSliceError;
 use core::fmt;
 use core::str::FromStr;
 
-use alloc::string::String;
-
 use crate::constants::OUT_LEN;
+use crate::hex::{HexError, HexString, decode};
 
 /// The root of a BLAKE3 tree.
 ///
-/// `==` looks at all 32 bytes whatever they are, so a keyed hash may be compared with it. There is
-/// no order on hashes for the same reason. `Display` and [`Hash::to_hex`] give 64 lower-case
-/// hexadecimal digits; parsing takes either case.
+/// `==` looks at all 32 bytes whatever they are, so a keyed hash may be compared with it, also
+/// with the bytes that somebody claims. There is no order on hashes for the same reason. `Display`
+/// and [`Hash::to_hex`] give 64 lower-case hexadecimal digits; parsing takes either case; neither
+/// takes a time that depends on the digits. A `HashMap` of hashes, like any other look at
+/// [`Hash::as_bytes`], promises nothing about time.
 #[derive(Clone, Copy)]
 pub struct Hash([u8; OUT_LEN]);
 
 impl Hash {
     /// The 32 bytes.
+    #[inline]
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; OUT_LEN] {
         &self.0
     }
 
     /// A hash that was computed elsewhere.
+    #[inline]
     #[must_use]
     pub const fn from_bytes(bytes: [u8; OUT_LEN]) -> Self {
         Self(bytes)
     }
 
-    /// 64 lower-case hexadecimal digits.
+    /// The 32 bytes, for where a slice is wanted.
+    #[inline]
     #[must_use]
-    pub fn to_hex(&self) -> String {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
-        let digit = |nibble: u8| char::from(DIGITS[usize::from(nibble & 15)]);
-        self.0.iter().flat_map(|byte| [digit(byte >> 4), digit(*byte)]).collect()
+    pub const fn as_slice(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// A hash that was computed elsewhere.
+    ///
+    /// # Errors
+    /// If `bytes` are not 32.
+    #[inline]
+    pub fn from_slice(bytes: &[u8]) -> Result<Self, TryFromSliceError> {
+        bytes.try_into().map(Self)
+    }
+
+    /// 64 lower-case hexadecimal digits, on the stack.
+    #[must_use]
+    pub fn to_hex(&self) -> HexString {
+        HexString::encode(&self.0)
     }
 
     /// Reads 64 hexadecimal digits, in upper or lower case.
     ///
     /// # Errors
     /// [`HexError`] for any other length, and for any other byte.
+    #[inline]
     pub fn from_hex(hex: impl AsRef<[u8]>) -> Result<Self, HexError> {
-        let hex = hex.as_ref();
-        if hex.len() != 2 * OUT_LEN {
-            return Err(HexError::Length(hex.len()));
-        }
-        let mut bytes = [0; OUT_LEN];
-        for (at, byte) in hex.iter().enumerate() {
-            let nibble = match byte {
-                b'0'..=b'9' => byte - b'0',
-                b'a'..=b'f' => byte - b'a' + 10,
-                b'A'..=b'F' => byte - b'A' + 10,
-                _ => return Err(HexError::Digit { at, byte: *byte }),
-            };
-            bytes[at / 2] = bytes[at / 2] << 4 | nibble;
-        }
-        Ok(Self(bytes))
+        decode(hex.as_ref()).map(Self)
     }
 }
-
-/// Why a text is no hash.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum HexError {
-    /// It has this many bytes instead of 64.
-    Length(usize),
-    /// The byte at this place is no hexadecimal digit.
-    Digit {
-        /// Offset in the text, in bytes.
-        at: usize,
-        /// What is there.
-        byte: u8,
-    },
-}
-
-impl fmt::Display for HexError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Length(len) => write!(f, "a hash has 64 hexadecimal digits, not {len}"),
-            Self::Digit { at, byte } => {
-                let shown = byte.escape_ascii();
-                write!(f, "'{shown}' at offset {at} is no hexadecimal digit")
-            }
-        }
-    }
-}
-
-impl core::error::Error for HexError {}
 
 /// Equality that takes the same time wherever the two differ.
+#[inline]
 pub(crate) fn constant_time_eq(left: &[u8; OUT_LEN], right: &[u8; OUT_LEN]) -> bool {
     let mut difference = 0;
     for (left, right) in left.iter().zip(right) {
@@ -98,48 +75,121 @@ pub(crate) fn constant_time_eq(left: &[u8; OUT_LEN], right: &[u8; OUT_LEN]) -> b
     core::hint::black_box(difference) == 0
 }
 
+/// In constant time.
 impl PartialEq for Hash {
+    #[inline]
     fn eq(&self, other: &Self) -> bool {
         constant_time_eq(&self.0, &other.0)
+    }
+}
+
+/// In constant time.
+impl PartialEq<[u8; OUT_LEN]> for Hash {
+    #[inline]
+    fn eq(&self, other: &[u8; OUT_LEN]) -> bool {
+        constant_time_eq(&self.0, other)
+    }
+}
+
+/// In constant time, given 32 bytes; other lengths are unequal at once.
+impl PartialEq<[u8]> for Hash {
+    #[inline]
+    fn eq(&self, other: &[u8]) -> bool {
+        other.try_into().is_ok_and(|other| constant_time_eq(&self.0, other))
     }
 }
 
 impl Eq for Hash {}
 
 impl core::hash::Hash for Hash {
+    #[inline]
     fn hash<H: core::hash::Hasher>(&self, state: &mut H) {
         self.0.hash(state);
     }
 }
 
 impl fmt::Display for Hash {
+    #[inline]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.to_hex())
     }
 }
 
 impl fmt::Debug for Hash {
+    #[inline]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Hash({self})")
+        f.debug_tuple("Hash").field(&self.to_hex()).finish()
     }
 }
 
 impl FromStr for Hash {
     type Err = HexError;
 
+    #[inline]
     fn from_str(text: &str) -> Result<Self, HexError> {
         Self::from_hex(text)
     }
 }
 
 impl From<[u8; OUT_LEN]> for Hash {
+    #[inline]
     fn from(bytes: [u8; OUT_LEN]) -> Self {
         Self(bytes)
     }
 }
 
 impl From<Hash> for [u8; OUT_LEN] {
+    #[inline]
     fn from(hash: Hash) -> Self {
         hash.0
+    }
+}
+
+#[cfg(feature = "zeroize")]
+impl zeroize::Zeroize for Hash {
+    #[inline]
+    fn zeroize(&mut self) {
+        self.0.zeroize();
+    }
+}
+
+/// A newtype of 32 numbers: what `#[derive(Serialize)]` would write, and what the `blake3` crate
+/// writes.
+#[cfg(feature = "serde")]
+mod serial {
+    use super::{Hash, OUT_LEN};
+    use core::fmt;
+    use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
+    use serde::ser::{Serialize, Serializer};
+
+    impl Serialize for Hash {
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            serializer.serialize_newtype_struct("Hash", &self.0)
+        }
+    }
+
+    impl<'de> Deserialize<'de> for Hash {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            deserializer.deserialize_newtype_struct("Hash", Bytes)
+        }
+    }
+
+    struct Bytes;
+
+    impl<'de> Visitor<'de> for Bytes {
+        type Value = Hash;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("the 32 bytes of a hash")
+        }
+
+        fn visit_newtype_struct<D: Deserializer<'de>>(self, inner: D) -> Result<Hash, D::Error> {
+            <[u8; OUT_LEN]>::deserialize(inner).map(Hash)
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Hash, A::Error> {
+            let bytes = items.next_element::<[u8; OUT_LEN]>()?;
+            bytes.map(Hash).ok_or_else(|| Error::invalid_length(0, &self))
+        }
     }
 }

@@ -5,7 +5,7 @@ use core::fmt;
 use crate::backend::Backend;
 use crate::constants::{KEY_LEN, KEYED_HASH};
 use crate::digest::Hash;
-use crate::output::OutputReader;
+use crate::output::{Output, OutputReader};
 use crate::stock::Stock;
 use crate::subtree::{BATCH_LEN, Mode, Subtree, is_secret};
 use crate::wipe::wipe;
@@ -14,7 +14,11 @@ use crate::wipe::wipe;
 ///
 /// Call order: [`Hasher::new`] (or `new_keyed`, `new_derive_key`), [`Hasher::update`] any number
 /// of times with slices of any length, then [`Hasher::finalize`] as often as wanted; it reads the
-/// state and does not end it. About 14 KiB in size, of which `new` touches a few words.
+/// state and does not end it. Some 14 to 22 KiB in size, of which `new` touches a few words.
+///
+/// More ways to feed it: [`std::io::Write`], [`Hasher::update_reader`] (feature `std`),
+/// `update_rayon` (feature `rayon`: all cores), `update_mmap` and `update_mmap_rayon` (feature
+/// `mmap`). To stop here and go on elsewhere: [`Hasher::snapshot`].
 ///
 /// ```
 /// use xylem_hash::{Hasher, hash};
@@ -36,12 +40,14 @@ pub struct Hasher {
 
 impl Hasher {
     /// For a plain hash.
+    #[inline]
     #[must_use]
     pub fn new() -> Self {
         Self::with_backend(Backend::detect(), Mode::plain())
     }
 
     /// For a keyed hash (a MAC) under a uniformly random `key`.
+    #[inline]
     #[must_use]
     pub fn new_keyed(key: &[u8; KEY_LEN]) -> Self {
         Self::with_backend(Backend::detect(), Mode::keyed(key))
@@ -49,6 +55,7 @@ impl Hasher {
 
     /// For deriving keys from key material, which is what is then hashed. See
     /// [`crate::derive_key`] about `context`.
+    #[inline]
     #[must_use]
     pub fn new_derive_key(context: &str) -> Self {
         let backend = Backend::detect();
@@ -77,65 +84,84 @@ impl Hasher {
             let (fill, rest) = input.split_at(self.buffer.room());
             self.buffer.extend(fill);
             self.subtree.absorb_batch(self.buffer.as_slice());
-            self.empty_buffer();
+            self.buffer.truncate(0);
             input = rest;
         }
         let tail = self.subtree.absorb(input);
         self.buffer.extend(tail);
     }
 
-    /// Adds everything that `reader` gives until its end.
-    ///
-    /// # Errors
-    /// Those of `reader`, except `Interrupted`, after which it is asked again. What was read
-    /// before the error has been added.
-    #[cfg(feature = "std")]
-    pub fn update_reader(&mut self, mut reader: impl std::io::Read) -> std::io::Result<&mut Self> {
-        let mut bytes = alloc::vec![0; 16 * BATCH_LEN];
-        loop {
-            match reader.read(&mut bytes) {
-                Ok(0) => return Ok(self),
-                Ok(len) => self.update(&bytes[..len]),
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(error),
-            };
-        }
-    }
-
     /// The hash of the message so far.
+    ///
+    /// # Panics
+    /// After [`set_input_offset`](crate::hazmat::HasherExt::set_input_offset) with anything but 0:
+    /// a part of a message has no hash.
     #[must_use]
     pub fn finalize(&self) -> Hash {
-        Hash::from_bytes(self.subtree.finish(self.buffer.as_slice()).root_hash())
+        Hash::from_bytes(self.whole_message().root_hash())
     }
 
     /// The extendable output of the message so far.
+    ///
+    /// # Panics
+    /// As [`Hasher::finalize`].
+    #[inline]
     #[must_use]
     pub fn finalize_xof(&self) -> OutputReader {
-        OutputReader::new(self.subtree.finish(self.buffer.as_slice()))
+        OutputReader::new(self.whole_message())
+    }
+
+    fn whole_message(&self) -> Output {
+        assert!(self.subtree.first_chunk() == 0, "only finalize_non_root after set_input_offset");
+        self.output()
+    }
+
+    /// The top node of what came so far.
+    pub(crate) fn output(&self) -> Output {
+        self.subtree.finish(self.buffer.as_slice())
     }
 
     /// Starts a new message under the same key.
     pub fn reset(&mut self) -> &mut Self {
+        self.wipe_buffer_if_secret();
         self.subtree.reset();
-        self.empty_buffer();
+        self.buffer.truncate(0);
         self
     }
 
     /// Bytes in the message so far.
+    #[inline]
     #[must_use]
     pub fn count(&self) -> u64 {
-        self.subtree.absorbed() + self.buffer.len() as u64
+        self.subtree.absorbed().wrapping_add(self.buffer.len() as u64)
     }
 
-    fn empty_buffer(&mut self) {
-        if is_secret(self.subtree.mode().flags()) {
+    /// The state: chunks that were taken in, and the bytes after them (none only if the message is
+    /// empty).
+    #[inline]
+    pub(crate) fn parts(&self) -> (&Subtree, &[u8]) {
+        (&self.subtree, self.buffer.as_slice())
+    }
+
+    /// The state to be changed; what is taken in must be followed by a byte in the buffer.
+    #[inline]
+    pub(crate) fn parts_mut(&mut self) -> (&mut Subtree, &mut Stock<u8, BATCH_LEN>) {
+        (&mut self.subtree, &mut self.buffer)
+    }
+
+    fn wipe_buffer_if_secret(&mut self) {
+        if !is_secret(self.subtree.mode().flags()) {
+        } else if self.subtree.absorbed() == 0 {
             wipe(self.buffer.as_mut_slice());
+        } else {
+            // It has been full before.
+            self.buffer.wipe();
         }
-        self.buffer.truncate(0);
     }
 }
 
 impl Default for Hasher {
+    #[inline]
     fn default() -> Self {
         Self::new()
     }
@@ -143,12 +169,13 @@ impl Default for Hasher {
 
 impl Drop for Hasher {
     fn drop(&mut self) {
-        self.empty_buffer();
+        self.wipe_buffer_if_secret();
     }
 }
 
 impl fmt::Debug for Hasher {
     /// Shows how it was made and how much it has seen; never a key or a byte of the message.
+    #[inline]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mode = match self.subtree.mode().flags() {
             0 => "plain",
@@ -162,15 +189,15 @@ impl fmt::Debug for Hasher {
     }
 }
 
-#[cfg(feature = "std")]
-impl std::io::Write for Hasher {
-    /// Takes all of `input`; never fails.
-    fn write(&mut self, input: &[u8]) -> std::io::Result<usize> {
-        self.update(input);
-        Ok(input.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
+/// Overwrites all that the state holds, and leaves it as [`Hasher::new`] makes it.
+///
+/// Not needed for keyed and key-deriving hashers, which do so when they are dropped; it is for
+/// plain hashes of secrets.
+#[cfg(feature = "zeroize")]
+impl zeroize::Zeroize for Hasher {
+    #[inline]
+    fn zeroize(&mut self) {
+        self.subtree.wipe();
+        self.buffer.wipe();
     }
 }

@@ -26,8 +26,6 @@
 //! section 2; called *the paper* in comments.
 #![cfg_attr(not(any(feature = "std", test)), no_std)]
 
-extern crate alloc;
-
 mod constants;
 mod wipe;
 
@@ -36,23 +34,40 @@ mod portable;
 mod x86;
 
 mod backend;
+mod mode;
 mod output;
 mod stock;
 mod subtree;
 
 mod digest;
+mod hex;
+
 mod hasher;
+#[cfg(feature = "std")]
+mod io;
+#[cfg(feature = "rayon")]
+mod parallel;
+mod snapshot;
+
+mod blocks;
 mod many;
+
+pub mod hazmat;
+#[cfg(feature = "traits-preview")]
+pub mod traits;
 pub mod tree;
 
 #[cfg(test)]
 mod tests;
 
+pub use blocks::{hash_blocks, keyed_hash_blocks};
 pub use constants::{BLOCK_LEN, CHUNK_LEN, KEY_LEN, OUT_LEN};
-pub use digest::{Hash, HexError};
+pub use digest::Hash;
 pub use hasher::Hasher;
-pub use many::hash_many;
+pub use hex::{HexError, HexString};
+pub use many::{hash_many, keyed_hash_many};
 pub use output::OutputReader;
+pub use snapshot::{Snapshot, SnapshotError};
 
 use backend::Backend;
 use subtree::{Mode, root_hash_of};

@@ -5,10 +5,11 @@
 //! joined level by level, again side by side. A longer message fills the lanes by itself.
 
 use crate::backend::{Backend, Cv, Lane, MAX_LANES};
-use crate::constants::{BLOCK_LEN, CHUNK_LEN, OUT_LEN, ROOT};
+use crate::constants::{BLOCK_LEN, CHUNK_LEN, KEY_LEN, OUT_LEN, ROOT};
 use crate::digest::Hash;
 use crate::stock::Stock;
-use crate::subtree::{BATCH_LEN, Mode, root_hash_of};
+use crate::subtree::{BATCH_LEN, Mode, is_secret, root_hash_of};
+use crate::wipe::wipe;
 
 /// Chunks that are sorted into lanes together.
 const WINDOW: usize = 128;
@@ -30,16 +31,27 @@ const CHUNK_BLOCKS: usize = CHUNK_LEN / BLOCK_LEN;
 ///
 /// # Panics
 /// If `out` has not exactly one place for each input.
+#[inline]
 pub fn hash_many(inputs: &[&[u8]], out: &mut [Hash]) {
     assert_eq!(inputs.len(), out.len(), "one place for each input");
-    hash_many_with(Backend::detect(), inputs, out);
+    hash_many_with(Backend::detect(), &Mode::plain(), inputs, out);
 }
 
-pub(crate) fn hash_many_with(backend: Backend, inputs: &[&[u8]], out: &mut [Hash]) {
-    let mut window = Window::new(backend);
+/// As [`hash_many`], keyed: what [`keyed_hash`](crate::keyed_hash) makes of each input.
+///
+/// # Panics
+/// If `out` has not exactly one place for each input.
+#[inline]
+pub fn keyed_hash_many(key: &[u8; KEY_LEN], inputs: &[&[u8]], out: &mut [Hash]) {
+    assert_eq!(inputs.len(), out.len(), "one place for each input");
+    hash_many_with(Backend::detect(), &Mode::keyed(key), inputs, out);
+}
+
+pub(crate) fn hash_many_with(backend: Backend, mode: &Mode, inputs: &[&[u8]], out: &mut [Hash]) {
+    let mut window = Window::new(backend, mode);
     for (place, input) in inputs.iter().enumerate() {
         if input.len() > BATCH_LEN {
-            out[place] = Hash::from_bytes(root_hash_of(backend, &window.mode, input));
+            out[place] = Hash::from_bytes(root_hash_of(backend, mode, input));
             continue;
         }
         if window.lanes.room() < MAX_LANES {
@@ -53,7 +65,7 @@ pub(crate) fn hash_many_with(backend: Backend, inputs: &[&[u8]], out: &mut [Hash
 /// The messages at hand.
 struct Window<'a> {
     backend: Backend,
-    mode: Mode,
+    mode: &'a Mode,
     lanes: Stock<Lane<'a>, WINDOW>,
     messages: Stock<Message, WINDOW>,
 }
@@ -69,8 +81,8 @@ struct Message {
 }
 
 impl<'a> Window<'a> {
-    fn new(backend: Backend) -> Self {
-        Self { backend, mode: Mode::plain(), lanes: Stock::new(), messages: Stock::new() }
+    fn new(backend: Backend, mode: &'a Mode) -> Self {
+        Self { backend, mode, lanes: Stock::new(), messages: Stock::new() }
     }
 
     /// Adds a message of at most [`BATCH_LEN`] bytes; the caller checked the room.
@@ -95,6 +107,9 @@ impl<'a> Window<'a> {
         }
         for message in self.messages.as_slice() {
             out[message.place] = Hash::from_bytes(values[message.first]);
+        }
+        if is_secret(self.mode.flags()) {
+            wipe(&mut values);
         }
         self.lanes.truncate(0);
         self.messages.truncate(0);
@@ -123,7 +138,7 @@ impl<'a> Window<'a> {
             for (lane, i) in group.iter_mut().zip(indices) {
                 *lane = lanes[*i];
             }
-            let done = self.backend.chunks(&self.mode, &group[..indices.len()]);
+            let done = self.backend.chunks(self.mode, &group[..indices.len()]);
             for (i, value) in indices.iter().zip(done) {
                 values[*i] = value;
             }
@@ -140,15 +155,15 @@ impl<'a> Window<'a> {
             // What a pair is written over has been read by then: node i comes of 2i and 2i + 1.
             for i in 0..nodes / 2 {
                 let pair = [values[first + 2 * i], values[first + 2 * i + 1]];
-                joins.add(self.backend, &self.mode, pair, first + i, values);
+                joins.add(self.backend, self.mode, pair, first + i, values);
             }
             if nodes % 2 == 1 {
                 values[first + nodes / 2] = values[first + nodes - 1];
             }
             message.nodes = nodes.div_ceil(2);
         }
-        inner.finish(self.backend, &self.mode, values);
-        roots.finish(self.backend, &self.mode, values);
+        inner.finish(self.backend, self.mode, values);
+        roots.finish(self.backend, self.mode, values);
     }
 }
 

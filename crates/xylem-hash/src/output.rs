@@ -101,19 +101,34 @@ impl OutputReader {
     }
 
     /// The offset in bytes of the next byte that [`Self::fill`] gives.
+    #[inline]
     #[must_use]
     pub fn position(&self) -> u64 {
         self.position
     }
 
     /// Goes to `position`, in bytes from the start of the output.
+    #[inline]
     pub fn set_position(&mut self, position: u64) {
         self.position = position;
     }
 }
 
+/// Overwrites the state; what is read afterwards has nothing to do with what was hashed.
+#[cfg(feature = "zeroize")]
+impl zeroize::Zeroize for OutputReader {
+    #[inline]
+    fn zeroize(&mut self) {
+        let Node { cv, block, len, counter, flags } = &mut self.output.node;
+        wipe(cv);
+        wipe(block);
+        (*len, *counter, *flags, self.position) = (0, 0, 0, 0);
+    }
+}
+
 impl fmt::Debug for OutputReader {
     /// Shows the place only: the state would tell all the bytes to come.
+    #[inline]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OutputReader").field("position", &self.position).finish_non_exhaustive()
     }
@@ -126,6 +141,7 @@ mod io {
 
     impl Read for OutputReader {
         /// Fills the whole buffer, unless the stream's end (2^64 - 1 bytes) comes first.
+        #[inline]
         fn read(&mut self, buf: &mut [u8]) -> Result<usize> {
             let left = u64::MAX - self.position;
             let take = usize::try_from(left).map_or(buf.len(), |left| left.min(buf.len()));
@@ -135,22 +151,22 @@ mod io {
     }
 
     impl Seek for OutputReader {
-        /// Goes to a place from the start, or relative to here.
+        /// Goes to a place from the start, or relative to here; past the end of the stream means
+        /// to its end.
         ///
         /// # Errors
-        /// `InvalidInput` for a place before the start or past 2^64 - 1; `Unsupported` for places
-        /// relative to the end.
+        /// `InvalidInput` for a place before the start, or relative to the end.
+        #[inline]
         fn seek(&mut self, to: SeekFrom) -> Result<u64> {
-            let outside = || Error::new(ErrorKind::InvalidInput, "seek outside of 0..2^64");
+            let invalid = |what| Error::new(ErrorKind::InvalidInput, what);
             self.position = match to {
                 SeekFrom::Start(position) => position,
-                SeekFrom::Current(by) => {
-                    self.position.checked_add_signed(by).ok_or_else(outside)?
-                }
-                SeekFrom::End(_) => {
-                    let what = "the output has no end to seek from";
-                    return Err(Error::new(ErrorKind::Unsupported, what));
-                }
+                SeekFrom::Current(by) if by < 0 => self
+                    .position
+                    .checked_add_signed(by)
+                    .ok_or_else(|| invalid("seek before the start"))?,
+                SeekFrom::Current(by) => self.position.saturating_add_signed(by),
+                SeekFrom::End(_) => return Err(invalid("the output has no end to seek from")),
             };
             Ok(self.position)
         }

@@ -4,6 +4,8 @@
 
 use core::mem::MaybeUninit;
 
+use crate::wipe::{Zeroable, wipe_raw};
+
 /// Up to `N` items, in place.
 pub(crate) struct Stock<T, const N: usize> {
     items: [MaybeUninit<T>; N],
@@ -75,6 +77,17 @@ impl<T: Copy, const N: usize> Stock<T, N> {
     #[inline]
     pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
+    }
+}
+
+impl<T: Zeroable, const N: usize> Stock<T, N> {
+    /// Empties the list and sets its memory to zero, also where items lay that are gone.
+    #[inline]
+    pub fn wipe(&mut self) {
+        self.len = 0;
+        // SAFETY: `items` is this many bytes, borrowed exclusively; zeros are a value of `T`
+        // (`Zeroable`), and of `MaybeUninit<T>` anything is.
+        unsafe { wipe_raw(self.items.as_mut_ptr().cast(), size_of_val(&self.items)) };
     }
 }
 

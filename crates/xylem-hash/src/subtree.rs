@@ -6,10 +6,8 @@
 //! parents of a level be compressed side by side.
 
 use crate::backend::{Backend, Cv, Lane, MAX_LANES, Node, joined, padded, split_last_block};
-use crate::constants::{
-    BLOCK_LEN, CHUNK_END, CHUNK_LEN, CHUNK_START, DERIVE_KEY_CONTEXT, DERIVE_KEY_MATERIAL, IV,
-    KEY_LEN, KEYED_HASH, OUT_LEN, PARENT, ROOT,
-};
+use crate::constants::{BLOCK_LEN, CHUNK_END, CHUNK_LEN, CHUNK_START, OUT_LEN, PARENT, ROOT};
+pub(crate) use crate::mode::{Mode, context_key, is_secret};
 use crate::output::Output;
 use crate::stock::Stock;
 use crate::wipe::wipe;
@@ -18,65 +16,11 @@ use crate::wipe::wipe;
 pub(crate) const BATCH_LEN: usize = MAX_LANES * CHUNK_LEN;
 
 /// Chunk values that are gathered before they are merged: of the seven merging rounds of 128
-/// values, four fill all eight lanes.
+/// values, most fill all lanes. A multiple of `MAX_LANES`, and part of the snapshot format.
 pub(crate) const PENDING: usize = 128;
 
 /// Levels above the pending ones in a tree of 2^64 bytes.
-const STACK: usize = 64 - CHUNK_LEN.ilog2() as usize - PENDING.ilog2() as usize + 1;
-
-/// Key words and flags common to all compressions of a message.
-#[derive(Clone)]
-pub(crate) struct Mode {
-    key: [u32; 8],
-    flags: u32,
-}
-
-/// Whether values computed under `flags` may be somebody's secrets.
-pub(crate) fn is_secret(flags: u32) -> bool {
-    flags & (KEYED_HASH | DERIVE_KEY_MATERIAL) != 0
-}
-
-impl Mode {
-    pub fn plain() -> Self {
-        Self { key: IV, flags: 0 }
-    }
-
-    pub fn keyed(key: &[u8; KEY_LEN]) -> Self {
-        Self { key: words(key), flags: KEYED_HASH }
-    }
-
-    pub fn derive_key(backend: Backend, context: &str) -> Self {
-        let mode = Self { key: IV, flags: DERIVE_KEY_CONTEXT };
-        let mut key = root_hash_of(backend, &mode, context.as_bytes());
-        let material = Self { key: words(&key), flags: DERIVE_KEY_MATERIAL };
-        wipe(&mut key);
-        material
-    }
-
-    pub fn key(&self) -> &[u32; 8] {
-        &self.key
-    }
-
-    pub fn flags(&self) -> u32 {
-        self.flags
-    }
-}
-
-impl Drop for Mode {
-    fn drop(&mut self) {
-        if is_secret(self.flags) {
-            wipe(&mut self.key);
-        }
-    }
-}
-
-fn words(bytes: &[u8; 32]) -> [u32; 8] {
-    let mut words = [0; 8];
-    for (word, bytes) in words.iter_mut().zip(bytes.as_chunks::<4>().0) {
-        *word = u32::from_le_bytes(*bytes);
-    }
-    words
-}
+pub(crate) const STACK: usize = 64 - CHUNK_LEN.ilog2() as usize - PENDING.ilog2() as usize + 1;
 
 /// A message's hash in one go.
 pub(crate) fn root_hash_of(backend: Backend, mode: &Mode, input: &[u8]) -> Cv {
@@ -139,11 +83,11 @@ pub(crate) fn merge_level(backend: Backend, mode: &Mode, cvs: &mut [Cv]) -> usiz
 /// The node over `left` and `right`, not yet compressed.
 pub(crate) fn parent_output(backend: Backend, mode: &Mode, left: &Cv, right: &Cv) -> Output {
     let node = Node {
-        cv: mode.key,
+        cv: *mode.key(),
         block: joined(&[*left, *right]),
         len: BLOCK_LEN as u32,
         counter: 0,
-        flags: mode.flags | PARENT,
+        flags: mode.flags() | PARENT,
     };
     Output { backend, node }
 }
@@ -156,7 +100,7 @@ fn chunk_output(backend: Backend, mode: &Mode, chunk: &[u8], counter: u64) -> Ou
         block: padded(tail),
         len: tail.len() as u32,
         counter,
-        flags: mode.flags | start | CHUNK_END,
+        flags: mode.flags() | start | CHUNK_END,
     };
     Output { backend, node }
 }
@@ -177,13 +121,13 @@ fn top_output(backend: Backend, mode: &Mode, cvs: &mut [Cv]) -> Output {
         count = merge_level(backend, mode, &mut cvs[..count]);
     }
     let output = parent_output(backend, mode, &cvs[0], &cvs[1]);
-    if is_secret(mode.flags) {
+    if is_secret(mode.flags()) {
         wipe(cvs.as_flattened_mut());
     }
     output
 }
 
-/// The state between two pieces of a message: whole batches have been taken in, the rest is with
+/// The state between two pieces of a message: whole chunks have been taken in, the rest is with
 /// the caller.
 ///
 /// Call order: [`Self::absorb`] any number of times, then [`Self::finish`] with what is left over.
@@ -195,7 +139,7 @@ pub(crate) struct Subtree {
     /// Chunks absorbed so far.
     chunks: u64,
     first_chunk: u64,
-    /// Values of the last chunks absorbed, a multiple of [`MAX_LANES`] of them; merged when full.
+    /// Values of the last chunks absorbed; merged when full. Fewer than `PENDING` between calls.
     pending: Stock<Cv, PENDING>,
     /// Values of full subtrees of `PENDING << i` chunks before those, largest first: one for each
     /// bit that is set in the number of chunks merged.
@@ -207,6 +151,10 @@ impl Subtree {
         Self { backend, mode, chunks: 0, first_chunk, pending: Stock::new(), stack: Stock::new() }
     }
 
+    pub fn backend(&self) -> Backend {
+        self.backend
+    }
+
     pub fn mode(&self) -> &Mode {
         &self.mode
     }
@@ -216,9 +164,34 @@ impl Subtree {
         self.chunks.wrapping_mul(CHUNK_LEN as u64)
     }
 
+    /// Chunks absorbed so far.
+    #[inline]
+    pub fn chunks(&self) -> u64 {
+        self.chunks
+    }
+
+    /// Index of the subtree's first chunk in its message.
+    pub fn first_chunk(&self) -> u64 {
+        self.first_chunk
+    }
+
+    /// Values of full groups of [`PENDING`] chunks joined as far as they can be, and of the chunks
+    /// after them.
+    #[inline]
+    pub fn values(&self) -> (&[Cv], &[Cv]) {
+        (self.stack.as_slice(), self.pending.as_slice())
+    }
+
+    /// Makes this, which has taken in nothing yet, the subtree that begins at that chunk.
+    #[inline]
+    pub fn set_first_chunk(&mut self, first_chunk: u64) {
+        self.first_chunk = first_chunk;
+    }
+
     pub fn reset(&mut self) {
         self.wipe_if_secret();
         self.chunks = 0;
+        self.first_chunk = 0;
         self.pending.truncate(0);
         self.stack.truncate(0);
     }
@@ -234,32 +207,63 @@ impl Subtree {
         input
     }
 
-    /// Takes one whole batch that more of the message follows.
+    /// Takes whole chunks, at least one and at most a batch, that more of the message follows.
     pub fn absorb_batch(&mut self, batch: &[u8]) {
         let counter = self.first_chunk.wrapping_add(self.chunks);
         let cvs = chunk_cvs(self.backend, &self.mode, batch, counter);
-        self.pending.extend(&cvs);
-        self.chunks += MAX_LANES as u64;
-        if self.pending.room() == 0 {
-            self.merge_pending();
+        self.push_chunks(&cvs[..batch.len() / CHUNK_LEN]);
+    }
+
+    /// Takes the values of the next chunks, that more of the message follows.
+    pub fn push_chunks(&mut self, mut cvs: &[Cv]) {
+        while !cvs.is_empty() {
+            let (now, rest) = cvs.split_at(cvs.len().min(self.pending.room()));
+            self.pending.extend(now);
+            self.chunks += now.len() as u64;
+            if self.pending.room() == 0 {
+                self.merge_pending();
+            }
+            cvs = rest;
         }
     }
 
-    /// Makes one value of the full pending list, and joins it with the equal ones on the stack.
+    /// Makes one value of the full pending list.
     fn merge_pending(&mut self) {
-        let Self { backend, mode, pending, stack, .. } = self;
         let mut count = PENDING;
         while count > 1 {
-            count = merge_level(*backend, mode, &mut pending.as_mut_slice()[..count]);
+            let cvs = &mut self.pending.as_mut_slice()[..count];
+            count = merge_level(self.backend, &self.mode, cvs);
         }
-        let mut cv = pending.as_slice()[0];
+        let cv = self.pending.as_slice()[0];
+        self.pending.truncate(0);
+        self.chunks -= PENDING as u64;
+        self.push_group(cv);
+    }
+
+    /// Takes the value of the next [`PENDING`] chunks, while none is pending, and joins it with
+    /// the equally large ones on the stack.
+    pub fn push_group(&mut self, mut cv: Cv) {
+        self.chunks += PENDING as u64;
         let groups = self.chunks / PENDING as u64;
         for _ in 0..groups.trailing_zeros() {
-            let left = stack.pop().expect("one entry for each bit set in the count before");
-            cv = parent_output(*backend, mode, &left, &cv).chaining_value();
+            let left = self.stack.pop().expect("one entry for each bit set in the count before");
+            cv = parent_output(self.backend, &self.mode, &left, &cv).chaining_value();
         }
-        stack.push(cv);
-        pending.truncate(0);
+        self.stack.push(cv);
+    }
+
+    /// The state after `chunks` chunks of which these are the [`Self::values`].
+    ///
+    /// `groups` must have one value for each bit that is set in `chunks / PENDING`, and `pending`
+    /// the rest of that division.
+    #[inline]
+    pub fn resume(&mut self, chunks: u64, groups: &[Cv], pending: &[Cv]) {
+        debug_assert_eq!(groups.len() as u32, (chunks / PENDING as u64).count_ones());
+        debug_assert_eq!(pending.len() as u64, chunks % PENDING as u64);
+        self.reset();
+        self.chunks = chunks;
+        self.stack.extend(groups);
+        self.pending.extend(pending);
     }
 
     /// The top node, given the `tail` of the message: at most [`BATCH_LEN`] bytes, and not empty
@@ -267,12 +271,14 @@ impl Subtree {
     pub fn finish(&self, tail: &[u8]) -> Output {
         let Self { backend, mode, .. } = self;
         let next = self.first_chunk.wrapping_add(self.chunks);
-        let mut output = if self.pending.is_empty() {
+        let (pending, tail_count) = (self.pending.as_slice(), tail.len().div_ceil(CHUNK_LEN));
+        let count = pending.len() + tail_count;
+        let mut output = if pending.is_empty() {
             small_output(*backend, mode, tail, next)
+        } else if count > PENDING {
+            return self.finish_over_full(tail);
         } else {
             let mut cvs = [[0; OUT_LEN]; PENDING];
-            let (pending, tail_count) = (self.pending.as_slice(), tail.len().div_ceil(CHUNK_LEN));
-            let count = pending.len() + tail_count;
             cvs[..pending.len()].copy_from_slice(pending);
             let tail_cvs = chunk_cvs(*backend, mode, tail, next);
             cvs[pending.len()..count].copy_from_slice(&tail_cvs[..tail_count]);
@@ -284,11 +290,36 @@ impl Subtree {
         output
     }
 
+    /// [`Self::finish`] with more chunks than there is room for: those that fit are taken in
+    /// first. Only after [`Self::resume`] or a part hashed by threads, because otherwise batches
+    /// divide the room.
+    #[cold]
+    fn finish_over_full(&self, tail: &[u8]) -> Output {
+        let mut fuller = self.clone();
+        let (now, rest) = tail.split_at(self.pending.room() * CHUNK_LEN);
+        fuller.absorb_batch(now);
+        fuller.finish(rest)
+    }
+
     fn wipe_if_secret(&mut self) {
-        if is_secret(self.mode.flags) {
-            wipe(self.pending.as_mut_slice().as_flattened_mut());
-            wipe(self.stack.as_mut_slice().as_flattened_mut());
+        if !is_secret(self.mode.flags()) {
+        } else if self.chunks < PENDING as u64 {
+            wipe(self.pending.as_mut_slice());
+        } else {
+            // Values that have been merged lie behind the lists' ends.
+            self.pending.wipe();
+            self.stack.wipe();
         }
+    }
+
+    /// Forgets everything, key and mode too.
+    #[cfg(feature = "zeroize")]
+    #[inline]
+    pub fn wipe(&mut self) {
+        self.pending.wipe();
+        self.stack.wipe();
+        self.mode.wipe();
+        (self.chunks, self.first_chunk) = (0, 0);
     }
 }
 

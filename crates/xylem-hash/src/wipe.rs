@@ -2,12 +2,47 @@
 
 use core::sync::atomic::{Ordering, compiler_fence};
 
-/// Sets every item to its default (zero) with writes that are not optimized away.
-pub(crate) fn wipe<T: Copy + Default>(secret: &mut [T]) {
-    for item in secret.iter_mut() {
-        // SAFETY: `item` is a valid, aligned, exclusive reference, and `T: Copy` has no destructor
-        // that the overwrite would skip.
-        unsafe { core::ptr::write_volatile(item, T::default()) };
+/// Types without padding for which all bits zero is a value.
+///
+/// # Safety
+/// As the line above says.
+pub(crate) unsafe trait Zeroable: Copy {}
+
+// SAFETY: an integer has no padding, and zero is one.
+unsafe impl Zeroable for u8 {}
+// SAFETY: as above.
+unsafe impl Zeroable for u32 {}
+// SAFETY: as above.
+unsafe impl Zeroable for usize {}
+// SAFETY: an array is what its items are.
+unsafe impl<T: Zeroable, const N: usize> Zeroable for [T; N] {}
+
+/// Sets every byte of `secret` to zero with writes that are not optimized away.
+pub(crate) fn wipe<T: Zeroable>(secret: &mut [T]) {
+    let len = size_of_val(secret);
+    // SAFETY: the slice is `len` bytes, borrowed exclusively, and zeros are a value of `T`.
+    unsafe { wipe_raw(secret.as_mut_ptr().cast(), len) }
+}
+
+/// As [`wipe`], of memory that need not be initialised.
+///
+/// # Safety
+/// `start` must be valid for writing `len` bytes, and zeros a value of what lies there.
+pub(crate) unsafe fn wipe_raw(start: *mut u8, len: usize) {
+    const WORD: usize = size_of::<u64>();
+    let mut done = 0;
+    while done < len {
+        // SAFETY: `done < len`, so this is inside of what the caller vouches for.
+        let at = unsafe { start.add(done) };
+        if len - done >= WORD && at.addr().is_multiple_of(WORD) {
+            // SAFETY: aligned, and the whole word is inside.
+            unsafe { core::ptr::write_volatile(at.cast::<u64>(), 0) };
+            done += WORD;
+        } else {
+            // SAFETY: one byte, inside.
+            unsafe { core::ptr::write_volatile(at, 0) };
+            done += 1;
+        }
     }
     compiler_fence(Ordering::SeqCst);
 }

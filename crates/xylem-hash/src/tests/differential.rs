@@ -4,7 +4,7 @@ use super::{CONTEXT, Use, noise, reference};
 use crate::backend::Backend;
 use crate::constants::{BLOCK_LEN, CHUNK_LEN};
 use crate::many::hash_many_with;
-use crate::subtree::{BATCH_LEN, PENDING, root_hash_of};
+use crate::subtree::{BATCH_LEN, Mode, PENDING, root_hash_of};
 use crate::{Hash, Hasher};
 use proptest::prelude::*;
 
@@ -146,7 +146,7 @@ proptest! {
             inputs.iter().map(|input| Hash::from_bytes(blake3::hash(input).into())).collect();
         for backend in Backend::available() {
             let mut out = vec![Hash::from_bytes([0xFF; 32]); inputs.len()];
-            hash_many_with(backend, &inputs, &mut out);
+            hash_many_with(backend, &Mode::plain(), &inputs, &mut out);
             prop_assert_eq!(&out, &want, "{:?}", backend);
         }
     }

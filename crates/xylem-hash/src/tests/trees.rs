@@ -5,8 +5,8 @@ use crate::backend::Backend;
 use crate::constants::CHUNK_LEN;
 use crate::subtree::{Mode, subtree_cv};
 use crate::tree::{
-    ChainingValue, chunk_group_cv, chunk_group_cvs, chunk_group_cvs_with, parent_cv, parent_cvs,
-    parent_cvs_with, root_hash, root_of,
+    ChainingValue, Plain, Tree, chunk_group_cv, chunk_group_cvs, parent_cv, parent_cvs, root_hash,
+    root_of,
 };
 use blake3::hazmat::{HasherExt, Mode as Official, merge_subtrees_non_root};
 use proptest::prelude::*;
@@ -37,7 +37,7 @@ proptest! {
         for backend in Backend::available() {
             // What is already in `out` stays.
             let mut out = vec![ChainingValue::from_bytes([9; 32])];
-            chunk_group_cvs_with(backend, &input, group_len, first_chunk, &mut out);
+            Tree::<Plain>::with_backend(backend, Mode::plain()).chunk_group_cvs(&input, group_len, first_chunk, &mut out);
             prop_assert_eq!(&out[1..], &want[..], "{:?}", backend);
             prop_assert_eq!(out[0].as_bytes(), &[9; 32]);
             for (group, want) in input.chunks(group_len).zip(&want).take(1) {
@@ -66,7 +66,7 @@ proptest! {
         let children: Vec<_> = children.iter().copied().map(ChainingValue::from_bytes).collect();
         for backend in Backend::available() {
             let mut out = vec![ChainingValue::from_bytes([9; 32])];
-            parent_cvs_with(backend, &children, &mut out);
+            Tree::<Plain>::with_backend(backend, Mode::plain()).parent_cvs(&children, &mut out);
             prop_assert_eq!(&out[1..], &want[..], "{:?}", backend);
         }
         if let [left, right, ..] = children[..] {

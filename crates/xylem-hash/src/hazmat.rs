@@ -1,0 +1,177 @@
+//! The tree under the names of the `blake3` crate, for code that was written against it.
+//!
+//! Values and keys are bare arrays here, and nothing but care keeps a chaining value from being
+//! taken for a hash, or a subtree from standing where none can. New code is better off with
+//! [`crate::tree`], which computes the same with types that are told apart.
+//!
+//! ```
+//! use xylem_hash::hazmat::{HasherExt, Mode, left_subtree_len, merge_subtrees_root};
+//! use xylem_hash::{Hasher, hash};
+//! let message = vec![1; 12_000];
+//! let (left, right) = message.split_at(left_subtree_len(12_000) as usize);
+//! let left_cv = Hasher::new().update(left).finalize_non_root();
+//! let right_cv =
+//!     Hasher::new().set_input_offset(left.len() as u64).update(right).finalize_non_root();
+//! assert_eq!(merge_subtrees_root(&left_cv, &right_cv, Mode::Hash), hash(&message));
+//! ```
+
+use core::fmt;
+
+use crate::backend::Backend;
+use crate::constants::{CHUNK_LEN, KEY_LEN, OUT_LEN};
+use crate::digest::Hash;
+use crate::hasher::Hasher;
+use crate::output::{Output, OutputReader};
+use crate::subtree::{Mode as Keys, context_key, parent_output};
+use crate::tree::{assert_fits, max_len};
+
+/// The value of an inner node, as bytes. [`crate::tree::ChainingValue`] is the typed one.
+pub type ChainingValue = [u8; OUT_LEN];
+
+/// What [`hash_derive_key_context`] makes of a context string.
+pub type ContextKey = [u8; KEY_LEN];
+
+/// Parts of a message, and contexts hashed beforehand, for [`Hasher`].
+pub trait HasherExt {
+    /// As [`Hasher::new_derive_key`], with the context already hashed by
+    /// [`hash_derive_key_context`]; no other bytes may stand for it.
+    fn new_from_context_key(context_key: &ContextKey) -> Self;
+
+    /// Says that what comes begins `offset` bytes into the message. [`Hasher::reset`] takes it
+    /// back.
+    ///
+    /// # Panics
+    /// If bytes came before, or `offset` is not a multiple of [`CHUNK_LEN`].
+    fn set_input_offset(&mut self, offset: u64) -> &mut Self;
+
+    /// The chaining value of the chunk or subtree that came.
+    ///
+    /// # Panics
+    /// If nothing came, or more than [`max_subtree_len`].
+    fn finalize_non_root(&self) -> ChainingValue;
+}
+
+impl HasherExt for Hasher {
+    #[inline]
+    fn new_from_context_key(context_key: &ContextKey) -> Self {
+        Self::with_backend(Backend::detect(), Keys::context(context_key))
+    }
+
+    #[inline]
+    fn set_input_offset(&mut self, offset: u64) -> &mut Self {
+        assert!(self.count() == 0, "hasher has already accepted input");
+        self.parts_mut().0.set_first_chunk(chunk_at(offset));
+        self
+    }
+
+    #[inline]
+    fn finalize_non_root(&self) -> ChainingValue {
+        assert_fits(self.parts().0.first_chunk(), self.count());
+        self.output().chaining_value()
+    }
+}
+
+/// The number of the chunk that begins there.
+#[inline]
+fn chunk_at(offset: u64) -> u64 {
+    assert!(
+        offset.is_multiple_of(CHUNK_LEN as u64),
+        "offset ({offset}) must be a chunk boundary (divisible by {CHUNK_LEN})"
+    );
+    offset / CHUNK_LEN as u64
+}
+
+/// The most bytes of a subtree that begins `input_offset` bytes into the message: of the offset in
+/// chunks, the largest factor that is a power of two. `None`, no limit, for 0.
+///
+/// # Panics
+/// If `input_offset` is not a multiple of [`CHUNK_LEN`].
+#[inline]
+#[must_use]
+pub fn max_subtree_len(input_offset: u64) -> Option<u64> {
+    max_len(chunk_at(input_offset))
+}
+
+/// How many of `input_len` bytes (more than [`CHUNK_LEN`]) are on the left of the top node: the
+/// largest power of two that is less.
+#[inline]
+#[must_use]
+pub fn left_subtree_len(input_len: u64) -> u64 {
+    debug_assert!(input_len > CHUNK_LEN as u64);
+    input_len.div_ceil(2).next_power_of_two()
+}
+
+/// Which hash the values that are merged belong to.
+#[derive(Clone, Copy)]
+pub enum Mode<'a> {
+    /// [`crate::hash`].
+    Hash,
+    /// [`crate::keyed_hash`] under this key.
+    KeyedHash(&'a [u8; KEY_LEN]),
+    /// [`crate::derive_key`] under this context.
+    DeriveKeyMaterial(&'a ContextKey),
+}
+
+impl fmt::Debug for Mode<'_> {
+    /// Shows no key.
+    #[inline]
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Hash => "Hash",
+            Self::KeyedHash(_) => "KeyedHash(..)",
+            Self::DeriveKeyMaterial(_) => "DeriveKeyMaterial(..)",
+        })
+    }
+}
+
+/// The value of the node over two, not the root.
+#[inline]
+#[must_use]
+pub fn merge_subtrees_non_root(
+    left_child: &ChainingValue,
+    right_child: &ChainingValue,
+    mode: Mode<'_>,
+) -> ChainingValue {
+    merged(left_child, right_child, mode).chaining_value()
+}
+
+/// The hash of a message that has these two nodes under its root.
+#[inline]
+#[must_use]
+pub fn merge_subtrees_root(
+    left_child: &ChainingValue,
+    right_child: &ChainingValue,
+    mode: Mode<'_>,
+) -> Hash {
+    Hash::from_bytes(merged(left_child, right_child, mode).root_hash())
+}
+
+/// The extendable output of a message that has these two nodes under its root.
+#[inline]
+#[must_use]
+pub fn merge_subtrees_root_xof(
+    left_child: &ChainingValue,
+    right_child: &ChainingValue,
+    mode: Mode<'_>,
+) -> OutputReader {
+    OutputReader::new(merged(left_child, right_child, mode))
+}
+
+#[inline]
+fn merged(left: &ChainingValue, right: &ChainingValue, mode: Mode<'_>) -> Output {
+    let keys = match mode {
+        Mode::Hash => Keys::plain(),
+        Mode::KeyedHash(key) => Keys::keyed(key),
+        Mode::DeriveKeyMaterial(key) => Keys::context(key),
+    };
+    parent_output(Backend::detect(), &keys, left, right)
+}
+
+/// Hashes a context string of [`crate::derive_key`], to be used for many keys.
+///
+/// For [`HasherExt::new_from_context_key`] and [`Mode::DeriveKeyMaterial`] only.
+#[inline]
+#[must_use]
+pub fn hash_derive_key_context(context: &str) -> ContextKey {
+    context_key(Backend::detect(), context)
+}

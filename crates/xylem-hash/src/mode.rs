@@ -1,0 +1,79 @@
+//! [`Mode`]: what distinguishes a plain, a keyed and a key-deriving tree.
+
+use crate::backend::{Backend, Cv};
+use crate::constants::{DERIVE_KEY_CONTEXT, DERIVE_KEY_MATERIAL, IV, KEY_LEN, KEYED_HASH};
+use crate::subtree::root_hash_of;
+use crate::wipe::wipe;
+
+/// Key words and flags common to all compressions of a message.
+#[derive(Clone)]
+pub(crate) struct Mode {
+    key: [u32; 8],
+    flags: u32,
+}
+
+/// Whether values computed under `flags` may be somebody's secrets.
+pub(crate) fn is_secret(flags: u32) -> bool {
+    flags & (KEYED_HASH | DERIVE_KEY_MATERIAL) != 0
+}
+
+impl Mode {
+    pub fn plain() -> Self {
+        Self { key: IV, flags: 0 }
+    }
+
+    pub fn keyed(key: &[u8; KEY_LEN]) -> Self {
+        Self { key: words(key), flags: KEYED_HASH }
+    }
+
+    pub fn derive_key(backend: Backend, context: &str) -> Self {
+        let mut key = context_key(backend, context);
+        let material = Self::context(&key);
+        wipe(&mut key);
+        material
+    }
+
+    /// For deriving keys under a context that is already hashed.
+    #[inline]
+    pub fn context(key: &[u8; KEY_LEN]) -> Self {
+        Self { key: words(key), flags: DERIVE_KEY_MATERIAL }
+    }
+
+    pub fn key(&self) -> &[u32; 8] {
+        &self.key
+    }
+
+    pub fn flags(&self) -> u32 {
+        self.flags
+    }
+
+    /// Overwrites the key, and becomes the plain mode.
+    #[cfg(feature = "zeroize")]
+    #[inline]
+    pub fn wipe(&mut self) {
+        wipe(&mut self.key);
+        *self = Self::plain();
+    }
+}
+
+/// The key that `context` stands for (the paper, section 2.3: the first of derivation's two hashes).
+pub(crate) fn context_key(backend: Backend, context: &str) -> Cv {
+    let mode = Mode { key: IV, flags: DERIVE_KEY_CONTEXT };
+    root_hash_of(backend, &mode, context.as_bytes())
+}
+
+impl Drop for Mode {
+    fn drop(&mut self) {
+        if is_secret(self.flags) {
+            wipe(&mut self.key);
+        }
+    }
+}
+
+fn words(bytes: &[u8; 32]) -> [u32; 8] {
+    let mut words = [0; 8];
+    for (word, bytes) in words.iter_mut().zip(bytes.as_chunks::<4>().0) {
+        *word = u32::from_le_bytes(*bytes);
+    }
+    words
+}

@@ -1,0 +1,110 @@
+//! The inner values of BLAKE3's tree: what proofs and outboards are made of.
+//!
+//! A *chunk group* is a run of chunks that is a subtree of its message: it starts at a multiple of
+//! its own (power of two) size, and only the message's last one may be short. Its
+//! [`ChainingValue`] does not depend on the rest of the message, only on its place in it. Values of
+//! neighbours are joined with [`parent_cv`] up to the last two, which [`root_hash`] joins; a node
+//! without a right neighbour goes up a level as it is.
+//!
+//! The functions here are for plain hashes. [`Tree`] has the same for keyed hashes and key
+//! derivation, [`Subtree`] takes a group's bytes in pieces. Types keep apart what must not be
+//! mixed: a message's [`Hash`], the values inside its tree, and those of a keyed or a key-deriving
+//! tree. (Two keys give values of one type: keep one [`Tree`] for each.)
+//!
+//! Not here: a message that is a single group has no chaining value of its own but its
+//! [`crate::hash`]; and nothing here knows where in a file a node lies (see `xylem-tree`).
+//!
+//! A large input can be split over threads at any multiple of the group size: each thread calls
+//! [`chunk_group_cvs`] for its part, and [`root_of`] joins the values in order.
+//!
+//! ```
+//! use xylem_hash::tree::{chunk_group_cv, root_hash};
+//! let message = vec![1; 12_000];
+//! let left = chunk_group_cv(&message[..8_192], 0);
+//! let right = chunk_group_cv(&message[8_192..], 8);
+//! assert_eq!(root_hash(&left, &right), xylem_hash::hash(&message));
+//! ```
+//!
+//! The same under a key:
+//!
+//! ```
+//! use xylem_hash::{keyed_hash, tree::Tree};
+//! let (key, message) = ([7; 32], vec![1; 12_000]);
+//! let tree = Tree::keyed(&key);
+//! let left = tree.chunk_group_cv(&message[..8_192], 0);
+//! let mut right = tree.subtree(8);
+//! right.update(&message[8_192..9_000]).update(&message[9_000..]);
+//! assert_eq!(tree.root_hash(&left, &right.finish()), keyed_hash(&key, &message));
+//! ```
+//!
+//! ```compile_fail,E0308
+//! # use xylem_hash::tree::{Tree, chunk_group_cv};
+//! let plain = chunk_group_cv(b"x", 0);
+//! Tree::keyed(&[7; 32]).parent_cv(&plain, &plain); // not values of this tree
+//! ```
+
+mod node;
+mod subtree;
+mod value;
+
+pub use node::Tree;
+pub use subtree::Subtree;
+pub(crate) use subtree::{assert_fits, max_len};
+pub use value::{ChainingValue, DeriveKey, Keyed, Kind, Plain, Value};
+
+use crate::digest::Hash;
+
+/// The value of the chunk group `input` (1 byte or more) whose first chunk is number
+/// `first_chunk` of the message.
+///
+/// # Panics
+/// As [`Tree::chunk_group_cv`].
+#[inline]
+#[must_use]
+pub fn chunk_group_cv(input: &[u8], first_chunk: u64) -> ChainingValue {
+    Tree::plain().chunk_group_cv(input, first_chunk)
+}
+
+/// Appends to `out` (a `Vec`, say) the value of each group of `group_len` bytes of `input`; see
+/// [`Tree::chunk_group_cvs`].
+///
+/// # Panics
+/// As [`Tree::chunk_group_cvs`].
+#[inline]
+pub fn chunk_group_cvs(
+    input: &[u8],
+    group_len: usize,
+    first_chunk: u64,
+    out: &mut impl Extend<ChainingValue>,
+) {
+    Tree::plain().chunk_group_cvs(input, group_len, first_chunk, out);
+}
+
+/// The value of the node over `left` and `right`, not the root.
+#[inline]
+#[must_use]
+pub fn parent_cv(left: &ChainingValue, right: &ChainingValue) -> ChainingValue {
+    Tree::plain().parent_cv(left, right)
+}
+
+/// Appends to `out` the parents of `children`, taken in pairs; an odd last child is appended as it
+/// is (promoted).
+#[inline]
+pub fn parent_cvs(children: &[ChainingValue], out: &mut impl Extend<ChainingValue>) {
+    Tree::plain().parent_cvs(children, out);
+}
+
+/// The hash of a message whose tree has these two nodes under its root.
+#[inline]
+#[must_use]
+pub fn root_hash(left: &ChainingValue, right: &ChainingValue) -> Hash {
+    Tree::plain().root_hash(left, right)
+}
+
+/// The hash of a message of which these are all nodes of one level, in order; `None` if there are
+/// fewer than two (a single group's value does not tell its hash).
+#[inline]
+#[must_use]
+pub fn root_of(nodes: &[ChainingValue]) -> Option<Hash> {
+    Tree::plain().root_of(nodes)
+}

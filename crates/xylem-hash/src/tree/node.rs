@@ -1,0 +1,224 @@
+//! [`Tree`]: a kind of tree with its key, and what can be computed of its nodes.
+
+use core::fmt;
+use core::marker::PhantomData;
+
+use super::subtree::{Subtree, assert_fits};
+use super::value::{DeriveKey, Keyed, Kind, Plain, Value, as_cvs};
+use crate::backend::{Backend, Cv, MAX_LANES};
+use crate::constants::{CHUNK_LEN, KEY_LEN, OUT_LEN};
+use crate::digest::Hash;
+use crate::output::OutputReader;
+use crate::subtree::{BATCH_LEN, Mode, PENDING, chunk_cvs, merge_level, parent_output, subtree_cv};
+
+/// A plain, keyed or key-deriving tree, without its nodes: they are handed in and out.
+///
+/// The key is wiped when this is dropped.
+#[derive(Clone)]
+pub struct Tree<K: Kind = Plain> {
+    backend: Backend,
+    mode: Mode,
+    kind: PhantomData<K>,
+}
+
+impl<K: Kind> fmt::Debug for Tree<K> {
+    /// Shows no key.
+    #[inline]
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tree").finish_non_exhaustive()
+    }
+}
+
+impl Tree<Plain> {
+    /// Of [`crate::hash`].
+    #[inline]
+    #[must_use]
+    pub fn plain() -> Self {
+        Self::with_backend(Backend::detect(), Mode::plain())
+    }
+}
+
+impl Tree<Keyed> {
+    /// Of [`crate::keyed_hash`] under a uniformly random `key`.
+    #[inline]
+    #[must_use]
+    pub fn keyed(key: &[u8; KEY_LEN]) -> Self {
+        Self::with_backend(Backend::detect(), Mode::keyed(key))
+    }
+}
+
+impl Tree<DeriveKey> {
+    /// Of [`crate::derive_key`], over the key material. See there about `context`.
+    #[inline]
+    #[must_use]
+    pub fn derive_key(context: &str) -> Self {
+        let backend = Backend::detect();
+        Self::with_backend(backend, Mode::derive_key(backend, context))
+    }
+}
+
+impl<K: Kind> Tree<K> {
+    /// `mode` must be one of kind `K`.
+    #[inline]
+    pub(crate) fn with_backend(backend: Backend, mode: Mode) -> Self {
+        Self { backend, mode, kind: PhantomData }
+    }
+
+    /// The value of the chunk group `input` (1 byte or more) whose first chunk is number
+    /// `first_chunk` of the message.
+    ///
+    /// # Panics
+    /// If `input` is empty, or reaches past the largest subtree that begins there: of
+    /// `first_chunk` other than 0 as many chunks as its largest power-of-two factor.
+    #[inline]
+    #[must_use]
+    pub fn chunk_group_cv(&self, input: &[u8], first_chunk: u64) -> Value<K> {
+        assert_fits(first_chunk, input.len() as u64);
+        Value::from_bytes(subtree_cv(self.backend, &self.mode, input, first_chunk))
+    }
+
+    /// Appends to `out` (a `Vec`, say) the value of each group of `group_len` bytes of `input`, in
+    /// order; the last group may be short. The first chunk of `input` is number `first_chunk` of
+    /// the message.
+    ///
+    /// Nearly as fast as one hash over all of `input`: the parents of many groups fill the lanes
+    /// together.
+    ///
+    /// # Panics
+    /// If `group_len` is not a power of two of at least [`CHUNK_LEN`], or `first_chunk` is not a
+    /// multiple of the chunks in a group.
+    #[inline]
+    pub fn chunk_group_cvs(
+        &self,
+        input: &[u8],
+        group_len: usize,
+        first_chunk: u64,
+        out: &mut impl Extend<Value<K>>,
+    ) {
+        assert!(group_len.is_power_of_two() && group_len >= CHUNK_LEN, "{group_len} bytes a group");
+        let group_chunks = group_len / CHUNK_LEN;
+        assert!(first_chunk.is_multiple_of(group_chunks as u64), "groups begin at their multiples");
+        let mut chunk = first_chunk;
+        // Batches of whole groups, as many as the pending values of a hasher.
+        let batch_len = PENDING * CHUNK_LEN;
+        let mut rest = input;
+        while group_len < batch_len && rest.len() >= group_len {
+            let len = rest.len().min(batch_len) / group_len * group_len;
+            let (batch, after) = rest.split_at(len);
+            let (cvs, count) = group_batch(self.backend, &self.mode, batch, group_chunks, chunk);
+            out.extend(cvs[..count].iter().copied().map(Value::from_bytes));
+            (rest, chunk) = (after, chunk.wrapping_add((len / CHUNK_LEN) as u64));
+        }
+        for group in rest.chunks(group_len) {
+            let cv = subtree_cv(self.backend, &self.mode, group, chunk);
+            out.extend([Value::from_bytes(cv)]);
+            chunk = chunk.wrapping_add(group_chunks as u64);
+        }
+    }
+
+    /// A chunk group whose bytes come in pieces, and whose first chunk is number `first_chunk` of
+    /// the message.
+    #[inline]
+    #[must_use]
+    pub fn subtree(&self, first_chunk: u64) -> Subtree<K> {
+        Subtree::new(self.backend, self.mode.clone(), first_chunk)
+    }
+
+    /// The value of the node over `left` and `right`, not the root.
+    #[inline]
+    #[must_use]
+    pub fn parent_cv(&self, left: &Value<K>, right: &Value<K>) -> Value<K> {
+        let pair = [*left.as_bytes(), *right.as_bytes()];
+        Value::from_bytes(self.backend.parents(&self.mode, &[pair], 0)[0])
+    }
+
+    /// Appends to `out` the parents of `children`, taken in pairs; an odd last child is appended
+    /// as it is (promoted).
+    #[inline]
+    pub fn parent_cvs(&self, children: &[Value<K>], out: &mut impl Extend<Value<K>>) {
+        let (pairs, odd) = as_cvs(children).as_chunks::<2>();
+        for batch in pairs.chunks(MAX_LANES) {
+            let values = self.backend.parents(&self.mode, batch, 0);
+            out.extend(values[..batch.len()].iter().copied().map(Value::from_bytes));
+        }
+        out.extend(odd.iter().copied().map(Value::from_bytes));
+    }
+
+    /// The hash of a message whose tree has these two nodes under its root. Of a key-deriving tree
+    /// it is the derived key.
+    #[inline]
+    #[must_use]
+    pub fn root_hash(&self, left: &Value<K>, right: &Value<K>) -> Hash {
+        let (left, right) = (left.as_bytes(), right.as_bytes());
+        Hash::from_bytes(parent_output(self.backend, &self.mode, left, right).root_hash())
+    }
+
+    /// The extendable output of a message whose tree has these two nodes under its root.
+    #[inline]
+    #[must_use]
+    pub fn root_output(&self, left: &Value<K>, right: &Value<K>) -> OutputReader {
+        let (left, right) = (left.as_bytes(), right.as_bytes());
+        OutputReader::new(parent_output(self.backend, &self.mode, left, right))
+    }
+
+    /// The hash of a message of which these are all nodes of one level, in order; `None` if there
+    /// are fewer than two (a single group's value does not tell its hash).
+    #[inline]
+    #[must_use]
+    pub fn root_of(&self, nodes: &[Value<K>]) -> Option<Hash> {
+        if nodes.len() < 2 {
+            return None;
+        }
+        let (left, right) = as_cvs(nodes).split_at(left_nodes(nodes.len()));
+        let [left, right] = [left, right].map(|side| level_cv(self.backend, &self.mode, side));
+        Some(Hash::from_bytes(parent_output(self.backend, &self.mode, &left, &right).root_hash()))
+    }
+}
+
+/// The values of whole groups, at most [`PENDING`] chunks in all, and how many they are.
+#[inline]
+fn group_batch(
+    backend: Backend,
+    mode: &Mode,
+    batch: &[u8],
+    group_chunks: usize,
+    first_chunk: u64,
+) -> ([Cv; PENDING], usize) {
+    let mut cvs = [[0; OUT_LEN]; PENDING];
+    let mut count = 0;
+    for piece in batch.chunks(BATCH_LEN) {
+        let chunks = piece.len() / CHUNK_LEN;
+        let counter = first_chunk.wrapping_add(count as u64);
+        let values = chunk_cvs(backend, mode, piece, counter);
+        cvs[count..count + chunks].copy_from_slice(&values[..chunks]);
+        count += chunks;
+    }
+    for _ in 0..group_chunks.ilog2() {
+        count = merge_level(backend, mode, &mut cvs[..count]);
+    }
+    (cvs, count)
+}
+
+/// How many of two or more nodes of a level are on the root's left: the largest power of two that
+/// leaves at least one.
+#[inline]
+fn left_nodes(count: usize) -> usize {
+    1 << (count - 1).ilog2()
+}
+
+/// The value of the node over all `nodes` (one or more) of a level.
+#[inline]
+fn level_cv(backend: Backend, mode: &Mode, nodes: &[Cv]) -> Cv {
+    if nodes.len() > PENDING {
+        let (left, right) = nodes.split_at(left_nodes(nodes.len()));
+        let pair = [level_cv(backend, mode, left), level_cv(backend, mode, right)];
+        return backend.parents(mode, &[pair], 0)[0];
+    }
+    let mut cvs = [[0; OUT_LEN]; PENDING];
+    let mut count = nodes.len();
+    cvs[..count].copy_from_slice(nodes);
+    while count > 1 {
+        count = merge_level(backend, mode, &mut cvs[..count]);
+    }
+    cvs[0]
+}

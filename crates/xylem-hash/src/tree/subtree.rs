@@ -1,0 +1,86 @@
+//! [`Subtree`]: a chunk group that arrives in pieces.
+
+use core::fmt;
+use core::marker::PhantomData;
+
+use super::value::{Kind, Plain, Value};
+use crate::backend::Backend;
+use crate::constants::CHUNK_LEN;
+use crate::hasher::Hasher;
+use crate::subtree::Mode;
+
+/// The most bytes of a subtree that begins at chunk `first_chunk`; `None` for no limit, at 0 (the
+/// paper, section 2.1: a subtree begins at a multiple of its size).
+#[inline]
+pub(crate) fn max_len(first_chunk: u64) -> Option<u64> {
+    // From chunk 2^53 on, 2^63 bytes: more than a message has after them is no limit.
+    let chunks = 1u64.checked_shl(first_chunk.trailing_zeros())?;
+    Some(chunks.saturating_mul(CHUNK_LEN as u64))
+}
+
+/// That `len` bytes from chunk `first_chunk` on are a subtree.
+#[inline]
+pub(crate) fn assert_fits(first_chunk: u64, len: u64) {
+    assert!(len > 0, "a chunk group has at least one byte");
+    assert!(
+        max_len(first_chunk).is_none_or(|most| len <= most),
+        "{len} bytes from chunk {first_chunk} on are no subtree"
+    );
+}
+
+/// The bytes of one chunk group on their way to its [`Value`]; made by
+/// [`Tree::subtree`](super::Tree::subtree).
+///
+/// There is no way from here to a message's hash: what came in is a part of a message.
+#[derive(Clone)]
+pub struct Subtree<K: Kind = Plain> {
+    hasher: Hasher,
+    first_chunk: u64,
+    kind: PhantomData<K>,
+}
+
+impl<K: Kind> Subtree<K> {
+    #[inline]
+    pub(super) fn new(backend: Backend, mode: Mode, first_chunk: u64) -> Self {
+        let mut hasher = Hasher::with_backend(backend, mode);
+        hasher.parts_mut().0.set_first_chunk(first_chunk);
+        Self { hasher, first_chunk, kind: PhantomData }
+    }
+
+    /// Adds `input` to the group.
+    #[inline]
+    pub fn update(&mut self, input: &[u8]) -> &mut Self {
+        self.hasher.update(input);
+        self
+    }
+
+    /// Bytes in the group so far.
+    #[inline]
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.hasher.count()
+    }
+
+    /// The group's value.
+    ///
+    /// # Panics
+    /// If nothing came, or more than a subtree that begins there can have: see
+    /// [`Tree::chunk_group_cv`](super::Tree::chunk_group_cv).
+    #[inline]
+    #[must_use]
+    pub fn finish(&self) -> Value<K> {
+        assert_fits(self.first_chunk, self.count());
+        Value::from_bytes(self.hasher.output().chaining_value())
+    }
+}
+
+impl<K: Kind> fmt::Debug for Subtree<K> {
+    /// Shows the place only.
+    #[inline]
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Subtree")
+            .field("first_chunk", &self.first_chunk)
+            .field("count", &self.count())
+            .finish_non_exhaustive()
+    }
+}
