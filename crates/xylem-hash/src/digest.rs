@@ -15,6 +15,7 @@ use crate::hex::{HexError, HexString, decode};
 /// takes a time that depends on the digits. A `HashMap` of hashes, like any other look at
 /// [`Hash::as_bytes`], promises nothing about time.
 #[derive(Clone, Copy)]
+#[repr(transparent)]
 pub struct Hash([u8; OUT_LEN]);
 
 impl Hash {

@@ -173,5 +173,12 @@ fn merged(left: &ChainingValue, right: &ChainingValue, mode: Mode<'_>) -> Output
 #[inline]
 #[must_use]
 pub fn hash_derive_key_context(context: &str) -> ContextKey {
+    hash_derive_key_context_raw(context.as_bytes())
+}
+
+/// As [`hash_derive_key_context`], for a context of any bytes, as interfaces in C have it.
+#[inline]
+#[must_use]
+pub fn hash_derive_key_context_raw(context: &[u8]) -> ContextKey {
     context_key(Backend::detect(), context)
 }

@@ -27,7 +27,7 @@ impl Mode {
     }
 
     pub fn derive_key(backend: Backend, context: &str) -> Self {
-        let mut key = context_key(backend, context);
+        let mut key = context_key(backend, context.as_bytes());
         let material = Self::context(&key);
         wipe(&mut key);
         material
@@ -57,9 +57,9 @@ impl Mode {
 }
 
 /// The key that `context` stands for (the paper, section 2.3: the first of derivation's two hashes).
-pub(crate) fn context_key(backend: Backend, context: &str) -> Cv {
+pub(crate) fn context_key(backend: Backend, context: &[u8]) -> Cv {
     let mode = Mode { key: IV, flags: DERIVE_KEY_CONTEXT };
-    root_hash_of(backend, &mode, context.as_bytes())
+    root_hash_of(backend, &mode, context)
 }
 
 impl Drop for Mode {
