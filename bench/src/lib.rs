@@ -1,1 +1,65 @@
-//! Benchmarks live in `benches/`; this library is empty.
+//! [`run`]: the hash engine's tables, measured side by side with what else hashes on this machine.
+//!
+//! Bytes come from a generator in [`input`]; out go [`Report`]s: what the machine is, the heading
+//! of a table, each of its rows as soon as it is measured. [`text`] turns them into Markdown tables,
+//! serde into JSON; `xylem bench hash` prints either.
+//!
+//! Every row is one [`race`]: its contenders run in turn in short slices, many rounds, in one
+//! process, so that whatever else the machine does meets all of them; figures are medians, ratios
+//! are ratios of medians. Before a contender is timed its result is held against the others'.
+//!
+//! One build holds one `blake3` crate, because Cargo unifies features. Its other configurations
+//! (see [`peers`]) are this library again, in programs of their own, which race them against ours
+//! in *their* process and report here.
+//!
+//! What it does not do: it prints nothing, and it tells the truth about one machine and one hour.
+
+pub mod busy;
+pub mod clock;
+pub mod hash;
+pub mod input;
+pub mod machine;
+pub mod peers;
+pub mod race;
+pub mod report;
+pub mod text;
+
+pub use hash::{TABLES, run, run_here};
+pub use race::Effort;
+pub use report::Report;
+
+use std::fmt;
+
+/// Why a series of tables ends early.
+#[derive(Debug)]
+pub enum Error<E> {
+    /// Two contenders that compute the same function disagree: nothing about them is worth timing.
+    Differ {
+        /// The row.
+        row: String,
+        /// The contender whose result the other's was compared with.
+        one: String,
+        /// The other one.
+        other: String,
+    },
+    /// There is no table of this name.
+    NoSuchTable(String),
+    /// Whoever takes the reports can take no more.
+    Refused(E),
+}
+
+impl<E> fmt::Display for Error<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Differ { row, one, other } => {
+                write!(f, "{one} and {other} do not give the same hash: {row}")
+            }
+            Self::NoSuchTable(name) => {
+                write!(f, "no table {name:?}; there are: {}", TABLES.join(", "))
+            }
+            Self::Refused(_) => f.write_str("the report could not be handed over"),
+        }
+    }
+}
+
+impl<E: fmt::Debug> std::error::Error for Error<E> {}

@@ -3,7 +3,7 @@
 //! Each subcommand's own flags stand in its own module, beside what they do.
 
 use crate::exit::{Exit, Failure, exit_help};
-use crate::{extras, get, share, sum, trial, verify};
+use crate::{bench, extras, get, share, sum, trial, verify};
 use clap::builder::FalseyValueParser;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use std::fs::File;
@@ -51,6 +51,7 @@ pub(crate) enum Command {
     Sum(sum::SumArgs),
     Verify(verify::VerifyArgs),
     Try(trial::TryArgs),
+    Bench(bench::BenchArgs),
     Completions(extras::CompletionsArgs),
     Man(extras::ManArgs),
 }

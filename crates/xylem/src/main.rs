@@ -5,6 +5,7 @@
 //! per subcommand turns that into one call of a library crate, [`output`] says what happened, and
 //! [`exit`] holds the one table of exit codes.
 
+mod bench;
 mod cli;
 mod exit;
 mod extras;
@@ -48,6 +49,7 @@ fn run(cli: Cli, out: &mut Out) -> Result<exit::Exit, Failure> {
         Command::Sum(args) => sum::run(args, out),
         Command::Verify(args) => verify::run(args, &common, out),
         Command::Try(args) => trial::run(args, &common, out),
+        Command::Bench(args) => bench::run(args, out),
         Command::Completions(args) => extras::completions(args, out),
         Command::Man(args) => extras::man(args, out),
     }

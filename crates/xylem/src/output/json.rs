@@ -58,6 +58,9 @@ pub(crate) enum Json<'a> {
     Check { path: String, ok: bool, why: Option<&'a str> },
     /// One step of `try`.
     Step { what: &'a str },
+    /// One piece of news of `bench`; its own fields, `report` first, stand beside `event`.
+    #[cfg(feature = "bench")]
+    Bench(&'a xylem_bench::Report),
     /// Why the run ends.
     Error { exit: u8, message: &'a str },
 }
@@ -113,6 +116,21 @@ impl<'a> Json<'a> {
 mod tests {
     use super::*;
 
+    /// One of each kind.
+    #[cfg(feature = "bench")]
+    fn bench_reports() -> Vec<xylem_bench::Report> {
+        let mut reports = Vec::new();
+        xylem_bench::run(&["streaming"], xylem_bench::Effort::ONCE, &mut |report| {
+            reports.push(report);
+            Ok::<(), std::convert::Infallible>(())
+        })
+        .expect("this table exists and its contenders agree");
+        let [table, what, why] = ["t", "w", "y"].map(str::to_owned);
+        let absent = xylem_bench::report::Absent { table, what, why };
+        reports.push(xylem_bench::Report::Absent(absent));
+        reports
+    }
+
     #[test]
     fn every_event_is_one_documented_line() {
         let specification = include_str!("../../../../docs/spec/json-events.md");
@@ -152,6 +170,10 @@ mod tests {
             Json::Step { what: "x" },
             Json::Error { exit: 2, message: "x" },
         ];
+        #[cfg(feature = "bench")]
+        let reports = bench_reports();
+        #[cfg(feature = "bench")]
+        let events = events.into_iter().chain(reports.iter().map(Json::Bench));
         for event in events {
             let line = event.to_line();
             assert!(!line.contains('\n'), "{line}");

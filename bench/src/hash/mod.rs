@@ -1,0 +1,140 @@
+//! The tables of the hash engine, one module each, in the order of [`TABLES`].
+
+mod batches;
+mod blocks;
+mod cores;
+mod large;
+mod series;
+pub mod single;
+mod streaming;
+mod works;
+
+use crate::Error;
+use crate::busy::Busy;
+use crate::machine::machine;
+use crate::race::Effort;
+use crate::report::{Absent, Report};
+use series::Series;
+
+/// The names of the tables, in the order in which all of them are made.
+pub const TABLES: [&str; 7] =
+    ["single", "busy", "batches", "blocks", "large", "streaming", "cores"];
+
+/// Makes `tables` (all, where none is named) and hands every report to `emit` as soon as it is
+/// known; those against other configurations of the official crate by [`crate::peers`].
+///
+/// # Errors
+/// [`Error`]: a table that there is not, contenders that differ, an `emit` that failed.
+pub fn run<E>(
+    tables: &[impl AsRef<str>],
+    effort: Effort,
+    emit: &mut dyn FnMut(Report) -> Result<(), E>,
+) -> Result<(), Error<E>> {
+    let named: Vec<&str> = tables.iter().map(AsRef::as_ref).collect();
+    let tables = if named.is_empty() { TABLES.to_vec() } else { named };
+    if let Some(name) = tables.iter().find(|name| !TABLES.contains(name)) {
+        return Err(Error::NoSuchTable((*name).to_owned()));
+    }
+    emit(Report::Machine(machine())).map_err(Error::Refused)?;
+    for table in tables {
+        run_here(table, effort, emit)?;
+        if matches!(table, "single" | "busy") {
+            crate::peers::run(table, effort, emit).map_err(Error::Refused)?;
+        }
+    }
+    Ok(())
+}
+
+/// One table by this process alone, with the official crate that it was built with.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_here<E>(
+    table: &str,
+    effort: Effort,
+    emit: &mut dyn FnMut(Report) -> Result<(), E>,
+) -> Result<(), Error<E>> {
+    let mut series = Series::new(effort, emit);
+    match table {
+        "single" => single::run(&mut series, None),
+        "busy" => {
+            let busy = Busy::start();
+            if busy.cores() == 0 {
+                let what = "every row".to_owned();
+                let why = "there is no other core that could be busy".to_owned();
+                return series.absent(Absent { table: table.to_owned(), what, why });
+            }
+            single::run(&mut series, Some(&busy))
+        }
+        "batches" => batches::run(&mut series),
+        "blocks" => blocks::run(&mut series),
+        "large" => large::run(&mut series),
+        "streaming" => streaming::run(&mut series),
+        "cores" => cores::run(&mut series),
+        _ => Err(Error::NoSuchTable(table.to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::Text;
+    use std::convert::Infallible;
+
+    /// Runs a table with everything but the time, and reads it.
+    fn once(table: &str) -> (Vec<Report>, String) {
+        let (mut reports, mut text, mut page) = (Vec::new(), Text::default(), String::new());
+        run_here::<Infallible>(table, Effort::ONCE, &mut |report| {
+            page += &text.render(&report);
+            reports.push(report);
+            Ok(())
+        })
+        .unwrap_or_else(|error| panic!("{table}: {error}"));
+        (reports, page)
+    }
+
+    #[test]
+    fn every_table_runs_its_contenders_agree_and_every_cell_has_a_column() {
+        for table in TABLES {
+            let (reports, page) = once(table);
+            let Some(Report::Heading(heading)) = reports.first() else {
+                assert!(table == "busy" && matches!(reports[..], [Report::Absent(_)]), "{table}");
+                continue;
+            };
+            assert_eq!(heading.table, table);
+            let rows = reports.iter().filter_map(|report| match report {
+                Report::Row(row) => Some(row),
+                _ => None,
+            });
+            assert!(rows.clone().count() >= 3, "{page}");
+            for row in rows {
+                assert_eq!(row.table, table);
+                for figure in &row.figures {
+                    assert!(heading.figures.contains(&figure.name), "{}: {}", table, figure.name);
+                    assert!(figure.value > 0.0, "{table}, {}: {}", row.label, figure.name);
+                }
+                for ratio in &row.ratios {
+                    assert!(heading.ratios.contains(&ratio.name), "{}: {}", table, ratio.name);
+                    assert!(ratio.value.is_finite(), "{table}, {}: {}", row.label, ratio.name);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn unknown_tables_are_refused_before_anything_is_measured() {
+        let mut reports = 0;
+        let result = run::<Infallible>(&["single", "doubles"], Effort::ONCE, &mut |_| {
+            reports += 1;
+            Ok(())
+        });
+        assert!(matches!(result, Err(Error::NoSuchTable(name)) if name == "doubles"));
+        assert_eq!(reports, 0);
+    }
+
+    #[test]
+    fn a_reader_that_went_away_ends_the_run() {
+        let result = run(&["blocks"], Effort::ONCE, &mut |_| Err("gone"));
+        assert!(matches!(result, Err(Error::Refused("gone"))));
+    }
+}

@@ -1,0 +1,263 @@
+//! [`Report`]: what a series of tables says, in the order in which it is found out.
+//!
+//! serde makes one JSON object of each (docs/spec/json-events.md, event `bench`); [`crate::text`]
+//! makes Markdown. A table is one [`Heading`], then [`Row`]s, and [`Absent`] for each peer that is
+//! not there to be measured.
+
+use serde::{Deserialize, Serialize};
+
+use crate::race::Timing;
+
+/// One piece of news.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "report", rename_all = "snake_case")]
+pub enum Report {
+    /// Once, first of all.
+    Machine(Machine),
+    /// A table begins.
+    Heading(Heading),
+    /// A row of the table that began last.
+    Row(Row),
+    /// Part of a table cannot be measured here.
+    Absent(Absent),
+}
+
+/// Where and when it was measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Machine {
+    /// The processor's name as the system tells it.
+    pub processor: String,
+    /// Cores that this process may use.
+    pub cores: usize,
+    /// Operating system and architecture.
+    pub system: String,
+    /// Date and time, UTC: `2026-11-22 01:10`.
+    pub date: String,
+    /// Mean number of running threads in the minute before; null where the system tells none.
+    pub load: Option<f64>,
+    /// What xylem-hash runs on by its own choice.
+    pub backend: String,
+    /// Everything else that xylem-hash can run on here.
+    pub other_backends: Vec<String>,
+    /// The official crate of this build: version, configuration, what it runs on.
+    pub official: String,
+    /// Core cycles in a nanosecond, measured at the start.
+    pub gigahertz: f64,
+}
+
+/// What the figures of a table count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unit {
+    /// Bytes in a nanosecond: 10^9 bytes a second.
+    GigabytesPerSecond,
+    /// Core cycles of one run.
+    Cycles,
+    /// Microseconds of one run.
+    Microseconds,
+}
+
+impl Unit {
+    /// As it stands in a table's title.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::GigabytesPerSecond => "GB/s",
+            Self::Cycles => "core cycles",
+            Self::Microseconds => "µs",
+        }
+    }
+}
+
+/// The head of a table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Heading {
+    /// The table's name, as the command line takes it.
+    pub table: String,
+    /// What is measured against what.
+    pub title: String,
+    /// What the figures count.
+    pub unit: Unit,
+    /// Heads of the rows' labels.
+    pub label: String,
+    /// Names of the figures that rows have.
+    pub figures: Vec<String>,
+    /// Names of the ratios that rows have.
+    pub ratios: Vec<String>,
+    /// What a reader has to know besides.
+    pub notes: Vec<String>,
+}
+
+/// A row: figures side by side, and their ratios.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// The table's name.
+    pub table: String,
+    /// What is hashed.
+    pub label: String,
+    /// Bytes that one run hashes (or puts out).
+    pub bytes: usize,
+    /// Figures that there are; those of the heading that are missing were not measured.
+    pub figures: Vec<Figure>,
+    /// Ratios, with what is wanted of them.
+    pub ratios: Vec<Ratio>,
+}
+
+/// One figure.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Figure {
+    /// Whose, as in the heading.
+    pub name: String,
+    /// In the table's unit.
+    pub value: f64,
+    /// Median nanoseconds of one run; null of a figure that a document gives.
+    pub nanoseconds: Option<f64>,
+    /// Distance of the quartiles over the median; null likewise.
+    pub spread: Option<f64>,
+    /// Slices that the median is of; null likewise.
+    pub rounds: Option<usize>,
+}
+
+/// A ratio of two medians, or of two figures of a document.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ratio {
+    /// As in the heading.
+    pub name: String,
+    /// To two decimals, which is how it is printed and how it is held against what is wanted.
+    pub value: f64,
+    /// What is wanted of it.
+    pub wanted: Option<Bound>,
+    /// Whether it is as wanted; true where nothing is.
+    pub met: bool,
+}
+
+/// What is wanted of a ratio.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Bound {
+    /// Not less than this.
+    AtLeast(f64),
+    /// More than this.
+    Over(f64),
+    /// Not more than this.
+    AtMost(f64),
+}
+
+impl Bound {
+    /// Whether `value` is as wanted.
+    #[must_use]
+    pub fn holds(self, value: f64) -> bool {
+        match self {
+            Self::AtLeast(bound) => value >= bound,
+            Self::Over(bound) => value > bound,
+            Self::AtMost(bound) => value <= bound,
+        }
+    }
+}
+
+impl std::fmt::Display for Bound {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::AtLeast(bound) => write!(f, "≥ {bound:.2}"),
+            Self::Over(bound) => write!(f, "> {bound:.2}"),
+            Self::AtMost(bound) => write!(f, "≤ {bound:.2}"),
+        }
+    }
+}
+
+/// Something that cannot be measured here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Absent {
+    /// The table's name.
+    pub table: String,
+    /// What is missing.
+    pub what: String,
+    /// Why, and how to get it.
+    pub why: String,
+}
+
+impl Ratio {
+    /// `numerator / denominator`, held against `wanted`.
+    #[must_use]
+    pub fn new(
+        name: impl Into<String>,
+        numerator: f64,
+        denominator: f64,
+        wanted: Option<Bound>,
+    ) -> Self {
+        let value = (numerator / denominator * 100.0).round() / 100.0;
+        let met = wanted.is_none_or(|wanted| wanted.holds(value));
+        Self { name: name.into(), value, wanted, met }
+    }
+}
+
+impl Figure {
+    /// A measured figure; `bytes` are those of one run, `gigahertz` the clock if that is needed.
+    #[must_use]
+    pub fn measured(timing: &Timing, unit: Unit, bytes: usize, gigahertz: f64) -> Self {
+        let value = match unit {
+            Unit::GigabytesPerSecond => bytes as f64 / timing.median.max(f64::MIN_POSITIVE),
+            Unit::Cycles => timing.median * gigahertz,
+            Unit::Microseconds => timing.median / 1_000.0,
+        };
+        Self {
+            name: timing.name.clone(),
+            value,
+            nanoseconds: Some(timing.median),
+            spread: Some(timing.spread),
+            rounds: Some(timing.rounds),
+        }
+    }
+
+    /// A figure that a document gives, in the table's unit.
+    #[must_use]
+    pub fn quoted(name: impl Into<String>, value: f64) -> Self {
+        Self { name: name.into(), value, nanoseconds: None, spread: None, rounds: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn timing(median: f64) -> Timing {
+        Timing { name: "a".into(), median, spread: 0.1, rounds: 9 }
+    }
+
+    #[test]
+    fn ratios_are_judged_as_they_are_printed() {
+        let at_least = |value| Ratio::new("r", value, 1.0, Some(Bound::AtLeast(1.0)));
+        assert!(at_least(0.996).met && at_least(0.996).value == 1.0);
+        assert!(!at_least(0.994).met);
+        assert!(!Ratio::new("r", 1.004, 1.0, Some(Bound::Over(1.0))).met);
+        assert!(Ratio::new("r", 1.006, 1.0, Some(Bound::Over(1.0))).met);
+        assert!(Ratio::new("r", 1.0, 2.0, Some(Bound::AtMost(0.5))).met);
+        assert!(!Ratio::new("r", 1.02, 2.0, Some(Bound::AtMost(0.5))).met);
+        assert!(Ratio::new("r", 0.1, 2.0, None).met);
+        // A row that was never timed meets nothing.
+        assert!(!Ratio::new("r", 0.0, 0.0, Some(Bound::AtLeast(1.0))).met);
+    }
+
+    #[test]
+    fn figures_in_each_unit() {
+        let of = |unit| Figure::measured(&timing(2_000.0), unit, 4_096, 3.0).value;
+        assert_eq!(of(Unit::GigabytesPerSecond), 2.048);
+        assert_eq!(of(Unit::Cycles), 6_000.0);
+        assert_eq!(of(Unit::Microseconds), 2.0);
+    }
+
+    #[test]
+    fn a_report_survives_json() {
+        let row = Row {
+            table: "single".into(),
+            label: "64 B".into(),
+            bytes: 64,
+            figures: vec![Figure::quoted("document", 1.5)],
+            ratios: vec![Ratio::new("a / b", 3.0, 2.0, Some(Bound::AtLeast(1.2)))],
+        };
+        let line = serde_json::to_string(&Report::Row(row.clone())).unwrap();
+        assert!(line.starts_with(r#"{"report":"row","table":"single","label":"64 B""#), "{line}");
+        assert!(line.contains(r#""wanted":{"at_least":1.2},"met":true"#), "{line}");
+        assert_eq!(serde_json::from_str::<Report>(&line).unwrap(), Report::Row(row));
+    }
+}

@@ -1,0 +1,101 @@
+//! `xylem bench hash [TABLE]...`: the hash engine's tables, as `xylem-bench` measures them.
+
+use crate::exit::{Exit, Failure};
+use crate::output::Out;
+use clap::{Args, ValueEnum};
+
+/// What has tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Subject {
+    /// The hash engine.
+    Hash,
+}
+
+/// Measures this machine: the hash engine beside the official BLAKE3, SHA-256 and others
+///
+/// Prints Markdown tables. In each row everybody takes turns in short slices, in one process;
+/// figures are medians, ratios are ratios of medians, and a ratio below what the project wants of
+/// itself is marked MISSED. A table that misses something is no failure: exit status 0.
+///
+/// Peers that are not there are said to be absent. Those against other configurations of the
+/// official crate are programs of their own, which bench/peers in the source tree builds; they are
+/// looked for beside this program and on the PATH.
+#[derive(Debug, Args)]
+#[command(after_help = "Tables, all where none is named:
+  single     one thread against the official crate: lengths, updates, output
+  busy       the same while every other core hashes
+  batches    many messages in one call against SHA-256 one by one
+  blocks     cycles for a block of 4 KiB: CRC32C, XXH3, BLAKE2b, SHA-256, BLAKE3, KangarooTwelve
+  large      256 KiB to 4 MiB, one thread and all cores, against SHA-256
+  streaming  updates of 64 bytes against one call
+  cores      all cores against one at every power of two (RAYON_NUM_THREADS=2: two cores)
+
+Examples:
+  xylem bench hash                   everything, in under four minutes
+  xylem bench hash --quick           everything, in about 20 seconds
+  xylem bench hash single --json     one table, for a script
+
+Exit status:
+  0  measured
+  1  two implementations of one function gave different hashes
+  2  wrong usage, or a build without benchmarks
+  4  standard output could not be written")]
+pub(crate) struct BenchArgs {
+    /// What to measure
+    subject: Subject,
+
+    /// Which tables
+    #[cfg_attr(
+        feature = "bench",
+        arg(value_name = "TABLE",
+            value_parser = clap::builder::PossibleValuesParser::new(xylem_bench::TABLES),
+            hide_possible_values = true)
+    )]
+    #[cfg_attr(not(feature = "bench"), arg(value_name = "TABLE"))]
+    tables: Vec<String>,
+
+    /// Measure for a tenth of the time: the same rows, more noise
+    #[arg(long)]
+    quick: bool,
+}
+
+/// Runs `xylem bench`.
+#[cfg(feature = "bench")]
+pub(crate) fn run(args: BenchArgs, out: &mut Out) -> Result<Exit, Failure> {
+    use crate::output::Json;
+    use xylem_bench::text::Text;
+    use xylem_bench::{Effort, Error};
+
+    let Subject::Hash = args.subject;
+    let effort = if args.quick { Effort::QUICK } else { Effort::FULL };
+    let mut text = Text::default();
+    let measured = xylem_bench::run(&args.tables, effort, &mut |report| {
+        if out.is_json() {
+            return out.json(&Json::Bench(&report));
+        }
+        out.bytes(text.render(&report).as_bytes())
+    });
+    match measured {
+        Ok(()) if out.is_json() => {}
+        Ok(()) => out.bytes(text.summary().as_bytes())?,
+        Err(Error::Refused(failure)) => return Err(failure),
+        Err(error @ Error::Differ { .. }) => {
+            return Err(Failure::new(Exit::Damaged, error.to_string()));
+        }
+        Err(error @ Error::NoSuchTable(_)) => {
+            return Err(Failure::new(Exit::Usage, error.to_string()));
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// Says how to get a build that can.
+#[cfg(not(feature = "bench"))]
+pub(crate) fn run(args: BenchArgs, _out: &mut Out) -> Result<Exit, Failure> {
+    let BenchArgs { subject: Subject::Hash, tables: _, quick: _ } = args;
+    Err(Failure::new(
+        Exit::Usage,
+        "this build has no benchmarks; build it with `cargo build --release -p xylem --features \
+         bench`",
+    ))
+}

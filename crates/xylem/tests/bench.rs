@@ -1,0 +1,59 @@
+//! `xylem bench` as a person and a script meet it: tables, events, exit codes.
+#![cfg(feature = "bench")]
+
+use serde_json::Value;
+use std::process::{Command, Output, Stdio};
+
+fn run(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_xylem"));
+    for name in ["XYLEM_JSON", "XYLEM_QUIET", "XYLEM_COLOR", "XYLEM_CONFIG"] {
+        command.env_remove(name);
+    }
+    command.args(args).stdin(Stdio::null()).output().expect("the program starts")
+}
+
+#[test]
+fn wrong_usage_is_2_and_names_what_there_is() {
+    for (args, part) in [
+        (&["bench"][..], "see `xylem bench --help`"),
+        (&["bench", "hush"], "hash"),
+        (&["bench", "hash", "doubles"], "single, busy, batches, blocks, large, streaming, cores"),
+        (&["bench", "hash", "single", "--quik"], "--quick"),
+    ] {
+        let output = run(args);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(part), "{said}");
+        assert!(output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn a_table_is_markdown_for_people() {
+    let output = run(&["bench", "hash", "streaming", "--quick"]);
+    assert_eq!(output.status.code(), Some(0));
+    let page = String::from_utf8(output.stdout).expect("text");
+    assert!(page.starts_with("Machine: "), "{page}");
+    assert!(page.contains("\n## streaming: "), "{page}");
+    let rows: Vec<&str> = page.lines().filter(|line| line.starts_with('|')).collect();
+    assert_eq!(rows.len(), 2 + 5, "{page}");
+    let width = rows[0].chars().count();
+    assert!(rows.iter().all(|row| row.chars().count() == width), "{page}");
+    assert!(page.contains(" of 5 wanted ratios met."), "{page}");
+}
+
+#[test]
+fn a_table_is_one_event_a_row_for_scripts() {
+    let output = run(&["bench", "hash", "blocks", "--quick", "--json"]);
+    assert_eq!(output.status.code(), Some(0));
+    let page = String::from_utf8(output.stdout).expect("text");
+    let events: Vec<Value> =
+        page.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+    assert!(events.iter().all(|event| event["event"] == "bench"), "{page}");
+    let kinds: Vec<&str> = events.iter().filter_map(|event| event["report"].as_str()).collect();
+    assert_eq!(kinds[..2], ["machine", "heading"]);
+    assert!(kinds[2..].len() > 8 && kinds[2..].iter().all(|kind| *kind == "row"), "{page}");
+    for row in &events[2..] {
+        assert!(row["figures"][0]["nanoseconds"].as_f64() > Some(0.0), "{row}");
+    }
+}
