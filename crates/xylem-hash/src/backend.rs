@@ -1,21 +1,22 @@
 //! [`Backend`]: which code compresses, and how many blocks it takes at once.
 //!
-//! Everything above this module hands over *lanes* (independent chunks) or pairs of children, up
-//! to [`MAX_LANES`] at a time, and does not know how they are compressed.
+//! Everything above this module hands over chunks or pairs of children, up to [`MAX_LANES`] at a
+//! time, and does not know how they are compressed.
 
-use core::sync::atomic::{AtomicU8, Ordering};
+use core::fmt;
+use core::ptr;
+use core::sync::atomic::{AtomicPtr, Ordering};
 
-use crate::constants::{BLOCK_LEN, CHUNK_LEN, OUT_LEN};
-use crate::portable;
-use crate::subtree::Mode;
-#[cfg(target_arch = "x86_64")]
-use crate::x86;
+use crate::batch::{Run, chunk_group, parent_group};
+use crate::constants::{BLOCK_LEN, CHUNK_LEN, OUT_LEN, PARENT};
+use crate::kernels;
+use crate::mode::Mode;
 
 /// A chaining value in its wire form: eight little-endian words.
 pub(crate) type Cv = [u8; OUT_LEN];
 
 /// The most lanes that one call takes; a batch of this size fills every backend.
-pub(crate) const MAX_LANES: usize = 8;
+pub(crate) const MAX_LANES: usize = 16;
 
 /// One chunk to hash: at most [`CHUNK_LEN`] bytes and its place.
 #[derive(Clone, Copy)]
@@ -40,151 +41,186 @@ pub(crate) struct Node {
     pub flags: u32,
 }
 
+/// The code for one instruction set.
+///
+/// All functions are `unsafe` for one reason: the processor must have the instruction set. [`Run`]
+/// also reads where the pointers of its batch point.
+pub(crate) struct Kernels {
+    pub name: &'static str,
+    pub is_supported: fn() -> bool,
+    /// The compression function, all sixteen output words.
+    pub compress: unsafe fn(&Node) -> [u32; 16],
+    /// The chaining value after whole blocks at the start of one chunk.
+    pub chunk_start: unsafe fn(&Mode, &[[u8; BLOCK_LEN]], u64) -> [u32; 8],
+    /// The value of one chunk.
+    pub chunk: unsafe fn(&Mode, &Lane<'_>) -> Cv,
+    /// What takes this many lanes, or fewer, some blocks further; narrowest first.
+    pub widths: &'static [(usize, Run)],
+    /// Extendable output: what makes this many compressions of a node that differ in the counter
+    /// only, from its own on; narrowest first.
+    pub root_blocks: &'static [(usize, RootBlocks)],
+}
+
+/// Writes compressions of a node to the first places.
+pub(crate) type RootBlocks = unsafe fn(&Node, &mut [[u8; BLOCK_LEN]; MAX_LANES]);
+
 /// A backend that this processor can run: values come only from [`Backend::detect`] and
 /// [`Backend::available`], which check.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Backend(Kind);
+#[derive(Clone, Copy)]
+pub(crate) struct Backend(&'static Kernels);
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-enum Kind {
-    Portable = 1,
-    #[cfg(target_arch = "x86_64")]
-    Sse41 = 2,
-    #[cfg(target_arch = "x86_64")]
-    Avx2 = 3,
-    #[cfg(target_arch = "x86_64")]
-    Avx512 = 4,
-}
-
-/// Whether code compiled for these instruction sets may run: asked of the processor, or without
-/// `std` (which knows how to ask), of the target that this crate is compiled for.
-#[cfg(target_arch = "x86_64")]
-macro_rules! has {
-    ($($feature:tt),*) => {{
-        #[cfg(feature = "std")]
-        let yes = $(std::arch::is_x86_feature_detected!($feature))&&*;
-        #[cfg(not(feature = "std"))]
-        let yes = $(cfg!(target_feature = $feature))&&*;
-        yes
-    }};
-}
-
-impl Kind {
-    /// Best first.
-    #[cfg(target_arch = "x86_64")]
-    const ALL: &'static [Self] = &[Self::Avx512, Self::Avx2, Self::Sse41, Self::Portable];
-    #[cfg(not(target_arch = "x86_64"))]
-    const ALL: &'static [Self] = &[Self::Portable];
-
-    fn is_supported(self) -> bool {
-        match self {
-            Self::Portable => true,
-            #[cfg(target_arch = "x86_64")]
-            Self::Sse41 => has!("sse4.1"),
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx2 => has!("avx2"),
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx512 => has!("avx2", "avx512f", "avx512vl"),
-        }
-    }
-}
-
-/// Calls the function of this name in the module of `$backend`.
-macro_rules! dispatch {
-    ($backend:expr, $function:ident ( $($argument:expr),* )) => {
-        match $backend.0 {
-            Kind::Portable => portable::$function($($argument),*),
-            // SAFETY: a `Backend` of this kind is made only where `is_supported` found SSE4.1.
-            #[cfg(target_arch = "x86_64")]
-            Kind::Sse41 => unsafe { x86::sse41::$function($($argument),*) },
-            // SAFETY: a `Backend` of this kind is made only where `is_supported` found AVX2.
-            #[cfg(target_arch = "x86_64")]
-            Kind::Avx2 => unsafe { x86::avx2::$function($($argument),*) },
-            // SAFETY: a `Backend` of this kind is made only where `is_supported` found AVX2,
-            // AVX-512F and AVX-512VL.
-            #[cfg(target_arch = "x86_64")]
-            Kind::Avx512 => unsafe { x86::avx512::$function($($argument),*) },
-        }
-    };
-}
-
-/// The chosen backend as its `Kind` number; 0 before the first use.
-static CHOSEN: AtomicU8 = AtomicU8::new(0);
+/// The backend in use; null before the first use.
+static CHOSEN: AtomicPtr<Kernels> = AtomicPtr::new(ptr::null_mut());
 
 impl Backend {
     /// The best backend of this processor; looked up once.
     #[inline]
     pub fn detect() -> Self {
-        let chosen = CHOSEN.load(Ordering::Relaxed);
-        match Kind::ALL.iter().find(|kind| **kind as u8 == chosen) {
-            Some(kind) => Self(*kind),
+        // SAFETY: what is stored is null or comes from a `&'static Kernels` of a backend that is
+        // available; nothing is ever written through it.
+        match unsafe { CHOSEN.load(Ordering::Relaxed).as_ref() } {
+            Some(kernels) => Self(kernels),
             None => Self::choose(),
         }
     }
 
     #[cold]
     fn choose() -> Self {
-        let best = Self::available().next().unwrap_or(Self(Kind::Portable));
-        CHOSEN.store(best.0 as u8, Ordering::Relaxed);
+        let best = Self::available().next().unwrap_or(Self(&kernels::portable::KERNELS));
+        best.use_from_now_on();
         best
     }
 
+    fn use_from_now_on(self) {
+        CHOSEN.store(ptr::from_ref(self.0).cast_mut(), Ordering::Relaxed);
+    }
+
     /// Makes `detect` answer the named backend.
+    #[inline]
     pub fn set(name: &str) -> bool {
         let found = Self::available().find(|backend| backend.name() == name);
-        if let Some(backend) = found {
-            CHOSEN.store(backend.0 as u8, Ordering::Relaxed);
-        }
-        found.is_some()
+        found.inspect(|backend| backend.use_from_now_on()).is_some()
     }
 
     /// All backends of this processor, best first.
     pub fn available() -> impl Iterator<Item = Self> {
-        Kind::ALL.iter().filter(|kind| kind.is_supported()).map(|kind| Self(*kind))
+        kernels::ALL.iter().filter(|kernels| (kernels.is_supported)()).map(|kernels| Self(kernels))
     }
 
+    #[inline]
     pub fn name(self) -> &'static str {
-        match self.0 {
-            Kind::Portable => "portable",
-            #[cfg(target_arch = "x86_64")]
-            Kind::Sse41 => "sse4.1",
-            #[cfg(target_arch = "x86_64")]
-            Kind::Avx2 => "avx2",
-            #[cfg(target_arch = "x86_64")]
-            Kind::Avx512 => "avx512",
-        }
+        self.0.name
     }
 
     /// The compression function, all sixteen output words.
+    #[inline]
     pub fn compress(self, node: &Node) -> [u32; 16] {
-        dispatch!(self, compress(node))
+        // SAFETY: a `Backend` is made only of kernels that this processor supports.
+        unsafe { (self.0.compress)(node) }
     }
 
     /// The chaining value after whole `blocks` at the start of one chunk.
+    #[inline]
     pub fn chunk_start(self, mode: &Mode, blocks: &[[u8; BLOCK_LEN]], counter: u64) -> [u32; 8] {
-        dispatch!(self, chunk_start(mode, blocks, counter))
+        // SAFETY: a `Backend` is made only of kernels that this processor supports.
+        unsafe { (self.0.chunk_start)(mode, blocks, counter) }
+    }
+
+    /// The value of one chunk.
+    #[inline]
+    pub fn chunk(self, mode: &Mode, lane: &Lane<'_>) -> Cv {
+        debug_assert!(lane.bytes.len() <= CHUNK_LEN);
+        // SAFETY: a `Backend` is made only of kernels that this processor supports.
+        unsafe { (self.0.chunk)(mode, lane) }
+    }
+
+    /// The value of one parent, given as its two children in a row.
+    fn parent(self, mode: &Mode, pair: &[Cv; 2], end: u32) -> Cv {
+        let flags = mode.flags() | PARENT | end;
+        let (cv, block) = (*mode.key(), joined(pair));
+        first_half(&self.compress(&Node { cv, block, len: BLOCK_LEN as u32, counter: 0, flags }))
     }
 
     /// The values of up to [`MAX_LANES`] chunks; entries past `lanes.len()` are meaningless.
     pub fn chunks(self, mode: &Mode, lanes: &[Lane<'_>]) -> [Cv; MAX_LANES] {
         debug_assert!(lanes.len() <= MAX_LANES);
         debug_assert!(lanes.iter().all(|lane| lane.bytes.len() <= CHUNK_LEN));
-        dispatch!(self, chunks(mode, lanes))
+        let mut out = [[0; OUT_LEN]; MAX_LANES];
+        let mut done = 0;
+        while done < lanes.len() {
+            if lanes.len() - done == 1 {
+                out[done] = self.chunk(mode, &lanes[done]);
+                break;
+            }
+            let (width, run) = fitting(self.0.widths, lanes.len() - done);
+            let count = width.min(lanes.len() - done);
+            let (lanes, out) = (&lanes[done..done + count], &mut out[done..done + count]);
+            // SAFETY: the kernel is of a supported backend and takes `width` lanes.
+            unsafe { chunk_group(run, width, mode, lanes, out) };
+            done += count;
+        }
+        out
     }
 
     /// The values of up to [`MAX_LANES`] parents, each given as its two children in a row;
     /// `end` is `ROOT` or nothing. Entries past `pairs.len()` are meaningless.
     pub fn parents(self, mode: &Mode, pairs: &[[Cv; 2]], end: u32) -> [Cv; MAX_LANES] {
         debug_assert!(pairs.len() <= MAX_LANES);
-        dispatch!(self, parents(mode, pairs, end))
+        let mut out = [[0; OUT_LEN]; MAX_LANES];
+        let mut done = 0;
+        while done < pairs.len() {
+            if pairs.len() - done == 1 {
+                out[done] = self.parent(mode, &pairs[done], end);
+                break;
+            }
+            let (width, run) = fitting(self.0.widths, pairs.len() - done);
+            let count = width.min(pairs.len() - done);
+            let (pairs, out) = (&pairs[done..done + count], &mut out[done..done + count]);
+            // SAFETY: the kernel is of a supported backend and takes `width` lanes.
+            unsafe { parent_group(run, width, mode, pairs, end, out) };
+            done += count;
+        }
+        out
     }
 
     /// Extendable output: `count` (up to [`MAX_LANES`]) compressions of `node` that differ in the
     /// counter only, from its own on. Entries past `count` are meaningless.
     pub fn root_blocks(self, node: &Node, count: usize) -> [[u8; BLOCK_LEN]; MAX_LANES] {
-        dispatch!(self, root_blocks(node, count))
+        debug_assert!(count <= MAX_LANES);
+        let mut out = [[0; BLOCK_LEN]; MAX_LANES];
+        let mut node = node.clone();
+        let mut done = 0;
+        while done < count {
+            let (lanes, run) = fitting(self.0.root_blocks, count - done);
+            let mut some = [[0; BLOCK_LEN]; MAX_LANES];
+            // SAFETY: the kernel is of a supported backend.
+            unsafe { run(&node, &mut some) };
+            let now = lanes.min(count - done);
+            out[done..done + now].copy_from_slice(&some[..now]);
+            node.counter = node.counter.wrapping_add(now as u64);
+            done += now;
+        }
+        out
     }
+}
+
+impl PartialEq for Backend {
+    fn eq(&self, other: &Self) -> bool {
+        ptr::eq(self.0, other.0)
+    }
+}
+
+impl fmt::Debug for Backend {
+    #[inline]
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The narrowest kernel for that many lanes, or the widest there is.
+fn fitting<F: Copy>(widths: &[(usize, F)], lanes: usize) -> (usize, F) {
+    let last = widths.len() - 1;
+    widths[..last].iter().find(|(width, _)| *width >= lanes).copied().unwrap_or(widths[last])
 }
 
 /// The first eight words of a compression, as bytes.

@@ -29,11 +29,10 @@
 mod constants;
 mod wipe;
 
-mod portable;
-#[cfg(target_arch = "x86_64")]
-mod x86;
+mod kernels;
 
 mod backend;
+mod batch;
 mod mode;
 mod output;
 mod stock;

@@ -26,7 +26,7 @@ pub(crate) const STACK: usize = 64 - CHUNK_LEN.ilog2() as usize - PENDING.ilog2(
 pub(crate) fn root_hash_of(backend: Backend, mode: &Mode, input: &[u8]) -> Cv {
     if input.len() <= CHUNK_LEN {
         let lane = Lane { bytes: input, counter: 0, end: ROOT };
-        backend.chunks(mode, &[lane])[0]
+        backend.chunk(mode, &lane)
     } else if input.len() <= BATCH_LEN {
         small_output(backend, mode, input, 0).root_hash()
     } else {

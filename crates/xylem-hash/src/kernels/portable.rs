@@ -1,13 +1,23 @@
 //! Plain scalar code, one block after the other, for every processor.
 
 use crate::backend::{
-    Cv, Lane, MAX_LANES, Node, all_bytes, first_half, joined, padded, split_last_block,
+    Cv, Kernels, Lane, MAX_LANES, Node, all_bytes, first_half, padded, split_last_block,
 };
-use crate::constants::{BLOCK_LEN, CHUNK_END, CHUNK_START, IV, OUT_LEN, PARENT, ROUNDS, SCHEDULE};
-use crate::subtree::Mode;
+use crate::batch::Batch;
+use crate::constants::{BLOCK_LEN, CHUNK_END, CHUNK_START, IV, SCHEDULE};
+use crate::mode::Mode;
 
-/// As [`crate::backend::Backend::compress`].
-pub(crate) fn compress(node: &Node) -> [u32; 16] {
+pub(crate) static KERNELS: Kernels = Kernels {
+    name: "portable",
+    is_supported: || true,
+    compress,
+    chunk_start,
+    chunk,
+    widths: &[(1, run)],
+    root_blocks: &[(1, root_blocks)],
+};
+
+fn compress(node: &Node) -> [u32; 16] {
     mix(&node.cv, &node.block, node.len, node.counter, node.flags)
 }
 
@@ -21,7 +31,7 @@ fn mix(cv: &[u32; 8], block: &[u8; BLOCK_LEN], len: u32, counter: u64, flags: u3
     v[..8].copy_from_slice(cv);
     v[8..12].copy_from_slice(&IV[..4]);
     v[12..].copy_from_slice(&[counter as u32, (counter >> 32) as u32, len, flags]);
-    for schedule in &SCHEDULE[..ROUNDS] {
+    for schedule in &SCHEDULE {
         round(&mut v, &m, schedule);
     }
     for i in 0..8 {
@@ -56,8 +66,7 @@ fn g(v: &mut [u32; 16], [a, b, c, d]: [usize; 4], x: u32, y: u32) {
     v[b] = (v[b] ^ v[c]).rotate_right(7);
 }
 
-/// As [`crate::backend::Backend::chunk_start`].
-pub(crate) fn chunk_start(mode: &Mode, blocks: &[[u8; BLOCK_LEN]], counter: u64) -> [u32; 8] {
+fn chunk_start(mode: &Mode, blocks: &[[u8; BLOCK_LEN]], counter: u64) -> [u32; 8] {
     let mut cv = *mode.key();
     let mut start = CHUNK_START;
     for block in blocks {
@@ -68,35 +77,29 @@ pub(crate) fn chunk_start(mode: &Mode, blocks: &[[u8; BLOCK_LEN]], counter: u64)
     cv
 }
 
-/// As [`crate::backend::Backend::chunks`].
-pub(crate) fn chunks(mode: &Mode, lanes: &[Lane<'_>]) -> [Cv; MAX_LANES] {
-    let mut out = [[0; OUT_LEN]; MAX_LANES];
-    for (lane, out) in lanes.iter().zip(&mut out) {
-        let (blocks, tail) = split_last_block(lane.bytes);
-        let cv = chunk_start(mode, blocks, lane.counter);
-        let start = if blocks.is_empty() { CHUNK_START } else { 0 };
-        let flags = mode.flags() | start | CHUNK_END | lane.end;
-        *out = first_half(&mix(&cv, &padded(tail), tail.len() as u32, lane.counter, flags));
-    }
-    out
+fn chunk(mode: &Mode, lane: &Lane<'_>) -> Cv {
+    let (blocks, tail) = split_last_block(lane.bytes);
+    let cv = chunk_start(mode, blocks, lane.counter);
+    let start = if blocks.is_empty() { CHUNK_START } else { 0 };
+    let flags = mode.flags() | start | CHUNK_END | lane.end;
+    first_half(&mix(&cv, &padded(tail), tail.len() as u32, lane.counter, flags))
 }
 
-/// As [`crate::backend::Backend::parents`].
-pub(crate) fn parents(mode: &Mode, pairs: &[[Cv; 2]], end: u32) -> [Cv; MAX_LANES] {
-    let flags = mode.flags() | PARENT | end;
-    let mut out = [[0; OUT_LEN]; MAX_LANES];
-    for (pair, out) in pairs.iter().zip(&mut out) {
-        *out = first_half(&mix(mode.key(), &joined(pair), BLOCK_LEN as u32, 0, flags));
+/// # Safety
+/// The first lane's pointers are to what the documentation of `Batch` says.
+unsafe fn run(batch: &mut Batch, blocks: usize) {
+    let counter = u64::from(batch.counters[1][0]) << 32 | u64::from(batch.counters[0][0]);
+    for i in 0..blocks {
+        let is_last = i + 1 == blocks;
+        let at = if is_last { batch.last[0] } else { batch.at[0].wrapping_add(i * BLOCK_LEN) };
+        let [len, flags] = &batch.rows[if is_last { 2 } else { usize::from(i != 0) }];
+        // SAFETY: the caller's promise: there is a block at this place; bytes need no alignment.
+        let block = unsafe { &*at.cast::<[u8; BLOCK_LEN]>() };
+        let out = mix(&batch.cvs[0], block, len[0], counter, flags[0]);
+        batch.cvs[0].copy_from_slice(&out[..8]);
     }
-    out
 }
 
-/// As [`crate::backend::Backend::root_blocks`].
-pub(crate) fn root_blocks(node: &Node, count: usize) -> [[u8; BLOCK_LEN]; MAX_LANES] {
-    let mut out = [[0; BLOCK_LEN]; MAX_LANES];
-    for (i, out) in out.iter_mut().take(count).enumerate() {
-        let counter = node.counter.wrapping_add(i as u64);
-        *out = all_bytes(&mix(&node.cv, &node.block, node.len, counter, node.flags));
-    }
-    out
+fn root_blocks(node: &Node, out: &mut [[u8; BLOCK_LEN]; MAX_LANES]) {
+    out[0] = all_bytes(&compress(node));
 }

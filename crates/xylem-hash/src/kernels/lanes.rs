@@ -1,0 +1,149 @@
+//! As many messages as a vector has words: vector i of a state holds word i of every lane.
+
+/// Makes `run` and `root_blocks` (see [`crate::backend::Kernels`]) of `LANES` lanes for the
+/// instruction set `$features`, out of the vectors of `$words`.
+macro_rules! lane_kernel {
+    ($features:literal, $($words:ident)::+) => {
+        use $crate::backend::{MAX_LANES, Node};
+        use $crate::batch::Batch;
+        use $crate::constants::{BLOCK_LEN, IV, ROUNDS, SCHEDULE};
+        use $($words)::+::{
+            LANES, V, add, held, left_in_memory, load, load_blocks, load_cvs, right_7, right_8,
+            right_12, right_16, splat, store_blocks, store_cvs, to_memory, xor,
+        };
+
+        /// Where the words of the schedule lie in an array of vectors, in bytes.
+        static OFFSETS: [[u16; 16]; ROUNDS] = {
+            let mut table = [[0; 16]; ROUNDS];
+            let mut i = 0;
+            while i < 16 * ROUNDS {
+                table[i / 16][i % 16] = (SCHEDULE[i / 16][i % 16] as usize * size_of::<V>()) as u16;
+                i += 1;
+            }
+            table
+        };
+
+        /// The columns (half 0); then the diagonals, as columns of rows that are turned (half 1).
+        #[inline]
+        #[target_feature(enable = $features)]
+        fn half_round<const HALF: usize>(
+            a: &mut [V; 4],
+            b: &mut [V; 4],
+            c: &mut [V; 4],
+            d: &mut [V; 4],
+            m: &[V; 16],
+            offsets: &[u16; 16],
+        ) {
+            // SAFETY: every offset is that of one of the 16 vectors of `m`.
+            let word = |i| unsafe { *m.as_ptr().byte_add(offsets[8 * HALF + i] as usize) };
+            let place = |i| ((i + HALF) % 4, (i + 2 * HALF) % 4, (i + 3 * HALF) % 4);
+            for i in 0..4 {
+                let (bi, _, di) = place(i);
+                a[i] = add(held(add(a[i], word(2 * i))), b[bi]);
+                d[di] = right_16(xor(d[di], a[i]));
+            }
+            for i in 0..4 {
+                let (bi, ci, di) = place(i);
+                let sum = add(left_in_memory(&c[ci]), d[di]);
+                to_memory(&mut c[ci], sum);
+                b[bi] = right_12(xor(b[bi], sum));
+            }
+            for i in 0..4 {
+                let (bi, _, di) = place(i);
+                a[i] = add(held(add(a[i], word(2 * i + 1))), b[bi]);
+                d[di] = right_8(xor(d[di], a[i]));
+            }
+            for i in 0..4 {
+                let (bi, ci, di) = place(i);
+                let sum = add(left_in_memory(&c[ci]), d[di]);
+                to_memory(&mut c[ci], sum);
+                b[bi] = right_7(xor(b[bi], sum));
+            }
+        }
+
+        /// The compression of every lane (the paper, section 2.2): the four rows of the state after
+        /// all rounds.
+        ///
+        /// The third row goes through memory where there are only 16 registers (`to_memory`,
+        /// `left_in_memory`): the compiler then keeps the rest in registers. `held` keeps `a + word`
+        /// from being computed after `a + b`, which would make every chain longer by an addition:
+        /// `b` comes last. Each caller has an instance of its own, which is then inlined: `cv`
+        /// stays in registers from block to block.
+        #[inline]
+        #[target_feature(enable = $features)]
+        fn compress<const CALLER: u8>(cv: &[V; 8], last_row: [V; 4], m: &[V; 16]) -> [[V; 4]; 4] {
+            let [mut a, mut b] = [[cv[0], cv[1], cv[2], cv[3]], [cv[4], cv[5], cv[6], cv[7]]];
+            let mut c = [splat(IV[0]), splat(IV[1]), splat(IV[2]), splat(IV[3])];
+            let mut d = last_row;
+            for i in 0..4 {
+                to_memory(&mut c[i], splat(IV[i]));
+            }
+            for offsets in &OFFSETS {
+                half_round::<0>(&mut a, &mut b, &mut c, &mut d, m, offsets);
+                half_round::<1>(&mut a, &mut b, &mut c, &mut d, m, offsets);
+            }
+            for i in 0..4 {
+                c[i] = left_in_memory(&c[i]);
+            }
+            [a, b, c, d]
+        }
+
+        /// Takes the first `LANES` lanes of `batch` that many blocks further.
+        ///
+        /// # Safety
+        /// The processor has the instruction set, and the pointers of `batch` are to what its
+        /// documentation says.
+        #[target_feature(enable = $features)]
+        pub(crate) unsafe fn run(batch: &mut Batch, blocks: usize) {
+            let mut cv = load_cvs(&batch.cvs);
+            for i in 0..blocks {
+                let is_last = i + 1 == blocks;
+                let (at, offset) = if is_last { (&batch.last, 0) } else { (&batch.at, i) };
+                // Hidden from the optimizer, which would make a copy of the loop for each case.
+                let at = core::hint::black_box(at);
+                // SAFETY: the caller's promise: there is a block at each of these places.
+                let m = unsafe { load_blocks(at, offset * BLOCK_LEN) };
+                let [low, high] = &batch.counters;
+                let [len, flags] = &batch.rows[if is_last { 2 } else { usize::from(i != 0) }];
+                let last_row = [load(low), load(high), load(len), load(flags)];
+                let [a, b, c, d] = compress::<0>(&cv, last_row, &m);
+                for i in 0..4 {
+                    (cv[i], cv[4 + i]) = (xor(a[i], c[i]), xor(b[i], d[i]));
+                }
+            }
+            store_cvs(&cv, &mut batch.cvs);
+        }
+
+        /// Extendable output: `LANES` compressions of `node`, with its counter and those after it.
+        ///
+        /// # Safety
+        /// The processor has the instruction set.
+        #[target_feature(enable = $features)]
+        pub(crate) unsafe fn root_blocks(node: &Node, out: &mut [[u8; BLOCK_LEN]; MAX_LANES]) {
+            let mut m = [splat(0); 16];
+            for (vector, bytes) in m.iter_mut().zip(node.block.as_chunks::<4>().0) {
+                *vector = splat(u32::from_le_bytes(*bytes));
+            }
+            let mut counters = [[0; MAX_LANES]; 2];
+            for i in 0..LANES {
+                let counter = node.counter.wrapping_add(i as u64);
+                (counters[0][i], counters[1][i]) = (counter as u32, (counter >> 32) as u32);
+            }
+            let mut cv = [splat(0); 8];
+            for (vector, word) in cv.iter_mut().zip(node.cv) {
+                *vector = splat(word);
+            }
+            let [low, high] = &counters;
+            let last_row = [load(low), load(high), splat(node.len), splat(node.flags)];
+            let [a, b, c, d] = compress::<1>(&cv, last_row, &m);
+            let mut v = [splat(0); 16];
+            for i in 0..4 {
+                (v[i], v[4 + i]) = (xor(a[i], c[i]), xor(b[i], d[i]));
+                (v[8 + i], v[12 + i]) = (xor(c[i], cv[i]), xor(d[i], cv[4 + i]));
+            }
+            store_blocks(v, out);
+        }
+    };
+}
+
+pub(super) use lane_kernel;

@@ -1,0 +1,31 @@
+//! Kernels: the compression function for each instruction set.
+//!
+//! Two shapes of code, each written once as a macro over the vectors of an instruction set:
+//! - [`lanes`]: as many messages as a vector has words; vector i holds word i of each of them.
+//! - [`rows`]: one message for every four words of a vector; the four vectors of a state are the
+//!   rows of the state matrix (of several messages side by side).
+//!
+//! Rows need fewer instructions for few messages, lanes for many. Both go round by round in a loop:
+//! that is a seventh of the code of rounds in a row, compiles in a tenth of a second, and is no
+//! slower (docs/hash-engine.md has the figures).
+
+#[cfg(target_arch = "x86_64")]
+mod lanes;
+pub(crate) mod portable;
+#[cfg(target_arch = "x86_64")]
+mod rows;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+use crate::backend::Kernels;
+
+/// All there are, best first.
+pub(crate) static ALL: &[&Kernels] = &[
+    #[cfg(target_arch = "x86_64")]
+    &x86::AVX512,
+    #[cfg(target_arch = "x86_64")]
+    &x86::AVX2,
+    #[cfg(target_arch = "x86_64")]
+    &x86::SSE41,
+    &portable::KERNELS,
+];

@@ -1,0 +1,197 @@
+//! One message for every four words of a vector: the four vectors of a state are the rows of the
+//! state matrix, and its four columns are mixed at once.
+
+/// Makes `rounds` for the instruction set `$features`, out of the vectors of `$words`.
+macro_rules! row_rounds {
+    ($features:literal, $($words:ident)::+) => {
+        use $($words)::+::{
+            Schedule, V, add, held, right_7, right_8, right_12, right_16, same, turn_1, turn_2,
+            turn_3, xor,
+        };
+
+        /// The four mixings of a half round. `b` comes last, see `lanes`.
+        #[inline]
+        #[target_feature(enable = $features)]
+        fn mix([a, b, c, d]: [V; 4], x: V, y: V) -> [V; 4] {
+            let a = add(held(add(a, x)), b);
+            let d = right_16(xor(d, a));
+            let c = add(c, d);
+            let b = right_12(xor(b, c));
+            let a = add(held(add(a, y)), b);
+            let d = right_8(xor(d, a));
+            let c = add(c, d);
+            let b = right_7(xor(b, c));
+            [a, b, c, d]
+        }
+
+        /// All rounds; the rows of the state afterwards.
+        ///
+        /// For the diagonals, `a`, `c` and `d` are turned by a lane each and `b` stays: `b` is
+        /// what the next step waits for.
+        #[inline]
+        #[target_feature(enable = $features)]
+        fn rounds([a, b]: [V; 2], mut schedule: Schedule, last_row: V) -> [V; 4] {
+            let mut v = [a, b, same(&[IV[0], IV[1], IV[2], IV[3]]), last_row];
+            for round in 0..ROUNDS {
+                let m = schedule.words(round);
+                v = mix(v, m[0], m[1]);
+                (v[0], v[2], v[3]) = (turn_3(v[0]), turn_1(v[2]), turn_2(v[3]));
+                v = mix(v, m[2], m[3]);
+                (v[0], v[2], v[3]) = (turn_1(v[0]), turn_3(v[2]), turn_2(v[3]));
+            }
+            v
+        }
+    };
+}
+
+/// Makes `run` (see [`crate::backend::Kernels`]) of `MESSAGES` lanes.
+macro_rules! row_kernel {
+    ($features:literal, $($words:ident)::+) => {
+        use $crate::batch::Batch;
+        use $crate::constants::{BLOCK_LEN, IV, ROUNDS};
+        use $($words)::+::{MESSAGES, join, split};
+
+        $crate::kernels::rows::row_rounds!($features, $($words)::+);
+
+        /// Takes the first `MESSAGES` lanes of `batch` that many blocks further.
+        ///
+        /// # Safety
+        /// The processor has the instruction set, and the pointers of `batch` are to what its
+        /// documentation says.
+        #[target_feature(enable = $features)]
+        pub(crate) unsafe fn run(batch: &mut Batch, blocks: usize) {
+            let cvs = |half: usize| {
+                let part = |i: usize| batch.cvs[i].as_chunks::<4>().0[half].as_ptr().cast();
+                // SAFETY: four words are 16 bytes.
+                unsafe { join(core::array::from_fn(part)) }
+            };
+            let mut h = [cvs(0), cvs(1)];
+            for i in 0..blocks {
+                let is_last = i + 1 == blocks;
+                let (at, offset) = if is_last { (&batch.last, 0) } else { (&batch.at, i) };
+                // SAFETY: the caller's promise: there is a block at each of these places.
+                let schedule = unsafe {
+                    Schedule::new(core::array::from_fn(|i| at[i].wrapping_add(offset * BLOCK_LEN)))
+                };
+                let [len, flags] = &batch.rows[if is_last { 2 } else { usize::from(i != 0) }];
+                let [low, high] = &batch.counters;
+                let last_row: [[u32; 4]; MESSAGES] =
+                    core::array::from_fn(|i| [low[i], high[i], len[i], flags[i]]);
+                // SAFETY: four words are 16 bytes.
+                let last_row = unsafe { join(core::array::from_fn(|i| last_row[i].as_ptr().cast())) };
+                let [a, b, c, d] = rounds(h, schedule, last_row);
+                h = [xor(a, c), xor(b, d)];
+            }
+            for half in 0..2 {
+                split(h[half], |i, words| batch.cvs[i].as_chunks_mut::<4>().0[half] = words);
+            }
+        }
+    };
+}
+
+/// Makes `compress`, `chunk_start` and `chunk` (see [`crate::backend::Kernels`]): one message.
+macro_rules! single_kernel {
+    ($features:literal, $($words:ident)::+) => {
+        use $crate::backend::{Cv, Lane, Node, padded};
+        use $crate::constants::{BLOCK_LEN, CHUNK_END, CHUNK_START, IV, ROUNDS};
+        use $crate::mode::Mode;
+        use $($words)::+::split;
+
+        $crate::kernels::rows::row_rounds!($features, $($words)::+);
+
+        #[inline]
+        #[target_feature(enable = $features)]
+        fn halves(words: &[u32; 8]) -> [V; 2] {
+            let (halves, _) = words.as_chunks::<4>();
+            [same(&halves[0]), same(&halves[1])]
+        }
+
+        #[inline]
+        #[target_feature(enable = $features)]
+        fn words(h: [V; 2]) -> [u32; 8] {
+            let mut words = [0; 8];
+            let (halves, _) = words.as_chunks_mut::<4>();
+            split(h[0], |_, words| halves[0] = words);
+            split(h[1], |_, words| halves[1] = words);
+            words
+        }
+
+        #[inline]
+        #[target_feature(enable = $features)]
+        fn last_row(len: u32, counter: u64, flags: u32) -> V {
+            same(&[counter as u32, (counter >> 32) as u32, len, flags])
+        }
+
+        #[inline]
+        #[target_feature(enable = $features)]
+        fn schedule(block: &[u8; BLOCK_LEN]) -> Schedule {
+            // SAFETY: the reference is to a block.
+            unsafe { Schedule::new([block.as_ptr()]) }
+        }
+
+        /// # Safety
+        /// The processor has the instruction set.
+        #[target_feature(enable = $features)]
+        pub(crate) unsafe fn compress(node: &Node) -> [u32; 16] {
+            let h = halves(&node.cv);
+            let row = last_row(node.len, node.counter, node.flags);
+            let [a, b, c, d] = rounds(h, schedule(&node.block), row);
+            let mut out = [0; 16];
+            let (parts, _) = out.as_chunks_mut::<8>();
+            parts[0] = words([xor(a, c), xor(b, d)]);
+            parts[1] = words([xor(c, h[0]), xor(d, h[1])]);
+            out
+        }
+
+        /// # Safety
+        /// The processor has the instruction set.
+        #[target_feature(enable = $features)]
+        pub(crate) unsafe fn chunk_start(
+            mode: &Mode,
+            blocks: &[[u8; BLOCK_LEN]],
+            counter: u64,
+        ) -> [u32; 8] {
+            let mut h = halves(mode.key());
+            let mut flags = mode.flags() | CHUNK_START;
+            for block in blocks {
+                let row = last_row(BLOCK_LEN as u32, counter, flags);
+                let [a, b, c, d] = rounds(h, schedule(block), row);
+                h = [xor(a, c), xor(b, d)];
+                flags = mode.flags();
+            }
+            words(h)
+        }
+
+        /// One loop over all blocks, the last one included: it would else be a second copy of the
+        /// rounds.
+        ///
+        /// # Safety
+        /// The processor has the instruction set.
+        #[target_feature(enable = $features)]
+        pub(crate) unsafe fn chunk(mode: &Mode, lane: &Lane<'_>) -> Cv {
+            let (whole, rest) = lane.bytes.as_chunks::<BLOCK_LEN>();
+            let tail = if rest.is_empty() { [0; BLOCK_LEN] } else { padded(rest) };
+            let last = lane.bytes.len().saturating_sub(1) / BLOCK_LEN;
+            let mut h = halves(mode.key());
+            let mut flags = mode.flags() | CHUNK_START;
+            for i in 0..=last {
+                let mut len = BLOCK_LEN as u32;
+                if i == last {
+                    len = (lane.bytes.len() - i * BLOCK_LEN) as u32;
+                    flags |= CHUNK_END | lane.end;
+                }
+                let row = last_row(len, lane.counter, flags);
+                let [a, b, c, d] = rounds(h, schedule(whole.get(i).unwrap_or(&tail)), row);
+                h = [xor(a, c), xor(b, d)];
+                flags = mode.flags();
+            }
+            let mut out = [0; 32];
+            for (bytes, word) in out.as_chunks_mut::<4>().0.iter_mut().zip(words(h)) {
+                *bytes = word.to_le_bytes();
+            }
+            out
+        }
+    };
+}
+
+pub(super) use {row_kernel, row_rounds, single_kernel};

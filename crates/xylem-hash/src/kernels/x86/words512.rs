@@ -1,0 +1,166 @@
+//! Sixteen words side by side (AVX-512F), with 32 registers and rotations in one instruction.
+
+use core::arch::x86_64::*;
+
+use super::words128;
+use crate::backend::MAX_LANES;
+use crate::constants::BLOCK_LEN;
+
+pub(super) use core::arch::x86_64::{
+    __m512i as V, _mm512_add_epi32 as add, _mm512_xor_si512 as xor,
+};
+
+pub(super) const LANES: usize = 16;
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(super) fn splat(word: u32) -> V {
+    _mm512_set1_epi32(word as i32)
+}
+
+/// The words of `words`.
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(super) fn load(words: &[u32; LANES]) -> V {
+    // SAFETY: the reference is valid for 64 bytes, and the load needs no alignment.
+    unsafe { _mm512_loadu_si512(words.as_ptr().cast()) }
+}
+
+/// As [`super::words128::by_shift::held`].
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(super) fn held(mut a: V) -> V {
+    // SAFETY: no instruction, no effect.
+    unsafe {
+        core::arch::asm!("/* {0} */", inout(zmm_reg) a, options(pure, nomem, nostack, preserves_flags));
+    }
+    a
+}
+
+pub(super) fn to_memory(place: &mut V, a: V) {
+    *place = a;
+}
+
+pub(super) fn left_in_memory(place: &V) -> V {
+    *place
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(super) fn right_16(a: V) -> V {
+    _mm512_ror_epi32::<16>(a)
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(super) fn right_8(a: V) -> V {
+    _mm512_ror_epi32::<8>(a)
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(super) fn right_12(a: V) -> V {
+    _mm512_ror_epi32::<12>(a)
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(super) fn right_7(a: V) -> V {
+    _mm512_ror_epi32::<7>(a)
+}
+
+/// Transposes the 4 by 4 matrix in each quarter.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn transpose([a, b, c, d]: [V; 4]) -> [V; 4] {
+    let (ab_low, ab_high) = (_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
+    let (cd_low, cd_high) = (_mm512_unpacklo_epi32(c, d), _mm512_unpackhi_epi32(c, d));
+    [
+        _mm512_unpacklo_epi64(ab_low, cd_low),
+        _mm512_unpackhi_epi64(ab_low, cd_low),
+        _mm512_unpacklo_epi64(ab_high, cd_high),
+        _mm512_unpackhi_epi64(ab_high, cd_high),
+    ]
+}
+
+/// The 16 by 16 matrix, rows and columns exchanged: first inside the 4 by 4 matrices of words, then
+/// these among themselves.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn exchange(mut rows: [V; 16]) -> [V; 16] {
+    for group in rows.as_chunks_mut::<4>().0 {
+        *group = transpose(*group);
+    }
+    for i in 0..4 {
+        let [a, b, c, d] = [rows[i], rows[4 + i], rows[8 + i], rows[12 + i]];
+        let ab_even = _mm512_shuffle_i32x4::<0b10_00_10_00>(a, b);
+        let ab_odd = _mm512_shuffle_i32x4::<0b11_01_11_01>(a, b);
+        let cd_even = _mm512_shuffle_i32x4::<0b10_00_10_00>(c, d);
+        let cd_odd = _mm512_shuffle_i32x4::<0b11_01_11_01>(c, d);
+        rows[i] = _mm512_shuffle_i32x4::<0b10_00_10_00>(ab_even, cd_even);
+        rows[4 + i] = _mm512_shuffle_i32x4::<0b10_00_10_00>(ab_odd, cd_odd);
+        rows[8 + i] = _mm512_shuffle_i32x4::<0b11_01_11_01>(ab_even, cd_even);
+        rows[12 + i] = _mm512_shuffle_i32x4::<0b11_01_11_01>(ab_odd, cd_odd);
+    }
+    rows
+}
+
+/// Vector i of the result has word i of the block at `offset` from each pointer.
+///
+/// # Safety
+/// The pointers are to blocks.
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(super) unsafe fn load_blocks(at: &[*const u8; MAX_LANES], offset: usize) -> [V; 16] {
+    let mut rows = [_mm512_setzero_si512(); 16];
+    for (row, at) in rows.iter_mut().zip(at) {
+        // SAFETY: the caller's promise; the load needs no alignment.
+        *row = unsafe { _mm512_loadu_si512(at.wrapping_add(offset).cast()) };
+    }
+    exchange(rows)
+}
+
+/// Vector i of the result has word i of each value.
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(super) fn load_cvs(cvs: &[[u32; 8]; MAX_LANES]) -> [V; 8] {
+    let mut v = [_mm512_setzero_si512(); 8];
+    for (half, words) in v.as_chunks_mut::<4>().0.iter_mut().enumerate() {
+        let part = |i: usize| words128::load(&cvs[i].as_chunks::<4>().0[half]);
+        let four = |i: usize| {
+            let v = _mm512_inserti32x4::<1>(_mm512_castsi128_si512(part(i)), part(i + 4));
+            _mm512_inserti32x4::<3>(_mm512_inserti32x4::<2>(v, part(i + 8)), part(i + 12))
+        };
+        *words = transpose([four(0), four(1), four(2), four(3)]);
+    }
+    v
+}
+
+/// The inverse of [`load_cvs`].
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(super) fn store_cvs(v: &[V; 8], cvs: &mut [[u32; 8]; MAX_LANES]) {
+    for (half, words) in v.as_chunks::<4>().0.iter().enumerate() {
+        for (i, four) in transpose(*words).into_iter().enumerate() {
+            let parts = [
+                _mm512_castsi512_si128(four),
+                _mm512_extracti32x4_epi32::<1>(four),
+                _mm512_extracti32x4_epi32::<2>(four),
+                _mm512_extracti32x4_epi32::<3>(four),
+            ];
+            for (quarter, part) in parts.into_iter().enumerate() {
+                words128::store(part, &mut cvs[i + 4 * quarter].as_chunks_mut::<4>().0[half]);
+            }
+        }
+    }
+}
+
+/// All sixteen words, lane by lane: the inverse of [`load_blocks`].
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(super) fn store_blocks(v: [V; 16], out: &mut [[u8; BLOCK_LEN]; MAX_LANES]) {
+    for (row, out) in exchange(v).into_iter().zip(out) {
+        // SAFETY: a block is 64 bytes, and the store needs no alignment.
+        unsafe { _mm512_storeu_si512(out.as_mut_ptr().cast(), row) };
+    }
+}
