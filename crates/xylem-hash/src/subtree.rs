@@ -151,6 +151,7 @@ impl Subtree {
         Self { backend, mode, chunks: 0, first_chunk, pending: Stock::new(), stack: Stock::new() }
     }
 
+    #[cfg(feature = "rayon")]
     pub fn backend(&self) -> Backend {
         self.backend
     }
@@ -165,7 +166,7 @@ impl Subtree {
     }
 
     /// Chunks absorbed so far.
-    #[inline]
+    #[cfg(feature = "rayon")]
     pub fn chunks(&self) -> u64 {
         self.chunks
     }
