@@ -23,6 +23,16 @@ try:
 bench *ARGS:
     cargo bench -p xylem-bench {{ARGS}}
 
+# The hash engine's tables, with every configuration of the official crate.
+bench-hash *ARGS:
+    cargo build --release -p xylem
+    bench/peers
+    target/release/xylem bench hash {{ARGS}}
+
+# Clean builds of one-line users of BLAKE3 crates.
+bench-compile *ARGS:
+    python3 bench/compile.py {{ARGS}}
+
 # Times share/get of 1 GiB and of 10,000 small files over loopback.
 bench-transfer *ARGS:
     python3 bench/transfer.py {{ARGS}}
