@@ -44,3 +44,11 @@ interop:
 # A short run of every fuzz target (nightly and cargo-fuzz).
 fuzz SECONDS="20":
     bash fuzz/run {{SECONDS}}
+
+# The C library and the Python package: builds and tests both.
+ffi:
+    crates/xylem-ffi/run
+
+# Installs the C library: header, static and shared library, pkg-config file.
+install-c PREFIX="/usr/local":
+    PREFIX={{PREFIX}} crates/xylem-ffi/install
