@@ -63,6 +63,7 @@ fn value(digit: u8) -> (u8, u8) {
 }
 
 /// Reads 64 digits.
+#[inline]
 pub(crate) fn decode(hex: &[u8]) -> Result<[u8; OUT_LEN], HexError> {
     let Ok(digits) = <&[u8; DIGITS]>::try_from(hex) else {
         return Err(HexError::Length(hex.len()));
@@ -78,6 +79,7 @@ pub(crate) fn decode(hex: &[u8]) -> Result<[u8; OUT_LEN], HexError> {
 }
 
 #[cold]
+#[inline]
 fn first_wrong(digits: &[u8; DIGITS]) -> HexError {
     let at = digits.iter().position(|digit| value(*digit).1 != 0).unwrap_or(0);
     HexError::Digit { at, byte: digits[at] }
