@@ -23,6 +23,16 @@ try:
 bench *ARGS:
     cargo bench -p xylem-bench {{ARGS}}
 
+# The hash engine's tables, with every configuration of the official crate.
+bench-hash *ARGS:
+    cargo build --release -p xylem
+    bench/peers
+    target/release/xylem bench hash {{ARGS}}
+
+# Clean builds of one-line users of BLAKE3 crates.
+bench-compile *ARGS:
+    python3 bench/compile.py {{ARGS}}
+
 # Times share/get of 1 GiB and of 10,000 small files over loopback.
 bench-transfer *ARGS:
     python3 bench/transfer.py {{ARGS}}
@@ -34,3 +44,11 @@ interop:
 # A short run of every fuzz target (nightly and cargo-fuzz).
 fuzz SECONDS="20":
     bash fuzz/run {{SECONDS}}
+
+# The C library and the Python package: builds and tests both.
+ffi:
+    crates/xylem-ffi/run
+
+# Installs the C library: header, static and shared library, pkg-config file.
+install-c PREFIX="/usr/local":
+    PREFIX={{PREFIX}} crates/xylem-ffi/install

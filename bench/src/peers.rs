@@ -76,7 +76,7 @@ fn forward<E>(
     effort: Effort,
     emit: &mut dyn FnMut(Report) -> Result<(), E>,
 ) -> Result<Result<(), String>, E> {
-    let quick = (effort.race <= Effort::QUICK.race).then_some(QUICK);
+    let quick = (effort.each <= Effort::QUICK.each).then_some(QUICK);
     let command = Command::new(program)
         .arg(table)
         .args(quick)

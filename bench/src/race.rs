@@ -69,8 +69,8 @@ impl<'a> Contender<'a> {
 pub struct Effort {
     /// Time of one slice; one run where that takes longer.
     pub slice: Duration,
-    /// Time of one race, within the limits of rounds.
-    pub race: Duration,
+    /// Time of each contender of a race, within the limits of rounds.
+    pub each: Duration,
     /// The fewest rounds that a median is taken of.
     pub fewest: usize,
     /// The most rounds.
@@ -83,7 +83,7 @@ impl Effort {
     /// Every row of every table in under four minutes.
     pub const FULL: Self = Self {
         slice: Duration::from_millis(2),
-        race: Duration::from_millis(450),
+        each: Duration::from_millis(200),
         fewest: 7,
         most: 101,
         longest: usize::MAX,
@@ -92,7 +92,7 @@ impl Effort {
     /// Every row of every table in some twenty seconds.
     pub const QUICK: Self = Self {
         slice: Duration::from_micros(500),
-        race: Duration::from_millis(50),
+        each: Duration::from_millis(10),
         fewest: 3,
         most: 41,
         longest: usize::MAX,
@@ -100,7 +100,7 @@ impl Effort {
 
     /// Every contender once, on inputs of up to 4 MiB: whether they run and agree, not how fast.
     pub const ONCE: Self =
-        Self { slice: Duration::ZERO, race: Duration::ZERO, fewest: 1, most: 1, longest: 4 << 20 };
+        Self { slice: Duration::ZERO, each: Duration::ZERO, fewest: 1, most: 1, longest: 4 << 20 };
 }
 
 /// What a race found out about one contender.
@@ -133,9 +133,10 @@ pub fn race(contenders: &mut [Contender<'_>], effort: Effort) -> Result<Vec<Timi
     agree(contenders)?;
     let runs: Vec<u64> = contenders.iter_mut().map(|c| runs_per_slice(c, effort.slice)).collect();
     let mut samples = vec![Vec::new(); contenders.len()];
+    let together = effort.each * u32::try_from(contenders.len()).unwrap_or(u32::MAX);
     let start = Instant::now();
     for round in 0.. {
-        let over = start.elapsed() >= effort.race;
+        let over = start.elapsed() >= together;
         if round >= effort.most || (round >= effort.fewest && over) {
             break;
         }

@@ -5,6 +5,10 @@ use crate::report::{Absent, Figure, Heading, Machine, Ratio, Report, Row, Unit};
 /// The mark of a ratio that is not as wanted.
 pub const MISSED: &str = "MISSED";
 
+/// The mark of a figure whose quartiles lie further apart than [`NOISY`] of the median.
+const NOISE: char = '~';
+const NOISY: f64 = 0.1;
+
 /// Width of a label's column, in characters.
 const LABEL: usize = 30;
 /// The least width of a figure's and of a ratio's column.
@@ -81,7 +85,9 @@ fn machine_lines(machine: &Machine) -> String {
         "Machine: {processor}, {cores} cores, {gigahertz:.2} GHz measured, {system}; load {load}. \
          {date} UTC.\nOurs: xylem-hash on {backend}{others}. Theirs: {official}.\n\
          Medians of slices in turn, in one process; a ratio over 1 says that ours is faster, \
-         except where its heading says otherwise.\n"
+         except where a note says otherwise; {NOISE} marks figures whose quartiles are more than \
+         {:.0} % apart.\n",
+        NOISY * 100.0
     )
 }
 
@@ -119,6 +125,13 @@ fn line(heading: &Heading, label: &str, cells: &[String]) -> String {
 }
 
 fn figure_cell(figure: &Figure, unit: Unit) -> String {
+    let noisy = figure.spread.is_some_and(|spread| spread > NOISY);
+    let mut cell = value_cell(figure, unit);
+    cell.extend(noisy.then_some(NOISE));
+    cell
+}
+
+fn value_cell(figure: &Figure, unit: Unit) -> String {
     match unit {
         Unit::Cycles => crate::input::thousands(figure.value.round() as usize),
         Unit::GigabytesPerSecond => format!("{:.2}", figure.value),
@@ -199,6 +212,9 @@ mod tests {
         assert_eq!(cell(0.0521, Unit::Microseconds), "0.052");
         assert_eq!(cell(49.04, Unit::Microseconds), "49.0");
         assert_eq!(cell(1_660.0, Unit::Microseconds), "1660");
+        let spread = |spread| Figure { spread: Some(spread), ..Figure::quoted("", 2.048) };
+        assert_eq!(figure_cell(&spread(0.09), Unit::GigabytesPerSecond), "2.05");
+        assert_eq!(figure_cell(&spread(0.11), Unit::GigabytesPerSecond), "2.05~");
     }
 
     #[test]

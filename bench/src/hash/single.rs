@@ -99,7 +99,7 @@ pub fn run<E>(series: &mut Series<'_, E>, busy: Option<&Busy>) -> Result<(), Err
     };
     let (table, beside) = match busy {
         None => ("single", String::new()),
-        Some(busy) => ("busy", format!(", while {} more hash", input::cores(busy.cores()))),
+        Some(busy) => ("busy", format!(", every other core busy ({} of them)", busy.cores())),
     };
     series.heading(Heading {
         table: table.into(),

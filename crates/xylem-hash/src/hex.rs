@@ -7,6 +7,7 @@
 
 use core::borrow::Borrow;
 use core::fmt;
+use core::hash::{Hash, Hasher};
 use core::ops::Deref;
 
 use crate::constants::OUT_LEN;
@@ -17,7 +18,7 @@ const DIGITS: usize = 2 * OUT_LEN;
 ///
 /// A `str` in every respect, in 64 bytes of its own. Comparing two of them does *not* take
 /// constant time: compare hashes instead.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HexString([u8; DIGITS]);
 
 impl HexString {
@@ -62,6 +63,7 @@ fn value(digit: u8) -> (u8, u8) {
 }
 
 /// Reads 64 digits.
+#[inline]
 pub(crate) fn decode(hex: &[u8]) -> Result<[u8; OUT_LEN], HexError> {
     let Ok(digits) = <&[u8; DIGITS]>::try_from(hex) else {
         return Err(HexError::Length(hex.len()));
@@ -77,6 +79,7 @@ pub(crate) fn decode(hex: &[u8]) -> Result<[u8; OUT_LEN], HexError> {
 }
 
 #[cold]
+#[inline]
 fn first_wrong(digits: &[u8; DIGITS]) -> HexError {
     let at = digits.iter().position(|digit| value(*digit).1 != 0).unwrap_or(0);
     HexError::Digit { at, byte: digits[at] }
@@ -140,6 +143,14 @@ impl AsRef<std::path::Path> for HexString {
     #[inline]
     fn as_ref(&self) -> &std::path::Path {
         std::path::Path::new(self.as_str())
+    }
+}
+
+/// As the `str` that it is borrowed as.
+impl Hash for HexString {
+    #[inline]
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_str().hash(state);
     }
 }
 

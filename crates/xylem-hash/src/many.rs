@@ -47,6 +47,7 @@ pub fn keyed_hash_many(key: &[u8; KEY_LEN], inputs: &[&[u8]], out: &mut [Hash]) 
     hash_many_with(Backend::detect(), &Mode::keyed(key), inputs, out);
 }
 
+#[inline]
 pub(crate) fn hash_many_with(backend: Backend, mode: &Mode, inputs: &[&[u8]], out: &mut [Hash]) {
     let mut window = Window::new(backend, mode);
     for (place, input) in inputs.iter().enumerate() {
@@ -81,11 +82,13 @@ struct Message {
 }
 
 impl<'a> Window<'a> {
+    #[inline]
     fn new(backend: Backend, mode: &'a Mode) -> Self {
         Self { backend, mode, lanes: Stock::new(), messages: Stock::new() }
     }
 
     /// Adds a message of at most [`BATCH_LEN`] bytes; the caller checked the room.
+    #[inline]
     fn add(&mut self, place: usize, input: &'a [u8]) {
         let first = self.lanes.len();
         if input.len() <= CHUNK_LEN {
@@ -99,6 +102,7 @@ impl<'a> Window<'a> {
     }
 
     /// Hashes the messages at hand, and is empty again.
+    #[inline]
     fn finish(&mut self, out: &mut [Hash]) {
         let mut values = [[0; OUT_LEN]; WINDOW];
         self.chunk_values(&mut values);
@@ -116,6 +120,7 @@ impl<'a> Window<'a> {
     }
 
     /// The values of all chunks, those with the most blocks first.
+    #[inline]
     fn chunk_values(&self, values: &mut [Cv; WINDOW]) {
         let lanes = self.lanes.as_slice();
         let blocks = |lane: &Lane<'_>| lane.bytes.len().div_ceil(BLOCK_LEN);
@@ -146,6 +151,7 @@ impl<'a> Window<'a> {
     }
 
     /// Joins neighbours of every message, down to its root.
+    #[inline]
     fn merge_level(&mut self, values: &mut [Cv; WINDOW]) {
         let mut inner = Joins::new(0);
         let mut roots = Joins::new(ROOT);
@@ -176,10 +182,12 @@ struct Joins {
 }
 
 impl Joins {
+    #[inline]
     fn new(end: u32) -> Self {
         Self { pairs: Stock::new(), places: Stock::new(), end }
     }
 
+    #[inline]
     fn add(
         &mut self,
         backend: Backend,
@@ -195,6 +203,7 @@ impl Joins {
         }
     }
 
+    #[inline]
     fn finish(&mut self, backend: Backend, mode: &Mode, values: &mut [Cv]) {
         let done = backend.parents(mode, self.pairs.as_slice(), self.end);
         for (place, value) in self.places.as_slice().iter().zip(done) {

@@ -34,6 +34,7 @@ impl Output {
     }
 
     /// Blocks `index` and on of the extendable output, at least `count` of them.
+    #[inline]
     fn root_blocks(&mut self, index: u64, count: usize) -> [[u8; BLOCK_LEN]; MAX_LANES] {
         self.make_root(index);
         if count > 1 {
@@ -83,6 +84,7 @@ impl OutputReader {
     ///
     /// # Panics
     /// If `out` reaches past byte 2^64 - 2, the last of the stream.
+    #[inline]
     pub fn fill(&mut self, out: &mut [u8]) {
         let end = self.position.checked_add(out.len() as u64);
         let end = end.expect("the stream ends after 2^64 - 1 bytes (documented)");

@@ -2,32 +2,44 @@
 //!
 //! Where it is split: at multiples of [`PENDING`] chunks (128 KiB) of the message, wherever the
 //! slice at hand begins. Each whole group of that size becomes one value; what lies before the
-//! first boundary and after the last becomes the values of its chunks. Threads compute them in any
-//! order, halving the range as long as it has a boundary inside; then they are handed to the
+//! first boundary and after the last becomes the values of its chunks. The values are handed to the
 //! [`Subtree`] in order, as if it had computed them itself.
 //!
-//! Threads come from rayon's pool by its `join`; none is started here.
+//! Who computes them: the calling thread, at once, and those of rayon's pool as they wake up. All
+//! take units of work from one queue until it is empty. Waking a thread can take longer than
+//! hashing 256 KiB; with halves dealt out beforehand (rayon's `join`) the caller would wait for it.
+//! Threads come from rayon's pool; none is started here.
+
+use std::sync::{Mutex, PoisonError};
 
 use crate::backend::{Backend, Cv, MAX_LANES};
 use crate::constants::{CHUNK_LEN, OUT_LEN};
 use crate::hasher::Hasher;
-use crate::subtree::{BATCH_LEN, Mode, PENDING, Subtree, chunk_cvs, is_secret, subtree_cv};
+use crate::subtree::{
+    BATCH_LEN, Mode, PENDING, Subtree, chunk_cvs, is_secret, merge_level, subtree_cv,
+};
 use crate::wipe::wipe;
 
 /// Inputs from this size on are split. Below, waking a second thread takes longer than it saves:
 /// docs/hash-engine.md has the measurement.
-const MIN_SPLIT: usize = 512 * 1024;
+const MIN_SPLIT: usize = 1024 * 1024;
+
+/// Inputs from this size on are worked off in units of whole groups, smaller ones in units of
+/// [`SMALL_UNIT`], so that no thread waits long for the last one.
+const LARGE: usize = 4 * 1024 * 1024;
+
+/// Chunks in a unit of work; divides [`PENDING`].
+const SMALL_UNIT: usize = 32;
 
 /// Groups between two rendezvous of the threads: 64 MiB, so that they seldom wait, with values
 /// that fit on a thread's stack.
 const WINDOW: usize = 512;
 
 impl Hasher {
-    /// As [`Hasher::update`], by all threads of rayon's current pool.
+    /// As [`Hasher::update`], by the calling thread and all of rayon's current pool.
     ///
-    /// Never slower than `update` for lack of size: an input that is too short to gain is given to
-    /// `update`. Best for one large slice; many small messages gain more from
-    /// [`hash_many`](crate::hash_many).
+    /// An input that is too short to gain is given to `update`. Best for one large slice; many
+    /// small messages gain more from [`hash_many`](crate::hash_many).
     pub fn update_rayon(&mut self, input: &[u8]) -> &mut Self {
         if input.len() < MIN_SPLIT || rayon_core::current_num_threads() < 2 {
             return self.update(input);
@@ -57,7 +69,8 @@ impl Hasher {
 
 /// Takes all chunks of `input` but the last, and returns that: 1 to [`CHUNK_LEN`] bytes.
 fn absorb<'a>(subtree: &mut Subtree, input: &'a [u8]) -> &'a [u8] {
-    let mut values = [[0; OUT_LEN]; WINDOW + 2 * PENDING];
+    let mut values = [[0; OUT_LEN]; WINDOW * (PENDING / SMALL_UNIT)];
+    let unit = if input.len() < LARGE { SMALL_UNIT } else { PENDING };
     let mut rest = input;
     while rest.len() > CHUNK_LEN {
         let at = subtree.chunks();
@@ -65,14 +78,22 @@ fn absorb<'a>(subtree: &mut Subtree, input: &'a [u8]) -> &'a [u8] {
         let chunks = ((rest.len() - 1) / CHUNK_LEN).min(most);
         let (now, after) = rest.split_at(chunks * CHUNK_LEN);
         let [head, groups, tail] = shares(at, chunks);
-        let values = &mut values[..head + groups + tail];
+        let group_units = groups * (PENDING / unit);
+        let values = &mut values[..head + group_units + tail];
+
         let base = subtree.first_chunk();
-        Part { backend: subtree.backend(), mode: subtree.mode(), base }.values(now, at, values);
-        let (head, others) = values.split_at(head);
-        let (groups, tail) = others.split_at(groups);
+        let hands = Hands { backend: subtree.backend(), mode: subtree.mode(), base };
+        hands.work_off(Queue { input: now, at, end: at + chunks as u64, start: at, unit, values });
+
+        let (head, others) = values.split_at_mut(head);
+        let (group_units, tail) = others.split_at_mut(group_units);
         subtree.push_chunks(head);
-        for group in groups {
-            subtree.push_group(*group);
+        for units in group_units.chunks_mut(PENDING / unit) {
+            let mut count = units.len();
+            while count > 1 {
+                count = merge_level(subtree.backend(), subtree.mode(), &mut units[..count]);
+            }
+            subtree.push_group(units[0]);
         }
         subtree.push_chunks(tail);
         rest = after;
@@ -83,54 +104,97 @@ fn absorb<'a>(subtree: &mut Subtree, input: &'a [u8]) -> &'a [u8] {
     rest
 }
 
-/// How many values the `chunks` from number `at` on become: those of the chunks before the first
-/// boundary, those of whole groups, those of the chunks after the last boundary.
+/// Of the `chunks` from number `at` on: those before the first boundary, whole groups, those after
+/// the last boundary.
 fn shares(at: u64, chunks: usize) -> [usize; 3] {
     let past = (at % PENDING as u64) as usize;
     let head = if past == 0 { 0 } else { chunks.min(PENDING - past) };
     [head, (chunks - head) / PENDING, (chunks - head) % PENDING]
 }
 
+/// Chunks that nobody took yet, and the places for their values.
+struct Queue<'a> {
+    /// Whole chunks.
+    input: &'a [u8],
+    /// Number of the first of them, counted from the subtree's start.
+    at: u64,
+    /// What this queue began with: the groups that are whole lie inside.
+    start: u64,
+    end: u64,
+    /// Chunks that are taken at a time.
+    unit: usize,
+    values: &'a mut [Cv],
+}
+
+/// Chunks with a place for the value of each, or with one place for all: then they are a subtree.
+struct Unit<'a> {
+    input: &'a [u8],
+    at: u64,
+    values: &'a mut [Cv],
+}
+
+impl<'a> Queue<'a> {
+    fn take(&mut self) -> Option<Unit<'a>> {
+        if self.input.is_empty() {
+            return None;
+        }
+        let past = (self.at % PENDING as u64) as usize;
+        let group = self.at - past as u64;
+        let is_whole = group >= self.start && group + PENDING as u64 <= self.end;
+        let chunks = self.unit.min(PENDING - past).min(self.input.len() / CHUNK_LEN);
+        let (input, rest) = self.input.split_at(chunks * CHUNK_LEN);
+        let places = if is_whole { 1 } else { chunks };
+        let (values, others) = core::mem::take(&mut self.values).split_at_mut(places);
+        let unit = Unit { input, at: self.at, values };
+        (self.input, self.values) = (rest, others);
+        self.at += chunks as u64;
+        Some(unit)
+    }
+}
+
 /// What all threads share.
 #[derive(Clone, Copy)]
-struct Part<'a> {
+struct Hands<'a> {
     backend: Backend,
     mode: &'a Mode,
-    /// The message's chunk that is number 0 here.
+    /// The message's chunk that is number 0 in the queue.
     base: u64,
 }
 
-impl Part<'_> {
-    /// The values of whole chunks from number `at` on, into exactly their [`shares`] of places.
-    fn values(self, input: &[u8], at: u64, out: &mut [Cv]) {
-        let chunks = input.len() / CHUNK_LEN;
-        let group = PENDING as u64;
-        // The boundary next to the middle: inside, if any is.
-        let middle = (at + (chunks as u64 + group) / 2) / group * group;
-        if middle <= at || middle >= at + chunks as u64 {
-            return self.leaf(input, at, out);
-        }
-        let (left, right) = input.split_at((middle - at) as usize * CHUNK_LEN);
-        let places: usize = shares(at, left.len() / CHUNK_LEN).iter().sum();
-        let (left_out, right_out) = out.split_at_mut(places);
-        rayon_core::join(
-            || self.values(left, at, left_out),
-            || self.values(right, middle, right_out),
-        );
+impl Hands<'_> {
+    /// Empties the queue, by this thread and others.
+    fn work_off(self, queue: Queue<'_>) {
+        // Somebody who finds nothing left has been woken for nothing: at least a quarter of the least input each.
+        let worth = queue.input.len() / (MIN_SPLIT / 4);
+        let others = worth.min(rayon_core::current_num_threads()).saturating_sub(1);
+        let queue = Mutex::new(queue);
+        let drain = || {
+            loop {
+                // Poisoned or not: `take` leaves no half-done state.
+                let unit = queue.lock().unwrap_or_else(PoisonError::into_inner).take();
+                let Some(unit) = unit else { return };
+                self.compute(unit);
+            }
+        };
+        rayon_core::in_place_scope(|scope| {
+            for _ in 0..others {
+                scope.spawn(|_| drain());
+            }
+            drain();
+        });
     }
 
-    /// [`Self::values`] of at most one group.
-    fn leaf(self, input: &[u8], at: u64, out: &mut [Cv]) {
-        let first = self.base.wrapping_add(at);
-        if let [group] = out {
-            *group = subtree_cv(self.backend, self.mode, input, first);
+    fn compute(self, unit: Unit<'_>) {
+        let first = self.base.wrapping_add(unit.at);
+        if let [value] = unit.values {
+            *value = subtree_cv(self.backend, self.mode, unit.input, first);
             return;
         }
-        for (i, batch) in input.chunks(BATCH_LEN).enumerate() {
+        for (i, batch) in unit.input.chunks(BATCH_LEN).enumerate() {
             let done = i * MAX_LANES;
             let cvs = chunk_cvs(self.backend, self.mode, batch, first.wrapping_add(done as u64));
             let count = batch.len() / CHUNK_LEN;
-            out[done..done + count].copy_from_slice(&cvs[..count]);
+            unit.values[done..done + count].copy_from_slice(&cvs[..count]);
         }
     }
 }

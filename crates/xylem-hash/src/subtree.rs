@@ -37,6 +37,7 @@ pub(crate) fn root_hash_of(backend: Backend, mode: &Mode, input: &[u8]) -> Cv {
 }
 
 /// The value of a part of a message that is a subtree of it, and not all of it.
+#[inline]
 pub(crate) fn subtree_cv(backend: Backend, mode: &Mode, input: &[u8], first_chunk: u64) -> Cv {
     if input.len() <= BATCH_LEN {
         small_output(backend, mode, input, first_chunk).chaining_value()
@@ -151,6 +152,7 @@ impl Subtree {
         Self { backend, mode, chunks: 0, first_chunk, pending: Stock::new(), stack: Stock::new() }
     }
 
+    #[cfg(feature = "rayon")]
     pub fn backend(&self) -> Backend {
         self.backend
     }
@@ -165,7 +167,7 @@ impl Subtree {
     }
 
     /// Chunks absorbed so far.
-    #[inline]
+    #[cfg(feature = "rayon")]
     pub fn chunks(&self) -> u64 {
         self.chunks
     }

@@ -12,8 +12,6 @@ pub(crate) unsafe trait Zeroable: Copy {}
 unsafe impl Zeroable for u8 {}
 // SAFETY: as above.
 unsafe impl Zeroable for u32 {}
-// SAFETY: as above.
-unsafe impl Zeroable for usize {}
 // SAFETY: an array is what its items are.
 unsafe impl<T: Zeroable, const N: usize> Zeroable for [T; N] {}
 

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use xylem_node::{Blame, Error};
 
 /// What a run ends with; the contract that scripts rely on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Exit {
     /// Done, verified.
     Done = 0,

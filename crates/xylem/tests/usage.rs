@@ -187,7 +187,7 @@ fn standard_error_may_be_closed() {
     let mut child =
         xylem(&["sum", "/no/such/file"]).stderr(Stdio::piped()).spawn().expect("it starts");
     drop(child.stderr.take());
-    assert_eq!(child.wait().expect("it ends").code(), Some(1));
+    assert_eq!(child.wait().expect("it ends").code(), Some(2));
 }
 
 #[test]

@@ -27,6 +27,53 @@ fn hex_both_ways() {
     assert!(matches!("ä".repeat(32).parse::<Hash>(), Err(HexError::Digit { at: 0, .. })));
 }
 
+/// Every byte, in both places of a pair, against the standard library's reader and writer.
+#[test]
+fn hex_digit_by_digit() {
+    for byte in 0..=255u8 {
+        let digest = Hash::from_bytes([byte; 32]);
+        assert_eq!(digest.to_hex(), format!("{byte:02x}").repeat(32).as_str());
+        for at in [0, 1, 62, 63] {
+            let mut text = [b'0'; 64];
+            text[at] = byte;
+            let read = Hash::from_hex(text);
+            let digit = char::from(byte).to_digit(16);
+            assert_eq!(read.is_ok(), digit.is_some(), "{byte:#x}");
+            match (read, digit) {
+                (Ok(read), Some(digit)) => {
+                    let shift = if at % 2 == 0 { 4 } else { 0 };
+                    assert_eq!(u32::from(read.as_bytes()[at / 2]), digit << shift);
+                }
+                (read, _) => assert_eq!(read, Err(HexError::Digit { at, byte })),
+            }
+        }
+    }
+}
+
+#[test]
+fn hex_is_a_str() {
+    let hex = hash(b"abc").to_hex();
+    let (text, bytes, path): (&str, &[u8], &std::path::Path) =
+        (hex.as_ref(), hex.as_ref(), hex.as_ref());
+    assert!(hex == *text && hex == text && bytes == text.as_bytes());
+    assert_eq!(path.to_str(), Some(text));
+    assert_eq!(format!("{hex:>66}"), format!("  {text}"));
+    assert_eq!(format!("{hex:.4}"), text[..4]);
+    let map = std::collections::HashMap::from([(hex, 1)]);
+    assert_eq!(map.get(text), Some(&1));
+}
+
+#[test]
+fn wiping_reaches_every_byte() {
+    for (from, to) in [(0, 0), (0, 64), (1, 64), (3, 5), (7, 40), (8, 9), (13, 63)] {
+        let mut bytes = [0xABu8; 64];
+        crate::wipe::wipe(&mut bytes[from..to]);
+        for (i, byte) in bytes.iter().enumerate() {
+            assert_eq!(*byte == 0, (from..to).contains(&i), "{from}..{to} at {i}");
+        }
+    }
+}
+
 #[test]
 fn equality_sees_every_bit() {
     let bytes = [0x5A; 32];
@@ -34,6 +81,7 @@ fn equality_sees_every_bit() {
         let mut other = bytes;
         other[bit / 8] ^= 1 << (bit % 8);
         assert_ne!(Hash::from_bytes(bytes), Hash::from_bytes(other));
+        assert!(Hash::from_bytes(bytes) != other && Hash::from_bytes(bytes) != other[..]);
         assert_ne!(ChainingValue::from_bytes(bytes), ChainingValue::from_bytes(other));
     }
     assert_eq!(Hash::from(bytes), Hash::from_bytes(bytes));

@@ -1,13 +1,13 @@
 //! Each kernel alone against the reference's compression: every lane, every count of lanes.
 
-use super::{Use, noise, reference};
+use super::{Use, cases, noise, reference};
 use crate::backend::{Backend, Lane, MAX_LANES, Node};
 use crate::constants::{CHUNK_LEN, ROOT};
 use crate::subtree::Mode;
 use proptest::prelude::*;
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(256))]
+    #![proptest_config(cases(256))]
 
     #[test]
     fn compression(cv: [u32; 8], block: [u64; 8], counter: u64, len in 0..=64u32, flags in 0..128u32) {

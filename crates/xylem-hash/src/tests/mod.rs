@@ -4,23 +4,22 @@
 mod api;
 mod differential;
 mod kernels;
+#[cfg(feature = "rayon")]
+mod parallel;
 mod reference;
+mod snapshots;
 mod trees;
 mod vectors;
 
 use crate::backend::Backend;
+use crate::hazmat;
 use crate::subtree::Mode;
-
-/// The three ways of hashing, with the official crate's and the reference's counterpart.
-#[derive(Clone, Copy, Debug)]
-enum Use {
-    Plain,
-    Keyed([u8; 32]),
-    DeriveKey(&'static str),
-}
+use proptest::prelude::*;
+use reference::Use;
 
 const CONTEXT: &str = "xylem 2026-01-01 tests of key derivation";
 
+/// Each of the three hashes for the code under test and for the official crate.
 impl Use {
     fn mode(self, backend: Backend) -> Mode {
         match self {
@@ -37,6 +36,37 @@ impl Use {
             Self::DeriveKey(context) => blake3::Hasher::new_derive_key(context),
         }
     }
+
+    /// The key of this use, for modes that borrow one.
+    fn key(self) -> [u8; 32] {
+        match self {
+            Self::Plain => [0; 32],
+            Self::Keyed(key) => key,
+            Self::DeriveKey(context) => hazmat::hash_derive_key_context(context),
+        }
+    }
+}
+
+fn uses() -> impl Strategy<Value = Use> {
+    prop_oneof![
+        Just(Use::Plain),
+        any::<[u8; 32]>().prop_map(Use::Keyed),
+        Just(Use::DeriveKey(CONTEXT))
+    ]
+}
+
+/// That many cases; under Miri, which takes some thousand times as long, a few.
+fn cases(count: u32) -> ProptestConfig {
+    if cfg!(miri) {
+        ProptestConfig { cases: 2, failure_persistence: None, ..ProptestConfig::default() }
+    } else {
+        ProptestConfig::with_cases(count)
+    }
+}
+
+/// `len`, or under Miri one that is short.
+fn affordable(len: usize) -> usize {
+    if cfg!(miri) { len % 5_000 } else { len }
 }
 
 /// `len` bytes that repeat with a period of 251, as in the official vectors.

@@ -40,11 +40,15 @@ fn official_vectors() {
     let mut cases = 0;
     for line in lines {
         let [len, plain, keyed, derived] = line.split(' ').collect::<Vec<_>>().try_into().unwrap();
-        let input = pattern(len.parse().unwrap());
+        let len = len.parse().unwrap();
+        cases += 1;
+        if cfg!(miri) && len > 4_096 {
+            continue;
+        }
+        let input = pattern(len);
         check(Use::Plain, &input, &unhex(plain));
         check(Use::Keyed(key.as_bytes().try_into().unwrap()), &input, &unhex(keyed));
         check(Use::DeriveKey(context), &input, &unhex(derived));
-        cases += 1;
     }
     assert_eq!(cases, 35);
 }

@@ -8,7 +8,7 @@
 //!
 //! The functions here are for plain hashes. [`Tree`] has the same for keyed hashes and key
 //! derivation, [`Subtree`] takes a group's bytes in pieces. Types keep apart what must not be
-//! mixed: a message's [`Hash`], the values inside its tree, and those of a keyed or a key-deriving
+//! mixed: a message's [`Hash`](struct@Hash), the values inside its tree, and those of a keyed or a key-deriving
 //! tree. (Two keys give values of one type: keep one [`Tree`] for each.)
 //!
 //! Not here: a message that is a single group has no chaining value of its own but its

@@ -10,10 +10,10 @@ mod qr;
 pub(crate) mod text;
 
 pub(crate) use json::Json;
+pub(crate) use progress::{Phase, Progress};
 
 use crate::cli::{Color, Common};
 use crate::exit::{Exit, Failure};
-use progress::{Phase, Progress};
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use text::{bytes, clean, count, path_for_sums};
@@ -72,6 +72,13 @@ impl Out {
     /// Whether only errors are wanted.
     pub(crate) fn is_quiet(&self) -> bool {
         self.quiet
+    }
+
+    /// What long work draws its bar with, for a thread of its own; `None` where no bar is wanted,
+    /// or standard error is no terminal. Notes and events show no progress from then on.
+    pub(crate) fn take_bar(&mut self) -> Option<Progress> {
+        let bar = self.progress.draws_bars();
+        bar.then(|| std::mem::replace(&mut self.progress, Progress::new(false, false)))
     }
 
     /// Ends the run through `stop` when standard output is gone.

@@ -46,6 +46,11 @@ impl Progress {
         Self { shown, terminal, work: None }
     }
 
+    /// Whether what is shown is a bar, and not lines.
+    pub(crate) fn draws_bars(&self) -> bool {
+        self.shown && self.terminal
+    }
+
     /// `done` of `total` bytes (0 where unknown) at this moment.
     pub(crate) fn update(&mut self, phase: Phase, done: u64, total: u64, peers: usize) {
         if !self.shown {
@@ -72,7 +77,7 @@ impl Progress {
     }
 
     /// Runs `write`, which prints to standard error, without tearing the bar.
-    pub(crate) fn aside(&self, write: impl FnOnce()) {
+    pub(crate) fn aside<R>(&self, write: impl FnOnce() -> R) -> R {
         match self.work.as_ref().and_then(|work| work.bar.as_ref()) {
             Some(bar) => bar.suspend(write),
             None => write(),

@@ -4,7 +4,8 @@
 //! for the wrong file: names that could stand for several files are refused.
 
 use super::engine::{Digest, Engine, Item, Sink};
-use super::unusable;
+use super::meter::{Meter, metered};
+use super::{AHEAD, exit_for};
 use crate::exit::{Exit, Failure};
 use crate::output::{Json, Out, error_line};
 use std::fs::File;
@@ -15,36 +16,45 @@ use xylem_hash::{Hash, OUT_LEN};
 /// A line of a list is at most this long; the longest path of any system is well below.
 const MAX_LINE: u64 = 1 << 20;
 
+/// What is wanted of a check.
+pub(super) struct Wanted {
+    /// The lists.
+    pub(super) lists: Vec<PathBuf>,
+    /// Files that are not there are passed over.
+    pub(super) ignore_missing: bool,
+}
+
 /// Runs the check: 0 where all is good, 1 where anything is not.
-pub(super) fn run(
-    engine: &Engine,
-    lists: Vec<PathBuf>,
-    seek: u64,
-    out: &mut Out,
-) -> Result<Exit, Failure> {
-    let items = lists.into_iter().flat_map(List::new).map(|entry| match entry {
-        Entry::Line(Ok(line)) => {
-            let path = Some(line.path.clone());
-            Item { tag: Entry::Line(Ok(line)), path }
-        }
-        other => Item { tag: other, path: None },
-    });
-    let mut results = Results {
-        json: out.is_json(),
-        quiet: out.is_quiet(),
-        seek,
-        failed: 0,
-        out: BufWriter::with_capacity(64 << 10, io::stdout()),
-    };
-    let ran = engine.run(items, &mut results);
-    results.idle()?;
-    ran?;
-    if results.failed == 0 {
-        return Ok(Exit::Done);
+pub(super) fn run(engine: &Engine, wanted: Wanted, out: &mut Out) -> Result<Exit, Failure> {
+    let Wanted { lists, ignore_missing } = wanted;
+    let (json, quiet) = (out.is_json(), out.is_quiet());
+    // Lines that come one by one are checked one by one, and shown.
+    let ahead = if lists.iter().all(|list| list.is_file()) { AHEAD } else { 1 };
+    let inputs = lists.clone();
+    let [failed, verified] = metered(
+        out,
+        &inputs,
+        || 0,
+        |meter| {
+            let entries = lists.into_iter().flat_map(List::new);
+            let out = BufWriter::with_capacity(64 << 10, io::stdout());
+            let mut results =
+                Results { json, quiet, ignore_missing, failed: 0, verified: 0, out, meter };
+            let ran = engine.run(entries, ahead, meter, &mut results);
+            results.idle()?;
+            ran.map(|()| [results.failed, results.verified])
+        },
+    )?;
+    if failed > 0 {
+        let s = if failed == 1 { "" } else { "s" };
+        error_line(&format!("WARNING: {failed} computed checksum{s} did NOT match"));
+        return Ok(Exit::Damaged);
     }
-    let s = if results.failed == 1 { "" } else { "s" };
-    error_line(&format!("WARNING: {} computed checksum{s} did NOT match", results.failed));
-    Ok(Exit::Damaged)
+    if ignore_missing && verified == 0 {
+        error_line("none of the files is there: no checksum was verified");
+        return Ok(Exit::Damaged);
+    }
+    Ok(Exit::Done)
 }
 
 /// One line that can be checked.
@@ -61,6 +71,15 @@ enum Entry {
     Line(Result<Line, &'static str>),
     /// The list itself cannot be read on.
     Broken(Failure),
+}
+
+impl Item for Entry {
+    fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Line(Ok(line)) => Some(&line.path),
+            Self::Line(Err(_)) | Self::Broken(_) => None,
+        }
+    }
 }
 
 /// The entries of one list, read as they are needed.
@@ -108,7 +127,8 @@ impl Iterator for List {
             Ok(line) => line.map(|line| Entry::Line(parse(&line))),
             Err(error) => {
                 let name = self.path.to_string_lossy();
-                Some(Entry::Broken(unusable(format!("cannot read the list {name}: {error}"))))
+                let message = format!("cannot read the list {name}: {error}");
+                Some(Entry::Broken(Failure::new(exit_for(&error), message)))
             }
         }
     }
@@ -190,15 +210,17 @@ fn unescape(name: &str) -> Result<String, &'static str> {
 }
 
 /// Compares, prints and counts.
-struct Results {
+struct Results<'a> {
     json: bool,
     quiet: bool,
-    seek: u64,
+    ignore_missing: bool,
     failed: u64,
+    verified: u64,
     out: BufWriter<Stdout>,
+    meter: &'a Meter,
 }
 
-impl Results {
+impl Results<'_> {
     fn print(&mut self, line: &Line, ok: bool, why: Option<&str>) -> io::Result<()> {
         if self.json {
             let path = line.path.to_string_lossy().into_owned();
@@ -213,30 +235,35 @@ impl Results {
     }
 }
 
-impl Sink<Entry> for Results {
+impl Sink<Entry> for Results<'_> {
     fn result(&mut self, entry: Entry, found: Option<io::Result<Digest>>) -> Result<(), Failure> {
         let line = match entry {
             Entry::Line(Ok(line)) => line,
             Entry::Line(Err(why)) => {
                 self.failed = self.failed.saturating_add(1);
                 self.idle()?;
-                error_line(why);
+                self.meter.aside(|| error_line(why));
                 return Ok(());
             }
             Entry::Broken(failure) => return Err(failure),
         };
         let (ok, why) = match found {
-            Some(Ok(digest)) => (digest.first_32(self.seek) == line.expected, None),
+            Some(Ok(digest)) => (digest.into_hash() == line.expected, None),
+            Some(Err(error)) if self.ignore_missing && error.kind() == io::ErrorKind::NotFound => {
+                return Ok(());
+            }
             Some(Err(error)) => (false, Some(error.to_string())),
             None => (false, Some("not read".to_owned())),
         };
-        if !ok {
-            self.failed = self.failed.saturating_add(1);
-        }
+        let count = if ok { &mut self.verified } else { &mut self.failed };
+        *count = count.saturating_add(1);
         self.print(&line, ok, why.as_deref()).map_err(|e| Failure::writing(&e))
     }
 
     fn idle(&mut self) -> Result<(), Failure> {
-        self.out.flush().map_err(|e| Failure::writing(&e))
+        if self.out.buffer().is_empty() {
+            return Ok(());
+        }
+        self.meter.aside(|| self.out.flush()).map_err(|e| Failure::writing(&e))
     }
 }

@@ -1,50 +1,47 @@
-//! Hashes a sequence of files on several threads; results come out in the order of the sequence.
+//! Hashes what one worker holds: a small file whole, a stream to its end, a region of a big file.
 //!
-//! One mechanism serves many small files and one big file alike: [`Feed`] cuts the sequence into
-//! units (a whole file, or one aligned region of a big one), workers take units in order, and the
-//! calling thread puts what they made back into order and joins regions by BLAKE3's own tree rule.
-//! Only so many units are in flight as [`UNITS_PER_THREAD`] says, so memory depends neither on the
-//! number of files nor on their sizes. What is not a regular file (standard input, a pipe, a
-//! device) is read by the calling thread when its turn comes, because two readers of one pipe
-//! would each get half of it.
+//! Bytes come from files and standard input by `read`, never by a mapping: the system ends a
+//! process that touches a mapped page which another program has cut off meanwhile (SIGBUS), and
+//! safe Rust cannot catch that. Reading costs one copy, from the page cache into a buffer that
+//! stays in the core's own cache (docs/benchmarks.md has both measured).
+//!
+//! [`Pool`](super::pool::Pool) decides who does what, and puts the results into order.
 
-use super::ordered::Ordered;
-use super::region::{REGION, Region};
+use super::meter::Meter;
+use super::pool::Pool;
+use super::region::AnyTree;
 use crate::exit::Failure;
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use xylem_hash::tree::ChainingValue;
-use xylem_hash::{Hash, Hasher, OutputReader};
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::sync::OnceLock;
+use xylem_hash::{Hasher, OUT_LEN, OutputReader};
 
-/// Units that may be in flight, or wait for their turn, for each thread.
-pub(super) const UNITS_PER_THREAD: usize = 16;
-
-/// A file is cut up from this size on; below, one core is as fast as the threads' start.
-const SPLIT_FROM: u64 = 4 * REGION as u64;
+/// A file is cut up from this size on; below, it is hashed before a second thread has begun.
+const SPLIT_FROM: u64 = 2 << 20;
 
 /// Bytes read at a time where a file is hashed as a whole.
-const READ: usize = 256 << 10;
+const READ: usize = 64 << 10;
 
-/// What one input came to.
+/// What one input came to: bytes of BLAKE3's output from the wanted place on.
 pub(super) enum Digest {
-    /// The plain hash; made from a file that was cut up.
-    Root(Hash),
-    /// Any kind of hash, with all the output that one may want.
-    Output(OutputReader),
+    /// No more than a hash's length was asked for, and here it is; the bytes after are 0.
+    Short([u8; OUT_LEN]),
+    /// To be read on.
+    Long(Box<OutputReader>),
 }
 
-/// One input: a label of the caller's, and what to hash for it, if anything.
-pub(super) struct Item<T> {
-    pub(super) tag: T,
-    pub(super) path: Option<PathBuf>,
+/// One input: what the caller knows it by.
+pub(super) trait Item: Send {
+    /// What to hash, if anything; `-` is standard input.
+    fn path(&self) -> Option<&Path>;
 }
 
-/// Takes results in order.
-pub(super) trait Sink<T> {
+/// Takes results in the order of the items.
+pub(super) trait Sink<T>: Send {
     /// What became of one item; `None` where it had no path. An error ends the run.
-    fn result(&mut self, tag: T, found: Option<io::Result<Digest>>) -> Result<(), Failure>;
+    fn result(&mut self, item: T, found: Option<io::Result<Digest>>) -> Result<(), Failure>;
     /// Nothing is ready: a good moment to flush.
     fn idle(&mut self) -> Result<(), Failure>;
 }
@@ -53,133 +50,166 @@ pub(super) trait Sink<T> {
 pub(super) struct Engine {
     /// A hasher of the wanted kind that has seen nothing yet.
     pub(super) base: Hasher,
-    /// Whether a big file may be cut up (a plain hash, and nothing beyond its 32 bytes).
-    pub(super) splits: bool,
-    /// Threads that hash at the same time, at least 1.
-    pub(super) threads: usize,
+    /// Where the output starts.
+    pub(super) seek: u64,
+    /// How much of it is wanted; `seek + length` does not overflow.
+    pub(super) length: u64,
+    /// The parts of the same kind of tree.
+    pub(super) tree: Box<dyn AnyTree>,
+    /// Threads that hash at the same time.
+    pub(super) threads: Threads,
     /// Standard input is read for something else; `-` is then an error with this text.
     pub(super) stdin_is_taken: Option<&'static str>,
 }
 
-/// A piece of work.
-pub(super) enum Unit<T> {
-    /// Nothing to hash.
-    Nothing(T),
-    /// To be read by the calling thread.
-    InTurn(T, PathBuf),
-    /// A regular file.
-    Whole(T, PathBuf),
-    /// A region of a big file; the first one has the tag.
-    Region(Option<T>, Region),
+/// How many threads at most.
+pub(super) struct Threads {
+    asked: Option<NonZeroUsize>,
+    cores: OnceLock<usize>,
 }
 
-/// What a unit came to.
-pub(super) enum Outcome<T> {
-    /// Nothing was to be hashed.
-    Nothing(T),
-    /// Still to be read.
-    InTurn(T, PathBuf),
-    /// A whole file's hash.
-    Whole(T, io::Result<Digest>),
-    /// One region's node of the tree, and whether it is the file's last.
-    Region { tag: Option<T>, value: io::Result<ChainingValue>, last: bool },
+impl Threads {
+    /// `asked`, or one per core for `None` and 0.
+    pub(super) fn new(asked: Option<usize>) -> Self {
+        Self { asked: asked.and_then(NonZeroUsize::new), cores: OnceLock::new() }
+    }
+
+    /// At least 1. The cores are counted when they are first needed: on Linux that means reading
+    /// several files below /proc and /sys, which takes longer than to hash a small file.
+    pub(super) fn get(&self) -> usize {
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        self.asked.map_or_else(|| *self.cores.get_or_init(cores), usize::from)
+    }
+}
+
+/// What a path turned out to be.
+pub(super) enum Found {
+    /// Hashed at once; how many bytes it was said to have.
+    Done { digest: io::Result<Digest>, size: u64 },
+    /// A file that is worth cutting up.
+    Big { file: File, size: u64 },
+    /// Standard input, a pipe, a device: to be read when its turn comes and by one thread, because
+    /// two readers of one pipe would each get half of it.
+    InTurn,
+}
+
+/// A worker's own things, kept between files.
+pub(super) struct Desk {
+    buffer: Vec<u8>,
+    hasher: Hasher,
+}
+
+impl Desk {
+    /// With a hasher like `base`.
+    pub(super) fn new(base: &Hasher) -> Self {
+        Self { buffer: Vec::new(), hasher: base.clone() }
+    }
+
+    /// The first `len` bytes of the buffer.
+    pub(super) fn bytes(&mut self, len: usize) -> &mut [u8] {
+        if self.buffer.len() < len {
+            self.buffer.resize(len, 0);
+        }
+        &mut self.buffer[..len]
+    }
 }
 
 impl Engine {
-    /// Hashes `items` and hands the results to `sink`.
-    pub(super) fn run<T: Send>(
+    /// Hashes `items`, of which a worker takes up to `ahead` at a time, and hands the results to
+    /// `sink`.
+    pub(super) fn run<T: Item>(
         &self,
-        items: impl Iterator<Item = Item<T>> + Send,
+        items: impl Iterator<Item = T> + Send,
+        ahead: usize,
+        meter: &Meter,
         sink: &mut impl Sink<T>,
     ) -> Result<(), Failure> {
-        let mut feed = Feed { items, cut: None, splits: self.splits && self.threads > 1 };
-        // A single small input, the commonest use, is not worth a thread.
-        let first = feed.next();
-        let second = feed.next();
-        let alone = second.is_none();
-        let mut units = first.into_iter().chain(second).chain(feed);
-        let mut ordered = Ordered::new(self, sink);
-        if self.threads > 1 && !alone {
-            return ordered.run_on_threads(units);
-        }
-        let mut buffer = Vec::new();
-        units.try_for_each(|unit| {
-            ordered.take(self.process(unit, &mut buffer))?;
-            ordered.idle()
-        })
+        Pool::new(self, meter, items, ahead, sink).run()
     }
 
-    /// Does one unit's work on the calling thread; `buffer` is kept between calls.
-    pub(super) fn process<T>(&self, unit: Unit<T>, buffer: &mut Vec<u8>) -> Outcome<T> {
-        match unit {
-            Unit::Nothing(tag) => Outcome::Nothing(tag),
-            Unit::InTurn(tag, path) => Outcome::InTurn(tag, path),
-            Unit::Whole(tag, path) => {
-                Outcome::Whole(tag, File::open(path).and_then(|file| self.read(file, buffer)))
-            }
-            Unit::Region(tag, region) => {
-                Outcome::Region { tag, value: region.hash(buffer), last: region.last }
-            }
+    /// For one worker.
+    pub(super) fn desk(&self) -> Desk {
+        Desk::new(&self.base)
+    }
+
+    /// Looks at a path, and hashes it if it is small.
+    pub(super) fn hash_path(&self, path: &Path, desk: &mut Desk, meter: &Meter) -> Found {
+        if path == Path::new("-") {
+            return Found::InTurn;
         }
+        // Looked at before it is opened: opening a pipe would wait for its writer, or wake it.
+        let kind = match fs::metadata(path) {
+            Ok(kind) if kind.is_file() || kind.is_dir() => kind,
+            Ok(_) => return Found::InTurn,
+            Err(error) => return Found::Done { digest: Err(error), size: 0 },
+        };
+        let size = if kind.is_file() { kind.len() } else { 0 };
+        let digest = match File::open(path) {
+            Ok(file) if size >= SPLIT_FROM && self.threads.get() > 1 => {
+                return Found::Big { file, size };
+            }
+            Ok(file) => self.hash_stream(file, size, desk, meter),
+            Err(error) => Err(error),
+        };
+        Found::Done { digest, size }
     }
 
     /// Hashes what is not a regular file, or standard input for `-`.
-    pub(super) fn process_in_turn(&self, path: &Path) -> io::Result<Digest> {
-        let mut buffer = Vec::new();
+    pub(super) fn hash_in_turn(&self, path: &Path, meter: &Meter) -> io::Result<Digest> {
+        let mut desk = self.desk();
         if path != Path::new("-") {
-            return self.read(File::open(path)?, &mut buffer);
+            return self.hash_stream(File::open(path)?, 0, &mut desk, meter);
         }
         match self.stdin_is_taken {
             Some(why) => Err(io::Error::other(why)),
-            None => self.read(io::stdin().lock(), &mut buffer),
+            None => self.hash_stream(io::stdin().lock(), 0, &mut desk, meter),
         }
     }
 
-    fn read(&self, mut from: impl Read, buffer: &mut Vec<u8>) -> io::Result<Digest> {
-        let mut hasher = self.base.clone();
-        if buffer.len() < READ {
-            buffer.resize(READ, 0);
-        }
-        loop {
-            match from.read(buffer) {
-                Ok(0) => return Ok(Digest::Output(hasher.finalize_xof())),
-                Ok(n) => hasher.update(&buffer[..n]),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(error),
-            };
-        }
-    }
-}
-
-/// Cuts items into units, lazily: a file is looked at when a worker is ready for it.
-struct Feed<I> {
-    items: I,
-    /// The rest of a big file.
-    cut: Option<Region>,
-    splits: bool,
-}
-
-impl<T, I: Iterator<Item = Item<T>>> Iterator for Feed<I> {
-    type Item = Unit<T>;
-
-    fn next(&mut self) -> Option<Unit<T>> {
-        if let Some(region) = self.cut.take() {
-            self.cut = region.following();
-            return Some(Unit::Region(None, region));
-        }
-        let Item { tag, path } = self.items.next()?;
-        let Some(path) = path else { return Some(Unit::Nothing(tag)) };
-        let size = match fs::metadata(&path) {
-            Ok(found) if found.is_file() && path != Path::new("-") => found.len(),
-            _ => return Some(Unit::InTurn(tag, path)),
+    /// Hashes what `from` gives until its end; `size` is what a regular file had a moment ago, 0
+    /// where nobody knows (a file below /proc says 0 and has bytes).
+    fn hash_stream(
+        &self,
+        mut from: impl Read,
+        size: u64,
+        desk: &mut Desk,
+        meter: &Meter,
+    ) -> io::Result<Digest> {
+        // With room for one byte more, a read that stops at the size says that the file ends there.
+        let room = match usize::try_from(size) {
+            Ok(size @ 1..READ) => size + 1,
+            _ => READ,
         };
-        if !self.splits || size < SPLIT_FROM {
-            return Some(Unit::Whole(tag, path));
+        desk.bytes(room);
+        let Desk { buffer, hasher } = desk;
+        hasher.reset();
+        loop {
+            match from.read(&mut buffer[..room]) {
+                Ok(0) => break,
+                Ok(n) => {
+                    hasher.update(&buffer[..n]);
+                    meter.add(n as u64);
+                    if n < room && hasher.count() == size {
+                        break;
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
         }
-        // Where opening fails, hashing it as a whole fails in the same way and says so.
-        let Ok(file) = File::open(&path) else { return Some(Unit::Whole(tag, path)) };
-        let region = Region::first(Arc::new(file), size);
-        self.cut = region.following();
-        Some(Unit::Region(Some(tag), region))
+        Ok(self.digest(hasher.finalize_xof()))
+    }
+
+    /// What is wanted of an output.
+    pub(super) fn digest(&self, mut output: OutputReader) -> Digest {
+        output.set_position(self.seek);
+        match usize::try_from(self.length) {
+            Ok(length @ ..=OUT_LEN) => {
+                let mut bytes = [0; OUT_LEN];
+                output.fill(&mut bytes[..length]);
+                Digest::Short(bytes)
+            }
+            _ => Digest::Long(Box::new(output)),
+        }
     }
 }

@@ -1,26 +1,36 @@
-//! `xylem sum [FILE]...`: what `b3sum` prints, byte for byte, with its flags and exit codes.
+//! `xylem sum [FILE]...`: what `b3sum` prints, byte for byte, with its flags.
 //!
+//! Arguments become items ([`paths`], or the lines of the lists that [`check`] reads); the
+//! [`engine`] hashes many files at once, and one big file on all cores ([`pool`], [`region`]);
+//! results are printed in the order of the arguments whatever order they come in ([`print`]).
 //! Files are read, never mapped: a mapped file that shrinks meanwhile would kill the process.
-//! [`engine`] hashes many files at once, and one big file on all cores; results are printed in the
-//! order of the arguments whatever order they come in.
 
 mod check;
 mod engine;
-mod ordered;
+mod meter;
+mod paths;
+mod pool;
 mod print;
 mod region;
 
 use crate::exit::{Exit, Failure};
 use crate::output::{Json, Out, error_line, not_with_json};
 use clap::Args;
-use engine::{Engine, Item};
+use engine::{Engine, Threads};
+use meter::{Meter, metered, total_size};
+use paths::{Input, Walk};
 use print::Form;
+use region::AnyTree;
 use std::io::{self, Read};
 use std::path::PathBuf;
+use xylem_hash::tree::Tree;
 use xylem_hash::{Hasher, KEY_LEN, OUT_LEN};
 
 /// A JSON event is made in memory, so its hash is not of any length.
 const MAX_JSON_LENGTH: u64 = 1 << 16;
+
+/// Items that a worker takes at a time, where they do not come one by one.
+const AHEAD: usize = 64;
 
 /// Prints BLAKE3 checksums, or checks them, as b3sum does
 ///
@@ -30,13 +40,16 @@ const MAX_JSON_LENGTH: u64 = 1 << 16;
 #[command(after_help = "Examples:
   xylem sum *.iso > SUMS    prints HASH  NAME for each file
   xylem sum --check SUMS    reads them back and checks each file
+  xylem sum -r photos/      all files in and below a directory, sorted by name
   xylem sum --tree photos/  one root for the whole directory
   tar c src | xylem sum     standard input
 
-Exit status, as b3sum has it:
+Exit status (b3sum ends with 1 in all cases but the first, and with 2 for wrong flags):
   0  every file was hashed, every check was good
-  1  a check failed, a file could not be read, or the input cannot be used
-  2  wrong flags (4: standard output could not be written)")]
+  1  a check failed: a checksum differs, a line makes no sense, a listed file cannot be read
+  2  wrong flags or input: a missing file, a directory, a list that cannot be read as text
+  4  a file could not be read for another reason, or standard output not be written
+  Ctrl-C ends it by the signal, which a shell shows as 130.")]
 pub(crate) struct SumArgs {
     /// Files to hash, or lists of checksums to check; - or none: standard input
     file: Vec<PathBuf>,
@@ -61,7 +74,7 @@ pub(crate) struct SumArgs {
     #[arg(long, value_name = "NUM", env = "XYLEM_NUM_THREADS", hide_env_values = true)]
     num_threads: Option<usize>,
 
-    /// Accepted for b3sum's sake; files are never mapped here
+    /// Accepted for b3sum's sake: files are read and never mapped
     #[arg(long)]
     no_mmap: bool,
 
@@ -81,6 +94,14 @@ pub(crate) struct SumArgs {
     #[arg(short, long,
           conflicts_with_all = ["derive_key", "keyed", "length", "raw", "tag", "no_names"])]
     check: bool,
+
+    /// With --check: pass over files that are not there
+    #[arg(long, requires = "check")]
+    ignore_missing: bool,
+
+    /// For a directory, hash the files in and below it (links and devices there are left out)
+    #[arg(short, long, requires = "file", conflicts_with_all = ["check", "raw", "tree"])]
+    recursive: bool,
 
     /// Print the root that `xylem share` would publish for each file or directory
     #[arg(long, requires = "file",
@@ -102,45 +123,71 @@ pub(crate) fn run(args: SumArgs, out: &mut Out) -> Result<Exit, Failure> {
     if out.is_json() && args.length > MAX_JSON_LENGTH {
         return Err(unusable("--json takes --length up to 65536; leave --json out for more"));
     }
-    let keyed = args.keyed;
-    let base = match &args.derive_key {
-        _ if keyed => Hasher::new_keyed(&read_key(io::stdin().lock())?),
-        Some(context) => Hasher::new_derive_key(context),
-        None => Hasher::new(),
-    };
-    let plain = !keyed && args.derive_key.is_none();
-    // Within the first 32 bytes a plain hash is its tree's root, and a tree can be split.
-    let splits = plain && args.seek.checked_add(args.length).is_some_and(|end| end <= 32);
-    let threads = match args.num_threads {
-        Some(threads) if threads > 0 => threads,
-        _ => std::thread::available_parallelism().map_or(1, usize::from),
-    };
-    let stdin_is_taken = if keyed {
-        Some("Cannot open `-` in keyed mode")
-    } else {
-        (args.check && args.file.iter().any(|f| f.as_os_str() == "-"))
-            .then_some("standard input is the list itself")
-    };
-    let engine = Engine { base, splits, threads, stdin_is_taken };
+    let engine = engine(&args)?;
     let mut files = args.file;
     if files.is_empty() {
         files.push(PathBuf::from("-"));
     }
     if args.check {
-        return check::run(&engine, files, args.seek, out);
+        let wanted = check::Wanted { lists: files, ignore_missing: args.ignore_missing };
+        return check::run(&engine, wanted, out);
     }
     let form = Form {
         json: out.is_json(),
         raw: args.raw,
         names: !args.no_names,
         tag: args.tag,
-        seek: args.seek,
         length: args.length,
     };
-    let mut printer = print::Sums::new(form);
-    let items = files.into_iter().map(|path| Item { path: Some(path.clone()), tag: path });
-    engine.run(items, &mut printer)?;
-    printer.end()
+    let total = || total_size(&files);
+    metered(out, &files, total, |meter| {
+        let given = files.iter().cloned();
+        if args.recursive {
+            sums(&engine, Walk::new(given), form, meter)
+        } else {
+            sums(&engine, given.map(Input::from), form, meter)
+        }
+    })
+}
+
+fn sums(
+    engine: &Engine,
+    inputs: impl Iterator<Item = Input> + Send,
+    form: Form,
+    meter: &Meter,
+) -> Result<Exit, Failure> {
+    let mut sums = print::Sums::new(form, meter);
+    engine.run(inputs, AHEAD, meter, &mut sums)?;
+    sums.end()
+}
+
+/// What to hash with; `--keyed` reads standard input.
+fn engine(args: &SumArgs) -> Result<Engine, Failure> {
+    if args.seek.checked_add(args.length.max(OUT_LEN as u64)).is_none() {
+        return Err(unusable("--seek and --length reach past the end of the output, 2^64 bytes"));
+    }
+    let (base, tree): (_, Box<dyn AnyTree>) = match &args.derive_key {
+        _ if args.keyed => {
+            let key = read_key(io::stdin().lock())?;
+            (Hasher::new_keyed(&key), Box::new(Tree::keyed(&key)))
+        }
+        Some(context) => (Hasher::new_derive_key(context), Box::new(Tree::derive_key(context))),
+        None => (Hasher::new(), Box::new(Tree::plain())),
+    };
+    let stdin_is_taken = if args.keyed {
+        Some("Cannot open `-` in keyed mode")
+    } else {
+        (args.check && args.file.iter().any(|f| f.as_os_str() == "-"))
+            .then_some("standard input is the list itself")
+    };
+    Ok(Engine {
+        base,
+        seek: args.seek,
+        length: args.length,
+        tree,
+        threads: Threads::new(args.num_threads),
+        stdin_is_taken,
+    })
 }
 
 fn tree(args: &SumArgs, out: &mut Out) -> Result<Exit, Failure> {
@@ -159,9 +206,22 @@ fn tree(args: &SumArgs, out: &mut Out) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// Input that cannot be used: b3sum ends with 1 there.
+/// Input that cannot be used.
 fn unusable(message: impl Into<String>) -> Failure {
-    Failure::new(Exit::Damaged, message)
+    Failure::new(Exit::Usage, message)
+}
+
+/// What a file that could not be read counts as: the wrong input, or trouble of this machine.
+fn exit_for(error: &io::Error) -> Exit {
+    use io::ErrorKind::{
+        InvalidData, InvalidFilename, InvalidInput, IsADirectory, NotADirectory, NotFound,
+    };
+    match error.kind() {
+        NotFound | IsADirectory | NotADirectory | InvalidFilename | InvalidInput | InvalidData => {
+            Exit::Usage
+        }
+        _ => Exit::Local,
+    }
 }
 
 /// The key of `--keyed`: 32 bytes and not one more.

@@ -1,14 +1,17 @@
 //! Digests as text: the lines of `b3sum`.
 
-use super::complain;
 use super::engine::{Digest, Sink};
+use super::meter::Meter;
+use super::paths::Input;
+use super::{complain, exit_for};
 use crate::exit::{Exit, Failure};
 use crate::output::Json;
 use crate::output::text::path_for_sums;
-use std::fmt::Write as _;
 use std::io::{self, BufWriter, Stdout, Write};
-use std::path::PathBuf;
-use xylem_hash::{BLOCK_LEN, Hash, OUT_LEN};
+use xylem_hash::{Hash, OUT_LEN};
+
+/// Bytes of a long output that are made at a time.
+const PIECE: usize = 8 << 10;
 
 /// How each digest is written.
 pub(super) struct Form {
@@ -16,106 +19,113 @@ pub(super) struct Form {
     pub(super) raw: bool,
     pub(super) names: bool,
     pub(super) tag: bool,
-    pub(super) seek: u64,
     pub(super) length: u64,
 }
 
-/// Prints one line per file, in order, and counts those that could not be read.
-pub(super) struct Sums {
+/// Prints one line per file, in order, and keeps the worst of what went wrong.
+pub(super) struct Sums<'a> {
     form: Form,
+    meter: &'a Meter,
     out: BufWriter<Stdout>,
-    failed: bool,
+    exit: Exit,
 }
 
-impl Sums {
-    pub(super) fn new(form: Form) -> Self {
-        Self { form, out: BufWriter::with_capacity(64 << 10, io::stdout()), failed: false }
+impl<'a> Sums<'a> {
+    pub(super) fn new(form: Form, meter: &'a Meter) -> Self {
+        let out = BufWriter::with_capacity(64 << 10, io::stdout());
+        Self { form, meter, out, exit: Exit::Done }
     }
 
     /// Writes out what is left; the exit code of the whole run.
     pub(super) fn end(mut self) -> Result<Exit, Failure> {
-        self.out.flush().map_err(|e| Failure::writing(&e))?;
-        Ok(if self.failed { Exit::Damaged } else { Exit::Done })
+        self.idle()?;
+        Ok(self.exit)
     }
 
     fn write(&mut self, path: &std::path::Path, mut digest: Digest) -> io::Result<()> {
-        let form = &self.form;
+        let Form { json, raw, names, tag, length } = self.form;
         let out = &mut self.out;
-        if form.json {
-            let hash = digest.hex(form.seek, form.length);
+        if json {
+            let mut hash = Vec::new();
+            digest.write_with(length, |bytes| write_hex(bytes, &mut hash))?;
+            let hash = String::from_utf8(hash).expect("hexadecimal is ASCII");
             let event = Json::Sum { path: path.to_string_lossy().into_owned(), hash: &hash };
             return writeln!(out, "{}", event.to_line());
         }
-        if form.raw {
-            return digest.write_with(form.seek, form.length, |bytes| out.write_all(bytes));
+        if raw {
+            return digest.write_with(length, |bytes| out.write_all(bytes));
         }
-        let (mark, name) = if form.names { path_for_sums(path) } else { ("", String::new()) };
+        let (mark, name) = if names { path_for_sums(path) } else { ("", String::new()) };
         out.write_all(mark.as_bytes())?;
-        if form.names && form.tag {
+        if names && tag {
             write!(out, "BLAKE3 ({name}) = ")?;
         }
-        let mut text = String::with_capacity(2 * BLOCK_LEN);
-        digest.write_with(form.seek, form.length, |bytes| {
-            text.clear();
-            hex(bytes, &mut text);
-            out.write_all(text.as_bytes())
-        })?;
-        if form.names && !form.tag {
-            write!(out, "  {name}")?;
+        digest.write_with(length, |bytes| write_hex(bytes, out))?;
+        if names && !tag {
+            out.write_all(b"  ")?;
+            out.write_all(name.as_bytes())?;
         }
         out.write_all(b"\n")
     }
 }
 
-impl Sink<PathBuf> for Sums {
-    fn result(&mut self, path: PathBuf, found: Option<io::Result<Digest>>) -> Result<(), Failure> {
+impl Sink<Input> for Sums<'_> {
+    fn result(&mut self, input: Input, found: Option<io::Result<Digest>>) -> Result<(), Failure> {
+        let found = match (found, input.error) {
+            (_, Some(error)) => Err(error),
+            (Some(found), None) => found,
+            (None, None) => return Ok(()),
+        };
         match found {
-            Some(Ok(digest)) => self.write(&path, digest).map_err(|e| Failure::writing(&e)),
-            Some(Err(error)) => {
-                self.failed = true;
+            Ok(digest) => self.write(&input.path, digest).map_err(|e| Failure::writing(&e)),
+            Err(error) => {
+                self.exit = self.exit.max(exit_for(&error));
                 // In the order in which a person would see them.
-                self.out.flush().map_err(|e| Failure::writing(&e))?;
-                complain(&path, &error);
+                self.idle()?;
+                self.meter.aside(|| complain(&input.path, &error));
                 Ok(())
             }
-            None => Ok(()),
         }
     }
 
     fn idle(&mut self) -> Result<(), Failure> {
-        self.out.flush().map_err(|e| Failure::writing(&e))
+        if self.out.buffer().is_empty() {
+            return Ok(());
+        }
+        self.meter.aside(|| self.out.flush()).map_err(|e| Failure::writing(&e))
     }
 }
 
-/// Appends lowercase hexadecimal.
-fn hex(bytes: &[u8], text: &mut String) {
-    for byte in bytes {
-        write!(text, "{byte:02x}").expect("writing to a String cannot fail");
+/// Writes lowercase hexadecimal.
+fn write_hex(bytes: &[u8], out: &mut impl Write) -> io::Result<()> {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut text = [0; 128];
+    for bytes in bytes.chunks(text.len() / 2) {
+        for (pair, byte) in text.chunks_exact_mut(2).zip(bytes) {
+            pair[0] = DIGITS[usize::from(byte >> 4)];
+            pair[1] = DIGITS[usize::from(byte & 15)];
+        }
+        out.write_all(&text[..2 * bytes.len()])?;
     }
+    Ok(())
 }
 
 impl Digest {
-    /// Hands `length` bytes from `seek` on to `write`, in pieces of at most a block.
-    pub(super) fn write_with(
+    /// Hands `length` bytes to `write`, in pieces.
+    fn write_with(
         &mut self,
-        seek: u64,
         mut length: u64,
         mut write: impl FnMut(&[u8]) -> io::Result<()>,
     ) -> io::Result<()> {
         match self {
-            Self::Root(hash) => {
-                // The engine makes this form only where all that is asked for is within the hash.
-                let from = seek.min(32) as usize;
-                let to = seek.saturating_add(length).min(32) as usize;
-                write(&hash.as_bytes()[from..to])
-            }
-            Self::Output(reader) => {
-                reader.set_position(seek);
-                let mut block = [0; BLOCK_LEN];
+            // The engine makes this form only where no more is asked for.
+            Self::Short(bytes) => write(&bytes[..length.min(OUT_LEN as u64) as usize]),
+            Self::Long(reader) => {
+                let mut piece = vec![0; length.min(PIECE as u64) as usize];
                 while length > 0 {
-                    let take = length.min(BLOCK_LEN as u64) as usize;
-                    reader.fill(&mut block[..take]);
-                    write(&block[..take])?;
+                    let take = length.min(PIECE as u64) as usize;
+                    reader.fill(&mut piece[..take]);
+                    write(&piece[..take])?;
                     length -= take as u64;
                 }
                 Ok(())
@@ -123,25 +133,15 @@ impl Digest {
         }
     }
 
-    /// The 32 bytes from `seek` on, compared in constant time as a [`xylem_hash::Hash`].
-    pub(super) fn first_32(mut self, seek: u64) -> Hash {
-        let mut bytes = Vec::with_capacity(OUT_LEN);
-        self.write_with(seek, OUT_LEN as u64, |piece| {
-            bytes.extend_from_slice(piece);
-            Ok(())
+    /// The first 32 bytes as a [`Hash`], which compares in constant time.
+    pub(super) fn into_hash(self) -> Hash {
+        Hash::from_bytes(match self {
+            Self::Short(bytes) => bytes,
+            Self::Long(mut reader) => {
+                let mut bytes = [0; OUT_LEN];
+                reader.fill(&mut bytes);
+                bytes
+            }
         })
-        .expect("writing to a Vec cannot fail");
-        let bytes = bytes.try_into().expect("32 bytes were asked for, and come in one piece");
-        Hash::from_bytes(bytes)
-    }
-
-    fn hex(mut self, seek: u64, length: u64) -> String {
-        let mut text = String::new();
-        self.write_with(seek, length, |bytes| {
-            hex(bytes, &mut text);
-            Ok(())
-        })
-        .expect("writing to a String cannot fail");
-        text
     }
 }

@@ -1,0 +1,214 @@
+//! [`Blake3`]: the class `blake3`.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use pyo3::exceptions::{PyOverflowError, PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::sync::MutexExt;
+use pyo3::types::PyBytes;
+use xylem_hash::{BLOCK_LEN, Hasher, KEY_LEN, OUT_LEN};
+
+use crate::buffers::{self, Source};
+use crate::detached_if_long;
+use crate::threads::{self, Threads};
+
+/// An incremental BLAKE3 hasher, in the shape of those of `hashlib`.
+///
+/// Arguments:
+/// - data: bytes to begin with, as if given to `update`. Any contiguous buffer of bytes.
+/// - key: 32 uniformly random bytes, for a keyed hash (a MAC).
+/// - derive_key_context: a hard-coded, globally unique string that names a purpose, for deriving
+///   a key; the key material is then the data. Not together with `key`.
+/// - max_threads: how many threads may work on one `update`, or `blake3.AUTO` for all. Pays from
+///   about half a megabyte per update on.
+/// - usedforsecurity: ignored; there because `hashlib` has it.
+#[pyclass(name = "blake3", module = "xylem_blake3", frozen)]
+pub struct Blake3 {
+    /// On the heap, so that the 20 KiB are written where they stay.
+    hasher: Mutex<Box<Hasher>>,
+    threads: Threads,
+}
+
+#[pymethods]
+impl Blake3 {
+    /// The name of the algorithm, "blake3".
+    #[classattr]
+    #[pyo3(name = "name")]
+    const NAME: &'static str = "blake3";
+
+    /// Bytes of a digest unless told otherwise, 32.
+    #[classattr]
+    #[pyo3(name = "digest_size")]
+    const DIGEST_SIZE: usize = OUT_LEN;
+
+    /// Bytes of a block, 64.
+    #[classattr]
+    #[pyo3(name = "block_size")]
+    const BLOCK_SIZE: usize = BLOCK_LEN;
+
+    /// Bytes of a key, 32.
+    #[classattr]
+    #[pyo3(name = "key_size")]
+    const KEY_SIZE: usize = KEY_LEN;
+
+    /// For `max_threads`: as many threads as there are processors.
+    #[classattr]
+    const AUTO: isize = threads::AUTO;
+
+    #[new]
+    #[pyo3(signature = (
+        data = None, /, *,
+        key = None, derive_key_context = None, max_threads = 1, usedforsecurity = true
+    ))]
+    fn new(
+        py: Python<'_>,
+        data: Option<&Bound<'_, PyAny>>,
+        key: Option<&Bound<'_, PyAny>>,
+        derive_key_context: Option<&str>,
+        max_threads: isize,
+        usedforsecurity: bool,
+    ) -> PyResult<Self> {
+        let _ = usedforsecurity;
+        let mut hasher = match (key, derive_key_context) {
+            (None, None) => plain(),
+            (Some(key), None) => keyed(&buffers::key(key)?),
+            (None, Some(context)) => deriving(context),
+            (Some(_), Some(_)) => {
+                let what = "key and derive_key_context cannot be used together";
+                return Err(PyValueError::new_err(what));
+            }
+        };
+        let threads = Threads::at_most(max_threads)?;
+        if let Some(data) = data {
+            let source = Source::of(data)?;
+            let bytes = source.bytes()?;
+            detached_if_long(py, bytes.len(), || update(&mut hasher, &threads, bytes));
+        }
+        Ok(Self { hasher: Mutex::new(hasher), threads })
+    }
+
+    /// Adds bytes to the message, and returns the hasher.
+    #[pyo3(signature = (data, /))]
+    fn update<'py>(slf: &Bound<'py, Self>, data: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Self>> {
+        let source = Source::of(data)?;
+        let (this, bytes) = (slf.get(), source.bytes()?);
+        let mut hasher = this.lock(slf.py())?;
+        // The mutex stays with this thread; what it guards may be lent to others.
+        let hasher: &mut Hasher = &mut hasher;
+        detached_if_long(slf.py(), bytes.len(), || update(hasher, &this.threads, bytes));
+        Ok(slf.clone())
+    }
+
+    /// Adds the contents of a file to the message, mapped into memory where that works, and
+    /// returns the hasher.
+    ///
+    /// A file that is made shorter meanwhile kills the process (SIGBUS); where that may happen,
+    /// read it and use `update`.
+    #[pyo3(signature = (path))]
+    fn update_mmap<'py>(slf: &Bound<'py, Self>, path: PathBuf) -> PyResult<Bound<'py, Self>> {
+        let this = slf.get();
+        let mut hasher = this.lock(slf.py())?;
+        let hasher: &mut Hasher = &mut hasher;
+        slf.py().detach(|| {
+            this.threads.run(|several| {
+                let done =
+                    if several { hasher.update_mmap_rayon(path) } else { hasher.update_mmap(path) };
+                done.map(|_| ())
+            })
+        })?;
+        Ok(slf.clone())
+    }
+
+    /// Returns a hasher of its own with the same state.
+    #[pyo3(signature = ())]
+    fn copy(&self, py: Python<'_>) -> PyResult<Self> {
+        let hasher = Mutex::new(self.lock(py)?.clone());
+        Ok(Self { hasher, threads: self.threads.clone() })
+    }
+
+    /// Begins a new message under the same key or context. Bytes that the hasher was made with
+    /// are forgotten too.
+    #[pyo3(signature = ())]
+    fn reset(&self, py: Python<'_>) -> PyResult<()> {
+        self.lock(py)?.reset();
+        Ok(())
+    }
+
+    /// Returns `length` bytes of output from byte `seek` on; the first 32 are the hash. The hasher
+    /// stays as it is.
+    ///
+    /// Raises OverflowError where that reaches past byte 2**64 - 2, the last of the output.
+    #[pyo3(signature = (length = 32, *, seek = 0))]
+    fn digest<'py>(
+        &self,
+        py: Python<'py>,
+        length: usize,
+        seek: u64,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        if isize::try_from(length).is_err() || seek.checked_add(length as u64).is_none() {
+            return Err(PyOverflowError::new_err("no output is so long"));
+        }
+        if (length, seek) == (OUT_LEN, 0) {
+            return Ok(PyBytes::new(py, self.lock(py)?.finalize().as_bytes()));
+        }
+        let mut reader = self.lock(py)?.finalize_xof();
+        reader.set_position(seek);
+        PyBytes::new_with(py, length, |out| {
+            detached_if_long(py, length, || reader.fill(out));
+            Ok(())
+        })
+    }
+
+    /// As `digest`, in lower-case hexadecimal digits, of which there are twice `length`.
+    #[pyo3(signature = (length = 32, *, seek = 0))]
+    fn hexdigest<'py>(
+        &self,
+        py: Python<'py>,
+        length: usize,
+        seek: u64,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        if length > isize::MAX as usize / 2 {
+            return Err(PyOverflowError::new_err("no output is so long"));
+        }
+        self.digest(py, length, seek)?.call_method0("hex")
+    }
+}
+
+impl Blake3 {
+    /// The hasher; other Python threads go on while this one waits for it.
+    ///
+    /// Errors: `RuntimeError` if an update panicked, which no input is known to cause.
+    fn lock(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, Box<Hasher>>> {
+        let broken = |_: PoisonError<_>| PyRuntimeError::new_err("an earlier update failed");
+        self.hasher.lock_py_attached(py).map_err(broken)
+    }
+}
+
+// One function for each way to begin, apart from each other: then the compiler makes the hasher
+// on the heap, of which it touches little, instead of copying all of it there from the stack.
+
+#[inline(never)]
+fn plain() -> Box<Hasher> {
+    Box::write(Box::new_uninit(), Hasher::new())
+}
+
+#[inline(never)]
+fn keyed(key: &[u8; KEY_LEN]) -> Box<Hasher> {
+    Box::write(Box::new_uninit(), Hasher::new_keyed(key))
+}
+
+#[inline(never)]
+fn deriving(context: &str) -> Box<Hasher> {
+    Box::write(Box::new_uninit(), Hasher::new_derive_key(context))
+}
+
+fn update(hasher: &mut Hasher, threads: &Threads, bytes: &[u8]) {
+    threads.run(|several| {
+        if several {
+            hasher.update_rayon(bytes)
+        } else {
+            hasher.update(bytes)
+        };
+    });
+}

@@ -1,0 +1,124 @@
+//! The inputs of a run: the paths as they were given, or the files of directories.
+
+use super::engine::Item;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A path to hash, or why a directory does not tell what it holds.
+pub(super) struct Input {
+    pub(super) path: PathBuf,
+    pub(super) error: Option<io::Error>,
+}
+
+impl Item for Input {
+    fn path(&self) -> Option<&Path> {
+        self.error.is_none().then_some(self.path.as_path())
+    }
+}
+
+impl From<PathBuf> for Input {
+    fn from(path: PathBuf) -> Self {
+        Self { path, error: None }
+    }
+}
+
+/// `--recursive`: the paths as they were given, but for a directory all regular files in and below
+/// it, sorted by name, one directory after the other.
+///
+/// As `grep -r` does, links are followed where they are given and left out where they are met, so
+/// that no file comes twice and no loop is endless; so are pipes, sockets and devices. Memory is
+/// that of the names in one chain of directories.
+pub(super) struct Walk<I> {
+    given: I,
+    /// What is left of the directories from the outermost to the one at hand.
+    open: Vec<std::vec::IntoIter<Entry>>,
+}
+
+struct Entry {
+    path: PathBuf,
+    is_directory: bool,
+}
+
+impl<I: Iterator<Item = PathBuf>> Walk<I> {
+    pub(super) fn new(given: I) -> Self {
+        Self { given, open: Vec::new() }
+    }
+
+    /// Goes into a directory; the error as an input, if it cannot be read.
+    fn enter(&mut self, directory: PathBuf) -> Option<Input> {
+        match list(&directory) {
+            Ok(entries) => {
+                self.open.push(entries.into_iter());
+                None
+            }
+            Err(error) => Some(Input { path: directory, error: Some(error) }),
+        }
+    }
+}
+
+impl<I: Iterator<Item = PathBuf>> Iterator for Walk<I> {
+    type Item = Input;
+
+    fn next(&mut self) -> Option<Input> {
+        loop {
+            let Some(directory) = self.open.last_mut() else {
+                let path = self.given.next()?;
+                if !path.is_dir() {
+                    return Some(path.into());
+                }
+                if let Some(failed) = self.enter(path) {
+                    return Some(failed);
+                }
+                continue;
+            };
+            match directory.next() {
+                None => drop(self.open.pop()),
+                Some(Entry { path, is_directory: false }) => return Some(path.into()),
+                Some(Entry { path, is_directory: true }) => {
+                    if let Some(failed) = self.enter(path) {
+                        return Some(failed);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The regular files and directories in a directory, sorted by name.
+fn list(directory: &Path) -> io::Result<Vec<Entry>> {
+    let mut entries = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let kind = entry.file_type()?;
+        if kind.is_file() || kind.is_dir() {
+            entries.push(Entry { path: entry.path(), is_directory: kind.is_dir() });
+        }
+    }
+    entries.sort_unstable_by(|a, b| a.path.file_name().cmp(&b.path.file_name()));
+    Ok(entries)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn walks_in_the_order_of_names() {
+        let dir = tempfile::tempdir().expect("a temporary folder can be made");
+        let at = |name: &str| dir.path().join(name);
+        fs::create_dir_all(at("a/deep/er")).expect("folders can be made");
+        fs::create_dir(at("empty")).expect("a folder can be made");
+        for name in ["a/2", "a/deep/er/x", "a/1", "a-file", "z"] {
+            fs::write(at(name), name).expect("a file can be written");
+        }
+        #[cfg(unix)]
+        for (target, link) in [("..", "a/up"), ("z", "link")] {
+            std::os::unix::fs::symlink(target, at(link)).expect("a link can be made");
+        }
+        let given = [at("z"), dir.path().to_owned(), at("missing")];
+        let found: Vec<PathBuf> = Walk::new(given.into_iter()).map(|input| input.path).collect();
+        let names = ["z", "a/1", "a/2", "a/deep/er/x", "a-file", "z", "missing"];
+        assert_eq!(found, names.map(at));
+    }
+}

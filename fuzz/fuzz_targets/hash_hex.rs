@@ -1,0 +1,33 @@
+//! Hexadecimal both ways against the official crate: the same texts are hashes, and of the same.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fn check(text: &[u8]) {
+    match (xylem_hash::Hash::from_hex(text), blake3::Hash::from_hex(text)) {
+        (Ok(ours), Ok(official)) => {
+            assert_eq!(ours.as_bytes(), official.as_bytes());
+            assert_eq!(ours.to_hex().as_str(), official.to_hex().as_str());
+            assert_eq!(ours.to_string().parse(), Ok(ours));
+        }
+        (Err(error), Err(_)) => assert!(!error.to_string().is_empty()),
+        (ours, official) => panic!("{ours:?}, but {official:?}"),
+    }
+}
+
+fuzz_target!(|data: &[u8]| {
+    check(data);
+    // Of the right length, and with digits mostly.
+    let mut text: Vec<u8> =
+        data.iter().map(|byte| b"0123456789abcdefABCDEF"[usize::from(*byte) % 22]).collect();
+    text.resize(64, b'0');
+    check(&text);
+    if let [place, byte, ..] = data {
+        text[usize::from(*place) % 64] = *byte;
+        check(&text);
+    }
+    if let Some(bytes) = data.first_chunk::<32>() {
+        let hex = xylem_hash::Hash::from_bytes(*bytes).to_hex();
+        assert_eq!(hex.as_str(), blake3::Hash::from_bytes(*bytes).to_hex().as_str());
+    }
+});
