@@ -29,3 +29,13 @@ pub(crate) static ALL: &[&Kernels] = &[
     &x86::SSE41,
     &portable::KERNELS,
 ];
+
+/// Asks for the memory there, which need not be valid, before it is needed. The chunks of a batch
+/// are as many streams, each too short for the processor to foresee the next batch.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn prefetch(at: *const u8) {
+    use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+    // SAFETY: every x86-64 processor has it, and it has no effect on anything but caches.
+    unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
+}
