@@ -141,18 +141,17 @@ pub(crate) fn run(args: SumArgs, out: &mut Out) -> Result<Exit, Failure> {
     };
     let total = || total_size(&files);
     metered(out, &files, total, |meter| {
-        let given = files.iter().cloned();
         if args.recursive {
-            sums(&engine, Walk::new(given), form, meter)
+            sums(&engine, Walk::new(files.iter()), form, meter)
         } else {
-            sums(&engine, given.map(Input::from), form, meter)
+            sums(&engine, files.iter().map(Input::from), form, meter)
         }
     })
 }
 
-fn sums(
+fn sums<'a>(
     engine: &Engine,
-    inputs: impl Iterator<Item = Input> + Send,
+    inputs: impl Iterator<Item = Input<'a>> + Send,
     form: Form,
     meter: &Meter,
 ) -> Result<Exit, Failure> {
