@@ -64,13 +64,13 @@ pub(super) mod four {
     #[inline]
     #[target_feature(enable = "neon")]
     pub fn right_12(a: V) -> V {
-        vsriq_n_u32::<12>(vshlq_n_u32::<20>(a), a)
+        vsriq_n_u32::<12>(held(vshlq_n_u32::<20>(a)), a)
     }
 
     #[inline]
     #[target_feature(enable = "neon")]
     pub fn right_7(a: V) -> V {
-        vsriq_n_u32::<7>(vshlq_n_u32::<25>(a), a)
+        vsriq_n_u32::<7>(held(vshlq_n_u32::<25>(a)), a)
     }
 
     /// Vector i of the result has word i of the block at `offset` from each pointer.
@@ -146,10 +146,15 @@ pub(super) mod four_and_four {
         [four::load(&groups[0]), four::load(&groups[1])]
     }
 
+    /// The second group only: then all the rest stays in the 32 registers.
+    #[inline]
+    #[target_feature(enable = "neon")]
     pub fn to_memory(place: &mut V, a: V) {
         *place = a;
     }
 
+    #[inline]
+    #[target_feature(enable = "neon")]
     pub fn left_in_memory(place: &V) -> V {
         *place
     }
@@ -199,11 +204,7 @@ pub(super) mod four_and_four {
 /// The pointers are to blocks.
 #[inline]
 #[target_feature(enable = "neon")]
-unsafe fn load_group(
-    at: &[*const u8; MAX_LANES],
-    offset: usize,
-    group: usize,
-) -> [uint32x4_t; 16] {
+unsafe fn load_group(at: &[*const u8; MAX_LANES], offset: usize, group: usize) -> [uint32x4_t; 16] {
     let at = &at.as_chunks::<4>().0[group];
     let mut m = [vdupq_n_u32(0); 16];
     for (quarter, words) in m.as_chunks_mut::<4>().0.iter_mut().enumerate() {
@@ -259,9 +260,8 @@ fn store_group(v: [uint32x4_t; 16], out: &mut [[u8; BLOCK_LEN]; MAX_LANES], grou
 #[target_feature(enable = "neon")]
 fn transpose([a, b, c, d]: [uint32x4_t; 4]) -> [uint32x4_t; 4] {
     // Pairs of words: a0 b0 a2 b2, and so on; then pairs of pairs.
-    let pairs = |a, b| {
-        (vreinterpretq_u64_u32(vtrn1q_u32(a, b)), vreinterpretq_u64_u32(vtrn2q_u32(a, b)))
-    };
+    let pairs =
+        |a, b| (vreinterpretq_u64_u32(vtrn1q_u32(a, b)), vreinterpretq_u64_u32(vtrn2q_u32(a, b)));
     let ((ab_even, ab_odd), (cd_even, cd_odd)) = (pairs(a, b), pairs(c, d));
     [
         vreinterpretq_u32_u64(vtrn1q_u64(ab_even, cd_even)),
