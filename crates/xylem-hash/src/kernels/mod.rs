@@ -9,8 +9,13 @@
 //! that is a seventh of the code of rounds in a row, compiles in a tenth of a second, and is no
 //! slower (docs/hash-engine.md has the figures).
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(
+    target_arch = "x86_64",
+    all(target_arch = "aarch64", target_endian = "little", target_feature = "neon"),
+))]
 mod lanes;
+#[cfg(all(target_arch = "aarch64", target_endian = "little", target_feature = "neon"))]
+mod neon;
 pub(crate) mod portable;
 #[cfg(target_arch = "x86_64")]
 mod rows;
@@ -27,5 +32,7 @@ pub(crate) static ALL: &[&Kernels] = &[
     &x86::AVX2,
     #[cfg(target_arch = "x86_64")]
     &x86::SSE41,
+    #[cfg(all(target_arch = "aarch64", target_endian = "little", target_feature = "neon"))]
+    &neon::NEON,
     &portable::KERNELS,
 ];
