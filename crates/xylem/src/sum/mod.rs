@@ -1,8 +1,8 @@
 //! `xylem sum [FILE]...`: what `b3sum` prints, byte for byte, with its flags.
 //!
 //! Arguments become items ([`paths`], or the lines of the lists that [`check`] reads); the
-//! [`engine`] hashes many files at once, and one big file on all cores ([`pool`], [`region`]);
-//! results are printed in the order of the arguments whatever order they come in ([`print`]).
+//! [`mod@engine`] hashes many files at once, and one big file on all cores ([`pool`], [`region`]);
+//! results are printed in the order of the arguments whatever order they come in ([`mod@print`]).
 //! Files are read, never mapped: a mapped file that shrinks meanwhile would kill the process.
 
 mod check;

@@ -137,7 +137,7 @@ impl Digest {
         }
     }
 
-    /// The first 32 bytes as a [`Hash`], which compares in constant time.
+    /// The first 32 bytes as a [`Hash`](struct@Hash), which compares in constant time.
     pub(super) fn into_hash(self) -> Hash {
         Hash::from_bytes(match self {
             Self::Short(bytes) => bytes,
