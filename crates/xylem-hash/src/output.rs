@@ -41,6 +41,7 @@ impl Output {
 }
 
 impl Drop for Output {
+    #[inline]
     fn drop(&mut self) {
         if crate::subtree::is_secret(self.node.flags) {
             wipe(&mut self.node.cv);

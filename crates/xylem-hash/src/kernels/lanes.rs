@@ -49,10 +49,11 @@ macro_rules! lane_kernel {
             right_12, right_16, splat, store_cvs, to_memory, xor,
         };
 
-        /// The columns (half 0); then the diagonals, as columns of rows that are turned (half 1).
+        /// The columns (half 0); then the diagonals, as columns of rows that are turned (half 1). Each
+        /// caller has an instance of its own, which is then inlined.
         #[inline]
         #[target_feature(enable = $features)]
-        fn half_round<const HALF: usize>(
+        fn half_round<const HALF: usize, const CALLER: u8>(
             a: &mut [V; 4],
             b: &mut [V; 4],
             c: &mut [V; 4],
@@ -109,8 +110,8 @@ macro_rules! lane_kernel {
                 to_memory(&mut c[i], splat(IV[i]));
             }
             for round in 0..ROUNDS {
-                half_round::<0>(&mut a, &mut b, &mut c, &mut d, &cycles, round);
-                half_round::<1>(&mut a, &mut b, &mut c, &mut d, &cycles, round);
+                half_round::<0, CALLER>(&mut a, &mut b, &mut c, &mut d, &cycles, round);
+                half_round::<1, CALLER>(&mut a, &mut b, &mut c, &mut d, &cycles, round);
             }
             for i in 0..4 {
                 c[i] = left_in_memory(&c[i]);

@@ -9,8 +9,13 @@
 //! that is a seventh of the code of rounds in a row, compiles in a tenth of a second, and is no
 //! slower (docs/hash-engine.md has the figures).
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(
+    target_arch = "x86_64",
+    all(target_arch = "aarch64", target_endian = "little", target_feature = "neon"),
+))]
 mod lanes;
+#[cfg(all(target_arch = "aarch64", target_endian = "little", target_feature = "neon"))]
+mod neon;
 pub(crate) mod portable;
 #[cfg(target_arch = "x86_64")]
 mod rows;
@@ -27,15 +32,21 @@ pub(crate) static ALL: &[&Kernels] = &[
     &x86::AVX2,
     #[cfg(target_arch = "x86_64")]
     &x86::SSE41,
+    #[cfg(all(target_arch = "aarch64", target_endian = "little", target_feature = "neon"))]
+    &neon::NEON,
     &portable::KERNELS,
 ];
 
-/// Asks for the memory there, which need not be valid, before it is needed. The chunks of a batch
-/// are as many streams, each too short for the processor to foresee the next batch.
-#[cfg(target_arch = "x86_64")]
+/// Asks for the memory there, which need not be valid, before it is needed, where there is a stable
+/// way to ask. The chunks of a batch are as many streams, each too short for the processor to
+/// foresee the next batch.
+#[allow(dead_code, unused_variables)]
 #[inline(always)]
 fn prefetch(at: *const u8) {
-    use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-    // SAFETY: every x86-64 processor has it, and it has no effect on anything but caches.
-    unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
+    #[cfg(target_arch = "x86_64")]
+    {
+        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: every x86-64 processor has it, and it has no effect on anything but caches.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
+    }
 }

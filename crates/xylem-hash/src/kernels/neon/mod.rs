@@ -1,0 +1,32 @@
+//! Kernels for AArch64, in NEON intrinsics. Every such processor has NEON, so nothing is detected.
+//!
+//! A vector operation takes two cycles or more from operand to result on these processors, a scalar
+//! one takes one, rotation included. Two things follow:
+//! - One message goes in scalar code. In rows (as on x86-64) it would wait for the chain of some
+//!   thirteen vector operations of each half round, which is twice as long.
+//! - Four lanes wait likewise for their own results wherever there are more than two vector units.
+//!   So eight lanes are two vectors side by side: two chains in flight.
+
+mod words;
+
+use super::lanes::lane_kernel;
+use super::portable;
+use crate::backend::Kernels;
+
+pub(crate) static NEON: Kernels = Kernels {
+    name: "neon",
+    is_supported: || true,
+    compress: portable::KERNELS.compress,
+    chunk_start: portable::KERNELS.chunk_start,
+    chunk: portable::KERNELS.chunk,
+    widths: &[(4, four_lanes::run), (8, eight_lanes::run)],
+    root_blocks: &[(4, four_lanes::root_blocks), (8, eight_lanes::root_blocks)],
+};
+
+mod four_lanes {
+    super::lane_kernel!("neon", super::words::four);
+}
+
+mod eight_lanes {
+    super::lane_kernel!("neon", super::words::four_and_four);
+}
