@@ -12,13 +12,16 @@
 #[cfg(any(
     target_arch = "x86_64",
     all(target_arch = "aarch64", target_endian = "little", target_feature = "neon"),
+    all(target_arch = "wasm32", target_feature = "simd128"),
 ))]
 mod lanes;
 #[cfg(all(target_arch = "aarch64", target_endian = "little", target_feature = "neon"))]
 mod neon;
 pub(crate) mod portable;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128")))]
 mod rows;
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+mod wasm;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
@@ -34,6 +37,8 @@ pub(crate) static ALL: &[&Kernels] = &[
     &x86::SSE41,
     #[cfg(all(target_arch = "aarch64", target_endian = "little", target_feature = "neon"))]
     &neon::NEON,
+    #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+    &wasm::SIMD128,
     &portable::KERNELS,
 ];
 

@@ -1,0 +1,34 @@
+//! Kernels for WebAssembly with vectors of 128 bits (simd128).
+//!
+//! A module can't ask what its engine knows: one with these instructions in it is refused where
+//! they are missing. So this backend exists if, and only if, the crate is compiled for them
+//! (`-C target-feature=+simd128`).
+
+mod rows;
+mod words;
+
+use super::lanes::lane_kernel;
+use super::rows::{row_kernel, single_kernel};
+use crate::backend::Kernels;
+
+pub(crate) static SIMD128: Kernels = Kernels {
+    name: "simd128",
+    is_supported: || true,
+    compress: one::compress,
+    chunk_start: one::chunk_start,
+    chunk: one::chunk,
+    widths: &[(2, two::run), (4, four_lanes::run)],
+    root_blocks: &[(4, four_lanes::root_blocks)],
+};
+
+mod one {
+    super::single_kernel!("simd128", super::rows::one);
+}
+
+mod two {
+    super::row_kernel!("simd128", super::rows::one_and_one);
+}
+
+mod four_lanes {
+    super::lane_kernel!("simd128", super::words);
+}
