@@ -7,7 +7,7 @@ use core::fmt;
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-use crate::batch::{Run, chunk_group, parent_group};
+use crate::batch::{Run, chunk_group, parent_group, whole_group};
 use crate::constants::{BLOCK_LEN, CHUNK_LEN, OUT_LEN, PARENT};
 use crate::kernels;
 use crate::mode::Mode;
@@ -153,6 +153,31 @@ impl Backend {
                 unsafe { chunk_group(run, width, mode, now, values) };
             }
             (lanes, out) = (later, places);
+        }
+    }
+
+    /// The values of chunks that follow each other, the first of them with this index, into as
+    /// many places.
+    pub fn whole_chunks(
+        self,
+        mode: &Mode,
+        mut chunks: &[[u8; CHUNK_LEN]],
+        mut first: u64,
+        mut out: &mut [Cv],
+    ) {
+        assert_eq!(chunks.len(), out.len());
+        while !chunks.is_empty() {
+            let (width, run) = fitting(self.0.widths, chunks.len());
+            let (now, later) = chunks.split_at(width.min(chunks.len()));
+            let (values, places) = out.split_at_mut(now.len());
+            if let [bytes] = now {
+                values[0] = self.chunk(mode, &Lane { bytes, counter: first, end: 0 });
+            } else {
+                // SAFETY: the kernel is of a supported backend and takes `width` lanes.
+                unsafe { whole_group(run, width, mode, now, first, values) };
+            }
+            first = first.wrapping_add(now.len() as u64);
+            (chunks, out) = (later, places);
         }
     }
 

@@ -87,14 +87,44 @@ pub(crate) unsafe fn chunk_group(
         // SAFETY: the caller's promise.
         return unsafe { ragged_chunks(run, batch, mode, lanes, out) };
     }
+    // SAFETY: the caller's promise; every lane has a whole chunk, its own or that of lane 0.
+    unsafe { run_chunks(run, width, batch, out) };
+}
+
+/// As [`chunk_group`], for whole chunks that follow each other.
+///
+/// # Safety
+/// As [`chunk_group`].
+pub(crate) unsafe fn whole_group(
+    run: Run,
+    width: usize,
+    mode: &Mode,
+    chunks: &[[u8; CHUNK_LEN]],
+    first: u64,
+    out: &mut [Cv],
+) {
+    let mut batch = Batch::new(mode, CHUNK_END, chunks.as_ptr().cast());
+    for i in 0..chunks.len() {
+        let counter = first.wrapping_add(i as u64);
+        batch.counters[0][i] = counter as u32;
+        batch.counters[1][i] = (counter >> 32) as u32;
+        batch.at[i] = chunks[i].as_ptr();
+    }
+    // SAFETY: the caller's promise; every lane has a whole chunk, its own or that of lane 0.
+    unsafe { run_chunks(run, width, batch, out) };
+}
+
+/// # Safety
+/// As [`chunk_group`]; `at` of the first `width` lanes points to whole chunks.
+unsafe fn run_chunks(run: Run, width: usize, mut batch: Batch<'_>, out: &mut [Cv]) {
     for i in 0..width {
         batch.last[i] = batch.at[i].wrapping_add(CHUNK_LEN - BLOCK_LEN);
     }
-    // SAFETY: the caller's promise; every lane has a chunk of its own, or that of lane 0.
+    // SAFETY: the caller's promise.
     unsafe { run(&mut batch, CHUNK_LEN / BLOCK_LEN) };
-    for (i, out) in out.iter_mut().enumerate() {
+    for i in 0..out.len() {
         // SAFETY: the kernel has run, and there are no more lanes than it has.
-        *out = unsafe { batch.value(i) };
+        out[i] = unsafe { batch.value(i) };
     }
 }
 
@@ -147,10 +177,10 @@ unsafe fn ragged_chunks(
         // live and in the longest, and so is block `to`, except where it is a lane's last one:
         // then the pointer is to its padded copy. From the second run on `cvs` is written.
         unsafe { run(&mut batch, to - from + 1) };
-        for (i, out) in out.iter_mut().enumerate() {
+        for i in 0..out.len() {
             if ends[i] == to {
                 // SAFETY: the kernel has run, and there are no more lanes than it has.
-                *out = unsafe { batch.value(i) };
+                out[i] = unsafe { batch.value(i) };
             }
         }
         (batch.key, batch.flags[0]) = (None, batch.flags[1]);

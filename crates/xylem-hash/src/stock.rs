@@ -81,6 +81,20 @@ impl<T: Copy, const N: usize> Stock<T, N> {
 }
 
 impl<T: Zeroable, const N: usize> Stock<T, N> {
+    /// Appends that many zeros, for which there must be [`Stock::room`], and returns them.
+    pub fn grow(&mut self, count: usize) -> &mut [T] {
+        assert!(count <= N - self.len, "the caller checked the room");
+        // SAFETY: `len + count <= N` was just asserted, so the places lie inside `items`; zeros
+        // are a value of `T` (`Zeroable`), and the borrow is exclusive.
+        let new = unsafe {
+            let end = self.items.as_mut_ptr().add(self.len).cast::<T>();
+            end.write_bytes(0, count);
+            core::slice::from_raw_parts_mut(end, count)
+        };
+        self.len += count;
+        new
+    }
+
     /// Empties the list and sets its memory to zero, also where items lay that are gone.
     #[inline]
     pub fn wipe(&mut self) {

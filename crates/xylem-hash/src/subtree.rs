@@ -57,6 +57,11 @@ pub(crate) fn chunk_cvs(
     first: u64,
     out: &mut [Cv],
 ) -> usize {
+    let (whole, rest) = input.as_chunks();
+    if rest.is_empty() {
+        backend.whole_chunks(mode, whole, first, &mut out[..whole.len()]);
+        return whole.len();
+    }
     let mut lanes = [Lane { bytes: &[], counter: 0, end: 0 }; MAX_LANES];
     let mut count = 0;
     for (lane, bytes) in lanes.iter_mut().zip(input.chunks(CHUNK_LEN)) {
@@ -199,9 +204,19 @@ impl Subtree {
     /// Takes whole chunks, at least one and at most a batch, that more of the message follows.
     pub fn absorb_batch(&mut self, batch: &[u8]) {
         let counter = self.first_chunk.wrapping_add(self.chunks);
-        let mut cvs = [[0; OUT_LEN]; MAX_LANES];
-        let count = chunk_cvs(self.backend, &self.mode, batch, counter, &mut cvs);
-        self.push_chunks(&cvs[..count]);
+        let count = batch.len() / CHUNK_LEN;
+        if count <= self.pending.room() {
+            let places = self.pending.grow(count);
+            chunk_cvs(self.backend, &self.mode, batch, counter, places);
+            self.chunks += count as u64;
+            if self.pending.room() == 0 {
+                self.merge_pending();
+            }
+        } else {
+            let mut cvs = [[0; OUT_LEN]; MAX_LANES];
+            chunk_cvs(self.backend, &self.mode, batch, counter, &mut cvs);
+            self.push_chunks(&cvs[..count]);
+        }
     }
 
     /// Takes the values of the next chunks, that more of the message follows.
