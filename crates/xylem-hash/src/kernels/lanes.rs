@@ -1,52 +1,26 @@
 //! As many messages as a vector has words: vector i of a state holds word i of every lane.
 
-use crate::constants::ROUNDS;
-
-/// The permutation of the words from round to round has two cycles of eight. A kernel keeps the
-/// message as these cycles, each continued for as long as rounds go on: then a round's words lie
-/// where those of the round before did, one place further, and the loop over rounds needs no table
-/// of places, only a pointer that advances.
-const CYCLE: [[usize; 8]; 2] = [[0, 2, 3, 10, 12, 9, 11, 5], [1, 6, 4, 7, 13, 14, 15, 8]];
-
-/// Words of a cycle and its continuation.
-const CONTINUED: usize = 8 + ROUNDS - 1;
-
-/// Words of both.
-pub(super) const CYCLES: usize = 2 * CONTINUED;
-
-/// Which word of the message stands at each place.
-pub(super) const WORDS: [usize; CYCLES] = {
-    let mut words = [0; CYCLES];
-    let mut i = 0;
-    while i < CYCLES {
-        words[i] = CYCLE[i / CONTINUED][i % CONTINUED % 8];
-        i += 1;
-    }
-    words
-};
-
-/// Where each step's word stands in the first round.
-pub(super) const PLACES: [usize; 16] = {
-    let mut places = [0; 16];
-    let mut i = 0;
-    while i < 16 {
-        places[CYCLE[i / 8][i % 8]] = i / 8 * CONTINUED + i % 8;
-        i += 1;
-    }
-    places
-};
-
 /// Makes `run` (see [`crate::backend::Kernels`]) of `LANES` lanes for the
 /// instruction set `$features`, out of the vectors of `$words`.
 macro_rules! lane_kernel {
     ($features:literal, $($words:ident)::+) => {
         use $crate::batch::Batch;
-        use $crate::constants::{BLOCK_LEN, CHUNK_LEN, IV, ROUNDS};
-        use $crate::kernels::lanes::{CYCLES, PLACES, WORDS};
+        use $crate::constants::{BLOCK_LEN, CHUNK_LEN, IV, ROUNDS, SCHEDULE};
         use $crate::kernels::prefetch;
         use $($words)::+::{
             LANES, V, add, held, left_in_memory, load, load_blocks, load_cvs, right_7, right_8,
             right_12, right_16, splat, store_cvs, to_memory, xor,
+        };
+
+        /// Where the words of the schedule lie in an array of vectors, in bytes.
+        static OFFSETS: [[u16; 16]; ROUNDS] = {
+            let mut table = [[0; 16]; ROUNDS];
+            let mut i = 0;
+            while i < 16 * ROUNDS {
+                table[i / 16][i % 16] = (SCHEDULE[i / 16][i % 16] as usize * size_of::<V>()) as u16;
+                i += 1;
+            }
+            table
         };
 
         /// The columns (half 0); then the diagonals, as columns of rows that are turned (half 1). Each
@@ -58,11 +32,11 @@ macro_rules! lane_kernel {
             b: &mut [V; 4],
             c: &mut [V; 4],
             d: &mut [V; 4],
-            m: &[V; CYCLES],
-            round: usize,
+            m: &[V; 16],
+            offsets: &[u16; 16],
         ) {
-            // SAFETY: `round` is less than `ROUNDS`, for which there are words after every place.
-            let word = |i: usize| unsafe { *m.as_ptr().add(PLACES[8 * HALF + i] + round) };
+            // SAFETY: every offset is that of one of the 16 vectors of `m`.
+            let word = |i: usize| unsafe { *m.as_ptr().byte_add(offsets[8 * HALF + i] as usize) };
             let place = |i| ((i + HALF) % 4, (i + 2 * HALF) % 4, (i + 3 * HALF) % 4);
             for i in 0..4 {
                 let (bi, _, di) = place(i);
@@ -102,16 +76,12 @@ macro_rules! lane_kernel {
             let [mut a, mut b] = [[cv[0], cv[1], cv[2], cv[3]], [cv[4], cv[5], cv[6], cv[7]]];
             let mut c = [splat(IV[0]), splat(IV[1]), splat(IV[2]), splat(IV[3])];
             let mut d = last_row;
-            let mut cycles = [m[0]; CYCLES];
-            for i in 0..CYCLES {
-                cycles[i] = m[WORDS[i]];
-            }
             for i in 0..4 {
                 to_memory(&mut c[i], splat(IV[i]));
             }
-            for round in 0..ROUNDS {
-                half_round::<0, CALLER>(&mut a, &mut b, &mut c, &mut d, &cycles, round);
-                half_round::<1, CALLER>(&mut a, &mut b, &mut c, &mut d, &cycles, round);
+            for offsets in &OFFSETS {
+                half_round::<0, CALLER>(&mut a, &mut b, &mut c, &mut d, m, offsets);
+                half_round::<1, CALLER>(&mut a, &mut b, &mut c, &mut d, m, offsets);
             }
             for i in 0..4 {
                 c[i] = left_in_memory(&c[i]);
