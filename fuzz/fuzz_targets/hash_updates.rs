@@ -8,7 +8,7 @@ use common::{Choices, Use};
 use libfuzzer_sys::fuzz_target;
 
 /// Enough for `update_rayon` to split it.
-const LARGE: usize = 1_200_000;
+const LARGE: usize = 1_700_000;
 
 fuzz_target!(|data: &[u8]| {
     let mut choices = Choices::new(data);

@@ -56,13 +56,10 @@ pub(crate) struct Kernels {
     pub chunk: unsafe fn(&Mode, &Lane<'_>) -> Cv,
     /// What takes this many lanes, or fewer, some blocks further; narrowest first.
     pub widths: &'static [(usize, Run)],
-    /// Extendable output: what makes this many compressions of a node that differ in the counter
-    /// only, from its own on; narrowest first.
-    pub root_blocks: &'static [(usize, RootBlocks)],
+    /// Extendable output: writes as many compressions of a node, that differ in the counter only,
+    /// from its own on. The place must be valid for them.
+    pub root_blocks: (usize, unsafe fn(&Node, *mut [u8; BLOCK_LEN])),
 }
-
-/// Writes compressions of a node to the first places.
-pub(crate) type RootBlocks = unsafe fn(&Node, &mut [[u8; BLOCK_LEN]; MAX_LANES]);
 
 /// A backend that this processor can run: values come only from [`Backend::detect`] and
 /// [`Backend::available`], which check.
@@ -134,73 +131,102 @@ impl Backend {
         unsafe { (self.0.chunk)(mode, lane) }
     }
 
-    /// The value of one parent, given as its two children in a row.
-    fn parent(self, mode: &Mode, pair: &[Cv; 2], end: u32) -> Cv {
+    /// The value of one parent, given as its two children in a row; `end` is `ROOT` or nothing.
+    pub fn parent(self, mode: &Mode, pair: &[Cv; 2], end: u32) -> Cv {
         let flags = mode.flags() | PARENT | end;
         let (cv, block) = (*mode.key(), joined(pair));
         first_half(&self.compress(&Node { cv, block, len: BLOCK_LEN as u32, counter: 0, flags }))
     }
 
-    /// The values of up to [`MAX_LANES`] chunks; entries past `lanes.len()` are meaningless.
-    pub fn chunks(self, mode: &Mode, lanes: &[Lane<'_>]) -> [Cv; MAX_LANES] {
-        debug_assert!(lanes.len() <= MAX_LANES);
+    /// The values of chunks, into as many places.
+    pub fn chunks(self, mode: &Mode, mut lanes: &[Lane<'_>], mut out: &mut [Cv]) {
+        assert_eq!(lanes.len(), out.len());
         debug_assert!(lanes.iter().all(|lane| lane.bytes.len() <= CHUNK_LEN));
-        let mut out = [[0; OUT_LEN]; MAX_LANES];
-        let mut done = 0;
-        while done < lanes.len() {
-            if lanes.len() - done == 1 {
-                out[done] = self.chunk(mode, &lanes[done]);
-                break;
+        while !lanes.is_empty() {
+            let (width, run) = fitting(self.0.widths, lanes.len());
+            let (now, later) = lanes.split_at(width.min(lanes.len()));
+            let (values, places) = out.split_at_mut(now.len());
+            if let [lane] = now {
+                values[0] = self.chunk(mode, lane);
+            } else {
+                // SAFETY: the kernel is of a supported backend and takes `width` lanes.
+                unsafe { chunk_group(run, width, mode, now, values) };
             }
-            let (width, run) = fitting(self.0.widths, lanes.len() - done);
-            let count = width.min(lanes.len() - done);
-            let (lanes, out) = (&lanes[done..done + count], &mut out[done..done + count]);
-            // SAFETY: the kernel is of a supported backend and takes `width` lanes.
-            unsafe { chunk_group(run, width, mode, lanes, out) };
-            done += count;
+            (lanes, out) = (later, places);
         }
-        out
     }
 
-    /// The values of up to [`MAX_LANES`] parents, each given as its two children in a row;
-    /// `end` is `ROOT` or nothing. Entries past `pairs.len()` are meaningless.
-    pub fn parents(self, mode: &Mode, pairs: &[[Cv; 2]], end: u32) -> [Cv; MAX_LANES] {
-        debug_assert!(pairs.len() <= MAX_LANES);
-        let mut out = [[0; OUT_LEN]; MAX_LANES];
-        let mut done = 0;
-        while done < pairs.len() {
-            if pairs.len() - done == 1 {
-                out[done] = self.parent(mode, &pairs[done], end);
-                break;
-            }
-            let (width, run) = fitting(self.0.widths, pairs.len() - done);
-            let count = width.min(pairs.len() - done);
-            let (pairs, out) = (&pairs[done..done + count], &mut out[done..done + count]);
-            // SAFETY: the kernel is of a supported backend and takes `width` lanes.
-            unsafe { parent_group(run, width, mode, pairs, end, out) };
-            done += count;
-        }
-        out
+    /// The values of parents, each given as its two children in a row, into as many places;
+    /// `end` is `ROOT` or nothing.
+    pub fn parents(self, mode: &Mode, pairs: &[[Cv; 2]], end: u32, out: &mut [Cv]) {
+        assert_eq!(pairs.len(), out.len());
+        // SAFETY: as many places as pairs.
+        unsafe { self.parents_at(mode, pairs.as_ptr(), pairs.len(), end, out.as_mut_ptr()) };
     }
 
-    /// Extendable output: `count` (up to [`MAX_LANES`]) compressions of `node` that differ in the
-    /// counter only, from its own on. Entries past `count` are meaningless.
-    pub fn root_blocks(self, node: &Node, count: usize) -> [[u8; BLOCK_LEN]; MAX_LANES] {
-        debug_assert!(count <= MAX_LANES);
-        let mut out = [[0; BLOCK_LEN]; MAX_LANES];
-        let mut node = node.clone();
+    /// Joins neighbours in place, to the front; a last one without a neighbour stays as it is.
+    /// Returns how many are left.
+    pub fn join_neighbours(self, mode: &Mode, cvs: &mut [Cv]) -> usize {
+        let pairs = cvs.len() / 2;
+        let at = cvs.as_mut_ptr();
+        // SAFETY: both are inside `cvs`. Parent i is written over child i, when all children up
+        // to 2 i + 1 have been read.
+        unsafe { self.parents_at(mode, at.cast_const().cast(), pairs, 0, at) };
+        if cvs.len() % 2 == 1 {
+            cvs[pairs] = cvs[cvs.len() - 1];
+        }
+        cvs.len().div_ceil(2)
+    }
+
+    /// # Safety
+    /// `pairs` is valid for `count` pairs and `out` for writing as many values. They may overlap
+    /// if `out` does not begin after `pairs`.
+    unsafe fn parents_at(
+        self,
+        mode: &Mode,
+        pairs: *const [Cv; 2],
+        count: usize,
+        end: u32,
+        out: *mut Cv,
+    ) {
         let mut done = 0;
         while done < count {
-            let (lanes, run) = fitting(self.0.root_blocks, count - done);
-            let mut some = [[0; BLOCK_LEN]; MAX_LANES];
-            // SAFETY: the kernel is of a supported backend.
-            unsafe { run(&node, &mut some) };
-            let now = lanes.min(count - done);
-            out[done..done + now].copy_from_slice(&some[..now]);
-            node.counter = node.counter.wrapping_add(now as u64);
+            let (width, run) = fitting(self.0.widths, count - done);
+            let now = width.min(count - done);
+            // SAFETY: the caller's promise; the kernel is of a supported backend and takes as many
+            // lanes. Values `done` and on end before the pairs that are still to be read.
+            unsafe {
+                let (pairs, out) = (pairs.add(done), out.add(done));
+                if now == 1 {
+                    out.write(self.parent(mode, &pairs.read(), end));
+                } else {
+                    parent_group(run, mode, pairs, now, end, out);
+                }
+            }
             done += now;
         }
-        out
+    }
+
+    /// Extendable output: compressions of `node` that differ in the counter only, from its own on.
+    pub fn root_blocks(self, node: &Node, mut out: &mut [[u8; BLOCK_LEN]]) {
+        let (lanes, run) = self.0.root_blocks;
+        let mut node = node.clone();
+        while !out.is_empty() {
+            let (now, later) = out.split_at_mut(lanes.min(out.len()));
+            if let [block] = now {
+                *block = all_bytes(&self.compress(&node));
+            } else if now.len() == lanes {
+                // SAFETY: the kernel is of a supported backend; there are as many places.
+                unsafe { run(&node, now.as_mut_ptr()) };
+            } else {
+                let mut blocks = [[0; BLOCK_LEN]; MAX_LANES];
+                // SAFETY: the kernel is of a supported backend; there are as many places.
+                unsafe { run(&node, blocks.as_mut_ptr()) };
+                now.copy_from_slice(&blocks[..now.len()]);
+            }
+            node.counter = node.counter.wrapping_add(now.len() as u64);
+            out = later;
+        }
     }
 }
 
@@ -218,16 +244,19 @@ impl fmt::Debug for Backend {
 }
 
 /// The narrowest kernel for that many lanes, or the widest there is.
-fn fitting<F: Copy>(widths: &[(usize, F)], lanes: usize) -> (usize, F) {
-    let last = widths.len() - 1;
-    widths[..last].iter().find(|(width, _)| *width >= lanes).copied().unwrap_or(widths[last])
+fn fitting(widths: &[(usize, Run)], lanes: usize) -> (usize, Run) {
+    let mut i = 0;
+    while i + 1 < widths.len() && widths[i].0 < lanes {
+        i += 1;
+    }
+    widths[i]
 }
 
 /// The first eight words of a compression, as bytes.
 pub(crate) fn first_half(words: &[u32; 16]) -> Cv {
     let mut bytes = [0; OUT_LEN];
-    for (bytes, word) in bytes.as_chunks_mut::<4>().0.iter_mut().zip(words) {
-        *bytes = word.to_le_bytes();
+    for i in 0..8 {
+        bytes.as_chunks_mut::<4>().0[i] = words[i].to_le_bytes();
     }
     bytes
 }
@@ -235,8 +264,8 @@ pub(crate) fn first_half(words: &[u32; 16]) -> Cv {
 /// All words of a compression, as bytes.
 pub(crate) fn all_bytes(words: &[u32; 16]) -> [u8; BLOCK_LEN] {
     let mut bytes = [0; BLOCK_LEN];
-    for (bytes, word) in bytes.as_chunks_mut::<4>().0.iter_mut().zip(words) {
-        *bytes = word.to_le_bytes();
+    for i in 0..16 {
+        bytes.as_chunks_mut::<4>().0[i] = words[i].to_le_bytes();
     }
     bytes
 }

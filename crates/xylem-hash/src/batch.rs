@@ -3,56 +3,70 @@
 //! A kernel knows only blocks: it takes every lane some blocks further. What is left to this
 //! module is where lanes begin and end, for any mix of lengths; it is the same for every kernel.
 
+use core::mem::MaybeUninit;
+
 use crate::backend::{Cv, Lane, MAX_LANES};
-use crate::constants::{BLOCK_LEN, CHUNK_END, CHUNK_LEN, CHUNK_START, OUT_LEN, PARENT};
+use crate::constants::{BLOCK_LEN, CHUNK_END, CHUNK_LEN, CHUNK_START, PARENT};
 use crate::mode::Mode;
 
 /// What a kernel works on. Each array has one entry per lane; a kernel of fewer lanes than
 /// [`MAX_LANES`] uses the first ones.
 ///
 /// A kernel takes each lane `blocks` (one or more) blocks further: all but the last lie in a row
-/// at `at`, the last one at `last`, and each is compressed with `cvs` (replaced by the result), with
-/// `counters` and with one of `rows`.
+/// at `at`, the last one at `last`.
 #[repr(C, align(64))]
-pub(crate) struct Batch {
-    pub cvs: [[u32; 8]; MAX_LANES],
+pub(crate) struct Batch<'a> {
+    /// What each lane has reached; written by every run, read by it if there is no `key`.
+    pub cvs: MaybeUninit<[[u32; 8]; MAX_LANES]>,
     /// Lower and upper half of each lane's counter.
     pub counters: [[u32; MAX_LANES]; 2],
-    /// Lengths and flags of the blocks: of the first, of those between, of the last. The first
-    /// block, if it is also the last, goes by the last row.
-    pub rows: [[[u32; MAX_LANES]; 2]; 3],
+    /// Length and flags of each lane's last block.
+    pub ends: [[u32; MAX_LANES]; 2],
     pub at: [*const u8; MAX_LANES],
     pub last: [*const u8; MAX_LANES],
+    /// Where all lanes begin; `None` if they go on where they are.
+    pub key: Option<&'a [u32; 8]>,
+    /// Flags of the first block, if it is not the last, and of those between. Both are full.
+    pub flags: [u32; 2],
 }
 
-impl Batch {
-    fn new(mode: &Mode, at: *const u8) -> Self {
+impl<'a> Batch<'a> {
+    /// All lanes at this block.
+    fn new(mode: &'a Mode, end: u32, at: *const u8) -> Self {
         let flags = mode.flags();
-        let row = |flags| [[BLOCK_LEN as u32; MAX_LANES], [flags; MAX_LANES]];
         Self {
-            cvs: [*mode.key(); MAX_LANES],
+            cvs: MaybeUninit::uninit(),
             counters: [[0; MAX_LANES]; 2],
-            rows: [row(flags | CHUNK_START), row(flags), row(flags)],
+            ends: [[BLOCK_LEN as u32; MAX_LANES], [flags | end; MAX_LANES]],
             at: [at; MAX_LANES],
             last: [at; MAX_LANES],
+            key: Some(mode.key()),
+            flags: [flags | CHUNK_START, flags],
         }
     }
 
-    /// Writes the values that lane `i` has reached to `out`.
-    fn value(&self, i: usize, out: &mut Cv) {
-        for (bytes, word) in out.as_chunks_mut::<4>().0.iter_mut().zip(self.cvs[i]) {
-            *bytes = word.to_le_bytes();
+    /// The value that lane `i` has reached.
+    ///
+    /// # Safety
+    /// A kernel of more than `i` lanes has run.
+    unsafe fn value(&self, i: usize) -> Cv {
+        let mut out = [0; 32];
+        // SAFETY: the caller's promise: it was written.
+        let words = unsafe { &*self.cvs.as_ptr().cast::<[u32; 8]>().add(i) };
+        for i in 0..8 {
+            out.as_chunks_mut::<4>().0[i] = words[i].to_le_bytes();
         }
+        out
     }
 }
 
 /// The function of a kernel: takes a batch so many blocks further.
-pub(crate) type Run = unsafe fn(&mut Batch, usize);
+pub(crate) type Run = unsafe fn(&mut Batch<'_>, usize);
 
 /// The values of 1 to `width` chunks.
 ///
 /// # Safety
-/// This processor can execute `run`, which uses `width` lanes at most.
+/// This processor can execute `run`, which uses `width` lanes.
 pub(crate) unsafe fn chunk_group(
     run: Run,
     width: usize,
@@ -60,36 +74,39 @@ pub(crate) unsafe fn chunk_group(
     lanes: &[Lane<'_>],
     out: &mut [Cv],
 ) {
-    let mut batch = Batch::new(mode, lanes[0].bytes.as_ptr());
+    let mut batch = Batch::new(mode, CHUNK_END, lanes[0].bytes.as_ptr());
     let mut even = true;
     for (i, lane) in lanes.iter().enumerate() {
         batch.counters[0][i] = lane.counter as u32;
         batch.counters[1][i] = (lane.counter >> 32) as u32;
         batch.at[i] = lane.bytes.as_ptr();
-        batch.rows[2][1][i] |= CHUNK_END | lane.end;
+        batch.ends[1][i] |= lane.end;
         even &= lane.bytes.len() == CHUNK_LEN;
     }
-    if even {
-        for i in 0..width {
-            batch.last[i] = batch.at[i].wrapping_add(CHUNK_LEN - BLOCK_LEN);
-        }
-        // SAFETY: the caller's promise; every lane has a chunk of its own, or that of lane 0.
-        unsafe { run(&mut batch, CHUNK_LEN / BLOCK_LEN) };
-        for (i, out) in out.iter_mut().enumerate() {
-            batch.value(i, out);
-        }
-    } else {
+    if !even {
         // SAFETY: the caller's promise.
-        unsafe { ragged_chunks(run, batch, mode, lanes, out) };
+        return unsafe { ragged_chunks(run, batch, mode, lanes, out) };
+    }
+    for i in 0..width {
+        batch.last[i] = batch.at[i].wrapping_add(CHUNK_LEN - BLOCK_LEN);
+    }
+    // SAFETY: the caller's promise; every lane has a chunk of its own, or that of lane 0.
+    unsafe { run(&mut batch, CHUNK_LEN / BLOCK_LEN) };
+    for (i, out) in out.iter_mut().enumerate() {
+        // SAFETY: the kernel has run, and there are no more lanes than it has.
+        *out = unsafe { batch.value(i) };
     }
 }
 
 /// As [`chunk_group`], for chunks of any mix of lengths: one run up to every place where a chunk
 /// ends. A lane that has ended, or never began, goes along with the longest one, and its result is
 /// not looked at.
+///
+/// # Safety
+/// As [`chunk_group`].
 unsafe fn ragged_chunks(
     run: Run,
-    mut batch: Batch,
+    mut batch: Batch<'_>,
     mode: &Mode,
     lanes: &[Lane<'_>],
     out: &mut [Cv],
@@ -109,7 +126,7 @@ unsafe fn ragged_chunks(
     let mut from = 0;
     while let Some(to) = ends[..lanes.len()].iter().filter(|end| **end >= from).min() {
         let to = *to;
-        let start = if from == to && from == 0 { CHUNK_START } else { 0 };
+        let start = if to == 0 { CHUNK_START } else { 0 };
         for i in 0..MAX_LANES {
             let live = i < lanes.len() && ends[i] >= from;
             let lane = &lanes[if live { i } else { longest }];
@@ -124,46 +141,45 @@ unsafe fn ragged_chunks(
             } else {
                 batch.last[i] = lane.bytes.as_ptr().wrapping_add(to * BLOCK_LEN);
             }
-            (batch.rows[2][0][i], batch.rows[2][1][i]) = (len as u32, flags);
-        }
-        if from > 0 {
-            batch.rows[0] = batch.rows[1];
+            (batch.ends[0][i], batch.ends[1][i]) = (len as u32, flags);
         }
         // SAFETY: the caller's promise; blocks `from` to `to - 1` are whole in every lane that is
         // live and in the longest, and so is block `to`, except where it is a lane's last one:
-        // then the pointer is to its padded copy.
+        // then the pointer is to its padded copy. From the second run on `cvs` is written.
         unsafe { run(&mut batch, to - from + 1) };
         for (i, out) in out.iter_mut().enumerate() {
             if ends[i] == to {
-                batch.value(i, out);
+                // SAFETY: the kernel has run, and there are no more lanes than it has.
+                *out = unsafe { batch.value(i) };
             }
         }
+        (batch.key, batch.flags[0]) = (None, batch.flags[1]);
         from = to + 1;
     }
 }
 
-/// The values of 1 to `width` parents.
+/// Writes the values of `count` parents to `out`, whose children lie in a row at `pairs`. The two
+/// may overlap: everything is read before anything is written.
 ///
 /// # Safety
-/// This processor can execute `run`, which uses `width` lanes at most.
+/// This processor can execute `run`, which uses at least `count` (not 0) lanes; `pairs` is valid
+/// for twice as many values, and `out` for writing as many.
 pub(crate) unsafe fn parent_group(
     run: Run,
-    width: usize,
     mode: &Mode,
-    pairs: &[[Cv; 2]],
+    pairs: *const [Cv; 2],
+    count: usize,
     end: u32,
-    out: &mut [Cv],
+    out: *mut Cv,
 ) {
-    let mut batch = Batch::new(mode, pairs.as_ptr().cast());
-    batch.rows[2][1] = [mode.flags() | PARENT | end; MAX_LANES];
-    for (last, pair) in batch.last[..width].iter_mut().zip(pairs) {
-        *last = pair.as_ptr().cast();
+    let mut batch = Batch::new(mode, PARENT | end, pairs.cast());
+    for (i, last) in batch.last[..count].iter_mut().enumerate() {
+        *last = pairs.wrapping_add(i).cast();
     }
     // SAFETY: the caller's promise; a pair is a whole block, and every lane has one.
     unsafe { run(&mut batch, 1) };
-    for (i, out) in out.iter_mut().enumerate() {
-        batch.value(i, out);
+    for i in 0..count {
+        // SAFETY: the kernel has run, and has that many lanes; the place is valid.
+        unsafe { out.add(i).write(batch.value(i)) };
     }
 }
-
-const _: () = assert!(2 * OUT_LEN == BLOCK_LEN, "a pair of values fills a block");

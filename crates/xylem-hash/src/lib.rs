@@ -25,6 +25,9 @@
 //! Source: "BLAKE3: one function, fast everywhere" (O'Connor, Aumasson, Neves, Wilcox-O'Hearn),
 //! section 2; called *the paper* in comments.
 #![cfg_attr(not(any(feature = "std", test)), no_std)]
+// Loops over indices where iterators would do: the code that every user compiles is kept free of
+// generic adapters, which cost more time to compile than the kernels.
+#![allow(clippy::needless_range_loop)]
 
 mod constants;
 mod wipe;

@@ -143,7 +143,9 @@ impl<'a> Window<'a> {
             for (lane, i) in group.iter_mut().zip(indices) {
                 *lane = lanes[*i];
             }
-            let done = self.backend.chunks(self.mode, &group[..indices.len()]);
+            let mut done = [[0; OUT_LEN]; MAX_LANES];
+            let count = indices.len();
+            self.backend.chunks(self.mode, &group[..count], &mut done[..count]);
             for (i, value) in indices.iter().zip(done) {
                 values[*i] = value;
             }
@@ -205,7 +207,9 @@ impl Joins {
 
     #[inline]
     fn finish(&mut self, backend: Backend, mode: &Mode, values: &mut [Cv]) {
-        let done = backend.parents(mode, self.pairs.as_slice(), self.end);
+        let mut done = [[0; OUT_LEN]; MAX_LANES];
+        let pairs = self.pairs.as_slice();
+        backend.parents(mode, pairs, self.end, &mut done[..pairs.len()]);
         for (place, value) in self.places.as_slice().iter().zip(done) {
             values[*place] = value;
         }

@@ -13,15 +13,18 @@ pub(crate) struct Mode {
 }
 
 /// Whether values computed under `flags` may be somebody's secrets.
+#[inline]
 pub(crate) fn is_secret(flags: u32) -> bool {
     flags & (KEYED_HASH | DERIVE_KEY_MATERIAL) != 0
 }
 
 impl Mode {
+    #[inline]
     pub fn plain() -> Self {
         Self { key: IV, flags: 0 }
     }
 
+    #[inline]
     pub fn keyed(key: &[u8; KEY_LEN]) -> Self {
         Self { key: words(key), flags: KEYED_HASH }
     }
@@ -39,10 +42,12 @@ impl Mode {
         Self { key: words(key), flags: DERIVE_KEY_MATERIAL }
     }
 
+    #[inline]
     pub fn key(&self) -> &[u32; 8] {
         &self.key
     }
 
+    #[inline]
     pub fn flags(&self) -> u32 {
         self.flags
     }
@@ -63,6 +68,7 @@ pub(crate) fn context_key(backend: Backend, context: &[u8]) -> Cv {
 }
 
 impl Drop for Mode {
+    #[inline]
     fn drop(&mut self) {
         if is_secret(self.flags) {
             wipe(&mut self.key);
@@ -70,6 +76,7 @@ impl Drop for Mode {
     }
 }
 
+#[inline]
 fn words(bytes: &[u8; 32]) -> [u32; 8] {
     let mut words = [0; 8];
     for (word, bytes) in words.iter_mut().zip(bytes.as_chunks::<4>().0) {

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::backend::{Backend, Cv, MAX_LANES, Node, all_bytes, first_half};
+use crate::backend::{Backend, Cv, Node, first_half};
 use crate::constants::{BLOCK_LEN, ROOT};
 use crate::wipe::wipe;
 
@@ -33,20 +33,15 @@ impl Output {
         self.node.counter = index;
     }
 
-    /// Blocks `index` and on of the extendable output, at least `count` of them.
-    #[inline]
-    fn root_blocks(&mut self, index: u64, count: usize) -> [[u8; BLOCK_LEN]; MAX_LANES] {
+    /// Blocks `index` and on of the extendable output.
+    fn root_blocks(&mut self, index: u64, out: &mut [[u8; BLOCK_LEN]]) {
         self.make_root(index);
-        if count > 1 {
-            return self.backend.root_blocks(&self.node, count);
-        }
-        let mut blocks = [[0; BLOCK_LEN]; MAX_LANES];
-        blocks[0] = all_bytes(&self.backend.compress(&self.node));
-        blocks
+        self.backend.root_blocks(&self.node, out);
     }
 }
 
 impl Drop for Output {
+    #[inline]
     fn drop(&mut self) {
         if crate::subtree::is_secret(self.node.flags) {
             wipe(&mut self.node.cv);
@@ -90,14 +85,19 @@ impl OutputReader {
         let end = end.expect("the stream ends after 2^64 - 1 bytes (documented)");
         let mut out = out;
         let mut index = self.position / BLOCK_LEN as u64;
-        let mut skip = (self.position % BLOCK_LEN as u64) as usize;
-        while !out.is_empty() {
-            let count = (skip + out.len()).div_ceil(BLOCK_LEN).min(MAX_LANES);
-            let blocks = self.output.root_blocks(index, count);
-            let bytes = &blocks.as_flattened()[skip..count * BLOCK_LEN];
-            let (now, rest) = out.split_at_mut(out.len().min(bytes.len()));
-            now.copy_from_slice(&bytes[..now.len()]);
-            (out, index, skip) = (rest, index.wrapping_add(count as u64), 0);
+        let skip = (self.position % BLOCK_LEN as u64) as usize;
+        let mut block = [[0; BLOCK_LEN]];
+        if skip > 0 && !out.is_empty() {
+            self.output.root_blocks(index, &mut block);
+            let (now, later) = out.split_at_mut(out.len().min(BLOCK_LEN - skip));
+            now.copy_from_slice(&block[0][skip..skip + now.len()]);
+            (out, index) = (later, index.wrapping_add(1));
+        }
+        let (blocks, tail) = out.as_chunks_mut::<BLOCK_LEN>();
+        self.output.root_blocks(index, blocks);
+        if !tail.is_empty() {
+            self.output.root_blocks(index.wrapping_add(blocks.len() as u64), &mut block);
+            tail.copy_from_slice(&block[0][..tail.len()]);
         }
         self.position = end;
     }

@@ -48,37 +48,23 @@ pub(crate) fn subtree_cv(backend: Backend, mode: &Mode, input: &[u8], first_chun
     }
 }
 
-/// The values of all chunks of `input` (at most [`BATCH_LEN`] bytes, not empty), side by side.
+/// The values of all chunks of `input` (at most [`BATCH_LEN`] bytes, not empty), side by side, to
+/// the front of `out`. Returns how many they are.
 pub(crate) fn chunk_cvs(
     backend: Backend,
     mode: &Mode,
     input: &[u8],
     first: u64,
-) -> [Cv; MAX_LANES] {
+    out: &mut [Cv],
+) -> usize {
     let mut lanes = [Lane { bytes: &[], counter: 0, end: 0 }; MAX_LANES];
     let mut count = 0;
     for (lane, bytes) in lanes.iter_mut().zip(input.chunks(CHUNK_LEN)) {
         *lane = Lane { bytes, counter: first.wrapping_add(count as u64), end: 0 };
         count += 1;
     }
-    backend.chunks(mode, &lanes[..count])
-}
-
-/// Joins neighbours in place; a last one without a neighbour stays. Returns how many are left.
-pub(crate) fn merge_level(backend: Backend, mode: &Mode, cvs: &mut [Cv]) -> usize {
-    let pairs = cvs.len() / 2;
-    let mut done = 0;
-    while done < pairs {
-        let count = MAX_LANES.min(pairs - done);
-        let (now, _) = cvs[2 * done..2 * (done + count)].as_chunks::<2>();
-        let merged = backend.parents(mode, now, 0);
-        cvs[done..done + count].copy_from_slice(&merged[..count]);
-        done += count;
-    }
-    if cvs.len() % 2 == 1 {
-        cvs[pairs] = cvs[cvs.len() - 1];
-    }
-    cvs.len().div_ceil(2)
+    backend.chunks(mode, &lanes[..count], &mut out[..count]);
+    count
 }
 
 /// The node over `left` and `right`, not yet compressed.
@@ -111,15 +97,16 @@ fn small_output(backend: Backend, mode: &Mode, input: &[u8], first_chunk: u64) -
     if input.len() <= CHUNK_LEN {
         return chunk_output(backend, mode, input, first_chunk);
     }
-    let mut cvs = chunk_cvs(backend, mode, input, first_chunk);
-    top_output(backend, mode, &mut cvs[..input.len().div_ceil(CHUNK_LEN)])
+    let mut cvs = [[0; OUT_LEN]; MAX_LANES];
+    let count = chunk_cvs(backend, mode, input, first_chunk, &mut cvs);
+    top_output(backend, mode, &mut cvs[..count])
 }
 
 /// The top of the tree over two or more nodes of one level (which are overwritten).
 fn top_output(backend: Backend, mode: &Mode, cvs: &mut [Cv]) -> Output {
     let mut count = cvs.len();
     while count > 2 {
-        count = merge_level(backend, mode, &mut cvs[..count]);
+        count = backend.join_neighbours(mode, &mut cvs[..count]);
     }
     let output = parent_output(backend, mode, &cvs[0], &cvs[1]);
     if is_secret(mode.flags()) {
@@ -212,8 +199,9 @@ impl Subtree {
     /// Takes whole chunks, at least one and at most a batch, that more of the message follows.
     pub fn absorb_batch(&mut self, batch: &[u8]) {
         let counter = self.first_chunk.wrapping_add(self.chunks);
-        let cvs = chunk_cvs(self.backend, &self.mode, batch, counter);
-        self.push_chunks(&cvs[..batch.len() / CHUNK_LEN]);
+        let mut cvs = [[0; OUT_LEN]; MAX_LANES];
+        let count = chunk_cvs(self.backend, &self.mode, batch, counter, &mut cvs);
+        self.push_chunks(&cvs[..count]);
     }
 
     /// Takes the values of the next chunks, that more of the message follows.
@@ -234,7 +222,7 @@ impl Subtree {
         let mut count = PENDING;
         while count > 1 {
             let cvs = &mut self.pending.as_mut_slice()[..count];
-            count = merge_level(self.backend, &self.mode, cvs);
+            count = self.backend.join_neighbours(&self.mode, cvs);
         }
         let cv = self.pending.as_slice()[0];
         self.pending.truncate(0);
@@ -282,8 +270,7 @@ impl Subtree {
         } else {
             let mut cvs = [[0; OUT_LEN]; PENDING];
             cvs[..pending.len()].copy_from_slice(pending);
-            let tail_cvs = chunk_cvs(*backend, mode, tail, next);
-            cvs[pending.len()..count].copy_from_slice(&tail_cvs[..tail_count]);
+            chunk_cvs(*backend, mode, tail, next, &mut cvs[pending.len()..]);
             top_output(*backend, mode, &mut cvs[..count])
         };
         for left in self.stack.as_slice().iter().rev() {

@@ -1,4 +1,4 @@
-//! [`Blake3`]: BLAKE3 for Python, in the shape of the `blake3` package of PyPI, and `hash_many`.
+//! `blake3`: BLAKE3 for Python, in the shape of the `blake3` package of PyPI, and `hash_many`.
 //!
 //! What it is: the module `xylem_blake3`, over `xylem-hash`. Bytes come from Python's buffers
 //! (without a copy) and files; digests go back as `bytes`, `str` or a NumPy array. What each name
@@ -8,7 +8,7 @@
 //! What it does not do: it links no NumPy (arrays are asked for through Python when one came in),
 //! and has no cryptography beside the hash.
 //!
-//! Threads: the interpreter is let go while more than [`DETACH_LEN`] bytes are hashed; a hasher is
+//! Threads: the interpreter is let go while more than `DETACH_LEN` bytes are hashed; a hasher is
 //! a mutex around the engine's, so threads may share it, free-threaded Python included.
 
 mod buffers;

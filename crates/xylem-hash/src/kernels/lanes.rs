@@ -1,26 +1,52 @@
 //! As many messages as a vector has words: vector i of a state holds word i of every lane.
 
-/// Makes `run` and `root_blocks` (see [`crate::backend::Kernels`]) of `LANES` lanes for the
+use crate::constants::ROUNDS;
+
+/// The permutation of the words from round to round has two cycles of eight. A kernel keeps the
+/// message as these cycles, each continued for as long as rounds go on: then a round's words lie
+/// where those of the round before did, one place further, and the loop over rounds needs no table
+/// of places, only a pointer that advances.
+const CYCLE: [[usize; 8]; 2] = [[0, 2, 3, 10, 12, 9, 11, 5], [1, 6, 4, 7, 13, 14, 15, 8]];
+
+/// Words of a cycle and its continuation.
+const CONTINUED: usize = 8 + ROUNDS - 1;
+
+/// Words of both.
+pub(super) const CYCLES: usize = 2 * CONTINUED;
+
+/// Which word of the message stands at each place.
+pub(super) const WORDS: [usize; CYCLES] = {
+    let mut words = [0; CYCLES];
+    let mut i = 0;
+    while i < CYCLES {
+        words[i] = CYCLE[i / CONTINUED][i % CONTINUED % 8];
+        i += 1;
+    }
+    words
+};
+
+/// Where each step's word stands in the first round.
+pub(super) const PLACES: [usize; 16] = {
+    let mut places = [0; 16];
+    let mut i = 0;
+    while i < 16 {
+        places[CYCLE[i / 8][i % 8]] = i / 8 * CONTINUED + i % 8;
+        i += 1;
+    }
+    places
+};
+
+/// Makes `run` (see [`crate::backend::Kernels`]) of `LANES` lanes for the
 /// instruction set `$features`, out of the vectors of `$words`.
 macro_rules! lane_kernel {
     ($features:literal, $($words:ident)::+) => {
-        use $crate::backend::{MAX_LANES, Node};
         use $crate::batch::Batch;
-        use $crate::constants::{BLOCK_LEN, IV, ROUNDS, SCHEDULE};
+        use $crate::constants::{BLOCK_LEN, CHUNK_LEN, IV, ROUNDS};
+        use $crate::kernels::lanes::{CYCLES, PLACES, WORDS};
+        use $crate::kernels::prefetch;
         use $($words)::+::{
             LANES, V, add, held, left_in_memory, load, load_blocks, load_cvs, right_7, right_8,
-            right_12, right_16, splat, store_blocks, store_cvs, to_memory, xor,
-        };
-
-        /// Where the words of the schedule lie in an array of vectors, in bytes.
-        static OFFSETS: [[u16; 16]; ROUNDS] = {
-            let mut table = [[0; 16]; ROUNDS];
-            let mut i = 0;
-            while i < 16 * ROUNDS {
-                table[i / 16][i % 16] = (SCHEDULE[i / 16][i % 16] as usize * size_of::<V>()) as u16;
-                i += 1;
-            }
-            table
+            right_12, right_16, splat, store_cvs, to_memory, xor,
         };
 
         /// The columns (half 0); then the diagonals, as columns of rows that are turned (half 1). Each
@@ -32,11 +58,11 @@ macro_rules! lane_kernel {
             b: &mut [V; 4],
             c: &mut [V; 4],
             d: &mut [V; 4],
-            m: &[V; 16],
-            offsets: &[u16; 16],
+            m: &[V; CYCLES],
+            round: usize,
         ) {
-            // SAFETY: every offset is that of one of the 16 vectors of `m`.
-            let word = |i| unsafe { *m.as_ptr().byte_add(offsets[8 * HALF + i] as usize) };
+            // SAFETY: `round` is less than `ROUNDS`, for which there are words after every place.
+            let word = |i: usize| unsafe { *m.as_ptr().add(PLACES[8 * HALF + i] + round) };
             let place = |i| ((i + HALF) % 4, (i + 2 * HALF) % 4, (i + 3 * HALF) % 4);
             for i in 0..4 {
                 let (bi, _, di) = place(i);
@@ -76,12 +102,16 @@ macro_rules! lane_kernel {
             let [mut a, mut b] = [[cv[0], cv[1], cv[2], cv[3]], [cv[4], cv[5], cv[6], cv[7]]];
             let mut c = [splat(IV[0]), splat(IV[1]), splat(IV[2]), splat(IV[3])];
             let mut d = last_row;
+            let mut cycles = [m[0]; CYCLES];
+            for i in 0..CYCLES {
+                cycles[i] = m[WORDS[i]];
+            }
             for i in 0..4 {
                 to_memory(&mut c[i], splat(IV[i]));
             }
-            for offsets in &OFFSETS {
-                half_round::<0, CALLER>(&mut a, &mut b, &mut c, &mut d, m, offsets);
-                half_round::<1, CALLER>(&mut a, &mut b, &mut c, &mut d, m, offsets);
+            for round in 0..ROUNDS {
+                half_round::<0, CALLER>(&mut a, &mut b, &mut c, &mut d, &cycles, round);
+                half_round::<1, CALLER>(&mut a, &mut b, &mut c, &mut d, &cycles, round);
             }
             for i in 0..4 {
                 c[i] = left_in_memory(&c[i]);
@@ -95,8 +125,18 @@ macro_rules! lane_kernel {
         /// The processor has the instruction set, and the pointers of `batch` are to what its
         /// documentation says.
         #[target_feature(enable = $features)]
-        pub(crate) unsafe fn run(batch: &mut Batch, blocks: usize) {
-            let mut cv = load_cvs(&batch.cvs);
+        pub(crate) unsafe fn run(batch: &mut Batch<'_>, blocks: usize) {
+            let mut cv = match batch.key {
+                Some(key) => splats(key),
+                // SAFETY: the caller's promise: without a key, all lanes have a value.
+                None => load_cvs(unsafe { batch.cvs.assume_init_ref() }),
+            };
+            let full = splat(BLOCK_LEN as u32);
+            let rows = [
+                [full, splat(batch.flags[0])],
+                [full, splat(batch.flags[1])],
+                [load(&batch.ends[0]), load(&batch.ends[1])],
+            ];
             for i in 0..blocks {
                 let is_last = i + 1 == blocks;
                 let (at, offset) = if is_last { (&batch.last, 0) } else { (&batch.at, i) };
@@ -104,36 +144,54 @@ macro_rules! lane_kernel {
                 let at = core::hint::black_box(at);
                 // SAFETY: the caller's promise: there is a block at each of these places.
                 let m = unsafe { load_blocks(at, offset * BLOCK_LEN) };
+                for lane in 0..LANES {
+                    prefetch(at[lane].wrapping_add(offset * BLOCK_LEN + LANES * CHUNK_LEN));
+                }
                 let [low, high] = &batch.counters;
-                let [len, flags] = &batch.rows[if is_last { 2 } else { usize::from(i != 0) }];
-                let last_row = [load(low), load(high), load(len), load(flags)];
-                let [a, b, c, d] = compress::<0>(&cv, last_row, &m);
+                let [len, flags] = rows[if is_last { 2 } else { usize::from(i != 0) }];
+                let [a, b, c, d] = compress::<0>(&cv, [load(low), load(high), len, flags], &m);
                 for i in 0..4 {
                     (cv[i], cv[4 + i]) = (xor(a[i], c[i]), xor(b[i], d[i]));
                 }
             }
-            store_cvs(&cv, &mut batch.cvs);
+            // SAFETY: arrays of words have no invalid values; the first `LANES` are written.
+            store_cvs(&cv, unsafe { &mut *batch.cvs.as_mut_ptr() });
         }
+
+        #[inline]
+        #[target_feature(enable = $features)]
+        fn splats(words: &[u32; 8]) -> [V; 8] {
+            let mut vectors = [splat(0); 8];
+            for i in 0..8 {
+                vectors[i] = splat(words[i]);
+            }
+            vectors
+        }
+    };
+}
+
+/// Makes `root_blocks` (see [`crate::backend::Kernels`]), in a module that has [`lane_kernel`].
+macro_rules! output_kernel {
+    ($features:literal, $($words:ident)::+) => {
+        use $crate::backend::{MAX_LANES, Node};
+        use $($words)::+::store_blocks;
 
         /// Extendable output: `LANES` compressions of `node`, with its counter and those after it.
         ///
         /// # Safety
-        /// The processor has the instruction set.
+        /// The processor has the instruction set, and `out` is valid for `LANES` blocks.
         #[target_feature(enable = $features)]
-        pub(crate) unsafe fn root_blocks(node: &Node, out: &mut [[u8; BLOCK_LEN]; MAX_LANES]) {
+        pub(crate) unsafe fn root_blocks(node: &Node, out: *mut [u8; BLOCK_LEN]) {
             let mut m = [splat(0); 16];
-            for (vector, bytes) in m.iter_mut().zip(node.block.as_chunks::<4>().0) {
-                *vector = splat(u32::from_le_bytes(*bytes));
+            for i in 0..16 {
+                m[i] = splat(u32::from_le_bytes(node.block.as_chunks::<4>().0[i]));
             }
             let mut counters = [[0; MAX_LANES]; 2];
             for i in 0..LANES {
                 let counter = node.counter.wrapping_add(i as u64);
                 (counters[0][i], counters[1][i]) = (counter as u32, (counter >> 32) as u32);
             }
-            let mut cv = [splat(0); 8];
-            for (vector, word) in cv.iter_mut().zip(node.cv) {
-                *vector = splat(word);
-            }
+            let cv = splats(&node.cv);
             let [low, high] = &counters;
             let last_row = [load(low), load(high), splat(node.len), splat(node.flags)];
             let [a, b, c, d] = compress::<1>(&cv, last_row, &m);
@@ -142,9 +200,10 @@ macro_rules! lane_kernel {
                 (v[i], v[4 + i]) = (xor(a[i], c[i]), xor(b[i], d[i]));
                 (v[8 + i], v[12 + i]) = (xor(c[i], cv[i]), xor(d[i], cv[4 + i]));
             }
-            store_blocks(v, out);
+            // SAFETY: the caller's promise.
+            store_blocks(v, unsafe { &mut *out.cast::<[[u8; BLOCK_LEN]; LANES]>() });
         }
     };
 }
 
-pub(super) use lane_kernel;
+pub(super) use {lane_kernel, output_kernel};

@@ -41,3 +41,17 @@ pub(crate) static ALL: &[&Kernels] = &[
     &wasm::SIMD128,
     &portable::KERNELS,
 ];
+
+/// Asks for the memory there, which need not be valid, before it is needed, where there is a stable
+/// way to ask. The chunks of a batch are as many streams, each too short for the processor to
+/// foresee the next batch.
+#[allow(dead_code, unused_variables)]
+#[inline(always)]
+fn prefetch(at: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: every x86-64 processor has it, and it has no effect on anything but caches.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
+    }
+}

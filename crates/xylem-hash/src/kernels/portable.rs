@@ -1,8 +1,6 @@
 //! Plain scalar code, one block after the other, for every processor.
 
-use crate::backend::{
-    Cv, Kernels, Lane, MAX_LANES, Node, all_bytes, first_half, padded, split_last_block,
-};
+use crate::backend::{Cv, Kernels, Lane, Node, all_bytes, first_half, padded, split_last_block};
 use crate::batch::Batch;
 use crate::constants::{BLOCK_LEN, CHUNK_END, CHUNK_START, IV, SCHEDULE};
 use crate::mode::Mode;
@@ -14,7 +12,7 @@ pub(crate) static KERNELS: Kernels = Kernels {
     chunk_start,
     chunk,
     widths: &[(1, run)],
-    root_blocks: &[(1, root_blocks)],
+    root_blocks: (1, root_blocks),
 };
 
 fn compress(node: &Node) -> [u32; 16] {
@@ -24,8 +22,8 @@ fn compress(node: &Node) -> [u32; 16] {
 /// The compression function (the paper, section 2.2), all sixteen output words.
 fn mix(cv: &[u32; 8], block: &[u8; BLOCK_LEN], len: u32, counter: u64, flags: u32) -> [u32; 16] {
     let mut m = [0u32; 16];
-    for (word, bytes) in m.iter_mut().zip(block.as_chunks::<4>().0) {
-        *word = u32::from_le_bytes(*bytes);
+    for i in 0..16 {
+        m[i] = u32::from_le_bytes(block.as_chunks::<4>().0[i]);
     }
     let mut v = [0u32; 16];
     v[..8].copy_from_slice(cv);
@@ -87,19 +85,32 @@ fn chunk(mode: &Mode, lane: &Lane<'_>) -> Cv {
 
 /// # Safety
 /// The first lane's pointers are to what the documentation of `Batch` says.
-unsafe fn run(batch: &mut Batch, blocks: usize) {
+unsafe fn run(batch: &mut Batch<'_>, blocks: usize) {
     let counter = u64::from(batch.counters[1][0]) << 32 | u64::from(batch.counters[0][0]);
+    let value = batch.cvs.as_mut_ptr().cast::<[u32; 8]>();
+    let mut cv = match batch.key {
+        Some(key) => *key,
+        // SAFETY: the caller's promise: without a key, all lanes have a value.
+        None => unsafe { value.read() },
+    };
     for i in 0..blocks {
-        let is_last = i + 1 == blocks;
-        let at = if is_last { batch.last[0] } else { batch.at[0].wrapping_add(i * BLOCK_LEN) };
-        let [len, flags] = &batch.rows[if is_last { 2 } else { usize::from(i != 0) }];
+        let (mut at, mut len) = (batch.at[0].wrapping_add(i * BLOCK_LEN), BLOCK_LEN as u32);
+        let mut flags = batch.flags[usize::from(i != 0)];
+        if i + 1 == blocks {
+            (at, len, flags) = (batch.last[0], batch.ends[0][0], batch.ends[1][0]);
+        }
         // SAFETY: the caller's promise: there is a block at this place; bytes need no alignment.
         let block = unsafe { &*at.cast::<[u8; BLOCK_LEN]>() };
-        let out = mix(&batch.cvs[0], block, len[0], counter, flags[0]);
-        batch.cvs[0].copy_from_slice(&out[..8]);
+        let out = mix(&cv, block, len, counter, flags);
+        cv.copy_from_slice(&out[..8]);
     }
+    // SAFETY: the place of the first lane.
+    unsafe { value.write(cv) };
 }
 
-fn root_blocks(node: &Node, out: &mut [[u8; BLOCK_LEN]; MAX_LANES]) {
-    out[0] = all_bytes(&compress(node));
+/// # Safety
+/// `out` is valid for a block.
+unsafe fn root_blocks(node: &Node, out: *mut [u8; BLOCK_LEN]) {
+    // SAFETY: the caller's promise.
+    unsafe { out.write(all_bytes(&compress(node))) };
 }

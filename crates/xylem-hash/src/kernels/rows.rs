@@ -49,7 +49,7 @@ macro_rules! row_kernel {
     ($features:literal, $($words:ident)::+) => {
         use $crate::batch::Batch;
         use $crate::constants::{BLOCK_LEN, IV, ROUNDS};
-        use $($words)::+::{MESSAGES, join, split};
+        use $($words)::+::{MESSAGES, each, join, split};
 
         $crate::kernels::rows::row_rounds!($features, $($words)::+);
 
@@ -59,31 +59,43 @@ macro_rules! row_kernel {
         /// The processor has the instruction set, and the pointers of `batch` are to what its
         /// documentation says.
         #[target_feature(enable = $features)]
-        pub(crate) unsafe fn run(batch: &mut Batch, blocks: usize) {
-            let cvs = |half: usize| {
-                let part = |i: usize| batch.cvs[i].as_chunks::<4>().0[half].as_ptr().cast();
-                // SAFETY: four words are 16 bytes.
-                unsafe { join(core::array::from_fn(part)) }
+        pub(crate) unsafe fn run(batch: &mut Batch<'_>, blocks: usize) {
+            let start = |half: usize| match batch.key {
+                Some(key) => same(&key.as_chunks::<4>().0[half]),
+                None => {
+                    let first = batch.cvs.as_ptr().cast::<[u32; 4]>();
+                    let part = |i: usize| first.wrapping_add(2 * i + half).cast();
+                    // SAFETY: the caller's promise: without a key, all lanes have a value.
+                    unsafe { join(each(part)) }
+                }
             };
-            let mut h = [cvs(0), cvs(1)];
+            let mut h = [start(0), start(1)];
+            let [low, high] = &batch.counters;
             for i in 0..blocks {
                 let is_last = i + 1 == blocks;
                 let (at, offset) = if is_last { (&batch.last, 0) } else { (&batch.at, i) };
                 // SAFETY: the caller's promise: there is a block at each of these places.
                 let schedule = unsafe {
-                    Schedule::new(core::array::from_fn(|i| at[i].wrapping_add(offset * BLOCK_LEN)))
+                    Schedule::new(each(|i| at[i].wrapping_add(offset * BLOCK_LEN)))
                 };
-                let [len, flags] = &batch.rows[if is_last { 2 } else { usize::from(i != 0) }];
-                let [low, high] = &batch.counters;
-                let last_row: [[u32; 4]; MESSAGES] =
-                    core::array::from_fn(|i| [low[i], high[i], len[i], flags[i]]);
+                let flags = batch.flags[usize::from(i != 0)];
+                let mut last_row = [[0; 4]; MESSAGES];
+                for lane in 0..MESSAGES {
+                    let (mut len, mut flags) = (BLOCK_LEN as u32, flags);
+                    if is_last {
+                        (len, flags) = (batch.ends[0][lane], batch.ends[1][lane]);
+                    }
+                    last_row[lane] = [low[lane], high[lane], len, flags];
+                }
                 // SAFETY: four words are 16 bytes.
-                let last_row = unsafe { join(core::array::from_fn(|i| last_row[i].as_ptr().cast())) };
+                let last_row = unsafe { join(each(|lane| last_row[lane].as_ptr().cast())) };
                 let [a, b, c, d] = rounds(h, schedule, last_row);
                 h = [xor(a, c), xor(b, d)];
             }
+            // SAFETY: arrays of words have no invalid values; the first `MESSAGES` are written.
+            let cvs = unsafe { &mut *batch.cvs.as_mut_ptr() };
             for half in 0..2 {
-                split(h[half], |i, words| batch.cvs[i].as_chunks_mut::<4>().0[half] = words);
+                split(h[half], |i, words| cvs[i].as_chunks_mut::<4>().0[half] = words);
             }
         }
     };
@@ -186,8 +198,9 @@ macro_rules! single_kernel {
                 flags = mode.flags();
             }
             let mut out = [0; 32];
-            for (bytes, word) in out.as_chunks_mut::<4>().0.iter_mut().zip(words(h)) {
-                *bytes = word.to_le_bytes();
+            let words = words(h);
+            for i in 0..8 {
+                out.as_chunks_mut::<4>().0[i] = words[i].to_le_bytes();
             }
             out
         }

@@ -3,7 +3,10 @@
 use super::{CONTEXT, noise};
 use crate::backend::Backend;
 use crate::tree::ChainingValue;
-use crate::{Hash, Hasher, HexError, derive_key, hash, hash_many, keyed_hash, platform};
+use crate::{
+    Hash, Hasher, HexError, derive_key, hash, hash_blocks, hash_many, keyed_hash,
+    keyed_hash_blocks, keyed_hash_many, platform,
+};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 
 #[test]
@@ -154,7 +157,7 @@ impl Read for Halting<'_> {
 
 #[test]
 fn messages_from_readers_and_through_writers() {
-    let input = noise(50_000, 2);
+    let input = noise(super::affordable(52_500), 2);
     let mut hasher = Hasher::new();
     hasher.update_reader(Halting(&input, false)).unwrap();
     assert_eq!(hasher.finalize(), hash(&input));
@@ -168,6 +171,37 @@ fn messages_from_readers_and_through_writers() {
 #[should_panic(expected = "one place for each input")]
 fn many_without_places_panics() {
     hash_many(&[b"a", b"b"], &mut [Hash::from_bytes([0; 32])]);
+}
+
+/// The public entries: each mode and each place is what the name says.
+#[test]
+fn many_and_blocks() {
+    let (key, input) = ([5; 32], noise(10_000, 19));
+    let blocks: Vec<&[u8]> = input.chunks(512).collect();
+    let plain: Vec<Hash> = blocks.iter().map(|block| hash(block)).collect();
+    let keyed: Vec<Hash> = blocks.iter().map(|block| keyed_hash(&key, block)).collect();
+    let mut out = vec![hash(b""); blocks.len()];
+    let mut check = |run: &dyn Fn(&mut [Hash]), want: &[Hash]| {
+        run(&mut out);
+        assert_eq!(out, want);
+    };
+    check(&|out| hash_many(&blocks, out), &plain);
+    check(&|out| keyed_hash_many(&key, &blocks, out), &keyed);
+    check(&|out| hash_blocks(&input, 512, out), &plain);
+    check(&|out| keyed_hash_blocks(&key, &input, 512, out), &keyed);
+    hash_blocks(&[], 4_096, &mut []);
+}
+
+#[test]
+#[should_panic(expected = "one place for each block")]
+fn blocks_without_places_panic() {
+    hash_blocks(&[0; 4_097], 4_096, &mut [hash(b"")]);
+}
+
+#[test]
+#[should_panic(expected = "at least one byte")]
+fn blocks_of_nothing_panic() {
+    hash_blocks(&[], 0, &mut []);
 }
 
 #[test]

@@ -66,7 +66,7 @@ fn cases(count: u32) -> ProptestConfig {
 
 /// `len`, or under Miri one that is short.
 fn affordable(len: usize) -> usize {
-    if cfg!(miri) { len % 5_000 } else { len }
+    if cfg!(miri) { len % 2_600 } else { len }
 }
 
 /// `len` bytes that repeat with a period of 251, as in the official vectors.

@@ -42,7 +42,7 @@ fn official_vectors() {
         let [len, plain, keyed, derived] = line.split(' ').collect::<Vec<_>>().try_into().unwrap();
         let len = len.parse().unwrap();
         cases += 1;
-        if cfg!(miri) && len > 4_096 {
+        if cfg!(miri) && ![0, 1, 65, 1_025].contains(&len) {
             continue;
         }
         let input = pattern(len);

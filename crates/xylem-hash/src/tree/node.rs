@@ -9,7 +9,7 @@ use crate::backend::{Backend, Cv, MAX_LANES};
 use crate::constants::{CHUNK_LEN, KEY_LEN, OUT_LEN};
 use crate::digest::Hash;
 use crate::output::OutputReader;
-use crate::subtree::{BATCH_LEN, Mode, PENDING, chunk_cvs, merge_level, parent_output, subtree_cv};
+use crate::subtree::{BATCH_LEN, Mode, PENDING, chunk_cvs, parent_output, subtree_cv};
 
 /// A plain, keyed or key-deriving tree, without its nodes: they are handed in and out.
 ///
@@ -129,7 +129,7 @@ impl<K: Kind> Tree<K> {
     #[must_use]
     pub fn parent_cv(&self, left: &Value<K>, right: &Value<K>) -> Value<K> {
         let pair = [*left.as_bytes(), *right.as_bytes()];
-        Value::from_bytes(self.backend.parents(&self.mode, &[pair], 0)[0])
+        Value::from_bytes(self.backend.parent(&self.mode, &pair, 0))
     }
 
     /// Appends to `out` the parents of `children`, taken in pairs; an odd last child is appended
@@ -138,8 +138,10 @@ impl<K: Kind> Tree<K> {
     pub fn parent_cvs(&self, children: &[Value<K>], out: &mut impl Extend<Value<K>>) {
         let (pairs, odd) = as_cvs(children).as_chunks::<2>();
         for batch in pairs.chunks(MAX_LANES) {
-            let values = self.backend.parents(&self.mode, batch, 0);
-            out.extend(values[..batch.len()].iter().copied().map(Value::from_bytes));
+            let mut values = [[0; OUT_LEN]; MAX_LANES];
+            let values = &mut values[..batch.len()];
+            self.backend.parents(&self.mode, batch, 0, values);
+            out.extend(values.iter().copied().map(Value::from_bytes));
         }
         out.extend(odd.iter().copied().map(Value::from_bytes));
     }
@@ -187,14 +189,11 @@ fn group_batch(
     let mut cvs = [[0; OUT_LEN]; PENDING];
     let mut count = 0;
     for piece in batch.chunks(BATCH_LEN) {
-        let chunks = piece.len() / CHUNK_LEN;
         let counter = first_chunk.wrapping_add(count as u64);
-        let values = chunk_cvs(backend, mode, piece, counter);
-        cvs[count..count + chunks].copy_from_slice(&values[..chunks]);
-        count += chunks;
+        count += chunk_cvs(backend, mode, piece, counter, &mut cvs[count..]);
     }
     for _ in 0..group_chunks.ilog2() {
-        count = merge_level(backend, mode, &mut cvs[..count]);
+        count = backend.join_neighbours(mode, &mut cvs[..count]);
     }
     (cvs, count)
 }
@@ -212,13 +211,13 @@ fn level_cv(backend: Backend, mode: &Mode, nodes: &[Cv]) -> Cv {
     if nodes.len() > PENDING {
         let (left, right) = nodes.split_at(left_nodes(nodes.len()));
         let pair = [level_cv(backend, mode, left), level_cv(backend, mode, right)];
-        return backend.parents(mode, &[pair], 0)[0];
+        return backend.parent(mode, &pair, 0);
     }
     let mut cvs = [[0; OUT_LEN]; PENDING];
     let mut count = nodes.len();
     cvs[..count].copy_from_slice(nodes);
     while count > 1 {
-        count = merge_level(backend, mode, &mut cvs[..count]);
+        count = backend.join_neighbours(mode, &mut cvs[..count]);
     }
     cvs[0]
 }

@@ -9,7 +9,7 @@ type Transcript = Vec<(String, Vec<u8>)>;
 
 const KEY: &[u8; hash_crate::KEY_LEN] = b"whats the Elvish word for friend";
 const CONTEXT: &str = "xylem 2026-11-22 parity of two crates v1";
-const LENGTHS: &[usize] = &[0, 1, 64, 65, 1_023, 1_024, 1_025, 8_192, 16_385, 70_000, 1_500_000];
+const LENGTHS: &[usize] = &[0, 1, 64, 65, 1_023, 1_024, 1_025, 8_192, 16_385, 70_000, 1_600_000];
 
 fn input(len: usize) -> Vec<u8> {
     (0..len as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 11) as u8).collect()

@@ -5,7 +5,7 @@
 //! safe Rust cannot catch that. Reading costs one copy, from the page cache into a buffer that
 //! stays in the core's own cache (docs/benchmarks.md has both measured).
 //!
-//! [`Pool`](super::pool::Pool) decides who does what, and puts the results into order.
+//! [`Pool`] decides who does what, and puts the results into order.
 
 use super::meter::Meter;
 use super::pool::Pool;

@@ -1,8 +1,8 @@
 //! `xylem sum [FILE]...`: what `b3sum` prints, byte for byte, with its flags.
 //!
 //! Arguments become items ([`paths`], or the lines of the lists that [`check`] reads); the
-//! [`engine`] hashes many files at once, and one big file on all cores ([`pool`], [`region`]);
-//! results are printed in the order of the arguments whatever order they come in ([`print`]).
+//! [`mod@engine`] hashes many files at once, and one big file on all cores ([`pool`], [`region`]);
+//! results are printed in the order of the arguments whatever order they come in ([`mod@print`]).
 //! Files are read, never mapped: a mapped file that shrinks meanwhile would kill the process.
 
 mod check;
@@ -141,18 +141,17 @@ pub(crate) fn run(args: SumArgs, out: &mut Out) -> Result<Exit, Failure> {
     };
     let total = || total_size(&files);
     metered(out, &files, total, |meter| {
-        let given = files.iter().cloned();
         if args.recursive {
-            sums(&engine, Walk::new(given), form, meter)
+            sums(&engine, Walk::new(files.iter()), form, meter)
         } else {
-            sums(&engine, given.map(Input::from), form, meter)
+            sums(&engine, files.iter().map(Input::from), form, meter)
         }
     })
 }
 
-fn sums(
+fn sums<'a>(
     engine: &Engine,
-    inputs: impl Iterator<Item = Input> + Send,
+    inputs: impl Iterator<Item = Input<'a>> + Send,
     form: Form,
     meter: &Meter,
 ) -> Result<Exit, Failure> {

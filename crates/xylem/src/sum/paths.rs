@@ -1,25 +1,26 @@
 //! The inputs of a run: the paths as they were given, or the files of directories.
 
 use super::engine::Item;
+use std::borrow::Cow;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 /// A path to hash, or why a directory does not tell what it holds.
-pub(super) struct Input {
-    pub(super) path: PathBuf,
+pub(super) struct Input<'a> {
+    pub(super) path: Cow<'a, Path>,
     pub(super) error: Option<io::Error>,
 }
 
-impl Item for Input {
+impl Item for Input<'_> {
     fn path(&self) -> Option<&Path> {
-        self.error.is_none().then_some(self.path.as_path())
+        self.error.is_none().then_some(&self.path)
     }
 }
 
-impl From<PathBuf> for Input {
-    fn from(path: PathBuf) -> Self {
-        Self { path, error: None }
+impl<'a, P: Into<Cow<'a, Path>>> From<P> for Input<'a> {
+    fn from(path: P) -> Self {
+        Self { path: path.into(), error: None }
     }
 }
 
@@ -40,13 +41,13 @@ struct Entry {
     is_directory: bool,
 }
 
-impl<I: Iterator<Item = PathBuf>> Walk<I> {
+impl<'a, I: Iterator<Item = &'a PathBuf>> Walk<I> {
     pub(super) fn new(given: I) -> Self {
         Self { given, open: Vec::new() }
     }
 
     /// Goes into a directory; the error as an input, if it cannot be read.
-    fn enter(&mut self, directory: PathBuf) -> Option<Input> {
+    fn enter(&mut self, directory: Cow<'a, Path>) -> Option<Input<'a>> {
         match list(&directory) {
             Ok(entries) => {
                 self.open.push(entries.into_iter());
@@ -57,17 +58,17 @@ impl<I: Iterator<Item = PathBuf>> Walk<I> {
     }
 }
 
-impl<I: Iterator<Item = PathBuf>> Iterator for Walk<I> {
-    type Item = Input;
+impl<'a, I: Iterator<Item = &'a PathBuf>> Iterator for Walk<I> {
+    type Item = Input<'a>;
 
-    fn next(&mut self) -> Option<Input> {
+    fn next(&mut self) -> Option<Input<'a>> {
         loop {
             let Some(directory) = self.open.last_mut() else {
                 let path = self.given.next()?;
                 if !path.is_dir() {
                     return Some(path.into());
                 }
-                if let Some(failed) = self.enter(path) {
+                if let Some(failed) = self.enter(path.into()) {
                     return Some(failed);
                 }
                 continue;
@@ -76,7 +77,7 @@ impl<I: Iterator<Item = PathBuf>> Iterator for Walk<I> {
                 None => drop(self.open.pop()),
                 Some(Entry { path, is_directory: false }) => return Some(path.into()),
                 Some(Entry { path, is_directory: true }) => {
-                    if let Some(failed) = self.enter(path) {
+                    if let Some(failed) = self.enter(path.into()) {
                         return Some(failed);
                     }
                 }
@@ -117,7 +118,7 @@ mod tests {
             std::os::unix::fs::symlink(target, at(link)).expect("a link can be made");
         }
         let given = [at("z"), dir.path().to_owned(), at("missing")];
-        let found: Vec<PathBuf> = Walk::new(given.into_iter()).map(|input| input.path).collect();
+        let found: Vec<_> = Walk::new(given.iter()).map(|input| input.path.into_owned()).collect();
         let names = ["z", "a/1", "a/2", "a/deep/er/x", "a-file", "z", "missing"];
         assert_eq!(found, names.map(at));
     }

@@ -69,8 +69,12 @@ impl<'a> Sums<'a> {
     }
 }
 
-impl Sink<Input> for Sums<'_> {
-    fn result(&mut self, input: Input, found: Option<io::Result<Digest>>) -> Result<(), Failure> {
+impl<'a> Sink<Input<'a>> for Sums<'_> {
+    fn result(
+        &mut self,
+        input: Input<'a>,
+        found: Option<io::Result<Digest>>,
+    ) -> Result<(), Failure> {
         let found = match (found, input.error) {
             (_, Some(error)) => Err(error),
             (Some(found), None) => found,
@@ -133,7 +137,7 @@ impl Digest {
         }
     }
 
-    /// The first 32 bytes as a [`Hash`], which compares in constant time.
+    /// The first 32 bytes as a [`Hash`](struct@Hash), which compares in constant time.
     pub(super) fn into_hash(self) -> Hash {
         Hash::from_bytes(match self {
             Self::Short(bytes) => bytes,

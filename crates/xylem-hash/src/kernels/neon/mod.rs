@@ -9,7 +9,7 @@
 
 mod words;
 
-use super::lanes::lane_kernel;
+use super::lanes::{lane_kernel, output_kernel};
 use super::portable;
 use crate::backend::Kernels;
 
@@ -20,7 +20,7 @@ pub(crate) static NEON: Kernels = Kernels {
     chunk_start: portable::KERNELS.chunk_start,
     chunk: portable::KERNELS.chunk,
     widths: &[(4, four_lanes::run), (8, eight_lanes::run)],
-    root_blocks: &[(4, four_lanes::root_blocks), (8, eight_lanes::root_blocks)],
+    root_blocks: (8, eight_lanes::root_blocks),
 };
 
 mod four_lanes {
@@ -29,4 +29,5 @@ mod four_lanes {
 
 mod eight_lanes {
     super::lane_kernel!("neon", super::words::four_and_four);
+    super::output_kernel!("neon", super::words::four_and_four);
 }

@@ -97,13 +97,6 @@ pub(super) mod four {
     pub fn store_cvs(v: &[V; 8], cvs: &mut [[u32; 8]; MAX_LANES]) {
         store_group_cvs(v, cvs, 0);
     }
-
-    /// All sixteen words, lane by lane: the inverse of [`load_blocks`].
-    #[inline]
-    #[target_feature(enable = "neon")]
-    pub fn store_blocks(v: [V; 16], out: &mut [[u8; BLOCK_LEN]; MAX_LANES]) {
-        store_group(v, out, 0);
-    }
 }
 
 /// Eight lanes, two vectors side by side.
@@ -191,7 +184,7 @@ pub(super) mod four_and_four {
     /// All sixteen words, lane by lane: the inverse of [`load_blocks`].
     #[inline]
     #[target_feature(enable = "neon")]
-    pub fn store_blocks(v: [V; 16], out: &mut [[u8; BLOCK_LEN]; MAX_LANES]) {
+    pub fn store_blocks(v: [V; 16], out: &mut [[u8; BLOCK_LEN]; LANES]) {
         for group in 0..2 {
             store_group(v.map(|v| v[group]), out, group);
         }
@@ -245,7 +238,7 @@ fn store_group_cvs(v: &[uint32x4_t; 8], cvs: &mut [[u32; 8]; MAX_LANES], group: 
 
 #[inline]
 #[target_feature(enable = "neon")]
-fn store_group(v: [uint32x4_t; 16], out: &mut [[u8; BLOCK_LEN]; MAX_LANES], group: usize) {
+fn store_group(v: [uint32x4_t; 16], out: &mut [[u8; BLOCK_LEN]; 8], group: usize) {
     let out = &mut out.as_chunks_mut::<4>().0[group];
     for (quarter, words) in v.as_chunks::<4>().0.iter().enumerate() {
         for (i, part) in transpose(*words).into_iter().enumerate() {

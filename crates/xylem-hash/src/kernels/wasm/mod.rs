@@ -7,7 +7,7 @@
 mod rows;
 mod words;
 
-use super::lanes::lane_kernel;
+use super::lanes::{lane_kernel, output_kernel};
 use super::rows::{row_kernel, single_kernel};
 use crate::backend::Kernels;
 
@@ -18,7 +18,7 @@ pub(crate) static SIMD128: Kernels = Kernels {
     chunk_start: one::chunk_start,
     chunk: one::chunk,
     widths: &[(2, two::run), (4, four_lanes::run)],
-    root_blocks: &[(4, four_lanes::root_blocks)],
+    root_blocks: (4, four_lanes::root_blocks),
 };
 
 mod one {
@@ -31,4 +31,5 @@ mod two {
 
 mod four_lanes {
     super::lane_kernel!("simd128", super::words);
+    super::output_kernel!("simd128", super::words);
 }

@@ -88,6 +88,10 @@ pub(super) mod one_and_one {
     pub type V = [one::V; 2];
     pub const MESSAGES: usize = 2;
 
+    pub fn each(f: impl Fn(usize) -> *const u8) -> [*const u8; 2] {
+        [f(0), f(1)]
+    }
+
     macro_rules! on_both {
         ($($name:ident($($a:ident),+);)*) => {
             $(

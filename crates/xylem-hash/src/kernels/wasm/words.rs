@@ -125,7 +125,7 @@ pub(super) fn store(words: V, out: &mut [u32; 4]) {
 /// All sixteen words, lane by lane: the inverse of [`load_blocks`].
 #[inline]
 #[target_feature(enable = "simd128")]
-pub(super) fn store_blocks(v: [V; 16], out: &mut [[u8; BLOCK_LEN]; MAX_LANES]) {
+pub(super) fn store_blocks(v: [V; 16], out: &mut [[u8; BLOCK_LEN]; LANES]) {
     for (quarter, words) in v.as_chunks::<4>().0.iter().enumerate() {
         for (i, part) in transpose(*words).into_iter().enumerate() {
             let place = &mut out[i].as_chunks_mut::<16>().0[quarter];

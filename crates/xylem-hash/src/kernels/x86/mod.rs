@@ -5,7 +5,7 @@ mod words128;
 mod words256;
 mod words512;
 
-use super::lanes::lane_kernel;
+use super::lanes::{lane_kernel, output_kernel};
 use super::rows::{row_kernel, single_kernel};
 use crate::backend::Kernels;
 
@@ -28,7 +28,7 @@ pub(crate) static SSE41: Kernels = Kernels {
     chunk_start: sse41_one::chunk_start,
     chunk: sse41_one::chunk,
     widths: &[(4, sse41_lanes::run)],
-    root_blocks: &[(4, sse41_lanes::root_blocks)],
+    root_blocks: (4, sse41_lanes::root_blocks),
 };
 
 mod sse41_one {
@@ -37,6 +37,7 @@ mod sse41_one {
 
 mod sse41_lanes {
     super::lane_kernel!("sse4.1", super::words128::by_shift);
+    super::output_kernel!("sse4.1", super::words128::by_shift);
 }
 
 pub(crate) static AVX2: Kernels = Kernels {
@@ -46,7 +47,7 @@ pub(crate) static AVX2: Kernels = Kernels {
     chunk_start: avx2_one::chunk_start,
     chunk: avx2_one::chunk,
     widths: &[(2, avx2_two::run), (4, avx2_four::run), (8, avx2_lanes::run)],
-    root_blocks: &[(8, avx2_lanes::root_blocks)],
+    root_blocks: (8, avx2_lanes::root_blocks),
 };
 
 mod avx2_one {
@@ -63,6 +64,7 @@ mod avx2_four {
 
 mod avx2_lanes {
     super::lane_kernel!("avx2", super::words256::by_shift);
+    super::output_kernel!("avx2", super::words256::by_shift);
 }
 
 pub(crate) static AVX512: Kernels = Kernels {
@@ -77,7 +79,7 @@ pub(crate) static AVX512: Kernels = Kernels {
         (8, avx512_eight::run),
         (16, avx512_lanes::run),
     ],
-    root_blocks: &[(8, avx512_eight::root_blocks), (16, avx512_lanes::root_blocks)],
+    root_blocks: (16, avx512_lanes::root_blocks),
 };
 
 mod avx512_one {
@@ -89,7 +91,7 @@ mod avx512_two {
 }
 
 mod avx512_four {
-    super::row_kernel!("avx512f", super::rows::four);
+    super::row_kernel!("avx2,avx512f,avx512vl", super::rows::two_and_two_rotated);
 }
 
 mod avx512_eight {
@@ -98,4 +100,5 @@ mod avx512_eight {
 
 mod avx512_lanes {
     super::lane_kernel!("avx512f", super::words512);
+    super::output_kernel!("avx512f", super::words512);
 }

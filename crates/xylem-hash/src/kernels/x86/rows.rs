@@ -42,7 +42,7 @@ macro_rules! shuffled {
             #[target_feature(enable = $features)]
             pub unsafe fn new(at: [*const u8; MESSAGES]) -> Self {
                 // SAFETY: the caller's promise.
-                let part = |i: usize| unsafe { join(at.map(|at| at.wrapping_add(16 * i))) };
+                let part = |i: usize| unsafe { join(each(|lane| at[lane].wrapping_add(16 * i))) };
                 let [w0, w1, w2, w3] = [part(0), part(1), part(2), part(3)];
                 Self([
                     $pick::<{ order(0, 2, 0, 2) }>(w0, w1),
@@ -90,6 +90,11 @@ pub(super) mod one {
 
     pub const MESSAGES: usize = 1;
 
+    /// An array without `array::from_fn`, which takes long to compile.
+    fn each(f: impl Fn(usize) -> *const u8) -> [*const u8; 1] {
+        [f(0)]
+    }
+
     shuffled!("sse4.1", shuffle, pick, low_words, blend);
 
     #[inline]
@@ -130,6 +135,9 @@ pub(super) mod one_permuted {
     use super::*;
     use crate::constants::{ROUNDS, SCHEDULE};
 
+    pub(in super::super) use super::super::words128::by_rotate::{
+        right_7, right_8, right_12, right_16,
+    };
     pub(in super::super) use super::one::{V, add, held, same, split, turn_1, turn_2, turn_3, xor};
 
     /// Both halves of the order in which [`shuffled`] has the words.
@@ -174,30 +182,6 @@ pub(super) mod one_permuted {
             ]
         }
     }
-
-    #[inline]
-    #[target_feature(enable = "avx2,avx512f,avx512vl")]
-    pub fn right_16(a: V) -> V {
-        _mm_ror_epi32::<16>(a)
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx2,avx512f,avx512vl")]
-    pub fn right_8(a: V) -> V {
-        _mm_ror_epi32::<8>(a)
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx2,avx512f,avx512vl")]
-    pub fn right_12(a: V) -> V {
-        _mm_ror_epi32::<12>(a)
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx2,avx512f,avx512vl")]
-    pub fn right_7(a: V) -> V {
-        _mm_ror_epi32::<7>(a)
-    }
 }
 
 /// Two messages, AVX2.
@@ -216,6 +200,11 @@ pub(super) mod two {
     pub(in super::super) use Shuffled as Schedule;
 
     pub const MESSAGES: usize = 2;
+
+    #[inline]
+    pub fn each(f: impl Fn(usize) -> *const u8) -> [*const u8; 2] {
+        [f(0), f(1)]
+    }
 
     shuffled!("avx2", shuffle, pick, low_words, blend);
 
@@ -265,147 +254,92 @@ pub(super) mod two {
     }
 }
 
-/// Four messages, AVX2: two vectors of two, side by side, because one alone waits for its own
-/// results half of the time.
-pub(super) mod two_and_two {
-    use super::two;
-    use core::array::from_fn;
-
-    pub type V = [two::V; 2];
-    pub const MESSAGES: usize = 4;
-
-    macro_rules! on_both {
-        ($($name:ident($($a:ident),+);)*) => {
-            $(
-                #[inline]
-                #[target_feature(enable = "avx2")]
-                pub fn $name($($a: V),+) -> V {
-                    [two::$name($($a[0]),+), two::$name($($a[1]),+)]
-                }
-            )*
-        };
-    }
-
-    on_both! {
-        add(a, b); xor(a, b); held(a); right_16(a); right_12(a); right_8(a); right_7(a);
-        turn_1(a); turn_2(a); turn_3(a);
-    }
-
-    pub struct Schedule([two::Schedule; 2]);
-
-    impl Schedule {
-        /// # Safety
-        /// The pointers are to blocks.
-        #[inline]
-        #[target_feature(enable = "avx2")]
-        pub unsafe fn new([a, b, c, d]: [*const u8; 4]) -> Self {
-            // SAFETY: the caller's promise.
-            unsafe { Self([two::Schedule::new([a, b]), two::Schedule::new([c, d])]) }
-        }
-
-        #[inline]
-        #[target_feature(enable = "avx2")]
-        pub fn words(&mut self, round: usize) -> [V; 4] {
-            let (low, high) = (self.0[0].words(round), self.0[1].words(round));
-            from_fn(|i| [low[i], high[i]])
-        }
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    pub fn same(words: &[u32; 4]) -> V {
-        [two::same(words); 2]
-    }
-
-    /// # Safety
-    /// The pointers are valid for 16 bytes.
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    pub unsafe fn join([a, b, c, d]: [*const u8; 4]) -> V {
-        // SAFETY: the caller's promise.
-        unsafe { [two::join([a, b]), two::join([c, d])] }
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    pub fn split(a: V, mut take: impl FnMut(usize, [u32; 4])) {
-        two::split(a[0], &mut take);
-        two::split(a[1], |i, words| take(2 + i, words));
-    }
-}
-
 /// Two messages, AVX-512VL.
 pub(super) mod two_rotated {
     pub(in super::super) use super::super::words256::by_rotate::{
         right_7, right_8, right_12, right_16,
     };
     pub(in super::super) use super::two::{
-        MESSAGES, Schedule, V, add, held, join, same, split, turn_1, turn_2, turn_3, xor,
+        MESSAGES, Schedule, V, add, each, held, join, same, split, turn_1, turn_2, turn_3, xor,
     };
 }
 
-/// Four messages, AVX-512.
-pub(super) mod four {
-    use super::super::words128;
-    use super::*;
-    use core::arch::x86_64::_mm512_unpacklo_epi32 as low_words;
+/// Makes the module of four messages as two vectors of two, side by side, because one alone waits
+/// for its own results half of the time.
+macro_rules! pairs {
+    ($name:ident, $two:ident, $features:literal, $($function:ident($($a:ident),+);)*) => {
+        pub(super) mod $name {
+            use super::$two as two;
 
-    pub(in super::super) use super::super::words512::{
-        V, add, held, right_7, right_8, right_12, right_16, xor,
-    };
-    pub(in super::super) use Shuffled as Schedule;
+            pub type V = [two::V; 2];
+            pub const MESSAGES: usize = 4;
 
-    pub const MESSAGES: usize = 4;
+            #[inline]
+            pub fn each(f: impl Fn(usize) -> *const u8) -> [*const u8; 4] {
+                [f(0), f(1), f(2), f(3)]
+            }
 
-    shuffled!("avx512f", shuffle, pick, low_words, blend);
+            $(
+                #[inline]
+                #[target_feature(enable = $features)]
+                pub fn $function($($a: V),+) -> V {
+                    [two::$function($($a[0]),+), two::$function($($a[1]),+)]
+                }
+            )*
 
-    #[inline]
-    #[target_feature(enable = "avx512f")]
-    fn shuffle<const ABCD: i32>(a: V) -> V {
-        _mm512_shuffle_epi32::<ABCD>(a)
-    }
+            pub struct Schedule([two::Schedule; 2]);
 
-    #[inline]
-    #[target_feature(enable = "avx512f")]
-    fn pick<const ABCD: i32>(a: V, b: V) -> V {
-        _mm512_castps_si512(_mm512_shuffle_ps::<ABCD>(
-            _mm512_castsi512_ps(a),
-            _mm512_castsi512_ps(b),
-        ))
-    }
+            impl Schedule {
+                /// # Safety
+                /// The pointers are to blocks.
+                #[inline]
+                #[target_feature(enable = $features)]
+                pub unsafe fn new([a, b, c, d]: [*const u8; 4]) -> Self {
+                    // SAFETY: the caller's promise.
+                    unsafe { Self([two::Schedule::new([a, b]), two::Schedule::new([c, d])]) }
+                }
 
-    #[inline]
-    #[target_feature(enable = "avx512f")]
-    fn blend<const BITS: i32>(a: V, b: V) -> V {
-        _mm512_mask_blend_epi32(BITS as u16 * 0x1111, a, b)
-    }
+                #[inline]
+                #[target_feature(enable = $features)]
+                pub fn words(&mut self, round: usize) -> [V; 4] {
+                    let (low, high) = (self.0[0].words(round), self.0[1].words(round));
+                    [[low[0], high[0]], [low[1], high[1]], [low[2], high[2]], [low[3], high[3]]]
+                }
+            }
 
-    /// The same words for all messages.
-    #[inline]
-    #[target_feature(enable = "avx512f")]
-    pub fn same(words: &[u32; 4]) -> V {
-        _mm512_broadcast_i32x4(words128::load(words))
-    }
+            #[inline]
+            #[target_feature(enable = $features)]
+            pub fn same(words: &[u32; 4]) -> V {
+                [two::same(words); 2]
+            }
 
-    /// # Safety
-    /// The pointers are valid for 16 bytes.
-    #[inline]
-    #[target_feature(enable = "avx512f")]
-    pub unsafe fn join([a, b, c, d]: [*const u8; 4]) -> V {
-        // SAFETY: the caller's promise; the loads need no alignment.
-        let [a, b, c, d] = [a, b, c, d].map(|at| unsafe { _mm_loadu_si128(at.cast()) });
-        let v = _mm512_inserti32x4::<1>(_mm512_castsi128_si512(a), b);
-        _mm512_inserti32x4::<3>(_mm512_inserti32x4::<2>(v, c), d)
-    }
+            /// # Safety
+            /// The pointers are valid for 16 bytes.
+            #[inline]
+            #[target_feature(enable = $features)]
+            pub unsafe fn join([a, b, c, d]: [*const u8; 4]) -> V {
+                // SAFETY: the caller's promise.
+                unsafe { [two::join([a, b]), two::join([c, d])] }
+            }
 
-    #[inline]
-    #[target_feature(enable = "avx512f")]
-    pub fn split(a: V, mut take: impl FnMut(usize, [u32; 4])) {
-        let mut words = [0; 16];
-        // SAFETY: the reference is valid for 64 bytes, and the store needs no alignment.
-        unsafe { _mm512_storeu_si512(words.as_mut_ptr().cast(), a) };
-        for (i, words) in words.as_chunks::<4>().0.iter().enumerate() {
-            take(i, *words);
+            #[inline]
+            #[target_feature(enable = $features)]
+            pub fn split(a: V, mut take: impl FnMut(usize, [u32; 4])) {
+                two::split(a[0], &mut take);
+                two::split(a[1], |i, words| take(2 + i, words));
+            }
         }
-    }
+    };
 }
+
+pairs!(
+    two_and_two, two, "avx2",
+    add(a, b); xor(a, b); held(a); right_16(a); right_12(a); right_8(a); right_7(a);
+    turn_1(a); turn_2(a); turn_3(a);
+);
+
+pairs!(
+    two_and_two_rotated, two_rotated, "avx2,avx512f,avx512vl",
+    add(a, b); xor(a, b); held(a); right_16(a); right_12(a); right_8(a); right_7(a);
+    turn_1(a); turn_2(a); turn_3(a);
+);

@@ -86,6 +86,35 @@ pub(super) mod by_shift {
     }
 }
 
+/// Rotations to the right, each one instruction (AVX-512VL).
+pub(super) mod by_rotate {
+    use super::*;
+
+    #[inline]
+    #[target_feature(enable = "avx2,avx512f,avx512vl")]
+    pub fn right_16(a: V) -> V {
+        _mm_ror_epi32::<16>(a)
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,avx512f,avx512vl")]
+    pub fn right_8(a: V) -> V {
+        _mm_ror_epi32::<8>(a)
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,avx512f,avx512vl")]
+    pub fn right_12(a: V) -> V {
+        _mm_ror_epi32::<12>(a)
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,avx512f,avx512vl")]
+    pub fn right_7(a: V) -> V {
+        _mm_ror_epi32::<7>(a)
+    }
+}
+
 /// Vector i of the result has word i of the block at `offset` from each pointer.
 ///
 /// # Safety
@@ -94,13 +123,13 @@ pub(super) mod by_shift {
 #[target_feature(enable = "sse4.1")]
 pub(super) unsafe fn load_blocks(at: &[*const u8; MAX_LANES], offset: usize) -> [V; 16] {
     let mut m = [_mm_setzero_si128(); 16];
-    for (quarter, words) in m.as_chunks_mut::<4>().0.iter_mut().enumerate() {
+    for quarter in 0..4 {
         let part = |i: usize| {
             let from = at[i].wrapping_add(offset + 16 * quarter);
             // SAFETY: the caller's promise; the load needs no alignment.
             unsafe { _mm_loadu_si128(from.cast()) }
         };
-        *words = transpose([part(0), part(1), part(2), part(3)]);
+        m.as_chunks_mut::<4>().0[quarter] = transpose([part(0), part(1), part(2), part(3)]);
     }
     m
 }
@@ -110,9 +139,9 @@ pub(super) unsafe fn load_blocks(at: &[*const u8; MAX_LANES], offset: usize) -> 
 #[target_feature(enable = "sse4.1")]
 pub(super) fn load_cvs(cvs: &[[u32; 8]; MAX_LANES]) -> [V; 8] {
     let mut v = [_mm_setzero_si128(); 8];
-    for (half, words) in v.as_chunks_mut::<4>().0.iter_mut().enumerate() {
+    for half in 0..2 {
         let part = |i: usize| load(&cvs[i].as_chunks::<4>().0[half]);
-        *words = transpose([part(0), part(1), part(2), part(3)]);
+        v.as_chunks_mut::<4>().0[half] = transpose([part(0), part(1), part(2), part(3)]);
     }
     v
 }
@@ -134,8 +163,11 @@ fn transpose([a, b, c, d]: [V; 4]) -> [V; 4] {
 #[inline]
 #[target_feature(enable = "sse4.1")]
 pub(super) fn store_cvs(v: &[V; 8], cvs: &mut [[u32; 8]; MAX_LANES]) {
-    for (half, words) in v.as_chunks::<4>().0.iter().enumerate() {
-        for (i, part) in transpose(*words).into_iter().enumerate() {
+    for half in 0..2 {
+        let words = v.as_chunks::<4>().0[half];
+        let words = transpose(words);
+        for i in 0..4 {
+            let part = words[i];
             store(part, &mut cvs[i].as_chunks_mut::<4>().0[half]);
         }
     }
@@ -144,9 +176,12 @@ pub(super) fn store_cvs(v: &[V; 8], cvs: &mut [[u32; 8]; MAX_LANES]) {
 /// All sixteen words, lane by lane: the inverse of [`load_blocks`].
 #[inline]
 #[target_feature(enable = "sse4.1")]
-pub(super) fn store_blocks(v: [V; 16], out: &mut [[u8; BLOCK_LEN]; MAX_LANES]) {
-    for (quarter, words) in v.as_chunks::<4>().0.iter().enumerate() {
-        for (i, part) in transpose(*words).into_iter().enumerate() {
+pub(super) fn store_blocks(v: [V; 16], out: &mut [[u8; BLOCK_LEN]; LANES]) {
+    for quarter in 0..4 {
+        let words = v.as_chunks::<4>().0[quarter];
+        let words = transpose(words);
+        for i in 0..4 {
+            let part = words[i];
             store_bytes(part, &mut out[i].as_chunks_mut::<16>().0[quarter]);
         }
     }

@@ -93,7 +93,7 @@ pub(super) mod by_rotate {
     use super::*;
 
     pub(in super::super) use super::{
-        LANES, V, add, held, load, load_blocks, load_cvs, splat, store_blocks, store_cvs, xor,
+        LANES, V, add, held, load, load_blocks, load_cvs, splat, store_cvs, xor,
     };
 
     pub fn to_memory(place: &mut V, a: V) {
@@ -151,11 +151,11 @@ pub(super) unsafe fn join(low: *const u8, high: *const u8) -> V {
 #[target_feature(enable = "avx2")]
 pub(super) unsafe fn load_blocks(at: &[*const u8; MAX_LANES], offset: usize) -> [V; 16] {
     let mut m = [_mm256_setzero_si256(); 16];
-    for (quarter, words) in m.as_chunks_mut::<4>().0.iter_mut().enumerate() {
+    for quarter in 0..4 {
         let from = |i: usize| at[i].wrapping_add(offset + 16 * quarter);
         // SAFETY: the caller's promise.
         let both = |i: usize| unsafe { join(from(i), from(i + 4)) };
-        *words = transpose([both(0), both(1), both(2), both(3)]);
+        m.as_chunks_mut::<4>().0[quarter] = transpose([both(0), both(1), both(2), both(3)]);
     }
     m
 }
@@ -165,11 +165,11 @@ pub(super) unsafe fn load_blocks(at: &[*const u8; MAX_LANES], offset: usize) -> 
 #[target_feature(enable = "avx2")]
 pub(super) fn load_cvs(cvs: &[[u32; 8]; MAX_LANES]) -> [V; 8] {
     let mut v = [_mm256_setzero_si256(); 8];
-    for (half, words) in v.as_chunks_mut::<4>().0.iter_mut().enumerate() {
+    for half in 0..2 {
         let from = |i: usize| cvs[i].as_chunks::<4>().0[half].as_ptr().cast();
         // SAFETY: four words are 16 bytes.
         let both = |i: usize| unsafe { join(from(i), from(i + 4)) };
-        *words = transpose([both(0), both(1), both(2), both(3)]);
+        v.as_chunks_mut::<4>().0[half] = transpose([both(0), both(1), both(2), both(3)]);
     }
     v
 }
@@ -192,8 +192,11 @@ fn transpose([a, b, c, d]: [V; 4]) -> [V; 4] {
 #[inline]
 #[target_feature(enable = "avx2")]
 pub(super) fn store_cvs(v: &[V; 8], cvs: &mut [[u32; 8]; MAX_LANES]) {
-    for (half, words) in v.as_chunks::<4>().0.iter().enumerate() {
-        for (i, both) in transpose(*words).into_iter().enumerate() {
+    for half in 0..2 {
+        let words = v.as_chunks::<4>().0[half];
+        let words = transpose(words);
+        for i in 0..4 {
+            let both = words[i];
             let (low, high) = (_mm256_castsi256_si128(both), _mm256_extracti128_si256::<1>(both));
             words128::store(low, &mut cvs[i].as_chunks_mut::<4>().0[half]);
             words128::store(high, &mut cvs[i + 4].as_chunks_mut::<4>().0[half]);
@@ -204,9 +207,12 @@ pub(super) fn store_cvs(v: &[V; 8], cvs: &mut [[u32; 8]; MAX_LANES]) {
 /// All sixteen words, lane by lane: the inverse of [`load_blocks`].
 #[inline]
 #[target_feature(enable = "avx2")]
-pub(super) fn store_blocks(v: [V; 16], out: &mut [[u8; BLOCK_LEN]; MAX_LANES]) {
-    for (quarter, words) in v.as_chunks::<4>().0.iter().enumerate() {
-        for (i, both) in transpose(*words).into_iter().enumerate() {
+pub(super) fn store_blocks(v: [V; 16], out: &mut [[u8; BLOCK_LEN]; LANES]) {
+    for quarter in 0..4 {
+        let words = v.as_chunks::<4>().0[quarter];
+        let words = transpose(words);
+        for i in 0..4 {
+            let both = words[i];
             let (low, high) = (_mm256_castsi256_si128(both), _mm256_extracti128_si256::<1>(both));
             words128::store_bytes(low, &mut out[i].as_chunks_mut::<16>().0[quarter]);
             words128::store_bytes(high, &mut out[i + 4].as_chunks_mut::<16>().0[quarter]);

@@ -88,7 +88,8 @@ fn transpose([a, b, c, d]: [V; 4]) -> [V; 4] {
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn exchange(mut rows: [V; 16]) -> [V; 16] {
-    for group in rows.as_chunks_mut::<4>().0 {
+    for i in 0..4 {
+        let group = &mut rows.as_chunks_mut::<4>().0[i];
         *group = transpose(*group);
     }
     for i in 0..4 {
@@ -113,9 +114,9 @@ fn exchange(mut rows: [V; 16]) -> [V; 16] {
 #[target_feature(enable = "avx512f")]
 pub(super) unsafe fn load_blocks(at: &[*const u8; MAX_LANES], offset: usize) -> [V; 16] {
     let mut rows = [_mm512_setzero_si512(); 16];
-    for (row, at) in rows.iter_mut().zip(at) {
+    for i in 0..LANES {
         // SAFETY: the caller's promise; the load needs no alignment.
-        *row = unsafe { _mm512_loadu_si512(at.wrapping_add(offset).cast()) };
+        rows[i] = unsafe { _mm512_loadu_si512(at[i].wrapping_add(offset).cast()) };
     }
     exchange(rows)
 }
@@ -125,13 +126,13 @@ pub(super) unsafe fn load_blocks(at: &[*const u8; MAX_LANES], offset: usize) -> 
 #[target_feature(enable = "avx512f")]
 pub(super) fn load_cvs(cvs: &[[u32; 8]; MAX_LANES]) -> [V; 8] {
     let mut v = [_mm512_setzero_si512(); 8];
-    for (half, words) in v.as_chunks_mut::<4>().0.iter_mut().enumerate() {
+    for half in 0..2 {
         let part = |i: usize| words128::load(&cvs[i].as_chunks::<4>().0[half]);
         let four = |i: usize| {
             let v = _mm512_inserti32x4::<1>(_mm512_castsi128_si512(part(i)), part(i + 4));
             _mm512_inserti32x4::<3>(_mm512_inserti32x4::<2>(v, part(i + 8)), part(i + 12))
         };
-        *words = transpose([four(0), four(1), four(2), four(3)]);
+        v.as_chunks_mut::<4>().0[half] = transpose([four(0), four(1), four(2), four(3)]);
     }
     v
 }
@@ -140,16 +141,20 @@ pub(super) fn load_cvs(cvs: &[[u32; 8]; MAX_LANES]) -> [V; 8] {
 #[inline]
 #[target_feature(enable = "avx512f")]
 pub(super) fn store_cvs(v: &[V; 8], cvs: &mut [[u32; 8]; MAX_LANES]) {
-    for (half, words) in v.as_chunks::<4>().0.iter().enumerate() {
-        for (i, four) in transpose(*words).into_iter().enumerate() {
+    for half in 0..2 {
+        let words = v.as_chunks::<4>().0[half];
+        let words = transpose(words);
+        for i in 0..4 {
+            let four = words[i];
             let parts = [
                 _mm512_castsi512_si128(four),
                 _mm512_extracti32x4_epi32::<1>(four),
                 _mm512_extracti32x4_epi32::<2>(four),
                 _mm512_extracti32x4_epi32::<3>(four),
             ];
-            for (quarter, part) in parts.into_iter().enumerate() {
-                words128::store(part, &mut cvs[i + 4 * quarter].as_chunks_mut::<4>().0[half]);
+            for quarter in 0..4 {
+                let cv = &mut cvs[i + 4 * quarter];
+                words128::store(parts[quarter], &mut cv.as_chunks_mut::<4>().0[half]);
             }
         }
     }
@@ -158,9 +163,10 @@ pub(super) fn store_cvs(v: &[V; 8], cvs: &mut [[u32; 8]; MAX_LANES]) {
 /// All sixteen words, lane by lane: the inverse of [`load_blocks`].
 #[inline]
 #[target_feature(enable = "avx512f")]
-pub(super) fn store_blocks(v: [V; 16], out: &mut [[u8; BLOCK_LEN]; MAX_LANES]) {
-    for (row, out) in exchange(v).into_iter().zip(out) {
+pub(super) fn store_blocks(v: [V; 16], out: &mut [[u8; BLOCK_LEN]; LANES]) {
+    let rows = exchange(v);
+    for i in 0..LANES {
         // SAFETY: a block is 64 bytes, and the store needs no alignment.
-        unsafe { _mm512_storeu_si512(out.as_mut_ptr().cast(), row) };
+        unsafe { _mm512_storeu_si512(out[i].as_mut_ptr().cast(), rows[i]) };
     }
 }
