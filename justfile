@@ -45,6 +45,10 @@ interop:
 fuzz SECONDS="20":
     bash fuzz/run {{SECONDS}}
 
+# The hash on processors that this machine is not, and under Miri. Steps: see the script's end.
+targets *STEPS:
+    crates/xylem-hash/targets/run {{STEPS}}
+
 # The C library and the Python package: builds and tests both.
 ffi:
     crates/xylem-ffi/run

@@ -99,8 +99,8 @@ pub fn derive_key(context: &str, key_material: &[u8]) -> [u8; OUT_LEN] {
     root_hash_of(backend, &Mode::derive_key(backend, context), key_material)
 }
 
-/// The name of the code that this process hashes with: `"avx512"`, `"avx2"`, `"sse4.1"` or
-/// `"portable"`.
+/// The name of the code that this process hashes with: `"avx512"`, `"avx2"`, `"sse4.1"`, `"neon"`,
+/// `"simd128"` or `"portable"`.
 #[must_use]
 pub fn platform() -> &'static str {
     Backend::detect().name()
