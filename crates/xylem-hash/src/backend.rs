@@ -52,8 +52,8 @@ pub(crate) struct Kernels {
     pub compress: unsafe fn(&Node) -> [u32; 16],
     /// The chaining value after whole blocks at the start of one chunk.
     pub chunk_start: unsafe fn(&Mode, &[[u8; BLOCK_LEN]], u64) -> [u32; 8],
-    /// The value of one chunk.
-    pub chunk: unsafe fn(&Mode, &Lane<'_>) -> Cv,
+    /// The value of one chunk: its bytes, its index, flags of its last block beyond `CHUNK_END`.
+    pub chunk: unsafe fn(&Mode, &[u8], u64, u32) -> Cv,
     /// What takes this many lanes, or fewer, some blocks further; narrowest first.
     pub widths: &'static [(usize, Run)],
     /// Extendable output: writes as many compressions of a node, that differ in the counter only,
@@ -123,12 +123,12 @@ impl Backend {
         unsafe { (self.0.chunk_start)(mode, blocks, counter) }
     }
 
-    /// The value of one chunk.
+    /// The value of one chunk: its bytes, its index, flags of its last block beyond `CHUNK_END`.
     #[inline]
-    pub fn chunk(self, mode: &Mode, lane: &Lane<'_>) -> Cv {
-        debug_assert!(lane.bytes.len() <= CHUNK_LEN);
+    pub fn chunk(self, mode: &Mode, bytes: &[u8], counter: u64, end: u32) -> Cv {
+        debug_assert!(bytes.len() <= CHUNK_LEN);
         // SAFETY: a `Backend` is made only of kernels that this processor supports.
-        unsafe { (self.0.chunk)(mode, lane) }
+        unsafe { (self.0.chunk)(mode, bytes, counter, end) }
     }
 
     /// The value of one parent, given as its two children in a row; `end` is `ROOT` or nothing.
@@ -147,7 +147,7 @@ impl Backend {
             let (now, later) = lanes.split_at(width.min(lanes.len()));
             let (values, places) = out.split_at_mut(now.len());
             if let [lane] = now {
-                values[0] = self.chunk(mode, lane);
+                values[0] = self.chunk(mode, lane.bytes, lane.counter, lane.end);
             } else {
                 // SAFETY: the kernel is of a supported backend and takes `width` lanes.
                 unsafe { chunk_group(run, width, mode, now, values) };
@@ -171,7 +171,7 @@ impl Backend {
             let (now, later) = chunks.split_at(width.min(chunks.len()));
             let (values, places) = out.split_at_mut(now.len());
             if let [bytes] = now {
-                values[0] = self.chunk(mode, &Lane { bytes, counter: first, end: 0 });
+                values[0] = self.chunk(mode, bytes, first, 0);
             } else {
                 // SAFETY: the kernel is of a supported backend and takes `width` lanes.
                 unsafe { whole_group(run, width, mode, now, first, values) };

@@ -77,7 +77,7 @@ use subtree::{Mode, root_hash_of};
 /// The BLAKE3 hash of `input`.
 #[must_use]
 pub fn hash(input: &[u8]) -> Hash {
-    Hash::from_bytes(root_hash_of(Backend::detect(), &Mode::plain(), input))
+    Hash::from_bytes(root_hash_of(Backend::detect(), Mode::PLAIN, input))
 }
 
 /// The keyed hash (a MAC) of `input` under a 32-byte `key`.

@@ -34,7 +34,7 @@ const CHUNK_BLOCKS: usize = CHUNK_LEN / BLOCK_LEN;
 #[inline]
 pub fn hash_many(inputs: &[&[u8]], out: &mut [Hash]) {
     assert_eq!(inputs.len(), out.len(), "one place for each input");
-    hash_many_with(Backend::detect(), &Mode::plain(), inputs, out);
+    hash_many_with(Backend::detect(), Mode::PLAIN, inputs, out);
 }
 
 /// As [`hash_many`], keyed: what [`keyed_hash`](crate::keyed_hash) makes of each input.

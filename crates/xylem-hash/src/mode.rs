@@ -19,6 +19,9 @@ pub(crate) fn is_secret(flags: u32) -> bool {
 }
 
 impl Mode {
+    /// The plain mode where a reference is enough.
+    pub const PLAIN: &'static Self = &Self { key: IV, flags: 0 };
+
     #[inline]
     pub fn plain() -> Self {
         Self { key: IV, flags: 0 }

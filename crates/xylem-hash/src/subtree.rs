@@ -22,12 +22,21 @@ pub(crate) const PENDING: usize = 128;
 /// Levels above the pending ones in a tree of 2^64 bytes.
 pub(crate) const STACK: usize = 64 - CHUNK_LEN.ilog2() as usize - PENDING.ilog2() as usize + 1;
 
-/// A message's hash in one go.
+/// A message's hash in one go. Short messages don't go through the function for long ones, whose
+/// stack has room for batches.
+#[inline]
 pub(crate) fn root_hash_of(backend: Backend, mode: &Mode, input: &[u8]) -> Cv {
     if input.len() <= CHUNK_LEN {
-        let lane = Lane { bytes: input, counter: 0, end: ROOT };
-        backend.chunk(mode, &lane)
-    } else if input.len() <= BATCH_LEN {
+        backend.chunk(mode, input, 0, ROOT)
+    } else {
+        long_root_hash_of(backend, mode, input)
+    }
+}
+
+/// As [`root_hash_of`], for more than a chunk.
+#[inline(never)]
+fn long_root_hash_of(backend: Backend, mode: &Mode, input: &[u8]) -> Cv {
+    if input.len() <= BATCH_LEN {
         small_output(backend, mode, input, 0).root_hash()
     } else {
         let mut subtree = Subtree::new(backend, mode.clone(), 0);

@@ -1,6 +1,6 @@
 //! Plain scalar code, one block after the other, for every processor.
 
-use crate::backend::{Cv, Kernels, Lane, Node, all_bytes, first_half, padded, split_last_block};
+use crate::backend::{Cv, Kernels, Node, all_bytes, first_half, padded, split_last_block};
 use crate::batch::Batch;
 use crate::constants::{BLOCK_LEN, CHUNK_END, CHUNK_START, IV, SCHEDULE};
 use crate::mode::Mode;
@@ -75,12 +75,12 @@ fn chunk_start(mode: &Mode, blocks: &[[u8; BLOCK_LEN]], counter: u64) -> [u32; 8
     cv
 }
 
-fn chunk(mode: &Mode, lane: &Lane<'_>) -> Cv {
-    let (blocks, tail) = split_last_block(lane.bytes);
-    let cv = chunk_start(mode, blocks, lane.counter);
+fn chunk(mode: &Mode, bytes: &[u8], counter: u64, end: u32) -> Cv {
+    let (blocks, tail) = split_last_block(bytes);
+    let cv = chunk_start(mode, blocks, counter);
     let start = if blocks.is_empty() { CHUNK_START } else { 0 };
-    let flags = mode.flags() | start | CHUNK_END | lane.end;
-    first_half(&mix(&cv, &padded(tail), tail.len() as u32, lane.counter, flags))
+    let flags = mode.flags() | start | CHUNK_END | end;
+    first_half(&mix(&cv, &padded(tail), tail.len() as u32, counter, flags))
 }
 
 /// # Safety

@@ -104,7 +104,7 @@ macro_rules! row_kernel {
 /// Makes `compress`, `chunk_start` and `chunk` (see [`crate::backend::Kernels`]): one message.
 macro_rules! single_kernel {
     ($features:literal, $($words:ident)::+) => {
-        use $crate::backend::{Cv, Lane, Node, padded};
+        use $crate::backend::{Cv, Node, padded};
         use $crate::constants::{BLOCK_LEN, CHUNK_END, CHUNK_START, IV, ROUNDS};
         use $crate::mode::Mode;
         use $($words)::+::split;
@@ -180,20 +180,27 @@ macro_rules! single_kernel {
         /// # Safety
         /// The processor has the instruction set.
         #[target_feature(enable = $features)]
-        pub(crate) unsafe fn chunk(mode: &Mode, lane: &Lane<'_>) -> Cv {
-            let (whole, rest) = lane.bytes.as_chunks::<BLOCK_LEN>();
-            let tail = if rest.is_empty() { [0; BLOCK_LEN] } else { padded(rest) };
-            let last = lane.bytes.len().saturating_sub(1) / BLOCK_LEN;
+        pub(crate) unsafe fn chunk(mode: &Mode, bytes: &[u8], counter: u64, end: u32) -> Cv {
+            let (whole, rest) = bytes.as_chunks::<BLOCK_LEN>();
+            let tail;
+            let last = bytes.len().saturating_sub(1) / BLOCK_LEN;
+            let last_block = match whole.get(last) {
+                Some(block) => block,
+                None => {
+                    tail = padded(rest);
+                    &tail
+                }
+            };
             let mut h = halves(mode.key());
             let mut flags = mode.flags() | CHUNK_START;
             for i in 0..=last {
                 let mut len = BLOCK_LEN as u32;
                 if i == last {
-                    len = (lane.bytes.len() - i * BLOCK_LEN) as u32;
-                    flags |= CHUNK_END | lane.end;
+                    len = (bytes.len() - i * BLOCK_LEN) as u32;
+                    flags |= CHUNK_END | end;
                 }
-                let row = last_row(len, lane.counter, flags);
-                let [a, b, c, d] = rounds(h, schedule(whole.get(i).unwrap_or(&tail)), row);
+                let row = last_row(len, counter, flags);
+                let [a, b, c, d] = rounds(h, schedule(if i == last { last_block } else { &whole[i] }), row);
                 h = [xor(a, c), xor(b, d)];
                 flags = mode.flags();
             }
