@@ -5,7 +5,7 @@
 
 use core::mem::MaybeUninit;
 
-use crate::backend::{Cv, Lane, MAX_LANES};
+use crate::backend::{Cv, Lane, MAX_LANES, padded};
 use crate::constants::{BLOCK_LEN, CHUNK_END, CHUNK_LEN, CHUNK_START, PARENT};
 use crate::mode::Mode;
 
@@ -141,7 +141,7 @@ unsafe fn ragged_chunks(
     lanes: &[Lane<'_>],
     out: &mut [Cv],
 ) {
-    let mut tails = [[0; BLOCK_LEN]; MAX_LANES];
+    let mut tails = [const { MaybeUninit::<[u8; BLOCK_LEN]>::uninit() }; MAX_LANES];
     // Index of the last block of each lane.
     let mut ends = [0; MAX_LANES];
     let mut longest = 0;
@@ -150,8 +150,7 @@ unsafe fn ragged_chunks(
         if ends[i] > ends[longest] {
             longest = i;
         }
-        let tail = &lane.bytes[ends[i] * BLOCK_LEN..];
-        tails[i][..tail.len()].copy_from_slice(tail);
+        tails[i].write(padded(&lane.bytes[ends[i] * BLOCK_LEN..]));
     }
     let mut from = 0;
     while let Some(to) = ends[..lanes.len()].iter().filter(|end| **end >= from).min() {
@@ -165,9 +164,9 @@ unsafe fn ragged_chunks(
             if live && ends[i] == to {
                 len = lane.bytes.len() - to * BLOCK_LEN;
                 flags |= CHUNK_END | lane.end;
-                batch.last[i] = tails[i].as_ptr();
+                batch.last[i] = tails[i].as_ptr().cast();
             } else if ends[longest] == to {
-                batch.last[i] = tails[longest].as_ptr();
+                batch.last[i] = tails[longest].as_ptr().cast();
             } else {
                 batch.last[i] = lane.bytes.as_ptr().wrapping_add(to * BLOCK_LEN);
             }
