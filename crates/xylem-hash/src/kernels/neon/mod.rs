@@ -2,10 +2,12 @@
 //!
 //! A vector operation takes two cycles or more from operand to result on these processors, a scalar
 //! one takes one, rotation included. Two things follow:
-//! - One message goes in scalar code. In rows (as on x86-64) it would wait for the chain of some
-//!   thirteen vector operations of each half round, which is twice as long.
+//! - One message goes in scalar code. In rows (as on x86-64) it would wait for the chain of
+//!   fourteen vector operations of each half round.
 //! - Four lanes wait likewise for their own results wherever there are more than two vector units.
 //!   So eight lanes are two vectors side by side: two chains in flight.
+//!
+//! No such processor was at hand: this rests on LLVM's models of them (docs/hash-engine.md).
 
 mod words;
 
