@@ -1,9 +1,9 @@
 //! As many messages as a vector has words: vector i of a state holds word i of every lane.
 
-/// Makes `run` (see [`crate::backend::Kernels`]) of `LANES` lanes for the
-/// instruction set `$features`, out of the vectors of `$words`.
+/// Makes `run` (see [`crate::backend::Kernels`]) of `LANES` lanes for the instruction set
+/// `$features`, out of the vectors of `$words`, with `rounds: looped` or `in_a_row`.
 macro_rules! lane_kernel {
-    ($features:literal, $($words:ident)::+) => {
+    ($features:literal, $($words:ident)::+, rounds: $rounds:ident) => {
         use $crate::batch::Batch;
         use $crate::constants::{BLOCK_LEN, CHUNK_LEN, IV, ROUNDS, SCHEDULE};
         use $crate::kernels::prefetch;
@@ -24,10 +24,11 @@ macro_rules! lane_kernel {
         };
 
         /// The columns (half 0); then the diagonals, as columns of rows that are turned (half 1). Each
-        /// caller has an instance of its own, which is then inlined.
+        /// caller, and each place where one calls it, has an instance of its own, which is then
+        /// inlined.
         #[inline]
         #[target_feature(enable = $features)]
-        fn half_round<const HALF: usize, const CALLER: u8>(
+        fn half_round<const HALF: usize, const CALLER: usize>(
             a: &mut [V; 4],
             b: &mut [V; 4],
             c: &mut [V; 4],
@@ -72,10 +73,8 @@ macro_rules! lane_kernel {
         /// stays in registers from block to block.
         #[inline]
         #[target_feature(enable = $features)]
-        fn compress<const CALLER: u8>(cv: &[V; 8], last_row: [V; 4], m: &[V; 16]) -> [[V; 4]; 4] {
-            let [mut a, mut b] = [[cv[0], cv[1], cv[2], cv[3]], [cv[4], cv[5], cv[6], cv[7]]];
-            let mut c = [splat(IV[0]), splat(IV[1]), splat(IV[2]), splat(IV[3])];
-            let mut d = last_row;
+        fn looped<const CALLER: usize>(cv: &[V; 8], last_row: [V; 4], m: &[V; 16]) -> [[V; 4]; 4] {
+            let [mut a, mut b, mut c, mut d] = start(cv, last_row);
             for i in 0..4 {
                 to_memory(&mut c[i], splat(IV[i]));
             }
@@ -87,6 +86,16 @@ macro_rules! lane_kernel {
                 c[i] = left_in_memory(&c[i]);
             }
             [a, b, c, d]
+        }
+
+        $crate::kernels::lanes::$rounds!($features);
+
+        /// The rows of the state before the first round.
+        #[inline]
+        #[target_feature(enable = $features)]
+        fn start(cv: &[V; 8], last_row: [V; 4]) -> [[V; 4]; 4] {
+            let iv = [splat(IV[0]), splat(IV[1]), splat(IV[2]), splat(IV[3])];
+            [[cv[0], cv[1], cv[2], cv[3]], [cv[4], cv[5], cv[6], cv[7]], iv, last_row]
         }
 
         /// Takes the first `LANES` lanes of `batch` that many blocks further.
@@ -119,7 +128,7 @@ macro_rules! lane_kernel {
                 }
                 let [low, high] = &batch.counters;
                 let [len, flags] = rows[if is_last { 2 } else { usize::from(i != 0) }];
-                let [a, b, c, d] = compress::<0>(&cv, [load(low), load(high), len, flags], &m);
+                let [a, b, c, d] = compress(&cv, [load(low), load(high), len, flags], &m);
                 for i in 0..4 {
                     (cv[i], cv[4 + i]) = (xor(a[i], c[i]), xor(b[i], d[i]));
                 }
@@ -136,6 +145,36 @@ macro_rules! lane_kernel {
                 vectors[i] = splat(words[i]);
             }
             vectors
+        }
+    };
+}
+
+/// Makes `compress` of [`lane_kernel`], with the rounds in a loop.
+macro_rules! looped {
+    ($features:literal) => {
+        #[inline]
+        #[target_feature(enable = $features)]
+        fn compress(cv: &[V; 8], last_row: [V; 4], m: &[V; 16]) -> [[V; 4]; 4] {
+            looped::<0>(cv, last_row, m)
+        }
+    };
+}
+
+/// Makes `compress` of [`lane_kernel`], with the rounds in a row: words at fixed places, more code.
+macro_rules! in_a_row {
+    ($features:literal) => {
+        $crate::kernels::lanes::in_a_row!($features, 0 1 2 3 4 5 6);
+    };
+    ($features:literal, $($round:literal)*) => {
+        #[inline]
+        #[target_feature(enable = $features)]
+        fn compress(cv: &[V; 8], last_row: [V; 4], m: &[V; 16]) -> [[V; 4]; 4] {
+            let [mut a, mut b, mut c, mut d] = start(cv, last_row);
+            $(
+                half_round::<0, { 10 + $round }>(&mut a, &mut b, &mut c, &mut d, m, &OFFSETS[$round]);
+                half_round::<1, { 10 + $round }>(&mut a, &mut b, &mut c, &mut d, m, &OFFSETS[$round]);
+            )*
+            [a, b, c, d]
         }
     };
 }
@@ -164,7 +203,7 @@ macro_rules! output_kernel {
             let cv = splats(&node.cv);
             let [low, high] = &counters;
             let last_row = [load(low), load(high), splat(node.len), splat(node.flags)];
-            let [a, b, c, d] = compress::<1>(&cv, last_row, &m);
+            let [a, b, c, d] = looped::<1>(&cv, last_row, &m);
             let mut v = [splat(0); 16];
             for i in 0..4 {
                 (v[i], v[4 + i]) = (xor(a[i], c[i]), xor(b[i], d[i]));
@@ -176,4 +215,4 @@ macro_rules! output_kernel {
     };
 }
 
-pub(super) use {lane_kernel, output_kernel};
+pub(super) use {in_a_row, lane_kernel, looped, output_kernel};

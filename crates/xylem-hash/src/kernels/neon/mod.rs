@@ -26,10 +26,10 @@ pub(crate) static NEON: Kernels = Kernels {
 };
 
 mod four_lanes {
-    super::lane_kernel!("neon", super::words::four);
+    super::lane_kernel!("neon", super::words::four, rounds: looped);
 }
 
 mod eight_lanes {
-    super::lane_kernel!("neon", super::words::four_and_four);
+    super::lane_kernel!("neon", super::words::four_and_four, rounds: looped);
     super::output_kernel!("neon", super::words::four_and_four);
 }

@@ -30,6 +30,6 @@ mod two {
 }
 
 mod four_lanes {
-    super::lane_kernel!("simd128", super::words);
+    super::lane_kernel!("simd128", super::words, rounds: looped);
     super::output_kernel!("simd128", super::words);
 }

@@ -36,7 +36,7 @@ mod sse41_one {
 }
 
 mod sse41_lanes {
-    super::lane_kernel!("sse4.1", super::words128::by_shift);
+    super::lane_kernel!("sse4.1", super::words128::by_shift, rounds: looped);
     super::output_kernel!("sse4.1", super::words128::by_shift);
 }
 
@@ -63,7 +63,7 @@ mod avx2_four {
 }
 
 mod avx2_lanes {
-    super::lane_kernel!("avx2", super::words256::by_shift);
+    super::lane_kernel!("avx2", super::words256::by_shift, rounds: in_a_row);
     super::output_kernel!("avx2", super::words256::by_shift);
 }
 
@@ -95,10 +95,10 @@ mod avx512_four {
 }
 
 mod avx512_eight {
-    super::lane_kernel!("avx2,avx512f,avx512vl", super::words256::by_rotate);
+    super::lane_kernel!("avx2,avx512f,avx512vl", super::words256::by_rotate, rounds: looped);
 }
 
 mod avx512_lanes {
-    super::lane_kernel!("avx512f", super::words512);
+    super::lane_kernel!("avx512f", super::words512, rounds: looped);
     super::output_kernel!("avx512f", super::words512);
 }
