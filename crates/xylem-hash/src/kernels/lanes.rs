@@ -161,6 +161,7 @@ macro_rules! looped {
 }
 
 /// Makes `compress` of [`lane_kernel`], with the rounds in a row: words at fixed places, more code.
+#[cfg(target_arch = "x86_64")]
 macro_rules! in_a_row {
     ($features:literal) => {
         $crate::kernels::lanes::in_a_row!($features, 0 1 2 3 4 5 6);
@@ -215,4 +216,6 @@ macro_rules! output_kernel {
     };
 }
 
-pub(super) use {in_a_row, lane_kernel, looped, output_kernel};
+#[cfg(target_arch = "x86_64")]
+pub(super) use in_a_row;
+pub(super) use {lane_kernel, looped, output_kernel};
