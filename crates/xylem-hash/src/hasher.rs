@@ -14,7 +14,7 @@ use crate::wipe::wipe;
 ///
 /// Call order: [`Hasher::new`] (or `new_keyed`, `new_derive_key`), [`Hasher::update`] any number
 /// of times with slices of any length, then [`Hasher::finalize`] as often as wanted; it reads the
-/// state and does not end it. Some 14 to 22 KiB in size, of which `new` touches a few words.
+/// state and does not end it. Some 22 KiB in size, of which `new` touches a few words.
 ///
 /// More ways to feed it: [`std::io::Write`], [`Hasher::update_reader`] (feature `std`),
 /// `update_rayon` (feature `rayon`: all cores), `update_mmap` and `update_mmap_rayon` (feature

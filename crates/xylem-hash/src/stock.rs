@@ -1,6 +1,6 @@
 //! [`Stock`]: a fixed-capacity list whose unused part is never initialised.
 //!
-//! A hasher holds 14 KiB of buffers; zeroing them would cost more than hashing a short message.
+//! A hasher holds 21 KiB of buffers; zeroing them would cost more than hashing a short message.
 
 use core::mem::MaybeUninit;
 
