@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// `xylem sum` in a folder, with nothing on standard input.
 fn sum(dir: &Path) -> Command {
@@ -158,13 +158,41 @@ fn files_that_know_no_size() {
 fn an_interrupt_ends_endless_work() {
     let dir = folder();
     for args in [&["/dev/zero"][..], &["a", "/dev/zero", "-"]] {
-        let mut child = sum(dir.path()).args(args).stderr(Stdio::null()).spawn().unwrap();
+        let mut command = interruptible(&sum(dir.path()));
+        let mut child = command.args(args).stderr(Stdio::null()).spawn().unwrap();
         std::thread::sleep(Duration::from_millis(100));
         let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
         assert!(killed.is_ok_and(|status| status.success()));
+        let started = Instant::now();
+        while child.try_wait().unwrap().is_none() {
+            if started.elapsed() > Duration::from_secs(30) {
+                let _ = child.kill();
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
         // By the signal itself, so that a shell's loop over files ends too; it shows 130.
         assert_eq!(child.wait().unwrap().signal(), Some(2), "{args:?}");
     }
+}
+
+/// The command with SIGINT as a terminal's shell leaves it. A shell that runs the tests in the
+/// background has it ignored, and every program inherits that, as it should.
+fn interruptible(command: &Command) -> Command {
+    let mut wrapped = Command::new(if cfg!(target_os = "linux") { "env" } else { XYLEM });
+    if cfg!(target_os = "linux") {
+        wrapped.arg("--default-signal=INT").arg(command.get_program());
+    }
+    wrapped.args(command.get_args()).stdin(Stdio::null());
+    if let Some(dir) = command.get_current_dir() {
+        wrapped.current_dir(dir);
+    }
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => wrapped.env(name, value),
+            None => wrapped.env_remove(name),
+        };
+    }
+    wrapped
 }
 
 #[test]
