@@ -5,9 +5,9 @@
 //! - [`rows`]: one message for every four words of a vector; the four vectors of a state are the
 //!   rows of the state matrix (of several messages side by side).
 //!
-//! Rows need fewer instructions for few messages, lanes for many. Both go round by round in a loop:
-//! that is a seventh of the code of rounds in a row, compiles in a tenth of a second, and is no
-//! slower (docs/hash-engine.md has the figures).
+//! Rows need fewer instructions for few messages, lanes for many. Both go round by round in a loop,
+//! a seventh of the code of rounds in a row; only the eight lanes of AVX2 have them in a row, because
+//! there it is faster on a busy core (docs/hash-engine.md has the figures).
 
 #[cfg(any(
     target_arch = "x86_64",
