@@ -20,7 +20,10 @@ use crate::link::Link;
 use crate::message::MIN_INITIAL;
 use crate::seal::ConnectionId;
 
+mod ahead;
 mod incoming;
+
+use ahead::Ahead;
 
 /// Cookie demands that wait to be sent; more are not made.
 const MAX_REPLIES: usize = 64;
@@ -36,6 +39,8 @@ pub struct Endpoint {
     config: Config,
     key: StaticKey,
     rng: Rng,
+    /// Ephemeral key pairs for handshakes to come.
+    ahead: Ahead,
     cookies: CookieKey,
     envelope_key: EnvelopeKey,
     envelope_open: EnvelopeKey,
@@ -90,6 +95,7 @@ impl Endpoint {
         let mut rng = Rng::new(&rng_seed);
         Self {
             cookies: CookieKey::new(&rng.array()),
+            ahead: Ahead::new(&rng.array()),
             rng,
             envelope_key: EnvelopeKey::new(Some(key.public())),
             envelope_open: EnvelopeKey::new(None),
@@ -128,7 +134,7 @@ impl Endpoint {
             self.events.push_back(Event::Closed { link: id, reason: CloseReason::TooManyLinks });
             return id;
         }
-        let rng = Rng::new(&self.rng.array());
+        let rng = (Rng::new(&self.rng.array()), self.ahead.take());
         let to = (remote, expected);
         let dialing = Dialing::new(&self.config, &self.key, rng, now, id, to);
         let cid = dialing.cid;
@@ -203,6 +209,8 @@ impl Endpoint {
             }
             self.settle_and_arm(id);
         }
+        // Nobody waits now.
+        self.ahead.make_one();
         None
     }
 

@@ -6,7 +6,7 @@ use bytes::BytesMut;
 use super::*;
 use crate::frame::Frame;
 use crate::kdf::label;
-use crate::message::{COOKIE_LEN, Message, NOISE_1_LEN};
+use crate::message::{COOKIE_LEN, Message, NOISE_1_LEN, PART_LEN, Part, REST_LEN, check};
 use crate::noise::PROLOGUE;
 use crate::seal::{Cipher, EpochSecret, Opener};
 
@@ -65,6 +65,22 @@ fn sha256(parts: &[&[u8]]) -> [u8; 32] {
     digest.as_ref().try_into().unwrap()
 }
 
+/// The transcript as Noise defines it: every part is on the wire, but for the form byte before an
+/// ephemeral key, which is always 1.
+fn transcript(noise: &[Vec<u8>]) -> [u8; 32] {
+    let mut h = sha256(&[b"Noise_XX_25519_ChaChaPoly_SHA256", PROLOGUE]);
+    let cuts: [(&[u8], &[usize]); 3] = [(&[1], &[33]), (&[1], &[33, 82]), (&[], &[49])];
+    for (message, (form, cuts)) in noise.iter().zip(cuts) {
+        let message = [form, message].concat();
+        let mut from = 0;
+        for to in cuts.iter().copied().chain([message.len()]) {
+            h = sha256(&[&h, &message[from..to]]);
+            from = to;
+        }
+    }
+    h
+}
+
 /// WRAITH: session keys derived from the handshake hash, which is computable from the recorded
 /// datagrams alone. Here a recorder who has every datagram and both public keys takes everything
 /// that can be computed from them, the handshake hash included, through our own derivations, in
@@ -80,28 +96,26 @@ fn a_recorder_with_every_datagram_and_both_public_keys_opens_nothing() {
     let noise: Vec<Vec<u8>> = bodies
         .iter()
         .filter_map(|body| match Message::parse(body)? {
-            Message::Initial { noise, .. } => Some(noise.to_vec()),
+            Message::Initial { noise, part, .. } => {
+                Some([&noise[..], part.map_or(&[], |p| &p.part[..])].concat())
+            }
+            Message::Rest { rest } => Some(rest.to_vec()),
             Message::Response { noise } => Some(noise.to_vec()),
+            Message::HybridResponse { noise } => Some(noise.to_vec()),
             Message::Finish { noise } => Some(noise.to_vec()),
             Message::Retry { .. } => None,
         })
         .collect();
+    // A KEM key comes in two datagrams.
+    let noise = match &noise[..] {
+        [initial, rest, response, finish] => {
+            vec![[&initial[..], rest].concat(), response.clone(), finish.clone()]
+        }
+        three => three.to_vec(),
+    };
     assert_eq!(noise.len(), 3, "the recorder reads the handshake's outside");
 
-    // The transcript as Noise defines it: every part is on the wire.
-    let mut h = {
-        let mut h = [0; 32];
-        h.copy_from_slice(b"Noise_XX_25519_ChaChaPoly_SHA256");
-        sha256(&[&h, PROLOGUE])
-    };
-    let cuts: [&[usize]; 3] = [&[32], &[32, 80], &[48]];
-    for (message, cuts) in noise.iter().zip(cuts) {
-        let mut from = 0;
-        for to in cuts.iter().copied().chain([message.len()]) {
-            h = sha256(&[&h, &message[from..to]]);
-            from = to;
-        }
-    }
+    let h = transcript(&noise);
     let e = [&noise[0][..32], &noise[1][..32]];
     let mut material: Vec<[u8; 32]> = vec![h, a.public_key().0, b.public_key().0, [0; 32]];
     material.extend(e.map(|e| <[u8; 32]>::try_from(e).unwrap()));
@@ -117,10 +131,10 @@ fn a_recorder_with_every_datagram_and_both_public_keys_opens_nothing() {
     let mut opened = 0;
     let mut tried = 0;
     for split in &material {
-        for transcript in [&h, &[0; 32]] {
+        for (transcript, shared) in [(&h, None), (&h, Some(&[0; 32])), (&[0; 32], Some(&h))] {
             for cipher in [Cipher::Aes256Gcm, Cipher::ChaCha20Poly1305] {
                 for label in [label::INITIATOR_EPOCH, label::RESPONDER_EPOCH] {
-                    let secret = EpochSecret::first(label, split, transcript, cipher);
+                    let secret = EpochSecret::first(label, split, shared, transcript, cipher);
                     let mut opener = Opener::new(cipher, secret, ZERO);
                     for datagram in &tap {
                         tried += 1;
@@ -142,23 +156,16 @@ fn a_recorder_with_every_datagram_and_both_public_keys_opens_nothing() {
     // the split keys, which it lacks, the same steps do open. The test would notice.
     let (i, r) = (StaticKey::generate([1; 32]), StaticKey::generate([2; 32]));
     let mut rng = Rng::new(&[7; 32]);
-    let mut hi = crate::noise::Handshake::initiator(&i, &mut rng);
-    let mut hr = crate::noise::Handshake::responder(&r, &mut rng);
+    let [one, other] = [0; 2].map(|_| crate::elligator::KeyPair::generate(&mut rng));
+    let mut hi = crate::noise::Handshake::initiator(&i, one, &mut rng);
+    let mut hr = crate::noise::Handshake::responder(&r, other, &mut rng);
     let mut messages = [vec![], vec![], vec![]];
     hi.write(b"", &mut messages[0]).unwrap();
-    hr.read::<0>(&messages[0]).unwrap();
+    hr.read(&messages[0]).unwrap();
     hr.write(b"", &mut messages[1]).unwrap();
-    hi.read::<0>(&messages[1]).unwrap();
+    hi.read(&messages[1]).unwrap();
     hi.write(b"", &mut messages[2]).unwrap();
-    let mut h = sha256(&[b"Noise_XX_25519_ChaChaPoly_SHA256", PROLOGUE]);
-    for (message, cuts) in messages.iter().zip(cuts) {
-        let mut from = 0;
-        for to in cuts.iter().copied().chain([message.len()]) {
-            h = sha256(&[&h, &message[from..to]]);
-            from = to;
-        }
-    }
-    assert_eq!(hi.finish().unwrap().transcript, h);
+    assert_eq!(hi.finish().unwrap().transcript, transcript(&messages));
 }
 
 /// WRAITH: who answered is not checked against whom we dialled. An impostor that knows the
@@ -269,18 +276,20 @@ fn enveloped_nonsense_changes_nothing() {
     let (mut a, mut b) = (endpoint(1), endpoint(2));
     let envelope = EnvelopeKey::new(Some(b.public_key()));
     let link = a.connect(ZERO, at(2), Some(b.public_key()));
-    let initial = drain(&mut a).remove(0);
-    let targets = [ConnectionId([9; 8]), ConnectionId(*initial.first_chunk().unwrap())];
-    feed(&mut b, 1, &[initial]);
+    let initial = drain(&mut a);
+    let targets = [ConnectionId([9; 8]), ConnectionId(*initial[0].first_chunk().unwrap())];
+    feed(&mut b, 1, &initial);
     let response = drain(&mut b).remove(0);
     let dialer = ConnectionId(*response.first_chunk().unwrap());
     let nonsense = [
-        Message::Finish { noise: &[1; 72] }.to_vec(),
-        Message::Response { noise: &[1; 113] }.to_vec(),
+        Message::Finish { noise: &[1; 73] }.to_vec(),
+        Message::Response { noise: &[1; 115] }.to_vec(),
+        Message::HybridResponse { noise: &[1; 1_203] }.to_vec(),
+        Message::Rest { rest: &[1; 91] }.to_vec(),
         vec![],
         vec![1],
         vec![2, 1],
-        vec![1, 9],
+        vec![2, 9],
     ];
     for body in &nonsense {
         for cid in targets.into_iter().chain([dialer]) {
@@ -292,10 +301,26 @@ fn enveloped_nonsense_changes_nothing() {
     }
     // An initial whose Noise message makes no sense, to the listener.
     let noise = [0xff; NOISE_1_LEN];
-    let body = Message::Initial { cookie: &[0; COOKIE_LEN], noise: &noise }.to_vec();
+    let body = Message::Initial { cookie: &[0; COOKIE_LEN], noise: &noise, part: None }.to_vec();
     let mut out = Vec::new();
     envelope.seal(ConnectionId([8; 8]), &body, 1_200, &mut out);
     feed(&mut b, 1, &[out]);
+    // One that makes sense but for the KEM key, which comes in two datagrams; a wrong rest first.
+    let mut noise = noise;
+    noise[NOISE_1_LEN - 1] = 2;
+    let (rest, half_open) = ([0xff; REST_LEN], b.half_open.len());
+    let part = Some(Part { check: &check(&rest), part: &[0xff; PART_LEN] });
+    let initial = Message::Initial { cookie: &[0; COOKIE_LEN], noise: &noise, part }.to_vec();
+    for (body, waits) in [
+        (initial, 1),
+        (Message::Rest { rest: &[1; REST_LEN] }.to_vec(), 1),
+        (Message::Rest { rest: &rest }.to_vec(), 0),
+    ] {
+        let mut out = Vec::new();
+        envelope.seal(ConnectionId([7; 8]), &body, 200, &mut out);
+        feed(&mut b, 1, &[out]);
+        assert_eq!(b.half_open.len(), half_open + waits);
+    }
     assert_eq!((drain(&mut a).len(), drain(&mut b).len()), (0, 0), "nothing is answered");
     assert_eq!((a.poll_event(), b.poll_event()), (None, None));
     // And the true ones still work.

@@ -215,41 +215,76 @@ impl Frame<'_> {
     /// # Panics
     /// If a packet or piece is longer than 65,535 bytes.
     pub fn write(&self, out: &mut Vec<u8>) {
-        let typed = |out: &mut Vec<u8>, typ: u8, body: &[u8]| {
-            out.push(typ);
-            out.extend_from_slice(body);
-        };
+        let (head, body) = self.parts();
+        out.reserve(head.len + body.len());
+        out.extend_from_slice(head.bytes());
+        out.extend_from_slice(body);
+    }
+
+    /// Writes the frame to the start of `out`; how many bytes it took, or `None` if it does not
+    /// fit, and then nothing is written.
+    ///
+    /// # Panics
+    /// If a packet or piece is longer than 65,535 bytes.
+    #[inline]
+    pub fn write_to(&self, out: &mut [u8]) -> Option<usize> {
+        let (head, body) = self.parts();
+        let len = head.len + body.len();
+        let (start, rest) = out.get_mut(..len)?.split_at_mut(head.len);
+        start.copy_from_slice(head.bytes());
+        rest.copy_from_slice(body);
+        Some(len)
+    }
+
+    /// What is written: the fixed fields, and the bytes that follow them.
+    #[inline]
+    fn parts(&self) -> (Head, &[u8]) {
+        use wire::*;
+        let number = |typ, number: u64| Head::new(typ, &[&number.to_be_bytes()]);
         match self {
-            Frame::Ping(token) => typed(out, wire::PING, &token.to_be_bytes()),
-            Frame::Pong(token) => typed(out, wire::PONG, &token.to_be_bytes()),
+            Frame::Ping(token) => (number(PING, *token), &[]),
+            Frame::Pong(token) => (number(PONG, *token), &[]),
             Frame::Packet(packet) => {
                 let len = u16::try_from(packet.len()).expect("fits a datagram");
-                let [a, b] = len.to_be_bytes();
-                out.extend_from_slice(&[wire::PACKET, a, b]);
-                out.extend_from_slice(packet);
+                (Head::new(PACKET, &[&len.to_be_bytes()]), packet)
             }
             Frame::Fragment(f) => {
                 let len = u16::try_from(f.piece.len()).expect("fits a datagram");
-                let mut head = [0; FRAGMENT_OVERHEAD];
-                head[0] = wire::FRAGMENT;
-                head[1..5].copy_from_slice(&f.message.to_be_bytes());
-                head[5..9].copy_from_slice(&f.offset.to_be_bytes());
-                head[9..13].copy_from_slice(&f.total.to_be_bytes());
-                head[13..].copy_from_slice(&len.to_be_bytes());
-                out.extend_from_slice(&head);
-                out.extend_from_slice(f.piece);
+                let numbers = [f.message, f.offset, f.total].map(u32::to_be_bytes);
+                let [message, offset, total] = &numbers;
+                (Head::new(FRAGMENT, &[message, offset, total, &len.to_be_bytes()]), f.piece)
             }
-            Frame::Close(code) => typed(out, wire::CLOSE, &[*code]),
-            Frame::Probe(size) => typed(out, wire::PROBE, &size.to_be_bytes()),
-            Frame::ProbeAck(size) => typed(out, wire::PROBE_ACK, &size.to_be_bytes()),
-            Frame::PathChallenge(t) => typed(out, wire::PATH_CHALLENGE, &t.to_be_bytes()),
-            Frame::PathResponse(t) => typed(out, wire::PATH_RESPONSE, &t.to_be_bytes()),
-            Frame::Epoch { number, commitment } => {
-                typed(out, wire::EPOCH, &number.to_be_bytes());
-                out.extend_from_slice(commitment);
-            }
-            Frame::EpochAck(number) => typed(out, wire::EPOCH_ACK, &number.to_be_bytes()),
+            Frame::Close(code) => (Head::new(CLOSE, &[&[*code]]), &[]),
+            Frame::Probe(size) => (Head::new(PROBE, &[&size.to_be_bytes()]), &[]),
+            Frame::ProbeAck(size) => (Head::new(PROBE_ACK, &[&size.to_be_bytes()]), &[]),
+            Frame::PathChallenge(token) => (number(PATH_CHALLENGE, *token), &[]),
+            Frame::PathResponse(token) => (number(PATH_RESPONSE, *token), &[]),
+            Frame::Epoch { number: n, commitment } => (number(EPOCH, *n), commitment),
+            Frame::EpochAck(n) => (number(EPOCH_ACK, *n), &[]),
         }
+    }
+}
+
+/// The type and the fixed fields of a frame.
+struct Head {
+    bytes: [u8; FRAGMENT_OVERHEAD],
+    len: usize,
+}
+
+impl Head {
+    #[inline]
+    fn new(typ: u8, fields: &[&[u8]]) -> Self {
+        let mut head = Self { bytes: [typ; FRAGMENT_OVERHEAD], len: 1 };
+        for field in fields {
+            head.bytes[head.len..head.len + field.len()].copy_from_slice(field);
+            head.len += field.len();
+        }
+        head
+    }
+
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
     }
 }
 
@@ -280,6 +315,20 @@ mod tests {
         out.extend_from_slice(&[0, 0xff, 3]);
         let back: Result<Vec<_>, _> = Frames::new(&out).collect();
         assert_eq!(back.unwrap(), all());
+    }
+
+    #[test]
+    fn both_ways_of_writing_write_the_same_and_nothing_too_long() {
+        for frame in all() {
+            let mut appended = Vec::new();
+            frame.write(&mut appended);
+            let mut buffer = vec![0xaa; appended.len() + 1];
+            assert_eq!(frame.write_to(&mut buffer), Some(appended.len()));
+            assert_eq!((&buffer[..appended.len()], buffer[appended.len()]), (&appended[..], 0xaa));
+            let mut small = vec![0xaa; appended.len() - 1];
+            assert_eq!(frame.write_to(&mut small), None);
+            assert!(small.iter().all(|b| *b == 0xaa), "untouched");
+        }
     }
 
     #[test]

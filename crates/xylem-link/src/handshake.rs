@@ -4,12 +4,15 @@
 use core::net::SocketAddr;
 use core::time::Duration;
 
-use crate::config::{AesOffer, CloseReason, Config, LinkId, Transmit};
-use crate::envelope::EnvelopeKey;
+use crate::config::{AesOffer, BASE_DATAGRAM, CloseReason, Config, LinkId, PostQuantum, Transmit};
+use crate::elligator::KeyPair;
+use crate::envelope::{ENVELOPE_HEADER, EnvelopeKey};
 use crate::kdf::{Rng, label};
+use crate::kem::{self, Decapsulator};
 use crate::link::{Finish, NewLink, Parameters};
 use crate::message::{
-    Answer, COOKIE_LEN, MIN_INITIAL, Message, NOISE_1_LEN, NOISE_2_LEN, NOISE_3_LEN, Offer,
+    Answer, CHECK_LEN, COOKIE_LEN, MIN_INITIAL, Message, NOISE_1_LEN, NOISE_3_LEN, OFFER_LEN,
+    Offer, PART_LEN, Part, REST_LEN, check,
 };
 use crate::noise::{Handshake, Refused, Secrets};
 use crate::seal::{Cipher, ConnectionId, EpochSecret, Opener, Sealer};
@@ -19,8 +22,8 @@ use crate::{PeerKey, StaticKey};
 const MAX_RETRY_WAIT: Duration = Duration::from_secs(2);
 /// Cookies that a dialer takes in one handshake.
 const MAX_COOKIES: u8 = 4;
-/// A finish has no reason to be as long as an initial; its length varies within this.
-const FINISH_LEN: core::ops::Range<usize> = 128..256;
+/// A finish and a rest have no reason to be as long as an initial; their length varies within this.
+const SHORT_LEN: core::ops::Range<usize> = 128..256;
 
 fn ours(config: &Config) -> Parameters {
     Parameters { max_datagram: config.max_datagram, idle_timeout: config.idle_timeout }
@@ -28,6 +31,10 @@ fn ours(config: &Config) -> Parameters {
 
 pub(crate) fn offers_aes(config: &Config) -> bool {
     config.aes == AesOffer::WhenFast && Cipher::aes_is_fast()
+}
+
+fn is_hybrid(config: &Config) -> bool {
+    config.post_quantum == PostQuantum::Offer && kem::is_available()
 }
 
 /// The dialer, waiting for a response.
@@ -46,10 +53,15 @@ pub(crate) struct Dialing {
     /// Ours, where the response is expected.
     pub cid: ConnectionId,
     offer: Offer,
-    message: [u8; NOISE_1_LEN],
+    decapsulator: Option<Decapsulator>,
+    /// Noise message 1, with the KEM key if one is offered.
+    message: Vec<u8>,
     cookie: [u8; COOKIE_LEN],
     cookies_taken: u8,
     sent: u32,
+    /// When the rest of the message is due, in the same envelope as the initial before, and how
+    /// often: again after a quarter of the wait, in case the first has overtaken the initial.
+    rest_due: Option<(Duration, DialedBy, u8)>,
     next: Duration,
     wait: Duration,
     deadline: Duration,
@@ -62,23 +74,28 @@ pub(crate) enum Dialed {
     /// Authentic, and the end of it.
     Failed(CloseReason),
     /// Authentic and good: take the handshake out and call [`Dialing::finish`].
-    Complete(Answer, DialedBy),
+    Complete(Answer, Option<kem::Shared>, DialedBy),
 }
 
 impl Dialing {
     pub fn new(
         config: &Config,
         key: &StaticKey,
-        mut rng: Rng,
+        (mut rng, ephemeral): (Rng, KeyPair),
         now: Duration,
         id: LinkId,
         to: (SocketAddr, Option<PeerKey>),
     ) -> Self {
         let (target, cid) = (ConnectionId(rng.array()), ConnectionId(rng.array()));
-        let mut noise = Handshake::initiator(key, &mut rng);
-        let offer = Offer { cid, aes: offers_aes(config) };
+        let mut noise = Handshake::initiator(key, ephemeral, &mut rng);
+        let decapsulator = is_hybrid(config).then(|| Decapsulator::generate(&mut rng)).flatten();
+        let offer = Offer { cid, aes: offers_aes(config), hybrid: decapsulator.is_some() };
+        let mut payload = offer.encode().to_vec();
+        if let Some(decapsulator) = &decapsulator {
+            payload.extend_from_slice(&decapsulator.key());
+        }
         let mut message = Vec::new();
-        let written = noise.write(&offer.encode(), &mut message);
+        let written = noise.write(&payload, &mut message);
         written.expect("the first message has no key to refuse");
         Self {
             id,
@@ -91,10 +108,12 @@ impl Dialing {
             target,
             cid,
             offer,
-            message: message.try_into().expect("key and payload have fixed lengths"),
+            decapsulator,
+            message,
             cookie: [0; COOKIE_LEN],
             cookies_taken: 0,
             sent: 0,
+            rest_due: None,
             next: now,
             wait: config.handshake_retry,
             deadline: now + config.handshake_timeout,
@@ -102,7 +121,8 @@ impl Dialing {
     }
 
     pub fn next_timeout(&self) -> Duration {
-        self.next.min(self.deadline)
+        let rest = self.rest_due.map_or(self.next, |(at, ..)| at);
+        self.next.min(rest).min(self.deadline)
     }
 
     pub fn is_over(&self, now: Duration) -> bool {
@@ -110,19 +130,55 @@ impl Dialing {
     }
 
     pub fn poll_transmit(&mut self, now: Duration, buf: &mut Vec<u8>) -> Option<Transmit> {
-        if now < self.next {
+        let (body, len, by) = if let Some((at, by, left)) = self.rest_due
+            && at <= now
+        {
+            self.rest_due = (left > 1).then_some((now + self.wait / 8, by, left - 1));
+            let len = SHORT_LEN.start + self.rng.below(SHORT_LEN.len());
+            (Message::Rest { rest: self.split()?.1?.1 }.to_vec(), len, by)
+        } else if now < self.next {
             return None;
-        }
-        self.next = now + self.wait;
-        self.wait = (self.wait * 2).min(MAX_RETRY_WAIT);
-        let body = Message::Initial { cookie: &self.cookie, noise: &self.message }.to_vec();
-        // The padding's length, and with it every byte, differs from one transmission to the next.
-        let len = MIN_INITIAL + self.rng.below(33);
-        self.sent += 1;
-        let ask = self.sent > 2 && self.sent % 2 == 1;
-        let envelope = self.open_envelope.as_ref().filter(|_| ask).unwrap_or(&self.envelope);
-        envelope.seal(self.target, &body, len, buf);
+        } else {
+            self.next = now + self.wait;
+            self.wait = (self.wait * 2).min(MAX_RETRY_WAIT);
+            self.sent += 1;
+            let ask = self.sent > 2 && self.sent % 2 == 1 && self.open_envelope.is_some();
+            let by = if ask { DialedBy::Address } else { DialedBy::Key };
+            self.rest_due = self.offer.hybrid.then_some((now, by, 2));
+            // The padding's length, and with it every byte, differs from one to the next.
+            (self.initial()?, MIN_INITIAL + self.rng.below(33), by)
+        };
+        self.envelope_of(by).seal(self.target, &body, len, buf);
         Some(Transmit { to: self.remote, len: buf.len(), segment_size: None })
+    }
+
+    /// The first message's head, and the two pieces of its KEM key if it has one.
+    #[expect(clippy::type_complexity, reason = "three pieces of fixed lengths")]
+    fn split(&self) -> Option<(&[u8; NOISE_1_LEN], Option<(&[u8; PART_LEN], &[u8; REST_LEN])>)> {
+        let (head, key) = self.message.split_first_chunk()?;
+        let pieces = key.split_first_chunk();
+        Some((head, pieces.and_then(|(part, rest)| Some((part, rest.first_chunk()?)))))
+    }
+
+    fn initial(&self) -> Option<Vec<u8>> {
+        let (noise, pieces) = self.split()?;
+        let cookie = &self.cookie;
+        let initial = match pieces {
+            None => Message::Initial { cookie, noise, part: None }.to_vec(),
+            Some((part, rest)) => {
+                let part = Some(Part { check: &check(rest), part });
+                Message::Initial { cookie, noise, part }.to_vec()
+            }
+        };
+        Some(initial)
+    }
+
+    /// A dialer that does not know the responder's key has only the open envelope, as its own.
+    fn envelope_of(&self, by: DialedBy) -> &EnvelopeKey {
+        match (by, &self.open_envelope) {
+            (DialedBy::Address, Some(open)) => open,
+            _ => &self.envelope,
+        }
     }
 
     pub fn handle(&mut self, now: Duration, datagram: &[u8]) -> Dialed {
@@ -140,22 +196,29 @@ impl Dialing {
                 Dialed::Ignored
             }
             Some(Message::Response { noise }) => self.on_response(noise, by),
+            Some(Message::HybridResponse { noise }) => self.on_response(noise, by),
             _ => Dialed::Ignored,
         }
     }
 
-    fn on_response(&mut self, noise: &[u8; NOISE_2_LEN], by: DialedBy) -> Dialed {
+    fn on_response(&mut self, noise: &[u8], by: DialedBy) -> Dialed {
         let Ok(answer) = self.noise.read(noise) else { return Dialed::Ignored };
         // From here on the message is authentic: whoever sent it holds the key it names.
         if self.expected.is_some() && self.noise.remote() != self.expected {
             return Dialed::Failed(CloseReason::WrongPeer);
         }
-        match Answer::decode(&answer) {
-            Some(answer) if answer.cipher != Cipher::Aes256Gcm || self.offer.aes => {
-                Dialed::Complete(answer, by)
-            }
-            _ => Dialed::Failed(CloseReason::PeerMisbehaved),
+        let Some((answer, ciphertext)) = Answer::decode(&answer) else {
+            return Dialed::Failed(CloseReason::PeerMisbehaved);
+        };
+        let shared = match (ciphertext, &self.decapsulator) {
+            (Some(ciphertext), Some(ours)) => Some(ours.open(ciphertext)),
+            (Some(_), None) => return Dialed::Failed(CloseReason::PeerMisbehaved),
+            (None, _) => None,
+        };
+        if answer.cipher == Cipher::Aes256Gcm && !self.offer.aes {
+            return Dialed::Failed(CloseReason::PeerMisbehaved);
         }
+        Dialed::Complete(answer, shared, by)
     }
 
     pub fn finish(
@@ -163,23 +226,20 @@ impl Dialing {
         config: &Config,
         now: Duration,
         answer: Answer,
+        shared: Option<kem::Shared>,
         by: DialedBy,
     ) -> Result<NewLink, Refused> {
         let mut message = Vec::new();
         self.noise.write(&ours(config).encode(), &mut message)?;
         let noise: [u8; NOISE_3_LEN] = message.try_into().map_err(|_| Refused)?;
         let mut datagram = Vec::new();
-        let len = FINISH_LEN.start + self.rng.below(FINISH_LEN.len());
+        let len = SHORT_LEN.start + self.rng.below(SHORT_LEN.len());
         let body = Message::Finish { noise: &noise }.to_vec();
         // In the envelope that the responder has answered in: it knows this handshake by that one.
-        let envelope = match (by, &self.open_envelope) {
-            (DialedBy::Address, Some(open)) => open,
-            _ => &self.envelope,
-        };
-        envelope.seal(answer.cid, &body, len, &mut datagram);
+        self.envelope_of(by).seal(answer.cid, &body, len, &mut datagram);
         let peer = self.noise.remote().ok_or(Refused)?;
         let secrets = self.noise.finish().ok_or(Refused)?;
-        let (sending, receiving) = directions(&secrets, answer.cipher);
+        let (sending, receiving) = directions(&secrets, shared.as_deref(), answer.cipher);
         Ok(NewLink {
             id: self.id,
             peer,
@@ -187,6 +247,7 @@ impl Dialing {
             sealer: Sealer::new(answer.cipher, sending, config.rekey, now),
             opener: Opener::new(answer.cipher, receiving, config.old_epoch_grace),
             theirs: answer.parameters,
+            post_quantum: shared.is_some(),
             rng: self.rng,
             finish: Some(Finish {
                 datagram,
@@ -199,9 +260,14 @@ impl Dialing {
 }
 
 /// First epoch of initiator to responder, and of responder to initiator.
-fn directions(secrets: &Secrets, cipher: Cipher) -> (EpochSecret, EpochSecret) {
-    let first =
-        |label, split: &[u8; 32]| EpochSecret::first(label, split, &secrets.transcript, cipher);
+fn directions(
+    secrets: &Secrets,
+    shared: Option<&[u8; 32]>,
+    cipher: Cipher,
+) -> (EpochSecret, EpochSecret) {
+    let first = |label, split: &[u8; 32]| {
+        EpochSecret::first(label, split, shared, &secrets.transcript, cipher)
+    };
     (
         first(label::INITIATOR_EPOCH, &secrets.initiator),
         first(label::RESPONDER_EPOCH, &secrets.responder),
@@ -217,7 +283,8 @@ pub(crate) enum DialedBy {
     Address,
 }
 
-/// The responder, waiting for a finish. It never sends but in answer, and never more than it got.
+/// The responder, waiting for the rest of the first message or for a finish. It never sends but in
+/// answer, and never more than it got.
 #[derive(Debug)]
 pub(crate) struct HalfOpen {
     id: LinkId,
@@ -225,81 +292,148 @@ pub(crate) struct HalfOpen {
     pub by: DialedBy,
     noise: Handshake,
     rng: Rng,
-    dialer_cid: ConnectionId,
+    offer: Offer,
     /// Ours, where the finish is expected.
     pub cid: ConnectionId,
-    message: [u8; NOISE_1_LEN],
+    /// Noise message 1, as far as it is here.
+    message: Vec<u8>,
+    /// What the rest of it has to hash to.
+    check: Option<[u8; CHECK_LEN]>,
+    ours: Parameters,
+    /// May be hybrid, may use AES.
+    accepts: (bool, bool),
     cipher: Cipher,
+    shared: Option<kem::Shared>,
+    /// Empty until the first message is complete.
     response: Vec<u8>,
-    /// Length of the initial that is to be answered.
-    answer: Option<usize>,
+    /// A response is due, as soon as it is no longer than `credit`.
+    due: bool,
+    /// Bytes that came from the address, less those sent there.
+    credit: usize,
     pub deadline: Duration,
+}
+
+/// What a datagram of a half-open handshake has brought about.
+pub(crate) enum Step {
+    /// Nothing, or a response that is due.
+    Waits,
+    /// The first message, now that it is complete, makes no sense: forget this handshake.
+    Failed,
+    /// The handshake is complete: take it out and call [`HalfOpen::finish`].
+    Complete(Parameters),
 }
 
 impl HalfOpen {
     pub fn new(
         config: &Config,
         key: &StaticKey,
-        mut rng: Rng,
+        (mut rng, ephemeral): (Rng, KeyPair),
         now: Duration,
         id: LinkId,
         initial: Initial<'_>,
     ) -> Result<Self, Refused> {
-        let mut noise = Handshake::responder(key, &mut rng);
-        let offer = Offer::decode(&noise.read(initial.noise)?).ok_or(Refused)?;
-        let aes = offer.aes && offers_aes(config);
-        let cipher = if aes { Cipher::Aes256Gcm } else { Cipher::ChaCha20Poly1305 };
-        let cid = ConnectionId(rng.array());
-        let answer = Answer { cid, cipher, parameters: ours(config) };
-        let mut message = Vec::new();
-        noise.write(&answer.encode(), &mut message)?;
-        let message: [u8; NOISE_2_LEN] = message.try_into().map_err(|_| Refused)?;
-        Ok(Self {
+        let noise = Handshake::responder(key, ephemeral, &mut rng);
+        let offer = Offer::decode(initial.noise.last_chunk().ok_or(Refused)?).ok_or(Refused)?;
+        let mut half = Self {
             id,
             remote: initial.from,
             by: initial.by,
             noise,
+            offer,
+            cid: ConnectionId(rng.array()),
             rng,
-            dialer_cid: offer.cid,
-            cid,
-            message: *initial.noise,
-            cipher,
-            response: Message::Response { noise: &message }.to_vec(),
-            answer: Some(initial.len),
+            message: initial.noise.to_vec(),
+            check: initial.part.map(|part| *part.check),
+            ours: ours(config),
+            accepts: (is_hybrid(config), offers_aes(config)),
+            cipher: Cipher::ChaCha20Poly1305,
+            shared: None,
+            response: Vec::new(),
+            due: false,
+            credit: initial.len,
             deadline: now + config.handshake_timeout,
-        })
+        };
+        match initial.part {
+            Some(part) => half.message.extend_from_slice(part.part),
+            None => half.answer()?,
+        }
+        Ok(half)
+    }
+
+    /// Makes the response to the complete first message.
+    fn answer(&mut self) -> Result<(), Refused> {
+        let payload = self.noise.read(&self.message)?;
+        let (_, key) = payload.split_first_chunk::<OFFER_LEN>().ok_or(Refused)?;
+        let (hybrid, aes) = self.accepts;
+        if self.offer.aes && aes {
+            self.cipher = Cipher::Aes256Gcm;
+        }
+        let mut ciphertext = None;
+        if self.offer.hybrid && hybrid {
+            let key = key.try_into().map_err(|_| Refused)?;
+            let (sent, shared) = kem::encapsulate(key, &mut self.rng).ok_or(Refused)?;
+            self.shared = Some(shared);
+            ciphertext = Some(sent);
+        }
+        let (cid, cipher, parameters) = (self.cid, self.cipher, self.ours);
+        let answer = Answer { cid, cipher, hybrid: ciphertext.is_some(), parameters };
+        let mut payload = answer.encode().to_vec();
+        payload.extend_from_slice(ciphertext.as_ref().map_or(&[], |c| &c[..]));
+        let mut message = Vec::new();
+        self.noise.write(&payload, &mut message)?;
+        self.response = match ciphertext {
+            None => Message::Response { noise: message.first_chunk().ok_or(Refused)? }.to_vec(),
+            Some(_) => {
+                let noise = message.first_chunk().ok_or(Refused)?;
+                Message::HybridResponse { noise }.to_vec()
+            }
+        };
+        self.due = true;
+        Ok(())
     }
 
     pub fn poll_transmit(&mut self, envelope: &EnvelopeKey, buf: &mut Vec<u8>) -> Option<Transmit> {
-        let received = self.answer.take()?;
-        let len = received - self.rng.below(64);
-        envelope.seal(self.dialer_cid, &self.response, len, buf);
+        let least = ENVELOPE_HEADER + self.response.len();
+        if !self.due || self.credit < least.max(MIN_INITIAL) {
+            return None;
+        }
+        self.due = false;
+        let len = self.credit.min(BASE_DATAGRAM) - self.rng.below(64);
+        envelope.seal(self.offer.cid, &self.response, len, buf);
+        self.credit = self.credit.saturating_sub(buf.len());
         Some(Transmit { to: self.remote, len: buf.len(), segment_size: None })
     }
 
-    /// Takes a datagram of this handshake. `Some` is the peer's parameters: the handshake is
-    /// complete, take it out and call [`HalfOpen::finish`].
-    pub fn handle(
-        &mut self,
-        from: SocketAddr,
-        envelope: &EnvelopeKey,
-        datagram: &[u8],
-    ) -> Option<Parameters> {
+    /// Takes a datagram of this handshake.
+    pub fn handle(&mut self, from: SocketAddr, envelope: &EnvelopeKey, datagram: &[u8]) -> Step {
         if from != self.remote {
-            return None;
+            return Step::Waits;
         }
-        let body = envelope.open(datagram)?;
-        match Message::parse(&body)? {
-            // The dialer has not had our response: once more, no longer than what it sent.
-            Message::Initial { noise, .. }
-                if *noise == self.message && datagram.len() >= MIN_INITIAL =>
+        let Some(body) = envelope.open(datagram) else { return Step::Waits };
+        match Message::parse(&body) {
+            // The dialer has not had our response: once more, as soon as it has sent that much.
+            Some(Message::Initial { noise, .. })
+                if self.message.starts_with(noise) && datagram.len() >= MIN_INITIAL =>
             {
-                self.answer = Some(datagram.len());
-                None
+                self.credit += datagram.len();
+                self.due = !self.response.is_empty();
             }
-            Message::Finish { noise } => Parameters::decode(&self.noise.read(noise).ok()?),
-            _ => None,
+            Some(Message::Rest { rest }) if self.check == Some(check(rest)) => {
+                self.credit += datagram.len();
+                if self.response.is_empty() {
+                    self.message.extend_from_slice(rest);
+                    return self.answer().map_or(Step::Failed, |()| Step::Waits);
+                }
+                self.due = true;
+            }
+            Some(Message::Finish { noise }) if !self.response.is_empty() => {
+                let theirs = self.noise.read(noise).ok();
+                let theirs = theirs.and_then(|p| Parameters::decode(p.first_chunk()?));
+                return theirs.map_or(Step::Waits, Step::Complete);
+            }
+            _ => {}
         }
+        Step::Waits
     }
 
     pub fn finish(
@@ -310,7 +444,7 @@ impl HalfOpen {
     ) -> Result<NewLink, Refused> {
         let peer = self.noise.remote().ok_or(Refused)?;
         let secrets = self.noise.finish().ok_or(Refused)?;
-        let (receiving, sending) = directions(&secrets, self.cipher);
+        let (receiving, sending) = directions(&secrets, self.shared.as_deref(), self.cipher);
         Ok(NewLink {
             id: self.id,
             peer,
@@ -318,17 +452,19 @@ impl HalfOpen {
             sealer: Sealer::new(self.cipher, sending, config.rekey, now),
             opener: Opener::new(self.cipher, receiving, config.old_epoch_grace),
             theirs,
+            post_quantum: self.shared.is_some(),
             rng: self.rng,
             finish: None,
         })
     }
 }
 
-/// What a first message says, and where it came from.
+/// What an initial says, and where it came from.
 #[derive(Clone, Copy)]
 pub(crate) struct Initial<'a> {
     pub from: SocketAddr,
     pub by: DialedBy,
     pub noise: &'a [u8; NOISE_1_LEN],
+    pub part: Option<Part<'a>>,
     pub len: usize,
 }

@@ -2,9 +2,9 @@
 
 use core::fmt;
 
-use snow::params::DHChoice;
-use snow::resolvers::{CryptoResolver, DefaultResolver};
 use zeroize::Zeroize;
+
+use crate::curve;
 
 /// A peer's X25519 public key: who it is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -38,13 +38,7 @@ impl StaticKey {
     /// Takes back what [`StaticKey::to_bytes`] gave. Any 32 bytes are a key.
     #[must_use]
     pub fn from_bytes(mut secret: [u8; 32]) -> Self {
-        let mut dh = DefaultResolver
-            .resolve_dh(&DHChoice::Curve25519)
-            .expect("the crate is built with snow's curve25519");
-        dh.set(&secret);
-        let mut public = [0; 32];
-        public.copy_from_slice(dh.pubkey());
-        let key = Self { secret, public: PeerKey(public) };
+        let key = Self { secret, public: PeerKey(curve::public_key(&secret)) };
         secret.zeroize();
         key
     }

@@ -9,7 +9,7 @@
 //! Sans-io: bytes come from a socket that the caller reads ([`Endpoint::handle_datagram`]) and go
 //! to one that it writes ([`Endpoint::poll_transmit`]); time is passed in, and randomness comes
 //! from a seed. The wire format is in docs/spec/link.md, what observers learn in
-//! docs/threat-model.md.
+//! docs/threat-model.md. Beside the links: [`ratchet`], for messages to peers that may be offline.
 //!
 //! In the order in which bytes flow out: [`Endpoint::send`] → queue (coalesce, fragment) → frames
 //! → [`seal::Sealer`] → datagram; and in: datagram → routing by connection id → [`seal::Opener`] →
@@ -53,6 +53,8 @@
 //! ```
 
 mod config;
+mod curve;
+mod elligator;
 mod keys;
 
 mod endpoint;
@@ -60,6 +62,7 @@ mod handshake;
 
 mod cookie;
 mod envelope;
+mod kem;
 mod message;
 mod noise;
 
@@ -69,6 +72,7 @@ mod queue;
 mod reassembly;
 
 pub mod frame;
+pub mod ratchet;
 pub mod replay;
 pub mod seal;
 
@@ -76,18 +80,14 @@ mod kdf;
 
 pub use config::{
     AesOffer, BASE_DATAGRAM, CloseReason, Config, EndpointStats, Event, LinkId, LinkStats,
-    MAX_DATAGRAM, MAX_PACKET, RekeyLimits, SendError, Transmit,
+    MAX_DATAGRAM, MAX_PACKET, PostQuantum, RekeyLimits, SendError, Transmit,
 };
 pub use endpoint::Endpoint;
 pub use keys::{PeerKey, StaticKey};
 pub use link::Link;
 
-/// Puts a handshake body into the envelope of a responder, so that fuzzing gets past it.
 #[doc(hidden)]
-#[must_use]
-pub fn envelope_for_fuzzing(responder: Option<PeerKey>, cid: [u8; 8], body: &[u8]) -> Vec<u8> {
-    let mut out = Vec::new();
-    let body = &body[..body.len().min(1_400)];
-    envelope::EnvelopeKey::new(responder).seal(seal::ConnectionId(cid), body, 1_200, &mut out);
-    out
-}
+pub mod for_tests;
+
+#[doc(hidden)]
+pub use for_tests::envelope_for_fuzzing;

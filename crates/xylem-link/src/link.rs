@@ -114,6 +114,7 @@ pub(crate) struct NewLink {
     pub sealer: Sealer,
     pub opener: Opener,
     pub theirs: Parameters,
+    pub post_quantum: bool,
     pub rng: Rng,
     pub finish: Option<Finish>,
 }
@@ -147,7 +148,7 @@ impl Link {
             closing: None,
             ended: None,
             scratch: Vec::new(),
-            stats: LinkStats::default(),
+            stats: LinkStats { post_quantum: new.post_quantum, ..LinkStats::default() },
         }
     }
 

@@ -2,43 +2,76 @@
 //!
 //! | kind | message | after version (1) and kind (1) |
 //! |---|---|---|
-//! | 1 | initial, dialer → responder | cookie (24, zeros if none), Noise message 1 (41) |
+//! | 1 | initial, dialer → responder | cookie (24, zeros if none), head of Noise message 1 (41); with a KEM key: check of the rest (16), its first part (1,093) |
 //! | 2 | retry, responder → dialer | cookie (24) |
-//! | 3 | response, responder → dialer | Noise message 2 (113) |
-//! | 4 | finish, dialer → responder | Noise message 3 (72) |
+//! | 3 | response, responder → dialer | Noise message 2 (115) |
+//! | 4 | finish, dialer → responder | Noise message 3 (73) |
+//! | 5 | rest, dialer → responder | the rest of Noise message 1 (91) |
+//! | 6 | hybrid response, responder → dialer | Noise message 2 (1,203) |
 //!
-//! What follows is padding. All lengths are fixed within a version.
+//! What follows is padding. All lengths are fixed within a version. A KEM key does not fit into an
+//! initial that every path carries, so 91 bytes of it follow in a datagram of their own; the check
+//! keeps others from putting in theirs.
 
 use core::time::Duration;
 
+use crate::kdf::{derive, label};
+use crate::kem;
 use crate::link::Parameters;
 use crate::noise::{MESSAGE_1_OVERHEAD, MESSAGE_2_OVERHEAD, MESSAGE_3_OVERHEAD};
 use crate::seal::{CID_LEN, Cipher, ConnectionId};
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 const INITIAL: u8 = 1;
 const RETRY: u8 = 2;
 const RESPONSE: u8 = 3;
 const FINISH: u8 = 4;
+const REST: u8 = 5;
+const HYBRID_RESPONSE: u8 = 6;
 
 /// An initial is at least this long: what it may provoke is never longer, and it shows that the
 /// path carries what the link starts with.
 pub(crate) const MIN_INITIAL: usize = 1_200;
 pub(crate) const COOKIE_LEN: usize = 24;
-const OFFER_LEN: usize = CID_LEN + 1;
-const ANSWER_LEN: usize = CID_LEN + 1 + PARAMETERS_LEN;
+pub(crate) const CHECK_LEN: usize = 16;
+pub(crate) const OFFER_LEN: usize = CID_LEN + 1;
+const ANSWER_LEN: usize = CID_LEN + 2 + PARAMETERS_LEN;
 const PARAMETERS_LEN: usize = 8;
+/// Noise message 1 up to the KEM key: all of it where none is offered.
 pub(crate) const NOISE_1_LEN: usize = MESSAGE_1_OVERHEAD + OFFER_LEN;
 pub(crate) const NOISE_2_LEN: usize = MESSAGE_2_OVERHEAD + ANSWER_LEN;
+pub(crate) const HYBRID_2_LEN: usize = NOISE_2_LEN + kem::CIPHERTEXT_LEN;
 pub(crate) const NOISE_3_LEN: usize = MESSAGE_3_OVERHEAD + PARAMETERS_LEN;
+/// How much of a KEM key goes with the initial: what makes it [`MIN_INITIAL`] bytes.
+pub(crate) const PART_LEN: usize = 1_093;
+/// How much follows.
+pub(crate) const REST_LEN: usize = kem::KEY_LEN - PART_LEN;
 
 /// A handshake message without its padding.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 pub(crate) enum Message<'a> {
-    Initial { cookie: &'a [u8; COOKIE_LEN], noise: &'a [u8; NOISE_1_LEN] },
+    Initial { cookie: &'a [u8; COOKIE_LEN], noise: &'a [u8; NOISE_1_LEN], part: Option<Part<'a>> },
     Retry { cookie: &'a [u8; COOKIE_LEN] },
     Response { noise: &'a [u8; NOISE_2_LEN] },
+    HybridResponse { noise: &'a [u8; HYBRID_2_LEN] },
     Finish { noise: &'a [u8; NOISE_3_LEN] },
+    Rest { rest: &'a [u8; REST_LEN] },
+}
+
+/// What an initial holds of a KEM key.
+#[derive(Debug, PartialEq, Eq, Clone, Copy)]
+pub(crate) struct Part<'a> {
+    /// [`check`] of the rest.
+    pub check: &'a [u8; CHECK_LEN],
+    pub part: &'a [u8; PART_LEN],
+}
+
+/// What an initial says of the rest that is to come.
+pub(crate) fn check(rest: &[u8; REST_LEN]) -> [u8; CHECK_LEN] {
+    let hash = derive(label::REST, &[rest]);
+    let mut check = [0; CHECK_LEN];
+    check.copy_from_slice(&hash[..CHECK_LEN]);
+    check
 }
 
 impl<'a> Message<'a> {
@@ -50,23 +83,38 @@ impl<'a> Message<'a> {
         Some(match head[1] {
             INITIAL => {
                 let (cookie, rest) = rest.split_first_chunk()?;
-                Self::Initial { cookie, noise: rest.first_chunk()? }
+                let (noise, rest) = rest.split_first_chunk::<NOISE_1_LEN>()?;
+                let offer = Offer::decode(noise.last_chunk()?)?;
+                let part = if offer.hybrid {
+                    let (check, rest) = rest.split_first_chunk()?;
+                    Some(Part { check, part: rest.first_chunk()? })
+                } else {
+                    None
+                };
+                Self::Initial { cookie, noise, part }
             }
             RETRY => Self::Retry { cookie: rest.first_chunk()? },
             RESPONSE => Self::Response { noise: rest.first_chunk()? },
+            HYBRID_RESPONSE => Self::HybridResponse { noise: rest.first_chunk()? },
             FINISH => Self::Finish { noise: rest.first_chunk()? },
+            REST => Self::Rest { rest: rest.first_chunk()? },
             _ => return None,
         })
     }
 
     pub fn to_vec(self) -> Vec<u8> {
-        let parts: (u8, &[u8], &[u8]) = match self {
-            Self::Initial { cookie, noise } => (INITIAL, cookie, noise),
-            Self::Retry { cookie } => (RETRY, cookie, &[]),
-            Self::Response { noise } => (RESPONSE, noise, &[]),
-            Self::Finish { noise } => (FINISH, noise, &[]),
+        let parts: (u8, [&[u8]; 4]) = match self {
+            Self::Initial { cookie, noise, part: None } => (INITIAL, [cookie, noise, &[], &[]]),
+            Self::Initial { cookie, noise, part: Some(Part { check, part }) } => {
+                (INITIAL, [cookie, noise, check, part])
+            }
+            Self::Retry { cookie } => (RETRY, [cookie, &[], &[], &[]]),
+            Self::Response { noise } => (RESPONSE, [noise, &[], &[], &[]]),
+            Self::HybridResponse { noise } => (HYBRID_RESPONSE, [noise, &[], &[], &[]]),
+            Self::Finish { noise } => (FINISH, [noise, &[], &[], &[]]),
+            Self::Rest { rest } => (REST, [rest, &[], &[], &[]]),
         };
-        [&[VERSION, parts.0], parts.1, parts.2].concat()
+        [&[VERSION, parts.0][..], &parts.1.concat()].concat()
     }
 }
 
@@ -77,19 +125,29 @@ pub(crate) struct Offer {
     pub cid: ConnectionId,
     /// Whether AES-256-GCM is fast for the dialer.
     pub aes: bool,
+    /// Whether a KEM key follows.
+    pub hybrid: bool,
 }
+
+const AES: u8 = 1;
+const HYBRID: u8 = 2;
 
 impl Offer {
     pub fn encode(self) -> [u8; OFFER_LEN] {
         let mut out = [0; OFFER_LEN];
         out[..CID_LEN].copy_from_slice(&self.cid.0);
-        out[CID_LEN] = u8::from(self.aes);
+        out[CID_LEN] = u8::from(self.aes) * AES | u8::from(self.hybrid) * HYBRID;
         out
     }
 
     pub fn decode(bytes: &[u8; OFFER_LEN]) -> Option<Self> {
         let (cid, rest) = bytes.split_first_chunk()?;
-        Some(Self { cid: ConnectionId(*cid), aes: flag(rest[0])? })
+        let flags = rest[0];
+        (flags & !(AES | HYBRID) == 0).then(|| Self {
+            cid: ConnectionId(*cid),
+            aes: flags & AES != 0,
+            hybrid: flags & HYBRID != 0,
+        })
     }
 }
 
@@ -100,6 +158,8 @@ pub(crate) struct Answer {
     pub cid: ConnectionId,
     /// The transport's cipher.
     pub cipher: Cipher,
+    /// Whether a KEM ciphertext follows.
+    pub hybrid: bool,
     pub parameters: Parameters,
 }
 
@@ -108,18 +168,27 @@ impl Answer {
         let mut out = [0; ANSWER_LEN];
         out[..CID_LEN].copy_from_slice(&self.cid.0);
         out[CID_LEN] = self.cipher as u8;
-        out[CID_LEN + 1..].copy_from_slice(&self.parameters.encode());
+        out[CID_LEN + 1] = u8::from(self.hybrid);
+        out[CID_LEN + 2..].copy_from_slice(&self.parameters.encode());
         out
     }
 
-    pub fn decode(bytes: &[u8; ANSWER_LEN]) -> Option<Self> {
+    /// Takes the ciphertext too, if one is announced; nothing may follow.
+    pub fn decode(bytes: &[u8]) -> Option<(Self, Option<&[u8; kem::CIPHERTEXT_LEN]>)> {
         let (cid, rest) = bytes.split_first_chunk()?;
-        let (cipher, rest) = rest.split_first()?;
-        Some(Self {
+        let ([cipher, hybrid], rest) = rest.split_first_chunk()?;
+        let (parameters, ciphertext) = rest.split_first_chunk()?;
+        let answer = Self {
             cid: ConnectionId(*cid),
             cipher: Cipher::from_wire(*cipher)?,
-            parameters: Parameters::decode(rest.first_chunk()?)?,
-        })
+            hybrid: flag(*hybrid)?,
+            parameters: Parameters::decode(parameters)?,
+        };
+        match (answer.hybrid, ciphertext) {
+            (false, []) => Some((answer, None)),
+            (true, ciphertext) => Some((answer, Some(ciphertext.try_into().ok()?))),
+            _ => None,
+        }
     }
 }
 
@@ -158,11 +227,22 @@ mod tests {
 
     #[test]
     fn messages_come_back_and_cuts_do_not() {
+        let offer = |hybrid| {
+            let mut noise = [2; NOISE_1_LEN];
+            let offer = Offer { cid: ConnectionId([1; 8]), aes: true, hybrid };
+            noise[MESSAGE_1_OVERHEAD..].copy_from_slice(&offer.encode());
+            noise
+        };
+        let (plain, hybrid) = (offer(false), offer(true));
+        let part = Some(Part { check: &[7; CHECK_LEN], part: &[8; PART_LEN] });
         let messages = [
-            Message::Initial { cookie: &[1; COOKIE_LEN], noise: &[2; NOISE_1_LEN] },
+            Message::Initial { cookie: &[1; COOKIE_LEN], noise: &plain, part: None },
+            Message::Initial { cookie: &[1; COOKIE_LEN], noise: &hybrid, part },
             Message::Retry { cookie: &[3; COOKIE_LEN] },
             Message::Response { noise: &[4; NOISE_2_LEN] },
+            Message::HybridResponse { noise: &[4; HYBRID_2_LEN] },
             Message::Finish { noise: &[5; NOISE_3_LEN] },
+            Message::Rest { rest: &[6; REST_LEN] },
         ];
         for message in messages {
             let mut body = message.to_vec();
@@ -172,7 +252,7 @@ mod tests {
             assert_eq!(Message::parse(&body), Some(message));
             body.extend_from_slice(&[9; 50]);
             assert_eq!(Message::parse(&body), Some(message), "padding is not looked at");
-            for (at, value) in [(0, 0), (0, 2), (1, 0), (1, 5)] {
+            for (at, value) in [(0, 0), (0, 1), (0, 3), (1, 0), (1, 7)] {
                 let mut other = body.clone();
                 other[at] = value;
                 assert_eq!(Message::parse(&other), None);
@@ -182,19 +262,40 @@ mod tests {
 
     #[test]
     fn payloads_come_back_and_nonsense_is_refused() {
-        let offer = Offer { cid: ConnectionId([1; 8]), aes: true };
-        assert_eq!(Offer::decode(&offer.encode()), Some(offer));
-        let mut bad = offer.encode();
-        bad[8] = 2;
-        assert_eq!(Offer::decode(&bad), None);
+        for (aes, hybrid) in [(false, false), (true, false), (false, true), (true, true)] {
+            let offer = Offer { cid: ConnectionId([1; 8]), aes, hybrid };
+            assert_eq!(Offer::decode(&offer.encode()), Some(offer));
+            let mut bad = offer.encode();
+            bad[8] |= 4;
+            assert_eq!(Offer::decode(&bad), None);
+        }
         let idle_timeout = Duration::from_millis(12_345);
         let parameters = Parameters { max_datagram: MIN_INITIAL, idle_timeout };
-        let answer = Answer { cid: ConnectionId([2; 8]), cipher: Cipher::Aes256Gcm, parameters };
-        assert_eq!(Answer::decode(&answer.encode()), Some(answer));
-        let mut bad = answer.encode();
-        bad[8] = 3;
-        assert_eq!(Answer::decode(&bad), None);
+        let (cid, cipher) = (ConnectionId([2; 8]), Cipher::Aes256Gcm);
+        let answer = Answer { cid, cipher, hybrid: false, parameters };
+        assert_eq!(Answer::decode(&answer.encode()), Some((answer, None)));
+        for (at, value) in [(8, 3), (9, 1), (9, 2)] {
+            let mut bad = answer.encode();
+            bad[at] = value;
+            assert_eq!(Answer::decode(&bad), None);
+        }
+        let ciphertext = [5; kem::CIPHERTEXT_LEN];
+        let hybrid = Answer { hybrid: true, ..answer };
+        let with = |answer: Answer, more: &[u8]| [&answer.encode()[..], more].concat();
+        let both = with(hybrid, &ciphertext);
+        assert_eq!(Answer::decode(&both), Some((hybrid, Some(&ciphertext))));
+        assert_eq!(Answer::decode(&with(hybrid, &ciphertext[1..])), None);
+        assert_eq!(Answer::decode(&with(answer, &ciphertext)), None);
         let small = Parameters { max_datagram: MIN_INITIAL - 1, idle_timeout };
         assert_eq!(Parameters::decode(&small.encode()), None);
+    }
+
+    /// A hybrid initial is as long as an initial has to be, and a response goes where an initial
+    /// and its rest came from.
+    #[test]
+    fn hybrid_messages_fit_every_path() {
+        let head = crate::envelope::ENVELOPE_HEADER + 2;
+        assert_eq!(head + COOKIE_LEN + NOISE_1_LEN + CHECK_LEN + PART_LEN, MIN_INITIAL);
+        assert!(head + HYBRID_2_LEN <= crate::config::BASE_DATAGRAM);
     }
 }

@@ -1,13 +1,19 @@
-//! The Noise handshake (revision 34): `Noise_XX_25519_ChaChaPoly_SHA256` through snow.
+//! The Noise handshake (revision 34): XX with ChaCha20-Poly1305 and SHA-256 through snow.
 //!
 //! XX, because the dialer may not know the responder's key, and because both statics then travel
 //! encrypted. SHA256 and ChaChaPoly, because ring has both in assembler on every CPU, and the
 //! transport's own AEAD is chosen apart from it, in the payloads.
 //!
+//! The DH is X25519 over public keys of two forms, told apart by a first byte that Noise sees: a
+//! static key is plain, an ephemeral one is an Elligator2 representative ([`crate::elligator`]).
+//! On the wire the byte of an ephemeral key is left out, so a message begins with uniform bytes,
+//! and the transcript binds those very bytes.
+//!
 //! What comes out are the two halves of Noise's `Split()`, which only the two parties can compute.
 //! The handshake hash is public and is only ever used to bind, never as a key.
 
 use core::fmt;
+use std::sync::Mutex;
 
 use snow::params::{CipherChoice, DHChoice, HashChoice, NoiseParams};
 use snow::resolvers::{CryptoResolver, DefaultResolver, FallbackResolver, RingResolver};
@@ -15,17 +21,26 @@ use snow::types::{Cipher, Dh, Hash, Random};
 use snow::{Builder, HandshakeState};
 use zeroize::{Zeroize, Zeroizing};
 
+use crate::curve;
+use crate::elligator::{self, KeyPair};
 use crate::kdf::Rng;
 use crate::{PeerKey, StaticKey};
 
 /// Bound into the transcript: another version or suite of this protocol fails at message two.
-pub(crate) const PROLOGUE: &[u8] = b"xylem-link/1 Noise_XX_25519_ChaChaPoly_SHA256";
+pub(crate) const PROLOGUE: &[u8] = b"xylem-link/2 Noise_XX_25519_ChaChaPoly_SHA256 Elligator2";
 const SUITE: &str = "Noise_XX_25519_ChaChaPoly_SHA256";
+
+/// First byte of a public key as Noise sees it: a plain X25519 key (statics).
+const PLAIN: u8 = 0;
+/// First byte of a public key as Noise sees it: an Elligator2 representative (ephemerals).
+const REPRESENTATIVE: u8 = 1;
+/// Bytes of a public key as Noise sees it.
+const FORMED_LEN: usize = 33;
 
 /// Bytes that each message of XX adds to its payload: keys and tags.
 pub(crate) const MESSAGE_1_OVERHEAD: usize = 32;
-pub(crate) const MESSAGE_2_OVERHEAD: usize = 32 + 48 + 16;
-pub(crate) const MESSAGE_3_OVERHEAD: usize = 48 + 16;
+pub(crate) const MESSAGE_2_OVERHEAD: usize = 32 + FORMED_LEN + 16 + 16;
+pub(crate) const MESSAGE_3_OVERHEAD: usize = FORMED_LEN + 16 + 16;
 
 /// The message did not authenticate, or could not have come at this point.
 #[derive(Debug, PartialEq, Eq)]
@@ -42,49 +57,77 @@ pub(crate) struct Secrets {
 }
 
 /// One side of one handshake.
-pub(crate) struct Handshake(Box<HandshakeState>);
+pub(crate) struct Handshake {
+    state: Box<HandshakeState>,
+    /// Messages written and read so far.
+    messages: u8,
+}
 
 impl Handshake {
-    pub fn initiator(key: &StaticKey, rng: &mut Rng) -> Self {
-        let state = builder(key, rng).and_then(Builder::build_initiator);
-        Self(Box::new(state.expect("suite, key length and pattern are constants that snow has")))
+    pub fn initiator(key: &StaticKey, ephemeral: KeyPair, rng: &mut Rng) -> Self {
+        let state = builder(key, ephemeral, rng).and_then(Builder::build_initiator);
+        Self::new(state.expect("suite, key length and pattern are constants that snow has"))
     }
 
-    pub fn responder(key: &StaticKey, rng: &mut Rng) -> Self {
-        let state = builder(key, rng).and_then(Builder::build_responder);
-        Self(Box::new(state.expect("suite, key length and pattern are constants that snow has")))
+    pub fn responder(key: &StaticKey, ephemeral: KeyPair, rng: &mut Rng) -> Self {
+        let state = builder(key, ephemeral, rng).and_then(Builder::build_responder);
+        Self::new(state.expect("suite, key length and pattern are constants that snow has"))
+    }
+
+    fn new(state: HandshakeState) -> Self {
+        Self { state: Box::new(state), messages: 0 }
+    }
+
+    /// Whether the next message begins with an ephemeral key.
+    fn begins_with_ephemeral(&self) -> bool {
+        self.messages < 2
     }
 
     /// Appends the next message to `out`.
     pub fn write(&mut self, payload: &[u8], out: &mut Vec<u8>) -> Result<(), Refused> {
         let start = out.len();
         out.resize(start + payload.len() + MESSAGE_2_OVERHEAD + 16, 0);
-        let written = self.0.write_message(payload, &mut out[start..]);
+        let written = self.state.write_message(payload, &mut out[start..]);
         out.truncate(start + *written.as_ref().unwrap_or(&0));
-        written.map(|_| ()).map_err(|_| Refused)
+        written.map_err(|_| Refused)?;
+        if self.begins_with_ephemeral() {
+            let form = out.remove(start);
+            debug_assert_eq!(form, REPRESENTATIVE);
+        }
+        self.messages += 1;
+        Ok(())
     }
 
-    /// Reads the next message, whose payload must be exactly `N` bytes. After an error the state
-    /// is as before: a forged message costs the true one nothing.
-    pub fn read<const N: usize>(&mut self, message: &[u8]) -> Result<[u8; N], Refused> {
-        let mut payload = [0; 64];
-        let len = self.0.read_message(message, &mut payload).map_err(|_| Refused)?;
-        payload[..len].try_into().map_err(|_| Refused)
+    /// Reads the next message; gives its payload. After an error the state is as before: a forged
+    /// message costs the true one nothing.
+    pub fn read(&mut self, message: &[u8]) -> Result<Vec<u8>, Refused> {
+        let mut payload = vec![0; message.len() + 1];
+        let len = if self.begins_with_ephemeral() {
+            let formed = [&[REPRESENTATIVE], message].concat();
+            self.state.read_message(&formed, &mut payload)
+        } else {
+            self.state.read_message(message, &mut payload)
+        };
+        payload.truncate(len.map_err(|_| Refused)?);
+        self.messages += 1;
+        Ok(payload)
     }
 
-    /// The peer's static key, once its message has been read.
+    /// The peer's static key, once its message has been read. `None` also if it was no plain key.
     pub fn remote(&self) -> Option<PeerKey> {
-        self.0.get_remote_static()?.try_into().ok().map(PeerKey)
+        let (form, key) = self.state.get_remote_static()?.split_first()?;
+        (*form == PLAIN).then_some(())?;
+        key.try_into().ok().map(PeerKey)
     }
 
     /// The split keys; `None` before the third message.
     pub fn finish(mut self) -> Option<Secrets> {
-        if !self.0.is_handshake_finished() {
+        if !self.state.is_handshake_finished() {
             return None;
         }
-        let transcript = self.0.get_handshake_hash().try_into().ok()?;
+        let transcript = self.state.get_handshake_hash().try_into().ok()?;
         // "Dangerously", because the caller takes over nonces and rekeying: seal.rs does.
-        let (mut initiator, mut responder) = self.0.dangerously_get_raw_split();
+        let (mut initiator, mut responder) = self.state.dangerously_get_raw_split();
         let secrets = Secrets {
             initiator: Zeroizing::new(initiator),
             responder: Zeroizing::new(responder),
@@ -102,10 +145,16 @@ impl fmt::Debug for Handshake {
     }
 }
 
-fn builder<'a>(key: &'a StaticKey, rng: &mut Rng) -> Result<Builder<'a>, snow::Error> {
+fn builder<'a>(
+    key: &'a StaticKey,
+    ephemeral: KeyPair,
+    rng: &mut Rng,
+) -> Result<Builder<'a>, snow::Error> {
     let params: NoiseParams = SUITE.parse()?;
     let resolver = Resolver {
         inner: FallbackResolver::new(Box::new(RingResolver), Box::new(DefaultResolver)),
+        public: key.public(),
+        ephemeral: Mutex::new(Some(ephemeral)),
         seed: rng.array(),
     };
     Builder::with_resolver(params, Box::new(resolver))
@@ -113,9 +162,13 @@ fn builder<'a>(key: &'a StaticKey, rng: &mut Rng) -> Result<Builder<'a>, snow::E
         .prologue(PROLOGUE)
 }
 
-/// snow's primitives, with our seeded randomness in place of the system's.
+/// snow's hash and cipher, our curve, and our seeded randomness in place of the system's.
 struct Resolver {
     inner: FallbackResolver,
+    /// Of the static key: known, so not computed again for each handshake.
+    public: PeerKey,
+    /// Made ahead; the first DH that is asked for takes it along.
+    ephemeral: Mutex<Option<KeyPair>>,
     seed: [u8; 32],
 }
 
@@ -124,7 +177,14 @@ impl CryptoResolver for Resolver {
         Some(Box::new(SeededRandom(Rng::new(&self.seed))))
     }
     fn resolve_dh(&self, choice: &DHChoice) -> Option<Box<dyn Dh>> {
-        Some(Box::new(ContributoryDh(self.inner.resolve_dh(choice)?)))
+        if *choice != DHChoice::Curve25519 {
+            return None;
+        }
+        // Both the static and the ephemeral DH are made before either is used, and only the
+        // ephemeral one generates: each gets the pair, one uses it, once.
+        let ahead = self.ephemeral.lock().ok()?.clone();
+        let statics = self.public;
+        Some(Box::new(FormedDh { secret: [0; 32], formed: [0; FORMED_LEN], statics, ahead }))
     }
     fn resolve_hash(&self, choice: &HashChoice) -> Option<Box<dyn Hash>> {
         self.inner.resolve_hash(choice)
@@ -149,42 +209,74 @@ impl Random for SeededRandom {
     }
 }
 
-/// X25519 that refuses an all-zero result (RFC 7748 section 6.1): a low-order point in place of a
-/// key would let anybody claim it.
-struct ContributoryDh(Box<dyn Dh>);
+/// X25519 over public keys in two forms; refuses an all-zero result (RFC 7748 section 6.1): a
+/// low-order point in place of a key would let anybody claim it.
+struct FormedDh {
+    secret: [u8; 32],
+    formed: [u8; FORMED_LEN],
+    statics: PeerKey,
+    ahead: Option<KeyPair>,
+}
 
-impl Dh for ContributoryDh {
+impl Dh for FormedDh {
     fn name(&self) -> &'static str {
-        self.0.name()
+        "25519"
     }
     fn pub_len(&self) -> usize {
-        self.0.pub_len()
+        FORMED_LEN
     }
     fn priv_len(&self) -> usize {
-        self.0.priv_len()
-    }
-    fn set(&mut self, privkey: &[u8]) {
-        self.0.set(privkey);
-    }
-    fn generate(&mut self, rng: &mut dyn Random) -> Result<(), snow::Error> {
-        self.0.generate(rng)
-    }
-    fn pubkey(&self) -> &[u8] {
-        self.0.pubkey()
-    }
-    fn privkey(&self) -> &[u8] {
-        self.0.privkey()
-    }
-    fn dh(&self, pubkey: &[u8], out: &mut [u8]) -> Result<(), snow::Error> {
-        self.0.dh(pubkey, out)?;
-        // No early exit: every byte is looked at.
-        if out.iter().take(self.dh_len()).fold(0, |a, b| a | b) == 0 {
-            return Err(snow::Error::Dh);
-        }
-        Ok(())
+        32
     }
     fn dh_len(&self) -> usize {
-        self.0.dh_len()
+        32
+    }
+    /// Only ever the static key.
+    fn set(&mut self, privkey: &[u8]) {
+        self.secret.copy_from_slice(privkey);
+        self.formed[0] = PLAIN;
+        self.formed[1..].copy_from_slice(&self.statics.0);
+        self.ahead = None;
+    }
+    /// Only ever the ephemeral key.
+    fn generate(&mut self, rng: &mut dyn Random) -> Result<(), snow::Error> {
+        let pair = match self.ahead.take() {
+            Some(pair) => pair,
+            None => {
+                let mut seed = Zeroizing::new([0; 32]);
+                rng.try_fill_bytes(&mut seed[..])?;
+                KeyPair::generate(&mut Rng::new(&seed))
+            }
+        };
+        self.secret = pair.secret;
+        self.formed[0] = REPRESENTATIVE;
+        self.formed[1..].copy_from_slice(&pair.representative);
+        Ok(())
+    }
+    fn pubkey(&self) -> &[u8] {
+        &self.formed
+    }
+    fn privkey(&self) -> &[u8] {
+        &self.secret
+    }
+    fn dh(&self, pubkey: &[u8], out: &mut [u8]) -> Result<(), snow::Error> {
+        let formed: &[u8; FORMED_LEN] = pubkey.first_chunk().ok_or(snow::Error::Dh)?;
+        let (form, key) = formed.split_first_chunk::<1>().ok_or(snow::Error::Dh)?;
+        let key: &[u8; 32] = key.try_into().map_err(|_| snow::Error::Dh)?;
+        let public = match form[0] {
+            PLAIN => *key,
+            REPRESENTATIVE => elligator::public_key(key),
+            _ => return Err(snow::Error::Dh),
+        };
+        let shared = curve::agree(&self.secret, &public).ok_or(snow::Error::Dh)?;
+        out.get_mut(..32).ok_or(snow::Error::Dh)?.copy_from_slice(&shared[..]);
+        Ok(())
+    }
+}
+
+impl Drop for FormedDh {
+    fn drop(&mut self) {
+        self.secret.zeroize();
     }
 }
 
@@ -195,7 +287,10 @@ mod tests {
     fn pair() -> (Handshake, Handshake, StaticKey, StaticKey) {
         let (a, b) = (StaticKey::generate([1; 32]), StaticKey::generate([2; 32]));
         let mut rng = Rng::new(&[3; 32]);
-        (Handshake::initiator(&a, &mut rng), Handshake::responder(&b, &mut rng), a, b)
+        let ephemerals = [0; 2].map(|_| KeyPair::generate(&mut rng));
+        let [one, other] = ephemerals;
+        let initiator = Handshake::initiator(&a, one, &mut rng);
+        (initiator, Handshake::responder(&b, other, &mut rng), a, b)
     }
 
     #[test]
@@ -204,15 +299,15 @@ mod tests {
         let mut message = Vec::new();
         i.write(b"one", &mut message).unwrap();
         assert_eq!(message.len(), MESSAGE_1_OVERHEAD + 3);
-        assert_eq!(&r.read::<3>(&message).unwrap(), b"one");
+        assert_eq!(r.read(&message).unwrap(), b"one");
         message.clear();
         r.write(b"two", &mut message).unwrap();
         assert_eq!(message.len(), MESSAGE_2_OVERHEAD + 3);
-        assert_eq!(&i.read::<3>(&message).unwrap(), b"two");
+        assert_eq!(i.read(&message).unwrap(), b"two");
         message.clear();
         i.write(b"three", &mut message).unwrap();
         assert_eq!(message.len(), MESSAGE_3_OVERHEAD + 5);
-        assert_eq!(&r.read::<5>(&message).unwrap(), b"three");
+        assert_eq!(r.read(&message).unwrap(), b"three");
         assert_eq!((i.remote(), r.remote()), (Some(b.public()), Some(a.public())));
         let (x, y) = (i.finish().unwrap(), r.finish().unwrap());
         assert_eq!(x.initiator, y.initiator);
@@ -226,24 +321,24 @@ mod tests {
         let (mut i, mut r, _, _) = pair();
         let mut one = Vec::new();
         i.write(b"", &mut one).unwrap();
-        r.read::<0>(&one).unwrap();
+        r.read(&one).unwrap();
         let mut two = Vec::new();
         r.write(b"", &mut two).unwrap();
         for at in 0..two.len() {
             let mut forged = two.clone();
             forged[at] ^= 1;
-            // The top bit of an X25519 key is ignored by the curve but not by the transcript.
-            assert_eq!(i.read::<0>(&forged), Err(Refused));
-            assert_eq!(i.read::<0>(&two[..at]), Err(Refused));
+            // The top bits of a representative stand for nothing, but are in the transcript.
+            assert_eq!(i.read(&forged), Err(Refused));
+            assert_eq!(i.read(&two[..at]), Err(Refused));
         }
-        assert!(i.read::<0>(&two).is_ok());
+        assert!(i.read(&two).is_ok());
     }
 
     #[test]
     fn low_order_points_are_refused() {
         let (_, mut r, _, _) = pair();
-        // The point of order 1 as the initiator's ephemeral: `ee` would be zero.
-        r.read::<0>(&[0; 32]).unwrap();
+        // The representative of the point of order 2: `ee` would be zero.
+        r.read(&[0; 32]).unwrap();
         assert_eq!(r.write(b"", &mut Vec::new()), Err(Refused));
     }
 }

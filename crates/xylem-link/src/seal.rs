@@ -87,8 +87,18 @@ pub(crate) struct EpochSecret(Zeroizing<[u8; 32]>);
 
 impl EpochSecret {
     /// The first secret of a direction, from that direction's half of Noise's split.
-    pub fn first(label: &'static str, split: &[u8; 32], transcript: &[u8; 32], c: Cipher) -> Self {
-        Self(Zeroizing::new(derive(label, &[split, transcript, &[c as u8]])))
+    /// `split`: one of Noise's split keys, secret. `shared`: the KEM's secret, where the handshake
+    /// was a hybrid one. `transcript`: the handshake hash, public, which binds everything else.
+    pub fn first(
+        label: &'static str,
+        split: &[u8; 32],
+        shared: Option<&[u8; 32]>,
+        transcript: &[u8; 32],
+        cipher: Cipher,
+    ) -> Self {
+        let suite = [u8::from(shared.is_some()), cipher as u8];
+        let shared = shared.unwrap_or(&[0; 32]);
+        Self(Zeroizing::new(derive(label, &[split, shared, transcript, &suite])))
     }
 
     fn next(&self) -> Self {
@@ -412,6 +422,12 @@ impl Opener {
         Ok(Opened { number, newest, advanced })
     }
 
+    /// So that a benchmark can open the same datagrams again.
+    #[doc(hidden)]
+    pub fn forget_seen_for_tests(&mut self) {
+        self.window = ReplayWindow::default();
+    }
+
     fn slot(&self, cid: &[u8]) -> Option<Slot> {
         if cid == self.current.cid.0 {
             Some(Slot::Current)
@@ -466,7 +482,7 @@ impl fmt::Debug for Opener {
 #[doc(hidden)]
 #[must_use]
 pub fn pair_for_tests(cipher: Cipher, limits: RekeyLimits) -> (Sealer, Opener) {
-    let secret = || EpochSecret::first(label::INITIATOR_EPOCH, &[1; 32], &[2; 32], cipher);
+    let secret = || EpochSecret::first(label::INITIATOR_EPOCH, &[1; 32], None, &[2; 32], cipher);
     let grace = Duration::from_secs(3);
     (Sealer::new(cipher, secret(), limits, Duration::ZERO), Opener::new(cipher, secret(), grace))
 }

@@ -184,8 +184,9 @@ fn gcm_tag(keys: &EpochKeys, aad: &[u8]) -> u128 {
 #[test]
 fn a_ciphertext_of_two_keys_is_tried_under_one() {
     assert!(AES_256_GCM.tag_len() == TAG_LEN);
-    let secret =
-        |n: u8| EpochSecret::first(label::INITIATOR_EPOCH, &[n; 32], &[0; 32], Cipher::Aes256Gcm);
+    let secret = |n: u8| {
+        EpochSecret::first(label::INITIATOR_EPOCH, &[n; 32], None, &[0; 32], Cipher::Aes256Gcm)
+    };
     let keys = [1, 2].map(|n| EpochKeys::new(Cipher::Aes256Gcm, &secret(n)));
     // Tag = (C·H + L)·H + E, no associated data, one block: solve for equal tags.
     let e = [&keys[0], &keys[1]].map(|k| gcm_tag(k, &[]));

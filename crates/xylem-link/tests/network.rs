@@ -188,7 +188,9 @@ fn nobody_there_ends_in_a_timeout_with_few_datagrams() {
     let link = net.dial();
     net.run(60 * S);
     assert_eq!(net.nodes[0].closed, [(link, CloseReason::HandshakeTimeout)]);
-    assert!((4..12).contains(&net.tap.len()), "{} datagrams", net.tap.len());
+    // A try is an initial and, with a KEM key, a short rest, twice.
+    let tries = net.tap.iter().filter(|(.., datagram)| datagram.len() >= 1_200).count();
+    assert!((4..12).contains(&tries) && net.tap.len() <= 3 * tries, "{tries} tries");
     assert_eq!(net.nodes[0].endpoint.poll_timeout(), None, "nothing is left");
     assert_eq!(net.nodes[0].endpoint.endpoint_stats().links, 0);
 }

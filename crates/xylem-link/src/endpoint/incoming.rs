@@ -5,8 +5,9 @@ use core::time::Duration;
 
 use super::{Endpoint, MAX_REPLIES, State};
 use crate::config::{CloseReason, Event, LinkId};
-use crate::handshake::{Dialed, DialedBy, HalfOpen, Initial};
+use crate::handshake::{Dialed, DialedBy, HalfOpen, Initial, Step};
 use crate::kdf::Rng;
+use crate::kem;
 use crate::link::{Link, NewLink, Parameters};
 use crate::message::{Answer, MIN_INITIAL, Message, Offer};
 use crate::seal::ConnectionId;
@@ -38,7 +39,9 @@ impl Endpoint {
             }
             None => return None,
         };
-        let Some(Message::Initial { cookie, noise }) = Message::parse(&body) else { return None };
+        let Some(Message::Initial { cookie, noise, part }) = Message::parse(&body) else {
+            return None;
+        };
         let target = ConnectionId(*datagram.first_chunk()?);
         if self.half_open.len() >= self.config.cookie_above
             && !self.cookies.is_good(now, from, noise, cookie)
@@ -59,8 +62,8 @@ impl Endpoint {
             return Some(());
         }
         let id = self.new_id();
-        let rng = Rng::new(&self.rng.array());
-        let initial = Initial { from, by, noise, len: datagram.len() };
+        let rng = (Rng::new(&self.rng.array()), self.ahead.take());
+        let initial = Initial { from, by, noise, part, len: datagram.len() };
         let half = HalfOpen::new(&self.config, &self.key, rng, now, id, initial).ok()?;
         let cid = half.cid;
         self.half_open.push_back(id);
@@ -111,7 +114,9 @@ impl Endpoint {
                     self.remove(id);
                     self.events.push_back(Event::Closed { link: id, reason });
                 }
-                Dialed::Complete(answer, by) => self.complete_dialing(now, id, answer, by),
+                Dialed::Complete(answer, shared, by) => {
+                    self.complete_dialing(now, id, (answer, shared, by));
+                }
             },
             State::HalfOpen(half) => {
                 let envelope = match half.by {
@@ -119,16 +124,22 @@ impl Endpoint {
                     DialedBy::Address => &self.envelope_open,
                 };
                 match half.handle(from, envelope, datagram) {
-                    Some(theirs) => self.complete_half_open(now, id, theirs),
-                    None => self.mark_ready(id),
+                    Step::Complete(theirs) => self.complete_half_open(now, id, theirs),
+                    Step::Waits => self.mark_ready(id),
+                    Step::Failed => self.remove(id),
                 }
             }
         }
     }
 
-    fn complete_dialing(&mut self, now: Duration, id: LinkId, answer: Answer, by: DialedBy) {
+    fn complete_dialing(
+        &mut self,
+        now: Duration,
+        id: LinkId,
+        (answer, shared, by): (Answer, Option<kem::Shared>, DialedBy),
+    ) {
         let Some(State::Dialing(dialing)) = self.take(id).map(|entry| entry.state) else { return };
-        match dialing.finish(&self.config, now, answer, by) {
+        match dialing.finish(&self.config, now, answer, shared, by) {
             Ok(new) => self.establish(now, new),
             Err(_) => {
                 let reason = CloseReason::PeerMisbehaved;

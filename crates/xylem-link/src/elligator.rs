@@ -1,0 +1,240 @@
+//! Elligator2 (Bernstein, Hamburg, Krasnova, Lange 2013, section 5; RFC 9380 section 6.7.1):
+//! X25519 public keys as strings that cannot be told from random ones.
+//!
+//! A public key is the first coordinate of a point, and only half of all strings are one; its top
+//! bit is zero besides. A *representative* is one of 2^254 numbers that the map of Elligator2
+//! takes to points, about two of them to every second point; two random bits on top make 32
+//! uniform bytes. A key pair is drawn until its point has a representative.
+//!
+//! The point has to be uniform on the whole curve for that, and the multiples of the base point
+//! are only an eighth of it (an observer could multiply by the group's order and see): a random
+//! point of order dividing 8 is added to the public key. Secrets are multiples of 8, so no shared
+//! secret changes by it.
+//!
+//! Field arithmetic is fiat-crypto's, points are curve25519-dalek's; what is here is the map, its
+//! inverse and the choice. What it does not do: hide a secret's owner, or encrypt anything.
+
+use core::fmt;
+
+use curve25519_dalek::EdwardsPoint;
+use curve25519_dalek::constants::EIGHT_TORSION;
+use zeroize::Zeroize;
+
+use crate::kdf::Rng;
+
+mod field;
+
+use field::Field;
+
+/// A secret with a public key that has a representative. Wiped when dropped.
+pub(crate) struct KeyPair {
+    pub secret: [u8; 32],
+    /// 32 uniform bytes.
+    pub representative: [u8; 32],
+}
+
+impl KeyPair {
+    /// Draws until there is one: two draws in the mean, so take it off the path that somebody
+    /// waits on. How many there were shows in the time and tells nothing about the pair.
+    pub fn generate(rng: &mut Rng) -> Self {
+        loop {
+            let mut secret: [u8; 32] = rng.array();
+            let [torsion, choice, pad] = rng.array();
+            let found = public_key_of_all(&secret, torsion);
+            let found = representative(&found, choice & 1 == 1);
+            if let Some(mut representative) = found {
+                representative[31] |= pad & 0xc0;
+                return Self { secret, representative };
+            }
+            secret.zeroize();
+        }
+    }
+}
+
+impl Clone for KeyPair {
+    fn clone(&self) -> Self {
+        Self { ..*self }
+    }
+}
+
+impl Drop for KeyPair {
+    fn drop(&mut self) {
+        self.secret.zeroize();
+    }
+}
+
+impl fmt::Debug for KeyPair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("KeyPair(..)")
+    }
+}
+
+/// The public key of `secret`, moved by one of the eight points of small order.
+fn public_key_of_all(secret: &[u8; 32], torsion: u8) -> [u8; 32] {
+    let small = EIGHT_TORSION[usize::from(torsion % 8)];
+    (EdwardsPoint::mul_base_clamped(*secret) + small).to_montgomery().to_bytes()
+}
+
+/// The public key that a representative stands for. Every string stands for one; the two top bits
+/// do not count.
+pub(crate) fn public_key(representative: &[u8; 32]) -> [u8; 32] {
+    let r = Field::from_bytes_254(representative);
+    // w = -A / (1 + 2r²); 1 + 2r² is not zero, because -1/2 is no square.
+    let d = Field::ONE + r.square().double();
+    let w = -(Field::A * d.invert());
+    // The other candidate, -w - A, is on the curve exactly if w is not.
+    let curve = w * (w * (w + Field::A) + Field::ONE);
+    let other = -(w + Field::A);
+    Field::select(curve.is_square_or_zero(), w, other).to_bytes()
+}
+
+/// One of the two representatives of a public key, if it has any; the choice between them has to
+/// be random. The two top bits are zero.
+fn representative(public: &[u8; 32], first: bool) -> Option<[u8; 32]> {
+    let u = Field::from_bytes_255(public);
+    let v = u + Field::A;
+    // r = √(-u / 2(u + A)) or √(-(u + A) / 2u): both exist if -2u(u + A) is a square.
+    let root = (-(u * v).double()).inverse_root()?;
+    let r = Field::select(first, u, v) * root;
+    // Of r and -r the one below p/2, so that 254 bits hold it.
+    Some(Field::select(r.double().is_odd(), -r, r).to_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::curve;
+
+    fn rng() -> Rng {
+        Rng::new(&[5; 32])
+    }
+
+    #[test]
+    fn both_directions_undo_each_other() {
+        let mut rng = rng();
+        let (mut found, mut none) = (0, 0);
+        for n in 0..400u32 {
+            let public = public_key_of_all(&rng.array(), n as u8);
+            match (representative(&public, true), representative(&public, false)) {
+                (Some(one), Some(other)) => {
+                    found += 1;
+                    assert_ne!(one, other);
+                    for r in [one, other] {
+                        assert!(r[31] < 0x40, "254 bits");
+                        assert_eq!(public_key(&r), public);
+                        let padded = |bits| {
+                            let mut r = r;
+                            r[31] |= bits;
+                            r
+                        };
+                        assert_eq!(public_key(&padded(0xc0)), public, "top bits do not count");
+                    }
+                }
+                (None, None) => none += 1,
+                _ => panic!("both or none"),
+            }
+        }
+        assert!(found > 150 && none > 150, "half of the points each: {found}, {none}");
+    }
+
+    #[test]
+    fn every_string_stands_for_a_point_of_the_curve() {
+        let mut rng = rng();
+        for _ in 0..400 {
+            let mut string: [u8; 32] = rng.array();
+            let public = public_key(&string);
+            // On the curve, not its twist: a point of it times 8, then times the order, is zero.
+            let point = curve25519_dalek::MontgomeryPoint(public).to_edwards(0);
+            assert!(point.is_some(), "{string:?}");
+            // And of the two representatives it is one, or the other way round: p/2 and up.
+            string[31] &= 0x3f;
+            let back = [true, false].map(|first| representative(&public, first).unwrap());
+            assert!(back.contains(&string));
+        }
+        assert_eq!(representative(&[0; 32], true), None, "which only zero stands for");
+    }
+
+    /// The first vector of elligator.org for Curve25519's direct map; zero stands for zero.
+    #[test]
+    fn the_map_is_the_one_that_others_use() {
+        let hex = |s: &str| -> [u8; 32] {
+            core::array::from_fn(|i| u8::from_str_radix(&s[2 * i..2 * i + 2], 16).unwrap())
+        };
+        let r = hex("66665895c5bc6e44ba8d65fd9307092e3244bf2c18877832bd568cb3a2d38a12");
+        let u = hex("04d44290d13100b2c25290c9343d70c12ed4813487a07ac1176daa5925e7975e");
+        assert_eq!(public_key(&r), u);
+        assert_eq!(public_key(&[0; 32]), [0; 32]);
+    }
+
+    #[test]
+    fn shared_secrets_are_those_of_the_plain_keys() {
+        let mut rng = rng();
+        for _ in 0..50 {
+            let (a, b) = (KeyPair::generate(&mut rng), KeyPair::generate(&mut rng));
+            let plain = curve::agree(&a.secret, &curve::public_key(&b.secret)).unwrap();
+            let from = |x: &KeyPair, y: &KeyPair| {
+                curve::agree(&x.secret, &public_key(&y.representative)).unwrap()
+            };
+            assert_eq!((from(&a, &b), from(&b, &a)), (plain.clone(), plain));
+        }
+    }
+
+    /// WRAITH: Elligator2 present in benchmarks, never in the handshake; and the distinguishers of
+    /// other implementations: the two top bits, the lower half, and the subgroup that the points
+    /// lie in. 10,000 pairs; each count lies within 6 standard deviations of its mean.
+    #[test]
+    fn representatives_cannot_be_told_from_random_strings() {
+        const N: usize = 10_000;
+        let mut rng = rng();
+        let mut ones = [0usize; 256];
+        let mut cosets = [0usize; 8];
+        let mut bytes = [0usize; 256];
+        let order = order_minus_one();
+        for n in 0..N {
+            let pair = KeyPair::generate(&mut rng);
+            for (bit, count) in ones.iter_mut().enumerate() {
+                *count += usize::from(pair.representative[bit / 8] >> (bit % 8) & 1);
+            }
+            for byte in pair.representative {
+                bytes[usize::from(byte)] += 1;
+            }
+            // A tenth is enough for the eight cosets.
+            if n % 10 == 0 {
+                cosets[coset(&public_key(&pair.representative), &order)] += 1;
+            }
+        }
+        let near = |count: usize, n: usize, p: f64| {
+            let (mean, deviation) = (n as f64 * p, (n as f64 * p * (1.0 - p)).sqrt());
+            (count as f64 - mean).abs() < 6.0 * deviation
+        };
+        for (bit, count) in ones.iter().enumerate() {
+            assert!(near(*count, N, 0.5), "bit {bit}: {count}");
+        }
+        for (byte, count) in bytes.iter().enumerate() {
+            assert!(near(*count, N * 32, 1.0 / 256.0), "byte {byte}: {count}");
+        }
+        // A point and its negative have one coordinate: cosets k and 8 - k count together.
+        let pairs = [cosets[0], cosets[4], cosets[1], cosets[2], cosets[3]];
+        for (count, p) in pairs.into_iter().zip([0.125, 0.125, 0.25, 0.25, 0.25]) {
+            assert!(near(count, N / 10, p), "{cosets:?}");
+        }
+        // The test would notice: without the small point everything is in one coset.
+        let plain = (0..20).map(|_| coset(&public_key_of_all(&rng.array(), 0), &order));
+        assert!(plain.into_iter().all(|coset| coset == 0));
+    }
+
+    /// The order of the base point, less one.
+    fn order_minus_one() -> curve25519_dalek::Scalar {
+        -curve25519_dalek::Scalar::ONE
+    }
+
+    /// Which of the eight cosets of the subgroup a point is in, up to its sign: 0..=4.
+    fn coset(public: &[u8; 32], order_minus_one: &curve25519_dalek::Scalar) -> usize {
+        let point = curve25519_dalek::MontgomeryPoint(*public).to_edwards(0).unwrap();
+        let small = point * order_minus_one + point;
+        // The order of the base point is 5 modulo 8: it takes the point of index k to 5k.
+        let at = EIGHT_TORSION.iter().position(|t| *t == small).unwrap();
+        let index = at * 5 % 8;
+        index.min(8 - index)
+    }
+}

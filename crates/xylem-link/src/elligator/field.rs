@@ -1,0 +1,200 @@
+//! Numbers modulo p = 2^255 - 19 for Elligator2: fiat-crypto's verified arithmetic with operators,
+//! and the powers that roots and inverses are made of. No branch and no index depends on a value.
+
+use core::ops::{Add, Mul, Neg};
+
+use fiat_crypto::curve25519_64::{
+    fiat_25519_add, fiat_25519_carry, fiat_25519_carry_mul, fiat_25519_carry_square,
+    fiat_25519_from_bytes, fiat_25519_loose_field_element as Loose, fiat_25519_opp,
+    fiat_25519_relax, fiat_25519_selectznz, fiat_25519_tight_field_element as Tight,
+    fiat_25519_to_bytes,
+};
+
+/// A number modulo p.
+#[derive(Clone, Copy)]
+pub(super) struct Field(Tight);
+
+impl Field {
+    pub const ONE: Self = Self(Tight([1, 0, 0, 0, 0]));
+    /// Curve25519's coefficient: v² = u³ + A u² + u.
+    pub const A: Self = Self(Tight([486_662, 0, 0, 0, 0]));
+
+    /// Little-endian; the top two bits are not looked at.
+    pub fn from_bytes_254(bytes: &[u8; 32]) -> Self {
+        let mut bytes = *bytes;
+        bytes[31] &= 0x3f;
+        Self::from_bytes_255(&bytes)
+    }
+
+    /// Little-endian; the top bit is not looked at. Numbers from p on are taken modulo p.
+    pub fn from_bytes_255(bytes: &[u8; 32]) -> Self {
+        let mut bytes = *bytes;
+        bytes[31] &= 0x7f;
+        let mut out = Tight([0; 5]);
+        fiat_25519_from_bytes(&mut out, &bytes);
+        Self(out)
+    }
+
+    /// Little-endian, below p.
+    pub fn to_bytes(self) -> [u8; 32] {
+        let mut out = [0; 32];
+        fiat_25519_to_bytes(&mut out, &self.0);
+        out
+    }
+
+    fn loose(self) -> Loose {
+        let mut out = Loose([0; 5]);
+        fiat_25519_relax(&mut out, &self.0);
+        out
+    }
+
+    fn carried(loose: &Loose) -> Self {
+        let mut out = Tight([0; 5]);
+        fiat_25519_carry(&mut out, loose);
+        Self(out)
+    }
+
+    pub fn square(self) -> Self {
+        let mut out = Tight([0; 5]);
+        fiat_25519_carry_square(&mut out, &self.loose());
+        Self(out)
+    }
+
+    pub fn double(self) -> Self {
+        self + self
+    }
+
+    /// Squared `times` times.
+    fn squares(self, times: usize) -> Self {
+        (0..times).fold(self, |x, _| x.square())
+    }
+
+    /// `yes` if `choice`, else `no`.
+    pub fn select(choice: bool, yes: Self, no: Self) -> Self {
+        let mut out = [0; 5];
+        fiat_25519_selectznz(&mut out, u8::from(choice), &no.0.0, &yes.0.0);
+        Self(Tight(out))
+    }
+
+    /// Whether the number below p is odd.
+    pub fn is_odd(self) -> bool {
+        self.to_bytes()[0] & 1 == 1
+    }
+
+    fn is(self, other: Self) -> bool {
+        let (a, b) = (self.to_bytes(), other.to_bytes());
+        a.iter().zip(b).fold(0, |d, (x, y)| d | (x ^ y)) == 0
+    }
+
+    /// x^(2^250 - 1), and x^11 beside it: what every power below begins with.
+    fn power_250(self) -> (Self, Self) {
+        let x2 = self.square();
+        let x9 = x2.squares(2) * self;
+        let x11 = x9 * x2;
+        let p5 = x11.square() * x9; // 2^5 - 1
+        let p10 = p5.squares(5) * p5;
+        let p20 = p10.squares(10) * p10;
+        let p40 = p20.squares(20) * p20;
+        let p50 = p40.squares(10) * p10;
+        let p100 = p50.squares(50) * p50;
+        let p200 = p100.squares(100) * p100;
+        (p200.squares(50) * p50, x11)
+    }
+
+    /// x^(p - 2): 1/x, and 0 of 0.
+    pub fn invert(self) -> Self {
+        let (p250, x11) = self.power_250();
+        p250.squares(5) * x11
+    }
+
+    /// Whether there is a root: x^((p - 1) / 2) is 1, or 0 of 0.
+    pub fn is_square_or_zero(self) -> bool {
+        // (p - 1) / 2 = 2^254 - 10 = 2^4 (2^250 - 1) + 6.
+        let (p250, _) = self.power_250();
+        let power = p250.squares(4) * (self.square() * self).square();
+        !power.is(-Self::ONE)
+    }
+
+    /// 1/√x, one of the two, if x is a square and not zero. Which of the two cases it is may show.
+    pub fn inverse_root(self) -> Option<Self> {
+        // t = x^((p - 5) / 8) = x^(2^252 - 3); then t² x is a fourth root of 1.
+        let (p250, _) = self.power_250();
+        let t = p250.squares(2) * self;
+        let fourth = t.square() * self;
+        if fourth.is(Self::ONE) {
+            return Some(t);
+        }
+        fourth.is(-Self::ONE).then(|| t * Self::root_of_minus_one())
+    }
+
+    /// √-1 = 2^((p - 1) / 4).
+    fn root_of_minus_one() -> Self {
+        // (p - 1) / 4 = 2^253 - 5 = 2^3 (2^250 - 1) + 3.
+        let two = Self::ONE.double();
+        let (p250, _) = two.power_250();
+        p250.squares(3) * (two.square() * two)
+    }
+}
+
+impl Add for Field {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        let mut out = Loose([0; 5]);
+        fiat_25519_add(&mut out, &self.0, &other.0);
+        Self::carried(&out)
+    }
+}
+
+impl Neg for Field {
+    type Output = Self;
+    fn neg(self) -> Self {
+        let mut out = Loose([0; 5]);
+        fiat_25519_opp(&mut out, &self.0);
+        Self::carried(&out)
+    }
+}
+
+impl Mul for Field {
+    type Output = Self;
+    fn mul(self, other: Self) -> Self {
+        let mut out = Tight([0; 5]);
+        fiat_25519_carry_mul(&mut out, &self.loose(), &other.loose());
+        Self(out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kdf::Rng;
+
+    #[test]
+    fn inverses_and_roots_are_what_they_are_called() {
+        let mut rng = Rng::new(&[2; 32]);
+        let mut squares = 0;
+        for _ in 0..200 {
+            let x = Field::from_bytes_255(&rng.array());
+            assert!((x * x.invert()).is(Field::ONE));
+            let root = x.inverse_root();
+            assert_eq!(root.is_some(), x.is_square_or_zero());
+            if let Some(root) = root {
+                squares += 1;
+                assert!((root.square() * x).is(Field::ONE));
+            }
+            assert!(x.square().is_square_or_zero());
+        }
+        assert!((60..140).contains(&squares));
+        let zero = Field::from_bytes_255(&[0; 32]);
+        assert!(zero.inverse_root().is_none() && zero.is_square_or_zero());
+        assert!(zero.invert().is(zero));
+    }
+
+    #[test]
+    fn numbers_from_p_on_are_reduced() {
+        let mut p = [0xff; 32];
+        (p[0], p[31]) = (0xed, 0x7f);
+        assert_eq!(Field::from_bytes_255(&p).to_bytes(), [0; 32]);
+        p[0] = 0xee;
+        assert!(Field::from_bytes_255(&p).is(Field::ONE));
+    }
+}

@@ -1,0 +1,41 @@
+//! Ephemeral key pairs made ahead: an Elligator2 pair takes about as long as a Diffie-Hellman, and a
+//! handshake should not wait for it. They come in the order in which they were drawn from a
+//! generator of their own, so what is sent does not depend on when they were made.
+
+use core::fmt;
+use std::collections::VecDeque;
+
+use crate::elligator::KeyPair;
+use crate::kdf::Rng;
+
+/// Pairs that wait.
+const MAX_AHEAD: usize = 16;
+
+pub(super) struct Ahead {
+    rng: Rng,
+    pairs: VecDeque<KeyPair>,
+}
+
+impl Ahead {
+    pub fn new(seed: &[u8; 32]) -> Self {
+        Self { rng: Rng::new(seed), pairs: VecDeque::new() }
+    }
+
+    /// Makes one pair, unless enough of them wait.
+    pub fn make_one(&mut self) {
+        if self.pairs.len() < MAX_AHEAD {
+            self.pairs.push_back(KeyPair::generate(&mut self.rng));
+        }
+    }
+
+    /// A pair for one handshake: one that waits, or a new one.
+    pub fn take(&mut self) -> KeyPair {
+        self.pairs.pop_front().unwrap_or_else(|| KeyPair::generate(&mut self.rng))
+    }
+}
+
+impl fmt::Debug for Ahead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ahead").field("pairs", &self.pairs.len()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,164 @@
+//! What fuzz targets and benchmarks need of the crate's inside. No part of the interface.
+
+use std::collections::VecDeque;
+
+use zeroize::Zeroizing;
+
+use crate::elligator::{self, KeyPair};
+use crate::envelope::EnvelopeKey;
+use crate::kdf::Rng;
+use crate::kem::Decapsulator;
+use crate::noise::Handshake;
+use crate::seal::ConnectionId;
+use crate::{PeerKey, StaticKey, curve, envelope, kdf, kem, ratchet};
+
+/// Puts a handshake body into the envelope of a responder, so that fuzzing gets past it.
+#[must_use]
+pub fn envelope_for_fuzzing(responder: Option<PeerKey>, cid: [u8; 8], body: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let body = &body[..body.len().min(1_400)];
+    EnvelopeKey::new(responder).seal(ConnectionId(cid), body, 1_200, &mut out);
+    out
+}
+
+/// Both sides of Noise XX, with ephemeral pairs made ahead.
+#[derive(Debug)]
+pub struct Handshakes {
+    keys: [StaticKey; 2],
+    ahead: VecDeque<KeyPair>,
+    rng: Rng,
+}
+
+impl Handshakes {
+    /// Two identities.
+    #[must_use]
+    pub fn new() -> Self {
+        let keys = [1, 2].map(|n| StaticKey::generate([n; 32]));
+        Self { keys, ahead: VecDeque::new(), rng: Rng::new(&[3; 32]) }
+    }
+
+    /// Makes so many pairs, which are used in turn, again and again: an endpoint uses each once.
+    pub fn make_ahead(&mut self, pairs: usize) {
+        while self.ahead.len() < pairs {
+            self.ahead.push_back(KeyPair::generate(&mut self.rng));
+        }
+    }
+
+    fn pair(&mut self) -> KeyPair {
+        self.ahead.rotate_left(usize::from(!self.ahead.is_empty()));
+        let ahead = self.ahead.front().cloned();
+        ahead.unwrap_or_else(|| KeyPair::generate(&mut self.rng))
+    }
+
+    /// Three messages; gives the handshake hash.
+    ///
+    /// # Panics
+    /// If the two sides do not agree.
+    #[must_use]
+    pub fn run(&mut self, hybrid: bool) -> [u8; 32] {
+        const AGREE: &str = "both sides are ours";
+        let (one, other) = (self.pair(), self.pair());
+        let mut i = Handshake::initiator(&self.keys[0], one, &mut self.rng);
+        let mut r = Handshake::responder(&self.keys[1], other, &mut self.rng);
+        let mut message = Vec::new();
+        let decapsulator = hybrid.then(|| Decapsulator::generate(&mut self.rng)).flatten();
+        let key = decapsulator.as_ref().map(Decapsulator::key);
+        i.write(key.as_ref().map_or(&[], |key| &key[..]), &mut message).expect(AGREE);
+        let payload = r.read(&message).expect(AGREE);
+        let sent = payload.first_chunk().and_then(|key| kem::encapsulate(key, &mut self.rng));
+        message.clear();
+        let ciphertext = sent.as_ref().map_or(&[][..], |(ciphertext, _)| ciphertext);
+        r.write(ciphertext, &mut message).expect(AGREE);
+        let payload = i.read(&message).expect(AGREE);
+        if let (Some(ours), Some((_, shared))) = (&decapsulator, &sent) {
+            let opened = payload.first_chunk().map(|ciphertext| ours.open(ciphertext));
+            assert_eq!(opened.as_ref(), Some(shared));
+        }
+        message.clear();
+        i.write(&[], &mut message).expect(AGREE);
+        r.read(&message).expect(AGREE);
+        let (i, r) = (i.finish().expect(AGREE), r.finish().expect(AGREE));
+        assert_eq!(i.initiator, r.initiator);
+        i.transcript
+    }
+
+    /// The first message alone.
+    ///
+    /// # Panics
+    /// Never: a first message has nothing to refuse.
+    #[must_use]
+    pub fn first_message(&mut self) -> Vec<u8> {
+        let pair = self.pair();
+        let mut message = Vec::new();
+        let mut i = Handshake::initiator(&self.keys[0], pair, &mut self.rng);
+        i.write(&[], &mut message).expect("a first message has nothing to refuse");
+        message
+    }
+}
+
+impl Default for Handshakes {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Elligator2 key pairs.
+#[derive(Debug)]
+pub struct Pairs(Rng);
+
+impl Pairs {
+    /// A generator of its own.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(Rng::new(&[4; 32]))
+    }
+
+    /// Secret and representative.
+    #[must_use]
+    pub fn generate(&mut self) -> ([u8; 32], [u8; 32]) {
+        let pair = KeyPair::generate(&mut self.0);
+        (pair.secret, pair.representative)
+    }
+}
+
+impl Default for Pairs {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The public key of a representative.
+#[must_use]
+pub fn elligator_public_key(representative: &[u8; 32]) -> [u8; 32] {
+    elligator::public_key(representative)
+}
+
+/// X25519 as the link does it.
+#[must_use]
+pub fn x25519(secret: &[u8; 32], public: &[u8; 32]) -> Option<Zeroizing<[u8; 32]>> {
+    curve::agree(secret, public)
+}
+
+/// The public key of a secret.
+#[must_use]
+pub fn x25519_public_key(secret: &[u8; 32]) -> [u8; 32] {
+    curve::public_key(secret)
+}
+
+/// One derivation.
+#[must_use]
+pub fn derive(secret: &[u8; 32]) -> [u8; 32] {
+    kdf::derive(kdf::label::NEXT_EPOCH, &[secret])
+}
+
+/// The comparison of secrets.
+#[must_use]
+pub fn constant_time_eq(a: &[u8], b: &[u8]) -> bool {
+    envelope::constant_time_eq(a, b)
+}
+
+/// The ratchet's symmetric step; gives the message key.
+#[must_use]
+pub fn symmetric_step(chain: &[u8; 32]) -> [u8; 32] {
+    *ratchet::step(chain).1
+}

@@ -1,0 +1,130 @@
+//! ML-KEM-768 (FIPS 203) for the hybrid handshake, from graviola: where it has code for the
+//! processor, as [`crate::curve`]; elsewhere there is none and handshakes are not hybrid.
+//! Randomness comes in from our generator.
+
+use zeroize::Zeroizing;
+
+/// Bytes of an encapsulation key.
+pub(crate) const KEY_LEN: usize = 1_184;
+/// Bytes of a ciphertext.
+pub(crate) const CIPHERTEXT_LEN: usize = 1_088;
+
+/// What both sides share.
+pub(crate) type Shared = Zeroizing<[u8; 32]>;
+
+pub(crate) use here::{Decapsulator, encapsulate, is_available};
+
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod here {
+    use core::fmt;
+
+    use graviola::key_agreement::mlkem768::{DecapKey, EncapKey, Message};
+    use zeroize::Zeroizing;
+
+    use super::{CIPHERTEXT_LEN, KEY_LEN, Shared};
+    use crate::kdf::Rng;
+
+    /// Whether this processor can do it.
+    pub(crate) fn is_available() -> bool {
+        graviola::util::is_cpu_supported()
+    }
+
+    /// The side that made the key.
+    pub(crate) struct Decapsulator(DecapKey);
+
+    impl Decapsulator {
+        /// `None` where the processor cannot do it.
+        pub fn generate(rng: &mut Rng) -> Option<Self> {
+            // The "internal" functions are those of FIPS 203 section 6: the seed is the argument.
+            let seed = Zeroizing::new(rng.array());
+            is_available().then(|| Self(DecapKey::keygen_internal(&seed)))
+        }
+
+        pub fn key(&self) -> [u8; KEY_LEN] {
+            self.0.encapsulation_key().as_bytes()
+        }
+
+        /// Never fails: a ciphertext that was made for another key gives a secret that nobody has
+        /// (implicit rejection, FIPS 203 section 6.3).
+        pub fn open(&self, ciphertext: &[u8; CIPHERTEXT_LEN]) -> Shared {
+            Zeroizing::new(*self.0.decaps_internal(&(*ciphertext).into()).as_ref())
+        }
+    }
+
+    impl fmt::Debug for Decapsulator {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("Decapsulator(..)")
+        }
+    }
+
+    /// A secret for whoever made `key`, and its ciphertext; `None` if that is no key (FIPS 203
+    /// section 7.2, modulus check) or the processor cannot do it.
+    pub(crate) fn encapsulate(
+        key: &[u8; KEY_LEN],
+        rng: &mut Rng,
+    ) -> Option<([u8; CIPHERTEXT_LEN], Shared)> {
+        is_available().then_some(())?;
+        let key = EncapKey::from_bytes(key).ok()?;
+        let (shared, ciphertext) = key.encaps_internal(Message(rng.array()));
+        Some((*ciphertext.as_ref(), Zeroizing::new(*shared.as_ref())))
+    }
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod here {
+    use core::convert::Infallible;
+
+    use super::{CIPHERTEXT_LEN, KEY_LEN, Shared};
+    use crate::kdf::Rng;
+
+    pub(crate) fn is_available() -> bool {
+        false
+    }
+
+    /// There is none.
+    #[derive(Debug)]
+    pub(crate) struct Decapsulator(Infallible);
+
+    impl Decapsulator {
+        pub fn generate(_rng: &mut Rng) -> Option<Self> {
+            None
+        }
+        pub fn key(&self) -> [u8; KEY_LEN] {
+            match self.0 {}
+        }
+        pub fn open(&self, _ciphertext: &[u8; CIPHERTEXT_LEN]) -> Shared {
+            match self.0 {}
+        }
+    }
+
+    pub(crate) fn encapsulate(
+        _key: &[u8; KEY_LEN],
+        _rng: &mut Rng,
+    ) -> Option<([u8; CIPHERTEXT_LEN], Shared)> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kdf::Rng;
+
+    #[test]
+    fn both_sides_share_and_a_changed_ciphertext_does_not() {
+        let mut rng = Rng::new(&[1; 32]);
+        let Some(ours) = Decapsulator::generate(&mut rng) else {
+            assert!(!is_available());
+            return;
+        };
+        let (mut ciphertext, shared) = encapsulate(&ours.key(), &mut rng).unwrap();
+        assert_eq!(ours.open(&ciphertext), shared);
+        ciphertext[77] ^= 1;
+        assert_ne!(ours.open(&ciphertext), shared);
+    }
+
+    #[test]
+    fn what_is_no_key_is_refused() {
+        assert!(encapsulate(&[0xff; KEY_LEN], &mut Rng::new(&[1; 32])).is_none());
+    }
+}
