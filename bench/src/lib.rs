@@ -1,4 +1,5 @@
-//! [`run`]: the hash engine's tables, measured side by side with what else hashes on this machine.
+//! [`run`] and [`link::run`]: the tables of the hash engine and of the link, measured side by side
+//! with what else does the same on this machine.
 //!
 //! Bytes come from a generator in [`input`]; out go [`Report`]s: what the machine is, the heading
 //! of a table, each of its rows as soon as it is measured. [`text`] turns them into Markdown tables,
@@ -18,10 +19,12 @@ pub mod busy;
 pub mod clock;
 pub mod hash;
 pub mod input;
+pub mod link;
 pub mod machine;
 pub mod peers;
 pub mod race;
 pub mod report;
+pub(crate) mod series;
 pub mod text;
 
 pub use hash::{TABLES, run, run_here};
@@ -43,7 +46,12 @@ pub enum Error<E> {
         other: String,
     },
     /// There is no table of this name.
-    NoSuchTable(String),
+    NoSuchTable {
+        /// The name.
+        name: String,
+        /// What tables there are.
+        tables: &'static [&'static str],
+    },
     /// Whoever takes the reports can take no more.
     Refused(E),
 }
@@ -52,10 +60,10 @@ impl<E> fmt::Display for Error<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Differ { row, one, other } => {
-                write!(f, "{one} and {other} do not give the same hash: {row}")
+                write!(f, "{one} and {other} do not give the same result: {row}")
             }
-            Self::NoSuchTable(name) => {
-                write!(f, "no table {name:?}; there are: {}", TABLES.join(", "))
+            Self::NoSuchTable { name, tables } => {
+                write!(f, "no table {name:?}; there are: {}", tables.join(", "))
             }
             Self::Refused(_) => f.write_str("the report could not be handed over"),
         }

@@ -55,6 +55,8 @@ pub enum Unit {
     Cycles,
     /// Microseconds of one run.
     Microseconds,
+    /// Nanoseconds of one run.
+    Nanoseconds,
 }
 
 impl Unit {
@@ -65,6 +67,7 @@ impl Unit {
             Self::GigabytesPerSecond => "GB/s",
             Self::Cycles => "core cycles",
             Self::Microseconds => "µs",
+            Self::Nanoseconds => "ns",
         }
     }
 }
@@ -199,6 +202,7 @@ impl Figure {
             Unit::GigabytesPerSecond => bytes as f64 / timing.median.max(f64::MIN_POSITIVE),
             Unit::Cycles => timing.median * gigahertz,
             Unit::Microseconds => timing.median / 1_000.0,
+            Unit::Nanoseconds => timing.median,
         };
         Self {
             name: timing.name.clone(),
@@ -244,6 +248,7 @@ mod tests {
         assert_eq!(of(Unit::GigabytesPerSecond), 2.048);
         assert_eq!(of(Unit::Cycles), 6_000.0);
         assert_eq!(of(Unit::Microseconds), 2.0);
+        assert_eq!(of(Unit::Nanoseconds), 2_000.0);
     }
 
     #[test]

@@ -138,6 +138,10 @@ fn value_cell(figure: &Figure, unit: Unit) -> String {
         Unit::Microseconds if figure.value >= 100.0 => format!("{:.0}", figure.value),
         Unit::Microseconds if figure.value >= 10.0 => format!("{:.1}", figure.value),
         Unit::Microseconds => format!("{:.3}", figure.value),
+        Unit::Nanoseconds if figure.value >= 1_000.0 => {
+            crate::input::thousands(figure.value.round() as usize)
+        }
+        Unit::Nanoseconds => format!("{:.1}", figure.value),
     }
 }
 
@@ -211,6 +215,8 @@ mod tests {
         assert_eq!(cell(2.048, Unit::GigabytesPerSecond), "2.05");
         assert_eq!(cell(0.0521, Unit::Microseconds), "0.052");
         assert_eq!(cell(49.04, Unit::Microseconds), "49.0");
+        assert_eq!(cell(4.44, Unit::Nanoseconds), "4.4");
+        assert_eq!(cell(40_775.0, Unit::Nanoseconds), "40,775");
         assert_eq!(cell(1_660.0, Unit::Microseconds), "1660");
         let spread = |spread| Figure { spread: Some(spread), ..Figure::quoted("", 2.048) };
         assert_eq!(figure_cell(&spread(0.09), Unit::GigabytesPerSecond), "2.05");

@@ -4,7 +4,6 @@ mod batches;
 mod blocks;
 mod cores;
 mod large;
-mod series;
 pub mod single;
 mod streaming;
 mod works;
@@ -14,7 +13,7 @@ use crate::busy::Busy;
 use crate::machine::machine;
 use crate::race::Effort;
 use crate::report::{Absent, Report};
-use series::Series;
+use crate::series::Series;
 
 /// The names of the tables, in the order in which all of them are made.
 pub const TABLES: [&str; 7] =
@@ -32,9 +31,7 @@ pub fn run<E>(
 ) -> Result<(), Error<E>> {
     let named: Vec<&str> = tables.iter().map(AsRef::as_ref).collect();
     let tables = if named.is_empty() { TABLES.to_vec() } else { named };
-    if let Some(name) = tables.iter().find(|name| !TABLES.contains(name)) {
-        return Err(Error::NoSuchTable((*name).to_owned()));
-    }
+    known(&tables, &TABLES)?;
     emit(Report::Machine(machine())).map_err(Error::Refused)?;
     for table in tables {
         run_here(table, effort, emit)?;
@@ -71,7 +68,15 @@ pub fn run_here<E>(
         "large" => large::run(&mut series),
         "streaming" => streaming::run(&mut series),
         "cores" => cores::run(&mut series),
-        _ => Err(Error::NoSuchTable(table.to_owned())),
+        _ => known(&[table], &TABLES),
+    }
+}
+
+/// Refuses names that are not among `tables`.
+pub(crate) fn known<E>(names: &[&str], tables: &'static [&'static str]) -> Result<(), Error<E>> {
+    match names.iter().find(|name| !tables.contains(name)) {
+        Some(name) => Err(Error::NoSuchTable { name: (*name).to_owned(), tables }),
+        None => Ok(()),
     }
 }
 
@@ -128,7 +133,7 @@ mod tests {
             reports += 1;
             Ok(())
         });
-        assert!(matches!(result, Err(Error::NoSuchTable(name)) if name == "doubles"));
+        assert!(matches!(result, Err(Error::NoSuchTable { name, .. }) if name == "doubles"));
         assert_eq!(reports, 0);
     }
 

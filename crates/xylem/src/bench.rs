@@ -1,4 +1,5 @@
-//! `xylem bench hash [TABLE]...`: the hash engine's tables, as `xylem-bench` measures them.
+//! `xylem bench hash|link [TABLE]...`: the tables of the hash engine and of the link, as
+//! `xylem-bench` measures them.
 
 use crate::exit::{Exit, Failure};
 use crate::output::Out;
@@ -9,9 +10,12 @@ use clap::{Args, ValueEnum};
 pub(crate) enum Subject {
     /// The hash engine.
     Hash,
+    /// The link: frames, seals, keys, handshake.
+    Link,
 }
 
-/// Measures this machine: the hash engine beside the official BLAKE3, SHA-256 and others
+/// Measures this machine: the hash engine beside the official BLAKE3, SHA-256 and others, or the
+/// link beside the libraries it is built on
 ///
 /// Prints Markdown tables. In each row everybody takes turns in short slices, in one process;
 /// figures are medians, ratios are ratios of medians, and a ratio below what the project wants of
@@ -21,7 +25,7 @@ pub(crate) enum Subject {
 /// official crate are programs of their own, which bench/peers in the source tree builds; they are
 /// looked for beside this program and on the PATH.
 #[derive(Debug, Args)]
-#[command(after_help = "Tables, all where none is named:
+#[command(after_help = "Tables of hash, all where none is named:
   single     one thread against the official crate: lengths, updates, output
   busy       the same while every other core hashes
   batches    many messages in one call against SHA-256 one by one
@@ -30,14 +34,22 @@ pub(crate) enum Subject {
   streaming  updates of 64 bytes against one call
   cores      all cores against one at every power of two (RAYON_NUM_THREADS=2: two cores)
 
+Tables of link:
+  frames     building and parsing frames against copying their bytes
+  seal       datagrams sealed and opened against the plain AEAD
+  keys       X25519, key derivation, hashing, comparisons, against the plain libraries
+  handshake  Noise XX, both sides, against snow as it comes
+  ratchet    messages of the double ratchet against their AEAD and curve alone
+
 Examples:
   xylem bench hash                   everything, in under four minutes
   xylem bench hash --quick           everything, in about 20 seconds
   xylem bench hash single --json     one table, for a script
+  xylem bench link seal              one table of the link
 
 Exit status:
   0  measured
-  1  two implementations of one function gave different hashes
+  1  two implementations of one function gave different results
   2  wrong usage, or a build without benchmarks
   4  standard output could not be written")]
 pub(crate) struct BenchArgs {
@@ -48,7 +60,9 @@ pub(crate) struct BenchArgs {
     #[cfg_attr(
         feature = "bench",
         arg(value_name = "TABLE",
-            value_parser = clap::builder::PossibleValuesParser::new(xylem_bench::TABLES),
+            value_parser = clap::builder::PossibleValuesParser::new(
+                xylem_bench::TABLES.iter().chain(&xylem_bench::link::TABLES)
+            ),
             hide_possible_values = true)
     )]
     #[cfg_attr(not(feature = "bench"), arg(value_name = "TABLE"))]
@@ -66,15 +80,18 @@ pub(crate) fn run(args: BenchArgs, out: &mut Out) -> Result<Exit, Failure> {
     use xylem_bench::text::Text;
     use xylem_bench::{Effort, Error};
 
-    let Subject::Hash = args.subject;
     let effort = if args.quick { Effort::QUICK } else { Effort::FULL };
     let mut text = Text::default();
-    let measured = xylem_bench::run(&args.tables, effort, &mut |report| {
+    let mut emit = |report| {
         if out.is_json() {
             return out.json(&Json::Bench(&report));
         }
         out.bytes(text.render(&report).as_bytes())
-    });
+    };
+    let measured = match args.subject {
+        Subject::Hash => xylem_bench::run(&args.tables, effort, &mut emit),
+        Subject::Link => xylem_bench::link::run(&args.tables, effort, &mut emit),
+    };
     match measured {
         Ok(()) if out.is_json() => {}
         Ok(()) => out.bytes(text.summary().as_bytes())?,
@@ -82,7 +99,7 @@ pub(crate) fn run(args: BenchArgs, out: &mut Out) -> Result<Exit, Failure> {
         Err(error @ Error::Differ { .. }) => {
             return Err(Failure::new(Exit::Damaged, error.to_string()));
         }
-        Err(error @ Error::NoSuchTable(_)) => {
+        Err(error @ Error::NoSuchTable { .. }) => {
             return Err(Failure::new(Exit::Usage, error.to_string()));
         }
     }
@@ -92,7 +109,7 @@ pub(crate) fn run(args: BenchArgs, out: &mut Out) -> Result<Exit, Failure> {
 /// Says how to get a build that can.
 #[cfg(not(feature = "bench"))]
 pub(crate) fn run(args: BenchArgs, _out: &mut Out) -> Result<Exit, Failure> {
-    let BenchArgs { subject: Subject::Hash, tables: _, quick: _ } = args;
+    let BenchArgs { subject: Subject::Hash | Subject::Link, tables: _, quick: _ } = args;
     Err(Failure::new(
         Exit::Usage,
         "this build has no benchmarks; build it with `cargo build --release -p xylem --features \
