@@ -139,6 +139,21 @@ pub fn x25519(secret: &[u8; 32], public: &[u8; 32]) -> Option<Zeroizing<[u8; 32]
     curve::agree(secret, public)
 }
 
+/// ML-KEM-768 as the link does it: the key of a seed, and the secret of a ciphertext.
+///
+/// `None` where the processor cannot do it.
+#[must_use]
+pub fn kem_of_seed(seed: &[u8; 64]) -> Option<(Vec<u8>, impl Fn(&[u8; 1_088]) -> [u8; 32])> {
+    let ours = Decapsulator::from_seed(seed)?;
+    Some((ours.key().to_vec(), move |ciphertext: &[u8; 1_088]| *ours.open(ciphertext)))
+}
+
+/// Whether ML-KEM-768 takes these bytes for a key.
+#[must_use]
+pub fn kem_takes(key: &[u8; 1_184]) -> bool {
+    kem::encapsulate(key, &mut Rng::new(&[1; 32])).is_some()
+}
+
 /// The public key of a secret.
 #[must_use]
 pub fn x25519_public_key(secret: &[u8; 32]) -> [u8; 32] {

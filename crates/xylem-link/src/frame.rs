@@ -193,7 +193,23 @@ impl<'a> Frames<'a> {
 impl<'a> Iterator for Frames<'a> {
     type Item = Result<Frame<'a>, FrameError>;
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
+        // Nearly every frame is a whole packet.
+        let rest = self.bytes.get(self.at..).filter(|rest| !rest.is_empty())?;
+        if let [wire::PACKET, a, b, rest @ ..] = rest {
+            let len = usize::from(u16::from_be_bytes([*a, *b]));
+            if let Some(packet) = rest.get(..len).filter(|packet| !packet.is_empty()) {
+                self.at += PACKET_OVERHEAD + len;
+                return Some(Ok(Frame::Packet(packet)));
+            }
+        }
+        self.next_of_any_type()
+    }
+}
+
+impl<'a> Frames<'a> {
+    fn next_of_any_type(&mut self) -> Option<Result<Frame<'a>, FrameError>> {
         let start = self.at;
         let typ = *self.bytes.get(start)?;
         if typ == wire::PADDING {

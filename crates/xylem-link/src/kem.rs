@@ -35,9 +35,12 @@ mod here {
     impl Decapsulator {
         /// `None` where the processor cannot do it.
         pub fn generate(rng: &mut Rng) -> Option<Self> {
+            Self::from_seed(&Zeroizing::new(rng.array()))
+        }
+
+        pub fn from_seed(seed: &[u8; 64]) -> Option<Self> {
             // The "internal" functions are those of FIPS 203 section 6: the seed is the argument.
-            let seed = Zeroizing::new(rng.array());
-            is_available().then(|| Self(DecapKey::keygen_internal(&seed)))
+            is_available().then(|| Self(DecapKey::keygen_internal(seed)))
         }
 
         pub fn key(&self) -> [u8; KEY_LEN] {
@@ -87,6 +90,9 @@ mod here {
 
     impl Decapsulator {
         pub fn generate(_rng: &mut Rng) -> Option<Self> {
+            None
+        }
+        pub fn from_seed(_seed: &[u8; 64]) -> Option<Self> {
             None
         }
         pub fn key(&self) -> [u8; KEY_LEN] {

@@ -15,6 +15,7 @@ use core::time::Duration;
 
 use ring::aead::quic::{self, HeaderProtectionKey};
 use ring::aead::{self, Aad, LessSafeKey, Nonce, UnboundKey};
+use siphasher::sip::SipHasher24;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
@@ -74,10 +75,46 @@ impl Cipher {
         false
     }
 
-    fn algorithms(self) -> (&'static aead::Algorithm, &'static quic::Algorithm) {
+    fn algorithm(self) -> &'static aead::Algorithm {
         match self {
-            Self::Aes256Gcm => (&aead::AES_256_GCM, &quic::AES_256),
-            Self::ChaCha20Poly1305 => (&aead::CHACHA20_POLY1305, &quic::CHACHA20),
+            Self::Aes256Gcm => &aead::AES_256_GCM,
+            Self::ChaCha20Poly1305 => &aead::CHACHA20_POLY1305,
+        }
+    }
+}
+
+/// The function that makes header protection's mask of a sample. Not ChaCha20 as in QUIC: for the
+/// four bytes of a number it computes 64, an eighth of the time that sealing 1,400 bytes takes.
+enum HeaderKey {
+    Aes(HeaderProtectionKey),
+    Sip(SipHasher24),
+}
+
+impl HeaderKey {
+    fn new(cipher: Cipher, key: &[u8; 32]) -> Self {
+        match cipher {
+            Cipher::Aes256Gcm => {
+                let key = HeaderProtectionKey::new(&quic::AES_256, key);
+                Self::Aes(key.expect("AES-256 takes 32 bytes"))
+            }
+            Cipher::ChaCha20Poly1305 => {
+                let key = key.first_chunk().expect("16 of 32 bytes");
+                Self::Sip(SipHasher24::new_with_key(key))
+            }
+        }
+    }
+
+    #[inline]
+    fn mask(&self, sample: &[u8; 16]) -> [u8; 4] {
+        match self {
+            Self::Aes(key) => {
+                let mask = key.new_mask(sample).expect("the sample is 16 bytes");
+                [mask[1], mask[2], mask[3], mask[4]]
+            }
+            Self::Sip(key) => {
+                let [a, b, c, d, ..] = key.hash(sample).to_le_bytes();
+                [a, b, c, d]
+            }
         }
     }
 }
@@ -110,20 +147,18 @@ impl EpochSecret {
 struct EpochKeys {
     aead: LessSafeKey,
     iv: [u8; 12],
-    header: HeaderProtectionKey,
+    header: HeaderKey,
     cid: ConnectionId,
     commitment: [u8; 32],
 }
 
 impl EpochKeys {
     fn new(cipher: Cipher, secret: &EpochSecret) -> Self {
-        let (aead_alg, header_alg) = cipher.algorithms();
         let part = |label| Zeroizing::new(derive(label, &[&secret.0[..]]));
-        let aead = UnboundKey::new(aead_alg, &part(label::AEAD_KEY)[..]);
-        let header = HeaderProtectionKey::new(header_alg, &part(label::HEADER_KEY)[..]);
+        let aead = UnboundKey::new(cipher.algorithm(), &part(label::AEAD_KEY)[..]);
         let mut keys = Self {
             aead: LessSafeKey::new(aead.expect("both AEADs take 32 bytes")),
-            header: header.expect("both header protections take 32 bytes"),
+            header: HeaderKey::new(cipher, &part(label::HEADER_KEY)),
             iv: [0; 12],
             cid: ConnectionId([0; CID_LEN]),
             commitment: *part(label::COMMITMENT),
@@ -144,9 +179,8 @@ impl EpochKeys {
     /// What the packet number on the wire is XORed with. The sample is the first 16 bytes after
     /// the header, which a datagram of at least [`OVERHEAD`] bytes has.
     fn mask(&self, datagram: &[u8]) -> [u8; 4] {
-        let sample = &datagram[HEADER_LEN..HEADER_LEN + 16];
-        let mask = self.header.new_mask(sample).expect("the sample is 16 bytes");
-        [mask[1], mask[2], mask[3], mask[4]]
+        let sample = datagram[HEADER_LEN..].first_chunk().expect("a datagram has OVERHEAD bytes");
+        self.header.mask(sample)
     }
 }
 

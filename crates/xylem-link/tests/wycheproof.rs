@@ -1,0 +1,99 @@
+//! Project Wycheproof's vectors for what the link uses, in the way in which it uses it.
+
+use ring::aead::{
+    AES_256_GCM, Aad, Algorithm, CHACHA20_POLY1305, LessSafeKey, Nonce, Tag, UnboundKey,
+};
+use wycheproof::{aead, mlkem, xdh};
+use xylem_link::for_tests::{kem_of_seed, kem_takes, x25519};
+
+/// 32-byte keys and shared secrets; a shared secret of zeros is refused, as the link has to.
+#[test]
+fn x25519_agrees_with_every_vector() {
+    let set = xdh::TestSet::load(xdh::TestName::X25519).unwrap();
+    let (mut agreed, mut refused) = (0, 0);
+    for test in set.test_groups.iter().flat_map(|group| &group.tests) {
+        let Ok(public) = <&[u8; 32]>::try_from(&test.public_key[..]) else {
+            assert!(test.result.must_fail() || !test.flags.is_empty(), "{}", test.tc_id);
+            continue;
+        };
+        let secret = test.private_key[..].try_into().unwrap();
+        match x25519(secret, public) {
+            Some(shared) => {
+                assert_eq!(shared[..], test.shared_secret[..], "{}", test.tc_id);
+                agreed += 1;
+            }
+            None => {
+                assert!(test.shared_secret.iter().all(|byte| *byte == 0), "{}", test.tc_id);
+                refused += 1;
+            }
+        }
+    }
+    assert!(agreed > 400 && refused > 5, "{agreed} {refused}");
+}
+
+#[test]
+fn both_aeads_agree_with_every_vector() {
+    let rows: [(aead::TestName, &Algorithm); 2] = [
+        (aead::TestName::AesGcm, &AES_256_GCM),
+        (aead::TestName::ChaCha20Poly1305, &CHACHA20_POLY1305),
+    ];
+    for (name, algorithm) in rows {
+        let set = aead::TestSet::load(name).unwrap();
+        let (mut good, mut bad) = (0, 0);
+        for group in &set.test_groups {
+            // The sizes that the link uses.
+            if (group.key_size, group.nonce_size, group.tag_size) != (256, 96, 128) {
+                continue;
+            }
+            for test in &group.tests {
+                let key = LessSafeKey::new(UnboundKey::new(algorithm, &test.key).unwrap());
+                let nonce = || Nonce::try_assume_unique_for_key(&test.nonce).unwrap();
+                let aad = || Aad::from(&test.aad[..]);
+                let mut text = test.ct.to_vec();
+                let tag = Tag::try_from(&test.tag[..]).unwrap();
+                let opened =
+                    key.open_in_place_separate_tag(nonce(), aad(), tag, &mut text, 0..).is_ok();
+                assert_eq!(opened, !test.result.must_fail(), "{name:?} {}", test.tc_id);
+                bad += usize::from(!opened);
+                if !opened {
+                    continue;
+                }
+                assert_eq!(text, test.pt[..]);
+                let mut text = test.pt.to_vec();
+                let tag = key.seal_in_place_separate_tag(nonce(), aad(), &mut text).unwrap();
+                assert_eq!((&text[..], tag.as_ref()), (&test.ct[..], &test.tag[..]));
+                good += 1;
+            }
+        }
+        assert!(good > 30 && bad > 10, "{good} {bad}");
+    }
+}
+
+#[test]
+fn ml_kem_768_agrees_with_every_vector() {
+    let (mut opened, mut refused) = (0, 0);
+    let set = mlkem::TestSet::load(mlkem::TestName::MlKem768).unwrap();
+    for test in set.test_groups.iter().flat_map(|group| &group.tests) {
+        let (Some(seed), Some(ciphertext), Some(shared)) =
+            (&test.seed, &test.ct, &test.shared_secret)
+        else {
+            continue;
+        };
+        let Ok(seed) = seed[..].try_into() else { continue };
+        let Ok(ciphertext) = ciphertext[..].try_into() else { continue };
+        let Some((key, open)) = kem_of_seed(seed) else { return };
+        if let Some(expected) = &test.encaps_key {
+            assert_eq!(key, expected[..], "{}", test.tc_id);
+        }
+        assert_eq!(open(ciphertext), shared[..], "{}", test.tc_id);
+        opened += 1;
+    }
+    let set = mlkem::TestSet::load(mlkem::TestName::MlKem768Encaps).unwrap();
+    for test in set.test_groups.iter().flat_map(|group| &group.tests) {
+        let Some(key) = &test.encaps_key else { continue };
+        let Ok(key) = key[..].try_into() else { continue };
+        assert_eq!(kem_takes(key), !test.result.must_fail(), "{}", test.tc_id);
+        refused += usize::from(test.result.must_fail());
+    }
+    assert!(opened > 5 && refused > 0, "{opened} {refused}");
+}
