@@ -330,3 +330,74 @@ fn enveloped_nonsense_changes_nothing() {
     assert!(matches!(a.poll_event(), Some(Event::Connected { link: up, .. }) if up == link));
     assert!(matches!(b.poll_event(), Some(Event::Connected { .. })));
 }
+
+/// WRAITH: Elligator2 present in benchmarks, never in the handshake. To an observer who opens the
+/// envelopes, too, the ephemeral keys of both sides are coin tosses: a plain key's top bit is zero,
+/// its square root exists. `elligator` has the full test of 10,000 keys.
+#[test]
+fn ephemeral_keys_are_uniform_inside_the_envelope_too() {
+    const N: usize = 300;
+    let mut b = endpoint(2);
+    let envelope = EnvelopeKey::new(Some(b.public_key()));
+    let (mut tops, mut responses) = ([0; 2], 0);
+    for n in 0..N {
+        let mut a = Endpoint::new(
+            Config::default(),
+            StaticKey::generate([1; 32]),
+            core::array::from_fn(|i| (n >> (8 * (i % 2))) as u8),
+        );
+        a.connect(ZERO, at(2), Some(b.public_key()));
+        let out = drain(&mut a);
+        feed(&mut b, 1, &out);
+        for datagram in out.into_iter().chain(drain(&mut b)) {
+            let body = envelope.open(&datagram).unwrap();
+            match Message::parse(&body).unwrap() {
+                Message::Initial { noise, .. } => tops[0] += usize::from(noise[31] >> 7),
+                Message::Response { noise } => {
+                    tops[1] += usize::from(noise[31] >> 7);
+                    responses += 1;
+                }
+                Message::HybridResponse { noise } => {
+                    tops[1] += usize::from(noise[31] >> 7);
+                    responses += 1;
+                }
+                _ => {}
+            }
+        }
+        b.half_open.clone().into_iter().for_each(|id| b.remove(id));
+    }
+    assert_eq!(responses, N);
+    // Six standard deviations of 300 coins.
+    assert!(tops.iter().all(|top| (98..=202).contains(top)), "{tops:?}");
+}
+
+/// Two with a hybrid, and one without it on either side: all come up, and both sides know.
+#[test]
+fn hybrids_are_taken_where_both_want_them() {
+    use crate::PostQuantum;
+    for (dialer, responder) in [(true, true), (true, false), (false, true), (false, false)] {
+        let make = |n: u8, hybrid| {
+            let post_quantum = if hybrid { PostQuantum::Offer } else { PostQuantum::Never };
+            let config = Config { post_quantum, ..Config::default() };
+            Endpoint::new(config, StaticKey::generate([n; 32]), [n; 32])
+        };
+        let (mut a, mut b) = (make(1, dialer), make(2, responder));
+        let link = a.connect(ZERO, at(2), Some(b.public_key()));
+        for _ in 0..4 {
+            let out = drain(&mut a);
+            feed(&mut b, 1, &out);
+            let out = drain(&mut b);
+            feed(&mut a, 2, &out);
+        }
+        let Some(Event::Connected { link: theirs, .. }) = b.poll_event() else { panic!() };
+        let hybrid = dialer && responder && crate::kem::is_available();
+        assert_eq!(a.stats(link).unwrap().post_quantum, hybrid);
+        assert_eq!(b.stats(theirs).unwrap().post_quantum, hybrid);
+        a.send(link, b"a packet").unwrap();
+        let out = drain(&mut a);
+        feed(&mut b, 1, &out);
+        assert!(
+            matches!(b.poll_event(), Some(Event::Packet { packet, .. }) if packet == b"a packet"[..])
+        );
+    }
+}

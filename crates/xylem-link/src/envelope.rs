@@ -1,10 +1,9 @@
 //! What handshake messages travel in, so that every byte of them looks random to whoever does not
 //! hold the responder's public key.
 //!
-//! An X25519 key is not a uniform string: its top bit is zero and only half of all strings are on
-//! the curve. Elligator2 would hide that from everybody; this envelope hides it, the message kind
-//! and the padding from everybody but those who know whom is being dialled (the ticket's holders).
-//! It also makes a responder silent towards whoever lacks its key. It is no encryption in the
+//! Ephemeral keys are uniform by themselves ([`crate::elligator`]); this envelope hides what is not,
+//! the message's kind, flags, KEM key and padding, from everybody but those who know whom is being
+//! dialled (the ticket's holders). It also makes a responder silent towards whoever lacks its key. It is no encryption in the
 //! sense of the handshake, and nothing rests on it but looks.
 //!
 //! `connection id (8) | tag (16) | body ⊕ stream(tag)`, where the tag is a keyed hash of the

@@ -324,6 +324,8 @@ mod tests {
         ]
     }
 
+    /// WRAITH: padding appended after the tag with no length. Here it is a frame among the others,
+    /// inside the seal, and the peer knows where it begins.
     #[test]
     fn every_frame_comes_back_and_padding_ends_them() {
         let mut out = Vec::new();

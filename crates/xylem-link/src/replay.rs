@@ -100,6 +100,7 @@ mod tests {
         }
     }
 
+    /// WRAITH: overflow near u64::MAX.
     #[test]
     fn boundaries() {
         let mut window = ReplayWindow::default();

@@ -1,0 +1,62 @@
+//! A double ratchet that the input drives: send, deliver, hold back, repeat, damage, make up. What
+//! is authentic opens once, nothing else opens, nothing panics, what is kept is bounded.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use xylem_link::StaticKey;
+use xylem_link::ratchet::{MAX_KEPT, Ratchet};
+
+fuzz_target!(|data: &[u8]| {
+    let key = StaticKey::generate([2; 32]);
+    let mut ends = [
+        Ratchet::initiator([1; 32], key.public(), [3; 32]),
+        Ratchet::responder([1; 32], key, [4; 32]),
+    ];
+    // Messages by receiver, with what they say; taken out when delivered.
+    let mut flying: [Vec<(u32, Vec<u8>)>; 2] = [vec![], vec![]];
+    let mut past: [Vec<Vec<u8>>; 2] = [vec![], vec![]];
+    let mut sent = 0u32;
+    let mut rest = data;
+    while let Some((&op, tail)) = rest.split_first() {
+        rest = tail;
+        let (to, pick) = (usize::from(op & 1), usize::from(op >> 4));
+        let mut out = Vec::new();
+        match (op >> 1) & 7 {
+            0..=2 => {
+                let mut message = Vec::new();
+                if ends[1 - to].encrypt(&sent.to_be_bytes(), b"", &mut message).is_ok() {
+                    flying[to].push((sent, message));
+                    sent += 1;
+                }
+            }
+            3 | 4 if !flying[to].is_empty() => {
+                let at = pick % flying[to].len();
+                let (n, message) = flying[to].remove(at);
+                ends[to].decrypt(&message, b"", &mut out).expect("genuine, within the limits");
+                assert_eq!(out, n.to_be_bytes());
+                past[to].push(message);
+            }
+            5 if !flying[to].is_empty() => {
+                let at = pick % flying[to].len();
+                let mut message = flying[to][at].1.clone();
+                let place = usize::from(rest.first().copied().unwrap_or(0)) % message.len();
+                message[place] ^= 1 << (pick % 8);
+                assert!(ends[to].decrypt(&message, b"", &mut out).is_err());
+            }
+            6 if !past[to].is_empty() => {
+                let at = pick % past[to].len();
+                assert!(ends[to].decrypt(&past[to][at], b"", &mut out).is_err(), "twice");
+            }
+            _ => {
+                let len = rest.len().min(pick * 8);
+                let (bytes, tail) = rest.split_at(len);
+                rest = tail;
+                assert!(ends[to].decrypt(bytes, b"", &mut out).is_err());
+            }
+        }
+        assert!(ends.iter().all(|end| end.kept() <= MAX_KEPT));
+        if sent > 900 {
+            return;
+        }
+    }
+});
