@@ -175,5 +175,5 @@ pub fn constant_time_eq(a: &[u8], b: &[u8]) -> bool {
 /// The ratchet's symmetric step; gives the message key.
 #[must_use]
 pub fn symmetric_step(chain: &[u8; 32]) -> [u8; 32] {
-    *ratchet::step(chain).1
+    *ratchet::step(chain).message_key()
 }

@@ -230,7 +230,14 @@ impl Frame<'_> {
     ///
     /// # Panics
     /// If a packet or piece is longer than 65,535 bytes.
+    #[inline]
     pub fn write(&self, out: &mut Vec<u8>) {
+        if let Frame::Packet(packet) = self {
+            out.reserve(PACKET_OVERHEAD + packet.len());
+            out.extend_from_slice(&packet_head(packet));
+            out.extend_from_slice(packet);
+            return;
+        }
         let (head, body) = self.parts();
         out.reserve(head.len + body.len());
         out.extend_from_slice(head.bytes());
@@ -244,6 +251,14 @@ impl Frame<'_> {
     /// If a packet or piece is longer than 65,535 bytes.
     #[inline]
     pub fn write_to(&self, out: &mut [u8]) -> Option<usize> {
+        // Nearly every frame is a whole packet.
+        if let Frame::Packet(packet) = self {
+            let len = PACKET_OVERHEAD + packet.len();
+            let (head, rest) = out.get_mut(..len)?.split_first_chunk_mut()?;
+            *head = packet_head(packet);
+            rest.copy_from_slice(packet);
+            return Some(len);
+        }
         let (head, body) = self.parts();
         let len = head.len + body.len();
         let (start, rest) = out.get_mut(..len)?.split_at_mut(head.len);
@@ -253,17 +268,13 @@ impl Frame<'_> {
     }
 
     /// What is written: the fixed fields, and the bytes that follow them.
-    #[inline]
     fn parts(&self) -> (Head, &[u8]) {
         use wire::*;
         let number = |typ, number: u64| Head::new(typ, &[&number.to_be_bytes()]);
         match self {
             Frame::Ping(token) => (number(PING, *token), &[]),
             Frame::Pong(token) => (number(PONG, *token), &[]),
-            Frame::Packet(packet) => {
-                let len = u16::try_from(packet.len()).expect("fits a datagram");
-                (Head::new(PACKET, &[&len.to_be_bytes()]), packet)
-            }
+            Frame::Packet(packet) => (Head::new(PACKET, &[&packet_head(packet)[1..]]), packet),
             Frame::Fragment(f) => {
                 let len = u16::try_from(f.piece.len()).expect("fits a datagram");
                 let numbers = [f.message, f.offset, f.total].map(u32::to_be_bytes);
@@ -279,6 +290,12 @@ impl Frame<'_> {
             Frame::EpochAck(n) => (number(EPOCH_ACK, *n), &[]),
         }
     }
+}
+
+#[inline]
+fn packet_head(packet: &[u8]) -> [u8; PACKET_OVERHEAD] {
+    let [a, b] = u16::try_from(packet.len()).expect("fits a datagram").to_be_bytes();
+    [wire::PACKET, a, b]
 }
 
 /// The type and the fixed fields of a frame.

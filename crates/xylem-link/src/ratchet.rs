@@ -63,20 +63,30 @@ struct Chain {
 }
 
 impl Chain {
-    /// The next message's key.
-    fn step(&mut self) -> Key {
-        let (chain, message) = step(&self.key);
-        self.key = chain;
+    /// The next message's key, behind the chain's.
+    fn step(&mut self) -> Step {
+        let step = step(&self.key);
+        self.key.copy_from_slice(&step.0[..32]);
         self.next += 1;
-        message
+        step
+    }
+}
+
+/// The next chain key and a message key, in one buffer that is wiped once.
+pub(crate) struct Step(Zeroizing<[u8; 64]>);
+
+impl Step {
+    pub fn message_key(&self) -> &[u8; 32] {
+        self.0.last_chunk().expect("32 of 64 bytes")
     }
 }
 
 /// Chain key → the next one and a message key: one compression of BLAKE3 under the chain key.
-pub(crate) fn step(chain: &[u8; 32]) -> (Key, Key) {
+#[inline]
+pub(crate) fn step(chain: &[u8; 32]) -> Step {
     let mut both = Zeroizing::new([0; 64]);
     Hasher::new_keyed(chain).finalize_xof().fill(&mut both[..]);
-    halves(&both)
+    Step(both)
 }
 
 fn halves(both: &[u8; 64]) -> (Key, Key) {
@@ -207,7 +217,7 @@ impl Ratchet {
         }
         let (key, previous, number) = (ours.public().0, self.state.previous, chain.next);
         let header = Header { key, previous, number }.encode();
-        let key = aead(&chain.step());
+        let key = aead(chain.step().message_key());
         out.reserve(HEADER_LEN + plaintext.len() + TAG_LEN);
         out.extend_from_slice(&header);
         let start = out.len();
@@ -269,7 +279,7 @@ impl Ratchet {
         if chain.next != header.number || chain.next == u32::MAX {
             return Err(RatchetError::Forged);
         }
-        open(&chain.step(), head, associated, sealed, out)?;
+        open(chain.step().message_key(), head, associated, sealed, out)?;
         self.state = state;
         self.skipped.extend(missing);
         let excess = self.skipped.len().saturating_sub(MAX_KEPT);
@@ -294,7 +304,8 @@ impl State {
         }
         while chain.next < number {
             let number = chain.next;
-            missing.push(Skipped { chain: theirs, number, key: chain.step() });
+            let key = Zeroizing::new(*chain.step().message_key());
+            missing.push(Skipped { chain: theirs, number, key });
         }
         Ok(())
     }
