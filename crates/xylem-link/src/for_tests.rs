@@ -139,13 +139,12 @@ pub fn x25519(secret: &[u8; 32], public: &[u8; 32]) -> Option<Zeroizing<[u8; 32]
     curve::agree(secret, public)
 }
 
-/// ML-KEM-768 as the link does it: the key of a seed, and the secret of a ciphertext.
-///
+/// ML-KEM-768 as the link does it: the key of a seed, and the secret of a ciphertext under it.
 /// `None` where the processor cannot do it.
 #[must_use]
-pub fn kem_of_seed(seed: &[u8; 64]) -> Option<(Vec<u8>, impl Fn(&[u8; 1_088]) -> [u8; 32])> {
+pub fn kem_open(seed: &[u8; 64], ciphertext: &[u8; 1_088]) -> Option<(Vec<u8>, [u8; 32])> {
     let ours = Decapsulator::from_seed(seed)?;
-    Some((ours.key().to_vec(), move |ciphertext: &[u8; 1_088]| *ours.open(ciphertext)))
+    Some((ours.key().to_vec(), *ours.open(ciphertext)))
 }
 
 /// Whether ML-KEM-768 takes these bytes for a key.

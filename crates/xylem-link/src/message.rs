@@ -136,14 +136,14 @@ impl Offer {
     pub fn encode(self) -> [u8; OFFER_LEN] {
         let mut out = [0; OFFER_LEN];
         out[..CID_LEN].copy_from_slice(&self.cid.0);
-        out[CID_LEN] = u8::from(self.aes) * AES | u8::from(self.hybrid) * HYBRID;
+        out[CID_LEN] = if self.aes { AES } else { 0 } | if self.hybrid { HYBRID } else { 0 };
         out
     }
 
     pub fn decode(bytes: &[u8; OFFER_LEN]) -> Option<Self> {
         let (cid, rest) = bytes.split_first_chunk()?;
         let flags = rest[0];
-        (flags & !(AES | HYBRID) == 0).then(|| Self {
+        (flags & !(AES | HYBRID) == 0).then_some(Self {
             cid: ConnectionId(*cid),
             aes: flags & AES != 0,
             hybrid: flags & HYBRID != 0,
