@@ -99,6 +99,9 @@ pub enum EncodeError<E = Infallible> {
     /// An Interest needs at least one name component.
     #[error("an Interest's name cannot be empty")]
     EmptyName,
+    /// The packet, or the name, does not fit into the slice that it is written to.
+    #[error("no room for it where it is written")]
+    NoRoom,
     /// The content could not be written.
     #[error("content: {0}")]
     Content(E),

@@ -1,10 +1,9 @@
 //! NDNLPv2: what two neighbours tell each other around a packet.
 
-use alloc::vec::Vec;
-
 use crate::acks::Acks;
+use crate::buffer::{Buffer, Slice};
 use crate::tlv::{self, Open, Reader, types};
-use crate::{DecodeError, MAX_FRAME};
+use crate::{DecodeError, EncodeError, MAX_FRAME};
 
 /// Longest PitToken (NDNLPv2, "PIT Token").
 pub const MAX_PIT_TOKEN: usize = 32;
@@ -146,9 +145,9 @@ impl<'a> LpPacket<'a> {
     }
 
     /// Appends the packet. The PIT token has at most [`MAX_PIT_TOKEN`] octets.
-    pub fn encode(&self, out: &mut Vec<u8>) {
+    pub fn encode(&self, out: &mut impl Buffer) {
         let fragment_len = self.fragment.map_or(0, <[u8]>::len);
-        out.reserve(128 + fragment_len);
+        out.expect_more(128 + fragment_len);
         let width = if fragment_len > 180 { 3 } else { 1 };
         let outer = Open::begin(out, types::LP_PACKET, width);
         self.encode_fields(out);
@@ -158,8 +157,15 @@ impl<'a> LpPacket<'a> {
         outer.end(out);
     }
 
+    /// Writes the packet to the beginning of `out`; gives its length. Errors: `NoRoom`.
+    pub fn encode_to_slice(&self, out: &mut [u8]) -> Result<usize, EncodeError> {
+        let mut out = Slice::new(out);
+        self.encode(&mut out);
+        if out.is_full() { Err(EncodeError::NoRoom) } else { Ok(out.written().len()) }
+    }
+
     /// Appends every header field, in ascending order, without the fragment.
-    pub(crate) fn encode_fields(&self, out: &mut Vec<u8>) {
+    pub(crate) fn encode_fields(&self, out: &mut impl Buffer) {
         if let Some(sequence) = self.sequence {
             tlv::write_element(out, types::LP_SEQUENCE, &sequence.to_be_bytes());
         }
@@ -195,14 +201,14 @@ impl<'a> LpPacket<'a> {
     }
 }
 
-fn write_number(out: &mut Vec<u8>, typ: u32, value: Option<u64>) {
+fn write_number(out: &mut impl Buffer, typ: u32, value: Option<u64>) {
     if let Some(value) = value {
         tlv::write_number_element(out, typ, value);
     }
 }
 
 /// A field of type `typ` around at most one number of type `inner` (a 3-octet type).
-fn write_nested(out: &mut Vec<u8>, typ: u32, inner: u32, number: Option<u64>) {
+fn write_nested(out: &mut impl Buffer, typ: u32, inner: u32, number: Option<u64>) {
     tlv::write_var_number(out, u64::from(typ));
     let len = number.map_or(0, |number| 3 + 1 + tlv::number_octets(number).1);
     tlv::write_var_number(out, len as u64);
