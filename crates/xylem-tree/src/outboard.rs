@@ -1,9 +1,11 @@
 //! Reading proofs out of an outboard: what a holder of a file sends along with its bytes.
 
+use alloc::{vec, vec::Vec};
+
 use crate::{
     error::ExtractError,
     geometry::Geometry,
-    ids::{NODE_LEN, Node, NodeValue, SegmentIndex, SegmentSize, Tile},
+    ids::{NODE_LEN, Node, NodeValue, SegmentIndex, SegmentSize, Tile, TreeKind},
 };
 
 /// Somewhere an outboard can be read from: memory, a file, a part of a packed file.
@@ -153,29 +155,6 @@ fn append<E>(out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>) -> Result<(), E>
     done
 }
 
-/// Bytes that a segment's SignatureValue has; the one length that is accepted.
-#[must_use]
-pub fn segment_signature_len(geo: &Geometry, i: SegmentIndex) -> usize {
-    let siblings = match geo.has_segment(i) {
-        true => geo.steps(Node::leaf(i), geo.segment_proof_end()).count(),
-        false => 0,
-    };
-    (1 + siblings) * NODE_LEN
-}
-
-/// Bytes that a tile's content has.
-#[must_use]
-pub fn tile_content_len(geo: &Geometry, tile: Tile) -> usize {
-    let (_, nodes) = geo.tile_nodes(tile);
-    (nodes.end - nodes.start) as usize * NODE_LEN // at most 256 nodes
-}
-
-/// Bytes that a tile's SignatureValue has; the one length that is accepted.
-#[must_use]
-pub fn tile_signature_len(geo: &Geometry, tile: Tile) -> usize {
-    (1 + geo.tile_proof(tile).count()) * NODE_LEN
-}
-
 /// A whole outboard in memory, for small files and for tests.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Outboard {
@@ -185,10 +164,16 @@ pub struct Outboard {
 }
 
 impl Outboard {
-    /// Hashes `content` and keeps every node.
+    /// Hashes `content` in a BLAKE3 tree and keeps every node.
     #[must_use]
     pub fn of(content: &[u8], segment: SegmentSize) -> Self {
-        let geo = Geometry::new(content.len() as u64, segment);
+        Self::of_kind(content, segment, TreeKind::Blake3)
+    }
+
+    /// Hashes `content` in a tree of this kind and keeps every node.
+    #[must_use]
+    pub fn of_kind(content: &[u8], segment: SegmentSize, kind: TreeKind) -> Self {
+        let geo = Geometry::new(content.len() as u64, segment).with_kind(kind);
         let mut nodes = vec![0; geo.slots() as usize * NODE_LEN];
         let sink = |first_slot: u64, run: &[u8]| {
             let at = first_slot as usize * NODE_LEN;
@@ -207,7 +192,7 @@ impl Outboard {
         &self.geo
     }
 
-    /// The file's BLAKE3 hash.
+    /// The root; of a BLAKE3 tree the file's plain hash.
     #[must_use]
     pub fn root(&self) -> xylem_hash::Hash {
         self.root
