@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
-use xylem_forward::{FaceId, FaceScope, Forwarder};
+use xylem_forward::{FaceId, FaceScope, Forwarder, Incoming, Outgoing, Outlet};
 use xylem_link::{Endpoint, Event as LinkEvent, LinkId, PeerKey};
-use xylem_packet::NameRef;
+use xylem_packet::{LpPacket, NameRef};
 
 use crate::tcp::Tcp;
 use crate::udp::{Oversize, Udp};
@@ -255,7 +255,7 @@ impl Engine {
             self.drain_endpoint(now);
         }
         if self.forwarder.poll_timeout().is_some_and(|t| t <= now) {
-            self.forwarder.handle_timeout(now, &mut self.forwarded);
+            self.forwarder.handle_timeout(now, &mut Queue(&mut self.forwarded, None));
             self.dispatch(self.application);
             self.forget_idle_udp(now);
         }
@@ -394,7 +394,10 @@ impl Engine {
 
     fn forward(&mut self, now: Duration, from: FaceId, packet: Bytes) {
         // A dropped packet is counted by the forwarder; whoever sent it learns nothing.
-        let _ = self.forwarder.handle_packet(now, from, packet, &mut self.forwarded);
+        if let Some(incoming) = take_headers(&packet) {
+            let mut queue = Queue(&mut self.forwarded, Some(&packet));
+            let _ = self.forwarder.handle_packet(now, from, incoming, &mut queue);
+        }
         self.dispatch(from);
     }
 
@@ -475,6 +478,55 @@ impl Engine {
             self.endpoint.close(link);
         }
         self.flush();
+    }
+}
+
+/// The packet within a frame, and what the frame says around it; `None` if there is none.
+fn take_headers(frame: &Bytes) -> Option<Incoming<'_>> {
+    if frame.first() != Some(&0x64) {
+        return Some(Incoming::bare(frame));
+    }
+    let lp = LpPacket::decode(frame).ok().filter(|lp| !lp.is_fragmented())?;
+    Some(Incoming {
+        packet: lp.fragment?,
+        pit_token: lp.pit_token,
+        nack: lp.nack,
+        congestion_mark: lp.congestion_mark,
+        next_hop: lp.next_hop_face_id.map(FaceId),
+        no_cache: false,
+    })
+}
+
+/// What the forwarder sends, with the frame that came in, of which it may be a part.
+struct Queue<'a>(&'a mut Vec<(FaceId, Bytes)>, Option<&'a Bytes>);
+
+impl Outlet for Queue<'_> {
+    fn send(&mut self, to: FaceId, leaving: Outgoing<'_>) {
+        let bytes = leaving.packet.as_ptr_range();
+        let bare = leaving.pit_token.is_none()
+            && leaving.nack.is_none()
+            && leaving.congestion_mark.is_none();
+        let within = |frame: &&Bytes| {
+            let whole = frame.as_ptr_range();
+            whole.start <= bytes.start && bytes.end <= whole.end
+        };
+        let frame = match self.1.filter(within) {
+            Some(frame) if bare => frame.slice_ref(leaving.packet),
+            _ if bare => Bytes::copy_from_slice(leaving.packet),
+            _ => {
+                let mut out = Vec::new();
+                LpPacket {
+                    fragment: Some(leaving.packet),
+                    pit_token: leaving.pit_token,
+                    nack: leaving.nack,
+                    congestion_mark: leaving.congestion_mark,
+                    ..Default::default()
+                }
+                .encode(&mut out);
+                out.into()
+            }
+        };
+        self.0.push((to, frame));
     }
 }
 
