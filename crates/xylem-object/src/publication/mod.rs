@@ -51,9 +51,10 @@ use xylem_tree::{
     ExtractError, Geometry, SegmentIndex, Tile, segment_signature, tile_content, tile_content_len,
     tile_signature,
 };
+use xylem_trust::{Signer, Verifier};
 
 use crate::keys::{PublisherId, PublisherKey};
-use crate::manifest::{Kind, Manifest, ManifestError, verify_manifest};
+use crate::manifest::{Kind, Manifest, ManifestError, verify_manifest_with};
 use crate::naming::{self, ObjectId, PrefixError, Request};
 use crate::packets;
 use nodes::{Grouped, Groups, Straight};
@@ -65,7 +66,8 @@ pub trait Source {
     /// What reading may fail with; [`Publication::answer`] hands it on.
     type Error;
 
-    /// The shape of one object's tree, in the manifest's segment size; `None`: no such object.
+    /// The shape of one object's tree, in the manifest's segment size and of its kind; `None`: no
+    /// such object.
     fn geometry(&mut self, object: ObjectId) -> Option<Geometry>;
 
     /// Fills `out` with the object's bytes from `offset` on.
@@ -156,9 +158,22 @@ impl Publication {
         manifest_packet: Vec<u8>,
         publisher: &PublisherId,
     ) -> Result<Self, PublicationError> {
+        let verifier = publisher.verifier().ok_or(ManifestError::BadSignature)?;
+        Self::verified_by(prefix, manifest_packet, &verifier)
+    }
+
+    /// The same for a manifest that was signed with any kind of key.
+    ///
+    /// # Errors
+    /// See [`PublicationError`].
+    pub fn verified_by(
+        prefix: Name,
+        manifest_packet: Vec<u8>,
+        verifier: &Verifier,
+    ) -> Result<Self, PublicationError> {
         naming::check_prefix(prefix.as_ref())?;
         let data = Data::decode(&manifest_packet).map_err(|_| PublicationError::NotData)?;
-        let manifest = verify_manifest(&data, prefix.as_ref(), publisher)?;
+        let manifest = verify_manifest_with(&data, prefix.as_ref(), verifier)?;
         Ok(Self {
             manifest_name: naming::encode(prefix.as_ref(), &Request::Manifest),
             prefix,
@@ -173,8 +188,15 @@ impl Publication {
     /// Also answers which version is the newest: this one. Signed here, once; without it (somebody
     /// else's publication) such Interests get [`Answer::NoSuch`].
     #[must_use]
-    pub fn with_metadata(mut self, key: &PublisherKey) -> Self {
-        self.metadata = Some(packets::sign_metadata(self.prefix.as_ref(), key));
+    pub fn with_metadata(self, key: &PublisherKey) -> Self {
+        self.with_metadata_by(key.signer())
+    }
+
+    /// The same with any kind of key. (Where its name is thousands of bytes long, and with it the
+    /// packet too long, there is none.)
+    #[must_use]
+    pub fn with_metadata_by(mut self, signer: &Signer) -> Self {
+        self.metadata = packets::sign_metadata(self.prefix.as_ref(), signer).ok();
         self
     }
 
@@ -267,7 +289,8 @@ impl Publication {
             }
         }
         let last = Component::segment(geometry.last_segment().0);
-        let builder = packets::proof_builder(name, self.manifest_name.as_ref(), Some(last));
+        let manifest_name = self.manifest_name.as_ref();
+        let builder = packets::proof_builder(name, manifest_name, geometry.kind(), Some(last));
         let range = geometry.segment_range(index);
         let start = out.len();
         let mut writer = builder.begin(out, geometry.segment_len(index), self.proof.len());
@@ -298,7 +321,8 @@ impl Publication {
             Err(_) => return Ok(Answer::NoSuch),
         }
         let (content, proof) = self.proof.split_at(content_len);
-        let builder = packets::proof_builder(name, self.manifest_name.as_ref(), None);
+        let manifest_name = self.manifest_name.as_ref();
+        let builder = packets::proof_builder(name, manifest_name, geometry.kind(), None);
         let mut writer = builder.begin(out, content.len(), proof.len());
         writer.content_mut().copy_from_slice(content);
         finish(writer, proof);
@@ -311,7 +335,8 @@ impl Publication {
             ObjectId::File(_) if self.manifest.kind == Kind::File => None,
             ObjectId::File(_) => source
                 .geometry(object)
-                .filter(|geometry| geometry.segments() <= crate::MAX_SEGMENTS),
+                .filter(|geometry| geometry.segments() <= crate::MAX_SEGMENTS)
+                .filter(|geometry| geometry.kind() == self.manifest.tree),
         }
     }
 
