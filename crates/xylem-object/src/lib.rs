@@ -31,7 +31,9 @@ pub mod listing;
 pub mod manifest;
 pub mod naming;
 pub mod packets;
+pub mod produce;
 pub mod publication;
+pub mod template;
 pub mod ticket;
 
 pub use keys::{KeyId, PublisherId, PublisherKey};
@@ -40,7 +42,9 @@ pub use manifest::{
     verify_manifest_with,
 };
 pub use naming::ObjectId;
+pub use produce::{Packets, produce};
 pub use publication::{Answer, Publication, PublicationError, Source};
+pub use template::SegmentTemplate;
 pub use ticket::{Ticket, TicketError};
 
 /// Most segments that an object may have: 2^31, so that the manifest and two tiles are all that

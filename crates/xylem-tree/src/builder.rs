@@ -16,6 +16,7 @@ use crate::{
     geometry::Geometry,
     hashing::{climb_row, join, leaf_row},
     ids::{NODE_LEN, Node, NodeValue, SegmentIndex},
+    outboard::proof_places,
 };
 
 /// Bytes of every region but a file's last one.
@@ -66,6 +67,23 @@ impl Region {
     #[must_use]
     pub fn nodes(&self) -> &[u8] {
         &self.nodes
+    }
+
+    /// Appends to `out` the SignatureValue of one of its segments, as
+    /// [`segment_signature`](crate::segment_signature) would from the whole outboard; false, and
+    /// nothing, if the segment is not of this region.
+    pub fn segment_signature(&self, i: SegmentIndex, out: &mut Vec<u8>) -> bool {
+        let first = Self::first_segment(&self.geo, self.index).0;
+        let group = (i.0 & !7).wrapping_sub(first) as usize; // groups of 8 are whole in a region
+        if !self.geo.has_segment(i) || i.0 >> region_level(&self.geo) != self.index {
+            return false;
+        }
+        let (places, count) = proof_places(&self.geo, i);
+        for place in &places[..count] {
+            let at = (2 * group + usize::from(*place)) * NODE_LEN;
+            out.extend_from_slice(&self.nodes[at..at + NODE_LEN]);
+        }
+        true
     }
 
     /// The value over all of it; the root hash if the file has no other region.

@@ -171,6 +171,15 @@ fn regions_join_to_the_same_outboard() {
             let first = Region::first_segment(&geo, region.index());
             let at = first.0 as usize * 2 * 32;
             assert_eq!(region.nodes(), &whole.as_bytes()[at..at + region.nodes().len()]);
+            for i in 0..geo.segments() {
+                let (mut from_region, mut from_whole) = (vec![], vec![]);
+                let mut src = whole.as_bytes();
+                segment_signature(&geo, SegmentIndex(i), &mut src, &mut from_whole).unwrap();
+                let ours = region.segment_signature(SegmentIndex(i), &mut from_region);
+                assert_eq!(ours, (first.0..first.0 + 512).contains(&i));
+                assert_eq!(from_region, if ours { from_whole } else { vec![] }, "segment {i}");
+            }
+            assert!(!region.segment_signature(SegmentIndex(u64::MAX), &mut vec![]));
             let top = Node { level: geo.levels().min(9), index: region.index() };
             assert_eq!(Some(region.top()), whole.node(top));
         }

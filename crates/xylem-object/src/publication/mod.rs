@@ -46,7 +46,7 @@
 mod nodes;
 
 use xylem_hash::Hash;
-use xylem_packet::{Component, Data, DataWriter, Interest, Name, NameRef};
+use xylem_packet::{Data, EncodeError, Interest, Name, NameRef};
 use xylem_tree::{
     ExtractError, Geometry, SegmentIndex, Tile, segment_signature, tile_content, tile_content_len,
     tile_signature,
@@ -57,6 +57,7 @@ use crate::keys::{PublisherId, PublisherKey};
 use crate::manifest::{Kind, Manifest, ManifestError, verify_manifest_with};
 use crate::naming::{self, ObjectId, PrefixError, Request};
 use crate::packets;
+use crate::template::SegmentTemplate;
 use nodes::{Grouped, Groups, Straight};
 
 /// Where a publication's content and trees are read from.
@@ -144,6 +145,8 @@ pub struct Publication {
     manifest_packet: Vec<u8>,
     metadata: Option<(Name, Vec<u8>)>,
     groups: Groups,
+    /// Of the object whose segment was asked for last.
+    template: Option<(ObjectId, SegmentTemplate)>,
     /// The proof in hand; kept for its allocation.
     proof: Vec<u8>,
 }
@@ -181,6 +184,7 @@ impl Publication {
             manifest_packet,
             metadata: None,
             groups: Groups::default(),
+            template: None,
             proof: Vec::new(),
         })
     }
@@ -228,7 +232,7 @@ impl Publication {
         let name = interest.name();
         match naming::parse(self.prefix.as_ref(), name) {
             Some(Request::Segment { object, index }) => {
-                self.answer_segment(name, object, index, source, out)
+                self.answer_segment(object, index, source, out)
             }
             Some(Request::Tile { object, tile }) => {
                 self.answer_tile(name, object, tile, source, out)
@@ -266,7 +270,6 @@ impl Publication {
 
     fn answer_segment<S: Source>(
         &mut self,
-        name: NameRef<'_>,
         object: ObjectId,
         index: SegmentIndex,
         source: &mut S,
@@ -288,16 +291,24 @@ impl Publication {
                 Err(_) => return Ok(Answer::NoSuch),
             }
         }
-        let last = Component::segment(geometry.last_segment().0);
-        let manifest_name = self.manifest_name.as_ref();
-        let builder = packets::proof_builder(name, manifest_name, geometry.kind(), Some(last));
-        let range = geometry.segment_range(index);
-        let start = out.len();
-        let mut writer = builder.begin(out, geometry.segment_len(index), self.proof.len());
-        let read = source.read_content(object, range.start, writer.content_mut());
-        finish(writer, &self.proof);
-        read.inspect_err(|_| out.truncate(start))?;
-        Ok(Answer::Data)
+        let (range, len) = (geometry.segment_range(index), geometry.segment_len(index));
+        let template = match &self.template {
+            Some((of, template)) if *of == object && *template.geometry() == geometry => template,
+            _ => {
+                let template = SegmentTemplate::new(self.prefix.as_ref(), object, geometry);
+                &self.template.insert((object, template)).1
+            }
+        };
+        let written = template.write(index, len, &self.proof, out, |out| {
+            let at = out.len();
+            out.resize(at + len, 0);
+            source.read_content(object, range.start, &mut out[at..])
+        });
+        match written {
+            Ok(()) => Ok(Answer::Data),
+            Err(EncodeError::Content(error)) => Err(error),
+            Err(_) => unreachable!("{WITHIN_THE_LIMIT}"),
+        }
     }
 
     fn answer_tile<S: Source>(
@@ -325,7 +336,7 @@ impl Publication {
         let builder = packets::proof_builder(name, manifest_name, geometry.kind(), None);
         let mut writer = builder.begin(out, content.len(), proof.len());
         writer.content_mut().copy_from_slice(content);
-        finish(writer, proof);
+        writer.finish(proof).expect(WITHIN_THE_LIMIT);
         Ok(Answer::Data)
     }
 
@@ -348,8 +359,6 @@ impl Publication {
     }
 }
 
-fn finish(writer: DataWriter<'_>, proof: &[u8]) {
-    writer
-        .finish(proof)
-        .expect("MAX_PREFIX and MAX_SEGMENTS keep the largest packet within MAX_PACKET");
-}
+/// Why a packet of a publication is never too long.
+const WITHIN_THE_LIMIT: &str =
+    "MAX_PREFIX and MAX_SEGMENTS keep the largest packet within MAX_PACKET";
