@@ -41,11 +41,20 @@ pub(crate) struct Limits {
     pub(crate) faces: usize,
     /// A UDP peer that says nothing for this long loses the face that its first packet made.
     pub(crate) idle: Duration,
+    /// Interests a second from each face to another machine.
+    pub(crate) interests_per_second: Option<u32>,
+    /// Pending Interests of each such face.
+    pub(crate) pit_quota: Option<usize>,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { faces: 1_024, idle: Duration::from_secs(600) }
+        Self {
+            faces: 1_024,
+            idle: Duration::from_secs(600),
+            interests_per_second: None,
+            pit_quota: None,
+        }
     }
 }
 
@@ -117,7 +126,7 @@ impl Engine {
         face.scope = FaceScope::Local;
         face.local = "internal://".to_owned();
         face.came_up = true;
-        let program = forwarder.add_face(face.settings());
+        let program = forwarder.add_face(FaceScope::Local);
         let mut faces = Faces::default();
         faces.insert(program, face);
         let net = Network {

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use mio::net::TcpStream;
-use xylem_forward::{FaceId, FaceScope};
+use xylem_forward::{FaceId, FaceScope, LinkType};
 use xylem_link::PeerKey;
 
 use super::listening::scope_of;
@@ -31,7 +31,7 @@ impl Engine {
     pub(crate) fn dial(&mut self, peer: &Peer, persistency: Persistency) -> io::Result<FaceId> {
         let now = self.now();
         let scope = scope_to(peer);
-        let id = self.forwarder.add_face(scope.into());
+        let id = self.forwarder.add_face(self.settings_of(scope, LinkType::PointToPoint));
         let mut face = Face::new(Transport::Down(now), peer.to_string());
         face.peer = Some(peer.clone());
         face.scope = scope;

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use mio::Interest;
 use mio::net::{TcpListener, TcpStream};
-use xylem_forward::{FaceId, FaceScope, LinkType};
+use xylem_forward::{FaceId, FaceScope, FaceSettings, LinkType};
 
 use super::{Engine, Source};
+use crate::api::Peer;
 use crate::faces::multicast::Multicast;
 use crate::faces::stream::{Socket, Stream};
 use crate::faces::udp::{Oversize, Udp};
@@ -31,10 +32,29 @@ pub(super) enum Listener {
 }
 
 impl Engine {
-    /// Binds a socket for encrypted links; returns what was bound.
+    /// Listens there; returns the face URI of what was bound.
     ///
     /// # Errors
     /// Those of the system, here and in the functions below.
+    pub(crate) fn listen(&mut self, at: &Peer) -> io::Result<String> {
+        let family = |a: SocketAddr| if a.is_ipv4() { '4' } else { '6' };
+        Ok(match at {
+            Peer::Link { address, .. } => format!("xylem://{}", self.bind_link(*address)?),
+            Peer::Udp(address) => {
+                format!("udp{}://{}", family(*address), self.bind_udp(*address)?)
+            }
+            Peer::Tcp(address) => {
+                format!("tcp{}://{}", family(*address), self.bind_tcp(*address)?)
+            }
+            Peer::WebSocket(address) => format!("ws://{}", self.bind_web_socket(*address)?),
+            Peer::Unix(path) => {
+                self.bind_unix(path)?;
+                format!("unix://{}", path.display())
+            }
+        })
+    }
+
+    /// Binds a socket for encrypted links; returns what was bound.
     pub(crate) fn bind_link(&mut self, address: SocketAddr) -> io::Result<SocketAddr> {
         let net = &mut self.net;
         let mut socket = Udp::bind(address, Oversize::Lose)?;
@@ -116,9 +136,22 @@ impl Engine {
 
     /// Gives a face to the forwarder and keeps it under the number that it gets.
     pub(super) fn add_face(&mut self, face: Face) -> FaceId {
-        let id = self.forwarder.add_face(face.settings());
+        let settings = self.settings_of(face.scope, face.link_type);
+        let id = self.forwarder.add_face(settings);
         self.net.faces.insert(id, face);
         id
+    }
+
+    /// What the forwarder has to know of a face: those to other machines have limits.
+    pub(super) fn settings_of(&self, scope: FaceScope, link_type: LinkType) -> FaceSettings {
+        let limits = &self.net.limits;
+        let limited = scope == FaceScope::NonLocal;
+        FaceSettings {
+            scope,
+            link_type,
+            interests_per_second: limits.interests_per_second.filter(|_| limited),
+            pit_quota: limits.pit_quota.filter(|_| limited),
+        }
     }
 
     /// Whether one more face may come from outside.
@@ -230,7 +263,7 @@ impl Engine {
         make: impl FnOnce(mio::Token, &mio::Poll) -> io::Result<Transport>,
     ) -> Option<FaceId> {
         // The number is needed for the token before the face is there.
-        let id = self.forwarder.add_face(scope.into());
+        let id = self.forwarder.add_face(self.settings_of(scope, LinkType::PointToPoint));
         let Ok(transport) = self.open(id, make) else {
             self.forwarder.remove_face(id);
             return None;

@@ -1,6 +1,7 @@
 //! Packets on their way in: from each kind of socket to the forwarder.
 
 use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -66,7 +67,7 @@ impl Engine {
                 None => self.accept_udp(i, train.from, now),
             };
             if let Some(face) = face {
-                self.take_in_train(now, face, &train);
+                self.take_in_train(now, face, 0, &train);
             }
         }
         self.net.trains = trains;
@@ -86,7 +87,7 @@ impl Engine {
         let face = self.net.faces.iter().find(|(_, face)| is_it(face)).map(|(id, _)| id);
         for train in trains.drain(..).filter(|train| train.from != own) {
             if let Some(face) = face {
-                self.take_in_train(now, face, &train);
+                self.take_in_train(now, face, number_of(train.from), &train);
             }
         }
         self.net.trains = trains;
@@ -96,9 +97,10 @@ impl Engine {
         Ok(())
     }
 
-    fn take_in_train(&mut self, now: Duration, face: FaceId, train: &Received) {
+    /// `sender` keeps fragments of several senders on one face apart.
+    fn take_in_train(&mut self, now: Duration, face: FaceId, sender: u64, train: &Received) {
         for datagram in train.bytes.chunks(train.stride) {
-            self.take_in(now, face, &train.bytes, datagram);
+            self.take_in_from(now, face, sender, &train.bytes, datagram);
         }
     }
 
@@ -177,13 +179,24 @@ impl Engine {
         outcome
     }
 
-    /// Hands one frame, which lies in `backing`, through the face's link service to the forwarder.
     fn take_in(&mut self, now: Duration, from: FaceId, backing: &Bytes, frame: &[u8]) {
+        self.take_in_from(now, from, 0, backing, frame);
+    }
+
+    /// Hands one frame, which lies in `backing`, through the face's link service to the forwarder.
+    fn take_in_from(
+        &mut self,
+        now: Duration,
+        from: FaceId,
+        sender: u64,
+        backing: &Bytes,
+        frame: &[u8],
+    ) {
         let Self { forwarder, net, .. } = self;
         let Some(face) = net.faces.get_mut(from) else { return };
         face.heard = now;
         // What is malformed is counted by the link service; whoever sent it learns nothing.
-        let Ok(received) = face.link.receive(now, frame) else { return };
+        let Ok(received) = face.link.receive_from(now, sender, frame) else { return };
         let Some(received) = received else { return net.note_timer(from) };
         let headers = received.headers;
         let mut token = [0; MAX_PIT_TOKEN];
@@ -225,4 +238,10 @@ impl Engine {
             self.net.happenings.push_back(Happening::FaceUp { face: id, peer });
         }
     }
+}
+
+/// A number for a sender in a group, the same for the same address.
+fn number_of(sender: SocketAddr) -> u64 {
+    use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+    BuildHasherDefault::<DefaultHasher>::default().hash_one(sender)
 }

@@ -19,10 +19,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use mio::Token;
-use xylem_forward::{FaceScope, FaceSettings, LinkType};
+use xylem_forward::{FaceScope, LinkType};
 use xylem_link::LinkId;
-use xylem_packet::MAX_PACKET;
+use xylem_packet::{MAX_FRAME, MAX_PACKET};
 use xylem_packet::link_service::{LinkService, LinkServiceConfig};
 
 use crate::api::Peer;
@@ -97,20 +96,6 @@ impl Face {
         }
     }
 
-    /// What the forwarder has to know of it.
-    pub(crate) fn settings(&self) -> FaceSettings {
-        FaceSettings { link_type: self.link_type, ..FaceSettings::from(self.scope) }
-    }
-
-    /// The token of the connection, where it has one of its own.
-    pub(crate) fn token(&self) -> Option<Token> {
-        match &self.transport {
-            Transport::Stream(stream) => Some(stream.token()),
-            Transport::WebSocket(socket) => Some(socket.token()),
-            _ => None,
-        }
-    }
-
     /// Bytes that wait here for the other end to read; the kernel's are not counted.
     pub(crate) fn unsent(&self) -> usize {
         match &self.transport {
@@ -120,11 +105,11 @@ impl Face {
     }
 }
 
-/// Only datagrams have a size that a packet may exceed; only links have headers to save.
+/// Only datagrams have a size that a packet may exceed: NFD reads no longer ones.
 fn link_settings(transport: &Transport) -> LinkServiceConfig {
     let datagrams = matches!(transport, Transport::Udp { .. } | Transport::Multicast(_));
     LinkServiceConfig {
-        mtu: if datagrams { MAX_PACKET } else { usize::MAX },
+        mtu: if datagrams { MAX_PACKET } else { MAX_FRAME },
         fragmentation: datagrams,
         ..LinkServiceConfig::default()
     }
