@@ -21,11 +21,13 @@ use bytes::Bytes;
 use mio::{Events, Poll, Token};
 use xylem_forward::{FaceId, FaceScope, Forwarder, Incoming};
 use xylem_link::Endpoint;
+use xylem_mgmt::FaceUri;
 use xylem_packet::{NackReason, NameRef};
 
 use crate::faces::multicast::Multicast;
 use crate::faces::udp::{Received, Udp};
 use crate::faces::{Face, Faces, ReadBuffer, Transport};
+use crate::uri::endpoint;
 use dispatch::Dispatch;
 use listening::Listener;
 
@@ -122,9 +124,9 @@ pub(crate) struct Network {
 impl Engine {
     /// An engine without sockets.
     pub(crate) fn new(endpoint: Endpoint, mut forwarder: Forwarder) -> io::Result<Self> {
-        let mut face = Face::new(Transport::Internal, String::new());
+        let inside = FaceUri::Internal;
+        let mut face = Face::new(Transport::Internal, String::new(), inside.clone(), inside);
         face.scope = FaceScope::Local;
-        face.local = "internal://".to_owned();
         face.came_up = true;
         let program = forwarder.add_face(FaceScope::Local);
         let mut faces = Faces::default();
@@ -342,6 +344,12 @@ impl Network {
         let family = |s: &Udp| s.local().is_ipv4() == to.is_ipv4();
         let heard = self.heard_on.get(&to).copied();
         heard.or_else(|| self.link_sockets.iter().position(family))
+    }
+
+    /// This end of a link to `to`.
+    fn link_uri(&self, to: SocketAddr) -> FaceUri {
+        let socket = self.link_socket_for(to).map(|i| self.link_sockets[i].local());
+        socket.map_or(FaceUri::Null, |local| FaceUri::Xylem(endpoint(local)))
     }
 
     fn link_timeout(&self) -> Option<Duration> {

@@ -12,11 +12,11 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use xylem_forward::{FaceId, Forwarder, Strategy};
 use xylem_link::{Endpoint, StaticKey};
+use xylem_mgmt::Persistency;
 use xylem_packet::Name;
 
 use crate::api::{Blame, Error, Event, Peer, Stop};
 use crate::engine::{Engine, Happening, Limits};
-use crate::faces::Persistency;
 use crate::uri::PeerUri;
 use crate::{failure, identity};
 
