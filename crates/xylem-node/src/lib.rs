@@ -23,6 +23,8 @@ mod udp;
 
 mod sink;
 
+pub mod client;
+
 mod get;
 mod share;
 mod verify;

@@ -1,0 +1,239 @@
+//! [`Client`]: an application's side of a forwarder, ours or another.
+//!
+//! One blocking connection over a Unix, TCP or UDP socket, and on it what applications do: ask for
+//! one packet, fetch or publish an object in segments, ping, generate load, command the forwarder.
+//! Packets leave as NDN packets in NDNLPv2 headers where any are needed; who answers is whoever
+//! the forwarder finds. This module has no event loop of a node: time is spent waiting for the one
+//! socket, and [`Stop`] is looked at meanwhile.
+//!
+//! It does not forward, cache or encrypt, and it believes nothing that was not verified by a key
+//! that the caller named.
+
+mod endpoint;
+mod socket;
+
+mod histogram;
+mod usage;
+
+pub mod traffic;
+
+pub use histogram::Histogram;
+pub use usage::Usage;
+
+use std::time::{Duration, Instant};
+
+use xylem_packet::{Data, Interest, LpPacket, NackReason, Name, NameRef, Packet};
+
+use crate::api::{Blame, Error, Stop};
+use crate::failure;
+use endpoint::Endpoint;
+use socket::{Queue, Socket};
+
+/// Longest wait without a look at the stop flag.
+const GLANCE: Duration = Duration::from_millis(100);
+
+/// A connection to a forwarder.
+///
+/// Queue packets with [`Client::outbox`], then [`Client::receive`] until what is awaited came;
+/// `receive` writes what is queued first.
+pub struct Client {
+    socket: Socket,
+    at: Endpoint,
+}
+
+/// What the forwarder handed over: one bare Interest or Data and what was said around it.
+#[derive(Clone, Copy, Debug)]
+pub struct Message<'a> {
+    /// The Interest or Data.
+    pub packet: &'a [u8],
+    /// Has to come back with the answer to an Interest.
+    pub pit_token: Option<&'a [u8]>,
+    /// `packet` is an Interest of ours that comes back, for this reason.
+    pub nack: Option<NackReason>,
+    /// The way here is congested.
+    pub congested: bool,
+}
+
+/// Where packets wait to be written.
+pub struct Outbox<'a> {
+    queue: &'a mut Queue,
+}
+
+/// How one Interest ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// The Data packet.
+    Data(Vec<u8>),
+    /// The forwarder refused it.
+    Nack(NackReason),
+    /// Nobody answered in time.
+    Timeout,
+}
+
+impl Client {
+    /// Connects to the forwarder at `at` (`unix:///path`, `tcp://host:port`, `udp://host:port`),
+    /// or to the one that `NDN_CLIENT_TRANSPORT` names, or to the one that runs here.
+    ///
+    /// # Errors
+    /// [`Blame::Usage`] for a URI that can't be read, [`Blame::Network`] if nobody is there.
+    pub fn connect(at: Option<&str>) -> Result<Self, Error> {
+        let at = Endpoint::choose(at)?;
+        let socket = Socket::connect(&at)?;
+        Ok(Self { socket, at })
+    }
+
+    /// Where it is connected, as a URI.
+    pub fn at(&self) -> String {
+        self.at.to_string()
+    }
+
+    /// Where packets are queued.
+    pub fn outbox(&mut self) -> Outbox<'_> {
+        Outbox { queue: &mut self.socket.queue }
+    }
+
+    /// Writes what is queued.
+    ///
+    /// # Errors
+    /// [`Blame::Network`] if the connection ended.
+    pub fn flush(&mut self) -> Result<(), Error> {
+        self.socket.flush()
+    }
+
+    /// Hands every packet that is there to `each`, which may queue answers; if there is none, waits
+    /// for the first at most `wait`. False: nothing came.
+    ///
+    /// Frames that are no NDN packets are left out: a forwarder relays what strangers send.
+    ///
+    /// # Errors
+    /// [`Blame::Network`] if the connection ended.
+    pub fn receive(
+        &mut self,
+        wait: Duration,
+        each: &mut dyn FnMut(Message<'_>, &mut Outbox<'_>),
+    ) -> Result<bool, Error> {
+        self.socket.receive(wait, &mut |frame, queue| {
+            if let Some(message) = message(frame) {
+                each(message, &mut Outbox { queue });
+            }
+        })
+    }
+
+    /// Asks the forwarder to send Interests under `prefix` here.
+    ///
+    /// # Errors
+    /// [`Blame::Network`] if it refuses or does not answer, [`Blame::Interrupted`] if `stop` was
+    /// raised.
+    pub fn register(&mut self, prefix: NameRef<'_>, stop: &Stop) -> Result<(), Error> {
+        let _ = (prefix, stop);
+        Err(failure::usage("registration waits for the management client"))
+    }
+
+    /// Sends one Interest and waits for its answer.
+    ///
+    /// # Errors
+    /// [`Blame::Network`] if the connection ended, [`Blame::Interrupted`] if `stop` was raised,
+    /// [`Blame::Usage`] if `interest` is none.
+    pub fn fetch(
+        &mut self,
+        interest: &[u8],
+        timeout: Duration,
+        stop: &Stop,
+    ) -> Result<Reply, Error> {
+        let asked = Interest::decode(interest).map_err(|e| failure::usage(e.to_string()))?;
+        self.outbox().packet(interest, None);
+        let deadline = Instant::now() + timeout;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let mut reply = None;
+            self.receive(left.min(GLANCE), &mut |message, _| {
+                if reply.is_none() {
+                    reply = answer(&asked, message);
+                }
+            })?;
+            if let Some(reply) = reply {
+                return Ok(reply);
+            }
+            if stop.raised() {
+                return Err(interrupted());
+            }
+            if left.is_zero() {
+                return Ok(Reply::Timeout);
+            }
+        }
+    }
+}
+
+impl Outbox<'_> {
+    /// Queues an Interest or Data, with a PIT token of 1 to 32 octets if one is given.
+    pub fn packet(&mut self, packet: &[u8], pit_token: Option<&[u8]>) {
+        self.queue.frame(|out| match pit_token {
+            None => out.extend_from_slice(packet),
+            Some(_) => {
+                LpPacket { fragment: Some(packet), pit_token, ..LpPacket::default() }.encode(out)
+            }
+        });
+    }
+
+    /// Bytes that wait to be written.
+    pub fn waiting(&self) -> usize {
+        self.queue.len()
+    }
+}
+
+/// What a frame holds; `None` for an idle one, a fragment, and what can't be read.
+fn message(frame: &[u8]) -> Option<Message<'_>> {
+    let bare = Message { packet: frame, pit_token: None, nack: None, congested: false };
+    if u32::from(*frame.first()?) != xylem_packet::types::LP_PACKET {
+        return Some(bare);
+    }
+    let lp = LpPacket::decode(frame).ok().filter(|lp| !lp.is_fragmented())?;
+    Some(Message {
+        packet: lp.fragment?,
+        pit_token: lp.pit_token,
+        nack: lp.nack,
+        congested: lp.congestion_mark.is_some_and(|mark| mark != 0),
+    })
+}
+
+/// What `message` says to the Interest, if anything.
+fn answer(asked: &Interest<'_>, message: Message<'_>) -> Option<Reply> {
+    match (Packet::decode(message.packet).ok()?, message.nack) {
+        (Packet::Data(data), None) if satisfies(&data, asked) => {
+            Some(Reply::Data(message.packet.to_vec()))
+        }
+        (Packet::Interest(returned), Some(reason)) if returned.name() == asked.name() => {
+            Some(Reply::Nack(reason))
+        }
+        _ => None,
+    }
+}
+
+/// Whether the Data's name is what the Interest asks for; a full name by its implicit digest.
+/// Freshness is a matter of caches: whoever produced a packet decides what it answers.
+pub(crate) fn satisfies(data: &Data<'_>, asked: &Interest<'_>) -> bool {
+    let (name, wanted) = (data.name(), asked.name());
+    let digest = wanted.last().filter(|c| c.typ() == xylem_packet::types::IMPLICIT_SHA256_DIGEST);
+    if let Some(digest) = digest {
+        return wanted.parent() == name && data.implicit_digest() == digest.value();
+    }
+    wanted == name || (asked.can_be_prefix() && wanted.is_prefix_of(name))
+}
+
+pub(crate) fn interrupted() -> Error {
+    Error { blame: Blame::Interrupted, message: "interrupted".to_owned() }
+}
+
+/// A name from what was typed.
+pub(crate) fn parse_name(uri: &str) -> Result<Name, Error> {
+    let name = Name::from_uri(uri).map_err(|e| failure::usage(format!("{uri}: {e}")))?;
+    match name.is_empty() {
+        true => Err(failure::usage(format!("{uri}: a name needs at least one component"))),
+        false => Ok(name),
+    }
+}
+
+/// Randomness that nonces begin with.
+fn random_seed() -> Result<u64, Error> {
+    Ok(u64::from_le_bytes(crate::identity::random()?))
+}

@@ -1,0 +1,370 @@
+//! One socket to a forwarder: frames in, frames out, many at a time.
+//!
+//! Frames are queued in an [`Outbox`] and leave by one system call for many of them: one write for
+//! a stream, trains of equal datagrams by segment offload for UDP. What comes in is read in large
+//! pieces and cut into frames. What a frame holds is not looked into here.
+
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use mio::{Events, Interest, Poll, Token};
+use xylem_packet::frame_len;
+
+use super::endpoint::Endpoint;
+use crate::api::{Blame, Error};
+use crate::failure;
+use crate::udp::{Oversize, Udp};
+
+/// How long a connection may take to stand.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a forwarder may take nothing of what waits for it.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Bytes asked of the kernel in one read.
+const READ_LEN: usize = 256 * 1024;
+/// Bytes that may wait before they are written whatever else there is to do.
+const HIGH_WATER: usize = 512 * 1024;
+const TOKEN: Token = Token(0);
+
+enum Io {
+    Tcp(mio::net::TcpStream),
+    #[cfg(unix)]
+    Unix(mio::net::UnixStream),
+    Udp {
+        socket: Udp,
+        remote: SocketAddr,
+    },
+}
+
+/// Frames that wait to be written, back to back.
+#[derive(Default)]
+pub(crate) struct Queue {
+    bytes: Vec<u8>,
+    /// Where frames end; kept for datagrams alone.
+    ends: Vec<usize>,
+    written: usize,
+    datagrams: bool,
+}
+
+impl Queue {
+    /// Appends one frame that `write` appends to what it is given.
+    pub(crate) fn frame(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        write(&mut self.bytes);
+        if self.datagrams {
+            self.ends.push(self.bytes.len());
+        }
+    }
+
+    /// Bytes that wait.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len() - self.written
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+        self.written = 0;
+    }
+
+    /// Hands out trains of datagrams of one length (the last may be shorter).
+    fn trains(&self, mut send: impl FnMut(&[u8], Option<usize>)) {
+        let mut begin = 0;
+        let mut i = 0;
+        while i < self.ends.len() {
+            let size = self.ends[i] - begin;
+            let mut end = self.ends[i];
+            i += 1;
+            while i < self.ends.len() && self.ends[i] - end == size {
+                end = self.ends[i];
+                i += 1;
+            }
+            if i < self.ends.len() && self.ends[i] - end < size {
+                end = self.ends[i];
+                i += 1;
+            }
+            send(&self.bytes[begin..end], (end - begin > size).then_some(size));
+            begin = end;
+        }
+    }
+}
+
+/// A connection, or a datagram socket with one peer.
+pub(crate) struct Socket {
+    io: Io,
+    poll: Poll,
+    events: Events,
+    /// Bytes read and not handed over: `buffer[start..end]`.
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
+    /// Nothing is left in the kernel, as far as the last read told.
+    drained: bool,
+    pub(crate) queue: Queue,
+}
+
+impl Socket {
+    /// Connects.
+    ///
+    /// # Errors
+    /// [`Blame::Network`] if nobody is there.
+    pub(crate) fn connect(to: &Endpoint) -> Result<Self, Error> {
+        let local = |e| failure::local("cannot wait for sockets", &e);
+        let poll = Poll::new().map_err(local)?;
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        let unreachable = |e: io::Error| Error {
+            blame: Blame::Network,
+            message: format!("no forwarder at {to}: {e}"),
+        };
+        let io = match to {
+            #[cfg(unix)]
+            Endpoint::Unix(path) => {
+                let stream = std::os::unix::net::UnixStream::connect(path).map_err(unreachable)?;
+                stream.set_nonblocking(true).map_err(local)?;
+                let mut stream = mio::net::UnixStream::from_std(stream);
+                poll.registry().register(&mut stream, TOKEN, interest).map_err(local)?;
+                Io::Unix(stream)
+            }
+            #[cfg(not(unix))]
+            Endpoint::Unix(_) => {
+                return Err(failure::usage(
+                    "this system has no Unix sockets; give tcp://HOST:PORT",
+                ));
+            }
+            Endpoint::Tcp(at) => {
+                let stream = tcp(&at.resolve()?).map_err(unreachable)?;
+                stream.set_nonblocking(true).map_err(local)?;
+                // Frames are gathered here; waiting for more of them would only add delay.
+                let _ = stream.set_nodelay(true);
+                let mut stream = mio::net::TcpStream::from_std(stream);
+                poll.registry().register(&mut stream, TOKEN, interest).map_err(local)?;
+                Io::Tcp(stream)
+            }
+            Endpoint::Udp(at) => {
+                let remote = at.resolve()?[0];
+                let any: SocketAddr = match remote {
+                    SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+                    SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+                };
+                let mut socket =
+                    Udp::bind(any, Oversize::Fragment).map_err(|e| failure::bind(any, &e))?;
+                socket.register(&poll, TOKEN).map_err(local)?;
+                Io::Udp { socket, remote }
+            }
+        };
+        let datagrams = matches!(io, Io::Udp { .. });
+        Ok(Self {
+            io,
+            poll,
+            events: Events::with_capacity(4),
+            buffer: vec![0; if datagrams { 0 } else { READ_LEN }],
+            start: 0,
+            end: 0,
+            drained: false,
+            queue: Queue { datagrams, ..Queue::default() },
+        })
+    }
+
+    /// Whether each frame is a datagram of its own.
+    pub(crate) fn is_datagram(&self) -> bool {
+        self.queue.datagrams
+    }
+
+    /// Hands every frame that is there to `each`, which may queue answers; if there is none, waits
+    /// for the first at most `wait`. False: nothing came. What was queued has been written.
+    ///
+    /// # Errors
+    /// [`Blame::Network`] if the connection ended or carries no NDN.
+    pub(crate) fn receive(
+        &mut self,
+        wait: Duration,
+        each: &mut dyn FnMut(&[u8], &mut Queue),
+    ) -> Result<bool, Error> {
+        self.flush()?;
+        let deadline = Instant::now() + wait;
+        loop {
+            let came = match &mut self.io {
+                Io::Udp { .. } => self.receive_datagrams(each)?,
+                _ => self.receive_stream(each)?,
+            };
+            if came {
+                self.flush()?;
+                return Ok(true);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() || !self.wait_readable(left)? {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Waits at most `left` for the socket to be readable.
+    fn wait_readable(&mut self, left: Duration) -> Result<bool, Error> {
+        match self.poll.poll(&mut self.events, Some(left)) {
+            Ok(()) => {}
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => return Ok(false),
+            Err(e) => return Err(failure::local("cannot wait for the forwarder", &e)),
+        }
+        if self.events.iter().any(|e| e.is_readable() || e.is_read_closed() || e.is_error()) {
+            self.drained = false;
+            return Ok(true);
+        }
+        // Writable alone: the wait goes on.
+        Ok(!self.events.is_empty())
+    }
+
+    fn receive_datagrams(
+        &mut self,
+        each: &mut dyn FnMut(&[u8], &mut Queue),
+    ) -> Result<bool, Error> {
+        let Io::Udp { socket, remote } = &mut self.io else { return Ok(false) };
+        if self.drained {
+            return Ok(false);
+        }
+        let (queue, mut came) = (&mut self.queue, false);
+        let more = socket
+            .receive(&mut |from, datagram| {
+                if from == *remote {
+                    came = true;
+                    each(&datagram, queue);
+                }
+            })
+            .map_err(|e| gone(&e))?;
+        // The queue's end has to be seen before the poll tells of anything new.
+        self.drained = !more && !came;
+        Ok(came)
+    }
+
+    fn receive_stream(&mut self, each: &mut dyn FnMut(&[u8], &mut Queue)) -> Result<bool, Error> {
+        while !self.drained {
+            if self.start > 0 {
+                self.buffer.copy_within(self.start..self.end, 0);
+                (self.start, self.end) = (0, self.end - self.start);
+            }
+            let room = &mut self.buffer[self.end..];
+            let asked = room.len();
+            let read = match &mut self.io {
+                Io::Tcp(stream) => stream.read(room),
+                #[cfg(unix)]
+                Io::Unix(stream) => stream.read(room),
+                Io::Udp { .. } => return Ok(false),
+            };
+            match read {
+                Ok(0) => return Err(gone(&io::Error::other("it closed the connection"))),
+                Ok(n) => {
+                    self.end += n;
+                    // A short read of a stream leaves nothing behind (epoll(7)).
+                    self.drained = n < asked;
+                }
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.drained = true,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                Err(e) => return Err(gone(&e)),
+            }
+            if self.cut(each)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Hands over the whole frames of the buffer.
+    fn cut(&mut self, each: &mut dyn FnMut(&[u8], &mut Queue)) -> Result<bool, Error> {
+        let mut came = false;
+        loop {
+            let rest = &self.buffer[self.start..self.end];
+            let len = frame_len(rest)
+                .map_err(|e| gone(&io::Error::other(format!("what it sends is not NDN ({e})"))))?;
+            let Some(len) = len else { return Ok(came) };
+            each(&rest[..len], &mut self.queue);
+            came = true;
+            self.start += len;
+            if self.queue.len() > HIGH_WATER {
+                self.flush()?;
+            }
+        }
+    }
+
+    /// Writes all that is queued.
+    ///
+    /// # Errors
+    /// [`Blame::Network`] if the connection ended or takes nothing any more. Datagrams that the
+    /// kernel has no room for are lost, as on the way.
+    pub(crate) fn flush(&mut self) -> Result<(), Error> {
+        if self.queue.len() == 0 {
+            return Ok(());
+        }
+        let mut stuck_since = None;
+        loop {
+            let rest = &self.queue.bytes[self.queue.written..];
+            let wrote = match &mut self.io {
+                Io::Udp { socket, remote } => {
+                    self.queue.trains(|bytes, size| socket.send(*remote, bytes, size));
+                    Ok(rest.len())
+                }
+                Io::Tcp(stream) => stream.write(rest),
+                #[cfg(unix)]
+                Io::Unix(stream) => stream.write(rest),
+            };
+            match wrote {
+                Ok(n) => {
+                    self.queue.written += n;
+                    stuck_since = None;
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    let since = *stuck_since.get_or_insert_with(Instant::now);
+                    if since.elapsed() > WRITE_TIMEOUT {
+                        return Err(gone(&io::Error::other("it takes nothing any more")));
+                    }
+                    // Whether this wakes for reading does not matter, but it must be remembered.
+                    self.wait_readable(Duration::from_millis(100))?;
+                }
+                Err(e) => return Err(gone(&e)),
+            }
+            if self.queue.len() == 0 {
+                self.queue.clear();
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// The first address that answers.
+fn tcp(addresses: &[SocketAddr]) -> io::Result<std::net::TcpStream> {
+    let mut last = io::Error::other("no address");
+    for address in addresses {
+        match std::net::TcpStream::connect_timeout(address, CONNECT_TIMEOUT) {
+            Ok(stream) => return Ok(stream),
+            Err(e) => last = e,
+        }
+    }
+    Err(last)
+}
+
+fn gone(e: &io::Error) -> Error {
+    Error { blame: Blame::Network, message: format!("the forwarder is gone: {e}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trains(lens: &[usize]) -> Vec<(usize, Option<usize>)> {
+        let mut queue = Queue { datagrams: true, ..Queue::default() };
+        for len in lens {
+            queue.frame(|out| out.resize(out.len() + len, 1));
+        }
+        let mut seen = Vec::new();
+        queue.trains(|bytes, size| seen.push((bytes.len(), size)));
+        seen
+    }
+
+    #[test]
+    fn equal_datagrams_travel_together() {
+        assert_eq!(trains(&[]), []);
+        assert_eq!(trains(&[50]), [(50, None)]);
+        assert_eq!(trains(&[50, 50, 50]), [(150, Some(50))]);
+        assert_eq!(trains(&[50, 50, 20, 20]), [(120, Some(50)), (20, None)]);
+        assert_eq!(trains(&[20, 50]), [(20, None), (50, None)]);
+        assert_eq!(trains(&[50, 20]), [(70, Some(50))]);
+    }
+}
