@@ -9,6 +9,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("xylem-hash", &[]),
     ("xylem-tree", &["xylem-hash"]),
     ("xylem-packet", &[]),
+    ("xylem-trust", &["xylem-hash", "xylem-packet"]),
     ("xylem-object", &["xylem-hash", "xylem-tree", "xylem-packet"]),
     ("xylem-forward", &["xylem-packet"]),
     ("xylem-link", &["xylem-hash"]),
