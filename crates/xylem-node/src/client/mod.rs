@@ -17,12 +17,19 @@ mod usage;
 
 pub mod traffic;
 
+mod trust;
+
+pub mod rdr;
+mod segments;
+
 pub use histogram::Histogram;
+pub use trust::{Believe, KeyFile, Sign, Verdict};
 pub use usage::Usage;
 
 use std::time::{Duration, Instant};
 
-use xylem_packet::{Data, Interest, LpPacket, NackReason, Name, NameRef, Packet};
+use xylem_packet::link_service::{LinkHeaders, LinkService, LinkServiceConfig};
+use xylem_packet::{Data, Interest, MAX_FRAME, NackReason, Name, NameRef, Packet};
 
 use crate::api::{Blame, Error, Stop};
 use crate::failure;
@@ -31,6 +38,8 @@ use socket::{Queue, Socket};
 
 /// Longest wait without a look at the stop flag.
 const GLANCE: Duration = Duration::from_millis(100);
+/// Longest datagram to another machine: fits every network that IPv6 does, tunnels included.
+const DATAGRAM: usize = 1232;
 
 /// A connection to a forwarder.
 ///
@@ -39,6 +48,10 @@ const GLANCE: Duration = Duration::from_millis(100);
 pub struct Client {
     socket: Socket,
     at: Endpoint,
+    started: Instant,
+    /// Apart, so that an answer can be sent while what it answers is looked at.
+    incoming: LinkService,
+    outgoing: LinkService,
 }
 
 /// What the forwarder handed over: one bare Interest or Data and what was said around it.
@@ -57,6 +70,8 @@ pub struct Message<'a> {
 /// Where packets wait to be written.
 pub struct Outbox<'a> {
     queue: &'a mut Queue,
+    link: &'a mut LinkService,
+    now: Duration,
 }
 
 /// How one Interest ended.
@@ -79,7 +94,22 @@ impl Client {
     pub fn connect(at: Option<&str>) -> Result<Self, Error> {
         let at = Endpoint::choose(at)?;
         let socket = Socket::connect(&at)?;
-        Ok(Self { socket, at })
+        let mtu = if socket.cuts_datagrams() { DATAGRAM } else { MAX_FRAME };
+        let config = LinkServiceConfig {
+            mtu,
+            fragmentation: mtu < MAX_FRAME,
+            local_fields: true,
+            congestion_marking: false,
+            first_sequence: random_seed()?,
+            ..LinkServiceConfig::default()
+        };
+        Ok(Self {
+            socket,
+            at,
+            started: Instant::now(),
+            incoming: LinkService::new(config),
+            outgoing: LinkService::new(config),
+        })
     }
 
     /// Where it is connected, as a URI.
@@ -89,7 +119,8 @@ impl Client {
 
     /// Where packets are queued.
     pub fn outbox(&mut self) -> Outbox<'_> {
-        Outbox { queue: &mut self.socket.queue }
+        let now = self.started.elapsed();
+        Outbox { queue: &mut self.socket.queue, link: &mut self.outgoing, now }
     }
 
     /// Writes what is queued.
@@ -112,10 +143,19 @@ impl Client {
         wait: Duration,
         each: &mut dyn FnMut(Message<'_>, &mut Outbox<'_>),
     ) -> Result<bool, Error> {
+        let now = self.started.elapsed();
+        self.incoming.handle_timeout(now, &mut |_| {});
+        let (incoming, link) = (&mut self.incoming, &mut self.outgoing);
         self.socket.receive(wait, &mut |frame, queue| {
-            if let Some(message) = message(frame) {
-                each(message, &mut Outbox { queue });
-            }
+            let Ok(Some(received)) = incoming.receive(now, frame) else { return };
+            let headers = received.headers;
+            let message = Message {
+                packet: received.packet,
+                pit_token: headers.pit_token,
+                nack: headers.nack,
+                congested: headers.congestion_mark.is_some_and(|mark| mark != 0),
+            };
+            each(message, &mut Outbox { queue, link, now });
         })
     }
 
@@ -165,35 +205,18 @@ impl Client {
 }
 
 impl Outbox<'_> {
-    /// Queues an Interest or Data, with a PIT token of 1 to 32 octets if one is given.
+    /// Queues an Interest or Data, with a PIT token of 1 to 32 octets if one is given. What is no
+    /// packet or longer than any may be is left out.
     pub fn packet(&mut self, packet: &[u8], pit_token: Option<&[u8]>) {
-        self.queue.frame(|out| match pit_token {
-            None => out.extend_from_slice(packet),
-            Some(_) => {
-                LpPacket { fragment: Some(packet), pit_token, ..LpPacket::default() }.encode(out)
-            }
-        });
+        let headers = LinkHeaders { pit_token, ..LinkHeaders::default() };
+        let queue = &mut *self.queue;
+        let _ = self.link.send(self.now, packet, &headers, 0, &mut |frame| queue.frame(frame));
     }
 
     /// Bytes that wait to be written.
     pub fn waiting(&self) -> usize {
         self.queue.len()
     }
-}
-
-/// What a frame holds; `None` for an idle one, a fragment, and what can't be read.
-fn message(frame: &[u8]) -> Option<Message<'_>> {
-    let bare = Message { packet: frame, pit_token: None, nack: None, congested: false };
-    if u32::from(*frame.first()?) != xylem_packet::types::LP_PACKET {
-        return Some(bare);
-    }
-    let lp = LpPacket::decode(frame).ok().filter(|lp| !lp.is_fragmented())?;
-    Some(Message {
-        packet: lp.fragment?,
-        pit_token: lp.pit_token,
-        nack: lp.nack,
-        congested: lp.congestion_mark.is_some_and(|mark| mark != 0),
-    })
 }
 
 /// What `message` says to the Interest, if anything.

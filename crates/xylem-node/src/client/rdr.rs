@@ -44,9 +44,8 @@ impl<'a> Metadata<'a> {
         let mut found = Self { name, final_block_id: None, segment_size: None, size: None };
         while let Some(element) = reader.next_element()? {
             let (typ, value) = (element.typ, element.value);
-            let number = || {
-                tlv::read_number(value).ok_or(DecodeError::BadLength { typ, len: value.len() })
-            };
+            let number =
+                || tlv::read_number(value).ok_or(DecodeError::BadLength { typ, len: value.len() });
             let repeated = match typ {
                 types::FINAL_BLOCK_ID => found.final_block_id.replace(component(value)?).is_some(),
                 SEGMENT_SIZE => found.segment_size.replace(number()?).is_some(),
@@ -117,7 +116,10 @@ mod tests {
         content.extend([0xfd, 0xf5, 0x00, 2, 0x1f, 0x40, 0xfd, 0xf5, 0x02, 1, 9]);
         content.extend([0xfd, 0xf5, 0x04, 1, 0, 0xfd, 0xf5, 0x0d, 0]);
         let rich = Metadata::decode(&content).unwrap();
-        assert_eq!((rich.last_segment(), rich.segment_size, rich.size), (Some(7), Some(8000), Some(9)));
+        assert_eq!(
+            (rich.last_segment(), rich.segment_size, rich.size),
+            (Some(7), Some(8000), Some(9))
+        );
         let mut again = Vec::new();
         rich.encode(&mut again);
         assert_eq!(Metadata::decode(&again).unwrap(), rich);

@@ -47,9 +47,9 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// Appends one frame that `write` appends to what it is given.
-    pub(crate) fn frame(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
-        write(&mut self.bytes);
+    /// Appends one frame.
+    pub(crate) fn frame(&mut self, frame: &[u8]) {
+        self.bytes.extend_from_slice(frame);
         if self.datagrams {
             self.ends.push(self.bytes.len());
         }
@@ -164,9 +164,9 @@ impl Socket {
         })
     }
 
-    /// Whether each frame is a datagram of its own.
-    pub(crate) fn is_datagram(&self) -> bool {
-        self.queue.datagrams
+    /// Whether frames are datagrams that cross a network, which may cut or lose large ones.
+    pub(crate) fn cuts_datagrams(&self) -> bool {
+        matches!(&self.io, Io::Udp { remote, .. } if !remote.ip().is_loopback())
     }
 
     /// Hands every frame that is there to `each`, which may queue answers; if there is none, waits
@@ -351,7 +351,7 @@ mod tests {
     fn trains(lens: &[usize]) -> Vec<(usize, Option<usize>)> {
         let mut queue = Queue { datagrams: true, ..Queue::default() };
         for len in lens {
-            queue.frame(|out| out.resize(out.len() + len, 1));
+            queue.frame(&vec![1; *len]);
         }
         let mut seen = Vec::new();
         queue.trains(|bytes, size| seen.push((bytes.len(), size)));

@@ -414,6 +414,7 @@ fn name_asked<'a>(prefix: NameRef<'_>, message: Message<'a>) -> Option<NameRef<'
 #[cfg(test)]
 mod tests {
     use super::*;
+    use xylem_packet::link_service::{LinkService, LinkServiceConfig};
 
     fn options(prefix: &str, names: Option<u64>) -> TrafficOptions {
         TrafficOptions {
@@ -451,7 +452,9 @@ mod tests {
     fn a_name_waits_for_its_answer_before_it_is_asked_again() {
         let mut generator = Generator::new(&options("/p", Some(3))).unwrap();
         let mut queue = super::super::socket::Queue::default();
-        generator.ask(5, &mut Outbox { queue: &mut queue });
+        let mut link = LinkService::new(LinkServiceConfig::default());
+        let now = Duration::ZERO;
+        generator.ask(5, &mut Outbox { queue: &mut queue, link: &mut link, now });
         assert_eq!((generator.report.sent, generator.outstanding), (3, 3));
         let message = Message { packet: &[], pit_token: None, nack: None, congested: false };
         generator.heard(message, Duration::from_millis(1));
