@@ -20,7 +20,15 @@ pub mod traffic;
 mod trust;
 
 pub mod rdr;
+
+mod discover;
 mod segments;
+
+pub mod object;
+pub mod put;
+
+pub mod peek;
+pub mod ping;
 
 pub use histogram::Histogram;
 pub use trust::{Believe, KeyFile, Sign, Verdict};
@@ -73,6 +81,9 @@ pub struct Outbox<'a> {
     link: &'a mut LinkService,
     now: Duration,
 }
+
+/// What [`Client::answer`] calls: the Interest, its PIT token, where the answer goes. False ends it.
+pub type OnInterest<'a> = dyn FnMut(&Interest<'_>, Option<&[u8]>, &mut Outbox<'_>) -> bool + 'a;
 
 /// How one Interest ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -167,6 +178,30 @@ impl Client {
     pub fn register(&mut self, prefix: NameRef<'_>, stop: &Stop) -> Result<(), Error> {
         let _ = (prefix, stop);
         Err(failure::usage("registration waits for the management client"))
+    }
+
+    /// Hands every Interest that comes to `each`, with its PIT token, which has to come back with
+    /// the answer; until `each` returns false or `stop` is raised.
+    ///
+    /// # Errors
+    /// [`Blame::Network`] if the connection ended.
+    pub fn answer(
+        &mut self,
+        stop: &Stop,
+        each: &mut OnInterest<'_>,
+    ) -> Result<(), Error> {
+        let mut on = true;
+        while on && !stop.raised() {
+            self.receive(GLANCE, &mut |message, outbox| {
+                if message.nack.is_none()
+                    && on
+                    && let Ok(interest) = Interest::decode(message.packet)
+                {
+                    on = each(&interest, message.pit_token, outbox);
+                }
+            })?;
+        }
+        Ok(())
     }
 
     /// Sends one Interest and waits for its answer.

@@ -55,6 +55,12 @@ impl Queue {
         }
     }
 
+    /// What waits.
+    #[cfg(test)]
+    pub(crate) fn waiting(&self) -> &[u8] {
+        &self.bytes[self.written..]
+    }
+
     /// Bytes that wait.
     pub(crate) fn len(&self) -> usize {
         self.bytes.len() - self.written

@@ -89,7 +89,7 @@ pub enum Verdict {
 pub(crate) struct Trust(Keys);
 
 enum Keys {
-    None { sha256: Verifier, blake3: Verifier },
+    Nobody,
     One(Box<Verifier>),
     Store(TrustStore),
 }
@@ -102,10 +102,7 @@ impl Trust {
     pub(crate) fn open(believe: &Believe) -> Result<Self, Error> {
         let one = |verifier| Ok(Self(Keys::One(Box::new(verifier))));
         match believe {
-            Believe::Nobody => Ok(Self(Keys::None {
-                sha256: Verifier::digest_sha256(),
-                blake3: Verifier::digest_blake3(),
-            })),
+            Believe::Nobody => Ok(Self(Keys::Nobody)),
             Believe::Key(key) => one(verifier(key)?),
             Believe::Publisher(hex) => {
                 let id: PublisherId =
@@ -127,7 +124,7 @@ impl Trust {
 
     /// Whether what passes is proven to be from somebody.
     pub(crate) fn proves(&self) -> bool {
-        !matches!(self.0, Keys::None { .. })
+        !matches!(self.0, Keys::Nobody)
     }
 
     /// Judges one packet; an error says why it is not believed.
@@ -135,9 +132,13 @@ impl Trust {
         let checked = match &self.0 {
             Keys::One(key) => key.data(data).map(|()| Verdict::Proven),
             Keys::Store(store) => store.data(data, now_ms()).map(|()| Verdict::Proven),
-            Keys::None { sha256, blake3 } => match data.signature_info().typ {
-                SignatureType::DIGEST_SHA256 => sha256.data(data).map(|()| Verdict::Undamaged),
-                SignatureType::DIGEST_BLAKE3 => blake3.data(data).map(|()| Verdict::Undamaged),
+            Keys::Nobody => match data.signature_info().typ {
+                SignatureType::DIGEST_SHA256 => {
+                    Verifier::digest_sha256().data(data).map(|()| Verdict::Undamaged)
+                }
+                SignatureType::DIGEST_BLAKE3 => {
+                    Verifier::digest_blake3().data(data).map(|()| Verdict::Undamaged)
+                }
                 _ => Ok(Verdict::Unknown),
             },
         };
