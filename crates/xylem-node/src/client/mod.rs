@@ -39,9 +39,9 @@ use std::time::{Duration, Instant};
 use xylem_packet::link_service::{LinkHeaders, LinkService, LinkServiceConfig};
 use xylem_packet::{Data, Interest, MAX_FRAME, NackReason, Name, NameRef, Packet};
 
-use crate::api::{Blame, Error, Stop};
+use crate::api::{Blame, Error, Peer, Stop};
 use crate::failure;
-use endpoint::Endpoint;
+use crate::uri::PeerUri;
 use socket::{Queue, Socket};
 
 /// Longest wait without a look at the stop flag.
@@ -55,7 +55,7 @@ const DATAGRAM: usize = 1232;
 /// `receive` writes what is queued first.
 pub struct Client {
     socket: Socket,
-    at: Endpoint,
+    at: String,
     started: Instant,
     /// Apart, so that an answer can be sent while what it answers is looked at.
     incoming: LinkService,
@@ -101,10 +101,25 @@ impl Client {
     /// or to the one that `NDN_CLIENT_TRANSPORT` names, or to the one that runs here.
     ///
     /// # Errors
-    /// [`Blame::Usage`] for a URI that can't be read, [`Blame::Network`] if nobody is there.
-    pub fn connect(at: Option<&str>) -> Result<Self, Error> {
-        let at = Endpoint::choose(at)?;
-        let socket = Socket::connect(&at)?;
+    /// [`Blame::Usage`] for a URI that can't be used, [`Blame::Network`] if nobody is there.
+    pub fn connect(at: Option<&PeerUri>) -> Result<Self, Error> {
+        let mut last = Err(failure::usage("no address"));
+        for peer in endpoint::choose(at)? {
+            last = Self::connect_to(&peer);
+            if last.is_ok() {
+                break;
+            }
+        }
+        last
+    }
+
+    /// Connects to the forwarder at this very address.
+    ///
+    /// # Errors
+    /// As for [`Self::connect`].
+    pub fn connect_to(peer: &Peer) -> Result<Self, Error> {
+        let socket = Socket::connect(peer)?;
+        let at = peer.to_string();
         let mtu = if socket.cuts_datagrams() { DATAGRAM } else { MAX_FRAME };
         let config = LinkServiceConfig {
             mtu,
@@ -124,8 +139,8 @@ impl Client {
     }
 
     /// Where it is connected, as a URI.
-    pub fn at(&self) -> String {
-        self.at.to_string()
+    pub fn at(&self) -> &str {
+        &self.at
     }
 
     /// Where packets are queued.
@@ -185,11 +200,7 @@ impl Client {
     ///
     /// # Errors
     /// [`Blame::Network`] if the connection ended.
-    pub fn answer(
-        &mut self,
-        stop: &Stop,
-        each: &mut OnInterest<'_>,
-    ) -> Result<(), Error> {
+    pub fn answer(&mut self, stop: &Stop, each: &mut OnInterest<'_>) -> Result<(), Error> {
         let mut on = true;
         while on && !stop.raised() {
             self.receive(GLANCE, &mut |message, outbox| {

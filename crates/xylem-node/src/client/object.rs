@@ -22,6 +22,7 @@ use super::{Client, Reply, parse_name, random_seed};
 use crate::api::{Blame, Error, Event, Existing, Output, Stop};
 use crate::publish::disk;
 use crate::sink::Destination;
+use crate::uri::PeerUri;
 use crate::{failure, walk};
 
 /// Bytes gathered before they are written.
@@ -35,7 +36,7 @@ const MANIFEST_PATIENCE: Duration = Duration::from_secs(2);
 #[derive(Clone, Debug)]
 pub struct ObjectOptions {
     /// The forwarder, as in [`Client::connect`].
-    pub at: Option<String>,
+    pub at: Option<PeerUri>,
     /// The object's name, with or without its version, as an NDN URI.
     pub name: String,
     /// Whose packets are believed.
@@ -89,8 +90,8 @@ pub fn get_object(
     let started = Instant::now();
     let name = parse_name(&options.name)?;
     let trust = Trust::open(&options.believe)?;
-    let mut client = Client::connect(options.at.as_deref())?;
-    on_event(Event::PeerConnected { peer: client.at() });
+    let mut client = Client::connect(options.at.as_ref())?;
+    on_event(Event::PeerConnected { peer: client.at().to_owned() });
     let found = discover(&mut client, &name, &trust, options.give_up, stop)?;
     if let (Believe::Publisher(publisher), Found::Segments { prefix, .. }) =
         (&options.believe, &found)
@@ -109,7 +110,7 @@ pub fn get_object(
             "{path} exists; choose --overwrite, --rename or -o PATH"
         )));
     }
-    let mut sink = Sink::open(destination.as_ref(), client.at(), on_event)?;
+    let mut sink = Sink::open(destination.as_ref(), client.at().to_owned(), on_event)?;
     let fetched = match &found {
         Found::Single(content) => sink.content(content).map(|()| (content.len() as u64, 1)),
         Found::Segments { prefix, expected } => {

@@ -8,6 +8,7 @@ use super::trust::{Believe, Trust, Verdict, refused, type_name};
 use super::{Client, Reply, parse_name, random_seed};
 use crate::api::{Blame, Error, Stop};
 use crate::failure;
+use crate::uri::PeerUri;
 
 /// Names in a forwarding hint.
 const MAX_HINTS: usize = 16;
@@ -16,7 +17,7 @@ const MAX_HINTS: usize = 16;
 #[derive(Clone, Debug)]
 pub struct PeekOptions {
     /// The forwarder, as in [`Client::connect`].
-    pub at: Option<String>,
+    pub at: Option<PeerUri>,
     /// The name, as an NDN URI.
     pub name: String,
     /// Whose packets are believed.
@@ -75,7 +76,7 @@ pub fn peek(options: &PeekOptions, stop: &Stop) -> Result<Peeked, Error> {
     let name = parse_name(&options.name)?;
     let trust = Trust::open(&options.believe)?;
     let interest = interest(&name, options)?;
-    let mut client = Client::connect(options.at.as_deref())?;
+    let mut client = Client::connect(options.at.as_ref())?;
     let started = Instant::now();
     let network = |message| Error { blame: Blame::Network, message };
     let packet = match client.fetch(&interest, options.lifetime, stop)? {

@@ -12,6 +12,7 @@ use super::histogram::Histogram;
 use super::{Client, GLANCE, Message, parse_name, random_seed};
 use crate::api::{Error, Stop};
 use crate::failure;
+use crate::uri::PeerUri;
 
 const PING: &[u8] = b"ping";
 /// Pings that may be unanswered: with more the oldest counts as lost.
@@ -21,7 +22,7 @@ const MAX_WAITING: usize = 65_536;
 #[derive(Clone, Debug)]
 pub struct PingOptions {
     /// The forwarder, as in [`Client::connect`].
-    pub at: Option<String>,
+    pub at: Option<PeerUri>,
     /// The prefix, without `ping`, as an NDN URI.
     pub prefix: String,
     /// From one ping to the next.
@@ -69,7 +70,7 @@ pub fn ping(
     on_ping: &mut dyn FnMut(u64, Pinged),
 ) -> Result<PingReport, Error> {
     let prefix = parse_name(&options.prefix)?.child(Component::generic(PING));
-    let mut client = Client::connect(options.at.as_deref())?;
+    let mut client = Client::connect(options.at.as_ref())?;
     let mut next = match options.start {
         Some(start) => start,
         None => random_seed()?,
@@ -154,7 +155,7 @@ fn answered(prefix: NameRef<'_>, message: Message<'_>) -> Option<(u64, Option<u6
 #[derive(Clone, Debug)]
 pub struct PingServeOptions {
     /// The forwarder, as in [`Client::connect`].
-    pub at: Option<String>,
+    pub at: Option<PeerUri>,
     /// The prefix, without `ping`, as an NDN URI.
     pub prefix: String,
     /// Bytes of content in each answer.
@@ -188,7 +189,7 @@ pub fn serve(
     let example = prefix.child(Component::generic(u64::MAX.to_string().as_bytes()));
     answer(example.as_ref())
         .map_err(|e| failure::usage(format!("no packet can be that large: {e}")))?;
-    let mut client = Client::connect(options.at.as_deref())?;
+    let mut client = Client::connect(options.at.as_ref())?;
     if options.register {
         client.register(prefix.as_ref(), stop)?;
     }

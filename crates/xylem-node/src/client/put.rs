@@ -20,6 +20,7 @@ use super::trust::{Sign, signer};
 use super::{Client, Outbox, parse_name, satisfies};
 use crate::api::{Error, Stop};
 use crate::failure;
+use crate::uri::PeerUri;
 
 /// Bytes read from the file at a time: what comes next is asked for next.
 const STRETCH: usize = 256 * 1024;
@@ -30,7 +31,7 @@ pub const SEGMENT_SIZE: usize = 8000;
 #[derive(Clone, Debug)]
 pub struct PutOptions {
     /// The forwarder, as in [`Client::connect`].
-    pub at: Option<String>,
+    pub at: Option<PeerUri>,
     /// The name, as an NDN URI. A version at its end is taken as it is.
     pub name: String,
     /// With what to sign.
@@ -77,7 +78,7 @@ pub fn put(
     let name = parse_name(&options.name)?;
     let signer = signer(&options.sign, &options.store, &name)?;
     let mut object = Object::new(&name, options, signer, Stretch::new(content, size))?;
-    let mut client = Client::connect(options.at.as_deref())?;
+    let mut client = Client::connect(options.at.as_ref())?;
     if options.register {
         client.register(object.served(), stop)?;
     }

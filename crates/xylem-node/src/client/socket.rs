@@ -11,10 +11,9 @@ use std::time::{Duration, Instant};
 use mio::{Events, Interest, Poll, Token};
 use xylem_packet::frame_len;
 
-use super::endpoint::Endpoint;
-use crate::api::{Blame, Error};
+use crate::api::{Blame, Error, Peer};
+use crate::faces::udp::{Oversize, Udp};
 use crate::failure;
-use crate::udp::{Oversize, Udp};
 
 /// How long a connection may take to stand.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -72,24 +71,12 @@ impl Queue {
         self.written = 0;
     }
 
-    /// Hands out trains of datagrams of one length (the last may be shorter).
-    fn trains(&self, mut send: impl FnMut(&[u8], Option<usize>)) {
+    /// Each datagram that waits.
+    fn datagrams(&self, mut each: impl FnMut(&[u8])) {
         let mut begin = 0;
-        let mut i = 0;
-        while i < self.ends.len() {
-            let size = self.ends[i] - begin;
-            let mut end = self.ends[i];
-            i += 1;
-            while i < self.ends.len() && self.ends[i] - end == size {
-                end = self.ends[i];
-                i += 1;
-            }
-            if i < self.ends.len() && self.ends[i] - end < size {
-                end = self.ends[i];
-                i += 1;
-            }
-            send(&self.bytes[begin..end], (end - begin > size).then_some(size));
-            begin = end;
+        for end in &self.ends {
+            each(&self.bytes[begin..*end]);
+            begin = *end;
         }
     }
 }
@@ -112,8 +99,9 @@ impl Socket {
     /// Connects.
     ///
     /// # Errors
-    /// [`Blame::Network`] if nobody is there.
-    pub(crate) fn connect(to: &Endpoint) -> Result<Self, Error> {
+    /// [`Blame::Network`] if nobody is there, [`Blame::Usage`] for a kind of peer that only nodes
+    /// reach.
+    pub(crate) fn connect(to: &Peer) -> Result<Self, Error> {
         let local = |e| failure::local("cannot wait for sockets", &e);
         let poll = Poll::new().map_err(local)?;
         let interest = Interest::READABLE | Interest::WRITABLE;
@@ -123,21 +111,16 @@ impl Socket {
         };
         let io = match to {
             #[cfg(unix)]
-            Endpoint::Unix(path) => {
+            Peer::Unix(path) => {
                 let stream = std::os::unix::net::UnixStream::connect(path).map_err(unreachable)?;
                 stream.set_nonblocking(true).map_err(local)?;
                 let mut stream = mio::net::UnixStream::from_std(stream);
                 poll.registry().register(&mut stream, TOKEN, interest).map_err(local)?;
                 Io::Unix(stream)
             }
-            #[cfg(not(unix))]
-            Endpoint::Unix(_) => {
-                return Err(failure::usage(
-                    "this system has no Unix sockets; give tcp://HOST:PORT",
-                ));
-            }
-            Endpoint::Tcp(at) => {
-                let stream = tcp(&at.resolve()?).map_err(unreachable)?;
+            Peer::Tcp(address) => {
+                let stream = std::net::TcpStream::connect_timeout(address, CONNECT_TIMEOUT)
+                    .map_err(unreachable)?;
                 stream.set_nonblocking(true).map_err(local)?;
                 // Frames are gathered here; waiting for more of them would only add delay.
                 let _ = stream.set_nodelay(true);
@@ -145,8 +128,7 @@ impl Socket {
                 poll.registry().register(&mut stream, TOKEN, interest).map_err(local)?;
                 Io::Tcp(stream)
             }
-            Endpoint::Udp(at) => {
-                let remote = at.resolve()?[0];
+            Peer::Udp(remote) => {
                 let any: SocketAddr = match remote {
                     SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
                     SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
@@ -154,7 +136,13 @@ impl Socket {
                 let mut socket =
                     Udp::bind(any, Oversize::Fragment).map_err(|e| failure::bind(any, &e))?;
                 socket.register(&poll, TOKEN).map_err(local)?;
-                Io::Udp { socket, remote }
+                Io::Udp { socket, remote: *remote }
+            }
+            other => {
+                return Err(failure::usage(format!(
+                    "programs reach a forwarder by unix://, tcp:// or udp://, not at {other}; a \
+                     node can connect to it"
+                )));
             }
         };
         let datagrams = matches!(io, Io::Udp { .. });
@@ -303,7 +291,8 @@ impl Socket {
             let rest = &self.queue.bytes[self.queue.written..];
             let wrote = match &mut self.io {
                 Io::Udp { socket, remote } => {
-                    self.queue.trains(|bytes, size| socket.send(*remote, bytes, size));
+                    self.queue.datagrams(|datagram| socket.queue(*remote, datagram));
+                    socket.flush();
                     Ok(rest.len())
                 }
                 Io::Tcp(stream) => stream.write(rest),
@@ -334,43 +323,6 @@ impl Socket {
     }
 }
 
-/// The first address that answers.
-fn tcp(addresses: &[SocketAddr]) -> io::Result<std::net::TcpStream> {
-    let mut last = io::Error::other("no address");
-    for address in addresses {
-        match std::net::TcpStream::connect_timeout(address, CONNECT_TIMEOUT) {
-            Ok(stream) => return Ok(stream),
-            Err(e) => last = e,
-        }
-    }
-    Err(last)
-}
-
 fn gone(e: &io::Error) -> Error {
     Error { blame: Blame::Network, message: format!("the forwarder is gone: {e}") }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn trains(lens: &[usize]) -> Vec<(usize, Option<usize>)> {
-        let mut queue = Queue { datagrams: true, ..Queue::default() };
-        for len in lens {
-            queue.frame(&vec![1; *len]);
-        }
-        let mut seen = Vec::new();
-        queue.trains(|bytes, size| seen.push((bytes.len(), size)));
-        seen
-    }
-
-    #[test]
-    fn equal_datagrams_travel_together() {
-        assert_eq!(trains(&[]), []);
-        assert_eq!(trains(&[50]), [(50, None)]);
-        assert_eq!(trains(&[50, 50, 50]), [(150, Some(50))]);
-        assert_eq!(trains(&[50, 50, 20, 20]), [(120, Some(50)), (20, None)]);
-        assert_eq!(trains(&[20, 50]), [(20, None), (50, None)]);
-        assert_eq!(trains(&[50, 20]), [(70, Some(50))]);
-    }
 }

@@ -16,6 +16,7 @@ use super::usage::{self, Usage};
 use super::{Client, GLANCE, Message, Outbox, parse_name, random_seed};
 use crate::api::{Error, Stop};
 use crate::failure;
+use crate::uri::PeerUri;
 
 /// Digits of the number in a name.
 const DIGITS: usize = 16;
@@ -35,7 +36,7 @@ const NULL_SIGNATURE: SignatureType = SignatureType(200);
 #[derive(Clone, Debug)]
 pub struct TrafficOptions {
     /// The forwarder, as in [`Client::connect`].
-    pub at: Option<String>,
+    pub at: Option<PeerUri>,
     /// Under which names to ask, as an NDN URI.
     pub prefix: String,
     /// Interests a second; `None`: as fast as answers come.
@@ -276,7 +277,7 @@ impl Generator {
 /// [`crate::Blame::Usage`] for a name that can't be one, [`crate::Blame::Network`] if the forwarder
 /// goes away. A raised `stop` ends the run early and is no error.
 pub fn generate(options: &TrafficOptions, stop: &Stop) -> Result<TrafficReport, Error> {
-    let mut client = Client::connect(options.at.as_deref())?;
+    let mut client = Client::connect(options.at.as_ref())?;
     let mut generator = Generator::new(options)?;
     let usage_before =
         (usage::of_process(None), options.pid.and_then(|p| usage::of_process(Some(p))));
@@ -321,7 +322,7 @@ fn receive(client: &mut Client, generator: &mut Generator, wait: Duration) -> Re
 #[derive(Clone, Debug)]
 pub struct TrafficServeOptions {
     /// The forwarder, as in [`Client::connect`].
-    pub at: Option<String>,
+    pub at: Option<PeerUri>,
     /// Which names to answer, as an NDN URI.
     pub prefix: String,
     /// Bytes of content in each Data.
@@ -356,7 +357,7 @@ pub fn serve(
 ) -> Result<TrafficServed, Error> {
     let prefix = parse_name(&options.prefix)?;
     let tail = tail(prefix.as_ref(), options)?;
-    let mut client = Client::connect(options.at.as_deref())?;
+    let mut client = Client::connect(options.at.as_ref())?;
     if options.register {
         client.register(prefix.as_ref(), stop)?;
     }
