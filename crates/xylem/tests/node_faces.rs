@@ -58,7 +58,8 @@ fn two_nodes_find_each_other_by_multicast() {
     let source = file(dir.path(), "source", &content);
     let share = Share::plain(&source, &dir.path().join("store"));
     // A group of this process alone, so that tests beside this one are not heard.
-    let group = format!("239.255.{}.{}:0", std::process::id() % 250, std::process::id() / 250 % 250);
+    let group =
+        format!("239.255.{}.{}:0", std::process::id() % 250, std::process::id() / 250 % 250);
     let port = 20_000 + std::process::id() % 20_000;
     let group = group.replace(":0", &format!(":{port}"));
     let multicast =
@@ -72,10 +73,8 @@ fn two_nodes_find_each_other_by_multicast() {
     let _far = Node::start(&far_dir, &(multicast.clone() + &route(&upstream)));
     let near = Node::start(&near_dir, &(multicast + &route(&format!("udp4://{group}"))));
     let out = dir.path().join("out");
-    let output = get(
-        &dir.path().join("s"),
-        &[&share.ticket, "--from", near.at("unix"), "-o", text(&out)],
-    );
+    let output =
+        get(&dir.path().join("s"), &[&share.ticket, "--from", near.at("unix"), "-o", text(&out)]);
     assert_exit(&output, 0);
     assert!(fs::read(&out).unwrap() == content);
 }

@@ -33,6 +33,22 @@ pub(super) enum Listener {
     Unix(unix::Listener),
 }
 
+impl Listener {
+    /// Face URI of this end.
+    pub(super) fn uri(&self) -> Option<FaceUri> {
+        match self {
+            Self::Tcp(listener) => Some(FaceUri::Tcp(endpoint(listener.local_addr().ok()?))),
+            Self::WebSocket(listener) => {
+                Some(FaceUri::WebSocket(endpoint(listener.local_addr().ok()?)))
+            }
+            #[cfg(unix)]
+            Self::Unix(listener) => {
+                Some(FaceUri::Unix(listener.path().to_string_lossy().into_owned()))
+            }
+        }
+    }
+}
+
 impl Engine {
     /// Listens there; returns the face URI of what was bound.
     ///
@@ -191,9 +207,7 @@ impl Engine {
         loop {
             let accepted = match &mut self.net.listeners[i] {
                 Listener::Tcp(listener) => listener.accept().map(|(s, from)| (s, from, false)),
-                Listener::WebSocket(listener) => {
-                    listener.accept().map(|(s, from)| (s, from, true))
-                }
+                Listener::WebSocket(listener) => listener.accept().map(|(s, from)| (s, from, true)),
                 #[cfg(unix)]
                 Listener::Unix(listener) => {
                     let Ok((stream, _)) = listener.io.accept() else { return };
@@ -237,8 +251,7 @@ impl Engine {
         if !self.has_room(FaceScope::Local) {
             return;
         }
-        let Listener::Unix(listener) = &self.net.listeners[i] else { return };
-        let local = FaceUri::Unix(listener.path().to_string_lossy().into_owned());
+        let Some(local) = self.net.listeners[i].uri() else { return };
         let far = FaceUri::Fd(u64::try_from(stream.as_raw_fd()).unwrap_or_default());
         let face = self.add_accepted(FaceScope::Local, (far, local), |token, poll| {
             let socket = Socket::Unix(stream);
