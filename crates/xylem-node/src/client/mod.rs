@@ -12,6 +12,8 @@
 mod endpoint;
 mod socket;
 
+pub mod manage;
+
 mod histogram;
 mod usage;
 
@@ -38,7 +40,7 @@ pub use usage::Usage;
 use std::time::{Duration, Instant};
 
 use xylem_packet::link_service::{LinkHeaders, LinkService, LinkServiceConfig};
-use xylem_packet::{Data, Interest, MAX_FRAME, NackReason, Name, NameRef, Packet};
+use xylem_packet::{Data, Interest, MAX_FRAME, NackReason, Name, Packet};
 
 use crate::api::{Blame, Error, Peer, Stop};
 use crate::failure;
@@ -184,16 +186,6 @@ impl Client {
             };
             each(message, &mut Outbox { queue, link, now });
         })
-    }
-
-    /// Asks the forwarder to send Interests under `prefix` here.
-    ///
-    /// # Errors
-    /// [`Blame::Network`] if it refuses or does not answer, [`Blame::Interrupted`] if `stop` was
-    /// raised.
-    pub fn register(&mut self, prefix: NameRef<'_>, stop: &Stop) -> Result<(), Error> {
-        let _ = (prefix, stop);
-        Err(failure::usage("registration waits for the management client"))
     }
 
     /// Hands every Interest that comes to `each`, with its PIT token, which has to come back with
