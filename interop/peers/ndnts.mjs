@@ -3,7 +3,8 @@
 //
 //   node ndnts.mjs put NAME FILE       serves FILE below NAME with RDR metadata until SIGTERM
 //   node ndnts.mjs cat NAME FILE       finds the newest version by RDR, fetches it into FILE
-//   node ndnts.mjs mgmt                every dataset and command that nfdmgmt knows; one JSON line each
+//   node ndnts.mjs cat-unverified NAME FILE   the same without looking at the segments' signatures
+//   node ndnts.mjs mgmt STEP PORT      one dataset, or a command and its opposite; a JSON line an answer
 //
 // Connects to NDN_CLIENT_TRANSPORT: unix:///path, tcp4://host:port, udp4://host:port or ws://host:port.
 // NDNts' packages are found in $NDNTS (a folder with node_modules), set by interop/run.
@@ -42,7 +43,7 @@ async function connect() {
 // itself takes only Unix sockets for local and would ask /localhop.
 const local = { prefix: nfdmgmt.localhostPrefix };
 
-async function put(face, name, file) {
+async function put(name, file) {
   const content = await readFile(file);
   const versioned = new Name(name).append(Version, Date.now());
   nfdmgmt.enableNfdPrefixReg(face, local);
@@ -56,17 +57,9 @@ async function put(face, name, file) {
   await new Promise((resolve) => { process.once("SIGTERM", resolve); });
 }
 
-async function cat(name, file) {
-  const metadata = await retrieveMetadata(new Name(name), { retx: 5, verifier: digestSigning });
-  const content = await fetch(metadata.name, { verifier: digestSigning, retxLimit: 8 });
-  await writeFile(file, content);
-  console.error(`${metadata.name}: ${content.length} bytes`);
-}
-
-// Segments that we share are signed by the tree, which NDNts does not know: bytes are compared afterwards.
-async function catUnverified(name, file) {
-  const metadata = await retrieveMetadata(new Name(name), { retx: 5 });
-  const content = await fetch(metadata.name, { retxLimit: 8 });
+async function cat(name, file, verifier) {
+  const metadata = await retrieveMetadata(new Name(name), { retx: 5, verifier });
+  const content = await fetch(metadata.name, { verifier, retxLimit: 8 });
   await writeFile(file, content);
   console.error(`${metadata.name}: ${content.length} bytes`);
 }
@@ -100,49 +93,66 @@ function expect(condition, what) {
   }
 }
 
-async function mgmt() {
-  const name = new Name("/interop/ndnts/managed");
-  const [status] = await nfdmgmt.list("status/general", [], nfdmgmt.GeneralStatus ?? generalStatus, local);
-  expect(status !== undefined, "status/general has one row");
-  report("status/general", { rows: 1 });
-  expect((await dataset(nfdmgmt.FaceStatus)).length > 0, "there is a face");
-  await dataset(nfdmgmt.ChannelStatus).catch((error) => report("faces/channels", { error: `${error}` }));
-  expect((await dataset(nfdmgmt.CsInfo)).length === 1, "cs/info has one row");
-  expect((await dataset(nfdmgmt.StrategyChoice)).some((row) => row.name.length === 0), "/ has a strategy");
-
-  const uri = `udp4://127.0.0.1:${process.env.MANAGED_PORT ?? 17171}`;
-  const face = await command("faces/create", { uri });
-  expect(face.faceId > 0, "faces/create answers with a FaceId");
-  const found = await dataset(nfdmgmt.FaceQuery({ uri }));
-  expect(found.length === 1 && found[0].faceId === face.faceId, "faces/query finds the new face");
-
-  await command("rib/register", { name, faceId: face.faceId, origin: 65, cost: 7, flagChildInherit: true });
-  const routes = () => dataset(nfdmgmt.RibEntry).then((rows) => rows.filter((row) => row.name.equals(name)));
-  expect((await routes())[0]?.route.some((route) => route.faceId === face.faceId && route.cost === 7),
-    "rib/list has the new route");
-  await command("rib/unregister", { name, faceId: face.faceId, origin: 65 });
-  expect((await routes()).length === 0, "rib/list has the route no more");
-
-  const strategy = new Name("/localhost/nfd/strategy/multicast");
-  const chosen = () => dataset(nfdmgmt.StrategyChoice).then((rows) => rows.find((row) => row.name.equals(name)));
-  await command("strategy-choice/set", { name, strategy });
-  expect(strategy.isPrefixOf((await chosen())?.strategy ?? new Name()), "strategy-choice/list has the choice");
-  await command("strategy-choice/unset", { name });
-  expect((await chosen()) === undefined, "strategy-choice/list has the choice no more");
-
-  await command("faces/destroy", { faceId: face.faceId });
-  expect((await dataset(nfdmgmt.FaceQuery({ uri }))).length === 0, "faces/query finds the face no more");
+// One step of the management protocol; the parameter is a UDP port of loopback where nobody listens.
+async function mgmt(step, port) {
+  const name = new Name("/interop/managed");
+  const uri = `udp4://127.0.0.1:${port}`;
+  const steps = {
+    async status() {
+      expect((await nfdmgmt.list("status/general", [], generalStatus, local)).length > 0, "a status");
+    },
+    async faces() {
+      expect((await dataset(nfdmgmt.FaceStatus)).some((row) => row.localUri.startsWith("unix:")),
+        "faces/list has this Unix face");
+    },
+    async routes() {
+      await dataset(nfdmgmt.RibEntry);
+    },
+    async cs() {
+      expect((await dataset(nfdmgmt.CsInfo)).length === 1, "cs/info has one row");
+    },
+    async strategies() {
+      expect((await dataset(nfdmgmt.StrategyChoice)).some((row) => row.name.length === 0), "/ has a strategy");
+    },
+    async face() {
+      const { faceId } = await command("faces/create", { uri });
+      const found = await dataset(nfdmgmt.FaceQuery({ uri }));
+      expect(found.length === 1 && found[0].faceId === faceId, "faces/query finds the new face");
+      await command("faces/destroy", { faceId });
+      expect((await dataset(nfdmgmt.FaceQuery({ uri }))).length === 0, "faces/query finds it no more");
+    },
+    async route() {
+      const { faceId } = await command("faces/create", { uri });
+      const routes = async () => (await dataset(nfdmgmt.RibEntry)).find((row) => row.name.equals(name))?.route;
+      await command("rib/register", { name, faceId, origin: 65, cost: 7, flagChildInherit: true });
+      expect((await routes())?.some((route) => route.faceId === faceId && route.cost === 7), "rib/list has it");
+      await command("rib/unregister", { name, faceId, origin: 65 });
+      expect((await routes()) === undefined, "rib/list has it no more");
+      await command("faces/destroy", { faceId });
+    },
+    async strategy() {
+      const strategy = new Name("/localhost/nfd/strategy/multicast");
+      const chosen = async () => (await dataset(nfdmgmt.StrategyChoice)).find((row) => row.name.equals(name));
+      await command("strategy-choice/set", { name, strategy });
+      expect(strategy.isPrefixOf((await chosen())?.strategy ?? new Name()), "strategy-choice/list has it");
+      await command("strategy-choice/unset", { name });
+      expect((await chosen()) === undefined, "strategy-choice/list has it no more");
+    },
+  };
+  await steps[step]();
 }
 
 // The release of 2025-03-07 does not export the status/general dataset: this reads that it is there.
 const generalStatus = { decodeFrom: (decoder) => decoder.read().tlv };
 
-const [verb, name, file] = process.argv.slice(2);
-const verbs = { put: (face) => put(face, name, file), cat: () => cat(name, file),
-  "cat-unverified": () => catUnverified(name, file), mgmt: () => mgmt() };
+const [verb, ...parameters] = process.argv.slice(2);
+const verbs = { put, mgmt,
+  cat: (name, file) => cat(name, file, digestSigning),
+  // Segments that we share are signed by the tree, which NDNts does not know.
+  "cat-unverified": (name, file) => cat(name, file, undefined) };
 const face = await connect();
 try {
-  await verbs[verb](face);
+  await verbs[verb](...parameters);
 } catch (error) {
   console.error(error);
   process.exitCode = 1;
