@@ -10,6 +10,7 @@ faces:
   unix: {{ enabled: true, socket_path: {socket} }}
   websocket: {{ enabled: true, bind: 127.0.0.1, port: {websocket} }}
 fw: {{ threads: 2 }}
+tables: {{ content_store: {{ capacity: {cs} }} }}
 """
 
 NODE_CONFIG = """\
@@ -20,14 +21,21 @@ tcp = ["127.0.0.1:{port}"]
 websocket = ["127.0.0.1:{websocket}"]
 multicast = []
 link = []
+
+[tables]
+content_store_packets = {cs}
+pit_entries = {pit}
 """
 
 
 class Forwarder:
     """A running forwarder and the addresses at which clients reach it."""
 
-    def __init__(self, programs, name):
+    def __init__(self, programs, name, cs=65_535, pit=65_536):
+        """`cs`: packets that the content store may hold; `pit`: Interests (NDNd has no such limit, and room for 65,535 packets a thread at most)."""
         self.name = name
+        self.cs = cs
+        self.pit = pit
         self.programs = programs
         self.port = free_port()
         self.websocket = free_port()
@@ -46,7 +54,7 @@ class Forwarder:
 
     def start(self):
         settings = self.config().format(
-            port=self.port, socket=self.socket, websocket=self.websocket
+            port=self.port, socket=self.socket, websocket=self.websocket, cs=self.cs, pit=self.pit
         )
         path = self.programs.file(f"{self.name}.config")
         path.write_text(settings)
@@ -69,8 +77,8 @@ class Forwarder:
 
 
 class Ndnd(Forwarder):
-    def __init__(self, programs):
-        super().__init__(programs, "ndnd")
+    def __init__(self, programs, **limits):
+        super().__init__(programs, "ndnd", **limits)
 
     def config(self):
         return NDND_CONFIG
@@ -80,8 +88,8 @@ class Ndnd(Forwarder):
 
 
 class Node(Forwarder):
-    def __init__(self, programs):
-        super().__init__(programs, "node")
+    def __init__(self, programs, **limits):
+        super().__init__(programs, "node", **limits)
 
     def config(self):
         return NODE_CONFIG

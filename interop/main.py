@@ -18,6 +18,7 @@ from types import SimpleNamespace
 import direct
 import management
 import objects
+import semantics
 from forwarders import Ndnd, Node
 from programs import Failed, Programs
 from report import FAILED, LIMIT, PASSED, Report
@@ -42,6 +43,7 @@ def through(report, programs, forwarder, content, peers_alone):
     """All cases with one forwarder in the middle."""
     try:
         forwarder.start()
+        semantics.cases(report, forwarder)
         management.tools(report, programs, forwarder, peers_alone)
         objects.pairs(report, programs, forwarder, content, peers_alone)
         objects.transports(report, programs, forwarder, content)
