@@ -54,6 +54,13 @@ class Program:
     def wait_for(self, pattern, seconds=10.0):
         return self.wait_until(lambda: re.search(pattern, self.output()), seconds)
 
+    def ends_within(self, seconds):
+        try:
+            self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
     def stop(self):
         """SIGTERM, and SIGKILL for those that do not mind it within 5 s."""
         if self.process.poll() is None:

@@ -150,7 +150,7 @@ def one(body, forwarder, uri):
     except OSError as error:
         raise Failed(f"the forwarder closed the connection: {error}") from error
     finally:
-        if forwarder.program.process.poll() is not None:
+        if forwarder.program.ends_within(0.1):
             forwarder.start()
             raise Failed("the forwarder crashed")
 
