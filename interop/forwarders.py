@@ -58,6 +58,7 @@ class Forwarder:
         )
         path = self.programs.file(f"{self.name}.config")
         path.write_text(settings)
+        self.socket.unlink(missing_ok=True)  # what a crash left
         self.program = self.programs.start(self.command(path))
         self.program.wait_until(self.socket.exists)
         return self
