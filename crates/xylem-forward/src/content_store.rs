@@ -12,6 +12,7 @@ use hashbrown::HashTable;
 use xylem_packet::{Component, Data, Interest, NameRef};
 
 use crate::pit::ends_with_digest;
+use crate::{CsInfo, CsSettings};
 
 const NONE: u32 = u32::MAX;
 /// What an entry costs beside its packet, roughly.
@@ -31,6 +32,9 @@ struct Entry {
 
 pub(crate) struct ContentStore {
     capacity: usize,
+    capacity_packets: usize,
+    admit: bool,
+    serve: bool,
     used: usize,
     entries: Vec<Entry>,
     free: Vec<u32>,
@@ -45,6 +49,9 @@ impl ContentStore {
     pub(crate) fn new(capacity: usize) -> Self {
         ContentStore {
             capacity,
+            capacity_packets: usize::MAX,
+            admit: true,
+            serve: true,
             used: 0,
             entries: Vec::new(),
             free: Vec::new(),
@@ -56,30 +63,61 @@ impl ContentStore {
     }
 
     pub(crate) fn is_enabled(&self) -> bool {
-        self.capacity != 0
+        self.capacity != 0 && self.capacity_packets != 0
     }
 
-    pub(crate) fn used(&self) -> usize {
-        self.used
+    pub(crate) fn info(&self) -> CsInfo {
+        CsInfo {
+            capacity_packets: self.capacity_packets,
+            capacity_bytes: self.capacity,
+            packets: self.by_name.len(),
+            bytes: self.used,
+            admit: self.admit,
+            serve: self.serve,
+            ..CsInfo::default()
+        }
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.by_name.len()
+    pub(crate) fn configure(&mut self, settings: CsSettings) {
+        self.capacity = settings.capacity_bytes.unwrap_or(self.capacity);
+        self.capacity_packets = settings.capacity_packets.unwrap_or(self.capacity_packets);
+        self.admit = settings.admit.unwrap_or(self.admit);
+        self.serve = settings.serve.unwrap_or(self.serve);
+        self.make_room(0, 0);
+    }
+
+    fn make_room(&mut self, packets: usize, bytes: usize) {
+        while (self.used + bytes > self.capacity
+            || self.by_name.len() + packets > self.capacity_packets)
+            && self.oldest != NONE
+        {
+            self.remove(self.oldest);
+        }
+    }
+
+    pub(crate) fn erase(&mut self, prefix: NameRef<'_>, limit: u64) -> u64 {
+        let ids: Vec<u32> = self
+            .by_name
+            .range::<[u8], _>((Bound::Included(prefix.value()), Bound::Unbounded))
+            .take_while(|(candidate, _)| candidate.starts_with(prefix.value()))
+            .take(usize::try_from(limit).unwrap_or(usize::MAX))
+            .map(|(_, id)| *id)
+            .collect();
+        ids.iter().for_each(|id| self.remove(*id));
+        ids.len() as u64
     }
 
     /// Keeps a Data that was asked for. `hash` is that of its name.
     pub(crate) fn insert(&mut self, now: Duration, data: &Data<'_>, hash: u64) {
         let cost = data.wire().len() + OVERHEAD;
-        if cost > self.capacity {
+        if cost > self.capacity || self.capacity_packets == 0 || !self.admit {
             return;
         }
         let same = |id: &u32| self.entries[*id as usize].name == data.name().value();
         if let Some(id) = self.by_hash.find(hash, same).copied() {
             self.remove(id);
         }
-        while self.used + cost > self.capacity && self.oldest != NONE {
-            self.remove(self.oldest);
-        }
+        self.make_room(1, cost);
         let packet = Bytes::copy_from_slice(data.wire());
         let name = packet.slice(data.name_range());
         let fresh_until = now.saturating_add(Duration::from_millis(data.meta().freshness_ms));
@@ -109,6 +147,9 @@ impl ContentStore {
         interest: &Interest<'_>,
         hashes: &[u64],
     ) -> Option<Bytes> {
+        if !self.serve {
+            return None;
+        }
         let name = interest.name();
         let usable =
             |id: &u32| !interest.must_be_fresh() || now < self.entries[*id as usize].fresh_until;

@@ -1,4 +1,4 @@
-//! Faces as the forwarder knows them: a number, a scope, counters.
+//! Faces as the forwarder knows them: a number, a few settings, counters.
 
 /// A face's number. Numbers are not used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -19,7 +19,46 @@ pub enum FaceScope {
     NonLocal,
 }
 
-/// What a face has carried.
+/// Who hears what is sent over a face.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LinkType {
+    /// One neighbour.
+    #[default]
+    PointToPoint,
+    /// Several neighbours, who hear each other: Nacks make no sense here.
+    MultiAccess,
+    /// Several neighbours, not all of whom hear each other: an Interest may go out where it came
+    /// in.
+    AdHoc,
+}
+
+/// What the forwarder has to know of a face.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FaceSettings {
+    /// Where it leads.
+    pub scope: FaceScope,
+    /// Who hears it.
+    pub link_type: LinkType,
+    /// Interests a second that are accepted from it, with bursts of one second's worth; what is
+    /// over that is dropped. `None`: no limit.
+    pub interests_per_second: Option<u32>,
+    /// Interests of it that may be pending at one time. `None`: only the PIT's capacity.
+    pub pit_quota: Option<usize>,
+}
+
+impl From<FaceScope> for FaceSettings {
+    /// A point-to-point face without limits of its own.
+    fn from(scope: FaceScope) -> Self {
+        FaceSettings {
+            scope,
+            link_type: LinkType::PointToPoint,
+            interests_per_second: None,
+            pit_quota: None,
+        }
+    }
+}
+
+/// What a face has carried. Bytes are those of bare packets: link headers are the link's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct FaceCounters {
@@ -45,6 +84,6 @@ pub struct FaceCounters {
 
 #[derive(Debug)]
 pub(crate) struct Face {
-    pub(crate) scope: FaceScope,
+    pub(crate) settings: FaceSettings,
     pub(crate) counters: FaceCounters,
 }

@@ -11,9 +11,11 @@ pub(crate) const MAX_ROUTE_COMPONENTS: usize = 63;
 
 /// One way to go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct NextHop {
-    pub(crate) face: FaceId,
-    pub(crate) cost: u32,
+pub struct NextHop {
+    /// Over this face.
+    pub face: FaceId,
+    /// The cheapest is tried first.
+    pub cost: u32,
 }
 
 #[derive(Debug)]
@@ -48,6 +50,15 @@ impl Fib {
     /// Number of (prefix, next hop) pairs.
     pub(crate) fn len(&self) -> usize {
         self.routes
+    }
+
+    /// Number of prefixes.
+    pub(crate) fn prefixes(&self) -> usize {
+        self.table.len()
+    }
+
+    pub(crate) fn for_each(&self, f: &mut dyn FnMut(NameRef<'_>, &[NextHop])) {
+        self.table.iter().for_each(|entry| f(entry.prefix.as_ref(), &entry.next_hops));
     }
 
     /// Adds a next hop or changes its cost. The prefix has at most [`MAX_ROUTE_COMPONENTS`].

@@ -2,9 +2,8 @@
 
 use core::time::Duration;
 
-use bytes::Bytes;
 use hashbrown::HashMap;
-use xylem_packet::{NackReason, NameRef, Packet};
+use xylem_packet::{NackReason, Name, NameRef, Packet};
 
 use crate::content_store::ContentStore;
 use crate::dead_nonce::DeadNonces;
@@ -12,7 +11,10 @@ use crate::face::Face;
 use crate::fib::{Fib, MAX_ROUTE_COMPONENTS, NextHop};
 use crate::name_hash::{NameHasher, NumberHasher, split_mix};
 use crate::pit::{EntryId, Pit, Token};
-use crate::{Config, Counters, DropReason, FaceCounters, FaceId, FaceScope, RouteError, rewrite};
+use crate::{
+    Config, Counters, CsInfo, CsSettings, DropReason, FaceCounters, FaceId, FaceScope,
+    FaceSettings, Incoming, Outgoing, Outlet, RouteError, Strategy,
+};
 
 /// Names that stay on one machine, and names that stay on one link: the TLV of the first component
 /// (NFD's scope control).
@@ -32,6 +34,7 @@ pub(crate) struct Headers {
     pub(crate) nack: Option<NackReason>,
     pub(crate) congestion_mark: Option<u64>,
     pub(crate) next_hop: Option<FaceId>,
+    pub(crate) no_cache: bool,
 }
 
 /// An NDN forwarder.
@@ -48,6 +51,7 @@ pub struct Forwarder {
     pub(crate) faces: HashMap<FaceId, Face, NumberHasher>,
     next_face: u64,
     pub(crate) fib: Fib,
+    pub(crate) strategies: std::collections::BTreeMap<Name, Strategy>,
     pub(crate) pit: Pit,
     pub(crate) content_store: ContentStore,
     pub(crate) dead_nonces: DeadNonces,
@@ -71,6 +75,7 @@ impl Forwarder {
             faces: HashMap::default(),
             next_face: 1,
             fib: Fib::default(),
+            strategies: Default::default(),
             pit: Pit::new(config.pit_capacity),
             content_store: ContentStore::new(config.cs_capacity_bytes),
             dead_nonces: DeadNonces::new(config.dead_nonces, config.dead_nonce_lifetime),
@@ -82,11 +87,29 @@ impl Forwarder {
     }
 
     /// A new face. How many there may be is for the owner of the links to limit.
-    pub fn add_face(&mut self, scope: FaceScope) -> FaceId {
+    pub fn add_face(&mut self, settings: impl Into<FaceSettings>) -> FaceId {
         let id = FaceId(self.next_face);
         self.next_face += 1;
-        self.faces.insert(id, Face { scope, counters: FaceCounters::default() });
+        self.faces
+            .insert(id, Face { settings: settings.into(), counters: FaceCounters::default() });
         id
+    }
+
+    /// Changes a face's settings; true if it is known.
+    pub fn update_face(&mut self, face: FaceId, settings: impl Into<FaceSettings>) -> bool {
+        let Some(known) = self.faces.get_mut(&face) else { return false };
+        known.settings = settings.into();
+        true
+    }
+
+    /// The faces, in no particular order.
+    pub fn faces(&self) -> impl Iterator<Item = FaceId> {
+        self.faces.keys().copied()
+    }
+
+    /// A face's settings; `None` if it is not known.
+    pub fn face_settings(&self, face: FaceId) -> Option<FaceSettings> {
+        self.faces.get(&face).map(|face| face.settings)
     }
 
     /// Forgets a face and its routes. What it had asked for is no longer delivered.
@@ -122,6 +145,51 @@ impl Forwarder {
         prefix.len() <= MAX_ROUTE_COMPONENTS && self.fib.remove(&self.hasher, prefix, face)
     }
 
+    /// Calls `f` with every prefix that has next hops, and these, cheapest first.
+    pub fn for_each_route(&self, f: &mut dyn FnMut(NameRef<'_>, &[NextHop])) {
+        self.fib.for_each(f);
+    }
+
+    /// Number of prefixes that have next hops.
+    pub fn fib_len(&self) -> usize {
+        self.fib.prefixes()
+    }
+
+    /// Sets the strategy of the names under `prefix` that no longer prefix says otherwise of.
+    pub fn set_strategy(
+        &mut self,
+        prefix: NameRef<'_>,
+        strategy: Strategy,
+    ) -> Result<(), RouteError> {
+        if prefix.len() > MAX_ROUTE_COMPONENTS {
+            return Err(RouteError::PrefixTooLong);
+        }
+        self.strategies.insert(prefix.to_name(), strategy);
+        Ok(())
+    }
+
+    /// Takes a choice back; true if there was one. That of `/` becomes best-route again.
+    pub fn unset_strategy(&mut self, prefix: NameRef<'_>) -> bool {
+        self.strategies.remove(prefix.value()).is_some()
+    }
+
+    /// The strategy that a name is forwarded by.
+    pub fn strategy_of(&self, name: NameRef<'_>) -> Strategy {
+        (0..=name.len())
+            .rev()
+            .find_map(|n| self.strategies.get(name.prefix(n).value()))
+            .copied()
+            .unwrap_or_default()
+    }
+
+    /// Calls `f` with every choice of strategy; that of `/` is always among them.
+    pub fn for_each_strategy(&self, f: &mut dyn FnMut(NameRef<'_>, Strategy)) {
+        if !self.strategies.contains_key(&b""[..]) {
+            f(NameRef::default(), Strategy::default());
+        }
+        self.strategies.iter().for_each(|(name, strategy)| f(name.as_ref(), *strategy));
+    }
+
     /// What a face has carried; `None` if it is not known.
     pub fn counters(&self, face: FaceId) -> Option<FaceCounters> {
         self.faces.get(&face).map(|face| face.counters)
@@ -137,9 +205,23 @@ impl Forwarder {
         self.pit.len()
     }
 
-    /// Cached Data: how many, and the bytes that count against the capacity.
-    pub fn cs_usage(&self) -> (usize, usize) {
-        (self.content_store.len(), self.content_store.used())
+    /// The content store's limits, contents and luck.
+    pub fn cs(&self) -> CsInfo {
+        CsInfo {
+            hits: self.counters.cs_hits,
+            misses: self.counters.cs_misses,
+            ..self.content_store.info()
+        }
+    }
+
+    /// Changes the content store's limits and flags; what no longer fits is dropped.
+    pub fn configure_cs(&mut self, settings: CsSettings) {
+        self.content_store.configure(settings);
+    }
+
+    /// Removes Data under `prefix`, at most `limit` packets; gives how many.
+    pub fn erase_cs(&mut self, prefix: NameRef<'_>, limit: Option<u64>) -> u64 {
+        self.content_store.erase(prefix, limit.unwrap_or(u64::MAX))
     }
 
     /// When [`Self::handle_timeout`] wants to be called; `None` while nothing is pending.
@@ -147,8 +229,8 @@ impl Forwarder {
         self.pit.next_timeout()
     }
 
-    /// Ends the Interests whose lifetime is over. Nothing is sent for them in this version.
-    pub fn handle_timeout(&mut self, now: Duration, _out: &mut Vec<(FaceId, Bytes)>) {
+    /// Ends the Interests whose lifetime is over.
+    pub fn handle_timeout(&mut self, now: Duration, _out: &mut impl Outlet) {
         self.matches.clear();
         self.pit.expire(now, &mut self.matches);
         self.counters.expired += self.matches.len() as u64;
@@ -157,19 +239,19 @@ impl Forwarder {
         }
     }
 
-    /// Takes in one packet (Interest, Data, or either in an LpPacket) and appends what is to be
-    /// sent. An error says why the packet went no further; a Nack may have been appended then.
+    /// Takes in one packet and hands what is to be sent to `out`. An error says why the packet
+    /// went no further; a Nack may have been sent back then.
     pub fn handle_packet(
         &mut self,
         now: Duration,
         from: FaceId,
-        packet: Bytes,
-        out: &mut Vec<(FaceId, Bytes)>,
+        packet: Incoming<'_>,
+        out: &mut impl Outlet,
     ) -> Result<(), DropReason> {
         let face = self.faces.get_mut(&from).ok_or(DropReason::NoSuchFace)?;
-        face.counters.in_bytes += packet.len() as u64;
-        let scope = face.scope;
-        let result = self.unwrap_link_packet(now, from, scope, &packet, out);
+        face.counters.in_bytes += packet.packet.len() as u64;
+        let scope = face.settings.scope;
+        let result = self.dispatch(now, from, scope, packet, out);
         if let Err(reason) = result {
             match reason {
                 DropReason::Loop => self.counters.loops += 1,
@@ -185,50 +267,33 @@ impl Forwarder {
         result
     }
 
-    fn unwrap_link_packet(
+    fn dispatch(
         &mut self,
         now: Duration,
         from: FaceId,
         scope: FaceScope,
-        packet: &Bytes,
-        out: &mut Vec<(FaceId, Bytes)>,
+        incoming: Incoming<'_>,
+        out: &mut impl Outlet,
     ) -> Result<(), DropReason> {
-        let bare =
-            Headers { token: Token::new(None), nack: None, congestion_mark: None, next_hop: None };
-        let lp = match Packet::decode(packet)? {
-            Packet::Lp(lp) => lp,
-            Packet::Interest(interest) => {
-                return self.on_interest(now, (from, scope), &interest, packet, bare, out);
-            }
-            Packet::Data(data) => {
-                return self.on_data(now, (from, scope), &data, packet, bare, out);
-            }
-        };
-        // Without a fragment it is an idle packet, which says nothing to a forwarder.
-        let Some(fragment) = lp.fragment else { return Ok(()) };
-        if lp.is_fragmented() {
-            return Err(DropReason::Fragmented);
-        }
-        if lp.next_hop_face_id.is_some() && scope != FaceScope::Local {
+        if incoming.next_hop.is_some() && scope != FaceScope::Local {
             return Err(DropReason::LocalField);
         }
+        let packet = incoming.packet;
         let headers = Headers {
-            token: Token::new(lp.pit_token),
-            nack: lp.nack,
-            congestion_mark: lp.congestion_mark.filter(|mark| *mark != 0),
-            next_hop: lp.next_hop_face_id.map(FaceId),
+            token: Token::new(incoming.pit_token),
+            nack: incoming.nack,
+            congestion_mark: incoming.congestion_mark.filter(|mark| *mark != 0),
+            next_hop: incoming.next_hop,
+            no_cache: incoming.no_cache,
         };
-        let inner = packet.slice_ref(fragment);
-        match Packet::decode(&inner)? {
+        match Packet::decode(packet)? {
             Packet::Lp(_) => Err(DropReason::Nested),
-            Packet::Data(_) if lp.nack.is_some() => {
-                // Only Interests come back.
-                Err(DropReason::Unsolicited)
-            }
-            Packet::Data(data) => self.on_data(now, (from, scope), &data, &inner, headers, out),
+            // Only Interests come back.
+            Packet::Data(_) if headers.nack.is_some() => Err(DropReason::Unsolicited),
+            Packet::Data(data) => self.on_data(now, (from, scope), &data, packet, headers, out),
             Packet::Interest(interest) => match headers.nack {
                 Some(reason) => self.on_nack(now, from, &interest, reason, out),
-                None => self.on_interest(now, (from, scope), &interest, &inner, headers, out),
+                None => self.on_interest(now, (from, scope), &interest, packet, headers, out),
             },
         }
     }
@@ -242,11 +307,11 @@ impl Forwarder {
         self.pit.remove(id);
     }
 
-    pub(crate) fn send_data(&mut self, to: FaceId, packet: Bytes, out: &mut Vec<(FaceId, Bytes)>) {
+    pub(crate) fn send_data(&mut self, to: FaceId, leaving: Outgoing<'_>, out: &mut impl Outlet) {
         let Some(face) = self.faces.get_mut(&to) else { return };
         face.counters.out_data += 1;
-        face.counters.out_bytes += packet.len() as u64;
-        out.push((to, packet));
+        face.counters.out_bytes += leaving.packet.len() as u64;
+        out.send(to, leaving);
     }
 
     pub(crate) fn send_nack(
@@ -255,13 +320,18 @@ impl Forwarder {
         interest: &[u8],
         token: Token,
         reason: NackReason,
-        out: &mut Vec<(FaceId, Bytes)>,
+        out: &mut impl Outlet,
     ) {
         let Some(face) = self.faces.get_mut(&to) else { return };
-        let packet = rewrite::nack(interest, token.get(), reason);
         face.counters.out_nacks += 1;
-        face.counters.out_bytes += packet.len() as u64;
-        out.push((to, packet));
+        face.counters.out_bytes += interest.len() as u64;
+        let leaving = Outgoing {
+            packet: interest,
+            pit_token: token.get(),
+            nack: Some(reason),
+            ..Outgoing::default()
+        };
+        out.send(to, leaving);
     }
 
     #[inline]

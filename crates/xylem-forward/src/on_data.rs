@@ -2,13 +2,12 @@
 
 use core::time::Duration;
 
-use bytes::Bytes;
 use xylem_packet::{Data, Interest, NackReason};
 
 use crate::forwarder::{Forwarder, Headers, LOCALHOST, is_under};
 use crate::pit::Token;
 use crate::strategy::severity;
-use crate::{DropReason, FaceId, FaceScope, rewrite};
+use crate::{DropReason, FaceId, FaceScope, Outgoing, Outlet, rewrite};
 
 impl Forwarder {
     pub(crate) fn on_data(
@@ -16,9 +15,9 @@ impl Forwarder {
         now: Duration,
         (from, scope): (FaceId, FaceScope),
         data: &Data<'_>,
-        packet: &Bytes,
+        packet: &[u8],
         headers: Headers,
-        out: &mut Vec<(FaceId, Bytes)>,
+        out: &mut impl Outlet,
     ) -> Result<(), DropReason> {
         self.count(from, |counters| counters.in_data += 1);
         if scope == FaceScope::NonLocal && is_under(data.name(), LOCALHOST) {
@@ -34,7 +33,7 @@ impl Forwarder {
         if self.matches.is_empty() {
             return Err(DropReason::Unsolicited);
         }
-        if self.content_store.is_enabled() {
+        if self.content_store.is_enabled() && !headers.no_cache {
             self.content_store.insert(now, data, self.hashes[data.name().len()]);
         }
         self.counters.satisfied += self.matches.len() as u64;
@@ -53,7 +52,13 @@ impl Forwarder {
         }
         for i in 0..self.downstream.len() {
             let (face, token) = self.downstream[i];
-            let leaving = rewrite::wrap(packet.clone(), token.get(), headers.congestion_mark);
+            let leaving = Outgoing {
+                packet,
+                pit_token: token.get(),
+                congestion_mark: headers.congestion_mark,
+                incoming_face: Some(from),
+                ..Outgoing::default()
+            };
             self.send_data(face, leaving, out);
         }
         Ok(())
@@ -66,7 +71,7 @@ impl Forwarder {
         from: FaceId,
         interest: &Interest<'_>,
         reason: NackReason,
-        out: &mut Vec<(FaceId, Bytes)>,
+        out: &mut impl Outlet,
     ) -> Result<(), DropReason> {
         self.count(from, |counters| counters.in_nacks += 1);
         let hash = self.hasher.hash(interest.name());

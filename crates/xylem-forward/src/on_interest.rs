@@ -2,14 +2,13 @@
 
 use core::time::Duration;
 
-use bytes::Bytes;
 use xylem_packet::{Interest, NackReason};
 
 use crate::forwarder::{Forwarder, Headers, LOCALHOP, LOCALHOST, is_under};
 use crate::name_hash::split_mix;
 use crate::pit::{EntryId, InRecord, OutRecord, Token};
 use crate::strategy::{best_route, next_hops};
-use crate::{DropReason, FaceId, FaceScope, rewrite};
+use crate::{DropReason, FaceId, FaceScope, Outgoing, Outlet, rewrite};
 
 impl Forwarder {
     pub(crate) fn on_interest(
@@ -17,9 +16,9 @@ impl Forwarder {
         now: Duration,
         (from, scope): (FaceId, FaceScope),
         interest: &Interest<'_>,
-        packet: &Bytes,
+        packet: &[u8],
         headers: Headers,
-        out: &mut Vec<(FaceId, Bytes)>,
+        out: &mut impl Outlet,
     ) -> Result<(), DropReason> {
         self.count(from, |counters| counters.in_interests += 1);
         let name = interest.name();
@@ -83,7 +82,7 @@ impl Forwarder {
         from: FaceId,
         interest: &Interest<'_>,
         token: Token,
-        out: &mut Vec<(FaceId, Bytes)>,
+        out: &mut impl Outlet,
     ) -> bool {
         if !self.content_store.is_enabled() {
             return false;
@@ -93,7 +92,8 @@ impl Forwarder {
             return false;
         };
         self.counters.cs_hits += 1;
-        self.send_data(from, rewrite::wrap(data, token.get(), None), out);
+        let leaving = Outgoing { packet: &data, pit_token: token.get(), ..Outgoing::default() };
+        self.send_data(from, leaving, out);
         true
     }
 
@@ -128,9 +128,9 @@ impl Forwarder {
         (from, scope): (FaceId, FaceScope),
         (id, nonce): (EntryId, [u8; 4]),
         interest: &Interest<'_>,
-        packet: &Bytes,
+        packet: &[u8],
         headers: Headers,
-        out: &mut Vec<(FaceId, Bytes)>,
+        out: &mut impl Outlet,
     ) -> Result<(), DropReason> {
         let name = interest.name();
         let hops_left = interest.hop_limit().map(|hops| hops.saturating_sub(1));
@@ -140,7 +140,9 @@ impl Forwarder {
         let faces = &self.faces;
         let may_go = |face: FaceId| {
             face != from
-                && faces.get(&face).is_some_and(|f| !only_local || f.scope == FaceScope::Local)
+                && faces
+                    .get(&face)
+                    .is_some_and(|f| !only_local || f.settings.scope == FaceScope::Local)
         };
         let next = match headers.next_hop {
             Some(face) => may_go(face).then_some(face),
@@ -172,19 +174,24 @@ impl Forwarder {
             let key = self.hasher.with_nonce(self.pit.get(id).hash, nonce);
             self.dead_nonces.insert(now, key);
         }
-        let mut leaving = packet.clone();
+        let mut leaving = std::borrow::Cow::Borrowed(packet);
         if let (Some(hops), Some(offset)) = (hops_left, interest.hop_limit_offset()) {
-            leaving = rewrite::patch(&leaving, offset, &[hops]);
+            leaving = rewrite::patch(&leaving, offset, &[hops]).into();
         }
         if interest.nonce().is_none() {
-            leaving = rewrite::with_nonce(&leaving, nonce);
+            leaving = rewrite::with_nonce(&leaving, nonce).into();
         }
-        let leaving = rewrite::wrap(leaving, None, headers.congestion_mark);
         self.count(next, |counters| {
             counters.out_interests += 1;
             counters.out_bytes += leaving.len() as u64;
         });
-        out.push((next, leaving));
+        let leaving = Outgoing {
+            packet: &leaving,
+            congestion_mark: headers.congestion_mark,
+            incoming_face: Some(from),
+            ..Outgoing::default()
+        };
+        out.send(next, leaving);
         Ok(())
     }
 }

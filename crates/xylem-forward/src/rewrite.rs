@@ -1,18 +1,16 @@
 //! The few changes that a forwarder makes to packets on their way.
 
-use bytes::Bytes;
 use xylem_packet::tlv::{self, Reader, types};
-use xylem_packet::{LpPacket, NackReason};
 
 /// A copy of the packet with `octets` at `offset`.
-pub(crate) fn patch(packet: &[u8], offset: usize, octets: &[u8]) -> Bytes {
+pub(crate) fn patch(packet: &[u8], offset: usize, octets: &[u8]) -> Vec<u8> {
     let mut copy = packet.to_vec();
     copy[offset..offset + octets.len()].copy_from_slice(octets);
-    Bytes::from(copy)
+    copy
 }
 
 /// The Interest with a Nonce, which it lacks.
-pub(crate) fn with_nonce(interest: &[u8], nonce: [u8; 4]) -> Bytes {
+pub(crate) fn with_nonce(interest: &[u8], nonce: [u8; 4]) -> Vec<u8> {
     let mut reader = Reader::new(interest);
     // The Interest has been decoded, so that its elements can be read again.
     let value = reader.next_element().ok().flatten().map_or(&[][..], |outer| outer.value);
@@ -32,27 +30,7 @@ pub(crate) fn with_nonce(interest: &[u8], nonce: [u8; 4]) -> Bytes {
     out.extend_from_slice(&value[..place]);
     tlv::write_element(&mut out, types::NONCE, &nonce);
     out.extend_from_slice(&value[place..]);
-    Bytes::from(out)
-}
-
-/// The packet as it leaves: bare, unless there is something to say around it.
-#[inline]
-pub(crate) fn wrap(packet: Bytes, pit_token: Option<&[u8]>, congestion_mark: Option<u64>) -> Bytes {
-    if pit_token.is_none() && congestion_mark.is_none() {
-        return packet;
-    }
-    let mut out = Vec::new();
-    LpPacket { fragment: Some(&packet), pit_token, congestion_mark, ..Default::default() }
-        .encode(&mut out);
-    Bytes::from(out)
-}
-
-/// An Interest on its way back.
-pub(crate) fn nack(interest: &[u8], pit_token: Option<&[u8]>, reason: NackReason) -> Bytes {
-    let mut out = Vec::new();
-    LpPacket { fragment: Some(interest), pit_token, nack: Some(reason), ..Default::default() }
-        .encode(&mut out);
-    Bytes::from(out)
+    out
 }
 
 #[cfg(test)]

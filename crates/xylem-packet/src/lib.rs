@@ -50,6 +50,7 @@ mod uri;
 
 mod signature;
 
+mod acks;
 mod data;
 mod data_builder;
 mod interest;
@@ -57,13 +58,16 @@ mod interest_builder;
 mod lp;
 mod packet;
 
+pub mod link_service;
+
+pub use acks::{Acks, AcksIter};
 pub use component::Component;
 pub use data::{ContentType, Data, MetaInfo};
 pub use data_builder::{DataBuilder, DataWriter};
 pub use error::{DecodeError, EncodeError};
 pub use interest::{DEFAULT_LIFETIME_MS, Interest, InterestSignature};
 pub use interest_builder::InterestBuilder;
-pub use lp::{LpPacket, MAX_PIT_TOKEN, NackReason};
+pub use lp::{CachePolicy, LpPacket, MAX_PIT_TOKEN, NackReason};
 pub use name::{Components, Name, NameRef, Names};
 pub use packet::{MAX_FRAME, MAX_PACKET, Packet, frame_len};
 pub use signature::{KeyLocator, SignatureInfo, SignatureType};

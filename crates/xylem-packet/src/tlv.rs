@@ -46,7 +46,7 @@ pub const fn var_number_len(number: u64) -> usize {
 
 /// `number` as a var-number in its shortest form: the first `len` octets of the array.
 #[inline]
-fn var_number_octets(number: u64) -> ([u8; 9], usize) {
+pub(crate) fn var_number_octets(number: u64) -> ([u8; 9], usize) {
     let [a, b, c, d, e, f, g, h] = number.to_be_bytes();
     let octets = match var_number_len(number) {
         1 => [h, 0, 0, 0, 0, 0, 0, 0, 0],

@@ -10,6 +10,7 @@ mod cli;
 mod exit;
 mod extras;
 mod get;
+mod node;
 mod output;
 mod share;
 mod stop;
@@ -46,6 +47,7 @@ fn run(cli: Cli, out: &mut Out) -> Result<exit::Exit, Failure> {
     match cli.command {
         Command::Share(args) => share::run(args, &common, out),
         Command::Get(args) => get::run(args, &common, out),
+        Command::Node(args) => node::run(args, &common, out),
         Command::Sum(args) => sum::run(args, out),
         Command::Verify(args) => verify::run(args, &common, out),
         Command::Try(args) => trial::run(args, &common, out),

@@ -21,6 +21,12 @@ pub(crate) enum Json<'a> {
         listen: &'a [SocketAddr],
         plain: &'a [SocketAddr],
     },
+    /// A face URI where the node listens.
+    Listening { uri: &'a str },
+    /// A forwarder took the registration of a prefix.
+    Registered { forwarder: &'a str, prefix: &'a str },
+    /// Something could not be done, and the run goes on.
+    Trouble { what: &'a str },
     /// A path was left out.
     Skipped { path: String, why: &'a str },
     /// A link came up.
@@ -85,6 +91,9 @@ impl<'a> Json<'a> {
             Event::Shared { ticket, name, root, bytes, files, listen, plain } => {
                 Self::Shared { ticket, name, root, bytes: *bytes, files: *files, listen, plain }
             }
+            Event::Listening { uri } => Self::Listening { uri },
+            Event::Registered { forwarder, prefix } => Self::Registered { forwarder, prefix },
+            Event::Trouble { what } => Self::Trouble { what },
             Event::Skipped { path, why } => Self::Skipped { path: path_text(path), why },
             Event::PeerConnected { peer } => Self::PeerConnected { peer },
             Event::PeerGone { peer, why } => Self::PeerGone { peer, why },
@@ -145,6 +154,9 @@ mod tests {
                 listen: &[],
                 plain: &[],
             },
+            Json::Listening { uri: "tcp4://127.0.0.1:6363" },
+            Json::Registered { forwarder: "unix:///x", prefix: "/a" },
+            Json::Trouble { what: "w" },
             Json::Skipped { path: "a\nb".into(), why: "x" },
             Json::PeerConnected { peer: "p" },
             Json::PeerGone { peer: "p", why: "x" },
