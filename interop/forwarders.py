@@ -14,17 +14,12 @@ tables: {{ content_store: {{ capacity: {cs} }} }}
 """
 
 NODE_CONFIG = """\
-[faces]
-unix = ["{socket}"]
-udp = ["127.0.0.1:{port}"]
-tcp = ["127.0.0.1:{port}"]
-websocket = ["127.0.0.1:{websocket}"]
-multicast = []
-link = []
-
-[tables]
-content_store_packets = {cs}
-pit_entries = {pit}
+[node]
+listen = ["unix://{socket}", "udp4://127.0.0.1:{port}", "tcp4://127.0.0.1:{port}", "ws://127.0.0.1:{websocket}"]
+pit_capacity = {pit}
+cs_packets = {cs}
+cs_bytes = 4_000_000_000
+multicast = {{ enabled = false }}
 """
 
 

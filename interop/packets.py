@@ -157,6 +157,8 @@ class Face:
     def register(self, uri):
         self.send(register_command(uri))
         answer = self.receive(2.0)
-        if answer is None or element(answer.value, 0x15)[:7].find(b"\x66\x01\xc8") < 0:
+        # Content → ControlResponse → StatusCode.
+        response = answer and answer.nack is None and element(answer.value, 0x15)
+        if not response or element(element(response, 0x65) or b"", 0x66) != b"\xc8":
             raise Failed(f"rib/register {uri} was not answered with 200")
         return self
