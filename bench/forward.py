@@ -67,7 +67,7 @@ class Bench:
     def producer(self, forwarder, transport, prefix):
         """A load producer; ready when the forwarder has its route."""
         program = self.programs.start(
-            self.xylem("traffic", "--serve", prefix, "--size", str(self.options.size))
+            self.xylem("traffic", prefix, "--serve", "--size", str(self.options.size))
             + ["--at", forwarder.transport(transport)]
         )
         return program.wait_until(lambda: forwarder.has_route(prefix))
@@ -92,14 +92,15 @@ def rate_run(bench, kind, transport, window, ways):
     try:
         prefixes = [f"/bench/{way}" for way in range(ways)]
         producers = [bench.producer(forwarder, transport, prefix) for prefix in prefixes]
-        cpu = cpu_seconds(forwarder.program.process.pid)
+        pid = forwarder.program.process.pid
+        cpu = cpu_seconds(pid)
         loads = [
             bench.generator(forwarder, transport, prefix, "--rate", "max", "--window", str(window),
                             "--duration", str(bench.options.seconds))
             for prefix in prefixes
         ]
         reports = [bench.result(load) for load in loads]
-        cpu = cpu_seconds(forwarder.program.process.pid) - cpu
+        cpu = cpu_seconds(pid) - cpu
         for producer in producers:
             bench.programs.stop(producer)
     finally:
@@ -107,7 +108,7 @@ def rate_run(bench, kind, transport, window, ways):
     answered = sum(report["answered"] for report in reports)
     lost = sum(report["lost"] + report["nacked"] for report in reports)
     seconds = max(report["seconds"] for report in reports)
-    return {"rate": answered / seconds, "lost": lost, "cpu": cpu / max(answered, 1)}
+    return {"rate": answered / seconds, "lost": lost, "cpu_us": cpu / max(answered, 1) * 1e6}
 
 
 def rate(bench):
@@ -126,9 +127,9 @@ def rate(bench):
                 if all(run["lost"] == 0 for run in runs[kind, window])
             }
             window = max(clean, key=clean.get) if clean else WINDOWS[0]
-            cpu = statistics.median(run["cpu"] for run in runs[kind, window])
+            cpu = statistics.median(run["cpu_us"] for run in runs[kind, window])
             rows.append({"transport": transport, "ways": ways, "forwarder": kind, "window": window,
-                         "rate": clean.get(window), "cpu": cpu})
+                         "rate": clean.get(window), "cpu_us": cpu})
     return rows
 
 
@@ -154,8 +155,8 @@ def latency(bench):
                 runs[kind].append(latency_run(bench, kind, "unix", each_second))
         for kind, reports in runs.items():
             middle = {
-                key: statistics.median(report["latency"][key] for report in reports)
-                for key in ("p50", "p99")
+                key: statistics.median(report[key] for report in reports)
+                for key in ("p50_us", "p99_us")
             }
             lost = sum(report["lost"] + report["nacked"] for report in reports)
             rows.append({"each_second": each_second, "forwarder": kind, "lost": lost, **middle})
@@ -197,8 +198,11 @@ def pit_run(bench, kind):
 
 
 def cs_run(bench, kind):
+    """A content store filled with what one producer answers; NDNd's holds 131,070 packets at most."""
     wanted = bench.options.entries
-    forwarder = bench.forwarder(kind, cs=wanted + wanted // 4)
+    limit = min(wanted, 65_535) if kind == "ndnd" else wanted
+    wanted = min(wanted, 2 * limit) if kind == "ndnd" else wanted
+    forwarder = bench.forwarder(kind, cs=limit)
     try:
         pid = forwarder.program.process.pid
         producer = bench.producer(forwarder, "unix", "/bench/cs")
@@ -256,7 +260,9 @@ def object_run(bench, way, content):
             get = [programs.tools.ndnd, "cat", name]
             stdout = open(fetched, "wb")
         elif way == "xylem put, get":
-            put = programs.start(bench.xylem("put", name, content, "--at", transport))
+            put = programs.start(
+                bench.xylem("put", name, content, "--sign", "digest-sha256", "--at", transport)
+            )
             get = bench.xylem("get", name, "--insecure", "--from", transport, "-o", fetched)
         else:
             tickets = programs.file("ticket")

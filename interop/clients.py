@@ -65,12 +65,16 @@ def python_put(programs, forwarder, transport, name, file):
     return serving(programs, program, forwarder, Served(name))
 
 
-def xylem_put(programs, forwarder, transport, name, file):
+def xylem_put(programs, forwarder, transport, name, file, sign="digest-sha256"):
     program = programs.start(
         [programs.tools.xylem, "--store", programs.folder / "store", "put", name, file]
-        + ["--at", forwarder.transport(transport)]
+        + ["--sign", sign, "--at", forwarder.transport(transport)]
     )
-    return serving(programs, program, forwarder, Served(name, digests=False))
+    return serving(programs, program, forwarder, Served(name, digests=sign == "digest-sha256"))
+
+
+def xylem_put_signed(programs, forwarder, transport, name, file):
+    return xylem_put(programs, forwarder, transport, name, file, sign="ed25519")
 
 
 @contextmanager
@@ -125,6 +129,7 @@ def xylem_get(programs, forwarder, transport, served, file):
 PRODUCERS = {
     "xylem share": xylem_share,
     "xylem put": xylem_put,
+    "xylem put, Ed25519": xylem_put_signed,
     "ndnd put": ndnd_put,
     "NDNts": ndnts_put,
     "python-ndn": python_put,
