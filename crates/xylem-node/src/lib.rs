@@ -24,6 +24,8 @@ mod uri;
 
 mod sink;
 
+pub mod client;
+
 mod get;
 mod node;
 mod share;

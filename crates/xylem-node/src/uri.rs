@@ -266,8 +266,18 @@ mod tests {
     #[test]
     fn what_is_no_face_uri_is_refused() {
         for text in [
-            "", "192.0.2.1", "http://192.0.2.1:9", "a5@192.0.2.1:9", "udp://", "@h:1", "udp://a:b:1",
-            "unix://run/x", "unix:/run/x", "tcp://host:99999", "ws://ho st", "udp://:6363",
+            "",
+            "192.0.2.1",
+            "http://192.0.2.1:9",
+            "a5@192.0.2.1:9",
+            "udp://",
+            "@h:1",
+            "udp://a:b:1",
+            "unix://run/x",
+            "unix:/run/x",
+            "tcp://host:99999",
+            "ws://ho st",
+            "udp://:6363",
         ] {
             assert!(text.parse::<PeerUri>().is_err(), "{text}");
         }

@@ -2,9 +2,9 @@
 
 use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
+use crate::get::peers;
 use crate::output::Out;
 use crate::stop;
-use crate::get::peers;
 use crate::values::ListenAt;
 use clap::Args;
 use clap::builder::FalseyValueParser;

@@ -29,6 +29,11 @@ impl Engine {
     /// # Errors
     /// Those of the system that are known at once; never for a permanent face.
     pub(crate) fn dial(&mut self, peer: &Peer, persistency: Persistency) -> io::Result<FaceId> {
+        if let Peer::Udp(group) = peer
+            && group.ip().is_multicast()
+        {
+            return self.face_of_group(*group);
+        }
         let now = self.now();
         let scope = scope_to(peer);
         let id = self.forwarder.add_face(self.settings_of(scope, LinkType::PointToPoint));
@@ -50,6 +55,16 @@ impl Engine {
                 Err(e)
             }
         }
+    }
+
+    /// A group is not dialled: the face was made when it was joined.
+    fn face_of_group(&self, group: SocketAddr) -> io::Result<FaceId> {
+        let is_it = |face: &Face| match face.transport {
+            Transport::Multicast(number) => self.net.multicast[number].group() == group,
+            _ => false,
+        };
+        let found = self.net.faces.iter().find(|(_, face)| is_it(face)).map(|(id, _)| id);
+        found.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "not in this multicast group"))
     }
 
     /// Gives a face that is down a new connection.

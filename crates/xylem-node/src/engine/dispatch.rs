@@ -79,7 +79,9 @@ impl Outlet for Dispatch<'_> {
         let _ = link.send(self.now, out.packet, &headers, queued, &mut |frame| {
             wire.write(transport, frame);
         });
-        if !face.unflushed && matches!(face.transport, Transport::Stream(_) | Transport::WebSocket(_)) {
+        if !face.unflushed
+            && matches!(face.transport, Transport::Stream(_) | Transport::WebSocket(_))
+        {
             face.unflushed = true;
             unflushed.push(to);
         }

@@ -185,9 +185,7 @@ impl Engine {
         loop {
             let accepted = match &mut self.net.listeners[i] {
                 Listener::Tcp(listener) => listener.accept().map(|(s, from)| (s, from, false)),
-                Listener::WebSocket(listener) => {
-                    listener.accept().map(|(s, from)| (s, from, true))
-                }
+                Listener::WebSocket(listener) => listener.accept().map(|(s, from)| (s, from, true)),
                 #[cfg(unix)]
                 Listener::Unix(listener) => {
                     let Ok((stream, _)) = listener.io.accept() else { return };

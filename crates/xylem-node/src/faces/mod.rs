@@ -21,8 +21,8 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use xylem_forward::{FaceScope, LinkType};
 use xylem_link::LinkId;
-use xylem_packet::{MAX_FRAME, MAX_PACKET};
 use xylem_packet::link_service::{LinkService, LinkServiceConfig};
+use xylem_packet::{MAX_FRAME, MAX_PACKET};
 
 use crate::api::Peer;
 use stream::Stream;
@@ -45,7 +45,10 @@ pub(crate) enum Transport {
     /// An application or the management in this process.
     Internal,
     Link(LinkId),
-    Udp { socket: usize, remote: SocketAddr },
+    Udp {
+        socket: usize,
+        remote: SocketAddr,
+    },
     Multicast(usize),
     Stream(Box<Stream>),
     WebSocket(Box<WebSocketFace>),

@@ -63,7 +63,11 @@ impl Faces {
     }
 
     /// Gives a face another transport and returns the old one.
-    pub(crate) fn replace_transport(&mut self, id: FaceId, transport: Transport) -> Option<Transport> {
+    pub(crate) fn replace_transport(
+        &mut self,
+        id: FaceId,
+        transport: Transport,
+    ) -> Option<Transport> {
         self.index(id, &transport);
         let old = std::mem::replace(&mut self.all.get_mut(&id)?.transport, transport);
         self.unindex(&old);

@@ -98,7 +98,9 @@ impl Node {
         };
         for interface in interfaces {
             match self.engine.join(group, interface) {
-                Ok(_) => on_event(Event::Listening { uri: format!("udp4://{group} on {interface}") }),
+                Ok(_) => {
+                    on_event(Event::Listening { uri: format!("udp4://{group} on {interface}") })
+                }
                 Err(e) => {
                     let what = format!("cannot join {group} on {interface}: {e}");
                     if named {

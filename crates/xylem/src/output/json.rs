@@ -67,6 +67,68 @@ pub(crate) enum Json<'a> {
     /// One piece of news of `bench`; its own fields, `report` first, stand beside `event`.
     #[cfg(feature = "bench")]
     Bench(&'a xylem_bench::Report),
+    /// The packet that `peek` found.
+    Packet {
+        name: &'a str,
+        bytes: usize,
+        content: &'a str,
+        content_type: u64,
+        freshness_ms: u64,
+        final_block_id: Option<&'a str>,
+        signature: &'a str,
+        signature_type: u64,
+        key: Option<&'a str>,
+        verdict: &'a str,
+        seconds: f64,
+    },
+    /// `put` is ready.
+    Published { name: &'a str, segments: Option<u64>, bytes: u64 },
+    /// `ping --serve` or `traffic --serve` is ready.
+    Serving { prefix: &'a str },
+    /// What they answered.
+    Served { answered: u64, bytes: Option<u64>, ignored: Option<u64> },
+    /// One ping.
+    Ping { number: u64, answer: &'a str, nack: Option<u64>, milliseconds: Option<f64> },
+    /// All pings.
+    Pings {
+        sent: u64,
+        answered: u64,
+        nacked: u64,
+        lost: u64,
+        min_ms: f64,
+        mean_ms: f64,
+        max_ms: f64,
+    },
+    /// What `traffic` measured.
+    Traffic {
+        sent: u64,
+        answered: u64,
+        nacked: u64,
+        lost: u64,
+        unasked: u64,
+        congested: u64,
+        bytes: u64,
+        seconds: f64,
+        per_second: f64,
+        p50_us: f64,
+        p90_us: f64,
+        p99_us: f64,
+        max_us: f64,
+        mean_us: f64,
+        cpu_us: Option<f64>,
+        forwarder_cpu_us: Option<f64>,
+        forwarder_memory: Option<u64>,
+    },
+    /// An object that `get NAME` fetched.
+    Object {
+        name: &'a str,
+        root: &'a str,
+        path: Option<String>,
+        bytes: u64,
+        segments: u64,
+        proven: bool,
+        seconds: f64,
+    },
     /// Why the run ends.
     Error { exit: u8, message: &'a str },
 }
