@@ -247,7 +247,11 @@ impl Fetch {
             Happening::Packet { from, packet, nack } => self.packet(now, from, packet, nack),
             Happening::FaceUp { face, peer } => {
                 if self.dialler.came_up(&mut self.engine, face, &peer) {
-                    self.transfer.add_peer(now, peer_of(face));
+                    if self.dialler.is_link(face) {
+                        self.transfer.add_peer(now, peer_of(face));
+                    } else {
+                        self.transfer.add_forwarder(now, peer_of(face));
+                    }
                     on_event(Event::PeerConnected { peer });
                 }
             }

@@ -35,7 +35,6 @@ pub use api::{
     Blame, Error, Event, Existing, GetOptions, GetSummary, Output, Peer, ShareOptions, Stop,
     VerifyOptions, VerifySummary,
 };
-pub use faces::Persistency;
 pub use get::get;
 pub use node::{NodeConfig, Route, default_socket, run_node};
 pub use share::share;
