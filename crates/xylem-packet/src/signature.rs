@@ -28,6 +28,25 @@ impl SignatureType {
     pub const BLAKE3_MERKLE: Self = Self(8);
     /// A segment's place in an RFC 9162 tree of SHA-256.
     pub const SHA256_MERKLE: Self = Self(9);
+
+    /// Every type that this workspace knows: its name, and whether a KeyLocator says which key it
+    /// is (a digest has none, and one that is there is ignored).
+    pub const TABLE: [(Self, &'static str, bool); 9] = [
+        (Self::DIGEST_SHA256, "DigestSha256", false),
+        (Self::RSA, "SignatureSha256WithRsa", true),
+        (Self::ECDSA, "SignatureSha256WithEcdsa", true),
+        (Self::HMAC, "SignatureHmacWithSha256", true),
+        (Self::ED25519, "SignatureEd25519", true),
+        (Self::DIGEST_BLAKE3, "DigestBlake3", false),
+        (Self::BLAKE3_KEYED, "SignatureBlake3Keyed", true),
+        (Self::BLAKE3_MERKLE, "SignatureBlake3Merkle", true),
+        (Self::SHA256_MERKLE, "SignatureSha256Merkle", true),
+    ];
+
+    /// The name that [`Self::TABLE`] gives it.
+    pub fn name(self) -> Option<&'static str> {
+        Self::TABLE.iter().find(|(typ, ..)| *typ == self).map(|(_, name, _)| *name)
+    }
 }
 
 /// Where the key is.

@@ -152,25 +152,26 @@ fn hex_digit(digit: u8) -> Option<u8> {
 fn put_escaped(out: &mut impl Buffer, at: usize, typ: u32, text: &str) -> Result<(), UriError> {
     let element = Open::begin(out, typ, 1);
     let start = out.written().len();
-    if text.bytes().all(|b| b == b'.') {
-        // "", "." and ".." say nothing; "..." is the empty value.
-        let periods = text.len().checked_sub(3).ok_or(UriError::Empty { at })?;
-        out.put(&text.as_bytes()[..periods]);
-    } else {
-        let mut rest = text.as_bytes();
-        while let Some(special) = rest.iter().position(|b| b"%?#=".contains(b)) {
-            out.put(&rest[..special]);
-            if rest[special] != b'%' {
-                let character = char::from(rest[special]);
-                return Err(UriError::Reserved { at, character });
-            }
-            let digit = |n: usize| {
-                rest.get(special + n).copied().and_then(hex_digit).ok_or(UriError::Percent { at })
-            };
-            out.put(&[digit(1)? << 4 | digit(2)?]);
-            rest = &rest[special + 3..];
+    let mut rest = text.as_bytes();
+    while let Some(special) = rest.iter().position(|b| b"%?#=".contains(b)) {
+        out.put(&rest[..special]);
+        if rest[special] != b'%' {
+            let character = char::from(rest[special]);
+            return Err(UriError::Reserved { at, character });
         }
-        out.put(rest);
+        let digit = |n: usize| {
+            rest.get(special + n).copied().and_then(hex_digit).ok_or(UriError::Percent { at })
+        };
+        out.put(&[digit(1)? << 4 | digit(2)?]);
+        rest = &rest[special + 3..];
+    }
+    out.put(rest);
+    let value = out.written().get(start..).unwrap_or(&[]);
+    if value.iter().all(|b| *b == b'.') && !out.is_full() {
+        // "", "." and ".." say nothing; "..." is the empty value. A period may be written as %2E,
+        // which means the same (RFC 3986, 2.3).
+        let periods = value.len().checked_sub(3).ok_or(UriError::Empty { at })?;
+        out.cut(start + periods);
     }
     let len = out.written().len() - start;
     if typ <= types::PARAMETERS_SHA256_DIGEST && len != 32 && !out.is_full() {
@@ -280,6 +281,8 @@ mod tests {
             ("/a b", "/a%20b"),
             ("/%e4", "/%E4"),
             ("/ndn:x", "/ndn%3Ax"),
+            ("/.%2E.", "/..."),
+            ("/%2E..%2E", "/...."),
         ] {
             assert_eq!(Name::from_uri(text).unwrap().to_string(), canonical, "{text}");
         }
@@ -298,6 +301,8 @@ mod tests {
             ("/A//B", UriError::Empty { at }),
             ("/A/.", UriError::Empty { at }),
             ("/A/..", UriError::Empty { at }),
+            ("/A/%2E%2E", UriError::Empty { at }),
+            ("/A/8=", UriError::Empty { at }),
             ("/A/%4", UriError::Percent { at }),
             ("/A/%zz", UriError::Percent { at }),
             ("/A/x?y", UriError::Reserved { at, character: '?' }),

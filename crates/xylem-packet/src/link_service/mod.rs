@@ -85,7 +85,7 @@ pub struct Received<'a> {
 }
 
 /// One face's link service. Call order in the module's documentation.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct LinkService {
     config: LinkServiceConfig,
     counters: LinkServiceCounters,

@@ -15,7 +15,7 @@ const MOST_FRAGMENTS: u64 = 512;
 const MAX_SPARE: usize = 8;
 
 /// The incomplete packets of one face, and the last complete one.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Reassembler {
     partials: Vec<Partial>,
     spare: Vec<Vec<u8>>,
@@ -23,7 +23,7 @@ pub(super) struct Reassembler {
     headers: StoredHeaders,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Partial {
     /// Who sent it, and the Sequence of its first fragment.
     key: (u64, u64),

@@ -20,7 +20,7 @@ const REORDERING: u64 = 3;
 const MAX_SPARE: usize = 64;
 
 /// A frame that is not acknowledged yet.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Unacknowledged {
     frame: Vec<u8>,
     /// Where in the frame the eight octets of its TxSequence stand.
@@ -32,7 +32,7 @@ struct Unacknowledged {
 }
 
 /// The sending side.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Sender {
     /// Frames `first..first + len`, `None` once acknowledged. The first is never `None`.
     frames: VecDeque<Option<Unacknowledged>>,
@@ -190,7 +190,7 @@ impl Sender {
 }
 
 /// The receiving side: what is to be acknowledged, and what has been here before.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Receiver {
     waiting: VecDeque<u64>,
     /// When the first of `waiting` came.
@@ -236,7 +236,7 @@ const SILENCE: Duration = Duration::from_secs(1);
 const STRANGERS: u32 = 16;
 
 /// Which of the last [`WINDOW`] Sequences have arrived.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Recent {
     /// One above the largest; the window ends here.
     end: u64,
