@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use xylem_forward::FaceId;
+use xylem_mgmt::Persistency;
 use xylem_object::Ticket;
 
 use crate::api::{Error, Peer};
 use crate::engine::Engine;
-use crate::faces::Persistency;
 use crate::failure;
 
 /// Pause before everybody is dialled again when nobody is left.
@@ -77,6 +77,13 @@ impl Dialler {
         }
         self.up.insert(face, peer.to_owned());
         true
+    }
+
+    /// Whether a face leads to one node over an encrypted link, and not to whoever is behind a
+    /// forwarder.
+    pub(crate) fn is_link(&self, face: FaceId) -> bool {
+        let peer = self.dialled.get(&face).map(|i| &self.peers[*i]);
+        matches!(peer, Some(Peer::Link { .. }))
     }
 
     /// A face is gone: whether it had been asked.

@@ -1,4 +1,4 @@
-//! The event loop's machinery: sockets and faces around one [`Forwarder`] and one [`Endpoint`].
+//! The event loop's machinery: sockets and faces around one [`Forwarder`] and one [`LinkEndpoint`].
 //!
 //! Datagrams and streams come in, packets go through the forwarder, and what is meant for the
 //! program itself waits as [`Happening`]s. One thread owns it all. The caller's loop is
@@ -20,12 +20,14 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use mio::{Events, Poll, Token};
 use xylem_forward::{FaceId, FaceScope, Forwarder, Incoming};
-use xylem_link::Endpoint;
+use xylem_link::Endpoint as LinkEndpoint;
+use xylem_mgmt::{Endpoint, FaceUri, Persistency};
 use xylem_packet::{NackReason, NameRef};
 
 use crate::faces::multicast::Multicast;
 use crate::faces::udp::{Received, Udp};
 use crate::faces::{Face, Faces, ReadBuffer, Transport};
+use crate::uri::endpoint;
 use dispatch::Dispatch;
 use listening::Listener;
 
@@ -98,7 +100,7 @@ pub(crate) struct Network {
     next_token: usize,
     unfinished: Vec<Source>,
     ready: Vec<Source>,
-    endpoint: Endpoint,
+    endpoint: LinkEndpoint,
     link_sockets: Vec<Udp>,
     udp_sockets: Vec<Udp>,
     multicast: Vec<Multicast>,
@@ -121,10 +123,10 @@ pub(crate) struct Network {
 
 impl Engine {
     /// An engine without sockets.
-    pub(crate) fn new(endpoint: Endpoint, mut forwarder: Forwarder) -> io::Result<Self> {
-        let mut face = Face::new(Transport::Internal, String::new());
+    pub(crate) fn new(endpoint: LinkEndpoint, mut forwarder: Forwarder) -> io::Result<Self> {
+        let inside = FaceUri::Internal;
+        let mut face = Face::new(Transport::Internal, String::new(), inside.clone(), inside);
         face.scope = FaceScope::Local;
-        face.local = "internal://".to_owned();
         face.came_up = true;
         let program = forwarder.add_face(FaceScope::Local);
         let mut faces = Faces::default();
@@ -167,11 +169,6 @@ impl Engine {
         self.net.epoch.elapsed()
     }
 
-    /// The face of the program itself.
-    pub(crate) fn program(&self) -> FaceId {
-        self.program
-    }
-
     /// A face's properties.
     pub(crate) fn face(&self, face: FaceId) -> Option<&Face> {
         self.net.faces.get(face)
@@ -185,6 +182,25 @@ impl Engine {
     /// All faces.
     pub(crate) fn faces(&self) -> impl Iterator<Item = (FaceId, &Face)> {
         self.net.faces.iter()
+    }
+
+    /// How long a face that ends when idle will stay without a packet.
+    pub(crate) fn expires_in(&self, face: &Face) -> Option<Duration> {
+        let by_itself = matches!(face.transport, Transport::Udp { .. });
+        let ends = by_itself && face.persistency == Persistency::OnDemand;
+        ends.then(|| (face.heard + self.net.limits.idle).saturating_sub(self.now()))
+    }
+
+    /// Where others reach this engine.
+    pub(crate) fn listens_at(&self) -> Vec<FaceUri> {
+        let net = &self.net;
+        let sockets = |sockets: &[Udp], uri: fn(Endpoint) -> FaceUri| {
+            sockets.iter().map(|s| uri(endpoint(s.local()))).collect::<Vec<_>>()
+        };
+        let mut found: Vec<FaceUri> = net.listeners.iter().filter_map(Listener::uri).collect();
+        found.extend(sockets(&net.udp_sockets, FaceUri::Udp));
+        found.extend(sockets(&net.link_sockets, FaceUri::Xylem));
+        found
     }
 
     /// Bytes that the datagram sockets' receive buffers hold before the kernel drops.
@@ -342,6 +358,12 @@ impl Network {
         let family = |s: &Udp| s.local().is_ipv4() == to.is_ipv4();
         let heard = self.heard_on.get(&to).copied();
         heard.or_else(|| self.link_sockets.iter().position(family))
+    }
+
+    /// This end of a link to `to`.
+    fn link_uri(&self, to: SocketAddr) -> FaceUri {
+        let socket = self.link_socket_for(to).map(|i| self.link_sockets[i].local());
+        socket.map_or(FaceUri::Null, |local| FaceUri::Xylem(endpoint(local)))
     }
 
     fn link_timeout(&self) -> Option<Duration> {

@@ -141,6 +141,11 @@ impl Fetch {
     ) -> Result<Manifest, Error> {
         loop {
             if let Step::Manifest(manifest) = self.step(on_event)? {
+                // The store re-hashes what an earlier run left as BLAKE3.
+                if manifest.tree != xylem_tree::TreeKind::Blake3 {
+                    let what = "it was published with a SHA-256 tree, which get does not fetch";
+                    return Err(crate::failure::usage(what));
+                }
                 return Ok(manifest);
             }
             self.turn(None, stop, on_event)?;
@@ -247,7 +252,11 @@ impl Fetch {
             Happening::Packet { from, packet, nack } => self.packet(now, from, packet, nack),
             Happening::FaceUp { face, peer } => {
                 if self.dialler.came_up(&mut self.engine, face, &peer) {
-                    self.transfer.add_peer(now, peer_of(face));
+                    if self.dialler.is_link(face) {
+                        self.transfer.add_peer(now, peer_of(face));
+                    } else {
+                        self.transfer.add_forwarder(now, peer_of(face));
+                    }
                     on_event(Event::PeerConnected { peer });
                 }
             }

@@ -20,6 +20,7 @@ mod dial;
 mod engine;
 mod faces;
 mod identity;
+mod register;
 mod uri;
 
 mod sink;
@@ -35,7 +36,6 @@ pub use api::{
     Blame, Error, Event, Existing, GetOptions, GetSummary, Output, Peer, ShareOptions, Stop,
     VerifyOptions, VerifySummary,
 };
-pub use faces::Persistency;
 pub use get::get;
 pub use node::{NodeConfig, Route, default_socket, run_node};
 pub use share::share;

@@ -5,8 +5,10 @@
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
+
+use xylem_mgmt::{Endpoint, FaceUri, FaceUriError, UriHost};
 
 use crate::api::Peer;
 
@@ -33,43 +35,35 @@ impl HostPort {
         Self { host: address.ip().to_string(), port: address.port() }
     }
 
-    /// `HOST` or `HOST:PORT`.
-    fn parse_or(text: &str, port: u16) -> Result<Self, String> {
-        let bare = text.strip_prefix('[').and_then(|t| t.strip_suffix(']')).unwrap_or(text);
-        if let Ok(ip) = bare.parse::<IpAddr>() {
-            return Ok(Self { host: ip.to_string(), port });
-        }
-        if !text.is_empty() && !text.contains(':') {
-            return format!("{text}:{port}").parse();
-        }
-        text.parse()
-    }
-
     /// Looks the name up.
     ///
     /// # Errors
     /// Why there is not one address.
     pub fn resolve(&self) -> Result<Vec<SocketAddr>, String> {
-        if let Ok(ip) = self.host.parse::<IpAddr>() {
-            return Ok(vec![SocketAddr::new(ip, self.port)]);
+        match self.host.parse::<IpAddr>() {
+            Ok(ip) => Ok(vec![SocketAddr::new(ip, self.port)]),
+            Err(_) => look_up(&self.host, self.port),
         }
-        let mut found: Vec<SocketAddr> = Vec::new();
-        let looked_up = (self.host.as_str(), self.port)
-            .to_socket_addrs()
-            .map_err(|error| format!("cannot look up {}: {error}", self.host))?;
-        for address in looked_up.take(4 * MAX_ADDRESSES) {
-            if !found.contains(&address) {
-                found.push(address);
-            }
-        }
-        // IPv4 first: a name such as `localhost` often has an IPv6 address that nobody listens on.
-        found.sort_by_key(SocketAddr::is_ipv6);
-        found.truncate(MAX_ADDRESSES);
-        if found.is_empty() {
-            return Err(format!("{} has no address", self.host));
-        }
-        Ok(found)
     }
+}
+
+/// At least one address of a host, or why there is none.
+fn look_up(host: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
+    let mut found: Vec<SocketAddr> = Vec::new();
+    let looked_up =
+        (host, port).to_socket_addrs().map_err(|error| format!("cannot look up {host}: {error}"))?;
+    for address in looked_up.take(4 * MAX_ADDRESSES) {
+        if !found.contains(&address) {
+            found.push(address);
+        }
+    }
+    // IPv4 first: a name such as `localhost` often has an IPv6 address that nobody listens on.
+    found.sort_by_key(SocketAddr::is_ipv6);
+    found.truncate(MAX_ADDRESSES);
+    if found.is_empty() {
+        return Err(format!("{host} has no address"));
+    }
+    Ok(found)
 }
 
 impl FromStr for HostPort {
@@ -101,38 +95,19 @@ impl fmt::Display for HostPort {
     }
 }
 
-/// Which addresses of a host are meant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Family {
-    Any,
-    V4,
-    V6,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Scheme {
-    Link { key: Option<[u8; 32]> },
-    Udp(Family),
-    Tcp(Family),
-    WebSocket,
-}
-
+/// Where somebody is to be reached or to listen: `[KEY@]HOST:PORT` (encrypted link), or a
+/// [`FaceUri`] of a kind that can be dialled: `xylem://[KEY@]HOST[:PORT]`, `udp://`, `udp4://`,
+/// `udp6://`, `tcp://`, `tcp4://`, `tcp6://`, `ws://HOST[:PORT]` or `unix:///PATH`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Place {
-    Net(Scheme, HostPort),
-    Unix(PathBuf),
+pub struct PeerUri {
+    key: Option<[u8; 32]>,
+    face: FaceUri,
 }
-
-/// Where somebody is to be reached or to listen: `[KEY@]HOST:PORT` (encrypted link),
-/// `xylem://[KEY@]HOST[:PORT]`, `udp://`, `udp4://`, `udp6://`, `tcp://`, `tcp4://`, `tcp6://`,
-/// `ws://HOST[:PORT]` or `unix:///PATH`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PeerUri(Place);
 
 impl PeerUri {
-    /// The Unix socket at `path`.
-    pub fn unix(path: impl Into<PathBuf>) -> Self {
-        Self(Place::Unix(path.into()))
+    /// The Unix socket at `path`; its path as text is what a face URI can say of it.
+    pub fn unix(path: &Path) -> Self {
+        Self { key: None, face: FaceUri::Unix(path.to_string_lossy().into_owned()) }
     }
 
     /// One [`Peer`] for each address of the host.
@@ -140,34 +115,35 @@ impl PeerUri {
     /// # Errors
     /// Why there is none.
     pub fn resolve(&self) -> Result<Vec<Peer>, String> {
-        let (scheme, at) = match &self.0 {
-            Place::Unix(path) => return Ok(vec![Peer::Unix(path.clone())]),
-            Place::Net(scheme, at) => (*scheme, at),
+        let (peer, endpoint): (&dyn Fn(SocketAddr) -> Peer, _) = match &self.face {
+            FaceUri::Unix(path) => return Ok(vec![Peer::Unix(PathBuf::from(path))]),
+            FaceUri::Xylem(at) => (&|address| Peer::Link { address, key: self.key }, at),
+            FaceUri::Udp(at) => (&Peer::Udp, at),
+            FaceUri::Tcp(at) => (&Peer::Tcp, at),
+            FaceUri::WebSocket(at) => (&Peer::WebSocket, at),
+            other => return Err(format!("{other} cannot be dialled")),
         };
-        let (family, word) = match scheme {
-            Scheme::Udp(family) | Scheme::Tcp(family) => match family {
-                Family::Any => (family, ""),
-                Family::V4 => (family, "IPv4 "),
-                Family::V6 => (family, "IPv6 "),
-            },
-            Scheme::Link { .. } | Scheme::WebSocket => (Family::Any, ""),
+        let addresses = match &endpoint.host {
+            UriHost::Ip(ip) => vec![SocketAddr::new(*ip, endpoint.port)],
+            UriHost::Name(name) => look_up(name, endpoint.port)?,
+            UriHost::Zoned(..) => return Err(format!("{}: zones are not supported", self.face)),
         };
-        let fits = |address: &SocketAddr| match family {
-            Family::Any => true,
-            Family::V4 => address.is_ipv4(),
-            Family::V6 => address.is_ipv6(),
-        };
-        let peer = |address| match scheme {
-            Scheme::Link { key } => Peer::Link { address, key },
-            Scheme::Udp(_) => Peer::Udp(address),
-            Scheme::Tcp(_) => Peer::Tcp(address),
-            Scheme::WebSocket => Peer::WebSocket(address),
-        };
-        let peers: Vec<Peer> = at.resolve()?.into_iter().filter(fits).map(peer).collect();
-        if peers.is_empty() {
-            return Err(format!("{at} has no {word}address"));
+        Ok(addresses.into_iter().map(peer).collect())
+    }
+}
+
+impl TryFrom<FaceUri> for PeerUri {
+    type Error = String;
+
+    fn try_from(face: FaceUri) -> Result<Self, String> {
+        match face {
+            FaceUri::Unix(_)
+            | FaceUri::Xylem(_)
+            | FaceUri::Udp(_)
+            | FaceUri::Tcp(_)
+            | FaceUri::WebSocket(_) => Ok(Self { key: None, face }),
+            other => Err(format!("{other} cannot be dialled")),
         }
-        Ok(peers)
     }
 }
 
@@ -175,38 +151,44 @@ impl FromStr for PeerUri {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let Some((scheme, rest)) = text.split_once("://") else {
-            let (key, at) = split_key(text)?;
-            return Ok(Self(Place::Net(Scheme::Link { key }, at.parse()?)));
-        };
-        if scheme == "unix" {
-            if !rest.starts_with('/') {
-                return Err(format!("{text:?} names no absolute path; use unix:///PATH"));
+        let (key, uri) = match text.split_once("://") {
+            None => {
+                let (key, at) = split_key(text)?;
+                // Without a scheme the port has to be there: a name alone could be anything.
+                (key, format!("xylem://{}", at.parse::<HostPort>()?))
             }
-            return Ok(Self::unix(rest));
-        }
-        let rest = rest.strip_suffix('/').unwrap_or(rest);
-        let (scheme, at, port) = match scheme {
-            "xylem" => {
+            Some(("xylem", rest)) => {
                 let (key, at) = split_key(rest)?;
-                (Scheme::Link { key }, at, LINK_PORT)
+                (key, format!("xylem://{at}"))
             }
-            "udp" => (Scheme::Udp(Family::Any), rest, NDN_PORT),
-            "udp4" => (Scheme::Udp(Family::V4), rest, NDN_PORT),
-            "udp6" => (Scheme::Udp(Family::V6), rest, NDN_PORT),
-            "tcp" => (Scheme::Tcp(Family::Any), rest, NDN_PORT),
-            "tcp4" => (Scheme::Tcp(Family::V4), rest, NDN_PORT),
-            "tcp6" => (Scheme::Tcp(Family::V6), rest, NDN_PORT),
-            "ws" => (Scheme::WebSocket, rest, WEB_SOCKET_PORT),
-            other => {
-                return Err(format!(
-                    "{other}:// is not known; use HOST:PORT, xylem://, udp://, tcp://, ws:// or \
-                     unix:///"
-                ));
-            }
+            Some(_) => (None, text.to_owned()),
         };
-        Ok(Self(Place::Net(scheme, HostPort::parse_or(at, port)?)))
+        let face: FaceUri = uri.parse().map_err(|e: FaceUriError| match e {
+            FaceUriError::Scheme => {
+                format!("{text:?}: use HOST:PORT, xylem://, udp://, tcp://, ws:// or unix:///")
+            }
+            other => format!("{text:?}: {other}"),
+        })?;
+        Ok(Self { key, ..face.try_into()? })
     }
+}
+
+impl Peer {
+    /// The face URI of the far end.
+    pub(crate) fn face_uri(&self) -> FaceUri {
+        match self {
+            Self::Link { address, .. } => FaceUri::Xylem(endpoint(*address)),
+            Self::Udp(address) => FaceUri::Udp(endpoint(*address)),
+            Self::Tcp(address) => FaceUri::Tcp(endpoint(*address)),
+            Self::WebSocket(address) => FaceUri::WebSocket(endpoint(*address)),
+            Self::Unix(path) => FaceUri::Unix(path.to_string_lossy().into_owned()),
+        }
+    }
+}
+
+/// An address as face URIs have it.
+pub(crate) fn endpoint(address: SocketAddr) -> Endpoint {
+    Endpoint { host: UriHost::Ip(address.ip()), port: address.port() }
 }
 
 fn split_key(text: &str) -> Result<(Option<[u8; 32]>, &str), String> {
@@ -266,21 +248,11 @@ mod tests {
     #[test]
     fn what_is_no_face_uri_is_refused() {
         for text in [
-            "",
-            "192.0.2.1",
-            "http://192.0.2.1:9",
-            "a5@192.0.2.1:9",
-            "udp://",
-            "@h:1",
-            "udp://a:b:1",
-            "unix://run/x",
-            "unix:/run/x",
-            "tcp://host:99999",
-            "ws://ho st",
-            "udp://:6363",
+            "", "192.0.2.1", "http://192.0.2.1:9", "a5@192.0.2.1:9", "udp://", "@h:1", "udp://a:b:1",
+            "unix://run/x", "unix:/run/x", "tcp://host:99999", "ws://ho st", "udp://:6363", "udp6://192.0.2.1:9", "fd://3",
+            "internal://", "ether://[01:02:03:04:05:06]",
         ] {
             assert!(text.parse::<PeerUri>().is_err(), "{text}");
         }
-        assert!(of("udp6://192.0.2.1:9").is_err(), "no IPv6 address");
     }
 }

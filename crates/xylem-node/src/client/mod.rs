@@ -34,6 +34,7 @@ pub mod ping;
 
 pub use histogram::Histogram;
 pub use trust::{Believe, KeyFile, Sign, Verdict};
+pub(crate) use trust::{certificate, now_ms};
 pub use usage::Usage;
 
 use std::time::{Duration, Instant};

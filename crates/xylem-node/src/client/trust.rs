@@ -211,7 +211,7 @@ fn secret(bytes: &[u8], path: &Path) -> Result<[u8; 32], Error> {
 }
 
 /// A certificate, raw or in base64 as `ndnsec` and NDNd write it, perhaps between PEM lines.
-fn certificate(path: &Path) -> Result<Vec<u8>, Error> {
+pub(crate) fn certificate(path: &Path) -> Result<Vec<u8>, Error> {
     let bytes = read_limited(path)?;
     if u32::from(bytes[0]) == xylem_packet::types::DATA {
         return Ok(bytes);

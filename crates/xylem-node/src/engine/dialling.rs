@@ -7,13 +7,14 @@ use std::time::Duration;
 use mio::net::TcpStream;
 use xylem_forward::{FaceId, FaceScope, LinkType};
 use xylem_link::PeerKey;
+use xylem_mgmt::{FaceUri, Persistency};
 
 use super::listening::scope_of;
 use super::{Engine, Happening, wildcard};
 use crate::api::Peer;
 use crate::faces::stream::{Socket, Stream};
 use crate::faces::websocket::WebSocketFace;
-use crate::faces::{Face, Persistency, Transport};
+use crate::faces::{Face, Transport};
 
 /// Pause before a permanent face is dialled again.
 const REDIAL: Duration = Duration::from_secs(1);
@@ -37,7 +38,8 @@ impl Engine {
         let now = self.now();
         let scope = scope_to(peer);
         let id = self.forwarder.add_face(self.settings_of(scope, LinkType::PointToPoint));
-        let mut face = Face::new(Transport::Down(now), peer.to_string());
+        let (remote, local) = (peer.face_uri(), FaceUri::Null);
+        let mut face = Face::new(Transport::Down(now), peer.to_string(), remote, local);
         face.peer = Some(peer.clone());
         face.scope = scope;
         face.persistency = persistency;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use mio::Interest;
 use mio::net::{TcpListener, TcpStream};
 use xylem_forward::{FaceId, FaceScope, FaceSettings, LinkType};
+use xylem_mgmt::{FaceUri, Persistency};
 
 use super::{Engine, Source};
 use crate::api::Peer;
@@ -17,7 +18,8 @@ use crate::faces::udp::{Oversize, Udp};
 #[cfg(unix)]
 use crate::faces::unix;
 use crate::faces::websocket::WebSocketFace;
-use crate::faces::{Face, Persistency, Transport};
+use crate::faces::{Face, Transport};
+use crate::uri::endpoint;
 
 /// Local faces beyond the limit for others: whoever floods this machine from outside does not lock
 /// its own programs out.
@@ -29,6 +31,22 @@ pub(super) enum Listener {
     WebSocket(TcpListener),
     #[cfg(unix)]
     Unix(unix::Listener),
+}
+
+impl Listener {
+    /// Face URI of this end.
+    pub(super) fn uri(&self) -> Option<FaceUri> {
+        match self {
+            Self::Tcp(listener) => Some(FaceUri::Tcp(endpoint(listener.local_addr().ok()?))),
+            Self::WebSocket(listener) => {
+                Some(FaceUri::WebSocket(endpoint(listener.local_addr().ok()?)))
+            }
+            #[cfg(unix)]
+            Self::Unix(listener) => {
+                Some(FaceUri::Unix(listener.path().to_string_lossy().into_owned()))
+            }
+        }
+    }
 }
 
 impl Engine {
@@ -126,8 +144,10 @@ impl Engine {
         multicast.register(&net.poll, token)?;
         let local = multicast.local();
         net.multicast.push(multicast);
-        let mut face = Face::new(Transport::Multicast(number), format!("udp4://{group}"));
-        face.local = format!("udp4://{local}");
+        let far = FaceUri::Udp(endpoint(group.into()));
+        let shown = format!("{far} on {interface}");
+        let here = FaceUri::Udp(endpoint(local));
+        let mut face = Face::new(Transport::Multicast(number), shown, far, here);
         face.link_type = LinkType::MultiAccess;
         face.persistency = Persistency::Permanent;
         face.came_up = true;
@@ -170,8 +190,10 @@ impl Engine {
         if !self.has_room(FaceScope::NonLocal) {
             return None;
         }
-        let mut face = Face::new(Transport::Udp { socket, remote }, format!("udp://{remote}"));
-        face.local = format!("udp://{}", self.net.udp_sockets[socket].local());
+        let shown = Peer::Udp(remote).to_string();
+        let far = FaceUri::Udp(endpoint(remote));
+        let here = FaceUri::Udp(endpoint(self.net.udp_sockets[socket].local()));
+        let mut face = Face::new(Transport::Udp { socket, remote }, shown, far, here);
         face.persistency = Persistency::OnDemand;
         face.heard = now;
         let id = self.add_face(face);
@@ -203,10 +225,13 @@ impl Engine {
         if !self.has_room(scope) {
             return;
         }
-        let local = stream.local_addr().map_or_else(|_| String::new(), |a| a.to_string());
-        let scheme = if web { "ws" } else { "tcp" };
-        let (shown, local) = (format!("{scheme}://{from}"), format!("{scheme}://{local}"));
-        let face = self.add_accepted(scope, shown, local, |token, poll| {
+        let Ok(local) = stream.local_addr() else { return };
+        let (from, local) = (endpoint(from), endpoint(local));
+        let ends = match web {
+            true => (FaceUri::WebSocketClient(from), FaceUri::WebSocket(local)),
+            false => (FaceUri::Tcp(from), FaceUri::Tcp(local)),
+        };
+        let face = self.add_accepted(scope, ends, |token, poll| {
             Ok(if web {
                 Transport::WebSocket(Box::new(WebSocketFace::accepted(stream, token, poll)?))
             } else {
@@ -226,10 +251,9 @@ impl Engine {
         if !self.has_room(FaceScope::Local) {
             return;
         }
-        let Listener::Unix(listener) = &self.net.listeners[i] else { return };
-        let local = format!("unix://{}", listener.path().display());
-        let shown = format!("fd://{}", stream.as_raw_fd());
-        let face = self.add_accepted(FaceScope::Local, shown, local, |token, poll| {
+        let Some(local) = self.net.listeners[i].uri() else { return };
+        let far = FaceUri::Fd(u64::try_from(stream.as_raw_fd()).unwrap_or_default());
+        let face = self.add_accepted(FaceScope::Local, (far, local), |token, poll| {
             let socket = Socket::Unix(stream);
             Ok(Transport::Stream(Box::new(Stream::new(socket, token, true, poll)?)))
         });
@@ -256,8 +280,7 @@ impl Engine {
     fn add_accepted(
         &mut self,
         scope: FaceScope,
-        shown: String,
-        local: String,
+        (far, here): (FaceUri, FaceUri),
         make: impl FnOnce(mio::Token, &mio::Poll) -> io::Result<Transport>,
     ) -> Option<FaceId> {
         // The number is needed for the token before the face is there.
@@ -266,8 +289,7 @@ impl Engine {
             self.forwarder.remove_face(id);
             return None;
         };
-        let mut face = Face::new(transport, shown);
-        face.local = local;
+        let mut face = Face::new(transport, far.to_string(), far, here);
         face.scope = scope;
         face.persistency = Persistency::OnDemand;
         face.heard = self.now();

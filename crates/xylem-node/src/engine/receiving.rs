@@ -7,12 +7,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use xylem_forward::{FaceId, Incoming};
 use xylem_link::Event as LinkEvent;
+use xylem_mgmt::{FaceUri, Persistency};
 use xylem_packet::{MAX_PIT_TOKEN, frame_len};
 
 use super::dispatch::{Dispatch, place_in};
 use super::{Engine, Happening, Source};
 use crate::faces::udp::Received;
-use crate::faces::{Face, Persistency, Transport};
+use crate::faces::{Face, Transport};
+use crate::uri::endpoint;
 
 impl Engine {
     pub(super) fn receive_link(&mut self, i: usize, source: Source) -> io::Result<()> {
@@ -42,7 +44,9 @@ impl Engine {
                 }
                 LinkEvent::Connected { link, remote, .. } => {
                     let id = self.net.faces.of_link(link).unwrap_or_else(|| {
-                        let mut face = Face::new(Transport::Link(link), remote.to_string());
+                        let (shown, far) = (remote.to_string(), FaceUri::Xylem(endpoint(remote)));
+                        let here = self.net.link_uri(remote);
+                        let mut face = Face::new(Transport::Link(link), shown, far, here);
                         face.persistency = Persistency::OnDemand;
                         self.add_face(face)
                     });

@@ -21,34 +21,20 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use xylem_forward::{FaceScope, LinkType};
 use xylem_link::LinkId;
-use xylem_packet::link_service::{LinkService, LinkServiceConfig};
+use xylem_mgmt::{FaceUri, Persistency};
 use xylem_packet::{MAX_FRAME, MAX_PACKET};
+use xylem_packet::link_service::{LinkService, LinkServiceConfig};
 
 use crate::api::Peer;
 use stream::Stream;
 use websocket::WebSocketFace;
-
-/// How long a face lives, in NFD's words.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Persistency {
-    /// Made by the other end's first packet; ends when idle or with its connection.
-    OnDemand,
-    /// Made by this end; ends with its connection.
-    #[default]
-    Persistent,
-    /// Connects again after its connection ended.
-    Permanent,
-}
 
 /// What a face is made of.
 pub(crate) enum Transport {
     /// An application or the management in this process.
     Internal,
     Link(LinkId),
-    Udp {
-        socket: usize,
-        remote: SocketAddr,
-    },
+    Udp { socket: usize, remote: SocketAddr },
     Multicast(usize),
     Stream(Box<Stream>),
     WebSocket(Box<WebSocketFace>),
@@ -60,13 +46,14 @@ pub(crate) enum Transport {
 pub(crate) struct Face {
     pub(crate) transport: Transport,
     pub(crate) link: LinkService,
-    /// Whom it leads to; `None` where only the other end can connect (an accepted Unix socket), or
-    /// nobody is there (in-process).
+    /// Whom to dial again, where this end can.
     pub(crate) peer: Option<Peer>,
     /// For people: the address of the other end.
     pub(crate) shown: String,
-    /// Face URI of this end.
-    pub(crate) local: String,
+    /// The far end; `fd://` where only that end can connect.
+    pub(crate) remote: FaceUri,
+    /// This end.
+    pub(crate) local: FaceUri,
     pub(crate) scope: FaceScope,
     pub(crate) link_type: LinkType,
     pub(crate) persistency: Persistency,
@@ -82,13 +69,14 @@ pub(crate) struct Face {
 
 impl Face {
     /// A face whose link service is as its transport wants it.
-    pub(crate) fn new(transport: Transport, shown: String) -> Self {
+    pub(crate) fn new(transport: Transport, shown: String, remote: FaceUri, local: FaceUri) -> Self {
         Self {
             link: LinkService::new(link_settings(&transport)),
             transport,
             peer: None,
             shown,
-            local: String::new(),
+            remote,
+            local,
             scope: FaceScope::NonLocal,
             link_type: LinkType::PointToPoint,
             persistency: Persistency::Persistent,

@@ -120,10 +120,13 @@ impl NodeConfig {
         let socket = default_socket().ok_or_else(|| {
             failure::usage("XDG_RUNTIME_DIR is not set; name a socket with `listen` in --config")
         })?;
-        let mut places = vec![PeerUri::unix(socket)];
-        for (scheme, port) in
-            [("udp4", NDN_PORT), ("tcp4", NDN_PORT), ("ws", WEB_SOCKET_PORT), ("xylem", LINK_PORT)]
-        {
+        let mut places = vec![PeerUri::unix(&socket)];
+        for (scheme, port) in [
+            ("udp4", NDN_PORT),
+            ("tcp4", NDN_PORT),
+            ("ws", WEB_SOCKET_PORT),
+            ("xylem", LINK_PORT),
+        ] {
             let uri = format!("{scheme}://{}", SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)));
             places.push(uri.parse().expect("a scheme, an address and a port"));
         }
@@ -315,7 +318,7 @@ mod tests {
             "#,
         )
         .unwrap();
-        assert_eq!(config.listen.unwrap()[0], PeerUri::unix("/tmp/x.sock"));
+        assert_eq!(config.listen.unwrap()[0], PeerUri::unix(Path::new("/tmp/x.sock")));
         assert_eq!(config.connect, ["udp://192.0.2.1".parse().unwrap()]);
         assert_eq!((config.max_faces, config.idle), (7, Duration::from_secs(30)));
         assert_eq!((config.interests_per_second, config.pit_quota), (Some(100), Some(10)));

@@ -4,6 +4,7 @@
 //! Packets come from its faces and go to others; nothing is published or fetched here.
 
 mod config;
+mod host;
 
 pub use config::{NodeConfig, Route, default_socket};
 
@@ -12,13 +13,16 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use xylem_forward::{FaceId, Forwarder, Strategy};
 use xylem_link::{Endpoint, StaticKey};
-use xylem_packet::Name;
+use xylem_mgmt::{Authority, Management, ManagementConfig, Persistency};
+use xylem_packet::{Interest, Name};
+use xylem_trust::{Certificate, TrustStore};
 
 use crate::api::{Blame, Error, Event, Peer, Stop};
 use crate::engine::{Engine, Happening, Limits};
-use crate::faces::Persistency;
+use crate::client::{certificate, now_ms};
 use crate::uri::PeerUri;
 use crate::{failure, identity};
+use host::Managed;
 
 /// Forwards until `stop` is raised.
 ///
@@ -40,6 +44,8 @@ pub fn run_node(
 struct Node {
     config: NodeConfig,
     engine: Engine,
+    management: Management,
+    started_ms: u64,
 }
 
 impl Node {
@@ -68,7 +74,11 @@ impl Node {
             interests_per_second: config.interests_per_second,
             pit_quota: config.pit_quota,
         });
-        Ok(Self { config, engine })
+        let management = Management::new(management_settings(&config)?);
+        for prefix in management.prefixes() {
+            engine.serve(prefix.as_ref());
+        }
+        Ok(Self { config, engine, management, started_ms: now_ms() })
     }
 
     fn listen(&mut self, on_event: &mut dyn FnMut(Event)) -> Result<(), Error> {
@@ -163,21 +173,77 @@ impl Node {
 
     fn run(mut self, stop: &Stop, on_event: &mut dyn FnMut(Event)) -> Result<(), Error> {
         while !stop.raised() {
-            self.engine.wait(None).map_err(|e| failure::local("network", &e))?;
+            let routes_end = self.management.poll_timeout();
+            self.engine.wait(routes_end).map_err(|e| failure::local("network", &e))?;
             while let Some(happening) = self.engine.next_happening() {
-                match happening {
-                    Happening::Packet { .. } => {}
-                    Happening::FaceUp { peer, .. } => on_event(Event::PeerConnected { peer }),
-                    Happening::FaceDown { peer, why, .. } => {
-                        on_event(Event::PeerGone { peer, why });
-                    }
-                }
+                self.take(happening, on_event);
+            }
+            let now = self.engine.now();
+            if self.management.poll_timeout().is_some_and(|t| t <= now) {
+                let Self { engine, management, started_ms, .. } = &mut self;
+                management.handle_timeout(now, &mut Managed { engine, started_ms: *started_ms });
             }
             self.engine.flush();
         }
         self.engine.close();
         Ok(())
     }
+}
+
+impl Node {
+    fn take(&mut self, happening: Happening, on_event: &mut dyn FnMut(Event)) {
+        let now = self.engine.now();
+        let Self { engine, management, started_ms, .. } = self;
+        let mut host = Managed { engine, started_ms: *started_ms };
+        let mut answers = Vec::new();
+        match happening {
+            Happening::Packet { from, packet, nack: None } => {
+                if let Ok(interest) = Interest::decode(&packet) {
+                    management.handle_interest(now, from, &interest, &mut host, &mut answers);
+                }
+            }
+            // Management asks nobody anything.
+            Happening::Packet { .. } => {}
+            Happening::FaceUp { face, peer } => {
+                management.face_up(now, face, &host, &mut answers);
+                on_event(Event::PeerConnected { peer });
+            }
+            Happening::FaceDown { face, peer, why, gone } => {
+                if gone {
+                    management.face_gone(now, face, &mut host, &mut answers);
+                }
+                on_event(Event::PeerGone { peer, why });
+            }
+        }
+        for answer in answers {
+            self.engine.send(&answer);
+        }
+    }
+}
+
+/// Who may command: by default every program of this machine; with anchors, whoever has a key that
+/// they vouch for.
+fn management_settings(config: &NodeConfig) -> Result<ManagementConfig, Error> {
+    let anchors = || -> Result<TrustStore, Error> {
+        let mut store = TrustStore::new();
+        for path in &config.anchors {
+            let wire = certificate(path)?;
+            let wrong = |e: &dyn std::fmt::Display| {
+                failure::usage(format!("anchor {}: {e}", path.display()))
+            };
+            let anchor = Certificate::decode(&wire).map_err(|e| wrong(&e))?;
+            store.add_anchor(&anchor).map_err(|e| wrong(&e))?;
+        }
+        Ok(store)
+    };
+    let mut settings = ManagementConfig::default();
+    if !config.anchors.is_empty() {
+        settings.localhost = Authority::Anchors(anchors()?);
+    }
+    if config.localhop {
+        settings.localhop = Some(anchors()?);
+    }
+    Ok(settings)
 }
 
 fn name(uri: &str) -> Result<Name, Error> {
