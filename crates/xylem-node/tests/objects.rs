@@ -191,8 +191,7 @@ fn segments_of_other_lengths_are_refused() {
 
 #[test]
 fn metadata_of_another_object_is_refused() {
-    let publisher =
-        Publisher { metadata_of: "/other/v=1".parse().unwrap(), ..Publisher::honest() };
+    let publisher = Publisher { metadata_of: "/other/v=1".parse().unwrap(), ..Publisher::honest() };
     refused(publisher, Believe::Nobody, "another object");
 }
 

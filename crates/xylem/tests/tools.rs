@@ -73,7 +73,9 @@ fn publisher(dir: &Path) -> String {
         "/k".parse().expect("a name"),
     );
     match signer.public() {
-        Some(xylem_trust::PublicKey::Ed25519(key)) => key.iter().map(|b| format!("{b:02x}")).collect(),
+        Some(xylem_trust::PublicKey::Ed25519(key)) => {
+            key.iter().map(|b| format!("{b:02x}")).collect()
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -121,7 +123,8 @@ fn every_way_of_signing_and_nothing_that_another_key_signed() {
         let name = format!("/tools/signed-{i}");
         let _serving = Serving::start(dir, at, &["put", &name, text(&source), "--sign", &key]);
         let got = dir.join(format!("got-{i}"));
-        let get = |key: &str| run(dir, &["get", &name, "--from", at, "--key", key, "-o", text(&got)]);
+        let get =
+            |key: &str| run(dir, &["get", &name, "--from", at, "--key", key, "-o", text(&got)]);
         let refused = get(&wrong);
         assert_exit(&refused, 1);
         assert!(stderr(&refused).contains("signature is wrong"), "{}", stderr(&refused));
@@ -161,14 +164,35 @@ fn names_of_our_own_objects_are_fetched_as_by_a_ticket() {
     let got = dir.join("got");
     // The share says where it is registered on its own time.
     until("the share can be fetched by name", || {
-        let get = ["get", "/tools/own", "--publisher", &key, "--from", at, "-o", text(&got),
-                   "--overwrite", "--timeout", "3"];
+        let get = [
+            "get",
+            "/tools/own",
+            "--publisher",
+            &key,
+            "--from",
+            at,
+            "-o",
+            text(&got),
+            "--overwrite",
+            "--timeout",
+            "3",
+        ];
         run(dir, &get).status.code() == Some(0)
     });
     assert_eq!(std::fs::read(&got).unwrap(), content);
     let part = dir.join("part");
-    let get = ["get", "/tools/own", "--publisher", &key, "--from", at, "-o", text(&part),
-               "--range", "500000..600000"];
+    let get = [
+        "get",
+        "/tools/own",
+        "--publisher",
+        &key,
+        "--from",
+        at,
+        "-o",
+        text(&part),
+        "--range",
+        "500000..600000",
+    ];
     assert_exit(&run(dir, &get), 0);
     assert_eq!(std::fs::read(&part).unwrap(), content[500_000..600_000]);
     let wrong = "00".repeat(31) + "05";
@@ -214,13 +238,17 @@ fn pings_are_answered_counted_and_missed() {
     let serve = ["--json", "ping", "/tools", "--serve", "--size", "100"];
     let _serving = Serving::start(dir, at, &serve);
     let pinged = events(dir, &["ping", "/tools", "-c", "5", "-i", "0.01", "-n", "40", "--at", at]);
-    let numbers: Vec<u64> =
-        pinged.iter().filter(|e| e["answer"] == "answer").filter_map(|e| e["number"].as_u64()).collect();
+    let numbers: Vec<u64> = pinged
+        .iter()
+        .filter(|e| e["answer"] == "answer")
+        .filter_map(|e| e["number"].as_u64())
+        .collect();
     assert_eq!(numbers, [40, 41, 42, 43, 44]);
     let all = event(&pinged, "pings");
     assert_eq!((all["sent"].as_u64(), all["answered"].as_u64()), (Some(5), Some(5)));
     assert!(all["min_ms"].as_f64() <= all["mean_ms"].as_f64());
-    let missed = run(dir, &["ping", "/nobody", "-c", "2", "-i", "0.01", "--timeout", "0.2", "--at", at]);
+    let missed =
+        run(dir, &["ping", "/nobody", "-c", "2", "-i", "0.01", "--timeout", "0.2", "--at", at]);
     assert_exit(&missed, 3);
     let said = String::from_utf8_lossy(&missed.stdout).into_owned();
     assert!(said.contains("2 packets transmitted, 0 received"), "{said}");
@@ -236,8 +264,24 @@ fn traffic_counts_every_interest_over_every_kind_of_face() {
     let pid = node.pid().to_string();
     for (i, scheme) in ["unix", "tcp4", "udp4"].into_iter().enumerate() {
         let start = (i * 1_000_000_000).to_string();
-        let load = ["traffic", "/load", "--duration", "0.5", "--window", "32", "--lifetime", "2",
-                    "--pit-token", "4", "--pid", &pid, "--start", &start, "--at", node.at(scheme)];
+        let load = [
+            "traffic",
+            "/load",
+            "--duration",
+            "0.5",
+            "--window",
+            "32",
+            "--lifetime",
+            "2",
+            "--pit-token",
+            "4",
+            "--pid",
+            &pid,
+            "--start",
+            &start,
+            "--at",
+            node.at(scheme),
+        ];
         let events = events(dir, &load);
         let report = event(&events, "traffic");
         let number = |field: &str| report[field].as_u64().expect(field);
@@ -250,13 +294,25 @@ fn traffic_counts_every_interest_over_every_kind_of_face() {
         assert!(report["forwarder_memory"].as_u64() > Some(100_000));
     }
     // A rate is kept to within what half a second can miss, and repeated names meet the cache.
-    let load = ["traffic", "/load", "--rate", "400", "--duration", "0.5", "--names", "10", "--at",
-                node.at("unix")];
+    let load = [
+        "traffic",
+        "/load",
+        "--rate",
+        "400",
+        "--duration",
+        "0.5",
+        "--names",
+        "10",
+        "--at",
+        node.at("unix"),
+    ];
     let events = events(dir, &load);
     let sent = event(&events, "traffic")["sent"].as_u64();
     assert!(sent > Some(20) && sent <= Some(201), "{sent:?}");
-    let nobody = run(dir, &["traffic", "/nobody", "--duration", "0.2", "--lifetime", "0.2", "--at",
-                            node.at("unix")]);
+    let nobody = run(
+        dir,
+        &["traffic", "/nobody", "--duration", "0.2", "--lifetime", "0.2", "--at", node.at("unix")],
+    );
     assert_exit(&nobody, 3);
 }
 
@@ -281,7 +337,10 @@ fn ctl_shows_and_changes_the_node() {
     assert_eq!((route["face"].as_u64(), route["cost"].as_u64()), (Some(face), Some(7)));
     assert_eq!(route["origin"], 255);
     let fib = ctl(&["fib", "list"]);
-    assert!(fib.iter().any(|e| e["prefix"] == "/r/a" && e["face"].as_u64() == Some(face)), "{fib:?}");
+    assert!(
+        fib.iter().any(|e| e["prefix"] == "/r/a" && e["face"].as_u64() == Some(face)),
+        "{fib:?}"
+    );
     ctl(&["route", "remove", "/r/a", &face.to_string()]);
     assert!(ctl(&["route", "list", "/r/a"]).is_empty());
     ctl(&["strategy", "set", "/r", "multicast"]);
@@ -293,7 +352,10 @@ fn ctl_shows_and_changes_the_node() {
     ctl(&["cs", "config", "--capacity", "77", "--admit", "off"]);
     let cs = ctl(&["cs", "info"]);
     let cs = event(&cs, "cs");
-    assert_eq!((cs["capacity"].as_u64(), &cs["admit"], &cs["serve"]), (Some(77), &false.into(), &true.into()));
+    assert_eq!(
+        (cs["capacity"].as_u64(), &cs["admit"], &cs["serve"]),
+        (Some(77), &false.into(), &true.into())
+    );
     ctl(&["cs", "erase", "/"]);
     ctl(&["face", "destroy", "udp://127.0.0.1:9"]);
     assert!(ctl(&["face", "list", "udp4://127.0.0.1:9"]).is_empty());
