@@ -43,8 +43,10 @@ fn a_directory_goes_through_a_node() {
     let node = Node::start(dir.path(), "");
     let share = Share::via(&source, &dir.path().join("store"), node.at("unix"));
     let out = dir.path().join("out");
-    let output =
-        get(&dir.path().join("s"), &[&share.ticket, "--from", node.at("tcp4"), "-o", text(&out)]);
+    let output = get(
+        &dir.path().join("s"),
+        &[&share.ticket, "--from", node.at("tcp4"), "-o", text(&out)],
+    );
     assert_exit(&output, 0);
     let same = std::process::Command::new("diff").arg("-r").args([&source, &out]).status().unwrap();
     assert!(same.success());
@@ -91,10 +93,9 @@ fn what_the_cache_holds_is_fetched_when_the_publisher_is_gone() {
     let (ticket, from) = (share.ticket.clone(), node.at("unix").to_owned());
     for run in ["first", "second"] {
         let out = dir.path().join(run);
-        let output = get(
-            &dir.path().join(run).with_extension("s"),
-            &[&ticket, "--from", &from, "-o", text(&out)],
-        );
+        let output = get(&dir.path().join(run).with_extension("s"), &[
+            &ticket, "--from", &from, "-o", text(&out),
+        ]);
         assert_exit(&output, 0);
         assert!(fs::read(&out).unwrap() == content, "{run}");
         if run == "first" {
@@ -130,8 +131,7 @@ fn flood(mut to: impl Write, stop: &AtomicBool, sent: &AtomicUsize) {
         let mut batch = Vec::new();
         for _ in 0..100 {
             number += 1;
-            let name =
-                prefix.clone().child(xylem_packet::Component::generic(&number.to_be_bytes()));
+            let name = prefix.clone().child(xylem_packet::Component::generic(&number.to_be_bytes()));
             InterestBuilder::new(name.as_ref())
                 .nonce((number as u32).to_be_bytes())
                 .lifetime_ms(10_000)
@@ -183,27 +183,32 @@ fn floods_do_not_keep_others_from_fetching_and_do_not_grow_memory() {
     udp.connect(node.at("udp4").strip_prefix("udp4://").unwrap()).unwrap();
     let tcp = TcpStream::connect(node.at("tcp4").strip_prefix("tcp4://").unwrap()).unwrap();
     let (stop, sent) = (AtomicBool::new(false), AtomicUsize::new(0));
-    std::thread::scope(|scope| {
-        scope.spawn(|| flood(Datagrams(udp), &stop, &sent));
-        scope.spawn(|| flood(tcp, &stop, &sent));
-        until("the flood", || sent.load(Ordering::Relaxed) > 200_000);
-        let before = resident_kib(node.pid());
-        for from in ["unix", "udp4"] {
-            let out = dir.path().join(from);
-            let store = dir.path().join("s");
-            let output = get(
-                &store,
-                &[&share.ticket, "--from", node.at(from), "--timeout", "60", "-o", text(&out)],
-            );
-            stop.store(from == "udp4", Ordering::Relaxed);
-            assert_exit(&output, 0);
-            assert!(fs::read(&out).unwrap() == content, "{from}");
+    let (stop, sent) = (&stop, &sent);
+    let (before, fetches) = std::thread::scope(|scope| {
+        scope.spawn(move || flood(Datagrams(udp), stop, sent));
+        scope.spawn(move || flood(tcp, stop, sent));
+        let begun = std::time::Instant::now();
+        while sent.load(Ordering::Relaxed) < 200_000 && begun.elapsed() < Duration::from_secs(20) {
+            std::thread::sleep(Duration::from_millis(10));
         }
+        let before = resident_kib(node.pid());
+        let fetches = ["unix", "udp4"].map(|from| {
+            let (out, store) = (dir.path().join(from), dir.path().join("s"));
+            let from = node.at(from);
+            (get(&store, &[&share.ticket, "--from", from, "-o", text(&out)]), out)
+        });
+        // Judged after the flood has ended: a failure in here would leave it running.
         stop.store(true, Ordering::Relaxed);
-        // What was fetched is in the cache, that is all.
-        let grown = resident_kib(node.pid()).saturating_sub(before);
-        assert!(grown < 64 << 10, "{grown} KiB more, {} sent", sent.load(Ordering::Relaxed));
+        (before, fetches)
     });
+    assert!(sent.load(Ordering::Relaxed) >= 200_000, "there was no flood");
+    for (output, out) in &fetches {
+        assert_exit(output, 0);
+        assert!(fs::read(out).unwrap() == content, "{}", out.display());
+    }
+    // What was fetched is in the cache, that is all.
+    let grown = resident_kib(node.pid()).saturating_sub(before);
+    assert!(grown < 64 << 10, "{grown} KiB more, {} sent", sent.load(Ordering::Relaxed));
 }
 
 #[test]
