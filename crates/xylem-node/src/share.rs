@@ -5,7 +5,6 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
-use bytes::Bytes;
 use xylem_forward::Forwarder;
 use xylem_link::{Endpoint, StaticKey};
 use xylem_object::naming;
@@ -17,10 +16,9 @@ use crate::addresses::advertised;
 use crate::api::{Error, Event, ShareOptions, Stop};
 use crate::engine::{Engine, Happening};
 use crate::publish::{Serving, disk, publish};
+use crate::uri::LINK_PORT;
 use crate::{failure, identity};
 
-/// The port that is tried first, so that a ticket survives a restart of the publisher.
-const USUAL_PORT: u16 = 7348;
 /// Answers between two flushes: a datagram of the largest size, so that the receiver
 /// works while the next ones are made.
 const ANSWERS_A_FLUSH: usize = 7;
@@ -98,7 +96,7 @@ fn bind_links(engine: &mut Engine, asked: &[SocketAddr]) -> Result<Vec<SocketAdd
         }
         other => other,
     };
-    let v4 = SocketAddr::from((Ipv4Addr::UNSPECIFIED, USUAL_PORT));
+    let v4 = SocketAddr::from((Ipv4Addr::UNSPECIFIED, LINK_PORT));
     let first = bind(v4).map_err(|e| failure::bind(v4, &e))?;
     // A machine without IPv6 serves over IPv4 alone.
     let second = bind(SocketAddr::from((Ipv6Addr::UNSPECIFIED, first.port())));
@@ -153,7 +151,7 @@ impl Server {
     fn answer(&mut self, packet: &[u8], on_event: &mut dyn FnMut(Event)) {
         let Ok(Packet::Interest(interest)) = Packet::decode(packet) else { return };
         match self.data_for(&interest) {
-            Ok(Some(data)) => self.engine.send(data),
+            Ok(Some(data)) => self.engine.send(&data),
             Ok(None) => {}
             Err(e) => {
                 if self.told.insert(e.path().to_path_buf()) {
@@ -164,9 +162,9 @@ impl Server {
         }
     }
 
-    fn data_for(&mut self, interest: &Interest<'_>) -> Result<Option<Bytes>, StoreError> {
+    fn data_for(&mut self, interest: &Interest<'_>) -> Result<Option<Vec<u8>>, StoreError> {
         let mut out = Vec::with_capacity(xylem_packet::MAX_PACKET);
         let answer = self.publication.answer(interest, &mut self.serving, &mut out)?;
-        Ok((answer == Answer::Data).then(|| out.into()))
+        Ok((answer == Answer::Data).then_some(out))
     }
 }

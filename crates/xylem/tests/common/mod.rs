@@ -169,3 +169,92 @@ pub fn assert_exit(output: &Output, code: i32) {
     assert_eq!(output.status.code(), Some(code), "stderr: {}", stderr(output));
     assert!(!stderr(output).contains("panicked"), "stderr: {}", stderr(output));
 }
+
+/// A running `xylem node`; killed when dropped.
+pub struct Node {
+    /// Face URIs where it listens: unix, udp4, tcp4, ws and xylem, in this order.
+    pub listens: Vec<String>,
+    pub events: std::sync::Arc<std::sync::Mutex<Vec<serde_json::Value>>>,
+    child: Child,
+}
+
+/// Where a test's node listens unless it says otherwise: everywhere on loopback, at free ports.
+pub fn listen_in(dir: &Path) -> String {
+    let net = ["udp4", "tcp4", "ws", "xylem"].map(|scheme| format!("\"{scheme}://127.0.0.1:0\""));
+    format!("listen = [\"unix://{}\", {}]", dir.join("node.sock").display(), net.join(", "))
+}
+
+impl Node {
+    /// Starts a node on loopback with more settings (the table `[node]`, then others).
+    pub fn start(dir: &Path, settings: &str) -> Self {
+        Self::with(dir, &format!("[node]\n{}\n{settings}\n", listen_in(dir)))
+    }
+
+    /// Starts a node with exactly these settings; no multicast unless they say so.
+    pub fn with(dir: &Path, settings: &str) -> Self {
+        let mut settings = settings.to_owned();
+        if !settings.contains("[node.multicast]") {
+            settings += "\n[node.multicast]\nenabled = false\n";
+        }
+        let config = file(dir, "node.toml", settings.as_bytes());
+        let mut command = xylem(&dir.join("node-store"));
+        command.args(["--json", "--config"]).arg(config).arg("node");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().expect("the program starts");
+        let expected = settings.lines().find(|l| l.starts_with("listen")).expect("listens");
+        let expected = expected.matches("://").count();
+        let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        let mut events = lines
+            .map(|line| serde_json::from_str(&line.expect("UTF-8")).expect("JSON"))
+            .inspect(|event: &serde_json::Value| assert!(event["event"] != "error", "{event}"));
+        let listens = events
+            .by_ref()
+            .filter_map(|event| event["uri"].as_str().map(str::to_owned))
+            .take(expected)
+            .collect();
+        let seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+        let into = seen.clone();
+        // Keep reading, so that the child never blocks on a full pipe.
+        std::thread::spawn(move || events.for_each(|event| into.lock().unwrap().push(event)));
+        Self { listens, events: seen, child }
+    }
+
+    /// Where it listens with this scheme.
+    pub fn at(&self, scheme: &str) -> &str {
+        let prefix = format!("{scheme}://");
+        self.listens.iter().find(|uri| uri.starts_with(&prefix)).expect("it listens there")
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Ends it by a signal and gives its exit code.
+    pub fn signal(mut self, signal: &str) -> Option<i32> {
+        let pid = self.pid().to_string();
+        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+        self.child.wait().unwrap().code()
+    }
+
+    /// Kills it as a crash would: nothing is cleaned up.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Waits until `done`, for 30 seconds at most.
+pub fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !done() {
+        assert!(Instant::now() < deadline, "{what} never happened");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
