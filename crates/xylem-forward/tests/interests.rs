@@ -42,7 +42,7 @@ fn without_a_route_it_comes_back() {
     let mut w = World::new(|_| {});
     let app = w.local();
     let packet = interest("/x/1", 7);
-    let (reason, sent) = w.dropped(app, &with_token(&packet, &[1, 2]));
+    let (reason, sent) = w.dropped(app, with_token(&packet, &[1, 2]));
     assert_eq!(reason, DropReason::NoRoute);
     assert_eq!(sent.len(), 1);
     assert_eq!((sent[0].to, sent[0].what), (app, What::Nack(NackReason::NO_ROUTE)));
@@ -241,15 +241,15 @@ fn local_applications_choose_their_next_hop() {
     let (app, a, b) = (w.local(), w.remote(), w.remote());
     w.route("/", a, 0);
     let to = |uri, nonce, face: FaceId| link(&interest(uri, nonce), |lp| lp.next_hop = Some(face));
-    let sent = w.ok(app, &to("/x", 1, b));
+    let sent = w.ok(app, to("/x", 1, b));
     assert_eq!((sent[0].to, sent[0].what, sent[0].token.is_none()), (b, What::Interest, true));
     assert_eq!(w.to(b, &data("/x")), [app]);
-    assert_eq!(w.dropped(app, &to("/y", 2, FaceId(99))).0, DropReason::NoRoute);
-    assert_eq!(w.dropped(app, &to("/y", 3, app)).0, DropReason::NoRoute);
-    assert_eq!(w.dropped(a, &to("/y", 4, b)).0, DropReason::LocalField);
+    assert_eq!(w.dropped(app, to("/y", 2, FaceId(99))).0, DropReason::NoRoute);
+    assert_eq!(w.dropped(app, to("/y", 3, app)).0, DropReason::NoRoute);
+    assert_eq!(w.dropped(a, to("/y", 4, b)).0, DropReason::LocalField);
     // The same segment asked of another peer while the first still owes it.
-    w.ok(app, &to("/z", 5, a));
-    assert_eq!(w.to(app, &to("/z", 6, b)), [b]);
+    w.ok(app, to("/z", 5, a));
+    assert_eq!(w.to(app, to("/z", 6, b)), [b]);
     assert_eq!(w.to(b, &data("/z")), [app]);
 }
 
@@ -326,7 +326,7 @@ fn refusals_come_back_when_all_have_refused() {
     let (app, b, up, up2) = (w.local(), w.remote(), w.remote(), w.remote());
     w.route("/", up, 0);
     let first = interest("/x", 1);
-    w.ok(app, &with_token(&first, &[7]));
+    w.ok(app, with_token(&first, &[7]));
     w.ok(b, &interest("/x", 2));
     // Not asked, or not this: not believed.
     let no_route = nacked(&first, NackReason::NO_ROUTE);
@@ -337,9 +337,9 @@ fn refusals_come_back_when_all_have_refused() {
     w.route("/", up2, 1);
     w.pass(10);
     let again = interest("/x", 4);
-    assert_eq!(w.to(app, &with_token(&again, &[7])), [up2]);
+    assert_eq!(w.to(app, with_token(&again, &[7])), [up2]);
     assert_eq!(w.to(up, &no_route), []);
-    let sent = w.ok(up2, &nacked(&again, NackReason::CONGESTION));
+    let sent = w.ok(up2, nacked(&again, NackReason::CONGESTION));
     assert_eq!(sent.len(), 2);
     for (sent, face, nonce, token) in [(&sent[0], app, 4, Some(&[7][..])), (&sent[1], b, 2, None)] {
         assert_eq!((sent.to, sent.what), (face, What::Nack(NackReason::CONGESTION)));
@@ -358,7 +358,7 @@ fn after_a_refusal_somebody_else_is_not_kept_waiting() {
     assert_eq!(w.to(b, &interest("/x", 2)), []);
     w.pass(10);
     assert_eq!(w.to(app, &interest("/x", 3)), [up2]);
-    assert_eq!(w.to(up, &nacked(&interest("/x", 1), NackReason::NO_ROUTE)), []);
+    assert_eq!(w.to(up, nacked(&interest("/x", 1), NackReason::NO_ROUTE)), []);
     assert_eq!(w.to(up2, &data("/x")), [app, b]);
 }
 
