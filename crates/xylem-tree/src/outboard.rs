@@ -88,7 +88,7 @@ pub(crate) fn proof_places(geo: &Geometry, i: SegmentIndex) -> ([u8; PROOF_NODES
     let within = (i.0 % GROUP) as u8;
     if i.0 / GROUP * GROUP + (GROUP - 1) <= geo.last_segment().0 {
         // A whole group, where every level has a sibling: slot(l, i) = (2i + 1) * 2^l - 1.
-        let place = |level: u8| (((within >> level) ^ 1) * 2 + 1 << level) - 1;
+        let place = |level: u8| ((((within >> level) ^ 1) * 2 + 1) << level) - 1;
         return ([2 * within, place(0), place(1), place(2)], PROOF_NODES);
     }
     let first = i.0 / GROUP * (BLOCK_SLOTS + 1);

@@ -59,6 +59,7 @@ const DATAGRAM: usize = 1232;
 pub struct Client {
     socket: Socket,
     at: String,
+    peer: Peer,
     started: Instant,
     /// Apart, so that an answer can be sent while what it answers is looked at.
     incoming: LinkService,
@@ -135,6 +136,7 @@ impl Client {
         Ok(Self {
             socket,
             at,
+            peer: peer.clone(),
             started: Instant::now(),
             incoming: LinkService::new(config),
             outgoing: LinkService::new(config),
@@ -144,6 +146,11 @@ impl Client {
     /// Where it is connected, as a URI.
     pub fn at(&self) -> &str {
         &self.at
+    }
+
+    /// The same as an address.
+    pub(crate) fn peer(&self) -> &Peer {
+        &self.peer
     }
 
     /// Where packets are queued.

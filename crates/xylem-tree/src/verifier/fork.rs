@@ -24,7 +24,7 @@ impl Verifier {
     ///     threads.spawn(|| (4..8).for_each(|i| prove(&mut other, i)));
     ///     (0..4).for_each(|i| prove(&mut verifier, i));
     /// });
-    /// verifier.absorb(other).unwrap();
+    /// assert!(verifier.absorb(&mut other));
     /// assert_eq!(verifier.take_proven().len(), 15);
     /// ```
     #[must_use]
@@ -42,26 +42,24 @@ impl Verifier {
     }
 
     /// Takes over what a fork has proven and not given to [`Self::take_proven`], without hashing
-    /// anything again. What both have proven is recorded once.
+    /// anything again; the fork may go on. What both have proven is recorded once. A fork that does
+    /// not record ([`Self::set_recording`]) has nothing to give.
     ///
-    /// # Errors
-    /// The fork, if it is no verifier of this very object.
-    pub fn absorb(&mut self, mut fork: Self) -> Result<(), Self> {
+    /// False, and nothing happens, if it is no verifier of this very object.
+    #[must_use]
+    pub fn absorb(&mut self, fork: &mut Self) -> bool {
         if fork.geo != self.geo || fork.root != self.root {
-            return Err(fork);
+            return false;
         }
-        self.nodes_hashed += fork.nodes_hashed;
-        // Recorded are pairs of children, and the root by a verifier that is no fork.
-        let proven = core::mem::take(&mut fork.fresh);
-        let pairs = proven
-            .split_at(usize::from(proven.first().is_some_and(|(n, _)| *n == self.geo.root())))
-            .1;
-        for pair in pairs.chunks_exact(2) {
-            let [(left, l), (_, r)] = [pair[0], pair[1]];
+        self.nodes_hashed += core::mem::take(&mut fork.nodes_hashed);
+        // Recorded are pairs of children, and first of all the root by a verifier that is no fork.
+        let root = self.geo.root();
+        let mut proven = fork.fresh.drain(..).filter(|(node, _)| *node != root);
+        while let (Some((left, l)), Some((_, r))) = (proven.next(), proven.next()) {
             if let Some(parent) = self.geo.parent(left).filter(|p| self.known.pair(*p).is_none()) {
                 self.keep(parent, [l, r]);
             }
         }
-        Ok(())
+        true
     }
 }
