@@ -17,8 +17,9 @@ use xylem_trust::Signer;
 
 use crate::naming::{self, ObjectId, Request};
 
-/// How long a cache may call what never changes fresh.
-pub const FRESHNESS_MS: u64 = 3_600_000;
+/// How long a cache may call what never changes fresh. Short: nobody has to ask for fresh segments,
+/// but whoever got a bad one out of a cache can ask past it (MustBeFresh) once this is over.
+pub const FRESHNESS_MS: u64 = 4_000;
 /// How long a cache may call the pointer to the newest version fresh (RDR).
 pub const METADATA_FRESHNESS_MS: u64 = 10;
 

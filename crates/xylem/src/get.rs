@@ -5,11 +5,11 @@ use crate::exit::{Exit, Failure, exit_help};
 use crate::output::text::{bytes, count, duration, rate};
 use crate::output::{Json, Out, not_with_json};
 use crate::stop;
-use crate::values::{ByteRange, FromPeer, parse_rate, parse_seconds};
+use crate::values::{ByteRange, parse_rate, parse_seconds};
 use clap::Args;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use xylem_node::{Blame, Existing, GetOptions, GetSummary, Output, Peer};
+use xylem_node::{Blame, Existing, GetOptions, GetSummary, Output, Peer, PeerUri};
 
 /// Fetches what a ticket names; each piece is verified on arrival, and an earlier run is resumed
 ///
@@ -23,7 +23,8 @@ use xylem_node::{Blame, Existing, GetOptions, GetSummary, Output, Peer};
   xylem get xylem:... -o films/                into that directory
   xylem get xylem:... -o - | tar x             verified bytes in order, to a pipe
   xylem get xylem:... --from 192.0.2.7:7000    from that peer only
-  xylem get xylem:... --from udp://192.0.2.7:6363   through an NDN forwarder
+  xylem get xylem:... --from udp://192.0.2.7   through an NDN forwarder
+  xylem get xylem:... --from unix:///run/nfd/nfd.sock   through the one of this machine
   xylem get xylem:... --range 1G..1100M -o part.bin
 
 ",
@@ -38,8 +39,9 @@ pub(crate) struct GetArgs {
     #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
 
-    /// Ask this peer instead of the ticket's: HOST:PORT or KEY@HOST:PORT (encrypted link),
-    /// udp://HOST:PORT or tcp://HOST:PORT (NDN); can be repeated
+    /// Ask this peer instead of the ticket's: HOST:PORT or KEY@HOST:PORT (encrypted link), or an
+    /// NDN forwarder: udp://HOST, tcp://HOST, ws://HOST (with :PORT if it is not the usual one) or
+    /// unix:///PATH; can be repeated
     #[arg(
         long,
         value_name = "ADDR",
@@ -47,7 +49,7 @@ pub(crate) struct GetArgs {
         hide_env_values = true,
         value_delimiter = ','
     )]
-    from: Vec<FromPeer>,
+    from: Vec<PeerUri>,
 
     /// Fetch these bytes only: A..B, A.. or ..B, with K, M, G (1024) or KB, MB, GB (1000)
     #[arg(long, value_name = "A..B")]
@@ -122,7 +124,7 @@ fn output(path: Option<PathBuf>) -> Output {
 }
 
 /// Looks up the peers of `--from`; one that is not found is left out while others are.
-pub(crate) fn peers(from: &[FromPeer]) -> Result<Vec<Peer>, Failure> {
+pub(crate) fn peers(from: &[PeerUri]) -> Result<Vec<Peer>, Failure> {
     let mut found = Vec::new();
     let mut last_error = None;
     for peer in from {

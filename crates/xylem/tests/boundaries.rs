@@ -12,6 +12,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("xylem-trust", &["xylem-hash", "xylem-packet"]),
     ("xylem-object", &["xylem-hash", "xylem-tree", "xylem-packet", "xylem-trust"]),
     ("xylem-forward", &["xylem-packet"]),
+    ("xylem-mgmt", &["xylem-packet", "xylem-trust", "xylem-forward"]),
     ("xylem-link", &["xylem-hash"]),
     ("xylem-store", &["xylem-hash", "xylem-tree"]),
     ("xylem-transfer", &["xylem-hash", "xylem-tree", "xylem-packet", "xylem-object"]),

@@ -21,6 +21,12 @@ pub(crate) enum Json<'a> {
         listen: &'a [SocketAddr],
         plain: &'a [SocketAddr],
     },
+    /// A face URI where the node listens.
+    Listening { uri: &'a str },
+    /// A forwarder took the registration of a prefix.
+    Registered { forwarder: &'a str, prefix: &'a str },
+    /// Something could not be done, and the run goes on.
+    Trouble { what: &'a str },
     /// A path was left out.
     Skipped { path: String, why: &'a str },
     /// A link came up.
@@ -61,6 +67,68 @@ pub(crate) enum Json<'a> {
     /// One piece of news of `bench`; its own fields, `report` first, stand beside `event`.
     #[cfg(feature = "bench")]
     Bench(&'a xylem_bench::Report),
+    /// The packet that `peek` found.
+    Packet {
+        name: &'a str,
+        bytes: usize,
+        content: &'a str,
+        content_type: u64,
+        freshness_ms: u64,
+        final_block_id: Option<&'a str>,
+        signature: &'a str,
+        signature_type: u64,
+        key: Option<&'a str>,
+        verdict: &'a str,
+        seconds: f64,
+    },
+    /// `put` is ready.
+    Published { name: &'a str, segments: Option<u64>, bytes: u64 },
+    /// `ping --serve` or `traffic --serve` is ready.
+    Serving { prefix: &'a str },
+    /// What they answered.
+    Served { answered: u64, bytes: Option<u64>, ignored: Option<u64> },
+    /// One ping.
+    Ping { number: u64, answer: &'a str, nack: Option<u64>, milliseconds: Option<f64> },
+    /// All pings.
+    Pings {
+        sent: u64,
+        answered: u64,
+        nacked: u64,
+        lost: u64,
+        min_ms: f64,
+        mean_ms: f64,
+        max_ms: f64,
+    },
+    /// What `traffic` measured.
+    Traffic {
+        sent: u64,
+        answered: u64,
+        nacked: u64,
+        lost: u64,
+        unasked: u64,
+        congested: u64,
+        bytes: u64,
+        seconds: f64,
+        per_second: f64,
+        p50_us: f64,
+        p90_us: f64,
+        p99_us: f64,
+        max_us: f64,
+        mean_us: f64,
+        cpu_us: Option<f64>,
+        forwarder_cpu_us: Option<f64>,
+        forwarder_memory: Option<u64>,
+    },
+    /// An object that `get NAME` fetched.
+    Object {
+        name: &'a str,
+        root: &'a str,
+        path: Option<String>,
+        bytes: u64,
+        segments: u64,
+        proven: bool,
+        seconds: f64,
+    },
     /// Why the run ends.
     Error { exit: u8, message: &'a str },
 }
@@ -85,6 +153,9 @@ impl<'a> Json<'a> {
             Event::Shared { ticket, name, root, bytes, files, listen, plain } => {
                 Self::Shared { ticket, name, root, bytes: *bytes, files: *files, listen, plain }
             }
+            Event::Listening { uri } => Self::Listening { uri },
+            Event::Registered { forwarder, prefix } => Self::Registered { forwarder, prefix },
+            Event::Trouble { what } => Self::Trouble { what },
             Event::Skipped { path, why } => Self::Skipped { path: path_text(path), why },
             Event::PeerConnected { peer } => Self::PeerConnected { peer },
             Event::PeerGone { peer, why } => Self::PeerGone { peer, why },
@@ -145,6 +216,9 @@ mod tests {
                 listen: &[],
                 plain: &[],
             },
+            Json::Listening { uri: "tcp4://127.0.0.1:6363" },
+            Json::Registered { forwarder: "unix:///x", prefix: "/a" },
+            Json::Trouble { what: "w" },
             Json::Skipped { path: "a\nb".into(), why: "x" },
             Json::PeerConnected { peer: "p" },
             Json::PeerGone { peer: "p", why: "x" },
