@@ -9,8 +9,9 @@ use xylem_trust::Signer;
 
 /// Content bytes of a segment; well below the packet limit with any name that a query can have.
 const SEGMENT_LEN: usize = 6000;
-/// FreshnessPeriod of a segment.
-const FRESHNESS_MS: u64 = 1000;
+/// FreshnessPeriod of a segment: the shortest, as NDNd's, so that whoever lists after a command sees
+/// what it did and not what a content store on the way kept. Versions are asked for without MustBeFresh.
+const FRESHNESS_MS: u64 = 1;
 /// How long a version can be asked for.
 const KEPT: Duration = Duration::from_secs(10);
 /// Versions kept at one time.
