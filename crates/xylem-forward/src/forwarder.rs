@@ -137,6 +137,12 @@ impl<S: Storage> Forwarder<S> {
         self.pit.len()
     }
 
+    /// Bytes that the PIT's tables hold. They grow with the most Interests that were pending at one
+    /// time, up to what the configured limits come to, and are kept.
+    pub fn pit_memory(&self) -> usize {
+        self.pit.memory()
+    }
+
     /// The content store's limits, contents and luck.
     pub fn cs(&self) -> CsInfo {
         let (hits, misses) = (self.counters.cs_hits, self.counters.cs_misses);
