@@ -43,9 +43,9 @@ pub(crate) struct Limits {
     pub(crate) faces: usize,
     /// A UDP peer that says nothing for this long loses the face that its first packet made.
     pub(crate) idle: Duration,
-    /// Interests a second from each face to another machine.
+    /// Interests a second from each face.
     pub(crate) interests_per_second: Option<u32>,
-    /// Pending Interests of each such face.
+    /// Pending Interests of each face.
     pub(crate) pit_quota: Option<usize>,
 }
 

@@ -40,9 +40,10 @@ pub struct NodeConfig {
     pub max_faces: usize,
     /// A UDP peer that says nothing for this long loses the face that its first packet made.
     pub idle: Duration,
-    /// Interests a second from each face to another machine; more are dropped.
+    /// Interests a second from each face; more are dropped.
     pub interests_per_second: Option<u32>,
-    /// Pending Interests of each such face at most.
+    /// Pending Interests of each face at most; `None`: three quarters of the capacity, so that no
+    /// face fills the table alone.
     pub pit_quota: Option<usize>,
     /// Take prefix registrations from other machines, if a trusted key signed them.
     pub localhop: bool,

@@ -72,7 +72,7 @@ impl Node {
             faces: config.max_faces,
             idle: config.idle,
             interests_per_second: config.interests_per_second,
-            pit_quota: config.pit_quota,
+            pit_quota: Some(config.pit_quota.unwrap_or(config.pit_capacity / 4 * 3).max(1)),
         });
         let management = Management::new(management_settings(&config)?);
         for prefix in management.prefixes() {
