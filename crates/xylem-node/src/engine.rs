@@ -169,7 +169,6 @@ impl Engine {
         self.net.epoch.elapsed()
     }
 
-
     /// A face's properties.
     pub(crate) fn face(&self, face: FaceId) -> Option<&Face> {
         self.net.faces.get(face)

@@ -141,6 +141,11 @@ impl Fetch {
     ) -> Result<Manifest, Error> {
         loop {
             if let Step::Manifest(manifest) = self.step(on_event)? {
+                // The store re-hashes what an earlier run left as BLAKE3.
+                if manifest.tree != xylem_tree::TreeKind::Blake3 {
+                    let what = "it was published with a SHA-256 tree, which get does not fetch";
+                    return Err(crate::failure::usage(what));
+                }
                 return Ok(manifest);
             }
             self.turn(None, stop, on_event)?;

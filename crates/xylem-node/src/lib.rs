@@ -20,6 +20,7 @@ mod dial;
 mod engine;
 mod faces;
 mod identity;
+mod register;
 mod uri;
 
 mod sink;

@@ -16,6 +16,7 @@ use crate::addresses::advertised;
 use crate::api::{Error, Event, ShareOptions, Stop};
 use crate::engine::{Engine, Happening};
 use crate::publish::{Serving, disk, publish};
+use crate::register::Registrar;
 use crate::uri::LINK_PORT;
 use crate::{failure, identity};
 
@@ -79,8 +80,9 @@ pub fn share(
         listen,
         plain,
     });
-    Server { engine, publication, serving: published.serve(disk()), told: HashSet::new() }
-        .run(stop, on_event)
+    let registrar = Registrar::new(&mut engine, prefix.as_ref().parent().to_name(), &options.via)?;
+    let serving = published.serve(disk());
+    Server { engine, registrar, publication, serving, told: HashSet::new() }.run(stop, on_event)
 }
 
 fn bind_links(engine: &mut Engine, asked: &[SocketAddr]) -> Result<Vec<SocketAddr>, Error> {
@@ -116,6 +118,7 @@ fn bind_plain(engine: &mut Engine, asked: &[SocketAddr]) -> Result<Vec<SocketAdd
 
 struct Server {
     engine: Engine,
+    registrar: Registrar,
     publication: Publication,
     serving: Serving,
     /// Files whose trouble has been told; once is enough.
@@ -125,31 +128,49 @@ struct Server {
 impl Server {
     fn run(mut self, stop: &Stop, on_event: &mut dyn FnMut(Event)) -> Result<(), Error> {
         while !stop.raised() {
-            self.engine.wait(None).map_err(|e| failure::local("network", &e))?;
+            let due = self.registrar.poll_timeout();
+            self.engine.wait(due).map_err(|e| failure::local("network", &e))?;
             let mut answered = 0;
             while let Some(happening) = self.engine.next_happening() {
                 match happening {
-                    Happening::Packet { packet, .. } => {
+                    Happening::Packet { packet, nack: None, .. } => {
                         answered += 1;
-                        self.answer(&packet, on_event);
+                        self.take(&packet, on_event);
                         if answered % ANSWERS_A_FLUSH == 0 {
                             self.engine.flush_links();
                         }
                     }
-                    Happening::FaceUp { peer, .. } => on_event(Event::PeerConnected { peer }),
-                    Happening::FaceDown { peer, why, .. } => {
+                    // Only commands to forwarders are sent from here.
+                    Happening::Packet { packet, .. } => {
+                        if let Ok(interest) = Interest::decode(&packet) {
+                            self.registrar.refused(self.engine.now(), &interest, on_event);
+                        }
+                    }
+                    Happening::FaceUp { face, peer } => {
+                        self.registrar.came_up(&mut self.engine, face)?;
+                        on_event(Event::PeerConnected { peer });
+                    }
+                    Happening::FaceDown { face, peer, why, .. } => {
+                        self.registrar.went_down(face);
                         on_event(Event::PeerGone { peer, why });
                     }
                 }
             }
+            self.registrar.turn(&mut self.engine, on_event)?;
             self.engine.flush();
         }
         self.engine.close();
         Ok(())
     }
 
-    fn answer(&mut self, packet: &[u8], on_event: &mut dyn FnMut(Event)) {
-        let Ok(Packet::Interest(interest)) = Packet::decode(packet) else { return };
+    fn take(&mut self, packet: &[u8], on_event: &mut dyn FnMut(Event)) {
+        let interest = match Packet::decode(packet) {
+            Ok(Packet::Interest(interest)) => interest,
+            Ok(Packet::Data(data)) => {
+                return self.registrar.answered(self.engine.now(), &data, on_event);
+            }
+            _ => return,
+        };
         match self.data_for(&interest) {
             Ok(Some(data)) => self.engine.send(&data),
             Ok(None) => {}

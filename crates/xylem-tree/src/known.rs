@@ -14,11 +14,13 @@
 //! done in the block above. So what was forgotten is known by one bit in the lowest block left, and
 //! a file that is read in order needs a handful of blocks a level.
 
+use alloc::boxed::Box;
 use core::{
     hash::{BuildHasherDefault, Hasher},
     ops::Range,
 };
-use std::collections::HashMap;
+
+use hashbrown::HashMap;
 
 use crate::{
     geometry::Geometry,
@@ -33,6 +35,7 @@ const FANOUT: u64 = 1 << BAND;
 /// The two children of a node, left first.
 pub(crate) type Pair = [NodeValue; 2];
 
+#[derive(Clone)]
 struct Block {
     /// Which of the pairs are proven, by [`Place::pair`].
     known: u8,
@@ -84,6 +87,7 @@ impl Place {
     }
 }
 
+#[derive(Clone)]
 pub(crate) struct Known {
     geo: Geometry,
     /// How many bands reach up to the root; 0 for a file of one segment.

@@ -10,7 +10,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("xylem-tree", &["xylem-hash"]),
     ("xylem-packet", &[]),
     ("xylem-trust", &["xylem-hash", "xylem-packet"]),
-    ("xylem-object", &["xylem-hash", "xylem-tree", "xylem-packet"]),
+    ("xylem-object", &["xylem-hash", "xylem-tree", "xylem-packet", "xylem-trust"]),
     ("xylem-forward", &["xylem-packet"]),
     ("xylem-mgmt", &["xylem-packet", "xylem-trust", "xylem-forward"]),
     ("xylem-link", &["xylem-hash"]),

@@ -191,7 +191,7 @@ mod tests {
     #[cfg(feature = "bench")]
     fn bench_reports() -> Vec<xylem_bench::Report> {
         let mut reports = Vec::new();
-        xylem_bench::run(&["streaming"], xylem_bench::Effort::ONCE, &mut |report| {
+        xylem_bench::hash::run(&["streaming"], xylem_bench::Effort::ONCE, &mut |report| {
             reports.push(report);
             Ok::<(), std::convert::Infallible>(())
         })

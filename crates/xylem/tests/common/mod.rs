@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// The program under test.
@@ -27,7 +28,24 @@ pub struct Share {
     pub ticket: String,
     pub plain: Option<String>,
     pub link: String,
+    events: Events,
     child: Child,
+}
+
+/// What a running command has told after its beginning.
+pub type Events = Arc<Mutex<Vec<serde_json::Value>>>;
+
+/// Keeps reading, so that the child never blocks on a full pipe.
+fn collect(lines: impl Iterator<Item = std::io::Result<String>> + Send + 'static) -> Events {
+    let events = Events::default();
+    let into = events.clone();
+    std::thread::spawn(move || {
+        for line in lines.map_while(Result::ok) {
+            let event = serde_json::from_str(&line).expect("JSON");
+            into.lock().unwrap().push(event);
+        }
+    });
+    events
 }
 
 impl Share {
@@ -53,16 +71,31 @@ impl Share {
             .map(|line| line.expect("UTF-8"))
             .find(|line| line.contains("\"shared\""))
             .expect("share prints its ticket");
-        // Keep reading, so that the child never blocks on a full pipe.
-        std::thread::spawn(move || lines.for_each(drop));
+        let events = collect(lines);
         let shared: serde_json::Value = serde_json::from_str(&shared).expect("JSON");
         let text = |v: &serde_json::Value| v.as_str().map(str::to_owned);
         Self {
             ticket: text(&shared["ticket"]).expect("a ticket"),
             plain: text(&shared["plain"][0]),
             link: text(&shared["listen"][0]).expect("an address"),
+            events,
             child,
         }
+    }
+
+    /// Starts sharing through a forwarder and waits until that knows.
+    pub fn via(path: &Path, store: &Path, forwarder: &str) -> Self {
+        let share = Self::with(path, store, &["--via", forwarder]);
+        share.registered(1);
+        share
+    }
+
+    /// Waits until forwarders have taken so many registrations.
+    pub fn registered(&self, times: usize) {
+        let is_one = |event: &&serde_json::Value| event["event"] == "registered";
+        until("a registration", || {
+            self.events.lock().unwrap().iter().filter(is_one).count() >= times
+        });
     }
 
     pub fn pid(&self) -> u32 {
@@ -174,7 +207,6 @@ pub fn assert_exit(output: &Output, code: i32) {
 pub struct Node {
     /// Face URIs where it listens: unix, udp4, tcp4, ws and xylem, in this order.
     pub listens: Vec<String>,
-    pub events: std::sync::Arc<std::sync::Mutex<Vec<serde_json::Value>>>,
     child: Child,
 }
 
@@ -203,20 +235,16 @@ impl Node {
         let mut child = command.spawn().expect("the program starts");
         let expected = settings.lines().find(|l| l.starts_with("listen")).expect("listens");
         let expected = expected.matches("://").count();
-        let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
-        let mut events = lines
-            .map(|line| serde_json::from_str(&line.expect("UTF-8")).expect("JSON"))
-            .inspect(|event: &serde_json::Value| assert!(event["event"] != "error", "{event}"));
-        let listens = events
+        let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        let listens = lines
             .by_ref()
+            .map(|line| serde_json::from_str(&line.expect("UTF-8")).expect("JSON"))
+            .inspect(|event: &serde_json::Value| assert!(event["event"] != "error", "{event}"))
             .filter_map(|event| event["uri"].as_str().map(str::to_owned))
             .take(expected)
             .collect();
-        let seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
-        let into = seen.clone();
-        // Keep reading, so that the child never blocks on a full pipe.
-        std::thread::spawn(move || events.for_each(|event| into.lock().unwrap().push(event)));
-        Self { listens, events: seen, child }
+        collect(lines);
+        Self { listens, child }
     }
 
     /// Where it listens with this scheme.
