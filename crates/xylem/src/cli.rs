@@ -3,7 +3,7 @@
 //! Each subcommand's own flags stand in its own module, beside what they do.
 
 use crate::exit::{Exit, Failure, exit_help};
-use crate::{bench, extras, get, node, peek, ping, put, share, sum, traffic, trial, verify};
+use crate::{bench, ctl, extras, get, node, peek, ping, put, share, sum, traffic, trial, verify};
 use clap::builder::FalseyValueParser;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use std::fs::File;
@@ -49,6 +49,7 @@ pub(crate) enum Command {
     Share(share::ShareArgs),
     Get(get::GetArgs),
     Node(node::NodeArgs),
+    Ctl(ctl::CtlArgs),
     Peek(peek::PeekArgs),
     Put(put::PutArgs),
     Ping(ping::PingArgs),

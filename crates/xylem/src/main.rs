@@ -7,6 +7,7 @@
 
 mod bench;
 mod cli;
+mod ctl;
 mod exit;
 mod extras;
 mod get;
@@ -52,6 +53,7 @@ fn run(cli: Cli, out: &mut Out) -> Result<exit::Exit, Failure> {
     match cli.command {
         Command::Share(args) => share::run(args, &common, out),
         Command::Get(args) => get::run(args, &common, out),
+        Command::Ctl(args) => ctl::run(args, &common, out),
         Command::Peek(args) => peek::run(args, &common, out),
         Command::Put(args) => put::run(args, &common, out),
         Command::Ping(args) => ping::run(args, &common, out),

@@ -12,6 +12,8 @@
 mod endpoint;
 mod socket;
 
+pub mod manage;
+
 mod histogram;
 mod usage;
 
@@ -38,7 +40,7 @@ pub use usage::Usage;
 use std::time::{Duration, Instant};
 
 use xylem_packet::link_service::{LinkHeaders, LinkService, LinkServiceConfig};
-use xylem_packet::{Data, Interest, MAX_FRAME, NackReason, Name, NameRef, Packet};
+use xylem_packet::{Data, Interest, MAX_FRAME, NackReason, Name, Packet};
 
 use crate::api::{Blame, Error, Peer, Stop};
 use crate::failure;
@@ -57,6 +59,7 @@ const DATAGRAM: usize = 1232;
 pub struct Client {
     socket: Socket,
     at: String,
+    peer: Peer,
     started: Instant,
     /// Apart, so that an answer can be sent while what it answers is looked at.
     incoming: LinkService,
@@ -133,6 +136,7 @@ impl Client {
         Ok(Self {
             socket,
             at,
+            peer: peer.clone(),
             started: Instant::now(),
             incoming: LinkService::new(config),
             outgoing: LinkService::new(config),
@@ -142,6 +146,11 @@ impl Client {
     /// Where it is connected, as a URI.
     pub fn at(&self) -> &str {
         &self.at
+    }
+
+    /// The same as an address.
+    pub(crate) fn peer(&self) -> &Peer {
+        &self.peer
     }
 
     /// Where packets are queued.
@@ -184,16 +193,6 @@ impl Client {
             };
             each(message, &mut Outbox { queue, link, now });
         })
-    }
-
-    /// Asks the forwarder to send Interests under `prefix` here.
-    ///
-    /// # Errors
-    /// [`Blame::Network`] if it refuses or does not answer, [`Blame::Interrupted`] if `stop` was
-    /// raised.
-    pub fn register(&mut self, prefix: NameRef<'_>, stop: &Stop) -> Result<(), Error> {
-        let _ = (prefix, stop);
-        Err(failure::usage("registration waits for the management client"))
     }
 
     /// Hands every Interest that comes to `each`, with its PIT token, which has to come back with

@@ -19,7 +19,7 @@ use super::discover::{Found, discover};
 use super::segments::{self, Expected, Receiver};
 use super::trust::{Believe, Trust};
 use super::{Client, Reply, parse_name, random_seed};
-use crate::api::{Blame, Error, Event, Existing, Output, Stop};
+use crate::api::{Blame, Error, Event, Existing, Output, Peer, Stop};
 use crate::publish::disk;
 use crate::sink::Destination;
 use crate::uri::PeerUri;
@@ -47,6 +47,8 @@ pub struct ObjectOptions {
     pub existing: Existing,
     /// Give up after this long without a verified packet.
     pub give_up: Duration,
+    /// All of it is wanted, as fast as can be; a part of it can be had of our own objects alone.
+    pub whole: bool,
 }
 
 /// What was fetched.
@@ -73,8 +75,13 @@ pub enum Fetched {
     /// An object, which is there.
     Object(ObjectSummary),
     /// An object of ours, whose manifest [`Believe::Publisher`] signed: nothing was fetched, but
-    /// this is the ticket for it, without addresses.
-    Ours(String),
+    /// the ticket for it has no addresses.
+    Ours {
+        /// `xylem:…`
+        ticket: String,
+        /// Where it was found.
+        forwarder: Peer,
+    },
 }
 
 /// Fetches the object at a name.
@@ -97,7 +104,12 @@ pub fn get_object(
         (&options.believe, &found)
         && let Some(ticket) = ticket(&mut client, prefix, publisher, stop)?
     {
-        return Ok(Fetched::Ours(ticket));
+        return Ok(Fetched::Ours { ticket, forwarder: client.peer().clone() });
+    }
+    if !options.whole {
+        return Err(failure::usage(
+            "--range, --limit and --exclude are for objects of `xylem share`, whose --publisher is given",
+        ));
     }
     let suggested = || suggested_name(name.as_ref());
     let destination = Destination::place(&options.output, options.existing, suggested)?;

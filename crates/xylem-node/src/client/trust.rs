@@ -274,6 +274,17 @@ impl FromStr for Sign {
     }
 }
 
+impl Sign {
+    /// A signer for commands; `store` is where the own key is.
+    ///
+    /// # Errors
+    /// [`Blame::Usage`] for files that are not there or hold no such key.
+    pub fn signer(&self, store: &Path) -> Result<Signer, Error> {
+        let name = Name::from_uri("/xylem").map_err(|e| failure::usage(e.to_string()))?;
+        signer(self, store, &name)
+    }
+}
+
 /// Reads or makes the key. `store` is where the own key is; `name` is what is signed: a secret of
 /// the user's goes by `name/KEY/<algorithm>`.
 pub(crate) fn signer(sign: &Sign, store: &Path, name: &Name) -> Result<Signer, Error> {

@@ -119,6 +119,72 @@ pub(crate) enum Json<'a> {
         forwarder_cpu_us: Option<f64>,
         forwarder_memory: Option<u64>,
     },
+    /// `ctl status`.
+    Status {
+        version: &'a str,
+        uptime_seconds: f64,
+        fib_entries: u64,
+        pit_entries: u64,
+        cs_entries: u64,
+        in_interests: u64,
+        in_data: u64,
+        in_nacks: u64,
+        out_interests: u64,
+        out_data: u64,
+        out_nacks: u64,
+        satisfied: u64,
+        unsatisfied: u64,
+    },
+    /// A row of `ctl face list`.
+    Face {
+        face: u64,
+        remote: &'a str,
+        local: &'a str,
+        scope: &'a str,
+        persistency: &'a str,
+        link: &'a str,
+        mtu: Option<u64>,
+        expires_seconds: Option<f64>,
+        reliability: bool,
+        congestion_marking: bool,
+        local_fields: bool,
+        in_interests: u64,
+        in_data: u64,
+        in_nacks: u64,
+        in_bytes: u64,
+        out_interests: u64,
+        out_data: u64,
+        out_nacks: u64,
+        out_bytes: u64,
+    },
+    /// A row of `ctl route list`.
+    Route {
+        prefix: &'a str,
+        face: u64,
+        origin: u64,
+        cost: u64,
+        inherit: bool,
+        capture: bool,
+        expires_seconds: Option<f64>,
+    },
+    /// A row of `ctl fib list`.
+    Fib { prefix: &'a str, face: u64, cost: u64 },
+    /// `ctl cs info`.
+    Cs { capacity: u64, entries: u64, hits: u64, misses: u64, admit: bool, serve: bool },
+    /// A row of `ctl strategy list`.
+    Strategy { prefix: &'a str, strategy: &'a str },
+    /// What `ctl` changed.
+    Changed {
+        what: &'a str,
+        prefix: Option<&'a str>,
+        face: Option<u64>,
+        uri: Option<&'a str>,
+        origin: Option<u64>,
+        cost: Option<u64>,
+        capacity: Option<u64>,
+        count: Option<u64>,
+        strategy: Option<&'a str>,
+    },
     /// An object that `get NAME` fetched.
     Object {
         name: &'a str,
