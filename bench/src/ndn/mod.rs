@@ -8,6 +8,7 @@
 
 mod consumer;
 mod end_to_end;
+mod helper;
 mod objects;
 mod parallel;
 mod producer;

@@ -30,28 +30,42 @@
 //! assert_eq!(sent, [(producer, interest)]);
 //! # Ok(()) }
 //! ```
+#![cfg_attr(not(feature = "std"), no_std)]
+
+#[cfg(feature = "alloc")]
+extern crate alloc;
 
 mod cache_info;
 mod config;
 mod exchange;
 mod face;
+mod reasons;
+mod strategy_choice;
+
+mod storage;
+
+mod slab;
+mod table;
 
 mod name_hash;
+mod names;
+mod recent;
 mod wheel;
 
 mod content_store;
-mod dead_nonce;
+mod faces;
 mod fib;
+mod measurements;
 mod pit;
+mod prefixes;
 
 mod rewrite;
-mod strategy;
-mod strategy_choice;
-
-mod reasons;
 
 mod forwarder;
+mod routes;
+
 mod on_interest;
+mod strategy;
 
 mod on_data;
 
@@ -62,4 +76,13 @@ pub use face::{FaceCounters, FaceId, FaceScope, FaceSettings, LinkType};
 pub use fib::NextHop;
 pub use forwarder::Forwarder;
 pub use reasons::{Counters, DropReason, RouteError};
+#[cfg(feature = "alloc")]
+pub use storage::Heap;
+pub use storage::{Fixed, Standard, Storage};
 pub use strategy_choice::Strategy;
+
+/// SHA-256, of which implicit digests and parameters digests are made.
+fn sha256(bytes: &[u8]) -> [u8; 32] {
+    use sha2::Digest;
+    sha2::Sha256::digest(bytes).into()
+}

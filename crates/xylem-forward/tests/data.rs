@@ -32,15 +32,15 @@ fn tokens_are_echoed() {
     w.route("/", up, 0);
     let long = [9; 32];
     // A token is between neighbours: it does not go further up.
-    assert_eq!(w.ok(a, &with_token(&interest("/x", 1), &[1]))[0].token, None);
-    w.ok(b, &with_token(&interest("/x", 2), &long));
+    assert_eq!(w.ok(a, with_token(&interest("/x", 1), &[1]))[0].token, None);
+    w.ok(b, with_token(&interest("/x", 2), &long));
     w.ok(c, &interest("/x", 3));
     let sent = w.ok(up, &data("/x"));
     let tokens: Vec<_> = sent.iter().map(|s| (s.to, s.token.clone())).collect();
     assert_eq!(tokens, [(a, Some(vec![1])), (b, Some(long.to_vec())), (c, None)]);
     // The newest token of a face counts.
-    w.ok(a, &with_token(&interest("/y", 4), &[1]));
-    w.ok(a, &with_token(&interest("/y", 5), &[2]));
+    w.ok(a, with_token(&interest("/y", 4), &[1]));
+    w.ok(a, with_token(&interest("/y", 5), &[2]));
     assert_eq!(w.ok(up, &data("/y"))[0].token, Some(vec![2]));
 }
 
@@ -81,8 +81,8 @@ fn a_face_that_waits_twice_gets_one_copy_for_each_token() {
     let prefix = |nonce| interest_with("/a", nonce, |i| i.can_be_prefix(true));
     w.ok(a, &interest("/a/b", 1));
     w.ok(a, &prefix(2));
-    w.ok(b, &with_token(&interest("/a/b", 3), &[1]));
-    w.ok(b, &with_token(&prefix(4), &[2]));
+    w.ok(b, with_token(&interest("/a/b", 3), &[1]));
+    w.ok(b, with_token(&prefix(4), &[2]));
     let sent: Vec<_> = w.ok(up, &data("/a/b")).into_iter().map(|s| (s.to, s.token)).collect();
     assert_eq!(sent, [(a, None), (b, Some(vec![1])), (b, Some(vec![2]))]);
 }
@@ -121,8 +121,8 @@ fn congestion_marks_travel() {
     let (a, up) = (w.remote(), w.remote());
     w.route("/", up, 0);
     let marked = |packet: &Bytes| link(packet, |lp| lp.mark = Some(1));
-    assert_eq!(w.ok(a, &marked(&interest("/x", 1)))[0].mark, Some(1));
-    assert_eq!(w.ok(up, &marked(&data("/x")))[0].mark, Some(1));
+    assert_eq!(w.ok(a, marked(&interest("/x", 1)))[0].mark, Some(1));
+    assert_eq!(w.ok(up, marked(&data("/x")))[0].mark, Some(1));
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn stocked(capacity: usize, packets: &[Bytes]) -> (World, xylem_forward::FaceId)
 #[test]
 fn cached_data_answers() {
     let (mut w, app) = stocked(1 << 20, &[data("/a/b")]);
-    let sent = w.ok(app, &with_token(&interest("/a/b", 1), &[5]));
+    let sent = w.ok(app, with_token(&interest("/a/b", 1), &[5]));
     assert_eq!((sent[0].to, sent[0].what, sent[0].token.clone()), (app, What::Data, Some(vec![5])));
     assert_eq!((w.forwarder.pit_len(), w.forwarder.totals().cs_hits), (0, 1));
     // By prefix only if the Interest allows it.

@@ -50,8 +50,9 @@ impl HostPort {
 /// At least one address of a host, or why there is none.
 fn look_up(host: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
     let mut found: Vec<SocketAddr> = Vec::new();
-    let looked_up =
-        (host, port).to_socket_addrs().map_err(|error| format!("cannot look up {host}: {error}"))?;
+    let looked_up = (host, port)
+        .to_socket_addrs()
+        .map_err(|error| format!("cannot look up {host}: {error}"))?;
     for address in looked_up.take(4 * MAX_ADDRESSES) {
         if !found.contains(&address) {
             found.push(address);
@@ -248,9 +249,22 @@ mod tests {
     #[test]
     fn what_is_no_face_uri_is_refused() {
         for text in [
-            "", "192.0.2.1", "http://192.0.2.1:9", "a5@192.0.2.1:9", "udp://", "@h:1", "udp://a:b:1",
-            "unix://run/x", "unix:/run/x", "tcp://host:99999", "ws://ho st", "udp://:6363", "udp6://192.0.2.1:9", "fd://3",
-            "internal://", "ether://[01:02:03:04:05:06]",
+            "",
+            "192.0.2.1",
+            "http://192.0.2.1:9",
+            "a5@192.0.2.1:9",
+            "udp://",
+            "@h:1",
+            "udp://a:b:1",
+            "unix://run/x",
+            "unix:/run/x",
+            "tcp://host:99999",
+            "ws://ho st",
+            "udp://:6363",
+            "udp6://192.0.2.1:9",
+            "fd://3",
+            "internal://",
+            "ether://[01:02:03:04:05:06]",
         ] {
             assert!(text.parse::<PeerUri>().is_err(), "{text}");
         }

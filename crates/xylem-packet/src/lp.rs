@@ -1,10 +1,9 @@
 //! NDNLPv2: what two neighbours tell each other around a packet.
 
-use alloc::vec::Vec;
-
 use crate::acks::Acks;
+use crate::buffer::{Buffer, Slice};
 use crate::tlv::{self, Open, Reader, types};
-use crate::{DecodeError, MAX_FRAME};
+use crate::{DecodeError, EncodeError, MAX_FRAME};
 
 /// Longest PitToken (NDNLPv2, "PIT Token").
 pub const MAX_PIT_TOKEN: usize = 32;
@@ -71,8 +70,9 @@ impl<'a> LpPacket<'a> {
     /// Checks `wire`, which is one whole LpPacket of at most [`MAX_FRAME`] bytes. What the fragment
     /// holds is not looked into.
     ///
-    /// An unknown header field is skipped if its number is 800..=959 and divisible by 4, and
-    /// refused otherwise. No field but Ack may be repeated, none may follow the fragment.
+    /// Header fields come in the order of their numbers, the fragment last; none but Ack is
+    /// repeated. An unknown field is skipped if its number is 800..=959 and divisible by 4, and
+    /// refused otherwise.
     pub fn decode(wire: &'a [u8]) -> Result<Self, DecodeError> {
         if wire.len() > MAX_FRAME {
             return Err(DecodeError::TooLong(wire.len() as u64));
@@ -81,18 +81,21 @@ impl<'a> LpPacket<'a> {
         let value = tlv::read_only(wire, inside)?.value;
         let mut reader = Reader::new(value);
         let mut lp = LpPacket::default();
+        let mut last = 0;
         let mut acks = None;
         while let Some(element) = reader.next_element()? {
-            if lp.fragment.is_some() {
-                return Err(DecodeError::OutOfOrder { inside, typ: element.typ });
+            let typ = element.typ;
+            if lp.fragment.is_some() || (typ < last && typ != types::LP_FRAGMENT) {
+                return Err(DecodeError::OutOfOrder { inside, typ });
             }
-            if element.typ == types::LP_ACK {
-                octets8(element.typ, element.value)?;
+            if typ == types::LP_ACK {
+                octets8(typ, element.value)?;
                 let start = acks.map_or(element.start, |(start, _)| start);
                 acks = Some((start, element.end));
-            } else if lp.set(element.typ, element.value)? {
-                return Err(DecodeError::Repeated { inside, typ: element.typ });
+            } else if lp.set(typ, element.value)? && typ == last {
+                return Err(DecodeError::Repeated { inside, typ });
             }
+            last = typ;
         }
         if let Some((start, end)) = acks {
             lp.acks = Acks::checked(&value[start..end]);
@@ -100,44 +103,42 @@ impl<'a> LpPacket<'a> {
         Ok(lp)
     }
 
-    /// Takes in one field; true if it was there before.
+    /// Takes in one field other than Ack; false if it is unknown and to be skipped.
     #[inline]
     fn set(&mut self, typ: u32, value: &'a [u8]) -> Result<bool, DecodeError> {
-        let number = || tlv::number_of(typ, value);
+        let number = || tlv::number_of(typ, value).map(Some);
+        let octets8 = || octets8(typ, value).map(Some);
         let bad_length = DecodeError::BadLength { typ, len: value.len() };
-        Ok(match typ {
-            types::LP_FRAGMENT => self.fragment.replace(value).is_some(),
-            types::LP_SEQUENCE => self.sequence.replace(octets8(typ, value)?).is_some(),
-            types::LP_FRAG_INDEX => self.frag_index.replace(number()?).is_some(),
-            types::LP_FRAG_COUNT => self.frag_count.replace(number()?).is_some(),
-            types::LP_PIT_TOKEN => {
-                if value.is_empty() || value.len() > MAX_PIT_TOKEN {
-                    return Err(bad_length);
-                }
-                self.pit_token.replace(value).is_some()
+        match typ {
+            types::LP_FRAGMENT => self.fragment = Some(value),
+            types::LP_SEQUENCE => self.sequence = octets8()?,
+            types::LP_FRAG_INDEX => self.frag_index = number()?,
+            types::LP_FRAG_COUNT => self.frag_count = number()?,
+            types::LP_PIT_TOKEN if value.is_empty() || value.len() > MAX_PIT_TOKEN => {
+                return Err(bad_length);
             }
+            types::LP_PIT_TOKEN => self.pit_token = Some(value),
             types::LP_NACK => {
                 let reason = only_number(value, typ, types::LP_NACK_REASON)?;
-                self.nack.replace(NackReason(reason.unwrap_or(0))).is_some()
+                self.nack = Some(NackReason(reason.unwrap_or(0)));
             }
-            types::LP_NEXT_HOP_FACE_ID => self.next_hop_face_id.replace(number()?).is_some(),
-            types::LP_INCOMING_FACE_ID => self.incoming_face_id.replace(number()?).is_some(),
+            types::LP_INCOMING_FACE_ID => self.incoming_face_id = number()?,
+            types::LP_NEXT_HOP_FACE_ID => self.next_hop_face_id = number()?,
             types::LP_CACHE_POLICY => {
                 let inner = types::LP_CACHE_POLICY_TYPE;
                 let policy = only_number(value, typ, inner)?;
-                let policy = policy.ok_or(DecodeError::Missing { inside: typ, typ: inner })?;
-                self.cache_policy.replace(CachePolicy(policy)).is_some()
+                let missing = DecodeError::Missing { inside: typ, typ: inner };
+                self.cache_policy = Some(CachePolicy(policy.ok_or(missing)?));
             }
-            types::LP_CONGESTION_MARK => self.congestion_mark.replace(number()?).is_some(),
-            types::LP_TX_SEQUENCE => self.tx_sequence.replace(octets8(typ, value)?).is_some(),
-            types::LP_NON_DISCOVERY if value.is_empty() => {
-                core::mem::replace(&mut self.non_discovery, true)
-            }
-            types::LP_NON_DISCOVERY => return Err(bad_length),
-            types::LP_PREFIX_ANNOUNCEMENT => self.prefix_announcement.replace(value).is_some(),
-            typ if may_be_skipped(typ) => false,
+            types::LP_CONGESTION_MARK => self.congestion_mark = number()?,
+            types::LP_TX_SEQUENCE => self.tx_sequence = octets8()?,
+            types::LP_NON_DISCOVERY if !value.is_empty() => return Err(bad_length),
+            types::LP_NON_DISCOVERY => self.non_discovery = true,
+            types::LP_PREFIX_ANNOUNCEMENT => self.prefix_announcement = Some(value),
+            typ if may_be_skipped(typ) => return Ok(false),
             typ => return Err(DecodeError::UnknownCritical { inside: types::LP_PACKET, typ }),
-        })
+        }
+        Ok(true)
     }
 
     /// True if the fragment is one piece of several.
@@ -146,9 +147,9 @@ impl<'a> LpPacket<'a> {
     }
 
     /// Appends the packet. The PIT token has at most [`MAX_PIT_TOKEN`] octets.
-    pub fn encode(&self, out: &mut Vec<u8>) {
+    pub fn encode(&self, out: &mut impl Buffer) {
         let fragment_len = self.fragment.map_or(0, <[u8]>::len);
-        out.reserve(128 + fragment_len);
+        out.expect_more(128 + fragment_len);
         let width = if fragment_len > 180 { 3 } else { 1 };
         let outer = Open::begin(out, types::LP_PACKET, width);
         self.encode_fields(out);
@@ -158,8 +159,15 @@ impl<'a> LpPacket<'a> {
         outer.end(out);
     }
 
+    /// Writes the packet to the beginning of `out`; gives its length. Errors: `NoRoom`.
+    pub fn encode_to_slice(&self, out: &mut [u8]) -> Result<usize, EncodeError> {
+        let mut out = Slice::new(out);
+        self.encode(&mut out);
+        if out.is_full() { Err(EncodeError::NoRoom) } else { Ok(out.written().len()) }
+    }
+
     /// Appends every header field, in ascending order, without the fragment.
-    pub(crate) fn encode_fields(&self, out: &mut Vec<u8>) {
+    pub(crate) fn encode_fields(&self, out: &mut impl Buffer) {
         if let Some(sequence) = self.sequence {
             tlv::write_element(out, types::LP_SEQUENCE, &sequence.to_be_bytes());
         }
@@ -173,8 +181,8 @@ impl<'a> LpPacket<'a> {
             let reason = (reason != NackReason::NONE).then_some(reason.0);
             write_nested(out, types::LP_NACK, types::LP_NACK_REASON, reason);
         }
-        write_number(out, types::LP_NEXT_HOP_FACE_ID, self.next_hop_face_id);
         write_number(out, types::LP_INCOMING_FACE_ID, self.incoming_face_id);
+        write_number(out, types::LP_NEXT_HOP_FACE_ID, self.next_hop_face_id);
         if let Some(CachePolicy(policy)) = self.cache_policy {
             let inner = types::LP_CACHE_POLICY_TYPE;
             write_nested(out, types::LP_CACHE_POLICY, inner, Some(policy));
@@ -195,14 +203,14 @@ impl<'a> LpPacket<'a> {
     }
 }
 
-fn write_number(out: &mut Vec<u8>, typ: u32, value: Option<u64>) {
+fn write_number(out: &mut impl Buffer, typ: u32, value: Option<u64>) {
     if let Some(value) = value {
         tlv::write_number_element(out, typ, value);
     }
 }
 
 /// A field of type `typ` around at most one number of type `inner` (a 3-octet type).
-fn write_nested(out: &mut Vec<u8>, typ: u32, inner: u32, number: Option<u64>) {
+fn write_nested(out: &mut impl Buffer, typ: u32, inner: u32, number: Option<u64>) {
     tlv::write_var_number(out, u64::from(typ));
     let len = number.map_or(0, |number| 3 + 1 + tlv::number_octets(number).1);
     tlv::write_var_number(out, len as u64);

@@ -92,10 +92,10 @@ pub const LP_PIT_TOKEN: u32 = 0x62;
 pub const LP_NACK: u32 = 0x0320;
 /// NDNLPv2, in Nack: NackReason, a number.
 pub const LP_NACK_REASON: u32 = 0x0321;
+/// NDNLPv2: IncomingFaceId, a number. (817 until 2022: redmine.named-data.net issue 5185.)
+pub const LP_INCOMING_FACE_ID: u32 = 0x032C;
 /// NDNLPv2: NextHopFaceId, a number.
 pub const LP_NEXT_HOP_FACE_ID: u32 = 0x0330;
-/// NDNLPv2: IncomingFaceId, a number.
-pub const LP_INCOMING_FACE_ID: u32 = 0x0331;
 /// NDNLPv2: CachePolicy.
 pub const LP_CACHE_POLICY: u32 = 0x0334;
 /// NDNLPv2, in CachePolicy: CachePolicyType, a number.

@@ -364,8 +364,8 @@ fn link_packets() {
         53 01 01
         62 04 d0 d1 d2 d3
         fd 03 20 05 fd 03 21 01 96
+        fd 03 2c 01 09
         fd 03 30 02 01 00
-        fd 03 31 01 09
         fd 03 40 01 01
         50 07 05 05 07 03 08 01 41");
     let lp = LpPacket::decode(&wire).unwrap();
@@ -403,14 +403,15 @@ fn link_packets_with_the_later_fields() {
     lp.encode(&mut built);
     assert_eq!(built, wire);
 
-    // Acks may stand apart; nothing else may be repeated, and their width is fixed.
+    // Acks may be repeated, nothing else; fields stand in the order of their numbers.
     let ack = "fd 03 44 08 00 00 00 00 00 00 00 09";
     let tx = "fd 03 48 08 00 00 00 00 00 00 00 01";
     let decode = |parts: &[&str]| {
         let wire = around(0x64, parts);
         LpPacket::decode(&wire).map(|lp| lp.acks.into_iter().count())
     };
-    assert_eq!(decode(&[ack, tx, ack]), Ok(2));
+    assert_eq!(decode(&[ack, ack, tx]), Ok(2));
+    assert_eq!(decode(&[ack, tx, ack]), Err(DecodeError::OutOfOrder { inside: 0x64, typ: 0x344 }));
     assert_eq!(decode(&[tx, tx]), Err(DecodeError::Repeated { inside: 0x64, typ: 0x348 }));
     let discovery = "fd 03 4c 00";
     let twice = Err(DecodeError::Repeated { inside: 0x64, typ: 0x34C });

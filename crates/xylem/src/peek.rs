@@ -74,7 +74,7 @@ pub(crate) struct PeekArgs {
 pub(crate) struct AtArgs {
     /// The forwarder: unix:///PATH, tcp://HOST[:PORT] or udp://HOST[:PORT]
     /// [default: NDN_CLIENT_TRANSPORT, or the one that runs here]
-    #[arg(long, value_name = "URI", env = "XYLEM_AT", hide_env_values = true)]
+    #[arg(long, value_name = "URI", env = "XYLEM_AT", hide_env_values = true, global = true)]
     pub(crate) at: Option<PeerUri>,
 }
 

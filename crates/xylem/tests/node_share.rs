@@ -183,26 +183,32 @@ fn floods_do_not_keep_others_from_fetching_and_do_not_grow_memory() {
     udp.connect(node.at("udp4").strip_prefix("udp4://").unwrap()).unwrap();
     let tcp = TcpStream::connect(node.at("tcp4").strip_prefix("tcp4://").unwrap()).unwrap();
     let (stop, sent) = (AtomicBool::new(false), AtomicUsize::new(0));
-    std::thread::scope(|scope| {
-        scope.spawn(|| flood(Datagrams(udp), &stop, &sent));
-        scope.spawn(|| flood(tcp, &stop, &sent));
-        until("the flood", || sent.load(Ordering::Relaxed) > 200_000);
-        let before = resident_kib(node.pid());
-        for from in ["unix", "udp4"] {
-            let out = dir.path().join(from);
-            let store = dir.path().join("s");
-            let output = get(&store, &[
-                &share.ticket, "--from", node.at(from), "--timeout", "60", "-o", text(&out),
-            ]);
-            stop.store(from == "udp4", Ordering::Relaxed);
-            assert_exit(&output, 0);
-            assert!(fs::read(&out).unwrap() == content, "{from}");
+    let (stop, sent) = (&stop, &sent);
+    let (before, fetches) = std::thread::scope(|scope| {
+        scope.spawn(move || flood(Datagrams(udp), stop, sent));
+        scope.spawn(move || flood(tcp, stop, sent));
+        let begun = std::time::Instant::now();
+        while sent.load(Ordering::Relaxed) < 200_000 && begun.elapsed() < Duration::from_secs(20) {
+            std::thread::sleep(Duration::from_millis(10));
         }
+        let before = resident_kib(node.pid());
+        let fetches = ["unix", "udp4"].map(|from| {
+            let (out, store) = (dir.path().join(from), dir.path().join("s"));
+            let from = node.at(from);
+            (get(&store, &[&share.ticket, "--from", from, "-o", text(&out)]), out)
+        });
+        // Judged after the flood has ended: a failure in here would leave it running.
         stop.store(true, Ordering::Relaxed);
-        // What was fetched is in the cache, that is all.
-        let grown = resident_kib(node.pid()).saturating_sub(before);
-        assert!(grown < 64 << 10, "{grown} KiB more, {} sent", sent.load(Ordering::Relaxed));
+        (before, fetches)
     });
+    assert!(sent.load(Ordering::Relaxed) >= 200_000, "there was no flood");
+    for (output, out) in &fetches {
+        assert_exit(output, 0);
+        assert!(fs::read(out).unwrap() == content, "{}", out.display());
+    }
+    // What was fetched is in the cache, that is all.
+    let grown = resident_kib(node.pid()).saturating_sub(before);
+    assert!(grown < 64 << 10, "{grown} KiB more, {} sent", sent.load(Ordering::Relaxed));
 }
 
 #[test]

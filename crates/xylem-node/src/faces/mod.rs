@@ -22,8 +22,8 @@ use bytes::{Bytes, BytesMut};
 use xylem_forward::{FaceScope, LinkType};
 use xylem_link::LinkId;
 use xylem_mgmt::{FaceUri, Persistency};
-use xylem_packet::{MAX_FRAME, MAX_PACKET};
 use xylem_packet::link_service::{LinkService, LinkServiceConfig};
+use xylem_packet::{MAX_FRAME, MAX_PACKET};
 
 use crate::api::Peer;
 use stream::Stream;
@@ -34,7 +34,10 @@ pub(crate) enum Transport {
     /// An application or the management in this process.
     Internal,
     Link(LinkId),
-    Udp { socket: usize, remote: SocketAddr },
+    Udp {
+        socket: usize,
+        remote: SocketAddr,
+    },
     Multicast(usize),
     Stream(Box<Stream>),
     WebSocket(Box<WebSocketFace>),
@@ -69,7 +72,12 @@ pub(crate) struct Face {
 
 impl Face {
     /// A face whose link service is as its transport wants it.
-    pub(crate) fn new(transport: Transport, shown: String, remote: FaceUri, local: FaceUri) -> Self {
+    pub(crate) fn new(
+        transport: Transport,
+        shown: String,
+        remote: FaceUri,
+        local: FaceUri,
+    ) -> Self {
         Self {
             link: LinkService::new(link_settings(&transport)),
             transport,

@@ -121,12 +121,9 @@ impl NodeConfig {
             failure::usage("XDG_RUNTIME_DIR is not set; name a socket with `listen` in --config")
         })?;
         let mut places = vec![PeerUri::unix(&socket)];
-        for (scheme, port) in [
-            ("udp4", NDN_PORT),
-            ("tcp4", NDN_PORT),
-            ("ws", WEB_SOCKET_PORT),
-            ("xylem", LINK_PORT),
-        ] {
+        for (scheme, port) in
+            [("udp4", NDN_PORT), ("tcp4", NDN_PORT), ("ws", WEB_SOCKET_PORT), ("xylem", LINK_PORT)]
+        {
             let uri = format!("{scheme}://{}", SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)));
             places.push(uri.parse().expect("a scheme, an address and a port"));
         }

@@ -7,8 +7,8 @@ use xylem_forward::{FaceId, FaceScope, Forwarder};
 use xylem_mgmt::{
     ControlParameters, FaceInfo, FaceUri, Host, Persistency, Refusal, UriHost, types,
 };
-use xylem_packet::link_service::MIN_MTU;
 use xylem_packet::MAX_PACKET;
+use xylem_packet::link_service::MIN_MTU;
 
 use crate::api::Peer;
 use crate::client::now_ms;
@@ -56,11 +56,7 @@ impl Host for Managed<'_> {
         Ok(id)
     }
 
-    fn update_face(
-        &mut self,
-        face: FaceId,
-        parameters: &ControlParameters,
-    ) -> Result<(), Refusal> {
+    fn update_face(&mut self, face: FaceId, parameters: &ControlParameters) -> Result<(), Refusal> {
         self.change(face, parameters)
     }
 

@@ -18,8 +18,8 @@ use xylem_packet::{Interest, Name};
 use xylem_trust::{Certificate, TrustStore};
 
 use crate::api::{Blame, Error, Event, Peer, Stop};
-use crate::engine::{Engine, Happening, Limits};
 use crate::client::{certificate, now_ms};
+use crate::engine::{Engine, Happening, Limits};
 use crate::uri::PeerUri;
 use crate::{failure, identity};
 use host::Managed;

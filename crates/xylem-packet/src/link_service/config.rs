@@ -31,7 +31,8 @@ pub struct LinkServiceConfig {
     pub max_fragments: u16,
     /// Packets that may be incomplete at a time. Each holds at most [`crate::MAX_PACKET`] bytes.
     pub max_partial_packets: usize,
-    /// How long after its last fragment an incomplete packet is given up.
+    /// How long after its last fragment an incomplete packet is given up; longer with reliability,
+    /// as long as a repetition may be under way.
     pub reassembly_timeout: Duration,
 
     /// How often one frame is repeated before its packet is given up.

@@ -4,7 +4,7 @@
 use core::time::Duration;
 
 /// One congestion after another on one face.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Marker {
     /// Marks in this congestion.
     marked: u32,

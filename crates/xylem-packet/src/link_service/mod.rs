@@ -53,6 +53,9 @@ use congestion::Marker;
 use reassembly::{Outcome, Reassembler};
 use reliability::{Receiver, Sender};
 
+/// No incomplete packet is worth keeping longer, however slow the link.
+const MAX_REASSEMBLY: Duration = Duration::from_secs(10);
+
 /// What travels with a packet on one link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LinkHeaders<'a> {
@@ -82,7 +85,7 @@ pub struct Received<'a> {
 }
 
 /// One face's link service. Call order in the module's documentation.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct LinkService {
     config: LinkServiceConfig,
     counters: LinkServiceCounters,
@@ -210,7 +213,7 @@ impl LinkService {
         {
             self.receiver.acknowledge(now, number, self.config.max_waiting_acks);
             if let Some(sequence) = lp.sequence
-                && self.receiver.is_duplicate(now, sequence)
+                && self.receiver.is_duplicate(now, sequence, number)
             {
                 self.counters.duplicates += 1;
                 return Ok(Whole::Nothing);
@@ -225,9 +228,10 @@ impl LinkService {
             check_fields(&lp, piece)?;
         }
         let headers = self.headers_of(&lp)?;
-        let lost = &mut self.counters.reassembly_lost;
+        let deadline = now.saturating_add(self.reassembly_timeout());
+        let (config, lost) = (&self.config, &mut self.counters.reassembly_lost);
         let outcome =
-            self.reassembler.accept(now, endpoint, &lp, piece, &headers, &self.config, lost)?;
+            self.reassembler.accept(deadline, endpoint, &lp, piece, &headers, config, lost)?;
         match outcome {
             Outcome::Waiting => Ok(Whole::Nothing),
             Outcome::Duplicate => {
@@ -239,6 +243,16 @@ impl LinkService {
                 Ok(Whole::Reassembled)
             }
         }
+    }
+
+    /// A lost fragment may yet be repeated: by the last time, the sender has waited for one timeout,
+    /// for two and for four. It measures the same link, so its timeout is about ours.
+    fn reassembly_timeout(&self) -> Duration {
+        let configured = self.config.reassembly_timeout;
+        if !self.config.reliability {
+            return configured;
+        }
+        configured.max((self.sender.timeout() * 8).min(MAX_REASSEMBLY))
     }
 
     /// The headers that belong to the packet inside.

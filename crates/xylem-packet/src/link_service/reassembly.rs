@@ -15,7 +15,7 @@ const MOST_FRAGMENTS: u64 = 512;
 const MAX_SPARE: usize = 8;
 
 /// The incomplete packets of one face, and the last complete one.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Reassembler {
     partials: Vec<Partial>,
     spare: Vec<Vec<u8>>,
@@ -23,7 +23,7 @@ pub(super) struct Reassembler {
     headers: StoredHeaders,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Partial {
     /// Who sent it, and the Sequence of its first fragment.
     key: (u64, u64),
@@ -96,12 +96,12 @@ pub(super) enum Outcome {
 }
 
 impl Reassembler {
-    /// Takes in a fragment, `piece` being its bytes and `headers` its network packet's headers.
-    /// `lost` is raised for each packet that is given up to make room.
+    /// Takes in a fragment, `piece` being its bytes and `headers` its network packet's headers. The
+    /// packet may stay incomplete until `deadline`, later if more of it comes. `lost` is raised for each packet that is given up to make room.
     #[allow(clippy::too_many_arguments)] // One caller; a struct would only name them twice.
     pub(super) fn accept(
         &mut self,
-        now: Duration,
+        deadline: Duration,
         endpoint: u64,
         lp: &LpPacket<'_>,
         piece: &[u8],
@@ -118,7 +118,6 @@ impl Reassembler {
         }
         let sequence = lp.sequence.ok_or(LinkServiceError::SequenceMissing)?;
         let key = (endpoint, sequence.wrapping_sub(index));
-        let deadline = now.saturating_add(config.reassembly_timeout);
         // The newest is last, and most fragments belong to it.
         let at = match self.partials.iter().rposition(|partial| partial.key == key) {
             Some(at) => at,

@@ -20,7 +20,7 @@ const REORDERING: u64 = 3;
 const MAX_SPARE: usize = 64;
 
 /// A frame that is not acknowledged yet.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Unacknowledged {
     frame: Vec<u8>,
     /// Where in the frame the eight octets of its TxSequence stand.
@@ -32,7 +32,7 @@ struct Unacknowledged {
 }
 
 /// The sending side.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Sender {
     /// Frames `first..first + len`, `None` once acknowledged. The first is never `None`.
     frames: VecDeque<Option<Unacknowledged>>,
@@ -111,13 +111,18 @@ impl Sender {
         newest.is_some_and(|newest| newest >= self.first.saturating_add(REORDERING))
     }
 
+    /// How long an acknowledgement is waited for.
+    pub(super) fn timeout(&self) -> Duration {
+        self.rto.get()
+    }
+
     /// When [`Self::handle_timeout`] has something to do; zero for at once.
     pub(super) fn deadline(&self) -> Option<Duration> {
         let first = self.frames.front()?.as_ref()?;
         if self.first_is_overtaken() {
             return Some(Duration::ZERO);
         }
-        Some(first.sent_at.saturating_add(self.rto.get()))
+        Some(first.sent_at.saturating_add(self.timeout()))
     }
 
     /// Sends again what is lost, and gives up what was sent too often. `emit` is called with each
@@ -129,7 +134,7 @@ impl Sender {
         counters: &mut LinkServiceCounters,
         emit: &mut dyn FnMut(&[u8]),
     ) {
-        let rto = self.rto.get();
+        let rto = self.timeout();
         let mut timed_out = false;
         // What is sent again now comes to lie behind this.
         let end = self.next_number();
@@ -185,7 +190,7 @@ impl Sender {
 }
 
 /// The receiving side: what is to be acknowledged, and what has been here before.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Receiver {
     waiting: VecDeque<u64>,
     /// When the first of `waiting` came.
@@ -216,26 +221,29 @@ impl Receiver {
         (!self.waiting.is_empty()).then(|| self.since.saturating_add(delay))
     }
 
-    /// True if fragment `sequence` has been here before.
-    pub(super) fn is_duplicate(&mut self, now: Duration, sequence: u64) -> bool {
-        self.recent.get_or_insert_with(Box::default).is_duplicate(now, sequence)
+    /// True if fragment `sequence` has been here before; `number` is its TxSequence.
+    pub(super) fn is_duplicate(&mut self, now: Duration, sequence: u64, number: u64) -> bool {
+        self.recent.get_or_insert_with(Box::default).is_duplicate(now, sequence, number)
     }
 }
 
 /// Sequences that `Recent` can tell apart.
 const WINDOW: u64 = 4096;
-/// A sender that was silent for so long may have restarted and number from anywhere.
+/// A sender that was silent for so long and then uses an old TxSequence has restarted: a repetition
+/// would have a new one, and no link delivers so late what it duplicates.
 const SILENCE: Duration = Duration::from_secs(1);
 /// So many in a row from before the window, and its sender has restarted.
 const STRANGERS: u32 = 16;
 
 /// Which of the last [`WINDOW`] Sequences have arrived.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Recent {
     /// One above the largest; the window ends here.
     end: u64,
     seen: [u64; WINDOW as usize / 64],
+    /// When the last frame came, and the largest TxSequence so far.
     last: Duration,
+    largest_number: u64,
     strangers: u32,
     any: bool,
 }
@@ -243,21 +251,23 @@ struct Recent {
 impl Default for Recent {
     fn default() -> Self {
         let seen = [0; WINDOW as usize / 64];
-        Recent { end: 0, seen, last: Duration::ZERO, strangers: 0, any: false }
+        let last = Duration::ZERO;
+        Recent { end: 0, seen, last, largest_number: 0, strangers: 0, any: false }
     }
 }
 
 impl Recent {
-    fn is_duplicate(&mut self, now: Duration, sequence: u64) -> bool {
-        let silent = now.saturating_sub(self.last) > SILENCE;
+    fn is_duplicate(&mut self, now: Duration, sequence: u64, number: u64) -> bool {
+        let silent = now.saturating_sub(self.last) > SILENCE && number <= self.largest_number;
         self.last = now;
         let behind = self.end.wrapping_sub(1).wrapping_sub(sequence);
         // Numbers wrap around: what is less than half of them ahead is ahead.
         let ahead = sequence.wrapping_sub(self.end);
         if !self.any || silent || (ahead >= 1 << 63 && self.strangers >= STRANGERS) {
-            self.restart(sequence);
+            self.restart(sequence, number);
             return false;
         }
+        self.largest_number = self.largest_number.max(number);
         if ahead < 1 << 63 {
             self.advance(ahead.saturating_add(1));
         } else if behind >= WINDOW {
@@ -272,10 +282,10 @@ impl Recent {
         seen
     }
 
-    fn restart(&mut self, sequence: u64) {
+    fn restart(&mut self, sequence: u64, number: u64) {
         self.seen = [0; WINDOW as usize / 64];
         self.end = sequence.wrapping_add(1);
-        (self.strangers, self.any) = (0, true);
+        (self.strangers, self.any, self.largest_number) = (0, true, number);
         let (word, bit) = place(sequence);
         self.seen[word] |= bit;
     }
@@ -297,4 +307,81 @@ impl Recent {
 fn place(sequence: u64) -> (usize, u64) {
     let at = sequence % WINDOW;
     ((at / 64) as usize, 1 << (at % 64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn sequences_are_told_apart_within_the_window() {
+        let mut recent = Recent::default();
+        let start = u64::MAX - 5; // Wraps around.
+        for n in 0..100 {
+            assert!(!recent.is_duplicate(ms(n), start.wrapping_add(n), n));
+            assert!(recent.is_duplicate(ms(n), start.wrapping_add(n), n));
+        }
+        // Ahead by less than the window: what lies between is new, what is before is still known.
+        assert!(!recent.is_duplicate(ms(100), start.wrapping_add(1000), 200));
+        assert!(!recent.is_duplicate(ms(100), start.wrapping_add(500), 201));
+        assert!(recent.is_duplicate(ms(100), start.wrapping_add(99), 202));
+        // Ahead by more: all else is forgotten.
+        assert!(!recent.is_duplicate(ms(100), start.wrapping_add(10_000), 300));
+        assert!(!recent.is_duplicate(ms(100), start.wrapping_add(99), 301));
+    }
+
+    #[test]
+    fn a_restarted_sender_is_noticed() {
+        let mut recent = Recent::default();
+        for n in 0..100 {
+            assert!(!recent.is_duplicate(ms(n), n, n));
+        }
+        // A late repetition has a new number, a restarted sender an old one.
+        assert!(recent.is_duplicate(ms(5000), 7, 100));
+        assert!(!recent.is_duplicate(ms(10_000), 7, 0));
+        assert!(!recent.is_duplicate(ms(10_000), 8, 1));
+        // One that numbers from far behind, without a pause.
+        assert!(!recent.is_duplicate(ms(10_001), 1 << 40, 2));
+        for n in 0..=u64::from(STRANGERS) {
+            assert!(!recent.is_duplicate(ms(10_002), n, 3 + n));
+        }
+        assert!(recent.is_duplicate(ms(10_003), u64::from(STRANGERS), 50));
+    }
+
+    #[test]
+    fn frames_overtaken_by_three_are_repeated_and_given_up_in_the_end() {
+        let mut sender = Sender::default();
+        let mut counters = LinkServiceCounters::default();
+        for n in 0..5 {
+            let frame = sender.buffer();
+            sender.sent(ms(0), n, [&frame[..], &[0xEE; 10]].concat(), 1);
+        }
+        assert_eq!(sender.deadline(), Some(ms(1000)));
+        // 0 is still missing: 1 and 2 do not tell anything yet, 3 does.
+        assert!(sender.acknowledged(ms(10), 1) && sender.acknowledged(ms(10), 2));
+        assert!(!sender.acknowledged(ms(10), 2), "twice");
+        assert!(!sender.acknowledged(ms(10), 99), "never sent");
+        assert_eq!(sender.deadline(), Some(ms(200)));
+        assert!(sender.acknowledged(ms(10), 3));
+        assert_eq!(sender.deadline(), Some(Duration::ZERO));
+        let mut sent = Vec::new();
+        sender.handle_timeout(ms(10), 1, &mut counters, &mut |frame| sent.push(frame.to_vec()));
+        // Repeated as number 5.
+        assert_eq!(sent, [[0xEE, 0, 0, 0, 0, 0, 0, 0, 5, 0xEE]]);
+        assert_eq!((counters.retransmitted, counters.lost), (1, 0));
+        assert_eq!(sender.outstanding(), (2, 20));
+        // 4 times out first, then the repetition of 0, for good.
+        assert_eq!(sender.deadline(), Some(ms(200)));
+        sender.handle_timeout(ms(210), 1, &mut counters, &mut |_| {});
+        assert_eq!((counters.retransmitted, counters.lost), (2, 1));
+        assert_eq!(sender.outstanding(), (1, 10));
+        assert_eq!(sender.deadline(), Some(ms(210 + 400)), "backed off");
+        sender.handle_timeout(ms(10_000), 1, &mut counters, &mut |_| {});
+        assert_eq!((sender.outstanding(), sender.deadline()), ((0, 0), None));
+        assert_eq!(counters.lost, 2);
+    }
 }

@@ -12,7 +12,7 @@ const MOST: Duration = Duration::from_secs(20);
 const GRANULARITY: Duration = Duration::from_millis(1);
 
 /// The retransmission timeout of one link.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Rto {
     /// SRTT and RTTVAR, once there is a measurement.
     measured: Option<(Duration, Duration)>,
