@@ -6,19 +6,22 @@ import itertools
 from clients import CONSUMERS, PRODUCERS
 from programs import Failed
 
-# The transports beside unix on which each peer can be a producer or consumer: `ndnd put` over TCP asks
-# /localhop to register, which neither forwarder allows by default, and `ndnd cat` has no UDP.
+# The transports beside unix on which each peer can be a producer: UDP faces are never local, so nobody
+# registers over them without a key that the forwarder trusts; `ndnd put` over TCP takes the forwarder
+# for a distant one and asks /localhop, which neither forwarder allows by default.
 PRODUCERS_ON = {
-    "xylem share": ["tcp", "udp", "ws"],
-    "xylem put": ["tcp", "udp"],
-    "NDNts": ["tcp", "udp", "ws"],
-    "python-ndn": ["tcp", "udp"],
+    "xylem share": ["tcp", "ws"],
+    "xylem put": ["tcp"],
+    "NDNts": ["tcp", "ws"],
+    "python-ndn": ["tcp"],
 }
+# Consumers, whose object they fetch, and on which transports: `ndnd cat` has no UDP.
 CONSUMERS_ON = {
-    "xylem get": ["tcp", "udp", "ws"],
-    "ndnd cat": ["tcp"],
-    "NDNts": ["tcp", "udp", "ws"],
-    "python-ndn": ["tcp", "udp"],
+    "xylem get TICKET": ("xylem get", "xylem share", ["tcp", "udp", "ws"]),
+    "xylem get NAME": ("xylem get", "xylem put", ["tcp", "udp"]),
+    "ndnd cat": ("ndnd cat", "xylem put", ["tcp"]),
+    "NDNts": ("NDNts", "xylem put", ["tcp", "udp", "ws"]),
+    "python-ndn": ("python-ndn", "xylem put", ["tcp", "udp"]),
 }
 
 counter = itertools.count()
@@ -57,10 +60,10 @@ def transports(report, programs, forwarder, content):
                 report.case(
                     key, fetch, programs, forwarder, content, producer, "ndnd cat", kind, "unix"
                 )
-    for consumer, kinds in CONSUMERS_ON.items():
+    for title, (consumer, producer, kinds) in CONSUMERS_ON.items():
         for kind in kinds:
             if forwarder.name == "node" or consumer.startswith("xylem"):
-                key = (forwarder.name, "consumers", consumer, kind)
+                key = (forwarder.name, "consumers", title, kind)
                 report.case(
-                    key, fetch, programs, forwarder, content, "xylem put", consumer, "unix", kind
+                    key, fetch, programs, forwarder, content, producer, consumer, "unix", kind
                 )

@@ -89,7 +89,7 @@ SECTIONS = {
     "producers": "10 MB objects, the producer on another transport\n\nFetched by `ndnd cat` on the "
     "Unix socket.\n",
     "consumers": "10 MB objects, the consumer on another transport\n\nPublished by `xylem put` on the "
-    "Unix socket.\n",
+    "Unix socket (for TICKET by `xylem share`).\n",
     "semantics": "semantics\n\nPacket by packet on Unix sockets (interop/semantics.py). NDNd is asked "
     "the same for comparison.\n",
     "management": "management\n\nRow: the tool; column: what it is asked to do. A command has passed "
@@ -115,7 +115,8 @@ TAIL = """\
 - python-ndn's `catchunks NAME` takes whatever answers the bare name for the metadata, so a cached
   segment breaks it; these runs give it `NAME/32=metadata`.
 - `ndnd put` over TCP registers below /localhop, which forwarders refuse by default: it is run on the
-  Unix socket only. `ndnd` and python-ndn as clients have no WebSocket, `ndnd` no UDP.
+  Unix socket only. `ndnd` and python-ndn as clients have no WebSocket, `ndnd` no UDP. UDP faces are
+  never local (NFD's scope rule): nobody registers over them without a key that the forwarder trusts.
 - None of the three checks tree signatures (types 8 and 9): what they fetch of ours is compared byte
   by byte here, and verified only by `xylem get`.
 """
