@@ -179,6 +179,16 @@ impl<'a> Reader<'a> {
     #[inline(never)]
     fn next_long_element(&mut self) -> Result<Option<Element<'a>>, DecodeError> {
         let rest = &self.wire[self.position..];
+        // Content, Fragment and whole packets mostly have a length of three octets.
+        if let [typ @ 1..=252, 253, high, low, value @ ..] = rest
+            && let len = usize::from(u16::from_be_bytes([*high, *low]))
+            && len >= 253
+            && let Some(value) = value.get(..len)
+        {
+            let start = self.position;
+            self.position += 4 + len;
+            return Ok(Some(Element { typ: u32::from(*typ), value, start, end: self.position }));
+        }
         let (typ, type_len) = read_type(rest)?;
         let (len, len_len) = read_var_number(&rest[type_len..])?;
         let header = type_len + len_len;
