@@ -21,6 +21,7 @@ mod identity;
 mod tcp;
 mod udp;
 
+mod shelf;
 mod sink;
 
 mod get;
@@ -33,6 +34,7 @@ pub use api::{
 };
 pub use get::get;
 pub use share::share;
+pub use shelf::DiskShelf;
 pub use verify::verify;
 
 use std::path::Path;
