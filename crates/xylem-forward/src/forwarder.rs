@@ -256,4 +256,9 @@ impl Forwarder<crate::Heap> {
         // There is room for 2^32 - 1; after that many at one time the number is of no face.
         self.try_add_face(settings).unwrap_or(FaceId(u64::MAX))
     }
+
+    /// Gives the content store a second level, or takes it away.
+    pub fn set_shelf(&mut self, shelf: Option<alloc::boxed::Box<dyn crate::Shelf + Send>>) {
+        self.content_store.set_shelf(shelf);
+    }
 }

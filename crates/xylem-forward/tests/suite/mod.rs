@@ -298,9 +298,12 @@ pub fn what_is_not_to_be_cached_is_not(dut: &mut impl Dut) {
     let (a, _, up) = three(dut);
     dut.send(a, &plain("/x", 1));
     assert!(only(dut, up).is_some());
-    dut.send(up, &lp(&data("/x", b"1", 1000), |lp| {
-        lp.cache_policy = Some(xylem_packet::CachePolicy::NO_CACHE);
-    }));
+    dut.send(
+        up,
+        &lp(&data("/x", b"1", 1000), |lp| {
+            lp.cache_policy = Some(xylem_packet::CachePolicy::NO_CACHE);
+        }),
+    );
     assert!(only(dut, a).is_some());
     dut.send(a, &plain("/x", 2));
     assert_eq!((only(dut, a), only(dut, up).is_some()), (None, true));
@@ -338,7 +341,8 @@ pub fn congestion_marks_travel_both_ways(dut: &mut impl Dut) {
 }
 
 pub fn localhost_stays_on_the_machine(dut: &mut impl Dut) {
-    let (app, other, near, far) = (dut.face(true), dut.face(true), dut.face(false), dut.face(false));
+    let (app, other, near, far) =
+        (dut.face(true), dut.face(true), dut.face(false), dut.face(false));
     dut.route("/localhost", far, 0);
     dut.route("/localhost", other, 1);
     dut.send(app, &plain("/localhost/x", 1));
