@@ -253,7 +253,14 @@ impl Engine {
         }
         let mut ready = std::mem::take(&mut net.ready);
         ready.append(&mut net.unfinished);
-        ready.extend(net.events.iter().filter_map(|e| net.tokens.get(&e.token())));
+        for event in &net.events {
+            let Some(source) = net.tokens.get(&event.token()) else { continue };
+            ready.push(*source);
+            // One read may not get as far as the end, and no other event will tell of that.
+            if event.is_read_closed() {
+                net.unfinished.push(*source);
+            }
+        }
         for source in ready.drain(..) {
             match source {
                 Source::Link(i) => self.receive_link(i, source)?,
