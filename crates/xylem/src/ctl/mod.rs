@@ -262,7 +262,7 @@ impl FromStr for StrategyName {
 pub(crate) fn run(args: CtlArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
     let stop = stop::on_signals()?;
     let store = match args.sign {
-        Sign::Publisher => common.store()?,
+        Sign::Publisher | Sign::Named(_) => common.store()?,
         _ => std::path::PathBuf::new(),
     };
     let signer = args.sign.signer(&store)?;
