@@ -20,6 +20,7 @@ mod dial;
 mod engine;
 mod faces;
 mod identity;
+mod keyring;
 mod register;
 mod uri;
 
@@ -38,6 +39,7 @@ pub use api::{
     VerifyOptions, VerifySummary,
 };
 pub use get::get;
+pub use keyring::{KeyEntry, KeyKind, Keyring};
 pub use node::{NodeConfig, Route, default_socket, run_node};
 pub use share::share;
 pub use shelf::DiskShelf;

@@ -3,7 +3,9 @@
 //! Each subcommand's own flags stand in its own module, beside what they do.
 
 use crate::exit::{Exit, Failure, exit_help};
-use crate::{bench, ctl, extras, get, node, peek, ping, put, share, sum, traffic, trial, verify};
+use crate::{
+    bench, ctl, extras, get, key, node, peek, ping, put, share, sum, traffic, trial, verify,
+};
 use clap::builder::FalseyValueParser;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use std::fs::File;
@@ -54,6 +56,7 @@ pub(crate) enum Command {
     Put(put::PutArgs),
     Ping(ping::PingArgs),
     Traffic(traffic::TrafficArgs),
+    Key(key::KeyArgs),
     Sum(sum::SumArgs),
     Verify(verify::VerifyArgs),
     Try(trial::TryArgs),

@@ -11,6 +11,7 @@ mod ctl;
 mod exit;
 mod extras;
 mod get;
+mod key;
 mod node;
 mod output;
 mod peek;
@@ -59,6 +60,7 @@ fn run(cli: Cli, out: &mut Out) -> Result<exit::Exit, Failure> {
         Command::Ping(args) => ping::run(args, &common, out),
         Command::Traffic(args) => traffic::run(args, &common, out),
         Command::Node(args) => node::run(args, &common, out),
+        Command::Key(args) => key::run(args, &common, out),
         Command::Sum(args) => sum::run(args, out),
         Command::Verify(args) => verify::run(args, &common, out),
         Command::Try(args) => trial::run(args, &common, out),

@@ -51,7 +51,8 @@ pub(crate) struct PutArgs {
           default_value_t = SEGMENT_SIZE as u64)]
     segment_size: u64,
 
-    /// With what to sign: ed25519 (the key that `share` signs with), digest-sha256, digest-blake3,
+    /// With what to sign: ed25519 (the key that `share` signs with), key:NAME (of `xylem key`),
+    /// digest-sha256, digest-blake3,
     /// hmac:FILE, blake3-keyed:FILE, ed25519:FILE or ecdsa:FILE
     #[arg(long, value_name = "HOW", default_value = "ed25519")]
     sign: Sign,

@@ -13,10 +13,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use xylem_object::{PublisherId, PublisherKey, naming};
 use xylem_packet::{Data, Name, SignatureType};
-use xylem_trust::{Certificate, PublicKey, Signer, TrustStore, Verifier};
+use xylem_trust::{Armor, Certificate, PublicKey, Signer, TrustStore, Verifier};
 
 use crate::api::{Blame, Error};
-use crate::{failure, identity};
+use crate::{Keyring, failure, identity};
 
 /// Longest key or certificate file that is read.
 const MAX_KEY_FILE: u64 = 64 * 1024;
@@ -213,36 +213,9 @@ fn secret(bytes: &[u8], path: &Path) -> Result<[u8; 32], Error> {
 /// A certificate, raw or in base64 as `ndnsec` and NDNd write it, perhaps between PEM lines.
 pub(crate) fn certificate(path: &Path) -> Result<Vec<u8>, Error> {
     let bytes = read_limited(path)?;
-    if u32::from(bytes[0]) == xylem_packet::types::DATA {
-        return Ok(bytes);
-    }
-    let text = String::from_utf8(bytes).unwrap_or_default();
-    let lines = text.lines().filter(|line| !line.starts_with("--") && !line.contains(": "));
-    base64(lines.flat_map(str::bytes)).ok_or_else(|| {
+    Armor::decode(&bytes).ok_or_else(|| {
         failure::usage(format!("{}: neither a certificate nor one in base64", path.display()))
     })
-}
-
-/// RFC 4648 section 4, white space skipped.
-fn base64(text: impl Iterator<Item = u8>) -> Option<Vec<u8>> {
-    let (mut out, mut bits, mut held) = (Vec::new(), 0_u32, 0);
-    for digit in text.filter(|c| !c.is_ascii_whitespace() && *c != b'=') {
-        let value = match digit {
-            b'A'..=b'Z' => digit - b'A',
-            b'a'..=b'z' => digit - b'a' + 26,
-            b'0'..=b'9' => digit - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
-            _ => return None,
-        };
-        bits = bits << 6 | u32::from(value);
-        held += 6;
-        if held >= 8 {
-            held -= 8;
-            out.push((bits >> held) as u8);
-        }
-    }
-    (!out.is_empty()).then_some(out)
 }
 
 /// With what to sign.
@@ -257,6 +230,8 @@ pub enum Sign {
     Publisher,
     /// A key of the user's: a secret, an Ed25519 seed, or a P-256 key in PKCS#8.
     Key(KeyFile),
+    /// A key of the store's keyring, by its name or its owner's.
+    Named(String),
 }
 
 impl FromStr for Sign {
@@ -267,8 +242,9 @@ impl FromStr for Sign {
             "digest-sha256" => Ok(Self::DigestSha256),
             "digest-blake3" => Ok(Self::DigestBlake3),
             "ed25519" => Ok(Self::Publisher),
+            _ if text.starts_with("key:/") => Ok(Self::Named(text["key:".len()..].to_owned())),
             _ => text.parse().map(Self::Key).map_err(|expected: String| {
-                format!("{expected}, or ed25519, digest-sha256 or digest-blake3")
+                format!("{expected}, or key:NAME, ed25519, digest-sha256 or digest-blake3")
             }),
         }
     }
@@ -295,6 +271,7 @@ pub(crate) fn signer(sign: &Sign, store: &Path, name: &Name) -> Result<Signer, E
             let seed = identity::load_or_create(&store.join("keys").join("publisher"))?;
             return Ok(ed25519(&seed));
         }
+        Sign::Named(which) => return Keyring::at(store).signer(which),
         Sign::Key(key) => key,
     };
     let bytes = read(&key.path)?;
@@ -408,8 +385,9 @@ mod tests {
         fs::write(&path, &raw).unwrap();
         let believe = Believe::Certificates(vec![path.clone()]);
         assert_eq!(verdict(&believe, &signed(&signer)), Ok(Verdict::Proven));
-        // RFC 4648 section 10.
-        assert_eq!(base64(b"Zm9v\nYmE=".iter().copied()).unwrap(), b"fooba");
+        let text = Armor::Certificate.encode("/a/KEY/1/self/v=1", &raw);
+        fs::write(&path, text).unwrap();
+        assert_eq!(verdict(&believe, &signed(&signer)), Ok(Verdict::Proven));
         fs::write(&path, "no certificate!").unwrap();
         assert_eq!(Trust::open(&believe).err().unwrap().blame, Blame::Usage);
         let mut by_nobody = Vec::new();

@@ -67,6 +67,13 @@ pub(crate) enum Json<'a> {
     /// One piece of news of `bench`; its own fields, `report` first, stand beside `event`.
     #[cfg(feature = "bench")]
     Bench(&'a xylem_bench::Report),
+    /// A key, of `key`.
+    Key {
+        name: &'a str,
+        algorithm: &'a str,
+        certificate: Option<&'a str>,
+        valid_until_ms: Option<u64>,
+    },
     /// The packet that `peek` found.
     Packet {
         name: &'a str,
