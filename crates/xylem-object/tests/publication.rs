@@ -123,6 +123,24 @@ fn the_specification_s_vectors() {
     );
 }
 
+/// The same for a SHA-256 tree: the packet that stands in the document.
+#[test]
+fn the_specification_s_sha256_segment() {
+    const SPEC: &str = include_str!("../../../docs/spec/object.md");
+    let prefix = name("/xylem/0871f3aabc26e458/hello.txt/v=1700000000000000");
+    let (mut source, tree) = (Memory::default(), TreeKind::Sha256);
+    let root = source.add_kind(ObjectId::Root, b"hello", SegmentSize::DEFAULT, tree);
+    assert!(SPEC.contains(&format!("`{}`", root.to_hex())));
+    let manifest = Manifest { tree, ..Manifest::file(root, 5, b"hello.txt") };
+    let mut publication = publish(&prefix, &manifest);
+    let asked = prefix.child(Component::segment(0));
+    let (_, packet) = ask(&mut publication, &mut source, asked.as_ref(), false).unwrap();
+    let packet: String = packet.iter().map(|byte| format!("{byte:02x}")).collect();
+    let stands = SPEC.split("with a SHA-256 tree").nth(1).and_then(|s| s.split("```").nth(1));
+    let stands: String = stands.unwrap().trim_start_matches("text").split_whitespace().collect();
+    assert_eq!(packet, stands);
+}
+
 #[test]
 fn groups_of_nodes_are_read_once() {
     let bytes = content(100 * 8192);
