@@ -1,8 +1,9 @@
 """Cases: the NFD management protocol, each tool at each forwarder.
 
 Reading (status, faces, routes, cs, strategies) has passed when the dataset shows what must be there;
-commands (face, route, strategy, cache) when a dataset shows their effect, and shows it no more after the
-opposite command; erase, when it was answered with 200. `ndnd fw` looks at the effect, so that a tool is not its own witness.
+commands (face, route, strategy, cache) when a dataset shows their effect, and shows it no more after
+the opposite command; erase, when it was answered with 200. `ndnd fw` looks at the effect, so that a
+tool is not its own witness.
 """
 
 import json
