@@ -2,7 +2,7 @@
 //!
 //! Waking a sleeping thread takes some fifty microseconds on a virtual machine, a good part of what
 //! is measured here; a program that verifies a stream keeps its threads awake. So the helper looks
-//! for work for a while before it sleeps, and sleeps while it is others' turn.
+//! for work for longer than a slice of the race takes before it sleeps.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -10,7 +10,7 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 /// How long it looks for work before it sleeps.
-const AWAKE: Duration = Duration::from_micros(300);
+const AWAKE: Duration = Duration::from_millis(10);
 
 pub struct Helper<T> {
     asked: AtomicU64,
@@ -111,7 +111,7 @@ mod tests {
                 assert_eq!(theirs, n);
                 sum += mine + theirs;
                 if n % 5 == 0 {
-                    thread::sleep(4 * AWAKE);
+                    thread::sleep(2 * AWAKE);
                 }
             }
             sum

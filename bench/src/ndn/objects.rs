@@ -224,7 +224,8 @@ impl<'p> TreeConsumer<'p> {
 
     /// One for another thread, that has proven the same.
     pub fn fork(&self) -> Self {
-        let (publisher, verifier) = (self.publisher, self.verifier.fork());
+        let (publisher, mut verifier) = (self.publisher, self.verifier.fork());
+        verifier.set_recording(Recording::Off);
         Self { publisher, verifier, accepted: Accepted::default() }
     }
 

@@ -88,6 +88,16 @@ pub(crate) struct ContentStore<S: Storage> {
     nodes: Table<Node, S::Nodes, S::Buckets>,
     newest: u32,
     oldest: u32,
+    #[cfg(feature = "alloc")]
+    second: SecondLevel,
+}
+
+/// The shelf, if there is one, and room for a packet of it.
+#[cfg(feature = "alloc")]
+#[derive(Default)]
+struct SecondLevel {
+    shelf: Option<alloc::boxed::Box<dyn crate::Shelf + Send>>,
+    packet: alloc::vec::Vec<u8>,
 }
 
 /// Bytes that an entry takes beside its packet and nodes, and those of a node, bucket included.
@@ -113,6 +123,8 @@ impl<S: Storage> ContentStore<S> {
             nodes: Table::new(usize::MAX),
             newest: NONE,
             oldest: NONE,
+            #[cfg(feature = "alloc")]
+            second: SecondLevel::default(),
         }
     }
 
@@ -137,7 +149,7 @@ impl<S: Storage> ContentStore<S> {
         info.admit = settings.admit.unwrap_or(info.admit);
         info.serve = settings.serve.unwrap_or(info.serve);
         while self.is_over() {
-            self.remove(self.oldest);
+            self.evict();
         }
     }
 
@@ -166,7 +178,7 @@ impl<S: Storage> ContentStore<S> {
             && (self.bytes() + cost > self.info.capacity_bytes
                 || self.entries.len() >= self.info.capacity_packets)
         {
-            self.remove(self.oldest);
+            self.evict();
         }
         let Some(node) = self.find_or_make_leaf(data.name(), hashes) else { return };
         // Taken, so that making room does not remove it.
@@ -186,7 +198,7 @@ impl<S: Storage> ContentStore<S> {
         self.info.bytes += cost;
         self.link_newest(id);
         while self.is_over() {
-            self.remove(self.oldest);
+            self.evict();
         }
     }
 
@@ -199,7 +211,7 @@ impl<S: Storage> ContentStore<S> {
                 Some(id) => id,
                 None if self.oldest == NONE => return None,
                 None => {
-                    self.remove(self.oldest);
+                    self.evict();
                     self.entries.reuse()?
                 }
             },
@@ -240,10 +252,43 @@ impl<S: Storage> ContentStore<S> {
         if found.is_none() && interest.can_be_prefix() {
             found = self.find_under(name, hashes, usable);
         }
-        let found = found?;
+        let Some(found) = found else { return self.find_on_shelf(interest) };
         self.unlink(found);
         self.link_newest(found);
         Some(self.entries.get(found).packet.as_slice())
+    }
+
+    #[cfg(not(feature = "alloc"))]
+    fn find_on_shelf(&mut self, _interest: &Interest<'_>) -> Option<&[u8]> {
+        None
+    }
+
+    /// The Data that answers an Interest, from the shelf. When it came is not known there.
+    #[cfg(feature = "alloc")]
+    fn find_on_shelf(&mut self, interest: &Interest<'_>) -> Option<&[u8]> {
+        let SecondLevel { shelf: Some(shelf), packet } = &mut self.second else { return None };
+        if interest.must_be_fresh() {
+            return None;
+        }
+        let by_digest = ends_with_digest(interest.name());
+        let name = if by_digest { interest.name().parent() } else { interest.name() };
+        let can_be_prefix = interest.can_be_prefix() && !by_digest;
+        packet.clear();
+        if !shelf.get(name, can_be_prefix, packet) {
+            return None;
+        }
+        let data = Data::decode(packet).ok()?;
+        let fits = data.name() == name || (can_be_prefix && name.is_prefix_of(data.name()));
+        let is_it = || {
+            let digest = sha256(data.wire());
+            interest.name().last() == Some(Component::implicit_digest(&digest))
+        };
+        (fits && (!by_digest || is_it())).then_some(&packet[..])
+    }
+
+    #[cfg(feature = "alloc")]
+    pub(crate) fn set_shelf(&mut self, shelf: Option<alloc::boxed::Box<dyn crate::Shelf + Send>>) {
+        self.second.shelf = shelf;
     }
 
     #[inline]
@@ -299,7 +344,23 @@ impl<S: Storage> ContentStore<S> {
                 erased += 1;
             }
         }
+        #[cfg(feature = "alloc")]
+        if let Some(shelf) = &mut self.second.shelf {
+            erased += shelf.erase(prefix, limit - erased);
+        }
         erased
+    }
+
+    /// Makes room: the packet that was used longest ago goes, to the shelf if there is one.
+    fn evict(&mut self) {
+        #[cfg(feature = "alloc")]
+        if let Some(shelf) = &mut self.second.shelf {
+            let entry = self.entries.get(self.oldest);
+            if let Ok(name) = NameRef::from_value(entry.name()) {
+                shelf.put(name, entry.packet.as_slice());
+            }
+        }
+        self.remove(self.oldest);
     }
 
     fn remove(&mut self, id: u32) {
@@ -376,7 +437,7 @@ impl<S: Storage> ContentStore<S> {
     /// A node without relations; makes room where nodes are few.
     fn make_node(&mut self, hash: u64, depth: usize) -> Option<u32> {
         while self.nodes.is_full() && self.oldest != NONE {
-            self.remove(self.oldest);
+            self.evict();
         }
         self.nodes.insert(hash, Node { depth: depth as u16, ..Node::default() })
     }

@@ -63,3 +63,18 @@ impl<F: FnMut(FaceId, Outgoing<'_>)> Outlet for F {
         self(to, packet);
     }
 }
+
+#[cfg(feature = "alloc")]
+impl<'a> From<xylem_packet::link_service::Received<'a>> for Incoming<'a> {
+    fn from(received: xylem_packet::link_service::Received<'a>) -> Self {
+        let headers = received.headers;
+        Incoming {
+            packet: received.packet,
+            pit_token: headers.pit_token,
+            nack: headers.nack,
+            congestion_mark: headers.congestion_mark,
+            next_hop: headers.next_hop_face_id.map(FaceId),
+            no_cache: headers.no_cache,
+        }
+    }
+}

@@ -137,6 +137,12 @@ impl<S: Storage> Forwarder<S> {
         self.pit.len()
     }
 
+    /// Bytes that the PIT's tables hold. They grow with the most Interests that were pending at one
+    /// time, up to what the configured limits come to, and are kept.
+    pub fn pit_memory(&self) -> usize {
+        self.pit.memory()
+    }
+
     /// The content store's limits, contents and luck.
     pub fn cs(&self) -> CsInfo {
         let (hits, misses) = (self.counters.cs_hits, self.counters.cs_misses);
@@ -249,5 +255,10 @@ impl Forwarder<crate::Heap> {
     pub fn add_face(&mut self, settings: impl Into<FaceSettings>) -> FaceId {
         // There is room for 2^32 - 1; after that many at one time the number is of no face.
         self.try_add_face(settings).unwrap_or(FaceId(u64::MAX))
+    }
+
+    /// Gives the content store a second level, or takes it away.
+    pub fn set_shelf(&mut self, shelf: Option<alloc::boxed::Box<dyn crate::Shelf + Send>>) {
+        self.content_store.set_shelf(shelf);
     }
 }

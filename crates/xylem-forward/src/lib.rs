@@ -1,14 +1,16 @@
 //! [`Forwarder`]: NDN forwarding without sockets or clock.
 //!
 //! Packets come in with the number of the face that they arrived on and leave through an
-//! [`Outlet`], bare, with what the link is to say around them; time is passed in, and [`Forwarder::poll_timeout`] says when the forwarder
-//! wants to be called again. The same code serves daemon, simulator and tests.
+//! [`Outlet`], bare, with what the link is to say around them; time is passed in, and
+//! [`Forwarder::poll_timeout`] says when the forwarder wants to be called again. The same code serves
+//! daemon, simulator and microcontroller: without the feature `alloc` the tables are arrays of sizes
+//! that the program chooses ([`Fixed`]).
 //!
 //! Interests are remembered in the PIT, routed by the FIB, answered from the content store if one
 //! is wanted; Data follows the PIT back (`docs/spec/forwarder.md`).
 //!
-//! Not here: faces as such (a face is a number and a scope), NDNLPv2 (a link service takes headers off and puts them on),
-//! management, verification of Data.
+//! Not here: faces as such (a face is a number and a few settings), NDNLPv2 (a link service takes
+//! headers off and puts them on), management, verification of Data.
 //!
 //! ```
 //! use core::time::Duration;
@@ -60,6 +62,8 @@ mod pit;
 mod prefixes;
 
 mod rewrite;
+#[cfg(feature = "alloc")]
+mod shelf;
 
 mod forwarder;
 mod routes;
@@ -76,6 +80,8 @@ pub use face::{FaceCounters, FaceId, FaceScope, FaceSettings, LinkType};
 pub use fib::NextHop;
 pub use forwarder::Forwarder;
 pub use reasons::{Counters, DropReason, RouteError};
+#[cfg(feature = "alloc")]
+pub use shelf::Shelf;
 #[cfg(feature = "alloc")]
 pub use storage::Heap;
 pub use storage::{Fixed, Standard, Storage};

@@ -48,6 +48,10 @@ impl<S: Slots<Linked<Piece>>> Names<S> {
         Names { pieces: Slab::new(bytes / PIECE) }
     }
 
+    pub(crate) fn memory(&self) -> usize {
+        self.pieces.memory()
+    }
+
     /// Keeps `bytes` (at most 65,535); `None` if there is no room.
     #[inline]
     pub(crate) fn store(&mut self, bytes: &[u8]) -> Option<StoredName> {

@@ -183,6 +183,10 @@ impl<S: Storage> Pit<S> {
         self.entries.len()
     }
 
+    pub(crate) fn memory(&self) -> usize {
+        self.entries.memory() + self.names.memory() + self.ins.memory() + self.outs.memory()
+    }
+
     #[inline]
     pub(crate) fn get(&self, id: u32) -> &Entry {
         self.entries.get(id)

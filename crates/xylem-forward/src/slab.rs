@@ -41,6 +41,10 @@ impl<T: Default, S: Slots<Linked<T>>> Slab<T, S> {
         self.used
     }
 
+    pub(crate) fn memory(&self) -> usize {
+        self.places.memory()
+    }
+
     pub(crate) fn is_full(&self) -> bool {
         self.used >= self.limit
     }

@@ -24,6 +24,8 @@ pub trait Slots<T>: Default {
     fn at_mut(&mut self, i: usize) -> &mut T;
     /// Appends a value; false, and the value is lost, if there is no room.
     fn push(&mut self, value: T) -> bool;
+    /// Bytes of memory held.
+    fn memory(&self) -> usize;
 }
 
 /// Values side by side.
@@ -203,6 +205,10 @@ mod heap {
             &mut self.0[i / CHUNK][i % CHUNK]
         }
 
+        fn memory(&self) -> usize {
+            self.0.iter().map(|chunk| chunk.capacity() * size_of::<T>()).sum()
+        }
+
         fn push(&mut self, value: T) -> bool {
             if self.0.last().is_none_or(|last| last.len() == CHUNK) {
                 // The first grows by itself: most tables stay small.
@@ -288,6 +294,10 @@ impl<T: Default, const N: usize> Slots<T> for Array<T, N> {
 
     fn push(&mut self, value: T) -> bool {
         <Self as Flat<T>>::push(self, value)
+    }
+
+    fn memory(&self) -> usize {
+        size_of::<Self>()
     }
 }
 

@@ -68,14 +68,30 @@ impl<S: Storage> Forwarder<S> {
                 (Some(route), Strategy::BestRoute) => self.best_route(now, id, leaving, route),
                 (Some(route), Strategy::Asf) => {
                     let choice = self.asf(now, id, leaving, route);
-                    if let Choice::Send(face, _) = choice {
-                        self.probe(now, id, leaving, (route, face), interest, out);
-                    }
-                    choice
+                    let Choice::Send(face, suppression) = choice else {
+                        return self.settle_choice(now, id, leaving, choice, incoming, out);
+                    };
+                    self.send_interest(now, id, leaving, (face, suppression), out);
+                    self.probe(now, id, leaving, (route, face), interest, out);
+                    return Ok(());
                 }
                 (Some(route), Strategy::Multicast) => self.multicast(now, id, leaving, route, out),
             }
         };
+        self.settle_choice(now, id, leaving, choice, incoming, out)
+    }
+
+    /// Does what a strategy has chosen.
+    #[inline]
+    fn settle_choice(
+        &mut self,
+        now: u64,
+        id: u32,
+        leaving: &Leaving<'_>,
+        choice: Choice,
+        incoming: &Incoming<'_>,
+        out: &mut impl Outlet,
+    ) -> Result<(), DropReason> {
         match choice {
             Choice::Send(face, suppression) => {
                 self.send_interest(now, id, leaving, (face, suppression), out);
@@ -360,17 +376,11 @@ impl<S: Storage> Forwarder<S> {
         use crate::rewrite::{Changes, rewrite};
         let hop_limit = interest.hop_limit().map(|hops| hops.saturating_sub(1));
         let without_hint = leaving.has_arrived;
-        let change = |nonce: [u8; 4], scratch: &mut S::Scratch| {
-            rewrite(interest, Changes { hop_limit, nonce: Some(nonce), without_hint }, scratch)
-        };
         let nonce = self.new_nonce();
-        if change(nonce, &mut self.scratch) {
+        let changes = Changes { hop_limit, nonce: Some(nonce), without_hint };
+        if rewrite(interest, changes, &mut self.scratch) {
             let probe = Leaving { packet: None, nonce, ..*leaving };
             self.send_interest(now, id, &probe, (face, FIRST_SUPPRESSION_MS), out);
-        }
-        if leaving.packet.is_none() {
-            // What the caller is about to send lay there; it had room before.
-            change(leaving.nonce, &mut self.scratch);
         }
     }
 

@@ -49,6 +49,10 @@ impl<E: Default, S: Slots<Slot<E>>, B: Flat<u32>> Table<E, S, B> {
         self.used
     }
 
+    pub(crate) fn memory(&self) -> usize {
+        self.slots.memory() + size_of_val(self.buckets.as_slice())
+    }
+
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.used >= self.limit

@@ -43,9 +43,9 @@ pub(crate) struct Limits {
     pub(crate) faces: usize,
     /// A UDP peer that says nothing for this long loses the face that its first packet made.
     pub(crate) idle: Duration,
-    /// Interests a second from each face to another machine.
+    /// Interests a second from each face.
     pub(crate) interests_per_second: Option<u32>,
-    /// Pending Interests of each such face.
+    /// Pending Interests of each face.
     pub(crate) pit_quota: Option<usize>,
 }
 
@@ -253,7 +253,14 @@ impl Engine {
         }
         let mut ready = std::mem::take(&mut net.ready);
         ready.append(&mut net.unfinished);
-        ready.extend(net.events.iter().filter_map(|e| net.tokens.get(&e.token())));
+        for event in &net.events {
+            let Some(source) = net.tokens.get(&event.token()) else { continue };
+            ready.push(*source);
+            // One read may not get as far as the end, and no other event will tell of that.
+            if event.is_read_closed() {
+                net.unfinished.push(*source);
+            }
+        }
         for source in ready.drain(..) {
             match source {
                 Source::Link(i) => self.receive_link(i, source)?,

@@ -23,6 +23,7 @@ mod identity;
 mod register;
 mod uri;
 
+mod shelf;
 mod sink;
 
 pub mod client;
@@ -39,6 +40,7 @@ pub use api::{
 pub use get::get;
 pub use node::{NodeConfig, Route, default_socket, run_node};
 pub use share::share;
+pub use shelf::DiskShelf;
 pub use uri::{HostPort, LINK_PORT, NDN_PORT, PeerUri, WEB_SOCKET_PORT};
 pub use verify::verify;
 

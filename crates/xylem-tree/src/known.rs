@@ -44,6 +44,13 @@ struct Block {
     pairs: [Pair; 7],
 }
 
+impl Block {
+    fn put(&mut self, at: usize, pair: Pair) {
+        self.pairs[at] = pair;
+        self.known |= 1 << at;
+    }
+}
+
 /// Block `index` of band `band`: under node `index` of level `(band + 1) * 3`, whether or not the
 /// tree is that high.
 #[derive(Clone, Copy)]
@@ -114,12 +121,14 @@ impl Known {
     /// they are not needed, and nothing is kept.
     pub(crate) fn insert(&mut self, parent: Node, pair: Pair) -> bool {
         let place = Place::of(parent);
-        if !self.blocks.contains_key(&place.block.key()) {
-            if self.block_done(place.block) {
-                return false;
-            }
-            self.create(place.block);
+        if let Some(block) = self.blocks.get_mut(&place.block.key()) {
+            block.put(place.pair, pair);
+            return true;
         }
+        if self.block_done(place.block) {
+            return false;
+        }
+        self.create(place.block);
         self.put(place, pair);
         true
     }
@@ -136,8 +145,7 @@ impl Known {
 
     fn put(&mut self, place: Place, pair: Pair) {
         let block = self.blocks.get_mut(&place.block.key()).expect("there, or just created");
-        block.pairs[place.pair] = pair;
-        block.known |= 1 << place.pair;
+        block.put(place.pair, pair);
     }
 
     /// Creates a block that is missing, and those missing above it. Where that reopens a subtree

@@ -145,3 +145,26 @@ fn a_fetch_goes_on_when_the_node_comes_back() {
     assert_exit(&fetching.join().unwrap(), 0);
     assert!(fs::read(&out).unwrap() == content);
 }
+
+#[test]
+fn connections_that_end_leave_nothing_open() {
+    use std::io::Write;
+    use std::net::TcpStream;
+    use std::os::unix::net::UnixStream;
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::start(dir.path(), "");
+    let open = || fs::read_dir(format!("/proc/{}/fd", node.pid())).unwrap().count();
+    let before = open();
+    let name = xylem_packet::Name::from_uri("/a").unwrap();
+    let mut interest = Vec::new();
+    xylem_packet::InterestBuilder::new(name.as_ref()).encode(&mut interest).unwrap();
+    for _ in 0..200 {
+        let path = node.at("unix").strip_prefix("unix://").unwrap();
+        UnixStream::connect(path).unwrap().write_all(&interest).unwrap();
+        let address = node.at("tcp4").strip_prefix("tcp4://").unwrap();
+        TcpStream::connect(address).unwrap().write_all(&interest).unwrap();
+        let address = node.at("ws").strip_prefix("ws://").unwrap();
+        TcpStream::connect(address).unwrap().write_all(b"GET / HTTP/1.1\r\n").unwrap();
+    }
+    until("the last connection's end", || open() <= before);
+}

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use common::{Node, Share, assert_exit, file, finish, get, noise, stderr, text, until, xylem};
+use common::{Node, Share, assert_exit, file, finish, get, noise, stderr, text, xylem};
 use xylem_packet::{InterestBuilder, LpPacket, Name, Packet, frame_len};
 
 #[test]

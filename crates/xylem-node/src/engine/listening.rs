@@ -10,7 +10,7 @@ use mio::net::{TcpListener, TcpStream};
 use xylem_forward::{FaceId, FaceScope, FaceSettings, LinkType};
 use xylem_mgmt::{FaceUri, Persistency};
 
-use super::{Engine, Source};
+use super::{Engine, Limits, Source};
 use crate::api::Peer;
 use crate::faces::multicast::Multicast;
 use crate::faces::stream::{Socket, Stream};
@@ -162,16 +162,10 @@ impl Engine {
         id
     }
 
-    /// What the forwarder has to know of a face: those to other machines have limits.
+    /// What the forwarder has to know of a face.
     pub(super) fn settings_of(&self, scope: FaceScope, link_type: LinkType) -> FaceSettings {
-        let limits = &self.net.limits;
-        let limited = scope == FaceScope::NonLocal;
-        FaceSettings {
-            scope,
-            link_type,
-            interests_per_second: limits.interests_per_second.filter(|_| limited),
-            pit_quota: limits.pit_quota.filter(|_| limited),
-        }
+        let Limits { interests_per_second, pit_quota, .. } = self.net.limits;
+        FaceSettings { scope, link_type, interests_per_second, pit_quota }
     }
 
     /// Whether one more face may come from outside.

@@ -36,13 +36,18 @@ pub struct NodeConfig {
     pub cs_packets: usize,
     /// Bytes of cached packets at most.
     pub cs_bytes: usize,
+    /// Where cached packets go that memory has no room for; `None`: nowhere.
+    pub cs_directory: Option<PathBuf>,
+    /// Bytes of them at most.
+    pub cs_directory_bytes: u64,
     /// Faces at most.
     pub max_faces: usize,
     /// A UDP peer that says nothing for this long loses the face that its first packet made.
     pub idle: Duration,
-    /// Interests a second from each face to another machine; more are dropped.
+    /// Interests a second from each face; more are dropped.
     pub interests_per_second: Option<u32>,
-    /// Pending Interests of each such face at most.
+    /// Pending Interests of each face at most; `None`: three quarters of the capacity, so that no
+    /// face fills the table alone.
     pub pit_quota: Option<usize>,
     /// Take prefix registrations from other machines, if a trusted key signed them.
     pub localhop: bool,
@@ -76,6 +81,8 @@ impl NodeConfig {
             pit_capacity: 1 << 20,
             cs_packets: 65_536,
             cs_bytes: 64 << 20,
+            cs_directory: None,
+            cs_directory_bytes: 1 << 30,
             max_faces: 1_024,
             idle: Duration::from_secs(600),
             interests_per_second: None,
@@ -170,6 +177,8 @@ struct NodeTable {
     pit_capacity: Option<usize>,
     cs_packets: Option<usize>,
     cs_bytes: Option<usize>,
+    cs_directory: Option<PathBuf>,
+    cs_directory_bytes: Option<u64>,
     multicast: Option<MulticastTable>,
     management: Option<ManagementTable>,
     route: Option<Vec<RouteTable>>,
@@ -220,6 +229,8 @@ impl NodeTable {
         set(&mut config.pit_capacity, self.pit_capacity);
         set(&mut config.cs_packets, self.cs_packets);
         set(&mut config.cs_bytes, self.cs_bytes);
+        set(&mut config.cs_directory_bytes, self.cs_directory_bytes);
+        config.cs_directory = self.cs_directory;
         config.interests_per_second = self.interests_per_second;
         config.pit_quota = self.pit_quota;
         if !(1..=MAX_PIT).contains(&config.pit_capacity) {
@@ -298,6 +309,8 @@ mod tests {
             pit_capacity = 1000
             cs_packets = 3
             cs_bytes = 5
+            cs_directory = "/var/cache/xylem"
+            cs_directory_bytes = 9
             [node.multicast]
             enabled = false
             [node.management]
@@ -320,6 +333,8 @@ mod tests {
         assert_eq!((config.max_faces, config.idle), (7, Duration::from_secs(30)));
         assert_eq!((config.interests_per_second, config.pit_quota), (Some(100), Some(10)));
         assert_eq!((config.pit_capacity, config.cs_packets, config.cs_bytes), (1000, 3, 5));
+        assert_eq!(config.cs_directory, Some(PathBuf::from("/var/cache/xylem")));
+        assert_eq!(config.cs_directory_bytes, 9);
         assert_eq!(config.multicast, None);
         assert!(config.localhop && config.anchors.len() == 1);
         assert_eq!((config.routes[0].prefix.as_str(), config.routes[0].cost), ("/a", 4));

@@ -20,6 +20,7 @@ use xylem_trust::{Certificate, TrustStore};
 use crate::api::{Blame, Error, Event, Peer, Stop};
 use crate::client::{certificate, now_ms};
 use crate::engine::{Engine, Happening, Limits};
+use crate::shelf::DiskShelf;
 use crate::uri::PeerUri;
 use crate::{failure, identity};
 use host::Managed;
@@ -60,19 +61,22 @@ impl Node {
         let mut forwarding = xylem_forward::Config::default();
         forwarding.pit_capacity = config.pit_capacity;
         forwarding.cs_capacity_bytes = config.cs_bytes;
+        forwarding.cs_capacity_packets = config.cs_packets;
         forwarding.seed = u64::from_le_bytes(identity::random()?);
         let mut forwarder = Forwarder::new(forwarding);
-        forwarder.configure_cs(xylem_forward::CsSettings {
-            capacity_packets: Some(config.cs_packets),
-            ..Default::default()
-        });
+        if let Some(directory) = &config.cs_directory {
+            let shelf = DiskShelf::open(directory, config.cs_directory_bytes).map_err(|e| {
+                failure::local(&format!("cannot keep a cache in {}", directory.display()), &e)
+            })?;
+            forwarder.set_shelf(Some(Box::new(shelf)));
+        }
         let mut engine = Engine::new(endpoint, forwarder)
             .map_err(|e| failure::local("cannot start the event loop", &e))?;
         engine.set_limits(Limits {
             faces: config.max_faces,
             idle: config.idle,
             interests_per_second: config.interests_per_second,
-            pit_quota: config.pit_quota,
+            pit_quota: Some(config.pit_quota.unwrap_or(config.pit_capacity / 4 * 3).max(1)),
         });
         let management = Management::new(management_settings(&config)?);
         for prefix in management.prefixes() {
