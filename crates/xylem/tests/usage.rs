@@ -40,7 +40,7 @@ fn assert_one_line(output: &Output, code: i32, part: &str) {
 #[test]
 fn wrong_usage_is_one_line_and_2() {
     for (args, part) in [
-        (&[][..], "share, get, sum"),
+        (&[][..], "share, get, node, ctl, peek"),
         (&["frobnicate"], "'frobnicate'"),
         (&["scrub"], "'scrub'"),
         (&["shre", "x"], "'share'"),
@@ -54,7 +54,8 @@ fn wrong_usage_is_one_line_and_2() {
         (&["ping", "/a", "--size", "5"], "--serve"),
         (&["traffic", "/a", "--rate", "0"], "Interests a second"),
         (&["traffic", "/a", "--window", "0"], "1..=1048576"),
-        (&["ctl"], "subcommand"),
+        (&["ctl"], "status, face, route"),
+        (&["ctl", "face"], "list, create, destroy"),
         (&["ctl", "route", "add", "/a", "b"], "udp://HOST"),
         (&["verify"], "<PATH>, <TICKET>; see `xylem verify --help`"),
         (&["get", "xylem:a", "--limti", "5"], "'--limit'"),

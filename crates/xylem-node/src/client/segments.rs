@@ -66,6 +66,8 @@ struct Fetch<'a> {
     early: BTreeMap<u64, Vec<u8>>,
     bytes: u64,
     bad: u32,
+    /// The last packet that did not verify.
+    last_bad: String,
     answered: bool,
     progress_at: Duration,
     failure: Option<Error>,
@@ -100,6 +102,7 @@ pub(crate) fn fetch(
         early: BTreeMap::new(),
         bytes: 0,
         bad: 0,
+        last_bad: String::new(),
         answered: false,
         progress_at: Duration::ZERO,
         failure: None,
@@ -225,6 +228,7 @@ impl Fetch<'_> {
         if self.bad > MAX_BAD {
             return Err(data(what));
         }
+        self.last_bad = what;
         if self.pipeline.refused(now, number) {
             self.again.push_back(number);
         }
@@ -310,6 +314,10 @@ impl Fetch<'_> {
     }
 
     fn gave_up(&self, after: Duration) -> Error {
+        // Something came, time and again, and it is wrong: that is the news.
+        if self.bad > 0 {
+            return data(self.last_bad.clone());
+        }
         let end = match self.last {
             Some(last) => format!("of 0 to {last}"),
             None => "and no packet said which is the last".to_owned(),

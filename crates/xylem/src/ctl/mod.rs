@@ -20,7 +20,7 @@ use xylem_packet::Name;
 ///
 /// Speaks the NFD management protocol. With --json each row is an object of its own.
 #[derive(Debug, Args)]
-#[command(after_help = concat!(
+#[command(arg_required_else_help = false, after_help = concat!(
     "Examples:
   xylem ctl status                             is it there, and what has it done
   xylem ctl face list                          its faces with their counters
@@ -49,19 +49,19 @@ enum What {
     /// Version, uptime, tables and counters
     Status,
     /// Faces: who is connected
-    #[command(subcommand)]
+    #[command(subcommand, arg_required_else_help = false)]
     Face(Face),
     /// Routes: who made which way
-    #[command(subcommand)]
+    #[command(subcommand, arg_required_else_help = false)]
     Route(Route),
     /// The forwarding table that follows from the routes
-    #[command(subcommand)]
+    #[command(subcommand, arg_required_else_help = false)]
     Fib(Fib),
     /// The content store
-    #[command(subcommand)]
+    #[command(subcommand, arg_required_else_help = false)]
     Cs(Cs),
     /// Forwarding strategies
-    #[command(subcommand)]
+    #[command(subcommand, arg_required_else_help = false)]
     Strategy(Strategy),
 }
 
