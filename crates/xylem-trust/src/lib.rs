@@ -37,6 +37,8 @@ mod der;
 mod error;
 
 #[cfg(feature = "std")]
+mod private_key;
+#[cfg(feature = "std")]
 mod public_key;
 #[cfg(feature = "std")]
 mod signature;
@@ -56,8 +58,13 @@ mod issue;
 mod validity;
 
 #[cfg(feature = "std")]
+mod armor;
+
+#[cfg(feature = "std")]
 mod store;
 
+#[cfg(feature = "std")]
+pub use armor::Armor;
 #[cfg(feature = "std")]
 pub use certificate::{Certificate, key_name_of};
 pub use error::TrustError;
@@ -65,6 +72,8 @@ pub use error::TrustError;
 pub use error::{CertificateError, KeyError};
 #[cfg(feature = "std")]
 pub use issue::{Issue, self_signed};
+#[cfg(feature = "std")]
+pub use private_key::PrivateKey;
 #[cfg(feature = "std")]
 pub use public_key::PublicKey;
 #[cfg(feature = "std")]
