@@ -61,8 +61,9 @@ class Bench:
     def xylem(self, *arguments):
         return [self.programs.tools.xylem, "--store", self.programs.folder / "store", *arguments]
 
-    def forwarder(self, kind, **settings):
-        return KINDS[kind](self.programs, **settings).start()
+    def forwarder(self, kind, cs=1_024, **limits):
+        """Both with the content store that NDNd has by default, 1,024 packets, unless it is the subject."""
+        return KINDS[kind](self.programs, cs=cs, **limits).start()
 
     def producer(self, forwarder, transport, prefix):
         """A load producer; ready when the forwarder has its route."""
@@ -174,7 +175,7 @@ def entries(forwarder, field):
 def pit_run(bench, kind):
     """Interests that nobody answers, towards a UDP port that is bound and never read."""
     wanted = bench.options.entries
-    forwarder = bench.forwarder(kind, cs=0, pit=wanted + wanted // 4)
+    forwarder = bench.forwarder(kind, pit=wanted + wanted // 4)
     silent = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     silent.bind(("127.0.0.1", 0))
     try:
@@ -275,16 +276,17 @@ def object_run(bench, way, content):
         put.wait_until(lambda: forwarder.has_route(name), 30)
         forwarder_cpu = cpu_seconds(forwarder.program.process.pid)
         wall, get_cpu = timed(get, programs.environment(transport), stdout)
-        cpu = cpu_seconds(forwarder.program.process.pid) - forwarder_cpu
+        forwarder_cpu = cpu_seconds(forwarder.program.process.pid) - forwarder_cpu
         # The producer's from its start: what it took to sign is part of the price.
-        cpu += get_cpu + cpu_seconds(put.process.pid)
+        put_cpu = cpu_seconds(put.process.pid)
         programs.stop(put)
         if not filecmp.cmp(content, fetched, shallow=False):
             raise Failed(f"{way}: other bytes than those published")
     finally:
         fetched.unlink(missing_ok=True)
         forwarder.stop()
-    return {"wall": wall, "cpu": cpu}
+    cpu = put_cpu + forwarder_cpu + get_cpu
+    return {"wall": wall, "cpu": cpu, "put": put_cpu, "forwarder": forwarder_cpu, "get": get_cpu}
 
 
 def objects(bench):
@@ -297,9 +299,8 @@ def objects(bench):
             runs[way].append(object_run(bench, way, content))
     rows = []
     for way, each in runs.items():
-        wall = statistics.median(run["wall"] for run in each)
-        cpu = statistics.median(run["cpu"] for run in each)
-        rows.append({"way": way, "wall": wall, "mb_each_second": size / 1e6 / wall, "cpu": cpu})
+        middle = {key: statistics.median(run[key] for run in each) for key in each[0]}
+        rows.append({"way": way, "mb_each_second": size / 1e6 / middle["wall"], **middle})
     return rows
 
 

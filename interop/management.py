@@ -1,8 +1,9 @@
 """Cases: the NFD management protocol, each tool at each forwarder.
 
 Reading (status, faces, routes, cs, strategies) has passed when the dataset shows what must be there;
-commands (face, route, strategy) when a dataset shows their effect, and shows it no more after the
-opposite command. `ndnd fw` looks at the effect, so that a tool is not its own witness.
+commands (face, route, strategy, cache) when a dataset shows their effect, and shows it no more after
+the opposite command; erase, when it was answered with 200. `ndnd fw` looks at the effect, so that a
+tool is not its own witness.
 """
 
 import json
@@ -130,6 +131,12 @@ class NdntsTool(Tool):
     def strategy(self):
         self.step("strategy")
 
+    def cache(self):
+        self.step("cache")
+
+    def erase(self):
+        self.step("erase")
+
 
 class PythonTool(Tool):
     """Its tools end with 0 whatever the answer; `nfdc` has no content store command."""
@@ -228,6 +235,15 @@ class XylemTool(Tool):
         output = self.ctl("route", "remove", PREFIX, face)
         self.seen("fib-list", PREFIX, False, output)
 
+    def cache(self):
+        output = self.ctl("cs", "config", "--capacity", "4321")
+        self.seen("cs-info", r"capacity=4321\b", True, output)
+        output = self.ctl("cs", "config", "--capacity", "65535")
+        self.seen("cs-info", r"capacity=65535\b", True, output)
+
+    def erase(self):
+        self.ctl("cs", "erase", PREFIX)
+
     def strategy(self):
         output = self.ctl("strategy", "set", PREFIX, "/localhost/nfd/strategy/multicast")
         self.seen("strategy-list", rf"prefix={PREFIX} strategy=\S*/multicast", True, output)
@@ -235,7 +251,7 @@ class XylemTool(Tool):
         self.seen("strategy-list", PREFIX, False, output)
 
 
-COLUMNS = ["status", "faces", "routes", "cs", "strategies", "face", "route", "strategy"]
+COLUMNS = ["status", "faces", "routes", "cs", "strategies", "face", "route", "strategy", "cache", "erase"]
 
 
 def tools(report, programs, forwarder, peers_alone):

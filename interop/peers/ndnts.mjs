@@ -130,6 +130,16 @@ async function mgmt(step, port) {
       expect((await routes()) === undefined, "rib/list has it no more");
       await command("faces/destroy", { faceId });
     },
+    async cache() {
+      const capacity = async () => (await dataset(nfdmgmt.CsInfo))[0].capacity;
+      const before = await capacity();
+      await command("cs/config", { capacity: 4321 });
+      expect(Number(await capacity()) === 4321, "cs/info has the new capacity");
+      await command("cs/config", { capacity: Number(before) });
+    },
+    async erase() {
+      await command("cs/erase", { name });
+    },
     async strategy() {
       const strategy = new Name("/localhost/nfd/strategy/multicast");
       const chosen = async () => (await dataset(nfdmgmt.StrategyChoice)).find((row) => row.name.equals(name));
