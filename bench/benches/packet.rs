@@ -5,7 +5,8 @@ use std::hint::black_box;
 
 use bytes::Bytes;
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
-use xylem_forward::{Config, FaceId, FaceScope, Forwarder, Incoming, Outgoing};
+use xylem_forward::{Config, FaceScope, Forwarder};
+use xylem_packet::link_service::{LinkHeaders, LinkService, LinkServiceConfig};
 use xylem_packet::{
     Component, Data, DataBuilder, Interest, InterestBuilder, KeyLocator, Name, NameRef, Packet,
     SignatureType,
@@ -95,6 +96,61 @@ fn packets(c: &mut Criterion) {
     group.finish();
 }
 
+/// What stands between a socket and the forwarder: nothing to do for a bare packet, a header, six
+/// fragments.
+fn link_service(c: &mut Criterion) {
+    let mut group = c.benchmark_group("link_service");
+    let now = Duration::from_secs(1);
+    let wire = data(segment_name(123_456).as_ref());
+    let bare = LinkHeaders::default();
+    let token = LinkHeaders { pit_token: Some(&[1; 6]), ..bare };
+    let mut whole = LinkService::new(LinkServiceConfig::default());
+    group.bench_function("bare_in", |b| {
+        b.iter(|| whole.receive(now, black_box(&wire)).unwrap().map(|r| r.packet.len()));
+    });
+    let mut out = 0;
+    for (label, headers) in [("bare_out", bare), ("token_out", token)] {
+        group.bench_function(label, |b| {
+            b.iter(|| {
+                let packet = black_box(&wire);
+                whole.send(now, packet, &headers, 0, &mut |frame| out += frame.len()).unwrap();
+            });
+        });
+    }
+    group.bench_function("token_out_parts", |b| {
+        b.iter(|| {
+            let packet = black_box(&wire);
+            let emit = &mut |head: &[u8], body: &[u8]| out += head.len() + body.len();
+            whole.send_parts(now, packet, &token, 0, emit).unwrap();
+        });
+    });
+    let mut frame = Vec::new();
+    whole.send(now, &wire, &token, 0, &mut |bytes| frame.extend_from_slice(bytes)).unwrap();
+    group.bench_function("token_in", |b| {
+        b.iter(|| whole.receive(now, black_box(&frame)).unwrap().map(|r| r.packet.len()));
+    });
+    for (label, reliability) in [("fragments_8k", false), ("fragments_8k_reliable", true)] {
+        let config =
+            LinkServiceConfig { mtu: 1400, fragmentation: true, reliability, ..*whole.config() };
+        let (mut here, mut there) = (LinkService::new(config), LinkService::new(config));
+        let mut now = now;
+        group.bench_function(label, |b| {
+            b.iter(|| {
+                now += Duration::from_millis(6);
+                here.send(now, black_box(&wire), &token, 0, &mut |frame| {
+                    out += usize::from(there.receive(now, frame).unwrap().is_some());
+                })
+                .unwrap();
+                there.handle_timeout(now + Duration::from_millis(5), &mut |acks| {
+                    here.receive(now, acks).unwrap();
+                });
+            });
+        });
+    }
+    group.finish();
+    black_box(out);
+}
+
 /// One Interest in and out, its Data in and out, in batches of different names, with so many other
 /// Interests pending.
 fn forwarder_pair(c: &mut Criterion, label: &str, pending: u64, cs: usize) {
@@ -106,15 +162,14 @@ fn forwarder_pair(c: &mut Criterion, label: &str, pending: u64, cs: usize) {
     let consumer = forwarder.add_face(FaceScope::Local);
     let producer = forwarder.add_face(FaceScope::NonLocal);
     forwarder.add_route(Name::from_uri("/xylem").unwrap().as_ref(), producer, 1).unwrap();
-    let mut out = |_: FaceId, leaving: Outgoing<'_>| {
-        black_box(leaving.packet.len());
-    };
+    let mut out = Vec::new();
     let now = Duration::from_secs(1);
     let mut nonce = 0;
     for n in 0..pending {
         let name = segment_name((1 << 40) + n);
-        let packet = interest(name.as_ref(), nonce);
-        forwarder.handle_packet(now, consumer, Incoming::bare(&packet), &mut out).unwrap();
+        let packet = Bytes::from(interest(name.as_ref(), nonce));
+        forwarder.handle_packet(now, consumer, packet, &mut out).unwrap();
+        out.clear();
     }
     let answers: Vec<Bytes> =
         (0..BATCH).map(|n| Bytes::from(data(segment_name(n).as_ref()))).collect();
@@ -133,27 +188,19 @@ fn forwarder_pair(c: &mut Criterion, label: &str, pending: u64, cs: usize) {
             },
             |(questions, answers)| {
                 for question in questions.drain(..) {
-                    forwarder
-                        .handle_packet(now, consumer, Incoming::bare(&question), &mut out)
-                        .unwrap();
+                    forwarder.handle_packet(now, consumer, question, &mut out).unwrap();
                 }
                 if cs == 0 {
                     for answer in answers.drain(..) {
-                        forwarder
-                            .handle_packet(now, producer, Incoming::bare(&answer), &mut out)
-                            .unwrap();
+                        forwarder.handle_packet(now, producer, answer, &mut out).unwrap();
                     }
                 } else {
                     // Answered from the store after the first round.
                     for answer in answers.drain(..) {
-                        let _ = forwarder.handle_packet(
-                            now,
-                            producer,
-                            Incoming::bare(&answer),
-                            &mut out,
-                        );
+                        let _ = forwarder.handle_packet(now, producer, answer, &mut out);
                     }
                 }
+                out.clear();
             },
             BatchSize::SmallInput,
         );
@@ -171,6 +218,6 @@ criterion_group! {
     config = Criterion::default()
         .measurement_time(Duration::from_secs(2))
         .warm_up_time(Duration::from_millis(500));
-    targets = packets, forwarding
+    targets = packets, link_service, forwarding
 }
 criterion_main!(benches);

@@ -1,8 +1,9 @@
-//! [`run`]: the hash engine's tables, measured side by side with what else hashes on this machine.
+//! [`hash::run`] and [`ndn::run`]: tables of the hash engine, and of tree-signed segments in NDN,
+//! measured side by side with what else does the same on this machine.
 //!
 //! Bytes come from a generator in [`input`]; out go [`Report`]s: what the machine is, the heading
 //! of a table, each of its rows as soon as it is measured. [`text`] turns them into Markdown tables,
-//! serde into JSON; `xylem bench hash` prints either.
+//! serde into JSON; `xylem bench` prints either.
 //!
 //! Every row is one [`race`]: its contenders run in turn in short slices, many rounds, in one
 //! process, so that whatever else the machine does meets all of them; figures are medians, ratios
@@ -19,12 +20,13 @@ pub mod clock;
 pub mod hash;
 pub mod input;
 pub mod machine;
+pub mod ndn;
 pub mod peers;
 pub mod race;
 pub mod report;
+mod series;
 pub mod text;
 
-pub use hash::{TABLES, run, run_here};
 pub use race::Effort;
 pub use report::Report;
 
@@ -43,19 +45,30 @@ pub enum Error<E> {
         other: String,
     },
     /// There is no table of this name.
-    NoSuchTable(String),
+    NoSuchTable {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        tables: &'static [&'static str],
+    },
     /// Whoever takes the reports can take no more.
     Refused(E),
+}
+
+impl<E> Error<E> {
+    fn no_such_table(name: &str, tables: &'static [&'static str]) -> Self {
+        Self::NoSuchTable { name: name.to_owned(), tables }
+    }
 }
 
 impl<E> fmt::Display for Error<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Differ { row, one, other } => {
-                write!(f, "{one} and {other} do not give the same hash: {row}")
+                write!(f, "{one} and {other} do not give the same result: {row}")
             }
-            Self::NoSuchTable(name) => {
-                write!(f, "no table {name:?}; there are: {}", TABLES.join(", "))
+            Self::NoSuchTable { name, tables } => {
+                write!(f, "no table {name:?}; there are: {}", tables.join(", "))
             }
             Self::Refused(_) => f.write_str("the report could not be handed over"),
         }

@@ -8,7 +8,7 @@ use core::time::Duration;
 use xylem_packet::MAX_PACKET;
 use xylem_packet::link_service::{LinkHeaders, LinkService, LinkServiceConfig, MIN_MTU};
 
-/// The input is a program: an octet says what happens, the next ones what with.
+// The input is a program: an octet says what happens, the next ones what with.
 libfuzzer_sys::fuzz_target!(|program: &[u8]| {
     let Some((&[flags, mtu], mut rest)) = program.split_first_chunk::<2>() else { return };
     let config = LinkServiceConfig {

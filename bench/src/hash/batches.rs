@@ -1,11 +1,11 @@
 //! `batches`: independent messages, ours side by side in lanes, everybody else one by one.
 
-use super::series::{Compare, Series};
 use super::works::{ours_many, ring_one_by_one, sha2_one_by_one, theirs_one_by_one};
 use crate::Error;
 use crate::input;
 use crate::machine::judged_backends;
 use crate::report::{Bound, Heading, Unit};
+use crate::series::{Compare, Series};
 
 const THEIRS: &str = "blake3";
 const SHA2: &str = "sha2";

@@ -5,7 +5,6 @@
 use std::hint::black_box;
 
 use super::batches::messages;
-use super::series::{Compare, Series};
 use super::works::{Work, ours, ring_one_by_one, sha2_one_by_one, theirs};
 use crate::Error;
 use crate::clock;
@@ -13,6 +12,7 @@ use crate::input;
 use crate::machine::judged_backends;
 use crate::race::{Answer, Contender, Timing};
 use crate::report::{Bound, Figure, Heading, Ratio, Unit};
+use crate::series::{Compare, Series};
 
 const BLOCK: usize = 4_096;
 /// Blocks of a batch.

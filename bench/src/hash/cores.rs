@@ -1,12 +1,12 @@
 //! `cores`: `update_rayon` against `update`, at every power of two: where a second core pays, and
 //! that it never costs.
 
-use super::series::{Compare, Series};
 use super::works::{Work, ours, ours_parallel, theirs, theirs_parallel};
 use crate::Error;
 use crate::input;
 use crate::machine::backends;
 use crate::report::{Bound, Heading, Unit};
+use crate::series::{Compare, Series};
 
 const THEIRS: &str = "blake3";
 const THEIRS_RAYON: &str = "blake3 rayon";

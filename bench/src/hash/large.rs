@@ -1,7 +1,6 @@
 //! `large`: one large input on one core and on all of them, beside SHA-256, as in section 3 of
 //! "Why BLAKE3 (when SHA-NI is everywhere)" (ndn-rs).
 
-use super::series::{Compare, Series};
 use super::works::{
     Work, ours, ours_parallel, ring_one_by_one, sha2_one_by_one, theirs, theirs_parallel,
 };
@@ -9,6 +8,7 @@ use crate::Error;
 use crate::input;
 use crate::machine::backends;
 use crate::report::{Figure, Heading, Ratio, Unit};
+use crate::series::{Compare, Series};
 
 const THEIRS: &str = "blake3";
 const THEIRS_RAYON: &str = "blake3 rayon";

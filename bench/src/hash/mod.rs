@@ -4,7 +4,6 @@ mod batches;
 mod blocks;
 mod cores;
 mod large;
-mod series;
 pub mod single;
 mod streaming;
 mod works;
@@ -14,7 +13,7 @@ use crate::busy::Busy;
 use crate::machine::machine;
 use crate::race::Effort;
 use crate::report::{Absent, Report};
-use series::Series;
+use crate::series::Series;
 
 /// The names of the tables, in the order in which all of them are made.
 pub const TABLES: [&str; 7] =
@@ -33,7 +32,7 @@ pub fn run<E>(
     let named: Vec<&str> = tables.iter().map(AsRef::as_ref).collect();
     let tables = if named.is_empty() { TABLES.to_vec() } else { named };
     if let Some(name) = tables.iter().find(|name| !TABLES.contains(name)) {
-        return Err(Error::NoSuchTable((*name).to_owned()));
+        return Err(Error::no_such_table(name, &TABLES));
     }
     emit(Report::Machine(machine())).map_err(Error::Refused)?;
     for table in tables {
@@ -71,7 +70,7 @@ pub fn run_here<E>(
         "large" => large::run(&mut series),
         "streaming" => streaming::run(&mut series),
         "cores" => cores::run(&mut series),
-        _ => Err(Error::NoSuchTable(table.to_owned())),
+        _ => Err(Error::no_such_table(table, &TABLES)),
     }
 }
 
@@ -128,7 +127,7 @@ mod tests {
             reports += 1;
             Ok(())
         });
-        assert!(matches!(result, Err(Error::NoSuchTable(name)) if name == "doubles"));
+        assert!(matches!(result, Err(Error::NoSuchTable { name, .. }) if name == "doubles"));
         assert_eq!(reports, 0);
     }
 

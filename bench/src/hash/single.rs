@@ -1,13 +1,13 @@
 //! `single`: one message, one thread, ours against the official crate; and `busy`, the same while
 //! every other core hashes.
 
-use super::series::{Compare, Series};
 pub use super::works::{Work, ours, theirs};
 use crate::Error;
 use crate::busy::Busy;
 use crate::input;
 use crate::machine::{BLAKE3_VERSION, OFFICIAL, backends, judged_backends};
 use crate::report::{Bound, Heading, Unit};
+use crate::series::{Compare, Series};
 
 /// The official crate's column.
 pub const THEIRS: &str = "blake3";

@@ -1,12 +1,12 @@
 //! `streaming`: a message in pieces of 64 bytes against one call, as in the appendix of "Why
 //! BLAKE3 (when SHA-NI is everywhere)" (ndn-rs), whose finding 2 is that pieces cost twice as much.
 
-use super::series::{Compare, Series};
 use super::works::{Work, ours, theirs};
 use crate::Error;
 use crate::input;
 use crate::machine::backends;
 use crate::report::{Bound, Figure, Heading, Ratio, Unit};
+use crate::series::{Compare, Series};
 
 const PIECE: usize = 64;
 

@@ -14,7 +14,7 @@ use xylem_object::{
 use xylem_packet::{
     Component, Data, DataBuilder, KeyLocator, MAX_PACKET, Name, NameRef, SignatureType,
 };
-use xylem_tree::{Geometry, SegmentIndex, SegmentSize, Tile, Verifier};
+use xylem_tree::{Geometry, SegmentIndex, SegmentSize, Tile, TreeKind, Verifier};
 
 const FILE: ObjectId = ObjectId::File(3);
 
@@ -71,17 +71,17 @@ fn whole_objects_come_out_verified() {
         (SegmentSize::DEFAULT, &[0, 1, 8191, 8192, 8193, 65535, 65536, 65537, 150_000][..]),
         (kib, &[0, 1024, 1025, 8193, 300 * 1024 + 1, (2 * 2048 + 9) * 1024 - 5]),
     ] {
-        for &size in sizes {
+        for (&size, tree) in sizes.iter().flat_map(|s| TreeKind::ALL.map(|kind| (s, kind))) {
             let bytes = content(size);
             let mut source = Memory::default();
-            let root = source.add(ObjectId::Root, &bytes, segment);
+            let root = source.add_kind(ObjectId::Root, &bytes, segment, tree);
             let manifest =
-                Manifest { segment, ..Manifest::file(root, size as u64, b"content.bin") };
+                Manifest { segment, tree, ..Manifest::file(root, size as u64, b"content.bin") };
             let mut publication = publish(&name("/p/o/v=9"), &manifest);
             assert_eq!(fetch(&mut publication, &mut source, ObjectId::Root), bytes, "{size}");
 
-            source.add(FILE, &bytes, segment);
-            let manifest = directory(root, size as u64, segment);
+            source.add_kind(FILE, &bytes, segment, tree);
+            let manifest = Manifest { tree, ..directory(root, size as u64, segment) };
             let mut publication = publish(&name("/p/o/v=9"), &manifest);
             assert_eq!(fetch(&mut publication, &mut source, FILE), bytes, "{size}");
         }

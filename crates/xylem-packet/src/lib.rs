@@ -41,7 +41,7 @@
 //! lends: views, [`FixedName`], and the builders' `encode_to_slice`.
 #![cfg_attr(not(feature = "std"), no_std)]
 
-#[cfg(any(feature = "alloc", test))]
+#[cfg(feature = "alloc")]
 extern crate alloc;
 
 pub mod tlv;

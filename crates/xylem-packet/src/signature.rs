@@ -136,6 +136,13 @@ impl<'a> SignatureInfo<'a> {
         }
     }
 
+    /// Reads a whole SignatureInfo element and nothing after it, as signed Interests of before
+    /// packet format v0.3 carry it in a name component.
+    pub fn decode(wire: &'a [u8]) -> Result<Self, DecodeError> {
+        let typ = types::SIGNATURE_INFO;
+        Self::from_value(tlv::read_only(wire, typ)?.value, typ)
+    }
+
     /// Reads the value of element `inside` (SignatureInfo or InterestSignatureInfo).
     pub(crate) fn from_value(value: &'a [u8], inside: u32) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(value);

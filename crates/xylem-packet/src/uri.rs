@@ -232,7 +232,7 @@ impl fmt::Debug for NameRef<'_> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "alloc"))]
 mod tests {
     use super::*;
     use crate::Name;

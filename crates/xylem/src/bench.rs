@@ -1,4 +1,5 @@
-//! `xylem bench hash [TABLE]...`: the hash engine's tables, as `xylem-bench` measures them.
+//! `xylem bench SUBJECT [TABLE]...`: tables of the hash engine, and of tree-signed segments in NDN, as
+//! `xylem-bench` measures them.
 
 use crate::exit::{Exit, Failure};
 use crate::output::Out;
@@ -9,9 +10,11 @@ use clap::{Args, ValueEnum};
 pub(crate) enum Subject {
     /// The hash engine.
     Hash,
+    /// Tree-signed segments.
+    Ndn,
 }
 
-/// Measures this machine: the hash engine beside the official BLAKE3, SHA-256 and others
+/// Measures this machine: the hash engine and tree-signed NDN segments beside what else there is
 ///
 /// Prints Markdown tables. In each row everybody takes turns in short slices, in one process;
 /// figures are medians, ratios are ratios of medians, and a ratio below what the project wants of
@@ -21,7 +24,8 @@ pub(crate) enum Subject {
 /// official crate are programs of their own, which bench/peers in the source tree builds; they are
 /// looked for beside this program and on the PATH.
 #[derive(Debug, Args)]
-#[command(after_help = "Tables, all where none is named:
+#[command(
+    after_help = "Tables of `hash` (beside the official BLAKE3, SHA-256 and others), all where none is named:
   single     one thread against the official crate: lengths, updates, output
   busy       the same while every other core hashes
   batches    many messages in one call against SHA-256 one by one
@@ -30,28 +34,32 @@ pub(crate) enum Subject {
   streaming  updates of 64 bytes against one call
   cores      all cores against one at every power of two (RAYON_NUM_THREADS=2: two cores)
 
+Tables of `ndn` (a BLAKE3 tree beside a SHA-256 tree and a signature on each segment):
+  producer    all packets of 1, 4 and 16 MB
+  consumer    a tenth of the segments out of order
+  end-to-end  the same through the forwarder
+  pipeline    what an Interest and its Data cost there
+  parallel    two threads against one
+  signatures  types 0, 4, 5, 6 and 7, packet by packet
+
 Examples:
   xylem bench hash                   everything, in under four minutes
   xylem bench hash --quick           everything, in about 20 seconds
   xylem bench hash single --json     one table, for a script
+  xylem bench ndn                    everything, in about half a minute
 
 Exit status:
   0  measured
   1  two implementations of one function gave different hashes
   2  wrong usage, or a build without benchmarks
-  4  standard output could not be written")]
+  4  standard output could not be written"
+)]
 pub(crate) struct BenchArgs {
     /// What to measure
     subject: Subject,
 
     /// Which tables
-    #[cfg_attr(
-        feature = "bench",
-        arg(value_name = "TABLE",
-            value_parser = clap::builder::PossibleValuesParser::new(xylem_bench::TABLES),
-            hide_possible_values = true)
-    )]
-    #[cfg_attr(not(feature = "bench"), arg(value_name = "TABLE"))]
+    #[arg(value_name = "TABLE")]
     tables: Vec<String>,
 
     /// Measure for a tenth of the time: the same rows, more noise
@@ -66,15 +74,18 @@ pub(crate) fn run(args: BenchArgs, out: &mut Out) -> Result<Exit, Failure> {
     use xylem_bench::text::Text;
     use xylem_bench::{Effort, Error};
 
-    let Subject::Hash = args.subject;
     let effort = if args.quick { Effort::QUICK } else { Effort::FULL };
     let mut text = Text::default();
-    let measured = xylem_bench::run(&args.tables, effort, &mut |report| {
+    let mut emit = |report| {
         if out.is_json() {
             return out.json(&Json::Bench(&report));
         }
         out.bytes(text.render(&report).as_bytes())
-    });
+    };
+    let measured = match args.subject {
+        Subject::Hash => xylem_bench::hash::run(&args.tables, effort, &mut emit),
+        Subject::Ndn => xylem_bench::ndn::run(&args.tables, effort, &mut emit),
+    };
     match measured {
         Ok(()) if out.is_json() => {}
         Ok(()) => out.bytes(text.summary().as_bytes())?,
@@ -82,7 +93,7 @@ pub(crate) fn run(args: BenchArgs, out: &mut Out) -> Result<Exit, Failure> {
         Err(error @ Error::Differ { .. }) => {
             return Err(Failure::new(Exit::Damaged, error.to_string()));
         }
-        Err(error @ Error::NoSuchTable(_)) => {
+        Err(error @ Error::NoSuchTable { .. }) => {
             return Err(Failure::new(Exit::Usage, error.to_string()));
         }
     }
@@ -92,7 +103,7 @@ pub(crate) fn run(args: BenchArgs, out: &mut Out) -> Result<Exit, Failure> {
 /// Says how to get a build that can.
 #[cfg(not(feature = "bench"))]
 pub(crate) fn run(args: BenchArgs, _out: &mut Out) -> Result<Exit, Failure> {
-    let BenchArgs { subject: Subject::Hash, tables: _, quick: _ } = args;
+    let BenchArgs { subject: Subject::Hash | Subject::Ndn, tables: _, quick: _ } = args;
     Err(Failure::new(
         Exit::Usage,
         "this build has no benchmarks; build it with `cargo build --release -p xylem --features \

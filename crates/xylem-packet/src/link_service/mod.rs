@@ -306,15 +306,21 @@ fn check_fields(lp: &LpPacket<'_>, piece: &[u8]) -> Result<(), LinkServiceError>
     let is_data = u32::from(piece[0]) == types::DATA;
     let is_nack = lp.nack.is_some();
     let is_interest = !is_data && !is_nack;
-    let fields = [
-        (types::LP_NACK, is_nack && is_data),
-        (types::LP_NEXT_HOP_FACE_ID, lp.next_hop_face_id.is_some() && !is_interest),
-        (types::LP_CACHE_POLICY, lp.cache_policy.is_some() && !is_data),
-        (types::LP_NON_DISCOVERY, lp.non_discovery && !is_interest),
-        (types::LP_PREFIX_ANNOUNCEMENT, lp.prefix_announcement.is_some() && !is_data),
-    ];
-    match fields.iter().find(|(_, misplaced)| *misplaced) {
-        Some((field, _)) => Err(LinkServiceError::Misplaced { field: *field }),
-        None => Ok(()),
+    let misplaced = |field| Err(LinkServiceError::Misplaced { field });
+    if is_nack && is_data {
+        return misplaced(types::LP_NACK);
     }
+    if lp.next_hop_face_id.is_some() && !is_interest {
+        return misplaced(types::LP_NEXT_HOP_FACE_ID);
+    }
+    if lp.cache_policy.is_some() && !is_data {
+        return misplaced(types::LP_CACHE_POLICY);
+    }
+    if lp.non_discovery && !is_interest {
+        return misplaced(types::LP_NON_DISCOVERY);
+    }
+    if lp.prefix_announcement.is_some() && !is_data {
+        return misplaced(types::LP_PREFIX_ANNOUNCEMENT);
+    }
+    Ok(())
 }

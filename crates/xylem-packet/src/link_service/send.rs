@@ -106,21 +106,25 @@ impl LinkService {
         emit: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Result<(), LinkServiceError> {
         let (mtu, reliability) = (self.mtu(), self.config.reliability);
-        self.head.clear();
-        fields.encode_fields(&mut self.head);
-        let numbered = if reliability { SEQUENCE + TX_SEQUENCE } else { 0 };
-        let overhead = OUTER + FRAGMENT + self.head.len() + numbered;
+        open_head(fields, &mut self.head);
+        let fields_len = self.head.len() - OUTER;
         // Nothing to say after all (local fields where they are off): bare if it fits.
-        if self.head.is_empty() && !reliability && packet.len() <= self.config.mtu.max(MIN_MTU) {
+        if fields_len == 0 && !reliability && packet.len() <= self.config.mtu.max(MIN_MTU) {
             self.count_out(packet.len());
             emit(&[], packet);
             return Ok(());
         }
-        let (count, room) = if packet.len().saturating_add(overhead) <= mtu {
-            (1, packet.len())
-        } else {
-            self.fragments(packet.len(), overhead, mtu)?
-        };
+        let numbered = if reliability { SEQUENCE + TX_SEQUENCE } else { 0 };
+        let overhead = OUTER + FRAGMENT + fields_len + numbered;
+        let whole = packet.len().saturating_add(overhead) <= mtu;
+        if whole && !reliability {
+            let start = close_head(&mut self.head, Some(packet.len()));
+            self.count_out(self.head.len() - start + packet.len());
+            emit(&self.head[start..], packet);
+            return Ok(());
+        }
+        let (count, room) =
+            if whole { (1, packet.len()) } else { self.fragments(packet.len(), overhead, mtu)? };
         let message = self.next_sequence;
         let bytes = packet.len() + count * (overhead + FRAGMENTATION + SEQUENCE);
         let reliable = reliability && self.sender.has_room(count, bytes, &self.config);
@@ -252,18 +256,27 @@ impl LinkService {
     }
 }
 
-/// Writes everything of `lp` but the fragment's bytes to the end of `out`; gives where it begins.
-/// The outer length is known last, so it is set right before the fields that it counts.
+/// Writes everything of `lp` but the fragment's bytes to `out`; gives where it begins.
 fn encode_head(lp: &LpPacket<'_>, out: &mut Vec<u8>) -> usize {
+    open_head(lp, out);
+    close_head(out, lp.fragment.map(<[u8]>::len))
+}
+
+/// Makes `out` room for the LpPacket's type and length and the header fields of `lp`.
+fn open_head(lp: &LpPacket<'_>, out: &mut Vec<u8>) {
     out.clear();
     out.extend_from_slice(&[0; OUTER]);
     lp.encode_fields(out);
-    let fragment_len = lp.fragment.map_or(0, <[u8]>::len);
-    if lp.fragment.is_some() {
+}
+
+/// Ends what [`open_head`] began with the header of a fragment of this length; gives where it
+/// begins. The outer length is known last, so it is set right before the fields that it counts.
+fn close_head(out: &mut Vec<u8>, fragment_len: Option<usize>) -> usize {
+    if let Some(len) = fragment_len {
         tlv::write_var_number(out, u64::from(types::LP_FRAGMENT));
-        tlv::write_var_number(out, fragment_len as u64);
+        tlv::write_var_number(out, len as u64);
     }
-    let len = out.len() - OUTER + fragment_len;
+    let len = out.len() - OUTER + fragment_len.unwrap_or(0);
     let (octets, width) = tlv::var_number_octets(len as u64);
     // Frames are shorter than 64 KiB, so the length has 1 or 3 octets.
     let start = OUTER - 1 - width;
