@@ -94,9 +94,10 @@ fn a_shelf_that_lies_gives_nothing_wrong() {
     for cut in 0..good.len() {
         assert_eq!(answer(&mut w, good[..cut].to_vec()), What::Interest, "cut at {cut}");
     }
-    // A flipped bit outside the content is a packet of another name, or none; within it, only the
-    // shelf could tell.
-    for at in 0..30 {
+    // A flipped bit in the name or before it makes a packet of another name, or none; behind it,
+    // only the shelf can tell.
+    let name_end = Data::decode(&good).unwrap().name_range().end;
+    for at in 0..name_end {
         let mut flipped = good.to_vec();
         flipped[at] ^= 1;
         assert_eq!(answer(&mut w, flipped), What::Interest, "byte {at}");
