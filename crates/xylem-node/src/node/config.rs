@@ -14,7 +14,7 @@ use crate::uri::{LINK_PORT, NDN_PORT, PeerUri, WEB_SOCKET_PORT};
 /// The group and port that the Internet Assigned Numbers Authority lists for NDN.
 const MULTICAST_GROUP: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(224, 0, 23, 170), 56_363);
 
-/// What a node is told. [`NodeConfig::default`] is what runs without a settings file.
+/// What a node is told. [`NodeConfig::new`] is what runs without a settings file.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct NodeConfig {
