@@ -40,7 +40,7 @@ from programs import Failed, Programs, free_port  # noqa: E402
 TICKS = os.sysconf("SC_CLK_TCK")
 KINDS = {"node": Node, "ndnd": Ndnd}
 # Interests unanswered at once: below every queue of NDNd (1,024), from little to much pipelining.
-WINDOWS = [16, 64, 256]
+WINDOWS = [64, 256, 900]
 
 
 def cpu_seconds(pid):

@@ -1,5 +1,7 @@
 """The two forwarders that stand in the middle: ours and NDNd, each with every transport on loopback."""
 
+import socket
+
 from programs import Failed, free_port
 
 NDND_CONFIG = """\
@@ -55,8 +57,18 @@ class Forwarder:
         path.write_text(settings)
         self.socket.unlink(missing_ok=True)  # what a crash left
         self.program = self.programs.start(self.command(path))
-        self.program.wait_until(self.socket.exists)
+        self.program.wait_until(self.listens)
         return self
+
+    def listens(self):
+        """Whether every stream listener takes connections; UDP comes before them in both."""
+        if not self.socket.exists():
+            return False
+        for port in (self.port, self.websocket):
+            with socket.socket() as connection:
+                if connection.connect_ex(("127.0.0.1", port)) != 0:
+                    return False
+        return True
 
     def stop(self):
         return self.programs.stop(self.program)
