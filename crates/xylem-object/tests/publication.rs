@@ -285,6 +285,7 @@ fn metadata_points_to_this_version() {
     let mut publication = publish(&prefix, &Manifest::file(root, 5, b"f")).with_metadata(&key());
     let full = name("/p/o/32=metadata/v=9/seg=0");
     for (asked, can_be_prefix, expected) in [
+        ("/p/o", true, Answer::Data),
         ("/p/o/32=metadata", true, Answer::Data),
         ("/p/o/32=metadata/v=9", true, Answer::Data),
         ("/p/o/32=metadata/v=9/seg=0", false, Answer::Data),

@@ -250,13 +250,16 @@ impl Publication {
     ) -> Answer {
         let (name, discovers) = (interest.name(), interest.can_be_prefix());
         let (prefix, object) = (self.prefix.as_ref(), self.prefix.as_ref().parent());
+        let metadata = self.metadata.as_ref().and_then(|(full_name, packet)| {
+            // The name alone, too: python-ndn's catchunks discovers versions in this way only.
+            let begins = name.len() >= object.len() && name.is_prefix_of(full_name.as_ref());
+            (begins && (discovers || name.len() == full_name.len())).then_some(packet)
+        });
         let packet = match request {
             Some(Request::Manifest) => Some(&self.manifest_packet),
+            _ if metadata.is_some() => metadata,
             _ if discovers && (name == prefix || name == object) => Some(&self.manifest_packet),
-            _ => self.metadata.as_ref().and_then(|(full_name, packet)| {
-                let begins = name.len() > object.len() && name.is_prefix_of(full_name.as_ref());
-                (begins && (discovers || name.len() == full_name.len())).then_some(packet)
-            }),
+            _ => None,
         };
         if let Some(packet) = packet {
             out.extend_from_slice(packet);
