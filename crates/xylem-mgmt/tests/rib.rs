@@ -155,6 +155,7 @@ fn a_full_rib_takes_no_more_and_changes_what_it_has() {
 fn what_the_forwarder_refuses_leaves_no_trace() {
     let mut config = Config::default();
     config.max_routes = 2;
+    config.max_next_hops = 1;
     let mut forwarder = Forwarder::new(config);
     let face = forwarder.add_face(FaceScope::NonLocal);
     let other = forwarder.add_face(FaceScope::NonLocal);
