@@ -49,6 +49,10 @@ fuzz SECONDS="20":
 targets *STEPS:
     crates/xylem-hash/targets/run {{STEPS}}
 
+# The forwarder on an emulated Cortex-M, without allocator.
+embedded:
+    examples/embedded/run
+
 # The C library and the Python package: builds and tests both.
 ffi:
     crates/xylem-ffi/run

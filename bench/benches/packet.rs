@@ -5,7 +5,7 @@ use std::hint::black_box;
 
 use bytes::Bytes;
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
-use xylem_forward::{Config, FaceScope, Forwarder};
+use xylem_forward::{Config, FaceId, FaceScope, Forwarder, Incoming, Outgoing};
 use xylem_packet::{
     Component, Data, DataBuilder, Interest, InterestBuilder, KeyLocator, Name, NameRef, Packet,
     SignatureType,
@@ -106,14 +106,15 @@ fn forwarder_pair(c: &mut Criterion, label: &str, pending: u64, cs: usize) {
     let consumer = forwarder.add_face(FaceScope::Local);
     let producer = forwarder.add_face(FaceScope::NonLocal);
     forwarder.add_route(Name::from_uri("/xylem").unwrap().as_ref(), producer, 1).unwrap();
-    let mut out = Vec::new();
+    let mut out = |_: FaceId, leaving: Outgoing<'_>| {
+        black_box(leaving.packet.len());
+    };
     let now = Duration::from_secs(1);
     let mut nonce = 0;
     for n in 0..pending {
         let name = segment_name((1 << 40) + n);
-        let packet = Bytes::from(interest(name.as_ref(), nonce));
-        forwarder.handle_packet(now, consumer, packet, &mut out).unwrap();
-        out.clear();
+        let packet = interest(name.as_ref(), nonce);
+        forwarder.handle_packet(now, consumer, Incoming::bare(&packet), &mut out).unwrap();
     }
     let answers: Vec<Bytes> =
         (0..BATCH).map(|n| Bytes::from(data(segment_name(n).as_ref()))).collect();
@@ -132,19 +133,27 @@ fn forwarder_pair(c: &mut Criterion, label: &str, pending: u64, cs: usize) {
             },
             |(questions, answers)| {
                 for question in questions.drain(..) {
-                    forwarder.handle_packet(now, consumer, question, &mut out).unwrap();
+                    forwarder
+                        .handle_packet(now, consumer, Incoming::bare(&question), &mut out)
+                        .unwrap();
                 }
                 if cs == 0 {
                     for answer in answers.drain(..) {
-                        forwarder.handle_packet(now, producer, answer, &mut out).unwrap();
+                        forwarder
+                            .handle_packet(now, producer, Incoming::bare(&answer), &mut out)
+                            .unwrap();
                     }
                 } else {
                     // Answered from the store after the first round.
                     for answer in answers.drain(..) {
-                        let _ = forwarder.handle_packet(now, producer, answer, &mut out);
+                        let _ = forwarder.handle_packet(
+                            now,
+                            producer,
+                            Incoming::bare(&answer),
+                            &mut out,
+                        );
                     }
                 }
-                out.clear();
             },
             BatchSize::SmallInput,
         );

@@ -1,9 +1,9 @@
-//! [`run`] and [`link::run`]: the tables of the hash engine and of the link, measured side by side
-//! with what else does the same on this machine.
+//! [`hash::run`], [`ndn::run`] and [`link::run`]: tables of the hash engine, of tree-signed segments
+//! in NDN and of the link, measured side by side with what else does the same on this machine.
 //!
 //! Bytes come from a generator in [`input`]; out go [`Report`]s: what the machine is, the heading
 //! of a table, each of its rows as soon as it is measured. [`text`] turns them into Markdown tables,
-//! serde into JSON; `xylem bench hash` prints either.
+//! serde into JSON; `xylem bench` prints either.
 //!
 //! Every row is one [`race`]: its contenders run in turn in short slices, many rounds, in one
 //! process, so that whatever else the machine does meets all of them; figures are medians, ratios
@@ -21,13 +21,13 @@ pub mod hash;
 pub mod input;
 pub mod link;
 pub mod machine;
+pub mod ndn;
 pub mod peers;
 pub mod race;
 pub mod report;
-pub(crate) mod series;
+mod series;
 pub mod text;
 
-pub use hash::{TABLES, run, run_here};
 pub use race::Effort;
 pub use report::Report;
 
@@ -47,13 +47,19 @@ pub enum Error<E> {
     },
     /// There is no table of this name.
     NoSuchTable {
-        /// The name.
+        /// What was asked for.
         name: String,
-        /// What tables there are.
+        /// What there is.
         tables: &'static [&'static str],
     },
     /// Whoever takes the reports can take no more.
     Refused(E),
+}
+
+impl<E> Error<E> {
+    fn no_such_table(name: &str, tables: &'static [&'static str]) -> Self {
+        Self::NoSuchTable { name: name.to_owned(), tables }
+    }
 }
 
 impl<E> fmt::Display for Error<E> {

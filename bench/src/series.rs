@@ -59,6 +59,11 @@ impl<'e, E> Series<'e, E> {
         self.emit(Report::Absent(absent))
     }
 
+    /// The longest input of this series, in bytes.
+    pub fn longest(&self) -> usize {
+        self.effort.longest
+    }
+
     /// Whether an input of `bytes` is too long for this series.
     pub fn leaves_out(&self, bytes: usize) -> bool {
         bytes > self.effort.longest

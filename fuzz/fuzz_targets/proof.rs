@@ -6,7 +6,7 @@
 #![no_main]
 
 use xylem_tree::{
-    Outboard, SegmentIndex, SegmentSize, Tile, Verifier, VerifyError, segment_signature,
+    Outboard, SegmentIndex, SegmentSize, Tile, TreeKind, Verifier, VerifyError, segment_signature,
     tile_content, tile_signature,
 };
 
@@ -46,9 +46,11 @@ impl Input<'_> {
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let mut input = Input(data);
-    let size = SegmentSize::from_log2_chunks(input.byte() % 2).expect("0 and 1 are valid");
+    let shape = input.byte();
+    let size = SegmentSize::from_log2_chunks(shape % 2).expect("0 and 1 are valid");
+    let kind = TreeKind::ALL[usize::from(shape / 2 % 2)];
     let content: Vec<u8> = (0..input.number(40 * 1024)).map(|i| (i % 251) as u8).collect();
-    let outboard = Outboard::of(&content, size);
+    let outboard = Outboard::of_kind(&content, size, kind);
     let geo = *outboard.geometry();
     let bytes_of = |i: u64| {
         let range = geo.segment_range(SegmentIndex(i));
@@ -67,7 +69,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let mut verifier = Verifier::new(geo, outboard.root());
     while !input.0.is_empty() {
         let i = input.number(geo.segments() + 1);
-        match input.byte() % 6 {
+        match input.byte() % 9 {
             0..=2 => {
                 let from = if input.byte() % 4 == 0 { input.number(geo.segments()) } else { i };
                 let (mut bytes, mut proof) = (bytes_of(from).to_vec(), signature_of(from));
@@ -85,6 +87,37 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
                 if verifier.tile(tile, &bytes, &proof).is_ok() {
                     assert_eq!((bytes, proof), (tile_bytes.clone(), tile_proof.clone()));
                 }
+            }
+            5 => {
+                let some = |n: u64, input: &mut Input<'_>| {
+                    let i = i + n * input.number(3);
+                    let (mut bytes, mut proof) = (bytes_of(i).to_vec(), signature_of(i));
+                    input.disturb(&mut bytes);
+                    input.disturb(&mut proof);
+                    (SegmentIndex(i), bytes, proof)
+                };
+                let burst: Vec<_> = (0..5).map(|n| some(n, &mut input)).collect();
+                let mut out = Vec::new();
+                let items = burst.iter().map(|(i, bytes, proof)| (*i, bytes, &proof[..]));
+                verifier.segments(items, &mut out);
+                for segment in out.into_iter().flatten() {
+                    assert_eq!(segment.content, bytes_of(segment.index.0));
+                }
+            }
+            6 => {
+                let (mut bytes, mut proof) = (bytes_of(i).to_vec(), signature_of(i));
+                input.disturb(&mut bytes);
+                input.disturb(&mut proof);
+                if let Some(anchor) = verifier.anchor(SegmentIndex(i))
+                    && anchor.segment(SegmentIndex(i), &bytes, &proof).is_ok()
+                {
+                    assert_eq!((&bytes[..], proof), (bytes_of(i), signature_of(i)));
+                }
+            }
+            7 => {
+                let mut fork = verifier.fork();
+                let _ = fork.segment(SegmentIndex(i), bytes_of(i), &signature_of(i));
+                assert!(verifier.absorb(&mut fork));
             }
             4 => verifier.forget_complete(i..i + input.number(20)),
             _ => {

@@ -8,7 +8,7 @@ use xylem_object::{
     Answer, Kind, Manifest, ObjectId, Publication, PublisherKey, Source, packets, sign_manifest,
 };
 use xylem_packet::{Data, InterestBuilder, Name, NameRef, Packet};
-use xylem_tree::{Geometry, NodeSource, Outboard, SegmentSize, Verifier};
+use xylem_tree::{Geometry, NodeSource, Outboard, SegmentSize, TreeKind, Verifier};
 
 const SEGMENT: SegmentSize = match SegmentSize::from_log2_chunks(0) {
     Some(segment) => segment,
@@ -54,13 +54,13 @@ fn judge(packet: &[u8], prefix: NameRef<'_>, source: &Memory) {
 }
 
 /// A publication and what it reads from; made once, as signing and hashing are slow here.
-fn set_up() -> (Name, Publication, Memory) {
+fn set_up(tree: TreeKind) -> (Name, Publication, Memory) {
     let content = vec![5; 20 * 1024 + 1];
-    let outboard = Outboard::of(&content, SEGMENT);
+    let outboard = Outboard::of_kind(&content, SEGMENT, tree);
     let (root, size) = (outboard.root(), content.len() as u64);
     let key = PublisherKey::from_bytes(&[7; 32]);
     let prefix = Name::from_uri("/o/v=1").expect("a name");
-    let file = Manifest { segment: SEGMENT, ..Manifest::file(root, size, b"f") };
+    let file = Manifest { tree, segment: SEGMENT, ..Manifest::file(root, size, b"f") };
     let manifest = Manifest { kind: Kind::Directory, file_count: 2, ..file };
     let packet = sign_manifest(&manifest, prefix.as_ref(), &key).expect("within its limits");
     let publication = Publication::new(prefix.clone(), packet, &key.public());
@@ -69,12 +69,15 @@ fn set_up() -> (Name, Publication, Memory) {
 }
 
 thread_local! {
-    static PUBLISHED: RefCell<(Name, Publication, Memory)> = RefCell::new(set_up());
+    static PUBLISHED: RefCell<[(Name, Publication, Memory); 2]> =
+        RefCell::new(TreeKind::ALL.map(set_up));
 }
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
-    PUBLISHED.with_borrow_mut(|(prefix, publication, source)| {
-        fuzz(input, prefix.as_ref(), publication, source);
+    PUBLISHED.with_borrow_mut(|published| {
+        for (prefix, publication, source) in published {
+            fuzz(input, prefix.as_ref(), publication, source);
+        }
     });
 });
 

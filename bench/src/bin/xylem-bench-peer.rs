@@ -5,7 +5,7 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use xylem_bench::{Effort, Report, peers::QUICK, run_here};
+use xylem_bench::{Effort, Report, hash::run_here, peers::QUICK};
 
 fn main() -> ExitCode {
     let (mut table, mut effort) = (None, Effort::FULL);

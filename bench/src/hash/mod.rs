@@ -31,7 +31,9 @@ pub fn run<E>(
 ) -> Result<(), Error<E>> {
     let named: Vec<&str> = tables.iter().map(AsRef::as_ref).collect();
     let tables = if named.is_empty() { TABLES.to_vec() } else { named };
-    known(&tables, &TABLES)?;
+    if let Some(name) = tables.iter().find(|name| !TABLES.contains(name)) {
+        return Err(Error::no_such_table(name, &TABLES));
+    }
     emit(Report::Machine(machine())).map_err(Error::Refused)?;
     for table in tables {
         run_here(table, effort, emit)?;
@@ -68,15 +70,7 @@ pub fn run_here<E>(
         "large" => large::run(&mut series),
         "streaming" => streaming::run(&mut series),
         "cores" => cores::run(&mut series),
-        _ => known(&[table], &TABLES),
-    }
-}
-
-/// Refuses names that are not among `tables`.
-pub(crate) fn known<E>(names: &[&str], tables: &'static [&'static str]) -> Result<(), Error<E>> {
-    match names.iter().find(|name| !tables.contains(name)) {
-        Some(name) => Err(Error::NoSuchTable { name: (*name).to_owned(), tables }),
-        None => Ok(()),
+        _ => Err(Error::no_such_table(table, &TABLES)),
     }
 }
 

@@ -11,7 +11,6 @@ mod ratchet;
 mod seal;
 
 use crate::Error;
-use crate::hash::known;
 use crate::machine::machine;
 use crate::race::Effort;
 use crate::report::{Bound, Figure, Heading, Report, Unit};
@@ -41,7 +40,9 @@ pub fn run<E>(
 ) -> Result<(), Error<E>> {
     let named: Vec<&str> = tables.iter().map(AsRef::as_ref).collect();
     let tables = if named.is_empty() { TABLES.to_vec() } else { named };
-    known(&tables, &TABLES)?;
+    if let Some(name) = tables.iter().find(|name| !TABLES.contains(name)) {
+        return Err(Error::no_such_table(name, &TABLES));
+    }
     emit(Report::Machine(machine())).map_err(Error::Refused)?;
     for table in tables {
         let series = &mut Series::new(effort, emit);
@@ -50,8 +51,7 @@ pub fn run<E>(
             "seal" => seal::run(series)?,
             "keys" => keys::run(series)?,
             "handshake" => handshake::run(series)?,
-            "ratchet" => ratchet::run(series)?,
-            _ => known(&[table], &TABLES)?,
+            _ => ratchet::run(series)?,
         }
     }
     Ok(())

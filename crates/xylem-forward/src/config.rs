@@ -3,21 +3,35 @@
 use core::time::Duration;
 
 /// The forwarder's limits. All are ours; the protocol sets none.
+///
+/// Where the tables are arrays ([`crate::Fixed`]), their sizes are limits too, and the smaller ones
+/// count.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Config {
-    /// Pending Interests; one more is dropped. At most 2^31.
+    /// Pending Interests; one more is dropped. As many records again of further faces that ask and
+    /// are asked. At most 2^32 - 2.
     pub pit_capacity: usize,
-    /// Bytes of cached Data; 0 means no content store.
+    /// Bytes of names that do not lie in the PIT's entries (36 do); `None`: 256 an entry.
+    pub pit_name_bytes: Option<usize>,
+    /// Bytes of cached Data, book-keeping included; 0 means no content store.
     pub cs_capacity_bytes: usize,
-    /// Routes at one time, counting each next hop.
+    /// Cached Data packets.
+    pub cs_capacity_packets: usize,
+    /// Prefixes with routes; as many with a strategy.
     pub max_routes: usize,
+    /// Next hops of one prefix.
+    pub max_next_hops: usize,
     /// Longer Interest lifetimes are cut to this.
     pub max_lifetime: Duration,
     /// How long the nonce of an Interest that was forwarded and is no longer pending is known.
     pub dead_nonce_lifetime: Duration,
-    /// How many such nonces are known at most; rounded up to a power of two.
+    /// How many such nonces are known at most.
     pub dead_nonces: usize,
+    /// For how many (prefix, face) the ASF strategy remembers how they did.
+    pub measurements: usize,
+    /// How often the ASF strategy tries another way for a prefix.
+    pub probing_interval: Duration,
     /// Random, secret: keys the hash of names, so that nobody can choose names that collide, and
     /// makes nonces for Interests that lack one.
     pub seed: u64,
@@ -27,11 +41,16 @@ impl Default for Config {
     fn default() -> Self {
         Config {
             pit_capacity: 65_536,
+            pit_name_bytes: None,
             cs_capacity_bytes: 0,
+            cs_capacity_packets: usize::MAX,
             max_routes: 65_536,
+            max_next_hops: 256,
             max_lifetime: Duration::from_secs(60),
             dead_nonce_lifetime: Duration::from_secs(6),
             dead_nonces: 65_536,
+            measurements: 4_096,
+            probing_interval: Duration::from_secs(60),
             seed: 0,
         }
     }

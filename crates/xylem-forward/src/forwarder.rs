@@ -1,130 +1,129 @@
-//! The forwarder itself: its tables, its faces, and where a packet goes first.
+//! The forwarder itself: its tables, and where a packet goes first.
 
 use core::time::Duration;
 
-use bytes::Bytes;
-use hashbrown::HashMap;
-use xylem_packet::{NackReason, NameRef, Packet};
+use xylem_packet::{NameRef, Packet};
 
 use crate::content_store::ContentStore;
-use crate::dead_nonce::DeadNonces;
-use crate::face::Face;
-use crate::fib::{Fib, MAX_ROUTE_COMPONENTS, NextHop};
-use crate::name_hash::{NameHasher, NumberHasher, split_mix};
-use crate::pit::{EntryId, Pit, Token};
-use crate::{Config, Counters, DropReason, FaceCounters, FaceId, FaceScope, RouteError, rewrite};
-
-/// Names that stay on one machine, and names that stay on one link: the TLV of the first component
-/// (NFD's scope control).
-pub(crate) const LOCALHOST: &[u8] = b"\x08\x09localhost";
-pub(crate) const LOCALHOP: &[u8] = b"\x08\x08localhop";
-
-/// Does the name begin with this component?
-#[inline]
-pub(crate) fn is_under(name: NameRef<'_>, component: &[u8]) -> bool {
-    name.value().starts_with(component)
-}
-
-/// What a link packet said around the network packet.
-#[derive(Clone, Copy)]
-pub(crate) struct Headers {
-    pub(crate) token: Token,
-    pub(crate) nack: Option<NackReason>,
-    pub(crate) congestion_mark: Option<u64>,
-    pub(crate) next_hop: Option<FaceId>,
-}
+use crate::faces::{Faces, Ingress};
+use crate::fib::Fib;
+use crate::measurements::Measurement;
+use crate::name_hash::{NameHasher, NameHashes, split_mix};
+use crate::pit::Pit;
+use crate::prefixes::Prefixes;
+use crate::recent::Recent;
+use crate::storage::{Flat, Standard, Storage};
+use crate::strategy_choice::Strategy;
+use crate::{
+    Config, Counters, CsInfo, CsSettings, DropReason, FaceCounters, FaceId, FaceScope,
+    FaceSettings, Incoming, Outlet, sha256,
+};
 
 /// An NDN forwarder.
 ///
 /// Call order: [`Self::add_face`] and [`Self::add_route`] as links come up;
-/// [`Self::handle_packet`] for every packet that arrives, then send what it appended;
-/// [`Self::handle_timeout`] no earlier than [`Self::poll_timeout`] says. `now` is the time since
-/// any fixed beginning and does not go backwards.
-pub struct Forwarder {
+/// [`Self::handle_packet`] for every packet that arrives; [`Self::handle_timeout`] no earlier than
+/// [`Self::poll_timeout`] says. `now` is the time since any fixed beginning and does not go
+/// backwards.
+///
+/// Its tables lie on the heap, or, as `Forwarder<Fixed<…>>`, in arrays ([`crate::Fixed`]).
+pub struct Forwarder<S: Storage = Standard> {
     pub(crate) hasher: NameHasher,
     pub(crate) random: u64,
-    pub(crate) max_lifetime: Duration,
-    max_routes: usize,
-    pub(crate) faces: HashMap<FaceId, Face, NumberHasher>,
-    next_face: u64,
-    pub(crate) fib: Fib,
-    pub(crate) pit: Pit,
-    pub(crate) content_store: ContentStore,
-    pub(crate) dead_nonces: DeadNonces,
+    /// Microseconds.
+    pub(crate) max_lifetime: u64,
+    pub(crate) probing_interval: u64,
+    pub(crate) max_next_hops: usize,
+    pub(crate) faces: Faces<S>,
+    pub(crate) fib: Fib<S>,
+    pub(crate) strategies: Prefixes<Strategy, S::Choices, S::Buckets, S::Pieces>,
+    pub(crate) regions: Prefixes<(), S::Regions, S::Buckets, S::Pieces>,
+    pub(crate) pit: Pit<S>,
+    pub(crate) content_store: ContentStore<S>,
+    pub(crate) dead_nonces: Recent<(), S::Nonces>,
+    pub(crate) measurements: Recent<Measurement, S::Measurements>,
     pub(crate) counters: Counters,
+    /// How many Data have been delivered; numbers them.
+    pub(crate) serial: u64,
     // Memory used again for every packet.
-    pub(crate) hashes: Vec<u64>,
-    pub(crate) matches: Vec<EntryId>,
-    pub(crate) downstream: Vec<(FaceId, Token)>,
+    pub(crate) hashes: NameHashes,
+    pub(crate) other_hashes: NameHashes,
+    pub(crate) matches: S::Ids,
+    pub(crate) scratch: S::Scratch,
 }
 
-impl Forwarder {
+/// Microseconds since the beginning.
+#[inline]
+fn micros(time: Duration) -> u64 {
+    time.as_secs().saturating_mul(1_000_000).saturating_add(u64::from(time.subsec_micros()))
+}
+
+/// How long the ASF strategy remembers what it measured, at least (NFD: 5 minutes).
+const MEASURED_FOR: u64 = 300_000_000;
+
+impl<S: Storage> Forwarder<S> {
     /// A forwarder without faces and routes.
     pub fn new(config: Config) -> Self {
         let mut random = config.seed;
         let hasher = NameHasher::new(split_mix(&mut random));
+        let name_bytes = config.pit_name_bytes.unwrap_or(config.pit_capacity.saturating_mul(256));
+        let probing_interval = micros(config.probing_interval);
+        let measured_for = MEASURED_FOR.max(probing_interval.saturating_mul(2));
         Forwarder {
             hasher,
             random,
-            max_lifetime: config.max_lifetime,
-            max_routes: config.max_routes,
-            faces: HashMap::default(),
-            next_face: 1,
-            fib: Fib::default(),
-            pit: Pit::new(config.pit_capacity),
-            content_store: ContentStore::new(config.cs_capacity_bytes),
-            dead_nonces: DeadNonces::new(config.dead_nonces, config.dead_nonce_lifetime),
+            max_lifetime: micros(config.max_lifetime),
+            probing_interval,
+            max_next_hops: config.max_next_hops,
+            faces: Faces::new(),
+            fib: Prefixes::new(config.max_routes),
+            strategies: Prefixes::new(config.max_routes),
+            regions: Prefixes::new(config.max_routes),
+            pit: Pit::new(config.pit_capacity, name_bytes),
+            content_store: ContentStore::new(config.cs_capacity_bytes, config.cs_capacity_packets),
+            dead_nonces: Recent::new(config.dead_nonces, micros(config.dead_nonce_lifetime)),
+            measurements: Recent::new(config.measurements, measured_for),
             counters: Counters::default(),
-            hashes: Vec::new(),
-            matches: Vec::new(),
-            downstream: Vec::new(),
+            serial: 0,
+            hashes: NameHashes::default(),
+            other_hashes: NameHashes::default(),
+            matches: S::Ids::default(),
+            scratch: S::Scratch::default(),
         }
     }
 
-    /// A new face. How many there may be is for the owner of the links to limit.
-    pub fn add_face(&mut self, scope: FaceScope) -> FaceId {
-        let id = FaceId(self.next_face);
-        self.next_face += 1;
-        self.faces.insert(id, Face { scope, counters: FaceCounters::default() });
-        id
+    /// A new face; `None` if there is no room, which happens in arrays only.
+    pub fn try_add_face(&mut self, settings: impl Into<FaceSettings>) -> Option<FaceId> {
+        self.faces.add(settings.into())
+    }
+
+    /// Changes a face's settings; true if it is known.
+    pub fn update_face(&mut self, face: FaceId, settings: impl Into<FaceSettings>) -> bool {
+        let known = self.faces.number(face).and_then(|face| self.faces.get_mut(face));
+        known.map(|face| face.settings = settings.into()).is_some()
     }
 
     /// Forgets a face and its routes. What it had asked for is no longer delivered.
     pub fn remove_face(&mut self, face: FaceId) {
-        if self.faces.remove(&face).is_some() {
-            self.fib.remove_face(face);
+        if let Some(number) = self.faces.number(face) {
+            self.faces.remove(number);
+            self.remove_routes_over(face);
         }
     }
 
-    /// Lets Interests under `prefix` go to `face`; of several next hops the cheapest is tried
-    /// first. A route that exists gets the new cost.
-    pub fn add_route(
-        &mut self,
-        prefix: NameRef<'_>,
-        face: FaceId,
-        cost: u32,
-    ) -> Result<(), RouteError> {
-        if !self.faces.contains_key(&face) {
-            return Err(RouteError::NoSuchFace);
-        }
-        if prefix.len() > MAX_ROUTE_COMPONENTS {
-            return Err(RouteError::PrefixTooLong);
-        }
-        if self.fib.len() >= self.max_routes {
-            return Err(RouteError::TableFull);
-        }
-        self.fib.insert(&self.hasher, prefix, NextHop { face, cost });
-        Ok(())
+    /// The faces, in no particular order.
+    pub fn faces(&self) -> impl Iterator<Item = FaceId> + '_ {
+        self.faces.ids()
     }
 
-    /// Takes a route back; true if there was one.
-    pub fn remove_route(&mut self, prefix: NameRef<'_>, face: FaceId) -> bool {
-        prefix.len() <= MAX_ROUTE_COMPONENTS && self.fib.remove(&self.hasher, prefix, face)
+    /// A face's settings; `None` if it is not known.
+    pub fn face_settings(&self, face: FaceId) -> Option<FaceSettings> {
+        Some(self.faces.get(self.faces.number(face)?)?.settings)
     }
 
     /// What a face has carried; `None` if it is not known.
     pub fn counters(&self, face: FaceId) -> Option<FaceCounters> {
-        self.faces.get(&face).map(|face| face.counters)
+        Some(self.faces.get(self.faces.number(face)?)?.counters)
     }
 
     /// What the forwarder has done.
@@ -132,142 +131,134 @@ impl Forwarder {
         self.counters
     }
 
-    /// Pending Interests.
+    /// Pending Interests. One more or less may be an entry of the ASF strategy's that has been
+    /// satisfied and waits for the answer to a probe.
     pub fn pit_len(&self) -> usize {
         self.pit.len()
     }
 
-    /// Cached Data: how many, and the bytes that count against the capacity.
-    pub fn cs_usage(&self) -> (usize, usize) {
-        (self.content_store.len(), self.content_store.used())
+    /// Bytes that the PIT's tables hold. They grow with the most Interests that were pending at one
+    /// time, up to what the configured limits come to, and are kept.
+    pub fn pit_memory(&self) -> usize {
+        self.pit.memory()
+    }
+
+    /// The content store's limits, contents and luck.
+    pub fn cs(&self) -> CsInfo {
+        let (hits, misses) = (self.counters.cs_hits, self.counters.cs_misses);
+        CsInfo { hits, misses, ..self.content_store.info() }
+    }
+
+    /// Changes the content store's limits and flags; what no longer fits is dropped.
+    pub fn configure_cs(&mut self, settings: CsSettings) {
+        self.content_store.configure(settings);
+    }
+
+    /// Removes Data under `prefix`, at most `limit` packets; gives how many.
+    pub fn erase_cs(&mut self, prefix: NameRef<'_>, limit: Option<u64>) -> u64 {
+        self.content_store.erase(&self.hasher, prefix, limit.unwrap_or(u64::MAX))
     }
 
     /// When [`Self::handle_timeout`] wants to be called; `None` while nothing is pending.
     pub fn poll_timeout(&self) -> Option<Duration> {
-        self.pit.next_timeout()
+        self.pit.next_timeout().map(Duration::from_micros)
     }
 
-    /// Ends the Interests whose lifetime is over. Nothing is sent for them in this version.
-    pub fn handle_timeout(&mut self, now: Duration, _out: &mut Vec<(FaceId, Bytes)>) {
-        self.matches.clear();
+    /// Ends the Interests whose lifetime is over. Nothing is sent for them.
+    pub fn handle_timeout(&mut self, now: Duration, _out: &mut impl Outlet) {
+        let now = micros(now);
         self.pit.expire(now, &mut self.matches);
-        self.counters.expired += self.matches.len() as u64;
-        for i in 0..self.matches.len() {
-            self.end_entry(now, self.matches[i]);
+        for i in 0..self.matches.as_slice().len() {
+            let id = self.matches.as_slice()[i];
+            self.counters.expired += u64::from(self.pit.ins(id).next().is_some());
+            self.note_silence(now, id);
+            self.end_entry(now, id);
         }
     }
 
-    /// Takes in one packet (Interest, Data, or either in an LpPacket) and appends what is to be
-    /// sent. An error says why the packet went no further; a Nack may have been appended then.
+    /// Takes in one packet and hands what is to be sent to `out`. An error says why the packet
+    /// went no further; a Nack may have been sent back then.
     pub fn handle_packet(
         &mut self,
         now: Duration,
         from: FaceId,
-        packet: Bytes,
-        out: &mut Vec<(FaceId, Bytes)>,
+        packet: Incoming<'_>,
+        out: &mut impl Outlet,
     ) -> Result<(), DropReason> {
-        let face = self.faces.get_mut(&from).ok_or(DropReason::NoSuchFace)?;
-        face.counters.in_bytes += packet.len() as u64;
-        let scope = face.scope;
-        let result = self.unwrap_link_packet(now, from, scope, &packet, out);
+        let number = self.faces.number(from).ok_or(DropReason::NoSuchFace)?;
+        let face = self.faces.get_mut(number).ok_or(DropReason::NoSuchFace)?;
+        face.counters.in_bytes += packet.packet.len() as u64;
+        let FaceSettings { scope, link_type, .. } = face.settings;
+        let ingress = Ingress { face: number, scope, link_type };
+        let result = self.dispatch(micros(now), ingress, &packet, out);
         if let Err(reason) = result {
-            match reason {
-                DropReason::Loop => self.counters.loops += 1,
-                DropReason::PitFull => self.counters.pit_full += 1,
-                DropReason::NoRoute => self.counters.no_route += 1,
-                DropReason::Unsolicited => self.counters.unsolicited += 1,
-                _ => {}
-            }
-            if let Some(face) = self.faces.get_mut(&from) {
-                face.counters.in_dropped += 1;
-            }
+            self.count_drop(number, reason);
         }
         result
     }
 
-    fn unwrap_link_packet(
-        &mut self,
-        now: Duration,
-        from: FaceId,
-        scope: FaceScope,
-        packet: &Bytes,
-        out: &mut Vec<(FaceId, Bytes)>,
-    ) -> Result<(), DropReason> {
-        let bare =
-            Headers { token: Token::new(None), nack: None, congestion_mark: None, next_hop: None };
-        let lp = match Packet::decode(packet)? {
-            Packet::Lp(lp) => lp,
-            Packet::Interest(interest) => {
-                return self.on_interest(now, (from, scope), &interest, packet, bare, out);
-            }
-            Packet::Data(data) => {
-                return self.on_data(now, (from, scope), &data, packet, bare, out);
-            }
-        };
-        // Without a fragment it is an idle packet, which says nothing to a forwarder.
-        let Some(fragment) = lp.fragment else { return Ok(()) };
-        if lp.is_fragmented() {
-            return Err(DropReason::Fragmented);
+    #[cold]
+    fn count_drop(&mut self, face: u32, reason: DropReason) {
+        let counters = &mut self.counters;
+        match reason {
+            DropReason::Loop => counters.loops += 1,
+            DropReason::PitFull => counters.pit_full += 1,
+            DropReason::NoRoute => counters.no_route += 1,
+            DropReason::Unsolicited => counters.unsolicited += 1,
+            DropReason::RateLimit | DropReason::Quota => counters.limited += 1,
+            _ => {}
         }
-        if lp.next_hop_face_id.is_some() && scope != FaceScope::Local {
+        if let Some(face) = self.faces.get_mut(face) {
+            face.counters.in_dropped += 1;
+        }
+    }
+
+    #[inline]
+    fn dispatch(
+        &mut self,
+        now: u64,
+        from: Ingress,
+        incoming: &Incoming<'_>,
+        out: &mut impl Outlet,
+    ) -> Result<(), DropReason> {
+        if incoming.next_hop.is_some() && from.scope != FaceScope::Local {
             return Err(DropReason::LocalField);
         }
-        let headers = Headers {
-            token: Token::new(lp.pit_token),
-            nack: lp.nack,
-            congestion_mark: lp.congestion_mark.filter(|mark| *mark != 0),
-            next_hop: lp.next_hop_face_id.map(FaceId),
-        };
-        let inner = packet.slice_ref(fragment);
-        match Packet::decode(&inner)? {
-            Packet::Lp(_) => Err(DropReason::Nested),
-            Packet::Data(_) if lp.nack.is_some() => {
-                // Only Interests come back.
-                Err(DropReason::Unsolicited)
-            }
-            Packet::Data(data) => self.on_data(now, (from, scope), &data, &inner, headers, out),
-            Packet::Interest(interest) => match headers.nack {
+        match Packet::decode_with(incoming.packet, sha256)? {
+            Packet::Lp(_) => Err(DropReason::LinkPacket),
+            // Only Interests come back.
+            Packet::Data(_) if incoming.nack.is_some() => Err(DropReason::Unsolicited),
+            Packet::Data(data) => self.on_data(now, from, &data, incoming, out),
+            Packet::Interest(interest) => match incoming.nack {
                 Some(reason) => self.on_nack(now, from, &interest, reason, out),
-                None => self.on_interest(now, (from, scope), &interest, &inner, headers, out),
+                None => self.on_interest(now, from, &interest, incoming, out),
             },
         }
     }
 
     /// Ends a PIT entry; the nonces that it sent out stay known for a while.
-    pub(crate) fn end_entry(&mut self, now: Duration, id: EntryId) {
-        let entry = self.pit.get(id);
-        for record in &entry.out_records {
-            self.dead_nonces.insert(now, self.hasher.with_nonce(entry.hash, record.nonce));
-        }
+    #[inline]
+    pub(crate) fn end_entry(&mut self, now: u64, id: u32) {
+        let (hash, hasher, nonces) = (self.pit.hash_of(id), &self.hasher, &mut self.dead_nonces);
+        self.pit.release_outs(id, |record| {
+            nonces.set(now, hasher.with_nonce(hash, record.nonce), ());
+        });
+        let faces = &mut self.faces;
+        self.pit.release_ins(id, |face| faces.settle(face));
         self.pit.remove(id);
     }
+}
 
-    pub(crate) fn send_data(&mut self, to: FaceId, packet: Bytes, out: &mut Vec<(FaceId, Bytes)>) {
-        let Some(face) = self.faces.get_mut(&to) else { return };
-        face.counters.out_data += 1;
-        face.counters.out_bytes += packet.len() as u64;
-        out.push((to, packet));
+#[cfg(feature = "alloc")]
+impl Forwarder<crate::Heap> {
+    /// A new face. How many there may be is for the owner of the links to limit.
+    pub fn add_face(&mut self, settings: impl Into<FaceSettings>) -> FaceId {
+        // There is room for 2^32 - 1; after that many at one time the number is of no face.
+        self.try_add_face(settings).unwrap_or(FaceId(u64::MAX))
     }
 
-    pub(crate) fn send_nack(
-        &mut self,
-        to: FaceId,
-        interest: &[u8],
-        token: Token,
-        reason: NackReason,
-        out: &mut Vec<(FaceId, Bytes)>,
-    ) {
-        let Some(face) = self.faces.get_mut(&to) else { return };
-        let packet = rewrite::nack(interest, token.get(), reason);
-        face.counters.out_nacks += 1;
-        face.counters.out_bytes += packet.len() as u64;
-        out.push((to, packet));
-    }
-
-    #[inline]
-    pub(crate) fn count(&mut self, face: FaceId, change: impl FnOnce(&mut FaceCounters)) {
-        if let Some(face) = self.faces.get_mut(&face) {
-            change(&mut face.counters);
-        }
+    /// Gives the content store a second level, or takes it away.
+    pub fn set_shelf(&mut self, shelf: Option<alloc::boxed::Box<dyn crate::Shelf + Send>>) {
+        self.content_store.set_shelf(shelf);
     }
 }

@@ -1,19 +1,20 @@
 //! [`Forwarder`]: NDN forwarding without sockets or clock.
 //!
-//! Packets come in with the number of the face that they arrived on and leave in a vector of
-//! (face, packet); time is passed in, and [`Forwarder::poll_timeout`] says when the forwarder
-//! wants to be called again. The same code serves daemon, simulator and tests.
+//! Packets come in with the number of the face that they arrived on and leave through an
+//! [`Outlet`], bare, with what the link is to say around them; time is passed in, and
+//! [`Forwarder::poll_timeout`] says when the forwarder wants to be called again. The same code serves
+//! daemon, simulator and microcontroller: without the feature `alloc` the tables are arrays of sizes
+//! that the program chooses ([`Fixed`]).
 //!
 //! Interests are remembered in the PIT, routed by the FIB, answered from the content store if one
 //! is wanted; Data follows the PIT back (`docs/spec/forwarder.md`).
 //!
-//! Not here: faces as such (a face is a number and a scope), reassembly of NDNLPv2 fragments,
-//! management, verification of Data.
+//! Not here: faces as such (a face is a number and a few settings), NDNLPv2 (a link service takes
+//! headers off and puts them on), management, verification of Data.
 //!
 //! ```
 //! use core::time::Duration;
-//! use bytes::Bytes;
-//! use xylem_forward::{Config, FaceScope, Forwarder};
+//! use xylem_forward::{Config, FaceId, FaceScope, Forwarder, Incoming, Outgoing};
 //! use xylem_packet::{InterestBuilder, Name};
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let mut forwarder = Forwarder::new(Config::default());
@@ -25,35 +26,69 @@
 //! let mut interest = Vec::new();
 //! InterestBuilder::new(name.as_ref()).nonce([1, 2, 3, 4]).encode(&mut interest)?;
 //!
-//! let mut out = Vec::new();
-//! forwarder.handle_packet(Duration::ZERO, consumer, Bytes::from(interest), &mut out)?;
-//! assert_eq!(out.len(), 1);
-//! assert_eq!(out[0].0, producer);
+//! let mut sent = Vec::new();
+//! let mut outlet = |to: FaceId, packet: Outgoing<'_>| sent.push((to, packet.packet.to_vec()));
+//! forwarder.handle_packet(Duration::ZERO, consumer, Incoming::bare(&interest), &mut outlet)?;
+//! assert_eq!(sent, [(producer, interest)]);
 //! # Ok(()) }
 //! ```
+#![cfg_attr(not(feature = "std"), no_std)]
 
+#[cfg(feature = "alloc")]
+extern crate alloc;
+
+mod cache_info;
 mod config;
+mod exchange;
 mod face;
+mod reasons;
+mod strategy_choice;
+
+mod storage;
+
+mod slab;
+mod table;
 
 mod name_hash;
+mod names;
+mod recent;
 mod wheel;
 
 mod content_store;
-mod dead_nonce;
+mod faces;
 mod fib;
+mod measurements;
 mod pit;
+mod prefixes;
 
 mod rewrite;
-mod strategy;
-
-mod reasons;
+#[cfg(feature = "alloc")]
+mod shelf;
 
 mod forwarder;
+mod routes;
+
 mod on_interest;
+mod strategy;
 
 mod on_data;
 
+pub use cache_info::{CsInfo, CsSettings};
 pub use config::Config;
-pub use face::{FaceCounters, FaceId, FaceScope};
+pub use exchange::{Incoming, Outgoing, Outlet};
+pub use face::{FaceCounters, FaceId, FaceScope, FaceSettings, LinkType};
+pub use fib::NextHop;
 pub use forwarder::Forwarder;
 pub use reasons::{Counters, DropReason, RouteError};
+#[cfg(feature = "alloc")]
+pub use shelf::Shelf;
+#[cfg(feature = "alloc")]
+pub use storage::Heap;
+pub use storage::{Fixed, Standard, Storage};
+pub use strategy_choice::Strategy;
+
+/// SHA-256, of which implicit digests and parameters digests are made.
+fn sha256(bytes: &[u8]) -> [u8; 32] {
+    use sha2::Digest;
+    sha2::Sha256::digest(bytes).into()
+}

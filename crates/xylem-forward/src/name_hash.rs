@@ -4,8 +4,50 @@
 //! not be possible is to choose names that collide: the state starts from a secret and every
 //! 16 bytes are folded in by a widening multiplication with secret keys. This is no cryptographic
 //! hash; its values never leave the process.
+//!
+//! An implicit digest at the end of a name does not count: an Interest for a packet by its digest
+//! is to be found where that packet's name is looked up.
 
 use xylem_packet::NameRef;
+use xylem_packet::tlv::types;
+
+/// Hashes are kept for prefixes of at most this many components.
+pub(crate) const MAX_HASHED: usize = 64;
+
+/// The hashes of a name and of its prefixes.
+#[derive(Debug)]
+pub(crate) struct NameHashes {
+    of_prefix: [u64; MAX_HASHED + 1],
+    whole: u64,
+    len: usize,
+}
+
+impl Default for NameHashes {
+    fn default() -> Self {
+        NameHashes { of_prefix: [0; MAX_HASHED + 1], whole: 0, len: 0 }
+    }
+}
+
+impl NameHashes {
+    /// Hash of the whole name.
+    #[inline]
+    pub(crate) fn whole(&self) -> u64 {
+        self.whole
+    }
+
+    /// Number of the name's components.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Hash of the first `n` components; `None` if the name has fewer, or `n` is over
+    /// [`MAX_HASHED`].
+    #[inline]
+    pub(crate) fn of(&self, n: usize) -> Option<u64> {
+        if n > self.len { None } else { self.of_prefix.get(n).copied() }
+    }
+}
 
 /// A keyed hash for names.
 #[derive(Clone)]
@@ -61,31 +103,39 @@ impl NameHasher {
     /// Hash of a whole name.
     #[inline]
     pub(crate) fn hash(&self, name: NameRef<'_>) -> u64 {
-        let mut state = self.start;
-        self.walk(name, &mut state, |_| {});
-        self.finish(state)
+        let mut hash = self.finish(self.start);
+        self.walk(name, |_, of_prefix| hash = of_prefix);
+        hash
     }
 
-    /// Hashes of the prefixes of 0, 1, … components; the last is the whole name's. Replaces what
-    /// `hashes` held.
+    /// Hashes of the prefixes of 0, 1, … components.
     #[inline]
-    pub(crate) fn hash_prefixes(&self, name: NameRef<'_>, hashes: &mut Vec<u64>) {
-        hashes.clear();
-        let mut state = self.start;
-        hashes.push(self.finish(state));
-        self.walk(name, &mut state, |state| hashes.push(self.finish(state)));
+    pub(crate) fn hash_prefixes(&self, name: NameRef<'_>, hashes: &mut NameHashes) {
+        hashes.whole = self.finish(self.start);
+        hashes.of_prefix[0] = hashes.whole;
+        hashes.len = name.len();
+        self.walk(name, |n, hash| {
+            if let Some(place) = hashes.of_prefix.get_mut(n) {
+                *place = hash;
+            }
+            hashes.whole = hash;
+        });
     }
 
+    /// Calls `each` with the number of components and the hash of every prefix but the empty one.
     #[inline]
-    fn walk(&self, name: NameRef<'_>, state: &mut u64, mut each: impl FnMut(u64)) {
+    pub(crate) fn walk(&self, name: NameRef<'_>, mut each: impl FnMut(usize, u64)) {
         let value = name.value();
         let mut components = name.iter();
-        let mut start = 0;
-        while components.next().is_some() {
+        let (mut state, mut start, mut n) = (self.start, 0, 0);
+        while let Some(component) = components.next() {
             let end = components.position();
-            *state = self.absorb(*state, &value[start..end]);
-            each(*state);
+            let parent = state;
+            state = self.absorb(state, &value[start..end]);
             start = end;
+            n += 1;
+            let is_digest = component.typ() == types::IMPLICIT_SHA256_DIGEST;
+            each(n, self.finish(if is_digest { parent } else { state }));
         }
     }
 
@@ -96,28 +146,10 @@ impl NameHasher {
     }
 }
 
-/// Hashes numbers that are ours or already hashed, for tables keyed by them.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct NumberHasher(u64);
-
-impl core::hash::BuildHasher for NumberHasher {
-    type Hasher = NumberHasher;
-    fn build_hasher(&self) -> NumberHasher {
-        NumberHasher(0)
-    }
-}
-
-impl core::hash::Hasher for NumberHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.chunks(8).for_each(|chunk| self.write_u64(word(chunk)));
-    }
-    #[inline]
-    fn write_u64(&mut self, number: u64) {
-        self.0 = fold(self.0 ^ number, 0x9E37_79B9_7F4A_7C15);
-    }
-    fn finish(&self) -> u64 {
-        self.0
-    }
+/// Spreads a number of ours over 64 bits.
+#[inline]
+pub(crate) fn spread(number: u64) -> u64 {
+    fold(number ^ 0xD6E8_FEB8_6659_FD93, 0x9E37_79B9_7F4A_7C15)
 }
 
 /// Up to 8 bytes as a number, missing ones being zero.
@@ -142,12 +174,29 @@ mod tests {
         let hasher = NameHasher::new(7);
         let name =
             Name::from_uri("/a/bb/a-component-of-more-than-sixteen-bytes/v=1/seg=0").unwrap();
-        let mut hashes = Vec::new();
+        let mut hashes = NameHashes::default();
         hasher.hash_prefixes(name.as_ref(), &mut hashes);
-        assert_eq!(hashes.len(), name.len() + 1);
-        for (n, hash) in hashes.iter().enumerate() {
-            assert_eq!(*hash, hasher.hash(name.prefix(n)), "{n} components");
+        for n in 0..=name.len() {
+            assert_eq!(hashes.of(n), Some(hasher.hash(name.prefix(n))), "{n} components");
         }
+        assert_eq!(hashes.of(name.len() + 1), None);
+        assert_eq!(hashes.of(name.len()), Some(hashes.whole()));
+        let long = Name::from_uri(&"/x".repeat(200)).unwrap();
+        hasher.hash_prefixes(long.as_ref(), &mut hashes);
+        assert_eq!(hashes.whole(), hasher.hash(long.as_ref()));
+        assert_eq!(hashes.of(64), Some(hasher.hash(long.prefix(64))));
+        assert_eq!((hashes.of(65), hashes.len()), (None, 200));
+    }
+
+    #[test]
+    fn a_digest_at_the_end_does_not_count() {
+        let hasher = NameHasher::new(7);
+        let name = Name::from_uri("/a/b").unwrap();
+        let full = name.child(Component::implicit_digest(&[7; 32]));
+        assert_eq!(hasher.hash(name.as_ref()), hasher.hash(full.as_ref()));
+        let more = full.child(Component::generic(b"c"));
+        let without = name.child(Component::generic(b"c"));
+        assert_ne!(hasher.hash(more.as_ref()), hasher.hash(without.as_ref()));
     }
 
     #[test]

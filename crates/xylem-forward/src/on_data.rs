@@ -1,97 +1,175 @@
 //! The way back: Data and Nacks follow the PIT to those who asked.
 
-use core::time::Duration;
-
-use bytes::Bytes;
 use xylem_packet::{Data, Interest, NackReason};
 
-use crate::forwarder::{Forwarder, Headers, LOCALHOST, is_under};
-use crate::pit::Token;
-use crate::strategy::severity;
-use crate::{DropReason, FaceId, FaceScope, rewrite};
+use crate::faces::{Ingress, LOCALHOST, is_under};
+use crate::forwarder::Forwarder;
+use crate::pit::{Refusal, TokenBuffer};
+use crate::rewrite::{Changes, rewrite};
+use crate::storage::{Flat, Storage};
+use crate::{DropReason, FaceScope, Incoming, Outgoing, Outlet};
 
-impl Forwarder {
+impl<S: Storage> Forwarder<S> {
+    #[inline]
     pub(crate) fn on_data(
         &mut self,
-        now: Duration,
-        (from, scope): (FaceId, FaceScope),
+        now: u64,
+        from: Ingress,
         data: &Data<'_>,
-        packet: &Bytes,
-        headers: Headers,
-        out: &mut Vec<(FaceId, Bytes)>,
+        incoming: &Incoming<'_>,
+        out: &mut impl Outlet,
     ) -> Result<(), DropReason> {
-        self.count(from, |counters| counters.in_data += 1);
-        if scope == FaceScope::NonLocal && is_under(data.name(), LOCALHOST) {
+        if let Some(face) = self.faces.get_mut(from.face) {
+            face.counters.in_data += 1;
+        }
+        if from.scope == FaceScope::NonLocal && is_under(data.name(), LOCALHOST) {
             return Err(DropReason::Scope);
         }
         self.hasher.hash_prefixes(data.name(), &mut self.hashes);
-        self.matches.clear();
         self.pit.matches(&self.hasher, data, &self.hashes, &mut self.matches);
-        // A face that was not asked cannot answer: it could only be guessing names, to take the
-        // place of the true Data.
-        let pit = &mut self.pit;
-        self.matches.retain(|id| pit.get(*id).out_records.iter().any(|r| r.face == from));
-        if self.matches.is_empty() {
+        self.keep_matches_asked_of(from.face);
+        if self.matches.as_slice().is_empty() {
             return Err(DropReason::Unsolicited);
         }
-        if self.content_store.is_enabled() {
-            self.content_store.insert(now, data, self.hashes[data.name().len()]);
+        if !incoming.no_cache {
+            self.content_store.insert(now, data, &self.hashes);
         }
-        self.counters.satisfied += self.matches.len() as u64;
-        self.downstream.clear();
-        for i in 0..self.matches.len() {
-            let id = self.matches[i];
-            let records = &self.pit.get(id).in_records;
-            let waiting = records.iter().filter(|r| r.face != from && r.expires > now);
-            self.downstream.extend(waiting.map(|r| (r.face, r.token)));
-            self.end_entry(now, id);
-        }
-        if self.matches.len() > 1 {
-            // One face may wait in several entries; it gets one copy for each of its tokens.
-            self.downstream.sort_unstable();
-            self.downstream.dedup();
-        }
-        for i in 0..self.downstream.len() {
-            let (face, token) = self.downstream[i];
-            let leaving = rewrite::wrap(packet.clone(), token.get(), headers.congestion_mark);
-            self.send_data(face, leaving, out);
+        self.serial += 1;
+        for i in 0..self.matches.as_slice().len() {
+            let id = self.matches.as_slice()[i];
+            self.counters.satisfied += u64::from(self.pit.ins(id).next().is_some());
+            self.deliver(now, from, id, incoming, out);
+            self.note_answer(now, from.face, id);
+            if self.awaits_probe(id) {
+                let faces = &mut self.faces;
+                self.pit.release_ins(id, |face| faces.settle(face));
+            } else {
+                self.end_entry(now, id);
+            }
         }
         Ok(())
+    }
+
+    /// A face that was not asked cannot answer: it could only be guessing names, to take the place
+    /// of the true Data.
+    #[inline]
+    fn keep_matches_asked_of(&mut self, face: u32) {
+        let mut kept = 0;
+        for i in 0..self.matches.as_slice().len() {
+            let id = self.matches.as_slice()[i];
+            let asked =
+                |r: &crate::pit::OutRecord| r.face == face && r.refusal() != Refusal::Answered;
+            if self.pit.outs(id).any(asked) {
+                self.matches.as_mut_slice()[kept] = id;
+                kept += 1;
+            }
+        }
+        self.matches.truncate(kept);
+    }
+
+    /// Sends a Data to all who wait in one entry. A face that waits in several gets one copy for
+    /// each token, or one without any.
+    #[inline]
+    fn deliver(
+        &mut self,
+        now: u64,
+        from: Ingress,
+        id: u32,
+        incoming: &Incoming<'_>,
+        out: &mut impl Outlet,
+    ) {
+        let mut buffer = TokenBuffer::new();
+        for record in self.pit.ins(id) {
+            if record.expires <= now || (record.face == from.face && !from.may_return()) {
+                continue;
+            }
+            let pit_token = self.pit.token(record, &mut buffer);
+            if pit_token.is_none() {
+                let Some(face) = self.faces.get_mut(record.face) else { continue };
+                if core::mem::replace(&mut face.served, self.serial) == self.serial {
+                    continue;
+                }
+            }
+            let leaving = Outgoing {
+                packet: incoming.packet,
+                pit_token,
+                congestion_mark: incoming.congestion_mark.filter(|mark| *mark != 0),
+                incoming_face: Some(from.id()),
+                nack: None,
+            };
+            self.faces.send_data(record.face, leaving, out);
+        }
     }
 
     /// An Interest that we sent comes back: once all that we asked have refused, so do we.
     pub(crate) fn on_nack(
         &mut self,
-        now: Duration,
-        from: FaceId,
+        now: u64,
+        from: Ingress,
         interest: &Interest<'_>,
         reason: NackReason,
-        out: &mut Vec<(FaceId, Bytes)>,
+        out: &mut impl Outlet,
     ) -> Result<(), DropReason> {
-        self.count(from, |counters| counters.in_nacks += 1);
+        if let Some(face) = self.faces.get_mut(from.face) {
+            face.counters.in_nacks += 1;
+        }
+        if from.is_shared() {
+            // One of several neighbours speaks for itself only.
+            return Err(DropReason::Unsolicited);
+        }
         let hash = self.hasher.hash(interest.name());
         let id = self.pit.find(interest, hash).ok_or(DropReason::Unsolicited)?;
-        let (Some(nonce), Some(offset)) = (interest.nonce(), interest.nonce_offset()) else {
-            return Err(DropReason::Unsolicited);
+        let asked = self.pit.out_of(id, from.face);
+        asked
+            .filter(|record| interest.nonce() == Some(record.nonce) && !record.is_refused())
+            .ok_or(DropReason::Unsolicited)?
+            .refuse(reason);
+        self.note_refusal(now, from.face, id);
+        let open = {
+            let mut open = self.pit.outs(id).filter(|record| !record.is_refused());
+            (open.next().map(|record| record.face), open.next().is_some())
         };
-        let entry = self.pit.get(id);
-        let refused = entry.out_records.iter_mut().find(|r| r.face == from && r.nonce == nonce);
-        refused.ok_or(DropReason::Unsolicited)?.nacked = Some(reason);
-        if entry.out_records.iter().any(|record| record.nacked.is_none()) {
-            return Ok(());
-        }
-        let mildest = entry.out_records.iter().filter_map(|r| r.nacked).min_by_key(severity);
-        let waiting: Vec<(FaceId, [u8; 4], Token)> = entry
-            .in_records
-            .iter()
-            .filter(|record| record.face != from && record.expires > now)
-            .map(|record| (record.face, record.nonce, record.token))
-            .collect();
-        self.end_entry(now, id);
-        for (face, nonce, token) in waiting {
-            let theirs = rewrite::patch(interest.wire(), offset, &nonce);
-            self.send_nack(face, &theirs, token, mildest.unwrap_or(reason), out);
+        match open {
+            (None, _) => {
+                self.refuse(now, id, interest, |face| face != from.face, out);
+                self.end_entry(now, id);
+            }
+            // The only one left to answer waits for us itself: it had better not.
+            (Some(last), false) if self.pit.ins(id).any(|record| record.face == last) => {
+                self.refuse(now, id, interest, |face| face == last, out);
+                self.pit.release_in(id, last);
+                self.faces.settle(last);
+            }
+            _ => {}
         }
         Ok(())
+    }
+
+    /// The mildest reason that came.
+    fn mildest(&self, id: u32) -> NackReason {
+        let came = self.pit.outs(id).map(|record| record.refusal());
+        let reasons = came.filter(|r| !matches!(r, Refusal::None | Refusal::Answered));
+        reasons.min().unwrap_or_default().reason()
+    }
+
+    /// Tells those who wait that are `chosen`.
+    fn refuse(
+        &mut self,
+        now: u64,
+        id: u32,
+        interest: &Interest<'_>,
+        chosen: impl Fn(u32) -> bool,
+        out: &mut impl Outlet,
+    ) {
+        let reason = self.mildest(id);
+        let mut buffer = TokenBuffer::new();
+        for record in self.pit.ins(id).filter(|r| chosen(r.face) && r.expires > now) {
+            let changes = Changes { nonce: Some(record.nonce), ..Changes::default() };
+            if rewrite(interest, changes, &mut self.scratch) {
+                let token = self.pit.token(record, &mut buffer);
+                let theirs = self.scratch.as_slice();
+                self.faces.send_nack(record.face, theirs, token, reason, out);
+            }
+        }
     }
 }

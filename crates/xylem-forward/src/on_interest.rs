@@ -1,190 +1,186 @@
 //! The Interest pipeline: loops, cache, aggregation, forwarding.
 
-use core::time::Duration;
-
-use bytes::Bytes;
 use xylem_packet::{Interest, NackReason};
 
-use crate::forwarder::{Forwarder, Headers, LOCALHOP, LOCALHOST, is_under};
+use crate::faces::{Ingress, LOCALHOP, LOCALHOST, is_under};
+use crate::forwarder::Forwarder;
 use crate::name_hash::split_mix;
-use crate::pit::{EntryId, InRecord, OutRecord, Token};
-use crate::strategy::{best_route, next_hops};
-use crate::{DropReason, FaceId, FaceScope, rewrite};
+use crate::rewrite::{Changes, rewrite};
+use crate::storage::Storage;
+use crate::strategy::Leaving;
+use crate::{DropReason, FaceScope, Incoming, Outgoing, Outlet};
 
-impl Forwarder {
+impl<S: Storage> Forwarder<S> {
+    #[inline]
     pub(crate) fn on_interest(
         &mut self,
-        now: Duration,
-        (from, scope): (FaceId, FaceScope),
+        now: u64,
+        from: Ingress,
         interest: &Interest<'_>,
-        packet: &Bytes,
-        headers: Headers,
-        out: &mut Vec<(FaceId, Bytes)>,
+        incoming: &Incoming<'_>,
+        out: &mut impl Outlet,
     ) -> Result<(), DropReason> {
-        self.count(from, |counters| counters.in_interests += 1);
         let name = interest.name();
-        if scope == FaceScope::NonLocal && is_under(name, LOCALHOST) {
+        let face = self.faces.get_mut(from.face).ok_or(DropReason::NoSuchFace)?;
+        face.counters.in_interests += 1;
+        if from.scope == FaceScope::NonLocal && is_under(name, LOCALHOST) {
             return Err(DropReason::Scope);
         }
         if interest.hop_limit() == Some(0) {
             return Err(DropReason::HopLimit);
         }
+        if !face.admits(now) {
+            return Err(DropReason::RateLimit);
+        }
         let nonce = match interest.nonce() {
             Some(nonce) => nonce,
-            None => (split_mix(&mut self.random) as u32).to_le_bytes(),
+            None => self.new_nonce(),
         };
         self.hasher.hash_prefixes(name, &mut self.hashes);
-        let hash = self.hashes[name.len()];
-        if self.dead_nonces.contains(now, self.hasher.with_nonce(hash, nonce)) {
-            self.send_nack(from, packet, headers.token, NackReason::DUPLICATE, out);
-            return Err(DropReason::Loop);
+        let hash = self.hashes.whole();
+        if self.dead_nonces.get(now, self.hasher.with_nonce(hash, nonce)).is_some() {
+            return Err(self.looped(from, incoming, out));
         }
-        let id = match self.pit.find(interest, hash) {
-            Some(id) => {
-                if let Some(known) =
-                    self.pit.get(id).in_records.iter().find(|record| record.nonce == nonce)
-                {
-                    if known.face == from {
-                        return Err(DropReason::Duplicate);
-                    }
-                    self.send_nack(from, packet, headers.token, NackReason::DUPLICATE, out);
-                    return Err(DropReason::Loop);
-                }
-                id
+        let known = self.pit.find(interest, hash);
+        if let Some(id) = known {
+            let asker = self.pit.ins(id).find(|record| record.nonce == nonce).map(|r| r.face);
+            if asker == Some(from.face) {
+                return Err(DropReason::Duplicate);
             }
-            None => {
-                if self.answer_from_cache(now, from, interest, headers.token, out) {
-                    return Ok(());
-                }
-                if self.pit.is_full() {
-                    return Err(DropReason::PitFull);
-                }
-                self.pit.insert(interest, &self.hashes)
+            if asker.is_some() || self.pit.outs(id).any(|record| record.nonce == nonce) {
+                return Err(self.looped(from, incoming, out));
             }
-        };
-        let lifetime = Duration::from_millis(interest.lifetime_ms()).min(self.max_lifetime);
-        let record = InRecord {
-            face: from,
-            nonce,
-            expires: now.saturating_add(lifetime),
-            token: headers.token,
-        };
-        if self.record_downstream(now, id, record) {
-            self.counters.aggregated += 1;
+        }
+        let waited_for = known.is_some_and(|id| self.pit.ins(id).next().is_some());
+        if !waited_for && self.answer_from_cache(now, from, interest, incoming, out) {
             return Ok(());
         }
-        self.forward(now, (from, scope), (id, nonce), interest, packet, headers, out)
+        let leaving = self.prepare(from, interest, incoming, nonce)?;
+        let id = self.note_downstream(now, from, (interest, nonce), known, incoming)?;
+        self.forward(now, id, &leaving, interest, incoming, out)
+    }
+
+    pub(crate) fn new_nonce(&mut self) -> [u8; 4] {
+        (split_mix(&mut self.random) as u32).to_le_bytes()
+    }
+
+    /// Sends a looping Interest back.
+    #[cold]
+    fn looped(
+        &mut self,
+        from: Ingress,
+        incoming: &Incoming<'_>,
+        out: &mut impl Outlet,
+    ) -> DropReason {
+        let reason = NackReason::DUPLICATE;
+        self.faces.send_nack(from.face, incoming.packet, incoming.pit_token, reason, out);
+        DropReason::Loop
     }
 
     /// True if the content store had the answer.
+    #[inline]
     fn answer_from_cache(
         &mut self,
-        now: Duration,
-        from: FaceId,
+        now: u64,
+        from: Ingress,
         interest: &Interest<'_>,
-        token: Token,
-        out: &mut Vec<(FaceId, Bytes)>,
+        incoming: &Incoming<'_>,
+        out: &mut impl Outlet,
     ) -> bool {
         if !self.content_store.is_enabled() {
             return false;
         }
-        let Some(data) = self.content_store.find(now, interest, &self.hashes) else {
+        let Some(packet) = self.content_store.find(now, interest, &self.hashes) else {
             self.counters.cs_misses += 1;
             return false;
         };
         self.counters.cs_hits += 1;
-        self.send_data(from, rewrite::wrap(data, token.get(), None), out);
+        let pit_token = incoming.pit_token;
+        let leaving = Outgoing { packet, pit_token, ..Outgoing::default() };
+        self.faces.send_data(from.face, leaving, out);
         true
     }
 
-    /// Notes who asked. True if the Interest needs no forwarding because one like it, from another
-    /// face, is on its way to somebody else than this face.
-    fn record_downstream(&mut self, now: Duration, id: EntryId, record: InRecord) -> bool {
-        let entry = self.pit.get(id);
-        let from = record.face;
-        let is_pending = entry.in_records.iter().any(|r| r.face != from && r.expires > now)
-            && entry.out_records.iter().any(|r| r.face != from && r.nacked.is_none());
-        let again = match entry.in_records.iter_mut().find(|r| r.face == from) {
-            // A new nonce from the same face: the consumer has lost patience.
-            Some(known) => {
-                *known = record;
-                true
-            }
-            None => {
-                entry.in_records.push(record);
-                false
-            }
-        };
-        let expires = entry.in_records.iter().map(|r| r.expires).max().unwrap_or(now);
-        self.pit.arm(id, expires);
-        is_pending && !again
-    }
-
-    // The parts of one decision; bundling them would only give them another name.
-    #[allow(clippy::too_many_arguments)]
-    fn forward(
+    /// The Interest as it will leave: as it came, or changed, in `scratch`.
+    #[inline]
+    fn prepare<'a>(
         &mut self,
-        now: Duration,
-        (from, scope): (FaceId, FaceScope),
-        (id, nonce): (EntryId, [u8; 4]),
-        interest: &Interest<'_>,
-        packet: &Bytes,
-        headers: Headers,
-        out: &mut Vec<(FaceId, Bytes)>,
-    ) -> Result<(), DropReason> {
+        from: Ingress,
+        interest: &Interest<'a>,
+        incoming: &Incoming<'a>,
+        nonce: [u8; 4],
+    ) -> Result<Leaving<'a>, DropReason> {
         let name = interest.name();
         let hops_left = interest.hop_limit().map(|hops| hops.saturating_sub(1));
         let only_local = hops_left == Some(0)
             || is_under(name, LOCALHOST)
-            || (scope == FaceScope::NonLocal && is_under(name, LOCALHOP));
-        let faces = &self.faces;
-        let may_go = |face: FaceId| {
-            face != from
-                && faces.get(&face).is_some_and(|f| !only_local || f.scope == FaceScope::Local)
+            || (from.scope == FaceScope::NonLocal && is_under(name, LOCALHOP));
+        let mut delegations = interest.forwarding_hint();
+        let has_arrived = self.regions.len() != 0
+            && delegations.any(|delegation| self.regions.any_under(delegation));
+        let changes = Changes {
+            hop_limit: hops_left,
+            nonce: interest.nonce().is_none().then_some(nonce),
+            without_hint: has_arrived,
         };
-        let next = match headers.next_hop {
-            Some(face) => may_go(face).then_some(face),
-            None => {
-                let hops = next_hops(&self.fib, &self.hasher, interest, &self.hashes);
-                best_route(hops, self.pit.get(id), may_go)
-            }
-        };
-        let Some(next) = next else {
-            let entry = self.pit.get(id);
-            entry.in_records.retain(|record| record.face != from);
-            if entry.in_records.is_empty() {
-                self.pit.remove(id);
-            }
-            self.send_nack(from, packet, headers.token, NackReason::NO_ROUTE, out);
-            return Err(DropReason::NoRoute);
-        };
-        let out_records = &mut self.pit.get(id).out_records;
-        let record = OutRecord { face: next, nonce, sent: now, nacked: None };
-        let earlier = match out_records.iter_mut().find(|r| r.face == next) {
-            Some(known) => Some(core::mem::replace(known, record).nonce),
-            None => {
-                out_records.push(record);
-                None
-            }
-        };
-        if let Some(nonce) = earlier {
-            // The entry will not remember it, and the Interest may still come back.
-            let key = self.hasher.with_nonce(self.pit.get(id).hash, nonce);
-            self.dead_nonces.insert(now, key);
+        let is_changed = changes != Changes::default();
+        if is_changed && !rewrite(interest, changes, &mut self.scratch) {
+            return Err(DropReason::TooLong);
         }
-        let mut leaving = packet.clone();
-        if let (Some(hops), Some(offset)) = (hops_left, interest.hop_limit_offset()) {
-            leaving = rewrite::patch(&leaving, offset, &[hops]);
+        Ok(Leaving {
+            packet: (!is_changed).then_some(incoming.packet),
+            nonce,
+            congestion_mark: incoming.congestion_mark.filter(|mark| *mark != 0),
+            from,
+            only_local,
+            has_arrived,
+        })
+    }
+
+    /// Notes who asked, in the entry that there is or a new one.
+    #[inline]
+    fn note_downstream(
+        &mut self,
+        now: u64,
+        from: Ingress,
+        (interest, nonce): (&Interest<'_>, [u8; 4]),
+        known: Option<u32>,
+        incoming: &Incoming<'_>,
+    ) -> Result<u32, DropReason> {
+        let is_waiting =
+            known.is_some_and(|id| self.pit.ins(id).any(|record| record.face == from.face));
+        let face = self.faces.get_mut(from.face).ok_or(DropReason::NoSuchFace)?;
+        if !is_waiting {
+            if face.settings.pit_quota.is_some_and(|quota| face.pending >= quota) {
+                return Err(DropReason::Quota);
+            }
+            face.pending += 1;
         }
-        if interest.nonce().is_none() {
-            leaving = rewrite::with_nonce(&leaving, nonce);
-        }
-        let leaving = rewrite::wrap(leaving, None, headers.congestion_mark);
-        self.count(next, |counters| {
-            counters.out_interests += 1;
-            counters.out_bytes += leaving.len() as u64;
+        let id = match known {
+            Some(id) => Ok(id),
+            None => self.pit.insert(interest, self.hashes.whole()),
+        };
+        let lifetime = interest.lifetime_ms().saturating_mul(1000).min(self.max_lifetime);
+        let expires = now.saturating_add(lifetime);
+        let noted = id.and_then(|id| {
+            match self.pit.set_in(id, from.face, nonce, expires, incoming.pit_token) {
+                Ok(_) => Ok(id),
+                Err(full) => {
+                    if known.is_none() {
+                        self.pit.remove(id);
+                    }
+                    Err(full)
+                }
+            }
         });
-        out.push((next, leaving));
-        Ok(())
+        let Ok(id) = noted else {
+            if !is_waiting {
+                self.faces.settle(from.face);
+            }
+            return Err(DropReason::PitFull);
+        };
+        let last = self.pit.ins(id).map(|record| record.expires).max().unwrap_or(expires);
+        self.pit.arm(id, last);
+        Ok(id)
     }
 }

@@ -2,8 +2,8 @@
 
 use xylem_packet::DecodeError;
 
-/// Why a packet went no further. `Malformed`, `Scope`, `HopLimit`, `LocalField` and `Nested` are the
-/// neighbour's fault, `NoSuchFace` the caller's, the others nobody's.
+/// Why a packet went no further. `Malformed`, `Scope`, `HopLimit` and `LocalField` are the
+/// neighbour's fault, `NoSuchFace` and `LinkPacket` the caller's, the others nobody's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DropReason {
@@ -13,12 +13,9 @@ pub enum DropReason {
     /// The bytes are no packet.
     #[error("malformed packet: {0}")]
     Malformed(#[from] DecodeError),
-    /// A link packet within a link packet.
-    #[error("link packet within a link packet")]
-    Nested,
-    /// One piece of a packet: the face has to reassemble first.
-    #[error("fragment of a packet")]
-    Fragmented,
+    /// A link packet: the link service has to take its headers off first.
+    #[error("a link packet where a bare one belongs")]
+    LinkPacket,
     /// A header field that only local faces may use.
     #[error("a header field that only local faces may use")]
     LocalField,
@@ -34,12 +31,21 @@ pub enum DropReason {
     /// The same Interest from the same face again.
     #[error("duplicate Interest")]
     Duplicate,
-    /// The PIT is full.
+    /// More Interests than [`crate::FaceSettings::interests_per_second`].
+    #[error("the face's Interests come too fast")]
+    RateLimit,
+    /// More Interests pending than [`crate::FaceSettings::pit_quota`].
+    #[error("too many pending Interests of the face")]
+    Quota,
+    /// The PIT is full: its entries, its records or its memory for names.
     #[error("too many pending Interests")]
     PitFull,
     /// Nowhere to send the Interest; a Nack has been sent back.
     #[error("no route")]
     NoRoute,
+    /// The Interest has to be changed on its way and is too long for that.
+    #[error("too long to be changed")]
+    TooLong,
     /// A Data or Nack that was not asked of this face.
     #[error("unsolicited packet")]
     Unsolicited,
@@ -55,7 +61,7 @@ pub enum RouteError {
     /// The prefix has more than 63 components.
     #[error("the prefix has too many components")]
     PrefixTooLong,
-    /// [`crate::Config::max_routes`] is reached.
+    /// [`crate::Config::max_routes`] is reached, or the memory for prefixes or next hops.
     #[error("too many routes")]
     TableFull,
 }
@@ -68,7 +74,7 @@ pub struct Counters {
     pub satisfied: u64,
     /// PIT entries that ran out.
     pub expired: u64,
-    /// Interests that joined one already on its way.
+    /// Interests that another face's were on their way for.
     pub aggregated: u64,
     /// Interests answered from the content store.
     pub cs_hits: u64,
@@ -76,6 +82,10 @@ pub struct Counters {
     pub cs_misses: u64,
     /// Interests that looped.
     pub loops: u64,
+    /// Interests that a strategy kept back, one like them having been sent a moment ago.
+    pub suppressed: u64,
+    /// Interests over a face's rate limit or quota.
+    pub limited: u64,
     /// Interests dropped because the PIT was full.
     pub pit_full: u64,
     /// Interests without a route.

@@ -1,81 +1,141 @@
-//! The few changes that a forwarder makes to packets on their way.
+//! The few changes that a forwarder makes to Interests on their way.
 
-use bytes::Bytes;
-use xylem_packet::tlv::{self, Reader, types};
-use xylem_packet::{LpPacket, NackReason};
+use xylem_packet::tlv::{Reader, types};
+use xylem_packet::{Interest, MAX_PACKET};
 
-/// A copy of the packet with `octets` at `offset`.
-pub(crate) fn patch(packet: &[u8], offset: usize, octets: &[u8]) -> Bytes {
-    let mut copy = packet.to_vec();
-    copy[offset..offset + octets.len()].copy_from_slice(octets);
-    Bytes::from(copy)
+use crate::storage::Flat;
+
+/// What is to be changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Changes {
+    /// A HopLimit in place of the one that there is.
+    pub(crate) hop_limit: Option<u8>,
+    /// A Nonce in place of the one that there is, or where there is none.
+    pub(crate) nonce: Option<[u8; 4]>,
+    /// The forwarding hint is taken out.
+    pub(crate) without_hint: bool,
 }
 
-/// The Interest with a Nonce, which it lacks.
-pub(crate) fn with_nonce(interest: &[u8], nonce: [u8; 4]) -> Bytes {
-    let mut reader = Reader::new(interest);
+/// Puts the changed Interest into `out`; false if it has no room there, or would be too long.
+pub(crate) fn rewrite(interest: &Interest<'_>, changes: Changes, out: &mut impl Flat<u8>) -> bool {
+    out.truncate(0);
+    let adds_nonce = changes.nonce.is_some() && interest.nonce().is_none();
+    if adds_nonce || changes.without_hint {
+        return rebuild(interest, changes, out);
+    }
+    if !out.extend(interest.wire()) {
+        return false;
+    }
+    let bytes = out.as_mut_slice();
+    if let (Some(hops), Some(at)) = (changes.hop_limit, interest.hop_limit_offset()) {
+        bytes[at] = hops;
+    }
+    if let (Some(nonce), Some(at)) = (changes.nonce, interest.nonce_offset()) {
+        bytes[at..at + 4].copy_from_slice(&nonce);
+    }
+    true
+}
+
+/// Element by element, since lengths change.
+fn rebuild(interest: &Interest<'_>, changes: Changes, out: &mut impl Flat<u8>) -> bool {
+    let wire = interest.wire();
     // The Interest has been decoded, so that its elements can be read again.
-    let value = reader.next_element().ok().flatten().map_or(&[][..], |outer| outer.value);
+    let value = Reader::new(wire).next_element().ok().flatten().map_or(&[][..], |e| e.value);
+    let nonce_octets = changes.nonce.or(interest.nonce());
+    // Where the nonce belongs, and where the hint lies.
+    let (mut place, mut hint) = (0, 0..0);
     let mut reader = Reader::new(value);
-    let mut place = 0;
     while let Ok(Some(element)) = reader.next_element() {
         match element.typ {
+            types::FORWARDING_HINT if changes.without_hint => hint = element.start..element.end,
             types::NAME | types::CAN_BE_PREFIX | types::MUST_BE_FRESH | types::FORWARDING_HINT => {
-                place = element.end
+                place = element.end;
             }
             _ => {}
         }
     }
-    let mut out = Vec::with_capacity(interest.len() + 16);
-    tlv::write_var_number(&mut out, u64::from(types::INTEREST));
-    tlv::write_var_number(&mut out, value.len() as u64 + 6);
-    out.extend_from_slice(&value[..place]);
-    tlv::write_element(&mut out, types::NONCE, &nonce);
-    out.extend_from_slice(&value[place..]);
-    Bytes::from(out)
-}
-
-/// The packet as it leaves: bare, unless there is something to say around it.
-#[inline]
-pub(crate) fn wrap(packet: Bytes, pit_token: Option<&[u8]>, congestion_mark: Option<u64>) -> Bytes {
-    if pit_token.is_none() && congestion_mark.is_none() {
-        return packet;
+    place = place.max(hint.end);
+    let added = match (interest.nonce(), nonce_octets) {
+        (None, Some(_)) => 6,
+        _ => 0,
+    };
+    let len = value.len() - hint.len() + added;
+    let mut header = [types::INTEREST as u8, 253, (len >> 8) as u8, len as u8];
+    let header = if len < 253 {
+        header[1] = len as u8;
+        &header[..2]
+    } else {
+        &header[..]
+    };
+    if header.len() + len > MAX_PACKET {
+        return false;
     }
-    let mut out = Vec::new();
-    LpPacket { fragment: Some(&packet), pit_token, congestion_mark, ..Default::default() }
-        .encode(&mut out);
-    Bytes::from(out)
+    let mut whole = out.extend(header)
+        && out.extend(&value[..hint.start])
+        && out.extend(&value[hint.end..place]);
+    if added != 0
+        && let Some([a, b, c, d]) = nonce_octets
+    {
+        whole &= out.extend(&[types::NONCE as u8, 4, a, b, c, d]);
+    }
+    whole && out.extend(&value[place..]) && patch(changes, out)
 }
 
-/// An Interest on its way back.
-pub(crate) fn nack(interest: &[u8], pit_token: Option<&[u8]>, reason: NackReason) -> Bytes {
-    let mut out = Vec::new();
-    LpPacket { fragment: Some(interest), pit_token, nack: Some(reason), ..Default::default() }
-        .encode(&mut out);
-    Bytes::from(out)
+/// The changes that change no length.
+fn patch(changes: Changes, out: &mut impl Flat<u8>) -> bool {
+    // The parameters have been proven already.
+    let Ok(interest) = Interest::decode_with(out.as_slice(), crate::sha256) else { return false };
+    let (hop_limit, nonce) = (interest.hop_limit_offset(), interest.nonce_offset());
+    let bytes = out.as_mut_slice();
+    if let (Some(hops), Some(at)) = (changes.hop_limit, hop_limit) {
+        bytes[at] = hops;
+    }
+    if let (Some(octets), Some(at)) = (changes.nonce, nonce) {
+        bytes[at..at + 4].copy_from_slice(&octets);
+    }
+    true
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use xylem_packet::{Interest, InterestBuilder, Name};
+    use crate::storage::Array;
+    use xylem_packet::{InterestBuilder, Name};
 
     #[test]
-    fn a_nonce_goes_to_its_place() {
+    fn everything_goes_to_its_place() {
         let name = Name::from_uri("/a/b").unwrap();
-        let hint = [name.as_ref()];
-        let full = InterestBuilder::new(name.as_ref())
-            .can_be_prefix(true)
-            .must_be_fresh(true)
-            .forwarding_hint(&hint)
-            .lifetime_ms(77)
-            .hop_limit(9);
-        for builder in [InterestBuilder::new(name.as_ref()), full] {
-            let (mut without, mut with) = (Vec::new(), Vec::new());
-            builder.encode(&mut without).unwrap();
-            builder.nonce([1, 2, 3, 4]).encode(&mut with).unwrap();
-            assert_eq!(with_nonce(&without, [1, 2, 3, 4]), with);
-            assert!(Interest::decode(&with).is_ok());
+        let long = Name::from_uri(&"/0123456789".repeat(25)).unwrap();
+        let hint = [name.as_ref(), long.as_ref()];
+        for name in [&name, &long] {
+            let small = InterestBuilder::new(name.as_ref());
+            let full = small.can_be_prefix(true).must_be_fresh(true).lifetime_ms(77).hop_limit(9);
+            for builder in [small, full] {
+                let hinted = builder.forwarding_hint(&hint);
+                let encode = |builder: InterestBuilder<'_>| {
+                    let mut out = Vec::new();
+                    builder.encode(&mut out).unwrap();
+                    out
+                };
+                let check = |from: Vec<u8>, changes: Changes, expected: Vec<u8>| {
+                    let interest = Interest::decode(&from).unwrap();
+                    let mut out = Vec::new();
+                    assert!(rewrite(&interest, changes, &mut out));
+                    assert_eq!(out, expected);
+                    let mut small: Array<u8, 9> = Array::default();
+                    assert!(!rewrite(&interest, changes, &mut small));
+                };
+                let (one, two) = ([1, 2, 3, 4], [5, 6, 7, 8]);
+                let nonce = Changes { nonce: Some(two), ..Changes::default() };
+                check(encode(builder), nonce, encode(builder.nonce(two)));
+                check(encode(builder.nonce(one)), nonce, encode(builder.nonce(two)));
+                check(encode(hinted), nonce, encode(hinted.nonce(two)));
+                let all = Changes { without_hint: true, hop_limit: Some(3), ..nonce };
+                check(encode(hinted.hop_limit(4)), all, encode(builder.nonce(two).hop_limit(3)));
+                let only = Changes { without_hint: true, ..Changes::default() };
+                check(encode(hinted.nonce(one)), only, encode(builder.nonce(one)));
+                check(encode(hinted), only, encode(builder));
+            }
         }
     }
 }

@@ -1,54 +1,434 @@
-//! Where an Interest goes: route look-up and the best-route strategy.
+//! Where an Interest goes: route look-up and the strategies.
+//!
+//! All three keep back an Interest like one that was sent a moment ago (10 ms, twice as long after
+//! each time that one is sent again, up to 250 ms): best-route and ASF count for the entry,
+//! multicast for each next hop (NFD's exponential retransmission suppression).
 
 use xylem_packet::{Interest, NackReason};
 
-use crate::FaceId;
-use crate::fib::{Fib, NextHop};
-use crate::name_hash::NameHasher;
-use crate::pit::Entry;
+use crate::faces::Ingress;
+use crate::fib::NextHop;
+use crate::forwarder::Forwarder;
+use crate::measurements::{Measurement, Rank};
+use crate::name_hash::{split_mix, spread};
+use crate::pit::OutRecord;
+use crate::storage::{Flat, Storage};
+use crate::strategy_choice::Strategy;
+use crate::{DropReason, FaceScope, Incoming, Outgoing, Outlet};
 
-/// The ways that an Interest may go: those of its name; failing that (or if only the default route
-/// fits), those of its forwarding hint's first delegation that has any.
-pub(crate) fn next_hops<'f>(
-    fib: &'f Fib,
-    hasher: &NameHasher,
-    interest: &Interest<'_>,
-    hashes: &[u64],
-) -> &'f [NextHop] {
-    let by_name = fib.lookup(interest.name(), hashes);
-    if let Some((1.., hops)) = by_name {
-        return hops;
+const FIRST_SUPPRESSION_MS: u16 = 10;
+const MAX_SUPPRESSION_MS: u16 = 250;
+/// The first probe of a prefix comes within this time, at random (NFD).
+const FIRST_PROBE_WITHIN: u64 = 5_000_000;
+
+/// An Interest on its way out.
+pub(crate) struct Leaving<'a> {
+    /// The packet as it came; `None` if it was changed and lies in `scratch`.
+    pub(crate) packet: Option<&'a [u8]>,
+    pub(crate) nonce: [u8; 4],
+    pub(crate) congestion_mark: Option<u64>,
+    pub(crate) from: Ingress,
+    /// To local faces only.
+    pub(crate) only_local: bool,
+    /// Its forwarding hint has led here and counts no longer.
+    pub(crate) has_arrived: bool,
+}
+
+/// Where a strategy wants an Interest to go.
+enum Choice {
+    /// There, and then as long as said, in milliseconds, no like one to the same place.
+    Send(u32, u16),
+    /// Nowhere: one like it was sent a moment ago, or there is nobody else to ask.
+    Wait,
+    /// There is nobody to ask.
+    NoRoute,
+}
+
+impl<S: Storage> Forwarder<S> {
+    /// Sends the Interest on as its entry's strategy says.
+    #[inline]
+    pub(crate) fn forward(
+        &mut self,
+        now: u64,
+        id: u32,
+        leaving: &Leaving<'_>,
+        interest: &Interest<'_>,
+        incoming: &Incoming<'_>,
+        out: &mut impl Outlet,
+    ) -> Result<(), DropReason> {
+        let choice = if let Some(next_hop) = incoming.next_hop {
+            // The application knows better than any strategy.
+            let face = self.faces.number(next_hop).filter(|face| self.may_go(leaving, *face));
+            face.map_or(Choice::NoRoute, |face| Choice::Send(face, FIRST_SUPPRESSION_MS))
+        } else {
+            let route = self.route(interest, leaving.has_arrived);
+            let strategy = self.chosen_strategy(interest);
+            match (route, strategy) {
+                (None, _) => self.none_eligible(id, leaving),
+                (Some(route), Strategy::BestRoute) => self.best_route(now, id, leaving, route),
+                (Some(route), Strategy::Asf) => {
+                    let choice = self.asf(now, id, leaving, route);
+                    let Choice::Send(face, suppression) = choice else {
+                        return self.settle_choice(now, id, leaving, choice, incoming, out);
+                    };
+                    self.send_interest(now, id, leaving, (face, suppression), out);
+                    self.probe(now, id, leaving, (route, face), interest, out);
+                    return Ok(());
+                }
+                (Some(route), Strategy::Multicast) => self.multicast(now, id, leaving, route, out),
+            }
+        };
+        self.settle_choice(now, id, leaving, choice, incoming, out)
     }
-    let mut of_hint = Vec::new();
-    for delegation in interest.forwarding_hint() {
-        hasher.hash_prefixes(delegation, &mut of_hint);
-        if let Some((1.., hops)) = fib.lookup(delegation, &of_hint) {
-            return hops;
+
+    /// Does what a strategy has chosen.
+    #[inline]
+    fn settle_choice(
+        &mut self,
+        now: u64,
+        id: u32,
+        leaving: &Leaving<'_>,
+        choice: Choice,
+        incoming: &Incoming<'_>,
+        out: &mut impl Outlet,
+    ) -> Result<(), DropReason> {
+        match choice {
+            Choice::Send(face, suppression) => {
+                self.send_interest(now, id, leaving, (face, suppression), out);
+                Ok(())
+            }
+            Choice::Wait => {
+                let first = self.pit.ins(id).next().map(|record| record.face);
+                match first == Some(leaving.from.face) {
+                    true => self.counters.suppressed += 1,
+                    false => self.counters.aggregated += 1,
+                }
+                Ok(())
+            }
+            Choice::NoRoute => {
+                self.faces.settle(leaving.from.face);
+                if !self.pit.release_in(id, leaving.from.face) {
+                    self.end_entry(now, id);
+                }
+                let reason = NackReason::NO_ROUTE;
+                let (packet, token) = (incoming.packet, incoming.pit_token);
+                self.faces.send_nack(leaving.from.face, packet, token, reason, out);
+                Err(DropReason::NoRoute)
+            }
         }
     }
-    by_name.map_or(&[], |(_, hops)| hops)
+
+    fn chosen_strategy(&self, interest: &Interest<'_>) -> Strategy {
+        if self.strategies.len() == 0 {
+            return Strategy::default();
+        }
+        let found = self.strategies.lookup(interest.name(), &self.hashes);
+        found.map_or(Strategy::default(), |(_, id)| *self.strategies.get(id))
+    }
+
+    /// The FIB entry for an Interest: of the longest prefix of its name; but if it has a forwarding
+    /// hint that has not led here, of the first delegation for which there is more than the default
+    /// route, or else that.
+    #[inline]
+    fn route(&mut self, interest: &Interest<'_>, has_arrived: bool) -> Option<u32> {
+        let mut delegations = interest.forwarding_hint().peekable();
+        if has_arrived || delegations.peek().is_none() {
+            return self.fib.lookup(interest.name(), &self.hashes).map(|(_, id)| id);
+        }
+        let mut default = None;
+        for delegation in delegations {
+            self.hasher.hash_prefixes(delegation, &mut self.other_hashes);
+            match self.fib.lookup(delegation, &self.other_hashes) {
+                Some((1.., id)) => return Some(id),
+                Some((0, id)) => default = Some(id),
+                None => {}
+            }
+        }
+        default
+    }
+
+    /// May the Interest go to this face?
+    #[inline]
+    fn may_go(&self, leaving: &Leaving<'_>, face: u32) -> bool {
+        (face != leaving.from.face || leaving.from.may_return())
+            && self
+                .faces
+                .get(face)
+                .is_some_and(|face| !leaving.only_local || face.settings.scope == FaceScope::Local)
+    }
+
+    fn hop(&self, route: u32, i: usize) -> Option<NextHop> {
+        self.fib.get(route).as_slice().get(i).copied()
+    }
+
+    /// The next hops of a route that the Interest may go to, cheapest first.
+    #[inline]
+    fn eligible<'a>(
+        &'a self,
+        route: u32,
+        leaving: &'a Leaving<'_>,
+    ) -> impl Iterator<Item = u32> + 'a {
+        // The numbers of faces that were added fit.
+        let faces = self.fib.get(route).as_slice().iter().map(|hop| hop.face.0 as u32);
+        faces.filter(|face| self.may_go(leaving, *face))
+    }
+
+    /// Somebody other than the asker who was asked and has not answered, at the latest.
+    #[inline]
+    fn last_open(&self, id: u32, leaving: &Leaving<'_>) -> Option<&OutRecord> {
+        let open = |record: &&OutRecord| !record.is_refused() && record.face != leaving.from.face;
+        self.pit.outs(id).filter(open).max_by_key(|record| record.sent)
+    }
+
+    fn none_eligible(&self, id: u32, leaving: &Leaving<'_>) -> Choice {
+        match self.last_open(id, leaving) {
+            Some(_) => Choice::Wait,
+            None => Choice::NoRoute,
+        }
+    }
+
+    /// How long to keep back the next one like this; `None` if this one is to be kept back.
+    fn suppression(now: u64, last: Option<&OutRecord>) -> Option<u16> {
+        let Some(last) = last else { return Some(FIRST_SUPPRESSION_MS) };
+        let is_soon = now.saturating_sub(last.sent) < u64::from(last.suppression) * 1000;
+        (!is_soon).then_some((last.suppression * 2).min(MAX_SUPPRESSION_MS))
+    }
+
+    /// The cheapest way not tried yet; when all have been, the one tried longest ago.
+    #[inline]
+    fn best_route(&self, now: u64, id: u32, leaving: &Leaving<'_>, route: u32) -> Choice {
+        let Some(suppression) = Self::suppression(now, self.last_open(id, leaving)) else {
+            return Choice::Wait;
+        };
+        let sent = |face: &u32| self.pit.outs(id).find(|r| r.face == *face).map(|r| r.sent);
+        // `None`, not tried, sorts before every time; of equals the first, which is the cheapest.
+        match self.eligible(route, leaving).min_by_key(sent) {
+            Some(face) => Choice::Send(face, suppression),
+            None => self.none_eligible(id, leaving),
+        }
+    }
+
+    /// Every way, each at its own pace.
+    fn multicast(
+        &mut self,
+        now: u64,
+        id: u32,
+        leaving: &Leaving<'_>,
+        route: u32,
+        out: &mut impl Outlet,
+    ) -> Choice {
+        let mut any = false;
+        // The last one is sent by the caller.
+        let mut waits = Choice::NoRoute;
+        let mut i = 0;
+        while let Some(hop) = self.hop(route, i) {
+            i += 1;
+            let face = hop.face.0 as u32;
+            if !self.may_go(leaving, face) {
+                continue;
+            }
+            any = true;
+            let before = self.pit.outs(id).find(|record| record.face == face);
+            let Some(suppression) = Self::suppression(now, before) else { continue };
+            if let Choice::Send(face, suppression) = waits {
+                self.send_interest(now, id, leaving, (face, suppression), out);
+            }
+            waits = Choice::Send(face, suppression);
+        }
+        match waits {
+            Choice::NoRoute if any => Choice::Wait,
+            Choice::NoRoute => self.none_eligible(id, leaving),
+            waits => waits,
+        }
+    }
+
+    #[inline]
+    fn send_interest(
+        &mut self,
+        now: u64,
+        id: u32,
+        leaving: &Leaving<'_>,
+        (face, suppression): (u32, u16),
+        out: &mut impl Outlet,
+    ) {
+        let nonce = leaving.nonce;
+        if let Some(earlier) = self.pit.set_out(id, OutRecord::new(face, nonce, now, suppression))
+            && earlier != nonce
+        {
+            // The entry will not remember it, and the Interest may still come back.
+            let key = self.hasher.with_nonce(self.pit.hash_of(id), earlier);
+            self.dead_nonces.set(now, key, ());
+        }
+        let packet = match leaving.packet {
+            Some(packet) => packet,
+            None => self.scratch.as_slice(),
+        };
+        let leaving = Outgoing {
+            packet,
+            congestion_mark: leaving.congestion_mark,
+            incoming_face: Some(leaving.from.id()),
+            ..Outgoing::default()
+        };
+        self.faces.send_interest(face, leaving, out);
+    }
 }
 
-/// The best-route strategy: the cheapest way not tried yet; when all have been, the one tried
-/// longest ago.
-pub(crate) fn best_route(
-    hops: &[NextHop],
-    entry: &Entry,
-    may_go: impl Fn(FaceId) -> bool,
-) -> Option<FaceId> {
-    let sent = |hop: &&NextHop| {
-        entry.out_records.iter().find(|record| record.face == hop.face).map(|record| record.sent)
-    };
-    // `None`, not tried, sorts before every time; of equals the first, which is the cheapest.
-    hops.iter().filter(|hop| may_go(hop.face)).min_by_key(sent).map(|hop| hop.face)
-}
+/// Adaptive smoothed-round-trip forwarding (NFD's ASF strategy): per FIB entry and face, how long
+/// answers took. Where NFD has a timer for each question, here silence is noted when the entry ends.
+impl<S: Storage> Forwarder<S> {
+    fn measured(&self, now: u64, under: u32, face: u32) -> Measurement {
+        let key = spread(u64::from(under) << 32 | u64::from(face));
+        self.measurements.get(now, key).unwrap_or_default()
+    }
 
-/// Nack reasons from mild to severe; unknown ones are severe.
-pub(crate) fn severity(reason: &NackReason) -> u8 {
-    match *reason {
-        NackReason::CONGESTION => 0,
-        NackReason::DUPLICATE => 1,
-        NackReason::NO_ROUTE => 2,
-        _ => 3,
+    fn set_measured(&mut self, now: u64, under: u32, face: u32, value: Measurement) {
+        let key = spread(u64::from(under) << 32 | u64::from(face));
+        self.measurements.set(now, key, value);
+    }
+
+    /// The way of the best rank; of a retransmission, among those not tried yet.
+    fn asf(&mut self, now: u64, id: u32, leaving: &Leaving<'_>, route: u32) -> Choice {
+        let Some(suppression) = Self::suppression(now, self.last_open(id, leaving)) else {
+            return Choice::Wait;
+        };
+        // Never 0, which says that nothing is measured.
+        let under = (self.fib.hash_of(route) >> 32) as u32 | 1;
+        self.pit.get_mut(id).measured_as = under;
+        let rank = |face: &u32| {
+            let sent = self.pit.outs(id).find(|r| r.face == *face).map(|r| r.sent);
+            (sent, self.measured(now, under, *face).rank())
+        };
+        match self.eligible(route, leaving).min_by_key(rank) {
+            Some(face) => Choice::Send(face, suppression),
+            None => self.none_eligible(id, leaving),
+        }
+    }
+
+    /// If it is time, asks somebody else too, to learn how fast that one is.
+    fn probe(
+        &mut self,
+        now: u64,
+        id: u32,
+        leaving: &Leaving<'_>,
+        (route, used): (u32, u32),
+        interest: &Interest<'_>,
+        out: &mut impl Outlet,
+    ) {
+        let under = self.pit.get(id).measured_as;
+        let mut prefix = self.measured(now, under, 0);
+        if prefix.next_probe == 0 {
+            let wait =
+                split_mix(&mut self.random) % FIRST_PROBE_WITHIN.min(self.probing_interval).max(1);
+            prefix.next_probe = now + wait;
+            self.set_measured(now, under, 0, prefix);
+        }
+        if now < prefix.next_probe || !self.pit.has_room_for_out(id) {
+            return;
+        }
+        let Some(face) = self.face_to_probe(now, (under, used), leaving, route) else { return };
+        let open = self.pit.outs(id).any(|record| record.face == face && !record.is_refused());
+        if open {
+            return;
+        }
+        prefix.next_probe = now + self.probing_interval.max(1);
+        self.set_measured(now, under, 0, prefix);
+        self.send_probe(now, id, leaving, (face, interest), out);
+    }
+
+    /// One that was never measured; or else one at random, the faster ones more often: of n, the
+    /// one of rank j with probability 2(n + 1 - j) / n(n + 1).
+    fn face_to_probe(
+        &mut self,
+        now: u64,
+        (under, used): (u32, u32),
+        leaving: &Leaving<'_>,
+        route: u32,
+    ) -> Option<u32> {
+        let random = split_mix(&mut self.random);
+        let others = || self.eligible(route, leaving).filter(|face| *face != used);
+        let rank = |face: u32| (self.measured(now, under, face).rank(), face);
+        let unknown = others().find(|face| rank(*face).0 == Rank::Unknown);
+        if unknown.is_some() {
+            return unknown;
+        }
+        let n = others().count() as u64;
+        let mut ticket = random % (n * (n + 1) / 2).max(1);
+        for j in 0..n {
+            if ticket < n - j {
+                // The one that exactly j are ranked before.
+                return others()
+                    .find(|face| others().filter(|o| rank(*o) < rank(*face)).count() as u64 == j);
+            }
+            ticket -= n - j;
+        }
+        None
+    }
+
+    /// The same Interest with a nonce of its own.
+    fn send_probe(
+        &mut self,
+        now: u64,
+        id: u32,
+        leaving: &Leaving<'_>,
+        (face, interest): (u32, &Interest<'_>),
+        out: &mut impl Outlet,
+    ) {
+        use crate::rewrite::{Changes, rewrite};
+        let hop_limit = interest.hop_limit().map(|hops| hops.saturating_sub(1));
+        let without_hint = leaving.has_arrived;
+        let nonce = self.new_nonce();
+        let changes = Changes { hop_limit, nonce: Some(nonce), without_hint };
+        if rewrite(interest, changes, &mut self.scratch) {
+            let probe = Leaving { packet: None, nonce, ..*leaving };
+            self.send_interest(now, id, &probe, (face, FIRST_SUPPRESSION_MS), out);
+        }
+    }
+
+    /// Data came from a face that was asked.
+    #[inline]
+    pub(crate) fn note_answer(&mut self, now: u64, face: u32, id: u32) {
+        let under = self.pit.get(id).measured_as;
+        if under == 0 {
+            return;
+        }
+        let Some(record) = self.pit.out_of(id, face).filter(|r| !r.is_refused()) else { return };
+        let rtt = now.saturating_sub(record.sent);
+        record.answer();
+        let mut measured = self.measured(now, under, face);
+        measured.answered(rtt);
+        self.set_measured(now, under, face, measured);
+    }
+
+    /// Does somebody else's answer still tell something?
+    #[inline]
+    pub(crate) fn awaits_probe(&self, id: u32) -> bool {
+        self.pit.get(id).measured_as != 0 && self.pit.outs(id).any(|record| !record.is_refused())
+    }
+
+    /// A Nack came from a face that was asked.
+    pub(crate) fn note_refusal(&mut self, now: u64, face: u32, id: u32) {
+        let under = self.pit.get(id).measured_as;
+        if under != 0 {
+            let mut measured = self.measured(now, under, face);
+            measured.refused();
+            self.set_measured(now, under, face, measured);
+        }
+    }
+
+    /// The entry ends, and some who were asked have not answered.
+    pub(crate) fn note_silence(&mut self, now: u64, id: u32) {
+        let under = self.pit.get(id).measured_as;
+        if under == 0 {
+            return;
+        }
+        let (pit, measurements) = (&self.pit, &mut self.measurements);
+        for record in pit.outs(id).filter(|record| !record.is_refused()) {
+            let key = spread(u64::from(under) << 32 | u64::from(record.face));
+            let mut measured = measurements.get(now, key).unwrap_or_default();
+            if now.saturating_sub(record.sent) >= measured.timeout() {
+                measured.unanswered();
+                measurements.set(now, key, measured);
+            }
+        }
     }
 }

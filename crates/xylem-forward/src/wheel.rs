@@ -1,41 +1,47 @@
 //! A timer wheel: constant-time arm, cancel and expire for any number of timers.
 //!
+//! The links between timers lie with what they time, which the caller hands in.
+//!
 //! Time is cut into ticks of 16 ms and a timer hangs in the list of the slot of its tick, modulo
 //! the number of slots. A timer farther away than one turn is met too early, and put back. Timers
 //! run out up to one tick late, never early.
 
-use core::time::Duration;
+use crate::slab::NONE;
+use crate::storage::Flat;
 
-const TICK_MS: u64 = 16;
-const SLOTS: usize = 1024;
-const NONE: u32 = u32::MAX;
+/// Microseconds.
+const TICK: u64 = 16_000;
+const SLOTS: usize = 512;
 
-/// Timers are numbered by their owner, densely from 0.
-#[derive(Debug)]
-pub(crate) struct Wheel {
-    heads: Box<[u32; SLOTS]>,
-    /// One bit a slot: is its list non-empty?
-    occupied: [u64; SLOTS / 64],
-    links: Vec<Link>,
-    /// Every tick before this one has been dealt with.
-    next_tick: u64,
-    armed: usize,
-}
-
+/// A timer's place in its slot's list.
 #[derive(Debug, Clone, Copy)]
-struct Link {
+pub(crate) struct Link {
     before: u32,
     after: u32,
     /// `u64::MAX`: not armed.
     tick: u64,
 }
 
-const IDLE: Link = Link { before: NONE, after: NONE, tick: u64::MAX };
+impl Default for Link {
+    fn default() -> Self {
+        Link { before: NONE, after: NONE, tick: u64::MAX }
+    }
+}
 
-/// The first tick that begins at or after `time`.
-fn tick_of(time: Duration) -> u64 {
-    let ms = u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
-    ms.div_ceil(TICK_MS).min(u64::MAX - 1)
+/// Where the links lie.
+pub(crate) trait Links {
+    fn link(&self, id: u32) -> &Link;
+    fn link_mut(&mut self, id: u32) -> &mut Link;
+}
+
+#[derive(Debug)]
+pub(crate) struct Wheel {
+    heads: [u32; SLOTS],
+    /// One bit a slot: is its list non-empty?
+    occupied: [u64; SLOTS / 64],
+    /// Every tick before this one has been dealt with.
+    next_tick: u64,
+    armed: usize,
 }
 
 fn slot_of(tick: u64) -> usize {
@@ -44,47 +50,38 @@ fn slot_of(tick: u64) -> usize {
 
 impl Wheel {
     pub(crate) fn new() -> Self {
-        Wheel {
-            heads: Box::new([NONE; SLOTS]),
-            occupied: [0; SLOTS / 64],
-            links: Vec::new(),
-            next_tick: 0,
-            armed: 0,
-        }
+        Wheel { heads: [NONE; SLOTS], occupied: [0; SLOTS / 64], next_tick: 0, armed: 0 }
     }
 
-    /// Arms timer `id` to run out at `time`, whether or not it was armed.
+    /// Arms timer `id` to run out at `time` (microseconds), whether or not it was armed.
     #[inline]
-    pub(crate) fn arm(&mut self, id: u32, time: Duration) {
-        self.cancel(id);
-        if self.links.len() <= id as usize {
-            self.links.resize(id as usize + 1, IDLE);
-        }
-        // A time in the past runs out at the next occasion.
-        let tick = tick_of(time).max(self.next_tick);
+    pub(crate) fn arm(&mut self, links: &mut impl Links, id: u32, time: u64) {
+        self.cancel(links, id);
+        // The first tick that begins at or after `time`. A time in the past runs out at the next
+        // occasion.
+        let tick = time.div_ceil(TICK).max(self.next_tick);
         let slot = slot_of(tick);
         let after = core::mem::replace(&mut self.heads[slot], id);
         if after != NONE {
-            self.links[after as usize].before = id;
+            links.link_mut(after).before = id;
         }
-        self.links[id as usize] = Link { before: NONE, after, tick };
+        *links.link_mut(id) = Link { before: NONE, after, tick };
         self.occupied[slot / 64] |= 1 << (slot % 64);
         self.armed += 1;
     }
 
     /// Cancels timer `id` if it is armed.
     #[inline]
-    pub(crate) fn cancel(&mut self, id: u32) {
-        let Some(link) = self.links.get_mut(id as usize) else { return };
-        if link.tick == u64::MAX {
+    pub(crate) fn cancel(&mut self, links: &mut impl Links, id: u32) {
+        let Link { before, after, tick } = core::mem::take(links.link_mut(id));
+        if tick == u64::MAX {
             return;
         }
-        let Link { before, after, tick } = core::mem::replace(link, IDLE);
         if after != NONE {
-            self.links[after as usize].before = before;
+            links.link_mut(after).before = before;
         }
         if before != NONE {
-            self.links[before as usize].after = after;
+            links.link_mut(before).after = after;
         } else {
             let slot = slot_of(tick);
             self.heads[slot] = after;
@@ -95,8 +92,8 @@ impl Wheel {
         self.armed -= 1;
     }
 
-    /// When [`Self::expire`] is to be called: at or before the first timer's tick.
-    pub(crate) fn next_timeout(&self) -> Option<Duration> {
+    /// When [`Self::expire`] is to be called (microseconds): at or before the first timer's tick.
+    pub(crate) fn next_timeout(&self) -> Option<u64> {
         if self.armed == 0 {
             return None;
         }
@@ -113,17 +110,23 @@ impl Wheel {
                 let slot = word * 64 + bits.trailing_zeros() as usize;
                 let ahead = (slot + SLOTS - first) % SLOTS;
                 let tick = self.next_tick.saturating_add(ahead as u64);
-                return Some(Duration::from_millis(tick.saturating_mul(TICK_MS)));
+                return Some(tick.saturating_mul(TICK));
             }
         }
         None
     }
 
-    /// Cancels every timer that has run out by `now` and appends its number to `expired`.
-    pub(crate) fn expire(&mut self, now: Duration, expired: &mut Vec<u32>) {
+    /// Cancels every timer that has run out by `now` and appends its number to `expired`; as many
+    /// as that has room for.
+    pub(crate) fn expire(
+        &mut self,
+        links: &mut impl Links,
+        now: u64,
+        expired: &mut impl Flat<u32>,
+    ) {
         // The last tick that has begun. Each slot is looked at once at most, however long ago the
         // last call was.
-        let now_tick = u64::try_from(now.as_millis()).unwrap_or(u64::MAX) / TICK_MS;
+        let now_tick = now / TICK;
         if now_tick < self.next_tick {
             return;
         }
@@ -135,10 +138,12 @@ impl Wheel {
             }
             let mut id = self.heads[slot];
             while id != NONE {
-                let Link { after, tick, .. } = self.links[id as usize];
+                let Link { after, tick, .. } = *links.link(id);
                 if tick <= now_tick {
-                    self.cancel(id);
-                    expired.push(id);
+                    if !expired.push(id) {
+                        return;
+                    }
+                    self.cancel(links, id);
                 }
                 id = after;
             }
@@ -153,6 +158,15 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
+    impl Links for Vec<Link> {
+        fn link(&self, id: u32) -> &Link {
+            &self[id as usize]
+        }
+        fn link_mut(&mut self, id: u32) -> &mut Link {
+            &mut self[id as usize]
+        }
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         /// Against a map of times: nothing runs out early, all runs out within a tick, and
@@ -161,42 +175,46 @@ mod tests {
         fn a_wheel_is_a_map_of_times(
             steps in proptest::collection::vec((0u32..20, 0u64..40_000, 0u64..3000), 1..80),
         ) {
-            let mut wheel = Wheel::new();
-            let mut model: BTreeMap<u32, Duration> = BTreeMap::new();
-            let mut now = Duration::ZERO;
+            let (mut wheel, mut links) = (Wheel::new(), vec![Link::default(); 20]);
+            let mut model: BTreeMap<u32, u64> = BTreeMap::new();
+            let mut now = 0;
             for (id, delay, advance) in steps {
+                let time = now + delay * 1000;
                 if delay % 5 == 0 {
-                    wheel.cancel(id);
+                    wheel.cancel(&mut links, id);
                     model.remove(&id);
                 } else {
-                    wheel.arm(id, now + Duration::from_millis(delay));
-                    model.insert(id, now + Duration::from_millis(delay));
+                    wheel.arm(&mut links, id, time);
+                    model.insert(id, time);
                 }
                 prop_assert_eq!(wheel.armed, model.len());
-                let target = now + Duration::from_millis(advance);
+                let target = now + advance * 1000;
                 while let Some(next) = wheel.next_timeout().filter(|t| *t <= target) {
                     now = now.max(next);
                     let mut expired = Vec::new();
-                    wheel.expire(now, &mut expired);
+                    wheel.expire(&mut links, now, &mut expired);
                     for id in expired {
                         let due = model.remove(&id).expect("an armed timer");
                         prop_assert!(due <= now, "early");
                     }
                 }
                 now = target;
-                let tick = Duration::from_millis(TICK_MS);
-                prop_assert!(model.values().all(|due| *due + tick > now), "late");
+                prop_assert!(model.values().all(|due| *due + TICK > now), "late");
             }
         }
     }
 
     #[test]
     fn extreme_times_do_not_overflow() {
-        let mut wheel = Wheel::new();
-        wheel.arm(0, Duration::MAX);
+        let (mut wheel, mut links) = (Wheel::new(), vec![Link::default(); 2]);
+        wheel.arm(&mut links, 0, u64::MAX);
         let mut expired = Vec::new();
-        wheel.expire(Duration::from_secs(1 << 40), &mut expired);
-        assert!(expired.is_empty());
-        assert!(wheel.next_timeout().is_some());
+        wheel.expire(&mut links, 1 << 60, &mut expired);
+        assert!(expired.is_empty() && wheel.next_timeout().is_some());
+        wheel.expire(&mut links, u64::MAX, &mut expired);
+        assert!(expired.is_empty(), "its tick begins later");
+        wheel.arm(&mut links, 1, 5);
+        wheel.expire(&mut links, u64::MAX, &mut expired);
+        assert!(expired.is_empty(), "not in a tick that is over");
     }
 }

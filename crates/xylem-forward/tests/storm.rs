@@ -6,10 +6,10 @@ mod common;
 use std::collections::HashMap;
 
 use bytes::Bytes;
-use common::{What, World, data_with, interest_with, link, nacked, name, read};
+use common::{Frame, Kept, What, World, data_with, interest_with, nacked, name, read};
 use proptest::prelude::*;
-use xylem_forward::FaceId;
-use xylem_packet::{Component, Data, NackReason};
+use xylem_forward::{FaceId, Incoming};
+use xylem_packet::{Component, Data, NackReason, Packet};
 
 const FACES: usize = 5;
 const PIT: usize = 12;
@@ -52,7 +52,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn an_interest(step_name: usize, nonce: u8, flags: u8, lifetime: u16, digest: bool) -> Bytes {
+fn an_interest(step_name: usize, nonce: u8, flags: u8, lifetime: u16, digest: bool) -> Frame {
     let mut uri = NAMES[step_name].to_string();
     if digest {
         let digest = Data::decode(&a_data(step_name, 0, false)).unwrap().implicit_digest();
@@ -63,15 +63,11 @@ fn an_interest(step_name: usize, nonce: u8, flags: u8, lifetime: u16, digest: bo
         i = i.lifetime_ms(u64::from(lifetime));
         if flags & 4 != 0 { i.hop_limit(flags >> 3) } else { i }
     });
-    if flags & 32 != 0 { common::with_token(&packet, &[nonce, flags]) } else { packet }
+    if flags & 32 != 0 { common::with_token(&packet, &[nonce, flags]) } else { (&packet).into() }
 }
 
 fn a_data(name: usize, version: u8, fresh: bool) -> Bytes {
     data_with(NAMES[name], &[version; 300], if fresh { 1000 } else { 0 })
-}
-
-fn is_data(packet: &Bytes) -> bool {
-    read(&(FaceId(0), packet.clone())).what == What::Data
 }
 
 struct Storm {
@@ -103,26 +99,27 @@ impl Storm {
         self.w.route("/a", self.faces[i], 9 - i as u32);
     }
 
-    fn send(&mut self, from: FaceId, packet: Bytes) -> Result<(), TestCaseError> {
-        let asks = xylem_packet::Packet::decode(&packet).is_ok()
-            && matches!(read(&(from, packet.clone())).what, What::Interest);
+    fn send(&mut self, from: FaceId, packet: impl Into<Frame>) -> Result<(), TestCaseError> {
+        let packet = packet.into();
+        let asks = packet.nack.is_none()
+            && matches!(Packet::decode(&packet.packet), Ok(Packet::Interest(_)));
         if asks {
             *self.owed.entry(from).or_default() += 1;
         }
         let (_, out) = self.w.raw(from, &packet);
         for sent in out {
-            prop_assert!(self.faces.contains(&sent.0), "sent to a face that is gone");
+            prop_assert!(self.faces.contains(&sent.to), "sent to a face that is gone");
             let what = read(&sent);
-            let local = self.faces[..2].contains(&sent.0);
+            let local = self.faces[..2].contains(&sent.to);
             prop_assert!(local || !what.name.starts_with("/localhost/"), "local name left");
             match what.what {
                 What::Interest => {
-                    prop_assert!(asks && sent.0 != from);
+                    prop_assert!(asks && sent.to != from);
                     prop_assert!(what.hops != Some(0) || local, "over the hop limit");
-                    self.asked.push(sent);
+                    self.asked.push((sent.to, sent.packet.into()));
                 }
                 What::Data => {
-                    let owed = self.owed.entry(sent.0).or_default();
+                    let owed = self.owed.entry(sent.to).or_default();
                     prop_assert!(*owed > 0, "Data that was not asked for");
                     *owed -= 1;
                 }
@@ -130,7 +127,7 @@ impl Storm {
             }
         }
         prop_assert!(self.w.forwarder.pit_len() <= PIT);
-        prop_assert!(self.w.forwarder.cs_usage().1 <= STORE);
+        prop_assert!(self.w.forwarder.cs().bytes <= STORE);
         prop_assert_eq!(
             self.w.forwarder.pit_len() == 0,
             self.w.forwarder.poll_timeout().is_none(),
@@ -146,31 +143,39 @@ impl Storm {
                 self.send(self.faces[face], packet)
             }
             Step::Data { face, name, version, fresh } => {
-                self.send(self.faces[face], a_data(name, version, fresh))
+                self.send(self.faces[face], &a_data(name, version, fresh))
             }
             Step::Nack { face, name, nonce, flags } => {
                 let packet = an_interest(name, nonce, flags & 3, 1000, false);
-                self.send(self.faces[face], nacked(&packet, NackReason::NO_ROUTE))
+                self.send(self.faces[face], nacked(&packet.packet, NackReason::NO_ROUTE))
             }
             Step::Replay { which, face } => {
                 if self.asked.is_empty() {
                     return Ok(());
                 }
                 let (to, packet) = self.asked[which.index(self.asked.len())].clone();
-                if !self.faces.contains(&to) || is_data(&packet) {
+                if !self.faces.contains(&to) {
                     return Ok(());
                 }
-                let uri = read(&(to, packet.clone())).name;
+                let Ok(Packet::Interest(interest)) = Packet::decode(&packet) else {
+                    return Ok(());
+                };
+                let uri = interest.name().to_string();
                 match NAMES.iter().position(|n| *n == uri) {
-                    Some(name) => self.send(to, a_data(name, 0, true)),
+                    Some(name) => self.send(to, &a_data(name, 0, true)),
                     // Back to us by another way: a loop.
-                    None => self.send(self.faces[face], link(&packet, |_| {})),
+                    None => self.send(self.faces[face], &packet),
                 }
             }
             Step::Garbage { face, bytes } => {
                 let from = self.faces[face];
-                let mut out = Vec::new();
-                let _ = self.w.forwarder.handle_packet(self.w.now, from, bytes.into(), &mut out);
+                let mut out = Kept::default();
+                let _ = self.w.forwarder.handle_packet(
+                    self.w.now,
+                    from,
+                    Incoming::bare(&bytes),
+                    &mut out,
+                );
                 Ok(())
             }
             Step::Pass { ms } => {

@@ -1,4 +1,4 @@
-//! [`hash_many`]: unrelated messages side by side.
+//! [`hash_many`]: unrelated messages side by side; for trees, unrelated chunk groups likewise.
 //!
 //! Messages of up to [`BATCH_LEN`] bytes are taken apart into chunks, whatever message they belong
 //! to; chunks with equally many blocks share the lanes; then the parents of all messages are
@@ -8,7 +8,7 @@ use crate::backend::{Backend, Cv, Lane, MAX_LANES};
 use crate::constants::{BLOCK_LEN, CHUNK_LEN, KEY_LEN, OUT_LEN, ROOT};
 use crate::digest::Hash;
 use crate::stock::Stock;
-use crate::subtree::{BATCH_LEN, Mode, is_secret, root_hash_of};
+use crate::subtree::{BATCH_LEN, Mode, is_secret, root_hash_of, subtree_cv};
 use crate::wipe::wipe;
 
 /// Chunks that are sorted into lanes together.
@@ -56,18 +56,42 @@ pub(crate) fn hash_many_with(backend: Backend, mode: &Mode, inputs: &[&[u8]], ou
             return hash_alike(backend, mode, inputs, out);
         }
     }
-    let mut window = Window::new(backend, mode);
+    let mut window = Window::new(backend, mode, ROOT);
+    let mut put = |place: usize, value| out[place] = Hash::from_bytes(value);
     for (place, input) in inputs.iter().enumerate() {
         if input.len() > BATCH_LEN {
-            out[place] = Hash::from_bytes(root_hash_of(backend, mode, input));
+            put(place, root_hash_of(backend, mode, input));
             continue;
         }
         if window.lanes.room() < MAX_LANES {
-            window.finish(out);
+            window.finish(&mut put);
         }
-        window.add(place, input);
+        window.add(place, input, 0);
     }
-    window.finish(out);
+    window.finish(&mut put);
+}
+
+/// Hands `put` the place and the value of each of `groups`, in order: chunk groups, each with the number of
+/// its first chunk in its own message.
+pub(crate) fn group_cvs_with<'a>(
+    backend: Backend,
+    mode: &Mode,
+    groups: impl IntoIterator<Item = (u64, &'a [u8])>,
+    put: &mut impl FnMut(usize, Cv),
+) {
+    let mut window = Window::new(backend, mode, 0);
+    for (place, (first_chunk, group)) in groups.into_iter().enumerate() {
+        if group.len() > BATCH_LEN {
+            window.finish(put); // values come in order
+            put(place, subtree_cv(backend, mode, group, first_chunk));
+            continue;
+        }
+        if window.lanes.room() < MAX_LANES {
+            window.finish(put);
+        }
+        window.add(place, group, first_chunk);
+    }
+    window.finish(put);
 }
 
 /// Messages of one chunk or less with equally many blocks: they need no sorting and have no parents.
@@ -90,6 +114,8 @@ fn hash_alike(backend: Backend, mode: &Mode, inputs: &[&[u8]], out: &mut [Hash])
 struct Window<'a> {
     backend: Backend,
     mode: &'a Mode,
+    /// Flag of the messages' top nodes: [`ROOT`], or nothing where they are part of a larger tree.
+    top: u32,
     lanes: Stock<Lane<'a>, WINDOW>,
     messages: Stock<Message, WINDOW>,
 }
@@ -106,18 +132,18 @@ struct Message {
 
 impl<'a> Window<'a> {
     #[inline]
-    fn new(backend: Backend, mode: &'a Mode) -> Self {
-        Self { backend, mode, lanes: Stock::new(), messages: Stock::new() }
+    fn new(backend: Backend, mode: &'a Mode, top: u32) -> Self {
+        Self { backend, mode, top, lanes: Stock::new(), messages: Stock::new() }
     }
 
     /// Adds a message of at most [`BATCH_LEN`] bytes; the caller checked the room.
     #[inline]
-    fn add(&mut self, place: usize, input: &'a [u8]) {
+    fn add(&mut self, place: usize, input: &'a [u8], first_chunk: u64) {
         let first = self.lanes.len();
         if input.len() <= CHUNK_LEN {
-            self.lanes.push(Lane { bytes: input, counter: 0, end: ROOT });
+            self.lanes.push(Lane { bytes: input, counter: first_chunk, end: self.top });
         } else {
-            for (bytes, counter) in input.chunks(CHUNK_LEN).zip(0..) {
+            for (bytes, counter) in input.chunks(CHUNK_LEN).zip(first_chunk..) {
                 self.lanes.push(Lane { bytes, counter, end: 0 });
             }
         }
@@ -126,14 +152,14 @@ impl<'a> Window<'a> {
 
     /// Hashes the messages at hand, and is empty again.
     #[inline]
-    fn finish(&mut self, out: &mut [Hash]) {
+    fn finish(&mut self, put: &mut impl FnMut(usize, Cv)) {
         let mut values = [[0; OUT_LEN]; WINDOW];
         self.chunk_values(&mut values);
         while self.messages.as_slice().iter().any(|message| message.nodes > 1) {
             self.merge_level(&mut values);
         }
         for message in self.messages.as_slice() {
-            out[message.place] = Hash::from_bytes(values[message.first]);
+            put(message.place, values[message.first]);
         }
         if is_secret(self.mode.flags()) {
             wipe(&mut values);
@@ -175,14 +201,15 @@ impl<'a> Window<'a> {
         }
     }
 
-    /// Joins neighbours of every message, down to its root.
+    /// Joins neighbours of every message, down to its top.
     #[inline]
     fn merge_level(&mut self, values: &mut [Cv; WINDOW]) {
         let mut inner = Joins::new(0);
-        let mut roots = Joins::new(ROOT);
+        let mut tops = Joins::new(self.top);
         for message in self.messages.as_mut_slice() {
             let Message { first, nodes, .. } = *message;
-            let joins = if nodes == 2 { &mut roots } else { &mut inner };
+            let top = nodes == 2 && self.top != 0;
+            let joins = if top { &mut tops } else { &mut inner };
             // What a pair is written over has been read by then: node i comes of 2i and 2i + 1.
             for i in 0..nodes / 2 {
                 let pair = [values[first + 2 * i], values[first + 2 * i + 1]];
@@ -194,7 +221,7 @@ impl<'a> Window<'a> {
             message.nodes = nodes.div_ceil(2);
         }
         inner.finish(self.backend, self.mode, values);
-        roots.finish(self.backend, self.mode, values);
+        tops.finish(self.backend, self.mode, values);
     }
 }
 

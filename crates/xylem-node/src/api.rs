@@ -41,24 +41,43 @@ pub struct ShareOptions {
     pub listen: Vec<SocketAddr>,
     /// Also serve unencrypted NDN over UDP and TCP at these addresses.
     pub plain: Vec<SocketAddr>,
+    /// NDN forwarders through which to serve as well: the name is registered with each.
+    pub via: Vec<Peer>,
     /// Where outboards and identities are kept.
     pub store: PathBuf,
 }
 
-/// A peer to fetch from, as `--from` names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// Where a node can be reached, or can listen: what a face URI ([`crate::PeerUri`]) comes to once
+/// its host name has been looked up.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Peer {
-    /// Encrypted link, `HOST:PORT`; the key is the ticket's unless another was given.
+    /// Encrypted link, `[KEY@]HOST:PORT` or `xylem://[KEY@]HOST:PORT`.
     Link {
         /// Where it listens.
         address: SocketAddr,
-        /// X25519 key that the peer must prove; `None`: the ticket's.
+        /// X25519 key that the peer must prove; `None`: the ticket's, where there is one.
         key: Option<[u8; 32]>,
     },
     /// Ordinary NDN over UDP, `udp://HOST:PORT`.
     Udp(SocketAddr),
     /// Ordinary NDN over TCP, `tcp://HOST:PORT`.
     Tcp(SocketAddr),
+    /// NDN over WebSocket, `ws://HOST:PORT`.
+    WebSocket(SocketAddr),
+    /// NDN over a Unix socket, `unix:///PATH`.
+    Unix(PathBuf),
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Link { address, .. } => write!(f, "{address}"),
+            Self::Udp(address) => write!(f, "udp://{address}"),
+            Self::Tcp(address) => write!(f, "tcp://{address}"),
+            Self::WebSocket(address) => write!(f, "ws://{address}"),
+            Self::Unix(path) => write!(f, "unix://{}", path.display()),
+        }
+    }
 }
 
 /// Where fetched bytes go.
@@ -185,6 +204,23 @@ pub enum Event {
         listen: Vec<SocketAddr>,
         /// Plain NDN addresses.
         plain: Vec<SocketAddr>,
+    },
+    /// A node or a share listens there.
+    Listening {
+        /// Face URI.
+        uri: String,
+    },
+    /// A forwarder took the registration of what is shared: from now on it can be fetched there.
+    Registered {
+        /// The forwarder, as face URI.
+        forwarder: String,
+        /// The prefix, as NDN URI.
+        prefix: String,
+    },
+    /// Something that was wanted could not be done; the run goes on.
+    Trouble {
+        /// One line.
+        what: String,
     },
     /// A path was left out of what is shared, and why.
     Skipped {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use xylem_forward::FaceId;
-use xylem_link::PeerKey;
+use xylem_mgmt::Persistency;
 use xylem_object::Ticket;
 
 use crate::api::{Error, Peer};
@@ -17,7 +17,6 @@ const REDIAL: Duration = Duration::from_secs(1);
 /// Who can be asked, and who is.
 pub(crate) struct Dialler {
     peers: Vec<Peer>,
-    key: Option<PeerKey>,
     /// All addresses lead to one node: the first that answers is enough.
     one_node: bool,
     dialled: HashMap<FaceId, usize>,
@@ -31,18 +30,23 @@ impl Dialler {
     /// The peers of `from`, or else those of the ticket.
     pub(crate) fn new(ticket: &Ticket, from: &[Peer]) -> Result<Self, Error> {
         let one_node = from.is_empty();
-        let peers: Vec<Peer> = if one_node {
+        let key_of_ticket = ticket.link_key;
+        let mut peers: Vec<Peer> = if one_node {
             let link = |address: &_| Peer::Link { address: *address, key: None };
             ticket.addresses.iter().map(link).collect()
         } else {
             from.to_vec()
         };
+        for peer in &mut peers {
+            if let Peer::Link { key, .. } = peer {
+                *key = key.or(key_of_ticket);
+            }
+        }
         if peers.is_empty() {
             return Err(failure::usage("the ticket names no address; give --from ADDR"));
         }
         Ok(Self {
             troubles: vec![None; peers.len()],
-            key: ticket.link_key.map(PeerKey),
             peers,
             one_node,
             dialled: HashMap::new(),
@@ -52,23 +56,17 @@ impl Dialler {
     }
 
     /// Dials everybody.
-    pub(crate) fn dial(&mut self, engine: &mut Engine) -> Result<(), Error> {
+    pub(crate) fn dial(&mut self, engine: &mut Engine) {
         self.redial_at = None;
         for (i, peer) in self.peers.iter().enumerate() {
-            let face = match *peer {
-                Peer::Link { address, key } => {
-                    engine.open_link_socket(address).map_err(|e| failure::bind(address, &e))?;
-                    Ok(engine.dial_link(address, key.map(PeerKey).or(self.key)))
-                }
-                Peer::Udp(address) => engine.dial_udp(address),
-                Peer::Tcp(address) => engine.dial_tcp(address),
-            };
-            match face {
+            match engine.dial(peer, Persistency::Persistent) {
                 Ok(face) => drop(self.dialled.insert(face, i)),
                 Err(e) => self.troubles[i] = Some(e.to_string()),
             }
         }
-        Ok(())
+        if self.dialled.is_empty() {
+            self.redial_at = Some(engine.now() + REDIAL);
+        }
     }
 
     /// A face came up: whether it should be asked. One that is not needed is closed.
@@ -79,6 +77,13 @@ impl Dialler {
         }
         self.up.insert(face, peer.to_owned());
         true
+    }
+
+    /// Whether a face leads to one node over an encrypted link, and not to whoever is behind a
+    /// forwarder.
+    pub(crate) fn is_link(&self, face: FaceId) -> bool {
+        let peer = self.dialled.get(&face).map(|i| &self.peers[*i]);
+        matches!(peer, Some(Peer::Link { .. }))
     }
 
     /// A face is gone: whether it had been asked.
@@ -111,12 +116,7 @@ impl Dialler {
     /// What went wrong with whom, in one line.
     pub(crate) fn troubles(&self) -> String {
         let told = self.peers.iter().zip(&self.troubles).filter_map(|(peer, trouble)| {
-            let address = match peer {
-                Peer::Link { address, .. } => address.to_string(),
-                Peer::Udp(address) => format!("udp://{address}"),
-                Peer::Tcp(address) => format!("tcp://{address}"),
-            };
-            trouble.as_ref().map(|trouble| format!("{address}: {trouble}"))
+            trouble.as_ref().map(|trouble| format!("{peer}: {trouble}"))
         });
         told.collect::<Vec<_>>().join("; ")
     }

@@ -1,11 +1,16 @@
-//! The event loop's machinery: sockets and faces around one [`Forwarder`] and one [`Endpoint`].
+//! The event loop's machinery: sockets and faces around one [`Forwarder`] and one [`LinkEndpoint`].
 //!
 //! Datagrams and streams come in, packets go through the forwarder, and what is meant for the
-//! application waits as [`Happening`]s. One thread owns it all. The caller's loop is
+//! program itself waits as [`Happening`]s. One thread owns it all. The caller's loop is
 //!
 //! 1. [`Engine::wait`] until something arrives or a deadline passes,
 //! 2. [`Engine::next_happening`] until there is none, answering through [`Engine::send`],
 //! 3. [`Engine::flush`].
+
+mod dialling;
+mod dispatch;
+mod listening;
+mod receiving;
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -13,39 +18,58 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use mio::net::{TcpListener, TcpStream};
-use mio::{Events, Interest, Poll, Token};
-use xylem_forward::{FaceId, FaceScope, Forwarder};
-use xylem_link::{Endpoint, Event as LinkEvent, LinkId, PeerKey};
-use xylem_packet::NameRef;
+use mio::{Events, Poll, Token};
+use xylem_forward::{FaceId, FaceScope, Forwarder, Incoming};
+use xylem_link::Endpoint as LinkEndpoint;
+use xylem_mgmt::{Endpoint, FaceUri, Persistency};
+use xylem_packet::{NackReason, NameRef};
 
-use crate::tcp::Tcp;
-use crate::udp::{Oversize, Udp};
+use crate::faces::multicast::Multicast;
+use crate::faces::udp::{Received, Udp};
+use crate::faces::{Face, Faces, ReadBuffer, Transport};
+use crate::uri::endpoint;
+use dispatch::Dispatch;
+use listening::Listener;
 
-/// Faces of plain UDP and TCP peers that are kept; more are ignored or refused.
-const MAX_PLAIN_FACES: usize = 1_024;
-/// A plain UDP peer that says nothing for this long loses its face.
-const UDP_FACE_IDLE: Duration = Duration::from_secs(60);
 /// Longest sleep, so that a raised stop flag is seen.
 const MAX_SLEEP: Duration = Duration::from_millis(100);
+/// How often idle faces, failed dials and refused listeners are looked at.
+const HOUSEKEEPING: Duration = Duration::from_secs(1);
 
-/// What the application hears from the engine.
+/// How many faces there may be, and how long an idle one stays.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Faces to other machines; more are ignored or refused. Local ones get a few more.
+    pub(crate) faces: usize,
+    /// A UDP peer that says nothing for this long loses the face that its first packet made.
+    pub(crate) idle: Duration,
+    /// Interests a second from each face.
+    pub(crate) interests_per_second: Option<u32>,
+    /// Pending Interests of each face.
+    pub(crate) pit_quota: Option<usize>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            faces: 1_024,
+            idle: Duration::from_secs(600),
+            interests_per_second: None,
+            pit_quota: None,
+        }
+    }
+}
+
+/// What the program hears from the engine.
 #[derive(Debug)]
 pub(crate) enum Happening {
     /// A face can be used from now on.
     FaceUp { face: FaceId, peer: String },
-    /// A face is gone, or a dialled one never came up.
-    FaceDown { face: FaceId, peer: String, why: String },
-    /// A packet for the application; `from` is the face that it came over.
-    Packet { from: FaceId, packet: Bytes },
-}
-
-/// What a face is made of.
-enum Transport {
-    Application,
-    Link(LinkId),
-    Udp { socket: usize, remote: SocketAddr, heard: Duration },
-    Tcp(Token),
+    /// A face's connection ended, or never came up. Unless the face is `gone`, it is dialled again.
+    FaceDown { face: FaceId, peer: String, why: String, gone: bool },
+    /// A packet for the program; `from` is the face that it came over. With `nack` it is an Interest
+    /// of the program's that came back.
+    Packet { from: FaceId, packet: Bytes, nack: Option<NackReason> },
 }
 
 /// What a poll token stands for.
@@ -53,70 +77,283 @@ enum Transport {
 enum Source {
     Link(usize),
     Udp(usize),
+    Multicast(usize),
     Listener(usize),
-    Stream(FaceId),
+    /// A face with a connection of its own.
+    Face(FaceId),
 }
 
 /// See the module's documentation.
 pub(crate) struct Engine {
+    pub(crate) forwarder: Forwarder,
+    net: Network,
+    program: FaceId,
+}
+
+/// Everything but the forwarder, which calls back into it for each packet that leaves.
+pub(crate) struct Network {
     epoch: Instant,
+    limits: Limits,
     poll: Poll,
     events: Events,
     tokens: HashMap<Token, Source>,
     next_token: usize,
     unfinished: Vec<Source>,
-    endpoint: Endpoint,
+    ready: Vec<Source>,
+    endpoint: LinkEndpoint,
     link_sockets: Vec<Udp>,
     udp_sockets: Vec<Udp>,
-    listeners: Vec<TcpListener>,
-    streams: HashMap<FaceId, Tcp>,
-    pub(crate) forwarder: Forwarder,
-    application: FaceId,
-    faces: HashMap<FaceId, (Transport, String)>,
-    by_link: HashMap<LinkId, FaceId>,
-    dialled: HashMap<LinkId, (FaceId, String)>,
-    by_udp: HashMap<(usize, SocketAddr), FaceId>,
+    multicast: Vec<Multicast>,
+    listeners: Vec<Listener>,
+    faces: Faces,
+    /// On which link socket an address was last heard, where there are several.
     heard_on: HashMap<SocketAddr, usize>,
     happenings: VecDeque<Happening>,
-    forwarded: Vec<(FaceId, Bytes)>,
+    /// Faces with something to write.
+    unflushed: Vec<FaceId>,
+    /// Faces whose link service has a timer running.
+    timed: Vec<FaceId>,
+    housekeeping: Duration,
+    // Memory used again for every packet.
+    buffer: ReadBuffer,
+    trains: Vec<Received>,
+    messages: Vec<Bytes>,
     datagram: Vec<u8>,
 }
 
 impl Engine {
     /// An engine without sockets.
-    pub(crate) fn new(endpoint: Endpoint, mut forwarder: Forwarder) -> io::Result<Self> {
-        let application = forwarder.add_face(FaceScope::Local);
-        let faces = HashMap::from([(application, (Transport::Application, String::new()))]);
-        Ok(Self {
+    pub(crate) fn new(endpoint: LinkEndpoint, mut forwarder: Forwarder) -> io::Result<Self> {
+        let inside = FaceUri::Internal;
+        let mut face = Face::new(Transport::Internal, String::new(), inside.clone(), inside);
+        face.scope = FaceScope::Local;
+        face.came_up = true;
+        let program = forwarder.add_face(FaceScope::Local);
+        let mut faces = Faces::default();
+        faces.insert(program, face);
+        let net = Network {
             epoch: Instant::now(),
+            limits: Limits::default(),
             poll: Poll::new()?,
             events: Events::with_capacity(256),
             tokens: HashMap::new(),
             next_token: 0,
             unfinished: Vec::new(),
+            ready: Vec::new(),
             endpoint,
             link_sockets: Vec::new(),
             udp_sockets: Vec::new(),
+            multicast: Vec::new(),
             listeners: Vec::new(),
-            streams: HashMap::new(),
-            forwarder,
-            application,
             faces,
-            by_link: HashMap::new(),
-            dialled: HashMap::new(),
-            by_udp: HashMap::new(),
             heard_on: HashMap::new(),
             happenings: VecDeque::new(),
-            forwarded: Vec::new(),
+            unflushed: Vec::new(),
+            timed: Vec::new(),
+            housekeeping: Duration::ZERO,
+            buffer: ReadBuffer::new(),
+            trains: Vec::new(),
+            messages: Vec::new(),
             datagram: Vec::new(),
-        })
+        };
+        Ok(Self { forwarder, net, program })
+    }
+
+    /// Other limits than the usual ones.
+    pub(crate) fn set_limits(&mut self, limits: Limits) {
+        self.net.limits = limits;
     }
 
     /// Time since the engine was made: the `now` of every sans-io part.
     pub(crate) fn now(&self) -> Duration {
-        self.epoch.elapsed()
+        self.net.epoch.elapsed()
     }
 
+    /// A face's properties.
+    pub(crate) fn face(&self, face: FaceId) -> Option<&Face> {
+        self.net.faces.get(face)
+    }
+
+    /// A face's properties, to be changed.
+    pub(crate) fn face_mut(&mut self, face: FaceId) -> Option<&mut Face> {
+        self.net.faces.get_mut(face)
+    }
+
+    /// All faces.
+    pub(crate) fn faces(&self) -> impl Iterator<Item = (FaceId, &Face)> {
+        self.net.faces.iter()
+    }
+
+    /// How long a face that ends when idle will stay without a packet.
+    pub(crate) fn expires_in(&self, face: &Face) -> Option<Duration> {
+        let by_itself = matches!(face.transport, Transport::Udp { .. });
+        let ends = by_itself && face.persistency == Persistency::OnDemand;
+        ends.then(|| (face.heard + self.net.limits.idle).saturating_sub(self.now()))
+    }
+
+    /// Where others reach this engine.
+    pub(crate) fn listens_at(&self) -> Vec<FaceUri> {
+        let net = &self.net;
+        let sockets = |sockets: &[Udp], uri: fn(Endpoint) -> FaceUri| {
+            sockets.iter().map(|s| uri(endpoint(s.local()))).collect::<Vec<_>>()
+        };
+        let mut found: Vec<FaceUri> = net.listeners.iter().filter_map(Listener::uri).collect();
+        found.extend(sockets(&net.udp_sockets, FaceUri::Udp));
+        found.extend(sockets(&net.link_sockets, FaceUri::Xylem));
+        found
+    }
+
+    /// Bytes that the datagram sockets' receive buffers hold before the kernel drops.
+    pub(crate) fn receive_capacity(&self) -> usize {
+        let capacities = self.net.link_sockets.iter().chain(&self.net.udp_sockets);
+        capacities.map(Udp::receive_capacity).min().unwrap_or(usize::MAX)
+    }
+
+    /// Routes a prefix to the program.
+    pub(crate) fn serve(&mut self, prefix: NameRef<'_>) {
+        self.forwarder
+            .add_route(prefix, self.program, 0)
+            .expect("one of the first routes of a forwarder, to a face that it has made");
+    }
+
+    /// Gives a packet of the program to the forwarder.
+    pub(crate) fn send(&mut self, packet: &[u8]) {
+        self.send_with(Incoming::bare(packet));
+    }
+
+    /// Sends an Interest of the program over this face and no other.
+    pub(crate) fn ask(&mut self, face: FaceId, interest: &[u8]) {
+        self.send_with(Incoming { next_hop: Some(face), ..Incoming::bare(interest) });
+    }
+
+    fn send_with(&mut self, packet: Incoming<'_>) {
+        let now = self.now();
+        let nothing = Bytes::new();
+        let out = &mut Dispatch::new(&mut self.net, now, self.program, &nothing);
+        // A dropped packet is counted by the forwarder; the program learns by its own time-outs.
+        let _ = self.forwarder.handle_packet(now, self.program, packet, out);
+    }
+
+    /// Sleeps until something arrives, `deadline` passes or a part's own timer is due, then takes
+    /// in what came.
+    ///
+    /// # Errors
+    /// Those of the system's poll, and of datagram sockets.
+    pub(crate) fn wait(&mut self, deadline: Option<Duration>) -> io::Result<()> {
+        let now = self.now();
+        let forwarder = self.forwarder.poll_timeout();
+        let net = &mut self.net;
+        let timers = [deadline, net.endpoint.poll_timeout(), forwarder, net.link_timeout()];
+        let due = timers.into_iter().flatten().min().map(|t| t.saturating_sub(now));
+        let idle = net.unfinished.is_empty() && net.happenings.is_empty();
+        let sleep = if idle { due.unwrap_or(MAX_SLEEP).min(MAX_SLEEP) } else { Duration::ZERO };
+        match net.poll.poll(&mut net.events, Some(sleep)) {
+            Err(e) if e.kind() != io::ErrorKind::Interrupted => return Err(e),
+            _ => {}
+        }
+        let mut ready = std::mem::take(&mut net.ready);
+        ready.append(&mut net.unfinished);
+        for event in &net.events {
+            let Some(source) = net.tokens.get(&event.token()) else { continue };
+            ready.push(*source);
+            // One read may not get as far as the end, and no other event will tell of that.
+            if event.is_read_closed() {
+                net.unfinished.push(*source);
+            }
+        }
+        for source in ready.drain(..) {
+            match source {
+                Source::Link(i) => self.receive_link(i, source)?,
+                Source::Udp(i) => self.receive_udp(i, source)?,
+                Source::Multicast(i) => self.receive_multicast(i, source)?,
+                Source::Listener(i) => self.accept(i),
+                Source::Face(face) => self.receive_connection(face, source),
+            }
+        }
+        self.net.ready = ready;
+        self.timers();
+        Ok(())
+    }
+
+    fn timers(&mut self) {
+        let now = self.now();
+        if self.net.endpoint.poll_timeout().is_some_and(|t| t <= now) {
+            self.net.endpoint.handle_timeout(now);
+            self.drain_endpoint(now);
+        }
+        if self.forwarder.poll_timeout().is_some_and(|t| t <= now) {
+            let nothing = Bytes::new();
+            let out = &mut Dispatch::new(&mut self.net, now, self.program, &nothing);
+            self.forwarder.handle_timeout(now, out);
+        }
+        if self.net.link_timeout().is_some_and(|t| t <= now) {
+            self.net.handle_link_timeouts(now);
+        }
+        if now >= self.net.housekeeping {
+            self.net.housekeeping = now + HOUSEKEEPING;
+            self.forget_idle(now);
+            self.redial(now);
+            for listener in 0..self.net.listeners.len() {
+                self.accept(listener);
+            }
+        }
+    }
+
+    /// What the program has to look at next.
+    pub(crate) fn next_happening(&mut self) -> Option<Happening> {
+        self.net.happenings.pop_front()
+    }
+
+    /// Hands everything that waits to the kernel.
+    pub(crate) fn flush(&mut self) {
+        self.flush_links();
+        for socket in &mut self.net.udp_sockets {
+            socket.flush();
+        }
+        let mut unflushed = std::mem::take(&mut self.net.unflushed);
+        for id in unflushed.drain(..) {
+            let Some(face) = self.net.faces.get_mut(id) else { continue };
+            face.unflushed = false;
+            let outcome = match &mut face.transport {
+                Transport::Stream(stream) => stream.flush(&self.net.poll),
+                Transport::WebSocket(socket) => socket.flush(),
+                _ => Ok(()),
+            };
+            if let Err(e) = outcome {
+                self.fail_face(id, &e.to_string());
+            }
+        }
+        self.net.unflushed = unflushed;
+    }
+
+    /// Seals and sends what waits on encrypted links; called in the middle of long answers too, so
+    /// that queues stay short and the peer works in parallel.
+    pub(crate) fn flush_links(&mut self) {
+        let now = self.now();
+        let net = &mut self.net;
+        while let Some(transmit) = net.endpoint.poll_transmit(now, &mut net.datagram) {
+            if let Some(socket) = net.link_socket_for(transmit.to) {
+                let contents = &net.datagram[..transmit.len];
+                net.link_sockets[socket].send(transmit.to, contents, transmit.segment_size);
+            }
+        }
+    }
+
+    /// Says goodbye on every link, so that peers need not wait for a time-out.
+    pub(crate) fn close(&mut self) {
+        let link = |(_, face): (FaceId, &Face)| match face.transport {
+            Transport::Link(link) => Some(link),
+            _ => None,
+        };
+        let links: Vec<_> = self.net.faces.iter().filter_map(link).collect();
+        for link in links {
+            self.net.endpoint.close(link);
+        }
+        self.flush();
+    }
+}
+
+impl Network {
     fn token(&mut self, source: Source) -> Token {
         let token = Token(self.next_token);
         self.next_token += 1;
@@ -124,357 +361,41 @@ impl Engine {
         token
     }
 
-    /// Binds a socket for encrypted links; returns what was bound.
-    pub(crate) fn bind_link(&mut self, address: SocketAddr) -> io::Result<SocketAddr> {
-        let mut socket = Udp::bind(address, Oversize::Lose)?;
-        let token = self.token(Source::Link(self.link_sockets.len()));
-        socket.register(&self.poll, token)?;
-        let local = socket.local();
-        self.link_sockets.push(socket);
-        Ok(local)
-    }
-
-    /// Makes sure that there is a socket from which `to` can be dialled.
-    pub(crate) fn open_link_socket(&mut self, to: SocketAddr) -> io::Result<()> {
-        if self.socket_for(to).is_none() {
-            self.bind_link(wildcard(to))?;
-        }
-        Ok(())
-    }
-
-    /// Binds a socket for plain NDN over UDP.
-    pub(crate) fn bind_udp(&mut self, address: SocketAddr) -> io::Result<SocketAddr> {
-        let mut socket = Udp::bind(address, Oversize::Fragment)?;
-        let token = self.token(Source::Udp(self.udp_sockets.len()));
-        socket.register(&self.poll, token)?;
-        let local = socket.local();
-        self.udp_sockets.push(socket);
-        Ok(local)
-    }
-
-    /// Listens for plain NDN over TCP.
-    pub(crate) fn bind_tcp(&mut self, address: SocketAddr) -> io::Result<SocketAddr> {
-        let mut listener = TcpListener::bind(address)?;
-        let token = self.token(Source::Listener(self.listeners.len()));
-        self.poll.registry().register(&mut listener, token, Interest::READABLE)?;
-        let local = listener.local_addr()?;
-        self.listeners.push(listener);
-        Ok(local)
-    }
-
-    /// Bytes that the link sockets' receive buffers hold before the kernel drops.
-    pub(crate) fn receive_capacity(&self) -> usize {
-        let capacities = self.link_sockets.iter().chain(&self.udp_sockets);
-        capacities.map(Udp::receive_capacity).min().unwrap_or(usize::MAX)
-    }
-
-    /// Routes a prefix to the application.
-    pub(crate) fn serve(&mut self, prefix: NameRef<'_>) {
-        self.forwarder
-            .add_route(prefix, self.application, 0)
-            .expect("the first route of a forwarder to a face that it has just made");
-    }
-
-    /// Dials an encrypted link; the outcome comes as a happening for the face that is returned.
-    pub(crate) fn dial_link(&mut self, to: SocketAddr, key: Option<PeerKey>) -> FaceId {
-        let link = self.endpoint.connect(self.now(), to, key);
-        let face = self.forwarder.add_face(FaceScope::NonLocal);
-        self.dialled.insert(link, (face, to.to_string()));
-        face
-    }
-
-    /// Makes a face to a plain NDN peer over UDP; it can be used at once.
-    pub(crate) fn dial_udp(&mut self, to: SocketAddr) -> io::Result<FaceId> {
-        let family = |s: &Udp| s.local().is_ipv4() == to.is_ipv4();
-        let socket = match self.udp_sockets.iter().position(family) {
-            Some(socket) => socket,
-            None => {
-                self.bind_udp(wildcard(to))?;
-                self.udp_sockets.len() - 1
-            }
-        };
-        let face = self.add_udp_face(socket, to, Duration::MAX);
-        let peer = format!("udp://{to}");
-        self.happenings.push_back(Happening::FaceUp { face, peer });
-        Ok(face)
-    }
-
-    /// Dials a plain NDN peer over TCP.
-    pub(crate) fn dial_tcp(&mut self, to: SocketAddr) -> io::Result<FaceId> {
-        let stream = TcpStream::connect(to)?;
-        self.add_stream(stream, to, false)
-    }
-
-    fn add_udp_face(&mut self, socket: usize, remote: SocketAddr, heard: Duration) -> FaceId {
-        let face = self.forwarder.add_face(FaceScope::NonLocal);
-        let transport = Transport::Udp { socket, remote, heard };
-        self.faces.insert(face, (transport, format!("udp://{remote}")));
-        self.by_udp.insert((socket, remote), face);
-        face
-    }
-
-    fn add_stream(
-        &mut self,
-        stream: TcpStream,
-        remote: SocketAddr,
-        connected: bool,
-    ) -> io::Result<FaceId> {
-        let face = self.forwarder.add_face(FaceScope::NonLocal);
-        let token = self.token(Source::Stream(face));
-        let tcp = Tcp::new(stream, remote, token, connected, &self.poll)?;
-        self.streams.insert(face, tcp);
-        self.faces.insert(face, (Transport::Tcp(token), format!("tcp://{remote}")));
-        Ok(face)
-    }
-
-    /// Sleeps until something arrives, `deadline` passes or a part's own timer is due, then takes
-    /// in what came.
-    pub(crate) fn wait(&mut self, deadline: Option<Duration>) -> io::Result<()> {
-        let now = self.now();
-        let timers = [deadline, self.endpoint.poll_timeout(), self.forwarder.poll_timeout()];
-        let due = timers.into_iter().flatten().min().map(|t| t.saturating_sub(now));
-        let idle = self.unfinished.is_empty() && self.happenings.is_empty();
-        let sleep = if idle { due.unwrap_or(MAX_SLEEP).min(MAX_SLEEP) } else { Duration::ZERO };
-        match self.poll.poll(&mut self.events, Some(sleep)) {
-            Err(e) if e.kind() != io::ErrorKind::Interrupted => return Err(e),
-            _ => {}
-        }
-        let mut ready = std::mem::take(&mut self.unfinished);
-        ready.extend(self.events.iter().filter_map(|e| self.tokens.get(&e.token())));
-        for source in ready {
-            match source {
-                Source::Link(i) => self.receive_link(i, source)?,
-                Source::Udp(i) => self.receive_udp(i, source)?,
-                Source::Listener(i) => self.accept(i),
-                Source::Stream(face) => self.receive_stream(face),
-            }
-        }
-        let now = self.now();
-        if self.endpoint.poll_timeout().is_some_and(|t| t <= now) {
-            self.endpoint.handle_timeout(now);
-            self.drain_endpoint(now);
-        }
-        if self.forwarder.poll_timeout().is_some_and(|t| t <= now) {
-            self.forwarder.handle_timeout(now, &mut self.forwarded);
-            self.dispatch(self.application);
-            self.forget_idle_udp(now);
-        }
-        Ok(())
-    }
-
-    fn receive_link(&mut self, i: usize, source: Source) -> io::Result<()> {
-        let now = self.now();
-        let Self { link_sockets, endpoint, heard_on, .. } = self;
-        let many = link_sockets.len() > 1;
-        let more = link_sockets[i].receive(&mut |from, datagram| {
-            if many && (heard_on.len() < MAX_PLAIN_FACES || heard_on.contains_key(&from)) {
-                heard_on.insert(from, i);
-            }
-            endpoint.handle_datagram(now, from, datagram);
-        })?;
-        self.drain_endpoint(now);
-        if more {
-            self.unfinished.push(source);
-        }
-        Ok(())
-    }
-
-    fn drain_endpoint(&mut self, now: Duration) {
-        while let Some(event) = self.endpoint.poll_event() {
-            match event {
-                LinkEvent::Packet { link, packet } => {
-                    if let Some(&face) = self.by_link.get(&link) {
-                        self.forward(now, face, packet);
-                    }
-                }
-                LinkEvent::Connected { link, remote, .. } => {
-                    let (face, peer) = self.dialled.remove(&link).unwrap_or_else(|| {
-                        (self.forwarder.add_face(FaceScope::NonLocal), remote.to_string())
-                    });
-                    self.by_link.insert(link, face);
-                    self.faces.insert(face, (Transport::Link(link), peer.clone()));
-                    self.happenings.push_back(Happening::FaceUp { face, peer });
-                }
-                LinkEvent::Closed { link, reason } => {
-                    if let Some((face, peer)) = self.dialled.remove(&link) {
-                        self.forwarder.remove_face(face);
-                        let why = reason.to_string();
-                        self.happenings.push_back(Happening::FaceDown { face, peer, why });
-                    } else if let Some(face) = self.by_link.remove(&link) {
-                        self.drop_face(face, &reason.to_string());
-                    }
-                }
-            }
-        }
-    }
-
-    fn receive_udp(&mut self, i: usize, source: Source) -> io::Result<()> {
-        let mut packets = Vec::new();
-        let more = self.udp_sockets[i]
-            .receive(&mut |from, datagram| packets.push((from, datagram.freeze())))?;
-        let now = self.now();
-        for (from, packet) in packets {
-            let known = self.by_udp.get(&(i, from)).copied();
-            let face = match known {
-                Some(face) => face,
-                None if self.by_udp.len() < MAX_PLAIN_FACES => self.add_udp_face(i, from, now),
-                None => continue,
-            };
-            if let Some((Transport::Udp { heard, .. }, _)) = self.faces.get_mut(&face) {
-                // Dialled faces (heard == MAX) stay until they are closed.
-                *heard = (*heard).max(now);
-            }
-            self.forward(now, face, packet);
-        }
-        if more {
-            self.unfinished.push(source);
-        }
-        Ok(())
-    }
-
-    fn forget_idle_udp(&mut self, now: Duration) {
-        let idle = |t: &Transport| matches!(t, Transport::Udp { heard, .. } if *heard + UDP_FACE_IDLE < now);
-        if self.by_udp.len() < MAX_PLAIN_FACES / 2 {
-            return;
-        }
-        let gone: Vec<FaceId> =
-            self.faces.iter().filter(|(_, (t, _))| idle(t)).map(|(f, _)| *f).collect();
-        for face in gone {
-            self.drop_face(face, "idle");
-        }
-    }
-
-    fn accept(&mut self, i: usize) {
-        while let Ok((stream, remote)) = self.listeners[i].accept() {
-            if self.streams.len() < MAX_PLAIN_FACES {
-                let _ = self.add_stream(stream, remote, true);
-            }
-        }
-    }
-
-    fn receive_stream(&mut self, face: FaceId) {
-        let Some(tcp) = self.streams.get_mut(&face) else { return };
-        let mut packets = Vec::new();
-        let outcome = tcp.finish_connect().and_then(|up| {
-            if up {
-                let peer = format!("tcp://{}", tcp.remote());
-                self.happenings.push_back(Happening::FaceUp { face, peer });
-            }
-            if tcp.connected() { tcp.receive(&mut |p| packets.push(p)) } else { Ok(()) }
-        });
-        let now = self.now();
-        for packet in packets {
-            self.forward(now, face, packet);
-        }
-        if let Err(e) = outcome {
-            self.drop_face(face, &e.to_string());
-        }
-    }
-
-    /// Closes a face and tells the application.
-    pub(crate) fn drop_face(&mut self, face: FaceId, why: &str) {
-        self.forwarder.remove_face(face);
-        let Some((transport, peer)) = self.faces.remove(&face) else { return };
-        match transport {
-            Transport::Application => {}
-            Transport::Link(link) => {
-                self.by_link.remove(&link);
-                self.endpoint.close(link);
-            }
-            Transport::Udp { socket, remote, .. } => {
-                self.by_udp.remove(&(socket, remote));
-            }
-            Transport::Tcp(token) => {
-                self.tokens.remove(&token);
-                self.streams.remove(&face);
-            }
-        }
-        self.happenings.push_back(Happening::FaceDown { face, peer, why: why.to_owned() });
-    }
-
-    fn forward(&mut self, now: Duration, from: FaceId, packet: Bytes) {
-        // A dropped packet is counted by the forwarder; whoever sent it learns nothing.
-        let _ = self.forwarder.handle_packet(now, from, packet, &mut self.forwarded);
-        self.dispatch(from);
-    }
-
-    /// Gives a packet of the application to the forwarder.
-    pub(crate) fn send(&mut self, packet: Bytes) {
-        let now = self.now();
-        self.forward(now, self.application, packet);
-    }
-
-    fn dispatch(&mut self, from: FaceId) {
-        for (to, packet) in self.forwarded.drain(..) {
-            match self.faces.get(&to) {
-                Some((Transport::Application, _)) => {
-                    self.happenings.push_back(Happening::Packet { from, packet });
-                }
-                Some((Transport::Link(link), _)) => {
-                    // A full queue drops the packet as a full router would.
-                    let _ = self.endpoint.send(*link, &packet);
-                }
-                Some((Transport::Udp { socket, remote, .. }, _)) => {
-                    self.udp_sockets[*socket].send(*remote, &packet, None);
-                }
-                Some((Transport::Tcp(_), _)) => {
-                    if let Some(tcp) = self.streams.get_mut(&to) {
-                        tcp.queue(&packet);
-                    }
-                }
-                None => {}
-            }
-        }
-    }
-
-    /// What the application has to look at next.
-    pub(crate) fn next_happening(&mut self) -> Option<Happening> {
-        self.happenings.pop_front()
-    }
-
-    /// Hands everything that waits to the kernel.
-    pub(crate) fn flush(&mut self) {
-        self.flush_links();
-        if self.streams.is_empty() {
-            return;
-        }
-        let mut broken = Vec::new();
-        for (face, tcp) in &mut self.streams {
-            if let Err(e) = tcp.flush(&self.poll) {
-                broken.push((*face, e.to_string()));
-            }
-        }
-        for (face, why) in broken {
-            self.drop_face(face, &why);
-        }
-    }
-
-    /// Seals and sends what waits on encrypted links; called in the middle of long answers too, so
-    /// that queues stay short and the peer works in parallel.
-    pub(crate) fn flush_links(&mut self) {
-        let now = self.now();
-        while let Some(transmit) = self.endpoint.poll_transmit(now, &mut self.datagram) {
-            let socket = self.socket_for(transmit.to);
-            if let Some(socket) = socket {
-                let contents = &self.datagram[..transmit.len];
-                self.link_sockets[socket].send(transmit.to, contents, transmit.segment_size);
-            }
-        }
-    }
-
-    fn socket_for(&self, to: SocketAddr) -> Option<usize> {
+    fn link_socket_for(&self, to: SocketAddr) -> Option<usize> {
         let family = |s: &Udp| s.local().is_ipv4() == to.is_ipv4();
         let heard = self.heard_on.get(&to).copied();
         heard.or_else(|| self.link_sockets.iter().position(family))
     }
 
-    /// Says goodbye on every link, so that peers need not wait for a time-out.
-    pub(crate) fn close(&mut self) {
-        let links: Vec<LinkId> = self.by_link.keys().copied().collect();
-        for link in links {
-            self.endpoint.close(link);
+    /// This end of a link to `to`.
+    fn link_uri(&self, to: SocketAddr) -> FaceUri {
+        let socket = self.link_socket_for(to).map(|i| self.link_sockets[i].local());
+        socket.map_or(FaceUri::Null, |local| FaceUri::Xylem(endpoint(local)))
+    }
+
+    fn link_timeout(&self) -> Option<Duration> {
+        let timer = |id: &FaceId| self.faces.get(*id)?.link.poll_timeout();
+        self.timed.iter().filter_map(timer).min()
+    }
+
+    fn handle_link_timeouts(&mut self, now: Duration) {
+        let timed = std::mem::take(&mut self.timed);
+        for id in timed {
+            let due = |face: &Face| face.link.poll_timeout().is_some_and(|t| t <= now);
+            if self.faces.get(id).is_some_and(due) {
+                let nothing = Bytes::new();
+                Dispatch::new(self, now, id, &nothing).link_timeout(id);
+            }
+            self.note_timer(id);
         }
-        self.flush();
+    }
+
+    /// Remembers a face whose link service has a timer running.
+    fn note_timer(&mut self, id: FaceId) {
+        let runs = self.faces.get(id).is_some_and(|face| face.link.poll_timeout().is_some());
+        if runs && !self.timed.contains(&id) {
+            self.timed.push(id);
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use xylem_forward::{FaceId, Forwarder};
 use xylem_link::{Endpoint, StaticKey};
 use xylem_object::{Kind, Manifest, Ticket};
-use xylem_packet::{Interest, LpPacket, Packet};
+use xylem_packet::{Interest, NackReason};
 use xylem_store::Store;
 use xylem_transfer::{Event as TransferEvent, PeerId, Spec, Transfer};
 
@@ -81,7 +81,7 @@ impl Fetch {
         forward_config.seed = u64::from_le_bytes(identity::random()?);
         let mut engine = Engine::new(endpoint, Forwarder::new(forward_config)).map_err(local)?;
         let mut dialler = Dialler::new(ticket, from)?;
-        dialler.dial(&mut engine)?;
+        dialler.dial(&mut engine);
 
         let spec = Spec {
             prefix: ticket.name.clone(),
@@ -141,6 +141,11 @@ impl Fetch {
     ) -> Result<Manifest, Error> {
         loop {
             if let Step::Manifest(manifest) = self.step(on_event)? {
+                // The store re-hashes what an earlier run left as BLAKE3.
+                if manifest.tree != xylem_tree::TreeKind::Blake3 {
+                    let what = "it was published with a SHA-256 tree, which get does not fetch";
+                    return Err(crate::failure::usage(what));
+                }
                 return Ok(manifest);
             }
             self.turn(None, stop, on_event)?;
@@ -227,7 +232,7 @@ impl Fetch {
             self.transfer.handle_timeout(now);
         }
         if self.dialler.redial_at().is_some_and(|t| t <= now) {
-            self.dialler.dial(&mut self.engine)?;
+            self.dialler.dial(&mut self.engine);
         }
         Ok(())
     }
@@ -236,14 +241,7 @@ impl Fetch {
     fn ask(&mut self) {
         let now = self.engine.now();
         while let Some(peer) = self.transfer.poll_transmit(now, &mut self.interest) {
-            let to = LpPacket {
-                fragment: Some(&self.interest),
-                next_hop_face_id: Some(face_of(peer).0),
-                ..LpPacket::default()
-            };
-            let mut packet = Vec::with_capacity(self.interest.len() + 32);
-            to.encode(&mut packet);
-            self.engine.send(packet.into());
+            self.engine.ask(face_of(peer), &self.interest);
         }
         self.engine.flush();
     }
@@ -251,14 +249,18 @@ impl Fetch {
     fn take(&mut self, happening: Happening, on_event: &mut dyn FnMut(Event)) {
         let now = self.engine.now();
         match happening {
-            Happening::Packet { from, packet } => self.packet(now, from, packet),
+            Happening::Packet { from, packet, nack } => self.packet(now, from, packet, nack),
             Happening::FaceUp { face, peer } => {
                 if self.dialler.came_up(&mut self.engine, face, &peer) {
-                    self.transfer.add_peer(now, peer_of(face));
+                    if self.dialler.is_link(face) {
+                        self.transfer.add_peer(now, peer_of(face));
+                    } else {
+                        self.transfer.add_forwarder(now, peer_of(face));
+                    }
                     on_event(Event::PeerConnected { peer });
                 }
             }
-            Happening::FaceDown { face, peer, why } => {
+            Happening::FaceDown { face, peer, why, .. } => {
                 if self.dialler.went_down(now, face, &why) {
                     self.transfer.remove_peer(now, peer_of(face));
                     on_event(Event::PeerGone { peer, why });
@@ -267,15 +269,12 @@ impl Fetch {
         }
     }
 
-    fn packet(&mut self, now: Duration, from: FaceId, packet: Bytes) {
-        match Packet::decode(&packet) {
-            Ok(Packet::Lp(lp)) => {
-                let interest = lp.fragment.and_then(|f| Interest::decode(f).ok());
-                if let (Some(reason), Some(interest)) = (lp.nack, interest) {
-                    self.transfer.handle_nack(now, peer_of(from), interest.name(), reason);
-                }
-            }
-            _ => self.transfer.handle_data(now, peer_of(from), packet),
+    fn packet(&mut self, now: Duration, from: FaceId, packet: Bytes, nack: Option<NackReason>) {
+        let Some(reason) = nack else {
+            return self.transfer.handle_data(now, peer_of(from), packet);
+        };
+        if let Ok(interest) = Interest::decode(&packet) {
+            self.transfer.handle_nack(now, peer_of(from), interest.name(), reason);
         }
     }
 

@@ -69,28 +69,35 @@ fn load(path: &Path) -> Result<[u8; SECRET_LEN], LoadError> {
 /// Writes a new secret beside `path` and links it there, so that two first runs at the same time
 /// agree on one key and a crash never leaves half of one.
 fn create(path: &Path) -> Result<[u8; SECRET_LEN], Error> {
-    let local = |e: io::Error| Error {
-        blame: Blame::Local,
-        message: format!("{}: cannot make key: {e}", path.display()),
-    };
-    if let Some(parent) = path.parent() {
-        fs::create_dir_all(parent).map_err(local)?;
-    }
     let secret = random::<SECRET_LEN>()?;
+    match write_private(path, &secret) {
+        Ok(()) => Ok(secret),
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => load_existing(path),
+        Err(e) => Err(Error {
+            blame: Blame::Local,
+            message: format!("{}: cannot make key: {e}", path.display()),
+        }),
+    }
+}
+
+/// Writes a file that only its owner reads; `AlreadyExists` if there is one. It is there as a whole
+/// or not at all.
+pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent)?;
+    }
     let temporary = path.with_extension(format!("new-{}", std::process::id()));
     let mut options = fs::OpenOptions::new();
     options.write(true).create(true).truncate(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file = options.open(&temporary).map_err(local)?;
-    file.write_all(&secret).and_then(|()| file.sync_all()).map_err(local)?;
-    let linked = fs::hard_link(&temporary, path);
-    fs::remove_file(&temporary).map_err(local)?;
-    match linked {
-        Ok(()) => Ok(secret),
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => load_existing(path),
-        Err(e) => Err(local(e)),
-    }
+    let mut file = options.open(&temporary)?;
+    let linked = file
+        .write_all(bytes)
+        .and_then(|()| file.sync_all())
+        .and_then(|()| fs::hard_link(&temporary, path));
+    fs::remove_file(&temporary)?;
+    linked
 }
 
 #[cfg(test)]

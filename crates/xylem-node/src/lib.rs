@@ -1,8 +1,9 @@
-//! Entry points [`share`], [`get`] and [`verify`]: sockets, clock and threads around the sans-io
-//! crates, so that a command (or another program) can publish and fetch with one call each.
+//! Entry points [`share`], [`get`], [`verify`] and [`run_node`]: sockets, clock and threads around the
+//! sans-io crates, so that a command (or another program) can publish, fetch and forward with one
+//! call each.
 //!
-//! Bytes come from the file system (`xylem-store`) and leave through UDP or TCP sockets, and the
-//! other way round. This crate never prints and never exits: it reports [`Event`]s and returns
+//! Bytes come from the file system (`xylem-store`) and leave through sockets of every kind that NDN
+//! knows or an encrypted link, and the other way round. This crate never prints and never exits: it reports [`Event`]s and returns
 //! [`Error`]s whose [`Blame`] a caller maps to an exit code.
 
 mod api;
@@ -17,13 +18,19 @@ mod walk;
 mod addresses;
 mod dial;
 mod engine;
+mod faces;
 mod identity;
-mod tcp;
-mod udp;
+mod keyring;
+mod register;
+mod uri;
 
+mod shelf;
 mod sink;
 
+pub mod client;
+
 mod get;
+mod node;
 mod share;
 mod verify;
 
@@ -32,7 +39,11 @@ pub use api::{
     VerifyOptions, VerifySummary,
 };
 pub use get::get;
+pub use keyring::{KeyEntry, KeyKind, Keyring};
+pub use node::{NodeConfig, Route, default_socket, run_node};
 pub use share::share;
+pub use shelf::DiskShelf;
+pub use uri::{HostPort, LINK_PORT, NDN_PORT, PeerUri, WEB_SOCKET_PORT};
 pub use verify::verify;
 
 use std::path::Path;

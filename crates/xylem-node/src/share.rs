@@ -5,7 +5,6 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
-use bytes::Bytes;
 use xylem_forward::Forwarder;
 use xylem_link::{Endpoint, StaticKey};
 use xylem_object::naming;
@@ -17,10 +16,10 @@ use crate::addresses::advertised;
 use crate::api::{Error, Event, ShareOptions, Stop};
 use crate::engine::{Engine, Happening};
 use crate::publish::{Serving, disk, publish};
+use crate::register::Registrar;
+use crate::uri::LINK_PORT;
 use crate::{failure, identity};
 
-/// The port that is tried first, so that a ticket survives a restart of the publisher.
-const USUAL_PORT: u16 = 7348;
 /// Answers between two flushes: a datagram of the largest size, so that the receiver
 /// works while the next ones are made.
 const ANSWERS_A_FLUSH: usize = 7;
@@ -81,8 +80,9 @@ pub fn share(
         listen,
         plain,
     });
-    Server { engine, publication, serving: published.serve(disk()), told: HashSet::new() }
-        .run(stop, on_event)
+    let registrar = Registrar::new(&mut engine, prefix.as_ref().parent().to_name(), &options.via)?;
+    let serving = published.serve(disk());
+    Server { engine, registrar, publication, serving, told: HashSet::new() }.run(stop, on_event)
 }
 
 fn bind_links(engine: &mut Engine, asked: &[SocketAddr]) -> Result<Vec<SocketAddr>, Error> {
@@ -98,7 +98,7 @@ fn bind_links(engine: &mut Engine, asked: &[SocketAddr]) -> Result<Vec<SocketAdd
         }
         other => other,
     };
-    let v4 = SocketAddr::from((Ipv4Addr::UNSPECIFIED, USUAL_PORT));
+    let v4 = SocketAddr::from((Ipv4Addr::UNSPECIFIED, LINK_PORT));
     let first = bind(v4).map_err(|e| failure::bind(v4, &e))?;
     // A machine without IPv6 serves over IPv4 alone.
     let second = bind(SocketAddr::from((Ipv6Addr::UNSPECIFIED, first.port())));
@@ -118,6 +118,7 @@ fn bind_plain(engine: &mut Engine, asked: &[SocketAddr]) -> Result<Vec<SocketAdd
 
 struct Server {
     engine: Engine,
+    registrar: Registrar,
     publication: Publication,
     serving: Serving,
     /// Files whose trouble has been told; once is enough.
@@ -127,33 +128,51 @@ struct Server {
 impl Server {
     fn run(mut self, stop: &Stop, on_event: &mut dyn FnMut(Event)) -> Result<(), Error> {
         while !stop.raised() {
-            self.engine.wait(None).map_err(|e| failure::local("network", &e))?;
+            let due = self.registrar.poll_timeout();
+            self.engine.wait(due).map_err(|e| failure::local("network", &e))?;
             let mut answered = 0;
             while let Some(happening) = self.engine.next_happening() {
                 match happening {
-                    Happening::Packet { packet, .. } => {
+                    Happening::Packet { packet, nack: None, .. } => {
                         answered += 1;
-                        self.answer(&packet, on_event);
+                        self.take(&packet, on_event);
                         if answered % ANSWERS_A_FLUSH == 0 {
                             self.engine.flush_links();
                         }
                     }
-                    Happening::FaceUp { peer, .. } => on_event(Event::PeerConnected { peer }),
-                    Happening::FaceDown { peer, why, .. } => {
+                    // Only commands to forwarders are sent from here.
+                    Happening::Packet { packet, .. } => {
+                        if let Ok(interest) = Interest::decode(&packet) {
+                            self.registrar.refused(self.engine.now(), &interest, on_event);
+                        }
+                    }
+                    Happening::FaceUp { face, peer } => {
+                        self.registrar.came_up(&mut self.engine, face)?;
+                        on_event(Event::PeerConnected { peer });
+                    }
+                    Happening::FaceDown { face, peer, why, .. } => {
+                        self.registrar.went_down(face);
                         on_event(Event::PeerGone { peer, why });
                     }
                 }
             }
+            self.registrar.turn(&mut self.engine, on_event)?;
             self.engine.flush();
         }
         self.engine.close();
         Ok(())
     }
 
-    fn answer(&mut self, packet: &[u8], on_event: &mut dyn FnMut(Event)) {
-        let Ok(Packet::Interest(interest)) = Packet::decode(packet) else { return };
+    fn take(&mut self, packet: &[u8], on_event: &mut dyn FnMut(Event)) {
+        let interest = match Packet::decode(packet) {
+            Ok(Packet::Interest(interest)) => interest,
+            Ok(Packet::Data(data)) => {
+                return self.registrar.answered(self.engine.now(), &data, on_event);
+            }
+            _ => return,
+        };
         match self.data_for(&interest) {
-            Ok(Some(data)) => self.engine.send(data),
+            Ok(Some(data)) => self.engine.send(&data),
             Ok(None) => {}
             Err(e) => {
                 if self.told.insert(e.path().to_path_buf()) {
@@ -164,9 +183,9 @@ impl Server {
         }
     }
 
-    fn data_for(&mut self, interest: &Interest<'_>) -> Result<Option<Bytes>, StoreError> {
+    fn data_for(&mut self, interest: &Interest<'_>) -> Result<Option<Vec<u8>>, StoreError> {
         let mut out = Vec::with_capacity(xylem_packet::MAX_PACKET);
         let answer = self.publication.answer(interest, &mut self.serving, &mut out)?;
-        Ok((answer == Answer::Data).then(|| out.into()))
+        Ok((answer == Answer::Data).then_some(out))
     }
 }

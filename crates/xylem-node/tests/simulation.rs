@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use xylem_forward::{FaceId, FaceScope, Forwarder};
+use xylem_forward::{FaceId, FaceScope, Forwarder, Incoming, Outgoing};
 use xylem_hash::Hash;
 use xylem_link::{Endpoint, Event as LinkEvent, LinkId, StaticKey};
 use xylem_object::naming::{self, ObjectId};
@@ -69,6 +69,17 @@ impl Network {
     }
 }
 
+/// The packet within a frame of the application, and the next hop that it may have chosen.
+fn without_headers(frame: &Bytes) -> Option<Incoming<'_>> {
+    match xylem_packet::Packet::decode(frame).ok()? {
+        xylem_packet::Packet::Lp(lp) => Some(Incoming {
+            next_hop: lp.next_hop_face_id.map(FaceId),
+            ..Incoming::bare(lp.fragment?)
+        }),
+        _ => Some(Incoming::bare(frame)),
+    }
+}
+
 /// Link and forwarder of one node.
 struct Node {
     endpoint: Endpoint,
@@ -114,7 +125,12 @@ impl Node {
     }
 
     fn forward(&mut self, now: Duration, from: FaceId, packet: Bytes) {
-        let _ = self.forwarder.handle_packet(now, from, packet, &mut self.out);
+        let Some(incoming) = without_headers(&packet) else { return };
+        let out = &mut self.out;
+        let mut queue = |to: FaceId, leaving: Outgoing<'_>| {
+            out.push((to, Bytes::copy_from_slice(leaving.packet)));
+        };
+        let _ = self.forwarder.handle_packet(now, from, incoming, &mut queue);
         for (to, packet) in self.out.drain(..) {
             if to == self.application {
                 self.inbox.push(packet);
@@ -139,7 +155,7 @@ impl Node {
             self.drain(now);
         }
         if self.forwarder.poll_timeout().is_some_and(|t| t <= now) {
-            self.forwarder.handle_timeout(now, &mut self.out);
+            self.forwarder.handle_timeout(now, &mut |_, _: Outgoing<'_>| {});
         }
     }
 

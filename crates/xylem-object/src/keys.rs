@@ -1,8 +1,8 @@
 //! The publisher's Ed25519 key pair.
 //!
 //! The secret comes from 32 random bytes that the caller drew (nothing here reads randomness), goes
-//! into one signature per publication, and is wiped when dropped. Certificates and trust schemas
-//! are not here: a ticket names its publisher's key outright.
+//! into one signature per publication, and is wiped when dropped. Signing itself, other kinds of key
+//! and certificates are xylem-trust's: a ticket names its publisher's key outright.
 //!
 //! ```
 //! let key = xylem_object::PublisherKey::from_bytes(&[7; 32]);
@@ -13,39 +13,49 @@
 use core::fmt;
 use core::str::FromStr;
 
-use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
+use xylem_packet::{Name, SignatureInfo, SignatureType};
+use xylem_trust::{PublicKey, Signer, Verifier};
+use zeroize::Zeroizing;
 
-/// Bytes of an Ed25519 signature (RFC 8032).
-pub const SIGNATURE_LEN: usize = 64;
+use crate::naming;
 
 /// A publisher's secret key. `Debug` hides it; dropping wipes it.
-pub struct PublisherKey(SigningKey);
+pub struct PublisherKey {
+    seed: Zeroizing<[u8; 32]>,
+    id: PublisherId,
+    signer: Signer,
+}
 
 impl PublisherKey {
     /// The key whose RFC 8032 seed is `secret`: 32 bytes, drawn at random or kept from before.
     pub fn from_bytes(secret: &[u8; 32]) -> Self {
-        Self(SigningKey::from_bytes(secret))
+        let id = match Signer::ed25519(secret, Name::new()).public() {
+            Some(PublicKey::Ed25519(public)) => PublisherId(public),
+            _ => unreachable!("a signer that was made of an Ed25519 key has such a public half"),
+        };
+        let signer = Signer::ed25519(secret, naming::key_name(&id.key_id()));
+        Self { seed: Zeroizing::new(*secret), id, signer }
     }
 
     /// A new key out of 32 random bytes; the same as [`PublisherKey::from_bytes`], said aloud.
     pub fn generate(random: [u8; 32]) -> Self {
-        let random = zeroize::Zeroizing::new(random);
+        let random = Zeroizing::new(random);
         Self::from_bytes(&random)
     }
 
     /// The secret seed, to be stored where only its owner reads; wiped when dropped.
-    pub fn to_bytes(&self) -> zeroize::Zeroizing<[u8; 32]> {
-        zeroize::Zeroizing::new(self.0.to_bytes())
+    pub fn to_bytes(&self) -> Zeroizing<[u8; 32]> {
+        self.seed.clone()
     }
 
     /// The public half.
     pub fn public(&self) -> PublisherId {
-        PublisherId(self.0.verifying_key().to_bytes())
+        self.id
     }
 
-    /// Signs `message` (Ed25519, RFC 8032 section 5.1.6: deterministic).
-    pub fn sign(&self, message: &[u8]) -> [u8; SIGNATURE_LEN] {
-        self.0.sign(message).to_bytes()
+    /// What signs packets with it (signature type 5): their KeyLocator is `/xylem/<key id>/KEY`.
+    pub fn signer(&self) -> &Signer {
+        &self.signer
     }
 }
 
@@ -69,12 +79,17 @@ impl PublisherId {
         KeyId(id)
     }
 
-    /// Whether `signature` is this publisher's signature over `message`. Strict: keys and
-    /// signatures of small order, and encodings that are not canonical, are refused.
+    /// What accepts this publisher's packets and no others; strict: signatures of small order, and
+    /// encodings that are not canonical, are refused. `None` for 32 bytes that are no key, or one of
+    /// small order.
+    pub fn verifier(&self) -> Option<Verifier> {
+        Verifier::of(&PublicKey::Ed25519(self.0)).ok()
+    }
+
+    /// Whether `signature` is this publisher's signature over `message`, as [`Self::verifier`] says.
     pub fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
-        let Ok(signature) = Signature::from_slice(signature) else { return false };
-        VerifyingKey::from_bytes(&self.0)
-            .is_ok_and(|key| key.verify_strict(message, &signature).is_ok())
+        let info = SignatureInfo::new(SignatureType::ED25519, None);
+        self.verifier().is_some_and(|key| key.parts(&info, &[message], signature).is_ok())
     }
 }
 
@@ -138,12 +153,13 @@ mod tests {
         let id: PublisherId =
             "3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c".parse().unwrap();
         assert_eq!(key.public(), id);
-        let signature = key.sign(&[0x72]);
+        let signature = key.signer().sign(&[&[0x72]]);
+        let signature = signature.as_ref();
         assert_eq!(signature[..4], [0x92, 0xa0, 0x09, 0xa9]);
-        assert!(id.verifies(&[0x72], &signature));
-        assert!(!id.verifies(&[0x73], &signature));
+        assert!(id.verifies(&[0x72], signature));
+        assert!(!id.verifies(&[0x73], signature));
         assert!(!id.verifies(&[0x72], &signature[..63]));
-        assert!(!PublisherKey::from_bytes(&[1; 32]).public().verifies(&[0x72], &signature));
+        assert!(!PublisherKey::from_bytes(&[1; 32]).public().verifies(&[0x72], signature));
     }
 
     /// With a key of small order, a signature of zeros would verify any message.

@@ -9,7 +9,7 @@
 //!
 //! Bytes come from a [`Source`] (xylem-store's files and outboards), and go out as Data packets that
 //! anyone may keep, pass on and serve again. Signed once is the manifest alone; each segment carries
-//! the piece of the BLAKE3 tree that proves it. This crate does not open files, sockets or clocks,
+//! the piece of the tree (BLAKE3, or SHA-256) that proves it. This crate does not open files, sockets or clocks,
 //! does not decide what to ask whom (xylem-transfer), and does not verify segments (xylem-tree).
 //! The formats, complete with test vectors: docs/spec/object.md.
 //!
@@ -31,13 +31,20 @@ pub mod listing;
 pub mod manifest;
 pub mod naming;
 pub mod packets;
+pub mod produce;
 pub mod publication;
+pub mod template;
 pub mod ticket;
 
 pub use keys::{KeyId, PublisherId, PublisherKey};
-pub use manifest::{Kind, Manifest, ManifestError, sign_manifest, verify_manifest};
+pub use manifest::{
+    Kind, Manifest, ManifestError, sign_manifest, sign_manifest_with, verify_manifest,
+    verify_manifest_with,
+};
 pub use naming::ObjectId;
+pub use produce::{Packets, produce};
 pub use publication::{Answer, Publication, PublicationError, Source};
+pub use template::SegmentTemplate;
 pub use ticket::{Ticket, TicketError};
 
 /// Most segments that an object may have: 2^31, so that the manifest and two tiles are all that

@@ -1,7 +1,7 @@
 //! The Data packets of a publication: writing them, and taking proof-carrying ones apart.
 //!
-//! A signed packet (manifest, metadata) carries an Ed25519 signature. A segment or a tile carries,
-//! as signature type 8, its place in the BLAKE3 tree: its own node's value, then its proof's siblings
+//! A signed packet (manifest, metadata) carries a signature by a key. A segment or a tile carries, as
+//! signature type 8 or 9, its place in the tree: its own node's value, then its proof's siblings
 //! bottom up; what those are is xylem-tree's business, and so is believing them. MetaInfo of such
 //! a packet is not covered by any proof, so nothing is concluded from it.
 //!
@@ -9,16 +9,27 @@
 
 use core::ops::Range;
 
-use xylem_packet::{Component, Data, DataBuilder, KeyLocator, Name, NameRef, SignatureType};
-use xylem_tree::Geometry;
+use xylem_packet::{
+    Component, Data, DataBuilder, EncodeError, KeyLocator, Name, NameRef, SignatureType,
+};
+use xylem_tree::{Geometry, TreeKind};
+use xylem_trust::Signer;
 
-use crate::keys::PublisherKey;
 use crate::naming::{self, ObjectId, Request};
 
-/// How long a cache may call what never changes fresh.
-pub const FRESHNESS_MS: u64 = 3_600_000;
+/// How long a cache may call what never changes fresh. Short: nobody has to ask for fresh segments,
+/// but whoever got a bad one out of a cache can ask past it (MustBeFresh) once this is over.
+pub const FRESHNESS_MS: u64 = 4_000;
 /// How long a cache may call the pointer to the newest version fresh (RDR).
 pub const METADATA_FRESHNESS_MS: u64 = 10;
+
+/// The signature type of the segments and tiles of a tree, which is also the manifest's TreeKind.
+pub const fn signature_type(kind: TreeKind) -> SignatureType {
+    match kind {
+        TreeKind::Blake3 => SignatureType::BLAKE3_MERKLE,
+        TreeKind::Sha256 => SignatureType::SHA256_MERKLE,
+    }
+}
 
 /// A segment or a tile as it came, sorted by its name and not verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,8 +50,8 @@ pub enum PacketError {
     /// Its name is that of no segment or tile of an object of this publication.
     #[error("the packet's name is not one of a segment or tile of this publication")]
     Name,
-    /// It carries no BLAKE3 tree proof.
-    #[error("the packet has signature type {0}, not a tree proof")]
+    /// It carries no proof in the kind of tree that the manifest says.
+    #[error("the packet has signature type {0}, not a proof in the signed kind of tree")]
     SignatureType(u64),
     /// Its FinalBlockId is not the last segment that the signed size gives.
     #[error("the packet disagrees with the signed size about the last segment")]
@@ -63,11 +74,12 @@ pub fn open<'a>(
         Request::Tile { object, .. } => (object, None),
         Request::Manifest | Request::Metadata => return Err(PacketError::Name),
     };
-    let signature_type = data.signature_info().typ;
-    if signature_type != SignatureType::BLAKE3_MERKLE {
-        return Err(PacketError::SignatureType(signature_type.0));
-    }
     let geometry = geometry(object).ok_or(PacketError::Name)?;
+    // What to verify with is the manifest's to say; a packet cannot choose another way for itself.
+    let found = data.signature_info().typ;
+    if found != signature_type(geometry.kind()) {
+        return Err(PacketError::SignatureType(found.0));
+    }
     if final_block.is_some_and(|last| last != Component::segment(geometry.last_segment().0)) {
         return Err(PacketError::FinalBlock);
     }
@@ -83,44 +95,44 @@ pub fn open<'a>(
 pub(crate) fn proof_builder<'a>(
     name: NameRef<'a>,
     manifest_name: NameRef<'a>,
+    kind: TreeKind,
     last_segment: Option<Component<'a>>,
 ) -> DataBuilder<'a> {
     let builder = DataBuilder::new(name)
         .freshness_ms(FRESHNESS_MS)
-        .signature(SignatureType::BLAKE3_MERKLE, KeyLocator::Name(manifest_name));
+        .signature(signature_type(kind), KeyLocator::Name(manifest_name));
     match last_segment {
         Some(last) => builder.final_block_id(last),
         None => builder,
     }
 }
 
-/// Signs a small Data packet. `name` is under a checked prefix and `content` below 2 KiB.
+/// Signs a small Data packet. `name` is under a checked prefix and `content` below 2 KiB, so that only
+/// the name of the signer's key could make it too long.
 pub(crate) fn sign_data(
     name: NameRef<'_>,
     content: &[u8],
     freshness_ms: u64,
     final_block: Option<Component<'_>>,
-    key: &PublisherKey,
-) -> Vec<u8> {
-    let key_name = naming::key_name(&key.public().key_id());
-    let mut builder = DataBuilder::new(name)
-        .freshness_ms(freshness_ms)
-        .signature(SignatureType::ED25519, KeyLocator::Name(key_name.as_ref()));
+    signer: &Signer,
+) -> Result<Vec<u8>, EncodeError> {
+    let mut builder = DataBuilder::new(name).freshness_ms(freshness_ms);
     if let Some(last) = final_block {
         builder = builder.final_block_id(last);
     }
     let mut out = Vec::new();
-    builder
-        .encode(&mut out, content, |signed, value| value.extend_from_slice(&key.sign(signed)))
-        .expect("a checked prefix and a small content are far below the packet limit");
-    out
+    signer.data(builder, content, &mut out)?;
+    Ok(out)
 }
 
 /// The RDR metadata packet: O/32=metadata/v=V/seg=0, holding P as a Name TLV.
 ///
 /// V is P's own version: a newer publication has a higher one, and the same pointer has the same
 /// packet, so that it is signed once and not once per Interest.
-pub(crate) fn sign_metadata(prefix: NameRef<'_>, key: &PublisherKey) -> (Name, Vec<u8>) {
+pub(crate) fn sign_metadata(
+    prefix: NameRef<'_>,
+    signer: &Signer,
+) -> Result<(Name, Vec<u8>), EncodeError> {
     let mut name = naming::encode(prefix, &Request::Metadata);
     if let Some(version) = prefix.last() {
         name.push(version);
@@ -129,6 +141,6 @@ pub(crate) fn sign_metadata(prefix: NameRef<'_>, key: &PublisherKey) -> (Name, V
     let mut content = Vec::new();
     prefix.encode(&mut content);
     let last = Some(Component::segment(0));
-    let packet = sign_data(name.as_ref(), &content, METADATA_FRESHNESS_MS, last, key);
-    (name, packet)
+    let packet = sign_data(name.as_ref(), &content, METADATA_FRESHNESS_MS, last, signer)?;
+    Ok((name, packet))
 }

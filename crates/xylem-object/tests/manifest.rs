@@ -11,7 +11,7 @@ use xylem_object::{
     Kind, MAX_SIZE, Manifest, ManifestError, PublisherKey, naming, sign_manifest, verify_manifest,
 };
 use xylem_packet::{Data, DataBuilder, Name, SignatureType, tlv};
-use xylem_tree::SegmentSize;
+use xylem_tree::{SegmentSize, TreeKind};
 
 fn manifest() -> Manifest {
     Manifest {
@@ -78,13 +78,13 @@ fn the_specification_s_vectors() {
     assert_eq!(
         hex(&packet),
         concat!(
-            "06fa0735080578796c656d081030383731663361616263323665343538080968656c6c6f2e74",
-            "7874360800060a24181e400008055f726f6f74140619040036ee801550810101830108850101",
-            "8701008901058b01038d20ea8f163db38682925e4491c5e58d4bb3506ef8c14eb78a86e908c5",
-            "624a67200f920968656c6c6f2e747874940201a49608000000006553f10098010516251b0105",
-            "1c20071e080578796c656d08103038373166336161626332366534353808034b45591740ce61",
-            "74248f85cac2126701d9f344a4bd7d91e773b9158afb84a6661e5810ce176642903087bcbae0",
-            "07dfb211c1bed1710efc95e9f59cf03f4d9efb0f4bd4e700",
+            "06f80735080578796c656d081030383731663361616263323665343538080968656c6c6f2e74",
+            "7874360800060a24181e400008055f726f6f74140419020fa015508101018301088501018701",
+            "008901058b01038d20ea8f163db38682925e4491c5e58d4bb3506ef8c14eb78a86e908c5624a",
+            "67200f920968656c6c6f2e747874940201a49608000000006553f10098010516251b01051c20",
+            "071e080578796c656d08103038373166336161626332366534353808034b4559174041259717",
+            "212c6e672c74c86556f4b10df2b494adcef7f5de7ebc5ae0552bdf927d2cdebf0f3ceb5b40f1",
+            "059e5e19244026ed2abed9b08f3b65f43accda0a3f03",
         )
     );
 }
@@ -170,7 +170,8 @@ fn values_are_checked() {
     let unknown = |field, value| ManifestError::UnknownFormat { field, value };
     let table: &[((u32, Vec<u8>), ManifestError)] = &[
         ((FORMAT_VERSION, vec![2]), unknown(FORMAT_VERSION, 2)),
-        ((TREE_KIND, vec![9]), unknown(TREE_KIND, 9)),
+        ((TREE_KIND, vec![7]), unknown(TREE_KIND, 7)),
+        ((TREE_KIND, vec![10]), unknown(TREE_KIND, 10)),
         ((PROOF_STYLE, vec![0]), unknown(PROOF_STYLE, 0)),
         ((KIND, vec![2]), ManifestError::BadValue(KIND)),
         ((KIND, vec![]), ManifestError::BadValue(KIND)),
@@ -245,16 +246,17 @@ fn only_the_publisher_s_signature_counts() {
         verify(&packet, &prefix, &key())
     };
     let ed25519 = SignatureType::ED25519;
+    let sign = |key: &PublisherKey, signed: &[u8]| key.signer().sign(&[signed]).as_ref().to_vec();
     assert_eq!(
         forge(SignatureType::DIGEST_SHA256, &|signed| xylem_packet::sha256(signed).to_vec()),
         Err(ManifestError::SignatureType(0))
     );
     assert_eq!(forge(ed25519, &|_| vec![]), Err(ManifestError::BadSignature));
     assert_eq!(forge(ed25519, &|_| vec![0; 64]), Err(ManifestError::BadSignature));
-    assert_eq!(forge(ed25519, &|s| other.sign(s).to_vec()), Err(ManifestError::BadSignature));
-    let overlong = |s: &[u8]| [&key().sign(s)[..], &[0]].concat();
+    assert_eq!(forge(ed25519, &|s| sign(&other, s)), Err(ManifestError::BadSignature));
+    let overlong = |s: &[u8]| [&sign(&key(), s)[..], &[0]].concat();
     assert_eq!(forge(ed25519, &overlong), Err(ManifestError::BadSignature));
-    assert_eq!(forge(ed25519, &|s| key().sign(s).to_vec()), Ok(manifest()), "any KeyLocator");
+    assert_eq!(forge(ed25519, &|s| sign(&key(), s)), Ok(manifest()), "any KeyLocator");
 }
 
 #[test]
@@ -301,6 +303,7 @@ fn a_listing_must_hold_what_was_signed() {
 prop_compose! {
     fn any_manifest()(
         directory in any::<bool>(),
+        sha256 in any::<bool>(),
         root in any::<[u8; 32]>(),
         size in 0..=MAX_SIZE / 8,
         shift in 0u32..42,
@@ -316,6 +319,7 @@ prop_compose! {
         let (total_size, file_count) = if directory { totals } else { (size, 1) };
         Manifest {
             kind: if directory { Kind::Directory } else { Kind::File },
+            tree: TreeKind::ALL[usize::from(sha256)],
             root: Hash::from_bytes(root),
             size,
             segment: SegmentSize::from_log2_chunks(log2).unwrap(),

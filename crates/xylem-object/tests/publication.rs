@@ -14,7 +14,7 @@ use xylem_object::{
 use xylem_packet::{
     Component, Data, DataBuilder, KeyLocator, MAX_PACKET, Name, NameRef, SignatureType,
 };
-use xylem_tree::{Geometry, SegmentIndex, SegmentSize, Tile, Verifier};
+use xylem_tree::{Geometry, SegmentIndex, SegmentSize, Tile, TreeKind, Verifier};
 
 const FILE: ObjectId = ObjectId::File(3);
 
@@ -71,17 +71,17 @@ fn whole_objects_come_out_verified() {
         (SegmentSize::DEFAULT, &[0, 1, 8191, 8192, 8193, 65535, 65536, 65537, 150_000][..]),
         (kib, &[0, 1024, 1025, 8193, 300 * 1024 + 1, (2 * 2048 + 9) * 1024 - 5]),
     ] {
-        for &size in sizes {
+        for (&size, tree) in sizes.iter().flat_map(|s| TreeKind::ALL.map(|kind| (s, kind))) {
             let bytes = content(size);
             let mut source = Memory::default();
-            let root = source.add(ObjectId::Root, &bytes, segment);
+            let root = source.add_kind(ObjectId::Root, &bytes, segment, tree);
             let manifest =
-                Manifest { segment, ..Manifest::file(root, size as u64, b"content.bin") };
+                Manifest { segment, tree, ..Manifest::file(root, size as u64, b"content.bin") };
             let mut publication = publish(&name("/p/o/v=9"), &manifest);
             assert_eq!(fetch(&mut publication, &mut source, ObjectId::Root), bytes, "{size}");
 
-            source.add(FILE, &bytes, segment);
-            let manifest = directory(root, size as u64, segment);
+            source.add_kind(FILE, &bytes, segment, tree);
+            let manifest = Manifest { tree, ..directory(root, size as u64, segment) };
             let mut publication = publish(&name("/p/o/v=9"), &manifest);
             assert_eq!(fetch(&mut publication, &mut source, FILE), bytes, "{size}");
         }
@@ -103,11 +103,11 @@ fn the_specification_s_vectors() {
     assert_eq!(
         packet("/xylem/0871f3aabc26e458/hello.txt/v=1700000000000000/seg=0"),
         concat!(
-            "06a70731080578796c656d081030383731663361616263323665343538080968656c6c6f2e74",
-            "7874360800060a24181e4000320100140b19040036ee801a03320100150568656c6c6f163c1b",
-            "01081c370735080578796c656d081030383731663361616263323665343538080968656c6c6f",
-            "2e747874360800060a24181e400008055f726f6f741720ea8f163db38682925e4491c5e58d4b",
-            "b3506ef8c14eb78a86e908c5624a67200f",
+            "06a50731080578796c656d081030383731663361616263323665343538080968656c6c6f2e74",
+            "7874360800060a24181e4000320100140919020fa01a03320100150568656c6c6f163c1b0108",
+            "1c370735080578796c656d081030383731663361616263323665343538080968656c6c6f2e74",
+            "7874360800060a24181e400008055f726f6f741720ea8f163db38682925e4491c5e58d4bb350",
+            "6ef8c14eb78a86e908c5624a67200f",
         )
     );
     assert_eq!(
@@ -121,6 +121,24 @@ fn the_specification_s_vectors() {
             "6fd2684be8e6dbe1e5eadfa5861e2e744f6b7c164596214502f8616c1569d84b5b4bda777f04",
         )
     );
+}
+
+/// The same for a SHA-256 tree: the packet that stands in the document.
+#[test]
+fn the_specification_s_sha256_segment() {
+    const SPEC: &str = include_str!("../../../docs/spec/object.md");
+    let prefix = name("/xylem/0871f3aabc26e458/hello.txt/v=1700000000000000");
+    let (mut source, tree) = (Memory::default(), TreeKind::Sha256);
+    let root = source.add_kind(ObjectId::Root, b"hello", SegmentSize::DEFAULT, tree);
+    assert!(SPEC.contains(&format!("`{}`", root.to_hex())));
+    let manifest = Manifest { tree, ..Manifest::file(root, 5, b"hello.txt") };
+    let mut publication = publish(&prefix, &manifest);
+    let asked = prefix.child(Component::segment(0));
+    let (_, packet) = ask(&mut publication, &mut source, asked.as_ref(), false).unwrap();
+    let packet: String = packet.iter().map(|byte| format!("{byte:02x}")).collect();
+    let stands = SPEC.split("with a SHA-256 tree").nth(1).and_then(|s| s.split("```").nth(1));
+    let stands: String = stands.unwrap().trim_start_matches("text").split_whitespace().collect();
+    assert_eq!(packet, stands);
 }
 
 #[test]
@@ -267,6 +285,7 @@ fn metadata_points_to_this_version() {
     let mut publication = publish(&prefix, &Manifest::file(root, 5, b"f")).with_metadata(&key());
     let full = name("/p/o/32=metadata/v=9/seg=0");
     for (asked, can_be_prefix, expected) in [
+        ("/p/o", true, Answer::Data),
         ("/p/o/32=metadata", true, Answer::Data),
         ("/p/o/32=metadata/v=9", true, Answer::Data),
         ("/p/o/32=metadata/v=9/seg=0", false, Answer::Data),

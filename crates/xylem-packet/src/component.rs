@@ -1,10 +1,10 @@
 //! One name component: a type in 1..=65535 and a value.
 
-use alloc::vec::Vec;
 use core::cmp::Ordering;
 use core::hash::{Hash, Hasher};
 
 use crate::DecodeError;
+use crate::buffer::Buffer;
 use crate::tlv::{self, Element, types};
 
 /// One component of a name. Ordered canonically: by type, then length, then bytes
@@ -103,7 +103,7 @@ impl<'a> Component<'a> {
 
     /// Appends the component's TLV.
     #[inline]
-    pub fn encode(&self, out: &mut Vec<u8>) {
+    pub fn encode(&self, out: &mut impl Buffer) {
         tlv::write_element(out, self.typ(), self.value());
     }
 }

@@ -2,6 +2,7 @@
 
 use core::ops::Range;
 
+use crate::name::Names;
 use crate::tlv::{self, Order, Reader, types};
 use crate::{Component, DecodeError, MAX_PACKET, NameRef, SignatureInfo};
 
@@ -12,12 +13,14 @@ pub struct ContentType(pub u64);
 impl ContentType {
     /// Bytes identified by the name: the default.
     pub const BLOB: Self = Self(0);
-    /// Delegations.
+    /// A link object: its content is names to reach other content by ([`Data::delegations`]).
     pub const LINK: Self = Self(1);
     /// A certificate.
     pub const KEY: Self = Self(2);
     /// An application's refusal.
     pub const NACK: Self = Self(3);
+    /// A prefix announcement (NFD's prefix announcement protocol).
+    pub const PREFIX_ANNOUNCEMENT: Self = Self(5);
 }
 
 /// MetaInfo.
@@ -184,6 +187,17 @@ impl<'a> Data<'a> {
     #[inline]
     pub fn content_range(&self) -> Range<usize> {
         self.content_start..self.content_start + self.content.len()
+    }
+
+    /// The names that a link object delegates to, best first: at least one.
+    ///
+    /// Errors: `NotALink` for another ContentType, `Missing`, `WrongType`, and those of a name.
+    pub fn delegations(&self) -> Result<Names<'a>, DecodeError> {
+        if self.meta.content_type != ContentType::LINK {
+            return Err(DecodeError::NotALink(self.meta.content_type.0));
+        }
+        Names::check(self.content, types::CONTENT)?;
+        Ok(Names::checked(self.content))
     }
 
     /// How the packet is signed.

@@ -1,7 +1,10 @@
 //! Building Data packets: one buffer, content written into its place, signature last.
 
+#[cfg(feature = "alloc")]
 use alloc::vec::Vec;
+use core::ops::Range;
 
+use crate::buffer::{Buffer, Slice};
 use crate::tlv::{self, Open, types};
 use crate::{
     Component, ContentType, EncodeError, KeyLocator, MAX_PACKET, MetaInfo, NameRef, SignatureInfo,
@@ -55,35 +58,22 @@ impl<'a> DataBuilder<'a> {
         self
     }
 
-    /// Writes everything up to the end of SignatureInfo, with room for `content_len` bytes of
-    /// content, which are zero until the caller fills them. `signature_len` only reserves memory.
-    pub fn begin<'o>(
-        &self,
-        out: &'o mut Vec<u8>,
-        content_len: usize,
-        signature_len: usize,
-    ) -> DataWriter<'o> {
-        let start = out.len();
-        out.reserve(
-            64 + self.name.encoded_len()
-                + self.meta.final_block_id.as_ref().map_or(0, Component::encoded_len)
-                + content_len
-                + self.signature.encoded_len_bound()
-                + signature_len,
-        );
+    /// Writes everything up to the end of SignatureInfo, with room for the content.
+    fn encode_head(&self, out: &mut impl Buffer, content_len: usize) -> Head {
+        let start = out.written().len();
         let outer = Open::begin(out, types::DATA, 3);
-        let signed_start = out.len();
+        let signed_start = out.written().len();
         self.name.encode(out);
         self.encode_meta(out);
         tlv::write_var_number(out, u64::from(types::CONTENT));
         tlv::write_var_number(out, content_len as u64);
-        let content_start = out.len();
-        out.resize(content_start + content_len, 0);
+        let content_start = out.written().len();
+        out.put_zeros(content_len);
         self.signature.encode(out, types::SIGNATURE_INFO);
-        DataWriter { out, start, outer, signed_start, content_start, content_len }
+        Head { start, outer, signed_start, content_start, content_len }
     }
 
-    fn encode_meta(&self, out: &mut Vec<u8>) {
+    fn encode_meta(&self, out: &mut impl Buffer) {
         if self.meta == MetaInfo::default() {
             return;
         }
@@ -100,6 +90,58 @@ impl<'a> DataBuilder<'a> {
             inner.end(out);
         }
         open.end(out);
+    }
+
+    /// Writes a Data to the beginning of `out`; gives its length. Needs no allocator.
+    ///
+    /// `sign` is given the signed portion and the room for the signature's value, writes the value
+    /// to the room's beginning and says how long it is. Errors: `NoRoom`, `TooLong`; `out` then
+    /// holds nothing of use.
+    pub fn encode_to_slice(
+        &self,
+        out: &mut [u8],
+        content: &[u8],
+        sign: impl FnOnce(&[u8], &mut [u8]) -> usize,
+    ) -> Result<usize, EncodeError> {
+        let mut out = Slice::new(out);
+        let head = self.encode_head(&mut out, content.len());
+        let signed_end = out.written().len();
+        let value = Open::begin(&mut out, types::SIGNATURE_VALUE, 1);
+        if out.is_full() {
+            return Err(EncodeError::NoRoom);
+        }
+        out.written_mut()[head.content()].copy_from_slice(content);
+        let (written, room) = out.split();
+        let len = sign(&written[head.signed_start..signed_end], room);
+        out.advance(len);
+        value.end(&mut out);
+        if out.is_full() {
+            return Err(EncodeError::NoRoom);
+        }
+        head.finish(&mut out)?;
+        Ok(out.written().len())
+    }
+}
+
+#[cfg(feature = "alloc")]
+impl DataBuilder<'_> {
+    /// Writes everything up to the end of SignatureInfo, with room for `content_len` bytes of
+    /// content, which are zero until the caller fills them. `signature_len` only reserves memory.
+    pub fn begin<'o>(
+        &self,
+        out: &'o mut Vec<u8>,
+        content_len: usize,
+        signature_len: usize,
+    ) -> DataWriter<'o> {
+        out.reserve(
+            64 + self.name.encoded_len()
+                + self.meta.final_block_id.as_ref().map_or(0, Component::encoded_len)
+                + content_len
+                + self.signature.encoded_len_bound()
+                + signature_len,
+        );
+        let head = self.encode_head(out, content_len);
+        DataWriter { out, head }
     }
 
     /// Appends a Data whose content `fill` writes straight into its place in `out`.
@@ -130,6 +172,7 @@ impl<'a> DataBuilder<'a> {
         writer.finish(&value).map_err(|error| match error {
             EncodeError::TooLong(len) => EncodeError::TooLong(len),
             EncodeError::EmptyName => EncodeError::EmptyName,
+            EncodeError::NoRoom => EncodeError::NoRoom,
             EncodeError::Content(never) => match never {},
         })
     }
@@ -149,11 +192,8 @@ impl<'a> DataBuilder<'a> {
     }
 }
 
-/// A Data packet that lacks its content and its signature. Dropped unfinished, it leaves an
-/// incomplete packet in the buffer.
-#[must_use = "without `finish` the buffer holds half a packet"]
-pub struct DataWriter<'o> {
-    out: &'o mut Vec<u8>,
+/// Where the parts of a Data that is being written are.
+struct Head {
     start: usize,
     outer: Open,
     signed_start: usize,
@@ -161,15 +201,49 @@ pub struct DataWriter<'o> {
     content_len: usize,
 }
 
+impl Head {
+    fn content(&self) -> Range<usize> {
+        self.content_start..self.content_start + self.content_len
+    }
+
+    /// Sets the packet's length; too long a packet is taken back.
+    fn finish(self, out: &mut impl Buffer) -> Result<(), EncodeError> {
+        // 2: the outer length may yet shrink from three octets to one, but not at this size;
+        // anything larger is over the limit whatever happens.
+        let len = out.written().len() - self.start;
+        if len > MAX_PACKET + 2 {
+            out.cut(self.start);
+            return Err(EncodeError::TooLong(len));
+        }
+        self.outer.end(out);
+        let len = out.written().len() - self.start;
+        if len > MAX_PACKET {
+            out.cut(self.start);
+            return Err(EncodeError::TooLong(len));
+        }
+        Ok(())
+    }
+}
+
+/// A Data packet that lacks its content and its signature. Dropped unfinished, it leaves an
+/// incomplete packet in the buffer.
+#[cfg(feature = "alloc")]
+#[must_use = "without `finish` the buffer holds half a packet"]
+pub struct DataWriter<'o> {
+    out: &'o mut Vec<u8>,
+    head: Head,
+}
+
+#[cfg(feature = "alloc")]
 impl DataWriter<'_> {
     /// The content's place.
     pub fn content_mut(&mut self) -> &mut [u8] {
-        &mut self.out[self.content_start..self.content_start + self.content_len]
+        &mut self.out[self.head.content()]
     }
 
     /// What the signature covers, once the content is in place.
     pub fn signed_portion(&self) -> &[u8] {
-        &self.out[self.signed_start..]
+        &self.out[self.head.signed_start..]
     }
 
     /// Appends the signature's value and completes the packet. On an error the buffer is as it
@@ -186,19 +260,6 @@ impl DataWriter<'_> {
         append(self.out);
         assert!(self.out.len() >= before, "a signer only appends");
         value.end(self.out);
-        let len = self.out.len() - self.start;
-        if len > MAX_PACKET + 2 {
-            // 2: the outer length may yet shrink from three octets to one, but not at this size;
-            // anything larger is over the limit whatever happens.
-            self.out.truncate(self.start);
-            return Err(EncodeError::TooLong(len));
-        }
-        self.outer.end(self.out);
-        let len = self.out.len() - self.start;
-        if len > MAX_PACKET {
-            self.out.truncate(self.start);
-            return Err(EncodeError::TooLong(len));
-        }
-        Ok(())
+        self.head.finish(self.out)
     }
 }

@@ -84,6 +84,9 @@ pub enum DecodeError {
     /// Interest whose name does not end with it.
     #[error("the parameters digest is absent from the name, repeated in it or misplaced")]
     ParametersDigestPlace,
+    /// A Data of this ContentType is no link object.
+    #[error("content type {0} is not that of a link object")]
+    NotALink(u64),
     /// The parameters digest in the name is not that of the parameters.
     #[error("the parameters digest does not match the parameters")]
     ParametersDigestMismatch,
@@ -99,6 +102,9 @@ pub enum EncodeError<E = Infallible> {
     /// An Interest needs at least one name component.
     #[error("an Interest's name cannot be empty")]
     EmptyName,
+    /// The packet, or the name, does not fit into the slice that it is written to.
+    #[error("no room for it where it is written")]
+    NoRoom,
     /// The content could not be written.
     #[error("content: {0}")]
     Content(E),

@@ -1,13 +1,11 @@
 //! Building Interest packets.
 
+#[cfg(feature = "alloc")]
 use alloc::vec::Vec;
 
-#[cfg(feature = "std")]
-use crate::SignatureInfo;
+use crate::buffer::{Buffer, Slice};
 use crate::tlv::{self, Open, types};
-use crate::{Component, EncodeError, MAX_PACKET, NameRef};
-
-type Sha256 = fn(&[u8]) -> [u8; 32];
+use crate::{Component, EncodeError, MAX_PACKET, NameRef, SignatureInfo};
 
 /// Describes an Interest. `encode` appends it to a buffer; a builder may be used many times.
 #[derive(Debug, Clone, Copy)]
@@ -71,79 +69,78 @@ impl<'a> InterestBuilder<'a> {
         self
     }
 
-    /// Appends the Interest. On an error `out` is as it was.
-    pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        self.encode_parts(out, None, |_, _| {})
+    /// Writes the Interest to the beginning of `out`; gives its length. Needs no allocator.
+    ///
+    /// Errors: `EmptyName`, `NoRoom`, `TooLong`; `out` then holds nothing of use.
+    pub fn encode_to_slice(&self, out: &mut [u8]) -> Result<usize, EncodeError> {
+        let mut out = Slice::new(out);
+        let head = self.encode_head(&mut out, false)?;
+        head.finish(&mut out)
     }
 
-    /// Appends the Interest with ApplicationParameters; their digest is added to the name's end.
-    #[cfg(feature = "std")]
-    pub fn encode_with_parameters(
+    /// As [`Self::encode_to_slice`] with ApplicationParameters, whose digest is added to the
+    /// name's end.
+    pub fn encode_with_parameters_to_slice(
         &self,
-        out: &mut Vec<u8>,
+        out: &mut [u8],
         parameters: &[u8],
-    ) -> Result<(), EncodeError> {
-        self.encode_parts(out, Some(crate::sha256), |_, tail| {
-            tlv::write_element(tail, types::APPLICATION_PARAMETERS, parameters);
-        })
+        sha256: impl FnOnce(&[u8]) -> [u8; 32],
+    ) -> Result<usize, EncodeError> {
+        let mut out = Slice::new(out);
+        let head = self.encode_head(&mut out, true)?;
+        tlv::write_element(&mut out, types::APPLICATION_PARAMETERS, parameters);
+        head.set_digest(&mut out, sha256)?;
+        head.finish(&mut out)
     }
 
-    /// Appends a signed Interest. `sign` is given the two pieces of the signed portion (the name's
-    /// components; ApplicationParameters to the end of InterestSignatureInfo) and appends the
-    /// signature's value.
-    #[cfg(feature = "std")]
-    pub fn encode_signed(
+    /// As [`Self::encode_with_parameters_to_slice`], signed. `sign` is given the two pieces of the
+    /// signed portion (see `encode_signed`) and the room for the signature's value, writes the
+    /// value to the room's beginning and says how long it is.
+    pub fn encode_signed_to_slice(
         &self,
-        out: &mut Vec<u8>,
+        out: &mut [u8],
         parameters: &[u8],
         info: &SignatureInfo<'_>,
-        sign: impl FnOnce([&[u8]; 2], &mut Vec<u8>),
-    ) -> Result<(), EncodeError> {
-        self.encode_parts(out, Some(crate::sha256), |name, tail| {
-            tlv::write_element(tail, types::APPLICATION_PARAMETERS, parameters);
-            info.encode(tail, types::INTEREST_SIGNATURE_INFO);
-            let mut value = Vec::new();
-            sign([name, tail], &mut value);
-            tlv::write_element(tail, types::INTEREST_SIGNATURE_VALUE, &value);
-        })
+        sign: impl FnOnce([&[u8]; 2], &mut [u8]) -> usize,
+        sha256: impl FnOnce(&[u8]) -> [u8; 32],
+    ) -> Result<usize, EncodeError> {
+        let mut out = Slice::new(out);
+        let head = self.encode_head(&mut out, true)?;
+        tlv::write_element(&mut out, types::APPLICATION_PARAMETERS, parameters);
+        info.encode(&mut out, types::INTEREST_SIGNATURE_INFO);
+        let signed_end = out.written().len();
+        let value = Open::begin(&mut out, types::INTEREST_SIGNATURE_VALUE, 1);
+        if out.is_full() {
+            return Err(EncodeError::NoRoom);
+        }
+        let (written, room) = out.split();
+        let len = sign([self.name.value(), &written[head.tail_start..signed_end]], room);
+        out.advance(len);
+        value.end(&mut out);
+        head.set_digest(&mut out, sha256)?;
+        head.finish(&mut out)
     }
 
-    /// `tail` appends what stands from ApplicationParameters on; with `sha256`, the digest of that
-    /// becomes the name's last component.
-    fn encode_parts(
-        &self,
-        out: &mut Vec<u8>,
-        sha256: Option<Sha256>,
-        tail: impl FnOnce(&[u8], &mut Vec<u8>),
-    ) -> Result<(), EncodeError> {
+    /// Writes everything in front of ApplicationParameters, with a place for their digest if
+    /// there will be any.
+    fn encode_head(&self, out: &mut impl Buffer, parameters: bool) -> Result<Head, EncodeError> {
         if self.name.is_empty() {
             return Err(EncodeError::EmptyName);
         }
-        let start = out.len();
-        let mut tail_bytes = Vec::new();
-        tail(self.name.value(), &mut tail_bytes);
-        out.reserve(64 + self.name.encoded_len() + tail_bytes.len());
-
+        let start = out.written().len();
         let outer = Open::begin(out, types::INTEREST, 1);
         let name = Open::begin(out, types::NAME, 1);
-        out.extend_from_slice(self.name.value());
-        if let Some(sha256) = sha256 {
-            Component::parameters_digest(&sha256(&tail_bytes)).encode(out);
+        out.put(self.name.value());
+        if parameters {
+            Component::parameters_digest(&[0; 32]).encode(out);
         }
         name.end(out);
+        let name_end = out.written().len();
         self.encode_guiders(out);
-        out.extend_from_slice(&tail_bytes);
-        outer.end(out);
-
-        let len = out.len() - start;
-        if len > MAX_PACKET {
-            out.truncate(start);
-            return Err(EncodeError::TooLong(len));
-        }
-        Ok(())
+        Ok(Head { start, outer, name_end, tail_start: out.written().len() })
     }
 
-    fn encode_guiders(&self, out: &mut Vec<u8>) {
+    fn encode_guiders(&self, out: &mut impl Buffer) {
         if self.can_be_prefix {
             tlv::write_element(out, types::CAN_BE_PREFIX, &[]);
         }
@@ -164,5 +161,89 @@ impl<'a> InterestBuilder<'a> {
         if let Some(hops) = self.hop_limit {
             tlv::write_element(out, types::HOP_LIMIT, &[hops]);
         }
+    }
+}
+
+#[cfg(feature = "alloc")]
+impl InterestBuilder<'_> {
+    /// Appends the Interest. On an error `out` is as it was.
+    pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        out.reserve(64 + self.name.encoded_len());
+        let head = self.encode_head(out, false)?;
+        head.finish(out).map(|_| ())
+    }
+
+    /// Appends the Interest with ApplicationParameters; their digest is added to the name's end.
+    #[cfg(feature = "std")]
+    pub fn encode_with_parameters(
+        &self,
+        out: &mut Vec<u8>,
+        parameters: &[u8],
+    ) -> Result<(), EncodeError> {
+        out.reserve(128 + self.name.encoded_len() + parameters.len());
+        let head = self.encode_head(out, true)?;
+        tlv::write_element(out, types::APPLICATION_PARAMETERS, parameters);
+        head.set_digest(out, crate::sha256)?;
+        head.finish(out).map(|_| ())
+    }
+
+    /// Appends a signed Interest. `sign` is given the two pieces of the signed portion (the name's
+    /// components; ApplicationParameters to the end of InterestSignatureInfo) and appends the
+    /// signature's value.
+    #[cfg(feature = "std")]
+    pub fn encode_signed(
+        &self,
+        out: &mut Vec<u8>,
+        parameters: &[u8],
+        info: &SignatureInfo<'_>,
+        sign: impl FnOnce([&[u8]; 2], &mut Vec<u8>),
+    ) -> Result<(), EncodeError> {
+        out.reserve(256 + self.name.encoded_len() + parameters.len());
+        let head = self.encode_head(out, true)?;
+        tlv::write_element(out, types::APPLICATION_PARAMETERS, parameters);
+        info.encode(out, types::INTEREST_SIGNATURE_INFO);
+        let mut value = Vec::new();
+        sign([self.name.value(), &out[head.tail_start..]], &mut value);
+        tlv::write_element(out, types::INTEREST_SIGNATURE_VALUE, &value);
+        head.set_digest(out, crate::sha256)?;
+        head.finish(out).map(|_| ())
+    }
+}
+
+/// Where the parts of an Interest that is being written are. None of them moves until the end.
+struct Head {
+    start: usize,
+    outer: Open,
+    name_end: usize,
+    tail_start: usize,
+}
+
+impl Head {
+    /// Sets the parameters digest, which covers everything from ApplicationParameters on.
+    fn set_digest(
+        &self,
+        out: &mut impl Buffer,
+        sha256: impl FnOnce(&[u8]) -> [u8; 32],
+    ) -> Result<(), EncodeError> {
+        if out.is_full() {
+            return Err(EncodeError::NoRoom);
+        }
+        let digest = sha256(&out.written()[self.tail_start..]);
+        out.written_mut()[self.name_end - digest.len()..self.name_end].copy_from_slice(&digest);
+        Ok(())
+    }
+
+    /// Sets the packet's length and gives it; too long a packet is taken back.
+    fn finish(self, out: &mut impl Buffer) -> Result<usize, EncodeError> {
+        self.outer.end(out);
+        if out.is_full() {
+            return Err(EncodeError::NoRoom);
+        }
+        let len = out.written().len() - self.start;
+        if len > MAX_PACKET {
+            out.cut(self.start);
+            return Err(EncodeError::TooLong(len));
+        }
+        Ok(len)
     }
 }

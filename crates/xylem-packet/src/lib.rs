@@ -4,10 +4,10 @@
 //! is covered). Bytes come from a face as one whole TLV (a datagram, or what [`frame_len`] cuts
 //! out of a stream); `decode` checks every rule once and gives a view that borrows them, whose
 //! accessors neither fail nor copy. Bytes for a face are appended to a `Vec<u8>` by the builders,
-//! the content of a Data being written straight into its place.
+//! the content of a Data being written straight into its place. [`link_service`] stands between
+//! packets and a socket: fragments, link headers, reliability.
 //!
-//! Not here: signing and verifying (only the bytes of signatures are carried), reassembly of
-//! NDNLPv2 fragments, forwarding.
+//! Not here: signing and verifying (only the bytes of signatures are carried), forwarding.
 //!
 //! ```
 //! use xylem_packet::{Component, DataBuilder, InterestBuilder, Name, Packet, SignatureType};
@@ -35,21 +35,31 @@
 //! assert_eq!(data.content(), b"content");
 //! # Ok(()) }
 //! ```
+//!
+//! Features: `std` (default) adds SHA-256 and what needs it; `alloc` adds owned names, building into
+//! a `Vec` and the link service; without either everything else works in memory that the caller
+//! lends: views, [`FixedName`], and the builders' `encode_to_slice`.
 #![cfg_attr(not(feature = "std"), no_std)]
 
+#[cfg(feature = "alloc")]
 extern crate alloc;
 
 pub mod tlv;
 pub mod types;
 
+mod buffer;
 mod error;
 
 mod component;
+mod fixed_name;
 mod name;
+#[cfg(feature = "alloc")]
+mod owned_name;
 mod uri;
 
 mod signature;
 
+mod acks;
 mod data;
 mod data_builder;
 mod interest;
@@ -57,14 +67,24 @@ mod interest_builder;
 mod lp;
 mod packet;
 
+#[cfg(feature = "alloc")]
+pub mod link_service;
+
+pub use acks::{Acks, AcksIter};
+pub use buffer::{Buffer, Slice};
 pub use component::Component;
 pub use data::{ContentType, Data, MetaInfo};
-pub use data_builder::{DataBuilder, DataWriter};
+pub use data_builder::DataBuilder;
+#[cfg(feature = "alloc")]
+pub use data_builder::DataWriter;
 pub use error::{DecodeError, EncodeError};
+pub use fixed_name::FixedName;
 pub use interest::{DEFAULT_LIFETIME_MS, Interest, InterestSignature};
 pub use interest_builder::InterestBuilder;
-pub use lp::{LpPacket, MAX_PIT_TOKEN, NackReason};
-pub use name::{Components, Name, NameRef, Names};
+pub use lp::{CachePolicy, LpPacket, MAX_PIT_TOKEN, NackReason};
+pub use name::{Components, NameRef, Names};
+#[cfg(feature = "alloc")]
+pub use owned_name::Name;
 pub use packet::{MAX_FRAME, MAX_PACKET, Packet, frame_len};
 pub use signature::{KeyLocator, SignatureInfo, SignatureType};
 pub use uri::UriError;

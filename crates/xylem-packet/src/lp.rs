@@ -1,9 +1,9 @@
 //! NDNLPv2: what two neighbours tell each other around a packet.
 
-use alloc::vec::Vec;
-
+use crate::acks::Acks;
+use crate::buffer::{Buffer, Slice};
 use crate::tlv::{self, Open, Reader, types};
-use crate::{DecodeError, MAX_FRAME};
+use crate::{DecodeError, EncodeError, MAX_FRAME};
 
 /// Longest PitToken (NDNLPv2, "PIT Token").
 pub const MAX_PIT_TOKEN: usize = 32;
@@ -21,6 +21,16 @@ impl NackReason {
     pub const DUPLICATE: Self = Self(100);
     /// Nobody to forward it to.
     pub const NO_ROUTE: Self = Self(150);
+}
+
+/// What a producer asks of the caches that its Data passes (NDNLPv2, "Cache Policy"). A policy
+/// that is not known asks nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CachePolicy(pub u64);
+
+impl CachePolicy {
+    /// Do not keep it.
+    pub const NO_CACHE: Self = Self(1);
 }
 
 /// An NDNLPv2 packet. Without a fragment it is idle: it only carries headers.
@@ -42,56 +52,93 @@ pub struct LpPacket<'a> {
     pub next_hop_face_id: Option<u64>,
     /// Where a packet to a local application came from.
     pub incoming_face_id: Option<u64>,
+    /// Whether the Data may be cached.
+    pub cache_policy: Option<CachePolicy>,
     /// 0 is no congestion.
     pub congestion_mark: Option<u64>,
+    /// TxSequences of the other side's packets that have arrived.
+    pub acks: Acks<'a>,
+    /// Number of this transmission; the other side acknowledges it.
+    pub tx_sequence: Option<u64>,
+    /// The Interest is not to be flooded to find a route (self-learning).
+    pub non_discovery: bool,
+    /// A Data that says which prefix its signer announces (self-learning), not looked into.
+    pub prefix_announcement: Option<&'a [u8]>,
 }
 
 impl<'a> LpPacket<'a> {
     /// Checks `wire`, which is one whole LpPacket of at most [`MAX_FRAME`] bytes. What the fragment
     /// holds is not looked into.
     ///
-    /// An unknown header field is skipped if its number is 800..=959 and divisible by 4, and
-    /// refused otherwise. A field may not be repeated nor follow the fragment.
+    /// Header fields come in the order of their numbers, the fragment last; none but Ack is
+    /// repeated. An unknown field is skipped if its number is 800..=959 and divisible by 4, and
+    /// refused otherwise.
     pub fn decode(wire: &'a [u8]) -> Result<Self, DecodeError> {
         if wire.len() > MAX_FRAME {
             return Err(DecodeError::TooLong(wire.len() as u64));
         }
         let inside = types::LP_PACKET;
-        let mut reader = Reader::new(tlv::read_only(wire, inside)?.value);
+        let value = tlv::read_only(wire, inside)?.value;
+        let mut reader = Reader::new(value);
         let mut lp = LpPacket::default();
+        let mut last = 0;
+        let mut acks = None;
         while let Some(element) = reader.next_element()? {
-            let (typ, value) = (element.typ, element.value);
-            if lp.fragment.is_some() {
+            let typ = element.typ;
+            if lp.fragment.is_some() || (typ < last && typ != types::LP_FRAGMENT) {
                 return Err(DecodeError::OutOfOrder { inside, typ });
             }
-            let bad_length = DecodeError::BadLength { typ, len: value.len() };
-            let number = || tlv::number_of(typ, value);
-            let repeated = match typ {
-                types::LP_FRAGMENT => lp.fragment.replace(value).is_some(),
-                types::LP_SEQUENCE => {
-                    let octets = <[u8; 8]>::try_from(value).map_err(|_| bad_length)?;
-                    lp.sequence.replace(u64::from_be_bytes(octets)).is_some()
-                }
-                types::LP_FRAG_INDEX => lp.frag_index.replace(number()?).is_some(),
-                types::LP_FRAG_COUNT => lp.frag_count.replace(number()?).is_some(),
-                types::LP_PIT_TOKEN => {
-                    if value.is_empty() || value.len() > MAX_PIT_TOKEN {
-                        return Err(bad_length);
-                    }
-                    lp.pit_token.replace(value).is_some()
-                }
-                types::LP_NACK => lp.nack.replace(nack_reason(value)?).is_some(),
-                types::LP_NEXT_HOP_FACE_ID => lp.next_hop_face_id.replace(number()?).is_some(),
-                types::LP_INCOMING_FACE_ID => lp.incoming_face_id.replace(number()?).is_some(),
-                types::LP_CONGESTION_MARK => lp.congestion_mark.replace(number()?).is_some(),
-                800..=959 if typ & 3 == 0 => false,
-                _ => return Err(DecodeError::UnknownCritical { inside, typ }),
-            };
-            if repeated {
+            if typ == types::LP_ACK {
+                octets8(typ, element.value)?;
+                let start = acks.map_or(element.start, |(start, _)| start);
+                acks = Some((start, element.end));
+            } else if lp.set(typ, element.value)? && typ == last {
                 return Err(DecodeError::Repeated { inside, typ });
             }
+            last = typ;
+        }
+        if let Some((start, end)) = acks {
+            lp.acks = Acks::checked(&value[start..end]);
         }
         Ok(lp)
+    }
+
+    /// Takes in one field other than Ack; false if it is unknown and to be skipped.
+    #[inline]
+    fn set(&mut self, typ: u32, value: &'a [u8]) -> Result<bool, DecodeError> {
+        let number = || tlv::number_of(typ, value).map(Some);
+        let octets8 = || octets8(typ, value).map(Some);
+        let bad_length = DecodeError::BadLength { typ, len: value.len() };
+        match typ {
+            types::LP_FRAGMENT => self.fragment = Some(value),
+            types::LP_SEQUENCE => self.sequence = octets8()?,
+            types::LP_FRAG_INDEX => self.frag_index = number()?,
+            types::LP_FRAG_COUNT => self.frag_count = number()?,
+            types::LP_PIT_TOKEN if value.is_empty() || value.len() > MAX_PIT_TOKEN => {
+                return Err(bad_length);
+            }
+            types::LP_PIT_TOKEN => self.pit_token = Some(value),
+            types::LP_NACK => {
+                let reason = only_number(value, typ, types::LP_NACK_REASON)?;
+                self.nack = Some(NackReason(reason.unwrap_or(0)));
+            }
+            types::LP_INCOMING_FACE_ID => self.incoming_face_id = number()?,
+            types::LP_NEXT_HOP_FACE_ID => self.next_hop_face_id = number()?,
+            types::LP_CACHE_POLICY => {
+                let inner = types::LP_CACHE_POLICY_TYPE;
+                let policy = only_number(value, typ, inner)?;
+                let missing = DecodeError::Missing { inside: typ, typ: inner };
+                self.cache_policy = Some(CachePolicy(policy.ok_or(missing)?));
+            }
+            types::LP_CONGESTION_MARK => self.congestion_mark = number()?,
+            types::LP_TX_SEQUENCE => self.tx_sequence = octets8()?,
+            types::LP_NON_DISCOVERY if !value.is_empty() => return Err(bad_length),
+            types::LP_NON_DISCOVERY => self.non_discovery = true,
+            types::LP_PREFIX_ANNOUNCEMENT => self.prefix_announcement = Some(value),
+            typ if may_be_skipped(typ) => return Ok(false),
+            typ => return Err(DecodeError::UnknownCritical { inside: types::LP_PACKET, typ }),
+        }
+        Ok(true)
     }
 
     /// True if the fragment is one piece of several.
@@ -100,63 +147,102 @@ impl<'a> LpPacket<'a> {
     }
 
     /// Appends the packet. The PIT token has at most [`MAX_PIT_TOKEN`] octets.
-    pub fn encode(&self, out: &mut Vec<u8>) {
+    pub fn encode(&self, out: &mut impl Buffer) {
         let fragment_len = self.fragment.map_or(0, <[u8]>::len);
-        out.reserve(128 + fragment_len);
+        out.expect_more(128 + fragment_len);
         let width = if fragment_len > 180 { 3 } else { 1 };
         let outer = Open::begin(out, types::LP_PACKET, width);
-        if let Some(sequence) = self.sequence {
-            tlv::write_element(out, types::LP_SEQUENCE, &sequence.to_be_bytes());
-        }
-        let mut number = |typ, value: Option<u64>| {
-            if let Some(value) = value {
-                tlv::write_number_element(out, typ, value);
-            }
-        };
-        number(types::LP_FRAG_INDEX, self.frag_index);
-        number(types::LP_FRAG_COUNT, self.frag_count);
-        if let Some(token) = self.pit_token {
-            tlv::write_element(out, types::LP_PIT_TOKEN, token);
-        }
-        if let Some(reason) = self.nack {
-            // Never 253 octets or more, so its length stays one octet.
-            let (octets, len) = tlv::number_octets(reason.0);
-            tlv::write_var_number(out, u64::from(types::LP_NACK));
-            let inner = if reason == NackReason::NONE { 0 } else { 3 + 1 + len };
-            tlv::write_var_number(out, inner as u64);
-            if inner != 0 {
-                tlv::write_element(out, types::LP_NACK_REASON, &octets[..len]);
-            }
-        }
-        let mut number = |typ, value: Option<u64>| {
-            if let Some(value) = value {
-                tlv::write_number_element(out, typ, value);
-            }
-        };
-        number(types::LP_NEXT_HOP_FACE_ID, self.next_hop_face_id);
-        number(types::LP_INCOMING_FACE_ID, self.incoming_face_id);
-        number(types::LP_CONGESTION_MARK, self.congestion_mark);
+        self.encode_fields(out);
         if let Some(fragment) = self.fragment {
             tlv::write_element(out, types::LP_FRAGMENT, fragment);
         }
         outer.end(out);
     }
-}
 
-/// The value of Nack: an optional NackReason, and whatever later versions add.
-fn nack_reason(value: &[u8]) -> Result<NackReason, DecodeError> {
-    let mut reader = Reader::new(value);
-    let mut reason = None;
-    while let Some(element) = reader.next_element()? {
-        let (inside, typ) = (types::LP_NACK, element.typ);
-        match typ {
-            types::LP_NACK_REASON if reason.is_some() => {
-                return Err(DecodeError::Repeated { inside, typ });
-            }
-            types::LP_NACK_REASON => reason = Some(tlv::number_of(typ, element.value)?),
-            800..=959 if typ & 3 == 0 => {}
-            _ => return Err(DecodeError::UnknownCritical { inside, typ }),
+    /// Writes the packet to the beginning of `out`; gives its length. Errors: `NoRoom`.
+    pub fn encode_to_slice(&self, out: &mut [u8]) -> Result<usize, EncodeError> {
+        let mut out = Slice::new(out);
+        self.encode(&mut out);
+        if out.is_full() { Err(EncodeError::NoRoom) } else { Ok(out.written().len()) }
+    }
+
+    /// Appends every header field, in ascending order, without the fragment.
+    pub(crate) fn encode_fields(&self, out: &mut impl Buffer) {
+        if let Some(sequence) = self.sequence {
+            tlv::write_element(out, types::LP_SEQUENCE, &sequence.to_be_bytes());
+        }
+        write_number(out, types::LP_FRAG_INDEX, self.frag_index);
+        write_number(out, types::LP_FRAG_COUNT, self.frag_count);
+        if let Some(token) = self.pit_token {
+            tlv::write_element(out, types::LP_PIT_TOKEN, token);
+        }
+        if let Some(reason) = self.nack {
+            // No reason is the same as reason 0.
+            let reason = (reason != NackReason::NONE).then_some(reason.0);
+            write_nested(out, types::LP_NACK, types::LP_NACK_REASON, reason);
+        }
+        write_number(out, types::LP_INCOMING_FACE_ID, self.incoming_face_id);
+        write_number(out, types::LP_NEXT_HOP_FACE_ID, self.next_hop_face_id);
+        if let Some(CachePolicy(policy)) = self.cache_policy {
+            let inner = types::LP_CACHE_POLICY_TYPE;
+            write_nested(out, types::LP_CACHE_POLICY, inner, Some(policy));
+        }
+        write_number(out, types::LP_CONGESTION_MARK, self.congestion_mark);
+        for ack in self.acks {
+            tlv::write_element(out, types::LP_ACK, &ack.to_be_bytes());
+        }
+        if let Some(number) = self.tx_sequence {
+            tlv::write_element(out, types::LP_TX_SEQUENCE, &number.to_be_bytes());
+        }
+        if self.non_discovery {
+            tlv::write_element(out, types::LP_NON_DISCOVERY, &[]);
+        }
+        if let Some(announcement) = self.prefix_announcement {
+            tlv::write_element(out, types::LP_PREFIX_ANNOUNCEMENT, announcement);
         }
     }
-    Ok(NackReason(reason.unwrap_or(0)))
+}
+
+fn write_number(out: &mut impl Buffer, typ: u32, value: Option<u64>) {
+    if let Some(value) = value {
+        tlv::write_number_element(out, typ, value);
+    }
+}
+
+/// A field of type `typ` around at most one number of type `inner` (a 3-octet type).
+fn write_nested(out: &mut impl Buffer, typ: u32, inner: u32, number: Option<u64>) {
+    tlv::write_var_number(out, u64::from(typ));
+    let len = number.map_or(0, |number| 3 + 1 + tlv::number_octets(number).1);
+    tlv::write_var_number(out, len as u64);
+    write_number(out, inner, number);
+}
+
+/// A receiver that does not know this header field ignores it (NDNLPv2: the two least bits of a
+/// number in 800..=959 are 0).
+const fn may_be_skipped(typ: u32) -> bool {
+    matches!(typ, 800..=959) && typ & 3 == 0
+}
+
+/// Sequence, TxSequence and Ack have a fixed width.
+fn octets8(typ: u32, value: &[u8]) -> Result<u64, DecodeError> {
+    let octets = <[u8; 8]>::try_from(value);
+    octets.map(u64::from_be_bytes).map_err(|_| DecodeError::BadLength { typ, len: value.len() })
+}
+
+/// The value of field `inside`: at most one number of type `wanted`, and whatever later versions
+/// add.
+fn only_number(value: &[u8], inside: u32, wanted: u32) -> Result<Option<u64>, DecodeError> {
+    let mut reader = Reader::new(value);
+    let mut number = None;
+    while let Some(element) = reader.next_element()? {
+        let typ = element.typ;
+        if typ == wanted {
+            if number.replace(tlv::number_of(typ, element.value)?).is_some() {
+                return Err(DecodeError::Repeated { inside, typ });
+            }
+        } else if !may_be_skipped(typ) {
+            return Err(DecodeError::UnknownCritical { inside, typ });
+        }
+    }
+    Ok(number)
 }

@@ -4,9 +4,9 @@
 //! form, comparing those bytes is comparing names in canonical order, one name is a prefix of
 //! another exactly when its bytes are, and nothing needs parsing to be compared or hashed.
 
-use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
 
+use crate::buffer::Buffer;
 use crate::tlv::{self, Reader, types};
 use crate::{Component, DecodeError};
 
@@ -19,6 +19,11 @@ pub struct NameRef<'a> {
 }
 
 impl<'a> NameRef<'a> {
+    /// A value that has passed [`Self::from_value`], with its number of components.
+    pub(crate) fn checked(value: &'a [u8], count: u32) -> Self {
+        NameRef { value, count }
+    }
+
     /// Checks the value of a Name TLV (its components, side by side).
     ///
     /// Errors: `ComponentType`, `BadLength`, and those of a malformed TLV.
@@ -101,20 +106,6 @@ impl<'a> NameRef<'a> {
         Some(NameRef { value, count: self.count - prefix.count })
     }
 
-    /// An owned copy.
-    pub fn to_name(self) -> Name {
-        Name { value: self.value.to_vec(), count: self.count }
-    }
-
-    /// An owned copy with one component more.
-    pub fn child(self, component: Component<'_>) -> Name {
-        let mut value = Vec::with_capacity(self.value.len() + component.encoded_len());
-        value.extend_from_slice(self.value);
-        let mut name = Name { value, count: self.count };
-        name.push(component);
-        name
-    }
-
     /// Bytes that [`Self::encode`] appends.
     pub fn encoded_len(self) -> usize {
         1 + tlv::var_number_len(self.value.len() as u64) + self.value.len()
@@ -122,7 +113,7 @@ impl<'a> NameRef<'a> {
 
     /// Appends the Name TLV.
     #[inline]
-    pub fn encode(self, out: &mut Vec<u8>) {
+    pub fn encode(self, out: &mut impl Buffer) {
         tlv::write_element(out, types::NAME, self.value);
     }
 }
@@ -206,147 +197,5 @@ impl<'a> Iterator for Names<'a> {
     fn next(&mut self) -> Option<NameRef<'a>> {
         let element = self.reader.next_element().ok()??;
         NameRef::from_value(element.value).ok()
-    }
-}
-
-/// An owned name.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub struct Name {
-    value: Vec<u8>,
-    count: u32,
-}
-
-impl Name {
-    /// The empty name, `/`.
-    pub const fn new() -> Self {
-        Name { value: Vec::new(), count: 0 }
-    }
-
-    /// Reads a URI; see [`crate::UriError`] for what can be wrong with one.
-    pub fn from_uri(uri: &str) -> Result<Self, crate::UriError> {
-        crate::uri::parse(uri)
-    }
-
-    /// The same name, borrowed.
-    // Not `AsRef`: that returns a reference, and a NameRef is a value.
-    #[allow(clippy::should_implement_trait)]
-    #[inline]
-    pub fn as_ref(&self) -> NameRef<'_> {
-        NameRef { value: &self.value, count: self.count }
-    }
-
-    /// Appends one component.
-    pub fn push(&mut self, component: Component<'_>) -> &mut Self {
-        component.encode(&mut self.value);
-        self.count += 1;
-        self
-    }
-
-    /// A copy with one component more.
-    pub fn child(&self, component: Component<'_>) -> Name {
-        self.as_ref().child(component)
-    }
-
-    /// Keeps the first `n` components.
-    pub fn truncate(&mut self, n: usize) {
-        let prefix = self.as_ref().prefix(n);
-        let (len, count) = (prefix.value.len(), prefix.count);
-        self.value.truncate(len);
-        self.count = count;
-    }
-
-    /// Number of components.
-    pub fn len(&self) -> usize {
-        self.count as usize
-    }
-
-    /// True for `/`.
-    pub fn is_empty(&self) -> bool {
-        self.count == 0
-    }
-
-    /// The components in order.
-    pub fn iter(&self) -> Components<'_> {
-        self.as_ref().iter()
-    }
-
-    /// Component `i`, the first being 0.
-    pub fn get(&self, i: usize) -> Option<Component<'_>> {
-        self.as_ref().get(i)
-    }
-
-    /// The first `n` components (the whole name if it has fewer).
-    pub fn prefix(&self, n: usize) -> NameRef<'_> {
-        self.as_ref().prefix(n)
-    }
-
-    /// True if `other` begins with all of this name's components.
-    pub fn is_prefix_of(&self, other: NameRef<'_>) -> bool {
-        self.as_ref().is_prefix_of(other)
-    }
-
-    /// Bytes that [`Self::encode`] appends.
-    pub fn encoded_len(&self) -> usize {
-        self.as_ref().encoded_len()
-    }
-
-    /// Appends the Name TLV.
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        self.as_ref().encode(out);
-    }
-}
-
-impl Hash for Name {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.value.hash(state);
-    }
-}
-
-/// A name's bytes are its identity, so a map keyed by `Name` can be asked with `NameRef::value`.
-impl core::borrow::Borrow<[u8]> for Name {
-    fn borrow(&self) -> &[u8] {
-        &self.value
-    }
-}
-
-impl From<NameRef<'_>> for Name {
-    fn from(name: NameRef<'_>) -> Name {
-        name.to_name()
-    }
-}
-
-impl<'a> From<&'a Name> for NameRef<'a> {
-    fn from(name: &'a Name) -> NameRef<'a> {
-        name.as_ref()
-    }
-}
-
-impl PartialEq<NameRef<'_>> for Name {
-    fn eq(&self, other: &NameRef<'_>) -> bool {
-        self.as_ref() == *other
-    }
-}
-
-impl PartialEq<Name> for NameRef<'_> {
-    fn eq(&self, other: &Name) -> bool {
-        *self == other.as_ref()
-    }
-}
-
-impl<'a> FromIterator<Component<'a>> for Name {
-    fn from_iter<I: IntoIterator<Item = Component<'a>>>(components: I) -> Name {
-        let mut name = Name::new();
-        for component in components {
-            name.push(component);
-        }
-        name
-    }
-}
-
-impl<'a> IntoIterator for &'a Name {
-    type Item = Component<'a>;
-    type IntoIter = Components<'a>;
-    fn into_iter(self) -> Components<'a> {
-        self.iter()
     }
 }

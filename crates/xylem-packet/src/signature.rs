@@ -1,8 +1,7 @@
 //! SignatureInfo: how a packet is signed and where its key is. The signature itself is made and
 //! checked elsewhere.
 
-use alloc::vec::Vec;
-
+use crate::buffer::Buffer;
 use crate::tlv::{self, Order, Reader, types};
 use crate::{DecodeError, NameRef};
 
@@ -29,6 +28,25 @@ impl SignatureType {
     pub const BLAKE3_MERKLE: Self = Self(8);
     /// A segment's place in an RFC 9162 tree of SHA-256.
     pub const SHA256_MERKLE: Self = Self(9);
+
+    /// Every type that this workspace knows: its name, and whether a KeyLocator says which key it
+    /// is (a digest has none, and one that is there is ignored).
+    pub const TABLE: [(Self, &'static str, bool); 9] = [
+        (Self::DIGEST_SHA256, "DigestSha256", false),
+        (Self::RSA, "SignatureSha256WithRsa", true),
+        (Self::ECDSA, "SignatureSha256WithEcdsa", true),
+        (Self::HMAC, "SignatureHmacWithSha256", true),
+        (Self::ED25519, "SignatureEd25519", true),
+        (Self::DIGEST_BLAKE3, "DigestBlake3", false),
+        (Self::BLAKE3_KEYED, "SignatureBlake3Keyed", true),
+        (Self::BLAKE3_MERKLE, "SignatureBlake3Merkle", true),
+        (Self::SHA256_MERKLE, "SignatureSha256Merkle", true),
+    ];
+
+    /// The name that [`Self::TABLE`] gives it.
+    pub fn name(self) -> Option<&'static str> {
+        Self::TABLE.iter().find(|(typ, ..)| *typ == self).map(|(_, name, _)| *name)
+    }
 }
 
 /// Where the key is.
@@ -61,7 +79,7 @@ impl<'a> KeyLocator<'a> {
         found.ok_or(DecodeError::Missing { inside, typ: types::NAME })
     }
 
-    fn encode(&self, out: &mut Vec<u8>) {
+    fn encode(&self, out: &mut impl Buffer) {
         tlv::write_var_number(out, u64::from(types::KEY_LOCATOR));
         match self {
             KeyLocator::Name(name) => {
@@ -76,6 +94,7 @@ impl<'a> KeyLocator<'a> {
         }
     }
 
+    #[cfg(feature = "alloc")]
     fn encoded_len(&self) -> usize {
         let value = match self {
             KeyLocator::Name(name) => name.encoded_len(),
@@ -115,6 +134,13 @@ impl<'a> SignatureInfo<'a> {
             sequence: None,
             validity_period: None,
         }
+    }
+
+    /// Reads a whole SignatureInfo element and nothing after it, as signed Interests of before
+    /// packet format v0.3 carry it in a name component.
+    pub fn decode(wire: &'a [u8]) -> Result<Self, DecodeError> {
+        let typ = types::SIGNATURE_INFO;
+        Self::from_value(tlv::read_only(wire, typ)?.value, typ)
     }
 
     /// Reads the value of element `inside` (SignatureInfo or InterestSignatureInfo).
@@ -161,7 +187,7 @@ impl<'a> SignatureInfo<'a> {
     }
 
     /// Appends the whole element, of type `outer`.
-    pub(crate) fn encode(&self, out: &mut Vec<u8>, outer: u32) {
+    pub(crate) fn encode(&self, out: &mut impl Buffer, outer: u32) {
         let open = tlv::Open::begin(out, outer, 1);
         tlv::write_number_element(out, types::SIGNATURE_TYPE, self.typ.0);
         if let Some(key_locator) = &self.key_locator {
@@ -183,6 +209,7 @@ impl<'a> SignatureInfo<'a> {
     }
 
     /// No fewer bytes than [`Self::encode`] appends.
+    #[cfg(feature = "alloc")]
     pub(crate) fn encoded_len_bound(&self) -> usize {
         let element = |value: Option<&[u8]>| value.map_or(0, |v| v.len() + 8);
         48 + self.key_locator.as_ref().map_or(0, KeyLocator::encoded_len)

@@ -6,9 +6,8 @@
 //! ```
 //! Types and lengths are var-numbers in their shortest form; types are 1..=2^32-1.
 
-use alloc::vec::Vec;
-
 use crate::DecodeError;
+use crate::buffer::Buffer;
 pub use crate::types;
 
 /// Reads one var-number; gives it and the octets it took (1, 3, 5 or 9).
@@ -46,7 +45,7 @@ pub const fn var_number_len(number: u64) -> usize {
 
 /// `number` as a var-number in its shortest form: the first `len` octets of the array.
 #[inline]
-fn var_number_octets(number: u64) -> ([u8; 9], usize) {
+pub(crate) fn var_number_octets(number: u64) -> ([u8; 9], usize) {
     let [a, b, c, d, e, f, g, h] = number.to_be_bytes();
     let octets = match var_number_len(number) {
         1 => [h, 0, 0, 0, 0, 0, 0, 0, 0],
@@ -59,24 +58,24 @@ fn var_number_octets(number: u64) -> ([u8; 9], usize) {
 
 /// Appends `number` as a var-number in its shortest form.
 #[inline]
-pub fn write_var_number(out: &mut Vec<u8>, number: u64) {
+pub fn write_var_number(out: &mut (impl Buffer + ?Sized), number: u64) {
     if number < 253 {
-        out.push(number as u8);
+        out.put(&[number as u8]);
     } else {
         let (octets, len) = var_number_octets(number);
-        out.extend_from_slice(&octets[..len]);
+        out.put(&octets[..len]);
     }
 }
 
 /// Appends a whole element.
-pub fn write_element(out: &mut Vec<u8>, typ: u32, value: &[u8]) {
+pub fn write_element(out: &mut (impl Buffer + ?Sized), typ: u32, value: &[u8]) {
     write_var_number(out, u64::from(typ));
     write_var_number(out, value.len() as u64);
-    out.extend_from_slice(value);
+    out.put(value);
 }
 
 /// Appends an element whose value is a NonNegativeInteger in its shortest form.
-pub fn write_number_element(out: &mut Vec<u8>, typ: u32, number: u64) {
+pub fn write_number_element(out: &mut (impl Buffer + ?Sized), typ: u32, number: u64) {
     let (octets, len) = number_octets(number);
     write_element(out, typ, &octets[..len]);
 }
@@ -180,6 +179,16 @@ impl<'a> Reader<'a> {
     #[inline(never)]
     fn next_long_element(&mut self) -> Result<Option<Element<'a>>, DecodeError> {
         let rest = &self.wire[self.position..];
+        // Content, Fragment and whole packets mostly have a length of three octets.
+        if let [typ @ 1..=252, 253, high, low, value @ ..] = rest
+            && let len = usize::from(u16::from_be_bytes([*high, *low]))
+            && len >= 253
+            && let Some(value) = value.get(..len)
+        {
+            let start = self.position;
+            self.position += 4 + len;
+            return Ok(Some(Element { typ: u32::from(*typ), value, start, end: self.position }));
+        }
         let (typ, type_len) = read_type(rest)?;
         let (len, len_len) = read_var_number(&rest[type_len..])?;
         let header = type_len + len_len;
@@ -270,35 +279,43 @@ pub(crate) struct Open {
 impl Open {
     /// Begins an element; `typ` below 253.
     #[inline]
-    pub(crate) fn begin(out: &mut Vec<u8>, typ: u32, width: usize) -> Self {
+    pub(crate) fn begin(out: &mut impl Buffer, typ: u32, width: usize) -> Self {
         write_var_number(out, u64::from(typ));
-        out.extend_from_slice(&[0; 3][..width]);
-        Open { value_start: out.len(), width }
+        out.put(&[0; 3][..width]);
+        Open { value_start: out.written().len(), width }
     }
 
     /// Ends it; gives how far its value moved (0 nearly always; negative is towards the front).
     #[inline]
-    pub(crate) fn end(self, out: &mut Vec<u8>) -> isize {
-        let len = out.len() - self.value_start;
+    pub(crate) fn end(self, out: &mut impl Buffer) -> isize {
+        // In a slice that is full places are missing, and what there is will be thrown away.
+        if out.is_full() {
+            return 0;
+        }
+        let old_len = out.written().len();
+        let len = old_len - self.value_start;
         let needed = var_number_len(len as u64);
         let length_start = self.value_start - self.width;
-        if needed != self.width {
-            let old_len = out.len();
-            if needed > self.width {
-                out.resize(old_len + needed - self.width, 0);
+        if needed > self.width {
+            out.put_zeros(needed - self.width);
+            if out.is_full() {
+                return 0;
             }
-            out.copy_within(self.value_start..old_len, length_start + needed);
-            out.truncate(length_start + needed + len);
+        }
+        if needed != self.width {
+            out.written_mut().copy_within(self.value_start..old_len, length_start + needed);
+            out.cut(length_start + needed + len);
         }
         let (octets, _) = var_number_octets(len as u64);
-        out[length_start..length_start + needed].copy_from_slice(&octets[..needed]);
+        out.written_mut()[length_start..length_start + needed].copy_from_slice(&octets[..needed]);
         needed as isize - self.width as isize
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "alloc"))]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
 
     #[test]
     fn var_numbers_round_trip_at_every_boundary() {

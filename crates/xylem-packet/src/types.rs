@@ -92,9 +92,21 @@ pub const LP_PIT_TOKEN: u32 = 0x62;
 pub const LP_NACK: u32 = 0x0320;
 /// NDNLPv2, in Nack: NackReason, a number.
 pub const LP_NACK_REASON: u32 = 0x0321;
+/// NDNLPv2: IncomingFaceId, a number. (817 until 2022: redmine.named-data.net issue 5185.)
+pub const LP_INCOMING_FACE_ID: u32 = 0x032C;
 /// NDNLPv2: NextHopFaceId, a number.
 pub const LP_NEXT_HOP_FACE_ID: u32 = 0x0330;
-/// NDNLPv2: IncomingFaceId, a number.
-pub const LP_INCOMING_FACE_ID: u32 = 0x0331;
+/// NDNLPv2: CachePolicy.
+pub const LP_CACHE_POLICY: u32 = 0x0334;
+/// NDNLPv2, in CachePolicy: CachePolicyType, a number.
+pub const LP_CACHE_POLICY_TYPE: u32 = 0x0335;
 /// NDNLPv2: CongestionMark, a number.
 pub const LP_CONGESTION_MARK: u32 = 0x0340;
+/// NDNLPv2: Ack, 8 octets, repeatable.
+pub const LP_ACK: u32 = 0x0344;
+/// NDNLPv2: TxSequence, 8 octets.
+pub const LP_TX_SEQUENCE: u32 = 0x0348;
+/// NDNLPv2: NonDiscovery, empty.
+pub const LP_NON_DISCOVERY: u32 = 0x034C;
+/// NDNLPv2: PrefixAnnouncement, one Data.
+pub const LP_PREFIX_ANNOUNCEMENT: u32 = 0x0350;

@@ -5,12 +5,11 @@
 //! convention types in decimal when they are numbers in their shortest form; any other type as
 //! `<type>=<escaped value>`.
 
-use alloc::vec::Vec;
 use core::fmt::{self, Write};
-use core::str::FromStr;
 
-use crate::tlv::types;
-use crate::{Component, Name, NameRef};
+use crate::buffer::Buffer;
+use crate::tlv::{self, Open, types};
+use crate::{Component, NameRef};
 
 /// Type numbers that print as a word before the equals sign: the number types, then the digests.
 const NUMBER_WORDS: [(u32, &str); 5] = [
@@ -72,50 +71,57 @@ pub enum UriError {
         /// Which component.
         at: usize,
     },
+    /// The name does not fit where it is to be written (without an allocator).
+    #[error("the name is longer than its place")]
+    TooLong,
 }
 
-/// Reads a name. The scheme `ndn:` may be left out, one slash may stand at the end.
-pub(crate) fn parse(uri: &str) -> Result<Name, UriError> {
-    let path = uri.strip_prefix("ndn:").unwrap_or(uri);
+/// Reads a name, appends its components to `out` and says how many they are. The scheme `ndn:` may
+/// be left out, an authority after it is ignored, one slash may stand at the end. On an error `out`
+/// is left with what was read so far.
+pub(crate) fn parse(uri: &str, out: &mut impl Buffer) -> Result<u32, UriError> {
+    let path = match uri.strip_prefix("ndn:") {
+        None => uri,
+        Some(rest) => match rest.strip_prefix("//") {
+            None => rest,
+            // Packet format v0.3, "NDN URI Scheme": an authority says nothing.
+            Some(rest) => rest.find('/').map_or("/", |slash| &rest[slash..]),
+        },
+    };
     let path = path.strip_prefix('/').ok_or(UriError::NoSlash)?;
-    let path = path.strip_suffix('/').unwrap_or(path);
-    let mut name = Name::new();
+    let path = match path.strip_suffix('/') {
+        // Only a slash, and another.
+        Some("") => return Err(UriError::Empty { at: 0 }),
+        Some(path) => path,
+        None => path,
+    };
     if path.is_empty() {
-        // "//" has lost both of its slashes by now; "/" has lost one.
-        return if uri.ends_with("//") { Err(UriError::Empty { at: 0 }) } else { Ok(name) };
+        return Ok(0);
     }
+    let mut count = 0;
     for (at, text) in path.split('/').enumerate() {
-        push_component(&mut name, at, text)?;
+        put_component(out, at, text)?;
+        count += 1;
     }
-    Ok(name)
+    if out.is_full() { Err(UriError::TooLong) } else { Ok(count) }
 }
 
-fn push_component(name: &mut Name, at: usize, text: &str) -> Result<(), UriError> {
+fn put_component(out: &mut impl Buffer, at: usize, text: &str) -> Result<(), UriError> {
     let Some((word, rest)) = text.split_once('=') else {
-        let value = unescape(at, text)?;
-        name.push(Component::generic(&value));
-        return Ok(());
+        return put_escaped(out, at, types::GENERIC_COMPONENT, text);
     };
     if let Some((typ, _)) = NUMBER_WORDS.iter().find(|(_, w)| *w == word) {
         let number = decimal(rest).ok_or(UriError::Number { at })?;
-        let (octets, len) = crate::tlv::number_octets(number);
-        let component = Component::new(*typ, &octets[..len]).map_err(|_| UriError::Type { at })?;
-        name.push(component);
+        tlv::write_number_element(out, *typ, number);
         return Ok(());
     }
-    let (typ, value) = if let Some((typ, _)) = DIGEST_WORDS.iter().find(|(_, w)| *w == word) {
-        (*typ, unhex(rest).ok_or(UriError::Digest { at })?)
-    } else {
-        let typ = decimal(word).ok_or(UriError::Type { at })?;
-        let typ = u32::try_from(typ).map_err(|_| UriError::Type { at })?;
-        (typ, unescape(at, rest)?)
-    };
-    let component = Component::new(typ, &value).map_err(|error| match error {
-        crate::DecodeError::BadLength { .. } => UriError::Digest { at },
-        _ => UriError::Type { at },
-    })?;
-    name.push(component);
-    Ok(())
+    if let Some((typ, _)) = DIGEST_WORDS.iter().find(|(_, w)| *w == word) {
+        let digest = unhex(rest).ok_or(UriError::Digest { at })?;
+        tlv::write_element(out, *typ, &digest);
+        return Ok(());
+    }
+    let typ = decimal(word).and_then(|typ| u16::try_from(typ).ok()).filter(|typ| *typ != 0);
+    put_escaped(out, at, u32::from(typ.ok_or(UriError::Type { at })?), rest)
 }
 
 /// A decimal number without sign, spaces or leading zeros.
@@ -125,43 +131,54 @@ fn decimal(text: &str) -> Option<u64> {
     if digits && !leading_zero { text.parse().ok() } else { None }
 }
 
-fn unhex(text: &str) -> Option<Vec<u8>> {
+fn unhex(text: &str) -> Option<[u8; 32]> {
     let digits = text.as_bytes();
-    if digits.len() != 64 {
+    let mut digest = [0; 32];
+    if digits.len() != 2 * digest.len() {
         return None;
     }
-    digits
-        .chunks_exact(2)
-        .map(|pair| Some(hex_digit(pair[0])? << 4 | hex_digit(pair[1])?))
-        .collect()
+    for (octet, pair) in digest.iter_mut().zip(digits.chunks_exact(2)) {
+        *octet = hex_digit(pair[0])? << 4 | hex_digit(pair[1])?;
+    }
+    Some(digest)
 }
 
 fn hex_digit(digit: u8) -> Option<u8> {
     char::from(digit).to_digit(16).map(|d| d as u8)
 }
 
-/// Undoes percent-encoding and the three periods more.
-fn unescape(at: usize, text: &str) -> Result<Vec<u8>, UriError> {
-    if text.bytes().all(|b| b == b'.') {
-        // "", "." and ".." say nothing; "..." is the empty value.
-        let periods = text.len().checked_sub(3).ok_or(UriError::Empty { at })?;
-        return Ok(alloc::vec![b'.'; periods]);
-    }
-    let mut value = Vec::with_capacity(text.len());
-    let mut bytes = text.bytes();
-    while let Some(byte) = bytes.next() {
-        match byte {
-            b'%' => {
-                let mut digit = || bytes.next().and_then(hex_digit).ok_or(UriError::Percent { at });
-                value.push(digit()? << 4 | digit()?);
-            }
-            b'?' | b'#' | b'=' => {
-                return Err(UriError::Reserved { at, character: char::from(byte) });
-            }
-            _ => value.push(byte),
+/// Writes a component of type `typ` whose value is `text` without its percent-encoding and without
+/// three of its periods, if it is periods only.
+fn put_escaped(out: &mut impl Buffer, at: usize, typ: u32, text: &str) -> Result<(), UriError> {
+    let element = Open::begin(out, typ, 1);
+    let start = out.written().len();
+    let mut rest = text.as_bytes();
+    while let Some(special) = rest.iter().position(|b| b"%?#=".contains(b)) {
+        out.put(&rest[..special]);
+        if rest[special] != b'%' {
+            let character = char::from(rest[special]);
+            return Err(UriError::Reserved { at, character });
         }
+        let digit = |n: usize| {
+            rest.get(special + n).copied().and_then(hex_digit).ok_or(UriError::Percent { at })
+        };
+        out.put(&[digit(1)? << 4 | digit(2)?]);
+        rest = &rest[special + 3..];
     }
-    Ok(value)
+    out.put(rest);
+    let value = out.written().get(start..).unwrap_or(&[]);
+    if value.iter().all(|b| *b == b'.') && !out.is_full() {
+        // "", "." and ".." say nothing; "..." is the empty value. A period may be written as %2E,
+        // which means the same (RFC 3986, 2.3).
+        let periods = value.len().checked_sub(3).ok_or(UriError::Empty { at })?;
+        out.cut(start + periods);
+    }
+    let len = out.written().len() - start;
+    if typ <= types::PARAMETERS_SHA256_DIGEST && len != 32 && !out.is_full() {
+        return Err(UriError::Digest { at });
+    }
+    element.end(out);
+    Ok(())
 }
 
 impl fmt::Display for Component<'_> {
@@ -215,28 +232,10 @@ impl fmt::Debug for NameRef<'_> {
     }
 }
 
-impl fmt::Display for Name {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&self.as_ref(), f)
-    }
-}
-
-impl fmt::Debug for Name {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl FromStr for Name {
-    type Err = UriError;
-    fn from_str(uri: &str) -> Result<Name, UriError> {
-        parse(uri)
-    }
-}
-
-#[cfg(test)]
+#[cfg(all(test, feature = "alloc"))]
 mod tests {
     use super::*;
+    use crate::Name;
     use alloc::string::ToString;
 
     #[test]
@@ -271,6 +270,10 @@ mod tests {
     fn other_spellings_of_the_same_name_are_read() {
         for (text, canonical) in [
             ("ndn:/A/B", "/A/B"),
+            ("ndn://host.example:6363/A/B", "/A/B"),
+            ("ndn:///A", "/A"),
+            ("ndn://host", "/"),
+            ("ndn:/", "/"),
             ("/A/B/", "/A/B"),
             ("/8=A", "/A"),
             ("/50=%07", "/seg=7"),
@@ -278,6 +281,8 @@ mod tests {
             ("/a b", "/a%20b"),
             ("/%e4", "/%E4"),
             ("/ndn:x", "/ndn%3Ax"),
+            ("/.%2E.", "/..."),
+            ("/%2E..%2E", "/...."),
         ] {
             assert_eq!(Name::from_uri(text).unwrap().to_string(), canonical, "{text}");
         }
@@ -290,9 +295,14 @@ mod tests {
             ("", UriError::NoSlash),
             ("A/B", UriError::NoSlash),
             ("//", UriError::Empty { at: 0 }),
+            ("//host/A", UriError::Empty { at: 0 }),
+            ("ndn:", UriError::NoSlash),
+            ("ndn:A", UriError::NoSlash),
             ("/A//B", UriError::Empty { at }),
             ("/A/.", UriError::Empty { at }),
             ("/A/..", UriError::Empty { at }),
+            ("/A/%2E%2E", UriError::Empty { at }),
+            ("/A/8=", UriError::Empty { at }),
             ("/A/%4", UriError::Percent { at }),
             ("/A/%zz", UriError::Percent { at }),
             ("/A/x?y", UriError::Reserved { at, character: '?' }),

@@ -3,8 +3,8 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use xylem_packet::{
-    Component, ContentType, Data, DataBuilder, Interest, InterestBuilder, KeyLocator, LpPacket,
-    NackReason, Name, NameRef, Packet, SignatureType, frame_len,
+    Acks, CachePolicy, Component, ContentType, Data, DataBuilder, Interest, InterestBuilder,
+    KeyLocator, LpPacket, NackReason, Name, NameRef, Packet, SignatureType, frame_len,
 };
 
 fn component() -> impl Strategy<Value = (u32, Vec<u8>)> {
@@ -204,6 +204,9 @@ proptest! {
         fragmentation in any::<(Option<u64>, Option<u64>, Option<u64>)>(),
         nack in any::<Option<u64>>(),
         rest in any::<(Option<u64>, Option<u64>, Option<u64>)>(),
+        acks in vec(any::<u64>(), 0..5),
+        later in any::<(Option<u64>, Option<u64>, bool)>(),
+        announcement in proptest::option::of(vec(any::<u8>(), 0..40)),
     ) {
         let lp = LpPacket {
             fragment: fragment.as_deref(),
@@ -215,6 +218,11 @@ proptest! {
             next_hop_face_id: rest.0,
             incoming_face_id: rest.1,
             congestion_mark: rest.2,
+            cache_policy: later.0.map(CachePolicy),
+            acks: Acks::new(&acks),
+            tx_sequence: later.1,
+            non_discovery: later.2,
+            prefix_announcement: announcement.as_deref(),
         };
         let mut wire = Vec::new();
         lp.encode(&mut wire);

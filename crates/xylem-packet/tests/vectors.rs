@@ -3,9 +3,9 @@
 
 use xylem_packet::tlv::write_element;
 use xylem_packet::{
-    Component, ContentType, Data, DataBuilder, DecodeError, EncodeError, Interest, InterestBuilder,
-    KeyLocator, LpPacket, MAX_FRAME, MAX_PACKET, NackReason, Name, NameRef, Packet, SignatureType,
-    frame_len,
+    Acks, CachePolicy, Component, ContentType, Data, DataBuilder, DecodeError, EncodeError,
+    Interest, InterestBuilder, KeyLocator, LpPacket, MAX_FRAME, MAX_PACKET, NackReason, Name,
+    NameRef, Packet, SignatureType, frame_len,
 };
 
 /// Bytes from hexadecimal text with spaces.
@@ -364,8 +364,8 @@ fn link_packets() {
         53 01 01
         62 04 d0 d1 d2 d3
         fd 03 20 05 fd 03 21 01 96
+        fd 03 2c 01 09
         fd 03 30 02 01 00
-        fd 03 31 01 09
         fd 03 40 01 01
         50 07 05 05 07 03 08 01 41");
     let lp = LpPacket::decode(&wire).unwrap();
@@ -382,6 +382,49 @@ fn link_packets() {
 }
 
 #[test]
+fn link_packets_with_the_later_fields() {
+    let wire = hex("64 51
+        51 08 00 00 00 00 00 00 00 07
+        fd 03 34 05 fd 03 35 01 01
+        fd 03 44 08 00 00 00 00 00 00 00 09
+        fd 03 44 08 ff ff ff ff ff ff ff ff
+        fd 03 48 08 00 00 00 00 00 00 01 00
+        fd 03 4c 00
+        fd 03 50 09 06 07 07 00 16 03 1b 01 00
+        50 07 05 05 07 03 08 01 41");
+    let lp = LpPacket::decode(&wire).unwrap();
+    assert_eq!(lp.cache_policy, Some(CachePolicy::NO_CACHE));
+    assert_eq!(lp.acks.into_iter().collect::<Vec<_>>(), [9, u64::MAX]);
+    assert_eq!(lp.acks, Acks::new(&[9, u64::MAX]));
+    assert_eq!(lp.tx_sequence, Some(256));
+    assert!(lp.non_discovery);
+    assert_eq!(lp.prefix_announcement, Some(&hex("06 07 07 00 16 03 1b 01 00")[..]));
+    let mut built = Vec::new();
+    lp.encode(&mut built);
+    assert_eq!(built, wire);
+
+    // Acks may be repeated, nothing else; fields stand in the order of their numbers.
+    let ack = "fd 03 44 08 00 00 00 00 00 00 00 09";
+    let tx = "fd 03 48 08 00 00 00 00 00 00 00 01";
+    let decode = |parts: &[&str]| {
+        let wire = around(0x64, parts);
+        LpPacket::decode(&wire).map(|lp| lp.acks.into_iter().count())
+    };
+    assert_eq!(decode(&[ack, ack, tx]), Ok(2));
+    assert_eq!(decode(&[ack, tx, ack]), Err(DecodeError::OutOfOrder { inside: 0x64, typ: 0x344 }));
+    assert_eq!(decode(&[tx, tx]), Err(DecodeError::Repeated { inside: 0x64, typ: 0x348 }));
+    let discovery = "fd 03 4c 00";
+    let twice = Err(DecodeError::Repeated { inside: 0x64, typ: 0x34C });
+    assert_eq!(decode(&[discovery, discovery]), twice);
+    assert_eq!(decode(&["fd 03 44 01 09"]), Err(DecodeError::BadLength { typ: 0x344, len: 1 }));
+    assert_eq!(decode(&["fd 03 4c 01 00"]), Err(DecodeError::BadLength { typ: 0x34C, len: 1 }));
+    let missing = Err(DecodeError::Missing { inside: 0x334, typ: 0x335 });
+    assert_eq!(decode(&["fd 03 34 00"]), missing);
+    let unknown = DecodeError::UnknownCritical { inside: 0x334, typ: 0x337 };
+    assert_eq!(decode(&["fd 03 34 09 fd 03 35 01 01 fd 03 37 00"]), Err(unknown));
+}
+
+#[test]
 fn link_packets_that_differ() {
     let decode = |parts: &[&str]| {
         let wire = around(0x64, parts);
@@ -392,8 +435,8 @@ fn link_packets_that_differ() {
     assert_eq!(decode(&[]), Ok((None, None)));
     assert_eq!(decode(&["fd 03 20 00", fragment]), Ok((Some(NackReason::NONE), Some(1))));
     // Unknown: 800..=959 and divisible by four may be skipped.
-    assert_eq!(decode(&["fd 03 44 00", fragment]), Ok((None, Some(1))));
-    for (field, typ) in [("fd 03 45 00", 0x345), ("54 00", 0x54), ("fd 03 c0 00", 960)] {
+    assert_eq!(decode(&["fd 03 54 00", fragment]), Ok((None, Some(1))));
+    for (field, typ) in [("fd 03 55 00", 0x355), ("54 00", 0x54), ("fd 03 c0 00", 960)] {
         let fault = DecodeError::UnknownCritical { inside, typ };
         assert_eq!(decode(&[field, fragment]), Err(fault));
     }

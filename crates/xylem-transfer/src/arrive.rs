@@ -129,7 +129,7 @@ impl Transfer {
         };
         match judged {
             Ok(bytes) => self.peers[p].credit(now, answer, bytes),
-            Err(what) => self.misbehaved(p, key, what),
+            Err(what) => self.misbehaved(now, p, key, what),
         }
     }
 
@@ -203,7 +203,7 @@ impl Transfer {
                 Ok(()) => {}
                 Err((_, _, what)) if is_first => result = Err(what),
                 Err((from, key, what)) => match self.place(from) {
-                    Some(p) => self.misbehaved(p, key, what),
+                    Some(p) => self.misbehaved(now, p, key, what),
                     None => self.ask_again(key), // the sender has left meanwhile
                 },
             }
@@ -349,7 +349,7 @@ impl Transfer {
         if self.peers[p].answered(now, key) == Answer::Unasked {
             self.progress.unasked += 1;
         } else if self.is_missing(key) {
-            self.misbehaved(p, key, Misbehaviour::Undecodable);
+            self.misbehaved(now, p, key, Misbehaviour::Undecodable);
         }
     }
 }

@@ -46,7 +46,7 @@ impl Transfer {
                 peer.sent(now, key, copied);
                 let id = peer.id;
                 self.progress.interests += 1;
-                self.write_interest(key, packet);
+                self.write_interest(key, id, packet);
                 return Some(id);
             }
             self.turn = (self.turn + 1) % self.peers.len();
@@ -54,7 +54,7 @@ impl Transfer {
         None
     }
 
-    fn write_interest(&mut self, key: Key, packet: &mut Vec<u8>) {
+    fn write_interest(&mut self, key: Key, peer: PeerId, packet: &mut Vec<u8>) {
         let mut bytes = 0;
         let request = match key.wanted() {
             Wanted::Manifest => Request::Manifest,
@@ -71,6 +71,8 @@ impl Transfer {
         InterestBuilder::new(name.as_ref())
             .nonce(self.prng.nonce())
             .lifetime_ms(LIFETIME_MS)
+            // What came wrong from there may lie in a cache on the way: ask past it.
+            .must_be_fresh(self.has_failed(key, peer))
             .encode(packet)
             .expect("a prefix that a manifest can have leaves room for any name under it");
     }

@@ -47,9 +47,12 @@ mod arrive;
 mod ask;
 mod prng;
 mod transfer;
+// One peer alone, for fetches of another kind.
+mod pipeline;
 
 pub use bitmap::Bitmap;
 pub use event::{
     AddError, Config, Event, FailReason, Misbehaviour, PeerId, PeerStats, Progress, Spec, Standing,
 };
+pub use pipeline::Pipeline;
 pub use transfer::Transfer;

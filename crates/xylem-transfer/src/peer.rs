@@ -56,6 +56,8 @@ pub(crate) struct Peer {
     pub silent: bool,
     pub dropped: bool,
     pub misbehaviour: u32,
+    /// A forwarder: what it brings may come from a cache that somebody else has filled.
+    pub forwards: bool,
     refusals_in_row: u32,
     pub rest_until: Duration,
     /// The manifest: how often refused here.
@@ -85,6 +87,7 @@ impl Peer {
             silent: false,
             dropped: false,
             misbehaviour: 0,
+            forwards: false,
             refusals_in_row: 0,
             rest_until: Duration::ZERO,
             manifest_refusals: 0,

@@ -20,6 +20,9 @@ use crate::prng::Prng;
 
 /// Pairs of a thing and a peer not to ask for it, at most; past that, nobody is spared.
 const MAX_AVOIDED: usize = 4_096;
+/// A forwarder that brings the same wrong thing so often, past caches and with rests between (26 s in
+/// all), stands before no good Data.
+const FORWARDER_MISBEHAVIOUR: u32 = 10;
 /// Refusals of the manifest by every peer after which nobody has it.
 const MANIFEST_REFUSALS: u32 = 3;
 /// `wants_objects` holds while less than this many windows of segments are queued.
@@ -120,6 +123,18 @@ impl Transfer {
         true
     }
 
+    /// As [`Self::add_peer`], for a forwarder: bad Data may be the fault of a cache on the way, and
+    /// good Data stand behind it. What it brought wrong once is asked of it again past caches
+    /// (MustBeFresh) if nobody else is there; only what is still wrong then counts against it, once
+    /// for each rest that follows.
+    pub fn add_forwarder(&mut self, now: Duration, peer: PeerId) -> bool {
+        let added = self.add_peer(now, peer);
+        if let Some(peer) = self.peers.last_mut().filter(|_| added) {
+            peer.forwards = true;
+        }
+        added
+    }
+
     /// Takes a peer out, say because its link closed; what it was asked is asked of others.
     pub fn remove_peer(&mut self, _now: Duration, peer: PeerId) {
         let Some(p) = self.places.remove(&peer.0) else { return };
@@ -142,13 +157,26 @@ impl Transfer {
     }
 
     /// One misbehaviour, with proof. The thing is asked of somebody else; too many, and the peer goes.
-    pub(crate) fn misbehaved(&mut self, p: usize, key: Key, what: Misbehaviour) {
+    pub(crate) fn misbehaved(&mut self, now: Duration, p: usize, key: Key, what: Misbehaviour) {
+        let (id, again) = (self.peers[p].id, self.has_failed(key, self.peers[p].id));
+        let room = self.avoided.len() < MAX_AVOIDED;
         let peer = &mut self.peers[p];
         if peer.dropped {
             return self.ask_again(key); // what of it waited for a tile is judged after it went
         }
-        peer.misbehaviour += 1;
-        let (id, too_often) = (peer.id, peer.misbehaviour >= self.config.max_misbehaviour);
+        let limit = if peer.forwards {
+            if again && peer.rest_until <= now {
+                peer.misbehaviour += 1;
+                peer.rest(now, peer.misbehaviour);
+            } else if !again && !room {
+                peer.misbehaviour += 1;
+            }
+            self.config.max_misbehaviour.max(FORWARDER_MISBEHAVIOUR)
+        } else {
+            peer.misbehaviour += 1;
+            self.config.max_misbehaviour
+        };
+        let too_often = peer.misbehaviour >= limit;
         self.last_misbehaviour = Some(what.clone());
         self.events.push_back(Event::PeerMisbehaved { peer: id, what });
         self.avoid(key, id);
@@ -172,6 +200,11 @@ impl Transfer {
         {
             self.fail(FailReason::AllPeersMisbehaved { peers: self.dropped_peers, last });
         }
+    }
+
+    /// Whether `peer` has brought `key` wrong, or refused it.
+    pub(crate) fn has_failed(&self, key: Key, peer: PeerId) -> bool {
+        self.avoided.get(&key).is_some_and(|peers| peers.contains(&peer))
     }
 
     /// Notes that `peer` should not be asked for `key` while somebody else can be.

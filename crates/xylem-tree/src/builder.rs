@@ -6,15 +6,17 @@
 //! 8 KiB segments); between two runs stands the one node that joins them, written when its right
 //! half is there.
 
+use alloc::{vec, vec::Vec};
 use core::ops::Range;
 
-use xylem_hash::{Hash, tree};
+use xylem_hash::Hash;
 
 use crate::{
     error::BuildError,
     geometry::Geometry,
-    hashing::join,
+    hashing::{climb_row, join, leaf_row},
     ids::{NODE_LEN, Node, NodeValue, SegmentIndex},
+    outboard::proof_places,
 };
 
 /// Bytes of every region but a file's last one.
@@ -67,6 +69,23 @@ impl Region {
         &self.nodes
     }
 
+    /// Appends to `out` the SignatureValue of one of its segments, as
+    /// [`segment_signature`](crate::segment_signature) would from the whole outboard; false, and
+    /// nothing, if the segment is not of this region.
+    pub fn segment_signature(&self, i: SegmentIndex, out: &mut Vec<u8>) -> bool {
+        let first = Self::first_segment(&self.geo, self.index).0;
+        let group = (i.0 & !7).wrapping_sub(first) as usize; // groups of 8 are whole in a region
+        if !self.geo.has_segment(i) || i.0 >> region_level(&self.geo) != self.index {
+            return false;
+        }
+        let (places, count) = proof_places(&self.geo, i);
+        for place in &places[..count] {
+            let at = (2 * group + usize::from(*place)) * NODE_LEN;
+            out.extend_from_slice(&self.nodes[at..at + NODE_LEN]);
+        }
+        true
+    }
+
     /// The value over all of it; the root hash if the file has no other region.
     #[must_use]
     pub fn top(&self) -> NodeValue {
@@ -92,50 +111,41 @@ pub fn hash_region(geo: &Geometry, first_segment: SegmentIndex, bytes: &[u8]) ->
     {
         return None;
     }
-    if geo.segments() == 1 {
-        let top = NodeValue::from(xylem_hash::hash(bytes));
-        return Some(Region { geo: *geo, index, top, nodes: top.0.to_vec() });
-    }
-
-    let segment = geo.segment_size();
-    let mut row = Vec::with_capacity(bytes.len().div_ceil(segment.bytes()));
-    let first_chunk = first_segment.0 * segment.chunks();
-    tree::chunk_group_cvs(bytes, segment.bytes(), first_chunk, &mut row);
+    let mut row = Vec::with_capacity(bytes.len().div_ceil(geo.segment_size().bytes()).max(1));
+    leaf_row(geo, first_segment, bytes, &mut row);
     let slots = 2 * row.len() - 1;
     let mut nodes = vec![0; slots * NODE_LEN];
-    let mut above = Vec::with_capacity(row.len().div_ceil(2));
     let mut level = 0;
     loop {
         place(&row, level, &mut nodes);
-        // The file's last two nodes meet in the root, which is no chaining value.
+        // The file's last two nodes meet in the root, which may be hashed differently.
         if row.len() == 1 || level + 1 == geo.levels() {
             break;
         }
-        above.clear();
-        tree::parent_cvs(&row, &mut above);
-        core::mem::swap(&mut row, &mut above);
+        let count = climb_row(geo, &mut row);
+        row.truncate(count);
         level += 1;
     }
     let top = match row[..] {
-        [ref left, ref right] => {
-            let root = NodeValue::from(tree::root_hash(left, right));
+        [left, right] => {
+            let root = join(geo, geo.root(), left, right);
             let at = geo.root().slot() as usize * NODE_LEN; // the only region begins at slot 0
             nodes[at..at + NODE_LEN].copy_from_slice(&root.0);
             root
         }
-        _ => NodeValue::from(&row[0]),
+        _ => row[0],
     };
     Some(Region { geo: *geo, index, top, nodes })
 }
 
 /// Writes one level's values to their slots, all but a promoted copy at the end.
-fn place(row: &[tree::ChainingValue], level: u8, nodes: &mut [u8]) {
+fn place(row: &[NodeValue], level: u8, nodes: &mut [u8]) {
     let (first, stride) = ((NODE_LEN << level) - NODE_LEN, (2 * NODE_LEN) << level);
     if first >= nodes.len() {
         return; // the region's only node of this level is a copy
     }
-    for (slot, cv) in nodes[first..].chunks_mut(stride).zip(row) {
-        slot[..NODE_LEN].copy_from_slice(cv.as_bytes());
+    for (slot, value) in nodes[first..].chunks_mut(stride).zip(row) {
+        slot[..NODE_LEN].copy_from_slice(&value.0);
     }
 }
 
@@ -228,7 +238,7 @@ where
         self.join(region)
     }
 
-    /// The file's BLAKE3 hash, once all of its bytes are in.
+    /// The root (of a BLAKE3 tree: the file's plain hash), once all of its bytes are in.
     ///
     /// # Errors
     /// [`BuildError::WrongSize`] if bytes are missing; [`BuildError::Sink`].

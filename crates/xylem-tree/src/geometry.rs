@@ -1,6 +1,7 @@
 //! Where everything in a file's tree is: segments, nodes, slots, proofs, tiles.
 //!
-//! Pure arithmetic on (size, segment size); no byte is read here. Every other crate asks this
+//! Pure arithmetic on (size, segment size); no byte is read here, and only the hashing asks for the
+//! kind of tree that a [`Geometry`] carries along. Every other crate asks this
 //! module instead of counting for itself. The rules are in docs/spec/tree.md.
 //!
 //! **Real nodes.** A node whose right half lies wholly past the file's end has the value of its
@@ -11,7 +12,7 @@
 
 use core::ops::Range;
 
-use crate::ids::{Node, SegmentIndex, SegmentSize, Tile};
+use crate::ids::{Node, SegmentIndex, SegmentSize, Tile, TreeKind};
 
 /// A segment's proof climbs this many levels, to a tile's base (or to the root, if that is nearer).
 pub const SEGMENT_PROOF_LEVELS: u8 = 3;
@@ -32,18 +33,31 @@ const LEVEL_LIMIT: u8 = 64;
 pub struct Geometry {
     size: u64,
     segment: SegmentSize,
+    kind: TreeKind,
     /// N - 1 and L follow from the above; every question needs them.
     last: u64,
     levels: u8,
 }
 
 impl Geometry {
-    /// The tree of a file of `size` bytes.
+    /// The BLAKE3 tree of a file of `size` bytes.
     #[must_use]
     pub const fn new(size: u64, segment: SegmentSize) -> Self {
         // Not a division, whose divisor the compiler could not see to be a power of two.
         let last = size.saturating_sub(1) >> (segment.bytes().trailing_zeros());
-        Self { size, segment, last, levels: ceil_log2(last + 1) }
+        Self { size, segment, kind: TreeKind::Blake3, last, levels: ceil_log2(last + 1) }
+    }
+
+    /// The tree of the same shape that hashes with `kind`.
+    #[must_use]
+    pub const fn with_kind(self, kind: TreeKind) -> Self {
+        Self { kind, ..self }
+    }
+
+    /// What its nodes are hashed with.
+    #[must_use]
+    pub const fn kind(&self) -> TreeKind {
+        self.kind
     }
 
     /// Bytes of the file.

@@ -1,37 +1,148 @@
-//! What the tree hashes, one function a kind of node. All that is hashed one node at a time is
-//! hashed here; whole levels are, side by side, where they are built.
+//! What the tree hashes, one function a kind of node: the only place that knows which hash it is.
+//!
+//! Single nodes are hashed one at a time; whole rows side by side where the hash gains by it, which
+//! BLAKE3 does and SHA-256 does not.
 
-use xylem_hash::tree;
+use xylem_hash::tree::{self, ChainingValue};
 
 use crate::{
     geometry::Geometry,
-    ids::{Node, NodeValue, SegmentIndex},
+    ids::{NODE_LEN, Node, NodeValue, SegmentIndex, TreeKind},
+    sha256,
 };
 
 /// The value of a real inner node: the root's is a hash, any other's a chaining value.
 pub(crate) fn join(geo: &Geometry, node: Node, left: NodeValue, right: NodeValue) -> NodeValue {
-    let (left, right) = (left.to_cv(), right.to_cv());
-    if node.level == geo.levels() {
-        tree::root_hash(&left, &right).into()
-    } else {
-        NodeValue::from(&tree::parent_cv(&left, &right))
+    match geo.kind() {
+        TreeKind::Blake3 => {
+            let (left, right) = (left.to_cv(), right.to_cv());
+            if node.level == geo.levels() {
+                tree::root_hash(&left, &right).into()
+            } else {
+                NodeValue::from(&tree::parent_cv(&left, &right))
+            }
+        }
+        TreeKind::Sha256 => sha256::node(&left, &right),
     }
 }
 
 /// The value of a segment's leaf, whose bytes have the right length.
 pub(crate) fn leaf_value(geo: &Geometry, i: SegmentIndex, content: &[u8]) -> NodeValue {
-    if geo.segments() == 1 {
-        return xylem_hash::hash(content).into();
+    match geo.kind() {
+        TreeKind::Blake3 if geo.segments() == 1 => xylem_hash::hash(content).into(),
+        TreeKind::Blake3 => {
+            NodeValue::from(&tree::chunk_group_cv(content, i.0 * geo.segment_size().chunks()))
+        }
+        TreeKind::Sha256 => sha256::leaf(content),
     }
-    NodeValue::from(&tree::chunk_group_cv(content, i.0 * geo.segment_size().chunks()))
 }
 
-/// The leaves of several segments. One at a time for now: a segment of 8 KiB fills eight lanes on
-/// its own, and [`tree::chunk_group_cvs`] takes neighbours in one buffer only. Callers hand over
-/// whole batches so that lanes can be shared here.
-pub(crate) fn leaf_values<'a>(
+/// Most pairs that [`parents`] hands over together: as many as the widest engine has lanes.
+const PAIRS: usize = 16;
+
+/// The values of nodes below the root, of whose children `pair` gives the `n`-th one's, to the
+/// front of `out`; as many as `out` has places.
+pub(crate) fn parents(
     geo: &Geometry,
-    segments: impl Iterator<Item = (SegmentIndex, &'a [u8])>,
-) -> Vec<NodeValue> {
-    segments.map(|(i, content)| leaf_value(geo, i, content)).collect()
+    pair: impl Fn(usize) -> [NodeValue; 2],
+    out: &mut [NodeValue],
+) {
+    if geo.kind() == TreeKind::Sha256 {
+        for (n, out) in out.iter_mut().enumerate() {
+            let [left, right] = pair(n);
+            *out = sha256::node(&left, &right);
+        }
+        return;
+    }
+    let mut children = [ChainingValue::from_bytes([0; NODE_LEN]); 2 * PAIRS];
+    for (group, out) in out.chunks_mut(PAIRS).enumerate() {
+        for (n, place) in children.chunks_exact_mut(2).take(out.len()).enumerate() {
+            place.copy_from_slice(&pair(group * PAIRS + n).map(NodeValue::to_cv));
+        }
+        let pairs = &children[..2 * out.len()];
+        tree::parent_cvs(pairs, &mut Places(out.iter_mut()));
+    }
 }
+
+/// Writes the row above `row`, all of whose nodes are below the root, to its front; an odd last
+/// node is promoted. Returns how many they are.
+pub(crate) fn climb_row(geo: &Geometry, row: &mut [NodeValue]) -> usize {
+    let pairs = row.len() / 2;
+    for first in (0..pairs).step_by(PAIRS) {
+        let mut values = [NodeValue::UNKNOWN; PAIRS];
+        let values = &mut values[..PAIRS.min(pairs - first)];
+        parents(geo, |n| [row[2 * (first + n)], row[2 * (first + n) + 1]], values);
+        row[first..first + values.len()].copy_from_slice(values); // all of these have been read
+    }
+    if let (1, Some(last)) = (row.len() % 2, row.last()) {
+        row[pairs] = *last;
+    }
+    row.len().div_ceil(2)
+}
+
+/// The places that values go to, one after the other.
+struct Places<'a, I: Iterator<Item = &'a mut NodeValue>>(I);
+
+impl<'a, I: Iterator<Item = &'a mut NodeValue>> Extend<ChainingValue> for Places<'a, I> {
+    fn extend<T: IntoIterator<Item = ChainingValue>>(&mut self, values: T) {
+        // The values first: a place must not be used up where no value is left.
+        for value in values {
+            let Some(place) = self.0.next() else { return };
+            *place = NodeValue::from(&value);
+        }
+    }
+}
+
+#[cfg(feature = "alloc")]
+mod rows {
+    use alloc::vec::Vec;
+
+    use super::{
+        ChainingValue, Geometry, NodeValue, SegmentIndex, TreeKind, leaf_value, sha256, tree,
+    };
+
+    /// Appends to `out` the leaves of neighbouring segments that lie one after the other in
+    /// `bytes`, from segment `first` on.
+    pub(crate) fn leaf_row(
+        geo: &Geometry,
+        first: SegmentIndex,
+        bytes: &[u8],
+        out: &mut Vec<NodeValue>,
+    ) {
+        let segment = geo.segment_size();
+        match geo.kind() {
+            _ if geo.segments() == 1 => out.push(leaf_value(geo, first, bytes)),
+            TreeKind::Blake3 => {
+                let first_chunk = first.0 * segment.chunks();
+                tree::chunk_group_cvs(bytes, segment.bytes(), first_chunk, &mut Row(out));
+            }
+            TreeKind::Sha256 => out.extend(bytes.chunks(segment.bytes()).map(sha256::leaf)),
+        }
+    }
+
+    /// Appends to `out` the leaves of segments from anywhere.
+    pub(crate) fn leaf_values<'a>(
+        geo: &Geometry,
+        segments: impl Iterator<Item = (SegmentIndex, &'a [u8])>,
+        out: &mut Vec<NodeValue>,
+    ) {
+        if geo.kind() == TreeKind::Sha256 || geo.segments() == 1 {
+            out.extend(segments.map(|(i, content)| leaf_value(geo, i, content)));
+            return;
+        }
+        let chunks = geo.segment_size().chunks();
+        tree::scattered_group_cvs(segments.map(|(i, c)| (i.0 * chunks, c)), &mut Row(out));
+    }
+
+    /// A row that values are appended to.
+    struct Row<'a>(&'a mut Vec<NodeValue>);
+
+    impl Extend<ChainingValue> for Row<'_> {
+        fn extend<T: IntoIterator<Item = ChainingValue>>(&mut self, values: T) {
+            self.0.extend(values.into_iter().map(|value| NodeValue::from(&value)));
+        }
+    }
+}
+
+#[cfg(feature = "alloc")]
+pub(crate) use rows::{leaf_row, leaf_values};

@@ -56,6 +56,22 @@ impl fmt::Debug for SegmentSize {
     }
 }
 
+/// What a tree hashes with. Its shape, its proofs and its outboard are the same in every kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TreeKind {
+    /// The file's own BLAKE3 tree: the root is its plain hash. NDN signature type 8.
+    #[default]
+    Blake3,
+    /// The tree of RFC 9162 section 2.1.1 over the segments: SHA-256, leaves after a byte 0, inner
+    /// nodes after a byte 1. NDN signature type 9.
+    Sha256,
+}
+
+impl TreeKind {
+    /// Every kind.
+    pub const ALL: [Self; 2] = [Self::Blake3, Self::Sha256];
+}
+
 /// Which segment of a file, from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SegmentIndex(pub u64);
@@ -118,7 +134,8 @@ impl fmt::Display for Tile {
     }
 }
 
-/// The 32 bytes of a node: a BLAKE3 chaining value or, for the root, the BLAKE3 hash.
+/// The 32 bytes of a node: a BLAKE3 chaining value or, for the root, the BLAKE3 hash; in the other
+/// kind of tree, a SHA-256 hash.
 ///
 /// These bytes are public; comparing them takes no care about time.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]

@@ -14,11 +14,13 @@
 //! done in the block above. So what was forgotten is known by one bit in the lowest block left, and
 //! a file that is read in order needs a handful of blocks a level.
 
+use alloc::boxed::Box;
 use core::{
     hash::{BuildHasherDefault, Hasher},
     ops::Range,
 };
-use std::collections::HashMap;
+
+use hashbrown::HashMap;
 
 use crate::{
     geometry::Geometry,
@@ -33,12 +35,20 @@ const FANOUT: u64 = 1 << BAND;
 /// The two children of a node, left first.
 pub(crate) type Pair = [NodeValue; 2];
 
+#[derive(Clone)]
 struct Block {
     /// Which of the pairs are proven, by [`Place::pair`].
     known: u8,
     /// Which of the children are done.
     done: u8,
     pairs: [Pair; 7],
+}
+
+impl Block {
+    fn put(&mut self, at: usize, pair: Pair) {
+        self.pairs[at] = pair;
+        self.known |= 1 << at;
+    }
 }
 
 /// Block `index` of band `band`: under node `index` of level `(band + 1) * 3`, whether or not the
@@ -84,6 +94,7 @@ impl Place {
     }
 }
 
+#[derive(Clone)]
 pub(crate) struct Known {
     geo: Geometry,
     /// How many bands reach up to the root; 0 for a file of one segment.
@@ -110,12 +121,14 @@ impl Known {
     /// they are not needed, and nothing is kept.
     pub(crate) fn insert(&mut self, parent: Node, pair: Pair) -> bool {
         let place = Place::of(parent);
-        if !self.blocks.contains_key(&place.block.key()) {
-            if self.block_done(place.block) {
-                return false;
-            }
-            self.create(place.block);
+        if let Some(block) = self.blocks.get_mut(&place.block.key()) {
+            block.put(place.pair, pair);
+            return true;
         }
+        if self.block_done(place.block) {
+            return false;
+        }
+        self.create(place.block);
         self.put(place, pair);
         true
     }
@@ -132,8 +145,7 @@ impl Known {
 
     fn put(&mut self, place: Place, pair: Pair) {
         let block = self.blocks.get_mut(&place.block.key()).expect("there, or just created");
-        block.pairs[place.pair] = pair;
-        block.known |= 1 << place.pair;
+        block.put(place.pair, pair);
     }
 
     /// Creates a block that is missing, and those missing above it. Where that reopens a subtree

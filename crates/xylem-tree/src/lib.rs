@@ -1,10 +1,13 @@
-//! [`Verifier`]: proves every segment of a file the moment it arrives, against one BLAKE3 hash.
+//! [`Verifier`]: proves every segment of a file the moment it arrives, against one root hash.
 //!
-//! What it is: the file's BLAKE3 tree cut off at *segments* of 8 KiB. [`Geometry`] says where
+//! What it is: the file's BLAKE3 tree cut off at *segments* of 8 KiB (or, as [`TreeKind`] says, a
+//! SHA-256 tree of the same shape over the segments). [`Geometry`] says where
 //! everything is. [`OutboardBuilder`] turns a file's bytes into its *outboard* (every node of the
 //! tree, 32 bytes each, under 1 % of the file) and root; [`segment_signature`] and
 //! [`tile_content`] read proofs out of an outboard; [`Verifier`] checks them and makes
-//! [`Verified`], which nobody else can make. The formats are in docs/spec/tree.md.
+//! [`Verified`], which nobody else can make; [`Anchor`] does so for single packets, on any thread
+//! and without an allocator (build without default features: what is left is [`Geometry`] and
+//! [`Anchor`]). The formats are in docs/spec/tree.md.
 //!
 //! Bytes come from whoever publishes (builder), from an outboard on disk (extraction), and from
 //! packets of untrusted peers (verifier). Verified segments and proven nodes go to the store.
@@ -37,26 +40,42 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+#![cfg_attr(not(feature = "std"), no_std)]
+
+#[cfg(feature = "alloc")]
+extern crate alloc;
+
 mod error;
 mod geometry;
 mod ids;
 
 mod hashing;
+mod proof;
+mod sha256;
 
+#[cfg(feature = "alloc")]
 mod builder;
+#[cfg(feature = "alloc")]
 mod outboard;
 
+mod anchor;
+#[cfg(feature = "alloc")]
 mod known;
 mod verified;
+#[cfg(feature = "alloc")]
 mod verifier;
 
+pub use anchor::{Anchor, ProvenTile};
+#[cfg(feature = "alloc")]
 pub use builder::{OutboardBuilder, REGION_LEN, Region, hash_region};
 pub use error::{AdoptError, Blame, BuildError, ExtractError, VerifyError};
 pub use geometry::{Geometry, SEGMENT_PROOF_LEVELS, Siblings, TILE_LEVELS, TILE_PROOF_LEVELS};
-pub use ids::{NODE_LEN, Node, NodeValue, SegmentIndex, SegmentSize, Tile};
+pub use ids::{NODE_LEN, Node, NodeValue, SegmentIndex, SegmentSize, Tile, TreeKind};
+#[cfg(feature = "alloc")]
 pub use outboard::{
-    NodeSource, Outboard, OutboardTooShort, segment_signature, segment_signature_len, tile_content,
-    tile_content_len, tile_signature, tile_signature_len,
+    NodeSource, Outboard, OutboardTooShort, segment_signature, tile_content, tile_signature,
 };
+pub use proof::{segment_signature_len, tile_content_len, tile_signature_len};
 pub use verified::{Segment, Verified};
+#[cfg(feature = "alloc")]
 pub use verifier::{Recording, Verifier};

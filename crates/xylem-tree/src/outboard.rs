@@ -1,9 +1,11 @@
 //! Reading proofs out of an outboard: what a holder of a file sends along with its bytes.
 
+use alloc::{vec, vec::Vec};
+
 use crate::{
     error::ExtractError,
-    geometry::Geometry,
-    ids::{NODE_LEN, Node, NodeValue, SegmentIndex, SegmentSize, Tile},
+    geometry::{Geometry, SEGMENT_PROOF_LEVELS},
+    ids::{NODE_LEN, Node, NodeValue, SegmentIndex, SegmentSize, Tile, TreeKind},
 };
 
 /// Somewhere an outboard can be read from: memory, a file, a part of a packed file.
@@ -36,8 +38,12 @@ impl NodeSource for &[u8] {
     }
 }
 
+/// Segments whose proofs end at the same node.
+const GROUP: u64 = 1 << SEGMENT_PROOF_LEVELS;
+/// The most nodes that a segment's SignatureValue holds.
+const PROOF_NODES: usize = 1 + SEGMENT_PROOF_LEVELS as usize;
 /// Slots under (and including) the node that a segment's proof ends at.
-const BLOCK_SLOTS: u64 = (2 << crate::geometry::SEGMENT_PROOF_LEVELS) - 1;
+const BLOCK_SLOTS: u64 = 2 * GROUP - 1;
 /// Slots that are read at a time to pick a tile's nodes out of.
 const TILE_READ_SLOTS: u64 = 512;
 
@@ -56,17 +62,43 @@ pub fn segment_signature<S: NodeSource>(
         return Err(ExtractError::OutOfRange);
     }
     // Leaf and siblings all lie under one node of level 3, whose slots are neighbours.
-    let first = i.0 / 8 * (BLOCK_SLOTS + 1);
+    let first = i.0 / GROUP * (BLOCK_SLOTS + 1);
     let slots = BLOCK_SLOTS.min(geo.slots() - first);
     let mut block = [0; BLOCK_SLOTS as usize * NODE_LEN];
     let block = &mut block[..slots as usize * NODE_LEN];
     src.read_nodes(first, block).map_err(ExtractError::Source)?;
-    let pick = |node: Node| {
-        let at = (node.slot() - first) as usize * NODE_LEN;
-        known(node, &block[at..at + NODE_LEN])
-    };
+    let (places, count) = proof_places(geo, i);
+    append(out, |out| {
+        for (n, place) in places[..count].iter().enumerate() {
+            let at = usize::from(*place) * NODE_LEN;
+            let bytes = &block[at..at + NODE_LEN];
+            let node = || core::iter::once(Node::leaf(i)).chain(geo.segment_proof(i)).nth(n);
+            if *bytes == NodeValue::UNKNOWN.0 {
+                return Err(node().map_or(ExtractError::OutOfRange, ExtractError::Unknown));
+            }
+            out.extend_from_slice(bytes);
+        }
+        Ok(())
+    })
+}
+
+/// Where a segment's leaf and its proof's siblings stand among the slots of its group, the nodes
+/// under one node of level 3: so many places, counted from the group's first slot.
+pub(crate) fn proof_places(geo: &Geometry, i: SegmentIndex) -> ([u8; PROOF_NODES], usize) {
+    let within = (i.0 % GROUP) as u8;
+    if i.0 / GROUP * GROUP + (GROUP - 1) <= geo.last_segment().0 {
+        // A whole group, where every level has a sibling: slot(l, i) = (2i + 1) * 2^l - 1.
+        let place = |level: u8| ((((within >> level) ^ 1) * 2 + 1) << level) - 1;
+        return ([2 * within, place(0), place(1), place(2)], PROOF_NODES);
+    }
+    let first = i.0 / GROUP * (BLOCK_SLOTS + 1);
+    let mut places = [0; PROOF_NODES];
     let nodes = core::iter::once(Node::leaf(i)).chain(geo.segment_proof(i));
-    append(out, |out| nodes.map(pick).try_for_each(|value| value.map(|v| out.extend(v.0))))
+    let count = places.iter_mut().zip(nodes).fold(0, |count, (place, node)| {
+        *place = (node.slot() - first) as u8; // below BLOCK_SLOTS
+        count + 1
+    });
+    (places, count)
 }
 
 /// Appends a tile's content to `out`: the values of its base nodes, 32 bytes each.
@@ -153,29 +185,6 @@ fn append<E>(out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>) -> Result<(), E>
     done
 }
 
-/// Bytes that a segment's SignatureValue has; the one length that is accepted.
-#[must_use]
-pub fn segment_signature_len(geo: &Geometry, i: SegmentIndex) -> usize {
-    let siblings = match geo.has_segment(i) {
-        true => geo.steps(Node::leaf(i), geo.segment_proof_end()).count(),
-        false => 0,
-    };
-    (1 + siblings) * NODE_LEN
-}
-
-/// Bytes that a tile's content has.
-#[must_use]
-pub fn tile_content_len(geo: &Geometry, tile: Tile) -> usize {
-    let (_, nodes) = geo.tile_nodes(tile);
-    (nodes.end - nodes.start) as usize * NODE_LEN // at most 256 nodes
-}
-
-/// Bytes that a tile's SignatureValue has; the one length that is accepted.
-#[must_use]
-pub fn tile_signature_len(geo: &Geometry, tile: Tile) -> usize {
-    (1 + geo.tile_proof(tile).count()) * NODE_LEN
-}
-
 /// A whole outboard in memory, for small files and for tests.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Outboard {
@@ -185,10 +194,16 @@ pub struct Outboard {
 }
 
 impl Outboard {
-    /// Hashes `content` and keeps every node.
+    /// Hashes `content` in a BLAKE3 tree and keeps every node.
     #[must_use]
     pub fn of(content: &[u8], segment: SegmentSize) -> Self {
-        let geo = Geometry::new(content.len() as u64, segment);
+        Self::of_kind(content, segment, TreeKind::Blake3)
+    }
+
+    /// Hashes `content` in a tree of this kind and keeps every node.
+    #[must_use]
+    pub fn of_kind(content: &[u8], segment: SegmentSize, kind: TreeKind) -> Self {
+        let geo = Geometry::new(content.len() as u64, segment).with_kind(kind);
         let mut nodes = vec![0; geo.slots() as usize * NODE_LEN];
         let sink = |first_slot: u64, run: &[u8]| {
             let at = first_slot as usize * NODE_LEN;
@@ -207,7 +222,7 @@ impl Outboard {
         &self.geo
     }
 
-    /// The file's BLAKE3 hash.
+    /// The root; of a BLAKE3 tree the file's plain hash.
     #[must_use]
     pub fn root(&self) -> xylem_hash::Hash {
         self.root

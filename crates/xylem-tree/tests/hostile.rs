@@ -4,7 +4,8 @@
 use std::{cell::RefCell, collections::BTreeMap};
 
 use xylem_tree::{
-    Blame, Geometry, Node, NodeValue, SegmentIndex, SegmentSize, Tile, Verifier, VerifyError,
+    Anchor, Blame, Geometry, Node, NodeValue, SegmentIndex, SegmentSize, Tile, TreeKind, Verifier,
+    VerifyError,
 };
 
 mod slow;
@@ -50,28 +51,31 @@ fn flips(bytes: &[u8]) -> impl Iterator<Item = Vec<u8>> + '_ {
 
 #[test]
 fn every_flipped_bit_of_a_segment_is_refused() {
-    for (size, segments) in [
-        (1000, vec![0]),
-        (1500, vec![0, 1]),
-        (2100, vec![0, 2]),
-        (8192, vec![3]),
-        (8200, vec![5, 8]),
-        (20_000, vec![10, 17, 19]),
-    ] {
-        let holder = Holder::new(content(size), KIB);
-        for i in segments {
-            let (bytes, signature, at) = (holder.bytes(i), holder.signature(i), SegmentIndex(i));
-            for mut verifier in knowing_little_and_all(&holder, i) {
-                let held = verifier.held_bytes();
-                for bad in flips(bytes) {
-                    let got = verifier.segment(at, &bad, &signature);
-                    assert_refused(&mut verifier, held, got, "content");
+    for kind in TreeKind::ALL {
+        for (size, segments) in [
+            (1000, vec![0]),
+            (1500, vec![0, 1]),
+            (2100, vec![0, 2]),
+            (8192, vec![3]),
+            (8200, vec![5, 8]),
+            (20_000, vec![10, 17, 19]),
+        ] {
+            let holder = Holder::of_kind(content(size), KIB, kind);
+            for i in segments {
+                let (bytes, signature, at) =
+                    (holder.bytes(i), holder.signature(i), SegmentIndex(i));
+                for mut verifier in knowing_little_and_all(&holder, i) {
+                    let held = verifier.held_bytes();
+                    for bad in flips(bytes) {
+                        let got = verifier.segment(at, &bad, &signature);
+                        assert_refused(&mut verifier, held, got, "content");
+                    }
+                    for bad in flips(&signature) {
+                        let got = verifier.segment(at, bytes, &bad);
+                        assert_refused(&mut verifier, held, got, "signature");
+                    }
+                    verifier.segment(at, bytes, &signature).unwrap();
                 }
-                for bad in flips(&signature) {
-                    let got = verifier.segment(at, bytes, &bad);
-                    assert_refused(&mut verifier, held, got, "signature");
-                }
-                verifier.segment(at, bytes, &signature).unwrap();
             }
         }
     }
@@ -79,24 +83,26 @@ fn every_flipped_bit_of_a_segment_is_refused() {
 
 #[test]
 fn every_flipped_bit_of_a_tile_is_refused() {
-    for (size, index) in [(9 * 1024, 0), (20 * 1024, 0), (2060 * 1024, 1), (2049 * 1024, 1)] {
-        let holder = Holder::new(content(size), KIB);
-        let tile = Tile { tier: 0, index };
-        let (bytes, signature) = holder.tile(tile);
-        let mut all = holder.verifier();
-        (0..holder.segments()).for_each(|i| holder.feed(&mut all, i).unwrap());
-        for mut verifier in [holder.verifier(), all] {
-            let _ = verifier.take_proven();
-            let held = verifier.held_bytes();
-            for bad in flips(&bytes) {
-                let got = verifier.tile(tile, &bad, &signature);
-                assert_refused(&mut verifier, held, got, "tile content");
+    for kind in TreeKind::ALL {
+        for (size, index) in [(9 * 1024, 0), (20 * 1024, 0), (2060 * 1024, 1), (2049 * 1024, 1)] {
+            let holder = Holder::of_kind(content(size), KIB, kind);
+            let tile = Tile { tier: 0, index };
+            let (bytes, signature) = holder.tile(tile);
+            let mut all = holder.verifier();
+            (0..holder.segments()).for_each(|i| holder.feed(&mut all, i).unwrap());
+            for mut verifier in [holder.verifier(), all] {
+                let _ = verifier.take_proven();
+                let held = verifier.held_bytes();
+                for bad in flips(&bytes) {
+                    let got = verifier.tile(tile, &bad, &signature);
+                    assert_refused(&mut verifier, held, got, "tile content");
+                }
+                for bad in flips(&signature) {
+                    let got = verifier.tile(tile, &bytes, &bad);
+                    assert_refused(&mut verifier, held, got, "tile signature");
+                }
+                verifier.tile(tile, &bytes, &signature).unwrap();
             }
-            for bad in flips(&signature) {
-                let got = verifier.tile(tile, &bytes, &bad);
-                assert_refused(&mut verifier, held, got, "tile signature");
-            }
-            verifier.tile(tile, &bytes, &signature).unwrap();
         }
     }
 }
@@ -137,34 +143,40 @@ fn nothing_is_accepted_in_another_place() {
 /// accepted only where they belong, and never the last of them.
 #[test]
 fn a_size_that_lies_never_completes() {
-    let unit = 1024;
-    for real in [0, 1, 700, 1024, 2048, 2500, 3072, 5000, 8192, 9000, 12_288, 17_000] {
-        let holder = Holder::new(content(real), KIB);
-        let near = [real.saturating_sub(1), real + 1, real.saturating_sub(unit), real + unit];
-        let far = [real / 2, real * 2, real + 8 * unit, 16 * unit, unit, 0];
-        for claimed in near.into_iter().chain(far).filter(|claimed| *claimed != real) {
-            let geo = Geometry::new(claimed as u64, KIB);
-            // The best material to lie with: the real file, cut off or with zeros added.
-            let mut lie = holder.content.clone();
-            lie.resize(claimed, 0);
-            let lie = Holder::new(lie, KIB);
-            let mut verifier = Verifier::new(geo, holder.outboard.root());
-            for index in 0..geo.tiles(0) {
-                let tile = Tile { tier: 0, index };
-                let (bytes, signature) = lie.tile(tile);
-                let with_root = [holder.outboard.root().as_bytes(), &signature[32..]].concat();
-                let _ = verifier.tile(tile, &bytes, &signature);
-                let _ = verifier.tile(tile, &bytes, &with_root);
-            }
-            let last = geo.last_segment().0;
-            for i in 0..=last {
-                for proof in lies(&holder, &lie, i) {
-                    match verifier.segment(SegmentIndex(i), lie.bytes(i), &proof) {
-                        Ok(segment) => {
-                            assert_ne!(i, last, "{claimed} bytes claimed for {real}");
-                            assert_eq!(segment.content, holder.bytes(i), "{claimed} for {real}");
+    for kind in TreeKind::ALL {
+        let unit = 1024;
+        for real in [0, 1, 700, 1024, 2048, 2500, 3072, 5000, 8192, 9000, 12_288, 17_000] {
+            let holder = Holder::of_kind(content(real), KIB, kind);
+            let near = [real.saturating_sub(1), real + 1, real.saturating_sub(unit), real + unit];
+            let far = [real / 2, real * 2, real + 8 * unit, 16 * unit, unit, 0];
+            for claimed in near.into_iter().chain(far).filter(|claimed| *claimed != real) {
+                let geo = Geometry::new(claimed as u64, KIB).with_kind(kind);
+                // The best material to lie with: the real file, cut off or with zeros added.
+                let mut lie = holder.content.clone();
+                lie.resize(claimed, 0);
+                let lie = Holder::of_kind(lie, KIB, kind);
+                let mut verifier = Verifier::new(geo, holder.outboard.root());
+                for index in 0..geo.tiles(0) {
+                    let tile = Tile { tier: 0, index };
+                    let (bytes, signature) = lie.tile(tile);
+                    let with_root = [holder.outboard.root().as_bytes(), &signature[32..]].concat();
+                    let _ = verifier.tile(tile, &bytes, &signature);
+                    let _ = verifier.tile(tile, &bytes, &with_root);
+                }
+                let last = geo.last_segment().0;
+                for i in 0..=last {
+                    for proof in lies(&holder, &lie, i) {
+                        match verifier.segment(SegmentIndex(i), lie.bytes(i), &proof) {
+                            Ok(segment) => {
+                                assert_ne!(i, last, "{claimed} bytes claimed for {real}");
+                                assert_eq!(
+                                    segment.content,
+                                    holder.bytes(i),
+                                    "{claimed} for {real}"
+                                );
+                            }
+                            Err(error) => assert_ne!(error, VerifyError::OutOfRange),
                         }
-                        Err(error) => assert_ne!(error, VerifyError::OutOfRange),
                     }
                 }
             }
@@ -205,8 +217,8 @@ struct HugeTree {
 }
 
 impl HugeTree {
-    fn new(size: u64, segment: SegmentSize, at: u64) -> Self {
-        let geo = Geometry::new(size, segment);
+    fn new(size: u64, segment: SegmentSize, kind: TreeKind, at: u64) -> Self {
+        let geo = Geometry::new(size, segment).with_kind(kind);
         let at = SegmentIndex(at);
         let content = content(geo.segment_len(at));
         Self { geo, at, content, values: RefCell::default() }
@@ -235,26 +247,15 @@ impl HugeTree {
 
     fn work_out(&self, node: Node) -> [u8; 32] {
         if node == Node::leaf(self.at) {
-            if self.geo.segments() == 1 {
-                return *blake3::hash(&self.content).as_bytes();
-            }
-            use blake3::hazmat::HasherExt;
-            return blake3::Hasher::new()
-                .set_input_offset(self.geo.segment_range(self.at).start)
-                .update(&self.content)
-                .finalize_non_root();
+            let (offset, alone) = (self.geo.segment_range(self.at).start, self.geo.segments() == 1);
+            return slow::leaf(self.geo.kind(), &self.content, offset, alone);
         }
         let Some((left, right)) = self.geo.children(node).filter(|_| self.follows(node)) else {
             let place = [node.level.into(), node.index].map(u64::to_le_bytes).concat();
             return *blake3::hash(&place).as_bytes();
         };
-        use blake3::hazmat::{Mode, merge_subtrees_non_root, merge_subtrees_root};
         let (left, right) = (self.value(left), self.value(right));
-        if node == self.geo.root() {
-            *merge_subtrees_root(&left, &right, Mode::Hash).as_bytes()
-        } else {
-            merge_subtrees_non_root(&left, &right, Mode::Hash)
-        }
+        slow::join(self.geo.kind(), &left, &right, node == self.geo.root())
     }
 
     fn proof(&self, from: Node, siblings: impl Iterator<Item = Node>) -> Vec<u8> {
@@ -283,7 +284,51 @@ impl HugeTree {
         }
     }
 
+    /// The same without a verifier: from the root down, tile by tile.
+    fn check_anchors(&self) {
+        let root = xylem_hash::Hash::from_bytes(self.value(self.geo.root()));
+        let mut tiles: Vec<Tile> = self.geo.tile_of_segment(self.at).into_iter().collect();
+        while let Some(above) = tiles.last().and_then(|tile| self.geo.tile_above(*tile)) {
+            tiles.push(above);
+        }
+        let mut anchor = Anchor::root(self.geo, root);
+        while let Some(tile) = tiles.pop() {
+            let (level, nodes) = self.geo.tile_nodes(tile);
+            let real = |index| self.geo.real(Node { level, index }).unwrap();
+            let bytes: Vec<u8> = nodes.flat_map(|index| self.value(real(index))).collect();
+            let proof = self.proof(self.geo.tile_top(tile).unwrap(), self.geo.tile_proof(tile));
+            let proven = anchor.tile(tile, &bytes, &proof).unwrap();
+            for (n, part) in [&bytes, &proof].into_iter().enumerate() {
+                for at in [0, part.len() - 1] {
+                    let mut bad = part.clone();
+                    bad[at] ^= 0x80;
+                    let (bytes, proof) = if n == 0 { (&bad, &proof) } else { (&bytes, &bad) };
+                    assert_eq!(anchor.tile(tile, bytes, proof).unwrap_err().blame(), Blame::Sender);
+                }
+            }
+            anchor = match tiles.last() {
+                Some(below) => proven.over_tile(*below).unwrap(),
+                None => proven.over_segment(self.at).unwrap(),
+            };
+            assert!(proven.over_segment(SegmentIndex(u64::MAX)).is_none());
+        }
+        let proof = self.proof(Node::leaf(self.at), self.geo.segment_proof(self.at));
+        let segment = anchor.segment(self.at, &self.content, &proof).unwrap();
+        assert_eq!((segment.root(), segment.index), (root, self.at));
+        let mut bad = proof.clone();
+        *bad.last_mut().unwrap() ^= 1;
+        assert_eq!(
+            anchor.segment(self.at, &self.content, &bad).unwrap_err().blame(),
+            Blame::Sender
+        );
+        if self.geo.levels() > 3 {
+            let got = Anchor::root(self.geo, root).segment(self.at, &self.content, &proof);
+            assert_eq!(got.unwrap_err(), VerifyError::NotProven(anchor.node()));
+        }
+    }
+
     fn check(&self) {
+        self.check_anchors();
         let root = xylem_hash::Hash::from_bytes(self.value(self.geo.root()));
         let mut verifier = Verifier::new(self.geo, root);
         let proof = self.proof(Node::leaf(self.at), self.geo.segment_proof(self.at));
@@ -325,7 +370,7 @@ fn trees_of_any_size_verify() {
         for size in sizes {
             let n = Geometry::new(size, segment).segments();
             for at in [0, n / 3, n / 2, n.saturating_sub(2), n - 1] {
-                HugeTree::new(size, segment, at).check();
+                let _ = TreeKind::ALL.map(|kind| HugeTree::new(size, segment, kind, at).check());
             }
         }
     }

@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 use xylem_tree::{
     BuildError, ExtractError, Geometry, Node, Outboard, OutboardBuilder, REGION_LEN, Region,
-    SegmentIndex, SegmentSize, Tile, hash_region, segment_signature, segment_signature_len,
-    tile_content, tile_content_len, tile_signature, tile_signature_len,
+    SegmentIndex, SegmentSize, Tile, TreeKind, hash_region, segment_signature,
+    segment_signature_len, tile_content, tile_content_len, tile_signature, tile_signature_len,
 };
 
 mod slow;
@@ -22,12 +22,16 @@ fn small_sizes(segment: SegmentSize) -> Vec<usize> {
 
 #[test]
 fn outboards_equal_the_slow_ones() {
-    for segment in sizes_of_segments() {
+    for (segment, kind) in
+        sizes_of_segments().into_iter().flat_map(|s| TreeKind::ALL.map(|k| (s, k)))
+    {
         for size in small_sizes(segment) {
             let content = content(size);
-            let outboard = Outboard::of(&content, segment);
-            let slow = SlowTree::new(&content, segment);
-            assert_eq!(outboard.root().as_bytes(), blake3::hash(&content).as_bytes(), "{size}");
+            let outboard = Outboard::of_kind(&content, segment, kind);
+            let slow = SlowTree::new(&content, segment, kind);
+            if kind == TreeKind::Blake3 {
+                assert_eq!(outboard.root().as_bytes(), blake3::hash(&content).as_bytes(), "{size}");
+            }
             assert_eq!(slow.root(), *outboard.root().as_bytes(), "the slow tree itself, {size}");
             assert_eq!(outboard.as_bytes(), slow.outboard(), "{size} bytes");
         }
@@ -36,18 +40,20 @@ fn outboards_equal_the_slow_ones() {
 
 #[test]
 fn signatures_equal_the_slow_ones() {
-    for n in (1..=40).chain([63, 64, 65, 127, 129]) {
-        let content = content(n * 1024 - 7);
-        let outboard = Outboard::of(&content, KIB);
-        let slow = SlowTree::new(&content, KIB);
-        for i in 0..n as u64 {
-            let mut fast = b"before".to_vec();
-            let (geo, mut src) = (outboard.geometry(), outboard.as_bytes());
-            segment_signature(geo, SegmentIndex(i), &mut src, &mut fast).unwrap();
-            assert_eq!(fast.split_off(6), slow.segment_signature(i), "segment {i} of {n}");
-            assert_eq!(fast, b"before");
-            let len = segment_signature_len(geo, SegmentIndex(i));
-            assert_eq!(len, slow.segment_signature(i).len());
+    for kind in TreeKind::ALL {
+        for n in (1..=40).chain([63, 64, 65, 127, 129]) {
+            let content = content(n * 1024 - 7);
+            let outboard = Outboard::of_kind(&content, KIB, kind);
+            let slow = SlowTree::new(&content, KIB, kind);
+            for i in 0..n as u64 {
+                let mut fast = b"before".to_vec();
+                let (geo, mut src) = (outboard.geometry(), outboard.as_bytes());
+                segment_signature(geo, SegmentIndex(i), &mut src, &mut fast).unwrap();
+                assert_eq!(fast.split_off(6), slow.segment_signature(i), "segment {i} of {n}");
+                assert_eq!(fast, b"before");
+                let len = segment_signature_len(geo, SegmentIndex(i));
+                assert_eq!(len, slow.segment_signature(i).len());
+            }
         }
     }
 }
@@ -55,26 +61,28 @@ fn signatures_equal_the_slow_ones() {
 /// Tiles at the boundaries: a tile, two, one that has a single node, promoted base nodes.
 #[test]
 fn tiles_hold_the_nodes_of_their_level() {
-    for n in [9, 10, 12, 16, 17, 2047, 2048, 2049, 2052, 2056, 2057, 4095, 4096, 4097, 4105] {
-        let content = content(n * 1024);
-        let outboard = Outboard::of(&content, KIB);
-        let (geo, src) = (outboard.geometry(), outboard.as_bytes());
-        let mut all = Vec::new();
-        for index in 0..geo.tiles(0) {
-            let tile = Tile { tier: 0, index };
-            let (bytes, signature) = slow::tile_of(geo, tile, &mut &*src);
-            assert_eq!(bytes.len(), tile_content_len(geo, tile));
-            assert_eq!(signature.len(), tile_signature_len(geo, tile));
-            assert_eq!(signature[..32], outboard.node(geo.tile_top(tile).unwrap()).unwrap().0);
-            assert_eq!(signature.len() / 32 - 1, geo.tile_proof(tile).count());
-            all.extend(bytes);
+    for kind in TreeKind::ALL {
+        for n in [9, 10, 12, 16, 17, 2047, 2048, 2049, 2052, 2056, 2057, 4095, 4096, 4097, 4105] {
+            let content = content(n * 1024);
+            let outboard = Outboard::of_kind(&content, KIB, kind);
+            let (geo, src) = (outboard.geometry(), outboard.as_bytes());
+            let mut all = Vec::new();
+            for index in 0..geo.tiles(0) {
+                let tile = Tile { tier: 0, index };
+                let (bytes, signature) = slow::tile_of(geo, tile, &mut &*src);
+                assert_eq!(bytes.len(), tile_content_len(geo, tile));
+                assert_eq!(signature.len(), tile_signature_len(geo, tile));
+                assert_eq!(signature[..32], outboard.node(geo.tile_top(tile).unwrap()).unwrap().0);
+                assert_eq!(signature.len() / 32 - 1, geo.tile_proof(tile).count());
+                all.extend(bytes);
+            }
+            let slow = SlowTree::new(&content, KIB, kind);
+            let expected: Vec<u8> = (0..geo.count(3))
+                .flat_map(|index| slow.value(index * 8..(index * 8 + 8).min(n as u64)))
+                .collect();
+            assert_eq!(all, expected, "{n} segments");
+            assert_eq!(outboard.node(geo.root()).unwrap().0, *outboard.root().as_bytes());
         }
-        let slow = SlowTree::new(&content, KIB);
-        let expected: Vec<u8> = (0..geo.count(3))
-            .flat_map(|index| slow.value(index * 8..(index * 8 + 8).min(n as u64)))
-            .collect();
-        assert_eq!(all, expected, "{n} segments");
-        assert_eq!(outboard.node(geo.root()).unwrap().0, *outboard.root().as_bytes());
     }
 }
 
@@ -116,7 +124,7 @@ fn what_is_not_there_is_not_extracted() {
 #[test]
 fn regions_join_to_the_same_outboard() {
     let most = content(5 * REGION_LEN + 12_345);
-    for size in [
+    for (size, kind) in [
         REGION_LEN - 1,
         REGION_LEN,
         REGION_LEN + 1,
@@ -124,9 +132,12 @@ fn regions_join_to_the_same_outboard() {
         2 * REGION_LEN + 1,
         3 * REGION_LEN - 1,
         5 * REGION_LEN + 12_345,
-    ] {
+    ]
+    .into_iter()
+    .flat_map(|size| TreeKind::ALL.map(|kind| (size, kind)))
+    {
         let content = &most[..size];
-        let geo = Geometry::new(size as u64, SegmentSize::DEFAULT);
+        let geo = Geometry::new(size as u64, SegmentSize::DEFAULT).with_kind(kind);
         let hashed: Vec<Region> = (0..Region::count(&geo))
             .rev() // in whatever order threads get to them
             .map(|index| {
@@ -150,12 +161,25 @@ fn regions_join_to_the_same_outboard() {
         if hashed.len() > 1 {
             hashed.into_iter().rev().for_each(|region| builder.push(region).unwrap());
         }
-        assert_eq!(builder.finish().unwrap().as_bytes(), blake3::hash(content).as_bytes());
-        let whole = Outboard::of(content, SegmentSize::DEFAULT);
+        let whole = Outboard::of_kind(content, SegmentSize::DEFAULT, kind);
+        let root = builder.finish().unwrap();
+        assert_eq!(root, whole.root());
+        if kind == TreeKind::Blake3 {
+            assert_eq!(root.as_bytes(), blake3::hash(content).as_bytes());
+        }
         for region in &kept {
             let first = Region::first_segment(&geo, region.index());
             let at = first.0 as usize * 2 * 32;
             assert_eq!(region.nodes(), &whole.as_bytes()[at..at + region.nodes().len()]);
+            for i in 0..geo.segments() {
+                let (mut from_region, mut from_whole) = (vec![], vec![]);
+                let mut src = whole.as_bytes();
+                segment_signature(&geo, SegmentIndex(i), &mut src, &mut from_whole).unwrap();
+                let ours = region.segment_signature(SegmentIndex(i), &mut from_region);
+                assert_eq!(ours, (first.0..first.0 + 512).contains(&i));
+                assert_eq!(from_region, if ours { from_whole } else { vec![] }, "segment {i}");
+            }
+            assert!(!region.segment_signature(SegmentIndex(u64::MAX), &mut vec![]));
             let top = Node { level: geo.levels().min(9), index: region.index() };
             assert_eq!(Some(region.top()), whole.node(top));
         }
@@ -163,7 +187,7 @@ fn regions_join_to_the_same_outboard() {
         assert_eq!(written, whole.as_bytes(), "{size} bytes");
         assert_eq!(
             written,
-            SlowTree::new(content, SegmentSize::DEFAULT).outboard(),
+            SlowTree::new(content, SegmentSize::DEFAULT, kind).outboard(),
             "{size} bytes"
         );
         let small = runs.iter().filter(|len| **len < 4096).count() as u64;
@@ -222,10 +246,12 @@ proptest! {
     fn any_cut_of_the_stream_gives_the_same_outboard(
         size in 0usize..300_000,
         k in 0u8..=3,
+        sha256: bool,
         cuts in proptest::collection::vec(1usize..70_000, 1..8),
     ) {
         let (content, segment) = (content(size), SegmentSize::from_log2_chunks(k).unwrap());
-        let geo = Geometry::new(size as u64, segment);
+        let kind = TreeKind::ALL[usize::from(sha256)];
+        let geo = Geometry::new(size as u64, segment).with_kind(kind);
         let mut written = vec![0; geo.slots() as usize * 32];
         let mut builder = OutboardBuilder::new(geo, |slot: u64, run: &[u8]| {
             written[slot as usize * 32..][..run.len()].copy_from_slice(run);
@@ -239,7 +265,7 @@ proptest! {
         }
         let root = builder.finish().unwrap();
         let hash = blake3::hash(&content);
-        prop_assert_eq!(root.as_bytes(), hash.as_bytes());
-        prop_assert_eq!(written, SlowTree::new(&content, segment).outboard());
+        prop_assert!(sha256 || root.as_bytes() == hash.as_bytes());
+        prop_assert_eq!(written, SlowTree::new(&content, segment, kind).outboard());
     }
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use xylem_tree::{
-    Blame, Geometry, Node, NodeValue, Recording, SegmentIndex, SegmentSize, Tile, Verifier,
-    VerifyError,
+    Blame, Geometry, Node, NodeValue, Recording, SegmentIndex, SegmentSize, Tile, TreeKind,
+    Verifier, VerifyError,
 };
 
 mod slow;
@@ -30,21 +30,27 @@ fn take(verifier: &mut Verifier, into: &mut BTreeMap<Node, NodeValue>) {
 
 #[test]
 fn every_segment_verifies_in_order_and_backwards() {
-    for segment in sizes_of_segments() {
-        let unit = segment.bytes();
-        for n in (1..=33).chain([63, 64, 65, 72, 73, 129]) {
-            for size in [n * unit, n * unit - 1, (n - 1) * unit + 1] {
-                let holder = Holder::new(content(size), segment);
-                let (mut up, mut down) = (holder.verifier(), holder.verifier());
-                for i in 0..holder.segments() {
-                    holder.feed(&mut up, i).unwrap();
-                    holder.feed(&mut down, holder.segments() - 1 - i).unwrap();
-                }
-                for mut verifier in [up, down] {
-                    let mut taken = BTreeMap::new();
-                    take(&mut verifier, &mut taken);
-                    assert_eq!(taken, all_nodes(&holder), "{size} bytes: what the disk needs");
-                    assert_eq!(verifier.nodes_hashed(), holder.segments() - 1, "each node once");
+    for kind in TreeKind::ALL {
+        for segment in sizes_of_segments() {
+            let unit = segment.bytes();
+            for n in (1..=33).chain([63, 64, 65, 72, 73, 129]) {
+                for size in [n * unit, n * unit - 1, (n - 1) * unit + 1] {
+                    let holder = Holder::of_kind(content(size), segment, kind);
+                    let (mut up, mut down) = (holder.verifier(), holder.verifier());
+                    for i in 0..holder.segments() {
+                        holder.feed(&mut up, i).unwrap();
+                        holder.feed(&mut down, holder.segments() - 1 - i).unwrap();
+                    }
+                    for mut verifier in [up, down] {
+                        let mut taken = BTreeMap::new();
+                        take(&mut verifier, &mut taken);
+                        assert_eq!(taken, all_nodes(&holder), "{size} bytes: what the disk needs");
+                        assert_eq!(
+                            verifier.nodes_hashed(),
+                            holder.segments() - 1,
+                            "each node once"
+                        );
+                    }
                 }
             }
         }
@@ -53,12 +59,14 @@ fn every_segment_verifies_in_order_and_backwards() {
 
 #[test]
 fn an_empty_file_is_one_empty_segment() {
-    let holder = Holder::new(vec![], SegmentSize::DEFAULT);
-    let mut verifier = holder.verifier();
-    holder.feed(&mut verifier, 0).unwrap();
-    let i = SegmentIndex(0);
-    let wrong = VerifyError::WrongLength { expected: 0, got: 1 };
-    assert_eq!(verifier.segment(i, [0], &holder.signature(0)).unwrap_err(), wrong);
+    for kind in TreeKind::ALL {
+        let holder = Holder::of_kind(vec![], SegmentSize::DEFAULT, kind);
+        let mut verifier = holder.verifier();
+        holder.feed(&mut verifier, 0).unwrap();
+        let i = SegmentIndex(0);
+        let wrong = VerifyError::WrongLength { expected: 0, got: 1 };
+        assert_eq!(verifier.segment(i, [0], &holder.signature(0)).unwrap_err(), wrong);
+    }
 }
 
 #[test]
@@ -88,37 +96,39 @@ fn a_segment_without_its_tile_waits() {
 
 #[test]
 fn lengths_other_than_the_one_are_refused() {
-    let holder = Holder::new(content(20 * 1024 + 5), KIB);
-    let mut verifier = holder.verifier();
-    let tile = Tile { tier: 0, index: 0 };
-    let (bytes, signature) = holder.tile(tile);
-    for len in (0..=signature.len() + 33).filter(|len| *len != signature.len()) {
-        let mut wrong = signature.clone();
-        wrong.resize(len, 0);
-        let expected = VerifyError::ProofLength { expected: signature.len(), got: len };
-        assert_eq!(verifier.tile(tile, &bytes, &wrong), Err(expected));
-        assert_eq!(expected.blame(), Blame::Sender);
-    }
-    for len in (0..=bytes.len() + 33).filter(|len| *len != bytes.len()) {
-        let mut wrong = bytes.clone();
-        wrong.resize(len, 0);
-        let expected = VerifyError::WrongLength { expected: bytes.len(), got: len };
-        assert_eq!(verifier.tile(tile, &wrong, &signature), Err(expected));
-    }
-    verifier.tile(tile, &bytes, &signature).unwrap();
-    for i in [0, 15, 16, 20] {
-        let (bytes, signature, at) = (holder.bytes(i), holder.signature(i), SegmentIndex(i));
+    for kind in TreeKind::ALL {
+        let holder = Holder::of_kind(content(20 * 1024 + 5), KIB, kind);
+        let mut verifier = holder.verifier();
+        let tile = Tile { tier: 0, index: 0 };
+        let (bytes, signature) = holder.tile(tile);
         for len in (0..=signature.len() + 33).filter(|len| *len != signature.len()) {
             let mut wrong = signature.clone();
             wrong.resize(len, 0);
             let expected = VerifyError::ProofLength { expected: signature.len(), got: len };
-            assert_eq!(verifier.segment(at, bytes, &wrong).unwrap_err(), expected);
+            assert_eq!(verifier.tile(tile, &bytes, &wrong), Err(expected));
+            assert_eq!(expected.blame(), Blame::Sender);
         }
-        for len in [0, 1, bytes.len() - 1, bytes.len() + 1, 1025] {
-            let mut wrong = bytes.to_vec();
+        for len in (0..=bytes.len() + 33).filter(|len| *len != bytes.len()) {
+            let mut wrong = bytes.clone();
             wrong.resize(len, 0);
             let expected = VerifyError::WrongLength { expected: bytes.len(), got: len };
-            assert_eq!(verifier.segment(at, wrong, &signature).unwrap_err(), expected);
+            assert_eq!(verifier.tile(tile, &wrong, &signature), Err(expected));
+        }
+        verifier.tile(tile, &bytes, &signature).unwrap();
+        for i in [0, 15, 16, 20] {
+            let (bytes, signature, at) = (holder.bytes(i), holder.signature(i), SegmentIndex(i));
+            for len in (0..=signature.len() + 33).filter(|len| *len != signature.len()) {
+                let mut wrong = signature.clone();
+                wrong.resize(len, 0);
+                let expected = VerifyError::ProofLength { expected: signature.len(), got: len };
+                assert_eq!(verifier.segment(at, bytes, &wrong).unwrap_err(), expected);
+            }
+            for len in [0, 1, bytes.len() - 1, bytes.len() + 1, 1025] {
+                let mut wrong = bytes.to_vec();
+                wrong.resize(len, 0);
+                let expected = VerifyError::WrongLength { expected: bytes.len(), got: len };
+                assert_eq!(verifier.segment(at, wrong, &signature).unwrap_err(), expected);
+            }
         }
     }
 }
@@ -148,29 +158,31 @@ fn what_the_file_does_not_have_is_out_of_range() {
 
 #[test]
 fn a_batch_is_one_after_the_other() {
-    let holder = Holder::new(content(30 * 1024), KIB);
-    let mut verifier = holder.verifier();
-    let signatures: Vec<_> = (0..30).map(|i| holder.signature(i)).collect();
-    let item = |i: u64| (SegmentIndex(i), holder.bytes(i), &signatures[i as usize][..]);
-    let mut out = Vec::new();
-    verifier.segments([item(3)], &mut out);
-    holder.feed_tile(&mut verifier, Tile { tier: 0, index: 0 });
-    let mut bad = holder.bytes(5).to_vec();
-    bad[9] ^= 1;
-    let crooked = (SegmentIndex(5), &bad[..], &signatures[5][..]);
-    let absent = (SegmentIndex(30), holder.bytes(0), &signatures[0][..]);
-    verifier.segments([item(29), crooked, absent, item(3), item(4), item(5)], &mut out);
-    let outcomes: Vec<_> = out.into_iter().map(|o| o.map(|s| (s.index.0, s.content))).collect();
-    let expected = vec![
-        Err(VerifyError::NeedTile(Tile { tier: 0, index: 0 })),
-        Ok((29, holder.bytes(29))),
-        Err(VerifyError::LeafMismatch(SegmentIndex(5))),
-        Err(VerifyError::OutOfRange),
-        Ok((3, holder.bytes(3))),
-        Ok((4, holder.bytes(4))),
-        Ok((5, holder.bytes(5))),
-    ];
-    assert_eq!(outcomes, expected);
+    for kind in TreeKind::ALL {
+        let holder = Holder::of_kind(content(30 * 1024), KIB, kind);
+        let mut verifier = holder.verifier();
+        let signatures: Vec<_> = (0..30).map(|i| holder.signature(i)).collect();
+        let item = |i: u64| (SegmentIndex(i), holder.bytes(i), &signatures[i as usize][..]);
+        let mut out = Vec::new();
+        verifier.segments([item(3)], &mut out);
+        holder.feed_tile(&mut verifier, Tile { tier: 0, index: 0 });
+        let mut bad = holder.bytes(5).to_vec();
+        bad[9] ^= 1;
+        let crooked = (SegmentIndex(5), &bad[..], &signatures[5][..]);
+        let absent = (SegmentIndex(30), holder.bytes(0), &signatures[0][..]);
+        verifier.segments([item(29), crooked, absent, item(3), item(4), item(5)], &mut out);
+        let outcomes: Vec<_> = out.into_iter().map(|o| o.map(|s| (s.index.0, s.content))).collect();
+        let expected = vec![
+            Err(VerifyError::NeedTile(Tile { tier: 0, index: 0 })),
+            Ok((29, holder.bytes(29))),
+            Err(VerifyError::LeafMismatch(SegmentIndex(5))),
+            Err(VerifyError::OutOfRange),
+            Ok((3, holder.bytes(3))),
+            Ok((4, holder.bytes(4))),
+            Ok((5, holder.bytes(5))),
+        ];
+        assert_eq!(outcomes, expected);
+    }
 }
 
 #[test]
@@ -281,61 +293,65 @@ fn a_sequential_fetch_holds_little() {
 
 #[test]
 fn resumes_from_disk_and_completes() {
-    let n = 300;
-    let holder = Holder::new(content(n as usize * 1024), KIB);
-    let mut first = holder.verifier();
-    let mut disk = vec![0; holder.outboard.as_bytes().len()];
-    let had: Vec<u64> = Dice(5).shuffled(n).into_iter().take(100).collect();
-    let mut taken = BTreeMap::new();
-    had.iter().for_each(|i| holder.feed(&mut first, *i).unwrap());
-    take(&mut first, &mut taken);
-    for (node, value) in &taken {
-        disk[node.slot() as usize * 32..][..32].copy_from_slice(&value.0);
-    }
-
-    let mut resumed = holder.verifier();
-    for i in 0..n {
-        let at = SegmentIndex(i);
-        let got = resumed.check_segment(at, holder.bytes(i));
-        let adopted = resumed.adopt_path(at, &mut &disk[..]);
-        if had.contains(&i) {
-            adopted.unwrap();
-            assert_eq!(resumed.check_segment(at, holder.bytes(i)).unwrap().index, at);
-            let mut rotten = holder.bytes(i).to_vec();
-            rotten[100] ^= 4;
-            let got = resumed.check_segment(at, rotten).unwrap_err();
-            assert_eq!(got, VerifyError::LeafMismatch(at));
-        } else if got.is_err() {
-            assert!(matches!(got.unwrap_err(), VerifyError::NotProven(_)));
+    for kind in TreeKind::ALL {
+        let n = 300;
+        let holder = Holder::of_kind(content(n as usize * 1024), KIB, kind);
+        let mut first = holder.verifier();
+        let mut disk = vec![0; holder.outboard.as_bytes().len()];
+        let had: Vec<u64> = Dice(5).shuffled(n).into_iter().take(100).collect();
+        let mut taken = BTreeMap::new();
+        had.iter().for_each(|i| holder.feed(&mut first, *i).unwrap());
+        take(&mut first, &mut taken);
+        for (node, value) in &taken {
+            disk[node.slot() as usize * 32..][..32].copy_from_slice(&value.0);
         }
+
+        let mut resumed = holder.verifier();
+        for i in 0..n {
+            let at = SegmentIndex(i);
+            let got = resumed.check_segment(at, holder.bytes(i));
+            let adopted = resumed.adopt_path(at, &mut &disk[..]);
+            if had.contains(&i) {
+                adopted.unwrap();
+                assert_eq!(resumed.check_segment(at, holder.bytes(i)).unwrap().index, at);
+                let mut rotten = holder.bytes(i).to_vec();
+                rotten[100] ^= 4;
+                let got = resumed.check_segment(at, rotten).unwrap_err();
+                assert_eq!(got, VerifyError::LeafMismatch(at));
+            } else if got.is_err() {
+                assert!(matches!(got.unwrap_err(), VerifyError::NotProven(_)));
+            }
+        }
+        assert_eq!(resumed.take_proven().len(), 1, "what is on disk is not recorded, but the root");
+        (0..n).for_each(|i| holder.feed(&mut resumed, i).unwrap());
+        for (node, value) in resumed.take_proven().into_inner() {
+            assert_eq!(taken.insert(node, value), None, "{node} was on disk already");
+        }
+        taken.insert(holder.outboard.geometry().root(), NodeValue::from(holder.outboard.root()));
+        assert_eq!(taken, all_nodes(&holder));
     }
-    assert_eq!(resumed.take_proven().len(), 1, "what is on disk is not recorded, but the root");
-    (0..n).for_each(|i| holder.feed(&mut resumed, i).unwrap());
-    for (node, value) in resumed.take_proven().into_inner() {
-        assert_eq!(taken.insert(node, value), None, "{node} was on disk already");
-    }
-    taken.insert(holder.outboard.geometry().root(), NodeValue::from(holder.outboard.root()));
-    assert_eq!(taken, all_nodes(&holder));
 }
 
 #[test]
 fn a_rotten_outboard_is_not_adopted() {
-    let holder = Holder::new(content(50 * 1024), KIB);
-    let geo = *holder.outboard.geometry();
-    for slot in 0..geo.slots() as usize {
-        for bit in [0, 255] {
-            let mut disk = holder.outboard.as_bytes().to_vec();
-            disk[slot * 32 + bit / 8] ^= 1 << (bit % 8);
-            let mut verifier = holder.verifier();
-            let mut refused = 0;
-            for i in 0..50 {
-                let at = SegmentIndex(i);
-                refused += u64::from(verifier.adopt_path(at, &mut &disk[..]).is_err());
-                let checked = verifier.check_segment(at, holder.bytes(i)).is_ok();
-                assert_eq!(checked, verifier.value(Node::leaf(at)).is_some());
+    for kind in TreeKind::ALL {
+        let holder = Holder::of_kind(content(50 * 1024), KIB, kind);
+        let geo = *holder.outboard.geometry();
+        for slot in 0..geo.slots() as usize {
+            for bit in [0, 255] {
+                let mut disk = holder.outboard.as_bytes().to_vec();
+                disk[slot * 32 + bit / 8] ^= 1 << (bit % 8);
+                let mut verifier = holder.verifier();
+                let mut refused = 0;
+                for i in 0..50 {
+                    let at = SegmentIndex(i);
+                    refused += u64::from(verifier.adopt_path(at, &mut &disk[..]).is_err());
+                    let checked = verifier.check_segment(at, holder.bytes(i)).is_ok();
+                    assert_eq!(checked, verifier.value(Node::leaf(at)).is_some());
+                }
+                let root = slot as u64 == geo.root().slot(); // which is not read from there
+                assert_eq!(refused > 0, !root, "slot {slot}");
             }
-            let root = slot as u64 == geo.root().slot(); // which is not read from there
-            assert_eq!(refused > 0, !root, "slot {slot}");
         }
     }
 }
@@ -385,14 +401,18 @@ fn what_was_forgotten_can_be_adopted_again() {
     assert_eq!(verifier.held_bytes(), 0);
 }
 
+fn kinds() -> impl Strategy<Value = TreeKind> {
+    prop_oneof![Just(TreeKind::Blake3), Just(TreeKind::Sha256)]
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     /// Any order with duplicates, forgetting at any time: each segment verifies, each node is
     /// recorded once, nothing is left at the end.
     #[test]
-    fn any_order_with_forgetting(n in 1u64..700, cut in 1usize..1024, seed: u64, eager: bool) {
-        let holder = Holder::new(content(n as usize * 1024 - cut % 1024), KIB);
+    fn any_order_with_forgetting(n in 1u64..700, cut in 1usize..1024, seed: u64, eager: bool, kind in kinds()) {
+        let holder = Holder::of_kind(content(n as usize * 1024 - cut % 1024), KIB, kind);
         let mut verifier = holder.verifier();
         let mut dice = Dice(seed);
         let mut taken = BTreeMap::new();

@@ -1,5 +1,5 @@
-//! `xylem bench hash|link [TABLE]...`: the tables of the hash engine and of the link, as
-//! `xylem-bench` measures them.
+//! `xylem bench SUBJECT [TABLE]...`: tables of the hash engine, of tree-signed segments in NDN and of
+//! the link, as `xylem-bench` measures them.
 
 use crate::exit::{Exit, Failure};
 use crate::output::Out;
@@ -10,12 +10,13 @@ use clap::{Args, ValueEnum};
 pub(crate) enum Subject {
     /// The hash engine.
     Hash,
-    /// The link: frames, seals, keys, handshake.
+    /// Tree-signed segments.
+    Ndn,
+    /// The link: frames, seals, keys, handshake, ratchet.
     Link,
 }
 
-/// Measures this machine: the hash engine beside the official BLAKE3, SHA-256 and others, or the
-/// link beside the libraries it is built on
+/// Measures this machine: hash engine, tree-signed NDN segments and link beside what else there is
 ///
 /// Prints Markdown tables. In each row everybody takes turns in short slices, in one process;
 /// figures are medians, ratios are ratios of medians, and a ratio below what the project wants of
@@ -25,7 +26,8 @@ pub(crate) enum Subject {
 /// official crate are programs of their own, which bench/peers in the source tree builds; they are
 /// looked for beside this program and on the PATH.
 #[derive(Debug, Args)]
-#[command(after_help = "Tables of hash, all where none is named:
+#[command(
+    after_help = "Tables of `hash` (beside the official BLAKE3, SHA-256 and others), all where none is named:
   single     one thread against the official crate: lengths, updates, output
   busy       the same while every other core hashes
   batches    many messages in one call against SHA-256 one by one
@@ -34,7 +36,15 @@ pub(crate) enum Subject {
   streaming  updates of 64 bytes against one call
   cores      all cores against one at every power of two (RAYON_NUM_THREADS=2: two cores)
 
-Tables of link:
+Tables of `ndn` (a BLAKE3 tree beside a SHA-256 tree and a signature on each segment):
+  producer    all packets of 1, 4 and 16 MB
+  consumer    a tenth of the segments out of order
+  end-to-end  the same through the forwarder
+  pipeline    what an Interest and its Data cost there
+  parallel    two threads against one
+  signatures  types 0, 4, 5, 6 and 7, packet by packet
+
+Tables of `link` (beside the libraries that it is built on):
   frames     building and parsing frames against copying their bytes
   seal       datagrams sealed and opened against the plain AEAD
   keys       X25519, key derivation, hashing, comparisons, against the plain libraries
@@ -45,27 +55,21 @@ Examples:
   xylem bench hash                   everything, in under four minutes
   xylem bench hash --quick           everything, in about 20 seconds
   xylem bench hash single --json     one table, for a script
+  xylem bench ndn                    everything, in about half a minute
   xylem bench link seal              one table of the link
 
 Exit status:
   0  measured
   1  two implementations of one function gave different results
   2  wrong usage, or a build without benchmarks
-  4  standard output could not be written")]
+  4  standard output could not be written"
+)]
 pub(crate) struct BenchArgs {
     /// What to measure
     subject: Subject,
 
     /// Which tables
-    #[cfg_attr(
-        feature = "bench",
-        arg(value_name = "TABLE",
-            value_parser = clap::builder::PossibleValuesParser::new(
-                xylem_bench::TABLES.iter().chain(&xylem_bench::link::TABLES)
-            ),
-            hide_possible_values = true)
-    )]
-    #[cfg_attr(not(feature = "bench"), arg(value_name = "TABLE"))]
+    #[arg(value_name = "TABLE")]
     tables: Vec<String>,
 
     /// Measure for a tenth of the time: the same rows, more noise
@@ -89,7 +93,8 @@ pub(crate) fn run(args: BenchArgs, out: &mut Out) -> Result<Exit, Failure> {
         out.bytes(text.render(&report).as_bytes())
     };
     let measured = match args.subject {
-        Subject::Hash => xylem_bench::run(&args.tables, effort, &mut emit),
+        Subject::Hash => xylem_bench::hash::run(&args.tables, effort, &mut emit),
+        Subject::Ndn => xylem_bench::ndn::run(&args.tables, effort, &mut emit),
         Subject::Link => xylem_bench::link::run(&args.tables, effort, &mut emit),
     };
     match measured {
@@ -109,7 +114,7 @@ pub(crate) fn run(args: BenchArgs, out: &mut Out) -> Result<Exit, Failure> {
 /// Says how to get a build that can.
 #[cfg(not(feature = "bench"))]
 pub(crate) fn run(args: BenchArgs, _out: &mut Out) -> Result<Exit, Failure> {
-    let BenchArgs { subject: Subject::Hash | Subject::Link, tables: _, quick: _ } = args;
+    let BenchArgs { subject: Subject::Hash | Subject::Ndn | Subject::Link, tables: _, quick: _ } = args;
     Err(Failure::new(
         Exit::Usage,
         "this build has no benchmarks; build it with `cargo build --release -p xylem --features \

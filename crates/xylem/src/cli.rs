@@ -3,7 +3,9 @@
 //! Each subcommand's own flags stand in its own module, beside what they do.
 
 use crate::exit::{Exit, Failure, exit_help};
-use crate::{bench, extras, get, share, sum, trial, verify};
+use crate::{
+    bench, ctl, extras, get, key, node, peek, ping, put, share, sum, traffic, trial, verify,
+};
 use clap::builder::FalseyValueParser;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use std::fs::File;
@@ -48,6 +50,13 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Share(share::ShareArgs),
     Get(get::GetArgs),
+    Node(node::NodeArgs),
+    Ctl(ctl::CtlArgs),
+    Peek(peek::PeekArgs),
+    Put(put::PutArgs),
+    Ping(ping::PingArgs),
+    Traffic(traffic::TrafficArgs),
+    Key(key::KeyArgs),
     Sum(sum::SumArgs),
     Verify(verify::VerifyArgs),
     Try(trial::TryArgs),
@@ -112,8 +121,8 @@ pub(crate) struct Common {
     )]
     pub(crate) store: Option<PathBuf>,
 
-    /// Settings file; it has to be readable, and no setting is read from it yet
-    /// [default: $XDG_CONFIG_HOME/xylem/config.toml, which may be missing]
+    /// Settings file, read by `node` [default: $XDG_CONFIG_HOME/xylem/config.toml, which may be
+    /// missing]
     #[arg(
         long,
         global = true,
@@ -131,8 +140,6 @@ impl Common {
         if let Some(dir) = &self.store {
             return Ok(dir.clone());
         }
-        // The XDG base directory specification has relative paths ignored.
-        let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
         absolute("XDG_DATA_HOME")
             .or_else(|| absolute("HOME").map(|home| home.join(".local/share")))
             .map(|base| base.join("xylem"))
@@ -142,6 +149,15 @@ impl Common {
                     "no place to keep keys and trees: HOME is not set; give --store DIR",
                 )
             })
+    }
+
+    /// The settings file: the one that was asked for, or the usual one if it is there.
+    pub(crate) fn settings(&self) -> Option<PathBuf> {
+        self.config.clone().or_else(|| {
+            let base = absolute("XDG_CONFIG_HOME")
+                .or_else(|| absolute("HOME").map(|home| home.join(".config")))?;
+            Some(base.join("xylem/config.toml")).filter(|path| path.exists())
+        })
     }
 
     /// A settings file that was asked for by name has to be readable.
@@ -158,4 +174,10 @@ impl Common {
             format!("cannot read settings {}: {why}; name another --config FILE", path.display()),
         ))
     }
+}
+
+/// A directory that the environment names; the XDG base directory specification has relative paths
+/// ignored.
+fn absolute(variable: &str) -> Option<PathBuf> {
+    std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute())
 }

@@ -5,13 +5,19 @@ use crate::exit::{Exit, Failure, exit_help};
 use crate::output::text::{bytes, count, duration, rate};
 use crate::output::{Json, Out, not_with_json};
 use crate::stop;
-use crate::values::{ByteRange, FromPeer, parse_rate, parse_seconds};
+use crate::trusting::TrustArgs;
+use crate::values::{ByteRange, parse_rate, parse_seconds};
 use clap::Args;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use xylem_node::{Blame, Existing, GetOptions, GetSummary, Output, Peer};
+use xylem_node::client::Believe;
+use xylem_node::client::object::{Fetched, ObjectOptions, ObjectSummary, get_object};
+use xylem_node::{Blame, Existing, GetOptions, GetSummary, Output, Peer, PeerUri, Stop};
 
-/// Fetches what a ticket names; each piece is verified on arrival, and an earlier run is resumed
+/// Fetches what a ticket or a name stands for; each piece is verified on arrival
+///
+/// A ticket says everything, and an earlier run is resumed. A name is found through an NDN
+/// forwarder and may be anybody's object: --publisher, --key or --trust says whom to believe.
 ///
 /// The result appears under its final name only when it is complete; until then its verified
 /// pieces are kept beside it, and the same command goes on from there. The last line on standard
@@ -23,14 +29,18 @@ use xylem_node::{Blame, Existing, GetOptions, GetSummary, Output, Peer};
   xylem get xylem:... -o films/                into that directory
   xylem get xylem:... -o - | tar x             verified bytes in order, to a pipe
   xylem get xylem:... --from 192.0.2.7:7000    from that peer only
-  xylem get xylem:... --from udp://192.0.2.7:6363   through an NDN forwarder
+  xylem get xylem:... --from udp://192.0.2.7   through an NDN forwarder
+  xylem get xylem:... --from unix:///run/nfd/nfd.sock   through the one of this machine
   xylem get xylem:... --range 1G..1100M -o part.bin
+  xylem get /alice/film --publisher 3d40...    by name, newest version, signed by that key
+  xylem get /lab/data --insecure --from tcp://192.0.2.7   whatever that forwarder finds
 
 ",
     exit_help!()
 ))]
 pub(crate) struct GetArgs {
-    /// What `xylem share` printed: xylem:...
+    /// What `xylem share` printed (xylem:...), or an NDN name (/alice/film)
+    #[arg(value_name = "TICKET|NAME")]
     ticket: String,
 
     /// Where the result goes: a file, a directory that exists or ends in /, or - for standard
@@ -38,8 +48,9 @@ pub(crate) struct GetArgs {
     #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
 
-    /// Ask this peer instead of the ticket's: HOST:PORT or KEY@HOST:PORT (encrypted link),
-    /// udp://HOST:PORT or tcp://HOST:PORT (NDN); can be repeated
+    /// Ask this peer instead of the ticket's: HOST:PORT or KEY@HOST:PORT (encrypted link), or an
+    /// NDN forwarder: udp://HOST, tcp://HOST, ws://HOST (with :PORT if it is not the usual one) or
+    /// unix:///PATH; can be repeated
     #[arg(
         long,
         value_name = "ADDR",
@@ -47,11 +58,18 @@ pub(crate) struct GetArgs {
         hide_env_values = true,
         value_delimiter = ','
     )]
-    from: Vec<FromPeer>,
+    from: Vec<PeerUri>,
 
     /// Fetch these bytes only: A..B, A.. or ..B, with K, M, G (1024) or KB, MB, GB (1000)
     #[arg(long, value_name = "A..B")]
     range: Option<ByteRange>,
+
+    #[command(flatten)]
+    trust: TrustArgs,
+
+    /// Take what a name brings although nobody vouches for it
+    #[arg(long, conflicts_with_all = ["key", "publisher", "trust"])]
+    insecure: bool,
 
     /// Replace what has the final name, once the new one is complete
     #[arg(long)]
@@ -78,37 +96,132 @@ pub(crate) struct GetArgs {
 
 /// Runs `xylem get`.
 pub(crate) fn run(args: GetArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
-    let output = output(args.output);
+    let output = output(args.output.clone());
     if matches!(output, Output::Stdout) {
         not_with_json(out, "-o -")?;
     }
+    let stop = stop::on_signals()?;
+    out.ends_with(&stop);
+    if args.ticket.starts_with('/') || args.ticket.starts_with("ndn:") {
+        return by_name(args, output, &stop, common, out);
+    }
+    if args.insecure || args.trust.believe() != Believe::Nobody {
+        let what =
+            "a ticket says whose it is: --publisher, --key, --trust and --insecure are for names";
+        return Err(Failure::new(Exit::Usage, what));
+    }
+    let from = peers(&args.from)?;
+    by_ticket(args.ticket.clone(), from, &args, output, &stop, common, out)
+}
+
+fn by_ticket(
+    ticket: String,
+    from: Vec<Peer>,
+    args: &GetArgs,
+    output: Output,
+    stop: &Stop,
+    common: &Common,
+    out: &mut Out,
+) -> Result<Exit, Failure> {
     let whole = args.range.is_none() && args.exclude.is_empty();
     let options = GetOptions {
-        ticket: args.ticket,
+        ticket,
         output,
-        from: peers(&args.from)?,
+        from,
         range: args.range.map(|range| (range.start, range.end)),
-        existing: match (args.overwrite, args.rename) {
-            (true, _) => Existing::Overwrite,
-            (_, true) => Existing::Rename,
-            _ => Existing::Refuse,
-        },
-        exclude: args.exclude,
+        existing: existing(args),
+        exclude: args.exclude.clone(),
         limit_rate: args.limit,
         give_up: args.timeout,
         store: common.store()?,
     };
-    let stop = stop::on_signals()?;
-    out.ends_with(&stop);
-    let fetched = xylem_node::get(&options, &stop, &mut |event| out.event(event));
+    let fetched = xylem_node::get(&options, stop, &mut |event| out.event(event));
     out.take_broken()?;
-    let summary = fetched.map_err(|error| {
-        // Without a signal only the reader of standard output can have ended the run.
-        let by_reader = error.blame == Blame::Interrupted && !stop.raised();
-        if by_reader { Failure::closed_pipe() } else { Failure::from(error) }
-    })?;
+    let summary = fetched.map_err(|error| ended(error, stop))?;
     report(&summary, whole, out)?;
     Ok(Exit::Done)
+}
+
+/// An object that need not be ours, through one forwarder.
+fn by_name(
+    args: GetArgs,
+    output: Output,
+    stop: &Stop,
+    common: &Common,
+    out: &mut Out,
+) -> Result<Exit, Failure> {
+    let believe = args.trust.believe();
+    if believe == Believe::Nobody && !args.insecure {
+        let what = "whom to believe? give --publisher, --key or --trust; or --insecure, to take \
+                    whatever comes";
+        return Err(Failure::new(Exit::Usage, what));
+    }
+    if args.from.len() > 1 {
+        let what = "a name is found through one forwarder; give --from once";
+        return Err(Failure::new(Exit::Usage, what));
+    }
+    let options = ObjectOptions {
+        at: args.from.first().cloned(),
+        name: args.ticket.clone(),
+        believe,
+        output: output.clone(),
+        existing: existing(&args),
+        give_up: args.timeout,
+        whole: args.range.is_none() && args.limit.is_none() && args.exclude.is_empty(),
+    };
+    let fetched = get_object(&options, stop, &mut |event| out.event(event));
+    out.take_broken()?;
+    let summary = match fetched.map_err(|error| ended(error, stop))? {
+        Fetched::Ours { ticket, forwarder } => {
+            return by_ticket(ticket, vec![forwarder], &args, output, stop, common, out);
+        }
+        Fetched::Object(summary) => summary,
+    };
+    report_object(&summary, out)?;
+    Ok(Exit::Done)
+}
+
+fn existing(args: &GetArgs) -> Existing {
+    match (args.overwrite, args.rename) {
+        (true, _) => Existing::Overwrite,
+        (_, true) => Existing::Rename,
+        _ => Existing::Refuse,
+    }
+}
+
+/// Without a signal only the reader of standard output can have ended a run.
+fn ended(error: xylem_node::Error, stop: &Stop) -> Failure {
+    let by_reader = error.blame == Blame::Interrupted && !stop.raised();
+    if by_reader { Failure::closed_pipe() } else { Failure::from(error) }
+}
+
+fn report_object(summary: &ObjectSummary, out: &mut Out) -> Result<(), Failure> {
+    if !summary.proven {
+        out.warn("not verified: nobody vouches for these bytes (--insecure)");
+    }
+    if out.is_json() {
+        return out.json(&Json::Object {
+            name: &summary.name,
+            root: &summary.root,
+            path: summary.path.as_deref().map(|p| p.to_string_lossy().into_owned()),
+            bytes: summary.bytes,
+            segments: summary.segments,
+            proven: summary.proven,
+            seconds: summary.elapsed.as_secs_f64(),
+        });
+    }
+    if let Some(path) = &summary.path {
+        out.sum_line(&summary.root, path)?;
+    }
+    let done = if summary.proven { out.paint("32", "Verified") } else { "Fetched".to_owned() };
+    out.note(&format!(
+        "{done} {} in {} in {} ({})",
+        bytes(summary.bytes),
+        count(summary.segments, "segment"),
+        duration(summary.elapsed),
+        rate(summary.bytes, summary.elapsed)
+    ));
+    Ok(())
 }
 
 /// A directory is meant where one is there or the path says so.
@@ -122,7 +235,7 @@ fn output(path: Option<PathBuf>) -> Output {
 }
 
 /// Looks up the peers of `--from`; one that is not found is left out while others are.
-pub(crate) fn peers(from: &[FromPeer]) -> Result<Vec<Peer>, Failure> {
+pub(crate) fn peers(from: &[PeerUri]) -> Result<Vec<Peer>, Failure> {
     let mut found = Vec::new();
     let mut last_error = None;
     for peer in from {

@@ -7,14 +7,22 @@
 
 mod bench;
 mod cli;
+mod ctl;
 mod exit;
 mod extras;
 mod get;
+mod key;
+mod node;
 mod output;
+mod peek;
+mod ping;
+mod put;
 mod share;
 mod stop;
 mod sum;
+mod traffic;
 mod trial;
+mod trusting;
 mod usage;
 mod values;
 mod verify;
@@ -46,6 +54,13 @@ fn run(cli: Cli, out: &mut Out) -> Result<exit::Exit, Failure> {
     match cli.command {
         Command::Share(args) => share::run(args, &common, out),
         Command::Get(args) => get::run(args, &common, out),
+        Command::Ctl(args) => ctl::run(args, &common, out),
+        Command::Peek(args) => peek::run(args, &common, out),
+        Command::Put(args) => put::run(args, &common, out),
+        Command::Ping(args) => ping::run(args, &common, out),
+        Command::Traffic(args) => traffic::run(args, &common, out),
+        Command::Node(args) => node::run(args, &common, out),
+        Command::Key(args) => key::run(args, &common, out),
         Command::Sum(args) => sum::run(args, out),
         Command::Verify(args) => verify::run(args, &common, out),
         Command::Try(args) => trial::run(args, &common, out),

@@ -2,14 +2,15 @@
 
 use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
+use crate::get::peers;
 use crate::output::Out;
 use crate::stop;
-use crate::values::{HostPort, ListenAt};
+use crate::values::ListenAt;
 use clap::Args;
 use clap::builder::FalseyValueParser;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
-use xylem_node::ShareOptions;
+use xylem_node::{HostPort, NDN_PORT, PeerUri, ShareOptions};
 
 /// Shares a file or directory from where it is; prints a ticket and serves until Ctrl-C
 ///
@@ -23,6 +24,7 @@ use xylem_node::ShareOptions;
   xylem share photos/ --as /alice/photos    under a name of your own
   xylem share film.mkv --listen 7000        on a port of your own, all interfaces
   xylem share film.mkv --plain              for NDN software too, unencrypted, on port 6363
+  xylem share film.mkv --via unix:///run/nfd/nfd.sock   through an NDN forwarder
   xylem share film.mkv > ticket.txt         the ticket alone in a file
 
 ",
@@ -65,10 +67,18 @@ pub(crate) struct ShareArgs {
         value_delimiter = ','
     )]
     plain_listen: Vec<ListenAt>,
-}
 
-/// The port that the Internet Assigned Numbers Authority lists for NDN, UDP and TCP.
-const NDN_PORT: u16 = 6363;
+    /// Serve through this NDN forwarder as well, where the name is registered: unix:///PATH,
+    /// tcp://HOST, udp://HOST or ws://HOST; can be repeated
+    #[arg(
+        long,
+        value_name = "URI",
+        env = "XYLEM_VIA",
+        hide_env_values = true,
+        value_delimiter = ','
+    )]
+    via: Vec<PeerUri>,
+}
 
 /// Runs `xylem share`.
 pub(crate) fn run(args: ShareArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
@@ -82,6 +92,7 @@ pub(crate) fn run(args: ShareArgs, common: &Common, out: &mut Out) -> Result<Exi
         key_file: args.key,
         listen: resolve(&args.listen)?,
         plain,
+        via: peers(&args.via)?,
         store: common.store()?,
     };
     let stop = stop::on_signals()?;

@@ -1,67 +1,10 @@
-//! Values that flags take: addresses, byte counts, ranges, seconds.
-//!
-//! Parsing is pure; host names are looked up later, by [`HostPort::resolve`], because a name that
-//! does not resolve is a network failure and not wrong usage.
+//! Values that flags take: addresses to listen at, byte counts, ranges, seconds. Peers are
+//! `xylem-node`'s [`xylem_node::PeerUri`].
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr};
 use std::str::FromStr;
 use std::time::Duration;
-use xylem_node::Peer;
-
-/// A host name or address with a port.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct HostPort {
-    host: String,
-    port: u16,
-}
-
-/// At most this many addresses of one host name are used.
-const MAX_ADDRESSES: usize = 4;
-
-impl HostPort {
-    /// Looks the name up; at least one address, or why there is none.
-    pub(crate) fn resolve(&self) -> Result<Vec<SocketAddr>, String> {
-        if let Ok(ip) = self.host.parse::<IpAddr>() {
-            return Ok(vec![SocketAddr::new(ip, self.port)]);
-        }
-        let mut found: Vec<SocketAddr> = Vec::new();
-        let looked_up = (self.host.as_str(), self.port)
-            .to_socket_addrs()
-            .map_err(|error| format!("cannot look up {}: {error}", self.host))?;
-        for address in looked_up.take(4 * MAX_ADDRESSES) {
-            if !found.contains(&address) {
-                found.push(address);
-            }
-        }
-        // IPv4 first: a name such as `localhost` often has an IPv6 address that nobody listens on.
-        found.sort_by_key(SocketAddr::is_ipv6);
-        found.truncate(MAX_ADDRESSES);
-        if found.is_empty() {
-            return Err(format!("{} has no address", self.host));
-        }
-        Ok(found)
-    }
-}
-
-impl FromStr for HostPort {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        if let Ok(address) = text.parse::<SocketAddr>() {
-            return Ok(Self { host: address.ip().to_string(), port: address.port() });
-        }
-        let shape =
-            || "expected HOST:PORT, such as 192.0.2.7:7000 or [2001:db8::7]:7000".to_owned();
-        let (host, port) = text.rsplit_once(':').ok_or_else(shape)?;
-        let plain = |c: char| c.is_alphanumeric() || c == '-' || c == '.' || c == '_';
-        if host.is_empty() || host.len() > 255 || !host.chars().all(plain) {
-            return Err(shape());
-        }
-        let port =
-            port.parse().map_err(|_| format!("port {port:?} is not a number up to 65535"))?;
-        Ok(Self { host: host.to_owned(), port })
-    }
-}
+use xylem_node::HostPort;
 
 /// Where to listen: `HOST:PORT`, a port on all interfaces, or an address with a free port.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,75 +15,14 @@ impl FromStr for ListenAt {
 
     fn from_str(text: &str) -> Result<Self, String> {
         if let Ok(port) = text.parse::<u16>() {
-            return Ok(Self(HostPort { host: Ipv4Addr::UNSPECIFIED.to_string(), port }));
+            return Ok(Self(HostPort::at((Ipv4Addr::UNSPECIFIED, port).into())));
         }
         let bare = text.strip_prefix('[').and_then(|t| t.strip_suffix(']')).unwrap_or(text);
         if let Ok(ip) = bare.parse::<IpAddr>() {
-            return Ok(Self(HostPort { host: ip.to_string(), port: 0 }));
+            return Ok(Self(HostPort::at((ip, 0).into())));
         }
         text.parse().map(Self).map_err(|error: String| format!("{error}, a port, or an address"))
     }
-}
-
-/// A peer to ask: `[KEY@]HOST:PORT`, `udp://HOST:PORT` or `tcp://HOST:PORT`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct FromPeer {
-    via: Via,
-    at: HostPort,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Via {
-    Link { key: Option<[u8; 32]> },
-    Udp,
-    Tcp,
-}
-
-impl FromPeer {
-    /// One [`Peer`] for each address of the host.
-    pub(crate) fn resolve(&self) -> Result<Vec<Peer>, String> {
-        let to_peer = |address| match self.via {
-            Via::Link { key } => Peer::Link { address, key },
-            Via::Udp => Peer::Udp(address),
-            Via::Tcp => Peer::Tcp(address),
-        };
-        Ok(self.at.resolve()?.into_iter().map(to_peer).collect())
-    }
-}
-
-impl FromStr for FromPeer {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        if let Some(rest) = text.strip_prefix("udp://") {
-            return Ok(Self { via: Via::Udp, at: rest.parse()? });
-        }
-        if let Some(rest) = text.strip_prefix("tcp://") {
-            return Ok(Self { via: Via::Tcp, at: rest.parse()? });
-        }
-        if let Some((scheme, _)) = text.split_once("://") {
-            return Err(format!("{scheme}:// is not known; use HOST:PORT, udp:// or tcp://"));
-        }
-        let (key, at) = match text.split_once('@') {
-            Some((key, at)) => (Some(parse_key(key)?), at),
-            None => (None, text),
-        };
-        Ok(Self { via: Via::Link { key }, at: at.parse()? })
-    }
-}
-
-fn parse_key(text: &str) -> Result<[u8; 32], String> {
-    let shape = || "the key before @ has to be 64 hexadecimal digits".to_owned();
-    let digits = text.as_bytes();
-    let mut key = [0; 32];
-    if digits.len() != 64 {
-        return Err(shape());
-    }
-    for (byte, pair) in key.iter_mut().zip(digits.chunks_exact(2)) {
-        let digit = |d: u8| char::from(d).to_digit(16).ok_or_else(shape);
-        *byte = (digit(pair[0])? * 16 + digit(pair[1])?) as u8;
-    }
-    Ok(key)
 }
 
 /// A count of bytes: `4096`, `64K` and `64KiB` (65,536), `64KB` (64,000), up to `T`.
@@ -268,20 +150,6 @@ mod tests {
         assert_eq!(at("127.0.0.1:7"), one("127.0.0.1:7"));
         for text in ["", "70000", "host", ":1", "host:", "host:99999", "ho st:1", "a:b:1"] {
             assert!(text.parse::<ListenAt>().is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn peers() {
-        let address: SocketAddr = "192.0.2.1:9".parse().expect("is an address");
-        let of = |text: &str| text.parse::<FromPeer>().expect(text).resolve();
-        assert_eq!(of("192.0.2.1:9"), Ok(vec![Peer::Link { address, key: None }]));
-        assert_eq!(of("udp://192.0.2.1:9"), Ok(vec![Peer::Udp(address)]));
-        assert_eq!(of("tcp://192.0.2.1:9"), Ok(vec![Peer::Tcp(address)]));
-        let keyed = format!("{}@192.0.2.1:9", "a5".repeat(32));
-        assert_eq!(of(&keyed), Ok(vec![Peer::Link { address, key: Some([0xa5; 32]) }]));
-        for text in ["", "192.0.2.1", "http://192.0.2.1:9", "a5@192.0.2.1:9", "udp://", "@h:1"] {
-            assert!(text.parse::<FromPeer>().is_err(), "{text}");
         }
     }
 }

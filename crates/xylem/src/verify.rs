@@ -6,11 +6,11 @@ use crate::get::peers;
 use crate::output::text::{bytes, clean, count};
 use crate::output::{Json, Out};
 use crate::stop;
-use crate::values::{FromPeer, parse_seconds};
+use crate::values::parse_seconds;
 use clap::Args;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use xylem_node::{VerifyOptions, VerifySummary};
+use xylem_node::{PeerUri, VerifyOptions, VerifySummary};
 
 /// Checks whether a file or directory is what a ticket names; prints each damaged byte range
 ///
@@ -41,7 +41,7 @@ pub(crate) struct VerifyArgs {
         hide_env_values = true,
         value_delimiter = ','
     )]
-    from: Vec<FromPeer>,
+    from: Vec<PeerUri>,
 
     /// Give up on peers after this long
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "30",

@@ -18,6 +18,7 @@ fn wrong_usage_is_2_and_names_what_there_is() {
         (&["bench"][..], "see `xylem bench --help`"),
         (&["bench", "hush"], "hash"),
         (&["bench", "hash", "doubles"], "single, busy, batches, blocks, large, streaming, cores"),
+        (&["bench", "ndn", "single"], "producer, consumer, end-to-end, pipeline, parallel"),
         (&["bench", "hash", "single", "--quik"], "--quick"),
     ] {
         let output = run(args);

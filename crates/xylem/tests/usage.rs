@@ -40,11 +40,23 @@ fn assert_one_line(output: &Output, code: i32, part: &str) {
 #[test]
 fn wrong_usage_is_one_line_and_2() {
     for (args, part) in [
-        (&[][..], "share, get, sum"),
+        (&[][..], "share, get, node, ctl, peek"),
         (&["frobnicate"], "'frobnicate'"),
         (&["scrub"], "'scrub'"),
         (&["shre", "x"], "'share'"),
-        (&["get"], "<TICKET>; see `xylem get --help`"),
+        (&["get"], "<TICKET|NAME>; see `xylem get --help`"),
+        (&["get", "/a/name"], "--publisher, --key or --trust"),
+        (&["get", "/a", "--insecure", "--key", "hmac:x"], "cannot be used with"),
+        (&["get", "xylem:a", "--insecure"], "are for names"),
+        (&["get", "/a", "--key", "rot13:x"], "hmac:FILE"),
+        (&["peek", "/a", "--at", "ftp://h"], "udp://"),
+        (&["put", "/a", "--sign", "rot13"], "digest-sha256"),
+        (&["ping", "/a", "--size", "5"], "--serve"),
+        (&["traffic", "/a", "--rate", "0"], "Interests a second"),
+        (&["traffic", "/a", "--window", "0"], "1..=1048576"),
+        (&["ctl"], "status, face, route"),
+        (&["ctl", "face"], "list, create, destroy"),
+        (&["ctl", "route", "add", "/a", "b"], "udp://HOST"),
         (&["verify"], "<PATH>, <TICKET>; see `xylem verify --help`"),
         (&["get", "xylem:a", "--limti", "5"], "'--limit'"),
         (&["get", "xylem:a", "--limit", "5Q"], "10MiB"),
@@ -109,7 +121,8 @@ fn json_errors_are_events_too() {
 
 #[test]
 fn help_teaches() {
-    for command in ["share", "get", "sum", "verify", "try"] {
+    for command in ["share", "get", "sum", "verify", "try", "peek", "put", "ping", "traffic", "ctl"]
+    {
         for flag in ["-h", "--help"] {
             let output = run(&[command, flag]);
             let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -137,7 +150,20 @@ fn completions_and_manual_pages() {
     let output = run(&["man"]);
     assert_eq!(output.status.code(), Some(0));
     assert!(String::from_utf8_lossy(&output.stdout).contains(".TH xylem 1"));
-    for command in ["share", "get", "sum", "verify", "try", "completions", "man"] {
+    for command in [
+        "share",
+        "get",
+        "sum",
+        "verify",
+        "try",
+        "peek",
+        "put",
+        "ping",
+        "traffic",
+        "ctl",
+        "completions",
+        "man",
+    ] {
         let output = run(&["man", command]);
         let page = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(page.contains(&format!(".TH xylem-{command} 1")), "{page}");

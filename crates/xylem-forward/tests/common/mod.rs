@@ -6,8 +6,8 @@
 use core::time::Duration;
 
 use bytes::Bytes;
-use xylem_forward::{Config, DropReason, FaceId, FaceScope, Forwarder};
-use xylem_packet::{DataBuilder, InterestBuilder, LpPacket, NackReason, Name, Packet};
+use xylem_forward::{Config, DropReason, FaceId, FaceScope, Forwarder, Incoming, Outgoing, Outlet};
+use xylem_packet::{DataBuilder, InterestBuilder, NackReason, Name, Packet};
 
 pub fn name(uri: &str) -> Name {
     Name::from_uri(uri).expect("a name that the test wrote")
@@ -47,23 +47,85 @@ pub fn data(uri: &str) -> Bytes {
     data_with(uri, b"content", 0)
 }
 
-pub fn link(fragment: &Bytes, change: impl for<'a> FnOnce(&mut LpPacket<'a>)) -> Bytes {
-    let mut lp = LpPacket { fragment: Some(fragment), ..Default::default() };
-    change(&mut lp);
-    let mut out = Vec::new();
-    lp.encode(&mut out);
-    out.into()
+/// A packet and the headers that it came with, owned.
+#[derive(Debug, Clone, Default)]
+pub struct Frame {
+    pub packet: Bytes,
+    pub token: Option<Vec<u8>>,
+    pub nack: Option<NackReason>,
+    pub mark: Option<u64>,
+    pub next_hop: Option<FaceId>,
+    pub no_cache: bool,
 }
 
-pub fn with_token(fragment: &Bytes, token: &[u8]) -> Bytes {
-    let mut out = Vec::new();
-    LpPacket { fragment: Some(fragment), pit_token: Some(token), ..Default::default() }
-        .encode(&mut out);
-    out.into()
+impl Frame {
+    pub fn incoming(&self) -> Incoming<'_> {
+        Incoming {
+            packet: &self.packet,
+            pit_token: self.token.as_deref(),
+            nack: self.nack,
+            congestion_mark: self.mark,
+            next_hop: self.next_hop,
+            no_cache: self.no_cache,
+        }
+    }
 }
 
-pub fn nacked(fragment: &Bytes, reason: NackReason) -> Bytes {
-    link(fragment, |lp| lp.nack = Some(reason))
+impl From<&Bytes> for Frame {
+    fn from(packet: &Bytes) -> Frame {
+        Frame { packet: packet.clone(), ..Frame::default() }
+    }
+}
+
+impl From<&Frame> for Frame {
+    fn from(frame: &Frame) -> Frame {
+        frame.clone()
+    }
+}
+
+pub fn link(packet: &Bytes, change: impl FnOnce(&mut Frame)) -> Frame {
+    let mut frame = Frame::from(packet);
+    change(&mut frame);
+    frame
+}
+
+pub fn with_token(packet: &Bytes, token: &[u8]) -> Frame {
+    link(packet, |frame| frame.token = Some(token.to_vec()))
+}
+
+pub fn nacked(packet: &Bytes, reason: NackReason) -> Frame {
+    link(packet, |frame| frame.nack = Some(reason))
+}
+
+/// What left, and where the bytes lay.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Left {
+    pub to: FaceId,
+    pub packet: Vec<u8>,
+    pub token: Option<Vec<u8>>,
+    pub nack: Option<NackReason>,
+    pub mark: Option<u64>,
+    pub incoming_face: Option<FaceId>,
+    pub at: *const u8,
+}
+
+/// Keeps what leaves.
+#[derive(Default)]
+pub struct Kept(pub Vec<Left>);
+
+impl Outlet for Kept {
+    fn send(&mut self, to: FaceId, leaving: Outgoing<'_>) {
+        assert_ne!(leaving.congestion_mark, Some(0));
+        self.0.push(Left {
+            to,
+            packet: leaving.packet.to_vec(),
+            token: leaving.pit_token.map(<[u8]>::to_vec),
+            nack: leaving.nack,
+            mark: leaving.congestion_mark,
+            incoming_face: leaving.incoming_face,
+            at: leaving.packet.as_ptr(),
+        });
+    }
 }
 
 /// What left: the network packet's kind and name, with what the link packet said.
@@ -85,20 +147,12 @@ pub enum What {
     Nack(NackReason),
 }
 
-pub fn read((to, packet): &(FaceId, Bytes)) -> Sent {
-    let (inner, token, nack, mark) = match Packet::decode(packet).expect("a valid packet") {
-        Packet::Lp(lp) => (
-            lp.fragment.expect("a forwarder sends no idle packets"),
-            lp.pit_token.map(<[u8]>::to_vec),
-            lp.nack,
-            lp.congestion_mark,
-        ),
-        _ => (&packet[..], None, None, None),
-    };
-    match Packet::decode(inner).expect("a valid packet") {
+pub fn read(left: &Left) -> Sent {
+    let (to, token, mark) = (left.to, left.token.clone(), left.mark);
+    match Packet::decode(&left.packet).expect("a valid packet") {
         Packet::Interest(i) => Sent {
-            to: *to,
-            what: nack.map_or(What::Interest, What::Nack),
+            to,
+            what: left.nack.map_or(What::Interest, What::Nack),
             name: i.name().to_string(),
             token,
             nonce: i.nonce().map(u32::from_be_bytes),
@@ -106,7 +160,7 @@ pub fn read((to, packet): &(FaceId, Bytes)) -> Sent {
             mark,
         },
         Packet::Data(d) => Sent {
-            to: *to,
+            to,
             what: What::Data,
             name: d.name().to_string(),
             token,
@@ -114,7 +168,7 @@ pub fn read((to, packet): &(FaceId, Bytes)) -> Sent {
             hops: None,
             mark,
         },
-        Packet::Lp(_) => panic!("a link packet within a link packet"),
+        Packet::Lp(_) => panic!("a forwarder sends bare packets"),
     }
 }
 
@@ -143,39 +197,40 @@ impl World {
         self.forwarder.add_route(name(prefix).as_ref(), face, cost).expect("room for a route");
     }
 
-    /// The result of a packet, and the bytes that left.
+    /// The result of a packet, and what left.
     pub fn raw(
         &mut self,
         from: FaceId,
-        packet: &Bytes,
-    ) -> (Result<(), DropReason>, Vec<(FaceId, Bytes)>) {
-        let mut out = Vec::new();
-        let result = self.forwarder.handle_packet(self.now, from, packet.clone(), &mut out);
-        (result, out)
+        packet: impl Into<Frame>,
+    ) -> (Result<(), DropReason>, Vec<Left>) {
+        let mut out = Kept::default();
+        let frame = packet.into();
+        let result = self.forwarder.handle_packet(self.now, from, frame.incoming(), &mut out);
+        (result, out.0)
     }
 
     /// What left, for a packet that was accepted.
-    pub fn ok(&mut self, from: FaceId, packet: &Bytes) -> Vec<Sent> {
+    pub fn ok(&mut self, from: FaceId, packet: impl Into<Frame>) -> Vec<Sent> {
         let (result, out) = self.raw(from, packet);
         assert_eq!(result, Ok(()));
         out.iter().map(read).collect()
     }
 
     /// Where a packet that was accepted went.
-    pub fn to(&mut self, from: FaceId, packet: &Bytes) -> Vec<FaceId> {
+    pub fn to(&mut self, from: FaceId, packet: impl Into<Frame>) -> Vec<FaceId> {
         self.ok(from, packet).iter().map(|sent| sent.to).collect()
     }
 
     /// Why a packet was dropped, and what left all the same.
-    pub fn dropped(&mut self, from: FaceId, packet: &Bytes) -> (DropReason, Vec<Sent>) {
+    pub fn dropped(&mut self, from: FaceId, packet: impl Into<Frame>) -> (DropReason, Vec<Sent>) {
         let (result, out) = self.raw(from, packet);
         (result.expect_err("a dropped packet"), out.iter().map(read).collect())
     }
 
     pub fn pass(&mut self, ms: u64) {
         self.now += Duration::from_millis(ms);
-        let mut out = Vec::new();
+        let mut out = Kept::default();
         self.forwarder.handle_timeout(self.now, &mut out);
-        assert!(out.is_empty());
+        assert!(out.0.is_empty());
     }
 }

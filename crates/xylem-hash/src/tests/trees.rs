@@ -76,6 +76,22 @@ fn check_groups<K: Kind>(
     Ok(())
 }
 
+/// Groups of any lengths and places, handed over together.
+fn check_scattered<K: Kind>(
+    tree: Tree<K>,
+    how: Use,
+    groups: &[(u64, &[u8])],
+) -> Result<(), TestCaseError> {
+    let mut out = vec![Value::from_bytes([9; 32])];
+    tree.scattered_group_cvs(groups.iter().copied(), &mut out);
+    prop_assert_eq!(out.len(), 1 + groups.len());
+    prop_assert_eq!(*out[0].as_bytes(), [9; 32]);
+    for (value, (first_chunk, group)) in out[1..].iter().zip(groups) {
+        prop_assert_eq!(*value.as_bytes(), official_cv(how, group, *first_chunk));
+    }
+    Ok(())
+}
+
 fn check_parents<K: Kind>(tree: Tree<K>, how: Use, bytes: &[u8]) -> Result<(), TestCaseError> {
     let (children, _) = bytes.as_chunks::<32>();
     let key = how.key();
@@ -140,6 +156,20 @@ proptest! {
         let len = (group_len * count).min(700_000).saturating_sub(cut % group_len);
         let (input, first_chunk) = (noise(affordable(len), 7), first_group << log);
         on_every_tree!(how, check_groups(&input, group_len, first_chunk));
+    }
+
+    #[test]
+    fn scattered(
+        how in uses(),
+        shapes in prop::collection::vec((0..6u32, 0..20_000usize, 0..1u64 << 40), 0..60),
+    ) {
+        let bytes = noise(CHUNK_LEN << 5, 10);
+        let group = |&(log, cut, place): &(u32, usize, u64)| {
+            let len = (CHUNK_LEN << log) - cut % (CHUNK_LEN << log);
+            (place << log, &bytes[(CHUNK_LEN << 5) - len..])
+        };
+        let groups: Vec<(u64, &[u8])> = shapes.iter().map(group).collect();
+        on_every_tree!(how, check_scattered(&groups));
     }
 
     #[test]

@@ -80,6 +80,19 @@ pub fn chunk_group_cvs(
     Tree::plain().chunk_group_cvs(input, group_len, first_chunk, out);
 }
 
+/// Appends to `out` the value of each of `groups`, side by side wherever they lie; see
+/// [`Tree::scattered_group_cvs`].
+///
+/// # Panics
+/// As [`Tree::scattered_group_cvs`].
+#[inline]
+pub fn scattered_group_cvs<'a>(
+    groups: impl IntoIterator<Item = (u64, &'a [u8])>,
+    out: &mut impl Extend<ChainingValue>,
+) {
+    Tree::plain().scattered_group_cvs(groups, out);
+}
+
 /// The value of the node over `left` and `right`, not the root.
 #[inline]
 #[must_use]

@@ -8,6 +8,7 @@ use super::value::{DeriveKey, Keyed, Kind, Plain, Value, as_cvs};
 use crate::backend::{Backend, Cv, MAX_LANES};
 use crate::constants::{CHUNK_LEN, KEY_LEN, OUT_LEN};
 use crate::digest::Hash;
+use crate::many::group_cvs_with;
 use crate::output::OutputReader;
 use crate::subtree::{BATCH_LEN, Mode, PENDING, chunk_cvs, parent_output, subtree_cv};
 
@@ -114,6 +115,27 @@ impl<K: Kind> Tree<K> {
             out.extend([Value::from_bytes(cv)]);
             chunk = chunk.wrapping_add(group_chunks as u64);
         }
+    }
+
+    /// Appends to `out` the value of each of `groups`, in order: each a chunk group of 1 byte or
+    /// more, wherever it lies, and the number of its first chunk.
+    ///
+    /// As fast as [`Self::chunk_group_cvs`] over neighbours: groups of any mix of lengths and
+    /// places share the lanes.
+    ///
+    /// # Panics
+    /// As [`Self::chunk_group_cv`], of any of them.
+    pub fn scattered_group_cvs<'a>(
+        &self,
+        groups: impl IntoIterator<Item = (u64, &'a [u8])>,
+        out: &mut impl Extend<Value<K>>,
+    ) {
+        let checked = groups
+            .into_iter()
+            .inspect(|(first_chunk, group)| assert_fits(*first_chunk, group.len() as u64));
+        group_cvs_with(self.backend, &self.mode, checked, &mut |_, value| {
+            out.extend([Value::from_bytes(value)]);
+        });
     }
 
     /// A chunk group whose bytes come in pieces, and whose first chunk is number `first_chunk` of

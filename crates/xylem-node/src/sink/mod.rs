@@ -90,12 +90,21 @@ pub(crate) struct Destination {
 impl Destination {
     /// Chooses the final name. `None`: standard output.
     pub(crate) fn choose(options: &GetOptions, manifest: &Manifest) -> Result<Option<Self>, Error> {
-        let mut path = match &options.output {
+        Self::place(&options.output, options.existing, || suggested_name(manifest))
+    }
+
+    /// Chooses the final name of something that suggests its own. `None`: standard output.
+    pub(crate) fn place(
+        output: &Output,
+        existing: Existing,
+        suggested: impl FnOnce() -> PathBuf,
+    ) -> Result<Option<Self>, Error> {
+        let mut path = match output {
             Output::Stdout => return Ok(None),
             Output::At(path) => path.clone(),
-            Output::Into(directory) => directory.join(suggested_name(manifest)),
+            Output::Into(directory) => directory.join(suggested()),
         };
-        if options.existing == Existing::Rename {
+        if existing == Existing::Rename {
             path = free_name(path);
         }
         let name = path.file_name().ok_or_else(|| {
@@ -105,7 +114,7 @@ impl Destination {
         part.push(name);
         part.push(".xylem-part");
         let part = path.with_file_name(part);
-        let policy = match options.existing {
+        let policy = match existing {
             Existing::Overwrite => OverwritePolicy::Replace,
             _ => OverwritePolicy::Never,
         };

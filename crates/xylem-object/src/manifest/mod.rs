@@ -25,12 +25,13 @@ mod fields;
 
 use xylem_hash::Hash;
 use xylem_packet::{Data, NameRef, SignatureType, tlv};
-use xylem_tree::{Geometry, SegmentSize};
+use xylem_tree::{Geometry, SegmentSize, TreeKind};
+use xylem_trust::{Signer, TrustError, Verifier};
 
 use crate::keys::{PublisherId, PublisherKey};
 use crate::listing::{MODE_MASK, PathError, Totals, check_component};
 use crate::naming::{self, Request};
-use crate::packets::{FRESHNESS_MS, sign_data};
+use crate::packets::{FRESHNESS_MS, sign_data, signature_type};
 use fields::Fields;
 
 /// Type numbers of the manifest's fields, in the order in which they stand in it. As everywhere in
@@ -38,7 +39,7 @@ use fields::Fields;
 pub mod types {
     /// NonNegativeInteger: [`super::FORMAT_VERSION`].
     pub const FORMAT_VERSION: u32 = 0x81;
-    /// NonNegativeInteger: the tree, as its NDN signature type ([`super::TREE_BLAKE3`]).
+    /// NonNegativeInteger: the kind of tree, as its NDN signature type, 8 or 9.
     pub const TREE_KIND: u32 = 0x83;
     /// NonNegativeInteger: what segments and tiles carry ([`super::PROOF_TILED`]).
     pub const PROOF_STYLE: u32 = 0x85;
@@ -48,7 +49,7 @@ pub mod types {
     pub const SIZE: u32 = 0x89;
     /// NonNegativeInteger: log2 of a segment's chunks of 1,024 bytes, 0 to 3.
     pub const SEGMENT_LOG2: u32 = 0x8b;
-    /// 32 bytes: the object's BLAKE3 hash.
+    /// 32 bytes: the root of the object's tree; of a BLAKE3 tree the object's plain hash.
     pub const ROOT: u32 = 0x8d;
     /// NonNegativeInteger, directories only: bytes of all files together.
     pub const TOTAL_SIZE: u32 = 0x8f;
@@ -75,8 +76,6 @@ pub mod types {
 
 /// The version of the layout.
 pub const FORMAT_VERSION: u64 = 1;
-/// Tree kind: BLAKE3's own tree.
-pub const TREE_BLAKE3: u64 = SignatureType::BLAKE3_MERKLE.0;
 /// Proof style: segments with three levels, tiles above them (xylem-tree, "tiled").
 pub const PROOF_TILED: u64 = 1;
 /// Longest manifest that is looked at. The longest of version 1 is shorter than a fifth of this.
@@ -98,7 +97,9 @@ pub enum Kind {
 pub struct Manifest {
     /// A file or a directory.
     pub kind: Kind,
-    /// BLAKE3 hash of the file, or of the listing.
+    /// What the publication's trees hash with, for every object of it.
+    pub tree: TreeKind,
+    /// Root of the file, or of the listing; of a BLAKE3 tree its plain hash.
     pub root: Hash,
     /// Bytes of the file, or of the listing; at most [`crate::MAX_SEGMENTS`] segments.
     pub size: u64,
@@ -124,8 +125,8 @@ pub enum ManifestError {
     /// Named otherwise than P/_root.
     #[error("the manifest has another name than the one asked for")]
     WrongName,
-    /// Not an Ed25519 signature.
-    #[error("the manifest is signed with type {0}, not with Ed25519")]
+    /// Not a signature by the kind of key that was expected, or by none that names its owner.
+    #[error("the manifest has signature type {0}, which is not the publisher's kind of key")]
     SignatureType(u64),
     /// Signed by somebody else, altered, or not signed at all.
     #[error("the manifest is not signed by the publisher")]
@@ -164,6 +165,9 @@ pub enum ManifestError {
         /// What its segment size allows.
         max: u64,
     },
+    /// The name of the key to sign it with.
+    #[error("the name of the signing key is too long")]
+    KeyName,
     /// The prefix to sign it under.
     #[error(transparent)]
     Prefix(naming::PrefixError),
@@ -176,10 +180,11 @@ pub enum ManifestError {
 }
 
 impl Manifest {
-    /// A file of today's defaults: 8 KiB segments, mode `0o644`, no time.
+    /// A file of today's defaults: a BLAKE3 tree, 8 KiB segments, mode `0o644`, no time.
     pub fn file(root: Hash, size: u64, file_name: &[u8]) -> Self {
         Self {
             kind: Kind::File,
+            tree: TreeKind::Blake3,
             root,
             size,
             segment: SegmentSize::DEFAULT,
@@ -205,7 +210,7 @@ impl Manifest {
 
     /// The tree of the object itself.
     pub fn geometry(&self) -> Geometry {
-        Geometry::new(self.size, self.segment)
+        Geometry::new(self.size, self.segment).with_kind(self.tree)
     }
 
     /// Whether every field is within its limits; what does not pass cannot be signed.
@@ -251,7 +256,7 @@ impl Manifest {
         let mut out = Vec::with_capacity(128 + self.file_name.len());
         let put = |out: &mut Vec<u8>, typ, number| tlv::write_number_element(out, typ, number);
         put(&mut out, types::FORMAT_VERSION, FORMAT_VERSION);
-        put(&mut out, types::TREE_KIND, TREE_BLAKE3);
+        put(&mut out, types::TREE_KIND, signature_type(self.tree).0);
         put(&mut out, types::PROOF_STYLE, PROOF_TILED);
         put(&mut out, types::KIND, u64::from(self.kind == Kind::Directory));
         put(&mut out, types::SIZE, self.size);
@@ -276,16 +281,15 @@ impl Manifest {
     /// From [`ManifestError::TooLong`] on.
     pub fn decode(content: &[u8]) -> Result<Self, ManifestError> {
         let mut fields = Fields::new(content)?;
-        for (field, known) in [
-            (types::FORMAT_VERSION, FORMAT_VERSION),
-            (types::TREE_KIND, TREE_BLAKE3),
-            (types::PROOF_STYLE, PROOF_TILED),
-        ] {
+        let mut only = |field, known: &[u64]| {
             let value = fields.number(field, u64::MAX)?;
-            if value != known {
-                return Err(ManifestError::UnknownFormat { field, value });
-            }
-        }
+            let place = known.iter().position(|known| *known == value);
+            place.ok_or(ManifestError::UnknownFormat { field, value })
+        };
+        only(types::FORMAT_VERSION, &[FORMAT_VERSION])?;
+        let trees = TreeKind::ALL.map(|kind| signature_type(kind).0);
+        let tree = TreeKind::ALL[only(types::TREE_KIND, &trees)?];
+        only(types::PROOF_STYLE, &[PROOF_TILED])?;
         let kind = match fields.number(types::KIND, 1)? {
             0 => Kind::File,
             _ => Kind::Directory,
@@ -313,6 +317,7 @@ impl Manifest {
         fields.end()?;
         let manifest = Self {
             kind,
+            tree,
             root,
             size,
             segment,
@@ -328,20 +333,50 @@ impl Manifest {
     }
 }
 
-/// Signs `manifest` as the Data packet P/_root, P being `prefix`.
+/// Signature types that a manifest may have: those of keys, which say who signed. A digest, which
+/// anybody can make, is none, nor is a proof in a tree.
+const SIGNED_BY_A_KEY: [SignatureType; 5] = [
+    SignatureType::RSA,
+    SignatureType::ECDSA,
+    SignatureType::HMAC,
+    SignatureType::ED25519,
+    SignatureType::BLAKE3_KEYED,
+];
+
+fn check_type(typ: SignatureType) -> Result<(), ManifestError> {
+    let by_a_key = SIGNED_BY_A_KEY.contains(&typ);
+    if by_a_key { Ok(()) } else { Err(ManifestError::SignatureType(typ.0)) }
+}
+
+/// Signs `manifest` as the Data packet P/_root, P being `prefix`, with a publisher's Ed25519 key: what
+/// a ticket can name.
 ///
 /// # Errors
-/// A manifest that does not pass [`Manifest::check`], a prefix that does not pass
-/// [`naming::check_prefix`].
+/// As [`sign_manifest_with`].
 pub fn sign_manifest(
     manifest: &Manifest,
     prefix: NameRef<'_>,
     key: &PublisherKey,
 ) -> Result<Vec<u8>, ManifestError> {
+    sign_manifest_with(manifest, prefix, key.signer())
+}
+
+/// Signs `manifest` as the Data packet P/_root with any key, asymmetric or shared.
+///
+/// # Errors
+/// A manifest that does not pass [`Manifest::check`], a prefix that does not pass
+/// [`naming::check_prefix`], a signer without a key, a key name of some thousand bytes.
+pub fn sign_manifest_with(
+    manifest: &Manifest,
+    prefix: NameRef<'_>,
+    signer: &Signer,
+) -> Result<Vec<u8>, ManifestError> {
     manifest.check()?;
     naming::check_prefix(prefix).map_err(ManifestError::Prefix)?;
+    check_type(signer.typ())?;
     let name = naming::encode(prefix, &Request::Manifest);
-    Ok(sign_data(name.as_ref(), &manifest.encode(), FRESHNESS_MS, None, key))
+    sign_data(name.as_ref(), &manifest.encode(), FRESHNESS_MS, None, signer)
+        .map_err(|_| ManifestError::KeyName)
 }
 
 /// Opens the manifest packet of `prefix`: its name, then the signature by `publisher`, and only
@@ -354,15 +389,29 @@ pub fn verify_manifest(
     expected_prefix: NameRef<'_>,
     publisher: &PublisherId,
 ) -> Result<Manifest, ManifestError> {
+    match publisher.verifier() {
+        Some(verifier) => verify_manifest_with(data, expected_prefix, &verifier),
+        None => Err(ManifestError::BadSignature),
+    }
+}
+
+/// The same with a verifier that was chosen beforehand: its one algorithm and key, and no other
+/// that the packet may name, count.
+///
+/// # Errors
+/// See [`ManifestError`]; a verifier of digests accepts no manifest.
+pub fn verify_manifest_with(
+    data: &Data<'_>,
+    expected_prefix: NameRef<'_>,
+    verifier: &Verifier,
+) -> Result<Manifest, ManifestError> {
     if data.name() != naming::encode(expected_prefix, &Request::Manifest).as_ref() {
         return Err(ManifestError::WrongName);
     }
-    let typ = data.signature_info().typ;
-    if typ != SignatureType::ED25519 {
-        return Err(ManifestError::SignatureType(typ.0));
-    }
-    if !publisher.verifies(data.signed_portion(), data.signature_value()) {
-        return Err(ManifestError::BadSignature);
-    }
+    check_type(verifier.typ())?;
+    verifier.data(data).map_err(|error| match error {
+        TrustError::WrongType { found, .. } => ManifestError::SignatureType(found.0),
+        _ => ManifestError::BadSignature,
+    })?;
     Manifest::decode(data.content())
 }

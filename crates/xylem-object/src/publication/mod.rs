@@ -46,16 +46,18 @@
 mod nodes;
 
 use xylem_hash::Hash;
-use xylem_packet::{Component, Data, DataWriter, Interest, Name, NameRef};
+use xylem_packet::{Data, EncodeError, Interest, Name, NameRef};
 use xylem_tree::{
     ExtractError, Geometry, SegmentIndex, Tile, segment_signature, tile_content, tile_content_len,
     tile_signature,
 };
+use xylem_trust::{Signer, Verifier};
 
 use crate::keys::{PublisherId, PublisherKey};
-use crate::manifest::{Kind, Manifest, ManifestError, verify_manifest};
+use crate::manifest::{Kind, Manifest, ManifestError, verify_manifest_with};
 use crate::naming::{self, ObjectId, PrefixError, Request};
 use crate::packets;
+use crate::template::SegmentTemplate;
 use nodes::{Grouped, Groups, Straight};
 
 /// Where a publication's content and trees are read from.
@@ -65,7 +67,8 @@ pub trait Source {
     /// What reading may fail with; [`Publication::answer`] hands it on.
     type Error;
 
-    /// The shape of one object's tree, in the manifest's segment size; `None`: no such object.
+    /// The shape of one object's tree, in the manifest's segment size and of its kind; `None`: no
+    /// such object.
     fn geometry(&mut self, object: ObjectId) -> Option<Geometry>;
 
     /// Fills `out` with the object's bytes from `offset` on.
@@ -142,6 +145,8 @@ pub struct Publication {
     manifest_packet: Vec<u8>,
     metadata: Option<(Name, Vec<u8>)>,
     groups: Groups,
+    /// Of the object whose segment was asked for last.
+    template: Option<(ObjectId, SegmentTemplate)>,
     /// The proof in hand; kept for its allocation.
     proof: Vec<u8>,
 }
@@ -156,9 +161,22 @@ impl Publication {
         manifest_packet: Vec<u8>,
         publisher: &PublisherId,
     ) -> Result<Self, PublicationError> {
+        let verifier = publisher.verifier().ok_or(ManifestError::BadSignature)?;
+        Self::verified_by(prefix, manifest_packet, &verifier)
+    }
+
+    /// The same for a manifest that was signed with any kind of key.
+    ///
+    /// # Errors
+    /// See [`PublicationError`].
+    pub fn verified_by(
+        prefix: Name,
+        manifest_packet: Vec<u8>,
+        verifier: &Verifier,
+    ) -> Result<Self, PublicationError> {
         naming::check_prefix(prefix.as_ref())?;
         let data = Data::decode(&manifest_packet).map_err(|_| PublicationError::NotData)?;
-        let manifest = verify_manifest(&data, prefix.as_ref(), publisher)?;
+        let manifest = verify_manifest_with(&data, prefix.as_ref(), verifier)?;
         Ok(Self {
             manifest_name: naming::encode(prefix.as_ref(), &Request::Manifest),
             prefix,
@@ -166,6 +184,7 @@ impl Publication {
             manifest_packet,
             metadata: None,
             groups: Groups::default(),
+            template: None,
             proof: Vec::new(),
         })
     }
@@ -173,8 +192,15 @@ impl Publication {
     /// Also answers which version is the newest: this one. Signed here, once; without it (somebody
     /// else's publication) such Interests get [`Answer::NoSuch`].
     #[must_use]
-    pub fn with_metadata(mut self, key: &PublisherKey) -> Self {
-        self.metadata = Some(packets::sign_metadata(self.prefix.as_ref(), key));
+    pub fn with_metadata(self, key: &PublisherKey) -> Self {
+        self.with_metadata_by(key.signer())
+    }
+
+    /// The same with any kind of key. (Where its name is thousands of bytes long, and with it the
+    /// packet too long, there is none.)
+    #[must_use]
+    pub fn with_metadata_by(mut self, signer: &Signer) -> Self {
+        self.metadata = packets::sign_metadata(self.prefix.as_ref(), signer).ok();
         self
     }
 
@@ -206,7 +232,7 @@ impl Publication {
         let name = interest.name();
         match naming::parse(self.prefix.as_ref(), name) {
             Some(Request::Segment { object, index }) => {
-                self.answer_segment(name, object, index, source, out)
+                self.answer_segment(object, index, source, out)
             }
             Some(Request::Tile { object, tile }) => {
                 self.answer_tile(name, object, tile, source, out)
@@ -224,13 +250,16 @@ impl Publication {
     ) -> Answer {
         let (name, discovers) = (interest.name(), interest.can_be_prefix());
         let (prefix, object) = (self.prefix.as_ref(), self.prefix.as_ref().parent());
+        let metadata = self.metadata.as_ref().and_then(|(full_name, packet)| {
+            // The name alone, too: python-ndn's catchunks discovers versions in this way only.
+            let begins = name.len() >= object.len() && name.is_prefix_of(full_name.as_ref());
+            (begins && (discovers || name.len() == full_name.len())).then_some(packet)
+        });
         let packet = match request {
             Some(Request::Manifest) => Some(&self.manifest_packet),
+            _ if metadata.is_some() => metadata,
             _ if discovers && (name == prefix || name == object) => Some(&self.manifest_packet),
-            _ => self.metadata.as_ref().and_then(|(full_name, packet)| {
-                let begins = name.len() > object.len() && name.is_prefix_of(full_name.as_ref());
-                (begins && (discovers || name.len() == full_name.len())).then_some(packet)
-            }),
+            _ => None,
         };
         if let Some(packet) = packet {
             out.extend_from_slice(packet);
@@ -244,7 +273,6 @@ impl Publication {
 
     fn answer_segment<S: Source>(
         &mut self,
-        name: NameRef<'_>,
         object: ObjectId,
         index: SegmentIndex,
         source: &mut S,
@@ -266,15 +294,24 @@ impl Publication {
                 Err(_) => return Ok(Answer::NoSuch),
             }
         }
-        let last = Component::segment(geometry.last_segment().0);
-        let builder = packets::proof_builder(name, self.manifest_name.as_ref(), Some(last));
-        let range = geometry.segment_range(index);
-        let start = out.len();
-        let mut writer = builder.begin(out, geometry.segment_len(index), self.proof.len());
-        let read = source.read_content(object, range.start, writer.content_mut());
-        finish(writer, &self.proof);
-        read.inspect_err(|_| out.truncate(start))?;
-        Ok(Answer::Data)
+        let (range, len) = (geometry.segment_range(index), geometry.segment_len(index));
+        let template = match &self.template {
+            Some((of, template)) if *of == object && *template.geometry() == geometry => template,
+            _ => {
+                let template = SegmentTemplate::new(self.prefix.as_ref(), object, geometry);
+                &self.template.insert((object, template)).1
+            }
+        };
+        let written = template.write(index, len, &self.proof, out, |out| {
+            let at = out.len();
+            out.resize(at + len, 0);
+            source.read_content(object, range.start, &mut out[at..])
+        });
+        match written {
+            Ok(()) => Ok(Answer::Data),
+            Err(EncodeError::Content(error)) => Err(error),
+            Err(_) => unreachable!("{WITHIN_THE_LIMIT}"),
+        }
     }
 
     fn answer_tile<S: Source>(
@@ -298,10 +335,11 @@ impl Publication {
             Err(_) => return Ok(Answer::NoSuch),
         }
         let (content, proof) = self.proof.split_at(content_len);
-        let builder = packets::proof_builder(name, self.manifest_name.as_ref(), None);
+        let manifest_name = self.manifest_name.as_ref();
+        let builder = packets::proof_builder(name, manifest_name, geometry.kind(), None);
         let mut writer = builder.begin(out, content.len(), proof.len());
         writer.content_mut().copy_from_slice(content);
-        finish(writer, proof);
+        writer.finish(proof).expect(WITHIN_THE_LIMIT);
         Ok(Answer::Data)
     }
 
@@ -311,7 +349,8 @@ impl Publication {
             ObjectId::File(_) if self.manifest.kind == Kind::File => None,
             ObjectId::File(_) => source
                 .geometry(object)
-                .filter(|geometry| geometry.segments() <= crate::MAX_SEGMENTS),
+                .filter(|geometry| geometry.segments() <= crate::MAX_SEGMENTS)
+                .filter(|geometry| geometry.kind() == self.manifest.tree),
         }
     }
 
@@ -323,8 +362,6 @@ impl Publication {
     }
 }
 
-fn finish(writer: DataWriter<'_>, proof: &[u8]) {
-    writer
-        .finish(proof)
-        .expect("MAX_PREFIX and MAX_SEGMENTS keep the largest packet within MAX_PACKET");
-}
+/// Why a packet of a publication is never too long.
+const WITHIN_THE_LIMIT: &str =
+    "MAX_PREFIX and MAX_SEGMENTS keep the largest packet within MAX_PACKET";

@@ -10,7 +10,7 @@ use xylem_object::{
     Answer, Kind, Manifest, ObjectId, Publication, PublisherKey, Source, sign_manifest,
 };
 use xylem_packet::{Data, Interest, InterestBuilder, Name, NameRef};
-use xylem_tree::{Geometry, NodeSource, Outboard, SegmentIndex, SegmentSize};
+use xylem_tree::{Geometry, NodeSource, Outboard, SegmentIndex, SegmentSize, TreeKind};
 
 pub fn key() -> PublisherKey {
     PublisherKey::from_bytes(&[7; 32])
@@ -41,7 +41,17 @@ pub struct Broken;
 
 impl Memory {
     pub fn add(&mut self, object: ObjectId, content: &[u8], segment: SegmentSize) -> Hash {
-        let outboard = Outboard::of(content, segment);
+        self.add_kind(object, content, segment, TreeKind::Blake3)
+    }
+
+    pub fn add_kind(
+        &mut self,
+        object: ObjectId,
+        content: &[u8],
+        segment: SegmentSize,
+        kind: TreeKind,
+    ) -> Hash {
+        let outboard = Outboard::of_kind(content, segment, kind);
         let root = outboard.root();
         self.objects.insert(object, (content.to_vec(), outboard));
         root

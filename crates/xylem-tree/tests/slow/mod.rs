@@ -1,13 +1,14 @@
-//! The tree once more, slowly: recursion over ranges of segments as in the BLAKE3 paper, hashed
-//! with the `blake3` crate, knowing nothing of levels, slots or promotion.
+//! The trees once more, slowly: recursion over ranges of segments as in the BLAKE3 paper and in RFC
+//! 9162, hashed with the `blake3` crate and with ring's SHA-256, knowing nothing of levels, slots or
+//! promotion.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 use std::ops::Range;
 
-use blake3::hazmat::{
-    ChainingValue, HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root,
+use blake3::hazmat::{HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root};
+use xylem_tree::{
+    NodeSource, Outboard, SegmentIndex, SegmentSize, Tile, TreeKind, Verifier, VerifyError,
 };
-use xylem_tree::{NodeSource, Outboard, SegmentIndex, SegmentSize, Tile, Verifier, VerifyError};
 use xylem_tree::{segment_signature, tile_content, tile_signature};
 
 /// Bytes that differ from place to place, with a period that no power of two shares.
@@ -24,16 +25,41 @@ pub const KIB: SegmentSize = match SegmentSize::from_log2_chunks(0) {
     None => unreachable!(),
 };
 
+fn sha256(parts: &[&[u8]]) -> [u8; 32] {
+    ring::digest::digest(&ring::digest::SHA256, &parts.concat()).as_ref().try_into().unwrap()
+}
+
+/// A leaf: `bytes` begin at `offset`; `alone` if the file has no other segment.
+pub fn leaf(kind: TreeKind, bytes: &[u8], offset: u64, alone: bool) -> [u8; 32] {
+    match kind {
+        TreeKind::Sha256 => sha256(&[&[0], bytes]),
+        TreeKind::Blake3 if alone => *blake3::hash(bytes).as_bytes(),
+        TreeKind::Blake3 => {
+            blake3::Hasher::new().set_input_offset(offset).update(bytes).finalize_non_root()
+        }
+    }
+}
+
+/// An inner node; `root` if it is the file's.
+pub fn join(kind: TreeKind, left: &[u8; 32], right: &[u8; 32], root: bool) -> [u8; 32] {
+    match kind {
+        TreeKind::Sha256 => sha256(&[&[1], left, right]),
+        TreeKind::Blake3 if root => *merge_subtrees_root(left, right, Mode::Hash).as_bytes(),
+        TreeKind::Blake3 => merge_subtrees_non_root(left, right, Mode::Hash),
+    }
+}
+
 pub struct SlowTree<'a> {
+    pub kind: TreeKind,
     pub content: &'a [u8],
     pub segment: usize,
     pub n: u64,
 }
 
 impl<'a> SlowTree<'a> {
-    pub fn new(content: &'a [u8], segment: SegmentSize) -> Self {
+    pub fn new(content: &'a [u8], segment: SegmentSize, kind: TreeKind) -> Self {
         let n = content.len().div_ceil(segment.bytes()).max(1) as u64;
-        Self { content, segment: segment.bytes(), n }
+        Self { kind, content, segment: segment.bytes(), n }
     }
 
     fn all(&self) -> Range<u64> {
@@ -59,29 +85,19 @@ impl<'a> SlowTree<'a> {
         width
     }
 
-    pub fn value(&self, range: Range<u64>) -> ChainingValue {
+    pub fn value(&self, range: Range<u64>) -> [u8; 32] {
         if range.end - range.start == 1 {
             let start = range.start as usize * self.segment;
             let bytes = &self.content[start..self.content.len().min(start + self.segment)];
-            if self.n == 1 {
-                return *blake3::hash(bytes).as_bytes();
-            }
-            return blake3::Hasher::new()
-                .set_input_offset(start as u64)
-                .update(bytes)
-                .finalize_non_root();
+            return leaf(self.kind, bytes, start as u64, self.n == 1);
         }
         let middle = Self::split(&range);
         let left = self.value(range.start..middle);
         let right = self.value(middle..range.end);
-        if range == self.all() {
-            *merge_subtrees_root(&left, &right, Mode::Hash).as_bytes()
-        } else {
-            merge_subtrees_non_root(&left, &right, Mode::Hash)
-        }
+        join(self.kind, &left, &right, range == self.all())
     }
 
-    pub fn root(&self) -> ChainingValue {
+    pub fn root(&self) -> [u8; 32] {
         self.value(self.all())
     }
 
@@ -92,7 +108,7 @@ impl<'a> SlowTree<'a> {
         out
     }
 
-    fn outboard_of(&self, range: Range<u64>, out: &mut Vec<u8>) -> ChainingValue {
+    fn outboard_of(&self, range: Range<u64>, out: &mut Vec<u8>) -> [u8; 32] {
         if range.end - range.start == 1 {
             let value = self.value(range);
             out.extend(value);
@@ -103,11 +119,7 @@ impl<'a> SlowTree<'a> {
         let at = out.len();
         out.extend([0; 32]);
         let right = self.outboard_of(middle..range.end, out);
-        let value = if range == self.all() {
-            *merge_subtrees_root(&left, &right, Mode::Hash).as_bytes()
-        } else {
-            merge_subtrees_non_root(&left, &right, Mode::Hash)
-        };
+        let value = join(self.kind, &left, &right, range == self.all());
         out[at..at + 32].copy_from_slice(&value);
         value
     }
@@ -143,7 +155,11 @@ pub struct Holder {
 
 impl Holder {
     pub fn new(content: Vec<u8>, segment: SegmentSize) -> Self {
-        let outboard = Outboard::of(&content, segment);
+        Self::of_kind(content, segment, TreeKind::Blake3)
+    }
+
+    pub fn of_kind(content: Vec<u8>, segment: SegmentSize, kind: TreeKind) -> Self {
+        let outboard = Outboard::of_kind(&content, segment, kind);
         Self { content, outboard }
     }
 

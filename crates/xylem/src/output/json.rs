@@ -21,6 +21,12 @@ pub(crate) enum Json<'a> {
         listen: &'a [SocketAddr],
         plain: &'a [SocketAddr],
     },
+    /// A face URI where the node listens.
+    Listening { uri: &'a str },
+    /// A forwarder took the registration of a prefix.
+    Registered { forwarder: &'a str, prefix: &'a str },
+    /// Something could not be done, and the run goes on.
+    Trouble { what: &'a str },
     /// A path was left out.
     Skipped { path: String, why: &'a str },
     /// A link came up.
@@ -61,6 +67,141 @@ pub(crate) enum Json<'a> {
     /// One piece of news of `bench`; its own fields, `report` first, stand beside `event`.
     #[cfg(feature = "bench")]
     Bench(&'a xylem_bench::Report),
+    /// A key, of `key`.
+    Key {
+        name: &'a str,
+        algorithm: &'a str,
+        certificate: Option<&'a str>,
+        valid_until_ms: Option<u64>,
+    },
+    /// The packet that `peek` found.
+    Packet {
+        name: &'a str,
+        bytes: usize,
+        content: &'a str,
+        content_type: u64,
+        freshness_ms: u64,
+        final_block_id: Option<&'a str>,
+        signature: &'a str,
+        signature_type: u64,
+        key: Option<&'a str>,
+        verdict: &'a str,
+        seconds: f64,
+    },
+    /// `put` is ready.
+    Published { name: &'a str, segments: Option<u64>, bytes: u64 },
+    /// `ping --serve` or `traffic --serve` is ready.
+    Serving { prefix: &'a str },
+    /// What they answered.
+    Served { answered: u64, bytes: Option<u64>, ignored: Option<u64> },
+    /// One ping.
+    Ping { number: u64, answer: &'a str, nack: Option<u64>, milliseconds: Option<f64> },
+    /// All pings.
+    Pings {
+        sent: u64,
+        answered: u64,
+        nacked: u64,
+        lost: u64,
+        min_ms: f64,
+        mean_ms: f64,
+        max_ms: f64,
+    },
+    /// What `traffic` measured.
+    Traffic {
+        sent: u64,
+        answered: u64,
+        nacked: u64,
+        lost: u64,
+        unasked: u64,
+        congested: u64,
+        bytes: u64,
+        seconds: f64,
+        per_second: f64,
+        p50_us: f64,
+        p90_us: f64,
+        p99_us: f64,
+        max_us: f64,
+        mean_us: f64,
+        cpu_us: Option<f64>,
+        forwarder_cpu_us: Option<f64>,
+        forwarder_memory: Option<u64>,
+    },
+    /// `ctl status`.
+    Status {
+        version: &'a str,
+        uptime_seconds: f64,
+        fib_entries: u64,
+        pit_entries: u64,
+        cs_entries: u64,
+        in_interests: u64,
+        in_data: u64,
+        in_nacks: u64,
+        out_interests: u64,
+        out_data: u64,
+        out_nacks: u64,
+        satisfied: u64,
+        unsatisfied: u64,
+    },
+    /// A row of `ctl face list`.
+    Face {
+        face: u64,
+        remote: &'a str,
+        local: &'a str,
+        scope: &'a str,
+        persistency: &'a str,
+        link: &'a str,
+        mtu: Option<u64>,
+        expires_seconds: Option<f64>,
+        reliability: bool,
+        congestion_marking: bool,
+        local_fields: bool,
+        in_interests: u64,
+        in_data: u64,
+        in_nacks: u64,
+        in_bytes: u64,
+        out_interests: u64,
+        out_data: u64,
+        out_nacks: u64,
+        out_bytes: u64,
+    },
+    /// A row of `ctl route list`.
+    Route {
+        prefix: &'a str,
+        face: u64,
+        origin: u64,
+        cost: u64,
+        inherit: bool,
+        capture: bool,
+        expires_seconds: Option<f64>,
+    },
+    /// A row of `ctl fib list`.
+    Fib { prefix: &'a str, face: u64, cost: u64 },
+    /// `ctl cs info`.
+    Cs { capacity: u64, entries: u64, hits: u64, misses: u64, admit: bool, serve: bool },
+    /// A row of `ctl strategy list`.
+    Strategy { prefix: &'a str, strategy: &'a str },
+    /// What `ctl` changed.
+    Changed {
+        what: &'a str,
+        prefix: Option<&'a str>,
+        face: Option<u64>,
+        uri: Option<&'a str>,
+        origin: Option<u64>,
+        cost: Option<u64>,
+        capacity: Option<u64>,
+        count: Option<u64>,
+        strategy: Option<&'a str>,
+    },
+    /// An object that `get NAME` fetched.
+    Object {
+        name: &'a str,
+        root: &'a str,
+        path: Option<String>,
+        bytes: u64,
+        segments: u64,
+        proven: bool,
+        seconds: f64,
+    },
     /// Why the run ends.
     Error { exit: u8, message: &'a str },
 }
@@ -85,6 +226,9 @@ impl<'a> Json<'a> {
             Event::Shared { ticket, name, root, bytes, files, listen, plain } => {
                 Self::Shared { ticket, name, root, bytes: *bytes, files: *files, listen, plain }
             }
+            Event::Listening { uri } => Self::Listening { uri },
+            Event::Registered { forwarder, prefix } => Self::Registered { forwarder, prefix },
+            Event::Trouble { what } => Self::Trouble { what },
             Event::Skipped { path, why } => Self::Skipped { path: path_text(path), why },
             Event::PeerConnected { peer } => Self::PeerConnected { peer },
             Event::PeerGone { peer, why } => Self::PeerGone { peer, why },
@@ -120,7 +264,7 @@ mod tests {
     #[cfg(feature = "bench")]
     fn bench_reports() -> Vec<xylem_bench::Report> {
         let mut reports = Vec::new();
-        xylem_bench::run(&["streaming"], xylem_bench::Effort::ONCE, &mut |report| {
+        xylem_bench::hash::run(&["streaming"], xylem_bench::Effort::ONCE, &mut |report| {
             reports.push(report);
             Ok::<(), std::convert::Infallible>(())
         })
@@ -135,6 +279,119 @@ mod tests {
     fn every_event_is_one_documented_line() {
         let specification = include_str!("../../../../docs/spec/json-events.md");
         let events = [
+            Json::Packet {
+                name: "/a",
+                bytes: 1,
+                content: "00",
+                content_type: 0,
+                freshness_ms: 0,
+                final_block_id: None,
+                signature: "hmac",
+                signature_type: 4,
+                key: None,
+                verdict: "proven",
+                seconds: 0.5,
+            },
+            Json::Published { name: "/a", segments: None, bytes: 1 },
+            Json::Serving { prefix: "/a" },
+            Json::Served { answered: 1, bytes: None, ignored: None },
+            Json::Ping { number: 1, answer: "nack", nack: Some(50), milliseconds: None },
+            Json::Pings {
+                sent: 1,
+                answered: 1,
+                nacked: 0,
+                lost: 0,
+                min_ms: 0.5,
+                mean_ms: 0.5,
+                max_ms: 0.5,
+            },
+            Json::Traffic {
+                sent: 1,
+                answered: 1,
+                nacked: 0,
+                lost: 0,
+                unasked: 0,
+                congested: 0,
+                bytes: 1,
+                seconds: 0.5,
+                per_second: 2.0,
+                p50_us: 1.0,
+                p90_us: 1.0,
+                p99_us: 1.0,
+                max_us: 1.0,
+                mean_us: 1.0,
+                cpu_us: None,
+                forwarder_cpu_us: None,
+                forwarder_memory: None,
+            },
+            Json::Object {
+                name: "/a",
+                root: "00",
+                path: None,
+                bytes: 1,
+                segments: 1,
+                proven: true,
+                seconds: 0.5,
+            },
+            Json::Status {
+                version: "v",
+                uptime_seconds: 0.5,
+                fib_entries: 0,
+                pit_entries: 0,
+                cs_entries: 0,
+                in_interests: 0,
+                in_data: 0,
+                in_nacks: 0,
+                out_interests: 0,
+                out_data: 0,
+                out_nacks: 0,
+                satisfied: 0,
+                unsatisfied: 0,
+            },
+            Json::Face {
+                face: 1,
+                remote: "r",
+                local: "l",
+                scope: "local",
+                persistency: "permanent",
+                link: "ad-hoc",
+                mtu: None,
+                expires_seconds: None,
+                reliability: false,
+                congestion_marking: false,
+                local_fields: false,
+                in_interests: 0,
+                in_data: 0,
+                in_nacks: 0,
+                in_bytes: 0,
+                out_interests: 0,
+                out_data: 0,
+                out_nacks: 0,
+                out_bytes: 0,
+            },
+            Json::Route {
+                prefix: "/a",
+                face: 1,
+                origin: 0,
+                cost: 0,
+                inherit: true,
+                capture: false,
+                expires_seconds: None,
+            },
+            Json::Fib { prefix: "/a", face: 1, cost: 0 },
+            Json::Cs { capacity: 1, entries: 0, hits: 0, misses: 0, admit: true, serve: true },
+            Json::Strategy { prefix: "/a", strategy: "/s" },
+            Json::Changed {
+                what: "cs-erased",
+                prefix: None,
+                face: None,
+                uri: None,
+                origin: None,
+                cost: None,
+                capacity: None,
+                count: None,
+                strategy: None,
+            },
             Json::Hashing { done: 1, total: 2 },
             Json::Shared {
                 ticket: "xylem:a",
@@ -145,6 +402,9 @@ mod tests {
                 listen: &[],
                 plain: &[],
             },
+            Json::Listening { uri: "tcp4://127.0.0.1:6363" },
+            Json::Registered { forwarder: "unix:///x", prefix: "/a" },
+            Json::Trouble { what: "w" },
             Json::Skipped { path: "a\nb".into(), why: "x" },
             Json::PeerConnected { peer: "p" },
             Json::PeerGone { peer: "p", why: "x" },

@@ -207,6 +207,11 @@ impl Out {
                 }
                 self.note("Serving until Ctrl-C.");
             }
+            Event::Listening { uri } => self.note(&clean(&format!("Listening on {uri}"))),
+            Event::Registered { forwarder, prefix } => {
+                self.note(&clean(&format!("Serving {prefix} through {forwarder}")));
+            }
+            Event::Trouble { what } => self.warn(&what),
             Event::Skipped { path, why } => {
                 self.warn(&format!("left out {}: {why}", path.display()));
             }

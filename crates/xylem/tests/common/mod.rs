@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// The program under test.
@@ -27,7 +28,24 @@ pub struct Share {
     pub ticket: String,
     pub plain: Option<String>,
     pub link: String,
+    events: Events,
     child: Child,
+}
+
+/// What a running command has told after its beginning.
+pub type Events = Arc<Mutex<Vec<serde_json::Value>>>;
+
+/// Keeps reading, so that the child never blocks on a full pipe.
+fn collect(lines: impl Iterator<Item = std::io::Result<String>> + Send + 'static) -> Events {
+    let events = Events::default();
+    let into = events.clone();
+    std::thread::spawn(move || {
+        for line in lines.map_while(Result::ok) {
+            let event = serde_json::from_str(&line).expect("JSON");
+            into.lock().unwrap().push(event);
+        }
+    });
+    events
 }
 
 impl Share {
@@ -53,16 +71,31 @@ impl Share {
             .map(|line| line.expect("UTF-8"))
             .find(|line| line.contains("\"shared\""))
             .expect("share prints its ticket");
-        // Keep reading, so that the child never blocks on a full pipe.
-        std::thread::spawn(move || lines.for_each(drop));
+        let events = collect(lines);
         let shared: serde_json::Value = serde_json::from_str(&shared).expect("JSON");
         let text = |v: &serde_json::Value| v.as_str().map(str::to_owned);
         Self {
             ticket: text(&shared["ticket"]).expect("a ticket"),
             plain: text(&shared["plain"][0]),
             link: text(&shared["listen"][0]).expect("an address"),
+            events,
             child,
         }
+    }
+
+    /// Starts sharing through a forwarder and waits until that knows.
+    pub fn via(path: &Path, store: &Path, forwarder: &str) -> Self {
+        let share = Self::with(path, store, &["--via", forwarder]);
+        share.registered(1);
+        share
+    }
+
+    /// Waits until forwarders have taken so many registrations.
+    pub fn registered(&self, times: usize) {
+        let is_one = |event: &&serde_json::Value| event["event"] == "registered";
+        until("a registration", || {
+            self.events.lock().unwrap().iter().filter(is_one).count() >= times
+        });
     }
 
     pub fn pid(&self) -> u32 {
@@ -168,4 +201,88 @@ pub fn stderr(output: &Output) -> String {
 pub fn assert_exit(output: &Output, code: i32) {
     assert_eq!(output.status.code(), Some(code), "stderr: {}", stderr(output));
     assert!(!stderr(output).contains("panicked"), "stderr: {}", stderr(output));
+}
+
+/// A running `xylem node`; killed when dropped.
+pub struct Node {
+    /// Face URIs where it listens: unix, udp4, tcp4, ws and xylem, in this order.
+    pub listens: Vec<String>,
+    child: Child,
+}
+
+/// Where a test's node listens unless it says otherwise: everywhere on loopback, at free ports.
+pub fn listen_in(dir: &Path) -> String {
+    let net = ["udp4", "tcp4", "ws", "xylem"].map(|scheme| format!("\"{scheme}://127.0.0.1:0\""));
+    format!("listen = [\"unix://{}\", {}]", dir.join("node.sock").display(), net.join(", "))
+}
+
+impl Node {
+    /// Starts a node on loopback with more settings (the table `[node]`, then others).
+    pub fn start(dir: &Path, settings: &str) -> Self {
+        Self::with(dir, &format!("[node]\n{}\n{settings}\n", listen_in(dir)))
+    }
+
+    /// Starts a node with exactly these settings; no multicast unless they say so.
+    pub fn with(dir: &Path, settings: &str) -> Self {
+        let mut settings = settings.to_owned();
+        if !settings.contains("[node.multicast]") {
+            settings += "\n[node.multicast]\nenabled = false\n";
+        }
+        let config = file(dir, "node.toml", settings.as_bytes());
+        let mut command = xylem(&dir.join("node-store"));
+        command.args(["--json", "--config"]).arg(config).arg("node");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().expect("the program starts");
+        let expected = settings.lines().find(|l| l.starts_with("listen")).expect("listens");
+        let expected = expected.matches("://").count();
+        let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        let listens = lines
+            .by_ref()
+            .map(|line| serde_json::from_str(&line.expect("UTF-8")).expect("JSON"))
+            .inspect(|event: &serde_json::Value| assert!(event["event"] != "error", "{event}"))
+            .filter_map(|event| event["uri"].as_str().map(str::to_owned))
+            .take(expected)
+            .collect();
+        collect(lines);
+        Self { listens, child }
+    }
+
+    /// Where it listens with this scheme.
+    pub fn at(&self, scheme: &str) -> &str {
+        let prefix = format!("{scheme}://");
+        self.listens.iter().find(|uri| uri.starts_with(&prefix)).expect("it listens there")
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Ends it by a signal and gives its exit code.
+    pub fn signal(mut self, signal: &str) -> Option<i32> {
+        let pid = self.pid().to_string();
+        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+        self.child.wait().unwrap().code()
+    }
+
+    /// Kills it as a crash would: nothing is cleaned up.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Waits until `done`, for 30 seconds at most.
+pub fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !done() {
+        assert!(Instant::now() < deadline, "{what} never happened");
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }

@@ -1,20 +1,28 @@
 //! [`Verifier`]: proves what arrives, in any order, and keeps what it has proven.
 
+mod burst;
+mod fork;
+mod resume;
+
+use alloc::{vec, vec::Vec};
 use core::ops::Range;
 
-use xylem_hash::{Hash, tree};
+use xylem_hash::Hash;
 
 use crate::{
-    error::{AdoptError, VerifyError},
+    anchor::Anchor,
+    error::VerifyError,
     geometry::Geometry,
-    hashing::{join, leaf_value, leaf_values},
-    ids::{NODE_LEN, Node, NodeValue, SegmentIndex, Tile},
+    hashing::{join, leaf_value, parents},
+    ids::{Node, NodeValue, SegmentIndex, Tile},
     known::{Known, Pair},
-    outboard::{
-        NodeSource, read_node, segment_signature_len, tile_content_len, tile_signature_len,
+    proof::{
+        check_len, check_proof_len, proof_end, segment_signature_len, side, split_value,
+        tile_content_len, tile_signature_len,
     },
     verified::{Segment, Verified},
 };
+use burst::Burst;
 
 /// Whether proven nodes are kept for [`Verifier::take_proven`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +59,7 @@ pub struct Verifier {
     fresh: Vec<(Node, NodeValue)>,
     /// Pairs that one call has worked out and will keep if all of it holds; empty between calls.
     pending: Vec<(Node, Pair)>,
+    burst: Burst,
     nodes_hashed: u64,
 }
 
@@ -65,6 +74,7 @@ impl Verifier {
             recording: Recording::On,
             fresh: vec![(geo.root(), NodeValue::from(root))],
             pending: Vec::new(),
+            burst: Burst::default(),
             nodes_hashed: 0,
         }
     }
@@ -75,10 +85,21 @@ impl Verifier {
         &self.geo
     }
 
-    /// The file's BLAKE3 hash.
+    /// The root of its tree; of a BLAKE3 tree the file's plain hash.
     #[must_use]
     pub fn root(&self) -> Hash {
         self.root
+    }
+
+    /// The proven node that the proof of a segment ends at, for proving the segment elsewhere;
+    /// `None` if it is not proven, or forgotten.
+    #[must_use]
+    pub fn anchor(&self, i: SegmentIndex) -> Option<Anchor> {
+        if !self.geo.has_segment(i) {
+            return None;
+        }
+        let node = proof_end(&self.geo, Node::leaf(i), self.geo.segment_proof_end());
+        Some(Anchor::proven(self.geo, self.root, node, self.value(node)?))
     }
 
     /// Turns the record for [`Self::take_proven`] on (as it is at first) or off. Off drops what
@@ -104,35 +125,8 @@ impl Verifier {
         let bytes = content.as_ref();
         self.admit_segment(i, bytes.len(), signature_value.len())?;
         let leaf = leaf_value(&self.geo, i, bytes);
-        self.prove_segment(i, leaf, signature_value)?;
+        self.prove_segment(i, leaf, signature_value, &[])?;
         Ok(self.evidence(i, content))
-    }
-
-    /// Proves several segments as [`Self::segment`] would one after the other, and appends the
-    /// outcomes to `out` in the same order.
-    pub fn segments<'a, B: AsRef<[u8]>>(
-        &mut self,
-        batch: impl IntoIterator<Item = (SegmentIndex, B, &'a [u8])>,
-        out: &mut Vec<Result<Verified<Segment<B>>, VerifyError>>,
-    ) {
-        // Which segments can be judged depends on tiles alone, so admission may go first.
-        let batch: Vec<_> = batch
-            .into_iter()
-            .map(|(i, content, signature)| {
-                let admitted = self.admit_segment(i, content.as_ref().len(), signature.len());
-                (i, content, signature, admitted)
-            })
-            .collect();
-        let admitted = batch.iter().filter(|(_, _, _, admitted)| admitted.is_ok());
-        let leaves =
-            leaf_values(&self.geo, admitted.map(|(i, content, ..)| (*i, content.as_ref())));
-        let mut leaves = leaves.into_iter();
-        out.extend(batch.into_iter().map(|(i, content, signature, admitted)| {
-            admitted?;
-            let leaf = leaves.next().expect("one leaf for each segment that was admitted");
-            self.prove_segment(i, leaf, signature)?;
-            Ok(self.evidence(i, content))
-        }));
     }
 
     /// Proves a tile: `content` is the values of its base nodes, `signature_value` its top's value
@@ -150,7 +144,7 @@ impl Verifier {
         let Some(top) = geo.tile_top(t) else { return Err(VerifyError::OutOfRange) };
         check_len(tile_content_len(&geo, t), content.len())?;
         check_proof_len(tile_signature_len(&geo, t), signature_value.len())?;
-        let ends_at = self.proof_end(top, geo.tile_proof_end(t.tier));
+        let ends_at = proof_end(&self.geo, top, geo.tile_proof_end(t.tier));
         if self.value(ends_at).is_none() {
             return Err(match geo.tile_above(t) {
                 Some(above) if !self.known.done(top) => VerifyError::NeedTile(above),
@@ -159,7 +153,7 @@ impl Verifier {
         }
         self.attempt(|this| {
             let (value, siblings) = split_value(signature_value);
-            this.climb(top, value, siblings, geo.tile_proof_end(t.tier))?;
+            this.climb(top, value, siblings, geo.tile_proof_end(t.tier), &[])?;
             if this.hash_tile(t, content)? != value {
                 return Err(VerifyError::NodeMismatch(top));
             }
@@ -184,93 +178,6 @@ impl Verifier {
             None if node == self.geo.root() => Some(NodeValue::from(self.root)),
             _ => None,
         }
-    }
-
-    /// Proves the two children of a proven node, read back from our own disk. They are not
-    /// recorded for [`Self::take_proven`]. If they had been forgotten, they are kept until their
-    /// segments are reported complete again.
-    ///
-    /// # Errors
-    /// [`VerifyError::NotProven`] for a parent that is not, or a child that is zeros (its slot was
-    /// never written); [`VerifyError::NodeMismatch`] if they are not the parent's children;
-    /// [`VerifyError::OutOfRange`] if `parent` is no real node over the segments.
-    pub fn adopt_children(
-        &mut self,
-        parent: Node,
-        left: NodeValue,
-        right: NodeValue,
-    ) -> Result<(), VerifyError> {
-        let Some((l, r)) = self.geo.children(parent) else { return Err(VerifyError::OutOfRange) };
-        let Some(value) = self.value(parent) else { return Err(VerifyError::NotProven(parent)) };
-        for (node, value) in [(l, left), (r, right)] {
-            if value.is_unknown() {
-                return Err(VerifyError::NotProven(node));
-            }
-        }
-        match self.known.pair(parent) {
-            Some(known) if *known == [left, right] => return Ok(()),
-            Some(_) => return Err(VerifyError::NodeMismatch(parent)),
-            None => {}
-        }
-        self.nodes_hashed += 1;
-        if join(&self.geo, parent, left, right) != value {
-            return Err(VerifyError::NodeMismatch(parent));
-        }
-        self.known.insert_reopening(parent, [left, right]);
-        Ok(())
-    }
-
-    /// Proves all nodes from the lowest proven one down to a segment's leaf out of our own
-    /// outboard, for [`Self::check_segment`].
-    ///
-    /// # Errors
-    /// [`AdoptError::Refused`] with what [`Self::adopt_children`] says; what was adopted above
-    /// stays. [`AdoptError::Source`] if the outboard cannot be read.
-    pub fn adopt_path<S: NodeSource>(
-        &mut self,
-        i: SegmentIndex,
-        src: &mut S,
-    ) -> Result<(), AdoptError<S::Error>> {
-        if !self.geo.has_segment(i) {
-            return Err(AdoptError::Refused(VerifyError::OutOfRange));
-        }
-        let mut node = Node::leaf(i);
-        let mut unproven = Vec::new();
-        while self.value(node).is_none() {
-            let Some(parent) = self.geo.parent(node) else { break }; // the root is proven
-            unproven.push(parent);
-            node = parent;
-        }
-        for parent in unproven.into_iter().rev() {
-            let Some((left, right)) = self.geo.children(parent) else { break }; // a parent has
-            let left = read_node(left, src)?;
-            let right = read_node(right, src)?;
-            self.adopt_children(parent, left, right).map_err(AdoptError::Refused)?;
-        }
-        Ok(())
-    }
-
-    /// Holds a segment read back from our own disk against its proven leaf.
-    ///
-    /// # Errors
-    /// [`VerifyError::NotProven`] if the leaf is not (see [`Self::adopt_path`]);
-    /// [`VerifyError::WrongLength`], [`VerifyError::LeafMismatch`], [`VerifyError::OutOfRange`].
-    pub fn check_segment<B: AsRef<[u8]>>(
-        &self,
-        i: SegmentIndex,
-        content: B,
-    ) -> Result<Verified<Segment<B>>, VerifyError> {
-        if !self.geo.has_segment(i) {
-            return Err(VerifyError::OutOfRange);
-        }
-        let node = Node::leaf(i);
-        let Some(proven) = self.value(node) else { return Err(VerifyError::NotProven(node)) };
-        let bytes = content.as_ref();
-        check_len(self.geo.segment_len(i), bytes.len())?;
-        if leaf_value(&self.geo, i, bytes) != proven {
-            return Err(VerifyError::LeafMismatch(i));
-        }
-        Ok(self.evidence(i, content))
     }
 
     /// Says that segments are safe elsewhere, so that what only they needed can be forgotten: the
@@ -324,48 +231,47 @@ impl Verifier {
         if self.known.done(leaf) {
             return Err(VerifyError::AlreadyComplete);
         }
-        let ends_at = self.proof_end(leaf, geo.segment_proof_end());
+        let ends_at = proof_end(geo, leaf, geo.segment_proof_end());
         match geo.tile_of_segment(i) {
             Some(tile) if self.value(ends_at).is_none() => Err(VerifyError::NeedTile(tile)),
             _ => Ok(()),
         }
     }
 
+    /// `ahead` are the values of the first parents on the way, if they were worked out before.
     fn prove_segment(
         &mut self,
         i: SegmentIndex,
         leaf: NodeValue,
         signature_value: &[u8],
+        ahead: &[NodeValue],
     ) -> Result<(), VerifyError> {
         self.attempt(|this| {
             let (value, siblings) = split_value(signature_value);
             if leaf != value {
                 return Err(VerifyError::LeafMismatch(i));
             }
-            this.climb(Node::leaf(i), value, siblings, this.geo.segment_proof_end())
+            this.climb(Node::leaf(i), value, siblings, this.geo.segment_proof_end(), ahead)
         })
-    }
-
-    /// The highest real node at or above the real `node` that is not above level `end`.
-    fn proof_end(&self, node: Node, end: u8) -> Node {
-        self.geo.steps(node, end).last().unwrap_or(node)
     }
 
     /// Holds a real node's claimed value against what is proven, by way of its siblings up to
     /// level `end`. Where a pair is proven it is compared; where it is not it is hashed and put
-    /// into `pending`. There have to be as many siblings as there are steps.
+    /// into `pending`, or looked up in `ahead`, where it has been hashed. There have to be as many
+    /// siblings as there are steps.
     fn climb(
         &mut self,
         from: Node,
         value: NodeValue,
         siblings: &[u8],
         end: u8,
+        ahead: &[NodeValue],
     ) -> Result<(), VerifyError> {
-        let (mut node, mut value) = (from, value);
+        let (mut node, mut value, mut ahead) = (from, value, ahead.iter());
         // Once a pair on the way is proven so are all above it, and `value` has served its turn.
         let mut linked = false;
         for (parent, given) in self.geo.steps(from, end).zip(NodeValue::each(siblings)) {
-            let at = side(node, parent);
+            let (at, worked_out) = (side(node, parent), ahead.next());
             match self.known.pair(parent) {
                 Some(pair) => {
                     if !linked && pair[at] != value {
@@ -380,8 +286,10 @@ impl Verifier {
                 None => {
                     debug_assert!(!linked, "pairs are closed upwards");
                     let pair = if at == 0 { [value, given] } else { [given, value] };
-                    value = join(&self.geo, parent, pair[0], pair[1]);
-                    self.nodes_hashed += 1;
+                    value = worked_out.copied().unwrap_or_else(|| {
+                        self.nodes_hashed += 1;
+                        join(&self.geo, parent, pair[0], pair[1])
+                    });
                     self.pending.push((parent, pair));
                 }
             }
@@ -399,11 +307,10 @@ impl Verifier {
         let (base, indices) = self.geo.tile_nodes(t);
         let mut row: Vec<NodeValue> = NodeValue::each(content).collect();
         let mut first = indices.start;
-        let (mut unproven, mut hashed) = (Vec::new(), Vec::new());
+        let mut hashed = Vec::new();
         for level in base..self.geo.tile_top_level(t.tier) {
             let mut above: Vec<NodeValue> = Vec::with_capacity(row.len().div_ceil(2));
-            let mut holes = Vec::new();
-            unproven.clear();
+            let (mut holes, unproven) = (Vec::new(), self.pending.len());
             first /= 2;
             for couple in row.chunks(2) {
                 let &[left, right] = couple else {
@@ -419,7 +326,6 @@ impl Verifier {
                     None => {
                         holes.push(above.len());
                         above.push(NodeValue::UNKNOWN);
-                        unproven.extend([left.to_cv(), right.to_cv()]);
                         self.pending.push((parent, [left, right]));
                     }
                 }
@@ -428,10 +334,10 @@ impl Verifier {
             if level + 1 == self.geo.levels() && !holes.is_empty() {
                 above[0] = join(&self.geo, self.geo.root(), row[0], row[1]);
             } else {
-                hashed.clear();
-                tree::parent_cvs(&unproven, &mut hashed);
-                for (hole, cv) in holes.into_iter().zip(&hashed) {
-                    above[hole] = NodeValue::from(cv);
+                hashed.resize(holes.len(), NodeValue::UNKNOWN);
+                parents(&self.geo, |n| self.pending[unproven + n].1, &mut hashed);
+                for (hole, value) in holes.into_iter().zip(&hashed) {
+                    above[hole] = *value;
                 }
             }
             row = above;
@@ -448,12 +354,7 @@ impl Verifier {
         let mut pending = core::mem::take(&mut self.pending);
         if outcome.is_ok() {
             for &(parent, pair) in &pending {
-                let kept = self.known.insert(parent, pair);
-                if let (true, Recording::On, Some((left, right))) =
-                    (kept, self.recording, self.geo.children(parent))
-                {
-                    self.fresh.extend([(left, pair[0]), (right, pair[1])]);
-                }
+                self.keep(parent, pair);
             }
         }
         pending.clear();
@@ -461,7 +362,17 @@ impl Verifier {
         outcome
     }
 
-    /// The one place where a segment becomes evidence; its leaf has just been found to be proven.
+    /// Keeps, and records, the proven children of a node.
+    fn keep(&mut self, parent: Node, pair: Pair) {
+        let kept = self.known.insert(parent, pair);
+        if let (true, Recording::On, Some((left, right))) =
+            (kept, self.recording, self.geo.children(parent))
+        {
+            self.fresh.extend([(left, pair[0]), (right, pair[1])]);
+        }
+    }
+
+    /// The one place where this type makes a segment evidence; its leaf has just been found to be proven.
     fn evidence<B>(&self, i: SegmentIndex, content: B) -> Verified<Segment<B>> {
         let offset = self.geo.segment_range(i).start;
         Verified::new(self.root, Segment { index: i, offset, content })
@@ -476,27 +387,4 @@ impl core::fmt::Debug for Verifier {
             .field("held_bytes", &self.held_bytes())
             .finish_non_exhaustive()
     }
-}
-
-/// 0 if `node` is the left child of `parent`, 1 if the right.
-fn side(node: Node, parent: Node) -> usize {
-    // A right child may be promoted over several levels; its first segment tells.
-    let first = node.index << node.level;
-    (first >> (parent.level - 1) & 1) as usize
-}
-
-/// The own value and the siblings of a SignatureValue, whose length has been checked.
-fn split_value(signature_value: &[u8]) -> (NodeValue, &[u8]) {
-    match signature_value.split_first_chunk::<NODE_LEN>() {
-        Some((value, siblings)) => (NodeValue(*value), siblings),
-        None => (NodeValue::UNKNOWN, &[]),
-    }
-}
-
-fn check_len(expected: usize, got: usize) -> Result<(), VerifyError> {
-    if got == expected { Ok(()) } else { Err(VerifyError::WrongLength { expected, got }) }
-}
-
-fn check_proof_len(expected: usize, got: usize) -> Result<(), VerifyError> {
-    if got == expected { Ok(()) } else { Err(VerifyError::ProofLength { expected, got }) }
 }

@@ -3,7 +3,7 @@
 use std::io::{self, IoSliceMut};
 use std::net::SocketAddr;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use mio::Interest;
 use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 
@@ -14,6 +14,11 @@ const MESSAGE_LEN: usize = 65_536;
 const BATCH: usize = 8;
 /// Receive buffers are cut from slabs of this length, so that small datagrams share one.
 const SLAB_LEN: usize = 4 * MESSAGE_LEN;
+/// Bytes of datagrams that leave in one call.
+const TRAIN_LEN: usize = 60 * 1024;
+/// A datagram of this length fits into any Ethernet frame, so that the kernel may cut a train into
+/// such; for larger ones it refuses unless the network's frames are larger, too.
+const SAFE_SEGMENT: usize = 1_452;
 /// Asked of the kernel for each direction; it may grant less (`net.core.rmem_max`).
 const SOCKET_BUFFER: usize = 4 << 20;
 
@@ -26,12 +31,31 @@ pub(crate) enum Oversize {
     Fragment,
 }
 
+/// Datagrams of one sender that the kernel handed over together.
+pub(crate) struct Received {
+    /// Who sent them.
+    pub(crate) from: SocketAddr,
+    /// One after the other.
+    pub(crate) bytes: Bytes,
+    /// The length of each but the last, which may be shorter.
+    pub(crate) stride: usize,
+}
+
+/// Datagrams of one length for one receiver that wait to leave in one system call.
+#[derive(Default)]
+struct Train {
+    to: Option<SocketAddr>,
+    bytes: Vec<u8>,
+    stride: usize,
+}
+
 /// A bound, non-blocking UDP socket.
 pub(crate) struct Udp {
     io: mio::net::UdpSocket,
     state: UdpSocketState,
     local: SocketAddr,
     buffers: Vec<BytesMut>,
+    train: Train,
 }
 
 impl Udp {
@@ -44,16 +68,21 @@ impl Udp {
         }
         socket.set_nonblocking(true)?;
         socket.bind(&address.into())?;
+        Self::from_socket(socket, oversize)
+    }
+
+    /// Takes over a socket that is bound and does not block.
+    pub(crate) fn from_socket(socket: socket2::Socket, oversize: Oversize) -> io::Result<Self> {
         let io = mio::net::UdpSocket::from_std(socket.into());
         let state = UdpSocketState::new(UdpSockRef::from(&io))?;
+        let local = io.local_addr()?;
         if oversize == Oversize::Fragment {
-            allow_fragments(&io, address)?;
+            allow_fragments(&io, local)?;
         }
         // Smaller buffers only cost rate: the kernel's limit is taken as it is.
         let _ = state.set_recv_buffer_size(UdpSockRef::from(&io), SOCKET_BUFFER);
         let _ = state.set_send_buffer_size(UdpSockRef::from(&io), SOCKET_BUFFER);
-        let local = io.local_addr()?;
-        Ok(Self { io, state, local, buffers: Vec::new() })
+        Ok(Self { io, state, local, buffers: Vec::new(), train: Train::default() })
     }
 
     /// The address that was bound, with the port that the system chose.
@@ -71,13 +100,35 @@ impl Udp {
         poll.registry().register(&mut self.io, token, Interest::READABLE)
     }
 
-    /// Takes one batch from the socket: whether more may be waiting.
+    /// Takes one batch from the socket, datagram by datagram in memory of its own: whether more may
+    /// be waiting.
     ///
     /// # Errors
     /// Those of the socket; errors that a peer caused (ICMP) count as an empty message.
     pub(crate) fn receive(
         &mut self,
         each: &mut dyn FnMut(SocketAddr, BytesMut),
+    ) -> io::Result<bool> {
+        self.receive_messages(&mut |from, mut message, stride| {
+            while message.len() > stride {
+                each(from, message.split_to(stride));
+            }
+            if !message.is_empty() {
+                each(from, message);
+            }
+        })
+    }
+
+    /// As [`Udp::receive`], trains of datagrams as they come.
+    pub(crate) fn receive_trains(&mut self, into: &mut Vec<Received>) -> io::Result<bool> {
+        self.receive_messages(&mut |from, message, stride| {
+            into.push(Received { from, bytes: message.freeze(), stride });
+        })
+    }
+
+    fn receive_messages(
+        &mut self,
+        each: &mut dyn FnMut(SocketAddr, BytesMut, usize),
     ) -> io::Result<bool> {
         while self.buffers.len() < BATCH {
             self.buffers.push(BytesMut::zeroed(SLAB_LEN));
@@ -94,20 +145,41 @@ impl Udp {
             }
         };
         for (meta, buffer) in metas.iter().zip(&mut self.buffers).take(received) {
-            let mut message = buffer.split_to(meta.len);
+            let message = buffer.split_to(meta.len);
             if buffer.len() < MESSAGE_LEN {
                 *buffer = BytesMut::zeroed(SLAB_LEN);
             }
-            let stride = meta.stride.max(1);
-            while message.len() > stride {
-                each(meta.addr, message.split_to(stride));
-            }
-            if !message.is_empty() {
-                each(meta.addr, message);
-            }
+            each(meta.addr, message, meta.stride.max(1));
         }
         // A batch that is not full was cut short by the end of the queue.
         Ok(received == BATCH)
+    }
+
+    /// Sends a datagram soon: those of one length to one receiver leave together, at the latest with
+    /// [`Udp::flush`].
+    pub(crate) fn queue(&mut self, to: SocketAddr, datagram: &[u8]) {
+        let train = &self.train;
+        let joins = train.to == Some(to)
+            && datagram.len() <= train.stride
+            && train.bytes.len().is_multiple_of(train.stride)
+            && train.bytes.len() + datagram.len() <= TRAIN_LEN
+            && train.bytes.len() / train.stride < self.state.max_gso_segments()
+            && may_train(to, train.stride);
+        if !joins {
+            self.flush();
+            self.train.to = Some(to);
+            self.train.stride = datagram.len().max(1);
+        }
+        self.train.bytes.extend_from_slice(datagram);
+    }
+
+    /// Sends what [`Udp::queue`] holds back.
+    pub(crate) fn flush(&mut self) {
+        let Some(to) = self.train.to.take() else { return };
+        let mut bytes = std::mem::take(&mut self.train.bytes);
+        self.send(to, &bytes, Some(self.train.stride));
+        bytes.clear();
+        self.train.bytes = bytes;
     }
 
     /// Sends one datagram, or several of `segment_size` bytes (the last may be shorter).
@@ -124,6 +196,12 @@ impl Udp {
             let _ = self.state.try_send(UdpSockRef::from(&self.io), &transmit);
         }
     }
+}
+
+/// Whether the kernel cuts a train for this receiver into datagrams of `len` bytes without asking
+/// more of the path than any path gives.
+fn may_train(to: SocketAddr, len: usize) -> bool {
+    len <= SAFE_SEGMENT || to.ip().is_loopback()
 }
 
 /// Undoes what `quinn-udp` sets for the sake of path MTU discovery.

@@ -1,0 +1,96 @@
+//! How long answers took, by prefix and face: what the ASF strategy ranks next hops by.
+
+/// Round trips over one face for names under one prefix (RFC 6298), or, under the number 0 instead
+/// of a face's, when that prefix is probed next.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Measurement {
+    /// Microseconds; 0 before the first answer.
+    srtt: u32,
+    variation: u32,
+    /// Questions in a row without an answer, and whether they were too many.
+    silent: u8,
+    timed_out: bool,
+    /// Microseconds of the forwarder's clock.
+    pub(crate) next_probe: u64,
+}
+
+/// So many unanswered questions make a way that is tried last.
+const MAX_SILENT: u8 = 3;
+const INITIAL_RTO: u64 = 1_000_000;
+const MIN_RTO: u64 = 200_000;
+
+/// A way's rank; the least is tried first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Rank {
+    Measured(u32),
+    Unknown,
+    TimedOut,
+}
+
+impl Measurement {
+    pub(crate) fn rank(&self) -> Rank {
+        match (self.timed_out, self.srtt) {
+            (true, _) => Rank::TimedOut,
+            (false, 0) => Rank::Unknown,
+            (false, srtt) => Rank::Measured(srtt),
+        }
+    }
+
+    /// An answer came after so many microseconds.
+    pub(crate) fn answered(&mut self, rtt: u64) {
+        let rtt = u32::try_from(rtt).unwrap_or(u32::MAX).max(1);
+        if self.srtt == 0 {
+            (self.srtt, self.variation) = (rtt, rtt / 2);
+        } else {
+            let off = self.srtt.abs_diff(rtt);
+            self.variation = self.variation - self.variation / 4 + off / 4;
+            self.srtt = (self.srtt - self.srtt / 8).saturating_add(rtt / 8).max(1);
+        }
+        (self.silent, self.timed_out) = (0, false);
+    }
+
+    /// No answer came in time.
+    pub(crate) fn unanswered(&mut self) {
+        self.silent = self.silent.saturating_add(1);
+        self.timed_out |= self.silent >= MAX_SILENT;
+    }
+
+    /// A refusal came.
+    pub(crate) fn refused(&mut self) {
+        self.timed_out = true;
+    }
+
+    /// Microseconds after which no answer is one.
+    pub(crate) fn timeout(&self) -> u64 {
+        match self.srtt {
+            0 => INITIAL_RTO,
+            srtt => (u64::from(srtt) + 4 * u64::from(self.variation)).max(MIN_RTO),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ways_are_ranked_by_what_they_did() {
+        let mut fast = Measurement::default();
+        assert_eq!((fast.rank(), fast.timeout()), (Rank::Unknown, INITIAL_RTO));
+        fast.answered(80_000);
+        assert_eq!((fast.rank(), fast.timeout()), (Rank::Measured(80_000), 240_000));
+        let mut slow = fast;
+        slow.answered(800_000);
+        assert!(fast.rank() < slow.rank() && slow.rank() < Rank::Unknown);
+        slow.unanswered();
+        slow.unanswered();
+        assert!(slow.rank() < Rank::TimedOut);
+        slow.unanswered();
+        assert_eq!(slow.rank(), Rank::TimedOut);
+        slow.answered(80_000);
+        assert!(slow.rank() < Rank::Unknown);
+        slow.answered(u64::MAX);
+        slow.refused();
+        assert_eq!(slow.rank(), Rank::TimedOut);
+    }
+}

@@ -1,0 +1,133 @@
+//! Routes, strategies and regions: what the forwarder is told about names.
+
+use xylem_packet::NameRef;
+
+use crate::fib::{NextHop, insert_hop, remove_hop};
+use crate::forwarder::Forwarder;
+use crate::prefixes::MAX_COMPONENTS;
+use crate::storage::{Flat, Storage};
+use crate::{FaceId, RouteError, Strategy};
+
+/// Room for a name on its way out of a table.
+type NameBuffer<S> = <S as Storage>::Scratch;
+
+impl<S: Storage> Forwarder<S> {
+    /// Lets Interests under `prefix` go to `face`; of several next hops the cheapest is tried
+    /// first. A route that exists gets the new cost.
+    pub fn add_route(
+        &mut self,
+        prefix: NameRef<'_>,
+        face: FaceId,
+        cost: u32,
+    ) -> Result<(), RouteError> {
+        if self.faces.number(face).is_none() {
+            return Err(RouteError::NoSuchFace);
+        }
+        if prefix.len() > MAX_COMPONENTS {
+            return Err(RouteError::PrefixTooLong);
+        }
+        let id = self.fib.find_or_insert(&self.hasher, prefix).ok_or(RouteError::TableFull)?;
+        let hops = self.fib.get_mut(id);
+        let is_new = !remove_hop(hops, face);
+        let room = !is_new || hops.as_slice().len() < self.max_next_hops;
+        if room && insert_hop(hops, NextHop { face, cost }) {
+            return Ok(());
+        }
+        if hops.as_slice().is_empty() {
+            self.fib.remove(id);
+        }
+        Err(RouteError::TableFull)
+    }
+
+    /// Takes a route back; true if there was one.
+    pub fn remove_route(&mut self, prefix: NameRef<'_>, face: FaceId) -> bool {
+        let Some(id) = self.fib.find(&self.hasher, prefix) else { return false };
+        let hops = self.fib.get_mut(id);
+        let removed = remove_hop(hops, face);
+        if hops.as_slice().is_empty() {
+            self.fib.remove(id);
+        }
+        removed
+    }
+
+    pub(crate) fn remove_routes_over(&mut self, face: FaceId) {
+        // An entry that is removed leaves its number free, and none takes it here.
+        let mut next = self.fib.ids().next();
+        while let Some(id) = next {
+            next = self.fib.ids().find(|other| *other > id);
+            let hops = self.fib.get_mut(id);
+            remove_hop(hops, face);
+            if hops.as_slice().is_empty() {
+                self.fib.remove(id);
+            }
+        }
+    }
+
+    /// Calls `f` with every prefix that has next hops, and these, cheapest first.
+    pub fn for_each_route(&self, f: &mut dyn FnMut(NameRef<'_>, &[NextHop])) {
+        let mut buffer = NameBuffer::<S>::default();
+        for id in self.fib.ids() {
+            f(self.fib.name_of(id, &mut buffer), self.fib.get(id).as_slice());
+        }
+    }
+
+    /// Number of prefixes that have next hops.
+    pub fn fib_len(&self) -> usize {
+        self.fib.len()
+    }
+
+    /// Sets the strategy of the names under `prefix` that no longer prefix says otherwise of.
+    pub fn set_strategy(
+        &mut self,
+        prefix: NameRef<'_>,
+        strategy: Strategy,
+    ) -> Result<(), RouteError> {
+        if prefix.len() > MAX_COMPONENTS {
+            return Err(RouteError::PrefixTooLong);
+        }
+        let id = self.strategies.find_or_insert(&self.hasher, prefix);
+        *self.strategies.get_mut(id.ok_or(RouteError::TableFull)?) = strategy;
+        Ok(())
+    }
+
+    /// Takes a choice back; true if there was one. That of `/` becomes best-route again.
+    pub fn unset_strategy(&mut self, prefix: NameRef<'_>) -> bool {
+        let id = self.strategies.find(&self.hasher, prefix);
+        id.map(|id| self.strategies.remove(id)).is_some()
+    }
+
+    /// The strategy that a name is forwarded by.
+    pub fn strategy_of(&self, name: NameRef<'_>) -> Strategy {
+        let mut hashes = crate::name_hash::NameHashes::default();
+        self.hasher.hash_prefixes(name, &mut hashes);
+        let found = self.strategies.lookup(name, &hashes);
+        found.map_or(Strategy::default(), |(_, id)| *self.strategies.get(id))
+    }
+
+    /// Calls `f` with every choice of strategy; that of `/` is always among them.
+    pub fn for_each_strategy(&self, f: &mut dyn FnMut(NameRef<'_>, Strategy)) {
+        if self.strategies.find(&self.hasher, NameRef::default()).is_none() {
+            f(NameRef::default(), Strategy::default());
+        }
+        let mut buffer = NameBuffer::<S>::default();
+        for id in self.strategies.ids() {
+            f(self.strategies.name_of(id, &mut buffer), *self.strategies.get(id));
+        }
+    }
+
+    /// Adds a name of the region that this forwarder is in (NFD's network region table): an
+    /// Interest whose forwarding hint has a prefix of it has arrived, and goes on by its name alone.
+    pub fn add_region(&mut self, name: NameRef<'_>) -> Result<(), RouteError> {
+        if name.len() > MAX_COMPONENTS {
+            return Err(RouteError::PrefixTooLong);
+        }
+        let id = self.regions.find_or_insert(&self.hasher, name);
+        id.map(|_| ()).ok_or(RouteError::TableFull)
+    }
+
+    /// Takes a region back; true if there was one.
+    pub fn remove_region(&mut self, name: NameRef<'_>) -> bool {
+        let id = self.regions.find(&self.hasher, name);
+        id.map(|id| self.regions.remove(id)).is_some()
+    }
+}

@@ -1,0 +1,177 @@
+//! What a flood can do, and what it cannot.
+
+mod common;
+
+use common::{World, data, interest, interest_with, name, with_token};
+use xylem_forward::{CsSettings, DropReason, FaceScope, FaceSettings};
+
+#[test]
+fn a_faces_rate_of_interests_is_limited() {
+    let mut w = World::new(|_| {});
+    let mut settings = FaceSettings::from(FaceScope::NonLocal);
+    settings.interests_per_second = Some(10);
+    let (fast, other, up) = (w.forwarder.add_face(settings), w.remote(), w.remote());
+    w.route("/", up, 0);
+    let mut nonce = 0;
+    let mut accepted = |w: &mut World, face| {
+        nonce += 1;
+        w.raw(face, &interest(&format!("/x/{nonce}"), nonce)).0
+    };
+    let burst: Vec<_> = (0..50).map(|_| accepted(&mut w, fast)).collect();
+    assert_eq!(burst.iter().filter(|result| result.is_ok()).count(), 10);
+    assert_eq!(burst[49], Err(DropReason::RateLimit));
+    assert_eq!(accepted(&mut w, other), Ok(()), "the others' share is theirs");
+    let mut steady = 0;
+    for _ in 0..100 {
+        w.pass(20);
+        steady += usize::from(accepted(&mut w, fast).is_ok());
+    }
+    assert_eq!(steady, 20, "ten a second for two seconds");
+    assert_eq!(w.forwarder.totals().limited, 40 + 80);
+    assert_eq!(w.forwarder.face_settings(fast), Some(settings));
+    assert!(w.forwarder.update_face(fast, FaceScope::NonLocal));
+    assert!((0..50).all(|_| accepted(&mut w, fast).is_ok()));
+}
+
+#[test]
+fn a_faces_share_of_the_pit_is_limited() {
+    let mut w = World::new(|config| config.cs_capacity_bytes = 1 << 20);
+    let mut settings = FaceSettings::from(FaceScope::NonLocal);
+    settings.pit_quota = Some(3);
+    let (greedy, other, up) = (w.forwarder.add_face(settings), w.remote(), w.remote());
+    w.route("/", up, 0);
+    for n in 0..3 {
+        w.ok(greedy, &interest(&format!("/x/{n}"), n));
+    }
+    assert_eq!(w.dropped(greedy, &interest("/x/3", 3)).0, DropReason::Quota);
+    // A retransmission is no new request, and what the cache answers does not wait.
+    w.ok(greedy, &interest("/x/2", 4));
+    w.ok(other, &interest("/c", 5));
+    w.ok(up, &data("/c"));
+    assert_eq!(w.to(greedy, &interest("/c", 6)), [greedy]);
+    // Joining counts, since it takes a record.
+    w.ok(other, &interest("/y", 7));
+    assert_eq!(w.dropped(greedy, &interest("/y", 8)).0, DropReason::Quota);
+    // Answers, refusals and time give room.
+    w.ok(up, &data("/x/0"));
+    w.ok(greedy, &interest("/x/5", 9));
+    assert_eq!(w.dropped(greedy, &interest("/x/6", 10)).0, DropReason::Quota);
+    w.pass(5000);
+    for n in 7..10 {
+        w.ok(greedy, &interest(&format!("/x/{n}"), 100 + n));
+    }
+    assert_eq!(w.dropped(greedy, &interest("/x/10", 110)).0, DropReason::Quota);
+}
+
+#[test]
+fn a_flood_takes_no_more_memory_than_the_limits_say() {
+    const CAPACITY: usize = 5_000;
+    let mut w = World::new(|config| {
+        config.pit_capacity = CAPACITY;
+        config.pit_name_bytes = Some(CAPACITY * 64);
+    });
+    let faces: Vec<_> = (0..50).map(|_| w.remote()).collect();
+    let up = w.remote();
+    w.route("/", up, 0);
+    let mut memory = 0;
+    for round in 0..3u32 {
+        for n in 0..40_000u32 {
+            let nonce = round * 100_000 + n;
+            let long = "y".repeat((n % 500) as usize);
+            // Few names and many faces, or many names; long ones, tokens of 32 octets.
+            let uri = if n % 2 == 0 { format!("/x/{}", n % 64) } else { format!("/{n}/{long}") };
+            let frame = with_token(&interest(&uri, nonce), &[n as u8; 32]);
+            let _ = w.raw(faces[n as usize % 50], frame);
+        }
+        assert!(w.forwarder.pit_len() <= CAPACITY);
+        // An entry and its bucket, a further record each way, its share of names.
+        let most = CAPACITY * (176 + 8 + 48 + 40 + 64) + 4 * 1024 * 176;
+        let now = w.forwarder.pit_memory();
+        assert!(now <= most, "{now} bytes, {most} allowed");
+        assert!(round == 0 || now == memory, "a second flood takes nothing more");
+        memory = now;
+        w.pass(10_000);
+        assert_eq!(w.forwarder.pit_len(), 0);
+    }
+    assert!(w.forwarder.totals().pit_full > 0);
+    // And the forwarder works.
+    assert_eq!(w.to(faces[0], &interest("/after", 1)), [up]);
+    assert_eq!(w.to(up, &data("/after")), [faces[0]]);
+}
+
+#[test]
+fn a_long_name_is_no_way_around() {
+    let mut w = World::new(|config| {
+        config.pit_capacity = 1000;
+        config.pit_name_bytes = Some(10_000);
+    });
+    let (app, up) = (w.local(), w.remote());
+    w.route("/", up, 0);
+    let uri = |n: u32| format!("/{}/{n}", "x".repeat(4000));
+    w.ok(app, &interest(&uri(0), 0));
+    w.ok(app, &interest(&uri(1), 1));
+    assert_eq!(w.dropped(app, &interest(&uri(2), 2)).0, DropReason::PitFull);
+    assert_eq!(w.to(app, &interest("/short", 3)), [up], "short ones need no more");
+    // Names of very many components match as others do.
+    let deep = "/d".repeat(600);
+    w.ok(app, &interest_with(&deep, 4, |i| i.can_be_prefix(true)));
+    assert_eq!(w.to(up, &data(&format!("{deep}/more"))), [app]);
+}
+
+#[test]
+fn the_content_store_is_set_from_outside() {
+    let mut w = World::new(|config| config.cs_capacity_bytes = 1 << 20);
+    let (app, up) = (w.local(), w.remote());
+    w.route("/", up, 0);
+    let mut nonce = 0;
+    let mut fetch = |w: &mut World, uri: &str| {
+        nonce += 1;
+        let to = w.to(app, &interest(uri, nonce));
+        if to == [up] {
+            w.ok(up, &data(uri));
+        }
+        to == [app]
+    };
+    for n in 0..10 {
+        assert!(!fetch(&mut w, &format!("/x/{}/{n}", n % 2)));
+    }
+    assert!(fetch(&mut w, "/x/1/1"));
+    assert_eq!(w.forwarder.erase_cs(name("/x/0").as_ref(), Some(2)), 2);
+    assert_eq!(w.forwarder.erase_cs(name("/x/0").as_ref(), None), 3);
+    assert_eq!(w.forwarder.erase_cs(name("/x/0").as_ref(), None), 0);
+    assert_eq!(w.forwarder.cs().packets, 5);
+    assert!(fetch(&mut w, "/x/1/1") && !fetch(&mut w, "/x/0/0"));
+    let set = |w: &mut World, settings| w.forwarder.configure_cs(settings);
+    set(&mut w, CsSettings { capacity_packets: Some(2), ..Default::default() });
+    assert_eq!(w.forwarder.cs().packets, 2);
+    assert!(fetch(&mut w, "/x/0/0") && fetch(&mut w, "/x/1/1"), "the two used last");
+    set(&mut w, CsSettings { serve: Some(false), ..Default::default() });
+    assert!(!fetch(&mut w, "/x/0/0"));
+    set(&mut w, CsSettings { serve: Some(true), admit: Some(false), ..Default::default() });
+    assert!(fetch(&mut w, "/x/0/0"));
+    assert!(!fetch(&mut w, "/new") && !fetch(&mut w, "/new"));
+    set(&mut w, CsSettings { capacity_bytes: Some(0), ..Default::default() });
+    let info = w.forwarder.cs();
+    assert_eq!((info.packets, info.bytes, info.capacity_bytes), (0, 0, 0));
+    assert!(!fetch(&mut w, "/x/0/0"));
+}
+
+#[test]
+fn a_prefix_is_found_among_many() {
+    let mut w = World::new(|config| config.cs_capacity_bytes = 64 << 20);
+    let (app, up) = (w.local(), w.remote());
+    w.route("/", up, 0);
+    for n in 0..20_000 {
+        let uri = format!("/file/{}/v=1/seg={n}", n % 100);
+        w.ok(app, &interest(&uri, n));
+        w.ok(up, &data(&uri));
+    }
+    let under = |uri: &str, nonce| interest_with(uri, nonce, |i| i.can_be_prefix(true));
+    for (nonce, prefix) in [(50_000, "/file"), (50_001, "/file/7"), (50_002, "/file/99/v=1")] {
+        let sent = w.ok(app, &under(prefix, nonce));
+        assert!(sent[0].to == app && sent[0].name.starts_with(prefix), "{prefix}");
+    }
+    assert_eq!(w.to(app, &under("/file/100", 50_003)), [up]);
+    assert_eq!(w.forwarder.erase_cs(name("/file/7").as_ref(), None), 200);
+    assert_eq!(w.to(app, &under("/file/7", 50_004)), [up]);
+}

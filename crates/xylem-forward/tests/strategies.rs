@@ -1,0 +1,170 @@
+//! Best-route, multicast and ASF, and the choice between them.
+
+mod common;
+
+use common::{What, World, data, interest, nacked, name};
+use xylem_forward::{DropReason, FaceId, FaceScope, FaceSettings, LinkType, RouteError, Strategy};
+use xylem_packet::NackReason;
+
+fn with(strategy: Strategy) -> (World, FaceId, FaceId, FaceId) {
+    let mut w = World::new(|config| config.seed = 11);
+    let faces = (w.local(), w.remote(), w.remote());
+    w.route("/", faces.1, 1);
+    w.route("/", faces.2, 2);
+    w.forwarder.set_strategy(name("/").as_ref(), strategy).unwrap();
+    (w, faces.0, faces.1, faces.2)
+}
+
+#[test]
+fn the_longest_prefix_chooses_the_strategy() {
+    let (mut w, app, a, b) = with(Strategy::BestRoute);
+    w.forwarder.set_strategy(name("/all").as_ref(), Strategy::Multicast).unwrap();
+    w.forwarder.set_strategy(name("/all/one").as_ref(), Strategy::Asf).unwrap();
+    assert_eq!(w.to(app, &interest("/x", 1)), [a]);
+    assert_eq!(w.to(app, &interest("/all/x", 2)), [a, b]);
+    assert_eq!(w.to(app, &interest("/all/one/x", 3)), [a]);
+    assert_eq!(w.forwarder.strategy_of(name("/all/one/x").as_ref()), Strategy::Asf);
+    let mut choices = Vec::new();
+    w.forwarder.for_each_strategy(&mut |prefix, s| choices.push((prefix.to_string(), s)));
+    choices.sort_by_key(|(prefix, _)| prefix.len());
+    let expected = [("/", Strategy::BestRoute), ("/all", Strategy::Multicast)];
+    assert!(choices.iter().zip(expected).all(|((name, s), e)| (name.as_str(), *s) == e));
+    assert_eq!(choices.len(), 3);
+    assert!(w.forwarder.unset_strategy(name("/all").as_ref()));
+    assert!(!w.forwarder.unset_strategy(name("/all").as_ref()));
+    assert_eq!(w.to(app, &interest("/all/y", 4)), [a]);
+    let long = name(&"/x".repeat(64));
+    let refused = w.forwarder.set_strategy(long.as_ref(), Strategy::Asf);
+    assert_eq!(refused, Err(RouteError::PrefixTooLong));
+    let mut routes = Vec::new();
+    w.forwarder.for_each_route(&mut |prefix, hops| routes.push((prefix.to_string(), hops.len())));
+    assert_eq!(routes, [("/".to_string(), 2)]);
+}
+
+#[test]
+fn best_route_suppresses_and_then_takes_the_next_way() {
+    let (mut w, app, a, b) = with(Strategy::BestRoute);
+    let other = w.local();
+    assert_eq!(w.to(app, &interest("/x", 1)), [a]);
+    w.pass(9);
+    assert_eq!(w.to(app, &interest("/x", 2)), []);
+    assert_eq!(w.to(other, &interest("/x", 3)), []);
+    w.pass(1);
+    assert_eq!(w.to(app, &interest("/x", 4)), [b], "10 ms after the last one that was sent");
+    w.pass(19);
+    assert_eq!(w.to(other, &interest("/x", 5)), []);
+    w.pass(1);
+    assert_eq!(w.to(other, &interest("/x", 6)), [a], "20 ms, whoever asks");
+    // 40, 80, 160, and never more than 250.
+    for wait in [40, 80, 160, 250, 250] {
+        w.pass(wait - 1);
+        assert_eq!(w.to(app, &interest("/x", 1000 + wait as u32)), []);
+        w.pass(1);
+        assert_eq!(w.to(app, &interest("/x", 2000 + w.now.as_millis() as u32)).len(), 1);
+    }
+    let totals = w.forwarder.totals();
+    assert_eq!((totals.suppressed, totals.aggregated), (6, 2));
+    // All who ask are answered, once.
+    assert_eq!(w.to(a, &data("/x")), [app, other]);
+    assert_eq!(w.dropped(b, &data("/x")).0, DropReason::Unsolicited);
+}
+
+#[test]
+fn multicast_asks_all_each_at_its_own_pace() {
+    let (mut w, app, a, b) = with(Strategy::Multicast);
+    assert_eq!(w.to(app, &interest("/x", 1)), [a, b]);
+    assert_eq!(w.to(app, &interest("/x", 2)), []);
+    let c = w.remote();
+    w.route("/", c, 3);
+    assert_eq!(w.to(app, &interest("/x", 3)), [c]);
+    w.pass(10);
+    assert_eq!(w.to(app, &interest("/x", 4)), [a, b, c]);
+    w.pass(10);
+    assert_eq!(w.to(app, &interest("/x", 5)), []);
+    // One refusal is none; the answer of one is the answer.
+    assert_eq!(w.to(a, nacked(&interest("/x", 4), NackReason::NO_ROUTE)), []);
+    assert_eq!(w.to(b, &data("/x")), [app]);
+    assert_eq!(w.dropped(c, &data("/x")).0, DropReason::Unsolicited);
+    // Never back; and with nobody else, it comes back.
+    assert_eq!(w.to(a, &interest("/y", 6)), [b, c]);
+    w.forwarder.remove_face(b);
+    w.forwarder.remove_face(c);
+    assert_eq!(w.dropped(a, &interest("/z", 7)).0, DropReason::NoRoute);
+}
+
+/// One Interest, answered after `ms` by whoever was asked first; the faces that were asked.
+fn asked(w: &mut World, app: FaceId, n: u32, ms: impl Fn(FaceId) -> u64) -> Vec<FaceId> {
+    let uri = format!("/x/seg={n}");
+    let to = w.to(app, &interest(&uri, n));
+    let mut waiting = to.clone();
+    waiting.sort_by_key(|face| ms(*face));
+    let start = w.now;
+    for face in waiting {
+        let due = start + std::time::Duration::from_millis(ms(face));
+        w.pass((due - w.now).as_millis() as u64);
+        // A second answer may be one too many.
+        let _ = w.raw(face, &data(&uri));
+    }
+    w.pass(1000);
+    to
+}
+
+#[test]
+fn asf_learns_which_way_is_faster() {
+    let (mut w, app, a, b) = with(Strategy::Asf);
+    let rtt = |face: FaceId| if face == a { 80 } else { 20 };
+    assert_eq!(asked(&mut w, app, 0, rtt), [a], "the cheapest, as long as nothing is known");
+    // Within five seconds the other one is probed, with a nonce of its own.
+    let probed = (1..10).map(|n| asked(&mut w, app, n, rtt)).find(|to| to.len() == 2);
+    assert_eq!(probed.map(|mut to| (to.sort(), to).1), Some(vec![a, b]));
+    for n in 20..40 {
+        assert_eq!(asked(&mut w, app, n, rtt), [b], "the faster one");
+    }
+    // After a minute the slower one is tried again, once.
+    let probes = (40..110).filter(|n| asked(&mut w, app, *n, rtt).contains(&a)).count();
+    assert_eq!(probes, 1);
+    // It has become the faster one; this is noticed, in time.
+    let now_slow = |face: FaceId| if face == b { 300 } else { 20 };
+    let taken: Vec<_> = (200..300).map(|n| asked(&mut w, app, n, now_slow)[0]).collect();
+    assert_eq!(taken.last(), Some(&a));
+    w.pass(10_000);
+    assert_eq!(w.forwarder.pit_len(), 0);
+}
+
+#[test]
+fn asf_leaves_a_way_that_is_silent_or_refuses() {
+    let (mut w, app, a, b) = with(Strategy::Asf);
+    for n in 0..3 {
+        assert_eq!(w.to(app, &interest(&format!("/x/{n}"), n))[0], a);
+        w.pass(5000);
+    }
+    assert_eq!(w.to(app, &interest("/x/3", 3))[0], b, "three in a row without an answer");
+    let (mut w, app, a, b) = with(Strategy::Asf);
+    w.to(app, &interest("/x/1", 1));
+    let sent = w.ok(a, nacked(&interest("/x/1", 1), NackReason::CONGESTION));
+    assert!(sent.iter().all(|sent| sent.what == What::Nack(NackReason::CONGESTION)));
+    w.pass(5000);
+    assert_eq!(w.to(app, &interest("/x/2", 2))[0], b);
+}
+
+#[test]
+fn shared_links() {
+    let mut w = World::new(|_| {});
+    let settings = |link_type| FaceSettings { link_type, ..FaceScope::NonLocal.into() };
+    let group = w.forwarder.add_face(settings(LinkType::MultiAccess));
+    let radio = w.forwarder.add_face(settings(LinkType::AdHoc));
+    let app = w.local();
+    w.route("/radio", radio, 0);
+    w.route("/group", group, 0);
+    // No Nacks to several, and none believed from one of them.
+    assert_eq!(w.dropped(group, &interest("/x", 1)), (DropReason::NoRoute, vec![]));
+    w.ok(app, &interest("/group/x", 2));
+    assert_eq!(w.dropped(group, &interest("/group/x", 2)), (DropReason::Loop, vec![]));
+    let refused = nacked(&interest("/group/x", 2), NackReason::NO_ROUTE);
+    assert_eq!(w.dropped(group, refused), (DropReason::Unsolicited, vec![]));
+    assert_eq!(w.to(group, &data("/group/x")), [app]);
+    // Over a radio, not all hear each other: out where it came in, and so the answer.
+    assert_eq!(w.to(radio, &interest("/radio/x", 3)), [radio]);
+    assert_eq!(w.to(radio, &data("/radio/x")), [radio]);
+    assert_eq!(w.dropped(group, &interest("/group/y", 4)).0, DropReason::NoRoute);
+}

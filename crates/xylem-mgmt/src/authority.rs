@@ -1,0 +1,63 @@
+//! Whose commands are obeyed.
+
+use xylem_packet::{KeyLocator, SignatureType};
+use xylem_trust::{ReplayError, ReplayGuard, TrustError, TrustStore, Verifier};
+
+use crate::request::Signed;
+
+/// Who may command.
+#[derive(Debug, Default)]
+pub enum Authority {
+    /// Whoever reaches the prefix, as in NFD's sample configuration; for `/localhost` these are
+    /// the programs of this machine. A command has to be signed. A digest has to be right. The
+    /// signature of a key is not checked, since no key is known: it could prove no more than a
+    /// digest does to somebody who believes everybody.
+    #[default]
+    Anybody,
+    /// Holders of keys that this store believes.
+    Anchors(TrustStore),
+}
+
+/// Why a command is not obeyed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Denial {
+    #[error("the command is not signed")]
+    Unsigned,
+    #[error("{0}")]
+    Trust(#[from] TrustError),
+    #[error("{0}")]
+    Replay(#[from] ReplayError),
+}
+
+impl Authority {
+    /// Whether a command with this signature is to be obeyed, now and not again.
+    pub(crate) fn check(
+        &self,
+        signed: Option<&Signed<'_>>,
+        guard: &mut ReplayGuard,
+        now_ms: u64,
+    ) -> Result<(), Denial> {
+        let signed = signed.ok_or(Denial::Unsigned)?;
+        let Signed { info, portions, value } = signed;
+        match self {
+            Authority::Anchors(store) => store.parts(info, portions, value, now_ms)?,
+            Authority::Anybody => match info.typ {
+                SignatureType::DIGEST_SHA256 => {
+                    Verifier::digest_sha256().parts(info, portions, value)?;
+                }
+                SignatureType::DIGEST_BLAKE3 => {
+                    Verifier::digest_blake3().parts(info, portions, value)?;
+                }
+                _ if info.key_locator.is_none() => return Err(TrustError::NoKeyLocator.into()),
+                _ if value.is_empty() => return Err(TrustError::BadSignature.into()),
+                _ => {}
+            },
+        }
+        let key = match &info.key_locator {
+            Some(KeyLocator::Name(name)) => name.value(),
+            Some(KeyLocator::Digest(digest)) => digest,
+            None => &[],
+        };
+        Ok(guard.accept(key, info, now_ms)?)
+    }
+}

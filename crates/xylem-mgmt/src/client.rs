@@ -1,0 +1,188 @@
+//! The other side: commands to build, answers and datasets to read. Sending is the caller's.
+//!
+//! ```
+//! use xylem_mgmt::{ControlParameters, client};
+//! use xylem_packet::{Interest, Name};
+//! use xylem_trust::{Signer, Stamp};
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let prefix = Name::from_uri("/alice")?;
+//! let parameters = ControlParameters { name: Some(prefix), ..Default::default() };
+//! let stamp = Stamp::new([7; 8], 1_700_000_000_000);
+//! let signer = Signer::digest_sha256();
+//! let wire = client::command(true, "rib", "register", &parameters, &signer, stamp, [1, 2, 3, 4])?;
+//! assert!(Interest::decode(&wire)?.name().to_string().starts_with("/localhost/nfd/rib/register/"));
+//! # Ok(()) }
+//! ```
+
+use xylem_packet::tlv::types;
+use xylem_packet::{Component, Data, EncodeError, Interest, InterestBuilder, Name};
+use xylem_trust::{Signer, Stamp};
+
+use crate::{CodecError, ControlParameters, ControlResponse, FaceQueryFilter, FaceUri};
+
+/// InterestLifetime of commands and queries.
+const LIFETIME_MS: u64 = 4000;
+/// Segments of one dataset that are read; with those of other forwarders this is tens of MB.
+const MAX_SEGMENTS: u64 = 16_384;
+
+/// `/localhost/nfd`, or `/localhop/nfd` for a forwarder on another machine, with module and verb.
+fn name(local: bool, module: &str, verb: &str) -> Name {
+    let reach: &[u8] = if local { b"localhost" } else { b"localhop" };
+    [reach, b"nfd", module.as_bytes(), verb.as_bytes()]
+        .iter()
+        .fold(Name::new(), |name, component| name.child(Component::generic(component)))
+}
+
+/// Does a forwarder that is reached by `uri` count this program as local? Unix sockets and the
+/// machine's own addresses do, but for UDP.
+pub fn is_local(uri: &FaceUri) -> bool {
+    let loopback = |endpoint: &crate::Endpoint| match &endpoint.host {
+        crate::UriHost::Ip(address) => address.is_loopback(),
+        crate::UriHost::Name(name) => name == "localhost",
+        crate::UriHost::Zoned(..) => false,
+    };
+    match uri {
+        FaceUri::Unix(_) | FaceUri::Internal => true,
+        FaceUri::Tcp(endpoint) | FaceUri::WebSocket(endpoint) => loopback(endpoint),
+        _ => false,
+    }
+}
+
+/// A command Interest (signed Interest v0.3, the parameters in the name). `stamp` has to be new
+/// for every command, `nonce` random for every Interest.
+///
+/// # Errors
+/// `TooLong` above the packet limit.
+pub fn command(
+    local: bool,
+    module: &str,
+    verb: &str,
+    parameters: &ControlParameters,
+    signer: &Signer,
+    stamp: Stamp,
+    nonce: [u8; 4],
+) -> Result<Vec<u8>, EncodeError> {
+    let name = name(local, module, verb).child(Component::generic(&parameters.encode()));
+    let builder = InterestBuilder::new(name.as_ref())
+        .must_be_fresh(true)
+        .nonce(nonce)
+        .lifetime_ms(LIFETIME_MS);
+    let mut wire = Vec::new();
+    signer.interest(builder, &[], stamp, &mut wire)?;
+    Ok(wire)
+}
+
+/// Reads the answer to a command; it has to be of the command's own name.
+///
+/// # Errors
+/// See [`CodecError`]; `Missing` if the Data is no answer to this command.
+pub fn response(command: &Interest<'_>, data: &Data<'_>) -> Result<ControlResponse, CodecError> {
+    if data.name() != command.name() {
+        return Err(CodecError::Missing(crate::types::CONTROL_RESPONSE));
+    }
+    ControlResponse::decode(data.content())
+}
+
+/// Puts a dataset together: [`Dataset::interest`] is what to send next, [`Dataset::data`] takes
+/// what comes. The first answer says version and last segment. Signatures are the caller's to check.
+///
+/// ```text
+/// Interest /localhost/nfd/fib/list, CanBePrefix, MustBeFresh → …/v=7/seg=0
+/// Interest /localhost/nfd/fib/list/v=7/seg=1                 → …/v=7/seg=1, FinalBlockId
+/// ```
+#[derive(Debug, Clone)]
+pub struct Dataset {
+    name: Name,
+    version: Option<Name>,
+    next: u64,
+    content: Vec<u8>,
+}
+
+/// Why Data is no part of a dataset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DatasetError {
+    /// Of another name than was asked for.
+    #[error("an answer of another name")]
+    Name,
+    /// Our own limit.
+    #[error("a dataset of more than {MAX_SEGMENTS} segments")]
+    TooLong,
+}
+
+impl Dataset {
+    /// A dataset of the forwarder, such as `faces`, `list`.
+    pub fn new(local: bool, module: &str, verb: &str) -> Self {
+        Self::of(name(local, module, verb))
+    }
+
+    /// The faces that agree with a filter.
+    pub fn faces(local: bool, filter: &FaceQueryFilter) -> Self {
+        Self::of(name(local, "faces", "query").child(Component::generic(&filter.encode())))
+    }
+
+    fn of(name: Name) -> Self {
+        Dataset { name, version: None, next: 0, content: Vec::new() }
+    }
+
+    /// The Interest to send next.
+    ///
+    /// # Errors
+    /// `TooLong` above the packet limit.
+    pub fn interest(&self, nonce: [u8; 4]) -> Result<Vec<u8>, EncodeError> {
+        let mut wire = Vec::new();
+        match &self.version {
+            None => InterestBuilder::new(self.name.as_ref())
+                .can_be_prefix(true)
+                .must_be_fresh(true)
+                .nonce(nonce)
+                .lifetime_ms(LIFETIME_MS)
+                .encode(&mut wire)?,
+            Some(version) => {
+                let segment = version.child(Component::segment(self.next));
+                InterestBuilder::new(segment.as_ref())
+                    .nonce(nonce)
+                    .lifetime_ms(LIFETIME_MS)
+                    .encode(&mut wire)?;
+            }
+        }
+        Ok(wire)
+    }
+
+    /// Takes in an answer; the whole content when it was the last one. An answer to the first
+    /// Interest may be any segment: then the first segment is asked for next.
+    ///
+    /// # Errors
+    /// See [`DatasetError`]; the same Interest can then be sent again.
+    pub fn data(&mut self, data: &Data<'_>) -> Result<Option<Vec<u8>>, DatasetError> {
+        let name = data.name();
+        let segment = name
+            .last()
+            .and_then(|last| last.as_number_of(types::SEGMENT_COMPONENT))
+            .ok_or(DatasetError::Name)?;
+        match &self.version {
+            Some(version) if version.as_ref() == name.parent() && segment == self.next => {}
+            Some(_) => return Err(DatasetError::Name),
+            None => {
+                let version = name.parent();
+                let versioned = version.last().is_some_and(|c| c.typ() == types::VERSION_COMPONENT);
+                if !versioned || version.parent() != self.name.as_ref() {
+                    return Err(DatasetError::Name);
+                }
+                self.version = Some(version.to_name());
+                if segment != 0 {
+                    return Ok(None);
+                }
+            }
+        }
+        self.content.extend_from_slice(data.content());
+        self.next += 1;
+        // Without FinalBlockId there is nothing to say that more will come.
+        let last = data.meta().final_block_id;
+        let is_last = last.is_none_or(|last| last == Component::segment(segment));
+        if is_last {
+            return Ok(Some(core::mem::take(&mut self.content)));
+        }
+        if self.next >= MAX_SEGMENTS { Err(DatasetError::TooLong) } else { Ok(None) }
+    }
+}

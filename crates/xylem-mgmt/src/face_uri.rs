@@ -1,0 +1,310 @@
+//! FaceUris: what a face is made of, as text (NFD wiki, "FaceMgmt", section "FaceUri").
+//!
+//! `unix:///run/x.sock`, `fd://7`, `udp4://192.0.2.1:6363`, `tcp6://[2001:db8::1]:6363`,
+//! `ws://host:9696`, `xylem://host:7348`, `dev://eth0`, `ether://[08:00:27:01:02:03]`, `internal://`.
+//! `udp`, `tcp` and the others with an address literal become `udp4` or `udp6` when written; with a
+//! host's name they stay as they are, and whoever opens the face looks the name up.
+
+use core::fmt;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::str::FromStr;
+
+/// Longest FaceUri that is read.
+const MAX_LEN: usize = 1024;
+
+/// Host and port.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Endpoint {
+    /// An address, or a name to be looked up.
+    pub host: Host,
+    /// UDP or TCP port.
+    pub port: u16,
+}
+
+/// An address, or a name that stands for one.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Host {
+    /// An address.
+    Ip(IpAddr),
+    /// An IPv6 address of a link, and the link: an interface's name or number.
+    Zoned(Ipv6Addr, String),
+    /// A host's name.
+    Name(String),
+}
+
+/// What a face is made of, or would be.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum FaceUri {
+    /// Within the forwarder.
+    Internal,
+    /// Leads nowhere.
+    Null,
+    /// An accepted connection to a Unix socket, by its descriptor's number.
+    Fd(u64),
+    /// A Unix socket.
+    Unix(String),
+    /// UDP.
+    Udp(Endpoint),
+    /// TCP.
+    Tcp(Endpoint),
+    /// A WebSocket server.
+    WebSocket(Endpoint),
+    /// Who is connected to our WebSocket server.
+    WebSocketClient(Endpoint),
+    /// The encrypted link.
+    Xylem(Endpoint),
+    /// A network interface.
+    Dev(String),
+    /// An Ethernet address.
+    Ether([u8; 6]),
+}
+
+/// Why text is no FaceUri.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FaceUriError {
+    /// No `://`, or a scheme that is not known.
+    #[error("no known scheme: unix, udp, tcp, ws, xylem, fd, dev, ether or internal, and ://")]
+    Scheme,
+    /// What stands after the scheme is not what it needs.
+    #[error("not an address of its scheme")]
+    Address,
+    /// An IPv6 address under `udp4`, or the reverse.
+    #[error("the address is of the other IP version")]
+    Version,
+    /// Our own limit.
+    #[error("longer than {MAX_LEN} bytes")]
+    TooLong,
+}
+
+/// IP version that a scheme asks for.
+#[derive(Clone, Copy, PartialEq)]
+enum Version {
+    Any,
+    Four,
+    Six,
+}
+
+impl FromStr for FaceUri {
+    type Err = FaceUriError;
+
+    fn from_str(text: &str) -> Result<Self, FaceUriError> {
+        if text.len() > MAX_LEN {
+            return Err(FaceUriError::TooLong);
+        }
+        let (scheme, rest) = text.split_once("://").ok_or(FaceUriError::Scheme)?;
+        if rest.chars().any(char::is_control) {
+            return Err(FaceUriError::Address);
+        }
+        let nothing = |uri| if rest.is_empty() { Ok(uri) } else { Err(FaceUriError::Address) };
+        match scheme {
+            "internal" => nothing(FaceUri::Internal),
+            "null" => nothing(FaceUri::Null),
+            "fd" => rest.parse().map(FaceUri::Fd).map_err(|_| FaceUriError::Address),
+            "unix" if rest.starts_with('/') => Ok(FaceUri::Unix(rest.to_owned())),
+            "dev" if !rest.is_empty() => Ok(FaceUri::Dev(rest.to_owned())),
+            "unix" | "dev" => Err(FaceUriError::Address),
+            "ether" => ether(rest).map(FaceUri::Ether).ok_or(FaceUriError::Address),
+            "udp" => endpoint(rest, Version::Any, 6363).map(FaceUri::Udp),
+            "udp4" => endpoint(rest, Version::Four, 6363).map(FaceUri::Udp),
+            "udp6" => endpoint(rest, Version::Six, 6363).map(FaceUri::Udp),
+            "tcp" => endpoint(rest, Version::Any, 6363).map(FaceUri::Tcp),
+            "tcp4" => endpoint(rest, Version::Four, 6363).map(FaceUri::Tcp),
+            "tcp6" => endpoint(rest, Version::Six, 6363).map(FaceUri::Tcp),
+            "ws" => endpoint(rest, Version::Any, 9696).map(FaceUri::WebSocket),
+            "wsclient" => endpoint(rest, Version::Any, 9696).map(FaceUri::WebSocketClient),
+            "xylem" => endpoint(rest, Version::Any, 7348).map(FaceUri::Xylem),
+            _ => Err(FaceUriError::Scheme),
+        }
+    }
+}
+
+fn endpoint(text: &str, version: Version, default_port: u16) -> Result<Endpoint, FaceUriError> {
+    // One slash at the end, as in `ws://host:9696/`, says nothing.
+    let text = text.strip_suffix('/').unwrap_or(text);
+    let (host, port) = if let Some(rest) = text.strip_prefix('[') {
+        let (inside, after) = rest.split_once(']').ok_or(FaceUriError::Address)?;
+        let port = match after {
+            "" => None,
+            after => Some(after.strip_prefix(':').ok_or(FaceUriError::Address)?),
+        };
+        (ipv6(inside)?, port)
+    } else {
+        let (host, port) = match text.split_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (text, None),
+        };
+        (host_of(host)?, port)
+    };
+    let port = match port {
+        None => default_port,
+        // No sign, as `parse` would allow.
+        Some(digits) if digits.bytes().all(|b| b.is_ascii_digit()) => {
+            digits.parse().map_err(|_| FaceUriError::Address)?
+        }
+        Some(_) => return Err(FaceUriError::Address),
+    };
+    let is_six = match &host {
+        Host::Ip(ip) => Some(ip.is_ipv6()),
+        Host::Zoned(..) => Some(true),
+        Host::Name(_) => None,
+    };
+    match (version, is_six) {
+        (Version::Four, Some(true)) | (Version::Six, Some(false)) => Err(FaceUriError::Version),
+        _ => Ok(Endpoint { host, port }),
+    }
+}
+
+fn ipv6(text: &str) -> Result<Host, FaceUriError> {
+    let (address, zone) = match text.split_once('%') {
+        Some((address, zone)) => (address, Some(zone.strip_prefix("25").unwrap_or(zone))),
+        None => (text, None),
+    };
+    let address: Ipv6Addr = address.parse().map_err(|_| FaceUriError::Address)?;
+    match zone {
+        None => Ok(Host::Ip(IpAddr::V6(address))),
+        Some("") => Err(FaceUriError::Address),
+        Some(zone) if zone.contains(['[', ']', '/', '%']) => Err(FaceUriError::Address),
+        Some(zone) => Ok(Host::Zoned(address, zone.to_owned())),
+    }
+}
+
+fn host_of(text: &str) -> Result<Host, FaceUriError> {
+    if let Ok(address) = text.parse::<Ipv4Addr>() {
+        return Ok(Host::Ip(IpAddr::V4(address)));
+    }
+    let is_name = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_');
+    if text.is_empty() || !text.bytes().all(is_name) {
+        return Err(FaceUriError::Address);
+    }
+    Ok(Host::Name(text.to_owned()))
+}
+
+fn ether(text: &str) -> Option<[u8; 6]> {
+    let inside = text.strip_prefix('[').map_or(Some(text), |rest| rest.strip_suffix(']'))?;
+    let mut address = [0; 6];
+    let mut octets = inside.split(':');
+    for octet in &mut address {
+        let digits =
+            octets.next().filter(|d| d.len() == 2 && d.bytes().all(|b| b.is_ascii_hexdigit()))?;
+        *octet = u8::from_str_radix(digits, 16).ok()?;
+    }
+    octets.next().is_none().then_some(address)
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.host {
+            Host::Ip(IpAddr::V6(address)) => write!(f, "[{address}]:{}", self.port),
+            Host::Ip(address) => write!(f, "{address}:{}", self.port),
+            Host::Zoned(address, zone) => write!(f, "[{address}%{zone}]:{}", self.port),
+            Host::Name(name) => write!(f, "{name}:{}", self.port),
+        }
+    }
+}
+
+impl FaceUri {
+    /// The scheme as it is written: with the IP version where it is known.
+    pub fn scheme(&self) -> &'static str {
+        let versioned = |endpoint: &Endpoint, schemes: [&'static str; 3]| match endpoint.host {
+            Host::Ip(IpAddr::V4(_)) => schemes[0],
+            Host::Ip(IpAddr::V6(_)) | Host::Zoned(..) => schemes[1],
+            Host::Name(_) => schemes[2],
+        };
+        match self {
+            FaceUri::Internal => "internal",
+            FaceUri::Null => "null",
+            FaceUri::Fd(_) => "fd",
+            FaceUri::Unix(_) => "unix",
+            FaceUri::Udp(endpoint) => versioned(endpoint, ["udp4", "udp6", "udp"]),
+            FaceUri::Tcp(endpoint) => versioned(endpoint, ["tcp4", "tcp6", "tcp"]),
+            FaceUri::WebSocket(_) => "ws",
+            FaceUri::WebSocketClient(_) => "wsclient",
+            FaceUri::Xylem(_) => "xylem",
+            FaceUri::Dev(_) => "dev",
+            FaceUri::Ether(_) => "ether",
+        }
+    }
+}
+
+impl fmt::Display for FaceUri {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://", self.scheme())?;
+        match self {
+            FaceUri::Internal | FaceUri::Null => Ok(()),
+            FaceUri::Fd(number) => write!(f, "{number}"),
+            FaceUri::Unix(path) | FaceUri::Dev(path) => f.write_str(path),
+            FaceUri::Udp(endpoint)
+            | FaceUri::Tcp(endpoint)
+            | FaceUri::WebSocket(endpoint)
+            | FaceUri::WebSocketClient(endpoint)
+            | FaceUri::Xylem(endpoint) => endpoint.fmt(f),
+            FaceUri::Ether([a, b, c, d, e, g]) => {
+                write!(f, "[{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}]")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_read_and_written_canonically() {
+        for (text, canonical) in [
+            ("unix:///run/x.sock", "unix:///run/x.sock"),
+            ("fd://7", "fd://7"),
+            ("internal://", "internal://"),
+            ("null://", "null://"),
+            ("dev://eth0", "dev://eth0"),
+            ("ether://[08:00:27:01:02:0F]", "ether://[08:00:27:01:02:0f]"),
+            ("udp4://192.0.2.1:6363", "udp4://192.0.2.1:6363"),
+            ("udp://192.0.2.1", "udp4://192.0.2.1:6363"),
+            ("udp://host.example", "udp://host.example:6363"),
+            ("tcp://[2001:db8::1]:1", "tcp6://[2001:db8::1]:1"),
+            ("tcp6://[2001:DB8:0::1]", "tcp6://[2001:db8::1]:6363"),
+            ("udp6://[fe80::1%25eth0]:6363", "udp6://[fe80::1%eth0]:6363"),
+            ("udp6://[fe80::1%eth0]", "udp6://[fe80::1%eth0]:6363"),
+            ("ws://127.0.0.1:9696/", "ws://127.0.0.1:9696"),
+            ("wsclient://[::1]:50000", "wsclient://[::1]:50000"),
+            ("xylem://host", "xylem://host:7348"),
+        ] {
+            let uri: FaceUri = text.parse().unwrap_or_else(|e| panic!("{text}: {e}"));
+            assert_eq!(uri.to_string(), canonical);
+            assert_eq!(canonical.parse(), Ok(uri));
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        use FaceUriError::*;
+        for (text, error) in [
+            ("", Scheme),
+            ("udp4:/x", Scheme),
+            ("http://x", Scheme),
+            ("udp4://", Address),
+            ("udp4://:6363", Address),
+            ("udp4://1.2.3.4:", Address),
+            ("udp4://1.2.3.4:+1", Address),
+            ("udp4://1.2.3.4:65536", Address),
+            ("udp4://1.2.3.4:1:2", Address),
+            ("udp4://[::1]:1", Version),
+            ("udp6://1.2.3.4", Version),
+            ("udp6://[::1", Address),
+            ("udp6://[::1]1", Address),
+            ("udp6://[::1%]", Address),
+            ("udp://a b", Address),
+            ("unix://relative", Address),
+            ("unix:///a\nb", Address),
+            ("fd://x", Address),
+            ("internal://x", Address),
+            ("ether://[08:00:27:01:02]", Address),
+            ("ether://[08:00:27:01:02:03:04]", Address),
+            ("ether://[8:00:27:01:02:03]", Address),
+        ] {
+            assert_eq!(text.parse::<FaceUri>(), Err(error), "{text:?}");
+        }
+        assert_eq!(format!("unix:///{}", "x".repeat(1024)).parse::<FaceUri>(), Err(TooLong));
+    }
+}

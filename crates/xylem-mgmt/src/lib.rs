@@ -1,0 +1,41 @@
+//! [`Management`]: the NFD management protocol, without sockets or clock.
+//!
+//! A forwarder's own application (`docs/spec/management.md`): Interests under `/localhost/nfd`, and
+//! under `/localhop/nfd` if neighbours may register prefixes, are handed to it; commands act on a
+//! [`Host`], which the program with the sockets implements, and answers go back as Data. The RIB
+//! lives here, and the FIB follows from it. [`client`] is the other side: it builds commands and
+//! reads what comes back.
+//!
+//! Not here: faces themselves, prefix announcements (answered 501), routing protocols.
+pub mod types;
+
+mod record;
+
+mod control;
+mod datasets;
+mod face_uri;
+
+mod host;
+
+mod authority;
+mod request;
+
+mod events;
+mod rib;
+mod versions;
+
+mod management;
+
+pub mod client;
+
+pub use authority::Authority;
+pub use control::{ControlParameters, ControlResponse};
+pub use datasets::{
+    ChannelStatus, CsStatus, Entry, FaceEvent, FaceQueryFilter, FaceStatus, FibEntry,
+    GeneralStatus, NextHopRecord, RibEntry, RibRoute, StrategyChoice, read_entries,
+};
+pub use face_uri::{Endpoint, FaceUri, FaceUriError, Host as UriHost};
+pub use host::{FaceInfo, Host, Persistency, Refusal};
+pub use management::{Management, ManagementConfig};
+pub use record::CodecError;
+pub use rib::{Rib, RibError, Route};

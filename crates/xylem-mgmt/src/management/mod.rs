@@ -1,0 +1,326 @@
+//! [`Management`]: commands in, answers out.
+
+mod faces;
+mod routes;
+mod status;
+mod tables;
+
+use core::time::Duration;
+use std::collections::HashMap;
+
+use xylem_forward::{FaceId, FaceScope};
+use xylem_packet::{Component, DataBuilder, Interest, Name};
+use xylem_trust::{ReplayGuard, Signer, TrustStore};
+
+use crate::events::Events;
+use crate::request::{Reach, Request, Signed, names_a_version};
+use crate::versions::Versions;
+use crate::{Authority, CodecError, ControlParameters, ControlResponse, FaceEvent, Host, Refusal};
+use crate::{Rib, types};
+
+/// FreshnessPeriod of answers to commands.
+const ANSWER_FRESHNESS_MS: u64 = 1000;
+
+/// Who may command, and limits.
+#[derive(Debug)]
+pub struct ManagementConfig {
+    /// Who may command over `/localhost/nfd`. Only local faces reach it in any case.
+    pub localhost: Authority,
+    /// Whose prefixes neighbours may register over `/localhop/nfd`; `None`: nobody's. Such a
+    /// registration needs a key: it leads traffic to another machine.
+    pub localhop: Option<TrustStore>,
+    /// Signs answers, datasets and notifications.
+    pub signer: Signer,
+    /// Routes in the RIB.
+    pub max_routes: usize,
+    /// Prefixes with a strategy of their own.
+    pub max_strategy_choices: usize,
+}
+
+impl Default for ManagementConfig {
+    fn default() -> Self {
+        ManagementConfig {
+            localhost: Authority::Anybody,
+            localhop: None,
+            signer: Signer::digest_sha256(),
+            max_routes: 65_536,
+            max_strategy_choices: 4096,
+        }
+    }
+}
+
+/// The forwarder's own application.
+///
+/// Its face is one of the forwarder's, of local scope; routes of [`Management::prefixes`] lead to
+/// it. Of every Interest that the forwarder sends there the owner calls
+/// [`Management::handle_interest`], and gives the packets that come out back to the forwarder as
+/// from that face. [`Management::face_up`] and [`Management::face_gone`] tell about faces that come
+/// and go otherwise than by command.
+pub struct Management {
+    signer: Signer,
+    localhost: Authority,
+    localhop: Option<Authority>,
+    guard: ReplayGuard,
+    rib: Rib,
+    versions: Versions,
+    events: Events,
+    /// Faces that were announced, as they are described when they go.
+    announced: HashMap<FaceId, FaceEvent>,
+    max_strategy_choices: usize,
+}
+
+/// What came of a command.
+type Answer = Result<ControlParameters, Refusal>;
+
+/// One command that is to be obeyed.
+struct Command<'a, H> {
+    now: Duration,
+    from: FaceId,
+    reach: Reach,
+    parameters: ControlParameters,
+    host: &'a mut H,
+    out: &'a mut Vec<Vec<u8>>,
+}
+
+impl Management {
+    /// Management without routes.
+    pub fn new(config: ManagementConfig) -> Self {
+        Management {
+            signer: config.signer,
+            localhost: config.localhost,
+            localhop: config.localhop.map(Authority::Anchors),
+            guard: ReplayGuard::new(),
+            rib: Rib::new(config.max_routes),
+            versions: Versions::default(),
+            events: Events::new(),
+            announced: HashMap::new(),
+            max_strategy_choices: config.max_strategy_choices,
+        }
+    }
+
+    /// The prefixes that have to lead to the management face.
+    pub fn prefixes(&self) -> Vec<Name> {
+        let [localhost, localhop] = own_prefixes();
+        if self.localhop.is_some() { vec![localhost, localhop] } else { vec![localhost] }
+    }
+
+    /// The routes.
+    pub fn rib(&self) -> &Rib {
+        &self.rib
+    }
+
+    /// One Interest that the forwarder sent to the management face; `from` is the face that it
+    /// came over before. Data that are to go back are appended to `out`. What is no command and
+    /// no dataset has no answer.
+    pub fn handle_interest(
+        &mut self,
+        now: Duration,
+        from: FaceId,
+        interest: &Interest<'_>,
+        host: &mut impl Host,
+        out: &mut Vec<Vec<u8>>,
+    ) {
+        let Some(request) = Request::parse(interest.name()) else { return };
+        let answer = match request.reach {
+            // Looked at even though the forwarder keeps the prefix from other machines: this is
+            // the door to everything else.
+            Reach::Localhost => {
+                let settings = host.forwarder_ref().face_settings(from);
+                if settings.is_none_or(|settings| settings.scope != FaceScope::Local) {
+                    return;
+                }
+                if self.dataset(now, interest, &request, host, out) {
+                    return;
+                }
+                self.command(now, from, interest, &request, host, out)
+            }
+            Reach::Localhop if self.localhop.is_none() => return,
+            Reach::Localhop => match (request.module, request.verb) {
+                (b"rib", b"register" | b"unregister" | b"announce") => {
+                    self.command(now, from, interest, &request, host, out)
+                }
+                _ => Err(Refusal::new(501, "neighbours may only register prefixes")),
+            },
+        };
+        let response = match answer {
+            Ok(parameters) => ControlResponse::new(200, "OK", parameters),
+            Err(refusal) => {
+                let existing = refusal.face.and_then(|face| faces::properties(face, host));
+                ControlResponse::new(refusal.code, refusal.text, existing.unwrap_or_default())
+            }
+        };
+        let builder = DataBuilder::new(interest.name()).freshness_ms(ANSWER_FRESHNESS_MS);
+        let mut wire = Vec::new();
+        // An error is a name that leaves no room for the answer: then there is none.
+        if self.signer.data(builder, &response.encode(), &mut wire).is_ok() {
+            out.push(wire);
+        }
+    }
+
+    /// Answers what asks for a dataset or a notification; false if it asks for neither.
+    fn dataset(
+        &mut self,
+        now: Duration,
+        interest: &Interest<'_>,
+        request: &Request<'_>,
+        host: &impl Host,
+        out: &mut Vec<Vec<u8>>,
+    ) -> bool {
+        let name = interest.name();
+        if (request.module, request.verb) == (b"faces", b"events") {
+            out.extend(self.events.find(now, interest).map(<[u8]>::to_vec));
+            return true;
+        }
+        // No command's name ends so.
+        if names_a_version(name) {
+            out.extend(self.versions.find(now, name).map(<[u8]>::to_vec));
+            return true;
+        }
+        let content = match (request.module, request.verb) {
+            (b"status", b"general") => status::general(host),
+            (b"faces", b"list") => faces::list(host),
+            (b"faces", b"query") => {
+                match request.parameters.map(|filter| faces::query(filter, host)) {
+                    Some(Ok(content)) => content,
+                    _ => return true,
+                }
+            }
+            (b"faces", b"channels") => faces::channels(host),
+            (b"fib", b"list") => tables::fib(host),
+            (b"rib", b"list") => routes::list(&self.rib, now),
+            (b"cs", b"info") => tables::cs_info(host),
+            (b"strategy-choice", b"list") => tables::strategies(host),
+            _ => return false,
+        };
+        // The version makes the name longer: nobody else could be answered.
+        if interest.can_be_prefix() {
+            out.extend(self.versions.publish(now, host.now_ms(), name, &content, &self.signer));
+        }
+        true
+    }
+
+    fn command(
+        &mut self,
+        now: Duration,
+        from: FaceId,
+        interest: &Interest<'_>,
+        request: &Request<'_>,
+        host: &mut impl Host,
+        out: &mut Vec<Vec<u8>>,
+    ) -> Answer {
+        let authority = match request.reach {
+            Reach::Localhost => &self.localhost,
+            Reach::Localhop => self.localhop.as_ref().unwrap_or(&self.localhost),
+        };
+        let signed = Signed::of(interest);
+        authority
+            .check(signed.as_ref(), &mut self.guard, host.now_ms())
+            .map_err(|denial| Refusal::new(403, denial.to_string()))?;
+        if (request.module, request.verb) == (b"rib", b"announce") {
+            return Err(Refusal::new(
+                501,
+                "prefix announcements are not supported; use rib/register",
+            ));
+        }
+        let parameters = request.parameters.ok_or_else(|| bad("there are no ControlParameters"))?;
+        let parameters = ControlParameters::decode(parameters)
+            .map_err(|error: CodecError| bad(format!("ControlParameters: {error}")))?;
+        if parameters.flags.is_some() != parameters.mask.is_some() && request.module != b"rib" {
+            return Err(bad("Flags and Mask belong together"));
+        }
+        let reach = request.reach;
+        let command = Command { now, from, reach, parameters, host, out };
+        match (request.module, request.verb) {
+            (b"faces", b"create") => self.create_face(command),
+            (b"faces", b"update") => faces::update(command),
+            (b"faces", b"destroy") => self.destroy_face(command),
+            (b"fib", b"add-nexthop") => tables::add_next_hop(command),
+            (b"fib", b"remove-nexthop") => tables::remove_next_hop(command),
+            (b"rib", b"register") => self.register(command),
+            (b"rib", b"unregister") => self.unregister(command),
+            (b"cs", b"config") => tables::configure_cs(command),
+            (b"cs", b"erase") => tables::erase_cs(command),
+            (b"strategy-choice", b"set") => {
+                tables::set_strategy(command, self.max_strategy_choices)
+            }
+            (b"strategy-choice", b"unset") => tables::unset_strategy(command),
+            (b"faces" | b"fib" | b"rib" | b"cs" | b"strategy-choice" | b"status", _) => {
+                Err(Refusal::new(501, "no such verb"))
+            }
+            _ => Err(Refusal::new(501, "no such module")),
+        }
+    }
+
+    /// When [`Self::handle_timeout`] wants to be called; `None` if no route ends by itself.
+    pub fn poll_timeout(&self) -> Option<Duration> {
+        self.rib.poll_timeout()
+    }
+
+    /// Ends the routes whose time is over.
+    pub fn handle_timeout(&mut self, now: Duration, host: &mut impl Host) {
+        self.rib.handle_timeout(now, host.forwarder());
+    }
+}
+
+/// The prefixes of the protocol.
+fn own_prefixes() -> [Name; 2] {
+    [b"localhost".as_slice(), b"localhop"]
+        .map(|reach| Name::new().child(Component::generic(reach)).child(Component::generic(b"nfd")))
+}
+
+/// 400: the command cannot be understood.
+fn bad(text: impl Into<String>) -> Refusal {
+    Refusal::new(400, text)
+}
+
+impl<H: Host> Command<'_, H> {
+    /// The prefix that the command is about.
+    fn name(&self) -> Result<Name, Refusal> {
+        self.parameters.name.clone().ok_or_else(|| bad("there is no Name"))
+    }
+
+    /// [`Self::name`] for a route. Nobody may put himself in management's place, or take it away.
+    fn route_name(&self) -> Result<Name, Refusal> {
+        let name = self.name()?;
+        if own_prefixes().iter().any(|own| own.as_ref().is_prefix_of(name.as_ref())) {
+            return Err(Refusal::new(403, "this prefix is the forwarder's own"));
+        }
+        Ok(name)
+    }
+
+    /// The face that the command names, or the one that it came over.
+    fn face(&self) -> FaceId {
+        self.parameters.face_id.filter(|id| *id != 0).map_or(self.from, FaceId)
+    }
+
+    /// [`Self::face`], which has to be there.
+    fn known_face(&self) -> Result<FaceId, Refusal> {
+        let face = self.face();
+        match self.host.forwarder_ref().face_settings(face) {
+            Some(_) => Ok(face),
+            None => Err(Refusal::new(410, "there is no such face")),
+        }
+    }
+}
+
+/// What a forwarder's refusal of a route is in the protocol.
+fn route_refusal(error: xylem_forward::RouteError) -> Refusal {
+    let code = match error {
+        xylem_forward::RouteError::NoSuchFace => 410,
+        xylem_forward::RouteError::PrefixTooLong => 414,
+        _ => 503,
+    };
+    Refusal::new(code, error.to_string())
+}
+
+/// `flags` and `mask` as two switches of the content store.
+fn switch(parameters: &ControlParameters, flag: u64) -> Option<bool> {
+    let (flags, mask) = (parameters.flags?, parameters.mask?);
+    (mask & flag != 0).then_some(flags & flag != 0)
+}
+
+/// The content store's flags.
+fn cs_flags(admit: bool, serve: bool) -> u64 {
+    let flag = |on, flag| if on { flag } else { 0 };
+    flag(admit, types::CS_ADMIT) | flag(serve, types::CS_SERVE)
+}

@@ -1,0 +1,89 @@
+//! rib/register, unregister, list.
+
+use core::time::Duration;
+
+use xylem_forward::FaceId;
+
+use super::{Answer, Command, Management, route_refusal};
+use crate::request::Reach;
+use crate::{
+    ControlParameters, Entry, Host, Refusal, Rib, RibEntry, RibError, RibRoute, Route, types,
+};
+
+impl Management {
+    pub(super) fn register<H: Host>(&mut self, command: Command<'_, H>) -> Answer {
+        let name = command.route_name()?;
+        let face = self.own_or_named_face(&command)?;
+        let parameters = &command.parameters;
+        let expiration_ms = parameters.expiration_ms;
+        let route = Route {
+            face,
+            origin: parameters.origin.unwrap_or(types::ORIGIN_APP),
+            cost: parameters.cost.unwrap_or(0),
+            flags: parameters.flags.unwrap_or(types::ROUTE_CHILD_INHERIT),
+            expires: expiration_ms
+                .and_then(|ms| command.now.checked_add(Duration::from_millis(ms))),
+        };
+        self.rib.register(name.as_ref(), route, command.host.forwarder()).map_err(|error| {
+            match error {
+                RibError::Fib(error) => route_refusal(error),
+                full => Refusal::new(503, full.to_string()),
+            }
+        })?;
+        Ok(ControlParameters {
+            name: Some(name),
+            face_id: Some(face.0),
+            origin: Some(route.origin),
+            cost: Some(route.cost),
+            flags: Some(route.flags),
+            expiration_ms,
+            ..ControlParameters::default()
+        })
+    }
+
+    pub(super) fn unregister<H: Host>(&mut self, command: Command<'_, H>) -> Answer {
+        let name = command.route_name()?;
+        // A face that has gone has no routes: not having one is what was wanted.
+        let face = match command.reach {
+            Reach::Localhost => command.face(),
+            Reach::Localhop => self.own_or_named_face(&command)?,
+        };
+        let origin = command.parameters.origin.unwrap_or(types::ORIGIN_APP);
+        self.rib.unregister(name.as_ref(), face, origin, command.host.forwarder());
+        Ok(ControlParameters {
+            name: Some(name),
+            face_id: Some(face.0),
+            origin: Some(origin),
+            ..ControlParameters::default()
+        })
+    }
+
+    /// The face of a route: neighbours have no say about faces other than their own.
+    fn own_or_named_face<H: Host>(&self, command: &Command<'_, H>) -> Result<FaceId, Refusal> {
+        let face = command.known_face()?;
+        if command.reach == Reach::Localhop && face != command.from {
+            return Err(Refusal::new(403, "a neighbour may register its own face only"));
+        }
+        Ok(face)
+    }
+}
+
+pub(super) fn list(rib: &Rib, now: Duration) -> Vec<u8> {
+    let mut content = Vec::new();
+    rib.for_each(&mut |prefix, routes| {
+        let routes = routes
+            .iter()
+            .map(|route| RibRoute {
+                face_id: route.face.0,
+                origin: route.origin,
+                cost: route.cost,
+                flags: route.flags,
+                expiration_ms: route.expires.map(|at| {
+                    u64::try_from(at.saturating_sub(now).as_millis()).unwrap_or(u64::MAX)
+                }),
+            })
+            .collect();
+        RibEntry { name: prefix.to_name(), routes }.write_entry(&mut content);
+    });
+    content
+}

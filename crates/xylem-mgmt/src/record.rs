@@ -1,0 +1,194 @@
+//! Records: lists of TLV fields, each with a number and a type. One macro, so that what is written
+//! and what is read is one table.
+//!
+//! Read in any order, as NFD does: implementations disagree about it. What is unknown is skipped,
+//! critical or not, since forwarders add counters of their own. A repeated field is refused.
+//! Written in the order of the table, which suits decoders that insist on one (python-ndn).
+
+use xylem_packet::tlv::{self, Reader};
+use xylem_packet::{DecodeError, Name, NameRef};
+
+use crate::types;
+
+/// Why bytes are no record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CodecError {
+    /// Not well-formed TLV, or a malformed name.
+    #[error("{0}")]
+    Tlv(#[from] DecodeError),
+    /// A required field is absent.
+    #[error("field {0:#x} is missing")]
+    Missing(u32),
+    /// A field that may stand once stands twice.
+    #[error("field {0:#x} is repeated")]
+    Repeated(u32),
+    /// A number that has not 1, 2, 4 or 8 octets, or a text that is not UTF-8.
+    #[error("field {0:#x} is malformed")]
+    Malformed(u32),
+}
+
+/// A field's type.
+pub(crate) trait Field {
+    /// Must it be there?
+    const REQUIRED: bool;
+    /// May it stand more than once?
+    const REPEATS: bool = false;
+    /// Takes in the value of an element of type `typ`.
+    fn take(&mut self, typ: u32, value: &[u8]) -> Result<(), CodecError>;
+    /// Appends the element, or nothing if there is none.
+    fn put(&self, typ: u32, out: &mut Vec<u8>);
+}
+
+impl Field for u64 {
+    const REQUIRED: bool = true;
+    fn take(&mut self, typ: u32, value: &[u8]) -> Result<(), CodecError> {
+        *self = tlv::read_number(value).ok_or(CodecError::Malformed(typ))?;
+        Ok(())
+    }
+    fn put(&self, typ: u32, out: &mut Vec<u8>) {
+        tlv::write_number_element(out, typ, *self);
+    }
+}
+
+impl Field for String {
+    const REQUIRED: bool = true;
+    fn take(&mut self, typ: u32, value: &[u8]) -> Result<(), CodecError> {
+        let text = core::str::from_utf8(value).map_err(|_| CodecError::Malformed(typ))?;
+        text.clone_into(self);
+        Ok(())
+    }
+    fn put(&self, typ: u32, out: &mut Vec<u8>) {
+        tlv::write_element(out, typ, self.as_bytes());
+    }
+}
+
+/// A name stands bare, or within a Strategy element.
+impl Field for Name {
+    const REQUIRED: bool = true;
+    fn take(&mut self, typ: u32, value: &[u8]) -> Result<(), CodecError> {
+        *self = match typ {
+            types::STRATEGY => NameRef::decode(value)?,
+            _ => NameRef::from_value(value)?,
+        }
+        .to_name();
+        Ok(())
+    }
+    fn put(&self, typ: u32, out: &mut Vec<u8>) {
+        match typ {
+            types::STRATEGY => {
+                let mut inner = Vec::new();
+                self.as_ref().encode(&mut inner);
+                tlv::write_element(out, typ, &inner);
+            }
+            _ => self.as_ref().encode(out),
+        }
+    }
+}
+
+impl<T: Field + Default> Field for Option<T> {
+    const REQUIRED: bool = false;
+    fn take(&mut self, typ: u32, value: &[u8]) -> Result<(), CodecError> {
+        self.insert(T::default()).take(typ, value)
+    }
+    fn put(&self, typ: u32, out: &mut Vec<u8>) {
+        if let Some(value) = self {
+            value.put(typ, out);
+        }
+    }
+}
+
+impl<T: Field + Default> Field for Vec<T> {
+    const REQUIRED: bool = false;
+    const REPEATS: bool = true;
+    fn take(&mut self, typ: u32, value: &[u8]) -> Result<(), CodecError> {
+        let mut item = T::default();
+        item.take(typ, value)?;
+        self.push(item);
+        Ok(())
+    }
+    fn put(&self, typ: u32, out: &mut Vec<u8>) {
+        self.iter().for_each(|item| item.put(typ, out));
+    }
+}
+
+/// What is known of a record's fields: number, required, repeats.
+pub(crate) type Table = &'static [(u32, bool, bool)];
+
+/// Walks the fields of a record. `take` is called with the index of each known one in `table`.
+pub(crate) fn read(
+    table: Table,
+    value: &[u8],
+    mut take: impl FnMut(usize, u32, &[u8]) -> Result<(), CodecError>,
+) -> Result<(), CodecError> {
+    let mut reader = Reader::new(value);
+    let mut seen = 0u64;
+    while let Some(element) = reader.next_element()? {
+        let Some(i) = table.iter().position(|(typ, ..)| *typ == element.typ) else { continue };
+        if seen & (1 << i) != 0 && !table[i].2 {
+            return Err(CodecError::Repeated(element.typ));
+        }
+        seen |= 1 << i;
+        take(i, element.typ, element.value)?;
+    }
+    match table.iter().enumerate().find(|(i, (_, required, _))| *required && seen & (1 << i) == 0) {
+        Some((_, (typ, ..))) => Err(CodecError::Missing(*typ)),
+        None => Ok(()),
+    }
+}
+
+/// Defines a record: a struct, `from_value`, `write_value`, and [`Field`] for where it stands within
+/// another. At most 64 fields, so that what was seen fits a word.
+macro_rules! record {
+    (
+        $(#[$about:meta])*
+        pub struct $name:ident { $( $(#[$doc:meta])* $field:ident: $typ:ty = $number:expr, )* }
+    ) => {
+        $(#[$about])*
+        #[derive(Debug, Clone, PartialEq, Eq, Default)]
+        pub struct $name { $( $(#[$doc])* pub $field: $typ, )* }
+
+        impl $name {
+            const TABLE: $crate::record::Table = &[ $( (
+                $number,
+                <$typ as $crate::record::Field>::REQUIRED,
+                <$typ as $crate::record::Field>::REPEATS,
+            ), )* ];
+
+            /// Reads the record's fields.
+            ///
+            /// # Errors
+            /// See [`crate::CodecError`].
+            pub fn from_value(value: &[u8]) -> Result<Self, $crate::CodecError> {
+                let mut record = Self::default();
+                $crate::record::read(Self::TABLE, value, |i, typ, value| {
+                    let mut at = 0..;
+                    $( if at.next() == Some(i) {
+                        return $crate::record::Field::take(&mut record.$field, typ, value);
+                    } )*
+                    Ok(())
+                })?;
+                Ok(record)
+            }
+
+            /// Appends the record's fields.
+            pub fn write_value(&self, out: &mut Vec<u8>) {
+                $( $crate::record::Field::put(&self.$field, $number, out); )*
+            }
+        }
+
+        impl $crate::record::Field for $name {
+            const REQUIRED: bool = true;
+            fn take(&mut self, _: u32, value: &[u8]) -> Result<(), $crate::CodecError> {
+                *self = Self::from_value(value)?;
+                Ok(())
+            }
+            fn put(&self, typ: u32, out: &mut Vec<u8>) {
+                let mut inner = Vec::new();
+                self.write_value(&mut inner);
+                xylem_packet::tlv::write_element(out, typ, &inner);
+            }
+        }
+    };
+}
+pub(crate) use record;

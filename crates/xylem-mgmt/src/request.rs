@@ -1,0 +1,98 @@
+//! What an Interest under a management prefix asks for, and how it is signed.
+//!
+//! ```text
+//! /localhost/nfd/<module>/<verb>/<ControlParameters>/params-sha256=…     signed Interest v0.3
+//! /localhost/nfd/<module>/<verb>/<ControlParameters>/<time>/<nonce>/<SignatureInfo>/<SignatureValue>
+//!                                                                        signed Interest v0.2
+//! /localhost/nfd/<module>/<verb>[/<filter>][/params-sha256=…]            a dataset's newest version
+//! ```
+//! `/localhop` instead of `/localhost` for commands of neighbours.
+
+use xylem_packet::tlv::{self, Reader, types};
+use xylem_packet::{Component, Interest, NameRef, SignatureInfo};
+
+/// Components of the prefix.
+pub(crate) const PREFIX_LEN: usize = 2;
+
+/// Whose commands: this machine's, or a neighbour's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reach {
+    Localhost,
+    Localhop,
+}
+
+/// An Interest under a management prefix.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Request<'a> {
+    pub(crate) reach: Reach,
+    pub(crate) module: &'a [u8],
+    pub(crate) verb: &'a [u8],
+    /// The component after the verb: ControlParameters, or a filter.
+    pub(crate) parameters: Option<&'a [u8]>,
+}
+
+impl<'a> Request<'a> {
+    /// `None` for other names.
+    pub(crate) fn parse(name: NameRef<'a>) -> Option<Self> {
+        let mut components = Reader::new(name.value());
+        let mut generic = || match components.next_element() {
+            Ok(Some(element)) if element.typ == types::GENERIC_COMPONENT => Some(element.value),
+            _ => None,
+        };
+        let reach = match generic()? {
+            b"localhost" => Reach::Localhost,
+            b"localhop" => Reach::Localhop,
+            _ => return None,
+        };
+        if generic()? != b"nfd" {
+            return None;
+        }
+        Some(Request { reach, module: generic()?, verb: generic()?, parameters: generic() })
+    }
+}
+
+/// A signature, wherever it stood.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Signed<'a> {
+    pub(crate) info: SignatureInfo<'a>,
+    pub(crate) portions: [&'a [u8]; 2],
+    pub(crate) value: &'a [u8],
+}
+
+impl<'a> Signed<'a> {
+    /// The signature of a command Interest; `None` if it has none that can be read.
+    pub(crate) fn of(interest: &Interest<'a>) -> Option<Self> {
+        if let Some(signature) = interest.signature() {
+            let (portions, value) = (signature.signed_portions, signature.value);
+            return Some(Signed { info: signature.info, portions, value });
+        }
+        Self::in_name(interest.name())
+    }
+
+    /// Signed Interest v0.2: the last four components are time, nonce, SignatureInfo and
+    /// SignatureValue; what is signed are the components before the last.
+    fn in_name(name: NameRef<'a>) -> Option<Self> {
+        let at_time = name.len().checked_sub(4).filter(|at| *at > PREFIX_LEN + 2)?;
+        let mut tail = Reader::new(&name.value()[name.prefix(at_time).value().len()..]);
+        let mut component = || match tail.next_element() {
+            Ok(Some(element)) if element.typ == types::GENERIC_COMPONENT => Some(element.value),
+            _ => None,
+        };
+        let (time, nonce) = (component()?, component()?);
+        let mut info = SignatureInfo::decode(component()?).ok()?;
+        let mut value = Reader::new(component()?);
+        let value = value.next_element().ok()?.filter(|e| e.typ == types::SIGNATURE_VALUE)?.value;
+        info.time_ms = Some(tlv::read_number(time)?);
+        info.nonce = Some(nonce);
+        Some(Signed { info, portions: [name.parent().value(), &[]], value })
+    }
+}
+
+/// True if an Interest asks for a segment or a version that was there before, and not for the
+/// newest: the last component is a segment's or version's number.
+pub(crate) fn names_a_version(name: NameRef<'_>) -> bool {
+    let is_number = |component: Component<'_>| {
+        matches!(component.typ(), types::SEGMENT_COMPONENT | types::VERSION_COMPONENT)
+    };
+    name.len() > PREFIX_LEN + 2 && name.last().is_some_and(is_number)
+}

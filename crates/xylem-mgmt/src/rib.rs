@@ -1,0 +1,271 @@
+//! [`Rib`]: the routes that were registered, and the FIB that follows from them.
+//!
+//! A prefix may have several routes: one for each face and origin. The next hops of a prefix are
+//! its own routes', and those of shorter prefixes' routes that have the flag CHILD_INHERIT, unless
+//! a route between has the flag CAPTURE (NFD wiki, "RibMgmt"). For each face the nearest prefix
+//! counts, and in it the cheapest route. Only prefixes that have routes have FIB entries; a name
+//! below is forwarded by its longest prefix, as always.
+//!
+//! Next hops that somebody else put into the FIB stay, except where they are of the same prefix and
+//! face as a route.
+
+use core::ops::Bound::{Included, Unbounded};
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+
+use xylem_forward::{FaceId, Forwarder, RouteError};
+use xylem_packet::NameRef;
+
+use crate::types::{ROUTE_CAPTURE, ROUTE_CHILD_INHERIT};
+
+/// A route of one prefix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Route {
+    /// Where it leads.
+    pub face: FaceId,
+    /// Who made it; a face may have one route of each origin.
+    pub origin: u64,
+    /// The lower the better. The forwarder keeps 32 bits of it.
+    pub cost: u64,
+    /// [`ROUTE_CHILD_INHERIT`], [`ROUTE_CAPTURE`].
+    pub flags: u64,
+    /// When it ends; `None` if only with its face.
+    pub expires: Option<Duration>,
+}
+
+/// Why a route is not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RibError {
+    /// Our own limit.
+    #[error("there are as many routes as there may be")]
+    Full,
+    /// The forwarder cannot have it.
+    #[error("{0}")]
+    Fib(#[from] RouteError),
+}
+
+#[derive(Debug, Default)]
+struct Entry {
+    routes: Vec<Route>,
+    /// What this RIB has put into the FIB.
+    installed: BTreeMap<FaceId, u32>,
+}
+
+impl Entry {
+    fn has(&self, flag: u64) -> bool {
+        self.routes.iter().any(|route| route.flags & flag != 0)
+    }
+}
+
+/// The routes, by prefix. Keys are the values of Name TLVs, whose order is that of names.
+#[derive(Debug)]
+pub struct Rib {
+    entries: BTreeMap<Box<[u8]>, Entry>,
+    routes: usize,
+    max_routes: usize,
+    by_face: BTreeSet<(FaceId, Box<[u8]>)>,
+    expiry: BTreeSet<(Duration, Box<[u8]>, FaceId, u64)>,
+}
+
+impl Rib {
+    /// An empty RIB for at most `max_routes` routes.
+    pub fn new(max_routes: usize) -> Self {
+        Rib {
+            entries: BTreeMap::new(),
+            routes: 0,
+            max_routes,
+            by_face: BTreeSet::new(),
+            expiry: BTreeSet::new(),
+        }
+    }
+
+    /// Number of routes.
+    pub fn len(&self) -> usize {
+        self.routes
+    }
+
+    /// True if there is no route.
+    pub fn is_empty(&self) -> bool {
+        self.routes == 0
+    }
+
+    /// Adds a route, or replaces that of the same prefix, face and origin.
+    ///
+    /// # Errors
+    /// See [`RibError`]; everything is then as it was.
+    pub fn register(
+        &mut self,
+        prefix: NameRef<'_>,
+        route: Route,
+        fib: &mut Forwarder,
+    ) -> Result<(), RibError> {
+        let before = self.take(prefix, route.face, route.origin);
+        if before.is_none() && self.routes >= self.max_routes {
+            return Err(RibError::Full);
+        }
+        self.put(prefix, route);
+        let refused = self.refresh(prefix, fib);
+        if let Some(error) = refused {
+            self.take(prefix, route.face, route.origin);
+            if let Some(before) = before {
+                self.put(prefix, before);
+            }
+            self.refresh(prefix, fib);
+            return Err(error.into());
+        }
+        Ok(())
+    }
+
+    /// Removes a route; true if there was one.
+    pub fn unregister(
+        &mut self,
+        prefix: NameRef<'_>,
+        face: FaceId,
+        origin: u64,
+        fib: &mut Forwarder,
+    ) -> bool {
+        let known = self.take(prefix, face, origin).is_some();
+        if known {
+            self.refresh(prefix, fib);
+        }
+        known
+    }
+
+    /// Removes the routes of a face that has gone.
+    pub fn face_gone(&mut self, face: FaceId, fib: &mut Forwarder) {
+        while let Some((_, key)) =
+            self.by_face.range((face, Box::default())..).next().filter(|(f, _)| *f == face).cloned()
+        {
+            let Ok(prefix) = NameRef::from_value(&key) else { break };
+            let routes = self.entries.get(&key).map(|entry| entry.routes.clone());
+            for route in routes.unwrap_or_default().iter().filter(|route| route.face == face) {
+                self.take(prefix, face, route.origin);
+            }
+            self.refresh(prefix, fib);
+        }
+    }
+
+    /// When [`Self::handle_timeout`] wants to be called; `None` if no route ends by itself.
+    pub fn poll_timeout(&self) -> Option<Duration> {
+        self.expiry.first().map(|(at, ..)| *at)
+    }
+
+    /// Removes the routes whose time is over.
+    pub fn handle_timeout(&mut self, now: Duration, fib: &mut Forwarder) {
+        while let Some((_, key, face, origin)) =
+            self.expiry.first().filter(|(at, ..)| *at <= now).cloned()
+        {
+            let Ok(prefix) = NameRef::from_value(&key) else { break };
+            self.unregister(prefix, face, origin, fib);
+        }
+    }
+
+    /// Calls `f` with every prefix that has routes, and these, in canonical order.
+    pub fn for_each(&self, f: &mut dyn FnMut(NameRef<'_>, &[Route])) {
+        for (key, entry) in &self.entries {
+            if let Ok(prefix) = NameRef::from_value(key) {
+                f(prefix, &entry.routes);
+            }
+        }
+    }
+
+    /// Adds a route to the tables, not to the FIB.
+    fn put(&mut self, prefix: NameRef<'_>, route: Route) {
+        let key: Box<[u8]> = prefix.value().into();
+        if let Some(at) = route.expires {
+            self.expiry.insert((at, key.clone(), route.face, route.origin));
+        }
+        self.by_face.insert((route.face, key.clone()));
+        self.entries.entry(key).or_default().routes.push(route);
+        self.routes += 1;
+    }
+
+    /// Removes a route from the tables, not from the FIB. Its entry stays until [`Self::refresh`].
+    fn take(&mut self, prefix: NameRef<'_>, face: FaceId, origin: u64) -> Option<Route> {
+        let entry = self.entries.get_mut(prefix.value())?;
+        let at = entry.routes.iter().position(|r| r.face == face && r.origin == origin)?;
+        let route = entry.routes.remove(at);
+        self.routes -= 1;
+        let key: Box<[u8]> = prefix.value().into();
+        if !entry.routes.iter().any(|r| r.face == face) {
+            self.by_face.remove(&(face, key.clone()));
+        }
+        if let Some(at) = route.expires {
+            self.expiry.remove(&(at, key, face, origin));
+        }
+        Some(route)
+    }
+
+    /// Brings the FIB entries of `prefix` and of all longer ones up to date. Gives what the
+    /// forwarder said if it refused a next hop of `prefix` itself.
+    fn refresh(&mut self, prefix: NameRef<'_>, fib: &mut Forwarder) -> Option<RouteError> {
+        let below = self.entries.range::<[u8], _>((Included(prefix.value()), Unbounded));
+        let keys: Vec<_> = below
+            .map(|(key, _)| key)
+            .take_while(|key| key.starts_with(prefix.value()))
+            .cloned()
+            .collect();
+        let mut refused = None;
+        for key in keys {
+            let Ok(name) = NameRef::from_value(&key) else { continue };
+            let wanted = self.next_hops(name);
+            let Some(entry) = self.entries.get_mut(&key) else { continue };
+            for face in entry.installed.keys().filter(|face| !wanted.contains_key(face)) {
+                fib.remove_route(name, *face);
+            }
+            let mut installed = BTreeMap::new();
+            for (face, cost) in wanted {
+                let was = entry.installed.get(&face).copied();
+                let done = if was == Some(cost) { Ok(()) } else { fib.add_route(name, face, cost) };
+                if let Err(error) = done
+                    && name == prefix
+                {
+                    refused = Some(error);
+                }
+                // A refused change leaves what was.
+                if let Some(cost) = done.map_or(was, |()| Some(cost)) {
+                    installed.insert(face, cost);
+                }
+            }
+            entry.installed = installed;
+            if entry.routes.is_empty() {
+                self.entries.remove(&key);
+            }
+        }
+        refused
+    }
+
+    /// The next hops of a prefix that has an entry; none if that has no routes.
+    fn next_hops(&self, prefix: NameRef<'_>) -> BTreeMap<FaceId, u32> {
+        let mut hops = BTreeMap::new();
+        let Some(own) = self.entries.get(prefix.value()).filter(|e| !e.routes.is_empty()) else {
+            return hops;
+        };
+        merge(&mut hops, own.routes.iter());
+        let mut captured = own.has(ROUTE_CAPTURE);
+        for n in (0..prefix.len()).rev() {
+            if captured {
+                break;
+            }
+            let Some(above) = self.entries.get(prefix.prefix(n).value()) else { continue };
+            let inherited = |route: &&Route| route.flags & ROUTE_CHILD_INHERIT != 0;
+            merge(&mut hops, above.routes.iter().filter(inherited));
+            captured = above.has(ROUTE_CAPTURE);
+        }
+        hops
+    }
+}
+
+/// Adds one prefix's routes: the cheapest of each face that no longer prefix has.
+fn merge<'a>(hops: &mut BTreeMap<FaceId, u32>, routes: impl Iterator<Item = &'a Route>) {
+    let mut of_prefix: BTreeMap<FaceId, u32> = BTreeMap::new();
+    for route in routes {
+        let cost = u32::try_from(route.cost).unwrap_or(u32::MAX);
+        let least = of_prefix.entry(route.face).or_insert(cost);
+        *least = cost.min(*least);
+    }
+    for (face, cost) in of_prefix {
+        hops.entry(face).or_insert(cost);
+    }
+}

@@ -1,0 +1,363 @@
+//! Commands through a real forwarder: who is obeyed, what changes, what is said.
+
+mod common;
+
+use core::time::Duration;
+
+use common::{NOW_MS, Node, about, name};
+use xylem_forward::{FaceId, Strategy};
+use xylem_mgmt::{Authority, ControlParameters, ManagementConfig, client, types};
+use xylem_packet::{Component, Data, Interest, InterestBuilder, Name};
+use xylem_trust::{Certificate, Signer, Stamp, TrustStore, ValidityPeriod, self_signed};
+
+const ALWAYS: ValidityPeriod =
+    ValidityPeriod { not_before_ms: 0, not_after_ms: 10_000_000_000_000 };
+
+fn anchors(signer: &Signer) -> TrustStore {
+    let mut store = TrustStore::new();
+    let wire = self_signed(signer, 1, ALWAYS).unwrap();
+    store.add_anchor(&Certificate::decode(&wire).unwrap()).unwrap();
+    store
+}
+
+fn alice() -> Signer {
+    Signer::ed25519(&[1; 32], name("/alice/KEY/1"))
+}
+
+#[test]
+fn a_prefix_is_registered_and_unregistered() {
+    let mut node = Node::new(ManagementConfig::default());
+    let answer = node.command("rib", "register", &about("/alice"));
+    assert_eq!((answer.code, answer.text.as_str()), (200, "OK"));
+    let done = answer.parameters.unwrap();
+    assert_eq!(
+        done,
+        ControlParameters {
+            face_id: Some(node.app.0),
+            origin: Some(0),
+            cost: Some(0),
+            flags: Some(types::ROUTE_CHILD_INHERIT),
+            ..about("/alice")
+        }
+    );
+    assert_eq!(node.fib()["/alice"], [(node.app.0, 0)].into());
+
+    let other =
+        ControlParameters { face_id: Some(node.neighbour.0), cost: Some(9), ..about("/alice") };
+    assert_eq!(node.command("rib", "register", &other).code, 200);
+    assert_eq!(node.fib()["/alice"].len(), 2);
+    assert_eq!(node.command("rib", "unregister", &about("/alice")).code, 200);
+    assert_eq!(node.fib()["/alice"], [(node.neighbour.0, 9)].into());
+    // Once more: what is wanted is so already.
+    assert_eq!(node.command("rib", "unregister", &about("/alice")).code, 200);
+
+    let nowhere = ControlParameters { face_id: Some(77), ..about("/bob") };
+    assert_eq!(node.command("rib", "register", &nowhere).code, 410);
+    let long = (0..64).fold(Name::new(), |name, _| name.child(Component::generic(b"x")));
+    let long = ControlParameters { name: Some(long), ..ControlParameters::default() };
+    assert_eq!(node.command("rib", "register", &long).code, 414);
+    assert_eq!(node.command("rib", "register", &ControlParameters::default()).code, 400);
+}
+
+#[test]
+fn routes_end_with_their_time_and_their_face() {
+    let mut node = Node::new(ManagementConfig::default());
+    let short = ControlParameters { expiration_ms: Some(1000), ..about("/short") };
+    let other = ControlParameters { face_id: Some(node.neighbour.0), ..about("/far") };
+    for parameters in [&short, &other, &about("/near")] {
+        assert_eq!(node.command("rib", "register", parameters).code, 200);
+    }
+    assert_eq!(node.management.poll_timeout(), Some(Duration::from_secs(1)));
+    node.management.handle_timeout(Duration::from_millis(999), &mut node.program);
+    assert!(node.fib().contains_key("/short"));
+    node.management.handle_timeout(Duration::from_secs(1), &mut node.program);
+    assert!(!node.fib().contains_key("/short"));
+    assert_eq!(node.management.poll_timeout(), None);
+
+    node.program.forwarder.remove_face(node.neighbour);
+    let mut out = Vec::new();
+    node.management.face_gone(node.now, node.neighbour, &mut node.program, &mut out);
+    assert!(!node.fib().contains_key("/far"));
+    assert!(node.fib().contains_key("/near"));
+    assert_eq!(node.management.rib().len(), 1);
+}
+
+#[test]
+fn only_signed_fresh_commands_are_obeyed() {
+    let mut node = Node::new(ManagementConfig::default());
+    let before = node.fib();
+    let parameters = about("/alice");
+    let signer = Signer::digest_sha256();
+    let good = Stamp::new([0xAA; 8], NOW_MS);
+    let build = |stamp| {
+        client::command(true, "rib", "register", &parameters, &signer, stamp, [9; 4]).unwrap()
+    };
+
+    // Unsigned.
+    let bare = name("/localhost/nfd/rib/register").child(Component::generic(&parameters.encode()));
+    let mut unsigned = Vec::new();
+    InterestBuilder::new(bare.as_ref()).nonce([1; 4]).encode(&mut unsigned).unwrap();
+    // A digest of other bytes: the last octet, and with it the parameters digest, made anew.
+    let forged = forge(&build(good));
+    // A clock that is wrong, or a recording of long ago.
+    let old = build(Stamp::new([2; 8], NOW_MS - 121_000));
+    let early = build(Stamp::new([3; 8], NOW_MS + 121_000));
+    // No key named although the type has one.
+    for wire in [unsigned, forged, old, early] {
+        assert_eq!(code(&mut node, &wire), Some(403));
+        assert_eq!(node.fib(), before);
+    }
+    // Good once, and not a second time; the nonce and the forwarder's own loop check aside.
+    let wire = build(good);
+    assert_eq!(code(&mut node, &wire), Some(200));
+    node.command("rib", "unregister", &parameters);
+    assert_eq!(node.fib(), before);
+    let interest = Interest::decode(&wire).unwrap();
+    let mut out = Vec::new();
+    node.management.handle_interest(node.now, node.app, &interest, &mut node.program, &mut out);
+    let again = client::response(&interest, &Data::decode(&out[0]).unwrap()).unwrap();
+    assert_eq!((again.code, node.fib()), (403, before));
+}
+
+/// The Interest with another signature value, well-formed all the same.
+fn forge(wire: &[u8]) -> Vec<u8> {
+    let interest = Interest::decode(wire).unwrap();
+    let signature = interest.signature().unwrap();
+    let mut value = signature.value.to_vec();
+    value[0] ^= 1;
+    let parent = interest.name().parent();
+    let mut out = Vec::new();
+    InterestBuilder::new(parent)
+        .nonce([5; 4])
+        .encode_signed(&mut out, interest.app_parameters().unwrap(), &signature.info, |_, place| {
+            place.extend_from_slice(&value);
+        })
+        .unwrap();
+    out
+}
+
+fn code(node: &mut Node, wire: &[u8]) -> Option<u64> {
+    let answers = node.send(node.app, wire);
+    let data = Data::decode(answers.first()?).unwrap();
+    let interest = Interest::decode(wire).unwrap();
+    Some(client::response(&interest, &data).unwrap().code)
+}
+
+#[test]
+fn with_anchors_only_their_keys_are_obeyed() {
+    let config =
+        ManagementConfig { localhost: Authority::Anchors(anchors(&alice())), ..Default::default() };
+    let mut node = Node::new(config);
+    let app = node.app;
+    let stranger = Signer::ed25519(&[2; 32], name("/bob/KEY/1"));
+    let thief = Signer::ed25519(&[2; 32], name("/alice/KEY/1"));
+    let hmac = Signer::hmac(b"x", name("/alice/KEY/1"));
+    for (signer, expected) in [
+        (Signer::digest_sha256(), 403),
+        (Signer::digest_blake3(), 403),
+        (stranger, 403),
+        (thief, 403),
+        (hmac, 403),
+        (alice(), 200),
+    ] {
+        let answer = node.command_as(app, true, &signer, "rib", "register", &about("/x")).unwrap();
+        assert_eq!(answer.code, expected, "{signer:?}: {}", answer.text);
+        assert_eq!(node.fib().contains_key("/x"), expected == 200);
+    }
+}
+
+/// As in NFD's sample configuration: this machine's programs sign with keys of their own.
+#[test]
+fn by_default_any_key_of_this_machine_is_obeyed() {
+    let mut node = Node::new(ManagementConfig::default());
+    let app = node.app;
+    for signer in [alice(), Signer::digest_blake3(), Signer::hmac(b"k", name("/k"))] {
+        let answer = node.command_as(app, true, &signer, "rib", "register", &about("/x"));
+        assert_eq!(answer.unwrap().code, 200);
+    }
+}
+
+#[test]
+fn neighbours_register_only_if_they_may_and_only_themselves() {
+    // By default there is no such prefix.
+    let mut node = Node::new(ManagementConfig::default());
+    let neighbour = node.neighbour;
+    let register = |node: &mut Node, signer: &Signer, parameters: &ControlParameters| {
+        let from = node.neighbour;
+        node.command_as(from, false, signer, "rib", "register", parameters).map(|a| a.code)
+    };
+    assert_eq!(register(&mut node, &alice(), &about("/x")), None);
+    // Nor does the other prefix work from there.
+    assert_eq!(node.command_as(neighbour, true, &alice(), "rib", "register", &about("/x")), None);
+
+    let config = ManagementConfig { localhop: Some(anchors(&alice())), ..Default::default() };
+    let mut node = Node::new(config);
+    assert_eq!(register(&mut node, &Signer::digest_sha256(), &about("/x")), Some(403));
+    let app_face = ControlParameters { face_id: Some(node.app.0), ..about("/x") };
+    assert_eq!(register(&mut node, &alice(), &app_face), Some(403));
+    assert_eq!(register(&mut node, &alice(), &about("/x")), Some(200));
+    assert_eq!(node.fib()["/x"], [(node.neighbour.0, 0)].into());
+    let from = node.neighbour;
+    let answer = node.command_as(from, false, &alice(), "faces", "destroy", &about("/x")).unwrap();
+    assert_eq!(answer.code, 501);
+    let answer = node.command_as(from, false, &alice(), "rib", "unregister", &about("/x")).unwrap();
+    assert_eq!((answer.code, node.fib().contains_key("/x")), (200, false));
+}
+
+#[test]
+fn nobody_takes_managements_place() {
+    let mut node = Node::new(ManagementConfig::default());
+    let before = node.fib();
+    for prefix in ["/localhost/nfd", "/localhost/nfd/rib", "/localhop/nfd/rib/register"] {
+        for (module, verb) in [
+            ("rib", "register"),
+            ("rib", "unregister"),
+            ("fib", "add-nexthop"),
+            ("fib", "remove-nexthop"),
+        ] {
+            assert_eq!(node.command(module, verb, &about(prefix)).code, 403, "{module} {verb}");
+        }
+    }
+    let own = ControlParameters { face_id: Some(node.own.0), ..ControlParameters::default() };
+    assert_eq!(node.command("faces", "destroy", &own).code, 406);
+    assert_eq!(node.fib(), before);
+}
+
+#[test]
+fn faces_are_created_changed_and_destroyed() {
+    let mut node = Node::new(ManagementConfig::default());
+    let to = |uri: &str| ControlParameters { uri: Some(uri.into()), ..Default::default() };
+    let wanted = ControlParameters {
+        persistency: Some(2),
+        flags: Some(types::FLAG_LOCAL_FIELDS),
+        mask: Some(types::FLAG_LOCAL_FIELDS | types::FLAG_LP_RELIABILITY),
+        ..to("udp://192.0.2.7")
+    };
+    let answer = node.command("faces", "create", &wanted);
+    let made = answer.parameters.unwrap();
+    assert_eq!(answer.code, 200);
+    assert_eq!(made.uri.as_deref(), Some("udp4://192.0.2.7:6363"));
+    assert_eq!((made.flags, made.persistency), (Some(1), Some(2)));
+    let face = made.face_id.unwrap();
+
+    let again = node.command("faces", "create", &to("udp4://192.0.2.7:6363"));
+    assert_eq!((again.code, again.parameters.unwrap().face_id), (409, Some(face)));
+    for (uri, code) in [("udp4://", 400), ("nonsense", 400), ("unix:///run/x", 406)] {
+        assert_eq!(node.command("faces", "create", &to(uri)).code, code, "{uri}");
+    }
+    assert_eq!(node.command("faces", "create", &ControlParameters::default()).code, 400);
+    let half = ControlParameters { flags: Some(1), ..to("udp4://192.0.2.8:6363") };
+    assert_eq!(node.command("faces", "create", &half).code, 400);
+    let odd = ControlParameters { persistency: Some(3), ..to("udp4://192.0.2.8:6363") };
+    assert_eq!(node.command("faces", "create", &odd).code, 400);
+
+    let change = ControlParameters {
+        face_id: Some(face),
+        flags: Some(0),
+        mask: Some(1),
+        ..ControlParameters::default()
+    };
+    let answer = node.command("faces", "update", &change);
+    let changed = answer.parameters.unwrap();
+    assert_eq!((answer.code, changed.flags, changed.uri), (200, Some(0), None));
+    // Without FaceId it is the face that the command came over.
+    let own = ControlParameters { flags: Some(4), mask: Some(4), ..Default::default() };
+    let answer = node.command("faces", "update", &own);
+    assert_eq!(answer.parameters.unwrap().face_id, Some(node.app.0));
+    let unknown = ControlParameters { face_id: Some(99), ..Default::default() };
+    assert_eq!(node.command("faces", "update", &unknown).code, 404);
+
+    let route = ControlParameters { face_id: Some(face), ..about("/far") };
+    assert_eq!(node.command("rib", "register", &route).code, 200);
+    let which = ControlParameters { face_id: Some(face), ..Default::default() };
+    assert_eq!(node.command("faces", "destroy", &which).code, 200);
+    assert!(!node.fib().contains_key("/far"));
+    assert!(node.management.rib().is_empty());
+    assert_eq!(node.command("faces", "destroy", &which).code, 200, "gone is gone");
+    assert_eq!(node.command("faces", "destroy", &ControlParameters::default()).code, 400);
+}
+
+#[test]
+fn fib_cs_and_strategies_are_changed() {
+    let mut node = Node::new(ManagementConfig { max_strategy_choices: 3, ..Default::default() });
+    let hop = ControlParameters { face_id: Some(node.neighbour.0), cost: Some(7), ..about("/f") };
+    assert_eq!(node.command("fib", "add-nexthop", &hop).code, 200);
+    assert_eq!(node.fib()["/f"], [(node.neighbour.0, 7)].into());
+    let nowhere = ControlParameters { face_id: Some(77), ..about("/f") };
+    assert_eq!(node.command("fib", "add-nexthop", &nowhere).code, 410);
+    assert_eq!(node.command("fib", "remove-nexthop", &nowhere).code, 200);
+    assert_eq!(node.command("fib", "remove-nexthop", &hop).code, 200);
+    assert!(!node.fib().contains_key("/f"));
+
+    let config = ControlParameters {
+        capacity: Some(5),
+        flags: Some(0),
+        mask: Some(types::CS_SERVE),
+        ..Default::default()
+    };
+    let answer = node.command("cs", "config", &config).parameters.unwrap();
+    assert_eq!((answer.capacity, answer.flags), (Some(5), Some(types::CS_ADMIT)));
+    let info = node.program.forwarder.cs();
+    assert_eq!((info.capacity_packets, info.admit, info.serve), (5, true, false));
+    let erased = node.command("cs", "erase", &about("/")).parameters.unwrap();
+    // The answers to commands were cached.
+    assert_eq!(erased.count, Some(info.packets as u64));
+    assert_eq!(erased.capacity, None);
+    let none = ControlParameters { count: Some(0), ..about("/") };
+    assert_eq!(node.command("cs", "erase", &none).code, 400);
+
+    let set = |strategy: &str, prefix: &str| ControlParameters {
+        strategy: Some(name(strategy)),
+        ..about(prefix)
+    };
+    let answer =
+        node.command("strategy-choice", "set", &set("/localhost/nfd/strategy/multicast", "/m"));
+    assert_eq!(answer.code, 200);
+    assert_eq!(answer.parameters.unwrap().strategy, Some(name(Strategy::Multicast.name())));
+    assert_eq!(node.program.forwarder.strategy_of(name("/m/x").as_ref()), Strategy::Multicast);
+    let answer = node.command("strategy-choice", "set", &set("/localhost/nfd/strategy/none", "/m"));
+    assert_eq!(answer.code, 404);
+    assert_eq!(node.command("strategy-choice", "set", &about("/m")).code, 400);
+    for (prefix, code) in [("/n", 200), ("/o", 503), ("/n", 200)] {
+        let wanted = set("/localhost/nfd/strategy/asf", prefix);
+        assert_eq!(node.command("strategy-choice", "set", &wanted).code, code, "{prefix}");
+    }
+    assert_eq!(node.command("strategy-choice", "unset", &about("/m")).code, 200);
+    assert_eq!(node.program.forwarder.strategy_of(name("/m/x").as_ref()), Strategy::BestRoute);
+    assert_eq!(node.command("strategy-choice", "unset", &about("/")).code, 400);
+}
+
+#[test]
+fn what_is_not_understood_is_said() {
+    let mut node = Node::new(ManagementConfig::default());
+    assert_eq!(node.command("rib", "announce", &about("/x")).code, 501);
+    assert_eq!(node.command("rib", "explode", &about("/x")).code, 501);
+    assert_eq!(node.command("magic", "wand", &about("/x")).code, 501);
+    let signer = Signer::digest_sha256();
+    for parameters in [&b"no TLV"[..], &[0x68, 2, 7, 7], &[0x67, 0]] {
+        let stamp = node.stamp();
+        let name = name("/localhost/nfd/rib/register").child(Component::generic(parameters));
+        let mut wire = Vec::new();
+        let builder =
+            InterestBuilder::new(name.as_ref()).nonce(stamp.nonce[..4].try_into().unwrap());
+        signer.interest(builder, &[], stamp, &mut wire).unwrap();
+        assert_eq!(code(&mut node, &wire), Some(400), "{parameters:?}");
+    }
+    // Names that are no management's.
+    for uri in
+        ["/localhost/nfd", "/localhost/nfd/rib", "/localhost/nfd/seg=1/list", "/other/nfd/a/b"]
+    {
+        let mut wire = Vec::new();
+        InterestBuilder::new(name(uri).as_ref()).nonce([7; 4]).encode(&mut wire).unwrap();
+        let mut out = Vec::new();
+        let interest = Interest::decode(&wire).unwrap();
+        node.management.handle_interest(
+            node.now,
+            FaceId(2),
+            &interest,
+            &mut node.program,
+            &mut out,
+        );
+        assert!(out.is_empty(), "{uri}");
+    }
+}

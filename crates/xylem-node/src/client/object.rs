@@ -1,0 +1,320 @@
+//! Fetching an object that need not be ours: one packet, or segments that RDR leads to.
+//!
+//! Bytes come through a [`Client`], are verified as [`Believe`] says, and go in order to a file that
+//! has its name only when it is complete, or to standard output. Nothing is resumed: what an
+//! earlier run left could be shown to be right by nothing but fetching it again.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use xylem_hash::Hasher;
+use xylem_object::{PublisherId, Ticket, naming, verify_manifest};
+use xylem_packet::tlv::types;
+use xylem_packet::{Data, InterestBuilder, Name, NameRef};
+use xylem_store::{Clobber, OverwritePolicy};
+
+use super::discover::{Found, discover};
+use super::segments::{self, Expected, Receiver};
+use super::trust::{Believe, Trust};
+use super::{Client, Reply, parse_name, random_seed};
+use crate::api::{Blame, Error, Event, Existing, Output, Peer, Stop};
+use crate::publish::disk;
+use crate::sink::Destination;
+use crate::uri::PeerUri;
+use crate::{failure, walk};
+
+/// Bytes gathered before they are written.
+const BUFFER: usize = 256 * 1024;
+/// How often progress is told.
+const TICK: Duration = Duration::from_millis(100);
+/// How long a manifest is waited for; who has the object's metadata at hand has it too.
+const MANIFEST_PATIENCE: Duration = Duration::from_secs(2);
+
+/// What to fetch, and whom to believe.
+#[derive(Clone, Debug)]
+pub struct ObjectOptions {
+    /// The forwarder, as in [`Client::connect`].
+    pub at: Option<PeerUri>,
+    /// The object's name, with or without its version, as an NDN URI.
+    pub name: String,
+    /// Whose packets are believed.
+    pub believe: Believe,
+    /// Where the content goes.
+    pub output: Output,
+    /// What to do when the final name is taken.
+    pub existing: Existing,
+    /// Give up after this long without a verified packet.
+    pub give_up: Duration,
+    /// All of it is wanted, as fast as can be; a part of it can be had of our own objects alone.
+    pub whole: bool,
+}
+
+/// What was fetched.
+#[derive(Clone, Debug)]
+pub struct ObjectSummary {
+    /// The name under which the packets were, with its version.
+    pub name: String,
+    /// Final path; `None` for standard output.
+    pub path: Option<PathBuf>,
+    /// What `xylem sum` prints for the content, hexadecimal.
+    pub root: String,
+    /// Bytes of content.
+    pub bytes: u64,
+    /// Packets that they came in.
+    pub segments: u64,
+    /// Whether somebody who is believed signed every packet.
+    pub proven: bool,
+    /// How long it took.
+    pub elapsed: Duration,
+}
+
+/// What a name turned out to be.
+pub enum Fetched {
+    /// An object, which is there.
+    Object(ObjectSummary),
+    /// An object of ours, whose manifest [`Believe::Publisher`] signed: nothing was fetched, but
+    /// the ticket for it has no addresses.
+    Ours {
+        /// `xylem:…`
+        ticket: String,
+        /// Where it was found.
+        forwarder: Peer,
+    },
+}
+
+/// Fetches the object at a name.
+///
+/// # Errors
+/// [`Blame::Usage`] for options that can't be, [`Blame::Network`] if nobody has it,
+/// [`Blame::Data`] for packets that are not believed, [`Blame::Local`], [`Blame::Interrupted`].
+pub fn get_object(
+    options: &ObjectOptions,
+    stop: &Stop,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<Fetched, Error> {
+    let started = Instant::now();
+    let name = parse_name(&options.name)?;
+    let trust = Trust::open(&options.believe)?;
+    let mut client = Client::connect(options.at.as_ref())?;
+    on_event(Event::PeerConnected { peer: client.at().to_owned() });
+    let found = discover(&mut client, &name, &trust, options.give_up, stop)?;
+    if let (Believe::Publisher(publisher), Found::Segments { prefix, .. }) =
+        (&options.believe, &found)
+        && let Some(ticket) = ticket(&mut client, prefix, publisher, stop)?
+    {
+        return Ok(Fetched::Ours { ticket, forwarder: client.peer().clone() });
+    }
+    if !options.whole {
+        return Err(failure::usage(
+            "--range, --limit and --exclude are for objects of `xylem share`, whose --publisher is given",
+        ));
+    }
+    let suggested = || suggested_name(name.as_ref());
+    let destination = Destination::place(&options.output, options.existing, suggested)?;
+    if let Some(to) = &destination
+        && to.policy == OverwritePolicy::Never
+        && to.path.symlink_metadata().is_ok()
+    {
+        let path = to.path.display();
+        return Err(failure::usage(format!(
+            "{path} exists; choose --overwrite, --rename or -o PATH"
+        )));
+    }
+    let mut sink = Sink::open(destination.as_ref(), client.at().to_owned(), on_event)?;
+    let fetched = match &found {
+        Found::Single(content) => sink.content(content).map(|()| (content.len() as u64, 1)),
+        Found::Segments { prefix, expected } => {
+            let expected: Expected = expected.clone();
+            segments::fetch(&mut client, prefix, &trust, expected, options.give_up, stop, &mut sink)
+        }
+    };
+    let (bytes, segments) = match fetched {
+        Ok(fetched) => fetched,
+        Err(error) => {
+            sink.discard(destination.as_ref());
+            return Err(error);
+        }
+    };
+    let root = sink.finish(destination.as_ref())?;
+    let prefix = if let Found::Segments { prefix, .. } = found { prefix } else { name };
+    Ok(Fetched::Object(ObjectSummary {
+        name: prefix.to_string(),
+        path: destination.map(|to| to.path),
+        root,
+        bytes,
+        segments,
+        proven: trust.proves(),
+        elapsed: started.elapsed(),
+    }))
+}
+
+/// The ticket of a publication of ours at `prefix`; `None` if there is no manifest.
+fn ticket(
+    client: &mut Client,
+    prefix: &Name,
+    publisher: &str,
+    stop: &Stop,
+) -> Result<Option<String>, Error> {
+    if naming::check_prefix(prefix.as_ref()).is_err() {
+        return Ok(None);
+    }
+    let publisher: PublisherId =
+        publisher.parse().map_err(|e| failure::usage(format!("{publisher}: {e}")))?;
+    let name = naming::encode(prefix.as_ref(), &naming::Request::Manifest);
+    let mut interest = Vec::new();
+    InterestBuilder::new(name.as_ref())
+        .nonce((random_seed()? as u32).to_be_bytes())
+        .lifetime_ms(MANIFEST_PATIENCE.as_millis() as u64)
+        .encode(&mut interest)
+        .map_err(|e| failure::usage(format!("{name}: {e}")))?;
+    let Reply::Data(packet) = client.fetch(&interest, MANIFEST_PATIENCE, stop)? else {
+        return Ok(None);
+    };
+    let refused = |why: String| super::trust::refused("the manifest", &why);
+    let data = Data::decode(&packet).map_err(|e| refused(e.to_string()))?;
+    let manifest =
+        verify_manifest(&data, prefix.as_ref(), &publisher).map_err(|e| refused(e.to_string()))?;
+    let ticket = Ticket {
+        name: prefix.clone(),
+        root: manifest.root,
+        size: manifest.size,
+        kind: manifest.kind,
+        publisher,
+        link_key: None,
+        addresses: Vec::new(),
+    };
+    Ok(Some(ticket.to_string()))
+}
+
+/// The last component of the name that says something to people, as a file name.
+fn suggested_name(name: NameRef<'_>) -> PathBuf {
+    let said = name.iter().filter(|c| c.typ() == types::GENERIC_COMPONENT).last();
+    let text = said.map(|c| String::from_utf8_lossy(c.value()).into_owned()).unwrap_or_default();
+    let plain = |c: char| if c.is_control() || matches!(c, '/' | '\\' | ':') { '_' } else { c };
+    let mut kept: String = text.chars().map(plain).collect();
+    while kept.len() > naming::MAX_DEFAULT_FILE_NAME {
+        kept.pop();
+    }
+    // Neither hidden nor a way out of the directory.
+    let kept = kept.trim_start_matches('.');
+    walk::os_path(if kept.is_empty() { "object" } else { kept }.as_bytes())
+}
+
+/// Where contents go in order, hashed on the way.
+struct Sink<'a> {
+    to: BufWriter<Box<dyn Write>>,
+    hasher: Hasher,
+    peer: String,
+    told: Instant,
+    on_event: &'a mut dyn FnMut(Event),
+}
+
+impl<'a> Sink<'a> {
+    fn open(
+        destination: Option<&Destination>,
+        peer: String,
+        on_event: &'a mut dyn FnMut(Event),
+    ) -> Result<Self, Error> {
+        let to: Box<dyn Write> = match destination {
+            None => Box::new(io::stdout()),
+            Some(to) => Box::new(create(&to.part).map_err(|e| writing(&to.part, &e))?),
+        };
+        let to = BufWriter::with_capacity(BUFFER, to);
+        Ok(Self { to, hasher: Hasher::new(), peer, told: Instant::now(), on_event })
+    }
+
+    /// Gives the file its name; returns the content's root.
+    fn finish(mut self, destination: Option<&Destination>) -> Result<String, Error> {
+        let wrote = self.to.flush();
+        let Some(to) = destination else {
+            wrote.map_err(|e| stdout(&e))?;
+            return Ok(self.hasher.finalize().to_string());
+        };
+        let clobber = match to.policy {
+            OverwritePolicy::Replace => Clobber::Replace,
+            OverwritePolicy::Never => Clobber::Never,
+        };
+        wrote
+            .and_then(|()| File::open(&to.part)?.sync_all())
+            .and_then(|()| disk().rename(&to.part, &to.path, clobber))
+            .map_err(|e| writing(&to.path, &e))?;
+        Ok(self.hasher.finalize().to_string())
+    }
+
+    /// Removes what there is of the file: nothing could go on from it.
+    fn discard(self, destination: Option<&Destination>) {
+        let _ = self.to.into_parts();
+        if let Some(to) = destination {
+            let _ = std::fs::remove_file(&to.part);
+        }
+    }
+}
+
+impl Receiver for Sink<'_> {
+    fn content(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.hasher.update(bytes);
+        self.to.write_all(bytes).map_err(|e| stdout(&e))
+    }
+
+    fn progress(&mut self, bytes: u64, total: u64) {
+        if self.told.elapsed() >= TICK {
+            self.told = Instant::now();
+            (self.on_event)(Event::Progress { verified: bytes, total: total.max(bytes), peers: 1 });
+        }
+    }
+
+    fn bad(&mut self, what: &str) {
+        let (peer, what) = (self.peer.clone(), what.to_owned());
+        (self.on_event)(Event::PeerMisbehaved { peer, what });
+    }
+}
+
+/// A new file; what an earlier run left under the name is removed, links are not followed.
+fn create(part: &Path) -> io::Result<File> {
+    match std::fs::remove_file(part) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+        _ => {}
+    }
+    OpenOptions::new().write(true).create_new(true).open(part)
+}
+
+fn writing(path: &Path, e: &io::Error) -> Error {
+    if e.kind() == io::ErrorKind::AlreadyExists {
+        let path = path.display();
+        return failure::usage(format!("{path} exists; choose --overwrite, --rename or -o PATH"));
+    }
+    failure::local(&format!("cannot write {}", path.display()), e)
+}
+
+/// A reader that went away has had enough.
+fn stdout(e: &io::Error) -> Error {
+    match e.kind() {
+        io::ErrorKind::BrokenPipe => Error { blame: Blame::Interrupted, message: String::new() },
+        _ => failure::local("cannot write the content", e),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_make_harmless_file_names() {
+        for (name, file) in [
+            ("/a/report.pdf", "report.pdf"),
+            ("/a/report.pdf/v=7", "report.pdf"),
+            ("/a/b/32=metadata", "b"),
+            ("/a/8=..%2F..%2Fetc", "_.._etc"),
+            ("/a/.bashrc", "bashrc"),
+            ("/v=7", "object"),
+            ("/a/%00x%0a", "_x_"),
+        ] {
+            let name: Name = name.parse().unwrap();
+            assert_eq!(suggested_name(name.as_ref()), PathBuf::from(file));
+        }
+        let long: Name = format!("/{}", "é".repeat(300)).parse().unwrap();
+        assert!(suggested_name(long.as_ref()).as_os_str().len() <= naming::MAX_DEFAULT_FILE_NAME);
+    }
+}

@@ -1,0 +1,328 @@
+//! One socket to a forwarder: frames in, frames out, many at a time.
+//!
+//! Frames are queued in an [`Outbox`] and leave by one system call for many of them: one write for
+//! a stream, trains of equal datagrams by segment offload for UDP. What comes in is read in large
+//! pieces and cut into frames. What a frame holds is not looked into here.
+
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use mio::{Events, Interest, Poll, Token};
+use xylem_packet::frame_len;
+
+use crate::api::{Blame, Error, Peer};
+use crate::faces::udp::{Oversize, Udp};
+use crate::failure;
+
+/// How long a connection may take to stand.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a forwarder may take nothing of what waits for it.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Bytes asked of the kernel in one read.
+const READ_LEN: usize = 256 * 1024;
+/// Bytes that may wait before they are written whatever else there is to do.
+const HIGH_WATER: usize = 512 * 1024;
+const TOKEN: Token = Token(0);
+
+enum Io {
+    Tcp(mio::net::TcpStream),
+    #[cfg(unix)]
+    Unix(mio::net::UnixStream),
+    Udp {
+        socket: Udp,
+        remote: SocketAddr,
+    },
+}
+
+/// Frames that wait to be written, back to back.
+#[derive(Default)]
+pub(crate) struct Queue {
+    bytes: Vec<u8>,
+    /// Where frames end; kept for datagrams alone.
+    ends: Vec<usize>,
+    written: usize,
+    datagrams: bool,
+}
+
+impl Queue {
+    /// Appends one frame.
+    pub(crate) fn frame(&mut self, frame: &[u8]) {
+        self.bytes.extend_from_slice(frame);
+        if self.datagrams {
+            self.ends.push(self.bytes.len());
+        }
+    }
+
+    /// What waits.
+    #[cfg(test)]
+    pub(crate) fn waiting(&self) -> &[u8] {
+        &self.bytes[self.written..]
+    }
+
+    /// Bytes that wait.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len() - self.written
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+        self.written = 0;
+    }
+
+    /// Each datagram that waits.
+    fn datagrams(&self, mut each: impl FnMut(&[u8])) {
+        let mut begin = 0;
+        for end in &self.ends {
+            each(&self.bytes[begin..*end]);
+            begin = *end;
+        }
+    }
+}
+
+/// A connection, or a datagram socket with one peer.
+pub(crate) struct Socket {
+    io: Io,
+    poll: Poll,
+    events: Events,
+    /// Bytes read and not handed over: `buffer[start..end]`.
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
+    /// Nothing is left in the kernel, as far as the last read told.
+    drained: bool,
+    pub(crate) queue: Queue,
+}
+
+impl Socket {
+    /// Connects.
+    ///
+    /// # Errors
+    /// [`Blame::Network`] if nobody is there, [`Blame::Usage`] for a kind of peer that only nodes
+    /// reach.
+    pub(crate) fn connect(to: &Peer) -> Result<Self, Error> {
+        let local = |e| failure::local("cannot wait for sockets", &e);
+        let poll = Poll::new().map_err(local)?;
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        let unreachable = |e: io::Error| Error {
+            blame: Blame::Network,
+            message: format!("no forwarder at {to}: {e}"),
+        };
+        let io = match to {
+            #[cfg(unix)]
+            Peer::Unix(path) => {
+                let stream = std::os::unix::net::UnixStream::connect(path).map_err(unreachable)?;
+                stream.set_nonblocking(true).map_err(local)?;
+                let mut stream = mio::net::UnixStream::from_std(stream);
+                poll.registry().register(&mut stream, TOKEN, interest).map_err(local)?;
+                Io::Unix(stream)
+            }
+            Peer::Tcp(address) => {
+                let stream = std::net::TcpStream::connect_timeout(address, CONNECT_TIMEOUT)
+                    .map_err(unreachable)?;
+                stream.set_nonblocking(true).map_err(local)?;
+                // Frames are gathered here; waiting for more of them would only add delay.
+                let _ = stream.set_nodelay(true);
+                let mut stream = mio::net::TcpStream::from_std(stream);
+                poll.registry().register(&mut stream, TOKEN, interest).map_err(local)?;
+                Io::Tcp(stream)
+            }
+            Peer::Udp(remote) => {
+                let any: SocketAddr = match remote {
+                    SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+                    SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+                };
+                let mut socket =
+                    Udp::bind(any, Oversize::Fragment).map_err(|e| failure::bind(any, &e))?;
+                socket.register(&poll, TOKEN).map_err(local)?;
+                Io::Udp { socket, remote: *remote }
+            }
+            other => {
+                return Err(failure::usage(format!(
+                    "programs reach a forwarder by unix://, tcp:// or udp://, not at {other}; a \
+                     node can connect to it"
+                )));
+            }
+        };
+        let datagrams = matches!(io, Io::Udp { .. });
+        Ok(Self {
+            io,
+            poll,
+            events: Events::with_capacity(4),
+            buffer: vec![0; if datagrams { 0 } else { READ_LEN }],
+            start: 0,
+            end: 0,
+            drained: false,
+            queue: Queue { datagrams, ..Queue::default() },
+        })
+    }
+
+    /// Whether frames are datagrams that cross a network, which may cut or lose large ones.
+    pub(crate) fn cuts_datagrams(&self) -> bool {
+        matches!(&self.io, Io::Udp { remote, .. } if !remote.ip().is_loopback())
+    }
+
+    /// Hands every frame that is there to `each`, which may queue answers; if there is none, waits
+    /// for the first at most `wait`. False: nothing came. What was queued has been written.
+    ///
+    /// # Errors
+    /// [`Blame::Network`] if the connection ended or carries no NDN.
+    pub(crate) fn receive(
+        &mut self,
+        wait: Duration,
+        each: &mut dyn FnMut(&[u8], &mut Queue),
+    ) -> Result<bool, Error> {
+        self.flush()?;
+        let deadline = Instant::now() + wait;
+        loop {
+            let came = match &mut self.io {
+                Io::Udp { .. } => self.receive_datagrams(each)?,
+                _ => self.receive_stream(each)?,
+            };
+            if came {
+                self.flush()?;
+                return Ok(true);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() || !self.wait_readable(left)? {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Waits at most `left` for the socket to be readable.
+    fn wait_readable(&mut self, left: Duration) -> Result<bool, Error> {
+        match self.poll.poll(&mut self.events, Some(left)) {
+            Ok(()) => {}
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => return Ok(false),
+            Err(e) => return Err(failure::local("cannot wait for the forwarder", &e)),
+        }
+        if self.events.iter().any(|e| e.is_readable() || e.is_read_closed() || e.is_error()) {
+            self.drained = false;
+            return Ok(true);
+        }
+        // Writable alone: the wait goes on.
+        Ok(!self.events.is_empty())
+    }
+
+    fn receive_datagrams(
+        &mut self,
+        each: &mut dyn FnMut(&[u8], &mut Queue),
+    ) -> Result<bool, Error> {
+        let Io::Udp { socket, remote } = &mut self.io else { return Ok(false) };
+        if self.drained {
+            return Ok(false);
+        }
+        let (queue, mut came) = (&mut self.queue, false);
+        let more = socket
+            .receive(&mut |from, datagram| {
+                if from == *remote {
+                    came = true;
+                    each(&datagram, queue);
+                }
+            })
+            .map_err(|e| gone(&e))?;
+        // The queue's end has to be seen before the poll tells of anything new.
+        self.drained = !more && !came;
+        Ok(came)
+    }
+
+    fn receive_stream(&mut self, each: &mut dyn FnMut(&[u8], &mut Queue)) -> Result<bool, Error> {
+        while !self.drained {
+            if self.start > 0 {
+                self.buffer.copy_within(self.start..self.end, 0);
+                (self.start, self.end) = (0, self.end - self.start);
+            }
+            let room = &mut self.buffer[self.end..];
+            let asked = room.len();
+            let read = match &mut self.io {
+                Io::Tcp(stream) => stream.read(room),
+                #[cfg(unix)]
+                Io::Unix(stream) => stream.read(room),
+                Io::Udp { .. } => return Ok(false),
+            };
+            match read {
+                Ok(0) => return Err(gone(&io::Error::other("it closed the connection"))),
+                Ok(n) => {
+                    self.end += n;
+                    // A short read of a stream leaves nothing behind (epoll(7)).
+                    self.drained = n < asked;
+                }
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.drained = true,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                Err(e) => return Err(gone(&e)),
+            }
+            if self.cut(each)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Hands over the whole frames of the buffer.
+    fn cut(&mut self, each: &mut dyn FnMut(&[u8], &mut Queue)) -> Result<bool, Error> {
+        let mut came = false;
+        loop {
+            let rest = &self.buffer[self.start..self.end];
+            let len = frame_len(rest)
+                .map_err(|e| gone(&io::Error::other(format!("what it sends is not NDN ({e})"))))?;
+            let Some(len) = len else { return Ok(came) };
+            each(&rest[..len], &mut self.queue);
+            came = true;
+            self.start += len;
+            if self.queue.len() > HIGH_WATER {
+                self.flush()?;
+            }
+        }
+    }
+
+    /// Writes all that is queued.
+    ///
+    /// # Errors
+    /// [`Blame::Network`] if the connection ended or takes nothing any more. Datagrams that the
+    /// kernel has no room for are lost, as on the way.
+    pub(crate) fn flush(&mut self) -> Result<(), Error> {
+        if self.queue.len() == 0 {
+            return Ok(());
+        }
+        let mut stuck_since = None;
+        loop {
+            let rest = &self.queue.bytes[self.queue.written..];
+            let wrote = match &mut self.io {
+                Io::Udp { socket, remote } => {
+                    self.queue.datagrams(|datagram| socket.queue(*remote, datagram));
+                    socket.flush();
+                    Ok(rest.len())
+                }
+                Io::Tcp(stream) => stream.write(rest),
+                #[cfg(unix)]
+                Io::Unix(stream) => stream.write(rest),
+            };
+            match wrote {
+                Ok(n) => {
+                    self.queue.written += n;
+                    stuck_since = None;
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    let since = *stuck_since.get_or_insert_with(Instant::now);
+                    if since.elapsed() > WRITE_TIMEOUT {
+                        return Err(gone(&io::Error::other("it takes nothing any more")));
+                    }
+                    // Whether this wakes for reading does not matter, but it must be remembered.
+                    self.wait_readable(Duration::from_millis(100))?;
+                }
+                Err(e) => return Err(gone(&e)),
+            }
+            if self.queue.len() == 0 {
+                self.queue.clear();
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn gone(e: &io::Error) -> Error {
+    Error { blame: Blame::Network, message: format!("the forwarder is gone: {e}") }
+}

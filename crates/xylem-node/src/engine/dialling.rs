@@ -1,0 +1,216 @@
+//! Faces that this end makes, and the end of faces.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use mio::net::TcpStream;
+use xylem_forward::{FaceId, FaceScope, LinkType};
+use xylem_link::PeerKey;
+use xylem_mgmt::{FaceUri, Persistency};
+
+use super::listening::scope_of;
+use super::{Engine, Happening, wildcard};
+use crate::api::Peer;
+use crate::faces::stream::{Socket, Stream};
+use crate::faces::websocket::WebSocketFace;
+use crate::faces::{Face, Transport};
+
+/// Pause before a permanent face is dialled again.
+const REDIAL: Duration = Duration::from_secs(1);
+/// A connection that is not up after this long never will be.
+const OPENING: Duration = Duration::from_secs(15);
+/// Under pressure (half of the faces in use) UDP faces stay for this long only.
+const IDLE_UNDER_PRESSURE: Duration = Duration::from_secs(60);
+
+impl Engine {
+    /// Makes a face to a peer. It can be used once it has come up, which a happening tells; a
+    /// permanent face is kept and dialled again whatever happens.
+    ///
+    /// # Errors
+    /// Those of the system that are known at once; never for a permanent face.
+    pub(crate) fn dial(&mut self, peer: &Peer, persistency: Persistency) -> io::Result<FaceId> {
+        if let Peer::Udp(group) = peer
+            && group.ip().is_multicast()
+        {
+            return self.face_of_group(*group);
+        }
+        let now = self.now();
+        let scope = scope_to(peer);
+        let id = self.forwarder.add_face(self.settings_of(scope, LinkType::PointToPoint));
+        let (remote, local) = (peer.face_uri(), FaceUri::Null);
+        let mut face = Face::new(Transport::Down(now), peer.to_string(), remote, local);
+        face.peer = Some(peer.clone());
+        face.scope = scope;
+        face.persistency = persistency;
+        face.heard = now;
+        self.net.faces.insert(id, face);
+        match self.connect(id, peer) {
+            Ok(()) => Ok(id),
+            Err(e) if persistency == Persistency::Permanent => {
+                self.fail_face(id, &e.to_string());
+                Ok(id)
+            }
+            Err(e) => {
+                self.net.faces.remove(id);
+                self.forwarder.remove_face(id);
+                Err(e)
+            }
+        }
+    }
+
+    /// A group is not dialled: the face was made when it was joined.
+    fn face_of_group(&self, group: SocketAddr) -> io::Result<FaceId> {
+        let is_it = |face: &Face| match face.transport {
+            Transport::Multicast(number) => self.net.multicast[number].group() == group,
+            _ => false,
+        };
+        let found = self.net.faces.iter().find(|(_, face)| is_it(face)).map(|(id, _)| id);
+        found.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "not in this multicast group"))
+    }
+
+    /// Gives a face that is down a new connection.
+    fn connect(&mut self, id: FaceId, peer: &Peer) -> io::Result<()> {
+        let transport = match peer {
+            Peer::Link { address, key } => {
+                if self.net.link_socket_for(*address).is_none() {
+                    self.bind_link(wildcard(*address))?;
+                }
+                let now = self.now();
+                Transport::Link(self.net.endpoint.connect(now, *address, key.map(PeerKey)))
+            }
+            Peer::Udp(address) => {
+                Transport::Udp { socket: self.udp_socket_for(*address)?, remote: *address }
+            }
+            Peer::Tcp(address) => self.connect_tcp(id, *address)?,
+            Peer::WebSocket(address) => self.connect_web_socket(id, *address)?,
+            Peer::Unix(path) => self.connect_unix(id, path)?,
+        };
+        let at_once = matches!(transport, Transport::Udp { .. });
+        self.net.faces.replace_transport(id, transport);
+        if at_once {
+            self.came_up(id);
+        }
+        Ok(())
+    }
+
+    fn udp_socket_for(&mut self, to: SocketAddr) -> io::Result<usize> {
+        let family = |s: &crate::faces::udp::Udp| s.local().is_ipv4() == to.is_ipv4();
+        if let Some(socket) = self.net.udp_sockets.iter().position(family) {
+            return Ok(socket);
+        }
+        self.bind_udp(wildcard(to))?;
+        Ok(self.net.udp_sockets.len() - 1)
+    }
+
+    fn connect_tcp(&mut self, id: FaceId, to: SocketAddr) -> io::Result<Transport> {
+        let stream = TcpStream::connect(to)?;
+        self.open(id, |token, poll| {
+            let stream = Stream::new(Socket::Tcp(stream), token, false, poll)?;
+            Ok(Transport::Stream(Box::new(stream)))
+        })
+    }
+
+    fn connect_web_socket(&mut self, id: FaceId, to: SocketAddr) -> io::Result<Transport> {
+        let stream = TcpStream::connect(to)?;
+        self.open(id, |token, poll| {
+            let face = WebSocketFace::dialled(stream, to.to_string(), token, poll)?;
+            Ok(Transport::WebSocket(Box::new(face)))
+        })
+    }
+
+    #[cfg(unix)]
+    fn connect_unix(&mut self, id: FaceId, path: &std::path::Path) -> io::Result<Transport> {
+        let stream = mio::net::UnixStream::connect(path)?;
+        self.open(id, |token, poll| {
+            let stream = Stream::new(Socket::Unix(stream), token, false, poll)?;
+            Ok(Transport::Stream(Box::new(stream)))
+        })
+    }
+
+    #[cfg(not(unix))]
+    fn connect_unix(&mut self, _id: FaceId, _path: &std::path::Path) -> io::Result<Transport> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// A face's connection ended, or could not be made.
+    pub(super) fn fail_face(&mut self, id: FaceId, why: &str) {
+        let again = self.now() + REDIAL;
+        let Some(face) = self.net.faces.get_mut(id) else { return };
+        if face.persistency != Persistency::Permanent {
+            return self.drop_face(id, why);
+        }
+        let peer = face.shown.clone();
+        let known = std::mem::replace(&mut face.told_down, true);
+        if let Some(old) = self.net.faces.replace_transport(id, Transport::Down(again)) {
+            self.hang_up(&old);
+        }
+        if !known {
+            let why = why.to_owned();
+            self.net.happenings.push_back(Happening::FaceDown { face: id, peer, why, gone: false });
+        }
+    }
+
+    /// Ends a face for good and tells the program.
+    pub(crate) fn drop_face(&mut self, id: FaceId, why: &str) {
+        let Some(face) = self.net.faces.remove(id) else { return };
+        self.forwarder.remove_face(id);
+        self.hang_up(&face.transport);
+        let (peer, why) = (face.shown, why.to_owned());
+        self.net.happenings.push_back(Happening::FaceDown { face: id, peer, why, gone: true });
+    }
+
+    fn hang_up(&mut self, transport: &Transport) {
+        match transport {
+            Transport::Link(link) => self.net.endpoint.close(*link),
+            Transport::Stream(stream) => drop(self.net.tokens.remove(&stream.token())),
+            Transport::WebSocket(socket) => drop(self.net.tokens.remove(&socket.token())),
+            _ => {}
+        }
+    }
+
+    /// Ends UDP faces whose peer says nothing any more, and connections that do not come up.
+    pub(super) fn forget_idle(&mut self, now: Duration) {
+        let pressed = self.net.faces.len() >= self.net.limits.faces / 2;
+        let idle = self.net.limits.idle;
+        let idle = if pressed { idle.min(IDLE_UNDER_PRESSURE) } else { idle };
+        let limit = |face: &Face| match face.transport {
+            Transport::Udp { .. } if face.persistency == Persistency::OnDemand => Some(idle),
+            Transport::Stream(_) | Transport::WebSocket(_) if !face.came_up => Some(OPENING),
+            _ => None,
+        };
+        let over = |face: &Face| limit(face).is_some_and(|limit| face.heard + limit < now);
+        let gone: Vec<FaceId> =
+            self.net.faces.iter().filter(|(_, face)| over(face)).map(|(id, _)| id).collect();
+        for face in gone {
+            self.fail_face(face, "idle");
+        }
+    }
+
+    /// Dials permanent faces again that are down.
+    pub(super) fn redial(&mut self, now: Duration) {
+        let due = |face: &Face| matches!(face.transport, Transport::Down(at) if at <= now);
+        let down: Vec<(FaceId, Peer)> = (self.net.faces.iter())
+            .filter(|(_, face)| due(face))
+            .filter_map(|(id, face)| Some((id, face.peer.clone()?)))
+            .collect();
+        for (id, peer) in down {
+            if let Some(face) = self.net.faces.get_mut(id) {
+                face.heard = now;
+                face.came_up = false;
+            }
+            if let Err(e) = self.connect(id, &peer) {
+                self.fail_face(id, &e.to_string());
+            }
+        }
+    }
+}
+
+/// Datagrams and links may come from anywhere; connections over loopback are local, as NFD has it.
+fn scope_to(peer: &Peer) -> FaceScope {
+    match peer {
+        Peer::Link { .. } | Peer::Udp(_) => FaceScope::NonLocal,
+        Peer::Tcp(address) | Peer::WebSocket(address) => scope_of(*address),
+        Peer::Unix(_) => FaceScope::Local,
+    }
+}

@@ -1,0 +1,128 @@
+//! Packets on their way out: what the forwarder sends goes through the face's link service to its
+//! transport at once, without being kept or copied more often than the transport needs.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use xylem_forward::{FaceId, Outgoing, Outlet};
+use xylem_packet::link_service::LinkHeaders;
+
+use super::{Happening, Network};
+use crate::faces::multicast::Multicast;
+use crate::faces::udp::Udp;
+use crate::faces::{Face, Transport};
+use xylem_link::Endpoint;
+
+/// Where the forwarder puts what it sends, while one packet is handled.
+pub(super) struct Dispatch<'a> {
+    net: &'a mut Network,
+    now: Duration,
+    /// The face whose packet is handled.
+    from: FaceId,
+    /// The memory that this packet lies in: what of it goes to the program is sliced, not copied.
+    backing: &'a Bytes,
+}
+
+impl<'a> Dispatch<'a> {
+    pub(super) fn new(
+        net: &'a mut Network,
+        now: Duration,
+        from: FaceId,
+        backing: &'a Bytes,
+    ) -> Self {
+        Self { net, now, from, backing }
+    }
+
+    /// Lets a face's link service send what its timer is about.
+    pub(super) fn link_timeout(&mut self, id: FaceId) {
+        let Network { faces, endpoint, udp_sockets, multicast, .. } = &mut *self.net;
+        let Some(face) = faces.get_mut(id) else { return };
+        let Face { link, transport, .. } = face;
+        let mut wire = Wire { endpoint, udp_sockets, multicast };
+        link.handle_timeout(self.now, &mut |frame| wire.write(transport, frame));
+        self.note_unflushed(id);
+    }
+
+    fn note_unflushed(&mut self, id: FaceId) {
+        let Some(face) = self.net.faces.get_mut(id) else { return };
+        let buffers = matches!(face.transport, Transport::Stream(_) | Transport::WebSocket(_));
+        if buffers && !face.unflushed {
+            face.unflushed = true;
+            self.net.unflushed.push(id);
+        }
+    }
+}
+
+impl Outlet for Dispatch<'_> {
+    #[inline]
+    fn send(&mut self, to: FaceId, out: Outgoing<'_>) {
+        let Network { faces, endpoint, udp_sockets, multicast, happenings, unflushed, .. } =
+            &mut *self.net;
+        let Some(face) = faces.get_mut(to) else { return };
+        if let Transport::Internal = face.transport {
+            let from = out.incoming_face.unwrap_or(self.from);
+            let packet = slice_of(self.backing, out.packet);
+            happenings.push_back(Happening::Packet { from, packet, nack: out.nack });
+            return;
+        }
+        let headers = LinkHeaders {
+            pit_token: out.pit_token,
+            nack: out.nack,
+            congestion_mark: out.congestion_mark,
+            incoming_face_id: out.incoming_face.map(|face| face.0),
+            ..LinkHeaders::default()
+        };
+        let queued = face.unsent();
+        let Face { link, transport, .. } = face;
+        let mut wire = Wire { endpoint, udp_sockets, multicast };
+        // What a link service can't carry is lost like what a network can't.
+        let _ = link.send(self.now, out.packet, &headers, queued, &mut |frame| {
+            wire.write(transport, frame);
+        });
+        if !face.unflushed
+            && matches!(face.transport, Transport::Stream(_) | Transport::WebSocket(_))
+        {
+            face.unflushed = true;
+            unflushed.push(to);
+        }
+        if face.link.poll_timeout().is_some() {
+            self.net.note_timer(to);
+        }
+    }
+}
+
+/// The sockets that faces share.
+struct Wire<'a> {
+    endpoint: &'a mut Endpoint,
+    udp_sockets: &'a mut [Udp],
+    multicast: &'a mut [Multicast],
+}
+
+impl Wire<'_> {
+    /// A full queue drops the frame as a full router would.
+    #[inline]
+    fn write(&mut self, transport: &mut Transport, frame: &[u8]) {
+        match transport {
+            Transport::Stream(stream) => drop(stream.queue(frame)),
+            Transport::Link(link) => drop(self.endpoint.send(*link, frame)),
+            Transport::Udp { socket, remote } => self.udp_sockets[*socket].queue(*remote, frame),
+            Transport::Multicast(group) => self.multicast[*group].send(frame),
+            Transport::WebSocket(socket) => drop(socket.queue(frame)),
+            Transport::Internal | Transport::Down(_) => {}
+        }
+    }
+}
+
+/// Where `part` lies within `whole`, if it does.
+pub(super) fn place_in(whole: &[u8], part: &[u8]) -> Option<std::ops::Range<usize>> {
+    let start = (part.as_ptr() as usize).checked_sub(whole.as_ptr() as usize)?;
+    let end = start.checked_add(part.len())?;
+    (end <= whole.len()).then_some(start..end)
+}
+
+fn slice_of(backing: &Bytes, packet: &[u8]) -> Bytes {
+    match place_in(backing, packet) {
+        Some(range) if !packet.is_empty() => backing.slice(range),
+        _ => Bytes::copy_from_slice(packet),
+    }
+}

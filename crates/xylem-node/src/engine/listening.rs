@@ -1,0 +1,298 @@
+//! Sockets that wait for others: binding them, and the faces that come of it.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::path::Path;
+use std::time::Duration;
+
+use mio::Interest;
+use mio::net::{TcpListener, TcpStream};
+use xylem_forward::{FaceId, FaceScope, FaceSettings, LinkType};
+use xylem_mgmt::{FaceUri, Persistency};
+
+use super::{Engine, Limits, Source};
+use crate::api::Peer;
+use crate::faces::multicast::Multicast;
+use crate::faces::stream::{Socket, Stream};
+use crate::faces::udp::{Oversize, Udp};
+#[cfg(unix)]
+use crate::faces::unix;
+use crate::faces::websocket::WebSocketFace;
+use crate::faces::{Face, Transport};
+use crate::uri::endpoint;
+
+/// Local faces beyond the limit for others: whoever floods this machine from outside does not lock
+/// its own programs out.
+const LOCAL_RESERVE: usize = 256;
+
+/// What a listening socket makes of a connection.
+pub(super) enum Listener {
+    Tcp(TcpListener),
+    WebSocket(TcpListener),
+    #[cfg(unix)]
+    Unix(unix::Listener),
+}
+
+impl Listener {
+    /// Face URI of this end.
+    pub(super) fn uri(&self) -> Option<FaceUri> {
+        match self {
+            Self::Tcp(listener) => Some(FaceUri::Tcp(endpoint(listener.local_addr().ok()?))),
+            Self::WebSocket(listener) => {
+                Some(FaceUri::WebSocket(endpoint(listener.local_addr().ok()?)))
+            }
+            #[cfg(unix)]
+            Self::Unix(listener) => {
+                Some(FaceUri::Unix(listener.path().to_string_lossy().into_owned()))
+            }
+        }
+    }
+}
+
+impl Engine {
+    /// Listens there; returns the face URI of what was bound.
+    ///
+    /// # Errors
+    /// Those of the system, here and in the functions below.
+    pub(crate) fn listen(&mut self, at: &Peer) -> io::Result<String> {
+        let family = |a: SocketAddr| if a.is_ipv4() { '4' } else { '6' };
+        Ok(match at {
+            Peer::Link { address, .. } => format!("xylem://{}", self.bind_link(*address)?),
+            Peer::Udp(address) => {
+                format!("udp{}://{}", family(*address), self.bind_udp(*address)?)
+            }
+            Peer::Tcp(address) => {
+                format!("tcp{}://{}", family(*address), self.bind_tcp(*address)?)
+            }
+            Peer::WebSocket(address) => format!("ws://{}", self.bind_web_socket(*address)?),
+            Peer::Unix(path) => {
+                self.bind_unix(path)?;
+                format!("unix://{}", path.display())
+            }
+        })
+    }
+
+    /// Binds a socket for encrypted links; returns what was bound.
+    pub(crate) fn bind_link(&mut self, address: SocketAddr) -> io::Result<SocketAddr> {
+        let net = &mut self.net;
+        let mut socket = Udp::bind(address, Oversize::Lose)?;
+        let token = net.token(Source::Link(net.link_sockets.len()));
+        socket.register(&net.poll, token)?;
+        let local = socket.local();
+        net.link_sockets.push(socket);
+        Ok(local)
+    }
+
+    /// Binds a socket for plain NDN over UDP.
+    pub(crate) fn bind_udp(&mut self, address: SocketAddr) -> io::Result<SocketAddr> {
+        let net = &mut self.net;
+        let mut socket = Udp::bind(address, Oversize::Fragment)?;
+        let token = net.token(Source::Udp(net.udp_sockets.len()));
+        socket.register(&net.poll, token)?;
+        let local = socket.local();
+        net.udp_sockets.push(socket);
+        Ok(local)
+    }
+
+    /// Listens for plain NDN over TCP.
+    pub(crate) fn bind_tcp(&mut self, address: SocketAddr) -> io::Result<SocketAddr> {
+        self.bind_stream(address, Listener::Tcp)
+    }
+
+    /// Listens for NDN over WebSocket.
+    pub(crate) fn bind_web_socket(&mut self, address: SocketAddr) -> io::Result<SocketAddr> {
+        self.bind_stream(address, Listener::WebSocket)
+    }
+
+    fn bind_stream(
+        &mut self,
+        address: SocketAddr,
+        kind: fn(TcpListener) -> Listener,
+    ) -> io::Result<SocketAddr> {
+        let mut listener = TcpListener::bind(address)?;
+        let net = &mut self.net;
+        let token = net.token(Source::Listener(net.listeners.len()));
+        net.poll.registry().register(&mut listener, token, Interest::READABLE)?;
+        let local = listener.local_addr()?;
+        net.listeners.push(kind(listener));
+        Ok(local)
+    }
+
+    /// Listens on a Unix socket; its file goes with the engine.
+    #[cfg(unix)]
+    pub(crate) fn bind_unix(&mut self, path: &Path) -> io::Result<()> {
+        let mut listener = unix::Listener::bind(path)?;
+        let net = &mut self.net;
+        let token = net.token(Source::Listener(net.listeners.len()));
+        net.poll.registry().register(&mut listener.io, token, Interest::READABLE)?;
+        net.listeners.push(Listener::Unix(listener));
+        Ok(())
+    }
+
+    /// This system has no Unix sockets.
+    #[cfg(not(unix))]
+    pub(crate) fn bind_unix(&mut self, _path: &Path) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Joins a multicast group on the interface that has this address, which makes one face.
+    pub(crate) fn join(&mut self, group: SocketAddrV4, interface: Ipv4Addr) -> io::Result<FaceId> {
+        let net = &mut self.net;
+        let mut multicast = Multicast::join(group, interface)?;
+        let number = net.multicast.len();
+        let token = net.token(Source::Multicast(number));
+        multicast.register(&net.poll, token)?;
+        let local = multicast.local();
+        net.multicast.push(multicast);
+        let far = FaceUri::Udp(endpoint(group.into()));
+        let shown = format!("{far} on {interface}");
+        let here = FaceUri::Udp(endpoint(local));
+        let mut face = Face::new(Transport::Multicast(number), shown, far, here);
+        face.link_type = LinkType::MultiAccess;
+        face.persistency = Persistency::Permanent;
+        face.came_up = true;
+        Ok(self.add_face(face))
+    }
+
+    /// Gives a face to the forwarder and keeps it under the number that it gets.
+    pub(super) fn add_face(&mut self, face: Face) -> FaceId {
+        let settings = self.settings_of(face.scope, face.link_type);
+        let id = self.forwarder.add_face(settings);
+        self.net.faces.insert(id, face);
+        id
+    }
+
+    /// What the forwarder has to know of a face.
+    pub(super) fn settings_of(&self, scope: FaceScope, link_type: LinkType) -> FaceSettings {
+        let Limits { interests_per_second, pit_quota, .. } = self.net.limits;
+        FaceSettings { scope, link_type, interests_per_second, pit_quota }
+    }
+
+    /// Whether one more face may come from outside.
+    fn has_room(&self, scope: FaceScope) -> bool {
+        let reserve = if scope == FaceScope::Local { LOCAL_RESERVE } else { 0 };
+        self.net.faces.len() < self.net.limits.faces + reserve
+    }
+
+    /// A UDP peer's first packet.
+    pub(super) fn accept_udp(
+        &mut self,
+        socket: usize,
+        remote: SocketAddr,
+        now: Duration,
+    ) -> Option<FaceId> {
+        if !self.has_room(FaceScope::NonLocal) {
+            return None;
+        }
+        let shown = Peer::Udp(remote).to_string();
+        let far = FaceUri::Udp(endpoint(remote));
+        let here = FaceUri::Udp(endpoint(self.net.udp_sockets[socket].local()));
+        let mut face = Face::new(Transport::Udp { socket, remote }, shown, far, here);
+        face.persistency = Persistency::OnDemand;
+        face.heard = now;
+        let id = self.add_face(face);
+        self.came_up(id);
+        Some(id)
+    }
+
+    /// Takes the connections that wait. Where the system refuses one (too many open files), the
+    /// next housekeeping tries again.
+    pub(super) fn accept(&mut self, i: usize) {
+        loop {
+            let accepted = match &mut self.net.listeners[i] {
+                Listener::Tcp(listener) => listener.accept().map(|(s, from)| (s, from, false)),
+                Listener::WebSocket(listener) => listener.accept().map(|(s, from)| (s, from, true)),
+                #[cfg(unix)]
+                Listener::Unix(listener) => {
+                    let Ok((stream, _)) = listener.io.accept() else { return };
+                    self.accept_unix(i, stream);
+                    continue;
+                }
+            };
+            let Ok((stream, from, web)) = accepted else { return };
+            self.accept_tcp(stream, from, web);
+        }
+    }
+
+    fn accept_tcp(&mut self, stream: TcpStream, from: SocketAddr, web: bool) {
+        let scope = scope_of(from);
+        if !self.has_room(scope) {
+            return;
+        }
+        let Ok(local) = stream.local_addr() else { return };
+        let (from, local) = (endpoint(from), endpoint(local));
+        let ends = match web {
+            true => (FaceUri::WebSocketClient(from), FaceUri::WebSocket(local)),
+            false => (FaceUri::Tcp(from), FaceUri::Tcp(local)),
+        };
+        let face = self.add_accepted(scope, ends, |token, poll| {
+            Ok(if web {
+                Transport::WebSocket(Box::new(WebSocketFace::accepted(stream, token, poll)?))
+            } else {
+                let socket = Socket::Tcp(stream);
+                Transport::Stream(Box::new(Stream::new(socket, token, true, poll)?))
+            })
+        });
+        // A WebSocket comes up with its handshake.
+        if let Some(face) = face.filter(|_| !web) {
+            self.came_up(face);
+        }
+    }
+
+    #[cfg(unix)]
+    fn accept_unix(&mut self, i: usize, stream: mio::net::UnixStream) {
+        use std::os::fd::AsRawFd;
+        if !self.has_room(FaceScope::Local) {
+            return;
+        }
+        let Some(local) = self.net.listeners[i].uri() else { return };
+        let far = FaceUri::Fd(u64::try_from(stream.as_raw_fd()).unwrap_or_default());
+        let face = self.add_accepted(FaceScope::Local, (far, local), |token, poll| {
+            let socket = Socket::Unix(stream);
+            Ok(Transport::Stream(Box::new(Stream::new(socket, token, true, poll)?)))
+        });
+        if let Some(face) = face {
+            self.came_up(face);
+        }
+    }
+
+    /// Makes a transport that has a poll token of its own, for a face with this number.
+    pub(super) fn open(
+        &mut self,
+        id: FaceId,
+        make: impl FnOnce(mio::Token, &mio::Poll) -> io::Result<Transport>,
+    ) -> io::Result<Transport> {
+        let token = self.net.token(Source::Face(id));
+        let made = make(token, &self.net.poll);
+        if made.is_err() {
+            self.net.tokens.remove(&token);
+        }
+        made
+    }
+
+    /// Adds the face of a connection that was accepted; `None` where the system refuses.
+    fn add_accepted(
+        &mut self,
+        scope: FaceScope,
+        (far, here): (FaceUri, FaceUri),
+        make: impl FnOnce(mio::Token, &mio::Poll) -> io::Result<Transport>,
+    ) -> Option<FaceId> {
+        // The number is needed for the token before the face is there.
+        let id = self.forwarder.add_face(self.settings_of(scope, LinkType::PointToPoint));
+        let Ok(transport) = self.open(id, make) else {
+            self.forwarder.remove_face(id);
+            return None;
+        };
+        let mut face = Face::new(transport, far.to_string(), far, here);
+        face.scope = scope;
+        face.persistency = Persistency::OnDemand;
+        face.heard = self.now();
+        self.net.faces.insert(id, face);
+        Some(id)
+    }
+}
+
+/// Connections over loopback are local, as NFD has it.
+pub(super) fn scope_of(peer: SocketAddr) -> FaceScope {
+    if peer.ip().to_canonical().is_loopback() { FaceScope::Local } else { FaceScope::NonLocal }
+}

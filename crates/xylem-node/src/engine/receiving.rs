@@ -1,0 +1,251 @@
+//! Packets on their way in: from each kind of socket to the forwarder.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use xylem_forward::{FaceId, Incoming};
+use xylem_link::Event as LinkEvent;
+use xylem_mgmt::{FaceUri, Persistency};
+use xylem_packet::{MAX_PIT_TOKEN, frame_len};
+
+use super::dispatch::{Dispatch, place_in};
+use super::{Engine, Happening, Source};
+use crate::faces::udp::Received;
+use crate::faces::{Face, Transport};
+use crate::uri::endpoint;
+
+impl Engine {
+    pub(super) fn receive_link(&mut self, i: usize, source: Source) -> io::Result<()> {
+        let now = self.now();
+        let super::Network { link_sockets, endpoint, heard_on, limits, .. } = &mut self.net;
+        let many = link_sockets.len() > 1;
+        let more = link_sockets[i].receive(&mut |from, datagram| {
+            if many && (heard_on.len() < limits.faces || heard_on.contains_key(&from)) {
+                heard_on.insert(from, i);
+            }
+            endpoint.handle_datagram(now, from, datagram);
+        })?;
+        self.drain_endpoint(now);
+        if more {
+            self.net.unfinished.push(source);
+        }
+        Ok(())
+    }
+
+    pub(super) fn drain_endpoint(&mut self, now: Duration) {
+        while let Some(event) = self.net.endpoint.poll_event() {
+            match event {
+                LinkEvent::Packet { link, packet } => {
+                    if let Some(face) = self.net.faces.of_link(link) {
+                        self.take_in(now, face, &packet, &packet);
+                    }
+                }
+                LinkEvent::Connected { link, remote, .. } => {
+                    let id = self.net.faces.of_link(link).unwrap_or_else(|| {
+                        let (shown, far) = (remote.to_string(), FaceUri::Xylem(endpoint(remote)));
+                        let here = self.net.link_uri(remote);
+                        let mut face = Face::new(Transport::Link(link), shown, far, here);
+                        face.persistency = Persistency::OnDemand;
+                        self.add_face(face)
+                    });
+                    self.came_up(id);
+                }
+                LinkEvent::Closed { link, reason } => {
+                    if let Some(face) = self.net.faces.of_link(link) {
+                        self.fail_face(face, &reason.to_string());
+                    }
+                }
+            }
+        }
+    }
+
+    pub(super) fn receive_udp(&mut self, i: usize, source: Source) -> io::Result<()> {
+        let mut trains = std::mem::take(&mut self.net.trains);
+        let more = self.net.udp_sockets[i].receive_trains(&mut trains)?;
+        let now = self.now();
+        for train in trains.drain(..) {
+            let face = match self.net.faces.of_udp(i, train.from) {
+                Some(face) => Some(face),
+                None => self.accept_udp(i, train.from, now),
+            };
+            if let Some(face) = face {
+                self.take_in_train(now, face, 0, &train);
+            }
+        }
+        self.net.trains = trains;
+        if more {
+            self.net.unfinished.push(source);
+        }
+        Ok(())
+    }
+
+    pub(super) fn receive_multicast(&mut self, i: usize, source: Source) -> io::Result<()> {
+        let mut trains = std::mem::take(&mut self.net.trains);
+        let group = &mut self.net.multicast[i];
+        let own = group.local();
+        let more = group.hears.receive_trains(&mut trains)?;
+        let now = self.now();
+        let is_it = |f: &Face| matches!(f.transport, Transport::Multicast(group) if group == i);
+        let face = self.net.faces.iter().find(|(_, face)| is_it(face)).map(|(id, _)| id);
+        for train in trains.drain(..).filter(|train| train.from != own) {
+            if let Some(face) = face {
+                self.take_in_train(now, face, number_of(train.from), &train);
+            }
+        }
+        self.net.trains = trains;
+        if more {
+            self.net.unfinished.push(source);
+        }
+        Ok(())
+    }
+
+    /// `sender` keeps fragments of several senders on one face apart.
+    fn take_in_train(&mut self, now: Duration, face: FaceId, sender: u64, train: &Received) {
+        for datagram in train.bytes.chunks(train.stride) {
+            self.take_in_from(now, face, sender, &train.bytes, datagram);
+        }
+    }
+
+    /// A connection is ready: it came up, something arrived, or there is room to write.
+    pub(super) fn receive_connection(&mut self, id: FaceId, source: Source) {
+        let Some(face) = self.net.faces.get_mut(id) else { return };
+        let (came_up, is_stream) = match &mut face.transport {
+            Transport::Stream(stream) => (stream.finish_connect(), true),
+            Transport::WebSocket(socket) => (socket.finish_connect(), false),
+            _ => return,
+        };
+        if !face.unflushed {
+            face.unflushed = true;
+            self.net.unflushed.push(id);
+        }
+        match came_up {
+            Ok(true) => self.came_up(id),
+            Ok(false) => {}
+            Err(e) => return self.fail_face(id, &e.to_string()),
+        }
+        let outcome = if is_stream { self.receive_stream(id) } else { self.receive_web_socket(id) };
+        match outcome {
+            Ok(true) => self.net.unfinished.push(source),
+            Ok(false) => {}
+            Err(e) => self.fail_face(id, &e.to_string()),
+        }
+    }
+
+    fn receive_stream(&mut self, id: FaceId) -> io::Result<bool> {
+        let net = &mut self.net;
+        let Some(Face { transport: Transport::Stream(stream), .. }) = net.faces.get_mut(id) else {
+            return Ok(false);
+        };
+        if !stream.connected() {
+            return Ok(false);
+        }
+        let read = stream.read(&mut net.buffer)?;
+        let now = self.now();
+        let bytes = self.net.buffer.take();
+        let mut rest = &bytes[..read.filled];
+        let broken = loop {
+            match frame_len(rest) {
+                Ok(Some(len)) => {
+                    let (frame, behind) = rest.split_at(len);
+                    rest = behind;
+                    self.take_in(now, id, &bytes, frame);
+                }
+                Ok(None) => break None,
+                Err(e) => break Some(e),
+            }
+        };
+        if let Some(Face { transport: Transport::Stream(stream), .. }) = self.net.faces.get_mut(id)
+        {
+            stream.keep(rest);
+        }
+        self.net.buffer.give_back(bytes);
+        match broken {
+            None => Ok(read.more),
+            Some(e) => Err(io::Error::new(io::ErrorKind::InvalidData, format!("not NDN: {e}"))),
+        }
+    }
+
+    fn receive_web_socket(&mut self, id: FaceId) -> io::Result<bool> {
+        let net = &mut self.net;
+        let Some(Face { transport: Transport::WebSocket(socket), .. }) = net.faces.get_mut(id)
+        else {
+            return Ok(false);
+        };
+        let mut messages = std::mem::take(&mut net.messages);
+        let outcome = socket.receive(&mut messages);
+        let now = self.now();
+        for message in messages.drain(..) {
+            self.take_in(now, id, &message, &message);
+        }
+        self.net.messages = messages;
+        outcome
+    }
+
+    fn take_in(&mut self, now: Duration, from: FaceId, backing: &Bytes, frame: &[u8]) {
+        self.take_in_from(now, from, 0, backing, frame);
+    }
+
+    /// Hands one frame, which lies in `backing`, through the face's link service to the forwarder.
+    fn take_in_from(
+        &mut self,
+        now: Duration,
+        from: FaceId,
+        sender: u64,
+        backing: &Bytes,
+        frame: &[u8],
+    ) {
+        let Self { forwarder, net, .. } = self;
+        let Some(face) = net.faces.get_mut(from) else { return };
+        face.heard = now;
+        // What is malformed is counted by the link service; whoever sent it learns nothing.
+        let Ok(received) = face.link.receive_from(now, sender, frame) else { return };
+        let Some(received) = received else { return net.note_timer(from) };
+        let headers = received.headers;
+        let mut token = [0; MAX_PIT_TOKEN];
+        let token = headers.pit_token.and_then(|t| {
+            let mine = token.get_mut(..t.len())?;
+            mine.copy_from_slice(t);
+            Some(&*mine)
+        });
+        let whole;
+        let (backing, packet) = match place_in(backing, received.packet) {
+            Some(range) => (backing, &backing[range]),
+            // It came in pieces.
+            None => {
+                whole = Bytes::copy_from_slice(received.packet);
+                (&whole, &whole[..])
+            }
+        };
+        let incoming = Incoming {
+            packet,
+            pit_token: token,
+            nack: headers.nack,
+            congestion_mark: headers.congestion_mark,
+            next_hop: headers.next_hop_face_id.map(FaceId),
+            no_cache: headers.no_cache,
+        };
+        let out = &mut Dispatch::new(net, now, from, backing);
+        // A dropped packet is counted by the forwarder; whoever sent it learns nothing.
+        let _ = forwarder.handle_packet(now, from, incoming, out);
+    }
+
+    /// A face's connection stands.
+    pub(super) fn came_up(&mut self, id: FaceId) {
+        let now = self.now();
+        if let Some(face) = self.net.faces.get_mut(id) {
+            face.came_up = true;
+            face.told_down = false;
+            face.heard = now;
+            let peer = face.shown.clone();
+            self.net.happenings.push_back(Happening::FaceUp { face: id, peer });
+        }
+    }
+}
+
+/// A number for a sender in a group, the same for the same address.
+fn number_of(sender: SocketAddr) -> u64 {
+    use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+    BuildHasherDefault::<DefaultHasher>::default().hash_one(sender)
+}

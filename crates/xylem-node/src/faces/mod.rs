@@ -1,0 +1,148 @@
+//! What faces are made of: one [`Transport`] each, in-process, Unix, TCP, UDP, multicast, WebSocket
+//! or encrypted link, with an NDNLPv2 link service around it.
+//!
+//! Bytes come from sockets that never block and go to them; [`crate::engine::Engine`] says when.
+//! Nothing here forwards or knows a name.
+
+pub(crate) mod multicast;
+pub(crate) mod stream;
+pub(crate) mod udp;
+#[cfg(unix)]
+pub(crate) mod unix;
+pub(crate) mod websocket;
+
+mod table;
+
+pub(crate) use table::Faces;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use xylem_forward::{FaceScope, LinkType};
+use xylem_link::LinkId;
+use xylem_mgmt::{FaceUri, Persistency};
+use xylem_packet::link_service::{LinkService, LinkServiceConfig};
+use xylem_packet::{MAX_FRAME, MAX_PACKET};
+
+use crate::api::Peer;
+use stream::Stream;
+use websocket::WebSocketFace;
+
+/// What a face is made of.
+pub(crate) enum Transport {
+    /// An application or the management in this process.
+    Internal,
+    Link(LinkId),
+    Udp {
+        socket: usize,
+        remote: SocketAddr,
+    },
+    Multicast(usize),
+    Stream(Box<Stream>),
+    WebSocket(Box<WebSocketFace>),
+    /// A permanent face between two connections, with when to dial again.
+    Down(Duration),
+}
+
+/// One face.
+pub(crate) struct Face {
+    pub(crate) transport: Transport,
+    pub(crate) link: LinkService,
+    /// Whom to dial again, where this end can.
+    pub(crate) peer: Option<Peer>,
+    /// For people: the address of the other end.
+    pub(crate) shown: String,
+    /// The far end; `fd://` where only that end can connect.
+    pub(crate) remote: FaceUri,
+    /// This end.
+    pub(crate) local: FaceUri,
+    pub(crate) scope: FaceScope,
+    pub(crate) link_type: LinkType,
+    pub(crate) persistency: Persistency,
+    /// When the last frame came.
+    pub(crate) heard: Duration,
+    /// Something waits to be written.
+    pub(crate) unflushed: bool,
+    /// Its connection has stood once; before that its end is a failed dial.
+    pub(crate) came_up: bool,
+    /// The program knows that a permanent face is down.
+    pub(crate) told_down: bool,
+}
+
+impl Face {
+    /// A face whose link service is as its transport wants it.
+    pub(crate) fn new(
+        transport: Transport,
+        shown: String,
+        remote: FaceUri,
+        local: FaceUri,
+    ) -> Self {
+        Self {
+            link: LinkService::new(link_settings(&transport)),
+            transport,
+            peer: None,
+            shown,
+            remote,
+            local,
+            scope: FaceScope::NonLocal,
+            link_type: LinkType::PointToPoint,
+            persistency: Persistency::Persistent,
+            heard: Duration::ZERO,
+            unflushed: false,
+            came_up: false,
+            told_down: false,
+        }
+    }
+
+    /// Bytes that wait here for the other end to read; the kernel's are not counted.
+    pub(crate) fn unsent(&self) -> usize {
+        match &self.transport {
+            Transport::Stream(stream) => stream.unsent(),
+            _ => 0,
+        }
+    }
+}
+
+/// Only datagrams have a size that a packet may exceed: NFD reads no longer ones.
+fn link_settings(transport: &Transport) -> LinkServiceConfig {
+    let datagrams = matches!(transport, Transport::Udp { .. } | Transport::Multicast(_));
+    LinkServiceConfig {
+        mtu: if datagrams { MAX_PACKET } else { MAX_FRAME },
+        fragmentation: datagrams,
+        ..LinkServiceConfig::default()
+    }
+}
+
+/// Bytes asked of the kernel in one read.
+const READ_LEN: usize = 128 * 1024;
+
+/// The memory that streams are read into, one at a time. It is used again and again, unless
+/// somebody keeps a slice of what was read: then the next read has new memory.
+pub(crate) struct ReadBuffer(BytesMut);
+
+impl ReadBuffer {
+    pub(crate) fn new() -> Self {
+        Self(BytesMut::new())
+    }
+
+    /// All of it, to be written over.
+    fn room(&mut self) -> &mut [u8] {
+        if self.0.len() < READ_LEN {
+            self.0 = BytesMut::zeroed(READ_LEN);
+        }
+        &mut self.0
+    }
+
+    /// Gives out what was read, to be sliced.
+    pub(crate) fn take(&mut self) -> Bytes {
+        std::mem::take(&mut self.0).freeze()
+    }
+
+    /// Takes back what [`ReadBuffer::take`] gave.
+    pub(crate) fn give_back(&mut self, bytes: Bytes) {
+        if let Ok(mine) = bytes.try_into_mut() {
+            self.0 = mine;
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! One NDN multicast group on one interface (UDP over IPv4).
+//!
+//! What the group says arrives on a socket that is bound to its port; what is said to it leaves
+//! from a socket with a port of its own, so that this node knows its own packets when they come
+//! back, while other nodes on the same machine hear them.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+
+use mio::{Poll, Token};
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+
+use super::udp::{Oversize, Udp};
+
+/// A joined group.
+pub(crate) struct Multicast {
+    /// Where the group is heard.
+    pub(crate) hears: Udp,
+    says: Udp,
+    group: SocketAddrV4,
+}
+
+impl Multicast {
+    /// Joins `group` on the interface that has the address `interface`.
+    ///
+    /// # Errors
+    /// No such interface, or it carries no multicast.
+    pub(crate) fn join(group: SocketAddrV4, interface: Ipv4Addr) -> io::Result<Self> {
+        let hears = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
+        hears.set_reuse_address(true)?;
+        hears.set_nonblocking(true)?;
+        // Bound to the group, a socket does not hear what is sent to this machine alone.
+        let at = if cfg!(windows) { Ipv4Addr::UNSPECIFIED } else { *group.ip() };
+        hears.bind(&SockAddr::from(SocketAddrV4::new(at, group.port())))?;
+        hears.join_multicast_v4(group.ip(), &interface)?;
+        #[cfg(target_os = "linux")]
+        hears.set_multicast_all_v4(false)?;
+
+        let says = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
+        says.set_nonblocking(true)?;
+        says.set_multicast_if_v4(&interface)?;
+        says.set_multicast_loop_v4(true)?;
+        says.set_multicast_ttl_v4(1)?;
+        says.bind(&SockAddr::from(SocketAddrV4::new(interface, 0)))?;
+        Ok(Self {
+            hears: Udp::from_socket(hears, Oversize::Fragment)?,
+            says: Udp::from_socket(says, Oversize::Fragment)?,
+            group,
+        })
+    }
+
+    /// Registers for readability.
+    pub(crate) fn register(&mut self, poll: &Poll, token: Token) -> io::Result<()> {
+        self.hears.register(poll, token)
+    }
+
+    /// Where this node's own packets come from.
+    pub(crate) fn local(&self) -> SocketAddr {
+        self.says.local()
+    }
+
+    /// The group.
+    pub(crate) fn group(&self) -> SocketAddr {
+        self.group.into()
+    }
+
+    /// Sends one frame to everybody.
+    pub(crate) fn send(&mut self, frame: &[u8]) {
+        self.says.send(self.group(), frame, None);
+    }
+}

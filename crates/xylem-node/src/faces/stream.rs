@@ -1,0 +1,221 @@
+//! One TCP or Unix connection that carries NDN packets back to back.
+//!
+//! Reading costs one system call for all that has arrived and no allocation: bytes land in a
+//! buffer that all streams of an engine share, behind what the last read left of a packet. Writing
+//! collects what a turn of the event loop has for this face and hands it over in one call.
+
+use std::io::{self, Read, Write};
+
+use bytes::{Buf, BytesMut};
+use mio::net::TcpStream;
+#[cfg(unix)]
+use mio::net::UnixStream;
+use mio::{Interest, Poll, Token};
+
+use super::ReadBuffer;
+
+/// Bytes that may wait for a slow reader before packets to it are dropped.
+const MAX_UNSENT: usize = 4 << 20;
+/// Bytes that are written before the turn ends, so that the reader works meanwhile.
+const WRITE_AT: usize = 128 * 1024;
+
+/// What a stream runs over.
+pub(crate) enum Socket {
+    Tcp(TcpStream),
+    #[cfg(unix)]
+    Unix(UnixStream),
+}
+
+impl Socket {
+    fn source(&mut self) -> &mut dyn mio::event::Source {
+        match self {
+            Self::Tcp(stream) => stream,
+            #[cfg(unix)]
+            Self::Unix(stream) => stream,
+        }
+    }
+
+    fn take_error(&self) -> io::Result<Option<io::Error>> {
+        match self {
+            Self::Tcp(stream) => stream.take_error(),
+            #[cfg(unix)]
+            Self::Unix(stream) => stream.take_error(),
+        }
+    }
+
+    /// An error of kind `NotConnected` while the connection is being made.
+    fn check_peer(&self) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => stream.peer_addr().map(drop),
+            #[cfg(unix)]
+            Self::Unix(stream) => stream.peer_addr().map(drop),
+        }
+    }
+
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.read(into),
+            #[cfg(unix)]
+            Self::Unix(stream) => stream.read(into),
+        }
+    }
+
+    fn write(&mut self, from: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.write(from),
+            #[cfg(unix)]
+            Self::Unix(stream) => stream.write(from),
+        }
+    }
+}
+
+/// What one read brought.
+pub(crate) struct Read1 {
+    /// Bytes from the buffer's beginning: the rest of the read before, then new ones.
+    pub(crate) filled: usize,
+    /// More may be waiting.
+    pub(crate) more: bool,
+}
+
+/// A connection, perhaps still being made.
+pub(crate) struct Stream {
+    socket: Socket,
+    token: Token,
+    connected: bool,
+    waiting_to_write: bool,
+    /// The beginning of a packet whose rest has not come yet.
+    rest: Vec<u8>,
+    outgoing: BytesMut,
+}
+
+impl Stream {
+    /// Wraps a connection; `connected` is false for one that is being dialled.
+    pub(crate) fn new(
+        mut socket: Socket,
+        token: Token,
+        connected: bool,
+        poll: &Poll,
+    ) -> io::Result<Self> {
+        if let Socket::Tcp(stream) = &socket {
+            let _ = stream.set_nodelay(true);
+        }
+        let both = Interest::READABLE | Interest::WRITABLE;
+        poll.registry().register(socket.source(), token, both)?;
+        Ok(Self {
+            socket,
+            token,
+            connected,
+            waiting_to_write: true,
+            rest: Vec::new(),
+            outgoing: BytesMut::new(),
+        })
+    }
+
+    /// The token that its readiness comes under.
+    pub(crate) fn token(&self) -> Token {
+        self.token
+    }
+
+    /// Whether the connection stands.
+    pub(crate) fn connected(&self) -> bool {
+        self.connected
+    }
+
+    /// Bytes that wait for the other end to read.
+    pub(crate) fn unsent(&self) -> usize {
+        self.outgoing.len()
+    }
+
+    /// Takes the outcome of dialling once the socket is writable. `Ok(true)`: it has just come up.
+    ///
+    /// # Errors
+    /// The connection could not be made.
+    pub(crate) fn finish_connect(&mut self) -> io::Result<bool> {
+        if self.connected {
+            return Ok(false);
+        }
+        if let Some(e) = self.socket.take_error()? {
+            return Err(e);
+        }
+        match self.socket.check_peer() {
+            Ok(()) => {
+                self.connected = true;
+                Ok(true)
+            }
+            Err(e) if e.kind() == io::ErrorKind::NotConnected => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Reads once, behind what [`Stream::keep`] was given.
+    ///
+    /// # Errors
+    /// The connection ended.
+    pub(crate) fn read(&mut self, buffer: &mut ReadBuffer) -> io::Result<Read1> {
+        let room = buffer.room();
+        let held = self.rest.len();
+        room[..held].copy_from_slice(&self.rest);
+        self.rest.clear();
+        loop {
+            match self.socket.read(&mut room[held..]) {
+                Ok(0) => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "closed")),
+                Ok(n) => {
+                    // A short read has emptied a Unix socket; elsewhere only an error says so.
+                    let more = held + n == room.len() || cfg!(not(unix));
+                    return Ok(Read1 { filled: held + n, more });
+                }
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    return Ok(Read1 { filled: held, more: false });
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    /// Keeps the beginning of a packet (shorter than one) for the next read.
+    pub(crate) fn keep(&mut self, rest: &[u8]) {
+        self.rest.extend_from_slice(rest);
+    }
+
+    /// Queues a packet; a reader that does not keep up loses it, as on a datagram face.
+    pub(crate) fn queue(&mut self, packet: &[u8]) -> bool {
+        let room = self.connected && self.outgoing.len() + packet.len() <= MAX_UNSENT;
+        if room {
+            self.outgoing.extend_from_slice(packet);
+            if self.outgoing.len() >= WRITE_AT && !self.waiting_to_write {
+                // An error comes again when the turn's end flushes.
+                let _ = self.write();
+            }
+        }
+        room
+    }
+
+    fn write(&mut self) -> io::Result<()> {
+        while self.connected && !self.outgoing.is_empty() {
+            match self.socket.write(&self.outgoing) {
+                Ok(n) => self.outgoing.advance(n),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what the socket takes.
+    ///
+    /// # Errors
+    /// The connection ended.
+    pub(crate) fn flush(&mut self, poll: &Poll) -> io::Result<()> {
+        self.write()?;
+        let wait = !self.connected || !self.outgoing.is_empty();
+        if wait != self.waiting_to_write {
+            let interest =
+                if wait { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
+            poll.registry().reregister(self.socket.source(), self.token, interest)?;
+            self.waiting_to_write = wait;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,110 @@
+//! All faces by number, and by what arrives for them.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::net::SocketAddr;
+
+use xylem_forward::FaceId;
+use xylem_link::LinkId;
+
+use super::{Face, Transport};
+
+/// Face numbers are given out by us, one by one: any mixing of bits will do.
+#[derive(Default)]
+pub(crate) struct NumberHasher(u64);
+
+impl Hasher for NumberHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(26);
+    }
+}
+
+/// See the module's documentation.
+#[derive(Default)]
+pub(crate) struct Faces {
+    all: HashMap<FaceId, Face, BuildHasherDefault<NumberHasher>>,
+    by_link: HashMap<LinkId, FaceId>,
+    by_udp: HashMap<(usize, SocketAddr), FaceId>,
+}
+
+impl Faces {
+    /// Adds a face under the number that the forwarder gave it.
+    pub(crate) fn insert(&mut self, id: FaceId, face: Face) {
+        self.index(id, &face.transport);
+        self.all.insert(id, face);
+    }
+
+    fn index(&mut self, id: FaceId, transport: &Transport) {
+        match transport {
+            Transport::Link(link) => drop(self.by_link.insert(*link, id)),
+            Transport::Udp { socket, remote } => {
+                self.by_udp.insert((*socket, *remote), id);
+            }
+            _ => {}
+        }
+    }
+
+    fn unindex(&mut self, transport: &Transport) {
+        match transport {
+            Transport::Link(link) => drop(self.by_link.remove(link)),
+            Transport::Udp { socket, remote } => drop(self.by_udp.remove(&(*socket, *remote))),
+            _ => {}
+        }
+    }
+
+    /// Gives a face another transport and returns the old one.
+    pub(crate) fn replace_transport(
+        &mut self,
+        id: FaceId,
+        transport: Transport,
+    ) -> Option<Transport> {
+        self.index(id, &transport);
+        let old = std::mem::replace(&mut self.all.get_mut(&id)?.transport, transport);
+        self.unindex(&old);
+        Some(old)
+    }
+
+    /// Forgets a face.
+    pub(crate) fn remove(&mut self, id: FaceId) -> Option<Face> {
+        let face = self.all.remove(&id)?;
+        self.unindex(&face.transport);
+        Some(face)
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, id: FaceId) -> Option<&mut Face> {
+        self.all.get_mut(&id)
+    }
+
+    pub(crate) fn get(&self, id: FaceId) -> Option<&Face> {
+        self.all.get(&id)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (FaceId, &Face)> {
+        self.all.iter().map(|(id, face)| (*id, face))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// The face of an encrypted link.
+    pub(crate) fn of_link(&self, link: LinkId) -> Option<FaceId> {
+        self.by_link.get(&link).copied()
+    }
+
+    /// The face of a plain UDP peer.
+    pub(crate) fn of_udp(&self, socket: usize, remote: SocketAddr) -> Option<FaceId> {
+        self.by_udp.get(&(socket, remote)).copied()
+    }
+}

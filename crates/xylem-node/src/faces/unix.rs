@@ -1,0 +1,89 @@
+//! Listening on a Unix socket: a stale one is replaced, a live one is left alone.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::UnixStream as StdStream;
+use std::path::{Path, PathBuf};
+
+use mio::net::UnixListener;
+
+/// Every program on this machine may connect, as NFD has it; who may command is for management to
+/// judge.
+const MODE: u32 = 0o666;
+
+/// A listening socket; its file goes when it is dropped.
+pub(crate) struct Listener {
+    pub(crate) io: UnixListener,
+    path: PathBuf,
+}
+
+impl Listener {
+    /// Listens at `path`, whose directory is made if need be.
+    ///
+    /// # Errors
+    /// Kind `AddrInUse` if somebody listens there, or if what is there is no socket.
+    pub(crate) fn bind(path: &Path) -> io::Result<Self> {
+        if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
+            fs::create_dir_all(dir)?;
+        }
+        remove_stale(path)?;
+        let io = UnixListener::bind(path)?;
+        fs::set_permissions(path, fs::Permissions::from_mode(MODE))?;
+        Ok(Self { io, path: path.to_path_buf() })
+    }
+
+    /// Where it listens.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        // Gone already is as good.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+fn remove_stale(path: &Path) -> io::Result<()> {
+    let taken = |what| io::Error::new(io::ErrorKind::AddrInUse, what);
+    match path.symlink_metadata() {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(e),
+        Ok(found) if !found.file_type().is_socket() => {
+            return Err(taken("there is something else than a socket"));
+        }
+        Ok(_) => {}
+    }
+    match StdStream::connect(path) {
+        Ok(_) => Err(taken("a node is listening there")),
+        // Nobody has it open: its owner ended without removing it.
+        Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
+        Err(e) => Err(e),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stale_socket_is_replaced_and_a_live_one_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("deep/er/sock");
+        let first = Listener::bind(&path).unwrap();
+        let kind = |r: io::Result<Listener>| r.err().map(|e| e.kind());
+        assert_eq!(kind(Listener::bind(&path)), Some(io::ErrorKind::AddrInUse));
+        assert!(path.exists(), "a refused bind leaves the live socket");
+        drop(first);
+        assert!(!path.exists());
+        // What a killed node leaves: the file, and nobody behind it.
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        assert!(path.exists());
+        drop(Listener::bind(&path).unwrap());
+        fs::write(&path, b"mine").unwrap();
+        assert_eq!(kind(Listener::bind(&path)), Some(io::ErrorKind::AddrInUse));
+        assert_eq!(fs::read(&path).unwrap(), b"mine");
+    }
+}

@@ -1,0 +1,177 @@
+//! One WebSocket connection (RFC 6455): each binary message is one NDN packet.
+//!
+//! The framing and the opening handshake are `tungstenite`'s, over a socket that never blocks. What
+//! is not binary is ignored, as NFD does.
+
+use std::io;
+
+use bytes::Bytes;
+use mio::net::TcpStream;
+use mio::{Interest, Poll, Token};
+use tungstenite::handshake::client::ClientHandshake;
+use tungstenite::handshake::server::{NoCallback, ServerHandshake};
+use tungstenite::handshake::{HandshakeError, HandshakeRole, MidHandshake};
+use tungstenite::protocol::{Message, WebSocketConfig};
+use tungstenite::{Error, WebSocket};
+use xylem_packet::MAX_FRAME;
+
+/// Bytes that may wait for a slow reader before packets to it are dropped.
+const MAX_UNSENT: usize = 4 << 20;
+/// Messages taken in one turn, so that one face does not keep the others waiting.
+const BATCH: usize = 256;
+
+enum State {
+    /// The TCP connection is being made.
+    Connecting(TcpStream, String),
+    Dialling(MidHandshake<ClientHandshake<TcpStream>>),
+    Accepting(MidHandshake<ServerHandshake<TcpStream, NoCallback>>),
+    Open(Box<WebSocket<TcpStream>>),
+    Broken,
+}
+
+/// A connection, perhaps still being made.
+pub(crate) struct WebSocketFace {
+    state: State,
+    token: Token,
+}
+
+fn settings() -> WebSocketConfig {
+    WebSocketConfig::default()
+        .read_buffer_size(64 * 1024)
+        .write_buffer_size(64 * 1024)
+        .max_write_buffer_size(MAX_UNSENT)
+        .max_message_size(Some(MAX_FRAME))
+        .max_frame_size(Some(MAX_FRAME))
+}
+
+impl WebSocketFace {
+    /// A connection that came in; the handshake is still to be made.
+    pub(crate) fn accepted(mut socket: TcpStream, token: Token, poll: &Poll) -> io::Result<Self> {
+        register(&mut socket, token, poll)?;
+        let handshake = ServerHandshake::start(socket, NoCallback, Some(settings()));
+        Ok(Self { state: State::Accepting(handshake), token })
+    }
+
+    /// A connection that is being dialled to `ws://` followed by `authority` and `/`.
+    pub(crate) fn dialled(
+        mut socket: TcpStream,
+        authority: String,
+        token: Token,
+        poll: &Poll,
+    ) -> io::Result<Self> {
+        register(&mut socket, token, poll)?;
+        Ok(Self { state: State::Connecting(socket, authority), token })
+    }
+
+    /// The token that its readiness comes under.
+    pub(crate) fn token(&self) -> Token {
+        self.token
+    }
+
+    /// Goes on with connecting. `Ok(true)`: it has just come up.
+    ///
+    /// # Errors
+    /// The connection could not be made, or the other end speaks no WebSocket.
+    pub(crate) fn finish_connect(&mut self) -> io::Result<bool> {
+        let (state, came_up) = match std::mem::replace(&mut self.state, State::Broken) {
+            State::Connecting(socket, authority) => connecting(socket, authority)?,
+            State::Dialling(handshake) => shake(handshake, |(ws, _)| ws, State::Dialling)?,
+            State::Accepting(handshake) => shake(handshake, |ws| ws, State::Accepting)?,
+            open @ (State::Open(_) | State::Broken) => (open, false),
+        };
+        self.state = state;
+        Ok(came_up)
+    }
+
+    /// Takes what has arrived: whether more may be waiting.
+    ///
+    /// # Errors
+    /// The connection ended.
+    pub(crate) fn receive(&mut self, into: &mut Vec<Bytes>) -> io::Result<bool> {
+        let State::Open(socket) = &mut self.state else { return Ok(false) };
+        for _ in 0..BATCH {
+            match socket.read() {
+                Ok(Message::Binary(packet)) => into.push(packet),
+                Ok(_) => {}
+                Err(Error::Io(e)) if e.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(e) => return Err(ended(e)),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Queues a packet; a reader that does not keep up loses it, as on a datagram face.
+    pub(crate) fn queue(&mut self, packet: &[u8]) -> bool {
+        let State::Open(socket) = &mut self.state else { return false };
+        match socket.write(Message::Binary(Bytes::copy_from_slice(packet))) {
+            Ok(()) => true,
+            // It is queued all the same, and the socket is full.
+            Err(Error::Io(e)) => e.kind() == io::ErrorKind::WouldBlock,
+            // Others come again when the turn's end flushes.
+            Err(_) => false,
+        }
+    }
+
+    /// Writes what the socket takes; the rest follows when it is writable again.
+    ///
+    /// # Errors
+    /// The connection ended.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        let State::Open(socket) = &mut self.state else { return Ok(()) };
+        match socket.flush() {
+            Ok(()) => Ok(()),
+            Err(Error::Io(e)) if e.kind() == io::ErrorKind::WouldBlock => Ok(()),
+            Err(e) => Err(ended(e)),
+        }
+    }
+}
+
+fn register(socket: &mut TcpStream, token: Token, poll: &Poll) -> io::Result<()> {
+    let _ = socket.set_nodelay(true);
+    // Writability is edge-triggered: one event when there is room again.
+    poll.registry().register(socket, token, Interest::READABLE | Interest::WRITABLE)
+}
+
+fn connecting(socket: TcpStream, authority: String) -> io::Result<(State, bool)> {
+    if let Some(e) = socket.take_error()? {
+        return Err(e);
+    }
+    match socket.peer_addr() {
+        Ok(_) => {}
+        Err(e) if e.kind() == io::ErrorKind::NotConnected => {
+            return Ok((State::Connecting(socket, authority), false));
+        }
+        Err(e) => return Err(e),
+    }
+    match tungstenite::client::client_with_config(
+        format!("ws://{authority}/"),
+        socket,
+        Some(settings()),
+    ) {
+        Ok((socket, _)) => Ok((State::Open(Box::new(socket)), true)),
+        Err(HandshakeError::Interrupted(handshake)) => Ok((State::Dialling(handshake), false)),
+        Err(HandshakeError::Failure(e)) => Err(ended(e)),
+    }
+}
+
+fn shake<R: HandshakeRole>(
+    handshake: MidHandshake<R>,
+    socket: impl FnOnce(R::FinalResult) -> WebSocket<TcpStream>,
+    again: impl FnOnce(MidHandshake<R>) -> State,
+) -> io::Result<(State, bool)> {
+    match handshake.handshake() {
+        Ok(result) => Ok((State::Open(Box::new(socket(result))), true)),
+        Err(HandshakeError::Interrupted(handshake)) => Ok((again(handshake), false)),
+        Err(HandshakeError::Failure(e)) => Err(ended(e)),
+    }
+}
+
+fn ended(e: Error) -> io::Error {
+    match e {
+        Error::Io(e) => e,
+        Error::ConnectionClosed | Error::AlreadyClosed => {
+            io::Error::new(io::ErrorKind::UnexpectedEof, "closed")
+        }
+        other => io::Error::new(io::ErrorKind::InvalidData, other.to_string()),
+    }
+}

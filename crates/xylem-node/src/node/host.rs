@@ -1,0 +1,185 @@
+//! What management may do with this program's faces: [`Host`] for the engine.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use xylem_forward::{FaceId, FaceScope, Forwarder};
+use xylem_mgmt::{
+    ControlParameters, FaceInfo, FaceUri, Host, Persistency, Refusal, UriHost, types,
+};
+use xylem_packet::MAX_PACKET;
+use xylem_packet::link_service::MIN_MTU;
+
+use crate::api::Peer;
+use crate::client::now_ms;
+use crate::engine::Engine;
+use crate::faces::{Face, Transport};
+use crate::uri::PeerUri;
+
+/// The engine as management sees it, with when the program began.
+pub(super) struct Managed<'a> {
+    pub(super) engine: &'a mut Engine,
+    pub(super) started_ms: u64,
+}
+
+impl Host for Managed<'_> {
+    fn forwarder(&mut self) -> &mut Forwarder {
+        &mut self.engine.forwarder
+    }
+
+    fn forwarder_ref(&self) -> &Forwarder {
+        &self.engine.forwarder
+    }
+
+    fn create_face(
+        &mut self,
+        uri: &FaceUri,
+        parameters: &ControlParameters,
+    ) -> Result<FaceId, Refusal> {
+        let persistency = match parameters.persistency.and_then(Persistency::from_number) {
+            None => Persistency::Persistent,
+            Some(Persistency::OnDemand) => {
+                return Err(unacceptable("only the other end makes faces on demand"));
+            }
+            Some(other) => other,
+        };
+        let peer = peer_of(uri)?;
+        if let Some((id, _)) = self.engine.faces().find(|(_, face)| face.remote == *uri) {
+            return Err(Refusal::exists(id));
+        }
+        let failed = |e: std::io::Error| Refusal::new(504, format!("{uri}: {e}"));
+        let id = self.engine.dial(&peer, persistency).map_err(failed)?;
+        if let Err(refusal) = self.change(id, parameters) {
+            self.engine.drop_face(id, "refused");
+            return Err(refusal);
+        }
+        Ok(id)
+    }
+
+    fn update_face(&mut self, face: FaceId, parameters: &ControlParameters) -> Result<(), Refusal> {
+        self.change(face, parameters)
+    }
+
+    fn destroy_face(&mut self, face: FaceId) -> bool {
+        let may_go = |face: &Face| !matches!(face.transport, Transport::Internal);
+        let goes = self.engine.face(face).is_some_and(may_go);
+        if goes {
+            self.engine.drop_face(face, "destroyed");
+        }
+        goes
+    }
+
+    fn face_info(&self, face: FaceId) -> Option<FaceInfo> {
+        let face = self.engine.face(face)?;
+        let link = face.link.config();
+        let flag = |on, flag| if on { flag } else { 0 };
+        let interval = u64::try_from(link.congestion_interval.as_nanos()).unwrap_or(u64::MAX);
+        let marks = link.congestion_marking;
+        Some(FaceInfo {
+            remote: face.remote.clone(),
+            local: face.local.clone(),
+            scope: face.scope,
+            persistency: face.persistency,
+            link_type: face.link_type,
+            mtu: is_datagram(face).then_some(link.mtu as u64),
+            flags: flag(link.local_fields, types::FLAG_LOCAL_FIELDS)
+                | flag(link.reliability, types::FLAG_LP_RELIABILITY)
+                | flag(marks, types::FLAG_CONGESTION_MARKING),
+            base_congestion_marking_interval: marks.then_some(interval),
+            default_congestion_threshold: marks.then_some(link.congestion_threshold as u64),
+            expires_ms: self.engine.expires_in(face).map(|t| t.as_millis() as u64),
+        })
+    }
+
+    fn channels(&self) -> Vec<FaceUri> {
+        self.engine.listens_at()
+    }
+
+    fn started_ms(&self) -> u64 {
+        self.started_ms
+    }
+
+    fn now_ms(&self) -> u64 {
+        now_ms()
+    }
+}
+
+impl Managed<'_> {
+    /// Sets what the parameters name; all of it or, with an error, nothing.
+    fn change(&mut self, id: FaceId, parameters: &ControlParameters) -> Result<(), Refusal> {
+        let Some(face) = self.engine.face_mut(id) else {
+            return Err(Refusal::new(404, "there is no such face"));
+        };
+        let mut link = *face.link.config();
+        if let Some(mtu) = parameters.mtu {
+            if !is_datagram(face) {
+                return Err(unacceptable("only a datagram face has an MTU"));
+            }
+            if mtu < MIN_MTU as u64 {
+                return Err(unacceptable("an MTU below 64 carries no NDN"));
+            }
+            link.mtu = usize::try_from(mtu).unwrap_or(MAX_PACKET).min(MAX_PACKET);
+        }
+        if let (Some(flags), Some(mask)) = (parameters.flags, parameters.mask) {
+            let set = |flag, value: &mut bool| {
+                if mask & flag != 0 {
+                    *value = flags & flag != 0;
+                }
+            };
+            set(types::FLAG_LOCAL_FIELDS, &mut link.local_fields);
+            set(types::FLAG_LP_RELIABILITY, &mut link.reliability);
+            set(types::FLAG_CONGESTION_MARKING, &mut link.congestion_marking);
+            if link.local_fields && face.scope != FaceScope::Local {
+                return Err(unacceptable("local fields are for faces to this machine's programs"));
+            }
+        }
+        if let Some(interval) = parameters.base_congestion_marking_interval {
+            link.congestion_interval = Duration::from_nanos(interval);
+        }
+        if let Some(threshold) = parameters.default_congestion_threshold {
+            link.congestion_threshold = usize::try_from(threshold).unwrap_or(usize::MAX);
+        }
+        if let Some(persistency) = parameters.persistency.and_then(Persistency::from_number) {
+            let can_dial = face.peer.is_some() || matches!(face.transport, Transport::Udp { .. });
+            if !can_dial && persistency != face.persistency {
+                return Err(unacceptable("only the other end can make this face again"));
+            }
+            face.persistency = persistency;
+        }
+        face.link.set_config(link);
+        Ok(())
+    }
+}
+
+fn is_datagram(face: &Face) -> bool {
+    matches!(face.transport, Transport::Udp { .. } | Transport::Multicast(_))
+}
+
+fn unacceptable(text: &str) -> Refusal {
+    Refusal::new(406, text)
+}
+
+/// Whom a face URI leads to. Host names are not looked up: that would hold up everybody's packets,
+/// and NFD wants the client to have done it, too.
+fn peer_of(uri: &FaceUri) -> Result<Peer, Refusal> {
+    let host = match uri {
+        FaceUri::Udp(at) | FaceUri::Tcp(at) | FaceUri::WebSocket(at) | FaceUri::Xylem(at) => {
+            Some(&at.host)
+        }
+        _ => None,
+    };
+    if matches!(host, Some(UriHost::Name(_) | UriHost::Zoned(..))) {
+        return Err(unacceptable("the host has to be an address"));
+    }
+    let peers = PeerUri::try_from(uri.clone()).and_then(|uri| uri.resolve());
+    let peer = peers.map_err(|e| Refusal::new(406, e))?.into_iter().next();
+    match peer {
+        Some(Peer::Udp(at)) if !is_unicast(at) => Err(unacceptable("not a unicast address")),
+        Some(peer) => Ok(peer),
+        None => Err(unacceptable("no address")),
+    }
+}
+
+fn is_unicast(address: SocketAddr) -> bool {
+    !address.ip().is_multicast() && !address.ip().is_unspecified()
+}

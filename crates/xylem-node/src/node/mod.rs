@@ -1,0 +1,271 @@
+//! [`run_node`]: the daemon, a forwarder with faces of every kind for whoever comes.
+//!
+//! It is told what to do by a [`NodeConfig`] and, while it runs, by the NFD management protocol.
+//! Packets come from its faces and go to others; nothing is published or fetched here.
+
+mod config;
+mod host;
+
+pub use config::{NodeConfig, Route, default_socket};
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr};
+
+use xylem_forward::{FaceId, Forwarder, Strategy};
+use xylem_link::{Endpoint, StaticKey};
+use xylem_mgmt::{Authority, Management, ManagementConfig, Persistency};
+use xylem_packet::{Interest, Name};
+use xylem_trust::{Certificate, TrustStore};
+
+use crate::api::{Blame, Error, Event, Peer, Stop};
+use crate::client::{certificate, now_ms};
+use crate::engine::{Engine, Happening, Limits};
+use crate::shelf::DiskShelf;
+use crate::uri::PeerUri;
+use crate::{failure, identity};
+use host::Managed;
+
+/// Forwards until `stop` is raised.
+///
+/// # Errors
+/// [`Blame::Usage`] for settings that can't be used, [`Blame::Local`] for trouble of this machine,
+/// such as another node that listens at the same place.
+pub fn run_node(
+    config: NodeConfig,
+    stop: &Stop,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<(), Error> {
+    let mut node = Node::new(config)?;
+    node.listen(on_event)?;
+    node.join_multicast(on_event)?;
+    node.connect(on_event)?;
+    node.run(stop, on_event)
+}
+
+struct Node {
+    config: NodeConfig,
+    engine: Engine,
+    management: Management,
+    started_ms: u64,
+}
+
+impl Node {
+    fn new(config: NodeConfig) -> Result<Self, Error> {
+        let keys = config.store.join("keys");
+        std::fs::create_dir_all(&keys)
+            .map_err(|e| failure::local(&format!("cannot make {}", keys.display()), &e))?;
+        let link_key = StaticKey::from_bytes(identity::load_or_create(&keys.join("link"))?);
+        let link_config = xylem_link::Config::default();
+        let endpoint = Endpoint::new(link_config, link_key, identity::random()?);
+
+        let mut forwarding = xylem_forward::Config::default();
+        forwarding.pit_capacity = config.pit_capacity;
+        forwarding.cs_capacity_bytes = config.cs_bytes;
+        forwarding.cs_capacity_packets = config.cs_packets;
+        forwarding.seed = u64::from_le_bytes(identity::random()?);
+        let mut forwarder = Forwarder::new(forwarding);
+        if let Some(directory) = &config.cs_directory {
+            let shelf = DiskShelf::open(directory, config.cs_directory_bytes).map_err(|e| {
+                failure::local(&format!("cannot keep a cache in {}", directory.display()), &e)
+            })?;
+            forwarder.set_shelf(Some(Box::new(shelf)));
+        }
+        let mut engine = Engine::new(endpoint, forwarder)
+            .map_err(|e| failure::local("cannot start the event loop", &e))?;
+        engine.set_limits(Limits {
+            faces: config.max_faces,
+            idle: config.idle,
+            interests_per_second: config.interests_per_second,
+            pit_quota: Some(config.pit_quota.unwrap_or(config.pit_capacity / 4 * 3).max(1)),
+        });
+        let management = Management::new(management_settings(&config)?);
+        for prefix in management.prefixes() {
+            engine.serve(prefix.as_ref());
+        }
+        Ok(Self { config, engine, management, started_ms: now_ms() })
+    }
+
+    fn listen(&mut self, on_event: &mut dyn FnMut(Event)) -> Result<(), Error> {
+        for place in self.config.listening()? {
+            for at in place.resolve().map_err(failure::usage)? {
+                let uri = self.engine.listen(&at).map_err(|e| {
+                    let blame = match e.kind() {
+                        std::io::ErrorKind::AddrNotAvailable => Blame::Usage,
+                        _ => Blame::Local,
+                    };
+                    Error { blame, message: format!("cannot listen on {at}: {e}") }
+                })?;
+                on_event(Event::Listening { uri });
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes part in the multicast group on each interface. Only one that the settings name has to
+    /// work: others come and go with the networks of a machine.
+    fn join_multicast(&mut self, on_event: &mut dyn FnMut(Event)) -> Result<(), Error> {
+        let Some(group) = self.config.multicast else { return Ok(()) };
+        let named = !self.config.multicast_interfaces.is_empty();
+        let interfaces = match named {
+            true => self.config.multicast_interfaces.clone(),
+            false => interfaces(),
+        };
+        for interface in interfaces {
+            match self.engine.join(group, interface) {
+                Ok(_) => {
+                    on_event(Event::Listening { uri: format!("udp4://{group} on {interface}") })
+                }
+                Err(e) => {
+                    let what = format!("cannot join {group} on {interface}: {e}");
+                    if named {
+                        return Err(failure::usage(what));
+                    }
+                    on_event(Event::Trouble { what });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the faces, routes and strategies of the settings.
+    fn connect(&mut self, on_event: &mut dyn FnMut(Event)) -> Result<(), Error> {
+        let mut made: HashMap<Peer, FaceId> = HashMap::new();
+        for uri in self.config.connect.clone() {
+            self.face_to(&uri, &mut made, on_event);
+        }
+        for route in self.config.routes.clone() {
+            let prefix = name(&route.prefix)?;
+            if let Some(face) = self.face_to(&route.to, &mut made, on_event) {
+                self.engine
+                    .forwarder
+                    .add_route(prefix.as_ref(), face, route.cost)
+                    .map_err(|e| failure::usage(format!("route {}: {e}", route.prefix)))?;
+            }
+        }
+        for (prefix, strategy) in &self.config.strategies {
+            let (prefix, strategy) = (name(prefix)?, name(strategy)?);
+            let strategy = Strategy::parse(strategy.as_ref())
+                .ok_or_else(|| failure::usage(format!("strategy {strategy} is not known")))?;
+            self.engine
+                .forwarder
+                .set_strategy(prefix.as_ref(), strategy)
+                .map_err(|e| failure::usage(format!("strategy of {prefix}: {e}")))?;
+        }
+        Ok(())
+    }
+
+    /// The permanent face to a peer of the settings. A host that is not known now has no face: the
+    /// rest of the node works without it.
+    fn face_to(
+        &mut self,
+        uri: &PeerUri,
+        made: &mut HashMap<Peer, FaceId>,
+        on_event: &mut dyn FnMut(Event),
+    ) -> Option<FaceId> {
+        let found = uri.resolve().and_then(|peers| {
+            let peer = peers.into_iter().next().ok_or("no address")?;
+            if let Some(face) = made.get(&peer) {
+                return Ok(*face);
+            }
+            let face =
+                self.engine.dial(&peer, Persistency::Permanent).map_err(|e| e.to_string())?;
+            made.insert(peer, face);
+            Ok(face)
+        });
+        found.map_err(|what| on_event(Event::Trouble { what })).ok()
+    }
+
+    fn run(mut self, stop: &Stop, on_event: &mut dyn FnMut(Event)) -> Result<(), Error> {
+        while !stop.raised() {
+            let routes_end = self.management.poll_timeout();
+            self.engine.wait(routes_end).map_err(|e| failure::local("network", &e))?;
+            while let Some(happening) = self.engine.next_happening() {
+                self.take(happening, on_event);
+            }
+            let now = self.engine.now();
+            if self.management.poll_timeout().is_some_and(|t| t <= now) {
+                let Self { engine, management, started_ms, .. } = &mut self;
+                management.handle_timeout(now, &mut Managed { engine, started_ms: *started_ms });
+            }
+            self.engine.flush();
+        }
+        self.engine.close();
+        Ok(())
+    }
+}
+
+impl Node {
+    fn take(&mut self, happening: Happening, on_event: &mut dyn FnMut(Event)) {
+        let now = self.engine.now();
+        let Self { engine, management, started_ms, .. } = self;
+        let mut host = Managed { engine, started_ms: *started_ms };
+        let mut answers = Vec::new();
+        match happening {
+            Happening::Packet { from, packet, nack: None } => {
+                if let Ok(interest) = Interest::decode(&packet) {
+                    management.handle_interest(now, from, &interest, &mut host, &mut answers);
+                }
+            }
+            // Management asks nobody anything.
+            Happening::Packet { .. } => {}
+            Happening::FaceUp { face, peer } => {
+                management.face_up(now, face, &host, &mut answers);
+                on_event(Event::PeerConnected { peer });
+            }
+            Happening::FaceDown { face, peer, why, gone } => {
+                if gone {
+                    management.face_gone(now, face, &mut host, &mut answers);
+                }
+                on_event(Event::PeerGone { peer, why });
+            }
+        }
+        for answer in answers {
+            self.engine.send(&answer);
+        }
+    }
+}
+
+/// Who may command: by default every program of this machine; with anchors, whoever has a key that
+/// they vouch for.
+fn management_settings(config: &NodeConfig) -> Result<ManagementConfig, Error> {
+    let anchors = || -> Result<TrustStore, Error> {
+        let mut store = TrustStore::new();
+        for path in &config.anchors {
+            let wire = certificate(path)?;
+            let wrong = |e: &dyn std::fmt::Display| {
+                failure::usage(format!("anchor {}: {e}", path.display()))
+            };
+            let anchor = Certificate::decode(&wire).map_err(|e| wrong(&e))?;
+            store.add_anchor(&anchor).map_err(|e| wrong(&e))?;
+        }
+        Ok(store)
+    };
+    let mut settings = ManagementConfig::default();
+    if !config.anchors.is_empty() {
+        settings.localhost = Authority::Anchors(anchors()?);
+    }
+    if config.localhop {
+        settings.localhop = Some(anchors()?);
+    }
+    Ok(settings)
+}
+
+fn name(uri: &str) -> Result<Name, Error> {
+    Name::from_uri(uri).map_err(|e| failure::usage(format!("{uri:?} is no name: {e}")))
+}
+
+/// IPv4 addresses of this machine, one for each interface but loopback.
+fn interfaces() -> Vec<Ipv4Addr> {
+    let mut seen: Vec<String> = Vec::new();
+    let mut addresses = Vec::new();
+    for interface in if_addrs::get_if_addrs().unwrap_or_default() {
+        if let IpAddr::V4(address) = interface.ip()
+            && !address.is_loopback()
+            && !seen.contains(&interface.name)
+        {
+            seen.push(interface.name);
+            addresses.push(address);
+        }
+    }
+    addresses
+}

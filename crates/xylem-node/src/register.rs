@@ -1,0 +1,193 @@
+//! Telling NDN forwarders that a prefix is served here: signed `rib/register` commands of the NFD
+//! management protocol, again after each reconnection.
+//!
+//! What it sends and hears goes through the engine's forwarder like any other packet.
+
+use std::time::Duration;
+
+use xylem_forward::FaceId;
+use xylem_mgmt::{ControlParameters, Persistency, client};
+use xylem_packet::{Data, Interest, Name};
+use xylem_trust::{Signer, Stamp};
+
+use crate::api::{Error, Event, Peer};
+use crate::client::now_ms;
+use crate::engine::Engine;
+use crate::{failure, identity};
+
+/// An answer that has not come after this long never will.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Pause before a refused registration is tried again.
+const AGAIN: Duration = Duration::from_secs(10);
+/// Datagrams do not tell that a forwarder has begun anew: it is told again this often.
+const REFRESH: Duration = Duration::from_secs(60);
+
+/// One forwarder, and how far it has got.
+struct Via {
+    face: FaceId,
+    peer: Peer,
+    state: State,
+    /// Its last trouble, which is told once.
+    told: Option<String>,
+    registered: bool,
+}
+
+enum State {
+    /// Its face is not up.
+    Away,
+    /// Since when an answer to this command is waited for.
+    Asked { command: Vec<u8>, at: Duration },
+    /// Nothing to do before that.
+    Rest { until: Option<Duration> },
+}
+
+/// Registers one prefix with every forwarder it was given.
+pub(crate) struct Registrar {
+    prefix: Name,
+    via: Vec<Via>,
+}
+
+impl Registrar {
+    /// Makes a permanent face to each forwarder.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub(crate) fn new(engine: &mut Engine, prefix: Name, peers: &[Peer]) -> Result<Self, Error> {
+        let mut via = Vec::new();
+        for peer in peers {
+            let face = engine
+                .dial(peer, Persistency::Permanent)
+                .map_err(|e| failure::local(&format!("cannot reach {peer}"), &e))?;
+            let state = State::Away;
+            via.push(Via { face, peer: peer.clone(), state, told: None, registered: false });
+        }
+        Ok(Self { prefix, via })
+    }
+
+    /// When [`Registrar::turn`] wants to be called.
+    pub(crate) fn poll_timeout(&self) -> Option<Duration> {
+        let due = |via: &Via| match via.state {
+            State::Away => None,
+            State::Asked { at, .. } => Some(at + PATIENCE),
+            State::Rest { until } => until,
+        };
+        self.via.iter().filter_map(due).min()
+    }
+
+    /// A face came up: if it is a forwarder's, that is told the prefix.
+    pub(crate) fn came_up(&mut self, engine: &mut Engine, face: FaceId) -> Result<(), Error> {
+        match self.via.iter_mut().find(|via| via.face == face) {
+            Some(via) => ask(engine, &self.prefix, via),
+            None => Ok(()),
+        }
+    }
+
+    /// A face is down.
+    pub(crate) fn went_down(&mut self, face: FaceId) {
+        if let Some(via) = self.via.iter_mut().find(|via| via.face == face) {
+            via.state = State::Away;
+            via.registered = false;
+        }
+    }
+
+    /// Asks again where an answer is overdue or a registration has to be refreshed.
+    pub(crate) fn turn(
+        &mut self,
+        engine: &mut Engine,
+        on_event: &mut dyn FnMut(Event),
+    ) -> Result<(), Error> {
+        let now = engine.now();
+        for via in &mut self.via {
+            match via.state {
+                State::Asked { at, .. } if at + PATIENCE <= now => {
+                    via.trouble("no answer to the registration", on_event);
+                    ask(engine, &self.prefix, via)?;
+                }
+                State::Rest { until: Some(until) } if until <= now => {
+                    ask(engine, &self.prefix, via)?;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// A Data that somebody sent to this program.
+    pub(crate) fn answered(
+        &mut self,
+        now: Duration,
+        data: &Data<'_>,
+        on_event: &mut dyn FnMut(Event),
+    ) {
+        for via in &mut self.via {
+            let State::Asked { command, .. } = &via.state else { continue };
+            // Our own bytes: they are an Interest.
+            let Ok(interest) = Interest::decode(command) else { continue };
+            if interest.name() != data.name() {
+                continue;
+            }
+            let refused = match client::response(&interest, data) {
+                Ok(response) if response.code == 200 => None,
+                Ok(response) => Some(format!("{} {}", response.code, response.text)),
+                Err(e) => Some(e.to_string()),
+            };
+            match refused {
+                None => {
+                    let refresh = matches!(via.peer, Peer::Udp(_)).then(|| now + REFRESH);
+                    via.state = State::Rest { until: refresh };
+                    via.told = None;
+                    if !std::mem::replace(&mut via.registered, true) {
+                        let (forwarder, prefix) = (via.peer.to_string(), self.prefix.to_string());
+                        on_event(Event::Registered { forwarder, prefix });
+                    }
+                }
+                Some(why) => {
+                    via.state = State::Rest { until: Some(now + AGAIN) };
+                    via.trouble(&format!("registration refused: {why}"), on_event);
+                }
+            }
+        }
+    }
+
+    /// A command of ours came back.
+    pub(crate) fn refused(
+        &mut self,
+        now: Duration,
+        interest: &Interest<'_>,
+        on_event: &mut dyn FnMut(Event),
+    ) {
+        for via in &mut self.via {
+            let State::Asked { command, .. } = &via.state else { continue };
+            if Interest::decode(command).is_ok_and(|own| own.name() == interest.name()) {
+                via.state = State::Rest { until: Some(now + AGAIN) };
+                via.trouble("it takes no registrations (Nack)", on_event);
+            }
+        }
+    }
+}
+
+impl Via {
+    fn trouble(&mut self, why: &str, on_event: &mut dyn FnMut(Event)) {
+        let what = format!("{}: {why}; trying again", self.peer);
+        self.registered = false;
+        if self.told.as_ref() != Some(&what) {
+            on_event(Event::Trouble { what: what.clone() });
+            self.told = Some(what);
+        }
+    }
+}
+
+/// Sends the command. A digest signs it: forwarders take that from programs of their machine, and
+/// none knows this publisher's key.
+fn ask(engine: &mut Engine, prefix: &Name, via: &mut Via) -> Result<(), Error> {
+    let local = client::is_local(&via.peer.face_uri());
+    let parameters = ControlParameters { name: Some(prefix.clone()), ..Default::default() };
+    let stamp = Stamp::new(identity::random()?, now_ms());
+    let signer = Signer::digest_sha256();
+    let nonce = identity::random()?;
+    let command = client::command(local, "rib", "register", &parameters, &signer, stamp, nonce)
+        .map_err(|e| failure::usage(format!("{prefix} cannot be registered: {e}")))?;
+    engine.ask(via.face, &command);
+    via.state = State::Asked { command, at: engine.now() };
+    Ok(())
+}

@@ -1,0 +1,272 @@
+//! Face URIs as people write them: `--from`, `--via`, settings, and `ctl face create`.
+//!
+//! Parsing is pure; host names are looked up later, by [`PeerUri::resolve`], because a name that
+//! does not resolve is a network failure and not wrong usage.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use xylem_mgmt::{Endpoint, FaceUri, FaceUriError, UriHost};
+
+use crate::api::Peer;
+
+/// The port that the Internet Assigned Numbers Authority lists for NDN, UDP and TCP.
+pub const NDN_PORT: u16 = 6363;
+/// Where NDN forwarders serve WebSockets.
+pub const WEB_SOCKET_PORT: u16 = 9696;
+/// Where encrypted links are served, so that a ticket survives a restart of the publisher.
+pub const LINK_PORT: u16 = 7348;
+
+/// At most this many addresses of one host name are used.
+const MAX_ADDRESSES: usize = 4;
+
+/// A host name or address with a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostPort {
+    host: String,
+    port: u16,
+}
+
+impl HostPort {
+    /// This address.
+    pub fn at(address: SocketAddr) -> Self {
+        Self { host: address.ip().to_string(), port: address.port() }
+    }
+
+    /// Looks the name up.
+    ///
+    /// # Errors
+    /// Why there is not one address.
+    pub fn resolve(&self) -> Result<Vec<SocketAddr>, String> {
+        match self.host.parse::<IpAddr>() {
+            Ok(ip) => Ok(vec![SocketAddr::new(ip, self.port)]),
+            Err(_) => look_up(&self.host, self.port),
+        }
+    }
+}
+
+/// At least one address of a host, or why there is none.
+fn look_up(host: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
+    let mut found: Vec<SocketAddr> = Vec::new();
+    let looked_up = (host, port)
+        .to_socket_addrs()
+        .map_err(|error| format!("cannot look up {host}: {error}"))?;
+    for address in looked_up.take(4 * MAX_ADDRESSES) {
+        if !found.contains(&address) {
+            found.push(address);
+        }
+    }
+    // IPv4 first: a name such as `localhost` often has an IPv6 address that nobody listens on.
+    found.sort_by_key(SocketAddr::is_ipv6);
+    found.truncate(MAX_ADDRESSES);
+    if found.is_empty() {
+        return Err(format!("{host} has no address"));
+    }
+    Ok(found)
+}
+
+impl FromStr for HostPort {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Ok(address) = text.parse::<SocketAddr>() {
+            return Ok(Self::at(address));
+        }
+        let shape =
+            || "expected HOST:PORT, such as 192.0.2.7:7000 or [2001:db8::7]:7000".to_owned();
+        let (host, port) = text.rsplit_once(':').ok_or_else(shape)?;
+        let plain = |c: char| c.is_alphanumeric() || c == '-' || c == '.' || c == '_';
+        if host.is_empty() || host.len() > 255 || !host.chars().all(plain) {
+            return Err(shape());
+        }
+        let port =
+            port.parse().map_err(|_| format!("port {port:?} is not a number up to 65535"))?;
+        Ok(Self { host: host.to_owned(), port })
+    }
+}
+
+impl fmt::Display for HostPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.host.contains(':') {
+            true => write!(f, "[{}]:{}", self.host, self.port),
+            false => write!(f, "{}:{}", self.host, self.port),
+        }
+    }
+}
+
+/// Where somebody is to be reached or to listen: `[KEY@]HOST:PORT` (encrypted link), or a
+/// [`FaceUri`] of a kind that can be dialled: `xylem://[KEY@]HOST[:PORT]`, `udp://`, `udp4://`,
+/// `udp6://`, `tcp://`, `tcp4://`, `tcp6://`, `ws://HOST[:PORT]` or `unix:///PATH`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerUri {
+    key: Option<[u8; 32]>,
+    face: FaceUri,
+}
+
+impl PeerUri {
+    /// The Unix socket at `path`; its path as text is what a face URI can say of it.
+    pub fn unix(path: &Path) -> Self {
+        Self { key: None, face: FaceUri::Unix(path.to_string_lossy().into_owned()) }
+    }
+
+    /// One [`Peer`] for each address of the host.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn resolve(&self) -> Result<Vec<Peer>, String> {
+        let (peer, endpoint): (&dyn Fn(SocketAddr) -> Peer, _) = match &self.face {
+            FaceUri::Unix(path) => return Ok(vec![Peer::Unix(PathBuf::from(path))]),
+            FaceUri::Xylem(at) => (&|address| Peer::Link { address, key: self.key }, at),
+            FaceUri::Udp(at) => (&Peer::Udp, at),
+            FaceUri::Tcp(at) => (&Peer::Tcp, at),
+            FaceUri::WebSocket(at) => (&Peer::WebSocket, at),
+            other => return Err(format!("{other} cannot be dialled")),
+        };
+        let addresses = match &endpoint.host {
+            UriHost::Ip(ip) => vec![SocketAddr::new(*ip, endpoint.port)],
+            UriHost::Name(name) => look_up(name, endpoint.port)?,
+            UriHost::Zoned(..) => return Err(format!("{}: zones are not supported", self.face)),
+        };
+        Ok(addresses.into_iter().map(peer).collect())
+    }
+}
+
+impl TryFrom<FaceUri> for PeerUri {
+    type Error = String;
+
+    fn try_from(face: FaceUri) -> Result<Self, String> {
+        match face {
+            FaceUri::Unix(_)
+            | FaceUri::Xylem(_)
+            | FaceUri::Udp(_)
+            | FaceUri::Tcp(_)
+            | FaceUri::WebSocket(_) => Ok(Self { key: None, face }),
+            other => Err(format!("{other} cannot be dialled")),
+        }
+    }
+}
+
+impl FromStr for PeerUri {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (key, uri) = match text.split_once("://") {
+            None => {
+                let (key, at) = split_key(text)?;
+                // Without a scheme the port has to be there: a name alone could be anything.
+                (key, format!("xylem://{}", at.parse::<HostPort>()?))
+            }
+            Some(("xylem", rest)) => {
+                let (key, at) = split_key(rest)?;
+                (key, format!("xylem://{at}"))
+            }
+            Some(_) => (None, text.to_owned()),
+        };
+        let face: FaceUri = uri.parse().map_err(|e: FaceUriError| match e {
+            FaceUriError::Scheme => {
+                format!("{text:?}: use HOST:PORT, xylem://, udp://, tcp://, ws:// or unix:///")
+            }
+            other => format!("{text:?}: {other}"),
+        })?;
+        Ok(Self { key, ..face.try_into()? })
+    }
+}
+
+impl Peer {
+    /// The face URI of the far end.
+    pub(crate) fn face_uri(&self) -> FaceUri {
+        match self {
+            Self::Link { address, .. } => FaceUri::Xylem(endpoint(*address)),
+            Self::Udp(address) => FaceUri::Udp(endpoint(*address)),
+            Self::Tcp(address) => FaceUri::Tcp(endpoint(*address)),
+            Self::WebSocket(address) => FaceUri::WebSocket(endpoint(*address)),
+            Self::Unix(path) => FaceUri::Unix(path.to_string_lossy().into_owned()),
+        }
+    }
+}
+
+/// An address as face URIs have it.
+pub(crate) fn endpoint(address: SocketAddr) -> Endpoint {
+    Endpoint { host: UriHost::Ip(address.ip()), port: address.port() }
+}
+
+fn split_key(text: &str) -> Result<(Option<[u8; 32]>, &str), String> {
+    match text.split_once('@') {
+        Some((key, at)) => Ok((Some(parse_key(key)?), at)),
+        None => Ok((None, text)),
+    }
+}
+
+fn parse_key(text: &str) -> Result<[u8; 32], String> {
+    let shape = || "the key before @ has to be 64 hexadecimal digits".to_owned();
+    let digits = text.as_bytes();
+    let mut key = [0; 32];
+    if digits.len() != 64 {
+        return Err(shape());
+    }
+    for (byte, pair) in key.iter_mut().zip(digits.chunks_exact(2)) {
+        let digit = |d: u8| char::from(d).to_digit(16).ok_or_else(shape);
+        *byte = (digit(pair[0])? * 16 + digit(pair[1])?) as u8;
+    }
+    Ok(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str) -> Result<Vec<Peer>, String> {
+        text.parse::<PeerUri>().expect(text).resolve()
+    }
+
+    #[test]
+    fn every_scheme() {
+        let address: SocketAddr = "192.0.2.1:9".parse().expect("is an address");
+        assert_eq!(of("192.0.2.1:9"), Ok(vec![Peer::Link { address, key: None }]));
+        assert_eq!(of("xylem://192.0.2.1:9"), Ok(vec![Peer::Link { address, key: None }]));
+        assert_eq!(of("udp://192.0.2.1:9"), Ok(vec![Peer::Udp(address)]));
+        assert_eq!(of("udp4://192.0.2.1:9"), Ok(vec![Peer::Udp(address)]));
+        assert_eq!(of("tcp4://192.0.2.1:9/"), Ok(vec![Peer::Tcp(address)]));
+        assert_eq!(of("ws://192.0.2.1:9/"), Ok(vec![Peer::WebSocket(address)]));
+        assert_eq!(of("unix:///run/x.sock"), Ok(vec![Peer::Unix("/run/x.sock".into())]));
+        let keyed = format!("{}@192.0.2.1:9", "a5".repeat(32));
+        let peer = Peer::Link { address, key: Some([0xa5; 32]) };
+        assert_eq!(of(&keyed), Ok(vec![peer.clone()]));
+        assert_eq!(of(&format!("xylem://{keyed}")), Ok(vec![peer]));
+    }
+
+    #[test]
+    fn ports_have_usual_values() {
+        let at = |port| SocketAddr::from(([192, 0, 2, 1], port));
+        assert_eq!(of("udp://192.0.2.1"), Ok(vec![Peer::Udp(at(6363))]));
+        assert_eq!(of("ws://192.0.2.1"), Ok(vec![Peer::WebSocket(at(9696))]));
+        assert_eq!(of("tcp6://[::1]"), Ok(vec![Peer::Tcp("[::1]:6363".parse().unwrap())]));
+        assert_eq!(of("xylem://192.0.2.1"), Ok(vec![Peer::Link { address: at(7348), key: None }]));
+    }
+
+    #[test]
+    fn what_is_no_face_uri_is_refused() {
+        for text in [
+            "",
+            "192.0.2.1",
+            "http://192.0.2.1:9",
+            "a5@192.0.2.1:9",
+            "udp://",
+            "@h:1",
+            "udp://a:b:1",
+            "unix://run/x",
+            "unix:/run/x",
+            "tcp://host:99999",
+            "ws://ho st",
+            "udp://:6363",
+            "udp6://192.0.2.1:9",
+            "fd://3",
+            "internal://",
+            "ether://[01:02:03:04:05:06]",
+        ] {
+            assert!(text.parse::<PeerUri>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! [`produce`]: an object in memory, all of its packets at once.
+//!
+//! For what is published whole and kept as packets (a content store, a benchmark, a small object).
+//! Bytes come from one slice, are hashed once, and go out as Data packets in one buffer; what is
+//! read from disk and served on demand is [`crate::Publication`]'s. No metadata packet is made:
+//! which version is the newest is for who serves it to say.
+//!
+//! ```
+//! use xylem_object::{Manifest, Packets, PublisherKey, naming, produce, verify_manifest};
+//! use xylem_packet::Data;
+//!
+//! let key = PublisherKey::from_bytes(&[7; 32]);
+//! let prefix = naming::versioned(naming::default_name(&key.public(), b"f").as_ref(), 1)?;
+//! let (mut packets, content) = (Packets::default(), vec![5; 100_000]);
+//! // Root and sizes are filled in.
+//! let like = Manifest::file(xylem_hash::hash(b""), 0, b"f");
+//! let manifest = produce(&like, prefix.as_ref(), &content, key.signer(), &mut packets).unwrap();
+//! assert_eq!(manifest.root, xylem_hash::hash(&content));
+//! assert_eq!(packets.len(), 13 + 1 + 1); // segments, a tile, the manifest
+//! let data = Data::decode(packets.iter().last().unwrap()).unwrap();
+//! assert_eq!(verify_manifest(&data, prefix.as_ref(), &key.public()), Ok(manifest));
+//! # Ok::<(), naming::PrefixError>(())
+//! ```
+
+use core::convert::Infallible;
+
+use xylem_packet::NameRef;
+use xylem_tree::{
+    NODE_LEN, OutboardBuilder, Region, SegmentIndex, Tile, hash_region, tile_content,
+    tile_signature,
+};
+use xylem_trust::Signer;
+
+use crate::manifest::{Kind, Manifest, ManifestError, sign_manifest_with};
+use crate::naming::{self, ObjectId, Request};
+use crate::packets;
+use crate::template::SegmentTemplate;
+
+/// Encoded packets, one after the other in one buffer, which is kept for the next object.
+#[derive(Debug, Clone, Default)]
+pub struct Packets {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+    /// The tree in hand.
+    outboard: Vec<u8>,
+    proof: Vec<u8>,
+}
+
+impl Packets {
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// The `n`-th packet.
+    pub fn get(&self, n: usize) -> Option<&[u8]> {
+        let start = n.checked_sub(1).map_or(Some(0), |before| self.ends.get(before).copied())?;
+        self.bytes.get(start..*self.ends.get(n)?)
+    }
+
+    /// All of them, in order.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &[u8]> + ExactSizeIterator {
+        (0..self.len()).map(|n| self.get(n).unwrap_or_default())
+    }
+
+    /// Drops the packets and keeps the buffers.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+    }
+
+    fn close(&mut self) {
+        self.ends.push(self.bytes.len());
+    }
+}
+
+/// Makes the packets of a file that is `content`: its segments in order (so the `n`-th packet is
+/// segment `n`), then its tiles, tier by tier, then the manifest, signed by `signer`. What was in
+/// `out` before is dropped. Returns the manifest: `like`, which is a file's, with root and sizes.
+///
+/// # Errors
+/// As [`sign_manifest_with`]; also [`ManifestError::BadValue`] if `like` is a directory's.
+pub fn produce(
+    like: &Manifest,
+    prefix: NameRef<'_>,
+    content: &[u8],
+    signer: &Signer,
+    out: &mut Packets,
+) -> Result<Manifest, ManifestError> {
+    out.clear();
+    if like.kind != Kind::File {
+        return Err(ManifestError::BadValue(crate::manifest::types::KIND));
+    }
+    let size = content.len() as u64;
+    let mut manifest = Manifest { size, total_size: size, ..like.clone() };
+    manifest.check()?;
+    naming::check_prefix(prefix).map_err(ManifestError::Prefix)?;
+    let template = SegmentTemplate::new(prefix, ObjectId::Root, manifest.geometry());
+    manifest.root = segments(&template, content, out);
+    tiles(&template, prefix, out);
+    let packet = sign_manifest_with(&manifest, prefix, signer)?;
+    out.bytes.extend_from_slice(&packet);
+    out.close();
+    Ok(manifest)
+}
+
+/// All segments; each region's follow as soon as it is hashed. The root.
+fn segments(template: &SegmentTemplate, content: &[u8], out: &mut Packets) -> xylem_hash::Hash {
+    let geometry = *template.geometry();
+    let Packets { bytes, ends, outboard, proof } = out;
+    outboard.clear();
+    outboard.resize(geometry.slots() as usize * NODE_LEN, 0);
+    let mut builder = OutboardBuilder::new(geometry, |slot: u64, run: &[u8]| {
+        let at = slot as usize * NODE_LEN;
+        outboard[at..at + run.len()].copy_from_slice(run);
+        Ok::<(), Infallible>(())
+    });
+    for index in 0..Region::count(&geometry) {
+        let range = Region::range(&geometry, index);
+        let part = &content[range.start as usize..range.end as usize];
+        let first = Region::first_segment(&geometry, index);
+        let region = hash_region(&geometry, first, part).expect("a region of this geometry");
+        for (i, segment) in (first.0..).zip(segments_of(part, geometry.segment_size().bytes())) {
+            let i = SegmentIndex(i);
+            proof.clear();
+            region.segment_signature(i, proof);
+            template
+                .write::<Infallible>(i, segment.len(), proof, bytes, |out| {
+                    out.extend_from_slice(segment);
+                    Ok(())
+                })
+                .expect("a checked prefix, a segment and its proof are within the limit");
+            ends.push(bytes.len());
+        }
+        builder.push(region).expect("pushed in order, into memory");
+    }
+    builder.finish().expect("all regions were pushed")
+}
+
+/// The segments of a region: one of no bytes if it has none.
+fn segments_of(part: &[u8], segment: usize) -> impl Iterator<Item = &[u8]> {
+    let empty = part.is_empty().then_some(part);
+    empty.into_iter().chain(part.chunks(segment))
+}
+
+fn tiles(template: &SegmentTemplate, prefix: NameRef<'_>, out: &mut Packets) {
+    let geometry = template.geometry();
+    let manifest_name = naming::encode(prefix, &Request::Manifest);
+    for tier in (0..).take_while(|tier| geometry.tiles(*tier) > 0) {
+        for index in 0..geometry.tiles(tier) {
+            let tile = Tile { tier, index };
+            let request = Request::Tile { object: ObjectId::Root, tile };
+            let name = naming::encode(prefix, &request);
+            let mut nodes = &out.outboard[..];
+            let (mut content, proof) = (Vec::new(), &mut out.proof);
+            proof.clear();
+            tile_content(geometry, tile, &mut nodes, &mut content)
+                .and_then(|()| tile_signature(geometry, tile, &mut nodes, proof))
+                .expect("a tile of this geometry out of its whole outboard");
+            packets::proof_builder(name.as_ref(), manifest_name.as_ref(), geometry.kind(), None)
+                .encode(&mut out.bytes, &content, |_, value| value.extend_from_slice(proof))
+                .expect("a checked prefix, a tile and its proof are within the limit");
+            out.close();
+        }
+    }
+}

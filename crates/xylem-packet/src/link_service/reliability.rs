@@ -1,0 +1,387 @@
+//! NDNLPv2 reliability: numbered transmissions, acknowledgements, repetition of what was lost.
+//!
+//! Every transmission of a frame has a TxSequence of its own, one above the last. So frames lie in
+//! a queue in the order of their numbers and of their deadlines, an acknowledgement finds its frame
+//! by subtraction, and what is lost is found at the queue's front.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use super::rto::Rto;
+use super::{LinkServiceConfig, LinkServiceCounters};
+
+/// A frame is lost when one sent so many later has been acknowledged (RFC 9002, section 6.1.1; NFD
+/// counts acknowledgements instead, to the same number).
+const REORDERING: u64 = 3;
+
+/// Buffers of acknowledged frames that are kept for the next ones.
+const MAX_SPARE: usize = 64;
+
+/// A frame that is not acknowledged yet.
+#[derive(Debug, Clone)]
+struct Unacknowledged {
+    frame: Vec<u8>,
+    /// Where in the frame the eight octets of its TxSequence stand.
+    number_at: usize,
+    /// Sequence of the packet's first fragment: what all of its frames have in common.
+    message: u64,
+    sent_at: Duration,
+    repeated: u8,
+}
+
+/// The sending side.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Sender {
+    /// Frames `first..first + len`, `None` once acknowledged. The first is never `None`.
+    frames: VecDeque<Option<Unacknowledged>>,
+    first: u64,
+    bytes: usize,
+    largest_acknowledged: Option<u64>,
+    rto: Rto,
+    spare: Vec<Vec<u8>>,
+}
+
+impl Sender {
+    /// Nothing outstanding; the next transmission is `number`.
+    pub(super) fn starting_at(number: u64) -> Self {
+        Sender { first: number, ..Sender::default() }
+    }
+
+    /// The number of the next transmission.
+    pub(super) fn next_number(&self) -> u64 {
+        self.first.wrapping_add(self.frames.len() as u64)
+    }
+
+    /// True if so many more frames of so many bytes in all may be outstanding.
+    pub(super) fn has_room(&self, frames: usize, bytes: usize, config: &LinkServiceConfig) -> bool {
+        self.frames.len().saturating_add(frames) <= config.max_unacknowledged
+            && self.bytes.saturating_add(bytes) <= config.max_unacknowledged_bytes
+    }
+
+    /// An empty buffer for [`Self::sent`].
+    pub(super) fn buffer(&mut self) -> Vec<u8> {
+        self.spare.pop().unwrap_or_default()
+    }
+
+    /// Remembers transmission [`Self::next_number`].
+    pub(super) fn sent(&mut self, now: Duration, message: u64, frame: Vec<u8>, number_at: usize) {
+        self.bytes += frame.len();
+        let frame = Unacknowledged { frame, number_at, message, sent_at: now, repeated: 0 };
+        self.frames.push_back(Some(frame));
+    }
+
+    /// The other side has transmission `number`.
+    pub(super) fn acknowledged(&mut self, now: Duration, number: u64) -> bool {
+        let at = usize::try_from(number.wrapping_sub(self.first)).unwrap_or(usize::MAX);
+        let Some(frame) = self.frames.get_mut(at).and_then(Option::take) else {
+            return false;
+        };
+        self.rto.measure(now.saturating_sub(frame.sent_at));
+        self.forget(frame);
+        let newer = self.largest_acknowledged.is_none_or(|largest| number > largest);
+        if newer {
+            self.largest_acknowledged = Some(number);
+        }
+        self.trim();
+        true
+    }
+
+    /// Restores "the first is never `None`".
+    fn trim(&mut self) {
+        while let Some(None) = self.frames.front() {
+            self.frames.pop_front();
+            self.first = self.first.wrapping_add(1);
+        }
+    }
+
+    fn forget(&mut self, frame: Unacknowledged) {
+        self.bytes -= frame.frame.len();
+        if self.spare.len() < MAX_SPARE {
+            let mut buffer = frame.frame;
+            buffer.clear();
+            self.spare.push(buffer);
+        }
+    }
+
+    /// The first frame has been overtaken by too many.
+    fn first_is_overtaken(&self) -> bool {
+        let newest = self.largest_acknowledged;
+        newest.is_some_and(|newest| newest >= self.first.saturating_add(REORDERING))
+    }
+
+    /// How long an acknowledgement is waited for.
+    pub(super) fn timeout(&self) -> Duration {
+        self.rto.get()
+    }
+
+    /// When [`Self::handle_timeout`] has something to do; zero for at once.
+    pub(super) fn deadline(&self) -> Option<Duration> {
+        let first = self.frames.front()?.as_ref()?;
+        if self.first_is_overtaken() {
+            return Some(Duration::ZERO);
+        }
+        Some(first.sent_at.saturating_add(self.timeout()))
+    }
+
+    /// Sends again what is lost, and gives up what was sent too often. `emit` is called with each
+    /// frame.
+    pub(super) fn handle_timeout(
+        &mut self,
+        now: Duration,
+        most: u8,
+        counters: &mut LinkServiceCounters,
+        emit: &mut dyn FnMut(&[u8]),
+    ) {
+        let rto = self.timeout();
+        let mut timed_out = false;
+        // What is sent again now comes to lie behind this.
+        let end = self.next_number();
+        while self.first < end {
+            let Some(Some(first)) = self.frames.front() else { break };
+            let overtaken = self.first_is_overtaken();
+            let late = now >= first.sent_at.saturating_add(rto);
+            if !overtaken && !late {
+                break;
+            }
+            timed_out |= !overtaken;
+            let number = self.next_number();
+            let Some(Some(mut frame)) = self.frames.pop_front() else { break };
+            self.first = self.first.wrapping_add(1);
+            if frame.repeated >= most {
+                counters.lost += 1;
+                self.give_up(frame.message);
+                self.forget(frame);
+            } else {
+                frame.repeated += 1;
+                frame.sent_at = now;
+                let place = frame.number_at..frame.number_at + 8;
+                if let Some(octets) = frame.frame.get_mut(place) {
+                    octets.copy_from_slice(&number.to_be_bytes());
+                }
+                emit(&frame.frame);
+                counters.retransmitted += 1;
+                self.frames.push_back(Some(frame));
+            }
+            self.trim();
+        }
+        if timed_out {
+            self.rto.back_off();
+        }
+    }
+
+    /// Forgets all frames of a packet: without the one that is lost they are of no use.
+    fn give_up(&mut self, message: u64) {
+        for at in 0..self.frames.len() {
+            let slot = &mut self.frames[at];
+            if slot.as_ref().is_some_and(|frame| frame.message == message)
+                && let Some(frame) = slot.take()
+            {
+                self.forget(frame);
+            }
+        }
+    }
+
+    /// Frames and bytes outstanding.
+    pub(super) fn outstanding(&self) -> (usize, usize) {
+        (self.frames.iter().flatten().count(), self.bytes)
+    }
+}
+
+/// The receiving side: what is to be acknowledged, and what has been here before.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Receiver {
+    waiting: VecDeque<u64>,
+    /// When the first of `waiting` came.
+    since: Duration,
+    recent: Option<Box<Recent>>,
+}
+
+impl Receiver {
+    /// Transmission `number` has arrived.
+    pub(super) fn acknowledge(&mut self, now: Duration, number: u64, most: usize) {
+        if self.waiting.is_empty() {
+            self.since = now;
+        }
+        while self.waiting.len() >= most.max(1) {
+            self.waiting.pop_front();
+        }
+        self.waiting.push_back(number);
+    }
+
+    /// Moves up to `most` acknowledgements to the end of `out`.
+    pub(super) fn take(&mut self, most: usize, out: &mut Vec<u64>) {
+        let most = most.min(self.waiting.len());
+        out.extend(self.waiting.drain(..most));
+    }
+
+    /// When the acknowledgements have waited long enough.
+    pub(super) fn deadline(&self, delay: Duration) -> Option<Duration> {
+        (!self.waiting.is_empty()).then(|| self.since.saturating_add(delay))
+    }
+
+    /// True if fragment `sequence` has been here before; `number` is its TxSequence.
+    pub(super) fn is_duplicate(&mut self, now: Duration, sequence: u64, number: u64) -> bool {
+        self.recent.get_or_insert_with(Box::default).is_duplicate(now, sequence, number)
+    }
+}
+
+/// Sequences that `Recent` can tell apart.
+const WINDOW: u64 = 4096;
+/// A sender that was silent for so long and then uses an old TxSequence has restarted: a repetition
+/// would have a new one, and no link delivers so late what it duplicates.
+const SILENCE: Duration = Duration::from_secs(1);
+/// So many in a row from before the window, and its sender has restarted.
+const STRANGERS: u32 = 16;
+
+/// Which of the last [`WINDOW`] Sequences have arrived.
+#[derive(Debug, Clone)]
+struct Recent {
+    /// One above the largest; the window ends here.
+    end: u64,
+    seen: [u64; WINDOW as usize / 64],
+    /// When the last frame came, and the largest TxSequence so far.
+    last: Duration,
+    largest_number: u64,
+    strangers: u32,
+    any: bool,
+}
+
+impl Default for Recent {
+    fn default() -> Self {
+        let seen = [0; WINDOW as usize / 64];
+        let last = Duration::ZERO;
+        Recent { end: 0, seen, last, largest_number: 0, strangers: 0, any: false }
+    }
+}
+
+impl Recent {
+    fn is_duplicate(&mut self, now: Duration, sequence: u64, number: u64) -> bool {
+        let silent = now.saturating_sub(self.last) > SILENCE && number <= self.largest_number;
+        self.last = now;
+        let behind = self.end.wrapping_sub(1).wrapping_sub(sequence);
+        // Numbers wrap around: what is less than half of them ahead is ahead.
+        let ahead = sequence.wrapping_sub(self.end);
+        if !self.any || silent || (ahead >= 1 << 63 && self.strangers >= STRANGERS) {
+            self.restart(sequence, number);
+            return false;
+        }
+        self.largest_number = self.largest_number.max(number);
+        if ahead < 1 << 63 {
+            self.advance(ahead.saturating_add(1));
+        } else if behind >= WINDOW {
+            // Too old to be known. Letting it through is safe: a duplicate costs only work.
+            self.strangers += 1;
+            return false;
+        }
+        self.strangers = 0;
+        let (word, bit) = place(sequence);
+        let seen = self.seen[word] & bit != 0;
+        self.seen[word] |= bit;
+        seen
+    }
+
+    fn restart(&mut self, sequence: u64, number: u64) {
+        self.seen = [0; WINDOW as usize / 64];
+        self.end = sequence.wrapping_add(1);
+        (self.strangers, self.any, self.largest_number) = (0, true, number);
+        let (word, bit) = place(sequence);
+        self.seen[word] |= bit;
+    }
+
+    /// Moves the window's end by `by` and forgets what falls out of it.
+    fn advance(&mut self, by: u64) {
+        if by >= WINDOW {
+            self.seen = [0; WINDOW as usize / 64];
+        } else {
+            for n in 0..by {
+                let (word, bit) = place(self.end.wrapping_add(n));
+                self.seen[word] &= !bit;
+            }
+        }
+        self.end = self.end.wrapping_add(by);
+    }
+}
+
+fn place(sequence: u64) -> (usize, u64) {
+    let at = sequence % WINDOW;
+    ((at / 64) as usize, 1 << (at % 64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn sequences_are_told_apart_within_the_window() {
+        let mut recent = Recent::default();
+        let start = u64::MAX - 5; // Wraps around.
+        for n in 0..100 {
+            assert!(!recent.is_duplicate(ms(n), start.wrapping_add(n), n));
+            assert!(recent.is_duplicate(ms(n), start.wrapping_add(n), n));
+        }
+        // Ahead by less than the window: what lies between is new, what is before is still known.
+        assert!(!recent.is_duplicate(ms(100), start.wrapping_add(1000), 200));
+        assert!(!recent.is_duplicate(ms(100), start.wrapping_add(500), 201));
+        assert!(recent.is_duplicate(ms(100), start.wrapping_add(99), 202));
+        // Ahead by more: all else is forgotten.
+        assert!(!recent.is_duplicate(ms(100), start.wrapping_add(10_000), 300));
+        assert!(!recent.is_duplicate(ms(100), start.wrapping_add(99), 301));
+    }
+
+    #[test]
+    fn a_restarted_sender_is_noticed() {
+        let mut recent = Recent::default();
+        for n in 0..100 {
+            assert!(!recent.is_duplicate(ms(n), n, n));
+        }
+        // A late repetition has a new number, a restarted sender an old one.
+        assert!(recent.is_duplicate(ms(5000), 7, 100));
+        assert!(!recent.is_duplicate(ms(10_000), 7, 0));
+        assert!(!recent.is_duplicate(ms(10_000), 8, 1));
+        // One that numbers from far behind, without a pause.
+        assert!(!recent.is_duplicate(ms(10_001), 1 << 40, 2));
+        for n in 0..=u64::from(STRANGERS) {
+            assert!(!recent.is_duplicate(ms(10_002), n, 3 + n));
+        }
+        assert!(recent.is_duplicate(ms(10_003), u64::from(STRANGERS), 50));
+    }
+
+    #[test]
+    fn frames_overtaken_by_three_are_repeated_and_given_up_in_the_end() {
+        let mut sender = Sender::default();
+        let mut counters = LinkServiceCounters::default();
+        for n in 0..5 {
+            let frame = sender.buffer();
+            sender.sent(ms(0), n, [&frame[..], &[0xEE; 10]].concat(), 1);
+        }
+        assert_eq!(sender.deadline(), Some(ms(1000)));
+        // 0 is still missing: 1 and 2 do not tell anything yet, 3 does.
+        assert!(sender.acknowledged(ms(10), 1) && sender.acknowledged(ms(10), 2));
+        assert!(!sender.acknowledged(ms(10), 2), "twice");
+        assert!(!sender.acknowledged(ms(10), 99), "never sent");
+        assert_eq!(sender.deadline(), Some(ms(200)));
+        assert!(sender.acknowledged(ms(10), 3));
+        assert_eq!(sender.deadline(), Some(Duration::ZERO));
+        let mut sent = Vec::new();
+        sender.handle_timeout(ms(10), 1, &mut counters, &mut |frame| sent.push(frame.to_vec()));
+        // Repeated as number 5.
+        assert_eq!(sent, [[0xEE, 0, 0, 0, 0, 0, 0, 0, 5, 0xEE]]);
+        assert_eq!((counters.retransmitted, counters.lost), (1, 0));
+        assert_eq!(sender.outstanding(), (2, 20));
+        // 4 times out first, then the repetition of 0, for good.
+        assert_eq!(sender.deadline(), Some(ms(200)));
+        sender.handle_timeout(ms(210), 1, &mut counters, &mut |_| {});
+        assert_eq!((counters.retransmitted, counters.lost), (2, 1));
+        assert_eq!(sender.outstanding(), (1, 10));
+        assert_eq!(sender.deadline(), Some(ms(210 + 400)), "backed off");
+        sender.handle_timeout(ms(10_000), 1, &mut counters, &mut |_| {});
+        assert_eq!((sender.outstanding(), sender.deadline()), ((0, 0), None));
+        assert_eq!(counters.lost, 2);
+    }
+}

@@ -1,0 +1,205 @@
+//! [`Anchor`]: proves segments and tiles from one trusted node, without keeping anything.
+//!
+//! For whoever verifies a packet here and a packet there: on any thread, as an anchor is a few
+//! plain bytes that nobody changes, and without an allocator. [`crate::Verifier`] does the same for
+//! a whole file, remembers what it has proven, and hashes each node once.
+//!
+//! ```
+//! use xylem_tree::{Anchor, Outboard, SegmentIndex, SegmentSize, segment_signature};
+//! let file = vec![42; 8 * 8192];
+//! let outboard = Outboard::of(&file, SegmentSize::DEFAULT);
+//! let (geo, mut proof) = (*outboard.geometry(), vec![]);
+//! segment_signature(&geo, SegmentIndex(5), &mut outboard.as_bytes(), &mut proof)?;
+//! let anchor = Anchor::root(geo, outboard.root());
+//! let segment = anchor.segment(SegmentIndex(5), &file[5 * 8192..][..8192], &proof)?;
+//! assert_eq!(segment.offset, 5 * 8192);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use xylem_hash::Hash;
+
+use crate::{
+    error::VerifyError,
+    geometry::{Geometry, TILE_LEVELS},
+    hashing::{climb_row, join, leaf_value},
+    ids::{NODE_LEN, Node, NodeValue, SegmentIndex, Tile},
+    proof::{
+        check_len, check_proof_len, proof_end, segment_signature_len, side, split_value,
+        tile_content_len, tile_signature_len,
+    },
+    verified::{Segment, Verified},
+};
+
+/// A node of an object's tree whose value is proven.
+///
+/// The first one is the root, which has to come with the geometry from a signed manifest; all
+/// others come of proofs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Anchor {
+    geo: Geometry,
+    root: Hash,
+    node: Node,
+    value: NodeValue,
+}
+
+impl Anchor {
+    /// The root of a trusted manifest.
+    #[must_use]
+    pub fn root(geo: Geometry, root: Hash) -> Self {
+        Self { geo, root, node: geo.root(), value: NodeValue::from(root) }
+    }
+
+    /// `node` has to be real, and `value` proven to be its own.
+    pub(crate) fn proven(geo: Geometry, root: Hash, node: Node, value: NodeValue) -> Self {
+        Self { geo, root, node, value }
+    }
+
+    /// The tree's shape.
+    #[must_use]
+    pub fn geometry(&self) -> &Geometry {
+        &self.geo
+    }
+
+    /// Which node it is.
+    #[must_use]
+    pub fn node(&self) -> Node {
+        self.node
+    }
+
+    /// Proves a segment whose proof ends at this node; see [`crate::Verifier::segment`].
+    ///
+    /// # Errors
+    /// [`VerifyError`]; [`VerifyError::NotProven`] if the proof ends at another node.
+    pub fn segment<B: AsRef<[u8]>>(
+        &self,
+        i: SegmentIndex,
+        content: B,
+        signature_value: &[u8],
+    ) -> Result<Verified<Segment<B>>, VerifyError> {
+        let geo = &self.geo;
+        if !geo.has_segment(i) {
+            return Err(VerifyError::OutOfRange);
+        }
+        let bytes = content.as_ref();
+        check_len(geo.segment_len(i), bytes.len())?;
+        check_proof_len(segment_signature_len(geo, i), signature_value.len())?;
+        let (leaf, siblings) = split_value(signature_value);
+        self.check_end(Node::leaf(i), geo.segment_proof_end())?;
+        if leaf_value(geo, i, bytes) != leaf {
+            return Err(VerifyError::LeafMismatch(i));
+        }
+        self.climb(Node::leaf(i), leaf, siblings, geo.segment_proof_end())?;
+        let offset = geo.segment_range(i).start;
+        Ok(Verified::new(self.root, Segment { index: i, offset, content }))
+    }
+
+    /// Proves a tile whose proof ends at this node; see [`crate::Verifier::tile`]. What it holds
+    /// stays where it is, and gives the anchors of what lies below.
+    ///
+    /// # Errors
+    /// [`VerifyError`]; [`VerifyError::NotProven`] if the proof ends at another node.
+    pub fn tile<'t>(
+        &self,
+        tile: Tile,
+        content: &'t [u8],
+        signature_value: &[u8],
+    ) -> Result<ProvenTile<'t>, VerifyError> {
+        let geo = &self.geo;
+        let Some(top) = geo.tile_top(tile) else { return Err(VerifyError::OutOfRange) };
+        check_len(tile_content_len(geo, tile), content.len())?;
+        check_proof_len(tile_signature_len(geo, tile), signature_value.len())?;
+        let end = geo.tile_proof_end(tile.tier);
+        self.check_end(top, end)?;
+        let (value, siblings) = split_value(signature_value);
+        if tile_top_value(geo, tile, content) != value {
+            return Err(VerifyError::NodeMismatch(top));
+        }
+        self.climb(top, value, siblings, end)?;
+        Ok(ProvenTile { geo: self.geo, root: self.root, tile, content })
+    }
+
+    fn check_end(&self, from: Node, end: u8) -> Result<(), VerifyError> {
+        let ends_at = proof_end(&self.geo, from, end);
+        if ends_at == self.node { Ok(()) } else { Err(VerifyError::NotProven(ends_at)) }
+    }
+
+    fn climb(
+        &self,
+        from: Node,
+        value: NodeValue,
+        siblings: &[u8],
+        end: u8,
+    ) -> Result<(), VerifyError> {
+        let (mut node, mut value) = (from, value);
+        for (parent, given) in self.geo.steps(from, end).zip(NodeValue::each(siblings)) {
+            let [left, right] =
+                if side(node, parent) == 0 { [value, given] } else { [given, value] };
+            value = join(&self.geo, parent, left, right);
+            node = parent;
+        }
+        if value == self.value { Ok(()) } else { Err(VerifyError::NodeMismatch(node)) }
+    }
+}
+
+impl core::fmt::Debug for Anchor {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Anchor({}, {:?})", self.node, self.value)
+    }
+}
+
+/// A tile that has been proven, over the bytes in which it came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProvenTile<'t> {
+    geo: Geometry,
+    root: Hash,
+    tile: Tile,
+    content: &'t [u8],
+}
+
+impl ProvenTile<'_> {
+    /// The node that the proof of segment `i` ends at; `None` if it is not of this tile.
+    #[must_use]
+    pub fn over_segment(&self, i: SegmentIndex) -> Option<Anchor> {
+        self.over(Some(self.tile) == self.geo.tile_of_segment(i), i.0)
+    }
+
+    /// The node that the proof of a tile of the tier below ends at; `None` if it is not of this
+    /// tile.
+    #[must_use]
+    pub fn over_tile(&self, tile: Tile) -> Option<Anchor> {
+        let first = self.geo.node_segments(self.geo.tile_top(tile)?).start;
+        self.over(Some(self.tile) == self.geo.tile_above(tile), first)
+    }
+
+    /// The base node over `segment`, which is under the tile if `ours`.
+    fn over(&self, ours: bool, segment: u64) -> Option<Anchor> {
+        let (level, indices) = self.geo.tile_nodes(self.tile);
+        let index = segment.checked_shr(u32::from(level))?;
+        if !ours || !indices.contains(&index) {
+            return None;
+        }
+        let at = (index - indices.start) as usize * NODE_LEN;
+        let value = NodeValue::from_slice(self.content.get(at..at + NODE_LEN)?)?;
+        let node = self.geo.real(Node { level, index })?;
+        Some(Anchor::proven(self.geo, self.root, node, value))
+    }
+}
+
+/// The value that a tile's content, whose length was checked, hashes to. Takes 9 KiB of stack.
+fn tile_top_value(geo: &Geometry, tile: Tile, content: &[u8]) -> NodeValue {
+    let mut row = [NodeValue::UNKNOWN; 1 << TILE_LEVELS];
+    for (place, value) in row.iter_mut().zip(NodeValue::each(content)) {
+        *place = value;
+    }
+    let mut count = content.len() / NODE_LEN;
+    for level in Geometry::tile_base(tile.tier)..geo.tile_top_level(tile.tier) {
+        if count == 1 {
+            break; // the tile's only node is promoted
+        }
+        if level + 1 == geo.levels() {
+            return join(geo, geo.root(), row[0], row[1]);
+        }
+        count = climb_row(geo, &mut row[..count]);
+    }
+    row[0]
+}

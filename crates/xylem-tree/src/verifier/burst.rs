@@ -1,0 +1,153 @@
+//! Several segments proven together: leaves side by side, then the parents of each level.
+//!
+//! The outcome is that of one segment after the other. What is hashed ahead is each segment's way
+//! up by its own siblings, which depends on nothing else; [`Verifier::climb`] then takes the values
+//! from here instead of hashing them.
+
+use alloc::vec::Vec;
+
+use super::{Recording, Verifier};
+use crate::{
+    error::VerifyError,
+    geometry::{Geometry, SEGMENT_PROOF_LEVELS},
+    hashing::{leaf_values, parents},
+    ids::{Node, NodeValue, SegmentIndex},
+    known::{Known, Pair},
+    proof::split_value,
+    verified::{Segment, Verified},
+};
+
+/// Buffers of the burst in hand, kept for their allocations.
+#[derive(Default)]
+pub(super) struct Burst {
+    leaves: Vec<NodeValue>,
+    ways: Vec<Way>,
+    /// The distinct pairs of the level in hand, and what they hash to.
+    pairs: Vec<(Node, Pair)>,
+    values: Vec<NodeValue>,
+}
+
+/// How far one segment's way up has been worked out.
+struct Way {
+    /// Values of the parents on the way, bottom up.
+    values: [NodeValue; SEGMENT_PROOF_LEVELS as usize],
+    count: usize,
+    open: bool,
+    /// Which of the level's pairs is on the way.
+    pair: Option<usize>,
+}
+
+impl Way {
+    const CLOSED: Self = Self {
+        values: [NodeValue::UNKNOWN; SEGMENT_PROOF_LEVELS as usize],
+        count: 0,
+        open: false,
+        pair: None,
+    };
+}
+
+impl Verifier {
+    /// Proves several segments as [`Self::segment`] would one after the other, and appends the
+    /// outcomes to `out` in the same order. Several times as fast for small segments: all leaves,
+    /// and then the nodes of each level, are hashed side by side.
+    pub fn segments<'a, B: AsRef<[u8]>>(
+        &mut self,
+        batch: impl IntoIterator<Item = (SegmentIndex, B, &'a [u8])>,
+        out: &mut Vec<Result<Verified<Segment<B>>, VerifyError>>,
+    ) {
+        // Which segments can be judged depends on tiles alone, so admission may go first.
+        let batch: Vec<_> = batch
+            .into_iter()
+            .map(|(i, content, signature)| {
+                let admitted = self.admit_segment(i, content.as_ref().len(), signature.len());
+                (i, content, signature, admitted)
+            })
+            .collect();
+        let admitted = || batch.iter().filter(|(_, _, _, admitted)| admitted.is_ok());
+        let mut burst = core::mem::take(&mut self.burst);
+        burst.leaves.clear();
+        let contents = admitted().map(|(i, content, ..)| (*i, content.as_ref()));
+        leaf_values(&self.geo, contents, &mut burst.leaves);
+        let proofs = admitted().map(|(i, _, signature, _)| (*i, *signature));
+        self.nodes_hashed += burst.climb(&self.geo, &self.known, proofs);
+
+        let mut worked_out = burst.leaves.iter().zip(&burst.ways);
+        out.reserve(batch.len());
+        if self.recording == Recording::On {
+            self.fresh.reserve(2 * burst.ways.len());
+        }
+        out.extend(batch.into_iter().map(|(i, content, signature, admitted)| {
+            admitted?;
+            let (leaf, way) = worked_out.next().expect("one for each segment that was admitted");
+            self.prove_segment(i, *leaf, signature, &way.values[..way.count])?;
+            Ok(self.evidence(i, content))
+        }));
+        self.burst = burst;
+    }
+}
+
+impl Burst {
+    /// Works out the ways up of the segments whose leaves are as claimed, as far as nothing on
+    /// them is proven yet, level by level. Returns how many nodes it hashed.
+    fn climb<'a>(
+        &mut self,
+        geo: &Geometry,
+        known: &Known,
+        proofs: impl Iterator<Item = (SegmentIndex, &'a [u8])> + Clone,
+    ) -> u64 {
+        self.ways.clear();
+        self.ways.extend(
+            proofs.clone().zip(&self.leaves).map(|((_, proof), leaf)| Way {
+                open: split_value(proof).0 == *leaf,
+                ..Way::CLOSED
+            }),
+        );
+        let mut hashed = 0;
+        for level in 0..geo.segment_proof_end() {
+            self.pairs.clear();
+            for (n, (i, proof)) in proofs.clone().enumerate() {
+                self.step(geo, known, level, (n, i, proof));
+            }
+            self.values.clear();
+            self.values.resize(self.pairs.len(), NodeValue::UNKNOWN);
+            parents(geo, |n| self.pairs[n].1, &mut self.values);
+            hashed += self.pairs.len() as u64;
+            for way in &mut self.ways {
+                if let Some(pair) = way.pair.take() {
+                    way.values[way.count] = self.values[pair];
+                    way.count += 1;
+                }
+            }
+        }
+        hashed
+    }
+
+    /// Puts the pair that segment `i`, the `n`-th one, has at `level` among the level's.
+    fn step(
+        &mut self,
+        geo: &Geometry,
+        known: &Known,
+        level: u8,
+        (n, i, proof): (usize, SegmentIndex, &[u8]),
+    ) {
+        let way = &mut self.ways[n];
+        if !way.open || i.0 >> level ^ 1 > geo.last_segment().0 >> level {
+            return; // without a neighbour the value goes up as it is
+        }
+        let parent = Node { level: level + 1, index: i.0 >> level >> 1 };
+        let (leaf, siblings) = split_value(proof);
+        let sibling = NodeValue::each(siblings).nth(way.count);
+        let (false, None, Some(sibling)) = (parent == geo.root(), known.pair(parent), sibling)
+        else {
+            way.open = false; // the root is hashed apart, and what is proven is only compared
+            return;
+        };
+        let value = way.count.checked_sub(1).map_or(leaf, |last| way.values[last]);
+        let pair = if i.0 >> level & 1 == 0 { [value, sibling] } else { [sibling, value] };
+        // Neighbours, which come in order as a rule, share their parents.
+        if self.pairs.last() != Some(&(parent, pair)) {
+            self.pairs.push((parent, pair));
+        }
+        way.pair = Some(self.pairs.len() - 1);
+    }
+}

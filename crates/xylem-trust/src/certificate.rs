@@ -1,0 +1,97 @@
+//! Certificates, read in place (NDN certificate format v2).
+//!
+//! ```text
+//! /<identity>/KEY/<key id>/<issuer>/<version>     Data, ContentType KEY
+//! Content        := SubjectPublicKeyInfo
+//! SignatureInfo  := SignatureType KeyLocator ValidityPeriod AdditionalDescription?
+//! ```
+//! Reading one proves nothing about it; [`crate::TrustStore`] does.
+
+use xylem_packet::{Component, ContentType, Data, KeyLocator, NameRef};
+
+use crate::{CertificateError, PublicKey, ValidityPeriod};
+
+const KEY: Component<'static> = Component::generic(b"KEY");
+
+/// A Data packet that has the form of a certificate. Not verified.
+#[derive(Debug, Clone)]
+pub struct Certificate<'a> {
+    data: Data<'a>,
+    public_key: PublicKey,
+    validity: ValidityPeriod,
+}
+
+impl<'a> Certificate<'a> {
+    /// Reads one whole Data packet as a certificate.
+    ///
+    /// # Errors
+    /// See [`CertificateError`].
+    pub fn decode(wire: &'a [u8]) -> Result<Self, CertificateError> {
+        let data = Data::decode(wire)?;
+        let name = data.name();
+        let at_key = name.len().checked_sub(4).ok_or(CertificateError::Name)?;
+        if name.get(at_key) != Some(KEY) {
+            return Err(CertificateError::Name);
+        }
+        if data.meta().content_type != ContentType::KEY {
+            return Err(CertificateError::ContentType(data.meta().content_type.0));
+        }
+        let period = data.signature_info().validity_period.ok_or(CertificateError::Validity)?;
+        Ok(Certificate {
+            public_key: PublicKey::from_spki(data.content())?,
+            validity: ValidityPeriod::from_value(period)?,
+            data,
+        })
+    }
+
+    /// The packet.
+    pub fn data(&self) -> &Data<'a> {
+        &self.data
+    }
+
+    /// The certificate's name.
+    pub fn name(&self) -> NameRef<'a> {
+        self.data.name()
+    }
+
+    /// `/<identity>/KEY/<key id>`.
+    pub fn key_name(&self) -> NameRef<'a> {
+        self.name().prefix(self.name().len() - 2)
+    }
+
+    /// Whom the key belongs to.
+    pub fn identity(&self) -> NameRef<'a> {
+        self.name().prefix(self.name().len() - 4)
+    }
+
+    /// Who signed it, in a word; `self` for self-signed ones.
+    pub fn issuer_id(&self) -> Option<Component<'a>> {
+        self.name().get(self.name().len() - 2)
+    }
+
+    /// The key that the certificate is about.
+    pub fn public_key(&self) -> &PublicKey {
+        &self.public_key
+    }
+
+    /// When it is valid.
+    pub fn validity(&self) -> ValidityPeriod {
+        self.validity
+    }
+
+    /// The name of the key that signed the certificate, or of that key's certificate.
+    pub fn signer(&self) -> Option<NameRef<'a>> {
+        match self.data.signature_info().key_locator {
+            Some(KeyLocator::Name(name)) => Some(name),
+            _ => None,
+        }
+    }
+}
+
+/// The key's name in a KeyLocator's, which may be that of the key, or of a certificate of it, with
+/// or without version and digest: what ends with the component after the last `KEY`.
+pub fn key_name_of(locator: NameRef<'_>) -> Option<NameRef<'_>> {
+    let is_key = |(at, component)| (component == KEY).then_some(at);
+    let at_key = locator.parent().iter().enumerate().filter_map(is_key).last()?;
+    Some(locator.prefix(at_key + 2))
+}

@@ -1,0 +1,61 @@
+//! Making certificates.
+
+use xylem_packet::{Component, ContentType, DataBuilder, EncodeError, Name, NameRef};
+
+use crate::{PublicKey, Signer, ValidityPeriod};
+
+/// How long caches may call a certificate fresh: an hour, as everybody says.
+const FRESHNESS_MS: u64 = 3_600_000;
+
+/// What a certificate says, for its signer to sign.
+#[derive(Debug, Clone, Copy)]
+pub struct Issue<'a> {
+    /// `/<identity>/KEY/<key id>` of the key that the certificate is about.
+    pub key_name: NameRef<'a>,
+    /// Who signs, in a word.
+    pub issuer_id: Component<'a>,
+    /// Version: milliseconds since 1970, by custom.
+    pub version: u64,
+    /// The key.
+    pub public_key: &'a PublicKey,
+    /// When the certificate is valid.
+    pub validity: ValidityPeriod,
+}
+
+impl Issue<'_> {
+    /// The certificate's name.
+    pub fn name(&self) -> Name {
+        self.key_name.child(self.issuer_id).child(Component::version(self.version))
+    }
+
+    /// Appends the certificate, signed by `signer`. On an error `out` is as it was.
+    ///
+    /// # Errors
+    /// `TooLong` above the packet limit.
+    pub fn sign(&self, signer: &Signer, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        let name = self.name();
+        let period = self.validity.to_value();
+        let mut info = signer.info();
+        info.validity_period = Some(&period);
+        let builder = DataBuilder::new(name.as_ref())
+            .content_type(ContentType::KEY)
+            .freshness_ms(FRESHNESS_MS);
+        signer.data_with_info(builder, info, &self.public_key.to_spki(), out)
+    }
+}
+
+/// The certificate of `signer`'s key by itself; `None` if it has no public half or no key name.
+pub fn self_signed(signer: &Signer, version: u64, validity: ValidityPeriod) -> Option<Vec<u8>> {
+    let public_key = signer.public()?;
+    let key_name = crate::key_name_of(signer.key_locator()?)?;
+    let issue = Issue {
+        key_name,
+        issuer_id: Component::generic(b"self"),
+        version,
+        public_key: &public_key,
+        validity,
+    };
+    let mut out = Vec::new();
+    issue.sign(signer, &mut out).ok()?;
+    Some(out)
+}

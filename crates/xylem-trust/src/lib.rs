@@ -1,0 +1,89 @@
+//! [`Signer`] and [`Verifier`]: who made a packet, and has it been changed.
+//!
+//! Signature types 0, 1 (verified only), 3, 4, 5, 6 and 7 on Data and Interests, certificates, and
+//! which keys are believed (`docs/spec/trust.md`). Bytes come from xylem-packet's views and
+//! builders; keys come from files that others read. A [`Verifier`] is made of one algorithm and one
+//! key before anything of a packet's signature is looked at, so that no packet can choose a weaker
+//! algorithm for itself. Time comes in as milliseconds since 1970.
+//!
+//! Not here: types 8 and 9 (xylem-object and xylem-tree), fetching certificates, reading files.
+//! Without the feature `std` there are the digests and the keyed hash alone: types 0, 6 and 7 in
+//! [`digest`] and [`Verifier`].
+//!
+//! ```
+//! # #[cfg(feature = "std")] {
+//! use xylem_packet::{Data, DataBuilder, Name};
+//! use xylem_trust::{Signer, TrustError, Verifier};
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let signer = Signer::ed25519(&[7; 32], Name::from_uri("/alice/KEY/1")?);
+//! let name = Name::from_uri("/alice/note")?;
+//! let mut wire = Vec::new();
+//! signer.data(DataBuilder::new(name.as_ref()), b"hello", &mut wire)?;
+//!
+//! let verifier = Verifier::of(&signer.public().unwrap())?;
+//! assert_eq!(verifier.data(&Data::decode(&wire)?), Ok(()));
+//! let last = wire.len() - 1;
+//! wire[last] ^= 1;
+//! assert_eq!(verifier.data(&Data::decode(&wire)?), Err(TrustError::BadSignature));
+//! # Ok(()) }
+//! # main().unwrap() }
+//! ```
+#![cfg_attr(not(feature = "std"), no_std)]
+
+pub mod digest;
+
+#[cfg(feature = "std")]
+mod der;
+mod error;
+
+#[cfg(feature = "std")]
+mod private_key;
+#[cfg(feature = "std")]
+mod public_key;
+#[cfg(feature = "std")]
+mod signature;
+#[cfg(feature = "std")]
+mod signer;
+
+mod verifier;
+
+#[cfg(feature = "std")]
+mod replay;
+
+#[cfg(feature = "std")]
+mod certificate;
+#[cfg(feature = "std")]
+mod issue;
+#[cfg(feature = "std")]
+mod validity;
+
+#[cfg(feature = "std")]
+mod armor;
+
+#[cfg(feature = "std")]
+mod store;
+
+#[cfg(feature = "std")]
+pub use armor::Armor;
+#[cfg(feature = "std")]
+pub use certificate::{Certificate, key_name_of};
+pub use error::TrustError;
+#[cfg(feature = "std")]
+pub use error::{CertificateError, KeyError};
+#[cfg(feature = "std")]
+pub use issue::{Issue, self_signed};
+#[cfg(feature = "std")]
+pub use private_key::PrivateKey;
+#[cfg(feature = "std")]
+pub use public_key::PublicKey;
+#[cfg(feature = "std")]
+pub use replay::{ReplayError, ReplayGuard, Stamp};
+#[cfg(feature = "std")]
+pub use signature::Signature;
+#[cfg(feature = "std")]
+pub use signer::{Signer, generate_ecdsa_p256};
+#[cfg(feature = "std")]
+pub use store::{MAX_CERTIFICATES, TrustStore};
+#[cfg(feature = "std")]
+pub use validity::ValidityPeriod;
+pub use verifier::Verifier;

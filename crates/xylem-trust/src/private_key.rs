@@ -1,0 +1,202 @@
+//! Private keys as bytes: DER to read and write, and the packet that NDNd keeps a key in.
+//!
+//! ```text
+//! PKCS#8  SEQUENCE { 0, SEQUENCE { algorithm, curve? }, OCTET STRING { key } }      (RFC 5208, RFC 8410)
+//! SEC 1   SEQUENCE { 1, OCTET STRING { scalar }, [0] curve, [1] BIT STRING { point } }     (RFC 5915)
+//! packet  Data /<identity>/KEY/<key id>, ContentType 9, content: PKCS#8 (Ed25519) or SEC 1 (ECDSA),
+//!         signed by the key itself
+//! ```
+
+use core::fmt;
+
+use xylem_packet::{ContentType, Data, DataBuilder, EncodeError, Name, NameRef};
+use zeroize::Zeroizing;
+
+use crate::public_key::{OID_EC, OID_ED25519, OID_P256};
+use crate::{KeyError, PublicKey, Signer, Verifier, der};
+
+/// ContentType of a packet that holds a private key (NDNd, "SigningKey").
+const SIGNING_KEY: ContentType = ContentType(9);
+/// ECPrivateKey: the curve, and the public point.
+const CURVE: u8 = 0xA0;
+const POINT: u8 = 0xA1;
+
+/// A private key. `Debug` hides it; dropping wipes it.
+pub struct PrivateKey(Secret);
+
+enum Secret {
+    Ed25519(Zeroizing<[u8; 32]>),
+    EcdsaP256 { scalar: Zeroizing<[u8; 32]>, point: [u8; 65] },
+}
+
+impl PrivateKey {
+    /// The Ed25519 key of this RFC 8032 seed: 32 random bytes.
+    pub fn ed25519(seed: [u8; 32]) -> Self {
+        PrivateKey(Secret::Ed25519(Zeroizing::new(seed)))
+    }
+
+    /// A new P-256 key; ring asks the system for randomness.
+    ///
+    /// # Errors
+    /// `Invalid` if the system has none.
+    pub fn generate_ecdsa_p256() -> Result<Self, KeyError> {
+        Self::from_der(&crate::generate_ecdsa_p256()?)
+    }
+
+    /// Reads PKCS#8 or SEC 1, not encrypted.
+    ///
+    /// # Errors
+    /// `Unsupported` for other algorithms and curves, and for P-256 keys without their public
+    /// half; `Invalid` if the halves do not belong together.
+    pub fn from_der(bytes: &[u8]) -> Result<Self, KeyError> {
+        let mut outer = der::Reader::new(der::only(bytes, der::SEQUENCE)?);
+        let version = outer.take(der::INTEGER)?;
+        if outer.peek() == Some(der::OCTET_STRING) {
+            return ecdsa(bytes, true);
+        }
+        if !matches!(version, [0] | [1]) {
+            return Err(KeyError::Malformed);
+        }
+        let mut algorithm = der::Reader::new(outer.take(der::SEQUENCE)?);
+        // What follows the key (attributes, a public half) says nothing new.
+        let key = outer.take(der::OCTET_STRING)?;
+        match algorithm.take(der::OBJECT_IDENTIFIER)? {
+            OID_ED25519 => {
+                algorithm.end()?;
+                let seed = der::only(key, der::OCTET_STRING)?;
+                Ok(Self::ed25519(seed.try_into().map_err(|_| KeyError::Malformed)?))
+            }
+            OID_EC if algorithm.take(der::OBJECT_IDENTIFIER)? == OID_P256 => ecdsa(key, false),
+            _ => Err(KeyError::Unsupported),
+        }
+    }
+
+    /// The key in PKCS#8.
+    pub fn to_pkcs8(&self) -> Zeroizing<Vec<u8>> {
+        let (mut algorithm, mut key) = (Vec::new(), Zeroizing::new(Vec::new()));
+        match &self.0 {
+            Secret::Ed25519(seed) => {
+                der::write(&mut algorithm, der::OBJECT_IDENTIFIER, OID_ED25519);
+                der::write(&mut key, der::OCTET_STRING, seed.as_slice());
+            }
+            Secret::EcdsaP256 { scalar, point } => {
+                der::write(&mut algorithm, der::OBJECT_IDENTIFIER, OID_EC);
+                der::write(&mut algorithm, der::OBJECT_IDENTIFIER, OID_P256);
+                key = sec1(scalar, point, false);
+            }
+        }
+        let mut inner = Zeroizing::new(Vec::new());
+        der::write(&mut inner, der::INTEGER, &[0]);
+        der::write(&mut inner, der::SEQUENCE, &algorithm);
+        der::write(&mut inner, der::OCTET_STRING, &key);
+        let mut out = Zeroizing::new(Vec::new());
+        der::write(&mut out, der::SEQUENCE, &inner);
+        out
+    }
+
+    /// The public half.
+    pub fn public(&self) -> PublicKey {
+        match &self.0 {
+            Secret::Ed25519(seed) => {
+                let key = ed25519_dalek::SigningKey::from_bytes(seed);
+                PublicKey::Ed25519(key.verifying_key().to_bytes())
+            }
+            Secret::EcdsaP256 { point, .. } => PublicKey::EcdsaP256(*point),
+        }
+    }
+
+    /// Signs with this key, which verifiers know as `locator`.
+    ///
+    /// # Errors
+    /// `Invalid` if the halves of the key do not belong together.
+    pub fn signer(&self, locator: Name) -> Result<Signer, KeyError> {
+        match &self.0 {
+            Secret::Ed25519(seed) => Ok(Signer::ed25519(seed, locator)),
+            Secret::EcdsaP256 { .. } => Signer::ecdsa_p256(&self.to_pkcs8(), locator),
+        }
+    }
+
+    /// The packet that NDNd keeps this key in, under its name `/<identity>/KEY/<key id>`.
+    ///
+    /// # Errors
+    /// `TooLong` for a name that leaves no room.
+    pub fn to_packet(&self, key_name: NameRef<'_>) -> Result<Zeroizing<Vec<u8>>, EncodeError> {
+        let content = match &self.0 {
+            Secret::Ed25519(_) => self.to_pkcs8(),
+            Secret::EcdsaP256 { scalar, point } => sec1(scalar, point, true),
+        };
+        let mut out = Zeroizing::new(Vec::new());
+        let builder = DataBuilder::new(key_name).content_type(SIGNING_KEY);
+        // `signer` fails only for halves that do not match, which `from_der` has refused.
+        if let Ok(signer) = self.signer(key_name.to_name()) {
+            signer.data(builder, &content, &mut out)?;
+        }
+        Ok(out)
+    }
+
+    /// Reads such a packet: the key and its name.
+    ///
+    /// # Errors
+    /// `Malformed` if it is none or damaged, and those of [`Self::from_der`].
+    pub fn from_packet(wire: &[u8]) -> Result<(Name, Self), KeyError> {
+        let data = Data::decode(wire).map_err(|_| KeyError::Malformed)?;
+        let named = crate::key_name_of(data.name()) == Some(data.name());
+        if data.meta().content_type != SIGNING_KEY || !named {
+            return Err(KeyError::Malformed);
+        }
+        let key = Self::from_der(data.content())?;
+        Verifier::of(&key.public())?.data(&data).map_err(|_| KeyError::Malformed)?;
+        Ok((data.name().to_name(), key))
+    }
+}
+
+/// Reads an ECPrivateKey; alone it has to name its curve.
+fn ecdsa(bytes: &[u8], alone: bool) -> Result<PrivateKey, KeyError> {
+    let mut fields = der::Reader::new(der::only(bytes, der::SEQUENCE)?);
+    if fields.take(der::INTEGER)? != [1] {
+        return Err(KeyError::Malformed);
+    }
+    let scalar = fields.take(der::OCTET_STRING)?.try_into().map_err(|_| KeyError::Unsupported)?;
+    let scalar = Zeroizing::new(scalar);
+    if fields.peek() == Some(CURVE) {
+        if der::only(fields.take(CURVE)?, der::OBJECT_IDENTIFIER) != Ok(OID_P256) {
+            return Err(KeyError::Unsupported);
+        }
+    } else if alone {
+        return Err(KeyError::Unsupported);
+    }
+    if fields.peek() != Some(POINT) {
+        return Err(KeyError::Unsupported);
+    }
+    let [0, point @ ..] = der::only(fields.take(POINT)?, der::BIT_STRING)? else {
+        return Err(KeyError::Malformed);
+    };
+    let point = point.try_into().map_err(|_| KeyError::Unsupported)?;
+    let key = PrivateKey(Secret::EcdsaP256 { scalar, point });
+    // ring compares the halves.
+    key.signer(Name::new())?;
+    Ok(key)
+}
+
+fn sec1(scalar: &[u8; 32], point: &[u8; 65], with_curve: bool) -> Zeroizing<Vec<u8>> {
+    let mut fields = Zeroizing::new(Vec::with_capacity(160));
+    der::write(&mut fields, der::INTEGER, &[1]);
+    der::write(&mut fields, der::OCTET_STRING, scalar);
+    let mut inner = Vec::new();
+    if with_curve {
+        der::write(&mut inner, der::OBJECT_IDENTIFIER, OID_P256);
+        der::write(&mut fields, CURVE, &inner);
+        inner.clear();
+    }
+    der::write(&mut inner, der::BIT_STRING, &[&[0], point.as_slice()].concat());
+    der::write(&mut fields, POINT, &inner);
+    let mut out = Zeroizing::new(Vec::with_capacity(160));
+    der::write(&mut out, der::SEQUENCE, &fields);
+    out
+}
+
+impl fmt::Debug for PrivateKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PrivateKey({:?}, secret hidden)", self.public())
+    }
+}

@@ -1,0 +1,158 @@
+//! Public keys, as SubjectPublicKeyInfo (RFC 5280 section 4.1.2.7): what a certificate holds.
+
+use crate::{KeyError, der};
+
+/// rsaEncryption (RFC 8017, appendix A.1).
+const OID_RSA: &[u8] = &[0x2A, 0x86, 0x48, 0x86, 0xF7, 0x0D, 0x01, 0x01, 0x01];
+/// id-ecPublicKey (RFC 5480, section 2.1.1).
+pub(crate) const OID_EC: &[u8] = &[0x2A, 0x86, 0x48, 0xCE, 0x3D, 0x02, 0x01];
+/// secp256r1, the curve that is also called P-256.
+pub(crate) const OID_P256: &[u8] = &[0x2A, 0x86, 0x48, 0xCE, 0x3D, 0x03, 0x01, 0x07];
+/// id-Ed25519 (RFC 8410, section 3).
+pub(crate) const OID_ED25519: &[u8] = &[0x2B, 0x65, 0x70];
+
+/// RSA moduli that are accepted, in bits.
+const RSA_BITS: core::ops::RangeInclusive<usize> = 2048..=8192;
+
+/// Somebody's public key; its algorithm is part of it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum PublicKey {
+    /// Ed25519 (RFC 8032): 32 octets.
+    Ed25519([u8; 32]),
+    /// ECDSA on P-256: a point, uncompressed (`04`, x, y).
+    EcdsaP256([u8; 65]),
+    /// RSA of 2048 to 8192 bits: an RSAPublicKey in DER (RFC 8017, appendix A.1.1).
+    Rsa(Vec<u8>),
+}
+
+impl PublicKey {
+    /// Reads a SubjectPublicKeyInfo and nothing after it.
+    ///
+    /// # Errors
+    /// `Unsupported` for other algorithms, for other curves or curves given by their parameters,
+    /// for compressed points, and for RSA moduli outside 2048 to 8192 bits.
+    pub fn from_spki(spki: &[u8]) -> Result<Self, KeyError> {
+        let mut outer = der::Reader::new(der::only(spki, der::SEQUENCE)?);
+        let mut algorithm = der::Reader::new(outer.take(der::SEQUENCE)?);
+        let bits = outer.take(der::BIT_STRING)?;
+        outer.end()?;
+        // The first octet says how many bits of the last are unused: none in any of these keys.
+        let [0, key @ ..] = bits else { return Err(KeyError::Malformed) };
+        match algorithm.take(der::OBJECT_IDENTIFIER)? {
+            OID_ED25519 => {
+                algorithm.end()?;
+                Ok(Self::Ed25519(key.try_into().map_err(|_| KeyError::Malformed)?))
+            }
+            OID_EC => {
+                let named = algorithm.peek() == Some(der::OBJECT_IDENTIFIER);
+                if !named || algorithm.take(der::OBJECT_IDENTIFIER)? != OID_P256 {
+                    return Err(KeyError::Unsupported);
+                }
+                algorithm.end()?;
+                let point: [u8; 65] = key.try_into().map_err(|_| KeyError::Unsupported)?;
+                if point[0] == 4 { Ok(Self::EcdsaP256(point)) } else { Err(KeyError::Unsupported) }
+            }
+            OID_RSA => {
+                if !algorithm.take(der::NULL)?.is_empty() {
+                    return Err(KeyError::Malformed);
+                }
+                algorithm.end()?;
+                check_rsa(key)?;
+                Ok(Self::Rsa(key.to_vec()))
+            }
+            _ => Err(KeyError::Unsupported),
+        }
+    }
+
+    /// The key as a SubjectPublicKeyInfo.
+    pub fn to_spki(&self) -> Vec<u8> {
+        let (oid, parameters, key): (_, _, &[u8]) = match self {
+            Self::Ed25519(key) => (OID_ED25519, None, key),
+            Self::EcdsaP256(point) => (OID_EC, Some((der::OBJECT_IDENTIFIER, OID_P256)), point),
+            Self::Rsa(key) => (OID_RSA, Some((der::NULL, &[][..])), key),
+        };
+        let mut algorithm = Vec::new();
+        der::write(&mut algorithm, der::OBJECT_IDENTIFIER, oid);
+        if let Some((tag, value)) = parameters {
+            der::write(&mut algorithm, tag, value);
+        }
+        let mut inner = Vec::new();
+        der::write(&mut inner, der::SEQUENCE, &algorithm);
+        der::write(&mut inner, der::BIT_STRING, &[&[0], key].concat());
+        let mut out = Vec::new();
+        der::write(&mut out, der::SEQUENCE, &inner);
+        out
+    }
+
+    /// SHA-256 of the SubjectPublicKeyInfo: what a KeyDigest is (packet format v0.3, "KeyLocator").
+    pub fn digest(&self) -> [u8; 32] {
+        crate::digest::sha256(&[&self.to_spki()])
+    }
+}
+
+/// RSAPublicKey ::= SEQUENCE { modulus INTEGER, publicExponent INTEGER }
+fn check_rsa(key: &[u8]) -> Result<(), KeyError> {
+    let mut numbers = der::Reader::new(der::only(key, der::SEQUENCE)?);
+    let modulus = numbers.take(der::INTEGER)?;
+    let exponent = numbers.take(der::INTEGER)?;
+    numbers.end()?;
+    if exponent.is_empty() {
+        return Err(KeyError::Malformed);
+    }
+    let magnitude = modulus.strip_prefix(&[0]).unwrap_or(modulus);
+    let leading = magnitude.first().map_or(0, |byte| byte.leading_zeros() as usize);
+    let bits = (magnitude.len() * 8).saturating_sub(leading);
+    if RSA_BITS.contains(&bits) { Ok(()) } else { Err(KeyError::Unsupported) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_round_trip() {
+        let mut rsa = Vec::new();
+        let mut modulus = vec![0, 0xC5];
+        modulus.resize(257, 0x11);
+        der::write(&mut rsa, der::INTEGER, &modulus);
+        der::write(&mut rsa, der::INTEGER, &[1, 0, 1]);
+        let mut sequence = Vec::new();
+        der::write(&mut sequence, der::SEQUENCE, &rsa);
+        let mut point = [9; 65];
+        point[0] = 4;
+        let keys =
+            [PublicKey::Ed25519([5; 32]), PublicKey::EcdsaP256(point), PublicKey::Rsa(sequence)];
+        for key in keys {
+            let spki = key.to_spki();
+            assert_eq!(PublicKey::from_spki(&spki), Ok(key));
+            for cut in 0..spki.len() {
+                assert!(PublicKey::from_spki(&spki[..cut]).is_err());
+            }
+            assert!(PublicKey::from_spki(&[&spki[..], &[0]].concat()).is_err());
+        }
+    }
+
+    /// RFC 8410, section 10.1.
+    #[test]
+    fn an_ed25519_key_is_written_as_the_rfc_does() {
+        let spki = PublicKey::Ed25519([0xAB; 32]).to_spki();
+        let prefix = [0x30, 0x2A, 0x30, 0x05, 0x06, 0x03, 0x2B, 0x65, 0x70, 0x03, 0x21, 0x00];
+        assert_eq!(spki[..12], prefix);
+        assert_eq!(spki.len(), 44);
+    }
+
+    #[test]
+    fn short_rsa_keys_and_compressed_points_are_refused() {
+        let mut numbers = Vec::new();
+        der::write(&mut numbers, der::INTEGER, &[0x7F; 128]);
+        der::write(&mut numbers, der::INTEGER, &[3]);
+        let mut key = Vec::new();
+        der::write(&mut key, der::SEQUENCE, &numbers);
+        let spki = PublicKey::Rsa(key).to_spki();
+        assert_eq!(PublicKey::from_spki(&spki), Err(KeyError::Unsupported));
+        let mut point = [1; 65];
+        point[0] = 2;
+        let spki = PublicKey::EcdsaP256(point).to_spki();
+        assert_eq!(PublicKey::from_spki(&spki), Err(KeyError::Unsupported));
+    }
+}

@@ -1,0 +1,215 @@
+//! Which signed Interests were seen before: the window of accepted (time, nonce) pairs of each key.
+//!
+//! A command must not work twice for whoever recorded it (packet format v0.3, "Signed Interest").
+//! NFD asks that the times of one key only grow; two programs that sign with a digest, which has no
+//! key, would then shut each other out, and so would two packets of one program that overtake each
+//! other. Here a time may be any within the grace period of ours, and what is refused is a pair of
+//! time and nonce that was accepted before, or one older than what this guard can remember.
+
+use std::collections::{BTreeSet, HashMap};
+
+use xylem_packet::SignatureInfo;
+
+/// What makes a signed Interest differ from every other of its key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stamp {
+    /// SignatureNonce: random.
+    pub nonce: [u8; 8],
+    /// SignatureTime: milliseconds since 1970.
+    pub time_ms: u64,
+    /// SignatureSeqNum, if the receiver wants one.
+    pub sequence: Option<u64>,
+}
+
+impl Stamp {
+    /// Nonce and time, without sequence number.
+    pub const fn new(nonce: [u8; 8], time_ms: u64) -> Self {
+        Stamp { nonce, time_ms, sequence: None }
+    }
+}
+
+/// Why a signed Interest is not accepted, although its signature may be right.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReplayError {
+    /// No SignatureTime: nothing tells a new packet from a recorded one.
+    #[error("the signature has no time")]
+    NoTime,
+    /// SignatureTime is further from our clock than the grace period.
+    #[error("the signature's time is too far from this machine's")]
+    Clock,
+    /// Accepted before, or older than what can be remembered.
+    #[error("the signature was used before")]
+    Replayed,
+}
+
+/// How far a signer's clock may be off: NFD's grace period.
+const GRACE_MS: u64 = 120_000;
+/// Pairs remembered for each key.
+const PAIRS_PER_KEY: usize = 1000;
+/// Keys remembered.
+const KEYS: usize = 1000;
+
+/// Remembers what was accepted, within fixed limits. What it has to forget it refuses from then on:
+/// a full guard costs a late packet, never a second life for a recorded one.
+#[derive(Debug, Default)]
+pub struct ReplayGuard {
+    keys: HashMap<[u8; 32], Window>,
+    /// No time up to here is accepted of a key without window: one that was forgotten may have had
+    /// it.
+    floor_ms: u64,
+}
+
+/// What one key has used.
+#[derive(Debug, Default)]
+struct Window {
+    pairs: BTreeSet<(u64, [u8; 16])>,
+    /// No time up to here is accepted any more.
+    floor_ms: u64,
+}
+
+impl Window {
+    fn newest(&self) -> u64 {
+        self.pairs.last().map_or(self.floor_ms, |(time, _)| *time)
+    }
+
+    fn forget_oldest(&mut self) {
+        if let Some((time, _)) = self.pairs.pop_first() {
+            self.floor_ms = self.floor_ms.max(time);
+        }
+    }
+}
+
+impl ReplayGuard {
+    /// A guard that has seen nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Accepts a signature once. `key` tells signers apart: the bytes of their KeyLocator, or
+    /// nothing for the digests. To be called only when the signature has been verified, so that
+    /// nobody else can fill the window. `now_ms`: milliseconds since 1970.
+    ///
+    /// # Errors
+    /// See [`ReplayError`]; the guard is then as it was.
+    pub fn accept(
+        &mut self,
+        key: &[u8],
+        info: &SignatureInfo<'_>,
+        now_ms: u64,
+    ) -> Result<(), ReplayError> {
+        let time = info.time_ms.ok_or(ReplayError::NoTime)?;
+        if time.abs_diff(now_ms) > GRACE_MS {
+            return Err(ReplayError::Clock);
+        }
+        let key = *xylem_hash::hash(key).as_bytes();
+        // Nonces may have any length; a digest of each is kept, with the sequence number.
+        let mut nonce = [0; 16];
+        let mut hasher = xylem_hash::Hasher::new();
+        hasher.update(&info.sequence.unwrap_or(0).to_be_bytes()).update(info.nonce.unwrap_or(&[]));
+        nonce.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
+
+        let floor = self.keys.get(&key).map_or(self.floor_ms, |window| window.floor_ms);
+        let known = self.keys.get(&key).is_some_and(|w| w.pairs.contains(&(time, nonce)));
+        if known || time <= floor {
+            return Err(ReplayError::Replayed);
+        }
+        if self.keys.len() >= KEYS && !self.keys.contains_key(&key) {
+            self.forget_a_key();
+        }
+        let start = self.floor_ms;
+        let window =
+            self.keys.entry(key).or_insert_with(|| Window { floor_ms: start, ..Window::default() });
+        window.pairs.insert((time, nonce));
+        // What is too old for the grace period is refused by it.
+        while window.pairs.len() > PAIRS_PER_KEY
+            || window.pairs.first().is_some_and(|(t, _)| t + GRACE_MS < now_ms)
+        {
+            window.forget_oldest();
+        }
+        Ok(())
+    }
+
+    /// Forgets the key whose newest time is the oldest.
+    fn forget_a_key(&mut self) {
+        let oldest = self.keys.iter().min_by_key(|(_, window)| window.newest());
+        if let Some((key, newest)) = oldest.map(|(key, window)| (*key, window.newest())) {
+            self.floor_ms = self.floor_ms.max(newest);
+            self.keys.remove(&key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use xylem_packet::SignatureType;
+
+    const NOW: u64 = 1_700_000_000_000;
+
+    fn accept(
+        guard: &mut ReplayGuard,
+        key: &[u8],
+        time: u64,
+        nonce: &[u8],
+    ) -> Result<(), ReplayError> {
+        let mut info = SignatureInfo::new(SignatureType::DIGEST_SHA256, None);
+        info.time_ms = Some(time);
+        info.nonce = Some(nonce);
+        guard.accept(key, &info, NOW)
+    }
+
+    #[test]
+    fn a_stamp_is_good_once() {
+        let mut guard = ReplayGuard::new();
+        assert_eq!(accept(&mut guard, b"a", NOW, b"1"), Ok(()));
+        assert_eq!(accept(&mut guard, b"a", NOW, b"1"), Err(ReplayError::Replayed));
+        assert_eq!(accept(&mut guard, b"a", NOW, b"2"), Ok(()));
+        assert_eq!(accept(&mut guard, b"b", NOW, b"1"), Ok(()));
+        // Overtaken on the way, or another program with the same digest.
+        assert_eq!(accept(&mut guard, b"a", NOW - 5, b"1"), Ok(()));
+    }
+
+    #[test]
+    fn clocks_may_differ_by_two_minutes() {
+        let mut guard = ReplayGuard::new();
+        for (time, expected) in [
+            (NOW - GRACE_MS, Ok(())),
+            (NOW + GRACE_MS, Ok(())),
+            (NOW - GRACE_MS - 1, Err(ReplayError::Clock)),
+            (NOW + GRACE_MS + 1, Err(ReplayError::Clock)),
+            (0, Err(ReplayError::Clock)),
+            (u64::MAX, Err(ReplayError::Clock)),
+        ] {
+            assert_eq!(accept(&mut guard, b"", time, b"n"), expected, "{time}");
+        }
+        let info = SignatureInfo::new(SignatureType::DIGEST_SHA256, None);
+        assert_eq!(guard.accept(b"", &info, NOW), Err(ReplayError::NoTime));
+    }
+
+    #[test]
+    fn what_is_forgotten_is_refused() {
+        let mut guard = ReplayGuard::new();
+        for i in 0..3 * PAIRS_PER_KEY as u64 {
+            assert_eq!(accept(&mut guard, b"a", NOW - 3000 + i, b"n"), Ok(()));
+        }
+        for i in 0..3 * PAIRS_PER_KEY as u64 {
+            let again = accept(&mut guard, b"a", NOW - 3000 + i, b"n");
+            assert_eq!(again, Err(ReplayError::Replayed), "{i}");
+        }
+        assert_eq!(guard.keys.values().next().unwrap().pairs.len(), PAIRS_PER_KEY);
+    }
+
+    #[test]
+    fn a_forgotten_key_gives_no_second_life() {
+        let mut guard = ReplayGuard::new();
+        for i in 0..2 * KEYS as u64 {
+            assert_eq!(accept(&mut guard, &i.to_be_bytes(), NOW - 2000 + i, b"n"), Ok(()));
+        }
+        assert_eq!(guard.keys.len(), KEYS);
+        for i in 0..2 * KEYS as u64 {
+            let again = accept(&mut guard, &i.to_be_bytes(), NOW - 2000 + i, b"n");
+            assert_eq!(again, Err(ReplayError::Replayed), "{i}");
+        }
+    }
+}

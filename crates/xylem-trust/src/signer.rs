@@ -1,0 +1,209 @@
+//! Making signatures.
+
+use core::fmt;
+
+use ed25519_dalek::Signer as _;
+use ring::rand::SystemRandom;
+use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _};
+use xylem_packet::{
+    DataBuilder, EncodeError, InterestBuilder, KeyLocator, Name, NameRef, SignatureInfo,
+    SignatureType,
+};
+use zeroize::Zeroizing;
+
+use crate::{KeyError, PublicKey, Signature, Stamp, digest};
+
+/// One way of signing: an algorithm, its key, and the name under which verifiers know the key.
+///
+/// `Debug` hides the key. Keys of types 5 and 7 are wiped when dropped; those that ring holds
+/// (types 3 and 4) are not, since ring gives no access to them.
+pub struct Signer {
+    secret: Secret,
+    locator: Option<Name>,
+}
+
+enum Secret {
+    DigestSha256,
+    DigestBlake3,
+    Blake3Keyed(Zeroizing<[u8; 32]>),
+    Hmac(ring::hmac::Key),
+    // Boxed, being several times the size of the others.
+    Ed25519(Box<ed25519_dalek::SigningKey>),
+    EcdsaP256(Box<EcdsaKeyPair>),
+}
+
+impl Signer {
+    /// Type 0: integrity only.
+    pub fn digest_sha256() -> Self {
+        Signer { secret: Secret::DigestSha256, locator: None }
+    }
+
+    /// Type 6: integrity only.
+    pub fn digest_blake3() -> Self {
+        Signer { secret: Secret::DigestBlake3, locator: None }
+    }
+
+    /// Type 7 under a key of exactly 32 octets, which `locator` names.
+    pub fn blake3_keyed(key: [u8; 32], locator: Name) -> Self {
+        let key = Zeroizing::new(key);
+        Signer { secret: Secret::Blake3Keyed(key), locator: Some(locator) }
+    }
+
+    /// Type 4 under a key of any length, which `locator` names.
+    pub fn hmac(key: &[u8], locator: Name) -> Self {
+        let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, key);
+        Signer { secret: Secret::Hmac(key), locator: Some(locator) }
+    }
+
+    /// Type 5: the key whose RFC 8032 seed is `seed`. `locator` names the key or its certificate.
+    pub fn ed25519(seed: &[u8; 32], locator: Name) -> Self {
+        let key = Box::new(ed25519_dalek::SigningKey::from_bytes(seed));
+        Signer { secret: Secret::Ed25519(key), locator: Some(locator) }
+    }
+
+    /// Type 3: a private key in PKCS#8 (RFC 5208), its public half included, as
+    /// [`generate_ecdsa_p256`] makes it. `locator` names the key or its certificate.
+    ///
+    /// # Errors
+    /// `Invalid` if the bytes are no such key.
+    pub fn ecdsa_p256(pkcs8: &[u8], locator: Name) -> Result<Self, KeyError> {
+        let random = SystemRandom::new();
+        let key = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, pkcs8, &random)
+            .map_err(|_| KeyError::Invalid)?;
+        Ok(Signer { secret: Secret::EcdsaP256(Box::new(key)), locator: Some(locator) })
+    }
+
+    /// The signature type of what this signer makes.
+    pub fn typ(&self) -> SignatureType {
+        match self.secret {
+            Secret::DigestSha256 => SignatureType::DIGEST_SHA256,
+            Secret::DigestBlake3 => SignatureType::DIGEST_BLAKE3,
+            Secret::Blake3Keyed(_) => SignatureType::BLAKE3_KEYED,
+            Secret::Hmac(_) => SignatureType::HMAC,
+            Secret::Ed25519(_) => SignatureType::ED25519,
+            Secret::EcdsaP256(_) => SignatureType::ECDSA,
+        }
+    }
+
+    /// The name under which verifiers find the key; `None` for the digests.
+    pub fn key_locator(&self) -> Option<NameRef<'_>> {
+        self.locator.as_ref().map(Name::as_ref)
+    }
+
+    /// The public half, where there is one (types 3 and 5).
+    pub fn public(&self) -> Option<PublicKey> {
+        match &self.secret {
+            Secret::Ed25519(key) => Some(PublicKey::Ed25519(key.verifying_key().to_bytes())),
+            Secret::EcdsaP256(key) => {
+                key.public_key().as_ref().try_into().ok().map(PublicKey::EcdsaP256)
+            }
+            _ => None,
+        }
+    }
+
+    /// The signature over `portions`, one after the other.
+    pub fn sign(&self, portions: &[&[u8]]) -> Signature {
+        match &self.secret {
+            Secret::DigestSha256 => Signature::new(&digest::sha256(portions)),
+            Secret::DigestBlake3 => Signature::new(&digest::blake3(portions)),
+            Secret::Blake3Keyed(key) => Signature::new(&digest::blake3_keyed(key, portions)),
+            Secret::Hmac(key) => {
+                let mut context = ring::hmac::Context::with_key(key);
+                portions.iter().for_each(|portion| context.update(portion));
+                Signature::new(context.sign().as_ref())
+            }
+            Secret::Ed25519(key) => {
+                in_one_piece(portions, |message| Signature::new(&key.sign(message).to_bytes()))
+            }
+            Secret::EcdsaP256(key) => in_one_piece(portions, |message| {
+                let signature = key.sign(&SystemRandom::new(), message).expect(
+                    "ring fails only without the system's randomness, which it had when it took \
+                     the key",
+                );
+                Signature::new(signature.as_ref())
+            }),
+        }
+    }
+
+    /// SignatureInfo of what this signer makes, without nonce, time and validity.
+    pub(crate) fn info(&self) -> SignatureInfo<'_> {
+        SignatureInfo::new(self.typ(), self.key_locator().map(KeyLocator::Name))
+    }
+
+    /// Appends a signed Data; whatever `builder` says of signatures is replaced. On an error `out`
+    /// is as it was.
+    ///
+    /// # Errors
+    /// `TooLong` above the packet limit.
+    pub fn data(
+        &self,
+        builder: DataBuilder<'_>,
+        content: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), EncodeError> {
+        self.data_with_info(builder, self.info(), content, out)
+    }
+
+    /// [`Self::data`] with a SignatureInfo that says more than [`Self::info`].
+    pub(crate) fn data_with_info(
+        &self,
+        builder: DataBuilder<'_>,
+        info: SignatureInfo<'_>,
+        content: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), EncodeError> {
+        signed_by(builder, info).encode(out, content, |signed, value| {
+            value.extend_from_slice(self.sign(&[signed]).as_ref());
+        })
+    }
+
+    /// Appends a signed Interest (packet format v0.3, "Signed Interest") with these
+    /// ApplicationParameters, which may be empty. On an error `out` is as it was.
+    ///
+    /// # Errors
+    /// `EmptyName`, and `TooLong` above the packet limit.
+    pub fn interest(
+        &self,
+        builder: InterestBuilder<'_>,
+        parameters: &[u8],
+        stamp: Stamp,
+        out: &mut Vec<u8>,
+    ) -> Result<(), EncodeError> {
+        let mut info = self.info();
+        info.nonce = Some(&stamp.nonce);
+        info.time_ms = Some(stamp.time_ms);
+        info.sequence = stamp.sequence;
+        builder.encode_signed(out, parameters, &info, |portions, value| {
+            value.extend_from_slice(self.sign(&portions).as_ref());
+        })
+    }
+}
+
+/// `builder` with another SignatureInfo, whose lifetime may be shorter.
+fn signed_by<'a>(builder: DataBuilder<'a>, info: SignatureInfo<'a>) -> DataBuilder<'a> {
+    builder.signature_info(info)
+}
+
+/// For algorithms that want the message as one slice; Data's is one already.
+pub(crate) fn in_one_piece<T>(portions: &[&[u8]], f: impl FnOnce(&[u8]) -> T) -> T {
+    match portions {
+        [one] => f(one),
+        more => f(&more.concat()),
+    }
+}
+
+impl fmt::Debug for Signer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Signer(type {}, key {:?}, secret hidden)", self.typ().0, self.locator)
+    }
+}
+
+/// A new private key for [`Signer::ecdsa_p256`], in PKCS#8; ring asks the system for randomness.
+///
+/// # Errors
+/// `Invalid` if the system has no randomness.
+pub fn generate_ecdsa_p256() -> Result<Zeroizing<Vec<u8>>, KeyError> {
+    EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &SystemRandom::new())
+        .map(|document| Zeroizing::new(document.as_ref().to_vec()))
+        .map_err(|_| KeyError::Invalid)
+}

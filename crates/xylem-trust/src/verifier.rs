@@ -1,0 +1,211 @@
+//! Checking signatures: the algorithm and the key are chosen first, the packet is looked at after.
+
+use xylem_packet::{Data, Interest, KeyLocator, SignatureInfo, SignatureType};
+
+#[cfg(feature = "std")]
+use crate::{KeyError, PublicKey};
+use crate::{TrustError, digest};
+
+/// One algorithm with one key. A packet that names another signature type is refused without a
+/// look at its signature, so nobody can turn a packet that needs a key into one that needs none.
+///
+/// The value is the last thing that is looked at. Digests and MACs are compared in a time that
+/// does not depend on where they differ.
+pub struct Verifier {
+    key: Key,
+    #[cfg(feature = "std")]
+    named: Option<xylem_packet::Name>,
+}
+
+enum Key {
+    DigestSha256,
+    DigestBlake3,
+    Blake3Keyed([u8; 32]),
+    #[cfg(feature = "std")]
+    Hmac(ring::hmac::Key),
+    #[cfg(feature = "std")]
+    Ed25519(Box<ed25519_dalek::VerifyingKey>),
+    #[cfg(feature = "std")]
+    EcdsaP256([u8; 65]),
+    #[cfg(feature = "std")]
+    Rsa(Vec<u8>),
+}
+
+impl Verifier {
+    const fn with(key: Key) -> Self {
+        Verifier {
+            key,
+            #[cfg(feature = "std")]
+            named: None,
+        }
+    }
+
+    /// Type 0. It shows that a packet arrived as it was sent, not who sent it. A KeyLocator is
+    /// ignored.
+    pub const fn digest_sha256() -> Self {
+        Self::with(Key::DigestSha256)
+    }
+
+    /// Type 6, likewise.
+    pub const fn digest_blake3() -> Self {
+        Self::with(Key::DigestBlake3)
+    }
+
+    /// Type 7 under this key of exactly 32 octets. A packet without KeyLocator is refused.
+    pub const fn blake3_keyed(key: [u8; 32]) -> Self {
+        Self::with(Key::Blake3Keyed(key))
+    }
+
+    /// Type 4 under this key.
+    #[cfg(feature = "std")]
+    pub fn hmac(key: &[u8]) -> Self {
+        Self::with(Key::Hmac(ring::hmac::Key::new(ring::hmac::HMAC_SHA256, key)))
+    }
+
+    /// Type 1, 3 or 5, as the key is.
+    ///
+    /// # Errors
+    /// `Invalid` if the 32 octets are no Ed25519 key, or one of small order, under which a
+    /// signature of anything could be made. Other keys show only when they are used.
+    #[cfg(feature = "std")]
+    pub fn of(key: &PublicKey) -> Result<Self, KeyError> {
+        Ok(Self::with(match key {
+            PublicKey::Ed25519(key) => {
+                let key = ed25519_dalek::VerifyingKey::from_bytes(key)
+                    .ok()
+                    .filter(|key| !key.is_weak())
+                    .ok_or(KeyError::Invalid)?;
+                Key::Ed25519(Box::new(key))
+            }
+            PublicKey::EcdsaP256(point) => Key::EcdsaP256(*point),
+            PublicKey::Rsa(key) => Key::Rsa(key.clone()),
+        }))
+    }
+
+    /// Refuses packets whose KeyLocator is not a name that begins with this one (a key's name; its
+    /// certificates' names begin with it). Not for the digests, which ignore KeyLocators.
+    #[cfg(feature = "std")]
+    pub fn named(mut self, key_name: xylem_packet::Name) -> Self {
+        self.named = Some(key_name);
+        self
+    }
+
+    /// The signature type that packets must have.
+    pub const fn typ(&self) -> SignatureType {
+        match self.key {
+            Key::DigestSha256 => SignatureType::DIGEST_SHA256,
+            Key::DigestBlake3 => SignatureType::DIGEST_BLAKE3,
+            Key::Blake3Keyed(_) => SignatureType::BLAKE3_KEYED,
+            #[cfg(feature = "std")]
+            Key::Hmac(_) => SignatureType::HMAC,
+            #[cfg(feature = "std")]
+            Key::Ed25519(_) => SignatureType::ED25519,
+            #[cfg(feature = "std")]
+            Key::EcdsaP256(_) => SignatureType::ECDSA,
+            #[cfg(feature = "std")]
+            Key::Rsa(_) => SignatureType::RSA,
+        }
+    }
+
+    /// Whether this key signed the Data as it is.
+    ///
+    /// # Errors
+    /// `WrongType`, `NoKeyLocator`, `OtherKey`, `BadSignature`.
+    pub fn data(&self, data: &Data<'_>) -> Result<(), TrustError> {
+        self.parts(&data.signature_info(), &[data.signed_portion()], data.signature_value())
+    }
+
+    /// Whether this key signed the Interest as it is. Whether it was seen before is for
+    /// [`crate::ReplayGuard`] to say.
+    ///
+    /// # Errors
+    /// Those of [`Self::data`], and `Unsigned`.
+    pub fn interest(&self, interest: &Interest<'_>) -> Result<(), TrustError> {
+        let signature = interest.signature().ok_or(TrustError::Unsigned)?;
+        self.parts(&signature.info, &signature.signed_portions, signature.value)
+    }
+
+    /// The same for a signature that was taken apart elsewhere: its info, what it covers, its value.
+    ///
+    /// # Errors
+    /// Those of [`Self::data`].
+    pub fn parts(
+        &self,
+        info: &SignatureInfo<'_>,
+        portions: &[&[u8]],
+        value: &[u8],
+    ) -> Result<(), TrustError> {
+        if info.typ != self.typ() {
+            return Err(TrustError::WrongType { expected: self.typ(), found: info.typ });
+        }
+        self.check_locator(info.key_locator.as_ref())?;
+        if self.value(portions, value) { Ok(()) } else { Err(TrustError::BadSignature) }
+    }
+
+    fn check_locator(&self, locator: Option<&KeyLocator<'_>>) -> Result<(), TrustError> {
+        if matches!(self.key, Key::DigestSha256 | Key::DigestBlake3) {
+            return Ok(());
+        }
+        if locator.is_none() && matches!(self.key, Key::Blake3Keyed(_)) {
+            return Err(TrustError::NoKeyLocator);
+        }
+        #[cfg(feature = "std")]
+        if let Some(named) = &self.named {
+            match locator {
+                None => return Err(TrustError::NoKeyLocator),
+                Some(KeyLocator::Name(name)) if named.as_ref().is_prefix_of(*name) => {}
+                Some(_) => return Err(TrustError::OtherKey),
+            }
+        }
+        Ok(())
+    }
+
+    fn value(&self, portions: &[&[u8]], value: &[u8]) -> bool {
+        match &self.key {
+            Key::DigestSha256 => digest::equal(digest::sha256(portions), value),
+            Key::DigestBlake3 => digest::equal(digest::blake3(portions), value),
+            Key::Blake3Keyed(key) => digest::equal(digest::blake3_keyed(key, portions), value),
+            #[cfg(feature = "std")]
+            Key::Hmac(key) => {
+                let mut context = ring::hmac::Context::with_key(key);
+                portions.iter().for_each(|portion| context.update(portion));
+                <[u8; 32]>::try_from(context.sign().as_ref())
+                    .is_ok_and(|tag| digest::equal(tag, value))
+            }
+            #[cfg(feature = "std")]
+            Key::Ed25519(key) => {
+                let Ok(signature) = ed25519_dalek::Signature::from_slice(value) else {
+                    return false;
+                };
+                crate::signer::in_one_piece(portions, |message| {
+                    key.verify_strict(message, &signature).is_ok()
+                })
+            }
+            #[cfg(feature = "std")]
+            Key::EcdsaP256(point) => {
+                by_ring(&ring::signature::ECDSA_P256_SHA256_ASN1, point, portions, value)
+            }
+            #[cfg(feature = "std")]
+            Key::Rsa(key) => {
+                by_ring(&ring::signature::RSA_PKCS1_2048_8192_SHA256, key, portions, value)
+            }
+        }
+    }
+}
+
+#[cfg(feature = "std")]
+fn by_ring(
+    algorithm: &'static dyn ring::signature::VerificationAlgorithm,
+    key: &[u8],
+    portions: &[&[u8]],
+    value: &[u8],
+) -> bool {
+    let key = ring::signature::UnparsedPublicKey::new(algorithm, key);
+    crate::signer::in_one_piece(portions, |message| key.verify(message, value).is_ok())
+}
+
+impl core::fmt::Debug for Verifier {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Verifier(type {}, key hidden)", self.typ().0)
+    }
+}

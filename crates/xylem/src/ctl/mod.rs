@@ -1,0 +1,295 @@
+//! `xylem ctl`: shows and changes what a forwarder does, ours or NFD's or NDNd's.
+
+mod change;
+mod show;
+
+use crate::cli::Common;
+use crate::exit::{Exit, Failure, exit_help};
+use crate::output::Out;
+use crate::peek::AtArgs;
+use crate::stop;
+use crate::values::parse_seconds;
+use clap::{Args, Subcommand, ValueEnum};
+use std::str::FromStr;
+use std::time::Duration;
+use xylem_node::client::manage::Manager;
+use xylem_node::client::{Client, Sign};
+use xylem_packet::Name;
+
+/// Shows and changes what a forwarder does: ours, NFD or NDNd
+///
+/// Speaks the NFD management protocol. With --json each row is an object of its own.
+#[derive(Debug, Args)]
+#[command(arg_required_else_help = false, after_help = concat!(
+    "Examples:
+  xylem ctl status                             is it there, and what has it done
+  xylem ctl face list                          its faces with their counters
+  xylem ctl face create udp://192.0.2.7        a face to another forwarder
+  xylem ctl route add /alice udp://192.0.2.7   Interests under /alice go there
+  xylem ctl strategy set /alice multicast      and everywhere else that there is a route
+  xylem ctl cs erase /alice --at tcp://127.0.0.1
+
+",
+    exit_help!()
+))]
+pub(crate) struct CtlArgs {
+    #[command(subcommand)]
+    what: What,
+
+    #[command(flatten)]
+    at: AtArgs,
+
+    /// With what to sign commands, as in `xylem put`
+    #[arg(long, value_name = "HOW", default_value = "digest-sha256", global = true)]
+    sign: Sign,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Version, uptime, tables and counters
+    Status,
+    /// Faces: who is connected
+    #[command(subcommand, arg_required_else_help = false)]
+    Face(Face),
+    /// Routes: who made which way
+    #[command(subcommand, arg_required_else_help = false)]
+    Route(Route),
+    /// The forwarding table that follows from the routes
+    #[command(subcommand, arg_required_else_help = false)]
+    Fib(Fib),
+    /// The content store
+    #[command(subcommand, arg_required_else_help = false)]
+    Cs(Cs),
+    /// Forwarding strategies
+    #[command(subcommand, arg_required_else_help = false)]
+    Strategy(Strategy),
+}
+
+#[derive(Debug, Subcommand)]
+enum Face {
+    /// Shows all faces, or those to one URI
+    List {
+        /// Those whose remote end is this
+        uri: Option<String>,
+    },
+    /// Makes a face; one that is there is shown
+    Create(FaceCreate),
+    /// Ends a face
+    Destroy {
+        /// The face's number, or the URI of its remote end
+        face: Hop,
+    },
+}
+
+#[derive(Debug, Args)]
+struct FaceCreate {
+    /// Of the remote end: udp://HOST[:PORT], tcp://HOST[:PORT] and what else the forwarder knows
+    uri: String,
+
+    /// Of the local end, where it matters
+    #[arg(long, value_name = "URI")]
+    local: Option<String>,
+
+    /// How long it lives
+    #[arg(long, value_name = "HOW")]
+    persistency: Option<Persistency>,
+
+    /// Longest frame in bytes
+    #[arg(long, value_name = "BYTES")]
+    mtu: Option<u64>,
+}
+
+/// How long a face lives.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Persistency {
+    /// Until it fails or is destroyed
+    Persistent,
+    /// Until it has been idle for a while
+    OnDemand,
+    /// Until it is destroyed
+    Permanent,
+}
+
+#[derive(Debug, Subcommand)]
+enum Route {
+    /// Shows all routes, or those of one prefix
+    List {
+        /// This prefix only
+        prefix: Option<Name>,
+    },
+    /// Adds a route, or changes it
+    Add(RouteAdd),
+    /// Removes a route
+    Remove {
+        /// Its prefix
+        prefix: Name,
+        /// Its face: a number, or the URI of the remote end
+        next_hop: Hop,
+        /// Who made it
+        #[arg(long, value_name = "N", default_value = "255")]
+        origin: u64,
+    },
+}
+
+#[derive(Debug, Args)]
+struct RouteAdd {
+    /// Which names
+    prefix: Name,
+
+    /// Where to: a face's number, or a URI, to which a face is made if there is none
+    next_hop: Hop,
+
+    /// What going there costs; lower is better
+    #[arg(long, value_name = "N", default_value = "0")]
+    cost: u64,
+
+    /// Who makes it: 255 is a person, 0 a program
+    #[arg(long, value_name = "N", default_value = "255")]
+    origin: u64,
+
+    /// It ends after this long [default: never]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    expires: Option<Duration>,
+
+    /// Longer prefixes with routes of their own do not use it
+    #[arg(long)]
+    no_inherit: bool,
+
+    /// It hides routes of shorter prefixes
+    #[arg(long)]
+    capture: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Fib {
+    /// Shows all entries
+    List,
+}
+
+#[derive(Debug, Subcommand)]
+enum Cs {
+    /// Size, hits and misses
+    Info,
+    /// Sets how many packets it may hold, and whether it takes and gives any
+    Config {
+        /// Packets
+        #[arg(long, value_name = "N")]
+        capacity: Option<u64>,
+        /// Whether Data are taken in
+        #[arg(long, value_name = "ON|OFF")]
+        admit: Option<Switch>,
+        /// Whether Interests are answered
+        #[arg(long, value_name = "ON|OFF")]
+        serve: Option<Switch>,
+    },
+    /// Removes what it holds under a prefix
+    Erase {
+        /// Which names
+        prefix: Name,
+        /// So many packets at most
+        #[arg(long, value_name = "N")]
+        count: Option<u64>,
+    },
+}
+
+/// On or off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Switch {
+    /// Yes
+    On,
+    /// No
+    Off,
+}
+
+#[derive(Debug, Subcommand)]
+enum Strategy {
+    /// Shows which prefix has which
+    List,
+    /// Chooses one for a prefix
+    Set {
+        /// Which names
+        prefix: Name,
+        /// best-route, multicast, asf, or a strategy's whole name
+        strategy: StrategyName,
+    },
+    /// Takes the choice back
+    Unset {
+        /// Which names
+        prefix: Name,
+    },
+}
+
+/// A face's number, or the URI of its remote end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Hop {
+    Face(u64),
+    Uri(String),
+}
+
+impl FromStr for Hop {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Ok(number) = text.parse() {
+            return Ok(Self::Face(number));
+        }
+        match text.contains("://") {
+            true => Ok(Self::Uri(text.to_owned())),
+            false => {
+                Err(format!("{text:?} is neither a face's number nor a URI such as udp://HOST"))
+            }
+        }
+    }
+}
+
+/// The whole name of a strategy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct StrategyName(Name);
+
+impl FromStr for StrategyName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let uri = match text.contains('/') {
+            true => text.to_owned(),
+            false => format!("/localhost/nfd/strategy/{text}"),
+        };
+        uri.parse().map(Self).map_err(|error| format!("{text:?} is no strategy: {error}"))
+    }
+}
+
+/// Runs `xylem ctl`.
+pub(crate) fn run(args: CtlArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
+    let stop = stop::on_signals()?;
+    let store = match args.sign {
+        Sign::Publisher | Sign::Named(_) => common.store()?,
+        _ => std::path::PathBuf::new(),
+    };
+    let signer = args.sign.signer(&store)?;
+    let mut client = Client::connect(args.at.at.as_ref())?;
+    let mut manager = Manager::new(&mut client, &signer, &stop);
+    let manager = &mut manager;
+    match args.what {
+        What::Status => show::status(manager, out),
+        What::Face(Face::List { uri }) => show::faces(manager, uri, out),
+        What::Face(Face::Create(face)) => change::create_face(manager, face, out),
+        What::Face(Face::Destroy { face }) => change::destroy_face(manager, &face, out),
+        What::Route(Route::List { prefix }) => show::routes(manager, prefix.as_ref(), out),
+        What::Route(Route::Add(route)) => change::add_route(manager, route, out),
+        What::Route(Route::Remove { prefix, next_hop, origin }) => {
+            change::remove_route(manager, prefix, &next_hop, origin, out)
+        }
+        What::Fib(Fib::List) => show::fib(manager, out),
+        What::Cs(Cs::Info) => show::cs(manager, out),
+        What::Cs(Cs::Config { capacity, admit, serve }) => {
+            change::configure_cs(manager, capacity, admit, serve, out)
+        }
+        What::Cs(Cs::Erase { prefix, count }) => change::erase_cs(manager, prefix, count, out),
+        What::Strategy(Strategy::List) => show::strategies(manager, out),
+        What::Strategy(Strategy::Set { prefix, strategy }) => {
+            change::set_strategy(manager, prefix, strategy.0, out)
+        }
+        What::Strategy(Strategy::Unset { prefix }) => change::unset_strategy(manager, prefix, out),
+    }?;
+    Ok(Exit::Done)
+}

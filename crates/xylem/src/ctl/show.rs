@@ -1,0 +1,202 @@
+//! What a forwarder has, one row a line, or one JSON object.
+
+use crate::exit::Failure;
+use crate::output::text::{bytes, duration};
+use crate::output::{Json, Out};
+use std::time::Duration;
+use xylem_mgmt::types::{CS_ADMIT, CS_SERVE, ROUTE_CAPTURE, ROUTE_CHILD_INHERIT};
+use xylem_mgmt::types::{FLAG_CONGESTION_MARKING, FLAG_LOCAL_FIELDS, FLAG_LP_RELIABILITY};
+use xylem_mgmt::{FaceQueryFilter, FaceStatus};
+use xylem_node::client::manage::Manager;
+use xylem_packet::Name;
+
+type Shown = Result<(), Failure>;
+
+pub(super) fn status(manager: &mut Manager<'_>, out: &mut Out) -> Shown {
+    let found = manager.status()?;
+    let uptime = Duration::from_millis(found.current_ms.saturating_sub(found.start_ms));
+    if out.is_json() {
+        return out.json(&Json::Status {
+            version: &found.version,
+            uptime_seconds: uptime.as_secs_f64(),
+            fib_entries: found.fib_entries,
+            pit_entries: found.pit_entries,
+            cs_entries: found.cs_entries,
+            in_interests: found.in_interests,
+            in_data: found.in_data,
+            in_nacks: found.in_nacks,
+            out_interests: found.out_interests,
+            out_data: found.out_data,
+            out_nacks: found.out_nacks,
+            satisfied: found.satisfied,
+            unsatisfied: found.unsatisfied,
+        });
+    }
+    out.line(&format!("version     {}", found.version))?;
+    out.line(&format!("uptime      {}", duration(uptime)))?;
+    out.line(&format!(
+        "tables      fib {}, pit {}, content store {}",
+        found.fib_entries, found.pit_entries, found.cs_entries
+    ))?;
+    let counters = |i, d, n| format!("{i} Interests, {d} Data, {n} Nacks");
+    let (i, o) = (
+        counters(found.in_interests, found.in_data, found.in_nacks),
+        counters(found.out_interests, found.out_data, found.out_nacks),
+    );
+    out.line(&format!("received    {i}"))?;
+    out.line(&format!("sent        {o}"))?;
+    out.line(&format!("Interests   {} satisfied, {} not", found.satisfied, found.unsatisfied))
+}
+
+pub(super) fn faces(manager: &mut Manager<'_>, uri: Option<String>, out: &mut Out) -> Shown {
+    let filter = uri.map(|uri| FaceQueryFilter { uri: Some(uri), ..FaceQueryFilter::default() });
+    let found = manager.faces(filter.as_ref())?;
+    found.iter().try_for_each(|face| self::face(face, out))
+}
+
+fn face(face: &FaceStatus, out: &mut Out) -> Shown {
+    let scope = if face.scope == 1 { "local" } else { "non-local" };
+    let persistency = persistency(face.persistency);
+    let link = match face.link_type {
+        0 => "point-to-point",
+        1 => "multi-access",
+        _ => "ad-hoc",
+    };
+    let flag = |bit: u64| face.flags & bit != 0;
+    if out.is_json() {
+        return out.json(&Json::Face {
+            face: face.face_id,
+            remote: &face.uri,
+            local: &face.local_uri,
+            scope,
+            persistency,
+            link,
+            mtu: face.mtu,
+            expires_seconds: face.expiration_ms.map(|ms| ms as f64 / 1e3),
+            reliability: flag(FLAG_LP_RELIABILITY),
+            congestion_marking: flag(FLAG_CONGESTION_MARKING),
+            local_fields: flag(FLAG_LOCAL_FIELDS),
+            in_interests: face.in_interests,
+            in_data: face.in_data,
+            in_nacks: face.in_nacks,
+            in_bytes: face.in_bytes,
+            out_interests: face.out_interests,
+            out_data: face.out_data,
+            out_nacks: face.out_nacks,
+            out_bytes: face.out_bytes,
+        });
+    }
+    let mut notes = vec![scope.to_owned(), persistency.to_owned(), link.to_owned()];
+    notes.extend(face.mtu.map(|mtu| format!("mtu {mtu}")));
+    let flags = [
+        (FLAG_LP_RELIABILITY, "reliable"),
+        (FLAG_CONGESTION_MARKING, "marks congestion"),
+        (FLAG_LOCAL_FIELDS, "local fields"),
+    ];
+    notes.extend(flags.iter().filter(|(bit, _)| flag(*bit)).map(|(_, name)| (*name).to_owned()));
+    notes.extend(
+        face.expiration_ms.map(|ms| format!("ends in {}", duration(Duration::from_millis(ms)))),
+    );
+    out.line(&format!(
+        "face {} remote {} local {} in {}i {}d {}n {} out {}i {}d {}n {} ({})",
+        face.face_id,
+        face.uri,
+        face.local_uri,
+        face.in_interests,
+        face.in_data,
+        face.in_nacks,
+        bytes(face.in_bytes),
+        face.out_interests,
+        face.out_data,
+        face.out_nacks,
+        bytes(face.out_bytes),
+        notes.join(", ")
+    ))
+}
+
+pub(super) fn persistency(number: u64) -> &'static str {
+    match number {
+        0 => "persistent",
+        1 => "on-demand",
+        _ => "permanent",
+    }
+}
+
+pub(super) fn routes(manager: &mut Manager<'_>, prefix: Option<&Name>, out: &mut Out) -> Shown {
+    let found = manager.rib()?;
+    for entry in found.iter().filter(|entry| prefix.is_none_or(|p| *p == entry.name)) {
+        let name = entry.name.to_string();
+        for route in &entry.routes {
+            let inherit = route.flags & ROUTE_CHILD_INHERIT != 0;
+            let capture = route.flags & ROUTE_CAPTURE != 0;
+            if out.is_json() {
+                out.json(&Json::Route {
+                    prefix: &name,
+                    face: route.face_id,
+                    origin: route.origin,
+                    cost: route.cost,
+                    inherit,
+                    capture,
+                    expires_seconds: route.expiration_ms.map(|ms| ms as f64 / 1e3),
+                })?;
+                continue;
+            }
+            let ends = route.expiration_ms.map_or("never".to_owned(), |ms| {
+                format!("in {}", duration(Duration::from_millis(ms)))
+            });
+            let (inherit, capture) =
+                (if inherit { ", inherited" } else { "" }, if capture { ", captures" } else { "" });
+            out.line(&format!(
+                "{name} → face {} cost {} origin {} ends {ends}{inherit}{capture}",
+                route.face_id, route.cost, route.origin
+            ))?;
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn fib(manager: &mut Manager<'_>, out: &mut Out) -> Shown {
+    for entry in manager.fib()? {
+        let prefix = entry.name.to_string();
+        for hop in &entry.next_hops {
+            let (face, cost) = (hop.face_id, hop.cost);
+            match out.is_json() {
+                true => out.json(&Json::Fib { prefix: &prefix, face, cost })?,
+                false => out.line(&format!("{prefix} → face {face} cost {cost}"))?,
+            }
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn cs(manager: &mut Manager<'_>, out: &mut Out) -> Shown {
+    let found = manager.cs()?;
+    let (admit, serve) = (found.flags & CS_ADMIT != 0, found.flags & CS_SERVE != 0);
+    if out.is_json() {
+        return out.json(&Json::Cs {
+            capacity: found.capacity,
+            entries: found.entries,
+            hits: found.hits,
+            misses: found.misses,
+            admit,
+            serve,
+        });
+    }
+    let on = |yes| if yes { "on" } else { "off" };
+    out.line(&format!("capacity    {} packets", found.capacity))?;
+    out.line(&format!("holds       {} packets", found.entries))?;
+    out.line(&format!("answered    {}, could not {}", found.hits, found.misses))?;
+    out.line(&format!("admit       {}", on(admit)))?;
+    out.line(&format!("serve       {}", on(serve)))
+}
+
+pub(super) fn strategies(manager: &mut Manager<'_>, out: &mut Out) -> Shown {
+    for choice in manager.strategies()? {
+        let (prefix, strategy) = (choice.name.to_string(), choice.strategy.to_string());
+        match out.is_json() {
+            true => out.json(&Json::Strategy { prefix: &prefix, strategy: &strategy })?,
+            false => out.line(&format!("{prefix} {strategy}"))?,
+        }
+    }
+    Ok(())
+}

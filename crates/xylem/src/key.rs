@@ -1,0 +1,112 @@
+//! `xylem key`: named keys and their certificates.
+
+use crate::cli::Common;
+use crate::exit::{Exit, Failure, exit_help};
+use crate::output::{Json, Out};
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+use xylem_node::{KeyEntry, KeyKind, Keyring};
+
+/// Keys to sign with in NDN, and certificates for them
+///
+/// A key belongs to a name, its identity, and signs what lies below it. `xylem put --sign
+/// key:/alice` signs with it; who gives `--trust` its certificate believes it. Keys and certificates
+/// are files that NDNd's `ndnd sec` reads and writes too.
+#[derive(Debug, Args)]
+#[command(after_help = concat!(
+    "Examples:
+  xylem key new /alice                     a key, with a certificate by itself
+  xylem key cert /alice > alice.cert       what others need to believe it
+  xylem key cert --by /org /org/alice.cert a certificate that /org's key signs
+  xylem key export /alice -o alice.key     the secret, to be kept like one
+
+",
+    exit_help!()
+))]
+pub(crate) struct KeyArgs {
+    #[command(subcommand)]
+    command: KeyCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum KeyCommand {
+    /// Make a key
+    New {
+        /// Whose key: a name, such as /alice
+        identity: String,
+        /// ed25519, or ecdsa (P-256) for older NDN software
+        #[arg(long = "type", value_name = "TYPE", default_value = "ed25519")]
+        kind: KeyKind,
+    },
+    /// List the keys
+    List,
+    /// Write a key, secret and all, to a file that only you can read
+    Export {
+        /// The key, or an identity that has one key
+        key: String,
+        /// The file; it must not be there yet
+        #[arg(short, long, value_name = "FILE")]
+        output: PathBuf,
+    },
+    /// Take in a key, or a certificate that somebody signed for a key of yours
+    Import {
+        /// The file
+        file: PathBuf,
+    },
+    /// Print a key's certificate, or sign one for somebody else's
+    Cert {
+        /// The key whose certificate to print; with --by, a file with the certificate that the
+        /// other key has so far
+        what: String,
+        /// Sign with this key of yours
+        #[arg(long, value_name = "KEY")]
+        by: Option<String>,
+        /// Who signs, in a word that becomes part of the certificate's name
+        #[arg(long, value_name = "WORD", default_value = "NA", requires = "by")]
+        issuer: String,
+        /// How long the certificate is valid
+        #[arg(long, value_name = "DAYS", default_value = "365", requires = "by")]
+        days: u32,
+    },
+}
+
+/// Runs `xylem key`.
+pub(crate) fn run(args: KeyArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
+    let keyring = Keyring::at(&common.store()?);
+    match args.command {
+        KeyCommand::New { identity, kind } => show(&keyring.create(&identity, kind)?, out)?,
+        KeyCommand::List => {
+            for entry in keyring.list()? {
+                show(&entry, out)?;
+            }
+        }
+        KeyCommand::Export { key, output } => {
+            keyring.export_to(&key, &output)?;
+            out.note(&format!(
+                "{} holds the secret key: whoever reads it can sign as you",
+                output.display()
+            ));
+        }
+        KeyCommand::Import { file } => show(&keyring.import(&file)?, out)?,
+        KeyCommand::Cert { what, by, issuer, days } => {
+            let text = match by {
+                None => keyring.certificate(&what)?,
+                Some(by) => keyring.certify(&by, &PathBuf::from(what), &issuer, days)?,
+            };
+            out.bytes(text.as_bytes())?;
+        }
+    }
+    Ok(Exit::Done)
+}
+
+fn show(entry: &KeyEntry, out: &mut Out) -> Result<(), Failure> {
+    if out.is_json() {
+        return out.json(&Json::Key {
+            name: &entry.name,
+            algorithm: entry.algorithm,
+            certificate: entry.certificate.as_deref(),
+            valid_until_ms: entry.valid_until_ms,
+        });
+    }
+    out.line(&format!("{}  {}", entry.name, entry.algorithm))
+}

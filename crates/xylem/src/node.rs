@@ -1,0 +1,56 @@
+//! `xylem node`: the daemon, a forwarder with faces of every kind.
+
+use crate::cli::Common;
+use crate::exit::{Exit, Failure, exit_help};
+use crate::output::Out;
+use crate::stop;
+use clap::Args;
+use xylem_node::{NodeConfig, PeerUri};
+
+/// Runs an NDN forwarder for this machine's programs and for other forwarders, until Ctrl-C
+///
+/// Programs reach it through a Unix socket (/run/xylem/xylem.sock, or below $XDG_RUNTIME_DIR),
+/// others by UDP and TCP on port 6363, WebSocket on 9696 and the encrypted link on 7348. It is
+/// managed by the NFD protocol (`xylem ctl`, or the tools of NFD and NDNd), and reads the table
+/// [node] of the settings file.
+#[derive(Debug, Args)]
+#[command(after_help = concat!(
+    "Examples:
+  xylem node                                       at the usual places
+  xylem node --listen unix:///tmp/ndn.sock         there and nowhere else
+  xylem node --config node.toml                    with routes, limits and places of your own
+  xylem share film.mkv --via unix:///tmp/ndn.sock  something to fetch through it
+
+",
+    exit_help!()
+))]
+pub(crate) struct NodeArgs {
+    /// Listen there instead of where the settings say: unix:///PATH, udp://HOST:PORT,
+    /// tcp://HOST:PORT, ws://HOST:PORT or xylem://HOST:PORT (encrypted); can be repeated
+    #[arg(
+        long,
+        value_name = "URI",
+        env = "XYLEM_NODE_LISTEN",
+        hide_env_values = true,
+        value_delimiter = ','
+    )]
+    listen: Vec<PeerUri>,
+}
+
+/// Runs `xylem node`.
+pub(crate) fn run(args: NodeArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
+    let store = common.store()?;
+    let mut config = match common.settings() {
+        Some(path) => NodeConfig::from_file(&path, store)?,
+        None => NodeConfig::new(store),
+    };
+    if !args.listen.is_empty() {
+        config.listen = Some(args.listen);
+    }
+    let stop = stop::on_signals()?;
+    out.ends_with(&stop);
+    let ran = xylem_node::run_node(config, &stop, &mut |event| out.event(event));
+    out.take_broken()?;
+    ran?;
+    Ok(Exit::Done)
+}

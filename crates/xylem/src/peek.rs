@@ -1,0 +1,148 @@
+//! `xylem peek NAME`: one Interest, and the packet that answers it.
+
+use crate::cli::Common;
+use crate::exit::{Exit, Failure, exit_help};
+use crate::output::{Json, Out, not_with_json};
+use crate::stop;
+use crate::trusting::TrustArgs;
+use crate::values::parse_seconds;
+use clap::Args;
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+use xylem_node::PeerUri;
+use xylem_node::client::Verdict;
+use xylem_node::client::peek::{PeekOptions, Peeked, peek};
+
+/// Asks an NDN network for one packet and writes it to standard output
+///
+/// A digest in the packet is always checked. Who signed it is checked if --key, --publisher or
+/// --trust says whom to believe; otherwise a line on standard error says that nobody was.
+#[derive(Debug, Args)]
+#[command(after_help = concat!(
+    "Examples:
+  xylem peek /alice/note -p                    the content of that packet
+  xylem peek /alice --prefix --fresh           whatever is newest below /alice, as it is
+  xylem peek /alice/note --json                its fields
+  xylem peek /alice/note -p --at tcp://192.0.2.7    through that forwarder
+
+",
+    exit_help!()
+))]
+pub(crate) struct PeekArgs {
+    /// The packet's name, such as /alice/note
+    name: String,
+
+    /// Write the content only, not the whole packet
+    #[arg(short, long)]
+    payload: bool,
+
+    /// Let the packet's name be longer (CanBePrefix)
+    #[arg(short = 'P', long)]
+    prefix: bool,
+
+    /// Refuse what caches call stale (MustBeFresh)
+    #[arg(short, long)]
+    fresh: bool,
+
+    /// A name along which the packet may be reached (ForwardingHint); can be repeated
+    #[arg(long, value_name = "NAME")]
+    hint: Vec<String>,
+
+    /// How long to wait (InterestLifetime)
+    #[arg(short, long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "4",
+          allow_negative_numbers = true)]
+    lifetime: Duration,
+
+    /// How many forwarders the Interest may pass (HopLimit)
+    #[arg(long, value_name = "HOPS")]
+    hop_limit: Option<u8>,
+
+    /// Send this file along (ApplicationParameters)
+    #[arg(long, value_name = "FILE")]
+    parameters: Option<PathBuf>,
+
+    #[command(flatten)]
+    trust: TrustArgs,
+
+    #[command(flatten)]
+    at: AtArgs,
+}
+
+/// The forwarder, for every tool.
+#[derive(Debug, Args)]
+pub(crate) struct AtArgs {
+    /// The forwarder: unix:///PATH, tcp://HOST[:PORT] or udp://HOST[:PORT]
+    /// [default: NDN_CLIENT_TRANSPORT, or the one that runs here]
+    #[arg(long, value_name = "URI", env = "XYLEM_AT", hide_env_values = true, global = true)]
+    pub(crate) at: Option<PeerUri>,
+}
+
+/// Runs `xylem peek`.
+pub(crate) fn run(args: PeekArgs, _common: &Common, out: &mut Out) -> Result<Exit, Failure> {
+    if args.payload {
+        not_with_json(out, "--payload")?;
+    }
+    let parameters = args.parameters.map(|path| {
+        fs::read(&path).map_err(|error| {
+            Failure::new(Exit::Usage, format!("cannot read {}: {error}", path.display()))
+        })
+    });
+    let options = PeekOptions {
+        at: args.at.at,
+        name: args.name,
+        believe: args.trust.believe(),
+        can_be_prefix: args.prefix,
+        must_be_fresh: args.fresh,
+        lifetime: args.lifetime,
+        hop_limit: args.hop_limit,
+        hints: args.hint,
+        parameters: parameters.transpose()?,
+    };
+    let found = peek(&options, &stop::on_signals()?)?;
+    report(&found, out);
+    if out.is_json() {
+        let content: String = found.content().iter().map(|byte| format!("{byte:02x}")).collect();
+        out.json(&Json::Packet {
+            name: &found.name,
+            bytes: found.packet.len(),
+            content: &content,
+            content_type: found.content_type,
+            freshness_ms: found.freshness_ms,
+            final_block_id: found.final_block_id.as_deref(),
+            signature: found.signature.0,
+            signature_type: found.signature.1,
+            key: found.key.as_deref(),
+            verdict: verdict(found.verdict),
+            seconds: found.took.as_secs_f64(),
+        })?;
+    } else {
+        out.bytes(if args.payload { found.content() } else { &found.packet })?;
+    }
+    Ok(Exit::Done)
+}
+
+fn verdict(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Proven => "proven",
+        Verdict::Undamaged => "undamaged",
+        Verdict::Unknown => "unknown",
+    }
+}
+
+fn report(found: &Peeked, out: &mut Out) {
+    let (name, signature) = (&found.name, found.signature.0);
+    out.detail(&format!("{name}: {} bytes in {:?}", found.packet.len(), found.took));
+    match found.verdict {
+        Verdict::Proven => out.detail(&format!("{signature} signature verified")),
+        Verdict::Undamaged => {
+            out.note(&format!("not verified: its {signature} is right, which anybody can make"));
+        }
+        Verdict::Unknown => {
+            let key = found.key.as_deref().unwrap_or("a key that it does not name");
+            out.note(&format!(
+                "not verified: {signature} by {key}; give --key, --publisher or --trust"
+            ));
+        }
+    }
+}

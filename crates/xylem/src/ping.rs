@@ -1,0 +1,175 @@
+//! `xylem ping PREFIX`: is somebody there, and how far.
+
+use crate::cli::Common;
+use crate::exit::{Exit, Failure, exit_help};
+use crate::output::{Json, Out};
+use crate::peek::AtArgs;
+use crate::stop;
+use crate::values::{parse_bytes, parse_seconds};
+use clap::Args;
+use std::time::Duration;
+use xylem_node::client::ping::{PingOptions, PingReport, PingServeOptions, Pinged, ping, serve};
+
+/// Pings a name prefix, or answers pings with --serve; the protocol of ndnping
+///
+/// Interests ask for PREFIX/ping/NUMBER. Ends with 0 if there was an answer, with 3 if there was
+/// none.
+#[derive(Debug, Args)]
+#[command(after_help = concat!(
+    "Examples:
+  xylem ping /alice --serve              answers until Ctrl-C
+  xylem ping /alice -c 5                 five pings, a second apart
+  xylem ping /alice -i 0.01 -c 1000 -q   the statistics alone
+
+",
+    exit_help!()
+))]
+pub(crate) struct PingArgs {
+    /// The prefix, without /ping
+    prefix: String,
+
+    /// Answer pings instead of sending them
+    #[arg(long)]
+    serve: bool,
+
+    /// End after so many
+    #[arg(short, long, value_name = "N")]
+    count: Option<u64>,
+
+    /// Time between two pings
+    #[arg(short, long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "1",
+          allow_negative_numbers = true, conflicts_with = "serve")]
+    interval: Duration,
+
+    /// How long an answer may take
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "4",
+          allow_negative_numbers = true, conflicts_with = "serve")]
+    timeout: Duration,
+
+    /// First number [default: a random one]
+    #[arg(short = 'n', long, value_name = "N", conflicts_with = "serve")]
+    start: Option<u64>,
+
+    /// Bytes of content in each answer
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, default_value = "0",
+          requires = "serve")]
+    size: u64,
+
+    /// How long caches may call an answer fresh
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "1",
+          allow_negative_numbers = true, requires = "serve")]
+    freshness: Duration,
+
+    /// Do not register the prefix: a route leads here already
+    #[arg(long, requires = "serve")]
+    no_register: bool,
+
+    #[command(flatten)]
+    at: AtArgs,
+}
+
+/// Runs `xylem ping`.
+pub(crate) fn run(args: PingArgs, _common: &Common, out: &mut Out) -> Result<Exit, Failure> {
+    let stop = stop::on_signals()?;
+    out.ends_with(&stop);
+    if args.serve {
+        let options = PingServeOptions {
+            at: args.at.at,
+            prefix: args.prefix.clone(),
+            size: usize::try_from(args.size).unwrap_or(usize::MAX),
+            freshness: args.freshness,
+            count: args.count,
+            register: !args.no_register,
+        };
+        let mut told = Ok(());
+        let answered = serve(&options, &stop, &mut |name| match name {
+            None if out.is_json() => told = out.json(&Json::Serving { prefix: &args.prefix }),
+            None => out.note(&format!("answering pings to {} until Ctrl-C", args.prefix)),
+            Some(name) => out.detail(&name.to_string()),
+        })?;
+        told?;
+        out.note(&format!("{answered} answered"));
+        out.json(&Json::Served { answered, bytes: None, ignored: None })?;
+        return Ok(Exit::Done);
+    }
+    let options = PingOptions {
+        at: args.at.at,
+        prefix: args.prefix.clone(),
+        interval: args.interval,
+        timeout: args.timeout,
+        count: args.count,
+        start: args.start,
+    };
+    let mut broken = None;
+    let report = ping(&options, &stop, &mut |number, what| {
+        if let Err(failure) = tell(&args.prefix, number, what, out) {
+            stop.raise();
+            broken = Some(failure);
+        }
+    })?;
+    if let Some(failure) = broken {
+        return Err(failure);
+    }
+    summary(&args.prefix, &report, out)?;
+    match report.times.count() {
+        0 => Err(Failure::new(Exit::Unreachable, format!("{}: no answer", args.prefix))),
+        _ => Ok(Exit::Done),
+    }
+}
+
+fn tell(prefix: &str, number: u64, what: Pinged, out: &mut Out) -> Result<(), Failure> {
+    let (answer, nack, took) = match what {
+        Pinged::Answer(took) => ("answer", None, Some(took)),
+        Pinged::Nack(reason, took) => ("nack", Some(reason), Some(took)),
+        Pinged::Timeout => ("timeout", None, None),
+    };
+    if out.is_json() {
+        let milliseconds = took.map(ms);
+        return out.json(&Json::Ping { number, answer, nack, milliseconds });
+    }
+    if out.is_quiet() {
+        return Ok(());
+    }
+    out.line(&match what {
+        Pinged::Answer(took) => {
+            format!("content from {prefix}: seq={number} time={:.3} ms", ms(took))
+        }
+        Pinged::Nack(reason, took) => {
+            format!("nack from {prefix}: seq={number} time={:.3} ms reason={reason}", ms(took))
+        }
+        Pinged::Timeout => format!("timeout from {prefix}: seq={number}"),
+    })
+}
+
+fn summary(prefix: &str, report: &PingReport, out: &mut Out) -> Result<(), Failure> {
+    let PingReport { sent, nacked, lost, times } = report;
+    let answered = times.count();
+    if out.is_json() {
+        return out.json(&Json::Pings {
+            sent: *sent,
+            answered,
+            nacked: *nacked,
+            lost: *lost,
+            min_ms: ms(times.min()),
+            mean_ms: ms(times.mean()),
+            max_ms: ms(times.max()),
+        });
+    }
+    let missing = 100.0 * (*sent - answered) as f64 / (*sent).max(1) as f64;
+    out.line(&format!("--- {prefix} ping statistics ---"))?;
+    out.line(&format!(
+        "{sent} packets transmitted, {answered} received, {nacked} nacked, {missing:.1}% lost"
+    ))?;
+    if answered == 0 {
+        return Ok(());
+    }
+    let (min, mean, max) = (ms(times.min()), ms(times.mean()), ms(times.max()));
+    out.line(&format!(
+        "rtt min/avg/max/p99 = {min:.3}/{mean:.3}/{max:.3}/{:.3} ms",
+        ms(times.quantile(0.99))
+    ))
+}
+
+fn ms(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e3
+}

@@ -1,0 +1,139 @@
+//! `xylem put NAME [FILE]`: publishes for any NDN program.
+
+use crate::cli::Common;
+use crate::exit::{Exit, Failure, exit_help};
+use crate::output::text::{bytes, count};
+use crate::output::{Json, Out};
+use crate::peek::AtArgs;
+use crate::stop;
+use crate::values::{parse_bytes, parse_seconds};
+use clap::Args;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use xylem_node::client::Sign;
+use xylem_node::client::put::{Published, PutOptions, SEGMENT_SIZE, put};
+
+/// Publishes a file under a name for any NDN program, until Ctrl-C
+///
+/// What fits into one packet is that packet; anything larger becomes segments with a version and
+/// RDR metadata, which `ndnd cat`, NDNts, python-ndn and `xylem get NAME` fetch. Each segment is
+/// signed by itself; `xylem share` signs once for all and proves every byte.
+#[derive(Debug, Args)]
+#[command(after_help = concat!(
+    "Examples:
+  echo hello | xylem put /alice/note             one packet
+  xylem put /alice/film film.mkv                 segments, signed with your own key
+  xylem put /alice/film film.mkv --sign digest-sha256   fast, and nobody vouches for it
+  xylem put /alice/note note.txt --once          until somebody has fetched it
+
+",
+    exit_help!()
+))]
+pub(crate) struct PutArgs {
+    /// The name, such as /alice/note; a version at its end (/v=7) is kept
+    name: String,
+
+    /// What to publish [default: standard input]
+    file: Option<PathBuf>,
+
+    /// Segments even for what fits into one packet
+    #[arg(long, conflicts_with = "one")]
+    segments: bool,
+
+    /// One packet of exactly this name, or none
+    #[arg(long)]
+    one: bool,
+
+    /// Bytes of content in each segment
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes,
+          default_value_t = SEGMENT_SIZE as u64)]
+    segment_size: u64,
+
+    /// With what to sign: ed25519 (the key that `share` signs with), key:NAME (of `xylem key`),
+    /// digest-sha256, digest-blake3,
+    /// hmac:FILE, blake3-keyed:FILE, ed25519:FILE or ecdsa:FILE
+    #[arg(long, value_name = "HOW", default_value = "ed25519")]
+    sign: Sign,
+
+    /// How long caches may call the content fresh (FreshnessPeriod)
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "4",
+          allow_negative_numbers = true)]
+    freshness: Duration,
+
+    /// End when one Interest was answered
+    #[arg(long)]
+    once: bool,
+
+    /// Do not register the name: a route leads here already
+    #[arg(long)]
+    no_register: bool,
+
+    #[command(flatten)]
+    at: AtArgs,
+}
+
+/// Runs `xylem put`.
+pub(crate) fn run(args: PutArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
+    let (content, size) = open(args.file.as_deref())?;
+    let options = PutOptions {
+        at: args.at.at,
+        name: args.name,
+        sign: args.sign,
+        store: common.store()?,
+        segments: (args.segments || args.one).then_some(args.segments),
+        segment_size: usize::try_from(args.segment_size).unwrap_or(usize::MAX),
+        freshness: args.freshness,
+        count: args.once.then_some(1),
+        register: !args.no_register,
+    };
+    let stop = stop::on_signals()?;
+    out.ends_with(&stop);
+    let mut told = Ok(());
+    put(&options, content, size, &stop, &mut |published| told = tell(published, out))?;
+    told?;
+    Ok(Exit::Done)
+}
+
+/// The name is the result; it stands alone on standard output.
+fn tell(published: &Published, out: &mut Out) -> Result<(), Failure> {
+    let Published { name, segments, bytes: size } = published;
+    if out.is_json() {
+        return out.json(&Json::Published { name, segments: *segments, bytes: *size });
+    }
+    let pieces = match segments {
+        Some(segments) => count(*segments, "segment"),
+        None => "one packet".to_owned(),
+    };
+    out.note(&format!("publishing {} in {pieces} until Ctrl-C", bytes(*size)));
+    out.line(name)
+}
+
+/// A file that can be read at any place; what comes through a pipe goes to a temporary one.
+fn open(path: Option<&Path>) -> Result<(File, u64), Failure> {
+    let usage = |path: &Path, why: &dyn std::fmt::Display| {
+        Failure::new(Exit::Usage, format!("cannot publish {}: {why}", path.display()))
+    };
+    if let Some(path) = path {
+        let file = File::open(path).map_err(|error| usage(path, &error))?;
+        let found = file.metadata().map_err(|error| usage(path, &error))?;
+        if found.is_dir() {
+            return Err(usage(path, &"it is a directory; `xylem share` publishes those"));
+        }
+        if found.is_file() {
+            return Ok((file, found.len()));
+        }
+        return spool(file);
+    }
+    spool(io::stdin().lock())
+}
+
+fn spool(mut from: impl io::Read) -> Result<(File, u64), Failure> {
+    let local = |error: io::Error| {
+        Failure::new(Exit::Local, format!("cannot keep what is to be published: {error}"))
+    };
+    let mut file = tempfile::tempfile().map_err(local)?;
+    let size = io::copy(&mut from, &mut file).map_err(local)?;
+    Ok((file, size))
+}

@@ -1,0 +1,225 @@
+//! `xylem traffic PREFIX`: makes load for a forwarder, and answers it.
+
+use crate::cli::Common;
+use crate::exit::{Exit, Failure, exit_help};
+use crate::output::text::bytes;
+use crate::output::{Json, Out};
+use crate::peek::AtArgs;
+use crate::stop;
+use crate::values::{parse_bytes, parse_seconds};
+use clap::Args;
+use std::str::FromStr;
+use std::time::Duration;
+use xylem_node::client::traffic::{
+    TrafficOptions, TrafficReport, TrafficServeOptions, generate, serve,
+};
+
+/// Measures a forwarder: Interests at a rate or as fast as it can, from one process; the answers,
+/// with --serve, from another
+///
+/// Interests ask for PREFIX/NUMBER. The answers are signed by nobody: they are load and nothing
+/// else.
+#[derive(Debug, Args)]
+#[command(after_help = concat!(
+    "Examples:
+  xylem traffic /load --serve --size 1K          answers until Ctrl-C
+  xylem traffic /load --duration 10              as many as go through, 64 at a time
+  xylem traffic /load --rate 10000 --duration 5  so many a second; what is lost, how long it takes
+  xylem traffic /load --names 1000 --json        over and over the same names: the content store
+
+",
+    exit_help!()
+))]
+pub(crate) struct TrafficArgs {
+    /// Under which names to ask, or which to answer
+    prefix: String,
+
+    /// Answer instead of asking
+    #[arg(long)]
+    serve: bool,
+
+    /// Bytes of content in each answer
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, default_value = "1024",
+          requires = "serve")]
+    size: u64,
+
+    /// How long caches may call an answer fresh
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "3600",
+          allow_negative_numbers = true, requires = "serve")]
+    freshness: Duration,
+
+    /// Do not register the prefix: a route leads here already
+    #[arg(long, requires = "serve")]
+    no_register: bool,
+
+    /// Interests a second, or max
+    #[arg(long, value_name = "N", default_value = "max", conflicts_with = "serve")]
+    rate: Rate,
+
+    /// Interests that may be unanswered [default: 64; with a rate 65536]
+    #[arg(long, value_name = "W", conflicts_with = "serve",
+          value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
+    window: Option<u32>,
+
+    /// How long
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "10",
+          allow_negative_numbers = true, conflicts_with = "serve")]
+    duration: Duration,
+
+    /// Ask for this many names over and over [default: each name once]
+    #[arg(long, value_name = "N", conflicts_with = "serve",
+          value_parser = clap::value_parser!(u64).range(1..))]
+    names: Option<u64>,
+
+    /// First number; another one than the last run's finds nothing of it in caches
+    #[arg(long, value_name = "N", default_value = "0", conflicts_with = "serve")]
+    start: u64,
+
+    /// What is unanswered for longer is lost (InterestLifetime)
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "4",
+          allow_negative_numbers = true, conflicts_with = "serve")]
+    lifetime: Duration,
+
+    /// Refuse stale answers (MustBeFresh)
+    #[arg(long, conflicts_with = "serve")]
+    fresh: bool,
+
+    /// Send a PIT token of so many octets along
+    #[arg(long, value_name = "N", default_value = "0", conflicts_with = "serve",
+          value_parser = clap::value_parser!(u8).range(0..=32))]
+    pit_token: u8,
+
+    /// Measure this process too: the forwarder's
+    #[arg(long, value_name = "PID", conflicts_with = "serve")]
+    pid: Option<u32>,
+
+    #[command(flatten)]
+    at: AtArgs,
+}
+
+/// `max`, or Interests a second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Rate(Option<f64>);
+
+impl FromStr for Rate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "max" {
+            return Ok(Self(None));
+        }
+        let rate: Option<f64> = text.parse().ok().filter(|rate: &f64| *rate > 0.0 && *rate <= 1e9);
+        rate.map(|rate| Self(Some(rate)))
+            .ok_or_else(|| format!("{text:?} is neither max nor Interests a second"))
+    }
+}
+
+/// Runs `xylem traffic`.
+pub(crate) fn run(args: TrafficArgs, _common: &Common, out: &mut Out) -> Result<Exit, Failure> {
+    let stop = stop::on_signals()?;
+    out.ends_with(&stop);
+    if args.serve {
+        let options = TrafficServeOptions {
+            at: args.at.at,
+            prefix: args.prefix.clone(),
+            size: usize::try_from(args.size).unwrap_or(usize::MAX),
+            freshness: args.freshness,
+            register: !args.no_register,
+        };
+        let mut told = Ok(());
+        let served = serve(&options, &stop, &mut || {
+            out.note(&format!("answering {} until Ctrl-C", args.prefix));
+            told = out.json(&Json::Serving { prefix: &args.prefix });
+        })?;
+        told?;
+        out.note(&format!("{} answered, {} ignored", served.answered, served.ignored));
+        out.json(&Json::Served {
+            answered: served.answered,
+            bytes: Some(served.bytes),
+            ignored: Some(served.ignored),
+        })?;
+        return Ok(Exit::Done);
+    }
+    let options = TrafficOptions {
+        at: args.at.at,
+        prefix: args.prefix.clone(),
+        rate: args.rate.0,
+        window: args.window.unwrap_or(if args.rate.0.is_some() { 65_536 } else { 64 }) as usize,
+        duration: args.duration,
+        names: args.names,
+        start: args.start,
+        lifetime: args.lifetime,
+        must_be_fresh: args.fresh,
+        pit_token: usize::from(args.pit_token),
+        pid: args.pid,
+    };
+    let report = generate(&options, &stop)?;
+    tell(&report, out)?;
+    match report.answered {
+        0 => Err(Failure::new(Exit::Unreachable, format!("{}: no answer", args.prefix))),
+        _ => Ok(Exit::Done),
+    }
+}
+
+fn us(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e6
+}
+
+fn tell(report: &TrafficReport, out: &mut Out) -> Result<(), Failure> {
+    let seconds = report.elapsed.as_secs_f64().max(1e-9);
+    let (per_second, latency) = (report.answered as f64 / seconds, &report.latency);
+    let [p50, p90, p99] = [0.5, 0.9, 0.99].map(|share| us(latency.quantile(share)));
+    // An Interest and its Data: one exchange.
+    let each = |cpu: Duration| us(cpu) / report.answered.max(1) as f64;
+    if out.is_json() {
+        return out.json(&Json::Traffic {
+            sent: report.sent,
+            answered: report.answered,
+            nacked: report.nacked,
+            lost: report.lost,
+            unasked: report.unasked,
+            congested: report.congested,
+            bytes: report.bytes,
+            seconds,
+            per_second,
+            p50_us: p50,
+            p90_us: p90,
+            p99_us: p99,
+            max_us: us(latency.max()),
+            mean_us: us(latency.mean()),
+            cpu_us: report.cpu.map(each),
+            forwarder_cpu_us: report.forwarder.map(|f| each(f.cpu)),
+            forwarder_memory: report.forwarder.map(|f| f.memory),
+        });
+    }
+    out.line(&format!(
+        "{} Interests in {seconds:.2} s: {} answered ({per_second:.0}/s, {}/s), {} nacked, {} lost \
+         ({:.3} %)",
+        report.sent,
+        report.answered,
+        bytes((report.bytes as f64 / seconds) as u64),
+        report.nacked,
+        report.lost,
+        100.0 * report.lost as f64 / report.sent.max(1) as f64,
+    ))?;
+    out.line(&format!(
+        "latency p50 {p50:.0} µs, p90 {p90:.0} µs, p99 {p99:.0} µs, max {:.0} µs, mean {:.0} µs",
+        us(latency.max()),
+        us(latency.mean()),
+    ))?;
+    if let Some(cpu) = report.cpu {
+        out.line(&format!("processor time for each answer: {:.2} µs here", each(cpu)))?;
+    }
+    if let Some(forwarder) = report.forwarder {
+        out.line(&format!(
+            "processor time for each answer: {:.2} µs in the forwarder, which holds {}",
+            each(forwarder.cpu),
+            bytes(forwarder.memory)
+        ))?;
+    }
+    if report.unasked + report.congested > 0 {
+        let (unasked, congested) = (report.unasked, report.congested);
+        out.note(&format!("{unasked} packets answered nothing, {congested} were marked congested"));
+    }
+    Ok(())
+}

@@ -1,0 +1,170 @@
+//! `xylem node` between two others, in processes of their own: what is shared on one side of it is
+//! fetched on the other, over each kind of face.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+
+use common::{Node, Share, assert_exit, file, finish, get, noise, stderr, text, until, xylem};
+
+/// A node that routes everything to a share with this plain address.
+fn in_front_of(dir: &Path, upstream: &str) -> Node {
+    Node::start(dir, &format!("[[node.route]]\nprefix = \"/\"\nto = \"{upstream}\""))
+}
+
+#[test]
+fn a_share_is_fetched_through_a_node_over_every_transport() {
+    let dir = tempfile::tempdir().unwrap();
+    let content = noise(3_000_000, 1);
+    let source = file(dir.path(), "source", &content);
+    let share = Share::plain(&source, &dir.path().join("store"));
+    let upstream = format!("tcp4://{}", share.plain.clone().unwrap());
+    let node = in_front_of(dir.path(), &upstream);
+    for scheme in ["unix", "udp4", "tcp4", "ws"] {
+        let out = dir.path().join(format!("{scheme}.out"));
+        let store = dir.path().join(scheme);
+        let output = get(&store, &[&share.ticket, "--from", node.at(scheme), "-o", text(&out)]);
+        assert_exit(&output, 0);
+        assert!(fs::read(&out).unwrap() == content, "{scheme}");
+    }
+}
+
+#[test]
+fn a_node_reaches_others_over_every_transport() {
+    let dir = tempfile::tempdir().unwrap();
+    let content = noise(2_000_000, 2);
+    let source = file(dir.path(), "source", &content);
+    let share = Share::plain(&source, &dir.path().join("store"));
+    let inner_dir = dir.path().join("inner");
+    fs::create_dir_all(&inner_dir).unwrap();
+    let inner = in_front_of(&inner_dir, &format!("udp4://{}", share.plain.clone().unwrap()));
+    for scheme in ["unix", "udp4", "tcp4", "ws", "xylem"] {
+        let outer_dir = dir.path().join(format!("outer-{scheme}"));
+        fs::create_dir_all(&outer_dir).unwrap();
+        let outer = in_front_of(&outer_dir, inner.at(scheme));
+        let out = outer_dir.join("out");
+        let from = outer.at("unix");
+        let output = get(&outer_dir.join("s"), &[&share.ticket, "--from", from, "-o", text(&out)]);
+        assert_exit(&output, 0);
+        assert!(fs::read(&out).unwrap() == content, "{scheme}");
+    }
+}
+
+#[test]
+fn two_nodes_find_each_other_by_multicast() {
+    let dir = tempfile::tempdir().unwrap();
+    let content = noise(300_000, 3);
+    let source = file(dir.path(), "source", &content);
+    let share = Share::plain(&source, &dir.path().join("store"));
+    // A group of this process alone, so that tests beside this one are not heard.
+    let group =
+        format!("239.255.{}.{}:0", std::process::id() % 250, std::process::id() / 250 % 250);
+    let port = 20_000 + std::process::id() % 20_000;
+    let group = group.replace(":0", &format!(":{port}"));
+    let multicast =
+        format!("[node.multicast]\ngroup = \"{group}\"\ninterfaces = [\"127.0.0.1\"]\n");
+    let near_dir = dir.path().join("near");
+    let far_dir = dir.path().join("far");
+    fs::create_dir_all(&near_dir).unwrap();
+    fs::create_dir_all(&far_dir).unwrap();
+    let upstream = format!("tcp4://{}", share.plain.clone().unwrap());
+    let route = |to: &str| format!("[[node.route]]\nprefix = \"/\"\nto = \"{to}\"\n");
+    let _far = Node::start(&far_dir, &(multicast.clone() + &route(&upstream)));
+    let near = Node::start(&near_dir, &(multicast + &route(&format!("udp4://{group}"))));
+    let out = dir.path().join("out");
+    let output =
+        get(&dir.path().join("s"), &[&share.ticket, "--from", near.at("unix"), "-o", text(&out)]);
+    assert_exit(&output, 0);
+    assert!(fs::read(&out).unwrap() == content);
+}
+
+#[test]
+fn a_node_ends_in_order_and_takes_its_socket_with_it() {
+    let dir = tempfile::tempdir().unwrap();
+    for signal in ["-INT", "-TERM"] {
+        let node = Node::start(dir.path(), "");
+        let socket = dir.path().join("node.sock");
+        assert!(socket.exists());
+        assert_eq!(node.signal(signal), Some(0), "{signal}");
+        assert!(!socket.exists(), "{signal}");
+    }
+}
+
+#[test]
+fn a_killed_node_is_replaced_and_a_live_one_is_not() {
+    let dir = tempfile::tempdir().unwrap();
+    Node::start(dir.path(), "").kill();
+    let socket = dir.path().join("node.sock");
+    assert!(socket.exists(), "a killed node leaves its socket");
+    let _live = Node::start(dir.path(), "");
+    let mut second = xylem(&dir.path().join("other"));
+    second.args(["node", "--listen", &format!("unix://{}", socket.display())]);
+    let output = finish(second);
+    assert_exit(&output, 4);
+    assert_eq!(stderr(&output).trim().lines().count(), 1, "{}", stderr(&output));
+    assert!(socket.exists(), "the live node keeps its socket");
+}
+
+#[test]
+fn settings_that_can_not_be_used_are_one_line_and_exit_2() {
+    let dir = tempfile::tempdir().unwrap();
+    for settings in [
+        "[node]\nlisten = [\"carrier-pigeon://x\"]",
+        "[node]\nlistne = []",
+        "[node\n",
+        "[[node.route]]\nprefix = \"relative\"\nto = \"udp://127.0.0.1\"",
+        "\u{0}",
+    ] {
+        let config = file(dir.path(), "bad.toml", settings.as_bytes());
+        let mut command = xylem(&dir.path().join("store"));
+        command.arg("--config").arg(config).arg("node");
+        let output = finish(command);
+        assert_exit(&output, 2);
+        assert_eq!(stderr(&output).trim().lines().count(), 1, "{settings}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_fetch_goes_on_when_the_node_comes_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let content = noise(30_000_000, 4);
+    let source = file(dir.path(), "source", &content);
+    let share = Share::plain(&source, &dir.path().join("store"));
+    let upstream = format!("tcp4://{}", share.plain.clone().unwrap());
+    let node = in_front_of(dir.path(), &upstream);
+    let out = dir.path().join("out");
+    let from = node.at("unix").to_owned();
+    let mut command = xylem(&dir.path().join("s"));
+    command.args(["get", &share.ticket, "--limit", "10M", "--from", &from, "-o", text(&out)]);
+    let fetching = std::thread::spawn(move || finish(command));
+    let part = dir.path().join(".out.xylem-part");
+    until("the fetch begins", || part.exists());
+    node.kill();
+    let _node = in_front_of(dir.path(), &upstream);
+    assert_exit(&fetching.join().unwrap(), 0);
+    assert!(fs::read(&out).unwrap() == content);
+}
+
+#[test]
+fn connections_that_end_leave_nothing_open() {
+    use std::io::Write;
+    use std::net::TcpStream;
+    use std::os::unix::net::UnixStream;
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::start(dir.path(), "");
+    let open = || fs::read_dir(format!("/proc/{}/fd", node.pid())).unwrap().count();
+    let before = open();
+    let name = xylem_packet::Name::from_uri("/a").unwrap();
+    let mut interest = Vec::new();
+    xylem_packet::InterestBuilder::new(name.as_ref()).encode(&mut interest).unwrap();
+    for _ in 0..200 {
+        let path = node.at("unix").strip_prefix("unix://").unwrap();
+        UnixStream::connect(path).unwrap().write_all(&interest).unwrap();
+        let address = node.at("tcp4").strip_prefix("tcp4://").unwrap();
+        TcpStream::connect(address).unwrap().write_all(&interest).unwrap();
+        let address = node.at("ws").strip_prefix("ws://").unwrap();
+        TcpStream::connect(address).unwrap().write_all(b"GET / HTTP/1.1\r\n").unwrap();
+    }
+    until("the last connection's end", || open() <= before);
+}

@@ -1,0 +1,47 @@
+//! Certificates, keys and signatures of others: no panic; what is read is written the same; nothing
+//! that the anchor did not sign is believed.
+#![no_main]
+use xylem_packet::{Data, Interest, Name};
+use xylem_trust::{
+    Certificate, PublicKey, Signer, TrustStore, ValidityPeriod, Verifier, self_signed,
+};
+
+/// Within the anchor's validity.
+const NOW_MS: u64 = 1_700_000_000_000;
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| {
+    if let Ok(key) = PublicKey::from_spki(input) {
+        assert_eq!(key.to_spki(), input, "keys have one form");
+        let _ = Verifier::of(&key);
+    }
+    // The key's number is the input's first octet, so that no input holds a signature of it.
+    let name = Name::from_uri("/a/KEY/1").expect("a name");
+    let anchor = Signer::ed25519(&[0xA5; 32], name);
+    let always = ValidityPeriod { not_before_ms: 0, not_after_ms: 2 * NOW_MS };
+    let own = self_signed(&anchor, 1, always).expect("a small packet");
+    let own = Certificate::decode(&own).expect("what we make, we read");
+    let mut store = TrustStore::new();
+    store.add_anchor(&own).expect("a good key");
+
+    if let Ok(certificate) = Certificate::decode(input) {
+        let _ = (certificate.key_name(), certificate.identity(), certificate.issuer_id());
+        let _ = certificate.validity().contains(NOW_MS);
+        assert_eq!(
+            PublicKey::from_spki(certificate.data().content()).as_ref(),
+            Ok(certificate.public_key())
+        );
+        if input != own.data().wire() {
+            assert!(store.add(&certificate, NOW_MS).is_err(), "a certificate that nobody signed");
+        }
+    }
+    if let Ok(data) = Data::decode(input)
+        && input != own.data().wire()
+    {
+        assert!(store.data(&data, NOW_MS).is_err(), "Data that nobody signed");
+        let _ = (Verifier::digest_sha256().data(&data), Verifier::digest_blake3().data(&data));
+    }
+    if let Ok(interest) = Interest::decode(input) {
+        assert!(store.interest(&interest, NOW_MS).is_err(), "an Interest that nobody signed");
+        let _ = Verifier::digest_sha256().interest(&interest);
+    }
+});

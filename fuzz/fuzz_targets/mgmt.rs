@@ -1,0 +1,130 @@
+//! Management: its records read the same after they are written again, FaceUris likewise, and no
+//! Interest makes it panic, answer with what is no Data, or obey who has not signed.
+#![no_main]
+use core::time::Duration;
+
+use xylem_forward::{Config, FaceId, FaceScope, Forwarder, LinkType};
+use xylem_mgmt::{
+    ControlParameters, ControlResponse, FaceEvent, FaceInfo, FaceQueryFilter, FaceStatus, FaceUri,
+    FibEntry, GeneralStatus, Host, Management, ManagementConfig, Persistency, Refusal, RibEntry,
+    StrategyChoice, read_entries,
+};
+use xylem_packet::{Component, Data, Interest, InterestBuilder, Name};
+use xylem_trust::{Signer, Stamp};
+
+const NOW_MS: u64 = 1_700_000_000_000;
+
+/// One local face that is never more than a number.
+struct Program(Forwarder);
+
+impl Host for Program {
+    fn forwarder(&mut self) -> &mut Forwarder {
+        &mut self.0
+    }
+    fn forwarder_ref(&self) -> &Forwarder {
+        &self.0
+    }
+    fn create_face(&mut self, _: &FaceUri, _: &ControlParameters) -> Result<FaceId, Refusal> {
+        Ok(self.0.add_face(FaceScope::NonLocal))
+    }
+    fn update_face(&mut self, _: FaceId, _: &ControlParameters) -> Result<(), Refusal> {
+        Ok(())
+    }
+    fn destroy_face(&mut self, face: FaceId) -> bool {
+        self.0.remove_face(face);
+        true
+    }
+    fn face_info(&self, face: FaceId) -> Option<FaceInfo> {
+        let settings = self.0.face_settings(face)?;
+        Some(FaceInfo {
+            remote: FaceUri::Fd(face.0),
+            local: FaceUri::Internal,
+            scope: settings.scope,
+            persistency: Persistency::OnDemand,
+            link_type: LinkType::PointToPoint,
+            mtu: None,
+            flags: 0,
+            base_congestion_marking_interval: None,
+            default_congestion_threshold: None,
+            expires_ms: None,
+        })
+    }
+    fn started_ms(&self) -> u64 {
+        NOW_MS
+    }
+    fn now_ms(&self) -> u64 {
+        NOW_MS
+    }
+}
+
+fn records(input: &[u8]) {
+    if let Ok(parameters) = ControlParameters::decode(input) {
+        assert_eq!(ControlParameters::decode(&parameters.encode()), Ok(parameters));
+    }
+    if let Ok(response) = ControlResponse::decode(input) {
+        assert_eq!(ControlResponse::decode(&response.encode()), Ok(response));
+    }
+    if let Ok(event) = FaceEvent::decode(input) {
+        assert_eq!(FaceEvent::decode(&event.encode()), Ok(event));
+    }
+    if let Ok(filter) = FaceQueryFilter::decode(input) {
+        assert_eq!(FaceQueryFilter::decode(&filter.encode()), Ok(filter));
+    }
+    let _ = GeneralStatus::from_value(input);
+    let _ = read_entries::<FaceStatus>(input);
+    let _ = read_entries::<FibEntry>(input);
+    let _ = read_entries::<RibEntry>(input);
+    let _ = read_entries::<StrategyChoice>(input);
+    if let Ok(uri) = core::str::from_utf8(input).unwrap_or_default().parse::<FaceUri>() {
+        assert_eq!(uri.to_string().parse(), Ok(uri), "a FaceUri survives being written");
+    }
+}
+
+/// The input as the tail of a command that is signed well.
+fn signed(input: &[u8]) -> Option<Vec<u8>> {
+    let (which, parameters) = input.split_first()?;
+    let verbs = [
+        "faces/create",
+        "faces/update",
+        "faces/destroy",
+        "fib/add-nexthop",
+        "fib/remove-nexthop",
+        "rib/register",
+        "rib/unregister",
+        "rib/announce",
+        "cs/config",
+        "cs/erase",
+        "strategy-choice/set",
+        "strategy-choice/unset",
+        "faces/query",
+    ];
+    let verb = verbs[usize::from(*which) % verbs.len()];
+    let name = Name::from_uri(&format!("/localhost/nfd/{verb}")).ok()?;
+    let name = name.child(Component::generic(parameters));
+    let mut wire = Vec::new();
+    let builder = InterestBuilder::new(name.as_ref()).can_be_prefix(which & 0x80 != 0);
+    Signer::digest_sha256()
+        .interest(builder, &[], Stamp::new([*which; 8], NOW_MS), &mut wire)
+        .ok()?;
+    Some(wire)
+}
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| {
+    records(input);
+    let mut program = Program(Forwarder::new(Config::default()));
+    let app = program.0.add_face(FaceScope::Local);
+    let mut management = Management::new(ManagementConfig::default());
+    for wire in [Some(input.to_vec()), signed(input)].into_iter().flatten() {
+        let Ok(interest) = Interest::decode(&wire) else { continue };
+        let mut out = Vec::new();
+        let now = Duration::from_secs(1);
+        management.handle_interest(now, app, &interest, &mut program, &mut out);
+        for packet in &out {
+            Data::decode(packet).expect("answers are Data");
+        }
+        if interest.signature().is_none() && interest.name().len() < 9 {
+            assert!(management.rib().is_empty(), "nobody signed");
+        }
+        management.handle_timeout(Duration::from_secs(1 << 40), &mut program);
+    }
+});

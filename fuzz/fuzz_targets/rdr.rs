@@ -1,0 +1,13 @@
+//! RDR metadata: whatever is read is read the same way again once it is written.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use xylem_node::client::rdr::Metadata;
+
+fuzz_target!(|content: &[u8]| {
+    let Ok(metadata) = Metadata::decode(content) else { return };
+    assert!(!metadata.name.is_empty());
+    let mut again = Vec::new();
+    metadata.encode(&mut again);
+    assert_eq!(Metadata::decode(&again).as_ref(), Ok(&metadata));
+});
