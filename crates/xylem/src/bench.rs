@@ -114,7 +114,8 @@ pub(crate) fn run(args: BenchArgs, out: &mut Out) -> Result<Exit, Failure> {
 /// Says how to get a build that can.
 #[cfg(not(feature = "bench"))]
 pub(crate) fn run(args: BenchArgs, _out: &mut Out) -> Result<Exit, Failure> {
-    let BenchArgs { subject: Subject::Hash | Subject::Ndn | Subject::Link, tables: _, quick: _ } = args;
+    let BenchArgs { subject: Subject::Hash | Subject::Ndn | Subject::Link, tables: _, quick: _ } =
+        args;
     Err(Failure::new(
         Exit::Usage,
         "this build has no benchmarks; build it with `cargo build --release -p xylem --features \

@@ -4,6 +4,8 @@
 //! standard error. Nothing here knows a protocol: [`cli::Cli`] says what was asked for, one module
 //! per subcommand turns that into one call of a library crate, [`output`] says what happened, and
 //! [`exit`] holds the one table of exit codes.
+// Doc comments of arguments are help texts, with brackets of their own.
+#![allow(rustdoc::broken_intra_doc_links)]
 
 mod bench;
 mod cli;
