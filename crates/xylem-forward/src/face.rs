@@ -82,6 +82,20 @@ pub struct FaceCounters {
     pub out_bytes: u64,
 }
 
+impl core::ops::AddAssign for FaceCounters {
+    fn add_assign(&mut self, other: Self) {
+        self.in_interests += other.in_interests;
+        self.in_data += other.in_data;
+        self.in_nacks += other.in_nacks;
+        self.in_bytes += other.in_bytes;
+        self.in_dropped += other.in_dropped;
+        self.out_interests += other.out_interests;
+        self.out_data += other.out_data;
+        self.out_nacks += other.out_nacks;
+        self.out_bytes += other.out_bytes;
+    }
+}
+
 /// A face.
 #[derive(Debug)]
 pub struct Face {

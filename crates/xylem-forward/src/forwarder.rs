@@ -43,6 +43,8 @@ pub struct Forwarder<S: Storage = Standard> {
     pub(crate) dead_nonces: Recent<(), S::Nonces>,
     pub(crate) measurements: Recent<Measurement, S::Measurements>,
     pub(crate) counters: Counters,
+    /// What faces that have gone had carried.
+    gone: FaceCounters,
     /// How many Data have been delivered; numbers them.
     pub(crate) serial: u64,
     // Memory used again for every packet.
@@ -84,6 +86,7 @@ impl<S: Storage> Forwarder<S> {
             dead_nonces: Recent::new(config.dead_nonces, micros(config.dead_nonce_lifetime)),
             measurements: Recent::new(config.measurements, measured_for),
             counters: Counters::default(),
+            gone: FaceCounters::default(),
             serial: 0,
             hashes: NameHashes::default(),
             other_hashes: NameHashes::default(),
@@ -106,6 +109,7 @@ impl<S: Storage> Forwarder<S> {
     /// Forgets a face and its routes. What it had asked for is no longer delivered.
     pub fn remove_face(&mut self, face: FaceId) {
         if let Some(number) = self.faces.number(face) {
+            self.gone += self.counters(face).unwrap_or_default();
             self.faces.remove(number);
             self.remove_routes_over(face);
         }
@@ -124,6 +128,14 @@ impl<S: Storage> Forwarder<S> {
     /// What a face has carried; `None` if it is not known.
     pub fn counters(&self, face: FaceId) -> Option<FaceCounters> {
         Some(self.faces.get(self.faces.number(face)?)?.counters)
+    }
+
+    /// What all faces have carried, those that have gone included.
+    pub fn carried(&self) -> FaceCounters {
+        self.faces().filter_map(|face| self.counters(face)).fold(self.gone, |mut sum, counters| {
+            sum += counters;
+            sum
+        })
     }
 
     /// What the forwarder has done.

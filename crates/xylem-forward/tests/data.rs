@@ -138,6 +138,9 @@ fn counters_count() {
     assert_eq!((ca.in_bytes, ca.out_bytes), (question.len() as u64, answer.len() as u64));
     assert_eq!((cu.out_interests, cu.in_data, cu.out_data), (1, 1, 0));
     assert_eq!((cu.out_bytes, cu.in_bytes), (question.len() as u64, answer.len() as u64));
+    w.forwarder.remove_face(a);
+    let all = w.forwarder.carried();
+    assert_eq!((all.in_interests, all.in_data, all.out_interests, all.out_data), (1, 1, 1, 1));
 }
 
 /// A world with a content store in which these Data have been fetched.
