@@ -62,6 +62,19 @@ impl<E> Error<E> {
     }
 }
 
+/// The tables that were `asked` for, all where none is named.
+fn chosen<'a, E>(
+    asked: &'a [impl AsRef<str>],
+    tables: &'static [&'static str],
+) -> Result<Vec<&'a str>, Error<E>> {
+    let named: Vec<&str> = asked.iter().map(AsRef::as_ref).collect();
+    match named.iter().find(|name| !tables.contains(name)) {
+        Some(name) => Err(Error::no_such_table(name, tables)),
+        None if named.is_empty() => Ok(tables.to_vec()),
+        None => Ok(named),
+    }
+}
+
 impl<E> fmt::Display for Error<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

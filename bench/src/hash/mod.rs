@@ -8,12 +8,12 @@ pub mod single;
 mod streaming;
 mod works;
 
-use crate::Error;
 use crate::busy::Busy;
 use crate::machine::machine;
 use crate::race::Effort;
 use crate::report::{Absent, Report};
 use crate::series::Series;
+use crate::{Error, chosen};
 
 /// The names of the tables, in the order in which all of them are made.
 pub const TABLES: [&str; 7] =
@@ -29,11 +29,7 @@ pub fn run<E>(
     effort: Effort,
     emit: &mut dyn FnMut(Report) -> Result<(), E>,
 ) -> Result<(), Error<E>> {
-    let named: Vec<&str> = tables.iter().map(AsRef::as_ref).collect();
-    let tables = if named.is_empty() { TABLES.to_vec() } else { named };
-    if let Some(name) = tables.iter().find(|name| !TABLES.contains(name)) {
-        return Err(Error::no_such_table(name, &TABLES));
-    }
+    let tables = chosen(tables, &TABLES)?;
     emit(Report::Machine(machine())).map_err(Error::Refused)?;
     for table in tables {
         run_here(table, effort, emit)?;

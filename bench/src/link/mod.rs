@@ -10,11 +10,11 @@ mod keys;
 mod ratchet;
 mod seal;
 
-use crate::Error;
 use crate::machine::machine;
 use crate::race::Effort;
 use crate::report::{Bound, Figure, Heading, Report, Unit};
 use crate::series::{Compare, Series};
+use crate::{Error, chosen};
 
 /// The names of the tables, in the order in which all of them are made.
 pub const TABLES: [&str; 5] = ["frames", "seal", "keys", "handshake", "ratchet"];
@@ -38,11 +38,7 @@ pub fn run<E>(
     effort: Effort,
     emit: &mut dyn FnMut(Report) -> Result<(), E>,
 ) -> Result<(), Error<E>> {
-    let named: Vec<&str> = tables.iter().map(AsRef::as_ref).collect();
-    let tables = if named.is_empty() { TABLES.to_vec() } else { named };
-    if let Some(name) = tables.iter().find(|name| !TABLES.contains(name)) {
-        return Err(Error::no_such_table(name, &TABLES));
-    }
+    let tables = chosen(tables, &TABLES)?;
     emit(Report::Machine(machine())).map_err(Error::Refused)?;
     for table in tables {
         let series = &mut Series::new(effort, emit);

@@ -14,11 +14,11 @@ mod parallel;
 mod producer;
 mod single;
 
-use crate::Error;
 use crate::machine::machine;
 use crate::race::Effort;
 use crate::report::Report;
 use crate::series::Series;
+use crate::{Error, chosen};
 
 /// The names of the tables, in the order in which all of them are made.
 pub const TABLES: [&str; 6] =
@@ -34,11 +34,7 @@ pub fn run<E>(
     effort: Effort,
     emit: &mut dyn FnMut(Report) -> Result<(), E>,
 ) -> Result<(), Error<E>> {
-    let named: Vec<&str> = tables.iter().map(AsRef::as_ref).collect();
-    let tables = if named.is_empty() { TABLES.to_vec() } else { named };
-    if let Some(name) = tables.iter().find(|name| !TABLES.contains(name)) {
-        return Err(Error::no_such_table(name, &TABLES));
-    }
+    let tables = chosen(tables, &TABLES)?;
     emit(Report::Machine(machine())).map_err(Error::Refused)?;
     let mut series = Series::new(effort, emit);
     for table in tables {
