@@ -14,6 +14,16 @@
 //! | 0x09 | path response | token (8) of the challenge |
 //! | 0x0a | epoch | number (8), commitment (32) |
 //! | 0x0b | epoch ack | number (8) |
+//! | 0x0c | ack | largest (8), delay in µs (4), marked (4), count (1), count × (gap (4), length (4)) |
+//! | 0x0d | stream open | stream (4), purpose (2) |
+//! | 0x0e | stream data | stream (4), offset (8), length (2), bytes |
+//! | 0x0f | stream close | stream (4), size (8) |
+//! | 0x10 | stream reset | stream (4), code (4), size (8) |
+//! | 0x11 | stream stop | stream (4), code (4) |
+//! | 0x12 | window update | stream (4), or 2^32 - 1 for the link; limit (8) |
+//! | 0x13 | go away | last stream that is still taken (4) |
+//! | 0x14 | rekey | round (4), stage (1: 0 offer, 1 answer), X25519 key (32) |
+//! | 0x15 | reset token | epoch (8), token (16) |
 //!
 //! Numbers are big-endian and of fixed width: a datagram has at most 65,507 bytes, so two bytes
 //! hold any length in it, and there is one way to write each frame.
@@ -35,12 +45,28 @@ mod wire {
     pub const PATH_RESPONSE: u8 = 0x09;
     pub const EPOCH: u8 = 0x0a;
     pub const EPOCH_ACK: u8 = 0x0b;
+    pub const ACK: u8 = 0x0c;
+    pub const STREAM_OPEN: u8 = 0x0d;
+    pub const STREAM_DATA: u8 = 0x0e;
+    pub const STREAM_CLOSE: u8 = 0x0f;
+    pub const STREAM_RESET: u8 = 0x10;
+    pub const STREAM_STOP: u8 = 0x11;
+    pub const WINDOW_UPDATE: u8 = 0x12;
+    pub const GO_AWAY: u8 = 0x13;
+    pub const REKEY: u8 = 0x14;
+    pub const RESET_TOKEN: u8 = 0x15;
 }
 
 /// Bytes of a packet frame beside the packet.
 pub const PACKET_OVERHEAD: usize = 3;
 /// Bytes of a fragment frame beside its piece.
 pub const FRAGMENT_OVERHEAD: usize = 15;
+/// Bytes of a stream data frame beside its piece.
+pub const STREAM_OVERHEAD: usize = 15;
+/// Ranges of packet numbers in one ack at most.
+pub const MAX_ACK_RANGES: usize = 32;
+/// The stream number with which a window update means the whole link.
+pub const WHOLE_LINK: u32 = u32::MAX;
 /// Close code: nothing is wrong.
 pub const CLOSE_NORMAL: u8 = 0;
 /// Close code: the receiver of the close broke the protocol.
@@ -76,6 +102,162 @@ pub enum Frame<'a> {
     },
     /// The receiver has the keys of this epoch.
     EpochAck(u64),
+    /// Datagrams that arrived.
+    Ack(Ack<'a>),
+    /// A stream begins, opened by the sender of this.
+    StreamOpen {
+        /// Its number: even from the dialer, odd from the responder.
+        stream: u32,
+        /// What it is for: the receiver's program knows.
+        purpose: u16,
+    },
+    /// Bytes of a stream.
+    StreamData {
+        /// Which.
+        stream: u32,
+        /// Where in the stream they belong.
+        offset: u64,
+        /// The bytes, at least one.
+        piece: &'a [u8],
+    },
+    /// The sender's half of the stream ends at this size.
+    StreamClose {
+        /// Which.
+        stream: u32,
+        /// Bytes in all.
+        size: u64,
+    },
+    /// The sender's half of the stream ends at once; what has not arrived is not sent again.
+    StreamReset {
+        /// Which.
+        stream: u32,
+        /// Why; the programs know.
+        code: u32,
+        /// Bytes sent until then: what flow control counts.
+        size: u64,
+    },
+    /// The sender will not read any more of the stream; a reset answers.
+    StreamStop {
+        /// Which.
+        stream: u32,
+        /// Why; the programs know.
+        code: u32,
+    },
+    /// The receiver of this may send up to `limit` bytes, counted from the beginning.
+    WindowUpdate {
+        /// Which, or [`WHOLE_LINK`].
+        stream: u32,
+        /// Bytes.
+        limit: u64,
+    },
+    /// Streams of the receiver's numbered above this are not taken any more; those below go on.
+    GoAway(u32),
+    /// A key for the next Diffie-Hellman ratchet.
+    Rekey {
+        /// Counts the ratchets of the link from 1.
+        round: u32,
+        /// Whether it answers an offer of that round.
+        answer: bool,
+        /// X25519.
+        key: &'a [u8; 32],
+    },
+    /// By this token the receiver knows that the sender of datagrams like this has lost its state.
+    ResetToken {
+        /// For datagrams of this epoch of the receiver's.
+        epoch: u64,
+        /// The last bytes of a stateless reset.
+        token: [u8; 16],
+    },
+}
+
+/// Datagrams that arrived, newest first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ack<'a> {
+    /// The highest packet number that arrived.
+    pub largest: u64,
+    /// Microseconds between its arrival and this.
+    pub delay: u32,
+    /// Datagrams so far that a router marked instead of dropping (ECN CE), modulo 2^32.
+    pub marked: u32,
+    ranges: &'a [[u8; 8]],
+}
+
+impl<'a> Ack<'a> {
+    /// Of encoded ranges (see [`AckRanges`]), which must be 1..=[`MAX_ACK_RANGES`]; `None` if they say
+    /// something impossible.
+    #[must_use]
+    pub fn new(largest: u64, delay: u32, marked: u32, ranges: &'a [[u8; 8]]) -> Option<Self> {
+        let ack = Self { largest, delay, marked, ranges };
+        if ranges.is_empty() || ranges.len() > MAX_ACK_RANGES || ranges[0][..4] != [0; 4] {
+            return None;
+        }
+        // One more than the lowest number that the ranges so far cover.
+        let mut rest = largest.checked_add(1)?;
+        for (i, (gap, len)) in ack.pairs().enumerate() {
+            if len == 0 || (gap == 0 && i > 0) {
+                return None;
+            }
+            rest = rest.checked_sub(u64::from(gap) + u64::from(len))?;
+        }
+        Some(ack)
+    }
+
+    fn pairs(&self) -> impl Iterator<Item = (u32, u32)> + use<'a> {
+        self.ranges.iter().map(|range| {
+            let [a, b, c, d, e, f, g, h] = *range;
+            (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h]))
+        })
+    }
+
+    /// The numbers that arrived, as inclusive ranges, highest first.
+    pub fn ranges(&self) -> impl Iterator<Item = core::ops::RangeInclusive<u64>> + use<'a> {
+        // One more than what is not covered yet; `new` has checked every subtraction.
+        let mut rest = self.largest + 1;
+        self.pairs().map(move |(gap, len)| {
+            let end = rest - u64::from(gap);
+            rest = end - u64::from(len);
+            rest..=end - 1
+        })
+    }
+}
+
+/// Ranges of an [`Ack`] under construction.
+#[derive(Clone, Debug, Default)]
+pub struct AckRanges {
+    largest: u64,
+    /// The lowest number so far.
+    lowest: u64,
+    encoded: [[u8; 8]; MAX_ACK_RANGES],
+    count: usize,
+}
+
+impl AckRanges {
+    /// Adds a range below all that were added before and not adjoining them; whether there was room.
+    pub fn push(&mut self, range: core::ops::RangeInclusive<u64>) -> bool {
+        let (start, end) = (*range.start(), *range.end());
+        let first = self.count == 0;
+        if self.count == MAX_ACK_RANGES || start > end || (!first && end + 1 >= self.lowest) {
+            return false;
+        }
+        let gap = if first { 0 } else { self.lowest - end - 1 };
+        let (Ok(gap), Ok(len)) = (u32::try_from(gap), u32::try_from(end - start + 1)) else {
+            return false;
+        };
+        if first {
+            self.largest = end;
+        }
+        self.lowest = start;
+        self.encoded[self.count][..4].copy_from_slice(&gap.to_be_bytes());
+        self.encoded[self.count][4..].copy_from_slice(&len.to_be_bytes());
+        self.count += 1;
+        true
+    }
+
+    /// The ack, if there is a range.
+    #[must_use]
+    pub fn ack(&self, delay: u32, marked: u32) -> Option<Ack<'_>> {
+        Ack::new(self.largest, delay, marked, &self.encoded[..self.count])
+    }
 }
 
 /// A piece of a packet.
@@ -143,6 +325,18 @@ impl<'a> Frames<'a> {
         Ok(taken.try_into().expect("take gives what was asked for"))
     }
 
+    fn array_ref<const N: usize>(&mut self, start: usize) -> Result<&'a [u8; N], FrameError> {
+        let taken = self.take(N, start)?;
+        Ok(taken.try_into().expect("take gives what was asked for"))
+    }
+
+    fn ack(&mut self, start: usize) -> Result<Ack<'a>, FrameError> {
+        let (largest, delay, marked) = (self.u64(start)?, self.u32(start)?, self.u32(start)?);
+        let count = usize::from(self.array::<1>(start)?[0]);
+        let (ranges, _) = self.take(count * 8, start)?.as_chunks();
+        Ack::new(largest, delay, marked, ranges).ok_or(FrameError::Length { at: start })
+    }
+
     fn u64(&mut self, start: usize) -> Result<u64, FrameError> {
         Ok(u64::from_be_bytes(self.array(start)?))
     }
@@ -185,6 +379,42 @@ impl<'a> Frames<'a> {
                 Frame::Epoch { number: self.u64(start)?, commitment: self.array(start)? }
             }
             wire::EPOCH_ACK => Frame::EpochAck(self.u64(start)?),
+            wire::ACK => Frame::Ack(self.ack(start)?),
+            wire::STREAM_OPEN => {
+                let stream = self.u32(start)?;
+                Frame::StreamOpen { stream, purpose: u16::from_be_bytes(self.array(start)?) }
+            }
+            wire::STREAM_DATA => {
+                let (stream, offset, len) = (self.u32(start)?, self.u64(start)?, self.u16(start)?);
+                if len == 0 || offset.checked_add(len as u64).is_none() {
+                    return Err(FrameError::Length { at: start });
+                }
+                Frame::StreamData { stream, offset, piece: self.take(len, start)? }
+            }
+            wire::STREAM_CLOSE => {
+                Frame::StreamClose { stream: self.u32(start)?, size: self.u64(start)? }
+            }
+            wire::STREAM_RESET => {
+                let (stream, code) = (self.u32(start)?, self.u32(start)?);
+                Frame::StreamReset { stream, code, size: self.u64(start)? }
+            }
+            wire::STREAM_STOP => {
+                Frame::StreamStop { stream: self.u32(start)?, code: self.u32(start)? }
+            }
+            wire::WINDOW_UPDATE => {
+                Frame::WindowUpdate { stream: self.u32(start)?, limit: self.u64(start)? }
+            }
+            wire::GO_AWAY => Frame::GoAway(self.u32(start)?),
+            wire::REKEY => {
+                let (round, stage) = (self.u32(start)?, self.array::<1>(start)?[0]);
+                if stage > 1 {
+                    return Err(FrameError::Length { at: start });
+                }
+                Frame::Rekey { round, answer: stage == 1, key: self.array_ref(start)? }
+            }
+            wire::RESET_TOKEN => {
+                Frame::ResetToken { epoch: self.u64(start)?, token: self.array(start)? }
+            }
             _ => return Err(FrameError::UnknownType { typ, at: start }),
         })
     }
@@ -271,6 +501,9 @@ impl Frame<'_> {
     fn parts(&self) -> (Head, &[u8]) {
         use wire::*;
         let number = |typ, number: u64| Head::new(typ, &[&number.to_be_bytes()]);
+        let of_stream = |typ, stream: u32, number: u64| {
+            Head::new(typ, &[&stream.to_be_bytes(), &number.to_be_bytes()])
+        };
         match self {
             Frame::Ping(token) => (number(PING, *token), &[]),
             Frame::Pong(token) => (number(PONG, *token), &[]),
@@ -288,6 +521,38 @@ impl Frame<'_> {
             Frame::PathResponse(token) => (number(PATH_RESPONSE, *token), &[]),
             Frame::Epoch { number: n, commitment } => (number(EPOCH, *n), commitment),
             Frame::EpochAck(n) => (number(EPOCH_ACK, *n), &[]),
+            Frame::Ack(ack) => {
+                let count = [u8::try_from(ack.ranges.len()).expect("32 at most")];
+                let (delay, marked) = (ack.delay.to_be_bytes(), ack.marked.to_be_bytes());
+                let fields = [&ack.largest.to_be_bytes()[..], &delay, &marked, &count];
+                (Head::new(ACK, &fields), ack.ranges.as_flattened())
+            }
+            Frame::StreamOpen { stream, purpose } => {
+                let fields = [&stream.to_be_bytes()[..], &purpose.to_be_bytes()];
+                (Head::new(STREAM_OPEN, &fields), &[])
+            }
+            Frame::StreamData { stream, offset, piece } => {
+                let len = u16::try_from(piece.len()).expect("fits a datagram").to_be_bytes();
+                let fields = [&stream.to_be_bytes()[..], &offset.to_be_bytes(), &len];
+                (Head::new(STREAM_DATA, &fields), piece)
+            }
+            Frame::StreamClose { stream, size } => (of_stream(STREAM_CLOSE, *stream, *size), &[]),
+            Frame::StreamReset { stream, code, size } => {
+                let (stream, code) = (stream.to_be_bytes(), code.to_be_bytes());
+                (Head::new(STREAM_RESET, &[&stream, &code, &size.to_be_bytes()]), &[])
+            }
+            Frame::StreamStop { stream, code } => {
+                (Head::new(STREAM_STOP, &[&stream.to_be_bytes(), &code.to_be_bytes()]), &[])
+            }
+            Frame::WindowUpdate { stream, limit } => {
+                (of_stream(WINDOW_UPDATE, *stream, *limit), &[])
+            }
+            Frame::GoAway(last) => (Head::new(GO_AWAY, &[&last.to_be_bytes()]), &[]),
+            Frame::Rekey { round, answer, key } => {
+                let stage = [u8::from(*answer)];
+                (Head::new(REKEY, &[&round.to_be_bytes(), &stage]), &key[..])
+            }
+            Frame::ResetToken { epoch, token } => (number(RESET_TOKEN, *epoch), token),
         }
     }
 }
@@ -298,16 +563,19 @@ fn packet_head(packet: &[u8]) -> [u8; PACKET_OVERHEAD] {
     [wire::PACKET, a, b]
 }
 
+/// The longest head: an ack's.
+const MAX_HEAD: usize = 18;
+
 /// The type and the fixed fields of a frame.
 struct Head {
-    bytes: [u8; FRAGMENT_OVERHEAD],
+    bytes: [u8; MAX_HEAD],
     len: usize,
 }
 
 impl Head {
     #[inline]
     fn new(typ: u8, fields: &[&[u8]]) -> Self {
-        let mut head = Self { bytes: [typ; FRAGMENT_OVERHEAD], len: 1 };
+        let mut head = Self { bytes: [typ; MAX_HEAD], len: 1 };
         for field in fields {
             head.bytes[head.len..head.len + field.len()].copy_from_slice(field);
             head.len += field.len();
@@ -325,6 +593,10 @@ impl Head {
 mod tests {
     use super::*;
 
+    /// 10 numbers from the top, and 20 below a gap of 3.
+    const RANGE: [u8; 8] = [0, 0, 0, 0, 0, 0, 0, 10];
+    const LATER: [u8; 8] = [0, 0, 0, 3, 0, 0, 0, 20];
+
     fn all() -> Vec<Frame<'static>> {
         vec![
             Frame::Ping(1),
@@ -338,6 +610,16 @@ mod tests {
             Frame::PathResponse(6),
             Frame::Epoch { number: 9, commitment: [4; 32] },
             Frame::EpochAck(9),
+            Frame::Ack(Ack::new(1_000, 5, 7, &[RANGE, LATER]).unwrap()),
+            Frame::StreamOpen { stream: 2, purpose: 0x0102 },
+            Frame::StreamData { stream: 2, offset: 1 << 40, piece: b"piece" },
+            Frame::StreamClose { stream: 3, size: 1 << 41 },
+            Frame::StreamReset { stream: 3, code: 4, size: 5 },
+            Frame::StreamStop { stream: 6, code: 7 },
+            Frame::WindowUpdate { stream: WHOLE_LINK, limit: u64::MAX },
+            Frame::GoAway(8),
+            Frame::Rekey { round: 1, answer: true, key: &[9; 32] },
+            Frame::ResetToken { epoch: 10, token: [11; 16] },
         ]
     }
 
@@ -383,7 +665,7 @@ mod tests {
     fn impossible_lengths_are_refused() {
         let refused = |bytes: &[u8]| Frames::new(bytes).next().unwrap().unwrap_err();
         assert_eq!(refused(&[3, 0, 0]), FrameError::Length { at: 0 });
-        assert_eq!(refused(&[0x0c]), FrameError::UnknownType { typ: 0x0c, at: 0 });
+        assert_eq!(refused(&[0x16]), FrameError::UnknownType { typ: 0x16, at: 0 });
         let fragment = |offset: u32, total: u32, piece: &'static [u8]| {
             let mut out = Vec::new();
             Frame::Fragment(Fragment { message: 0, offset, total, piece }).write(&mut out);
@@ -402,5 +684,32 @@ mod tests {
         ] {
             assert_eq!(fragment(offset, total, piece), Some(FrameError::Length { at: 0 }));
         }
+    }
+    #[test]
+    fn acks_say_what_arrived_and_nothing_impossible() {
+        let mut ranges = AckRanges::default();
+        assert!(ranges.ack(0, 0).is_none());
+        for range in [991..=1_000, 968..=987, 0..=0] {
+            assert!(ranges.push(range));
+        }
+        for range in [0..=0, 5..=6] {
+            assert!(!ranges.push(range), "not below the last one");
+        }
+        let ack = ranges.ack(5, 7).unwrap();
+        assert_eq!(ack.ranges().collect::<Vec<_>>(), [991..=1_000, 968..=987, 0..=0]);
+        let mut full = AckRanges::default();
+        let top = 10 * MAX_ACK_RANGES as u64;
+        (0..MAX_ACK_RANGES as u64).for_each(|i| assert!(full.push(top - 2 * i..=top - 2 * i)));
+        assert!(!full.push(0..=1));
+        assert_eq!(full.ack(0, 0).unwrap().ranges().count(), MAX_ACK_RANGES);
+        let one = |len: u8| [[0, 0, 0, 0, 0, 0, 0, len]];
+        assert!(Ack::new(9, 0, 0, &one(10)).is_some());
+        assert_eq!(Ack::new(9, 0, 0, &one(11)), None, "below zero");
+        assert_eq!(Ack::new(9, 0, 0, &one(0)), None);
+        assert_eq!(Ack::new(u64::MAX, 0, 0, &one(1)), None);
+        assert_eq!(Ack::new(9, 0, 0, &[LATER]), None, "a gap before the largest");
+        assert_eq!(Ack::new(99, 0, 0, &[RANGE, RANGE]), None, "no gap between two ranges");
+        assert_eq!(Ack::new(9, 0, 0, &[]), None);
+        assert_eq!(Ack::new(u64::MAX - 1, 0, 0, &[RANGE; 33]), None);
     }
 }

@@ -26,7 +26,8 @@ const MAX_COOKIES: u8 = 4;
 const SHORT_LEN: core::ops::Range<usize> = 128..256;
 
 fn ours(config: &Config) -> Parameters {
-    Parameters { max_datagram: config.max_datagram, idle_timeout: config.idle_timeout }
+    let (max_datagram, idle_timeout) = (config.max_datagram, config.idle_timeout);
+    Parameters { max_datagram, idle_timeout, shaping: 0, shaping_limit: 0 }
 }
 
 pub(crate) fn offers_aes(config: &Config) -> bool {

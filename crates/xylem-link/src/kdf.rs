@@ -9,20 +9,20 @@ use zeroize::Zeroize;
 /// The labels (BLAKE3 `derive_key` contexts). One purpose each; never reused, never changed
 /// (docs/spec/link.md, "Derivations").
 pub(crate) mod label {
-    pub const ENVELOPE_TAG: &str = "xylem-link v2 handshake envelope tag";
-    pub const ENVELOPE_STREAM: &str = "xylem-link v2 handshake envelope stream";
-    pub const REST: &str = "xylem-link v2 first message rest";
-    pub const COOKIE: &str = "xylem-link v2 retry cookie";
-    pub const INITIATOR_EPOCH: &str = "xylem-link v2 initiator first epoch";
-    pub const RESPONDER_EPOCH: &str = "xylem-link v2 responder first epoch";
-    pub const NEXT_EPOCH: &str = "xylem-link v2 next epoch";
-    pub const AEAD_KEY: &str = "xylem-link v2 aead key";
-    pub const AEAD_IV: &str = "xylem-link v2 aead iv";
-    pub const HEADER_KEY: &str = "xylem-link v2 header protection key";
-    pub const CONNECTION_ID: &str = "xylem-link v2 connection id";
-    pub const COMMITMENT: &str = "xylem-link v2 epoch commitment";
-    pub const RATCHET_ROOT: &str = "xylem-link v2 ratchet root";
-    pub const RANDOM: &str = "xylem-link v2 random generator";
+    pub const ENVELOPE_TAG: &str = "xylem-link v3 handshake envelope tag";
+    pub const ENVELOPE_STREAM: &str = "xylem-link v3 handshake envelope stream";
+    pub const REST: &str = "xylem-link v3 first message rest";
+    pub const COOKIE: &str = "xylem-link v3 retry cookie";
+    pub const INITIATOR_EPOCH: &str = "xylem-link v3 initiator first epoch";
+    pub const RESPONDER_EPOCH: &str = "xylem-link v3 responder first epoch";
+    pub const NEXT_EPOCH: &str = "xylem-link v3 next epoch";
+    pub const AEAD_KEY: &str = "xylem-link v3 aead key";
+    pub const AEAD_IV: &str = "xylem-link v3 aead iv";
+    pub const HEADER_KEY: &str = "xylem-link v3 header protection key";
+    pub const CONNECTION_ID: &str = "xylem-link v3 connection id";
+    pub const COMMITMENT: &str = "xylem-link v3 epoch commitment";
+    pub const RATCHET_ROOT: &str = "xylem-link v3 ratchet root";
+    pub const RANDOM: &str = "xylem-link v3 random generator";
 }
 
 /// BLAKE3 in key derivation mode over the parts, which are all of fixed length.

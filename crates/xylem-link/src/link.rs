@@ -39,6 +39,10 @@ pub(crate) struct Parameters {
     pub max_datagram: usize,
     /// Its idle timeout.
     pub idle_timeout: Duration,
+    /// The shaping level that it wants, 0 for none.
+    pub shaping: u8,
+    /// The highest shaping level that it agrees to.
+    pub shaping_limit: u8,
 }
 
 /// The dialer's last handshake message, sent again until something authentic arrives.

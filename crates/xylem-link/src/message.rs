@@ -21,7 +21,7 @@ use crate::link::Parameters;
 use crate::noise::{MESSAGE_1_OVERHEAD, MESSAGE_2_OVERHEAD, MESSAGE_3_OVERHEAD};
 use crate::seal::{CID_LEN, Cipher, ConnectionId};
 
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 const INITIAL: u8 = 1;
 const RETRY: u8 = 2;
 const RESPONSE: u8 = 3;
@@ -193,23 +193,29 @@ impl Answer {
 }
 
 impl Parameters {
-    /// Largest datagram (4), idle timeout in milliseconds (4). Payload of Noise message 3.
+    /// Largest datagram (2), idle timeout in milliseconds (4), shaping level that this side wants
+    /// (1) and the highest that it agrees to (1). Payload of Noise message 3.
     pub fn encode(self) -> [u8; PARAMETERS_LEN] {
-        let size = u32::try_from(self.max_datagram).unwrap_or(u32::MAX);
+        let size = u16::try_from(self.max_datagram).unwrap_or(u16::MAX);
         let idle = u32::try_from(self.idle_timeout.as_millis()).unwrap_or(u32::MAX);
         let mut out = [0; PARAMETERS_LEN];
-        out[..4].copy_from_slice(&size.to_be_bytes());
-        out[4..].copy_from_slice(&idle.to_be_bytes());
+        out[..2].copy_from_slice(&size.to_be_bytes());
+        out[2..6].copy_from_slice(&idle.to_be_bytes());
+        out[6..].copy_from_slice(&[self.shaping, self.shaping_limit]);
         out
     }
 
     /// `None` if the peer claims to take less than what every path carries.
     pub fn decode(bytes: &[u8; PARAMETERS_LEN]) -> Option<Self> {
-        let (size, idle) = bytes.split_first_chunk::<4>()?;
-        let max_datagram = u32::from_be_bytes(*size) as usize;
-        let idle = u32::from_be_bytes(*idle.first_chunk()?);
-        (max_datagram >= MIN_INITIAL)
-            .then(|| Self { max_datagram, idle_timeout: Duration::from_millis(u64::from(idle)) })
+        let [a, b, idle @ .., shaping, shaping_limit] = *bytes;
+        let max_datagram = usize::from(u16::from_be_bytes([a, b]));
+        let idle_timeout = Duration::from_millis(u64::from(u32::from_be_bytes(idle)));
+        (max_datagram >= MIN_INITIAL).then_some(Self {
+            max_datagram,
+            idle_timeout,
+            shaping,
+            shaping_limit,
+        })
     }
 }
 
@@ -252,7 +258,7 @@ mod tests {
             assert_eq!(Message::parse(&body), Some(message));
             body.extend_from_slice(&[9; 50]);
             assert_eq!(Message::parse(&body), Some(message), "padding is not looked at");
-            for (at, value) in [(0, 0), (0, 1), (0, 3), (1, 0), (1, 7)] {
+            for (at, value) in [(0, 0), (0, 2), (0, 4), (1, 0), (1, 7)] {
                 let mut other = body.clone();
                 other[at] = value;
                 assert_eq!(Message::parse(&other), None);
@@ -270,7 +276,8 @@ mod tests {
             assert_eq!(Offer::decode(&bad), None);
         }
         let idle_timeout = Duration::from_millis(12_345);
-        let parameters = Parameters { max_datagram: MIN_INITIAL, idle_timeout };
+        let parameters =
+            Parameters { max_datagram: MIN_INITIAL, idle_timeout, shaping: 1, shaping_limit: 2 };
         let (cid, cipher) = (ConnectionId([2; 8]), Cipher::Aes256Gcm);
         let answer = Answer { cid, cipher, hybrid: false, parameters };
         assert_eq!(Answer::decode(&answer.encode()), Some((answer, None)));
@@ -286,7 +293,7 @@ mod tests {
         assert_eq!(Answer::decode(&both), Some((hybrid, Some(&ciphertext))));
         assert_eq!(Answer::decode(&with(hybrid, &ciphertext[1..])), None);
         assert_eq!(Answer::decode(&with(answer, &ciphertext)), None);
-        let small = Parameters { max_datagram: MIN_INITIAL - 1, idle_timeout };
+        let small = Parameters { max_datagram: MIN_INITIAL - 1, ..parameters };
         assert_eq!(Parameters::decode(&small.encode()), None);
     }
 

@@ -115,6 +115,17 @@ impl Link {
                     self.owed.announce = None;
                 }
             }
+            // Streams and acks.
+            Frame::Ack(_)
+            | Frame::StreamOpen { .. }
+            | Frame::StreamData { .. }
+            | Frame::StreamClose { .. }
+            | Frame::StreamReset { .. }
+            | Frame::StreamStop { .. }
+            | Frame::WindowUpdate { .. }
+            | Frame::GoAway(_) => return Err(Misbehaved),
+            // Keys.
+            Frame::Rekey { .. } | Frame::ResetToken { .. } => return Err(Misbehaved),
         }
         Ok(())
     }
