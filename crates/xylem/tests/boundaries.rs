@@ -14,6 +14,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("xylem-forward", &["xylem-packet"]),
     ("xylem-mgmt", &["xylem-packet", "xylem-trust", "xylem-forward"]),
     ("xylem-link", &["xylem-hash"]),
+    ("xylem-mail", &["xylem-hash", "xylem-object", "xylem-link"]),
     ("xylem-store", &["xylem-hash", "xylem-tree"]),
     ("xylem-transfer", &["xylem-hash", "xylem-tree", "xylem-packet", "xylem-object"]),
     ("xylem-ffi", &["xylem-hash"]),
