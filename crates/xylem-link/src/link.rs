@@ -14,8 +14,11 @@ use crate::keys::PeerKey;
 use crate::mtu::PathMtu;
 use crate::queue::SendQueue;
 use crate::reassembly::Reassembly;
+use crate::rekey::{Carried, Rekey};
+use crate::reset::{PeerToken, ResetKey, Token};
 use crate::seal::{ConnectionId, Opener, Sealer};
 
+mod keys;
 mod receive;
 mod transmit;
 
@@ -91,6 +94,12 @@ pub struct Link {
     remote: SocketAddr,
     sealer: Sealer,
     opener: Opener,
+    rekey: Rekey,
+    /// For telling the peer our tokens, where resets are sent at all.
+    reset_key: Option<ResetKey>,
+    token: PeerToken,
+    /// The connection ids or the peer's token have changed.
+    routes_changed: bool,
     queue: SendQueue,
     reassembly: Reassembly,
     mtu: PathMtu,
@@ -133,6 +142,14 @@ impl Link {
             remote: new.remote,
             sealer: new.sealer,
             opener: new.opener,
+            // Only a dialer has a finish to send.
+            rekey: match &new.finish {
+                Some(_) => Rekey::dialer(config.ratchet, now),
+                None => Rekey::responder(),
+            },
+            reset_key: None,
+            token: PeerToken::default(),
+            routes_changed: false,
             queue: SendQueue::new(config.send_queue_bytes, config.max_gso_segments),
             reassembly: Reassembly::new(
                 config.reassembly_packets,
@@ -255,6 +272,7 @@ impl Link {
             self.challenge.as_ref().map(|c| c.next),
             self.mtu.next_timeout(self.wait()),
             self.reassembly.expires_at(),
+            self.rekey.next_timeout(self.carried()),
             self.opener.forget_at(),
         ]
         .into_iter()
@@ -262,14 +280,13 @@ impl Link {
         .min()
     }
 
-    /// Does what time has made due; what has to be sent is left to `poll_transmit`. Returns
-    /// whether the set of live connection ids has changed.
-    pub(crate) fn handle_timeout(&mut self, now: Duration) -> bool {
+    /// Does what time has made due; what has to be sent is left to `poll_transmit`.
+    pub(crate) fn handle_timeout(&mut self, now: Duration) {
         if let Some(closing) = &self.closing {
             if closing.until.is_some_and(|until| now >= until) {
                 self.ended = Some(CloseReason::Local);
             }
-            return false;
+            return;
         }
         if self.finish.as_ref().is_some_and(|finish| now >= finish.deadline) {
             self.ended = Some(CloseReason::HandshakeTimeout);
@@ -278,7 +295,7 @@ impl Link {
         }
         self.reassembly.expire(now);
         self.owed.ping |= self.ping_at().is_some_and(|at| now >= at);
-        self.opener.forget_if_due(now)
+        self.opener.forget_if_due(now);
     }
 }
 
