@@ -70,6 +70,7 @@ mod link;
 mod mtu;
 mod queue;
 mod reassembly;
+mod shape;
 
 pub mod frame;
 pub mod ratchet;
@@ -90,6 +91,7 @@ pub use config::{
 pub use endpoint::Endpoint;
 pub use keys::{PeerKey, StaticKey};
 pub use link::Link;
+pub use shape::{Cost, Cover, Level, NoSuchLevel, Padding, Profile, Shaping, Timing};
 
 #[doc(hidden)]
 pub mod for_tests;
