@@ -79,12 +79,13 @@ impl Link {
         let mut frames = core::mem::take(&mut self.scratch);
         frames.clear();
         // Long enough that a peer which has lost its state answers even a keep-alive.
-        let least = if self.owed.ping { MIN_PROVOKING } else { 0 };
+        let least = if self.owed.ping { MIN_PROVOKING - OVERHEAD } else { 0 };
         self.write_owed(now, &mut frames);
         let transmit = if frames.is_empty() || self.queue.append_small(&frames) {
             None
         } else {
-            Some(self.datagram(buf, self.remote, least, |out| out.extend_from_slice(&frames)))
+            frames.resize(frames.len().max(least), 0);
+            Some(self.datagram(buf, self.remote, 0, |out| out.extend_from_slice(&frames)))
         };
         self.scratch = frames;
         transmit
