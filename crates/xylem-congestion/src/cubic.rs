@@ -277,8 +277,10 @@ mod tests {
         }
 
         fn in_slow_start(&self) -> bool {
-            let State::Cubic(cubic) = &self.controller.state;
-            cubic.in_slow_start()
+            match &self.controller.state {
+                State::Cubic(cubic) => cubic.in_slow_start(),
+                State::Bbr(_) => panic!("another algorithm"),
+            }
         }
     }
 
