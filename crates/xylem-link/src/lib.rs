@@ -70,21 +70,28 @@ mod link;
 mod mtu;
 mod queue;
 mod reassembly;
+mod shape;
 
 pub mod frame;
 pub mod ratchet;
 pub mod replay;
 pub mod seal;
 
+mod aead;
+mod epoch;
+mod rekey;
+mod reset;
+
 mod kdf;
 
 pub use config::{
-    AesOffer, BASE_DATAGRAM, CloseReason, Config, EndpointStats, Event, LinkId, LinkStats,
-    MAX_DATAGRAM, MAX_PACKET, PostQuantum, RekeyLimits, SendError, Transmit,
+    BASE_DATAGRAM, CloseReason, Config, EndpointStats, Event, LinkId, LinkStats, MAX_DATAGRAM,
+    MAX_PACKET, PostQuantum, RatchetLimits, RekeyLimits, SendError, Suites, Transmit,
 };
 pub use endpoint::Endpoint;
 pub use keys::{PeerKey, StaticKey};
 pub use link::Link;
+pub use shape::{Cost, Cover, Level, NoSuchLevel, Padding, Profile, Shaping, Timing};
 
 #[doc(hidden)]
 pub mod for_tests;

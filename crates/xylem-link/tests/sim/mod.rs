@@ -62,6 +62,8 @@ pub struct Net {
     pub nodes: Vec<Node>,
     /// Every datagram that was sent: from, to, bytes.
     pub tap: Vec<(SocketAddr, SocketAddr, Vec<u8>)>,
+    /// When, for each of them.
+    pub times: Vec<Duration>,
     pub record: bool,
     /// Bytes that were sent to, and came from, an address that is no node.
     pub outside: BTreeMap<SocketAddr, Vec<Vec<u8>>>,
@@ -104,6 +106,7 @@ impl Net {
             weather,
             nodes,
             tap: vec![],
+            times: vec![],
             record: false,
             outside: BTreeMap::new(),
             dice,
@@ -143,6 +146,7 @@ impl Net {
     fn launch(&mut self, from: SocketAddr, to: SocketAddr, bytes: Vec<u8>) {
         if self.record {
             self.tap.push((from, to, bytes.clone()));
+            self.times.push(self.now);
         }
         let weather = self.weather;
         if bytes.len() > weather.path || self.dice.percent(weather.loss) {
