@@ -12,11 +12,11 @@ pub mod dns;
 pub mod doh;
 pub mod framing;
 pub mod http;
+pub mod tls;
 
 mod connection;
 mod pipe;
 mod stream;
-mod tls;
 mod websocket;
 
 pub(crate) use tls::Identity;

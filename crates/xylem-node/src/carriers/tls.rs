@@ -20,7 +20,7 @@ use rustls::{ClientConfig, DigitallySignedStruct, ServerConfig, SignatureScheme}
 const ALPN: &[u8] = b"http/1.1";
 
 /// A certificate chain and its key.
-pub(crate) struct Identity {
+pub struct Identity {
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
 }
@@ -30,7 +30,7 @@ impl Identity {
     ///
     /// # Errors
     /// What is wrong with them.
-    pub(crate) fn from_files(certificates: &Path, key: &Path) -> io::Result<Self> {
+    pub fn from_files(certificates: &Path, key: &Path) -> io::Result<Self> {
         let wrong = |path: &Path, e: &dyn std::fmt::Display| {
             io::Error::new(io::ErrorKind::InvalidData, format!("{}: {e}", path.display()))
         };
@@ -61,7 +61,7 @@ fn provider() -> Arc<CryptoProvider> {
 ///
 /// # Errors
 /// A key that does not belong to its certificate, or is of a kind that is not known.
-pub(crate) fn server(identity: Option<Identity>) -> io::Result<Arc<ServerConfig>> {
+pub fn server(identity: Option<Identity>) -> io::Result<Arc<ServerConfig>> {
     let Identity { chain, key } = match identity {
         Some(identity) => identity,
         None => Identity::made_up()?,
@@ -82,7 +82,7 @@ pub(crate) fn server(identity: Option<Identity>) -> io::Result<Arc<ServerConfig>
 ///
 /// # Errors
 /// None that the caller can cause.
-pub(crate) fn client() -> io::Result<Arc<ClientConfig>> {
+pub fn client() -> io::Result<Arc<ClientConfig>> {
     let provider = provider();
     let any = AnyCertificate(provider.clone());
     let mut config = ClientConfig::builder_with_provider(provider)
@@ -102,7 +102,7 @@ pub(crate) fn client() -> io::Result<Arc<ClientConfig>> {
 ///
 /// # Errors
 /// It is neither a host's name nor an address.
-pub(crate) fn server_name(name: Option<&str>, address: IpAddr) -> io::Result<ServerName<'static>> {
+pub fn server_name(name: Option<&str>, address: IpAddr) -> io::Result<ServerName<'static>> {
     match name {
         None => Ok(ServerName::IpAddress(address.into())),
         Some(name) => ServerName::try_from(name.to_owned())
