@@ -27,6 +27,8 @@ const MAX_POLLS: usize = 32;
 const MAX_HELD: usize = MAX_POLLS + 4;
 /// How long a server holds one: less than proxies usually wait.
 const HOLD: Duration = Duration::from_secs(20);
+/// Between two that are answered for their age alone: so the server is never without one.
+const PAUSE: Duration = Duration::from_secs(1);
 /// Body of another client's request that is read before it is refused.
 const MAX_FOREIGN_BODY: usize = 64 * 1024;
 
@@ -162,6 +164,8 @@ struct Held {
 pub struct Server {
     waiting: Waiting,
     held: VecDeque<Held>,
+    /// When a query was last answered for its age alone.
+    let_go: Duration,
     /// A refusal has been sent after which the connection ends.
     ends: bool,
 }
@@ -189,13 +193,17 @@ impl Server {
 
     /// Whether [`Server::poll`] has something to send.
     pub fn can_poll(&self, now: Duration) -> bool {
-        let due = |oldest: &Held| self.held.len() > MAX_HELD || oldest.since + HOLD <= now;
+        let old = |held: &Held| held.since + HOLD <= now && self.let_go + PAUSE <= now;
+        let due = |oldest: &Held| self.held.len() > MAX_HELD || old(oldest);
         self.held.front().is_some_and(|oldest| !self.waiting.is_empty() || due(oldest))
     }
 
     /// Appends to `out`, while that is short, what is to be sent now.
     pub fn poll(&mut self, now: Duration, out: &mut BytesMut) {
         while self.can_poll(now) && out.len() < MAX_UNWRITTEN {
+            if self.waiting.is_empty() {
+                self.let_go = now;
+            }
             self.answer_oldest(out);
         }
     }
@@ -345,11 +353,15 @@ mod tests {
     #[test]
     fn a_server_always_has_a_question_to_answer() {
         let mut pair = Pair::new();
+        let mut answered = 0;
         for second in 0..200 {
+            let before = pair.client.in_flight;
             pair.turn(Duration::from_secs(second));
+            answered += u64::from(pair.client.in_flight < before);
             assert!(!pair.server.held.is_empty(), "second {second}");
             assert!(pair.server.held.len() <= MAX_HELD);
         }
+        assert!((10..=20).contains(&answered), "each was answered after 20 s: {answered}");
         assert!(pair.server.queue(b"at once"));
         pair.turn(Duration::from_secs(200));
         assert_eq!(pair.at_client, [b"at once".to_vec()]);

@@ -148,7 +148,7 @@ impl Carriers {
         let IpAddr::V6(ip) = address.ip() else { return None };
         let number = *ip.octets().last_chunk::<8>()?;
         let id = CarrierId(u64::from_be_bytes(number));
-        (self.made_up(address) && self.live.contains_key(&id)).then_some(id)
+        (self.address(id) == address && self.live.contains_key(&id)).then_some(id)
     }
 
     /// Takes a connection that came in; `false`: there are too many.
@@ -356,3 +356,6 @@ impl Carriers {
         self.refused
     }
 }
+
+#[cfg(test)]
+mod tests;

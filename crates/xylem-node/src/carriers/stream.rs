@@ -77,8 +77,16 @@ impl Stream {
         self.blocked = false;
         self.flush(now)?;
         let mut taken = 0;
-        // Whoever does not take our answers is not read either.
-        while self.output.len() < MAX_UNWRITTEN || matches!(self.codec, Codec::Framed) {
+        loop {
+            turn.refused += u64::from(self.decode(now, each)?);
+            // Whoever does not take our answers is not read either.
+            if self.is_full() {
+                self.flush(now)?;
+                if self.is_full() {
+                    break;
+                }
+                continue;
+            }
             if taken >= TURN_LEN {
                 turn.more = true;
                 break;
@@ -93,7 +101,6 @@ impl Stream {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
                 Err(e) => return Err(e),
             }
-            turn.refused += u64::from(self.decode(now, each)?);
         }
         if self.input.is_empty() {
             // A connection that is idle holds no memory for what may come.
@@ -101,6 +108,11 @@ impl Stream {
         }
         self.flush(now)?;
         Ok(turn)
+    }
+
+    /// Whether more answers wait for the socket than should.
+    fn is_full(&self) -> bool {
+        matches!(self.codec, Codec::Server(_)) && self.output.len() >= MAX_UNWRITTEN
     }
 
     /// Whether there was something that is not ours.
