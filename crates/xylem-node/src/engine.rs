@@ -7,6 +7,7 @@
 //! 2. [`Engine::next_happening`] until there is none, answering through [`Engine::send`],
 //! 3. [`Engine::flush`].
 
+mod carrying;
 mod dialling;
 mod dispatch;
 mod listening;
@@ -24,6 +25,7 @@ use xylem_link::Endpoint as LinkEndpoint;
 use xylem_mgmt::{Endpoint, FaceUri, Persistency};
 use xylem_packet::{NackReason, NameRef};
 
+use crate::carriers::{CarrierId, Carriers};
 use crate::faces::multicast::Multicast;
 use crate::faces::udp::{Received, Udp};
 use crate::faces::{Face, Faces, ReadBuffer, Transport};
@@ -79,6 +81,7 @@ enum Source {
     Udp(usize),
     Multicast(usize),
     Listener(usize),
+    Carrier(CarrierId),
     /// A face with a connection of its own.
     Face(FaceId),
 }
@@ -105,6 +108,7 @@ pub(crate) struct Network {
     udp_sockets: Vec<Udp>,
     multicast: Vec<Multicast>,
     listeners: Vec<Listener>,
+    carriers: Carriers,
     faces: Faces,
     /// On which link socket an address was last heard, where there are several.
     heard_on: HashMap<SocketAddr, usize>,
@@ -129,6 +133,8 @@ impl Engine {
         face.scope = FaceScope::Local;
         face.came_up = true;
         let program = forwarder.add_face(FaceScope::Local);
+        let mut local_prefix = [0; 5];
+        getrandom::fill(&mut local_prefix).map_err(|e| io::Error::other(e.to_string()))?;
         let mut faces = Faces::default();
         faces.insert(program, face);
         let net = Network {
@@ -145,6 +151,7 @@ impl Engine {
             udp_sockets: Vec::new(),
             multicast: Vec::new(),
             listeners: Vec::new(),
+            carriers: Carriers::new(local_prefix),
             faces,
             heard_on: HashMap::new(),
             happenings: VecDeque::new(),
@@ -267,6 +274,7 @@ impl Engine {
                 Source::Udp(i) => self.receive_udp(i, source)?,
                 Source::Multicast(i) => self.receive_multicast(i, source)?,
                 Source::Listener(i) => self.accept(i),
+                Source::Carrier(id) => self.receive_carrier(id, source),
                 Source::Face(face) => self.receive_connection(face, source),
             }
         }
@@ -292,6 +300,7 @@ impl Engine {
         if now >= self.net.housekeeping {
             self.net.housekeeping = now + HOUSEKEEPING;
             self.forget_idle(now);
+            self.keep_carriers(now);
             self.redial(now);
             for listener in 0..self.net.listeners.len() {
                 self.accept(listener);
@@ -332,11 +341,14 @@ impl Engine {
         let now = self.now();
         let net = &mut self.net;
         while let Some(transmit) = net.endpoint.poll_transmit(now, &mut net.datagram) {
-            if let Some(socket) = net.link_socket_for(transmit.to) {
+            if net.carriers.made_up(transmit.to) {
+                net.carry(now, &transmit);
+            } else if let Some(socket) = net.link_socket_for(transmit.to) {
                 let contents = &net.datagram[..transmit.len];
                 net.link_sockets[socket].send(transmit.to, contents, transmit.segment_size);
             }
         }
+        self.flush_carriers(now);
     }
 
     /// Says goodbye on every link, so that peers need not wait for a time-out.
@@ -350,6 +362,7 @@ impl Engine {
             self.net.endpoint.close(link);
         }
         self.flush();
+        self.net.carriers.close();
     }
 }
 

@@ -16,6 +16,7 @@ mod rescan;
 mod walk;
 
 mod addresses;
+pub mod carriers;
 mod dial;
 mod engine;
 mod faces;
@@ -43,6 +44,7 @@ pub use keyring::{KeyEntry, KeyKind, Keyring};
 pub use node::{NodeConfig, Route, default_socket, run_node};
 pub use share::share;
 pub use shelf::DiskShelf;
+pub use xylem_mgmt::Carrier;
 pub use uri::{HostPort, LINK_PORT, NDN_PORT, PeerUri, WEB_SOCKET_PORT};
 pub use verify::verify;
 

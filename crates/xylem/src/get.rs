@@ -48,9 +48,10 @@ pub(crate) struct GetArgs {
     #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
 
-    /// Ask this peer instead of the ticket's: HOST:PORT or KEY@HOST:PORT (encrypted link), or an
-    /// NDN forwarder: udp://HOST, tcp://HOST, ws://HOST (with :PORT if it is not the usual one) or
-    /// unix:///PATH; can be repeated
+    /// Ask this peer instead of the ticket's: HOST:PORT or KEY@HOST:PORT (encrypted link), the
+    /// same within TCP: xylem+tls://HOST[:PORT][?sni=NAME], xylem+ws://, xylem+wss:// or
+    /// xylem+doh://; or an NDN forwarder: udp://HOST, tcp://HOST, ws://HOST (with :PORT if it is
+    /// not the usual one) or unix:///PATH; can be repeated
     #[arg(
         long,
         value_name = "ADDR",

@@ -51,6 +51,9 @@ pub struct NodeConfig {
     pub pit_quota: Option<usize>,
     /// Take prefix registrations from other machines, if a trusted key signed them.
     pub localhop: bool,
+    /// PEM files with the certificate chain and the key that carriers over TLS show; `None`: a
+    /// certificate made up for this run.
+    pub certificate: Option<(PathBuf, PathBuf)>,
     /// Certificates whose keys may command; empty: every local application may.
     pub anchors: Vec<PathBuf>,
     /// Where the node's identity (the key of its encrypted links) is kept.
@@ -88,6 +91,7 @@ impl NodeConfig {
             interests_per_second: None,
             pit_quota: None,
             localhop: false,
+            certificate: None,
             anchors: Vec::new(),
             store,
         }
@@ -175,6 +179,8 @@ struct NodeTable {
     interests_per_second: Option<u32>,
     pit_quota: Option<usize>,
     pit_capacity: Option<usize>,
+    tls_certificate: Option<PathBuf>,
+    tls_key: Option<PathBuf>,
     cs_packets: Option<usize>,
     cs_bytes: Option<usize>,
     cs_directory: Option<PathBuf>,
@@ -236,6 +242,11 @@ impl NodeTable {
         if !(1..=MAX_PIT).contains(&config.pit_capacity) {
             return Err(format!("pit_capacity has to be between 1 and {MAX_PIT}"));
         }
+        config.certificate = match (self.tls_certificate, self.tls_key) {
+            (Some(chain), Some(key)) => Some((chain, key)),
+            (None, None) => None,
+            _ => return Err("tls_certificate and tls_key have to be given together".into()),
+        };
         if let Some(multicast) = self.multicast {
             let group = multicast.group.unwrap_or(MULTICAST_GROUP);
             if !group.ip().is_multicast() {
@@ -307,6 +318,8 @@ mod tests {
             interests_per_second = 100
             pit_quota = 10
             pit_capacity = 1000
+            tls_certificate = "/etc/xylem/chain.pem"
+            tls_key = "/etc/xylem/key.pem"
             cs_packets = 3
             cs_bytes = 5
             cs_directory = "/var/cache/xylem"
@@ -335,6 +348,7 @@ mod tests {
         assert_eq!((config.pit_capacity, config.cs_packets, config.cs_bytes), (1000, 3, 5));
         assert_eq!(config.cs_directory, Some(PathBuf::from("/var/cache/xylem")));
         assert_eq!(config.cs_directory_bytes, 9);
+        assert!(config.certificate.is_some());
         assert_eq!(config.multicast, None);
         assert!(config.localhop && config.anchors.len() == 1);
         assert_eq!((config.routes[0].prefix.as_str(), config.routes[0].cost), ("/a", 4));
@@ -357,6 +371,7 @@ mod tests {
             ("[node]\nlisten = [\"http://x\"]", "http"),
             ("[node]\nconnect = [\"unix://relative\"]", "unix"),
             ("[node]\npit_capacity = 0", "pit_capacity"),
+            ("[node]\ntls_key = \"k\"", "tls_certificate"),
             ("[node]\nmax_faces = -1", "line 2"),
             ("[node.multicast]\ngroup = \"10.0.0.1:5\"", "10.0.0.1"),
             ("[node.management]\nlocalhop = true", "anchors"),

@@ -78,6 +78,9 @@ impl Node {
             interests_per_second: config.interests_per_second,
             pit_quota: Some(config.pit_quota.unwrap_or(config.pit_capacity / 4 * 3).max(1)),
         });
+        if let Some(files) = &config.certificate {
+            engine.set_certificate(failure::certificate(files)?);
+        }
         let management = Management::new(management_settings(&config)?);
         for prefix in management.prefixes() {
             engine.serve(prefix.as_ref());

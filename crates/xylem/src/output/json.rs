@@ -20,6 +20,7 @@ pub(crate) enum Json<'a> {
         files: u64,
         listen: &'a [SocketAddr],
         plain: &'a [SocketAddr],
+        carriers: &'a [String],
     },
     /// A face URI where the node listens.
     Listening { uri: &'a str },
@@ -223,8 +224,9 @@ impl<'a> Json<'a> {
     pub(crate) fn of(event: &'a Event) -> Option<Self> {
         Some(match event {
             Event::Hashing { done, total } => Self::Hashing { done: *done, total: *total },
-            Event::Shared { ticket, name, root, bytes, files, listen, plain } => {
-                Self::Shared { ticket, name, root, bytes: *bytes, files: *files, listen, plain }
+            Event::Shared { ticket, name, root, bytes, files, listen, plain, carriers } => {
+                let (bytes, files) = (*bytes, *files);
+                Self::Shared { ticket, name, root, bytes, files, listen, plain, carriers }
             }
             Event::Listening { uri } => Self::Listening { uri },
             Event::Registered { forwarder, prefix } => Self::Registered { forwarder, prefix },
@@ -401,6 +403,7 @@ mod tests {
                 files: 1,
                 listen: &[],
                 plain: &[],
+                carriers: &[],
             },
             Json::Listening { uri: "tcp4://127.0.0.1:6363" },
             Json::Registered { forwarder: "unix:///x", prefix: "/a" },
