@@ -109,6 +109,12 @@ impl Sealer {
         self.confirmed
     }
 
+    /// What a thief would take.
+    #[cfg(test)]
+    pub(crate) fn stolen(&self) -> EpochSecret {
+        self.current.secret.stolen()
+    }
+
     /// The peer says that it has the keys of `epoch`.
     pub fn confirm(&mut self, epoch: u64) {
         self.confirmed |= epoch == self.epoch;
