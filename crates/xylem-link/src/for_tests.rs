@@ -13,6 +13,10 @@ use crate::noise::Handshake;
 use crate::seal::ConnectionId;
 use crate::{PeerKey, StaticKey, curve, envelope, kdf, kem, ratchet};
 
+mod noise_vectors;
+
+pub use noise_vectors::{NoiseOutcome, NoiseVector};
+
 /// Puts a handshake body into the envelope of a responder, so that fuzzing gets past it.
 #[must_use]
 pub fn envelope_for_fuzzing(responder: Option<PeerKey>, cid: [u8; 8], body: &[u8]) -> Vec<u8> {
