@@ -77,11 +77,16 @@ pub mod ratchet;
 pub mod replay;
 pub mod seal;
 
+mod aead;
+mod epoch;
+mod rekey;
+mod reset;
+
 mod kdf;
 
 pub use config::{
-    AesOffer, BASE_DATAGRAM, CloseReason, Config, EndpointStats, Event, LinkId, LinkStats,
-    MAX_DATAGRAM, MAX_PACKET, PostQuantum, RekeyLimits, SendError, Transmit,
+    BASE_DATAGRAM, CloseReason, Config, EndpointStats, Event, LinkId, LinkStats, MAX_DATAGRAM,
+    MAX_PACKET, PostQuantum, RatchetLimits, RekeyLimits, SendError, Suites, Transmit,
 };
 pub use endpoint::Endpoint;
 pub use keys::{PeerKey, StaticKey};
