@@ -27,6 +27,7 @@ use xylem_packet::{NackReason, NameRef};
 use crate::faces::multicast::Multicast;
 use crate::faces::udp::{Received, Udp};
 use crate::faces::{Face, Faces, ReadBuffer, Transport};
+use crate::identity;
 use crate::uri::endpoint;
 use dispatch::Dispatch;
 use listening::Listener;
@@ -35,6 +36,8 @@ use listening::Listener;
 const MAX_SLEEP: Duration = Duration::from_millis(100);
 /// How often idle faces, failed dials and refused listeners are looked at.
 const HOUSEKEEPING: Duration = Duration::from_secs(1);
+/// How often links take in new randomness from the system: several times for each ratchet.
+const ENTROPY: Duration = Duration::from_secs(30);
 
 /// How many faces there may be, and how long an idle one stays.
 #[derive(Clone, Copy, Debug)]
@@ -114,6 +117,7 @@ pub(crate) struct Network {
     /// Faces whose link service has a timer running.
     timed: Vec<FaceId>,
     housekeeping: Duration,
+    entropy: Duration,
     // Memory used again for every packet.
     buffer: ReadBuffer,
     trains: Vec<Received>,
@@ -151,6 +155,7 @@ impl Engine {
             unflushed: Vec::new(),
             timed: Vec::new(),
             housekeeping: Duration::ZERO,
+            entropy: ENTROPY,
             buffer: ReadBuffer::new(),
             trains: Vec::new(),
             messages: Vec::new(),
@@ -291,6 +296,12 @@ impl Engine {
         }
         if now >= self.net.housekeeping {
             self.net.housekeeping = now + HOUSEKEEPING;
+            if now >= self.net.entropy
+                && let Ok(random) = identity::random()
+            {
+                self.net.entropy = now + ENTROPY;
+                self.net.endpoint.add_entropy(random);
+            }
             self.forget_idle(now);
             self.redial(now);
             for listener in 0..self.net.listeners.len() {
