@@ -1,11 +1,11 @@
-//! The link's part of the `session` table: a transfer by packets, as NDN's are, of which the receiver
-//! asks for as many as it can take, and again for those that are lost.
+//! The link's part of the `session` table: a transfer over a stream, and one by packets, as NDN's are,
+//! of which the receiver asks for as many as it can take, and again for those that are lost.
 
 use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use xylem_link::{Config, Event, LinkId, PeerKey, RekeyLimits, SendError};
+use xylem_link::{Config, Event, LinkId, PeerKey, RekeyLimits, SendError, StreamRead, purpose};
 
 use crate::driver::Driver;
 use crate::session::{Listening, Moved, WRITE};
@@ -235,4 +235,88 @@ fn linger(driver: &mut Driver, link: LinkId, moved: Moved) -> io::Result<Moved> 
         }
     }
     Ok(moved)
+}
+
+/// Writes between two looks at the socket.
+const WRITES: usize = 32;
+
+/// Sends `bytes` over one stream, in writes of [`WRITE`] bytes, until the other side has them.
+pub fn send_stream(
+    at: SocketAddr,
+    key: PeerKey,
+    bytes: u64,
+    rekey_bytes: u64,
+) -> io::Result<Moved> {
+    let mut driver = Driver::new(config(rekey_bytes))?;
+    let now = driver.now();
+    driver.endpoint.connect(now, at, Some(key));
+    let link = connected(&mut driver)?;
+    let packet = [7; WRITE];
+    let (start, cpu) = (Instant::now(), usage::cpu_seconds());
+    let stream = driver.endpoint.open_stream(link, purpose::BENCH).map_err(ended)?;
+    let (mut left, mut room, mut finished) = (bytes, true, false);
+    loop {
+        while room && left > 0 {
+            for _ in 0..WRITES {
+                let len = left.min(WRITE as u64) as usize;
+                let taken = driver.endpoint.write_stream(link, stream, &packet[..len]);
+                let taken = taken.map_err(ended)?;
+                left -= taken as u64;
+                room = taken == len;
+                if !room || left == 0 {
+                    break;
+                }
+            }
+            driver.flush();
+        }
+        if left == 0 && !finished {
+            driver.endpoint.finish_stream(link, stream).map_err(ended)?;
+            finished = true;
+        }
+        driver.turn(None)?;
+        while let Some(event) = driver.endpoint.poll_event() {
+            match event {
+                Event::StreamWritable { .. } => room = true,
+                Event::StreamDelivered { .. } => return Ok(moved(&driver, link, start, cpu)),
+                Event::Closed { reason, .. } => return Err(ended(reason)),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Receives `bytes` over one stream.
+pub fn receive_stream(bytes: u64, rekey_bytes: u64) -> io::Result<Moved> {
+    let mut driver = Driver::new(config(rekey_bytes))?;
+    let link = listen(&mut driver)?;
+    let (start, cpu) = (Instant::now(), usage::cpu_seconds());
+    let mut received = 0;
+    loop {
+        driver.turn(None)?;
+        while let Some(event) = driver.endpoint.poll_event() {
+            match event {
+                Event::StreamReadable { stream, .. } => loop {
+                    match driver.endpoint.read_stream(link, stream).map_err(ended)? {
+                        StreamRead::Data(data) => received += data.len() as u64,
+                        StreamRead::Pending => break,
+                        StreamRead::Finished if received == bytes => {
+                            let moved = moved(&driver, link, start, cpu);
+                            // The sender has yet to hear that it has all arrived.
+                            let until = driver.now() + 10 * STALLED;
+                            while driver.now() < until {
+                                driver.turn(Some(until))?;
+                                while driver.endpoint.poll_event().is_some() {}
+                            }
+                            return Ok(moved);
+                        }
+                        StreamRead::Finished => {
+                            return Err(io::Error::other("not as many bytes as were sent"));
+                        }
+                    }
+                },
+                Event::Closed { reason, .. } => return Err(ended(reason)),
+                _ => {}
+            }
+        }
+    }
 }

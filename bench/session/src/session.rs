@@ -38,11 +38,12 @@ pub struct Moved {
 }
 
 /// Those who are measured, and how their processes are told.
-const CONTENDERS: [(&str, &str); 4] = [
+const CONTENDERS: [(&str, &str); 5] = [
     ("quinn, datagrams as it comes", "quinn-usual"),
     ("quinn, 65,507 B, no segment offload", "quinn-largest"),
     ("quinn, 6,550 B", "quinn-tenth"),
     ("xylem, packets", "packets"),
+    ("xylem, one stream", "stream"),
 ];
 const QUINN: usize = 3;
 
@@ -93,6 +94,11 @@ pub fn play(arguments: &[String]) -> io::Result<()> {
         ["packets", "send"] => {
             let (at, key) = peer()?;
             ours::send_packets(at, ours::key(key)?, bytes, rekey_bytes)?
+        }
+        ["stream", "receive"] => ours::receive_stream(bytes, rekey_bytes)?,
+        ["stream", "send"] => {
+            let (at, key) = peer()?;
+            ours::send_stream(at, ours::key(key)?, bytes, rekey_bytes)?
         }
         [_, "receive"] => quic::receive(datagrams, bytes)?,
         [_, "send"] => {
