@@ -15,9 +15,14 @@ use crate::mtu::PathMtu;
 use crate::queue::SendQueue;
 use crate::reassembly::Reassembly;
 use crate::seal::{ConnectionId, Opener, Sealer};
+use crate::stream::{StreamSettings, Streams};
 
+mod ecn;
 mod receive;
+mod streams;
 mod transmit;
+
+use ecn::Ecn;
 
 /// Waits for an acknowledgement are never shorter: the peer's thread may be busy.
 const MIN_WAIT: Duration = Duration::from_millis(200);
@@ -106,6 +111,12 @@ pub struct Link {
     finish: Option<Finish>,
     closing: Option<Closing>,
     ended: Option<CloseReason>,
+    /// Made when the first stream is opened.
+    streams: Option<Box<Streams>>,
+    stream_settings: StreamSettings,
+    /// Whether it is the packets' turn to be sent, not the streams'.
+    packets_next: bool,
+    ecn: Ecn,
     scratch: Vec<u8>,
     stats: LinkStats,
 }
@@ -148,6 +159,10 @@ impl Link {
             rtt: None,
             owed: Owed { ping: true, announce: Some(now), ..Owed::default() },
             challenge: None,
+            streams: None,
+            stream_settings: StreamSettings::new(config, new.finish.is_some()),
+            packets_next: false,
+            ecn: Ecn::new(config.ecn),
             finish: new.finish,
             closing: None,
             ended: None,
@@ -256,6 +271,7 @@ impl Link {
             self.mtu.next_timeout(self.wait()),
             self.reassembly.expires_at(),
             self.opener.forget_at(),
+            self.streams.as_ref().and_then(|streams| streams.next_timeout()),
         ]
         .into_iter()
         .flatten()
@@ -277,6 +293,7 @@ impl Link {
             self.ended = Some(CloseReason::IdleTimeout);
         }
         self.reassembly.expire(now);
+        self.on_stream_timeout(now);
         self.owed.ping |= self.ping_at().is_some_and(|at| now >= at);
         self.opener.forget_if_due(now)
     }
