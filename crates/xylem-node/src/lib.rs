@@ -22,6 +22,7 @@ mod faces;
 mod identity;
 mod keyring;
 mod register;
+mod shaping;
 mod uri;
 
 mod shelf;
@@ -45,6 +46,7 @@ pub use share::share;
 pub use shelf::DiskShelf;
 pub use uri::{HostPort, LINK_PORT, NDN_PORT, PeerUri, WEB_SOCKET_PORT};
 pub use verify::verify;
+pub use xylem_link::{Level as ShapeLevel, Shaping};
 
 use std::path::Path;
 
