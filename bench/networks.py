@@ -5,8 +5,8 @@ Usage: bench/networks.py [--xylem PROGRAM]... [--jobs N] [--quick] [--json] [tab
 
 Needs root, /dev/net/tun and `ip`. Each namespace has one TUN device; bench/relay carries packets
 from one to the other with the delay, loss, rate and so on of the cell (this kernel has no netem).
-Beside each program given with --xylem run rsync (daemon) and socat, plain TCP with the kernel's
-CUBIC, where they are installed.
+Beside each program given with --xylem run, where they are installed, rsync (daemon, TCP as this
+kernel does it) and socat (plain TCP with CUBIC).
 
   table  goodput over loss and round trip, 100 Mbit/s; then with a fifth of the packets late by up
          to half a round trip and one in a hundred twice
@@ -55,6 +55,12 @@ def first():
     os.setpriority(os.PRIO_PROCESS, 0, -10)
 
 
+def at_once():
+    """Likewise for the relay: it runs when a packet is due, whoever else would like to."""
+    with contextlib.suppress(OSError):
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(10))
+
+
 class Pair:
     """Two namespaces, each with a TUN device whose other end is ours."""
 
@@ -73,6 +79,7 @@ class Pair:
             self.ip(name, "link", "set", "tun", "txqueuelen", "10000", "up")
             self.ip(name, "link", "set", "lo", "up")
             self.ip(name, "addr", "add", f"{address}/24", "dev", "tun")
+            sh("ip", "netns", "exec", name, "sysctl", "-q", "-w", "net.ipv4.tcp_ecn=1")
 
     def ip(self, name, *words):
         sh("ip", "-n", name, *words)
@@ -108,7 +115,7 @@ class Relay:
             words += ["--at", change]
         self.process = subprocess.Popen(
             words, stdin=pair.devices[0], stdout=pair.devices[1], stderr=subprocess.PIPE,
-            text=True, preexec_fn=first,
+            text=True, preexec_fn=at_once,
         )
         self.report = None
 
@@ -163,8 +170,11 @@ class Xylem:
                     "end": events[-1] if events else None}
 
 
+KERNEL = pathlib.Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text().strip().upper()
+
+
 class Rsync:
-    name = "rsync"
+    name = f"rsync, TCP {KERNEL}"
 
     def __call__(self, pair, source, work, deadline, meanwhile):
         config = os.path.join(work, "rsyncd.conf")
@@ -179,11 +189,15 @@ class Rsync:
             return tcp(pair, ["rsync", "-q", "--whole-file", "--inplace", url], work, deadline, meanwhile)
 
 
+# setsockopt(IPPROTO_TCP, TCP_CONGESTION, …): <linux/tcp.h>
+TCP_CUBIC = "setsockopt-string=6:13:cubic"
+
+
 class Socat:
-    name = "socat"
+    name = "socat, TCP CUBIC"
 
     def __call__(self, pair, source, work, deadline, meanwhile):
-        command = ["socat", "-u", f"FILE:{source}", f"TCP-LISTEN:{PORT},reuseaddr"]
+        command = ["socat", "-u", f"FILE:{source}", f"TCP-LISTEN:{PORT},reuseaddr,{TCP_CUBIC}"]
         with running(pair.start(1, command, stderr=subprocess.DEVNULL)):
             time.sleep(0.2)
             command = ["socat", "-u", f"TCP:{RIGHT}:{PORT}", "STDOUT"]
@@ -222,7 +236,7 @@ class Bench:
     """Everything that a run needs: sources by size, pairs of namespaces that are free."""
 
     def __init__(self, arguments, work):
-        self.relay, self.work = arguments.relay, work
+        self.relay, self.case, self.work = arguments.relay, arguments.case, work
         self.free = queue.SimpleQueue()
         self.pairs = [Pair(number) for number in range(arguments.jobs)]
         for pair in self.pairs:
@@ -305,8 +319,8 @@ def table(bench, programs, pool, quick):
 
 def move(pair):
     """The client's address changes: the old one goes, sockets stay."""
-    pair.ip(pair.names[0], "addr", "add", f"{MOVED}/24", "dev", "tun")
     pair.ip(pair.names[0], "addr", "del", f"{LEFT}/24", "dev", "tun")
+    pair.ip(pair.names[0], "addr", "add", f"{MOVED}/24", "dev", "tun")
 
 
 # What happens, packets of the devices, changes in the relay, seconds and actions on the namespaces.
@@ -331,7 +345,7 @@ def paths(bench, programs, pool, _quick):
     size = 50_000_000
     bench.make([size])
     jobs = {}
-    for what, mtu, changes, meanwhile in PATHS:
+    for what, mtu, changes, meanwhile in [one for one in PATHS if bench.case in one[0]]:
         for number, program in enumerate(p for p in programs if isinstance(p, Xylem)):
             cell = conditions(0, 20)
             job = pool.submit(bench.run, program, size, 90, cell, changes, mtu, meanwhile)
@@ -377,6 +391,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=2, help="cells side by side")
     parser.add_argument("--quick", action="store_true", help="a fifth of the time, rougher")
     parser.add_argument("--only", action="store_true", help="no rsync, no socat")
+    parser.add_argument("--case", default="", help="of `paths`: those whose name contains this")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--dir", default="/dev/shm")
     parser.add_argument("what", nargs="*", default=[])
@@ -392,7 +407,12 @@ def main():
         programs.append(Xylem(path))
         programs[-1].name = name or "xylem"
     if not arguments.only:
-        programs += [peer for peer in [Rsync(), Socat()] if shutil.which(peer.name)]
+        programs += [peer for peer in [Rsync(), Socat()] if shutil.which(peer.name.split(",")[0])]
+    for path in [arguments.relay, *(p.program for p in programs if isinstance(p, Xylem))]:
+        if not os.access(path, os.X_OK):
+            parser.error(f"no program {path}: cargo build --release -p xylem -p xylem-relay")
+    if os.geteuid() != 0:
+        parser.error("namespaces and TUN devices take root")
     work = tempfile.mkdtemp(prefix="xylem-networks-", dir=arguments.dir)
     bench = Bench(arguments, work)
     results = []

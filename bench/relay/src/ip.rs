@@ -9,31 +9,27 @@ const MOST_PORTS: usize = 1_024;
 
 /// Marks a packet whose sender knows ECN; whether it was one.
 pub fn mark(packet: &mut [u8]) -> bool {
-    match packet {
-        [version, tos, ..] if *version >> 4 == 4 && packet.len() >= 20 => {
+    match packet.first().map(|first| first >> 4) {
+        Some(4) if packet.len() >= 20 => {
             let before = word(packet, 0);
-            if matches!(*tos_of(packet) & 3, 0 | 3) {
-                return false;
+            let known = matches!(packet[1] & 3, 1 | 2);
+            if known {
+                packet[1] |= 3;
+                let after = word(packet, 0);
+                mend(packet, 10, before, after);
             }
-            *tos_of(packet) |= 3;
-            let after = word(packet, 0);
-            mend(packet, 10, before, after);
-            true
+            known
         }
         // Traffic class: four bits in the first byte, four in the second; ECN is its last two.
-        [version, second, ..] if *version >> 4 == 6 => {
-            let known = matches!((*second >> 4) & 3, 1 | 2);
+        Some(6) if packet.len() >= 2 => {
+            let known = matches!((packet[1] >> 4) & 3, 1 | 2);
             if known {
-                *second |= 0x30;
+                packet[1] |= 0x30;
             }
             known
         }
         _ => false,
     }
-}
-
-fn tos_of(packet: &mut [u8]) -> &mut u8 {
-    &mut packet[1]
 }
 
 fn word(packet: &[u8], at: usize) -> u16 {
@@ -110,13 +106,15 @@ mod tests {
 
     /// The sum over big-endian words, complemented: 0 over a header with a right checksum.
     fn checksum(bytes: &[u8]) -> u16 {
-        let words = bytes.chunks(2).map(|w| u32::from(w[0]) << 8 | u32::from(*w.get(1).unwrap_or(&0)));
+        let words =
+            bytes.chunks(2).map(|w| u32::from(w[0]) << 8 | u32::from(*w.get(1).unwrap_or(&0)));
         let sum: u32 = words.sum();
         !((sum & 0xffff) + (sum >> 16)) as u16
     }
 
     fn udp(source: u16, to: u16, tos: u8) -> Vec<u8> {
-        let mut packet = vec![0x45, tos, 0, 32, 1, 2, 0x40, 0, 64, 17, 0, 0, 10, 9, 0, 1, 10, 9, 0, 2];
+        let mut packet =
+            vec![0x45, tos, 0, 32, 1, 2, 0x40, 0, 64, 17, 0, 0, 10, 9, 0, 1, 10, 9, 0, 2];
         let sum = checksum(&packet);
         packet[10..12].copy_from_slice(&sum.to_be_bytes());
         packet.extend(source.to_be_bytes());
