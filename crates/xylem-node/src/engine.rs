@@ -11,6 +11,7 @@ mod dialling;
 mod dispatch;
 mod listening;
 mod receiving;
+mod streams;
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -20,7 +21,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use mio::{Events, Poll, Token};
 use xylem_forward::{FaceId, FaceScope, Forwarder, Incoming};
-use xylem_link::Endpoint as LinkEndpoint;
+use xylem_link::{Endpoint as LinkEndpoint, StreamId};
 use xylem_mgmt::{Endpoint, FaceUri, Persistency};
 use xylem_packet::{NackReason, NameRef};
 
@@ -30,6 +31,7 @@ use crate::faces::{Face, Faces, ReadBuffer, Transport};
 use crate::uri::endpoint;
 use dispatch::Dispatch;
 use listening::Listener;
+pub(crate) use streams::StreamEvent;
 
 /// Longest sleep, so that a raised stop flag is seen.
 const MAX_SLEEP: Duration = Duration::from_millis(100);
@@ -70,6 +72,8 @@ pub(crate) enum Happening {
     /// A packet for the program; `from` is the face that it came over. With `nack` it is an Interest
     /// of the program's that came back.
     Packet { from: FaceId, packet: Bytes, nack: Option<NackReason> },
+    /// Something happened to a reliable stream of an encrypted link.
+    Stream { face: FaceId, stream: StreamId, what: StreamEvent },
 }
 
 /// What a poll token stands for.

@@ -260,6 +260,10 @@ impl Fetch {
                     on_event(Event::PeerConnected { peer });
                 }
             }
+            // Nobody was asked for any.
+            Happening::Stream { face, stream, what } => {
+                self.engine.refuse_stream(face, stream, what);
+            }
             Happening::FaceDown { face, peer, why, .. } => {
                 if self.dialler.went_down(now, face, &why) {
                     self.transfer.remove_peer(now, peer_of(face));

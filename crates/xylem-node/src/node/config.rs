@@ -9,6 +9,7 @@ use serde::Deserialize;
 
 use crate::api::Error;
 use crate::failure;
+use crate::mail::MailboxConfig;
 use crate::uri::{LINK_PORT, NDN_PORT, PeerUri, WEB_SOCKET_PORT};
 
 /// The group and port that the Internet Assigned Numbers Authority lists for NDN.
@@ -53,6 +54,8 @@ pub struct NodeConfig {
     pub localhop: bool,
     /// Certificates whose keys may command; empty: every local application may.
     pub anchors: Vec<PathBuf>,
+    /// Mail that is kept for others until they fetch it; `None`: none.
+    pub mailbox: Option<MailboxConfig>,
     /// Where the node's identity (the key of its encrypted links) is kept.
     pub store: PathBuf,
 }
@@ -89,6 +92,7 @@ impl NodeConfig {
             pit_quota: None,
             localhop: false,
             anchors: Vec::new(),
+            mailbox: None,
             store,
         }
     }
@@ -113,7 +117,9 @@ impl NodeConfig {
             let place = line.map(|line| format!("line {line}: ")).unwrap_or_default();
             format!("{place}{}", e.message().replace('\n', "; "))
         })?;
-        file.node.unwrap_or_default().apply(Self::new(store))
+        let mut config = file.node.unwrap_or_default().apply(Self::new(store))?;
+        config.mailbox = file.mailbox.and_then(MailboxTable::settings);
+        Ok(config)
     }
 
     /// Where this node listens, in the order in which it is told.
@@ -163,6 +169,30 @@ fn is_root() -> bool {
 struct FileTable {
     // Other tables are other commands'.
     node: Option<NodeTable>,
+    mailbox: Option<MailboxTable>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MailboxTable {
+    enabled: Option<bool>,
+    each: Option<usize>,
+    mailboxes: Option<usize>,
+    bytes: Option<u64>,
+    days: Option<u32>,
+}
+
+impl MailboxTable {
+    fn settings(self) -> Option<MailboxConfig> {
+        self.enabled.unwrap_or(true).then(|| {
+            let mut limits = MailboxConfig::default();
+            set(&mut limits.each, self.each);
+            set(&mut limits.mailboxes, self.mailboxes);
+            set(&mut limits.bytes, self.bytes);
+            set(&mut limits.age, self.days.map(|n| Duration::from_secs(86_400) * n));
+            limits
+        })
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -323,6 +353,9 @@ mod tests {
             [[node.strategy]]
             prefix = "/b"
             strategy = "/localhost/nfd/strategy/multicast"
+            [mailbox]
+            each = 5
+            days = 2
             [other]
             unknown = 1
             "#,
@@ -339,6 +372,9 @@ mod tests {
         assert!(config.localhop && config.anchors.len() == 1);
         assert_eq!((config.routes[0].prefix.as_str(), config.routes[0].cost), ("/a", 4));
         assert_eq!(config.strategies.len(), 1);
+        let mailbox = config.mailbox.unwrap();
+        assert_eq!((mailbox.each, mailbox.age), (5, Duration::from_secs(2 * 86_400)));
+        assert_eq!(read("[mailbox]\nenabled = false").unwrap().mailbox, None);
     }
 
     #[test]
@@ -354,6 +390,7 @@ mod tests {
             ("[node]\nlisten = 5", "line 2"),
             ("[node]\n\nlissen = []", "lissen"),
             ("[node", "line 1"),
+            ("[mailbox]\nsize = 1", "size"),
             ("[node]\nlisten = [\"http://x\"]", "http"),
             ("[node]\nconnect = [\"unix://relative\"]", "unix"),
             ("[node]\npit_capacity = 0", "pit_capacity"),
