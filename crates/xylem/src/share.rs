@@ -103,7 +103,8 @@ pub(crate) fn run(args: ShareArgs, common: &Common, out: &mut Out) -> Result<Exi
     Ok(Exit::Done)
 }
 
-fn resolve(places: &[ListenAt]) -> Result<Vec<SocketAddr>, Failure> {
+/// Looks places up that flags name.
+pub(crate) fn resolve(places: &[ListenAt]) -> Result<Vec<SocketAddr>, Failure> {
     let first = |ListenAt(place): &ListenAt| {
         HostPort::resolve(place).map(|found| found[0]).map_err(|why| {
             Failure::new(Exit::Usage, format!("cannot listen there: {why}; give an address"))
