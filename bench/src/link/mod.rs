@@ -4,6 +4,7 @@
 //!
 //! What it does not do: sockets, sessions, shaping. It measures one core, in memory.
 
+mod carriers;
 mod frames;
 mod handshake;
 mod keys;
@@ -17,7 +18,7 @@ use crate::series::{Compare, Series};
 use crate::{Error, chosen};
 
 /// The names of the tables, in the order in which all of them are made.
-pub const TABLES: [&str; 5] = ["frames", "seal", "keys", "handshake", "ratchet"];
+pub const TABLES: [&str; 6] = ["frames", "seal", "keys", "handshake", "ratchet", "carriers"];
 
 /// Our column; of a table with two ciphers, the name of each.
 const OURS: &str = "xylem";
@@ -47,7 +48,8 @@ pub fn run<E>(
             "seal" => seal::run(series)?,
             "keys" => keys::run(series)?,
             "handshake" => handshake::run(series)?,
-            _ => ratchet::run(series)?,
+            "ratchet" => ratchet::run(series)?,
+            _ => carriers::run(series)?,
         }
     }
     Ok(())

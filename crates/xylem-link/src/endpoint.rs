@@ -232,7 +232,7 @@ impl Endpoint {
                     };
                     half.poll_transmit(envelope, buf)
                 }
-                State::Up(link) => link.poll_transmit(now, buf),
+                State::Up(link) => link.transmit(now, buf),
             };
             if transmit.is_some() {
                 // To the end of the line, so that all links get their turn.

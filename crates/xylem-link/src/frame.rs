@@ -312,6 +312,12 @@ impl<'a> Frames<'a> {
         Self { bytes, at: 0 }
     }
 
+    /// Whether there is nothing but padding.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.bytes.get(self.at).is_none_or(|typ| *typ == wire::PADDING)
+    }
+
     fn take(&mut self, len: usize, start: usize) -> Result<&'a [u8], FrameError> {
         let end = self.at.checked_add(len).filter(|end| *end <= self.bytes.len());
         let end = end.ok_or(FrameError::Truncated { at: start })?;

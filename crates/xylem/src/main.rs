@@ -21,6 +21,7 @@ mod peek;
 mod ping;
 mod put;
 mod send;
+mod shaping;
 mod share;
 mod stop;
 mod sum;

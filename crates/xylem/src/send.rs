@@ -4,9 +4,10 @@ use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
 use crate::get::peers;
 use crate::output::Out;
-use crate::share::resolve;
+use crate::shaping::ShapeArgs;
+use crate::share::{links, resolve};
 use crate::stop;
-use crate::values::{ListenAt, parse_seconds};
+use crate::values::{LinkAt, ListenAt, parse_seconds};
 use clap::Args;
 use std::fs::File;
 use std::io::Read;
@@ -66,7 +67,7 @@ pub(crate) struct SendArgs {
         hide_env_values = true,
         value_delimiter = ','
     )]
-    listen: Vec<ListenAt>,
+    listen: Vec<LinkAt>,
 
     /// Name to publish under, as for `share`
     #[arg(long = "as", value_name = "NAME")]
@@ -76,6 +77,9 @@ pub(crate) struct SendArgs {
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "10",
           allow_negative_numbers = true)]
     timeout: Duration,
+
+    #[command(flatten)]
+    shape: ShapeArgs,
 }
 
 /// Runs `xylem send`.
@@ -92,9 +96,11 @@ pub(crate) fn run(args: SendArgs, common: &Common, out: &mut Out) -> Result<Exit
             path: args.what.clone(),
             name: args.name,
             key_file: None,
-            listen: resolve(&args.listen)?,
+            listen: links(&args.listen)?,
+            certificate: None,
             plain: Vec::new(),
             via: Vec::new(),
+            shaping: args.shape.shaping(),
             store: store.clone(),
         }))
     };

@@ -248,7 +248,8 @@ pub fn listen(
     let forwarder = Forwarder::new(xylem_forward::Config::default());
     let mut engine = Engine::new(endpoint, forwarder)
         .map_err(|e| failure::local("cannot start the event loop", &e))?;
-    for address in bind_links(&mut engine, at)? {
+    let at: Vec<Peer> = at.iter().map(|a| Peer::Link { address: *a, key: None }).collect();
+    for address in bind_links(&mut engine, &at)? {
         on_event(Event::Listening { uri: format!("xylem://{address}") });
     }
     let mut room = Room::open(store, None)?;
