@@ -329,6 +329,8 @@ pub enum Event {
         /// Peers that are being asked.
         peers: usize,
     },
+    /// Something happened with mail.
+    Mail(crate::mail::MailEvent),
 }
 
 /// Who has to act on an [`Error`]; the command maps it to its exit codes.

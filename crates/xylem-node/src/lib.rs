@@ -30,6 +30,7 @@ mod shelf;
 mod sink;
 
 pub mod client;
+pub mod mail;
 
 mod get;
 mod node;
