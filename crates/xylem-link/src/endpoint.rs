@@ -21,10 +21,12 @@ use crate::message::MIN_INITIAL;
 use crate::seal::ConnectionId;
 
 mod ahead;
+mod flood;
 mod incoming;
 mod streams;
 
 use ahead::Ahead;
+use flood::Flood;
 
 /// Cookie demands that wait to be sent; more are not made.
 const MAX_REPLIES: usize = 64;
@@ -43,6 +45,7 @@ pub struct Endpoint {
     /// Ephemeral key pairs for handshakes to come.
     ahead: Ahead,
     cookies: CookieKey,
+    flood: Flood,
     envelope_key: EnvelopeKey,
     envelope_open: EnvelopeKey,
     links: HashMap<LinkId, Entry>,
@@ -97,6 +100,7 @@ impl Endpoint {
         Self {
             cookies: CookieKey::new(&rng.array()),
             ahead: Ahead::new(&rng.array()),
+            flood: Flood::new(&rng.array()),
             rng,
             envelope_key: EnvelopeKey::new(Some(key.public())),
             envelope_open: EnvelopeKey::new(None),

@@ -71,7 +71,11 @@ fn transfer(net: &mut Net, link: LinkId, data: &[u8], limit: Duration) -> Durati
     let mut rest = data;
     let mut reader = Reader::default();
     while reader.finished.is_empty() {
-        assert!(net.now < begun + limit, "{:?} after {limit:?}", reader.got.get(&stream).map(Vec::len));
+        assert!(
+            net.now < begun + limit,
+            "{:?} after {limit:?}",
+            reader.got.get(&stream).map(Vec::len)
+        );
         net.run_with(50 * MS, |net| {
             write_on(net, 0, link, stream, &mut rest);
             net.nodes[0].stream_events.clear();
@@ -115,8 +119,7 @@ fn every_stream_arrives_whole_over_any_network() {
                 let jitter = if bad { MS * delay as u32 / 3 } else { Duration::ZERO };
                 let duplicate = if bad { 5 } else { 0 };
                 let delay = MS * delay as u32 / 2;
-                let weather =
-                    Weather { permille, delay, jitter, duplicate, path: 1_472, ..FAIR };
+                let weather = Weather { permille, delay, jitter, duplicate, path: 1_472, ..FAIR };
                 let mut net = Net::pair(permille + 1, &Config::default(), weather);
                 let (a, _) = net.connect();
                 net.run(3 * S);

@@ -80,8 +80,7 @@ impl Link {
         let transmit = if frames.is_empty() || (!probing && self.queue.append_small(&frames)) {
             None
         } else {
-            let sent =
-                self.datagram(buf, self.remote, 0, |out| out.extend_from_slice(&frames));
+            let sent = self.datagram(buf, self.remote, 0, |out| out.extend_from_slice(&frames));
             Some(Transmit { ecn: sent.ecn || probing, ..sent })
         };
         self.scratch = frames;
@@ -149,7 +148,12 @@ impl Link {
         self.sent(to, buf.len(), None)
     }
 
-    pub(super) fn sent(&mut self, to: SocketAddr, len: usize, segment_size: Option<usize>) -> Transmit {
+    pub(super) fn sent(
+        &mut self,
+        to: SocketAddr,
+        len: usize,
+        segment_size: Option<usize>,
+    ) -> Transmit {
         let segment = segment_size.unwrap_or(len);
         self.stats.datagrams_sent += len.div_ceil(segment) as u64;
         self.stats.bytes_sent += len as u64;
