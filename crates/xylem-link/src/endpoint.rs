@@ -18,10 +18,12 @@ use crate::kdf::Rng;
 use crate::keys::{PeerKey, StaticKey};
 use crate::link::Link;
 use crate::message::MIN_INITIAL;
+use crate::reset::{Resetter, TokenTable};
 use crate::seal::ConnectionId;
 
 mod ahead;
 mod incoming;
+mod streams;
 
 use ahead::Ahead;
 
@@ -56,6 +58,9 @@ pub struct Endpoint {
     /// Links that may have something to send; one that is in here has no timer running.
     ready: VecDeque<LinkId>,
     replies: VecDeque<(SocketAddr, Vec<u8>)>,
+    resetter: Resetter,
+    /// Peers' reset tokens.
+    tokens: TokenTable,
     events: VecDeque<Event>,
     next_id: u64,
     stats: EndpointStats,
@@ -96,6 +101,8 @@ impl Endpoint {
         Self {
             cookies: CookieKey::new(&rng.array()),
             ahead: Ahead::new(&rng.array()),
+            resetter: Resetter::new(&key, &rng.array()),
+            tokens: TokenTable::new(&mut rng),
             rng,
             envelope_key: EnvelopeKey::new(Some(key.public())),
             envelope_open: EnvelopeKey::new(None),
@@ -111,6 +118,20 @@ impl Endpoint {
             events: VecDeque::new(),
             next_id: 0,
             stats: EndpointStats::default(),
+        }
+    }
+
+    /// Takes 32 random bytes in, from a source that nobody can read in advance (the operating
+    /// system's), for all that is drawn from now on. Without it everything follows from the seed:
+    /// whoever copies this process's memory once can compute every key to come, and the ratchets
+    /// heal nothing. A program calls it now and then, more often than [`Config::ratchet`] says.
+    pub fn add_entropy(&mut self, random: [u8; 32]) {
+        self.rng.add(&random);
+        self.ahead.add_entropy(&self.rng.array());
+        for entry in self.links.values_mut() {
+            if let State::Up(link) = &mut entry.state {
+                link.add_entropy(&random);
+            }
         }
     }
 
@@ -145,6 +166,17 @@ impl Endpoint {
     /// Takes one datagram from the socket. It is opened in place; packets come out as slices of
     /// it. What is not for us, or not authentic, is dropped without a trace but a counter.
     pub fn handle_datagram(&mut self, now: Duration, from: SocketAddr, datagram: BytesMut) {
+        self.handle_marked_datagram(now, from, false, datagram);
+    }
+
+    /// The same, of a datagram that may have been `marked` by a router instead of dropped (ECN CE).
+    pub fn handle_marked_datagram(
+        &mut self,
+        now: Duration,
+        from: SocketAddr,
+        marked: bool,
+        datagram: BytesMut,
+    ) {
         if self.events.len() >= self.config.max_events {
             self.stats.ignored += 1;
             return;
@@ -160,7 +192,7 @@ impl Endpoint {
                 let Some(Entry { state: State::Up(link), .. }) = self.links.get_mut(&id) else {
                     return;
                 };
-                let changed = link.handle(now, from, datagram, &mut self.events);
+                let changed = link.handle(now, from, (marked, datagram), &mut self.events);
                 if changed {
                     self.sync_routes(id);
                 }
@@ -186,7 +218,7 @@ impl Endpoint {
     pub fn poll_transmit(&mut self, now: Duration, buf: &mut Vec<u8>) -> Option<Transmit> {
         if let Some((to, reply)) = self.replies.pop_front() {
             *buf = reply;
-            return Some(Transmit { to, len: buf.len(), segment_size: None });
+            return Some(Transmit { to, len: buf.len(), segment_size: None, ecn: false });
         }
         while let Some(id) = self.ready.pop_front() {
             let Some(entry) = self.links.get_mut(&id) else { continue };
@@ -305,6 +337,7 @@ impl Endpoint {
         if let Some((first, _)) = &entry.first {
             self.firsts.remove(first);
         }
+        self.tokens.remove(id);
         if let Some(at) = entry.timer {
             self.timers.remove(&(at, id));
         }
@@ -325,7 +358,8 @@ impl Endpoint {
         }
     }
 
-    /// Brings the routes of an established link in line with its live connection ids.
+    /// Brings the routes of an established link in line with its live connection ids and its
+    /// peer's token.
     fn sync_routes(&mut self, id: LinkId) {
         let Some(entry) = self.links.get_mut(&id) else { return };
         let State::Up(link) = &entry.state else { return };
@@ -336,6 +370,7 @@ impl Endpoint {
             entry.ids.push(cid);
             self.routes.insert(cid, Route { link: id, handshake: false });
         }
+        self.tokens.set(id, link.peer_token());
     }
 
     /// Sees to a link that has been touched: reports its end if it has come, and lets it send.
@@ -399,9 +434,7 @@ impl Endpoint {
             State::HalfOpen(half) if now >= half.deadline => self.remove(id),
             State::Dialing(_) | State::HalfOpen(_) => self.mark_ready(id),
             State::Up(link) => {
-                if link.handle_timeout(now) {
-                    self.sync_routes(id);
-                }
+                link.handle_timeout(now);
                 self.settle(id);
             }
         }
@@ -420,3 +453,7 @@ impl fmt::Debug for Endpoint {
 #[cfg(test)]
 #[path = "endpoint_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "secrecy_tests.rs"]
+mod secrecy_tests;

@@ -4,9 +4,10 @@
 use core::net::SocketAddr;
 use core::time::Duration;
 
-use crate::config::{AesOffer, BASE_DATAGRAM, CloseReason, Config, LinkId, PostQuantum, Transmit};
+use crate::config::{BASE_DATAGRAM, CloseReason, Config, LinkId, PostQuantum, Suites, Transmit};
 use crate::elligator::KeyPair;
 use crate::envelope::{ENVELOPE_HEADER, EnvelopeKey};
+use crate::epoch::EpochSecret;
 use crate::kdf::{Rng, label};
 use crate::kem::{self, Decapsulator};
 use crate::link::{Finish, NewLink, Parameters};
@@ -15,7 +16,7 @@ use crate::message::{
     Offer, PART_LEN, Part, REST_LEN, check,
 };
 use crate::noise::{Handshake, Refused, Secrets};
-use crate::seal::{Cipher, ConnectionId, EpochSecret, Opener, Sealer};
+use crate::seal::{Cipher, ConnectionId, Opener, Sealer};
 use crate::shape::Level;
 use crate::{PeerKey, StaticKey};
 
@@ -41,7 +42,7 @@ fn short_len(shaping: Level, rng: &mut Rng) -> usize {
 }
 
 pub(crate) fn offers_aes(config: &Config) -> bool {
-    config.aes == AesOffer::WhenFast && Cipher::aes_is_fast()
+    config.suites == Suites::Fastest && Cipher::aes_is_fast()
 }
 
 fn is_hybrid(config: &Config) -> bool {
@@ -102,7 +103,8 @@ impl Dialing {
         let (target, cid) = (ConnectionId(rng.array()), ConnectionId(rng.array()));
         let mut noise = Handshake::initiator(key, ephemeral, &mut rng);
         let decapsulator = is_hybrid(config).then(|| Decapsulator::generate(&mut rng)).flatten();
-        let offer = Offer { cid, aes: offers_aes(config), hybrid: decapsulator.is_some() };
+        let (aes, xchacha) = (offers_aes(config), config.suites == Suites::XChaCha);
+        let offer = Offer { cid, aes, hybrid: decapsulator.is_some(), xchacha };
         let mut payload = offer.encode().to_vec();
         if let Some(decapsulator) = &decapsulator {
             payload.extend_from_slice(&decapsulator.key());
@@ -163,7 +165,7 @@ impl Dialing {
             (self.initial()?, MIN_INITIAL + self.rng.below(33), by)
         };
         self.envelope_of(by).seal(self.target, &body, len, buf);
-        Some(Transmit { to: self.remote, len: buf.len(), segment_size: None })
+        Some(Transmit { to: self.remote, len: buf.len(), segment_size: None, ecn: false })
     }
 
     /// The first message's head, and the two pieces of its KEM key if it has one.
@@ -229,7 +231,7 @@ impl Dialing {
             (Some(_), None) => return Dialed::Failed(CloseReason::PeerMisbehaved),
             (None, _) => None,
         };
-        if answer.cipher == Cipher::Aes256Gcm && !self.offer.aes {
+        if ![true, false].map(|aes| self.offer.cipher(aes)).contains(&answer.cipher) {
             return Dialed::Failed(CloseReason::PeerMisbehaved);
         }
         Dialed::Complete(answer, shared, by)
@@ -379,9 +381,7 @@ impl HalfOpen {
         let payload = self.noise.read(&self.message)?;
         let (_, key) = payload.split_first_chunk::<OFFER_LEN>().ok_or(Refused)?;
         let (hybrid, aes) = self.accepts;
-        if self.offer.aes && aes {
-            self.cipher = Cipher::Aes256Gcm;
-        }
+        self.cipher = self.offer.cipher(aes);
         let mut ciphertext = None;
         if self.offer.hybrid && hybrid {
             let key = key.try_into().map_err(|_| Refused)?;
@@ -415,7 +415,11 @@ impl HalfOpen {
         let len = self.credit.min(BASE_DATAGRAM) - self.rng.below(64);
         envelope.seal(self.offer.cid, &self.response, len, buf);
         self.credit = self.credit.saturating_sub(buf.len());
-        Some(Transmit { to: self.remote, len: buf.len(), segment_size: None })
+        Some(Transmit { to: self.remote, len: buf.len(), segment_size: None, ecn: false })
+    }
+
+    pub fn is_from(&self, address: SocketAddr) -> bool {
+        address == self.remote
     }
 
     /// Takes a datagram of this handshake.

@@ -3,8 +3,8 @@
 //!
 //! Opaque packets go in and come out: what a packet means is not known here. The link gives them
 //! confidentiality, forward secrecy, proof of who the peer is, and delivery at most once. It gives
-//! no delivery guarantee, no order and no congestion control: whoever asks for data drives the
-//! rate and asks again.
+//! them no delivery guarantee, no order and no congestion control: whoever asks for data drives the
+//! rate and asks again. Streams beside them ([`Endpoint::open_stream`]) have all of that.
 //!
 //! Sans-io: bytes come from a socket that the caller reads ([`Endpoint::handle_datagram`]) and go
 //! to one that it writes ([`Endpoint::poll_transmit`]); time is passed in, and randomness comes
@@ -71,22 +71,33 @@ mod mtu;
 mod queue;
 mod reassembly;
 mod shape;
+mod stream;
 
 pub mod frame;
 pub mod ratchet;
 pub mod replay;
 pub mod seal;
 
+mod aead;
+mod epoch;
+mod rekey;
+mod reset;
+
 mod kdf;
 
 pub use config::{
-    AesOffer, BASE_DATAGRAM, CloseReason, Config, EndpointStats, Event, LinkId, LinkStats,
-    MAX_DATAGRAM, MAX_PACKET, PostQuantum, RekeyLimits, SendError, Transmit,
+    BASE_DATAGRAM, CloseReason, Config, EndpointStats, Event, LinkId, LinkStats, MAX_DATAGRAM,
+    MAX_PACKET, PostQuantum, RatchetLimits, RekeyLimits, SendError, Suites, Transmit,
 };
 pub use endpoint::Endpoint;
 pub use keys::{PeerKey, StaticKey};
 pub use link::Link;
 pub use shape::{Cost, Cover, Level, NoSuchLevel, Padding, Profile, Shaping, Timing};
+pub use stream::{
+    INITIAL_LINK_WINDOW, INITIAL_STREAM_WINDOW, MAX_STREAMS, REFUSED, StreamError, StreamId,
+    StreamRead, purpose,
+};
+pub use xylem_congestion::Algorithm;
 
 #[doc(hidden)]
 pub mod for_tests;

@@ -14,12 +14,20 @@ use crate::keys::PeerKey;
 use crate::mtu::PathMtu;
 use crate::queue::SendQueue;
 use crate::reassembly::Reassembly;
+use crate::rekey::{Carried, Rekey};
+use crate::reset::{PeerToken, ResetKey, Token};
 use crate::seal::{ConnectionId, Opener, Sealer};
 use crate::shape::{Level, Shaper};
+use crate::stream::{StreamSettings, Streams};
 
+mod ecn;
+mod keys;
 mod receive;
 mod shaped;
+mod streams;
 mod transmit;
+
+use ecn::Ecn;
 
 /// Waits for an acknowledgement are never shorter: the peer's thread may be busy.
 const MIN_WAIT: Duration = Duration::from_millis(200);
@@ -93,6 +101,12 @@ pub struct Link {
     remote: SocketAddr,
     sealer: Sealer,
     opener: Opener,
+    rekey: Rekey,
+    /// For telling the peer our tokens, where resets are sent at all.
+    reset_key: Option<ResetKey>,
+    token: PeerToken,
+    /// The connection ids or the peer's token have changed.
+    routes_changed: bool,
     queue: SendQueue,
     reassembly: Reassembly,
     mtu: PathMtu,
@@ -109,6 +123,12 @@ pub struct Link {
     closing: Option<Closing>,
     ended: Option<CloseReason>,
     shaper: Option<Box<Shaper>>,
+    /// Made when the first stream is opened.
+    streams: Option<Box<Streams>>,
+    stream_settings: StreamSettings,
+    /// Whether it is the packets' turn to be sent, not the streams'.
+    packets_next: bool,
+    ecn: Ecn,
     scratch: Vec<u8>,
     stats: LinkStats,
 }
@@ -142,6 +162,14 @@ impl Link {
             remote: new.remote,
             sealer: new.sealer,
             opener: new.opener,
+            // Only a dialer has a finish to send.
+            rekey: match &new.finish {
+                Some(_) => Rekey::dialer(config.ratchet, now),
+                None => Rekey::responder(),
+            },
+            reset_key: None,
+            token: PeerToken::default(),
+            routes_changed: false,
             queue,
             reassembly: Reassembly::new(
                 config.reassembly_packets,
@@ -157,6 +185,11 @@ impl Link {
             rtt: None,
             owed: Owed { ping: true, announce: Some(now), ..Owed::default() },
             challenge: None,
+            streams: None,
+            stream_settings: StreamSettings::new(config, new.finish.is_some()),
+            packets_next: false,
+            // A mark that comes and goes would show through a rhythm.
+            ecn: Ecn::new(config.ecn && !shaper.as_ref().is_some_and(|s| s.is_gated())),
             finish: new.finish,
             closing: None,
             ended: None,
@@ -266,7 +299,9 @@ impl Link {
             self.challenge.as_ref().map(|c| c.next),
             self.mtu.next_timeout(self.wait()),
             self.reassembly.expires_at(),
+            self.rekey.next_timeout(self.carried()),
             self.opener.forget_at(),
+            self.streams.as_ref().and_then(|streams| streams.next_timeout()),
         ]
         .into_iter()
         .flatten()
@@ -274,14 +309,13 @@ impl Link {
         self.shaped_timeout(due)
     }
 
-    /// Does what time has made due; what has to be sent is left to `poll_transmit`. Returns
-    /// whether the set of live connection ids has changed.
-    pub(crate) fn handle_timeout(&mut self, now: Duration) -> bool {
+    /// Does what time has made due; what has to be sent is left to `poll_transmit`.
+    pub(crate) fn handle_timeout(&mut self, now: Duration) {
         if let Some(closing) = &self.closing {
             if closing.until.is_some_and(|until| now >= until) {
                 self.ended = Some(CloseReason::Local);
             }
-            return false;
+            return;
         }
         if self.finish.as_ref().is_some_and(|finish| now >= finish.deadline) {
             self.ended = Some(CloseReason::HandshakeTimeout);
@@ -289,8 +323,9 @@ impl Link {
             self.ended = Some(CloseReason::IdleTimeout);
         }
         self.reassembly.expire(now);
+        self.on_stream_timeout(now);
         self.owed.ping |= self.ping_at().is_some_and(|at| now >= at);
-        self.opener.forget_if_due(now)
+        self.opener.forget_if_due(now);
     }
 }
 

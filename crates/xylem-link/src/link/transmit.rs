@@ -6,6 +6,7 @@ use core::time::Duration;
 use super::{LINGER, Link, MAX_CHALLENGES};
 use crate::config::{CloseReason, Transmit};
 use crate::frame::Frame;
+use crate::reset::MIN_PROVOKING;
 use crate::seal::{HEADER_LEN, OVERHEAD, TAG_LEN};
 
 impl Link {
@@ -14,10 +15,12 @@ impl Link {
         if self.closing.is_some() {
             return self.transmit_close(now, buf);
         }
+        let ratcheting = self.sealer.is_ratcheting();
         match self.sealer.advance_if_due(now) {
             Ok(false) => {}
             Ok(true) => {
                 self.stats.rekeys += 1;
+                self.stats.ratchets += u64::from(ratcheting);
                 self.owed.announce = Some(now);
             }
             Err(_) => {
@@ -29,7 +32,7 @@ impl Link {
             .or_else(|| self.transmit_path(now, buf))
             .or_else(|| self.transmit_owed(now, buf))
             .or_else(|| self.transmit_probe(now, buf))
-            .or_else(|| self.transmit_queue(buf))
+            .or_else(|| self.transmit_data(now, buf))
     }
 
     fn transmit_close(&mut self, now: Duration, buf: &mut Vec<u8>) -> Option<Transmit> {
@@ -75,11 +78,18 @@ impl Link {
     fn transmit_owed(&mut self, now: Duration, buf: &mut Vec<u8>) -> Option<Transmit> {
         let mut frames = core::mem::take(&mut self.scratch);
         frames.clear();
+        let probing = self.owed.ping && self.ecn.wants_probe();
+        // Long enough that a peer which has lost its state answers even a keep-alive.
+        let least = if self.owed.ping { MIN_PROVOKING } else { 0 };
         self.write_owed(now, &mut frames);
-        let transmit = if frames.is_empty() || self.queue.append_small(&frames) {
+        let transmit = if frames.is_empty() || (!probing && self.queue.append_small(&frames)) {
             None
         } else {
-            Some(self.datagram(buf, self.remote, 0, |out| out.extend_from_slice(&frames)))
+            let sent = self.datagram(buf, self.remote, 0, |out| {
+                out.extend_from_slice(&frames);
+                out.resize(out.len().max(least.saturating_sub(TAG_LEN)), 0);
+            });
+            Some(Transmit { ecn: sent.ecn || probing, ..sent })
         };
         self.scratch = frames;
         transmit
@@ -87,18 +97,20 @@ impl Link {
 
     fn write_owed(&mut self, now: Duration, out: &mut Vec<u8>) {
         if let Some(number) = self.owed.epoch_ack.take() {
-            Frame::EpochAck(number).write(out);
+            self.write_epoch_ack(number, out);
         }
         if self.owed.announce.is_some_and(|at| now >= at) {
             self.owed.announce = Some(now + self.wait());
             let (number, commitment) = (self.sealer.epoch(), self.sealer.commitment());
             Frame::Epoch { number, commitment }.write(out);
         }
+        self.write_rekey(now, out);
         self.owed.pongs.drain(..).for_each(|token| Frame::Pong(token).write(out));
         self.owed.probe_acks.drain(..).for_each(|size| Frame::ProbeAck(size).write(out));
         if core::mem::take(&mut self.owed.ping) {
             let token = self.rng.u64();
             self.ping = Some((token, now));
+            self.ecn.on_ping(token);
             Frame::Ping(token).write(out);
         }
     }
@@ -109,7 +121,7 @@ impl Link {
         Some(self.datagram(buf, self.remote, size, |out| probe.write(out)))
     }
 
-    fn transmit_queue(&mut self, buf: &mut Vec<u8>) -> Option<Transmit> {
+    pub(super) fn transmit_queue(&mut self, buf: &mut Vec<u8>) -> Option<Transmit> {
         match self.queue.pop(core::mem::take(buf)) {
             Err(unused) => {
                 *buf = unused;
@@ -148,10 +160,15 @@ impl Link {
         self.sent(to, buf.len(), None)
     }
 
-    fn sent(&mut self, to: SocketAddr, len: usize, segment_size: Option<usize>) -> Transmit {
+    pub(super) fn sent(
+        &mut self,
+        to: SocketAddr,
+        len: usize,
+        segment_size: Option<usize>,
+    ) -> Transmit {
         let segment = segment_size.unwrap_or(len);
         self.stats.datagrams_sent += len.div_ceil(segment) as u64;
         self.stats.bytes_sent += len as u64;
-        Transmit { to, len, segment_size }
+        Transmit { to, len, segment_size, ecn: self.ecn.is_on() }
     }
 }
