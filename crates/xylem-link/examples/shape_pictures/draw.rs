@@ -77,7 +77,7 @@ pub fn picture(level: Level, seen: &[Seen; 3]) -> String {
         label(&mut out, x, FLOORS[0], &size.to_string());
     }
     panel(&mut out, FLOORS[1], "share of gaps between datagrams", seen.each_ref().map(gaps));
-    let names = ["10 µs", "100 µs", "1 ms", "10 ms", "100 ms", "1 s", "10 s", "100 s"];
+    let names = ["same moment", "100 µs", "1 ms", "10 ms", "100 ms", "1 s", "10 s", "100 s"];
     for (i, name) in names.iter().enumerate() {
         label(&mut out, LEFT + WIDTH * i as f64 / (names.len() - 1) as f64, FLOORS[1], name);
     }

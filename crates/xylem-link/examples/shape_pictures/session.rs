@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use xylem_link::{Config, Endpoint, Event, LinkId, Shaping, StaticKey};
-use xylem_link::{Level, SendError};
+use xylem_link::{Config, Endpoint, Event, Level, LinkId, SendError, Shaping, StaticKey};
 
 const MS: Duration = Duration::from_millis(1);
 /// One way.
@@ -186,6 +185,7 @@ pub fn observe(level: Level, load: Load) -> Seen {
         open += (0..wanted).filter(|_| net.send(0, QUESTION)).count();
         let until = if matches!(load, Load::Light) { next.min(end) } else { end };
         net.step(until);
+        net.flush();
         waiting.append(&mut net.packets[1]);
         while !waiting.is_empty() && net.send(1, ANSWER) {
             waiting.pop();
