@@ -1,5 +1,6 @@
 //! What fuzz targets and benchmarks need of the crate's inside. No part of the interface.
 
+use core::time::Duration;
 use std::collections::VecDeque;
 
 use zeroize::Zeroizing;
@@ -11,6 +12,8 @@ use crate::kdf::Rng;
 use crate::kem::Decapsulator;
 use crate::noise::Handshake;
 use crate::seal::ConnectionId;
+use crate::shape::padding::Padder;
+use crate::shape::{Profile, Timing};
 use crate::{PeerKey, StaticKey, curve, envelope, kdf, kem, ratchet};
 
 mod noise_vectors;
@@ -198,6 +201,35 @@ pub fn constant_time_eq(a: &[u8], b: &[u8]) -> bool {
 #[must_use]
 pub fn symmetric_step(chain: &[u8; 32]) -> [u8; 32] {
     *ratchet::step(chain).message_key()
+}
+
+/// Padding of datagrams, and gaps between them, as a link does it.
+#[derive(Debug)]
+pub struct Shapes {
+    padder: Padder,
+    timing: Timing,
+    rng: Rng,
+}
+
+impl Shapes {
+    /// Of one profile.
+    #[must_use]
+    pub fn new(profile: &Profile) -> Self {
+        let Profile { padding, timing, .. } = profile.bounded();
+        Self { padder: Padder::new(padding, Rng::new(&[6; 32])), timing, rng: Rng::new(&[7; 32]) }
+    }
+
+    /// Pads a datagram with zeros, on a path that carries `most` bytes.
+    pub fn pad(&mut self, datagram: &mut Vec<u8>, most: usize) {
+        let size = self.padder.size(datagram.len(), most);
+        datagram.resize(size.max(datagram.len()), 0);
+    }
+
+    /// The gap to the next datagram.
+    #[must_use]
+    pub fn gap(&mut self) -> Duration {
+        self.timing.gap(&mut self.rng)
+    }
 }
 
 /// Encrypts as the link does, with a nonce of 12 bytes, or 24 for XChaCha20-Poly1305; gives the

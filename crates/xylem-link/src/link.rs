@@ -188,7 +188,8 @@ impl Link {
             streams: None,
             stream_settings: StreamSettings::new(config, new.finish.is_some()),
             packets_next: false,
-            ecn: Ecn::new(config.ecn),
+            // A mark that comes and goes would show through a rhythm.
+            ecn: Ecn::new(config.ecn && !shaper.as_ref().is_some_and(|s| s.is_gated())),
             finish: new.finish,
             closing: None,
             ended: None,
