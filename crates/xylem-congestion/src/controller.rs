@@ -4,21 +4,29 @@ use core::fmt;
 use core::str::FromStr;
 use core::time::Duration;
 
+use crate::bbr::Bbr;
 use crate::cubic::Cubic;
 use crate::delivery::{Delivery, Sent};
 use crate::rtt::Rtt;
+
+/// Timers of the caller may be this coarse without slowing anything down: bursts of 2 ms.
+const BURSTS_PER_SECOND: u64 = 500;
 
 /// How a flow finds its rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Algorithm {
     /// RFC 9438: fills the buffer at the bottleneck until packets are lost.
     Cubic,
+    /// draft-ietf-ccwg-bbr (version 3): measures the bottleneck's rate and the round trip, and sends at
+    /// that rate; takes no notice of losses below 2 %.
+    Bbr,
 }
 
 impl fmt::Display for Algorithm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Cubic => "cubic",
+            Self::Bbr => "bbr",
         })
     }
 }
@@ -29,7 +37,7 @@ pub struct UnknownAlgorithm;
 
 impl fmt::Display for UnknownAlgorithm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("not a congestion control algorithm (cubic)")
+        f.write_str("not a congestion control algorithm (cubic, bbr)")
     }
 }
 
@@ -41,6 +49,7 @@ impl FromStr for Algorithm {
     fn from_str(name: &str) -> Result<Self, UnknownAlgorithm> {
         match name {
             "cubic" => Ok(Self::Cubic),
+            "bbr" => Ok(Self::Bbr),
             _ => Err(UnknownAlgorithm),
         }
     }
@@ -49,11 +58,13 @@ impl FromStr for Algorithm {
 #[derive(Clone, Debug)]
 pub(crate) enum State {
     Cubic(Cubic),
+    Bbr(Bbr),
 }
 
-/// The losses that one reduction was made for.
+/// The losses of one round trip, which one reduction is made for.
 #[derive(Clone, Copy, Debug)]
 struct Reduction {
+    /// When the first was noticed: what left later and is lost begins another.
     at: Duration,
     /// Packets that count as lost and have not come late.
     lost: u32,
@@ -77,10 +88,11 @@ pub struct Controller {
 impl Controller {
     /// A flow that has sent nothing. `packet_bytes`, the size of a usual packet, is the unit of the
     /// smallest windows and of their growth.
-    pub fn new(algorithm: Algorithm, _now: Duration, packet_bytes: u64) -> Self {
+    pub fn new(algorithm: Algorithm, now: Duration, packet_bytes: u64) -> Self {
         let packet = packet_bytes.max(1);
         let state = match algorithm {
             Algorithm::Cubic => State::Cubic(Cubic::new(packet)),
+            Algorithm::Bbr => State::Bbr(Bbr::new(now, packet)),
         };
         Self { state, delivery: Delivery::default(), smoothed: None, reduction: None }
     }
@@ -90,6 +102,7 @@ impl Controller {
         let sent = self.delivery.on_sent(now, bytes, in_flight_before);
         match &mut self.state {
             State::Cubic(cubic) => cubic.on_sent(sent.in_flight),
+            State::Bbr(bbr) => bbr.on_sent(now, in_flight_before, bytes, sent.app_limited),
         }
         sent
     }
@@ -102,25 +115,37 @@ impl Controller {
                 let smoothed = rtt.smoothed().unwrap_or(rtt.latest());
                 cubic.on_ack(now, sent, self.delivery.delivered, rtt.latest(), smoothed);
             }
+            State::Bbr(_) => {} // it looks at acknowledgements, not at packets
         }
     }
 
     /// The packets of one acknowledgement have all been told.
-    pub fn on_ack_end(&mut self, _now: Duration, rtt: &Rtt, _in_flight: u64) {
+    pub fn on_ack_end(&mut self, now: Duration, rtt: &Rtt, in_flight: u64) {
         self.smoothed = rtt.smoothed();
-        let _sample = self.delivery.sample(rtt.min().unwrap_or_default());
+        let Some(sample) = self.delivery.sample(rtt.min().unwrap_or_default()) else { return };
+        if let State::Bbr(bbr) = &mut self.state {
+            bbr.on_ack(now, &sample, self.delivery.delivered, rtt, in_flight);
+            if bbr.is_holding_back() {
+                self.delivery.app_limited(in_flight);
+            }
+        }
     }
 
     /// A packet is lost.
     pub fn on_loss(&mut self, now: Duration, sent: &Sent, _in_flight_after: u64) {
         self.delivery.on_loss(sent);
-        let reduced = match &mut self.state {
-            State::Cubic(cubic) => cubic.on_loss(now, sent.sent_at()),
-        };
         match &mut self.reduction {
-            _ if reduced => self.reduction = Some(Reduction { at: now, lost: 1 }),
             Some(reduction) if sent.sent_at() <= reduction.at => reduction.lost += 1,
-            _ => {}
+            _ => {
+                self.reduction = Some(Reduction { at: now, lost: 1 });
+                if let State::Bbr(bbr) = &mut self.state {
+                    bbr.save();
+                }
+            }
+        }
+        match &mut self.state {
+            State::Cubic(cubic) => cubic.on_loss(now, sent.sent_at()),
+            State::Bbr(bbr) => bbr.on_loss(now, sent, self.delivery.lost),
         }
     }
 
@@ -129,10 +154,10 @@ impl Controller {
     pub fn on_late(&mut self, now: Duration, sent: &Sent) {
         self.delivery.on_late(sent);
         let Some(reduction) = &mut self.reduction else { return };
-        if sent.sent_at() > reduction.at {
+        if sent.sent_at() > reduction.at || reduction.lost == 0 {
             return;
         }
-        reduction.lost = reduction.lost.saturating_sub(1);
+        reduction.lost -= 1;
         if reduction.lost == 0 {
             self.on_spurious(now);
         }
@@ -140,10 +165,13 @@ impl Controller {
 
     /// Everything that the last reduction was made for arrived after all: it is taken back. For
     /// callers that count themselves and have not called [`Self::on_late`].
-    pub fn on_spurious(&mut self, _now: Duration) {
-        self.reduction = None;
+    pub fn on_spurious(&mut self, now: Duration) {
+        if let Some(reduction) = &mut self.reduction {
+            reduction.lost = 0;
+        }
         match &mut self.state {
             State::Cubic(cubic) => cubic.on_spurious(),
+            State::Bbr(bbr) => bbr.on_spurious(now),
         }
     }
 
@@ -152,20 +180,17 @@ impl Controller {
     pub fn on_mark(&mut self, now: Duration, sent: Option<&Sent>) {
         let sent_at = sent.map_or(now, Sent::sent_at);
         match &mut self.state {
-            State::Cubic(cubic) => {
-                if cubic.on_mark(now, sent_at) {
-                    self.reduction = None;
-                }
-            }
+            State::Cubic(cubic) => cubic.on_mark(now, sent_at),
+            State::Bbr(bbr) => bbr.on_mark(now, sent),
         }
     }
 
     /// Nothing arrived for so long that what was known of the path no longer holds (RFC 9002 section
     /// 7.6.2, or silence).
     pub fn on_persistent_congestion(&mut self, now: Duration) {
-        self.reduction = None;
         match &mut self.state {
             State::Cubic(cubic) => cubic.on_persistent_congestion(now),
+            State::Bbr(bbr) => bbr.on_persistent_congestion(),
         }
     }
 
@@ -179,6 +204,7 @@ impl Controller {
     pub fn set_packet_bytes(&mut self, bytes: u64) {
         match &mut self.state {
             State::Cubic(cubic) => cubic.set_packet_bytes(bytes.max(1)),
+            State::Bbr(bbr) => bbr.set_packet_bytes(bytes.max(1)),
         }
     }
 
@@ -186,6 +212,7 @@ impl Controller {
     pub fn window(&self) -> u64 {
         match &self.state {
             State::Cubic(cubic) => cubic.window(),
+            State::Bbr(bbr) => bbr.window(),
         }
     }
 
@@ -193,13 +220,26 @@ impl Controller {
     pub fn pacing_rate(&self) -> u64 {
         match &self.state {
             State::Cubic(cubic) => self.smoothed.map_or(u64::MAX, |s| cubic.pacing_rate(s)),
+            State::Bbr(bbr) => bbr.pacing_rate(),
         }
+    }
+
+    /// Bytes that may leave at once: what [`Pacer`] takes beside the rate.
+    ///
+    /// [`Pacer`]: crate::Pacer
+    pub fn burst(&self) -> u64 {
+        let least = match &self.state {
+            State::Cubic(cubic) => cubic.least_burst(),
+            State::Bbr(bbr) => bbr.least_burst(),
+        };
+        (self.pacing_rate() / BURSTS_PER_SECOND).max(least)
     }
 
     /// The algorithm.
     pub fn algorithm(&self) -> Algorithm {
         match &self.state {
             State::Cubic(_) => Algorithm::Cubic,
+            State::Bbr(_) => Algorithm::Bbr,
         }
     }
 }

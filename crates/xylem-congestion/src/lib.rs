@@ -33,6 +33,7 @@ mod rtt;
 // What is known of packets under way, and how fast they arrive.
 mod delivery;
 // The algorithms.
+mod bbr;
 mod cubic;
 mod hystart;
 mod math;

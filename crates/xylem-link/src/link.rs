@@ -19,10 +19,16 @@ use crate::reset::{PeerToken, ResetKey, Token};
 use crate::seal::{ConnectionId, Opener, Sealer};
 use crate::shape::{Level, Shaper};
 
+use crate::stream::{StreamSettings, Streams};
+
+mod ecn;
 mod keys;
 mod receive;
 mod shaped;
+mod streams;
 mod transmit;
+
+use ecn::Ecn;
 
 /// Waits for an acknowledgement are never shorter: the peer's thread may be busy.
 const MIN_WAIT: Duration = Duration::from_millis(200);
@@ -118,6 +124,12 @@ pub struct Link {
     closing: Option<Closing>,
     ended: Option<CloseReason>,
     shaper: Option<Box<Shaper>>,
+    /// Made when the first stream is opened.
+    streams: Option<Box<Streams>>,
+    stream_settings: StreamSettings,
+    /// Whether it is the packets' turn to be sent, not the streams'.
+    packets_next: bool,
+    ecn: Ecn,
     scratch: Vec<u8>,
     stats: LinkStats,
 }
@@ -174,6 +186,10 @@ impl Link {
             rtt: None,
             owed: Owed { ping: true, announce: Some(now), ..Owed::default() },
             challenge: None,
+            streams: None,
+            stream_settings: StreamSettings::new(config, new.finish.is_some()),
+            packets_next: false,
+            ecn: Ecn::new(config.ecn),
             finish: new.finish,
             closing: None,
             ended: None,
@@ -285,6 +301,7 @@ impl Link {
             self.reassembly.expires_at(),
             self.rekey.next_timeout(self.carried()),
             self.opener.forget_at(),
+            self.streams.as_ref().and_then(|streams| streams.next_timeout()),
         ]
         .into_iter()
         .flatten()
@@ -306,6 +323,7 @@ impl Link {
             self.ended = Some(CloseReason::IdleTimeout);
         }
         self.reassembly.expire(now);
+        self.on_stream_timeout(now);
         self.owed.ping |= self.ping_at().is_some_and(|at| now >= at);
         self.opener.forget_if_due(now);
     }

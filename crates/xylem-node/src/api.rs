@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use xylem_mgmt::Carrier;
+use xylem_link::{Level, Shaping};
 
 /// A flag that asks a running [`crate::share`] or [`crate::get`] to end soon and in order.
 #[derive(Clone, Debug, Default)]
@@ -49,6 +50,8 @@ pub struct ShareOptions {
     pub plain: Vec<SocketAddr>,
     /// NDN forwarders through which to serve as well: the name is registered with each.
     pub via: Vec<Peer>,
+    /// What sizes and times on the encrypted link show.
+    pub shaping: Shaping,
     /// Where outboards and identities are kept.
     pub store: PathBuf,
 }
@@ -151,6 +154,8 @@ pub struct GetOptions {
     pub exclude: Vec<String>,
     /// Bytes per second at most.
     pub limit_rate: Option<u64>,
+    /// What sizes and times on the encrypted link show.
+    pub shaping: Shaping,
     /// Give up after this long without any verified progress.
     pub give_up: Duration,
     /// Where outboards of partial fetches are kept.
@@ -266,6 +271,15 @@ pub enum Event {
     PeerConnected {
         /// Who, as an address.
         peer: String,
+    },
+    /// Sizes and times of the link that came up are shaped, or this side wanted it.
+    Shaped {
+        /// Who the peer is, as an address.
+        peer: String,
+        /// The level that both sides agreed to.
+        level: Level,
+        /// What this side wanted.
+        wanted: Level,
     },
     /// A link ended.
     PeerGone {

@@ -186,6 +186,14 @@ impl Engine {
         self.net.faces.get_mut(face)
     }
 
+    /// The shaping level in force on a face's encrypted link; `None`: it has none that is up.
+    pub(crate) fn shaping_of(&self, face: FaceId) -> Option<xylem_link::Level> {
+        match self.face(face)?.transport {
+            Transport::Link(link) => Some(self.net.endpoint.stats(link)?.shaping),
+            _ => None,
+        }
+    }
+
     /// All faces.
     pub(crate) fn faces(&self) -> impl Iterator<Item = (FaceId, &Face)> {
         self.net.faces.iter()

@@ -23,6 +23,7 @@ mod faces;
 mod identity;
 mod keyring;
 mod register;
+mod shaping;
 mod uri;
 
 mod shelf;
@@ -47,6 +48,7 @@ pub use shelf::DiskShelf;
 pub use xylem_mgmt::Carrier;
 pub use uri::{HostPort, LINK_PORT, NDN_PORT, PeerUri, WEB_SOCKET_PORT};
 pub use verify::verify;
+pub use xylem_link::{Level as ShapeLevel, Shaping};
 
 use std::path::Path;
 

@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
 use xylem_forward::Forwarder;
-use xylem_link::{Endpoint, StaticKey};
+use xylem_link::{Endpoint, Level, StaticKey};
 use xylem_object::naming;
 use xylem_object::{Answer, Publication, PublisherKey, Ticket};
 use xylem_packet::{Interest, Name, Packet};
@@ -18,7 +18,7 @@ use crate::engine::{Engine, Happening};
 use crate::publish::{Serving, disk, publish};
 use crate::register::Registrar;
 use crate::uri::LINK_PORT;
-use crate::{failure, identity};
+use crate::{failure, identity, shaping};
 
 /// Answers between two flushes: a datagram of the largest size, so that the receiver
 /// works while the next ones are made.
@@ -55,7 +55,8 @@ pub fn share(
         .with_metadata(&publisher);
 
     let link_public = link_key.public();
-    let endpoint = Endpoint::new(xylem_link::Config::default(), link_key, identity::random()?);
+    let link_config = xylem_link::Config { shaping: options.shaping.clone(), ..Default::default() };
+    let endpoint = Endpoint::new(link_config, link_key, identity::random()?);
     let mut engine = Engine::new(endpoint, Forwarder::new(xylem_forward::Config::default()))
         .map_err(|e| failure::local("cannot start the event loop", &e))?;
     if let Some(files) = &options.certificate {
@@ -87,7 +88,9 @@ pub fn share(
     });
     let registrar = Registrar::new(&mut engine, prefix.as_ref().parent().to_name(), &options.via)?;
     let serving = published.serve(disk());
-    Server { engine, registrar, publication, serving, told: HashSet::new() }.run(stop, on_event)
+    let wants = options.shaping.level;
+    Server { engine, registrar, publication, serving, wants, told: HashSet::new() }
+        .run(stop, on_event)
 }
 
 fn bind_links(engine: &mut Engine, asked: &[Peer]) -> Result<Vec<SocketAddr>, Error> {
@@ -144,6 +147,8 @@ struct Server {
     registrar: Registrar,
     publication: Publication,
     serving: Serving,
+    /// The shaping level that links are to have.
+    wants: Level,
     /// Files whose trouble has been told; once is enough.
     told: HashSet<PathBuf>,
 }
@@ -171,7 +176,8 @@ impl Server {
                     }
                     Happening::FaceUp { face, peer } => {
                         self.registrar.came_up(&mut self.engine, face)?;
-                        on_event(Event::PeerConnected { peer });
+                        on_event(Event::PeerConnected { peer: peer.clone() });
+                        shaping::tell(&self.engine, face, self.wants, &peer, on_event);
                     }
                     Happening::FaceDown { face, peer, why, .. } => {
                         self.registrar.went_down(face);

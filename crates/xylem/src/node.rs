@@ -3,6 +3,7 @@
 use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
 use crate::output::Out;
+use crate::shaping::ShapeArgs;
 use crate::stop;
 use clap::Args;
 use xylem_node::{NodeConfig, PeerUri};
@@ -36,6 +37,9 @@ pub(crate) struct NodeArgs {
         value_delimiter = ','
     )]
     listen: Vec<PeerUri>,
+
+    #[command(flatten)]
+    shape: ShapeArgs,
 }
 
 /// Runs `xylem node`.
@@ -47,6 +51,9 @@ pub(crate) fn run(args: NodeArgs, common: &Common, out: &mut Out) -> Result<Exit
     };
     if !args.listen.is_empty() {
         config.listen = Some(args.listen);
+    }
+    if let Some(shaping) = args.shape.given() {
+        config.shaping = shaping;
     }
     let stop = stop::on_signals()?;
     out.ends_with(&stop);

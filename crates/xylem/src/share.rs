@@ -4,6 +4,7 @@ use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
 use crate::get::peers;
 use crate::output::Out;
+use crate::shaping::ShapeArgs;
 use crate::stop;
 use crate::values::{LinkAt, ListenAt};
 use clap::Args;
@@ -87,6 +88,9 @@ pub(crate) struct ShareArgs {
         value_delimiter = ','
     )]
     via: Vec<PeerUri>,
+
+    #[command(flatten)]
+    shape: ShapeArgs,
 }
 
 /// Runs `xylem share`.
@@ -103,6 +107,7 @@ pub(crate) fn run(args: ShareArgs, common: &Common, out: &mut Out) -> Result<Exi
         certificate: args.tls_cert.zip(args.tls_key),
         plain,
         via: peers(&args.via)?,
+        shaping: args.shape.shaping(),
         store: common.store()?,
     };
     let stop = stop::on_signals()?;

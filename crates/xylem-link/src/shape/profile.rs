@@ -135,6 +135,18 @@ impl Shaping {
     }
 }
 
+impl FromStr for Shaping {
+    type Err = NoSuchLevel;
+
+    /// What a person means by the name of a level: wanted and agreed to; `off` refuses every other.
+    fn from_str(name: &str) -> Result<Self, NoSuchLevel> {
+        Ok(match name.parse()? {
+            Level::Off => Self { limit: Level::Off, ..Self::default() },
+            level => Self::at(level),
+        })
+    }
+}
+
 impl Default for Shaping {
     fn default() -> Self {
         Self::at(Level::Off)

@@ -40,7 +40,7 @@ impl Engine {
     pub(super) fn drain_endpoint(&mut self, now: Duration) {
         while let Some(event) = self.net.endpoint.poll_event() {
             match event {
-                LinkEvent::Packet { link, packet } => {
+                LinkEvent::Packet { link, packet, .. } => {
                     if let Some(face) = self.net.faces.of_link(link) {
                         self.take_in(now, face, &packet, &packet);
                     }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Deserialize;
+use xylem_link::Shaping;
 
 use crate::api::Error;
 use crate::failure;
@@ -56,6 +57,8 @@ pub struct NodeConfig {
     pub certificate: Option<(PathBuf, PathBuf)>,
     /// Certificates whose keys may command; empty: every local application may.
     pub anchors: Vec<PathBuf>,
+    /// What sizes and times on encrypted links show.
+    pub shaping: Shaping,
     /// Where the node's identity (the key of its encrypted links) is kept.
     pub store: PathBuf,
 }
@@ -93,6 +96,7 @@ impl NodeConfig {
             localhop: false,
             certificate: None,
             anchors: Vec::new(),
+            shaping: Shaping::default(),
             store,
         }
     }
@@ -174,6 +178,7 @@ struct FileTable {
 struct NodeTable {
     listen: Option<Vec<String>>,
     connect: Option<Vec<String>>,
+    shape: Option<String>,
     max_faces: Option<usize>,
     idle_seconds: Option<u64>,
     interests_per_second: Option<u32>,
@@ -230,6 +235,9 @@ impl NodeTable {
             config.listen = Some(uris("listen", &listen)?);
         }
         config.connect = uris("connect", &self.connect.unwrap_or_default())?;
+        if let Some(shape) = self.shape {
+            config.shaping = shape.parse().map_err(|e| format!("shape: {shape}: {e}"))?;
+        }
         set(&mut config.max_faces, self.max_faces);
         set(&mut config.idle, self.idle_seconds.map(Duration::from_secs));
         set(&mut config.pit_capacity, self.pit_capacity);
@@ -301,6 +309,7 @@ fn name(text: &str) -> Result<xylem_packet::Name, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use xylem_link::Level;
 
     fn read(text: &str) -> Result<NodeConfig, String> {
         NodeConfig::from_toml(text, PathBuf::from("/s"))
@@ -313,6 +322,7 @@ mod tests {
             [node]
             listen = ["unix:///tmp/x.sock", "tcp4://127.0.0.1:0"]
             connect = ["udp://192.0.2.1"]
+            shape = "high"
             max_faces = 7
             idle_seconds = 30
             interests_per_second = 100
@@ -343,6 +353,7 @@ mod tests {
         .unwrap();
         assert_eq!(config.listen.unwrap()[0], PeerUri::unix(Path::new("/tmp/x.sock")));
         assert_eq!(config.connect, ["udp://192.0.2.1".parse().unwrap()]);
+        assert_eq!(config.shaping, Shaping::at(Level::High));
         assert_eq!((config.max_faces, config.idle), (7, Duration::from_secs(30)));
         assert_eq!((config.interests_per_second, config.pit_quota), (Some(100), Some(10)));
         assert_eq!((config.pit_capacity, config.cs_packets, config.cs_bytes), (1000, 3, 5));
@@ -370,6 +381,7 @@ mod tests {
             ("[node", "line 1"),
             ("[node]\nlisten = [\"http://x\"]", "http"),
             ("[node]\nconnect = [\"unix://relative\"]", "unix"),
+            ("[node]\nshape = \"much\"", "much"),
             ("[node]\npit_capacity = 0", "pit_capacity"),
             ("[node]\ntls_key = \"k\"", "tls_certificate"),
             ("[node]\nmax_faces = -1", "line 2"),

@@ -22,7 +22,7 @@ use crate::client::{certificate, now_ms};
 use crate::engine::{Engine, Happening, Limits};
 use crate::shelf::DiskShelf;
 use crate::uri::PeerUri;
-use crate::{failure, identity};
+use crate::{failure, identity, shaping};
 use host::Managed;
 
 /// Forwards until `stop` is raised.
@@ -55,7 +55,8 @@ impl Node {
         std::fs::create_dir_all(&keys)
             .map_err(|e| failure::local(&format!("cannot make {}", keys.display()), &e))?;
         let link_key = StaticKey::from_bytes(identity::load_or_create(&keys.join("link"))?);
-        let link_config = xylem_link::Config::default();
+        let link_config =
+            xylem_link::Config { shaping: config.shaping.clone(), ..Default::default() };
         let endpoint = Endpoint::new(link_config, link_key, identity::random()?);
 
         let mut forwarding = xylem_forward::Config::default();
@@ -213,7 +214,8 @@ impl Node {
             Happening::Packet { .. } => {}
             Happening::FaceUp { face, peer } => {
                 management.face_up(now, face, &host, &mut answers);
-                on_event(Event::PeerConnected { peer });
+                on_event(Event::PeerConnected { peer: peer.clone() });
+                shaping::tell(&self.engine, face, self.config.shaping.level, &peer, on_event);
             }
             Happening::FaceDown { face, peer, why, gone } => {
                 if gone {

@@ -32,6 +32,8 @@ pub(crate) enum Json<'a> {
     Skipped { path: String, why: &'a str },
     /// A link came up.
     PeerConnected { peer: &'a str },
+    /// Which shaping level is in force on a link.
+    Shaped { peer: &'a str, level: &'static str, wanted: &'static str },
     /// A link ended.
     PeerGone { peer: &'a str, why: &'a str },
     /// A peer sent something that did not verify.
@@ -233,6 +235,9 @@ impl<'a> Json<'a> {
             Event::Trouble { what } => Self::Trouble { what },
             Event::Skipped { path, why } => Self::Skipped { path: path_text(path), why },
             Event::PeerConnected { peer } => Self::PeerConnected { peer },
+            Event::Shaped { peer, level, wanted } => {
+                Self::Shaped { peer, level: level.name(), wanted: wanted.name() }
+            }
             Event::PeerGone { peer, why } => Self::PeerGone { peer, why },
             Event::PeerMisbehaved { peer, what } => Self::PeerMisbehaved { peer, what },
             Event::Found { name, directory, root, bytes, files } => {
@@ -410,6 +415,7 @@ mod tests {
             Json::Trouble { what: "w" },
             Json::Skipped { path: "a\nb".into(), why: "x" },
             Json::PeerConnected { peer: "p" },
+            Json::Shaped { peer: "p", level: "low", wanted: "high" },
             Json::PeerGone { peer: "p", why: "x" },
             Json::PeerMisbehaved { peer: "p", what: "x" },
             Json::Found { name: "n", directory: true, root: "00", bytes: 1, files: 1 },

@@ -228,6 +228,12 @@ impl Out {
                 self.warn(&format!("left out {}: {why}", path.display()));
             }
             Event::PeerConnected { peer } => self.detail(&clean(&format!("peer {peer} is here"))),
+            Event::Shaped { peer, level, wanted } if level < wanted => {
+                self.warn(&clean(&format!("peer {peer} agrees to shaping {level}, not {wanted}")));
+            }
+            Event::Shaped { peer, level, .. } => {
+                self.detail(&clean(&format!("shaping towards peer {peer}: {level}")));
+            }
             Event::PeerGone { peer, why } => {
                 self.detail(&clean(&format!("peer {peer} is gone: {why}")));
             }
