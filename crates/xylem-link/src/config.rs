@@ -202,7 +202,7 @@ impl Default for Config {
             reassembly_packets: 64,
             reassembly_bytes: 1 << 20,
             reassembly_timeout: Duration::from_secs(5),
-            congestion: Algorithm::Cubic,
+            congestion: Algorithm::Bbr,
             stream_window: INITIAL_STREAM_WINDOW,
             stream_window_max: 16 << 20,
             link_window_max: 24 << 20,

@@ -49,6 +49,12 @@ impl Rng {
         Self { key: derive(label::RANDOM, &[seed]) }
     }
 
+    /// What a thief would take.
+    #[cfg(test)]
+    pub fn stolen(&self) -> Self {
+        Self { key: self.key }
+    }
+
     /// Takes more randomness in: whoever knows the state so far knows nothing of what comes.
     pub fn add(&mut self, random: &[u8; 32]) {
         self.key = derive(label::FRESH_RANDOM, &[&self.key, random]);

@@ -18,7 +18,6 @@ use crate::rekey::{Carried, Rekey};
 use crate::reset::{PeerToken, ResetKey, Token};
 use crate::seal::{ConnectionId, Opener, Sealer};
 use crate::shape::{Level, Shaper};
-
 use crate::stream::{StreamSettings, Streams};
 
 mod ecn;

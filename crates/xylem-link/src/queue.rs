@@ -72,6 +72,16 @@ impl SendQueue {
         }
     }
 
+    /// How datagrams that are not of this queue are to be laid out: bytes of each at most, how
+    /// many in a row, and how each is padded.
+    pub fn layout(&mut self, datagram: usize) -> (usize, usize, Option<&Padding>) {
+        let datagram = match &mut self.padder {
+            Some(padder) => padder.limit(datagram),
+            None => datagram,
+        };
+        (datagram, self.max_segments, self.padder.as_deref().map(Padder::padding))
+    }
+
     /// Has datagrams of the sizes, and one by one where they leave so, that `shaper` wants; before
     /// the first packet.
     pub fn shape(&mut self, shaper: &mut Shaper) {
@@ -81,11 +91,6 @@ impl SendQueue {
         }
         self.max_bytes = shaper.queue_bytes(self.max_bytes);
         self.padder = Some(Box::new(padder));
-    }
-
-    /// Datagrams of one batch at most.
-    pub fn max_segments(&self) -> usize {
-        self.max_segments
     }
 
     /// Queues a packet into datagrams of at most `datagram` bytes.

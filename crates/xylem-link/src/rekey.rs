@@ -26,8 +26,8 @@ use crate::epoch::RatchetSecret;
 use crate::frame::Frame;
 use crate::kdf::Rng;
 
-/// Datagrams that have to arrive between two rounds: a round is none of what keeps a silent link
-/// from idling out.
+/// Datagrams that have to arrive before time makes a round due: rounds are not what keeps a
+/// silent link from idling out.
 const MIN_RECEIVED: u64 = 8;
 
 /// The peer's frame cannot have come at this point.
@@ -95,10 +95,10 @@ impl Rekey {
         rng: &mut Rng,
     ) -> Option<Frame<'_>> {
         if let State::Resting { limits, since, carried: before } = &self.state {
-            let received = carried.received - before.received >= MIN_RECEIVED;
-            let due = now.saturating_sub(*since) >= limits.time
+            let in_use = carried.received - before.received >= MIN_RECEIVED;
+            let due = in_use && now.saturating_sub(*since) >= limits.time
                 || carried.bytes - before.bytes >= limits.bytes;
-            if !due || !received || self.round == u32::MAX {
+            if !due || self.round == u32::MAX {
                 return None;
             }
             let secret = Zeroizing::new(rng.array());

@@ -29,6 +29,7 @@ use crate::carriers::{CarrierId, Carriers};
 use crate::faces::multicast::Multicast;
 use crate::faces::udp::{Received, Udp};
 use crate::faces::{Face, Faces, ReadBuffer, Transport};
+use crate::identity;
 use crate::uri::endpoint;
 use dispatch::Dispatch;
 use listening::Listener;
@@ -37,6 +38,8 @@ use listening::Listener;
 const MAX_SLEEP: Duration = Duration::from_millis(100);
 /// How often idle faces, failed dials and refused listeners are looked at.
 const HOUSEKEEPING: Duration = Duration::from_secs(1);
+/// How often links take in new randomness from the system: several times for each ratchet.
+const ENTROPY: Duration = Duration::from_secs(30);
 
 /// How many faces there may be, and how long an idle one stays.
 #[derive(Clone, Copy, Debug)]
@@ -118,6 +121,7 @@ pub(crate) struct Network {
     /// Faces whose link service has a timer running.
     timed: Vec<FaceId>,
     housekeeping: Duration,
+    entropy: Duration,
     // Memory used again for every packet.
     buffer: ReadBuffer,
     trains: Vec<Received>,
@@ -158,6 +162,7 @@ impl Engine {
             unflushed: Vec::new(),
             timed: Vec::new(),
             housekeeping: Duration::ZERO,
+            entropy: ENTROPY,
             buffer: ReadBuffer::new(),
             trains: Vec::new(),
             messages: Vec::new(),
@@ -307,6 +312,12 @@ impl Engine {
         }
         if now >= self.net.housekeeping {
             self.net.housekeeping = now + HOUSEKEEPING;
+            if now >= self.net.entropy
+                && let Ok(random) = identity::random()
+            {
+                self.net.entropy = now + ENTROPY;
+                self.net.endpoint.add_entropy(random);
+            }
             self.forget_idle(now);
             self.keep_carriers(now);
             self.redial(now);

@@ -5,7 +5,11 @@ use core::time::Duration;
 
 use super::{Carried, Link, ResetKey, Token};
 use crate::config::CloseReason;
+#[cfg(test)]
+use crate::epoch::EpochSecret;
 use crate::frame::Frame;
+#[cfg(test)]
+use crate::kdf::Rng;
 use crate::reset::is_reset;
 use crate::seal::Cipher;
 
@@ -17,6 +21,12 @@ impl Link {
     #[must_use]
     pub fn cipher(&self) -> Cipher {
         self.sealer.cipher()
+    }
+
+    /// What a thief would take.
+    #[cfg(test)]
+    pub(crate) fn steal(&self) -> (EpochSecret, Rng) {
+        (self.sealer.stolen(), self.rng.stolen())
     }
 
     /// Randomness for keys to come.

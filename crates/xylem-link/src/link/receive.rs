@@ -34,13 +34,13 @@ impl Link {
         };
         self.stats.datagrams_received += 1;
         self.stats.bytes_received += datagram.len() as u64;
-        self.routes_changed |= opened.advanced;
-        if opened.ratcheted {
-            self.on_ratcheted(now);
-        }
         // Cover is no sign of life.
         if !Frames::new(&datagram[HEADER_LEN..datagram.len() - TAG_LEN]).is_empty() {
             self.last_received = now;
+        }
+        self.routes_changed |= opened.advanced;
+        if opened.ratcheted {
+            self.on_ratcheted(now);
         }
         if let Some(closing) = &mut self.closing {
             closing.due = true;
@@ -191,9 +191,9 @@ impl Link {
             self.challenge = None;
             self.remote = from;
             self.mtu.reset(now);
+            self.on_new_path(now);
             // Reset tokens are for an address.
             self.owed.epoch_ack = Some(self.opener.epoch());
-            self.on_new_path(now);
         }
     }
 }

@@ -133,20 +133,12 @@ impl Link {
         if let Some(rtt) = self.rtt {
             streams.set_rtt(rtt);
         }
-        let largest = self.shaper.as_ref().map(|shaper| shaper.largest().unwrap_or(usize::MAX));
-        let layout = Layout {
-            datagram: self.mtu.current().min(largest.unwrap_or(usize::MAX)),
-            // Shaped datagrams have sizes of their own.
-            segments: if largest.is_some() { 1 } else { self.queue.max_segments() },
-            number: self.sealer.next_number(),
-        };
+        let (datagram, segments, padding) = self.queue.layout(self.mtu.current());
+        let number = self.sealer.next_number();
+        let layout = Layout { datagram, segments, padding, number };
         buf.clear();
-        let mut segment = streams.fill(now, layout, self.opener.window(), buf)?;
-        if largest.is_some() {
-            // Padding is zeros, and so is the room for the tag.
-            segment = self.padded(self.remote, buf.len());
-            buf.resize(segment, 0);
-        }
+        let (segment, padding) = streams.fill(now, layout, self.opener.window(), buf)?;
+        self.stats.padding_sent += padding as u64;
         for datagram in buf.chunks_mut(segment) {
             self.sealer.seal(datagram);
         }

@@ -78,15 +78,17 @@ impl Link {
     fn transmit_owed(&mut self, now: Duration, buf: &mut Vec<u8>) -> Option<Transmit> {
         let mut frames = core::mem::take(&mut self.scratch);
         frames.clear();
-        // Long enough that a peer which has lost its state answers even a keep-alive.
-        let least = if self.owed.ping { MIN_PROVOKING - OVERHEAD } else { 0 };
         let probing = self.owed.ping && self.ecn.wants_probe();
+        // Long enough that a peer which has lost its state answers even a keep-alive.
+        let least = if self.owed.ping { MIN_PROVOKING } else { 0 };
         self.write_owed(now, &mut frames);
         let transmit = if frames.is_empty() || (!probing && self.queue.append_small(&frames)) {
             None
         } else {
-            frames.resize(frames.len().max(least), 0);
-            let sent = self.datagram(buf, self.remote, 0, |out| out.extend_from_slice(&frames));
+            let sent = self.datagram(buf, self.remote, 0, |out| {
+                out.extend_from_slice(&frames);
+                out.resize(out.len().max(least.saturating_sub(TAG_LEN)), 0);
+            });
             Some(Transmit { ecn: sent.ecn || probing, ..sent })
         };
         self.scratch = frames;
