@@ -297,8 +297,8 @@ mod tests {
             read_request(text.as_bytes()).unwrap().unwrap().0.web_socket_key
         };
         assert_eq!(of(9).as_deref(), Some("dGhlIHNhbXBsZSBub25jZQ=="));
-        for i in 0..fields.len() {
-            assert_eq!(of(i), None, "without {}", fields[i]);
+        for (i, field) in fields.iter().enumerate() {
+            assert_eq!(of(i), None, "without {field}");
         }
     }
 
