@@ -6,8 +6,10 @@ use core::time::Duration;
 
 use bytes::Bytes;
 use thiserror::Error;
+use xylem_congestion::Algorithm;
 
 use crate::PeerKey;
+use crate::stream::{INITIAL_STREAM_WINDOW, MAX_STREAMS, StreamId};
 
 /// Largest packet that [`crate::Endpoint::send`] takes, in bytes.
 pub const MAX_PACKET: usize = 65_536;
@@ -153,6 +155,20 @@ pub struct Config {
     pub reassembly_bytes: usize,
     /// Age at which an incomplete fragmented packet is forgotten.
     pub reassembly_timeout: Duration,
+    /// Congestion control of streams.
+    pub congestion: Algorithm,
+    /// Bytes of a stream that a peer may send at first (64 KiB at least; more is told to it when
+    /// the stream begins).
+    pub stream_window: u64,
+    /// Bytes up to which that grows while the peer keeps filling it; also how many written bytes
+    /// one stream holds until they are acknowledged.
+    pub stream_window_max: u64,
+    /// Bytes up to which the window of all streams of a link grows.
+    pub link_window_max: u64,
+    /// Streams of one peer that may be open at once; more are refused.
+    pub max_streams: usize,
+    /// Whether datagrams are sent as ECN-capable, on paths that carry such datagrams.
+    pub ecn: bool,
 }
 
 impl Default for Config {
@@ -182,6 +198,12 @@ impl Default for Config {
             reassembly_packets: 64,
             reassembly_bytes: 1 << 20,
             reassembly_timeout: Duration::from_secs(5),
+            congestion: Algorithm::Bbr,
+            stream_window: INITIAL_STREAM_WINDOW,
+            stream_window_max: 16 << 20,
+            link_window_max: 24 << 20,
+            max_streams: MAX_STREAMS,
+            ecn: true,
         }
     }
 }
@@ -196,6 +218,9 @@ pub struct Transmit {
     /// `Some(n)`: several datagrams of `n` bytes each, the last one possibly shorter (what UDP GSO
     /// takes as it is). `None`: one datagram.
     pub segment_size: Option<usize>,
+    /// Whether they leave as ECN-capable (ECT(0)), so that routers may mark them instead of
+    /// dropping them.
+    pub ecn: bool,
 }
 
 /// What an endpoint reports.
@@ -216,6 +241,61 @@ pub enum Event {
         link: LinkId,
         /// The bytes that the peer gave to `send`; a slice of the datagram's buffer.
         packet: Bytes,
+        /// Whether the datagram that completed it was marked as having met congestion (ECN CE).
+        marked: bool,
+    },
+    /// The peer has opened a stream.
+    StreamOpened {
+        /// The link.
+        link: LinkId,
+        /// The stream.
+        stream: StreamId,
+        /// What for: see [`crate::purpose`].
+        purpose: u16,
+    },
+    /// [`crate::Endpoint::read_stream`] has something, after it had nothing: bytes or the end.
+    StreamReadable {
+        /// The link.
+        link: LinkId,
+        /// The stream.
+        stream: StreamId,
+    },
+    /// There is room again after [`crate::Endpoint::write_stream`] did not take everything.
+    StreamWritable {
+        /// The link.
+        link: LinkId,
+        /// The stream.
+        stream: StreamId,
+    },
+    /// The peer has ended its half before it was complete; what had not been read is gone.
+    StreamReset {
+        /// The link.
+        link: LinkId,
+        /// The stream.
+        stream: StreamId,
+        /// The peer's reason, or [`crate::REFUSED`].
+        code: u32,
+    },
+    /// The peer reads no more of our half, which is reset for it.
+    StreamStopped {
+        /// The link.
+        link: LinkId,
+        /// The stream.
+        stream: StreamId,
+        /// The peer's reason, or [`crate::REFUSED`].
+        code: u32,
+    },
+    /// All that was written to the stream, and its end, have arrived.
+    StreamDelivered {
+        /// The link.
+        link: LinkId,
+        /// The stream.
+        stream: StreamId,
+    },
+    /// The peer takes no further streams; those that are open go on.
+    GoingAway {
+        /// The link.
+        link: LinkId,
     },
     /// The link is gone; its id means nothing from here on. Also reported after our own `close`.
     Closed {

@@ -23,6 +23,7 @@ use crate::seal::ConnectionId;
 
 mod ahead;
 mod incoming;
+mod streams;
 
 use ahead::Ahead;
 
@@ -165,6 +166,17 @@ impl Endpoint {
     /// Takes one datagram from the socket. It is opened in place; packets come out as slices of
     /// it. What is not for us, or not authentic, is dropped without a trace but a counter.
     pub fn handle_datagram(&mut self, now: Duration, from: SocketAddr, datagram: BytesMut) {
+        self.handle_marked_datagram(now, from, false, datagram);
+    }
+
+    /// The same, of a datagram that may have been `marked` by a router instead of dropped (ECN CE).
+    pub fn handle_marked_datagram(
+        &mut self,
+        now: Duration,
+        from: SocketAddr,
+        marked: bool,
+        datagram: BytesMut,
+    ) {
         if self.events.len() >= self.config.max_events {
             self.stats.ignored += 1;
             return;
@@ -180,7 +192,7 @@ impl Endpoint {
                 let Some(Entry { state: State::Up(link), .. }) = self.links.get_mut(&id) else {
                     return;
                 };
-                let changed = link.handle(now, from, datagram, &mut self.events);
+                let changed = link.handle(now, from, (marked, datagram), &mut self.events);
                 if changed {
                     self.sync_routes(id);
                 }
@@ -206,7 +218,7 @@ impl Endpoint {
     pub fn poll_transmit(&mut self, now: Duration, buf: &mut Vec<u8>) -> Option<Transmit> {
         if let Some((to, reply)) = self.replies.pop_front() {
             *buf = reply;
-            return Some(Transmit { to, len: buf.len(), segment_size: None });
+            return Some(Transmit { to, len: buf.len(), segment_size: None, ecn: false });
         }
         while let Some(id) = self.ready.pop_front() {
             let Some(entry) = self.links.get_mut(&id) else { continue };

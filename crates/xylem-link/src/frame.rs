@@ -170,10 +170,10 @@ pub enum Frame<'a> {
     },
 }
 
-/// Datagrams that arrived, newest first.
+/// Datagrams that arrived, newest first; those that did not ask for an acknowledgement may be among them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ack<'a> {
-    /// The highest packet number that arrived.
+    /// The highest packet number that arrived of those that ask for an acknowledgement.
     pub largest: u64,
     /// Microseconds between its arrival and this.
     pub delay: u32,
@@ -455,7 +455,33 @@ impl<'a> Frames<'a> {
     }
 }
 
+/// A stream data frame up to its piece, which has `len` bytes, at most 65,535.
+#[inline]
+pub(crate) fn stream_data_head(stream: u32, offset: u64, len: usize) -> [u8; STREAM_OVERHEAD] {
+    let mut head = [wire::STREAM_DATA; STREAM_OVERHEAD];
+    let len = u16::try_from(len).expect("fits a datagram");
+    head[1..5].copy_from_slice(&stream.to_be_bytes());
+    head[5..13].copy_from_slice(&offset.to_be_bytes());
+    head[13..].copy_from_slice(&len.to_be_bytes());
+    head
+}
+
 impl Frame<'_> {
+    /// Whether a datagram with this frame is acknowledged.
+    #[must_use]
+    pub fn asks_for_ack(&self) -> bool {
+        matches!(
+            self,
+            Frame::StreamOpen { .. }
+                | Frame::StreamData { .. }
+                | Frame::StreamClose { .. }
+                | Frame::StreamReset { .. }
+                | Frame::StreamStop { .. }
+                | Frame::WindowUpdate { .. }
+                | Frame::GoAway(_)
+        )
+    }
+
     /// Appends the frame to `out`.
     ///
     /// # Panics
@@ -532,9 +558,8 @@ impl Frame<'_> {
                 (Head::new(STREAM_OPEN, &fields), &[])
             }
             Frame::StreamData { stream, offset, piece } => {
-                let len = u16::try_from(piece.len()).expect("fits a datagram").to_be_bytes();
-                let fields = [&stream.to_be_bytes()[..], &offset.to_be_bytes(), &len];
-                (Head::new(STREAM_DATA, &fields), piece)
+                let head = stream_data_head(*stream, *offset, piece.len());
+                (Head::new(STREAM_DATA, &[&head[1..]]), piece)
             }
             Frame::StreamClose { stream, size } => (of_stream(STREAM_CLOSE, *stream, *size), &[]),
             Frame::StreamReset { stream, code, size } => {

@@ -152,7 +152,7 @@ impl Dialing {
             (self.initial()?, MIN_INITIAL + self.rng.below(33), by)
         };
         self.envelope_of(by).seal(self.target, &body, len, buf);
-        Some(Transmit { to: self.remote, len: buf.len(), segment_size: None })
+        Some(Transmit { to: self.remote, len: buf.len(), segment_size: None, ecn: false })
     }
 
     /// The first message's head, and the two pieces of its KEM key if it has one.
@@ -402,7 +402,7 @@ impl HalfOpen {
         let len = self.credit.min(BASE_DATAGRAM) - self.rng.below(64);
         envelope.seal(self.offer.cid, &self.response, len, buf);
         self.credit = self.credit.saturating_sub(buf.len());
-        Some(Transmit { to: self.remote, len: buf.len(), segment_size: None })
+        Some(Transmit { to: self.remote, len: buf.len(), segment_size: None, ecn: false })
     }
 
     pub fn is_from(&self, address: SocketAddr) -> bool {

@@ -3,8 +3,8 @@
 //!
 //! Opaque packets go in and come out: what a packet means is not known here. The link gives them
 //! confidentiality, forward secrecy, proof of who the peer is, and delivery at most once. It gives
-//! no delivery guarantee, no order and no congestion control: whoever asks for data drives the
-//! rate and asks again.
+//! them no delivery guarantee, no order and no congestion control: whoever asks for data drives the
+//! rate and asks again. Streams beside them ([`Endpoint::open_stream`]) have all of that.
 //!
 //! Sans-io: bytes come from a socket that the caller reads ([`Endpoint::handle_datagram`]) and go
 //! to one that it writes ([`Endpoint::poll_transmit`]); time is passed in, and randomness comes
@@ -70,6 +70,7 @@ mod link;
 mod mtu;
 mod queue;
 mod reassembly;
+mod stream;
 
 pub mod frame;
 pub mod ratchet;
@@ -90,6 +91,11 @@ pub use config::{
 pub use endpoint::Endpoint;
 pub use keys::{PeerKey, StaticKey};
 pub use link::Link;
+pub use stream::{
+    INITIAL_LINK_WINDOW, INITIAL_STREAM_WINDOW, MAX_STREAMS, REFUSED, StreamError, StreamId,
+    StreamRead, purpose,
+};
+pub use xylem_congestion::Algorithm;
 
 #[doc(hidden)]
 pub mod for_tests;

@@ -17,10 +17,15 @@ use crate::reassembly::Reassembly;
 use crate::rekey::{Carried, Rekey};
 use crate::reset::{PeerToken, ResetKey, Token};
 use crate::seal::{ConnectionId, Opener, Sealer};
+use crate::stream::{StreamSettings, Streams};
 
+mod ecn;
 mod keys;
 mod receive;
+mod streams;
 mod transmit;
+
+use ecn::Ecn;
 
 /// Waits for an acknowledgement are never shorter: the peer's thread may be busy.
 const MIN_WAIT: Duration = Duration::from_millis(200);
@@ -97,6 +102,8 @@ pub struct Link {
     rekey: Rekey,
     /// For telling the peer our tokens, where resets are sent at all.
     reset_key: Option<ResetKey>,
+    /// A token is to be told once more, though the epoch has been acknowledged.
+    token_owed: bool,
     token: PeerToken,
     /// The connection ids or the peer's token have changed.
     routes_changed: bool,
@@ -115,6 +122,12 @@ pub struct Link {
     finish: Option<Finish>,
     closing: Option<Closing>,
     ended: Option<CloseReason>,
+    /// Made when the first stream is opened.
+    streams: Option<Box<Streams>>,
+    stream_settings: StreamSettings,
+    /// Whether it is the packets' turn to be sent, not the streams'.
+    packets_next: bool,
+    ecn: Ecn,
     scratch: Vec<u8>,
     stats: LinkStats,
 }
@@ -148,6 +161,7 @@ impl Link {
                 None => Rekey::responder(),
             },
             reset_key: None,
+            token_owed: false,
             token: PeerToken::default(),
             routes_changed: false,
             queue: SendQueue::new(config.send_queue_bytes, config.max_gso_segments),
@@ -165,6 +179,10 @@ impl Link {
             rtt: None,
             owed: Owed { ping: true, announce: Some(now), ..Owed::default() },
             challenge: None,
+            streams: None,
+            stream_settings: StreamSettings::new(config, new.finish.is_some()),
+            packets_next: false,
+            ecn: Ecn::new(config.ecn),
             finish: new.finish,
             closing: None,
             ended: None,
@@ -274,6 +292,7 @@ impl Link {
             self.reassembly.expires_at(),
             self.rekey.next_timeout(self.carried()),
             self.opener.forget_at(),
+            self.streams.as_ref().and_then(|streams| streams.next_timeout()),
         ]
         .into_iter()
         .flatten()
@@ -294,6 +313,7 @@ impl Link {
             self.ended = Some(CloseReason::IdleTimeout);
         }
         self.reassembly.expire(now);
+        self.on_stream_timeout(now);
         self.owed.ping |= self.ping_at().is_some_and(|at| now >= at);
         self.opener.forget_if_due(now);
     }

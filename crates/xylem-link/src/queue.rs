@@ -63,6 +63,11 @@ impl SendQueue {
         }
     }
 
+    /// Datagrams of one batch at most.
+    pub fn max_segments(&self) -> usize {
+        self.max_segments
+    }
+
     /// Queues a packet into datagrams of at most `datagram` bytes.
     pub fn push(&mut self, packet: &[u8], datagram: usize) -> Result<(), Full> {
         if self.bytes != 0 && self.bytes + packet.len() > self.max_bytes {

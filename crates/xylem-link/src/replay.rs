@@ -2,6 +2,8 @@
 //!
 //! It is only told of packets that authenticated. Asking changes nothing.
 
+use core::ops::RangeInclusive;
+
 /// Packet numbers that the window reaches back from the highest seen.
 pub const WINDOW: u64 = 4_096;
 /// The last packet number that is ever used; a peer that gets there has sent for millennia.
@@ -41,6 +43,61 @@ impl ReplayWindow {
         }
         let (word, bit) = place(number);
         self.bits[word] & bit == 0
+    }
+
+    /// Whether a number of `from..to` has not been seen. What the window has forgotten counts as seen.
+    #[must_use]
+    pub fn has_gap(&self, from: u64, to: u64) -> bool {
+        let from = from.max(self.floor());
+        from < to && self.run_below(to - 1, true) > from
+    }
+
+    /// The numbers that have been seen, from `largest` down to the end of the window, as inclusive
+    /// ranges, highest first. The first one ends at `largest`, or there is none.
+    pub fn seen_below(&self, largest: u64) -> impl Iterator<Item = RangeInclusive<u64>> {
+        let floor = self.floor();
+        // One above the next range's end; 0 when there is none.
+        let mut end = if largest < self.end { largest + 1 } else { 0 };
+        let mut first = true;
+        core::iter::from_fn(move || {
+            if !core::mem::take(&mut first) {
+                end = if end > floor { self.run_below(end - 1, false) } else { floor };
+            }
+            if end <= floor {
+                return None;
+            }
+            let start = self.run_below(end - 1, true);
+            if start == end {
+                return None;
+            }
+            let range = start..=end - 1;
+            end = start;
+            Some(range)
+        })
+    }
+
+    /// The lowest number that the window remembers.
+    fn floor(&self) -> u64 {
+        self.end.saturating_sub(WINDOW)
+    }
+
+    /// The lowest number in the window such that it and all up to `at` (below the window's end) have
+    /// been `seen`, or have not; `at + 1` if `at` is not one of them.
+    fn run_below(&self, at: u64, seen: bool) -> u64 {
+        let floor = self.floor();
+        let mut next = at + 1;
+        while next > floor {
+            let (word, _) = place(next - 1);
+            // The numbers of the word from the next one down, in the highest bits.
+            let count = (next - 1) % 64 + 1;
+            let bits = if seen { self.bits[word] } else { !self.bits[word] } << (64 - count);
+            let run = u64::from(bits.leading_ones()).min(count);
+            next -= run;
+            if run < count {
+                break;
+            }
+        }
+        next.max(floor)
     }
 
     /// Notes `number`, which must have authenticated and be fresh. Returns whether it is the
@@ -97,6 +154,30 @@ mod tests {
                 seen.insert(number);
                 highest = highest.max(number);
             }
+            if r % 50 == 0 {
+                ranges_hold_against_a_set(&window, &seen, (number, highest));
+            }
+        }
+    }
+
+    fn ranges_hold_against_a_set(
+        window: &ReplayWindow,
+        seen: &HashSet<u64>,
+        (number, highest): (u64, u64),
+    ) {
+        let floor = (highest + 1).saturating_sub(WINDOW);
+        let slow: Vec<u64> = (floor..=number).rev().take_while(|n| seen.contains(n)).collect();
+        let fast: Vec<_> = window.seen_below(number).collect();
+        assert_eq!(fast.first().map_or(0, |r| (r.end() + 1 - r.start()) as usize), slow.len());
+        if slow.is_empty() {
+            return;
+        }
+        let all = (floor..=number).rev().filter(|n| seen.contains(n));
+        assert!(fast.iter().cloned().flat_map(Iterator::rev).eq(all));
+        assert!(fast.windows(2).all(|w| w[1].end() + 1 < *w[0].start()), "they do not adjoin");
+        for from in [floor.saturating_sub(9), number.saturating_sub(70), number.saturating_sub(1)] {
+            let gap = (from.max(floor)..number).any(|n| !seen.contains(&n));
+            assert_eq!(window.has_gap(from, number), gap, "{from}..{number} of {highest}");
         }
     }
 

@@ -160,6 +160,12 @@ impl Sealer {
         Ok(true)
     }
 
+    /// The number of the next datagram.
+    #[must_use]
+    pub fn next_number(&self) -> u64 {
+        self.next_number
+    }
+
     /// Seals a datagram in place: the frames lie at `HEADER_LEN..len - TAG_LEN`, the rest is
     /// written here. Call [`Sealer::advance_if_due`] before.
     ///
@@ -294,6 +300,11 @@ impl Opener {
     #[must_use]
     pub fn connection_id(&self) -> ConnectionId {
         self.current.keys.cid
+    }
+
+    /// Which datagrams have arrived.
+    pub(crate) fn window(&self) -> &ReplayWindow {
+        &self.window
     }
 
     /// The connection ids that datagrams may carry now, and that of the epoch before.

@@ -24,11 +24,24 @@ const REPORT_EVERY: u32 = 16;
 /// Headers around headers are followed this deep.
 const MAX_NESTING: u32 = 2;
 
+/// What the headers around a packet say of the way that it took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Clear,
+    Congested,
+}
+
 impl Transfer {
     /// Takes one packet from `peer`: a Data, or an NDNLPv2 packet around a Data or a Nack. Anything
     /// else, and anything that was not asked of this peer, is thrown away.
     pub fn handle_data(&mut self, now: Duration, peer: PeerId, packet: Bytes) {
-        self.take_packet(now, peer, packet, 0);
+        self.take_packet(now, peer, packet, Way::Clear, 0);
+    }
+
+    /// As [`Self::handle_data`], for a packet that came with a congestion mark: the peer is asked for
+    /// less at a time.
+    pub fn handle_marked_data(&mut self, now: Duration, peer: PeerId, packet: Bytes) {
+        self.take_packet(now, peer, packet, Way::Congested, 0);
     }
 
     /// `peer` says that it does not have `name`, or cannot answer now.
@@ -39,23 +52,34 @@ impl Transfer {
         name: NameRef<'_>,
         reason: NackReason,
     ) {
+        self.take_nack(now, peer, name, reason, Way::Clear);
+    }
+
+    fn take_nack(
+        &mut self,
+        now: Duration,
+        peer: PeerId,
+        name: NameRef<'_>,
+        reason: NackReason,
+        way: Way,
+    ) {
         let (Some(p), Some(key)) = (self.place(peer), self.key_of(name)) else { return };
         if self.phase == Phase::Over || self.peers[p].dropped {
             return;
         }
-        self.take_refusal(now, p, key, reason);
+        self.take_refusal(now, p, key, reason, way);
         self.find_lost(p, now);
     }
 
-    fn take_packet(&mut self, now: Duration, peer: PeerId, packet: Bytes, nesting: u32) {
+    fn take_packet(&mut self, now: Duration, peer: PeerId, packet: Bytes, way: Way, nesting: u32) {
         let Some(p) = self.place(peer) else { return };
         if self.phase == Phase::Over || self.peers[p].dropped {
             return;
         }
         match Packet::decode(&packet) {
-            Ok(Packet::Data(data)) => self.take_data(now, p, &packet, &data),
+            Ok(Packet::Data(data)) => self.take_data(now, p, &packet, &data, way),
             Ok(Packet::Lp(lp)) if nesting < MAX_NESTING => {
-                return self.take_lp(now, peer, &packet, &lp, nesting);
+                return self.take_lp(now, peer, &packet, &lp, way, nesting);
             }
             Ok(_) => self.progress.unasked += 1,
             Err(_) => self.take_undecodable(now, p, &packet),
@@ -71,21 +95,21 @@ impl Transfer {
         peer: PeerId,
         packet: &Bytes,
         lp: &LpPacket<'_>,
+        way: Way,
         nesting: u32,
     ) {
-        let (Some(p), Some(fragment)) = (self.place(peer), lp.fragment) else { return };
+        let Some(fragment) = lp.fragment else { return };
         if lp.is_fragmented() {
             self.progress.unasked += 1; // reassembly is the link's
             return;
         }
-        if lp.congestion_mark.is_some_and(|mark| mark > 0) {
-            self.peers[p].cubic.on_loss(now, now);
-        }
+        let way =
+            if lp.congestion_mark.is_some_and(|mark| mark > 0) { Way::Congested } else { way };
         match lp.nack {
-            None => self.take_packet(now, peer, packet.slice_ref(fragment), nesting + 1),
+            None => self.take_packet(now, peer, packet.slice_ref(fragment), way, nesting + 1),
             Some(reason) => {
                 if let Ok(Packet::Interest(interest)) = Packet::decode(fragment) {
-                    self.handle_nack(now, peer, interest.name(), reason);
+                    self.take_nack(now, peer, interest.name(), reason, way);
                 }
             }
         }
@@ -101,15 +125,18 @@ impl Transfer {
         Some(Key::from(wanted)).filter(|key| key.wanted() == wanted)
     }
 
-    fn take_data(&mut self, now: Duration, p: usize, packet: &Bytes, data: &Data<'_>) {
+    fn take_data(&mut self, now: Duration, p: usize, packet: &Bytes, data: &Data<'_>, way: Way) {
         let Some(key) = self.key_of(data.name()) else {
             self.progress.unasked += 1;
             return;
         };
         if data.meta().content_type == ContentType::NACK {
-            return self.take_refusal(now, p, key, NackReason::NO_ROUTE);
+            return self.take_refusal(now, p, key, NackReason::NO_ROUTE, way);
         }
         let answer = self.peers[p].answered(now, key);
+        if way == Way::Congested {
+            self.peers[p].marked(now, answer);
+        }
         match (answer, self.is_missing(key)) {
             (Answer::Unasked, true) => {
                 self.progress.unasked += 1;
@@ -314,19 +341,17 @@ impl Transfer {
         self.events.push_back(Event::ObjectComplete(object.id));
     }
 
-    fn take_refusal(&mut self, now: Duration, p: usize, key: Key, reason: NackReason) {
+    fn take_refusal(&mut self, now: Duration, p: usize, key: Key, reason: NackReason, way: Way) {
         let answer = self.peers[p].answered(now, key);
-        let sent_at = match answer {
-            Answer::Unasked => {
-                self.progress.unasked += 1;
-                return;
-            }
-            Answer::Late { sent_at } | Answer::Outstanding { sent_at, .. } => sent_at,
-        };
+        if answer == Answer::Unasked {
+            self.progress.unasked += 1;
+            return;
+        }
         self.peers[p].refused(now);
-        if reason == NackReason::CONGESTION {
-            self.peers[p].cubic.on_loss(now, sent_at);
-        } else {
+        if reason == NackReason::CONGESTION || way == Way::Congested {
+            self.peers[p].marked(now, answer);
+        }
+        if reason != NackReason::CONGESTION {
             let id = self.peers[p].id;
             self.avoid(key, id);
         }

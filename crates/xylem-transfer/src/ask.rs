@@ -12,7 +12,7 @@ use xylem_packet::InterestBuilder;
 
 use crate::event::PeerId;
 use crate::key::{Key, KeyMap, Wanted, object_number};
-use crate::peer::Peer;
+use crate::peer::{DATA_BYTES, Peer};
 use crate::transfer::{Phase, Transfer};
 
 /// Peers asked for the manifest at the same time: it is small, and each answer measures a peer.
@@ -23,49 +23,54 @@ const MAX_EVENTS: usize = 4_096;
 const URGENT_LOOK: usize = 8;
 /// InterestLifetime: how long a forwarder keeps the way back open.
 const LIFETIME_MS: u64 = 4_000;
+/// What a segment weighs beside its content: names, proof, and headers on the way.
+const AROUND_CONTENT: u64 = 512;
 
 /// Bytes that may be asked for at once under a rate limit: a tenth of a second, 4 segments at least.
-pub(crate) fn rate_burst(rate: f64) -> f64 {
-    (rate / 10.0).max(32_768.0)
+pub(crate) fn rate_burst(rate: u64) -> u64 {
+    (rate / 10).max(32_768)
 }
 
 impl Transfer {
     /// The next Interest to send and to whom; it replaces what `packet` holds. `None`: nothing now.
     pub fn poll_transmit(&mut self, now: Duration, packet: &mut Vec<u8>) -> Option<PeerId> {
-        if self.is_held_back() || self.events.len() >= MAX_EVENTS {
-            return None;
-        }
-        if let Some(rate) = self.rate
-            && !self.rate_pacer.ready(now, rate, rate_burst(rate))
+        if self.is_held_back()
+            || self.events.len() >= MAX_EVENTS
+            || self.rate.is_some_and(|rate| !self.rate_pacer.ready(now, rate, rate_burst(rate)))
         {
+            self.peers.iter_mut().for_each(|peer| peer.idle(now));
             return None;
         }
         for _ in 0..self.peers.len() {
             if let Some((key, copied)) = self.next_for(now, self.turn) {
+                let content = self.content_of(key);
                 let peer = &mut self.peers[self.turn];
-                peer.sent(now, key, copied);
+                peer.sent(now, key, copied, content.map_or(DATA_BYTES, |n| n + AROUND_CONTENT));
                 let id = peer.id;
                 self.progress.interests += 1;
+                self.rate_pacer.spend(content.unwrap_or(0));
                 self.write_interest(key, id, packet);
                 return Some(id);
             }
+            self.peers[self.turn].idle(now);
             self.turn = (self.turn + 1) % self.peers.len();
         }
         None
     }
 
+    /// Bytes of content that the answer will carry: what a segment's length is, is known.
+    fn content_of(&self, key: Key) -> Option<u64> {
+        let Wanted::Segment(object, index) = key.wanted() else { return None };
+        let object = self.objects.get(&object_number(object))?;
+        Some(object.geometry().segment_len(index) as u64)
+    }
+
     fn write_interest(&mut self, key: Key, peer: PeerId, packet: &mut Vec<u8>) {
-        let mut bytes = 0;
         let request = match key.wanted() {
             Wanted::Manifest => Request::Manifest,
-            Wanted::Segment(object, index) => {
-                let geometry = self.objects.get(&object_number(object)).map(|o| o.geometry());
-                bytes = geometry.map_or(0, |g| g.segment_len(index));
-                Request::Segment { object, index }
-            }
+            Wanted::Segment(object, index) => Request::Segment { object, index },
             Wanted::Tile(object, tile) => Request::Tile { object, tile },
         };
-        self.rate_pacer.spend(bytes as f64);
         let name = naming::encode(self.spec.prefix.as_ref(), &request);
         packet.clear();
         InterestBuilder::new(name.as_ref())

@@ -4,6 +4,7 @@ use core::fmt;
 use core::time::Duration;
 
 use bytes::Bytes;
+use xylem_congestion::Algorithm;
 use xylem_hash::Hash;
 use xylem_object::packets::PacketError;
 use xylem_object::{Manifest, ManifestError, ObjectId, PublisherId};
@@ -42,9 +43,9 @@ pub struct Config {
     pub max_misbehaviour: u32,
     /// Peers at most; more are not taken.
     pub max_peers: usize,
-    /// Interests that may be unanswered at the start, per peer.
-    pub initial_window: u32,
-    /// Interests that may be unanswered at most, per peer.
+    /// How the rate of each peer is found.
+    pub congestion: Algorithm,
+    /// Interests that may be unanswered at most, per peer, whatever its window in bytes allows.
     pub max_window: u32,
     /// Objects that may be under way at once.
     pub max_objects: usize,
@@ -60,7 +61,7 @@ impl Default for Config {
             give_up: Duration::from_secs(30),
             max_misbehaviour: 3,
             max_peers: 64,
-            initial_window: 16,
+            congestion: Algorithm::Cubic,
             max_window: 8_192,
             max_objects: 65_536,
             max_segments: 1 << 31,
@@ -228,10 +229,10 @@ pub struct PeerStats {
     pub standing: Standing,
     /// Smoothed round trip, once known.
     pub round_trip: Option<Duration>,
-    /// Interests that may be unanswered now.
-    pub window: usize,
-    /// Interests that are unanswered now.
-    pub in_flight: usize,
+    /// Bytes that unanswered Interests may call for now.
+    pub window: u64,
+    /// Bytes that unanswered Interests call for now.
+    pub in_flight: u64,
     /// Bytes of content verified from it.
     pub bytes: u64,
     /// Interests sent to it.

@@ -7,6 +7,8 @@
 use core::time::Duration;
 use std::collections::VecDeque;
 
+use xylem_congestion::Sent;
+
 use crate::key::{Key, KeyMap};
 
 /// How many requests thought lost are remembered, and for how long: about an Interest's lifetime.
@@ -16,7 +18,7 @@ const LATE_FOR: Duration = Duration::from_secs(6);
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     key: Key,
-    sent_at: Duration,
+    sent: Sent,
     outstanding: bool,
     /// Another peer has been asked for the same thing.
     copied: bool,
@@ -24,17 +26,27 @@ struct Entry {
 
 #[derive(Clone, Copy, Debug)]
 struct Late {
-    sent_at: Duration,
+    sent: Sent,
     lost_at: Duration,
+    told: Told,
+}
+
+/// Whether congestion control was told of a loss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// Yes: something later was answered.
+    Loss,
+    /// No: nothing was answered, and it was asked of somebody else.
+    Nothing,
 }
 
 /// How an arriving Data relates to what was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// An outstanding request. `ambiguous`: asked before as well, so the round trip cannot be told.
-    Outstanding { sequence: u64, sent_at: Duration, ambiguous: bool },
+    Outstanding { sequence: u64, sent: Sent, ambiguous: bool },
     /// A request that counted as lost.
-    Late { sent_at: Duration },
+    Late { sent: Sent, told: Told },
     /// Never asked of this peer, or answered already.
     Unasked,
 }
@@ -48,9 +60,16 @@ pub(crate) struct Flight {
     late: KeyMap<Key, Late>,
     late_order: VecDeque<(Key, Duration)>,
     copied_to: u64,
+    /// What the outstanding requests weigh.
+    bytes: u64,
 }
 
 impl Flight {
+    /// Bytes that the outstanding requests call for.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     pub(crate) fn outstanding(&self) -> usize {
         self.by_key.len()
     }
@@ -66,17 +85,18 @@ impl Flight {
 
     /// When the request that has waited longest was sent, and its number.
     pub(crate) fn oldest(&self) -> Option<(u64, Duration)> {
-        self.entries.front().map(|e| (self.base, e.sent_at))
+        self.entries.front().map(|e| (self.base, e.sent.sent_at()))
     }
 
     /// Enters a request; false (and nothing done) if the same is outstanding already. A copy of what
     /// another peer was asked is not copied again.
-    pub(crate) fn sent(&mut self, now: Duration, key: Key, copied: bool) -> bool {
+    pub(crate) fn sent(&mut self, sent: Sent, key: Key, copied: bool) -> bool {
         if self.by_key.contains_key(&key) {
             return false;
         }
         self.by_key.insert(key, self.next_sequence());
-        self.entries.push_back(Entry { key, sent_at: now, outstanding: true, copied });
+        self.bytes += sent.bytes();
+        self.entries.push_back(Entry { key, sent, outstanding: true, copied });
         true
     }
 
@@ -87,11 +107,12 @@ impl Flight {
             (Some(sequence), late) => {
                 let entry = &mut self.entries[(sequence - self.base) as usize];
                 entry.outstanding = false;
-                let sent_at = entry.sent_at;
+                let sent = entry.sent;
+                self.bytes -= sent.bytes();
                 self.drop_settled();
-                Answer::Outstanding { sequence, sent_at, ambiguous: late.is_some() }
+                Answer::Outstanding { sequence, sent, ambiguous: late.is_some() }
             }
-            (None, Some(late)) => Answer::Late { sent_at: late.sent_at },
+            (None, Some(late)) => Answer::Late { sent: late.sent, told: late.told },
             (None, None) => Answer::Unasked,
         }
     }
@@ -109,21 +130,23 @@ impl Flight {
         now: Duration,
         before: u64,
         sent_by: Duration,
-    ) -> Option<(Key, Duration)> {
+        told: Told,
+    ) -> Option<(Key, Sent)> {
         let (sequence, sent_at) = self.oldest()?;
         if sequence >= before || sent_at > sent_by {
             return None;
         }
-        let key = self.entries.front()?.key;
+        let Entry { key, sent, .. } = self.entries.pop_front()?;
         self.by_key.remove(&key);
-        self.entries.pop_front();
+        self.bytes -= sent.bytes();
         self.base += 1;
         self.drop_settled();
-        self.remember(now, key, sent_at);
-        Some((key, sent_at))
+        self.remember(key, Late { sent, lost_at: now, told });
+        Some((key, sent))
     }
 
-    fn remember(&mut self, now: Duration, key: Key, sent_at: Duration) {
+    fn remember(&mut self, key: Key, late: Late) {
+        let now = late.lost_at;
         while let Some(&(old, at)) = self.late_order.front() {
             if self.late_order.len() < LATE_MAX && at + LATE_FOR > now {
                 break;
@@ -133,7 +156,7 @@ impl Flight {
                 self.late.remove(&old);
             }
         }
-        self.late.insert(key, Late { sent_at, lost_at: now });
+        self.late.insert(key, late);
         self.late_order.push_back((key, now));
     }
 
@@ -144,7 +167,7 @@ impl Flight {
         loop {
             let entry = self.entries.get_mut((self.copied_to - self.base) as usize)?;
             if entry.outstanding && !entry.copied {
-                if !accept(entry.key, entry.sent_at) {
+                if !accept(entry.key, entry.sent.sent_at()) {
                     return None;
                 }
                 entry.copied = true;
@@ -167,6 +190,7 @@ impl Flight {
 mod tests {
     use super::*;
     use crate::key::Wanted;
+    use xylem_congestion::{Algorithm, Controller};
     use xylem_object::naming::ObjectId;
     use xylem_tree::SegmentIndex;
 
@@ -178,43 +202,48 @@ mod tests {
         Duration::from_millis(n)
     }
 
+    fn at(now: Duration) -> Sent {
+        let mut flow = Controller::new(Algorithm::Cubic, ms(0), 8_800);
+        flow.on_sent(now, 1_000, 0)
+    }
+
     #[test]
     fn answers_lost_and_late() {
         let mut f = Flight::default();
         for i in 0..4 {
-            assert!(f.sent(ms(i), key(i), false));
+            assert!(f.sent(at(ms(i)), key(i), false));
         }
-        assert!(!f.sent(ms(9), key(3), false));
+        assert!(!f.sent(at(ms(9)), key(3), false));
         assert_eq!(
             f.answered(key(2)),
-            Answer::Outstanding { sequence: 2, sent_at: ms(2), ambiguous: false }
+            Answer::Outstanding { sequence: 2, sent: at(ms(2)), ambiguous: false }
         );
         assert_eq!(f.answered(key(2)), Answer::Unasked);
-        assert_eq!(f.lose_oldest(ms(10), 2, ms(5)), Some((key(0), ms(0))));
-        assert_eq!(f.lose_oldest(ms(10), 2, ms(5)), Some((key(1), ms(1))));
-        assert_eq!(f.lose_oldest(ms(10), 2, ms(5)), None); // 3 was sent after 2
-        assert_eq!(f.outstanding(), 1);
-        assert!(f.sent(ms(11), key(0), false));
+        assert_eq!(f.lose_oldest(ms(10), 2, ms(5), Told::Loss), Some((key(0), at(ms(0)))));
+        assert_eq!(f.lose_oldest(ms(10), 2, ms(5), Told::Loss), Some((key(1), at(ms(1)))));
+        assert_eq!(f.lose_oldest(ms(10), 2, ms(5), Told::Loss), None); // 3 was sent after 2
+        assert_eq!((f.outstanding(), f.bytes()), (1, 1_000));
+        assert!(f.sent(at(ms(11)), key(0), false));
         assert_eq!(
             f.answered(key(0)),
-            Answer::Outstanding { sequence: 4, sent_at: ms(11), ambiguous: true }
+            Answer::Outstanding { sequence: 4, sent: at(ms(11)), ambiguous: true }
         );
-        assert_eq!(f.answered(key(1)), Answer::Late { sent_at: ms(1) });
+        assert_eq!(f.answered(key(1)), Answer::Late { sent: at(ms(1)), told: Told::Loss });
         assert_eq!(f.answered(key(1)), Answer::Unasked);
         assert_eq!(f.drain(), [key(3)]);
-        assert_eq!((f.outstanding(), f.next_sequence()), (0, 5));
+        assert_eq!((f.outstanding(), f.bytes(), f.next_sequence()), (0, 0, 5));
     }
 
     #[test]
     fn what_was_lost_is_forgotten_in_time() {
         let mut f = Flight::default();
         for i in 0..LATE_MAX as u64 + 10 {
-            f.sent(ms(0), key(i), false);
-            f.lose_oldest(ms(1), u64::MAX, ms(0));
+            f.sent(at(ms(0)), key(i), false);
+            f.lose_oldest(ms(1), u64::MAX, ms(0), Told::Loss);
         }
         assert!(f.late.len() <= LATE_MAX && f.late_order.len() <= LATE_MAX);
-        f.sent(ms(0), key(1 << 40), false);
-        f.lose_oldest(ms(20_000), u64::MAX, ms(0));
+        f.sent(at(ms(0)), key(1 << 40), false);
+        f.lose_oldest(ms(20_000), u64::MAX, ms(0), Told::Loss);
         assert_eq!(f.late.len(), 1);
     }
 
@@ -222,7 +251,7 @@ mod tests {
     fn each_request_is_copied_once() {
         let mut f = Flight::default();
         for i in 0..3 {
-            f.sent(ms(i), key(i), i == 1);
+            f.sent(at(ms(i)), key(i), i == 1);
         }
         f.answered(key(0));
         assert_eq!(f.copy_oldest(|_, at| at < ms(2)), None);

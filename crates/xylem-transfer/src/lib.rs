@@ -36,12 +36,9 @@ mod event;
 mod bitmap;
 mod key;
 mod object;
-// One peer: round trips, window, loss.
-mod cubic;
+// One peer: what it was asked, what is lost.
 mod flight;
-mod pacer;
 mod peer;
-mod rtt;
 // All of it.
 mod arrive;
 mod ask;

@@ -7,27 +7,29 @@
 
 use core::time::Duration;
 
-use crate::cubic::{Answered, Cubic};
+use xylem_congestion::{Controller, Pacer, Rtt};
+use xylem_packet::MAX_PACKET;
+
 use crate::event::{Config, PeerId, PeerStats, Standing};
-use crate::flight::{Answer, Flight};
+use crate::flight::{Answer, Flight, Told};
 use crate::key::Key;
-use crate::pacer::Pacer;
-use crate::rtt::Rtt;
 
 /// The least wait before a peer counts as silent: disks and schedulers stall that long.
 const SILENCE_MIN: Duration = Duration::from_millis(250);
 /// Silence is this many probe timeouts.
 const SILENCE_TIMEOUTS: u32 = 3;
-/// Windows below this leave loss detection nothing to compare with.
-const MIN_WINDOW: u32 = 2;
 /// Refusals in a row after which a peer is left alone for a while.
 const REFUSALS: u32 = 4;
 const REST_MIN: Duration = Duration::from_millis(200);
 const REST_MAX: Duration = Duration::from_secs(4);
-/// Interests that may leave at once whatever the rate.
-const BURST: f64 = 16.0;
-/// Timers of the caller may be this coarse without slowing anything down.
-const BURST_TIME: f64 = 0.002;
+/// What the largest Data weighs: the unit of the smallest windows.
+pub(crate) const DATA_BYTES: u64 = MAX_PACKET as u64;
+/// What Interests that leave at once may call for whatever the rate.
+const BURST: u64 = 16 * DATA_BYTES;
+/// Timers of the caller may be this coarse without slowing anything down: bursts of 2 ms.
+const BURSTS_PER_SECOND: u64 = 500;
+/// A retransmission should come within the Interest's lifetime, so no wait is longer than this.
+const MAX_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// What `Peer::on_timer` found.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -37,13 +39,13 @@ pub(crate) struct Lost(pub Vec<Key>);
 pub(crate) struct Peer {
     pub id: PeerId,
     pub rtt: Rtt,
-    pub cubic: Cubic,
+    pub congestion: Controller,
     pub flight: Flight,
     pacer: Pacer,
     /// Requests below this number have a later one answered.
     answered_below: u64,
-    /// Requests below this number were answered while the window was the limit.
-    limited_below: u64,
+    /// Interests that may be unanswered at most.
+    max_window: usize,
     /// Reordering window in quarters of a round trip, and when it last grew.
     reordering: u32,
     reordering_grew: Option<Duration>,
@@ -73,11 +75,11 @@ impl Peer {
         Self {
             id,
             rtt: Rtt::default(),
-            cubic: Cubic::new(config.initial_window, MIN_WINDOW, config.max_window),
+            congestion: Controller::new(config.congestion, now, DATA_BYTES),
             flight: Flight::default(),
             pacer: Pacer::default(),
             answered_below: 0,
-            limited_below: 0,
+            max_window: config.max_window as usize,
             reordering: 1,
             reordering_grew: None,
             waiting_since: now,
@@ -104,18 +106,27 @@ impl Peer {
     }
 
     fn has_window(&self) -> bool {
-        !self.silent && self.flight.outstanding() < self.cubic.window()
+        !self.silent
+            && self.flight.outstanding() < self.max_window
+            && self.flight.bytes() < self.congestion.window()
     }
 
-    /// Interests a second, and how many at once.
-    fn pace(&self) -> Option<(f64, f64)> {
-        let srtt = self.rtt.smoothed()?.as_secs_f64().max(1e-6);
-        let gain = if self.cubic.in_slow_start() { 2.5 } else { 1.25 };
-        let rate = gain * self.cubic.window() as f64 / srtt;
-        Some((rate, (rate * BURST_TIME).max(BURST)))
+    /// Bytes a second to ask for, and how many at once.
+    fn pace(&self) -> (u64, u64) {
+        let rate = self.congestion.pacing_rate();
+        (rate, (rate / BURSTS_PER_SECOND).max(BURST))
     }
 
-    /// Whether something may be asked now. Notes when the window is what forbids it.
+    /// How many requests of the kind that is outstanding now make a window.
+    pub(crate) fn window_in_requests(&self) -> u64 {
+        let each = match self.flight.outstanding() as u64 {
+            0 => DATA_BYTES,
+            n => (self.flight.bytes() / n).max(1),
+        };
+        (self.congestion.window() / each).min(self.max_window as u64)
+    }
+
+    /// Whether something may be asked now.
     pub(crate) fn may_ask(&mut self, now: Duration) -> bool {
         if self.dropped || self.rest_until > now {
             return false;
@@ -123,16 +134,14 @@ impl Peer {
         if self.probes > 0 {
             return true;
         }
-        if !self.has_window() {
-            self.limited_below = self.flight.next_sequence();
-            return false;
-        }
-        match self.pace() {
-            Some((rate, burst)) if !self.pacer.ready(now, rate, burst) => {
-                self.limited_below = self.flight.next_sequence();
-                false
-            }
-            _ => true,
+        let (rate, burst) = self.pace();
+        self.has_window() && self.pacer.ready(now, rate, burst)
+    }
+
+    /// There is nothing to ask it for: if it may be asked, what it answers says little of its path.
+    pub(crate) fn idle(&mut self, now: Duration) {
+        if self.may_ask(now) {
+            self.congestion.app_limited(self.flight.bytes());
         }
     }
 
@@ -144,16 +153,18 @@ impl Peer {
         if self.rest_until > now {
             return Some(self.rest_until);
         }
-        let (rate, burst) = self.pace()?;
+        let (rate, burst) = self.pace();
         self.pacer.next(rate, burst)
     }
 
-    pub(crate) fn sent(&mut self, now: Duration, key: Key, copied: bool) {
+    /// A request leaves that calls for `bytes`.
+    pub(crate) fn sent(&mut self, now: Duration, key: Key, copied: bool, bytes: u64) {
         if self.flight.outstanding() == 0 {
             self.waiting_since = now;
         }
-        self.flight.sent(now, key, copied);
-        self.pacer.spend(1.0);
+        let sent = self.congestion.on_sent(now, bytes, self.flight.bytes());
+        self.flight.sent(sent, key, copied);
+        self.pacer.spend(bytes);
         self.last_sent = now;
         self.probes = self.probes.saturating_sub(1);
         self.interests += 1;
@@ -164,17 +175,22 @@ impl Peer {
         let answer = self.flight.answered(key);
         match answer {
             Answer::Unasked => {}
-            Answer::Late { sent_at } => {
+            Answer::Late { sent, told } => {
                 self.heard(now);
                 self.lost = self.lost.saturating_sub(1);
-                self.cubic.on_spurious(sent_at);
-                self.widen_reordering(now, sent_at);
+                match told {
+                    Told::Loss => self.congestion.on_late(now, &sent),
+                    Told::Nothing => {
+                        self.congestion.on_ack(now, &sent, &self.rtt, self.flight.bytes());
+                    }
+                }
+                self.widen_reordering(now, sent.sent_at());
             }
-            Answer::Outstanding { sequence, sent_at, ambiguous } => {
+            Answer::Outstanding { sequence, sent, ambiguous } => {
                 self.heard(now);
-                let rtt = now.saturating_sub(sent_at);
+                let rtt = now.saturating_sub(sent.sent_at());
                 if !ambiguous {
-                    self.rtt.sample(rtt);
+                    self.rtt.sample(rtt, Duration::ZERO);
                 }
                 // Faster than ever, and asked twice: this answers the first asking (RFC 8985 6.2).
                 let of_first = ambiguous && self.rtt.min().is_none_or(|min| rtt < min);
@@ -207,19 +223,24 @@ impl Peer {
         }
         self.bytes += bytes as u64;
         self.refusals_in_row = 0;
-        let Answer::Outstanding { sequence, sent_at, ambiguous } = answer else { return };
-        let rtt = now.saturating_sub(sent_at);
-        self.cubic.on_answer(
-            now,
-            Answered {
-                sent_at,
-                sequence,
-                next_sequence: self.flight.next_sequence(),
-                rtt: (!ambiguous).then_some(rtt),
-                smoothed: self.rtt.smoothed().unwrap_or(rtt),
-                limited: sequence < self.limited_below,
-            },
-        );
+        if let Answer::Outstanding { sent, .. } = answer {
+            self.congestion.on_ack(now, &sent, &self.rtt, self.flight.bytes());
+        }
+    }
+
+    /// All that arrived together has been told.
+    pub(crate) fn after_answers(&mut self, now: Duration) {
+        self.congestion.on_ack_end(now, &self.rtt, self.flight.bytes());
+    }
+
+    /// An answer came marked: the way from the peer is congested.
+    pub(crate) fn marked(&mut self, now: Duration, answer: Answer) {
+        match answer {
+            Answer::Outstanding { sent, .. } | Answer::Late { sent, .. } => {
+                self.congestion.on_mark(now, Some(&sent));
+            }
+            Answer::Unasked => {}
+        }
     }
 
     /// The peer said that it does not have something. After a few such answers it is left alone.
@@ -239,14 +260,18 @@ impl Peer {
     pub(crate) fn take_lost(&mut self, now: Duration) -> Option<Key> {
         let delay = self.rtt.loss_delay(self.reordering);
         let sent_by = now.checked_sub(delay)?;
-        let (key, sent_at) = self.flight.lose_oldest(now, self.answered_below, sent_by)?;
+        let (key, sent) = self.flight.lose_oldest(now, self.answered_below, sent_by, Told::Loss)?;
         self.lost += 1;
-        self.cubic.on_loss(now, sent_at);
+        self.congestion.on_loss(now, &sent, self.flight.bytes());
         Some(key)
     }
 
+    fn probe_timeout(&self, backoff: u32) -> Duration {
+        self.rtt.probe_timeout(Duration::ZERO, backoff).min(MAX_TIMEOUT)
+    }
+
     fn probe_at(&self) -> Duration {
-        self.waiting_since.max(self.last_sent) + self.rtt.probe_timeout(self.backoff)
+        self.waiting_since.max(self.last_sent) + self.probe_timeout(self.backoff)
     }
 
     /// When there is something to do although nothing arrives.
@@ -266,17 +291,17 @@ impl Peer {
         }
         self.backoff += 1;
         self.probes = 1;
-        let silence = (self.rtt.probe_timeout(0) * SILENCE_TIMEOUTS).max(SILENCE_MIN);
+        let silence = (self.probe_timeout(0) * SILENCE_TIMEOUTS).max(SILENCE_MIN);
         let mut keys = Vec::new();
         if now.saturating_sub(self.waiting_since) >= silence {
             if !self.silent {
                 self.silent = true;
-                self.cubic.on_silence(now);
+                self.congestion.on_persistent_congestion(now);
             }
-            while let Some((key, _)) = self.flight.lose_oldest(now, u64::MAX, now) {
+            while let Some((key, _)) = self.flight.lose_oldest(now, u64::MAX, now, Told::Nothing) {
                 keys.push(key);
             }
-        } else if let Some((key, _)) = self.flight.lose_oldest(now, u64::MAX, now) {
+        } else if let Some((key, _)) = self.flight.lose_oldest(now, u64::MAX, now, Told::Nothing) {
             keys.push(key);
         }
         self.lost += keys.len() as u64;
@@ -294,8 +319,8 @@ impl Peer {
                 Standing::Stalled
             },
             round_trip: self.rtt.smoothed(),
-            window: self.cubic.window(),
-            in_flight: self.flight.outstanding(),
+            window: self.congestion.window(),
+            in_flight: self.flight.bytes(),
             bytes: self.bytes,
             interests: self.interests,
             lost: self.lost,

@@ -25,7 +25,7 @@ use xylem_tree::SegmentIndex;
 use crate::event::{Config, PeerId};
 use crate::flight::Answer;
 use crate::key::{Key, Wanted};
-use crate::peer::Peer;
+use crate::peer::{DATA_BYTES, Peer};
 
 /// Requests by number, and how fast to make them. Numbers are below 2^63.
 ///
@@ -52,7 +52,7 @@ impl Pipeline {
 
     /// Request `number` went out.
     pub fn sent(&mut self, now: Duration, number: u64) {
-        self.peer.sent(now, key(number), false);
+        self.peer.sent(now, key(number), false, DATA_BYTES);
     }
 
     /// `number` came and is right, in a packet of `bytes`: whether it had been asked for and not
@@ -60,6 +60,7 @@ impl Pipeline {
     pub fn answered(&mut self, now: Duration, number: u64, bytes: usize) -> bool {
         let answer = self.peer.answered(now, key(number));
         self.peer.credit(now, answer, bytes);
+        self.peer.after_answers(now);
         answer != Answer::Unasked
     }
 
@@ -73,9 +74,9 @@ impl Pipeline {
         asked
     }
 
-    /// The way from the source is congested.
+    /// An answer came with a congestion mark, for what was asked last or is not known.
     pub fn congested(&mut self, now: Duration) {
-        self.peer.cubic.on_loss(now, now);
+        self.peer.congestion.on_mark(now, None);
     }
 
     /// One number that counts as lost by now; it is not waited for any more.

@@ -5,6 +5,7 @@ use core::time::Duration;
 use std::collections::VecDeque;
 
 use bytes::Bytes;
+use xylem_congestion::Pacer;
 use xylem_hash::Hash;
 use xylem_object::naming::ObjectId;
 use xylem_tree::{Geometry, Verifier};
@@ -14,7 +15,6 @@ use crate::event::{
 };
 use crate::key::{Key, KeyMap, Wanted, object_number};
 use crate::object::Object;
-use crate::pacer::Pacer;
 use crate::peer::Peer;
 use crate::prng::Prng;
 
@@ -71,7 +71,7 @@ pub struct Transfer {
     last_progress: Option<Duration>,
     paused: bool,
     pub(crate) in_order: Option<u64>,
-    pub(crate) rate: Option<f64>,
+    pub(crate) rate: Option<u64>,
     pub(crate) rate_pacer: Pacer,
     dropped_peers: usize,
     last_misbehaviour: Option<Misbehaviour>,
@@ -272,7 +272,7 @@ impl Transfer {
 
     /// Whether so little is queued that more objects should be added, if there are more.
     pub fn wants_objects(&self) -> bool {
-        let windows: u64 = self.peers.iter().map(|p| p.cubic.window() as u64).sum();
+        let windows: u64 = self.peers.iter().map(Peer::window_in_requests).sum();
         self.phase == Phase::Objects
             && self.unasked < QUEUED_WINDOWS * windows.max(64)
             && self.objects.len() < self.config.max_objects
@@ -344,7 +344,7 @@ impl Transfer {
 
     /// Asks for at most so many bytes of content a second. `None`: no such bound.
     pub fn set_rate_limit(&mut self, bytes_per_second: Option<u64>) {
-        self.rate = bytes_per_second.map(|r| r.max(1) as f64);
+        self.rate = bytes_per_second.map(|r| r.max(1));
     }
 
     pub(crate) fn is_held_back(&self) -> bool {
@@ -392,6 +392,7 @@ impl Transfer {
         }
         for p in 0..self.peers.len() {
             self.find_lost(p, now);
+            self.peers[p].after_answers(now);
             for key in self.peers[p].on_probe_timer(now).0 {
                 self.progress.lost += 1;
                 self.ask_again(key);

@@ -13,9 +13,13 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("xylem-object", &["xylem-hash", "xylem-tree", "xylem-packet", "xylem-trust"]),
     ("xylem-forward", &["xylem-packet"]),
     ("xylem-mgmt", &["xylem-packet", "xylem-trust", "xylem-forward"]),
-    ("xylem-link", &["xylem-hash"]),
+    ("xylem-congestion", &[]),
+    ("xylem-link", &["xylem-hash", "xylem-congestion"]),
     ("xylem-store", &["xylem-hash", "xylem-tree"]),
-    ("xylem-transfer", &["xylem-hash", "xylem-tree", "xylem-packet", "xylem-object"]),
+    (
+        "xylem-transfer",
+        &["xylem-hash", "xylem-tree", "xylem-packet", "xylem-object", "xylem-congestion"],
+    ),
     ("xylem-ffi", &["xylem-hash"]),
 ];
 

@@ -13,7 +13,7 @@ use crate::frame::{Frame, Frames};
 use crate::seal::{HEADER_LEN, OpenError, TAG_LEN};
 
 /// The peer broke the protocol in a datagram that it sealed.
-struct Misbehaved;
+pub(super) struct Misbehaved;
 
 impl Link {
     /// Takes a datagram whose connection id is one of ours. Returns whether the set of live
@@ -22,7 +22,7 @@ impl Link {
         &mut self,
         now: Duration,
         from: SocketAddr,
-        mut datagram: BytesMut,
+        (marked, mut datagram): (bool, BytesMut),
         events: &mut VecDeque<Event>,
     ) -> bool {
         let opened = match self.opener.open(now, &mut datagram) {
@@ -49,9 +49,13 @@ impl Link {
             self.challenge(now, from);
         }
         let datagram = datagram.freeze();
+        let mut asks = false;
         for frame in Frames::new(&datagram[HEADER_LEN..datagram.len() - TAG_LEN]) {
             let done = match frame {
-                Ok(frame) => self.on_frame(now, from, frame, &datagram, events),
+                Ok(frame) => {
+                    asks |= frame.asks_for_ack();
+                    self.on_frame(now, from, frame, (marked, &datagram), events)
+                }
                 Err(_) => Err(Misbehaved),
             };
             if done.is_err() {
@@ -61,6 +65,7 @@ impl Link {
                 break;
             }
         }
+        self.on_stream_datagram(now, opened.number, (asks, marked));
         core::mem::take(&mut self.routes_changed)
     }
 
@@ -80,22 +85,23 @@ impl Link {
         now: Duration,
         from: SocketAddr,
         frame: Frame<'_>,
-        datagram: &Bytes,
+        (marked, datagram): (bool, &Bytes),
         events: &mut VecDeque<Event>,
     ) -> Result<(), Misbehaved> {
         match frame {
-            Frame::Packet(packet) => self.deliver(datagram.slice_ref(packet), events),
+            Frame::Packet(packet) => self.deliver(datagram.slice_ref(packet), marked, events),
             Frame::Fragment(fragment) => {
                 if let Some(packet) =
                     self.reassembly.insert(now, fragment).map_err(|_| Misbehaved)?
                 {
-                    self.deliver(packet, events);
+                    self.deliver(packet, marked, events);
                 }
             }
             Frame::Ping(token) => push_bounded(&mut self.owed.pongs, token),
             Frame::Pong(token) => {
                 if let Some((_, sent)) = self.ping.filter(|(expected, _)| *expected == token) {
                     self.ping = None;
+                    self.ecn.on_pong(token);
                     self.measured(now.saturating_sub(sent));
                 }
             }
@@ -119,15 +125,17 @@ impl Link {
                     self.owed.announce = None;
                 }
             }
-            // Streams and acks.
-            Frame::Ack(_)
-            | Frame::StreamOpen { .. }
+            Frame::Ack(ack) => self.on_stream_ack(now, &ack, events)?,
+            Frame::StreamOpen { .. }
             | Frame::StreamData { .. }
             | Frame::StreamClose { .. }
             | Frame::StreamReset { .. }
             | Frame::StreamStop { .. }
             | Frame::WindowUpdate { .. }
-            | Frame::GoAway(_) => return Err(Misbehaved),
+            | Frame::GoAway(_) => {
+                let streams = self.streams(now);
+                streams.on_frame(now, frame, datagram, events).map_err(|_| Misbehaved)?;
+            }
             // Keys.
             Frame::Rekey { round, answer, key } => {
                 self.on_rekey((round, answer, key)).map_err(|_| Misbehaved)?;
@@ -139,9 +147,9 @@ impl Link {
         Ok(())
     }
 
-    fn deliver(&mut self, packet: Bytes, events: &mut VecDeque<Event>) {
+    fn deliver(&mut self, packet: Bytes, marked: bool, events: &mut VecDeque<Event>) {
         self.stats.packets_received += 1;
-        events.push_back(Event::Packet { link: self.id, packet });
+        events.push_back(Event::Packet { link: self.id, packet, marked });
     }
 
     /// An announcement of an older epoch was overtaken by the newer one; one of an epoch to come
@@ -175,8 +183,9 @@ impl Link {
             self.challenge = None;
             self.remote = from;
             self.mtu.reset(now);
+            self.on_new_path(now);
             // Reset tokens are for an address.
-            self.owed.epoch_ack = Some(self.opener.epoch());
+            self.token_owed = true;
         }
     }
 }

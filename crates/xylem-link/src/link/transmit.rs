@@ -32,7 +32,7 @@ impl Link {
             .or_else(|| self.transmit_path(now, buf))
             .or_else(|| self.transmit_owed(now, buf))
             .or_else(|| self.transmit_probe(now, buf))
-            .or_else(|| self.transmit_queue(buf))
+            .or_else(|| self.transmit_data(now, buf))
     }
 
     fn transmit_close(&mut self, now: Duration, buf: &mut Vec<u8>) -> Option<Transmit> {
@@ -80,11 +80,13 @@ impl Link {
         frames.clear();
         // Long enough that a peer which has lost its state answers even a keep-alive.
         let least = if self.owed.ping { MIN_PROVOKING } else { 0 };
+        let probing = self.owed.ping && self.ecn.wants_probe();
         self.write_owed(now, &mut frames);
-        let transmit = if frames.is_empty() || self.queue.append_small(&frames) {
+        let transmit = if frames.is_empty() || (!probing && self.queue.append_small(&frames)) {
             None
         } else {
-            Some(self.datagram(buf, self.remote, least, |out| out.extend_from_slice(&frames)))
+            let sent = self.datagram(buf, self.remote, least, |out| out.extend_from_slice(&frames));
+            Some(Transmit { ecn: sent.ecn || probing, ..sent })
         };
         self.scratch = frames;
         transmit
@@ -99,12 +101,13 @@ impl Link {
             let (number, commitment) = (self.sealer.epoch(), self.sealer.commitment());
             Frame::Epoch { number, commitment }.write(out);
         }
-        self.write_rekey(now, out);
+        self.write_keys(now, out);
         self.owed.pongs.drain(..).for_each(|token| Frame::Pong(token).write(out));
         self.owed.probe_acks.drain(..).for_each(|size| Frame::ProbeAck(size).write(out));
         if core::mem::take(&mut self.owed.ping) {
             let token = self.rng.u64();
             self.ping = Some((token, now));
+            self.ecn.on_ping(token);
             Frame::Ping(token).write(out);
         }
     }
@@ -115,7 +118,7 @@ impl Link {
         Some(self.datagram(buf, self.remote, size, |out| probe.write(out)))
     }
 
-    fn transmit_queue(&mut self, buf: &mut Vec<u8>) -> Option<Transmit> {
+    pub(super) fn transmit_queue(&mut self, buf: &mut Vec<u8>) -> Option<Transmit> {
         match self.queue.pop(core::mem::take(buf)) {
             Err(unused) => {
                 *buf = unused;
@@ -151,10 +154,15 @@ impl Link {
         self.sent(to, buf.len(), None)
     }
 
-    fn sent(&mut self, to: SocketAddr, len: usize, segment_size: Option<usize>) -> Transmit {
+    pub(super) fn sent(
+        &mut self,
+        to: SocketAddr,
+        len: usize,
+        segment_size: Option<usize>,
+    ) -> Transmit {
         let segment = segment_size.unwrap_or(len);
         self.stats.datagrams_sent += len.div_ceil(segment) as u64;
         self.stats.bytes_sent += len as u64;
-        Transmit { to, len, segment_size }
+        Transmit { to, len, segment_size, ecn: self.ecn.is_on() }
     }
 }

@@ -43,10 +43,33 @@ pub struct Weather {
     pub jitter: Duration,
     /// Larger datagrams vanish.
     pub path: usize,
+    /// Lost as well, in datagrams of a thousand.
+    pub permille: u64,
+    /// Of so many percent, late by up to `delay`: overtaken by many others.
+    pub late: u64,
+    /// Bytes a second that each direction carries; 0 for any number.
+    pub rate: u64,
+    /// Bytes that wait for their turn at that rate before further ones are dropped.
+    pub buffer: u64,
+    /// ECN-capable datagrams that find so many bytes waiting are marked; 0 for none.
+    pub mark_above: u64,
+    /// ECN-capable datagrams vanish.
+    pub drops_ecn: bool,
 }
 
-pub const FAIR: Weather =
-    Weather { loss: 0, duplicate: 0, delay: MS, jitter: Duration::ZERO, path: 65_507 };
+pub const FAIR: Weather = Weather {
+    loss: 0,
+    duplicate: 0,
+    delay: MS,
+    jitter: Duration::ZERO,
+    path: 65_507,
+    permille: 0,
+    late: 0,
+    rate: 0,
+    buffer: 0,
+    mark_above: 0,
+    drops_ecn: false,
+};
 
 pub struct Node {
     pub at: SocketAddr,
@@ -54,6 +77,21 @@ pub struct Node {
     pub connected: Vec<LinkId>,
     pub closed: Vec<(LinkId, CloseReason)>,
     pub packets: Vec<Bytes>,
+    /// Of streams, oldest first.
+    pub stream_events: Vec<Event>,
+    /// Until when the line towards others is busy.
+    busy: Duration,
+    /// Datagrams that were sent as ECN-capable, and that arrived marked.
+    pub ecn_sent: u64,
+    pub marked: u64,
+}
+
+/// On its way.
+struct Flying {
+    from: SocketAddr,
+    to: SocketAddr,
+    marked: bool,
+    bytes: Vec<u8>,
 }
 
 pub struct Net {
@@ -66,7 +104,7 @@ pub struct Net {
     /// Bytes that were sent to, and came from, an address that is no node.
     pub outside: BTreeMap<SocketAddr, Vec<Vec<u8>>>,
     dice: Dice,
-    flying: BTreeMap<(Duration, u64), (SocketAddr, SocketAddr, Vec<u8>)>,
+    flying: BTreeMap<(Duration, u64), Flying>,
     serial: u64,
     buf: Vec<u8>,
 }
@@ -96,6 +134,10 @@ impl Net {
                 connected: vec![],
                 closed: vec![],
                 packets: vec![],
+                stream_events: vec![],
+                busy: Duration::ZERO,
+                ecn_sent: 0,
+                marked: 0,
             }
         });
         let nodes = nodes.collect();
@@ -137,23 +179,45 @@ impl Net {
             return;
         }
         self.serial += 1;
-        self.flying.insert((self.now, self.serial), (from, to, bytes));
+        let flying = Flying { from, to, marked: false, bytes };
+        self.flying.insert((self.now, self.serial), flying);
     }
 
-    fn launch(&mut self, from: SocketAddr, to: SocketAddr, bytes: Vec<u8>) {
+    fn launch(&mut self, i: usize, to: SocketAddr, ecn: bool, bytes: Vec<u8>) {
+        let from = self.nodes[i].at;
         if self.record {
             self.tap.push((from, to, bytes.clone()));
         }
+        self.nodes[i].ecn_sent += u64::from(ecn);
         let weather = self.weather;
-        if bytes.len() > weather.path || self.dice.percent(weather.loss) {
+        let lost = self.dice.percent(weather.loss)
+            || (weather.permille > 0 && self.dice.below(1_000) < weather.permille);
+        if bytes.len() > weather.path || lost || (ecn && weather.drops_ecn) {
             return;
+        }
+        let (mut leaves, mut marked) = (self.now, false);
+        if weather.rate > 0 {
+            let waiting = self.nodes[i].busy.saturating_sub(self.now);
+            let waiting = (waiting.as_nanos() * u128::from(weather.rate) / 1_000_000_000) as u64;
+            if waiting > weather.buffer {
+                return;
+            }
+            marked = ecn && weather.mark_above > 0 && waiting > weather.mark_above;
+            let takes = bytes.len() as u64 * 1_000_000_000 / weather.rate;
+            leaves = self.now.max(self.nodes[i].busy) + Duration::from_nanos(takes);
+            self.nodes[i].busy = leaves;
         }
         let copies = 1 + usize::from(self.dice.percent(weather.duplicate));
         for _ in 0..copies {
-            let jitter = self.dice.below(weather.jitter.as_micros() as u64 + 1);
-            let at = self.now + weather.delay + Duration::from_micros(jitter);
+            let mut jitter = weather.jitter.as_micros() as u64;
+            if weather.late > 0 && self.dice.percent(weather.late) {
+                jitter = weather.delay.as_micros() as u64;
+            }
+            let jitter = self.dice.below(jitter + 1);
+            let at = leaves + weather.delay + Duration::from_micros(jitter);
             self.serial += 1;
-            self.flying.insert((at, self.serial), (from, to, bytes.clone()));
+            let flying = Flying { from, to, marked, bytes: bytes.clone() };
+            self.flying.insert((at, self.serial), flying);
         }
     }
 
@@ -166,9 +230,8 @@ impl Net {
             while let Some(t) = self.nodes[i].endpoint.poll_transmit(self.now, &mut buf) {
                 assert_eq!(t.len, buf.len());
                 let segment = t.segment_size.unwrap_or(t.len);
-                let from = self.nodes[i].at;
                 for datagram in buf.chunks(segment) {
-                    self.launch(from, t.to, datagram.to_vec());
+                    self.launch(i, t.to, t.ecn, datagram.to_vec());
                     datagrams += 1;
                 }
                 assert!(datagrams < 100_000, "never ends");
@@ -180,6 +243,7 @@ impl Net {
                     Event::Connected { link, .. } => node.connected.push(link),
                     Event::Packet { packet, .. } => node.packets.push(packet),
                     Event::Closed { link, reason } => node.closed.push((link, reason)),
+                    event => node.stream_events.push(event),
                 }
             }
         }
@@ -187,8 +251,15 @@ impl Net {
 
     /// Lets `time` pass.
     pub fn run(&mut self, time: Duration) {
+        self.run_with(time, |_| ());
+    }
+
+    /// Lets `time` pass; `turn` is what the programs do whenever something has happened.
+    pub fn run_with(&mut self, time: Duration, mut turn: impl FnMut(&mut Self)) {
         let end = self.now + time;
         loop {
+            self.flush();
+            turn(self);
             self.flush();
             let timers = self.nodes.iter().filter_map(|n| n.endpoint.poll_timeout()).min();
             let datagram = self.flying.first_key_value().map(|((at, _), _)| *at);
@@ -199,11 +270,12 @@ impl Net {
                 if first.key().0 > self.now {
                     break;
                 }
-                let (from, to, bytes) = first.remove();
+                let Flying { from, to, marked, bytes } = first.remove();
                 match self.nodes.iter_mut().find(|n| n.at == to) {
                     Some(node) => {
                         let datagram = BytesMut::from(&bytes[..]);
-                        node.endpoint.handle_datagram(self.now, from, datagram);
+                        node.marked += u64::from(marked);
+                        node.endpoint.handle_marked_datagram(self.now, from, marked, datagram);
                     }
                     None => self.outside.entry(to).or_default().push(bytes),
                 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use xylem_forward::{FaceId, Incoming};
-use xylem_link::Event as LinkEvent;
+use xylem_link::{Event as LinkEvent, REFUSED};
 use xylem_mgmt::{FaceUri, Persistency};
 use xylem_packet::{MAX_PIT_TOKEN, frame_len};
 
@@ -37,7 +37,7 @@ impl Engine {
     pub(super) fn drain_endpoint(&mut self, now: Duration) {
         while let Some(event) = self.net.endpoint.poll_event() {
             match event {
-                LinkEvent::Packet { link, packet } => {
+                LinkEvent::Packet { link, packet, .. } => {
                     if let Some(face) = self.net.faces.of_link(link) {
                         self.take_in(now, face, &packet, &packet);
                     }
@@ -57,6 +57,18 @@ impl Engine {
                         self.fail_face(face, &reason.to_string());
                     }
                 }
+                // No program here takes streams: the peer is told so. That the stream has ended
+                // meanwhile is as good.
+                LinkEvent::StreamOpened { link, stream, .. } => {
+                    let _ = self.net.endpoint.reset_stream(link, stream, REFUSED);
+                    let _ = self.net.endpoint.stop_stream(link, stream, REFUSED);
+                }
+                LinkEvent::StreamReadable { .. }
+                | LinkEvent::StreamWritable { .. }
+                | LinkEvent::StreamReset { .. }
+                | LinkEvent::StreamStopped { .. }
+                | LinkEvent::StreamDelivered { .. }
+                | LinkEvent::GoingAway { .. } => {}
             }
         }
     }

@@ -1,0 +1,130 @@
+//! Probing for bandwidth (draft section 5.3.3): down, cruise, refill, up, and again.
+
+use core::time::Duration;
+
+use super::model::Acks;
+use super::{Bbr, Phase};
+use crate::delivery::Sample;
+
+/// Section 5.3.3.5.3: at least every so many rounds, so that flows of Reno and CUBIC on short paths
+/// are met at eye level.
+const MAX_ROUNDS: u64 = 63;
+/// The wait between probes, and what chance adds to it.
+const WAIT: Duration = Duration::from_secs(2);
+const WAIT_SPREAD_MS: u64 = 1_000;
+/// The slope of a probe doubles each round, so often at most.
+const MAX_UP_ROUNDS: u32 = 30;
+
+#[derive(Clone, Debug)]
+pub(super) struct Cycle {
+    pub(super) acks: Acks,
+    /// Rounds since the last probe began to end.
+    pub(super) rounds: u64,
+    since: Duration,
+    wait: Duration,
+    up_rounds: u32,
+    /// Bytes delivered for each packet that the bound is raised by, and those not yet counted.
+    up_bytes: u64,
+    up_delivered: u64,
+}
+
+impl Cycle {
+    pub(super) fn new(now: Duration) -> Self {
+        Self {
+            acks: Acks::Other,
+            rounds: 0,
+            since: now,
+            wait: WAIT,
+            up_rounds: 0,
+            up_bytes: u64::MAX,
+            up_delivered: 0,
+        }
+    }
+}
+
+impl Bbr {
+    /// The next step of the cycle, if it is time.
+    pub(super) fn advance_cycle(&mut self, now: Duration, sample: &Sample, in_flight: u64) {
+        let phase = self.phase;
+        match phase {
+            Phase::Down if self.is_time_to_probe(now) => self.start_refill(),
+            Phase::Down if self.is_drained(in_flight) => self.phase = Phase::Cruise,
+            Phase::Cruise if self.is_time_to_probe(now) => self.start_refill(),
+            // One round at the bandwidth has filled the path: now a little more.
+            Phase::Refill if self.round.started => {
+                self.bounds.judging_probe = true;
+                self.start_up(now, sample.rate.unwrap_or(0.0));
+            }
+            Phase::Up if self.has_probed_enough(sample) => self.start_down(now),
+            _ => {}
+        }
+    }
+
+    fn is_time_to_probe(&self, now: Duration) -> bool {
+        let reno = (self.target_inflight() / self.packet).min(MAX_ROUNDS);
+        now > self.cycle.since + self.cycle.wait || self.cycle.rounds >= reno
+    }
+
+    fn is_drained(&self, in_flight: u64) -> bool {
+        in_flight <= self.inflight_with_headroom() && in_flight <= self.bdp(1.0)
+    }
+
+    fn has_probed_enough(&mut self, sample: &Sample) -> bool {
+        if self.is_window_limited() && self.window >= self.bounds.inflight_long {
+            // The bound holds it back, not the path: the bandwidth has not had its chance to grow.
+            self.full_bw.reset();
+            self.full_bw.bw = sample.rate.unwrap_or(0.0);
+            return false;
+        }
+        self.full_bw.now
+    }
+
+    pub(super) fn start_down(&mut self, now: Duration) {
+        self.bounds.forget_signals();
+        self.cycle.up_bytes = u64::MAX;
+        self.cycle.rounds = self.below(now, 2);
+        self.cycle.wait = WAIT + Duration::from_millis(self.below(now, WAIT_SPREAD_MS));
+        self.cycle.since = now;
+        self.cycle.acks = Acks::ProbeStopping;
+        self.start_round();
+        self.phase = Phase::Down;
+    }
+
+    fn start_refill(&mut self) {
+        self.bounds.forget_short_term();
+        (self.cycle.up_rounds, self.cycle.up_delivered) = (0, 0);
+        self.cycle.acks = Acks::Refilling;
+        self.start_round();
+        self.phase = Phase::Refill;
+    }
+
+    pub(super) fn start_up(&mut self, now: Duration, rate: f64) {
+        self.cycle.acks = Acks::ProbeStarting;
+        self.start_round();
+        self.full_bw.reset();
+        self.full_bw.bw = rate;
+        self.cycle.since = now;
+        self.phase = Phase::Up;
+        self.raise_slope();
+    }
+
+    /// Section 5.3.3.6: by one packet in the first round, by twice as many in each that follows.
+    fn raise_slope(&mut self) {
+        let growth = 1_u64 << self.cycle.up_rounds;
+        self.cycle.up_rounds = (self.cycle.up_rounds + 1).min(MAX_UP_ROUNDS);
+        self.cycle.up_bytes = (self.window / growth).max(self.packet);
+    }
+
+    pub(super) fn raise_long_term(&mut self, delivered: u64) {
+        if !self.is_window_limited() || self.window < self.bounds.inflight_long {
+            return;
+        }
+        self.cycle.up_delivered += delivered;
+        let packets = self.cycle.up_delivered / self.cycle.up_bytes;
+        self.cycle.up_delivered -= packets * self.cycle.up_bytes;
+        self.bounds.inflight_long += packets * self.packet;
+        if self.round.started {
+            self.raise_slope();
+        }
+    }
+}

@@ -1,0 +1,385 @@
+//! BBR version 3 (draft-ietf-ccwg-bbr): a model of the path, and a rate and window that follow it.
+//!
+//! The model: the bottleneck's bandwidth (`max_bw`, the highest delivery rate of the last two probing
+//! cycles), the round trip without a queue (`min_rtt`, of the last 10 s), how much can be under way
+//! before more than 2 % is lost (`inflight_long`), and short-term bounds from what is lost while not
+//! probing. Sending is paced at the bandwidth, and a little above or below it in turn to find out
+//! whether there is more and to drain what the finding out has queued.
+//!
+//! The state machine is here; `model` keeps the bounds, `cycle` the bandwidth probing, `min_rtt` the
+//! round trip. Departures from the draft: explicit marks, which it leaves open, bound the rate in a
+//! round like losses do, and end startup or a probe at once, since a mark is never chance; the
+//! quantum is 1 ms of sending without the draft's 64 KB cap, since a local path has 1 GB/s and more.
+
+mod cycle;
+mod filter;
+mod min_rtt;
+mod model;
+
+use core::time::Duration;
+
+use crate::delivery::Sample;
+use crate::rtt::Rtt;
+use filter::MaxFilter;
+use min_rtt::MinRtt;
+use model::{Bounds, Saved};
+
+/// Section 2.8: 4 ln 2, the least gain that lets the rate double each round; and the window's.
+const STARTUP_PACING_GAIN: f64 = 2.77;
+const CWND_GAIN: f64 = 2.0;
+/// Section 2.8: what startup may have queued leaves in about a round.
+const DRAIN_PACING_GAIN: f64 = 0.5;
+/// Section 2.5: the rate is 1 % below what the model says, so that queues drain in the long run.
+const PACING_MARGIN: f64 = 0.99;
+/// Section 2.7: the smallest window, in packets.
+const MIN_WINDOW: u64 = 4;
+/// Packets that may be under way at the start.
+const INITIAL_WINDOW: u64 = 16;
+/// Section 5.3.1.2: startup ends after so many rounds with less than a quarter more bandwidth.
+const FULL_BW_ROUNDS: u32 = 3;
+const FULL_BW_GROWTH: f64 = 1.25;
+/// Section 5.3.1.3: startup ends at a round with so many losses, if they are more than the threshold.
+const STARTUP_LOSSES: u32 = 6;
+/// Section 2.10: rounds over which the degree of aggregation is remembered.
+const EXTRA_ACKED_ROUNDS: u64 = 10;
+/// What may leave at once: 1 ms at the rate, 2 packets at least.
+const QUANTA_PER_SECOND: f64 = 1_000.0;
+const MIN_QUANTUM: u64 = 2;
+
+/// Section 5.1.1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Startup,
+    Drain,
+    Down,
+    Cruise,
+    Refill,
+    Up,
+    ProbeRtt,
+}
+
+impl Phase {
+    fn is_probe_bw(self) -> bool {
+        matches!(self, Self::Down | Self::Cruise | Self::Refill | Self::Up)
+    }
+
+    /// Losses are the expected price of finding out.
+    fn is_probing(self) -> bool {
+        matches!(self, Self::Startup | Self::Refill | Self::Up)
+    }
+
+    fn pacing_gain(self) -> f64 {
+        match self {
+            Self::Startup => STARTUP_PACING_GAIN,
+            Self::Drain => DRAIN_PACING_GAIN,
+            Self::Down => 0.9,
+            Self::Cruise | Self::Refill | Self::ProbeRtt => 1.0,
+            Self::Up => 1.25,
+        }
+    }
+
+    fn window_gain(self) -> f64 {
+        match self {
+            Self::Up => 2.25,
+            Self::ProbeRtt => 0.5,
+            _ => CWND_GAIN,
+        }
+    }
+}
+
+/// Rounds: a round ends when a packet arrives that left after it began.
+#[derive(Clone, Copy, Debug, Default)]
+struct Round {
+    end: u64,
+    count: u64,
+    /// The acknowledgement at hand began one.
+    started: bool,
+}
+
+/// Whether startup has found the bandwidth (section 5.3.1.2); the same is asked of each probe.
+#[derive(Clone, Copy, Debug, Default)]
+struct FullBw {
+    bw: f64,
+    rounds: u32,
+    now: bool,
+    reached: bool,
+}
+
+impl FullBw {
+    fn reset(&mut self) {
+        (self.bw, self.rounds, self.now) = (0.0, 0, false);
+    }
+}
+
+/// More arrives at once than the rate alone explains: how much (section 5.5.9).
+#[derive(Clone, Debug)]
+struct Aggregation {
+    since: Duration,
+    delivered: f64,
+    extra: MaxFilter,
+}
+
+/// One flow. Windows in bytes, rates in bytes a second.
+#[derive(Clone, Debug)]
+pub(crate) struct Bbr {
+    packet: u64,
+    phase: Phase,
+    round: Round,
+    full_bw: FullBw,
+    max_bw: MaxFilter,
+    /// Probing cycles, the clock of `max_bw`.
+    cycles: u64,
+    bounds: Bounds,
+    cycle: cycle::Cycle,
+    min_rtt: MinRtt,
+    aggregation: Aggregation,
+    saved: Option<Saved>,
+    window: u64,
+    /// The window before it was cut for a probe of the round trip or for a silence.
+    prior_window: u64,
+    pacing_rate: f64,
+    delivered: u64,
+    /// The window has been full, this round or the last.
+    limited: [bool; 2],
+    chance: u64,
+}
+
+impl Bbr {
+    pub(crate) fn new(now: Duration, packet: u64) -> Self {
+        Self {
+            packet,
+            phase: Phase::Startup,
+            round: Round::default(),
+            full_bw: FullBw::default(),
+            max_bw: MaxFilter::new(),
+            cycles: 0,
+            bounds: Bounds::default(),
+            cycle: cycle::Cycle::new(now),
+            min_rtt: MinRtt::new(now),
+            aggregation: Aggregation { since: now, delivered: 0.0, extra: MaxFilter::new() },
+            saved: None,
+            window: packet * INITIAL_WINDOW,
+            prior_window: 0,
+            pacing_rate: f64::INFINITY,
+            delivered: 0,
+            limited: [false; 2],
+            chance: 0x9e37_79b9_7f4a_7c15,
+        }
+    }
+
+    pub(crate) fn set_packet_bytes(&mut self, bytes: u64) {
+        self.packet = bytes;
+        self.window = self.window.max(self.min_window());
+    }
+
+    pub(crate) fn window(&self) -> u64 {
+        self.window
+    }
+
+    pub(crate) fn pacing_rate(&self) -> u64 {
+        self.pacing_rate as u64 // infinite is u64::MAX
+    }
+
+    fn min_window(&self) -> u64 {
+        self.packet * MIN_WINDOW
+    }
+
+    /// A packet leaves; `in_flight` counts it.
+    pub(crate) fn on_sent(&mut self, now: Duration, in_flight_before: u64, bytes: u64, app: bool) {
+        self.limited[0] |= in_flight_before + bytes + self.packet > self.window;
+        if in_flight_before == 0 && app {
+            self.restart_from_idle(now);
+        }
+    }
+
+    /// Section 5.4.1: what was queued has drained while nothing was sent.
+    fn restart_from_idle(&mut self, now: Duration) {
+        self.min_rtt.idle_restart = true;
+        self.aggregation.since = now;
+        self.aggregation.delivered = 0.0;
+        if self.phase.is_probe_bw() {
+            self.set_pacing_rate(1.0);
+        } else if self.phase == Phase::ProbeRtt {
+            self.end_probe_rtt(now);
+        }
+    }
+
+    /// The packets of one acknowledgement have arrived (section 5.2.3).
+    pub(crate) fn on_ack(
+        &mut self,
+        now: Duration,
+        sample: &Sample,
+        delivered: u64,
+        rtt: &Rtt,
+        in_flight: u64,
+    ) {
+        self.delivered = delivered;
+        self.note_rounds(sample);
+        self.note_bandwidth(sample);
+        self.adapt_short_term(sample);
+        self.note_aggregation(now, sample);
+        self.check_full_bw(sample);
+        self.check_startup_loss(sample);
+        if self.phase == Phase::Startup && self.full_bw.reached {
+            self.phase = Phase::Drain;
+        }
+        if self.phase == Phase::Drain && in_flight <= self.bdp(1.0) {
+            self.start_down(now);
+        }
+        if self.full_bw.reached {
+            self.adapt_long_term(sample);
+            self.advance_cycle(now, sample, in_flight);
+        }
+        self.update_min_rtt(now, rtt.latest(), in_flight);
+        self.bounds.advance(sample);
+        if self.pacing_rate.is_infinite() {
+            self.first_pacing_rate(rtt);
+        }
+        self.set_pacing_rate(self.phase.pacing_gain());
+        self.set_window(sample);
+    }
+
+    /// Bytes that fill the path `gain` times, with the bandwidth in force.
+    fn bdp(&self, gain: f64) -> u64 {
+        match self.min_rtt.get() {
+            Some(min) => (gain * self.bw() * min.as_secs_f64()) as u64,
+            None => self.packet * INITIAL_WINDOW,
+        }
+    }
+
+    fn bw(&self) -> f64 {
+        self.max_bw.get().min(self.bounds.bw_short)
+    }
+
+    /// Section 5.6.4.2: the window has room for what leaves, and what is acknowledged, at once.
+    fn quantized(&self, in_flight: u64) -> u64 {
+        let probe = if self.phase == Phase::Up { 2 * self.packet } else { 0 };
+        in_flight.max(3 * self.quantum()).max(self.min_window()) + probe
+    }
+
+    fn quantum(&self) -> u64 {
+        let rate = if self.pacing_rate.is_finite() { self.pacing_rate } else { 0.0 };
+        ((rate / QUANTA_PER_SECOND) as u64).max(MIN_QUANTUM * self.packet)
+    }
+
+    fn note_rounds(&mut self, sample: &Sample) {
+        self.round.started = sample.prior_delivered >= self.round.end;
+        if self.round.started {
+            self.start_round();
+            self.round.count += 1;
+            self.cycle.rounds += 1;
+            self.limited = [false, self.limited[0]];
+        }
+    }
+
+    fn start_round(&mut self) {
+        self.round.end = self.delivered;
+    }
+
+    fn is_window_limited(&self) -> bool {
+        self.limited[0] || self.limited[1]
+    }
+
+    fn note_bandwidth(&mut self, sample: &Sample) {
+        if let Some(rate) = sample.rate
+            && (rate >= self.max_bw.get() || !sample.app_limited)
+        {
+            self.max_bw.update(1, self.cycles, rate);
+        }
+    }
+
+    fn note_aggregation(&mut self, now: Duration, sample: &Sample) {
+        let bw = self.bw();
+        let a = &mut self.aggregation;
+        let expected = |since| bw * now.saturating_sub(since).as_secs_f64();
+        if a.delivered <= expected(a.since) {
+            (a.delivered, a.since) = (0.0, now);
+        }
+        a.delivered += sample.newly_delivered as f64;
+        let extra = (a.delivered - expected(a.since)).min(self.window as f64);
+        let rounds = if self.full_bw.reached { EXTRA_ACKED_ROUNDS } else { 1 };
+        a.extra.update(rounds, self.round.count, extra.max(0.0));
+    }
+
+    fn check_full_bw(&mut self, sample: &Sample) {
+        let full = &mut self.full_bw;
+        let Some(rate) = sample.rate else { return };
+        if full.now || !self.round.started || sample.app_limited {
+            return;
+        }
+        if rate >= full.bw * FULL_BW_GROWTH {
+            full.reset();
+            full.bw = rate;
+            return;
+        }
+        full.rounds += 1;
+        full.now = full.rounds >= FULL_BW_ROUNDS;
+        full.reached |= full.now;
+    }
+
+    fn check_startup_loss(&mut self, sample: &Sample) {
+        if self.phase != Phase::Startup || !self.bounds.round_started {
+            return;
+        }
+        let too_many = self.bounds.losses_last_round >= STARTUP_LOSSES
+            && self.bounds.is_too_high(sample);
+        if too_many || self.bounds.marked_last_round {
+            self.full_bw.reached = true;
+            self.bounds.inflight_long = self.bdp(1.0).max(self.bounds.inflight_latest);
+        }
+    }
+
+    /// Section 5.6.2: before there is a bandwidth, the first window over the first round trip.
+    fn first_pacing_rate(&mut self, rtt: &Rtt) {
+        let Some(smoothed) = rtt.smoothed() else { return };
+        let nominal = self.window as f64 / smoothed.as_secs_f64().max(1e-6);
+        self.pacing_rate = STARTUP_PACING_GAIN * nominal;
+    }
+
+    fn set_pacing_rate(&mut self, gain: f64) {
+        let rate = gain * self.bw() * PACING_MARGIN;
+        if rate > 0.0 && (self.full_bw.reached || rate > self.pacing_rate) {
+            self.pacing_rate = rate;
+        }
+    }
+
+    /// Section 5.6.4.
+    fn set_window(&mut self, sample: &Sample) {
+        let inflight = self.bdp(self.phase.window_gain());
+        let most = self.quantized(inflight + self.aggregation.extra.get() as u64);
+        let grown = self.window + sample.newly_delivered;
+        if self.full_bw.reached {
+            self.window = grown.min(most);
+        } else if self.window < most || self.delivered < self.packet * INITIAL_WINDOW {
+            self.window = grown;
+        }
+        if self.phase == Phase::ProbeRtt {
+            self.window = self.window.min(self.probe_rtt_window());
+        }
+        self.window = self.window.min(self.model_window()).max(self.min_window());
+    }
+
+    /// Section 5.6.4.7: what the bounds allow.
+    fn model_window(&self) -> u64 {
+        let long = match self.phase {
+            Phase::Down | Phase::Refill | Phase::Up => self.bounds.inflight_long,
+            Phase::Cruise | Phase::ProbeRtt => self.inflight_with_headroom(),
+            Phase::Startup | Phase::Drain => u64::MAX,
+        };
+        long.min(self.bounds.inflight_short)
+    }
+
+    /// Section 5.6.4.4: nothing is known to arrive; one packet at a time until something does.
+    pub(crate) fn on_persistent_congestion(&mut self) {
+        self.prior_window = self.prior_window.max(self.window);
+        self.window = self.min_window();
+        self.saved = None;
+    }
+
+    /// Chance enough to keep flows from probing in step: a number below `n`.
+    fn below(&mut self, now: Duration, n: u64) -> u64 {
+        let mix = now.as_nanos() as u64 ^ self.delivered.rotate_left(32);
+        self.chance = (self.chance ^ mix).wrapping_mul(0xd134_2543_de82_ef95).wrapping_add(1);
+        (self.chance >> 33) % n.max(1)
+    }
+}

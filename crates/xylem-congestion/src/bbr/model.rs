@@ -1,0 +1,249 @@
+//! Bounds on what is under way, learnt from losses and marks (draft sections 5.5.10 and 5.5.11).
+//!
+//! Long-term: the most that was under way without too much being lost; it is raised slowly while
+//! probing, and set when a probe loses more than the threshold. Short-term: what one round with
+//! losses delivered, in force until the next probe.
+
+use core::time::Duration;
+
+use super::{Bbr, Phase};
+use crate::delivery::{Sample, Sent};
+
+/// Section 2.7: more loss than this says that too much is under way.
+const LOSS_THRESHOLD: f64 = 0.02;
+/// Section 2.7: what is left of a bound after a round with losses.
+pub(super) const BETA: f64 = 0.7;
+/// Section 2.7: room left for other flows while cruising.
+const HEADROOM: f64 = 0.15;
+
+/// Where the acknowledgements at hand were sent (section 5.3.3.6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Acks {
+    Other,
+    ProbeStarting,
+    ProbeFeedback,
+    ProbeStopping,
+    Refilling,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Bounds {
+    pub(super) inflight_long: u64,
+    pub(super) inflight_short: u64,
+    pub(super) bw_short: f64,
+    bw_latest: f64,
+    pub(super) inflight_latest: u64,
+    /// A round of losses ends when a packet arrives that left after it began.
+    round_end: u64,
+    pub(super) round_started: bool,
+    /// Losses, in stretches, and marks of this round and of the last.
+    losses: u32,
+    pub(super) losses_last_round: u32,
+    congested: bool,
+    marked: bool,
+    pub(super) marked_last_round: bool,
+    /// Acknowledgements and losses tell of a probe that has not been judged.
+    pub(super) judging_probe: bool,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            inflight_long: u64::MAX,
+            inflight_short: u64::MAX,
+            bw_short: f64::INFINITY,
+            bw_latest: 0.0,
+            inflight_latest: 0,
+            round_end: 0,
+            round_started: false,
+            losses: 0,
+            losses_last_round: 0,
+            congested: false,
+            marked: false,
+            marked_last_round: false,
+            judging_probe: false,
+        }
+    }
+}
+
+/// What is restored when a round's losses prove spurious (section 5.5.12).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Saved {
+    phase: Phase,
+    bw_short: f64,
+    inflight_short: u64,
+    inflight_long: u64,
+}
+
+impl Bounds {
+    pub(super) fn is_too_high(&self, sample: &Sample) -> bool {
+        exceeds_threshold(sample.lost, sample.in_flight_at_sending)
+    }
+
+    pub(super) fn forget_short_term(&mut self) {
+        (self.bw_short, self.inflight_short) = (f64::INFINITY, u64::MAX);
+    }
+
+    /// Forgets what congestion this round has shown.
+    pub(super) fn forget_signals(&mut self) {
+        (self.congested, self.marked, self.losses) = (false, false, 0);
+        (self.bw_latest, self.inflight_latest) = (0.0, 0);
+    }
+
+    /// A round of losses that ended begins anew with the sample at hand.
+    pub(super) fn advance(&mut self, sample: &Sample) {
+        if self.round_started {
+            self.bw_latest = sample.rate.unwrap_or(0.0);
+            self.inflight_latest = sample.delivered;
+        }
+    }
+}
+
+fn exceeds_threshold(lost: u64, in_flight: u64) -> bool {
+    lost as f64 > in_flight as f64 * LOSS_THRESHOLD
+}
+
+impl Bbr {
+    /// Notes what the sample says of this round, and at its end bounds the next by it.
+    pub(super) fn adapt_short_term(&mut self, sample: &Sample) {
+        let phase = self.phase;
+        let (bw, window) = (self.max_bw.get(), self.window);
+        let b = &mut self.bounds;
+        b.bw_latest = b.bw_latest.max(sample.rate.unwrap_or(0.0));
+        b.inflight_latest = b.inflight_latest.max(sample.delivered);
+        b.round_started = sample.prior_delivered >= b.round_end;
+        if !b.round_started {
+            return;
+        }
+        b.round_end = self.delivered;
+        if b.congested && !phase.is_probing() {
+            if b.bw_short.is_infinite() {
+                b.bw_short = bw;
+            }
+            if b.inflight_short == u64::MAX {
+                b.inflight_short = window;
+            }
+            b.bw_short = b.bw_latest.max(BETA * b.bw_short);
+            b.inflight_short = b.inflight_latest.max((BETA * b.inflight_short as f64) as u64);
+        }
+        (b.losses_last_round, b.marked_last_round) = (b.losses, b.marked);
+        (b.losses, b.congested, b.marked) = (0, false, false);
+    }
+
+    /// A packet is lost. True if it is the first of its round.
+    pub(crate) fn on_loss(&mut self, now: Duration, sent: &Sent, lost: u64) -> bool {
+        let first = self.note_congestion();
+        self.bounds.losses += 1;
+        if !self.bounds.judging_probe {
+            return first;
+        }
+        let lost_since = lost.saturating_sub(sent.lost);
+        if exceeds_threshold(lost_since, sent.in_flight) {
+            let fits = inflight_before_threshold(sent, lost_since);
+            self.probe_was_too_high(now, fits, sent.app_limited);
+        }
+        first
+    }
+
+    /// A packet came back marked.
+    pub(crate) fn on_mark(&mut self, now: Duration, sent: Option<&Sent>) {
+        self.note_congestion();
+        self.bounds.marked = true;
+        self.saved = None;
+        if let (Some(sent), true) = (sent, self.bounds.judging_probe) {
+            self.probe_was_too_high(now, sent.in_flight, sent.app_limited);
+        }
+    }
+
+    fn note_congestion(&mut self) -> bool {
+        if self.bounds.congested {
+            return false;
+        }
+        self.bounds.congested = true;
+        self.bounds.round_end = self.delivered;
+        self.saved = Some(Saved {
+            phase: self.phase,
+            bw_short: self.bounds.bw_short,
+            inflight_short: self.bounds.inflight_short,
+            inflight_long: self.bounds.inflight_long,
+        });
+        true
+    }
+
+    /// What counted as lost has arrived after all.
+    pub(crate) fn on_spurious(&mut self, now: Duration) {
+        let Some(saved) = self.saved.take() else { return };
+        let b = &mut self.bounds;
+        b.congested = false;
+        b.bw_short = b.bw_short.max(saved.bw_short);
+        b.inflight_short = b.inflight_short.max(saved.inflight_short);
+        b.inflight_long = b.inflight_long.max(saved.inflight_long);
+        self.full_bw.reset();
+        if self.phase != Phase::ProbeRtt && self.phase != saved.phase {
+            match saved.phase {
+                Phase::Startup => {
+                    self.phase = Phase::Startup;
+                    self.full_bw.reached = false;
+                }
+                Phase::Up => self.start_up(now, 0.0),
+                _ => {}
+            }
+        }
+    }
+
+    /// Section 5.5.10.2: a probe has lost too much with `fits` under way.
+    fn probe_was_too_high(&mut self, now: Duration, fits: u64, app_limited: bool) {
+        self.bounds.judging_probe = false;
+        if !app_limited {
+            let least = (self.target_inflight() as f64 * BETA) as u64;
+            self.bounds.inflight_long = fits.max(least);
+        }
+        if self.phase == Phase::Up {
+            self.start_down(now);
+        }
+    }
+
+    /// Bytes that fill the path once, or the window where that is less.
+    pub(super) fn target_inflight(&self) -> u64 {
+        self.bdp(1.0).min(self.window)
+    }
+
+    pub(super) fn inflight_with_headroom(&self) -> u64 {
+        if self.bounds.inflight_long == u64::MAX {
+            return u64::MAX;
+        }
+        let long = self.bounds.inflight_long;
+        let headroom = ((long as f64 * HEADROOM) as u64).max(self.packet);
+        long.saturating_sub(headroom).max(self.min_window())
+    }
+
+    /// Section 5.3.3.6: judges what was sent while probing, and raises the long-term bound.
+    pub(super) fn adapt_long_term(&mut self, sample: &Sample) {
+        if self.cycle.acks == Acks::ProbeStarting && self.round.started {
+            self.cycle.acks = Acks::ProbeFeedback;
+        }
+        if self.cycle.acks == Acks::ProbeStopping && self.round.started {
+            // The last samples of the probe are in: what is older than this cycle is forgotten.
+            self.cycle.acks = Acks::Other;
+            if self.phase.is_probe_bw() && !sample.app_limited {
+                self.cycles += 1;
+            }
+        }
+        if self.bounds.is_too_high(sample) || self.bounds.inflight_long == u64::MAX {
+            return;
+        }
+        let sending = sample.in_flight_at_sending;
+        self.bounds.inflight_long = self.bounds.inflight_long.max(sending);
+        if self.phase == Phase::Up {
+            self.raise_long_term(sample.newly_delivered);
+        }
+    }
+}
+
+/// How much was under way when the loss since then passed the threshold (section 5.5.10.2).
+fn inflight_before_threshold(sent: &Sent, lost: u64) -> u64 {
+    let before = sent.in_flight.saturating_sub(sent.bytes()) as f64;
+    let lost_before = lost.saturating_sub(sent.bytes()) as f64;
+    let more = (LOSS_THRESHOLD * before - lost_before) / (1.0 - LOSS_THRESHOLD);
+    (before + more.max(0.0)) as u64
+}

@@ -1,0 +1,232 @@
+//! The entry type: one flow's counters, and the algorithm that judges by them.
+
+use core::fmt;
+use core::str::FromStr;
+use core::time::Duration;
+
+use crate::bbr::Bbr;
+use crate::cubic::Cubic;
+use crate::delivery::{Delivery, Sent};
+use crate::rtt::Rtt;
+
+/// How a flow finds its rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Algorithm {
+    /// RFC 9438: fills the buffer at the bottleneck until packets are lost.
+    Cubic,
+    /// draft-ietf-ccwg-bbr (version 3): measures the bottleneck's rate and the round trip, and sends at
+    /// that rate; takes no notice of losses below 2 %.
+    Bbr,
+}
+
+impl fmt::Display for Algorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Cubic => "cubic",
+            Self::Bbr => "bbr",
+        })
+    }
+}
+
+/// No algorithm has this name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnknownAlgorithm;
+
+impl fmt::Display for UnknownAlgorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("not a congestion control algorithm (cubic, bbr)")
+    }
+}
+
+impl core::error::Error for UnknownAlgorithm {}
+
+impl FromStr for Algorithm {
+    type Err = UnknownAlgorithm;
+
+    fn from_str(name: &str) -> Result<Self, UnknownAlgorithm> {
+        match name {
+            "cubic" => Ok(Self::Cubic),
+            "bbr" => Ok(Self::Bbr),
+            _ => Err(UnknownAlgorithm),
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum State {
+    Cubic(Cubic),
+    Bbr(Bbr),
+}
+
+/// The losses that one reduction was made for.
+#[derive(Clone, Copy, Debug)]
+struct Reduction {
+    at: Duration,
+    /// Packets that count as lost and have not come late.
+    lost: u32,
+}
+
+/// Congestion control of one flow. Sizes in bytes, as the caller weighs its packets.
+///
+/// Order of calls: [`on_sent`](Self::on_sent) for each packet; for each acknowledgement,
+/// [`on_ack`](Self::on_ack) for every packet in it and [`on_loss`](Self::on_loss) for every one that it
+/// proves lost, then once [`on_ack_end`](Self::on_ack_end). All `now` count from one epoch and do not
+/// go back.
+#[derive(Clone, Debug)]
+pub struct Controller {
+    pub(crate) state: State,
+    delivery: Delivery,
+    /// The mean round trip, once known.
+    smoothed: Option<Duration>,
+    reduction: Option<Reduction>,
+}
+
+impl Controller {
+    /// A flow that has sent nothing. `packet_bytes`, the size of a usual packet, is the unit of the
+    /// smallest windows and of their growth.
+    pub fn new(algorithm: Algorithm, now: Duration, packet_bytes: u64) -> Self {
+        let packet = packet_bytes.max(1);
+        let state = match algorithm {
+            Algorithm::Cubic => State::Cubic(Cubic::new(packet)),
+            Algorithm::Bbr => State::Bbr(Bbr::new(now, packet)),
+        };
+        Self { state, delivery: Delivery::default(), smoothed: None, reduction: None }
+    }
+
+    /// A packet of `bytes` leaves. Keep what comes back until the packet arrives or is lost.
+    pub fn on_sent(&mut self, now: Duration, bytes: u64, in_flight_before: u64) -> Sent {
+        let sent = self.delivery.on_sent(now, bytes, in_flight_before);
+        match &mut self.state {
+            State::Cubic(cubic) => cubic.on_sent(sent.in_flight),
+            State::Bbr(bbr) => bbr.on_sent(now, in_flight_before, bytes, sent.app_limited),
+        }
+        sent
+    }
+
+    /// A packet arrived that had not counted as lost.
+    pub fn on_ack(&mut self, now: Duration, sent: &Sent, rtt: &Rtt, _in_flight_after: u64) {
+        self.delivery.on_ack(now, sent);
+        match &mut self.state {
+            State::Cubic(cubic) => {
+                let smoothed = rtt.smoothed().unwrap_or(rtt.latest());
+                cubic.on_ack(now, sent, self.delivery.delivered, rtt.latest(), smoothed);
+            }
+            State::Bbr(_) => {} // it looks at acknowledgements, not at packets
+        }
+    }
+
+    /// The packets of one acknowledgement have all been told.
+    pub fn on_ack_end(&mut self, now: Duration, rtt: &Rtt, in_flight: u64) {
+        self.smoothed = rtt.smoothed();
+        let Some(sample) = self.delivery.sample(rtt.min().unwrap_or_default()) else { return };
+        if let State::Bbr(bbr) = &mut self.state {
+            bbr.on_ack(now, &sample, self.delivery.delivered, rtt, in_flight);
+            if bbr.is_holding_back() {
+                self.delivery.app_limited(in_flight);
+            }
+        }
+    }
+
+    /// A packet is lost.
+    pub fn on_loss(&mut self, now: Duration, sent: &Sent, _in_flight_after: u64) {
+        self.delivery.on_loss(sent);
+        let reduced = match &mut self.state {
+            State::Cubic(cubic) => cubic.on_loss(now, sent.sent_at()),
+            State::Bbr(bbr) => bbr.on_loss(now, sent, self.delivery.lost),
+        };
+        match &mut self.reduction {
+            _ if reduced => self.reduction = Some(Reduction { at: now, lost: 1 }),
+            Some(reduction) if sent.sent_at() <= reduction.at => reduction.lost += 1,
+            _ => {}
+        }
+    }
+
+    /// A packet that [`Self::on_loss`] was told of arrived after all. Once all of the last reduction
+    /// did, it is taken back, as by [`Self::on_spurious`].
+    pub fn on_late(&mut self, now: Duration, sent: &Sent) {
+        self.delivery.on_late(sent);
+        let Some(reduction) = &mut self.reduction else { return };
+        if sent.sent_at() > reduction.at {
+            return;
+        }
+        reduction.lost = reduction.lost.saturating_sub(1);
+        if reduction.lost == 0 {
+            self.on_spurious(now);
+        }
+    }
+
+    /// Everything that the last reduction was made for arrived after all: it is taken back. For
+    /// callers that count themselves and have not called [`Self::on_late`].
+    pub fn on_spurious(&mut self, now: Duration) {
+        self.reduction = None;
+        match &mut self.state {
+            State::Cubic(cubic) => cubic.on_spurious(),
+            State::Bbr(bbr) => bbr.on_spurious(now),
+        }
+    }
+
+    /// The path says that it is congested: by a mark (ECN CE, or an NDN congestion mark) on this
+    /// packet, or on one that is not known.
+    pub fn on_mark(&mut self, now: Duration, sent: Option<&Sent>) {
+        let sent_at = sent.map_or(now, Sent::sent_at);
+        match &mut self.state {
+            State::Cubic(cubic) => {
+                if cubic.on_mark(now, sent_at) {
+                    self.reduction = None;
+                }
+            }
+            State::Bbr(bbr) => {
+                bbr.on_mark(now, sent);
+                self.reduction = None;
+            }
+        }
+    }
+
+    /// Nothing arrived for so long that what was known of the path no longer holds (RFC 9002 section
+    /// 7.6.2, or silence).
+    pub fn on_persistent_congestion(&mut self, now: Duration) {
+        self.reduction = None;
+        match &mut self.state {
+            State::Cubic(cubic) => cubic.on_persistent_congestion(now),
+            State::Bbr(bbr) => bbr.on_persistent_congestion(),
+        }
+    }
+
+    /// There is nothing to send though the window and the rate have room: what arrives next says
+    /// nothing of what the path can carry.
+    pub fn app_limited(&mut self, in_flight: u64) {
+        self.delivery.app_limited(in_flight);
+    }
+
+    /// The usual packet has this size now, say because the path's MTU is better known.
+    pub fn set_packet_bytes(&mut self, bytes: u64) {
+        match &mut self.state {
+            State::Cubic(cubic) => cubic.set_packet_bytes(bytes.max(1)),
+            State::Bbr(bbr) => bbr.set_packet_bytes(bytes.max(1)),
+        }
+    }
+
+    /// Bytes that may be under way at most.
+    pub fn window(&self) -> u64 {
+        match &self.state {
+            State::Cubic(cubic) => cubic.window(),
+            State::Bbr(bbr) => bbr.window(),
+        }
+    }
+
+    /// Bytes a second to send at most; `u64::MAX` before there is a round trip to spread them over.
+    pub fn pacing_rate(&self) -> u64 {
+        match &self.state {
+            State::Cubic(cubic) => self.smoothed.map_or(u64::MAX, |s| cubic.pacing_rate(s)),
+            State::Bbr(bbr) => bbr.pacing_rate(),
+        }
+    }
+
+    /// The algorithm.
+    pub fn algorithm(&self) -> Algorithm {
+        match &self.state {
+            State::Cubic(_) => Algorithm::Cubic,
+            State::Bbr(_) => Algorithm::Bbr,
+        }
+    }
+}

@@ -1,0 +1,383 @@
+//! CUBIC (RFC 9438): fast convergence, the Reno-friendly region, slow start with HyStart++.
+//!
+//! The window grows for what arrives, and only while the flow fills it; it shrinks for losses and
+//! marks, at most once a round trip. Reductions that turn out to be spurious are taken back (RFC 9438
+//! section 4.9). The unit of growth is the usual packet, where the RFC has an MSS.
+
+use core::time::Duration;
+
+use crate::delivery::Sent;
+use crate::hystart::HyStart;
+use crate::math::cbrt;
+
+/// RFC 9438 section 4.6: what is left of the window after a loss.
+const BETA: f64 = 0.7;
+/// RFC 9438 section 5.1: how fast the cubic grows, in packets per second cubed.
+const C: f64 = 0.4;
+/// RFC 9438 section 4.3: additive increase that is as fast as Reno's with this BETA.
+const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
+/// Packets that may be under way at the start.
+const INITIAL_WINDOW: u64 = 16;
+/// Smaller windows leave loss detection nothing to compare with.
+const MIN_WINDOW: u64 = 2;
+/// Sending is spread over the round trip, a little faster than the window so that it fills, and in
+/// slow start faster than it grows.
+const PACE: f64 = 1.25;
+const PACE_SLOW_START: f64 = 2.5;
+
+/// What is restored when a reduction proves spurious.
+#[derive(Clone, Copy, Debug)]
+struct Undo {
+    window: f64,
+    threshold: f64,
+    w_max: f64,
+    epoch: Option<Epoch>,
+}
+
+/// One congestion-avoidance epoch (RFC 9438 section 4.2).
+#[derive(Clone, Copy, Debug)]
+struct Epoch {
+    start: Duration,
+    /// Where the cubic is flat, and when it gets there.
+    peak: f64,
+    k: f64,
+    /// What Reno's window would be, and the window before the reduction that began the epoch.
+    reno: f64,
+    prior: f64,
+}
+
+/// Windows in bytes.
+#[derive(Clone, Debug)]
+pub(crate) struct Cubic {
+    packet: f64,
+    window: f64,
+    threshold: f64,
+    w_max: f64,
+    prior: f64,
+    epoch: Option<Epoch>,
+    idle_since: Option<Duration>,
+    recovery: Option<Duration>,
+    undo: Option<Undo>,
+    hystart: HyStart,
+    /// A round trip ends when a packet arrives that left after so much was delivered.
+    round_end: u64,
+    /// The most that was under way, this round trip and the last.
+    peak: [u64; 2],
+}
+
+impl Cubic {
+    pub(crate) fn new(packet_bytes: u64) -> Self {
+        let packet = packet_bytes as f64;
+        Self {
+            packet,
+            window: packet * INITIAL_WINDOW as f64,
+            threshold: f64::INFINITY,
+            w_max: 0.0,
+            prior: 0.0,
+            epoch: None,
+            idle_since: None,
+            recovery: None,
+            undo: None,
+            hystart: HyStart::new(),
+            round_end: 0,
+            peak: [0; 2],
+        }
+    }
+
+    pub(crate) fn set_packet_bytes(&mut self, bytes: u64) {
+        self.packet = bytes as f64;
+        self.window = self.window.max(self.min());
+    }
+
+    fn min(&self) -> f64 {
+        self.packet * MIN_WINDOW as f64
+    }
+
+    pub(crate) fn window(&self) -> u64 {
+        self.window as u64
+    }
+
+    pub(crate) fn in_slow_start(&self) -> bool {
+        self.window < self.threshold
+    }
+
+    /// Bytes a second, for a flow with this round trip.
+    pub(crate) fn pacing_rate(&self, smoothed: Duration) -> u64 {
+        let gain = if self.in_slow_start() { PACE_SLOW_START } else { PACE };
+        (gain * self.window / smoothed.as_secs_f64().max(1e-6)) as u64
+    }
+
+    /// A packet left; so much is under way with it.
+    pub(crate) fn on_sent(&mut self, in_flight: u64) {
+        self.peak[0] = self.peak[0].max(in_flight);
+    }
+
+    /// A packet arrived; `delivered` is the flow's count with it.
+    pub(crate) fn on_ack(
+        &mut self,
+        now: Duration,
+        sent: &Sent,
+        delivered: u64,
+        latest: Duration,
+        smoothed: Duration,
+    ) {
+        let new_round = sent.delivered >= self.round_end;
+        if new_round {
+            self.round_end = delivered;
+            self.peak = [0, self.peak[0]];
+        }
+        if self.recovery.is_some_and(|r| sent.sent_at() <= r) {
+            return; // sent before the last reduction: says nothing about the smaller window
+        }
+        let filled = self.peak[0].max(self.peak[1]) as f64 * 2.0 >= self.window;
+        if sent.app_limited || !filled {
+            self.idle_since.get_or_insert(now);
+            return;
+        }
+        if let (Some(since), Some(epoch)) = (self.idle_since.take(), self.epoch.as_mut()) {
+            epoch.start += now.saturating_sub(since); // time without load is no time to grow in
+        }
+        let bytes = sent.bytes() as f64;
+        if !self.in_slow_start() {
+            return self.avoid(now, bytes, smoothed);
+        }
+        match self.hystart.on_ack(new_round, latest) {
+            Some(growth) => self.window += growth * bytes,
+            None => self.threshold = self.window,
+        }
+    }
+
+    fn avoid(&mut self, now: Duration, bytes: f64, rtt: Duration) {
+        let (window, w_max, prior, packet) = (self.window, self.w_max, self.prior, self.packet);
+        let epoch = self.epoch.get_or_insert_with(|| Epoch {
+            start: now,
+            peak: w_max.max(window),
+            k: cbrt((w_max - window).max(0.0) / packet / C),
+            reno: window,
+            prior,
+        });
+        let t = now.saturating_sub(epoch.start).as_secs_f64();
+        let cubic = |t: f64| {
+            let t = t - epoch.k;
+            C * packet * t * t * t + epoch.peak
+        };
+        let alpha = if epoch.reno >= epoch.prior { 1.0 } else { ALPHA };
+        let (at_now, ahead) = (cubic(t), cubic(t + rtt.as_secs_f64()));
+        epoch.reno += alpha * packet * bytes / window;
+        if at_now < epoch.reno {
+            self.window = window.max(epoch.reno);
+        } else {
+            self.window += (ahead.clamp(window, 1.5 * window) - window) * bytes / window;
+        }
+    }
+
+    /// A packet sent at `sent_at` was lost, or came back marked. True if the window was reduced for it.
+    pub(crate) fn on_loss(&mut self, now: Duration, sent_at: Duration) -> bool {
+        if self.recovery.is_some_and(|r| sent_at <= r) {
+            return false;
+        }
+        self.undo = Some(Undo {
+            window: self.window,
+            threshold: self.threshold,
+            w_max: self.w_max,
+            epoch: self.epoch,
+        });
+        self.reduce(now);
+        true
+    }
+
+    fn reduce(&mut self, now: Duration) {
+        self.recovery = Some(now);
+        self.epoch = None;
+        self.idle_since = None;
+        self.prior = self.window;
+        // Fast convergence (RFC 9438 section 4.7): a flow that shrinks leaves room for a new one.
+        self.w_max =
+            if self.window < self.w_max { self.window * (1.0 + BETA) / 2.0 } else { self.window };
+        self.window = (self.window * BETA).max(self.min());
+        self.threshold = self.window;
+    }
+
+    /// All that the last reduction was made for arrived after all.
+    pub(crate) fn on_spurious(&mut self) {
+        let Some(undo) = self.undo.take() else { return };
+        self.window = self.window.max(undo.window);
+        self.threshold = undo.threshold;
+        self.w_max = undo.w_max;
+        self.epoch = undo.epoch;
+    }
+
+    /// A mark is no mistake: the reduction for it stays.
+    pub(crate) fn on_mark(&mut self, now: Duration, sent_at: Duration) -> bool {
+        let reduced = self.on_loss(now, sent_at);
+        self.undo = None;
+        reduced
+    }
+
+    /// Nothing at all arrived for several probe timeouts: start over (RFC 9438 section 4.8).
+    pub(crate) fn on_persistent_congestion(&mut self, now: Duration) {
+        let before = self.window;
+        self.reduce(now);
+        self.threshold = (before * BETA).max(self.min());
+        self.window = self.min();
+        self.undo = None;
+        self.hystart = HyStart::new();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controller::State;
+    use crate::{Algorithm, Controller, Rtt};
+
+    const fn ms(n: u64) -> Duration {
+        Duration::from_millis(n)
+    }
+
+    const PACKET: u64 = 1_000;
+
+    /// A flow over a path without limits.
+    struct Flow {
+        controller: Controller,
+        now: Duration,
+    }
+
+    impl Flow {
+        fn new() -> Self {
+            Self { controller: Controller::new(Algorithm::Cubic, ms(0), PACKET), now: ms(0) }
+        }
+
+        fn packets(&self) -> u64 {
+            self.controller.window() / PACKET
+        }
+
+        /// Sends a window, of which all arrives a round trip later but for the first `lost`.
+        fn round(&mut self, rtt: Duration, lost: u64) -> Vec<Sent> {
+            self.send(self.packets(), rtt, lost)
+        }
+
+        fn send(&mut self, n: u64, rtt: Duration, lost: u64) -> Vec<Sent> {
+            self.now += Duration::from_nanos(1); // later than what was learnt last
+            let c = &mut self.controller;
+            let sent: Vec<Sent> = (0..n).map(|i| c.on_sent(self.now, PACKET, i * PACKET)).collect();
+            self.now += rtt;
+            let mut known = Rtt::default();
+            known.sample(rtt, ms(0));
+            for (i, packet) in sent.iter().enumerate() {
+                let left = (n - 1 - i as u64) * PACKET;
+                if (i as u64) < lost {
+                    c.on_loss(self.now, packet, left);
+                } else {
+                    c.on_ack(self.now, packet, &known, left);
+                }
+            }
+            c.on_ack_end(self.now, &known, 0);
+            sent
+        }
+
+        fn in_slow_start(&self) -> bool {
+            match &self.controller.state {
+                State::Cubic(cubic) => cubic.in_slow_start(),
+                State::Bbr(_) => panic!("another algorithm"),
+            }
+        }
+    }
+
+    #[test]
+    fn slow_start_doubles_and_leaves_on_delay() {
+        let mut flow = Flow::new();
+        for _ in 0..4 {
+            flow.round(ms(50), 0);
+        }
+        assert_eq!(flow.packets(), 256);
+        for i in 0..8 {
+            flow.round(ms(70 + i), 0);
+        }
+        assert!(!flow.in_slow_start());
+        assert!(flow.packets() < 1_500, "{}", flow.packets());
+    }
+
+    #[test]
+    fn one_reduction_a_round_trip() {
+        let mut flow = Flow::new();
+        while flow.packets() < 100 {
+            flow.round(ms(100), 0);
+        }
+        let before = flow.packets();
+        flow.round(ms(100), 5);
+        assert_eq!(flow.packets(), before * 7 / 10);
+        flow.round(ms(100), 1);
+        let twice = before * 49 / 100;
+        assert!((twice - 2..=twice + 1).contains(&flow.packets()), "{}", flow.packets());
+    }
+
+    #[test]
+    fn grows_back_to_the_old_peak_after_k_seconds() {
+        let mut flow = Flow::new();
+        while flow.packets() < 1_000 {
+            flow.round(ms(50), 0);
+        }
+        let peak = flow.packets() as f64;
+        flow.round(ms(100), 1);
+        let (start, k) = (flow.now, f64::cbrt(peak * (1.0 - BETA) / C));
+        let since = |flow: &Flow| (flow.now - start).as_secs_f64();
+        while since(&flow) < k {
+            flow.round(ms(100), 0);
+        }
+        assert!((flow.packets() as f64 / peak - 1.0).abs() < 0.03, "{} {peak}", flow.packets());
+        while since(&flow) < 2.0 * k {
+            flow.round(ms(100), 0);
+        }
+        assert!(flow.packets() as f64 > 1.2 * peak, "{} {peak}", flow.packets());
+    }
+
+    #[test]
+    fn a_spurious_reduction_is_taken_back() {
+        let mut flow = Flow::new();
+        flow.round(ms(50), 0);
+        let before = flow.packets();
+        let sent = flow.round(ms(50), 2);
+        assert!(flow.packets() < before);
+        flow.controller.on_late(flow.now, &sent[0]);
+        assert!(flow.packets() < before);
+        flow.controller.on_late(flow.now, &sent[1]);
+        assert!(flow.packets() >= before && flow.in_slow_start());
+    }
+
+    #[test]
+    fn a_reduction_for_a_mark_stays() {
+        let mut flow = Flow::new();
+        flow.round(ms(50), 0);
+        let before = flow.packets();
+        flow.controller.on_mark(flow.now, None);
+        assert_eq!(flow.packets(), before * 7 / 10);
+        flow.controller.on_spurious(flow.now);
+        assert_eq!(flow.packets(), before * 7 / 10);
+    }
+
+    #[test]
+    fn idle_windows_do_not_grow_and_silence_starts_over() {
+        let mut flow = Flow::new();
+        for _ in 0..100 {
+            flow.send(2, ms(10), 0);
+            flow.controller.app_limited(0);
+        }
+        assert_eq!(flow.packets(), INITIAL_WINDOW);
+        flow.controller.on_persistent_congestion(flow.now);
+        assert_eq!((flow.packets(), flow.in_slow_start()), (2, true));
+        flow.controller.on_persistent_congestion(flow.now);
+        assert_eq!(flow.packets(), 2);
+    }
+
+    #[test]
+    fn the_rate_spreads_the_window_over_the_round_trip() {
+        let mut flow = Flow::new();
+        assert_eq!(flow.controller.pacing_rate(), u64::MAX);
+        flow.round(ms(100), 0);
+        let per_round = flow.controller.pacing_rate() / 10;
+        assert_eq!(per_round, flow.controller.window() * 5 / 2);
+        flow.round(ms(100), 1);
+        assert_eq!(flow.controller.pacing_rate() / 10, flow.controller.window() * 5 / 4);
+    }
+}

@@ -1,0 +1,65 @@
+//! HyStart++ (RFC 9406): slow start ends when round trips grow, before packets are lost.
+
+use core::time::Duration;
+
+/// RFC 9406 section 4.2: round trips sampled before a round's smallest counts.
+const SAMPLES: u32 = 8;
+/// RFC 9406 section 4.3: conservative rounds before slow start ends.
+const CSS_ROUNDS: u32 = 5;
+/// RFC 9406 section 4.2: growth in a conservative round is this many times slower.
+const CSS_DIVISOR: f64 = 4.0;
+/// RFC 9406 has 4 ms; a switched network has round trips far below that and queues of a millisecond.
+const DELAY_MIN: Duration = Duration::from_millis(1);
+const DELAY_MAX: Duration = Duration::from_millis(16);
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Start {
+    Fast,
+    Conservative { baseline: Duration, rounds: u32 },
+}
+
+/// One slow start.
+#[derive(Clone, Debug)]
+pub(crate) struct HyStart {
+    start: Start,
+    last_min: Option<Duration>,
+    current_min: Option<Duration>,
+    samples: u32,
+}
+
+impl HyStart {
+    pub(crate) fn new() -> Self {
+        Self { start: Start::Fast, last_min: None, current_min: None, samples: 0 }
+    }
+
+    /// One packet arrived, `rtt` after it was sent, as the first of its round trip or not: by how much
+    /// of its size the window grows. `None`: slow start is over.
+    pub(crate) fn on_ack(&mut self, new_round: bool, rtt: Duration) -> Option<f64> {
+        if new_round {
+            self.last_min = self.current_min.take().or(self.last_min);
+            self.samples = 0;
+            if let Start::Conservative { rounds, .. } = &mut self.start {
+                *rounds += 1;
+                if *rounds > CSS_ROUNDS {
+                    return None;
+                }
+            }
+        }
+        self.current_min = Some(self.current_min.map_or(rtt, |m| m.min(rtt)));
+        self.samples += 1;
+        if let (true, Some(current), Some(last)) =
+            (self.samples >= SAMPLES, self.current_min, self.last_min)
+        {
+            match self.start {
+                Start::Fast if current >= last + (last / 8).clamp(DELAY_MIN, DELAY_MAX) => {
+                    self.start = Start::Conservative { baseline: current, rounds: 0 };
+                }
+                Start::Conservative { baseline, .. } if current < baseline => {
+                    self.start = Start::Fast;
+                }
+                _ => {}
+            }
+        }
+        Some(if self.start == Start::Fast { 1.0 } else { 1.0 / CSS_DIVISOR })
+    }
+}

@@ -1,0 +1,46 @@
+//! [`Controller`]: how many bytes one flow may have under way, and how fast it may send them.
+//!
+//! The caller sends packets, keeps the [`Sent`] of each, and says which arrived, were lost or came
+//! back marked; the controller answers with a window and a pacing rate. Beside it stand what every
+//! sender needs as well: round-trip times and the timers that follow from them ([`Rtt`]), and a token
+//! bucket that spreads sending over time ([`Pacer`]). A "packet" is whatever the caller's loss
+//! detection counts: a datagram of a link, or the Data that an Interest calls for.
+//!
+//! It does not detect losses, send, number packets, or read a clock: time is a [`Duration`] since an
+//! epoch of the caller's that does not go back. It allocates nothing.
+//!
+//! ```
+//! use core::time::Duration;
+//! use xylem_congestion::{Algorithm, Controller, Rtt};
+//!
+//! let ms = Duration::from_millis;
+//! let (mut flow, mut rtt) = (Controller::new(Algorithm::Cubic, ms(0), 1_200), Rtt::default());
+//! let start = flow.window();
+//! let (a, b) = (flow.on_sent(ms(0), 1_200, 0), flow.on_sent(ms(0), 1_200, 1_200));
+//! rtt.sample(ms(20), ms(0));
+//! flow.on_ack(ms(20), &a, &rtt, 1_200);
+//! flow.on_ack(ms(20), &b, &rtt, 0);
+//! flow.on_ack_end(ms(20), &rtt, 0);
+//! assert!(flow.window() >= start && flow.pacing_rate() < u64::MAX);
+//! ```
+//!
+//! [`Duration`]: core::time::Duration
+#![cfg_attr(not(test), no_std)]
+
+// What every flow has.
+mod pacer;
+mod rtt;
+// What is known of packets under way, and how fast they arrive.
+mod delivery;
+// The algorithms.
+mod bbr;
+mod cubic;
+mod hystart;
+mod math;
+// One of them, for one flow.
+mod controller;
+
+pub use controller::{Algorithm, Controller, UnknownAlgorithm};
+pub use delivery::Sent;
+pub use pacer::Pacer;
+pub use rtt::{GRANULARITY, Rtt};

@@ -1,0 +1,124 @@
+//! Streams, by the link that they belong to.
+
+use bytes::Bytes;
+
+use super::{Endpoint, State};
+use crate::config::LinkId;
+use crate::link::Link;
+use crate::stream::{StreamError, StreamId, StreamRead};
+
+impl Endpoint {
+    /// Opens a stream of both directions to the peer, who hears of it as
+    /// [`crate::Event::StreamOpened`]. It costs nothing until something is sent.
+    ///
+    /// # Errors
+    /// [`StreamError::NoLink`], [`StreamError::NotConnected`], [`StreamError::TooMany`], or
+    /// [`StreamError::GoingAway`].
+    pub fn open_stream(&mut self, link: LinkId, purpose: u16) -> Result<StreamId, StreamError> {
+        self.on_streams(link, |up| up.open_stream(purpose))
+    }
+
+    /// Writes `data`, which is copied once. Returns how many bytes were taken, from the front: less
+    /// than all (0, too) means that the stream is full, and [`crate::Event::StreamWritable`] follows.
+    ///
+    /// # Errors
+    /// [`StreamError::Ended`] after `finish_stream` or `reset_stream`, [`StreamError::Stopped`] if
+    /// the peer wants no more, and those of every call: [`StreamError::NoStream`],
+    /// [`StreamError::NoLink`], [`StreamError::NotConnected`].
+    pub fn write_stream(
+        &mut self,
+        link: LinkId,
+        stream: StreamId,
+        data: &[u8],
+    ) -> Result<usize, StreamError> {
+        self.on_streams(link, |up| up.write_stream(stream, data))
+    }
+
+    /// The same without a copy: what is taken from the front of `data` is kept as it is until the
+    /// peer has it.
+    ///
+    /// # Errors
+    /// As [`Endpoint::write_stream`].
+    pub fn write_stream_bytes(
+        &mut self,
+        link: LinkId,
+        stream: StreamId,
+        data: &mut Bytes,
+    ) -> Result<usize, StreamError> {
+        self.on_streams(link, |up| up.write_stream_bytes(stream, data))
+    }
+
+    /// Ends our half after what has been written; [`crate::Event::StreamDelivered`] follows when
+    /// all of it has arrived. The peer's half goes on.
+    ///
+    /// # Errors
+    /// As [`Endpoint::write_stream`].
+    pub fn finish_stream(&mut self, link: LinkId, stream: StreamId) -> Result<(), StreamError> {
+        self.on_streams(link, |up| up.finish_stream(stream))
+    }
+
+    /// Ends our half at once: what has not arrived is not sent (again). `code` tells the peer why.
+    ///
+    /// # Errors
+    /// [`StreamError::Ended`] if the half has ended already, and those of every call.
+    pub fn reset_stream(
+        &mut self,
+        link: LinkId,
+        stream: StreamId,
+        code: u32,
+    ) -> Result<(), StreamError> {
+        self.on_streams(link, |up| up.reset_stream(stream, code))
+    }
+
+    /// Reads no more of the peer's half: what has come and will come is thrown away, and the peer
+    /// is asked to reset it. `code` tells why.
+    ///
+    /// # Errors
+    /// [`StreamError::Ended`] if the half has been read to its end or stopped before,
+    /// [`StreamError::Reset`] if the peer has reset it, and those of every call.
+    pub fn stop_stream(
+        &mut self,
+        link: LinkId,
+        stream: StreamId,
+        code: u32,
+    ) -> Result<(), StreamError> {
+        self.on_streams(link, |up| up.stop_stream(stream, code))
+    }
+
+    /// The next bytes of the peer's half, in order; slices of datagrams where that is possible.
+    /// Read until it gives [`StreamRead::Pending`] or [`StreamRead::Finished`]: only then does
+    /// [`crate::Event::StreamReadable`] come again.
+    ///
+    /// # Errors
+    /// [`StreamError::Reset`] if the peer has given up its half, [`StreamError::Ended`] after
+    /// `stop_stream`, and those of every call.
+    pub fn read_stream(
+        &mut self,
+        link: LinkId,
+        stream: StreamId,
+    ) -> Result<StreamRead, StreamError> {
+        self.on_streams(link, |up| up.read_stream(stream))
+    }
+
+    /// Neither side opens further streams on this link; those that are open go on. Does nothing if
+    /// there is no such link.
+    pub fn go_away(&mut self, link: LinkId) {
+        // A link that is not there (yet) has no streams to end.
+        let _ = self.on_streams(link, |up| {
+            up.go_away();
+            Ok(())
+        });
+    }
+
+    fn on_streams<T>(
+        &mut self,
+        link: LinkId,
+        call: impl FnOnce(&mut Link) -> Result<T, StreamError>,
+    ) -> Result<T, StreamError> {
+        let entry = self.links.get_mut(&link).ok_or(StreamError::NoLink)?;
+        let State::Up(up) = &mut entry.state else { return Err(StreamError::NotConnected) };
+        let done = call(up)?;
+        self.mark_ready(link);
+        Ok(done)
+    }
+}

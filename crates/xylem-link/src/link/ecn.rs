@@ -1,0 +1,82 @@
+//! Whether datagrams leave as ECN-capable. Some paths drop such datagrams, so a ping is sent as one
+//! first, and the others follow once it has been answered.
+
+/// Pings that are sent as ECN-capable before the path is taken to drop such datagrams.
+const TRIES: u8 = 3;
+/// Probe timeouts of streams in a row that end it.
+const MAX_TIMEOUTS: u32 = 3;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ecn {
+    wanted: bool,
+    on: bool,
+    tries: u8,
+    /// The last ping that was sent as ECN-capable.
+    asked: Option<u64>,
+}
+
+impl Ecn {
+    pub fn new(wanted: bool) -> Self {
+        Self { wanted, on: false, tries: if wanted { TRIES } else { 0 }, asked: None }
+    }
+
+    /// The path is another one. Returns whether a ping is called for.
+    pub fn on_new_path(&mut self) -> bool {
+        *self = Self::new(self.wanted);
+        self.wanted
+    }
+
+    pub fn is_on(&self) -> bool {
+        self.on
+    }
+
+    /// Whether the next ping is to be sent as ECN-capable.
+    pub fn wants_probe(&self) -> bool {
+        !self.on && self.tries > 0
+    }
+
+    /// A ping is sent, as ECN-capable if that was wanted.
+    pub fn on_ping(&mut self, token: u64) {
+        if self.wants_probe() {
+            self.tries -= 1;
+            self.asked = Some(token);
+        }
+    }
+
+    /// A ping of ours was answered.
+    pub fn on_pong(&mut self, token: u64) {
+        self.on |= self.asked == Some(token);
+    }
+
+    /// So many probe timeouts in a row: perhaps the path has begun to drop such datagrams.
+    pub fn on_timeouts(&mut self, count: u32) {
+        if self.on && count >= MAX_TIMEOUTS {
+            (self.on, self.tries) = (false, 0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn is_on_once_a_probe_was_answered_and_off_after_timeouts() {
+        let mut ecn = Ecn::new(true);
+        assert!(!ecn.is_on() && ecn.wants_probe());
+        ecn.on_ping(1);
+        ecn.on_pong(2);
+        assert!(!ecn.is_on());
+        ecn.on_pong(1);
+        assert!(ecn.is_on() && !ecn.wants_probe());
+        ecn.on_timeouts(MAX_TIMEOUTS);
+        assert!(!ecn.is_on() && !ecn.wants_probe());
+        assert!(ecn.on_new_path() && ecn.wants_probe());
+        for token in 0..u64::from(TRIES) {
+            assert!(ecn.wants_probe());
+            ecn.on_ping(token);
+        }
+        assert!(!ecn.wants_probe(), "the link must live where such datagrams are dropped");
+        assert!(!Ecn::new(false).on_new_path());
+    }
+}

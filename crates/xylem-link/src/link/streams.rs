@@ -1,0 +1,151 @@
+//! The link's side of its streams: made on first use, sealed with its keys, sent in turn with packets.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+
+use super::receive::Misbehaved;
+use super::{Link, MAX_WAIT};
+use crate::config::{Event, Transmit};
+use crate::frame::Ack;
+use crate::stream::{Layout, StreamError, StreamId, StreamRead, Streams};
+
+impl Link {
+    pub(super) fn streams(&mut self, now: Duration) -> &mut Streams {
+        let (id, settings, datagram) = (self.id, self.stream_settings, self.mtu.current());
+        let rtt = self.rtt;
+        self.streams.get_or_insert_with(|| {
+            let mut streams = Streams::new(id, settings, now, datagram);
+            streams.set_rtt(rtt.unwrap_or(MAX_WAIT / 4));
+            Box::new(streams)
+        })
+    }
+
+    fn open_streams(&mut self) -> Result<&mut Streams, StreamError> {
+        if self.closing.is_some() {
+            return Err(StreamError::NoLink);
+        }
+        self.streams.as_deref_mut().ok_or(StreamError::NoStream)
+    }
+
+    pub(crate) fn open_stream(&mut self, purpose: u16) -> Result<StreamId, StreamError> {
+        if self.closing.is_some() {
+            return Err(StreamError::NoLink);
+        }
+        // The time that is known here: when something last arrived.
+        self.streams(self.last_received).open(purpose)
+    }
+
+    pub(crate) fn write_stream(&mut self, id: StreamId, data: &[u8]) -> Result<usize, StreamError> {
+        self.open_streams()?.write(id, data)
+    }
+
+    pub(crate) fn write_stream_bytes(
+        &mut self,
+        id: StreamId,
+        data: &mut Bytes,
+    ) -> Result<usize, StreamError> {
+        self.open_streams()?.write_bytes(id, data)
+    }
+
+    pub(crate) fn finish_stream(&mut self, id: StreamId) -> Result<(), StreamError> {
+        self.open_streams()?.finish(id)
+    }
+
+    pub(crate) fn reset_stream(&mut self, id: StreamId, code: u32) -> Result<(), StreamError> {
+        self.open_streams()?.reset(id, code)
+    }
+
+    pub(crate) fn stop_stream(&mut self, id: StreamId, code: u32) -> Result<(), StreamError> {
+        self.open_streams()?.stop(id, code)
+    }
+
+    pub(crate) fn read_stream(&mut self, id: StreamId) -> Result<StreamRead, StreamError> {
+        self.open_streams()?.read(id)
+    }
+
+    pub(crate) fn go_away(&mut self) {
+        if self.closing.is_none() {
+            self.streams(self.last_received).go_away();
+        }
+    }
+
+    /// A datagram has been read through. `asks`: it had frames that are acknowledged.
+    pub(super) fn on_stream_datagram(
+        &mut self,
+        now: Duration,
+        number: u64,
+        (asks, marked): (bool, bool),
+    ) {
+        let Some(streams) = &mut self.streams else { return };
+        if asks {
+            streams.on_datagram(now, number, self.opener.window());
+        }
+        if marked {
+            streams.on_mark();
+        }
+    }
+
+    pub(super) fn on_stream_ack(
+        &mut self,
+        now: Duration,
+        ack: &Ack<'_>,
+        events: &mut VecDeque<Event>,
+    ) -> Result<(), Misbehaved> {
+        let Some(streams) = &mut self.streams else { return Ok(()) };
+        let next = self.sealer.next_number();
+        if let Some(rtt) = streams.on_ack(now, ack, next, events).map_err(|_| Misbehaved)? {
+            self.measured(rtt);
+        }
+        Ok(())
+    }
+
+    pub(super) fn on_stream_timeout(&mut self, now: Duration) {
+        let Some(streams) = &mut self.streams else { return };
+        streams.on_timeout(now);
+        self.ecn.on_timeouts(streams.timeouts());
+    }
+
+    /// The peer is at another address: nothing is known of the way there.
+    pub(super) fn on_new_path(&mut self, now: Duration) {
+        self.owed.ping |= self.ecn.on_new_path();
+        if let Some(streams) = &mut self.streams {
+            streams.on_new_path(now);
+        }
+    }
+
+    /// Streams and packets take turns.
+    pub(super) fn transmit_data(&mut self, now: Duration, buf: &mut Vec<u8>) -> Option<Transmit> {
+        if self.streams.is_none() {
+            return self.transmit_queue(buf);
+        }
+        self.packets_next = !self.packets_next;
+        if self.packets_next {
+            self.transmit_queue(buf).or_else(|| self.transmit_streams(now, buf))
+        } else {
+            self.transmit_streams(now, buf).or_else(|| self.transmit_queue(buf))
+        }
+    }
+
+    fn transmit_streams(&mut self, now: Duration, buf: &mut Vec<u8>) -> Option<Transmit> {
+        let streams = self.streams.as_deref_mut()?;
+        if let Some(rtt) = self.rtt {
+            streams.set_rtt(rtt);
+        }
+        let layout = Layout {
+            datagram: self.mtu.current(),
+            segments: self.queue.max_segments(),
+            number: self.sealer.next_number(),
+        };
+        buf.clear();
+        let segment = streams.fill(now, layout, self.opener.window(), buf)?;
+        for datagram in buf.chunks_mut(segment) {
+            self.sealer.seal(datagram);
+        }
+        // As for packets: only what data go out in is a reason to check the size again.
+        self.mtu.on_sent(segment);
+        let several = buf.len() > segment;
+        Some(self.sent(self.remote, buf.len(), several.then_some(segment)))
+    }
+}

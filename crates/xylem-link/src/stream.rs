@@ -1,0 +1,437 @@
+//! Reliable streams of one link, beside its packets: ordered bytes both ways, with flow control,
+//! acknowledgements and congestion control (docs/spec/link.md, Streams).
+//!
+//! `Streams` is made when the first stream is opened, by either side. Bytes out: `write` → chunks
+//! ([`buffer`]) → frames in a datagram ([`transmit`]) → sealed by the link. Bytes in: frames →
+//! order ([`incoming`]) → `read`. What was lost is found in [`recovery`]; what arrived is told by
+//! [`acks`]. It knows nothing of what streams are for, seals nothing and reads no clock.
+
+use core::fmt;
+use core::time::Duration;
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+use thiserror::Error;
+use xylem_congestion::Algorithm;
+
+use crate::config::{Config, Event, LinkId};
+
+mod acks;
+mod buffer;
+mod flow;
+mod incoming;
+mod outgoing;
+mod ranges;
+mod receive;
+mod recovery;
+mod transmit;
+
+pub(crate) use transmit::Layout;
+
+use acks::Acks;
+use flow::Window;
+use incoming::{Reading, RecvHalf};
+use outgoing::{End, SendHalf, Tell};
+use recovery::Recovery;
+
+/// Bytes of a stream that a side may send before it has heard of a larger window.
+pub const INITIAL_STREAM_WINDOW: u64 = 64 << 10;
+/// Bytes of all streams of a link together, likewise.
+pub const INITIAL_LINK_WINDOW: u64 = 256 << 10;
+/// Streams that a side may have open at once of those that it has opened.
+pub const MAX_STREAMS: usize = 256;
+/// Code with which a stream is reset and stopped that the peer's side does not take: too many, or
+/// opened after a go away.
+pub const REFUSED: u32 = u32::MAX;
+
+/// Streams of the peer that are remembered until it has confirmed their end.
+const MAX_REMEMBERED: usize = 4 * MAX_STREAMS;
+/// Bytes of a link that no stream can reach; no window is wider.
+const MAX_OFFSET: u64 = 1 << 62;
+/// Pieces that one link may hold beside one for every 512 bytes of its window.
+const SPARE_PIECES: usize = 4_096;
+
+/// What a stream is for, where it is agreed on beyond this crate. A program resets streams of
+/// purposes that it does not know.
+pub mod purpose {
+    /// Messages and handed-over tickets.
+    pub const MAIL: u16 = 1;
+    /// Measurements.
+    pub const BENCH: u16 = 2;
+    /// Control traffic of a program.
+    pub const CONTROL: u16 = 3;
+}
+
+/// A stream of a link: even if the link's dialer opened it, else odd; never reused.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StreamId(pub u32);
+
+impl fmt::Debug for StreamId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "stream {}", self.0)
+    }
+}
+
+impl fmt::Display for StreamId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "stream {}", self.0)
+    }
+}
+
+/// What [`crate::Endpoint::read_stream`] found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum StreamRead {
+    /// The next bytes, at least one.
+    Data(Bytes),
+    /// Nothing for now; [`Event::StreamReadable`] follows when there is.
+    Pending,
+    /// The peer has finished its half and all of it has been read.
+    Finished,
+}
+
+/// Why a stream did not do what was asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum StreamError {
+    /// There is no such link (any more).
+    #[error("no such link")]
+    NoLink,
+    /// The link's handshake is not complete.
+    #[error("the link is not connected yet")]
+    NotConnected,
+    /// There is no such stream (any more): both halves have ended.
+    #[error("no such stream")]
+    NoStream,
+    /// As many streams are open as may be ([`MAX_STREAMS`]).
+    #[error("too many streams are open")]
+    TooMany,
+    /// One side takes no further streams.
+    #[error("no further streams are taken on this link")]
+    GoingAway,
+    /// Our half was finished or reset before.
+    #[error("this half of the stream has been ended")]
+    Ended,
+    /// The peer reset its half with this code.
+    #[error("the peer reset the stream with code {0}")]
+    Reset(u32),
+    /// The peer reads no more of our half, for the reason of this code.
+    #[error("the peer stopped the stream with code {0}")]
+    Stopped(u32),
+}
+
+/// The peer broke the protocol.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Violation;
+
+/// What [`Config`] says of streams, and which side of the link we are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StreamSettings {
+    dialer: bool,
+    algorithm: Algorithm,
+    stream_window: u64,
+    stream_window_max: u64,
+    link_window_max: u64,
+    max_streams: usize,
+    unsent: u64,
+}
+
+impl StreamSettings {
+    pub fn new(config: &Config, dialer: bool) -> Self {
+        let max = config.stream_window_max.clamp(INITIAL_STREAM_WINDOW, MAX_OFFSET);
+        Self {
+            dialer,
+            algorithm: config.congestion,
+            stream_window: config.stream_window.clamp(INITIAL_STREAM_WINDOW, max),
+            stream_window_max: max,
+            link_window_max: config.link_window_max.clamp(INITIAL_LINK_WINDOW, MAX_OFFSET),
+            max_streams: config.max_streams,
+            unsent: config.send_queue_bytes.max(1) as u64,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Stream {
+    /// `None` while other frames of it have overtaken the one that opens it.
+    purpose: Option<u16>,
+    /// The program never hears of it.
+    refused: bool,
+    send: SendHalf,
+    recv: RecvHalf,
+    /// Whether it stands in line for sending.
+    queued: bool,
+}
+
+impl Stream {
+    fn is_done(&self) -> bool {
+        let known = self.purpose.is_some() || self.refused;
+        known && self.send.is_done() && self.recv.is_done() && !self.recv.stop.is_due()
+    }
+}
+
+/// All streams of a link, and the datagrams that carry them.
+#[derive(Debug)]
+pub(crate) struct Streams {
+    link: LinkId,
+    settings: StreamSettings,
+    table: BTreeMap<u32, Stream>,
+    next_ours: u32,
+    /// Ids of the peer below this have been seen or skipped.
+    next_theirs: u32,
+    ours: usize,
+    theirs: usize,
+    /// Streams with something to send.
+    line: VecDeque<u32>,
+    /// Bytes of all streams that the peer lets us send, and that we have sent.
+    send_limit: u64,
+    sent: u64,
+    window: Window,
+    /// Bytes of all streams that arrived or were jumped over, and that were read or thrown away.
+    received: u64,
+    consumed: u64,
+    window_due: bool,
+    /// The last of the peer's streams that we take, once we have said so.
+    last_taken: Option<u32>,
+    go_away: Tell,
+    /// The peer takes no further streams.
+    peer_going: bool,
+    /// Pieces held for reading, of all streams.
+    pieces: usize,
+    /// The link's round trip, and the time when we were last told it: both for the windows.
+    rtt: Duration,
+    now: Duration,
+    recovery: Recovery,
+    acks: Acks,
+}
+
+impl Streams {
+    pub fn new(link: LinkId, settings: StreamSettings, now: Duration, datagram: usize) -> Self {
+        let dialer = settings.dialer;
+        Self {
+            link,
+            settings,
+            table: BTreeMap::new(),
+            next_ours: if dialer { 2 } else { 1 },
+            next_theirs: if dialer { 1 } else { 2 },
+            ours: 0,
+            theirs: 0,
+            line: VecDeque::new(),
+            send_limit: INITIAL_LINK_WINDOW,
+            sent: 0,
+            window: Window::new(INITIAL_LINK_WINDOW, settings.link_window_max),
+            received: 0,
+            consumed: 0,
+            window_due: false,
+            last_taken: None,
+            go_away: Tell::Nothing,
+            peer_going: false,
+            pieces: 0,
+            rtt: Duration::from_millis(100),
+            now,
+            recovery: Recovery::new(settings.algorithm, now, datagram),
+            acks: Acks::default(),
+        }
+    }
+
+    fn is_ours(&self, id: u32) -> bool {
+        (id % 2 == 0) == self.settings.dialer
+    }
+
+    fn new_stream(&self, purpose: Option<u16>, open: Tell) -> Stream {
+        let mut window = Window::new(INITIAL_STREAM_WINDOW, self.settings.stream_window_max);
+        let widened = window.widen(self.settings.stream_window);
+        let mut recv = RecvHalf::new(window);
+        recv.window_due = widened;
+        let send = SendHalf::new(INITIAL_STREAM_WINDOW, open);
+        Stream { purpose, refused: false, send, recv, queued: false }
+    }
+
+    pub fn open(&mut self, purpose: u16) -> Result<StreamId, StreamError> {
+        if self.peer_going || self.last_taken.is_some() {
+            return Err(StreamError::GoingAway);
+        }
+        let id = self.next_ours;
+        // The very last ids are left alone: one of them means the whole link.
+        if self.ours >= MAX_STREAMS || id >= u32::MAX - 2 {
+            return Err(StreamError::TooMany);
+        }
+        self.next_ours += 2;
+        self.ours += 1;
+        let stream = self.new_stream(Some(purpose), Tell::Due);
+        self.table.insert(id, stream);
+        self.queue(id);
+        Ok(StreamId(id))
+    }
+
+    fn get(&mut self, id: StreamId) -> Result<&mut Stream, StreamError> {
+        let stream = self.table.get_mut(&id.0).filter(|s| s.purpose.is_some() && !s.refused);
+        stream.ok_or(StreamError::NoStream)
+    }
+
+    /// How much of `len` bytes may be written now; the writer is told later if that is not all.
+    fn room(&mut self, id: StreamId, len: usize) -> Result<usize, StreamError> {
+        let (unsent, held) = (self.settings.unsent, self.settings.stream_window_max);
+        let send = &mut self.get(id)?.send;
+        send.check_open()?;
+        let room = unsent.saturating_sub(send.buffer.unsent());
+        let room = room.min(held.saturating_sub(send.buffer.held()));
+        let taken = (len as u64).min(room) as usize;
+        send.writer_waits |= taken < len;
+        Ok(taken)
+    }
+
+    pub fn write(&mut self, id: StreamId, data: &[u8]) -> Result<usize, StreamError> {
+        let taken = self.room(id, data.len())?;
+        self.get(id)?.send.buffer.write(&data[..taken]);
+        self.queue(id.0);
+        Ok(taken)
+    }
+
+    /// Takes from the front of `data` what there is room for.
+    pub fn write_bytes(&mut self, id: StreamId, data: &mut Bytes) -> Result<usize, StreamError> {
+        let taken = self.room(id, data.len())?;
+        self.get(id)?.send.buffer.write_bytes(data, taken);
+        self.queue(id.0);
+        Ok(taken)
+    }
+
+    pub fn finish(&mut self, id: StreamId) -> Result<(), StreamError> {
+        let stream = self.get(id)?;
+        stream.send.check_open()?;
+        stream.send.finish();
+        self.queue(id.0);
+        Ok(())
+    }
+
+    pub fn reset(&mut self, id: StreamId, code: u32) -> Result<(), StreamError> {
+        let stream = self.get(id)?;
+        if !stream.send.reset(End::Reset(code)) {
+            return Err(StreamError::Ended);
+        }
+        self.queue(id.0);
+        Ok(())
+    }
+
+    pub fn stop(&mut self, id: StreamId, code: u32) -> Result<(), StreamError> {
+        let stream = self.get(id)?;
+        match stream.recv.state {
+            Reading::Open => {}
+            Reading::Reset(code) => return Err(StreamError::Reset(code)),
+            Reading::Finished | Reading::Stopped(_) => return Err(StreamError::Ended),
+        }
+        // The peer has nothing left to reset if all of it is here.
+        if !stream.recv.is_complete() {
+            stream.recv.stop = Tell::Due;
+        }
+        self.discard(id.0, Reading::Stopped(code));
+        self.queue(id.0);
+        self.reap(id.0);
+        Ok(())
+    }
+
+    pub fn read(&mut self, id: StreamId) -> Result<StreamRead, StreamError> {
+        let (now, rtt) = (self.now, self.rtt);
+        let recv = &mut self.get(id)?.recv;
+        match recv.state {
+            Reading::Open => {}
+            Reading::Finished => return Ok(StreamRead::Finished),
+            Reading::Reset(code) => return Err(StreamError::Reset(code)),
+            Reading::Stopped(_) => return Err(StreamError::Ended),
+        }
+        let before = recv.pieces();
+        let Some(bytes) = recv.read() else {
+            recv.told = false;
+            if !recv.is_at_end() {
+                return Ok(StreamRead::Pending);
+            }
+            recv.state = Reading::Finished;
+            self.reap(id.0);
+            return Ok(StreamRead::Finished);
+        };
+        recv.after_read(now, rtt);
+        let (due, after) = (recv.window_due, recv.pieces());
+        self.pieces = self.pieces + after - before;
+        self.give_back(bytes.len() as u64);
+        if due {
+            self.queue(id.0);
+        }
+        Ok(StreamRead::Data(bytes))
+    }
+
+    /// The peer's streams that are not known yet are refused from now on, and we open none.
+    pub fn go_away(&mut self) {
+        if self.last_taken.is_none() {
+            self.last_taken = Some(self.next_theirs.saturating_sub(2));
+            self.go_away = Tell::Due;
+        }
+    }
+
+    /// Throws away what is held of a stream's incoming half and what will come.
+    fn discard(&mut self, id: u32, state: Reading) {
+        let Some(stream) = self.table.get_mut(&id) else { return };
+        self.pieces -= stream.recv.pieces();
+        let given_back = stream.recv.discard(state);
+        self.give_back(given_back);
+    }
+
+    /// So many bytes more need no room any longer.
+    fn give_back(&mut self, bytes: u64) {
+        self.consumed += bytes;
+        self.window_due |= self.window.on_consumed(self.consumed, self.now, self.rtt);
+    }
+
+    /// New bytes that the link's window lets through.
+    fn link_room(&self) -> u64 {
+        self.send_limit.saturating_sub(self.sent)
+    }
+
+    /// Puts a stream in line if it has something to send.
+    fn queue(&mut self, id: u32) {
+        let room = self.link_room();
+        if let Some(stream) = self.table.get_mut(&id)
+            && !stream.queued
+            && stream.has_work(room)
+        {
+            stream.queued = true;
+            self.line.push_back(id);
+        }
+    }
+
+    /// Forgets a stream of which both halves have ended.
+    fn reap(&mut self, id: u32) {
+        if self.table.get(&id).is_some_and(Stream::is_done) {
+            self.table.remove(&id);
+            let count = if self.is_ours(id) { &mut self.ours } else { &mut self.theirs };
+            *count -= 1;
+        }
+    }
+
+    /// Whether something waits to be sent, windows aside.
+    fn has_work(&self) -> bool {
+        !self.line.is_empty() || self.window_due || self.go_away.is_due()
+    }
+
+    /// When [`Streams::on_timeout`], or a transmission, is due.
+    pub fn next_timeout(&self) -> Option<Duration> {
+        let send_at = self.has_work().then(|| self.recovery.send_at()).flatten();
+        [self.acks.deadline(), self.recovery.next_timeout(), send_at].into_iter().flatten().min()
+    }
+
+    /// The peer has moved: the way there is another one.
+    pub fn on_new_path(&mut self, now: Duration) {
+        self.now = now;
+        self.recovery.on_new_path(now);
+    }
+}
+
+impl Stream {
+    fn has_work(&self, link_room: u64) -> bool {
+        self.recv.window_due || self.recv.stop.is_due() || self.send.has_work(link_room)
+    }
+
+    /// Events of the incoming half that are due once the program knows of the stream.
+    fn tell_readable(&mut self, link: LinkId, id: u32) -> Option<Event> {
+        let tell = self.purpose.is_some() && !self.recv.told && self.recv.is_readable();
+        self.recv.told |= tell;
+        tell.then_some(Event::StreamReadable { link, stream: StreamId(id) })
+    }
+}

@@ -1,0 +1,84 @@
+//! Windows: how far the peer may send, for a stream or the whole link.
+//!
+//! A window begins small and is doubled, up to a limit, each time half of it has been used up
+//! within two round trips: then it was what held the sender back.
+
+use core::time::Duration;
+
+/// A round trip is taken to be no shorter: programs read in turns, and a processor that does
+/// something else for a while must not find the window shut.
+const MIN_ROUND_TRIP: Duration = Duration::from_millis(5);
+
+/// The receiver's side.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Window {
+    limit: u64,
+    size: u64,
+    max: u64,
+    /// When the limit was last moved.
+    moved: Option<Duration>,
+}
+
+impl Window {
+    pub fn new(size: u64, max: u64) -> Self {
+        Self { limit: size, size, max: max.max(size), moved: None }
+    }
+
+    /// The peer may send bytes below this.
+    pub fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// Makes room at once for a larger window than the peer takes for granted. Returns whether
+    /// there is something to tell.
+    pub fn widen(&mut self, size: u64) -> bool {
+        let wider = size.min(self.max) > self.size;
+        if wider {
+            self.limit += size.min(self.max) - self.size;
+            self.size = size.min(self.max);
+        }
+        wider
+    }
+
+    /// `consumed` bytes in all have been read or thrown away. Returns whether the limit has moved,
+    /// which the peer has to be told.
+    pub fn on_consumed(&mut self, consumed: u64, now: Duration, rtt: Duration) -> bool {
+        if consumed + self.size < self.limit + self.size / 2 {
+            return false;
+        }
+        let quick = 2 * rtt.max(MIN_ROUND_TRIP);
+        if self.moved.is_none_or(|moved| now.saturating_sub(moved) <= quick) {
+            self.size = (self.size * 2).min(self.max);
+        }
+        self.moved = Some(now);
+        self.limit = consumed + self.size;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(n: u64) -> Duration {
+        Duration::from_millis(n)
+    }
+
+    #[test]
+    fn grows_while_it_holds_the_sender_back() {
+        let mut window = Window::new(1_000, 16_000);
+        assert!(!window.on_consumed(499, ms(0), ms(100)), "told in halves");
+        assert!(window.on_consumed(500, ms(0), ms(100)));
+        assert_eq!(window.limit(), 500 + 2_000);
+        assert!(window.on_consumed(1_500, ms(150), ms(100)));
+        assert_eq!(window.limit(), 1_500 + 4_000, "within two round trips");
+        assert!(window.on_consumed(3_500, ms(900), ms(100)));
+        assert_eq!(window.limit(), 3_500 + 4_000, "the program is what is slow");
+        let mut consumed = 3_500;
+        for n in 0..10 {
+            consumed = window.limit();
+            assert!(window.on_consumed(consumed, ms(901 + n), ms(100)));
+        }
+        assert_eq!(window.limit(), consumed + 16_000, "up to the limit");
+    }
+}

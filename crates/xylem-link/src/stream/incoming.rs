@@ -1,0 +1,342 @@
+//! The half of a stream that we read: bytes put in order, the window that the peer may fill.
+//!
+//! What arrives in order is handed on as a slice of its datagram. Small pieces are copied, and all
+//! are once many wait: a slice keeps its whole receive buffer alive.
+
+use core::time::Duration;
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::{Bytes, BytesMut};
+
+use super::Violation;
+use super::flow::Window;
+use super::outgoing::Tell;
+
+/// Pieces smaller than this are copied together.
+const SMALL: usize = 1 << 10;
+/// Small pieces share a buffer of this size.
+const TOGETHER: usize = 16 << 10;
+/// Pieces of one link that may wait as slices of their datagrams.
+const MAX_SLICES: usize = 64;
+
+/// How the half stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Reading {
+    /// Bytes are kept for the program.
+    Open,
+    /// The program has been told that it has everything.
+    Finished,
+    /// The peer gave up.
+    Reset(u32),
+    /// The program does not want it; what comes is only counted.
+    Stopped(u32),
+}
+
+#[derive(Debug)]
+pub(super) struct RecvHalf {
+    /// In order, not read yet.
+    ready: VecDeque<Bytes>,
+    /// Follows `ready`: small pieces, copied.
+    tail: BytesMut,
+    /// Out of order, by offset; disjoint and all above `next`.
+    pending: BTreeMap<u64, Bytes>,
+    /// Everything below has arrived.
+    next: u64,
+    /// Bytes handed to the program, or thrown away.
+    read: u64,
+    /// One above the highest byte that arrived.
+    highest: u64,
+    size: Option<u64>,
+    pub window: Window,
+    pub state: Reading,
+    pub stop: Tell,
+    /// A window update is due.
+    pub window_due: bool,
+    /// `StreamReadable` has been reported and the program has not read to the end since.
+    pub told: bool,
+}
+
+impl RecvHalf {
+    pub fn new(window: Window) -> Self {
+        Self {
+            ready: VecDeque::new(),
+            tail: BytesMut::new(),
+            pending: BTreeMap::new(),
+            next: 0,
+            read: 0,
+            highest: 0,
+            size: None,
+            window,
+            state: Reading::Open,
+            stop: Tell::Nothing,
+            window_due: false,
+            told: false,
+        }
+    }
+
+    /// Pieces that are held.
+    pub fn pieces(&self) -> usize {
+        self.ready.len() + self.pending.len()
+    }
+
+    /// Bytes that count against the link's window and have not been given back to it.
+    pub fn unread(&self) -> u64 {
+        self.highest - self.read
+    }
+
+    /// Whether the program would get something, if only the end, by reading.
+    pub fn is_readable(&self) -> bool {
+        self.state == Reading::Open && (self.next > self.read || self.size == Some(self.read))
+    }
+
+    pub fn is_complete(&self) -> bool {
+        self.size == Some(self.next)
+    }
+
+    /// Whether nothing that may still arrive changes anything.
+    pub fn is_done(&self) -> bool {
+        match self.state {
+            Reading::Open => false,
+            Reading::Finished | Reading::Reset(_) => true,
+            Reading::Stopped(_) => self.size.is_some(),
+        }
+    }
+
+    /// Whether the peer may be told of a larger window.
+    pub fn takes_more(&self) -> bool {
+        self.state == Reading::Open && self.size.is_none()
+    }
+
+    /// The peer has sent up to `end`. Returns by how much that is more than before.
+    fn grow(&mut self, end: u64) -> Result<u64, Violation> {
+        if end > self.window.limit() || self.size.is_some_and(|size| end > size) {
+            return Err(Violation);
+        }
+        let grown = end.saturating_sub(self.highest);
+        self.highest += grown;
+        Ok(grown)
+    }
+
+    /// The peer says how long its half is. Returns by how much more that is than has arrived.
+    pub fn on_size(&mut self, size: u64) -> Result<u64, Violation> {
+        if size < self.highest || self.size.is_some_and(|known| known != size) {
+            return Err(Violation);
+        }
+        let grown = self.grow(size)?;
+        self.size = Some(size);
+        Ok(grown)
+    }
+
+    /// Throws away what is held and what will come. Returns how many bytes that gives back.
+    pub fn discard(&mut self, state: Reading) -> u64 {
+        self.state = state;
+        self.ready.clear();
+        self.tail = BytesMut::new();
+        self.pending.clear();
+        self.window_due = false;
+        let given_back = self.unread();
+        self.read = self.highest;
+        given_back
+    }
+
+    /// Takes a piece of `datagram`. `pieces`: held on the whole link. Returns by how much the
+    /// highest offset has grown.
+    pub fn on_data(
+        &mut self,
+        offset: u64,
+        piece: &[u8],
+        datagram: &Bytes,
+        pieces: usize,
+    ) -> Result<u64, Violation> {
+        // The parser has checked the sum.
+        let end = offset + piece.len() as u64;
+        let grown = self.grow(end)?;
+        if self.state != Reading::Open {
+            self.read = self.highest;
+        } else if end > self.next {
+            let skip = self.next.saturating_sub(offset) as usize;
+            let (offset, piece) = (offset + skip as u64, &piece[skip..]);
+            let copy = piece.len() < SMALL || pieces >= MAX_SLICES;
+            if offset == self.next && self.pending.is_empty() {
+                self.next = end;
+                if copy { self.append(piece) } else { self.push(datagram.slice_ref(piece)) }
+            } else {
+                let piece =
+                    if copy { Bytes::copy_from_slice(piece) } else { datagram.slice_ref(piece) };
+                self.set_aside(offset, piece);
+                self.advance();
+            }
+        }
+        Ok(grown)
+    }
+
+    fn append(&mut self, piece: &[u8]) {
+        self.tail.extend_from_slice(piece);
+        if self.tail.len() >= TOGETHER {
+            self.ready.push_back(self.tail.split().freeze());
+        }
+    }
+
+    fn push(&mut self, piece: Bytes) {
+        if piece.len() < SMALL {
+            return self.append(&piece);
+        }
+        if !self.tail.is_empty() {
+            self.ready.push_back(self.tail.split().freeze());
+        }
+        self.ready.push_back(piece);
+    }
+
+    /// Puts a piece that does not begin before `next` where there is a hole for it.
+    fn set_aside(&mut self, mut offset: u64, mut piece: Bytes) {
+        if let Some((at, before)) = self.pending.range(..=offset).next_back() {
+            let covered = (at + before.len() as u64).saturating_sub(offset) as usize;
+            if covered >= piece.len() {
+                return;
+            }
+            offset += covered as u64;
+            piece = piece.slice(covered..);
+        }
+        while !piece.is_empty() {
+            let after = self.pending.range(offset..).next();
+            let hole = after.map(|(at, piece)| (*at, at + piece.len() as u64));
+            let Some((at, end)) = hole.filter(|(at, _)| *at < offset + piece.len() as u64) else {
+                break;
+            };
+            let before = piece.split_to((at - offset) as usize);
+            self.keep(offset, before);
+            let covered = ((end - at) as usize).min(piece.len());
+            piece = piece.slice(covered..);
+            offset = end;
+        }
+        self.keep(offset, piece);
+    }
+
+    fn keep(&mut self, offset: u64, piece: Bytes) {
+        if piece.is_empty() {
+            return;
+        }
+        // So that a stream of tiny pieces does not become as many entries.
+        if piece.len() < SMALL / 2
+            && let Some((at, before)) = self.pending.range_mut(..offset).next_back()
+            && at + before.len() as u64 == offset
+            && before.len() < SMALL / 2
+        {
+            *before = [&before[..], &piece[..]].concat().into();
+            return;
+        }
+        self.pending.insert(offset, piece);
+    }
+
+    fn advance(&mut self) {
+        while let Some(first) = self.pending.first_entry() {
+            if *first.key() != self.next {
+                break;
+            }
+            let piece = first.remove();
+            self.next += piece.len() as u64;
+            self.push(piece);
+        }
+    }
+
+    /// The next bytes in order.
+    pub fn read(&mut self) -> Option<Bytes> {
+        let next = self.ready.pop_front().or_else(|| {
+            let tail = self.tail.split().freeze();
+            (!tail.is_empty()).then_some(tail)
+        })?;
+        self.read += next.len() as u64;
+        Some(next)
+    }
+
+    /// Whether all has been read and there will be no more.
+    pub fn is_at_end(&self) -> bool {
+        self.size == Some(self.read)
+    }
+
+    /// Enlarges the window after a read, if that is due.
+    pub fn after_read(&mut self, now: Duration, rtt: Duration) {
+        let more = self.takes_more() && self.window.on_consumed(self.read, now, rtt);
+        self.window_due |= more;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kdf::Rng;
+    use crate::stream::flow::Window;
+
+    /// Pieces in any order, overlapping, again and again, of any size: what is read is what was
+    /// sent, in order, and little more than that is held.
+    #[test]
+    fn puts_any_pieces_in_order() {
+        let mut rng = Rng::new(&[3; 32]);
+        for round in 0..200 {
+            let size = 1 + rng.below([100, 5_000, 200_000][round % 3]);
+            let max = [1, 20, 700, 3_000, 65_000][rng.below(5)].min(size);
+            let mut whole = vec![0; size];
+            rng.fill(&mut whole);
+            let datagram = Bytes::from(whole.clone());
+            let mut half = RecvHalf::new(Window::new(1 << 20, 1 << 20));
+            let mut got = Vec::new();
+            let mut missing: Vec<usize> = (0..size.div_ceil(max)).collect();
+            while let Some(left) = missing.len().checked_sub(1) {
+                let pick = rng.below(left + 1);
+                let again = rng.below(3) == 0;
+                let at = (missing[pick] * max).saturating_sub(rng.below(max));
+                let end = size.min((missing[pick] + 1) * max + rng.below(max));
+                if !again {
+                    missing.swap_remove(pick);
+                }
+                let pieces = half.pieces();
+                half.on_data(at as u64, &datagram[at..end], &datagram, pieces).unwrap();
+                if rng.below(4) == 0 {
+                    while let Some(bytes) = half.read() {
+                        got.extend_from_slice(&bytes);
+                    }
+                }
+                assert!(whole.starts_with(&got));
+            }
+            assert_eq!(half.on_size(size as u64), Ok(0));
+            while let Some(bytes) = half.read() {
+                got.extend_from_slice(&bytes);
+            }
+            assert!(got == whole && half.is_at_end() && half.pieces() == 0, "round {round}");
+        }
+    }
+
+    #[test]
+    fn tiny_pieces_are_held_together() {
+        let bytes = Bytes::from(vec![0; 10_001]);
+        let mut half = RecvHalf::new(Window::new(1 << 20, 1 << 20));
+        for at in 1..10_001 {
+            half.on_data(at as u64, &bytes[at..=at], &bytes, half.pieces()).unwrap();
+            assert!(half.pieces() <= 1 + at / (SMALL / 4), "{} pieces", half.pieces());
+        }
+        half.on_data(0, &bytes[..1], &bytes, half.pieces()).unwrap();
+        let mut got = 0;
+        while let Some(bytes) = half.read() {
+            got += bytes.len();
+        }
+        assert_eq!(got, 10_001);
+    }
+
+    #[test]
+    fn contradictions_are_seen() {
+        let bytes = Bytes::from(vec![0; 100]);
+        let new = || RecvHalf::new(Window::new(50, 50));
+        assert_eq!(new().on_data(0, &bytes[..51], &bytes, 0), Err(Violation), "beyond the window");
+        assert_eq!(new().on_data(50, &bytes[..1], &bytes, 0), Err(Violation));
+        assert_eq!(new().on_data(0, &bytes[..50], &bytes, 0), Ok(50));
+        assert_eq!(new().on_size(51), Err(Violation), "a size beyond the window");
+        let mut half = new();
+        assert_eq!(half.on_size(20), Ok(20));
+        assert_eq!(half.on_size(20), Ok(0));
+        assert_eq!(half.on_size(21), Err(Violation), "two sizes");
+        assert_eq!(half.on_data(15, &bytes[..6], &bytes, 0), Err(Violation), "beyond the end");
+        let mut half = new();
+        assert_eq!(half.on_data(0, &bytes[..20], &bytes, 0), Ok(20));
+        assert_eq!(half.on_size(19), Err(Violation), "a size below what has come");
+    }
+}

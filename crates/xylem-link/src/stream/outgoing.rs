@@ -1,0 +1,127 @@
+//! The half of a stream that we write.
+
+use super::StreamError;
+use super::buffer::SendBuffer;
+
+/// A frame that must reach the peer: sent until it is acknowledged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) enum Tell {
+    /// Nothing to tell.
+    #[default]
+    Nothing,
+    Due,
+    Sent,
+    Acked,
+}
+
+impl Tell {
+    pub fn is_due(self) -> bool {
+        self == Tell::Due
+    }
+
+    pub fn on_lost(&mut self) {
+        if *self == Tell::Sent {
+            *self = Tell::Due;
+        }
+    }
+
+    pub fn on_acked(&mut self) {
+        if *self != Tell::Nothing {
+            *self = Tell::Acked;
+        }
+    }
+}
+
+/// How the half ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum End {
+    /// It has not been said.
+    Open,
+    /// After all that was written.
+    Finish,
+    /// At once, as our program says.
+    Reset(u32),
+    /// At once, as the peer wished.
+    Stopped(u32),
+}
+
+#[derive(Debug)]
+pub(super) struct SendHalf {
+    pub buffer: SendBuffer,
+    /// The peer takes bytes below this.
+    pub limit: u64,
+    pub open: Tell,
+    pub close: Tell,
+    pub reset: Tell,
+    pub end: End,
+    /// A write was cut short: the program is told when there is room again.
+    pub writer_waits: bool,
+    /// `StreamDelivered` has been reported.
+    pub delivered: bool,
+}
+
+impl SendHalf {
+    pub fn new(limit: u64, open: Tell) -> Self {
+        Self {
+            buffer: SendBuffer::default(),
+            limit,
+            open,
+            close: Tell::Nothing,
+            reset: Tell::Nothing,
+            end: End::Open,
+            writer_waits: false,
+            delivered: false,
+        }
+    }
+
+    /// Whether the program may write.
+    pub fn check_open(&self) -> Result<(), StreamError> {
+        match self.end {
+            End::Open => Ok(()),
+            End::Finish => Err(StreamError::Ended),
+            End::Reset(_) => Err(StreamError::Ended),
+            End::Stopped(code) => Err(StreamError::Stopped(code)),
+        }
+    }
+
+    pub fn finish(&mut self) {
+        self.end = End::Finish;
+        self.close = Tell::Due;
+    }
+
+    /// Ends at once. Returns false if there is nothing left to end.
+    pub fn reset(&mut self, end: End) -> bool {
+        let over = matches!(self.end, End::Reset(_) | End::Stopped(_)) || self.is_done();
+        if !over {
+            self.end = end;
+            self.close = Tell::Nothing;
+            self.reset = Tell::Due;
+            self.buffer.discard();
+        }
+        !over
+    }
+
+    /// Whether all that was written, and the end, have arrived.
+    pub fn is_delivered(&self) -> bool {
+        self.end == End::Finish && self.close == Tell::Acked && self.buffer.is_acked()
+    }
+
+    /// Whether the peer knows how it ended and nothing is owed.
+    pub fn is_done(&self) -> bool {
+        self.is_delivered() || self.reset == Tell::Acked
+    }
+
+    /// The close may go: everything before it has gone at least once.
+    pub fn close_is_due(&self) -> bool {
+        self.close.is_due() && self.buffer.unsent() == 0
+    }
+
+    /// Whether there is something to send, given how many new bytes the link's window lets through.
+    pub fn has_work(&self, link_room: u64) -> bool {
+        self.open.is_due()
+            || self.reset.is_due()
+            || self.buffer.has_lost()
+            || self.close_is_due()
+            || (link_room > 0 && self.buffer.sent() < self.buffer.end().min(self.limit))
+    }
+}

@@ -1,0 +1,374 @@
+//! Frames of the peer, and what follows from them.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+
+use super::incoming::Reading;
+use super::outgoing::{End, Tell};
+use super::recovery::{Outcome, SentFrame};
+use super::{
+    INITIAL_STREAM_WINDOW, MAX_OFFSET, MAX_REMEMBERED, REFUSED, SPARE_PIECES, Stream, StreamId,
+    Streams, Violation,
+};
+use crate::config::Event;
+use crate::frame::{Ack, Frame, WHOLE_LINK};
+use crate::replay::ReplayWindow;
+
+impl Streams {
+    /// A datagram with frames for us has arrived: it will be acknowledged.
+    pub fn on_datagram(&mut self, now: Duration, number: u64, window: &ReplayWindow) {
+        self.acks.on_datagram(now, number, window);
+    }
+
+    /// The datagram was marked by a router instead of being dropped.
+    pub fn on_mark(&mut self) {
+        self.acks.on_mark();
+    }
+
+    /// The link has measured its round trip.
+    pub fn set_rtt(&mut self, rtt: Duration) {
+        self.rtt = rtt;
+    }
+
+    /// Takes a frame of a stream, a window update or a go away.
+    pub fn on_frame(
+        &mut self,
+        now: Duration,
+        frame: Frame<'_>,
+        datagram: &Bytes,
+        events: &mut VecDeque<Event>,
+    ) -> Result<(), Violation> {
+        self.now = now;
+        match frame {
+            Frame::StreamOpen { stream, purpose } => self.on_open(stream, purpose, events)?,
+            Frame::StreamData { stream, offset, piece } => {
+                self.on_data(stream, (offset, piece), datagram, events)?;
+            }
+            Frame::StreamClose { stream, size } => self.on_close(stream, size, events)?,
+            Frame::StreamReset { stream, code, size } => {
+                self.on_reset(stream, (code, size), events)?;
+            }
+            Frame::StreamStop { stream, code } => self.on_stop(stream, code, events)?,
+            Frame::WindowUpdate { stream, limit } => self.on_window(stream, limit)?,
+            Frame::GoAway(_) => {
+                if !self.peer_going {
+                    self.peer_going = true;
+                    events.push_back(Event::GoingAway { link: self.link });
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The stream of a frame; `None` if it has ended. One that the peer has opened, as far as we can
+    /// tell, is made if it is not known.
+    fn known(&mut self, id: u32) -> Result<Option<&mut Stream>, Violation> {
+        if id == 0 || id == WHOLE_LINK {
+            return Err(Violation);
+        }
+        if self.is_ours(id) {
+            if id >= self.next_ours {
+                return Err(Violation);
+            }
+        } else {
+            self.make_up_to(id)?;
+        }
+        Ok(self.table.get_mut(&id))
+    }
+
+    /// Makes the peer's streams up to this one: their opening may have been overtaken.
+    fn make_up_to(&mut self, id: u32) -> Result<(), Violation> {
+        let new = (id + 2).saturating_sub(self.next_theirs) as usize / 2;
+        if self.theirs + new > MAX_REMEMBERED {
+            return Err(Violation);
+        }
+        while self.next_theirs <= id {
+            let id = self.next_theirs;
+            self.next_theirs += 2;
+            let stream = self.new_stream(None, Tell::Nothing);
+            self.table.insert(id, stream);
+            self.theirs += 1;
+            let refused = self.theirs > self.settings.max_streams
+                || self.last_taken.is_some_and(|last| id > last);
+            if refused {
+                self.refuse(id);
+            }
+        }
+        Ok(())
+    }
+
+    fn refuse(&mut self, id: u32) {
+        let Some(stream) = self.table.get_mut(&id) else { return };
+        stream.refused = true;
+        stream.send.reset(End::Reset(REFUSED));
+        stream.recv.stop = Tell::Due;
+        self.discard(id, Reading::Stopped(REFUSED));
+        self.queue(id);
+    }
+
+    fn on_open(
+        &mut self,
+        id: u32,
+        purpose: u16,
+        events: &mut VecDeque<Event>,
+    ) -> Result<(), Violation> {
+        if self.is_ours(id) {
+            return Err(Violation);
+        }
+        let link = self.link;
+        let Some(stream) = self.known(id)? else { return Ok(()) };
+        match stream.purpose.replace(purpose) {
+            Some(before) if before != purpose => return Err(Violation),
+            Some(_) => return Ok(()),
+            None => {}
+        }
+        if !stream.refused {
+            let stream_id = StreamId(id);
+            events.push_back(Event::StreamOpened { link, stream: stream_id, purpose });
+            events.extend(stream.tell_readable(link, id));
+            if let Reading::Reset(code) = stream.recv.state {
+                events.push_back(Event::StreamReset { link, stream: stream_id, code });
+            }
+            if let End::Stopped(code) = stream.send.end {
+                events.push_back(Event::StreamStopped { link, stream: stream_id, code });
+            }
+        }
+        self.reap(id);
+        Ok(())
+    }
+
+    /// The peer's streams reach `grown` bytes further.
+    fn grow(&mut self, grown: u64) -> Result<(), Violation> {
+        self.received += grown;
+        if self.received > self.window.limit() { Err(Violation) } else { Ok(()) }
+    }
+
+    fn on_data(
+        &mut self,
+        id: u32,
+        (offset, piece): (u64, &[u8]),
+        datagram: &Bytes,
+        events: &mut VecDeque<Event>,
+    ) -> Result<(), Violation> {
+        let (link, pieces) = (self.link, self.pieces);
+        let max_pieces = self.settings.link_window_max / 512;
+        let Some(stream) = self.known(id)? else { return Ok(()) };
+        let (before, kept) = (stream.recv.pieces(), stream.recv.state == Reading::Open);
+        let grown = stream.recv.on_data(offset, piece, datagram, pieces)?;
+        let after = stream.recv.pieces();
+        events.extend(stream.tell_readable(link, id));
+        self.pieces = pieces + after - before;
+        if self.pieces as u64 > max_pieces + SPARE_PIECES as u64 {
+            return Err(Violation);
+        }
+        self.grow(grown)?;
+        if !kept {
+            self.give_back(grown);
+        }
+        Ok(())
+    }
+
+    fn on_close(
+        &mut self,
+        id: u32,
+        size: u64,
+        events: &mut VecDeque<Event>,
+    ) -> Result<(), Violation> {
+        let link = self.link;
+        let Some(stream) = self.known(id)? else { return Ok(()) };
+        let grown = stream.recv.on_size(size)?;
+        events.extend(stream.tell_readable(link, id));
+        let kept = stream.recv.state == Reading::Open;
+        self.grow(grown)?;
+        if !kept {
+            self.discard_again(id);
+        }
+        self.reap(id);
+        Ok(())
+    }
+
+    /// What has been counted of a stream that nobody reads needs no room.
+    fn discard_again(&mut self, id: u32) {
+        let state = self.table.get(&id).map(|stream| stream.recv.state);
+        if let Some(state) = state {
+            self.discard(id, state);
+        }
+    }
+
+    fn on_reset(
+        &mut self,
+        id: u32,
+        (code, size): (u32, u64),
+        events: &mut VecDeque<Event>,
+    ) -> Result<(), Violation> {
+        let link = self.link;
+        let Some(stream) = self.known(id)? else { return Ok(()) };
+        let grown = stream.recv.on_size(size)?;
+        let open = stream.recv.state == Reading::Open;
+        // What has arrived whole is not taken away again.
+        let cut = open && !stream.recv.is_complete();
+        if cut && stream.purpose.is_some() {
+            events.push_back(Event::StreamReset { link, stream: StreamId(id), code });
+        } else {
+            events.extend(stream.tell_readable(link, id));
+        }
+        self.grow(grown)?;
+        if cut {
+            self.discard(id, Reading::Reset(code));
+        } else if !open {
+            self.discard_again(id);
+        }
+        self.reap(id);
+        Ok(())
+    }
+
+    fn on_stop(
+        &mut self,
+        id: u32,
+        code: u32,
+        events: &mut VecDeque<Event>,
+    ) -> Result<(), Violation> {
+        let link = self.link;
+        let Some(stream) = self.known(id)? else { return Ok(()) };
+        if stream.send.reset(End::Stopped(code)) {
+            if stream.purpose.is_some() {
+                events.push_back(Event::StreamStopped { link, stream: StreamId(id), code });
+            }
+            self.queue(id);
+        }
+        Ok(())
+    }
+
+    fn on_window(&mut self, id: u32, limit: u64) -> Result<(), Violation> {
+        // Less than anybody starts with was never said; less than the last one said came late.
+        if !(INITIAL_STREAM_WINDOW..=MAX_OFFSET).contains(&limit) {
+            return Err(Violation);
+        }
+        if id == WHOLE_LINK {
+            self.send_limit = self.send_limit.max(limit);
+            let all: Vec<u32> = self.table.keys().copied().collect();
+            all.into_iter().for_each(|id| self.queue(id));
+            return Ok(());
+        }
+        let Some(stream) = self.known(id)? else { return Ok(()) };
+        stream.send.limit = stream.send.limit.max(limit);
+        self.queue(id);
+        Ok(())
+    }
+
+    /// Takes an acknowledgement. `next`: one above the last number that we used. Returns the
+    /// smoothed round trip if it was measured.
+    pub fn on_ack(
+        &mut self,
+        now: Duration,
+        ack: &Ack<'_>,
+        next: u64,
+        events: &mut VecDeque<Event>,
+    ) -> Result<Option<Duration>, Violation> {
+        if ack.largest >= next {
+            return Err(Violation);
+        }
+        self.now = now;
+        let mut outcome = Outcome::default();
+        let rtt = self.recovery.on_ack(now, ack, &mut outcome);
+        self.settle(&outcome, events);
+        Ok(rtt)
+    }
+
+    /// Does what time has made due.
+    pub fn on_timeout(&mut self, now: Duration) {
+        self.now = now;
+        let mut outcome = Outcome::default();
+        self.recovery.on_timeout(now, &mut outcome);
+        debug_assert!(outcome.acked.is_empty(), "time acknowledges nothing");
+        self.settle(&outcome, &mut VecDeque::new());
+    }
+
+    /// Probe timeouts in a row: nothing that was sent has been acknowledged since.
+    pub fn timeouts(&self) -> u32 {
+        self.recovery.backoff()
+    }
+
+    fn settle(&mut self, outcome: &Outcome, events: &mut VecDeque<Event>) {
+        for frame in outcome.acked.iter().flat_map(|frames| frames.iter()) {
+            self.on_acked(frame, events);
+        }
+        for frame in outcome.lost.iter().flat_map(|frames| frames.iter()) {
+            self.on_lost(frame);
+        }
+    }
+
+    fn on_acked(&mut self, frame: SentFrame, events: &mut VecDeque<Event>) {
+        let (link, unsent) = (self.link, self.settings.unsent);
+        let id = match frame {
+            SentFrame::Open(id)
+            | SentFrame::Close(id)
+            | SentFrame::Reset(id)
+            | SentFrame::Stop(id)
+            | SentFrame::Data { stream: id, .. } => id,
+            SentFrame::GoAway => return self.go_away.on_acked(),
+            SentFrame::Window { .. } | SentFrame::LinkWindow(_) => return,
+        };
+        let Some(stream) = self.table.get_mut(&id) else { return };
+        let send = &mut stream.send;
+        match frame {
+            SentFrame::Open(_) => send.open.on_acked(),
+            SentFrame::Close(_) => send.close.on_acked(),
+            SentFrame::Reset(_) => send.reset.on_acked(),
+            SentFrame::Stop(_) => stream.recv.stop.on_acked(),
+            SentFrame::Data { start, end, .. } => {
+                send.buffer.on_acked(start, end);
+                let half = send.buffer.unsent() <= unsent / 2
+                    && send.buffer.held() <= self.settings.stream_window_max / 2;
+                if send.writer_waits && half && send.end == End::Open {
+                    send.writer_waits = false;
+                    events.push_back(Event::StreamWritable { link, stream: StreamId(id) });
+                }
+            }
+            SentFrame::GoAway | SentFrame::Window { .. } | SentFrame::LinkWindow(_) => {}
+        }
+        if send.is_delivered() && !send.delivered {
+            send.delivered = true;
+            events.push_back(Event::StreamDelivered { link, stream: StreamId(id) });
+        }
+        if send.is_done() {
+            self.reap(id);
+        }
+    }
+
+    fn on_lost(&mut self, frame: SentFrame) {
+        let id = match frame {
+            SentFrame::GoAway => return self.go_away.on_lost(),
+            // A later update says more than the one that was lost.
+            SentFrame::LinkWindow(limit) => {
+                self.window_due |= limit == self.window.limit();
+                return;
+            }
+            SentFrame::Open(id)
+            | SentFrame::Close(id)
+            | SentFrame::Reset(id)
+            | SentFrame::Stop(id)
+            | SentFrame::Window { stream: id, .. }
+            | SentFrame::Data { stream: id, .. } => id,
+        };
+        let Some(stream) = self.table.get_mut(&id) else { return };
+        match frame {
+            SentFrame::Open(_) => stream.send.open.on_lost(),
+            SentFrame::Close(_) => stream.send.close.on_lost(),
+            SentFrame::Reset(_) => stream.send.reset.on_lost(),
+            SentFrame::Stop(_) => stream.recv.stop.on_lost(),
+            SentFrame::Window { limit, .. } => {
+                let last = limit == stream.recv.window.limit();
+                stream.recv.window_due |= last && stream.recv.takes_more();
+            }
+            SentFrame::Data { start, end, .. } if stream.send.reset == Tell::Nothing => {
+                stream.send.buffer.on_lost(start, end);
+            }
+            _ => {}
+        }
+        self.queue(id);
+    }
+}

@@ -1,0 +1,222 @@
+//! Datagrams of stream frames, filled to the brim and laid end to end as UDP GSO wants them.
+
+use core::time::Duration;
+
+use super::recovery::{SentFrame, SentFrames};
+use super::{Stream, Streams};
+use crate::config::MAX_DATAGRAM;
+use crate::frame::{Frame, STREAM_OVERHEAD, WHOLE_LINK, stream_data_head};
+use crate::replay::ReplayWindow;
+use crate::seal::{HEADER_LEN, TAG_LEN};
+
+/// Bytes of the largest frame here that has no data.
+const MAX_SMALL: usize = 17;
+/// A piece shorter than this is not worth a frame if there is more: the next datagram takes it.
+const MIN_PIECE: usize = 64;
+
+/// How datagrams may be laid out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Layout {
+    /// Bytes of a datagram at most.
+    pub datagram: usize,
+    /// Datagrams of one size in a row at most.
+    pub segments: usize,
+    /// The first one's number.
+    pub number: u64,
+}
+
+/// Whether something is sent only to acknowledge.
+enum Filled {
+    /// Nothing at all.
+    Empty,
+    /// An acknowledgement alone.
+    Ack,
+    Frames(SentFrames),
+}
+
+impl Streams {
+    /// Writes what may leave now to `buf`, which must be empty: datagrams with room for header and
+    /// tag, ready to be sealed. Returns the size of each but the last; `None`: nothing for now.
+    pub fn fill(
+        &mut self,
+        now: Duration,
+        layout: Layout,
+        window: &ReplayWindow,
+        buf: &mut Vec<u8>,
+    ) -> Option<usize> {
+        self.now = now;
+        self.recovery.set_datagram(layout.datagram);
+        let mut segment = layout.datagram;
+        let mut count = 0;
+        while count < layout.segments && buf.len() + segment <= MAX_DATAGRAM {
+            let start = buf.len();
+            let end = start + segment - TAG_LEN;
+            let frames = match self.datagram(now, window, buf, end) {
+                Filled::Empty => break,
+                Filled::Ack => {
+                    buf.resize(buf.len() + TAG_LEN, 0);
+                    count += 1;
+                    segment = if count == 1 { buf.len() } else { segment };
+                    break;
+                }
+                Filled::Frames(frames) => frames,
+            };
+            // What does not fill a datagram is padded if that is cheap, else it is the last one.
+            let short = end - buf.len();
+            let full = short < MIN_PIECE + STREAM_OVERHEAD && self.has_work();
+            buf.resize(if full { end } else { buf.len() } + TAG_LEN, 0);
+            let len = buf.len() - start;
+            self.recovery.on_sent(now, layout.number + count as u64, len, frames);
+            count += 1;
+            if !full {
+                segment = if count == 1 { len } else { segment };
+                break;
+            }
+        }
+        (count > 0).then_some(segment)
+    }
+
+    /// Writes one datagram's header space and frames up to `end`.
+    fn datagram(
+        &mut self,
+        now: Duration,
+        window: &ReplayWindow,
+        buf: &mut Vec<u8>,
+        end: usize,
+    ) -> Filled {
+        let start = buf.len();
+        let due = self.acks.is_due(now, window);
+        let has_work = self.has_work();
+        if !has_work {
+            self.recovery.on_idle();
+        }
+        let may_send = has_work && self.recovery.may_send(now);
+        if !may_send && !due {
+            return Filled::Empty;
+        }
+        buf.resize(start + HEADER_LEN, 0);
+        if self.acks.is_waiting() {
+            self.acks.write(now, window, buf);
+        }
+        let acks_end = buf.len();
+        let mut frames = SentFrames::default();
+        if may_send {
+            self.frames(buf, end, &mut frames);
+        }
+        match (frames.is_empty(), acks_end > start + HEADER_LEN) {
+            (false, _) => Filled::Frames(frames),
+            (true, true) => Filled::Ack,
+            (true, false) => {
+                buf.truncate(start);
+                Filled::Empty
+            }
+        }
+    }
+
+    fn frames(&mut self, buf: &mut Vec<u8>, end: usize, frames: &mut SentFrames) {
+        if self.go_away.is_due() && end - buf.len() >= MAX_SMALL {
+            Frame::GoAway(self.last_taken.unwrap_or(0)).write(buf);
+            self.go_away = super::Tell::Sent;
+            frames.push(SentFrame::GoAway);
+        }
+        if self.window_due && end - buf.len() >= MAX_SMALL {
+            self.window_due = false;
+            let limit = self.window.limit();
+            Frame::WindowUpdate { stream: WHOLE_LINK, limit }.write(buf);
+            frames.push(SentFrame::LinkWindow(limit));
+        }
+        // Each stream in line once at most: a stream that has nothing left goes out of it.
+        while end - buf.len() >= MAX_SMALL {
+            let Some(id) = self.line.pop_front() else { break };
+            let mut room = self.link_room();
+            let Some(stream) = self.table.get_mut(&id) else { continue };
+            let before = stream.send.buffer.sent();
+            let more = stream.frames(id, buf, end, &mut room, frames);
+            self.sent += stream.send.buffer.sent() - before;
+            stream.queued = more;
+            if more {
+                self.line.push_back(id);
+                // It has stopped for want of room in the datagram.
+                break;
+            }
+        }
+    }
+}
+
+impl Stream {
+    /// Writes what the stream has to say. Returns whether it has more.
+    fn frames(
+        &mut self,
+        id: u32,
+        buf: &mut Vec<u8>,
+        end: usize,
+        link_room: &mut u64,
+        frames: &mut SentFrames,
+    ) -> bool {
+        use super::Tell::Sent;
+        let room = |buf: &Vec<u8>| end - buf.len() >= MAX_SMALL;
+        if self.send.open.is_due() && room(buf) {
+            let purpose = self.purpose.unwrap_or_default();
+            Frame::StreamOpen { stream: id, purpose }.write(buf);
+            self.send.open = Sent;
+            frames.push(SentFrame::Open(id));
+        }
+        if self.recv.window_due && room(buf) {
+            self.recv.window_due = false;
+            let limit = self.recv.window.limit();
+            Frame::WindowUpdate { stream: id, limit }.write(buf);
+            frames.push(SentFrame::Window { stream: id, limit });
+        }
+        if self.recv.stop.is_due() && room(buf) {
+            let super::Reading::Stopped(code) = self.recv.state else { return false };
+            Frame::StreamStop { stream: id, code }.write(buf);
+            self.recv.stop = Sent;
+            frames.push(SentFrame::Stop(id));
+        }
+        if self.send.reset.is_due() && room(buf) {
+            let (super::End::Reset(code) | super::End::Stopped(code)) = self.send.end else {
+                return false;
+            };
+            Frame::StreamReset { stream: id, code, size: self.send.buffer.sent() }.write(buf);
+            self.send.reset = Sent;
+            frames.push(SentFrame::Reset(id));
+        }
+        self.data(id, buf, end, link_room, frames);
+        if self.send.close_is_due() && room(buf) {
+            Frame::StreamClose { stream: id, size: self.send.buffer.end() }.write(buf);
+            self.send.close = Sent;
+            frames.push(SentFrame::Close(id));
+        }
+        self.has_work(*link_room)
+    }
+
+    fn data(
+        &mut self,
+        id: u32,
+        buf: &mut Vec<u8>,
+        end: usize,
+        link_room: &mut u64,
+        frames: &mut SentFrames,
+    ) {
+        let buffer = &mut self.send.buffer;
+        loop {
+            let room = (end - buf.len()).saturating_sub(STREAM_OVERHEAD);
+            let limit = self.send.limit.min(buffer.sent() + *link_room);
+            let Some((start, len)) = buffer.next_piece(room, limit) else { return };
+            if len == 0 {
+                return;
+            }
+            if len < MIN_PIECE
+                && len == room
+                && buffer.next_piece(MIN_PIECE, limit).is_some_and(|(_, whole)| whole > len)
+            {
+                return;
+            }
+            buf.extend_from_slice(&stream_data_head(id, start, len));
+            buffer.copy(start, len, buf);
+            *link_room -= (start + len as u64).saturating_sub(buffer.sent());
+            buffer.on_sent(start, len);
+            frames.push(SentFrame::Data { stream: id, start, end: start + len as u64 });
+        }
+    }
+}
