@@ -104,6 +104,8 @@ pub struct Link {
     rekey: Rekey,
     /// For telling the peer our tokens, where resets are sent at all.
     reset_key: Option<ResetKey>,
+    /// A token is to be told once more, though the epoch has been acknowledged.
+    token_owed: bool,
     token: PeerToken,
     /// The connection ids or the peer's token have changed.
     routes_changed: bool,
@@ -168,6 +170,7 @@ impl Link {
                 None => Rekey::responder(),
             },
             reset_key: None,
+            token_owed: false,
             token: PeerToken::default(),
             routes_changed: false,
             queue,
