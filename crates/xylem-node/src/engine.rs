@@ -27,7 +27,7 @@ use xylem_packet::{NackReason, NameRef};
 
 use crate::carriers::{CarrierId, Carriers};
 use crate::faces::multicast::Multicast;
-use crate::faces::udp::{Received, Udp};
+use crate::faces::udp::{Ecn, Received, Udp};
 use crate::faces::{Face, Faces, ReadBuffer, Transport};
 use crate::identity;
 use crate::uri::endpoint;
@@ -73,8 +73,8 @@ pub(crate) enum Happening {
     /// A face's connection ended, or never came up. Unless the face is `gone`, it is dialled again.
     FaceDown { face: FaceId, peer: String, why: String, gone: bool },
     /// A packet for the program; `from` is the face that it came over. With `nack` it is an Interest
-    /// of the program's that came back.
-    Packet { from: FaceId, packet: Bytes, nack: Option<NackReason> },
+    /// of the program's that came back. `marked`: it met congestion on its way.
+    Packet { from: FaceId, packet: Bytes, nack: Option<NackReason>, marked: bool },
 }
 
 /// What a poll token stands for.
@@ -364,7 +364,8 @@ impl Engine {
                 net.carry(now, &transmit);
             } else if let Some(socket) = net.link_socket_for(transmit.to) {
                 let contents = &net.datagram[..transmit.len];
-                net.link_sockets[socket].send(transmit.to, contents, transmit.segment_size);
+                let ecn = if transmit.ecn { Ecn::Capable } else { Ecn::NotCapable };
+                net.link_sockets[socket].send(transmit.to, contents, transmit.segment_size, ecn);
             }
         }
         self.flush_carriers(now);

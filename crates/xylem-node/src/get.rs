@@ -256,7 +256,10 @@ impl Fetch {
     fn take(&mut self, happening: Happening, on_event: &mut dyn FnMut(Event)) {
         let now = self.engine.now();
         match happening {
-            Happening::Packet { from, packet, nack } => self.packet(now, from, packet, nack),
+            Happening::Packet { from, packet, nack: None, marked: true } => {
+                self.transfer.handle_marked_data(now, peer_of(from), packet);
+            }
+            Happening::Packet { from, packet, nack, .. } => self.packet(now, from, packet, nack),
             Happening::FaceUp { face, peer } => {
                 if self.dialler.came_up(&mut self.engine, face, &peer) {
                     if self.dialler.is_link(face) {

@@ -63,7 +63,8 @@ impl Outlet for Dispatch<'_> {
         if let Transport::Internal = face.transport {
             let from = out.incoming_face.unwrap_or(self.from);
             let packet = slice_of(self.backing, out.packet);
-            happenings.push_back(Happening::Packet { from, packet, nack: out.nack });
+            let marked = out.congestion_mark.is_some_and(|mark| mark > 0);
+            happenings.push_back(Happening::Packet { from, packet, nack: out.nack, marked });
             return;
         }
         let headers = LinkHeaders {

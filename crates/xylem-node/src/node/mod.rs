@@ -205,7 +205,7 @@ impl Node {
         let mut host = Managed { engine, started_ms: *started_ms };
         let mut answers = Vec::new();
         match happening {
-            Happening::Packet { from, packet, nack: None } => {
+            Happening::Packet { from, packet, nack: None, .. } => {
                 if let Ok(interest) = Interest::decode(&packet) {
                     management.handle_interest(now, from, &interest, &mut host, &mut answers);
                 }
