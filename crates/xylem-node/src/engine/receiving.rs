@@ -74,7 +74,6 @@ impl Engine {
                         self.fail_face(face, &reason.to_string());
                     }
                 }
-<<<<<<< HEAD
                 // No program here takes streams: the peer is told so. That the stream has ended
                 // meanwhile is as good.
                 LinkEvent::StreamOpened { link, stream, .. } => {
@@ -87,10 +86,6 @@ impl Engine {
                 | LinkEvent::StreamStopped { .. }
                 | LinkEvent::StreamDelivered { .. }
                 | LinkEvent::GoingAway { .. } => {}
-=======
-                // Streams: nothing here asks for any.
-                _ => {}
->>>>>>> congestion
             }
         }
     }
