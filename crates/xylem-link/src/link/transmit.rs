@@ -160,7 +160,12 @@ impl Link {
         self.sent(to, buf.len(), None)
     }
 
-    pub(super) fn sent(&mut self, to: SocketAddr, len: usize, segment_size: Option<usize>) -> Transmit {
+    pub(super) fn sent(
+        &mut self,
+        to: SocketAddr,
+        len: usize,
+        segment_size: Option<usize>,
+    ) -> Transmit {
         let segment = segment_size.unwrap_or(len);
         self.stats.datagrams_sent += len.div_ceil(segment) as u64;
         self.stats.bytes_sent += len as u64;

@@ -130,7 +130,8 @@ impl SendBuffer {
     /// Appends the bytes of the piece, which must be held, to `out`.
     pub fn copy(&self, start: u64, len: usize, out: &mut Vec<u8>) {
         let end = start + len as u64;
-        let first = self.chunks.partition_point(|(at, chunk)| at + chunk.bytes().len() as u64 <= start);
+        let first =
+            self.chunks.partition_point(|(at, chunk)| at + chunk.bytes().len() as u64 <= start);
         for (at, chunk) in self.chunks.range(first..) {
             if *at >= end {
                 break;

@@ -242,11 +242,7 @@ impl Streams {
         Ok(())
     }
 
-    fn on_window(
-        &mut self,
-        id: u32,
-        limit: u64,
-    ) -> Result<(), Violation> {
+    fn on_window(&mut self, id: u32, limit: u64) -> Result<(), Violation> {
         // Less than anybody starts with was never said; less than the last one said came late.
         if !(INITIAL_STREAM_WINDOW..=MAX_OFFSET).contains(&limit) {
             return Err(Violation);
