@@ -4,6 +4,7 @@
 //!
 //! What it does not do: sockets, sessions. It measures one core, in memory.
 
+mod carriers;
 mod frames;
 mod handshake;
 mod keys;
@@ -18,7 +19,8 @@ use crate::series::{Compare, Series};
 use crate::{Error, chosen};
 
 /// The names of the tables, in the order in which all of them are made.
-pub const TABLES: [&str; 6] = ["frames", "seal", "keys", "handshake", "ratchet", "shape"];
+pub const TABLES: [&str; 7] =
+    ["frames", "seal", "keys", "handshake", "ratchet", "shape", "carriers"];
 
 /// Our column; of a table with two ciphers, the name of each.
 const OURS: &str = "xylem";
@@ -49,7 +51,8 @@ pub fn run<E>(
             "keys" => keys::run(series)?,
             "handshake" => handshake::run(series)?,
             "ratchet" => ratchet::run(series)?,
-            _ => shape::run(series)?,
+            "shape" => shape::run(series)?,
+            _ => carriers::run(series)?,
         }
     }
     Ok(())

@@ -141,6 +141,24 @@ pub fn elligator_public_key(representative: &[u8; 32]) -> [u8; 32] {
     elligator::public_key(representative)
 }
 
+/// Two field elements, one of which is chosen without a branch.
+#[derive(Debug)]
+pub struct Select(elligator::Two);
+
+impl Select {
+    /// Of two numbers, little-endian.
+    #[must_use]
+    pub fn new(first: &[u8; 32], other: &[u8; 32]) -> Self {
+        Self(elligator::Two::new(first, other))
+    }
+
+    /// One of them, in limbs.
+    #[must_use]
+    pub fn select(&self, first: bool) -> [u64; 5] {
+        self.0.select(first)
+    }
+}
+
 /// X25519 as the link does it.
 #[must_use]
 pub fn x25519(secret: &[u8; 32], public: &[u8; 32]) -> Option<Zeroizing<[u8; 32]>> {

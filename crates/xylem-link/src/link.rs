@@ -324,7 +324,10 @@ impl Link {
         }
         self.reassembly.expire(now);
         self.on_stream_timeout(now);
-        self.owed.ping |= self.ping_at().is_some_and(|at| now >= at);
+        if self.ping_at().is_some_and(|at| now >= at) {
+            self.owed.ping = true;
+            self.queue.forget_spare();
+        }
         self.opener.forget_if_due(now);
     }
 }
