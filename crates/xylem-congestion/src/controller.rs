@@ -97,6 +97,13 @@ impl Controller {
         Self { state, delivery: Delivery::default(), smoothed: None, reduction: None }
     }
 
+    /// CUBIC from here on, in slow start from the window that there is. What is under way counts on.
+    pub fn switch_to_cubic(&mut self) {
+        if let State::Bbr(bbr) = &self.state {
+            self.state = State::Cubic(bbr.as_cubic());
+        }
+    }
+
     /// A packet of `bytes` leaves. Keep what comes back until the packet arrives or is lost.
     pub fn on_sent(&mut self, now: Duration, bytes: u64, in_flight_before: u64) -> Sent {
         let sent = self.delivery.on_sent(now, bytes, in_flight_before);
@@ -153,6 +160,9 @@ impl Controller {
     /// did, it is taken back, as by [`Self::on_spurious`].
     pub fn on_late(&mut self, now: Duration, sent: &Sent) {
         self.delivery.on_late(sent);
+        if let State::Bbr(bbr) = &mut self.state {
+            bbr.on_late();
+        }
         let Some(reduction) = &mut self.reduction else { return };
         if sent.sent_at() > reduction.at || reduction.lost == 0 {
             return;

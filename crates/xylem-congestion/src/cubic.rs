@@ -84,6 +84,12 @@ impl Cubic {
         }
     }
 
+    /// Slow start from a window that another algorithm has found, after so much was delivered.
+    pub(crate) fn from_window(packet_bytes: u64, window: u64, delivered: u64) -> Self {
+        let peak = [window, 0];
+        Self { window: window as f64, round_end: delivered, peak, ..Self::new(packet_bytes) }
+    }
+
     pub(crate) fn set_packet_bytes(&mut self, bytes: u64) {
         self.packet = bytes as f64;
         self.window = self.window.max(self.min());
@@ -371,6 +377,27 @@ mod tests {
         assert_eq!((flow.packets(), flow.in_slow_start()), (2, true));
         flow.controller.on_persistent_congestion(flow.now);
         assert_eq!(flow.packets(), 2);
+    }
+
+    #[test]
+    fn takes_over_what_bbr_has_found() {
+        let mut flow = Flow::new();
+        flow.controller = Controller::new(Algorithm::Bbr, ms(0), PACKET);
+        for _ in 0..3 {
+            flow.round(ms(20), 0);
+        }
+        let before = flow.controller.window();
+        let c = &mut flow.controller;
+        let sent = [c.on_sent(flow.now, PACKET, 0), c.on_sent(flow.now, PACKET, PACKET)];
+        c.switch_to_cubic();
+        assert_eq!((c.algorithm(), c.window()), (Algorithm::Cubic, before));
+        let mut known = Rtt::default();
+        known.sample(ms(20), ms(0));
+        c.on_ack(flow.now + ms(20), &sent[0], &known, PACKET);
+        c.on_ack_end(flow.now + ms(20), &known, PACKET);
+        assert_eq!(c.window(), before + PACKET);
+        c.on_loss(flow.now + ms(30), &sent[1], 0);
+        assert_eq!(c.window(), (before + PACKET) * 7 / 10);
     }
 
     #[test]

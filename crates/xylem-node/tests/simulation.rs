@@ -32,6 +32,23 @@ struct Path {
     /// Each datagram is late by up to this, on its own: neighbours overtake each other.
     jitter: Duration,
     mtu: usize,
+    narrow: Option<Narrow>,
+}
+
+/// A bottleneck on the way to the client: bytes a second, bytes that wait at most, and from how many
+/// on it marks what may be marked.
+#[derive(Clone, Copy, Debug)]
+struct Narrow {
+    rate: f64,
+    buffer: f64,
+    mark_from: f64,
+}
+
+/// A datagram on its way: to whom, and whether a router has marked it.
+struct Flying {
+    to: usize,
+    marked: bool,
+    bytes: Vec<u8>,
 }
 
 /// xorshift64*: all chance of a run comes from one seed.
@@ -50,21 +67,49 @@ impl Chance {
 struct Network {
     path: Path,
     chance: Chance,
-    flying: BTreeMap<(Duration, u64), (usize, Vec<u8>)>,
+    flying: BTreeMap<(Duration, u64), Flying>,
     sent: u64,
+    busy_until: Duration,
+    /// What the bottleneck has marked and dropped, and the sum of what each
+    /// datagram that met it found waiting.
+    marked: u64,
+    dropped: u64,
+    waited: f64,
+    met: u64,
 }
 
 impl Network {
-    fn send(&mut self, now: Duration, to: usize, datagram: &[u8]) {
+    /// When the bottleneck lets a datagram go, and whether it marks it; `None`: it is full.
+    fn narrow(&mut self, now: Duration, len: usize, ecn: bool) -> Option<(Duration, bool)> {
+        let Some(narrow) = self.path.narrow else { return Some((now, false)) };
+        let waiting = self.busy_until.saturating_sub(now).as_secs_f64() * narrow.rate;
+        self.waited += waiting;
+        self.met += 1;
+        if waiting + len as f64 > narrow.buffer {
+            self.dropped += 1;
+            return None;
+        }
+        let leaves = now.max(self.busy_until) + Duration::from_secs_f64(len as f64 / narrow.rate);
+        self.busy_until = leaves;
+        let marked = ecn && waiting >= narrow.mark_from;
+        self.marked += u64::from(marked);
+        Some((leaves, marked))
+    }
+
+    fn send(&mut self, now: Duration, to: usize, ecn: bool, datagram: &[u8]) {
         if datagram.len() > self.path.mtu || self.chance.below(1_000) < self.path.lost {
             return;
         }
+        let passed =
+            if to == CLIENT { self.narrow(now, datagram.len(), ecn) } else { Some((now, false)) };
+        let Some((leaves, marked)) = passed else { return };
         let copies = 1 + u64::from(self.chance.below(1_000) < self.path.doubled);
         for _ in 0..copies {
             let late = self.chance.below(self.path.jitter.as_micros() as u64 + 1);
-            let at = now + self.path.delay + Duration::from_micros(late);
+            let at = leaves + self.path.delay + Duration::from_micros(late);
             self.sent += 1;
-            self.flying.insert((at, self.sent), (to, datagram.to_vec()));
+            let flying = Flying { to, marked, bytes: datagram.to_vec() };
+            self.flying.insert((at, self.sent), flying);
         }
     }
 }
@@ -86,9 +131,9 @@ struct Node {
     forwarder: Forwarder,
     application: FaceId,
     link: Option<(LinkId, FaceId)>,
-    out: Vec<(FaceId, Bytes)>,
-    /// Packets for the application.
-    inbox: Vec<Bytes>,
+    out: Vec<(FaceId, Bytes, bool)>,
+    /// Packets for the application, and whether they came with a congestion mark.
+    inbox: Vec<(Bytes, bool)>,
     buffer: Vec<u8>,
 }
 
@@ -114,27 +159,29 @@ impl Node {
                     let face = self.forwarder.add_face(FaceScope::NonLocal);
                     self.link = Some((link, face));
                 }
-                LinkEvent::Packet { packet, .. } => {
+                LinkEvent::Packet { packet, marked, .. } => {
                     if let Some((_, face)) = self.link {
-                        self.forward(now, face, packet);
+                        self.forward(now, face, packet, marked);
                     }
                 }
                 LinkEvent::Closed { reason, .. } => panic!("the link ended: {reason}"),
-                event => panic!("nobody opens streams here: {event:?}"),
+                other => panic!("{other:?}, and nobody asked for a stream"),
             }
         }
     }
 
-    fn forward(&mut self, now: Duration, from: FaceId, packet: Bytes) {
-        let Some(incoming) = without_headers(&packet) else { return };
+    fn forward(&mut self, now: Duration, from: FaceId, packet: Bytes, marked: bool) {
+        let Some(mut incoming) = without_headers(&packet) else { return };
+        incoming.congestion_mark = marked.then_some(1);
         let out = &mut self.out;
         let mut queue = |to: FaceId, leaving: Outgoing<'_>| {
-            out.push((to, Bytes::copy_from_slice(leaving.packet)));
+            let marked = leaving.congestion_mark.is_some();
+            out.push((to, Bytes::copy_from_slice(leaving.packet), marked));
         };
         let _ = self.forwarder.handle_packet(now, from, incoming, &mut queue);
-        for (to, packet) in self.out.drain(..) {
+        for (to, packet, marked) in self.out.drain(..) {
             if to == self.application {
-                self.inbox.push(packet);
+                self.inbox.push((packet, marked));
             } else if let Some((link, _)) = self.link {
                 let _ = self.endpoint.send(link, &packet);
             }
@@ -145,7 +192,7 @@ impl Node {
         while let Some(transmit) = self.endpoint.poll_transmit(now, &mut self.buffer) {
             let each = transmit.segment_size.unwrap_or(transmit.len);
             for datagram in self.buffer[..transmit.len].chunks(each) {
-                network.send(now, to, datagram);
+                network.send(now, to, transmit.ecn, datagram);
             }
         }
     }
@@ -199,6 +246,10 @@ impl Source for Shelf {
 struct Outcome {
     took: Duration,
     datagrams: u64,
+    marked: u64,
+    dropped: u64,
+    lost: u64,
+    mean_waiting: u64,
 }
 
 /// Fetches `size` bytes over `path`; everything hangs on `seed`.
@@ -224,17 +275,27 @@ fn fetch(size: usize, path: Path, seed: u64) -> Outcome {
     let spec = Spec { prefix, publisher: publisher.public(), root, size: Some(size as u64) };
     let mut transfer = Transfer::new(spec, Config::default(), seed);
     let chance = Chance(seed | 1);
-    let mut network = Network { path, chance, flying: BTreeMap::new(), sent: 0 };
+    let mut network = Network {
+        path,
+        chance,
+        flying: BTreeMap::new(),
+        sent: 0,
+        busy_until: Duration::ZERO,
+        marked: 0,
+        dropped: 0,
+        waited: 0.0,
+        met: 0,
+    };
     let (mut now, mut asked, mut fetched) = (Duration::ZERO, false, vec![0; size]);
     let mut interest = Vec::new();
 
     loop {
-        for packet in std::mem::take(&mut nodes[SERVER].inbox) {
+        for (packet, _) in std::mem::take(&mut nodes[SERVER].inbox) {
             let Ok(Packet::Interest(interest)) = Packet::decode(&packet) else { continue };
             let mut data = Vec::new();
             if publication.answer(&interest, &mut shelf, &mut data).unwrap() == Answer::Data {
                 let from = nodes[SERVER].application;
-                nodes[SERVER].forward(now, from, data.into());
+                nodes[SERVER].forward(now, from, data.into(), false);
             }
         }
         if let (Some((_, face)), false) = (nodes[CLIENT].link, asked) {
@@ -242,7 +303,10 @@ fn fetch(size: usize, path: Path, seed: u64) -> Outcome {
         }
         for packet in std::mem::take(&mut nodes[CLIENT].inbox) {
             let (_, face) = nodes[CLIENT].link.expect("packets come over the link");
-            transfer.handle_data(now, PeerId(face.0 as u32), packet);
+            match packet {
+                (packet, false) => transfer.handle_data(now, PeerId(face.0 as u32), packet),
+                (packet, true) => transfer.handle_marked_data(now, PeerId(face.0 as u32), packet),
+            }
         }
         transfer.handle_timeout(now);
         while let Some(event) = transfer.poll_event() {
@@ -259,7 +323,14 @@ fn fetch(size: usize, path: Path, seed: u64) -> Outcome {
                 }
                 Event::ObjectComplete(_) => {
                     assert!(fetched == content, "what was fetched differs");
-                    return Outcome { took: now, datagrams: network.sent };
+                    return Outcome {
+                        took: now,
+                        datagrams: network.sent,
+                        marked: network.marked,
+                        dropped: network.dropped,
+                        lost: transfer.progress().lost,
+                        mean_waiting: (network.waited / network.met.max(1) as f64) as u64,
+                    };
                 }
                 Event::Nodes { .. } => {}
                 other => panic!("{other:?} between two honest nodes"),
@@ -271,7 +342,7 @@ fn fetch(size: usize, path: Path, seed: u64) -> Outcome {
             let next_hop_face_id = Some(u64::from(peer.0));
             LpPacket { fragment, next_hop_face_id, ..LpPacket::default() }.encode(&mut packet);
             let from = nodes[CLIENT].application;
-            nodes[CLIENT].forward(now, from, packet.into());
+            nodes[CLIENT].forward(now, from, packet.into(), false);
         }
         for node in [SERVER, CLIENT] {
             nodes[node].transmit(now, 1 - node, &mut network);
@@ -284,9 +355,9 @@ fn fetch(size: usize, path: Path, seed: u64) -> Outcome {
         now = next.unwrap_or(now).max(now + Duration::from_micros(1));
         assert!(now < Duration::from_secs(600), "no end in sight: {path:?}");
         while let Some(entry) = network.flying.first_entry().filter(|e| e.key().0 <= now) {
-            let (to, datagram) = entry.remove();
-            let datagram = BytesMut::from(&datagram[..]);
-            nodes[to].endpoint.handle_datagram(now, address(1 - to), datagram);
+            let Flying { to, marked, bytes } = entry.remove();
+            let (endpoint, datagram) = (&mut nodes[to].endpoint, BytesMut::from(&bytes[..]));
+            endpoint.handle_marked_datagram(now, address(1 - to), marked, datagram);
             nodes[to].drain(now);
         }
         nodes.iter_mut().for_each(|node| node.timers(now));
@@ -295,7 +366,7 @@ fn fetch(size: usize, path: Path, seed: u64) -> Outcome {
 
 fn path(lost: u64, delay_ms: u64, jitter_ms: u64, doubled: u64, mtu: usize) -> Path {
     let (delay, jitter) = (Duration::from_millis(delay_ms), Duration::from_millis(jitter_ms));
-    Path { lost, doubled, delay, jitter, mtu }
+    Path { lost, doubled, delay, jitter, mtu, narrow: None }
 }
 
 #[test]
@@ -330,4 +401,22 @@ fn sizes_at_every_edge_arrive() {
     for size in [0, 1, 8_192, 8_193, 65_536, 65_537, 2_100_000] {
         fetch(size, path(5, 2, 2, 5, 1_472), size as u64 + 1);
     }
+}
+
+/// A router that marks instead of dropping: the mark of a datagram comes through link and forwarder to
+/// the transfer, which asks for less; nothing is lost, and little waits.
+#[test]
+fn marks_of_the_network_slow_a_transfer_down_before_anything_is_lost() {
+    // 50 Mbit/s, 20 ms there and back: 125 KB fill the path.
+    let narrow = |mark_from| Narrow { rate: 6_250_000.0, buffer: 1_000_000.0, mark_from };
+    let over = |mark_from| Path { narrow: Some(narrow(mark_from)), ..path(0, 10, 0, 0, 1_472) };
+    let marked = fetch(8_000_000, over(40_000.0), 3);
+    let unmarked = fetch(8_000_000, over(f64::INFINITY), 3);
+    println!("{marked:?}\n{unmarked:?}");
+    assert!(marked.marked > 0 && unmarked.marked == 0);
+    assert_eq!((marked.dropped, marked.lost), (0, 0));
+    assert!(marked.mean_waiting < unmarked.mean_waiting, "{marked:?}, {unmarked:?}");
+    assert!(marked.mean_waiting < 60_000, "{marked:?}");
+    // Of 1.28 s at the bottleneck's rate, headers not counted.
+    assert!(marked.took < Duration::from_secs(2), "{marked:?}");
 }

@@ -43,8 +43,9 @@ pub struct Config {
     pub max_misbehaviour: u32,
     /// Peers at most; more are not taken.
     pub max_peers: usize,
-    /// How the rate of each peer is found.
-    pub congestion: Algorithm,
+    /// How the rate of each peer is found. `None`: by BBR, and by CUBIC once an answer has come within
+    /// 5 ms, as on loopback and in one building.
+    pub congestion: Option<Algorithm>,
     /// Interests that may be unanswered at most, per peer, whatever its window in bytes allows.
     pub max_window: u32,
     /// Objects that may be under way at once.
@@ -61,7 +62,7 @@ impl Default for Config {
             give_up: Duration::from_secs(30),
             max_misbehaviour: 3,
             max_peers: 64,
-            congestion: Algorithm::Bbr,
+            congestion: None,
             max_window: 8_192,
             max_objects: 65_536,
             max_segments: 1 << 31,

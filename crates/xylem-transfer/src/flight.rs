@@ -24,11 +24,12 @@ struct Entry {
     copied: bool,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Late {
-    sent: Sent,
+/// A request that counted as lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Late {
+    pub sent: Sent,
+    pub told: Told,
     lost_at: Duration,
-    told: Told,
 }
 
 /// Whether congestion control was told of a loss.
@@ -43,10 +44,11 @@ pub(crate) enum Told {
 /// How an arriving Data relates to what was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// An outstanding request. `ambiguous`: asked before as well, so the round trip cannot be told.
-    Outstanding { sequence: u64, sent: Sent, ambiguous: bool },
+    /// An outstanding request. `earlier`: one for the same that counted as lost, so that the round
+    /// trip cannot be told.
+    Outstanding { sequence: u64, sent: Sent, earlier: Option<Late> },
     /// A request that counted as lost.
-    Late { sent: Sent, told: Told },
+    Late(Late),
     /// Never asked of this peer, or answered already.
     Unasked,
 }
@@ -116,9 +118,9 @@ impl Flight {
                 let sent = entry.sent;
                 self.bytes -= sent.bytes();
                 self.drop_settled();
-                Answer::Outstanding { sequence, sent, ambiguous: late.is_some() }
+                Answer::Outstanding { sequence, sent, earlier: late }
             }
-            (None, Some(late)) => Answer::Late { sent: late.sent, told: late.told },
+            (None, Some(late)) => Answer::Late(late),
             (None, None) => Answer::Unasked,
         }
     }
@@ -213,6 +215,10 @@ mod tests {
         flow.on_sent(now, 1_000, 0)
     }
 
+    fn late(sent_at: u64) -> Late {
+        Late { sent: at(ms(sent_at)), told: Told::Loss, lost_at: ms(10) }
+    }
+
     #[test]
     fn answers_lost_and_late() {
         let mut f = Flight::default();
@@ -222,7 +228,7 @@ mod tests {
         assert!(!f.sent(at(ms(9)), key(3), false));
         assert_eq!(
             f.answered(key(2)),
-            Answer::Outstanding { sequence: 2, sent: at(ms(2)), ambiguous: false }
+            Answer::Outstanding { sequence: 2, sent: at(ms(2)), earlier: None }
         );
         assert_eq!(f.answered(key(2)), Answer::Unasked);
         assert_eq!(f.lose_oldest(ms(10), 2, ms(5), Told::Loss), Some((key(0), at(ms(0)))));
@@ -232,9 +238,9 @@ mod tests {
         assert!(f.sent(at(ms(11)), key(0), false));
         assert_eq!(
             f.answered(key(0)),
-            Answer::Outstanding { sequence: 4, sent: at(ms(11)), ambiguous: true }
+            Answer::Outstanding { sequence: 4, sent: at(ms(11)), earlier: Some(late(0)) }
         );
-        assert_eq!(f.answered(key(1)), Answer::Late { sent: at(ms(1)), told: Told::Loss });
+        assert_eq!(f.answered(key(1)), Answer::Late(late(1)));
         assert_eq!(f.answered(key(1)), Answer::Unasked);
         assert_eq!(f.drain(), [key(3)]);
         assert_eq!((f.outstanding(), f.bytes(), f.next_sequence()), (0, 0, 5));

@@ -7,11 +7,11 @@
 
 use core::time::Duration;
 
-use xylem_congestion::{Controller, Pacer, Rtt};
+use xylem_congestion::{Algorithm, Controller, Pacer, Rtt};
 use xylem_packet::MAX_PACKET;
 
 use crate::event::{Config, PeerId, PeerStats, Standing};
-use crate::flight::{Answer, Flight, Told};
+use crate::flight::{Answer, Flight, Late, Told};
 use crate::key::Key;
 
 /// The least wait before a peer counts as silent: disks and schedulers stall that long.
@@ -24,6 +24,8 @@ const REST_MIN: Duration = Duration::from_millis(200);
 const REST_MAX: Duration = Duration::from_secs(4);
 /// What the largest Data weighs: the unit of the smallest windows.
 pub(crate) const DATA_BYTES: u64 = MAX_PACKET as u64;
+/// Up to here CUBIC fills a path as well as BBR does, and a machine's own delays blur what BBR measures.
+const SHORT_PATH: Duration = Duration::from_millis(5);
 /// A retransmission should come within the Interest's lifetime, so no wait is longer than this.
 const MAX_TIMEOUT: Duration = Duration::from_secs(4);
 
@@ -36,6 +38,8 @@ pub(crate) struct Peer {
     pub id: PeerId,
     pub rtt: Rtt,
     pub congestion: Controller,
+    /// The algorithm is chosen by the path: the first short round trip decides.
+    by_path: bool,
     pub flight: Flight,
     pacer: Pacer,
     /// Requests below this number have a later one answered.
@@ -71,7 +75,12 @@ impl Peer {
         Self {
             id,
             rtt: Rtt::default(),
-            congestion: Controller::new(config.congestion, now, DATA_BYTES),
+            congestion: Controller::new(
+                config.congestion.unwrap_or(Algorithm::Bbr),
+                now,
+                DATA_BYTES,
+            ),
+            by_path: config.congestion.is_none(),
             flight: Flight::default(),
             pacer: Pacer::default(),
             answered_below: 0,
@@ -170,27 +179,21 @@ impl Peer {
         let answer = self.flight.answered(key);
         match answer {
             Answer::Unasked => {}
-            Answer::Late { sent, told } => {
+            Answer::Late(late) => {
                 self.heard(now);
-                self.lost = self.lost.saturating_sub(1);
-                match told {
-                    Told::Loss => self.congestion.on_late(now, &sent),
-                    Told::Nothing => {
-                        self.congestion.on_ack(now, &sent, &self.rtt, self.flight.bytes());
-                    }
-                }
-                self.widen_reordering(now, sent.sent_at());
+                self.came_late(now, late);
             }
-            Answer::Outstanding { sequence, sent, ambiguous } => {
+            Answer::Outstanding { sequence, sent, earlier } => {
                 self.heard(now);
                 let rtt = now.saturating_sub(sent.sent_at());
-                if !ambiguous {
+                if earlier.is_none() {
+                    self.choose_algorithm(rtt);
                     self.rtt.sample(rtt, Duration::ZERO);
                 }
                 // Faster than ever, and asked twice: this answers the first asking (RFC 8985 6.2).
-                let of_first = ambiguous && self.rtt.min().is_none_or(|min| rtt < min);
-                if !of_first {
-                    self.answered_below = self.answered_below.max(sequence + 1);
+                match earlier.filter(|_| self.rtt.min().is_none_or(|min| rtt < min)) {
+                    Some(late) => self.came_late(now, late),
+                    None => self.answered_below = self.answered_below.max(sequence + 1),
                 }
             }
         }
@@ -202,6 +205,25 @@ impl Peer {
         self.backoff = 0;
         self.probes = 0;
         self.silent = false;
+    }
+
+    fn choose_algorithm(&mut self, rtt: Duration) {
+        if self.by_path && rtt < SHORT_PATH {
+            self.congestion.switch_to_cubic();
+            self.by_path = false;
+        }
+    }
+
+    /// What counted as lost has come: it was not.
+    fn came_late(&mut self, now: Duration, late: Late) {
+        self.lost = self.lost.saturating_sub(1);
+        match late.told {
+            Told::Loss => self.congestion.on_late(now, &late.sent),
+            Told::Nothing => {
+                self.congestion.on_ack(now, &late.sent, &self.rtt, self.flight.bytes());
+            }
+        }
+        self.widen_reordering(now, late.sent.sent_at());
     }
 
     fn widen_reordering(&mut self, now: Duration, sent_at: Duration) {
@@ -231,7 +253,7 @@ impl Peer {
     /// An answer came marked: the way from the peer is congested.
     pub(crate) fn marked(&mut self, now: Duration, answer: Answer) {
         match answer {
-            Answer::Outstanding { sent, .. } | Answer::Late { sent, .. } => {
+            Answer::Outstanding { sent, .. } | Answer::Late(Late { sent, .. }) => {
                 self.congestion.on_mark(now, Some(&sent));
             }
             Answer::Unasked => {}

@@ -9,6 +9,8 @@ use crate::delivery::Sample;
 /// Section 5.3.3.5.3: at least every so many rounds, so that flows of Reno and CUBIC on short paths
 /// are met at eye level.
 const MAX_ROUNDS: u64 = 63;
+/// Theirs are of this size, an Ethernet frame's content, however large ours are.
+const THEIR_PACKET: u64 = 1_448;
 /// The wait between probes, and what chance adds to it.
 const WAIT: Duration = Duration::from_secs(2);
 const WAIT_SPREAD_MS: u64 = 1_000;
@@ -61,7 +63,7 @@ impl Bbr {
     }
 
     fn is_time_to_probe(&self, now: Duration) -> bool {
-        let reno = (self.target_inflight() / self.packet).min(MAX_ROUNDS);
+        let reno = (self.target_inflight() / self.packet.min(THEIR_PACKET)).min(MAX_ROUNDS);
         now > self.cycle.since + self.cycle.wait || self.cycle.rounds >= reno
     }
 

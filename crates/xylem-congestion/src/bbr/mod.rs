@@ -8,8 +8,9 @@
 //!
 //! The state machine is here; `model` keeps the bounds, `cycle` the bandwidth probing, `min_rtt` the
 //! round trip. Departures from the draft: explicit marks, which it leaves open, bound the rate in a
-//! round like losses do, and end startup or a probe at once, since a mark is never chance; the
-//! quantum is 1 ms of sending without the draft's 64 KB cap, since a local path has 1 GB/s and more.
+//! round like losses do, and end startup or a probe at once, since a mark is never chance; a
+//! round with losses that ends without a queue bounds nothing; where the draft makes way for Reno it
+//! counts Reno's packets, not ours, which may be larger; and a round trip near the smallest renews it.
 
 mod cycle;
 mod filter;
@@ -18,6 +19,7 @@ mod model;
 
 use core::time::Duration;
 
+use crate::cubic::Cubic;
 use crate::delivery::Sample;
 use crate::rtt::Rtt;
 use filter::MaxFilter;
@@ -42,7 +44,7 @@ const FULL_BW_GROWTH: f64 = 1.25;
 const STARTUP_LOSSES: u32 = 6;
 /// Section 2.10: rounds over which the degree of aggregation is remembered.
 const EXTRA_ACKED_ROUNDS: u64 = 10;
-/// What may leave at once: 1 ms at the rate, 2 packets at least.
+/// Section 5.6.3: what may leave at once: 1 ms at the rate, 2 packets at least, 64 KiB at most.
 const QUANTA_PER_SECOND: f64 = 1_000.0;
 const MIN_QUANTUM: u64 = 2;
 const MAX_QUANTUM: u64 = 64 << 10;
@@ -168,6 +170,11 @@ impl Bbr {
         }
     }
 
+    /// CUBIC with this window, for the same packets.
+    pub(crate) fn as_cubic(&self) -> Cubic {
+        Cubic::from_window(self.packet, self.window, self.delivered)
+    }
+
     pub(crate) fn set_packet_bytes(&mut self, bytes: u64) {
         self.packet = bytes;
         self.window = self.window.max(self.min_window());
@@ -222,7 +229,7 @@ impl Bbr {
         self.delivered = delivered;
         self.note_rounds(sample);
         self.note_bandwidth(sample);
-        self.adapt_short_term(sample);
+        self.adapt_short_term(sample, rtt.latest());
         self.note_aggregation(now, sample);
         self.check_full_bw(sample);
         self.check_startup_loss(sample);

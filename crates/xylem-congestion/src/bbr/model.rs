@@ -16,6 +16,9 @@ pub(super) const BETA: f64 = 0.7;
 /// Section 2.7: room left for other flows while cruising.
 const HEADROOM: f64 = 0.15;
 
+/// A queue that makes the round trip longer by less than this share counts as none.
+const SHORT_QUEUE: u32 = 8;
+
 /// Where the acknowledgements at hand were sent (section 5.3.3.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Acks {
@@ -105,8 +108,12 @@ fn exceeds_threshold(lost: u64, in_flight: u64) -> bool {
 
 impl Bbr {
     /// Notes what the sample says of this round, and at its end bounds the next by it.
-    pub(super) fn adapt_short_term(&mut self, sample: &Sample) {
+    ///
+    /// Where a round ends without a queue, its losses were chance, or have made room enough: it bounds
+    /// nothing, and nothing stays bound. Marks are never chance.
+    pub(super) fn adapt_short_term(&mut self, sample: &Sample, latest: Duration) {
         let phase = self.phase;
+        let empty = self.min_rtt.get().is_some_and(|min| latest <= min + min / SHORT_QUEUE);
         let (bw, window) = (self.max_bw.get(), self.window);
         let b = &mut self.bounds;
         b.bw_latest = b.bw_latest.max(sample.rate.unwrap_or(0.0));
@@ -116,7 +123,9 @@ impl Bbr {
             return;
         }
         b.round_end = self.delivered;
-        if b.congested && !phase.is_probing() {
+        if empty && !b.marked {
+            b.forget_short_term();
+        } else if b.congested && !phase.is_probing() {
             if b.bw_short.is_infinite() {
                 b.bw_short = bw;
             }
@@ -132,8 +141,8 @@ impl Bbr {
 
     /// A packet is lost.
     pub(crate) fn on_loss(&mut self, now: Duration, sent: &Sent, lost: u64) {
-        self.note_congestion();
         self.bounds.losses += 1;
+        self.note_congestion();
         if !self.bounds.judging_probe {
             return;
         }
@@ -171,7 +180,12 @@ impl Bbr {
         });
     }
 
-    /// What counted as lost has arrived after all.
+    /// One packet that counted as lost has arrived after all.
+    pub(crate) fn on_late(&mut self) {
+        self.bounds.losses = self.bounds.losses.saturating_sub(1);
+    }
+
+    /// All that was lost in the last round trip has arrived after all.
     pub(crate) fn on_spurious(&mut self, now: Duration) {
         let Some(saved) = self.saved.take() else { return };
         let b = &mut self.bounds;
