@@ -79,6 +79,7 @@ pub mod seal;
 
 mod aead;
 mod epoch;
+mod header;
 mod rekey;
 mod reset;
 
