@@ -18,7 +18,7 @@ fuzz_target!(|data: &[u8]| {
         assert_eq!(written[start..], data[start..written.len()], "one way to write each frame");
     }
 
-    for cipher in [Cipher::Aes256Gcm, Cipher::ChaCha20Poly1305] {
+    for cipher in Cipher::ALL {
         let (_, mut opener) = pair_for_tests(cipher, RekeyLimits::default());
         let ids: Vec<_> = opener.connection_ids().collect();
         for id in ids {

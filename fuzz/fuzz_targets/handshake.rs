@@ -1,5 +1,6 @@
 //! Two endpoints and a network that the input commands: deliver, hold back, repeat, damage, forge
-//! (inside a right envelope too), let time pass. Nothing panics, no packet arrives twice.
+//! (inside a right envelope too), let time pass, lose a side's state. Nothing panics, no packet
+//! arrives twice.
 #![no_main]
 
 use core::net::SocketAddr;
@@ -8,7 +9,9 @@ use std::collections::VecDeque;
 
 use bytes::BytesMut;
 use libfuzzer_sys::fuzz_target;
-use xylem_link::{Config, Endpoint, Event, LinkId, RekeyLimits, StaticKey, envelope_for_fuzzing};
+use xylem_link::{
+    Config, Endpoint, Event, LinkId, RatchetLimits, RekeyLimits, StaticKey, envelope_for_fuzzing,
+};
 
 struct World {
     ends: [Endpoint; 2],
@@ -56,7 +59,8 @@ impl World {
 
 fuzz_target!(|data: &[u8]| {
     let rekey = RekeyLimits { packets: 5, ..RekeyLimits::default() };
-    let config = Config { rekey, max_datagram: 1_500, ..Config::default() };
+    let ratchet = RatchetLimits { bytes: 4_000, ..RatchetLimits::default() };
+    let config = Config { rekey, ratchet, max_datagram: 1_500, ..Config::default() };
     let end = |n: u8| Endpoint::new(config.clone(), StaticKey::generate([n; 32]), [n; 32]);
     let mut world = World {
         ends: [end(0), end(1)],
@@ -127,11 +131,18 @@ fuzz_target!(|data: &[u8]| {
             }
             13 => world.now += Duration::from_millis(1 << pick),
             14 => world.now += Duration::from_micros(100),
-            _ => {
-                if let Some(link) = world.links[pick % 2].filter(|_| pick > 12) {
+            _ if pick > 13 => {
+                if let Some(link) = world.links[pick % 2] {
                     world.ends[pick % 2].close(link);
                 }
             }
+            _ if pick == 13 => {
+                // A restart: the same key, and no memory.
+                world.ends[1] =
+                    Endpoint::new(config.clone(), StaticKey::generate([1; 32]), [2; 32]);
+                world.links[1] = None;
+            }
+            _ => world.ends[pick % 2].add_entropy([op; 32]),
         }
     }
 });

@@ -8,6 +8,7 @@
 use zeroize::Zeroizing;
 
 use crate::aead::{Aead, Cipher, IV_LEN};
+use crate::header::HeaderKey;
 use crate::kdf::{derive, label};
 use crate::seal::{CID_LEN, ConnectionId, HEADER_LEN};
 
@@ -59,6 +60,7 @@ impl EpochSecret {
 /// What is derived from one epoch's secret.
 pub(crate) struct EpochKeys {
     pub aead: Box<dyn Aead>,
+    header: HeaderKey,
     pub cid: ConnectionId,
     pub commitment: [u8; 32],
 }
@@ -71,7 +73,8 @@ impl EpochKeys {
         let cid = part(label::CONNECTION_ID);
         let cid: &[u8; CID_LEN] = cid.first_chunk().expect("8 of 32 bytes");
         Self {
-            aead: cipher.keys(&part(label::AEAD_KEY), iv, &part(label::HEADER_KEY)),
+            aead: cipher.keys(&part(label::AEAD_KEY), iv),
+            header: HeaderKey::new(&part(label::HEADER_KEY)),
             cid: ConnectionId(*cid),
             commitment: *part(label::COMMITMENT),
         }
@@ -82,7 +85,7 @@ impl EpochKeys {
     #[inline]
     pub fn mask(&self, datagram: &[u8]) -> u32 {
         let sample = datagram[HEADER_LEN..].first_chunk().expect("a datagram has OVERHEAD bytes");
-        u32::from_be_bytes(self.aead.mask(sample))
+        self.header.mask(sample)
     }
 }
 

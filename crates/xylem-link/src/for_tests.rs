@@ -248,7 +248,7 @@ pub fn aead_seal(
     plaintext: &[u8],
 ) -> Vec<u8> {
     let mut text = plaintext.to_vec();
-    let tag = cipher.keys(key, &iv(nonce), &[0; 32]).seal(0, associated, &mut text);
+    let tag = cipher.keys(key, &iv(nonce)).seal(0, associated, &mut text);
     text.extend_from_slice(&tag);
     text
 }
@@ -263,7 +263,7 @@ pub fn aead_open(
     sealed: &[u8],
 ) -> Option<Vec<u8>> {
     let mut text = sealed.to_vec();
-    cipher.keys(key, &iv(nonce), &[0; 32]).open(0, associated, &mut text).then_some(())?;
+    cipher.keys(key, &iv(nonce)).open(0, associated, &mut text).then_some(())?;
     text.truncate(sealed.len() - TAG_LEN);
     Some(text)
 }

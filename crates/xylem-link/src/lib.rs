@@ -80,6 +80,7 @@ pub mod seal;
 
 mod aead;
 mod epoch;
+mod header;
 mod rekey;
 mod reset;
 

@@ -303,5 +303,5 @@ fn a_session_outlives_many_keys() {
 #[test]
 #[ignore = "moves 10 GiB"]
 fn ten_gibibytes_in_one_session() {
-    long_session(10 << 30, Suites::Fastest, 5_000, 1 << 28);
+    long_session(10 << 30, Suites::Fastest, 1_000, 1 << 28);
 }
