@@ -23,12 +23,12 @@ const LEVELS: [(ShapeLevel, &str); 5] = [
     (ShapeLevel::Medium, "two sizes, times jittered. Costs few bytes, 3 ms a packet"),
     (
         ShapeLevel::High,
-        "sizes and times drawn by lot, cover traffic in use and 10 s after. Costs a third more bytes, 4 ms a packet; \
-         3.7 MB/s at most, 37 kB/s of cover",
+        "sizes and times by lot, cover traffic in use and 10 s after. Costs a tenth more bytes, \
+         4 ms a packet and 37 kB/s of cover; 3.7 MB/s at most",
     ),
     (
         ShapeLevel::Paranoid,
-        "one size at one rate, used or not. Costs 1 MB/s both ways all the time; no faster than that",
+        "one size at one rate, used or not. Costs 1 MB/s each way all the time, and is no faster",
     ),
 ];
 
