@@ -8,8 +8,8 @@ use bytes::BytesMut;
 use libfuzzer_sys::fuzz_target;
 use xylem_node::carriers::{dns, doh, framing, http};
 
-/// More than a server ever has ready for its socket: what it makes at once, and one message.
-const MAX_OUTPUT: usize = 512 * 1024;
+/// More than a server ever has ready for its socket: what it makes at once, and all that waits.
+const MAX_OUTPUT: usize = 2 << 20;
 
 fuzz_target!(|data: &[u8]| {
     let [kind, step, rest @ ..] = data else { return };

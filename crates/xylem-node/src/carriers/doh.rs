@@ -2,7 +2,7 @@
 //! queries, the server answers them in order. Sans-io.
 //!
 //! A server may speak only when it is asked. So the client keeps some queries unanswered, and the
-//! server holds them until it has something to say, for [`HOLD`] at most. What others ask gets what
+//! server holds them until it has something to say, for 20 s at most. What others ask gets what
 //! a web server would say: 404, 405, 415, or a DNS refusal.
 //!
 //! Bytes of the session come in by `receive` and go out by `poll`; datagrams the other way round.

@@ -4,7 +4,7 @@
 //! TLS or not) and DNS over HTTPS.
 //!
 //! The link's endpoint knows nothing of them: each connection has a made-up address under which the
-//! endpoint sends and receives ([`Carriers::address`]). What proves who is there is the link inside;
+//! endpoint sends and receives. What proves who is there is the link inside;
 //! a carrier hides and proves nothing that the link relies on. A datagram that a slow connection has
 //! no room for is lost, as on a network.
 
