@@ -82,6 +82,31 @@ impl Chain {
         self.next += 1;
         step
     }
+
+    /// Takes the keys up to `number` out to `missing`.
+    fn skip(&mut self, number: u32, missing: &mut Vec<(u32, Key)>) -> Result<(), RatchetError> {
+        if number.saturating_sub(self.next) > MAX_SKIP {
+            return Err(RatchetError::TooFar);
+        }
+        while self.next < number {
+            let number = self.next;
+            missing.push((number, Zeroizing::new(*self.step().message_key())));
+        }
+        Ok(())
+    }
+
+    /// Opens the next message, if it has this number.
+    fn open(
+        &mut self,
+        number: u32,
+        parts: &Parts<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), RatchetError> {
+        if self.next != number || number == u32::MAX {
+            return Err(RatchetError::Forged);
+        }
+        parts.open(self.step().message_key(), out)
+    }
 }
 
 /// The next chain key and a message key, in one buffer that is wiped once.
@@ -121,7 +146,7 @@ fn root_step(root: &[u8; 32], shared: &[u8; 32]) -> [Key; 3] {
     three_keys(label::RATCHET_ROOT, &[root, shared])
 }
 
-/// What a message that arrives may change: small, so that it is changed in a copy.
+/// Everything but our key pair and what is missing.
 #[derive(Clone)]
 struct State {
     root: Key,
@@ -192,7 +217,7 @@ impl Ratchet {
     #[doc(hidden)]
     #[must_use]
     pub fn copy_for_tests(&self) -> Self {
-        let rng = Rng::new(&[0; 32]);
+        let rng = self.rng.copy_for_tests();
         Self { state: self.state.clone(), ours: self.ours.clone(), gaps: VecDeque::new(), rng }
     }
 
@@ -223,13 +248,14 @@ impl Ratchet {
         }
         let (key, previous, number) = (ours.public().0, self.state.previous, chain.next);
         let header = Header { key, previous, number }.seal(&chain.header);
-        let message = MessageKey::of(chain.step().message_key());
+        let step = chain.step();
+        let key = step.message_key();
         out.reserve(HEADER_LEN + plaintext.len() + TAG_LEN);
         out.extend_from_slice(&header);
-        out.extend_from_slice(message.commitment());
+        out.extend_from_slice(&commitment(key));
         let start = out.len();
         out.extend_from_slice(plaintext);
-        let tag = (message.aead())
+        let tag = aead(key)
             .seal_in_place_separate_tag(nonce(), aad(&header, associated), &mut out[start..])
             .expect("ring refuses only messages of more than 64 GiB");
         out.extend_from_slice(tag.as_ref());
@@ -268,50 +294,70 @@ impl Ratchet {
         let in_chain = current.and_then(|chain| Header::open(head, &chain.header));
         let next = current.map_or(0, |chain| chain.next);
         if let Some(header) = in_chain.filter(|header| header.number >= next) {
-            return self.advance(&header, false, &parts, out);
+            return self.follow(&header, &parts, out);
         }
         if let Some(header) = Header::open(head, &self.state.next_receiving) {
-            return self.advance(&header, true, &parts, out);
+            return self.follow_turn(&header, &parts, out);
         }
         self.open_missing(&parts, out)
     }
 
-    /// A message of the receiving chain, or with `turn` of the next one.
-    fn advance(
+    /// A message of the receiving chain. What changes is a copy, until the tag has verified.
+    fn follow(
         &mut self,
         header: &Header,
-        turn: bool,
         parts: &Parts<'_>,
         out: &mut Vec<u8>,
     ) -> Result<(), RatchetError> {
-        // In a copy, until the tag has verified.
-        let mut state = self.state.clone();
+        let mut chain = self.state.receiving.clone().ok_or(RatchetError::Forged)?;
         let mut missing = Vec::new();
-        if turn {
-            state.skip(header.previous, &mut missing)?;
-            let ours = self.ours.as_ref().ok_or(RatchetError::Forged)?;
-            let shared = curve::agree(ours.secret(), &header.key).ok_or(RatchetError::Forged)?;
-            let [root, key, next] = root_step(&state.root, &shared);
-            let header_key = core::mem::replace(&mut state.next_receiving, next);
-            state.previous = state.sending.take().map_or(state.previous, |chain| chain.next);
-            state.receiving = Some(Chain { key, header: header_key, next: 0 });
-            (state.root, state.theirs) = (root, Some(header.key));
+        chain.skip(header.number, &mut missing)?;
+        chain.open(header.number, parts, out)?;
+        self.keep(&chain.header, missing);
+        self.state.receiving = Some(chain);
+        Ok(())
+    }
+
+    /// A message of the chain after the receiving one, likewise.
+    fn follow_turn(
+        &mut self,
+        header: &Header,
+        parts: &Parts<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), RatchetError> {
+        let mut before = self.state.receiving.clone();
+        let mut missing_before = Vec::new();
+        if let Some(chain) = &mut before {
+            chain.skip(header.previous, &mut missing_before)?;
         }
-        let turned = missing.len();
-        state.skip(header.number, &mut missing)?;
-        let chain = state.receiving.as_mut().ok_or(RatchetError::Forged)?;
-        if chain.next != header.number || chain.next == u32::MAX {
-            return Err(RatchetError::Forged);
+        let ours = self.ours.as_ref().ok_or(RatchetError::Forged)?;
+        let shared = curve::agree(ours.secret(), &header.key).ok_or(RatchetError::Forged)?;
+        let [root, key, next_receiving] = root_step(&self.state.root, &shared);
+        let mut chain = Chain { key, header: self.state.next_receiving.clone(), next: 0 };
+        let mut missing = Vec::new();
+        chain.skip(header.number, &mut missing)?;
+        chain.open(header.number, parts, out)?;
+        if let Some(before) = before {
+            self.keep(&before.header, missing_before);
         }
-        parts.open(chain.step().message_key(), out)?;
-        let of_this = missing.split_off(turned);
-        if let Some(before) = &self.state.receiving {
-            keep(&mut self.gaps, &before.header, missing);
+        self.keep(&chain.header, missing);
+        let state = &mut self.state;
+        state.previous = state.sending.take().map_or(state.previous, |chain| chain.next);
+        (state.root, state.theirs, state.receiving) = (root, Some(header.key), Some(chain));
+        state.next_receiving = next_receiving;
+        Ok(())
+    }
+
+    /// Remembers keys of missing messages of the chain with this header key; the oldest give way.
+    fn keep(&mut self, header: &Key, missing: Vec<(u32, Key)>) {
+        if missing.is_empty() {
+            return;
         }
-        if let Some(now) = &state.receiving {
-            keep(&mut self.gaps, &now.header, of_this);
+        // Only the newest can be the same chain's: chains come one after the other.
+        match self.gaps.back_mut().filter(|gap| gap.header == *header) {
+            Some(gap) => gap.keys.extend(missing),
+            None => self.gaps.push_back(Gap { header: header.clone(), keys: missing.into() }),
         }
-        self.state = state;
         let mut excess = self.kept().saturating_sub(MAX_KEPT);
         while excess > 0
             && let Some(oldest) = self.gaps.front_mut()
@@ -323,7 +369,6 @@ impl Ratchet {
                 self.gaps.pop_front();
             }
         }
-        Ok(())
     }
 
     /// A message that was missing.
@@ -343,33 +388,6 @@ impl Ratchet {
     }
 }
 
-/// Adds missing messages of the chain with this header key.
-fn keep(gaps: &mut VecDeque<Gap>, header: &Key, missing: Vec<(u32, Key)>) {
-    if missing.is_empty() {
-        return;
-    }
-    // Only the newest can be the same chain's: chains come one after the other.
-    match gaps.back_mut().filter(|gap| gap.header == *header) {
-        Some(gap) => gap.keys.extend(missing),
-        None => gaps.push_back(Gap { header: header.clone(), keys: missing.into() }),
-    }
-}
-
-impl State {
-    /// Takes the keys of the receiving chain up to `number` out to `missing`.
-    fn skip(&mut self, number: u32, missing: &mut Vec<(u32, Key)>) -> Result<(), RatchetError> {
-        let Some(chain) = &mut self.receiving else { return Ok(()) };
-        if number.saturating_sub(chain.next) > MAX_SKIP {
-            return Err(RatchetError::TooFar);
-        }
-        while chain.next < number {
-            let number = chain.next;
-            missing.push((number, Zeroizing::new(*chain.step().message_key())));
-        }
-        Ok(())
-    }
-}
-
 /// A message taken apart, with what both sides know of it.
 struct Parts<'a> {
     head: &'a [u8; SEALED_LEN],
@@ -381,38 +399,26 @@ struct Parts<'a> {
 impl Parts<'_> {
     /// Appends the plaintext; nothing if the key is another.
     fn open(&self, key: &[u8; 32], out: &mut Vec<u8>) -> Result<(), RatchetError> {
-        let key = MessageKey::of(key);
-        if !constant_time_eq(key.commitment(), self.commitment) {
+        if !constant_time_eq(&commitment(key), self.commitment) {
             return Err(RatchetError::Forged);
         }
         let start = out.len();
         out.extend_from_slice(self.sealed);
         let aad = aad(self.head, self.associated);
-        let opened = key.aead().open_in_place(nonce(), aad, &mut out[start..]).is_ok();
+        let opened = aead(key).open_in_place(nonce(), aad, &mut out[start..]).is_ok();
         out.truncate(if opened { out.len() - TAG_LEN } else { start });
         if opened { Ok(()) } else { Err(RatchetError::Forged) }
     }
 }
 
-/// What a message key gives: the AEAD's key, which alone would not bind a message to itself
-/// (ChaCha20-Poly1305 messages can be made that open under two keys), and a commitment to it.
-struct MessageKey(Zeroizing<[u8; 64]>);
+fn aead(key: &[u8; 32]) -> LessSafeKey {
+    LessSafeKey::new(UnboundKey::new(&CHACHA20_POLY1305, key).expect("the key has 32 bytes"))
+}
 
-impl MessageKey {
-    fn of(key: &[u8; 32]) -> Self {
-        let mut both = Zeroizing::new([0; 64]);
-        Hasher::new_keyed(key).finalize_xof().fill(&mut both[..]);
-        Self(both)
-    }
-
-    fn aead(&self) -> LessSafeKey {
-        let key = UnboundKey::new(&CHACHA20_POLY1305, &self.0[..32]);
-        LessSafeKey::new(key.expect("the key has 32 bytes"))
-    }
-
-    fn commitment(&self) -> &[u8; COMMITMENT_LEN] {
-        self.0.last_chunk().expect("32 of 64 bytes")
-    }
+/// What binds a message to its key: ChaCha20-Poly1305 alone would not, messages can be made that open
+/// under two keys.
+fn commitment(key: &[u8; 32]) -> [u8; COMMITMENT_LEN] {
+    *Hasher::new_keyed(key).finalize().as_bytes()
 }
 
 /// Each key seals one message, so the nonce may stay the same.
@@ -420,8 +426,32 @@ fn nonce() -> Nonce {
     Nonce::assume_unique_for_key([0; 12])
 }
 
-fn aad(header: &[u8; SEALED_LEN], associated: &[u8]) -> Aad<Vec<u8>> {
-    Aad::from([associated, header].concat())
+/// What a message is bound to: what both sides know of it, then its header. Without memory of its own
+/// where that is short, as it is for those who pass a hash.
+enum Bound {
+    Short([u8; 2 * SEALED_LEN], usize),
+    Long(Vec<u8>),
+}
+
+impl AsRef<[u8]> for Bound {
+    fn as_ref(&self) -> &[u8] {
+        match self {
+            Self::Short(bytes, len) => &bytes[..*len],
+            Self::Long(bytes) => bytes,
+        }
+    }
+}
+
+fn aad(header: &[u8; SEALED_LEN], associated: &[u8]) -> Aad<Bound> {
+    let known = associated.len();
+    Aad::from(if known <= SEALED_LEN {
+        let mut bytes = [0; 2 * SEALED_LEN];
+        bytes[..known].copy_from_slice(associated);
+        bytes[known..known + SEALED_LEN].copy_from_slice(header);
+        Bound::Short(bytes, known + SEALED_LEN)
+    } else {
+        Bound::Long([associated, header].concat())
+    })
 }
 
 impl fmt::Debug for Ratchet {

@@ -99,6 +99,15 @@ fn forgeries_leave_the_double_ratchet_as_it_was() {
         assert_eq!(to.decrypt(genuine, b"other", &mut wrong), Err(RatchetError::Forged));
         assert_eq!((to.kept(), wrong.len()), (kept, 0));
     }
+    // Short or long, all of what is associated counts.
+    for len in [0, 55, 56, 57, 300] {
+        let (mut message, mut out, mut known) = (Vec::new(), Vec::new(), vec![7; len]);
+        a.encrypt(b"x", &known, &mut message).unwrap();
+        known.push(7);
+        assert_eq!(b.decrypt(&message, &known, &mut out), Err(RatchetError::Forged));
+        known.pop();
+        assert_eq!(b.decrypt(&message, &known, &mut out), Ok(()), "{len}");
+    }
     assert_eq!(got(&mut b, &turn).unwrap(), b"a new chain");
     assert_eq!(got(&mut b, &skipped).unwrap(), b"skipped");
 }
@@ -247,16 +256,16 @@ fn a_message_opens_under_one_key() {
     other.state = State { root: Zeroizing::new([7; 32]), ..other.state };
     let message = sent(&mut a, b"x");
     // What the second key would need: the same header, a tag of its own.
-    let key = MessageKey::of(&[5; 32]);
+    let key = [5; 32];
     let (head, rest) = message.split_first_chunk::<SEALED_LEN>().unwrap();
     let mut sealed = b"y".to_vec();
-    let tag = key.aead().seal_in_place_separate_tag(nonce(), aad(head, b"ad"), &mut sealed);
+    let tag = aead(&key).seal_in_place_separate_tag(nonce(), aad(head, b"ad"), &mut sealed);
     sealed.extend_from_slice(tag.unwrap().as_ref());
-    let commitment = rest.first_chunk().unwrap();
-    let parts = Parts { head, commitment, sealed: &sealed, associated: b"ad" };
-    assert_eq!(parts.open(&[5; 32], &mut Vec::new()), Err(RatchetError::Forged));
-    let parts = Parts { commitment: key.commitment(), ..parts };
-    assert_eq!(parts.open(&[5; 32], &mut Vec::new()), Ok(()), "else it would have opened");
+    let theirs = rest.first_chunk().unwrap();
+    let parts = Parts { head, commitment: theirs, sealed: &sealed, associated: b"ad" };
+    assert_eq!(parts.open(&key, &mut Vec::new()), Err(RatchetError::Forged));
+    let parts = Parts { commitment: &commitment(&key), ..parts };
+    assert_eq!(parts.open(&key, &mut Vec::new()), Ok(()), "else it would have opened");
     assert_eq!(got(&mut other, &message), Err(RatchetError::Forged));
     assert_eq!(got(&mut b, &message).unwrap(), b"x");
 }
