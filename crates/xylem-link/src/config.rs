@@ -9,6 +9,7 @@ use thiserror::Error;
 use xylem_congestion::Algorithm;
 
 use crate::PeerKey;
+use crate::shape::{Level, Shaping};
 use crate::stream::{INITIAL_STREAM_WINDOW, MAX_STREAMS, StreamId};
 
 /// Largest packet that [`crate::Endpoint::send`] takes, in bytes.
@@ -37,13 +38,17 @@ impl fmt::Display for LinkId {
     }
 }
 
-/// Whether AES-256-GCM is offered to peers. ChaCha20-Poly1305 always is.
+/// Which AEAD a link is to have. The dialer says what it would like in its first message, the
+/// responder chooses, and the handshake binds both.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum AesOffer {
-    /// Offered when this CPU has AES and carry-less multiplication instructions.
-    WhenFast,
-    /// Never offered.
-    Never,
+pub enum Suites {
+    /// AES-256-GCM where both CPUs have AES and carry-less multiplication instructions, else
+    /// ChaCha20-Poly1305.
+    Fastest,
+    /// Never AES-256-GCM: ChaCha20-Poly1305.
+    ChaCha,
+    /// XChaCha20-Poly1305 for the links that this side dials; as [`Suites::ChaCha`] for others.
+    XChaCha,
 }
 
 /// Whether a handshake also exchanges a secret by ML-KEM-768, beside X25519.
@@ -76,6 +81,22 @@ impl Default for RekeyLimits {
     }
 }
 
+/// When the dialer of a link begins a round of Diffie-Hellman. The first limit that is reached
+/// counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RatchetLimits {
+    /// Bytes of datagrams in both directions since the last round.
+    pub bytes: u64,
+    /// Time since the last round.
+    pub time: Duration,
+}
+
+impl Default for RatchetLimits {
+    fn default() -> Self {
+        Self { bytes: 1 << 34, time: Duration::from_secs(120) }
+    }
+}
+
 /// Limits and timings of an endpoint. `Config::default()` suits a node on the open Internet.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -99,10 +120,14 @@ pub struct Config {
     pub rekey: RekeyLimits,
     /// How long keys of the epoch before stay usable for reordered packets.
     pub old_epoch_grace: Duration,
-    /// Whether AES-256-GCM is offered.
-    pub aes: AesOffer,
+    /// When fresh Diffie-Hellman keys are exchanged on links that this side dials.
+    pub ratchet: RatchetLimits,
+    /// Which AEAD links are to have.
+    pub suites: Suites,
     /// Whether handshakes are hybrid where the peer does that too.
     pub post_quantum: PostQuantum,
+    /// What sizes and times show: what this side wants, and agrees to.
+    pub shaping: Shaping,
     /// Whether a dialer that gets no answer under the key it expects also asks who else is there
     /// (every other retransmission from the third on), so that another key at that address is
     /// reported as [`CloseReason::WrongPeer`] and not as a timeout. Such a question shows an
@@ -111,6 +136,10 @@ pub struct Config {
     /// Whether dialers that do not know our public key are answered. Without it nobody who lacks
     /// the key learns even that something listens here.
     pub accept_open: bool,
+    /// Whether datagrams of unknown connection ids are answered with a stateless reset, from which
+    /// a peer learns that this side has lost its state. Only where `accept_incoming` and
+    /// `accept_open` are on too: it shows that something is here.
+    pub stateless_reset: bool,
     /// Whether incoming handshakes are answered at all.
     pub accept_incoming: bool,
     /// Links of both directions, established or not. More are refused.
@@ -157,10 +186,13 @@ impl Default for Config {
             handshake_retry: Duration::from_millis(250),
             rekey: RekeyLimits::default(),
             old_epoch_grace: Duration::from_secs(3),
-            aes: AesOffer::WhenFast,
+            ratchet: RatchetLimits::default(),
+            suites: Suites::Fastest,
             post_quantum: PostQuantum::Offer,
+            shaping: Shaping::default(),
             ask_who_answers: true,
             accept_open: true,
+            stateless_reset: true,
             accept_incoming: true,
             max_links: 4_096,
             max_half_open: 512,
@@ -170,7 +202,7 @@ impl Default for Config {
             reassembly_packets: 64,
             reassembly_bytes: 1 << 20,
             reassembly_timeout: Duration::from_secs(5),
-            congestion: Algorithm::Cubic,
+            congestion: Algorithm::Bbr,
             stream_window: INITIAL_STREAM_WINDOW,
             stream_window_max: 16 << 20,
             link_window_max: 24 << 20,
@@ -296,6 +328,9 @@ pub enum CloseReason {
     /// Who answered is not who was dialled.
     #[error("the peer's key is not the one that was dialled")]
     WrongPeer,
+    /// The peer has lost its state: it was restarted, or has given the link up.
+    #[error("the peer does not know the link any more")]
+    Reset,
     /// The peer's handshake or frames, though authentic, break the protocol.
     #[error("the peer broke the protocol")]
     PeerMisbehaved,
@@ -348,8 +383,16 @@ pub struct LinkStats {
     pub replayed: u64,
     /// Key epochs begun by this side after the first.
     pub rekeys: u64,
+    /// Rounds of Diffie-Hellman that this side's epochs have taken in.
+    pub ratchets: u64,
     /// Whether the keys also rest on ML-KEM-768.
     pub post_quantum: bool,
+    /// The shaping level in force.
+    pub shaping: Level,
+    /// Bytes of padding sent, cover not counted.
+    pub padding_sent: u64,
+    /// Bytes of datagrams sent that held nothing but padding.
+    pub cover_sent: u64,
     /// Current datagram size, in bytes of UDP payload.
     pub datagram_size: usize,
     /// Smoothed round-trip time; `None` until measured.
@@ -367,6 +410,8 @@ pub struct EndpointStats {
     pub ignored: u64,
     /// Cookie demands sent.
     pub cookies_sent: u64,
+    /// Stateless resets sent.
+    pub resets_sent: u64,
     /// Incoming handshakes dropped because a limit was reached.
     pub refused: u64,
 }

@@ -30,12 +30,8 @@ impl CookieKey {
         noise: &[u8; NOISE_1_LEN],
     ) -> [u8; COOKIE_LEN] {
         let time = (now.as_millis() as u64).to_be_bytes();
-        let (ip, port) = match from.ip() {
-            IpAddr::V4(ip) => (ip.to_ipv6_mapped(), from.port()),
-            IpAddr::V6(ip) => (ip, from.port()),
-        };
         let mut hasher = Hasher::new_keyed(&self.0);
-        hasher.update(&time).update(&ip.octets()).update(&port.to_be_bytes()).update(noise);
+        hasher.update(&time).update(&address(from)).update(noise);
         let mut cookie = [0; COOKIE_LEN];
         cookie[..8].copy_from_slice(&time);
         cookie[8..].copy_from_slice(&hasher.finalize().as_bytes()[..16]);
@@ -55,6 +51,18 @@ impl CookieKey {
         let fresh = made <= now && now.saturating_sub(made) <= LIFETIME;
         fresh && constant_time_eq(cookie, &self.make(made, from, noise))
     }
+}
+
+/// IPv6 or mapped IPv4 address (16), port (2).
+pub(crate) fn address(of: SocketAddr) -> [u8; 18] {
+    let ip = match of.ip() {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+        IpAddr::V6(ip) => ip,
+    };
+    let mut out = [0; 18];
+    out[..16].copy_from_slice(&ip.octets());
+    out[16..].copy_from_slice(&of.port().to_be_bytes());
+    out
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ use crate::kdf::Rng;
 use crate::keys::{PeerKey, StaticKey};
 use crate::link::Link;
 use crate::message::MIN_INITIAL;
+use crate::reset::{Resetter, TokenTable};
 use crate::seal::ConnectionId;
 
 mod ahead;
@@ -60,6 +61,9 @@ pub struct Endpoint {
     /// Links that may have something to send; one that is in here has no timer running.
     ready: VecDeque<LinkId>,
     replies: VecDeque<(SocketAddr, Vec<u8>)>,
+    resetter: Resetter,
+    /// Peers' reset tokens.
+    tokens: TokenTable,
     events: VecDeque<Event>,
     next_id: u64,
     stats: EndpointStats,
@@ -101,6 +105,8 @@ impl Endpoint {
             cookies: CookieKey::new(&rng.array()),
             ahead: Ahead::new(&rng.array()),
             flood: Flood::new(&rng.array()),
+            resetter: Resetter::new(&key, &rng.array()),
+            tokens: TokenTable::new(&mut rng),
             rng,
             envelope_key: EnvelopeKey::new(Some(key.public())),
             envelope_open: EnvelopeKey::new(None),
@@ -116,6 +122,20 @@ impl Endpoint {
             events: VecDeque::new(),
             next_id: 0,
             stats: EndpointStats::default(),
+        }
+    }
+
+    /// Takes 32 random bytes in, from a source that nobody can read in advance (the operating
+    /// system's), for all that is drawn from now on. Without it everything follows from the seed:
+    /// whoever copies this process's memory once can compute every key to come, and the ratchets
+    /// heal nothing. A program calls it now and then, more often than [`Config::ratchet`] says.
+    pub fn add_entropy(&mut self, random: [u8; 32]) {
+        self.rng.add(&random);
+        self.ahead.add_entropy(&self.rng.array());
+        for entry in self.links.values_mut() {
+            if let State::Up(link) = &mut entry.state {
+                link.add_entropy(&random);
+            }
         }
     }
 
@@ -216,7 +236,7 @@ impl Endpoint {
                     };
                     half.poll_transmit(envelope, buf)
                 }
-                State::Up(link) => link.poll_transmit(now, buf),
+                State::Up(link) => link.transmit(now, buf),
             };
             if transmit.is_some() {
                 // To the end of the line, so that all links get their turn.
@@ -321,6 +341,7 @@ impl Endpoint {
         if let Some((first, _)) = &entry.first {
             self.firsts.remove(first);
         }
+        self.tokens.remove(id);
         if let Some(at) = entry.timer {
             self.timers.remove(&(at, id));
         }
@@ -341,7 +362,8 @@ impl Endpoint {
         }
     }
 
-    /// Brings the routes of an established link in line with its live connection ids.
+    /// Brings the routes of an established link in line with its live connection ids and its
+    /// peer's token.
     fn sync_routes(&mut self, id: LinkId) {
         let Some(entry) = self.links.get_mut(&id) else { return };
         let State::Up(link) = &entry.state else { return };
@@ -352,6 +374,7 @@ impl Endpoint {
             entry.ids.push(cid);
             self.routes.insert(cid, Route { link: id, handshake: false });
         }
+        self.tokens.set(id, link.peer_token());
     }
 
     /// Sees to a link that has been touched: reports its end if it has come, and lets it send.
@@ -415,9 +438,7 @@ impl Endpoint {
             State::HalfOpen(half) if now >= half.deadline => self.remove(id),
             State::Dialing(_) | State::HalfOpen(_) => self.mark_ready(id),
             State::Up(link) => {
-                if link.handle_timeout(now) {
-                    self.sync_routes(id);
-                }
+                link.handle_timeout(now);
                 self.settle(id);
             }
         }
@@ -436,3 +457,7 @@ impl fmt::Debug for Endpoint {
 #[cfg(test)]
 #[path = "endpoint_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "secrecy_tests.rs"]
+mod secrecy_tests;

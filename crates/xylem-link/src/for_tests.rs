@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use zeroize::Zeroizing;
 
+use crate::aead::{Cipher, IV_LEN, TAG_LEN};
 use crate::elligator::{self, KeyPair};
 use crate::envelope::EnvelopeKey;
 use crate::kdf::Rng;
@@ -11,6 +12,10 @@ use crate::kem::Decapsulator;
 use crate::noise::Handshake;
 use crate::seal::ConnectionId;
 use crate::{PeerKey, StaticKey, curve, envelope, kdf, kem, ratchet};
+
+mod noise_vectors;
+
+pub use noise_vectors::{NoiseOutcome, NoiseVector};
 
 /// Puts a handshake body into the envelope of a responder, so that fuzzing gets past it.
 #[must_use]
@@ -193,4 +198,42 @@ pub fn constant_time_eq(a: &[u8], b: &[u8]) -> bool {
 #[must_use]
 pub fn symmetric_step(chain: &[u8; 32]) -> [u8; 32] {
     *ratchet::step(chain).message_key()
+}
+
+/// Encrypts as the link does, with a nonce of 12 bytes, or 24 for XChaCha20-Poly1305; gives the
+/// ciphertext and the tag after it.
+#[must_use]
+pub fn aead_seal(
+    cipher: Cipher,
+    key: &[u8; 32],
+    nonce: &[u8],
+    associated: &[u8],
+    plaintext: &[u8],
+) -> Vec<u8> {
+    let mut text = plaintext.to_vec();
+    let tag = cipher.keys(key, &iv(nonce), &[0; 32]).seal(0, associated, &mut text);
+    text.extend_from_slice(&tag);
+    text
+}
+
+/// The plaintext of what [`aead_seal`] gives.
+#[must_use]
+pub fn aead_open(
+    cipher: Cipher,
+    key: &[u8; 32],
+    nonce: &[u8],
+    associated: &[u8],
+    sealed: &[u8],
+) -> Option<Vec<u8>> {
+    let mut text = sealed.to_vec();
+    cipher.keys(key, &iv(nonce), &[0; 32]).open(0, associated, &mut text).then_some(())?;
+    text.truncate(sealed.len() - TAG_LEN);
+    Some(text)
+}
+
+/// A nonce is an IV for the number 0.
+fn iv(nonce: &[u8]) -> [u8; IV_LEN] {
+    let mut iv = [0; IV_LEN];
+    iv[..nonce.len()].copy_from_slice(nonce);
+    iv
 }

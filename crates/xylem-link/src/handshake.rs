@@ -4,9 +4,10 @@
 use core::net::SocketAddr;
 use core::time::Duration;
 
-use crate::config::{AesOffer, BASE_DATAGRAM, CloseReason, Config, LinkId, PostQuantum, Transmit};
+use crate::config::{BASE_DATAGRAM, CloseReason, Config, LinkId, PostQuantum, Suites, Transmit};
 use crate::elligator::KeyPair;
 use crate::envelope::{ENVELOPE_HEADER, EnvelopeKey};
+use crate::epoch::EpochSecret;
 use crate::kdf::{Rng, label};
 use crate::kem::{self, Decapsulator};
 use crate::link::{Finish, NewLink, Parameters};
@@ -15,7 +16,8 @@ use crate::message::{
     Offer, PART_LEN, Part, REST_LEN, check,
 };
 use crate::noise::{Handshake, Refused, Secrets};
-use crate::seal::{Cipher, ConnectionId, EpochSecret, Opener, Sealer};
+use crate::seal::{Cipher, ConnectionId, Opener, Sealer};
+use crate::shape::Level;
 use crate::{PeerKey, StaticKey};
 
 /// Retransmissions are never further apart.
@@ -27,11 +29,20 @@ const SHORT_LEN: core::ops::Range<usize> = 128..256;
 
 fn ours(config: &Config) -> Parameters {
     let (max_datagram, idle_timeout) = (config.max_datagram, config.idle_timeout);
-    Parameters { max_datagram, idle_timeout, shaping: 0, shaping_limit: 0 }
+    let (shaping, shaping_limit) = (config.shaping.level as u8, config.shaping.limit as u8);
+    Parameters { max_datagram, idle_timeout, shaping, shaping_limit }
+}
+
+/// How long a rest or a finish is: whoever wants to be shaped makes them as long as initials.
+fn short_len(shaping: Level, rng: &mut Rng) -> usize {
+    match shaping {
+        Level::Off => SHORT_LEN.start + rng.below(SHORT_LEN.len()),
+        _ => MIN_INITIAL + rng.below(33),
+    }
 }
 
 pub(crate) fn offers_aes(config: &Config) -> bool {
-    config.aes == AesOffer::WhenFast && Cipher::aes_is_fast()
+    config.suites == Suites::Fastest && Cipher::aes_is_fast()
 }
 
 fn is_hybrid(config: &Config) -> bool {
@@ -55,6 +66,8 @@ pub(crate) struct Dialing {
     pub cid: ConnectionId,
     offer: Offer,
     decapsulator: Option<Decapsulator>,
+    /// The level that is wanted.
+    shaping: Level,
     /// Noise message 1, with the KEM key if one is offered.
     message: Vec<u8>,
     cookie: [u8; COOKIE_LEN],
@@ -90,7 +103,8 @@ impl Dialing {
         let (target, cid) = (ConnectionId(rng.array()), ConnectionId(rng.array()));
         let mut noise = Handshake::initiator(key, ephemeral, &mut rng);
         let decapsulator = is_hybrid(config).then(|| Decapsulator::generate(&mut rng)).flatten();
-        let offer = Offer { cid, aes: offers_aes(config), hybrid: decapsulator.is_some() };
+        let (aes, xchacha) = (offers_aes(config), config.suites == Suites::XChaCha);
+        let offer = Offer { cid, aes, hybrid: decapsulator.is_some(), xchacha };
         let mut payload = offer.encode().to_vec();
         if let Some(decapsulator) = &decapsulator {
             payload.extend_from_slice(&decapsulator.key());
@@ -110,6 +124,7 @@ impl Dialing {
             cid,
             offer,
             decapsulator,
+            shaping: config.shaping.level,
             message,
             cookie: [0; COOKIE_LEN],
             cookies_taken: 0,
@@ -135,7 +150,7 @@ impl Dialing {
             && at <= now
         {
             self.rest_due = (left > 1).then_some((now + self.wait / 8, by, left - 1));
-            let len = SHORT_LEN.start + self.rng.below(SHORT_LEN.len());
+            let len = short_len(self.shaping, &mut self.rng);
             (Message::Rest { rest: self.split()?.1?.1 }.to_vec(), len, by)
         } else if now < self.next {
             return None;
@@ -216,7 +231,7 @@ impl Dialing {
             (Some(_), None) => return Dialed::Failed(CloseReason::PeerMisbehaved),
             (None, _) => None,
         };
-        if answer.cipher == Cipher::Aes256Gcm && !self.offer.aes {
+        if ![true, false].map(|aes| self.offer.cipher(aes)).contains(&answer.cipher) {
             return Dialed::Failed(CloseReason::PeerMisbehaved);
         }
         Dialed::Complete(answer, shared, by)
@@ -234,7 +249,7 @@ impl Dialing {
         self.noise.write(&ours(config).encode(), &mut message)?;
         let noise: [u8; NOISE_3_LEN] = message.try_into().map_err(|_| Refused)?;
         let mut datagram = Vec::new();
-        let len = SHORT_LEN.start + self.rng.below(SHORT_LEN.len());
+        let len = short_len(self.shaping, &mut self.rng);
         let body = Message::Finish { noise: &noise }.to_vec();
         // In the envelope that the responder has answered in: it knows this handshake by that one.
         self.envelope_of(by).seal(answer.cid, &body, len, &mut datagram);
@@ -366,9 +381,7 @@ impl HalfOpen {
         let payload = self.noise.read(&self.message)?;
         let (_, key) = payload.split_first_chunk::<OFFER_LEN>().ok_or(Refused)?;
         let (hybrid, aes) = self.accepts;
-        if self.offer.aes && aes {
-            self.cipher = Cipher::Aes256Gcm;
-        }
+        self.cipher = self.offer.cipher(aes);
         let mut ciphertext = None;
         if self.offer.hybrid && hybrid {
             let key = key.try_into().map_err(|_| Refused)?;
@@ -403,6 +416,10 @@ impl HalfOpen {
         envelope.seal(self.offer.cid, &self.response, len, buf);
         self.credit = self.credit.saturating_sub(buf.len());
         Some(Transmit { to: self.remote, len: buf.len(), segment_size: None, ecn: false })
+    }
+
+    pub fn is_from(&self, address: SocketAddr) -> bool {
+        address == self.remote
     }
 
     /// Takes a datagram of this handshake.

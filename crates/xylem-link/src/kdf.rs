@@ -16,11 +16,15 @@ pub(crate) mod label {
     pub const INITIATOR_EPOCH: &str = "xylem-link v3 initiator first epoch";
     pub const RESPONDER_EPOCH: &str = "xylem-link v3 responder first epoch";
     pub const NEXT_EPOCH: &str = "xylem-link v3 next epoch";
+    pub const RATCHETED_EPOCH: &str = "xylem-link v3 next epoch, ratcheted";
+    pub const RESET_KEY: &str = "xylem-link v3 stateless reset key";
+    pub const FRESH_RANDOM: &str = "xylem-link v3 random generator, fresh";
     pub const AEAD_KEY: &str = "xylem-link v3 aead key";
     pub const AEAD_IV: &str = "xylem-link v3 aead iv";
     pub const HEADER_KEY: &str = "xylem-link v3 header protection key";
     pub const CONNECTION_ID: &str = "xylem-link v3 connection id";
     pub const COMMITMENT: &str = "xylem-link v3 epoch commitment";
+    pub const RATCHET_START: &str = "xylem-link v3 ratchet start";
     pub const RATCHET_ROOT: &str = "xylem-link v3 ratchet root";
     pub const RANDOM: &str = "xylem-link v3 random generator";
 }
@@ -43,6 +47,17 @@ pub(crate) struct Rng {
 impl Rng {
     pub fn new(seed: &[u8; 32]) -> Self {
         Self { key: derive(label::RANDOM, &[seed]) }
+    }
+
+    /// What a thief would take.
+    #[cfg(test)]
+    pub fn stolen(&self) -> Self {
+        Self { key: self.key }
+    }
+
+    /// Takes more randomness in: whoever knows the state so far knows nothing of what comes.
+    pub fn add(&mut self, random: &[u8; 32]) {
+        self.key = derive(label::FRESH_RANDOM, &[&self.key, random]);
     }
 
     pub fn fill(&mut self, out: &mut [u8]) {

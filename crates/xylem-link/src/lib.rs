@@ -70,6 +70,7 @@ mod link;
 mod mtu;
 mod queue;
 mod reassembly;
+mod shape;
 mod stream;
 
 pub mod frame;
@@ -77,15 +78,21 @@ pub mod ratchet;
 pub mod replay;
 pub mod seal;
 
+mod aead;
+mod epoch;
+mod rekey;
+mod reset;
+
 mod kdf;
 
 pub use config::{
-    AesOffer, BASE_DATAGRAM, CloseReason, Config, EndpointStats, Event, LinkId, LinkStats,
-    MAX_DATAGRAM, MAX_PACKET, PostQuantum, RekeyLimits, SendError, Transmit,
+    BASE_DATAGRAM, CloseReason, Config, EndpointStats, Event, LinkId, LinkStats, MAX_DATAGRAM,
+    MAX_PACKET, PostQuantum, RatchetLimits, RekeyLimits, SendError, Suites, Transmit,
 };
 pub use endpoint::Endpoint;
 pub use keys::{PeerKey, StaticKey};
 pub use link::Link;
+pub use shape::{Cost, Cover, Level, NoSuchLevel, Padding, Profile, Shaping, Timing};
 pub use stream::{
     INITIAL_LINK_WINDOW, INITIAL_STREAM_WINDOW, MAX_STREAMS, REFUSED, StreamError, StreamId,
     StreamRead, purpose,

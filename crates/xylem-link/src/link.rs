@@ -14,11 +14,16 @@ use crate::keys::PeerKey;
 use crate::mtu::PathMtu;
 use crate::queue::SendQueue;
 use crate::reassembly::Reassembly;
+use crate::rekey::{Carried, Rekey};
+use crate::reset::{PeerToken, ResetKey, Token};
 use crate::seal::{ConnectionId, Opener, Sealer};
+use crate::shape::{Level, Shaper};
 use crate::stream::{StreamSettings, Streams};
 
 mod ecn;
+mod keys;
 mod receive;
+mod shaped;
 mod streams;
 mod transmit;
 
@@ -96,6 +101,12 @@ pub struct Link {
     remote: SocketAddr,
     sealer: Sealer,
     opener: Opener,
+    rekey: Rekey,
+    /// For telling the peer our tokens, where resets are sent at all.
+    reset_key: Option<ResetKey>,
+    token: PeerToken,
+    /// The connection ids or the peer's token have changed.
+    routes_changed: bool,
     queue: SendQueue,
     reassembly: Reassembly,
     mtu: PathMtu,
@@ -111,6 +122,7 @@ pub struct Link {
     finish: Option<Finish>,
     closing: Option<Closing>,
     ended: Option<CloseReason>,
+    shaper: Option<Box<Shaper>>,
     /// Made when the first stream is opened.
     streams: Option<Box<Streams>>,
     stream_settings: StreamSettings,
@@ -135,8 +147,14 @@ pub(crate) struct NewLink {
 }
 
 impl Link {
-    pub(crate) fn new(config: &Config, now: Duration, new: NewLink) -> Self {
-        let limit = config.max_datagram.min(new.theirs.max_datagram);
+    pub(crate) fn new(config: &Config, now: Duration, mut new: NewLink) -> Self {
+        let mut limit = config.max_datagram.min(new.theirs.max_datagram);
+        let mut queue = SendQueue::new(config.send_queue_bytes, config.max_gso_segments);
+        let mut shaper = Shaper::of_link(&config.shaping, &new.theirs, &mut new.rng, now);
+        if let Some(shaper) = &mut shaper {
+            limit = shaper.largest().map_or(limit, |largest| largest.min(limit));
+            queue.shape(shaper);
+        }
         let second = Duration::from_secs(1);
         Self {
             id: new.id,
@@ -144,7 +162,15 @@ impl Link {
             remote: new.remote,
             sealer: new.sealer,
             opener: new.opener,
-            queue: SendQueue::new(config.send_queue_bytes, config.max_gso_segments),
+            // Only a dialer has a finish to send.
+            rekey: match &new.finish {
+                Some(_) => Rekey::dialer(config.ratchet, now),
+                None => Rekey::responder(),
+            },
+            reset_key: None,
+            token: PeerToken::default(),
+            routes_changed: false,
+            queue,
             reassembly: Reassembly::new(
                 config.reassembly_packets,
                 config.reassembly_bytes,
@@ -166,6 +192,7 @@ impl Link {
             finish: new.finish,
             closing: None,
             ended: None,
+            shaper,
             scratch: Vec::new(),
             stats: LinkStats { post_quantum: new.post_quantum, ..LinkStats::default() },
         }
@@ -192,7 +219,8 @@ impl Link {
     /// Counters since the link was made.
     #[must_use]
     pub fn stats(&self) -> LinkStats {
-        LinkStats { datagram_size: self.mtu.current(), rtt: self.rtt, ..self.stats }
+        let shaping = self.shaper.as_ref().map_or(Level::Off, |shaper| shaper.level());
+        LinkStats { datagram_size: self.mtu.current(), rtt: self.rtt, shaping, ..self.stats }
     }
 
     /// The connection ids under which the peer's datagrams may arrive now.
@@ -262,7 +290,7 @@ impl Link {
         if let Some(closing) = &self.closing {
             return closing.until;
         }
-        [
+        let due = [
             Some(self.last_received + self.idle_timeout),
             self.ping_at(),
             self.owed.announce,
@@ -270,22 +298,23 @@ impl Link {
             self.challenge.as_ref().map(|c| c.next),
             self.mtu.next_timeout(self.wait()),
             self.reassembly.expires_at(),
+            self.rekey.next_timeout(self.carried()),
             self.opener.forget_at(),
             self.streams.as_ref().and_then(|streams| streams.next_timeout()),
         ]
         .into_iter()
         .flatten()
-        .min()
+        .min();
+        self.shaped_timeout(due)
     }
 
-    /// Does what time has made due; what has to be sent is left to `poll_transmit`. Returns
-    /// whether the set of live connection ids has changed.
-    pub(crate) fn handle_timeout(&mut self, now: Duration) -> bool {
+    /// Does what time has made due; what has to be sent is left to `poll_transmit`.
+    pub(crate) fn handle_timeout(&mut self, now: Duration) {
         if let Some(closing) = &self.closing {
             if closing.until.is_some_and(|until| now >= until) {
                 self.ended = Some(CloseReason::Local);
             }
-            return false;
+            return;
         }
         if self.finish.as_ref().is_some_and(|finish| now >= finish.deadline) {
             self.ended = Some(CloseReason::HandshakeTimeout);
@@ -298,7 +327,7 @@ impl Link {
             self.owed.ping = true;
             self.queue.forget_spare();
         }
-        self.opener.forget_if_due(now)
+        self.opener.forget_if_due(now);
     }
 }
 

@@ -141,26 +141,43 @@ pub(crate) struct Offer {
     pub aes: bool,
     /// Whether a KEM key follows.
     pub hybrid: bool,
+    /// Whether XChaCha20-Poly1305 is asked for.
+    pub xchacha: bool,
 }
 
 const AES: u8 = 1;
 const HYBRID: u8 = 2;
+const XCHACHA: u8 = 4;
 
 impl Offer {
+    /// The cipher of a link that is dialled with this offer, of a responder that would use AES,
+    /// or not.
+    pub fn cipher(self, aes: bool) -> Cipher {
+        if self.xchacha {
+            Cipher::XChaCha20Poly1305
+        } else if self.aes && aes {
+            Cipher::Aes256Gcm
+        } else {
+            Cipher::ChaCha20Poly1305
+        }
+    }
+
     pub fn encode(self) -> [u8; OFFER_LEN] {
         let mut out = [0; OFFER_LEN];
         out[..CID_LEN].copy_from_slice(&self.cid.0);
-        out[CID_LEN] = if self.aes { AES } else { 0 } | if self.hybrid { HYBRID } else { 0 };
+        let flags = [(self.aes, AES), (self.hybrid, HYBRID), (self.xchacha, XCHACHA)];
+        out[CID_LEN] = flags.iter().map(|(on, flag)| if *on { *flag } else { 0 }).sum();
         out
     }
 
     pub fn decode(bytes: &[u8; OFFER_LEN]) -> Option<Self> {
         let (cid, rest) = bytes.split_first_chunk()?;
         let flags = rest[0];
-        (flags & !(AES | HYBRID) == 0).then_some(Self {
+        (flags & !(AES | HYBRID | XCHACHA) == 0).then_some(Self {
             cid: ConnectionId(*cid),
             aes: flags & AES != 0,
             hybrid: flags & HYBRID != 0,
+            xchacha: flags & XCHACHA != 0,
         })
     }
 }
@@ -249,7 +266,7 @@ mod tests {
     fn messages_come_back_and_cuts_do_not() {
         let offer = |hybrid| {
             let mut noise = [2; NOISE_1_LEN];
-            let offer = Offer { cid: ConnectionId([1; 8]), aes: true, hybrid };
+            let offer = Offer { cid: ConnectionId([1; 8]), aes: true, hybrid, xchacha: hybrid };
             noise[MESSAGE_1_OVERHEAD..].copy_from_slice(&offer.encode());
             noise
         };
@@ -282,11 +299,13 @@ mod tests {
 
     #[test]
     fn payloads_come_back_and_nonsense_is_refused() {
-        for (aes, hybrid) in [(false, false), (true, false), (false, true), (true, true)] {
-            let offer = Offer { cid: ConnectionId([1; 8]), aes, hybrid };
+        for flags in 0..8 {
+            let [aes, hybrid, xchacha] = [1, 2, 4].map(|flag| flags & flag != 0);
+            let offer = Offer { cid: ConnectionId([1; 8]), aes, hybrid, xchacha };
+            assert_eq!(offer.encode()[8], flags);
             assert_eq!(Offer::decode(&offer.encode()), Some(offer));
             let mut bad = offer.encode();
-            bad[8] |= 4;
+            bad[8] |= 8;
             assert_eq!(Offer::decode(&bad), None);
         }
         let idle_timeout = Duration::from_millis(12_345);
@@ -295,7 +314,7 @@ mod tests {
         let (cid, cipher) = (ConnectionId([2; 8]), Cipher::Aes256Gcm);
         let answer = Answer { cid, cipher, hybrid: false, parameters };
         assert_eq!(Answer::decode(&answer.encode()), Some((answer, None)));
-        for (at, value) in [(8, 3), (9, 1), (9, 2)] {
+        for (at, value) in [(8, 0), (8, 4), (9, 1), (9, 2)] {
             let mut bad = answer.encode();
             bad[at] = value;
             assert_eq!(Answer::decode(&bad), None);

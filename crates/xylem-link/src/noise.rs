@@ -152,7 +152,7 @@ fn builder<'a>(
 ) -> Result<Builder<'a>, snow::Error> {
     let params: NoiseParams = SUITE.parse()?;
     let resolver = Resolver {
-        inner: FallbackResolver::new(Box::new(RingResolver), Box::new(DefaultResolver)),
+        inner: primitives(),
         public: key.public(),
         ephemeral: Mutex::new(Some(ephemeral)),
         seed: rng.array(),
@@ -160,6 +160,11 @@ fn builder<'a>(
     Builder::with_resolver(params, Box::new(resolver))
         .local_private_key(key.secret())?
         .prologue(PROLOGUE)
+}
+
+/// Cipher and hash of the handshake.
+pub(crate) fn primitives() -> FallbackResolver {
+    FallbackResolver::new(Box::new(RingResolver), Box::new(DefaultResolver))
 }
 
 /// snow's hash and cipher, our curve, and our seeded randomness in place of the system's.

@@ -2,33 +2,30 @@
 //!
 //! `connection id (8) | packet number (4, protected) | sealed frames | tag (16)`
 //!
-//! Keys come in epochs. Everything about an epoch (AEAD key and IV, header protection key,
-//! connection id, commitment) is derived from its secret, and the next secret from this one by a
-//! one-way step, so old datagrams stay closed when a later secret leaks. The connection id tells
-//! the epoch: there is no phase bit that could be forged, one datagram is only ever tried under
-//! one key, and an id of one epoch tells nothing about the next one's.
+//! Keys come in epochs ([`crate::epoch`]): everything about one (AEAD key and IV, header
+//! protection key, connection id, commitment) is derived from its secret. The connection id tells
+//! the epoch, and of the two that may follow the current one which it is: there is no phase bit
+//! that could be forged, one datagram is only ever tried under one key, and an id of one epoch
+//! tells nothing about the next one's.
 //!
 //! The receiver changes no state before the tag has been verified.
 
 use core::fmt;
 use core::time::Duration;
 
-use ring::aead::quic::{self, HeaderProtectionKey};
-use ring::aead::{self, Aad, LessSafeKey, Nonce, UnboundKey};
-use siphasher::sip::SipHasher24;
 use thiserror::Error;
-use zeroize::Zeroizing;
 
 use crate::RekeyLimits;
-use crate::kdf::{derive, label};
+use crate::epoch::{Epoch, EpochKeys, EpochSecret, RatchetSecret};
+use crate::kdf::label;
 use crate::replay::{LAST_NUMBER, ReplayWindow};
+
+pub use crate::aead::{Cipher, TAG_LEN};
 
 /// Bytes of a connection id.
 pub const CID_LEN: usize = 8;
 /// Bytes before the sealed part: connection id and truncated packet number.
 pub const HEADER_LEN: usize = CID_LEN + 4;
-/// Bytes of the AEAD's tag.
-pub const TAG_LEN: usize = 16;
 /// Bytes that a datagram has beside its frames.
 pub const OVERHEAD: usize = HEADER_LEN + TAG_LEN;
 
@@ -45,150 +42,12 @@ const MAX_FORGERIES: u64 = 1 << 35;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ConnectionId(pub [u8; CID_LEN]);
 
-/// The AEADs of the transport, with their numbers on the wire.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub enum Cipher {
-    /// AES-256-GCM: where both CPUs have instructions for it.
-    Aes256Gcm = 1,
-    /// ChaCha20-Poly1305: everywhere else.
-    ChaCha20Poly1305 = 2,
-}
-
-impl Cipher {
-    /// The cipher of a number on the wire.
-    #[must_use]
-    pub fn from_wire(number: u8) -> Option<Self> {
-        [Self::Aes256Gcm, Self::ChaCha20Poly1305].into_iter().find(|c| *c as u8 == number)
-    }
-
-    /// Whether this CPU does AES-GCM in instructions of its own.
-    #[must_use]
-    pub fn aes_is_fast() -> bool {
-        #[cfg(target_arch = "x86_64")]
-        return std::arch::is_x86_feature_detected!("aes")
-            && std::arch::is_x86_feature_detected!("pclmulqdq");
-        #[cfg(target_arch = "aarch64")]
-        return std::arch::is_aarch64_feature_detected!("aes")
-            && std::arch::is_aarch64_feature_detected!("pmull");
-        #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-        false
-    }
-
-    fn algorithm(self) -> &'static aead::Algorithm {
-        match self {
-            Self::Aes256Gcm => &aead::AES_256_GCM,
-            Self::ChaCha20Poly1305 => &aead::CHACHA20_POLY1305,
-        }
-    }
-}
-
-/// The function that makes header protection's mask of a sample. Not ChaCha20 as in QUIC: for the
-/// four bytes of a number it computes 64, an eighth of the time that sealing 1,400 bytes takes.
-enum HeaderKey {
-    Aes(HeaderProtectionKey),
-    Sip(SipHasher24),
-}
-
-impl HeaderKey {
-    fn new(cipher: Cipher, key: &[u8; 32]) -> Self {
-        match cipher {
-            Cipher::Aes256Gcm => {
-                let key = HeaderProtectionKey::new(&quic::AES_256, key);
-                Self::Aes(key.expect("AES-256 takes 32 bytes"))
-            }
-            Cipher::ChaCha20Poly1305 => {
-                let key = key.first_chunk().expect("16 of 32 bytes");
-                Self::Sip(SipHasher24::new_with_key(key))
-            }
-        }
-    }
-
-    #[inline]
-    fn mask(&self, sample: &[u8; 16]) -> [u8; 4] {
-        match self {
-            Self::Aes(key) => {
-                let mask = key.new_mask(sample).expect("the sample is 16 bytes");
-                [mask[1], mask[2], mask[3], mask[4]]
-            }
-            Self::Sip(key) => {
-                let [a, b, c, d, ..] = key.hash(sample).to_le_bytes();
-                [a, b, c, d]
-            }
-        }
-    }
-}
-
-/// A secret from which an epoch and all later ones follow. Wiped when dropped.
-pub(crate) struct EpochSecret(Zeroizing<[u8; 32]>);
-
-impl EpochSecret {
-    /// The first secret of a direction, from that direction's half of Noise's split.
-    /// `split`: one of Noise's split keys, secret. `shared`: the KEM's secret, where the handshake
-    /// was a hybrid one. `transcript`: the handshake hash, public, which binds everything else.
-    pub fn first(
-        label: &'static str,
-        split: &[u8; 32],
-        shared: Option<&[u8; 32]>,
-        transcript: &[u8; 32],
-        cipher: Cipher,
-    ) -> Self {
-        let suite = [u8::from(shared.is_some()), cipher as u8];
-        let shared = shared.unwrap_or(&[0; 32]);
-        Self(Zeroizing::new(derive(label, &[split, shared, transcript, &suite])))
-    }
-
-    fn next(&self) -> Self {
-        Self(Zeroizing::new(derive(label::NEXT_EPOCH, &[&self.0[..]])))
-    }
-}
-
-/// What is derived from one epoch's secret.
-struct EpochKeys {
-    aead: LessSafeKey,
-    iv: [u8; 12],
-    header: HeaderKey,
-    cid: ConnectionId,
-    commitment: [u8; 32],
-}
-
-impl EpochKeys {
-    fn new(cipher: Cipher, secret: &EpochSecret) -> Self {
-        let part = |label| Zeroizing::new(derive(label, &[&secret.0[..]]));
-        let aead = UnboundKey::new(cipher.algorithm(), &part(label::AEAD_KEY)[..]);
-        let mut keys = Self {
-            aead: LessSafeKey::new(aead.expect("both AEADs take 32 bytes")),
-            header: HeaderKey::new(cipher, &part(label::HEADER_KEY)),
-            iv: [0; 12],
-            cid: ConnectionId([0; CID_LEN]),
-            commitment: *part(label::COMMITMENT),
-        };
-        keys.iv.copy_from_slice(&part(label::AEAD_IV)[..12]);
-        keys.cid.0.copy_from_slice(&part(label::CONNECTION_ID)[..CID_LEN]);
-        keys
-    }
-
-    fn nonce(&self, number: u64) -> Nonce {
-        let mut nonce = self.iv;
-        for (byte, n) in nonce[4..].iter_mut().zip(number.to_be_bytes()) {
-            *byte ^= n;
-        }
-        Nonce::assume_unique_for_key(nonce)
-    }
-
-    /// What the packet number on the wire is XORed with. The sample is the first 16 bytes after
-    /// the header, which a datagram of at least [`OVERHEAD`] bytes has.
-    fn mask(&self, datagram: &[u8]) -> [u8; 4] {
-        let sample = datagram[HEADER_LEN..].first_chunk().expect("a datagram has OVERHEAD bytes");
-        self.header.mask(sample)
-    }
-}
-
 /// The sender of one direction.
 pub struct Sealer {
     cipher: Cipher,
-    keys: EpochKeys,
-    secret: EpochSecret,
+    current: Epoch,
+    /// Taken in by the next change of epochs, which is due at once.
+    ratchet: Option<RatchetSecret>,
     epoch: u64,
     next_number: u64,
     limits: RekeyLimits,
@@ -214,8 +73,8 @@ impl Sealer {
         limits.bytes = limits.bytes.clamp(1, HARD_BYTES / 4);
         Self {
             cipher,
-            keys: EpochKeys::new(cipher, &secret),
-            secret,
+            current: Epoch::new(cipher, secret),
+            ratchet: None,
             epoch: 0,
             next_number: 0,
             limits,
@@ -224,6 +83,12 @@ impl Sealer {
             since: now,
             confirmed: false,
         }
+    }
+
+    /// The AEAD.
+    #[must_use]
+    pub fn cipher(&self) -> Cipher {
+        self.cipher
     }
 
     /// The current epoch, from 0.
@@ -235,7 +100,7 @@ impl Sealer {
     /// What proves to the peer that both have the same secret in the current epoch.
     #[must_use]
     pub fn commitment(&self) -> [u8; 32] {
-        self.keys.commitment
+        self.current.keys.commitment
     }
 
     /// Whether the peer has confirmed the current epoch.
@@ -244,19 +109,38 @@ impl Sealer {
         self.confirmed
     }
 
+    /// What a thief would take.
+    #[cfg(test)]
+    pub(crate) fn stolen(&self) -> EpochSecret {
+        self.current.secret.stolen()
+    }
+
     /// The peer says that it has the keys of `epoch`.
     pub fn confirm(&mut self, epoch: u64) {
         self.confirmed |= epoch == self.epoch;
     }
 
-    /// Begins a new epoch if the current key has reached a limit. An epoch is only left once the
+    /// The next epoch is to take in a round of Diffie-Hellman, and to begin as soon as it may. The
+    /// peer's [`Opener`] has to know of that round already.
+    pub(crate) fn ratchet(&mut self, ratchet: RatchetSecret) {
+        self.ratchet = Some(ratchet);
+    }
+
+    /// Whether the next epoch is to take in a round of Diffie-Hellman.
+    pub(crate) fn is_ratcheting(&self) -> bool {
+        self.ratchet.is_some()
+    }
+
+    /// Begins a new epoch if the current key has reached a limit, or a round of Diffie-Hellman
+    /// is complete. An epoch is only left once the
     /// peer has confirmed it, so that the two are never more than one apart; until then sending
     /// goes on under the old key. Returns whether a new epoch began.
     ///
     /// # Errors
     /// [`Stalled`] if the confirmation is missing so long that the key is used up.
     pub fn advance_if_due(&mut self, now: Duration) -> Result<bool, Stalled> {
-        let due = self.packets >= self.limits.packets
+        let due = self.ratchet.is_some()
+            || self.packets >= self.limits.packets
             || self.bytes >= self.limits.bytes
             || now.saturating_sub(self.since) >= self.limits.time;
         if !due {
@@ -266,8 +150,11 @@ impl Sealer {
             let used_up = self.packets >= HARD_PACKETS || self.bytes >= HARD_BYTES;
             return if used_up { Err(Stalled) } else { Ok(false) };
         }
-        self.secret = self.secret.next();
-        self.keys = EpochKeys::new(self.cipher, &self.secret);
+        let secret = match self.ratchet.take() {
+            None => self.current.secret.next(),
+            Some(ratchet) => self.current.secret.ratcheted(&ratchet),
+        };
+        self.current = Epoch::new(self.cipher, secret);
         self.epoch += 1;
         (self.packets, self.bytes, self.since, self.confirmed) = (0, 0, now, false);
         Ok(true)
@@ -291,26 +178,24 @@ impl Sealer {
         self.next_number += 1;
         self.packets += 1;
         self.bytes += datagram.len() as u64;
-        let mut header = [0; HEADER_LEN];
-        header[..CID_LEN].copy_from_slice(&self.keys.cid.0);
-        header[CID_LEN..].copy_from_slice(&(number as u32).to_be_bytes());
+        let keys = &self.current.keys;
+        let truncated = number as u32;
+        let header = header(keys.cid, truncated);
         let end = datagram.len() - TAG_LEN;
-        let tag = self
-            .keys
-            .aead
-            .seal_in_place_separate_tag(
-                self.keys.nonce(number),
-                Aad::from(header),
-                &mut datagram[HEADER_LEN..end],
-            )
-            .expect("ring refuses only messages of more than 64 GiB");
-        datagram[end..].copy_from_slice(tag.as_ref());
-        datagram[..HEADER_LEN].copy_from_slice(&header);
-        let mask = self.keys.mask(datagram);
-        for (byte, m) in datagram[CID_LEN..HEADER_LEN].iter_mut().zip(mask) {
-            *byte ^= m;
-        }
+        let tag = keys.aead.seal(number, &header, &mut datagram[HEADER_LEN..end]);
+        datagram[end..].copy_from_slice(&tag);
+        let protected = truncated ^ keys.mask(datagram);
+        datagram[..HEADER_LEN].copy_from_slice(&self::header(keys.cid, protected));
     }
+}
+
+/// A datagram's first bytes: the epoch's id, and a packet number's low bits.
+#[inline]
+fn header(cid: ConnectionId, truncated: u32) -> [u8; HEADER_LEN] {
+    let mut header = [0; HEADER_LEN];
+    header[..CID_LEN].copy_from_slice(&cid.0);
+    header[CID_LEN..].copy_from_slice(&truncated.to_be_bytes());
+    header
 }
 
 /// Why a datagram was not opened. In every case nothing has changed but a counter.
@@ -339,21 +224,34 @@ pub struct Opened {
     pub newest: bool,
     /// Whether it was the first of a new epoch: the set of live connection ids has changed.
     pub advanced: bool,
+    /// Whether that epoch has taken in the round of Diffie-Hellman: the peer has it too.
+    pub ratcheted: bool,
 }
 
 /// The receiver of one direction.
 pub struct Opener {
     cipher: Cipher,
-    /// The epoch before, and when its keys are forgotten.
-    previous: Option<(EpochKeys, Duration)>,
-    current: EpochKeys,
+    previous: Option<Previous>,
+    current: Epoch,
     /// Ready beforehand so that the first datagram of the next epoch costs no more than others.
-    next: EpochKeys,
-    next_secret: EpochSecret,
+    next: Epoch,
+    /// A round of Diffie-Hellman that the peer will take in, and the next epoch if it is that one
+    /// which does.
+    ratchet: Option<(RatchetSecret, Epoch)>,
     epoch: u64,
     window: ReplayWindow,
     forgeries: u64,
     grace: Duration,
+}
+
+/// The epoch before the current one.
+struct Previous {
+    /// Known for as long as the current epoch lasts: whoever sends on a late datagram is not told
+    /// that this end has lost its state ([`crate::reset`]).
+    cid: ConnectionId,
+    /// Until they are forgotten.
+    keys: Option<EpochKeys>,
+    forget_at: Duration,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -361,22 +259,29 @@ enum Slot {
     Previous,
     Current,
     Next,
+    Ratcheted,
 }
 
 impl Opener {
     pub(crate) fn new(cipher: Cipher, secret: EpochSecret, grace: Duration) -> Self {
-        let next_secret = secret.next();
         Self {
             cipher,
             previous: None,
-            current: EpochKeys::new(cipher, &secret),
-            next: EpochKeys::new(cipher, &next_secret),
-            next_secret,
+            next: Epoch::new(cipher, secret.next()),
+            current: Epoch::new(cipher, secret),
+            ratchet: None,
             epoch: 0,
             window: ReplayWindow::default(),
             forgeries: 0,
             grace,
         }
+    }
+
+    /// The peer may take this round of Diffie-Hellman in from its next epoch on: the set of live
+    /// connection ids has changed. A round that it has not taken in is given up.
+    pub(crate) fn ratchet(&mut self, ratchet: RatchetSecret) {
+        let secret = self.current.secret.ratcheted(&ratchet);
+        self.ratchet = Some((ratchet, Epoch::new(self.cipher, secret)));
     }
 
     /// The newest epoch that something arrived in.
@@ -388,7 +293,7 @@ impl Opener {
     /// What the peer must name as commitment of the current epoch.
     #[must_use]
     pub fn commitment(&self) -> [u8; 32] {
-        self.current.commitment
+        self.current.keys.commitment
     }
 
     /// Which datagrams have arrived.
@@ -396,26 +301,32 @@ impl Opener {
         &self.window
     }
 
-    /// The connection ids that datagrams may carry now.
+    /// The connection id of the current epoch.
+    #[must_use]
+    pub fn connection_id(&self) -> ConnectionId {
+        self.current.keys.cid
+    }
+
+    /// The connection ids that datagrams may carry now, and that of the epoch before.
     pub fn connection_ids(&self) -> impl Iterator<Item = ConnectionId> {
-        let previous = self.previous.as_ref().map(|(keys, _)| keys.cid);
-        [Some(self.current.cid), Some(self.next.cid), previous].into_iter().flatten()
+        let previous = self.previous.as_ref().map(|previous| previous.cid);
+        let ratcheted = self.ratchet.as_ref().map(|(_, epoch)| epoch.keys.cid);
+        let always = [Some(self.current.keys.cid), Some(self.next.keys.cid)];
+        always.into_iter().chain([ratcheted, previous]).flatten()
     }
 
     /// When the keys of the epoch before are due to be forgotten.
     #[must_use]
     pub fn forget_at(&self) -> Option<Duration> {
-        self.previous.as_ref().map(|(_, at)| *at)
+        let previous = self.previous.as_ref().filter(|previous| previous.keys.is_some());
+        previous.map(|previous| previous.forget_at)
     }
 
-    /// Forgets the keys of the epoch before if they are due. Returns whether it did: the set of
-    /// live connection ids has changed then.
-    pub fn forget_if_due(&mut self, now: Duration) -> bool {
-        let due = self.forget_at().is_some_and(|at| now >= at);
-        if due {
-            self.previous = None;
+    /// Forgets the keys of the epoch before if they are due.
+    pub fn forget_if_due(&mut self, now: Duration) {
+        if let Some(previous) = self.previous.as_mut().filter(|p| now >= p.forget_at) {
+            previous.keys = None;
         }
-        due
     }
 
     /// Whether so many forgeries were tried that the key no longer counts as safe.
@@ -433,25 +344,13 @@ impl Opener {
         if datagram.len() < OVERHEAD {
             return Err(OpenError::Short);
         }
-        let slot = self.slot(&datagram[..CID_LEN]).ok_or(OpenError::UnknownId)?;
-        let keys = match slot {
-            Slot::Previous => &self.previous.as_ref().ok_or(OpenError::UnknownId)?.0,
-            Slot::Current => &self.current,
-            Slot::Next => &self.next,
-        };
-        let mut header = [0; HEADER_LEN];
-        header.copy_from_slice(&datagram[..HEADER_LEN]);
-        for (byte, m) in header[CID_LEN..].iter_mut().zip(keys.mask(datagram)) {
-            *byte ^= m;
-        }
-        let truncated = u32::from_be_bytes([header[8], header[9], header[10], header[11]]);
+        let (slot, keys) = self.find(datagram).ok_or(OpenError::UnknownId)?;
+        let (head, _) = datagram.split_first_chunk::<HEADER_LEN>().ok_or(OpenError::Short)?;
+        let protected = u32::from_be_bytes([head[8], head[9], head[10], head[11]]);
+        let truncated = protected ^ keys.mask(datagram);
+        let header = header(keys.cid, truncated);
         let number = expand(truncated, self.window.end());
-        let opened = keys.aead.open_in_place(
-            keys.nonce(number),
-            Aad::from(header),
-            &mut datagram[HEADER_LEN..],
-        );
-        if opened.is_err() {
+        if !keys.aead.open(number, &header, &mut datagram[HEADER_LEN..]) {
             self.forgeries += 1;
             return Err(OpenError::Forged);
         }
@@ -460,11 +359,12 @@ impl Opener {
         }
         // Authentic and new. From here on state may change.
         let newest = self.window.insert(number);
-        let advanced = slot == Slot::Next;
+        let advanced = matches!(slot, Slot::Next | Slot::Ratcheted);
+        let ratcheted = slot == Slot::Ratcheted;
         if advanced {
-            self.advance(now);
+            self.advance(now, ratcheted);
         }
-        Ok(Opened { number, newest, advanced })
+        Ok(Opened { number, newest, advanced, ratcheted })
     }
 
     /// So that a benchmark can open the same datagrams again.
@@ -473,24 +373,43 @@ impl Opener {
         self.window = ReplayWindow::default();
     }
 
-    fn slot(&self, cid: &[u8]) -> Option<Slot> {
-        if cid == self.current.cid.0 {
-            Some(Slot::Current)
-        } else if cid == self.next.cid.0 {
-            Some(Slot::Next)
-        } else if self.previous.as_ref().is_some_and(|(keys, _)| cid == keys.cid.0) {
-            Some(Slot::Previous)
-        } else {
-            None
+    #[inline]
+    fn find(&self, datagram: &[u8]) -> Option<(Slot, &EpochKeys)> {
+        let cid = ConnectionId(*datagram.first_chunk()?);
+        if cid == self.current.keys.cid {
+            return Some((Slot::Current, &self.current.keys));
         }
+        if cid == self.next.keys.cid {
+            return Some((Slot::Next, &self.next.keys));
+        }
+        if let Some((_, epoch)) = self.ratchet.as_ref().filter(|(_, e)| e.keys.cid == cid) {
+            return Some((Slot::Ratcheted, &epoch.keys));
+        }
+        let previous = self.previous.as_ref().filter(|previous| previous.cid == cid)?;
+        Some((Slot::Previous, previous.keys.as_ref()?))
     }
 
-    fn advance(&mut self, now: Duration) {
-        let after = self.next_secret.next();
-        let next = core::mem::replace(&mut self.next, EpochKeys::new(self.cipher, &after));
-        let old = core::mem::replace(&mut self.current, next);
-        self.previous = Some((old, now + self.grace));
-        self.next_secret = after;
+    /// What has arrived was sealed under the next epoch, or the ratcheted one in its place.
+    #[cold]
+    fn advance(&mut self, now: Duration, ratcheted: bool) {
+        let after = match self.ratchet.take() {
+            Some((_, epoch)) if ratcheted => {
+                self.next = Epoch::new(self.cipher, epoch.secret.next());
+                epoch
+            }
+            waiting => {
+                let after = Epoch::new(self.cipher, self.next.secret.next());
+                let next = core::mem::replace(&mut self.next, after);
+                self.ratchet = waiting.map(|(ratchet, _)| {
+                    let secret = next.secret.ratcheted(&ratchet);
+                    (ratchet, Epoch::new(self.cipher, secret))
+                });
+                next
+            }
+        };
+        let old = core::mem::replace(&mut self.current, after);
+        let (cid, forget_at) = (old.keys.cid, now + self.grace);
+        self.previous = Some(Previous { cid, keys: Some(old.keys), forget_at });
         self.epoch += 1;
         self.forgeries = 0;
     }

@@ -9,13 +9,15 @@ use bytes::BytesMut;
 use core::net::SocketAddr;
 use core::time::Duration;
 use sim::{Dice, FAIR, MS, Net, S, Weather, addr, key};
-use xylem_link::{AesOffer, CloseReason, Config, Endpoint, RekeyLimits, StaticKey};
+use xylem_link::seal::Cipher;
+use xylem_link::{CloseReason, Config, Endpoint, RatchetLimits, RekeyLimits, StaticKey, Suites};
 
-/// A session from the first datagram to the last; `interfere` is called every half millisecond.
-/// Gives all that was sent by the two.
-fn session(mut interfere: impl FnMut(&mut Net)) -> Net {
+/// A session from the first datagram to the last, with epochs and rounds of Diffie-Hellman all the
+/// while; `interfere` is called every half millisecond. Gives all that was sent by the two.
+fn session(stateless_reset: bool, mut interfere: impl FnMut(&mut Net)) -> Net {
     let rekey = RekeyLimits { packets: 15, ..RekeyLimits::default() };
-    let config = Config { rekey, ..Config::default() };
+    let ratchet = RatchetLimits { bytes: 20_000, ..RatchetLimits::default() };
+    let config = Config { rekey, ratchet, stateless_reset, ..Config::default() };
     let mut net = Net::pair(5, &config, Weather { path: 1_472, ..FAIR });
     net.record = true;
     let mut step = |net: &mut Net, steps: usize| {
@@ -33,48 +35,86 @@ fn session(mut interfere: impl FnMut(&mut Net)) -> Net {
         net.nodes[1].endpoint.send(b, &[n; 30]).unwrap();
         step(&mut net, 2);
     }
+    for (node, link) in net.nodes.iter().zip([a, b]) {
+        let stats = node.endpoint.stats(link).unwrap();
+        assert!(stats.ratchets > 2 && stats.rekeys > stats.ratchets, "{stats:?}");
+    }
     net.nodes[0].endpoint.close(a);
     step(&mut net, 6);
     net
 }
 
-/// WRAITH: one forged packet kills the session. Forged, truncated, lengthened, bit-flipped and
-/// made-up datagrams, bred from everything that the session has sent and is going to send, in
-/// every state of both sides: what the two send stays the same to the last byte.
+/// Forged, truncated, lengthened, bit-flipped and made-up datagrams, bred from everything that the
+/// session has sent and is going to send. Gives the address and the length of each, too.
+fn forge(seed: u64, quiet: &Net, stateless_reset: bool) -> (Net, Vec<(SocketAddr, usize)>) {
+    let mut dice = Dice::new(seed);
+    let mut injected = Vec::new();
+    let net = session(stateless_reset, |net| {
+        for _ in 0..20 {
+            let (mut from, to, mut bytes) = {
+                let n = dice.below(quiet.tap.len() as u64) as usize;
+                quiet.tap[n].clone()
+            };
+            let len = bytes.len() as u64;
+            match dice.below(5) {
+                0 => bytes[dice.below(len) as usize] ^= 1 << dice.below(8),
+                1 => bytes.truncate(dice.below(len) as usize),
+                2 => bytes.push(dice.next() as u8),
+                3 => bytes[12..].fill_with(|| dice.next() as u8),
+                _ => {
+                    bytes = vec![0; dice.below(2_000) as usize];
+                    bytes.fill_with(|| dice.next() as u8);
+                }
+            }
+            if dice.percent(30) {
+                from = addr(66);
+            }
+            injected.push((from, bytes.len()));
+            net.inject(from, to, bytes);
+        }
+    });
+    assert!(injected.len() > 1_000);
+    (net, injected)
+}
+
+/// WRAITH: one forged packet kills the session. In every state of both sides, rounds of
+/// Diffie-Hellman among them: what the two send stays the same to the last byte.
 #[test]
 fn forgeries_in_every_state_leave_no_trace() {
-    let quiet = session(|_| {});
+    let quiet = session(false, |_| {});
     assert_eq!((quiet.nodes[0].packets.len(), quiet.nodes[1].packets.len()), (60, 60));
     for seed in 0..3 {
-        let mut dice = Dice::new(seed);
-        let mut injected = 0;
-        let forged = session(|net| {
-            for _ in 0..20 {
-                let (mut from, to, mut bytes) = {
-                    let n = dice.below(quiet.tap.len() as u64) as usize;
-                    quiet.tap[n].clone()
-                };
-                let len = bytes.len() as u64;
-                match dice.below(5) {
-                    0 => bytes[dice.below(len) as usize] ^= 1 << dice.below(8),
-                    1 => bytes.truncate(dice.below(len) as usize),
-                    2 => bytes.push(dice.next() as u8),
-                    3 => bytes[12..].fill_with(|| dice.next() as u8),
-                    _ => {
-                        bytes = vec![0; dice.below(2_000) as usize];
-                        bytes.fill_with(|| dice.next() as u8);
-                    }
-                }
-                if dice.percent(30) {
-                    from = addr(66);
-                }
-                injected += 1;
-                net.inject(from, to, bytes);
-            }
-        });
-        assert!(injected > 1_000);
+        let (forged, _) = forge(seed, &quiet, false);
         assert!(forged.tap == quiet.tap, "seed {seed}: something changed");
         assert!(forged.outside.is_empty(), "the forger got an answer");
+    }
+}
+
+/// The same where datagrams of unknown ids are answered with resets: between them, nothing but
+/// what would have been sent; and they are few, short, and end no link.
+#[test]
+fn forgeries_provoke_nothing_but_a_few_short_resets() {
+    let quiet = session(true, |_| {});
+    for seed in 0..3 {
+        let (forged, injected) = forge(seed, &quiet, true);
+        let mut genuine = quiet.tap.iter().peekable();
+        let mut resets: HashMap<SocketAddr, usize> = HashMap::new();
+        for datagram in &forged.tap {
+            if genuine.next_if_eq(&datagram).is_none() {
+                assert!(datagram.2.len() < 64, "seed {seed}: no reset");
+                *resets.entry(datagram.1).or_default() += 1;
+            }
+        }
+        assert_eq!(genuine.next(), None, "seed {seed}: something is missing");
+        let sent: u64 = forged.nodes.iter().map(|n| n.endpoint.endpoint_stats().resets_sent).sum();
+        assert_eq!(resets.values().sum::<usize>() as u64, sent);
+        assert!((10..200).contains(&sent), "{sent} resets");
+        for (to, resets) in resets {
+            let provoked = injected.iter().filter(|(from, len)| *from == to && *len >= 64).count();
+            assert!(resets <= provoked, "{resets} for {provoked}");
+        }
+        assert_eq!(forged.nodes[0].closed, quiet.nodes[0].closed);
+        assert_eq!(forged.nodes[1].closed, quiet.nodes[1].closed);
     }
 }
 
@@ -82,10 +122,10 @@ fn forgeries_in_every_state_leave_no_trace() {
 /// no packet twice, no second link, no answer that is larger than the question.
 #[test]
 fn replays_in_every_state_deliver_nothing_twice() {
-    let quiet = session(|_| {});
+    let quiet = session(true, |_| {});
     let mut dice = Dice::new(1);
     let mut elsewhere = 0;
-    let net = session(|net| {
+    let net = session(true, |net| {
         for _ in 0..20 {
             if net.tap.is_empty() {
                 return;
@@ -177,18 +217,28 @@ fn dialing_by_address_works_where_it_is_allowed_and_is_silence_elsewhere() {
 
 #[test]
 fn the_cipher_is_the_one_that_both_have() {
-    for (a, b) in [
-        (AesOffer::WhenFast, AesOffer::WhenFast),
-        (AesOffer::WhenFast, AesOffer::Never),
-        (AesOffer::Never, AesOffer::WhenFast),
-        (AesOffer::Never, AesOffer::Never),
-    ] {
-        let configs = [a, b].map(|aes| Config { aes, ..Config::default() });
+    use Suites::{ChaCha, Fastest, XChaCha};
+    let best = if Cipher::aes_is_fast() { Cipher::Aes256Gcm } else { Cipher::ChaCha20Poly1305 };
+    let rows = [
+        (Fastest, Fastest, best),
+        (Fastest, ChaCha, Cipher::ChaCha20Poly1305),
+        (Fastest, XChaCha, Cipher::ChaCha20Poly1305),
+        (ChaCha, Fastest, Cipher::ChaCha20Poly1305),
+        (ChaCha, ChaCha, Cipher::ChaCha20Poly1305),
+        (XChaCha, Fastest, Cipher::XChaCha20Poly1305),
+        (XChaCha, ChaCha, Cipher::XChaCha20Poly1305),
+        (XChaCha, XChaCha, Cipher::XChaCha20Poly1305),
+    ];
+    for (a, b, cipher) in rows {
+        let configs = [a, b].map(|suites| Config { suites, ..Config::default() });
         let mut net = Net::new(1, &configs, FAIR);
-        let (a, _) = net.connect();
-        net.nodes[0].endpoint.send(a, b"over either").unwrap();
+        let (a, b) = net.connect();
+        net.nodes[0].endpoint.send(a, b"over any").unwrap();
         net.run(S);
         assert_eq!(net.nodes[1].packets.len(), 1);
+        for (node, link) in net.nodes.iter().zip([a, b]) {
+            assert_eq!(node.endpoint.link(link).unwrap().cipher(), cipher);
+        }
     }
 }
 
@@ -309,7 +359,7 @@ fn the_first_bytes_of_10000_handshakes_are_uniform() {
 /// datagrams carry over many epochs.
 #[test]
 fn ids_on_the_wire_change_as_a_whole() {
-    let net = session(|_| {});
+    let net = session(true, |_| {});
     let mut ids: Vec<[u8; 8]> = vec![];
     for (from, _, bytes) in &net.tap {
         let id = *bytes.first_chunk().unwrap();
@@ -325,20 +375,32 @@ fn ids_on_the_wire_change_as_a_whole() {
     }
 }
 
-/// Garbage, of every length, to an endpoint in no particular state: nothing but a counter.
+/// Garbage, of every length, to an endpoint in no particular state: nothing but a counter, where
+/// it is to be silent; nothing but a few short random answers where it is not.
 #[test]
-fn unknown_datagrams_are_ignored_silently() {
-    let mut endpoint = Endpoint::new(Config::default(), key(1), [1; 32]);
-    let mut dice = Dice::new(1);
-    for len in (0..3_000).chain([65_507]) {
-        let mut datagram = BytesMut::zeroed(len);
-        datagram.iter_mut().for_each(|b| *b = dice.next() as u8);
-        endpoint.handle_datagram(Duration::ZERO, addr(9), datagram);
+fn unknown_datagrams_change_nothing() {
+    for (stateless_reset, accept_open) in [(false, true), (true, false), (true, true)] {
+        let config = Config { stateless_reset, accept_open, ..Config::default() };
+        let mut endpoint = Endpoint::new(config, key(1), [1; 32]);
+        let mut dice = Dice::new(1);
+        let mut answers = 0;
+        for len in (0..3_000).chain([65_507]) {
+            let mut datagram = BytesMut::zeroed(len);
+            datagram.iter_mut().for_each(|b| *b = dice.next() as u8);
+            endpoint.handle_datagram(Duration::ZERO, addr(9), datagram);
+            let mut buf = Vec::new();
+            if let Some(transmit) = endpoint.poll_transmit(Duration::ZERO, &mut buf) {
+                assert!(transmit.len < len && transmit.to == addr(9));
+                answers += 1;
+            }
+            assert_eq!(endpoint.poll_transmit(Duration::ZERO, &mut buf), None);
+        }
+        assert_eq!(answers, if stateless_reset && accept_open { 32 } else { 0 });
+        assert_eq!(endpoint.endpoint_stats().ignored, 3_001);
+        assert_eq!(endpoint.endpoint_stats().resets_sent, answers);
+        assert!(endpoint.poll_event().is_none());
+        assert_eq!(endpoint.poll_timeout(), None);
     }
-    assert_eq!(endpoint.endpoint_stats().ignored, 3_001);
-    assert_eq!(endpoint.poll_transmit(Duration::ZERO, &mut Vec::new()), None);
-    assert!(endpoint.poll_event().is_none());
-    assert_eq!(endpoint.poll_timeout(), None);
 }
 
 #[test]

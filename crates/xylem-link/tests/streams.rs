@@ -134,7 +134,7 @@ fn every_stream_arrives_whole_over_any_network() {
 #[test]
 #[ignore = "a table, not a check: run with --release --ignored --nocapture"]
 fn goodput_table() {
-    for algorithm in [Algorithm::Cubic] {
+    for algorithm in [Algorithm::Cubic, Algorithm::Bbr] {
         for late in [0, 20] {
             println!("{algorithm}, 100 Mbit/s, {late} % of the datagrams late");
             for permille in [0, 1, 10, 50, 200] {

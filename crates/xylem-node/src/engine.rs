@@ -7,6 +7,7 @@
 //! 2. [`Engine::next_happening`] until there is none, answering through [`Engine::send`],
 //! 3. [`Engine::flush`].
 
+mod carrying;
 mod dialling;
 mod dispatch;
 mod listening;
@@ -24,9 +25,11 @@ use xylem_link::Endpoint as LinkEndpoint;
 use xylem_mgmt::{Endpoint, FaceUri, Persistency};
 use xylem_packet::{NackReason, NameRef};
 
+use crate::carriers::{CarrierId, Carriers};
 use crate::faces::multicast::Multicast;
 use crate::faces::udp::{Received, Udp};
 use crate::faces::{Face, Faces, ReadBuffer, Transport};
+use crate::identity;
 use crate::uri::endpoint;
 use dispatch::Dispatch;
 use listening::Listener;
@@ -35,6 +38,8 @@ use listening::Listener;
 const MAX_SLEEP: Duration = Duration::from_millis(100);
 /// How often idle faces, failed dials and refused listeners are looked at.
 const HOUSEKEEPING: Duration = Duration::from_secs(1);
+/// How often links take in new randomness from the system: several times for each ratchet.
+const ENTROPY: Duration = Duration::from_secs(30);
 
 /// How many faces there may be, and how long an idle one stays.
 #[derive(Clone, Copy, Debug)]
@@ -79,6 +84,7 @@ enum Source {
     Udp(usize),
     Multicast(usize),
     Listener(usize),
+    Carrier(CarrierId),
     /// A face with a connection of its own.
     Face(FaceId),
 }
@@ -105,6 +111,7 @@ pub(crate) struct Network {
     udp_sockets: Vec<Udp>,
     multicast: Vec<Multicast>,
     listeners: Vec<Listener>,
+    carriers: Carriers,
     faces: Faces,
     /// On which link socket an address was last heard, where there are several.
     heard_on: HashMap<SocketAddr, usize>,
@@ -114,6 +121,7 @@ pub(crate) struct Network {
     /// Faces whose link service has a timer running.
     timed: Vec<FaceId>,
     housekeeping: Duration,
+    entropy: Duration,
     // Memory used again for every packet.
     buffer: ReadBuffer,
     trains: Vec<Received>,
@@ -129,6 +137,8 @@ impl Engine {
         face.scope = FaceScope::Local;
         face.came_up = true;
         let program = forwarder.add_face(FaceScope::Local);
+        let mut local_prefix = [0; 5];
+        getrandom::fill(&mut local_prefix).map_err(|e| io::Error::other(e.to_string()))?;
         let mut faces = Faces::default();
         faces.insert(program, face);
         let net = Network {
@@ -145,12 +155,14 @@ impl Engine {
             udp_sockets: Vec::new(),
             multicast: Vec::new(),
             listeners: Vec::new(),
+            carriers: Carriers::new(local_prefix),
             faces,
             heard_on: HashMap::new(),
             happenings: VecDeque::new(),
             unflushed: Vec::new(),
             timed: Vec::new(),
             housekeeping: Duration::ZERO,
+            entropy: ENTROPY,
             buffer: ReadBuffer::new(),
             trains: Vec::new(),
             messages: Vec::new(),
@@ -177,6 +189,14 @@ impl Engine {
     /// A face's properties, to be changed.
     pub(crate) fn face_mut(&mut self, face: FaceId) -> Option<&mut Face> {
         self.net.faces.get_mut(face)
+    }
+
+    /// The shaping level in force on a face's encrypted link; `None`: it has none that is up.
+    pub(crate) fn shaping_of(&self, face: FaceId) -> Option<xylem_link::Level> {
+        match self.face(face)?.transport {
+            Transport::Link(link) => Some(self.net.endpoint.stats(link)?.shaping),
+            _ => None,
+        }
     }
 
     /// All faces.
@@ -267,6 +287,7 @@ impl Engine {
                 Source::Udp(i) => self.receive_udp(i, source)?,
                 Source::Multicast(i) => self.receive_multicast(i, source)?,
                 Source::Listener(i) => self.accept(i),
+                Source::Carrier(id) => self.receive_carrier(id, source),
                 Source::Face(face) => self.receive_connection(face, source),
             }
         }
@@ -291,7 +312,14 @@ impl Engine {
         }
         if now >= self.net.housekeeping {
             self.net.housekeeping = now + HOUSEKEEPING;
+            if now >= self.net.entropy
+                && let Ok(random) = identity::random()
+            {
+                self.net.entropy = now + ENTROPY;
+                self.net.endpoint.add_entropy(random);
+            }
             self.forget_idle(now);
+            self.keep_carriers(now);
             self.redial(now);
             for listener in 0..self.net.listeners.len() {
                 self.accept(listener);
@@ -332,11 +360,14 @@ impl Engine {
         let now = self.now();
         let net = &mut self.net;
         while let Some(transmit) = net.endpoint.poll_transmit(now, &mut net.datagram) {
-            if let Some(socket) = net.link_socket_for(transmit.to) {
+            if net.carriers.made_up(transmit.to) {
+                net.carry(now, &transmit);
+            } else if let Some(socket) = net.link_socket_for(transmit.to) {
                 let contents = &net.datagram[..transmit.len];
                 net.link_sockets[socket].send(transmit.to, contents, transmit.segment_size);
             }
         }
+        self.flush_carriers(now);
     }
 
     /// Says goodbye on every link, so that peers need not wait for a time-out.
@@ -350,6 +381,7 @@ impl Engine {
             self.net.endpoint.close(link);
         }
         self.flush();
+        self.net.carriers.close();
     }
 }
 

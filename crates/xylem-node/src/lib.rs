@@ -16,12 +16,14 @@ mod rescan;
 mod walk;
 
 mod addresses;
+pub mod carriers;
 mod dial;
 mod engine;
 mod faces;
 mod identity;
 mod keyring;
 mod register;
+mod shaping;
 mod uri;
 
 mod shelf;
@@ -43,8 +45,10 @@ pub use keyring::{KeyEntry, KeyKind, Keyring};
 pub use node::{NodeConfig, Route, default_socket, run_node};
 pub use share::share;
 pub use shelf::DiskShelf;
+pub use xylem_mgmt::Carrier;
 pub use uri::{HostPort, LINK_PORT, NDN_PORT, PeerUri, WEB_SOCKET_PORT};
 pub use verify::verify;
+pub use xylem_link::{Level as ShapeLevel, Shaping};
 
 use std::path::Path;
 

@@ -6,19 +6,19 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
 use xylem_forward::Forwarder;
-use xylem_link::{Endpoint, StaticKey};
+use xylem_link::{Endpoint, Level, StaticKey};
 use xylem_object::naming;
 use xylem_object::{Answer, Publication, PublisherKey, Ticket};
 use xylem_packet::{Interest, Name, Packet};
 use xylem_store::{Store, StoreError};
 
 use crate::addresses::advertised;
-use crate::api::{Error, Event, ShareOptions, Stop};
+use crate::api::{Error, Event, Peer, ShareOptions, Stop};
 use crate::engine::{Engine, Happening};
 use crate::publish::{Serving, disk, publish};
 use crate::register::Registrar;
 use crate::uri::LINK_PORT;
-use crate::{failure, identity};
+use crate::{failure, identity, shaping};
 
 /// Answers between two flushes: a datagram of the largest size, so that the receiver
 /// works while the next ones are made.
@@ -55,10 +55,15 @@ pub fn share(
         .with_metadata(&publisher);
 
     let link_public = link_key.public();
-    let endpoint = Endpoint::new(xylem_link::Config::default(), link_key, identity::random()?);
+    let link_config = xylem_link::Config { shaping: options.shaping.clone(), ..Default::default() };
+    let endpoint = Endpoint::new(link_config, link_key, identity::random()?);
     let mut engine = Engine::new(endpoint, Forwarder::new(xylem_forward::Config::default()))
         .map_err(|e| failure::local("cannot start the event loop", &e))?;
+    if let Some(files) = &options.certificate {
+        engine.set_certificate(failure::certificate(files)?);
+    }
     let listen = bind_links(&mut engine, &options.listen)?;
+    let carriers = bind_carriers(&mut engine, &options.listen)?;
     let plain = bind_plain(&mut engine, &options.plain)?;
     engine.serve(prefix.as_ref().parent());
 
@@ -79,17 +84,23 @@ pub fn share(
         files: manifest.file_count,
         listen,
         plain,
+        carriers,
     });
     let registrar = Registrar::new(&mut engine, prefix.as_ref().parent().to_name(), &options.via)?;
     let serving = published.serve(disk());
-    Server { engine, registrar, publication, serving, told: HashSet::new() }.run(stop, on_event)
+    let wants = options.shaping.level;
+    Server { engine, registrar, publication, serving, wants, told: HashSet::new() }
+        .run(stop, on_event)
 }
 
-fn bind_links(engine: &mut Engine, asked: &[SocketAddr]) -> Result<Vec<SocketAddr>, Error> {
+fn bind_links(engine: &mut Engine, asked: &[Peer]) -> Result<Vec<SocketAddr>, Error> {
     if !asked.is_empty() {
-        return asked
-            .iter()
-            .map(|a| engine.bind_link(*a).map_err(|e| failure::bind(*a, &e)))
+        let link = |peer: &Peer| match peer {
+            Peer::Link { address, .. } => Some(*address),
+            _ => None,
+        };
+        return (asked.iter().filter_map(link))
+            .map(|a| engine.bind_link(a).map_err(|e| failure::bind(a, &e)))
             .collect();
     }
     let mut bind = |address: SocketAddr| match engine.bind_link(address) {
@@ -103,6 +114,21 @@ fn bind_links(engine: &mut Engine, asked: &[SocketAddr]) -> Result<Vec<SocketAdd
     // A machine without IPv6 serves over IPv4 alone.
     let second = bind(SocketAddr::from((Ipv6Addr::UNSPECIFIED, first.port())));
     Ok([Some(first), second.ok()].into_iter().flatten().collect())
+}
+
+/// Face URIs of the carriers among `asked`, once they are bound.
+fn bind_carriers(engine: &mut Engine, asked: &[Peer]) -> Result<Vec<String>, Error> {
+    let carried = |peer: &&Peer| !matches!(peer, Peer::Link { .. });
+    asked
+        .iter()
+        .filter(carried)
+        .map(|peer| match peer {
+            Peer::Carried { address, .. } => {
+                engine.listen(peer).map_err(|e| failure::bind(*address, &e))
+            }
+            other => Err(failure::usage(format!("{other} is not encrypted; see --plain-listen"))),
+        })
+        .collect()
 }
 
 /// Each address serves plain NDN over UDP and over TCP, on the same port.
@@ -121,6 +147,8 @@ struct Server {
     registrar: Registrar,
     publication: Publication,
     serving: Serving,
+    /// The shaping level that links are to have.
+    wants: Level,
     /// Files whose trouble has been told; once is enough.
     told: HashSet<PathBuf>,
 }
@@ -148,7 +176,8 @@ impl Server {
                     }
                     Happening::FaceUp { face, peer } => {
                         self.registrar.came_up(&mut self.engine, face)?;
-                        on_event(Event::PeerConnected { peer });
+                        on_event(Event::PeerConnected { peer: peer.clone() });
+                        shaping::tell(&self.engine, face, self.wants, &peer, on_event);
                     }
                     Happening::FaceDown { face, peer, why, .. } => {
                         self.registrar.went_down(face);

@@ -120,6 +120,7 @@ impl Node {
                     }
                 }
                 LinkEvent::Closed { reason, .. } => panic!("the link ended: {reason}"),
+                event => panic!("nobody opens streams here: {event:?}"),
             }
         }
     }

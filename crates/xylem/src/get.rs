@@ -4,6 +4,7 @@ use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
 use crate::output::text::{bytes, count, duration, rate};
 use crate::output::{Json, Out, not_with_json};
+use crate::shaping::ShapeArgs;
 use crate::stop;
 use crate::trusting::TrustArgs;
 use crate::values::{ByteRange, parse_rate, parse_seconds};
@@ -48,9 +49,10 @@ pub(crate) struct GetArgs {
     #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
 
-    /// Ask this peer instead of the ticket's: HOST:PORT or KEY@HOST:PORT (encrypted link), or an
-    /// NDN forwarder: udp://HOST, tcp://HOST, ws://HOST (with :PORT if it is not the usual one) or
-    /// unix:///PATH; can be repeated
+    /// Ask this peer instead of the ticket's: HOST:PORT or KEY@HOST:PORT (encrypted link), the
+    /// same within TCP: xylem+tls://HOST[:PORT][?sni=NAME], xylem+ws://, xylem+wss:// or
+    /// xylem+doh://; or an NDN forwarder: udp://HOST, tcp://HOST, ws://HOST (with :PORT if it is
+    /// not the usual one) or unix:///PATH; can be repeated
     #[arg(
         long,
         value_name = "ADDR",
@@ -92,6 +94,9 @@ pub(crate) struct GetArgs {
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "30",
           allow_negative_numbers = true, env = "XYLEM_TIMEOUT", hide_env_values = true)]
     timeout: Duration,
+
+    #[command(flatten)]
+    shape: ShapeArgs,
 }
 
 /// Runs `xylem get`.
@@ -132,6 +137,7 @@ fn by_ticket(
         existing: existing(args),
         exclude: args.exclude.clone(),
         limit_rate: args.limit,
+        shaping: args.shape.shaping(),
         give_up: args.timeout,
         store: common.store()?,
     };

@@ -19,6 +19,7 @@ mod output;
 mod peek;
 mod ping;
 mod put;
+mod shaping;
 mod share;
 mod stop;
 mod sum;

@@ -21,6 +21,19 @@ impl Ahead {
         Self { rng: Rng::new(seed), pairs: VecDeque::new() }
     }
 
+    /// What a thief would take.
+    #[cfg(test)]
+    pub fn first(&mut self) -> KeyPair {
+        self.make_one();
+        self.pairs[0].clone()
+    }
+
+    /// What waits is thrown away: whoever knows it must not know the handshakes to come.
+    pub fn add_entropy(&mut self, random: &[u8; 32]) {
+        self.rng.add(random);
+        self.pairs.clear();
+    }
+
     /// Makes one pair, unless enough of them wait.
     pub fn make_one(&mut self) {
         if self.pairs.len() < MAX_AHEAD {

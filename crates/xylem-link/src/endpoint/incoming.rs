@@ -3,7 +3,7 @@
 use core::net::SocketAddr;
 use core::time::Duration;
 
-use super::{Endpoint, MAX_REPLIES, State};
+use super::{Endpoint, Entry, MAX_REPLIES, State};
 use crate::config::{CloseReason, Event, LinkId};
 use crate::envelope::EnvelopeKey;
 use crate::handshake::{Dialed, DialedBy, HalfOpen, Initial, Step};
@@ -30,7 +30,41 @@ impl Endpoint {
             && datagram.len() >= MIN_INITIAL
             && self.on_initial(now, from, datagram).is_some();
         if !answered {
-            self.stats.ignored += 1;
+            self.on_unknown(now, from, datagram);
+        }
+    }
+
+    /// Whether those who lack our key, or a link, may learn that something is here.
+    fn answers_strangers(&self) -> bool {
+        self.config.stateless_reset && self.config.accept_open && self.config.accept_incoming
+    }
+
+    /// A datagram that means nothing: it may be the peer's word that it has lost its state, or be
+    /// meant for what we were before we lost ours.
+    fn on_unknown(&mut self, now: Duration, from: SocketAddr, datagram: &[u8]) {
+        if let Some(id) = self.tokens.find(datagram)
+            && let Some(Entry { state: State::Up(link), .. }) = self.links.get_mut(&id)
+            && link.on_stranger(from, datagram)
+        {
+            self.settle(id);
+            return;
+        }
+        self.stats.ignored += 1;
+        if !self.answers_strangers() || self.replies.len() >= MAX_REPLIES {
+            return;
+        }
+        // A dialer that has read our response may already send what we can read once we have its
+        // finish: its ids are not unknown for good.
+        let is_from = |id| match self.links.get(id) {
+            Some(Entry { state: State::HalfOpen(half), .. }) => half.is_from(from),
+            _ => false,
+        };
+        if self.half_open.iter().any(is_from) {
+            return;
+        }
+        if let Some(reset) = self.resetter.answer(now, from, datagram) {
+            self.replies.push_back((from, reset));
+            self.stats.resets_sent += 1;
         }
     }
 
@@ -178,7 +212,10 @@ impl Endpoint {
 
     fn establish(&mut self, now: Duration, new: NewLink) {
         let (id, peer, remote) = (new.id, new.peer, new.remote);
-        let link = Link::new(&self.config, now, new);
+        let mut link = Link::new(&self.config, now, new);
+        if self.answers_strangers() {
+            link.tell_resets(self.resetter.key());
+        }
         self.insert(id, State::Up(Box::new(link)), None);
         self.sync_routes(id);
         self.events.push_back(Event::Connected { link: id, peer, remote });

@@ -17,7 +17,7 @@ pub(super) struct Misbehaved;
 
 impl Link {
     /// Takes a datagram whose connection id is one of ours. Returns whether the set of live
-    /// connection ids has changed.
+    /// connection ids, or the peer's reset token, has changed.
     pub(crate) fn handle(
         &mut self,
         now: Duration,
@@ -34,15 +34,27 @@ impl Link {
         };
         self.stats.datagrams_received += 1;
         self.stats.bytes_received += datagram.len() as u64;
-        self.last_received = now;
+        // Cover is no sign of life.
+        if !Frames::new(&datagram[HEADER_LEN..datagram.len() - TAG_LEN]).is_empty() {
+            self.last_received = now;
+        }
+        self.routes_changed |= opened.advanced;
+        if opened.ratcheted {
+            self.on_ratcheted(now);
+        }
         if let Some(closing) = &mut self.closing {
             closing.due = true;
-            return opened.advanced;
+            return core::mem::take(&mut self.routes_changed);
         }
         // The peer can only have sealed this if it has our last handshake message.
         self.finish = None;
-        if opened.newest && from != self.remote {
-            self.challenge(now, from);
+        if from != self.remote {
+            if let Some(shaper) = &mut self.shaper {
+                shaper.note_unproven(from, datagram.len());
+            }
+            if opened.newest {
+                self.challenge(now, from);
+            }
         }
         let datagram = datagram.freeze();
         let mut asks = false;
@@ -62,7 +74,7 @@ impl Link {
             }
         }
         self.on_stream_datagram(now, opened.number, (asks, marked));
-        opened.advanced
+        core::mem::take(&mut self.routes_changed)
     }
 
     fn count_refusal(&mut self, error: OpenError) {
@@ -137,7 +149,12 @@ impl Link {
                 streams.on_frame(now, frame, datagram, events).map_err(|_| Misbehaved)?;
             }
             // Keys.
-            Frame::Rekey { .. } | Frame::ResetToken { .. } => return Err(Misbehaved),
+            Frame::Rekey { round, answer, key } => {
+                self.on_rekey((round, answer, key)).map_err(|_| Misbehaved)?;
+            }
+            Frame::ResetToken { epoch, token } => {
+                self.on_reset_token(epoch, &token).map_err(|_| Misbehaved)?;
+            }
         }
         Ok(())
     }
@@ -179,6 +196,8 @@ impl Link {
             self.remote = from;
             self.mtu.reset(now);
             self.on_new_path(now);
+            // Reset tokens are for an address.
+            self.owed.epoch_ack = Some(self.opener.epoch());
         }
     }
 }

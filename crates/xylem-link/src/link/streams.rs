@@ -133,13 +133,12 @@ impl Link {
         if let Some(rtt) = self.rtt {
             streams.set_rtt(rtt);
         }
-        let layout = Layout {
-            datagram: self.mtu.current(),
-            segments: self.queue.max_segments(),
-            number: self.sealer.next_number(),
-        };
+        let (datagram, segments, padding) = self.queue.layout(self.mtu.current());
+        let number = self.sealer.next_number();
+        let layout = Layout { datagram, segments, padding, number };
         buf.clear();
-        let segment = streams.fill(now, layout, self.opener.window(), buf)?;
+        let (segment, padding) = streams.fill(now, layout, self.opener.window(), buf)?;
+        self.stats.padding_sent += padding as u64;
         for datagram in buf.chunks_mut(segment) {
             self.sealer.seal(datagram);
         }

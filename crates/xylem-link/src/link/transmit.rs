@@ -6,6 +6,7 @@ use core::time::Duration;
 use super::{LINGER, Link, MAX_CHALLENGES};
 use crate::config::{CloseReason, Transmit};
 use crate::frame::Frame;
+use crate::reset::MIN_PROVOKING;
 use crate::seal::{HEADER_LEN, OVERHEAD, TAG_LEN};
 
 impl Link {
@@ -14,10 +15,12 @@ impl Link {
         if self.closing.is_some() {
             return self.transmit_close(now, buf);
         }
+        let ratcheting = self.sealer.is_ratcheting();
         match self.sealer.advance_if_due(now) {
             Ok(false) => {}
             Ok(true) => {
                 self.stats.rekeys += 1;
+                self.stats.ratchets += u64::from(ratcheting);
                 self.owed.announce = Some(now);
             }
             Err(_) => {
@@ -44,7 +47,7 @@ impl Link {
         Some(self.datagram(buf, self.remote, 0, |out| Frame::Close(code).write(out)))
     }
 
-    fn transmit_finish(&mut self, now: Duration, buf: &mut Vec<u8>) -> Option<Transmit> {
+    pub(super) fn transmit_finish(&mut self, now: Duration, buf: &mut Vec<u8>) -> Option<Transmit> {
         let finish = self.finish.as_mut().filter(|finish| now >= finish.next)?;
         finish.next = now + finish.wait;
         finish.wait *= 2;
@@ -76,11 +79,16 @@ impl Link {
         let mut frames = core::mem::take(&mut self.scratch);
         frames.clear();
         let probing = self.owed.ping && self.ecn.wants_probe();
+        // Long enough that a peer which has lost its state answers even a keep-alive.
+        let least = if self.owed.ping { MIN_PROVOKING } else { 0 };
         self.write_owed(now, &mut frames);
         let transmit = if frames.is_empty() || (!probing && self.queue.append_small(&frames)) {
             None
         } else {
-            let sent = self.datagram(buf, self.remote, 0, |out| out.extend_from_slice(&frames));
+            let sent = self.datagram(buf, self.remote, 0, |out| {
+                out.extend_from_slice(&frames);
+                out.resize(out.len().max(least.saturating_sub(TAG_LEN)), 0);
+            });
             Some(Transmit { ecn: sent.ecn || probing, ..sent })
         };
         self.scratch = frames;
@@ -89,13 +97,14 @@ impl Link {
 
     fn write_owed(&mut self, now: Duration, out: &mut Vec<u8>) {
         if let Some(number) = self.owed.epoch_ack.take() {
-            Frame::EpochAck(number).write(out);
+            self.write_epoch_ack(number, out);
         }
         if self.owed.announce.is_some_and(|at| now >= at) {
             self.owed.announce = Some(now + self.wait());
             let (number, commitment) = (self.sealer.epoch(), self.sealer.commitment());
             Frame::Epoch { number, commitment }.write(out);
         }
+        self.write_rekey(now, out);
         self.owed.pongs.drain(..).for_each(|token| Frame::Pong(token).write(out));
         self.owed.probe_acks.drain(..).for_each(|size| Frame::ProbeAck(size).write(out));
         if core::mem::take(&mut self.owed.ping) {
@@ -125,13 +134,14 @@ impl Link {
                 *buf = ready.buf;
                 // Probes are not counted: they must not be the reason for further probes.
                 self.mtu.on_sent(ready.segment);
+                self.stats.padding_sent += ready.padding as u64;
                 let several = buf.len() > ready.segment;
                 Some(self.sent(self.remote, buf.len(), several.then_some(ready.segment)))
             }
         }
     }
 
-    /// Writes one datagram of these frames, padded to `size` if that is longer.
+    /// Writes one datagram of these frames, padded to `size`; 0: as the link's shaping has it.
     pub(super) fn datagram(
         &mut self,
         buf: &mut Vec<u8>,
@@ -143,7 +153,9 @@ impl Link {
         buf.extend_from_slice(&[0; HEADER_LEN]);
         frames(buf);
         debug_assert!(buf.len() + TAG_LEN >= OVERHEAD);
-        buf.resize((buf.len() + TAG_LEN).max(size), 0);
+        let len = buf.len() + TAG_LEN;
+        let size = if size == 0 { self.padded(to, len) } else { size };
+        buf.resize(len.max(size), 0);
         self.sealer.seal(buf);
         self.sent(to, buf.len(), None)
     }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Deserialize;
+use xylem_link::Shaping;
 
 use crate::api::Error;
 use crate::failure;
@@ -51,8 +52,13 @@ pub struct NodeConfig {
     pub pit_quota: Option<usize>,
     /// Take prefix registrations from other machines, if a trusted key signed them.
     pub localhop: bool,
+    /// PEM files with the certificate chain and the key that carriers over TLS show; `None`: a
+    /// certificate made up for this run.
+    pub certificate: Option<(PathBuf, PathBuf)>,
     /// Certificates whose keys may command; empty: every local application may.
     pub anchors: Vec<PathBuf>,
+    /// What sizes and times on encrypted links show.
+    pub shaping: Shaping,
     /// Where the node's identity (the key of its encrypted links) is kept.
     pub store: PathBuf,
 }
@@ -88,7 +94,9 @@ impl NodeConfig {
             interests_per_second: None,
             pit_quota: None,
             localhop: false,
+            certificate: None,
             anchors: Vec::new(),
+            shaping: Shaping::default(),
             store,
         }
     }
@@ -170,11 +178,14 @@ struct FileTable {
 struct NodeTable {
     listen: Option<Vec<String>>,
     connect: Option<Vec<String>>,
+    shape: Option<String>,
     max_faces: Option<usize>,
     idle_seconds: Option<u64>,
     interests_per_second: Option<u32>,
     pit_quota: Option<usize>,
     pit_capacity: Option<usize>,
+    tls_certificate: Option<PathBuf>,
+    tls_key: Option<PathBuf>,
     cs_packets: Option<usize>,
     cs_bytes: Option<usize>,
     cs_directory: Option<PathBuf>,
@@ -224,6 +235,9 @@ impl NodeTable {
             config.listen = Some(uris("listen", &listen)?);
         }
         config.connect = uris("connect", &self.connect.unwrap_or_default())?;
+        if let Some(shape) = self.shape {
+            config.shaping = shape.parse().map_err(|e| format!("shape: {shape}: {e}"))?;
+        }
         set(&mut config.max_faces, self.max_faces);
         set(&mut config.idle, self.idle_seconds.map(Duration::from_secs));
         set(&mut config.pit_capacity, self.pit_capacity);
@@ -236,6 +250,11 @@ impl NodeTable {
         if !(1..=MAX_PIT).contains(&config.pit_capacity) {
             return Err(format!("pit_capacity has to be between 1 and {MAX_PIT}"));
         }
+        config.certificate = match (self.tls_certificate, self.tls_key) {
+            (Some(chain), Some(key)) => Some((chain, key)),
+            (None, None) => None,
+            _ => return Err("tls_certificate and tls_key have to be given together".into()),
+        };
         if let Some(multicast) = self.multicast {
             let group = multicast.group.unwrap_or(MULTICAST_GROUP);
             if !group.ip().is_multicast() {
@@ -290,6 +309,7 @@ fn name(text: &str) -> Result<xylem_packet::Name, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use xylem_link::Level;
 
     fn read(text: &str) -> Result<NodeConfig, String> {
         NodeConfig::from_toml(text, PathBuf::from("/s"))
@@ -302,11 +322,14 @@ mod tests {
             [node]
             listen = ["unix:///tmp/x.sock", "tcp4://127.0.0.1:0"]
             connect = ["udp://192.0.2.1"]
+            shape = "high"
             max_faces = 7
             idle_seconds = 30
             interests_per_second = 100
             pit_quota = 10
             pit_capacity = 1000
+            tls_certificate = "/etc/xylem/chain.pem"
+            tls_key = "/etc/xylem/key.pem"
             cs_packets = 3
             cs_bytes = 5
             cs_directory = "/var/cache/xylem"
@@ -330,11 +353,13 @@ mod tests {
         .unwrap();
         assert_eq!(config.listen.unwrap()[0], PeerUri::unix(Path::new("/tmp/x.sock")));
         assert_eq!(config.connect, ["udp://192.0.2.1".parse().unwrap()]);
+        assert_eq!(config.shaping, Shaping::at(Level::High));
         assert_eq!((config.max_faces, config.idle), (7, Duration::from_secs(30)));
         assert_eq!((config.interests_per_second, config.pit_quota), (Some(100), Some(10)));
         assert_eq!((config.pit_capacity, config.cs_packets, config.cs_bytes), (1000, 3, 5));
         assert_eq!(config.cs_directory, Some(PathBuf::from("/var/cache/xylem")));
         assert_eq!(config.cs_directory_bytes, 9);
+        assert!(config.certificate.is_some());
         assert_eq!(config.multicast, None);
         assert!(config.localhop && config.anchors.len() == 1);
         assert_eq!((config.routes[0].prefix.as_str(), config.routes[0].cost), ("/a", 4));
@@ -356,7 +381,9 @@ mod tests {
             ("[node", "line 1"),
             ("[node]\nlisten = [\"http://x\"]", "http"),
             ("[node]\nconnect = [\"unix://relative\"]", "unix"),
+            ("[node]\nshape = \"much\"", "much"),
             ("[node]\npit_capacity = 0", "pit_capacity"),
+            ("[node]\ntls_key = \"k\"", "tls_certificate"),
             ("[node]\nmax_faces = -1", "line 2"),
             ("[node.multicast]\ngroup = \"10.0.0.1:5\"", "10.0.0.1"),
             ("[node.management]\nlocalhop = true", "anchors"),

@@ -22,7 +22,7 @@ use crate::client::{certificate, now_ms};
 use crate::engine::{Engine, Happening, Limits};
 use crate::shelf::DiskShelf;
 use crate::uri::PeerUri;
-use crate::{failure, identity};
+use crate::{failure, identity, shaping};
 use host::Managed;
 
 /// Forwards until `stop` is raised.
@@ -55,7 +55,8 @@ impl Node {
         std::fs::create_dir_all(&keys)
             .map_err(|e| failure::local(&format!("cannot make {}", keys.display()), &e))?;
         let link_key = StaticKey::from_bytes(identity::load_or_create(&keys.join("link"))?);
-        let link_config = xylem_link::Config::default();
+        let link_config =
+            xylem_link::Config { shaping: config.shaping.clone(), ..Default::default() };
         let endpoint = Endpoint::new(link_config, link_key, identity::random()?);
 
         let mut forwarding = xylem_forward::Config::default();
@@ -78,6 +79,9 @@ impl Node {
             interests_per_second: config.interests_per_second,
             pit_quota: Some(config.pit_quota.unwrap_or(config.pit_capacity / 4 * 3).max(1)),
         });
+        if let Some(files) = &config.certificate {
+            engine.set_certificate(failure::certificate(files)?);
+        }
         let management = Management::new(management_settings(&config)?);
         for prefix in management.prefixes() {
             engine.serve(prefix.as_ref());
@@ -210,7 +214,8 @@ impl Node {
             Happening::Packet { .. } => {}
             Happening::FaceUp { face, peer } => {
                 management.face_up(now, face, &host, &mut answers);
-                on_event(Event::PeerConnected { peer });
+                on_event(Event::PeerConnected { peer: peer.clone() });
+                shaping::tell(&self.engine, face, self.config.shaping.level, &peer, on_event);
             }
             Happening::FaceDown { face, peer, why, gone } => {
                 if gone {

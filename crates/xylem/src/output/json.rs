@@ -20,6 +20,7 @@ pub(crate) enum Json<'a> {
         files: u64,
         listen: &'a [SocketAddr],
         plain: &'a [SocketAddr],
+        carriers: &'a [String],
     },
     /// A face URI where the node listens.
     Listening { uri: &'a str },
@@ -31,6 +32,8 @@ pub(crate) enum Json<'a> {
     Skipped { path: String, why: &'a str },
     /// A link came up.
     PeerConnected { peer: &'a str },
+    /// Which shaping level is in force on a link.
+    Shaped { peer: &'a str, level: &'static str, wanted: &'static str },
     /// A link ended.
     PeerGone { peer: &'a str, why: &'a str },
     /// A peer sent something that did not verify.
@@ -223,14 +226,18 @@ impl<'a> Json<'a> {
     pub(crate) fn of(event: &'a Event) -> Option<Self> {
         Some(match event {
             Event::Hashing { done, total } => Self::Hashing { done: *done, total: *total },
-            Event::Shared { ticket, name, root, bytes, files, listen, plain } => {
-                Self::Shared { ticket, name, root, bytes: *bytes, files: *files, listen, plain }
+            Event::Shared { ticket, name, root, bytes, files, listen, plain, carriers } => {
+                let (bytes, files) = (*bytes, *files);
+                Self::Shared { ticket, name, root, bytes, files, listen, plain, carriers }
             }
             Event::Listening { uri } => Self::Listening { uri },
             Event::Registered { forwarder, prefix } => Self::Registered { forwarder, prefix },
             Event::Trouble { what } => Self::Trouble { what },
             Event::Skipped { path, why } => Self::Skipped { path: path_text(path), why },
             Event::PeerConnected { peer } => Self::PeerConnected { peer },
+            Event::Shaped { peer, level, wanted } => {
+                Self::Shaped { peer, level: level.name(), wanted: wanted.name() }
+            }
             Event::PeerGone { peer, why } => Self::PeerGone { peer, why },
             Event::PeerMisbehaved { peer, what } => Self::PeerMisbehaved { peer, what },
             Event::Found { name, directory, root, bytes, files } => {
@@ -401,12 +408,14 @@ mod tests {
                 files: 1,
                 listen: &[],
                 plain: &[],
+                carriers: &[],
             },
             Json::Listening { uri: "tcp4://127.0.0.1:6363" },
             Json::Registered { forwarder: "unix:///x", prefix: "/a" },
             Json::Trouble { what: "w" },
             Json::Skipped { path: "a\nb".into(), why: "x" },
             Json::PeerConnected { peer: "p" },
+            Json::Shaped { peer: "p", level: "low", wanted: "high" },
             Json::PeerGone { peer: "p", why: "x" },
             Json::PeerMisbehaved { peer: "p", what: "x" },
             Json::Found { name: "n", directory: true, root: "00", bytes: 1, files: 1 },

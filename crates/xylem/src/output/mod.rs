@@ -187,7 +187,7 @@ impl Out {
             Event::Progress { verified, total, peers } => {
                 self.progress.update(Phase::Fetching, verified, total, peers);
             }
-            Event::Shared { ticket, name, root, bytes: size, files, listen, plain } => {
+            Event::Shared { ticket, name, root, bytes: size, files, listen, plain, carriers } => {
                 // First of all, and alone, so that `read ticket` in a script gets just that.
                 self.line(&ticket)?;
                 let what = format!("{}, {}", bytes(size), count(files, "file"));
@@ -196,12 +196,24 @@ impl Out {
                 let join = |all: Vec<std::net::SocketAddr>| {
                     all.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
                 };
-                self.note(&format!("Listening on {} (encrypted)", join(listen)));
+                let mut at = join(listen);
+                if !at.is_empty() {
+                    self.note(&format!("Listening on {at} (encrypted)"));
+                }
+                // A ticket names no carriers.
+                let from = match (at.is_empty(), carriers.first()) {
+                    (true, Some(first)) => format!(" --from {first}"),
+                    _ => String::new(),
+                };
+                at = carriers.join(", ");
+                if !at.is_empty() {
+                    self.note(&format!("Listening on {at} (encrypted; name it with --from)"));
+                }
                 if !plain.is_empty() {
                     self.note(&format!("Listening on {} (plain NDN, not encrypted)", join(plain)));
                 }
                 self.note("\nTo fetch it, on any machine that reaches this one:\n");
-                self.note(&format!("  xylem get {ticket}\n"));
+                self.note(&format!("  xylem get {ticket}{from}\n"));
                 if !self.quiet && io::stderr().is_terminal() {
                     self.show_qr(&ticket);
                 }
@@ -216,6 +228,12 @@ impl Out {
                 self.warn(&format!("left out {}: {why}", path.display()));
             }
             Event::PeerConnected { peer } => self.detail(&clean(&format!("peer {peer} is here"))),
+            Event::Shaped { peer, level, wanted } if level < wanted => {
+                self.warn(&clean(&format!("peer {peer} agrees to shaping {level}, not {wanted}")));
+            }
+            Event::Shaped { peer, level, .. } => {
+                self.detail(&clean(&format!("shaping towards peer {peer}: {level}")));
+            }
             Event::PeerGone { peer, why } => {
                 self.detail(&clean(&format!("peer {peer} is gone: {why}")));
             }

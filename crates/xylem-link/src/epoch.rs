@@ -1,0 +1,99 @@
+//! Epochs: a secret, everything that is derived from it, and the two ways on from it.
+//!
+//! From one epoch to the next a one-way step, so that old datagrams stay closed when a later
+//! secret leaks; and where the two sides have exchanged fresh X25519 keys meanwhile
+//! ([`crate::rekey`]), a step that takes in their shared secret too, so that later datagrams stay
+//! closed when an earlier secret has leaked.
+
+use zeroize::Zeroizing;
+
+use crate::aead::{Aead, Cipher, IV_LEN};
+use crate::kdf::{derive, label};
+use crate::seal::{CID_LEN, ConnectionId, HEADER_LEN};
+
+/// A secret from which an epoch and all later ones follow. Wiped when dropped.
+pub(crate) struct EpochSecret(Zeroizing<[u8; 32]>);
+
+/// What one round of Diffie-Hellman gives: both directions' chains take it in, once each.
+#[derive(Clone)]
+pub(crate) struct RatchetSecret {
+    pub shared: Zeroizing<[u8; 32]>,
+    pub round: u32,
+}
+
+impl EpochSecret {
+    /// The first secret of a direction, from that direction's half of Noise's split.
+    /// `split`: one of Noise's split keys, secret. `shared`: the KEM's secret, where the handshake
+    /// was a hybrid one. `transcript`: the handshake hash, public, which binds everything else.
+    pub fn first(
+        label: &'static str,
+        split: &[u8; 32],
+        shared: Option<&[u8; 32]>,
+        transcript: &[u8; 32],
+        cipher: Cipher,
+    ) -> Self {
+        let suite = [u8::from(shared.is_some()), cipher as u8];
+        let shared = shared.unwrap_or(&[0; 32]);
+        Self(Zeroizing::new(derive(label, &[split, shared, transcript, &suite])))
+    }
+
+    /// The next epoch's secret.
+    pub fn next(&self) -> Self {
+        Self(Zeroizing::new(derive(label::NEXT_EPOCH, &[&self.0[..]])))
+    }
+
+    /// The next epoch's secret where a round of Diffie-Hellman is complete.
+    pub fn ratcheted(&self, ratchet: &RatchetSecret) -> Self {
+        let round = ratchet.round.to_be_bytes();
+        let parts: [&[u8]; 3] = [&self.0[..], &ratchet.shared[..], &round];
+        Self(Zeroizing::new(derive(label::RATCHETED_EPOCH, &parts)))
+    }
+
+    /// What a thief would take.
+    #[cfg(test)]
+    pub fn stolen(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+/// What is derived from one epoch's secret.
+pub(crate) struct EpochKeys {
+    pub aead: Box<dyn Aead>,
+    pub cid: ConnectionId,
+    pub commitment: [u8; 32],
+}
+
+impl EpochKeys {
+    pub fn new(cipher: Cipher, secret: &EpochSecret) -> Self {
+        let part = |label| Zeroizing::new(derive(label, &[&secret.0[..]]));
+        let iv = part(label::AEAD_IV);
+        let iv: &[u8; IV_LEN] = iv.first_chunk().expect("24 of 32 bytes");
+        let cid = part(label::CONNECTION_ID);
+        let cid: &[u8; CID_LEN] = cid.first_chunk().expect("8 of 32 bytes");
+        Self {
+            aead: cipher.keys(&part(label::AEAD_KEY), iv, &part(label::HEADER_KEY)),
+            cid: ConnectionId(*cid),
+            commitment: *part(label::COMMITMENT),
+        }
+    }
+
+    /// What the packet number on the wire is XORed with. The sample is the first 16 bytes after
+    /// the header, which a datagram of at least [`crate::seal::OVERHEAD`] bytes has.
+    #[inline]
+    pub fn mask(&self, datagram: &[u8]) -> u32 {
+        let sample = datagram[HEADER_LEN..].first_chunk().expect("a datagram has OVERHEAD bytes");
+        u32::from_be_bytes(self.aead.mask(sample))
+    }
+}
+
+/// An epoch's secret and keys.
+pub(crate) struct Epoch {
+    pub secret: EpochSecret,
+    pub keys: EpochKeys,
+}
+
+impl Epoch {
+    pub fn new(cipher: Cipher, secret: EpochSecret) -> Self {
+        Self { keys: EpochKeys::new(cipher, &secret), secret }
+    }
+}

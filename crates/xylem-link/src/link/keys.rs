@@ -1,0 +1,113 @@
+//! What keys need of a link: rounds of Diffie-Hellman, and tokens of stateless resets.
+
+use core::net::SocketAddr;
+use core::time::Duration;
+
+use super::{Carried, Link, ResetKey, Token};
+use crate::config::CloseReason;
+#[cfg(test)]
+use crate::epoch::EpochSecret;
+use crate::frame::Frame;
+#[cfg(test)]
+use crate::kdf::Rng;
+use crate::reset::is_reset;
+use crate::seal::Cipher;
+
+/// The peer's frame cannot have come at this point.
+pub(super) struct Refused;
+
+impl Link {
+    /// What datagrams are sealed with.
+    #[must_use]
+    pub fn cipher(&self) -> Cipher {
+        self.sealer.cipher()
+    }
+
+    /// What a thief would take.
+    #[cfg(test)]
+    pub(crate) fn steal(&self) -> (EpochSecret, Rng) {
+        (self.sealer.stolen(), self.rng.stolen())
+    }
+
+    /// Randomness for keys to come.
+    pub(crate) fn add_entropy(&mut self, random: &[u8; 32]) {
+        self.rng.add(random);
+    }
+
+    /// The peer is to be told by which tokens it will know that this side has lost its state.
+    pub(crate) fn tell_resets(&mut self, key: ResetKey) {
+        self.reset_key = Some(key);
+    }
+
+    /// The peer's token for what we send now, once it has told it.
+    pub(crate) fn peer_token(&self) -> Option<&Token> {
+        self.token.get()
+    }
+
+    /// A datagram that no key opens: whether the peer says by it that it has lost its state, and
+    /// the link has ended with that.
+    pub(crate) fn on_stranger(&mut self, from: SocketAddr, datagram: &[u8]) -> bool {
+        let is = |token| is_reset(datagram, token);
+        let reset = from == self.remote && self.token.get().is_some_and(is);
+        if reset {
+            self.ended = Some(CloseReason::Reset);
+        }
+        reset
+    }
+
+    pub(super) fn carried(&self) -> Carried {
+        let stats = &self.stats;
+        Carried {
+            bytes: stats.bytes_sent + stats.bytes_received,
+            received: stats.datagrams_received,
+        }
+    }
+
+    /// Something has arrived in an epoch that has taken a round in.
+    pub(super) fn on_ratcheted(&mut self, now: Duration) {
+        let carried = self.carried();
+        if let Some(secret) = self.rekey.on_ratcheted(now, carried) {
+            self.sealer.ratchet(secret);
+        }
+    }
+
+    pub(super) fn on_rekey(
+        &mut self,
+        (round, answer, key): (u32, bool, &[u8; 32]),
+    ) -> Result<(), Refused> {
+        let new = self.rekey.on_frame((round, answer, key), &mut self.rng).map_err(|_| Refused)?;
+        let Some(secret) = new else { return Ok(()) };
+        if self.sealer.is_ratcheting() {
+            // A round has begun before we have taken the last one in: the dialer could not know.
+            return Err(Refused);
+        }
+        if answer {
+            self.sealer.ratchet(secret.clone());
+        }
+        self.opener.ratchet(secret);
+        self.routes_changed = true;
+        Ok(())
+    }
+
+    pub(super) fn on_reset_token(&mut self, epoch: u64, token: &Token) -> Result<(), Refused> {
+        let new = self.token.on_frame(epoch, token, self.sealer.epoch()).map_err(|_| Refused)?;
+        self.routes_changed |= new;
+        Ok(())
+    }
+
+    /// Says that the peer's epoch is known, and what a reset to it would end in.
+    pub(super) fn write_epoch_ack(&self, number: u64, out: &mut Vec<u8>) {
+        Frame::EpochAck(number).write(out);
+        if let Some(key) = self.reset_key.as_ref().filter(|_| number == self.opener.epoch()) {
+            let token = key.token(self.opener.connection_id(), self.remote);
+            Frame::ResetToken { epoch: number, token }.write(out);
+        }
+    }
+
+    pub(super) fn write_rekey(&mut self, now: Duration, out: &mut Vec<u8>) {
+        let (carried, wait) = (self.carried(), self.wait());
+        if let Some(frame) = self.rekey.poll(now, carried, wait, &mut self.rng) {
+            frame.write(out);
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! The Diffie-Hellman ratchet of a link: when fresh keys are exchanged, and who may use them when.
+//!
+//! The dialer offers an X25519 key and repeats it until the responder has answered with one of its
+//! own; both travel sealed, in rekey frames. From then on each side's receiver knows the epoch in
+//! which the peer will have taken their shared secret in, beside the plain next one. The dialer
+//! takes it in with its next epoch, at once; the responder when something has arrived in that
+//! epoch, for only then does it know that the dialer has the answer. What the dialer receives in
+//! an epoch of the responder's that has taken it in ends the round (docs/spec/link.md,
+//! "Rekeying").
+//!
+//! Whoever knew every secret of the link before a round, and was not there to put in keys of their
+//! own while it went on, reads nothing after it, provided that the keys of the round are drawn from
+//! randomness that they do not know: [`crate::Endpoint::add_entropy`].
+//!
+//! What it does not do: derive epochs ([`crate::seal`]), read the clock, count retransmissions. Two
+//! multiplications a side and round.
+
+use core::fmt;
+use core::time::Duration;
+
+use zeroize::Zeroizing;
+
+use crate::config::RatchetLimits;
+use crate::curve;
+use crate::epoch::RatchetSecret;
+use crate::frame::Frame;
+use crate::kdf::Rng;
+
+/// Datagrams that have to arrive before time makes a round due: rounds are not what keeps a
+/// silent link from idling out.
+const MIN_RECEIVED: u64 = 8;
+
+/// The peer's frame cannot have come at this point.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Refused;
+
+/// What the link has carried so far.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Carried {
+    /// Bytes of both directions.
+    pub bytes: u64,
+    /// Datagrams that arrived.
+    pub received: u64,
+}
+
+/// One side's part in the rounds of a link.
+pub(crate) struct Rekey {
+    /// The last round that this side has heard of, from 1; 0 before the first.
+    round: u32,
+    state: State,
+}
+
+enum State {
+    /// Dialer: since then, and since it had carried so much.
+    Resting { limits: RatchetLimits, since: Duration, carried: Carried },
+    /// Dialer: an offer is under way, sent (again) at `next`.
+    Offered { limits: RatchetLimits, secret: Zeroizing<[u8; 32]>, public: [u8; 32], next: Duration },
+    /// Dialer: answered; the responder's epochs have not taken the secret in yet.
+    Answered { limits: RatchetLimits },
+    /// Responder: nothing under way.
+    Listening,
+    /// Responder: answered. The secret is for our own sender, once the dialer has it.
+    Answering { offer: [u8; 32], answer: [u8; 32], due: bool, secret: RatchetSecret },
+}
+
+impl Rekey {
+    pub fn dialer(limits: RatchetLimits, now: Duration) -> Self {
+        let carried = Carried::default();
+        Self { round: 0, state: State::Resting { limits, since: now, carried } }
+    }
+
+    pub fn responder() -> Self {
+        Self { round: 0, state: State::Listening }
+    }
+
+    /// When [`Rekey::poll`] is due, if time alone makes it so.
+    pub fn next_timeout(&self, carried: Carried) -> Option<Duration> {
+        match &self.state {
+            State::Resting { limits, since, carried: before }
+                if carried.received - before.received >= MIN_RECEIVED =>
+            {
+                since.checked_add(limits.time)
+            }
+            State::Offered { next, .. } => Some(*next),
+            _ => None,
+        }
+    }
+
+    /// The frame that is due now, if one is. `wait`: how long an answer may take.
+    pub fn poll(
+        &mut self,
+        now: Duration,
+        carried: Carried,
+        wait: Duration,
+        rng: &mut Rng,
+    ) -> Option<Frame<'_>> {
+        if let State::Resting { limits, since, carried: before } = &self.state {
+            let in_use = carried.received - before.received >= MIN_RECEIVED;
+            let due = in_use && now.saturating_sub(*since) >= limits.time
+                || carried.bytes - before.bytes >= limits.bytes;
+            if !due || self.round == u32::MAX {
+                return None;
+            }
+            let secret = Zeroizing::new(rng.array());
+            let public = curve::public_key(&secret);
+            self.round += 1;
+            self.state = State::Offered { limits: *limits, secret, public, next: now };
+        }
+        let round = self.round;
+        match &mut self.state {
+            State::Offered { public, next, .. } if now >= *next => {
+                *next = now + wait;
+                Some(Frame::Rekey { round, answer: false, key: public })
+            }
+            State::Answering { answer, due, .. } if *due => {
+                *due = false;
+                Some(Frame::Rekey { round, answer: true, key: answer })
+            }
+            _ => None,
+        }
+    }
+
+    /// Takes a rekey frame that the peer has sealed. Gives the secret once, when it is new: this
+    /// side's receiver has to know it from now on, and the dialer's sender may use it.
+    pub fn on_frame(
+        &mut self,
+        (round, answer, key): (u32, bool, &[u8; 32]),
+        rng: &mut Rng,
+    ) -> Result<Option<RatchetSecret>, Refused> {
+        let is_dialer = !matches!(self.state, State::Listening | State::Answering { .. });
+        if answer != is_dialer || round > self.round.saturating_add(u32::from(!is_dialer)) {
+            return Err(Refused);
+        }
+        if is_dialer { self.on_answer(round, key) } else { self.on_offer(round, key, rng) }
+    }
+
+    fn on_answer(&mut self, round: u32, key: &[u8; 32]) -> Result<Option<RatchetSecret>, Refused> {
+        let State::Offered { limits, secret, .. } = &self.state else { return Ok(None) };
+        if round != self.round {
+            return Ok(None);
+        }
+        let shared = curve::agree(secret, key).ok_or(Refused)?;
+        self.state = State::Answered { limits: *limits };
+        Ok(Some(RatchetSecret { shared, round }))
+    }
+
+    fn on_offer(
+        &mut self,
+        round: u32,
+        key: &[u8; 32],
+        rng: &mut Rng,
+    ) -> Result<Option<RatchetSecret>, Refused> {
+        match &mut self.state {
+            State::Answering { offer, due, .. } if round == self.round => {
+                if offer != key {
+                    return Err(Refused);
+                }
+                *due = true;
+                return Ok(None);
+            }
+            // The dialer ends a round before it begins another.
+            State::Answering { .. } if round > self.round => return Err(Refused),
+            // A copy that has been on the way for long.
+            _ if round <= self.round => return Ok(None),
+            _ => {}
+        }
+        let secret = Zeroizing::new(rng.array());
+        let shared = curve::agree(&secret, key).ok_or(Refused)?;
+        let secret = (RatchetSecret { shared, round }, curve::public_key(&secret));
+        let (secret, answer) = secret;
+        self.round = round;
+        let given = secret.clone();
+        self.state = State::Answering { offer: *key, answer, due: true, secret };
+        Ok(Some(given))
+    }
+
+    /// Something has arrived in an epoch of the peer's that has taken the secret in. Gives the
+    /// secret to the responder, whose sender may use it from now on; ends the dialer's round.
+    pub fn on_ratcheted(&mut self, now: Duration, carried: Carried) -> Option<RatchetSecret> {
+        match core::mem::replace(&mut self.state, State::Listening) {
+            State::Answering { secret, .. } => Some(secret),
+            State::Answered { limits } => {
+                self.state = State::Resting { limits, since: now, carried };
+                None
+            }
+            other => {
+                self.state = other;
+                None
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Rekey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rekey").field("round", &self.round).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,270 @@
+//! Stateless resets: how a peer learns at once that this side has lost its state, and is not only
+//! silent (docs/spec/link.md, "Stateless reset"; the idea is QUIC's, RFC 9000 section 10.3).
+//!
+//! A token is a keyed hash of the connection id that a datagram bears and of the address that it
+//! comes from, under a key that follows from the static key alone. The peer is told the token of each of its epochs while the link
+//! lives ([`PeerToken`] keeps it); a side that gets a datagram of an id that it does not know can
+//! still compute it ([`Resetter`]) and answers with random bytes that end in it; and whoever gets a
+//! datagram of no known id looks whether it ends in a token of one of its links ([`TokenTable`]).
+//!
+//! An answer is shorter than what it answers, and nothing below [`MIN_PROVOKING`] bytes is
+//! answered, so two sides without state fall silent; a bucket bounds how many there are.
+
+use core::fmt;
+use core::net::SocketAddr;
+use core::time::Duration;
+use std::collections::HashMap;
+
+use xylem_hash::Hasher;
+use zeroize::Zeroize;
+
+use crate::config::LinkId;
+use crate::cookie::address;
+use crate::envelope::constant_time_eq;
+use crate::kdf::{Rng, derive, label};
+use crate::keys::StaticKey;
+use crate::seal::ConnectionId;
+
+/// Bytes of a token, with which a reset ends.
+pub(crate) const TOKEN_LEN: usize = 16;
+/// Shorter datagrams are not answered.
+pub(crate) const MIN_PROVOKING: usize = 64;
+/// Bytes of a reset: at least what a datagram with an empty frame has, and short of what is answered.
+const LEN: core::ops::Range<usize> = 37..MIN_PROVOKING;
+/// Resets made in a row, and in a second.
+const BURST: u32 = 32;
+
+pub(crate) type Token = [u8; TOKEN_LEN];
+
+/// Makes tokens for the ids of this side's receivers. Wiped when dropped.
+#[derive(Clone)]
+pub(crate) struct ResetKey([u8; 32]);
+
+impl ResetKey {
+    pub fn new(key: &StaticKey) -> Self {
+        Self(derive(label::RESET_KEY, &[key.secret()]))
+    }
+
+    /// The token for datagrams of this id from this address. The address is part of it, so that
+    /// whoever copies a datagram and sends it from elsewhere is given no token that the peer takes.
+    pub fn token(&self, id: ConnectionId, from: SocketAddr) -> Token {
+        keyed(&self.0, &[&id.0[..], &address(from)].concat())
+    }
+}
+
+impl Drop for ResetKey {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
+
+impl fmt::Debug for ResetKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ResetKey(..)")
+    }
+}
+
+/// The peer tells a token for an epoch that we have not begun.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Refused;
+
+/// The peer's token for our newest epoch of which it has told one. One for the epoch before stays
+/// until then: the peer tells both that it has an epoch and the token of it in one datagram.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct PeerToken(Option<(u64, Token)>);
+
+impl PeerToken {
+    /// Takes a reset token frame. `current`: our sender's epoch. Whether anything is new.
+    pub fn on_frame(&mut self, epoch: u64, token: &Token, current: u64) -> Result<bool, Refused> {
+        if epoch > current {
+            return Err(Refused);
+        }
+        let new = epoch == current && self.0 != Some((epoch, *token));
+        if new {
+            self.0 = Some((epoch, *token));
+        }
+        Ok(new)
+    }
+
+    pub fn get(&self) -> Option<&Token> {
+        self.0.as_ref().map(|(_, token)| token)
+    }
+}
+
+/// The tokens of all links, found by a keyed hash of them: how long a search takes tells nothing
+/// about a token.
+pub(crate) struct TokenTable {
+    key: [u8; 32],
+    links: HashMap<Token, LinkId>,
+    places: HashMap<LinkId, Token>,
+}
+
+impl TokenTable {
+    pub fn new(rng: &mut Rng) -> Self {
+        Self { key: rng.array(), links: HashMap::new(), places: HashMap::new() }
+    }
+
+    /// The link has this token now, instead of another.
+    pub fn set(&mut self, link: LinkId, token: Option<&Token>) {
+        let place = token.map(|token| keyed(&self.key, token));
+        if self.places.get(&link) == place.as_ref() {
+            return;
+        }
+        self.remove(link);
+        if let Some(place) = place {
+            self.links.insert(place, link);
+            self.places.insert(link, place);
+        }
+    }
+
+    pub fn remove(&mut self, link: LinkId) {
+        if let Some(place) = self.places.remove(&link) {
+            self.links.remove(&place);
+        }
+    }
+
+    /// The link with whose token a datagram ends; whether it is that token has to be asked with
+    /// [`is_reset`].
+    pub fn find(&self, datagram: &[u8]) -> Option<LinkId> {
+        let token = last_of(datagram)?;
+        self.links.get(&keyed(&self.key, token)).copied()
+    }
+
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.links.len() + self.places.len()
+    }
+}
+
+impl fmt::Debug for TokenTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TokenTable").field("links", &self.links.len()).finish_non_exhaustive()
+    }
+}
+
+/// Whether a datagram that is none of the link's is a reset with this token. Its time does not
+/// depend on where the two differ.
+pub(crate) fn is_reset(datagram: &[u8], token: &Token) -> bool {
+    last_of(datagram).is_some_and(|last| constant_time_eq(last, token))
+}
+
+fn last_of(datagram: &[u8]) -> Option<&Token> {
+    datagram.last_chunk().filter(|_| datagram.len() >= LEN.start)
+}
+
+fn keyed(key: &[u8; 32], message: &[u8]) -> Token {
+    let hash = Hasher::new_keyed(key).update(message).finalize();
+    *hash.as_bytes().first_chunk().expect("16 of 32 bytes")
+}
+
+/// Answers datagrams of unknown ids.
+#[derive(Debug)]
+pub(crate) struct Resetter {
+    key: ResetKey,
+    /// Of its own: what is sent to strangers changes nothing that is sent to peers.
+    rng: Rng,
+    /// When the bucket is full again.
+    full_at: Duration,
+}
+
+impl Resetter {
+    pub fn new(key: &StaticKey, seed: &[u8; 32]) -> Self {
+        Self { key: ResetKey::new(key), rng: Rng::new(seed), full_at: Duration::ZERO }
+    }
+
+    /// For a new link to tell its peer.
+    pub fn key(&self) -> ResetKey {
+        self.key.clone()
+    }
+
+    /// The answer to a datagram of an id that nobody here has, if there is to be one.
+    pub fn answer(&mut self, now: Duration, from: SocketAddr, datagram: &[u8]) -> Option<Vec<u8>> {
+        let id = ConnectionId(*datagram.first_chunk()?);
+        let full_at = self.full_at.max(now) + Duration::from_secs(1) / BURST;
+        if datagram.len() < MIN_PROVOKING || full_at > now + Duration::from_secs(1) {
+            return None;
+        }
+        self.full_at = full_at;
+        let mut out = vec![0; LEN.start + self.rng.below(LEN.len())];
+        let random = out.len() - TOKEN_LEN;
+        self.rng.fill(&mut out[..random]);
+        out[random..].copy_from_slice(&self.key.token(id, from));
+        Some(out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: Duration = Duration::from_secs(1);
+
+    fn at(n: u8) -> SocketAddr {
+        SocketAddr::from(([10, 0, 0, n], 1))
+    }
+
+    fn resetter() -> Resetter {
+        Resetter::new(&StaticKey::generate([1; 32]), &[2; 32])
+    }
+
+    #[test]
+    fn answers_are_shorter_end_in_the_ids_token_and_are_never_answered() {
+        let (mut ours, mut again) =
+            (resetter(), Resetter::new(&StaticKey::generate([1; 32]), &[3; 32]));
+        for (n, len) in (0..200).chain([1_232, 65_507]).enumerate() {
+            let datagram = vec![n as u8; len];
+            let answer = ours.answer(S * n as u32, at(1), &datagram);
+            assert_eq!(answer.is_some(), len >= MIN_PROVOKING, "{len}");
+            let Some(answer) = answer else { continue };
+            assert!(answer.len() < len && LEN.contains(&answer.len()));
+            let token = |id: u8, from| ours.key().token(ConnectionId([id; 8]), at(from));
+            let others = [token(!(n as u8), 1), token(n as u8, 2)];
+            let token = token(n as u8, 1);
+            assert!(is_reset(&answer, &token));
+            assert!(others.iter().all(|other| !is_reset(&answer, other)));
+            assert_eq!(ours.answer(S * n as u32, at(1), &answer), None, "no loop");
+            // The same key after a restart gives the same token among other random bytes.
+            let other = again.answer(S * n as u32, at(1), &datagram).unwrap();
+            assert!(is_reset(&other, &token) && other[..8] != answer[..8]);
+        }
+    }
+
+    #[test]
+    fn answers_are_few() {
+        let mut ours = resetter();
+        let count = |ours: &mut Resetter, now| {
+            (0..1_000).filter(|_| ours.answer(now, at(1), &[7; 100]).is_some()).count()
+        };
+        assert_eq!(count(&mut ours, S), BURST as usize);
+        assert_eq!(count(&mut ours, S + S / 2), BURST as usize / 2);
+        assert_eq!(count(&mut ours, 100 * S), BURST as usize);
+    }
+
+    #[test]
+    fn the_table_knows_a_links_newest_token_only() {
+        let mut table = TokenTable::new(&mut Rng::new(&[1; 32]));
+        let reset = |token: &Token| [&[9; 30][..], token].concat();
+        table.set(LinkId(1), Some(&[1; 16]));
+        table.set(LinkId(2), Some(&[2; 16]));
+        assert_eq!(table.find(&reset(&[1; 16])), Some(LinkId(1)));
+        table.set(LinkId(1), Some(&[3; 16]));
+        assert_eq!(table.find(&reset(&[1; 16])), None);
+        assert_eq!(table.find(&reset(&[3; 16])), Some(LinkId(1)));
+        assert_eq!(table.find(&[3; 20]), None, "too short");
+        table.remove(LinkId(1));
+        table.set(LinkId(2), None);
+        assert_eq!(table.len(), 0);
+    }
+
+    #[test]
+    fn tokens_of_other_epochs_are_refused_or_ignored() {
+        let mut ours = PeerToken::default();
+        assert_eq!(ours.on_frame(1, &[1; 16], 0), Err(Refused));
+        assert_eq!(ours.on_frame(0, &[1; 16], 0), Ok(true));
+        assert_eq!(ours.on_frame(0, &[1; 16], 0), Ok(false));
+        assert_eq!(ours.on_frame(0, &[2; 16], 1), Ok(false));
+        assert_eq!(ours.get(), Some(&[1; 16]), "until there is one of the current epoch");
+        assert_eq!(ours.on_frame(1, &[3; 16], 1), Ok(true));
+        assert_eq!(ours.get(), Some(&[3; 16]));
+    }
+}
