@@ -11,6 +11,7 @@ mod handshake;
 mod keys;
 mod ratchet;
 mod seal;
+mod shape;
 
 use crate::machine::machine;
 use crate::race::Effort;
@@ -19,11 +20,21 @@ use crate::series::{Compare, Series};
 use crate::{Error, chosen, peers};
 
 /// The names of the tables, in the order in which all of them are made.
-pub const TABLES: [&str; 9] =
-    ["frames", "seal", "keys", "handshake", "ratchet", "carriers", "session", "sessions", "flood"];
+pub const TABLES: [&str; 10] = [
+    "frames",
+    "seal",
+    "keys",
+    "handshake",
+    "ratchet",
+    "shape",
+    "carriers",
+    "session",
+    "sessions",
+    "flood",
+];
 /// How many of them are made in this process.
 #[cfg(test)]
-const HERE: usize = 6;
+const HERE: usize = 7;
 
 /// Our column; of a table with two ciphers, the name of each.
 const OURS: &str = "xylem";
@@ -54,6 +65,7 @@ pub fn run<E>(
             "keys" => keys::run(series)?,
             "handshake" => handshake::run(series)?,
             "ratchet" => ratchet::run(series)?,
+            "shape" => shape::run(series)?,
             "carriers" => carriers::run(series)?,
             _ => peers::run(table, &[peers::SESSION], effort, emit).map_err(Error::Refused)?,
         }

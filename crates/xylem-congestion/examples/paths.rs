@@ -25,7 +25,10 @@ fn alone(title: &str, mbit: f64, late: f64, packet: u64, buffer: f64) {
                 let c = world.counters(0);
                 let share = world.mbit(0) / mbit * 100.0;
                 let lost = c.lost as f64 / c.sent as f64 * 100.0;
-                print!(" {share:.1} % ({:.1} ms, {lost:.1} %) |", world.queue().as_secs_f64() * 1e3);
+                print!(
+                    " {share:.1} % ({:.1} ms, {lost:.1} %) |",
+                    world.queue().as_secs_f64() * 1e3
+                );
             }
             println!();
         }
@@ -33,7 +36,9 @@ fn alone(title: &str, mbit: f64, late: f64, packet: u64, buffer: f64) {
 }
 
 fn beside(title: &str, a: Algorithm, b: Algorithm) {
-    println!("\n{title}, 50 Mbit/s, the second from 5 s on: Mbit/s in 20..60 s, mean queue, drops\n");
+    println!(
+        "\n{title}, 50 Mbit/s, the second from 5 s on: Mbit/s in 20..60 s, mean queue, drops\n"
+    );
     println!("| buffer | 10 ms | 40 ms | 100 ms |\n|---|---|---|---|");
     for buffer in [0.5, 1.0, 4.0] {
         print!("| {buffer} |");
@@ -45,7 +50,12 @@ fn beside(title: &str, a: Algorithm, b: Algorithm) {
             world.clear();
             world.run(ms(60_000));
             let queue = world.queue().as_secs_f64() * 1e3;
-            print!(" {:.1} + {:.1} ({queue:.1} ms, {}) |", world.mbit(0), world.mbit(1), world.drops);
+            print!(
+                " {:.1} + {:.1} ({queue:.1} ms, {}) |",
+                world.mbit(0),
+                world.mbit(1),
+                world.drops
+            );
         }
         println!();
     }

@@ -104,9 +104,9 @@ impl Endpoint {
         Self {
             cookies: CookieKey::new(&rng.array()),
             ahead: Ahead::new(&rng.array()),
-            flood: Flood::new(&rng.array()),
             resetter: Resetter::new(&key, &rng.array()),
             tokens: TokenTable::new(&mut rng),
+            flood: Flood::new(&rng.array()),
             rng,
             envelope_key: EnvelopeKey::new(Some(key.public())),
             envelope_open: EnvelopeKey::new(None),

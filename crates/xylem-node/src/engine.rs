@@ -12,6 +12,7 @@ mod dialling;
 mod dispatch;
 mod listening;
 mod receiving;
+mod streams;
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -21,18 +22,19 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use mio::{Events, Poll, Token};
 use xylem_forward::{FaceId, FaceScope, Forwarder, Incoming};
-use xylem_link::Endpoint as LinkEndpoint;
+use xylem_link::{Endpoint as LinkEndpoint, StreamId};
 use xylem_mgmt::{Endpoint, FaceUri, Persistency};
 use xylem_packet::{NackReason, NameRef};
 
 use crate::carriers::{CarrierId, Carriers};
 use crate::faces::multicast::Multicast;
-use crate::faces::udp::{Received, Udp};
+use crate::faces::udp::{Ecn, Received, Udp};
 use crate::faces::{Face, Faces, ReadBuffer, Transport};
 use crate::identity;
 use crate::uri::endpoint;
 use dispatch::Dispatch;
 use listening::Listener;
+pub(crate) use streams::StreamEvent;
 
 /// Longest sleep, so that a raised stop flag is seen.
 const MAX_SLEEP: Duration = Duration::from_millis(100);
@@ -73,8 +75,10 @@ pub(crate) enum Happening {
     /// A face's connection ended, or never came up. Unless the face is `gone`, it is dialled again.
     FaceDown { face: FaceId, peer: String, why: String, gone: bool },
     /// A packet for the program; `from` is the face that it came over. With `nack` it is an Interest
-    /// of the program's that came back.
-    Packet { from: FaceId, packet: Bytes, nack: Option<NackReason> },
+    /// of the program's that came back. `marked`: it met congestion on its way.
+    Packet { from: FaceId, packet: Bytes, nack: Option<NackReason>, marked: bool },
+    /// Something happened to a reliable stream of an encrypted link.
+    Stream { face: FaceId, stream: StreamId, what: StreamEvent },
 }
 
 /// What a poll token stands for.
@@ -364,7 +368,8 @@ impl Engine {
                 net.carry(now, &transmit);
             } else if let Some(socket) = net.link_socket_for(transmit.to) {
                 let contents = &net.datagram[..transmit.len];
-                net.link_sockets[socket].send(transmit.to, contents, transmit.segment_size);
+                let ecn = if transmit.ecn { Ecn::Capable } else { Ecn::NotCapable };
+                net.link_sockets[socket].send(transmit.to, contents, transmit.segment_size, ecn);
             }
         }
         self.flush_carriers(now);

@@ -256,7 +256,10 @@ impl Fetch {
     fn take(&mut self, happening: Happening, on_event: &mut dyn FnMut(Event)) {
         let now = self.engine.now();
         match happening {
-            Happening::Packet { from, packet, nack } => self.packet(now, from, packet, nack),
+            Happening::Packet { from, packet, nack: None, marked: true } => {
+                self.transfer.handle_marked_data(now, peer_of(from), packet);
+            }
+            Happening::Packet { from, packet, nack, .. } => self.packet(now, from, packet, nack),
             Happening::FaceUp { face, peer } => {
                 if self.dialler.came_up(&mut self.engine, face, &peer) {
                     if self.dialler.is_link(face) {
@@ -267,6 +270,10 @@ impl Fetch {
                     on_event(Event::PeerConnected { peer: peer.clone() });
                     shaping::tell(&self.engine, face, self.wants, &peer, on_event);
                 }
+            }
+            // Nobody was asked for any.
+            Happening::Stream { face, stream, what } => {
+                self.engine.refuse_stream(face, stream, what);
             }
             Happening::FaceDown { face, peer, why, .. } => {
                 if self.dialler.went_down(now, face, &why) {

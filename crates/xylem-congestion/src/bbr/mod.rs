@@ -327,8 +327,8 @@ impl Bbr {
         if self.phase != Phase::Startup || !self.bounds.round_started {
             return;
         }
-        let too_many = self.bounds.losses_last_round >= STARTUP_LOSSES
-            && self.bounds.is_too_high(sample);
+        let too_many =
+            self.bounds.losses_last_round >= STARTUP_LOSSES && self.bounds.is_too_high(sample);
         if too_many || self.bounds.marked_last_round {
             self.full_bw.reached = true;
             self.bounds.inflight_long = self.bdp(1.0).max(self.bounds.inflight_latest);

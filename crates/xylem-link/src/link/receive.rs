@@ -197,7 +197,7 @@ impl Link {
             self.mtu.reset(now);
             self.on_new_path(now);
             // Reset tokens are for an address.
-            self.owed.epoch_ack = Some(self.opener.epoch());
+            self.token_owed = true;
         }
     }
 }

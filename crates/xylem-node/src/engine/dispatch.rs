@@ -57,13 +57,21 @@ impl Outlet for Dispatch<'_> {
     #[inline]
     fn send(&mut self, to: FaceId, out: Outgoing<'_>) {
         let Network {
-            faces, endpoint, udp_sockets, multicast, happenings, unflushed, carriers, ..
+            faces,
+            endpoint,
+            udp_sockets,
+            multicast,
+            happenings,
+            unflushed,
+            carriers,
+            ..
         } = &mut *self.net;
         let Some(face) = faces.get_mut(to) else { return };
         if let Transport::Internal = face.transport {
             let from = out.incoming_face.unwrap_or(self.from);
             let packet = slice_of(self.backing, out.packet);
-            happenings.push_back(Happening::Packet { from, packet, nack: out.nack });
+            let marked = out.congestion_mark.is_some_and(|mark| mark > 0);
+            happenings.push_back(Happening::Packet { from, packet, nack: out.nack, marked });
             return;
         }
         let headers = LinkHeaders {
