@@ -1,4 +1,5 @@
-//! Other configurations of the official crate, each in a program of its own.
+//! Programs of their own that measure part of a table: other configurations of the official crate,
+//! and sessions of the link between processes.
 //!
 //! Cargo unifies features, so one build holds one configuration of `blake3`. `bench/peers` builds
 //! the program `xylem-bench-peer` once for each of [`PEERS`]; it races ours against the official
@@ -18,19 +19,25 @@ pub const PEERS: [(&str, &str); 2] = [
     ("xylem-bench-pure", "blake3 with its feature `pure`"),
 ];
 
+/// The program with the link's tables that take several processes.
+pub const SESSION: (&str, &str) =
+    ("xylem-bench-session", "sessions between processes, beside quinn");
+
 /// The argument that asks for [`Effort::QUICK`].
 pub const QUICK: &str = "--quick";
 
-/// Hands on what each peer reports of `table`, and says which are not there.
+/// Hands on what each of `peers` (name, what it holds) reports of `table`, and says which are not
+/// there.
 ///
 /// # Errors
 /// The first of `emit`.
 pub fn run<E>(
     table: &str,
+    peers: &[(&str, &str)],
     effort: Effort,
     emit: &mut dyn FnMut(Report) -> Result<(), E>,
 ) -> Result<(), E> {
-    for (name, what) in PEERS {
+    for &(name, what) in peers {
         let absent = |why: String| {
             Report::Absent(Absent { table: table.to_owned(), what: what.to_owned(), why })
         };

@@ -34,7 +34,7 @@ pub fn run<E>(
     for table in tables {
         run_here(table, effort, emit)?;
         if matches!(table, "single" | "busy") {
-            crate::peers::run(table, effort, emit).map_err(Error::Refused)?;
+            crate::peers::run(table, &crate::peers::PEERS, effort, emit).map_err(Error::Refused)?;
         }
     }
     Ok(())

@@ -2,7 +2,8 @@
 //! that names an operation which the link has, ours beside the plain library in the same run and
 //! beside what that document gives for its own code on its own machine.
 //!
-//! What it does not do: sockets, sessions. It measures one core, in memory.
+//! Those tables measure one core, in memory. What takes sockets and several processes (`session`,
+//! `sessions`, `flood`) is measured by a program of its own (bench/session), which reports here.
 
 mod carriers;
 mod frames;
@@ -16,11 +17,24 @@ use crate::machine::machine;
 use crate::race::Effort;
 use crate::report::{Bound, Figure, Heading, Report, Unit};
 use crate::series::{Compare, Series};
-use crate::{Error, chosen};
+use crate::{Error, chosen, peers};
 
 /// The names of the tables, in the order in which all of them are made.
-pub const TABLES: [&str; 7] =
-    ["frames", "seal", "keys", "handshake", "ratchet", "shape", "carriers"];
+pub const TABLES: [&str; 10] = [
+    "frames",
+    "seal",
+    "keys",
+    "handshake",
+    "ratchet",
+    "shape",
+    "carriers",
+    "session",
+    "sessions",
+    "flood",
+];
+/// How many of them are made in this process.
+#[cfg(test)]
+const HERE: usize = 7;
 
 /// Our column; of a table with two ciphers, the name of each.
 const OURS: &str = "xylem";
@@ -52,7 +66,8 @@ pub fn run<E>(
             "handshake" => handshake::run(series)?,
             "ratchet" => ratchet::run(series)?,
             "shape" => shape::run(series)?,
-            _ => carriers::run(series)?,
+            "carriers" => carriers::run(series)?,
+            _ => peers::run(table, &[peers::SESSION], effort, emit).map_err(Error::Refused)?,
         }
     }
     Ok(())
@@ -95,7 +110,7 @@ mod tests {
     #[test]
     fn every_table_runs_and_every_cell_has_a_column() {
         let (mut reports, mut text, mut page) = (Vec::new(), Text::default(), String::new());
-        run::<Infallible>(&[] as &[&str], Effort::ONCE, &mut |report| {
+        run::<Infallible>(&TABLES[..HERE], Effort::ONCE, &mut |report| {
             page += &text.render(&report);
             reports.push(report);
             Ok(())

@@ -23,8 +23,8 @@ pub(crate) enum Subject {
 /// itself is marked MISSED. A table that misses something is no failure: exit status 0.
 ///
 /// Peers that are not there are said to be absent. Those against other configurations of the
-/// official crate are programs of their own, which bench/peers in the source tree builds; they are
-/// looked for beside this program and on the PATH.
+/// official crate, and sessions between processes, are programs of their own, which bench/peers in
+/// the source tree builds; they are looked for beside this program and on the PATH.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Tables of `hash` (beside the official BLAKE3, SHA-256 and others), all where none is named:
@@ -50,6 +50,9 @@ Tables of `link` (beside the libraries that it is built on):
   keys       X25519, key derivation, hashing, comparisons, against the plain libraries
   handshake  Noise XX, both sides, against snow as it comes
   ratchet    messages of the double ratchet against their AEAD and curve alone
+  session    one stream and packets between two processes, beside quinn
+  sessions   ten thousand idle sessions: memory and processor time
+  flood      forged first messages while others dial in earnest
 
 Examples:
   xylem bench hash                   everything, in under four minutes
