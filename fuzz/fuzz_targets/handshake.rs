@@ -43,6 +43,7 @@ impl World {
                         assert!(!self.seen[i].contains(&n), "twice");
                         self.seen[i].push(n);
                     }
+                    event => panic!("nobody opens streams: {event:?}"),
                 }
             }
         }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use mio::{Events, Poll, Token};
 use xylem_link::{Config, Endpoint, StaticKey};
 
-use crate::udp::{Oversize, Udp};
+use crate::udp::{Ecn, Oversize, Udp};
 
 /// Longest sleep.
 const MAX_SLEEP: Duration = Duration::from_millis(100);
@@ -85,9 +85,9 @@ impl Driver {
         if self.more || !self.events.is_empty() {
             let now = self.now();
             let Self { socket, endpoint, received, .. } = self;
-            self.more = socket.receive(&mut |from, datagram| {
+            self.more = socket.receive(&mut |from, marked, datagram| {
                 *received += 1;
-                endpoint.handle_datagram(now, from, datagram);
+                endpoint.handle_marked_datagram(now, from, marked, datagram);
             })?;
         }
         let now = self.now();
@@ -103,7 +103,8 @@ impl Driver {
         while let Some(transmit) = self.endpoint.poll_transmit(now, &mut self.buffer) {
             self.long_sent += u64::from(transmit.len >= FIRST_MESSAGE);
             let contents = &self.buffer[..transmit.len];
-            self.socket.send(transmit.to, contents, transmit.segment_size);
+            let ecn = if transmit.ecn { Ecn::Capable } else { Ecn::NotCapable };
+            self.socket.send(transmit.to, contents, transmit.segment_size, ecn);
         }
     }
 }

@@ -106,7 +106,12 @@ impl Numbers {
 }
 
 /// What the flood consists of.
-fn pool(kind: &str, at: SocketAddr, key: PeerKey, numbers: &mut Numbers) -> io::Result<Vec<Vec<u8>>> {
+fn pool(
+    kind: &str,
+    at: SocketAddr,
+    key: PeerKey,
+    numbers: &mut Numbers,
+) -> io::Result<Vec<Vec<u8>>> {
     match kind {
         "random" => Ok((0..POOL).map(|_| numbers.bytes(LEN)).collect()),
         "envelope" => Ok((0..POOL).map(|n| enveloped(n, key, numbers)).collect()),
@@ -129,8 +134,7 @@ fn enveloped(n: usize, key: PeerKey, numbers: &mut Numbers) -> Vec<u8> {
 
 /// First messages of dialers that exist, without what they send after.
 fn copies(at: SocketAddr, key: PeerKey) -> io::Result<Vec<Vec<u8>>> {
-    let mut endpoint =
-        Endpoint::new(Config::default(), StaticKey::generate(random()?), random()?);
+    let mut endpoint = Endpoint::new(Config::default(), StaticKey::generate(random()?), random()?);
     let mut buffer = Vec::new();
     let mut pool = Vec::new();
     for _ in 0..TRUE_POOL {

@@ -176,7 +176,8 @@ impl Arrived {
         self.granted = self.whole + WINDOW;
         let mut packet = self.granted.to_be_bytes().to_vec();
         if late {
-            let missing = (self.whole..before).filter(|n| !self.seen.get(*n as usize).unwrap_or(&true));
+            let missing =
+                (self.whole..before).filter(|n| !self.seen.get(*n as usize).unwrap_or(&true));
             missing.take(NAMED).for_each(|n| packet.extend_from_slice(&n.to_be_bytes()));
         }
         packet

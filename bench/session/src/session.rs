@@ -111,10 +111,7 @@ pub fn play(arguments: &[String]) -> io::Result<()> {
 }
 
 /// Makes the table.
-pub fn table(
-    effort: Effort,
-    emit: &mut dyn FnMut(Report) -> io::Result<()>,
-) -> io::Result<()> {
+pub fn table(effort: Effort, emit: &mut dyn FnMut(Report) -> io::Result<()>) -> io::Result<()> {
     let bytes: u64 = effort.pick(256 << 20, 1 << 30);
     let rounds = effort.pick(3, 7);
     emit(Report::Heading(Heading {
@@ -176,8 +173,10 @@ fn row(label: &str, bytes: u64, runs: &[Pair]) -> (Row, f64) {
         (COLUMNS[4], &|pair| pair.sender.peak_bytes as f64 / MIB),
         (COLUMNS[5], &|pair| pair.receiver.peak_bytes as f64 / MIB),
     ];
-    let figures: Vec<Figure> =
-        of.iter().map(|(name, value)| Figure { name: (*name).into(), ..median(runs, value) }).collect();
+    let figures: Vec<Figure> = of
+        .iter()
+        .map(|(name, value)| Figure { name: (*name).into(), ..median(runs, value) })
+        .collect();
     let rate = figures[0].value;
     let row = Row {
         table: "session".into(),

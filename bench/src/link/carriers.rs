@@ -130,7 +130,13 @@ fn through_tls<E>(series: &mut Series<'_, E>, datagram: &[u8]) -> Result<(), Err
         }),
     ];
     let compare = compared(None);
-    series.row(label("TLS there and back", datagram), datagram.len(), &mut contenders, &compare, vec![])
+    series.row(
+        label("TLS there and back", datagram),
+        datagram.len(),
+        &mut contenders,
+        &compare,
+        vec![],
+    )
 }
 
 /// What one end has written and the other reads.

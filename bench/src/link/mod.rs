@@ -2,7 +2,7 @@
 //! that names an operation which the link has, ours beside the plain library in the same run and
 //! beside what that document gives for its own code on its own machine.
 //!
-//! What it does not do: sockets, sessions, shaping. It measures one core, in memory.
+//! What it does not do: sockets, sessions. It measures one core, in memory.
 
 mod carriers;
 mod frames;
@@ -10,6 +10,7 @@ mod handshake;
 mod keys;
 mod ratchet;
 mod seal;
+mod shape;
 
 use crate::machine::machine;
 use crate::race::Effort;
@@ -18,7 +19,8 @@ use crate::series::{Compare, Series};
 use crate::{Error, chosen};
 
 /// The names of the tables, in the order in which all of them are made.
-pub const TABLES: [&str; 6] = ["frames", "seal", "keys", "handshake", "ratchet", "carriers"];
+pub const TABLES: [&str; 7] =
+    ["frames", "seal", "keys", "handshake", "ratchet", "shape", "carriers"];
 
 /// Our column; of a table with two ciphers, the name of each.
 const OURS: &str = "xylem";
@@ -49,6 +51,7 @@ pub fn run<E>(
             "keys" => keys::run(series)?,
             "handshake" => handshake::run(series)?,
             "ratchet" => ratchet::run(series)?,
+            "shape" => shape::run(series)?,
             _ => carriers::run(series)?,
         }
     }

@@ -36,7 +36,7 @@ pub(super) fn feed(endpoint: &mut Endpoint, from: u8, datagrams: &[Vec<u8>]) {
 }
 
 /// 1 dials 2; gives both, their link ids, and every datagram of the way there.
-fn connected() -> (Endpoint, Endpoint, [LinkId; 2], Vec<Vec<u8>>) {
+pub(super) fn connected() -> (Endpoint, Endpoint, [LinkId; 2], Vec<Vec<u8>>) {
     connect(endpoint(1), endpoint(2))
 }
 

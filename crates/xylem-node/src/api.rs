@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use xylem_mgmt::Carrier;
 use xylem_link::{Level, Shaping};
+use xylem_mgmt::Carrier;
 
 /// A flag that asks a running [`crate::share`] or [`crate::get`] to end soon and in order.
 #[derive(Clone, Debug, Default)]
@@ -329,6 +329,8 @@ pub enum Event {
         /// Peers that are being asked.
         peers: usize,
     },
+    /// Something happened with mail.
+    Mail(crate::mail::MailEvent),
 }
 
 /// Who has to act on an [`Error`]; the command maps it to its exit codes.

@@ -12,6 +12,7 @@ mod dialling;
 mod dispatch;
 mod listening;
 mod receiving;
+mod streams;
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -21,7 +22,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use mio::{Events, Poll, Token};
 use xylem_forward::{FaceId, FaceScope, Forwarder, Incoming};
-use xylem_link::Endpoint as LinkEndpoint;
+use xylem_link::{Endpoint as LinkEndpoint, StreamId};
 use xylem_mgmt::{Endpoint, FaceUri, Persistency};
 use xylem_packet::{NackReason, NameRef};
 
@@ -33,6 +34,7 @@ use crate::identity;
 use crate::uri::endpoint;
 use dispatch::Dispatch;
 use listening::Listener;
+pub(crate) use streams::StreamEvent;
 
 /// Longest sleep, so that a raised stop flag is seen.
 const MAX_SLEEP: Duration = Duration::from_millis(100);
@@ -75,6 +77,8 @@ pub(crate) enum Happening {
     /// A packet for the program; `from` is the face that it came over. With `nack` it is an Interest
     /// of the program's that came back. `marked`: it met congestion on its way.
     Packet { from: FaceId, packet: Bytes, nack: Option<NackReason>, marked: bool },
+    /// Something happened to a reliable stream of an encrypted link.
+    Stream { face: FaceId, stream: StreamId, what: StreamEvent },
 }
 
 /// What a poll token stands for.

@@ -4,6 +4,8 @@ use std::collections::HashSet;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::mpsc;
+use std::time::Duration;
 
 use xylem_forward::Forwarder;
 use xylem_link::{Endpoint, Level, StaticKey};
@@ -15,6 +17,7 @@ use xylem_store::{Store, StoreError};
 use crate::addresses::advertised;
 use crate::api::{Error, Event, Peer, ShareOptions, Stop};
 use crate::engine::{Engine, Happening};
+use crate::mail::{MailStore, Room, beside};
 use crate::publish::{Serving, disk, publish};
 use crate::register::Registrar;
 use crate::uri::LINK_PORT;
@@ -23,6 +26,8 @@ use crate::{failure, identity, shaping};
 /// Answers between two flushes: a datagram of the largest size, so that the receiver
 /// works while the next ones are made.
 const ANSWERS_A_FLUSH: usize = 7;
+/// How long a share that is over waits for its last answers to leave.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 /// Publishes one file or directory and serves it until `stop` is raised.
 ///
@@ -32,6 +37,18 @@ const ANSWERS_A_FLUSH: usize = 7;
 pub fn share(
     options: &ShareOptions,
     stop: &Stop,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<(), Error> {
+    let mail = MailStore::open_existing(&options.store)?;
+    beside(mail.as_ref(), |events, ends| share_with(options, stop, ends, events, on_event))
+}
+
+/// As [`share`], without the mail that waits; ends when `ends` is raised, too, and passes on `events`.
+pub(crate) fn share_with(
+    options: &ShareOptions,
+    stop: &Stop,
+    ends: &Stop,
+    events: &mpsc::Receiver<Event>,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<(), Error> {
     let store = Store::open(disk(), &options.store).map_err(|e| failure::store(&e))?;
@@ -88,12 +105,13 @@ pub fn share(
     });
     let registrar = Registrar::new(&mut engine, prefix.as_ref().parent().to_name(), &options.via)?;
     let serving = published.serve(disk());
-    let wants = options.shaping.level;
-    Server { engine, registrar, publication, serving, wants, told: HashSet::new() }
-        .run(stop, on_event)
+    let room = Room::open(&options.store, None)?;
+    let (wants, told) = (options.shaping.level, HashSet::new());
+    let server = Server { engine, registrar, publication, serving, wants, told, room };
+    server.run(stop, ends, events, on_event)
 }
 
-fn bind_links(engine: &mut Engine, asked: &[Peer]) -> Result<Vec<SocketAddr>, Error> {
+pub(crate) fn bind_links(engine: &mut Engine, asked: &[Peer]) -> Result<Vec<SocketAddr>, Error> {
     if !asked.is_empty() {
         let link = |peer: &Peer| match peer {
             Peer::Link { address, .. } => Some(*address),
@@ -151,11 +169,28 @@ struct Server {
     wants: Level,
     /// Files whose trouble has been told; once is enough.
     told: HashSet<PathBuf>,
+    /// Takes mail.
+    room: Room,
 }
 
 impl Server {
-    fn run(mut self, stop: &Stop, on_event: &mut dyn FnMut(Event)) -> Result<(), Error> {
+    fn run(
+        mut self,
+        stop: &Stop,
+        ends: &Stop,
+        events: &mpsc::Receiver<Event>,
+        on_event: &mut dyn FnMut(Event),
+    ) -> Result<(), Error> {
+        // What ended it came over a stream, whose last answer still has to leave.
+        let mut last_answers = None;
         while !stop.raised() {
+            if ends.raised() {
+                let until = *last_answers.get_or_insert(self.engine.now() + LAST_ANSWERS);
+                if self.room.is_empty() || self.engine.now() >= until {
+                    break;
+                }
+            }
+            events.try_iter().for_each(&mut *on_event);
             let due = self.registrar.poll_timeout();
             self.engine.wait(due).map_err(|e| failure::local("network", &e))?;
             let mut answered = 0;
@@ -179,8 +214,12 @@ impl Server {
                         on_event(Event::PeerConnected { peer: peer.clone() });
                         shaping::tell(&self.engine, face, self.wants, &peer, on_event);
                     }
+                    Happening::Stream { face, stream, what } => {
+                        self.room.handle(&mut self.engine, face, stream, what, on_event);
+                    }
                     Happening::FaceDown { face, peer, why, .. } => {
                         self.registrar.went_down(face);
+                        self.room.face_down(face);
                         on_event(Event::PeerGone { peer, why });
                     }
                 }

@@ -103,7 +103,7 @@ pub(crate) fn run(args: ShareArgs, common: &Common, out: &mut Out) -> Result<Exi
         path: args.path,
         name: args.name,
         key_file: args.key,
-        listen: args.listen.iter().map(link).collect::<Result<_, _>>()?,
+        listen: links(&args.listen)?,
         certificate: args.tls_cert.zip(args.tls_key),
         plain,
         via: peers(&args.via)?,
@@ -118,12 +118,18 @@ pub(crate) fn run(args: ShareArgs, common: &Common, out: &mut Out) -> Result<Exi
     Ok(Exit::Done)
 }
 
-fn resolve(places: &[ListenAt]) -> Result<Vec<SocketAddr>, Failure> {
+/// Looks places up that flags name.
+pub(crate) fn resolve(places: &[ListenAt]) -> Result<Vec<SocketAddr>, Failure> {
     places.iter().map(first).collect()
 }
 
 fn first(ListenAt(place): &ListenAt) -> Result<SocketAddr, Failure> {
     HostPort::resolve(place).map(|found| found[0]).map_err(cannot_listen)
+}
+
+/// Looks up where the encrypted link is to listen.
+pub(crate) fn links(places: &[LinkAt]) -> Result<Vec<Peer>, Failure> {
+    places.iter().map(link).collect()
 }
 
 fn link(place: &LinkAt) -> Result<Peer, Failure> {

@@ -171,8 +171,7 @@ fn what_is_no_link_costs_its_connection_and_nothing_else() {
     until("the end of all that came to nothing", || open(share.pid()) <= before);
     let out = dir.path().join("out");
     let from = share.carriers[0].as_str();
-    let output =
-        get(&dir.path().join("s"), &[&share.ticket, "--from", from, "-o", text(&out)]);
+    let output = get(&dir.path().join("s"), &[&share.ticket, "--from", from, "-o", text(&out)]);
     assert_exit(&output, 0);
     assert!(fs::read(&out).unwrap() == content);
     drop(held);

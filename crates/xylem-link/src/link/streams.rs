@@ -12,6 +12,16 @@ use crate::frame::Ack;
 use crate::stream::{Layout, StreamError, StreamId, StreamRead, Streams};
 
 impl Link {
+    #[cfg(test)]
+    pub(crate) fn next_number_for_tests(&self) -> u64 {
+        self.sealer.next_number()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn has_streams(&self) -> bool {
+        self.streams.is_some()
+    }
+
     pub(super) fn streams(&mut self, now: Duration) -> &mut Streams {
         let (id, settings, datagram) = (self.id, self.stream_settings, self.mtu.current());
         let rtt = self.rtt;

@@ -174,7 +174,8 @@ impl Recovery {
     /// When a datagram may leave, if that is a matter of time alone.
     pub fn send_at(&self) -> Option<Duration> {
         let room = self.window_has_room();
-        room.then(|| self.pacer.next(self.controller.pacing_rate(), self.controller.burst())).flatten()
+        room.then(|| self.pacer.next(self.controller.pacing_rate(), self.controller.burst()))
+            .flatten()
     }
 
     /// There was nothing (more) to send.

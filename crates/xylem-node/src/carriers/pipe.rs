@@ -9,6 +9,9 @@ use rustls::Connection as Session;
 
 /// Bytes asked of the kernel in one read under a TLS session: whole records, several at once.
 const READ_LEN: usize = 64 * 1024;
+/// Pieces of records (4 KiB each) that may follow one another without a byte in them for us: whoever
+/// sends more wants to keep us busy. A whole record is five.
+const MAX_EMPTY: usize = 64;
 /// Sealed bytes that wait for the socket before the session takes no more.
 const MAX_SEALED: usize = 256 * 1024;
 
@@ -122,7 +125,7 @@ impl Pipe {
 
 impl Read for Pipe {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        loop {
+        for _ in 0..MAX_EMPTY {
             let Some(session) = &mut self.session else { return read(&mut self.socket, into) };
             match session.reader().read(into) {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
@@ -132,6 +135,7 @@ impl Read for Pipe {
                 return Err(closed());
             }
         }
+        Err(io::Error::new(io::ErrorKind::InvalidData, "TLS: records with nothing in them"))
     }
 }
 

@@ -12,8 +12,12 @@ use super::{MAX_UNSENT, MAX_UNWRITTEN, Malformed, Turn, doh, framing};
 
 /// Bytes taken in one turn, so that one connection does not keep the others waiting.
 const TURN_LEN: usize = 1 << 20;
-/// Bytes asked of the pipe in one read.
-const READ_LEN: usize = 64 * 1024;
+/// Memory that is read into: of a connection that is busy, and of one that is not. Datagrams are slices
+/// of it, so that each is copied once, from the session's memory.
+const BUSY_LEN: usize = 256 * 1024;
+const QUIET_LEN: usize = 16 * 1024;
+/// With less room than this there is new memory.
+const MIN_ROOM: usize = 4 * 1024;
 /// Bytes that are written before the turn ends, so that the reader works meanwhile.
 const WRITE_AT: usize = 128 * 1024;
 
@@ -28,7 +32,11 @@ pub(super) enum Codec {
 pub(super) struct Stream {
     pipe: Pipe,
     codec: Codec,
+    /// What has come and is not whole yet, then room to read into.
     input: BytesMut,
+    filled: usize,
+    /// The last turn brought much.
+    busy: bool,
     output: BytesMut,
     /// The socket took no more, and has not said since that it does.
     blocked: bool,
@@ -36,7 +44,8 @@ pub(super) struct Stream {
 
 impl Stream {
     pub(super) fn new(pipe: Pipe, codec: Codec) -> Self {
-        Self { pipe, codec, input: BytesMut::new(), output: BytesMut::new(), blocked: false }
+        let (input, output) = (BytesMut::new(), BytesMut::new());
+        Self { pipe, codec, input, filled: 0, busy: false, output, blocked: false }
     }
 
     pub(super) fn pipe(&mut self) -> &mut Pipe {
@@ -91,18 +100,19 @@ impl Stream {
                 turn.more = true;
                 break;
             }
-            let held = self.input.len();
-            self.input.resize(held + READ_LEN, 0);
-            let read = self.pipe.read(&mut self.input[held..]);
-            self.input.truncate(held + read.as_ref().copied().unwrap_or(0));
-            match read {
+            self.make_room();
+            match self.pipe.read(&mut self.input[self.filled..]) {
                 Ok(0) => return Err(closed()),
-                Ok(len) => taken += len,
+                Ok(len) => {
+                    self.filled += len;
+                    taken += len;
+                }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
                 Err(e) => return Err(e),
             }
         }
-        if self.input.is_empty() {
+        self.busy = taken >= QUIET_LEN;
+        if self.filled == 0 && !self.busy {
             // A connection that is idle holds no memory for what may come.
             self.input = BytesMut::new();
         }
@@ -115,24 +125,38 @@ impl Stream {
         matches!(self.codec, Codec::Server(_)) && self.output.len() >= MAX_UNWRITTEN
     }
 
+    /// Sees that there is room to read into, behind what is not whole.
+    fn make_room(&mut self) {
+        if self.input.len() - self.filled < MIN_ROOM {
+            let room = if self.busy { BUSY_LEN } else { QUIET_LEN };
+            // What is not whole is shorter than a message of any kind, so this doubles at most.
+            let mut fresh = BytesMut::zeroed(room.max(2 * self.filled + MIN_ROOM));
+            fresh[..self.filled].copy_from_slice(&self.input[..self.filled]);
+            self.input = fresh;
+            self.busy = true;
+        }
+    }
+
     /// Whether there was something that is not ours.
     fn decode(&mut self, now: Duration, each: &mut dyn FnMut(BytesMut)) -> io::Result<bool> {
         let broken = |Malformed(what)| io::Error::new(io::ErrorKind::InvalidData, what);
+        let room = self.input.split_off(self.filled);
+        let mut refused = false;
         match &mut self.codec {
             Codec::Framed => {
                 while let Some(datagram) = framing::unwrap(&mut self.input).map_err(broken)? {
                     each(datagram);
                 }
-                Ok(false)
             }
-            Codec::Client(client) => {
-                client.receive(&mut self.input, each).map_err(broken)?;
-                Ok(false)
-            }
+            Codec::Client(client) => client.receive(&mut self.input, each).map_err(broken)?,
             Codec::Server(server) => {
-                Ok(server.receive(now, &mut self.input, &mut self.output, each))
+                refused = server.receive(now, &mut self.input, &mut self.output, each);
             }
         }
+        // Both are of one piece of memory, so nothing is copied.
+        self.filled = self.input.len();
+        self.input.unsplit(room);
+        Ok(refused)
     }
 
     /// Writes what the socket takes.

@@ -21,6 +21,8 @@ const PATH: &str = "/socket";
 const MAX_MESSAGE: usize = 65_535;
 /// Messages taken in one turn, so that one connection does not keep the others waiting.
 const BATCH: usize = 256;
+/// Requests that one connection may have refused before it ends.
+const MAX_REFUSED: u64 = 100;
 
 fn settings() -> WebSocketConfig {
     WebSocketConfig::default()
@@ -160,7 +162,7 @@ impl Greeting {
     fn refuse(&mut self, refusal: Refusal, request: &http::Request) {
         self.refused += 1;
         refusal.write(request.method == "HEAD", request.keep_alive, &mut self.output);
-        self.ends = !request.keep_alive;
+        self.ends = !request.keep_alive || self.refused >= MAX_REFUSED;
     }
 
     /// Whether all is written.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use xylem_forward::{FaceId, Incoming};
-use xylem_link::{Event as LinkEvent, REFUSED};
+use xylem_link::Event as LinkEvent;
 use xylem_packet::{MAX_PIT_TOKEN, frame_len};
 
 use super::dispatch::{Dispatch, place_in};
@@ -74,18 +74,7 @@ impl Engine {
                         self.fail_face(face, &reason.to_string());
                     }
                 }
-                // No program here takes streams: the peer is told so. That the stream has ended
-                // meanwhile is as good.
-                LinkEvent::StreamOpened { link, stream, .. } => {
-                    let _ = self.net.endpoint.reset_stream(link, stream, REFUSED);
-                    let _ = self.net.endpoint.stop_stream(link, stream, REFUSED);
-                }
-                LinkEvent::StreamReadable { .. }
-                | LinkEvent::StreamWritable { .. }
-                | LinkEvent::StreamReset { .. }
-                | LinkEvent::StreamStopped { .. }
-                | LinkEvent::StreamDelivered { .. }
-                | LinkEvent::GoingAway { .. } => {}
+                other => self.net.stream_event(&other),
             }
         }
     }

@@ -10,6 +10,7 @@ use xylem_link::Shaping;
 
 use crate::api::Error;
 use crate::failure;
+use crate::mail::MailboxConfig;
 use crate::uri::{LINK_PORT, NDN_PORT, PeerUri, WEB_SOCKET_PORT};
 
 /// The group and port that the Internet Assigned Numbers Authority lists for NDN.
@@ -57,6 +58,8 @@ pub struct NodeConfig {
     pub certificate: Option<(PathBuf, PathBuf)>,
     /// Certificates whose keys may command; empty: every local application may.
     pub anchors: Vec<PathBuf>,
+    /// Mail that is kept for others until they fetch it; `None`: none.
+    pub mailbox: Option<MailboxConfig>,
     /// What sizes and times on encrypted links show.
     pub shaping: Shaping,
     /// Where the node's identity (the key of its encrypted links) is kept.
@@ -96,6 +99,7 @@ impl NodeConfig {
             localhop: false,
             certificate: None,
             anchors: Vec::new(),
+            mailbox: None,
             shaping: Shaping::default(),
             store,
         }
@@ -121,7 +125,9 @@ impl NodeConfig {
             let place = line.map(|line| format!("line {line}: ")).unwrap_or_default();
             format!("{place}{}", e.message().replace('\n', "; "))
         })?;
-        file.node.unwrap_or_default().apply(Self::new(store))
+        let mut config = file.node.unwrap_or_default().apply(Self::new(store))?;
+        config.mailbox = file.mailbox.and_then(MailboxTable::settings);
+        Ok(config)
     }
 
     /// Where this node listens, in the order in which it is told.
@@ -171,6 +177,30 @@ fn is_root() -> bool {
 struct FileTable {
     // Other tables are other commands'.
     node: Option<NodeTable>,
+    mailbox: Option<MailboxTable>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MailboxTable {
+    enabled: Option<bool>,
+    each: Option<usize>,
+    mailboxes: Option<usize>,
+    bytes: Option<u64>,
+    days: Option<u32>,
+}
+
+impl MailboxTable {
+    fn settings(self) -> Option<MailboxConfig> {
+        self.enabled.unwrap_or(true).then(|| {
+            let mut limits = MailboxConfig::default();
+            set(&mut limits.each, self.each);
+            set(&mut limits.mailboxes, self.mailboxes);
+            set(&mut limits.bytes, self.bytes);
+            set(&mut limits.age, self.days.map(|n| Duration::from_secs(86_400) * n));
+            limits
+        })
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -346,6 +376,9 @@ mod tests {
             [[node.strategy]]
             prefix = "/b"
             strategy = "/localhost/nfd/strategy/multicast"
+            [mailbox]
+            each = 5
+            days = 2
             [other]
             unknown = 1
             "#,
@@ -364,6 +397,9 @@ mod tests {
         assert!(config.localhop && config.anchors.len() == 1);
         assert_eq!((config.routes[0].prefix.as_str(), config.routes[0].cost), ("/a", 4));
         assert_eq!(config.strategies.len(), 1);
+        let mailbox = config.mailbox.unwrap();
+        assert_eq!((mailbox.each, mailbox.age), (5, Duration::from_secs(2 * 86_400)));
+        assert_eq!(read("[mailbox]\nenabled = false").unwrap().mailbox, None);
     }
 
     #[test]
@@ -379,6 +415,7 @@ mod tests {
             ("[node]\nlisten = 5", "line 2"),
             ("[node]\n\nlissen = []", "lissen"),
             ("[node", "line 1"),
+            ("[mailbox]\nsize = 1", "size"),
             ("[node]\nlisten = [\"http://x\"]", "http"),
             ("[node]\nconnect = [\"unix://relative\"]", "unix"),
             ("[node]\nshape = \"much\"", "much"),
