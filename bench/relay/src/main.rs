@@ -77,12 +77,14 @@ impl Network {
         }
     }
 
-    fn from_left(&mut self, now: Duration, mut packet: Vec<u8>) {
+    /// A packet from the left.
+    fn go_out(&mut self, now: Duration, mut packet: Vec<u8>) {
         self.translator.outward(&mut packet);
         self.outward.offer(now, &self.conditions, packet);
     }
 
-    fn from_right(&mut self, now: Duration, packet: Vec<u8>) {
+    /// A packet from the right.
+    fn go_in(&mut self, now: Duration, packet: Vec<u8>) {
         self.inward.offer(now, &self.conditions, packet);
     }
 
@@ -133,12 +135,12 @@ fn carry(
         for _ in 0..BURST {
             let Some(packet) = take(left, buffer)? else { break };
             let began = *began.get_or_insert_with(Instant::now);
-            network.from_left(began.elapsed(), packet);
+            network.go_out(began.elapsed(), packet);
         }
         for _ in 0..BURST {
             let Some(packet) = take(right, buffer)? else { break };
             let began = *began.get_or_insert_with(Instant::now);
-            network.from_right(began.elapsed(), packet);
+            network.go_in(began.elapsed(), packet);
         }
         let now = now(began);
         if began.is_some() {
