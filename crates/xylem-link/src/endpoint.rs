@@ -106,7 +106,7 @@ impl Endpoint {
             ahead: Ahead::new(&rng.array()),
             resetter: Resetter::new(&key, &rng.array()),
             tokens: TokenTable::new(&mut rng),
-            flood: Flood::new(&rng.array()),
+            flood: Flood::new(rng.array()),
             rng,
             envelope_key: EnvelopeKey::new(Some(key.public())),
             envelope_open: EnvelopeKey::new(None),

@@ -154,7 +154,7 @@ mod tests {
                 seen.insert(number);
                 highest = highest.max(number);
             }
-            if r % 50 == 0 {
+            if r.is_multiple_of(50) {
                 ranges_hold_against_a_set(&window, &seen, (number, highest));
             }
         }

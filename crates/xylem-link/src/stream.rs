@@ -238,7 +238,7 @@ impl Streams {
     }
 
     fn is_ours(&self, id: u32) -> bool {
-        (id % 2 == 0) == self.settings.dialer
+        id.is_multiple_of(2) == self.settings.dialer
     }
 
     fn new_stream(&self, purpose: Option<u16>, open: Tell) -> Stream {

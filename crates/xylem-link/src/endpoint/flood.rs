@@ -7,10 +7,12 @@
 //! answered then, give or take 50 ms, and completes with the third first message at the latest. Who
 //! brings a good cookie is always let in.
 
-use core::net::{IpAddr, SocketAddr};
+use core::net::SocketAddr;
 use core::time::Duration;
 
-use siphasher::sip::SipHasher13;
+use xylem_hash::Hasher;
+
+use crate::cookie::address;
 
 /// A time in which demands are counted.
 const COUNTED: Duration = Duration::from_millis(250);
@@ -23,7 +25,8 @@ const TURN: Duration = Duration::from_millis(300);
 
 /// How many first messages came without a good cookie, lately.
 pub(super) struct Flood {
-    turns: SipHasher13,
+    /// Keys the hash of an address that says when its turns are.
+    turns: [u8; 32],
     /// Which of the counted times it is.
     time: u128,
     count: u32,
@@ -31,8 +34,8 @@ pub(super) struct Flood {
 }
 
 impl Flood {
-    pub fn new(key: &[u8; 16]) -> Self {
-        Self { turns: SipHasher13::new_with_key(key), time: 0, count: 0, before: 0 }
+    pub fn new(key: [u8; 32]) -> Self {
+        Self { turns: key, time: 0, count: 0, before: 0 }
     }
 
     /// Counts a first message that cannot show a good cookie. `false`: it is not this address's turn.
@@ -56,15 +59,10 @@ impl Flood {
     }
 
     fn is_turn(&self, now: Duration, from: SocketAddr) -> bool {
-        let ip = match from.ip() {
-            IpAddr::V4(ip) => ip.to_ipv6_mapped(),
-            IpAddr::V6(ip) => ip,
-        };
-        let mut address = [0; 18];
-        address[..16].copy_from_slice(&ip.octets());
-        address[16..].copy_from_slice(&from.port().to_be_bytes());
+        let hash = Hasher::new_keyed(&self.turns).update(&address(from)).finalize();
+        let hash = hash.as_bytes().first_chunk().expect("8 of 32 bytes");
         let round = ROUND.as_millis();
-        let shift = u128::from(self.turns.hash(&address)) % round;
+        let shift = u128::from(u64::from_le_bytes(*hash)) % round;
         (now.as_millis() + shift) % round < TURN.as_millis()
     }
 }
@@ -83,7 +81,7 @@ mod tests {
 
     #[test]
     fn few_are_all_answered_and_a_flood_is_over_when_it_is_over() {
-        let mut flood = Flood::new(&[1; 16]);
+        let mut flood = Flood::new([1; 32]);
         for n in 0..MANY {
             assert!(flood.answers(ms(7), at(n)));
         }
@@ -102,7 +100,7 @@ mod tests {
     fn who_asks_again_is_answered() {
         for n in 0..200 {
             for late in [0, 1, 20, 49] {
-                let mut flood = Flood::new(&[2; 16]);
+                let mut flood = Flood::new([2; 32]);
                 for n in 0..=MANY {
                     flood.answers(ms(1_000), at(n));
                 }

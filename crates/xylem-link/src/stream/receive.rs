@@ -52,11 +52,9 @@ impl Streams {
             }
             Frame::StreamStop { stream, code } => self.on_stop(stream, code, events)?,
             Frame::WindowUpdate { stream, limit } => self.on_window(stream, limit)?,
-            Frame::GoAway(_) => {
-                if !self.peer_going {
-                    self.peer_going = true;
-                    events.push_back(Event::GoingAway { link: self.link });
-                }
+            Frame::GoAway(_) if !self.peer_going => {
+                self.peer_going = true;
+                events.push_back(Event::GoingAway { link: self.link });
             }
             _ => {}
         }
