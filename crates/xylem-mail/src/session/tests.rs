@@ -187,7 +187,7 @@ fn an_ended_session_stays_ended_and_an_old_card_is_told() {
     b.prekeys.rotate(crate::prekeys::KEEP.as_secs(), [8; 32]);
     assert_eq!(b.begin(&first).err(), Some(MailError::Stale));
     let secret = b.prekeys.current().key.public();
-    assert_eq!(format!("{at_b:?}").contains(&secret.to_string()), false);
+    assert!(!format!("{at_b:?}").contains(&secret.to_string()));
 }
 
 /// Both write at the same time: two sessions, and both messages arrive.
