@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use xylem_link::{Level, Shaping};
 use xylem_mgmt::Carrier;
+use xylem_link::{Level, Shaping};
 
 /// A flag that asks a running [`crate::share`] or [`crate::get`] to end soon and in order.
 #[derive(Clone, Debug, Default)]

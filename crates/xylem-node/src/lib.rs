@@ -46,10 +46,10 @@ pub use keyring::{KeyEntry, KeyKind, Keyring};
 pub use node::{NodeConfig, Route, default_socket, run_node};
 pub use share::share;
 pub use shelf::DiskShelf;
+pub use xylem_mgmt::Carrier;
 pub use uri::{HostPort, LINK_PORT, NDN_PORT, PeerUri, WEB_SOCKET_PORT};
 pub use verify::verify;
 pub use xylem_link::{Level as ShapeLevel, Shaping};
-pub use xylem_mgmt::Carrier;
 
 use std::path::Path;
 

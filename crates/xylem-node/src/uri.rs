@@ -298,13 +298,10 @@ mod tests {
         };
         let text = format!("xylem+doh://{}@192.0.2.1:443?sni=dns.example", "a5".repeat(32));
         assert_eq!(of(&text), Ok(vec![named]));
-        assert_eq!(
-            of("xylem+wss://localhost").map(|all| match &all[0] {
-                Peer::Carried { name, .. } => name.clone(),
-                _ => None,
-            }),
-            Ok(Some("localhost".to_owned()))
-        );
+        assert_eq!(of("xylem+wss://localhost").map(|all| match &all[0] {
+            Peer::Carried { name, .. } => name.clone(),
+            _ => None,
+        }), Ok(Some("localhost".to_owned())));
     }
 
     #[test]

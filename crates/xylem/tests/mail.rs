@@ -176,7 +176,10 @@ fn a_file_is_sent_and_fetched() {
     sending.heard("mail_waiting");
     let listening = b.listen();
     let came = listening.heard("mail");
-    assert_eq!((came["name"].as_str(), came["bytes"].as_u64()), (Some("film.mkv"), Some(3_000_000)));
+    assert_eq!(
+        (came["name"].as_str(), came["bytes"].as_u64()),
+        (Some("film.mkv"), Some(3_000_000))
+    );
     sending.heard("mail_delivered");
     let out = b.path().join("out");
     let number = came["number"].to_string();

@@ -21,9 +21,7 @@ const MAX_EARLY: usize = 16 * 1024;
 #[derive(Clone, Debug)]
 pub(super) enum Role {
     /// It was dialled, and this is the host as HTTP names it.
-    Client {
-        authority: String,
-    },
+    Client { authority: String },
     Server,
 }
 

@@ -100,7 +100,10 @@ pub fn read_answer(input: &[u8]) -> Result<Option<(Answer, usize)>, Malformed> {
     Ok(Some((Answer { status, body_len, is_dns: found.is_dns }, len)))
 }
 
-fn head_len(parsed: httparse::Result<usize>, input: &[u8]) -> Result<Option<usize>, Malformed> {
+fn head_len(
+    parsed: httparse::Result<usize>,
+    input: &[u8],
+) -> Result<Option<usize>, Malformed> {
     match parsed {
         Ok(httparse::Status::Complete(len)) => {
             let head = &input[..len];
@@ -124,8 +127,9 @@ impl Fields {
         for header in headers {
             let is = |name: &str| header.name.eq_ignore_ascii_case(name);
             let value = std::str::from_utf8(header.value).unwrap_or_default().trim();
-            let has =
-                |token: &str| value.split(',').any(|part| part.trim().eq_ignore_ascii_case(token));
+            let has = |token: &str| {
+                value.split(',').any(|part| part.trim().eq_ignore_ascii_case(token))
+            };
             if is("transfer-encoding") {
                 return Err(Malformed("a transfer coding"));
             } else if is("content-length") {

@@ -224,7 +224,12 @@ impl Carriers {
         ClientConnection::new(config, name).map_err(io::Error::other)
     }
 
-    fn insert(&mut self, id: CarrierId, mut connection: Connection, poll: &Poll) -> io::Result<()> {
+    fn insert(
+        &mut self,
+        id: CarrierId,
+        mut connection: Connection,
+        poll: &Poll,
+    ) -> io::Result<()> {
         // Writability is edge-triggered: one event when there is room again.
         let both = Interest::READABLE | Interest::WRITABLE;
         connection.register(poll, both)?;

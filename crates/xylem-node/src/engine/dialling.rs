@@ -87,7 +87,8 @@ impl Engine {
             Peer::WebSocket(address) => self.connect_web_socket(id, *address)?,
             Peer::Unix(path) => self.connect_unix(id, path)?,
             Peer::Carried { carrier, address, name, key } => {
-                let to = Dial { carrier: *carrier, address: *address, name: name.as_deref() };
+                let to =
+                    Dial { carrier: *carrier, address: *address, name: name.as_deref() };
                 self.connect_carrier(to, key.map(PeerKey))?
             }
         };

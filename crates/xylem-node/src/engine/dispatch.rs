@@ -57,14 +57,7 @@ impl Outlet for Dispatch<'_> {
     #[inline]
     fn send(&mut self, to: FaceId, out: Outgoing<'_>) {
         let Network {
-            faces,
-            endpoint,
-            udp_sockets,
-            multicast,
-            happenings,
-            unflushed,
-            carriers,
-            ..
+            faces, endpoint, udp_sockets, multicast, happenings, unflushed, carriers, ..
         } = &mut *self.net;
         let Some(face) = faces.get_mut(to) else { return };
         if let Transport::Internal = face.transport {
