@@ -2,7 +2,7 @@
 //!
 //! Messages are xylem-mail's; they wait in `STORE/mail` (formats: docs/spec/mail.md) until the receiver,
 //! or a node that keeps mail for it, has confirmed that it stored them. Whatever runs beside (a share,
-//! a node) takes mail in through a [`Room`](room::Room).
+//! a node) takes mail in as well.
 
 mod courier;
 mod disk;
