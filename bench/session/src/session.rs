@@ -163,12 +163,12 @@ fn long(effort: Effort, emit: &mut dyn FnMut(Report) -> io::Result<()>) -> io::R
     Ok(())
 }
 
-/// What a column shows of a run.
-type Value<'a> = &'a dyn Fn(&Pair) -> f64;
+/// A column, and what a transfer has in it.
+type Column<'a> = (&'a str, &'a dyn Fn(&Pair) -> f64);
 
 fn row(label: &str, bytes: u64, runs: &[Pair]) -> (Row, f64) {
     let gib = bytes as f64 / GIB;
-    let of: [(&str, Value<'_>); 6] = [
+    let of: [Column<'_>; 6] = [
         (COLUMNS[0], &|pair| bytes as f64 / pair.sender.seconds / 1e6),
         (COLUMNS[1], &|pair| pair.sender.cpu_seconds / gib),
         (COLUMNS[2], &|pair| pair.receiver.cpu_seconds / gib),
