@@ -16,6 +16,8 @@ use crate::kem::Decapsulator;
 use crate::noise::Handshake;
 use crate::replay::ReplayWindow;
 use crate::seal::{ConnectionId, HEADER_LEN};
+use crate::shape::padding::Padder;
+use crate::shape::{Profile, Timing};
 use crate::stream::{Layout, StreamId, StreamSettings, Streams};
 use crate::{PeerKey, StaticKey, curve, envelope, kdf, kem, ratchet};
 
@@ -144,6 +146,24 @@ pub fn elligator_public_key(representative: &[u8; 32]) -> [u8; 32] {
     elligator::public_key(representative)
 }
 
+/// Two field elements, one of which is chosen without a branch.
+#[derive(Debug)]
+pub struct Select(elligator::Two);
+
+impl Select {
+    /// Of two numbers, little-endian.
+    #[must_use]
+    pub fn new(first: &[u8; 32], other: &[u8; 32]) -> Self {
+        Self(elligator::Two::new(first, other))
+    }
+
+    /// One of them, in limbs.
+    #[must_use]
+    pub fn select(&self, first: bool) -> [u64; 5] {
+        self.0.select(first)
+    }
+}
+
 /// X25519 as the link does it.
 #[must_use]
 pub fn x25519(secret: &[u8; 32], public: &[u8; 32]) -> Option<Zeroizing<[u8; 32]>> {
@@ -186,6 +206,35 @@ pub fn constant_time_eq(a: &[u8], b: &[u8]) -> bool {
 #[must_use]
 pub fn symmetric_step(chain: &[u8; 32]) -> [u8; 32] {
     *ratchet::step(chain).message_key()
+}
+
+/// Padding of datagrams, and gaps between them, as a link does it.
+#[derive(Debug)]
+pub struct Shapes {
+    padder: Padder,
+    timing: Timing,
+    rng: Rng,
+}
+
+impl Shapes {
+    /// Of one profile.
+    #[must_use]
+    pub fn new(profile: &Profile) -> Self {
+        let Profile { padding, timing, .. } = profile.bounded();
+        Self { padder: Padder::new(padding, Rng::new(&[6; 32])), timing, rng: Rng::new(&[7; 32]) }
+    }
+
+    /// Pads a datagram with zeros, on a path that carries `most` bytes.
+    pub fn pad(&mut self, datagram: &mut Vec<u8>, most: usize) {
+        let size = self.padder.size(datagram.len(), most);
+        datagram.resize(size.max(datagram.len()), 0);
+    }
+
+    /// The gap to the next datagram.
+    #[must_use]
+    pub fn gap(&mut self) -> Duration {
+        self.timing.gap(&mut self.rng)
+    }
 }
 
 /// Encrypts as the link does, with a nonce of 12 bytes, or 24 for XChaCha20-Poly1305; gives the

@@ -104,6 +104,8 @@ pub struct Link {
     rekey: Rekey,
     /// For telling the peer our tokens, where resets are sent at all.
     reset_key: Option<ResetKey>,
+    /// A token is to be told once more, though the epoch has been acknowledged.
+    token_owed: bool,
     token: PeerToken,
     /// The connection ids or the peer's token have changed.
     routes_changed: bool,
@@ -168,6 +170,7 @@ impl Link {
                 None => Rekey::responder(),
             },
             reset_key: None,
+            token_owed: false,
             token: PeerToken::default(),
             routes_changed: false,
             queue,
@@ -188,7 +191,8 @@ impl Link {
             streams: None,
             stream_settings: StreamSettings::new(config, new.finish.is_some()),
             packets_next: false,
-            ecn: Ecn::new(config.ecn),
+            // A mark that comes and goes would show through a rhythm.
+            ecn: Ecn::new(config.ecn && !shaper.as_ref().is_some_and(|s| s.is_gated())),
             finish: new.finish,
             closing: None,
             ended: None,
@@ -323,7 +327,10 @@ impl Link {
         }
         self.reassembly.expire(now);
         self.on_stream_timeout(now);
-        self.owed.ping |= self.ping_at().is_some_and(|at| now >= at);
+        if self.ping_at().is_some_and(|at| now >= at) {
+            self.owed.ping = true;
+            self.queue.forget_spare();
+        }
         self.opener.forget_if_due(now);
     }
 }

@@ -162,6 +162,11 @@ impl SendQueue {
         Ok(Ready { buf: batch.buf, segment, padding: batch.padding })
     }
 
+    /// Lets go of used buffers: nothing is being sent.
+    pub fn forget_spare(&mut self) {
+        self.spare = Vec::new();
+    }
+
     fn recycle(&mut self, mut used: Vec<u8>) {
         if used.capacity() > 0 && self.spare.len() < MAX_SPARE {
             used.clear();
@@ -318,6 +323,21 @@ mod tests {
         }
         let batches = drain(&mut queue);
         assert_eq!(batches.iter().map(|b| b.1.len()).collect::<Vec<_>>(), [7, 7]);
+    }
+
+    #[test]
+    fn used_buffers_are_kept_until_nothing_is_sent() {
+        let mut queue = SendQueue::new(1 << 20, 32);
+        for _ in 0..2 * MAX_SPARE {
+            queue.push(&[1; 1_000], 65_507).unwrap();
+            let ready = queue.pop(vec![0; 100]).unwrap();
+            queue.recycle(ready.buf);
+        }
+        assert!(queue.spare.len() > 1 && queue.spare.len() <= MAX_SPARE);
+        queue.forget_spare();
+        assert_eq!(queue.spare.capacity(), 0);
+        queue.push(&[1; 1_000], 65_507).unwrap();
+        assert_eq!(drain(&mut queue).len(), 1, "it goes on");
     }
 
     #[test]

@@ -296,15 +296,15 @@ impl Opener {
         self.current.keys.commitment
     }
 
-    /// Which datagrams have arrived.
-    pub(crate) fn window(&self) -> &ReplayWindow {
-        &self.window
-    }
-
     /// The connection id of the current epoch.
     #[must_use]
     pub fn connection_id(&self) -> ConnectionId {
         self.current.keys.cid
+    }
+
+    /// Which datagrams have arrived.
+    pub(crate) fn window(&self) -> &ReplayWindow {
+        &self.window
     }
 
     /// The connection ids that datagrams may carry now, and that of the epoch before.

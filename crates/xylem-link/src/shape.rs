@@ -48,7 +48,7 @@ pub(crate) struct Shaper {
     /// Cover beside what is real.
     moments: Option<Moments>,
     rest: Rest,
-    /// Packets sent and received when it was looked at last.
+    /// How much was sent and received when it was looked at last.
     seen: u64,
     /// Bytes that came from an address that is not proven, less those that went there.
     credit: Option<(SocketAddr, usize)>,
@@ -147,10 +147,11 @@ impl Shaper {
         self.gate.is_none() && self.moments.is_none()
     }
 
-    /// So many packets were sent and received until now.
-    pub fn note_packets(&mut self, now: Duration, packets: u64) {
-        if packets != self.seen {
-            self.seen = packets;
+    /// So much was sent and received until now, in packets and in bytes of streams: more than before
+    /// puts off cover's rest.
+    pub fn note_use(&mut self, now: Duration, used: u64) {
+        if used != self.seen {
+            self.seen = used;
             self.rest.active = now;
             if let Some(fills) = &mut self.fills {
                 fills.active = now;
@@ -289,9 +290,9 @@ mod tests {
         assert!(run(&mut shaper, 0, 100) > 0, "the link has just come up");
         assert_eq!(run(&mut shaper, 110, 1_000), 0);
         assert_eq!(shaper.timeout(None), None, "nothing keeps it awake");
-        shaper.note_packets(1_000 * MS, 1);
+        shaper.note_use(1_000 * MS, 1);
         assert!(run(&mut shaper, 1_000, 1_100) > 0);
-        shaper.note_packets(1_100 * MS, 1);
+        shaper.note_use(1_100 * MS, 1);
         assert_eq!(run(&mut shaper, 1_110, 2_000), 0, "no new packet");
     }
 }

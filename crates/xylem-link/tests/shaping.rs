@@ -8,7 +8,8 @@ use core::time::Duration;
 
 use sim::{Dice, FAIR, MS, Net, S, Weather, addr};
 use xylem_link::{
-    CloseReason, Config, Cover, Level, LinkId, Padding, Profile, SendError, Shaping, Timing,
+    CloseReason, Config, Cover, Level, LinkId, Padding, Profile, SendError, Shaping, StreamRead,
+    Timing, purpose,
 };
 
 /// What path MTU discovery tries; its probes keep their sizes.
@@ -243,35 +244,60 @@ fn a_packet_after_a_silence_waits_as_drawn() {
     assert!((18 * MS..22 * MS).contains(&waits[150]), "{:?}", waits[150]);
 }
 
-/// What an observer has of a session at the highest level, with or without packets in it.
-fn paranoid(loss: u64, packets: u32) -> Vec<(SocketAddr, Duration, usize)> {
+/// What goes on in a session.
+#[derive(Clone, Copy)]
+enum Use {
+    Idle,
+    Packets(u32),
+    Stream,
+}
+
+/// What an observer has of a session at the highest level.
+fn paranoid(loss: u64, what: Use) -> Vec<(SocketAddr, Duration, usize)> {
     let mut net = Net::pair(8, &at(Level::Paranoid), Weather { loss, ..FAIR });
     net.record = true;
     let links = net.connect();
     net.run(S);
-    for n in 0..packets {
-        let len = [3, 100, 5_000, 40_000][n as usize % 4];
-        let _ = net.nodes[0].endpoint.send(links.0, &numbered(n, len));
-        let _ = net.nodes[1].endpoint.send(links.1, &numbered(n, 50));
+    let stream = match what {
+        Use::Stream => Some(net.nodes[0].endpoint.open_stream(links.0, purpose::BENCH).unwrap()),
+        _ => None,
+    };
+    let packets = if let Use::Packets(packets) = what { packets } else { 0 };
+    let mut read = 0;
+    for n in 0..600 {
+        if n < packets {
+            let len = [3, 100, 5_000, 40_000][n as usize % 4];
+            let _ = net.nodes[0].endpoint.send(links.0, &numbered(n, len));
+            let _ = net.nodes[1].endpoint.send(links.1, &numbered(n, 50));
+        }
+        if let Some(stream) = stream {
+            let _ = net.nodes[0].endpoint.write_stream(links.0, stream, &[7; 20_000]).unwrap();
+            while let Ok(StreamRead::Data(bytes)) =
+                net.nodes[1].endpoint.read_stream(links.1, stream)
+            {
+                read += bytes.len();
+            }
+        }
         net.run(20 * MS);
     }
-    net.run((600 - packets) * 20 * MS + 15 * S);
-    let arrived = net.nodes[1].packets.len();
-    assert!(arrived >= packets as usize / 2, "{arrived}");
+    net.run(15 * S);
+    assert!(net.nodes[1].packets.len() >= packets as usize / 2);
+    assert!(stream.is_none() || read > 1_000_000, "{read} bytes of the stream");
     assert!(net.nodes.iter().all(|node| node.closed.is_empty()));
     let all = net.tap.into_iter().zip(net.times);
     all.map(|((from, _, datagram), time)| (from, time, datagram.len())).collect()
 }
 
-/// Idle or busy: the same datagrams, at the same moments, of the same lengths, both ways.
+/// Idle or busy with packets or a stream: the same datagrams, at the same moments, of the same
+/// lengths, both ways.
 #[test]
 fn with_a_constant_rate_idle_and_busy_look_the_same() {
     for loss in [0, 5] {
-        let idle = paranoid(loss, 0);
+        let idle = paranoid(loss, Use::Idle);
         assert!(idle.len() > 30_000, "{}", idle.len());
-        let (few, many) = (paranoid(loss, 60), paranoid(loss, 600));
-        assert!(idle == few, "loss {loss} %");
-        assert!(idle == many, "loss {loss} %");
+        for what in [Use::Packets(60), Use::Packets(600), Use::Stream] {
+            assert!(idle == paranoid(loss, what), "loss {loss} %");
+        }
         let rate = idle.iter().filter(|(from, time, _)| *from == addr(0) && *time > S).count();
         let last = idle.last().unwrap().1;
         let wanted = (last - S).as_millis() as usize / 5 * 4;

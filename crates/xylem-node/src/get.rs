@@ -271,6 +271,10 @@ impl Fetch {
                     shaping::tell(&self.engine, face, self.wants, &peer, on_event);
                 }
             }
+            // Nobody was asked for any.
+            Happening::Stream { face, stream, what } => {
+                self.engine.refuse_stream(face, stream, what);
+            }
             Happening::FaceDown { face, peer, why, .. } => {
                 if self.dialler.went_down(now, face, &why) {
                     self.transfer.remove_peer(now, peer_of(face));

@@ -16,6 +16,7 @@ mod rescan;
 mod walk;
 
 mod addresses;
+pub mod carriers;
 mod dial;
 mod engine;
 mod faces;
@@ -29,6 +30,7 @@ mod shelf;
 mod sink;
 
 pub mod client;
+pub mod mail;
 
 mod get;
 mod node;
@@ -47,6 +49,7 @@ pub use shelf::DiskShelf;
 pub use uri::{HostPort, LINK_PORT, NDN_PORT, PeerUri, WEB_SOCKET_PORT};
 pub use verify::verify;
 pub use xylem_link::{Level as ShapeLevel, Shaping};
+pub use xylem_mgmt::Carrier;
 
 use std::path::Path;
 

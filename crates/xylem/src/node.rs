@@ -27,7 +27,8 @@ use xylem_node::{NodeConfig, PeerUri};
 ))]
 pub(crate) struct NodeArgs {
     /// Listen there instead of where the settings say: unix:///PATH, udp://HOST:PORT,
-    /// tcp://HOST:PORT, ws://HOST:PORT or xylem://HOST:PORT (encrypted); can be repeated
+    /// tcp://HOST:PORT, ws://HOST:PORT or xylem://HOST:PORT (encrypted; within TCP as
+    /// xylem+tls://, xylem+ws://, xylem+wss:// or xylem+doh://); can be repeated
     #[arg(
         long,
         value_name = "URI",

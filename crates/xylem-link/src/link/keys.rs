@@ -96,15 +96,18 @@ impl Link {
     }
 
     /// Says that the peer's epoch is known, and what a reset to it would end in.
-    pub(super) fn write_epoch_ack(&self, number: u64, out: &mut Vec<u8>) {
+    pub(super) fn write_epoch_ack(&mut self, number: u64, out: &mut Vec<u8>) {
         Frame::EpochAck(number).write(out);
-        if let Some(key) = self.reset_key.as_ref().filter(|_| number == self.opener.epoch()) {
-            let token = key.token(self.opener.connection_id(), self.remote);
-            Frame::ResetToken { epoch: number, token }.write(out);
-        }
+        self.token_owed |= number == self.opener.epoch();
     }
 
-    pub(super) fn write_rekey(&mut self, now: Duration, out: &mut Vec<u8>) {
+    pub(super) fn write_keys(&mut self, now: Duration, out: &mut Vec<u8>) {
+        if core::mem::take(&mut self.token_owed)
+            && let Some(key) = &self.reset_key
+        {
+            let token = key.token(self.opener.connection_id(), self.remote);
+            Frame::ResetToken { epoch: self.opener.epoch(), token }.write(out);
+        }
         let (carried, wait) = (self.carried(), self.wait());
         if let Some(frame) = self.rekey.poll(now, carried, wait, &mut self.rng) {
             frame.write(out);

@@ -105,7 +105,11 @@ impl Link {
                     self.deliver(packet, marked, events);
                 }
             }
-            Frame::Ping(token) => push_bounded(&mut self.owed.pongs, token),
+            Frame::Ping(token) => {
+                // The peer has heard nothing for a while.
+                self.queue.forget_spare();
+                push_bounded(&mut self.owed.pongs, token);
+            }
             Frame::Pong(token) => {
                 if let Some((_, sent)) = self.ping.filter(|(expected, _)| *expected == token) {
                     self.ping = None;
@@ -193,7 +197,7 @@ impl Link {
             self.mtu.reset(now);
             self.on_new_path(now);
             // Reset tokens are for an address.
-            self.owed.epoch_ack = Some(self.opener.epoch());
+            self.token_owed = true;
         }
     }
 }

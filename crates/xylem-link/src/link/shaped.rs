@@ -12,14 +12,14 @@ impl Link {
     /// at a time. The handshake's last message does not wait, and neither does a close: that the
     /// link ends shows anyhow.
     pub(crate) fn transmit(&mut self, now: Duration, buf: &mut Vec<u8>) -> Option<Transmit> {
-        let packets = self.stats.packets_sent + self.stats.packets_received;
         let Some(shaper) = self.shaper.as_mut().filter(|shaper| !shaper.is_only_padding()) else {
             return self.poll_transmit(now, buf);
         };
         if self.closing.is_some() {
             return self.poll_transmit(now, buf);
         }
-        shaper.note_packets(now, packets);
+        let streams = self.streams.as_ref().map_or(0, |streams| streams.moved());
+        shaper.note_use(now, self.stats.packets_sent + self.stats.packets_received + streams);
         let finish = self.transmit_finish(now, buf);
         finish.or_else(|| self.transmit_at_gate(now, buf)).or_else(|| self.transmit_cover(now, buf))
     }

@@ -104,7 +104,7 @@ impl Link {
             let (number, commitment) = (self.sealer.epoch(), self.sealer.commitment());
             Frame::Epoch { number, commitment }.write(out);
         }
-        self.write_rekey(now, out);
+        self.write_keys(now, out);
         self.owed.pongs.drain(..).for_each(|token| Frame::Pong(token).write(out));
         self.owed.probe_acks.drain(..).for_each(|size| Frame::ProbeAck(size).write(out));
         if core::mem::take(&mut self.owed.ping) {

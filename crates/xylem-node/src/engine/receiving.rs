@@ -6,15 +6,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use xylem_forward::{FaceId, Incoming};
-use xylem_link::{Event as LinkEvent, REFUSED};
-use xylem_mgmt::{FaceUri, Persistency};
+use xylem_link::Event as LinkEvent;
 use xylem_packet::{MAX_PIT_TOKEN, frame_len};
 
 use super::dispatch::{Dispatch, place_in};
 use super::{Engine, Happening, Source};
 use crate::faces::udp::Received;
 use crate::faces::{Face, Transport};
-use crate::uri::endpoint;
 
 /// The NDNLPv2 congestion mark that a datagram's own (ECN CE) becomes.
 const CONGESTED: u64 = 1;
@@ -32,9 +30,14 @@ struct Origin {
 impl Engine {
     pub(super) fn receive_link(&mut self, i: usize, source: Source) -> io::Result<()> {
         let now = self.now();
-        let super::Network { link_sockets, endpoint, heard_on, limits, .. } = &mut self.net;
+        let super::Network { link_sockets, endpoint, heard_on, limits, carriers, .. } =
+            &mut self.net;
         let many = link_sockets.len() > 1;
         let more = link_sockets[i].receive(&mut |from, marked, datagram| {
+            // Nobody on a network has an address that we made up.
+            if carriers.made_up(from) {
+                return;
+            }
             if many && (heard_on.len() < limits.faces || heard_on.contains_key(&from)) {
                 heard_on.insert(from, i);
             }
@@ -61,32 +64,17 @@ impl Engine {
                     }
                 }
                 LinkEvent::Connected { link, remote, .. } => {
-                    let id = self.net.faces.of_link(link).unwrap_or_else(|| {
-                        let (shown, far) = (remote.to_string(), FaceUri::Xylem(endpoint(remote)));
-                        let here = self.net.link_uri(remote);
-                        let mut face = Face::new(Transport::Link(link), shown, far, here);
-                        face.persistency = Persistency::OnDemand;
-                        self.add_face(face)
-                    });
-                    self.came_up(id);
+                    let known = self.net.faces.of_link(link);
+                    if let Some(id) = known.or_else(|| self.face_of_new_link(link, remote)) {
+                        self.came_up(id);
+                    }
                 }
                 LinkEvent::Closed { link, reason } => {
                     if let Some(face) = self.net.faces.of_link(link) {
                         self.fail_face(face, &reason.to_string());
                     }
                 }
-                // No program here takes streams: the peer is told so. That the stream has ended
-                // meanwhile is as good.
-                LinkEvent::StreamOpened { link, stream, .. } => {
-                    let _ = self.net.endpoint.reset_stream(link, stream, REFUSED);
-                    let _ = self.net.endpoint.stop_stream(link, stream, REFUSED);
-                }
-                LinkEvent::StreamReadable { .. }
-                | LinkEvent::StreamWritable { .. }
-                | LinkEvent::StreamReset { .. }
-                | LinkEvent::StreamStopped { .. }
-                | LinkEvent::StreamDelivered { .. }
-                | LinkEvent::GoingAway { .. } => {}
+                other => self.net.stream_event(&other),
             }
         }
     }
