@@ -196,11 +196,16 @@ impl Endpoint {
                 let Some(Entry { state: State::Up(link), .. }) = self.links.get_mut(&id) else {
                     return;
                 };
+                let before = link.received();
                 let changed = link.handle(now, from, (marked, datagram), &mut self.events);
+                // What was not authentic moves nothing, not even whose turn it is to send.
+                let touched = changed || link.received() != before || link.has_ended();
                 if changed {
                     self.sync_routes(id);
                 }
-                self.settle(id);
+                if touched {
+                    self.settle(id);
+                }
             }
         }
     }

@@ -227,6 +227,11 @@ impl Link {
         LinkStats { datagram_size: self.mtu.current(), rtt: self.rtt, shaping, ..self.stats }
     }
 
+    /// Authentic datagrams so far.
+    pub(crate) fn received(&self) -> u64 {
+        self.stats.datagrams_received
+    }
+
     /// The connection ids under which the peer's datagrams may arrive now.
     pub(crate) fn connection_ids(&self) -> impl Iterator<Item = ConnectionId> {
         self.opener.connection_ids()

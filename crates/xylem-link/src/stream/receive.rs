@@ -204,10 +204,11 @@ impl Streams {
     ) -> Result<(), Violation> {
         let link = self.link;
         let Some(stream) = self.known(id)? else { return Ok(()) };
+        // What has arrived whole, its end included, is not taken away again.
+        let whole = stream.recv.is_complete();
         let grown = stream.recv.on_size(size)?;
         let open = stream.recv.state == Reading::Open;
-        // What has arrived whole is not taken away again.
-        let cut = open && !stream.recv.is_complete();
+        let cut = open && !whole;
         if cut && stream.purpose.is_some() {
             events.push_back(Event::StreamReset { link, stream: StreamId(id), code });
         } else {
@@ -283,6 +284,9 @@ impl Streams {
         self.recovery.on_timeout(now, &mut outcome);
         debug_assert!(outcome.acked.is_empty(), "time acknowledges nothing");
         self.settle(&outcome, &mut VecDeque::new());
+        // A probe needs something to carry: what has no need to be sent again does not ask for an
+        // acknowledgement, and the last one may have been lost. The window may be told any time.
+        self.window_due |= self.recovery.is_probing() && !self.has_work();
     }
 
     /// Probe timeouts in a row: nothing that was sent has been acknowledged since.

@@ -208,6 +208,11 @@ impl Recovery {
         Some(self.loss_at.unwrap_or(probe))
     }
 
+    /// Whether a probe timeout has come and its datagrams have not left.
+    pub fn is_probing(&self) -> bool {
+        self.probes > 0
+    }
+
     /// Probe timeouts in a row.
     pub fn backoff(&self) -> u32 {
         self.backoff
