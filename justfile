@@ -37,6 +37,11 @@ bench-compile *ARGS:
 bench-transfer *ARGS:
     python3 bench/transfer.py {{ARGS}}
 
+# share/get between two network namespaces through a bad network (as root).
+bench-networks *ARGS:
+    cargo build --release -p xylem -p xylem-relay
+    python3 bench/networks.py {{ARGS}}
+
 # Fetches a plain share with python-ndn.
 interop:
     bash interop/run

@@ -57,6 +57,8 @@ pub enum Unit {
     Microseconds,
     /// Nanoseconds of one run.
     Nanoseconds,
+    /// Each column has its own, which its name tells.
+    InColumns,
 }
 
 impl Unit {
@@ -68,6 +70,7 @@ impl Unit {
             Self::Cycles => "core cycles",
             Self::Microseconds => "µs",
             Self::Nanoseconds => "ns",
+            Self::InColumns => "units in the columns",
         }
     }
 }
@@ -202,7 +205,7 @@ impl Figure {
             Unit::GigabytesPerSecond => bytes as f64 / timing.median.max(f64::MIN_POSITIVE),
             Unit::Cycles => timing.median * gigahertz,
             Unit::Microseconds => timing.median / 1_000.0,
-            Unit::Nanoseconds => timing.median,
+            Unit::Nanoseconds | Unit::InColumns => timing.median,
         };
         Self {
             name: timing.name.clone(),

@@ -142,6 +142,12 @@ fn value_cell(figure: &Figure, unit: Unit) -> String {
             crate::input::thousands(figure.value.round() as usize)
         }
         Unit::Nanoseconds => format!("{:.1}", figure.value),
+        Unit::InColumns if figure.value >= 1_000.0 => {
+            crate::input::thousands(figure.value.round() as usize)
+        }
+        Unit::InColumns if figure.value >= 100.0 => format!("{:.0}", figure.value),
+        Unit::InColumns if figure.value >= 10.0 => format!("{:.1}", figure.value),
+        Unit::InColumns => format!("{:.2}", figure.value),
     }
 }
 
@@ -218,6 +224,8 @@ mod tests {
         assert_eq!(cell(4.44, Unit::Nanoseconds), "4.4");
         assert_eq!(cell(40_775.0, Unit::Nanoseconds), "40,775");
         assert_eq!(cell(1_660.0, Unit::Microseconds), "1660");
+        let columns = [1_660.4, 166.4, 16.64, 0.166].map(|value| cell(value, Unit::InColumns));
+        assert_eq!(columns, ["1,660", "166", "16.6", "0.17"]);
         let spread = |spread| Figure { spread: Some(spread), ..Figure::quoted("", 2.048) };
         assert_eq!(figure_cell(&spread(0.09), Unit::GigabytesPerSecond), "2.05");
         assert_eq!(figure_cell(&spread(0.11), Unit::GigabytesPerSecond), "2.05~");

@@ -46,8 +46,7 @@ impl World {
                         assert!(!self.seen[i].contains(&n), "twice");
                         self.seen[i].push(n);
                     }
-                    // Of streams, which nobody opens here.
-                    _ => {}
+                    event => panic!("nobody opens streams: {event:?}"),
                 }
             }
         }

@@ -1,5 +1,6 @@
-//! A double ratchet that the input drives: send, deliver, hold back, repeat, damage, make up. What
-//! is authentic opens once, nothing else opens, nothing panics, what is kept is bounded.
+//! A double ratchet that the input drives: send, deliver, hold back, repeat, damage, make up, save and
+//! restore. What is authentic opens once, nothing else opens, nothing panics, what is kept is bounded,
+//! and a state has one form.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -46,6 +47,18 @@ fuzz_target!(|data: &[u8]| {
             6 if !past[to].is_empty() => {
                 let at = pick % past[to].len();
                 assert!(ends[to].decrypt(&past[to][at], b"", &mut out).is_err(), "twice");
+            }
+            7 => {
+                let saved = ends[to].save();
+                ends[to] = Ratchet::restore(&saved, [rest.len() as u8; 32]).expect("just saved");
+                assert_eq!(*ends[to].save(), *saved);
+                let mut wrong = saved.to_vec();
+                let place = rest.len() % wrong.len();
+                wrong[place] ^= 1 << (pick % 8);
+                wrong.truncate(wrong.len() - pick / 8 * place);
+                if let Ok(other) = Ratchet::restore(&wrong, [0; 32]) {
+                    assert_eq!(*other.save(), wrong);
+                }
             }
             _ => {
                 let len = rest.len().min(pick * 8);

@@ -1,31 +1,54 @@
-//! `frames`: building into a caller's buffer and parsing, against copying the bytes of the frame.
+//! `frames`: building into a caller's buffer, against copying the bytes of the frame; and parsing.
 
 use std::hint::black_box;
 
-use xylem_link::frame::{Frame, Frames, PACKET_OVERHEAD};
+use xylem_link::frame::{AckRanges, Frame, Frames, PACKET_OVERHEAD};
 
-use super::{OURS, PLAIN, compared, heading, quoted};
+use super::{OURS, PLAIN, compared, heading, quoted, ratio_name};
 use crate::Error;
 use crate::input;
-use crate::race::Contender;
+use crate::race::{Contender, Timing};
+use crate::report::{Bound, Figure, Heading, Ratio};
 use crate::series::Series;
 
-/// Frame sizes, what the document's build and parse of them take, and its goal for the build.
-const SIZES: [(usize, f64, f64, Option<f64>); 6] = [
-    (64, 22.236, 6.941, None),
-    (128, 23.750, 6.917, None),
-    (256, 26.375, 6.914, None),
-    (512, 31.881, 6.891, None),
-    (1_024, 41.884, 6.921, None),
-    (1_456, 98.663, 6.927, Some(200.0)),
+/// Frame sizes, what the document's build of them takes, and its goal.
+const BUILDS: [(usize, f64, Option<f64>); 6] = [
+    (64, 22.236, None),
+    (128, 23.750, None),
+    (256, 26.375, None),
+    (512, 31.881, None),
+    (1_024, 41.884, None),
+    (1_456, 98.663, Some(200.0)),
+];
+
+/// What a build of [`JUDGED`] bytes may take, and every parse, in nanoseconds.
+const WANTED_BUILD: f64 = 25.0;
+const WANTED_PARSE: f64 = 5.0;
+const JUDGED: usize = 1_456;
+
+/// The document's parsers: the one that its programs use, and two that read the header alone.
+const PARSERS: [&str; 3] = ["WRAITH 2.3.1", "its scalar", "its SIMD"];
+/// Frame sizes, and what each of those takes.
+const PARSES: [(usize, [Option<f64>; 3]); 6] = [
+    (64, [Some(6.941), Some(2.408), Some(2.417)]),
+    (128, [Some(6.917), Some(2.409), Some(2.406)]),
+    (256, [Some(6.914), None, None]),
+    (512, [Some(6.891), Some(2.408), Some(2.406)]),
+    (1_024, [Some(6.921), None, None]),
+    (1_456, [Some(6.920), Some(2.412), Some(2.419)]),
 ];
 
 /// The document's `frame_build/build_1456_bytes` and `frame_roundtrip/build_and_parse`.
 const BUILD_ALLOCATED: f64 = 850.86;
 const ROUNDTRIP: f64 = 877.65;
 
-/// Frames of the document's batch.
+/// Frames of the document's batch, and what one of them takes its other two parsers: its 42 ns are
+/// of one frame, for its throughput says 23.7 million frames a second.
 const BATCH: usize = 100;
+const BATCHED: [Option<f64>; 3] = [None, Some(42.157), Some(42.024)];
+
+/// Frames of one run, so that what goes on around them counts for little.
+const TIMES: usize = 32;
 
 fn built(frame: &Frame<'_>) -> Vec<u8> {
     let mut out = Vec::new();
@@ -33,66 +56,118 @@ fn built(frame: &Frame<'_>) -> Vec<u8> {
     out
 }
 
-/// Looks at every frame of `bytes`; the bytes of packets and how many frames there are.
+/// Takes every frame of `bytes` as a receiver does; something of each that depends on it, summed, and
+/// how many frames there are.
+#[inline]
 fn walk(bytes: &[u8]) -> (usize, usize) {
-    let (mut packets, mut count) = (0, 0);
+    let (mut sum, mut count) = (0, 0);
     for frame in Frames::new(bytes) {
         let Ok(frame) = frame else { break };
         count += 1;
-        match frame {
-            Frame::Packet(packet) => packets += packet.len(),
+        sum += match frame {
+            Frame::Packet(packet) => packet.len(),
+            Frame::StreamData { offset, piece, .. } => offset as usize + piece.len(),
+            Frame::Ack(ack) => ack.ranges().map(|range| *range.start() as usize).sum(),
+            Frame::Ping(token) => token as usize,
+            Frame::StreamOpen { stream, purpose } => stream as usize + usize::from(purpose),
             other => {
-                black_box(other);
+                black_box(&other);
+                1
             }
-        }
+        };
     }
-    (packets, count)
+    (sum, count)
 }
 
-fn answer((packets, count): (usize, usize)) -> [u8; 32] {
+/// So that nothing of it is left out.
+fn answer((sum, count): (usize, usize)) -> [u8; 32] {
     let mut answer = [0; 32];
-    answer[..8].copy_from_slice(&packets.to_le_bytes());
+    answer[..8].copy_from_slice(&sum.to_le_bytes());
     answer[8..16].copy_from_slice(&count.to_le_bytes());
     answer
 }
 
-/// Makes the table.
+/// Makes both tables.
 pub fn run<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
-    series.heading(heading(
-        "frames",
-        "one frame into a buffer, and out of it",
-        "operation",
-        &[
-            "The plain library of a build is a copy of the packet; a parse copies nothing and has none.",
-            "Every check of the parser is on: type, lengths, cut frames. Wanted: a build of 1,456 B in \
-             at most 25 ns, a parse in at most 5.",
-            "The document's frame carries a random padding and a 28-byte header; ours is a type and a \
-             length, and padding is the datagram's.",
-        ],
-    ))?;
+    series.heading(Heading {
+        ratios: vec![ratio_name(), NANOSECONDS.into()],
+        ..heading(
+            "frames",
+            "one frame into a buffer",
+            "operation",
+            &[
+                "The plain library of a build is a copy of the packet. Wanted: a build of 1,456 B in at \
+                 most 25 ns.",
+                "The document's frame carries a random padding and a 28-byte header; ours is a type and \
+                 a length, and padding is the datagram's.",
+            ],
+        )
+    })?;
     let bytes = input::bytes(1 << 16);
-    for (size, build, _, goal) in SIZES {
+    for (size, build, goal) in BUILDS {
         builds(series, &bytes[..size - PACKET_OVERHEAD], build, goal)?;
     }
-    for (size, _, parse, _) in SIZES {
-        let datagram = built(&Frame::Packet(&bytes[..size - PACKET_OVERHEAD]));
-        parses(series, format!("parse {size} B"), &datagram, Some(parse))?;
-    }
     roundtrip(series, &bytes[..1_456 - PACKET_OVERHEAD])?;
-    let types = [
-        ("data", Frame::Packet(&bytes[..1_453]), 6.917),
-        ("ack", Frame::EpochAck(9), 6.921),
-        ("ping", Frame::Ping(9), 6.895),
-    ];
-    for (name, frame, document) in types {
-        parses(series, format!("parse type {name}"), &built(&frame), Some(document))?;
+    series.heading(Heading {
+        figures: [OURS].iter().chain(&PARSERS).map(ToString::to_string).collect(),
+        ratios: vec![NANOSECONDS.into()],
+        ..heading(
+            "frames",
+            "one frame out of a buffer",
+            "operation",
+            &[
+                "Every check of ours is on: type, lengths, cut frames, ranges of acks. A parse copies \
+                 nothing and has no plain library. Wanted: at most 5 ns a frame of any size and of each \
+                 type that the document has.",
+                "The document's scalar and SIMD parsers read the fields of a header and check nothing.",
+            ],
+        )
+    })?;
+    for (size, document) in PARSES {
+        let datagram = built(&Frame::Packet(&bytes[..size - PACKET_OVERHEAD]));
+        parses(series, format!("{size} B"), &datagram, 1, document)?;
     }
+    types(series, &bytes)?;
     let mut batch = Vec::new();
     for _ in 0..BATCH {
         Frame::Packet(&bytes[..64]).write(&mut batch);
     }
-    // The document's 42 ns are of one frame: its throughput says 23.7 million frames a second.
-    parses(series, format!("parse {BATCH} frames of 67 B"), &batch, Some(42.157 * BATCH as f64))
+    parses(series, format!("each of {BATCH} frames of 67 B"), &batch, BATCH, BATCHED)
+}
+
+/// The types that the document has, and what else travels with data.
+fn types<E>(series: &mut Series<'_, E>, bytes: &[u8]) -> Result<(), Error<E>> {
+    let mut ranges = AckRanges::default();
+    ranges.push(50..=100);
+    let one = ranges.clone();
+    for n in (0..9).rev() {
+        ranges.push(5 * n..=5 * n + 2);
+    }
+    let ack = |ranges: &'static str| format!("type ack, {ranges}");
+    let frames = [
+        ("type data".into(), Some(Frame::Packet(&bytes[..1_453])), Some(6.917)),
+        ("type stream data".into(), Some(stream_data(&bytes[..1_441])), None),
+        (ack("one range"), one.ack(100, 0).map(Frame::Ack), Some(6.921)),
+        (ack("ten ranges"), ranges.ack(100, 0).map(Frame::Ack), None),
+        ("type ping".into(), Some(Frame::Ping(9)), Some(6.895)),
+        ("type stream open".into(), Some(Frame::StreamOpen { stream: 2, purpose: 1 }), Some(6.910)),
+    ];
+    for (label, frame, document) in frames {
+        let frame = frame.expect("the ranges lie apart, from the top");
+        parses(series, label, &built(&frame), 1, [document, None, None])?;
+    }
+    Ok(())
+}
+
+fn stream_data(piece: &[u8]) -> Frame<'_> {
+    Frame::StreamData { stream: 2, offset: 1 << 20, piece }
+}
+
+/// A row whose ratio is the time itself.
+const NANOSECONDS: &str = "ns";
+
+fn judged(nanoseconds: f64, wanted: Option<f64>) -> Ratio {
+    Ratio::new(NANOSECONDS, nanoseconds, 1.0, wanted.map(Bound::AtMost))
 }
 
 fn builds<E>(
@@ -105,42 +180,95 @@ fn builds<E>(
     let (mut ours, mut plain) = (vec![0; 2_048], vec![0; 2_048]);
     let mut contenders = [
         Contender::new(OURS, "build", || {
-            let written = Frame::Packet(black_box(packet)).write_to(black_box(&mut ours));
-            answer((written.unwrap_or(0), 1))
+            let mut sum = 0;
+            for _ in 0..TIMES {
+                let written = Frame::Packet(black_box(packet)).write_to(black_box(&mut ours));
+                sum += written.unwrap_or(0);
+            }
+            answer((sum, 1))
         }),
         Contender::new(PLAIN, "copy", || {
-            black_box(&mut plain)[..packet.len()].copy_from_slice(black_box(packet));
-            answer((packet.len(), 1))
+            let mut sum = 0;
+            for _ in 0..TIMES {
+                let packet = black_box(packet);
+                black_box(&mut plain)[..packet.len()].copy_from_slice(packet);
+                sum += packet.len();
+            }
+            answer((sum, 1))
         }),
     ];
-    let quoted = quoted(Some(document), goal);
-    series.row(format!("build {size} B"), size, &mut contenders, &compared(None), quoted)
+    let label = format!("build {size} B");
+    let timings = each(series.race(&label, &mut contenders)?, TIMES);
+    let mut figures = series.figures(&timings, size);
+    figures.extend(quoted(Some(document), goal));
+    let mut ratios: Vec<Ratio> = compared(None).iter().filter_map(|c| c.of(&timings)).collect();
+    ratios.push(judged(timings[0].median, (size == JUDGED).then_some(WANTED_BUILD)));
+    series.emit_row(label, size, figures, ratios)
 }
 
+/// The times of one frame.
+fn each(timings: Vec<Timing>, frames: usize) -> Vec<Timing> {
+    let of = |t: Timing| Timing { median: t.median / frames as f64, ..t };
+    timings.into_iter().map(of).collect()
+}
+
+/// `frames`: how many are in the datagram; figures are for one.
 fn parses<E>(
     series: &mut Series<'_, E>,
     label: String,
     datagram: &[u8],
-    document: Option<f64>,
+    frames: usize,
+    document: [Option<f64>; 3],
 ) -> Result<(), Error<E>> {
-    let ours = Contender::new(OURS, "parse", || answer(walk(black_box(datagram))));
-    series.row(label, datagram.len(), &mut [ours], &[], quoted(document, None))
+    let label = format!("parse {label}");
+    let mut ours = [Contender::new(OURS, "parse", || {
+        let (mut packets, mut count) = (0, 0);
+        for _ in 0..TIMES {
+            let (bytes, frames) = walk(black_box(datagram));
+            packets += bytes;
+            count += frames;
+        }
+        answer((packets, count))
+    })];
+    let timings = each(series.race(&label, &mut ours)?, frames * TIMES);
+    let mut figures = series.figures(&timings, datagram.len());
+    let quotes = PARSERS.iter().zip(document);
+    figures.extend(quotes.filter_map(|(name, value)| Some(Figure::quoted(*name, value?))));
+    let ratio = judged(timings[0].median, Some(WANTED_PARSE));
+    series.emit_row(label, datagram.len(), figures, vec![ratio])
 }
 
 fn roundtrip<E>(series: &mut Series<'_, E>, packet: &[u8]) -> Result<(), Error<E>> {
     let size = packet.len() + PACKET_OVERHEAD;
     let (mut vec, mut buffer) = (Vec::new(), vec![0; 2_048]);
     let appended = Contender::new(OURS, "build", || {
-        vec.clear();
-        Frame::Packet(black_box(packet)).write(&mut vec);
-        answer((vec.len(), 1))
+        let mut sum = 0;
+        for _ in 0..TIMES {
+            vec.clear();
+            Frame::Packet(black_box(packet)).write(&mut vec);
+            sum += black_box(&vec).len();
+        }
+        answer((sum, 1))
     });
-    let label = format!("build {size} B into a Vec");
-    series.row(label, size, &mut [appended], &[], quoted(Some(BUILD_ALLOCATED), Some(200.0)))?;
     let both = Contender::new(OURS, "build and parse", || {
-        let written = Frame::Packet(black_box(packet)).write_to(black_box(&mut buffer));
-        answer(walk(black_box(&buffer[..written.unwrap_or(0)])))
+        let (mut packets, mut count) = (0, 0);
+        for _ in 0..TIMES {
+            let written = Frame::Packet(black_box(packet)).write_to(black_box(&mut buffer));
+            let (bytes, frames) = walk(black_box(&buffer[..written.unwrap_or(0)]));
+            packets += bytes;
+            count += frames;
+        }
+        answer((packets, count))
     });
-    let label = format!("build and parse {size} B");
-    series.row(label, size, &mut [both], &[], quoted(Some(ROUNDTRIP), None))
+    let rows = [
+        (format!("build {size} B into a Vec"), appended, BUILD_ALLOCATED, Some(200.0)),
+        (format!("build and parse {size} B"), both, ROUNDTRIP, None),
+    ];
+    for (label, contender, document, goal) in rows {
+        let timings = each(series.race(&label, &mut [contender])?, TIMES);
+        let mut figures = series.figures(&timings, size);
+        figures.extend(quoted(Some(document), goal));
+        series.emit_row(label, size, figures, Vec::new())?;
+    }
+    Ok(())
 }

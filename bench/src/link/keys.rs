@@ -4,8 +4,9 @@ use std::hint::black_box;
 
 use hkdf::Hkdf;
 use sha2::Sha256;
+use xylem_link::StaticKey;
 use xylem_link::for_tests::{
-    Pairs, constant_time_eq, derive, elligator_public_key, x25519, x25519_public_key,
+    Pairs, Select, constant_time_eq, derive, elligator_public_key, x25519, x25519_public_key,
 };
 
 use super::{OURS, PLAIN, compared, heading, quoted};
@@ -29,8 +30,11 @@ pub fn run<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
             "X25519's plain library is curve25519-dalek 4, which snow comes with; BLAKE3's is the official \
              crate.",
             "The document's X25519 key generation draws bytes and computes no public key; its row stands \
-             beside ours, which does.",
-            "A key derivation of ours is one BLAKE3 derive_key of 32 bytes, the document's HKDF-like.",
+             beside ours, which does. Its Noise key pair does compute one; the plain library there is snow.",
+            "A key derivation of ours is one BLAKE3 derive_key of 32 bytes; it stands beside each part of \
+             HKDF-SHA256, which it replaces.",
+            "A selection of ours is one of two field elements of 40 bytes (fiat-crypto), the document's of \
+             two numbers of 8; the plain library is subtle's, of 8 bytes.",
         ],
     ))?;
     curve(series)?;
@@ -59,6 +63,18 @@ fn curve<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
         }),
     ];
     row(series, "X25519 public key", &mut contenders, Some(238.58))?;
+    let suite = || snow::Builder::new("Noise_XX_25519_ChaChaPoly_SHA256".parse().expect("known"));
+    let mut contenders = [
+        Contender::new(OURS, "key pair", || {
+            black_box(StaticKey::generate(black_box(secret)));
+            [1; 32]
+        }),
+        Contender::new(PLAIN, "key pair", || {
+            black_box(suite().generate_keypair()).expect("there is randomness");
+            [1; 32]
+        }),
+    ];
+    row(series, "Noise key pair", &mut contenders, Some(13_169.0))?;
     let mut contenders = [
         Contender::new(OURS, "shared secret", || {
             *x25519(black_box(&secret), black_box(&public)).expect("not of low order")
@@ -74,6 +90,13 @@ fn elligator<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
     let mut pairs = Pairs::new();
     let generate = Contender::new(OURS, "pair", || pairs.generate().1);
     row(series, "Elligator2 key pair", &mut [generate], Some(54_187.0))?;
+    let mut pairs = Pairs::new();
+    let both = Contender::new(OURS, "both", || {
+        let (secret, representative) = pairs.generate();
+        black_box(secret);
+        representative
+    });
+    row(series, "Elligator2 key pair, as a struct", &mut [both], Some(54_061.0))?;
     let (secret, representative) = Pairs::new().generate();
     let decode =
         Contender::new(OURS, "decode", || elligator_public_key(black_box(&representative)));
@@ -97,18 +120,26 @@ fn derivations<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
         }),
     ];
     row(series, "derive a key", &mut contenders, Some(122.89))?;
-    let plain = Contender::new(PLAIN, "HKDF", || {
+    let salt = [1; 32];
+    let extract = || Hkdf::<Sha256>::extract(Some(&salt), black_box(&secret)).0.into();
+    let expand = |hkdf: &Hkdf<Sha256>| {
         let mut out = [0; 32];
-        let hkdf = Hkdf::<Sha256>::new(Some(&[1; 32]), black_box(&secret));
         hkdf.expand(b"info", &mut out).expect("32 bytes are not too many");
         out
-    });
-    let ours = Contender::new(OURS, "derive", || derive(black_box(&secret)));
-    row(series, "derive a key, HKDF-SHA256", &mut [ours, plain], Some(181.90))
+    };
+    let ready = Hkdf::<Sha256>::new(Some(&salt), &secret);
+    let ours = || Contender::new(OURS, "derive", || derive(black_box(&secret)));
+    let mut contenders = [ours(), Contender::new(PLAIN, "extract", extract)];
+    row(series, "derive a key, HKDF's extract", &mut contenders, Some(109.09))?;
+    let mut contenders = [ours(), Contender::new(PLAIN, "expand", || expand(black_box(&ready)))];
+    row(series, "derive a key, HKDF's expand", &mut contenders, Some(72.024))?;
+    let full = || expand(&Hkdf::<Sha256>::new(Some(&salt), black_box(&secret)));
+    let mut contenders = [ours(), Contender::new(PLAIN, "HKDF", full)];
+    row(series, "derive a key, HKDF", &mut contenders, Some(181.90))
 }
 
 fn comparisons<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
-    use subtle::ConstantTimeEq;
+    use subtle::{ConditionallySelectable, ConstantTimeEq};
     let one = [7; 32];
     let rows = [("equal", one, 40.013), ("unequal", [8; 32], 40.059)];
     for (name, other, document) in rows {
@@ -124,7 +155,22 @@ fn comparisons<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
         let label = format!("compare 32 B, {name}");
         row(series, &label, &mut contenders, Some(document))?;
     }
-    Ok(())
+    let (select, mut first) = (Select::new(&[7; 32], &[8; 32]), false);
+    let mut other = false;
+    let mut contenders = [
+        Contender::new(OURS, "ours", || {
+            first = !first;
+            black_box(select.select(black_box(first)));
+            [1; 32]
+        }),
+        Contender::new(PLAIN, "subtle", || {
+            other = !other;
+            let choice = subtle::Choice::from(u8::from(black_box(other)));
+            black_box(u64::conditional_select(black_box(&7), black_box(&8), choice));
+            [1; 32]
+        }),
+    ];
+    row(series, "select one of two", &mut contenders, Some(2.521))
 }
 
 fn row<E>(

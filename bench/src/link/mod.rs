@@ -2,13 +2,15 @@
 //! that names an operation which the link has, ours beside the plain library in the same run and
 //! beside what that document gives for its own code on its own machine.
 //!
-//! What it does not do: sockets, sessions, shaping. It measures one core, in memory.
+//! What it does not do: sockets, sessions. It measures one core, in memory.
 
+mod carriers;
 mod frames;
 mod handshake;
 mod keys;
 mod ratchet;
 mod seal;
+mod shape;
 
 use crate::machine::machine;
 use crate::race::Effort;
@@ -17,7 +19,8 @@ use crate::series::{Compare, Series};
 use crate::{Error, chosen};
 
 /// The names of the tables, in the order in which all of them are made.
-pub const TABLES: [&str; 5] = ["frames", "seal", "keys", "handshake", "ratchet"];
+pub const TABLES: [&str; 7] =
+    ["frames", "seal", "keys", "handshake", "ratchet", "shape", "carriers"];
 
 /// Our column; of a table with two ciphers, the name of each.
 const OURS: &str = "xylem";
@@ -47,7 +50,9 @@ pub fn run<E>(
             "seal" => seal::run(series)?,
             "keys" => keys::run(series)?,
             "handshake" => handshake::run(series)?,
-            _ => ratchet::run(series)?,
+            "ratchet" => ratchet::run(series)?,
+            "shape" => shape::run(series)?,
+            _ => carriers::run(series)?,
         }
     }
     Ok(())

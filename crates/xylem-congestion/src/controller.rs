@@ -9,6 +9,9 @@ use crate::cubic::Cubic;
 use crate::delivery::{Delivery, Sent};
 use crate::rtt::Rtt;
 
+/// Timers of the caller may be this coarse without slowing anything down: bursts of 2 ms.
+const BURSTS_PER_SECOND: u64 = 500;
+
 /// How a flow finds its rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Algorithm {
@@ -58,9 +61,10 @@ pub(crate) enum State {
     Bbr(Bbr),
 }
 
-/// The losses that one reduction was made for.
+/// The losses of one round trip, which one reduction is made for.
 #[derive(Clone, Copy, Debug)]
 struct Reduction {
+    /// When the first was noticed: what left later and is lost begins another.
     at: Duration,
     /// Packets that count as lost and have not come late.
     lost: u32,
@@ -130,14 +134,18 @@ impl Controller {
     /// A packet is lost.
     pub fn on_loss(&mut self, now: Duration, sent: &Sent, _in_flight_after: u64) {
         self.delivery.on_loss(sent);
-        let reduced = match &mut self.state {
+        match &mut self.reduction {
+            Some(reduction) if sent.sent_at() <= reduction.at => reduction.lost += 1,
+            _ => {
+                self.reduction = Some(Reduction { at: now, lost: 1 });
+                if let State::Bbr(bbr) = &mut self.state {
+                    bbr.save();
+                }
+            }
+        }
+        match &mut self.state {
             State::Cubic(cubic) => cubic.on_loss(now, sent.sent_at()),
             State::Bbr(bbr) => bbr.on_loss(now, sent, self.delivery.lost),
-        };
-        match &mut self.reduction {
-            _ if reduced => self.reduction = Some(Reduction { at: now, lost: 1 }),
-            Some(reduction) if sent.sent_at() <= reduction.at => reduction.lost += 1,
-            _ => {}
         }
     }
 
@@ -146,10 +154,10 @@ impl Controller {
     pub fn on_late(&mut self, now: Duration, sent: &Sent) {
         self.delivery.on_late(sent);
         let Some(reduction) = &mut self.reduction else { return };
-        if sent.sent_at() > reduction.at {
+        if sent.sent_at() > reduction.at || reduction.lost == 0 {
             return;
         }
-        reduction.lost = reduction.lost.saturating_sub(1);
+        reduction.lost -= 1;
         if reduction.lost == 0 {
             self.on_spurious(now);
         }
@@ -158,7 +166,9 @@ impl Controller {
     /// Everything that the last reduction was made for arrived after all: it is taken back. For
     /// callers that count themselves and have not called [`Self::on_late`].
     pub fn on_spurious(&mut self, now: Duration) {
-        self.reduction = None;
+        if let Some(reduction) = &mut self.reduction {
+            reduction.lost = 0;
+        }
         match &mut self.state {
             State::Cubic(cubic) => cubic.on_spurious(),
             State::Bbr(bbr) => bbr.on_spurious(now),
@@ -170,22 +180,14 @@ impl Controller {
     pub fn on_mark(&mut self, now: Duration, sent: Option<&Sent>) {
         let sent_at = sent.map_or(now, Sent::sent_at);
         match &mut self.state {
-            State::Cubic(cubic) => {
-                if cubic.on_mark(now, sent_at) {
-                    self.reduction = None;
-                }
-            }
-            State::Bbr(bbr) => {
-                bbr.on_mark(now, sent);
-                self.reduction = None;
-            }
+            State::Cubic(cubic) => cubic.on_mark(now, sent_at),
+            State::Bbr(bbr) => bbr.on_mark(now, sent),
         }
     }
 
     /// Nothing arrived for so long that what was known of the path no longer holds (RFC 9002 section
     /// 7.6.2, or silence).
     pub fn on_persistent_congestion(&mut self, now: Duration) {
-        self.reduction = None;
         match &mut self.state {
             State::Cubic(cubic) => cubic.on_persistent_congestion(now),
             State::Bbr(bbr) => bbr.on_persistent_congestion(),
@@ -220,6 +222,17 @@ impl Controller {
             State::Cubic(cubic) => self.smoothed.map_or(u64::MAX, |s| cubic.pacing_rate(s)),
             State::Bbr(bbr) => bbr.pacing_rate(),
         }
+    }
+
+    /// Bytes that may leave at once: what [`Pacer`] takes beside the rate.
+    ///
+    /// [`Pacer`]: crate::Pacer
+    pub fn burst(&self) -> u64 {
+        let least = match &self.state {
+            State::Cubic(cubic) => cubic.least_burst(),
+            State::Bbr(bbr) => bbr.least_burst(),
+        };
+        (self.pacing_rate() / BURSTS_PER_SECOND).max(least)
     }
 
     /// The algorithm.

@@ -101,6 +101,11 @@ impl Cubic {
         self.window < self.threshold
     }
 
+    /// As much as leaves at the start.
+    pub(crate) fn least_burst(&self) -> u64 {
+        self.packet as u64 * INITIAL_WINDOW
+    }
+
     /// Bytes a second, for a flow with this round trip.
     pub(crate) fn pacing_rate(&self, smoothed: Duration) -> u64 {
         let gain = if self.in_slow_start() { PACE_SLOW_START } else { PACE };
@@ -171,10 +176,10 @@ impl Cubic {
         }
     }
 
-    /// A packet sent at `sent_at` was lost, or came back marked. True if the window was reduced for it.
-    pub(crate) fn on_loss(&mut self, now: Duration, sent_at: Duration) -> bool {
+    /// A packet sent at `sent_at` was lost.
+    pub(crate) fn on_loss(&mut self, now: Duration, sent_at: Duration) {
         if self.recovery.is_some_and(|r| sent_at <= r) {
-            return false;
+            return;
         }
         self.undo = Some(Undo {
             window: self.window,
@@ -183,7 +188,6 @@ impl Cubic {
             epoch: self.epoch,
         });
         self.reduce(now);
-        true
     }
 
     fn reduce(&mut self, now: Duration) {
@@ -208,10 +212,9 @@ impl Cubic {
     }
 
     /// A mark is no mistake: the reduction for it stays.
-    pub(crate) fn on_mark(&mut self, now: Duration, sent_at: Duration) -> bool {
-        let reduced = self.on_loss(now, sent_at);
+    pub(crate) fn on_mark(&mut self, now: Duration, sent_at: Duration) {
+        self.on_loss(now, sent_at);
         self.undo = None;
-        reduced
     }
 
     /// Nothing at all arrived for several probe timeouts: start over (RFC 9438 section 4.8).

@@ -9,6 +9,7 @@ use thiserror::Error;
 use xylem_congestion::Algorithm;
 
 use crate::PeerKey;
+use crate::shape::{Level, Shaping};
 use crate::stream::{INITIAL_STREAM_WINDOW, MAX_STREAMS, StreamId};
 
 /// Largest packet that [`crate::Endpoint::send`] takes, in bytes.
@@ -125,6 +126,8 @@ pub struct Config {
     pub suites: Suites,
     /// Whether handshakes are hybrid where the peer does that too.
     pub post_quantum: PostQuantum,
+    /// What sizes and times show: what this side wants, and agrees to.
+    pub shaping: Shaping,
     /// Whether a dialer that gets no answer under the key it expects also asks who else is there
     /// (every other retransmission from the third on), so that another key at that address is
     /// reported as [`CloseReason::WrongPeer`] and not as a timeout. Such a question shows an
@@ -186,6 +189,7 @@ impl Default for Config {
             ratchet: RatchetLimits::default(),
             suites: Suites::Fastest,
             post_quantum: PostQuantum::Offer,
+            shaping: Shaping::default(),
             ask_who_answers: true,
             accept_open: true,
             stateless_reset: true,
@@ -383,6 +387,12 @@ pub struct LinkStats {
     pub ratchets: u64,
     /// Whether the keys also rest on ML-KEM-768.
     pub post_quantum: bool,
+    /// The shaping level in force.
+    pub shaping: Level,
+    /// Bytes of padding sent, cover not counted.
+    pub padding_sent: u64,
+    /// Bytes of datagrams sent that held nothing but padding.
+    pub cover_sent: u64,
     /// Current datagram size, in bytes of UDP payload.
     pub datagram_size: usize,
     /// Smoothed round-trip time; `None` until measured.

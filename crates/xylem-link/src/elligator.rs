@@ -100,6 +100,25 @@ fn representative(public: &[u8; 32], first: bool) -> Option<[u8; 32]> {
     Some(Field::select(r.double().is_odd(), -r, r).to_bytes())
 }
 
+/// What is measured of [`Field::select`] (see `for_tests`).
+pub(crate) struct Two(Field, Field);
+
+impl Two {
+    pub fn new(first: &[u8; 32], other: &[u8; 32]) -> Self {
+        Self(Field::from_bytes_255(first), Field::from_bytes_255(other))
+    }
+
+    pub fn select(&self, first: bool) -> [u64; 5] {
+        Field::select(first, self.0, self.1).limbs()
+    }
+}
+
+impl fmt::Debug for Two {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Two(..)")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -22,10 +22,12 @@ use crate::reset::{Resetter, TokenTable};
 use crate::seal::ConnectionId;
 
 mod ahead;
+mod flood;
 mod incoming;
 mod streams;
 
 use ahead::Ahead;
+use flood::Flood;
 
 /// Cookie demands that wait to be sent; more are not made.
 const MAX_REPLIES: usize = 64;
@@ -44,6 +46,7 @@ pub struct Endpoint {
     /// Ephemeral key pairs for handshakes to come.
     ahead: Ahead,
     cookies: CookieKey,
+    flood: Flood,
     envelope_key: EnvelopeKey,
     envelope_open: EnvelopeKey,
     links: HashMap<LinkId, Entry>,
@@ -103,6 +106,7 @@ impl Endpoint {
             ahead: Ahead::new(&rng.array()),
             resetter: Resetter::new(&key, &rng.array()),
             tokens: TokenTable::new(&mut rng),
+            flood: Flood::new(&rng.array()),
             rng,
             envelope_key: EnvelopeKey::new(Some(key.public())),
             envelope_open: EnvelopeKey::new(None),
@@ -232,7 +236,7 @@ impl Endpoint {
                     };
                     half.poll_transmit(envelope, buf)
                 }
-                State::Up(link) => link.poll_transmit(now, buf),
+                State::Up(link) => link.transmit(now, buf),
             };
             if transmit.is_some() {
                 // To the end of the line, so that all links get their turn.

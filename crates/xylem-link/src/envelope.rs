@@ -11,7 +11,7 @@
 
 use core::fmt;
 
-use xylem_hash::Hasher;
+use xylem_hash::{Hasher, OutputReader};
 use zeroize::Zeroize;
 
 use crate::PeerKey;
@@ -54,6 +54,17 @@ impl EnvelopeKey {
         self.apply_stream(&tag, &mut out[ENVELOPE_HEADER..]);
     }
 
+    /// The first 64 bytes of the body, if this was made with the key, and random ones otherwise: one
+    /// block of the stream tells, where opening takes forty. `None` if there are fewer.
+    pub fn peek(&self, datagram: &[u8]) -> Option<[u8; 64]> {
+        let (tag, body) = datagram.get(CID_LEN..)?.split_first_chunk::<TAG_LEN>()?;
+        let mut first = *body.first_chunk()?;
+        let mut stream = [0; 64];
+        self.stream(tag).fill(&mut stream);
+        first.iter_mut().zip(&stream).for_each(|(byte, mask)| *byte ^= mask);
+        Some(first)
+    }
+
     /// The body with its padding, or `None` for what was not made with this key.
     pub fn open(&self, datagram: &[u8]) -> Option<Vec<u8>> {
         if datagram.len() < ENVELOPE_HEADER || datagram.len() > MAX_HANDSHAKE_DATAGRAM {
@@ -61,8 +72,10 @@ impl EnvelopeKey {
         }
         let cid = ConnectionId(datagram[..CID_LEN].try_into().ok()?);
         let tag: [u8; TAG_LEN] = datagram[CID_LEN..ENVELOPE_HEADER].try_into().ok()?;
-        let mut body = datagram[ENVELOPE_HEADER..].to_vec();
-        self.apply_stream(&tag, &mut body);
+        let sealed = &datagram[ENVELOPE_HEADER..];
+        let mut body = vec![0; sealed.len()];
+        self.stream(&tag).fill(&mut body);
+        body.iter_mut().zip(sealed).for_each(|(byte, sealed)| *byte ^= sealed);
         constant_time_eq(&tag, &self.compute_tag(cid, &body)).then_some(body)
     }
 
@@ -75,14 +88,16 @@ impl EnvelopeKey {
     }
 
     fn apply_stream(&self, tag: &[u8; TAG_LEN], body: &mut [u8]) {
-        let mut hasher = Hasher::new_keyed(&self.stream);
-        hasher.update(tag);
         let mut stream = [0; MAX_HANDSHAKE_DATAGRAM];
         let stream = &mut stream[..body.len().min(MAX_HANDSHAKE_DATAGRAM)];
-        hasher.finalize_xof().fill(stream);
+        self.stream(tag).fill(stream);
         for (byte, mask) in body.iter_mut().zip(stream) {
             *byte ^= *mask;
         }
+    }
+
+    fn stream(&self, tag: &[u8; TAG_LEN]) -> OutputReader {
+        Hasher::new_keyed(&self.stream).update(tag).finalize_xof()
     }
 }
 
@@ -130,6 +145,18 @@ mod tests {
             assert_eq!(key.open(&out[..len]), None, "length {len}");
         }
         assert_eq!(key.open(&[0; MAX_HANDSHAKE_DATAGRAM + 1]), None);
+    }
+
+    #[test]
+    fn how_it_begins_is_told_without_opening() {
+        let key = EnvelopeKey::new(Some(PeerKey([9; 32])));
+        let (body, mut out) = ([7; 80], Vec::new());
+        key.seal(CID, &body, 0, &mut out);
+        assert_eq!(key.peek(&out), Some([7; 64]));
+        assert_ne!(EnvelopeKey::new(None).peek(&out), Some([7; 64]));
+        for len in 0..ENVELOPE_HEADER + 64 {
+            assert_eq!(key.peek(&out[..len]), None, "length {len}");
+        }
     }
 
     /// Counts ones at each bit of the first 128 bytes over many handshakes. For uniform bits the

@@ -1,16 +1,24 @@
 //! What fuzz targets and benchmarks need of the crate's inside. No part of the interface.
 
+use core::time::Duration;
 use std::collections::VecDeque;
 
+use bytes::Bytes;
 use zeroize::Zeroizing;
 
 use crate::aead::{Cipher, IV_LEN, TAG_LEN};
+use crate::config::{Config, Event, LinkId};
 use crate::elligator::{self, KeyPair};
 use crate::envelope::EnvelopeKey;
+use crate::frame::{Frame, Frames};
 use crate::kdf::Rng;
 use crate::kem::Decapsulator;
 use crate::noise::Handshake;
-use crate::seal::ConnectionId;
+use crate::replay::ReplayWindow;
+use crate::seal::{ConnectionId, HEADER_LEN};
+use crate::shape::padding::Padder;
+use crate::shape::{Profile, Timing};
+use crate::stream::{Layout, StreamId, StreamSettings, Streams};
 use crate::{PeerKey, StaticKey, curve, envelope, kdf, kem, ratchet};
 
 mod noise_vectors;
@@ -138,6 +146,24 @@ pub fn elligator_public_key(representative: &[u8; 32]) -> [u8; 32] {
     elligator::public_key(representative)
 }
 
+/// Two field elements, one of which is chosen without a branch.
+#[derive(Debug)]
+pub struct Select(elligator::Two);
+
+impl Select {
+    /// Of two numbers, little-endian.
+    #[must_use]
+    pub fn new(first: &[u8; 32], other: &[u8; 32]) -> Self {
+        Self(elligator::Two::new(first, other))
+    }
+
+    /// One of them, in limbs.
+    #[must_use]
+    pub fn select(&self, first: bool) -> [u64; 5] {
+        self.0.select(first)
+    }
+}
+
 /// X25519 as the link does it.
 #[must_use]
 pub fn x25519(secret: &[u8; 32], public: &[u8; 32]) -> Option<Zeroizing<[u8; 32]>> {
@@ -182,6 +208,35 @@ pub fn symmetric_step(chain: &[u8; 32]) -> [u8; 32] {
     *ratchet::step(chain).message_key()
 }
 
+/// Padding of datagrams, and gaps between them, as a link does it.
+#[derive(Debug)]
+pub struct Shapes {
+    padder: Padder,
+    timing: Timing,
+    rng: Rng,
+}
+
+impl Shapes {
+    /// Of one profile.
+    #[must_use]
+    pub fn new(profile: &Profile) -> Self {
+        let Profile { padding, timing, .. } = profile.bounded();
+        Self { padder: Padder::new(padding, Rng::new(&[6; 32])), timing, rng: Rng::new(&[7; 32]) }
+    }
+
+    /// Pads a datagram with zeros, on a path that carries `most` bytes.
+    pub fn pad(&mut self, datagram: &mut Vec<u8>, most: usize) {
+        let size = self.padder.size(datagram.len(), most);
+        datagram.resize(size.max(datagram.len()), 0);
+    }
+
+    /// The gap to the next datagram.
+    #[must_use]
+    pub fn gap(&mut self) -> Duration {
+        self.timing.gap(&mut self.rng)
+    }
+}
+
 /// Encrypts as the link does, with a nonce of 12 bytes, or 24 for XChaCha20-Poly1305; gives the
 /// ciphertext and the tag after it.
 #[must_use]
@@ -218,4 +273,94 @@ fn iv(nonce: &[u8]) -> [u8; IV_LEN] {
     let mut iv = [0; IV_LEN];
     iv[..nonce.len()].copy_from_slice(nonce);
     iv
+}
+
+/// One side's streams without a link, for a fuzz target to call and to feed with frames.
+#[derive(Debug)]
+pub struct LooseStreams {
+    streams: Streams,
+    window: ReplayWindow,
+    events: VecDeque<Event>,
+    /// Numbers that we have used.
+    sent: u64,
+}
+
+impl LooseStreams {
+    /// Of the side that dialled, or the other.
+    #[must_use]
+    pub fn new(dialer: bool) -> Self {
+        let settings = StreamSettings::new(&Config::default(), dialer);
+        Self {
+            streams: Streams::new(LinkId(1), settings, Duration::ZERO, 1_232),
+            window: ReplayWindow::default(),
+            events: VecDeque::new(),
+            sent: 0,
+        }
+    }
+
+    /// Takes an opened datagram's frames, by its number; without one, as the next. False: the peer
+    /// has broken the protocol.
+    pub fn take(&mut self, now: Duration, number: Option<u64>, bytes: &[u8]) -> bool {
+        let number = number.unwrap_or(self.window.end());
+        if !self.window.is_fresh(number) {
+            return true;
+        }
+        self.window.insert(number);
+        let datagram = Bytes::copy_from_slice(bytes);
+        let mut asks = false;
+        for frame in Frames::new(&datagram) {
+            let Ok(frame) = frame else { return false };
+            asks |= frame.asks_for_ack();
+            let done = match frame {
+                Frame::Ack(ack) => {
+                    self.streams.on_ack(now, &ack, self.sent, &mut self.events).map(|_| ())
+                }
+                frame => self.streams.on_frame(now, frame, &datagram, &mut self.events),
+            };
+            if done.is_err() {
+                return false;
+            }
+        }
+        if asks {
+            self.streams.on_datagram(now, number, &self.window);
+        }
+        true
+    }
+
+    /// The number and the frames of each datagram that may leave now.
+    pub fn fill(&mut self, now: Duration, datagram: usize) -> Vec<(u64, Vec<u8>)> {
+        let mut buf = Vec::new();
+        let layout = Layout { datagram, segments: 8, padding: None, number: self.sent };
+        let Some((segment, _)) = self.streams.fill(now, layout, &self.window, &mut buf) else {
+            return Vec::new();
+        };
+        let frames = buf.chunks(segment).map(|d| d[HEADER_LEN..d.len() - TAG_LEN].to_vec());
+        let datagrams: Vec<_> = (self.sent..).zip(frames).collect();
+        self.sent += datagrams.len() as u64;
+        datagrams
+    }
+
+    /// Lets timers run.
+    pub fn pass(&mut self, now: Duration) {
+        self.streams.on_timeout(now);
+    }
+
+    /// A call of the program: what it does to which stream is told by the numbers.
+    pub fn call(&mut self, what: u8, stream: u32, data: &[u8]) {
+        let id = StreamId(stream);
+        match what % 7 {
+            0 => drop(self.streams.open(stream as u16)),
+            1 => drop(self.streams.write(id, data)),
+            2 => drop(self.streams.finish(id)),
+            3 => drop(self.streams.reset(id, 1)),
+            4 => drop(self.streams.stop(id, 1)),
+            5 => drop(self.streams.read(id)),
+            _ => self.streams.go_away(),
+        }
+    }
+
+    /// Events since the last call.
+    pub fn events(&mut self) -> usize {
+        self.events.drain(..).count()
+    }
 }

@@ -17,6 +17,7 @@ use crate::message::{
 };
 use crate::noise::{Handshake, Refused, Secrets};
 use crate::seal::{Cipher, ConnectionId, Opener, Sealer};
+use crate::shape::Level;
 use crate::{PeerKey, StaticKey};
 
 /// Retransmissions are never further apart.
@@ -28,7 +29,16 @@ const SHORT_LEN: core::ops::Range<usize> = 128..256;
 
 fn ours(config: &Config) -> Parameters {
     let (max_datagram, idle_timeout) = (config.max_datagram, config.idle_timeout);
-    Parameters { max_datagram, idle_timeout, shaping: 0, shaping_limit: 0 }
+    let (shaping, shaping_limit) = (config.shaping.level as u8, config.shaping.limit as u8);
+    Parameters { max_datagram, idle_timeout, shaping, shaping_limit }
+}
+
+/// How long a rest or a finish is: whoever wants to be shaped makes them as long as initials.
+fn short_len(shaping: Level, rng: &mut Rng) -> usize {
+    match shaping {
+        Level::Off => SHORT_LEN.start + rng.below(SHORT_LEN.len()),
+        _ => MIN_INITIAL + rng.below(33),
+    }
 }
 
 pub(crate) fn offers_aes(config: &Config) -> bool {
@@ -56,6 +66,8 @@ pub(crate) struct Dialing {
     pub cid: ConnectionId,
     offer: Offer,
     decapsulator: Option<Decapsulator>,
+    /// The level that is wanted.
+    shaping: Level,
     /// Noise message 1, with the KEM key if one is offered.
     message: Vec<u8>,
     cookie: [u8; COOKIE_LEN],
@@ -112,6 +124,7 @@ impl Dialing {
             cid,
             offer,
             decapsulator,
+            shaping: config.shaping.level,
             message,
             cookie: [0; COOKIE_LEN],
             cookies_taken: 0,
@@ -137,7 +150,7 @@ impl Dialing {
             && at <= now
         {
             self.rest_due = (left > 1).then_some((now + self.wait / 8, by, left - 1));
-            let len = SHORT_LEN.start + self.rng.below(SHORT_LEN.len());
+            let len = short_len(self.shaping, &mut self.rng);
             (Message::Rest { rest: self.split()?.1?.1 }.to_vec(), len, by)
         } else if now < self.next {
             return None;
@@ -236,7 +249,7 @@ impl Dialing {
         self.noise.write(&ours(config).encode(), &mut message)?;
         let noise: [u8; NOISE_3_LEN] = message.try_into().map_err(|_| Refused)?;
         let mut datagram = Vec::new();
-        let len = SHORT_LEN.start + self.rng.below(SHORT_LEN.len());
+        let len = short_len(self.shaping, &mut self.rng);
         let body = Message::Finish { noise: &noise }.to_vec();
         // In the envelope that the responder has answered in: it knows this handshake by that one.
         self.envelope_of(by).seal(answer.cid, &body, len, &mut datagram);

@@ -24,6 +24,7 @@ pub(crate) mod label {
     pub const HEADER_KEY: &str = "xylem-link v3 header protection key";
     pub const CONNECTION_ID: &str = "xylem-link v3 connection id";
     pub const COMMITMENT: &str = "xylem-link v3 epoch commitment";
+    pub const RATCHET_START: &str = "xylem-link v3 ratchet start";
     pub const RATCHET_ROOT: &str = "xylem-link v3 ratchet root";
     pub const RANDOM: &str = "xylem-link v3 random generator";
 }

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use zeroize::Zeroize;
+use zeroize::{Zeroize, Zeroizing};
 
 use crate::curve;
 
@@ -53,6 +53,13 @@ impl StaticKey {
     #[must_use]
     pub fn public(&self) -> PeerKey {
         self.public
+    }
+
+    /// X25519 with a peer's key: a secret that only the two can compute. `None` where it would be
+    /// all zeros (RFC 7748 section 6.1), which only a key that is none can bring about.
+    #[must_use]
+    pub fn agree(&self, peer: &PeerKey) -> Option<Zeroizing<[u8; 32]>> {
+        curve::agree(&self.secret, &peer.0)
     }
 
     pub(crate) fn secret(&self) -> &[u8; 32] {

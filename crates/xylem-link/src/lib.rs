@@ -70,6 +70,7 @@ mod link;
 mod mtu;
 mod queue;
 mod reassembly;
+mod shape;
 mod stream;
 
 pub mod frame;
@@ -92,6 +93,7 @@ pub use config::{
 pub use endpoint::Endpoint;
 pub use keys::{PeerKey, StaticKey};
 pub use link::Link;
+pub use shape::{Cost, Cover, Level, NoSuchLevel, Padding, Profile, Shaping, Timing};
 pub use stream::{
     INITIAL_LINK_WINDOW, INITIAL_STREAM_WINDOW, MAX_STREAMS, REFUSED, StreamError, StreamId,
     StreamRead, purpose,

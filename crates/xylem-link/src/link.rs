@@ -17,11 +17,13 @@ use crate::reassembly::Reassembly;
 use crate::rekey::{Carried, Rekey};
 use crate::reset::{PeerToken, ResetKey, Token};
 use crate::seal::{ConnectionId, Opener, Sealer};
+use crate::shape::{Level, Shaper};
 use crate::stream::{StreamSettings, Streams};
 
 mod ecn;
 mod keys;
 mod receive;
+mod shaped;
 mod streams;
 mod transmit;
 
@@ -122,6 +124,7 @@ pub struct Link {
     finish: Option<Finish>,
     closing: Option<Closing>,
     ended: Option<CloseReason>,
+    shaper: Option<Box<Shaper>>,
     /// Made when the first stream is opened.
     streams: Option<Box<Streams>>,
     stream_settings: StreamSettings,
@@ -146,8 +149,14 @@ pub(crate) struct NewLink {
 }
 
 impl Link {
-    pub(crate) fn new(config: &Config, now: Duration, new: NewLink) -> Self {
-        let limit = config.max_datagram.min(new.theirs.max_datagram);
+    pub(crate) fn new(config: &Config, now: Duration, mut new: NewLink) -> Self {
+        let mut limit = config.max_datagram.min(new.theirs.max_datagram);
+        let mut queue = SendQueue::new(config.send_queue_bytes, config.max_gso_segments);
+        let mut shaper = Shaper::of_link(&config.shaping, &new.theirs, &mut new.rng, now);
+        if let Some(shaper) = &mut shaper {
+            limit = shaper.largest().map_or(limit, |largest| largest.min(limit));
+            queue.shape(shaper);
+        }
         let second = Duration::from_secs(1);
         Self {
             id: new.id,
@@ -164,7 +173,7 @@ impl Link {
             token_owed: false,
             token: PeerToken::default(),
             routes_changed: false,
-            queue: SendQueue::new(config.send_queue_bytes, config.max_gso_segments),
+            queue,
             reassembly: Reassembly::new(
                 config.reassembly_packets,
                 config.reassembly_bytes,
@@ -182,10 +191,12 @@ impl Link {
             streams: None,
             stream_settings: StreamSettings::new(config, new.finish.is_some()),
             packets_next: false,
-            ecn: Ecn::new(config.ecn),
+            // A mark that comes and goes would show through a rhythm.
+            ecn: Ecn::new(config.ecn && !shaper.as_ref().is_some_and(|s| s.is_gated())),
             finish: new.finish,
             closing: None,
             ended: None,
+            shaper,
             scratch: Vec::new(),
             stats: LinkStats { post_quantum: new.post_quantum, ..LinkStats::default() },
         }
@@ -212,7 +223,8 @@ impl Link {
     /// Counters since the link was made.
     #[must_use]
     pub fn stats(&self) -> LinkStats {
-        LinkStats { datagram_size: self.mtu.current(), rtt: self.rtt, ..self.stats }
+        let shaping = self.shaper.as_ref().map_or(Level::Off, |shaper| shaper.level());
+        LinkStats { datagram_size: self.mtu.current(), rtt: self.rtt, shaping, ..self.stats }
     }
 
     /// The connection ids under which the peer's datagrams may arrive now.
@@ -282,7 +294,7 @@ impl Link {
         if let Some(closing) = &self.closing {
             return closing.until;
         }
-        [
+        let due = [
             Some(self.last_received + self.idle_timeout),
             self.ping_at(),
             self.owed.announce,
@@ -296,7 +308,8 @@ impl Link {
         ]
         .into_iter()
         .flatten()
-        .min()
+        .min();
+        self.shaped_timeout(due)
     }
 
     /// Does what time has made due; what has to be sent is left to `poll_transmit`.
@@ -314,7 +327,10 @@ impl Link {
         }
         self.reassembly.expire(now);
         self.on_stream_timeout(now);
-        self.owed.ping |= self.ping_at().is_some_and(|at| now >= at);
+        if self.ping_at().is_some_and(|at| now >= at) {
+            self.owed.ping = true;
+            self.queue.forget_spare();
+        }
         self.opener.forget_if_due(now);
     }
 }

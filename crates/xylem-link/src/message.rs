@@ -29,6 +29,20 @@ const FINISH: u8 = 4;
 const REST: u8 = 5;
 const HYBRID_RESPONSE: u8 = 6;
 
+/// What is seen of an initial in the first 64 bytes of its envelope: whether it may be one, and whether
+/// it brings a cookie.
+pub(crate) fn peek_initial(first: &[u8; 64]) -> Option<Cookie> {
+    let (cookie, _) = first.strip_prefix(&[VERSION, INITIAL])?.split_first_chunk()?;
+    Some(if *cookie == [0; COOKIE_LEN] { Cookie::None } else { Cookie::Some })
+}
+
+/// Whether there is a cookie, good or bad.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Cookie {
+    None,
+    Some,
+}
+
 /// An initial is at least this long: what it may provoke is never longer, and it shows that the
 /// path carries what the link starts with.
 pub(crate) const MIN_INITIAL: usize = 1_200;

@@ -2,13 +2,16 @@
 //!
 //! A [`Batch`] is one buffer of datagrams laid end to end, all of one size but the last, as UDP
 //! GSO wants them. Small packets share a datagram; a packet that fits into a datagram is never
-//! split; a larger one fills datagrams to the brim.
+//! split; a larger one fills datagrams to the brim. On a shaped link ([`SendQueue::shape`]) datagrams are
+//! padded as they are closed, and where their sizes are drawn, packets are cut to those.
 
 use std::collections::VecDeque;
 
 use crate::config::MAX_DATAGRAM;
 use crate::frame::{FRAGMENT_OVERHEAD, Fragment, Frame, PACKET_OVERHEAD};
 use crate::seal::{HEADER_LEN, OVERHEAD, TAG_LEN};
+use crate::shape::Shaper;
+use crate::shape::padding::{Padder, Padding};
 
 /// A fragment shorter than this is not worth a frame; the next datagram takes it.
 const MIN_PIECE: usize = 64;
@@ -27,6 +30,8 @@ struct Batch {
     full: bool,
     /// Largest datagram when the batch was begun.
     datagram: usize,
+    /// Bytes of padding in closed datagrams.
+    padding: usize,
 }
 
 /// A batch ready to be sealed.
@@ -35,6 +40,8 @@ pub(crate) struct Ready {
     pub buf: Vec<u8>,
     /// Bytes of each datagram but the last, which may be shorter.
     pub segment: usize,
+    /// Bytes of padding in it.
+    pub padding: usize,
 }
 
 #[derive(Debug)]
@@ -45,6 +52,7 @@ pub(crate) struct SendQueue {
     max_bytes: usize,
     max_segments: usize,
     next_message: u32,
+    padder: Option<Box<Padder>>,
 }
 
 /// The queue holds as much as it may.
@@ -60,12 +68,29 @@ impl SendQueue {
             max_bytes,
             max_segments: max_segments.max(1),
             next_message: 0,
+            padder: None,
         }
     }
 
-    /// Datagrams of one batch at most.
-    pub fn max_segments(&self) -> usize {
-        self.max_segments
+    /// How datagrams that are not of this queue are to be laid out: bytes of each at most, how
+    /// many in a row, and how each is padded.
+    pub fn layout(&mut self, datagram: usize) -> (usize, usize, Option<&Padding>) {
+        let datagram = match &mut self.padder {
+            Some(padder) => padder.limit(datagram),
+            None => datagram,
+        };
+        (datagram, self.max_segments, self.padder.as_deref().map(Padder::padding))
+    }
+
+    /// Has datagrams of the sizes, and one by one where they leave so, that `shaper` wants; before
+    /// the first packet.
+    pub fn shape(&mut self, shaper: &mut Shaper) {
+        let padder = shaper.queue_padder();
+        if shaper.is_gated() || padder.draws() {
+            self.max_segments = 1;
+        }
+        self.max_bytes = shaper.queue_bytes(self.max_bytes);
+        self.padder = Some(Box::new(padder));
     }
 
     /// Queues a packet into datagrams of at most `datagram` bytes.
@@ -74,7 +99,7 @@ impl SendQueue {
             return Err(Full);
         }
         let frame = packet.len() + PACKET_OVERHEAD;
-        if frame + OVERHEAD <= datagram {
+        if self.fits_whole(frame, datagram) {
             let batch = self.batch_with_room(frame, datagram);
             let before = batch.buf.len();
             Frame::Packet(packet).write(&mut batch.buf);
@@ -83,6 +108,15 @@ impl SendQueue {
             self.push_fragments(packet, datagram);
         }
         Ok(())
+    }
+
+    /// Whether a frame goes into one datagram.
+    fn fits_whole(&mut self, frame: usize, datagram: usize) -> bool {
+        if self.padder.as_ref().is_some_and(|padder| padder.draws()) {
+            let least = frame.min(FRAGMENT_OVERHEAD + MIN_PIECE);
+            return self.batch_with_room(least, datagram).room() >= frame;
+        }
+        frame + OVERHEAD <= datagram
     }
 
     fn push_fragments(&mut self, packet: &[u8], datagram: usize) {
@@ -123,9 +157,14 @@ impl SendQueue {
         let Some(mut batch) = self.batches.pop_front() else { return Err(used) };
         self.bytes -= batch.counted();
         self.recycle(used);
-        batch.close(false);
+        batch.close(false, self.padder.as_deref().map(Padder::padding));
         let segment = batch.segment.unwrap_or(batch.buf.len());
-        Ok(Ready { buf: batch.buf, segment })
+        Ok(Ready { buf: batch.buf, segment, padding: batch.padding })
+    }
+
+    /// Lets go of used buffers: nothing is being sent.
+    pub fn forget_spare(&mut self) {
+        self.spare = Vec::new();
     }
 
     fn recycle(&mut self, mut used: Vec<u8>) {
@@ -142,14 +181,19 @@ impl SendQueue {
     /// The last batch, with a datagram open that has room for `frame` bytes.
     fn batch_with_room(&mut self, frame: usize, datagram: usize) -> &mut Batch {
         let max_segments = self.max_segments;
+        let padding = self.padder.as_deref().map(Padder::padding);
         let fits = self.batches.back_mut().is_some_and(|batch| {
             let before = batch.buf.len();
-            let fits = batch.make_room(frame, max_segments, datagram);
+            let fits = batch.make_room(frame, max_segments, datagram, padding);
             self.bytes += batch.buf.len() - before;
             fits
         });
         if !fits {
             let mut buf = self.spare.pop().unwrap_or_default();
+            let datagram = match &mut self.padder {
+                Some(padder) => padder.limit(datagram),
+                None => datagram,
+            };
             buf.reserve(datagram.min(MAX_DATAGRAM));
             let mut batch = Batch { buf, datagram, ..Batch::default() };
             batch.begin();
@@ -182,14 +226,20 @@ impl Batch {
     }
 
     /// Sees to an open datagram with room for `frame` bytes, or reports that this batch has none.
-    fn make_room(&mut self, frame: usize, max_segments: usize, datagram: usize) -> bool {
+    fn make_room(
+        &mut self,
+        frame: usize,
+        max_segments: usize,
+        datagram: usize,
+        padding: Option<&Padding>,
+    ) -> bool {
         if self.full {
             return false;
         }
         if self.room() >= frame {
             return true;
         }
-        self.close(true);
+        self.close(true, padding);
         let segment = self.limit();
         self.full |= self.datagram != datagram
             || segment < frame + OVERHEAD
@@ -203,15 +253,17 @@ impl Batch {
 
     /// Closes the open datagram. One that is not the first and falls short of the others' size
     /// must be the last, unless it falls short by so little that padding is cheaper than a batch.
-    fn close(&mut self, pad: bool) {
+    fn close(&mut self, pad: bool, shape: Option<&Padding>) {
         let Some(start) = self.open.take() else { return };
-        let len = self.buf.len() + TAG_LEN - start;
+        let needed = self.buf.len() + TAG_LEN - start;
+        let len = shape.map_or(needed, |padding| padding.closed(needed, self.limit()));
         let segment = *self.segment.get_or_insert(len);
         let short = segment - len;
-        let padding = if pad && short <= segment / 8 { short } else { 0 };
+        let padding = len - needed + if pad && short <= segment / 8 { short } else { 0 };
         // Padding is zeros, and so is the room for the tag.
         self.buf.resize(self.buf.len() + padding + TAG_LEN, 0);
-        self.full |= short > padding;
+        self.full |= needed + padding < segment;
+        self.padding += padding;
     }
 }
 
@@ -271,6 +323,21 @@ mod tests {
         }
         let batches = drain(&mut queue);
         assert_eq!(batches.iter().map(|b| b.1.len()).collect::<Vec<_>>(), [7, 7]);
+    }
+
+    #[test]
+    fn used_buffers_are_kept_until_nothing_is_sent() {
+        let mut queue = SendQueue::new(1 << 20, 32);
+        for _ in 0..2 * MAX_SPARE {
+            queue.push(&[1; 1_000], 65_507).unwrap();
+            let ready = queue.pop(vec![0; 100]).unwrap();
+            queue.recycle(ready.buf);
+        }
+        assert!(queue.spare.len() > 1 && queue.spare.len() <= MAX_SPARE);
+        queue.forget_spare();
+        assert_eq!(queue.spare.capacity(), 0);
+        queue.push(&[1; 1_000], 65_507).unwrap();
+        assert_eq!(drain(&mut queue).len(), 1, "it goes on");
     }
 
     #[test]

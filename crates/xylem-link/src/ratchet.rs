@@ -8,10 +8,18 @@
 //! A new key pair is drawn when the next message is sent, not when one arrives (section 6.5), so
 //! that receiving costs one Diffie-Hellman at most.
 //!
-//! `ratchet key (32) | length of the chain before (4) | number in the chain (4) | sealed | tag (16)`,
-//! numbers big-endian; docs/spec/link.md, "Ratchet".
+//! Headers are encrypted (section 4), so that whoever carries messages learns neither whose turn it
+//! is nor how many there were; and each message commits to its key, so that none opens under two.
+//! [`Ratchet::save`] gives the state as bytes, for storing.
 //!
-//! What it does not do: hide the header, tell two lost messages from none, or store itself.
+//! `encrypted header (56) | commitment (32) | sealed | tag (16)`; docs/spec/link.md, "Ratchet".
+//!
+//! What it does not do: tell two lost messages from none, hide a message's length, or store itself.
+
+mod header;
+mod saved;
+
+pub use saved::SavedError;
 
 use core::fmt;
 use std::collections::VecDeque;
@@ -21,11 +29,14 @@ use thiserror::Error;
 use xylem_hash::Hasher;
 use zeroize::Zeroizing;
 
+use crate::envelope::constant_time_eq;
 use crate::kdf::{Rng, label};
 use crate::{PeerKey, StaticKey, curve};
+use header::{Header, SEALED_LEN};
 
+const COMMITMENT_LEN: usize = 32;
 /// Bytes before the sealed part.
-pub const HEADER_LEN: usize = 40;
+pub const HEADER_LEN: usize = SEALED_LEN + COMMITMENT_LEN;
 /// Bytes of the tag after it.
 pub const TAG_LEN: usize = 16;
 /// Messages that may be missing before one that arrives, in one chain.
@@ -55,10 +66,11 @@ pub enum RatchetError {
     Exhausted,
 }
 
-/// A chain of message keys, and the number of the next one.
+/// A chain of message keys, the number of the next one, and what encrypts the headers.
 #[derive(Clone)]
 struct Chain {
     key: Key,
+    header: Key,
     next: u32,
 }
 
@@ -89,21 +101,24 @@ pub(crate) fn step(chain: &[u8; 32]) -> Step {
     Step(both)
 }
 
-fn halves(both: &[u8; 64]) -> (Key, Key) {
-    let (mut one, mut other) = (Zeroizing::new([0; 32]), Zeroizing::new([0; 32]));
-    one.copy_from_slice(&both[..32]);
-    other.copy_from_slice(&both[32..]);
-    (one, other)
+/// 96 bytes of a derivation, as three keys.
+fn three_keys(label: &'static str, parts: &[&[u8; 32]]) -> [Key; 3] {
+    let mut hasher = Hasher::new_derive_key(label);
+    for part in parts {
+        hasher.update(&part[..]);
+    }
+    let mut all = Zeroizing::new([0; 96]);
+    hasher.finalize_xof().fill(&mut all[..]);
+    core::array::from_fn(|i| {
+        let mut key = Zeroizing::new([0; 32]);
+        key.copy_from_slice(&all[32 * i..32 * (i + 1)]);
+        key
+    })
 }
 
-/// Root key and a Diffie-Hellman → the next root key and a chain.
-fn root_step(root: &[u8; 32], shared: &[u8; 32]) -> (Key, Chain) {
-    let mut both = Zeroizing::new([0; 64]);
-    let mut hasher = Hasher::new_derive_key(label::RATCHET_ROOT);
-    hasher.update(root).update(shared);
-    hasher.finalize_xof().fill(&mut both[..]);
-    let (root, key) = halves(&both);
-    (root, Chain { key, next: 0 })
+/// Root key and a Diffie-Hellman → the next root key, a chain key and the next chain's header key.
+fn root_step(root: &[u8; 32], shared: &[u8; 32]) -> [Key; 3] {
+    three_keys(label::RATCHET_ROOT, &[root, shared])
 }
 
 /// What a message that arrives may change: small, so that it is changed in a copy.
@@ -113,38 +128,17 @@ struct State {
     theirs: Option<[u8; 32]>,
     sending: Option<Chain>,
     receiving: Option<Chain>,
+    /// Header keys of the chains after the current ones.
+    next_sending: Key,
+    next_receiving: Key,
     /// Length of our sending chain before the current one.
     previous: u32,
 }
 
-struct Skipped {
-    chain: [u8; 32],
-    number: u32,
-    key: Key,
-}
-
-#[derive(Clone, Copy)]
-struct Header {
-    key: [u8; 32],
-    previous: u32,
-    number: u32,
-}
-
-impl Header {
-    fn encode(&self) -> [u8; HEADER_LEN] {
-        let mut out = [0; HEADER_LEN];
-        out[..32].copy_from_slice(&self.key);
-        out[32..36].copy_from_slice(&self.previous.to_be_bytes());
-        out[36..].copy_from_slice(&self.number.to_be_bytes());
-        out
-    }
-
-    fn decode(bytes: &[u8; HEADER_LEN]) -> Option<Self> {
-        let (key, numbers) = bytes.split_first_chunk()?;
-        let (previous, number) = numbers.split_first_chunk()?;
-        let (previous, number) = (u32::from_be_bytes(*previous), number.first_chunk()?);
-        Some(Self { key: *key, previous, number: u32::from_be_bytes(*number) })
-    }
+/// Keys of one chain's missing messages, their numbers rising.
+struct Gap {
+    header: Key,
+    keys: VecDeque<(u32, Key)>,
 }
 
 /// One side's state with one peer.
@@ -152,8 +146,8 @@ pub struct Ratchet {
     state: State,
     /// Our current ratchet key pair.
     ours: Option<StaticKey>,
-    /// Oldest first.
-    skipped: VecDeque<Skipped>,
+    /// Oldest first; none is empty.
+    gaps: VecDeque<Gap>,
     rng: Rng,
 }
 
@@ -177,9 +171,21 @@ impl Ratchet {
         ours: Option<StaticKey>,
         seed: [u8; 32],
     ) -> Self {
-        let root = Zeroizing::new(shared);
-        let state = State { root, theirs, sending: None, receiving: None, previous: 0 };
-        Self { state, ours, skipped: VecDeque::new(), rng: Rng::new(&seed) }
+        let shared = Zeroizing::new(shared);
+        let [root, first, second] = three_keys(label::RATCHET_START, &[&shared]);
+        // The initiator's first chain has the first header key, the answer to it the second.
+        let (next_sending, next_receiving) =
+            if ours.is_none() { (first, second) } else { (second, first) };
+        let state = State {
+            root,
+            theirs,
+            sending: None,
+            receiving: None,
+            next_sending,
+            next_receiving,
+            previous: 0,
+        };
+        Self { state, ours, gaps: VecDeque::new(), rng: Rng::new(&seed) }
     }
 
     /// So that a benchmark can open one message again and again.
@@ -187,13 +193,13 @@ impl Ratchet {
     #[must_use]
     pub fn copy_for_tests(&self) -> Self {
         let rng = Rng::new(&[0; 32]);
-        Self { state: self.state.clone(), ours: self.ours.clone(), skipped: VecDeque::new(), rng }
+        Self { state: self.state.clone(), ours: self.ours.clone(), gaps: VecDeque::new(), rng }
     }
 
     /// Keys of missing messages that are kept.
     #[must_use]
     pub fn kept(&self) -> usize {
-        self.skipped.len()
+        self.gaps.iter().map(|gap| gap.keys.len()).sum()
     }
 
     /// Appends a message to `out`. `associated`: what both sides know of it and is not sent.
@@ -216,13 +222,14 @@ impl Ratchet {
             return Err(RatchetError::Exhausted);
         }
         let (key, previous, number) = (ours.public().0, self.state.previous, chain.next);
-        let header = Header { key, previous, number }.encode();
-        let key = aead(chain.step().message_key());
+        let header = Header { key, previous, number }.seal(&chain.header);
+        let message = MessageKey::of(chain.step().message_key());
         out.reserve(HEADER_LEN + plaintext.len() + TAG_LEN);
         out.extend_from_slice(&header);
+        out.extend_from_slice(message.commitment());
         let start = out.len();
         out.extend_from_slice(plaintext);
-        let tag = key
+        let tag = (message.aead())
             .seal_in_place_separate_tag(nonce(), aad(&header, associated), &mut out[start..])
             .expect("ring refuses only messages of more than 64 GiB");
         out.extend_from_slice(tag.as_ref());
@@ -234,8 +241,10 @@ impl Ratchet {
         let theirs = self.state.theirs.ok_or(RatchetError::NoPeerKey)?;
         let ours = StaticKey::generate(self.rng.array());
         let shared = curve::agree(ours.secret(), &theirs).ok_or(RatchetError::NoPeerKey)?;
-        let (root, chain) = root_step(&self.state.root, &shared);
-        (self.state.root, self.state.sending, self.ours) = (root, Some(chain), Some(ours));
+        let [root, key, next] = root_step(&self.state.root, &shared);
+        let header = core::mem::replace(&mut self.state.next_sending, next);
+        self.state.sending = Some(Chain { key, header, next: 0 });
+        (self.state.root, self.ours) = (root, Some(ours));
         Ok(())
     }
 
@@ -249,70 +258,161 @@ impl Ratchet {
         associated: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<(), RatchetError> {
-        let (head, sealed) = message.split_first_chunk().ok_or(RatchetError::Short)?;
+        let (head, rest) = message.split_first_chunk().ok_or(RatchetError::Short)?;
+        let (commitment, sealed) = rest.split_first_chunk().ok_or(RatchetError::Short)?;
         if sealed.len() < TAG_LEN {
             return Err(RatchetError::Short);
         }
-        let header = Header::decode(head).ok_or(RatchetError::Short)?;
-        let known = self.state.theirs == Some(header.key);
-        let next = self.state.receiving.as_ref().map_or(0, |chain| chain.next);
-        if !(known && self.state.receiving.is_some() && header.number >= next)
-            && let Some(at) = self.find(&header)
-        {
-            open(&self.skipped[at].key, head, associated, sealed, out)?;
-            self.skipped.remove(at);
-            return Ok(());
+        let parts = Parts { head, commitment, sealed, associated };
+        let current = self.state.receiving.as_ref();
+        let in_chain = current.and_then(|chain| Header::open(head, &chain.header));
+        let next = current.map_or(0, |chain| chain.next);
+        if let Some(header) = in_chain.filter(|header| header.number >= next) {
+            return self.advance(&header, false, &parts, out);
         }
-        // In a copy from here on, until the tag has verified.
+        if let Some(header) = Header::open(head, &self.state.next_receiving) {
+            return self.advance(&header, true, &parts, out);
+        }
+        self.open_missing(&parts, out)
+    }
+
+    /// A message of the receiving chain, or with `turn` of the next one.
+    fn advance(
+        &mut self,
+        header: &Header,
+        turn: bool,
+        parts: &Parts<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), RatchetError> {
+        // In a copy, until the tag has verified.
         let mut state = self.state.clone();
         let mut missing = Vec::new();
-        if !(known && state.receiving.is_some()) {
+        if turn {
             state.skip(header.previous, &mut missing)?;
             let ours = self.ours.as_ref().ok_or(RatchetError::Forged)?;
             let shared = curve::agree(ours.secret(), &header.key).ok_or(RatchetError::Forged)?;
-            let (root, chain) = root_step(&state.root, &shared);
+            let [root, key, next] = root_step(&state.root, &shared);
+            let header_key = core::mem::replace(&mut state.next_receiving, next);
             state.previous = state.sending.take().map_or(state.previous, |chain| chain.next);
-            (state.root, state.receiving, state.theirs) = (root, Some(chain), Some(header.key));
+            state.receiving = Some(Chain { key, header: header_key, next: 0 });
+            (state.root, state.theirs) = (root, Some(header.key));
         }
+        let turned = missing.len();
         state.skip(header.number, &mut missing)?;
         let chain = state.receiving.as_mut().ok_or(RatchetError::Forged)?;
         if chain.next != header.number || chain.next == u32::MAX {
             return Err(RatchetError::Forged);
         }
-        open(chain.step().message_key(), head, associated, sealed, out)?;
+        parts.open(chain.step().message_key(), out)?;
+        let of_this = missing.split_off(turned);
+        if let Some(before) = &self.state.receiving {
+            keep(&mut self.gaps, &before.header, missing);
+        }
+        if let Some(now) = &state.receiving {
+            keep(&mut self.gaps, &now.header, of_this);
+        }
         self.state = state;
-        self.skipped.extend(missing);
-        let excess = self.skipped.len().saturating_sub(MAX_KEPT);
-        self.skipped.drain(..excess);
+        let mut excess = self.kept().saturating_sub(MAX_KEPT);
+        while excess > 0
+            && let Some(oldest) = self.gaps.front_mut()
+        {
+            let gone = excess.min(oldest.keys.len());
+            oldest.keys.drain(..gone);
+            excess -= gone;
+            if oldest.keys.is_empty() {
+                self.gaps.pop_front();
+            }
+        }
         Ok(())
     }
 
-    fn find(&self, header: &Header) -> Option<usize> {
-        let is = |s: &Skipped| s.number == header.number && s.chain == header.key;
-        self.skipped.iter().position(is)
+    /// A message that was missing.
+    fn open_missing(&mut self, parts: &Parts<'_>, out: &mut Vec<u8>) -> Result<(), RatchetError> {
+        let found = (self.gaps.iter().enumerate().rev())
+            .find_map(|(at, gap)| Some((at, Header::open(parts.head, &gap.header)?)));
+        let (at, header) = found.ok_or(RatchetError::Forged)?;
+        let keys = &mut self.gaps[at].keys;
+        let place = keys.binary_search_by_key(&header.number, |(number, _)| *number);
+        let place = place.map_err(|_| RatchetError::Forged)?;
+        parts.open(&keys[place].1, out)?;
+        keys.remove(place);
+        if keys.is_empty() {
+            self.gaps.remove(at);
+        }
+        Ok(())
+    }
+}
+
+/// Adds missing messages of the chain with this header key.
+fn keep(gaps: &mut VecDeque<Gap>, header: &Key, missing: Vec<(u32, Key)>) {
+    if missing.is_empty() {
+        return;
+    }
+    // Only the newest can be the same chain's: chains come one after the other.
+    match gaps.back_mut().filter(|gap| gap.header == *header) {
+        Some(gap) => gap.keys.extend(missing),
+        None => gaps.push_back(Gap { header: header.clone(), keys: missing.into() }),
     }
 }
 
 impl State {
     /// Takes the keys of the receiving chain up to `number` out to `missing`.
-    fn skip(&mut self, number: u32, missing: &mut Vec<Skipped>) -> Result<(), RatchetError> {
-        let (Some(chain), Some(theirs)) = (&mut self.receiving, self.theirs) else {
-            return Ok(());
-        };
+    fn skip(&mut self, number: u32, missing: &mut Vec<(u32, Key)>) -> Result<(), RatchetError> {
+        let Some(chain) = &mut self.receiving else { return Ok(()) };
         if number.saturating_sub(chain.next) > MAX_SKIP {
             return Err(RatchetError::TooFar);
         }
         while chain.next < number {
             let number = chain.next;
-            let key = Zeroizing::new(*chain.step().message_key());
-            missing.push(Skipped { chain: theirs, number, key });
+            missing.push((number, Zeroizing::new(*chain.step().message_key())));
         }
         Ok(())
     }
 }
 
-fn aead(key: &[u8; 32]) -> LessSafeKey {
-    LessSafeKey::new(UnboundKey::new(&CHACHA20_POLY1305, key).expect("the key has 32 bytes"))
+/// A message taken apart, with what both sides know of it.
+struct Parts<'a> {
+    head: &'a [u8; SEALED_LEN],
+    commitment: &'a [u8; COMMITMENT_LEN],
+    sealed: &'a [u8],
+    associated: &'a [u8],
+}
+
+impl Parts<'_> {
+    /// Appends the plaintext; nothing if the key is another.
+    fn open(&self, key: &[u8; 32], out: &mut Vec<u8>) -> Result<(), RatchetError> {
+        let key = MessageKey::of(key);
+        if !constant_time_eq(key.commitment(), self.commitment) {
+            return Err(RatchetError::Forged);
+        }
+        let start = out.len();
+        out.extend_from_slice(self.sealed);
+        let aad = aad(self.head, self.associated);
+        let opened = key.aead().open_in_place(nonce(), aad, &mut out[start..]).is_ok();
+        out.truncate(if opened { out.len() - TAG_LEN } else { start });
+        if opened { Ok(()) } else { Err(RatchetError::Forged) }
+    }
+}
+
+/// What a message key gives: the AEAD's key, which alone would not bind a message to itself
+/// (ChaCha20-Poly1305 messages can be made that open under two keys), and a commitment to it.
+struct MessageKey(Zeroizing<[u8; 64]>);
+
+impl MessageKey {
+    fn of(key: &[u8; 32]) -> Self {
+        let mut both = Zeroizing::new([0; 64]);
+        Hasher::new_keyed(key).finalize_xof().fill(&mut both[..]);
+        Self(both)
+    }
+
+    fn aead(&self) -> LessSafeKey {
+        let key = UnboundKey::new(&CHACHA20_POLY1305, &self.0[..32]);
+        LessSafeKey::new(key.expect("the key has 32 bytes"))
+    }
+
+    fn commitment(&self) -> &[u8; COMMITMENT_LEN] {
+        self.0.last_chunk().expect("32 of 64 bytes")
+    }
 }
 
 /// Each key seals one message, so the nonce may stay the same.
@@ -320,31 +420,15 @@ fn nonce() -> Nonce {
     Nonce::assume_unique_for_key([0; 12])
 }
 
-fn aad(header: &[u8; HEADER_LEN], associated: &[u8]) -> Aad<Vec<u8>> {
+fn aad(header: &[u8; SEALED_LEN], associated: &[u8]) -> Aad<Vec<u8>> {
     Aad::from([associated, header].concat())
-}
-
-fn open(
-    key: &[u8; 32],
-    header: &[u8; HEADER_LEN],
-    associated: &[u8],
-    sealed: &[u8],
-    out: &mut Vec<u8>,
-) -> Result<(), RatchetError> {
-    let start = out.len();
-    out.extend_from_slice(sealed);
-    let opened =
-        aead(key).open_in_place(nonce(), aad(header, associated), &mut out[start..]).is_ok();
-    out.truncate(if opened { out.len() - TAG_LEN } else { start });
-    if opened { Ok(()) } else { Err(RatchetError::Forged) }
 }
 
 impl fmt::Debug for Ratchet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ratchet").field("kept", &self.skipped.len()).finish_non_exhaustive()
+        f.debug_struct("Ratchet").field("kept", &self.kept()).finish_non_exhaustive()
     }
 }
 
 #[cfg(test)]
-#[path = "ratchet_tests.rs"]
 mod tests;

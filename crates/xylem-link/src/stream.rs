@@ -232,6 +232,11 @@ impl Streams {
         }
     }
 
+    /// Bytes sent and received so far, of all streams.
+    pub fn moved(&self) -> u64 {
+        self.sent + self.received
+    }
+
     fn is_ours(&self, id: u32) -> bool {
         (id % 2 == 0) == self.settings.dialer
     }

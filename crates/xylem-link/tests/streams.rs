@@ -6,7 +6,10 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 
 use sim::{Dice, FAIR, MS, Net, S, Weather};
-use xylem_link::{Algorithm, Config, Event, LinkId, StreamError, StreamId, StreamRead, purpose};
+use xylem_link::{
+    Algorithm, Config, Event, LinkId, MAX_STREAMS, REFUSED, StreamError, StreamId, StreamRead,
+    purpose,
+};
 
 /// What a program has read of each stream, and which have ended.
 #[derive(Default)]
@@ -181,4 +184,345 @@ fn pump(net: &mut Net, link: LinkId, time: Duration) -> u64 {
         }
     });
     got
+}
+
+/// One direction of a stream as it should be: what was written, and what became of both ends.
+#[derive(Default)]
+struct Half {
+    written: Vec<u8>,
+    finished: bool,
+    reset: Option<u32>,
+    got: Vec<u8>,
+    stopped: Option<u32>,
+    /// What the reader has seen last.
+    seen: Option<Result<(), u32>>,
+}
+
+/// Both directions of every stream; `halves[i]` is the one that node `i` writes.
+#[derive(Default)]
+struct Model {
+    streams: BTreeMap<StreamId, [Half; 2]>,
+    known: [Vec<StreamId>; 2],
+}
+
+impl Model {
+    fn events(&mut self, net: &mut Net) {
+        for i in 0..2 {
+            for event in net.nodes[i].stream_events.drain(..) {
+                match event {
+                    Event::StreamOpened { stream, purpose, .. } => {
+                        assert_eq!(u32::from(purpose), stream.0);
+                        assert!(!self.known[i].contains(&stream), "opened once");
+                        self.known[i].push(stream);
+                    }
+                    Event::StreamReset { stream, code, .. } => {
+                        let half = &mut self.streams.get_mut(&stream).unwrap()[1 - i];
+                        assert_eq!(half.reset.or(half.stopped), Some(code));
+                        half.seen = Some(Err(code));
+                    }
+                    Event::StreamStopped { stream, code, .. } => {
+                        assert_eq!(self.streams[&stream][i].stopped, Some(code));
+                    }
+                    Event::StreamDelivered { stream, .. } => {
+                        assert!(self.streams[&stream][i].finished);
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn read(&mut self, net: &mut Net, i: usize, links: [LinkId; 2], stream: StreamId) {
+        let half = &mut self.streams.get_mut(&stream).unwrap()[1 - i];
+        loop {
+            match net.nodes[i].endpoint.read_stream(links[i], stream) {
+                Ok(StreamRead::Data(bytes)) => half.got.extend_from_slice(&bytes),
+                Ok(StreamRead::Pending) => break,
+                Ok(StreamRead::Finished) => break half.seen = Some(Ok(())),
+                Err(StreamError::Reset(code)) => break half.seen = Some(Err(code)),
+                Err(StreamError::Ended) => break assert!(half.stopped.is_some()),
+                Err(error) => break assert_eq!(error, StreamError::NoStream),
+            }
+        }
+        assert!(half.written.starts_with(&half.got), "a prefix of what was written");
+    }
+
+    fn act(&mut self, net: &mut Net, links: [LinkId; 2], dice: &mut Dice) {
+        let i = dice.below(2) as usize;
+        let endpoint = &mut net.nodes[i].endpoint;
+        let pick = dice.below(self.known[i].len() as u64 + 1) as usize;
+        let Some(stream) = self.known[i].get(pick).copied() else {
+            if self.streams.len() < 12 {
+                let next = [2, 1][i]
+                    + 2 * self.streams.keys().filter(|s| s.0 % 2 == i as u32).count() as u32;
+                let stream = endpoint.open_stream(links[i], next as u16).unwrap();
+                assert_eq!(stream.0, next);
+                self.known[i].push(stream);
+                self.streams.insert(stream, Default::default());
+            }
+            return;
+        };
+        let halves = self.streams.get_mut(&stream).unwrap();
+        let ended = halves[i].finished || halves[i].reset.is_some();
+        match dice.below(20) {
+            0..=9 => {
+                let most = [3, 2_000, 60_000][dice.below(3) as usize];
+                let data = bytes(dice.below(most) as usize, dice.next());
+                match endpoint.write_stream(links[i], stream, &data) {
+                    Ok(taken) => {
+                        assert!(!ended);
+                        halves[i].written.extend_from_slice(&data[..taken]);
+                    }
+                    Err(StreamError::Stopped(code)) => {
+                        assert_eq!(halves[i].stopped, Some(code));
+                    }
+                    Err(_) => assert!(ended),
+                }
+            }
+            10 => {
+                let done = endpoint.finish_stream(links[i], stream);
+                halves[i].finished |= done.is_ok();
+                assert!(done.is_ok() || ended || halves[i].stopped.is_some());
+            }
+            11 if dice.below(4) == 0 => {
+                let code = dice.below(100) as u32;
+                if endpoint.reset_stream(links[i], stream, code).is_ok() {
+                    halves[i].reset = Some(code);
+                }
+            }
+            12 if dice.below(4) == 0 => {
+                let code = 100 + dice.below(100) as u32;
+                if endpoint.stop_stream(links[i], stream, code).is_ok() {
+                    halves[1 - i].stopped = Some(code);
+                }
+            }
+            _ => self.read(net, i, links, stream),
+        }
+    }
+
+    /// Everything is finished, read and as it should be; both sides have forgotten all of it.
+    fn conclude(mut self, net: &mut Net, links: [LinkId; 2]) {
+        for _ in 0..400 {
+            net.run(100 * MS);
+            self.events(net);
+            for i in 0..2 {
+                for stream in self.known[i].clone() {
+                    let done = net.nodes[i].endpoint.finish_stream(links[i], stream);
+                    self.streams.get_mut(&stream).unwrap()[i].finished |= done.is_ok();
+                    self.read(net, i, links, stream);
+                }
+            }
+        }
+        for (stream, halves) in &self.streams {
+            for (i, half) in halves.iter().enumerate() {
+                assert!(half.finished || half.reset.is_some() || half.stopped.is_some());
+                if half.stopped.is_none() {
+                    match half.reset {
+                        None => assert_eq!(half.seen, Some(Ok(())), "{stream} of {i}"),
+                        Some(code) => {
+                            let reset = half.seen == Some(Err(code));
+                            assert!(reset || (half.finished && half.seen == Some(Ok(()))));
+                        }
+                    }
+                    assert!(half.seen != Some(Ok(())) || half.got == half.written);
+                }
+                let gone = net.nodes[i].endpoint.read_stream(links[i], *stream);
+                assert_eq!(gone, Err(StreamError::NoStream), "{stream} is forgotten by {i}");
+            }
+        }
+    }
+}
+
+#[test]
+fn any_calls_in_any_order_do_as_a_slow_model_does() {
+    for seed in 0..24 {
+        let mut dice = Dice::new(seed + 100);
+        let weather = Weather {
+            loss: [0, 3, 10][seed as usize % 3],
+            duplicate: 3,
+            jitter: 10 * MS,
+            path: [1_472, 65_507][seed as usize % 2],
+            ..FAIR
+        };
+        let mut net = Net::pair(seed, &Config::default(), weather);
+        let (a, b) = net.connect();
+        net.run(2 * S);
+        let (links, mut model) = ([a, b], Model::default());
+        for _ in 0..400 {
+            for _ in 0..dice.below(4) {
+                model.act(&mut net, links, &mut dice);
+            }
+            net.run(MS * dice.below(30) as u32);
+            model.events(&mut net);
+        }
+        model.conclude(&mut net, links);
+        assert!(net.nodes.iter().all(|n| n.closed.is_empty()));
+    }
+}
+
+/// Issue 5: forged, truncated, replayed, bit-flipped datagrams change nothing that is sent later.
+#[test]
+fn damaged_and_repeated_datagrams_change_nothing() {
+    let run = |hostile: bool| {
+        let mut net = Net::pair(3, &Config::default(), Weather { path: 1_472, ..FAIR });
+        net.record = true;
+        let (a, _) = net.connect();
+        net.run(S);
+        let data = bytes(40_000, 9);
+        let stream = net.nodes[0].endpoint.open_stream(a, purpose::BENCH).unwrap();
+        let (mut rest, mut reader, mut dice) = (&data[..], Reader::default(), Dice::new(1));
+        for _ in 0..300 {
+            if hostile {
+                for _ in 0..3 {
+                    let (from, to, mut bytes) =
+                        net.tap[dice.below(net.tap.len() as u64) as usize].clone();
+                    let len = bytes.len() as u64;
+                    match dice.below(4) {
+                        0 => bytes.truncate(dice.below(len) as usize),
+                        1 => bytes[dice.below(len) as usize] ^= 1 << dice.below(8),
+                        2 => bytes.push(0),
+                        // As it was: it has arrived already.
+                        _ if net.weather.delay < net.now => {}
+                        _ => continue,
+                    }
+                    net.inject(from, to, bytes);
+                }
+            }
+            net.run_with(MS / 2, |net| {
+                write_on(net, 0, a, stream, &mut rest);
+                reader.turn(net, 1);
+            });
+        }
+        assert!(reader.got[&stream] == data && reader.finished == [stream]);
+        net.tap
+    };
+    assert!(run(true) == run(false));
+}
+
+#[test]
+fn streams_share_a_link_fairly() {
+    let weather = Weather { rate: 1_000_000, buffer: 100_000, path: 1_472, ..FAIR };
+    let mut net = Net::pair(1, &Config::default(), weather);
+    let (a, _) = net.connect();
+    net.run(S);
+    let open = |net: &mut Net| net.nodes[0].endpoint.open_stream(a, purpose::BENCH).unwrap();
+    let streams: Vec<_> = (0..5).map(|_| open(&mut net)).collect();
+    let chunk = vec![1; 10_000];
+    let mut reader = Reader::default();
+    net.run_with(5 * S, |net| {
+        for stream in &streams {
+            while net.nodes[0].endpoint.write_stream(a, *stream, &chunk).unwrap() > 0 {}
+        }
+        reader.turn(net, 1);
+    });
+    let got: Vec<usize> = streams.iter().map(|s| reader.got[s].len()).collect();
+    let (least, most) = (got.iter().min().unwrap(), got.iter().max().unwrap());
+    assert!(*least > 500_000 && most < &(least * 5 / 4), "{got:?}");
+}
+
+/// Whoever does not read is not sent more than the windows say, and nothing else is held up.
+#[test]
+fn an_unread_stream_stops_at_its_window_and_others_go_on() {
+    let mut net = Net::pair(1, &Config::default(), FAIR);
+    let (a, b) = net.connect();
+    net.run(S);
+    let [slow, fast] = [0; 2].map(|_| net.nodes[0].endpoint.open_stream(a, 9).unwrap());
+    let chunk = vec![1; 1 << 20];
+    net.nodes[0].endpoint.write_stream(a, slow, &chunk).unwrap();
+    net.run(10 * S);
+    assert_eq!(net.nodes[0].endpoint.write_stream(a, fast, &chunk[..100_000]), Ok(100_000));
+    let mut got = 0;
+    net.run_with(10 * S, |net| {
+        while let Ok(StreamRead::Data(bytes)) = net.nodes[1].endpoint.read_stream(b, fast) {
+            got += bytes.len();
+        }
+    });
+    assert_eq!(got, 100_000);
+    let mut got = 0;
+    while let Ok(StreamRead::Data(bytes)) = net.nodes[1].endpoint.read_stream(b, slow) {
+        got += bytes.len();
+    }
+    assert_eq!(got as u64, xylem_link::INITIAL_STREAM_WINDOW);
+}
+
+#[test]
+fn too_many_streams_are_refused_and_going_away_lets_old_ones_end() {
+    let few = Config { max_streams: 2, ..Config::default() };
+    let mut net = Net::new(1, &[Config::default(), few], FAIR);
+    let (a, b) = net.connect();
+    net.run(S);
+    let streams: Vec<_> =
+        (0..MAX_STREAMS).map(|_| net.nodes[0].endpoint.open_stream(a, 9).unwrap()).collect();
+    assert_eq!(net.nodes[0].endpoint.open_stream(a, 9), Err(StreamError::TooMany));
+    for stream in &streams {
+        net.nodes[0].endpoint.write_stream(a, *stream, b"hello").unwrap();
+    }
+    net.run(S);
+    let opened = |e: &&Event| matches!(e, Event::StreamOpened { .. });
+    assert_eq!(net.nodes[1].stream_events.iter().filter(opened).count(), 2);
+    let refused = |e: &&Event| matches!(e, Event::StreamReset { code: REFUSED, .. });
+    let events = core::mem::take(&mut net.nodes[0].stream_events);
+    assert_eq!(events.iter().filter(refused).count(), MAX_STREAMS - 2);
+    for stream in &streams[2..] {
+        let gone = net.nodes[0].endpoint.read_stream(a, *stream);
+        assert!(matches!(gone, Err(StreamError::NoStream)), "{gone:?}");
+    }
+
+    net.nodes[1].endpoint.go_away(b);
+    net.run(S);
+    assert_eq!(net.nodes[0].stream_events, [Event::GoingAway { link: a }]);
+    assert_eq!(net.nodes[0].endpoint.open_stream(a, 9), Err(StreamError::GoingAway));
+    assert_eq!(net.nodes[1].endpoint.open_stream(b, 9), Err(StreamError::GoingAway));
+    net.nodes[0].endpoint.write_stream(a, streams[0], b" there").unwrap();
+    net.nodes[0].endpoint.finish_stream(a, streams[0]).unwrap();
+    net.run(S);
+    let mut reader = Reader::default();
+    reader.turn(&mut net, 1);
+    assert_eq!(reader.got[&streams[0]], b"hello there");
+    assert!(net.nodes.iter().all(|n| n.closed.is_empty()));
+}
+
+/// Marks take the place of losses, where the path carries ECN-capable datagrams; where it drops
+/// them the link does without.
+#[test]
+fn explicit_congestion_notification_is_used_where_the_path_allows_it() {
+    let data = bytes(3_000_000, 4);
+    let slow = Weather { rate: 2_000_000, delay: 10 * MS, path: 1_472, buffer: 400_000, ..FAIR };
+    for algorithm in [Algorithm::Cubic, Algorithm::Bbr] {
+        let config = Config { congestion: algorithm, ..Config::default() };
+        let mut net = Net::pair(1, &config, Weather { mark_above: 20_000, ..slow });
+        let (a, _) = net.connect();
+        net.run(3 * S);
+        transfer(&mut net, a, &data, 60 * S);
+        assert!(net.nodes[0].ecn_sent > 2_000 && net.nodes[1].marked > 0, "{algorithm}");
+
+        let mut net = Net::pair(1, &config, Weather { drops_ecn: true, ..slow });
+        let (a, _) = net.connect();
+        net.run(3 * S);
+        transfer(&mut net, a, &data, 60 * S);
+        assert!(net.nodes.iter().all(|n| n.ecn_sent < 5 && n.closed.is_empty()));
+    }
+}
+
+/// The peer moves in the middle of a stream.
+#[test]
+fn streams_go_on_when_the_peer_moves() {
+    let mut net =
+        Net::pair(1, &Config::default(), Weather { rate: 500_000, buffer: 50_000, ..FAIR });
+    let (a, b) = net.connect();
+    net.run(S);
+    let data = bytes(2_000_000, 5);
+    let stream = net.nodes[0].endpoint.open_stream(a, purpose::BENCH).unwrap();
+    let (mut rest, mut reader) = (&data[..], Reader::default());
+    for second in 0..30 {
+        if second == 2 {
+            net.nodes[0].at = sim::addr(77);
+        }
+        net.run_with(S, |net| {
+            write_on(net, 0, a, stream, &mut rest);
+            reader.turn(net, 1);
+        });
+    }
+    assert_eq!(net.nodes[1].endpoint.link(b).unwrap().remote(), sim::addr(77));
+    assert!(reader.got[&stream] == data && reader.finished == [stream]);
 }

@@ -1,7 +1,8 @@
 //! FaceUris: what a face is made of, as text (NFD wiki, "FaceMgmt", section "FaceUri").
 //!
 //! `unix:///run/x.sock`, `fd://7`, `udp4://192.0.2.1:6363`, `tcp6://[2001:db8::1]:6363`,
-//! `ws://host:9696`, `xylem://host:7348`, `dev://eth0`, `ether://[08:00:27:01:02:03]`, `internal://`.
+//! `ws://host:9696`, `xylem://host:7348`, `xylem+tls://host:443`, `dev://eth0`,
+//! `ether://[08:00:27:01:02:03]`, `internal://`.
 //! `udp`, `tcp` and the others with an address literal become `udp4` or `udp6` when written; with a
 //! host's name they stay as they are, and whoever opens the face looks the name up.
 
@@ -32,6 +33,49 @@ pub enum Host {
     Name(String),
 }
 
+/// What carries the encrypted link's datagrams where UDP does not pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Carrier {
+    /// TLS 1.3.
+    Tls,
+    /// WebSocket.
+    WebSocket,
+    /// WebSocket over TLS.
+    SecureWebSocket,
+    /// DNS over HTTPS.
+    Doh,
+}
+
+impl Carrier {
+    /// All there are.
+    pub const ALL: [Self; 4] = [Self::Tls, Self::WebSocket, Self::SecureWebSocket, Self::Doh];
+
+    /// Scheme of its addresses.
+    pub fn scheme(self) -> &'static str {
+        match self {
+            Self::Tls => "xylem+tls",
+            Self::WebSocket => "xylem+ws",
+            Self::SecureWebSocket => "xylem+wss",
+            Self::Doh => "xylem+doh",
+        }
+    }
+
+    /// The carrier of a scheme.
+    pub fn of_scheme(scheme: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|carrier| carrier.scheme() == scheme)
+    }
+
+    /// Where what it looks like is usually served.
+    pub fn default_port(self) -> u16 {
+        if self.is_tls() { 443 } else { 80 }
+    }
+
+    /// Whether there is TLS around it.
+    pub fn is_tls(self) -> bool {
+        self != Self::WebSocket
+    }
+}
+
 /// What a face is made of, or would be.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum FaceUri {
@@ -53,6 +97,8 @@ pub enum FaceUri {
     WebSocketClient(Endpoint),
     /// The encrypted link.
     Xylem(Endpoint),
+    /// The encrypted link within a TCP connection.
+    Carried(Carrier, Endpoint),
     /// A network interface.
     Dev(String),
     /// An Ethernet address.
@@ -114,7 +160,11 @@ impl FromStr for FaceUri {
             "ws" => endpoint(rest, Version::Any, 9696).map(FaceUri::WebSocket),
             "wsclient" => endpoint(rest, Version::Any, 9696).map(FaceUri::WebSocketClient),
             "xylem" => endpoint(rest, Version::Any, 7348).map(FaceUri::Xylem),
-            _ => Err(FaceUriError::Scheme),
+            other => {
+                let carrier = Carrier::of_scheme(other).ok_or(FaceUriError::Scheme)?;
+                endpoint(rest, Version::Any, carrier.default_port())
+                    .map(|endpoint| FaceUri::Carried(carrier, endpoint))
+            }
         }
     }
 }
@@ -221,6 +271,7 @@ impl FaceUri {
             FaceUri::WebSocket(_) => "ws",
             FaceUri::WebSocketClient(_) => "wsclient",
             FaceUri::Xylem(_) => "xylem",
+            FaceUri::Carried(carrier, _) => carrier.scheme(),
             FaceUri::Dev(_) => "dev",
             FaceUri::Ether(_) => "ether",
         }
@@ -238,7 +289,8 @@ impl fmt::Display for FaceUri {
             | FaceUri::Tcp(endpoint)
             | FaceUri::WebSocket(endpoint)
             | FaceUri::WebSocketClient(endpoint)
-            | FaceUri::Xylem(endpoint) => endpoint.fmt(f),
+            | FaceUri::Xylem(endpoint)
+            | FaceUri::Carried(_, endpoint) => endpoint.fmt(f),
             FaceUri::Ether([a, b, c, d, e, g]) => {
                 write!(f, "[{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}]")
             }
@@ -269,6 +321,10 @@ mod tests {
             ("ws://127.0.0.1:9696/", "ws://127.0.0.1:9696"),
             ("wsclient://[::1]:50000", "wsclient://[::1]:50000"),
             ("xylem://host", "xylem://host:7348"),
+            ("xylem+tls://host", "xylem+tls://host:443"),
+            ("xylem+ws://[::1]/", "xylem+ws://[::1]:80"),
+            ("xylem+wss://host:8443", "xylem+wss://host:8443"),
+            ("xylem+doh://192.0.2.1", "xylem+doh://192.0.2.1:443"),
         ] {
             let uri: FaceUri = text.parse().unwrap_or_else(|e| panic!("{text}: {e}"));
             assert_eq!(uri.to_string(), canonical);
@@ -283,6 +339,7 @@ mod tests {
             ("", Scheme),
             ("udp4:/x", Scheme),
             ("http://x", Scheme),
+            ("xylem+udp://x", Scheme),
             ("udp4://", Address),
             ("udp4://:6363", Address),
             ("udp4://1.2.3.4:", Address),

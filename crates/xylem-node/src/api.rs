@@ -7,6 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use xylem_link::{Level, Shaping};
+use xylem_mgmt::Carrier;
+
 /// A flag that asks a running [`crate::share`] or [`crate::get`] to end soon and in order.
 #[derive(Clone, Debug, Default)]
 pub struct Stop(Arc<AtomicBool>);
@@ -37,12 +40,18 @@ pub struct ShareOptions {
     pub name: Option<String>,
     /// A 32-byte Ed25519 secret key file; default: the store's own identity, made on first use.
     pub key_file: Option<PathBuf>,
-    /// Addresses for the encrypted link; empty: all interfaces, the usual port or a free one.
-    pub listen: Vec<SocketAddr>,
+    /// Where the encrypted link listens, over UDP or in carriers; empty: UDP on all interfaces, the
+    /// usual port or a free one.
+    pub listen: Vec<Peer>,
+    /// PEM files with the certificate chain and the key that carriers over TLS show; `None`: a
+    /// certificate made up for this run.
+    pub certificate: Option<(PathBuf, PathBuf)>,
     /// Also serve unencrypted NDN over UDP and TCP at these addresses.
     pub plain: Vec<SocketAddr>,
     /// NDN forwarders through which to serve as well: the name is registered with each.
     pub via: Vec<Peer>,
+    /// What sizes and times on the encrypted link show.
+    pub shaping: Shaping,
     /// Where outboards and identities are kept.
     pub store: PathBuf,
 }
@@ -66,6 +75,28 @@ pub enum Peer {
     WebSocket(SocketAddr),
     /// NDN over a Unix socket, `unix:///PATH`.
     Unix(PathBuf),
+    /// Encrypted link whose datagrams travel in a TCP connection, such as
+    /// `xylem+tls://[KEY@]HOST:PORT` (docs/spec/carriers.md).
+    Carried {
+        /// What the connection looks like.
+        carrier: Carrier,
+        /// Where it listens.
+        address: SocketAddr,
+        /// Host name that the server is told, in TLS and HTTP; `None`: its address.
+        name: Option<String>,
+        /// As for [`Peer::Link`].
+        key: Option<[u8; 32]>,
+    },
+}
+
+impl Peer {
+    /// The key that the peer must prove, where this is an encrypted link, carried or not.
+    pub(crate) fn link_key_mut(&mut self) -> Option<&mut Option<[u8; 32]>> {
+        match self {
+            Self::Link { key, .. } | Self::Carried { key, .. } => Some(key),
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for Peer {
@@ -76,6 +107,9 @@ impl fmt::Display for Peer {
             Self::Tcp(address) => write!(f, "tcp://{address}"),
             Self::WebSocket(address) => write!(f, "ws://{address}"),
             Self::Unix(path) => write!(f, "unix://{}", path.display()),
+            Self::Carried { carrier, address, .. } => {
+                write!(f, "{}://{address}", carrier.scheme())
+            }
         }
     }
 }
@@ -120,6 +154,8 @@ pub struct GetOptions {
     pub exclude: Vec<String>,
     /// Bytes per second at most.
     pub limit_rate: Option<u64>,
+    /// What sizes and times on the encrypted link show.
+    pub shaping: Shaping,
     /// Give up after this long without any verified progress.
     pub give_up: Duration,
     /// Where outboards of partial fetches are kept.
@@ -204,6 +240,8 @@ pub enum Event {
         listen: Vec<SocketAddr>,
         /// Plain NDN addresses.
         plain: Vec<SocketAddr>,
+        /// Face URIs of carriers for the encrypted link; a ticket does not name them.
+        carriers: Vec<String>,
     },
     /// A node or a share listens there.
     Listening {
@@ -233,6 +271,15 @@ pub enum Event {
     PeerConnected {
         /// Who, as an address.
         peer: String,
+    },
+    /// Sizes and times of the link that came up are shaped, or this side wanted it.
+    Shaped {
+        /// Who the peer is, as an address.
+        peer: String,
+        /// The level that both sides agreed to.
+        level: Level,
+        /// What this side wanted.
+        wanted: Level,
     },
     /// A link ended.
     PeerGone {
@@ -282,6 +329,8 @@ pub enum Event {
         /// Peers that are being asked.
         peers: usize,
     },
+    /// Something happened with mail.
+    Mail(crate::mail::MailEvent),
 }
 
 /// Who has to act on an [`Error`]; the command maps it to its exit codes.

@@ -38,7 +38,7 @@ impl Dialler {
             from.to_vec()
         };
         for peer in &mut peers {
-            if let Peer::Link { key, .. } = peer {
+            if let Some(key) = peer.link_key_mut() {
                 *key = key.or(key_of_ticket);
             }
         }
@@ -83,7 +83,7 @@ impl Dialler {
     /// forwarder.
     pub(crate) fn is_link(&self, face: FaceId) -> bool {
         let peer = self.dialled.get(&face).map(|i| &self.peers[*i]);
-        matches!(peer, Some(Peer::Link { .. }))
+        matches!(peer, Some(Peer::Link { .. } | Peer::Carried { .. }))
     }
 
     /// A face is gone: whether it had been asked.

@@ -7,10 +7,12 @@
 //! 2. [`Engine::next_happening`] until there is none, answering through [`Engine::send`],
 //! 3. [`Engine::flush`].
 
+mod carrying;
 mod dialling;
 mod dispatch;
 mod listening;
 mod receiving;
+mod streams;
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -20,17 +22,19 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use mio::{Events, Poll, Token};
 use xylem_forward::{FaceId, FaceScope, Forwarder, Incoming};
-use xylem_link::Endpoint as LinkEndpoint;
+use xylem_link::{Endpoint as LinkEndpoint, StreamId};
 use xylem_mgmt::{Endpoint, FaceUri, Persistency};
 use xylem_packet::{NackReason, NameRef};
 
+use crate::carriers::{CarrierId, Carriers};
 use crate::faces::multicast::Multicast;
-use crate::faces::udp::{Received, Udp};
+use crate::faces::udp::{Ecn, Received, Udp};
 use crate::faces::{Face, Faces, ReadBuffer, Transport};
 use crate::identity;
 use crate::uri::endpoint;
 use dispatch::Dispatch;
 use listening::Listener;
+pub(crate) use streams::StreamEvent;
 
 /// Longest sleep, so that a raised stop flag is seen.
 const MAX_SLEEP: Duration = Duration::from_millis(100);
@@ -71,8 +75,10 @@ pub(crate) enum Happening {
     /// A face's connection ended, or never came up. Unless the face is `gone`, it is dialled again.
     FaceDown { face: FaceId, peer: String, why: String, gone: bool },
     /// A packet for the program; `from` is the face that it came over. With `nack` it is an Interest
-    /// of the program's that came back.
-    Packet { from: FaceId, packet: Bytes, nack: Option<NackReason> },
+    /// of the program's that came back. `marked`: it met congestion on its way.
+    Packet { from: FaceId, packet: Bytes, nack: Option<NackReason>, marked: bool },
+    /// Something happened to a reliable stream of an encrypted link.
+    Stream { face: FaceId, stream: StreamId, what: StreamEvent },
 }
 
 /// What a poll token stands for.
@@ -82,6 +88,7 @@ enum Source {
     Udp(usize),
     Multicast(usize),
     Listener(usize),
+    Carrier(CarrierId),
     /// A face with a connection of its own.
     Face(FaceId),
 }
@@ -108,6 +115,7 @@ pub(crate) struct Network {
     udp_sockets: Vec<Udp>,
     multicast: Vec<Multicast>,
     listeners: Vec<Listener>,
+    carriers: Carriers,
     faces: Faces,
     /// On which link socket an address was last heard, where there are several.
     heard_on: HashMap<SocketAddr, usize>,
@@ -133,6 +141,8 @@ impl Engine {
         face.scope = FaceScope::Local;
         face.came_up = true;
         let program = forwarder.add_face(FaceScope::Local);
+        let mut local_prefix = [0; 5];
+        getrandom::fill(&mut local_prefix).map_err(|e| io::Error::other(e.to_string()))?;
         let mut faces = Faces::default();
         faces.insert(program, face);
         let net = Network {
@@ -149,6 +159,7 @@ impl Engine {
             udp_sockets: Vec::new(),
             multicast: Vec::new(),
             listeners: Vec::new(),
+            carriers: Carriers::new(local_prefix),
             faces,
             heard_on: HashMap::new(),
             happenings: VecDeque::new(),
@@ -182,6 +193,14 @@ impl Engine {
     /// A face's properties, to be changed.
     pub(crate) fn face_mut(&mut self, face: FaceId) -> Option<&mut Face> {
         self.net.faces.get_mut(face)
+    }
+
+    /// The shaping level in force on a face's encrypted link; `None`: it has none that is up.
+    pub(crate) fn shaping_of(&self, face: FaceId) -> Option<xylem_link::Level> {
+        match self.face(face)?.transport {
+            Transport::Link(link) => Some(self.net.endpoint.stats(link)?.shaping),
+            _ => None,
+        }
     }
 
     /// All faces.
@@ -272,6 +291,7 @@ impl Engine {
                 Source::Udp(i) => self.receive_udp(i, source)?,
                 Source::Multicast(i) => self.receive_multicast(i, source)?,
                 Source::Listener(i) => self.accept(i),
+                Source::Carrier(id) => self.receive_carrier(id, source),
                 Source::Face(face) => self.receive_connection(face, source),
             }
         }
@@ -303,6 +323,7 @@ impl Engine {
                 self.net.endpoint.add_entropy(random);
             }
             self.forget_idle(now);
+            self.keep_carriers(now);
             self.redial(now);
             for listener in 0..self.net.listeners.len() {
                 self.accept(listener);
@@ -343,11 +364,15 @@ impl Engine {
         let now = self.now();
         let net = &mut self.net;
         while let Some(transmit) = net.endpoint.poll_transmit(now, &mut net.datagram) {
-            if let Some(socket) = net.link_socket_for(transmit.to) {
+            if net.carriers.made_up(transmit.to) {
+                net.carry(now, &transmit);
+            } else if let Some(socket) = net.link_socket_for(transmit.to) {
                 let contents = &net.datagram[..transmit.len];
-                net.link_sockets[socket].send(transmit.to, contents, transmit.segment_size);
+                let ecn = if transmit.ecn { Ecn::Capable } else { Ecn::NotCapable };
+                net.link_sockets[socket].send(transmit.to, contents, transmit.segment_size, ecn);
             }
         }
+        self.flush_carriers(now);
     }
 
     /// Says goodbye on every link, so that peers need not wait for a time-out.
@@ -361,6 +386,7 @@ impl Engine {
             self.net.endpoint.close(link);
         }
         self.flush();
+        self.net.carriers.close();
     }
 }
 

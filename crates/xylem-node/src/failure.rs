@@ -2,10 +2,12 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use xylem_store::StoreError;
 
 use crate::api::{Blame, Error};
+use crate::carriers::Identity;
 
 /// What the store said.
 pub(crate) fn store(e: &StoreError) -> Error {
@@ -33,6 +35,11 @@ pub(crate) fn bind(address: SocketAddr, e: &io::Error) -> Error {
 /// Anything else of the operating system.
 pub(crate) fn local(doing: &str, e: &io::Error) -> Error {
     Error { blame: Blame::Local, message: format!("{doing}: {e}") }
+}
+
+/// The certificate that carriers show, from the PEM files that somebody named.
+pub(crate) fn certificate((chain, key): &(PathBuf, PathBuf)) -> Result<Identity, Error> {
+    Identity::from_files(chain, key).map_err(|e| usage(format!("TLS certificate: {e}")))
 }
 
 /// Wrong input.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use xylem_forward::{FaceId, Forwarder};
-use xylem_link::{Endpoint, StaticKey};
+use xylem_link::{Endpoint, Level, Shaping, StaticKey};
 use xylem_object::{Kind, Manifest, Ticket};
 use xylem_packet::{Interest, NackReason};
 use xylem_store::Store;
@@ -16,7 +16,7 @@ use crate::dial::Dialler;
 use crate::engine::{Engine, Happening};
 use crate::publish::{disk, root_of};
 use crate::sink::{self, Context, Destination, Sink, Tally};
-use crate::{failure, identity};
+use crate::{failure, identity, shaping};
 
 /// How often progress is told.
 const TICK: Duration = Duration::from_millis(100);
@@ -38,7 +38,9 @@ pub fn get(
     let started = Instant::now();
     let ticket: Ticket = parse_ticket(&options.ticket)?;
     let store = Store::open(disk(), &options.store).map_err(|e| failure::store(&e))?;
-    let mut fetch = Fetch::new(&ticket, &options.from, options.give_up, options.limit_rate)?;
+    let shaping = options.shaping.clone();
+    let mut fetch =
+        Fetch::new(&ticket, &options.from, options.give_up, options.limit_rate, shaping)?;
     let mut summary = fetch.run(options, &store, stop, on_event)?;
     summary.elapsed = started.elapsed();
     Ok(summary)
@@ -54,6 +56,8 @@ pub(crate) struct Fetch {
     pub(crate) engine: Engine,
     pub(crate) transfer: Transfer,
     dialler: Dialler,
+    /// The shaping level that links are to have.
+    wants: Level,
     interest: Vec<u8>,
     told: Duration,
 }
@@ -71,11 +75,14 @@ impl Fetch {
         from: &[crate::Peer],
         give_up: Duration,
         limit_rate: Option<u64>,
+        shaping: Shaping,
     ) -> Result<Self, Error> {
         let local = |e| failure::local("cannot start the event loop", &e);
         // Nobody needs to know who fetches: a key for this run alone.
         let link_key = StaticKey::from_bytes(identity::random()?);
-        let link_config = xylem_link::Config { accept_incoming: false, ..Default::default() };
+        let wants = shaping.level;
+        let link_config =
+            xylem_link::Config { accept_incoming: false, shaping, ..Default::default() };
         let endpoint = Endpoint::new(link_config, link_key, identity::random()?);
         let mut forward_config = xylem_forward::Config::default();
         forward_config.seed = u64::from_le_bytes(identity::random()?);
@@ -94,7 +101,7 @@ impl Fetch {
         config.max_window = u32::try_from(window).unwrap_or(u32::MAX).clamp(16, config.max_window);
         let mut transfer = Transfer::new(spec, config, u64::from_le_bytes(identity::random()?));
         transfer.set_rate_limit(limit_rate);
-        Ok(Self { engine, transfer, dialler, interest: Vec::new(), told: Duration::ZERO })
+        Ok(Self { engine, transfer, dialler, wants, interest: Vec::new(), told: Duration::ZERO })
     }
 
     fn run(
@@ -249,7 +256,10 @@ impl Fetch {
     fn take(&mut self, happening: Happening, on_event: &mut dyn FnMut(Event)) {
         let now = self.engine.now();
         match happening {
-            Happening::Packet { from, packet, nack } => self.packet(now, from, packet, nack),
+            Happening::Packet { from, packet, nack: None, marked: true } => {
+                self.transfer.handle_marked_data(now, peer_of(from), packet);
+            }
+            Happening::Packet { from, packet, nack, .. } => self.packet(now, from, packet, nack),
             Happening::FaceUp { face, peer } => {
                 if self.dialler.came_up(&mut self.engine, face, &peer) {
                     if self.dialler.is_link(face) {
@@ -257,8 +267,13 @@ impl Fetch {
                     } else {
                         self.transfer.add_forwarder(now, peer_of(face));
                     }
-                    on_event(Event::PeerConnected { peer });
+                    on_event(Event::PeerConnected { peer: peer.clone() });
+                    shaping::tell(&self.engine, face, self.wants, &peer, on_event);
                 }
+            }
+            // Nobody was asked for any.
+            Happening::Stream { face, stream, what } => {
+                self.engine.refuse_stream(face, stream, what);
             }
             Happening::FaceDown { face, peer, why, .. } => {
                 if self.dialler.went_down(now, face, &why) {

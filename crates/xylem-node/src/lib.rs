@@ -16,18 +16,21 @@ mod rescan;
 mod walk;
 
 mod addresses;
+pub mod carriers;
 mod dial;
 mod engine;
 mod faces;
 mod identity;
 mod keyring;
 mod register;
+mod shaping;
 mod uri;
 
 mod shelf;
 mod sink;
 
 pub mod client;
+pub mod mail;
 
 mod get;
 mod node;
@@ -45,6 +48,8 @@ pub use share::share;
 pub use shelf::DiskShelf;
 pub use uri::{HostPort, LINK_PORT, NDN_PORT, PeerUri, WEB_SOCKET_PORT};
 pub use verify::verify;
+pub use xylem_link::{Level as ShapeLevel, Shaping};
+pub use xylem_mgmt::Carrier;
 
 use std::path::Path;
 

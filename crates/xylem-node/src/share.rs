@@ -4,25 +4,30 @@ use std::collections::HashSet;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::mpsc;
+use std::time::Duration;
 
 use xylem_forward::Forwarder;
-use xylem_link::{Endpoint, StaticKey};
+use xylem_link::{Endpoint, Level, StaticKey};
 use xylem_object::naming;
 use xylem_object::{Answer, Publication, PublisherKey, Ticket};
 use xylem_packet::{Interest, Name, Packet};
 use xylem_store::{Store, StoreError};
 
 use crate::addresses::advertised;
-use crate::api::{Error, Event, ShareOptions, Stop};
+use crate::api::{Error, Event, Peer, ShareOptions, Stop};
 use crate::engine::{Engine, Happening};
+use crate::mail::{MailStore, Room, beside};
 use crate::publish::{Serving, disk, publish};
 use crate::register::Registrar;
 use crate::uri::LINK_PORT;
-use crate::{failure, identity};
+use crate::{failure, identity, shaping};
 
 /// Answers between two flushes: a datagram of the largest size, so that the receiver
 /// works while the next ones are made.
 const ANSWERS_A_FLUSH: usize = 7;
+/// How long a share that is over waits for its last answers to leave.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 /// Publishes one file or directory and serves it until `stop` is raised.
 ///
@@ -32,6 +37,18 @@ const ANSWERS_A_FLUSH: usize = 7;
 pub fn share(
     options: &ShareOptions,
     stop: &Stop,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<(), Error> {
+    let mail = MailStore::open_existing(&options.store)?;
+    beside(mail.as_ref(), |events, ends| share_with(options, stop, ends, events, on_event))
+}
+
+/// As [`share`], without the mail that waits; ends when `ends` is raised, too, and passes on `events`.
+pub(crate) fn share_with(
+    options: &ShareOptions,
+    stop: &Stop,
+    ends: &Stop,
+    events: &mpsc::Receiver<Event>,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<(), Error> {
     let store = Store::open(disk(), &options.store).map_err(|e| failure::store(&e))?;
@@ -55,10 +72,15 @@ pub fn share(
         .with_metadata(&publisher);
 
     let link_public = link_key.public();
-    let endpoint = Endpoint::new(xylem_link::Config::default(), link_key, identity::random()?);
+    let link_config = xylem_link::Config { shaping: options.shaping.clone(), ..Default::default() };
+    let endpoint = Endpoint::new(link_config, link_key, identity::random()?);
     let mut engine = Engine::new(endpoint, Forwarder::new(xylem_forward::Config::default()))
         .map_err(|e| failure::local("cannot start the event loop", &e))?;
+    if let Some(files) = &options.certificate {
+        engine.set_certificate(failure::certificate(files)?);
+    }
     let listen = bind_links(&mut engine, &options.listen)?;
+    let carriers = bind_carriers(&mut engine, &options.listen)?;
     let plain = bind_plain(&mut engine, &options.plain)?;
     engine.serve(prefix.as_ref().parent());
 
@@ -79,17 +101,24 @@ pub fn share(
         files: manifest.file_count,
         listen,
         plain,
+        carriers,
     });
     let registrar = Registrar::new(&mut engine, prefix.as_ref().parent().to_name(), &options.via)?;
     let serving = published.serve(disk());
-    Server { engine, registrar, publication, serving, told: HashSet::new() }.run(stop, on_event)
+    let room = Room::open(&options.store, None)?;
+    let (wants, told) = (options.shaping.level, HashSet::new());
+    let server = Server { engine, registrar, publication, serving, wants, told, room };
+    server.run(stop, ends, events, on_event)
 }
 
-fn bind_links(engine: &mut Engine, asked: &[SocketAddr]) -> Result<Vec<SocketAddr>, Error> {
+pub(crate) fn bind_links(engine: &mut Engine, asked: &[Peer]) -> Result<Vec<SocketAddr>, Error> {
     if !asked.is_empty() {
-        return asked
-            .iter()
-            .map(|a| engine.bind_link(*a).map_err(|e| failure::bind(*a, &e)))
+        let link = |peer: &Peer| match peer {
+            Peer::Link { address, .. } => Some(*address),
+            _ => None,
+        };
+        return (asked.iter().filter_map(link))
+            .map(|a| engine.bind_link(a).map_err(|e| failure::bind(a, &e)))
             .collect();
     }
     let mut bind = |address: SocketAddr| match engine.bind_link(address) {
@@ -103,6 +132,21 @@ fn bind_links(engine: &mut Engine, asked: &[SocketAddr]) -> Result<Vec<SocketAdd
     // A machine without IPv6 serves over IPv4 alone.
     let second = bind(SocketAddr::from((Ipv6Addr::UNSPECIFIED, first.port())));
     Ok([Some(first), second.ok()].into_iter().flatten().collect())
+}
+
+/// Face URIs of the carriers among `asked`, once they are bound.
+fn bind_carriers(engine: &mut Engine, asked: &[Peer]) -> Result<Vec<String>, Error> {
+    let carried = |peer: &&Peer| !matches!(peer, Peer::Link { .. });
+    asked
+        .iter()
+        .filter(carried)
+        .map(|peer| match peer {
+            Peer::Carried { address, .. } => {
+                engine.listen(peer).map_err(|e| failure::bind(*address, &e))
+            }
+            other => Err(failure::usage(format!("{other} is not encrypted; see --plain-listen"))),
+        })
+        .collect()
 }
 
 /// Each address serves plain NDN over UDP and over TCP, on the same port.
@@ -121,13 +165,32 @@ struct Server {
     registrar: Registrar,
     publication: Publication,
     serving: Serving,
+    /// The shaping level that links are to have.
+    wants: Level,
     /// Files whose trouble has been told; once is enough.
     told: HashSet<PathBuf>,
+    /// Takes mail.
+    room: Room,
 }
 
 impl Server {
-    fn run(mut self, stop: &Stop, on_event: &mut dyn FnMut(Event)) -> Result<(), Error> {
+    fn run(
+        mut self,
+        stop: &Stop,
+        ends: &Stop,
+        events: &mpsc::Receiver<Event>,
+        on_event: &mut dyn FnMut(Event),
+    ) -> Result<(), Error> {
+        // What ended it came over a stream, whose last answer still has to leave.
+        let mut last_answers = None;
         while !stop.raised() {
+            if ends.raised() {
+                let until = *last_answers.get_or_insert(self.engine.now() + LAST_ANSWERS);
+                if self.room.is_empty() || self.engine.now() >= until {
+                    break;
+                }
+            }
+            events.try_iter().for_each(&mut *on_event);
             let due = self.registrar.poll_timeout();
             self.engine.wait(due).map_err(|e| failure::local("network", &e))?;
             let mut answered = 0;
@@ -148,10 +211,15 @@ impl Server {
                     }
                     Happening::FaceUp { face, peer } => {
                         self.registrar.came_up(&mut self.engine, face)?;
-                        on_event(Event::PeerConnected { peer });
+                        on_event(Event::PeerConnected { peer: peer.clone() });
+                        shaping::tell(&self.engine, face, self.wants, &peer, on_event);
+                    }
+                    Happening::Stream { face, stream, what } => {
+                        self.room.handle(&mut self.engine, face, stream, what, on_event);
                     }
                     Happening::FaceDown { face, peer, why, .. } => {
                         self.registrar.went_down(face);
+                        self.room.face_down(face);
                         on_event(Event::PeerGone { peer, why });
                     }
                 }

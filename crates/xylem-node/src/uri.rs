@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use xylem_mgmt::{Endpoint, FaceUri, FaceUriError, UriHost};
+use xylem_mgmt::{Carrier, Endpoint, FaceUri, FaceUriError, UriHost};
 
 use crate::api::Peer;
 
@@ -98,17 +98,20 @@ impl fmt::Display for HostPort {
 
 /// Where somebody is to be reached or to listen: `[KEY@]HOST:PORT` (encrypted link), or a
 /// [`FaceUri`] of a kind that can be dialled: `xylem://[KEY@]HOST[:PORT]`, `udp://`, `udp4://`,
-/// `udp6://`, `tcp://`, `tcp4://`, `tcp6://`, `ws://HOST[:PORT]` or `unix:///PATH`.
+/// `udp6://`, `tcp://`, `tcp4://`, `tcp6://`, `ws://HOST[:PORT]` or `unix:///PATH`; or an encrypted
+/// link within a TCP connection: `xylem+tls://[KEY@]HOST[:PORT][?sni=NAME]`, `xylem+ws://`,
+/// `xylem+wss://`, `xylem+doh://`. `NAME` is the host that the server is told where it is not HOST.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerUri {
     key: Option<[u8; 32]>,
+    sni: Option<String>,
     face: FaceUri,
 }
 
 impl PeerUri {
     /// The Unix socket at `path`; its path as text is what a face URI can say of it.
     pub fn unix(path: &Path) -> Self {
-        Self { key: None, face: FaceUri::Unix(path.to_string_lossy().into_owned()) }
+        Self { key: None, sni: None, face: FaceUri::Unix(path.to_string_lossy().into_owned()) }
     }
 
     /// One [`Peer`] for each address of the host.
@@ -122,14 +125,27 @@ impl PeerUri {
             FaceUri::Udp(at) => (&Peer::Udp, at),
             FaceUri::Tcp(at) => (&Peer::Tcp, at),
             FaceUri::WebSocket(at) => (&Peer::WebSocket, at),
+            FaceUri::Carried(carrier, at) => return self.resolve_carried(*carrier, at),
             other => return Err(format!("{other} cannot be dialled")),
         };
-        let addresses = match &endpoint.host {
-            UriHost::Ip(ip) => vec![SocketAddr::new(*ip, endpoint.port)],
-            UriHost::Name(name) => look_up(name, endpoint.port)?,
-            UriHost::Zoned(..) => return Err(format!("{}: zones are not supported", self.face)),
+        Ok(self.addresses(endpoint)?.into_iter().map(peer).collect())
+    }
+
+    fn resolve_carried(&self, carrier: Carrier, at: &Endpoint) -> Result<Vec<Peer>, String> {
+        let name = match (&self.sni, &at.host) {
+            (Some(name), _) | (None, UriHost::Name(name)) => Some(name.clone()),
+            _ => None,
         };
-        Ok(addresses.into_iter().map(peer).collect())
+        let peer = |address| Peer::Carried { carrier, address, name: name.clone(), key: self.key };
+        Ok(self.addresses(at)?.into_iter().map(peer).collect())
+    }
+
+    fn addresses(&self, endpoint: &Endpoint) -> Result<Vec<SocketAddr>, String> {
+        match &endpoint.host {
+            UriHost::Ip(ip) => Ok(vec![SocketAddr::new(*ip, endpoint.port)]),
+            UriHost::Name(name) => look_up(name, endpoint.port),
+            UriHost::Zoned(..) => Err(format!("{}: zones are not supported", self.face)),
+        }
     }
 }
 
@@ -142,7 +158,8 @@ impl TryFrom<FaceUri> for PeerUri {
             | FaceUri::Xylem(_)
             | FaceUri::Udp(_)
             | FaceUri::Tcp(_)
-            | FaceUri::WebSocket(_) => Ok(Self { key: None, face }),
+            | FaceUri::WebSocket(_)
+            | FaceUri::Carried(..) => Ok(Self { key: None, sni: None, face }),
             other => Err(format!("{other} cannot be dialled")),
         }
     }
@@ -152,25 +169,33 @@ impl FromStr for PeerUri {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (key, uri) = match text.split_once("://") {
+        let (key, sni, uri) = match text.split_once("://") {
             None => {
                 let (key, at) = split_key(text)?;
                 // Without a scheme the port has to be there: a name alone could be anything.
-                (key, format!("xylem://{}", at.parse::<HostPort>()?))
+                (key, None, format!("xylem://{}", at.parse::<HostPort>()?))
             }
             Some(("xylem", rest)) => {
                 let (key, at) = split_key(rest)?;
-                (key, format!("xylem://{at}"))
+                (key, None, format!("xylem://{at}"))
             }
-            Some(_) => (None, text.to_owned()),
+            Some((scheme, rest)) if Carrier::of_scheme(scheme).is_some() => {
+                let (key, at) = split_key(rest)?;
+                let (at, sni) = split_sni(at)?;
+                (key, sni, format!("{scheme}://{at}"))
+            }
+            Some(_) => (None, None, text.to_owned()),
         };
         let face: FaceUri = uri.parse().map_err(|e: FaceUriError| match e {
             FaceUriError::Scheme => {
-                format!("{text:?}: use HOST:PORT, xylem://, udp://, tcp://, ws:// or unix:///")
+                format!(
+                    "{text:?}: use HOST:PORT, xylem://, udp://, tcp://, ws://, unix:///, \
+                     xylem+tls://, xylem+ws://, xylem+wss:// or xylem+doh://"
+                )
             }
             other => format!("{text:?}: {other}"),
         })?;
-        Ok(Self { key, ..face.try_into()? })
+        Ok(Self { key, sni, ..face.try_into()? })
     }
 }
 
@@ -183,6 +208,9 @@ impl Peer {
             Self::Tcp(address) => FaceUri::Tcp(endpoint(*address)),
             Self::WebSocket(address) => FaceUri::WebSocket(endpoint(*address)),
             Self::Unix(path) => FaceUri::Unix(path.to_string_lossy().into_owned()),
+            Self::Carried { carrier, address, .. } => {
+                FaceUri::Carried(*carrier, endpoint(*address))
+            }
         }
     }
 }
@@ -197,6 +225,17 @@ fn split_key(text: &str) -> Result<(Option<[u8; 32]>, &str), String> {
         Some((key, at)) => Ok((Some(parse_key(key)?), at)),
         None => Ok((None, text)),
     }
+}
+
+/// `HOST[:PORT][?sni=NAME]`.
+fn split_sni(text: &str) -> Result<(&str, Option<String>), String> {
+    let Some((at, query)) = text.split_once('?') else { return Ok((text, None)) };
+    let name = query.strip_prefix("sni=").ok_or("only ?sni=NAME may follow the address")?;
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';
+    if name.is_empty() || name.len() > 253 || !name.chars().all(plain) {
+        return Err(format!("{name:?} is no host's name"));
+    }
+    Ok((at, Some(name.to_owned())))
 }
 
 fn parse_key(text: &str) -> Result<[u8; 32], String> {
@@ -247,9 +286,36 @@ mod tests {
     }
 
     #[test]
+    fn carriers_have_a_key_and_a_name_to_tell() {
+        let address = SocketAddr::from(([192, 0, 2, 1], 443));
+        let plain = Peer::Carried { carrier: Carrier::Tls, address, name: None, key: None };
+        assert_eq!(of("xylem+tls://192.0.2.1"), Ok(vec![plain]));
+        let named = Peer::Carried {
+            carrier: Carrier::Doh,
+            address,
+            name: Some("dns.example".into()),
+            key: Some([0xa5; 32]),
+        };
+        let text = format!("xylem+doh://{}@192.0.2.1:443?sni=dns.example", "a5".repeat(32));
+        assert_eq!(of(&text), Ok(vec![named]));
+        assert_eq!(
+            of("xylem+wss://localhost").map(|all| match &all[0] {
+                Peer::Carried { name, .. } => name.clone(),
+                _ => None,
+            }),
+            Ok(Some("localhost".to_owned()))
+        );
+    }
+
+    #[test]
     fn what_is_no_face_uri_is_refused() {
         for text in [
             "",
+            "xylem+tls://h?sni=",
+            "xylem+tls://h?sni=a b",
+            "xylem+tls://h?x=y",
+            "xylem+quic://h",
+            "udp://h?sni=a",
             "192.0.2.1",
             "http://192.0.2.1:9",
             "a5@192.0.2.1:9",

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 
 use xylem_hash::Hash;
+use xylem_link::Shaping;
 use xylem_object::listing::{self, Entry, EntryKind};
 use xylem_object::{Kind, ObjectId, Ticket};
 use xylem_store::{
@@ -247,7 +248,8 @@ impl Check<'_> {
         }
         if self.fetch.is_none() {
             let give_up = self.options.give_up;
-            let mut fetch = Fetch::new(&self.ticket, &self.options.from, give_up, None)?;
+            let mut fetch =
+                Fetch::new(&self.ticket, &self.options.from, give_up, None, Shaping::default())?;
             match fetch.manifest(self.stop, on_event) {
                 Ok(_) => self.fetch = Some(fetch),
                 Err(e) if e.blame == Blame::Network => {

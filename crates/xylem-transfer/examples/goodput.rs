@@ -15,7 +15,8 @@ const ROUND_TRIPS: [u64; 4] = [1, 20, 100, 300];
 /// One fetch of at most 60 virtual seconds; megabits of content a second, and the share of Interests
 /// that were lost.
 fn fetch(original: &Original, nets: &[Net]) -> (f64, f64) {
-    let congestion = std::env::args().nth(1).map_or(Ok(Config::default().congestion), |a| a.parse());
+    let congestion =
+        std::env::args().nth(1).map_or(Ok(Config::default().congestion), |a| a.parse());
     let congestion = congestion.expect("the name of an algorithm");
     let mut world = World::new(original, Config { congestion, ..Config::default() }, 1);
     for net in nets {

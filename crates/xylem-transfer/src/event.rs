@@ -61,7 +61,7 @@ impl Default for Config {
             give_up: Duration::from_secs(30),
             max_misbehaviour: 3,
             max_peers: 64,
-            congestion: Algorithm::Cubic,
+            congestion: Algorithm::Bbr,
             max_window: 8_192,
             max_objects: 65_536,
             max_segments: 1 << 31,

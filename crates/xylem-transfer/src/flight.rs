@@ -78,6 +78,12 @@ impl Flight {
         self.by_key.contains_key(&key)
     }
 
+    /// An outstanding request as it was sent.
+    pub(crate) fn sent_of(&self, key: Key) -> Option<Sent> {
+        let place = self.by_key.get(&key)?.checked_sub(self.base)?;
+        Some(self.entries.get(usize::try_from(place).ok()?)?.sent)
+    }
+
     /// The number that the next request will get.
     pub(crate) fn next_sequence(&self) -> u64 {
         self.base + self.entries.len() as u64

@@ -24,10 +24,6 @@ const REST_MIN: Duration = Duration::from_millis(200);
 const REST_MAX: Duration = Duration::from_secs(4);
 /// What the largest Data weighs: the unit of the smallest windows.
 pub(crate) const DATA_BYTES: u64 = MAX_PACKET as u64;
-/// What Interests that leave at once may call for whatever the rate.
-const BURST: u64 = 16 * DATA_BYTES;
-/// Timers of the caller may be this coarse without slowing anything down: bursts of 2 ms.
-const BURSTS_PER_SECOND: u64 = 500;
 /// A retransmission should come within the Interest's lifetime, so no wait is longer than this.
 const MAX_TIMEOUT: Duration = Duration::from_secs(4);
 
@@ -113,8 +109,7 @@ impl Peer {
 
     /// Bytes a second to ask for, and how many at once.
     fn pace(&self) -> (u64, u64) {
-        let rate = self.congestion.pacing_rate();
-        (rate, (rate / BURSTS_PER_SECOND).max(BURST))
+        (self.congestion.pacing_rate(), self.congestion.burst())
     }
 
     /// How many requests of the kind that is outstanding now make a window.

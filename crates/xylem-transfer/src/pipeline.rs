@@ -74,9 +74,11 @@ impl Pipeline {
         asked
     }
 
-    /// An answer came with a congestion mark, for what was asked last or is not known.
-    pub fn congested(&mut self, now: Duration) {
-        self.peer.congestion.on_mark(now, None);
+    /// An answer to `number` came with a congestion mark; tell it before the answer itself.
+    pub fn congested(&mut self, now: Duration, number: u64) {
+        if let Some(sent) = self.peer.flight.sent_of(key(number)) {
+            self.peer.congestion.on_mark(now, Some(&sent));
+        }
     }
 
     /// One number that counts as lost by now; it is not waited for any more.

@@ -5,6 +5,7 @@ mod sim;
 use std::time::Duration;
 
 use sim::{Behaviour, Net, Original, World, ms};
+use xylem_congestion::Algorithm;
 use xylem_object::ObjectId;
 use xylem_transfer::Config;
 
@@ -12,7 +13,12 @@ const LOSSES: [f64; 5] = [0.0, 0.001, 0.01, 0.05, 0.20];
 const ROUND_TRIPS: [u64; 4] = [1, 20, 100, 300];
 
 fn fetch(original: &Original, nets: &[Net], seed: u64) -> World {
-    let mut world = World::new(original, Config::default(), seed);
+    fetch_with(original, nets, seed, Config::default().congestion)
+}
+
+fn fetch_with(original: &Original, nets: &[Net], seed: u64, congestion: Algorithm) -> World {
+    let config = Config { congestion, ..Config::default() };
+    let mut world = World::new(original, config, seed);
     for net in nets {
         world = world.peer(original, Behaviour::Honest, net.clone());
     }
@@ -110,4 +116,37 @@ fn reordering_is_learnt() {
     let world = fetch(&original, &[net], 1);
     let share = world.goodput() / 12_500_000.0;
     assert!(share > 0.5, "{:.0} % of the path, {:?}", share * 100.0, world.transfer.progress());
+}
+
+/// Routers that mark instead of dropping: nothing is lost, little waits, and the path is filled.
+#[test]
+fn marks_keep_a_queue_short_without_loss() {
+    let original = Original::file(24_000_000);
+    for congestion in [Algorithm::Cubic, Algorithm::Bbr] {
+        // 50 Mbit/s, 40 ms: 250 KB fill the path. Marks from 60 KB on, room for 2 MB.
+        let net = Net::new(40, 0.0).rate(50.0, 2_000_000).mark_from(60_000);
+        let unmarked = Net::new(40, 0.0).rate(50.0, 2_000_000);
+        let world = fetch_with(&original, &[net], 1, congestion);
+        let (net, progress) = (&world.peers[0].1, world.transfer.progress());
+        assert_eq!((progress.lost, net.tail_drops), (0, 0), "{congestion}");
+        assert!(net.marked > 0, "{congestion}");
+        assert!(net.most_waiting < 600_000.0, "{congestion}: {}", net.most_waiting);
+        let share = world.goodput() / 6_250_000.0;
+        assert!(share > 0.80, "{congestion}: {:.0} % of the path", share * 100.0);
+        if congestion == Algorithm::Cubic {
+            let without = fetch_with(&original, &[unmarked], 1, congestion);
+            assert!(without.peers[0].1.most_waiting > 2.0 * net.most_waiting);
+        }
+    }
+}
+
+/// What BBR is for: losses that have nothing to do with load.
+#[test]
+fn a_long_lossy_path_is_used() {
+    let original = Original::file(24_000_000);
+    let net = || Net::new(100, 0.01).rate(100.0, 1_250_000);
+    let cubic = fetch_with(&original, &[net()], 1, Algorithm::Cubic);
+    let bbr = fetch_with(&original, &[net()], 1, Algorithm::Bbr);
+    let (cubic, bbr) = (cubic.goodput(), bbr.goodput());
+    assert!(bbr > 3.0 * cubic, "{bbr} and {cubic} bytes a second");
 }

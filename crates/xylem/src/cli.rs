@@ -4,7 +4,8 @@
 
 use crate::exit::{Exit, Failure, exit_help};
 use crate::{
-    bench, ctl, extras, get, key, node, peek, ping, put, share, sum, traffic, trial, verify,
+    bench, ctl, extras, get, inbox, key, node, peek, ping, put, send, share, sum, traffic, trial,
+    verify,
 };
 use clap::builder::FalseyValueParser;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
@@ -50,6 +51,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Share(share::ShareArgs),
     Get(get::GetArgs),
+    Send(send::SendArgs),
+    Inbox(inbox::InboxArgs),
     Node(node::NodeArgs),
     Ctl(ctl::CtlArgs),
     Peek(peek::PeekArgs),

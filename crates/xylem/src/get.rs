@@ -4,6 +4,7 @@ use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
 use crate::output::text::{bytes, count, duration, rate};
 use crate::output::{Json, Out, not_with_json};
+use crate::shaping::ShapeArgs;
 use crate::stop;
 use crate::trusting::TrustArgs;
 use crate::values::{ByteRange, parse_rate, parse_seconds};
@@ -48,9 +49,10 @@ pub(crate) struct GetArgs {
     #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
 
-    /// Ask this peer instead of the ticket's: HOST:PORT or KEY@HOST:PORT (encrypted link), or an
-    /// NDN forwarder: udp://HOST, tcp://HOST, ws://HOST (with :PORT if it is not the usual one) or
-    /// unix:///PATH; can be repeated
+    /// Ask this peer instead of the ticket's: HOST:PORT or KEY@HOST:PORT (encrypted link), the
+    /// same within TCP: xylem+tls://HOST[:PORT][?sni=NAME], xylem+ws://, xylem+wss:// or
+    /// xylem+doh://; or an NDN forwarder: udp://HOST, tcp://HOST, ws://HOST (with :PORT if it is
+    /// not the usual one) or unix:///PATH; can be repeated
     #[arg(
         long,
         value_name = "ADDR",
@@ -92,6 +94,62 @@ pub(crate) struct GetArgs {
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "30",
           allow_negative_numbers = true, env = "XYLEM_TIMEOUT", hide_env_values = true)]
     timeout: Duration,
+
+    #[command(flatten)]
+    shape: ShapeArgs,
+}
+
+/// How `xylem inbox accept` fetches.
+#[derive(Debug, Args)]
+pub(crate) struct AcceptArgs {
+    /// The message's number
+    pub(crate) number: u32,
+
+    /// Where the result goes, as for `get`
+    #[arg(short, long, value_name = "PATH")]
+    output: Option<PathBuf>,
+
+    /// Ask this peer instead of the ticket's, as for `get`; can be repeated
+    #[arg(long, value_name = "ADDR", value_delimiter = ',')]
+    from: Vec<PeerUri>,
+
+    /// Replace what has the final name, once the new one is complete
+    #[arg(long)]
+    overwrite: bool,
+
+    /// Give up after this long without progress
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "30",
+          allow_negative_numbers = true)]
+    timeout: Duration,
+
+    #[command(flatten)]
+    shape: ShapeArgs,
+}
+
+/// Fetches what a message names.
+pub(crate) fn accept(
+    ticket: String,
+    args: AcceptArgs,
+    stop: &Stop,
+    common: &Common,
+    out: &mut Out,
+) -> Result<(), Failure> {
+    let options = GetOptions {
+        ticket,
+        output: output(args.output),
+        from: peers(&args.from)?,
+        range: None,
+        existing: if args.overwrite { Existing::Overwrite } else { Existing::Refuse },
+        exclude: Vec::new(),
+        limit_rate: None,
+        shaping: args.shape.shaping(),
+        give_up: args.timeout,
+        store: common.store()?,
+    };
+    if matches!(options.output, Output::Stdout) {
+        not_with_json(out, "-o -")?;
+    }
+    fetch(&options, true, stop, out)
 }
 
 /// Runs `xylem get`.
@@ -132,14 +190,19 @@ fn by_ticket(
         existing: existing(args),
         exclude: args.exclude.clone(),
         limit_rate: args.limit,
+        shaping: args.shape.shaping(),
         give_up: args.timeout,
         store: common.store()?,
     };
-    let fetched = xylem_node::get(&options, stop, &mut |event| out.event(event));
+    fetch(&options, whole, stop, out)?;
+    Ok(Exit::Done)
+}
+
+fn fetch(options: &GetOptions, whole: bool, stop: &Stop, out: &mut Out) -> Result<(), Failure> {
+    let fetched = xylem_node::get(options, stop, &mut |event| out.event(event));
     out.take_broken()?;
     let summary = fetched.map_err(|error| ended(error, stop))?;
-    report(&summary, whole, out)?;
-    Ok(Exit::Done)
+    report(&summary, whole, out)
 }
 
 /// An object that need not be ours, through one forwarder.

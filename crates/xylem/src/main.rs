@@ -13,12 +13,15 @@ mod ctl;
 mod exit;
 mod extras;
 mod get;
+mod inbox;
 mod key;
 mod node;
 mod output;
 mod peek;
 mod ping;
 mod put;
+mod send;
+mod shaping;
 mod share;
 mod stop;
 mod sum;
@@ -56,6 +59,8 @@ fn run(cli: Cli, out: &mut Out) -> Result<exit::Exit, Failure> {
     match cli.command {
         Command::Share(args) => share::run(args, &common, out),
         Command::Get(args) => get::run(args, &common, out),
+        Command::Send(args) => send::run(args, &common, out),
+        Command::Inbox(args) => inbox::run(args, &common, out),
         Command::Ctl(args) => ctl::run(args, &common, out),
         Command::Peek(args) => peek::run(args, &common, out),
         Command::Put(args) => put::run(args, &common, out),

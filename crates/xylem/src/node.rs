@@ -3,6 +3,7 @@
 use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
 use crate::output::Out;
+use crate::shaping::ShapeArgs;
 use crate::stop;
 use clap::Args;
 use xylem_node::{NodeConfig, PeerUri};
@@ -26,7 +27,8 @@ use xylem_node::{NodeConfig, PeerUri};
 ))]
 pub(crate) struct NodeArgs {
     /// Listen there instead of where the settings say: unix:///PATH, udp://HOST:PORT,
-    /// tcp://HOST:PORT, ws://HOST:PORT or xylem://HOST:PORT (encrypted); can be repeated
+    /// tcp://HOST:PORT, ws://HOST:PORT or xylem://HOST:PORT (encrypted; within TCP as
+    /// xylem+tls://, xylem+ws://, xylem+wss:// or xylem+doh://); can be repeated
     #[arg(
         long,
         value_name = "URI",
@@ -35,6 +37,9 @@ pub(crate) struct NodeArgs {
         value_delimiter = ','
     )]
     listen: Vec<PeerUri>,
+
+    #[command(flatten)]
+    shape: ShapeArgs,
 }
 
 /// Runs `xylem node`.
@@ -46,6 +51,9 @@ pub(crate) fn run(args: NodeArgs, common: &Common, out: &mut Out) -> Result<Exit
     };
     if !args.listen.is_empty() {
         config.listen = Some(args.listen);
+    }
+    if let Some(shaping) = args.shape.given() {
+        config.shaping = shaping;
     }
     let stop = stop::on_signals()?;
     out.ends_with(&stop);

@@ -4,13 +4,14 @@ use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
 use crate::get::peers;
 use crate::output::Out;
+use crate::shaping::ShapeArgs;
 use crate::stop;
-use crate::values::ListenAt;
+use crate::values::{LinkAt, ListenAt};
 use clap::Args;
 use clap::builder::FalseyValueParser;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
-use xylem_node::{HostPort, NDN_PORT, PeerUri, ShareOptions};
+use xylem_node::{HostPort, NDN_PORT, Peer, PeerUri, ShareOptions};
 
 /// Shares a file or directory from where it is; prints a ticket and serves until Ctrl-C
 ///
@@ -43,7 +44,8 @@ pub(crate) struct ShareArgs {
     key: Option<PathBuf>,
 
     /// Where the encrypted link listens: HOST:PORT, PORT (all interfaces), or an address (a free
-    /// port); can be repeated
+    /// port), over UDP; or within TCP, as xylem+tls://HOST:PORT, xylem+ws://, xylem+wss:// or
+    /// xylem+doh:// (DNS over HTTPS); can be repeated
     #[arg(
         long,
         value_name = "ADDR",
@@ -51,7 +53,15 @@ pub(crate) struct ShareArgs {
         hide_env_values = true,
         value_delimiter = ','
     )]
-    listen: Vec<ListenAt>,
+    listen: Vec<LinkAt>,
+
+    /// PEM file with the certificate that TLS shows [default: one made up for this run]
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+
+    /// PEM file with the certificate's key
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
 
     /// Serve unencrypted NDN over UDP and TCP too, on port 6363 of all interfaces
     #[arg(long, env = "XYLEM_PLAIN", hide_env_values = true,
@@ -78,6 +88,9 @@ pub(crate) struct ShareArgs {
         value_delimiter = ','
     )]
     via: Vec<PeerUri>,
+
+    #[command(flatten)]
+    shape: ShapeArgs,
 }
 
 /// Runs `xylem share`.
@@ -90,9 +103,11 @@ pub(crate) fn run(args: ShareArgs, common: &Common, out: &mut Out) -> Result<Exi
         path: args.path,
         name: args.name,
         key_file: args.key,
-        listen: resolve(&args.listen)?,
+        listen: links(&args.listen)?,
+        certificate: args.tls_cert.zip(args.tls_key),
         plain,
         via: peers(&args.via)?,
+        shaping: args.shape.shaping(),
         store: common.store()?,
     };
     let stop = stop::on_signals()?;
@@ -103,11 +118,29 @@ pub(crate) fn run(args: ShareArgs, common: &Common, out: &mut Out) -> Result<Exi
     Ok(Exit::Done)
 }
 
-fn resolve(places: &[ListenAt]) -> Result<Vec<SocketAddr>, Failure> {
-    let first = |ListenAt(place): &ListenAt| {
-        HostPort::resolve(place).map(|found| found[0]).map_err(|why| {
-            Failure::new(Exit::Usage, format!("cannot listen there: {why}; give an address"))
-        })
-    };
+/// Looks places up that flags name.
+pub(crate) fn resolve(places: &[ListenAt]) -> Result<Vec<SocketAddr>, Failure> {
     places.iter().map(first).collect()
+}
+
+fn first(ListenAt(place): &ListenAt) -> Result<SocketAddr, Failure> {
+    HostPort::resolve(place).map(|found| found[0]).map_err(cannot_listen)
+}
+
+/// Looks up where the encrypted link is to listen.
+pub(crate) fn links(places: &[LinkAt]) -> Result<Vec<Peer>, Failure> {
+    places.iter().map(link).collect()
+}
+
+fn link(place: &LinkAt) -> Result<Peer, Failure> {
+    match place {
+        LinkAt::Udp(at) => Ok(Peer::Link { address: first(at)?, key: None }),
+        LinkAt::Carried(uri) => {
+            uri.resolve().map(|mut found| found.swap_remove(0)).map_err(cannot_listen)
+        }
+    }
+}
+
+fn cannot_listen(why: String) -> Failure {
+    Failure::new(Exit::Usage, format!("cannot listen there: {why}; give an address"))
 }

@@ -8,6 +8,7 @@ use crate::exit::{Exit, Failure, exit_help};
 use crate::extras;
 use crate::output::text::{bytes, count, duration, rate};
 use crate::output::{Json, Out};
+use crate::shaping::ShapeArgs;
 use crate::stop;
 use clap::Args;
 use serde_json::Value;
@@ -38,6 +39,9 @@ use xylem_node::Stop;
 pub(crate) struct TryArgs {
     /// The file or directory to share [default: this program's own documentation]
     path: Option<PathBuf>,
+
+    #[command(flatten)]
+    shape: ShapeArgs,
 }
 
 /// The documentation that a binary carries with it, besides the manual pages.
@@ -55,7 +59,7 @@ pub(crate) fn run(args: TryArgs, _common: &Common, out: &mut Out) -> Result<Exit
         Some(path) => path,
         None => write_docs(&home.path().join("xylem-docs")).map_err(local)?,
     };
-    let result = steps(&path, home.path(), &stop, out);
+    let result = steps(&path, home.path(), &args.shape, &stop, out);
     let cleaned = home.close();
     result?;
     cleaned.map_err(local)?;
@@ -63,11 +67,18 @@ pub(crate) fn run(args: TryArgs, _common: &Common, out: &mut Out) -> Result<Exit
     Ok(Exit::Done)
 }
 
-fn steps(path: &Path, home: &Path, stop: &Stop, out: &mut Out) -> Result<(), Failure> {
-    let mut sharing = Running::start(
-        &home.join("store-1"),
-        &[OsStr::new("share"), path.as_os_str(), OsStr::new("--listen=127.0.0.1:0")],
-    )?;
+fn steps(
+    path: &Path,
+    home: &Path,
+    shape: &ShapeArgs,
+    stop: &Stop,
+    out: &mut Out,
+) -> Result<(), Failure> {
+    let shape = shape.as_args();
+    let shape = shape.iter().map(OsStr::new);
+    let mut args = vec![OsStr::new("share"), path.as_os_str(), OsStr::new("--listen=127.0.0.1:0")];
+    args.extend(shape.clone());
+    let mut sharing = Running::start(&home.join("store-1"), &args)?;
     let shared = sharing.event("shared", stop)?;
     let ticket = text(&shared, "ticket")?;
     let what =
@@ -78,10 +89,9 @@ fn steps(path: &Path, home: &Path, stop: &Stop, out: &mut Out) -> Result<(), Fai
 
     let into = home.join("fetched");
     fs::create_dir(&into).map_err(local)?;
-    let mut getting = Running::start(
-        &home.join("store-2"),
-        &[OsStr::new("get"), OsStr::new(ticket), OsStr::new("-o"), into.as_os_str()],
-    )?;
+    let mut args = vec![OsStr::new("get"), OsStr::new(ticket), OsStr::new("-o"), into.as_os_str()];
+    args.extend(shape);
+    let mut getting = Running::start(&home.join("store-2"), &args)?;
     let id = getting.child.id();
     step(out, &format!("Fetching it in process {id}, over the encrypted link ..."))?;
     let fetched = getting.event("done", stop)?;

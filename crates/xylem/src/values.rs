@@ -4,7 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::str::FromStr;
 use std::time::Duration;
-use xylem_node::HostPort;
+use xylem_node::{Carrier, HostPort, PeerUri};
 
 /// Where to listen: `HOST:PORT`, a port on all interfaces, or an address with a free port.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +22,30 @@ impl FromStr for ListenAt {
             return Ok(Self(HostPort::at((ip, 0).into())));
         }
         text.parse().map(Self).map_err(|error: String| format!("{error}, a port, or an address"))
+    }
+}
+
+/// Where the encrypted link listens: as [`ListenAt`], or in a carrier.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum LinkAt {
+    /// Over UDP.
+    Udp(ListenAt),
+    /// Within TCP connections: `xylem+tls://HOST:PORT` and the like.
+    Carried(PeerUri),
+}
+
+impl FromStr for LinkAt {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once("://") {
+            None => text.parse().map(Self::Udp),
+            Some(("xylem", at)) => at.parse().map(Self::Udp),
+            Some((scheme, _)) if Carrier::of_scheme(scheme).is_some() => {
+                text.parse().map(Self::Carried)
+            }
+            Some((scheme, _)) => Err(format!("the encrypted link does not listen on {scheme}://")),
+        }
     }
 }
 
@@ -135,6 +159,19 @@ mod tests {
         assert_eq!(parse_seconds("0.25s"), Ok(Duration::from_millis(250)));
         for text in ["", "0", "-1", "NaN", "inf", "1e300", "soon"] {
             assert!(parse_seconds(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn links_listen_over_udp_or_in_carriers() {
+        let udp = Ok(LinkAt::Udp("127.0.0.1:7".parse().expect("is an address")));
+        assert_eq!("127.0.0.1:7".parse::<LinkAt>(), udp);
+        assert_eq!("xylem://127.0.0.1:7".parse::<LinkAt>(), udp);
+        for text in ["xylem+tls://0.0.0.0:8443", "xylem+ws://[::]", "xylem+doh://h:1"] {
+            assert!(matches!(text.parse::<LinkAt>(), Ok(LinkAt::Carried(_))), "{text}");
+        }
+        for text in ["tcp://0.0.0.0:1", "xylem+x://h", "xylem+tls://"] {
+            assert!(text.parse::<LinkAt>().is_err(), "{text}");
         }
     }
 

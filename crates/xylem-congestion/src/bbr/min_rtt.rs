@@ -13,6 +13,10 @@ const DURATION: Duration = Duration::from_millis(200);
 /// Section 2.13: the window while it is looked for, in bandwidth-delay products.
 const WINDOW_GAIN: f64 = 0.5;
 
+/// A round trip that is longer by less than this share shows an empty queue as well. The draft wants
+/// one that is not longer at all, so that a flow alone on its path stops every 5 s for nothing.
+const CLOSE: u32 = 32;
+
 #[derive(Clone, Debug)]
 pub(super) struct MinRtt {
     min: Option<Duration>,
@@ -49,8 +53,14 @@ impl Bbr {
     pub(super) fn update_min_rtt(&mut self, now: Duration, rtt: Duration, in_flight: u64) {
         let m = &mut self.min_rtt;
         let expired = now > m.recent_at + INTERVAL;
-        if m.recent.is_none_or(|recent| rtt < recent) || expired {
-            (m.recent, m.recent_at) = (Some(rtt), now);
+        match m.recent {
+            Some(recent) if !expired && rtt > recent => {
+                // As good as the smallest: there is no queue, and no need to make sure of it.
+                if rtt <= recent + recent / CLOSE {
+                    m.recent_at = now;
+                }
+            }
+            _ => (m.recent, m.recent_at) = (Some(rtt), now),
         }
         let stale = now > m.at + HOLDS;
         if m.recent < m.min || m.min.is_none() || stale {

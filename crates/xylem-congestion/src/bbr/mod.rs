@@ -45,6 +45,7 @@ const EXTRA_ACKED_ROUNDS: u64 = 10;
 /// What may leave at once: 1 ms at the rate, 2 packets at least.
 const QUANTA_PER_SECOND: f64 = 1_000.0;
 const MIN_QUANTUM: u64 = 2;
+const MAX_QUANTUM: u64 = 64 << 10;
 
 /// Section 5.1.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,6 +181,11 @@ impl Bbr {
         self.pacing_rate as u64 // infinite is u64::MAX
     }
 
+    /// Few at once: a model of the path is spoilt by queues of its own making.
+    pub(crate) fn least_burst(&self) -> u64 {
+        self.packet * MIN_WINDOW
+    }
+
     fn min_window(&self) -> u64 {
         self.packet * MIN_WINDOW
     }
@@ -259,7 +265,7 @@ impl Bbr {
 
     fn quantum(&self) -> u64 {
         let rate = if self.pacing_rate.is_finite() { self.pacing_rate } else { 0.0 };
-        ((rate / QUANTA_PER_SECOND) as u64).max(MIN_QUANTUM * self.packet)
+        ((rate / QUANTA_PER_SECOND) as u64).min(MAX_QUANTUM).max(MIN_QUANTUM * self.packet)
     }
 
     fn note_rounds(&mut self, sample: &Sample) {
@@ -321,8 +327,8 @@ impl Bbr {
         if self.phase != Phase::Startup || !self.bounds.round_started {
             return;
         }
-        let too_many = self.bounds.losses_last_round >= STARTUP_LOSSES
-            && self.bounds.is_too_high(sample);
+        let too_many =
+            self.bounds.losses_last_round >= STARTUP_LOSSES && self.bounds.is_too_high(sample);
         if too_many || self.bounds.marked_last_round {
             self.full_bw.reached = true;
             self.bounds.inflight_long = self.bdp(1.0).max(self.bounds.inflight_latest);

@@ -130,19 +130,18 @@ impl Bbr {
         (b.losses, b.congested, b.marked) = (0, false, false);
     }
 
-    /// A packet is lost. True if it is the first of its round.
-    pub(crate) fn on_loss(&mut self, now: Duration, sent: &Sent, lost: u64) -> bool {
-        let first = self.note_congestion();
+    /// A packet is lost.
+    pub(crate) fn on_loss(&mut self, now: Duration, sent: &Sent, lost: u64) {
+        self.note_congestion();
         self.bounds.losses += 1;
         if !self.bounds.judging_probe {
-            return first;
+            return;
         }
         let lost_since = lost.saturating_sub(sent.lost);
         if exceeds_threshold(lost_since, sent.in_flight) {
             let fits = inflight_before_threshold(sent, lost_since);
             self.probe_was_too_high(now, fits, sent.app_limited);
         }
-        first
     }
 
     /// A packet came back marked.
@@ -155,19 +154,21 @@ impl Bbr {
         }
     }
 
-    fn note_congestion(&mut self) -> bool {
-        if self.bounds.congested {
-            return false;
+    fn note_congestion(&mut self) {
+        if !self.bounds.congested {
+            self.bounds.congested = true;
+            self.bounds.round_end = self.delivered;
         }
-        self.bounds.congested = true;
-        self.bounds.round_end = self.delivered;
+    }
+
+    /// The first loss in a round trip comes: what may have to be restored.
+    pub(crate) fn save(&mut self) {
         self.saved = Some(Saved {
             phase: self.phase,
             bw_short: self.bounds.bw_short,
             inflight_short: self.bounds.inflight_short,
             inflight_long: self.bounds.inflight_long,
         });
-        true
     }
 
     /// What counted as lost has arrived after all.

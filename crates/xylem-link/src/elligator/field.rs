@@ -76,6 +76,11 @@ impl Field {
         Self(Tight(out))
     }
 
+    /// As it is held: five limbs of 51 bits, a little more in each.
+    pub fn limbs(self) -> [u64; 5] {
+        self.0.0
+    }
+
     /// Whether the number below p is odd.
     pub fn is_odd(self) -> bool {
         self.to_bytes()[0] & 1 == 1

@@ -5,11 +5,14 @@ use core::time::Duration;
 
 use super::{Endpoint, Entry, MAX_REPLIES, State};
 use crate::config::{CloseReason, Event, LinkId};
+use crate::envelope::EnvelopeKey;
 use crate::handshake::{Dialed, DialedBy, HalfOpen, Initial, Step};
 use crate::kdf::Rng;
 use crate::kem;
 use crate::link::{Link, NewLink, Parameters};
-use crate::message::{Answer, MIN_INITIAL, Message, Offer};
+use crate::message::{
+    Answer, COOKIE_LEN, Cookie, MIN_INITIAL, Message, NOISE_1_LEN, Offer, peek_initial,
+};
 use crate::seal::ConnectionId;
 
 /// Length of a cookie demand, a third of the shortest initial at most.
@@ -66,22 +69,35 @@ impl Endpoint {
     }
 
     fn on_initial(&mut self, now: Duration, from: SocketAddr, datagram: &[u8]) -> Option<()> {
-        let (by, body) = match self.envelope_key.open(datagram) {
-            Some(body) => (DialedBy::Key, body),
-            None if self.config.accept_open => {
-                (DialedBy::Address, self.envelope_open.open(datagram)?)
-            }
-            None => return None,
+        let loaded = self.half_open.len() >= self.config.cookie_above;
+        let not_its_turn = loaded && self.flood.drops(now, from);
+        let mut dropped = false;
+        let mut opened = |by, key: &EnvelopeKey| {
+            // Random bytes are told by one block: opening them for nothing is what a flood is for.
+            let cookie = peek_initial(&key.peek(datagram)?)?;
+            dropped |= not_its_turn && cookie == Cookie::None;
+            if dropped { None } else { Some((by, key.open(datagram)?)) }
         };
+        let mut found = opened(DialedBy::Key, &self.envelope_key);
+        if found.is_none() && self.config.accept_open {
+            found = opened(DialedBy::Address, &self.envelope_open);
+        }
+        if dropped {
+            self.stats.refused += 1;
+            return Some(());
+        }
+        let (by, body) = found?;
         let Some(Message::Initial { cookie, noise, part }) = Message::parse(&body) else {
             return None;
         };
         let target = ConnectionId(*datagram.first_chunk()?);
-        if self.half_open.len() >= self.config.cookie_above
-            && !self.cookies.is_good(now, from, noise, cookie)
-        {
+        if loaded && !self.cookies.is_good(now, from, noise, cookie) {
             let offer = Offer::decode(noise.last_chunk()?)?;
-            self.demand_cookie(now, from, by, noise, offer.cid);
+            if self.flood.answers(now, from) {
+                self.demand_cookie(now, from, by, noise, offer.cid);
+            } else {
+                self.stats.refused += 1;
+            }
             return Some(());
         }
         if self.half_open.len() >= self.config.max_half_open {
@@ -112,7 +128,7 @@ impl Endpoint {
         now: Duration,
         from: SocketAddr,
         by: DialedBy,
-        noise: &[u8; crate::message::NOISE_1_LEN],
+        noise: &[u8; NOISE_1_LEN],
         to: ConnectionId,
     ) {
         if self.replies.len() >= MAX_REPLIES {
@@ -120,7 +136,8 @@ impl Endpoint {
             return;
         }
         let cookie = self.cookies.make(now, from, noise);
-        let len = RETRY_LEN.start + self.rng.below(RETRY_LEN.len());
+        // A byte of the cookie is as random as another to whoever cannot make cookies.
+        let len = RETRY_LEN.start + usize::from(cookie[COOKIE_LEN - 1]) % RETRY_LEN.len();
         let envelope = match by {
             DialedBy::Key => &self.envelope_key,
             DialedBy::Address => &self.envelope_open,

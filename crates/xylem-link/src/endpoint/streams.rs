@@ -122,3 +122,7 @@ impl Endpoint {
         Ok(done)
     }
 }
+
+#[cfg(test)]
+#[path = "../stream_tests.rs"]
+mod tests;

@@ -34,7 +34,10 @@ impl Link {
         };
         self.stats.datagrams_received += 1;
         self.stats.bytes_received += datagram.len() as u64;
-        self.last_received = now;
+        // Cover is no sign of life.
+        if !Frames::new(&datagram[HEADER_LEN..datagram.len() - TAG_LEN]).is_empty() {
+            self.last_received = now;
+        }
         self.routes_changed |= opened.advanced;
         if opened.ratcheted {
             self.on_ratcheted(now);
@@ -45,8 +48,13 @@ impl Link {
         }
         // The peer can only have sealed this if it has our last handshake message.
         self.finish = None;
-        if opened.newest && from != self.remote {
-            self.challenge(now, from);
+        if from != self.remote {
+            if let Some(shaper) = &mut self.shaper {
+                shaper.note_unproven(from, datagram.len());
+            }
+            if opened.newest {
+                self.challenge(now, from);
+            }
         }
         let datagram = datagram.freeze();
         let mut asks = false;
@@ -97,7 +105,11 @@ impl Link {
                     self.deliver(packet, marked, events);
                 }
             }
-            Frame::Ping(token) => push_bounded(&mut self.owed.pongs, token),
+            Frame::Ping(token) => {
+                // The peer has heard nothing for a while.
+                self.queue.forget_spare();
+                push_bounded(&mut self.owed.pongs, token);
+            }
             Frame::Pong(token) => {
                 if let Some((_, sent)) = self.ping.filter(|(expected, _)| *expected == token) {
                     self.ping = None;

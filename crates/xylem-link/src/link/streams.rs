@@ -12,6 +12,16 @@ use crate::frame::Ack;
 use crate::stream::{Layout, StreamError, StreamId, StreamRead, Streams};
 
 impl Link {
+    #[cfg(test)]
+    pub(crate) fn next_number_for_tests(&self) -> u64 {
+        self.sealer.next_number()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn has_streams(&self) -> bool {
+        self.streams.is_some()
+    }
+
     pub(super) fn streams(&mut self, now: Duration) -> &mut Streams {
         let (id, settings, datagram) = (self.id, self.stream_settings, self.mtu.current());
         let rtt = self.rtt;
@@ -133,13 +143,12 @@ impl Link {
         if let Some(rtt) = self.rtt {
             streams.set_rtt(rtt);
         }
-        let layout = Layout {
-            datagram: self.mtu.current(),
-            segments: self.queue.max_segments(),
-            number: self.sealer.next_number(),
-        };
+        let (datagram, segments, padding) = self.queue.layout(self.mtu.current());
+        let number = self.sealer.next_number();
+        let layout = Layout { datagram, segments, padding, number };
         buf.clear();
-        let segment = streams.fill(now, layout, self.opener.window(), buf)?;
+        let (segment, padding) = streams.fill(now, layout, self.opener.window(), buf)?;
+        self.stats.padding_sent += padding as u64;
         for datagram in buf.chunks_mut(segment) {
             self.sealer.seal(datagram);
         }

@@ -47,7 +47,7 @@ impl Link {
         Some(self.datagram(buf, self.remote, 0, |out| Frame::Close(code).write(out)))
     }
 
-    fn transmit_finish(&mut self, now: Duration, buf: &mut Vec<u8>) -> Option<Transmit> {
+    pub(super) fn transmit_finish(&mut self, now: Duration, buf: &mut Vec<u8>) -> Option<Transmit> {
         let finish = self.finish.as_mut().filter(|finish| now >= finish.next)?;
         finish.next = now + finish.wait;
         finish.wait *= 2;
@@ -78,14 +78,17 @@ impl Link {
     fn transmit_owed(&mut self, now: Duration, buf: &mut Vec<u8>) -> Option<Transmit> {
         let mut frames = core::mem::take(&mut self.scratch);
         frames.clear();
+        let probing = self.owed.ping && self.ecn.wants_probe();
         // Long enough that a peer which has lost its state answers even a keep-alive.
         let least = if self.owed.ping { MIN_PROVOKING } else { 0 };
-        let probing = self.owed.ping && self.ecn.wants_probe();
         self.write_owed(now, &mut frames);
         let transmit = if frames.is_empty() || (!probing && self.queue.append_small(&frames)) {
             None
         } else {
-            let sent = self.datagram(buf, self.remote, least, |out| out.extend_from_slice(&frames));
+            let sent = self.datagram(buf, self.remote, 0, |out| {
+                out.extend_from_slice(&frames);
+                out.resize(out.len().max(least.saturating_sub(TAG_LEN)), 0);
+            });
             Some(Transmit { ecn: sent.ecn || probing, ..sent })
         };
         self.scratch = frames;
@@ -131,13 +134,14 @@ impl Link {
                 *buf = ready.buf;
                 // Probes are not counted: they must not be the reason for further probes.
                 self.mtu.on_sent(ready.segment);
+                self.stats.padding_sent += ready.padding as u64;
                 let several = buf.len() > ready.segment;
                 Some(self.sent(self.remote, buf.len(), several.then_some(ready.segment)))
             }
         }
     }
 
-    /// Writes one datagram of these frames, padded to `size` if that is longer.
+    /// Writes one datagram of these frames, padded to `size`; 0: as the link's shaping has it.
     pub(super) fn datagram(
         &mut self,
         buf: &mut Vec<u8>,
@@ -149,7 +153,9 @@ impl Link {
         buf.extend_from_slice(&[0; HEADER_LEN]);
         frames(buf);
         debug_assert!(buf.len() + TAG_LEN >= OVERHEAD);
-        buf.resize((buf.len() + TAG_LEN).max(size), 0);
+        let len = buf.len() + TAG_LEN;
+        let size = if size == 0 { self.padded(to, len) } else { size };
+        buf.resize(len.max(size), 0);
         self.sealer.seal(buf);
         self.sent(to, buf.len(), None)
     }

@@ -23,10 +23,6 @@ const MAX_LOST: usize = 256;
 const MAX_LEDGER: usize = 1 << 16;
 /// Datagrams that a probe timeout sends beyond the window.
 const PROBES: u8 = 2;
-/// A timer at the sockets' end is not finer: what is to leave within this time leaves at once.
-const BURST_TIME: Duration = Duration::from_millis(2);
-/// Nor is pacing below so many datagrams at once.
-const BURST_DATAGRAMS: u64 = 10;
 
 /// A frame that was sent in a datagram which asks for an acknowledgement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -163,13 +159,6 @@ impl Recovery {
         self.lost.clear();
     }
 
-    fn burst(&self) -> u64 {
-        let rate = self.controller.pacing_rate();
-        let quick = u128::from(rate) * BURST_TIME.as_micros() / 1_000_000;
-        let quick = u64::try_from(quick).unwrap_or(u64::MAX);
-        quick.max(BURST_DATAGRAMS * self.datagram).min(self.controller.window())
-    }
-
     fn window_has_room(&self) -> bool {
         self.ledger.len() < MAX_LEDGER
             && (self.in_flight == 0 || self.in_flight + self.datagram <= self.controller.window())
@@ -179,13 +168,14 @@ impl Recovery {
     pub fn may_send(&mut self, now: Duration) -> bool {
         self.probes > 0
             || (self.window_has_room()
-                && self.pacer.ready(now, self.controller.pacing_rate(), self.burst()))
+                && self.pacer.ready(now, self.controller.pacing_rate(), self.controller.burst()))
     }
 
     /// When a datagram may leave, if that is a matter of time alone.
     pub fn send_at(&self) -> Option<Duration> {
         let room = self.window_has_room();
-        room.then(|| self.pacer.next(self.controller.pacing_rate(), self.burst())).flatten()
+        room.then(|| self.pacer.next(self.controller.pacing_rate(), self.controller.burst()))
+            .flatten()
     }
 
     /// There was nothing (more) to send.
@@ -244,7 +234,8 @@ impl Recovery {
     /// Takes an acknowledgement. Returns a sample of the round trip if it holds one.
     pub fn on_ack(&mut self, now: Duration, ack: &Ack<'_>, out: &mut Outcome) -> Option<Duration> {
         self.on_late(now, ack);
-        let mut newest = None;
+        let sampled = self.sample(now, ack);
+        let mut newest: Option<Sent> = None;
         for range in ack.ranges() {
             let Some(first) = self.ledger.front() else { break };
             if *range.end() < first.number {
@@ -259,17 +250,12 @@ impl Recovery {
                 if !core::mem::take(&mut entry.live) {
                     continue;
                 }
-                let (sent, number, at) = (entry.sent, entry.number, entry.at);
+                let (sent, at) = (entry.sent, entry.at);
                 self.in_flight -= u64::from(entry.bytes);
                 out.acked.push(core::mem::take(&mut entry.frames));
                 let serial = self.first_serial + index as u64;
-                if newest.is_none() {
+                if newest.is_none_or(|newest| newest.sent_at() <= sent.sent_at()) {
                     newest = Some(sent);
-                    // Before the controller is told, so that it knows of this round trip.
-                    if number == ack.largest && at >= self.path_since {
-                        let delay = Duration::from_micros(ack.delay.into()).min(MAX_ACK_DELAY);
-                        self.rtt.sample(now.saturating_sub(at), delay);
-                    }
                 }
                 self.largest_acked = self.largest_acked.max(Some(serial));
                 if at >= self.path_since {
@@ -277,16 +263,28 @@ impl Recovery {
                 }
             }
         }
-        let sampled = newest.is_some();
-        if sampled {
+        if newest.is_some() {
             self.backoff = 0;
             self.detect(now, out);
         }
         self.on_marks(now, ack, newest.as_ref());
-        if sampled {
+        if newest.is_some() {
             self.controller.on_ack_end(now, &self.rtt, self.in_flight);
         }
         sampled.then(|| self.rtt.smoothed()).flatten()
+    }
+
+    /// Measures the round trip by the newest datagram, if this is the first that says it arrived.
+    /// Before the controller is told of anything, so that it knows of this round trip.
+    fn sample(&mut self, now: Duration, ack: &Ack<'_>) -> bool {
+        let index = self.ledger.partition_point(|entry| entry.number < ack.largest);
+        let newest = self.ledger.get(index).filter(|entry| {
+            entry.number == ack.largest && entry.live && entry.at >= self.path_since
+        });
+        let Some(at) = newest.map(|entry| entry.at) else { return false };
+        let delay = Duration::from_micros(ack.delay.into()).min(MAX_ACK_DELAY);
+        self.rtt.sample(now.saturating_sub(at), delay);
+        true
     }
 
     fn on_marks(&mut self, now: Duration, ack: &Ack<'_>, newest: Option<&Sent>) {

@@ -8,6 +8,7 @@ use crate::config::MAX_DATAGRAM;
 use crate::frame::{Frame, STREAM_OVERHEAD, WHOLE_LINK, stream_data_head};
 use crate::replay::ReplayWindow;
 use crate::seal::{HEADER_LEN, TAG_LEN};
+use crate::shape::padding::Padding;
 
 /// Bytes of the largest frame here that has no data.
 const MAX_SMALL: usize = 17;
@@ -16,11 +17,13 @@ const MIN_PIECE: usize = 64;
 
 /// How datagrams may be laid out.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Layout {
+pub(crate) struct Layout<'a> {
     /// Bytes of a datagram at most.
     pub datagram: usize,
     /// Datagrams of one size in a row at most.
     pub segments: usize,
+    /// How each is padded, where the link is shaped.
+    pub padding: Option<&'a Padding>,
     /// The first one's number.
     pub number: u64,
 }
@@ -36,44 +39,47 @@ enum Filled {
 
 impl Streams {
     /// Writes what may leave now to `buf`, which must be empty: datagrams with room for header and
-    /// tag, ready to be sealed. Returns the size of each but the last; `None`: nothing for now.
+    /// tag, ready to be sealed. Returns the size of each but the last, and how many bytes are padding;
+    /// `None`: nothing for now.
     pub fn fill(
         &mut self,
         now: Duration,
-        layout: Layout,
+        layout: Layout<'_>,
         window: &ReplayWindow,
         buf: &mut Vec<u8>,
-    ) -> Option<usize> {
+    ) -> Option<(usize, usize)> {
         self.now = now;
         self.recovery.set_datagram(layout.datagram);
         let mut segment = layout.datagram;
-        let mut count = 0;
+        let (mut count, mut padding) = (0, 0);
         while count < layout.segments && buf.len() + segment <= MAX_DATAGRAM {
             let start = buf.len();
             let end = start + segment - TAG_LEN;
-            let frames = match self.datagram(now, window, buf, end) {
-                Filled::Empty => break,
-                Filled::Ack => {
-                    buf.resize(buf.len() + TAG_LEN, 0);
-                    count += 1;
-                    segment = if count == 1 { buf.len() } else { segment };
-                    break;
-                }
-                Filled::Frames(frames) => frames,
-            };
+            let filled = self.datagram(now, window, buf, end);
+            if matches!(filled, Filled::Empty) {
+                break;
+            }
             // What does not fill a datagram is padded if that is cheap, else it is the last one.
             let short = end - buf.len();
             let full = short < MIN_PIECE + STREAM_OVERHEAD && self.has_work();
-            buf.resize(if full { end } else { buf.len() } + TAG_LEN, 0);
-            let len = buf.len() - start;
-            self.recovery.on_sent(now, layout.number + count as u64, len, frames);
+            let needed = buf.len() + TAG_LEN - start;
+            let len = match layout.padding {
+                _ if full => segment,
+                Some(padding) => padding.closed(needed, segment),
+                None => needed,
+            };
+            padding += len - needed;
+            buf.resize(start + len, 0);
+            if let Filled::Frames(frames) = filled {
+                self.recovery.on_sent(now, layout.number + count as u64, len, frames);
+            }
+            segment = if count == 0 { len } else { segment };
             count += 1;
-            if !full {
-                segment = if count == 1 { len } else { segment };
+            if len < layout.datagram {
                 break;
             }
         }
-        (count > 0).then_some(segment)
+        (count > 0).then_some((segment, padding))
     }
 
     /// Writes one datagram's header space and frames up to `end`.

@@ -100,6 +100,8 @@ pub struct Net {
     pub nodes: Vec<Node>,
     /// Every datagram that was sent: from, to, bytes.
     pub tap: Vec<(SocketAddr, SocketAddr, Vec<u8>)>,
+    /// When, for each of them.
+    pub times: Vec<Duration>,
     pub record: bool,
     /// Bytes that were sent to, and came from, an address that is no node.
     pub outside: BTreeMap<SocketAddr, Vec<Vec<u8>>>,
@@ -146,6 +148,7 @@ impl Net {
             weather,
             nodes,
             tap: vec![],
+            times: vec![],
             record: false,
             outside: BTreeMap::new(),
             dice,
@@ -187,6 +190,7 @@ impl Net {
         let from = self.nodes[i].at;
         if self.record {
             self.tap.push((from, to, bytes.clone()));
+            self.times.push(self.now);
         }
         self.nodes[i].ecn_sent += u64::from(ecn);
         let weather = self.weather;

@@ -186,15 +186,13 @@ impl Fetch<'_> {
 
     fn heard(&mut self, message: Message<'_>, to: &mut dyn Receiver) -> Result<(), Error> {
         let now = self.started.elapsed();
-        if message.congested {
-            self.pipeline.congested(now);
-        }
         if message.nack.is_some() {
             let returned = Interest::decode(message.packet).ok();
-            if let Some(number) = returned.and_then(|i| self.number(i.name()))
-                && self.pipeline.refused(now, number)
-            {
-                self.again.push_back(number);
+            if let Some(number) = returned.and_then(|i| self.number(i.name())) {
+                self.note_mark(now, number, &message);
+                if self.pipeline.refused(now, number) {
+                    self.again.push_back(number);
+                }
             }
             return Ok(());
         }
@@ -203,11 +201,18 @@ impl Fetch<'_> {
         if number >= self.next_new {
             return Ok(()); // never asked for
         }
+        self.note_mark(now, number, &message);
         if let Err(why) = self.trust.check(&packet) {
             return self.not_verified(now, number, &why, to);
         }
         self.pipeline.answered(now, number, message.packet.len());
         self.take(now, number, &packet, to)
+    }
+
+    fn note_mark(&mut self, now: Duration, number: u64, message: &Message<'_>) {
+        if message.congested {
+            self.pipeline.congested(now, number);
+        }
     }
 
     fn number(&self, name: NameRef<'_>) -> Option<u64> {

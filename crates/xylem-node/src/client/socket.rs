@@ -216,7 +216,7 @@ impl Socket {
         }
         let (queue, mut came) = (&mut self.queue, false);
         let more = socket
-            .receive(&mut |from, datagram| {
+            .receive(&mut |from, _, datagram| {
                 if from == *remote {
                     came = true;
                     each(&datagram, queue);

@@ -12,6 +12,7 @@ use xylem_mgmt::{FaceUri, Persistency};
 use super::listening::scope_of;
 use super::{Engine, Happening, wildcard};
 use crate::api::Peer;
+use crate::carriers::Dial;
 use crate::faces::stream::{Socket, Stream};
 use crate::faces::websocket::WebSocketFace;
 use crate::faces::{Face, Transport};
@@ -85,6 +86,10 @@ impl Engine {
             Peer::Tcp(address) => self.connect_tcp(id, *address)?,
             Peer::WebSocket(address) => self.connect_web_socket(id, *address)?,
             Peer::Unix(path) => self.connect_unix(id, path)?,
+            Peer::Carried { carrier, address, name, key } => {
+                let to = Dial { carrier: *carrier, address: *address, name: name.as_deref() };
+                self.connect_carrier(to, key.map(PeerKey))?
+            }
         };
         let at_once = matches!(transport, Transport::Udp { .. });
         self.net.faces.replace_transport(id, transport);
@@ -162,7 +167,11 @@ impl Engine {
 
     fn hang_up(&mut self, transport: &Transport) {
         match transport {
-            Transport::Link(link) => self.net.endpoint.close(*link),
+            Transport::Link(link) => {
+                let now = self.now();
+                self.net.endpoint.close(*link);
+                self.net.carriers.release(now, *link);
+            }
             Transport::Stream(stream) => drop(self.net.tokens.remove(&stream.token())),
             Transport::WebSocket(socket) => drop(self.net.tokens.remove(&socket.token())),
             _ => {}
@@ -209,7 +218,7 @@ impl Engine {
 /// Datagrams and links may come from anywhere; connections over loopback are local, as NFD has it.
 fn scope_to(peer: &Peer) -> FaceScope {
     match peer {
-        Peer::Link { .. } | Peer::Udp(_) => FaceScope::NonLocal,
+        Peer::Link { .. } | Peer::Carried { .. } | Peer::Udp(_) => FaceScope::NonLocal,
         Peer::Tcp(address) | Peer::WebSocket(address) => scope_of(*address),
         Peer::Unix(_) => FaceScope::Local,
     }

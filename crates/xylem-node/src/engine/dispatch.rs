@@ -56,13 +56,22 @@ impl<'a> Dispatch<'a> {
 impl Outlet for Dispatch<'_> {
     #[inline]
     fn send(&mut self, to: FaceId, out: Outgoing<'_>) {
-        let Network { faces, endpoint, udp_sockets, multicast, happenings, unflushed, .. } =
-            &mut *self.net;
+        let Network {
+            faces,
+            endpoint,
+            udp_sockets,
+            multicast,
+            happenings,
+            unflushed,
+            carriers,
+            ..
+        } = &mut *self.net;
         let Some(face) = faces.get_mut(to) else { return };
         if let Transport::Internal = face.transport {
             let from = out.incoming_face.unwrap_or(self.from);
             let packet = slice_of(self.backing, out.packet);
-            happenings.push_back(Happening::Packet { from, packet, nack: out.nack });
+            let marked = out.congestion_mark.is_some_and(|mark| mark > 0);
+            happenings.push_back(Happening::Packet { from, packet, nack: out.nack, marked });
             return;
         }
         let headers = LinkHeaders {
@@ -72,7 +81,10 @@ impl Outlet for Dispatch<'_> {
             incoming_face_id: out.incoming_face.map(|face| face.0),
             ..LinkHeaders::default()
         };
-        let queued = face.unsent();
+        let queued = match face.transport {
+            Transport::Link(link) => carriers.unsent(link),
+            _ => face.unsent(),
+        };
         let Face { link, transport, .. } = face;
         let mut wire = Wire { endpoint, udp_sockets, multicast };
         // What a link service can't carry is lost like what a network can't.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use mio::Interest;
 use mio::net::{TcpListener, TcpStream};
 use xylem_forward::{FaceId, FaceScope, FaceSettings, LinkType};
-use xylem_mgmt::{FaceUri, Persistency};
+use xylem_mgmt::{Carrier, FaceUri, Persistency};
 
 use super::{Engine, Limits, Source};
 use crate::api::Peer;
@@ -29,6 +29,7 @@ const LOCAL_RESERVE: usize = 256;
 pub(super) enum Listener {
     Tcp(TcpListener),
     WebSocket(TcpListener),
+    Carrier(Carrier, TcpListener),
     #[cfg(unix)]
     Unix(unix::Listener),
 }
@@ -40,6 +41,9 @@ impl Listener {
             Self::Tcp(listener) => Some(FaceUri::Tcp(endpoint(listener.local_addr().ok()?))),
             Self::WebSocket(listener) => {
                 Some(FaceUri::WebSocket(endpoint(listener.local_addr().ok()?)))
+            }
+            Self::Carrier(carrier, listener) => {
+                Some(FaceUri::Carried(*carrier, endpoint(listener.local_addr().ok()?)))
             }
             #[cfg(unix)]
             Self::Unix(listener) => {
@@ -65,6 +69,9 @@ impl Engine {
                 format!("tcp{}://{}", family(*address), self.bind_tcp(*address)?)
             }
             Peer::WebSocket(address) => format!("ws://{}", self.bind_web_socket(*address)?),
+            Peer::Carried { carrier, address, .. } => {
+                format!("{}://{}", carrier.scheme(), self.bind_carrier(*carrier, *address)?)
+            }
             Peer::Unix(path) => {
                 self.bind_unix(path)?;
                 format!("unix://{}", path.display())
@@ -104,10 +111,10 @@ impl Engine {
         self.bind_stream(address, Listener::WebSocket)
     }
 
-    fn bind_stream(
+    pub(super) fn bind_stream(
         &mut self,
         address: SocketAddr,
-        kind: fn(TcpListener) -> Listener,
+        kind: impl FnOnce(TcpListener) -> Listener,
     ) -> io::Result<SocketAddr> {
         let mut listener = TcpListener::bind(address)?;
         let net = &mut self.net;
@@ -202,6 +209,12 @@ impl Engine {
             let accepted = match &mut self.net.listeners[i] {
                 Listener::Tcp(listener) => listener.accept().map(|(s, from)| (s, from, false)),
                 Listener::WebSocket(listener) => listener.accept().map(|(s, from)| (s, from, true)),
+                Listener::Carrier(carrier, listener) => {
+                    let Ok((stream, from)) = listener.accept() else { return };
+                    let carrier = *carrier;
+                    self.accept_carrier(carrier, stream, from);
+                    continue;
+                }
                 #[cfg(unix)]
                 Listener::Unix(listener) => {
                     let Ok((stream, _)) = listener.io.accept() else { return };

@@ -6,26 +6,42 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use xylem_forward::{FaceId, Incoming};
-use xylem_link::{Event as LinkEvent, REFUSED};
-use xylem_mgmt::{FaceUri, Persistency};
+use xylem_link::Event as LinkEvent;
 use xylem_packet::{MAX_PIT_TOKEN, frame_len};
 
 use super::dispatch::{Dispatch, place_in};
 use super::{Engine, Happening, Source};
 use crate::faces::udp::Received;
 use crate::faces::{Face, Transport};
-use crate::uri::endpoint;
+
+/// The NDNLPv2 congestion mark that a datagram's own (ECN CE) becomes.
+const CONGESTED: u64 = 1;
+
+/// Where a frame came from.
+#[derive(Clone, Copy)]
+struct Origin {
+    face: FaceId,
+    /// Keeps fragments of several senders on one face apart.
+    sender: u64,
+    /// The datagram that it came in, or the last of several, had met congestion.
+    marked: bool,
+}
 
 impl Engine {
     pub(super) fn receive_link(&mut self, i: usize, source: Source) -> io::Result<()> {
         let now = self.now();
-        let super::Network { link_sockets, endpoint, heard_on, limits, .. } = &mut self.net;
+        let super::Network { link_sockets, endpoint, heard_on, limits, carriers, .. } =
+            &mut self.net;
         let many = link_sockets.len() > 1;
-        let more = link_sockets[i].receive(&mut |from, datagram| {
+        let more = link_sockets[i].receive(&mut |from, marked, datagram| {
+            // Nobody on a network has an address that we made up.
+            if carriers.made_up(from) {
+                return;
+            }
             if many && (heard_on.len() < limits.faces || heard_on.contains_key(&from)) {
                 heard_on.insert(from, i);
             }
-            endpoint.handle_datagram(now, from, datagram);
+            endpoint.handle_marked_datagram(now, from, marked, datagram);
         })?;
         self.drain_endpoint(now);
         if more {
@@ -37,38 +53,28 @@ impl Engine {
     pub(super) fn drain_endpoint(&mut self, now: Duration) {
         while let Some(event) = self.net.endpoint.poll_event() {
             match event {
-                LinkEvent::Packet { link, packet, .. } => {
+                LinkEvent::Packet { link, packet, marked } => {
                     if let Some(face) = self.net.faces.of_link(link) {
-                        self.take_in(now, face, &packet, &packet);
+                        self.take_in_from(
+                            now,
+                            Origin { face, sender: 0, marked },
+                            &packet,
+                            &packet,
+                        );
                     }
                 }
                 LinkEvent::Connected { link, remote, .. } => {
-                    let id = self.net.faces.of_link(link).unwrap_or_else(|| {
-                        let (shown, far) = (remote.to_string(), FaceUri::Xylem(endpoint(remote)));
-                        let here = self.net.link_uri(remote);
-                        let mut face = Face::new(Transport::Link(link), shown, far, here);
-                        face.persistency = Persistency::OnDemand;
-                        self.add_face(face)
-                    });
-                    self.came_up(id);
+                    let known = self.net.faces.of_link(link);
+                    if let Some(id) = known.or_else(|| self.face_of_new_link(link, remote)) {
+                        self.came_up(id);
+                    }
                 }
                 LinkEvent::Closed { link, reason } => {
                     if let Some(face) = self.net.faces.of_link(link) {
                         self.fail_face(face, &reason.to_string());
                     }
                 }
-                // No program here takes streams: the peer is told so. That the stream has ended
-                // meanwhile is as good.
-                LinkEvent::StreamOpened { link, stream, .. } => {
-                    let _ = self.net.endpoint.reset_stream(link, stream, REFUSED);
-                    let _ = self.net.endpoint.stop_stream(link, stream, REFUSED);
-                }
-                LinkEvent::StreamReadable { .. }
-                | LinkEvent::StreamWritable { .. }
-                | LinkEvent::StreamReset { .. }
-                | LinkEvent::StreamStopped { .. }
-                | LinkEvent::StreamDelivered { .. }
-                | LinkEvent::GoingAway { .. } => {}
+                other => self.net.stream_event(&other),
             }
         }
     }
@@ -83,7 +89,7 @@ impl Engine {
                 None => self.accept_udp(i, train.from, now),
             };
             if let Some(face) = face {
-                self.take_in_train(now, face, 0, &train);
+                self.take_in_train(now, Origin { face, sender: 0, marked: train.marked }, &train);
             }
         }
         self.net.trains = trains;
@@ -103,7 +109,8 @@ impl Engine {
         let face = self.net.faces.iter().find(|(_, face)| is_it(face)).map(|(id, _)| id);
         for train in trains.drain(..).filter(|train| train.from != own) {
             if let Some(face) = face {
-                self.take_in_train(now, face, number_of(train.from), &train);
+                let (sender, marked) = (number_of(train.from), train.marked);
+                self.take_in_train(now, Origin { face, sender, marked }, &train);
             }
         }
         self.net.trains = trains;
@@ -113,10 +120,9 @@ impl Engine {
         Ok(())
     }
 
-    /// `sender` keeps fragments of several senders on one face apart.
-    fn take_in_train(&mut self, now: Duration, face: FaceId, sender: u64, train: &Received) {
+    fn take_in_train(&mut self, now: Duration, origin: Origin, train: &Received) {
         for datagram in train.bytes.chunks(train.stride) {
-            self.take_in_from(now, face, sender, &train.bytes, datagram);
+            self.take_in_from(now, origin, &train.bytes, datagram);
         }
     }
 
@@ -196,18 +202,12 @@ impl Engine {
     }
 
     fn take_in(&mut self, now: Duration, from: FaceId, backing: &Bytes, frame: &[u8]) {
-        self.take_in_from(now, from, 0, backing, frame);
+        self.take_in_from(now, Origin { face: from, sender: 0, marked: false }, backing, frame);
     }
 
     /// Hands one frame, which lies in `backing`, through the face's link service to the forwarder.
-    fn take_in_from(
-        &mut self,
-        now: Duration,
-        from: FaceId,
-        sender: u64,
-        backing: &Bytes,
-        frame: &[u8],
-    ) {
+    fn take_in_from(&mut self, now: Duration, origin: Origin, backing: &Bytes, frame: &[u8]) {
+        let Origin { face: from, sender, marked } = origin;
         let Self { forwarder, net, .. } = self;
         let Some(face) = net.faces.get_mut(from) else { return };
         face.heard = now;
@@ -234,7 +234,7 @@ impl Engine {
             packet,
             pit_token: token,
             nack: headers.nack,
-            congestion_mark: headers.congestion_mark,
+            congestion_mark: headers.congestion_mark.or(marked.then_some(CONGESTED)),
             next_hop: headers.next_hop_face_id.map(FaceId),
             no_cache: headers.no_cache,
         };

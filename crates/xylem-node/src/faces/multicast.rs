@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use mio::{Poll, Token};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
-use super::udp::{Oversize, Udp};
+use super::udp::{Ecn, Oversize, Udp};
 
 /// A joined group.
 pub(crate) struct Multicast {
@@ -66,6 +66,6 @@ impl Multicast {
 
     /// Sends one frame to everybody.
     pub(crate) fn send(&mut self, frame: &[u8]) {
-        self.says.send(self.group(), frame, None);
+        self.says.send(self.group(), frame, None, Ecn::NotCapable);
     }
 }

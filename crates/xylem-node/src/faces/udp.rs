@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use bytes::{Bytes, BytesMut};
 use mio::Interest;
-use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
+use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 
 /// What the kernel may hand over in one message: a whole train of coalesced datagrams.
 const MESSAGE_LEN: usize = 65_536;
@@ -31,6 +31,15 @@ pub(crate) enum Oversize {
     Fragment,
 }
 
+/// Whether routers may mark a datagram instead of dropping it (RFC 3168): only where whoever gets it
+/// heeds the mark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ecn {
+    /// ECT(0).
+    Capable,
+    NotCapable,
+}
+
 /// Datagrams of one sender that the kernel handed over together.
 pub(crate) struct Received {
     /// Who sent them.
@@ -39,6 +48,8 @@ pub(crate) struct Received {
     pub(crate) bytes: Bytes,
     /// The length of each but the last, which may be shorter.
     pub(crate) stride: usize,
+    /// A router on the way marked them instead of dropping them (ECN CE).
+    pub(crate) marked: bool,
 }
 
 /// Datagrams of one length for one receiver that wait to leave in one system call.
@@ -100,36 +111,39 @@ impl Udp {
         poll.registry().register(&mut self.io, token, Interest::READABLE)
     }
 
-    /// Takes one batch from the socket, datagram by datagram in memory of its own: whether more may
-    /// be waiting.
+    /// Takes one batch from the socket, datagram by datagram in memory of its own, and whether each
+    /// was marked (ECN CE): whether more may be waiting.
     ///
     /// # Errors
     /// Those of the socket; errors that a peer caused (ICMP) count as an empty message.
     pub(crate) fn receive(
         &mut self,
-        each: &mut dyn FnMut(SocketAddr, BytesMut),
+        each: &mut dyn FnMut(SocketAddr, bool, BytesMut),
     ) -> io::Result<bool> {
-        self.receive_messages(&mut |from, mut message, stride| {
+        self.receive_messages(&mut |meta, mut message| {
+            let (from, marked, stride) = (meta.addr, is_marked(meta), meta.stride.max(1));
             while message.len() > stride {
-                each(from, message.split_to(stride));
+                each(from, marked, message.split_to(stride));
             }
             if !message.is_empty() {
-                each(from, message);
+                each(from, marked, message);
             }
         })
     }
 
     /// As [`Udp::receive`], trains of datagrams as they come.
     pub(crate) fn receive_trains(&mut self, into: &mut Vec<Received>) -> io::Result<bool> {
-        self.receive_messages(&mut |from, message, stride| {
-            into.push(Received { from, bytes: message.freeze(), stride });
+        self.receive_messages(&mut |meta, message| {
+            into.push(Received {
+                from: meta.addr,
+                bytes: message.freeze(),
+                stride: meta.stride.max(1),
+                marked: is_marked(meta),
+            });
         })
     }
 
-    fn receive_messages(
-        &mut self,
-        each: &mut dyn FnMut(SocketAddr, BytesMut, usize),
-    ) -> io::Result<bool> {
+    fn receive_messages(&mut self, each: &mut dyn FnMut(&RecvMeta, BytesMut)) -> io::Result<bool> {
         while self.buffers.len() < BATCH {
             self.buffers.push(BytesMut::zeroed(SLAB_LEN));
         }
@@ -149,7 +163,7 @@ impl Udp {
             if buffer.len() < MESSAGE_LEN {
                 *buffer = BytesMut::zeroed(SLAB_LEN);
             }
-            each(meta.addr, message, meta.stride.max(1));
+            each(meta, message);
         }
         // A batch that is not full was cut short by the end of the queue.
         Ok(received == BATCH)
@@ -177,7 +191,8 @@ impl Udp {
     pub(crate) fn flush(&mut self) {
         let Some(to) = self.train.to.take() else { return };
         let mut bytes = std::mem::take(&mut self.train.bytes);
-        self.send(to, &bytes, Some(self.train.stride));
+        // NDN over plain UDP promises nobody to heed marks.
+        self.send(to, &bytes, Some(self.train.stride), Ecn::NotCapable);
         bytes.clear();
         self.train.bytes = bytes;
     }
@@ -185,17 +200,28 @@ impl Udp {
     /// Sends one datagram, or several of `segment_size` bytes (the last may be shorter).
     ///
     /// A full socket buffer drops them, as the network would: whoever asked asks again.
-    pub(crate) fn send(&self, to: SocketAddr, contents: &[u8], segment_size: Option<usize>) {
+    pub(crate) fn send(
+        &self,
+        to: SocketAddr,
+        contents: &[u8],
+        segment_size: Option<usize>,
+        ecn: Ecn,
+    ) {
+        let ecn = (ecn == Ecn::Capable).then_some(EcnCodepoint::Ect0);
         // A kernel or device without segment offload says so by a limit of 1.
         let train = self.state.max_gso_segments();
         let at_once = segment_size.map_or(contents.len(), |size| size * train).max(1);
         for contents in contents.chunks(at_once) {
             let segment_size = segment_size.filter(|size| contents.len() > *size);
-            let transmit =
-                Transmit { destination: to, ecn: None, contents, segment_size, src_ip: None };
+            let transmit = Transmit { destination: to, ecn, contents, segment_size, src_ip: None };
             let _ = self.state.try_send(UdpSockRef::from(&self.io), &transmit);
         }
     }
+}
+
+/// Routers marked all datagrams of a train alike, or the kernel would not have joined them.
+fn is_marked(meta: &RecvMeta) -> bool {
+    meta.ecn == Some(EcnCodepoint::Ce)
 }
 
 /// Whether the kernel cuts a train for this receiver into datagrams of `len` bytes without asking
@@ -222,4 +248,44 @@ fn allow_fragments(io: &mio::net::UdpSocket, address: SocketAddr) -> io::Result<
 #[cfg(not(target_os = "linux"))]
 fn allow_fragments(_io: &mio::net::UdpSocket, _address: SocketAddr) -> io::Result<()> {
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bound() -> Udp {
+        Udp::bind(SocketAddr::from(([127, 0, 0, 1], 0)), Oversize::Lose).expect("loopback")
+    }
+
+    /// Waits for the datagrams that were sent before, and tells which were marked.
+    fn marks(socket: &mut Udp, count: usize) -> Vec<(Vec<u8>, bool)> {
+        let mut got = Vec::new();
+        while got.len() < count {
+            let each = &mut |_, marked, bytes: BytesMut| got.push((bytes.to_vec(), marked));
+            socket.receive(each).expect("receives");
+        }
+        got
+    }
+
+    #[test]
+    fn a_mark_of_the_network_is_seen_and_capability_is_none() {
+        let (sender, mut receiver) = (bound(), bound());
+        let to = receiver.local();
+        sender.send(to, b"not capable", None, Ecn::NotCapable);
+        sender.send(to, b"capable", None, Ecn::Capable);
+        // What a congested router makes of the second.
+        let marked = Transmit {
+            destination: to,
+            ecn: Some(EcnCodepoint::Ce),
+            contents: b"marked",
+            segment_size: None,
+            src_ip: None,
+        };
+        sender.state.try_send(UdpSockRef::from(&sender.io), &marked).expect("sends");
+        let got = marks(&mut receiver, 3);
+        let of = |text: &[u8]| got.iter().find(|(bytes, _)| bytes == text).map(|(_, m)| *m);
+        assert_eq!([of(b"not capable"), of(b"capable")], [Some(false); 2]);
+        assert_eq!(of(b"marked"), Some(true));
+    }
 }

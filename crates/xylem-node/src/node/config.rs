@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Deserialize;
+use xylem_link::Shaping;
 
 use crate::api::Error;
 use crate::failure;
+use crate::mail::MailboxConfig;
 use crate::uri::{LINK_PORT, NDN_PORT, PeerUri, WEB_SOCKET_PORT};
 
 /// The group and port that the Internet Assigned Numbers Authority lists for NDN.
@@ -51,8 +53,15 @@ pub struct NodeConfig {
     pub pit_quota: Option<usize>,
     /// Take prefix registrations from other machines, if a trusted key signed them.
     pub localhop: bool,
+    /// PEM files with the certificate chain and the key that carriers over TLS show; `None`: a
+    /// certificate made up for this run.
+    pub certificate: Option<(PathBuf, PathBuf)>,
     /// Certificates whose keys may command; empty: every local application may.
     pub anchors: Vec<PathBuf>,
+    /// Mail that is kept for others until they fetch it; `None`: none.
+    pub mailbox: Option<MailboxConfig>,
+    /// What sizes and times on encrypted links show.
+    pub shaping: Shaping,
     /// Where the node's identity (the key of its encrypted links) is kept.
     pub store: PathBuf,
 }
@@ -88,7 +97,10 @@ impl NodeConfig {
             interests_per_second: None,
             pit_quota: None,
             localhop: false,
+            certificate: None,
             anchors: Vec::new(),
+            mailbox: None,
+            shaping: Shaping::default(),
             store,
         }
     }
@@ -113,7 +125,9 @@ impl NodeConfig {
             let place = line.map(|line| format!("line {line}: ")).unwrap_or_default();
             format!("{place}{}", e.message().replace('\n', "; "))
         })?;
-        file.node.unwrap_or_default().apply(Self::new(store))
+        let mut config = file.node.unwrap_or_default().apply(Self::new(store))?;
+        config.mailbox = file.mailbox.and_then(MailboxTable::settings);
+        Ok(config)
     }
 
     /// Where this node listens, in the order in which it is told.
@@ -163,6 +177,30 @@ fn is_root() -> bool {
 struct FileTable {
     // Other tables are other commands'.
     node: Option<NodeTable>,
+    mailbox: Option<MailboxTable>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MailboxTable {
+    enabled: Option<bool>,
+    each: Option<usize>,
+    mailboxes: Option<usize>,
+    bytes: Option<u64>,
+    days: Option<u32>,
+}
+
+impl MailboxTable {
+    fn settings(self) -> Option<MailboxConfig> {
+        self.enabled.unwrap_or(true).then(|| {
+            let mut limits = MailboxConfig::default();
+            set(&mut limits.each, self.each);
+            set(&mut limits.mailboxes, self.mailboxes);
+            set(&mut limits.bytes, self.bytes);
+            set(&mut limits.age, self.days.map(|n| Duration::from_secs(86_400) * n));
+            limits
+        })
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -170,11 +208,14 @@ struct FileTable {
 struct NodeTable {
     listen: Option<Vec<String>>,
     connect: Option<Vec<String>>,
+    shape: Option<String>,
     max_faces: Option<usize>,
     idle_seconds: Option<u64>,
     interests_per_second: Option<u32>,
     pit_quota: Option<usize>,
     pit_capacity: Option<usize>,
+    tls_certificate: Option<PathBuf>,
+    tls_key: Option<PathBuf>,
     cs_packets: Option<usize>,
     cs_bytes: Option<usize>,
     cs_directory: Option<PathBuf>,
@@ -224,6 +265,9 @@ impl NodeTable {
             config.listen = Some(uris("listen", &listen)?);
         }
         config.connect = uris("connect", &self.connect.unwrap_or_default())?;
+        if let Some(shape) = self.shape {
+            config.shaping = shape.parse().map_err(|e| format!("shape: {shape}: {e}"))?;
+        }
         set(&mut config.max_faces, self.max_faces);
         set(&mut config.idle, self.idle_seconds.map(Duration::from_secs));
         set(&mut config.pit_capacity, self.pit_capacity);
@@ -236,6 +280,11 @@ impl NodeTable {
         if !(1..=MAX_PIT).contains(&config.pit_capacity) {
             return Err(format!("pit_capacity has to be between 1 and {MAX_PIT}"));
         }
+        config.certificate = match (self.tls_certificate, self.tls_key) {
+            (Some(chain), Some(key)) => Some((chain, key)),
+            (None, None) => None,
+            _ => return Err("tls_certificate and tls_key have to be given together".into()),
+        };
         if let Some(multicast) = self.multicast {
             let group = multicast.group.unwrap_or(MULTICAST_GROUP);
             if !group.ip().is_multicast() {
@@ -290,6 +339,7 @@ fn name(text: &str) -> Result<xylem_packet::Name, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use xylem_link::Level;
 
     fn read(text: &str) -> Result<NodeConfig, String> {
         NodeConfig::from_toml(text, PathBuf::from("/s"))
@@ -302,11 +352,14 @@ mod tests {
             [node]
             listen = ["unix:///tmp/x.sock", "tcp4://127.0.0.1:0"]
             connect = ["udp://192.0.2.1"]
+            shape = "high"
             max_faces = 7
             idle_seconds = 30
             interests_per_second = 100
             pit_quota = 10
             pit_capacity = 1000
+            tls_certificate = "/etc/xylem/chain.pem"
+            tls_key = "/etc/xylem/key.pem"
             cs_packets = 3
             cs_bytes = 5
             cs_directory = "/var/cache/xylem"
@@ -323,6 +376,9 @@ mod tests {
             [[node.strategy]]
             prefix = "/b"
             strategy = "/localhost/nfd/strategy/multicast"
+            [mailbox]
+            each = 5
+            days = 2
             [other]
             unknown = 1
             "#,
@@ -330,15 +386,20 @@ mod tests {
         .unwrap();
         assert_eq!(config.listen.unwrap()[0], PeerUri::unix(Path::new("/tmp/x.sock")));
         assert_eq!(config.connect, ["udp://192.0.2.1".parse().unwrap()]);
+        assert_eq!(config.shaping, Shaping::at(Level::High));
         assert_eq!((config.max_faces, config.idle), (7, Duration::from_secs(30)));
         assert_eq!((config.interests_per_second, config.pit_quota), (Some(100), Some(10)));
         assert_eq!((config.pit_capacity, config.cs_packets, config.cs_bytes), (1000, 3, 5));
         assert_eq!(config.cs_directory, Some(PathBuf::from("/var/cache/xylem")));
         assert_eq!(config.cs_directory_bytes, 9);
+        assert!(config.certificate.is_some());
         assert_eq!(config.multicast, None);
         assert!(config.localhop && config.anchors.len() == 1);
         assert_eq!((config.routes[0].prefix.as_str(), config.routes[0].cost), ("/a", 4));
         assert_eq!(config.strategies.len(), 1);
+        let mailbox = config.mailbox.unwrap();
+        assert_eq!((mailbox.each, mailbox.age), (5, Duration::from_secs(2 * 86_400)));
+        assert_eq!(read("[mailbox]\nenabled = false").unwrap().mailbox, None);
     }
 
     #[test]
@@ -354,9 +415,12 @@ mod tests {
             ("[node]\nlisten = 5", "line 2"),
             ("[node]\n\nlissen = []", "lissen"),
             ("[node", "line 1"),
+            ("[mailbox]\nsize = 1", "size"),
             ("[node]\nlisten = [\"http://x\"]", "http"),
             ("[node]\nconnect = [\"unix://relative\"]", "unix"),
+            ("[node]\nshape = \"much\"", "much"),
             ("[node]\npit_capacity = 0", "pit_capacity"),
+            ("[node]\ntls_key = \"k\"", "tls_certificate"),
             ("[node]\nmax_faces = -1", "line 2"),
             ("[node.multicast]\ngroup = \"10.0.0.1:5\"", "10.0.0.1"),
             ("[node.management]\nlocalhop = true", "anchors"),

@@ -163,9 +163,11 @@ fn unacceptable(text: &str) -> Refusal {
 /// and NFD wants the client to have done it, too.
 fn peer_of(uri: &FaceUri) -> Result<Peer, Refusal> {
     let host = match uri {
-        FaceUri::Udp(at) | FaceUri::Tcp(at) | FaceUri::WebSocket(at) | FaceUri::Xylem(at) => {
-            Some(&at.host)
-        }
+        FaceUri::Udp(at)
+        | FaceUri::Tcp(at)
+        | FaceUri::WebSocket(at)
+        | FaceUri::Xylem(at)
+        | FaceUri::Carried(_, at) => Some(&at.host),
         _ => None,
     };
     if matches!(host, Some(UriHost::Name(_) | UriHost::Zoned(..))) {

@@ -10,6 +10,7 @@ pub use config::{NodeConfig, Route, default_socket};
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::mpsc;
 
 use xylem_forward::{FaceId, Forwarder, Strategy};
 use xylem_link::{Endpoint, StaticKey};
@@ -20,9 +21,10 @@ use xylem_trust::{Certificate, TrustStore};
 use crate::api::{Blame, Error, Event, Peer, Stop};
 use crate::client::{certificate, now_ms};
 use crate::engine::{Engine, Happening, Limits};
+use crate::mail::{MailStore, Room, beside};
 use crate::shelf::DiskShelf;
 use crate::uri::PeerUri;
-use crate::{failure, identity};
+use crate::{failure, identity, shaping};
 use host::Managed;
 
 /// Forwards until `stop` is raised.
@@ -39,7 +41,9 @@ pub fn run_node(
     node.listen(on_event)?;
     node.join_multicast(on_event)?;
     node.connect(on_event)?;
-    node.run(stop, on_event)
+    // What waits to be delivered is delivered beside.
+    let mail = MailStore::open_existing(&node.config.store)?;
+    beside(mail.as_ref(), |events, _| node.run(stop, events, on_event))
 }
 
 struct Node {
@@ -47,6 +51,8 @@ struct Node {
     engine: Engine,
     management: Management,
     started_ms: u64,
+    /// Takes mail.
+    room: Room,
 }
 
 impl Node {
@@ -55,7 +61,8 @@ impl Node {
         std::fs::create_dir_all(&keys)
             .map_err(|e| failure::local(&format!("cannot make {}", keys.display()), &e))?;
         let link_key = StaticKey::from_bytes(identity::load_or_create(&keys.join("link"))?);
-        let link_config = xylem_link::Config::default();
+        let link_config =
+            xylem_link::Config { shaping: config.shaping.clone(), ..Default::default() };
         let endpoint = Endpoint::new(link_config, link_key, identity::random()?);
 
         let mut forwarding = xylem_forward::Config::default();
@@ -78,11 +85,15 @@ impl Node {
             interests_per_second: config.interests_per_second,
             pit_quota: Some(config.pit_quota.unwrap_or(config.pit_capacity / 4 * 3).max(1)),
         });
+        if let Some(files) = &config.certificate {
+            engine.set_certificate(failure::certificate(files)?);
+        }
         let management = Management::new(management_settings(&config)?);
         for prefix in management.prefixes() {
             engine.serve(prefix.as_ref());
         }
-        Ok(Self { config, engine, management, started_ms: now_ms() })
+        let room = Room::open(&config.store, config.mailbox)?;
+        Ok(Self { config, engine, management, started_ms: now_ms(), room })
     }
 
     fn listen(&mut self, on_event: &mut dyn FnMut(Event)) -> Result<(), Error> {
@@ -175,8 +186,14 @@ impl Node {
         found.map_err(|what| on_event(Event::Trouble { what })).ok()
     }
 
-    fn run(mut self, stop: &Stop, on_event: &mut dyn FnMut(Event)) -> Result<(), Error> {
+    fn run(
+        mut self,
+        stop: &Stop,
+        events: &mpsc::Receiver<Event>,
+        on_event: &mut dyn FnMut(Event),
+    ) -> Result<(), Error> {
         while !stop.raised() {
+            events.try_iter().for_each(&mut *on_event);
             let routes_end = self.management.poll_timeout();
             self.engine.wait(routes_end).map_err(|e| failure::local("network", &e))?;
             while let Some(happening) = self.engine.next_happening() {
@@ -197,11 +214,14 @@ impl Node {
 impl Node {
     fn take(&mut self, happening: Happening, on_event: &mut dyn FnMut(Event)) {
         let now = self.engine.now();
-        let Self { engine, management, started_ms, .. } = self;
+        let Self { engine, management, started_ms, room, .. } = self;
+        if let Happening::Stream { face, stream, what } = happening {
+            return room.handle(engine, face, stream, what, on_event);
+        }
         let mut host = Managed { engine, started_ms: *started_ms };
         let mut answers = Vec::new();
         match happening {
-            Happening::Packet { from, packet, nack: None } => {
+            Happening::Packet { from, packet, nack: None, .. } => {
                 if let Ok(interest) = Interest::decode(&packet) {
                     management.handle_interest(now, from, &interest, &mut host, &mut answers);
                 }
@@ -210,9 +230,12 @@ impl Node {
             Happening::Packet { .. } => {}
             Happening::FaceUp { face, peer } => {
                 management.face_up(now, face, &host, &mut answers);
-                on_event(Event::PeerConnected { peer });
+                on_event(Event::PeerConnected { peer: peer.clone() });
+                shaping::tell(&self.engine, face, self.config.shaping.level, &peer, on_event);
             }
+            Happening::Stream { .. } => {}
             Happening::FaceDown { face, peer, why, gone } => {
+                room.face_down(face);
                 if gone {
                     management.face_gone(now, face, &mut host, &mut answers);
                 }

@@ -4,14 +4,16 @@ const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 
 /// A text that is not base32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Base32Error {
+pub enum Base32Error {
     /// A character outside the alphabet, at a byte offset.
     Character(char, usize),
     /// A number of characters that no bytes encode to, or bits left over that are not zero.
     Length,
 }
 
-pub(super) fn encode(bytes: &[u8]) -> String {
+/// Bytes as text.
+#[must_use]
+pub fn encode(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len().div_ceil(5) * 8);
     for group in bytes.chunks(5) {
         let mut bits = 0u64;
@@ -25,7 +27,11 @@ pub(super) fn encode(bytes: &[u8]) -> String {
     text
 }
 
-pub(super) fn decode(text: &str) -> Result<Vec<u8>, Base32Error> {
+/// Text as bytes.
+///
+/// # Errors
+/// [`Base32Error`] for what [`encode`] does not give.
+pub fn decode(text: &str) -> Result<Vec<u8>, Base32Error> {
     let mut bytes = Vec::with_capacity(text.len() * 5 / 8);
     let (mut bits, mut count) = (0u32, 0);
     for (at, character) in text.char_indices() {

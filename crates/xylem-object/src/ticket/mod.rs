@@ -30,7 +30,7 @@
 //! # Ok::<(), naming::PrefixError>(())
 //! ```
 
-mod base32;
+pub mod base32;
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -53,7 +53,8 @@ pub const MAX_ADDRESSES: usize = 16;
 /// Longest text that is looked at. The longest ticket of version 1 is shorter than half of this.
 pub const MAX_TEXT: usize = 4096;
 
-const CHECKSUM_LEN: usize = 4;
+/// Bytes of the checksum at a ticket's end.
+pub const CHECKSUM_LEN: usize = 4;
 const FLAG_DIRECTORY: u8 = 1;
 const FLAG_LINK_KEY: u8 = 2;
 const FAMILY_V4: u8 = 4;
@@ -120,21 +121,7 @@ impl Ticket {
         tlv::write_var_number(&mut out, self.size);
         out.extend_from_slice(&self.publisher.0);
         out.extend_from_slice(self.link_key.as_ref().map_or(&[][..], |key| key));
-        let addresses = &self.addresses[..self.addresses.len().min(MAX_ADDRESSES)];
-        out.push(addresses.len() as u8);
-        for address in addresses {
-            match address.ip() {
-                IpAddr::V4(ip) => {
-                    out.push(FAMILY_V4);
-                    out.extend_from_slice(&ip.octets());
-                }
-                IpAddr::V6(ip) => {
-                    out.push(FAMILY_V6);
-                    out.extend_from_slice(&ip.octets());
-                }
-            }
-            out.extend_from_slice(&address.port().to_be_bytes());
-        }
+        write_addresses(&mut out, &self.addresses);
         let checksum = checksum(&out);
         out.extend_from_slice(&checksum);
         out
@@ -212,8 +199,38 @@ impl FromStr for Ticket {
     }
 }
 
-/// First bytes of the payload's BLAKE3 hash.
-fn checksum(payload: &[u8]) -> [u8; CHECKSUM_LEN] {
+/// Appends the first [`MAX_ADDRESSES`] of these in the ticket's form: their number, and of each its
+/// family, address and port.
+pub fn write_addresses(out: &mut Vec<u8>, addresses: &[SocketAddr]) {
+    let addresses = &addresses[..addresses.len().min(MAX_ADDRESSES)];
+    out.push(addresses.len() as u8);
+    for address in addresses {
+        match address.ip() {
+            IpAddr::V4(ip) => {
+                out.push(FAMILY_V4);
+                out.extend_from_slice(&ip.octets());
+            }
+            IpAddr::V6(ip) => {
+                out.push(FAMILY_V6);
+                out.extend_from_slice(&ip.octets());
+            }
+        }
+        out.extend_from_slice(&address.port().to_be_bytes());
+    }
+}
+
+/// Reads what [`write_addresses`] wrote, and gives what is behind it.
+///
+/// # Errors
+/// [`TicketError::Malformed`].
+pub fn read_addresses(bytes: &[u8]) -> Result<(Vec<SocketAddr>, &[u8]), TicketError> {
+    let mut fields = Fields(bytes);
+    Ok((fields.addresses()?, fields.0))
+}
+
+/// First bytes of the payload's BLAKE3 hash, against typos and cut-off pastes.
+#[must_use]
+pub fn checksum(payload: &[u8]) -> [u8; CHECKSUM_LEN] {
     let mut sum = [0; CHECKSUM_LEN];
     sum.copy_from_slice(&xylem_hash::hash(payload).as_bytes()[..CHECKSUM_LEN]);
     sum

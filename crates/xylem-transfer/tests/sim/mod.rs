@@ -27,7 +27,7 @@ pub const fn ms(n: u64) -> Duration {
 #[derive(Debug)]
 enum Flying {
     Interest(usize, Vec<u8>),
-    Data(usize, Bytes),
+    Data(usize, Bytes, bool),
     Nack(usize, Vec<u8>),
 }
 
@@ -156,23 +156,33 @@ impl World {
             Flying::Interest(p, packet) => {
                 let replies = self.peers[p].0.reply(&packet);
                 for reply in replies {
-                    let (len, cargo) = match reply {
-                        Reply::Data(data) => (data.len(), Flying::Data(p, data.into())),
-                        Reply::Nack => (packet.len(), Flying::Nack(p, packet.clone())),
+                    let len = match &reply {
+                        Reply::Data(data) => data.len(),
+                        Reply::Nack => packet.len(),
                     };
                     let times = self.peers[p].1.down(self.now, len, &mut self.rng);
+                    let marked = self.peers[p].1.last_marked;
+                    let cargo = match reply {
+                        Reply::Data(data) => Flying::Data(p, data.into(), marked),
+                        Reply::Nack => Flying::Nack(p, packet.clone()),
+                    };
                     let mut copies = times.into_iter();
                     if let Some(second) = copies.nth(1)
-                        && let Flying::Data(p, data) = &cargo
+                        && let Flying::Data(p, data, marked) = &cargo
                     {
-                        self.fly(second, Flying::Data(*p, data.clone()));
+                        self.fly(second, Flying::Data(*p, data.clone(), *marked));
                     }
                     if let Some(at) = self.peers[p].1.last_first {
                         self.fly(at, cargo);
                     }
                 }
             }
-            Flying::Data(p, data) => self.transfer.handle_data(self.now, PeerId(p as u32), data),
+            Flying::Data(p, data, false) => {
+                self.transfer.handle_data(self.now, PeerId(p as u32), data);
+            }
+            Flying::Data(p, data, true) => {
+                self.transfer.handle_marked_data(self.now, PeerId(p as u32), data);
+            }
             Flying::Nack(p, packet) => {
                 let Ok(Packet::Interest(interest)) = Packet::decode(&packet) else { panic!() };
                 let (name, reason) = (interest.name(), NackReason::NO_ROUTE);

@@ -37,9 +37,15 @@ pub struct Net {
     /// Bytes a second and bytes of queue on the way back.
     pub rate: Option<f64>,
     pub queue: f64,
+    /// What waits in the queue when a packet comes from which on it is marked; and how many were, and
+    /// the most that ever waited.
+    pub mark_from: f64,
+    pub marked: u64,
+    pub most_waiting: f64,
     busy_until: Duration,
     pub tail_drops: u64,
     pub last_first: Option<Duration>,
+    pub last_marked: bool,
 }
 
 impl Net {
@@ -52,9 +58,13 @@ impl Net {
             reorder_by: Duration::ZERO,
             rate: None,
             queue: f64::INFINITY,
+            mark_from: f64::INFINITY,
+            marked: 0,
+            most_waiting: 0.0,
             busy_until: Duration::ZERO,
             tail_drops: 0,
             last_first: None,
+            last_marked: false,
         }
     }
 
@@ -62,6 +72,12 @@ impl Net {
     pub fn rate(mut self, mbit: f64, queue: usize) -> Self {
         self.rate = Some(mbit * 125_000.0);
         self.queue = queue as f64;
+        self
+    }
+
+    /// Marks what comes when this much waits already.
+    pub fn mark_from(mut self, bytes: usize) -> Self {
+        self.mark_from = bytes as f64;
         self
     }
 
@@ -95,9 +111,11 @@ impl Net {
         times
     }
 
-    /// When a packet from the peer arrives here; the first time also stands in `last_first`.
+    /// When a packet from the peer arrives here; the first time also stands in `last_first`, and
+    /// whether it is marked in `last_marked`.
     pub fn down(&mut self, now: Duration, len: usize, rng: &mut Rng) -> Vec<Duration> {
         self.last_first = None;
+        self.last_marked = false;
         let mut leaves = now;
         if let Some(rate) = self.rate {
             let waiting = self.busy_until.saturating_sub(now).as_secs_f64() * rate;
@@ -105,6 +123,9 @@ impl Net {
                 self.tail_drops += 1;
                 return Vec::new();
             }
+            self.last_marked = waiting >= self.mark_from;
+            self.marked += u64::from(self.last_marked);
+            self.most_waiting = self.most_waiting.max(waiting);
             leaves = now.max(self.busy_until) + Duration::from_secs_f64(len as f64 / rate);
             self.busy_until = leaves;
         }

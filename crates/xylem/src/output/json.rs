@@ -4,6 +4,7 @@ use serde::Serialize;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use xylem_node::Event;
+use xylem_node::mail::{MailEvent, Message, MessageContent};
 
 /// One line on standard output with `--json`. Field order is as written; readers go by name.
 #[derive(Debug, Serialize)]
@@ -20,6 +21,7 @@ pub(crate) enum Json<'a> {
         files: u64,
         listen: &'a [SocketAddr],
         plain: &'a [SocketAddr],
+        carriers: &'a [String],
     },
     /// A face URI where the node listens.
     Listening { uri: &'a str },
@@ -31,6 +33,8 @@ pub(crate) enum Json<'a> {
     Skipped { path: String, why: &'a str },
     /// A link came up.
     PeerConnected { peer: &'a str },
+    /// Which shaping level is in force on a link.
+    Shaped { peer: &'a str, level: &'static str, wanted: &'static str },
     /// A link ended.
     PeerGone { peer: &'a str, why: &'a str },
     /// A peer sent something that did not verify.
@@ -54,6 +58,34 @@ pub(crate) enum Json<'a> {
         seconds: f64,
         already_complete: bool,
     },
+    /// Our card.
+    Card { card: &'a str },
+    /// Somebody who has a name.
+    Person { name: &'a str, publisher: &'a str },
+    /// A message that came.
+    Mail {
+        number: u32,
+        from: &'a str,
+        known: bool,
+        publisher: &'a str,
+        kind: &'a str,
+        name: &'a str,
+        bytes: u64,
+        sent_ms: u64,
+        received_ms: u64,
+        accepted: bool,
+        ticket: Option<&'a str>,
+    },
+    /// What a note says.
+    Note { number: u32, text: &'a str },
+    /// A message waits to be delivered.
+    MailQueued { to: &'a str, id: &'a str },
+    /// It was taken.
+    MailDelivered { to: &'a str, id: &'a str, direct: bool },
+    /// It still waits, or was given up.
+    MailWaiting { to: &'a str, id: &'a str, why: &'a str, gone: bool },
+    /// Its receiver has what it named.
+    MailFetched { by: &'a str, id: &'a str },
     /// One bad place that `verify` found.
     Damage { path: String, start: u64, end: u64, what: &'a str },
     /// `verify` is done.
@@ -223,14 +255,18 @@ impl<'a> Json<'a> {
     pub(crate) fn of(event: &'a Event) -> Option<Self> {
         Some(match event {
             Event::Hashing { done, total } => Self::Hashing { done: *done, total: *total },
-            Event::Shared { ticket, name, root, bytes, files, listen, plain } => {
-                Self::Shared { ticket, name, root, bytes: *bytes, files: *files, listen, plain }
+            Event::Shared { ticket, name, root, bytes, files, listen, plain, carriers } => {
+                let (bytes, files) = (*bytes, *files);
+                Self::Shared { ticket, name, root, bytes, files, listen, plain, carriers }
             }
             Event::Listening { uri } => Self::Listening { uri },
             Event::Registered { forwarder, prefix } => Self::Registered { forwarder, prefix },
             Event::Trouble { what } => Self::Trouble { what },
             Event::Skipped { path, why } => Self::Skipped { path: path_text(path), why },
             Event::PeerConnected { peer } => Self::PeerConnected { peer },
+            Event::Shaped { peer, level, wanted } => {
+                Self::Shaped { peer, level: level.name(), wanted: wanted.name() }
+            }
             Event::PeerGone { peer, why } => Self::PeerGone { peer, why },
             Event::PeerMisbehaved { peer, what } => Self::PeerMisbehaved { peer, what },
             Event::Found { name, directory, root, bytes, files } => {
@@ -245,8 +281,41 @@ impl<'a> Json<'a> {
             Event::Progress { verified, total, peers } => {
                 Self::Progress { verified: *verified, total: *total, peers: *peers }
             }
+            Event::Mail(event) => match event {
+                MailEvent::Arrived(message) => Self::mail(message),
+                MailEvent::Queued { to, id } => Self::MailQueued { to, id },
+                MailEvent::Delivered { to, id, direct } => {
+                    Self::MailDelivered { to, id, direct: *direct }
+                }
+                MailEvent::Waiting { to, id, why, gone } => {
+                    Self::MailWaiting { to, id, why, gone: *gone }
+                }
+                MailEvent::Fetched { by, id } => Self::MailFetched { by, id },
+                _ => return None,
+            },
             _ => return None,
         })
+    }
+
+    /// A message that came.
+    pub(crate) fn mail(message: &'a Message) -> Self {
+        let (kind, ticket) = match &message.what {
+            MessageContent::Ticket(ticket) => ("ticket", Some(ticket.as_str())),
+            MessageContent::Note(_) => ("note", None),
+        };
+        Self::Mail {
+            number: message.number,
+            from: &message.from,
+            known: message.known,
+            publisher: &message.publisher,
+            kind,
+            name: &message.name,
+            bytes: message.size,
+            sent_ms: message.sent_ms,
+            received_ms: message.received_ms,
+            accepted: message.accepted,
+            ticket,
+        }
     }
 
     /// One line of JSON, without its newline.
@@ -401,12 +470,14 @@ mod tests {
                 files: 1,
                 listen: &[],
                 plain: &[],
+                carriers: &[],
             },
             Json::Listening { uri: "tcp4://127.0.0.1:6363" },
             Json::Registered { forwarder: "unix:///x", prefix: "/a" },
             Json::Trouble { what: "w" },
             Json::Skipped { path: "a\nb".into(), why: "x" },
             Json::PeerConnected { peer: "p" },
+            Json::Shaped { peer: "p", level: "low", wanted: "high" },
             Json::PeerGone { peer: "p", why: "x" },
             Json::PeerMisbehaved { peer: "p", what: "x" },
             Json::Found { name: "n", directory: true, root: "00", bytes: 1, files: 1 },
@@ -425,6 +496,26 @@ mod tests {
             },
             Json::Damage { path: String::new(), start: 0, end: 1, what: "x" },
             Json::Verified { root: "00", bytes: 1, files: 1, damaged: 0, located: true },
+            Json::Card { card: "xylem-peer:a" },
+            Json::Person { name: "n", publisher: "00" },
+            Json::Mail {
+                number: 1,
+                from: "n",
+                known: true,
+                publisher: "00",
+                kind: "ticket",
+                name: "f",
+                bytes: 1,
+                sent_ms: 1,
+                received_ms: 1,
+                accepted: false,
+                ticket: Some("xylem:a"),
+            },
+            Json::Note { number: 1, text: "t" },
+            Json::MailQueued { to: "n", id: "00" },
+            Json::MailDelivered { to: "n", id: "00", direct: true },
+            Json::MailWaiting { to: "n", id: "00", why: "w", gone: false },
+            Json::MailFetched { by: "n", id: "00" },
             Json::Sum { path: "a".into(), hash: "00" },
             Json::Check { path: "a".into(), ok: true, why: None },
             Json::Step { what: "x" },

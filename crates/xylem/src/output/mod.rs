@@ -17,6 +17,7 @@ use crate::exit::{Exit, Failure};
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use text::{bytes, clean, count, path_for_sums};
+use xylem_node::mail::{MailEvent, Message, MessageContent};
 use xylem_node::{Event, Stop};
 
 /// Files of a directory that are named before it is fetched, unless more is asked for.
@@ -187,7 +188,7 @@ impl Out {
             Event::Progress { verified, total, peers } => {
                 self.progress.update(Phase::Fetching, verified, total, peers);
             }
-            Event::Shared { ticket, name, root, bytes: size, files, listen, plain } => {
+            Event::Shared { ticket, name, root, bytes: size, files, listen, plain, carriers } => {
                 // First of all, and alone, so that `read ticket` in a script gets just that.
                 self.line(&ticket)?;
                 let what = format!("{}, {}", bytes(size), count(files, "file"));
@@ -196,12 +197,24 @@ impl Out {
                 let join = |all: Vec<std::net::SocketAddr>| {
                     all.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
                 };
-                self.note(&format!("Listening on {} (encrypted)", join(listen)));
+                let mut at = join(listen);
+                if !at.is_empty() {
+                    self.note(&format!("Listening on {at} (encrypted)"));
+                }
+                // A ticket names no carriers.
+                let from = match (at.is_empty(), carriers.first()) {
+                    (true, Some(first)) => format!(" --from {first}"),
+                    _ => String::new(),
+                };
+                at = carriers.join(", ");
+                if !at.is_empty() {
+                    self.note(&format!("Listening on {at} (encrypted; name it with --from)"));
+                }
                 if !plain.is_empty() {
                     self.note(&format!("Listening on {} (plain NDN, not encrypted)", join(plain)));
                 }
                 self.note("\nTo fetch it, on any machine that reaches this one:\n");
-                self.note(&format!("  xylem get {ticket}\n"));
+                self.note(&format!("  xylem get {ticket}{from}\n"));
                 if !self.quiet && io::stderr().is_terminal() {
                     self.show_qr(&ticket);
                 }
@@ -216,6 +229,12 @@ impl Out {
                 self.warn(&format!("left out {}: {why}", path.display()));
             }
             Event::PeerConnected { peer } => self.detail(&clean(&format!("peer {peer} is here"))),
+            Event::Shaped { peer, level, wanted } if level < wanted => {
+                self.warn(&clean(&format!("peer {peer} agrees to shaping {level}, not {wanted}")));
+            }
+            Event::Shaped { peer, level, .. } => {
+                self.detail(&clean(&format!("shaping towards peer {peer}: {level}")));
+            }
             Event::PeerGone { peer, why } => {
                 self.detail(&clean(&format!("peer {peer} is gone: {why}")));
             }
@@ -240,9 +259,38 @@ impl Out {
             Event::Resumed { bytes: kept } => {
                 self.note(&format!("{} from an earlier run verified", bytes(kept)));
             }
+            Event::Mail(event) => self.mail(&event),
             other => self.detail(&clean(&format!("{other:?}"))),
         }
         Ok(())
+    }
+
+    fn mail(&mut self, event: &MailEvent) {
+        let line = match event {
+            MailEvent::Arrived(message) => {
+                let unknown = if message.known { "" } else { " (unknown sender)" };
+                let what = match &message.what {
+                    MessageContent::Ticket(_) => {
+                        format!("{}, {}", message.name, bytes(message.size))
+                    }
+                    MessageContent::Note(_) => "a note".to_owned(),
+                };
+                let Message { number, from, .. } = message;
+                format!("Mail {number} from {from}{unknown}: {what}")
+            }
+            MailEvent::Queued { to, .. } => format!("Sending to {to}"),
+            MailEvent::Delivered { to, direct: true, .. } => format!("{to} has the message"),
+            MailEvent::Delivered { to, .. } => format!("The node keeps the message for {to}"),
+            MailEvent::Waiting { to, why, gone: false, .. } => {
+                format!("The message for {to} waits: {why}")
+            }
+            MailEvent::Waiting { to, why, .. } => {
+                return self.warn(&format!("the message for {to} is given up: {why}"));
+            }
+            MailEvent::Fetched { by, .. } => format!("{by} has fetched it"),
+            other => return self.detail(&clean(&format!("{other:?}"))),
+        };
+        self.note(&clean(&line));
     }
 
     fn show_qr(&mut self, ticket: &str) {

@@ -28,6 +28,7 @@ pub struct Share {
     pub ticket: String,
     pub plain: Option<String>,
     pub link: String,
+    pub carriers: Vec<String>,
     events: Events,
     child: Child,
 }
@@ -78,6 +79,7 @@ impl Share {
             ticket: text(&shared["ticket"]).expect("a ticket"),
             plain: text(&shared["plain"][0]),
             link: text(&shared["listen"][0]).expect("an address"),
+            carriers: serde_json::from_value(shared["carriers"].clone()).expect("texts"),
             events,
             child,
         }

@@ -1,0 +1,135 @@
+//! What a network does to packets, and when it begins to: the figures of the command line.
+
+use core::str::FromStr;
+use core::time::Duration;
+
+use clap::Args;
+
+/// One direction's figures; both directions have the same ones.
+#[derive(Args, Clone, Debug)]
+pub struct Conditions {
+    /// One way, in milliseconds
+    #[arg(long, value_name = "MS", value_parser = milliseconds, default_value = "0")]
+    pub delay: Duration,
+    /// Share of packets that take longer, in percent, which is how they overtake each other
+    #[arg(long, value_name = "PERCENT", value_parser = share, default_value = "0")]
+    pub late: f64,
+    /// How much longer at most, in milliseconds, evenly spread
+    #[arg(long, value_name = "MS", value_parser = milliseconds, default_value = "0")]
+    pub late_by: Duration,
+    /// Packets lost at random, in percent
+    #[arg(long, value_name = "PERCENT", value_parser = share, default_value = "0")]
+    pub loss: f64,
+    /// Packets that arrive twice, in percent
+    #[arg(long, value_name = "PERCENT", value_parser = share, default_value = "0")]
+    pub duplicate: f64,
+    /// Megabits a second, headers of IP included; 0: no limit
+    #[arg(long, value_name = "MBIT", value_parser = megabits, default_value = "0")]
+    pub rate: u64,
+    /// Bytes that wait for the rate before more are dropped
+    #[arg(long, value_name = "BYTES", default_value_t = 1 << 20)]
+    pub queue: u64,
+    /// Bytes that wait above which packets of senders that know ECN are marked instead; 0: none are
+    #[arg(long, value_name = "BYTES", default_value_t = 0)]
+    pub mark: u64,
+    /// Largest IP packet that passes; larger ones vanish without a word
+    #[arg(long, value_name = "BYTES", default_value_t = 65_535)]
+    pub mtu: usize,
+    /// Nothing passes
+    #[arg(skip)]
+    pub cut: bool,
+}
+
+/// What changes at a stated time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Change {
+    /// The largest packet that passes, in bytes.
+    Mtu(usize),
+    /// The share of packets lost, 0 to 1.
+    Loss(f64),
+    /// Bits a second.
+    Rate(u64),
+    /// Whether nothing passes.
+    Cut(bool),
+    /// The left side's UDP ports look different from the right from here on.
+    Rebind,
+}
+
+/// `SECONDS:WHAT`, counted from the first packet. A cut of so many seconds is two changes.
+#[derive(Clone, Debug)]
+pub struct At(pub Vec<(Duration, Change)>);
+
+impl FromStr for At {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (time, what) = text.split_once(':').ok_or("write SECONDS:WHAT")?;
+        let time = seconds(time)?;
+        let (name, value) = what.split_once('=').unwrap_or((what, ""));
+        let change = match name {
+            "mtu" => Change::Mtu(value.parse().map_err(|_| "mtu=BYTES")?),
+            "loss" => Change::Loss(share(value)?),
+            "rate" => Change::Rate(megabits(value)?),
+            "rebind" if value.is_empty() => Change::Rebind,
+            "cut" => {
+                let end = time.checked_add(seconds(value)?).ok_or("too long")?;
+                return Ok(Self(vec![(time, Change::Cut(true)), (end, Change::Cut(false))]));
+            }
+            _ => return Err("what changes is mtu, loss, rate, cut or rebind".to_owned()),
+        };
+        Ok(Self(vec![(time, change)]))
+    }
+}
+
+impl Conditions {
+    /// Takes over a change, but for the one that is not the direction's own.
+    pub fn apply(&mut self, change: Change) {
+        match change {
+            Change::Mtu(mtu) => self.mtu = mtu,
+            Change::Loss(loss) => self.loss = loss,
+            Change::Rate(rate) => self.rate = rate,
+            Change::Cut(cut) => self.cut = cut,
+            Change::Rebind => {}
+        }
+    }
+}
+
+fn number(text: &str, most: f64) -> Result<f64, String> {
+    let value: f64 = text.parse().map_err(|_| "not a number")?;
+    if (0.0..=most).contains(&value) { Ok(value) } else { Err(format!("0 to {most}")) }
+}
+
+fn milliseconds(text: &str) -> Result<Duration, String> {
+    Ok(Duration::from_secs_f64(number(text, 60_000.0)? / 1e3))
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    Ok(Duration::from_secs_f64(number(text, 86_400.0)?))
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    Ok(number(text, 100.0)? / 100.0)
+}
+
+fn megabits(text: &str) -> Result<u64, String> {
+    Ok((number(text, 1e6)? * 1e6) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_are_read_and_nonsense_is_refused() {
+        let at = |text: &str| text.parse::<At>().map(|at| at.0);
+        let s = Duration::from_secs;
+        assert_eq!(at("2:mtu=1280"), Ok(vec![(s(2), Change::Mtu(1280))]));
+        let cut = vec![(s(1), Change::Cut(true)), (s(5), Change::Cut(false))];
+        assert_eq!(at("1:cut=4"), Ok(cut));
+        assert_eq!(at("0.5:rebind").unwrap()[0].1, Change::Rebind);
+        assert_eq!(at("3:loss=5").unwrap()[0].1, Change::Loss(0.05));
+        for bad in ["", "1", "1:", "x:cut=1", "1:cut", "1:loss=101", "-1:rebind", "1:rebind=2"] {
+            assert!(at(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! What a network changes in packets: the mark of congestion (RFC 3168) and, in a box that
+//! translates addresses, UDP ports. Checksums are mended in place (RFC 1624). Packets that are too
+//! short for what their headers say are left as they are.
+
+use std::collections::HashSet;
+
+/// Flows that a translator remembers; packets of more pass unchanged.
+const MOST_PORTS: usize = 1_024;
+
+/// Marks a packet whose sender knows ECN; whether it was one.
+pub fn mark(packet: &mut [u8]) -> bool {
+    match packet.first().map(|first| first >> 4) {
+        Some(4) if packet.len() >= 20 => {
+            let before = word(packet, 0);
+            let known = matches!(packet[1] & 3, 1 | 2);
+            if known {
+                packet[1] |= 3;
+                let after = word(packet, 0);
+                mend(packet, 10, before, after);
+            }
+            known
+        }
+        // Traffic class: four bits in the first byte, four in the second; ECN is its last two.
+        Some(6) if packet.len() >= 2 => {
+            let known = matches!((packet[1] >> 4) & 3, 1 | 2);
+            if known {
+                packet[1] |= 0x30;
+            }
+            known
+        }
+        _ => false,
+    }
+}
+
+fn word(packet: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes([packet[at], packet[at + 1]])
+}
+
+/// RFC 1624, equation 3: the checksum at `at` after one covered word changed.
+fn mend(packet: &mut [u8], at: usize, before: u16, after: u16) {
+    let mut sum = u32::from(!word(packet, at)) + u32::from(!before) + u32::from(after);
+    sum = (sum & 0xffff) + (sum >> 16);
+    sum = (sum & 0xffff) + (sum >> 16);
+    packet[at..at + 2].copy_from_slice(&(!(sum as u16)).to_be_bytes());
+}
+
+/// Gives the left side's UDP flows other ports towards the right, and new ones at every rebind.
+#[derive(Default)]
+pub struct Translator {
+    /// What ports are combined with; 0 before the first rebind.
+    shift: u16,
+    /// The left side's ports that have sent since the last rebind.
+    open: HashSet<u16>,
+}
+
+impl Translator {
+    /// From here on every flow has another port. Answers to the old ones are lost.
+    pub fn rebind(&mut self) {
+        self.shift = self.shift.wrapping_add(0x0101) | 0x4000;
+        self.open.clear();
+    }
+
+    /// A packet from the left.
+    pub fn outward(&mut self, packet: &mut [u8]) {
+        let Some(udp) = udp_start(packet) else { return };
+        if self.open.len() < MOST_PORTS {
+            self.open.insert(word(packet, udp));
+        }
+        if self.open.contains(&word(packet, udp)) {
+            self.translate(packet, udp, udp);
+        }
+    }
+
+    /// A packet from the right; whether anybody waits for it.
+    pub fn inward(&mut self, packet: &mut [u8]) -> bool {
+        let Some(udp) = udp_start(packet) else { return true };
+        let known = self.open.contains(&(word(packet, udp + 2) ^ self.shift));
+        if known {
+            self.translate(packet, udp + 2, udp);
+        }
+        known || self.shift == 0
+    }
+
+    fn translate(&self, packet: &mut [u8], port: usize, udp: usize) {
+        let before = word(packet, port);
+        let after = before ^ self.shift;
+        packet[port..port + 2].copy_from_slice(&after.to_be_bytes());
+        // 0 says that there is none (RFC 768).
+        if word(packet, udp + 6) != 0 {
+            mend(packet, udp + 6, before, after);
+        }
+    }
+}
+
+/// Where the UDP header of an unfragmented IPv4 packet begins.
+fn udp_start(packet: &[u8]) -> Option<usize> {
+    let first = *packet.first()?;
+    let start = usize::from(first & 15) * 4;
+    let whole = first >> 4 == 4 && start >= 20 && packet.len() >= start + 8;
+    (whole && packet[9] == 17 && word(packet, 6) & 0x1fff == 0).then_some(start)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The sum over big-endian words, complemented: 0 over a header with a right checksum.
+    fn checksum(bytes: &[u8]) -> u16 {
+        let words =
+            bytes.chunks(2).map(|w| u32::from(w[0]) << 8 | u32::from(*w.get(1).unwrap_or(&0)));
+        let sum: u32 = words.sum();
+        !((sum & 0xffff) + (sum >> 16)) as u16
+    }
+
+    fn udp(source: u16, to: u16, tos: u8) -> Vec<u8> {
+        let mut packet =
+            vec![0x45, tos, 0, 32, 1, 2, 0x40, 0, 64, 17, 0, 0, 10, 9, 0, 1, 10, 9, 0, 2];
+        let sum = checksum(&packet);
+        packet[10..12].copy_from_slice(&sum.to_be_bytes());
+        packet.extend(source.to_be_bytes());
+        packet.extend(to.to_be_bytes());
+        packet.extend([0, 12, 0, 0, 1, 2, 3, 4]);
+        let sum = checksum(&covered(&packet));
+        packet[26..28].copy_from_slice(&sum.to_be_bytes());
+        packet
+    }
+
+    /// Pseudo-header (RFC 768) and the UDP packet.
+    fn covered(packet: &[u8]) -> Vec<u8> {
+        let mut bytes = packet[12..20].to_vec();
+        bytes.extend([0, 17, 0, 12]);
+        bytes.extend(&packet[20..]);
+        bytes
+    }
+
+    fn right(packet: &[u8]) -> bool {
+        checksum(&packet[..20]) == 0 && checksum(&covered(packet)) == 0
+    }
+
+    #[test]
+    fn marks_are_set_where_the_sender_knows_them() {
+        for (tos, marked) in [(0, false), (1, true), (2, true), (3, false), (0xb9, true)] {
+            let mut packet = udp(1, 2, tos);
+            assert!(right(&packet));
+            assert_eq!(mark(&mut packet), marked, "{tos}");
+            assert!(right(&packet), "{tos}");
+            assert_eq!(packet[1], if marked { tos | 3 } else { tos });
+        }
+        let mut six = vec![0x60, 0x20, 0, 0];
+        assert!(mark(&mut six) && six[1] == 0x30);
+        assert!(!mark(&mut [0x45, 2]) && !mark(&mut []) && !mark(&mut [0x60, 0]));
+    }
+
+    #[test]
+    fn ports_change_and_change_back() {
+        let mut nat = Translator::default();
+        let mut seen = Vec::new();
+        for _ in 0..3 {
+            let mut out = udp(5_000, 6_363, 0);
+            nat.outward(&mut out);
+            assert!(right(&out));
+            let port = word(&out, 20);
+            assert!(!seen.contains(&port));
+            let mut back = udp(6_363, port, 0);
+            assert!(nat.inward(&mut back) && right(&back));
+            assert_eq!(word(&back, 22), 5_000);
+            seen.push(port);
+            nat.rebind();
+            assert!(!nat.inward(&mut udp(6_363, port, 0)), "the old port is closed");
+        }
+        assert_eq!(seen[0], 5_000, "unchanged before the first");
+    }
+
+    #[test]
+    fn short_and_strange_packets_pass_unchanged() {
+        let mut nat = Translator::default();
+        nat.rebind();
+        for len in 0..28 {
+            let mut packet = udp(5_000, 6_363, 0)[..len].to_vec();
+            let before = packet.clone();
+            nat.outward(&mut packet);
+            assert!(nat.inward(&mut packet) && packet == before, "{len}");
+        }
+    }
+}

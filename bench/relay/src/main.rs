@@ -1,0 +1,199 @@
+//! A bad network between two TUN devices.
+//!
+//! Standard input is the device of the left side, standard output that of the right, both opened for
+//! reading and writing by whoever starts this (`bench/networks.py`, which puts each into a network
+//! namespace). IP packets go from one to the other through a [`way::Way`] each. At the end, on
+//! SIGINT or SIGTERM, one line of JSON on standard error says what became of the packets.
+//!
+//! It is a measuring device: one thread, one packet a system call, some 100,000 packets a second. It
+//! answers nothing itself: no ICMP, no fragments.
+
+use core::time::Duration;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use clap::Parser;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::Errno;
+
+mod conditions;
+mod ip;
+mod way;
+
+use conditions::{At, Change, Conditions};
+use way::{Counts, Way};
+
+/// Packets taken from one device before packets that are due leave.
+const BURST: usize = 32;
+/// How long a stop may go unnoticed.
+const NAP: Duration = Duration::from_millis(100);
+
+/// Carries IP packets between two TUN devices, standard input and standard output, as badly as told
+#[derive(Parser)]
+struct Arguments {
+    #[command(flatten)]
+    conditions: Conditions,
+    /// What changes when, in seconds after the first packet: 2:mtu=1280, 2:loss=5, 2:rate=10,
+    /// 2:cut=4 (for four seconds), 2:rebind (new UDP ports of the left side); can be repeated
+    #[arg(long, value_name = "SECONDS:WHAT")]
+    at: Vec<At>,
+    /// Chances follow from it
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    seed: u64,
+}
+
+/// Both directions and what is to change.
+struct Network {
+    conditions: Conditions,
+    /// Latest first.
+    changes: Vec<(Duration, Change)>,
+    translator: ip::Translator,
+    outward: Way,
+    inward: Way,
+}
+
+impl Network {
+    fn new(arguments: Arguments) -> Self {
+        let mut changes: Vec<_> = arguments.at.into_iter().flat_map(|at| at.0).collect();
+        changes.sort_by_key(|(time, _)| core::cmp::Reverse(*time));
+        Self {
+            conditions: arguments.conditions,
+            changes,
+            translator: ip::Translator::default(),
+            outward: Way::new(arguments.seed),
+            inward: Way::new(!arguments.seed),
+        }
+    }
+
+    fn change(&mut self, now: Duration) {
+        while let Some((_, change)) = self.changes.pop_if(|(time, _)| *time <= now) {
+            self.conditions.apply(change);
+            if change == Change::Rebind {
+                self.translator.rebind();
+            }
+        }
+    }
+
+    fn from_left(&mut self, now: Duration, mut packet: Vec<u8>) {
+        self.translator.outward(&mut packet);
+        self.outward.offer(now, &self.conditions, packet);
+    }
+
+    fn from_right(&mut self, now: Duration, packet: Vec<u8>) {
+        self.inward.offer(now, &self.conditions, packet);
+    }
+
+    /// The next time at which something is to be done.
+    fn due(&self) -> Option<Duration> {
+        let change = self.changes.last().map(|(time, _)| *time);
+        [self.outward.due(), self.inward.due(), change].into_iter().flatten().min()
+    }
+}
+
+fn main() -> std::io::Result<()> {
+    let mut network = Network::new(Arguments::parse());
+    let stopped = Arc::new(AtomicBool::new(false));
+    let stop = Arc::clone(&stopped);
+    ctrlc::set_handler(move || stop.store(true, Ordering::Relaxed))
+        .map_err(std::io::Error::other)?;
+    let (stdin, stdout) = (std::io::stdin(), std::io::stdout());
+    let (left, right) = (stdin.as_fd(), stdout.as_fd());
+    let mut buffer = vec![0; 65_536];
+    for device in [left, right] {
+        fcntl_setfl(device, fcntl_getfl(device)? | OFlags::NONBLOCK)?;
+        // What the devices hold from before is not part of this run.
+        while take(device, &mut buffer)?.is_some() {}
+    }
+    carry(&mut network, left, right, &stopped, &mut buffer)?;
+    let report = serde_json::json!({
+        "outward": describe(&network.outward.counts),
+        "inward": describe(&network.inward.counts),
+    });
+    eprintln!("{report}");
+    Ok(())
+}
+
+fn carry(
+    network: &mut Network,
+    left: BorrowedFd,
+    right: BorrowedFd,
+    stopped: &AtomicBool,
+    buffer: &mut [u8],
+) -> std::io::Result<()> {
+    // Time stands still until the first packet.
+    let mut began = None;
+    while !stopped.load(Ordering::Relaxed) {
+        let now = |began: Option<Instant>| began.map_or(Duration::ZERO, |b| b.elapsed());
+        let wait = network.due().filter(|_| began.is_some());
+        let wait = wait.map_or(NAP, |due| due.saturating_sub(now(began)).min(NAP));
+        sleep(left, right, wait)?;
+        for _ in 0..BURST {
+            let Some(packet) = take(left, buffer)? else { break };
+            let began = *began.get_or_insert_with(Instant::now);
+            network.from_left(began.elapsed(), packet);
+        }
+        for _ in 0..BURST {
+            let Some(packet) = take(right, buffer)? else { break };
+            let began = *began.get_or_insert_with(Instant::now);
+            network.from_right(began.elapsed(), packet);
+        }
+        let now = now(began);
+        if began.is_some() {
+            network.change(now);
+        }
+        while let Some(packet) = network.outward.arrived(now) {
+            give(right, &packet)?;
+        }
+        while let Some(mut packet) = network.inward.arrived(now) {
+            if network.translator.inward(&mut packet) {
+                give(left, &packet)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Until a device has a packet, or `wait` is over, or a signal comes.
+fn sleep(left: BorrowedFd, right: BorrowedFd, wait: Duration) -> std::io::Result<()> {
+    let seconds = i64::try_from(wait.as_secs()).expect("at most NAP");
+    let wait = Timespec { tv_sec: seconds, tv_nsec: wait.subsec_nanos().into() };
+    let mut devices = [left, right].map(|d| PollFd::from_borrowed_fd(d, PollFlags::IN));
+    match poll(&mut devices, Some(&wait)) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn take(device: BorrowedFd, buffer: &mut [u8]) -> std::io::Result<Option<Vec<u8>>> {
+    match rustix::io::read(device, &mut *buffer) {
+        Ok(len) => Ok(Some(buffer[..len].to_vec())),
+        Err(Errno::AGAIN | Errno::INTR) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Where the kernel does not take a packet (the device is down, its queue full), it is lost.
+fn give(device: BorrowedFd, packet: &[u8]) -> std::io::Result<()> {
+    match rustix::io::write(device, packet) {
+        Ok(_) | Err(Errno::AGAIN | Errno::NOBUFS | Errno::IO | Errno::INVAL) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn describe(counts: &Counts) -> serde_json::Value {
+    serde_json::json!({
+        "packets": counts.packets,
+        "bytes": counts.bytes,
+        "overflowed": counts.overflowed,
+        "lost": counts.lost,
+        "cut": counts.cut,
+        "too_large": counts.too_large,
+        "marked": counts.marked,
+        "doubled": counts.doubled,
+        "delivered": counts.delivered,
+        "late_us": counts.late_us,
+    })
+}

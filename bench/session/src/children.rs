@@ -1,0 +1,89 @@
+//! Processes of this program that play a part: each is told what to do by its arguments, says one
+//! line of JSON for each thing that it has to say, and goes on when it is sent a line.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// The first argument of a process that plays a part.
+pub const ROLE: &str = "role";
+
+/// A process that plays a part; ended when it is let go.
+pub struct Player {
+    child: Child,
+    says: BufReader<ChildStdout>,
+    hears: ChildStdin,
+}
+
+impl Player {
+    /// Starts this program in the part of `arguments`.
+    pub fn start(arguments: &[String]) -> io::Result<Self> {
+        let mut child = Command::new(std::env::current_exe()?)
+            .arg(ROLE)
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let (Some(says), Some(hears)) = (child.stdout.take(), child.stdin.take()) else {
+            return Err(io::Error::other("a process without its pipes"));
+        };
+        Ok(Self { child, says: BufReader::new(says), hears })
+    }
+
+    /// The next thing that it says.
+    pub fn hear<T: DeserializeOwned>(&mut self) -> io::Result<T> {
+        let mut line = String::new();
+        if self.says.read_line(&mut line)? == 0 {
+            return Err(io::Error::other("a process of the table ended early"));
+        }
+        Ok(serde_json::from_str(&line)?)
+    }
+
+    /// Tells it to do something.
+    pub fn tell(&mut self, what: &str) -> io::Result<()> {
+        writeln!(self.hears, "{what}")?;
+        self.hears.flush()
+    }
+
+    /// Tells it to do something and hears what comes of it.
+    pub fn ask<T: DeserializeOwned>(&mut self, what: &str) -> io::Result<T> {
+        self.tell(what)?;
+        self.hear()
+    }
+}
+
+impl Drop for Player {
+    fn drop(&mut self) {
+        // It may have ended by itself; then there is nothing to end, and only the wait counts.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Says something to the process that started this one.
+pub fn say<T: Serialize>(what: &T) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    serde_json::to_writer(&mut out, what)?;
+    out.write_all(b"\n")?;
+    out.flush()
+}
+
+/// What the process that started this one tells it, line by line, while it does other things.
+///
+/// A process whose table is gone ends by itself.
+pub fn orders() -> Receiver<String> {
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        for line in io::stdin().lock().lines() {
+            let Ok(line) = line else { break };
+            if sender.send(line).is_err() {
+                break;
+            }
+        }
+        std::process::exit(0);
+    });
+    receiver
+}

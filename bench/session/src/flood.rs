@@ -1,0 +1,301 @@
+//! `flood`: forged first messages from many addresses, while others dial in earnest.
+//!
+//! Three processes: a responder whose processor time counts, who floods it, and this one, which
+//! dials it again and again as strangers do.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
+
+use quinn_udp::{Transmit, UdpSockRef, UdpSocketState};
+use serde::{Deserialize, Serialize};
+use xylem_bench::Report;
+use xylem_bench::report::{Bound, Figure, Heading, Ratio, Row, Unit};
+use xylem_link::{Config, Endpoint, Event, PeerKey, StaticKey, envelope_for_fuzzing};
+
+use crate::children::{self, Player};
+use crate::driver::{Driver, random};
+use crate::session::Listening;
+use crate::{Effort, ours, usage, wrong};
+
+/// Forged first messages a second.
+const RATE: u64 = 50_000;
+/// Different datagrams that the flood consists of; each goes out from another address every time.
+const POOL: usize = 4_096;
+/// Different true first messages among which those of one address are chosen for copying.
+const TRUE_POOL: usize = 512;
+/// Ports that it comes from; addresses are all of 127.0.0.0/8.
+const PORTS: usize = 16;
+/// Length of what is forged from nothing.
+const LEN: usize = 1_216;
+/// Between two dials.
+const PAUSE: Duration = Duration::from_millis(10);
+
+const KINDS: [(&str, &str); 4] = [
+    ("no flood", "none"),
+    ("random bytes", "random"),
+    ("right envelope, garbage in it", "envelope"),
+    ("copies of true first messages", "copies"),
+];
+
+const COLUMNS: [&str; 8] = [
+    "sent/s",
+    "arrived/s",
+    "µs of CPU each",
+    "cookies/s",
+    "peak MiB",
+    "dials",
+    "median tries",
+    "median ms",
+];
+const SHARE: &str = "share of a core";
+const TRIES: &str = "most tries";
+
+/// What the responder says of itself.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+struct Load {
+    cpu_seconds: f64,
+    received: u64,
+    cookies: u64,
+    peak_bytes: u64,
+}
+
+/// A process of the table.
+pub fn play(arguments: &[String]) -> io::Result<()> {
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words[..] {
+        ["respond"] => respond(),
+        ["send", kind, at, key] => send(kind, at.parse().map_err(|_| wrong())?, ours::key(key)?),
+        _ => Err(wrong()),
+    }
+}
+
+fn respond() -> io::Result<()> {
+    let orders = children::orders();
+    let mut driver = Driver::new(Config::default())?;
+    let key = driver.endpoint.public_key().to_string();
+    children::say(&Listening { at: driver.local(), key })?;
+    loop {
+        driver.turn(None)?;
+        while driver.endpoint.poll_event().is_some() {}
+        if orders.try_recv().is_ok() {
+            children::say(&Load {
+                cpu_seconds: usage::cpu_seconds(),
+                received: driver.received,
+                cookies: driver.endpoint.endpoint_stats().cookies_sent,
+                peak_bytes: usage::peak_bytes(),
+            })?;
+        }
+    }
+}
+
+/// Random numbers that need not be good ones (splitmix64).
+struct Numbers(u64);
+
+impl Numbers {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let x = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^ (x >> 31)
+    }
+
+    fn bytes(&mut self, len: usize) -> Vec<u8> {
+        (0..len.div_ceil(8)).flat_map(|_| self.next().to_le_bytes()).take(len).collect()
+    }
+}
+
+/// What the flood consists of.
+fn pool(
+    kind: &str,
+    at: SocketAddr,
+    key: PeerKey,
+    numbers: &mut Numbers,
+) -> io::Result<Vec<Vec<u8>>> {
+    match kind {
+        "random" => Ok((0..POOL).map(|_| numbers.bytes(LEN)).collect()),
+        "envelope" => Ok((0..POOL).map(|n| enveloped(n, key, numbers)).collect()),
+        "copies" => copies(at, key),
+        _ => Err(wrong()),
+    }
+}
+
+/// Version and kind of an initial, no cookie, then garbage: a key, an id, flags that are known.
+fn enveloped(n: usize, key: PeerKey, numbers: &mut Numbers) -> Vec<u8> {
+    let mut body = vec![3, 1];
+    body.extend_from_slice(&[0; 24]);
+    body.extend_from_slice(&numbers.bytes(40));
+    // With and without a KEM key that is to follow: one is kept, the other one answered at once.
+    body.push((n % 4) as u8);
+    body.extend_from_slice(&numbers.bytes(LEN - 24 - body.len()));
+    let id = numbers.next().to_le_bytes();
+    envelope_for_fuzzing(Some(key), id, &body)
+}
+
+/// First messages of dialers that exist, without what they send after.
+fn copies(at: SocketAddr, key: PeerKey) -> io::Result<Vec<Vec<u8>>> {
+    let mut endpoint = Endpoint::new(Config::default(), StaticKey::generate(random()?), random()?);
+    let mut buffer = Vec::new();
+    let mut pool = Vec::new();
+    for _ in 0..TRUE_POOL {
+        endpoint.connect(Duration::ZERO, at, Some(key));
+        while endpoint.poll_transmit(Duration::ZERO, &mut buffer).is_some() {
+            pool.push(buffer.clone());
+        }
+    }
+    pool.retain(|datagram| datagram.len() >= LEN - 16);
+    Ok(pool)
+}
+
+fn send(kind: &str, at: SocketAddr, key: PeerKey) -> io::Result<()> {
+    let orders = children::orders();
+    let mut numbers = Numbers(u64::from_le_bytes(random()?[..8].try_into().unwrap_or_default()));
+    let mut pool = pool(kind, at, key, &mut numbers)?;
+    let mut sockets = Vec::new();
+    for _ in 0..PORTS {
+        let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+        let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
+        sockets.push((socket, state));
+    }
+    children::say(&0)?;
+    let (start, mut sent) = (Instant::now(), 0);
+    loop {
+        let due = (start.elapsed().as_secs_f64() * RATE as f64) as u64;
+        while sent < due {
+            let random = numbers.next();
+            let count = pool.len() as u64;
+            let datagram = &mut pool[(random % count) as usize];
+            if kind == "random" {
+                datagram[..8].copy_from_slice(&random.to_le_bytes());
+            }
+            let [_, a, b, c, ..] = random.to_be_bytes();
+            let (socket, state) = &sockets[sent as usize % PORTS];
+            let transmit = Transmit {
+                destination: at,
+                ecn: None,
+                contents: datagram,
+                segment_size: None,
+                src_ip: Some(IpAddr::V4(Ipv4Addr::new(127, a, b, c.clamp(1, 254)))),
+            };
+            // What does not get out is sent all the same, as far as the rate goes.
+            let _ = state.try_send(UdpSockRef::from(socket), &transmit);
+            sent += 1;
+        }
+        if orders.try_recv().is_ok() {
+            children::say(&sent)?;
+        }
+        std::thread::sleep(Duration::from_micros(300));
+    }
+}
+
+/// One dial: first messages that it took, milliseconds, whether it came to anything.
+fn dial(driver: &mut Driver, at: SocketAddr, key: PeerKey) -> io::Result<(u64, f64, bool)> {
+    let (start, before) = (Instant::now(), driver.long_sent);
+    let now = driver.now();
+    driver.endpoint.connect(now, at, Some(key));
+    let connected = loop {
+        driver.turn(None)?;
+        match driver.endpoint.poll_event() {
+            Some(Event::Connected { link, .. }) => break Some(link),
+            // Also of those that were closed before.
+            Some(Event::Closed { reason: xylem_link::CloseReason::HandshakeTimeout, .. }) => {
+                break None;
+            }
+            _ => {}
+        }
+    };
+    let took = start.elapsed().as_secs_f64() * 1e3;
+    let tries = driver.long_sent - before;
+    // The responder's side comes up, and then both sides end.
+    for _ in 0..2 {
+        let until = driver.now() + PAUSE;
+        while driver.now() < until {
+            driver.turn(Some(until))?;
+            while driver.endpoint.poll_event().is_some() {}
+        }
+        connected.into_iter().for_each(|link| driver.endpoint.close(link));
+    }
+    Ok((tries, took, connected.is_some()))
+}
+
+/// Makes the table.
+pub fn table(effort: Effort, emit: &mut dyn FnMut(Report) -> io::Result<()>) -> io::Result<()> {
+    let time = Duration::from_secs(effort.pick(3, 10));
+    emit(Report::Heading(Heading {
+        table: "flood".into(),
+        title: format!("a responder under {RATE} forged first messages a second, over loopback"),
+        unit: Unit::InColumns,
+        label: "what they are".into(),
+        figures: COLUMNS.map(str::to_owned).into(),
+        ratios: vec![SHARE.into(), TRIES.into()],
+        notes: vec![
+            format!("{} seconds each; the flood comes from addresses all over 127.0.0.0/8.", time.as_secs()),
+            "CPU is that of the responder's process, program and kernel. Wanted: at most half a core, and \
+             nobody who dials in earnest sends more than three first messages, of which the cookie \
+             takes one."
+                .into(),
+        ],
+    }))?;
+    for (label, kind) in KINDS {
+        emit(Report::Row(measure(label, kind, time)?))?;
+    }
+    Ok(())
+}
+
+fn measure(label: &str, kind: &str, time: Duration) -> io::Result<Row> {
+    let mut responder = Player::start(&["flood".into(), "respond".into()])?;
+    let Listening { at, key } = responder.hear()?;
+    let mut flood = None;
+    if kind != "none" {
+        let words = ["flood", "send", kind, &at.to_string(), &key].map(str::to_owned);
+        let mut player = Player::start(&words)?;
+        player.hear::<u64>()?;
+        flood = Some(player);
+    }
+    let key = ours::key(&key)?;
+    let mut driver = Driver::new(Config::default())?;
+    // Until it is in full swing.
+    std::thread::sleep(Duration::from_millis(500));
+    let sent = |flood: &mut Option<Player>| -> io::Result<u64> {
+        flood.as_mut().map_or(Ok(0), |player| player.ask("sent"))
+    };
+    let (before, sent_before): (Load, u64) = (responder.ask("load")?, sent(&mut flood)?);
+    let start = Instant::now();
+    let mut dials = Vec::new();
+    while start.elapsed() < time {
+        dials.push(dial(&mut driver, at, key)?);
+    }
+    let (after, sent_after): (Load, u64) = (responder.ask("load")?, sent(&mut flood)?);
+    let seconds = start.elapsed().as_secs_f64();
+    if matches!(kind, "envelope" | "copies") && after.cookies == before.cookies {
+        return Err(io::Error::other("the flood was not taken for first messages"));
+    }
+    let cpu = after.cpu_seconds - before.cpu_seconds;
+    let received = (after.received - before.received) as f64;
+    let tries = crate::session::median(&dials, |(tries, ..)| *tries as f64).value;
+    let took = crate::session::median(&dials, |(_, took, _)| *took).value;
+    let values = [
+        (sent_after - sent_before) as f64 / seconds,
+        received / seconds,
+        cpu / received.max(1.0) * 1e6,
+        (after.cookies - before.cookies) as f64 / seconds,
+        after.peak_bytes as f64 / (1 << 20) as f64,
+        dials.len() as f64,
+        tries,
+        took,
+    ];
+    let figures = COLUMNS.iter().zip(values).filter(|(_, value)| *value > 0.0);
+    // A dial that failed has tried more often than anybody may.
+    let most = dials.iter().map(|(tries, _, ok)| tries + u64::from(!ok)).max().unwrap_or(u64::MAX);
+    let (share, most) = (cpu / seconds, most as f64);
+    Ok(Row {
+        table: "flood".into(),
+        label: label.to_owned(),
+        bytes: LEN,
+        figures: figures.map(|(name, value)| Figure::quoted(*name, value)).collect(),
+        ratios: vec![
+            Ratio::new(SHARE, share, 1.0, Some(Bound::AtMost(0.5))),
+            Ratio::new(TRIES, most, 1.0, Some(Bound::AtMost(3.0))),
+        ],
+    })
+}

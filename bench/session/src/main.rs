@@ -1,0 +1,104 @@
+//! Tables of `xylem bench link` that take several processes: `xylem-bench-session TABLE [--quick]`
+//! writes reports as JSON lines (see `xylem_bench::peers`); `bench/peers` builds it.
+//!
+//! | table | processes |
+//! |---|---|
+//! | `session` | a sender and a receiver, ours and quinn's in turn |
+//! | `sessions` | two that hold ten thousand sessions with each other |
+//! | `flood` | a responder, who floods it, and (here) who dials it in earnest |
+//!
+//! Ours is one `xylem_link::Endpoint` over the node's own socket code ([`driver`]); what a node does
+//! with packets beyond that is not measured here.
+
+mod children;
+mod driver;
+mod flood;
+mod ours;
+mod quic;
+mod session;
+mod sessions;
+mod usage;
+
+// The socket code that the node runs, so that what is measured is what is used.
+#[allow(dead_code, reason = "the node uses more of it")]
+#[path = "../../../crates/xylem-node/src/faces/udp.rs"]
+mod udp;
+
+use std::io;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use xylem_bench::Report;
+use xylem_bench::peers::QUICK;
+
+/// No process of a table has more than this to do.
+const LONGEST_PART: Duration = Duration::from_secs(180);
+
+/// How long and how often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effort {
+    /// A glance.
+    Quick,
+    /// What stands in docs/benchmarks.md.
+    Full,
+}
+
+impl Effort {
+    /// One of two values.
+    pub fn pick<T>(self, quick: T, full: T) -> T {
+        match self {
+            Self::Quick => quick,
+            Self::Full => full,
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    let mut arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments.first().is_some_and(|first| first == children::ROLE) {
+        return ended(play(&arguments[1..]));
+    }
+    let effort = if arguments.iter().any(|a| a == QUICK) { Effort::Quick } else { Effort::Full };
+    arguments.retain(|argument| argument != QUICK);
+    let mut emit = |report: Report| children::say(&report);
+    match arguments.as_slice() {
+        [table] if table == "session" => ended(session::table(effort, &mut emit)),
+        [table] if table == "sessions" => ended(sessions::table(effort, &mut emit)),
+        [table] if table == "flood" => ended(flood::table(effort, &mut emit)),
+        _ => {
+            eprintln!("usage: xylem-bench-session session|sessions|flood [{QUICK}]");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Plays the part that another process of this program has asked for.
+fn play(arguments: &[String]) -> io::Result<()> {
+    let (part, arguments) = arguments.split_first().ok_or_else(wrong)?;
+    // What does not end would otherwise keep the table waiting.
+    std::thread::spawn(|| {
+        std::thread::sleep(LONGEST_PART);
+        eprintln!("xylem-bench-session: a part of a table took too long");
+        std::process::exit(1);
+    });
+    match part.as_str() {
+        "session" => session::play(arguments),
+        "sessions" => sessions::play(arguments),
+        "flood" => flood::play(arguments),
+        _ => Err(wrong()),
+    }
+}
+
+fn wrong() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "no such part")
+}
+
+fn ended(result: io::Result<()>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xylem-bench-session: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! The link's part of the `session` table: a transfer over a stream, and one by packets, as NDN's are,
+//! of which the receiver asks for as many as it can take, and again for those that are lost.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use xylem_link::{Config, Event, LinkId, PeerKey, RekeyLimits, SendError, StreamRead, purpose};
+
+use crate::driver::Driver;
+use crate::session::{Listening, Moved, WRITE};
+use crate::{children, usage};
+
+/// Packets that the receiver lets be under way.
+const WINDOW: u64 = 256;
+/// It says so anew after this many.
+const EVERY: u64 = 32;
+/// Without progress for this long it asks for what is missing.
+const STALLED: Duration = Duration::from_millis(20);
+/// As many of those as it names at once.
+const NAMED: usize = 512;
+/// Packets between two looks at the socket.
+const BURST: usize = 16;
+/// What the receiver says when it has everything.
+const DONE: u64 = u64::MAX;
+
+/// 64 hexadecimal digits.
+pub fn key(text: &str) -> io::Result<PeerKey> {
+    let wrong = || io::Error::new(io::ErrorKind::InvalidInput, "no link key");
+    let mut key = [0; 32];
+    for (n, byte) in key.iter_mut().enumerate() {
+        let digits = text.get(2 * n..2 * n + 2).ok_or_else(wrong)?;
+        *byte = u8::from_str_radix(digits, 16).map_err(|_| wrong())?;
+    }
+    Ok(PeerKey(key))
+}
+
+/// Says where this side is and waits for the other one.
+pub fn listen(driver: &mut Driver) -> io::Result<LinkId> {
+    let key = driver.endpoint.public_key().to_string();
+    children::say(&Listening { at: driver.local(), key })?;
+    connected(driver)
+}
+
+/// Takes turns until a link is there.
+pub fn connected(driver: &mut Driver) -> io::Result<LinkId> {
+    loop {
+        driver.turn(None)?;
+        match driver.endpoint.poll_event() {
+            Some(Event::Connected { link, .. }) => return Ok(link),
+            Some(Event::Closed { reason, .. }) => return Err(ended(reason)),
+            _ => {}
+        }
+    }
+}
+
+/// An error for a link that is no more.
+pub fn ended(reason: impl std::fmt::Display) -> io::Error {
+    io::Error::other(format!("the link ended: {reason}"))
+}
+
+/// Replaces keys after so many bytes; the usual limits with 0.
+pub fn config(rekey_bytes: u64) -> Config {
+    let usual = RekeyLimits::default();
+    let bytes = if rekey_bytes == 0 { usual.bytes } else { rekey_bytes };
+    Config { rekey: RekeyLimits { bytes, ..usual }, ..Config::default() }
+}
+
+/// What one side has used since `cpu`, over a link that has just done its work.
+pub fn moved(driver: &Driver, link: LinkId, start: Instant, cpu: f64) -> Moved {
+    let stats = driver.endpoint.stats(link).unwrap_or_default();
+    Moved {
+        seconds: start.elapsed().as_secs_f64(),
+        cpu_seconds: usage::cpu_seconds() - cpu,
+        peak_bytes: usage::peak_bytes(),
+        rekeys: stats.rekeys,
+        datagram: stats.datagram_size,
+        again: 0,
+    }
+}
+
+/// Sends `bytes` in packets of [`WRITE`] bytes and waits until they are there.
+pub fn send_packets(
+    at: SocketAddr,
+    key: PeerKey,
+    bytes: u64,
+    rekey_bytes: u64,
+) -> io::Result<Moved> {
+    let mut driver = Driver::new(config(rekey_bytes))?;
+    let now = driver.now();
+    driver.endpoint.connect(now, at, Some(key));
+    let link = connected(&mut driver)?;
+    let blocks = bytes.div_ceil(WRITE as u64);
+    let mut packet = vec![7; WRITE];
+    let (mut next, mut limit, mut again) = (0, 0, 0);
+    let mut missing: Vec<u64> = Vec::new();
+    let (start, cpu) = (Instant::now(), usage::cpu_seconds());
+    loop {
+        let mut room = true;
+        while room && (!missing.is_empty() || next < limit.min(blocks)) {
+            for _ in 0..BURST {
+                let block = missing.last().copied().unwrap_or(next);
+                if block >= limit.min(blocks) {
+                    break;
+                }
+                packet[..8].copy_from_slice(&block.to_be_bytes());
+                match driver.endpoint.send(link, &packet) {
+                    Ok(()) => {}
+                    Err(SendError::Full) => room = false,
+                    Err(error) => return Err(ended(error)),
+                }
+                if room {
+                    let named = missing.pop().is_some();
+                    again += u64::from(named);
+                    next += u64::from(!named);
+                }
+            }
+            driver.flush();
+        }
+        driver.turn(None)?;
+        while let Some(event) = driver.endpoint.poll_event() {
+            match event {
+                Event::Packet { packet, .. } => {
+                    let (numbers, _) = packet.as_chunks::<8>();
+                    let mut numbers = numbers.iter().map(|n| u64::from_be_bytes(*n));
+                    match numbers.next() {
+                        Some(DONE) => {
+                            return Ok(Moved { again, ..moved(&driver, link, start, cpu) });
+                        }
+                        upto => limit = limit.max(upto.unwrap_or(0)),
+                    }
+                    missing = numbers.filter(|block| *block < next).collect();
+                }
+                Event::Closed { reason, .. } => return Err(ended(reason)),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// The blocks that have arrived.
+struct Arrived {
+    seen: Vec<bool>,
+    count: u64,
+    /// All blocks below this have arrived.
+    whole: u64,
+    granted: u64,
+}
+
+impl Arrived {
+    fn new(blocks: u64) -> Self {
+        Self { seen: vec![false; blocks as usize], count: 0, whole: 0, granted: 0 }
+    }
+
+    fn take(&mut self, packet: &[u8]) -> io::Result<()> {
+        let block = packet.first_chunk().map(|n| u64::from_be_bytes(*n) as usize);
+        let seen = block.and_then(|block| self.seen.get_mut(block));
+        let Some(seen) = seen.filter(|_| packet.len() == WRITE && packet[8..].ends_with(&[7; 8]))
+        else {
+            return Err(io::Error::other("a packet that was not sent"));
+        };
+        self.count += u64::from(!core::mem::replace(seen, true));
+        while self.seen.get(self.whole as usize).is_some_and(|seen| *seen) {
+            self.whole += 1;
+        }
+        Ok(())
+    }
+
+    fn is_whole(&self) -> bool {
+        self.count == self.seen.len() as u64
+    }
+
+    /// What to tell the sender: how far it may go, and what of that is missing if it is late.
+    fn grant(&mut self, late: bool) -> Vec<u8> {
+        let before = self.granted;
+        self.granted = self.whole + WINDOW;
+        let mut packet = self.granted.to_be_bytes().to_vec();
+        if late {
+            let missing =
+                (self.whole..before).filter(|n| !self.seen.get(*n as usize).unwrap_or(&true));
+            missing.take(NAMED).for_each(|n| packet.extend_from_slice(&n.to_be_bytes()));
+        }
+        packet
+    }
+}
+
+/// Receives `bytes` in packets.
+pub fn receive_packets(bytes: u64, rekey_bytes: u64) -> io::Result<Moved> {
+    let mut driver = Driver::new(config(rekey_bytes))?;
+    let link = listen(&mut driver)?;
+    let mut arrived = Arrived::new(bytes.div_ceil(WRITE as u64));
+    let (start, cpu) = (Instant::now(), usage::cpu_seconds());
+    let (mut progress, mut last) = (driver.now(), 0);
+    let grant = arrived.grant(false);
+    driver.endpoint.send(link, &grant).map_err(ended)?;
+    loop {
+        driver.turn(Some(progress + STALLED))?;
+        while let Some(event) = driver.endpoint.poll_event() {
+            match event {
+                Event::Packet { packet, .. } => arrived.take(&packet)?,
+                Event::Closed { reason, .. } => return Err(ended(reason)),
+                _ => {}
+            }
+            if arrived.whole + WINDOW >= arrived.granted + EVERY {
+                let grant = arrived.grant(false);
+                driver.endpoint.send(link, &grant).map_err(ended)?;
+                driver.flush();
+            }
+        }
+        if arrived.is_whole() {
+            let moved = moved(&driver, link, start, cpu);
+            return linger(&mut driver, link, moved);
+        }
+        let now = driver.now();
+        if arrived.count > last {
+            (progress, last) = (now, arrived.count);
+        } else if now >= progress + STALLED {
+            progress = now;
+            let grant = arrived.grant(true);
+            driver.endpoint.send(link, &grant).map_err(ended)?;
+        }
+    }
+}
+
+/// Says that everything is there, several times: nobody says that this has arrived.
+fn linger(driver: &mut Driver, link: LinkId, moved: Moved) -> io::Result<Moved> {
+    for _ in 0..10 {
+        // The link may have ended with the sender's process.
+        if driver.endpoint.send(link, &DONE.to_be_bytes()).is_err() {
+            break;
+        }
+        let until = driver.now() + STALLED;
+        while driver.now() < until {
+            driver.turn(Some(until))?;
+            while driver.endpoint.poll_event().is_some() {}
+        }
+    }
+    Ok(moved)
+}
+
+/// Writes between two looks at the socket.
+const WRITES: usize = 32;
+
+/// Sends `bytes` over one stream, in writes of [`WRITE`] bytes, until the other side has them.
+pub fn send_stream(
+    at: SocketAddr,
+    key: PeerKey,
+    bytes: u64,
+    rekey_bytes: u64,
+) -> io::Result<Moved> {
+    let mut driver = Driver::new(config(rekey_bytes))?;
+    let now = driver.now();
+    driver.endpoint.connect(now, at, Some(key));
+    let link = connected(&mut driver)?;
+    let packet = [7; WRITE];
+    let (start, cpu) = (Instant::now(), usage::cpu_seconds());
+    let stream = driver.endpoint.open_stream(link, purpose::BENCH).map_err(ended)?;
+    let (mut left, mut room, mut finished) = (bytes, true, false);
+    loop {
+        while room && left > 0 {
+            for _ in 0..WRITES {
+                let len = left.min(WRITE as u64) as usize;
+                let taken = driver.endpoint.write_stream(link, stream, &packet[..len]);
+                let taken = taken.map_err(ended)?;
+                left -= taken as u64;
+                room = taken == len;
+                if !room || left == 0 {
+                    break;
+                }
+            }
+            driver.flush();
+        }
+        if left == 0 && !finished {
+            driver.endpoint.finish_stream(link, stream).map_err(ended)?;
+            finished = true;
+        }
+        driver.turn(None)?;
+        while let Some(event) = driver.endpoint.poll_event() {
+            match event {
+                Event::StreamWritable { .. } => room = true,
+                Event::StreamDelivered { .. } => return Ok(moved(&driver, link, start, cpu)),
+                Event::Closed { reason, .. } => return Err(ended(reason)),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Receives `bytes` over one stream.
+pub fn receive_stream(bytes: u64, rekey_bytes: u64) -> io::Result<Moved> {
+    let mut driver = Driver::new(config(rekey_bytes))?;
+    let link = listen(&mut driver)?;
+    let (start, cpu) = (Instant::now(), usage::cpu_seconds());
+    let mut received = 0;
+    loop {
+        driver.turn(None)?;
+        while let Some(event) = driver.endpoint.poll_event() {
+            match event {
+                Event::StreamReadable { stream, .. } => loop {
+                    match driver.endpoint.read_stream(link, stream).map_err(ended)? {
+                        StreamRead::Data(data) => received += data.len() as u64,
+                        StreamRead::Pending => break,
+                        StreamRead::Finished if received == bytes => {
+                            let moved = moved(&driver, link, start, cpu);
+                            // The sender has yet to hear that it has all arrived.
+                            let until = driver.now() + 10 * STALLED;
+                            while driver.now() < until {
+                                driver.turn(Some(until))?;
+                                while driver.endpoint.poll_event().is_some() {}
+                            }
+                            return Ok(moved);
+                        }
+                        StreamRead::Finished => {
+                            return Err(io::Error::other("not as many bytes as were sent"));
+                        }
+                    }
+                },
+                Event::Closed { reason, .. } => return Err(ended(reason)),
+                _ => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! `sessions`: two processes that hold many sessions with each other, and do nothing with them.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use xylem_bench::Report;
+use xylem_bench::report::{Bound, Figure, Heading, Ratio, Row, Unit};
+use xylem_link::{Config, Event, LinkId, PeerKey};
+
+use crate::children::{self, Player};
+use crate::driver::Driver;
+use crate::session::{Listening, WRITE};
+use crate::{Effort, ours, usage, wrong};
+
+/// Sessions.
+const COUNT: usize = 10_000;
+/// Handshakes under way at a time.
+const AT_ONCE: usize = 16;
+/// Packets that each side sends over each session in the second row.
+const PACKETS: usize = 8;
+/// Until what belongs to beginnings is over: handshakes are forgotten after 10 s.
+const SETTLE: Duration = Duration::from_secs(12);
+
+const COLUMNS: [&str; 4] =
+    ["KiB each, dialer", "KiB each, responder", "% of a core, dialer", "% of a core, responder"];
+const RATIO: &str = "KiB each, the larger";
+const WANTED: f64 = 16.0;
+
+/// What a side says of itself.
+#[derive(Clone, Copy, Default, Serialize, Deserialize)]
+struct Held {
+    links: usize,
+    resident_bytes: u64,
+    cpu_seconds: f64,
+    packets: u64,
+}
+
+fn config() -> Config {
+    Config { max_links: 2 * COUNT, ..Config::default() }
+}
+
+/// A process of the table.
+pub fn play(arguments: &[String]) -> io::Result<()> {
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words[..] {
+        ["listen"] => {
+            let driver = Driver::new(config())?;
+            let key = driver.endpoint.public_key().to_string();
+            children::say(&Listening { at: driver.local(), key })?;
+            hold(driver, None)
+        }
+        ["dial", at, key] => {
+            let driver = Driver::new(config())?;
+            children::say(&0)?;
+            hold(driver, Some((at.parse().map_err(|_| wrong())?, ours::key(key)?)))
+        }
+        _ => Err(wrong()),
+    }
+}
+
+/// Dials, if there is somebody to dial, and otherwise does what it is told.
+fn hold(mut driver: Driver, to: Option<(SocketAddr, PeerKey)>) -> io::Result<()> {
+    let orders = children::orders();
+    let mut links: Vec<LinkId> = Vec::new();
+    let (mut dialled, mut packets, mut dials) = (0, 0, false);
+    loop {
+        if let Some((at, key)) = to.filter(|_| dials) {
+            let now = driver.now();
+            while dialled < COUNT && dialled - links.len() < AT_ONCE {
+                driver.endpoint.connect(now, at, Some(key));
+                dialled += 1;
+            }
+        }
+        driver.turn(None)?;
+        while let Some(event) = driver.endpoint.poll_event() {
+            match event {
+                Event::Connected { link, .. } => links.push(link),
+                Event::Packet { .. } => packets += 1,
+                Event::Closed { reason, .. } => return Err(ours::ended(reason)),
+                _ => {}
+            }
+        }
+        match orders.try_recv().as_deref() {
+            Ok("dial") => dials = true,
+            Ok("send") => send(&mut driver, &links, &mut packets)?,
+            Ok(_) => children::say(&Held {
+                links: links.len(),
+                resident_bytes: usage::resident_bytes(),
+                cpu_seconds: usage::cpu_seconds(),
+                packets,
+            })?,
+            Err(_) => {}
+        }
+    }
+}
+
+/// Some packets over each link, one link after the other.
+fn send(driver: &mut Driver, links: &[LinkId], packets: &mut u64) -> io::Result<()> {
+    let packet = vec![7; WRITE];
+    for link in links {
+        for _ in 0..PACKETS {
+            driver.endpoint.send(*link, &packet).map_err(ours::ended)?;
+        }
+        let now = driver.now();
+        driver.turn(Some(now))?;
+        while let Some(event) = driver.endpoint.poll_event() {
+            *packets += u64::from(matches!(event, Event::Packet { .. }));
+        }
+    }
+    Ok(())
+}
+
+/// Makes the table.
+pub fn table(effort: Effort, emit: &mut dyn FnMut(Report) -> io::Result<()>) -> io::Result<()> {
+    let watched = Duration::from_secs(effort.pick(10, 30));
+    emit(Report::Heading(Heading {
+        table: "sessions".into(),
+        title: format!("{COUNT} idle sessions between two processes, kept alive"),
+        unit: Unit::InColumns,
+        label: "state".into(),
+        figures: COLUMNS.map(str::to_owned).into(),
+        ratios: vec![RATIO.into()],
+        notes: vec![
+            "Memory is what is resident more than before the first session, over their number. Path MTU \
+             discovery has gone up to 65,507 B on each."
+                .into(),
+            format!("A session is pinged after 10 s of silence; processor time over {} s.", watched.as_secs()),
+        ],
+    }))?;
+    let mut responder = Player::start(&["sessions".into(), "listen".into()])?;
+    let Listening { at, key } = responder.hear()?;
+    let words = ["sessions", "dial", &at.to_string(), &key].map(str::to_owned);
+    let mut dialer = Player::start(&words)?;
+    dialer.hear::<u64>()?;
+    let mut sides = [dialer, responder];
+    let before = held(&mut sides)?;
+    sides[0].tell("dial")?;
+    wait(&mut sides, |held| held.links == COUNT)?;
+    let mut emit_row = |label: &str, sides: &mut [Player; 2]| -> io::Result<()> {
+        std::thread::sleep(SETTLE);
+        let (start, first) = (Instant::now(), held(sides)?);
+        std::thread::sleep(watched);
+        let (seconds, last) = (start.elapsed().as_secs_f64(), held(sides)?);
+        let kib = |n: usize| {
+            last[n].resident_bytes.saturating_sub(before[n].resident_bytes) as f64
+                / COUNT as f64
+                / 1_024.0
+        };
+        let load = |n: usize| (last[n].cpu_seconds - first[n].cpu_seconds) / seconds * 100.0;
+        let values = [kib(0), kib(1), load(0), load(1)];
+        let figures = COLUMNS.iter().zip(values).map(|(name, value)| Figure::quoted(*name, value));
+        let wanted = Some(Bound::AtMost(WANTED));
+        emit(Report::Row(Row {
+            table: "sessions".into(),
+            label: label.to_owned(),
+            bytes: COUNT,
+            figures: figures.collect(),
+            ratios: vec![Ratio::new(RATIO, kib(0).max(kib(1)), 1.0, wanted)],
+        }))
+    };
+    emit_row("connected", &mut sides)?;
+    for side in &mut sides {
+        side.tell("send")?;
+    }
+    settled(&mut sides)?;
+    emit_row("after 64 KiB each way", &mut sides)
+}
+
+/// Waits until no packets arrive any more: loopback drops some when two processes send at once.
+fn settled(sides: &mut [Player; 2]) -> io::Result<()> {
+    let mut before = 0;
+    loop {
+        std::thread::sleep(Duration::from_secs(1));
+        let packets = held(sides)?.iter().map(|held| held.packets).min().unwrap_or(0);
+        if packets == before && packets > 0 {
+            break;
+        }
+        before = packets;
+    }
+    let wanted = (COUNT * PACKETS) as u64;
+    if before < wanted / 2 {
+        return Err(io::Error::other(format!("{before} of {wanted} packets have arrived")));
+    }
+    Ok(())
+}
+
+fn held(sides: &mut [Player; 2]) -> io::Result<[Held; 2]> {
+    let mut held = [Held::default(); 2];
+    for (side, held) in sides.iter_mut().zip(&mut held) {
+        *held = side.ask("held")?;
+    }
+    Ok(held)
+}
+
+/// Until it is so with both sides.
+fn wait(sides: &mut [Player; 2], there: impl Fn(&Held) -> bool) -> io::Result<()> {
+    let start = Instant::now();
+    while !held(sides)?.iter().all(&there) {
+        if start.elapsed() > Duration::from_secs(60) {
+            return Err(io::Error::other("a minute, and not all is there"));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Ok(())
+}

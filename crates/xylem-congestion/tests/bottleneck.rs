@@ -1,0 +1,147 @@
+//! Flows over a bottleneck, in virtual time: how much of it they use, how long its queue is, and how
+//! they share it.
+
+mod sim;
+
+use std::time::Duration;
+
+use sim::{Path, World, ms};
+use xylem_congestion::Algorithm::{Bbr, Cubic};
+
+const FOREVER: Duration = Duration::MAX;
+
+/// Megabits a second of one flow alone from 5 s on, and the mean queue.
+fn alone(path: Path, algorithm: xylem_congestion::Algorithm, rtt: Duration) -> (f64, Duration) {
+    let mut world = World::new(path).flow(algorithm, rtt);
+    world.run(ms(5_000));
+    world.clear();
+    world.run(ms(25_000));
+    (world.mbit(0), world.queue())
+}
+
+#[test]
+fn bbr_fills_a_path_and_keeps_its_queue_short() {
+    for (mbit, rtt, buffer) in
+        [(10.0, 20, 2.0), (100.0, 20, 1.0), (100.0, 20, 8.0), (50.0, 100, 1.0), (50.0, 100, 8.0)]
+    {
+        let (used, queue) = alone(Path::new(mbit, ms(rtt), buffer), Bbr, ms(rtt));
+        assert!(used > 0.96 * mbit, "{mbit} Mbit/s, {rtt} ms, {buffer}: {used:.1}");
+        assert!(queue < ms(rtt) / 4, "{mbit} Mbit/s, {rtt} ms, {buffer}: {queue:?} of queue");
+    }
+}
+
+#[test]
+fn cubic_fills_a_path_and_its_buffer() {
+    let (used, queue) = alone(Path::new(50.0, ms(40), 2.0), Cubic, ms(40));
+    assert!(used > 48.0 && queue > ms(20), "{used:.1} Mbit/s, {queue:?}");
+}
+
+#[test]
+fn losses_that_are_chance_do_not_slow_bbr_down() {
+    for (loss, least) in [(0.002, 40.0), (0.01, 37.0)] {
+        for rtt in [20, 100] {
+            let path = Path::new(50.0, ms(rtt), 1.0).loss(loss);
+            let (bbr, _) = alone(path.clone(), Bbr, ms(rtt));
+            let (cubic, _) = alone(path, Cubic, ms(rtt));
+            assert!(bbr > least && bbr > 2.0 * cubic, "{loss}, {rtt} ms: {bbr:.1}, {cubic:.1}");
+        }
+    }
+}
+
+#[test]
+fn late_packets_are_no_losses() {
+    for algorithm in [Bbr, Cubic] {
+        let mut path = Path::new(50.0, ms(40), 1.0);
+        (path.late, path.late_by) = (0.2, ms(20));
+        let (used, _) = alone(path, algorithm, ms(40));
+        assert!(used > 40.0, "{algorithm}: {used:.1} Mbit/s");
+    }
+}
+
+#[test]
+fn startup_ends_within_a_few_round_trips_without_a_flood() {
+    for (mbit, rtt) in [(20.0, 20), (100.0, 50), (500.0, 20)] {
+        let mut world = World::new(Path::new(mbit, ms(rtt), 4.0)).flow(Bbr, ms(rtt));
+        // Doubling from 16 packets takes log2(BDP / 16) rounds; then three to be sure, and drain.
+        world.run(ms(rtt) * 18);
+        let lost = world.counters(0);
+        assert_eq!(world.drops, 0, "{mbit} Mbit/s: {lost:?}");
+        world.clear();
+        world.run(ms(rtt) * 40);
+        assert!(world.mbit(0) > 0.9 * mbit, "{mbit} Mbit/s: {:.1}", world.mbit(0));
+        assert!(world.queue() < ms(rtt) / 2, "{mbit} Mbit/s: {:?} of queue", world.queue());
+    }
+}
+
+#[test]
+fn a_rate_that_falls_and_rises_is_followed() {
+    let path = Path::new(100.0, ms(40), 1.0).then(ms(10_000), 20.0).then(ms(20_000), 100.0);
+    let mut world = World::new(path).flow(Bbr, ms(40));
+    world.run(ms(14_000));
+    world.clear();
+    world.run(ms(20_000));
+    let (low, queue) = (world.mbit(0), world.queue());
+    assert!(low > 18.0 && queue < ms(60), "{low:.1} of 20 Mbit/s, {queue:?} of queue");
+    // A probe every 2 to 3 s, each of which doubles its step every round.
+    world.run(ms(32_000));
+    world.clear();
+    world.run(ms(40_000));
+    assert!(world.mbit(0) > 80.0, "{:.1} of 100 Mbit/s", world.mbit(0));
+}
+
+#[test]
+fn two_flows_share_a_path() {
+    for (first, second) in [(Bbr, Bbr), (Cubic, Cubic), (Bbr, Cubic), (Cubic, Bbr)] {
+        for (rtt, buffer) in [(10, 1.0), (40, 1.0), (40, 4.0)] {
+            let mut world = World::new(Path::new(50.0, ms(rtt), buffer));
+            world.add(first, ms(rtt), ms(0), FOREVER);
+            world.add(second, ms(rtt), ms(5_000), FOREVER);
+            world.run(ms(20_000));
+            world.clear();
+            world.run(ms(60_000));
+            let (a, b) = (world.mbit(0), world.mbit(1));
+            let what = format!("{first} {a:.1}, {second} {b:.1}, {rtt} ms, buffer {buffer}");
+            assert!(a + b > 47.0, "{what}");
+            // The draft's own flows of unlike kinds share like this, too.
+            assert!(a.min(b) > 12.5, "{what}");
+        }
+    }
+}
+
+#[test]
+fn a_flow_takes_what_another_leaves() {
+    let mut world = World::new(Path::new(50.0, ms(40), 1.0));
+    world.add(Bbr, ms(40), ms(0), ms(10_000));
+    world.add(Bbr, ms(40), ms(2_000), FOREVER);
+    world.run(ms(16_000));
+    world.clear();
+    world.run(ms(20_000));
+    assert!(world.mbit(1) > 45.0, "{:.1}", world.mbit(1));
+}
+
+#[test]
+fn marks_instead_of_losses() {
+    for algorithm in [Bbr, Cubic] {
+        let mut path = Path::new(50.0, ms(40), 8.0);
+        path.mark_from = 62_500.0; // 10 ms
+        let mut world = World::new(path).flow(algorithm, ms(40));
+        world.run(ms(1_000));
+        world.clear();
+        world.run(ms(20_000));
+        let (used, queue, c) = (world.mbit(0), world.queue(), world.counters(0));
+        assert_eq!((world.drops, c.lost), (0, 0), "{algorithm}");
+        assert!(used > 42.0, "{algorithm}: {used:.1} Mbit/s, {queue:?}, {c:?}");
+        assert!(queue < ms(15), "{algorithm}: {queue:?} of queue");
+    }
+}
+
+#[test]
+fn one_seed_is_one_run() {
+    let run = || {
+        let path = Path::new(50.0, ms(20), 1.0).loss(0.01);
+        let mut world = World::new(path).flow(Bbr, ms(20)).flow(Cubic, ms(30));
+        world.run(ms(5_000));
+        (world.counters(0).sent, world.counters(1).sent, world.drops)
+    };
+    assert_eq!(run(), run());
+}

@@ -1,0 +1,298 @@
+//! Shaping: what an observer of sizes and times gets to see instead of the link's own.
+//!
+//! A [`Profile`] says how datagrams are padded ([`Padding`]), when they may leave ([`Timing`]) and
+//! what leaves when there is nothing to say ([`Cover`]); a [`Level`] is a profile with a name, and
+//! the two sides agree on one in the handshake. Each side shapes what it sends. What is added is
+//! padding frames inside the seal, which the receiver skips whether it shapes or not.
+//!
+//! A [`Shaper`] is the state of all that for one link. It pulls: a datagram is made when one may
+//! leave, so nothing is sealed, numbered or timed before it goes, and what waits, waits in the
+//! link's send queue and counts against its limit. docs/spec/link.md, "Shaping";
+//! docs/shaping.md has what it costs and what it does not hide.
+
+use core::net::SocketAddr;
+use core::time::Duration;
+
+use crate::kdf::Rng;
+use crate::link::Parameters;
+use crate::seal::OVERHEAD;
+
+pub(crate) mod cover;
+pub(crate) mod padding;
+pub(crate) mod profile;
+pub(crate) mod timing;
+
+pub use cover::Cover;
+pub use padding::Padding;
+pub use profile::{Cost, Level, NoSuchLevel, Profile, Shaping};
+pub use timing::Timing;
+
+use cover::Moments;
+use padding::Padder;
+use timing::Gate;
+
+/// What waits in a link's queue is sent within about this time, or not taken.
+const MAX_QUEUED: Duration = Duration::from_millis(250);
+/// But this much is always taken.
+const MIN_QUEUE: usize = 1 << 16;
+
+/// Shaping of what one link sends.
+pub(crate) struct Shaper {
+    level: Level,
+    padder: Padder,
+    rng: Rng,
+    /// Where datagrams wait for their moment; `None`: they leave at once.
+    gate: Option<Gate>,
+    /// Whether a moment that nothing real uses is filled, and until how long after a packet.
+    fills: Option<Rest>,
+    /// Cover beside what is real.
+    moments: Option<Moments>,
+    rest: Rest,
+    /// How much was sent and received when it was looked at last.
+    seen: u64,
+    /// Bytes that came from an address that is not proven, less those that went there.
+    credit: Option<(SocketAddr, usize)>,
+}
+
+/// When cover stops, and the last packet that put it off.
+#[derive(Clone, Copy, Debug)]
+struct Rest {
+    after: Option<Duration>,
+    active: Duration,
+}
+
+impl Rest {
+    fn is_over(self, now: Duration) -> bool {
+        self.after.is_some_and(|after| now >= self.active + after)
+    }
+}
+
+impl Shaper {
+    /// By what both sides said in the handshake; `None` for a link that is not shaped.
+    pub fn of_link(
+        ours: &Shaping,
+        theirs: &Parameters,
+        rng: &mut Rng,
+        now: Duration,
+    ) -> Option<Box<Self>> {
+        let level = Level::agreed(ours, theirs.shaping, theirs.shaping_limit);
+        if level == Level::Off {
+            return None;
+        }
+        let custom = ours.custom.as_ref().filter(|_| level == ours.level);
+        let profile = custom.map_or_else(|| level.profile(), Profile::clone);
+        Self::new(level, &profile, Rng::new(&rng.array()), now)
+    }
+
+    /// `None` if the profile changes nothing.
+    pub fn new(level: Level, profile: &Profile, mut rng: Rng, now: Duration) -> Option<Box<Self>> {
+        let profile = profile.bounded();
+        if profile.is_nothing() {
+            return None;
+        }
+        let (timing, after) = match &profile.cover {
+            Cover::None => (profile.timing, None),
+            Cover::Constant { interval, rest } => (Timing::Fixed(*interval), *rest),
+            Cover::Poisson { rest, .. } => (profile.timing, *rest),
+        };
+        let rest = Rest { after, active: now };
+        let moments = match profile.cover {
+            Cover::Poisson { mean, .. } => Some(Moments::new(mean, now, &mut rng)),
+            _ => None,
+        };
+        Some(Box::new(Self {
+            level,
+            padder: Padder::new(profile.padding, Rng::new(&rng.array())),
+            gate: Gate::new(timing, profile.burst, now, &mut rng),
+            rng,
+            fills: matches!(profile.cover, Cover::Constant { .. }).then_some(rest),
+            moments,
+            rest,
+            seen: 0,
+            credit: None,
+        }))
+    }
+
+    /// The level in force.
+    pub fn level(&self) -> Level {
+        self.level
+    }
+
+    /// Sizes for datagrams that are filled as packets come, drawn apart from the others.
+    pub fn queue_padder(&mut self) -> Padder {
+        self.padder.another(Rng::new(&self.rng.array()))
+    }
+
+    /// The largest datagram that is any use, where the profile says one.
+    pub fn largest(&self) -> Option<usize> {
+        self.padder.padding().largest()
+    }
+
+    /// Bytes that may wait, of `most` in the settings, so that they do not wait too long.
+    pub fn queue_bytes(&self, most: usize) -> usize {
+        let rate = self.gate.as_ref().map(|gate| gate.rate(self.padder.padding().mean()));
+        rate.map_or(most, |bytes_per_second| {
+            let queued = bytes_per_second.saturating_mul(MAX_QUEUED.as_millis() as u64) / 1_000;
+            usize::try_from(queued).unwrap_or(most).max(MIN_QUEUE).min(most)
+        })
+    }
+
+    /// Whether datagrams leave at moments of the profile's choice, one by one.
+    pub fn is_gated(&self) -> bool {
+        self.gate.is_some()
+    }
+
+    /// Whether nothing but sizes is shaped.
+    pub fn is_only_padding(&self) -> bool {
+        self.gate.is_none() && self.moments.is_none()
+    }
+
+    /// So much was sent and received until now, in packets and in bytes of streams: more than before
+    /// puts off cover's rest.
+    pub fn note_use(&mut self, now: Duration, used: u64) {
+        if used != self.seen {
+            self.seen = used;
+            self.rest.active = now;
+            if let Some(fills) = &mut self.fills {
+                fills.active = now;
+            }
+            if let Some(moments) = &mut self.moments {
+                moments.wake(now, &mut self.rng);
+            }
+        }
+    }
+
+    /// Whether a datagram may leave now. Asked again for each; one that left is reported with
+    /// [`Shaper::spent`], and [`Shaper::unused`] says that there was none.
+    pub fn may_send(&mut self, now: Duration) -> bool {
+        let filling = self.is_filling(now);
+        self.gate.as_mut().is_none_or(|gate| gate.is_open(now, filling, &mut self.rng))
+    }
+
+    /// A datagram left at the gate's moment.
+    pub fn spent(&mut self) {
+        if let Some(gate) = &mut self.gate {
+            gate.spend();
+        }
+    }
+
+    /// There is nothing real to send at this moment. Whether a cover datagram takes the place.
+    pub fn unused(&mut self, now: Duration) -> bool {
+        let fill = self.is_filling(now);
+        if let Some(gate) = self.gate.as_mut().filter(|_| !fill) {
+            gate.shut();
+        }
+        fill
+    }
+
+    /// Whether a cover datagram is due beside what is real.
+    pub fn cover_due(&mut self, now: Duration) -> bool {
+        let over = self.rest.is_over(now);
+        self.moments.as_mut().is_some_and(|moments| moments.is_due(now, over, &mut self.rng))
+    }
+
+    fn is_filling(&self, now: Duration) -> bool {
+        self.fills.is_some_and(|rest| !rest.is_over(now))
+    }
+
+    /// The size of a datagram that needs `len` bytes, on a path that carries `most`.
+    pub fn size(&mut self, len: usize, most: usize) -> usize {
+        self.padder.size(len, most)
+    }
+
+    /// Likewise for an address that has not proven itself, which padding must not give more than
+    /// came from there.
+    pub fn size_to_unproven(&mut self, to: SocketAddr, len: usize, most: usize) -> usize {
+        let credit = match &mut self.credit {
+            Some((from, credit)) if *from == to => credit,
+            _ => return len,
+        };
+        let size = self.padder.size(len, most).min(*credit).max(len);
+        *credit = credit.saturating_sub(size);
+        size
+    }
+
+    /// So many bytes came from an address that has not proven itself.
+    pub fn note_unproven(&mut self, from: SocketAddr, len: usize) {
+        match &mut self.credit {
+            Some((known, credit)) if *known == from => *credit = credit.saturating_add(len),
+            other => *other = Some((from, len)),
+        }
+    }
+
+    /// The size of a datagram that holds nothing.
+    pub fn cover_size(&mut self, most: usize) -> usize {
+        // Where sizes follow what is inside, a made-up content has any length.
+        let len = OVERHEAD + self.rng.below(most.saturating_sub(OVERHEAD) + 1);
+        let chosen = self.padder.padding().is_chosen();
+        self.padder.size(if chosen { OVERHEAD } else { len }, most)
+    }
+
+    /// When the link has to be looked at; `due`: what it has to do apart from shaping. What is due
+    /// earlier than a datagram may leave waits for that.
+    pub fn timeout(&self, due: Option<Duration>) -> Option<Duration> {
+        let gate = match &self.gate {
+            None => due,
+            Some(gate) => gate.timeout(due),
+        };
+        let cover = self.moments.as_ref().and_then(Moments::next);
+        [gate, cover].into_iter().flatten().min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn shaper(profile: &Profile) -> Box<Shaper> {
+        Shaper::new(Level::Low, profile, Rng::new(&[1; 32]), Duration::ZERO).unwrap()
+    }
+
+    #[test]
+    fn a_profile_of_nothing_is_no_shaper() {
+        let rng = Rng::new(&[1; 32]);
+        assert!(Shaper::new(Level::Low, &Profile::default(), rng, Duration::ZERO).is_none());
+    }
+
+    #[test]
+    fn an_unproven_address_gets_no_more_padding_than_it_has_paid_for() {
+        let at = |n: u8| SocketAddr::from(([10, 0, 0, n], 1));
+        let mut shaper =
+            shaper(&Profile { padding: Padding::Constant(1_232), ..Profile::default() });
+        assert_eq!(shaper.size_to_unproven(at(1), 37, 1_232), 37, "nothing came from there");
+        shaper.note_unproven(at(1), 1_232);
+        assert_eq!(shaper.size_to_unproven(at(2), 37, 1_232), 37);
+        assert_eq!(shaper.size_to_unproven(at(1), 37, 1_232), 1_232);
+        assert_eq!(shaper.size_to_unproven(at(1), 37, 1_232), 37);
+        shaper.note_unproven(at(1), 100);
+        shaper.note_unproven(at(1), 100);
+        assert_eq!(shaper.size_to_unproven(at(1), 37, 1_232), 200);
+        shaper.note_unproven(at(3), 50);
+        assert_eq!(shaper.size_to_unproven(at(1), 37, 1_232), 37, "one address at a time");
+    }
+
+    #[test]
+    fn cover_rests_and_wakes() {
+        let cover = Cover::Poisson { mean: 10 * MS, rest: Some(100 * MS) };
+        let mut shaper = shaper(&Profile { cover, ..Profile::default() });
+        let mut sent = Vec::new();
+        let mut run = |shaper: &mut Shaper, from: u32, to: u32| {
+            sent.clear();
+            for t in (from..to).map(|ms| ms * MS) {
+                if shaper.cover_due(t) {
+                    sent.push(t);
+                }
+            }
+            sent.len()
+        };
+        assert!(run(&mut shaper, 0, 100) > 0, "the link has just come up");
+        assert_eq!(run(&mut shaper, 110, 1_000), 0);
+        assert_eq!(shaper.timeout(None), None, "nothing keeps it awake");
+        shaper.note_use(1_000 * MS, 1);
+        assert!(run(&mut shaper, 1_000, 1_100) > 0);
+        shaper.note_use(1_100 * MS, 1);
+        assert_eq!(run(&mut shaper, 1_110, 2_000), 0, "no new packet");
+    }
+}

@@ -1,0 +1,152 @@
+//! What leaves when there is nothing to say.
+
+use core::time::Duration;
+
+use super::timing::{MAX_BEHIND, Timing};
+use crate::kdf::Rng;
+
+/// Cover never exceeds its rate by more than this factor for long, nor by more than this many
+/// datagrams at once.
+const MAX_FACTOR: u32 = 2;
+const MAX_AHEAD: u32 = 16;
+
+/// Cover traffic: datagrams of padding, which no observer can tell from others.
+///
+/// Cover is no sign of life: it neither keeps a link up nor puts off its idle timeout.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Cover {
+    /// None.
+    #[default]
+    None,
+    /// A constant rate: at each interval as many datagrams as the profile's `burst` says, real ones
+    /// as far as there are any. Real ones wait for it; it stands in the timing's place.
+    Constant {
+        /// Between two moments.
+        interval: Duration,
+        /// Stops this long after the last packet; `None`: never.
+        rest: Option<Duration>,
+    },
+    /// A Poisson process beside what is real: at each of its moments a datagram leaves, a real one
+    /// if one is waiting for its own moment.
+    Poisson {
+        /// Between two moments on average.
+        mean: Duration,
+        /// Stops this long after the last packet; `None`: never.
+        rest: Option<Duration>,
+    },
+}
+
+impl Cover {
+    /// With times that can be kept.
+    pub(crate) fn bounded(self) -> Self {
+        match self {
+            Self::None => self,
+            Self::Constant { interval, rest } => {
+                Self::Constant { interval: Timing::Fixed(interval).mean(), rest }
+            }
+            Self::Poisson { mean, rest } => {
+                Self::Poisson { mean: Timing::Exponential { mean }.mean(), rest }
+            }
+        }
+    }
+
+    /// Between two moments on average; `None` without any.
+    #[must_use]
+    pub fn gap(self) -> Option<Duration> {
+        match self.bounded() {
+            Self::None => None,
+            Self::Constant { interval, .. } => Some(interval),
+            Self::Poisson { mean, .. } => Some(mean),
+        }
+    }
+}
+
+/// The moments of Poisson cover.
+#[derive(Debug)]
+pub(super) struct Moments {
+    timing: Timing,
+    /// `None` while it rests.
+    next: Option<Duration>,
+    /// When the next one would be due at the highest rate that is allowed (RFC 2697's bucket, kept
+    /// as a time).
+    earliest: Duration,
+}
+
+impl Moments {
+    pub fn new(mean: Duration, now: Duration, rng: &mut Rng) -> Self {
+        let timing = Timing::Exponential { mean };
+        Self { timing, next: Some(now + timing.gap(rng)), earliest: now }
+    }
+
+    pub fn next(&self) -> Option<Duration> {
+        self.next
+    }
+
+    /// A packet was sent or has arrived.
+    pub fn wake(&mut self, now: Duration, rng: &mut Rng) {
+        self.next.get_or_insert_with(|| now + self.timing.gap(rng));
+    }
+
+    /// Whether a datagram is due. `rests`: no packet for long enough.
+    pub fn is_due(&mut self, now: Duration, rests: bool, rng: &mut Rng) -> bool {
+        let Some(next) = self.next.filter(|next| now >= *next) else { return false };
+        if rests {
+            self.next = None;
+            return false;
+        }
+        let from = if now - next > MAX_BEHIND { now } else { next };
+        self.next = Some(from + self.timing.gap(rng));
+        let step = self.timing.mean() / MAX_FACTOR;
+        if self.earliest > now + step * MAX_AHEAD {
+            return false;
+        }
+        self.earliest = self.earliest.max(now) + step;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    /// The gaps are exponential (Kolmogorov-Smirnov, as in `timing`), so the limit on the rate
+    /// does not bend them.
+    #[test]
+    fn cover_is_a_poisson_process() {
+        let mut rng = Rng::new(&[5; 32]);
+        let mut moments = Moments::new(20 * MS, Duration::ZERO, &mut rng);
+        let (mut gaps, mut last) = (Vec::new(), Duration::ZERO);
+        while gaps.len() < 10_000 {
+            let now = moments.next().unwrap();
+            assert!(moments.is_due(now, false, &mut rng));
+            gaps.push((now - last).as_secs_f64() / 0.02);
+            last = now;
+        }
+        gaps.sort_by(f64::total_cmp);
+        let n = gaps.len() as f64;
+        let distance = gaps.iter().enumerate().map(|(i, gap)| {
+            let wanted = 1.0 - (-gap).exp();
+            (wanted - i as f64 / n).abs().max((wanted - (i + 1) as f64 / n).abs())
+        });
+        assert!(distance.fold(0.0, f64::max) < 2.0 / n.sqrt());
+    }
+
+    /// Whoever asks all the time, or after a long sleep, gets no more than the rate.
+    #[test]
+    fn the_rate_has_a_limit() {
+        let mut rng = Rng::new(&[5; 32]);
+        let mut moments = Moments::new(MS, Duration::ZERO, &mut rng);
+        let mut ask = |now: Duration| {
+            let mut sent = 0;
+            while moments.next().unwrap() <= now {
+                sent += u32::from(moments.is_due(now, false, &mut rng));
+            }
+            sent
+        };
+        let sent: u32 = (0..10_000).map(|t| ask(t * MS)).sum();
+        assert!((5_000..20_000 + 16).contains(&sent), "{sent}");
+        assert!(ask(3_600_000 * MS) <= 16, "an hour is not made up for");
+    }
+}

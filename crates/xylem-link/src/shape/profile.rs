@@ -1,0 +1,288 @@
+//! Profiles, the named ones among them, and what the two sides agree on.
+
+use core::fmt;
+use core::str::FromStr;
+use core::time::Duration;
+
+use thiserror::Error;
+
+use super::{Cover, Padding, Timing};
+use crate::config::BASE_DATAGRAM;
+use crate::seal::OVERHEAD;
+
+const MS: Duration = Duration::from_millis(1);
+
+/// How much of a link's sizes and times is hidden. docs/shaping.md has what each costs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Level {
+    /// Nothing.
+    #[default]
+    Off = 0,
+    /// Five sizes.
+    Low = 1,
+    /// Two sizes, jittered times.
+    Medium = 2,
+    /// Drawn sizes, drawn times, cover while the link is used.
+    High = 3,
+    /// One size, one rate, as long as the link is up.
+    Paranoid = 4,
+}
+
+/// Not the name of a level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("no such shaping level: off, low, medium, high or paranoid")]
+pub struct NoSuchLevel;
+
+impl Level {
+    /// All of them, ascending.
+    pub const ALL: [Self; 5] = [Self::Off, Self::Low, Self::Medium, Self::High, Self::Paranoid];
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+            Self::Paranoid => "paranoid",
+        }
+    }
+
+    /// The level of a number on the wire. A higher number than we know is a later version's, and
+    /// means at least our highest.
+    pub(crate) fn from_wire(number: u8) -> Self {
+        Self::ALL.get(usize::from(number)).copied().unwrap_or(Self::Paranoid)
+    }
+
+    /// What is in force between two sides: the higher of what they want, within both limits.
+    pub(crate) fn agreed(ours: &Shaping, want: u8, limit: u8) -> Self {
+        ours.level.max(Self::from_wire(want)).min(ours.limit).min(Self::from_wire(limit))
+    }
+
+    /// What it stands for.
+    #[must_use]
+    pub fn profile(self) -> Profile {
+        match self {
+            Self::Off => Profile::default(),
+            Self::Low => Profile {
+                padding: Padding::SizeClasses(vec![128, 256, 512, 1_024]),
+                ..Profile::default()
+            },
+            Self::Medium => Profile {
+                padding: Padding::SizeClasses(vec![512]),
+                timing: Timing::Uniform { min: MS, max: 5 * MS },
+                burst: 64,
+                cover: Cover::None,
+            },
+            Self::High => Profile {
+                padding: Padding::Statistical(vec![
+                    (256, 15),
+                    (512, 10),
+                    (768, 10),
+                    (1_024, 15),
+                    (BASE_DATAGRAM, 50),
+                ]),
+                timing: Timing::Exponential { mean: 4 * MS },
+                burst: 16,
+                cover: Cover::Poisson { mean: 25 * MS, rest: Some(Duration::from_secs(10)) },
+            },
+            Self::Paranoid => Profile {
+                padding: Padding::Constant(BASE_DATAGRAM),
+                timing: Timing::None,
+                burst: 4,
+                cover: Cover::Constant { interval: 5 * MS, rest: None },
+            },
+        }
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Level {
+    type Err = NoSuchLevel;
+
+    fn from_str(name: &str) -> Result<Self, NoSuchLevel> {
+        Self::ALL.into_iter().find(|level| level.name() == name).ok_or(NoSuchLevel)
+    }
+}
+
+/// What a side wants and agrees to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shaping {
+    /// The level that this side wants at least.
+    pub level: Level,
+    /// The highest that it does, whatever the peer wants.
+    pub limit: Level,
+    /// How this side shapes when its own `level` is in force, instead of that level's profile.
+    pub custom: Option<Profile>,
+}
+
+impl Shaping {
+    /// The highest level that a side agrees to unless told otherwise: what a peer can make it add is
+    /// then in proportion to what is sent. Higher levels send when there is nothing to say.
+    pub const USUAL_LIMIT: Level = Level::Medium;
+
+    /// Wants this level, and agrees to it.
+    #[must_use]
+    pub fn at(level: Level) -> Self {
+        Self { level, limit: level.max(Self::USUAL_LIMIT), custom: None }
+    }
+}
+
+impl FromStr for Shaping {
+    type Err = NoSuchLevel;
+
+    /// What a person means by the name of a level: wanted and agreed to; `off` refuses every other.
+    fn from_str(name: &str) -> Result<Self, NoSuchLevel> {
+        Ok(match name.parse()? {
+            Level::Off => Self { limit: Level::Off, ..Self::default() },
+            level => Self::at(level),
+        })
+    }
+}
+
+impl Default for Shaping {
+    fn default() -> Self {
+        Self::at(Level::Off)
+    }
+}
+
+/// How a side shapes what it sends.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Profile {
+    /// Which sizes datagrams have.
+    pub padding: Padding,
+    /// When they leave.
+    pub timing: Timing,
+    /// How many may leave at one moment of the timing, or of constant cover; 0 counts as 1.
+    pub burst: u16,
+    /// What leaves beside them.
+    pub cover: Cover,
+}
+
+/// What a profile costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cost {
+    /// Bytes in datagrams for each thousand that they would have without shaping.
+    pub permille: u64,
+    /// How long a packet waits on average if nothing is before it.
+    pub delay: Duration,
+    /// Bytes a second that get through at most; `None` where nothing holds them up.
+    pub rate: Option<u64>,
+    /// Bytes a second of cover on an idle link, while it is sent.
+    pub cover: u64,
+}
+
+impl Profile {
+    /// With numbers that can be kept.
+    pub(crate) fn bounded(&self) -> Self {
+        Self {
+            padding: self.padding.bounded(),
+            timing: self.timing.bounded(),
+            burst: self.burst.max(1),
+            cover: self.cover.bounded(),
+        }
+    }
+
+    /// Whether it leaves everything as it is.
+    pub(crate) fn is_nothing(&self) -> bool {
+        (&self.padding, self.timing, self.cover) == (&Padding::None, Timing::None, Cover::None)
+    }
+
+    /// An estimate for packets of `len` bytes, each alone, on a path that carries datagrams of
+    /// `most` bytes.
+    #[must_use]
+    pub fn cost(&self, len: usize, most: usize) -> Cost {
+        let profile = self.bounded();
+        let most = most.max(BASE_DATAGRAM);
+        let moments = match profile.cover {
+            Cover::Constant { interval, .. } => Timing::Fixed(interval),
+            _ => profile.timing,
+        };
+        let full = profile.padding.largest().map_or(most, |largest| largest.min(most));
+        let mean =
+            if profile.padding.is_chosen() { profile.padding.mean().min(most) } else { full };
+        // What a packet needs: whole datagrams, and what is left.
+        let room = (mean - OVERHEAD).max(1);
+        let (whole, rest) = (len / room, len % room);
+        let last = if rest == 0 { 0 } else { profile.padding.closed(rest + OVERHEAD, mean) };
+        let (shaped, plain) = (whole * mean + last, len + len.div_ceil(most - OVERHEAD) * OVERHEAD);
+        let per_second = |size: usize, burst: u16, gap: Duration| {
+            (size as f64 * f64::from(burst) / gap.as_secs_f64()) as u64
+        };
+        let cover = match profile.cover {
+            Cover::None => 0,
+            Cover::Constant { interval, .. } => per_second(mean, profile.burst, interval),
+            Cover::Poisson { mean: gap, .. } => per_second(mean, 1, gap),
+        };
+        let gated = moments != Timing::None;
+        Cost {
+            permille: shaped as u64 * 1_000 / (plain as u64).max(1),
+            // Within a fixed rhythm half of it; after a silence, one gap of a drawn one.
+            delay: if matches!(moments, Timing::Fixed(_)) {
+                moments.mean() / 2
+            } else {
+                moments.mean()
+            },
+            rate: gated.then(|| per_second(mean, profile.burst, moments.mean())),
+            cover,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_have_names_and_numbers() {
+        for (number, level) in Level::ALL.into_iter().enumerate() {
+            assert_eq!(level.to_string().parse(), Ok(level));
+            assert_eq!(level as usize, number);
+            assert_eq!(Level::from_wire(number as u8), level);
+        }
+        assert_eq!(Level::from_wire(200), Level::Paranoid);
+        assert_eq!("HIGH".parse::<Level>(), Err(NoSuchLevel));
+    }
+
+    /// min(max(want, want'), limit, limit'), from both sides the same.
+    #[test]
+    fn both_sides_come_to_the_same_level() {
+        for (w, l) in pairs() {
+            for (w2, l2) in pairs() {
+                let of = |level, limit| Shaping { level, limit, custom: None };
+                let a = Level::agreed(&of(w, l), w2 as u8, l2 as u8);
+                let b = Level::agreed(&of(w2, l2), w as u8, l as u8);
+                assert_eq!(a, b);
+                assert_eq!(a, w.max(w2).min(l).min(l2));
+            }
+        }
+    }
+
+    fn pairs() -> impl Iterator<Item = (Level, Level)> {
+        Level::ALL.into_iter().flat_map(|a| Level::ALL.map(|b| (a, b)))
+    }
+
+    /// A peer can make a side that says nothing pad and wait, but not talk into the air.
+    #[test]
+    fn the_usual_limit_has_no_cover() {
+        assert_eq!(Shaping::default().level, Level::Off);
+        assert_eq!(Shaping::default().limit.profile().cover, Cover::None);
+        assert_eq!(Shaping::at(Level::Paranoid).limit, Level::Paranoid);
+    }
+
+    #[test]
+    fn levels_cost_more_the_more_they_hide() {
+        let costs = Level::ALL.map(|level| level.profile().cost(50, 1_452));
+        assert!(costs.windows(2).all(|pair| pair[0].permille <= pair[1].permille), "{costs:?}");
+        assert_eq!(costs[0], Cost { permille: 1_000, delay: Duration::ZERO, rate: None, cover: 0 });
+        assert_eq!(costs[4].rate, Some(985_600));
+        assert_eq!(costs[4].cover, 985_600, "busy or idle");
+    }
+}

@@ -1,0 +1,169 @@
+//! [`Body`]: what a message says.
+//!
+//! `kind (1) | sent, in ms since 1970 (8) | size (8) | name's length (2) | name | content's length
+//! (4) | content | zeros`, up to the next of the lengths 512, 1,024, …, 65,536. Kind 1: a ticket, as
+//! bytes; 2: a note, UTF-8; 3: fetched, the envelope's id (16).
+
+use xylem_object::Ticket;
+use zeroize::Zeroizing;
+
+use crate::envelope::EnvelopeId;
+use crate::fields::Fields;
+
+/// Longest padded body, in bytes.
+pub const MAX_BODY: usize = 65_536;
+/// Longest name, in bytes.
+pub const MAX_NAME: usize = 255;
+/// Longest note, in bytes.
+pub const MAX_NOTE: usize = MAX_BODY - HEAD - MAX_NAME;
+
+const SHORTEST: usize = 512;
+/// Bytes beside name and content.
+const HEAD: usize = 1 + 8 + 8 + 2 + 4;
+const TICKET: u8 = 1;
+const NOTE: u8 = 2;
+const FETCHED: u8 = 3;
+
+/// What a message brings.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Content {
+    /// Something to fetch.
+    Ticket(Box<Ticket>),
+    /// Text.
+    Note(String),
+    /// What the envelope with this id had brought has been fetched.
+    Fetched(EnvelopeId),
+}
+
+/// A message.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Body {
+    /// What it brings.
+    pub content: Content,
+    /// What the sender calls it; for display only, it may hold anything.
+    pub name: String,
+    /// Bytes that there are to fetch, as the sender says.
+    pub size: u64,
+    /// When it was written, in ms since 1970, as the sender says.
+    pub sent_ms: u64,
+}
+
+/// Why a body was not taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum BodyError {
+    /// It does not fit into a message.
+    #[error("a message holds a name of {MAX_NAME} and a note of {MAX_NOTE} bytes at most")]
+    TooLong,
+    /// What arrived is no body.
+    #[error("the message is written wrongly")]
+    Malformed,
+}
+
+impl Body {
+    /// As bytes, padded.
+    ///
+    /// # Errors
+    /// [`BodyError::TooLong`].
+    pub fn encode(&self) -> Result<Zeroizing<Vec<u8>>, BodyError> {
+        let ticket;
+        let (kind, content) = match &self.content {
+            Content::Ticket(it) => {
+                ticket = it.to_bytes();
+                (TICKET, &ticket[..])
+            }
+            Content::Note(text) => (NOTE, text.as_bytes()),
+            Content::Fetched(id) => (FETCHED, &id.0[..]),
+        };
+        let len = HEAD + self.name.len() + content.len();
+        if self.name.len() > MAX_NAME || content.len() > MAX_NOTE || len > MAX_BODY {
+            return Err(BodyError::TooLong);
+        }
+        let padded = padded(len);
+        let mut out = Zeroizing::new(Vec::with_capacity(padded));
+        out.push(kind);
+        out.extend_from_slice(&self.sent_ms.to_be_bytes());
+        out.extend_from_slice(&self.size.to_be_bytes());
+        out.extend_from_slice(&(self.name.len() as u16).to_be_bytes());
+        out.extend_from_slice(self.name.as_bytes());
+        out.extend_from_slice(&(content.len() as u32).to_be_bytes());
+        out.extend_from_slice(content);
+        out.resize(padded, 0);
+        Ok(out)
+    }
+
+    /// Reads what [`Body::encode`] wrote.
+    ///
+    /// # Errors
+    /// [`BodyError::Malformed`].
+    pub fn decode(bytes: &[u8]) -> Result<Self, BodyError> {
+        Self::fields(bytes).ok_or(BodyError::Malformed)
+    }
+
+    fn fields(bytes: &[u8]) -> Option<Self> {
+        let mut fields = Fields(bytes);
+        let kind = fields.byte()?;
+        let (sent_ms, size) = (fields.u64()?, fields.u64()?);
+        let name = fields.text(MAX_NAME)?.to_owned();
+        let len = usize::try_from(fields.u32()?).ok()?;
+        let content = fields.take(len).filter(|_| len <= MAX_NOTE)?;
+        let used = bytes.len() - fields.0.len();
+        let is_padding = fields.0.iter().all(|byte| *byte == 0);
+        if bytes.len() > MAX_BODY || bytes.len() != padded(used) || !is_padding {
+            return None;
+        }
+        let content = match kind {
+            TICKET => Content::Ticket(Box::new(Ticket::from_bytes(content).ok()?)),
+            NOTE => Content::Note(core::str::from_utf8(content).ok()?.to_owned()),
+            FETCHED => Content::Fetched(EnvelopeId(content.try_into().ok()?)),
+            _ => return None,
+        };
+        Some(Self { content, name, size, sent_ms })
+    }
+}
+
+fn padded(len: usize) -> usize {
+    len.next_power_of_two().max(SHORTEST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn note(len: usize) -> Body {
+        let content = Content::Note("x".repeat(len));
+        Body { content, name: "n".into(), size: 3, sent_ms: 4 }
+    }
+
+    #[test]
+    fn bodies_have_eight_lengths() {
+        for (len, padded) in [
+            (0, 512),
+            (488, 512),
+            (489, 1_024),
+            (1_000, 1_024),
+            (1_001, 2_048),
+            (MAX_NOTE, MAX_BODY),
+        ] {
+            let bytes = note(len).encode().unwrap();
+            assert_eq!(bytes.len(), padded, "{len}");
+            assert_eq!(Body::decode(&bytes), Ok(note(len)));
+        }
+        assert_eq!(note(MAX_NOTE + 1).encode().err(), Some(BodyError::TooLong));
+        let long = Body { name: "n".repeat(256), ..note(0) };
+        assert_eq!(long.encode().err(), Some(BodyError::TooLong));
+    }
+
+    #[test]
+    fn one_form_and_no_other() {
+        let bytes = note(20).encode().unwrap();
+        for len in 0..bytes.len() {
+            assert!(Body::decode(&bytes[..len]).is_err());
+        }
+        assert!(Body::decode(&[&bytes[..], &[0; 512]].concat()).is_err(), "too much padding");
+        for (at, value) in [(0, 0), (0, 1), (0, 3), (0, 4), (17, 0xff), (20, 0xff), (511, 1)] {
+            let mut wrong = bytes.to_vec();
+            wrong[at] = value;
+            assert!(Body::decode(&wrong).is_err(), "byte {at}");
+        }
+    }
+}

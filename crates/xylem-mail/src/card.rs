@@ -1,0 +1,215 @@
+//! [`Card`]: one line that says how to write to somebody. It is signed by the publisher's key, so
+//! that nobody can put a prekey or address of their own beside somebody else's keys; whether the
+//! publisher is the person meant is for whoever takes the card in to know.
+//!
+//! `xylem-peer:` and, in base32, `version = 1 (1) | publisher (32) | link key (32) | prekey's number
+//! (4) | prekey (32) | made, in seconds since 1970 (8) | addresses | signature (64) | checksum (4)`.
+
+use core::fmt;
+use core::net::SocketAddr;
+use core::str::FromStr;
+
+use xylem_link::PeerKey;
+use xylem_object::PublisherKey;
+use xylem_object::ticket::{CHECKSUM_LEN, MAX_ADDRESSES, base32, checksum};
+use xylem_object::ticket::{read_addresses, write_addresses};
+
+use crate::fields::Fields;
+use crate::identity::Party;
+use crate::kdf::label;
+use crate::prekeys::Prekey;
+
+/// What every card begins with.
+pub const SCHEME: &str = "xylem-peer:";
+/// Longest text that is looked at; the longest card has 783 characters.
+const MAX_TEXT: usize = 2_048;
+const VERSION: u8 = 1;
+const SIGNATURE_LEN: usize = 64;
+
+/// How to write to somebody; its signature has been verified, whoever made it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Card {
+    /// Whose it is.
+    pub party: Party,
+    /// The prekey's number, by which its owner finds the secret.
+    pub prekey_number: u32,
+    /// X25519 key, exchanged for another from time to time.
+    pub prekey: PeerKey,
+    /// When it was made, in seconds since 1970.
+    pub made: u64,
+    /// Where its owner's link may listen, best first.
+    pub addresses: Vec<SocketAddr>,
+    signature: [u8; SIGNATURE_LEN],
+}
+
+/// A text that is no card, in one line for who pasted it.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum CardError {
+    /// Another scheme, or none.
+    #[error("not a card: a card begins with \"xylem-peer:\"")]
+    NotACard,
+    /// Longer than any card.
+    #[error("card is too long ({0} characters): paste one card only")]
+    TooLong(usize),
+    /// Characters are wrong, missing or too many.
+    #[error("card is damaged (checksum): copy it again as a whole")]
+    Checksum,
+    /// A layout that this program does not know.
+    #[error("card has version {0}, this xylem reads version {VERSION}: update xylem")]
+    UnknownVersion(u8),
+    /// The checksum is right and a field is not.
+    #[error("card was written wrongly: ask for a new one")]
+    Malformed,
+    /// Its publisher has not signed it.
+    #[error("card is not signed by the key that it names: it is not to be used")]
+    Signature,
+}
+
+impl Card {
+    pub(crate) fn sign(
+        party: Party,
+        prekey: &Prekey,
+        made: u64,
+        addresses: &[SocketAddr],
+        by: &PublisherKey,
+    ) -> Self {
+        let addresses = addresses[..addresses.len().min(MAX_ADDRESSES)].to_vec();
+        let mut card = Self {
+            party,
+            prekey_number: prekey.number,
+            prekey: prekey.key.public(),
+            made,
+            addresses,
+            signature: [0; SIGNATURE_LEN],
+        };
+        let signature = by.signer().sign(&[label::CARD, &card.signed()]);
+        card.signature.copy_from_slice(signature.as_ref());
+        card
+    }
+
+    /// What the signature covers.
+    fn signed(&self) -> Vec<u8> {
+        let mut out = vec![VERSION];
+        out.extend_from_slice(&self.party.to_bytes());
+        out.extend_from_slice(&self.prekey_number.to_be_bytes());
+        out.extend_from_slice(&self.prekey.0);
+        out.extend_from_slice(&self.made.to_be_bytes());
+        write_addresses(&mut out, &self.addresses);
+        out
+    }
+
+    /// The card without its checksum: the form in which it travels inside a message.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = self.signed();
+        out.extend_from_slice(&self.signature);
+        out
+    }
+
+    /// Reads what [`Card::to_bytes`] wrote, and verifies the signature.
+    ///
+    /// # Errors
+    /// From [`CardError::UnknownVersion`] on.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, CardError> {
+        let mut fields = Fields(bytes);
+        match fields.byte().ok_or(CardError::Malformed)? {
+            VERSION => {}
+            other => return Err(CardError::UnknownVersion(other)),
+        }
+        let card = Self::fields(&mut fields).ok_or(CardError::Malformed)?;
+        let message = [label::CARD, &card.signed()].concat();
+        if !card.party.publisher.verifies(&message, &card.signature) {
+            return Err(CardError::Signature);
+        }
+        Ok(card)
+    }
+
+    fn fields(fields: &mut Fields<'_>) -> Option<Self> {
+        let party = Party::from_bytes(fields.array()?, fields.array()?);
+        let prekey_number = fields.u32()?;
+        let prekey = PeerKey(fields.array()?);
+        let made = fields.u64()?;
+        let (addresses, rest) = read_addresses(fields.0).ok()?;
+        let signature = rest.try_into().ok()?;
+        Some(Self { party, prekey_number, prekey, made, addresses, signature })
+    }
+}
+
+impl fmt::Display for Card {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut bytes = self.to_bytes();
+        let sum = checksum(&bytes);
+        bytes.extend_from_slice(&sum);
+        write!(f, "{SCHEME}{}", base32::encode(&bytes))
+    }
+}
+
+impl FromStr for Card {
+    type Err = CardError;
+
+    /// Takes either case, and white space around the card.
+    fn from_str(text: &str) -> Result<Self, CardError> {
+        let text = text.trim();
+        if text.len() > MAX_TEXT {
+            return Err(CardError::TooLong(text.len()));
+        }
+        let scheme = text.get(..SCHEME.len()).ok_or(CardError::NotACard)?;
+        if !scheme.eq_ignore_ascii_case(SCHEME) {
+            return Err(CardError::NotACard);
+        }
+        let bytes = base32::decode(&text[SCHEME.len()..]).map_err(|_| CardError::Checksum)?;
+        let split = bytes.len().checked_sub(CHECKSUM_LEN).ok_or(CardError::Checksum)?;
+        let (card, sum) = bytes.split_at(split);
+        if checksum(card) != sum {
+            return Err(CardError::Checksum);
+        }
+        Self::from_bytes(card)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Identity, Prekeys};
+    use xylem_link::StaticKey;
+
+    fn card() -> Card {
+        let us = Identity::new(PublisherKey::from_bytes(&[1; 32]), StaticKey::generate([2; 32]));
+        let addresses = ["192.0.2.1:7348".parse().unwrap(), "[2001:db8::1]:7".parse().unwrap()];
+        us.card(Prekeys::new(0, [3; 32]).current(), 1_700_000_000, &addresses)
+    }
+
+    #[test]
+    fn a_card_survives_paper() {
+        let card = card();
+        let text = card.to_string();
+        assert!(text.starts_with(SCHEME) && !text.contains(char::is_whitespace));
+        assert_eq!(format!(" {} \n", text.to_uppercase()).parse(), Ok(card));
+    }
+
+    #[test]
+    fn every_changed_or_missing_character_is_noticed() {
+        let text = card().to_string();
+        for at in SCHEME.len()..text.len() {
+            let other = if text.as_bytes()[at] == b'a' { "b" } else { "a" };
+            let changed = format!("{}{other}{}", &text[..at], &text[at + 1..]);
+            assert!(changed.parse::<Card>().is_err(), "character {at}");
+            assert!(text[..at].parse::<Card>().is_err());
+        }
+        for odd in ["", "xylem:abc", "xylem-peer", "xylem-peer:", "é".repeat(12).as_str()] {
+            assert!(odd.parse::<Card>().is_err(), "{odd}");
+        }
+        assert_eq!("x".repeat(3_000).parse::<Card>(), Err(CardError::TooLong(3_000)));
+    }
+
+    /// Nobody can put a key or an address of their own beside somebody else's signature.
+    #[test]
+    fn every_bit_is_signed() {
+        let bytes = card().to_bytes();
+        for bit in 0..bytes.len() * 8 {
+            let mut changed = bytes.clone();
+            changed[bit / 8] ^= 1 << (bit % 8);
+            assert!(Card::from_bytes(&changed).is_err(), "bit {bit}");
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! The envelope: what carries a message past strangers. Only the receiver's link key opens it; who
+//! sent it, to which session it belongs and whether it is the first are inside, and its length tells
+//! one of eight classes.
+//!
+//! `version = 1 (1) | mailbox (16) | ephemeral key (32) | sealed | tag (16)`, ChaCha20-Poly1305 under
+//! a key of the ephemeral and the receiver's link key, associated data: all before the sealed part.
+//! It proves nothing about the sender: the session's message inside does.
+//!
+//! Sealed: `kind (1)`, then kind 1, first: `prekey's number (4) | session's ephemeral key (32) | card's
+//! length (2) | sender's card | message's length (4) | message`; kind 2, next: `session (16) |
+//! message's length (4) | message`; then zeros, up to 1,024 bytes more than the message's body has.
+
+use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
+use xylem_link::ratchet::{HEADER_LEN, TAG_LEN};
+use xylem_link::{PeerKey, StaticKey};
+use zeroize::Zeroizing;
+
+use crate::body::MAX_BODY;
+use crate::card::Card;
+use crate::fields::Fields;
+use crate::identity::Identity;
+use crate::kdf::{derive, label, short};
+
+/// Bytes of an envelope beside its body.
+pub const ENVELOPE_OVERHEAD: usize = HEAD_LEN + TAG_LEN + ROOM;
+/// Longest envelope, in bytes.
+pub const MAX_ENVELOPE: usize = MAX_BODY + ENVELOPE_OVERHEAD;
+
+const VERSION: u8 = 1;
+const HEAD_LEN: usize = 1 + 16 + 32;
+/// What the sealed part has beside the body: enough for everything that a first message carries, so
+/// that none can be told by its length.
+const ROOM: usize = 1_024;
+const FIRST: u8 = 1;
+const NEXT: u8 = 2;
+
+/// Where a receiver's envelopes wait: a hash of the link key.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+pub struct MailboxId(pub [u8; 16]);
+
+impl MailboxId {
+    /// Whoever proves this key may empty the mailbox.
+    #[must_use]
+    pub fn of(key: &PeerKey) -> Self {
+        Self(short(label::MAILBOX, &[&key.0]))
+    }
+}
+
+/// A hash of the whole envelope, by which receipts name it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+pub struct EnvelopeId(pub [u8; 16]);
+
+impl EnvelopeId {
+    /// Of these bytes.
+    #[must_use]
+    pub fn of(envelope: &[u8]) -> Self {
+        Self(short(label::ENVELOPE_ID, &[envelope]))
+    }
+}
+
+/// Whose mail it is; `None` for what is no envelope. This is all that a carrier looks at.
+#[must_use]
+pub fn mailbox_of(envelope: &[u8]) -> Option<MailboxId> {
+    let padded = envelope.len().checked_sub(ENVELOPE_OVERHEAD)?;
+    let right = envelope[0] == VERSION && padded.is_power_of_two() && padded <= MAX_BODY;
+    right.then_some(())?;
+    envelope[1..].first_chunk().map(|id| MailboxId(*id))
+}
+
+/// How a session's messages are told apart, inside.
+pub(crate) enum Place<'a> {
+    /// Until the peer is known to have the session.
+    First { prekey: u32, ephemeral: PeerKey, card: &'a Card },
+    /// From then on.
+    Next { session: [u8; 16] },
+}
+
+/// Puts a session's message, whose body has `body` bytes, into an envelope. `None` if the
+/// receiver's key is none.
+pub(crate) fn seal(
+    to: &PeerKey,
+    place: &Place<'_>,
+    message: &[u8],
+    body: usize,
+    seed: &[u8; 32],
+) -> Option<Vec<u8>> {
+    let ephemeral = StaticKey::generate(derive(label::ENVELOPE_EPHEMERAL, &[seed]));
+    let key = key(&*ephemeral.agree(to)?, &ephemeral.public(), to);
+    let mut out = Vec::with_capacity(body + ENVELOPE_OVERHEAD);
+    out.push(VERSION);
+    out.extend_from_slice(&MailboxId::of(to).0);
+    out.extend_from_slice(&ephemeral.public().0);
+    match place {
+        Place::First { prekey, ephemeral, card } => {
+            out.push(FIRST);
+            out.extend_from_slice(&prekey.to_be_bytes());
+            out.extend_from_slice(&ephemeral.0);
+            let card = card.to_bytes();
+            out.extend_from_slice(&u16::try_from(card.len()).ok()?.to_be_bytes());
+            out.extend_from_slice(&card);
+        }
+        Place::Next { session } => {
+            out.push(NEXT);
+            out.extend_from_slice(session);
+        }
+    }
+    out.extend_from_slice(&u32::try_from(message.len()).ok()?.to_be_bytes());
+    out.extend_from_slice(message);
+    debug_assert!(out.len() <= HEAD_LEN + body + ROOM, "no card is that long");
+    out.resize(HEAD_LEN + body + ROOM, 0);
+    let (head, sealed) = out.split_at_mut(HEAD_LEN);
+    let tag = key.seal_in_place_separate_tag(nonce(), Aad::from(head), sealed).ok()?;
+    out.extend_from_slice(tag.as_ref());
+    Some(out)
+}
+
+/// What was in an envelope for us: nothing of it is proven yet.
+#[derive(Debug)]
+pub struct Opened {
+    pub(crate) id: EnvelopeId,
+    pub(crate) inside: Inside,
+    pub(crate) message: Vec<u8>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Inside {
+    First { prekey: u32, ephemeral: PeerKey, card: Box<Card> },
+    Next { session: [u8; 16] },
+}
+
+/// Opens an envelope with our link key; `None` if it is none, damaged, or for somebody else.
+#[must_use]
+pub fn open(us: &Identity, envelope: &[u8]) -> Option<Opened> {
+    mailbox_of(envelope).filter(|id| *id == MailboxId::of(&us.party().link))?;
+    let (head, sealed) = envelope.split_at_checked(HEAD_LEN)?;
+    let ephemeral = PeerKey(*head.last_chunk()?);
+    let key = key(&*us.link().agree(&ephemeral)?, &ephemeral, &us.party().link);
+    let mut inside = Zeroizing::new(sealed.to_vec());
+    let plain = key.open_in_place(nonce(), Aad::from(head), &mut inside).ok()?;
+    let body = plain.len().checked_sub(ROOM)?;
+    let mut fields = Fields(plain);
+    let inside = match fields.byte()? {
+        FIRST => {
+            let (prekey, ephemeral) = (fields.u32()?, PeerKey(fields.array()?));
+            let len = usize::from(fields.u16()?);
+            let card = Box::new(Card::from_bytes(fields.take(len)?).ok()?);
+            Inside::First { prekey, ephemeral, card }
+        }
+        NEXT => Inside::Next { session: fields.array()? },
+        _ => return None,
+    };
+    let len = usize::try_from(fields.u32()?).ok()?;
+    let message = fields.take(len)?.to_vec();
+    let right = len == HEADER_LEN + body + TAG_LEN && fields.0.iter().all(|byte| *byte == 0);
+    right.then_some(Opened { id: EnvelopeId::of(envelope), inside, message })
+}
+
+fn key(shared: &[u8; 32], ephemeral: &PeerKey, to: &PeerKey) -> LessSafeKey {
+    let key = Zeroizing::new(derive(label::ENVELOPE, &[shared, &ephemeral.0, &to.0]));
+    let key = UnboundKey::new(&CHACHA20_POLY1305, &key[..]);
+    LessSafeKey::new(key.expect("the key has 32 bytes"))
+}
+
+/// Each key seals one envelope: its ephemeral key is used once.
+fn nonce() -> Nonce {
+    Nonce::assume_unique_for_key([0; 12])
+}

@@ -1,0 +1,69 @@
+//! Who somebody is: a publisher's key, whose signatures vouch for cards, and a link's key, which
+//! agrees on secrets and answers when dialled.
+
+use core::fmt;
+use core::net::SocketAddr;
+
+use xylem_link::{PeerKey, StaticKey};
+use xylem_object::{PublisherId, PublisherKey};
+
+use crate::card::Card;
+use crate::prekeys::Prekey;
+
+/// The public side. Both keys are part of every derivation, so neither can be exchanged.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Party {
+    /// Whose signature the card has.
+    pub publisher: PublisherId,
+    /// X25519 key.
+    pub link: PeerKey,
+}
+
+impl Party {
+    pub(crate) fn to_bytes(self) -> [u8; 64] {
+        let mut out = [0; 64];
+        out[..32].copy_from_slice(&self.publisher.0);
+        out[32..].copy_from_slice(&self.link.0);
+        out
+    }
+
+    pub(crate) fn from_bytes(publisher: [u8; 32], link: [u8; 32]) -> Self {
+        Self { publisher: PublisherId(publisher), link: PeerKey(link) }
+    }
+}
+
+/// Our own keys. `Debug` hides the secrets.
+pub struct Identity {
+    publisher: PublisherKey,
+    link: StaticKey,
+}
+
+impl Identity {
+    /// Both keys are kept by the caller and outlive every session.
+    #[must_use]
+    pub fn new(publisher: PublisherKey, link: StaticKey) -> Self {
+        Self { publisher, link }
+    }
+
+    /// The public side.
+    #[must_use]
+    pub fn party(&self) -> Party {
+        Party { publisher: self.publisher.public(), link: self.link.public() }
+    }
+
+    /// Signs a card. `made`: seconds since 1970; the first 16 addresses travel.
+    #[must_use]
+    pub fn card(&self, prekey: &Prekey, made: u64, addresses: &[SocketAddr]) -> Card {
+        Card::sign(self.party(), prekey, made, addresses, &self.publisher)
+    }
+
+    pub(crate) fn link(&self) -> &StaticKey {
+        &self.link
+    }
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Identity(secrets of {:?})", self.party())
+    }
+}

@@ -1,0 +1,32 @@
+//! Every derivation in one place: BLAKE3 under one label per purpose.
+
+use xylem_hash::Hasher;
+
+/// The labels (BLAKE3 `derive_key` contexts); docs/spec/mail.md, "Conventions".
+pub(crate) mod label {
+    pub const MAILBOX: &str = "xylem-mail v1 mailbox";
+    pub const ENVELOPE: &str = "xylem-mail v1 envelope";
+    pub const ENVELOPE_ID: &str = "xylem-mail v1 envelope id";
+    pub const ENVELOPE_EPHEMERAL: &str = "xylem-mail v1 envelope ephemeral";
+    pub const SESSION: &str = "xylem-mail v1 session";
+    pub const SESSION_ID: &str = "xylem-mail v1 session id";
+    pub const SESSION_EPHEMERAL: &str = "xylem-mail v1 session ephemeral";
+    pub const RATCHET: &str = "xylem-mail v1 ratchet";
+    pub const RATCHET_SEED: &str = "xylem-mail v1 ratchet seed";
+    pub const ASSOCIATED: &str = "xylem-mail v1 associated";
+    pub const CARD: &[u8] = b"xylem-mail v1 card";
+}
+
+/// BLAKE3 in key derivation mode over the parts, which are all of fixed length, but for the last.
+pub(crate) fn derive(label: &'static str, parts: &[&[u8]]) -> [u8; 32] {
+    let mut hasher = Hasher::new_derive_key(label);
+    for part in parts {
+        hasher.update(part);
+    }
+    *hasher.finalize().as_bytes()
+}
+
+/// The first 16 bytes of a derivation.
+pub(crate) fn short(label: &'static str, parts: &[&[u8]]) -> [u8; 16] {
+    *derive(label, parts).first_chunk().expect("16 of 32 bytes")
+}

@@ -1,0 +1,227 @@
+//! One carrier connection, from the first packet of TCP to the last: opening, carrying, ending.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use mio::{Interest, Poll, Token};
+use xylem_link::LinkId;
+use xylem_mgmt::Carrier;
+
+use super::pipe::Pipe;
+use super::stream::{Codec, Stream};
+use super::websocket::{self, Asking, Greeting, Opening, Socket};
+use super::{Turn, doh};
+
+/// Bytes of datagrams that wait for the connection to come up: the first messages of a handshake.
+const MAX_EARLY: usize = 16 * 1024;
+
+/// Which end of a connection this is.
+#[derive(Clone, Debug)]
+pub(super) enum Role {
+    /// It was dialled, and this is the host as HTTP names it.
+    Client {
+        authority: String,
+    },
+    Server,
+}
+
+enum Stage {
+    /// TCP and, where there is one, the TLS handshake.
+    Opening(Box<Pipe>, Role),
+    Asking(Box<Asking>),
+    Greeting(Box<Greeting>),
+    Stream(Box<Stream>),
+    WebSocket(Socket),
+    Broken,
+}
+
+/// A connection, perhaps still being made.
+pub(super) struct Connection {
+    stage: Stage,
+    early: Vec<Vec<u8>>,
+    pub(super) carrier: Carrier,
+    pub(super) token: Token,
+    pub(super) far: SocketAddr,
+    pub(super) near: SocketAddr,
+    /// When it was accepted or dialled.
+    pub(super) since: Duration,
+    /// The link that runs over it.
+    pub(super) link: Option<LinkId>,
+    /// When it ends, now that its link has.
+    pub(super) ends: Option<Duration>,
+    /// It waits to be flushed.
+    pub(super) unflushed: bool,
+}
+
+impl Connection {
+    pub(super) fn new(
+        pipe: Pipe,
+        role: Role,
+        carrier: Carrier,
+        token: Token,
+        (far, near): (SocketAddr, SocketAddr),
+        now: Duration,
+    ) -> Self {
+        Self {
+            stage: Stage::Opening(Box::new(pipe), role),
+            early: Vec::new(),
+            carrier,
+            token,
+            far,
+            near,
+            since: now,
+            link: None,
+            ends: None,
+            unflushed: false,
+        }
+    }
+
+    /// Registers a new connection for readiness under its token.
+    pub(super) fn register(&mut self, poll: &Poll, interest: Interest) -> io::Result<()> {
+        match &mut self.stage {
+            Stage::Opening(pipe, _) => {
+                poll.registry().register(pipe.source(), self.token, interest)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Goes on with whatever is under way: opening, then taking what has arrived.
+    ///
+    /// # Errors
+    /// The connection ended, or the other end is no carrier of ours.
+    pub(super) fn turn(
+        &mut self,
+        now: Duration,
+        each: &mut dyn FnMut(BytesMut),
+    ) -> io::Result<Turn> {
+        let refused = self.open()?;
+        let mut turn = match &mut self.stage {
+            Stage::Stream(stream) => {
+                send_early(&mut self.early, |datagram| stream.queue(now, datagram));
+                stream.receive(now, each)?
+            }
+            Stage::WebSocket(socket) => {
+                send_early(&mut self.early, |datagram| socket.queue(datagram));
+                let turn = socket.receive(each)?;
+                socket.flush()?;
+                turn
+            }
+            _ => Turn::default(),
+        };
+        turn.refused += refused;
+        Ok(turn)
+    }
+
+    /// Goes on with opening: how many requests were refused meanwhile.
+    fn open(&mut self) -> io::Result<u64> {
+        loop {
+            self.stage = match std::mem::replace(&mut self.stage, Stage::Broken) {
+                Stage::Opening(mut pipe, role) => {
+                    if !pipe.open()? {
+                        self.stage = Stage::Opening(pipe, role);
+                        return Ok(0);
+                    }
+                    self.opened(*pipe, role)?
+                }
+                Stage::Asking(asking) => match websocket::ask_on(asking)? {
+                    Opening::Open(socket) => Stage::WebSocket(socket),
+                    Opening::Waits(asking) => {
+                        self.stage = Stage::Asking(asking);
+                        return Ok(0);
+                    }
+                },
+                Stage::Greeting(greeting) => {
+                    let before = greeting.refused();
+                    match greeting.go_on()? {
+                        Opening::Open(socket) => Stage::WebSocket(socket),
+                        Opening::Waits(greeting) => {
+                            let refused = greeting.refused() - before;
+                            self.stage = Stage::Greeting(greeting);
+                            return Ok(refused);
+                        }
+                    }
+                }
+                open => {
+                    self.stage = open;
+                    return Ok(0);
+                }
+            }
+        }
+    }
+
+    /// What follows once TCP and TLS stand.
+    fn opened(&self, pipe: Pipe, role: Role) -> io::Result<Stage> {
+        let stream = |pipe, codec| Stage::Stream(Box::new(Stream::new(pipe, codec)));
+        Ok(match (self.carrier, role) {
+            (Carrier::Tls, _) => stream(pipe, Codec::Framed),
+            (Carrier::Doh, Role::Client { authority }) => {
+                stream(pipe, Codec::Client(doh::Client::new(authority)))
+            }
+            (Carrier::Doh, Role::Server) => stream(pipe, Codec::Server(doh::Server::new())),
+            (Carrier::WebSocket | Carrier::SecureWebSocket, Role::Client { authority }) => {
+                match websocket::ask(pipe, &authority)? {
+                    Opening::Open(socket) => Stage::WebSocket(socket),
+                    Opening::Waits(asking) => Stage::Asking(asking),
+                }
+            }
+            (Carrier::WebSocket | Carrier::SecureWebSocket, Role::Server) => {
+                Stage::Greeting(Box::new(Greeting::new(pipe)))
+            }
+        })
+    }
+
+    /// Queues a datagram, or loses it where there is no room, as a full router would.
+    pub(super) fn queue(&mut self, now: Duration, datagram: &[u8]) {
+        match &mut self.stage {
+            Stage::Stream(stream) => stream.queue(now, datagram),
+            Stage::WebSocket(socket) => socket.queue(datagram),
+            Stage::Opening(..) | Stage::Asking(_) | Stage::Greeting(_) => {
+                let held: usize = self.early.iter().map(Vec::len).sum();
+                if held + datagram.len() <= MAX_EARLY {
+                    self.early.push(datagram.to_vec());
+                }
+            }
+            Stage::Broken => {}
+        }
+    }
+
+    /// Writes what the socket takes.
+    ///
+    /// # Errors
+    /// The connection ended.
+    pub(super) fn flush(&mut self, now: Duration) -> io::Result<()> {
+        match &mut self.stage {
+            Stage::Stream(stream) => stream.flush(now),
+            Stage::WebSocket(socket) => socket.flush(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Bytes that wait here for the other end to read.
+    pub(super) fn unsent(&self) -> usize {
+        match &self.stage {
+            Stage::Stream(stream) => stream.unsent(),
+            _ => 0,
+        }
+    }
+
+    /// Tells the other end that nothing follows.
+    pub(super) fn say_goodbye(&mut self) {
+        match &mut self.stage {
+            Stage::Stream(stream) => stream.pipe().say_goodbye(),
+            Stage::WebSocket(socket) => socket.pipe().say_goodbye(),
+            Stage::Opening(pipe, _) => pipe.say_goodbye(),
+            Stage::Greeting(greeting) => greeting.pipe().say_goodbye(),
+            Stage::Asking(_) | Stage::Broken => {}
+        }
+    }
+}
+
+fn send_early(early: &mut Vec<Vec<u8>>, mut queue: impl FnMut(&[u8])) {
+    for datagram in std::mem::take(early) {
+        queue(&datagram);
+    }
+}

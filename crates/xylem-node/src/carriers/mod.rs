@@ -1,0 +1,356 @@
+//! Carriers: TCP connections through which a link's datagrams travel, unchanged, where UDP does not
+//! pass or should not be seen. Three kinds, each real in the sense that a library which others use,
+//! or an analyser, takes it for what it looks like (docs/spec/carriers.md): TLS 1.3, WebSocket (over
+//! TLS or not) and DNS over HTTPS.
+//!
+//! The link's endpoint knows nothing of them: each connection has a made-up address under which the
+//! endpoint sends and receives ([`Carriers::address`]). What proves who is there is the link inside;
+//! a carrier hides and proves nothing that the link relies on. A datagram that a slow connection has
+//! no room for is lost, as on a network.
+
+pub mod dns;
+pub mod doh;
+pub mod framing;
+pub mod http;
+pub mod tls;
+
+mod connection;
+mod pipe;
+mod stream;
+mod websocket;
+
+pub(crate) use tls::Identity;
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use mio::net::TcpStream;
+use mio::{Interest, Poll, Token};
+use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection};
+use xylem_link::LinkId;
+use xylem_mgmt::Carrier;
+
+use connection::{Connection, Role};
+use pipe::Pipe;
+
+/// Bytes of datagrams that wait for one connection; more are lost.
+const MAX_UNSENT: usize = 1 << 20;
+/// Bytes of finished messages that wait for one socket before no more are made or read.
+const MAX_UNWRITTEN: usize = 256 * 1024;
+/// Accepted connections over which no link runs yet. When one more comes, the oldest ends.
+const MAX_STRANGERS: usize = 128;
+/// Of these, from one host; more are refused.
+const MAX_STRANGERS_OF_HOST: usize = 32;
+/// How long a connection may take until a link runs over it.
+const OPENING: Duration = Duration::from_secs(10);
+/// How long it stays when its link has ended, for the link's goodbye.
+const ENDING: Duration = Duration::from_secs(2);
+
+/// Why bytes are none of a carrier's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Malformed(pub &'static str);
+
+/// What came of one look at a connection.
+#[derive(Debug, Clone, Copy, Default)]
+struct Turn {
+    /// More may have arrived.
+    more: bool,
+    /// Requests that were not ours, and were answered as a web server does.
+    refused: u64,
+}
+
+/// Whom to dial.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Dial<'a> {
+    pub(crate) carrier: Carrier,
+    pub(crate) address: SocketAddr,
+    /// Host name that the server is told; `None`: its address.
+    pub(crate) name: Option<&'a str>,
+}
+
+/// One connection of [`Carriers`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct CarrierId(u64);
+
+/// All carrier connections of an engine.
+pub(crate) struct Carriers {
+    /// A unique local prefix (RFC 4193) that was drawn at random, for made-up addresses.
+    prefix: [u8; 6],
+    next: u64,
+    live: HashMap<CarrierId, Connection>,
+    by_link: HashMap<LinkId, CarrierId>,
+    unflushed: Vec<CarrierId>,
+    identity: Option<Identity>,
+    server: Option<Arc<ServerConfig>>,
+    client: Option<Arc<ClientConfig>>,
+    /// Requests that were not ours, bytes that were nobody's, connections that came to nothing.
+    refused: u64,
+}
+
+impl Carriers {
+    /// None yet; `random` makes the addresses of this engine its own.
+    pub(crate) fn new(random: [u8; 5]) -> Self {
+        let [a, b, c, d, e] = random;
+        Self {
+            prefix: [0xfd, a, b, c, d, e],
+            next: 0,
+            live: HashMap::new(),
+            by_link: HashMap::new(),
+            unflushed: Vec::new(),
+            identity: None,
+            server: None,
+            client: None,
+            refused: 0,
+        }
+    }
+
+    /// The certificate to show, before anything listens.
+    pub(crate) fn set_identity(&mut self, identity: Identity) {
+        self.identity = Some(identity);
+    }
+
+    /// Makes ready to accept connections of this kind.
+    ///
+    /// # Errors
+    /// A certificate that can't be used.
+    pub(crate) fn prepare(&mut self, carrier: Carrier) -> io::Result<()> {
+        if carrier.is_tls() && self.server.is_none() {
+            self.server = Some(tls::server(self.identity.take())?);
+        }
+        Ok(())
+    }
+
+    /// The number of the next connection: its token is made for it.
+    pub(crate) fn next_id(&mut self) -> CarrierId {
+        self.next += 1;
+        CarrierId(self.next)
+    }
+
+    /// The made-up address of a connection, for the link's endpoint.
+    pub(crate) fn address(&self, id: CarrierId) -> SocketAddr {
+        let mut octets = [0; 16];
+        octets[..6].copy_from_slice(&self.prefix);
+        octets[8..].copy_from_slice(&id.0.to_be_bytes());
+        SocketAddr::from((Ipv6Addr::from(octets), 1))
+    }
+
+    /// Whether an address is made up. None of these is ever seen on a network.
+    pub(crate) fn made_up(&self, address: SocketAddr) -> bool {
+        matches!(address.ip(), IpAddr::V6(ip) if ip.octets()[..6] == self.prefix)
+    }
+
+    /// The connection of a made-up address, if it still stands.
+    pub(crate) fn of_address(&self, address: SocketAddr) -> Option<CarrierId> {
+        let IpAddr::V6(ip) = address.ip() else { return None };
+        let number = *ip.octets().last_chunk::<8>()?;
+        let id = CarrierId(u64::from_be_bytes(number));
+        (self.address(id) == address && self.live.contains_key(&id)).then_some(id)
+    }
+
+    /// Takes a connection that came in; `false`: there are too many.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub(crate) fn accept(
+        &mut self,
+        now: Duration,
+        (id, token): (CarrierId, Token),
+        (carrier, socket, far): (Carrier, TcpStream, SocketAddr),
+        poll: &Poll,
+    ) -> io::Result<()> {
+        let session = match &self.server {
+            Some(config) if carrier.is_tls() => {
+                let session = ServerConnection::new(config.clone()).map_err(io::Error::other)?;
+                Some(session.into())
+            }
+            _ => None,
+        };
+        let near = socket.local_addr()?;
+        let pipe = Pipe::new(socket, session);
+        self.insert(id, Connection::new(pipe, Role::Server, carrier, token, (far, near), now), poll)
+    }
+
+    /// Whether one more connection may come from that host; where it may, the oldest stranger
+    /// gives way if there are too many, and is named.
+    pub(crate) fn make_room(&mut self, from: IpAddr) -> Result<Option<CarrierId>, ()> {
+        let is_stranger = |connection: &Connection| connection.link.is_none();
+        let strangers = || self.live.iter().filter(|(_, connection)| is_stranger(connection));
+        if strangers().filter(|(_, c)| c.far.ip() == from).count() >= MAX_STRANGERS_OF_HOST {
+            self.refused += 1;
+            return Err(());
+        }
+        let full = strangers().count() >= MAX_STRANGERS;
+        Ok(if full { strangers().map(|(id, _)| *id).min() } else { None })
+    }
+
+    /// Dials.
+    ///
+    /// # Errors
+    /// Those of the system, and a name that is none.
+    pub(crate) fn dial(
+        &mut self,
+        now: Duration,
+        (id, token): (CarrierId, Token),
+        to: Dial<'_>,
+        poll: &Poll,
+    ) -> io::Result<()> {
+        let Dial { carrier, address, name } = to;
+        let session = match carrier.is_tls() {
+            true => Some(self.client_session(name, address.ip())?.into()),
+            false => None,
+        };
+        let port = address.port();
+        let authority = match name {
+            Some(name) if port == carrier.default_port() => name.to_owned(),
+            Some(name) => format!("{name}:{port}"),
+            None => address.to_string(),
+        };
+        let pipe = Pipe::new(TcpStream::connect(address)?, session);
+        let ends = (address, SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)));
+        let role = Role::Client { authority };
+        self.insert(id, Connection::new(pipe, role, carrier, token, ends, now), poll)
+    }
+
+    fn client_session(&mut self, name: Option<&str>, ip: IpAddr) -> io::Result<ClientConnection> {
+        let config = match &self.client {
+            Some(config) => config.clone(),
+            None => self.client.insert(tls::client()?).clone(),
+        };
+        let name = tls::server_name(name, ip)?;
+        ClientConnection::new(config, name).map_err(io::Error::other)
+    }
+
+    fn insert(&mut self, id: CarrierId, mut connection: Connection, poll: &Poll) -> io::Result<()> {
+        // Writability is edge-triggered: one event when there is room again.
+        let both = Interest::READABLE | Interest::WRITABLE;
+        connection.register(poll, both)?;
+        self.live.insert(id, connection);
+        Ok(())
+    }
+
+    /// Goes on with a connection that is ready: hands out datagrams; whether more may have arrived.
+    ///
+    /// # Errors
+    /// It ended; [`Carriers::remove`] it.
+    pub(crate) fn turn(
+        &mut self,
+        now: Duration,
+        id: CarrierId,
+        each: &mut dyn FnMut(BytesMut),
+    ) -> io::Result<bool> {
+        let Some(connection) = self.live.get_mut(&id) else { return Ok(false) };
+        let turn = connection.turn(now, each)?;
+        self.refused += turn.refused;
+        Ok(turn.more)
+    }
+
+    /// Queues datagrams of this size (the last may be shorter) for a connection.
+    pub(crate) fn queue(&mut self, now: Duration, id: CarrierId, contents: &[u8], size: usize) {
+        let Some(connection) = self.live.get_mut(&id) else { return };
+        for datagram in contents.chunks(size.max(1)) {
+            connection.queue(now, datagram);
+        }
+        if !connection.unflushed {
+            connection.unflushed = true;
+            self.unflushed.push(id);
+        }
+    }
+
+    /// Bytes that wait for the other end of a link's carrier to read; 0 if it has none.
+    pub(crate) fn unsent(&self, link: LinkId) -> usize {
+        let id = self.by_link.get(&link);
+        id.and_then(|id| self.live.get(id)).map_or(0, Connection::unsent)
+    }
+
+    /// Hands what waits to the kernel: which connections ended, and why.
+    pub(crate) fn flush(&mut self, now: Duration) -> Vec<(CarrierId, String)> {
+        let mut ended = Vec::new();
+        for id in self.unflushed.drain(..) {
+            let Some(connection) = self.live.get_mut(&id) else { continue };
+            connection.unflushed = false;
+            if let Err(e) = connection.flush(now) {
+                ended.push((id, e.to_string()));
+            }
+        }
+        ended
+    }
+
+    /// A link runs over this connection from now on; `false`: it is gone, or has one already.
+    pub(crate) fn attach(&mut self, id: CarrierId, link: LinkId) -> bool {
+        let Some(connection) = self.live.get_mut(&id) else { return false };
+        let free = connection.link.is_none() && connection.ends.is_none();
+        if free {
+            connection.link = Some(link);
+            self.by_link.insert(link, id);
+        }
+        free
+    }
+
+    /// A link has ended: so will its connection, when the link has said goodbye.
+    pub(crate) fn release(&mut self, now: Duration, link: LinkId) {
+        let Some(id) = self.by_link.remove(&link) else { return };
+        if let Some(connection) = self.live.get_mut(&id) {
+            connection.link = None;
+            connection.ends = Some(now + ENDING);
+        }
+    }
+
+    /// Ends a connection; gives its token and the link that ran over it.
+    pub(crate) fn remove(&mut self, id: CarrierId) -> Option<(Token, Option<LinkId>)> {
+        let mut connection = self.live.remove(&id)?;
+        connection.say_goodbye();
+        match connection.link {
+            Some(link) => drop(self.by_link.remove(&link)),
+            None if connection.ends.is_none() => self.refused += 1,
+            None => {}
+        }
+        Some((connection.token, connection.link))
+    }
+
+    /// Connections whose time is over. The others are flushed soon: answers may be due.
+    pub(crate) fn overdue(&mut self, now: Duration) -> Vec<CarrierId> {
+        let mut over = Vec::new();
+        for (id, connection) in &mut self.live {
+            let until = match (connection.link, connection.ends) {
+                (_, Some(ends)) => Some(ends),
+                (None, None) => Some(connection.since + OPENING),
+                (Some(_), None) => None,
+            };
+            if until.is_some_and(|until| until <= now) {
+                over.push(*id);
+            } else if !connection.unflushed {
+                connection.unflushed = true;
+                self.unflushed.push(*id);
+            }
+        }
+        over
+    }
+
+    /// Kind and the two ends of a connection: the far one, and this.
+    pub(crate) fn ends(&self, id: CarrierId) -> Option<(Carrier, SocketAddr, SocketAddr)> {
+        self.live.get(&id).map(|c| (c.carrier, c.far, c.near))
+    }
+
+    /// Says goodbye on all connections.
+    pub(crate) fn close(&mut self) {
+        self.live.values_mut().for_each(Connection::say_goodbye);
+    }
+
+    /// How many connections there are.
+    pub(crate) fn len(&self) -> usize {
+        self.live.len()
+    }
+
+    /// What was refused since the beginning.
+    #[cfg(test)]
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,219 @@
+//! Two ends of each carrier over loopback, and strangers at a server's door.
+
+use std::io::Write;
+use std::net::TcpListener;
+use std::time::Instant;
+
+use super::*;
+
+const NOW: Duration = Duration::from_secs(1);
+
+/// A carrier server that accepts what comes.
+struct Door {
+    carriers: Carriers,
+    listener: TcpListener,
+    poll: Poll,
+}
+
+impl Door {
+    fn new() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has free ports");
+        let (carriers, poll) = (Carriers::new([1; 5]), Poll::new().expect("the system polls"));
+        Self { carriers, listener, poll }
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.listener.local_addr().expect("it is bound")
+    }
+
+    fn accept(&mut self, carrier: Carrier) -> CarrierId {
+        self.carriers.prepare(carrier).expect("a certificate can be made up");
+        let (socket, far) = self.listener.accept().expect("somebody has connected");
+        socket.set_nonblocking(true).expect("a TCP socket can");
+        let id = self.carriers.next_id();
+        let ids = (id, Token(id.0 as usize));
+        let what = (carrier, TcpStream::from_std(socket), far);
+        self.carriers.accept(NOW, ids, what, &self.poll).expect("it is taken");
+        id
+    }
+
+    fn dial(&mut self, carrier: Carrier, to: SocketAddr) -> CarrierId {
+        let id = self.carriers.next_id();
+        let to = Dial { carrier, address: to, name: Some("localhost") };
+        self.carriers.dial(NOW, (id, Token(id.0 as usize)), to, &self.poll).expect("it is dialled");
+        id
+    }
+
+    fn turn(&mut self, id: CarrierId, into: &mut Vec<Vec<u8>>) -> io::Result<()> {
+        while self.carriers.turn(NOW, id, &mut |d| into.push(d.to_vec()))? {}
+        assert!(self.carriers.flush(NOW).is_empty());
+        Ok(())
+    }
+
+    /// Goes on with a stranger until its connection ends.
+    fn until_it_ends(&mut self, id: CarrierId) {
+        wait("the connection's end", || self.turn(id, &mut Vec::new()).is_err());
+        self.carriers.remove(id).expect("it stands until it is removed");
+    }
+}
+
+fn wait(what: &str, mut done: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !done() {
+        assert!(Instant::now() < deadline, "{what} never comes");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn datagrams_pass_both_ways_through_each() {
+    for carrier in Carrier::ALL {
+        let (mut client, mut server) = (Door::new(), Door::new());
+        let there = client.dial(carrier, server.address());
+        let here = server.accept(carrier);
+        let sizes = [1_usize, 28, 1_232, 8_952, 32_768, 40];
+        let datagrams: Vec<Vec<u8>> = sizes.iter().map(|size| vec![*size as u8; *size]).collect();
+        // Some wait for the connection to come up.
+        for datagram in &datagrams[..3] {
+            client.carriers.queue(NOW, there, datagram, datagram.len());
+            server.carriers.queue(NOW, here, datagram, datagram.len());
+        }
+        let (mut at_client, mut at_server) = (Vec::new(), Vec::new());
+        wait("the connection", || {
+            client.turn(there, &mut at_client).expect("it stands");
+            server.turn(here, &mut at_server).expect("it stands");
+            at_client.len() == 3 && at_server.len() == 3
+        });
+        // A train of equal ones counts as so many.
+        client.carriers.queue(NOW, there, &datagrams[3], 4_476);
+        server.carriers.queue(NOW, here, &datagrams[3], 4_476);
+        for datagram in &datagrams[4..] {
+            client.carriers.queue(NOW, there, datagram, datagram.len());
+            server.carriers.queue(NOW, here, datagram, datagram.len());
+        }
+        wait("the datagrams", || {
+            client.turn(there, &mut at_client).expect("it stands");
+            server.turn(here, &mut at_server).expect("it stands");
+            at_client.len() == 7 && at_server.len() == 7
+        });
+        let lens = |found: &[Vec<u8>]| found.iter().map(Vec::len).collect::<Vec<_>>();
+        assert_eq!(lens(&at_client), [1, 28, 1_232, 4_476, 4_476, 32_768, 40], "{carrier:?}");
+        assert_eq!(at_client, at_server, "{carrier:?}");
+        assert_eq!((client.carriers.refused(), server.carriers.refused()), (0, 0));
+        // The end of one is the end of the other.
+        client.carriers.remove(there);
+        wait("the goodbye", || server.turn(here, &mut at_server).is_err());
+    }
+}
+
+#[test]
+fn a_reader_that_does_not_read_costs_a_bounded_queue() {
+    for carrier in [Carrier::Tls, Carrier::WebSocket, Carrier::Doh] {
+        let (mut client, mut server) = (Door::new(), Door::new());
+        let there = client.dial(carrier, server.address());
+        let here = server.accept(carrier);
+        server.carriers.queue(NOW, here, &[1], 1);
+        let (mut at_client, mut at_server) = (Vec::new(), Vec::new());
+        wait("the connection", || {
+            client.turn(there, &mut at_client).expect("it stands");
+            server.turn(here, &mut at_server).expect("it stands");
+            at_client.len() == 1
+        });
+        // 100 MiB for a client that takes nothing more.
+        for _ in 0..3_200 {
+            server.carriers.queue(NOW, here, &[7; 32_768], 32_768);
+            assert!(server.carriers.flush(NOW).is_empty(), "{carrier:?}");
+        }
+        let held = server.carriers.live[&here].unsent();
+        assert!(held <= MAX_UNSENT + MAX_UNWRITTEN + dns::MAX_MESSAGE + 1_024, "{held}");
+        // What was kept arrives when it reads again.
+        wait("what was kept", || {
+            client.turn(there, &mut at_client).expect("it stands");
+            server.turn(here, &mut at_server).expect("it stands");
+            at_client.len() > 30
+        });
+    }
+}
+
+#[test]
+fn what_is_no_carrier_ends_and_is_counted() {
+    for (carrier, bytes) in [
+        (Carrier::Tls, &b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"[..]),
+        (Carrier::SecureWebSocket, &[0xff; 100_000]),
+        (Carrier::Doh, b"\x16\x03\x01\x00\x05\x01\x00\x00\x01\x00"),
+        (Carrier::WebSocket, b"\x16\x03\x01 no HTTP\r\n\r\n"),
+        (Carrier::WebSocket, &[b'a'; 100_000]),
+    ] {
+        let mut door = Door::new();
+        let mut stranger = std::net::TcpStream::connect(door.address()).expect("it listens");
+        let id = door.accept(carrier);
+        let _ = stranger.write_all(bytes);
+        door.until_it_ends(id);
+        assert!(door.carriers.refused() >= 1, "{carrier:?}");
+        assert_eq!(door.carriers.len(), 0);
+    }
+}
+
+#[test]
+fn whoever_says_nothing_is_overdue() {
+    let mut door = Door::new();
+    let silent = std::net::TcpStream::connect(door.address()).expect("it listens");
+    let id = door.accept(Carrier::Tls);
+    assert!(door.carriers.overdue(NOW + OPENING - Duration::from_millis(1)).is_empty());
+    assert_eq!(door.carriers.overdue(NOW + OPENING), [id]);
+    // With a link it stays, until that has ended.
+    assert!(door.carriers.attach(id, LinkId(7)));
+    assert!(!door.carriers.attach(id, LinkId(8)), "it carries one link");
+    assert!(door.carriers.overdue(NOW + OPENING * 100).is_empty());
+    door.carriers.release(NOW, LinkId(7));
+    assert!(!door.carriers.attach(id, LinkId(9)), "it is about to end");
+    assert_eq!(door.carriers.overdue(NOW + ENDING), [id]);
+    drop(silent);
+}
+
+#[test]
+fn strangers_have_few_places() {
+    let mut door = Door::new();
+    let mut sockets = Vec::new();
+    let from = IpAddr::from([127, 0, 0, 1]);
+    for _ in 0..MAX_STRANGERS_OF_HOST {
+        assert_eq!(door.carriers.make_room(from), Ok(None));
+        sockets.push(std::net::TcpStream::connect(door.address()).expect("it listens"));
+        door.accept(Carrier::WebSocket);
+    }
+    assert_eq!(door.carriers.make_room(from), Err(()));
+    assert_eq!(door.carriers.make_room(IpAddr::from([127, 0, 0, 2])), Ok(None));
+    // Those with a link take no stranger's place.
+    let one = CarrierId(1);
+    assert!(door.carriers.attach(one, LinkId(1)));
+    assert_eq!(door.carriers.make_room(from), Ok(None));
+    // Where all places are taken, the oldest stranger's is given away.
+    for number in 0..MAX_STRANGERS - MAX_STRANGERS_OF_HOST + 1 {
+        sockets.push(std::net::TcpStream::connect(door.address()).expect("it listens"));
+        let id = door.accept(Carrier::WebSocket);
+        let far = SocketAddr::from(([10, 0, (number / 20) as u8, 1], 9));
+        door.carriers.live.get_mut(&id).expect("was accepted").far = far;
+    }
+    let newcomer = IpAddr::from([127, 0, 0, 2]);
+    assert_eq!(door.carriers.make_room(newcomer), Ok(Some(CarrierId(2))));
+}
+
+#[test]
+fn made_up_addresses_are_told_from_others() {
+    let mut door = Door::new();
+    let _socket = std::net::TcpStream::connect(door.address()).expect("it listens");
+    let id = door.accept(Carrier::WebSocket);
+    let address = door.carriers.address(id);
+    assert!(door.carriers.made_up(address));
+    assert_eq!(door.carriers.of_address(address), Some(id));
+    let next = door.carriers.next_id();
+    let gone = door.carriers.address(next);
+    assert_eq!(door.carriers.of_address(gone), None);
+    let other_subnet = "[fd01:101:101:1::1]:1".parse().expect("is an address");
+    assert_eq!(door.carriers.of_address(other_subnet), None);
+    for other in ["127.0.0.1:1", "[fd02:101:101::1]:1", "[::1]:1"] {
+        let other = other.parse().expect("is an address");
+        assert!(!door.carriers.made_up(other), "{other}");
+        assert_eq!(door.carriers.of_address(other), None, "{other}");
+    }
+}

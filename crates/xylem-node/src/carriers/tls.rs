@@ -1,0 +1,159 @@
+//! TLS 1.3 sessions around carriers (`rustls`): what is offered, and with which certificate.
+//!
+//! The certificate proves nothing to us: whoever answers has to prove the link's key inside. So a
+//! client takes any, and a server that was given none makes one up, in memory, for each run.
+
+use std::io;
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::client::Resumption;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::version::TLS13;
+use rustls::{ClientConfig, DigitallySignedStruct, ServerConfig, SignatureScheme};
+
+/// What both ends name as the protocol inside, as a web server and its clients do.
+const ALPN: &[u8] = b"http/1.1";
+
+/// A certificate chain and its key.
+pub struct Identity {
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+}
+
+impl Identity {
+    /// From PEM files.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub fn from_files(certificates: &Path, key: &Path) -> io::Result<Self> {
+        let wrong = |path: &Path, e: &dyn std::fmt::Display| {
+            io::Error::new(io::ErrorKind::InvalidData, format!("{}: {e}", path.display()))
+        };
+        let chain: Vec<_> = CertificateDer::pem_file_iter(certificates)
+            .and_then(Iterator::collect)
+            .map_err(|e| wrong(certificates, &e))?;
+        if chain.is_empty() {
+            return Err(wrong(certificates, &"no certificate in it"));
+        }
+        let key = PrivateKeyDer::from_pem_file(key).map_err(|e| wrong(key, &e))?;
+        Ok(Self { chain, key })
+    }
+
+    /// Made up: signed by itself, for `localhost`.
+    fn made_up() -> io::Result<Self> {
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()])
+            .map_err(|e| io::Error::other(e.to_string()))?;
+        let key = PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
+        Ok(Self { chain: vec![made.cert.der().clone()], key })
+    }
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}
+
+/// Settings of a server; without an identity it makes one up.
+///
+/// # Errors
+/// A key that does not belong to its certificate, or is of a kind that is not known.
+pub fn server(identity: Option<Identity>) -> io::Result<Arc<ServerConfig>> {
+    let Identity { chain, key } = match identity {
+        Some(identity) => identity,
+        None => Identity::made_up()?,
+    };
+    let wrong = |e: rustls::Error| io::Error::new(io::ErrorKind::InvalidData, e.to_string());
+    let mut config = ServerConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&TLS13])
+        .map_err(wrong)?
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .map_err(wrong)?;
+    config.alpn_protocols = vec![ALPN.to_vec()];
+    log_keys(&mut config.key_log);
+    Ok(Arc::new(config))
+}
+
+/// Settings of a client.
+///
+/// # Errors
+/// None that the caller can cause.
+pub fn client() -> io::Result<Arc<ClientConfig>> {
+    let provider = provider();
+    let any = AnyCertificate(provider.clone());
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&TLS13])
+        .map_err(|e| io::Error::other(e.to_string()))?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(any))
+        .with_no_client_auth();
+    config.alpn_protocols = vec![ALPN.to_vec()];
+    // A resumed session would tell an observer which connections are of one client.
+    config.resumption = Resumption::disabled();
+    log_keys(&mut config.key_log);
+    Ok(Arc::new(config))
+}
+
+/// The name that a client's greeting tells in clear; an address is not told.
+///
+/// # Errors
+/// It is neither a host's name nor an address.
+pub fn server_name(name: Option<&str>, address: IpAddr) -> io::Result<ServerName<'static>> {
+    match name {
+        None => Ok(ServerName::IpAddress(address.into())),
+        Some(name) => ServerName::try_from(name.to_owned())
+            .map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, format!("{name}: {e}"))),
+    }
+}
+
+/// For analysers, in builds for tests alone: writes session keys where `SSLKEYLOGFILE` says.
+fn log_keys(key_log: &mut Arc<dyn rustls::KeyLog>) {
+    if cfg!(debug_assertions) {
+        *key_log = Arc::new(rustls::KeyLogFile::new());
+    }
+}
+
+/// Whoever holds the key of the certificate that it shows is believed to be that, and no more.
+#[derive(Debug)]
+struct AnyCertificate(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signed, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signed, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

@@ -1,0 +1,149 @@
+//! Links within TCP connections: between the carriers' connections and the link's endpoint.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use mio::net::TcpStream;
+use xylem_forward::FaceId;
+use xylem_link::{LinkId, PeerKey, Transmit};
+use xylem_mgmt::{Carrier, FaceUri, Persistency};
+
+use super::listening::Listener;
+use super::{Engine, Network, Source};
+use crate::carriers::{CarrierId, Dial, Identity};
+use crate::faces::{Face, Transport};
+use crate::uri::endpoint;
+
+impl Engine {
+    /// The certificate that carriers over TLS show; before the first of them listens.
+    pub(crate) fn set_certificate(&mut self, identity: Identity) {
+        self.net.carriers.set_identity(identity);
+    }
+
+    /// Listens for links in carriers of this kind.
+    ///
+    /// # Errors
+    /// Those of the system, and a certificate that can't be used.
+    pub(crate) fn bind_carrier(
+        &mut self,
+        carrier: Carrier,
+        address: SocketAddr,
+    ) -> io::Result<SocketAddr> {
+        self.net.carriers.prepare(carrier)?;
+        self.bind_stream(address, |listener| Listener::Carrier(carrier, listener))
+    }
+
+    /// Takes a connection that came in. What is too much is closed at once.
+    pub(super) fn accept_carrier(&mut self, carrier: Carrier, socket: TcpStream, far: SocketAddr) {
+        let now = self.now();
+        let ip = far.ip();
+        let Ok(oldest) = self.net.carriers.make_room(ip) else { return };
+        if let Some(oldest) = oldest {
+            self.end_carrier(oldest, "too many connections that come to nothing");
+        }
+        if self.net.carriers.len() >= self.net.limits.faces {
+            return;
+        }
+        let id = self.net.carriers.next_id();
+        let token = self.net.token(Source::Carrier(id));
+        let Network { carriers, poll, .. } = &mut self.net;
+        if carriers.accept(now, (id, token), (carrier, socket, far), poll).is_err() {
+            self.net.tokens.remove(&token);
+        }
+    }
+
+    /// Dials a connection and, over it, a link.
+    pub(super) fn connect_carrier(
+        &mut self,
+        to: Dial<'_>,
+        key: Option<PeerKey>,
+    ) -> io::Result<Transport> {
+        let now = self.now();
+        let id = self.net.carriers.next_id();
+        let token = self.net.token(Source::Carrier(id));
+        let Network { carriers, poll, endpoint, .. } = &mut self.net;
+        if let Err(e) = carriers.dial(now, (id, token), to, poll) {
+            self.net.tokens.remove(&token);
+            return Err(e);
+        }
+        let link = endpoint.connect(now, carriers.address(id), key);
+        carriers.attach(id, link);
+        Ok(Transport::Link(link))
+    }
+
+    /// A connection is ready: it came up, something arrived, or there is room to write.
+    pub(super) fn receive_carrier(&mut self, id: CarrierId, source: Source) {
+        let now = self.now();
+        let Network { carriers, endpoint, .. } = &mut self.net;
+        let from = carriers.address(id);
+        let outcome = carriers.turn(now, id, &mut |datagram| {
+            endpoint.handle_datagram(now, from, datagram);
+        });
+        self.drain_endpoint(now);
+        match outcome {
+            Ok(true) => self.net.unfinished.push(source),
+            Ok(false) => {}
+            Err(e) => self.end_carrier(id, &e.to_string()),
+        }
+    }
+
+    /// Hands what waits in carriers to the kernel.
+    pub(super) fn flush_carriers(&mut self, now: Duration) {
+        for (id, why) in self.net.carriers.flush(now) {
+            self.end_carrier(id, &why);
+        }
+    }
+
+    /// Ends connections that come to nothing or whose link has ended.
+    pub(super) fn keep_carriers(&mut self, now: Duration) {
+        for id in self.net.carriers.overdue(now) {
+            self.end_carrier(id, "idle");
+        }
+    }
+
+    /// Ends a connection, and with it the link that runs over it.
+    fn end_carrier(&mut self, id: CarrierId, why: &str) {
+        let Some((token, link)) = self.net.carriers.remove(id) else { return };
+        self.net.tokens.remove(&token);
+        if let Some(face) = link.and_then(|link| self.net.faces.of_link(link)) {
+            self.fail_face(face, why);
+        }
+    }
+
+    /// The face of a link that a peer has made. `None`, and the link ends, where its carrier is gone
+    /// or has a link already.
+    pub(super) fn face_of_new_link(&mut self, link: LinkId, remote: SocketAddr) -> Option<FaceId> {
+        let (far, here) = if self.net.carriers.made_up(remote) {
+            let carriers = &mut self.net.carriers;
+            let id = carriers.of_address(remote).filter(|id| carriers.attach(*id, link));
+            let Some((carrier, far, near)) = id.and_then(|id| carriers.ends(id)) else {
+                self.net.endpoint.close(link);
+                return None;
+            };
+            let uri = |address| FaceUri::Carried(carrier, endpoint(address));
+            (uri(far), uri(near))
+        } else {
+            (FaceUri::Xylem(endpoint(remote)), self.net.link_uri(remote))
+        };
+        let shown = match &far {
+            FaceUri::Carried(..) => far.to_string(),
+            _ => remote.to_string(),
+        };
+        let mut face = Face::new(Transport::Link(link), shown, far, here);
+        face.persistency = Persistency::OnDemand;
+        Some(self.add_face(face))
+    }
+}
+
+impl Network {
+    /// Gives the datagrams that the endpoint has written to the carrier of a made-up address. Where
+    /// that is gone they are lost, and the link with it.
+    pub(super) fn carry(&mut self, now: Duration, transmit: &Transmit) {
+        let Self { carriers, datagram, .. } = self;
+        if let Some(id) = carriers.of_address(transmit.to) {
+            let size = transmit.segment_size.unwrap_or(transmit.len);
+            carriers.queue(now, id, &datagram[..transmit.len], size);
+        }
+    }
+}

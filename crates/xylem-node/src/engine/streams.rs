@@ -1,0 +1,114 @@
+//! Reliable streams of encrypted links: calls of the program, and what it hears of them.
+
+use xylem_forward::FaceId;
+use xylem_link::{Event as LinkEvent, LinkId, PeerKey, REFUSED, StreamError, StreamId, StreamRead};
+
+use super::{Engine, Happening, Network};
+use crate::faces::{Face, Transport};
+
+/// What happened to a stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum StreamEvent {
+    /// The peer opened it, for this purpose.
+    Opened { purpose: u16 },
+    /// There is something to read, or the end.
+    Readable,
+    /// There is room to write again.
+    Writable,
+    /// The peer gave its half up.
+    Reset,
+    /// The peer reads no more.
+    Stopped,
+    /// Everything that was written, and the end, has arrived.
+    Delivered,
+}
+
+impl Engine {
+    fn link_of(&self, face: FaceId) -> Result<LinkId, StreamError> {
+        match self.net.faces.get(face) {
+            Some(Face { transport: Transport::Link(link), .. }) => Ok(*link),
+            _ => Err(StreamError::NoLink),
+        }
+    }
+
+    /// The key that the other end of a link has proven.
+    pub(crate) fn link_peer(&self, face: FaceId) -> Option<PeerKey> {
+        self.net.endpoint.link(self.link_of(face).ok()?).map(|link| link.peer())
+    }
+
+    /// Opens a stream to the other end of a link.
+    ///
+    /// # Errors
+    /// Those of [`xylem_link::Endpoint::open_stream`]; [`StreamError::NoLink`] for a face of another
+    /// kind, here and below.
+    pub(crate) fn open_stream(
+        &mut self,
+        face: FaceId,
+        purpose: u16,
+    ) -> Result<StreamId, StreamError> {
+        self.net.endpoint.open_stream(self.link_of(face)?, purpose)
+    }
+
+    /// Writes as much as there is room for, and says how many bytes that was.
+    pub(crate) fn write_stream(
+        &mut self,
+        face: FaceId,
+        stream: StreamId,
+        bytes: &[u8],
+    ) -> Result<usize, StreamError> {
+        self.net.endpoint.write_stream(self.link_of(face)?, stream, bytes)
+    }
+
+    /// The next bytes.
+    pub(crate) fn read_stream(
+        &mut self,
+        face: FaceId,
+        stream: StreamId,
+    ) -> Result<StreamRead, StreamError> {
+        self.net.endpoint.read_stream(self.link_of(face)?, stream)
+    }
+
+    /// Ends this half.
+    pub(crate) fn finish_stream(
+        &mut self,
+        face: FaceId,
+        stream: StreamId,
+    ) -> Result<(), StreamError> {
+        self.net.endpoint.finish_stream(self.link_of(face)?, stream)
+    }
+
+    /// Refuses a stream that the peer has just opened, for a program that takes none.
+    pub(crate) fn refuse_stream(&mut self, face: FaceId, stream: StreamId, what: StreamEvent) {
+        if matches!(what, StreamEvent::Opened { .. }) {
+            self.abandon_stream(face, stream, REFUSED);
+        }
+    }
+
+    /// Gives both halves up.
+    pub(crate) fn abandon_stream(&mut self, face: FaceId, stream: StreamId, code: u32) {
+        let Ok(link) = self.link_of(face) else { return };
+        // What is gone already need not be given up.
+        let _ = self.net.endpoint.reset_stream(link, stream, code);
+        let _ = self.net.endpoint.stop_stream(link, stream, code);
+    }
+}
+
+impl Network {
+    /// Tells the program.
+    pub(super) fn stream_event(&mut self, event: &LinkEvent) {
+        let (link, stream, what) = match event {
+            LinkEvent::StreamOpened { link, stream, purpose } => {
+                (link, stream, StreamEvent::Opened { purpose: *purpose })
+            }
+            LinkEvent::StreamReadable { link, stream } => (link, stream, StreamEvent::Readable),
+            LinkEvent::StreamWritable { link, stream } => (link, stream, StreamEvent::Writable),
+            LinkEvent::StreamReset { link, stream, .. } => (link, stream, StreamEvent::Reset),
+            LinkEvent::StreamStopped { link, stream, .. } => (link, stream, StreamEvent::Stopped),
+            LinkEvent::StreamDelivered { link, stream } => (link, stream, StreamEvent::Delivered),
+            _ => return,
+        };
+        if let Some(face) = self.faces.of_link(*link) {
+            self.happenings.push_back(Happening::Stream { face, stream: *stream, what });
+        }
+    }
+}

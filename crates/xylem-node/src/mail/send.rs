@@ -1,0 +1,286 @@
+//! [`send`]: share something, tell one peer, and stay until it has been fetched; [`listen`]: wait for
+//! mail.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use xylem_forward::Forwarder;
+use xylem_link::{Endpoint, StaticKey};
+use xylem_mail::{Body, Content, EnvelopeId, MAX_NAME, MAX_NOTE};
+
+use super::entries::{Route, hex};
+use super::store::MailStore;
+use super::{MailEvent, Room, beside, courier, find, name_of_ticket};
+use crate::addresses::advertised;
+use crate::api::{Blame, Error, Event, Peer, ShareOptions, Stop};
+use crate::client::now_ms;
+use crate::engine::{Engine, Happening};
+use crate::get::parse_ticket;
+use crate::share::{bind_links, share_with};
+use crate::{failure, identity};
+
+/// What is sent.
+#[derive(Clone, Debug)]
+pub enum Mail {
+    /// A file or directory, which is shared until the peer has fetched it.
+    Path(Box<ShareOptions>),
+    /// A ticket, `xylem:…`; whoever made it serves what it names.
+    Ticket(String),
+    /// A note.
+    Note(String),
+}
+
+/// What to send to whom, and how.
+#[derive(Clone, Debug)]
+pub struct SendOptions {
+    /// What.
+    pub mail: Mail,
+    /// To whom: a name given by [`super::Inbox::trust`], or a card, `xylem-peer:…`.
+    pub peer: String,
+    /// Where the peer listens, instead of at its card's addresses.
+    pub at: Vec<SocketAddr>,
+    /// A node that keeps the message for the peer; its addresses.
+    pub via: Vec<Peer>,
+    /// Give an attempt up after this long.
+    pub give_up: Duration,
+    /// Where keys and mail are kept.
+    pub store: PathBuf,
+}
+
+/// What became of it.
+#[derive(Clone, Debug, Default)]
+pub struct SendSummary {
+    /// The peer, or the node, has the message.
+    pub delivered: bool,
+    /// The peer has fetched what it names.
+    pub fetched: bool,
+}
+
+/// Sends. A path is shared until its receiver has fetched it or `stop` is raised; anything else is
+/// tried once, and what is not delivered waits for the next run.
+///
+/// # Errors
+/// [`Blame::Usage`] for a peer, path or ticket that can't be used, [`Blame::Local`] for trouble of this
+/// machine, [`Blame::Interrupted`] if `stop` was raised before a shared path was fetched.
+pub fn send(
+    options: &SendOptions,
+    stop: &Stop,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<SendSummary, Error> {
+    let store = MailStore::open(&options.store)?;
+    // Whatever can be wrong with the peer is said before anything is hashed.
+    let (card, name) = find(&store, &options.peer)?;
+    let route = route(options, &card.addresses)?;
+    let compose = |content: Content, called: String, size: u64, ours: &[SocketAddr]| {
+        let called = cut(called);
+        let body = Body { content, name: called, size, sent_ms: now_ms() };
+        store.compose(&card, &name, &body, route.clone(), ours)
+    };
+    let share = match &options.mail {
+        Mail::Path(share) => share,
+        Mail::Ticket(text) => {
+            let ticket = parse_ticket(text)?;
+            let (called, size) = (name_of_ticket(&ticket), ticket.size);
+            let id = compose(Content::Ticket(Box::new(ticket)), called, size, &[])?;
+            return once(&store, id, &name, options, stop, on_event);
+        }
+        Mail::Note(text) => {
+            if text.len() > MAX_NOTE {
+                return Err(failure::usage(format!("a note has {MAX_NOTE} bytes at most")));
+            }
+            let id = compose(Content::Note(text.clone()), String::new(), text.len() as u64, &[])?;
+            return once(&store, id, &name, options, stop, on_event);
+        }
+    };
+    let mut sent = Sent { id: None, summary: SendSummary::default(), error: None };
+    let (events, from_courier) = mpsc::channel();
+    // Ends the share when it has been fetched, and the courier with the share.
+    let ends = Stop::new();
+    thread::scope(|scope| {
+        let ended = share_with(share, stop, &ends, &from_courier, &mut |event| {
+            sent.note(&event);
+            if sent.summary.fetched {
+                ends.raise();
+            }
+            let ready = match &event {
+                Event::Shared { ticket, bytes, listen, .. } => {
+                    Some((ticket.clone(), *bytes, advertised(listen)))
+                }
+                _ => None,
+            };
+            on_event(event);
+            let Some((ticket, bytes, ours)) = ready else { return };
+            let file = share.path.file_name().unwrap_or(share.path.as_os_str());
+            let called = file.to_string_lossy().into_owned();
+            let composed = parse_ticket(&ticket).and_then(|ticket| {
+                compose(Content::Ticket(Box::new(ticket)), called, bytes, &ours)
+            });
+            match composed {
+                Err(e) => {
+                    sent.error = Some(e);
+                    ends.raise();
+                }
+                Ok(id) => {
+                    on_event(queued(&name, id));
+                    sent.id = Some(hex(&id.0));
+                    let (events, ends, store) = (events.clone(), &ends, &store);
+                    scope.spawn(move || {
+                        let (give_up, first) = (options.give_up, Some(id));
+                        courier::keep_delivering(store, first, give_up, ends, &events);
+                    });
+                }
+            }
+        });
+        ends.raise();
+        ended
+    })?;
+    for event in from_courier.try_iter() {
+        sent.note(&event);
+        on_event(event);
+    }
+    if let Some(e) = sent.error {
+        return Err(e);
+    }
+    if !sent.summary.fetched {
+        let message = match sent.summary.delivered {
+            true => "stopped before the peer had fetched it; share it again for the peer to go on",
+            false => "stopped before the message was delivered; it waits for the next run",
+        };
+        return Err(Error { blame: Blame::Interrupted, message: message.into() });
+    }
+    Ok(sent.summary)
+}
+
+/// What is known of the message under way.
+struct Sent {
+    id: Option<String>,
+    summary: SendSummary,
+    error: Option<Error>,
+}
+
+impl Sent {
+    fn note(&mut self, event: &Event) {
+        let Event::Mail(event) = event else { return };
+        match event {
+            MailEvent::Delivered { id, .. } if Some(id) == self.id.as_ref() => {
+                self.summary.delivered = true;
+            }
+            MailEvent::Fetched { id, .. } if Some(id) == self.id.as_ref() => {
+                self.summary = SendSummary { delivered: true, fetched: true };
+            }
+            _ => {}
+        }
+    }
+}
+
+fn queued(name: &str, id: EnvelopeId) -> Event {
+    Event::Mail(MailEvent::Queued { to: name.to_owned(), id: hex(&id.0) })
+}
+
+/// One attempt at a message that nothing is served for.
+fn once(
+    store: &MailStore,
+    id: EnvelopeId,
+    name: &str,
+    options: &SendOptions,
+    stop: &Stop,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<SendSummary, Error> {
+    on_event(queued(name, id));
+    let mut sent = Sent { id: Some(hex(&id.0)), summary: SendSummary::default(), error: None };
+    courier::deliver(store, Some(id), options.give_up, stop, &mut |event| {
+        sent.note(&event);
+        on_event(event);
+    })?;
+    Ok(sent.summary)
+}
+
+fn route(options: &SendOptions, addresses: &[SocketAddr]) -> Result<Route, Error> {
+    let mut via = options.via.iter().map(|peer| match peer {
+        Peer::Link { address, key } => Ok((*address, *key)),
+        other => Err(failure::usage(format!("{other}: mail goes over the encrypted link only"))),
+    });
+    if let Some(first) = via.next() {
+        let (address, key) = first?;
+        let mut all = vec![address];
+        for other in via {
+            all.push(other?.0);
+        }
+        return Ok(Route::Via(key, all));
+    }
+    let at = if options.at.is_empty() { addresses } else { &options.at[..] };
+    if at.is_empty() {
+        let what = "the peer's card names no address; give --at ADDR, or --via NODE for a node that \
+                    keeps the message for them";
+        return Err(failure::usage(what));
+    }
+    Ok(Route::Direct(at.to_vec()))
+}
+
+/// As much of a name as a message holds.
+fn cut(mut name: String) -> String {
+    while name.len() > MAX_NAME {
+        name.pop();
+    }
+    name
+}
+
+/// Waits for mail until `stop` is raised, and delivers what waits. Returns where it listened.
+///
+/// # Errors
+/// [`Blame::Local`] for trouble of this machine, [`Blame::Usage`] for an address that is not its own.
+pub fn listen(
+    store: &std::path::Path,
+    at: &[SocketAddr],
+    stop: &Stop,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<(), Error> {
+    let mail = MailStore::open(store)?;
+    let link = identity::load_or_create(&store.join("keys").join("link"))?;
+    let endpoint = Endpoint::new(
+        xylem_link::Config::default(),
+        StaticKey::from_bytes(link),
+        identity::random()?,
+    );
+    let forwarder = Forwarder::new(xylem_forward::Config::default());
+    let mut engine = Engine::new(endpoint, forwarder)
+        .map_err(|e| failure::local("cannot start the event loop", &e))?;
+    let at: Vec<Peer> = at.iter().map(|a| Peer::Link { address: *a, key: None }).collect();
+    for address in bind_links(&mut engine, &at)? {
+        on_event(Event::Listening { uri: format!("xylem://{address}") });
+    }
+    let mut room = Room::open(store, None)?;
+    beside(Some(&mail), |events, _| wait_for_mail(&mut engine, &mut room, events, stop, on_event))
+}
+
+fn wait_for_mail(
+    engine: &mut Engine,
+    room: &mut Room,
+    from_courier: &mpsc::Receiver<Event>,
+    stop: &Stop,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<(), Error> {
+    while !stop.raised() {
+        engine.wait(None).map_err(|e| failure::local("network", &e))?;
+        from_courier.try_iter().for_each(&mut *on_event);
+        while let Some(happening) = engine.next_happening() {
+            match happening {
+                Happening::FaceUp { peer, .. } => on_event(Event::PeerConnected { peer }),
+                Happening::FaceDown { face, peer, why, .. } => {
+                    room.face_down(face);
+                    on_event(Event::PeerGone { peer, why });
+                }
+                Happening::Stream { face, stream, what } => {
+                    room.handle(engine, face, stream, what, on_event);
+                }
+                Happening::Packet { .. } => {}
+            }
+        }
+        engine.flush();
+    }
+    engine.close();
+    Ok(())
+}

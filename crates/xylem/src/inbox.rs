@@ -1,0 +1,231 @@
+//! `xylem inbox`: what came, from whom, and what to do with it.
+
+use crate::cli::Common;
+use crate::exit::{Exit, Failure, exit_help};
+use crate::get::{AcceptArgs, accept, peers};
+use crate::output::text::{bytes, clean};
+use crate::output::{Json, Out};
+use crate::share::resolve;
+use crate::stop;
+use crate::values::{ListenAt, parse_seconds};
+use clap::{Args, Subcommand};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::{Duration, SystemTime};
+use xylem_node::mail::{Inbox, Message, MessageContent, listen};
+use xylem_node::{LINK_PORT, PeerUri, Stop};
+
+/// How long the sender may take to hear that its file has been fetched.
+const TELL: Duration = Duration::from_secs(3);
+
+/// Lists and accepts what others have sent
+///
+/// Without anything else it lists what came. Mail comes in while `inbox --listen`, `share` or `node`
+/// runs, or is fetched with --from from the node where senders have left it. Give your card to whoever
+/// should be able to send.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, after_help = concat!(
+    "Examples:
+  xylem inbox card                      prints what others need to send to you
+  xylem inbox --listen 7348             waits for mail until Ctrl-C
+  xylem inbox                           what came
+  xylem inbox accept 3                  fetches what message 3 names; prints what it says
+  xylem inbox trust ann xylem-peer:...  a name for the owner of that card
+  xylem inbox trust ann 3               a name for whoever wrote message 3
+  xylem inbox --from node.example.org:7348   fetches what waits at that node
+
+",
+    exit_help!()
+))]
+pub(crate) struct InboxArgs {
+    #[command(subcommand)]
+    command: Option<InboxCommand>,
+
+    /// Wait for mail there until Ctrl-C: HOST:PORT, PORT, or an address; can be repeated
+    #[arg(long, value_name = "ADDR", value_delimiter = ',')]
+    listen: Vec<ListenAt>,
+
+    /// Fetch what waits at this node: [KEY@]HOST:PORT
+    #[arg(long, value_name = "NODE", conflicts_with = "listen")]
+    from: Option<PeerUri>,
+
+    /// Give up after this long without an answer
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "10",
+          allow_negative_numbers = true)]
+    timeout: Duration,
+}
+
+#[derive(Debug, Subcommand)]
+enum InboxCommand {
+    /// List what came
+    List,
+    /// Print your card: what others need to send to you
+    Card {
+        /// An address where you will listen: HOST:PORT, PORT, or an address; can be repeated
+        /// [default: this machine's, port 7348]
+        #[arg(long, value_name = "ADDR", value_delimiter = ',')]
+        at: Vec<ListenAt>,
+    },
+    /// Fetch what a message names, or print its note
+    Accept(AcceptArgs),
+    /// Remove a message
+    Drop {
+        /// Its number
+        #[arg(required = true)]
+        numbers: Vec<u32>,
+    },
+    /// Give somebody a name, by a card or by the number of a message from them
+    Trust {
+        /// The name
+        name: String,
+        /// Their card, or a message's number
+        #[arg(value_name = "CARD|NUMBER")]
+        card: String,
+    },
+    /// Take a name away
+    Forget {
+        /// The name
+        name: String,
+    },
+    /// List who has a name
+    People,
+}
+
+/// Runs `xylem inbox`.
+pub(crate) fn run(args: InboxArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
+    let store = common.store()?;
+    if !args.listen.is_empty() {
+        let stop = stop::on_signals()?;
+        out.ends_with(&stop);
+        let at = resolve(&args.listen)?;
+        let listened = listen(&store, &at, &stop, &mut |event| out.event(event));
+        out.take_broken()?;
+        listened?;
+        return Ok(Exit::Done);
+    }
+    let inbox = Inbox::open(&store)?;
+    match args.command {
+        None => {
+            let stop = stop::on_signals()?;
+            if let Some(from) = args.from {
+                let from = peers(&[from])?;
+                let collected =
+                    inbox.collect(&from, args.timeout, &stop, &mut |event| out.event(event));
+                out.take_broken()?;
+                collected?;
+            }
+            // Whatever waits to go is tried by the way; that the peer is away is no failure here.
+            inbox.deliver(Duration::from_secs(2), &stop, &mut |event| out.event(event))?;
+            out.take_broken()?;
+            list(&inbox, out)?;
+        }
+        Some(InboxCommand::List) => list(&inbox, out)?,
+        Some(InboxCommand::Card { at }) => {
+            let mut at = resolve(&at)?;
+            if at.is_empty() {
+                at.push(SocketAddr::from((Ipv4Addr::UNSPECIFIED, LINK_PORT)));
+            }
+            let card = inbox.card(&at)?;
+            if out.is_json() {
+                out.json(&Json::Card { card: &card })?;
+            } else {
+                out.line(&card)?;
+            }
+        }
+        Some(InboxCommand::Accept(args)) => return accept_one(&inbox, args, common, out),
+        Some(InboxCommand::Drop { numbers }) => {
+            numbers.into_iter().try_for_each(|number| inbox.discard(number))?;
+        }
+        Some(InboxCommand::Trust { name, card }) => inbox.trust(&name, &card)?,
+        Some(InboxCommand::Forget { name }) => inbox.forget(&name)?,
+        Some(InboxCommand::People) => {
+            for (name, publisher) in inbox.people()? {
+                if out.is_json() {
+                    out.json(&Json::Person { name: &name, publisher: &publisher })?;
+                } else {
+                    out.line(&format!("{name}  {publisher}"))?;
+                }
+            }
+        }
+    }
+    Ok(Exit::Done)
+}
+
+fn list(inbox: &Inbox, out: &mut Out) -> Result<(), Failure> {
+    let messages = inbox.list()?;
+    for message in &messages {
+        if out.is_json() {
+            out.json(&Json::mail(message))?;
+        } else {
+            out.line(&row(message))?;
+        }
+    }
+    if messages.is_empty() {
+        out.note("No mail.");
+    }
+    Ok(())
+}
+
+/// Number, who, what, size, when, and whether it was accepted or its sender is unknown.
+fn row(message: &Message) -> String {
+    let what = match &message.what {
+        MessageContent::Ticket(_) => clean(&message.name).into_owned(),
+        MessageContent::Note(text) => {
+            let first: String = text.lines().next().unwrap_or_default().chars().take(40).collect();
+            format!("note: {}", clean(&first))
+        }
+    };
+    let state = match (message.accepted, message.known) {
+        (true, _) => "  (accepted)",
+        (false, false) => "  (unknown sender)",
+        (false, true) => "",
+    };
+    format!(
+        "{:>4}  {}  {}  {}  {}{state}",
+        message.number,
+        message.from,
+        what,
+        bytes(message.size),
+        ago(message.received_ms),
+    )
+}
+
+/// `5 min ago`; the clock of whoever listed it is the measure.
+fn ago(ms: u64) -> String {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let seconds = now.saturating_sub(Duration::from_millis(ms)).as_secs();
+    match seconds {
+        0..60 => "just now".to_owned(),
+        60..3_600 => format!("{} min ago", seconds / 60),
+        3_600..172_800 => format!("{} h ago", seconds / 3_600),
+        _ => format!("{} days ago", seconds / 86_400),
+    }
+}
+
+fn accept_one(
+    inbox: &Inbox,
+    args: AcceptArgs,
+    common: &Common,
+    out: &mut Out,
+) -> Result<Exit, Failure> {
+    let message = inbox.message(args.number)?;
+    let number = args.number;
+    let stop = stop::on_signals()?;
+    out.ends_with(&stop);
+    match message.what {
+        MessageContent::Note(text) => {
+            if out.is_json() {
+                out.json(&Json::Note { number, text: &text })?;
+            } else {
+                // A person reads it on a terminal, where control characters would act.
+                let lines: Vec<_> = text.lines().map(clean).collect();
+                out.line(&lines.join("\n"))?;
+            }
+        }
+        MessageContent::Ticket(ticket) => accept(ticket, args, &stop, common, out)?,
+    }
+    // The data are here: the sender's not hearing of it is no failure.
+    if !inbox.accepted(number, TELL, &Stop::new())? {
+        out.detail("the sender was not told");
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,140 @@
+//! `xylem send PATH|TICKET PEER`: hand something to one peer, end-to-end encrypted.
+
+use crate::cli::Common;
+use crate::exit::{Exit, Failure, exit_help};
+use crate::get::peers;
+use crate::output::Out;
+use crate::shaping::ShapeArgs;
+use crate::share::{links, resolve};
+use crate::stop;
+use crate::values::{LinkAt, ListenAt, parse_seconds};
+use clap::Args;
+use std::fs::File;
+use std::io::Read;
+use std::path::PathBuf;
+use std::time::Duration;
+use xylem_node::mail::{Mail, SendOptions, send};
+use xylem_node::{PeerUri, ShareOptions};
+
+/// Longest note that is looked at; a message holds a little less.
+const MAX_NOTE: u64 = 1 << 16;
+
+/// Sends a file, directory, ticket or note to one peer, end-to-end encrypted
+///
+/// A path is shared from where it is, and the peer is told where to fetch it; the command ends when
+/// the peer has. If the peer is away the message waits, and is tried again for as long as this runs
+/// and whenever another `send`, `share`, `node` or `inbox` does. With --via it waits at a node instead,
+/// which learns neither what it is nor whom it is from.
+#[derive(Debug, Args)]
+#[command(after_help = concat!(
+    "Examples:
+  xylem send film.mkv xylem-peer:...        to whoever printed that card with `xylem inbox card`
+  xylem inbox trust ann xylem-peer:...      a name for it, from now on
+  xylem send photos/ ann                    shares photos/ until ann has fetched it
+  xylem send xylem:... ann                  only the ticket: somebody else serves it
+  xylem send film.mkv ann --via node.example.org:7348   ann is away; the node keeps the message
+  echo 'see you' | xylem send --note - ann
+
+",
+    exit_help!()
+))]
+pub(crate) struct SendArgs {
+    /// The file or directory, or a ticket (xylem:...)
+    #[arg(value_name = "PATH|TICKET")]
+    what: PathBuf,
+
+    /// A name given with `xylem inbox trust`, or a card (xylem-peer:...)
+    #[arg(value_name = "PEER")]
+    peer: String,
+
+    /// PATH holds a note, which the message itself carries; - reads standard input
+    #[arg(long)]
+    note: bool,
+
+    /// Where the peer listens: HOST:PORT; can be repeated [default: the addresses of its card]
+    #[arg(long, value_name = "ADDR", value_delimiter = ',')]
+    at: Vec<ListenAt>,
+
+    /// Leave the message at this node: [KEY@]HOST:PORT; the peer fetches it with `inbox --from`
+    #[arg(long, value_name = "NODE", conflicts_with = "at")]
+    via: Option<PeerUri>,
+
+    /// Where the encrypted link listens, as for `share`; can be repeated
+    #[arg(
+        long,
+        value_name = "ADDR",
+        env = "XYLEM_LISTEN",
+        hide_env_values = true,
+        value_delimiter = ','
+    )]
+    listen: Vec<LinkAt>,
+
+    /// Name to publish under, as for `share`
+    #[arg(long = "as", value_name = "NAME")]
+    name: Option<String>,
+
+    /// Give an attempt to reach the peer or node up after this long
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "10",
+          allow_negative_numbers = true)]
+    timeout: Duration,
+
+    #[command(flatten)]
+    shape: ShapeArgs,
+}
+
+/// Runs `xylem send`.
+pub(crate) fn run(args: SendArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
+    let store = common.store()?;
+    let text = args.what.to_string_lossy();
+    let is_ticket = text.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case("xylem:"));
+    let mail = if args.note {
+        Mail::Note(note(&args.what)?)
+    } else if is_ticket {
+        Mail::Ticket(text.into_owned())
+    } else {
+        Mail::Path(Box::new(ShareOptions {
+            path: args.what.clone(),
+            name: args.name,
+            key_file: None,
+            listen: links(&args.listen)?,
+            certificate: None,
+            plain: Vec::new(),
+            via: Vec::new(),
+            shaping: args.shape.shaping(),
+            store: store.clone(),
+        }))
+    };
+    let served = matches!(mail, Mail::Path(_));
+    let options = SendOptions {
+        mail,
+        peer: args.peer,
+        at: resolve(&args.at)?,
+        via: args.via.map(|via| peers(&[via])).transpose()?.unwrap_or_default(),
+        give_up: args.timeout,
+        store,
+    };
+    let stop = stop::on_signals()?;
+    out.ends_with(&stop);
+    let sent = send(&options, &stop, &mut |event| out.event(event));
+    out.take_broken()?;
+    let sent = sent?;
+    if !sent.delivered {
+        let what = "the message is not delivered yet; it waits, and the next `xylem send`, `share`, \
+                    `node` or `inbox` tries again";
+        return Err(Failure::new(Exit::Unreachable, what));
+    }
+    if served {
+        out.note("Done: the peer has all of it.");
+    }
+    Ok(Exit::Done)
+}
+
+fn note(path: &std::path::Path) -> Result<String, Failure> {
+    let mut text = String::new();
+    let read = match path.to_str() {
+        Some("-") => std::io::stdin().take(MAX_NOTE).read_to_string(&mut text),
+        _ => File::open(path).and_then(|file| file.take(MAX_NOTE).read_to_string(&mut text)),
+    };
+    let wrong = |e| Failure::new(Exit::Usage, format!("cannot read {}: {e}", path.display()));
+    read.map(|_| text).map_err(wrong)
+}

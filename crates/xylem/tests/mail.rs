@@ -1,0 +1,287 @@
+//! `xylem send` and `xylem inbox` between real processes: receivers that are away, that stop at any
+//! moment, nodes that keep mail, and what is refused.
+
+mod common;
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::UdpSocket;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use common::{Node, assert_exit, file, finish, noise, stderr, text, until, xylem};
+use serde_json::Value;
+
+/// One person's store, with an address to listen at.
+struct Person {
+    dir: tempfile::TempDir,
+    at: String,
+}
+
+impl Person {
+    fn new() -> Self {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let at = socket.local_addr().unwrap().to_string();
+        Self { dir: tempfile::tempdir().unwrap(), at }
+    }
+
+    fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    fn store(&self) -> PathBuf {
+        self.path().join("store")
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = xylem(&self.store());
+        command.arg("--json").args(arguments).stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        finish(self.command(arguments))
+    }
+
+    fn card(&self) -> String {
+        let output = self.run(&["inbox", "card", "--at", &self.at]);
+        assert_exit(&output, 0);
+        events(&output)[0]["card"].as_str().expect("a card").to_owned()
+    }
+
+    fn mail(&self) -> Vec<Value> {
+        let output = self.run(&["inbox", "list"]);
+        assert_exit(&output, 0);
+        events(&output)
+    }
+
+    /// What notes say, sorted.
+    fn notes(&self) -> Vec<String> {
+        let read = |mail: &Value| {
+            let output = self.run(&["inbox", "accept", &mail["number"].to_string()]);
+            assert_exit(&output, 0);
+            let note = events(&output).into_iter().find(|e| e["event"] == "note");
+            note.expect("a note")["text"].as_str().unwrap().to_owned()
+        };
+        let mut notes: Vec<String> = self.mail().iter().map(read).collect();
+        notes.sort();
+        notes
+    }
+
+    fn note(&self, says: &str) -> PathBuf {
+        file(self.path(), "note", says.as_bytes())
+    }
+
+    fn waits(&self) -> usize {
+        fs::read_dir(self.store().join("mail/outbox")).unwrap().count()
+    }
+
+    /// Waits for mail in a process of its own.
+    fn listen(&self) -> Running {
+        let mut command = self.command(&["inbox", "--listen", &self.at]);
+        let running = Running::start(&mut command);
+        running.heard("listening");
+        running
+    }
+}
+
+/// A process that tells events; killed when dropped, as a crash would.
+struct Running {
+    child: Child,
+    events: common::Events,
+}
+
+impl Running {
+    fn start(command: &mut Command) -> Self {
+        command.stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().expect("the program starts");
+        let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        let events = common::Events::default();
+        let into = events.clone();
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                into.lock().unwrap().push(serde_json::from_str(&line).expect("JSON"));
+            }
+        });
+        Self { child, events }
+    }
+
+    fn heard(&self, event: &str) -> Value {
+        let find = || self.events.lock().unwrap().iter().find(|e| e["event"] == event).cloned();
+        until(event, || find().is_some());
+        find().expect("just seen")
+    }
+
+    fn ends_with(&mut self, code: i32) {
+        until("the end of a process", || self.child.try_wait().unwrap().is_some());
+        assert_eq!(self.child.wait().unwrap().code(), Some(code), "{:?}", self.events.lock());
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn events(output: &Output) -> Vec<Value> {
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+#[test]
+fn a_note_waits_for_somebody_who_is_away() {
+    let (a, b) = (Person::new(), Person::new());
+    assert_exit(&a.run(&["inbox", "trust", "bob", &b.card()]), 0);
+    let note = a.note("hello\n");
+    let sent = a.run(&["send", "--note", text(&note), "bob", "--timeout", "1"]);
+    assert_exit(&sent, 3);
+    assert!(stderr(&sent).contains("it waits"), "{}", stderr(&sent));
+    assert_eq!(a.waits(), 1);
+
+    let listening = b.listen();
+    until("a delivery", || {
+        assert_exit(&a.run(&["inbox"]), 0);
+        a.waits() == 0
+    });
+    let came = listening.heard("mail");
+    assert_eq!((&came["kind"], &came["known"]), (&"note".into(), &false.into()));
+    drop(listening);
+    assert_eq!(b.notes(), ["hello\n"]);
+    assert_eq!(b.mail()[0]["accepted"], true);
+
+    // Who wrote it gets a name, and an answer in the same conversation.
+    assert_exit(&b.run(&["inbox", "trust", "ann", "1"]), 0);
+    assert_eq!(b.mail()[0]["from"], "ann");
+    let listening = a.listen();
+    let note = b.note("yes");
+    assert_exit(&b.run(&["send", "--note", text(&note), "ann", "--at", &a.at]), 0);
+    assert_eq!(listening.heard("mail")["from"], "bob");
+    assert_eq!(fs::read_dir(b.store().join("mail/sessions")).unwrap().count(), 1);
+    assert_exit(&b.run(&["inbox", "drop", "1"]), 0);
+    assert!(b.mail().is_empty());
+}
+
+/// The whole of `send PATH PEER`: the peer is away at first, then takes the message in, accepts it,
+/// and the sender ends by itself.
+#[test]
+fn a_file_is_sent_and_fetched() {
+    let (a, b) = (Person::new(), Person::new());
+    let content = noise(3_000_000, 5);
+    let source = file(a.path(), "film.mkv", &content);
+    let mut sending = a.command(&["send", text(&source), &b.card(), "--listen", "127.0.0.1:0"]);
+    let mut sending = Running::start(sending.args(["--timeout", "1"]));
+    sending.heard("mail_waiting");
+    let listening = b.listen();
+    let came = listening.heard("mail");
+    assert_eq!((came["name"].as_str(), came["bytes"].as_u64()), (Some("film.mkv"), Some(3_000_000)));
+    sending.heard("mail_delivered");
+    let out = b.path().join("out");
+    let number = came["number"].to_string();
+    assert_exit(&b.run(&["inbox", "accept", &number, "-o", text(&out)]), 0);
+    assert!(fs::read(&out).unwrap() == content);
+    sending.heard("mail_fetched");
+    sending.ends_with(0);
+    assert_eq!(a.waits(), 0);
+}
+
+/// A node keeps mail for somebody; only its owner empties the box, and what it took is gone.
+#[test]
+fn a_node_keeps_mail_for_who_is_away() {
+    let (a, b, c) = (Person::new(), Person::new(), Person::new());
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::start(dir.path(), "[mailbox]\neach = 2");
+    let via = node.at("xylem").trim_start_matches("xylem://").to_owned();
+    let card = b.card();
+    for says in ["one", "two"] {
+        let sent = a.run(&["send", "--note", text(&a.note(says)), &card, "--via", &via]);
+        assert_exit(&sent, 0);
+        let delivered = events(&sent).into_iter().find(|e| e["event"] == "mail_delivered");
+        assert_eq!(delivered.expect("taken")["direct"], false);
+    }
+    let full = a.run(&["send", "--note", text(&a.note("three")), &card, "--via", &via]);
+    assert_exit(&full, 3);
+    assert_exit(&c.run(&["inbox", "--from", &via]), 0);
+    assert!(c.mail().is_empty(), "not theirs");
+    assert_exit(&b.run(&["inbox", "--from", &via]), 0);
+    assert_eq!(b.notes(), ["one", "two"]);
+    let kept = || fs::read_dir(dir.path().join("node-store/mailbox")).unwrap().count();
+    until("the box is empty", || kept() == 0);
+    // There is room again for what waited.
+    until("the third", || {
+        assert_exit(&a.run(&["inbox"]), 0);
+        a.waits() == 0
+    });
+    assert_exit(&b.run(&["inbox", "--from", &via]), 0);
+    assert_eq!(b.notes(), ["one", "three", "two"]);
+    // A node without the setting takes none.
+    let dir = tempfile::tempdir().unwrap();
+    let other = Node::start(dir.path(), "");
+    let other = other.at("xylem").trim_start_matches("xylem://").to_owned();
+    assert_exit(&b.run(&["inbox", "--from", &other, "--timeout", "3"]), 3);
+}
+
+/// Both sides are killed again and again, at any moment; in the end every note that waited has
+/// arrived, once.
+#[test]
+fn killed_processes_neither_lose_nor_double_mail() {
+    let (a, b) = (Person::new(), Person::new());
+    let card = b.card();
+    for round in 0..12u64 {
+        let listening = (round % 3 != 0).then(|| b.listen());
+        let note = a.note(&format!("note {round}"));
+        let mut sending = a.command(&["send", "--note", text(&note), &card, "--timeout", "1"]);
+        let sending = Running::start(&mut sending);
+        // Both ends at moments that differ from round to round.
+        std::thread::sleep(Duration::from_millis(20 + round * 37 % 200));
+        if round % 2 == 0 {
+            drop(listening);
+            drop(sending);
+        } else {
+            drop(sending);
+            drop(listening);
+        }
+    }
+    let _listening = b.listen();
+    until("everything is delivered", || {
+        assert_exit(&a.run(&["inbox"]), 0);
+        // A file that was not whole when its writer was killed is no message.
+        let outbox = fs::read_dir(a.store().join("mail/outbox")).unwrap();
+        outbox.flatten().filter(|f| !f.file_name().to_string_lossy().starts_with('.')).count() == 0
+    });
+    let notes = b.notes();
+    let mut once = notes.clone();
+    once.dedup();
+    assert_eq!(notes, once, "none came twice");
+    assert!(!notes.is_empty() && notes.iter().all(|note| note.starts_with("note ")), "{notes:?}");
+    // And both still talk.
+    let last = a.note("the last");
+    assert_exit(&a.run(&["send", "--note", text(&last), &card]), 0);
+    assert!(b.notes().contains(&"the last".to_owned()));
+}
+
+#[test]
+fn what_cannot_be_is_one_line_and_2() {
+    let (a, b) = (Person::new(), Person::new());
+    let card = b.card();
+    let note = a.note("x");
+    let note = text(&note);
+    for (arguments, part) in [
+        (&["send", note, "nobody"][..], "nobody is called"),
+        (&["send", note, "xylem-peer:abc"], "damaged"),
+        (&["send", "xylem:abc", &card], "ticket"),
+        (&["send", "missing", &card, "--listen", "127.0.0.1:0"], "missing"),
+        (&["inbox", "accept", "9"], "no message 9"),
+        (&["inbox", "drop", "9"], "no message 9"),
+        (&["inbox", "trust", "../x", &card], "letters, digits"),
+        (&["inbox", "forget", "x"], "nobody is called"),
+        (&["send", note, &card, "--via", "udp://127.0.0.1:1", "--note"], "encrypted link only"),
+    ] {
+        let output = a.run(arguments);
+        assert_exit(&output, 2);
+        let said = stderr(&output);
+        assert!(said.lines().count() == 1 && said.contains(part), "{arguments:?}: {said}");
+    }
+}

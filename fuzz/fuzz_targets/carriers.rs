@@ -1,0 +1,69 @@
+//! Carriers: whatever comes over a TCP connection, in whatever pieces, ends in datagrams, a refusal
+//! or a wait; both ends of DNS over HTTPS stay within their limits; what is wrapped comes out.
+#![no_main]
+
+use std::time::Duration;
+
+use bytes::BytesMut;
+use libfuzzer_sys::fuzz_target;
+use xylem_node::carriers::{dns, doh, framing, http};
+
+/// More than a server ever has ready for its socket: what it makes at once, and one message.
+const MAX_OUTPUT: usize = 512 * 1024;
+
+fuzz_target!(|data: &[u8]| {
+    let [kind, step, rest @ ..] = data else { return };
+    let step = usize::from(*step).max(1);
+    match kind % 5 {
+        0 => {
+            let mut input = BytesMut::from(rest);
+            while let Ok(Some(datagram)) = framing::unwrap(&mut input) {
+                let mut again = BytesMut::new();
+                assert!(framing::wrap(&datagram, &mut again));
+                assert_eq!(framing::unwrap(&mut again), Ok(Some(datagram)));
+            }
+        }
+        1 => {
+            if let Ok(Some((_, len))) = http::read_request(rest) {
+                assert!(len <= http::MAX_HEAD && len <= rest.len());
+            }
+            let _ = http::read_answer(rest);
+        }
+        2 => {
+            if let Ok(dns::Message::Ours { options, .. }) = dns::read_query(rest) {
+                dns::datagrams(rest.into(), options, &mut |d| assert!(!d.is_empty()));
+            }
+            if let Ok(options) = dns::read_answer(rest) {
+                dns::datagrams(rest.into(), options, &mut |d| assert!(!d.is_empty()));
+            }
+        }
+        3 => {
+            let mut server = doh::Server::new();
+            let (mut input, mut output) = (BytesMut::new(), BytesMut::new());
+            for (second, piece) in rest.chunks(step).enumerate() {
+                let now = Duration::from_secs(second as u64);
+                input.extend_from_slice(piece);
+                server.queue(piece);
+                server.receive(now, &mut input, &mut output, &mut |d| assert!(!d.is_empty()));
+                server.poll(now, &mut output);
+                assert!(output.len() < MAX_OUTPUT);
+                if server.ends() {
+                    break;
+                }
+            }
+        }
+        _ => {
+            let mut client = doh::Client::new("h".to_owned());
+            let (mut input, mut output) = (BytesMut::new(), BytesMut::new());
+            for piece in rest.chunks(step) {
+                input.extend_from_slice(piece);
+                client.queue(piece);
+                client.poll(&mut output);
+                output.clear();
+                if client.receive(&mut input, &mut |d| assert!(!d.is_empty())).is_err() {
+                    break;
+                }
+            }
+        }
+    }
+});

@@ -1,0 +1,106 @@
+//! Everything of mail that comes from others or from the disk: cards, envelopes, what is inside them,
+//! bodies, frames, saved states. Nothing panics, what is not genuine is refused without a change, and
+//! what is taken has one form.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use std::sync::LazyLock;
+use xylem_link::StaticKey;
+use xylem_mail::protocol::Frames;
+use xylem_mail::{Body, Card, Content, Identity, Prekeys, Received, Session, open};
+use xylem_object::PublisherKey;
+
+struct World {
+    us: Identity,
+    prekeys: Prekeys,
+    envelopes: Vec<Vec<u8>>,
+    session: Vec<u8>,
+}
+
+static WORLD: LazyLock<World> = LazyLock::new(|| {
+    let us = Identity::new(PublisherKey::from_bytes(&[1; 32]), StaticKey::generate([2; 32]));
+    let them = Identity::new(PublisherKey::from_bytes(&[3; 32]), StaticKey::generate([4; 32]));
+    let prekeys = Prekeys::new(0, [5; 32]);
+    let theirs = them.card(Prekeys::new(0, [6; 32]).current(), 0, &[]);
+    let mut session = Session::start(&them, &us.card(prekeys.current(), 0, &[]), [7; 32]).unwrap();
+    let content = Content::Note("x".into());
+    let body = Body { content, name: "n".into(), size: 1, sent_ms: 1 };
+    let mut envelopes = Vec::new();
+    for n in 0..4u8 {
+        if n == 2 {
+            session.confirmed();
+        }
+        envelopes.push(session.seal(&them, &theirs, &body, [n; 32]).unwrap());
+    }
+    let opened = open(&us, &envelopes[1]).unwrap();
+    let mut at_us = opened.begin(&us, &prekeys, [8; 32]).unwrap();
+    at_us.receive(&opened).unwrap();
+    let session = at_us.save().to_vec();
+    World { us, prekeys, envelopes, session }
+});
+
+fuzz_target!(|data: &[u8]| {
+    let Some((&op, rest)) = data.split_first() else { return };
+    let world = &*WORLD;
+    match op % 7 {
+        0 => {
+            if let Ok(card) = Card::from_bytes(rest) {
+                assert_eq!(card.to_bytes(), rest);
+            }
+        }
+        1 => {
+            if let Ok(text) = core::str::from_utf8(rest) {
+                if let Ok(card) = text.parse::<Card>() {
+                    assert_eq!(card.to_string().parse(), Ok(card));
+                }
+            }
+        }
+        2 => {
+            if let Ok(body) = Body::decode(rest) {
+                assert_eq!(&body.encode().expect("it was one")[..], rest);
+            }
+        }
+        3 => {
+            let mut frames = Frames::new();
+            for piece in rest.chunks(usize::from(op) + 1) {
+                frames.push(piece);
+                while let Ok(Some(frame)) = frames.next_frame() {
+                    let mut bytes = Vec::new();
+                    frame.encode(&mut bytes);
+                    assert!(rest.windows(bytes.len()).any(|w| w == bytes));
+                }
+            }
+        }
+        4 => {
+            if let Some(session) = Session::restore(rest, [0; 32]) {
+                assert_eq!(&session.save()[..], rest);
+            }
+            if let Some(prekeys) = Prekeys::restore(rest) {
+                assert_eq!(&prekeys.save()[..], rest);
+            }
+        }
+        5 => assert!(open(&world.us, rest).is_none(), "nobody made it"),
+        _ => {
+            // Genuine envelopes, in any order, some damaged, some twice.
+            let mut session = Session::restore(&world.session, [1; 32]).expect("saved above");
+            let mut seen = [false, true, false, false];
+            for step in rest.chunks_exact(3) {
+                let which = usize::from(step[0] % 4);
+                let mut envelope = world.envelopes[which].clone();
+                let place = usize::from(step[1]) * 7 % envelope.len();
+                envelope[place] ^= step[2];
+                let Some(opened) = open(&world.us, &envelope) else {
+                    assert!(step[2] != 0, "a genuine one opens");
+                    continue;
+                };
+                assert_eq!(step[2], 0, "every bit counts");
+                if let Ok(begun) = opened.begin(&world.us, &world.prekeys, [3; 32]) {
+                    assert_eq!(begun.id(), session.id());
+                }
+                let received = session.receive(&opened).expect("genuine");
+                assert_eq!(received == Received::Again, seen[which]);
+                seen[which] = true;
+            }
+        }
+    }
+});
