@@ -45,6 +45,8 @@ fuzz_target!(|data: &[u8]| {
                 flying.extend(sides[side].fill(now, size).into_iter().map(|d| (1 - side, d)));
             }
         }
-        sides.iter_mut().for_each(|side| drop(side.events()));
+        sides.iter_mut().for_each(|side| {
+                let _ = side.events();
+            });
     }
 });
