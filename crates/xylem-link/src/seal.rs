@@ -2,7 +2,7 @@
 //!
 //! `connection id (8) | packet number (4, protected) | sealed frames | tag (16)`
 //!
-//! Keys come in epochs ([`crate::epoch`]): everything about one (AEAD key and IV, header
+//! Keys come in epochs (`epoch.rs`): everything about one (AEAD key and IV, header
 //! protection key, connection id, commitment) is derived from its secret. The connection id tells
 //! the epoch, and of the two that may follow the current one which it is: there is no phase bit
 //! that could be forged, one datagram is only ever tried under one key, and an id of one epoch
