@@ -269,7 +269,8 @@ impl Recovery {
             }
         }
         if newest.is_some() {
-            self.backoff = 0;
+            // What a probe would ask for is here.
+            (self.backoff, self.probes) = (0, 0);
             self.detect(now, out);
         }
         self.on_marks(now, ack, newest.as_ref());
