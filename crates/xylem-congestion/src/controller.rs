@@ -218,6 +218,16 @@ impl Controller {
         }
     }
 
+    /// What is a packet here travels in so many of the path's, and arrives only if all of them do:
+    /// one that is lost tells of a loss among them. BBR's loss threshold holds for those; CUBIC makes
+    /// no difference. 1 at first; more than 16 count as 16.
+    pub fn set_packets_per_unit(&mut self, packets: u32) {
+        match &mut self.state {
+            State::Cubic(_) => {}
+            State::Bbr(bbr) => bbr.set_packets_per_unit(packets),
+        }
+    }
+
     /// Bytes that may be under way at most.
     pub fn window(&self) -> u64 {
         match &self.state {

@@ -48,6 +48,44 @@ fn losses_that_are_chance_do_not_slow_bbr_down() {
     }
 }
 
+/// One lost datagram of six costs the whole packet: 1 % of loss is 6 % of the packets.
+#[test]
+fn packets_of_several_datagrams_are_judged_by_the_datagram() {
+    for rtt in [20, 100] {
+        let path = Path::new(100.0, ms(rtt), 1.0).loss(0.01);
+        let (told, queue) = alone(path.clone().in_six(true), Bbr, ms(rtt));
+        let (untold, _) = alone(path.in_six(false), Bbr, ms(rtt));
+        println!("1 %, {rtt} ms: {told:.1} Mbit/s, {untold:.1} where it is not known");
+        assert!(told > 75.0 && told > 1.3 * untold, "{rtt} ms: {told:.1}, {untold:.1}");
+        assert!(queue < ms(rtt) / 2, "{rtt} ms: {queue:?} of queue");
+    }
+}
+
+/// Where the buffer is short and the flows are several, more is dropped than if they did not know,
+/// but little; the rate is the same.
+#[test]
+fn packets_of_several_datagrams_do_not_flood_a_short_buffer() {
+    let share = |path: &Path, rtt, flows: u64| {
+        let mut world = World::new(path.clone());
+        (0..flows).for_each(|i| world.add(Bbr, ms(rtt), ms(i * 700), FOREVER));
+        world.run(ms(10_000));
+        world.clear();
+        world.run(ms(40_000));
+        let used: f64 = (0..flows as usize).map(|i| world.mbit(i)).sum();
+        (used, world.drops as f64 / world.offered as f64)
+    };
+    for (rtt, buffer) in [(20, 0.5), (100, 0.25), (40, 1.0)] {
+        for flows in [1, 2, 4] {
+            let path = Path::new(50.0, ms(rtt), buffer);
+            let (used, dropped) = share(&path.clone().in_six(true), rtt, flows);
+            let (untold, _) = share(&path.in_six(false), rtt, flows);
+            let what = format!("{rtt} ms, {buffer}, {flows}: {used:.1} and {untold:.1} Mbit/s");
+            println!("{what}, {:.2} % dropped", dropped * 100.0);
+            assert!(used > 0.88 * untold && dropped < 0.05, "{what}, {dropped:.4}");
+        }
+    }
+}
+
 #[test]
 fn late_packets_are_no_losses() {
     for algorithm in [Bbr, Cubic] {

@@ -86,6 +86,11 @@ impl Dialler {
         matches!(peer, Some(Peer::Link { .. } | Peer::Carried { .. }))
     }
 
+    /// Faces that are up and lead over an encrypted link.
+    pub(crate) fn links(&self) -> impl Iterator<Item = FaceId> + '_ {
+        self.up.keys().copied().filter(|face| self.is_link(*face))
+    }
+
     /// A face is gone: whether it had been asked.
     pub(crate) fn went_down(&mut self, now: Duration, face: FaceId, why: &str) -> bool {
         if let Some(i) = self.dialled.remove(&face) {

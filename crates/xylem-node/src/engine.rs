@@ -203,6 +203,19 @@ impl Engine {
         }
     }
 
+    /// Bytes of one datagram of a face's encrypted link; `None`: it has none that is up, or what carries
+    /// it loses nothing.
+    pub(crate) fn datagram_of(&self, face: FaceId) -> Option<usize> {
+        match self.face(face)?.transport {
+            Transport::Link(link) => {
+                let up = self.net.endpoint.link(link)?;
+                let lossy = !self.net.carriers.made_up(up.remote());
+                lossy.then(|| up.stats().datagram_size)
+            }
+            _ => None,
+        }
+    }
+
     /// All faces.
     pub(crate) fn faces(&self) -> impl Iterator<Item = (FaceId, &Face)> {
         self.net.faces.iter()

@@ -60,6 +60,8 @@ pub(crate) struct Fetch {
     wants: Level,
     interest: Vec<u8>,
     told: Duration,
+    /// When the links' datagrams were last looked at.
+    looked: Duration,
 }
 
 /// What came of one look at the transfer's events.
@@ -101,7 +103,15 @@ impl Fetch {
         config.max_window = u32::try_from(window).unwrap_or(u32::MAX).clamp(16, config.max_window);
         let mut transfer = Transfer::new(spec, config, u64::from_le_bytes(identity::random()?));
         transfer.set_rate_limit(limit_rate);
-        Ok(Self { engine, transfer, dialler, wants, interest: Vec::new(), told: Duration::ZERO })
+        Ok(Self {
+            engine,
+            transfer,
+            dialler,
+            wants,
+            interest: Vec::new(),
+            told: Duration::ZERO,
+            looked: Duration::ZERO,
+        })
     }
 
     fn run(
@@ -226,6 +236,7 @@ impl Fetch {
                 "interrupted; what was verified is kept, run it again to go on".to_owned();
             return Err(Error { blame: Blame::Interrupted, message });
         }
+        self.tell_datagrams();
         self.ask();
         let timers =
             [deadline, self.transfer.poll_timeout(self.engine.now()), self.dialler.redial_at()];
@@ -242,6 +253,21 @@ impl Fetch {
             self.dialler.dial(&mut self.engine);
         }
         Ok(())
+    }
+
+    /// What a link has found out of its path says how much one lost datagram costs. Ours stands for the
+    /// peer's, which sends the Data: both look for the same path's.
+    fn tell_datagrams(&mut self) {
+        let now = self.engine.now();
+        if now < self.looked + TICK {
+            return;
+        }
+        self.looked = now;
+        for face in self.dialler.links() {
+            if let Some(bytes) = self.engine.datagram_of(face) {
+                self.transfer.set_datagram_size(peer_of(face), bytes);
+            }
+        }
     }
 
     /// Sends the Interests that the windows allow.

@@ -42,6 +42,10 @@ pub(crate) struct Peer {
     by_path: bool,
     pub flight: Flight,
     pacer: Pacer,
+    /// What the path carries in one piece, if that is known: a Data in several arrives only if all do.
+    datagram: Option<u64>,
+    /// Pieces of a Data, as congestion control was told.
+    pieces: u64,
     /// Requests below this number have a later one answered.
     answered_below: u64,
     /// Interests that may be unanswered at most.
@@ -83,6 +87,8 @@ impl Peer {
             by_path: config.congestion.is_none(),
             flight: Flight::default(),
             pacer: Pacer::default(),
+            datagram: None,
+            pieces: 1,
             answered_below: 0,
             max_window: config.max_window as usize,
             reordering: 1,
@@ -123,11 +129,31 @@ impl Peer {
 
     /// How many requests of the kind that is outstanding now make a window.
     pub(crate) fn window_in_requests(&self) -> u64 {
-        let each = match self.flight.outstanding() as u64 {
+        (self.congestion.window() / self.usual_bytes()).min(self.max_window as u64)
+    }
+
+    /// What one of the outstanding requests weighs on average.
+    fn usual_bytes(&self) -> u64 {
+        match self.flight.outstanding() as u64 {
             0 => DATA_BYTES,
             n => (self.flight.bytes() / n).max(1),
+        }
+    }
+
+    /// The path to and from this peer carries datagrams of so many bytes.
+    pub(crate) fn set_datagram(&mut self, bytes: u64) {
+        self.datagram = Some(bytes.max(1));
+    }
+
+    fn tell_pieces(&mut self) {
+        let Some(datagram) = self.datagram.filter(|_| self.flight.outstanding() > 0) else {
+            return;
         };
-        (self.congestion.window() / each).min(self.max_window as u64)
+        let pieces = self.usual_bytes().div_ceil(datagram);
+        if pieces != self.pieces {
+            self.pieces = pieces;
+            self.congestion.set_packets_per_unit(u32::try_from(pieces).unwrap_or(u32::MAX));
+        }
     }
 
     /// Whether something may be asked now.
@@ -247,6 +273,7 @@ impl Peer {
 
     /// All that arrived together has been told.
     pub(crate) fn after_answers(&mut self, now: Duration) {
+        self.tell_pieces();
         self.congestion.on_ack_end(now, &self.rtt, self.flight.bytes());
     }
 

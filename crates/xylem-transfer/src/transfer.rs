@@ -135,6 +135,15 @@ impl Transfer {
         added
     }
 
+    /// The way to `peer` carries `bytes` in one datagram, and cuts a Data that is larger into several,
+    /// all of which have to arrive: so a lost Data tells of one lost datagram among them. Without this
+    /// a Data counts as one. May change at any time; does nothing for a peer that is not there.
+    pub fn set_datagram_size(&mut self, peer: PeerId, bytes: usize) {
+        if let Some(p) = self.place(peer) {
+            self.peers[p].set_datagram(bytes as u64);
+        }
+    }
+
     /// Takes a peer out, say because its link closed; what it was asked is asked of others.
     pub fn remove_peer(&mut self, _now: Duration, peer: PeerId) {
         let Some(p) = self.places.remove(&peer.0) else { return };

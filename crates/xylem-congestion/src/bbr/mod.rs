@@ -9,7 +9,8 @@
 //! The state machine is here; `model` keeps the bounds, `cycle` the bandwidth probing, `min_rtt` the
 //! round trip. Departures from the draft: explicit marks, which it leaves open, bound the rate in a
 //! round like losses do, and end startup or a probe at once, since a mark is never chance; a
-//! round with losses that ends without a queue bounds nothing; where the draft makes way for Reno it
+//! round with losses that ends without a queue bounds nothing; the loss threshold holds for what the
+//! path carries, of which a packet of ours may take several; where the draft makes way for Reno it
 //! counts Reno's packets, not ours, which may be larger; and a round trip near the smallest renews it.
 
 mod cycle;
@@ -178,6 +179,10 @@ impl Bbr {
     pub(crate) fn set_packet_bytes(&mut self, bytes: u64) {
         self.packet = bytes;
         self.window = self.window.max(self.min_window());
+    }
+
+    pub(crate) fn set_packets_per_unit(&mut self, packets: u32) {
+        self.bounds.set_datagrams(packets);
     }
 
     pub(crate) fn window(&self) -> u64 {

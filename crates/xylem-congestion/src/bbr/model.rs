@@ -11,6 +11,9 @@ use crate::delivery::{Sample, Sent};
 
 /// Section 2.7: more loss than this says that too much is under way.
 const LOSS_THRESHOLD: f64 = 0.02;
+/// A unit of more datagrams counts as one of so many: the largest packet in the smallest datagrams
+/// is half of that, and at some loss a path is useless.
+const MAX_DATAGRAMS: u32 = 16;
 /// Section 2.7: what is left of a bound after a round with losses.
 pub(super) const BETA: f64 = 0.7;
 /// Section 2.7: room left for other flows while cruising.
@@ -31,6 +34,8 @@ pub(super) enum Acks {
 
 #[derive(Clone, Debug)]
 pub(super) struct Bounds {
+    /// The share of lost units above which too much is under way.
+    threshold: f64,
     pub(super) inflight_long: u64,
     pub(super) inflight_short: u64,
     pub(super) bw_short: f64,
@@ -52,6 +57,7 @@ pub(super) struct Bounds {
 impl Default for Bounds {
     fn default() -> Self {
         Self {
+            threshold: LOSS_THRESHOLD,
             inflight_long: u64::MAX,
             inflight_short: u64::MAX,
             bw_short: f64::INFINITY,
@@ -80,7 +86,26 @@ pub(super) struct Saved {
 
 impl Bounds {
     pub(super) fn is_too_high(&self, sample: &Sample) -> bool {
-        exceeds_threshold(sample.lost, sample.in_flight_at_sending)
+        self.exceeds_threshold(sample.lost, sample.in_flight_at_sending)
+    }
+
+    fn exceeds_threshold(&self, lost: u64, in_flight: u64) -> bool {
+        lost as f64 > in_flight as f64 * self.threshold
+    }
+
+    /// How much was under way when the loss since then passed the threshold (section 5.5.10.2).
+    fn inflight_before_threshold(&self, sent: &Sent, lost: u64) -> u64 {
+        let before = sent.in_flight.saturating_sub(sent.bytes()) as f64;
+        let lost_before = lost.saturating_sub(sent.bytes()) as f64;
+        let more = (self.threshold * before - lost_before) / (1.0 - self.threshold);
+        (before + more.max(0.0)) as u64
+    }
+
+    /// A unit arrives if `datagrams` of them do: at a loss of p of each, 1-(1-p)^n of all are lost.
+    pub(super) fn set_datagrams(&mut self, datagrams: u32) {
+        let arrive =
+            (0..datagrams.clamp(1, MAX_DATAGRAMS)).fold(1.0, |a, _| a * (1.0 - LOSS_THRESHOLD));
+        self.threshold = 1.0 - arrive;
     }
 
     pub(super) fn forget_short_term(&mut self) {
@@ -100,10 +125,6 @@ impl Bounds {
             self.inflight_latest = sample.delivered;
         }
     }
-}
-
-fn exceeds_threshold(lost: u64, in_flight: u64) -> bool {
-    lost as f64 > in_flight as f64 * LOSS_THRESHOLD
 }
 
 impl Bbr {
@@ -147,8 +168,8 @@ impl Bbr {
             return;
         }
         let lost_since = lost.saturating_sub(sent.lost);
-        if exceeds_threshold(lost_since, sent.in_flight) {
-            let fits = inflight_before_threshold(sent, lost_since);
+        if self.bounds.exceeds_threshold(lost_since, sent.in_flight) {
+            let fits = self.bounds.inflight_before_threshold(sent, lost_since);
             self.probe_was_too_high(now, fits, sent.app_limited);
         }
     }
@@ -253,12 +274,4 @@ impl Bbr {
             self.raise_long_term(sample.newly_delivered);
         }
     }
-}
-
-/// How much was under way when the loss since then passed the threshold (section 5.5.10.2).
-fn inflight_before_threshold(sent: &Sent, lost: u64) -> u64 {
-    let before = sent.in_flight.saturating_sub(sent.bytes()) as f64;
-    let lost_before = lost.saturating_sub(sent.bytes()) as f64;
-    let more = (LOSS_THRESHOLD * before - lost_before) / (1.0 - LOSS_THRESHOLD);
-    (before + more.max(0.0)) as u64
 }

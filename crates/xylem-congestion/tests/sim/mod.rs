@@ -44,6 +44,9 @@ pub struct Path {
     pub late: f64,
     pub late_by: Duration,
     pub packet: u64,
+    /// Datagrams that a packet travels in: lost one by one. And how many the flows are told of.
+    pub datagrams: u64,
+    pub told: u32,
 }
 
 impl Path {
@@ -57,7 +60,14 @@ impl Path {
             late: 0.0,
             late_by: ms(0),
             packet: 1_200,
+            datagrams: 1,
+            told: 1,
         }
+    }
+
+    /// Packets of 8,700 bytes, each in six datagrams; the flows know it, or do not.
+    pub fn in_six(self, told: bool) -> Self {
+        Self { packet: 8_700, datagrams: 6, told: if told { 6 } else { 1 }, ..self }
     }
 
     pub fn loss(self, loss: f64) -> Self {
@@ -117,6 +127,8 @@ pub struct World {
     serial: u64,
     rng: Rng,
     busy_until: Duration,
+    /// Datagrams that came to the bottleneck, and that it had no room for.
+    pub offered: u64,
     pub drops: u64,
     /// Time-weighted sum of what waited, and the most.
     waited: f64,
@@ -138,6 +150,7 @@ impl World {
             serial: 0,
             rng: Rng(1),
             busy_until: ms(0),
+            offered: 0,
             drops: 0,
             waited: 0.0,
             most_waiting: 0.0,
@@ -155,8 +168,10 @@ impl World {
     /// A flow that sends from `starts` until `stops`.
     pub fn add(&mut self, a: Algorithm, round_trip: Duration, starts: Duration, stops: Duration) {
         let flow = self.flows.len();
+        let mut controller = Controller::new(a, starts, self.path.packet);
+        controller.set_packets_per_unit(self.path.told);
         self.flows.push(Flow {
-            controller: Controller::new(a, starts, self.path.packet),
+            controller,
             rtt: Rtt::default(),
             pacer: Pacer::default(),
             round_trip,
@@ -290,18 +305,17 @@ impl World {
     }
 
     fn carry(&mut self, flow: usize, number: u64) {
-        let (packet, waiting) = (self.path.packet as f64, self.waiting());
-        if waiting + packet > self.path.buffer {
-            self.drops += 1;
+        let waiting = self.waiting();
+        let (mut arrives, mut whole) = (self.now, true);
+        for _ in 0..self.path.datagrams {
+            let leaves = self.queue_one();
+            whole &= leaves.is_some() && self.rng.share() >= self.path.loss;
+            arrives = leaves.unwrap_or(arrives);
+        }
+        if !whole {
             return;
         }
-        let leaves = self.now.max(self.busy_until)
-            + Duration::from_secs_f64(packet / self.path.rate(self.now));
-        self.busy_until = leaves;
-        if self.rng.share() < self.path.loss {
-            return;
-        }
-        let mut arrives = leaves + self.flows[flow].round_trip;
+        arrives += self.flows[flow].round_trip;
         if self.rng.share() < self.path.late {
             arrives += self.path.late_by.mul_f64(self.rng.share());
         }
@@ -309,9 +323,23 @@ impl World {
         self.at(arrives, Event::Ack { flow, number, marked });
     }
 
+    /// When the bottleneck lets a datagram go that comes now; `None`: it is full.
+    fn queue_one(&mut self) -> Option<Duration> {
+        let bytes = self.path.packet as f64 / self.path.datagrams as f64;
+        self.offered += 1;
+        if self.waiting() + bytes > self.path.buffer {
+            self.drops += 1;
+            return None;
+        }
+        let takes = Duration::from_secs_f64(bytes / self.path.rate(self.now));
+        self.busy_until = self.now.max(self.busy_until) + takes;
+        Some(self.busy_until)
+    }
+
     /// Counts from now on.
     pub fn clear(&mut self) {
-        (self.waited, self.most_waiting, self.drops, self.since) = (0.0, 0.0, 0, self.now);
+        (self.waited, self.most_waiting, self.since) = (0.0, 0.0, self.now);
+        (self.offered, self.drops) = (0, 0);
         self.delivered.iter_mut().for_each(|d| *d = 0);
         self.flows.iter_mut().for_each(|f| f.count = Counters::default());
     }
