@@ -18,6 +18,7 @@ use crate::kdf::Rng;
 use crate::keys::{PeerKey, StaticKey};
 use crate::link::Link;
 use crate::message::MIN_INITIAL;
+use crate::queue::Spare;
 use crate::reset::{Resetter, TokenTable};
 use crate::seal::ConnectionId;
 
@@ -61,6 +62,7 @@ pub struct Endpoint {
     /// Links that may have something to send; one that is in here has no timer running.
     ready: VecDeque<LinkId>,
     replies: VecDeque<(SocketAddr, Vec<u8>)>,
+    spare: Spare,
     resetter: Resetter,
     /// Peers' reset tokens.
     tokens: TokenTable,
@@ -119,6 +121,7 @@ impl Endpoint {
             timers: BTreeSet::new(),
             ready: VecDeque::new(),
             replies: VecDeque::new(),
+            spare: Spare::default(),
             events: VecDeque::new(),
             next_id: 0,
             stats: EndpointStats::default(),
@@ -217,7 +220,7 @@ impl Endpoint {
     pub fn send(&mut self, link: LinkId, packet: &[u8]) -> Result<(), SendError> {
         let entry = self.links.get_mut(&link).ok_or(SendError::NoLink)?;
         let State::Up(up) = &mut entry.state else { return Err(SendError::NotConnected) };
-        up.send(packet)?;
+        up.send(packet, &mut self.spare)?;
         self.mark_ready(link);
         Ok(())
     }
@@ -241,7 +244,11 @@ impl Endpoint {
                     };
                     half.poll_transmit(envelope, buf)
                 }
-                State::Up(link) => link.transmit(now, buf),
+                State::Up(link) => {
+                    let transmit = link.transmit(now, buf);
+                    self.spare.keep(link.take_used());
+                    transmit
+                }
             };
             if transmit.is_some() {
                 // To the end of the line, so that all links get their turn.

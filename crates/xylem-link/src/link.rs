@@ -12,7 +12,7 @@ use crate::frame::{CLOSE_NORMAL, CLOSE_PROTOCOL};
 use crate::kdf::Rng;
 use crate::keys::PeerKey;
 use crate::mtu::PathMtu;
-use crate::queue::SendQueue;
+use crate::queue::{SendQueue, Spare};
 use crate::reassembly::Reassembly;
 use crate::rekey::{Carried, Rekey};
 use crate::reset::{PeerToken, ResetKey, Token};
@@ -237,14 +237,14 @@ impl Link {
         self.opener.connection_ids()
     }
 
-    pub(crate) fn send(&mut self, packet: &[u8]) -> Result<(), SendError> {
+    pub(crate) fn send(&mut self, packet: &[u8], spare: &mut Spare) -> Result<(), SendError> {
         if packet.is_empty() || packet.len() > MAX_PACKET {
             return Err(SendError::Size);
         }
         if self.closing.is_some() {
             return Err(SendError::NoLink);
         }
-        self.queue.push(packet, self.mtu.current()).map_err(|_| SendError::Full)?;
+        self.queue.push(packet, self.mtu.current(), spare).map_err(|_| SendError::Full)?;
         self.stats.packets_sent += 1;
         Ok(())
     }
@@ -334,7 +334,6 @@ impl Link {
         self.on_stream_timeout(now);
         if self.ping_at().is_some_and(|at| now >= at) {
             self.owed.ping = true;
-            self.queue.forget_spare();
         }
         self.opener.forget_if_due(now);
     }

@@ -15,8 +15,26 @@ use crate::shape::padding::{Padder, Padding};
 
 /// A fragment shorter than this is not worth a frame; the next datagram takes it.
 const MIN_PIECE: usize = 64;
-/// Used buffers that are kept for the next batches.
+/// Used buffers that an endpoint keeps for the next batches.
 const MAX_SPARE: usize = 32;
+
+/// Used buffers of all links of an endpoint: a link that rests holds none.
+#[derive(Debug, Default)]
+pub(crate) struct Spare(Vec<Vec<u8>>);
+
+impl Spare {
+    /// Keeps a used buffer, if there are not enough.
+    pub fn keep(&mut self, mut used: Vec<u8>) {
+        if used.capacity() > 0 && self.0.len() < MAX_SPARE {
+            used.clear();
+            self.0.push(used);
+        }
+    }
+
+    fn take(&mut self) -> Vec<u8> {
+        self.0.pop().unwrap_or_default()
+    }
+}
 
 /// Datagrams laid end to end, not sealed yet.
 #[derive(Debug, Default)]
@@ -47,7 +65,8 @@ pub(crate) struct Ready {
 #[derive(Debug)]
 pub(crate) struct SendQueue {
     batches: VecDeque<Batch>,
-    spare: Vec<Vec<u8>>,
+    /// The caller's buffer that the last batch was exchanged for.
+    used: Vec<u8>,
     bytes: usize,
     max_bytes: usize,
     max_segments: usize,
@@ -63,7 +82,7 @@ impl SendQueue {
     pub fn new(max_bytes: usize, max_segments: usize) -> Self {
         Self {
             batches: VecDeque::new(),
-            spare: Vec::new(),
+            used: Vec::new(),
             bytes: 0,
             max_bytes,
             max_segments: max_segments.max(1),
@@ -93,39 +112,40 @@ impl SendQueue {
         self.padder = Some(Box::new(padder));
     }
 
-    /// Queues a packet into datagrams of at most `datagram` bytes.
-    pub fn push(&mut self, packet: &[u8], datagram: usize) -> Result<(), Full> {
+    /// Queues a packet into datagrams of at most `datagram` bytes, in buffers from `spare`.
+    pub fn push(&mut self, packet: &[u8], datagram: usize, spare: &mut Spare) -> Result<(), Full> {
         if self.bytes != 0 && self.bytes + packet.len() > self.max_bytes {
             return Err(Full);
         }
         let frame = packet.len() + PACKET_OVERHEAD;
-        if self.fits_whole(frame, datagram) {
-            let batch = self.batch_with_room(frame, datagram);
+        if self.fits_whole(frame, datagram, spare) {
+            let batch = self.batch_with_room(frame, datagram, spare);
             let before = batch.buf.len();
             Frame::Packet(packet).write(&mut batch.buf);
             self.bytes += self.back_len() - before;
         } else {
-            self.push_fragments(packet, datagram);
+            self.push_fragments(packet, datagram, spare);
         }
         Ok(())
     }
 
     /// Whether a frame goes into one datagram.
-    fn fits_whole(&mut self, frame: usize, datagram: usize) -> bool {
+    fn fits_whole(&mut self, frame: usize, datagram: usize, spare: &mut Spare) -> bool {
         if self.padder.as_ref().is_some_and(|padder| padder.draws()) {
             let least = frame.min(FRAGMENT_OVERHEAD + MIN_PIECE);
-            return self.batch_with_room(least, datagram).room() >= frame;
+            return self.batch_with_room(least, datagram, spare).room() >= frame;
         }
         frame + OVERHEAD <= datagram
     }
 
-    fn push_fragments(&mut self, packet: &[u8], datagram: usize) {
+    fn push_fragments(&mut self, packet: &[u8], datagram: usize, spare: &mut Spare) {
         let message = self.next_message;
         self.next_message = message.wrapping_add(1);
         let mut offset = 0;
         while offset < packet.len() {
             let rest = packet.len() - offset;
-            let batch = self.batch_with_room(FRAGMENT_OVERHEAD + rest.min(MIN_PIECE), datagram);
+            let least = FRAGMENT_OVERHEAD + rest.min(MIN_PIECE);
+            let batch = self.batch_with_room(least, datagram, spare);
             let len = rest.min(batch.room() - FRAGMENT_OVERHEAD);
             let before = batch.buf.len();
             Frame::Fragment(Fragment {
@@ -152,26 +172,19 @@ impl SendQueue {
         alone
     }
 
-    /// Takes the next batch out. `used`: the caller's buffer, kept for a later batch.
+    /// Takes the next batch out. `used`: the caller's buffer, for [`SendQueue::take_used`].
     pub fn pop(&mut self, used: Vec<u8>) -> Result<Ready, Vec<u8>> {
         let Some(mut batch) = self.batches.pop_front() else { return Err(used) };
         self.bytes -= batch.counted();
-        self.recycle(used);
+        self.used = used;
         batch.close(false, self.padder.as_deref().map(Padder::padding));
         let segment = batch.segment.unwrap_or(batch.buf.len());
         Ok(Ready { buf: batch.buf, segment, padding: batch.padding })
     }
 
-    /// Lets go of used buffers: nothing is being sent.
-    pub fn forget_spare(&mut self) {
-        self.spare = Vec::new();
-    }
-
-    fn recycle(&mut self, mut used: Vec<u8>) {
-        if used.capacity() > 0 && self.spare.len() < MAX_SPARE {
-            used.clear();
-            self.spare.push(used);
-        }
+    /// The buffer that the last batch was exchanged for.
+    pub fn take_used(&mut self) -> Vec<u8> {
+        core::mem::take(&mut self.used)
     }
 
     fn back_len(&self) -> usize {
@@ -179,7 +192,7 @@ impl SendQueue {
     }
 
     /// The last batch, with a datagram open that has room for `frame` bytes.
-    fn batch_with_room(&mut self, frame: usize, datagram: usize) -> &mut Batch {
+    fn batch_with_room(&mut self, frame: usize, datagram: usize, spare: &mut Spare) -> &mut Batch {
         let max_segments = self.max_segments;
         let padding = self.padder.as_deref().map(Padder::padding);
         let fits = self.batches.back_mut().is_some_and(|batch| {
@@ -189,7 +202,7 @@ impl SendQueue {
             fits
         });
         if !fits {
-            let mut buf = self.spare.pop().unwrap_or_default();
+            let mut buf = spare.take();
             let datagram = match &mut self.padder {
                 Some(padder) => padder.limit(datagram),
                 None => datagram,
@@ -283,6 +296,10 @@ mod tests {
         batches
     }
 
+    fn push(queue: &mut SendQueue, packet: &[u8], datagram: usize) -> Result<(), Full> {
+        queue.push(packet, datagram, &mut Spare::default())
+    }
+
     fn frames(datagram: &[u8]) -> Vec<Frame<'_>> {
         let inside = &datagram[HEADER_LEN..datagram.len() - TAG_LEN];
         Frames::new(inside).collect::<Result<_, _>>().unwrap()
@@ -292,13 +309,13 @@ mod tests {
     fn small_packets_share_and_large_ones_fill() {
         let mut queue = SendQueue::new(1 << 20, 32);
         for _ in 0..10 {
-            queue.push(&[1; 50], 1_232).unwrap();
+            push(&mut queue, &[1; 50], 1_232).unwrap();
         }
         let batches = drain(&mut queue);
         assert_eq!(batches.len(), 1);
         assert_eq!(batches[0].1.len(), 1);
         assert_eq!(frames(&batches[0].1[0]).len(), 10);
-        queue.push(&[2; 8_400], 1_232).unwrap();
+        push(&mut queue, &[2; 8_400], 1_232).unwrap();
         let batches = drain(&mut queue);
         assert_eq!(batches.len(), 1);
         let sizes: Vec<usize> = batches[0].1.iter().map(Vec::len).collect();
@@ -310,7 +327,7 @@ mod tests {
     fn whole_packets_stay_whole_in_large_datagrams() {
         let mut queue = SendQueue::new(1 << 20, 32);
         for _ in 0..14 {
-            queue.push(&[1; 8_500], 65_507).unwrap();
+            push(&mut queue, &[1; 8_500], 65_507).unwrap();
         }
         let batches = drain(&mut queue);
         assert_eq!(batches.len(), 2);
@@ -319,34 +336,38 @@ mod tests {
             assert_eq!(frames(&datagrams[0]).len(), 7);
         }
         for _ in 0..14 {
-            queue.push(&[1; 8_500], 8_952).unwrap();
+            push(&mut queue, &[1; 8_500], 8_952).unwrap();
         }
         let batches = drain(&mut queue);
         assert_eq!(batches.iter().map(|b| b.1.len()).collect::<Vec<_>>(), [7, 7]);
     }
 
     #[test]
-    fn used_buffers_are_kept_until_nothing_is_sent() {
-        let mut queue = SendQueue::new(1 << 20, 32);
-        for _ in 0..2 * MAX_SPARE {
-            queue.push(&[1; 1_000], 65_507).unwrap();
-            let ready = queue.pop(vec![0; 100]).unwrap();
-            queue.recycle(ready.buf);
+    fn used_buffers_serve_any_queue_and_are_not_kept_in_one() {
+        let mut spare = Spare::default();
+        let mut queues = [(); 4].map(|()| SendQueue::new(1 << 20, 32));
+        let mut buf = vec![0; 70_000];
+        for round in 0..20 {
+            let queue = &mut queues[round % 4];
+            queue.push(&[1; 1_000], 65_507, &mut spare).unwrap();
+            buf = queue.pop(buf).unwrap().buf;
+            spare.keep(queue.take_used());
+            assert_eq!((queue.used.capacity(), spare.0.len()), (0, 1), "two take turns");
         }
-        assert!(queue.spare.len() > 1 && queue.spare.len() <= MAX_SPARE);
-        queue.forget_spare();
-        assert_eq!(queue.spare.capacity(), 0);
-        queue.push(&[1; 1_000], 65_507).unwrap();
-        assert_eq!(drain(&mut queue).len(), 1, "it goes on");
+        for _ in 0..2 * MAX_SPARE {
+            spare.keep(vec![0; 100]);
+        }
+        assert_eq!(spare.0.len(), MAX_SPARE);
+        assert!(spare.take().is_empty());
     }
 
     #[test]
     fn is_bounded_but_takes_any_one_packet() {
         let mut queue = SendQueue::new(10_000, 32);
-        queue.push(&[1; 65_536], 1_232).unwrap();
-        assert_eq!(queue.push(&[1; 1], 1_232), Err(Full));
+        push(&mut queue, &[1; 65_536], 1_232).unwrap();
+        assert_eq!(push(&mut queue, &[1; 1], 1_232), Err(Full));
         drain(&mut queue);
-        assert_eq!(queue.push(&[1; 1], 1_232), Ok(()));
+        assert_eq!(push(&mut queue, &[1; 1], 1_232), Ok(()));
     }
 
     /// Every packet is there, in order, once; no datagram is larger than allowed, no batch larger
@@ -362,7 +383,7 @@ mod tests {
             for i in 0..1 + rng.below(60) {
                 let max = [20, 1_300, 8_800, 65_536][rng.below(4)];
                 let packet = vec![i as u8; 1 + rng.below(max)];
-                queue.push(&packet, datagram).unwrap();
+                push(&mut queue, &packet, datagram).unwrap();
                 sent.push(packet);
             }
             let mut got: Vec<Vec<u8>> = Vec::new();

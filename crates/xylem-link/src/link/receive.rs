@@ -105,11 +105,7 @@ impl Link {
                     self.deliver(packet, marked, events);
                 }
             }
-            Frame::Ping(token) => {
-                // The peer has heard nothing for a while.
-                self.queue.forget_spare();
-                push_bounded(&mut self.owed.pongs, token);
-            }
+            Frame::Ping(token) => push_bounded(&mut self.owed.pongs, token),
             Frame::Pong(token) => {
                 if let Some((_, sent)) = self.ping.filter(|(expected, _)| *expected == token) {
                     self.ping = None;

@@ -121,6 +121,11 @@ impl Link {
         Some(self.datagram(buf, self.remote, size, |out| probe.write(out)))
     }
 
+    /// A buffer that the caller has given for what it has just been given.
+    pub(crate) fn take_used(&mut self) -> Vec<u8> {
+        self.queue.take_used()
+    }
+
     pub(super) fn transmit_queue(&mut self, buf: &mut Vec<u8>) -> Option<Transmit> {
         match self.queue.pop(core::mem::take(buf)) {
             Err(unused) => {

@@ -14,8 +14,8 @@ use super::ranges::RangeSet;
 const CHUNK: usize = 64 << 10;
 /// Lent bytes fewer than this are copied: a chunk of their own would cost more.
 const SMALL: usize = 1 << 10;
-/// Emptied chunks that are kept for further writes.
-const MAX_SPARE: usize = 4;
+/// Emptied chunks that are kept for further writes as long as there are others.
+const MAX_SPARE: usize = 64;
 
 #[derive(Debug)]
 enum Chunk {
@@ -84,7 +84,11 @@ impl SendBuffer {
                 _ => 0,
             };
             if room == 0 {
-                let chunk = self.spare.pop().unwrap_or_default();
+                // One that follows others will be filled; growing it would copy what is in it.
+                let first = self.chunks.is_empty();
+                let chunk = self.spare.pop().unwrap_or_else(|| {
+                    Vec::with_capacity(if first { data.len().min(CHUNK) } else { CHUNK })
+                });
                 self.chunks.push_back((self.end, Chunk::Own(chunk)));
                 continue;
             }
@@ -167,6 +171,10 @@ impl SendBuffer {
                 chunk.clear();
                 self.spare.push(chunk);
             }
+        }
+        // A stream that rests keeps nothing.
+        if self.chunks.is_empty() {
+            (self.chunks, self.spare) = (VecDeque::new(), Vec::new());
         }
     }
 
@@ -255,6 +263,7 @@ mod tests {
             }
             flying.drain(..).for_each(|(start, end)| buffer.on_acked(start, end));
             assert!(buffer.is_acked() && buffer.chunks.is_empty() && buffer.held() == 0);
+            assert!(buffer.spare.capacity() == 0 && buffer.chunks.capacity() == 0);
         }
     }
 }

@@ -242,7 +242,8 @@ impl RecvHalf {
     /// The next bytes in order.
     pub fn read(&mut self) -> Option<Bytes> {
         let next = self.ready.pop_front().or_else(|| {
-            let tail = self.tail.split().freeze();
+            // With the room behind it: what has been read to its end keeps none.
+            let tail = core::mem::take(&mut self.tail).freeze();
             (!tail.is_empty()).then_some(tail)
         })?;
         self.read += next.len() as u64;

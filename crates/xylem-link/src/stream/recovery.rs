@@ -21,6 +21,8 @@ const MAX_THRESHOLD: u64 = 256;
 const MAX_LOST: usize = 256;
 /// Datagrams under way; more are not sent, however wide the window is.
 const MAX_LEDGER: usize = 1 << 16;
+/// Room that is kept for those of a flow that rests.
+const LEDGER_AT_REST: usize = 8;
 /// Datagrams that a probe timeout sends beyond the window.
 const PROBES: u8 = 2;
 
@@ -366,6 +368,10 @@ impl Recovery {
         while self.ledger.front().is_some_and(|entry| !entry.live) {
             self.ledger.pop_front();
             self.first_serial += 1;
+        }
+        // A flow that rests keeps no room for many.
+        if self.ledger.is_empty() {
+            self.ledger.shrink_to(LEDGER_AT_REST);
         }
         // RFC 9002 section 7.6: everything over three probe timeouts was lost.
         if self.rtt.smoothed().is_some() && longest > 3 * self.rtt.probe_timeout(MAX_ACK_DELAY, 0) {
