@@ -314,7 +314,10 @@ fn fetch(size: usize, path: Path, seed: u64) -> Outcome {
                 (packet, true) => transfer.handle_marked_data(now, PeerId(face.0 as u32), packet),
             }
         }
-        transfer.handle_timeout(now);
+        // As the program does: only when it is due.
+        if transfer.poll_timeout(now).is_some_and(|at| at <= now) {
+            transfer.handle_timeout(now);
+        }
         while let Some(event) = transfer.poll_event() {
             match event {
                 Event::Manifest { manifest, .. } => {

@@ -34,6 +34,8 @@ pub(crate) fn rate_burst(rate: u64) -> u64 {
 impl Transfer {
     /// The next Interest to send and to whom; it replaces what `packet` holds. `None`: nothing now.
     pub fn poll_transmit(&mut self, now: Duration, packet: &mut Vec<u8>) -> Option<PeerId> {
+        // All that arrived together has been handed in, or nothing would be asked yet.
+        self.peers.iter_mut().for_each(|peer| peer.after_answers(now));
         if self.is_held_back()
             || self.events.len() >= MAX_EVENTS
             || self.rate.is_some_and(|rate| !self.rate_pacer.ready(now, rate, rate_burst(rate)))

@@ -50,6 +50,8 @@ pub(crate) struct Peer {
     answered_below: u64,
     /// Interests that may be unanswered at most.
     max_window: usize,
+    /// Something was answered since [`Self::after_answers`].
+    untold: bool,
     /// Reordering window in quarters of a round trip, and when it last grew.
     reordering: u32,
     reordering_grew: Option<Duration>,
@@ -91,6 +93,7 @@ impl Peer {
             pieces: 1,
             answered_below: 0,
             max_window: config.max_window as usize,
+            untold: false,
             reordering: 1,
             reordering_grew: None,
             waiting_since: now,
@@ -246,6 +249,7 @@ impl Peer {
         match late.told {
             Told::Loss => self.congestion.on_late(now, &late.sent),
             Told::Nothing => {
+                self.untold = true;
                 self.congestion.on_ack(now, &late.sent, &self.rtt, self.flight.bytes());
             }
         }
@@ -268,11 +272,15 @@ impl Peer {
         self.refusals_in_row = 0;
         if let Answer::Outstanding { sent, .. } = answer {
             self.congestion.on_ack(now, &sent, &self.rtt, self.flight.bytes());
+            self.untold = true;
         }
     }
 
     /// All that arrived together has been told.
     pub(crate) fn after_answers(&mut self, now: Duration) {
+        if !core::mem::take(&mut self.untold) {
+            return;
+        }
         self.tell_pieces();
         self.congestion.on_ack_end(now, &self.rtt, self.flight.bytes());
     }
