@@ -134,7 +134,10 @@ impl World {
                 let cargo = self.cargo.remove(&serial).unwrap();
                 self.arrive(cargo);
             }
-            self.transfer.handle_timeout(self.now);
+            // As the program does: only when it is due.
+            if self.transfer.poll_timeout(self.now).is_some_and(|due| due <= self.now) {
+                self.transfer.handle_timeout(self.now);
+            }
         }
     }
 
