@@ -79,6 +79,15 @@ pub fn moved(driver: &Driver, link: LinkId, start: Instant, cpu: f64) -> Moved {
     }
 }
 
+/// A driver with a link to this peer.
+fn dialled(at: SocketAddr, key: PeerKey, rekey_bytes: u64) -> io::Result<(Driver, LinkId)> {
+    let mut driver = Driver::new(config(rekey_bytes))?;
+    let now = driver.now();
+    driver.endpoint.connect(now, at, Some(key));
+    let link = connected(&mut driver)?;
+    Ok((driver, link))
+}
+
 /// Sends `bytes` in packets of [`WRITE`] bytes and waits until they are there.
 pub fn send_packets(
     at: SocketAddr,
@@ -86,10 +95,7 @@ pub fn send_packets(
     bytes: u64,
     rekey_bytes: u64,
 ) -> io::Result<Moved> {
-    let mut driver = Driver::new(config(rekey_bytes))?;
-    let now = driver.now();
-    driver.endpoint.connect(now, at, Some(key));
-    let link = connected(&mut driver)?;
+    let (mut driver, link) = dialled(at, key, rekey_bytes)?;
     let blocks = bytes.div_ceil(WRITE as u64);
     let mut packet = vec![7; WRITE];
     let (mut next, mut limit, mut again) = (0, 0, 0);
@@ -248,10 +254,7 @@ pub fn send_stream(
     bytes: u64,
     rekey_bytes: u64,
 ) -> io::Result<Moved> {
-    let mut driver = Driver::new(config(rekey_bytes))?;
-    let now = driver.now();
-    driver.endpoint.connect(now, at, Some(key));
-    let link = connected(&mut driver)?;
+    let (mut driver, link) = dialled(at, key, rekey_bytes)?;
     let packet = [7; WRITE];
     let (start, cpu) = (Instant::now(), usage::cpu_seconds());
     let stream = driver.endpoint.open_stream(link, purpose::BENCH).map_err(ended)?;

@@ -12,7 +12,7 @@ pub(crate) enum Subject {
     Hash,
     /// Tree-signed segments.
     Ndn,
-    /// The link: frames, seals, keys, handshake, ratchet.
+    /// The link: frames, seals, keys, handshake, ratchet, shaping, carriers, sessions.
     Link,
 }
 
