@@ -108,6 +108,9 @@ mod tests {
         assert_eq!(name, FixedName::from_uri("/a").unwrap());
         assert_eq!(FixedName::<16>::from_uri("/0123456789abcdef"), Err(UriError::TooLong));
         assert_eq!(FixedName::<0>::from_uri("/"), Ok(FixedName::new()));
+        // The three periods of an empty value need no place.
+        assert_eq!(FixedName::<2>::from_uri("/...").unwrap().as_ref().value(), [8, 0]);
+        assert_eq!(FixedName::<3>::from_uri("/..%2E%2e").unwrap().as_ref().value(), b"\x08\x01.");
         let wide = FixedName::<32>::from_uri("/0123456789abcdef").unwrap();
         assert_eq!(FixedName::<16>::try_from(wide.as_ref()), Err(EncodeError::NoRoom));
         assert_eq!(FixedName::<18>::try_from(wide.as_ref()).unwrap().as_ref(), wide.as_ref());

@@ -147,9 +147,26 @@ fn hex_digit(digit: u8) -> Option<u8> {
     char::from(digit).to_digit(16).map(|d| d as u8)
 }
 
+/// A period may be written as %2E, which means the same (RFC 3986, 2.3).
+fn strip_period(text: &str) -> Option<&str> {
+    ["%2E", "%2e", "."].iter().find_map(|period| text.strip_prefix(period))
+}
+
 /// Writes a component of type `typ` whose value is `text` without its percent-encoding and without
 /// three of its periods, if it is periods only.
 fn put_escaped(out: &mut impl Buffer, at: usize, typ: u32, text: &str) -> Result<(), UriError> {
+    // "", "." and ".." say nothing; "..." is the empty value. The three are never written, so that a
+    // name fits wherever its value does.
+    let mut after_periods = text;
+    while let Some(rest) = strip_period(after_periods) {
+        after_periods = rest;
+    }
+    let text = if after_periods.is_empty() {
+        let less_three = strip_period(text).and_then(strip_period).and_then(strip_period);
+        less_three.ok_or(UriError::Empty { at })?
+    } else {
+        text
+    };
     let element = Open::begin(out, typ, 1);
     let start = out.written().len();
     let mut rest = text.as_bytes();
@@ -166,13 +183,6 @@ fn put_escaped(out: &mut impl Buffer, at: usize, typ: u32, text: &str) -> Result
         rest = &rest[special + 3..];
     }
     out.put(rest);
-    let value = out.written().get(start..).unwrap_or(&[]);
-    if value.iter().all(|b| *b == b'.') && !out.is_full() {
-        // "", "." and ".." say nothing; "..." is the empty value. A period may be written as %2E,
-        // which means the same (RFC 3986, 2.3).
-        let periods = value.len().checked_sub(3).ok_or(UriError::Empty { at })?;
-        out.cut(start + periods);
-    }
     let len = out.written().len() - start;
     if typ <= types::PARAMETERS_SHA256_DIGEST && len != 32 && !out.is_full() {
         return Err(UriError::Digest { at });
