@@ -12,6 +12,8 @@
 //! | P/32=file/seq=f/32=tree/seq=t/seq=i | tile i of tier t of that file's tree |
 //! | O/32=metadata | which P is the newest (RDR) |
 //!
+//! Peers also ask each other who else is there, under P/32=peers: [`crate::peers`].
+//!
 //! The component types are those of the NDN naming conventions, revision 3. This is the one
 //! definition: whoever makes or takes a name apart does it here.
 //!
