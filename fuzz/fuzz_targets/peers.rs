@@ -9,8 +9,8 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
         assert_eq!(peers::encode_list(&list), input);
     }
     let prefix = Name::from_uri("/a/v=1").expect("a name");
-    let (prefix, check) = (prefix.as_ref(), |name: NameRef<'_>| {
-
+    let prefix = prefix.as_ref();
+    let check = |name: NameRef<'_>| {
         if let Some(asked) = peers::parse_question(prefix, name) {
             let again = peers::question(prefix, asked.nonce, asked.announced.as_ref());
             assert_eq!(again.as_ref(), name, "a question has one name");
