@@ -63,6 +63,8 @@ mod segments;
 mod scan;
 
 mod blocks;
+mod servable;
+
 mod partial;
 
 mod sweep;
@@ -87,6 +89,7 @@ pub use partial::{Attributes, MAX_UNRECORDED, OverwritePolicy, Partial, Resumed,
 pub use publish::{Hashed, RegionReader, hash_file};
 pub use scan::{RegionScan, Scan, ScanBuffer};
 pub use segments::SegmentSet;
+pub use servable::OnServable;
 pub use serve::{DEFAULT_OPEN_FILES, FileCache, SharedFile};
 pub use shares::MAX_SHARE_RECORD;
 pub use staging::{MAX_SMALL_FILE, SmallFile, Staging};
