@@ -38,6 +38,7 @@ pub fn get(
     let started = Instant::now();
     let ticket: Ticket = parse_ticket(&options.ticket)?;
     let store = Store::open(disk(), &options.store).map_err(|e| failure::store(&e))?;
+    let store = if options.fsync { store.durable() } else { store };
     let shaping = options.shaping.clone();
     let mut fetch =
         Fetch::new(&ticket, &options.from, options.give_up, options.limit_rate, shaping)?;

@@ -56,6 +56,7 @@ mod old_shares;
 mod pins;
 
 mod catalog;
+mod objects;
 
 mod outboard;
 
@@ -74,6 +75,9 @@ mod sweep;
 
 mod staging;
 
+mod check;
+mod collect;
+
 #[cfg(any(test, feature = "fault"))]
 pub mod fault;
 
@@ -81,6 +85,8 @@ pub mod fault;
 mod tests;
 
 pub use catalog::KnownPaths;
+pub use check::{TreeCheck, check_tree, segments_of_outboard};
+pub use collect::{Collected, Collecting};
 pub use disk::DiskMedium;
 pub use error::{Difference, StoreError};
 
@@ -91,6 +97,7 @@ pub use medium::{
     Clobber, DirItem, FileKind, FileTime, Medium, MediumFile, Meta, OpenHow, read_full_at,
     write_all_at,
 };
+pub use objects::{ObjectInfo, Objects};
 pub use old_shares::OldShare;
 pub use outboard::{OutboardFile, OutboardReader, OutboardWriter};
 pub use partial::{Attributes, MAX_UNRECORDED, OverwritePolicy, Partial, Resumed, Resuming};

@@ -47,7 +47,11 @@ pub enum Part {
 }
 
 impl Part {
-    fn extension(self) -> &'static str {
+    /// All of them.
+    pub const ALL: [Self; 4] =
+        [Self::Outboard, Self::FileOutboards, Self::Listing, Self::Manifest];
+
+    pub(crate) fn extension(self) -> &'static str {
         match self {
             Self::Outboard => "outboard",
             Self::FileOutboards => "files",
@@ -209,7 +213,7 @@ impl Store {
     /// # Errors
     /// The medium's.
     pub fn remove_object(&self, root: &Hash, part: Part) -> Result<(), StoreError> {
-        self.remove(&object_name(root, part))
+        self.remove_named(&object_name(root, part))
     }
 
     /// Forgets what is kept of an unfinished fetch; no error if there is nothing.
@@ -217,7 +221,7 @@ impl Store {
     /// # Errors
     /// The medium's.
     pub fn remove_partial(&self, root: &Hash, part: Part) -> Result<(), StoreError> {
-        self.remove(&partial_name(root, part))
+        self.remove_named(&partial_name(root, part))
     }
 
     /// An empty file under a temporary name, for a part whose root is not known yet. It vanishes
@@ -297,7 +301,21 @@ impl Store {
         self.place().sync_dir(here).map_err(|e| self.error("flush to the device", here, e))
     }
 
-    pub(crate) fn remove(&self, name: &Path) -> Result<(), StoreError> {
+    /// On a [durable](Store::durable) store, waits until the name `path` (anywhere) is on the device:
+    /// for whoever renamed something to it.
+    ///
+    /// # Errors
+    /// The medium's.
+    pub fn settle_beside(&self, path: &Path) -> Result<(), StoreError> {
+        if !self.durable {
+            return Ok(());
+        }
+        let above = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let synced = self.medium().sync_dir(above);
+        synced.map_err(|e| StoreError::from_io("flush to the device", above, None, e))
+    }
+
+    pub(crate) fn remove_named(&self, name: &Path) -> Result<(), StoreError> {
         match self.place().remove_file(name) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(self.error("remove", name, e)),
             _ => Ok(()),
@@ -382,7 +400,7 @@ pub(crate) fn open_locked(
     Err(StoreError::Busy { path: shown })
 }
 
-fn object_name(root: &Hash, part: Part) -> PathBuf {
+pub(crate) fn object_name(root: &Hash, part: Part) -> PathBuf {
     PathBuf::from(format!("{OBJECTS}/{}.{}", root.to_hex(), part.extension()))
 }
 
