@@ -81,6 +81,8 @@ pub struct Partial {
     blocks: WriteBlocks,
     nodes: NodeBuffer,
     unrecorded: u64,
+    /// Whether finishing waits for the device.
+    durable: bool,
 }
 
 #[derive(Debug)]
@@ -106,7 +108,8 @@ impl Partial {
         let outboard = store.lock_partial(&root, Part::Outboard)?;
         let file = open_locked(&**store.medium(), part_path, part_path.to_path_buf())?;
         let home = Home::Alone { store: store.clone(), part_path: part_path.to_path_buf() };
-        Self::begin(root, geometry, file, OutboardFile::new(outboard), 0, home)
+        let outboard = OutboardFile::new(outboard);
+        Self::begin(root, geometry, file, outboard, 0, home, store.is_durable())
     }
 
     /// As [`Partial::open`] for a file of a directory: open already, its outboard at
@@ -117,8 +120,9 @@ impl Partial {
         file: FileRef,
         outboard: OutboardFile,
         slot_offset: u64,
+        durable: bool,
     ) -> Result<Resuming, StoreError> {
-        Self::begin(root, geometry, file, outboard, slot_offset, Home::Staged)
+        Self::begin(root, geometry, file, outboard, slot_offset, Home::Staged, durable)
     }
 
     fn begin(
@@ -128,6 +132,7 @@ impl Partial {
         outboard: OutboardFile,
         base: u64,
         home: Home,
+        durable: bool,
     ) -> Result<Resuming, StoreError> {
         let size = geometry.size();
         let old_size = file.metadata()?.size;
@@ -146,6 +151,7 @@ impl Partial {
             blocks: WriteBlocks::default(),
             nodes: NodeBuffer::default(),
             unrecorded: 0,
+            durable,
         };
         // An empty file has nothing to wait for: its scan reads nothing and finds it complete.
         Ok(Resuming { scan, fresh: old_size == 0 && size > 0, partial })
@@ -266,7 +272,8 @@ impl Partial {
         self.outboard.file().sync()
     }
 
-    /// Completes a file of a staging directory: flushes and sets its attributes.
+    /// Completes a file of a staging directory: flushes and sets its attributes; on a
+    /// [durable](Store::durable) store, waits until it is on the device.
     ///
     /// # Errors
     /// [`StoreError::Incomplete`]; the medium's. Calling again after an error is right.
@@ -276,11 +283,13 @@ impl Partial {
             return Err(StoreError::Incomplete { path: self.file.path().into(), missing });
         }
         self.flush()?;
-        apply(&self.file, attributes)
+        apply(&self.file, attributes)?;
+        if self.durable { self.file.sync() } else { Ok(()) }
     }
 
     /// Completes a single file: flushes, sets its attributes, gives it its final name and moves
-    /// its outboard among the finished ones, where it serves.
+    /// its outboard among the finished ones, where it serves. On a [durable](Store::durable) store
+    /// content is on the device before it has its name, and the name before this returns.
     ///
     /// # Errors
     /// [`StoreError::Incomplete`]; [`StoreError::Exists`] under [`OverwritePolicy::Never`]; the
@@ -299,6 +308,9 @@ impl Partial {
         };
         let (store, part_path) = (store.clone(), part_path.clone());
         self.finish_in_place(attributes)?;
+        if self.durable {
+            self.outboard.file().sync()?;
+        }
         let clobber = match policy {
             OverwritePolicy::Never => Clobber::Never,
             OverwritePolicy::Replace => Clobber::Replace,
@@ -308,6 +320,7 @@ impl Partial {
             .medium()
             .rename(&part_path, final_path, clobber)
             .map_err(|e| StoreError::from_io("rename to this name", final_path, None, e))?;
+        store.settle_beside(final_path)?;
         store.finish_partial(&self.root, Part::Outboard)
     }
 

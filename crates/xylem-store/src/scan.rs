@@ -331,7 +331,8 @@ impl Judge<'_> {
     }
 }
 
-fn hashes_to(is_root: bool, l: &NodeValue, r: &NodeValue, parent: &NodeValue) -> bool {
+/// Whether two nodes, both known, hash to their parent.
+pub(crate) fn hashes_to(is_root: bool, l: &NodeValue, r: &NodeValue, parent: &NodeValue) -> bool {
     if l.is_unknown() || r.is_unknown() {
         return false;
     }

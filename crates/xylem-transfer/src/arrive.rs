@@ -120,7 +120,7 @@ impl Transfer {
             Request::Manifest => Wanted::Manifest,
             Request::Segment { object, index } => Wanted::Segment(object, index),
             Request::Tile { object, tile } => Wanted::Tile(object, tile),
-            Request::Metadata => return None,
+            Request::Have { .. } | Request::Metadata => return None,
         };
         Some(Key::from(wanted)).filter(|key| key.wanted() == wanted)
     }
@@ -180,7 +180,7 @@ impl Transfer {
                 (Held::Segment { from, index, content, signature }, length)
             }
             Request::Tile { tile, .. } => (Held::Tile { from, tile, content, signature }, 0),
-            Request::Manifest | Request::Metadata => return Err(PacketError::Name.into()),
+            _ => return Err(PacketError::Name.into()),
         };
         self.take_item(now, number, item).map(|()| length)
     }

@@ -85,6 +85,11 @@ pub(crate) struct GetArgs {
     #[arg(long, value_name = "GLOB")]
     exclude: Vec<String>,
 
+    /// Wait until everything is on the device, names included: what is reported complete then
+    /// survives a loss of power (slow where there are many files)
+    #[arg(long)]
+    fsync: bool,
+
     /// Fetch at most this many bytes a second, such as 500K or 10M
     #[arg(long, value_name = "RATE", value_parser = parse_rate, env = "XYLEM_LIMIT",
           hide_env_values = true)]
@@ -145,6 +150,7 @@ pub(crate) fn accept(
         shaping: args.shape.shaping(),
         give_up: args.timeout,
         store: common.store()?,
+        fsync: false,
     };
     if matches!(options.output, Output::Stdout) {
         not_with_json(out, "-o -")?;
@@ -193,6 +199,7 @@ fn by_ticket(
         shaping: args.shape.shaping(),
         give_up: args.timeout,
         store: common.store()?,
+        fsync: args.fsync,
     };
     fetch(&options, whole, stop, out)?;
     Ok(Exit::Done)
