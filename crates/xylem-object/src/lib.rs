@@ -26,6 +26,7 @@
 //! # Ok::<(), naming::PrefixError>(())
 //! ```
 
+pub mod growing;
 pub mod keys;
 pub mod listing;
 pub mod manifest;
@@ -36,6 +37,7 @@ pub mod publication;
 pub mod template;
 pub mod ticket;
 
+pub use growing::Growing;
 pub use keys::{KeyId, PublisherId, PublisherKey};
 pub use manifest::{
     Kind, Manifest, ManifestError, sign_manifest, sign_manifest_with, verify_manifest,
