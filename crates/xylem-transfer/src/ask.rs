@@ -236,7 +236,7 @@ impl Transfer {
     }
 
     /// Something that another peer was asked for and would bring later than peer `p` can; while there is
-    /// something that nobody is asked for, only what is overdue.
+    /// something left that nobody is asked for (and peer `p` does not have), only what is long overdue.
     fn copy_for(&mut self, now: Duration, p: usize) -> Option<Key> {
         let mine = now + self.peers[p].rtt.smoothed()? * 5 / 4;
         let at_the_end = self.unasked == 0 || self.in_order.is_some() || !self.some_are_partial;
