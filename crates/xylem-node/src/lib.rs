@@ -26,6 +26,7 @@ mod register;
 mod shaping;
 mod uri;
 
+mod peers;
 mod shelf;
 mod sink;
 
@@ -38,8 +39,8 @@ mod share;
 mod verify;
 
 pub use api::{
-    Blame, Error, Event, Existing, GetOptions, GetSummary, Output, Peer, ShareOptions, Stop,
-    VerifyOptions, VerifySummary,
+    Blame, Error, Event, Existing, GetOptions, GetSummary, Output, Peer, PeerBytes, ServeOptions,
+    ShareOptions, Stop, VerifyOptions, VerifySummary,
 };
 pub use get::get;
 pub use keyring::{KeyEntry, KeyKind, Keyring};

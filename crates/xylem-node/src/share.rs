@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use xylem_forward::Forwarder;
+use xylem_forward::{FaceId, Forwarder};
 use xylem_link::{Endpoint, Level, StaticKey};
 use xylem_object::naming;
 use xylem_object::{Answer, Publication, PublisherKey, Ticket};
@@ -18,6 +18,7 @@ use crate::addresses::advertised;
 use crate::api::{Error, Event, Peer, ShareOptions, Stop};
 use crate::engine::{Engine, Happening};
 use crate::mail::{MailStore, Room, beside};
+use crate::peers::Announcers;
 use crate::publish::{Serving, disk, publish};
 use crate::register::Registrar;
 use crate::uri::LINK_PORT;
@@ -108,7 +109,8 @@ pub(crate) fn share_with(
     let serving = published.serve(disk());
     let room = Room::open(&options.store, None)?;
     let (wants, told) = (options.shaping.level, HashSet::new());
-    let server = Server { engine, registrar, publication, serving, wants, told, room };
+    let announcers = Announcers::default();
+    let server = Server { engine, registrar, publication, serving, wants, told, room, announcers };
     server.run(stop, ends, events, on_event)
 }
 
@@ -172,6 +174,8 @@ struct Server {
     told: HashSet<PathBuf>,
     /// Takes mail.
     room: Room,
+    /// Peers that have told where they serve what they fetched of this.
+    announcers: Announcers,
 }
 
 impl Server {
@@ -197,9 +201,9 @@ impl Server {
             let mut answered = 0;
             while let Some(happening) = self.engine.next_happening() {
                 match happening {
-                    Happening::Packet { packet, nack: None, .. } => {
+                    Happening::Packet { from, packet, nack: None, .. } => {
                         answered += 1;
-                        self.take(&packet, on_event);
+                        self.take(from, &packet, on_event);
                         if answered % ANSWERS_A_FLUSH == 0 {
                             self.engine.flush_links();
                         }
@@ -221,6 +225,7 @@ impl Server {
                     Happening::FaceDown { face, peer, why, .. } => {
                         self.registrar.went_down(face);
                         self.room.face_down(face);
+                        self.announcers.went_down(face);
                         on_event(Event::PeerGone { peer, why });
                     }
                 }
@@ -232,7 +237,7 @@ impl Server {
         Ok(())
     }
 
-    fn take(&mut self, packet: &[u8], on_event: &mut dyn FnMut(Event)) {
+    fn take(&mut self, from: FaceId, packet: &[u8], on_event: &mut dyn FnMut(Event)) {
         let interest = match Packet::decode(packet) {
             Ok(Packet::Interest(interest)) => interest,
             Ok(Packet::Data(data)) => {
@@ -242,7 +247,12 @@ impl Server {
         };
         match self.data_for(&interest) {
             Ok(Some(data)) => self.engine.send(&data),
-            Ok(None) => {}
+            Ok(None) => {
+                let prefix = self.publication.prefix();
+                if let Some(hints) = self.announcers.answer(&self.engine, from, prefix, &interest) {
+                    self.engine.send(&hints);
+                }
+            }
             Err(e) => {
                 if self.told.insert(e.path().to_path_buf()) {
                     let why = failure::store(&e).message;

@@ -33,6 +33,7 @@ pub mod listing;
 pub mod manifest;
 pub mod naming;
 pub mod packets;
+pub mod peers;
 pub mod produce;
 pub mod publication;
 pub mod template;

@@ -13,6 +13,8 @@
 //! | P/32=have/(8 bytes) | what the asked peer can serve of P now ([`crate::Have`]) |
 //! | O/32=metadata | which P is the newest (RDR) |
 //!
+//! Peers also ask each other who else is there, under P/32=peers: [`crate::peers`].
+//!
 //! The component types are those of the NDN naming conventions, revision 3. This is the one
 //! definition: whoever makes or takes a name apart does it here.
 //!

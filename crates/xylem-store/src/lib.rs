@@ -69,6 +69,8 @@ mod segments;
 mod scan;
 
 mod blocks;
+mod servable;
+
 mod partial;
 
 mod sweep;
@@ -104,6 +106,7 @@ pub use partial::{Attributes, MAX_UNRECORDED, OverwritePolicy, Partial, Resumed,
 pub use publish::{Hashed, RegionReader, hash_file};
 pub use scan::{RegionScan, Scan, ScanBuffer};
 pub use segments::SegmentSet;
+pub use servable::OnServable;
 pub use serve::{DEFAULT_OPEN_FILES, FileCache, SharedFile};
 pub use staging::{MAX_SMALL_FILE, SmallFile, Staging};
 pub use store::{NewFile, Part, Store};

@@ -17,6 +17,7 @@ use crate::medium::{Clobber, FileTime};
 use crate::outboard::{NodeBuffer, OutboardFile};
 use crate::scan::{ProvenPair, RegionScan, Scan, ScanBuffer};
 use crate::segments::SegmentSet;
+use crate::servable::{OnServable, Servable};
 use crate::store::{Part, Store, open_locked};
 
 /// Most bytes of verified data that may be without their nodes on disk.
@@ -83,6 +84,9 @@ pub struct Partial {
     unrecorded: u64,
     /// Whether finishing waits for the device.
     durable: bool,
+    /// Segments, present or not, whose leaf an earlier run left proven on disk.
+    kept_leaves: SegmentSet,
+    servable: Option<Servable>,
 }
 
 #[derive(Debug)]
@@ -152,6 +156,8 @@ impl Partial {
             nodes: NodeBuffer::default(),
             unrecorded: 0,
             durable,
+            kept_leaves: SegmentSet::new(geometry.segments()),
+            servable: None,
         };
         // An empty file has nothing to wait for: its scan reads nothing and finds it complete.
         Ok(Resuming { scan, fresh: old_size == 0 && size > 0, partial })
@@ -167,6 +173,24 @@ impl Partial {
     #[must_use]
     pub fn file(&self) -> &FileRef {
         &self.file
+    }
+
+    /// The outboard, and the slot at which this file's begins. Slots that have not come read as
+    /// zeros, or lie past the end.
+    #[must_use]
+    pub fn outboard(&self) -> (&OutboardFile, u64) {
+        (&self.outboard, self.base)
+    }
+
+    /// From now on `tell` hears of each segment that can be served, as ascending runs: its data and
+    /// the nodes of its proof are written. First of all those that are there already.
+    ///
+    /// # Errors
+    /// As [`Partial::flush`].
+    pub fn on_servable(&mut self, tell: OnServable) -> Result<(), StoreError> {
+        self.flush()?;
+        self.servable = Some(Servable::new(&self.have, self.kept_leaves.clone(), tell));
+        Ok(())
     }
 
     /// The shape of the file's tree.
@@ -213,6 +237,9 @@ impl Partial {
             self.blocks.put(&self.file, range.start, content)?;
         }
         self.have.insert(index.0);
+        if let Some(servable) = &mut self.servable {
+            servable.segment(index.0);
+        }
         self.unrecorded += content.len() as u64;
         let verified = self.have.count() * self.geometry.segment_size().bytes() as u64;
         let limit = (verified / UNRECORDED_PART).min(MAX_UNRECORDED);
@@ -236,6 +263,9 @@ impl Partial {
             }
             self.nodes.push(self.base.saturating_add(node.slot()), &value.0);
         }
+        if let Some(servable) = &mut self.servable {
+            servable.nodes(nodes);
+        }
         if self.nodes.is_full() { self.flush() } else { Ok(()) }
     }
 
@@ -247,6 +277,9 @@ impl Partial {
         self.blocks.write(&self.file)?;
         self.nodes.write(self.outboard.file())?;
         self.unrecorded = 0;
+        if let Some(servable) = &mut self.servable {
+            servable.flushed();
+        }
         Ok(())
     }
 
@@ -375,12 +408,19 @@ impl Resuming {
         scans: impl IntoIterator<Item = RegionScan>,
     ) -> Result<(Partial, Resumed), StoreError> {
         let Self { scan, mut partial, .. } = self;
+        let mut kept_leaves = SegmentSet::new(partial.geometry.segments());
         let mut verifier = Verifier::new(partial.geometry, partial.root);
+        let geometry = partial.geometry;
         let mut adopt = |pairs: &[ProvenPair]| {
             for pair in pairs {
                 // The scan proved them by the same rule; should the verifier ever disagree, the
                 // nodes are simply asked for again.
                 let _ = verifier.adopt_children(pair.parent, pair.left, pair.right);
+                let (left, right) = geometry.children(pair.parent).unzip();
+                let children = [left, right].into_iter().flatten();
+                children.filter(|node| node.level == 0).for_each(|leaf| {
+                    kept_leaves.insert(leaf.index);
+                });
             }
         };
         adopt(scan.upper());
@@ -401,6 +441,7 @@ impl Resuming {
                 }
             }
         }
+        partial.kept_leaves = kept_leaves;
         // Only now, so that no pair is adopted again under what is done.
         done.into_iter().for_each(|segments| verifier.forget_complete(segments));
         // The one node that a verifier knows without having proven it from something that came.

@@ -151,6 +151,7 @@ pub(crate) fn accept(
         give_up: args.timeout,
         store: common.store()?,
         fsync: false,
+        serve: None,
     };
     if matches!(options.output, Output::Stdout) {
         not_with_json(out, "-o -")?;
@@ -200,6 +201,7 @@ fn by_ticket(
         give_up: args.timeout,
         store: common.store()?,
         fsync: args.fsync,
+        serve: None,
     };
     fetch(&options, whole, stop, out)?;
     Ok(Exit::Done)
