@@ -430,6 +430,23 @@ impl Source for Serving {
     }
 }
 
+/// Hashes `path` as if nothing were known of it and keeps its trees, as [`publish`] would; returns
+/// its root.
+pub(crate) fn rebuild(
+    store: &Store,
+    path: &Path,
+    stop: &Stop,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<Hash, Error> {
+    let at = |e| failure::store(&StoreError::from_io("read", path, None, e));
+    let meta = store.medium().metadata(path).map_err(at)?;
+    let published = match meta.kind {
+        FileKind::Directory => publish_directory(store, path, &meta, b"", None, stop, on_event)?,
+        _ => publish_file(store, path, &meta, b"", None, stop, on_event)?,
+    };
+    Ok(published.manifest.root)
+}
+
 /// The root that publishing `path` would give; nothing is kept.
 pub(crate) fn root_of(path: &Path, on_event: &mut dyn FnMut(Event)) -> Result<Hash, Error> {
     let medium = disk();
