@@ -65,6 +65,8 @@ mod scan;
 mod blocks;
 mod partial;
 
+mod repair;
+
 mod sweep;
 
 mod staging;
@@ -85,6 +87,7 @@ pub use medium::{
 pub use outboard::{OutboardFile, OutboardReader, OutboardWriter};
 pub use partial::{Attributes, MAX_UNRECORDED, OverwritePolicy, Partial, Resumed, Resuming};
 pub use publish::{Hashed, RegionReader, hash_file};
+pub use repair::{Repair, RepairRecord};
 pub use scan::{RegionScan, Scan, ScanBuffer};
 pub use segments::SegmentSet;
 pub use serve::{DEFAULT_OPEN_FILES, FileCache, SharedFile};

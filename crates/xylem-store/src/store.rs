@@ -78,7 +78,7 @@ impl Store {
     pub fn open(medium: Arc<dyn Medium>, dir: &Path) -> Result<Self, StoreError> {
         create_dirs(&*medium, dir)?;
         let place = open_dir(&*medium, dir)?;
-        for name in ["objects", "partial", "shares", "new"] {
+        for name in ["objects", "partial", "shares", "new", "repairs"] {
             make_dir(&*place, Path::new(name)).map_err(|e| in_dir(dir, e))?;
         }
         Ok(Self { inner: Arc::new(Inner { dir: dir.to_path_buf(), medium, place }) })
@@ -116,6 +116,19 @@ impl Store {
     pub fn object(&self, root: &Hash, part: Part) -> Result<Option<FileRef>, StoreError> {
         let name = object_name(root, part);
         match self.inner.place.open(&name, OpenHow::ReadNoFollow) {
+            Ok(file) => Ok(Some(FileRef::new(file, self.full(&name)))),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(self.error("open", &name, e)),
+        }
+    }
+
+    /// Opens a finished part for writing proven values into their places; `None` if there is none.
+    ///
+    /// # Errors
+    /// The medium's.
+    pub fn object_to_mend(&self, root: &Hash, part: Part) -> Result<Option<FileRef>, StoreError> {
+        let name = object_name(root, part);
+        match self.inner.place.open(&name, OpenHow::ReadWrite) {
             Ok(file) => Ok(Some(FileRef::new(file, self.full(&name)))),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(e) => Err(self.error("open", &name, e)),

@@ -2,23 +2,31 @@
 //!
 //! Nothing on disk is believed. A [`Scan`] starts at the root, takes nodes from the outboard only
 //! where they hash to a proven parent, hashes the data in wide runs, and compares. A flipped byte
-//! in data or outboard means "not present" for the segments it touches, nothing else.
+//! in data means "not present" for the segments it touches, nothing else. A flipped byte in the
+//! outboard is told apart from that: a node that is wrong on disk is worked out from the data below
+//! it, or from the two nodes below it, wherever that leads to the proven parent.
 //!
 //! Regions of 4 MiB are independent of each other, so any number of threads may scan them.
+
+mod judge;
+mod upper;
 
 use std::ops::Range;
 
 use xylem_hash::Hash;
-use xylem_hash::tree::{ChainingValue, chunk_group_cvs, parent_cv, parent_cvs, root_hash};
-use xylem_tree::{Geometry, NODE_LEN, Node, NodeValue};
+use xylem_hash::tree::{ChainingValue, chunk_group_cvs, parent_cvs, root_hash};
+use xylem_tree::{Geometry, NODE_LEN, Node, NodeValue, Verifier};
 
 use crate::error::StoreError;
 use crate::file::FileRef;
 use crate::outboard::{OutboardFile, byte_of};
+use judge::Judge;
 
 /// Base-2 logarithm of the chunks in a region: 4 MiB, large enough to keep disks and SIMD busy,
 /// small enough to share among threads.
 const REGION_LOG2_CHUNKS: u8 = 12;
+/// Around a place of the outboard that cannot be read, pieces of this length are tried.
+const PAGE: usize = 4096;
 
 /// Three nodes that belong together: the children hash to the parent, and the parent is proven.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,14 +43,19 @@ pub(crate) struct ProvenPair {
 #[derive(Debug)]
 pub struct Scan {
     file: FileRef,
-    outboard: FileRef,
+    /// `None`: there is none, every slot counts as never written.
+    outboard: Option<FileRef>,
     base: u64,
     geometry: Geometry,
     root: Hash,
+    /// What cannot be read counts as wrong, and the scan goes on behind it.
+    tolerant: bool,
     /// Proven value of each region's top node, `None` where the outboard does not lead there.
     tops: Vec<Option<NodeValue>>,
     /// Pairs above the regions, parents before children.
     upper: Vec<ProvenPair>,
+    /// Proven nodes above the regions that the outboard has wrong: slot and value.
+    upper_mend: Vec<(u64, NodeValue)>,
 }
 
 /// What is right in one region.
@@ -53,9 +66,13 @@ pub struct RegionScan {
     pub(crate) right: Vec<Range<u64>>,
     /// Pairs over segments that are not all right, parents before children.
     pub(crate) pairs: Vec<ProvenPair>,
-    /// Runs of nodes that follow from right data and are wrong or missing in the outboard: first
-    /// slot and values.
+    /// Runs of nodes that are proven, or follow from right data, and are wrong or missing in the
+    /// outboard: first slot and values.
     pub(crate) mend: Vec<(u64, Vec<u8>)>,
+    /// Segments that the medium failed to read.
+    unreadable: Vec<Range<u64>>,
+    /// Segments of which nothing can be said, as the nodes above them are lost.
+    unproven: Vec<Range<u64>>,
     segments: u64,
     bytes: u64,
 }
@@ -79,6 +96,26 @@ impl RegionScan {
         self.right.iter().map(|r| r.end - r.start).sum::<u64>() == self.segments
     }
 
+    /// Segments that the medium failed to read ([`Scan::tolerant`]), as ascending ranges.
+    #[must_use]
+    pub fn unreadable(&self) -> &[Range<u64>] {
+        &self.unreadable
+    }
+
+    /// Segments that are neither right nor surely wrong, as ascending ranges: something under
+    /// them does not match, and the outboard's nodes that would tell what are lost as well.
+    #[must_use]
+    pub fn unproven(&self) -> &[Range<u64>] {
+        &self.unproven
+    }
+
+    /// What the outboard has wrong or lacks, as runs: first slot (of this file's outboard) and
+    /// the proven values, 32 bytes each.
+    #[must_use]
+    pub fn mend(&self) -> &[(u64, Vec<u8>)] {
+        &self.mend
+    }
+
     /// Bytes that were read to find out.
     #[must_use]
     pub fn bytes(&self) -> u64 {
@@ -92,6 +129,8 @@ pub struct ScanBuffer {
     data: Vec<u8>,
     nodes: Vec<u8>,
     levels: Vec<Vec<ChainingValue>>,
+    /// Segments that could not be read, ascending.
+    unreadable: Vec<Range<u64>>,
 }
 
 impl Scan {
@@ -107,12 +146,39 @@ impl Scan {
         geometry: Geometry,
         root: Hash,
     ) -> Result<Self, StoreError> {
-        let level = region_level(&geometry);
-        let outboard = outboard.file().clone();
-        let regions = geometry.count(level) as usize;
-        let (tops, upper) = (vec![None; regions], Vec::new());
-        let mut scan = Self { file, outboard, base: slot_offset, geometry, root, tops, upper };
-        scan.prove_upper(level)?;
+        let outboard = Some(outboard.file().clone());
+        Self::with(file, outboard, slot_offset, geometry, root, false)
+    }
+
+    /// As [`Scan::new`] for scrubbing: bytes and nodes that the medium fails to read count as wrong
+    /// ones, and there may be no outboard at all.
+    ///
+    /// # Errors
+    /// The medium's, but for those of reading at some place ([`StoreError::Io`]).
+    pub fn tolerant(
+        file: FileRef,
+        outboard: Option<&OutboardFile>,
+        slot_offset: u64,
+        geometry: Geometry,
+        root: Hash,
+    ) -> Result<Self, StoreError> {
+        let outboard = outboard.map(|o| o.file().clone());
+        Self::with(file, outboard, slot_offset, geometry, root, true)
+    }
+
+    fn with(
+        file: FileRef,
+        outboard: Option<FileRef>,
+        base: u64,
+        geometry: Geometry,
+        root: Hash,
+        tolerant: bool,
+    ) -> Result<Self, StoreError> {
+        let regions = geometry.count(region_level(&geometry)) as usize;
+        let (tops, upper, upper_mend) = (vec![None; regions], Vec::new(), Vec::new());
+        let mut scan =
+            Self { file, outboard, base, geometry, root, tolerant, tops, upper, upper_mend };
+        scan.prove_upper(&[])?;
         Ok(scan)
     }
 
@@ -127,8 +193,36 @@ impl Scan {
         self.tops.iter().enumerate().filter(|(_, top)| top.is_some()).map(|(i, _)| i as u64)
     }
 
-    pub(crate) fn upper(&self) -> &[ProvenPair] {
-        &self.upper
+    /// All of the file's regions, whatever the outboard says.
+    #[must_use]
+    pub fn region_count(&self) -> u64 {
+        self.tops.len() as u64
+    }
+
+    /// A verifier that knows every node that this scan and `regions` of it have proven, so that
+    /// what is wrong can be fetched without asking for its tree again.
+    #[must_use]
+    pub fn verifier<'a>(&self, regions: impl IntoIterator<Item = &'a RegionScan>) -> Verifier {
+        let mut verifier = Verifier::new(self.geometry, self.root);
+        let pairs = regions.into_iter().flat_map(|found| &found.pairs);
+        for pair in self.upper.iter().chain(pairs) {
+            // The scan proved them by the same rule; should the verifier ever disagree, the nodes
+            // are simply asked for again.
+            let _ = verifier.adopt_children(pair.parent, pair.left, pair.right);
+        }
+        verifier
+    }
+
+    /// Nodes above the regions that are proven and wrong or missing in the outboard: slot, value.
+    #[must_use]
+    pub fn upper_mend(&self) -> &[(u64, NodeValue)] {
+        &self.upper_mend
+    }
+
+    /// Whether a region's top is proven, so that [`Scan::scan`] can tell more than nothing.
+    #[must_use]
+    pub fn is_proven(&self, region: u64) -> bool {
+        self.tops.get(region as usize).is_some_and(Option::is_some)
     }
 
     /// Reads and judges one region; any thread, any order.
@@ -145,19 +239,21 @@ impl Scan {
             right: Vec::new(),
             pairs: Vec::new(),
             mend: Vec::new(),
+            unreadable: Vec::new(),
+            unproven: Vec::new(),
             segments: segments.end - segments.start,
             bytes: 0,
         };
-        let (Some(top), Some(proven)) = (top, proven) else { return Ok(found) };
+        let (Some(top), Some(proven)) = (top, proven) else {
+            found.unproven.push(segments);
+            return Ok(found);
+        };
         let got = self.read_region(&segments, buffer)?;
         found.bytes = buffer.data.len() as u64;
+        found.unreadable.clone_from(&buffer.unreadable);
         self.hash_region(&segments, buffer);
         let first_slot = 2 * segments.start;
-        buffer.nodes.clear();
-        buffer.nodes.resize((2 * (segments.end - segments.start) - 1) as usize * NODE_LEN, 0);
-        let at = byte_of(&self.outboard, self.base.saturating_add(first_slot))?;
-        // What is missing at the end of a file stays zero, which is "never written".
-        self.outboard.read_full(&mut buffer.nodes, at)?;
+        self.read_slots(first_slot..2 * segments.end - 1, &mut buffer.nodes)?;
         let mut judge = Judge {
             geometry: &self.geometry,
             root: self.geometry.root(),
@@ -169,6 +265,7 @@ impl Scan {
             } else {
                 segments.start + (got / self.geometry.segment_size().bytes()) as u64
             },
+            has_slots: self.outboard.is_some() || self.geometry.segments() > 1,
             found,
         };
         judge.descend(top, proven);
@@ -190,32 +287,26 @@ impl Scan {
         Ok(scans)
     }
 
-    /// Proves the nodes above the regions, parents first.
-    fn prove_upper(&mut self, level: u8) -> Result<(), StoreError> {
-        let root = self.geometry.root();
-        let mut todo = vec![(root, NodeValue::from(self.root))];
-        while let Some((node, value)) = todo.pop() {
-            let children = if node.level > level { self.geometry.children(node) } else { None };
-            let Some((left, right)) = children else {
-                let region = self.geometry.node_segments(node).start >> level;
-                self.tops[region as usize] = Some(value);
-                continue;
-            };
-            let (l, r) = (self.read_node(left)?, self.read_node(right)?);
-            if hashes_to(node == root, &l, &r, &value) {
-                self.upper.push(ProvenPair { parent: node, left: l, right: r });
-                todo.push((right, r));
-                todo.push((left, l));
-            }
-        }
-        Ok(())
+    fn read_node(&self, node: Node) -> Result<NodeValue, StoreError> {
+        let mut value = Vec::with_capacity(NODE_LEN);
+        self.read_slots(node.slot()..node.slot() + 1, &mut value)?;
+        Ok(NodeValue::from_slice(&value).unwrap_or(NodeValue([0; NODE_LEN])))
     }
 
-    fn read_node(&self, node: Node) -> Result<NodeValue, StoreError> {
-        let mut value = [0; NODE_LEN];
-        let at = byte_of(&self.outboard, self.base.saturating_add(node.slot()))?;
-        self.outboard.read_full(&mut value, at)?;
-        Ok(NodeValue(value))
+    /// Fills `nodes` with the outboard's slots; what is missing (or cannot be read, for a tolerant
+    /// scan) is zero, which is "never written".
+    fn read_slots(&self, slots: Range<u64>, nodes: &mut Vec<u8>) -> Result<(), StoreError> {
+        nodes.clear();
+        nodes.resize((slots.end - slots.start) as usize * NODE_LEN, 0);
+        let Some(outboard) = &self.outboard else { return Ok(()) };
+        let at = byte_of(outboard, self.base.saturating_add(slots.start))?;
+        match outboard.read_full(nodes, at) {
+            Err(StoreError::Io { .. }) if self.tolerant => {
+                // Pieces need not be aligned: a read that fails for one sector fails for its piece.
+                read_around(outboard, nodes, at, PAGE, |_| {}).map(drop)
+            }
+            other => other.map(drop),
+        }
     }
 
     /// Fills `buffer.data` with the region's bytes; returns how many the file has, the rest is
@@ -230,7 +321,20 @@ impl Scan {
         let len = (segments.end.saturating_mul(segment)).min(self.geometry.size()) - start;
         // A region is at most 4 MiB.
         buffer.data.resize(len as usize, 0);
-        let got = self.file.read_full(&mut buffer.data, start)?;
+        buffer.unreadable.clear();
+        let got = match self.file.read_full(&mut buffer.data, start) {
+            Err(StoreError::Io { .. }) if self.tolerant => {
+                let ScanBuffer { data, unreadable, .. } = buffer;
+                read_around(&self.file, data, start, segment as usize, |at| {
+                    let lost = segments.start + at as u64 / segment;
+                    match unreadable.last_mut() {
+                        Some(last) if last.end == lost => last.end += 1,
+                        _ => unreadable.push(lost..lost + 1),
+                    }
+                })?
+            }
+            other => other?,
+        };
         buffer.data[got..].fill(0);
         Ok(got)
     }
@@ -262,85 +366,33 @@ impl Scan {
     }
 }
 
-/// Walks one region from its proven top down.
-struct Judge<'a> {
-    geometry: &'a Geometry,
-    root: Node,
-    buffer: &'a ScanBuffer,
-    first_slot: u64,
-    first_segment: u64,
-    /// First segment that the file does not have (all of): zeros that were never read must not
-    /// pass for zeros that were.
-    read_end: u64,
-    found: RegionScan,
-}
-
-impl Judge<'_> {
-    fn descend(&mut self, node: Node, proven: NodeValue) {
-        if self.computed(node) == Some(proven) {
-            self.accept(node);
-            return;
-        }
-        let Some((left, right)) = self.geometry.children(node) else { return };
-        let (Some(l), Some(r)) = (self.on_disk(left), self.on_disk(right)) else { return };
-        if !hashes_to(node == self.root, &l, &r, &proven) {
-            return;
-        }
-        self.found.pairs.push(ProvenPair { parent: node, left: l, right: r });
-        // At most 12 levels deep: a region is 4,096 chunks.
-        self.descend(left, l);
-        self.descend(right, r);
-    }
-
-    /// All segments under `node` are right, so every node under it follows from the data.
-    fn accept(&mut self, node: Node) {
-        let segments = self.geometry.node_segments(node);
-        let slots = 2 * segments.start..2 * segments.end - 1;
-        let mut run: Option<(u64, Vec<u8>)> = None;
-        for slot in slots {
-            // In-order: the level is the number of trailing ones of the slot.
-            let level = slot.trailing_ones() as u8;
-            let node = Node { level, index: slot >> (level + 1) };
-            let value = self.computed(node);
-            match value.filter(|v| self.on_disk(node) != Some(*v)) {
-                Some(value) => {
-                    run.get_or_insert_with(|| (slot, Vec::new())).1.extend_from_slice(&value.0);
-                }
-                None => self.found.mend.extend(run.take()),
+/// Reads piece by piece around what the medium fails to read: that is zeroed and told to `lost` with
+/// its offset in `buf`. Returns how many bytes the file has.
+fn read_around(
+    file: &FileRef,
+    buf: &mut [u8],
+    start: u64,
+    piece: usize,
+    mut lost: impl FnMut(usize),
+) -> Result<usize, StoreError> {
+    let mut at = 0;
+    for part in buf.chunks_mut(piece) {
+        let wanted = part.len();
+        match file.read_full(part, start + at as u64) {
+            Ok(got) if got < wanted => {
+                part[got..].fill(0);
+                return Ok(at + got);
             }
+            Ok(_) => {}
+            Err(StoreError::Io { .. }) => {
+                part.fill(0);
+                lost(at);
+            }
+            Err(e) => return Err(e),
         }
-        self.found.mend.extend(run);
-        match self.found.right.last_mut() {
-            Some(last) if last.end == segments.start => last.end = segments.end,
-            _ => self.found.right.push(segments),
-        }
+        at += wanted;
     }
-
-    fn computed(&self, node: Node) -> Option<NodeValue> {
-        if self.geometry.node_segments(node).end > self.read_end {
-            return None;
-        }
-        let level = self.buffer.levels.get(usize::from(node.level))?;
-        let at = node.index.checked_sub(self.first_segment >> node.level)?;
-        level.get(at as usize).map(|cv| NodeValue(*cv.as_bytes()))
-    }
-
-    fn on_disk(&self, node: Node) -> Option<NodeValue> {
-        let at = node.slot().checked_sub(self.first_slot)? as usize * NODE_LEN;
-        self.buffer.nodes.get(at..at + NODE_LEN).and_then(NodeValue::from_slice)
-    }
-}
-
-fn hashes_to(is_root: bool, l: &NodeValue, r: &NodeValue, parent: &NodeValue) -> bool {
-    if l.is_unknown() || r.is_unknown() {
-        return false;
-    }
-    let (l, r) = (ChainingValue::from_bytes(l.0), ChainingValue::from_bytes(r.0));
-    if is_root {
-        root_hash(&l, &r).as_bytes() == &parent.0
-    } else {
-        parent_cv(&l, &r).as_bytes() == &parent.0
-    }
+    Ok(at)
 }
 
 fn region_level(geometry: &Geometry) -> u8 {
