@@ -222,7 +222,7 @@ impl Repair {
             return Err(StoreError::OutOfRange { path, offset: segment.offset });
         }
         let number = segment.index.0;
-        if !self.wanted.covers(&[number..number + 1]) {
+        if !self.wanted.covers(std::slice::from_ref(&(number..number + 1))) {
             return Ok(false);
         }
         let mut there = vec![0; content.len()];
