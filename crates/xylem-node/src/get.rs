@@ -16,7 +16,7 @@ use crate::dial::Dialler;
 use crate::engine::{Engine, Happening};
 use crate::publish::{disk, root_of};
 use crate::sink::{self, Context, Destination, Sink, Tally};
-use crate::{failure, identity, shaping};
+use crate::{failure, identity, record, shaping};
 
 /// How often progress is told.
 const TICK: Duration = Duration::from_millis(100);
@@ -138,6 +138,7 @@ impl Fetch {
         }
         outcome?;
         let path = sink.finish()?;
+        record::fetched(store, options, &manifest, path.as_deref(), on_event);
         self.engine.close();
         Ok(GetSummary {
             root: manifest.root.to_string(),

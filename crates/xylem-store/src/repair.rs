@@ -21,6 +21,8 @@ use crate::file::{FileRef, FileState, require_regular};
 use crate::medium::{FileTime, OpenHow};
 use crate::store::{Store, open_locked, read_whole};
 
+/// Directory of the records.
+pub(crate) const REPAIRS: &str = "repairs";
 const MAGIC: &[u8; 8] = b"xyrepair";
 const CHECKSUM: usize = 8;
 const BODY: usize = CHECKSUM + 32;
@@ -122,7 +124,7 @@ fn checksum(key: &Hash, body: &[u8]) -> Hash {
 
 fn record_name(canonical_path: &[u8]) -> (Hash, PathBuf) {
     let key = xylem_hash::hash(canonical_path);
-    let name = Path::new("repairs").join(key.to_hex());
+    let name = Path::new(REPAIRS).join(key.to_hex());
     (key, name)
 }
 
