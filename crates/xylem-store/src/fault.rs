@@ -46,6 +46,8 @@ struct Disk {
     short: bool,
     capacity: Option<u64>,
     written: u64,
+    /// Bytes of files that cannot be read.
+    bad: Vec<(u64, std::ops::Range<u64>)>,
 }
 
 #[derive(Clone)]
@@ -163,6 +165,18 @@ impl FaultMedium {
         *durable = content.to_vec();
         pending.clear();
         disk.node(ino)?.mtime = mtime;
+        Ok(())
+    }
+
+    /// Lets every read that touches these bytes of a file fail, as over a bad sector, until they are
+    /// written anew.
+    ///
+    /// # Errors
+    /// If there is no such file.
+    pub fn fail_reads(&self, path: &Path, bytes: std::ops::Range<u64>) -> io::Result<()> {
+        let mut disk = self.disk();
+        let (ino, _) = disk.find(self.dir, path, true)?;
+        disk.bad.push((ino, bytes));
         Ok(())
     }
 
@@ -473,6 +487,13 @@ impl Drop for FaultFile {
 impl MediumFile for FaultFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut disk = self.disk();
+        let end = offset + buf.len() as u64;
+        let touched = |(ino, bad): &(u64, std::ops::Range<u64>)| {
+            *ino == self.ino && bad.start < end && offset < bad.end
+        };
+        if disk.bad.iter().any(touched) {
+            return Err(io::Error::other("a bad sector"));
+        }
         let (bytes, ..) = disk.file(self.ino)?;
         let from = usize::try_from(offset).ok().and_then(|at| bytes.get(at..)).unwrap_or_default();
         let len = from.len().min(buf.len());
@@ -499,6 +520,9 @@ impl MediumFile for FaultFile {
             take = take.min(room as usize);
         }
         disk.written += take as u64;
+        let end = offset + take as u64;
+        let ino = self.ino;
+        disk.bad.retain(|(at, bad)| *at != ino || bad.start < offset || end < bad.end);
         let mtime = disk.now();
         let (bytes, _, pending, _) = disk.file(self.ino)?;
         let at = offset as usize;

@@ -73,6 +73,8 @@ mod servable;
 
 mod partial;
 
+mod repair;
+
 mod sweep;
 
 mod staging;
@@ -104,6 +106,7 @@ pub use old_shares::OldShare;
 pub use outboard::{OutboardFile, OutboardReader, OutboardWriter};
 pub use partial::{Attributes, MAX_UNRECORDED, OverwritePolicy, Partial, Resumed, Resuming};
 pub use publish::{Hashed, RegionReader, hash_file};
+pub use repair::{Repair, RepairRecord};
 pub use scan::{RegionScan, Scan, ScanBuffer};
 pub use segments::SegmentSet;
 pub use servable::OnServable;

@@ -15,7 +15,7 @@ use crate::error::StoreError;
 use crate::file::FileRef;
 use crate::medium::{Clobber, FileTime};
 use crate::outboard::{NodeBuffer, OutboardFile};
-use crate::scan::{ProvenPair, RegionScan, Scan, ScanBuffer};
+use crate::scan::{RegionScan, Scan, ScanBuffer};
 use crate::segments::SegmentSet;
 use crate::servable::{OnServable, Servable};
 use crate::store::{Part, Store, open_locked};
@@ -408,25 +408,18 @@ impl Resuming {
         scans: impl IntoIterator<Item = RegionScan>,
     ) -> Result<(Partial, Resumed), StoreError> {
         let Self { scan, mut partial, .. } = self;
+        let scans: Vec<RegionScan> = scans.into_iter().collect();
+        let mut verifier = scan.verifier(&scans);
         let mut kept_leaves = SegmentSet::new(partial.geometry.segments());
-        let mut verifier = Verifier::new(partial.geometry, partial.root);
-        let geometry = partial.geometry;
-        let mut adopt = |pairs: &[ProvenPair]| {
-            for pair in pairs {
-                // The scan proved them by the same rule; should the verifier ever disagree, the
-                // nodes are simply asked for again.
-                let _ = verifier.adopt_children(pair.parent, pair.left, pair.right);
-                let (left, right) = geometry.children(pair.parent).unzip();
-                let children = [left, right].into_iter().flatten();
-                children.filter(|node| node.level == 0).for_each(|leaf| {
-                    kept_leaves.insert(leaf.index);
-                });
-            }
-        };
-        adopt(scan.upper());
+        for pair in scan.pairs(&scans) {
+            let (left, right) = partial.geometry.children(pair.parent).unzip();
+            let children = [left, right].into_iter().flatten();
+            children.filter(|node| node.level == 0).for_each(|leaf| {
+                kept_leaves.insert(leaf.index);
+            });
+        }
         let (mut bytes, mut done) = (0, Vec::new());
-        for found in scans {
-            adopt(&found.pairs);
+        for found in &scans {
             for right in &found.right {
                 partial.have.insert_range(right.clone());
                 let segment = partial.geometry.segment_size().bytes() as u64;
