@@ -24,7 +24,9 @@ fn run(original: &Original, fetchers: usize, alone: bool) -> (f64, f64, f64) {
 
 fn main() {
     println!("Every node has {MBIT} Mbit/s each way and is 20 ms from every other.\n");
-    println!("| size | fetchers | each from the source: s (source sent) | swarm: s (source sent, twice) |");
+    println!(
+        "| size | fetchers | each from the source: s (source sent) | swarm: s (source sent, twice) |"
+    );
     println!("|---|---|---|---|");
     let megabytes = |n: usize| Original::file(n * 1_000_000);
     let cases = [(32, 1), (32, 2), (32, 4), (32, 8), (100, 8)];
@@ -33,7 +35,11 @@ fn main() {
         let (alone, swarm) = (run(&original, fetchers, true), run(&original, fetchers, false));
         println!(
             "| {size} MB | {fetchers} | {:.1} ({:.0} MB) | {:.1} ({:.0} MB, {:.2} %) |",
-            alone.0, alone.1, swarm.0, swarm.1, swarm.2 * 100.0
+            alone.0,
+            alone.1,
+            swarm.0,
+            swarm.1,
+            swarm.2 * 100.0
         );
     }
 }

@@ -125,7 +125,10 @@ fn equal_peers_serve_equal_parts_under_a_limit() {
         let nets = vec![Net::new(rtt, 0.0).rate(50.0, 625_000); 4];
         for rate in [1_000_000, 4_000_000, 12_000_000] {
             let shares = fetch(&original, &nets, Some(rate)).shares();
-            assert!(shares.iter().all(|s| (0.15..=0.35).contains(s)), "{rtt} ms, {rate}: {shares:?}");
+            assert!(
+                shares.iter().all(|s| (0.15..=0.35).contains(s)),
+                "{rtt} ms, {rate}: {shares:?}"
+            );
         }
     }
 }

@@ -238,7 +238,8 @@ impl Swarm {
             self.nodes[n].transfer.as_mut().unwrap().handle_timeout(now);
         }
         self.events(n);
-        while let Some(peer) = self.nodes[n].transfer.as_mut().unwrap().poll_transmit(now, &mut packet)
+        while let Some(peer) =
+            self.nodes[n].transfer.as_mut().unwrap().poll_transmit(now, &mut packet)
         {
             self.send(n, peer.0 as usize, Cargo::Packet(Bytes::copy_from_slice(&packet)));
         }
@@ -324,7 +325,9 @@ impl Swarm {
                 return self.send(n, to, Cargo::Packet(out.into()));
             }
             (Role::Fetcher, Request::Manifest) => node.manifest_seen,
-            (Role::Fetcher, Request::Segment { object, index }) => has(object, index.0..index.0 + 1),
+            (Role::Fetcher, Request::Segment { object, index }) => {
+                has(object, index.0..index.0 + 1)
+            }
             (Role::Fetcher, Request::Tile { object, tile }) => {
                 let (level, nodes) = self.original.objects[&object].geometry.tile_nodes(tile);
                 has(object, nodes.start << level..nodes.end << level)
@@ -382,10 +385,7 @@ impl Swarm {
                 _ => {}
             }
         }
-        if node.done.is_none()
-            && node.manifest_seen
-            && node.files.is_empty()
-            && transfer.is_idle()
+        if node.done.is_none() && node.manifest_seen && node.files.is_empty() && transfer.is_idle()
         {
             node.done = Some(now);
         }
@@ -421,9 +421,7 @@ fn have(held: &BTreeMap<ObjectId, Bitmap>, original: &Original) -> Have {
             _ => have.partial.push((*object, set.iter().map(|i| i..i + 1).collect())),
         }
     }
-    if original.objects.len() == 1
-        && held.values().any(|set| set.count() == set.len())
-    {
+    if original.objects.len() == 1 && held.values().any(|set| set.count() == set.len()) {
         return Have::everything();
     }
     have
