@@ -244,8 +244,10 @@ impl Transfer {
         for q in (1..count).map(|step| (p + step) % count) {
             let theirs = &self.peers[q];
             let (rtt, silent) = (theirs.rtt.smoothed(), theirs.silent);
+            let patience = theirs.rtt.probe_timeout(Duration::ZERO, 0);
             let late = |sent_at: Duration| match rtt {
-                Some(rtt) if !silent => at_the_end && sent_at + rtt > mine || sent_at + rtt < now,
+                Some(rtt) if !silent && at_the_end => sent_at + rtt > mine || sent_at + rtt < now,
+                Some(_) if !silent => sent_at + patience < now,
                 _ => true,
             };
             let Some((key, sent_at)) = self.peers[q].flight.oldest_uncopied() else { continue };
