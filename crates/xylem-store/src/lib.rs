@@ -54,6 +54,8 @@ mod shares;
 
 mod outboard;
 
+mod node_buffer;
+
 mod publish;
 
 mod serve;

@@ -14,7 +14,8 @@ use crate::blocks::WriteBlocks;
 use crate::error::StoreError;
 use crate::file::FileRef;
 use crate::medium::{Clobber, FileTime};
-use crate::outboard::{NodeBuffer, OutboardFile};
+use crate::node_buffer::NodeBuffer;
+use crate::outboard::OutboardFile;
 use crate::scan::{ProvenPair, RegionScan, Scan, ScanBuffer};
 use crate::segments::SegmentSet;
 use crate::store::{Part, Store, open_locked};
@@ -144,7 +145,7 @@ impl Partial {
             home,
             have: SegmentSet::new(geometry.segments()),
             blocks: WriteBlocks::default(),
-            nodes: NodeBuffer::default(),
+            nodes: NodeBuffer::bridging(),
             unrecorded: 0,
         };
         // An empty file has nothing to wait for: its scan reads nothing and finds it complete.
