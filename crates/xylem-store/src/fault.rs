@@ -48,6 +48,8 @@ struct Disk {
     written: u64,
     /// Bytes of files that cannot be read.
     bad: Vec<(u64, std::ops::Range<u64>)>,
+    /// Bytes of each file that were ever written: a full disk still takes others in their place.
+    taken: HashMap<u64, Vec<bool>>,
 }
 
 #[derive(Clone)]
@@ -212,6 +214,23 @@ type FileParts<'a> =
     (&'a mut Vec<u8>, &'a mut Vec<u8>, &'a mut Vec<(usize, Vec<u8>)>, &'a mut Option<u64>);
 
 impl Disk {
+    /// How much of a write fits if `room` more bytes may be taken.
+    fn fitting(&self, ino: u64, at: usize, len: usize, room: usize) -> usize {
+        let taken = self.taken.get(&ino).map_or(&[][..], |taken| taken);
+        let is_new = |byte: &usize| !taken.get(*byte).copied().unwrap_or(false);
+        (at..at + len).filter(is_new).nth(room).map_or(len, |first| first - at)
+    }
+
+    /// Counts a write.
+    fn take(&mut self, ino: u64, at: usize, len: usize) {
+        let taken = self.taken.entry(ino).or_default();
+        taken.resize(taken.len().max(at + len), false);
+        for byte in &mut taken[at..at + len] {
+            self.written += u64::from(!*byte);
+            *byte = true;
+        }
+    }
+
     /// Counts a changing step; an error where it is to fail.
     fn step(&mut self) -> io::Result<()> {
         let now = self.steps;
@@ -514,15 +533,15 @@ impl MediumFile for FaultFile {
         }
         if let Some(capacity) = disk.capacity {
             let room = capacity.saturating_sub(disk.written);
-            if room == 0 && step.is_ok() {
+            take = disk.fitting(self.ino, offset as usize, take, room as usize);
+            if take == 0 && !buf.is_empty() && step.is_ok() {
                 return Err(io::ErrorKind::StorageFull.into());
             }
-            take = take.min(room as usize);
         }
-        disk.written += take as u64;
         let end = offset + take as u64;
         let ino = self.ino;
         disk.bad.retain(|(at, bad)| *at != ino || bad.start < offset || end < bad.end);
+        disk.take(self.ino, offset as usize, take);
         let mtime = disk.now();
         let (bytes, _, pending, _) = disk.file(self.ino)?;
         let at = offset as usize;

@@ -60,6 +60,8 @@ mod objects;
 
 mod outboard;
 
+mod node_buffer;
+
 mod publish;
 
 mod serve;

@@ -14,7 +14,8 @@ use crate::blocks::WriteBlocks;
 use crate::error::StoreError;
 use crate::file::FileRef;
 use crate::medium::{Clobber, FileTime};
-use crate::outboard::{NodeBuffer, OutboardFile};
+use crate::node_buffer::NodeBuffer;
+use crate::outboard::OutboardFile;
 use crate::scan::{RegionScan, Scan, ScanBuffer};
 use crate::segments::SegmentSet;
 use crate::servable::{OnServable, Servable};
@@ -153,7 +154,7 @@ impl Partial {
             home,
             have: SegmentSet::new(geometry.segments()),
             blocks: WriteBlocks::default(),
-            nodes: NodeBuffer::default(),
+            nodes: NodeBuffer::bridging(),
             unrecorded: 0,
             durable,
             kept_leaves: SegmentSet::new(geometry.segments()),
