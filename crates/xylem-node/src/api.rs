@@ -160,6 +160,8 @@ pub struct GetOptions {
     pub give_up: Duration,
     /// Where outboards of partial fetches are kept.
     pub store: PathBuf,
+    /// Everything is on the device, names included, before the fetch counts as done.
+    pub fsync: bool,
     /// Whether others are served meanwhile; not done for ranges and standard output.
     pub serve: Option<ServeOptions>,
 }

@@ -127,7 +127,8 @@ impl Dialler {
     /// forwarder.
     pub(crate) fn is_link(&self, face: FaceId) -> bool {
         let peer = self.dialled.get(&face).map(|i| &self.peers[*i]);
-        self.found.contains_key(&face) || matches!(peer, Some(Peer::Link { .. } | Peer::Carried { .. }))
+        self.found.contains_key(&face)
+            || matches!(peer, Some(Peer::Link { .. } | Peer::Carried { .. }))
     }
 
     /// Faces that are up and lead over an encrypted link.

@@ -131,6 +131,7 @@ pub(crate) struct Network {
     buffer: ReadBuffer,
     trains: Vec<Received>,
     messages: Vec<Bytes>,
+    opened: Vec<Bytes>,
     datagram: Vec<u8>,
 }
 
@@ -168,9 +169,10 @@ impl Engine {
             timed: Vec::new(),
             housekeeping: Duration::ZERO,
             entropy: ENTROPY,
-            buffer: ReadBuffer::new(),
+            buffer: ReadBuffer::default(),
             trains: Vec::new(),
             messages: Vec::new(),
+            opened: Vec::new(),
             datagram: Vec::new(),
         };
         Ok(Self { forwarder, net, program })

@@ -17,7 +17,7 @@ use crate::engine::{Engine, Happening};
 use crate::peers::{Company, Holdings, Offer};
 use crate::publish::{disk, root_of};
 use crate::sink::{self, Context, Destination, Sink, Tally};
-use crate::{failure, identity, shaping};
+use crate::{failure, identity, record, shaping};
 
 /// How often progress is told.
 const TICK: Duration = Duration::from_millis(100);
@@ -39,6 +39,7 @@ pub fn get(
     let started = Instant::now();
     let ticket: Ticket = parse_ticket(&options.ticket)?;
     let store = Store::open(disk(), &options.store).map_err(|e| failure::store(&e))?;
+    let store = if options.fsync { store.durable() } else { store };
     let shaping = options.shaping.clone();
     let mut fetch =
         Fetch::new(&ticket, &options.from, options.give_up, options.limit_rate, shaping)?;
@@ -151,6 +152,7 @@ impl Fetch {
         }
         outcome?;
         let path = sink.finish()?;
+        record::fetched(store, options, &manifest, path.as_deref(), on_event);
         let holdings = self.company.as_ref().and_then(Company::holdings);
         if let (Some(holdings), Some(path)) = (holdings, &path) {
             holdings.moved(path);

@@ -36,6 +36,7 @@ pub mod mail;
 mod get;
 mod node;
 mod share;
+mod upkeep;
 mod verify;
 
 pub use api::{
@@ -47,6 +48,10 @@ pub use keyring::{KeyEntry, KeyKind, Keyring};
 pub use node::{NodeConfig, Route, default_socket, run_node};
 pub use share::share;
 pub use shelf::DiskShelf;
+pub use upkeep::{
+    CheckOptions, CheckSummary, Collected, Finding, FindingKind, Pinned, Standing, StoreEntry,
+    check_store, collect_store, list_store, pin,
+};
 pub use uri::{HostPort, LINK_PORT, NDN_PORT, PeerUri, WEB_SOCKET_PORT};
 pub use verify::verify;
 pub use xylem_link::{Level as ShapeLevel, Shaping};

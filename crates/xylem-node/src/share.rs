@@ -22,7 +22,7 @@ use crate::peers::Announcers;
 use crate::publish::{Serving, disk, publish};
 use crate::register::Registrar;
 use crate::uri::LINK_PORT;
-use crate::{failure, identity, shaping};
+use crate::{failure, identity, record, shaping};
 
 /// Answers between two flushes: a datagram of the largest size, so that the receiver
 /// works while the next ones are made.
@@ -94,6 +94,7 @@ pub(crate) fn share_with(
         link_key: Some(link_public.0),
         addresses: advertised(&listen),
     };
+    record::ticket(&store, &options.path, &ticket.to_string());
     on_event(Event::Shared {
         ticket: ticket.to_string(),
         name: prefix.to_string(),

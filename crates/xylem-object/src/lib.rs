@@ -26,6 +26,7 @@
 //! # Ok::<(), naming::PrefixError>(())
 //! ```
 
+pub mod growing;
 pub mod have;
 pub mod keys;
 pub mod listing;
@@ -38,6 +39,7 @@ pub mod publication;
 pub mod template;
 pub mod ticket;
 
+pub use growing::Growing;
 pub use have::{Have, HaveError};
 pub use keys::{KeyId, PublisherId, PublisherKey};
 pub use manifest::{

@@ -110,7 +110,7 @@ pub enum PrefixError {
 pub fn check_prefix(prefix: NameRef<'_>) -> Result<(), PrefixError> {
     match prefix.last() {
         None => return Err(PrefixError::NoName),
-        Some(last) if last.as_number_of(VERSION_COMPONENT).is_none() => {
+        Some(_) if version(prefix).is_none() => {
             return Err(PrefixError::NoVersion);
         }
         Some(_) if prefix.len() == 1 => return Err(PrefixError::NoName),
@@ -130,6 +130,11 @@ pub fn versioned(object: NameRef<'_>, microseconds: u64) -> Result<Name, PrefixE
     let prefix = object.child(Component::version(microseconds));
     check_prefix(prefix.as_ref())?;
     Ok(prefix)
+}
+
+/// The version at the end of a P.
+pub fn version(prefix: NameRef<'_>) -> Option<u64> {
+    prefix.last()?.as_number_of(VERSION_COMPONENT)
 }
 
 /// O where the publisher chose none: `/xylem/<key id>/<file name>`.

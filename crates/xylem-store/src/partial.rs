@@ -14,8 +14,9 @@ use crate::blocks::WriteBlocks;
 use crate::error::StoreError;
 use crate::file::FileRef;
 use crate::medium::{Clobber, FileTime};
-use crate::outboard::{NodeBuffer, OutboardFile};
-use crate::scan::{ProvenPair, RegionScan, Scan, ScanBuffer};
+use crate::node_buffer::NodeBuffer;
+use crate::outboard::OutboardFile;
+use crate::scan::{RegionScan, Scan, ScanBuffer};
 use crate::segments::SegmentSet;
 use crate::servable::{OnServable, Servable};
 use crate::store::{Part, Store, open_locked};
@@ -82,6 +83,8 @@ pub struct Partial {
     blocks: WriteBlocks,
     nodes: NodeBuffer,
     unrecorded: u64,
+    /// Whether finishing waits for the device.
+    durable: bool,
     /// Segments, present or not, whose leaf an earlier run left proven on disk.
     kept_leaves: SegmentSet,
     servable: Option<Servable>,
@@ -110,7 +113,8 @@ impl Partial {
         let outboard = store.lock_partial(&root, Part::Outboard)?;
         let file = open_locked(&**store.medium(), part_path, part_path.to_path_buf())?;
         let home = Home::Alone { store: store.clone(), part_path: part_path.to_path_buf() };
-        Self::begin(root, geometry, file, OutboardFile::new(outboard), 0, home)
+        let outboard = OutboardFile::new(outboard);
+        Self::begin(root, geometry, file, outboard, 0, home, store.is_durable())
     }
 
     /// As [`Partial::open`] for a file of a directory: open already, its outboard at
@@ -121,8 +125,9 @@ impl Partial {
         file: FileRef,
         outboard: OutboardFile,
         slot_offset: u64,
+        durable: bool,
     ) -> Result<Resuming, StoreError> {
-        Self::begin(root, geometry, file, outboard, slot_offset, Home::Staged)
+        Self::begin(root, geometry, file, outboard, slot_offset, Home::Staged, durable)
     }
 
     fn begin(
@@ -132,6 +137,7 @@ impl Partial {
         outboard: OutboardFile,
         base: u64,
         home: Home,
+        durable: bool,
     ) -> Result<Resuming, StoreError> {
         let size = geometry.size();
         let old_size = file.metadata()?.size;
@@ -148,8 +154,9 @@ impl Partial {
             home,
             have: SegmentSet::new(geometry.segments()),
             blocks: WriteBlocks::default(),
-            nodes: NodeBuffer::default(),
+            nodes: NodeBuffer::bridging(),
             unrecorded: 0,
+            durable,
             kept_leaves: SegmentSet::new(geometry.segments()),
             servable: None,
         };
@@ -299,7 +306,8 @@ impl Partial {
         self.outboard.file().sync()
     }
 
-    /// Completes a file of a staging directory: flushes and sets its attributes.
+    /// Completes a file of a staging directory: flushes and sets its attributes; on a
+    /// [durable](Store::durable) store, waits until it is on the device.
     ///
     /// # Errors
     /// [`StoreError::Incomplete`]; the medium's. Calling again after an error is right.
@@ -309,11 +317,13 @@ impl Partial {
             return Err(StoreError::Incomplete { path: self.file.path().into(), missing });
         }
         self.flush()?;
-        apply(&self.file, attributes)
+        apply(&self.file, attributes)?;
+        if self.durable { self.file.sync() } else { Ok(()) }
     }
 
     /// Completes a single file: flushes, sets its attributes, gives it its final name and moves
-    /// its outboard among the finished ones, where it serves.
+    /// its outboard among the finished ones, where it serves. On a [durable](Store::durable) store
+    /// content is on the device before it has its name, and the name before this returns.
     ///
     /// # Errors
     /// [`StoreError::Incomplete`]; [`StoreError::Exists`] under [`OverwritePolicy::Never`]; the
@@ -332,6 +342,9 @@ impl Partial {
         };
         let (store, part_path) = (store.clone(), part_path.clone());
         self.finish_in_place(attributes)?;
+        if self.durable {
+            self.outboard.file().sync()?;
+        }
         let clobber = match policy {
             OverwritePolicy::Never => Clobber::Never,
             OverwritePolicy::Replace => Clobber::Replace,
@@ -341,6 +354,7 @@ impl Partial {
             .medium()
             .rename(&part_path, final_path, clobber)
             .map_err(|e| StoreError::from_io("rename to this name", final_path, None, e))?;
+        store.settle_beside(final_path)?;
         store.finish_partial(&self.root, Part::Outboard)
     }
 
@@ -395,25 +409,18 @@ impl Resuming {
         scans: impl IntoIterator<Item = RegionScan>,
     ) -> Result<(Partial, Resumed), StoreError> {
         let Self { scan, mut partial, .. } = self;
+        let scans: Vec<RegionScan> = scans.into_iter().collect();
+        let mut verifier = scan.verifier(&scans);
         let mut kept_leaves = SegmentSet::new(partial.geometry.segments());
-        let mut verifier = Verifier::new(partial.geometry, partial.root);
-        let geometry = partial.geometry;
-        let mut adopt = |pairs: &[ProvenPair]| {
-            for pair in pairs {
-                // The scan proved them by the same rule; should the verifier ever disagree, the
-                // nodes are simply asked for again.
-                let _ = verifier.adopt_children(pair.parent, pair.left, pair.right);
-                let (left, right) = geometry.children(pair.parent).unzip();
-                let children = [left, right].into_iter().flatten();
-                children.filter(|node| node.level == 0).for_each(|leaf| {
-                    kept_leaves.insert(leaf.index);
-                });
-            }
-        };
-        adopt(scan.upper());
+        for pair in scan.pairs(&scans) {
+            let (left, right) = partial.geometry.children(pair.parent).unzip();
+            let children = [left, right].into_iter().flatten();
+            children.filter(|node| node.level == 0).for_each(|leaf| {
+                kept_leaves.insert(leaf.index);
+            });
+        }
         let (mut bytes, mut done) = (0, Vec::new());
-        for found in scans {
-            adopt(&found.pairs);
+        for found in &scans {
             for right in &found.right {
                 partial.have.insert_range(right.clone());
                 let segment = partial.geometry.segment_size().bytes() as u64;

@@ -63,10 +63,16 @@ impl Transfer {
         reason: NackReason,
         way: Way,
     ) {
-        let (Some(p), Some(key)) = (self.place(peer), self.key_of(name)) else { return };
+        let Some(p) = self.place(peer) else { return };
         if self.phase == Phase::Over || self.peers[p].dropped {
             return;
         }
+        let Some(key) = self.key_of(name) else {
+            if let Some(nonce) = self.question_of(name) {
+                self.have_refused(p, nonce);
+            }
+            return;
+        };
         self.take_refusal(now, p, key, reason, way);
         self.find_lost(p, now);
     }
@@ -125,9 +131,20 @@ impl Transfer {
         Some(Key::from(wanted)).filter(|key| key.wanted() == wanted)
     }
 
+    /// The question that `name` asks, if it asks what a peer has.
+    fn question_of(&self, name: NameRef<'_>) -> Option<[u8; 8]> {
+        match naming::parse(self.spec.prefix.as_ref(), name)? {
+            Request::Have { nonce } => Some(nonce),
+            _ => None,
+        }
+    }
+
     fn take_data(&mut self, now: Duration, p: usize, packet: &Bytes, data: &Data<'_>, way: Way) {
         let Some(key) = self.key_of(data.name()) else {
-            self.progress.unasked += 1;
+            match self.question_of(data.name()) {
+                Some(nonce) => self.take_have(now, p, nonce, data),
+                None => self.progress.unasked += 1,
+            }
             return;
         };
         if data.meta().content_type == ContentType::NACK {

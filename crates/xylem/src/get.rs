@@ -104,6 +104,11 @@ pub(crate) struct GetArgs {
     #[arg(long, conflicts_with = "range")]
     seed: bool,
 
+    /// Wait until everything is on the device, names included: what is reported complete then
+    /// survives a loss of power (slow where there are many files)
+    #[arg(long)]
+    fsync: bool,
+
     /// Fetch at most this many bytes a second, such as 500K or 10M
     #[arg(long, value_name = "RATE", value_parser = parse_rate, env = "XYLEM_LIMIT",
           hide_env_values = true)]
@@ -164,6 +169,7 @@ pub(crate) fn accept(
         shaping: args.shape.shaping(),
         give_up: args.timeout,
         store: common.store()?,
+        fsync: false,
         serve: None,
     };
     if matches!(options.output, Output::Stdout) {
@@ -213,6 +219,7 @@ fn by_ticket(
         shaping: args.shape.shaping(),
         give_up: args.timeout,
         store: common.store()?,
+        fsync: args.fsync,
         serve: serve(args)?,
     };
     if args.seed && matches!(options.output, Output::Stdout) {

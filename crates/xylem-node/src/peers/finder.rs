@@ -150,7 +150,8 @@ impl Finder {
         }
         if self.known.len() >= MAX_KNOWN {
             // Somebody makes peers up: those who are really there are told of again.
-            let lightly = |(_, state): &(&_, &State)| matches!(state, State::Hinted(_) | State::Rests(_));
+            let lightly =
+                |(_, state): &(&_, &State)| matches!(state, State::Hinted(_) | State::Rests(_));
             let Some(key) = self.known.iter().find(lightly).map(|(key, _)| *key) else { return };
             self.known.remove(&key);
         }
@@ -216,8 +217,7 @@ fn usable(address: &SocketAddr, near: bool) -> bool {
         IpAddr::V6(v6) => (v6.segments()[0] & 0xffc0) == 0xfe80,
     };
     let loopback = ip.is_loopback() && !near;
-    address.port() >= FIRST_PORT
-        && !(none || loopback || ip.is_unspecified() || ip.is_multicast())
+    address.port() >= FIRST_PORT && !(none || loopback || ip.is_unspecified() || ip.is_multicast())
 }
 
 #[cfg(test)]

@@ -183,7 +183,8 @@ impl Holdings {
         if object && (files || !directory) {
             return Have::everything();
         }
-        let mut partial: Vec<_> = state.objects.iter().filter(|(_, o)| !o.have.is_empty()).collect();
+        let mut partial: Vec<_> =
+            state.objects.iter().filter(|(_, o)| !o.have.is_empty()).collect();
         partial.sort_by_key(|(id, _)| **id);
         let runs_of = |(id, object): (&ObjectId, &Object)| (*id, runs(&object.have));
         Have {

@@ -74,7 +74,8 @@ impl Host {
         let answers = Answers::new(publication, ticket.publisher, source);
         let (served, stop) = (Arc::new(AtomicU64::new(0)), Stop::new());
         let prefix = ticket.name.clone();
-        let run = Run { engine, prefix, answers, announcers: Announcers::default(), out: Vec::new() };
+        let run =
+            Run { engine, prefix, answers, announcers: Announcers::default(), out: Vec::new() };
         let (counter, ends) = (served.clone(), stop.clone());
         let thread = thread::Builder::new().name("serve".into());
         let thread = thread.spawn(move || run.run(&ends, &counter)).map_err(local)?;
