@@ -289,7 +289,7 @@ impl Fetch {
             Happening::FaceUp { face, peer } => {
                 if self.dialler.came_up(&mut self.engine, face, &peer) {
                     if self.dialler.is_link(face) {
-                        self.transfer.add_peer(now, peer_of(face));
+                        self.transfer.add_direct_peer(now, peer_of(face));
                     } else {
                         self.transfer.add_forwarder(now, peer_of(face));
                     }
