@@ -2,14 +2,17 @@
 //!
 //! It keeps what a crash would keep: [`FaultMedium::image`] is the disk after the process was
 //! killed (every completed call counts), [`FaultMedium::power_loss`] the disk after the power
-//! went (pages that were not synced are there or not, by a seed). Permission bits are kept and
-//! not enforced.
+//! went (pages that were not synced are there or not, by a seed), and [`FaultMedium::power_cut`] the
+//! same with the names: each creation, rename and removal since its directory was synced has
+//! happened or not. Permission bits are kept and not enforced.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+mod power;
 
 use crate::medium::{Clobber, DirItem, FileKind, FileTime, Medium, MediumFile, Meta, OpenHow};
 
@@ -26,6 +29,8 @@ pub enum Fault {
     Torn,
     /// This one step fails, later ones work.
     Once,
+    /// From this step on the disk is full: whatever needs room fails with `StorageFull`.
+    Full,
 }
 
 /// A file system in memory with faults on demand. Clones and opened directories share the disk.
@@ -50,6 +55,11 @@ struct Disk {
     bad: Vec<(u64, std::ops::Range<u64>)>,
     /// Bytes of each file that were ever written: a full disk still takes others in their place.
     taken: HashMap<u64, Vec<bool>>,
+    /// Reads so far, and the one that is to fail.
+    reads: u64,
+    bad_read: Option<u64>,
+    /// What happened to names, in order.
+    names: Vec<power::NameStep>,
 }
 
 #[derive(Clone)]
@@ -88,10 +98,17 @@ impl FaultMedium {
         disk.fault = Some((disk.steps + steps, fault));
     }
 
-    /// Whether the fault that was set has struck.
+    /// Lets the read number `reads` from now on (0: the next) fail, and no other.
+    pub fn fail_read_after(&self, reads: u64) {
+        let mut disk = self.disk();
+        disk.bad_read = Some(disk.reads + reads);
+    }
+
+    /// Whether every fault that was set has struck.
     #[must_use]
     pub fn has_failed(&self) -> bool {
-        self.disk().fault.is_none()
+        let disk = self.disk();
+        disk.fault.is_none() && disk.bad_read.is_none()
     }
 
     /// Changing steps so far: creations, writes, renames, removals, attributes.
@@ -161,6 +178,7 @@ impl FaultMedium {
             Ok((ino, _)) => ino,
             Err(_) => disk.add(self.dir, path, 0o644, file_body())?,
         };
+        disk.names.iter_mut().for_each(power::NameStep::settle_all);
         let mtime = disk.now();
         let (bytes, durable, pending, _) = disk.file(ino)?;
         *bytes = content.to_vec();
@@ -197,7 +215,9 @@ impl FaultMedium {
             (ino, node)
         });
         let nodes = nodes.collect();
-        let copy = Disk { nodes, next: disk.next, tick: disk.tick, ..Disk::default() };
+        let mut names = disk.names.clone();
+        names.iter_mut().for_each(power::NameStep::settle_all);
+        let copy = Disk { nodes, next: disk.next, tick: disk.tick, names, ..Disk::default() };
         Self { disk: Arc::new(Mutex::new(copy)), dir: ROOT }
     }
 
@@ -239,6 +259,11 @@ impl Disk {
             return Err(io::Error::other("the disk is gone"));
         }
         match self.fault {
+            Some((at, Fault::Full)) if now >= at => {
+                self.fault = None;
+                self.capacity = Some(self.written);
+                Err(io::ErrorKind::StorageFull.into())
+            }
             Some((at, fault)) if now >= at => {
                 self.fault = None;
                 self.dead = fault != Fault::Once;
@@ -321,7 +346,8 @@ impl Disk {
         }
         let ino = self.next;
         self.next += 1;
-        self.entries(dir)?.insert(name, ino);
+        self.entries(dir)?.insert(name.clone(), ino);
+        self.names.push(power::NameStep::new(power::What::Made { dir, name, ino }));
         let mut body = body;
         if let Body::Dir { parent, .. } = &mut body {
             *parent = dir;
@@ -417,7 +443,9 @@ impl Medium for FaultMedium {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         disk.entries(old_dir)?.remove(&old_name);
-        disk.entries(new_dir)?.insert(new_name, ino);
+        disk.entries(new_dir)?.insert(new_name.clone(), ino);
+        let (from, to) = ((old_dir, old_name), (new_dir, new_name));
+        disk.names.push(power::NameStep::new(power::What::Moved { from, to, ino }));
         if let Body::Dir { parent, .. } = &mut disk.node(ino)?.body {
             *parent = new_dir;
         }
@@ -433,6 +461,7 @@ impl Medium for FaultMedium {
         }
         // The inode stays: somebody may hold it open.
         disk.entries(dir)?.remove(&name);
+        disk.names.push(power::NameStep::new(power::What::Gone { dir, name }));
         Ok(())
     }
 
@@ -444,6 +473,7 @@ impl Medium for FaultMedium {
             return Err(io::ErrorKind::DirectoryNotEmpty.into());
         }
         disk.entries(dir)?.remove(&name);
+        disk.names.push(power::NameStep::new(power::What::Gone { dir, name }));
         Ok(())
     }
 
@@ -478,8 +508,13 @@ impl Medium for FaultMedium {
         Ok(())
     }
 
-    fn sync_dir(&self, _path: &Path) -> io::Result<()> {
-        self.disk().step()
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        let mut disk = self.disk();
+        disk.step()?;
+        let (dir, _) = disk.find(self.dir, path, true)?;
+        disk.entries(dir)?;
+        disk.names.iter_mut().for_each(|step| step.settle(dir));
+        Ok(())
     }
 }
 
@@ -512,6 +547,11 @@ impl MediumFile for FaultFile {
         };
         if disk.bad.iter().any(touched) {
             return Err(io::Error::other("a bad sector"));
+        }
+        disk.reads += 1;
+        if disk.bad_read.is_some_and(|at| disk.reads > at) {
+            disk.bad_read = None;
+            return Err(io::Error::other("the disk can't read this"));
         }
         let (bytes, ..) = disk.file(self.ino)?;
         let from = usize::try_from(offset).ok().and_then(|at| bytes.get(at..)).unwrap_or_default();

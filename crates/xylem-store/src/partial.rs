@@ -295,15 +295,18 @@ impl Partial {
         Scan::new(self.file.clone(), &self.outboard, self.base, self.geometry, self.root)
     }
 
-    /// Makes data, then nodes, durable against a loss of power. Nothing else here waits for the
-    /// device.
+    /// Makes data, then nodes, and the names of both durable against a loss of power.
     ///
     /// # Errors
     /// The medium's.
     pub fn sync(&mut self) -> Result<(), StoreError> {
         self.flush()?;
         self.file.sync()?;
-        self.outboard.file().sync()
+        self.outboard.file().sync()?;
+        match &self.home {
+            Home::Alone { store, part_path } => store.settle_partial(part_path),
+            Home::Staged => Ok(()),
+        }
     }
 
     /// Completes a file of a staging directory: flushes and sets its attributes; on a
