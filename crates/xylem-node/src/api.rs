@@ -329,6 +329,8 @@ pub enum Event {
         /// Peers that are being asked.
         peers: usize,
     },
+    /// Something that [`crate::scrub()`] found or mended.
+    Scrub(crate::scrub::ScrubEvent),
     /// Something happened with mail.
     Mail(crate::mail::MailEvent),
 }
