@@ -364,6 +364,8 @@ pub enum Event {
     },
     /// The fetch is complete and goes on serving until it is asked to stop.
     Seeding(Box<GetSummary>),
+    /// Something that [`crate::scrub()`] found or mended.
+    Scrub(crate::scrub::ScrubEvent),
     /// Something happened with mail.
     Mail(crate::mail::MailEvent),
 }

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
-use globset::{Glob, GlobSet, GlobSetBuilder};
 use xylem_object::listing::{self, Entry, EntryKind};
 use xylem_object::{Manifest, ObjectId};
 use xylem_store::{
@@ -16,9 +15,10 @@ use xylem_tree::{Geometry, Segment, SegmentIndex, SegmentSize, Verified, Verifie
 use super::file::{audit, resume};
 use super::{Context, Destination, FLUSH_EVERY, Nodes, Sink, added, attributes, stored};
 use crate::api::{Error, Event};
+use crate::exclude::Exclusion;
 use crate::hashing::packed_slots;
 use crate::peers::{Holdings, Listed};
-use crate::{failure, walk};
+use crate::walk;
 
 /// Files up to this size are written in one go when they are whole; larger ones are resumed.
 pub(crate) const SMALL_FILE: u64 = 64 * 1024;
@@ -31,7 +31,7 @@ const BATCH: usize = 256;
 pub(crate) struct DirectorySink {
     manifest: Manifest,
     to: Destination,
-    exclude: GlobSet,
+    exclude: Exclusion,
     store: Store,
     /// The listing while it comes.
     listing: Option<Partial>,
@@ -65,12 +65,7 @@ impl DirectorySink {
         exclude: &[String],
         store: &Store,
     ) -> Result<Self, Error> {
-        let mut globs = GlobSetBuilder::new();
-        for pattern in exclude {
-            let glob = Glob::new(pattern);
-            globs.add(glob.map_err(|e| failure::usage(format!("--exclude {pattern}: {e}")))?);
-        }
-        let exclude = globs.build().map_err(|e| failure::usage(format!("--exclude: {e}")))?;
+        let exclude = Exclusion::new(exclude)?;
         Ok(Self {
             manifest,
             to,
@@ -116,7 +111,7 @@ impl DirectorySink {
         for entry in listing::entries(bytes) {
             let entry = entry.map_err(|e| unusable(&e.to_string()))?;
             totals.entries += 1;
-            let wanted = !self.is_excluded(&entry.path);
+            let wanted = !self.exclude.matches(&entry.path);
             if let EntryKind::File { size, root } = entry.kind {
                 if cx.holdings.is_some() {
                     listed.push(Listed { path: entry.path.clone(), size, root, slot });
@@ -147,17 +142,6 @@ impl DirectorySink {
         self.tree =
             Some(Tree { staging, entries, files, next: 0, segment_size, under_way, told: false });
         Ok(())
-    }
-
-    /// A pattern leaves out what it matches and everything below.
-    fn is_excluded(&self, path: &[u8]) -> bool {
-        let ends = path.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| at);
-        !self.exclude.is_empty()
-            && ends.chain([path.len()]).any(|end| {
-                let path = walk::os_path(&path[..end]);
-                self.exclude.is_match(&path)
-                    || path.file_name().is_some_and(|name| self.exclude.is_match(name))
-            })
     }
 }
 
