@@ -12,11 +12,11 @@ use xylem_link::{Endpoint, Level, StaticKey};
 use xylem_object::naming;
 use xylem_object::{Answer, Publication, PublisherKey, Ticket};
 use xylem_packet::{Interest, Name, Packet};
-use xylem_store::{Store, StoreError};
+use xylem_store::Store;
 
 use crate::addresses::advertised;
 use crate::api::{Error, Event, Peer, ShareOptions, Stop};
-use crate::engine::{Engine, Happening};
+use crate::engine::{Engine, Happening, end_host};
 use crate::mail::{MailStore, Room, beside};
 use crate::publish::{Serving, disk, publish};
 use crate::register::Registrar;
@@ -74,7 +74,7 @@ pub(crate) fn share_with(
     let link_public = link_key.public();
     let link_config = xylem_link::Config { shaping: options.shaping.clone(), ..Default::default() };
     let endpoint = Endpoint::new(link_config, link_key, identity::random()?);
-    let mut engine = Engine::new(endpoint, Forwarder::new(xylem_forward::Config::default()))
+    let mut engine = Engine::new(endpoint, Forwarder::new(end_host()))
         .map_err(|e| failure::local("cannot start the event loop", &e))?;
     if let Some(files) = &options.certificate {
         engine.set_certificate(failure::certificate(files)?);
@@ -106,8 +106,8 @@ pub(crate) fn share_with(
     let registrar = Registrar::new(&mut engine, prefix.as_ref().parent().to_name(), &options.via)?;
     let serving = published.serve(disk());
     let room = Room::open(&options.store, None)?;
-    let (wants, told) = (options.shaping.level, HashSet::new());
-    let server = Server { engine, registrar, publication, serving, wants, told, room };
+    let (wants, told, answer) = (options.shaping.level, HashSet::new(), Vec::new());
+    let server = Server { engine, registrar, publication, serving, wants, told, room, answer };
     server.run(stop, ends, events, on_event)
 }
 
@@ -171,6 +171,8 @@ struct Server {
     told: HashSet<PathBuf>,
     /// Takes mail.
     room: Room,
+    /// The answer in hand; kept for its allocation.
+    answer: Vec<u8>,
 }
 
 impl Server {
@@ -239,9 +241,10 @@ impl Server {
             }
             _ => return,
         };
-        match self.data_for(&interest) {
-            Ok(Some(data)) => self.engine.send(&data),
-            Ok(None) => {}
+        self.answer.clear();
+        match self.publication.answer(&interest, &mut self.serving, &mut self.answer) {
+            Ok(Answer::Data) => self.engine.send(&self.answer),
+            Ok(_) => {}
             Err(e) => {
                 if self.told.insert(e.path().to_path_buf()) {
                     let why = failure::store(&e).message;
@@ -249,11 +252,5 @@ impl Server {
                 }
             }
         }
-    }
-
-    fn data_for(&mut self, interest: &Interest<'_>) -> Result<Option<Vec<u8>>, StoreError> {
-        let mut out = Vec::with_capacity(xylem_packet::MAX_PACKET);
-        let answer = self.publication.answer(interest, &mut self.serving, &mut out)?;
-        Ok((answer == Answer::Data).then_some(out))
     }
 }

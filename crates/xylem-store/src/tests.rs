@@ -4,6 +4,7 @@ mod faults;
 mod fetch;
 mod layout;
 mod publish;
+mod runs;
 mod serve;
 mod staging;
 mod support;
