@@ -12,11 +12,11 @@ use xylem_link::{Endpoint, Level, StaticKey};
 use xylem_object::naming;
 use xylem_object::{Answer, Publication, PublisherKey, Ticket};
 use xylem_packet::{Interest, Name, Packet};
-use xylem_store::{Store, StoreError};
+use xylem_store::Store;
 
 use crate::addresses::advertised;
 use crate::api::{Error, Event, Peer, ShareOptions, Stop};
-use crate::engine::{Engine, Happening};
+use crate::engine::{Engine, Happening, end_host};
 use crate::mail::{MailStore, Room, beside};
 use crate::peers::Announcers;
 use crate::publish::{Serving, disk, publish};
@@ -75,7 +75,7 @@ pub(crate) fn share_with(
     let link_public = link_key.public();
     let link_config = xylem_link::Config { shaping: options.shaping.clone(), ..Default::default() };
     let endpoint = Endpoint::new(link_config, link_key, identity::random()?);
-    let mut engine = Engine::new(endpoint, Forwarder::new(xylem_forward::Config::default()))
+    let mut engine = Engine::new(endpoint, Forwarder::new(end_host()))
         .map_err(|e| failure::local("cannot start the event loop", &e))?;
     if let Some(files) = &options.certificate {
         engine.set_certificate(failure::certificate(files)?);
@@ -108,9 +108,10 @@ pub(crate) fn share_with(
     let registrar = Registrar::new(&mut engine, prefix.as_ref().parent().to_name(), &options.via)?;
     let serving = published.serve(disk());
     let room = Room::open(&options.store, None)?;
-    let (wants, told) = (options.shaping.level, HashSet::new());
+    let (wants, told, answer) = (options.shaping.level, HashSet::new(), Vec::new());
     let announcers = Announcers::default();
-    let server = Server { engine, registrar, publication, serving, wants, told, room, announcers };
+    let server =
+        Server { engine, registrar, publication, serving, wants, told, room, announcers, answer };
     server.run(stop, ends, events, on_event)
 }
 
@@ -176,6 +177,8 @@ struct Server {
     room: Room,
     /// Peers that have told where they serve what they fetched of this.
     announcers: Announcers,
+    /// The answer in hand; kept for its allocation.
+    answer: Vec<u8>,
 }
 
 impl Server {
@@ -245,9 +248,10 @@ impl Server {
             }
             _ => return,
         };
-        match self.data_for(&interest) {
-            Ok(Some(data)) => self.engine.send(&data),
-            Ok(None) => {
+        self.answer.clear();
+        match self.publication.answer(&interest, &mut self.serving, &mut self.answer) {
+            Ok(Answer::Data) => self.engine.send(&self.answer),
+            Ok(_) => {
                 let prefix = self.publication.prefix();
                 if let Some(hints) = self.announcers.answer(&self.engine, from, prefix, &interest) {
                     self.engine.send(&hints);
@@ -260,11 +264,5 @@ impl Server {
                 }
             }
         }
-    }
-
-    fn data_for(&mut self, interest: &Interest<'_>) -> Result<Option<Vec<u8>>, StoreError> {
-        let mut out = Vec::with_capacity(xylem_packet::MAX_PACKET);
-        let answer = self.publication.answer(interest, &mut self.serving, &mut out)?;
-        Ok((answer == Answer::Data).then_some(out))
     }
 }

@@ -5,6 +5,7 @@
 //! scans both from the root down ([`Scan`]). At most [`MAX_UNRECORDED`] bytes of verified data are
 //! without their nodes on disk at any moment, so a kill costs no more than that.
 
+use std::io::IoSlice;
 use std::path::{Path, PathBuf};
 
 use xylem_hash::Hash;
@@ -26,6 +27,11 @@ pub const MAX_UNRECORDED: u64 = 512 * 1024;
 /// The bound is this part of what was verified so far, so that a kill at any moment costs less
 /// than 1 % of it.
 const UNRECORDED_PART: u64 = 256;
+
+/// Segments that are written in one call at most.
+const MAX_RUN: usize = 64;
+/// Fewer in a row are gathered with others instead.
+const MIN_RUN: usize = 4;
 
 /// What a finished file should look like. `None` leaves it as it is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -223,28 +229,89 @@ impl Partial {
         &mut self,
         segment: &Verified<Segment<B>>,
     ) -> Result<(), StoreError> {
-        let (index, content) = (segment.index, segment.content.as_ref());
-        let range = self.geometry.segment_range(index);
-        if segment.root() != self.root
-            || !self.geometry.has_segment(index)
-            || range != (segment.offset..segment.offset + content.len() as u64)
-        {
-            return Err(self.foreign(segment.offset));
-        }
-        if self.have.contains(index.0) {
+        if !self.lacks(segment)? {
             return Ok(());
         }
+        let content = segment.content.as_ref();
         if !content.is_empty() {
-            self.blocks.put(&self.file, range.start, content)?;
+            self.blocks.put(&self.file, segment.offset, content)?;
         }
-        self.have.insert(index.0);
+        self.have.insert(segment.index.0);
         if let Some(servable) = &mut self.servable {
-            servable.segment(index.0);
+            servable.segment(segment.index.0);
         }
         self.unrecorded += content.len() as u64;
+        if self.unrecorded >= self.limit() { self.flush() } else { Ok(()) }
+    }
+
+    /// As [`Partial::put`] for several, best in order: those that follow each other are written at once
+    /// and from where they lie.
+    ///
+    /// # Errors
+    /// As [`Partial::put`], for those that had not been taken before.
+    pub fn put_all<B: AsRef<[u8]>>(
+        &mut self,
+        mut segments: &[&Verified<Segment<B>>],
+    ) -> Result<(), StoreError> {
+        while !segments.is_empty() {
+            let run = self.run(segments)?;
+            let (now, rest) = segments.split_at(run.max(1));
+            segments = rest;
+            if run < MIN_RUN {
+                now.iter().try_for_each(|segment| self.put(segment))?;
+                continue;
+            }
+            let mut bufs = [IoSlice::new(&[]); MAX_RUN];
+            for (buf, segment) in bufs.iter_mut().zip(now) {
+                *buf = IoSlice::new(segment.content.as_ref());
+                self.unrecorded += segment.content.as_ref().len() as u64;
+            }
+            self.file.write_all_vectored(&mut bufs[..run], now[0].offset)?;
+            let written = now[0].index.0..now[0].index.0 + run as u64;
+            if let Some(servable) = &mut self.servable {
+                written.clone().for_each(|index| servable.segment(index));
+            }
+            self.have.insert_range(written);
+            if self.unrecorded >= self.limit() {
+                self.flush()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// How many of the first segments follow each other, are not there yet, and may be written before
+    /// nodes have to be.
+    fn run<B: AsRef<[u8]>>(&self, segments: &[&Verified<Segment<B>>]) -> Result<usize, StoreError> {
+        let (mut len, mut unrecorded) = (0, self.unrecorded);
+        for segment in segments.iter().take(MAX_RUN) {
+            if segment.index.0 != segments[0].index.0 + len as u64
+                || unrecorded >= self.limit()
+                || !self.lacks(segment)?
+            {
+                break;
+            }
+            unrecorded += segment.content.as_ref().len() as u64;
+            len += 1;
+        }
+        Ok(len)
+    }
+
+    /// Whether a segment, which has to be one of this file, is not there yet.
+    fn lacks<B: AsRef<[u8]>>(&self, segment: &Verified<Segment<B>>) -> Result<bool, StoreError> {
+        let (start, len) = (segment.offset, segment.content.as_ref().len() as u64);
+        if segment.root() != self.root
+            || !self.geometry.has_segment(segment.index)
+            || self.geometry.segment_range(segment.index) != (start..start + len)
+        {
+            return Err(self.foreign(start));
+        }
+        Ok(!self.have.contains(segment.index.0))
+    }
+
+    /// Bytes of data that may be without their nodes now.
+    fn limit(&self) -> u64 {
         let verified = self.have.count() * self.geometry.segment_size().bytes() as u64;
-        let limit = (verified / UNRECORDED_PART).min(MAX_UNRECORDED);
-        if self.unrecorded >= limit { self.flush() } else { Ok(()) }
+        (verified / UNRECORDED_PART).min(MAX_UNRECORDED)
     }
 
     /// Takes proven nodes; they are written after the data that came before them.

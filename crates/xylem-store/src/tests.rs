@@ -8,6 +8,7 @@ mod layout;
 mod objects;
 mod old_format;
 mod publish;
+mod runs;
 mod serve;
 mod staging;
 mod support;

@@ -154,6 +154,11 @@ impl MediumFile for DiskFile {
         self.0.write_at(buf, offset)
     }
 
+    #[cfg(target_os = "linux")]
+    fn write_vectored_at(&self, bufs: &[io::IoSlice<'_>], offset: u64) -> io::Result<usize> {
+        Ok(rustix::io::pwritev(&self.0, bufs, offset)?)
+    }
+
     fn set_len(&self, size: u64) -> io::Result<()> {
         self.0.set_len(size)
     }
