@@ -32,6 +32,7 @@ mod sink;
 pub mod client;
 pub mod mail;
 
+mod follow;
 mod get;
 mod node;
 mod share;
@@ -41,6 +42,7 @@ pub use api::{
     Blame, Error, Event, Existing, GetOptions, GetSummary, Output, Peer, ShareOptions, Stop,
     VerifyOptions, VerifySummary,
 };
+pub use follow::{ExtendsOptions, ExtendsSummary, FollowOptions, Input, extends, follow};
 pub use get::get;
 pub use keyring::{KeyEntry, KeyKind, Keyring};
 pub use node::{NodeConfig, Route, default_socket, run_node};

@@ -33,6 +33,8 @@ use xylem_node::{Blame, Existing, GetOptions, GetSummary, Output, Peer, PeerUri,
   xylem get xylem:... --from udp://192.0.2.7   through an NDN forwarder
   xylem get xylem:... --from unix:///run/nfd/nfd.sock   through the one of this machine
   xylem get xylem:... --range 1G..1100M -o part.bin
+  xylem get --follow xylem:... -o app.log      a file that still grows, written as it comes
+  xylem get --follow xylem:... -o - | grep E   the same, to a pipe
   xylem get /alice/film --publisher 3d40...    by name, newest version, signed by that key
   xylem get /lab/data --insecure --from tcp://192.0.2.7   whatever that forwarder finds
 
@@ -65,6 +67,16 @@ pub(crate) struct GetArgs {
     /// Fetch these bytes only: A..B, A.. or ..B, with K, M, G (1024) or KB, MB, GB (1000)
     #[arg(long, value_name = "A..B")]
     range: Option<ByteRange>,
+
+    /// Go on with what `xylem share --follow` publishes as it comes, until its publisher ends it.
+    /// The result has its name from the beginning, and holds a verified beginning of the stream at
+    /// every moment; a later run goes on from there
+    #[arg(long, conflicts_with_all = ["range", "exclude"])]
+    follow: bool,
+
+    /// With --follow: begin with the checkpoint of this version (the number in v=...), not the newest
+    #[arg(long, value_name = "VERSION", requires = "follow")]
+    at: Option<u64>,
 
     #[command(flatten)]
     trust: TrustArgs,
@@ -194,6 +206,12 @@ fn by_ticket(
         give_up: args.timeout,
         store: common.store()?,
     };
+    if args.follow {
+        let followed = xylem_node::follow(&options, args.at, stop, &mut |event| out.event(event));
+        out.take_broken()?;
+        report(&followed.map_err(|error| ended(error, stop))?, true, out)?;
+        return Ok(Exit::Done);
+    }
     fetch(&options, whole, stop, out)?;
     Ok(Exit::Done)
 }
