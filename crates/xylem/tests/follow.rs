@@ -181,6 +181,7 @@ fn a_follower_that_is_stopped_says_130_and_goes_on_later() {
     send(sharer.pid(), "-TERM");
     assert_exit(&follower.end(), 0);
     assert!(same(&out, &log));
+    drop(sharer);
     // What is no beginning of the stream is left alone.
     let mine = file(dir.path(), "mine", b"something else");
     let sharer = share(&log, &here("store"));
