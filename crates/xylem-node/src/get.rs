@@ -15,9 +15,10 @@ use xylem_transfer::{Event as TransferEvent, PeerId, Spec, Transfer};
 use crate::api::{Blame, Error, Event, Existing, GetOptions, GetSummary, Stop};
 use crate::dial::Dialler;
 use crate::engine::{Engine, Happening};
+use crate::peers::{Company, Holdings, Offer};
 use crate::publish::{disk, root_of};
 use crate::sink::{self, Context, Destination, Sink, Tally};
-use crate::{failure, identity, shaping};
+use crate::{failure, identity, record, shaping};
 
 /// How often progress is told.
 const TICK: Duration = Duration::from_millis(100);
@@ -39,11 +40,16 @@ pub fn get(
     let started = Instant::now();
     let ticket: Ticket = parse_ticket(&options.ticket)?;
     let store = Store::open(disk(), &options.store).map_err(|e| failure::store(&e))?;
+    let store = if options.fsync { store.durable() } else { store };
     let shaping = options.shaping.clone();
     let mut fetch =
         Fetch::new(&ticket, &options.from, options.give_up, options.limit_rate, shaping)?;
-    let mut summary = fetch.run(options, &store, stop, on_event)?;
+    let mut summary = fetch.run(&ticket, options, &store, stop, on_event)?;
     summary.elapsed = started.elapsed();
+    if options.serve.as_ref().is_some_and(|serve| serve.seed) {
+        fetch.seed(&mut summary, stop, on_event)?;
+    }
+    fetch.engine.close();
     Ok(summary)
 }
 
@@ -57,6 +63,9 @@ pub(crate) struct Fetch {
     pub(crate) engine: Engine,
     pub(crate) transfer: Transfer,
     dialler: Dialler,
+    company: Option<Company>,
+    /// The signed manifest, once it is there.
+    manifest: Vec<u8>,
     /// The shaping level that links are to have.
     wants: Level,
     /// What is set aside for whoever follows a growing object.
@@ -144,6 +153,8 @@ impl Fetch {
             engine,
             transfer,
             dialler,
+            company: None,
+            manifest: Vec::new(),
             wants,
             watch: None,
             config,
@@ -162,7 +173,7 @@ impl Fetch {
         let now = self.engine.now();
         for (face, is_link) in self.dialler.ups() {
             if is_link {
-                transfer.add_peer(now, peer_of(face));
+                transfer.add_direct_peer(now, peer_of(face));
             } else {
                 transfer.add_forwarder(now, peer_of(face));
             }
@@ -185,6 +196,7 @@ impl Fetch {
 
     fn run(
         &mut self,
+        ticket: &Ticket,
         options: &GetOptions,
         store: &Store,
         stop: &Stop,
@@ -199,7 +211,9 @@ impl Fetch {
         {
             return self.already_there(&to.path, options, &manifest, on_event);
         }
+        let on_disk = destination.is_some() && options.range.is_none();
         let mut sink = sink::make(options, &manifest, destination, store)?;
+        self.join(ticket, options, on_disk, on_event)?;
         let mut tally = Tally::default();
         let outcome = self.fetch(&mut *sink, &mut tally, stop, on_event);
         if outcome.is_err() {
@@ -207,7 +221,13 @@ impl Fetch {
         }
         outcome?;
         let path = sink.finish()?;
-        self.engine.close();
+        record::fetched(store, options, &manifest, path.as_deref(), on_event);
+        let holdings = self.company.as_ref().and_then(Company::holdings);
+        if let (Some(holdings), Some(path)) = (holdings, &path) {
+            holdings.moved(path);
+        }
+        self.count_bytes();
+        let company = self.company.as_ref();
         Ok(GetSummary {
             root: manifest.root.to_string(),
             path,
@@ -215,8 +235,65 @@ impl Fetch {
             files: tally.files,
             fetched: tally.fetched,
             resumed: tally.resumed,
+            peers: company.map(Company::bytes).unwrap_or_default(),
+            served: company.map_or(0, Company::served),
             ..GetSummary::default()
         })
+    }
+
+    /// Serves what is fetched, where that is wanted and possible, and finds others who do.
+    fn join(
+        &mut self,
+        ticket: &Ticket,
+        options: &GetOptions,
+        on_disk: bool,
+        on_event: &mut dyn FnMut(Event),
+    ) -> Result<(), Error> {
+        let serve = options.serve.as_ref().filter(|_| on_disk);
+        let offer = serve.map(|serve| Offer {
+            listen: serve.listen.clone(),
+            shaping: options.shaping.clone(),
+            ticket: ticket.clone(),
+            manifest: self.manifest.clone(),
+            holdings: Holdings::default(),
+        });
+        let mut company = Company::new(ticket, &self.dialler, self.engine.now(), offer);
+        if serve.is_some_and(|serve| serve.seed || !serve.listen.is_empty()) {
+            company.serve_now(on_event)?;
+        }
+        self.company = Some(company);
+        Ok(())
+    }
+
+    /// The fetch is complete: serves on until asked to stop.
+    fn seed(
+        &mut self,
+        summary: &mut GetSummary,
+        stop: &Stop,
+        on_event: &mut dyn FnMut(Event),
+    ) -> Result<(), Error> {
+        let Some(company) = &mut self.company else { return Ok(()) };
+        if company.holdings().is_none() {
+            return Ok(());
+        }
+        company.only_serves();
+        on_event(Event::Seeding(Box::new(summary.clone())));
+        while !stop.raised() {
+            self.turn(None, &Stop::new(), on_event)?;
+        }
+        summary.served = self.company.as_ref().map_or(0, Company::served);
+        Ok(())
+    }
+
+    /// Counts what the links that are up have brought.
+    fn count_bytes(&mut self) {
+        let stats: Vec<_> = self.transfer.peers(self.engine.now()).collect();
+        for stats in stats {
+            let name = self.dialler.name(face_of(stats.peer));
+            if let Some(company) = &mut self.company {
+                company.count(&name, stats.bytes);
+            }
+        }
     }
 
     /// The signed manifest, from whoever has it.
@@ -265,14 +342,18 @@ impl Fetch {
         on_event: &'a mut dyn FnMut(Event),
     ) -> Context<'a> {
         let now = self.engine.now();
-        Context { transfer: &mut self.transfer, tally, on_event, now }
+        let holdings = self.company.as_ref().and_then(Company::holdings);
+        Context { transfer: &mut self.transfer, tally, on_event, now, holdings }
     }
 
     /// Looks at the transfer's next event; those that concern peers are dealt with here.
     pub(crate) fn step(&mut self, on_event: &mut dyn FnMut(Event)) -> Result<Step, Error> {
         while let Some(event) = self.transfer.poll_event() {
             match event {
-                TransferEvent::Manifest { manifest, .. } => return Ok(Step::Manifest(manifest)),
+                TransferEvent::Manifest { manifest, packet } => {
+                    self.manifest = packet.to_vec();
+                    return Ok(Step::Manifest(manifest));
+                }
                 TransferEvent::PeerMisbehaved { peer, what } => {
                     let peer = self.dialler.name(face_of(peer));
                     on_event(Event::PeerMisbehaved { peer, what: what.to_string() });
@@ -307,8 +388,9 @@ impl Fetch {
         }
         self.tell_datagrams();
         self.ask();
-        let timers =
-            [deadline, self.transfer.poll_timeout(self.engine.now()), self.dialler.redial_at()];
+        let company = self.company.as_ref().and_then(Company::due);
+        let transfer = self.transfer.poll_timeout(self.engine.now());
+        let timers = [deadline, transfer, self.dialler.redial_at(), company];
         let due = timers.into_iter().flatten().min();
         self.engine.wait(due).map_err(|e| failure::local("network", &e))?;
         while let Some(happening) = self.engine.next_happening() {
@@ -320,6 +402,9 @@ impl Fetch {
         }
         if self.dialler.redial_at().is_some_and(|t| t <= now) {
             self.dialler.dial(&mut self.engine);
+        }
+        if let Some(company) = &mut self.company {
+            company.turn(&mut self.engine, &mut self.dialler, on_event);
         }
         Ok(())
     }
@@ -354,9 +439,19 @@ impl Fetch {
             Happening::Packet { from, packet, nack: None, marked: true } => {
                 self.transfer.handle_marked_data(now, peer_of(from), packet);
             }
-            Happening::Packet { from, packet, nack, .. } => self.packet(now, from, packet, nack),
+            Happening::Packet { from, packet, nack, .. } => {
+                if let Some(company) = &mut self.company
+                    && company.take(&self.engine, from, &packet)
+                {
+                    return;
+                }
+                self.packet(now, from, packet, nack);
+            }
             Happening::FaceUp { face, peer } => {
                 if self.dialler.came_up(&mut self.engine, face, &peer) {
+                    if let Some(company) = &mut self.company {
+                        company.came_up(&self.dialler, face);
+                    }
                     if self.dialler.is_link(face) {
                         self.transfer.add_peer(now, peer_of(face));
                     } else {
@@ -371,6 +466,11 @@ impl Fetch {
                 self.engine.refuse_stream(face, stream, what);
             }
             Happening::FaceDown { face, peer, why, .. } => {
+                if let Some(company) = &mut self.company {
+                    company.went_down(now, &self.dialler, face);
+                    let stats = self.transfer.peers(now).find(|s| s.peer == peer_of(face));
+                    stats.into_iter().for_each(|stats| company.count(&peer, stats.bytes));
+                }
                 if self.dialler.went_down(now, face, &why) {
                     self.transfer.remove_peer(now, peer_of(face));
                     on_event(Event::PeerGone { peer, why });

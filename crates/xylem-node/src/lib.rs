@@ -26,6 +26,7 @@ mod register;
 mod shaping;
 mod uri;
 
+mod peers;
 mod shelf;
 mod sink;
 
@@ -36,11 +37,12 @@ mod follow;
 mod get;
 mod node;
 mod share;
+mod upkeep;
 mod verify;
 
 pub use api::{
-    Blame, Error, Event, Existing, GetOptions, GetSummary, Output, Peer, ShareOptions, Stop,
-    VerifyOptions, VerifySummary,
+    Blame, Error, Event, Existing, GetOptions, GetSummary, Output, Peer, PeerBytes, ServeOptions,
+    ShareOptions, Stop, VerifyOptions, VerifySummary,
 };
 pub use follow::{ExtendsOptions, ExtendsSummary, FollowOptions, Input, extends, follow};
 pub use get::get;
@@ -48,6 +50,10 @@ pub use keyring::{KeyEntry, KeyKind, Keyring};
 pub use node::{NodeConfig, Route, default_socket, run_node};
 pub use share::share;
 pub use shelf::DiskShelf;
+pub use upkeep::{
+    CheckOptions, CheckSummary, Collected, Finding, FindingKind, Pinned, Standing, StoreEntry,
+    check_store, collect_store, list_store, pin,
+};
 pub use uri::{HostPort, LINK_PORT, NDN_PORT, PeerUri, WEB_SOCKET_PORT};
 pub use verify::verify;
 pub use xylem_link::{Level as ShapeLevel, Shaping};

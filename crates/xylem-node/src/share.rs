@@ -19,10 +19,11 @@ use crate::api::{Error, Event, Peer, ShareOptions, Stop};
 use crate::engine::{Engine, Happening};
 use crate::follow::Grower;
 use crate::mail::{MailStore, Room, beside};
+use crate::peers::Announcers;
 use crate::publish::{Serving, disk, publish};
 use crate::register::Registrar;
 use crate::uri::LINK_PORT;
-use crate::{failure, identity, shaping};
+use crate::{failure, identity, record, shaping};
 
 /// Answers between two flushes: a datagram of the largest size, so that the receiver
 /// works while the next ones are made.
@@ -97,6 +98,7 @@ pub(crate) fn share_with(
         link_key: Some(link_public.0),
         addresses: advertised(&listen),
     };
+    record::ticket(&store, &options.path, &ticket.to_string());
     on_event(Event::Shared {
         ticket: ticket.to_string(),
         name: prefix.to_string(),
@@ -110,7 +112,8 @@ pub(crate) fn share_with(
     let registrar = Registrar::new(&mut engine, prefix.as_ref().parent().to_name(), &options.via)?;
     let room = Room::open(&options.store, None)?;
     let (wants, told, peers) = (options.shaping.level, HashSet::new(), HashSet::new());
-    let server = Server { engine, registrar, content, wants, told, peers, room };
+    let announcers = Announcers::default();
+    let server = Server { engine, registrar, content, wants, told, peers, room, announcers };
     server.run(stop, ends, events, on_event)
 }
 
@@ -192,11 +195,15 @@ enum Content {
 impl Content {
     /// P and manifest of what is there now.
     fn newest(&self) -> (Name, Manifest) {
-        let publication = match self {
+        let publication = self.publication();
+        (publication.prefix().to_name(), publication.manifest().clone())
+    }
+
+    fn publication(&self) -> &Publication {
+        match self {
             Self::Still { publication, .. } => publication,
             Self::Growing(grower) => grower.newest(),
-        };
-        (publication.prefix().to_name(), publication.manifest().clone())
+        }
     }
 
     fn poll_timeout(&self) -> Option<Duration> {
@@ -227,6 +234,8 @@ struct Server {
     peers: HashSet<FaceId>,
     /// Takes mail.
     room: Room,
+    /// Peers that have told where they serve what they fetched of this.
+    announcers: Announcers,
 }
 
 impl Server {
@@ -253,9 +262,9 @@ impl Server {
             let mut answered = 0;
             while let Some(happening) = self.engine.next_happening() {
                 match happening {
-                    Happening::Packet { packet, nack: None, .. } => {
+                    Happening::Packet { from, packet, nack: None, .. } => {
                         answered += 1;
-                        self.take(&packet, on_event);
+                        self.take(from, &packet, on_event);
                         if answered % ANSWERS_A_FLUSH == 0 {
                             self.engine.flush_links();
                         }
@@ -279,6 +288,7 @@ impl Server {
                         self.registrar.went_down(face);
                         self.peers.remove(&face);
                         self.room.face_down(face);
+                        self.announcers.went_down(face);
                         on_event(Event::PeerGone { peer, why });
                     }
                 }
@@ -295,7 +305,7 @@ impl Server {
         Ok(())
     }
 
-    fn take(&mut self, packet: &[u8], on_event: &mut dyn FnMut(Event)) {
+    fn take(&mut self, from: FaceId, packet: &[u8], on_event: &mut dyn FnMut(Event)) {
         let interest = match Packet::decode(packet) {
             Ok(Packet::Interest(interest)) => interest,
             Ok(Packet::Data(data)) => {
@@ -305,7 +315,12 @@ impl Server {
         };
         match self.data_for(&interest) {
             Ok(Some(data)) => self.engine.send(&data),
-            Ok(None) => {}
+            Ok(None) => {
+                let prefix = self.content.publication().prefix();
+                if let Some(hints) = self.announcers.answer(&self.engine, from, prefix, &interest) {
+                    self.engine.send(&hints);
+                }
+            }
             Err(e) => {
                 if self.told.insert(e.path().to_path_buf()) {
                     let why = failure::store(&e).message;

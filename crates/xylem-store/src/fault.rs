@@ -46,6 +46,10 @@ struct Disk {
     short: bool,
     capacity: Option<u64>,
     written: u64,
+    /// Bytes of files that cannot be read.
+    bad: Vec<(u64, std::ops::Range<u64>)>,
+    /// Bytes of each file that were ever written: a full disk still takes others in their place.
+    taken: HashMap<u64, Vec<bool>>,
 }
 
 #[derive(Clone)]
@@ -166,6 +170,18 @@ impl FaultMedium {
         Ok(())
     }
 
+    /// Lets every read that touches these bytes of a file fail, as over a bad sector, until they are
+    /// written anew.
+    ///
+    /// # Errors
+    /// If there is no such file.
+    pub fn fail_reads(&self, path: &Path, bytes: std::ops::Range<u64>) -> io::Result<()> {
+        let mut disk = self.disk();
+        let (ino, _) = disk.find(self.dir, path, true)?;
+        disk.bad.push((ino, bytes));
+        Ok(())
+    }
+
     fn copy(&self, mut keep: impl FnMut(&[u8], &[u8], &[(usize, Vec<u8>)]) -> Vec<u8>) -> Self {
         let disk = self.disk();
         let mut inos: Vec<_> = disk.nodes.keys().copied().collect();
@@ -198,6 +214,23 @@ type FileParts<'a> =
     (&'a mut Vec<u8>, &'a mut Vec<u8>, &'a mut Vec<(usize, Vec<u8>)>, &'a mut Option<u64>);
 
 impl Disk {
+    /// How much of a write fits if `room` more bytes may be taken.
+    fn fitting(&self, ino: u64, at: usize, len: usize, room: usize) -> usize {
+        let taken = self.taken.get(&ino).map_or(&[][..], |taken| taken);
+        let is_new = |byte: &usize| !taken.get(*byte).copied().unwrap_or(false);
+        (at..at + len).filter(is_new).nth(room).map_or(len, |first| first - at)
+    }
+
+    /// Counts a write.
+    fn take(&mut self, ino: u64, at: usize, len: usize) {
+        let taken = self.taken.entry(ino).or_default();
+        taken.resize(taken.len().max(at + len), false);
+        for byte in &mut taken[at..at + len] {
+            self.written += u64::from(!*byte);
+            *byte = true;
+        }
+    }
+
     /// Counts a changing step; an error where it is to fail.
     fn step(&mut self) -> io::Result<()> {
         let now = self.steps;
@@ -473,6 +506,13 @@ impl Drop for FaultFile {
 impl MediumFile for FaultFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut disk = self.disk();
+        let end = offset + buf.len() as u64;
+        let touched = |(ino, bad): &(u64, std::ops::Range<u64>)| {
+            *ino == self.ino && bad.start < end && offset < bad.end
+        };
+        if disk.bad.iter().any(touched) {
+            return Err(io::Error::other("a bad sector"));
+        }
         let (bytes, ..) = disk.file(self.ino)?;
         let from = usize::try_from(offset).ok().and_then(|at| bytes.get(at..)).unwrap_or_default();
         let len = from.len().min(buf.len());
@@ -493,12 +533,15 @@ impl MediumFile for FaultFile {
         }
         if let Some(capacity) = disk.capacity {
             let room = capacity.saturating_sub(disk.written);
-            if room == 0 && step.is_ok() {
+            take = disk.fitting(self.ino, offset as usize, take, room as usize);
+            if take == 0 && !buf.is_empty() && step.is_ok() {
                 return Err(io::ErrorKind::StorageFull.into());
             }
-            take = take.min(room as usize);
         }
-        disk.written += take as u64;
+        let end = offset + take as u64;
+        let ino = self.ino;
+        disk.bad.retain(|(at, bad)| *at != ino || bad.start < offset || end < bad.end);
+        disk.take(self.ino, offset as usize, take);
         let mtime = disk.now();
         let (bytes, _, pending, _) = disk.file(self.ino)?;
         let at = offset as usize;

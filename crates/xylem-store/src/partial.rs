@@ -14,9 +14,11 @@ use crate::blocks::WriteBlocks;
 use crate::error::StoreError;
 use crate::file::FileRef;
 use crate::medium::{Clobber, FileTime};
-use crate::outboard::{NodeBuffer, OutboardFile};
-use crate::scan::{ProvenPair, RegionScan, Scan, ScanBuffer};
+use crate::node_buffer::NodeBuffer;
+use crate::outboard::OutboardFile;
+use crate::scan::{RegionScan, Scan, ScanBuffer};
 use crate::segments::SegmentSet;
+use crate::servable::{OnServable, Servable};
 use crate::store::{Part, Store, open_locked};
 
 /// Most bytes of verified data that may be without their nodes on disk.
@@ -81,6 +83,11 @@ pub struct Partial {
     blocks: WriteBlocks,
     nodes: NodeBuffer,
     unrecorded: u64,
+    /// Whether finishing waits for the device.
+    durable: bool,
+    /// Segments, present or not, whose leaf an earlier run left proven on disk.
+    kept_leaves: SegmentSet,
+    servable: Option<Servable>,
 }
 
 #[derive(Debug)]
@@ -106,7 +113,8 @@ impl Partial {
         let outboard = store.lock_partial(&root, Part::Outboard)?;
         let file = open_locked(&**store.medium(), part_path, part_path.to_path_buf())?;
         let home = Home::Alone { store: store.clone(), part_path: part_path.to_path_buf() };
-        Self::begin(root, geometry, file, OutboardFile::new(outboard), 0, home)
+        let outboard = OutboardFile::new(outboard);
+        Self::begin(root, geometry, file, outboard, 0, home, store.is_durable())
     }
 
     /// As [`Partial::open`] for a file of a directory: open already, its outboard at
@@ -117,8 +125,9 @@ impl Partial {
         file: FileRef,
         outboard: OutboardFile,
         slot_offset: u64,
+        durable: bool,
     ) -> Result<Resuming, StoreError> {
-        Self::begin(root, geometry, file, outboard, slot_offset, Home::Staged)
+        Self::begin(root, geometry, file, outboard, slot_offset, Home::Staged, durable)
     }
 
     fn begin(
@@ -128,6 +137,7 @@ impl Partial {
         outboard: OutboardFile,
         base: u64,
         home: Home,
+        durable: bool,
     ) -> Result<Resuming, StoreError> {
         let size = geometry.size();
         let old_size = file.metadata()?.size;
@@ -144,8 +154,11 @@ impl Partial {
             home,
             have: SegmentSet::new(geometry.segments()),
             blocks: WriteBlocks::default(),
-            nodes: NodeBuffer::default(),
+            nodes: NodeBuffer::bridging(),
             unrecorded: 0,
+            durable,
+            kept_leaves: SegmentSet::new(geometry.segments()),
+            servable: None,
         };
         // An empty file has nothing to wait for: its scan reads nothing and finds it complete.
         Ok(Resuming { scan, fresh: old_size == 0 && size > 0, partial })
@@ -161,6 +174,24 @@ impl Partial {
     #[must_use]
     pub fn file(&self) -> &FileRef {
         &self.file
+    }
+
+    /// The outboard, and the slot at which this file's begins. Slots that have not come read as
+    /// zeros, or lie past the end.
+    #[must_use]
+    pub fn outboard(&self) -> (&OutboardFile, u64) {
+        (&self.outboard, self.base)
+    }
+
+    /// From now on `tell` hears of each segment that can be served, as ascending runs: its data and
+    /// the nodes of its proof are written. First of all those that are there already.
+    ///
+    /// # Errors
+    /// As [`Partial::flush`].
+    pub fn on_servable(&mut self, tell: OnServable) -> Result<(), StoreError> {
+        self.flush()?;
+        self.servable = Some(Servable::new(&self.have, self.kept_leaves.clone(), tell));
+        Ok(())
     }
 
     /// The shape of the file's tree.
@@ -207,6 +238,9 @@ impl Partial {
             self.blocks.put(&self.file, range.start, content)?;
         }
         self.have.insert(index.0);
+        if let Some(servable) = &mut self.servable {
+            servable.segment(index.0);
+        }
         self.unrecorded += content.len() as u64;
         let verified = self.have.count() * self.geometry.segment_size().bytes() as u64;
         let limit = (verified / UNRECORDED_PART).min(MAX_UNRECORDED);
@@ -230,6 +264,9 @@ impl Partial {
             }
             self.nodes.push(self.base.saturating_add(node.slot()), &value.0);
         }
+        if let Some(servable) = &mut self.servable {
+            servable.nodes(nodes);
+        }
         if self.nodes.is_full() { self.flush() } else { Ok(()) }
     }
 
@@ -241,6 +278,9 @@ impl Partial {
         self.blocks.write(&self.file)?;
         self.nodes.write(self.outboard.file())?;
         self.unrecorded = 0;
+        if let Some(servable) = &mut self.servable {
+            servable.flushed();
+        }
         Ok(())
     }
 
@@ -266,7 +306,8 @@ impl Partial {
         self.outboard.file().sync()
     }
 
-    /// Completes a file of a staging directory: flushes and sets its attributes.
+    /// Completes a file of a staging directory: flushes and sets its attributes; on a
+    /// [durable](Store::durable) store, waits until it is on the device.
     ///
     /// # Errors
     /// [`StoreError::Incomplete`]; the medium's. Calling again after an error is right.
@@ -276,11 +317,13 @@ impl Partial {
             return Err(StoreError::Incomplete { path: self.file.path().into(), missing });
         }
         self.flush()?;
-        apply(&self.file, attributes)
+        apply(&self.file, attributes)?;
+        if self.durable { self.file.sync() } else { Ok(()) }
     }
 
     /// Completes a single file: flushes, sets its attributes, gives it its final name and moves
-    /// its outboard among the finished ones, where it serves.
+    /// its outboard among the finished ones, where it serves. On a [durable](Store::durable) store
+    /// content is on the device before it has its name, and the name before this returns.
     ///
     /// # Errors
     /// [`StoreError::Incomplete`]; [`StoreError::Exists`] under [`OverwritePolicy::Never`]; the
@@ -299,6 +342,9 @@ impl Partial {
         };
         let (store, part_path) = (store.clone(), part_path.clone());
         self.finish_in_place(attributes)?;
+        if self.durable {
+            self.outboard.file().sync()?;
+        }
         let clobber = match policy {
             OverwritePolicy::Never => Clobber::Never,
             OverwritePolicy::Replace => Clobber::Replace,
@@ -308,6 +354,7 @@ impl Partial {
             .medium()
             .rename(&part_path, final_path, clobber)
             .map_err(|e| StoreError::from_io("rename to this name", final_path, None, e))?;
+        store.settle_beside(final_path)?;
         store.finish_partial(&self.root, Part::Outboard)
     }
 
@@ -362,18 +409,18 @@ impl Resuming {
         scans: impl IntoIterator<Item = RegionScan>,
     ) -> Result<(Partial, Resumed), StoreError> {
         let Self { scan, mut partial, .. } = self;
-        let mut verifier = Verifier::new(partial.geometry, partial.root);
-        let mut adopt = |pairs: &[ProvenPair]| {
-            for pair in pairs {
-                // The scan proved them by the same rule; should the verifier ever disagree, the
-                // nodes are simply asked for again.
-                let _ = verifier.adopt_children(pair.parent, pair.left, pair.right);
-            }
-        };
-        adopt(scan.upper());
+        let scans: Vec<RegionScan> = scans.into_iter().collect();
+        let mut verifier = scan.verifier(&scans);
+        let mut kept_leaves = SegmentSet::new(partial.geometry.segments());
+        for pair in scan.pairs(&scans) {
+            let (left, right) = partial.geometry.children(pair.parent).unzip();
+            let children = [left, right].into_iter().flatten();
+            children.filter(|node| node.level == 0).for_each(|leaf| {
+                kept_leaves.insert(leaf.index);
+            });
+        }
         let (mut bytes, mut done) = (0, Vec::new());
-        for found in scans {
-            adopt(&found.pairs);
+        for found in &scans {
             for right in &found.right {
                 partial.have.insert_range(right.clone());
                 let segment = partial.geometry.segment_size().bytes() as u64;
@@ -388,6 +435,7 @@ impl Resuming {
                 }
             }
         }
+        partial.kept_leaves = kept_leaves;
         // Only now, so that no pair is adopted again under what is done.
         done.into_iter().for_each(|segments| verifier.forget_complete(segments));
         // The one node that a verifier knows without having proven it from something that came.

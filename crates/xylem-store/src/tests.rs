@@ -1,5 +1,6 @@
 //! The store on disks that work, fail, lie and lose power.
 
+mod catalog;
 mod faults;
 mod fetch;
 mod layout;

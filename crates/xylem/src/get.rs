@@ -97,6 +97,11 @@ pub(crate) struct GetArgs {
     #[arg(long, value_name = "GLOB")]
     exclude: Vec<String>,
 
+    /// Wait until everything is on the device, names included: what is reported complete then
+    /// survives a loss of power (slow where there are many files)
+    #[arg(long)]
+    fsync: bool,
+
     /// Fetch at most this many bytes a second, such as 500K or 10M
     #[arg(long, value_name = "RATE", value_parser = parse_rate, env = "XYLEM_LIMIT",
           hide_env_values = true)]
@@ -157,6 +162,8 @@ pub(crate) fn accept(
         shaping: args.shape.shaping(),
         give_up: args.timeout,
         store: common.store()?,
+        fsync: false,
+        serve: None,
     };
     if matches!(options.output, Output::Stdout) {
         not_with_json(out, "-o -")?;
@@ -205,6 +212,8 @@ fn by_ticket(
         shaping: args.shape.shaping(),
         give_up: args.timeout,
         store: common.store()?,
+        fsync: args.fsync,
+        serve: None,
     };
     if args.follow {
         let followed = xylem_node::follow(&options, args.at, stop, &mut |event| out.event(event));

@@ -24,6 +24,7 @@ mod send;
 mod shaping;
 mod share;
 mod stop;
+mod store;
 mod sum;
 mod traffic;
 mod trial;
@@ -70,6 +71,7 @@ fn run(cli: Cli, out: &mut Out) -> Result<exit::Exit, Failure> {
         Command::Key(args) => key::run(args, &common, out),
         Command::Sum(args) => sum::run(args, out),
         Command::Verify(args) => verify::run(args, &common, out),
+        Command::Store(args) => store::run(args, &common, out),
         Command::Try(args) => trial::run(args, &common, out),
         Command::Bench(args) => bench::run(args, out),
         Command::Completions(args) => extras::completions(args, out),

@@ -122,7 +122,7 @@ pub fn follow(
         fetched: follower.fetched,
         resumed,
         elapsed: started.elapsed(),
-        already_complete: false,
+        ..GetSummary::default()
     })
 }
 

@@ -9,7 +9,7 @@ use globset::{Glob, GlobSet, GlobSetBuilder};
 use xylem_object::listing::{self, Entry, EntryKind};
 use xylem_object::{Manifest, ObjectId};
 use xylem_store::{
-    Attributes, FileKind, OverwritePolicy, Part, Partial, SmallFile, Staging, Store,
+    Attributes, FileKind, OutboardFile, OverwritePolicy, Part, Partial, SmallFile, Staging, Store,
 };
 use xylem_tree::{Geometry, Segment, SegmentIndex, SegmentSize, Verified, Verifier};
 
@@ -17,10 +17,11 @@ use super::file::{audit, resume};
 use super::{Context, Destination, FLUSH_EVERY, Nodes, Sink, added, attributes, stored};
 use crate::api::{Error, Event};
 use crate::hashing::packed_slots;
+use crate::peers::{Holdings, Listed};
 use crate::{failure, walk};
 
 /// Files up to this size are written in one go when they are whole; larger ones are resumed.
-const SMALL_FILE: u64 = 64 * 1024;
+pub(crate) const SMALL_FILE: u64 = 64 * 1024;
 /// Files that are named to the caller before they are fetched.
 const MAX_TOLD: usize = 1_000;
 /// Listing entries that are looked at in one go.
@@ -96,18 +97,30 @@ impl DirectorySink {
         (xylem_hash::hash(&bytes) == *root).then_some(bytes)
     }
 
+    /// The listing of an earlier run is served if its tree is there too.
+    fn offer_kept_listing(&self, holdings: &Holdings) {
+        let object = |part| self.store.object(&self.manifest.root, part).ok().flatten();
+        if let (Some(file), Some(outboard)) = (object(Part::Listing), object(Part::Outboard)) {
+            holdings.kept(&self.manifest.geometry(), file, OutboardFile::new(outboard));
+        }
+    }
+
     /// Takes the listing, which is proven, as what has to be made.
     fn plan(&mut self, bytes: &[u8], cx: &mut Context<'_>) -> Result<(), Error> {
         let (mut entries, mut files) = (Vec::new(), HashMap::new());
         let segment_size = self.manifest.segment;
         let (mut number, mut slot) = (0, 0);
+        let mut listed = Vec::new();
         let mut kinds = HashMap::new();
         let mut totals = listing::Totals::default();
         for entry in listing::entries(bytes) {
             let entry = entry.map_err(|e| unusable(&e.to_string()))?;
             totals.entries += 1;
             let wanted = !self.is_excluded(&entry.path);
-            if let EntryKind::File { size, .. } = entry.kind {
+            if let EntryKind::File { size, root } = entry.kind {
+                if cx.holdings.is_some() {
+                    listed.push(Listed { path: entry.path.clone(), size, root, slot });
+                }
                 (totals.files, totals.bytes) = (totals.files + 1, totals.bytes + size);
                 if wanted {
                     files.insert(entries.len(), (number, slot));
@@ -124,9 +137,12 @@ impl DirectorySink {
         }
         self.manifest.check_totals(totals).map_err(|e| unusable(&e.to_string()))?;
         tell_contents(&entries, cx);
-        let mut listed = |path: &[u8]| kinds.get(path).copied();
-        let staging = Staging::open(&self.store, self.manifest.root, &self.to.part, &mut listed);
+        let mut kind_of = |path: &[u8]| kinds.get(path).copied();
+        let staging = Staging::open(&self.store, self.manifest.root, &self.to.part, &mut kind_of);
         let staging = stored(staging)?;
+        if let Some(holdings) = cx.holdings {
+            holdings.plan(&self.to.part, listed, staging.outboard().clone());
+        }
         let under_way = HashMap::new();
         self.tree =
             Some(Tree { staging, entries, files, next: 0, segment_size, under_way, told: false });
@@ -193,7 +209,10 @@ impl Tree {
             match entry.kind {
                 EntryKind::Symlink { .. } => {}
                 EntryKind::Directory => stored(self.staging.directory(&entry.path))?,
-                EntryKind::File { size, .. } if intact.contains(&at) => cx.tally.resumed += size,
+                EntryKind::File { size, .. } if intact.contains(&at) => {
+                    cx.tally.resumed += size;
+                    self.is_whole(at, cx);
+                }
                 EntryKind::File { .. } => self.want(at, cx)?,
             }
         }
@@ -234,7 +253,9 @@ impl Tree {
             let empty = verifier.segment(SegmentIndex(0), Bytes::new(), root.as_bytes());
             let empty = empty.map_err(|e| unusable(&e.to_string()))?;
             let file = SmallFile { path: &entry.path, size, root };
-            return stored(self.staging.write_small(&file, &[empty], &attributes_of(entry)));
+            stored(self.staging.write_small(&file, &[empty], &attributes_of(entry)))?;
+            self.is_whole(at, cx);
+            return Ok(());
         }
         let under_way = if small(entry).is_some() {
             let wanted = std::iter::once(0..geometry.segments());
@@ -250,17 +271,28 @@ impl Tree {
         Ok(())
     }
 
+    /// An entry's file is there and can be served.
+    fn is_whole(&self, at: usize, cx: &Context<'_>) {
+        if let (Some(holdings), Some((number, _))) = (cx.holdings, self.files.get(&at)) {
+            holdings.whole(*number);
+        }
+    }
+
     fn complete(&mut self, number: u64, cx: &mut Context<'_>) -> Result<(), Error> {
         match self.under_way.remove(&number) {
-            Some(UnderWay::Small { entry, mut segments, .. }) => {
+            Some(UnderWay::Small { entry: at, mut segments, .. }) => {
                 segments.sort_by_key(|s| s.index);
-                let entry = &self.entries[entry];
+                let entry = &self.entries[at];
                 let Some(file) = small(entry) else { return Ok(()) };
-                stored(self.staging.write_small(&file, &segments, &attributes_of(entry)))
+                stored(self.staging.write_small(&file, &segments, &attributes_of(entry)))?;
+                self.is_whole(at, cx);
+                Ok(())
             }
             Some(UnderWay::Large { entry, mut partial }) => {
                 if audit(&mut partial)? {
-                    return stored(partial.finish_in_place(&attributes_of(&self.entries[entry])));
+                    stored(partial.finish_in_place(&attributes_of(&self.entries[entry])))?;
+                    self.is_whole(entry, cx);
+                    return Ok(());
                 }
                 drop(partial);
                 let before = cx.tally.resumed;
@@ -290,7 +322,12 @@ impl Tree {
 impl Sink for DirectorySink {
     fn begin(&mut self, cx: &mut Context<'_>) -> Result<(), Error> {
         match self.kept_listing() {
-            Some(bytes) => self.plan(&bytes, cx),
+            Some(bytes) => {
+                if let Some(holdings) = cx.holdings {
+                    self.offer_kept_listing(holdings);
+                }
+                self.plan(&bytes, cx)
+            }
             None => self.open_listing(cx),
         }
     }

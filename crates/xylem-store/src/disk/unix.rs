@@ -132,6 +132,10 @@ impl Medium for DiskMedium {
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        // A held directory may have been given a mode by now that keeps us from opening it again.
+        if let (Some(dir), true) = (&self.dir, path == Path::new(".")) {
+            return Ok(sys::fsync(dir)?);
+        }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = sys::openat(self.at(), path, flags, Mode::empty())?;
         Ok(sys::fsync(fd)?)

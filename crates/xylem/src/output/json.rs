@@ -244,6 +244,45 @@ pub(crate) enum Json<'a> {
         proven: bool,
         seconds: f64,
     },
+    /// A row of `store list`.
+    Known {
+        path: String,
+        root: &'a str,
+        directory: bool,
+        origin: &'a str,
+        bytes: u64,
+        state: &'a str,
+        pinned: bool,
+        used_s: u64,
+        ticket: Option<&'a str>,
+    },
+    /// One thing that `store check` found.
+    Finding { kind: &'a str, path: String, what: &'a str },
+    /// `store check` is done.
+    StoreChecked {
+        records: u64,
+        trees: u64,
+        listings: u64,
+        manifests: u64,
+        bytes: u64,
+        bad: u64,
+        repaired: u64,
+    },
+    /// One name that `store gc` removed.
+    Removed { path: String, bytes: u64, dry_run: bool },
+    /// `store gc` is done.
+    Collected {
+        parts: u64,
+        partials: u64,
+        records: u64,
+        leftovers: u64,
+        bytes: u64,
+        young: u64,
+        busy: u64,
+        dry_run: bool,
+    },
+    /// What `store pin` or `store unpin` did.
+    Pinned { path: Option<String>, root: Option<&'a str>, pinned: bool },
     /// Why the run ends.
     Error { exit: u8, message: &'a str },
 }

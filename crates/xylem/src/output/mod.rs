@@ -9,7 +9,7 @@ mod progress;
 mod qr;
 pub(crate) mod text;
 
-pub(crate) use json::Json;
+pub(crate) use json::{Json, path_text};
 pub(crate) use progress::{Phase, Progress};
 
 use crate::cli::{Color, Common};
