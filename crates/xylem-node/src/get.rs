@@ -453,7 +453,7 @@ impl Fetch {
                         company.came_up(&self.dialler, face);
                     }
                     if self.dialler.is_link(face) {
-                        self.transfer.add_peer(now, peer_of(face));
+                        self.transfer.add_direct_peer(now, peer_of(face));
                     } else {
                         self.transfer.add_forwarder(now, peer_of(face));
                     }

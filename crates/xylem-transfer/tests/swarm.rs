@@ -6,7 +6,9 @@ mod sim;
 use std::time::Duration;
 
 use sim::{Behaviour, Net, Original, Role, Swarm, World, ms};
-use xylem_transfer::{Config, PeerId};
+use xylem_object::{Have, ObjectId, sign_manifest};
+use xylem_packet::{InterestBuilder, Packet};
+use xylem_transfer::{Config, Event, PeerId, Transfer};
 
 const MBIT: f64 = 50.0;
 const LIMIT: Duration = Duration::from_secs(300);
@@ -103,6 +105,197 @@ fn a_partition_heals() {
     swarm.cut = Some((ms(500)..ms(6_000), 4));
     let (seconds, _) = finish(&mut swarm, &original);
     assert!((6.0..20.0).contains(&seconds), "{seconds}");
+}
+
+#[test]
+fn readers_in_order_help_each_other_too() {
+    let original = Original::file(4_000_000);
+    let one = finish(&mut swarm(&original, 1), &original);
+    let mut readers = swarm(&original, 4);
+    readers.in_order = Some(128);
+    let four = finish(&mut readers, &original);
+    assert!(four.0 < 5.0 * one.0, "{four:?} and {one:?}");
+}
+
+// ---- one peer with a part ------------------------------------------------------------------------
+
+/// A transfer whose peer 0 was asked what it has, and what it was asked.
+struct Asking {
+    transfer: Transfer,
+    original: Original,
+    now: Duration,
+    questions: Vec<Vec<u8>>,
+    /// Segments and tiles, by the end of their names.
+    asked: Vec<String>,
+}
+
+impl Asking {
+    fn new(original: &Original, peers: u32) -> Self {
+        let mut world = World::new(original, Config::default(), 1);
+        let packet = sign_manifest(&original.manifest, original.prefix.as_ref(), &original.key);
+        world.transfer.offer_manifest(ms(0), packet.unwrap().into()).unwrap();
+        (0..peers).for_each(|peer| assert!(world.transfer.add_direct_peer(ms(0), PeerId(peer))));
+        let transfer = world.transfer;
+        let mut asking = Self {
+            transfer,
+            original: original.clone(),
+            now: ms(0),
+            questions: Vec::new(),
+            asked: Vec::new(),
+        };
+        let truth = &original.objects[&ObjectId::Root];
+        let (root, geometry) = (truth.root, truth.geometry);
+        let all = Some(0..u64::MAX);
+        asking.transfer.add_object(ObjectId::Root, root, geometry, all, [], None).unwrap();
+        asking
+    }
+
+    fn poll(&mut self) {
+        let mut packet = Vec::new();
+        while let Some(peer) = self.transfer.poll_transmit(self.now, &mut packet) {
+            let Ok(Packet::Interest(interest)) = Packet::decode(&packet) else { panic!() };
+            let name = interest.name().to_string();
+            match name.split_once("/32=have/") {
+                Some(_) => self.questions.push(packet.clone()),
+                None => {
+                    let end = name.split_once("/v=").unwrap().1.split_once('/').unwrap().1;
+                    self.asked.push(format!("{}:{end}", peer.0));
+                }
+            }
+        }
+        while let Some(event) = self.transfer.poll_event() {
+            assert!(!matches!(event, Event::Failed(_)), "{event:?}");
+        }
+    }
+
+    /// Answers the last question that peer 0 was asked.
+    fn tell(&mut self, have: &Have) {
+        let question = self.questions.pop().expect("it was asked");
+        let Ok(Packet::Interest(interest)) = Packet::decode(&question) else { panic!() };
+        let mut out = Vec::new();
+        have.packet(interest.name(), &mut out).unwrap();
+        self.transfer.handle_data(self.now, PeerId(0), out.into());
+    }
+
+    /// Peer 0 brings what it was asked.
+    fn bring(&mut self) {
+        let mut producer = sim::Producer::new(self.original.clone(), Behaviour::Honest);
+        for end in std::mem::take(&mut self.asked) {
+            let end = end.split_once(':').unwrap().1;
+            let name = format!("{}/{end}", self.original.prefix);
+            let mut wire = Vec::new();
+            let name = xylem_packet::Name::from_uri(&name).unwrap();
+            InterestBuilder::new(name.as_ref()).encode(&mut wire).unwrap();
+            let Some(sim::Reply::Data(data)) = producer.reply(&wire).pop() else { panic!() };
+            self.transfer.handle_data(self.now, PeerId(0), data.into());
+        }
+    }
+
+    fn numbers(&self) -> std::collections::BTreeSet<u64> {
+        self.asked.iter().filter_map(|a| a.split_once("seg=")?.1.parse().ok()).collect()
+    }
+}
+
+fn part(runs: &[std::ops::Range<u64>]) -> Have {
+    Have { partial: vec![(ObjectId::Root, runs.to_vec())], ..Have::default() }
+}
+
+#[test]
+fn a_peer_is_asked_for_what_it_has() {
+    let original = Original::file(20_000_000);
+    let mut asking = Asking::new(&original, 1);
+    asking.transfer.set_paused(ms(0), true);
+    asking.poll();
+    assert!(asking.questions.is_empty() && asking.asked.is_empty());
+    asking.transfer.set_paused(ms(0), false);
+    // The question goes first, and this answer comes before anything else is asked.
+    let mut packet = Vec::new();
+    assert!(asking.transfer.poll_transmit(ms(0), &mut packet).is_some());
+    asking.questions.push(packet);
+    asking.tell(&part(&[5..8, 200..202]));
+    let mut seen = std::collections::BTreeSet::new();
+    for _ in 0..10 {
+        asking.now += ms(20);
+        asking.poll();
+        seen.extend(asking.numbers());
+        asking.bring();
+    }
+    assert_eq!(seen, [5, 6, 7, 200, 201].into());
+    // There was nothing left to ask it for, so it was soon asked again what it has.
+    assert_eq!(asking.questions.len(), 1);
+    asking.tell(&part(&[5..10, 200..202]));
+    asking.poll();
+    assert_eq!(asking.numbers(), [8, 9].into());
+    asking.bring();
+    asking.now += ms(1_500);
+    asking.poll();
+    asking.tell(&Have::everything());
+    asking.poll();
+    assert!(asking.numbers().contains(&0), "{:?}", asking.asked);
+    asking.bring();
+    for _ in 0..50 {
+        asking.now += ms(200);
+        asking.poll();
+        asking.bring();
+    }
+    assert!(asking.transfer.is_idle());
+    assert_eq!(asking.questions, [] as [Vec<u8>; 0], "who has everything is not asked again");
+}
+
+/// An answer to no question, or to an older one, or that cannot be read: nothing changes.
+#[test]
+fn what_was_not_asked_says_nothing() {
+    let original = Original::file(20_000_000);
+    let mut asking = Asking::new(&original, 1);
+    asking.poll();
+    let count = asking.asked.len();
+    assert!(count > 3, "who has not answered counts as having everything");
+    let question = asking.questions[0].clone();
+    asking.transfer.handle_data(asking.now, PeerId(9), question.clone().into());
+    asking.tell(&part(&[0..1]));
+    asking.questions.push(question);
+    let before = asking.transfer.progress().unasked;
+    asking.tell(&Have::everything());
+    assert_eq!(asking.transfer.progress().unasked, before + 1);
+    asking.bring();
+    asking.now += ms(20);
+    asking.poll();
+    assert!(asking.numbers().is_empty(), "it still has one segment only: {:?}", asking.asked);
+}
+
+#[test]
+fn a_program_that_does_not_know_the_question_is_asked_as_before() {
+    let original = Original::file(4_000_000);
+    let net = || Net::new(20, 0.0).rate(20.0, 100_000);
+    let plain = World::new(&original, Config::default(), 1);
+    let mut plain = plain.peer(&original, Behaviour::Honest, net());
+    plain.run(LIMIT);
+    for behaviour in [Behaviour::Older, Behaviour::Honest] {
+        let world = World::new(&original, Config::default(), 1);
+        let mut world = world.direct_peer(&original, behaviour, net());
+        world.run(LIMIT);
+        assert!(world.is_done() && world.now < plain.now * 11 / 10, "{behaviour:?}");
+        let questions = world.asked.keys().filter(|name| name.contains("32=have")).count();
+        let most = if behaviour == Behaviour::Older { 3 } else { 1 };
+        assert!((1..=most).contains(&questions), "{behaviour:?}: {questions}");
+        assert_eq!(world.transfer.progress().lost, plain.transfer.progress().lost);
+    }
+}
+
+#[test]
+fn what_is_preferred_is_asked_first() {
+    let original = Original::file(40_000_000);
+    let mut asking = Asking::new(&original, 1);
+    asking.transfer.prefer(ObjectId::Root, 3_000..3_002);
+    asking.transfer.prefer(ObjectId::Root, 4_500..4_501);
+    asking.transfer.prefer(ObjectId::File(3), 0..9); // not there: no matter
+    asking.transfer.prefer(ObjectId::Root, 90_000..90_001); // past the end
+    asking.poll();
+    let segments: Vec<&str> =
+        asking.asked.iter().filter_map(|a| Some(a.split_once("seg=")?.1)).collect();
+    let tile = |s: &&&str| !s.contains("seq");
+    let segments: Vec<&str> = segments.iter().filter(tile).copied().take(5).collect();
+    assert_eq!(segments, ["4500", "3000", "3001", "0", "1"]);
 }
 
 // ---- turns ------------------------------------------------------------------------------------

@@ -110,6 +110,14 @@ impl World {
         bytes.into_iter().map(|b| b / all.max(1.0)).collect()
     }
 
+    /// As [`Self::peer`], for one that is asked what it has.
+    pub fn direct_peer(mut self, original: &Original, behaviour: Behaviour, net: Net) -> Self {
+        let id = PeerId(self.peers.len() as u32);
+        assert!(self.transfer.add_direct_peer(self.now, id));
+        self.peers.push((Producer::new(original.clone(), behaviour), net));
+        self
+    }
+
     fn fly(&mut self, at: Duration, cargo: Flying) {
         self.serial += 1;
         self.flying.push(Reverse((at, self.serial)));

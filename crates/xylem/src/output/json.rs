@@ -57,7 +57,11 @@ pub(crate) enum Json<'a> {
         resumed: u64,
         seconds: f64,
         already_complete: bool,
+        peers: Vec<FromPeer<'a>>,
+        served: u64,
     },
+    /// What is fetched is served to others from now on.
+    Offering { listen: &'a [SocketAddr], key: String },
     /// Our card.
     Card { card: &'a str },
     /// Somebody who has a name.
@@ -299,6 +303,13 @@ pub(crate) fn path_text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
+/// What came from one peer.
+#[derive(Debug, Serialize)]
+pub(crate) struct FromPeer<'a> {
+    pub(crate) peer: &'a str,
+    pub(crate) bytes: u64,
+}
+
 impl<'a> Json<'a> {
     /// The event as the library reports it; `None` for one that this version has no form for.
     pub(crate) fn of(event: &'a Event) -> Option<Self> {
@@ -333,6 +344,9 @@ impl<'a> Json<'a> {
             Event::Resumed { bytes } => Self::Resumed { bytes: *bytes },
             Event::Progress { verified, total, peers } => {
                 Self::Progress { verified: *verified, total: *total, peers: *peers }
+            }
+            Event::Offering { listen, key } => {
+                Self::Offering { listen, key: key.iter().map(|b| format!("{b:02x}")).collect() }
             }
             Event::Mail(event) => match event {
                 MailEvent::Arrived(message) => Self::mail(message),
@@ -561,7 +575,10 @@ mod tests {
                 resumed: 0,
                 seconds: 0.5,
                 already_complete: false,
+                peers: vec![FromPeer { peer: "p", bytes: 1 }],
+                served: 0,
             },
+            Json::Offering { listen: &[], key: String::new() },
             Json::Damage { path: String::new(), start: 0, end: 1, what: "x" },
             Json::Verified { root: "00", bytes: 1, files: 1, damaged: 0, located: true },
             Json::Card { card: "xylem-peer:a" },

@@ -9,7 +9,7 @@ mod progress;
 mod qr;
 pub(crate) mod text;
 
-pub(crate) use json::{Json, path_text};
+pub(crate) use json::{FromPeer, Json, path_text};
 pub(crate) use progress::{Phase, Progress};
 
 use crate::cli::{Color, Common};
@@ -263,6 +263,10 @@ impl Out {
             }
             Event::Resumed { bytes: kept } => {
                 self.note(&format!("{} from an earlier run verified", bytes(kept)));
+            }
+            Event::Offering { listen, .. } => {
+                let at = listen.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+                self.detail(&format!("what is verified is served to others at {at}"));
             }
             Event::Mail(event) => self.mail(&event),
             other => self.detail(&clean(&format!("{other:?}"))),
