@@ -52,6 +52,8 @@ pub struct ShareOptions {
     pub via: Vec<Peer>,
     /// What sizes and times on the encrypted link show.
     pub shaping: Shaping,
+    /// The path is a file that grows; when its checkpoints are made.
+    pub follow: Option<crate::FollowOptions>,
     /// Where outboards and identities are kept.
     pub store: PathBuf,
 }
@@ -285,6 +287,21 @@ pub enum Event {
     Trouble {
         /// One line.
         what: String,
+    },
+    /// A growing object has a new checkpoint: made, or fetched and proven to continue the last one.
+    Checkpoint {
+        /// Counted from 0.
+        number: u64,
+        /// Version component of its name.
+        version: u64,
+        /// Versioned NDN name, as URI.
+        name: String,
+        /// Root, hexadecimal.
+        root: String,
+        /// Bytes of content.
+        bytes: u64,
+        /// The publisher says that nothing comes after it.
+        last: bool,
     },
     /// A path was left out of what is shared, and why.
     Skipped {

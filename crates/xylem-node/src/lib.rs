@@ -34,6 +34,7 @@ mod sink;
 pub mod client;
 pub mod mail;
 
+mod follow;
 mod get;
 mod node;
 mod scrub;
@@ -45,6 +46,7 @@ pub use api::{
     Blame, Error, Event, Existing, GetOptions, GetSummary, Output, Peer, PeerBytes, ServeOptions,
     ShareOptions, Stop, VerifyOptions, VerifySummary,
 };
+pub use follow::{ExtendsOptions, ExtendsSummary, FollowOptions, Input, extends, follow};
 pub use get::get;
 pub use keyring::{KeyEntry, KeyKind, Keyring};
 pub use node::{NodeConfig, Route, default_socket, run_node};

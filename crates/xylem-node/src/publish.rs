@@ -112,7 +112,7 @@ pub(crate) fn publish(
     Ok((published, prefix))
 }
 
-fn microseconds_now() -> u64 {
+pub(crate) fn microseconds_now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }

@@ -190,6 +190,16 @@ pub(crate) enum Json<'a> {
         forwarder_cpu_us: Option<f64>,
         forwarder_memory: Option<u64>,
     },
+    /// A checkpoint of a growing object.
+    Checkpoint { number: u64, version: u64, name: &'a str, root: &'a str, bytes: u64, last: bool },
+    /// `verify --extends`.
+    Extends {
+        old_bytes: u64,
+        new_bytes: u64,
+        proof_bytes: usize,
+        extends: bool,
+        why: Option<&'a str>,
+    },
     /// `ctl status`.
     Status {
         version: &'a str,
@@ -336,6 +346,10 @@ impl<'a> Json<'a> {
             Event::Shared { ticket, name, root, bytes, files, listen, plain, carriers } => {
                 let (bytes, files) = (*bytes, *files);
                 Self::Shared { ticket, name, root, bytes, files, listen, plain, carriers }
+            }
+            Event::Checkpoint { number, version, name, root, bytes, last } => {
+                let (number, version, bytes, last) = (*number, *version, *bytes, *last);
+                Self::Checkpoint { number, version, name, root, bytes, last }
             }
             Event::Listening { uri } => Self::Listening { uri },
             Event::Registered { forwarder, prefix } => Self::Registered { forwarder, prefix },
@@ -566,6 +580,21 @@ mod tests {
                 capacity: None,
                 count: None,
                 strategy: None,
+            },
+            Json::Checkpoint {
+                number: 1,
+                version: 2,
+                name: "/a/v=2",
+                root: "00",
+                bytes: 1,
+                last: false,
+            },
+            Json::Extends {
+                old_bytes: 1,
+                new_bytes: 2,
+                proof_bytes: 32,
+                extends: true,
+                why: Some("w"),
             },
             Json::Hashing { done: 1, total: 2 },
             Json::Shared {

@@ -220,6 +220,11 @@ impl Out {
                 }
                 self.note("Serving until Ctrl-C.");
             }
+            Event::Checkpoint { number, version, bytes: size, last, .. } => {
+                let what = if last { "the last checkpoint" } else { "checkpoint" };
+                let line = format!("{what} {number}, v={version}: {}", bytes(size));
+                if last { self.note(&line) } else { self.detail(&line) }
+            }
             Event::Listening { uri } => self.note(&clean(&format!("Listening on {uri}"))),
             Event::Registered { forwarder, prefix } => {
                 self.note(&clean(&format!("Serving {prefix} through {forwarder}")));
