@@ -1,6 +1,7 @@
 //! [`FileRef`]: an open file that knows its path, so that every error names the place.
 
 use std::fmt;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -53,6 +54,14 @@ impl FileRef {
     pub fn write_all(&self, buf: &[u8], offset: u64) -> Result<(), StoreError> {
         write_all_at(&*self.file, buf, offset)
             .map_err(|e| StoreError::from_io("write", &self.path, Some(offset), e))
+    }
+
+    /// The first range at or after `offset` that may hold anything but zeros.
+    ///
+    /// # Errors
+    /// The medium's.
+    pub fn next_data(&self, offset: u64) -> Result<Option<Range<u64>>, StoreError> {
+        self.file.next_data(offset).map_err(|e| self.io("look for holes", e))
     }
 
     /// Cuts or extends the file.

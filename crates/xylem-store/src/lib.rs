@@ -47,6 +47,7 @@ mod medium;
 
 mod disk;
 mod file;
+mod sparse;
 
 mod store;
 
@@ -65,6 +66,7 @@ mod scan;
 mod blocks;
 mod partial;
 
+mod names;
 mod sweep;
 
 mod staging;
@@ -82,12 +84,14 @@ pub use medium::{
     Clobber, DirItem, FileKind, FileTime, Medium, MediumFile, Meta, OpenHow, read_full_at,
     write_all_at,
 };
+pub use names::{FolderNames, Visit};
 pub use outboard::{OutboardFile, OutboardReader, OutboardWriter};
-pub use partial::{Attributes, MAX_UNRECORDED, OverwritePolicy, Partial, Resumed, Resuming};
+pub use partial::{Attributes, MAX_UNRECORDED, OverwritePolicy, Partial, Resumed, Resuming, Unset};
 pub use publish::{Hashed, RegionReader, hash_file};
 pub use scan::{RegionScan, Scan, ScanBuffer};
 pub use segments::SegmentSet;
 pub use serve::{DEFAULT_OPEN_FILES, FileCache, SharedFile};
 pub use shares::MAX_SHARE_RECORD;
+pub use sparse::SparseReader;
 pub use staging::{MAX_SMALL_FILE, SmallFile, Staging};
 pub use store::{NewFile, Part, Store};

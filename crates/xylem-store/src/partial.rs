@@ -18,12 +18,16 @@ use crate::outboard::{NodeBuffer, OutboardFile};
 use crate::scan::{ProvenPair, RegionScan, Scan, ScanBuffer};
 use crate::segments::SegmentSet;
 use crate::store::{Part, Store, open_locked};
+use crate::sweep::cannot_be_set;
 
 /// Most bytes of verified data that may be without their nodes on disk.
 pub const MAX_UNRECORDED: u64 = 512 * 1024;
 /// The bound is this part of what was verified so far, so that a kill at any moment costs less
 /// than 1 % of it.
 const UNRECORDED_PART: u64 = 256;
+
+/// Attributes that could not be set and are named one by one.
+const MAX_UNSET_TOLD: usize = 10;
 
 /// What a finished file should look like. `None` leaves it as it is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -81,6 +85,7 @@ pub struct Partial {
     blocks: WriteBlocks,
     nodes: NodeBuffer,
     unrecorded: u64,
+    unset: Unset,
 }
 
 #[derive(Debug)]
@@ -146,6 +151,7 @@ impl Partial {
             blocks: WriteBlocks::default(),
             nodes: NodeBuffer::default(),
             unrecorded: 0,
+            unset: Unset::default(),
         };
         // An empty file has nothing to wait for: its scan reads nothing and finds it complete.
         Ok(Resuming { scan, fresh: old_size == 0 && size > 0, partial })
@@ -276,7 +282,12 @@ impl Partial {
             return Err(StoreError::Incomplete { path: self.file.path().into(), missing });
         }
         self.flush()?;
-        apply(&self.file, attributes)
+        apply(&self.file, attributes, &mut self.unset)
+    }
+
+    /// Attributes that the file system would not take; forgotten then.
+    pub fn take_unset(&mut self) -> Unset {
+        std::mem::take(&mut self.unset)
     }
 
     /// Completes a single file: flushes, sets its attributes, gives it its final name and moves
@@ -400,10 +411,44 @@ impl Resuming {
     }
 }
 
-/// Sets what is asked for on an open file. The time comes last, as nothing is written after it.
-pub(crate) fn apply(file: &FileRef, attributes: &Attributes) -> Result<(), StoreError> {
-    if let Some(mode) = attributes.mode {
-        file.set_mode(mode)?;
+/// Attributes that could not be set: the content is right all the same.
+#[derive(Debug, Default)]
+pub struct Unset {
+    /// The first few.
+    pub told: Vec<StoreError>,
+    /// How many more there were.
+    pub more: u64,
+}
+
+impl Unset {
+    /// An error that concerns an attribute alone is kept here; any other is handed back.
+    ///
+    /// # Errors
+    /// What `outcome` says, if it is about more than an attribute.
+    pub(crate) fn note(&mut self, outcome: Result<(), StoreError>) -> Result<(), StoreError> {
+        let Err(e) = outcome else { return Ok(()) };
+        match &e {
+            StoreError::Permission { .. } => {}
+            StoreError::Io { source, .. } if cannot_be_set(source.kind()) => {}
+            _ => return Err(e),
+        }
+        if self.told.len() < MAX_UNSET_TOLD {
+            self.told.push(e)
+        } else {
+            self.more += 1
+        }
+        Ok(())
     }
-    attributes.mtime.map_or(Ok(()), |mtime| file.set_mtime(mtime))
+}
+
+/// Sets what is asked for on an open file. The time comes last, as nothing is written after it.
+pub(crate) fn apply(
+    file: &FileRef,
+    attributes: &Attributes,
+    unset: &mut Unset,
+) -> Result<(), StoreError> {
+    if let Some(mode) = attributes.mode {
+        unset.note(file.set_mode(mode))?;
+    }
+    attributes.mtime.map_or(Ok(()), |mtime| unset.note(file.set_mtime(mtime)))
 }

@@ -57,7 +57,7 @@ impl Tree {
     }
 
     fn open(&self, store: &Store, path: &Path) -> Result<Staging, StoreError> {
-        Staging::open(store, self.root, path, &mut |p| self.kind(p))
+        Staging::open(store, self.root, path, &mut |p| Ok(self.kind(p)))
     }
 
     fn small(&self) -> Vec<SmallFile<'_>> {
@@ -257,7 +257,7 @@ fn planted_links_are_never_followed() {
     assert_eq!(medium.list_dir(Path::new("/victim")).unwrap().len(), 1);
     // The staging directory itself.
     medium.symlink(Path::new("/victim"), Path::new("/.link-part")).unwrap();
-    let linked = Staging::open(&store, tree.root, Path::new("/.link-part"), &mut |_| None);
+    let linked = Staging::open(&store, tree.root, Path::new("/.link-part"), &mut |_| Ok(None));
     assert!(matches!(linked, Err(StoreError::Unsafe { .. })), "{linked:?}");
     assert_eq!(medium.list_dir(Path::new("/victim")).unwrap().len(), 1);
 }
