@@ -138,6 +138,7 @@ impl Fetch {
         }
         outcome?;
         let path = sink.finish()?;
+        sink.troubles().into_iter().for_each(|what| on_event(Event::Trouble { what }));
         self.engine.close();
         Ok(GetSummary {
             root: manifest.root.to_string(),

@@ -10,6 +10,8 @@ mod api;
 mod failure;
 
 mod hashing;
+mod listed;
+mod names;
 mod publish;
 mod record;
 mod rescan;

@@ -64,7 +64,8 @@ pub(crate) fn share_with(
         None => Ok(naming::default_name(&publisher.public(), file_name)),
         Some(uri) => Name::from_uri(uri).map_err(|e| failure::usage(format!("--as {uri}: {e}"))),
     };
-    let (published, prefix) = publish(&store, &options.path, &name, stop, on_event)?;
+    let (published, prefix) =
+        publish(&store, &options.path, &name, options.portable, stop, on_event)?;
     let packet = published.sign(&prefix, &publisher)?;
     let manifest = published.manifest.clone();
     let publication = Publication::new(prefix.clone(), packet, &publisher.public())
