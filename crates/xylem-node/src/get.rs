@@ -221,6 +221,7 @@ impl Fetch {
         }
         outcome?;
         let path = sink.finish()?;
+        sink.troubles().into_iter().for_each(|what| on_event(Event::Trouble { what }));
         record::fetched(store, options, &manifest, path.as_deref(), on_event);
         let holdings = self.company.as_ref().and_then(Company::holdings);
         if let (Some(holdings), Some(path)) = (holdings, &path) {

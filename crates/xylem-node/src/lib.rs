@@ -11,6 +11,8 @@ mod failure;
 
 mod exclude;
 mod hashing;
+mod listed;
+mod names;
 mod publish;
 mod record;
 mod rescan;

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -67,7 +67,7 @@ pub(crate) fn share_with(
         Some(uri) => Name::from_uri(uri).map_err(|e| failure::usage(format!("--as {uri}: {e}"))),
     };
     let content = match &options.follow {
-        None => still(&store, &options.path, &name, &publisher, stop, on_event)?,
+        None => still(&store, options, &name, &publisher, stop, on_event)?,
         Some(follow) => {
             let path = &options.path;
             let grower = Grower::open(&store, path, follow, &name, &publisher, stop, on_event)?;
@@ -121,13 +121,14 @@ pub(crate) fn share_with(
 /// What is there now, hashed and signed.
 fn still(
     store: &Store,
-    path: &Path,
+    options: &ShareOptions,
     name: &dyn Fn(&[u8]) -> Result<Name, Error>,
     key: &PublisherKey,
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<Content, Error> {
-    let (published, prefix) = publish(store, path, name, stop, on_event)?;
+    let (published, prefix) =
+        publish(store, &options.path, name, options.portable, stop, on_event)?;
     let packet = published.sign(&prefix, key)?;
     let publication = Publication::new(prefix, packet, &key.public())
         .map_err(|e| failure::usage(e.to_string()))?

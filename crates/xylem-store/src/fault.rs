@@ -6,15 +6,16 @@
 //! same with the names: each creation, rename and removal since its directory was synced has
 //! happened or not. Permission bits are kept and not enforced.
 
+use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 mod power;
 
-use crate::medium::{Clobber, DirItem, FileKind, FileTime, Medium, MediumFile, Meta, OpenHow};
+use crate::medium::{Clobber, FileKind, FileTime, Medium, MediumFile, Meta, OpenHow};
 
 const ROOT: u64 = 1;
 const PAGE: usize = 4096;
@@ -60,6 +61,10 @@ struct Disk {
     bad_read: Option<u64>,
     /// What happened to names, in order.
     names: Vec<power::NameStep>,
+    /// Names that differ only in case or composition are one, as on other systems' disks.
+    folding: bool,
+    /// Modes and times cannot be set.
+    plain: bool,
 }
 
 #[derive(Clone)]
@@ -120,6 +125,16 @@ impl FaultMedium {
     /// Lets every write take half of what it is offered.
     pub fn set_short_writes(&self, short: bool) {
         self.disk().short = short;
+    }
+
+    /// From now on, names that differ only in case, or in how one letter is composed, are one.
+    pub fn fold_names(&self) {
+        self.disk().folding = true;
+    }
+
+    /// From now on, modes and modification times cannot be set.
+    pub fn refuse_attributes(&self) {
+        self.disk().plain = true;
     }
 
     /// Bytes that may be written from now on, until the disk is full; `None` for no limit.
@@ -184,6 +199,7 @@ impl FaultMedium {
         *bytes = content.to_vec();
         *durable = content.to_vec();
         pending.clear();
+        disk.settable()?;
         disk.node(ino)?.mtime = mtime;
         Ok(())
     }
@@ -297,6 +313,24 @@ impl Disk {
         }
     }
 
+    fn settable(&self) -> io::Result<()> {
+        if self.plain { Err(io::ErrorKind::PermissionDenied.into()) } else { Ok(()) }
+    }
+
+    /// What stands under a name, and how it is really written.
+    fn named(&mut self, dir: u64, name: &OsStr) -> io::Result<Option<(OsString, u64)>> {
+        let folding = self.folding;
+        let entries = self.entries(dir)?;
+        if let Some(ino) = entries.get(name) {
+            return Ok(Some((name.to_os_string(), *ino)));
+        }
+        let same = |other: &&OsString| folding && folded(other) == folded(name);
+        Ok(entries.keys().find(same).cloned().map(|name| {
+            let ino = entries[&name];
+            (name, ino)
+        }))
+    }
+
     /// What a path leads to: its number and its place (directory and name).
     fn find(&mut self, from: u64, path: &Path, follow: bool) -> io::Result<(u64, (u64, OsString))> {
         let mut todo: Vec<OsString> = split(path);
@@ -311,7 +345,7 @@ impl Disk {
                 at = parent;
                 continue;
             }
-            let next = *self.entries(at)?.get(&name).ok_or(io::ErrorKind::NotFound)?;
+            let (name, next) = self.named(at, &name)?.ok_or(io::ErrorKind::NotFound)?;
             place = (at, name);
             let target = match &self.node(next)?.body {
                 Body::Link(target) if follow || !todo.is_empty() => target.clone(),
@@ -341,7 +375,7 @@ impl Disk {
 
     fn add(&mut self, from: u64, path: &Path, mode: u32, body: Body) -> io::Result<u64> {
         let (dir, name) = self.place(from, path)?;
-        if self.entries(dir)?.contains_key(&name) {
+        if self.named(dir, &name)?.is_some() {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         let ino = self.next;
@@ -364,8 +398,13 @@ impl Disk {
             Body::Dir { .. } => (FileKind::Directory, 0),
             Body::Link(_) => (FileKind::Symlink, 0),
         };
-        Ok(Meta { kind, size, mode: node.mode, mtime: node.mtime, ino, dev: 1 })
+        Ok(Meta { kind, size, mode: node.mode, mtime: node.mtime, ino, dev: 1, links: 1 })
     }
+}
+
+/// A name without case and with one letter composed: enough to stand for systems that fold names.
+fn folded(name: &OsStr) -> String {
+    name.to_string_lossy().to_lowercase().replace("e\u{301}", "\u{e9}")
 }
 
 /// The components of a path, last first.
@@ -421,15 +460,31 @@ impl Medium for FaultMedium {
         disk.add(self.dir, path, mode, body).map(drop)
     }
 
-    fn list_dir(&self, path: &Path) -> io::Result<Vec<DirItem>> {
+    fn for_each_name(&self, path: &Path, take: &mut dyn FnMut(&OsStr, FileKind)) -> io::Result<()> {
         let mut disk = self.disk();
         let (dir, _) = disk.find(self.dir, path, true)?;
-        let entries = disk.entries(dir)?.clone();
-        let items = entries.into_iter().map(|(name, ino)| {
-            let kind = disk.meta(ino)?.kind;
-            Ok(DirItem { name, kind })
-        });
-        items.collect()
+        for (name, ino) in disk.entries(dir)?.clone() {
+            take(&name, disk.meta(ino)?.kind);
+        }
+        Ok(())
+    }
+
+    fn hard_link(&self, name: &Path, to: &dyn Medium, new: &Path) -> io::Result<()> {
+        let to: &Self = to.as_any().downcast_ref().ok_or(io::ErrorKind::Unsupported)?;
+        let mut disk = self.disk();
+        disk.step()?;
+        let (ino, _) = disk.find(self.dir, name, false)?;
+        disk.file(ino)?;
+        let (dir, new) = disk.place(to.dir, new)?;
+        if disk.named(dir, &new)?.is_some() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        disk.entries(dir)?.insert(new, ino);
+        Ok(())
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
     }
 
     fn rename(&self, from: &Path, to: &Path, clobber: Clobber) -> io::Result<()> {
@@ -496,6 +551,7 @@ impl Medium for FaultMedium {
         let mut disk = self.disk();
         disk.step()?;
         let (ino, _) = disk.find(self.dir, path, false)?;
+        disk.settable()?;
         disk.node(ino)?.mode = mode;
         Ok(())
     }
@@ -504,6 +560,7 @@ impl Medium for FaultMedium {
         let mut disk = self.disk();
         disk.step()?;
         let (ino, _) = disk.find(self.dir, path, false)?;
+        disk.settable()?;
         disk.node(ino)?.mtime = mtime;
         Ok(())
     }
@@ -610,6 +667,7 @@ impl MediumFile for FaultFile {
     fn set_mode(&self, mode: u32) -> io::Result<()> {
         let mut disk = self.disk();
         disk.step()?;
+        disk.settable()?;
         disk.node(self.ino)?.mode = mode;
         Ok(())
     }
@@ -617,6 +675,7 @@ impl MediumFile for FaultFile {
     fn set_mtime(&self, mtime: FileTime) -> io::Result<()> {
         let mut disk = self.disk();
         disk.step()?;
+        disk.settable()?;
         disk.node(self.ino)?.mtime = mtime;
         Ok(())
     }

@@ -21,6 +21,7 @@ use crate::scan::{RegionScan, Scan, ScanBuffer};
 use crate::segments::SegmentSet;
 use crate::servable::{OnServable, Servable};
 use crate::store::{Part, Store, open_locked};
+use crate::sweep::cannot_be_set;
 
 /// Most bytes of verified data that may be without their nodes on disk.
 pub const MAX_UNRECORDED: u64 = 512 * 1024;
@@ -32,6 +33,8 @@ const UNRECORDED_PART: u64 = 256;
 const MAX_RUN: usize = 64;
 /// Fewer in a row are gathered with others instead.
 const MIN_RUN: usize = 4;
+/// Attributes that could not be set and are named one by one.
+const MAX_UNSET_TOLD: usize = 10;
 
 /// What a finished file should look like. `None` leaves it as it is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -94,6 +97,7 @@ pub struct Partial {
     /// Segments, present or not, whose leaf an earlier run left proven on disk.
     kept_leaves: SegmentSet,
     servable: Option<Servable>,
+    unset: Unset,
 }
 
 #[derive(Debug)]
@@ -165,6 +169,7 @@ impl Partial {
             durable,
             kept_leaves: SegmentSet::new(geometry.segments()),
             servable: None,
+            unset: Unset::default(),
         };
         // An empty file has nothing to wait for: its scan reads nothing and finds it complete.
         Ok(Resuming { scan, fresh: old_size == 0 && size > 0, partial })
@@ -387,8 +392,13 @@ impl Partial {
             return Err(StoreError::Incomplete { path: self.file.path().into(), missing });
         }
         self.flush()?;
-        apply(&self.file, attributes)?;
+        apply(&self.file, attributes, &mut self.unset)?;
         if self.durable { self.file.sync() } else { Ok(()) }
+    }
+
+    /// Attributes that the file system would not take; forgotten then.
+    pub fn take_unset(&mut self) -> Unset {
+        std::mem::take(&mut self.unset)
     }
 
     /// Completes a single file: flushes, sets its attributes, gives it its final name and moves
@@ -518,10 +528,44 @@ impl Resuming {
     }
 }
 
-/// Sets what is asked for on an open file. The time comes last, as nothing is written after it.
-pub(crate) fn apply(file: &FileRef, attributes: &Attributes) -> Result<(), StoreError> {
-    if let Some(mode) = attributes.mode {
-        file.set_mode(mode)?;
+/// Attributes that could not be set: the content is right all the same.
+#[derive(Debug, Default)]
+pub struct Unset {
+    /// The first few.
+    pub told: Vec<StoreError>,
+    /// How many more there were.
+    pub more: u64,
+}
+
+impl Unset {
+    /// An error that concerns an attribute alone is kept here; any other is handed back.
+    ///
+    /// # Errors
+    /// What `outcome` says, if it is about more than an attribute.
+    pub(crate) fn note(&mut self, outcome: Result<(), StoreError>) -> Result<(), StoreError> {
+        let Err(e) = outcome else { return Ok(()) };
+        match &e {
+            StoreError::Permission { .. } => {}
+            StoreError::Io { source, .. } if cannot_be_set(source.kind()) => {}
+            _ => return Err(e),
+        }
+        if self.told.len() < MAX_UNSET_TOLD {
+            self.told.push(e)
+        } else {
+            self.more += 1
+        }
+        Ok(())
     }
-    attributes.mtime.map_or(Ok(()), |mtime| file.set_mtime(mtime))
+}
+
+/// Sets what is asked for on an open file. The time comes last, as nothing is written after it.
+pub(crate) fn apply(
+    file: &FileRef,
+    attributes: &Attributes,
+    unset: &mut Unset,
+) -> Result<(), StoreError> {
+    if let Some(mode) = attributes.mode {
+        unset.note(file.set_mode(mode))?;
+    }
+    attributes.mtime.map_or(Ok(()), |mtime| unset.note(file.set_mtime(mtime)))
 }
