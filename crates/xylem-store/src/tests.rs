@@ -5,6 +5,7 @@ mod faults;
 mod fetch;
 mod layout;
 mod publish;
+mod scrub;
 mod serve;
 mod staging;
 mod support;
