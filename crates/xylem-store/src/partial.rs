@@ -20,6 +20,7 @@ use crate::outboard::OutboardFile;
 use crate::scan::{RegionScan, Scan, ScanBuffer};
 use crate::segments::SegmentSet;
 use crate::servable::{OnServable, Servable};
+use crate::sparse::has_zero_page;
 use crate::store::{Part, Store, open_locked};
 use crate::sweep::cannot_be_set;
 
@@ -284,14 +285,15 @@ impl Partial {
         Ok(())
     }
 
-    /// How many of the first segments follow each other, are not there yet, and may be written before
-    /// nodes have to be.
+    /// How many of the first segments follow each other, are not there yet, have nothing that is to stay
+    /// a hole, and may be written before nodes have to be.
     fn run<B: AsRef<[u8]>>(&self, segments: &[&Verified<Segment<B>>]) -> Result<usize, StoreError> {
         let (mut len, mut unrecorded) = (0, self.unrecorded);
         for segment in segments.iter().take(MAX_RUN) {
             if segment.index.0 != segments[0].index.0 + len as u64
                 || unrecorded >= self.limit()
                 || !self.lacks(segment)?
+                || has_zero_page(segment.content.as_ref())
             {
                 break;
             }
