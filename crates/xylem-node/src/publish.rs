@@ -15,12 +15,12 @@ use xylem_store::{
     DiskMedium, FileCache, FileKind, FileRef, FileState, Medium, Meta, OutboardFile,
     OutboardReader, Part, SharedFile, Store, StoreError,
 };
-use xylem_tree::{Geometry, SegmentSize};
+use xylem_tree::{Geometry, NODE_LEN, SegmentSize};
 
 use crate::api::{Error, Event, Stop};
 use crate::failure;
 use crate::hashing::{self, Job, packed_slots};
-use crate::record::Record;
+use crate::record::{self, Record};
 use crate::walk::os_bytes;
 
 use directory::Members;
@@ -100,13 +100,15 @@ pub(crate) fn publish(
     let file_name = os_bytes(canonical.file_name().unwrap_or_default());
     let object = name(&file_name)?;
     let meta = store.medium().metadata(&canonical).map_err(at)?;
-    let record = store.share(&key).ok().flatten().and_then(|bytes| Record::decode(&bytes));
+    let record = Record::recall(store, &key);
+    let known = record.as_ref();
     let published = match meta.kind {
         FileKind::File => {
-            publish_file(store, &canonical, &meta, &file_name, record, stop, on_event)?
+            publish_file(store, &canonical, &meta, &file_name, known, stop, on_event)?
         }
         FileKind::Directory => {
-            let known = record.map(|r| r.root);
+            // The outboards of a fetched directory may have holes.
+            let known = known.filter(|r| !r.fetched).map(|r| r.root);
             directory::publish(store, &canonical, known, portable, stop, on_event)?
                 .described(&meta, &file_name)
         }
@@ -114,18 +116,17 @@ pub(crate) fn publish(
     };
     // The same bytes under the same name keep their version, so that tickets stay good.
     let root = published.manifest.root;
-    let version = match record {
-        Some(record) if record.root == root => record.version,
-        _ => microseconds_now(),
-    };
-    let record = Record { root, version, state: FileState::of(&meta) };
-    store.put_share(&key, &record.encode()).map_err(|e| failure::store(&e))?;
+    let version = known.filter(|r| r.root == root).and_then(|r| r.note.version);
+    let version = version.unwrap_or_else(microseconds_now);
+    let state = FileState::of(&meta);
+    record::shared(store, &key, &published.manifest, state, version, known)
+        .map_err(|e| failure::store(&e))?;
     let prefix = naming::versioned(object.as_ref(), version)
         .map_err(|e| failure::usage(format!("{object}: {e}")))?;
     Ok((published, prefix))
 }
 
-fn microseconds_now() -> u64 {
+pub(crate) fn microseconds_now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
@@ -135,7 +136,7 @@ fn publish_file(
     path: &Path,
     meta: &Meta,
     file_name: &[u8],
-    record: Option<Record>,
+    record: Option<&Record>,
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<Published, Error> {
@@ -144,6 +145,10 @@ fn publish_file(
     let small = packed_slots(state.size, SegmentSize::DEFAULT) == 0;
     let known = record.filter(|r| r.state == state).map(|r| r.root);
     let outboard = known.and_then(|root| store.object(&root, Part::Outboard).ok().flatten());
+    // One of a fetch may be of another segment size.
+    let slots = packed_slots(state.size, SegmentSize::DEFAULT);
+    let fits = |o: &FileRef| o.metadata().is_ok_and(|m| m.size == slots * NODE_LEN as u64);
+    let outboard = outboard.filter(fits);
     let (root, outboard) = match (known, outboard) {
         (Some(root), outboard) if small || outboard.is_some() => (root, outboard),
         _ => {
@@ -305,6 +310,23 @@ impl Source for Serving {
         }
         self.file(object).ok().flatten().map(|(_, served)| served.root)
     }
+}
+
+/// Hashes `path` as if nothing were known of it and keeps its trees, as [`publish`] would; returns
+/// its root.
+pub(crate) fn rebuild(
+    store: &Store,
+    path: &Path,
+    stop: &Stop,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<Hash, Error> {
+    let at = |e| failure::store(&StoreError::from_io("read", path, None, e));
+    let meta = store.medium().metadata(path).map_err(at)?;
+    let published = match meta.kind {
+        FileKind::Directory => directory::publish(store, path, None, false, stop, on_event)?,
+        _ => publish_file(store, path, &meta, b"", None, stop, on_event)?,
+    };
+    Ok(published.manifest.root)
 }
 
 /// The root that publishing `path` would give; nothing is kept.

@@ -5,14 +5,13 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicU64;
 
 use xylem_hash::Hash;
 use xylem_link::Shaping;
 use xylem_object::listing::{Entry, EntryKind};
 use xylem_object::{Kind, ObjectId, Ticket};
 use xylem_store::{
-    FileKind, FileRef, FileState, Meta, OpenHow, OutboardFile, Part, Scan, Store, StoreError,
+    FileKind, FileRef, FileState, Meta, OpenHow, OutboardFile, Part, Store, StoreError,
 };
 use xylem_transfer::Event as TransferEvent;
 use xylem_tree::{Geometry, SegmentSize};
@@ -23,7 +22,7 @@ use crate::get::{Fetch, Step, parse_ticket};
 use crate::hashing::{self, Job};
 use crate::listed::{Listed, ListedError, ListedFiles};
 use crate::publish::{disk, root_of};
-use crate::rescan::rescan;
+use crate::rescan::{Readers, Subject, inspect};
 use crate::walk::{os_bytes, os_path};
 
 /// One segment of each tile's span brings the whole tile: 8 segments a node, 256 nodes a tile.
@@ -201,10 +200,10 @@ impl Check<'_> {
         if size > should {
             self.damaged(expected.shown.clone(), should..size, "is longer than published")?;
         }
-        let right = match &expected.outboard {
-            Some((outboard, slot)) => self.right(expected, outboard, *slot)?,
+        let wrong = match &expected.outboard {
+            Some((outboard, slot)) => self.wrong(expected, outboard, *slot)?,
             None => match self.nodes_from_peers(expected, on_event)? {
-                Some(outboard) => self.right(expected, &outboard, 0)?,
+                Some(outboard) => self.wrong(expected, &outboard, 0)?,
                 None => {
                     self.summary.located = false;
                     return self.damaged(expected.shown.clone(), 0..should, "does not match");
@@ -212,7 +211,7 @@ impl Check<'_> {
             },
         };
         let before = self.summary.damage.len();
-        for range in complement(&expected.geometry, &right) {
+        for range in wrong {
             let what = if range.start >= size { "missing" } else { "does not match" };
             self.damaged(expected.shown.clone(), range, what)?;
         }
@@ -224,8 +223,8 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Segments that are right, by proven nodes.
-    fn right(
+    /// Byte ranges that are wrong, by proven nodes.
+    fn wrong(
         &self,
         expected: &Expected<'_>,
         outboard: &OutboardFile,
@@ -233,11 +232,18 @@ impl Check<'_> {
     ) -> Result<Vec<Range<u64>>, Error> {
         let at = |e: StoreError| failure::store(&e);
         let file = FileRef::open(&**self.store.medium(), expected.path, OpenHow::Read);
-        let scan = Scan::new(file.map_err(at)?, outboard, slot, expected.geometry, expected.root);
-        let scan = scan.map_err(at)?;
-        let regions: Vec<u64> = scan.regions().collect();
-        let scans = rescan(&scan, &regions, &AtomicU64::new(0)).map_err(at)?;
-        Ok(scans.iter().flat_map(|s| s.right().to_vec()).collect())
+        let subject = Subject {
+            file: file.map_err(at)?,
+            outboard: Some((outboard.clone(), slot)),
+            geometry: expected.geometry,
+            root: expected.root,
+        };
+        let found = inspect(&subject, &mut Readers::All, &|_| !self.stop.raised()).map_err(at)?;
+        let Some(found) = found else {
+            let message = "interrupted; nothing was changed".to_owned();
+            return Err(Error { blame: Blame::Interrupted, message });
+        };
+        Ok(found.bad().iter().map(|segments| found.bytes_of(segments)).collect())
     }
 
     /// The peers, dialled when they are needed first and past the manifest; `None` if there is
@@ -335,7 +341,7 @@ impl Check<'_> {
 }
 
 /// Runs a transfer until nothing is wanted any more.
-fn drain(
+pub(crate) fn drain(
     fetch: &mut Fetch,
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
@@ -353,38 +359,5 @@ fn drain(
             return Ok(());
         }
         fetch.turn(None, stop, on_event)?;
-    }
-}
-
-/// Byte ranges of a file outside of `right`, which are ascending segment ranges; neighbours joined.
-fn complement(geometry: &Geometry, right: &[Range<u64>]) -> Vec<Range<u64>> {
-    let bytes = geometry.segment_size().bytes() as u64;
-    let mut right: Vec<_> = right.to_vec();
-    right.sort_by_key(|r| r.start);
-    let (mut bad, mut at) = (Vec::new(), 0);
-    let end = geometry.segments()..geometry.segments();
-    for range in right.into_iter().chain(Some(end)) {
-        if range.start > at {
-            bad.push(at * bytes..(range.start * bytes).min(geometry.size()));
-        }
-        at = at.max(range.end);
-    }
-    bad
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_not_right_is_bad() {
-        let geometry = Geometry::new(100_000, SegmentSize::DEFAULT);
-        let bad = |right: &[(u64, u64)]| {
-            let right: Vec<_> = right.iter().map(|r| r.0..r.1).collect();
-            complement(&geometry, &right).into_iter().map(|r| (r.start, r.end)).collect::<Vec<_>>()
-        };
-        assert_eq!(bad(&[]), [(0, 100_000)]);
-        assert_eq!(bad(&[(0, 13)]), []);
-        assert_eq!(bad(&[(5, 6), (0, 3)]), [(3 * 8192, 5 * 8192), (6 * 8192, 100_000)]);
     }
 }

@@ -83,6 +83,13 @@ pub enum StoreError {
         /// The offset that was asked for.
         offset: u64,
     },
+    /// A newer program made the store.
+    Format {
+        /// The store's directory.
+        path: PathBuf,
+        /// Its format.
+        version: u32,
+    },
     /// Any other answer of the operating system.
     Io {
         /// The file or directory.
@@ -152,6 +159,7 @@ impl StoreError {
             | Self::Unsafe { path, .. }
             | Self::Incomplete { path, .. }
             | Self::OutOfRange { path, .. }
+            | Self::Format { path, .. }
             | Self::Io { path, .. } => path,
         }
     }
@@ -181,6 +189,13 @@ impl fmt::Display for StoreError {
                 write!(f, "{path}: not complete, {missing} segments are missing")
             }
             Self::OutOfRange { offset, .. } => write!(f, "{path}: byte {offset} is out of range"),
+            Self::Format { version, .. } => {
+                let ours = crate::format::FORMAT;
+                write!(
+                    f,
+                    "{path}: a newer xylem made this store (format {version}, known here: up to {ours})"
+                )
+            }
             Self::Io { doing, offset: Some(at), source, .. } => {
                 write!(f, "{path}: cannot {doing} at byte {at}: {source}")
             }

@@ -2,8 +2,9 @@
 //!
 //! It keeps what a crash would keep: [`FaultMedium::image`] is the disk after the process was
 //! killed (every completed call counts), [`FaultMedium::power_loss`] the disk after the power
-//! went (pages that were not synced are there or not, by a seed). Permission bits are kept and
-//! not enforced.
+//! went (pages that were not synced are there or not, by a seed), and [`FaultMedium::power_cut`] the
+//! same with the names: each creation, rename and removal since its directory was synced has
+//! happened or not. Permission bits are kept and not enforced.
 
 use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
@@ -11,6 +12,8 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+mod power;
 
 use crate::medium::{Clobber, FileKind, FileTime, Medium, MediumFile, Meta, OpenHow};
 
@@ -27,6 +30,8 @@ pub enum Fault {
     Torn,
     /// This one step fails, later ones work.
     Once,
+    /// From this step on the disk is full: whatever needs room fails with `StorageFull`.
+    Full,
 }
 
 /// A file system in memory with faults on demand. Clones and opened directories share the disk.
@@ -51,6 +56,15 @@ struct Disk {
     folding: bool,
     /// Modes and times cannot be set.
     plain: bool,
+    /// Bytes of files that cannot be read.
+    bad: Vec<(u64, std::ops::Range<u64>)>,
+    /// Bytes of each file that were ever written: a full disk still takes others in their place.
+    taken: HashMap<u64, Vec<bool>>,
+    /// Reads so far, and the one that is to fail.
+    reads: u64,
+    bad_read: Option<u64>,
+    /// What happened to names, in order.
+    names: Vec<power::NameStep>,
 }
 
 #[derive(Clone)]
@@ -89,10 +103,17 @@ impl FaultMedium {
         disk.fault = Some((disk.steps + steps, fault));
     }
 
-    /// Whether the fault that was set has struck.
+    /// Lets the read number `reads` from now on (0: the next) fail, and no other.
+    pub fn fail_read_after(&self, reads: u64) {
+        let mut disk = self.disk();
+        disk.bad_read = Some(disk.reads + reads);
+    }
+
+    /// Whether every fault that was set has struck.
     #[must_use]
     pub fn has_failed(&self) -> bool {
-        self.disk().fault.is_none()
+        let disk = self.disk();
+        disk.fault.is_none() && disk.bad_read.is_none()
     }
 
     /// Changing steps so far: creations, writes, renames, removals, attributes.
@@ -172,6 +193,7 @@ impl FaultMedium {
             Ok((ino, _)) => ino,
             Err(_) => disk.add(self.dir, path, 0o644, file_body())?,
         };
+        disk.names.iter_mut().for_each(power::NameStep::settle_all);
         let mtime = disk.now();
         let (bytes, durable, pending, _) = disk.file(ino)?;
         *bytes = content.to_vec();
@@ -179,6 +201,18 @@ impl FaultMedium {
         pending.clear();
         disk.settable()?;
         disk.node(ino)?.mtime = mtime;
+        Ok(())
+    }
+
+    /// Lets every read that touches these bytes of a file fail, as over a bad sector, until they are
+    /// written anew.
+    ///
+    /// # Errors
+    /// If there is no such file.
+    pub fn fail_reads(&self, path: &Path, bytes: std::ops::Range<u64>) -> io::Result<()> {
+        let mut disk = self.disk();
+        let (ino, _) = disk.find(self.dir, path, true)?;
+        disk.bad.push((ino, bytes));
         Ok(())
     }
 
@@ -197,7 +231,9 @@ impl FaultMedium {
             (ino, node)
         });
         let nodes = nodes.collect();
-        let copy = Disk { nodes, next: disk.next, tick: disk.tick, ..Disk::default() };
+        let mut names = disk.names.clone();
+        names.iter_mut().for_each(power::NameStep::settle_all);
+        let copy = Disk { nodes, next: disk.next, tick: disk.tick, names, ..Disk::default() };
         Self { disk: Arc::new(Mutex::new(copy)), dir: ROOT }
     }
 
@@ -214,6 +250,23 @@ type FileParts<'a> =
     (&'a mut Vec<u8>, &'a mut Vec<u8>, &'a mut Vec<(usize, Vec<u8>)>, &'a mut Option<u64>);
 
 impl Disk {
+    /// How much of a write fits if `room` more bytes may be taken.
+    fn fitting(&self, ino: u64, at: usize, len: usize, room: usize) -> usize {
+        let taken = self.taken.get(&ino).map_or(&[][..], |taken| taken);
+        let is_new = |byte: &usize| !taken.get(*byte).copied().unwrap_or(false);
+        (at..at + len).filter(is_new).nth(room).map_or(len, |first| first - at)
+    }
+
+    /// Counts a write.
+    fn take(&mut self, ino: u64, at: usize, len: usize) {
+        let taken = self.taken.entry(ino).or_default();
+        taken.resize(taken.len().max(at + len), false);
+        for byte in &mut taken[at..at + len] {
+            self.written += u64::from(!*byte);
+            *byte = true;
+        }
+    }
+
     /// Counts a changing step; an error where it is to fail.
     fn step(&mut self) -> io::Result<()> {
         let now = self.steps;
@@ -222,6 +275,11 @@ impl Disk {
             return Err(io::Error::other("the disk is gone"));
         }
         match self.fault {
+            Some((at, Fault::Full)) if now >= at => {
+                self.fault = None;
+                self.capacity = Some(self.written);
+                Err(io::ErrorKind::StorageFull.into())
+            }
             Some((at, fault)) if now >= at => {
                 self.fault = None;
                 self.dead = fault != Fault::Once;
@@ -322,7 +380,8 @@ impl Disk {
         }
         let ino = self.next;
         self.next += 1;
-        self.entries(dir)?.insert(name, ino);
+        self.entries(dir)?.insert(name.clone(), ino);
+        self.names.push(power::NameStep::new(power::What::Made { dir, name, ino }));
         let mut body = body;
         if let Body::Dir { parent, .. } = &mut body {
             *parent = dir;
@@ -439,7 +498,9 @@ impl Medium for FaultMedium {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         disk.entries(old_dir)?.remove(&old_name);
-        disk.entries(new_dir)?.insert(new_name, ino);
+        disk.entries(new_dir)?.insert(new_name.clone(), ino);
+        let (from, to) = ((old_dir, old_name), (new_dir, new_name));
+        disk.names.push(power::NameStep::new(power::What::Moved { from, to, ino }));
         if let Body::Dir { parent, .. } = &mut disk.node(ino)?.body {
             *parent = new_dir;
         }
@@ -455,6 +516,7 @@ impl Medium for FaultMedium {
         }
         // The inode stays: somebody may hold it open.
         disk.entries(dir)?.remove(&name);
+        disk.names.push(power::NameStep::new(power::What::Gone { dir, name }));
         Ok(())
     }
 
@@ -466,6 +528,7 @@ impl Medium for FaultMedium {
             return Err(io::ErrorKind::DirectoryNotEmpty.into());
         }
         disk.entries(dir)?.remove(&name);
+        disk.names.push(power::NameStep::new(power::What::Gone { dir, name }));
         Ok(())
     }
 
@@ -502,8 +565,13 @@ impl Medium for FaultMedium {
         Ok(())
     }
 
-    fn sync_dir(&self, _path: &Path) -> io::Result<()> {
-        self.disk().step()
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        let mut disk = self.disk();
+        disk.step()?;
+        let (dir, _) = disk.find(self.dir, path, true)?;
+        disk.entries(dir)?;
+        disk.names.iter_mut().for_each(|step| step.settle(dir));
+        Ok(())
     }
 }
 
@@ -530,6 +598,18 @@ impl Drop for FaultFile {
 impl MediumFile for FaultFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut disk = self.disk();
+        let end = offset + buf.len() as u64;
+        let touched = |(ino, bad): &(u64, std::ops::Range<u64>)| {
+            *ino == self.ino && bad.start < end && offset < bad.end
+        };
+        if disk.bad.iter().any(touched) {
+            return Err(io::Error::other("a bad sector"));
+        }
+        disk.reads += 1;
+        if disk.bad_read.is_some_and(|at| disk.reads > at) {
+            disk.bad_read = None;
+            return Err(io::Error::other("the disk can't read this"));
+        }
         let (bytes, ..) = disk.file(self.ino)?;
         let from = usize::try_from(offset).ok().and_then(|at| bytes.get(at..)).unwrap_or_default();
         let len = from.len().min(buf.len());
@@ -550,12 +630,15 @@ impl MediumFile for FaultFile {
         }
         if let Some(capacity) = disk.capacity {
             let room = capacity.saturating_sub(disk.written);
-            if room == 0 && step.is_ok() {
+            take = disk.fitting(self.ino, offset as usize, take, room as usize);
+            if take == 0 && !buf.is_empty() && step.is_ok() {
                 return Err(io::ErrorKind::StorageFull.into());
             }
-            take = take.min(room as usize);
         }
-        disk.written += take as u64;
+        let end = offset + take as u64;
+        let ino = self.ino;
+        disk.bad.retain(|(at, bad)| *at != ino || bad.start < offset || end < bad.end);
+        disk.take(self.ino, offset as usize, take);
         let mtime = disk.now();
         let (bytes, _, pending, _) = disk.file(self.ino)?;
         let at = offset as usize;

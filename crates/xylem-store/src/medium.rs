@@ -9,7 +9,7 @@
 
 use std::any::Any;
 use std::ffi::{OsStr, OsString};
-use std::io;
+use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -149,6 +149,11 @@ pub trait MediumFile: Send + Sync {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
     /// Writes at a byte offset; may be short.
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<usize>;
+    /// As [`MediumFile::write_at`] for bytes that lie in several places, in order.
+    fn write_vectored_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
+        let first = bufs.iter().find(|buf| !buf.is_empty());
+        first.map_or(Ok(0), |buf| self.write_at(buf, offset))
+    }
     /// Cuts or extends (with zeros, sparse where the medium can).
     fn set_len(&self, size: u64) -> io::Result<()>;
     /// The first range at or after `offset` that may hold anything but zeros; `None` if there is none up
@@ -197,6 +202,27 @@ pub fn write_all_at(file: &dyn MediumFile, buf: &[u8], offset: u64) -> io::Resul
         match file.write_at(&buf[done..], offset + done as u64) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(n) => done += n,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}
+
+/// Writes all of `bufs`, one after the other.
+pub(crate) fn write_all_vectored_at(
+    file: &dyn MediumFile,
+    mut bufs: &mut [IoSlice<'_>],
+    mut offset: u64,
+) -> io::Result<()> {
+    IoSlice::advance_slices(&mut bufs, 0); // leaves empty ones away
+    while !bufs.is_empty() {
+        match file.write_vectored_at(bufs, offset) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(n) => {
+                offset += n as u64;
+                IoSlice::advance_slices(&mut bufs, n);
+            }
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
             Err(e) => return Err(e),
         }

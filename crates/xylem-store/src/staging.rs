@@ -19,7 +19,8 @@ use xylem_tree::{Geometry, Node, NodeValue, Segment, Verified};
 use crate::error::StoreError;
 use crate::file::{FileRef, require_regular};
 use crate::medium::{Clobber, FileKind, Medium, OpenHow};
-use crate::outboard::{NodeBuffer, OutboardFile};
+use crate::node_buffer::NodeBuffer;
+use crate::outboard::OutboardFile;
 use crate::partial::{Attributes, OverwritePolicy, Partial, Resuming, Unset, apply};
 use crate::sparse::{has_zero_page, write_sparse};
 use crate::store::{Part, Store, open_dir};
@@ -221,7 +222,8 @@ impl Staging {
                 self.unset.note(out.set_mode(mode))?;
             }
         }
-        apply(&out, &Attributes { mode: None, mtime: attributes.mtime }, &mut self.unset)
+        apply(&out, &Attributes { mode: None, mtime: attributes.mtime }, &mut self.unset)?;
+        if self.store.is_durable() { out.sync() } else { Ok(()) }
     }
 
     /// Takes the proven nodes of a file that goes in with [`Staging::write_small`] and has more than
@@ -259,7 +261,8 @@ impl Staging {
         slot_offset: u64,
     ) -> Result<Resuming, StoreError> {
         let file = self.open_or_create(path)?;
-        Partial::open_staged(root, geometry, file, self.outboard.clone(), slot_offset)
+        let durable = self.store.is_durable();
+        Partial::open_staged(root, geometry, file, self.outboard.clone(), slot_offset, durable)
     }
 
     /// Makes a symbolic link; after the files, and to a target that the listing's check allowed.
@@ -332,7 +335,8 @@ impl Staging {
             let path = source.path().to_path_buf();
             return Err(StoreError::Corrupt { path, offset: 0, what: "it changed meanwhile" });
         }
-        apply(&out, attributes, &mut self.unset)
+        apply(&out, attributes, &mut self.unset)?;
+        if self.store.is_durable() { out.sync() } else { Ok(()) }
     }
 
     /// Sets a directory's attributes; deepest first, after everything in it is in place. The
@@ -357,6 +361,9 @@ impl Staging {
             let set = dir.set_mode(here, mode & 0o777);
             self.unset.note(set.map_err(|e| self.error("set the mode", path, e)))?;
         }
+        if self.store.is_durable() {
+            dir.sync_dir(here).map_err(|e| self.error("flush to the device", path, e))?;
+        }
         Ok(())
     }
 
@@ -377,6 +384,9 @@ impl Staging {
     ) -> Result<(), StoreError> {
         self.dirs.clear();
         self.nodes.write(self.outboard.file())?;
+        if self.store.is_durable() {
+            self.outboard.file().sync()?;
+        }
         let medium = self.store.medium().clone();
         let error = |e| StoreError::from_io("rename to this name", final_path, None, e);
         match medium.rename(&self.path, final_path, Clobber::Never) {
@@ -391,10 +401,12 @@ impl Staging {
                 remove_tree(&*medium, &aside)?;
                 medium.rename(final_path, &aside, Clobber::Never).map_err(error)?;
                 medium.rename(&self.path, final_path, Clobber::Never).map_err(error)?;
+                self.store.settle_beside(final_path)?;
                 remove_tree(&*medium, &aside)?;
             }
             Err(e) => return Err(error(e)),
         }
+        self.store.settle_beside(final_path)?;
         // Ours has holes where files were left out or written whole; one that is there already
         // was made by publishing, which leaves none.
         if self.store.object(&self.root, Part::FileOutboards)?.is_some() {
@@ -420,6 +432,10 @@ impl Staging {
         batch.resize(start + file.size as usize + 1, 0);
         let got = opened.read_full(&mut batch[start..], 0).unwrap_or(0);
         let right = got as u64 == file.size;
+        if right && self.store.is_durable() {
+            // An earlier run wrote it and may not have waited for the device.
+            opened.sync()?;
+        }
         batch.truncate(if right { start + got } else { start });
         Ok(right)
     }

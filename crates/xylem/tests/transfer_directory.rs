@@ -7,9 +7,7 @@ use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
-use common::{
-    Share, assert_exit, file, finish, get, get_json, noise, text, xylem,
-};
+use common::{Share, assert_exit, file, finish, get, get_json, noise, text, xylem};
 
 fn meta(path: &Path) -> fs::Metadata {
     fs::symlink_metadata(path).unwrap()
@@ -152,7 +150,8 @@ fn holes_are_neither_read_nor_written() {
     let copy = dir.path().join("large");
     assert_exit(&get(&dir.path().join("store-2"), &[&alone.ticket, "-o", text(&copy)]), 0);
     assert!(fs::read(&copy).unwrap() == fs::read(source.join("large")).unwrap());
-    let pairs = ["large", "small", "nothing", "dense"].map(|name| (source.join(name), out.join(name)));
+    let pairs =
+        ["large", "small", "nothing", "dense"].map(|name| (source.join(name), out.join(name)));
     for (was, is) in pairs.into_iter().chain([(source.join("large"), copy)]) {
         let (was, is) = (meta(&was).blocks(), meta(&is).blocks());
         assert!(is <= was + was / 100, "{was} blocks became {is}");

@@ -9,11 +9,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
-use globset::{Glob, GlobSet, GlobSetBuilder};
 use xylem_object::listing::{self, Entry, EntryKind};
 use xylem_object::{Manifest, ObjectId};
 use xylem_store::{
-    Attributes, FileKind, OverwritePolicy, Part, Partial, SmallFile, Staging, Store, StoreError,
+    Attributes, FileKind, OutboardFile, OverwritePolicy, Part, Partial, SmallFile, Staging, Store,
+    StoreError,
 };
 use xylem_tree::{Geometry, Segment, SegmentIndex, SegmentSize, Verified, Verifier};
 
@@ -22,11 +22,13 @@ use super::{
     Context, Destination, FLUSH_EVERY, Nodes, Sink, added, attributes, stored, tell_unset,
 };
 use crate::api::{Error, Event};
+use crate::exclude::Exclusion;
 use crate::listed::{Entries, Listed, ListedError, ListedFiles};
-use crate::{failure, walk};
+use crate::peers::Holdings;
+use crate::walk;
 
 /// Files up to this size are written in one go when they are whole; larger ones are resumed.
-const SMALL_FILE: u64 = 64 * 1024;
+pub(crate) const SMALL_FILE: u64 = 64 * 1024;
 /// Files that are named to the caller before they are fetched.
 const MAX_TOLD: usize = 1_000;
 /// Listing entries that are looked at in one go.
@@ -36,7 +38,7 @@ const BATCH: usize = 256;
 pub(crate) struct DirectorySink {
     manifest: Manifest,
     to: Destination,
-    exclude: GlobSet,
+    exclude: Exclusion,
     store: Store,
     /// The listing while it comes.
     listing: Option<Partial>,
@@ -48,7 +50,7 @@ pub(crate) struct DirectorySink {
 struct Tree {
     staging: Staging,
     listed: ListedFiles,
-    exclude: GlobSet,
+    exclude: Exclusion,
     /// Entries that were not handed to the transfer yet; `None` after the last.
     next: Option<Entries>,
     segment_size: SegmentSize,
@@ -71,12 +73,7 @@ impl DirectorySink {
         exclude: &[String],
         store: &Store,
     ) -> Result<Self, Error> {
-        let mut globs = GlobSetBuilder::new();
-        for pattern in exclude {
-            let glob = Glob::new(pattern);
-            globs.add(glob.map_err(|e| failure::usage(format!("--exclude {pattern}: {e}")))?);
-        }
-        let exclude = globs.build().map_err(|e| failure::usage(format!("--exclude: {e}")))?;
+        let exclude = Exclusion::new(exclude)?;
         Ok(Self {
             manifest,
             to,
@@ -109,6 +106,14 @@ impl DirectorySink {
         }
     }
 
+    /// The listing of an earlier run is served if its tree is there too.
+    fn offer_kept_listing(&self, holdings: &Holdings) {
+        let object = |part| self.store.object(&self.manifest.root, part).ok().flatten();
+        if let (Some(file), Some(outboard)) = (object(Part::Listing), object(Part::Outboard)) {
+            holdings.kept(&self.manifest.geometry(), file, OutboardFile::new(outboard));
+        }
+    }
+
     /// Takes the listing, which is proven, as what has to be made.
     fn plan(&mut self, listed: ListedFiles, cx: &mut Context<'_>) -> Result<(), Error> {
         self.manifest.check_totals(listed.totals()).map_err(|e| unusable(&e.to_string()))?;
@@ -116,7 +121,7 @@ impl DirectorySink {
         for found in listed.entries() {
             let Listed { entry, .. } = stored(found)?;
             check_name_here(&entry.path)?;
-            if is_excluded(&self.exclude, &entry.path) {
+            if self.exclude.matches(&entry.path) {
                 continue;
             }
             match &entry.kind {
@@ -127,7 +132,7 @@ impl DirectorySink {
                         contents.push((walk::os_path(&entry.path), *size));
                     }
                 }
-                EntryKind::HardLink { target } if is_excluded(&self.exclude, target) => {
+                EntryKind::HardLink { target } if self.exclude.matches(target) => {
                     let target = walk::os_path(target);
                     let why = format!("a hard link to {}, which is left out", target.display());
                     (cx.on_event)(Event::Skipped { path: walk::os_path(&entry.path), why });
@@ -141,8 +146,12 @@ impl DirectorySink {
             WantedKinds { entries: listed.entries().peekable(), exclude: &self.exclude };
         let mut kind = |path: &[u8]| kinds.of(path);
         let staging = Staging::open(&self.store, self.manifest.root, &self.to.part, &mut kind);
+        let staging = stored(staging)?;
+        if let Some(holdings) = cx.holdings {
+            holdings.plan(&self.to.part, listed.clone(), staging.outboard().clone());
+        }
         self.tree = Some(Tree {
-            staging: stored(staging)?,
+            staging,
             next: Some(listed.entries()),
             listed,
             exclude: self.exclude.clone(),
@@ -168,20 +177,10 @@ fn check_name_here(path: &[u8]) -> Result<(), Error> {
     Ok(())
 }
 
-/// A pattern leaves out what it matches and everything below.
-fn is_excluded(exclude: &GlobSet, path: &[u8]) -> bool {
-    let ends = path.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| at);
-    !exclude.is_empty()
-        && ends.chain([path.len()]).any(|end| {
-            let path = walk::os_path(&path[..end]);
-            exclude.is_match(&path) || path.file_name().is_some_and(|name| exclude.is_match(name))
-        })
-}
-
 /// What the listing wants under paths that are asked for in order.
 struct WantedKinds<'a> {
     entries: std::iter::Peekable<Entries>,
-    exclude: &'a GlobSet,
+    exclude: &'a Exclusion,
 }
 
 impl WantedKinds<'_> {
@@ -196,7 +195,7 @@ impl WantedKinds<'_> {
         {
             Some(found) => {
                 let Listed { entry, .. } = found?;
-                let wanted = !is_excluded(self.exclude, &entry.path);
+                let wanted = !self.exclude.matches(&entry.path);
                 Ok(kind(&entry).filter(|_| wanted))
             }
             None => Ok(None),
@@ -232,6 +231,13 @@ fn attributes_of(entry: &Entry) -> Attributes {
     attributes(entry.mode, entry.mtime_s, entry.mtime_ns)
 }
 
+/// A file is there and can be served.
+fn is_whole(number: u64, cx: &Context<'_>) {
+    if let Some(holdings) = cx.holdings {
+        holdings.whole(number);
+    }
+}
+
 impl Tree {
     /// Hands the next entries to the transfer.
     fn feed(&mut self, cx: &mut Context<'_>) -> Result<(), Error> {
@@ -241,13 +247,16 @@ impl Tree {
         if batch.is_empty() {
             self.next = None;
         }
-        batch.retain(|listed| !is_excluded(&self.exclude, &listed.entry.path));
+        batch.retain(|listed| !self.exclude.matches(&listed.entry.path));
         let intact = self.intact(&batch)?;
         for (listed, intact) in batch.into_iter().zip(intact) {
             match listed.entry.kind {
                 EntryKind::Symlink { .. } | EntryKind::HardLink { .. } => {}
                 EntryKind::Directory => stored(self.staging.directory(&listed.entry.path))?,
-                EntryKind::File { size, .. } if intact => cx.tally.resumed += size,
+                EntryKind::File { size, .. } if intact => {
+                    cx.tally.resumed += size;
+                    is_whole(listed.number, cx);
+                }
                 EntryKind::File { .. } => self.want(Box::new(listed), cx)?,
             }
         }
@@ -287,7 +296,9 @@ impl Tree {
             let empty = verifier.segment(SegmentIndex(0), Bytes::new(), root.as_bytes());
             let empty = empty.map_err(|e| unusable(&e.to_string()))?;
             let file = SmallFile { path: &entry.path, size, root };
-            return stored(self.staging.write_small(&file, &[empty], &attributes_of(entry)));
+            stored(self.staging.write_small(&file, &[empty], &attributes_of(entry)))?;
+            is_whole(number, cx);
+            return Ok(());
         }
         let under_way = if small(entry).is_some() {
             let wanted = std::iter::once(0..geometry.segments());
@@ -309,12 +320,15 @@ impl Tree {
                 segments.sort_by_key(|s| s.index);
                 let Some(file) = small(&listed.entry) else { return Ok(()) };
                 let attributes = attributes_of(&listed.entry);
-                stored(self.staging.write_small(&file, &segments, &attributes))
+                stored(self.staging.write_small(&file, &segments, &attributes))?;
+                is_whole(number, cx);
+                Ok(())
             }
             Some(UnderWay::Large { listed, mut partial }) => {
                 if audit(&mut partial)? {
                     stored(partial.finish_in_place(&attributes_of(&listed.entry)))?;
                     tell_unset(partial.take_unset(), &mut self.unset, cx.on_event);
+                    is_whole(number, cx);
                     return Ok(());
                 }
                 drop(partial);
@@ -329,7 +343,7 @@ impl Tree {
 
     /// Links, hard ones first, then the attributes of directories.
     fn link_and_set(&mut self, cx: &mut Context<'_>) -> Result<(), Error> {
-        let wanted = |exclude: &GlobSet, path: &[u8]| !is_excluded(exclude, path);
+        let wanted = |exclude: &Exclusion, path: &[u8]| !exclude.matches(path);
         for symbolic in [false, true] {
             for found in self.listed.entries() {
                 let Listed { entry, .. } = stored(found)?;
@@ -397,7 +411,12 @@ impl Tree {
 impl Sink for DirectorySink {
     fn begin(&mut self, cx: &mut Context<'_>) -> Result<(), Error> {
         match self.kept_listing()? {
-            Some(listed) => self.plan(listed, cx),
+            Some(listed) => {
+                if let Some(holdings) = cx.holdings {
+                    self.offer_kept_listing(holdings);
+                }
+                self.plan(listed, cx)
+            }
             None => self.open_listing(cx),
         }
     }

@@ -17,9 +17,10 @@ use xylem_transfer::Transfer;
 use xylem_tree::{Node, NodeValue, Segment, Verified};
 
 use crate::api::{Error, Event, Existing, GetOptions, Output};
+use crate::peers::Holdings;
 use crate::{failure, walk};
 
-pub(crate) use directory::DirectorySink;
+pub(crate) use directory::{DirectorySink, SMALL_FILE};
 pub(crate) use file::FileSink;
 pub(crate) use range::RangeSink;
 pub(crate) use stream::StreamSink;
@@ -37,6 +38,8 @@ pub(crate) struct Context<'a> {
     pub(crate) tally: &'a mut Tally,
     pub(crate) on_event: &'a mut dyn FnMut(Event),
     pub(crate) now: Duration,
+    /// Told of what is verified and written, where somebody serves it meanwhile.
+    pub(crate) holdings: Option<&'a Holdings>,
 }
 
 /// Bytes of content by where they came from.

@@ -143,6 +143,10 @@ impl Medium for DiskMedium {
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        // A held directory may have been given a mode by now that keeps us from opening it again.
+        if let (Some(dir), true) = (&self.dir, path == Path::new(".")) {
+            return Ok(sys::fsync(dir)?);
+        }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = sys::openat(self.at(), path, flags, Mode::empty())?;
         Ok(sys::fsync(fd)?)
@@ -159,6 +163,11 @@ impl MediumFile for DiskFile {
 
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<usize> {
         self.0.write_at(buf, offset)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn write_vectored_at(&self, bufs: &[io::IoSlice<'_>], offset: u64) -> io::Result<usize> {
+        Ok(rustix::io::pwritev(&self.0, bufs, offset)?)
     }
 
     fn set_len(&self, size: u64) -> io::Result<()> {

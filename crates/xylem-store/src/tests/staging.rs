@@ -369,9 +369,10 @@ fn modes_times_and_links_arrive_on_a_real_disk() {
 
 /// A fresh directory with one small file and one large one in it.
 fn two_files(store: &Store, small: &[u8], large: &[u8]) -> Result<Staging, StoreError> {
-    let mut staging = Staging::open(store, xylem_hash::hash(b"two"), Path::new(PART), &mut |path| {
-        Ok([small, large].contains(&path).then_some(FileKind::File))
-    })?;
+    let mut staging =
+        Staging::open(store, xylem_hash::hash(b"two"), Path::new(PART), &mut |path| {
+            Ok([small, large].contains(&path).then_some(FileKind::File))
+        })?;
     let source = Source::new(4_000, 1);
     let mut verifier = Verifier::new(source.geometry(), source.root());
     let file = SmallFile { path: small, size: 4_000, root: source.root() };
