@@ -20,6 +20,7 @@ use crate::outboard::OutboardFile;
 use crate::scan::{RegionScan, Scan, ScanBuffer};
 use crate::segments::SegmentSet;
 use crate::servable::{OnServable, Servable};
+use crate::sparse::has_zero_page;
 use crate::store::{Part, Store, open_locked};
 use crate::sweep::cannot_be_set;
 
@@ -292,6 +293,8 @@ impl Partial {
             if segment.index.0 != segments[0].index.0 + len as u64
                 || unrecorded >= self.limit()
                 || !self.lacks(segment)?
+                // Zeros may become a hole, which `put` sees to.
+                || has_zero_page(segment.content.as_ref())
             {
                 break;
             }
