@@ -120,7 +120,12 @@ pub(crate) fn inspect_again(
     if !lost.is_empty() {
         // The outboard does not lead there: perhaps the data does.
         let tops = readers.each(&lost, &|region, buffer| {
-            Ok(scan.top_of(region, buffer)?.map(|top| (region, top)))
+            if !took(0) {
+                return Ok(None);
+            }
+            let top = scan.top_of(region, buffer)?;
+            took(scan.region_len(region));
+            Ok(top.map(|top| (region, top)))
         })?;
         let mut data: Vec<Option<NodeValue>> = vec![None; scan.region_count() as usize];
         for (region, top) in tops {
@@ -136,7 +141,9 @@ pub(crate) fn inspect_again(
             return Ok(None);
         }
         let found = scan.scan(region, buffer)?;
-        took(found.bytes());
+        if lost.binary_search(&region).is_err() {
+            took(found.bytes());
+        }
         Ok(Some(found))
     })?);
     if regions.len() < before + wanted {

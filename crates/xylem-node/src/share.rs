@@ -127,8 +127,8 @@ fn still(
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<Content, Error> {
-    let (path, portable) = (&options.path, options.portable);
-    let (published, prefix) = publish(store, path, name, portable, stop, on_event)?;
+    let (published, prefix) =
+        publish(store, &options.path, name, options.portable, stop, on_event)?;
     let packet = published.sign(&prefix, key)?;
     let publication = Publication::new(prefix, packet, &key.public())
         .map_err(|e| failure::usage(e.to_string()))?

@@ -52,10 +52,6 @@ struct Disk {
     short: bool,
     capacity: Option<u64>,
     written: u64,
-    /// Names that differ only in case or composition are one, as on other systems' disks.
-    folding: bool,
-    /// Modes and times cannot be set.
-    plain: bool,
     /// Bytes of files that cannot be read.
     bad: Vec<(u64, std::ops::Range<u64>)>,
     /// Bytes of each file that were ever written: a full disk still takes others in their place.
@@ -65,6 +61,10 @@ struct Disk {
     bad_read: Option<u64>,
     /// What happened to names, in order.
     names: Vec<power::NameStep>,
+    /// Names that differ only in case or composition are one, as on other systems' disks.
+    folding: bool,
+    /// Modes and times cannot be set.
+    plain: bool,
 }
 
 #[derive(Clone)]

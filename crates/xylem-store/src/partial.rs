@@ -30,12 +30,12 @@ pub const MAX_UNRECORDED: u64 = 512 * 1024;
 /// than 1 % of it.
 const UNRECORDED_PART: u64 = 256;
 
-/// Attributes that could not be set and are named one by one.
-const MAX_UNSET_TOLD: usize = 10;
 /// Segments that are written in one call at most.
 const MAX_RUN: usize = 64;
 /// Fewer in a row are gathered with others instead.
 const MIN_RUN: usize = 4;
+/// Attributes that could not be set and are named one by one.
+const MAX_UNSET_TOLD: usize = 10;
 
 /// What a finished file should look like. `None` leaves it as it is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -93,12 +93,12 @@ pub struct Partial {
     blocks: WriteBlocks,
     nodes: NodeBuffer,
     unrecorded: u64,
-    unset: Unset,
     /// Whether finishing waits for the device.
     durable: bool,
     /// Segments, present or not, whose leaf an earlier run left proven on disk.
     kept_leaves: SegmentSet,
     servable: Option<Servable>,
+    unset: Unset,
 }
 
 #[derive(Debug)]
@@ -167,10 +167,10 @@ impl Partial {
             blocks: WriteBlocks::default(),
             nodes: NodeBuffer::bridging(),
             unrecorded: 0,
-            unset: Unset::default(),
             durable,
             kept_leaves: SegmentSet::new(geometry.segments()),
             servable: None,
+            unset: Unset::default(),
         };
         // An empty file has nothing to wait for: its scan reads nothing and finds it complete.
         Ok(Resuming { scan, fresh: old_size == 0 && size > 0, partial })
@@ -285,15 +285,14 @@ impl Partial {
         Ok(())
     }
 
-    /// How many of the first segments follow each other, are not there yet, and may be written before
-    /// nodes have to be.
+    /// How many of the first segments follow each other, are not there yet, have nothing that is to stay
+    /// a hole, and may be written before nodes have to be.
     fn run<B: AsRef<[u8]>>(&self, segments: &[&Verified<Segment<B>>]) -> Result<usize, StoreError> {
         let (mut len, mut unrecorded) = (0, self.unrecorded);
         for segment in segments.iter().take(MAX_RUN) {
             if segment.index.0 != segments[0].index.0 + len as u64
                 || unrecorded >= self.limit()
                 || !self.lacks(segment)?
-                // Zeros may become a hole, which `put` sees to.
                 || has_zero_page(segment.content.as_ref())
             {
                 break;

@@ -7,7 +7,7 @@
 //! Writing changes the modification time, by which an edited file is told from a damaged one. It is set
 //! back after every write, and before the first one a [`RepairRecord`] is kept (`repairs/<key>`)
 //! that says which file, which state and which segments: should the process die in between, the
-//! next run knows whose writing that was. Layout: docs/spec/store.md, "Repair record".
+//! next run knows whose writing that was. Layout: docs/spec/scrub.md, "Repair record".
 
 use std::io;
 use std::ops::Range;

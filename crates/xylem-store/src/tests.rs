@@ -9,6 +9,7 @@ mod objects;
 mod old_format;
 mod publish;
 mod runs;
+mod scrub;
 mod serve;
 mod staging;
 mod support;

@@ -42,7 +42,6 @@ fn wrong_usage_is_one_line_and_2() {
     for (args, part) in [
         (&[][..], "share, get, send, inbox, node, ctl, peek"),
         (&["frobnicate"], "'frobnicate'"),
-        (&["scrub"], "'scrub'"),
         (&["shre", "x"], "'share'"),
         (&["get"], "<TICKET|NAME>; see `xylem get --help`"),
         (&["get", "/a/name"], "--publisher, --key or --trust"),

@@ -53,8 +53,7 @@ struct Tree {
 }
 
 /// A regular file as the listing has it.
-#[derive(Clone)]
-pub(crate) struct Listed {
+pub(crate) struct ListedFile {
     /// Below the directory.
     pub(crate) path: Vec<u8>,
     pub(crate) size: u64,
@@ -77,6 +76,15 @@ pub(crate) struct Whole {
 pub(crate) enum Place {
     Open(Open),
     Whole(Whole),
+}
+
+impl Tree {
+    /// A regular file, as the listing on disk has it; `None` also where that can't be read any more.
+    fn file(&mut self, number: u64) -> Option<ListedFile> {
+        let listed = self.files.file(number).ok().flatten()?;
+        let EntryKind::File { size, root } = listed.entry.kind else { return None };
+        Some(ListedFile { path: listed.entry.path.clone(), size, root, slot: listed.slot })
+    }
 }
 
 impl Holdings {
@@ -144,8 +152,8 @@ impl Holdings {
     }
 
     /// A directory's regular file.
-    pub(crate) fn listed(&self, number: u64) -> Option<Listed> {
-        self.state().tree.as_mut()?.listed(number)
+    pub(crate) fn listed(&self, number: u64) -> Option<ListedFile> {
+        self.state().tree.as_mut()?.file(number)
     }
 
     /// Whether a segment is there, with its proof.
@@ -165,16 +173,15 @@ impl Holdings {
             return Some(Place::Open(object.open.clone()));
         }
         let (ObjectId::File(number), Some(tree)) = (id, &mut state.tree) else { return None };
-        if !tree.whole.contains(number) {
-            return None;
-        }
-        let file = tree.listed(number)?;
-        Some(Place::Whole(Whole {
-            path: tree.place.join(crate::walk::os_path(&file.path)),
-            size: file.size,
-            outboards: tree.outboards.clone(),
-            slot: file.slot,
-        }))
+        let file = tree.file(number)?;
+        tree.whole.contains(number).then(|| {
+            Place::Whole(Whole {
+                path: tree.place.join(crate::walk::os_path(&file.path)),
+                size: file.size,
+                outboards: tree.outboards.clone(),
+                slot: file.slot,
+            })
+        })
     }
 
     /// What can be asked for now.

@@ -46,7 +46,7 @@ pub(super) struct Mender<'a> {
     asked: usize,
     fetch: Option<(Fetch, SegmentSize)>,
     /// Why peers did not bring what was missing.
-    pub(super) trouble: Option<Error>,
+    trouble: Option<Error>,
     /// Whether somebody answered, though with something else.
     misbehaved: bool,
 }
@@ -98,6 +98,13 @@ impl<'a> Mender<'a> {
                 done.map_err(|e| failure::store(&e))?;
             }
             outcome?;
+            // What was fetched may prove more of the tree than there was before.
+            for one in some.iter().filter(|one| one.wrong_nodes() > 0) {
+                if let Some(base) = one.item.slot {
+                    tree.mend(base, &one.found).map_err(|e| failure::store(&e))?;
+                }
+            }
+            self.look_again(some, tree)?;
         }
         self.fetch = None;
         Ok(())
@@ -136,7 +143,8 @@ impl<'a> Mender<'a> {
         summary: &mut ScrubSummary,
         on_event: &mut dyn FnMut(Event),
     ) -> Result<(), Error> {
-        self.look_again(flawed, repairs)?;
+        self.look_again(flawed, tree)?;
+        let mut trouble = None;
         loop {
             let bad = |(one, repair): (&Flawed, &Option<Repair>)| {
                 repair.is_some() && !one.found.bad().is_empty()
@@ -144,13 +152,14 @@ impl<'a> Mender<'a> {
             if !flawed.iter().zip(repairs.iter()).any(bad) {
                 return Ok(());
             }
-            if !self.connect(on_event)? {
+            if !self.connect(&mut trouble, on_event)? {
+                self.trouble = trouble.or(self.trouble.take());
                 return Ok(());
             }
             let mut failed = None;
             for round in 0..2 {
                 failed = self.round(round, flawed, repairs, tree, summary, on_event)?;
-                self.look_again(flawed, repairs)?;
+                self.look_again(flawed, tree)?;
                 if failed.is_some() {
                     break;
                 }
@@ -159,14 +168,18 @@ impl<'a> Mender<'a> {
                 return Ok(());
             }
             // Nobody there has all of it, or what it brought does not stay on this disk.
-            self.trouble = failed.or(self.trouble.take());
+            trouble = failed.or(trouble);
             self.fetch = None;
             self.asked += 1;
         }
     }
 
     /// The next source that answers; false if there is none left.
-    fn connect(&mut self, on_event: &mut dyn FnMut(Event)) -> Result<bool, Error> {
+    fn connect(
+        &mut self,
+        trouble: &mut Option<Error>,
+        on_event: &mut dyn FnMut(Event),
+    ) -> Result<bool, Error> {
         while self.fetch.is_none() {
             let Some(source) = self.sources.get(self.asked) else { return Ok(false) };
             let give_up = self.options.give_up;
@@ -182,7 +195,7 @@ impl<'a> Mender<'a> {
                 Ok(fetch) => self.fetch = Some(fetch),
                 Err(e) if e.blame == Blame::Interrupted => return Err(e),
                 Err(e) => {
-                    self.trouble = Some(e);
+                    *trouble = Some(e);
                     self.asked += 1;
                 }
             }
@@ -266,14 +279,14 @@ impl<'a> Mender<'a> {
     }
 
     /// Reads back what was not right, with what the tree says by now.
-    fn look_again(&self, flawed: &mut [Flawed], repairs: &[Option<Repair>]) -> Result<(), Error> {
-        for (one, repair) in flawed.iter_mut().zip(repairs) {
+    fn look_again(&self, flawed: &mut [Flawed], tree: &Tree) -> Result<(), Error> {
+        for one in flawed.iter_mut() {
             if one.found.bad().is_empty() && one.wrong_nodes() == 0 {
                 continue;
             }
-            if repair.is_some() {
-                one.size = one.subject.file.metadata().map_err(|e| failure::store(&e))?.size;
-            }
+            // There may be one by now.
+            one.subject.outboard = tree.outboard().cloned().zip(one.item.slot);
+            one.size = one.subject.file.metadata().map_err(|e| failure::store(&e))?.size;
             let regions = std::mem::take(&mut one.found.regions);
             let fine = |r: &RegionScan| r.is_complete() && r.mend().is_empty();
             let right = regions.into_iter().filter(fine).collect();
@@ -289,11 +302,6 @@ impl<'a> Mender<'a> {
     pub(super) fn failure(&mut self) -> Option<Error> {
         let blame = if self.misbehaved { Blame::Data } else { Blame::Network };
         self.trouble.take().map(|e| Error { blame, ..e })
-    }
-
-    /// Whether there is anybody to ask at all.
-    pub(super) fn has_sources(&self) -> bool {
-        !self.sources.is_empty()
     }
 }
 

@@ -394,7 +394,10 @@ impl Scrub<'_> {
         }
         let nodes = one.wrong_nodes();
         if nodes > 0 {
-            let what = format!("{nodes} nodes of its tree are wrong or lost; data proves them");
+            let what = match nodes {
+                1 => "a node of its tree is wrong or lost".to_owned(),
+                _ => format!("{nodes} nodes of its tree are wrong or lost"),
+            };
             let tree = self.tree_bytes(one);
             self.tell(&one.item.path, Flaw::Tree, tree, &what, on_event);
         }

@@ -231,7 +231,7 @@ fn attributes_of(entry: &Entry) -> Attributes {
     attributes(entry.mode, entry.mtime_s, entry.mtime_ns)
 }
 
-/// A file is there and can be served.
+/// A file of the directory is there and can be served.
 fn is_whole(number: u64, cx: &Context<'_>) {
     if let Some(holdings) = cx.holdings {
         holdings.whole(number);
