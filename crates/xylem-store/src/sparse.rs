@@ -77,7 +77,8 @@ impl<'a> SparseReader<'a> {
     }
 }
 
-/// Writes `bytes` at `offset`, leaving out whole pages of zeros where the file has a hole already.
+/// Writes `bytes` at `offset`, leaving out pages of zeros (the last one may be cut off, as at the end of a
+/// file) where the file has a hole already.
 ///
 /// # Errors
 /// The medium's.
@@ -85,7 +86,7 @@ pub(crate) fn write_sparse(file: &FileRef, bytes: &[u8], offset: u64) -> Result<
     // Pages of the file, not of the buffer.
     let first = (offset.next_multiple_of(PAGE as u64) - offset) as usize;
     let (mut written, mut at) = (0, first);
-    while at + PAGE <= bytes.len() {
+    while at < bytes.len() {
         let zeros = zero_pages(&bytes[at..]);
         if zeros == 0 {
             at += PAGE;
@@ -112,14 +113,15 @@ pub(crate) fn has_zero_page(bytes: &[u8]) -> bool {
     bytes.chunks_exact(PAGE).any(is_zero)
 }
 
-/// Length of the whole zero pages at the front.
+/// Length of the zero pages at the front, the last of which may be cut off.
 fn zero_pages(bytes: &[u8]) -> usize {
-    bytes.chunks_exact(PAGE).take_while(|page| is_zero(page)).count() * PAGE
+    bytes.chunks(PAGE).take_while(|page| is_zero(page)).map(<[u8]>::len).sum()
 }
 
 fn is_zero(page: &[u8]) -> bool {
     // Nearly every page that is not zero shows it in its first bytes.
-    page[..16] == [0; 16] && page.iter().all(|b| *b == 0)
+    let (first, rest) = page.split_at(page.len().min(16));
+    first.iter().all(|b| *b == 0) && rest.iter().all(|b| *b == 0)
 }
 
 #[cfg(test)]

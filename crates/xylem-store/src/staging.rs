@@ -335,7 +335,8 @@ impl Staging {
             let path = source.path().to_path_buf();
             return Err(StoreError::Corrupt { path, offset: 0, what: "it changed meanwhile" });
         }
-        apply(&out, attributes, &mut self.unset)
+        apply(&out, attributes, &mut self.unset)?;
+        if self.store.is_durable() { out.sync() } else { Ok(()) }
     }
 
     /// Sets a directory's attributes; deepest first, after everything in it is in place. The
