@@ -157,6 +157,18 @@ impl Staging {
         Ok(right)
     }
 
+    /// Sets the attributes of a file that is in its place: the run that wrote it may have been killed
+    /// before it could.
+    ///
+    /// # Errors
+    /// The medium's.
+    pub fn settle(&mut self, path: &[u8], attributes: &Attributes) -> Result<(), StoreError> {
+        let (dir, name) = self.parent(path)?;
+        let file = dir.open(name, OpenHow::ReadNoFollow);
+        let file = FileRef::new(file.map_err(|e| self.error("open", path, e))?, self.full(path));
+        apply(&file, attributes, &mut self.unset)
+    }
+
     /// Makes a listed directory (and those above it). To be called once for each, before anything is
     /// put in.
     ///
