@@ -88,7 +88,10 @@ impl Store {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             // A directory or a link in the place of a record.
             Err(e)
-                if matches!(e.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::IsADirectory) =>
+                if matches!(
+                    e.kind(),
+                    io::ErrorKind::InvalidInput | io::ErrorKind::IsADirectory
+                ) =>
             {
                 return Ok(Some(Err(RecordError::Magic)));
             }

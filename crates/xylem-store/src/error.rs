@@ -181,7 +181,10 @@ impl fmt::Display for StoreError {
             Self::OutOfRange { offset, .. } => write!(f, "{path}: byte {offset} is out of range"),
             Self::Format { version, .. } => {
                 let ours = crate::format::FORMAT;
-                write!(f, "{path}: a newer xylem made this store (format {version}, known here: up to {ours})")
+                write!(
+                    f,
+                    "{path}: a newer xylem made this store (format {version}, known here: up to {ours})"
+                )
             }
             Self::Io { doing, offset: Some(at), source, .. } => {
                 write!(f, "{path}: cannot {doing} at byte {at}: {source}")

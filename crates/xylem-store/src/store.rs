@@ -48,8 +48,7 @@ pub enum Part {
 
 impl Part {
     /// All of them.
-    pub const ALL: [Self; 4] =
-        [Self::Outboard, Self::FileOutboards, Self::Listing, Self::Manifest];
+    pub const ALL: [Self; 4] = [Self::Outboard, Self::FileOutboards, Self::Listing, Self::Manifest];
 
     pub(crate) fn extension(self) -> &'static str {
         match self {

@@ -188,12 +188,7 @@ fn check(options: CheckOptions, out: &mut Out) -> Result<Exit, Failure> {
     Ok(Exit::Damaged)
 }
 
-fn gc(
-    dir: &Path,
-    dry_run: bool,
-    older_than: Option<u64>,
-    out: &mut Out,
-) -> Result<Exit, Failure> {
+fn gc(dir: &Path, dry_run: bool, older_than: Option<u64>, out: &mut Out) -> Result<Exit, Failure> {
     let older_than = older_than.map(|days| Duration::from_secs(days * 24 * 3600));
     let mut broken = Ok(());
     let done = collect_store(dir, older_than, dry_run, &mut |name, size| {

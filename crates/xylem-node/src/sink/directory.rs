@@ -193,7 +193,10 @@ impl Tree {
             match entry.kind {
                 EntryKind::Symlink { .. } => {}
                 EntryKind::Directory => stored(self.staging.directory(&entry.path))?,
-                EntryKind::File { size, .. } if intact.contains(&at) => cx.tally.resumed += size,
+                EntryKind::File { size, .. } if intact.contains(&at) => {
+                    cx.tally.resumed += size;
+                    stored(self.staging.set_attributes(&entry.path, &attributes_of(entry)))?;
+                }
                 EntryKind::File { .. } => self.want(at, cx)?,
             }
         }

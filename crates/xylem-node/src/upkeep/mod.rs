@@ -12,10 +12,10 @@ use xylem_hash::Hash;
 use xylem_store::{Collecting, FileState, Known, Objects, Origin, Part, Store, StoreError};
 
 use crate::api::Error;
+use crate::failure;
 use crate::publish::disk;
 use crate::record::{Note, seconds_now};
 use crate::walk::{os_bytes, os_path};
-use crate::failure;
 
 pub use check::{CheckOptions, CheckSummary, Finding, FindingKind, check_store};
 pub use xylem_store::Collected;
@@ -153,10 +153,9 @@ pub fn pin(dir: &Path, what: &Path, keep: bool) -> Result<Pinned, Error> {
             }
             let here = what.display();
             Err(match known {
-                Some(known) if known.pinned => failure::usage(format!(
-                    "{here} is pinned by its root; unpin {}",
-                    known.root
-                )),
+                Some(known) if known.pinned => {
+                    failure::usage(format!("{here} is pinned by its root; unpin {}", known.root))
+                }
                 Some(_) => not_pinned(),
                 None => failure::usage(format!(
                     "the store does not know {here}; `xylem store list` shows what it knows"

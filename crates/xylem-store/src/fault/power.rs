@@ -89,7 +89,8 @@ impl FaultMedium {
 
 impl Disk {
     fn replay_names(&mut self, steps: &[NameStep], dice: &mut Dice) {
-        let mut dirs: BTreeMap<u64, BTreeMap<OsString, u64>> = BTreeMap::from([(ROOT, BTreeMap::new())]);
+        let mut dirs: BTreeMap<u64, BTreeMap<OsString, u64>> =
+            BTreeMap::from([(ROOT, BTreeMap::new())]);
         for step in steps.iter().filter(|s| s.settled || dice.roll(2) == 0) {
             match step.what.clone() {
                 What::Made { dir, name, ino } => {

@@ -51,11 +51,8 @@ fn records_come_back_and_are_replaced() {
 #[test]
 fn what_is_too_long_is_refused_and_the_longest_is_not() {
     let (_medium, store) = memory();
-    let longest = Known {
-        path: vec![b'p'; MAX_KNOWN_PATH],
-        note: vec![7; MAX_NOTE],
-        ..known(b"", b"x")
-    };
+    let longest =
+        Known { path: vec![b'p'; MAX_KNOWN_PATH], note: vec![7; MAX_NOTE], ..known(b"", b"x") };
     store.remember(&longest).unwrap();
     assert_eq!(store.known_at(&longest.path).unwrap().as_ref(), Some(&longest));
     let long_path = Known { path: vec![b'p'; MAX_KNOWN_PATH + 1], ..known(b"", b"x") };
@@ -144,8 +141,10 @@ fn a_durable_record_survives_a_loss_of_power() {
         let (medium, store) = memory();
         store.clone().durable().remember(&known(b"/a", b"old")).unwrap();
         store.durable().remember(&known(b"/a", b"new")).unwrap();
-        let store = reopen(&medium.power_loss(seed));
-        assert_eq!(store.known_at(b"/a").unwrap(), Some(known(b"/a", b"new")));
+        for image in [medium.power_loss(seed), medium.power_cut(seed)] {
+            let store = reopen(&image);
+            assert_eq!(store.known_at(b"/a").unwrap(), Some(known(b"/a", b"new")));
+        }
     }
 }
 
@@ -165,7 +164,9 @@ fn pins_are_there_or_not_and_stay_when_the_record_changes() {
     assert!(!store.known_at(b"/a").unwrap().unwrap().pinned);
     store.remember(&record).unwrap();
     store.pin(&record.root).unwrap();
-    assert!(store.known_at(b"/a").unwrap().unwrap().pinned && store.is_pinned(&record.root).unwrap());
+    assert!(
+        store.known_at(b"/a").unwrap().unwrap().pinned && store.is_pinned(&record.root).unwrap()
+    );
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use super::catalog::known;
-use super::support::{memory, open, reopen};
 use super::support::Source;
+use super::support::{memory, open, reopen};
 use crate::fault::{Fault, FaultMedium};
 use crate::{Collected, Collecting, Known, Objects, Part, Store, StoreError};
 
@@ -145,7 +145,8 @@ fn a_file_that_cannot_be_looked_at_counts_as_there() {
 
 #[test]
 fn whatever_step_fails_nothing_needed_goes_and_the_next_run_does_the_rest() {
-    for fault in [Some(Fault::Dead), Some(Fault::Torn), Some(Fault::Once), Some(Fault::Full), None] {
+    for fault in [Some(Fault::Dead), Some(Fault::Torn), Some(Fault::Once), Some(Fault::Full), None]
+    {
         for at in 0.. {
             let (medium, store) = full();
             match fault {

@@ -100,8 +100,7 @@ fn killed_or_cut_off_at_any_step_it_is_as_good_as_before() {
 fn collecting_keeps_what_old_records_name_until_they_are_old() {
     let medium = fixture();
     let store = store(&medium);
-    let how =
-        |now_s| Collecting { now_s, unneeded_s: 0, forgotten_s: 1_000_000, dry_run: false };
+    let how = |now_s| Collecting { now_s, unneeded_s: 0, forgotten_s: 1_000_000, dry_run: false };
     let done = store.collect(&how(100), &mut |_, _| {}).unwrap();
     assert_eq!((done.parts, done.records, done.partials), (0, 0, 0));
     serves(&store);
