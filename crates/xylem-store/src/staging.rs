@@ -157,18 +157,6 @@ impl Staging {
         Ok(right)
     }
 
-    /// Sets the attributes of a file that is in its place: the run that wrote it may have been killed
-    /// before it could.
-    ///
-    /// # Errors
-    /// The medium's.
-    pub fn settle(&mut self, path: &[u8], attributes: &Attributes) -> Result<(), StoreError> {
-        let (dir, name) = self.parent(path)?;
-        let file = dir.open(name, OpenHow::ReadNoFollow);
-        let file = FileRef::new(file.map_err(|e| self.error("open", path, e))?, self.full(path));
-        apply(&file, attributes, &mut self.unset)
-    }
-
     /// Makes a listed directory (and those above it). To be called once for each, before anything is
     /// put in.
     ///
@@ -236,6 +224,31 @@ impl Staging {
         }
         apply(&out, &Attributes { mode: None, mtime: attributes.mtime }, &mut self.unset)?;
         if self.store.is_durable() { out.sync() } else { Ok(()) }
+    }
+
+    /// Sets the attributes of a file that an earlier run wrote and [`Staging::intact`] found right:
+    /// that run may have died before it set them.
+    ///
+    /// # Errors
+    /// [`StoreError::Unsafe`] for a bad path; the medium's.
+    pub fn set_attributes(
+        &mut self,
+        path: &[u8],
+        attributes: &Attributes,
+    ) -> Result<(), StoreError> {
+        let (dir, name) = self.parent(path)?;
+        let opened = dir.open(name, OpenHow::ReadNoFollow);
+        let file = opened.map_err(|e| self.error("open", path, e))?;
+        let file = FileRef::new(file, self.full(path));
+        let there = file.metadata()?;
+        apply(
+            &file,
+            &Attributes {
+                mode: attributes.mode.filter(|mode| mode & 0o777 != there.mode & 0o777),
+                mtime: attributes.mtime.filter(|mtime| *mtime != there.mtime),
+            },
+            &mut self.unset,
+        )
     }
 
     /// Takes the proven nodes of a file that goes in with [`Staging::write_small`] and has more than

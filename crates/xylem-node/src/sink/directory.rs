@@ -255,7 +255,7 @@ impl Tree {
                 EntryKind::Directory => stored(self.staging.directory(&listed.entry.path))?,
                 EntryKind::File { size, .. } if intact => {
                     let Listed { entry, .. } = &listed;
-                    stored(self.staging.settle(&entry.path, &attributes_of(entry)))?;
+                    stored(self.staging.set_attributes(&entry.path, &attributes_of(entry)))?;
                     cx.tally.resumed += size;
                     is_whole(listed.number, cx);
                 }
