@@ -23,9 +23,9 @@ use crate::register::Registrar;
 use crate::uri::LINK_PORT;
 use crate::{failure, identity, shaping};
 
-/// Answers between two flushes: a datagram of the largest size, so that the receiver
-/// works while the next ones are made.
-const ANSWERS_A_FLUSH: usize = 7;
+/// Bytes of answers between two flushes: those that fill a datagram of the largest size, so that the
+/// receiver works while the next ones are made.
+const ANSWERS_A_FLUSH: usize = 56 * 1024;
 /// How long a share that is over waits for its last answers to leave.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
@@ -199,9 +199,9 @@ impl Server {
             while let Some(happening) = self.engine.next_happening() {
                 match happening {
                     Happening::Packet { packet, nack: None, .. } => {
-                        answered += 1;
-                        self.take(&packet, on_event);
-                        if answered % ANSWERS_A_FLUSH == 0 {
+                        answered += self.take(&packet, on_event);
+                        if answered >= ANSWERS_A_FLUSH {
+                            answered = 0;
                             self.engine.flush_links();
                         }
                     }
@@ -233,13 +233,15 @@ impl Server {
         Ok(())
     }
 
-    fn take(&mut self, packet: &[u8], on_event: &mut dyn FnMut(Event)) {
+    /// Takes a packet; the bytes of its answer.
+    fn take(&mut self, packet: &[u8], on_event: &mut dyn FnMut(Event)) -> usize {
         let interest = match Packet::decode(packet) {
             Ok(Packet::Interest(interest)) => interest,
             Ok(Packet::Data(data)) => {
-                return self.registrar.answered(self.engine.now(), &data, on_event);
+                self.registrar.answered(self.engine.now(), &data, on_event);
+                return 0;
             }
-            _ => return,
+            _ => return 0,
         };
         self.answer.clear();
         match self.publication.answer(&interest, &mut self.serving, &mut self.answer) {
@@ -252,5 +254,6 @@ impl Server {
                 }
             }
         }
+        self.answer.len()
     }
 }
