@@ -46,6 +46,12 @@ pub enum StoreError {
         /// The name that is taken.
         path: PathBuf,
     },
+    /// Two names of one directory are a single name here: the file system does not tell case or
+    /// Unicode forms apart. Nothing was replaced.
+    Collision {
+        /// The second of the names.
+        path: PathBuf,
+    },
     /// Bytes of the store itself contradict their checksum or their root.
     Corrupt {
         /// The file.
@@ -76,6 +82,13 @@ pub enum StoreError {
         path: PathBuf,
         /// The offset that was asked for.
         offset: u64,
+    },
+    /// A newer program made the store.
+    Format {
+        /// The store's directory.
+        path: PathBuf,
+        /// Its format.
+        version: u32,
     },
     /// Any other answer of the operating system.
     Io {
@@ -141,10 +154,12 @@ impl StoreError {
             | Self::Changed { path, .. }
             | Self::NotFound { path }
             | Self::Exists { path }
+            | Self::Collision { path }
             | Self::Corrupt { path, .. }
             | Self::Unsafe { path, .. }
             | Self::Incomplete { path, .. }
             | Self::OutOfRange { path, .. }
+            | Self::Format { path, .. }
             | Self::Io { path, .. } => path,
         }
     }
@@ -163,6 +178,9 @@ impl fmt::Display for StoreError {
             Self::Changed { what, .. } => write!(f, "{path}: changed since it was hashed: {what}"),
             Self::NotFound { .. } => write!(f, "{path}: no such file or directory"),
             Self::Exists { .. } => write!(f, "{path}: already exists"),
+            Self::Collision { .. } => {
+                write!(f, "{path}: this file system takes the name for one that is there already")
+            }
             Self::Corrupt { offset, what, .. } => {
                 write!(f, "{path}: damaged at byte {offset}: {what}")
             }
@@ -171,6 +189,13 @@ impl fmt::Display for StoreError {
                 write!(f, "{path}: not complete, {missing} segments are missing")
             }
             Self::OutOfRange { offset, .. } => write!(f, "{path}: byte {offset} is out of range"),
+            Self::Format { version, .. } => {
+                let ours = crate::format::FORMAT;
+                write!(
+                    f,
+                    "{path}: a newer xylem made this store (format {version}, known here: up to {ours})"
+                )
+            }
             Self::Io { doing, offset: Some(at), source, .. } => {
                 write!(f, "{path}: cannot {doing} at byte {at}: {source}")
             }

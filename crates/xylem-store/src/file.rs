@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io::IoSlice;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -67,6 +68,14 @@ impl FileRef {
     ) -> Result<(), StoreError> {
         write_all_vectored_at(&*self.file, bufs, offset)
             .map_err(|e| StoreError::from_io("write", &self.path, Some(offset), e))
+    }
+
+    /// The first range at or after `offset` that may hold anything but zeros.
+    ///
+    /// # Errors
+    /// The medium's.
+    pub fn next_data(&self, offset: u64) -> Result<Option<Range<u64>>, StoreError> {
+        self.file.next_data(offset).map_err(|e| self.io("look for holes", e))
     }
 
     /// Cuts or extends the file.

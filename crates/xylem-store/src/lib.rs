@@ -47,10 +47,17 @@ mod medium;
 
 mod disk;
 mod file;
+mod sparse;
 
 mod store;
 
-mod shares;
+mod format;
+mod known;
+mod old_shares;
+mod pins;
+
+mod catalog;
+mod objects;
 
 mod outboard;
 
@@ -65,11 +72,19 @@ mod segments;
 mod scan;
 
 mod blocks;
+mod servable;
+
 mod partial;
 
+mod repair;
+
+mod names;
 mod sweep;
 
 mod staging;
+
+mod check;
+mod collect;
 
 #[cfg(any(test, feature = "fault"))]
 pub mod fault;
@@ -77,19 +92,30 @@ pub mod fault;
 #[cfg(all(test, unix))]
 mod tests;
 
+pub use catalog::KnownPaths;
+pub use check::{TreeCheck, check_tree, segments_of_outboard};
+pub use collect::{Collected, Collecting};
 pub use disk::DiskMedium;
 pub use error::{Difference, StoreError};
+
 pub use file::{FileRef, FileState};
+pub use format::FORMAT;
+pub use known::{Known, MAX_KNOWN_PATH, MAX_NOTE, Origin, RecordError};
 pub use medium::{
     Clobber, DirItem, FileKind, FileTime, Medium, MediumFile, Meta, OpenHow, read_full_at,
     write_all_at,
 };
+pub use names::{FolderNames, Visit};
+pub use objects::{ObjectInfo, Objects};
+pub use old_shares::OldShare;
 pub use outboard::{OutboardFile, OutboardReader, OutboardWriter};
-pub use partial::{Attributes, MAX_UNRECORDED, OverwritePolicy, Partial, Resumed, Resuming};
+pub use partial::{Attributes, MAX_UNRECORDED, OverwritePolicy, Partial, Resumed, Resuming, Unset};
 pub use publish::{Hashed, RegionReader, hash_file};
+pub use repair::{Repair, RepairRecord};
 pub use scan::{RegionScan, Scan, ScanBuffer};
 pub use segments::SegmentSet;
+pub use servable::OnServable;
 pub use serve::{DEFAULT_OPEN_FILES, FileCache, SharedFile};
-pub use shares::MAX_SHARE_RECORD;
+pub use sparse::SparseReader;
 pub use staging::{MAX_SMALL_FILE, SmallFile, Staging};
 pub use store::{NewFile, Part, Store};

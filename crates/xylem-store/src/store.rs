@@ -1,8 +1,8 @@
-//! The store's own directory: finished outboards, partial ones, records of shares.
+//! The store's own directory: finished outboards, partial ones, records and pins.
 //!
-//! Layout (docs/spec/store.md): `objects/<root>.<part>`, `partial/<root>.<part>`,
-//! `shares/<key>`, `new/<n>`; all names lowercase hexadecimal. Everything under `objects` and
-//! `shares` appears by rename, whole or not at all.
+//! Layout (docs/spec/store.md): `format`, `objects/<root>.<part>`, `partial/<root>.<part>`,
+//! `known/<key>`, `pins/<hash>`, `new/<n>`; all names lowercase hexadecimal. Everything under
+//! `objects` and `known` appears by rename, whole or not at all.
 
 use std::fmt;
 use std::io;
@@ -11,10 +11,21 @@ use std::sync::Arc;
 
 use xylem_hash::Hash;
 
+use crate::catalog::KNOWN;
 use crate::error::StoreError;
 use crate::file::{FileRef, FileState, require_regular};
+use crate::format::FORMAT;
 use crate::medium::{Clobber, Medium, OpenHow};
 use crate::outboard::OutboardFile;
+use crate::pins::PINS;
+use crate::repair::REPAIRS;
+
+/// Finished parts.
+pub(crate) const OBJECTS: &str = "objects";
+/// Parts of fetches under way.
+pub(crate) const PARTIAL: &str = "partial";
+/// Files under construction.
+pub(crate) const NEW: &str = "new";
 
 /// Attempts to find a free temporary name before giving up; also the largest number of files
 /// that can be under construction at once.
@@ -37,7 +48,10 @@ pub enum Part {
 }
 
 impl Part {
-    fn extension(self) -> &'static str {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Outboard, Self::FileOutboards, Self::Listing, Self::Manifest];
+
+    pub(crate) fn extension(self) -> &'static str {
         match self {
             Self::Outboard => "outboard",
             Self::FileOutboards => "files",
@@ -56,6 +70,8 @@ impl Part {
 #[derive(Clone)]
 pub struct Store {
     inner: Arc<Inner>,
+    /// Whether everything that gets a name is on the device first, and the name after it.
+    durable: bool,
 }
 
 struct Inner {
@@ -71,17 +87,50 @@ impl fmt::Debug for Store {
 }
 
 impl Store {
-    /// Opens the store in `dir`, creating it (mode 0700, with missing parents) where it is absent.
+    /// Opens the store in `dir`, creating it (mode 0700, with missing parents) where it is absent
+    /// and bringing an older format up to this one.
     ///
     /// # Errors
     /// The medium's; [`StoreError::Unsafe`] if `dir` is something else than a directory.
     pub fn open(medium: Arc<dyn Medium>, dir: &Path) -> Result<Self, StoreError> {
         create_dirs(&*medium, dir)?;
-        let place = open_dir(&*medium, dir)?;
-        for name in ["objects", "partial", "shares", "new"] {
-            make_dir(&*place, Path::new(name)).map_err(|e| in_dir(dir, e))?;
+        let store = Self::open_existing(medium, dir)?;
+        let format = store.format()?;
+        for name in [OBJECTS, PARTIAL, KNOWN, PINS, NEW, REPAIRS] {
+            make_dir(store.place(), Path::new(name)).map_err(|e| in_dir(dir, e))?;
         }
-        Ok(Self { inner: Arc::new(Inner { dir: dir.to_path_buf(), medium, place }) })
+        // Last, so that a store whose making was interrupted is made again.
+        if format < FORMAT {
+            store.write_format()?;
+        }
+        Ok(store)
+    }
+
+    /// Opens a store that is there, whatever its format, and changes nothing: for looking at it.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`]; [`StoreError::Unsafe`] if `dir` is something else than a
+    /// directory; [`StoreError::Format`] if a newer program made it; the medium's.
+    pub fn open_existing(medium: Arc<dyn Medium>, dir: &Path) -> Result<Self, StoreError> {
+        let place = open_dir(&*medium, dir)?;
+        let inner = Arc::new(Inner { dir: dir.to_path_buf(), medium, place });
+        let store = Self { inner, durable: false };
+        store.format()?;
+        Ok(store)
+    }
+
+    /// The same store, for which nothing has a name before its content is on the device, and
+    /// nothing is finished before its name is: what was reported done survives a loss of power.
+    #[must_use]
+    pub fn durable(mut self) -> Self {
+        self.durable = true;
+        self
+    }
+
+    /// Whether names wait for the device.
+    #[must_use]
+    pub fn is_durable(&self) -> bool {
+        self.durable
     }
 
     /// The medium that the store was opened on.
@@ -116,6 +165,19 @@ impl Store {
     pub fn object(&self, root: &Hash, part: Part) -> Result<Option<FileRef>, StoreError> {
         let name = object_name(root, part);
         match self.inner.place.open(&name, OpenHow::ReadNoFollow) {
+            Ok(file) => Ok(Some(FileRef::new(file, self.full(&name)))),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(self.error("open", &name, e)),
+        }
+    }
+
+    /// Opens a finished part for writing proven values into their places; `None` if there is none.
+    ///
+    /// # Errors
+    /// The medium's.
+    pub fn object_to_mend(&self, root: &Hash, part: Part) -> Result<Option<FileRef>, StoreError> {
+        let name = object_name(root, part);
+        match self.inner.place.open(&name, OpenHow::ReadWrite) {
             Ok(file) => Ok(Some(FileRef::new(file, self.full(&name)))),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(e) => Err(self.error("open", &name, e)),
@@ -164,7 +226,7 @@ impl Store {
     /// # Errors
     /// The medium's.
     pub fn remove_object(&self, root: &Hash, part: Part) -> Result<(), StoreError> {
-        self.remove(&object_name(root, part))
+        self.remove_named(&object_name(root, part))
     }
 
     /// Forgets what is kept of an unfinished fetch; no error if there is nothing.
@@ -172,7 +234,7 @@ impl Store {
     /// # Errors
     /// The medium's.
     pub fn remove_partial(&self, root: &Hash, part: Part) -> Result<(), StoreError> {
-        self.remove(&partial_name(root, part))
+        self.remove_named(&partial_name(root, part))
     }
 
     /// An empty file under a temporary name, for a part whose root is not known yet. It vanishes
@@ -183,7 +245,7 @@ impl Store {
     /// The medium's; [`StoreError::Busy`] while more than 1,024 are under construction.
     pub fn new_file(&self) -> Result<NewFile, StoreError> {
         for n in 0..MAX_TEMPS {
-            let name = PathBuf::from(format!("new/{n}"));
+            let name = PathBuf::from(format!("{NEW}/{n}"));
             let file = match self.lock_named(&name) {
                 Ok(file) => file,
                 Err(StoreError::Busy { .. }) => continue,
@@ -192,7 +254,7 @@ impl Store {
             file.set_len(0)?;
             return Ok(NewFile { store: self.clone(), name, file, kept: false });
         }
-        Err(StoreError::Busy { path: self.full(Path::new("new")) })
+        Err(StoreError::Busy { path: self.full(Path::new(NEW)) })
     }
 
     /// Gives a new file its place among the finished parts, replacing an older one (same root,
@@ -202,8 +264,7 @@ impl Store {
     /// The medium's; the new file is gone then.
     pub fn keep(&self, mut new: NewFile, root: &Hash, part: Part) -> Result<FileRef, StoreError> {
         let name = object_name(root, part);
-        self.rename(&new.name, &name)?;
-        new.kept = true;
+        new.name_it(&name)?;
         Ok(new.file.clone())
     }
 
@@ -239,10 +300,42 @@ impl Store {
     pub(crate) fn rename(&self, from: &Path, to: &Path) -> Result<(), StoreError> {
         self.place()
             .rename(from, to, Clobber::Replace)
-            .map_err(|e| self.error("rename to this name", to, e))
+            .map_err(|e| self.error("rename to this name", to, e))?;
+        self.settle(to.parent().unwrap_or(Path::new(".")))
     }
 
-    pub(crate) fn remove(&self, name: &Path) -> Result<(), StoreError> {
+    /// Waits until the names in one of the store's directories are on the device, where that is
+    /// asked for.
+    pub(crate) fn settle(&self, dir: &Path) -> Result<(), StoreError> {
+        if self.durable { self.sync_own(dir) } else { Ok(()) }
+    }
+
+    /// Waits until the names in one of the store's directories are on the device.
+    pub(crate) fn sync_own(&self, dir: &Path) -> Result<(), StoreError> {
+        let here = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
+        self.place().sync_dir(here).map_err(|e| self.error("flush to the device", here, e))
+    }
+
+    /// On a [durable](Store::durable) store, waits until the name `path` (anywhere) is on the device:
+    /// for whoever renamed something to it.
+    ///
+    /// # Errors
+    /// The medium's.
+    pub fn settle_beside(&self, path: &Path) -> Result<(), StoreError> {
+        if self.durable { self.sync_beside(path) } else { Ok(()) }
+    }
+
+    /// Waits until the names of an unfinished fetch and of its part file are on the device.
+    pub(crate) fn settle_partial(&self, part_path: &Path) -> Result<(), StoreError> {
+        self.sync_own(Path::new(PARTIAL))?;
+        self.sync_beside(part_path)
+    }
+
+    fn sync_beside(&self, path: &Path) -> Result<(), StoreError> {
+        sync_above(&**self.medium(), path)
+    }
+
+    pub(crate) fn remove_named(&self, name: &Path) -> Result<(), StoreError> {
         match self.place().remove_file(name) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(self.error("remove", name, e)),
             _ => Ok(()),
@@ -279,6 +372,13 @@ impl NewFile {
 
     /// Names it, for parts that are not under a root.
     pub(crate) fn keep_as(mut self, name: &Path) -> Result<(), StoreError> {
+        self.name_it(name)
+    }
+
+    fn name_it(&mut self, name: &Path) -> Result<(), StoreError> {
+        if self.store.durable {
+            self.file.sync()?;
+        }
         self.store.rename(&self.name, name)?;
         self.kept = true;
         Ok(())
@@ -320,12 +420,12 @@ pub(crate) fn open_locked(
     Err(StoreError::Busy { path: shown })
 }
 
-fn object_name(root: &Hash, part: Part) -> PathBuf {
-    PathBuf::from(format!("objects/{}.{}", root.to_hex(), part.extension()))
+pub(crate) fn object_name(root: &Hash, part: Part) -> PathBuf {
+    PathBuf::from(format!("{OBJECTS}/{}.{}", root.to_hex(), part.extension()))
 }
 
 fn partial_name(root: &Hash, part: Part) -> PathBuf {
-    PathBuf::from(format!("partial/{}.{}", root.to_hex(), part.extension()))
+    PathBuf::from(format!("{PARTIAL}/{}.{}", root.to_hex(), part.extension()))
 }
 
 /// Reads a whole small file.
@@ -355,7 +455,7 @@ pub(crate) fn open_dir(medium: &dyn Medium, dir: &Path) -> Result<Arc<dyn Medium
 
 fn create_dirs(medium: &dyn Medium, dir: &Path) -> Result<(), StoreError> {
     match medium.create_dir(dir, 0o700) {
-        Ok(()) => Ok(()),
+        Ok(()) => sync_above(medium, dir),
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
             let parent = dir.parent().filter(|p| !p.as_os_str().is_empty());
@@ -363,10 +463,19 @@ fn create_dirs(medium: &dyn Medium, dir: &Path) -> Result<(), StoreError> {
                 return Err(StoreError::from_io("create the directory", dir, None, e));
             };
             create_dirs(medium, parent)?;
-            make_dir(medium, dir)
+            make_dir(medium, dir)?;
+            sync_above(medium, dir)
         }
         Err(e) => Err(StoreError::from_io("create the directory", dir, None, e)),
     }
+}
+
+/// Waits until the name of `dir` (or of a file) is on the device. For the store's own directory once
+/// in its life, so that what a later fetch waits for is not lost with the directory around it.
+fn sync_above(medium: &dyn Medium, path: &Path) -> Result<(), StoreError> {
+    let above = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let synced = medium.sync_dir(above);
+    synced.map_err(|e| StoreError::from_io("flush to the device", above, None, e))
 }
 
 fn make_dir(medium: &dyn Medium, dir: &Path) -> Result<(), StoreError> {

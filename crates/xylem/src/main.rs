@@ -20,10 +20,12 @@ mod output;
 mod peek;
 mod ping;
 mod put;
+mod scrub;
 mod send;
 mod shaping;
 mod share;
 mod stop;
+mod store;
 mod sum;
 mod traffic;
 mod trial;
@@ -70,6 +72,8 @@ fn run(cli: Cli, out: &mut Out) -> Result<exit::Exit, Failure> {
         Command::Key(args) => key::run(args, &common, out),
         Command::Sum(args) => sum::run(args, out),
         Command::Verify(args) => verify::run(args, &common, out),
+        Command::Store(args) => store::run(args, &common, out),
+        Command::Scrub(args) => scrub::run(args, &common, out),
         Command::Try(args) => trial::run(args, &common, out),
         Command::Bench(args) => bench::run(args, out),
         Command::Completions(args) => extras::completions(args, out),

@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 use mio::Interest;
 use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 
-use super::Used;
+use super::used::Used;
 
 /// What the kernel may hand over in one message: a whole train of coalesced datagrams.
 const MESSAGE_LEN: usize = 65_536;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::support::{memory, reopen};
 use crate::fault::Fault;
 use crate::medium::Medium;
-use crate::{DiskMedium, MAX_SHARE_RECORD, OpenHow, Part, Store, StoreError};
+use crate::{DiskMedium, OpenHow, Part, Store, StoreError};
 
 #[test]
 fn the_directory_is_private_and_made_with_its_parents() {
@@ -69,51 +69,6 @@ fn a_lock_that_came_too_late_is_not_taken_on_a_finished_file() {
     // The name is free again, and leads to another file than the finished one.
     let second = store.lock_partial(&root, Part::Outboard).unwrap();
     assert_ne!(first.metadata().unwrap().ino, second.metadata().unwrap().ino);
-}
-
-#[test]
-fn share_records_come_back_whole_or_not_at_all() {
-    let (medium, store) = memory();
-    assert!(store.share(b"/a").unwrap().is_none());
-    store.put_share(b"/a", b"record of a").unwrap();
-    store.put_share(b"/b", b"").unwrap();
-    assert_eq!(store.share(b"/a").unwrap().unwrap(), b"record of a");
-    assert_eq!(store.share(b"/b").unwrap().unwrap(), b"");
-    store.put_share(b"/a", b"second").unwrap();
-    assert_eq!(store.share(b"/a").unwrap().unwrap(), b"second");
-    let large = vec![0; MAX_SHARE_RECORD + 1];
-    assert!(matches!(store.put_share(b"/a", &large), Err(StoreError::OutOfRange { .. })));
-
-    let name = |path: &[u8]| store.dir().join("shares").join(xylem_hash::hash(path).to_hex());
-    let whole = medium.read(&name(b"/a")).unwrap();
-    for at in 0..whole.len() {
-        let mut bad = whole.clone();
-        bad[at] ^= 4;
-        medium.write(&name(b"/a"), &bad).unwrap();
-        assert!(store.share(b"/a").unwrap().is_none(), "flip at {at}");
-        medium.write(&name(b"/a"), &whole[..at]).unwrap();
-        assert!(store.share(b"/a").unwrap().is_none(), "cut to {at}");
-    }
-    // Filed under another path's key.
-    medium.write(&name(b"/b"), &whole).unwrap();
-    assert!(store.share(b"/b").unwrap().is_none());
-    store.remove_share(b"/a").unwrap();
-    assert!(store.share(b"/a").unwrap().is_none());
-}
-
-#[test]
-fn a_share_record_is_old_or_new_whatever_step_fails() {
-    for fault in [Fault::Dead, Fault::Torn] {
-        for at in 0..16 {
-            let (medium, store) = memory();
-            store.put_share(b"/a", b"old").unwrap();
-            medium.fail_after(at, fault);
-            let done = store.put_share(b"/a", b"new").is_ok();
-            let image = medium.image();
-            let found = reopen(&image).share(b"/a").unwrap().unwrap();
-            assert_eq!(found, if done { &b"new"[..] } else { b"old" });
-        }
-    }
 }
 
 #[test]

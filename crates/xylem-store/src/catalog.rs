@@ -1,0 +1,165 @@
+//! The catalog: one record for each path that was shared or fetched.
+//!
+//! One small file a record, `known/<BLAKE3 of the path>`, that appears by rename: any number of
+//! processes read and write side by side, a crash leaves the old record or the new one, and damage
+//! to one costs that one alone. (A database would give one process all of it or nothing:
+//! docs/dependencies.md.) A record is believed only if its checksum holds and its name is its
+//! path's; others are passed over and named by [`Store::check`].
+
+use std::ffi::OsStr;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::vec;
+
+use xylem_hash::Hash;
+
+use crate::error::StoreError;
+use crate::file::FileRef;
+use crate::known::{Known, MAX_RECORD, RecordError};
+use crate::medium::{DirItem, OpenHow};
+use crate::store::{Store, read_whole};
+
+/// Directory of the records.
+pub(crate) const KNOWN: &str = "known";
+
+impl Store {
+    /// Every record, in no particular order. Damaged ones are passed over and counted
+    /// ([`KnownPaths::damaged`]).
+    ///
+    /// # Errors
+    /// The medium's, here and for each record.
+    pub fn known(&self) -> Result<KnownPaths, StoreError> {
+        let names = self.names_in(KNOWN)?.into_iter();
+        Ok(KnownPaths { store: self.clone(), names, damaged: 0 })
+    }
+
+    /// The record of a canonical path, if there is one that is intact.
+    ///
+    /// # Errors
+    /// The medium's, except "not found".
+    pub fn known_at(&self, canonical_path: &[u8]) -> Result<Option<Known>, StoreError> {
+        let name = record_name(canonical_path);
+        Ok(self.read_record(&name)?.and_then(Result::ok))
+    }
+
+    /// Keeps a record, replacing an older one of the same path, whole or not at all.
+    ///
+    /// # Errors
+    /// [`StoreError::OutOfRange`] where path or note are longer than a record may have; the
+    /// medium's.
+    pub fn remember(&self, known: &Known) -> Result<(), StoreError> {
+        let name = record_name(&known.path);
+        let bytes = known.encode().ok_or_else(|| StoreError::OutOfRange {
+            path: self.full(&name),
+            offset: (known.path.len() + known.note.len()) as u64,
+        })?;
+        let new = self.new_file()?;
+        new.file().write_all(&bytes, 0)?;
+        new.keep_as(&name)?;
+        // A left-over record of the first format is not looked at where there is a newer one.
+        let _ = self.forget_old_share(&known.path);
+        Ok(())
+    }
+
+    /// Forgets what is known of a canonical path; no error if nothing is.
+    ///
+    /// # Errors
+    /// The medium's.
+    pub fn forget(&self, canonical_path: &[u8]) -> Result<(), StoreError> {
+        self.remove_named(&record_name(canonical_path))?;
+        self.forget_old_share(canonical_path)
+    }
+
+    /// What lies in one of the store's directories; nothing where it does not exist.
+    pub(crate) fn names_in(&self, dir: &str) -> Result<Vec<DirItem>, StoreError> {
+        match self.place().list_dir(Path::new(dir)) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            other => other.map_err(|e| self.error("list", Path::new(dir), e)),
+        }
+    }
+
+    /// Reads `known/<name>`: `None` if it is gone by now.
+    pub(crate) fn read_record(
+        &self,
+        name: &Path,
+    ) -> Result<Option<Result<Known, RecordError>>, StoreError> {
+        let file = match self.place().open(name, OpenHow::ReadNoFollow) {
+            Ok(file) => FileRef::new(file, self.full(name)),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            // A directory or a link in the place of a record.
+            Err(e)
+                if matches!(
+                    e.kind(),
+                    io::ErrorKind::InvalidInput | io::ErrorKind::IsADirectory
+                ) =>
+            {
+                return Ok(Some(Err(RecordError::Magic)));
+            }
+            Err(e) => return Err(self.error("open", name, e)),
+        };
+        let bytes = match read_whole(&file, MAX_RECORD as u64) {
+            Err(StoreError::Corrupt { .. }) => return Ok(Some(Err(RecordError::TooLong))),
+            Err(StoreError::Unsafe { .. }) => return Ok(Some(Err(RecordError::Magic))),
+            other => other?,
+        };
+        let mut known = match Known::decode(&bytes) {
+            // Copied or renamed by hand: it would stand for a path that nobody looks up.
+            Ok(known) if record_name(&known.path) != name => {
+                return Ok(Some(Err(RecordError::Content)));
+            }
+            Ok(known) => known,
+            Err(e) => return Ok(Some(Err(e))),
+        };
+        known.pinned = self.is_pinned(&known.root)? || self.is_path_pinned(&known.path)?;
+        Ok(Some(Ok(known)))
+    }
+}
+
+/// The records of a store, one at a time.
+#[derive(Debug)]
+pub struct KnownPaths {
+    store: Store,
+    names: vec::IntoIter<DirItem>,
+    damaged: u64,
+}
+
+impl KnownPaths {
+    /// Records so far that were passed over because they are damaged.
+    #[must_use]
+    pub fn damaged(&self) -> u64 {
+        self.damaged
+    }
+}
+
+impl Iterator for KnownPaths {
+    type Item = Result<Known, StoreError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let name = Path::new(KNOWN).join(self.names.next()?.name);
+            match self.store.read_record(&name) {
+                Ok(Some(Ok(known))) => return Some(Ok(known)),
+                Ok(Some(Err(_))) => self.damaged += 1,
+                Ok(None) => {}
+                Err(e) => return Some(Err(e)),
+            }
+        }
+    }
+}
+
+/// Where the record of a path lies.
+pub(crate) fn record_name(canonical_path: &[u8]) -> PathBuf {
+    Path::new(KNOWN).join(path_key(canonical_path).to_hex())
+}
+
+/// What stands for a path in names.
+pub(crate) fn path_key(canonical_path: &[u8]) -> Hash {
+    xylem_hash::hash(canonical_path)
+}
+
+/// A name of 64 lowercase hexadecimal digits as the hash that it is.
+pub(crate) fn hash_of_name(name: &OsStr) -> Option<Hash> {
+    let name = name.to_str()?;
+    let hash = Hash::from_hex(name).ok()?;
+    (hash.to_hex() == *name).then_some(hash)
+}

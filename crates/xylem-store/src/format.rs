@@ -1,0 +1,69 @@
+//! Which format a store's directory has, and how an older one becomes this one.
+//!
+//! The file `format` says `xylem store N`. Format 0, that of the first releases, has no such file and
+//! keeps what it knows of shared paths under `shares/` (see `old_shares`). It becomes format 1 when it
+//! is opened: new directories first, the file last, so that being killed in between only means to
+//! do it again. Its records stay where they are and serve until their path is shared again, since
+//! they do not say which path they are about.
+
+use std::io;
+use std::path::Path;
+
+use crate::error::StoreError;
+use crate::file::FileRef;
+use crate::medium::OpenHow;
+use crate::store::{Store, read_whole};
+
+/// The format that this program writes.
+pub const FORMAT: u32 = 1;
+/// Where a store says which format it has.
+const NAME: &str = "format";
+/// What stands before the number.
+const LEAD: &str = "xylem store ";
+/// Longest file that can be one.
+const MAX_LEN: u64 = 64;
+
+impl Store {
+    /// The format that the directory says it has: 0 where it says nothing.
+    ///
+    /// # Errors
+    /// [`StoreError::Format`] for a newer one than [`FORMAT`]; [`StoreError::Corrupt`] if the file
+    /// says something else; the medium's.
+    pub fn format(&self) -> Result<u32, StoreError> {
+        let name = Path::new(NAME);
+        let file = match self.place().open(name, OpenHow::ReadNoFollow) {
+            Ok(file) => FileRef::new(file, self.full(name)),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(0),
+            Err(e) => return Err(self.error("open", name, e)),
+        };
+        let bytes = read_whole(&file, MAX_LEN)?;
+        // A loss of power may leave a name without its content.
+        if bytes.iter().all(|b| *b == 0) {
+            return Ok(0);
+        }
+        let number = std::str::from_utf8(&bytes).ok().and_then(|text| {
+            text.strip_prefix(LEAD)?.strip_suffix('\n')?.parse::<u32>().ok().filter(|n| *n > 0)
+        });
+        match number {
+            Some(newer) if newer > FORMAT => {
+                Err(StoreError::Format { path: self.dir().to_path_buf(), version: newer })
+            }
+            Some(number) => Ok(number),
+            None => Err(StoreError::Corrupt {
+                path: file.path().to_path_buf(),
+                offset: 0,
+                what: "it does not say which format the store has",
+            }),
+        }
+    }
+
+    /// Says that the directory has [`FORMAT`]; the last step of making or migrating one.
+    pub(crate) fn write_format(&self) -> Result<(), StoreError> {
+        let new = self.new_file()?;
+        new.file().write_all(format!("{LEAD}{FORMAT}\n").as_bytes(), 0)?;
+        // Once in a store's life; without it a newer program's store could look like an old one.
+        new.file().sync()?;
+        new.keep_as(Path::new(NAME))?;
+        self.sync_own(Path::new("."))
+    }
+}
