@@ -205,15 +205,6 @@ impl Holdings {
     }
 }
 
-impl Tree {
-    /// A regular file by its number. What of the listing can't be read is not served.
-    fn listed(&mut self, number: u64) -> Option<Listed> {
-        let found = self.files.file(number).ok().flatten()?;
-        let EntryKind::File { size, root } = found.entry.kind else { return None };
-        Some(Listed { path: found.entry.path.clone(), size, root, slot: found.slot })
-    }
-}
-
 /// The first runs of a set.
 fn runs(set: &Bitmap) -> Vec<Range<u64>> {
     let mut runs: Vec<Range<u64>> = Vec::new();

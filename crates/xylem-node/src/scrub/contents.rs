@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use xylem_object::ObjectId;
 use xylem_object::listing::{Entry, EntryKind, Reader};
-use xylem_store::{FileKind, FileRef, FileTime, Meta, Part, Store, StoreError};
+use xylem_store::{FileKind, FileRef, FileTime, Part, Store, StoreError};
 use xylem_tree::{Geometry, SegmentSize};
 
 use super::Flaw;
@@ -134,21 +134,6 @@ impl<'a> Contents<'a> {
             slot,
             mtime: Some(FileTime { secs: entry.mtime_s, nanos: entry.mtime_ns }),
         })
-    }
-
-    /// A further name of a file, whose content is looked at under its first.
-    fn hard_link(&self, path: PathBuf, target: &[u8]) -> Option<(PathBuf, Flaw, String)> {
-        let medium = self.store.medium();
-        let Ok(meta) = medium.metadata(&path) else {
-            return Some((path, Flaw::Missing, "is missing".to_owned()));
-        };
-        let first = medium.metadata(&self.target.path.join(os_path(target)));
-        let same = |first: Meta| (first.ino, first.dev) == (meta.ino, meta.dev);
-        if first.is_ok_and(same) {
-            return None;
-        }
-        let what = format!("is not the same file as {} any more", os_path(target).display());
-        Some((path, Flaw::Changed, what))
     }
 
     fn directory(&self, path: PathBuf) -> Option<(PathBuf, Flaw, String)> {

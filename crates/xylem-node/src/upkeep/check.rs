@@ -16,14 +16,13 @@ use xylem_tree::{Geometry, NODE_LEN, NodeSource, SegmentSize};
 use super::{Standing, open, open_writable, standing};
 use crate::api::{Blame, Error, Event, Stop};
 use crate::failure;
+use crate::listed::{Listed, ListedError, ListedFiles};
 use crate::publish::rebuild;
 use crate::record::Note;
 use crate::walk::os_path;
 
 /// Bytes of a listing that are hashed at once.
 const PIECE: usize = 1 << 20;
-/// Longest listing that is held in memory.
-const MAX_LISTING: u64 = 1 << 30;
 /// Longest signed manifest: one NDN packet.
 const MAX_MANIFEST: u64 = xylem_packet::MAX_PACKET as u64;
 
