@@ -6,6 +6,7 @@ use crate::api::Error;
 use crate::{failure, walk};
 
 /// Patterns that leave out what they match, and everything below.
+#[derive(Clone)]
 pub(crate) struct Exclusion(GlobSet);
 
 impl Exclusion {

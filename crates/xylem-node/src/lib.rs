@@ -11,6 +11,8 @@ mod failure;
 
 mod exclude;
 mod hashing;
+mod listed;
+mod names;
 mod publish;
 mod record;
 mod rescan;
@@ -27,28 +29,36 @@ mod register;
 mod shaping;
 mod uri;
 
+mod peers;
 mod shelf;
 mod sink;
 
 pub mod client;
 pub mod mail;
 
+mod follow;
 mod get;
 mod node;
 mod scrub;
 mod share;
+mod upkeep;
 mod verify;
 
 pub use api::{
-    Blame, Error, Event, Existing, GetOptions, GetSummary, Output, Peer, ShareOptions, Stop,
-    VerifyOptions, VerifySummary,
+    Blame, Error, Event, Existing, GetOptions, GetSummary, Output, Peer, PeerBytes, ServeOptions,
+    ShareOptions, Stop, VerifyOptions, VerifySummary,
 };
+pub use follow::{ExtendsOptions, ExtendsSummary, FollowOptions, Input, extends, follow};
 pub use get::get;
 pub use keyring::{KeyEntry, KeyKind, Keyring};
 pub use node::{NodeConfig, Route, default_socket, run_node};
 pub use scrub::{BLOCK, Flaw, ScrubEvent, ScrubOptions, ScrubSummary, scrub};
 pub use share::share;
 pub use shelf::DiskShelf;
+pub use upkeep::{
+    CheckOptions, CheckSummary, Collected, Finding, FindingKind, Pinned, Standing, StoreEntry,
+    check_store, collect_store, list_store, pin,
+};
 pub use uri::{HostPort, LINK_PORT, NDN_PORT, PeerUri, WEB_SOCKET_PORT};
 pub use verify::verify;
 pub use xylem_link::{Level as ShapeLevel, Shaping};

@@ -158,13 +158,7 @@ pub(crate) fn fetched(
     }
 }
 
-fn known(
-    key: &[u8],
-    manifest: &Manifest,
-    state: FileState,
-    origin: Origin,
-    note: &Note,
-) -> Known {
+fn known(key: &[u8], manifest: &Manifest, state: FileState, origin: Origin, note: &Note) -> Known {
     Known {
         path: key.to_vec(),
         root: manifest.root,

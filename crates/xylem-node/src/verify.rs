@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use xylem_hash::Hash;
 use xylem_link::Shaping;
-use xylem_object::listing::{self, Entry, EntryKind};
+use xylem_object::listing::{Entry, EntryKind};
 use xylem_object::{Kind, ObjectId, Ticket};
 use xylem_store::{
     FileKind, FileRef, FileState, Meta, OpenHow, OutboardFile, Part, Store, StoreError,
@@ -19,8 +19,9 @@ use xylem_tree::{Geometry, SegmentSize};
 use crate::api::{Blame, Error, Event, Stop, VerifyOptions, VerifySummary};
 use crate::failure;
 use crate::get::{Fetch, Step, parse_ticket};
-use crate::hashing::{self, Job, packed_slots};
-use crate::publish::{MAX_LISTING, disk, root_of};
+use crate::hashing::{self, Job};
+use crate::listed::{Listed, ListedError, ListedFiles};
+use crate::publish::{disk, root_of};
 use crate::rescan::{Readers, Subject, inspect};
 use crate::walk::{os_bytes, os_path};
 
@@ -111,46 +112,43 @@ impl Check<'_> {
     }
 
     fn directory(&mut self, path: &Path, on_event: &mut dyn FnMut(Event)) -> Result<(), Error> {
-        let bytes = self.listing(on_event)?;
+        let listed = self.listing(on_event)?;
         if root_of(path, on_event)? == self.ticket.root {
-            for entry in listing::entries(&bytes).flatten() {
-                if let EntryKind::File { size, .. } = entry.kind {
-                    self.summary.files += 1;
-                    self.summary.bytes += size;
-                }
-            }
+            let totals = listed.totals();
+            (self.summary.files, self.summary.bytes) = (totals.files, totals.bytes);
             return Ok(());
         }
         let packed = self.store.outboard(&self.ticket.root, Part::FileOutboards).ok().flatten();
-        let (mut number, mut slot) = (0, 0);
-        for entry in listing::entries(&bytes) {
-            let entry = entry.map_err(|e| failure::usage(e.to_string()))?;
-            let here = path.join(os_path(&entry.path));
-            let outboard = packed.clone().map(|o| (o, slot));
-            self.entry(&entry, &here, ObjectId::File(number), outboard, on_event)?;
-            if let EntryKind::File { size, .. } = entry.kind {
-                number += 1;
-                slot += packed_slots(size, SegmentSize::DEFAULT);
-            }
+        for found in listed.entries() {
+            let listed = found.map_err(|e| failure::store(&e))?;
+            self.entry(&listed, path, packed.clone(), on_event)?;
         }
         Ok(())
     }
 
     fn entry(
         &mut self,
-        entry: &Entry,
-        here: &Path,
-        id: ObjectId,
-        outboard: Option<(OutboardFile, u64)>,
+        listed: &Listed,
+        root: &Path,
+        packed: Option<OutboardFile>,
         on_event: &mut dyn FnMut(Event),
     ) -> Result<(), Error> {
-        let shown = os_path(&entry.path);
+        let entry = &listed.entry;
+        let (shown, here) = (os_path(&entry.path), &*root.join(os_path(&entry.path)));
         let Ok(meta) = self.store.medium().metadata(here) else {
             let size = if let EntryKind::File { size, .. } = entry.kind { size } else { 0 };
             return self.damaged(shown, 0..size, "missing");
         };
         match (&entry.kind, meta.kind) {
             (EntryKind::Directory, FileKind::Directory) => self.mode(entry, &meta, shown),
+            (EntryKind::HardLink { target }, FileKind::File) => {
+                let first = self.store.medium().metadata(&root.join(os_path(target)));
+                if first.is_ok_and(|first| (first.ino, first.dev) == (meta.ino, meta.dev)) {
+                    return Ok(());
+                }
+                let target = os_path(target);
+                self.damaged(shown, 0..0, &format!("is not a hard link to {}", target.display()))
+            }
             (EntryKind::Symlink { target }, FileKind::Symlink) => {
                 let is = self.store.medium().read_link(here);
                 if is.is_ok_and(|is| os_bytes(is.as_os_str()) == *target) {
@@ -168,6 +166,8 @@ impl Check<'_> {
                     return self.mode(entry, &meta, shown);
                 }
                 let geometry = Geometry::new(*size, SegmentSize::DEFAULT);
+                let outboard = packed.map(|o| (o, listed.slot));
+                let id = ObjectId::File(listed.number);
                 let expected = Expected { id, path: here, shown, root: *root, geometry, outboard };
                 self.compare(&expected, meta.size, on_event)
             }
@@ -308,33 +308,35 @@ impl Check<'_> {
     }
 
     /// The directory's listing: from the store, or from peers.
-    fn listing(&mut self, on_event: &mut dyn FnMut(Event)) -> Result<Vec<u8>, Error> {
+    fn listing(&mut self, on_event: &mut dyn FnMut(Event)) -> Result<ListedFiles, Error> {
         let (root, size) = (self.ticket.root, self.ticket.size);
-        let kept = self.store.object_bytes(&root, Part::Listing, size).ok().flatten();
-        if let Some(bytes) = kept.filter(|bytes| xylem_hash::hash(bytes) == root) {
-            return Ok(bytes);
+        let at = |e: StoreError| failure::store(&e);
+        if let Some(file) = self.store.object(&root, Part::Listing).ok().flatten() {
+            match ListedFiles::open(file.clone(), size, &root, SegmentSize::DEFAULT) {
+                Ok(listed) => return Ok(listed),
+                Err(bad @ ListedError::Bad(_)) => return Err(bad.into_error(&file)),
+                Err(_) => {}
+            }
         }
         let geometry = Geometry::new(size, SegmentSize::DEFAULT);
         let nobody = || Error {
             blame: Blame::Network,
             message: "the directory's listing is not here and nobody reachable has it".to_owned(),
         };
-        let fits = usize::try_from(size).ok().filter(|_| size <= MAX_LISTING);
-        let length = fits.ok_or_else(|| failure::usage("the ticket names too long a listing"))?;
-        let mut bytes = vec![0; length];
+        // Its name goes at the end of this; what was opened stays.
+        let new = self.store.new_file().map_err(at)?;
+        let file = new.file().clone();
         let stop = self.stop;
         let Some(fetch) = self.peers(on_event)? else { return Err(nobody()) };
         let all = std::iter::once(0..geometry.segments());
         let added = fetch.transfer.add_object(ObjectId::Root, root, geometry, all, [], None);
         added.map_err(|e| failure::usage(e.to_string()))?;
         drain(fetch, stop, on_event, &mut |event| {
-            if let TransferEvent::Segment { segment, .. } = event {
-                let at = segment.offset as usize;
-                bytes[at..at + segment.content.len()].copy_from_slice(&segment.content);
-            }
-            Ok(())
+            let TransferEvent::Segment { segment, .. } = event else { return Ok(()) };
+            file.write_all(&segment.content, segment.offset).map_err(at)
         })?;
-        Ok(bytes)
+        ListedFiles::open(file.clone(), size, &root, SegmentSize::DEFAULT)
+            .map_err(|e| e.into_error(&file))
     }
 }
 

@@ -66,7 +66,7 @@ impl Store {
     /// # Errors
     /// The medium's.
     pub fn forget(&self, canonical_path: &[u8]) -> Result<(), StoreError> {
-        self.remove(&record_name(canonical_path))?;
+        self.remove_named(&record_name(canonical_path))?;
         self.forget_old_share(canonical_path)
     }
 

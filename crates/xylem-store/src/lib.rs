@@ -47,6 +47,7 @@ mod medium;
 
 mod disk;
 mod file;
+mod sparse;
 
 mod store;
 
@@ -56,8 +57,11 @@ mod old_shares;
 mod pins;
 
 mod catalog;
+mod objects;
 
 mod outboard;
+
+mod node_buffer;
 
 mod publish;
 
@@ -68,13 +72,19 @@ mod segments;
 mod scan;
 
 mod blocks;
+mod servable;
+
 mod partial;
 
 mod repair;
 
+mod names;
 mod sweep;
 
 mod staging;
+
+mod check;
+mod collect;
 
 #[cfg(any(test, feature = "fault"))]
 pub mod fault;
@@ -83,6 +93,8 @@ pub mod fault;
 mod tests;
 
 pub use catalog::KnownPaths;
+pub use check::{TreeCheck, check_tree, segments_of_outboard};
+pub use collect::{Collected, Collecting};
 pub use disk::DiskMedium;
 pub use error::{Difference, StoreError};
 
@@ -93,13 +105,17 @@ pub use medium::{
     Clobber, DirItem, FileKind, FileTime, Medium, MediumFile, Meta, OpenHow, read_full_at,
     write_all_at,
 };
+pub use names::{FolderNames, Visit};
+pub use objects::{ObjectInfo, Objects};
 pub use old_shares::OldShare;
 pub use outboard::{OutboardFile, OutboardReader, OutboardWriter};
-pub use partial::{Attributes, MAX_UNRECORDED, OverwritePolicy, Partial, Resumed, Resuming};
+pub use partial::{Attributes, MAX_UNRECORDED, OverwritePolicy, Partial, Resumed, Resuming, Unset};
 pub use publish::{Hashed, RegionReader, hash_file};
 pub use repair::{Repair, RepairRecord};
 pub use scan::{RegionScan, Scan, ScanBuffer};
 pub use segments::SegmentSet;
+pub use servable::OnServable;
 pub use serve::{DEFAULT_OPEN_FILES, FileCache, SharedFile};
+pub use sparse::SparseReader;
 pub use staging::{MAX_SMALL_FILE, SmallFile, Staging};
 pub use store::{NewFile, Part, Store};

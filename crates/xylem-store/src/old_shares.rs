@@ -91,7 +91,7 @@ impl Store {
     }
 
     pub(crate) fn forget_old_share(&self, canonical_path: &[u8]) -> Result<(), StoreError> {
-        self.remove(&old_share_name(&path_key(canonical_path)))
+        self.remove_named(&old_share_name(&path_key(canonical_path)))
     }
 
     fn read_old_share(&self, key: &Hash) -> Result<Option<OldShare>, StoreError> {

@@ -260,7 +260,7 @@ impl Repair {
         if self.written > 0 {
             self.file.sync()?;
         }
-        self.store.remove(&self.record.0)?;
+        self.store.remove_named(&self.record.0)?;
         Ok(self.written)
     }
 }

@@ -48,7 +48,10 @@ pub enum Part {
 }
 
 impl Part {
-    fn extension(self) -> &'static str {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Outboard, Self::FileOutboards, Self::Listing, Self::Manifest];
+
+    pub(crate) fn extension(self) -> &'static str {
         match self {
             Self::Outboard => "outboard",
             Self::FileOutboards => "files",
@@ -223,7 +226,7 @@ impl Store {
     /// # Errors
     /// The medium's.
     pub fn remove_object(&self, root: &Hash, part: Part) -> Result<(), StoreError> {
-        self.remove(&object_name(root, part))
+        self.remove_named(&object_name(root, part))
     }
 
     /// Forgets what is kept of an unfinished fetch; no error if there is nothing.
@@ -231,7 +234,7 @@ impl Store {
     /// # Errors
     /// The medium's.
     pub fn remove_partial(&self, root: &Hash, part: Part) -> Result<(), StoreError> {
-        self.remove(&partial_name(root, part))
+        self.remove_named(&partial_name(root, part))
     }
 
     /// An empty file under a temporary name, for a part whose root is not known yet. It vanishes
@@ -304,14 +307,35 @@ impl Store {
     /// Waits until the names in one of the store's directories are on the device, where that is
     /// asked for.
     pub(crate) fn settle(&self, dir: &Path) -> Result<(), StoreError> {
+        if self.durable { self.sync_own(dir) } else { Ok(()) }
+    }
+
+    /// Waits until the names in one of the store's directories are on the device.
+    pub(crate) fn sync_own(&self, dir: &Path) -> Result<(), StoreError> {
         let here = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
-        if !self.durable {
-            return Ok(());
-        }
         self.place().sync_dir(here).map_err(|e| self.error("flush to the device", here, e))
     }
 
-    pub(crate) fn remove(&self, name: &Path) -> Result<(), StoreError> {
+    /// On a [durable](Store::durable) store, waits until the name `path` (anywhere) is on the device:
+    /// for whoever renamed something to it.
+    ///
+    /// # Errors
+    /// The medium's.
+    pub fn settle_beside(&self, path: &Path) -> Result<(), StoreError> {
+        if self.durable { self.sync_beside(path) } else { Ok(()) }
+    }
+
+    /// Waits until the names of an unfinished fetch and of its part file are on the device.
+    pub(crate) fn settle_partial(&self, part_path: &Path) -> Result<(), StoreError> {
+        self.sync_own(Path::new(PARTIAL))?;
+        self.sync_beside(part_path)
+    }
+
+    fn sync_beside(&self, path: &Path) -> Result<(), StoreError> {
+        sync_above(&**self.medium(), path)
+    }
+
+    pub(crate) fn remove_named(&self, name: &Path) -> Result<(), StoreError> {
         match self.place().remove_file(name) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(self.error("remove", name, e)),
             _ => Ok(()),
@@ -396,7 +420,7 @@ pub(crate) fn open_locked(
     Err(StoreError::Busy { path: shown })
 }
 
-fn object_name(root: &Hash, part: Part) -> PathBuf {
+pub(crate) fn object_name(root: &Hash, part: Part) -> PathBuf {
     PathBuf::from(format!("{OBJECTS}/{}.{}", root.to_hex(), part.extension()))
 }
 
@@ -431,7 +455,7 @@ pub(crate) fn open_dir(medium: &dyn Medium, dir: &Path) -> Result<Arc<dyn Medium
 
 fn create_dirs(medium: &dyn Medium, dir: &Path) -> Result<(), StoreError> {
     match medium.create_dir(dir, 0o700) {
-        Ok(()) => Ok(()),
+        Ok(()) => sync_above(medium, dir),
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
             let parent = dir.parent().filter(|p| !p.as_os_str().is_empty());
@@ -439,10 +463,19 @@ fn create_dirs(medium: &dyn Medium, dir: &Path) -> Result<(), StoreError> {
                 return Err(StoreError::from_io("create the directory", dir, None, e));
             };
             create_dirs(medium, parent)?;
-            make_dir(medium, dir)
+            make_dir(medium, dir)?;
+            sync_above(medium, dir)
         }
         Err(e) => Err(StoreError::from_io("create the directory", dir, None, e)),
     }
+}
+
+/// Waits until the name of `dir` (or of a file) is on the device. For the store's own directory once
+/// in its life, so that what a later fetch waits for is not lost with the directory around it.
+fn sync_above(medium: &dyn Medium, path: &Path) -> Result<(), StoreError> {
+    let above = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let synced = medium.sync_dir(above);
+    synced.map_err(|e| StoreError::from_io("flush to the device", above, None, e))
 }
 
 fn make_dir(medium: &dyn Medium, dir: &Path) -> Result<(), StoreError> {

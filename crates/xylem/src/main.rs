@@ -25,6 +25,7 @@ mod send;
 mod shaping;
 mod share;
 mod stop;
+mod store;
 mod sum;
 mod traffic;
 mod trial;
@@ -71,6 +72,7 @@ fn run(cli: Cli, out: &mut Out) -> Result<exit::Exit, Failure> {
         Command::Key(args) => key::run(args, &common, out),
         Command::Sum(args) => sum::run(args, out),
         Command::Verify(args) => verify::run(args, &common, out),
+        Command::Store(args) => store::run(args, &common, out),
         Command::Scrub(args) => scrub::run(args, &common, out),
         Command::Try(args) => trial::run(args, &common, out),
         Command::Bench(args) => bench::run(args, out),

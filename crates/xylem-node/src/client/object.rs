@@ -239,6 +239,10 @@ impl<'a> Sink<'a> {
         wrote
             .and_then(|()| File::open(&to.part)?.sync_all())
             .and_then(|()| disk().rename(&to.part, &to.path, clobber))
+            .and_then(|()| {
+                let above = to.path.parent().filter(|p| !p.as_os_str().is_empty());
+                disk().sync_dir(above.unwrap_or(Path::new(".")))
+            })
             .map_err(|e| writing(&to.path, &e))?;
         Ok(self.hasher.finalize().to_string())
     }

@@ -1,7 +1,7 @@
 //! The files of a directory, out of its listing, in bounded memory.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use xylem_object::ObjectId;
 use xylem_object::listing::{Entry, EntryKind, Reader};
@@ -76,6 +76,10 @@ impl<'a> Contents<'a> {
                 _ if !wanted => {}
                 EntryKind::Directory => apart.extend(self.directory(path)),
                 EntryKind::Symlink { target } => apart.extend(self.link(path, target)),
+                EntryKind::HardLink { target } => {
+                    let target = self.target.path.join(os_path(target));
+                    apart.extend(self.hard_link(path, &target));
+                }
             }
         }
         Ok((items, apart))
@@ -137,6 +141,19 @@ impl<'a> Contents<'a> {
             Ok(meta) if meta.kind == FileKind::Directory => None,
             Ok(_) => Some((path, Flaw::Changed, "is no directory any more".to_owned())),
             Err(_) => Some((path, Flaw::Missing, "is missing".to_owned())),
+        }
+    }
+
+    /// What it is linked to is a file of the listing, whose content is looked at there.
+    fn hard_link(&self, path: PathBuf, target: &Path) -> Option<(PathBuf, Flaw, String)> {
+        let medium = self.store.medium();
+        match (medium.metadata(&path), medium.metadata(target)) {
+            (Err(_), _) => Some((path, Flaw::Missing, "is missing".to_owned())),
+            (Ok(link), Ok(file)) if (link.dev, link.ino) != (file.dev, file.ino) => {
+                let what = format!("is no hard link to {} any more", target.display());
+                Some((path, Flaw::Changed, what))
+            }
+            _ => None,
         }
     }
 

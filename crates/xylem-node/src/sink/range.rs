@@ -78,9 +78,13 @@ impl Sink for RangeSink {
             OverwritePolicy::Never => Clobber::Never,
             OverwritePolicy::Replace => Clobber::Replace,
         };
+        if let Some(file) = self.file.as_ref().filter(|_| self.store.is_durable()) {
+            stored(file.sync())?;
+        }
         let renamed = self.store.medium().rename(&self.to.part, &self.to.path, clobber);
         let named = |e| StoreError::from_io("rename to this name", &self.to.path, None, e);
         stored(renamed.map_err(named))?;
+        stored(self.store.settle_beside(&self.to.path))?;
         Ok(Some(self.to.path.clone()))
     }
 }

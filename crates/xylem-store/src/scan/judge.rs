@@ -119,7 +119,8 @@ pub(super) fn joined(l: &NodeValue, r: &NodeValue) -> Option<NodeValue> {
     Some(NodeValue(*cv.as_bytes()))
 }
 
-pub(super) fn hashes_to(is_root: bool, l: &NodeValue, r: &NodeValue, parent: &NodeValue) -> bool {
+/// Whether two nodes, both known, hash to their parent.
+pub(crate) fn hashes_to(is_root: bool, l: &NodeValue, r: &NodeValue, parent: &NodeValue) -> bool {
     if l.is_unknown() || r.is_unknown() {
         return false;
     }

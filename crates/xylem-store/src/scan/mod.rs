@@ -21,6 +21,7 @@ use crate::error::StoreError;
 use crate::file::FileRef;
 use crate::outboard::{OutboardFile, byte_of};
 use judge::Judge;
+pub(crate) use judge::hashes_to;
 
 /// Base-2 logarithm of the chunks in a region: 4 MiB, large enough to keep disks and SIMD busy,
 /// small enough to share among threads.
@@ -202,15 +203,22 @@ impl Scan {
     /// A verifier that knows every node that this scan and `regions` of it have proven, so that
     /// what is wrong can be fetched without asking for its tree again.
     #[must_use]
-    pub fn verifier<'a>(&self, regions: impl IntoIterator<Item = &'a RegionScan>) -> Verifier {
+    pub fn verifier<'a>(&'a self, regions: impl IntoIterator<Item = &'a RegionScan>) -> Verifier {
         let mut verifier = Verifier::new(self.geometry, self.root);
-        let pairs = regions.into_iter().flat_map(|found| &found.pairs);
-        for pair in self.upper.iter().chain(pairs) {
+        for pair in self.pairs(regions) {
             // The scan proved them by the same rule; should the verifier ever disagree, the nodes
             // are simply asked for again.
             let _ = verifier.adopt_children(pair.parent, pair.left, pair.right);
         }
         verifier
+    }
+
+    /// Every pair of nodes that this scan and `regions` of it have proven.
+    pub(crate) fn pairs<'a>(
+        &'a self,
+        regions: impl IntoIterator<Item = &'a RegionScan>,
+    ) -> impl Iterator<Item = &'a ProvenPair> {
+        self.upper.iter().chain(regions.into_iter().flat_map(|found| &found.pairs))
     }
 
     /// Nodes above the regions that are proven and wrong or missing in the outboard: slot, value.

@@ -58,7 +58,11 @@ pub(crate) enum Json<'a> {
         resumed: u64,
         seconds: f64,
         already_complete: bool,
+        peers: Vec<FromPeer<'a>>,
+        served: u64,
     },
+    /// What is fetched is served to others from now on.
+    Offering { listen: &'a [SocketAddr], key: String },
     /// Our card.
     Card { card: &'a str },
     /// Somebody who has a name.
@@ -186,6 +190,16 @@ pub(crate) enum Json<'a> {
         forwarder_cpu_us: Option<f64>,
         forwarder_memory: Option<u64>,
     },
+    /// A checkpoint of a growing object.
+    Checkpoint { number: u64, version: u64, name: &'a str, root: &'a str, bytes: u64, last: bool },
+    /// `verify --extends`.
+    Extends {
+        old_bytes: u64,
+        new_bytes: u64,
+        proof_bytes: usize,
+        extends: bool,
+        why: Option<&'a str>,
+    },
     /// `ctl status`.
     Status {
         version: &'a str,
@@ -262,6 +276,45 @@ pub(crate) enum Json<'a> {
         proven: bool,
         seconds: f64,
     },
+    /// A row of `store list`.
+    Known {
+        path: String,
+        root: &'a str,
+        directory: bool,
+        origin: &'a str,
+        bytes: u64,
+        state: &'a str,
+        pinned: bool,
+        used_s: u64,
+        ticket: Option<&'a str>,
+    },
+    /// One thing that `store check` found.
+    Finding { kind: &'a str, path: String, what: &'a str },
+    /// `store check` is done.
+    StoreChecked {
+        records: u64,
+        trees: u64,
+        listings: u64,
+        manifests: u64,
+        bytes: u64,
+        bad: u64,
+        repaired: u64,
+    },
+    /// One name that `store gc` removed.
+    Removed { path: String, bytes: u64, dry_run: bool },
+    /// `store gc` is done.
+    Collected {
+        parts: u64,
+        partials: u64,
+        records: u64,
+        leftovers: u64,
+        bytes: u64,
+        young: u64,
+        busy: u64,
+        dry_run: bool,
+    },
+    /// What `store pin` or `store unpin` did.
+    Pinned { path: Option<String>, root: Option<&'a str>, pinned: bool },
     /// Why the run ends.
     Error { exit: u8, message: &'a str },
 }
@@ -278,6 +331,13 @@ pub(crate) fn path_text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
+/// What came from one peer.
+#[derive(Debug, Serialize)]
+pub(crate) struct FromPeer<'a> {
+    pub(crate) peer: &'a str,
+    pub(crate) bytes: u64,
+}
+
 impl<'a> Json<'a> {
     /// The event as the library reports it; `None` for one that this version has no form for.
     pub(crate) fn of(event: &'a Event) -> Option<Self> {
@@ -286,6 +346,10 @@ impl<'a> Json<'a> {
             Event::Shared { ticket, name, root, bytes, files, listen, plain, carriers } => {
                 let (bytes, files) = (*bytes, *files);
                 Self::Shared { ticket, name, root, bytes, files, listen, plain, carriers }
+            }
+            Event::Checkpoint { number, version, name, root, bytes, last } => {
+                let (number, version, bytes, last) = (*number, *version, *bytes, *last);
+                Self::Checkpoint { number, version, name, root, bytes, last }
             }
             Event::Listening { uri } => Self::Listening { uri },
             Event::Registered { forwarder, prefix } => Self::Registered { forwarder, prefix },
@@ -308,6 +372,9 @@ impl<'a> Json<'a> {
             Event::Resumed { bytes } => Self::Resumed { bytes: *bytes },
             Event::Progress { verified, total, peers } => {
                 Self::Progress { verified: *verified, total: *total, peers: *peers }
+            }
+            Event::Offering { listen, key } => {
+                Self::Offering { listen, key: key.iter().map(|b| format!("{b:02x}")).collect() }
             }
             Event::Scrub(event) => return Self::scrub(event),
             Event::Mail(event) => match event {
@@ -514,6 +581,21 @@ mod tests {
                 count: None,
                 strategy: None,
             },
+            Json::Checkpoint {
+                number: 1,
+                version: 2,
+                name: "/a/v=2",
+                root: "00",
+                bytes: 1,
+                last: false,
+            },
+            Json::Extends {
+                old_bytes: 1,
+                new_bytes: 2,
+                proof_bytes: 32,
+                extends: true,
+                why: Some("w"),
+            },
             Json::Hashing { done: 1, total: 2 },
             Json::Shared {
                 ticket: "xylem:a",
@@ -546,7 +628,10 @@ mod tests {
                 resumed: 0,
                 seconds: 0.5,
                 already_complete: false,
+                peers: vec![FromPeer { peer: "p", bytes: 1 }],
+                served: 0,
             },
+            Json::Offering { listen: &[], key: String::new() },
             Json::Damage { path: String::new(), start: 0, end: 1, what: "x" },
             Json::Verified { root: "00", bytes: 1, files: 1, damaged: 0, located: true },
             Json::Flaw {

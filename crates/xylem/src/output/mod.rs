@@ -9,7 +9,7 @@ mod progress;
 mod qr;
 pub(crate) mod text;
 
-pub(crate) use json::Json;
+pub(crate) use json::{FromPeer, Json, path_text};
 pub(crate) use progress::{Phase, Progress};
 
 use crate::cli::{Color, Common};
@@ -220,6 +220,11 @@ impl Out {
                 }
                 self.note("Serving until Ctrl-C.");
             }
+            Event::Checkpoint { number, version, bytes: size, last, .. } => {
+                let what = if last { "the last checkpoint" } else { "checkpoint" };
+                let line = format!("{what} {number}, v={version}: {}", bytes(size));
+                if last { self.note(&line) } else { self.detail(&line) }
+            }
             Event::Listening { uri } => self.note(&clean(&format!("Listening on {uri}"))),
             Event::Registered { forwarder, prefix } => {
                 self.note(&clean(&format!("Serving {prefix} through {forwarder}")));
@@ -259,6 +264,10 @@ impl Out {
             }
             Event::Resumed { bytes: kept } => {
                 self.note(&format!("{} from an earlier run verified", bytes(kept)));
+            }
+            Event::Offering { listen, .. } => {
+                let at = listen.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+                self.detail(&format!("what is verified is served to others at {at}"));
             }
             Event::Mail(event) => self.mail(&event),
             other => self.detail(&clean(&format!("{other:?}"))),

@@ -1,0 +1,254 @@
+//! `xylem store`: what the store knows, whether it is right, and what of it may go.
+
+use crate::cli::Common;
+use crate::exit::{Exit, Failure, exit_help};
+use crate::output::text::{bytes, clean, count};
+use crate::output::{Json, Out};
+use crate::stop;
+use clap::{Args, Subcommand};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use xylem_node::{
+    CheckOptions, Finding, FindingKind, Pinned, Standing, StoreEntry, check_store, collect_store,
+    list_store,
+};
+
+/// Looks after the store: lists it, checks it, removes what nothing needs
+///
+/// The store holds no content: files stay where they are. It holds their hash trees, which prove
+/// each piece to whoever fetches it, what was verified of interrupted fetches, and a record of each
+/// path that was shared or fetched.
+#[derive(Debug, Args)]
+#[command(after_help = concat!(
+    "Examples:
+  xylem store list                    what was shared and fetched, and whether it is still so
+  xylem store check                   is everything in the store right?
+  xylem store check --repair-tree     make damaged trees again from the files
+  xylem store gc --dry-run            what would go?
+  xylem store gc --older-than 7       and let it go, where it was not used for a week
+  xylem store pin film.mkv            keep what is known of it, whatever happens
+
+",
+    exit_help!()
+))]
+pub(crate) struct StoreArgs {
+    #[command(subcommand)]
+    command: StoreCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum StoreCommand {
+    /// List what was shared and fetched
+    ///
+    /// One line each: ok (as it was then; of a directory only itself is looked at), changed or gone;
+    /// pinned or -; shared or fetched; the root; bytes; the path.
+    List,
+    /// Check records, trees, listings and manifests; print each one that is damaged or missing
+    ///
+    /// Files are not read: that is `xylem scrub`. The exit status is 1 if something is damaged or
+    /// missing and was not repaired. What interrupted runs left is named and does no harm.
+    Check {
+        /// Make damaged and missing trees again from the files that they are about, where those
+        /// did not change, and remove damaged records
+        #[arg(long)]
+        repair_tree: bool,
+    },
+    /// Remove what nothing needs: no file that is there, no pin, no running fetch
+    ///
+    /// Trees that nothing refers to go after an hour; interrupted fetches, and records of files
+    /// that are gone, after thirty days without use. No file outside the store is touched.
+    Gc {
+        /// Only say what would go
+        #[arg(long)]
+        dry_run: bool,
+        /// Remove what was not used for this many days; 0: at once, for when nothing else runs
+        #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u64).range(..=36_500))]
+        older_than: Option<u64>,
+    },
+    /// Keep what the store has of a path or a root, whatever happens to the file
+    Pin {
+        /// A path that the store knows, or a root (64 hexadecimal digits)
+        #[arg(value_name = "PATH|ROOT")]
+        what: PathBuf,
+    },
+    /// Take a pin away
+    Unpin {
+        /// As it was pinned
+        #[arg(value_name = "PATH|ROOT")]
+        what: PathBuf,
+    },
+}
+
+/// Runs `xylem store`.
+pub(crate) fn run(args: StoreArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
+    let dir = common.store()?;
+    match args.command {
+        StoreCommand::List => list(&dir, out),
+        StoreCommand::Check { repair_tree } => check(CheckOptions { store: dir, repair_tree }, out),
+        StoreCommand::Gc { dry_run, older_than } => gc(&dir, dry_run, older_than, out),
+        StoreCommand::Pin { what } => pin(&dir, &what, true, out),
+        StoreCommand::Unpin { what } => pin(&dir, &what, false, out),
+    }
+}
+
+fn list(dir: &Path, out: &mut Out) -> Result<Exit, Failure> {
+    let mut broken = Ok(());
+    let damaged = list_store(dir, &mut |entry| {
+        if broken.is_ok() {
+            broken = show(&entry, out);
+        }
+    })?;
+    broken?;
+    if damaged > 0 {
+        let what = count(damaged, "record");
+        out.warn(&format!("{what} can't be read; `xylem store check` names them"));
+    }
+    Ok(Exit::Done)
+}
+
+fn show(entry: &StoreEntry, out: &mut Out) -> Result<(), Failure> {
+    let state = match entry.standing {
+        Standing::Unchanged => "ok",
+        Standing::Changed => "changed",
+        Standing::Gone => "gone",
+    };
+    let origin = if entry.fetched { "fetched" } else { "shared" };
+    if out.is_json() {
+        return out.json(&Json::Known {
+            path: crate::output::path_text(&entry.path),
+            root: &entry.root,
+            directory: entry.directory,
+            origin,
+            bytes: entry.bytes,
+            state,
+            pinned: entry.pinned,
+            used_s: entry.used_s,
+            ticket: entry.ticket.as_deref(),
+        });
+    }
+    let pinned = if entry.pinned { "pinned" } else { "-" };
+    let path = entry.path.display().to_string();
+    out.line(&format!(
+        "{state:<7}  {pinned:<6}  {origin:<7}  {}  {:>12}  {}",
+        entry.root,
+        entry.bytes,
+        clean(&path)
+    ))
+}
+
+fn check(options: CheckOptions, out: &mut Out) -> Result<Exit, Failure> {
+    let stop = stop::on_signals()?;
+    let mut findings = Vec::new();
+    let checked = {
+        let mut on_finding = |finding: Finding| findings.push(finding);
+        check_store(&options, &stop, &mut on_finding, &mut |event| out.event(event))
+    };
+    out.take_broken()?;
+    let summary = checked?;
+    for finding in &findings {
+        let kind = match finding.kind {
+            FindingKind::Damaged => "damaged",
+            FindingKind::Missing => "missing",
+            FindingKind::Repaired => "repaired",
+            FindingKind::Leftover => "leftover",
+        };
+        let path = crate::output::path_text(&finding.path);
+        if out.is_json() {
+            out.json(&Json::Finding { kind, path, what: &finding.what })?;
+        } else {
+            out.line(&clean(&format!("{kind}: {path}: {}", finding.what)))?;
+        }
+    }
+    out.json(&Json::StoreChecked {
+        records: summary.records,
+        trees: summary.trees,
+        listings: summary.listings,
+        manifests: summary.manifests,
+        bytes: summary.bytes,
+        bad: summary.bad,
+        repaired: summary.repaired,
+    })?;
+    let what = format!(
+        "{}, {}, {}, {}",
+        count(summary.records, "record"),
+        count(summary.trees, "tree"),
+        count(summary.listings, "listing"),
+        bytes(summary.bytes)
+    );
+    if summary.bad == 0 {
+        let good = out.paint("32", "Right");
+        out.note(&format!("{good}: {what}"));
+        return Ok(Exit::Done);
+    }
+    let bad = out.paint("1;31", "DAMAGED");
+    out.note(&format!("{bad}: {}, of {what}", count(summary.bad, "thing")));
+    if !options.repair_tree {
+        out.note("`xylem store check --repair-tree` makes trees again from files that are there");
+    }
+    Ok(Exit::Damaged)
+}
+
+fn gc(dir: &Path, dry_run: bool, older_than: Option<u64>, out: &mut Out) -> Result<Exit, Failure> {
+    let older_than = older_than.map(|days| Duration::from_secs(days * 24 * 3600));
+    let mut broken = Ok(());
+    let done = collect_store(dir, older_than, dry_run, &mut |name, size| {
+        let path = crate::output::path_text(name);
+        if out.is_json() && broken.is_ok() {
+            broken = out.json(&Json::Removed { path, bytes: size, dry_run });
+        } else {
+            out.detail(&clean(&format!("{path}: {}", bytes(size))));
+        }
+    })?;
+    broken?;
+    out.json(&Json::Collected {
+        parts: done.parts,
+        partials: done.partials,
+        records: done.records,
+        leftovers: done.leftovers,
+        bytes: done.bytes,
+        young: done.young,
+        busy: done.busy,
+        dry_run,
+    })?;
+    if !out.is_json() && !out.is_quiet() {
+        let word = if dry_run { "Would remove" } else { "Removed" };
+        out.line(&format!(
+            "{word} {}, {}, {}, {}: {}",
+            count(done.parts, "part"),
+            count(done.partials, "part") + " of interrupted fetches",
+            count(done.records, "record"),
+            count(done.leftovers, "leftover"),
+            bytes(done.bytes)
+        ))?;
+    }
+    if done.young > 0 {
+        out.note(&format!("Not old enough yet: {} (--older-than DAYS)", done.young));
+    }
+    if done.busy > 0 {
+        out.note(&format!("In use: {}", done.busy));
+    }
+    if done.damaged_records > 0 {
+        let what = count(done.damaged_records, "record");
+        out.warn(&format!(
+            "{what} can't be read and may need any tree, so none was removed; \
+             `xylem store check --repair-tree` removes such records"
+        ));
+    }
+    Ok(Exit::Done)
+}
+
+fn pin(dir: &Path, what: &Path, keep: bool, out: &mut Out) -> Result<Exit, Failure> {
+    let pinned = xylem_node::pin(dir, what, keep)?;
+    let (path, root) = match &pinned {
+        Pinned::Path(path) => (Some(crate::output::path_text(path)), None),
+        Pinned::Root(root, _) => (None, Some(root.as_str())),
+    };
+    out.json(&Json::Pinned { path: path.clone(), root, pinned: keep })?;
+    let name = path.as_deref().or(root).unwrap_or_default();
+    let word = if keep { "Pinned" } else { "No longer pinned:" };
+    out.note(&clean(&format!("{word} {name}")));
+    if keep && matches!(pinned, Pinned::Root(_, false)) {
+        out.note("Nothing of it is in the store yet");
+    }
+    Ok(Exit::Done)
+}
