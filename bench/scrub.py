@@ -128,7 +128,7 @@ def btrfs(folder, path, size, spots, rounds):
                 loop = subprocess.check_output(["losetup", "-f", "--show", image], text=True)
                 devices.append(loop.strip())
             make = ["mkfs.btrfs", "-q", "-f", "--csum", csum, "-m", "raid1", "-d", "raid1"]
-            subprocess.run([*make, *devices], check=True)
+            subprocess.run([*make, *devices], check=True, stderr=subprocess.DEVNULL)
             subprocess.run(["mount", "-t", "btrfs", devices[0], mount], check=True)
             shutil.copy(path, os.path.join(mount, "file"))
             subprocess.run(["sync", "-f", mount], check=True)
@@ -222,7 +222,8 @@ def main():
         if arguments.spots:
             # Somebody else fetches it, and has it damaged.
             theirs, out = os.path.join(folder, "theirs"), os.path.join(folder, "out")
-            subprocess.run([xylem, "--store", theirs, "-q", "get", ticket, "-o", out], check=True)
+            get = [xylem, "--store", theirs, "-q", "get", ticket, "-o", out]
+            subprocess.run(get, check=True, stdout=subprocess.DEVNULL)
             repairs(xylem, theirs, out, size, arguments.spots, min(3, arguments.rounds))
             os.remove(out)
         if arguments.btrfs:

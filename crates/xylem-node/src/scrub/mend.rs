@@ -281,7 +281,8 @@ impl<'a> Mender<'a> {
     /// Reads back what was not right, with what the tree says by now.
     fn look_again(&self, flawed: &mut [Flawed], tree: &Tree) -> Result<(), Error> {
         for one in flawed.iter_mut() {
-            if one.found.bad().is_empty() && one.wrong_nodes() == 0 {
+            let sized = one.size == one.item.geometry.size();
+            if sized && one.found.bad().is_empty() && one.wrong_nodes() == 0 {
                 continue;
             }
             // There may be one by now.
