@@ -25,9 +25,9 @@ use crate::register::Registrar;
 use crate::uri::LINK_PORT;
 use crate::{failure, identity, record, shaping};
 
-/// Answers between two flushes: a datagram of the largest size, so that the receiver
-/// works while the next ones are made.
-const ANSWERS_A_FLUSH: usize = 7;
+/// Bytes of answers between two flushes: those that fill a datagram of the largest size, so that the
+/// receiver works while the next ones are made.
+const ANSWERS_A_FLUSH: usize = 56 * 1024;
 /// How long a share that is over waits for its last answers to leave.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
@@ -267,9 +267,9 @@ impl Server {
             while let Some(happening) = self.engine.next_happening() {
                 match happening {
                     Happening::Packet { from, packet, nack: None, .. } => {
-                        answered += 1;
-                        self.take(from, &packet, on_event);
-                        if answered % ANSWERS_A_FLUSH == 0 {
+                        answered += self.take(from, &packet, on_event);
+                        if answered >= ANSWERS_A_FLUSH {
+                            answered = 0;
                             self.engine.flush_links();
                         }
                     }
@@ -309,13 +309,15 @@ impl Server {
         Ok(())
     }
 
-    fn take(&mut self, from: FaceId, packet: &[u8], on_event: &mut dyn FnMut(Event)) {
+    /// Takes a packet; the bytes of its answer.
+    fn take(&mut self, from: FaceId, packet: &[u8], on_event: &mut dyn FnMut(Event)) -> usize {
         let interest = match Packet::decode(packet) {
             Ok(Packet::Interest(interest)) => interest,
             Ok(Packet::Data(data)) => {
-                return self.registrar.answered(self.engine.now(), &data, on_event);
+                self.registrar.answered(self.engine.now(), &data, on_event);
+                return 0;
             }
-            _ => return,
+            _ => return 0,
         };
         self.answer.clear();
         let answer = match &mut self.content {
@@ -341,5 +343,6 @@ impl Server {
                 }
             }
         }
+        self.answer.len()
     }
 }

@@ -116,6 +116,12 @@ impl FaultMedium {
         disk.fault.is_none() && disk.bad_read.is_none()
     }
 
+    /// Takes back a fault that has not struck, and makes a full disk large again.
+    pub fn heal(&self) {
+        let mut disk = self.disk();
+        (disk.fault, disk.bad_read, disk.capacity) = (None, None, None);
+    }
+
     /// Changing steps so far: creations, writes, renames, removals, attributes.
     #[must_use]
     pub fn steps(&self) -> u64 {

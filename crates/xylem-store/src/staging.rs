@@ -226,6 +226,31 @@ impl Staging {
         if self.store.is_durable() { out.sync() } else { Ok(()) }
     }
 
+    /// Sets the attributes of a file that an earlier run wrote and [`Staging::intact`] found right:
+    /// that run may have died before it set them.
+    ///
+    /// # Errors
+    /// [`StoreError::Unsafe`] for a bad path; the medium's.
+    pub fn set_attributes(
+        &mut self,
+        path: &[u8],
+        attributes: &Attributes,
+    ) -> Result<(), StoreError> {
+        let (dir, name) = self.parent(path)?;
+        let opened = dir.open(name, OpenHow::ReadNoFollow);
+        let file = opened.map_err(|e| self.error("open", path, e))?;
+        let file = FileRef::new(file, self.full(path));
+        let there = file.metadata()?;
+        apply(
+            &file,
+            &Attributes {
+                mode: attributes.mode.filter(|mode| mode & 0o777 != there.mode & 0o777),
+                mtime: attributes.mtime.filter(|mtime| *mtime != there.mtime),
+            },
+            &mut self.unset,
+        )
+    }
+
     /// Takes the proven nodes of a file that goes in with [`Staging::write_small`] and has more than
     /// one segment, for its outboard at `slot_offset` of [`Staging::outboard`]. They are written
     /// in large runs, the last ones by [`Staging::finish_as`].

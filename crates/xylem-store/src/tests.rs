@@ -2,11 +2,13 @@
 
 mod catalog;
 mod collect;
+mod every_step;
 mod faults;
 mod fetch;
 mod layout;
 mod objects;
 mod old_format;
+mod power;
 mod publish;
 mod runs;
 mod scrub;

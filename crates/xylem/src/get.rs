@@ -76,7 +76,7 @@ pub(crate) struct GetArgs {
     /// Go on with what `xylem share --follow` publishes as it comes, until its publisher ends it.
     /// The result has its name from the beginning, and holds a verified beginning of the stream at
     /// every moment; a later run goes on from there
-    #[arg(long, conflicts_with_all = ["range", "exclude"])]
+    #[arg(long, conflicts_with_all = ["range", "exclude", "seed"])]
     follow: bool,
 
     /// With --follow: begin with the checkpoint of this version (the number in v=...), not the newest

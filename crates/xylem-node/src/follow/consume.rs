@@ -78,7 +78,7 @@ pub fn follow(
         bytes: manifest.size,
         files: 1,
     });
-    let (place, begun) = begin(options, &store, &object, &manifest, on_event)?;
+    let (place, begun) = begin(options, &store, &object, &manifest, stop, on_event)?;
     let path = begun.path.clone();
     let resumed = begun.tree.size();
     let first = match at {
@@ -112,6 +112,9 @@ pub fn follow(
         outcome => {
             written?;
             outcome?;
+            if let Some((file, _)) = follower.begun.file.as_ref().filter(|_| options.fsync) {
+                file.sync().map_err(|e| failure::store(&e))?;
+            }
         }
     }
     Ok(GetSummary {
@@ -144,6 +147,7 @@ fn begin(
     store: &Store,
     object: &Name,
     manifest: &Manifest,
+    stop: &Stop,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<(Place, Begun), Error> {
     let at = |e| failure::store(&e);
@@ -182,6 +186,10 @@ fn begin(
         if tree.size() - told > 32 << 20 {
             told = tree.size();
             on_event(Event::Hashing { done: told, total: size });
+            if stop.raised() {
+                let message = "interrupted; what was verified is kept".to_owned();
+                return Err(Error { blame: Blame::Interrupted, message });
+            }
         }
     }
     if tree.size() > 0 {

@@ -254,6 +254,8 @@ impl Tree {
                 EntryKind::Symlink { .. } | EntryKind::HardLink { .. } => {}
                 EntryKind::Directory => stored(self.staging.directory(&listed.entry.path))?,
                 EntryKind::File { size, .. } if intact => {
+                    let Listed { entry, .. } = &listed;
+                    stored(self.staging.set_attributes(&entry.path, &attributes_of(entry)))?;
                     cx.tally.resumed += size;
                     is_whole(listed.number, cx);
                 }

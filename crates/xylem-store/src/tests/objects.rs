@@ -14,9 +14,11 @@ use crate::{
 
 /// What an object store would be: whole values under keys.
 #[derive(Default)]
-struct Memory(Mutex<BTreeMap<([u8; 32], u8), Vec<u8>>>);
+struct Memory(Mutex<BTreeMap<Key, Vec<u8>>>);
 
-fn key(root: &Hash, part: Part) -> ([u8; 32], u8) {
+type Key = ([u8; 32], u8);
+
+fn key(root: &Hash, part: Part) -> Key {
     (*root.as_bytes(), part as u8)
 }
 

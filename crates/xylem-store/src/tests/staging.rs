@@ -13,24 +13,33 @@ use crate::{
     StoreError,
 };
 
-const PART: &str = "/.dir.xylem-part";
+pub const PART: &str = "/.dir.xylem-part";
 
 /// A directory to fetch: files by path, each with the slot where its outboard starts.
-struct Tree {
+pub struct Tree {
     files: BTreeMap<&'static str, (Source, u64)>,
     dirs: Vec<&'static str>,
-    root: Hash,
+    pub root: Hash,
 }
 
 impl Tree {
     fn new() -> Self {
+        Self::of_sizes(700_000, 40_000, 300_001)
+    }
+
+    /// Few bytes, for tests that fetch it at each step anew.
+    pub fn little() -> Self {
+        Self::of_sizes(70_000, 9000, 50_001)
+    }
+
+    fn of_sizes(large: usize, medium: usize, other: usize) -> Self {
         let sizes = [
             ("a.txt", 100),
             ("deep/er/est/file", 8192),
             ("empty", 0),
-            ("large", 700_000),
-            ("medium", 40_000),
-            ("sub/large", 300_001),
+            ("large", large),
+            ("medium", medium),
+            ("sub/large", other),
             ("sub/small", 4096),
         ];
         let mut slot = 0;
@@ -56,7 +65,7 @@ impl Tree {
         self.dirs.contains(&path).then_some(FileKind::Directory)
     }
 
-    fn open(&self, store: &Store, path: &Path) -> Result<Staging, StoreError> {
+    pub fn open(&self, store: &Store, path: &Path) -> Result<Staging, StoreError> {
         Staging::open(store, self.root, path, &mut |p| Ok(self.kind(p)))
     }
 
@@ -72,12 +81,13 @@ impl Tree {
     }
 
     /// Fetches everything that is missing; returns how many small files and segments that took.
-    fn fetch(&self, staging: &mut Staging) -> Result<(usize, u64), StoreError> {
+    pub fn fetch(&self, staging: &mut Staging) -> Result<(usize, u64), StoreError> {
         let small = self.small();
         let (mut wrote, mut segments) = (0, 0);
         let attributes = Attributes { mode: Some(0o640), mtime: Some(time(77)) };
         for (file, there) in small.iter().zip(staging.intact(&small)?) {
             if there {
+                staging.set_attributes(file.path, &attributes)?;
                 continue;
             }
             let source = &self.files[std::str::from_utf8(file.path).unwrap()].0;
@@ -104,7 +114,7 @@ impl Tree {
         Ok((wrote, segments))
     }
 
-    fn finish(&self, staging: &mut Staging, to: &Path) -> Result<(), StoreError> {
+    pub fn finish(&self, staging: &mut Staging, to: &Path) -> Result<(), StoreError> {
         staging.symlink(b"link", b"sub/small")?;
         for dir in self.dirs.iter().rev().chain([&""]) {
             let mode = if *dir == "sub" { 0o555 } else { 0o750 };
@@ -114,7 +124,16 @@ impl Tree {
         staging.finish_as(to, OverwritePolicy::Never)
     }
 
-    fn check(&self, medium: &FaultMedium, store: &Store, at: &str, resumed: bool) {
+    /// Every file is there and right.
+    pub fn check_content(&self, medium: &FaultMedium, at: &str) {
+        for (path, (source, _)) in &self.files {
+            let path = Path::new(at).join(path);
+            assert!(medium.read(&path).unwrap() == source.bytes, "{path:?}");
+        }
+        assert_eq!(count(medium, Path::new(at)), self.files.len() + self.dirs.len() + 1);
+    }
+
+    pub fn check(&self, medium: &FaultMedium, store: &Store, at: &str, resumed: bool) {
         for (path, (source, slot)) in &self.files {
             let path = Path::new(at).join(path);
             assert!(medium.read(&path).unwrap() == source.bytes, "{path:?}");
