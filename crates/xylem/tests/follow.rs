@@ -153,8 +153,7 @@ fn standard_input_is_a_stream_that_ends() {
     assert!(output.stdout == all, "{} of {} bytes", output.stdout.len(), all.len());
     // The stream is over and still served.
     let again = dir.path().join("again");
-    let output =
-        get(&dir.path().join("third"), &["--follow", ticket, "-o", text(&again)]);
+    let output = get(&dir.path().join("third"), &["--follow", ticket, "-o", text(&again)]);
     assert_exit(&output, 0);
     assert!(fs::read(&again).unwrap() == all);
     send(child.id(), "-INT");
