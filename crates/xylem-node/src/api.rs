@@ -40,6 +40,8 @@ pub struct ShareOptions {
     pub name: Option<String>,
     /// A 32-byte Ed25519 secret key file; default: the store's own identity, made on first use.
     pub key_file: Option<PathBuf>,
+    /// Share nothing if a name in it cannot be kept on every system, instead of telling it.
+    pub portable: bool,
     /// Where the encrypted link listens, over UDP or in carriers; empty: UDP on all interfaces, the
     /// usual port or a free one.
     pub listen: Vec<Peer>,
@@ -381,6 +383,8 @@ pub enum Event {
     },
     /// The fetch is complete and goes on serving until it is asked to stop.
     Seeding(Box<GetSummary>),
+    /// Something that [`crate::scrub()`] found or mended.
+    Scrub(crate::scrub::ScrubEvent),
     /// Something happened with mail.
     Mail(crate::mail::MailEvent),
 }

@@ -30,6 +30,14 @@ pub(crate) struct Dialler {
     troubles: Vec<Option<String>>,
 }
 
+/// A face of a peer that others told of, among its other ones.
+pub(crate) struct FoundAt {
+    pub(crate) key: [u8; 32],
+    pub(crate) others: usize,
+    /// Whether one of the others is up.
+    pub(crate) up: bool,
+}
+
 impl Dialler {
     /// The peers of `from`, or else those of the ticket.
     pub(crate) fn new(ticket: &Ticket, from: &[Peer]) -> Result<Self, Error> {
@@ -87,11 +95,12 @@ impl Dialler {
         self.found.len() - before
     }
 
-    /// The key of a face to a peer that others told of, and how many of its other faces there are.
-    pub(crate) fn found_at(&self, face: FaceId) -> Option<([u8; 32], usize)> {
+    /// The peer behind a face that others told of, and what else there is of it.
+    pub(crate) fn found_at(&self, face: FaceId) -> Option<FoundAt> {
         let key = *self.found.get(&face)?;
-        let others = self.found.iter().filter(|(other, k)| **other != face && **k == key);
-        Some((key, others.count()))
+        let others = || self.found.iter().filter(|(other, k)| **other != face && **k == key);
+        let up = others().any(|(other, _)| self.up.contains_key(other));
+        Some(FoundAt { key, others: others().count(), up })
     }
 
     /// Whether dialling somebody is all that could be wanted: no peers were given by `--from`.

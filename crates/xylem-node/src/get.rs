@@ -14,7 +14,7 @@ use xylem_transfer::{Event as TransferEvent, PeerId, Spec, Transfer};
 
 use crate::api::{Blame, Error, Event, Existing, GetOptions, GetSummary, Stop};
 use crate::dial::Dialler;
-use crate::engine::{Engine, Happening};
+use crate::engine::{Engine, Happening, end_host};
 use crate::peers::{Company, Holdings, Offer};
 use crate::publish::{disk, root_of};
 use crate::sink::{self, Context, Destination, Sink, Tally};
@@ -131,7 +131,7 @@ impl Fetch {
         let link_config =
             xylem_link::Config { accept_incoming: false, shaping, ..Default::default() };
         let endpoint = Endpoint::new(link_config, link_key, identity::random()?);
-        let mut forward_config = xylem_forward::Config::default();
+        let mut forward_config = end_host();
         forward_config.seed = u64::from_le_bytes(identity::random()?);
         let mut engine = Engine::new(endpoint, Forwarder::new(forward_config)).map_err(local)?;
         let mut dialler = Dialler::new(ticket, from)?;
@@ -221,6 +221,7 @@ impl Fetch {
         }
         outcome?;
         let path = sink.finish()?;
+        sink.troubles().into_iter().for_each(|what| on_event(Event::Trouble { what }));
         record::fetched(store, options, &manifest, path.as_deref(), on_event);
         let holdings = self.company.as_ref().and_then(Company::holdings);
         if let (Some(holdings), Some(path)) = (holdings, &path) {

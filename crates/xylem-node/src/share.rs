@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use xylem_link::{Endpoint, Level, StaticKey};
 use xylem_object::naming;
 use xylem_object::{Answer, Manifest, Publication, PublisherKey, Ticket};
 use xylem_packet::{Interest, Name, Packet};
-use xylem_store::{Store, StoreError};
+use xylem_store::Store;
 
 use crate::addresses::advertised;
 use crate::api::{Error, Event, Peer, ShareOptions, Stop};
-use crate::engine::{Engine, Happening};
+use crate::engine::{Engine, Happening, end_host};
 use crate::follow::Grower;
 use crate::mail::{MailStore, Room, beside};
 use crate::peers::Announcers;
@@ -25,9 +25,9 @@ use crate::register::Registrar;
 use crate::uri::LINK_PORT;
 use crate::{failure, identity, record, shaping};
 
-/// Answers between two flushes: a datagram of the largest size, so that the receiver
-/// works while the next ones are made.
-const ANSWERS_A_FLUSH: usize = 7;
+/// Bytes of answers between two flushes: those that fill a datagram of the largest size, so that the
+/// receiver works while the next ones are made.
+const ANSWERS_A_FLUSH: usize = 56 * 1024;
 /// How long a share that is over waits for its last answers to leave.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
@@ -67,7 +67,7 @@ pub(crate) fn share_with(
         Some(uri) => Name::from_uri(uri).map_err(|e| failure::usage(format!("--as {uri}: {e}"))),
     };
     let content = match &options.follow {
-        None => still(&store, &options.path, &name, &publisher, stop, on_event)?,
+        None => still(&store, options, &name, &publisher, stop, on_event)?,
         Some(follow) => {
             let path = &options.path;
             let grower = Grower::open(&store, path, follow, &name, &publisher, stop, on_event)?;
@@ -79,7 +79,7 @@ pub(crate) fn share_with(
     let link_public = link_key.public();
     let link_config = xylem_link::Config { shaping: options.shaping.clone(), ..Default::default() };
     let endpoint = Endpoint::new(link_config, link_key, identity::random()?);
-    let mut engine = Engine::new(endpoint, Forwarder::new(xylem_forward::Config::default()))
+    let mut engine = Engine::new(endpoint, Forwarder::new(end_host()))
         .map_err(|e| failure::local("cannot start the event loop", &e))?;
     if let Some(files) = &options.certificate {
         engine.set_certificate(failure::certificate(files)?);
@@ -112,21 +112,23 @@ pub(crate) fn share_with(
     let registrar = Registrar::new(&mut engine, prefix.as_ref().parent().to_name(), &options.via)?;
     let room = Room::open(&options.store, None)?;
     let (wants, told, peers) = (options.shaping.level, HashSet::new(), HashSet::new());
-    let announcers = Announcers::default();
-    let server = Server { engine, registrar, content, wants, told, peers, room, announcers };
+    let (announcers, answer) = (Announcers::default(), Vec::new());
+    let server =
+        Server { engine, registrar, content, wants, told, peers, room, announcers, answer };
     server.run(stop, ends, events, on_event)
 }
 
 /// What is there now, hashed and signed.
 fn still(
     store: &Store,
-    path: &Path,
+    options: &ShareOptions,
     name: &dyn Fn(&[u8]) -> Result<Name, Error>,
     key: &PublisherKey,
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<Content, Error> {
-    let (published, prefix) = publish(store, path, name, stop, on_event)?;
+    let (published, prefix) =
+        publish(store, &options.path, name, options.portable, stop, on_event)?;
     let packet = published.sign(&prefix, key)?;
     let publication = Publication::new(prefix, packet, &key.public())
         .map_err(|e| failure::usage(e.to_string()))?
@@ -236,6 +238,8 @@ struct Server {
     room: Room,
     /// Peers that have told where they serve what they fetched of this.
     announcers: Announcers,
+    /// The answer in hand; kept for its allocation.
+    answer: Vec<u8>,
 }
 
 impl Server {
@@ -263,9 +267,9 @@ impl Server {
             while let Some(happening) = self.engine.next_happening() {
                 match happening {
                     Happening::Packet { from, packet, nack: None, .. } => {
-                        answered += 1;
-                        self.take(from, &packet, on_event);
-                        if answered % ANSWERS_A_FLUSH == 0 {
+                        answered += self.take(from, &packet, on_event);
+                        if answered >= ANSWERS_A_FLUSH {
+                            answered = 0;
                             self.engine.flush_links();
                         }
                     }
@@ -305,17 +309,28 @@ impl Server {
         Ok(())
     }
 
-    fn take(&mut self, from: FaceId, packet: &[u8], on_event: &mut dyn FnMut(Event)) {
+    /// Takes a packet; the bytes of its answer.
+    fn take(&mut self, from: FaceId, packet: &[u8], on_event: &mut dyn FnMut(Event)) -> usize {
         let interest = match Packet::decode(packet) {
             Ok(Packet::Interest(interest)) => interest,
             Ok(Packet::Data(data)) => {
-                return self.registrar.answered(self.engine.now(), &data, on_event);
+                self.registrar.answered(self.engine.now(), &data, on_event);
+                return 0;
             }
-            _ => return,
+            _ => return 0,
         };
-        match self.data_for(&interest) {
-            Ok(Some(data)) => self.engine.send(&data),
-            Ok(None) => {
+        self.answer.clear();
+        let answer = match &mut self.content {
+            Content::Still { publication, serving } => {
+                publication.answer(&interest, &mut **serving, &mut self.answer)
+            }
+            Content::Growing(grower) => {
+                grower.answer(self.engine.now(), &interest, &mut self.answer)
+            }
+        };
+        match answer {
+            Ok(Answer::Data) => self.engine.send(&self.answer),
+            Ok(_) => {
                 let prefix = self.content.publication().prefix();
                 if let Some(hints) = self.announcers.answer(&self.engine, from, prefix, &interest) {
                     self.engine.send(&hints);
@@ -328,16 +343,6 @@ impl Server {
                 }
             }
         }
-    }
-
-    fn data_for(&mut self, interest: &Interest<'_>) -> Result<Option<Vec<u8>>, StoreError> {
-        let mut out = Vec::with_capacity(xylem_packet::MAX_PACKET);
-        let answer = match &mut self.content {
-            Content::Still { publication, serving } => {
-                publication.answer(interest, &mut **serving, &mut out)?
-            }
-            Content::Growing(grower) => grower.answer(self.engine.now(), interest, &mut out)?,
-        };
-        Ok((answer == Answer::Data).then_some(out))
+        self.answer.len()
     }
 }

@@ -401,7 +401,11 @@ fn report(summary: &GetSummary, whole: bool, out: &mut Out) -> Result<(), Failur
             resumed: summary.resumed,
             seconds: summary.elapsed.as_secs_f64(),
             already_complete: summary.already_complete,
-            peers: summary.peers.iter().map(|p| FromPeer { peer: &p.peer, bytes: p.bytes }).collect(),
+            peers: summary
+                .peers
+                .iter()
+                .map(|p| FromPeer { peer: &p.peer, bytes: p.bytes })
+                .collect(),
             served: summary.served,
         });
     }

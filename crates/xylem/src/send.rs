@@ -97,6 +97,7 @@ pub(crate) fn run(args: SendArgs, common: &Common, out: &mut Out) -> Result<Exit
             path: args.what.clone(),
             name: args.name,
             key_file: None,
+            portable: false,
             listen: links(&args.listen)?,
             certificate: None,
             plain: Vec::new(),

@@ -67,6 +67,11 @@ pub(crate) struct ShareArgs {
     #[arg(long, value_name = "FILE", env = "XYLEM_KEY", hide_env_values = true)]
     key: Option<PathBuf>,
 
+    /// Refuse names that other systems would take for one another (README, readme) or cannot have
+    /// (aux.c on Windows), instead of warning of them
+    #[arg(long)]
+    portable: bool,
+
     /// Where the encrypted link listens: HOST:PORT, PORT (all interfaces), or an address (a free
     /// port), over UDP; or within TCP, as xylem+tls://HOST:PORT, xylem+ws://, xylem+wss:// or
     /// xylem+doh:// (DNS over HTTPS); can be repeated
@@ -129,6 +134,7 @@ pub(crate) fn run(args: ShareArgs, common: &Common, out: &mut Out) -> Result<Exi
         path: args.path,
         name: args.name,
         key_file: args.key,
+        portable: args.portable,
         listen: links(&args.listen)?,
         certificate: args.tls_cert.zip(args.tls_key),
         plain,

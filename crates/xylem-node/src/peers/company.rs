@@ -88,19 +88,18 @@ impl Company {
         on_event: &mut dyn FnMut(Event),
     ) {
         let now = engine.now();
-        let linked = dialler.links().next().is_some();
         if now >= self.starts_at && self.host.is_none() && self.offer.is_some() {
-            // Forwarders are not told where we are, so that nobody could find us through them.
             self.starts_at = now + SETTLING;
+            // Forwarders are not told where we are, so that nobody could find us through them.
+            let linked = dialler.links().next().is_some();
             if linked && let Err(e) = self.serve_now(on_event) {
                 self.offer = None;
                 let what = format!("what is fetched is not served to others: {e}");
                 on_event(Event::Trouble { what });
             }
         }
-        if linked {
-            let links: Vec<FaceId> = dialler.links().collect();
-            self.finder.ask(engine, links.into_iter());
+        if self.finder.due().is_some_and(|at| now >= at) {
+            self.finder.ask(engine, dialler.links());
         }
         while let Some(found) = self.finder.next(now) {
             let tried = dialler.dial_found(engine, &found);
@@ -117,16 +116,19 @@ impl Company {
 
     /// A face came up and is asked.
     pub(crate) fn came_up(&mut self, dialler: &Dialler, face: FaceId) {
-        if let Some((key, _)) = dialler.found_at(face) {
-            self.finder.came_up(key);
+        if let Some(found) = dialler.found_at(face) {
+            self.finder.came_up(found.key);
         }
     }
 
     /// A face is gone; to be told before the dialler is.
     pub(crate) fn went_down(&mut self, now: Duration, dialler: &Dialler, face: FaceId) {
         self.finder.went_down(face);
-        if let Some((key, others)) = dialler.found_at(face) {
-            self.finder.ended(now, key, others);
+        match dialler.found_at(face) {
+            // A second address of somebody who is linked: it is not needed.
+            Some(found) if found.up => self.finder.came_up(found.key),
+            Some(found) => self.finder.ended(now, found.key, found.others),
+            None => {}
         }
     }
 

@@ -16,6 +16,8 @@ use crate::identity;
 const ASK_EVERY: Duration = Duration::from_secs(5);
 /// How long an answer is waited for.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// No answer is longer, and almost every other packet is.
+const LONGEST: usize = 4_096;
 /// Handshakes with hinted peers under way at once.
 const MAX_AT_ONCE: usize = 8;
 /// Handshakes with hinted peers that begin within [`WINDOW`].
@@ -124,6 +126,9 @@ impl Finder {
     /// Takes a packet if it answers a question of ours; says whether it did. Costs nothing where no
     /// question waits.
     pub(crate) fn take(&mut self, engine: &Engine, from: FaceId, packet: &[u8]) -> bool {
+        if packet.len() > LONGEST {
+            return false;
+        }
         let Some((name, _)) = self.asked.get(&from) else { return false };
         let Ok(data) = Data::decode(packet) else { return false };
         if data.name() != name.as_ref() {
