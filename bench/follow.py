@@ -19,6 +19,7 @@ parser.add_argument("--xylem", default="target/release/xylem")
 parser.add_argument("--dir")
 parser.add_argument("--gib", type=float, default=1)
 parser.add_argument("--checkpoints", type=int, default=10_000)
+parser.add_argument("--pace", type=int, default=20, help="appends between two waits for the follower")
 options = parser.parse_args()
 TICK = os.sysconf("SC_CLK_TCK")
 
@@ -140,7 +141,7 @@ def memory(folder):
     with open(log, "ab", buffering=0) as file:
         for number in range(1, options.checkpoints + 1):
             file.write(os.urandom(512))
-            if number % 20 == 0:
+            if number % options.pace == 0:
                 wait_for(out, number * 512)
             if number % tenth == 0:
                 rows.append((made["checkpoints"], taken["checkpoints"], rss(sharer), rss(follower)))

@@ -17,7 +17,7 @@ use xylem_store::{FileRef, OpenHow, Store};
 use xylem_transfer::{Event as TransferEvent, Spec};
 use xylem_tree::consistency::{self, ConsistencyError};
 use xylem_tree::{
-    Geometry, GrowingTree, Node, NodeValue, Segment, SegmentSize, TreeKind, Verified, Verifier,
+    Geometry, GrowingTree, Node, NodeValue, Segment, TreeKind, Verified, Verifier,
 };
 
 use super::log::{self, Entry};
@@ -151,7 +151,7 @@ fn begin(
     on_event: &mut dyn FnMut(Event),
 ) -> Result<(Place, Begun), Error> {
     let at = |e| failure::store(&e);
-    let empty = || GrowingTree::new(SegmentSize::DEFAULT, TreeKind::Blake3);
+    let empty = || GrowingTree::new(manifest.segment, TreeKind::Blake3);
     let Some(to) = Destination::choose(options, manifest)? else {
         let begun = Begun { path: None, tree: empty(), verified: None, file: None };
         return Ok((Place::Stdout, begun));
@@ -530,7 +530,7 @@ impl Follower {
 
     /// The bytes of a segment that begins at `start`, but for those that are here already.
     fn write(&mut self, start: u64, content: Bytes) -> Result<(), Error> {
-        let here = (self.begun.tree.size() - start).min(content.len() as u64);
+        let here = self.begun.tree.size().saturating_sub(start).min(content.len() as u64);
         let new = content.slice(here as usize..);
         let Ok(()) = self.begun.tree.push(&new, |_, _| Ok::<(), std::convert::Infallible>(()));
         self.output.bytes(new)

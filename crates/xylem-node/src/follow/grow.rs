@@ -84,7 +84,7 @@ pub(crate) struct Grower {
     object: Name,
     key: PublisherKey,
     file_name: Vec<u8>,
-    /// Those used last come last; the newest checkpoint is always among them.
+    /// In the order in which they were opened; the newest checkpoint is always among them.
     open: VecDeque<Opened>,
     /// When the file is looked at next, and when the newest checkpoint was made.
     look_at: Duration,
@@ -340,8 +340,8 @@ impl Grower {
         self.look_at
     }
 
-    /// Reads what is new and makes the checkpoints that are due. Returns packets to send: what
-    /// somebody was waiting for.
+    /// Reads what is new and makes the checkpoints that are due. Returns the pointer that somebody was
+    /// waiting for.
     pub(crate) fn turn(
         &mut self,
         now: Duration,
