@@ -145,8 +145,11 @@ fn write(partial: &mut Partial, audit: &mut Audit, batch: &[Piece]) -> Result<u6
             partial.put_nodes(nodes)?;
         }
     }
-    // None is passed over when one says yes.
-    if segments.iter().fold(false, |whole, segment| audit.completes(segment.index) || whole) {
+    let mut whole = false;
+    for segment in &segments {
+        whole |= audit.completes(segment.index);
+    }
+    if whole {
         partial.flush()?;
         audit.advance();
     }
