@@ -1,5 +1,5 @@
-//! [`hash::run`], [`ndn::run`] and [`link::run`]: tables of the hash engine, of tree-signed segments
-//! in NDN and of the link, measured side by side with what else does the same on this machine.
+//! [`hash::run`], [`ndn::run`], [`link::run`] and [`transfer::run`]: tables of the hash engine, of
+//! tree-signed segments in NDN, of the link and of transfers, measured side by side with what else does the same on this machine.
 //!
 //! Bytes come from a generator in [`input`]; out go [`Report`]s: what the machine is, the heading
 //! of a table, each of its rows as soon as it is measured. [`text`] turns them into Markdown tables,
@@ -27,6 +27,7 @@ pub mod race;
 pub mod report;
 mod series;
 pub mod text;
+pub mod transfer;
 
 pub use race::Effort;
 pub use report::Report;

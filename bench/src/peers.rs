@@ -1,5 +1,5 @@
 //! Programs of their own that measure part of a table: other configurations of the official crate,
-//! and sessions of the link between processes.
+//! sessions of the link between processes, transfers of ours and of other programs.
 //!
 //! Cargo unifies features, so one build holds one configuration of `blake3`. `bench/peers` builds
 //! the program `xylem-bench-peer` once for each of [`PEERS`]; it races ours against the official
@@ -22,6 +22,9 @@ pub const PEERS: [(&str, &str); 2] = [
 /// The program with the link's tables that take several processes.
 pub const SESSION: (&str, &str) =
     ("xylem-bench-session", "sessions between processes, beside quinn");
+
+/// The program with whole transfers of other programs beside ours.
+pub const COPIES: (&str, &str) = ("xylem-bench-transfer", "transfers between two programs");
 
 /// The argument that asks for [`Effort::QUICK`].
 pub const QUICK: &str = "--quick";

@@ -6,8 +6,9 @@ use core::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
 use xylem_object::{Manifest, ObjectId, PublisherKey, naming, sign_manifest};
-use xylem_packet::{InterestBuilder, NackReason, Packet};
+use xylem_packet::{DataBuilder, InterestBuilder, NackReason, Packet};
 use xylem_transfer::{Config, Event, PeerId, Spec, Transfer};
+use xylem_trust::Signer;
 
 /// What can be done to a transfer, one byte each; some take what follows as a packet.
 fn step(
@@ -46,8 +47,29 @@ fn step(
         5 => {
             transfer.remove_peer(*now, peer);
         }
+        6 if op & 8 != 0 => {
+            transfer.add_direct_peer(*now, peer);
+        }
         6 => {
             transfer.add_peer(*now, peer);
+        }
+        7 if op & 16 != 0 => {
+            // What a peer says it has: fuzzed, under a right digest, to a question that was asked.
+            for question in asked.iter().rev() {
+                let Ok(Packet::Interest(interest)) = Packet::decode(question) else { continue };
+                if !interest.name().to_string().contains("32=have") {
+                    continue;
+                }
+                let mut out = Vec::new();
+                let builder = DataBuilder::new(interest.name());
+                if Signer::digest_sha256().data(builder, body, &mut out).is_ok() {
+                    transfer.handle_data(*now, peer, out.into());
+                }
+            }
+        }
+        7 if op & 32 != 0 => {
+            let at = |i: usize| u64::from(body.get(i).copied().unwrap_or(0));
+            transfer.prefer(ObjectId::Root, at(0)..at(1));
         }
         _ => transfer.set_paused(*now, op & 8 != 0),
     }
@@ -63,10 +85,14 @@ fuzz_target!(|input: &[u8]| {
     let spec = Spec { prefix, publisher: key.public(), root: None, size: Some(100_000) };
     let mut transfer = Transfer::new(spec, Config { max_held: 4, ..Config::default() }, 1);
     let mut now = Duration::ZERO;
-    for peer in 0..3 {
-        transfer.add_peer(now, PeerId(peer));
-    }
     let Some((&phase, mut rest)) = input.split_first() else { return };
+    for peer in 0..3 {
+        if phase & 2 << peer != 0 {
+            transfer.add_direct_peer(now, PeerId(peer));
+        } else {
+            transfer.add_peer(now, PeerId(peer));
+        }
+    }
     if phase & 1 == 1 {
         transfer.offer_manifest(now, signed.into()).expect("signed just now");
     }

@@ -23,6 +23,8 @@ mod usage;
 #[allow(dead_code, reason = "the node uses more of it")]
 #[path = "../../../crates/xylem-node/src/faces/udp.rs"]
 mod udp;
+#[path = "../../../crates/xylem-node/src/faces/used.rs"]
+mod used;
 
 use std::io;
 use std::process::ExitCode;

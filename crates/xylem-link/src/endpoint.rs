@@ -5,7 +5,7 @@ use core::net::SocketAddr;
 use core::time::Duration;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 
 use crate::config::{
     BASE_DATAGRAM, CloseReason, Config, EndpointStats, Event, LinkId, LinkStats, MAX_DATAGRAM,
@@ -63,6 +63,8 @@ pub struct Endpoint {
     ready: VecDeque<LinkId>,
     replies: VecDeque<(SocketAddr, Vec<u8>)>,
     spare: Spare,
+    /// The datagram opened last.
+    used: Option<Bytes>,
     resetter: Resetter,
     /// Peers' reset tokens.
     tokens: TokenTable,
@@ -122,6 +124,7 @@ impl Endpoint {
             ready: VecDeque::new(),
             replies: VecDeque::new(),
             spare: Spare::default(),
+            used: None,
             events: VecDeque::new(),
             next_id: 0,
             stats: EndpointStats::default(),
@@ -200,7 +203,8 @@ impl Endpoint {
                     return;
                 };
                 let before = link.received();
-                let changed = link.handle(now, from, (marked, datagram), &mut self.events);
+                let Self { events, used, .. } = self;
+                let changed = link.handle(now, from, (marked, datagram), events, used);
                 // What was not authentic moves nothing, not even whose turn it is to send.
                 let touched = changed || link.received() != before || link.has_ended();
                 if changed {
@@ -211,6 +215,12 @@ impl Endpoint {
                 }
             }
         }
+    }
+
+    /// The datagram that was handled last, if it was opened. Once nobody keeps a packet out of it, its
+    /// memory can be had again ([`Bytes::try_into_mut`]).
+    pub fn take_used(&mut self) -> Option<Bytes> {
+        self.used.take()
     }
 
     /// Queues a packet of 1..=65,536 bytes. It is copied once, to where it will be sealed.

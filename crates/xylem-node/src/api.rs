@@ -40,6 +40,8 @@ pub struct ShareOptions {
     pub name: Option<String>,
     /// A 32-byte Ed25519 secret key file; default: the store's own identity, made on first use.
     pub key_file: Option<PathBuf>,
+    /// Share nothing if a name in it cannot be kept on every system, instead of telling it.
+    pub portable: bool,
     /// Where the encrypted link listens, over UDP or in carriers; empty: UDP on all interfaces, the
     /// usual port or a free one.
     pub listen: Vec<Peer>,
@@ -52,6 +54,8 @@ pub struct ShareOptions {
     pub via: Vec<Peer>,
     /// What sizes and times on the encrypted link show.
     pub shaping: Shaping,
+    /// The path is a file that grows; when its checkpoints are made.
+    pub follow: Option<crate::FollowOptions>,
     /// Where outboards and identities are kept.
     pub store: PathBuf,
 }
@@ -162,6 +166,17 @@ pub struct GetOptions {
     pub store: PathBuf,
     /// Everything is on the device, names included, before the fetch counts as done.
     pub fsync: bool,
+    /// Whether others are served meanwhile; not done for ranges and standard output.
+    pub serve: Option<ServeOptions>,
+}
+
+/// How a fetch serves others what it has verified.
+#[derive(Clone, Debug, Default)]
+pub struct ServeOptions {
+    /// Where it listens for encrypted links over UDP; empty: on all interfaces, at a free port.
+    pub listen: Vec<SocketAddr>,
+    /// Go on when the fetch is complete, until asked to stop.
+    pub seed: bool,
 }
 
 /// How to compare what is on disk with a ticket.
@@ -213,6 +228,19 @@ pub struct GetSummary {
     pub elapsed: Duration,
     /// The whole was there already; nothing was fetched.
     pub already_complete: bool,
+    /// Bytes of content by the peer that they came from.
+    pub peers: Vec<PeerBytes>,
+    /// Bytes of content that others were sent meanwhile.
+    pub served: u64,
+}
+
+/// What came from one peer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PeerBytes {
+    /// Its address.
+    pub peer: String,
+    /// Verified bytes of content.
+    pub bytes: u64,
 }
 
 /// What happens while a call runs, in order.
@@ -261,6 +289,21 @@ pub enum Event {
     Trouble {
         /// One line.
         what: String,
+    },
+    /// A growing object has a new checkpoint: made, or fetched and proven to continue the last one.
+    Checkpoint {
+        /// Counted from 0.
+        number: u64,
+        /// Version component of its name.
+        version: u64,
+        /// Versioned NDN name, as URI.
+        name: String,
+        /// Root, hexadecimal.
+        root: String,
+        /// Bytes of content.
+        bytes: u64,
+        /// The publisher says that nothing comes after it.
+        last: bool,
     },
     /// A path was left out of what is shared, and why.
     Skipped {
@@ -331,6 +374,17 @@ pub enum Event {
         /// Peers that are being asked.
         peers: usize,
     },
+    /// What a fetch has verified is served to others from now on.
+    Offering {
+        /// Where.
+        listen: Vec<SocketAddr>,
+        /// The key that links to there prove.
+        key: [u8; 32],
+    },
+    /// The fetch is complete and goes on serving until it is asked to stop.
+    Seeding(Box<GetSummary>),
+    /// Something that [`crate::scrub()`] found or mended.
+    Scrub(crate::scrub::ScrubEvent),
     /// Something happened with mail.
     Mail(crate::mail::MailEvent),
 }

@@ -1,4 +1,5 @@
-//! Reaching the peers that a ticket or `--from` names, and reaching them again.
+//! Reaching the peers that a ticket or `--from` names, and those that peers tell of; and reaching the
+//! named ones again.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -10,6 +11,7 @@ use xylem_object::Ticket;
 use crate::api::{Error, Peer};
 use crate::engine::Engine;
 use crate::failure;
+use crate::peers::Found;
 
 /// Pause before everybody is dialled again when nobody is left.
 const REDIAL: Duration = Duration::from_secs(1);
@@ -20,10 +22,20 @@ pub(crate) struct Dialler {
     /// All addresses lead to one node: the first that answers is enough.
     one_node: bool,
     dialled: HashMap<FaceId, usize>,
+    /// Faces to peers that others told of, by key; the first address of one that answers is enough.
+    found: HashMap<FaceId, [u8; 32]>,
     up: HashMap<FaceId, String>,
     redial_at: Option<Duration>,
     /// What became of each peer, the last word counts.
     troubles: Vec<Option<String>>,
+}
+
+/// A face of a peer that others told of, among its other ones.
+pub(crate) struct FoundAt {
+    pub(crate) key: [u8; 32],
+    pub(crate) others: usize,
+    /// Whether one of the others is up.
+    pub(crate) up: bool,
 }
 
 impl Dialler {
@@ -50,6 +62,7 @@ impl Dialler {
             peers,
             one_node,
             dialled: HashMap::new(),
+            found: HashMap::new(),
             up: HashMap::new(),
             redial_at: None,
         })
@@ -69,9 +82,49 @@ impl Dialler {
         }
     }
 
+    /// Dials somebody that a peer told of: how many of its addresses are tried.
+    pub(crate) fn dial_found(&mut self, engine: &mut Engine, found: &Found) -> usize {
+        let before = self.found.len();
+        for address in &found.addresses {
+            let peer = Peer::Link { address: *address, key: Some(found.key) };
+            // An address that the system refuses is as good as none.
+            if let Ok(face) = engine.dial(&peer, Persistency::Persistent) {
+                self.found.insert(face, found.key);
+            }
+        }
+        self.found.len() - before
+    }
+
+    /// The peer behind a face that others told of, and what else there is of it.
+    pub(crate) fn found_at(&self, face: FaceId) -> Option<FoundAt> {
+        let key = *self.found.get(&face)?;
+        let others = || self.found.iter().filter(|(other, k)| **other != face && **k == key);
+        let up = others().any(|(other, _)| self.up.contains_key(other));
+        Some(FoundAt { key, others: others().count(), up })
+    }
+
+    /// Whether dialling somebody is all that could be wanted: no peers were given by `--from`.
+    pub(crate) fn may_find(&self) -> bool {
+        self.one_node
+    }
+
+    /// Keys of those that are dialled because somebody named them.
+    pub(crate) fn named_keys(&self) -> impl Iterator<Item = [u8; 32]> + '_ {
+        self.peers.iter().filter_map(|peer| match peer {
+            Peer::Link { key, .. } | Peer::Carried { key, .. } => *key,
+            _ => None,
+        })
+    }
+
     /// A face came up: whether it should be asked. One that is not needed is closed.
     pub(crate) fn came_up(&mut self, engine: &mut Engine, face: FaceId, peer: &str) -> bool {
-        if self.one_node && !self.up.is_empty() {
+        if let Some(key) = self.found.get(&face) {
+            let twin = |up: &FaceId| self.found.get(up) == Some(key);
+            if self.up.keys().any(twin) {
+                engine.drop_face(face, "another address of the same peer answered first");
+                return false;
+            }
+        } else if self.one_node && self.up.keys().any(|up| self.dialled.contains_key(up)) {
             engine.drop_face(face, "another address of the same node answered first");
             return false;
         }
@@ -83,7 +136,8 @@ impl Dialler {
     /// forwarder.
     pub(crate) fn is_link(&self, face: FaceId) -> bool {
         let peer = self.dialled.get(&face).map(|i| &self.peers[*i]);
-        matches!(peer, Some(Peer::Link { .. } | Peer::Carried { .. }))
+        self.found.contains_key(&face)
+            || matches!(peer, Some(Peer::Link { .. } | Peer::Carried { .. }))
     }
 
     /// Faces that are up and lead over an encrypted link.
@@ -91,11 +145,17 @@ impl Dialler {
         self.up.keys().copied().filter(|face| self.is_link(*face))
     }
 
+    /// Faces that are up, and whether each leads over an encrypted link.
+    pub(crate) fn ups(&self) -> impl Iterator<Item = (FaceId, bool)> + '_ {
+        self.up.keys().map(|face| (*face, self.is_link(*face)))
+    }
+
     /// A face is gone: whether it had been asked.
     pub(crate) fn went_down(&mut self, now: Duration, face: FaceId, why: &str) -> bool {
         if let Some(i) = self.dialled.remove(&face) {
             self.troubles[i] = Some(why.to_owned());
         }
+        self.found.remove(&face);
         let was_up = self.up.remove(&face).is_some();
         if self.dialled.is_empty() {
             self.redial_at = Some(now + REDIAL);

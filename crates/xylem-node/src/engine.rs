@@ -17,10 +17,11 @@ mod streams;
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use mio::{Events, Poll, Token};
+use mio::{Events, Poll, Token, Waker};
 use xylem_forward::{FaceId, FaceScope, Forwarder, Incoming};
 use xylem_link::{Endpoint as LinkEndpoint, StreamId};
 use xylem_mgmt::{Endpoint, FaceUri, Persistency};
@@ -54,6 +55,14 @@ pub(crate) struct Limits {
     pub(crate) interests_per_second: Option<u32>,
     /// Pending Interests of each face.
     pub(crate) pit_quota: Option<usize>,
+}
+
+/// A forwarder of a program that serves or fetches: between it and its peers, not between peers. So it
+/// remembers only the last nonces, which the processor's caches hold.
+pub(crate) fn end_host() -> xylem_forward::Config {
+    let mut config = xylem_forward::Config::default();
+    config.dead_nonces = 1_024;
+    config
 }
 
 impl Default for Limits {
@@ -130,6 +139,7 @@ pub(crate) struct Network {
     buffer: ReadBuffer,
     trains: Vec<Received>,
     messages: Vec<Bytes>,
+    opened: Vec<Bytes>,
     datagram: Vec<u8>,
 }
 
@@ -167,9 +177,10 @@ impl Engine {
             timed: Vec::new(),
             housekeeping: Duration::ZERO,
             entropy: ENTROPY,
-            buffer: ReadBuffer::new(),
+            buffer: ReadBuffer::default(),
             trains: Vec::new(),
             messages: Vec::new(),
+            opened: Vec::new(),
             datagram: Vec::new(),
         };
         Ok(Self { forwarder, net, program })
@@ -261,6 +272,20 @@ impl Engine {
     /// Sends an Interest of the program over this face and no other.
     pub(crate) fn ask(&mut self, face: FaceId, interest: &[u8]) {
         self.send_with(Incoming { next_hop: Some(face), ..Incoming::bare(interest) });
+    }
+
+    /// Refuses an Interest that came to the program: there is no answer here.
+    pub(crate) fn refuse(&mut self, interest: &[u8]) {
+        let nack = Some(NackReason::NO_ROUTE);
+        self.send_with(Incoming { nack, ..Incoming::bare(interest) });
+    }
+
+    /// Wakes [`Engine::wait`] from another thread.
+    pub(crate) fn waker(&mut self) -> io::Result<Arc<Waker>> {
+        // No source has this token, so that waking is all that it does.
+        let token = Token(self.net.next_token);
+        self.net.next_token += 1;
+        Waker::new(self.net.poll.registry(), token).map(Arc::new)
     }
 
     fn send_with(&mut self, packet: Incoming<'_>) {

@@ -1,19 +1,21 @@
 //! [`get`]: fetch what a ticket names, prove it, and put it in its place.
 
+use std::collections::VecDeque;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use xylem_forward::{FaceId, Forwarder};
 use xylem_link::{Endpoint, Level, Shaping, StaticKey};
-use xylem_object::{Kind, Manifest, Ticket};
-use xylem_packet::{Interest, NackReason};
+use xylem_object::{Kind, Manifest, Ticket, naming};
+use xylem_packet::{Interest, NackReason, Name, Packet};
 use xylem_store::Store;
 use xylem_transfer::{Event as TransferEvent, PeerId, Spec, Transfer};
 
 use crate::api::{Blame, Error, Event, Existing, GetOptions, GetSummary, Stop};
 use crate::dial::Dialler;
-use crate::engine::{Engine, Happening};
+use crate::engine::{Engine, Happening, end_host};
+use crate::peers::{Company, Holdings, Offer};
 use crate::publish::{disk, root_of};
 use crate::sink::{self, Context, Destination, Sink, Tally};
 use crate::{failure, identity, record, shaping};
@@ -42,8 +44,12 @@ pub fn get(
     let shaping = options.shaping.clone();
     let mut fetch =
         Fetch::new(&ticket, &options.from, options.give_up, options.limit_rate, shaping)?;
-    let mut summary = fetch.run(options, &store, stop, on_event)?;
+    let mut summary = fetch.run(&ticket, options, &store, stop, on_event)?;
     summary.elapsed = started.elapsed();
+    if options.serve.as_ref().is_some_and(|serve| serve.seed) {
+        fetch.seed(&mut summary, stop, on_event)?;
+    }
+    fetch.engine.close();
     Ok(summary)
 }
 
@@ -57,12 +63,50 @@ pub(crate) struct Fetch {
     pub(crate) engine: Engine,
     pub(crate) transfer: Transfer,
     dialler: Dialler,
+    company: Option<Company>,
+    /// The signed manifest, once it is there.
+    manifest: Vec<u8>,
     /// The shaping level that links are to have.
     wants: Level,
+    /// What is set aside for whoever follows a growing object.
+    pub(crate) watch: Option<Watch>,
+    config: xylem_transfer::Config,
+    limit_rate: Option<u64>,
     interest: Vec<u8>,
     told: Duration,
     /// When the links' datagrams were last looked at.
     looked: Duration,
+}
+
+/// Packets under an object's name that are of none of its versions: pointers to them.
+pub(crate) struct Watch {
+    object: Name,
+    came: VecDeque<Bytes>,
+}
+
+impl Watch {
+    /// More than this many that nobody has looked at are thrown away.
+    const MOST: usize = 64;
+
+    pub(crate) fn new(object: Name) -> Self {
+        Self { object, came: VecDeque::new() }
+    }
+
+    /// Keeps a packet if it is one; whether it did.
+    fn takes(&mut self, packet: &Bytes) -> bool {
+        let Ok(Packet::Data(data)) = Packet::decode(packet) else { return false };
+        let under = data.name().strip_prefix(self.object.as_ref());
+        let is_one = under.is_some_and(|rest| naming::version(rest.prefix(1)).is_none());
+        if is_one && self.came.len() < Self::MOST {
+            self.came.push_back(packet.clone());
+        }
+        is_one
+    }
+
+    /// The next one.
+    pub(crate) fn next(&mut self) -> Option<Bytes> {
+        self.came.pop_front()
+    }
 }
 
 /// What came of one look at the transfer's events.
@@ -87,7 +131,7 @@ impl Fetch {
         let link_config =
             xylem_link::Config { accept_incoming: false, shaping, ..Default::default() };
         let endpoint = Endpoint::new(link_config, link_key, identity::random()?);
-        let mut forward_config = xylem_forward::Config::default();
+        let mut forward_config = end_host();
         forward_config.seed = u64::from_le_bytes(identity::random()?);
         let mut engine = Engine::new(endpoint, Forwarder::new(forward_config)).map_err(local)?;
         let mut dialler = Dialler::new(ticket, from)?;
@@ -102,21 +146,57 @@ impl Fetch {
         let mut config = xylem_transfer::Config { give_up, ..Default::default() };
         let window = engine.receive_capacity() / BUFFER_SHARE / xylem_packet::MAX_PACKET;
         config.max_window = u32::try_from(window).unwrap_or(u32::MAX).clamp(16, config.max_window);
-        let mut transfer = Transfer::new(spec, config, u64::from_le_bytes(identity::random()?));
+        let seed = u64::from_le_bytes(identity::random()?);
+        let mut transfer = Transfer::new(spec, config.clone(), seed);
         transfer.set_rate_limit(limit_rate);
         Ok(Self {
             engine,
             transfer,
             dialler,
+            company: None,
+            manifest: Vec::new(),
             wants,
+            watch: None,
+            config,
+            limit_rate,
             interest: Vec::new(),
             told: Duration::ZERO,
             looked: Duration::ZERO,
         })
     }
 
+    /// Goes on with another publication, asked of the peers that are here.
+    pub(crate) fn turn_to(&mut self, spec: Spec) -> Result<(), Error> {
+        let seed = u64::from_le_bytes(identity::random()?);
+        let mut transfer = Transfer::new(spec, self.config.clone(), seed);
+        transfer.set_rate_limit(self.limit_rate);
+        let now = self.engine.now();
+        for (face, is_link) in self.dialler.ups() {
+            if is_link {
+                transfer.add_direct_peer(now, peer_of(face));
+            } else {
+                transfer.add_forwarder(now, peer_of(face));
+            }
+        }
+        self.transfer = transfer;
+        Ok(())
+    }
+
+    /// Sends an Interest to everybody who is here; false if nobody is.
+    pub(crate) fn ask_all(&mut self, interest: &[u8]) -> bool {
+        let faces: Vec<FaceId> = self.dialler.ups().map(|(face, _)| face).collect();
+        faces.iter().for_each(|face| self.engine.ask(*face, interest));
+        !faces.is_empty()
+    }
+
+    /// Peers that are here.
+    pub(crate) fn peers(&self) -> usize {
+        self.dialler.count()
+    }
+
     fn run(
         &mut self,
+        ticket: &Ticket,
         options: &GetOptions,
         store: &Store,
         stop: &Stop,
@@ -131,7 +211,9 @@ impl Fetch {
         {
             return self.already_there(&to.path, options, &manifest, on_event);
         }
+        let on_disk = destination.is_some() && options.range.is_none();
         let mut sink = sink::make(options, &manifest, destination, store)?;
+        self.join(ticket, options, on_disk, on_event)?;
         let mut tally = Tally::default();
         let outcome = self.fetch(&mut *sink, &mut tally, stop, on_event);
         if outcome.is_err() {
@@ -139,8 +221,14 @@ impl Fetch {
         }
         outcome?;
         let path = sink.finish()?;
+        sink.troubles().into_iter().for_each(|what| on_event(Event::Trouble { what }));
         record::fetched(store, options, &manifest, path.as_deref(), on_event);
-        self.engine.close();
+        let holdings = self.company.as_ref().and_then(Company::holdings);
+        if let (Some(holdings), Some(path)) = (holdings, &path) {
+            holdings.moved(path);
+        }
+        self.count_bytes();
+        let company = self.company.as_ref();
         Ok(GetSummary {
             root: manifest.root.to_string(),
             path,
@@ -148,8 +236,65 @@ impl Fetch {
             files: tally.files,
             fetched: tally.fetched,
             resumed: tally.resumed,
+            peers: company.map(Company::bytes).unwrap_or_default(),
+            served: company.map_or(0, Company::served),
             ..GetSummary::default()
         })
+    }
+
+    /// Serves what is fetched, where that is wanted and possible, and finds others who do.
+    fn join(
+        &mut self,
+        ticket: &Ticket,
+        options: &GetOptions,
+        on_disk: bool,
+        on_event: &mut dyn FnMut(Event),
+    ) -> Result<(), Error> {
+        let serve = options.serve.as_ref().filter(|_| on_disk);
+        let offer = serve.map(|serve| Offer {
+            listen: serve.listen.clone(),
+            shaping: options.shaping.clone(),
+            ticket: ticket.clone(),
+            manifest: self.manifest.clone(),
+            holdings: Holdings::default(),
+        });
+        let mut company = Company::new(ticket, &self.dialler, self.engine.now(), offer);
+        if serve.is_some_and(|serve| serve.seed || !serve.listen.is_empty()) {
+            company.serve_now(on_event)?;
+        }
+        self.company = Some(company);
+        Ok(())
+    }
+
+    /// The fetch is complete: serves on until asked to stop.
+    fn seed(
+        &mut self,
+        summary: &mut GetSummary,
+        stop: &Stop,
+        on_event: &mut dyn FnMut(Event),
+    ) -> Result<(), Error> {
+        let Some(company) = &mut self.company else { return Ok(()) };
+        if company.holdings().is_none() {
+            return Ok(());
+        }
+        company.only_serves();
+        on_event(Event::Seeding(Box::new(summary.clone())));
+        while !stop.raised() {
+            self.turn(None, &Stop::new(), on_event)?;
+        }
+        summary.served = self.company.as_ref().map_or(0, Company::served);
+        Ok(())
+    }
+
+    /// Counts what the links that are up have brought.
+    fn count_bytes(&mut self) {
+        let stats: Vec<_> = self.transfer.peers(self.engine.now()).collect();
+        for stats in stats {
+            let name = self.dialler.name(face_of(stats.peer));
+            if let Some(company) = &mut self.company {
+                company.count(&name, stats.bytes);
+            }
+        }
     }
 
     /// The signed manifest, from whoever has it.
@@ -198,14 +343,18 @@ impl Fetch {
         on_event: &'a mut dyn FnMut(Event),
     ) -> Context<'a> {
         let now = self.engine.now();
-        Context { transfer: &mut self.transfer, tally, on_event, now }
+        let holdings = self.company.as_ref().and_then(Company::holdings);
+        Context { transfer: &mut self.transfer, tally, on_event, now, holdings }
     }
 
     /// Looks at the transfer's next event; those that concern peers are dealt with here.
     pub(crate) fn step(&mut self, on_event: &mut dyn FnMut(Event)) -> Result<Step, Error> {
         while let Some(event) = self.transfer.poll_event() {
             match event {
-                TransferEvent::Manifest { manifest, .. } => return Ok(Step::Manifest(manifest)),
+                TransferEvent::Manifest { manifest, packet } => {
+                    self.manifest = packet.to_vec();
+                    return Ok(Step::Manifest(manifest));
+                }
                 TransferEvent::PeerMisbehaved { peer, what } => {
                     let peer = self.dialler.name(face_of(peer));
                     on_event(Event::PeerMisbehaved { peer, what: what.to_string() });
@@ -240,8 +389,9 @@ impl Fetch {
         }
         self.tell_datagrams();
         self.ask();
-        let timers =
-            [deadline, self.transfer.poll_timeout(self.engine.now()), self.dialler.redial_at()];
+        let company = self.company.as_ref().and_then(Company::due);
+        let transfer = self.transfer.poll_timeout(self.engine.now());
+        let timers = [deadline, transfer, self.dialler.redial_at(), company];
         let due = timers.into_iter().flatten().min();
         self.engine.wait(due).map_err(|e| failure::local("network", &e))?;
         while let Some(happening) = self.engine.next_happening() {
@@ -253,6 +403,9 @@ impl Fetch {
         }
         if self.dialler.redial_at().is_some_and(|t| t <= now) {
             self.dialler.dial(&mut self.engine);
+        }
+        if let Some(company) = &mut self.company {
+            company.turn(&mut self.engine, &mut self.dialler, on_event);
         }
         Ok(())
     }
@@ -287,11 +440,21 @@ impl Fetch {
             Happening::Packet { from, packet, nack: None, marked: true } => {
                 self.transfer.handle_marked_data(now, peer_of(from), packet);
             }
-            Happening::Packet { from, packet, nack, .. } => self.packet(now, from, packet, nack),
+            Happening::Packet { from, packet, nack, .. } => {
+                if let Some(company) = &mut self.company
+                    && company.take(&self.engine, from, &packet)
+                {
+                    return;
+                }
+                self.packet(now, from, packet, nack);
+            }
             Happening::FaceUp { face, peer } => {
                 if self.dialler.came_up(&mut self.engine, face, &peer) {
+                    if let Some(company) = &mut self.company {
+                        company.came_up(&self.dialler, face);
+                    }
                     if self.dialler.is_link(face) {
-                        self.transfer.add_peer(now, peer_of(face));
+                        self.transfer.add_direct_peer(now, peer_of(face));
                     } else {
                         self.transfer.add_forwarder(now, peer_of(face));
                     }
@@ -304,6 +467,11 @@ impl Fetch {
                 self.engine.refuse_stream(face, stream, what);
             }
             Happening::FaceDown { face, peer, why, .. } => {
+                if let Some(company) = &mut self.company {
+                    company.went_down(now, &self.dialler, face);
+                    let stats = self.transfer.peers(now).find(|s| s.peer == peer_of(face));
+                    stats.into_iter().for_each(|stats| company.count(&peer, stats.bytes));
+                }
                 if self.dialler.went_down(now, face, &why) {
                     self.transfer.remove_peer(now, peer_of(face));
                     on_event(Event::PeerGone { peer, why });
@@ -314,6 +482,9 @@ impl Fetch {
 
     fn packet(&mut self, now: Duration, from: FaceId, packet: Bytes, nack: Option<NackReason>) {
         let Some(reason) = nack else {
+            if self.watch.as_mut().is_some_and(|watch| watch.takes(&packet)) {
+                return;
+            }
             return self.transfer.handle_data(now, peer_of(from), packet);
         };
         if let Ok(interest) = Interest::decode(&packet) {

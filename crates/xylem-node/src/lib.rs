@@ -1,4 +1,4 @@
-//! Entry points [`share`], [`get`], [`verify`] and [`run_node`]: sockets, clock and threads around the
+//! Entry points [`share`], [`get`], [`verify`], [`scrub()`] and [`run_node`]: sockets, clock and threads around the
 //! sans-io crates, so that a command (or another program) can publish, fetch and forward with one
 //! call each.
 //!
@@ -9,7 +9,10 @@
 mod api;
 mod failure;
 
+mod exclude;
 mod hashing;
+mod listed;
+mod names;
 mod publish;
 mod record;
 mod rescan;
@@ -26,25 +29,30 @@ mod register;
 mod shaping;
 mod uri;
 
+mod peers;
 mod shelf;
 mod sink;
 
 pub mod client;
 pub mod mail;
 
+mod follow;
 mod get;
 mod node;
+mod scrub;
 mod share;
 mod upkeep;
 mod verify;
 
 pub use api::{
-    Blame, Error, Event, Existing, GetOptions, GetSummary, Output, Peer, ShareOptions, Stop,
-    VerifyOptions, VerifySummary,
+    Blame, Error, Event, Existing, GetOptions, GetSummary, Output, Peer, PeerBytes, ServeOptions,
+    ShareOptions, Stop, VerifyOptions, VerifySummary,
 };
+pub use follow::{ExtendsOptions, ExtendsSummary, FollowOptions, Input, extends, follow};
 pub use get::get;
 pub use keyring::{KeyEntry, KeyKind, Keyring};
 pub use node::{NodeConfig, Route, default_socket, run_node};
+pub use scrub::{BLOCK, Flaw, ScrubEvent, ScrubOptions, ScrubSummary, scrub};
 pub use share::share;
 pub use shelf::DiskShelf;
 pub use upkeep::{

@@ -26,16 +26,21 @@
 //! # Ok::<(), naming::PrefixError>(())
 //! ```
 
+pub mod growing;
+pub mod have;
 pub mod keys;
 pub mod listing;
 pub mod manifest;
 pub mod naming;
 pub mod packets;
+pub mod peers;
 pub mod produce;
 pub mod publication;
 pub mod template;
 pub mod ticket;
 
+pub use growing::Growing;
+pub use have::{Have, HaveError};
 pub use keys::{KeyId, PublisherId, PublisherKey};
 pub use manifest::{
     Kind, Manifest, ManifestError, sign_manifest, sign_manifest_with, verify_manifest,

@@ -10,7 +10,10 @@
 //! | P/32=tree/seq=t/seq=i | tile i of tier t of its tree |
 //! | P/32=file/seq=f/seg=n | segment n of a directory's regular file f |
 //! | P/32=file/seq=f/32=tree/seq=t/seq=i | tile i of tier t of that file's tree |
+//! | P/32=have/(8 bytes) | what the asked peer can serve of P now ([`crate::Have`]) |
 //! | O/32=metadata | which P is the newest (RDR) |
+//!
+//! Peers also ask each other who else is there, under P/32=peers: [`crate::peers`].
 //!
 //! The component types are those of the NDN naming conventions, revision 3. This is the one
 //! definition: whoever makes or takes a name apart does it here.
@@ -46,6 +49,7 @@ const ROOT: &[u8] = b"_root";
 const TREE: &[u8] = b"tree";
 const FILE: &[u8] = b"file";
 const METADATA: &[u8] = b"metadata";
+const HAVE: &[u8] = b"have";
 
 /// Which of a publication's objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -75,6 +79,12 @@ pub enum Request {
         /// Which tile.
         tile: Tile,
     },
+    /// What the asked peer can serve of the publication now: [`crate::Have`].
+    Have {
+        /// Random, so that each question has a name of its own and no forwarder joins or caches the
+        /// answers of different peers.
+        nonce: [u8; 8],
+    },
     /// Which version is the newest.
     Metadata,
 }
@@ -100,7 +110,7 @@ pub enum PrefixError {
 pub fn check_prefix(prefix: NameRef<'_>) -> Result<(), PrefixError> {
     match prefix.last() {
         None => return Err(PrefixError::NoName),
-        Some(last) if last.as_number_of(VERSION_COMPONENT).is_none() => {
+        Some(_) if version(prefix).is_none() => {
             return Err(PrefixError::NoVersion);
         }
         Some(_) if prefix.len() == 1 => return Err(PrefixError::NoName),
@@ -120,6 +130,11 @@ pub fn versioned(object: NameRef<'_>, microseconds: u64) -> Result<Name, PrefixE
     let prefix = object.child(Component::version(microseconds));
     check_prefix(prefix.as_ref())?;
     Ok(prefix)
+}
+
+/// The version at the end of a P.
+pub fn version(prefix: NameRef<'_>) -> Option<u64> {
+    prefix.last()?.as_number_of(VERSION_COMPONENT)
 }
 
 /// O where the publisher chose none: `/xylem/<key id>/<file name>`.
@@ -169,6 +184,11 @@ pub fn encode(prefix: NameRef<'_>, request: &Request) -> Name {
                 .push(Component::sequence(tile.index));
             name
         }
+        Request::Have { nonce } => {
+            let mut name = prefix.to_name();
+            name.push(Component::keyword(HAVE)).push(Component::generic(&nonce));
+            name
+        }
         Request::Metadata => prefix.parent().child(Component::keyword(METADATA)),
     }
 }
@@ -206,8 +226,15 @@ pub fn parse(prefix: NameRef<'_>, name: NameRef<'_>) -> Option<Request> {
         }
     } else if first == Component::generic(ROOT) && object == ObjectId::Root {
         Request::Manifest
+    } else if first == Component::keyword(HAVE) && object == ObjectId::Root {
+        Request::Have { nonce: nonce(rest.next()?)? }
     } else {
         return None;
     };
     rest.next().is_none().then_some(request)
+}
+
+fn nonce(component: Component<'_>) -> Option<[u8; 8]> {
+    let nonce: [u8; 8] = component.value().try_into().ok()?;
+    (component == Component::generic(&nonce)).then_some(nonce)
 }

@@ -72,7 +72,9 @@ pub fn open<'a>(
     let (object, final_block) = match request {
         Request::Segment { object, .. } => (object, data.meta().final_block_id),
         Request::Tile { object, .. } => (object, None),
-        Request::Manifest | Request::Metadata => return Err(PacketError::Name),
+        Request::Manifest | Request::Have { .. } | Request::Metadata => {
+            return Err(PacketError::Name);
+        }
     };
     let geometry = geometry(object).ok_or(PacketError::Name)?;
     // What to verify with is the manifest's to say; a packet cannot choose another way for itself.

@@ -8,7 +8,8 @@ use xylem_hash::{Hash, hash};
 use xylem_object::listing::{PathError, Totals};
 use xylem_object::manifest::{MAX_MANIFEST, types};
 use xylem_object::{
-    Kind, MAX_SIZE, Manifest, ManifestError, PublisherKey, naming, sign_manifest, verify_manifest,
+    Growing, Kind, MAX_SIZE, Manifest, ManifestError, PublisherKey, naming, sign_manifest,
+    verify_manifest,
 };
 use xylem_packet::{Data, DataBuilder, Name, SignatureType, tlv};
 use xylem_tree::{SegmentSize, TreeKind};
@@ -141,7 +142,8 @@ fn fields_stand_once_and_in_order() {
             (0x93, false),
             (0x97, false),
             (0x99, false),
-            (0x9a, true),
+            (0x9b, false),
+            (0x9c, true),
             (0xffff, false),
         ] {
             let mut more = good.clone();
@@ -291,6 +293,24 @@ fn what_is_out_of_range_cannot_be_signed() {
 }
 
 #[test]
+fn only_files_grow() {
+    let growing = Some(Growing { number: 3, last: true });
+    let file = Manifest { growing, ..manifest() };
+    let plain = manifest().encode();
+    let added = file.encode().split_off(plain.len());
+    assert_eq!(hex(&added), "9a09010000000000000003");
+    assert_eq!(Manifest::decode(&file.encode()), Ok(file));
+    for value in [&[][..], &[0; 8], &[2, 0, 0, 0, 0, 0, 0, 0, 3]] {
+        let mut content = plain.clone();
+        tlv::write_element(&mut content, types::GROWING, value);
+        assert_eq!(Manifest::decode(&content), Err(ManifestError::BadValue(types::GROWING)));
+    }
+    let directory = Manifest { growing, ..directory() };
+    let misplaced = Err(ManifestError::Misplaced(types::GROWING));
+    assert_eq!(Manifest::decode(&directory.encode()), misplaced);
+}
+
+#[test]
 fn a_listing_must_hold_what_was_signed() {
     let totals = Totals { entries: 400, files: 300, bytes: 70_000 };
     let of = Manifest::directory(hash(b""), 9, totals, b"docs");
@@ -314,6 +334,7 @@ prop_compose! {
         mtime_s in any::<i64>(),
         mtime_ns in 0u32..1_000_000_000,
         totals in any::<(u64, u64)>(),
+        growing in prop::option::of((any::<u64>(), any::<bool>())),
     ) -> Manifest {
         let size = size >> shift;
         let (total_size, file_count) = if directory { totals } else { (size, 1) };
@@ -329,6 +350,9 @@ prop_compose! {
             mtime_ns,
             total_size,
             file_count,
+            growing: growing
+                .filter(|_| !directory)
+                .map(|(number, last)| Growing { number, last }),
         }
     }
 }
@@ -351,7 +375,7 @@ proptest! {
             let mut reader = tlv::Reader::new(&content);
             let mut known = true;
             while let Ok(Some(element)) = reader.next_element() {
-                known &= element.typ % 2 == 1 || (types::FILE_NAME..=types::MTIME_NS).contains(&element.typ);
+                known &= element.typ % 2 == 1 || (types::FILE_NAME..=types::GROWING).contains(&element.typ);
             }
             if known {
                 prop_assert_eq!(read.encode(), content);

@@ -456,8 +456,18 @@ fn flipped_bits_never_verify_as_other_content() {
     }
 }
 
-const VALUES: &[&[u8]] =
-    &[b"_root", b"tree", b"file", b"metadata", b"\0", b"\x01", b"\0\0", b"\x01\0"];
+const VALUES: &[&[u8]] = &[
+    b"_root",
+    b"tree",
+    b"file",
+    b"have",
+    b"8 octets",
+    b"metadata",
+    b"\0",
+    b"\x01",
+    b"\0\0",
+    b"\x01\0",
+];
 
 fn object_id() -> impl Strategy<Value = ObjectId> {
     prop_oneof![Just(ObjectId::Root), any::<u64>().prop_map(ObjectId::File)]
@@ -467,6 +477,7 @@ fn request() -> impl Strategy<Value = Request> {
     prop_oneof![
         Just(Request::Manifest),
         Just(Request::Metadata),
+        any::<[u8; 8]>().prop_map(|nonce| Request::Have { nonce }),
         (object_id(), any::<u64>())
             .prop_map(|(object, n)| Request::Segment { object, index: SegmentIndex(n) }),
         (object_id(), any::<u8>(), any::<u64>())

@@ -6,15 +6,16 @@
 //! same with the names: each creation, rename and removal since its directory was synced has
 //! happened or not. Permission bits are kept and not enforced.
 
+use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 mod power;
 
-use crate::medium::{Clobber, DirItem, FileKind, FileTime, Medium, MediumFile, Meta, OpenHow};
+use crate::medium::{Clobber, FileKind, FileTime, Medium, MediumFile, Meta, OpenHow};
 
 const ROOT: u64 = 1;
 const PAGE: usize = 4096;
@@ -51,11 +52,19 @@ struct Disk {
     short: bool,
     capacity: Option<u64>,
     written: u64,
+    /// Bytes of files that cannot be read.
+    bad: Vec<(u64, std::ops::Range<u64>)>,
+    /// Bytes of each file that were ever written: a full disk still takes others in their place.
+    taken: HashMap<u64, Vec<bool>>,
     /// Reads so far, and the one that is to fail.
     reads: u64,
     bad_read: Option<u64>,
     /// What happened to names, in order.
     names: Vec<power::NameStep>,
+    /// Names that differ only in case or composition are one, as on other systems' disks.
+    folding: bool,
+    /// Modes and times cannot be set.
+    plain: bool,
 }
 
 #[derive(Clone)]
@@ -124,6 +133,16 @@ impl FaultMedium {
         self.disk().short = short;
     }
 
+    /// From now on, names that differ only in case, or in how one letter is composed, are one.
+    pub fn fold_names(&self) {
+        self.disk().folding = true;
+    }
+
+    /// From now on, modes and modification times cannot be set.
+    pub fn refuse_attributes(&self) {
+        self.disk().plain = true;
+    }
+
     /// Bytes that may be written from now on, until the disk is full; `None` for no limit.
     pub fn set_space(&self, bytes: Option<u64>) {
         let mut disk = self.disk();
@@ -186,7 +205,20 @@ impl FaultMedium {
         *bytes = content.to_vec();
         *durable = content.to_vec();
         pending.clear();
+        disk.settable()?;
         disk.node(ino)?.mtime = mtime;
+        Ok(())
+    }
+
+    /// Lets every read that touches these bytes of a file fail, as over a bad sector, until they are
+    /// written anew.
+    ///
+    /// # Errors
+    /// If there is no such file.
+    pub fn fail_reads(&self, path: &Path, bytes: std::ops::Range<u64>) -> io::Result<()> {
+        let mut disk = self.disk();
+        let (ino, _) = disk.find(self.dir, path, true)?;
+        disk.bad.push((ino, bytes));
         Ok(())
     }
 
@@ -224,6 +256,23 @@ type FileParts<'a> =
     (&'a mut Vec<u8>, &'a mut Vec<u8>, &'a mut Vec<(usize, Vec<u8>)>, &'a mut Option<u64>);
 
 impl Disk {
+    /// How much of a write fits if `room` more bytes may be taken.
+    fn fitting(&self, ino: u64, at: usize, len: usize, room: usize) -> usize {
+        let taken = self.taken.get(&ino).map_or(&[][..], |taken| taken);
+        let is_new = |byte: &usize| !taken.get(*byte).copied().unwrap_or(false);
+        (at..at + len).filter(is_new).nth(room).map_or(len, |first| first - at)
+    }
+
+    /// Counts a write.
+    fn take(&mut self, ino: u64, at: usize, len: usize) {
+        let taken = self.taken.entry(ino).or_default();
+        taken.resize(taken.len().max(at + len), false);
+        for byte in &mut taken[at..at + len] {
+            self.written += u64::from(!*byte);
+            *byte = true;
+        }
+    }
+
     /// Counts a changing step; an error where it is to fail.
     fn step(&mut self) -> io::Result<()> {
         let now = self.steps;
@@ -270,6 +319,24 @@ impl Disk {
         }
     }
 
+    fn settable(&self) -> io::Result<()> {
+        if self.plain { Err(io::ErrorKind::PermissionDenied.into()) } else { Ok(()) }
+    }
+
+    /// What stands under a name, and how it is really written.
+    fn named(&mut self, dir: u64, name: &OsStr) -> io::Result<Option<(OsString, u64)>> {
+        let folding = self.folding;
+        let entries = self.entries(dir)?;
+        if let Some(ino) = entries.get(name) {
+            return Ok(Some((name.to_os_string(), *ino)));
+        }
+        let same = |other: &&OsString| folding && folded(other) == folded(name);
+        Ok(entries.keys().find(same).cloned().map(|name| {
+            let ino = entries[&name];
+            (name, ino)
+        }))
+    }
+
     /// What a path leads to: its number and its place (directory and name).
     fn find(&mut self, from: u64, path: &Path, follow: bool) -> io::Result<(u64, (u64, OsString))> {
         let mut todo: Vec<OsString> = split(path);
@@ -284,7 +351,7 @@ impl Disk {
                 at = parent;
                 continue;
             }
-            let next = *self.entries(at)?.get(&name).ok_or(io::ErrorKind::NotFound)?;
+            let (name, next) = self.named(at, &name)?.ok_or(io::ErrorKind::NotFound)?;
             place = (at, name);
             let target = match &self.node(next)?.body {
                 Body::Link(target) if follow || !todo.is_empty() => target.clone(),
@@ -314,7 +381,7 @@ impl Disk {
 
     fn add(&mut self, from: u64, path: &Path, mode: u32, body: Body) -> io::Result<u64> {
         let (dir, name) = self.place(from, path)?;
-        if self.entries(dir)?.contains_key(&name) {
+        if self.named(dir, &name)?.is_some() {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         let ino = self.next;
@@ -337,8 +404,13 @@ impl Disk {
             Body::Dir { .. } => (FileKind::Directory, 0),
             Body::Link(_) => (FileKind::Symlink, 0),
         };
-        Ok(Meta { kind, size, mode: node.mode, mtime: node.mtime, ino, dev: 1 })
+        Ok(Meta { kind, size, mode: node.mode, mtime: node.mtime, ino, dev: 1, links: 1 })
     }
+}
+
+/// A name without case and with one letter composed: enough to stand for systems that fold names.
+fn folded(name: &OsStr) -> String {
+    name.to_string_lossy().to_lowercase().replace("e\u{301}", "\u{e9}")
 }
 
 /// The components of a path, last first.
@@ -394,15 +466,31 @@ impl Medium for FaultMedium {
         disk.add(self.dir, path, mode, body).map(drop)
     }
 
-    fn list_dir(&self, path: &Path) -> io::Result<Vec<DirItem>> {
+    fn for_each_name(&self, path: &Path, take: &mut dyn FnMut(&OsStr, FileKind)) -> io::Result<()> {
         let mut disk = self.disk();
         let (dir, _) = disk.find(self.dir, path, true)?;
-        let entries = disk.entries(dir)?.clone();
-        let items = entries.into_iter().map(|(name, ino)| {
-            let kind = disk.meta(ino)?.kind;
-            Ok(DirItem { name, kind })
-        });
-        items.collect()
+        for (name, ino) in disk.entries(dir)?.clone() {
+            take(&name, disk.meta(ino)?.kind);
+        }
+        Ok(())
+    }
+
+    fn hard_link(&self, name: &Path, to: &dyn Medium, new: &Path) -> io::Result<()> {
+        let to: &Self = to.as_any().downcast_ref().ok_or(io::ErrorKind::Unsupported)?;
+        let mut disk = self.disk();
+        disk.step()?;
+        let (ino, _) = disk.find(self.dir, name, false)?;
+        disk.file(ino)?;
+        let (dir, new) = disk.place(to.dir, new)?;
+        if disk.named(dir, &new)?.is_some() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        disk.entries(dir)?.insert(new, ino);
+        Ok(())
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
     }
 
     fn rename(&self, from: &Path, to: &Path, clobber: Clobber) -> io::Result<()> {
@@ -469,6 +557,7 @@ impl Medium for FaultMedium {
         let mut disk = self.disk();
         disk.step()?;
         let (ino, _) = disk.find(self.dir, path, false)?;
+        disk.settable()?;
         disk.node(ino)?.mode = mode;
         Ok(())
     }
@@ -477,6 +566,7 @@ impl Medium for FaultMedium {
         let mut disk = self.disk();
         disk.step()?;
         let (ino, _) = disk.find(self.dir, path, false)?;
+        disk.settable()?;
         disk.node(ino)?.mtime = mtime;
         Ok(())
     }
@@ -514,6 +604,13 @@ impl Drop for FaultFile {
 impl MediumFile for FaultFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut disk = self.disk();
+        let end = offset + buf.len() as u64;
+        let touched = |(ino, bad): &(u64, std::ops::Range<u64>)| {
+            *ino == self.ino && bad.start < end && offset < bad.end
+        };
+        if disk.bad.iter().any(touched) {
+            return Err(io::Error::other("a bad sector"));
+        }
         disk.reads += 1;
         if disk.bad_read.is_some_and(|at| disk.reads > at) {
             disk.bad_read = None;
@@ -539,12 +636,15 @@ impl MediumFile for FaultFile {
         }
         if let Some(capacity) = disk.capacity {
             let room = capacity.saturating_sub(disk.written);
-            if room == 0 && step.is_ok() {
+            take = disk.fitting(self.ino, offset as usize, take, room as usize);
+            if take == 0 && !buf.is_empty() && step.is_ok() {
                 return Err(io::ErrorKind::StorageFull.into());
             }
-            take = take.min(room as usize);
         }
-        disk.written += take as u64;
+        let end = offset + take as u64;
+        let ino = self.ino;
+        disk.bad.retain(|(at, bad)| *at != ino || bad.start < offset || end < bad.end);
+        disk.take(self.ino, offset as usize, take);
         let mtime = disk.now();
         let (bytes, _, pending, _) = disk.file(self.ino)?;
         let at = offset as usize;
@@ -573,6 +673,7 @@ impl MediumFile for FaultFile {
     fn set_mode(&self, mode: u32) -> io::Result<()> {
         let mut disk = self.disk();
         disk.step()?;
+        disk.settable()?;
         disk.node(self.ino)?.mode = mode;
         Ok(())
     }
@@ -580,6 +681,7 @@ impl MediumFile for FaultFile {
     fn set_mtime(&self, mtime: FileTime) -> io::Result<()> {
         let mut disk = self.disk();
         disk.step()?;
+        disk.settable()?;
         disk.node(self.ino)?.mtime = mtime;
         Ok(())
     }

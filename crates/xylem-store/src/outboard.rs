@@ -8,9 +8,8 @@ use xylem_tree::{NODE_LEN, NodeSource};
 
 use crate::error::StoreError;
 use crate::file::FileRef;
+use crate::node_buffer::NodeBuffer;
 
-/// Bytes of nodes that a [`NodeBuffer`] holds before it asks to be written.
-const BUFFER_BYTES: usize = 64 * 1024;
 /// Bytes of one cached block of a reader: 128 slots, the nodes of 64 neighbouring segments.
 const BLOCK: usize = 4096;
 /// Cached blocks a reader.
@@ -46,57 +45,6 @@ impl OutboardFile {
     pub fn reader_at(&self, slot_offset: u64) -> OutboardReader {
         OutboardReader { file: self.file.clone(), base: slot_offset, blocks: Vec::new(), clock: 0 }
     }
-}
-
-/// Nodes on their way to disk: gathered in any order, written in slot-contiguous runs.
-#[derive(Debug, Default)]
-pub(crate) struct NodeBuffer {
-    bytes: Vec<u8>,
-    /// First slot, start and end within `bytes`.
-    runs: Vec<(u64, usize, usize)>,
-    joined: Vec<u8>,
-}
-
-impl NodeBuffer {
-    pub(crate) fn push(&mut self, first_slot: u64, nodes: &[u8]) {
-        let start = self.bytes.len();
-        self.bytes.extend_from_slice(nodes);
-        let end = self.bytes.len();
-        match self.runs.last_mut() {
-            Some((slot, from, to)) if *slot + slots(*to - *from) == first_slot => *to = end,
-            _ => self.runs.push((first_slot, start, end)),
-        }
-    }
-
-    pub(crate) fn is_full(&self) -> bool {
-        self.bytes.len() >= BUFFER_BYTES
-    }
-
-    /// Writes everything; on an error nothing is forgotten, and writing again is right. A slot
-    /// that was pushed twice is written twice: a node of one tree has one value.
-    pub(crate) fn write(&mut self, file: &FileRef) -> Result<(), StoreError> {
-        self.runs.sort_unstable_by_key(|run| run.0);
-        let mut at = 0;
-        while at < self.runs.len() {
-            let first_slot = self.runs[at].0;
-            self.joined.clear();
-            while let Some(&(slot, from, to)) = self.runs.get(at) {
-                if slot != first_slot + slots(self.joined.len()) {
-                    break;
-                }
-                self.joined.extend_from_slice(&self.bytes[from..to]);
-                at += 1;
-            }
-            file.write_all(&self.joined, byte_of(file, first_slot)?)?;
-        }
-        self.runs.clear();
-        self.bytes.clear();
-        Ok(())
-    }
-}
-
-fn slots(bytes: usize) -> u64 {
-    (bytes / NODE_LEN) as u64
 }
 
 /// Where a slot starts in its file.

@@ -18,6 +18,7 @@ use crate::format::FORMAT;
 use crate::medium::{Clobber, Medium, OpenHow};
 use crate::outboard::OutboardFile;
 use crate::pins::PINS;
+use crate::repair::REPAIRS;
 
 /// Finished parts.
 pub(crate) const OBJECTS: &str = "objects";
@@ -95,7 +96,7 @@ impl Store {
         create_dirs(&*medium, dir)?;
         let store = Self::open_existing(medium, dir)?;
         let format = store.format()?;
-        for name in [OBJECTS, PARTIAL, KNOWN, PINS, NEW] {
+        for name in [OBJECTS, PARTIAL, KNOWN, PINS, NEW, REPAIRS] {
             make_dir(store.place(), Path::new(name)).map_err(|e| in_dir(dir, e))?;
         }
         // Last, so that a store whose making was interrupted is made again.
@@ -164,6 +165,19 @@ impl Store {
     pub fn object(&self, root: &Hash, part: Part) -> Result<Option<FileRef>, StoreError> {
         let name = object_name(root, part);
         match self.inner.place.open(&name, OpenHow::ReadNoFollow) {
+            Ok(file) => Ok(Some(FileRef::new(file, self.full(&name)))),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(self.error("open", &name, e)),
+        }
+    }
+
+    /// Opens a finished part for writing proven values into their places; `None` if there is none.
+    ///
+    /// # Errors
+    /// The medium's.
+    pub fn object_to_mend(&self, root: &Hash, part: Part) -> Result<Option<FileRef>, StoreError> {
+        let name = object_name(root, part);
+        match self.inner.place.open(&name, OpenHow::ReadWrite) {
             Ok(file) => Ok(Some(FileRef::new(file, self.full(&name)))),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(e) => Err(self.error("open", &name, e)),

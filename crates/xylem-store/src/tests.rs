@@ -10,6 +10,8 @@ mod objects;
 mod old_format;
 mod power;
 mod publish;
+mod runs;
+mod scrub;
 mod serve;
 mod staging;
 mod support;

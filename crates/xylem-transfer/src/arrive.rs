@@ -63,10 +63,16 @@ impl Transfer {
         reason: NackReason,
         way: Way,
     ) {
-        let (Some(p), Some(key)) = (self.place(peer), self.key_of(name)) else { return };
+        let Some(p) = self.place(peer) else { return };
         if self.phase == Phase::Over || self.peers[p].dropped {
             return;
         }
+        let Some(key) = self.key_of(name) else {
+            if let Some(nonce) = self.question_of(name) {
+                self.have_refused(p, nonce);
+            }
+            return;
+        };
         self.take_refusal(now, p, key, reason, way);
         self.find_lost(p, now);
     }
@@ -120,14 +126,25 @@ impl Transfer {
             Request::Manifest => Wanted::Manifest,
             Request::Segment { object, index } => Wanted::Segment(object, index),
             Request::Tile { object, tile } => Wanted::Tile(object, tile),
-            Request::Metadata => return None,
+            Request::Have { .. } | Request::Metadata => return None,
         };
         Some(Key::from(wanted)).filter(|key| key.wanted() == wanted)
     }
 
+    /// The question that `name` asks, if it asks what a peer has.
+    fn question_of(&self, name: NameRef<'_>) -> Option<[u8; 8]> {
+        match naming::parse(self.spec.prefix.as_ref(), name)? {
+            Request::Have { nonce } => Some(nonce),
+            _ => None,
+        }
+    }
+
     fn take_data(&mut self, now: Duration, p: usize, packet: &Bytes, data: &Data<'_>, way: Way) {
         let Some(key) = self.key_of(data.name()) else {
-            self.progress.unasked += 1;
+            match self.question_of(data.name()) {
+                Some(nonce) => self.take_have(now, p, nonce, data),
+                None => self.progress.unasked += 1,
+            }
             return;
         };
         if data.meta().content_type == ContentType::NACK {
@@ -180,7 +197,7 @@ impl Transfer {
                 (Held::Segment { from, index, content, signature }, length)
             }
             Request::Tile { tile, .. } => (Held::Tile { from, tile, content, signature }, 0),
-            Request::Manifest | Request::Metadata => return Err(PacketError::Name.into()),
+            _ => return Err(PacketError::Name.into()),
         };
         self.take_item(now, number, item).map(|()| length)
     }

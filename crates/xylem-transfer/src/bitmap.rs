@@ -185,12 +185,22 @@ impl Bitmap {
         Some(found)
     }
 
-    /// The members in ascending order.
+    /// The members in ascending order: a word operation each, and a walk over the summaries only where
+    /// words between two members are empty.
     pub fn iter(&self) -> impl Iterator<Item = u64> + '_ {
-        let mut from = 0;
+        let mut left = self.count;
+        let (mut at, mut rest) = (0, self.words.first().copied().unwrap_or(0));
         core::iter::from_fn(move || {
-            let i = self.next(from)?;
-            from = i + 1;
+            if left == 0 {
+                return None;
+            }
+            left -= 1;
+            if rest == 0 {
+                at = self.next(64 * (at + 1))? / 64;
+                rest = self.words[at as usize];
+            }
+            let i = 64 * at + u64::from(rest.trailing_zeros());
+            rest &= rest - 1;
             Some(i)
         })
     }

@@ -168,20 +168,24 @@ impl Flight {
         self.late_order.push_back((key, now));
     }
 
-    /// The oldest outstanding request that was not yet asked of a second peer, if `accept` takes it; it
-    /// then counts as copied. Walks forward over each request once.
-    pub(crate) fn copy_oldest(&mut self, accept: impl Fn(Key, Duration) -> bool) -> Option<Key> {
+    /// The oldest outstanding request that was not yet asked of a second peer, and when it was sent.
+    /// Walks forward over each request once.
+    pub(crate) fn oldest_uncopied(&mut self) -> Option<(Key, Duration)> {
         self.copied_to = self.copied_to.max(self.base);
         loop {
-            let entry = self.entries.get_mut((self.copied_to - self.base) as usize)?;
+            let entry = self.entries.get((self.copied_to - self.base) as usize)?;
             if entry.outstanding && !entry.copied {
-                if !accept(entry.key, entry.sent.sent_at()) {
-                    return None;
-                }
-                entry.copied = true;
-                self.copied_to += 1;
-                return Some(entry.key);
+                return Some((entry.key, entry.sent.sent_at()));
             }
+            self.copied_to += 1;
+        }
+    }
+
+    /// [`Self::oldest_uncopied`] counts as copied from here on.
+    pub(crate) fn mark_copied(&mut self) {
+        let place = self.copied_to.saturating_sub(self.base) as usize;
+        if let Some(entry) = self.entries.get_mut(place) {
+            entry.copied = true;
             self.copied_to += 1;
         }
     }
@@ -266,8 +270,8 @@ mod tests {
             f.sent(at(ms(i)), key(i), i == 1);
         }
         f.answered(key(0));
-        assert_eq!(f.copy_oldest(|_, at| at < ms(2)), None);
-        assert_eq!(f.copy_oldest(|_, _| true), Some(key(2)));
-        assert_eq!(f.copy_oldest(|_, _| true), None);
+        assert_eq!(f.oldest_uncopied(), Some((key(2), ms(2))));
+        f.mark_copied();
+        assert_eq!(f.oldest_uncopied(), None);
     }
 }

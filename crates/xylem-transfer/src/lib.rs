@@ -39,10 +39,15 @@ mod object;
 // One peer: what it was asked, what is lost.
 mod flight;
 mod peer;
+// Who has what, and whom to ask for which part of it.
+mod available;
+mod rarest;
+mod turns;
 // All of it.
 mod arrive;
 mod ask;
 mod prng;
+mod question;
 mod transfer;
 // One peer alone, for fetches of another kind.
 mod pipeline;

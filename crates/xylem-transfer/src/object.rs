@@ -8,9 +8,11 @@ use xylem_hash::Hash;
 use xylem_object::naming::ObjectId;
 use xylem_tree::{Geometry, Segment, SegmentIndex, Tile, Verified, Verifier, VerifyError};
 
+use crate::available::Runs;
 use crate::bitmap::Bitmap;
 use crate::event::{AddError, PeerId};
 use crate::key::{Key, KeyMap, Wanted};
+use crate::rarest::Rarity;
 
 /// How far a search for something that this peer may be asked looks past what it may not.
 const MAX_SKIPS: u32 = 64;
@@ -41,6 +43,8 @@ pub(crate) struct Object {
     /// The tile of tier 0 whose segments may be asked for: it and the next one have been asked for.
     ready: Option<u64>,
     held: KeyMap<u64, Vec<Held>>,
+    /// Who has which block, once that is asked for.
+    pub rarity: Option<Rarity>,
     /// It stands in the transfer's queue of work.
     pub queued: bool,
     /// Segments verified since the last report of nodes.
@@ -102,6 +106,7 @@ impl Object {
             tiers: Vec::new(),
             ready: None,
             held: KeyMap::default(),
+            rarity: None,
             queued: false,
             unreported: 0,
         };
@@ -140,10 +145,15 @@ impl Object {
         fresh
     }
 
+    /// The segments under a tile.
+    pub(crate) fn under(&self, tile: Tile) -> Range<u64> {
+        let (level, nodes) = self.geometry.tile_nodes(tile);
+        nodes.start << level..nodes.end << level
+    }
+
     /// The first segment after those under a tile of tier 0.
     fn tile_end(&self, tile: Tile) -> u64 {
-        let (level, nodes) = self.geometry.tile_nodes(tile);
-        nodes.end << level
+        self.under(tile).end
     }
 
     fn next_missing(&self, from: u64) -> Option<SegmentIndex> {
@@ -182,29 +192,51 @@ impl Object {
         tier.and_then(|t| t.missing.as_ref()).is_some_and(|m| m.contains(tile.index))
     }
 
-    /// The next thing to ask for, in order: tiles, then the segments they prove. `ahead` bounds how far
-    /// past the first missing segment; `room` says whether more may be asked for before their tile came;
-    /// `skip` what this peer may not be asked for.
+    /// Past the last segment that may be asked for, with an in-order window of `ahead` segments.
+    pub(crate) fn end_of_order(&self, ahead: Option<u64>) -> u64 {
+        let first_missing = || self.missing.next(0).map_or(0, |position| position + self.first);
+        ahead.map_or(u64::MAX, |n| first_missing().saturating_add(n))
+    }
+
+    /// Whether a segment of `range` is missing.
+    pub(crate) fn misses_any(&self, range: Range<u64>) -> bool {
+        self.next_missing(range.start).is_some_and(|i| i.0 < range.end)
+    }
+
+    /// The first segment at or after `from` that nobody is asked for and that is among `runs`.
+    pub(crate) fn next_unasked(&self, mut from: u64, runs: Runs<'_>) -> Option<u64> {
+        for _ in 0..MAX_SKIPS {
+            let i = self.unasked.next(from.saturating_sub(self.first))? + self.first;
+            from = runs.at_or_after(i)?;
+            if from == i {
+                return Some(i);
+            }
+        }
+        None
+    }
+
+    /// The next thing of `range` to ask a peer for that has `runs` of the object, in order: tiles, then
+    /// the segments they prove; `room` says whether more may be asked for before their tile came, `skip`
+    /// what this peer may not be asked for.
     pub(crate) fn next(
         &mut self,
-        ahead: Option<u64>,
+        range: Range<u64>,
         room: bool,
+        runs: Runs<'_>,
         skip: impl Fn(Key) -> bool,
     ) -> Option<Key> {
-        let end = match ahead {
-            Some(n) => self.missing.next(0)?.saturating_add(n),
-            None => u64::MAX,
-        };
-        let mut from = 0;
+        let mut from = range.start;
         for _ in 0..MAX_SKIPS {
-            let position = self.unasked.next(from)?;
-            if position >= end {
+            let index = SegmentIndex(self.next_unasked(from, runs)?);
+            if index.0 >= range.end {
                 return None;
             }
-            let index = SegmentIndex(position + self.first);
             if let Some(tile) = self.tile_to_ask(index) {
-                let key = Key::from(Wanted::Tile(self.id, tile));
-                return (!skip(key)).then_some(key);
+                if runs.meets(self.under(tile)) {
+                    let key = Key::from(Wanted::Tile(self.id, tile));
+                    return (!skip(key)).then_some(key);
+                }
+                // The following one, of which this peer has nothing: somebody else's to bring.
             }
             if !room
                 && self.geometry.tile_of_segment(index).is_some_and(|t| self.is_tile_missing(t))
@@ -215,7 +247,7 @@ impl Object {
             if !skip(key) {
                 return Some(key);
             }
-            from = position + 1;
+            from = index.0 + 1;
         }
         None
     }

@@ -10,9 +10,13 @@ use core::time::Duration;
 use xylem_congestion::{Algorithm, Controller, Pacer, Rtt};
 use xylem_packet::MAX_PACKET;
 
+use crate::available::{Available, Runs};
 use crate::event::{Config, PeerId, PeerStats, Standing};
 use crate::flight::{Answer, Flight, Late, Told};
 use crate::key::Key;
+use crate::question::Questions;
+use crate::rarest::Block;
+use crate::turns::Served;
 
 /// The least wait before a peer counts as silent: disks and schedulers stall that long.
 const SILENCE_MIN: Duration = Duration::from_millis(250);
@@ -70,6 +74,16 @@ pub(crate) struct Peer {
     pub rest_until: Duration,
     /// The manifest: how often refused here.
     pub manifest_refusals: u32,
+    /// What it has; `None`: everything, as far as is known.
+    pub available: Option<Available>,
+    pub questions: Questions,
+    /// The block that it is being asked for, when rare ones go first.
+    pub block: Option<Block>,
+    pub served: Served,
+    /// It had room and nothing to be asked for when it was last looked at; until when, and of which
+    /// `Transfer::supply`, that need not be looked for again.
+    pub starved: bool,
+    pub starved_until: (Duration, u64),
     pub bytes: u64,
     interests: u64,
     lost: u64,
@@ -107,6 +121,12 @@ impl Peer {
             refusals_in_row: 0,
             rest_until: Duration::ZERO,
             manifest_refusals: 0,
+            available: None,
+            questions: Questions::default(),
+            block: None,
+            served: Served::default(),
+            starved: false,
+            starved_until: (Duration::ZERO, 0),
             bytes: 0,
             interests: 0,
             lost: 0,
@@ -227,6 +247,32 @@ impl Peer {
             }
         }
         answer
+    }
+
+    /// Segments of an object that it has, as far as is known.
+    #[inline]
+    pub(crate) fn runs(&self, object: u64) -> Runs<'_> {
+        self.available.as_ref().map_or(Runs::All, |available| available.runs(object))
+    }
+
+    /// Bytes a second that its window lets it bring; what has not been measured is taken for fast.
+    pub(crate) fn rate(&self) -> u64 {
+        let Some(rtt) = self.rtt.smoothed() else { return u64::MAX };
+        let rate = u128::from(self.congestion.window()) * 1_000_000 / rtt.as_micros().max(1);
+        u64::try_from(rate).unwrap_or(u64::MAX)
+    }
+
+    /// It has said something, if not in answer to what its window counts.
+    pub(crate) fn is_there(&mut self, now: Duration) {
+        if self.silent {
+            self.heard(now);
+        }
+    }
+
+    /// Its refusals until now are no reason to leave it alone.
+    pub(crate) fn forgive(&mut self, now: Duration) {
+        self.refusals_in_row = 0;
+        self.rest_until = self.rest_until.min(now);
     }
 
     fn heard(&mut self, now: Duration) {

@@ -17,6 +17,7 @@ use crate::key::{Key, KeyMap, Wanted, object_number};
 use crate::object::Object;
 use crate::peer::Peer;
 use crate::prng::Prng;
+use crate::rarest::Preferred;
 
 /// Pairs of a thing and a peer not to ask for it, at most; past that, nobody is spared.
 const MAX_AVOIDED: usize = 4_096;
@@ -51,8 +52,19 @@ pub struct Transfer {
     pub(crate) phase: Phase,
     pub(crate) peers: Vec<Peer>,
     places: KeyMap<u32, usize>,
-    /// The peer that is asked next; it keeps its turn while it may be asked.
+    /// The peer that is asked next; it keeps its turn for a burst (`turns.rs`).
     pub(crate) turn: usize,
+    /// Bytes asked for in this turn; and the start of the last turn, in the time of `Peer::served`.
+    pub(crate) turn_bytes: u64,
+    pub(crate) served_at_least: u64,
+    /// Some peer that is asked has a part only.
+    pub(crate) some_are_partial: bool,
+    /// Grows when somebody says something new of what it has.
+    pub(crate) have_changed: u64,
+    /// Grows when there may be something to ask a peer for that had nothing to do.
+    pub(crate) supply: u64,
+    pub(crate) next_question: Option<Duration>,
+    pub(crate) preferred: Preferred,
     pub(crate) objects: KeyMap<u64, Object>,
     /// Objects in the order of addition; those that are done are taken out when they come to the front.
     pub(crate) order: VecDeque<u64>,
@@ -88,6 +100,13 @@ impl Transfer {
             peers: Vec::new(),
             places: KeyMap::default(),
             turn: 0,
+            turn_bytes: 0,
+            served_at_least: 0,
+            some_are_partial: false,
+            have_changed: 0,
+            supply: 0,
+            next_question: None,
+            preferred: Preferred::new(),
             objects: KeyMap::default(),
             order: VecDeque::new(),
             work: VecDeque::new(),
@@ -155,10 +174,19 @@ impl Transfer {
         if let Some(moved) = self.peers.get(p) {
             self.places.insert(moved.id.0, p);
         }
-        self.turn = 0;
+        (self.turn, self.turn_bytes) = (0, 0);
+        self.peers_changed();
         for key in keys {
             self.ask_again(key);
         }
+    }
+
+    /// A peer came or went: who has what is to be counted anew.
+    fn peers_changed(&mut self) {
+        self.have_changed += 1;
+        self.supply += 1;
+        self.count_partial();
+        self.plan_questions();
     }
 
     pub(crate) fn place(&self, peer: PeerId) -> Option<usize> {
@@ -200,6 +228,7 @@ impl Transfer {
         peer.dropped = true;
         let (id, keys) = (peer.id, peer.flight.drain());
         self.dropped_peers += 1;
+        self.peers_changed();
         self.events.push_back(Event::PeerDropped { peer: id });
         for key in keys {
             self.ask_again(key);
@@ -269,6 +298,7 @@ impl Transfer {
         self.progress.wanted_segments += object.missing();
         self.progress.wanted_bytes += object.missing_bytes();
         object.queued = true;
+        self.supply += 1;
         self.objects.insert(number, object);
         self.progress.objects = self.objects.len();
         self.order.push_back(number);
@@ -319,6 +349,7 @@ impl Transfer {
                 let Some(object) = self.objects.get_mut(&number) else { return };
                 if object.ask_again(i) {
                     self.unasked += 1;
+                    self.supply += 1;
                     if !object.queued {
                         object.queued = true;
                         self.work.push_front(number);
@@ -385,6 +416,7 @@ impl Transfer {
         timers
             .chain(tokens.filter(|_| has_work))
             .chain(rate.filter(|_| has_work))
+            .chain(self.question_at())
             .chain(self.gives_up_at(now))
             .min()
     }
@@ -449,6 +481,7 @@ impl Transfer {
         self.work.clear();
         self.urgent.clear();
         self.avoided.clear();
+        self.preferred.clear();
         (self.unasked, self.held, self.progress.objects) = (0, 0, 0);
         self.events.push_back(Event::Failed(reason));
     }

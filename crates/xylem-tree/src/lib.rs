@@ -9,6 +9,9 @@
 //! and without an allocator (build without default features: what is left is [`Geometry`] and
 //! [`Anchor`]). The formats are in docs/spec/tree.md.
 //!
+//! A file that is only appended to has a [`GrowingTree`], and [`consistency`] proves that one of its
+//! checkpoints begins another.
+//!
 //! Bytes come from whoever publishes (builder), from an outboard on disk (extraction), and from
 //! packets of untrusted peers (verifier). Verified segments and proven nodes go to the store.
 //!
@@ -58,6 +61,11 @@ mod builder;
 #[cfg(feature = "alloc")]
 mod outboard;
 
+#[cfg(feature = "alloc")]
+pub mod consistency;
+#[cfg(feature = "alloc")]
+mod growing;
+
 mod anchor;
 #[cfg(feature = "alloc")]
 mod known;
@@ -70,6 +78,8 @@ pub use anchor::{Anchor, ProvenTile};
 pub use builder::{OutboardBuilder, REGION_LEN, Region, hash_region};
 pub use error::{AdoptError, Blame, BuildError, ExtractError, VerifyError};
 pub use geometry::{Geometry, SEGMENT_PROOF_LEVELS, Siblings, TILE_LEVELS, TILE_PROOF_LEVELS};
+#[cfg(feature = "alloc")]
+pub use growing::{Checkpoint, GrowingTree};
 pub use ids::{NODE_LEN, Node, NodeValue, SegmentIndex, SegmentSize, Tile, TreeKind};
 #[cfg(feature = "alloc")]
 pub use outboard::{

@@ -1,5 +1,5 @@
-//! `xylem bench SUBJECT [TABLE]...`: tables of the hash engine, of tree-signed segments in NDN and of
-//! the link, as `xylem-bench` measures them.
+//! `xylem bench SUBJECT [TABLE]...`: tables of the hash engine, of tree-signed segments in NDN, of
+//! the link and of transfers, as `xylem-bench` measures them.
 
 use crate::exit::{Exit, Failure};
 use crate::output::Out;
@@ -14,16 +14,18 @@ pub(crate) enum Subject {
     Ndn,
     /// The link: frames, seals, keys, handshake, ratchet, shaping, carriers, sessions.
     Link,
+    /// Transfers: missing pieces, asking, trees, files, whole transfers beside other programs.
+    Transfer,
 }
 
-/// Measures this machine: hash engine, tree-signed NDN segments and link beside what else there is
+/// Measures this machine: hash engine, tree-signed NDN segments, link and transfers beside what else there is
 ///
 /// Prints Markdown tables. In each row everybody takes turns in short slices, in one process;
 /// figures are medians, ratios are ratios of medians, and a ratio below what the project wants of
 /// itself is marked MISSED. A table that misses something is no failure: exit status 0.
 ///
 /// Peers that are not there are said to be absent. Those against other configurations of the
-/// official crate, and sessions between processes, are programs of their own, which bench/peers in
+/// official crate, and sessions and transfers between processes, are programs of their own, which bench/peers in
 /// the source tree builds; they are looked for beside this program and on the PATH.
 #[derive(Debug, Args)]
 #[command(
@@ -54,12 +56,20 @@ Tables of `link` (beside the libraries that it is built on):
   sessions   ten thousand idle sessions: memory and processor time
   flood      forged first messages while others dial in earnest
 
+Tables of `transfer` (beside plain libraries and WRAITH's figures):
+  pieces     the set of missing pieces: listing, counting, marking, the next one
+  asking     sessions made, pieces chosen and asked for, peers added
+  tree       hashing, trees, Merkle roots, verification of 256 KiB
+  files      reading, writing and completing files
+  copies     1 GiB and 10,000 small files by xylem, rsync, scp, sendme and others that are installed
+
 Examples:
   xylem bench hash                   everything, in under four minutes
   xylem bench hash --quick           everything, in about 20 seconds
   xylem bench hash single --json     one table, for a script
   xylem bench ndn                    everything, in about half a minute
   xylem bench link seal              one table of the link
+  xylem bench transfer pieces        one table of the transfer
 
 Exit status:
   0  measured
@@ -99,6 +109,7 @@ pub(crate) fn run(args: BenchArgs, out: &mut Out) -> Result<Exit, Failure> {
         Subject::Hash => xylem_bench::hash::run(&args.tables, effort, &mut emit),
         Subject::Ndn => xylem_bench::ndn::run(&args.tables, effort, &mut emit),
         Subject::Link => xylem_bench::link::run(&args.tables, effort, &mut emit),
+        Subject::Transfer => xylem_bench::transfer::run(&args.tables, effort, &mut emit),
     };
     match measured {
         Ok(()) if out.is_json() => {}
@@ -117,8 +128,11 @@ pub(crate) fn run(args: BenchArgs, out: &mut Out) -> Result<Exit, Failure> {
 /// Says how to get a build that can.
 #[cfg(not(feature = "bench"))]
 pub(crate) fn run(args: BenchArgs, _out: &mut Out) -> Result<Exit, Failure> {
-    let BenchArgs { subject: Subject::Hash | Subject::Ndn | Subject::Link, tables: _, quick: _ } =
-        args;
+    let BenchArgs {
+        subject: Subject::Hash | Subject::Ndn | Subject::Link | Subject::Transfer,
+        tables: _,
+        quick: _,
+    } = args;
     Err(Failure::new(
         Exit::Usage,
         "this build has no benchmarks; build it with `cargo build --release -p xylem --features \

@@ -3,17 +3,20 @@
 use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
 use crate::output::text::{bytes, count, duration, rate};
-use crate::output::{Json, Out, not_with_json};
+use crate::output::{FromPeer, Json, Out, not_with_json};
 use crate::shaping::ShapeArgs;
+use crate::share::resolve;
 use crate::stop;
 use crate::trusting::TrustArgs;
-use crate::values::{ByteRange, parse_rate, parse_seconds};
+use crate::values::{ByteRange, ListenAt, parse_rate, parse_seconds};
 use clap::Args;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use xylem_node::client::Believe;
 use xylem_node::client::object::{Fetched, ObjectOptions, ObjectSummary, get_object};
-use xylem_node::{Blame, Existing, GetOptions, GetSummary, Output, Peer, PeerUri, Stop};
+use xylem_node::{
+    Blame, Event, Existing, GetOptions, GetSummary, Output, Peer, PeerUri, ServeOptions, Stop,
+};
 
 /// Fetches what a ticket or a name stands for; each piece is verified on arrival
 ///
@@ -31,8 +34,12 @@ use xylem_node::{Blame, Existing, GetOptions, GetSummary, Output, Peer, PeerUri,
   xylem get xylem:... -o - | tar x             verified bytes in order, to a pipe
   xylem get xylem:... --from 192.0.2.7:7000    from that peer only
   xylem get xylem:... --from udp://192.0.2.7   through an NDN forwarder
+  xylem get xylem:... --seed                   and serve it to others until Ctrl-C
+  xylem get xylem:... --no-serve               fetch only, tell nobody an address
   xylem get xylem:... --from unix:///run/nfd/nfd.sock   through the one of this machine
   xylem get xylem:... --range 1G..1100M -o part.bin
+  xylem get --follow xylem:... -o app.log      a file that still grows, written as it comes
+  xylem get --follow xylem:... -o - | grep E   the same, to a pipe
   xylem get /alice/film --publisher 3d40...    by name, newest version, signed by that key
   xylem get /lab/data --insecure --from tcp://192.0.2.7   whatever that forwarder finds
 
@@ -66,6 +73,16 @@ pub(crate) struct GetArgs {
     #[arg(long, value_name = "A..B")]
     range: Option<ByteRange>,
 
+    /// Go on with what `xylem share --follow` publishes as it comes, until its publisher ends it.
+    /// The result has its name from the beginning, and holds a verified beginning of the stream at
+    /// every moment; a later run goes on from there
+    #[arg(long, conflicts_with_all = ["range", "exclude"])]
+    follow: bool,
+
+    /// With --follow: begin with the checkpoint of this version (the number in v=...), not the newest
+    #[arg(long, value_name = "VERSION", requires = "follow")]
+    at: Option<u64>,
+
     #[command(flatten)]
     trust: TrustArgs,
 
@@ -84,6 +101,20 @@ pub(crate) struct GetArgs {
     /// Leave out what matches, from a directory; can be repeated
     #[arg(long, value_name = "GLOB")]
     exclude: Vec<String>,
+
+    /// Where others who fetch the same find what is verified here, over the encrypted link: HOST:PORT,
+    /// PORT (all interfaces), or an address (a free port); can be repeated [default: a free port of
+    /// all interfaces]. Ranges and -o - are not served
+    #[arg(long, value_name = "ADDR", value_delimiter = ',')]
+    listen: Vec<ListenAt>,
+
+    /// Fetch only: serve nobody, and tell nobody an address
+    #[arg(long, conflicts_with_all = ["seed", "listen"])]
+    no_serve: bool,
+
+    /// Stay when the fetch is complete, and serve others until Ctrl-C
+    #[arg(long, conflicts_with = "range")]
+    seed: bool,
 
     /// Wait until everything is on the device, names included: what is reported complete then
     /// survives a loss of power (slow where there are many files)
@@ -151,6 +182,7 @@ pub(crate) fn accept(
         give_up: args.timeout,
         store: common.store()?,
         fsync: false,
+        serve: None,
     };
     if matches!(options.output, Output::Stdout) {
         not_with_json(out, "-o -")?;
@@ -200,16 +232,51 @@ fn by_ticket(
         give_up: args.timeout,
         store: common.store()?,
         fsync: args.fsync,
+        serve: serve(args)?,
     };
+    if args.follow {
+        let followed = xylem_node::follow(&options, args.at, stop, &mut |event| out.event(event));
+        out.take_broken()?;
+        report(&followed.map_err(|error| ended(error, stop))?, true, out)?;
+        return Ok(Exit::Done);
+    }
+    if args.seed && matches!(options.output, Output::Stdout) {
+        return Err(Failure::new(Exit::Usage, "--seed needs a file; leave `-o -` away"));
+    }
     fetch(&options, whole, stop, out)?;
     Ok(Exit::Done)
 }
 
 fn fetch(options: &GetOptions, whole: bool, stop: &Stop, out: &mut Out) -> Result<(), Failure> {
-    let fetched = xylem_node::get(options, stop, &mut |event| out.event(event));
+    let mut reported = None;
+    let fetched = xylem_node::get(options, stop, &mut |event| match event {
+        // It goes on for as long as anybody likes: the result is told now.
+        Event::Seeding(summary) => {
+            reported = Some(report(&summary, whole, out));
+            if reported.as_ref().is_some_and(Result::is_err) {
+                stop.raise();
+            }
+            out.note("Serving it to others until Ctrl-C.");
+        }
+        event => out.event(event),
+    });
     out.take_broken()?;
     let summary = fetched.map_err(|error| ended(error, stop))?;
-    report(&summary, whole, out)
+    match reported {
+        None => report(&summary, whole, out),
+        Some(told) => {
+            out.note(&format!("Sent {} to others", bytes(summary.served)));
+            told
+        }
+    }
+}
+
+/// How others are served meanwhile.
+fn serve(args: &GetArgs) -> Result<Option<ServeOptions>, Failure> {
+    if args.no_serve {
+        return Ok(None);
+    }
+    Ok(Some(ServeOptions { listen: resolve(&args.listen)?, seed: args.seed }))
 }
 
 /// An object that need not be ours, through one forwarder.
@@ -334,6 +401,12 @@ fn report(summary: &GetSummary, whole: bool, out: &mut Out) -> Result<(), Failur
             resumed: summary.resumed,
             seconds: summary.elapsed.as_secs_f64(),
             already_complete: summary.already_complete,
+            peers: summary
+                .peers
+                .iter()
+                .map(|p| FromPeer { peer: &p.peer, bytes: p.bytes })
+                .collect(),
+            served: summary.served,
         });
     }
     // The root is that of the whole: `sum` would print another for a part of it.
@@ -354,6 +427,9 @@ fn report(summary: &GetSummary, whole: bool, out: &mut Out) -> Result<(), Failur
     );
     if summary.resumed > 0 {
         line.push_str(&format!(", kept {} of an earlier run", bytes(summary.resumed)));
+    }
+    if summary.served > 0 {
+        line.push_str(&format!("; sent {} to others", bytes(summary.served)));
     }
     out.note(&line);
     Ok(())

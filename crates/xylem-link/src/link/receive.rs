@@ -17,13 +17,14 @@ pub(super) struct Misbehaved;
 
 impl Link {
     /// Takes a datagram whose connection id is one of ours. Returns whether the set of live
-    /// connection ids, or the peer's reset token, has changed.
+    /// connection ids, or the peer's reset token, has changed. What was opened is left in `used`.
     pub(crate) fn handle(
         &mut self,
         now: Duration,
         from: SocketAddr,
         (marked, mut datagram): (bool, BytesMut),
         events: &mut VecDeque<Event>,
+        used: &mut Option<Bytes>,
     ) -> bool {
         let opened = match self.opener.open(now, &mut datagram) {
             Ok(opened) => opened,
@@ -56,13 +57,13 @@ impl Link {
                 self.challenge(now, from);
             }
         }
-        let datagram = datagram.freeze();
+        let datagram = &*used.insert(datagram.freeze());
         let mut asks = false;
         for frame in Frames::new(&datagram[HEADER_LEN..datagram.len() - TAG_LEN]) {
             let done = match frame {
                 Ok(frame) => {
                     asks |= frame.asks_for_ack();
-                    self.on_frame(now, from, frame, (marked, &datagram), events)
+                    self.on_frame(now, from, frame, (marked, datagram), events)
                 }
                 Err(_) => Err(Misbehaved),
             };

@@ -30,7 +30,7 @@ struct Origin {
 impl Engine {
     pub(super) fn receive_link(&mut self, i: usize, source: Source) -> io::Result<()> {
         let now = self.now();
-        let super::Network { link_sockets, endpoint, heard_on, limits, carriers, .. } =
+        let super::Network { link_sockets, endpoint, heard_on, limits, carriers, opened, .. } =
             &mut self.net;
         let many = link_sockets.len() > 1;
         let more = link_sockets[i].receive(&mut |from, marked, datagram| {
@@ -42,8 +42,11 @@ impl Engine {
                 heard_on.insert(from, i);
             }
             endpoint.handle_marked_datagram(now, from, marked, datagram);
+            opened.extend(endpoint.take_used());
         })?;
         self.drain_endpoint(now);
+        let super::Network { link_sockets, opened, .. } = &mut self.net;
+        opened.drain(..).for_each(|datagram| link_sockets[i].give_back(datagram));
         if more {
             self.net.unfinished.push(source);
         }
@@ -91,6 +94,7 @@ impl Engine {
             if let Some(face) = face {
                 self.take_in_train(now, Origin { face, sender: 0, marked: train.marked }, &train);
             }
+            self.net.udp_sockets[i].give_back(train.bytes);
         }
         self.net.trains = trains;
         if more {

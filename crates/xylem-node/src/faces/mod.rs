@@ -9,11 +9,13 @@ pub(crate) mod stream;
 pub(crate) mod udp;
 #[cfg(unix)]
 pub(crate) mod unix;
+pub(crate) mod used;
 pub(crate) mod websocket;
 
 mod table;
 
 pub(crate) use table::Faces;
+use used::Used;
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -117,32 +119,33 @@ fn link_settings(transport: &Transport) -> LinkServiceConfig {
 /// Bytes asked of the kernel in one read.
 const READ_LEN: usize = 128 * 1024;
 
-/// The memory that streams are read into, one at a time. It is used again and again, unless
-/// somebody keeps a slice of what was read: then the next read has new memory.
-pub(crate) struct ReadBuffer(BytesMut);
+/// The memory that streams are read into, one at a time. It is used again and again; while somebody
+/// keeps a slice of what was read, the next read has other memory.
+#[derive(Default)]
+pub(crate) struct ReadBuffer {
+    now: BytesMut,
+    used: Used,
+}
 
 impl ReadBuffer {
-    pub(crate) fn new() -> Self {
-        Self(BytesMut::new())
-    }
-
     /// All of it, to be written over.
     fn room(&mut self) -> &mut [u8] {
-        if self.0.len() < READ_LEN {
-            self.0 = BytesMut::zeroed(READ_LEN);
+        if self.now.len() < READ_LEN {
+            self.now = self.used.take(READ_LEN);
         }
-        &mut self.0
+        &mut self.now
     }
 
     /// Gives out what was read, to be sliced.
     pub(crate) fn take(&mut self) -> Bytes {
-        std::mem::take(&mut self.0).freeze()
+        std::mem::take(&mut self.now).freeze()
     }
 
     /// Takes back what [`ReadBuffer::take`] gave.
     pub(crate) fn give_back(&mut self, bytes: Bytes) {
-        if let Ok(mine) = bytes.try_into_mut() {
-            self.0 = mine;
+        match bytes.try_into_mut() {
+            Ok(mine) => self.now = mine,
+            Err(bytes) => self.used.keep(bytes),
         }
     }
 }

@@ -7,6 +7,8 @@ use bytes::{Bytes, BytesMut};
 use mio::Interest;
 use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 
+use super::used::Used;
+
 /// What the kernel may hand over in one message: a whole train of coalesced datagrams.
 const MESSAGE_LEN: usize = 65_536;
 /// Messages taken in one call. More would be cheaper a message and worse in all: what is asked for
@@ -14,6 +16,8 @@ const MESSAGE_LEN: usize = 65_536;
 const BATCH: usize = 8;
 /// Receive buffers are cut from slabs of this length, so that small datagrams share one.
 const SLAB_LEN: usize = 4 * MESSAGE_LEN;
+/// A message of this length has a buffer of its own, which can be used again when nobody keeps a slice.
+const OWN_BUFFER: usize = MESSAGE_LEN / 4;
 /// Bytes of datagrams that leave in one call.
 const TRAIN_LEN: usize = 60 * 1024;
 /// A datagram of this length fits into any Ethernet frame, so that the kernel may cut a train into
@@ -66,6 +70,7 @@ pub(crate) struct Udp {
     state: UdpSocketState,
     local: SocketAddr,
     buffers: Vec<BytesMut>,
+    used: Used,
     train: Train,
 }
 
@@ -93,7 +98,14 @@ impl Udp {
         // Smaller buffers only cost rate: the kernel's limit is taken as it is.
         let _ = state.set_recv_buffer_size(UdpSockRef::from(&io), SOCKET_BUFFER);
         let _ = state.set_send_buffer_size(UdpSockRef::from(&io), SOCKET_BUFFER);
-        Ok(Self { io, state, local, buffers: Vec::new(), train: Train::default() })
+        Ok(Self {
+            io,
+            state,
+            local,
+            buffers: Vec::new(),
+            used: Used::default(),
+            train: Train::default(),
+        })
     }
 
     /// The address that was bound, with the port that the system chose.
@@ -145,7 +157,7 @@ impl Udp {
 
     fn receive_messages(&mut self, each: &mut dyn FnMut(&RecvMeta, BytesMut)) -> io::Result<bool> {
         while self.buffers.len() < BATCH {
-            self.buffers.push(BytesMut::zeroed(SLAB_LEN));
+            self.buffers.push(BytesMut::zeroed(MESSAGE_LEN));
         }
         let mut metas = [RecvMeta::default(); BATCH];
         let received = {
@@ -159,14 +171,29 @@ impl Udp {
             }
         };
         for (meta, buffer) in metas.iter().zip(&mut self.buffers).take(received) {
-            let message = buffer.split_to(meta.len);
-            if buffer.len() < MESSAGE_LEN {
-                *buffer = BytesMut::zeroed(SLAB_LEN);
-            }
+            let message = if meta.len >= OWN_BUFFER {
+                let fresh = self.used.take(MESSAGE_LEN);
+                let mut whole = std::mem::replace(buffer, fresh);
+                whole.truncate(meta.len);
+                whole
+            } else {
+                let message = buffer.split_to(meta.len);
+                if buffer.len() < MESSAGE_LEN {
+                    *buffer = BytesMut::zeroed(SLAB_LEN);
+                }
+                message
+            };
             each(meta, message);
         }
         // A batch that is not full was cut short by the end of the queue.
         Ok(received == BATCH)
+    }
+
+    /// Takes a message back, to receive into its memory once nobody keeps a slice of it.
+    pub(crate) fn give_back(&mut self, message: Bytes) {
+        if message.len() >= OWN_BUFFER {
+            self.used.keep(message);
+        }
     }
 
     /// Sends a datagram soon: those of one length to one receiver leave together, at the latest with

@@ -40,7 +40,10 @@ pub(super) fn resume(
 ) -> Result<(Partial, u64), Error> {
     let regions: Vec<u64> = resuming.regions().collect();
     let scans = stored(rescan(resuming.scan(), &regions, &AtomicU64::new(0)))?;
-    let (partial, Resumed { verifier, have, bytes }) = stored(resuming.finish(scans))?;
+    let (mut partial, Resumed { verifier, have, bytes }) = stored(resuming.finish(scans))?;
+    if let Some(holdings) = cx.holdings {
+        stored(holdings.watch(id, &mut partial))?;
+    }
     let wanted = std::iter::once(0..geometry.segments());
     added(cx.transfer.add_object(id, root, geometry, wanted, have.ranges(), Some(verifier)))?;
     Ok((partial, bytes))
@@ -137,5 +140,10 @@ impl Sink for FileSink {
             stored(partial.finish_as(&self.to.path, &attributes, self.to.policy))?;
         }
         Ok(Some(self.to.path.clone()))
+    }
+
+    fn troubles(&mut self) -> Vec<String> {
+        let unset = self.whole.as_mut().map(Partial::take_unset).unwrap_or_default();
+        unset.told.iter().map(|e| format!("{e}; the content is right")).collect()
     }
 }

@@ -28,6 +28,7 @@ use xylem_packet::{Data, NameRef, SignatureType, tlv};
 use xylem_tree::{Geometry, SegmentSize, TreeKind};
 use xylem_trust::{Signer, TrustError, Verifier};
 
+use crate::growing::Growing;
 use crate::keys::{PublisherId, PublisherKey};
 use crate::listing::{MODE_MASK, PathError, Totals, check_component};
 use crate::naming::{self, Request};
@@ -63,12 +64,15 @@ pub mod types {
     pub const MTIME_S: u32 = 0x96;
     /// NonNegativeInteger: nanoseconds on top of it.
     pub const MTIME_NS: u32 = 0x98;
+    /// 9 bytes, optional, files only: which checkpoint of a growing object (1 for the last one, else 0;
+    /// then its number, big-endian).
+    pub const GROWING: u32 = 0x9a;
 
     /// Whether a number is in this table.
     pub(super) const fn assigned(typ: u32) -> bool {
         match typ {
             FORMAT_VERSION..=FILE_COUNT => typ % 2 == 1,
-            FILE_NAME..=MTIME_NS => typ.is_multiple_of(2),
+            FILE_NAME..=GROWING => typ.is_multiple_of(2),
             _ => false,
         }
     }
@@ -117,6 +121,8 @@ pub struct Manifest {
     pub total_size: u64,
     /// Files of content: 1 for a file, the listing's regular files for a directory.
     pub file_count: u64,
+    /// Which checkpoint it is, of a file that grows.
+    pub growing: Option<Growing>,
 }
 
 /// A manifest that cannot be trusted or read, and why.
@@ -194,6 +200,7 @@ impl Manifest {
             mtime_ns: 0,
             total_size: size,
             file_count: 1,
+            growing: None,
         }
     }
 
@@ -237,6 +244,9 @@ impl Manifest {
         if self.kind == Kind::File && self.file_count != 1 {
             return Err(ManifestError::BadValue(types::FILE_COUNT));
         }
+        if self.kind == Kind::Directory && self.growing.is_some() {
+            return Err(ManifestError::Misplaced(types::GROWING));
+        }
         Ok(())
     }
 
@@ -272,6 +282,9 @@ impl Manifest {
         put(&mut out, types::MODE, u64::from(self.mode));
         tlv::write_element(&mut out, types::MTIME_S, &self.mtime_s.to_be_bytes());
         put(&mut out, types::MTIME_NS, u64::from(self.mtime_ns));
+        if let Some(growing) = self.growing {
+            tlv::write_element(&mut out, types::GROWING, &growing.encode());
+        }
         out
     }
 
@@ -314,6 +327,10 @@ impl Manifest {
         let mode = fields.number(types::MODE, u64::from(MODE_MASK))? as u32;
         let mtime_s = i64::from_be_bytes(fields.array(types::MTIME_S)?);
         let mtime_ns = fields.number(types::MTIME_NS, NANOS_PER_SECOND - 1)? as u32;
+        let growing = fields
+            .optional(types::GROWING)?
+            .map(|value| Growing::decode(value).ok_or(ManifestError::BadValue(types::GROWING)));
+        let growing = growing.transpose()?;
         fields.end()?;
         let manifest = Self {
             kind,
@@ -327,6 +344,7 @@ impl Manifest {
             mtime_ns,
             total_size,
             file_count,
+            growing,
         };
         manifest.check()?;
         Ok(manifest)

@@ -53,6 +53,7 @@ use xylem_tree::{
 };
 use xylem_trust::{Signer, Verifier};
 
+use crate::have::Have;
 use crate::keys::{PublisherId, PublisherKey};
 use crate::manifest::{Kind, Manifest, ManifestError, verify_manifest_with};
 use crate::naming::{self, ObjectId, PrefixError, Request};
@@ -236,6 +237,11 @@ impl Publication {
             }
             Some(Request::Tile { object, tile }) => {
                 self.answer_tile(name, object, tile, source, out)
+            }
+            // Whoever holds a part only answers this himself, before it comes here.
+            Some(Request::Have { .. }) => {
+                Have::everything().packet(name, out).expect(WITHIN_THE_LIMIT);
+                Ok(Answer::Data)
             }
             request => Ok(self.answer_signed(interest, request, out)),
         }

@@ -286,3 +286,79 @@ fn zeros_that_a_file_lacks_are_not_taken_for_read() {
         assert_eq!(right, whole, "{len}");
     }
 }
+
+/// Whatever the order of arrival, also over two runs: what is told can be served from what lies on
+/// disk at that moment, proofs and tiles included, and in the end everything is told once.
+#[test]
+fn what_is_told_as_servable_can_be_proven_from_the_disk() {
+    use std::sync::{Arc, Mutex};
+    use xylem_tree::{Anchor, NodeSource, SegmentIndex, segment_signature, tile_content};
+
+    struct OnDisk(Vec<u8>);
+    impl NodeSource for OnDisk {
+        type Error = ();
+        fn read_nodes(&mut self, first_slot: u64, out: &mut [u8]) -> Result<(), ()> {
+            let at = first_slot as usize * 32;
+            out.fill(0);
+            let there = self.0.get(at..).unwrap_or_default();
+            let len = there.len().min(out.len());
+            out[..len].copy_from_slice(&there[..len]);
+            Ok(())
+        }
+    }
+
+    for (size, step) in [(5_000, 1), (65_536, 3), (700_001, 7), (17_000_000, 1_001)] {
+        let source = Source::new(size, 11);
+        let (medium, store) = memory();
+        let (geometry, n) = (source.geometry(), source.geometry().segments());
+        let told: Arc<Mutex<Vec<u64>>> = Arc::default();
+        let outboard = store.partial_path(&source.root(), Part::Outboard);
+        let check = || {
+            for i in told.lock().unwrap().drain(..) {
+                let index = SegmentIndex(i);
+                let range = geometry.segment_range(index);
+                let data = medium.read(&part()).unwrap();
+                let content = &data[range.start as usize..range.end as usize];
+                let (mut nodes, mut proof) = (OnDisk(medium.read(&outboard).unwrap()), Vec::new());
+                segment_signature(&geometry, index, &mut nodes, &mut proof).unwrap();
+                match geometry.tile_of_segment(index) {
+                    None => drop(
+                        Anchor::root(geometry, source.root())
+                            .segment(index, content, &proof)
+                            .unwrap(),
+                    ),
+                    Some(tile) => {
+                        tile_content(&geometry, tile, &mut nodes, &mut Vec::new()).unwrap()
+                    }
+                }
+            }
+        };
+        let mut total = 0;
+        for run in 0..2 {
+            let (mut partial, mut resumed) = open(&store, &source).unwrap();
+            let into = told.clone();
+            let tell = move |runs: &[std::ops::Range<u64>]| {
+                into.lock().unwrap().extend(runs.iter().cloned().flatten());
+            };
+            partial.on_servable(Box::new(tell)).unwrap();
+            assert_eq!(told.lock().unwrap().len() as u64, resumed.have.count(), "{size}");
+            total = 0;
+            let order: Vec<u64> =
+                (0..n).map(|k| k * step % n).filter(|i| run == 1 || i % 2 == 0).collect();
+            for (given, i) in order.into_iter().enumerate() {
+                if !resumed.have.contains(i) {
+                    source.give(&mut partial, &mut resumed.verifier, i).unwrap();
+                }
+                if given % 97 == 0 {
+                    partial.flush().unwrap();
+                    total += told.lock().unwrap().len() as u64;
+                    check();
+                }
+            }
+            partial.flush().unwrap();
+            total += told.lock().unwrap().len() as u64;
+            check();
+        }
+        assert_eq!(total, n, "{size}");
+    }
+}

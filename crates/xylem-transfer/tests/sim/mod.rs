@@ -5,6 +5,7 @@
 
 pub mod net;
 pub mod producer;
+pub mod swarm;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -18,6 +19,8 @@ use xylem_transfer::{Config, Event, FailReason, Misbehaviour, PeerId, Spec, Tran
 
 pub use net::{Net, Rng};
 pub use producer::{Behaviour, Original, Producer, Reply};
+#[allow(unused_imports)]
+pub use swarm::{Role, Swarm};
 
 pub const fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
@@ -95,6 +98,22 @@ impl World {
     pub fn peer(mut self, original: &Original, behaviour: Behaviour, net: Net) -> Self {
         let id = PeerId(self.peers.len() as u32);
         assert!(self.transfer.add_peer(self.now, id));
+        self.peers.push((Producer::new(original.clone(), behaviour), net));
+        self
+    }
+
+    /// Bytes of content of each peer, as shares of all of them.
+    pub fn shares(&self) -> Vec<f64> {
+        let mut bytes = vec![0.0; self.peers.len()];
+        self.transfer.peers(self.now).for_each(|p| bytes[p.peer.0 as usize] = p.bytes as f64);
+        let all: f64 = bytes.iter().sum();
+        bytes.into_iter().map(|b| b / all.max(1.0)).collect()
+    }
+
+    /// As [`Self::peer`], for one that is asked what it has.
+    pub fn direct_peer(mut self, original: &Original, behaviour: Behaviour, net: Net) -> Self {
+        let id = PeerId(self.peers.len() as u32);
+        assert!(self.transfer.add_direct_peer(self.now, id));
         self.peers.push((Producer::new(original.clone(), behaviour), net));
         self
     }

@@ -136,6 +136,8 @@ pub enum Behaviour {
     Silent,
     /// Honest for so many Interests, then silent.
     DiesAfter(u32),
+    /// Does not know the question what it has.
+    Older,
     /// Honest for the manifest, refuses the rest.
     RefusesSegments,
     /// Refuses all.
@@ -176,6 +178,7 @@ impl Producer {
         match self.behaviour {
             Behaviour::Silent => return vec![],
             Behaviour::DiesAfter(n) if self.asked > n => return vec![],
+            Behaviour::Older if interest.name().to_string().contains("32=have") => return vec![],
             Behaviour::RefusesAll => return vec![Reply::Nack],
             Behaviour::RefusesSegments if !is_manifest => return vec![Reply::Nack],
             _ => {}

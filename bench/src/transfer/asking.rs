@@ -1,0 +1,189 @@
+//! `asking`: the transfer's own state, as a fetch drives it: objects added, pieces chosen and asked
+//! of a peer, peers added.
+
+use core::time::Duration;
+use std::hint::black_box;
+
+use bytes::Bytes;
+use xylem_hash::Hash;
+use xylem_object::{Manifest, ObjectId, PublisherKey, naming, sign_manifest};
+use xylem_transfer::{Config, Event, PeerId, Spec, Transfer};
+use xylem_tree::{Geometry, SegmentSize};
+
+use super::{OURS, Quoted, heading, number, row};
+use crate::Error;
+use crate::input;
+use crate::race::Contender;
+use crate::series::Series;
+
+const PIECES: u64 = 10_000;
+/// Pieces of a session, and what the document gives for making it.
+const SESSIONS: [(u64, f64); 4] =
+    [(100, 1_500.0), (1_000, 13_570.0), (10_000, 138_050.0), (100_000, 1_690_000.0)];
+/// What the issue wants of 100,000 pieces.
+const WANTED: Quoted = Quoted { document: Some(1_690_000.0), goal: Some(100_000.0) };
+/// Objects at once: few, so that what goes to waste between two runs is little.
+const OBJECTS: usize = 64;
+/// Peers of the rows that have several.
+const PEERS: u32 = 10;
+const TIMES: usize = 64;
+
+/// Makes the table.
+pub fn run<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
+    series.heading(heading(
+        "asking",
+        "the state of a transfer",
+        "operation",
+        &[
+            "No plain library does this. The document's session is of chunks of 256 KiB, ours of segments \
+             of 8 KiB.",
+            "A session made: an object added to a transfer, its sets of missing and of unasked segments \
+             and of tiles, its verifier; the goal beside 100,000 is this project's.",
+            "The next piece: chosen among 10,000 and told to its peer's window, pacer and loss detector, \
+             and the Interest for it encoded; the document only chooses. A peer whose window is full is \
+             replaced, which counts too.",
+            "The document's peer is an entry in a map; ours has round trips, windows, two congestion \
+             controllers. A row of ten adds and removes ten.",
+        ],
+    ))?;
+    for (pieces, document) in SESSIONS {
+        let mut world = World::new();
+        let quoted = if pieces == 100_000 { WANTED } else { Quoted::of(document) };
+        let mut contenders = [Contender::new(OURS, "create", || number(world.add(pieces)))];
+        let label = format!("a session of {} made", input::thousands(pieces as usize));
+        row(series, &label, 1, &mut contenders, quoted)?;
+    }
+    next(series)?;
+    peers(series)
+}
+
+/// A transfer that has its manifest, and what makes another like it.
+struct World {
+    spec: Spec,
+    manifest: Bytes,
+    transfer: Transfer,
+    objects: u64,
+    peers: u32,
+}
+
+impl World {
+    fn new() -> Self {
+        let key = PublisherKey::from_bytes(&[7; 32]);
+        let object = naming::default_name(&key.public(), b"bench");
+        let prefix = naming::versioned(object.as_ref(), 1).expect("a short name");
+        let manifest = Manifest::file(Hash::from_bytes([1; 32]), 1 << 30, b"bench");
+        let manifest = sign_manifest(&manifest, prefix.as_ref(), &key).expect("a valid manifest");
+        let spec = Spec { prefix, publisher: key.public(), root: None, size: None };
+        let transfer = Transfer::new(spec.clone(), Config::default(), 1);
+        let mut world = Self { spec, manifest: manifest.into(), transfer, objects: 0, peers: 0 };
+        world.renew();
+        world
+    }
+
+    /// Begins anew, with the manifest.
+    fn renew(&mut self) {
+        let config = Config { max_objects: OBJECTS, ..Config::default() };
+        self.transfer = Transfer::new(self.spec.clone(), config, 1);
+        self.transfer
+            .offer_manifest(Duration::ZERO, self.manifest.clone())
+            .expect("the packet that was just signed");
+        while let Some(event) = self.transfer.poll_event() {
+            debug_assert!(matches!(event, Event::Manifest { .. }));
+        }
+        self.objects = 0;
+    }
+
+    /// Adds an object of so many segments; how many are wanted.
+    fn add(&mut self, pieces: u64) -> u64 {
+        if self.objects == OBJECTS as u64 {
+            self.renew();
+        }
+        let geometry = Geometry::new(pieces * 8_192, SegmentSize::DEFAULT);
+        let id = ObjectId::File(self.objects);
+        let root = Hash::from_bytes([2; 32]);
+        self.transfer
+            .add_object(id, root, geometry, core::iter::once(0..pieces), [], None)
+            .expect("a new object below the limits");
+        self.objects += 1;
+        pieces
+    }
+
+    fn add_peer(&mut self) -> PeerId {
+        self.peers = self.peers.wrapping_add(1);
+        self.transfer.add_peer(Duration::ZERO, PeerId(self.peers));
+        PeerId(self.peers)
+    }
+}
+
+fn next<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
+    for (label, there) in
+        [("next piece, none there", false), ("next piece, every other there", true)]
+    {
+        let mut world = World::new();
+        let geometry = Geometry::new(PIECES * 8_192, SegmentSize::DEFAULT);
+        let have: Vec<_> = (0..PIECES / 2).filter(|_| there).map(|i| 2 * i..2 * i + 1).collect();
+        let whole = core::iter::once(0..PIECES);
+        let root = Hash::from_bytes([2; 32]);
+        world
+            .transfer
+            .add_object(ObjectId::Root, root, geometry, whole, have, None)
+            .expect("a new object below the limits");
+        let mut peer = world.add_peer();
+        let mut packet = Vec::new();
+        let mut contenders = [Contender::new(OURS, "ask", || {
+            let mut bytes = 0;
+            for _ in 0..TIMES {
+                while world.transfer.poll_transmit(Duration::ZERO, &mut packet).is_none() {
+                    world.transfer.remove_peer(Duration::ZERO, peer);
+                    peer = world.add_peer();
+                }
+                bytes += packet.len() as u64;
+            }
+            number(bytes)
+        })];
+        let quoted = Quoted { document: Some(363_770.0 + 56.32), goal: Some(5_000.0) };
+        row(series, label, TIMES, &mut contenders, quoted)?;
+    }
+    Ok(())
+}
+
+fn peers<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
+    let mut world = World::new();
+    let mut contenders = [Contender::new(OURS, "add", || {
+        let added: Vec<PeerId> = (0..PEERS).map(|_| world.add_peer()).collect();
+        for peer in &added {
+            world.transfer.remove_peer(Duration::ZERO, *peer);
+        }
+        number(added.len() as u64)
+    })];
+    row(series, "ten peers added", 1, &mut contenders, Quoted::of(1_160.0))?;
+
+    let mut world = World::new();
+    world.add(PIECES);
+    for _ in 0..PEERS {
+        world.add_peer();
+    }
+    let mut packet = Vec::new();
+    while world.transfer.poll_transmit(Duration::ZERO, &mut packet).is_some() {}
+    let transfer = &world.transfer;
+    let mut contenders = [Contender::new(OURS, "in flight", || {
+        number(black_box(transfer).peers(Duration::ZERO).map(|peer| peer.in_flight).sum())
+    })];
+    let label = "bytes in flight, ten peers";
+    row(series, label, 1, &mut contenders, Quoted::of(248_580.0))?;
+    let mut contenders = [Contender::new(OURS, "progress", || {
+        let progress = (0..TIMES).map(|_| black_box(transfer).progress());
+        number(progress.map(|p| p.verified_segments as f64 / p.wanted_segments as f64).sum::<f64>()
+            as u64)
+    })];
+    row(series, "progress, as a fraction", TIMES, &mut contenders, Quoted::of(0.544_70))?;
+    let mut contenders = [Contender::new(OURS, "verified", || {
+        number((0..TIMES).map(|_| black_box(transfer).progress().verified_segments).sum())
+    })];
+    row(series, "verified segments", TIMES, &mut contenders, Quoted::of(0.419_71))?;
+    let mut contenders = [Contender::new(OURS, "verified", || {
+        number((0..TIMES).map(|_| black_box(transfer).progress().verified_bytes).sum())
+    })];
+    row(series, "verified bytes", TIMES, &mut contenders, Quoted::of(0.419_71))?;
+    Ok(())
+}

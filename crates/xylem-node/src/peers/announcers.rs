@@ -1,0 +1,200 @@
+//! [`Announcers`]: peers that have told where they listen, and the answers that tell others of them.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use xylem_forward::FaceId;
+use xylem_mgmt::{FaceUri, UriHost};
+use xylem_object::peers::{self, Announcement, MAX_PEERS, PeerHint, Question};
+use xylem_packet::{Interest, NameRef};
+
+use crate::engine::Engine;
+
+/// Announcers that are known at once; past that no new one is taken in.
+const MAX_ANNOUNCERS: usize = 256;
+/// Of these, from one IPv4 address or one IPv6 network of 64 bits.
+const MAX_OF_SOURCE: usize = 8;
+/// An announcer that says nothing for this long is not told of any more; it asks every 5 s.
+const STALE: Duration = Duration::from_secs(30);
+
+/// Whoever is linked and has told where it listens, for one publication.
+#[derive(Default)]
+pub(crate) struct Announcers {
+    entries: Vec<Entry>,
+    /// Where the next answer begins, so that all are told of in turn.
+    turn: usize,
+}
+
+struct Entry {
+    face: FaceId,
+    source: IpAddr,
+    hint: PeerHint,
+    heard: Duration,
+}
+
+impl Announcers {
+    /// Answers a question about the publication at `prefix` that came over an encrypted link; `None`
+    /// for anything else.
+    pub(crate) fn answer(
+        &mut self,
+        engine: &Engine,
+        from: FaceId,
+        prefix: NameRef<'_>,
+        interest: &Interest<'_>,
+    ) -> Option<Vec<u8>> {
+        let asked = peers::parse_question(prefix, interest.name())?;
+        engine.link_peer(from)?;
+        let seen = address_of(engine, from)?;
+        let hints = self.take(engine.now(), from, seen, asked);
+        peers::answer(interest.name(), &hints).ok()
+    }
+
+    /// A link ended, and with it what came over it.
+    pub(crate) fn went_down(&mut self, face: FaceId) {
+        self.entries.retain(|e| e.face != face);
+    }
+
+    fn take(
+        &mut self,
+        now: Duration,
+        face: FaceId,
+        seen: IpAddr,
+        asked: Question,
+    ) -> Vec<PeerHint> {
+        self.entries.retain(|e| e.heard + STALE > now && e.face != face);
+        let own = asked.announced.as_ref().map(|a| a.key);
+        let hints = self.choose(face, seen, own);
+        if let Some(announced) = asked.announced {
+            self.note(now, face, seen, announced);
+        }
+        hints
+    }
+
+    fn note(&mut self, now: Duration, face: FaceId, seen: IpAddr, announced: Announcement) {
+        let source = network(seen);
+        let of_source = self.entries.iter().filter(|e| e.source == source).count();
+        if of_source >= MAX_OF_SOURCE || self.entries.len() >= MAX_ANNOUNCERS {
+            return;
+        }
+        let mut addresses = vec![SocketAddr::new(seen, announced.port)];
+        for address in announced.addresses {
+            if !addresses.contains(&address) {
+                addresses.push(address);
+            }
+        }
+        let hint = PeerHint { key: announced.key, addresses };
+        self.entries.push(Entry { face, source, hint, heard: now });
+    }
+
+    /// Some of those that are not the asker.
+    fn choose(&mut self, face: FaceId, asker: IpAddr, own: Option<[u8; 32]>) -> Vec<PeerHint> {
+        let near = asker.is_loopback();
+        let told = |e: &Entry| {
+            let mut hint = e.hint.clone();
+            hint.addresses.retain(|a| near || !a.ip().is_loopback());
+            let other = e.face != face && own != Some(hint.key);
+            (other && !hint.addresses.is_empty()).then_some(hint)
+        };
+        let all: Vec<PeerHint> = self.entries.iter().filter_map(told).collect();
+        if all.len() <= MAX_PEERS {
+            return all;
+        }
+        self.turn = (self.turn + MAX_PEERS) % all.len();
+        all.iter().cycle().skip(self.turn).take(MAX_PEERS).cloned().collect()
+    }
+}
+
+/// The address that the other end of a link is seen at.
+pub(super) fn address_of(engine: &Engine, face: FaceId) -> Option<IpAddr> {
+    let host = match &engine.face(face)?.remote {
+        FaceUri::Xylem(at) | FaceUri::Carried(_, at) => &at.host,
+        _ => return None,
+    };
+    match host {
+        UriHost::Ip(ip) => Some(ip.to_canonical()),
+        _ => None,
+    }
+}
+
+/// What one user of the network is likely to have all addresses of.
+fn network(ip: IpAddr) -> IpAddr {
+    match ip {
+        IpAddr::V4(_) => ip,
+        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(key: u8, port: u16) -> Question {
+        let announced = Announcement { key: [key; 32], port, addresses: vec![] };
+        Question { nonce: [0; 8], announced: Some(announced) }
+    }
+
+    fn ip(last: u8) -> IpAddr {
+        IpAddr::from([192, 0, 2, last])
+    }
+
+    const NOW: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn each_hears_of_the_others_and_not_of_itself() {
+        let mut table = Announcers::default();
+        assert_eq!(table.take(NOW, FaceId(1), ip(1), asked(1, 4001)), []);
+        let first = PeerHint { key: [1; 32], addresses: vec![SocketAddr::new(ip(1), 4001)] };
+        assert_eq!(table.take(NOW, FaceId(2), ip(2), asked(2, 4002)), [first.clone()]);
+        let quiet = Question { nonce: [0; 8], announced: None };
+        assert_eq!(table.take(NOW, FaceId(3), ip(3), quiet.clone()).len(), 2);
+        assert_eq!(table.take(NOW, FaceId(1), ip(1), asked(1, 4001)).len(), 1);
+        // The same key over another link is still the asker itself.
+        assert_eq!(table.take(NOW, FaceId(9), ip(9), asked(1, 4001)).len(), 1);
+        table.went_down(FaceId(2));
+        table.went_down(FaceId(9));
+        assert_eq!(table.take(NOW, FaceId(3), ip(3), quiet.clone()), [first]);
+        let later = NOW + STALE;
+        assert_eq!(table.take(later, FaceId(3), ip(3), quiet), []);
+    }
+
+    #[test]
+    fn a_flood_takes_few_places_and_answers_take_turns() {
+        let mut table = Announcers::default();
+        for i in 0..50 {
+            table.take(NOW, FaceId(i), ip(1), asked(i as u8, 5000));
+        }
+        assert_eq!(table.entries.len(), MAX_OF_SOURCE);
+        for i in 0..1_000 {
+            let [a, b] = (i as u16).to_be_bytes();
+            let from = IpAddr::from([10, 0, a, b]);
+            table.take(NOW, FaceId(100 + i), from, asked(b, 5000));
+        }
+        assert_eq!(table.entries.len(), MAX_ANNOUNCERS);
+        let quiet = Question { nonce: [0; 8], announced: None };
+        let mut seen = std::collections::HashSet::new();
+        for _ in 0..64 {
+            let hints = table.take(NOW, FaceId(5_000), ip(7), quiet.clone());
+            assert_eq!(hints.len(), MAX_PEERS);
+            seen.extend(hints.into_iter().flat_map(|h| h.addresses));
+        }
+        // Those of one source share an address and a port.
+        assert_eq!(seen.len(), MAX_ANNOUNCERS - MAX_OF_SOURCE + 1);
+    }
+
+    #[test]
+    fn loopback_is_told_to_loopback_only() {
+        let mut table = Announcers::default();
+        let loopback = IpAddr::from([127, 0, 0, 1]);
+        table.take(NOW, FaceId(1), loopback, asked(1, 4001));
+        let quiet = Question { nonce: [0; 8], announced: None };
+        assert_eq!(table.take(NOW, FaceId(2), ip(2), quiet.clone()), []);
+        assert_eq!(table.take(NOW, FaceId(2), loopback, quiet).len(), 1);
+    }
+
+    #[test]
+    fn networks_of_a_source() {
+        let v6 = |text: &str| network(text.parse().unwrap());
+        assert_eq!(v6("2001:db8::1"), v6("2001:db8::ffff:2"));
+        assert_ne!(v6("2001:db8::1"), v6("2001:db8:0:1::1"));
+    }
+}

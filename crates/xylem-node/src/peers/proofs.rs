@@ -1,0 +1,168 @@
+//! [`Proofs`]: what is read back from disk, proven again before it is sent.
+
+use std::collections::VecDeque;
+
+use xylem_object::{ObjectId, Source};
+use xylem_store::StoreError;
+use xylem_tree::{
+    Anchor, ExtractError, Geometry, NodeSource, SegmentIndex, Tile, tile_content, tile_signature,
+};
+
+use super::source::HeldSource;
+
+/// Tiles kept as proven, each for 2,048 segments (30 KiB a tile).
+const TILES: usize = 32;
+/// Segments whose proofs end at one node of a tile.
+const GROUP: u64 = 8;
+
+/// Proves packets as whoever receives them will: a segment's content against its leaf, the proof up to
+/// a node of a tile, and that up to the root. The nodes of a tile are remembered as proven, so that a
+/// segment costs the hash of its content and three parents.
+#[derive(Default)]
+pub(super) struct Proofs {
+    /// The one used last is at the back.
+    tiles: VecDeque<Proven>,
+}
+
+struct Proven {
+    object: ObjectId,
+    tile: Tile,
+    /// One for each group of segments under the tile.
+    anchors: Vec<Anchor>,
+}
+
+struct Nodes<'a> {
+    source: &'a mut HeldSource,
+    object: ObjectId,
+}
+
+impl NodeSource for Nodes<'_> {
+    type Error = StoreError;
+
+    fn read_nodes(&mut self, first_slot: u64, out: &mut [u8]) -> Result<(), StoreError> {
+        self.source.read_nodes(self.object, first_slot, out)
+    }
+}
+
+impl Proofs {
+    /// Whether a segment's packet proves what it brings.
+    pub(super) fn segment(
+        &mut self,
+        source: &mut HeldSource,
+        object: ObjectId,
+        index: SegmentIndex,
+        content: &[u8],
+        proof: &[u8],
+    ) -> Result<bool, StoreError> {
+        let (Some(geometry), Some(root)) = (source.geometry(object), source.root(object)) else {
+            return Ok(false);
+        };
+        let root = Anchor::root(geometry, root);
+        let anchor = match geometry.tile_of_segment(index) {
+            None => Some(root),
+            Some(tile) => self.over(source, object, &root, tile, index)?,
+        };
+        Ok(anchor.is_some_and(|a| a.segment(index, content, proof).is_ok()))
+    }
+
+    /// Whether a tile's packet proves what it brings.
+    pub(super) fn tile(
+        source: &mut HeldSource,
+        object: ObjectId,
+        tile: Tile,
+        content: &[u8],
+        proof: &[u8],
+    ) -> Result<bool, StoreError> {
+        let (Some(geometry), Some(root)) = (source.geometry(object), source.root(object)) else {
+            return Ok(false);
+        };
+        let above = above(source, object, &Anchor::root(geometry, root), tile)?;
+        Ok(above.is_some_and(|a| a.tile(tile, content, proof).is_ok()))
+    }
+
+    /// Forgets an object's tiles.
+    pub(super) fn forget(&mut self, object: ObjectId) {
+        self.tiles.retain(|t| t.object != object);
+    }
+
+    /// The proven node of `tile` over a segment.
+    fn over(
+        &mut self,
+        source: &mut HeldSource,
+        object: ObjectId,
+        root: &Anchor,
+        tile: Tile,
+        index: SegmentIndex,
+    ) -> Result<Option<Anchor>, StoreError> {
+        let geometry = *root.geometry();
+        let first = segments_under(&geometry, tile).start;
+        let place = ((index.0 - first) / GROUP) as usize;
+        let known = self.tiles.iter().rposition(|t| (t.object, t.tile) == (object, tile));
+        if let Some(at) = known {
+            if at + 1 < self.tiles.len()
+                && let Some(proven) = self.tiles.remove(at)
+            {
+                self.tiles.push_back(proven);
+            }
+            return Ok(self.tiles.back().and_then(|t| t.anchors.get(place).copied()));
+        }
+        let mut anchors = Vec::new();
+        let proven = read_proven(source, object, root, tile, |tile| {
+            let groups = segments_under(&geometry, tile.0).step_by(GROUP as usize);
+            anchors = groups.map_while(|i| tile.1.over_segment(SegmentIndex(i))).collect();
+        })?;
+        if !proven {
+            return Ok(None);
+        }
+        let found = anchors.get(place).copied();
+        if self.tiles.len() == TILES {
+            self.tiles.pop_front();
+        }
+        self.tiles.push_back(Proven { object, tile, anchors });
+        Ok(found)
+    }
+}
+
+fn segments_under(geometry: &Geometry, tile: Tile) -> std::ops::Range<u64> {
+    geometry.tile_top(tile).map_or(0..0, |top| geometry.node_segments(top))
+}
+
+/// The node that a tile's proof ends at, proven; at most two tiles are read for it.
+fn above(
+    source: &mut HeldSource,
+    object: ObjectId,
+    root: &Anchor,
+    tile: Tile,
+) -> Result<Option<Anchor>, StoreError> {
+    let Some(upper) = root.geometry().tile_above(tile) else { return Ok(Some(*root)) };
+    let mut found = None;
+    read_proven(source, object, root, upper, |(_, proven)| found = proven.over_tile(tile))?;
+    Ok(found)
+}
+
+/// Reads a tile from the outboard and hands it on if it is proven; whether it is.
+fn read_proven(
+    source: &mut HeldSource,
+    object: ObjectId,
+    root: &Anchor,
+    tile: Tile,
+    take: impl FnOnce((Tile, xylem_tree::ProvenTile<'_>)),
+) -> Result<bool, StoreError> {
+    let Some(above) = above(source, object, root, tile)? else { return Ok(false) };
+    let (mut content, mut proof) = (Vec::new(), Vec::new());
+    let mut nodes = Nodes { source, object };
+    let read = tile_content(root.geometry(), tile, &mut nodes, &mut content)
+        .and_then(|()| tile_signature(root.geometry(), tile, &mut nodes, &mut proof));
+    match read {
+        Ok(()) => {}
+        Err(ExtractError::Source(e)) => return Err(e),
+        Err(_) => return Ok(false),
+    }
+    match above.tile(tile, &content, &proof) {
+        Ok(proven) => {
+            take((tile, proven));
+            Ok(true)
+        }
+        Err(_) => Ok(false),
+    }
+}

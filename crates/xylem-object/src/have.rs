@@ -1,0 +1,266 @@
+//! [`Have`]: what a peer can serve of one publication right now.
+//!
+//! Made by who answers `P/32=have/<nonce>`, from what it has verified and written; read by
+//! xylem-transfer, which asks each peer for what it has. Bytes go out as the content of a Data that is
+//! signed with a digest alone: it is a hint. One that says too little costs that peer a few requests
+//! that it could have answered, one that says too much costs refusals; neither can put a wrong byte
+//! anywhere, so nothing here is proven. Format: docs/spec/object.md, "Availability".
+//!
+//! ```
+//! use xylem_object::{Have, ObjectId};
+//!
+//! let half = Have { partial: vec![(ObjectId::Root, vec![0..512])], ..Have::default() };
+//! let mut wire = Vec::new();
+//! half.encode(&mut wire);
+//! assert_eq!(Have::decode(&wire), Ok(half));
+//! ```
+
+use core::cmp::Reverse;
+use core::ops::Range;
+
+use xylem_packet::tlv::{read_var_number, var_number_len, write_var_number};
+use xylem_packet::{Data, DataBuilder, EncodeError, NameRef};
+use xylem_trust::{Signer, Verifier};
+
+use crate::naming::ObjectId;
+
+/// Most bytes that [`Have::encode`] writes: the Data around them stays within an NDN packet.
+pub const MAX_HAVE: usize = 8_000;
+
+const VERSION: u8 = 1;
+const EVERYTHING: u8 = 1;
+/// No run takes less than two bytes, so no more than so many are worth looking at.
+const MAX_RUNS: usize = MAX_HAVE / 2;
+
+/// Files by number, at most; no listing has as many.
+const MAX_FILE: u64 = 1 << 62;
+
+/// What can be asked of a peer. [`Have::default`] is nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Have {
+    /// All segments and tiles of all objects; nothing else is said then.
+    pub everything: bool,
+    /// Runs of file numbers that are whole, with their trees (directories).
+    pub whole_files: Vec<Range<u64>>,
+    /// Runs of segments, with the tiles above them, of the object itself and of files that are partly
+    /// there.
+    pub partial: Vec<(ObjectId, Vec<Range<u64>>)>,
+}
+
+/// Bytes that are no [`Have`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HaveError {
+    /// More than [`MAX_HAVE`] bytes.
+    #[error("what a peer has is told in {0} bytes, more than {MAX_HAVE}")]
+    TooLong(usize),
+    /// Another version of the format.
+    #[error("what a peer has is told in version {0} of the format, not {VERSION}")]
+    Version(u8),
+    /// The bytes end too early, go on too long, or a number is not in its one form.
+    #[error("what a peer has is not told in the one form that there is")]
+    Malformed,
+    /// Objects or runs are out of order, empty or touch each other, or numbers do not exist.
+    #[error("what a peer has is out of order")]
+    Disorder,
+    /// The packet around them is not signed with a digest, or was damaged.
+    #[error("what a peer has carries no right digest")]
+    Digest,
+}
+
+impl Have {
+    /// All of the publication.
+    pub fn everything() -> Self {
+        Self { everything: true, ..Self::default() }
+    }
+
+    /// Appends at most [`MAX_HAVE`] bytes. Runs may be given in any order and may touch; what does not
+    /// fit is left out, smallest runs first.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.push(VERSION);
+        out.push(if self.everything { EVERYTHING } else { 0 });
+        if self.everything {
+            return;
+        }
+        let mut runs = self.runs();
+        let fits = |runs: &[Run]| {
+            let mut wire = Vec::new();
+            write_runs(runs, &mut wire);
+            (wire.len() + 2 <= MAX_HAVE).then_some(wire)
+        };
+        // By size, then by place, so that any number of them from the front is a good choice.
+        runs.sort_by_key(|run| (Reverse(run.range.end - run.range.start), run.object));
+        runs.truncate(MAX_RUNS);
+        // More runs never take fewer bytes.
+        let (mut enough, mut too_many) = (0, runs.len() + 1);
+        let mut best = fits(&[]).unwrap_or_default();
+        while enough + 1 < too_many {
+            // All of them, first: that is the usual case.
+            let middle = if enough == 0 && too_many > runs.len() {
+                runs.len()
+            } else {
+                (enough + too_many) / 2
+            };
+            let mut kept = runs[..middle].to_vec();
+            kept.sort_by_key(|run| (run.object, run.range.start));
+            match fits(&kept) {
+                Some(wire) => (enough, best) = (middle, wire),
+                None => too_many = middle,
+            }
+        }
+        out.extend_from_slice(&best);
+    }
+
+    /// All runs; of one object they are in order, not empty, and do not touch.
+    fn runs(&self) -> Vec<Run> {
+        let whole = self.whole_files.iter().map(|range| (WHOLE, range));
+        let partial = self.partial.iter().flat_map(|(object, ranges)| {
+            let object = partial_number(*object);
+            ranges.iter().map(move |range| (object, range))
+        });
+        let mut all: Vec<Run> = whole
+            .chain(partial)
+            .filter(|(object, range)| *object <= MAX_FILE + 1 && range.start < range.end)
+            .map(|(object, range)| Run { object, range: range.clone() })
+            .collect();
+        all.sort_by_key(|run| (run.object, run.range.start));
+        let mut merged: Vec<Run> = Vec::with_capacity(all.len());
+        for run in all {
+            match merged.last_mut() {
+                Some(last) if last.object == run.object && run.range.start <= last.range.end => {
+                    last.range.end = last.range.end.max(run.range.end);
+                }
+                _ => merged.push(run),
+            }
+        }
+        merged
+    }
+
+    /// Reads what [`Have::encode`] has written.
+    ///
+    /// # Errors
+    /// See [`HaveError`]; every value has one form, and all others are refused.
+    pub fn decode(bytes: &[u8]) -> Result<Self, HaveError> {
+        if bytes.len() > MAX_HAVE {
+            return Err(HaveError::TooLong(bytes.len()));
+        }
+        let (&version, rest) = bytes.split_first().ok_or(HaveError::Malformed)?;
+        if version != VERSION {
+            return Err(HaveError::Version(version));
+        }
+        let (&flags, rest) = rest.split_first().ok_or(HaveError::Malformed)?;
+        let mut have = match flags {
+            0 => Self::default(),
+            EVERYTHING if rest.is_empty() => return Ok(Self::everything()),
+            _ => return Err(HaveError::Malformed),
+        };
+        let mut reader = Reader { rest };
+        have.whole_files = reader.ranges(0)?;
+        let mut next = 0;
+        for _ in 0..reader.number()? {
+            let number = reader.number()?.checked_add(next).filter(|n| *n <= MAX_FILE);
+            let number = number.ok_or(HaveError::Disorder)?;
+            next = number + 1;
+            let object = match number.checked_sub(1) {
+                None => ObjectId::Root,
+                Some(file) => ObjectId::File(file),
+            };
+            have.partial.push((object, reader.ranges(1)?));
+        }
+        if reader.rest.is_empty() { Ok(have) } else { Err(HaveError::Malformed) }
+    }
+
+    /// Appends the Data packet `name` (of [`crate::naming::Request::Have`]) that tells this.
+    ///
+    /// # Errors
+    /// `TooLong` for a name that no publication has.
+    pub fn packet(&self, name: NameRef<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        let mut content = Vec::new();
+        self.encode(&mut content);
+        Signer::digest_sha256().data(DataBuilder::new(name), &content, out)
+    }
+
+    /// Reads the packet that [`Have::packet`] makes.
+    ///
+    /// # Errors
+    /// See [`HaveError`].
+    pub fn from_packet(data: &Data<'_>) -> Result<Self, HaveError> {
+        Verifier::digest_sha256().data(data).map_err(|_| HaveError::Digest)?;
+        Self::decode(data.content())
+    }
+}
+
+/// What the wire puts first: runs of whole files; then the object itself, then files by number.
+const WHOLE: u64 = 0;
+
+fn partial_number(object: ObjectId) -> u64 {
+    match object {
+        ObjectId::Root => 1,
+        ObjectId::File(file) => file.saturating_add(2),
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Run {
+    object: u64,
+    range: Range<u64>,
+}
+
+/// Writes runs that are in order: those of whole files, then object by object.
+fn write_runs(runs: &[Run], out: &mut Vec<u8>) {
+    let (whole, partial) = runs.split_at(runs.partition_point(|run| run.object == WHOLE));
+    write_ranges(whole, out);
+    let objects = || partial.chunk_by(|a, b| a.object == b.object);
+    write_var_number(out, objects().count() as u64);
+    let mut next = 1;
+    for runs in objects() {
+        write_var_number(out, runs[0].object - next);
+        next = runs[0].object + 1;
+        write_ranges(runs, out);
+    }
+}
+
+fn write_ranges(runs: &[Run], out: &mut Vec<u8>) {
+    write_var_number(out, runs.len() as u64);
+    let mut end = 0;
+    for Run { range, .. } in runs {
+        write_var_number(out, range.start - end);
+        write_var_number(out, range.end - range.start);
+        end = range.end;
+    }
+}
+
+struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl Reader<'_> {
+    fn number(&mut self) -> Result<u64, HaveError> {
+        let (number, len) = read_var_number(self.rest).map_err(|_| HaveError::Malformed)?;
+        if len != var_number_len(number) {
+            return Err(HaveError::Malformed);
+        }
+        self.rest = &self.rest[len..];
+        Ok(number)
+    }
+
+    /// Runs of one object, at least so many. What a count promises is not believed: memory grows with
+    /// the bytes that are there.
+    fn ranges(&mut self, at_least: u64) -> Result<Vec<Range<u64>>, HaveError> {
+        let count = self.number()?;
+        if count < at_least {
+            return Err(HaveError::Disorder);
+        }
+        let mut ranges: Vec<Range<u64>> = Vec::new();
+        for _ in 0..count {
+            let (gap, len) = (self.number()?, self.number()?);
+            let start = match ranges.last() {
+                Some(_) if gap == 0 => return Err(HaveError::Disorder),
+                Some(last) => last.end.checked_add(gap).ok_or(HaveError::Disorder)?,
+                None => gap,
+            };
+            let end = start.checked_add(len).filter(|end| *end > start);
+            ranges.push(start..end.ok_or(HaveError::Disorder)?);
+        }
+        Ok(ranges)
+    }
+}

@@ -1,0 +1,266 @@
+//! [`Repair`]: putting right segments into a damaged file, in place.
+//!
+//! Only `Verified` segments are written, only where the file was found to be wrong, and a segment
+//! that is right on disk already is left alone. Size, mode and modification time end up as they
+//! were recorded, so that the file still counts as the one that was hashed.
+//!
+//! Writing changes the modification time, by which an edited file is told from a damaged one. It is set
+//! back after every write, and before the first one a [`RepairRecord`] is kept (`repairs/<key>`)
+//! that says which file, which state and which segments: should the process die in between, the
+//! next run knows whose writing that was. Layout: docs/spec/scrub.md, "Repair record".
+
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use xylem_hash::{Hash, Hasher};
+use xylem_tree::{Geometry, Segment, Verified};
+
+use crate::error::StoreError;
+use crate::file::{FileRef, FileState, require_regular};
+use crate::medium::{FileTime, OpenHow};
+use crate::store::{Store, open_locked, read_whole};
+
+/// Directory of the records.
+pub(crate) const REPAIRS: &str = "repairs";
+const MAGIC: &[u8; 8] = b"xyrepair";
+const CHECKSUM: usize = 8;
+const BODY: usize = CHECKSUM + 32;
+/// Root, size, mtime (seconds, nanoseconds), inode number.
+const HEAD: usize = 32 + 8 + 8 + 4 + 8;
+const RANGE: usize = 16;
+/// Ranges of segments in a record: our own limit. More are joined with their neighbours.
+const MAX_RANGES: usize = 65_536;
+
+/// What is known of a repair that was begun.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RepairRecord {
+    /// Root of what the file should be.
+    pub root: Hash,
+    /// State that the file has to have again.
+    pub state: FileState,
+    /// Segments that may be written, ascending and disjoint.
+    pub segments: Vec<Range<u64>>,
+}
+
+impl RepairRecord {
+    /// Whether all of `segments` may be written.
+    #[must_use]
+    pub fn covers(&self, segments: &[Range<u64>]) -> bool {
+        let holds = |r: &Range<u64>| {
+            let at = self.segments.partition_point(|own| own.end <= r.start);
+            self.segments.get(at).is_some_and(|own| own.start <= r.start && r.end <= own.end)
+        };
+        segments.iter().all(holds)
+    }
+
+    /// The bytes of a record that is filed under `key`.
+    #[must_use]
+    pub fn encode(&self, key: &Hash) -> Vec<u8> {
+        let mut body = Vec::with_capacity(HEAD + RANGE * self.segments.len());
+        body.extend_from_slice(self.root.as_bytes());
+        body.extend_from_slice(&self.state.size.to_le_bytes());
+        body.extend_from_slice(&self.state.mtime.secs.to_le_bytes());
+        body.extend_from_slice(&self.state.mtime.nanos.to_le_bytes());
+        body.extend_from_slice(&self.state.ino.to_le_bytes());
+        for range in joined(&self.segments) {
+            body.extend_from_slice(&range.start.to_le_bytes());
+            body.extend_from_slice(&range.end.to_le_bytes());
+        }
+        [&MAGIC[..], checksum(key, &body).as_bytes(), &body].concat()
+    }
+
+    /// A record from its bytes; `None` if it is cut short, damaged or filed under another key.
+    #[must_use]
+    pub fn decode(key: &Hash, bytes: &[u8]) -> Option<Self> {
+        let (head, body) = bytes.split_at_checked(BODY)?;
+        if !head.starts_with(MAGIC) || head[CHECKSUM..] != checksum(key, body).as_bytes()[..] {
+            return None;
+        }
+        let (root, rest) = body.split_first_chunk::<32>()?;
+        let (size, rest) = rest.split_first_chunk::<8>()?;
+        let (secs, rest) = rest.split_first_chunk::<8>()?;
+        let (nanos, rest) = rest.split_first_chunk::<4>()?;
+        let (ino, rest) = rest.split_first_chunk::<8>()?;
+        let (ranges, odd) = rest.as_chunks::<RANGE>();
+        let mut segments = Vec::with_capacity(ranges.len().min(MAX_RANGES));
+        for range in ranges {
+            let (start, end) = range.split_first_chunk::<8>()?;
+            let range = u64::from_le_bytes(*start)..u64::from_le_bytes(*end.first_chunk()?);
+            let after = segments.last().map_or(0, |last: &Range<u64>| last.end);
+            if range.is_empty() || range.start < after || segments.len() == MAX_RANGES {
+                return None;
+            }
+            segments.push(range);
+        }
+        odd.is_empty().then_some(Self {
+            root: Hash::from_bytes(*root),
+            state: FileState {
+                size: u64::from_le_bytes(*size),
+                mtime: FileTime {
+                    secs: i64::from_le_bytes(*secs),
+                    nanos: u32::from_le_bytes(*nanos),
+                },
+                ino: u64::from_le_bytes(*ino),
+            },
+            segments,
+        })
+    }
+}
+
+/// At most [`MAX_RANGES`] ranges that hold all of `ranges`.
+fn joined(ranges: &[Range<u64>]) -> impl Iterator<Item = Range<u64>> + '_ {
+    let together = ranges.len().div_ceil(MAX_RANGES).max(1);
+    // Chunks are never empty.
+    ranges.chunks(together).map(|run| run[0].start..run[run.len() - 1].end)
+}
+
+fn checksum(key: &Hash, body: &[u8]) -> Hash {
+    let mut hasher = Hasher::new();
+    hasher.update(key.as_bytes());
+    hasher.update(body);
+    hasher.finalize()
+}
+
+fn record_name(canonical_path: &[u8]) -> (Hash, PathBuf) {
+    let key = xylem_hash::hash(canonical_path);
+    let name = Path::new(REPAIRS).join(key.to_hex());
+    (key, name)
+}
+
+impl Store {
+    /// The record of a repair of this path that did not end, if there is an intact one.
+    ///
+    /// # Errors
+    /// The medium's, except "not found".
+    pub fn repair_begun(&self, canonical_path: &[u8]) -> Result<Option<RepairRecord>, StoreError> {
+        let (key, name) = record_name(canonical_path);
+        match self.place().open(&name, OpenHow::ReadNoFollow) {
+            Ok(file) => read_record(&FileRef::new(file, self.full(&name)), &key),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(self.error("open", &name, e)),
+        }
+    }
+}
+
+/// Sets the modification time back.
+fn restore(file: &FileRef, state: &FileState) -> Result<(), StoreError> {
+    if file.metadata()?.mtime == state.mtime { Ok(()) } else { file.set_mtime(state.mtime) }
+}
+
+fn read_record(file: &FileRef, key: &Hash) -> Result<Option<RepairRecord>, StoreError> {
+    match read_whole(file, (BODY + HEAD + RANGE * MAX_RANGES) as u64) {
+        Ok(bytes) => Ok(RepairRecord::decode(key, &bytes)),
+        Err(StoreError::Corrupt { .. }) => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+/// A repair of one file under way. Call order: [`Repair::begin`], [`Repair::put`] as segments are
+/// proven, [`Repair::finish`]; dropping it instead keeps what was put, and the record.
+#[derive(Debug)]
+pub struct Repair {
+    store: Store,
+    /// The record's name; holds the lock while open.
+    record: (PathBuf, FileRef),
+    file: FileRef,
+    geometry: Geometry,
+    wanted: RepairRecord,
+    written: u64,
+}
+
+impl Repair {
+    /// Opens `path` for writing `segments` (ascending, disjoint) of the object `root`, and notes that
+    /// it was begun. `state` is the recorded one: size and time are set to it. Links are refused.
+    ///
+    /// # Errors
+    /// [`StoreError::Busy`] while another process repairs the same file; the medium's. The file's
+    /// bytes are untouched then.
+    pub fn begin(
+        store: &Store,
+        path: &Path,
+        canonical_path: &[u8],
+        root: Hash,
+        geometry: Geometry,
+        state: FileState,
+        segments: Vec<Range<u64>>,
+    ) -> Result<Self, StoreError> {
+        let file = FileRef::open(&**store.medium(), path, OpenHow::ReadWrite)?;
+        require_regular(path, &file.metadata()?)?;
+        let (key, name) = record_name(canonical_path);
+        let record = open_locked(store.place(), &name, store.full(&name))?;
+        let segments: Vec<_> = joined(&segments).collect();
+        let mut wanted = RepairRecord { root, state, segments };
+        match read_record(&record, &key)? {
+            Some(old) if old.root == root && old.state == state && old.covers(&wanted.segments) => {
+                wanted = old;
+            }
+            _ => {
+                // First, so that what an earlier run may have left is no edit while the record is
+                // rewritten.
+                restore(&file, &state)?;
+                record.set_len(0)?;
+                record.write_all(&wanted.encode(&key), 0)?;
+            }
+        }
+        if file.metadata()?.size != state.size {
+            file.set_len(state.size)?;
+        }
+        restore(&file, &state)?;
+        let (store, record) = (store.clone(), (name, record));
+        Ok(Self { store, record, file, geometry, wanted, written: 0 })
+    }
+
+    /// Takes a proven segment. It is written if it is one of those that may be and the file has
+    /// something else there; returns whether it was.
+    ///
+    /// # Errors
+    /// [`StoreError::OutOfRange`] for a segment of another object; [`StoreError::NoSpace`] (of a
+    /// file with holes), the medium's.
+    pub fn put<B: AsRef<[u8]>>(
+        &mut self,
+        segment: &Verified<Segment<B>>,
+    ) -> Result<bool, StoreError> {
+        let content = segment.content.as_ref();
+        let range = self.geometry.segment_range(segment.index);
+        let end = segment.offset + content.len() as u64;
+        if segment.root() != self.wanted.root || range != (segment.offset..end) {
+            let path = self.file.path().into();
+            return Err(StoreError::OutOfRange { path, offset: segment.offset });
+        }
+        let number = segment.index.0;
+        if !self.wanted.covers(std::slice::from_ref(&(number..number + 1))) {
+            return Ok(false);
+        }
+        let mut there = vec![0; content.len()];
+        // What can't be read is wrong.
+        let got = self.file.read_full(&mut there, range.start);
+        if got.is_ok_and(|got| got == content.len()) && there == content {
+            return Ok(false);
+        }
+        let written = self.file.write_all(content, range.start);
+        // Also after a failed write, part of which may have happened.
+        self.file.set_mtime(self.wanted.state.mtime)?;
+        written?;
+        self.written += content.len() as u64;
+        Ok(true)
+    }
+
+    /// Bytes written so far.
+    #[must_use]
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// Makes what was written durable and forgets that the repair was begun.
+    ///
+    /// # Errors
+    /// The medium's; calling again later begins anew.
+    pub fn finish(self) -> Result<u64, StoreError> {
+        if self.written > 0 {
+            self.file.sync()?;
+        }
+        self.store.remove_named(&self.record.0)?;
+        Ok(self.written)
+    }
+}

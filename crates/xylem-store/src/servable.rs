@@ -1,0 +1,130 @@
+//! Which segments of a fetch under way can be served: those that are written, and their proofs too.
+
+use std::ops::Range;
+
+use xylem_tree::{Node, NodeValue};
+
+use crate::segments::SegmentSet;
+
+/// Hears of segments that can be served from now on.
+pub type OnServable = Box<dyn FnMut(&[Range<u64>]) + Send + Sync>;
+
+/// Keeps account of what is on disk while a [`Partial`](crate::Partial) is written.
+///
+/// A segment's proof is its leaf and the siblings up to level 3. They are proven together, with the
+/// first segment of the two under one parent to come, and so reported together: where a leaf has been
+/// taken in, its segment's whole proof has.
+pub(crate) struct Servable {
+    /// Segments whose leaf has been taken in.
+    leaves: SegmentSet,
+    /// Segments whose data has been taken in and that nobody has been told of.
+    waiting: Vec<u64>,
+    tell: OnServable,
+}
+
+impl std::fmt::Debug for Servable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Servable({} wait)", self.waiting.len())
+    }
+}
+
+impl Servable {
+    /// Begins with the segments that an earlier run left and that are proven, which are told at once;
+    /// `leaves` are those of which it left the leaf alone.
+    pub(crate) fn new(have: &SegmentSet, mut leaves: SegmentSet, mut tell: OnServable) -> Self {
+        let there: Vec<Range<u64>> = have.ranges().collect();
+        if !there.is_empty() {
+            tell(&there);
+        }
+        there.into_iter().for_each(|run| leaves.insert_range(run));
+        Self { leaves, waiting: Vec::new(), tell }
+    }
+
+    pub(crate) fn segment(&mut self, index: u64) {
+        self.waiting.push(index);
+    }
+
+    pub(crate) fn nodes(&mut self, nodes: &[(Node, NodeValue)]) {
+        for (node, _) in nodes.iter().filter(|(node, _)| node.level == 0) {
+            self.leaves.insert(node.index);
+        }
+    }
+
+    /// Everything that was taken in has been written.
+    pub(crate) fn flushed(&mut self) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        // The only segment's proof is the root, which everybody knows.
+        let only = self.leaves.len() == 1;
+        self.waiting.sort_unstable();
+        let mut runs: Vec<Range<u64>> = Vec::new();
+        let leaves = &self.leaves;
+        self.waiting.retain(|&i| {
+            let proven = only || leaves.contains(i);
+            if proven {
+                match runs.last_mut() {
+                    Some(run) if run.end == i => run.end += 1,
+                    _ => runs.push(i..i + 1),
+                }
+            }
+            !proven
+        });
+        if !runs.is_empty() {
+            (self.tell)(&runs);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    fn leaf(index: u64) -> (Node, NodeValue) {
+        (Node { level: 0, index }, NodeValue([1; 32]))
+    }
+
+    #[test]
+    fn told_are_segments_that_are_written_with_their_leaves() {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let into = told.clone();
+        let tell =
+            Box::new(move |runs: &[Range<u64>]| into.lock().unwrap().extend_from_slice(runs));
+        let mut have = SegmentSet::new(100);
+        have.insert_range(90..100);
+        let mut servable = Servable::new(&have, SegmentSet::new(100), tell);
+        let take = || std::mem::take(&mut *told.lock().unwrap());
+        assert_eq!(take(), [90..100]);
+        [3, 1, 2, 7].into_iter().for_each(|i| servable.segment(i));
+        servable.flushed();
+        assert_eq!(take(), [], "no proof has come");
+        servable.nodes(&[
+            leaf(1),
+            leaf(2),
+            leaf(3),
+            (Node { level: 1, index: 7 }, NodeValue([1; 32])),
+        ]);
+        assert_eq!(take(), [], "nothing is written");
+        servable.flushed();
+        assert_eq!(take(), [1..4]);
+        servable.nodes(&[leaf(7), leaf(8)]);
+        servable.flushed();
+        assert_eq!(take(), [7..8]);
+        servable.flushed();
+        assert_eq!(take(), []);
+    }
+
+    #[test]
+    fn the_only_segment_needs_no_leaf() {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let into = told.clone();
+        let tell =
+            Box::new(move |runs: &[Range<u64>]| into.lock().unwrap().extend_from_slice(runs));
+        let mut servable = Servable::new(&SegmentSet::new(1), SegmentSet::new(1), tell);
+        servable.segment(0);
+        servable.flushed();
+        assert_eq!(*told.lock().unwrap(), [0..1]);
+    }
+}

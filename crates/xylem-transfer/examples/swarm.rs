@@ -1,0 +1,45 @@
+//! Prints how long a swarm takes and what its source sends, beside everybody fetching from the source
+//! alone, in virtual time: the table of docs/benchmarks.md.
+//! `cargo run --release -p xylem-transfer --example swarm`
+
+#[path = "../tests/sim/mod.rs"]
+mod sim;
+
+use std::time::Duration;
+
+use sim::{Original, Role, Swarm, ms};
+
+const MBIT: f64 = 50.0;
+
+fn run(original: &Original, fetchers: usize, alone: bool) -> (f64, f64, f64) {
+    let mut swarm = Swarm::new(original, ms(20), 1).node(Role::Source, MBIT);
+    swarm.alone = alone;
+    for _ in 0..fetchers {
+        swarm = swarm.node(Role::Fetcher, MBIT);
+    }
+    swarm.run(Duration::from_secs(600));
+    let seconds = swarm.finished().map_or(f64::NAN, |at| at.as_secs_f64());
+    (seconds, swarm.sent_by_sources() as f64 * 1e-6, swarm.duplicates())
+}
+
+fn main() {
+    println!("Every node has {MBIT} Mbit/s each way and is 20 ms from every other.\n");
+    println!(
+        "| size | fetchers | each from the source: s (source sent) | swarm: s (source sent, twice) |"
+    );
+    println!("|---|---|---|---|");
+    let megabytes = |n: usize| Original::file(n * 1_000_000);
+    let cases = [(32, 1), (32, 2), (32, 4), (32, 8), (100, 8)];
+    for (size, fetchers) in cases {
+        let original = megabytes(size);
+        let (alone, swarm) = (run(&original, fetchers, true), run(&original, fetchers, false));
+        println!(
+            "| {size} MB | {fetchers} | {:.1} ({:.0} MB) | {:.1} ({:.0} MB, {:.2} %) |",
+            alone.0,
+            alone.1,
+            swarm.0,
+            swarm.1,
+            swarm.2 * 100.0
+        );
+    }
+}

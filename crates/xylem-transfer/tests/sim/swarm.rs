@@ -1,0 +1,441 @@
+//! Many nodes in virtual time: sources, fetchers that serve each other what they have verified, and
+//! liars. Each node has one way out and one way in, of its own rate, which all its packets share.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::ops::Range;
+use std::time::Duration;
+
+use bytes::Bytes;
+use xylem_object::naming::{self, Request};
+use xylem_object::{Have, ObjectId};
+use xylem_packet::{Data, NackReason, Packet};
+use xylem_transfer::{Bitmap, Config, Event, FailReason, PeerId, Spec, Transfer};
+
+use super::producer::{Behaviour, Original, Producer, Reply};
+
+/// What a node does.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Role {
+    /// Has everything.
+    Source,
+    /// Fetches, and serves what it has verified.
+    Fetcher,
+    /// Fetches, and answers nothing: what a program does that only fetches.
+    Selfish,
+    /// Says that it has everything, and refuses all.
+    Refuses,
+    /// Says that it has everything, and never answers.
+    Silent,
+    /// Says that it has everything, and answers with wrong bytes.
+    Garbage,
+}
+
+/// One direction of a node's way to everybody: a queue that drops what does not fit.
+struct Pipe {
+    bytes_per_second: f64,
+    queue: f64,
+    free_at: Duration,
+}
+
+impl Pipe {
+    /// A queue of 50 ms.
+    fn new(mbit: f64) -> Self {
+        let bytes_per_second = mbit * 125_000.0;
+        Self { bytes_per_second, queue: bytes_per_second / 20.0, free_at: Duration::ZERO }
+    }
+
+    /// When the last byte is through.
+    fn pass(&mut self, now: Duration, len: usize) -> Option<Duration> {
+        let waiting = self.free_at.saturating_sub(now).as_secs_f64() * self.bytes_per_second;
+        if waiting + len as f64 > self.queue.max(64_000.0) {
+            return None;
+        }
+        self.free_at =
+            now.max(self.free_at) + Duration::from_secs_f64(len as f64 / self.bytes_per_second);
+        Some(self.free_at)
+    }
+}
+
+pub struct Node {
+    role: Role,
+    pub transfer: Option<Transfer>,
+    producer: Producer,
+    up: Pipe,
+    down: Pipe,
+    joins: Duration,
+    leaves: Option<Duration>,
+    joined: bool,
+    held: BTreeMap<ObjectId, Bitmap>,
+    files: std::collections::VecDeque<u64>,
+    manifest_seen: bool,
+    /// When it had everything.
+    pub done: Option<Duration>,
+    pub failed: Option<FailReason>,
+    /// Bytes of Data that it sent.
+    pub sent: u64,
+    pub blamed: Vec<PeerId>,
+    timer: Option<Duration>,
+    idle_turns: u32,
+}
+
+enum Cargo {
+    Packet(Bytes),
+    Refusal(Vec<u8>),
+}
+
+struct Flying {
+    from: usize,
+    to: usize,
+    cargo: Cargo,
+    /// It has come through the way in.
+    is_in: bool,
+}
+
+/// All nodes; each is a peer of every other, under its number.
+pub struct Swarm {
+    pub now: Duration,
+    pub nodes: Vec<Node>,
+    original: Original,
+    round_trip: Duration,
+    seed: u64,
+    flying: BinaryHeap<Reverse<(Duration, u64)>>,
+    cargo: HashMap<u64, Flying>,
+    serial: u64,
+    /// While this lasts, nodes below the number and the others cannot reach each other.
+    pub cut: Option<(Range<Duration>, usize)>,
+    /// Fetchers ask sources alone.
+    pub alone: bool,
+    /// Fetchers are readers in order, so many segments ahead.
+    pub in_order: Option<u64>,
+}
+
+impl Swarm {
+    pub fn new(original: &Original, round_trip: Duration, seed: u64) -> Self {
+        Self {
+            now: Duration::ZERO,
+            nodes: Vec::new(),
+            original: original.clone(),
+            round_trip,
+            seed,
+            flying: BinaryHeap::new(),
+            cargo: HashMap::new(),
+            serial: 0,
+            cut: None,
+            alone: false,
+            in_order: None,
+        }
+    }
+
+    /// Adds a node with so many Mbit/s each way.
+    pub fn node(mut self, role: Role, mbit: f64) -> Self {
+        self.add(role, mbit, Duration::ZERO, None);
+        self
+    }
+
+    pub fn add(&mut self, role: Role, mbit: f64, joins: Duration, leaves: Option<Duration>) {
+        let spec = Spec {
+            prefix: self.original.prefix.clone(),
+            publisher: self.original.key.public(),
+            root: Some(self.original.manifest.root),
+            size: Some(self.original.manifest.size),
+        };
+        let seed = self.seed * 1_000 + self.nodes.len() as u64;
+        let fetches = matches!(role, Role::Fetcher | Role::Selfish);
+        let behaviour = match role {
+            Role::Garbage => Behaviour::WrongByte,
+            _ => Behaviour::Honest,
+        };
+        let files = self.original.objects.len() as u64 - 1;
+        self.nodes.push(Node {
+            role,
+            transfer: fetches.then(|| Transfer::new(spec, Config::default(), seed)),
+            producer: Producer::new(self.original.clone(), behaviour),
+            up: Pipe::new(mbit),
+            down: Pipe::new(mbit),
+            joins,
+            leaves,
+            joined: false,
+            held: BTreeMap::new(),
+            files: (0..files).collect(),
+            manifest_seen: false,
+            done: None,
+            failed: None,
+            sent: 0,
+            blamed: Vec::new(),
+            timer: Some(joins),
+            idle_turns: 0,
+        });
+    }
+
+    /// Runs until every fetcher that stays is done or has failed, or `until` has come.
+    pub fn run(&mut self, until: Duration) {
+        self.join();
+        loop {
+            let arrival = self.flying.peek().map(|Reverse((at, _))| *at);
+            let timer = self.nodes.iter().filter_map(|node| node.timer).min();
+            let Some(at) = arrival.into_iter().chain(timer).min() else { return };
+            if at > until || self.is_done() {
+                return;
+            }
+            self.now = self.now.max(at);
+            self.join();
+            let mut touched = Vec::new();
+            while let Some(Reverse((at, _))) = self.flying.peek()
+                && *at <= self.now
+            {
+                let Reverse((_, serial)) = self.flying.pop().unwrap();
+                let flying = self.cargo.remove(&serial).unwrap();
+                touched.extend(self.arrive(flying));
+            }
+            for n in 0..self.nodes.len() {
+                if touched.contains(&n) || self.nodes[n].timer.is_some_and(|at| at <= self.now) {
+                    self.pump(n);
+                }
+            }
+        }
+    }
+
+    pub fn is_done(&self) -> bool {
+        let fetchers = self.nodes.iter().filter(|n| n.transfer.is_some() && n.leaves.is_none());
+        fetchers.into_iter().all(|node| node.done.is_some() || node.failed.is_some())
+    }
+
+    fn is_here(&self, n: usize) -> bool {
+        self.nodes[n].joined && self.nodes[n].leaves.is_none_or(|at| self.now < at)
+    }
+
+    fn join(&mut self) {
+        for n in 0..self.nodes.len() {
+            if self.nodes[n].joined || self.now < self.nodes[n].joins {
+                continue;
+            }
+            self.nodes[n].joined = true;
+            self.nodes[n].timer = Some(self.now);
+            if let Some(transfer) = &mut self.nodes[n].transfer {
+                transfer.in_order_window(self.in_order);
+            }
+            for other in 0..self.nodes.len() {
+                if other != n && self.is_here(other) {
+                    self.meet(n, other);
+                    self.meet(other, n);
+                }
+            }
+        }
+    }
+
+    fn meet(&mut self, n: usize, other: usize) {
+        let serves = self.nodes[other].role != Role::Selfish;
+        let wanted = !self.alone || self.nodes[other].role == Role::Source;
+        if let Some(transfer) = self.nodes[n].transfer.as_mut().filter(|_| serves && wanted) {
+            assert!(transfer.add_direct_peer(self.now, PeerId(other as u32)));
+        }
+        self.nodes[n].timer = Some(self.now);
+    }
+
+    /// Lets a node do what it can now.
+    fn pump(&mut self, n: usize) {
+        self.nodes[n].timer = None;
+        if !self.is_here(n) || self.nodes[n].transfer.is_none() || self.nodes[n].failed.is_some() {
+            return;
+        }
+        let mut packet = Vec::new();
+        let now = self.now;
+        let due = |t: &Transfer| t.poll_timeout(now).is_some_and(|at| at <= now);
+        if self.nodes[n].transfer.as_ref().is_some_and(due) {
+            self.nodes[n].transfer.as_mut().unwrap().handle_timeout(now);
+        }
+        self.events(n);
+        while let Some(peer) =
+            self.nodes[n].transfer.as_mut().unwrap().poll_transmit(now, &mut packet)
+        {
+            self.send(n, peer.0 as usize, Cargo::Packet(Bytes::copy_from_slice(&packet)));
+        }
+        let timer = self.nodes[n].transfer.as_ref().unwrap().poll_timeout(now);
+        // Times are rounded; what is due again and again and does nothing would never let the caller rest.
+        self.nodes[n].idle_turns = match timer.is_some_and(|at| at <= now) {
+            true => self.nodes[n].idle_turns + 1,
+            false => 0,
+        };
+        assert!(self.nodes[n].idle_turns < 5, "{:?}", self.nodes[n].transfer);
+        self.nodes[n].timer = timer.map(|at| at.max(now + Duration::from_micros(1)));
+    }
+
+    fn send(&mut self, from: usize, to: usize, cargo: Cargo) {
+        let len = match &cargo {
+            Cargo::Packet(packet) => packet.len(),
+            Cargo::Refusal(packet) => packet.len(),
+        };
+        let Some(leaves) = self.nodes[from].up.pass(self.now, len) else { return };
+        let flying = Flying { from, to, cargo, is_in: false };
+        self.fly(leaves + self.round_trip / 2, flying);
+    }
+
+    fn fly(&mut self, at: Duration, flying: Flying) {
+        self.serial += 1;
+        self.flying.push(Reverse((at, self.serial)));
+        self.cargo.insert(self.serial, flying);
+    }
+
+    fn is_cut(&self, a: usize, b: usize) -> bool {
+        let cut = self.cut.as_ref();
+        cut.is_some_and(|(when, from)| when.contains(&self.now) && (a < *from) != (b < *from))
+    }
+
+    /// Whose transfer something happened to.
+    fn arrive(&mut self, mut flying: Flying) -> Option<usize> {
+        let (from, to) = (flying.from, flying.to);
+        if !self.is_here(to) || self.is_cut(from, to) {
+            return None;
+        }
+        if !flying.is_in {
+            flying.is_in = true;
+            let len = match &flying.cargo {
+                Cargo::Packet(packet) => packet.len(),
+                Cargo::Refusal(packet) => packet.len(),
+            };
+            let at = self.nodes[to].down.pass(self.now, len)?;
+            self.fly(at, flying);
+            return None;
+        }
+        let peer = PeerId(from as u32);
+        match flying.cargo {
+            Cargo::Refusal(packet) => {
+                let Ok(Packet::Interest(interest)) = Packet::decode(&packet) else { panic!() };
+                let transfer = self.nodes[to].transfer.as_mut()?;
+                transfer.handle_nack(self.now, peer, interest.name(), NackReason::NO_ROUTE);
+                Some(to)
+            }
+            Cargo::Packet(packet) if Data::decode(&packet).is_ok() => {
+                self.nodes[to].transfer.as_mut()?.handle_data(self.now, peer, packet);
+                self.events(to);
+                Some(to)
+            }
+            Cargo::Packet(packet) => {
+                self.answer(to, from, &packet);
+                None
+            }
+        }
+    }
+
+    fn answer(&mut self, n: usize, to: usize, packet: &Bytes) {
+        let Ok(Packet::Interest(interest)) = Packet::decode(packet) else { panic!("no Interest") };
+        let request = naming::parse(self.original.prefix.as_ref(), interest.name());
+        let node = &mut self.nodes[n];
+        let has = |object: ObjectId, range: Range<u64>| {
+            let held = node.held.get(&object);
+            held.is_some_and(|held| held.next(range.start).is_some_and(|i| i < range.end))
+        };
+        let is_there = match (node.role, request.expect("a name of the publication")) {
+            (Role::Selfish, _) => return,
+            (Role::Source | Role::Garbage, _) => true,
+            (Role::Refuses | Role::Silent, Request::Have { .. } | Request::Manifest) => true,
+            (Role::Silent, _) => return,
+            (Role::Refuses, _) => false,
+            (Role::Fetcher, Request::Have { .. }) => {
+                let mut out = Vec::new();
+                have(&node.held, &self.original).packet(interest.name(), &mut out).expect("small");
+                return self.send(n, to, Cargo::Packet(out.into()));
+            }
+            (Role::Fetcher, Request::Manifest) => node.manifest_seen,
+            (Role::Fetcher, Request::Segment { object, index }) => {
+                has(object, index.0..index.0 + 1)
+            }
+            (Role::Fetcher, Request::Tile { object, tile }) => {
+                let (level, nodes) = self.original.objects[&object].geometry.tile_nodes(tile);
+                has(object, nodes.start << level..nodes.end << level)
+            }
+            (Role::Fetcher, Request::Metadata) => false,
+        };
+        if !is_there {
+            return self.send(n, to, Cargo::Refusal(packet.to_vec()));
+        }
+        for reply in node.producer.reply(packet) {
+            let cargo = match reply {
+                Reply::Data(data) => {
+                    self.nodes[n].sent += data.len() as u64;
+                    Cargo::Packet(data.into())
+                }
+                Reply::Nack => Cargo::Refusal(packet.to_vec()),
+            };
+            self.send(n, to, cargo);
+        }
+    }
+
+    fn events(&mut self, n: usize) {
+        let (original, now) = (self.original.clone(), self.now);
+        let node = &mut self.nodes[n];
+        let transfer = node.transfer.as_mut().expect("a fetcher");
+        let add = |transfer: &mut Transfer, id: ObjectId| {
+            let truth = &original.objects[&id];
+            let all = Some(0..u64::MAX);
+            transfer.add_object(id, truth.root, truth.geometry, all, [], None).expect("in limits");
+        };
+        loop {
+            while node.manifest_seen
+                && transfer.wants_objects()
+                && let Some(file) = node.files.pop_front()
+            {
+                add(transfer, ObjectId::File(file));
+            }
+            let Some(event) = transfer.poll_event() else { break };
+            match event {
+                Event::Manifest { .. } => {
+                    node.manifest_seen = true;
+                    add(transfer, ObjectId::Root);
+                }
+                Event::Segment { object, segment } => {
+                    let truth = &original.objects[&object];
+                    let range = truth.geometry.segment_range(segment.index);
+                    let content = &truth.content[range.start as usize..range.end as usize];
+                    assert!(segment.content[..] == *content, "a wrong byte came through");
+                    let segments = truth.geometry.segments();
+                    let held = node.held.entry(object).or_insert_with(|| Bitmap::empty(segments));
+                    assert!(held.insert(segment.index.0), "{} twice", segment.index);
+                }
+                Event::PeerMisbehaved { peer, .. } => node.blamed.push(peer),
+                Event::Failed(reason) => node.failed = Some(reason),
+                _ => {}
+            }
+        }
+        if node.done.is_none() && node.manifest_seen && node.files.is_empty() && transfer.is_idle()
+        {
+            node.done = Some(now);
+        }
+    }
+
+    /// When the last fetcher that stays had everything.
+    pub fn finished(&self) -> Option<Duration> {
+        let fetchers = self.nodes.iter().filter(|n| n.transfer.is_some() && n.leaves.is_none());
+        fetchers.map(|node| node.done).collect::<Option<Vec<_>>>()?.into_iter().max()
+    }
+
+    pub fn sent_by_sources(&self) -> u64 {
+        self.nodes.iter().filter(|node| node.role == Role::Source).map(|node| node.sent).sum()
+    }
+
+    /// Data that came a second time, of those that had come.
+    pub fn duplicates(&self) -> f64 {
+        let all = self.nodes.iter().filter_map(|node| node.transfer.as_ref());
+        let (twice, once) = all.fold((0, 0), |(twice, once), transfer| {
+            let progress = transfer.progress();
+            (twice + progress.duplicates, once + progress.verified_segments)
+        });
+        twice as f64 / once.max(1) as f64
+    }
+}
+
+fn have(held: &BTreeMap<ObjectId, Bitmap>, original: &Original) -> Have {
+    let mut have = Have::default();
+    for (object, set) in held {
+        let is_whole = set.count() == original.objects[object].geometry.segments();
+        match object {
+            ObjectId::File(file) if is_whole => have.whole_files.push(*file..file + 1),
+            _ => have.partial.push((*object, set.iter().map(|i| i..i + 1).collect())),
+        }
+    }
+    if original.objects.len() == 1 && held.values().any(|set| set.count() == set.len()) {
+        return Have::everything();
+    }
+    have
+}

@@ -1,0 +1,355 @@
+//! Many peers: those with a part are used for it, fetchers serve each other, liars and the vanished
+//! hold nobody up, and who has room is asked.
+
+mod sim;
+
+use std::time::Duration;
+
+use sim::{Behaviour, Net, Original, Role, Swarm, World, ms};
+use xylem_object::{Have, ObjectId, sign_manifest};
+use xylem_packet::{InterestBuilder, Packet};
+use xylem_transfer::{Config, Event, PeerId, Transfer};
+
+const MBIT: f64 = 50.0;
+const LIMIT: Duration = Duration::from_secs(300);
+
+fn swarm(original: &Original, fetchers: usize) -> Swarm {
+    let mut swarm = Swarm::new(original, ms(20), 1).node(Role::Source, MBIT);
+    for _ in 0..fetchers {
+        swarm = swarm.node(Role::Fetcher, MBIT);
+    }
+    swarm
+}
+
+/// Runs it; how long it took, and how often the source sent all.
+fn finish(swarm: &mut Swarm, original: &Original) -> (f64, f64) {
+    swarm.run(LIMIT);
+    let failed: Vec<_> = swarm.nodes.iter().filter_map(|node| node.failed.clone()).collect();
+    assert_eq!(failed, []);
+    let seconds = swarm.finished().expect("everybody has everything").as_secs_f64();
+    let size: usize = original.objects.values().map(|truth| truth.content.len()).sum();
+    (seconds, swarm.sent_by_sources() as f64 / size as f64)
+}
+
+#[test]
+fn fetchers_of_one_source_help_each_other() {
+    let original = Original::file(16_000_000);
+    let one = finish(&mut swarm(&original, 1), &original);
+    let mut all = swarm(&original, 8);
+    let eight = finish(&mut all, &original);
+    // Alone with the source they would take eight times as long and cost it eight times as much.
+    assert!(eight.0 < 2.0 * one.0, "{eight:?} and {one:?}");
+    assert!(eight.1 < 2.0, "{eight:?}");
+    assert!(all.duplicates() < 0.03, "{}", all.duplicates());
+    assert!(all.nodes.iter().all(|node| node.blamed.is_empty()));
+}
+
+#[test]
+fn a_directory_too() {
+    let original = Original::directory(&(0..300).map(|i| i * 211 % 40_000).collect::<Vec<_>>());
+    let one = finish(&mut swarm(&original, 1), &original);
+    let four = finish(&mut swarm(&original, 4), &original);
+    assert!(four.0 < 3.0 * one.0 && four.1 < 3.0, "{four:?} and {one:?}");
+}
+
+#[test]
+fn liars_cost_little() {
+    let original = Original::file(8_000_000);
+    let honest = finish(&mut swarm(&original, 4), &original);
+    for lie in [Role::Refuses, Role::Silent, Role::Garbage] {
+        let mut with = swarm(&original, 4).node(lie, MBIT).node(lie, MBIT);
+        let (seconds, times) = finish(&mut with, &original);
+        assert!(seconds < 2.0 * honest.0 + 1.0, "{lie:?}: {seconds} s, {honest:?}");
+        assert!(times < 3.0, "{lie:?}: {times}");
+        let liars = [PeerId(5), PeerId(6)];
+        let blamed = with.nodes.iter().flat_map(|node| &node.blamed);
+        assert!(blamed.clone().all(|peer| liars.contains(peer)), "{lie:?}");
+        assert_eq!(blamed.count() > 0, lie == Role::Garbage, "{lie:?}");
+    }
+}
+
+/// The source leaves when what it has sent could be put together again, some fetchers leave and others
+/// come at half: those that stay complete it, from each other.
+#[test]
+fn nodes_vanish_and_appear() {
+    let original = Original::file(8_000_000);
+    let half = ms(1_000);
+    let mut swarm = swarm(&original, 4);
+    swarm.add(Role::Fetcher, MBIT, ms(0), Some(half));
+    swarm.add(Role::Fetcher, MBIT, ms(0), Some(half));
+    swarm.add(Role::Fetcher, MBIT, half, None);
+    swarm.add(Role::Selfish, MBIT, half, None);
+    let (seconds, times) = finish(&mut swarm, &original);
+    assert!(seconds < 10.0 && times < 4.0, "{seconds} s, {times}");
+}
+
+#[test]
+fn the_source_is_not_needed_once_all_is_spread() {
+    let original = Original::file(8_000_000);
+    let mut swarm = Swarm::new(&original, ms(20), 1);
+    swarm.add(Role::Source, MBIT, ms(0), Some(ms(4_000)));
+    for _ in 0..4 {
+        swarm.add(Role::Fetcher, MBIT, ms(0), None);
+    }
+    // Slow ones, and one that comes when the source is gone.
+    swarm.add(Role::Fetcher, 4.0, ms(0), None);
+    swarm.add(Role::Fetcher, MBIT, ms(4_500), None);
+    finish(&mut swarm, &original);
+}
+
+#[test]
+fn a_partition_heals() {
+    let original = Original::file(8_000_000);
+    let mut swarm = swarm(&original, 6);
+    // The source and three fetchers on one side; on the other, what three have got until then.
+    swarm.cut = Some((ms(500)..ms(6_000), 4));
+    let (seconds, _) = finish(&mut swarm, &original);
+    assert!((6.0..20.0).contains(&seconds), "{seconds}");
+}
+
+#[test]
+fn readers_in_order_help_each_other_too() {
+    let original = Original::file(4_000_000);
+    let one = finish(&mut swarm(&original, 1), &original);
+    let mut readers = swarm(&original, 4);
+    readers.in_order = Some(128);
+    let four = finish(&mut readers, &original);
+    assert!(four.0 < 5.0 * one.0, "{four:?} and {one:?}");
+}
+
+// ---- one peer with a part ------------------------------------------------------------------------
+
+/// A transfer whose peer 0 was asked what it has, and what it was asked.
+struct Asking {
+    transfer: Transfer,
+    original: Original,
+    now: Duration,
+    questions: Vec<Vec<u8>>,
+    /// Segments and tiles, by the end of their names.
+    asked: Vec<String>,
+}
+
+impl Asking {
+    fn new(original: &Original, peers: u32) -> Self {
+        let mut world = World::new(original, Config::default(), 1);
+        let packet = sign_manifest(&original.manifest, original.prefix.as_ref(), &original.key);
+        world.transfer.offer_manifest(ms(0), packet.unwrap().into()).unwrap();
+        (0..peers).for_each(|peer| assert!(world.transfer.add_direct_peer(ms(0), PeerId(peer))));
+        let transfer = world.transfer;
+        let mut asking = Self {
+            transfer,
+            original: original.clone(),
+            now: ms(0),
+            questions: Vec::new(),
+            asked: Vec::new(),
+        };
+        let truth = &original.objects[&ObjectId::Root];
+        let (root, geometry) = (truth.root, truth.geometry);
+        let all = Some(0..u64::MAX);
+        asking.transfer.add_object(ObjectId::Root, root, geometry, all, [], None).unwrap();
+        asking
+    }
+
+    fn poll(&mut self) {
+        let mut packet = Vec::new();
+        while let Some(peer) = self.transfer.poll_transmit(self.now, &mut packet) {
+            let Ok(Packet::Interest(interest)) = Packet::decode(&packet) else { panic!() };
+            let name = interest.name().to_string();
+            match name.split_once("/32=have/") {
+                Some(_) => self.questions.push(packet.clone()),
+                None => {
+                    let end = name.split_once("/v=").unwrap().1.split_once('/').unwrap().1;
+                    self.asked.push(format!("{}:{end}", peer.0));
+                }
+            }
+        }
+        while let Some(event) = self.transfer.poll_event() {
+            assert!(!matches!(event, Event::Failed(_)), "{event:?}");
+        }
+    }
+
+    /// Answers the last question that peer 0 was asked.
+    fn tell(&mut self, have: &Have) {
+        let question = self.questions.pop().expect("it was asked");
+        let Ok(Packet::Interest(interest)) = Packet::decode(&question) else { panic!() };
+        let mut out = Vec::new();
+        have.packet(interest.name(), &mut out).unwrap();
+        self.transfer.handle_data(self.now, PeerId(0), out.into());
+    }
+
+    /// Peer 0 brings what it was asked.
+    fn bring(&mut self) {
+        let mut producer = sim::Producer::new(self.original.clone(), Behaviour::Honest);
+        for end in std::mem::take(&mut self.asked) {
+            let end = end.split_once(':').unwrap().1;
+            let name = format!("{}/{end}", self.original.prefix);
+            let mut wire = Vec::new();
+            let name = xylem_packet::Name::from_uri(&name).unwrap();
+            InterestBuilder::new(name.as_ref()).encode(&mut wire).unwrap();
+            let Some(sim::Reply::Data(data)) = producer.reply(&wire).pop() else { panic!() };
+            self.transfer.handle_data(self.now, PeerId(0), data.into());
+        }
+    }
+
+    fn numbers(&self) -> std::collections::BTreeSet<u64> {
+        self.asked.iter().filter_map(|a| a.split_once("seg=")?.1.parse().ok()).collect()
+    }
+}
+
+fn part(runs: &[std::ops::Range<u64>]) -> Have {
+    Have { partial: vec![(ObjectId::Root, runs.to_vec())], ..Have::default() }
+}
+
+#[test]
+fn a_peer_is_asked_for_what_it_has() {
+    let original = Original::file(20_000_000);
+    let mut asking = Asking::new(&original, 1);
+    asking.transfer.set_paused(ms(0), true);
+    asking.poll();
+    assert!(asking.questions.is_empty() && asking.asked.is_empty());
+    asking.transfer.set_paused(ms(0), false);
+    // The question goes first, and this answer comes before anything else is asked.
+    let mut packet = Vec::new();
+    assert!(asking.transfer.poll_transmit(ms(0), &mut packet).is_some());
+    asking.questions.push(packet);
+    asking.tell(&part(&[5..8, 200..202]));
+    let mut seen = std::collections::BTreeSet::new();
+    for _ in 0..10 {
+        asking.now += ms(20);
+        asking.poll();
+        seen.extend(asking.numbers());
+        asking.bring();
+    }
+    assert_eq!(seen, [5, 6, 7, 200, 201].into());
+    // There was nothing left to ask it for, so it was soon asked again what it has.
+    assert_eq!(asking.questions.len(), 1);
+    asking.tell(&part(&[5..10, 200..202]));
+    asking.poll();
+    assert_eq!(asking.numbers(), [8, 9].into());
+    asking.bring();
+    asking.now += ms(1_500);
+    asking.poll();
+    asking.tell(&Have::everything());
+    asking.poll();
+    assert!(asking.numbers().contains(&0), "{:?}", asking.asked);
+    asking.bring();
+    for _ in 0..50 {
+        asking.now += ms(200);
+        asking.poll();
+        asking.bring();
+    }
+    assert!(asking.transfer.is_idle());
+    assert_eq!(asking.questions, [] as [Vec<u8>; 0], "who has everything is not asked again");
+}
+
+/// An answer to no question, or to an older one, or that cannot be read: nothing changes.
+#[test]
+fn what_was_not_asked_says_nothing() {
+    let original = Original::file(20_000_000);
+    let mut asking = Asking::new(&original, 1);
+    asking.poll();
+    let count = asking.asked.len();
+    assert!(count > 3, "who has not answered counts as having everything");
+    let question = asking.questions[0].clone();
+    asking.transfer.handle_data(asking.now, PeerId(9), question.clone().into());
+    asking.tell(&part(&[0..1]));
+    asking.questions.push(question);
+    let before = asking.transfer.progress().unasked;
+    asking.tell(&Have::everything());
+    assert_eq!(asking.transfer.progress().unasked, before + 1);
+    asking.bring();
+    asking.now += ms(20);
+    asking.poll();
+    assert!(asking.numbers().is_empty(), "it still has one segment only: {:?}", asking.asked);
+}
+
+#[test]
+fn a_program_that_does_not_know_the_question_is_asked_as_before() {
+    let original = Original::file(4_000_000);
+    let net = || Net::new(20, 0.0).rate(20.0, 100_000);
+    let plain = World::new(&original, Config::default(), 1);
+    let mut plain = plain.peer(&original, Behaviour::Honest, net());
+    plain.run(LIMIT);
+    for behaviour in [Behaviour::Older, Behaviour::Honest] {
+        let world = World::new(&original, Config::default(), 1);
+        let mut world = world.direct_peer(&original, behaviour, net());
+        world.run(LIMIT);
+        assert!(world.is_done() && world.now < plain.now * 11 / 10, "{behaviour:?}");
+        let questions = world.asked.keys().filter(|name| name.contains("32=have")).count();
+        let most = if behaviour == Behaviour::Older { 3 } else { 1 };
+        assert!((1..=most).contains(&questions), "{behaviour:?}: {questions}");
+        assert_eq!(world.transfer.progress().lost, plain.transfer.progress().lost);
+    }
+}
+
+#[test]
+fn what_is_preferred_is_asked_first() {
+    let original = Original::file(40_000_000);
+    let mut asking = Asking::new(&original, 1);
+    asking.transfer.prefer(ObjectId::Root, 3_000..3_002);
+    asking.transfer.prefer(ObjectId::Root, 4_500..4_501);
+    asking.transfer.prefer(ObjectId::File(3), 0..9); // not there: no matter
+    asking.transfer.prefer(ObjectId::Root, 90_000..90_001); // past the end
+    asking.poll();
+    let segments: Vec<&str> =
+        asking.asked.iter().filter_map(|a| Some(a.split_once("seg=")?.1)).collect();
+    let tile = |s: &&&str| !s.contains("seq");
+    let segments: Vec<&str> = segments.iter().filter(tile).copied().take(5).collect();
+    assert_eq!(segments, ["4500", "3000", "3001", "0", "1"]);
+}
+
+// ---- turns ------------------------------------------------------------------------------------
+
+fn fetch(original: &Original, nets: &[Net], rate: Option<u64>) -> World {
+    let mut world = World::new(original, Config::default(), 1);
+    for net in nets {
+        world = world.peer(original, Behaviour::Honest, net.clone());
+    }
+    world.transfer.set_rate_limit(rate);
+    world.run(Duration::from_secs(600));
+    assert!(world.is_done() && world.failed.is_none());
+    world
+}
+
+#[test]
+fn equal_peers_serve_equal_parts_under_a_limit() {
+    let original = Original::file(16_000_000);
+    for rtt in [1, 20, 100] {
+        let nets = vec![Net::new(rtt, 0.0).rate(50.0, 625_000); 4];
+        for rate in [1_000_000, 4_000_000, 12_000_000] {
+            let shares = fetch(&original, &nets, Some(rate)).shares();
+            assert!(
+                shares.iter().all(|s| (0.15..=0.35).contains(s)),
+                "{rtt} ms, {rate}: {shares:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn peers_serve_in_proportion_to_their_speed() {
+    let original = Original::file(16_000_000);
+    let nets = [Net::new(20, 0.0).rate(20.0, 100_000), Net::new(20, 0.0).rate(80.0, 400_000)];
+    let free = fetch(&original, &nets, None).shares();
+    assert!((0.15..=0.26).contains(&free[0]), "{free:?}");
+    let limited = fetch(&original, &nets, Some(6_000_000)).shares();
+    assert!((0.10..=0.35).contains(&limited[0]), "{limited:?}");
+}
+
+/// Four peers, of which one says nothing for a while after some time, or for good.
+#[test]
+fn little_comes_twice_at_the_end() {
+    let original = Original::file(16 << 20);
+    let net = Net::new(20, 0.0).rate(50.0, 125_000);
+    for behaviour in [Behaviour::Honest, Behaviour::DiesAfter(200)] {
+        let mut world = World::new(&original, Config::default(), 1);
+        for stalls in [false, false, false, true] {
+            let behaviour = if stalls { behaviour } else { Behaviour::Honest };
+            world = world.peer(&original, behaviour, net.clone());
+        }
+        world.run(Duration::from_secs(60));
+        assert!(world.is_done());
+        let twice = world.transfer.progress().duplicates as f64 / 2_048.0;
+        assert!(twice < 0.01, "{behaviour:?}: {twice}");
+    }
+}

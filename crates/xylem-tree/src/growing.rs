@@ -1,0 +1,269 @@
+//! [`GrowingTree`]: the tree of a file that is only appended to, and its [`Checkpoint`]s.
+//!
+//! Bytes come in as they are appended; nodes go out to an outboard as soon as nothing can change
+//! them: a node over whole segments that have bytes after them is the same in every later tree
+//! ("left-complete", docs/spec/tree.md, "Growing trees"). What is not so yet is the right edge: the
+//! last segment's leaf, and the nodes above it. A checkpoint works the edge out anew, one hash a
+//! level, and keeps it beside the outboard, so that the checkpoints before it stay servable.
+//!
+//! The last segment is held back until a byte comes after it: whether it is hashed as a file of its
+//! own or as a part of a larger one depends on that byte. So a tree that grows holds one segment and
+//! one node a level, and nothing is ever hashed twice but the last segment.
+//!
+//! It does not read, write or sign anything, and it believes the bytes that it is given.
+//!
+//! ```
+//! use xylem_tree::{GrowingTree, SegmentSize, TreeKind};
+//!
+//! let mut tree = GrowingTree::new(SegmentSize::DEFAULT, TreeKind::Blake3);
+//! let mut outboard = vec![0; 1 << 16];
+//! for (line, text) in ["one\n", "two\n"].iter().enumerate() {
+//!     tree.push(text.as_bytes(), |slot, value| -> Result<(), ()> {
+//!         outboard[slot as usize * 32..][..32].copy_from_slice(&value.0);
+//!         Ok(())
+//!     })?;
+//!     assert_eq!(tree.checkpoint().geometry().size(), 4 * (line as u64 + 1));
+//! }
+//! assert_eq!(tree.checkpoint().root(), xylem_hash::hash(b"one\ntwo\n"));
+//! # Ok::<(), ()>(())
+//! ```
+
+use alloc::vec::Vec;
+
+use xylem_hash::Hash;
+
+use crate::{
+    error::ExtractError,
+    geometry::Geometry,
+    hashing::{join, leaf_row, leaf_value},
+    ids::{NODE_LEN, Node, NodeValue, SegmentIndex, SegmentSize, TreeKind},
+    outboard::{NodeSource, read_node},
+};
+
+/// Segments that are hashed side by side: 4 MiB of the default size.
+const ROW: usize = 512;
+
+/// The nodes over the first `whole` segments that no other such node is above: one for each bit of
+/// `whole`, highest first.
+pub(crate) fn peaks(whole: u64) -> impl Iterator<Item = Node> {
+    (0..64)
+        .rev()
+        .filter(move |level| whole >> level & 1 == 1)
+        .map(move |level: u32| Node { level: level as u8, index: (whole >> level) - 1 })
+}
+
+/// The tree of a file as far as it has grown; see the module's documentation.
+#[derive(Clone)]
+pub struct GrowingTree {
+    /// A file so large that no node here is its root: what is left-complete is hashed so.
+    shape: Geometry,
+    /// Segments that have bytes after them.
+    whole: u64,
+    /// The values of [`peaks`].
+    peaks: Vec<NodeValue>,
+    /// The last segment: as long as a whole one at most, and empty only for an empty file.
+    tail: Vec<u8>,
+    row: Vec<NodeValue>,
+}
+
+impl GrowingTree {
+    /// The tree of an empty file.
+    #[must_use]
+    pub fn new(segment: SegmentSize, kind: TreeKind) -> Self {
+        let shape = Geometry::new(u64::MAX, segment).with_kind(kind);
+        Self { shape, whole: 0, peaks: Vec::new(), tail: Vec::new(), row: Vec::new() }
+    }
+
+    /// Goes on where a tree of this geometry was: its left-complete nodes are read from the outboard
+    /// that was written, `tail` is the bytes of its last segment. Nothing is checked: compare the
+    /// root of [`Self::checkpoint`] with what is known of it.
+    ///
+    /// # Errors
+    /// [`ExtractError::OutOfRange`] for a tail of another length; what the source says.
+    pub fn resume<S: NodeSource>(
+        geo: &Geometry,
+        nodes: &mut S,
+        tail: &[u8],
+    ) -> Result<Self, ExtractError<S::Error>> {
+        if tail.len() != geo.segment_len(geo.last_segment()) {
+            return Err(ExtractError::OutOfRange);
+        }
+        let mut tree = Self::new(geo.segment_size(), geo.kind());
+        tree.whole = geo.last_segment().0;
+        tree.peaks =
+            peaks(tree.whole).map(|node| read_node(node, nodes)).collect::<Result<_, _>>()?;
+        tree.tail.extend_from_slice(tail);
+        Ok(tree)
+    }
+
+    /// Bytes so far.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.whole * self.segment_len() as u64 + self.tail.len() as u64
+    }
+
+    /// The shape of the tree as it is now.
+    #[must_use]
+    pub fn geometry(&self) -> Geometry {
+        Geometry::new(self.size(), self.shape.segment_size()).with_kind(self.shape.kind())
+    }
+
+    /// The bytes of the last segment, and where they begin.
+    #[must_use]
+    pub fn tail(&self) -> (u64, &[u8]) {
+        (self.whole * self.segment_len() as u64, &self.tail)
+    }
+
+    /// The value of a left-complete node that no other is above, or of the last segment's leaf as it is
+    /// with bytes after it, if it is whole; `None` for any other node.
+    #[must_use]
+    pub fn node(&self, node: Node) -> Option<NodeValue> {
+        if node == (Node { level: 0, index: self.whole }) && self.tail.len() == self.segment_len() {
+            return Some(leaf_value(&self.shape, SegmentIndex(self.whole), &self.tail));
+        }
+        let at = peaks(self.whole).position(|peak| peak == node)?;
+        self.peaks.get(at).copied()
+    }
+
+    fn segment_len(&self) -> usize {
+        self.shape.segment_size().bytes()
+    }
+
+    /// Takes the next bytes. `sink` is handed each node that has become left-complete, once, with its
+    /// slot: what an outboard has to hold.
+    ///
+    /// # Errors
+    /// What `sink` failed with; the tree is then of no more use, unless the outboard is.
+    pub fn push<E>(
+        &mut self,
+        mut bytes: &[u8],
+        mut sink: impl FnMut(u64, NodeValue) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let segment = self.segment_len();
+        while !bytes.is_empty() {
+            if self.tail.len() == segment {
+                let tail = core::mem::take(&mut self.tail);
+                self.take_row(&tail, &mut sink)?;
+                self.tail = tail;
+                self.tail.clear();
+            }
+            if self.tail.is_empty() && bytes.len() > segment {
+                let segments = ((bytes.len() - 1) / segment).min(ROW);
+                let (row, rest) = bytes.split_at(segments * segment);
+                self.take_row(row, &mut sink)?;
+                bytes = rest;
+                continue;
+            }
+            let (now, rest) = bytes.split_at(bytes.len().min(segment - self.tail.len()));
+            self.tail.extend_from_slice(now);
+            bytes = rest;
+        }
+        Ok(())
+    }
+
+    /// Takes whole segments that have bytes after them.
+    fn take_row<E>(
+        &mut self,
+        bytes: &[u8],
+        sink: &mut impl FnMut(u64, NodeValue) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut row = core::mem::take(&mut self.row);
+        row.clear();
+        leaf_row(&self.shape, SegmentIndex(self.whole), bytes, &mut row);
+        let outcome = row.iter().try_for_each(|leaf| self.take_leaf(*leaf, sink));
+        self.row = row;
+        outcome
+    }
+
+    fn take_leaf<E>(
+        &mut self,
+        leaf: NodeValue,
+        sink: &mut impl FnMut(u64, NodeValue) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let (mut node, mut value) = (Node { level: 0, index: self.whole }, leaf);
+        sink(node.slot(), value)?;
+        while node.index % 2 == 1
+            && let Some(left) = self.peaks.pop()
+        {
+            node = Node { level: node.level + 1, index: node.index / 2 };
+            value = join(&self.shape, node, left, value);
+            sink(node.slot(), value)?;
+        }
+        self.peaks.push(value);
+        self.whole += 1;
+        Ok(())
+    }
+
+    /// The file as it is now. Costs the hash of the last segment and of one node a level.
+    #[must_use]
+    pub fn checkpoint(&self) -> Checkpoint {
+        Checkpoint::new(self.geometry(), &self.peaks, &self.tail)
+    }
+}
+
+impl core::fmt::Debug for GrowingTree {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("GrowingTree").field("size", &self.size()).finish_non_exhaustive()
+    }
+}
+
+/// A growing file at one moment: its shape, its root, and the nodes of its tree that are not
+/// left-complete, which no outboard can hold for all checkpoints at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checkpoint {
+    geo: Geometry,
+    root: Hash,
+    /// By slot, ascending.
+    edge: Vec<(u64, NodeValue)>,
+}
+
+impl Checkpoint {
+    fn new(geo: Geometry, peaks: &[NodeValue], tail: &[u8]) -> Self {
+        let leaf = Node { level: 0, index: geo.last_segment().0 };
+        let mut value = leaf_value(&geo, geo.last_segment(), tail);
+        let mut edge = alloc::vec![(leaf.slot(), value)];
+        // Nothing is to the right of the last segment: each step up has a peak to its left.
+        for (parent, left) in geo.steps(leaf, geo.levels()).zip(peaks.iter().rev()) {
+            value = join(&geo, parent, *left, value);
+            edge.push((parent.slot(), value));
+        }
+        edge.sort_unstable_by_key(|(slot, _)| *slot);
+        Self { geo, root: Hash::from_bytes(value.0), edge }
+    }
+
+    /// A checkpoint that was made before, once more: from the outboard, which holds its left-complete
+    /// nodes whatever came later, and the bytes of its last segment. Its root is what these say.
+    ///
+    /// # Errors
+    /// As [`GrowingTree::resume`].
+    pub fn read<S: NodeSource>(
+        geo: &Geometry,
+        nodes: &mut S,
+        tail: &[u8],
+    ) -> Result<Self, ExtractError<S::Error>> {
+        GrowingTree::resume(geo, nodes, tail).map(|tree| tree.checkpoint())
+    }
+
+    /// The shape of its tree.
+    #[must_use]
+    pub fn geometry(&self) -> &Geometry {
+        &self.geo
+    }
+
+    /// The root of its tree; of a BLAKE3 tree the plain hash of the bytes so far.
+    #[must_use]
+    pub fn root(&self) -> Hash {
+        self.root
+    }
+
+    /// Puts the nodes of its right edge over what an outboard held for the slots from `first_slot` on.
+    pub fn overlay(&self, first_slot: u64, out: &mut [u8]) {
+        let end = first_slot.saturating_add((out.len() / NODE_LEN) as u64);
+        for (slot, value) in &self.edge {
+            if (first_slot..end).contains(slot) {
+                let at = (slot - first_slot) as usize * NODE_LEN;
+                out[at..at + NODE_LEN].copy_from_slice(&value.0);
+            }
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! Fetching nodes serve each other, in processes: A shares, B fetches and serves meanwhile, C fetches
+//! from B, or finds B through A; whoever dies or has a damaged disk costs time and no bytes.
+
+mod common;
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+
+use common::{Share, file, noise, text, until, xylem};
+use serde_json::Value;
+
+/// So slow that a fetch of [`SIZE`] takes some seconds.
+const LIMIT: &str = "2M";
+const SIZE: usize = 6_000_000;
+
+/// A running `xylem get --json`; killed when dropped.
+struct Get {
+    events: Arc<Mutex<Vec<Value>>>,
+    child: Child,
+}
+
+impl Get {
+    fn start(store: &Path, ticket: &str, out: &Path, more: &[&str]) -> Self {
+        let mut command = xylem(store);
+        command.args(["--json", "get", ticket, "-o", text(out)]).args(more);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().expect("the program starts");
+        let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        let events = Arc::new(Mutex::new(Vec::new()));
+        let into = events.clone();
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                into.lock().unwrap().push(serde_json::from_str(&line).expect("JSON"));
+            }
+        });
+        Self { events, child }
+    }
+
+    /// The first event of this name that `is` what is looked for, once it is there.
+    fn event(&self, name: &str, is: impl Fn(&Value) -> bool) -> Value {
+        let mut found = None;
+        until(name, || {
+            let events = self.events.lock().unwrap();
+            found = events.iter().find(|e| e["event"] == name && is(e)).cloned();
+            found.is_some()
+        });
+        found.expect("until it is there")
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.events.lock().unwrap().iter().any(|e| e["event"] == name)
+    }
+
+    /// `KEY@ADDR` of where it serves.
+    fn address(&self) -> (String, String) {
+        let offering = self.event("offering", |_| true);
+        let text = |v: &Value| v.as_str().expect("text").to_owned();
+        let address = text(&offering["listen"][0]);
+        (format!("{}@{address}", text(&offering["key"])), address)
+    }
+
+    fn has_fetched(&self, bytes: u64) {
+        self.event("progress", |e| e["verified"].as_u64() >= Some(bytes));
+    }
+
+    fn done(&self) -> Value {
+        self.event("done", |_| true)
+    }
+
+    fn wait(&mut self) -> Option<i32> {
+        let mut code = None;
+        until("the end", || {
+            code = self.child.try_wait().unwrap();
+            code.is_some()
+        });
+        code.expect("until it is there").code()
+    }
+
+    fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Get {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn from(done: &Value, peer: &str) -> u64 {
+    let peers = done["peers"].as_array().expect("a list");
+    peers.iter().filter(|p| p["peer"] == peer).map(|p| p["bytes"].as_u64().unwrap()).sum()
+}
+
+/// A folder, a file in it that A shares, and paths for the others.
+struct Place {
+    dir: tempfile::TempDir,
+    source: PathBuf,
+}
+
+impl Place {
+    fn new(seed: u64) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let source = file(dir.path(), "source", &noise(SIZE, seed));
+        Self { dir, source }
+    }
+
+    fn share(&self) -> Share {
+        Share::start(&self.source, &self.dir.path().join("store-a"))
+    }
+
+    fn out(&self, who: &str) -> PathBuf {
+        self.dir.path().join(format!("out-{who}"))
+    }
+
+    fn get(&self, who: &str, ticket: &str, more: &[&str]) -> Get {
+        let store = self.dir.path().join(format!("store-{who}"));
+        Get::start(&store, ticket, &self.out(who), more)
+    }
+
+    fn is_right(&self, who: &str) {
+        assert!(fs::read(self.out(who)).unwrap() == fs::read(&self.source).unwrap(), "{who}");
+    }
+}
+
+const SEED: [&str; 3] = ["--listen", "127.0.0.1:0", "--seed"];
+
+#[test]
+fn what_is_fetched_is_served_meanwhile() {
+    let place = Place::new(1);
+    let a = place.share();
+    let mut b = place.get("b", &a.ticket, &[&SEED[..], &["--limit", LIMIT]].concat());
+    b.has_fetched(500_000);
+    assert!(!b.has("done"));
+    let (b_key, b_address) = b.address();
+    let mut c = place.get("c", &a.ticket, &["--from", &b_key]);
+    let done = c.done();
+    assert_eq!(c.wait(), Some(0));
+    place.is_right("c");
+    assert_eq!(from(&done, &b_address), SIZE as u64);
+    let served = b.done()["served"].as_u64().unwrap();
+    assert!(served > 0, "B had not served when it was complete itself");
+    place.is_right("b");
+    // Asked to end, a node that only serves has done all that it was to do.
+    Command::new("kill").args(["-INT", &b.child.id().to_string()]).status().unwrap();
+    assert_eq!(b.wait(), Some(0));
+}
+
+#[test]
+fn a_peer_is_found_through_another_and_goes_on_alone() {
+    let place = Place::new(2);
+    let a = place.share();
+    let b = place.get("b", &a.ticket, &SEED);
+    b.done();
+    let (_, b_address) = b.address();
+    let mut c = place.get("c", &a.ticket, &["--limit", LIMIT]);
+    c.event("peer_connected", |e| e["peer"] == b_address.as_str());
+    c.has_fetched(1_000_000);
+    assert!(!c.has("done"));
+    let a_address = a.link.clone();
+    drop(a);
+    assert_eq!(c.wait(), Some(0));
+    place.is_right("c");
+    let done = c.done();
+    assert!(from(&done, &b_address) > 0, "{done}");
+    assert!(from(&done, &a_address) + from(&done, &b_address) == SIZE as u64, "{done}");
+}
+
+#[test]
+fn a_peer_that_dies_is_done_without() {
+    let place = Place::new(3);
+    let a = place.share();
+    let mut b = place.get("b", &a.ticket, &[&SEED[..], &["--limit", LIMIT]].concat());
+    let (b_key, b_address) = b.address();
+    b.has_fetched(500_000);
+    let both = ["--from", &b_key, "--from", &a.link, "--limit", LIMIT];
+    let mut c = place.get("c", &a.ticket, &both);
+    c.event("peer_connected", |e| e["peer"] == b_address.as_str());
+    c.has_fetched(1_000_000);
+    b.kill();
+    assert_eq!(c.wait(), Some(0));
+    place.is_right("c");
+}
+
+#[test]
+fn a_peer_whose_disk_changed_sends_nothing_wrong() {
+    let place = Place::new(4);
+    let a = place.share();
+    let b = place.get("b", &a.ticket, &SEED);
+    b.done();
+    let (b_key, _) = b.address();
+    let mut bytes = fs::read(place.out("b")).unwrap();
+    bytes[4_000_000] ^= 1;
+    // In place: the node has the file open.
+    fs::write(place.out("b"), &bytes).unwrap();
+    let mut c = place.get("c", &a.ticket, &["--from", &b_key, "--timeout", "2", "--no-serve"]);
+    assert_eq!(c.wait(), Some(3), "B does not have it all any more");
+    assert!(!c.has("peer_misbehaved"), "and did not send what is wrong");
+    assert!(!c.has("offering"));
+    let mut c = place.get("c", &a.ticket, &["--from", &b_key, "--from", &a.link]);
+    assert_eq!(c.wait(), Some(0));
+    place.is_right("c");
+    assert!(!c.has("peer_misbehaved"));
+    assert!(c.done()["resumed"].as_u64().unwrap() > SIZE as u64 / 2);
+}
+
+#[test]
+fn a_directory_is_served_while_it_is_fetched() {
+    let place = Place::new(5);
+    let source = place.dir.path().join("tree");
+    fs::create_dir_all(source.join("sub/empty")).unwrap();
+    for i in 0..150_usize {
+        file(&source.join("sub"), &format!("small-{i}"), &noise(i * 400, i as u64));
+    }
+    file(&source, "large", &noise(3_000_000, 6));
+    file(&source, "zlarge", &noise(300_000, 7));
+    let a = Share::start(&source, &place.dir.path().join("store-a"));
+    let share_ticket = a.ticket.clone();
+    let b = place.get("b", &a.ticket, &[&SEED[..], &["--limit", LIMIT]].concat());
+    b.has_fetched(500_000);
+    assert!(!b.has("done"));
+    let (b_key, b_address) = b.address();
+    let mut c = place.get("c", &a.ticket, &["--from", &b_key]);
+    assert_eq!(c.wait(), Some(0));
+    assert!(b.done()["served"].as_u64() > Some(0));
+    let done = c.done();
+    assert!(from(&done, &b_address) >= 3_300_000, "{done}");
+    // With all of it on B's disk nobody needs A.
+    drop(a);
+    let mut d = place.get("d", &share_ticket, &["--from", &b_key]);
+    assert_eq!(d.wait(), Some(0));
+    for who in ["b", "c", "d"] {
+        assert_eq!(done["root"], tree_sum(&place.out(who)), "{who}");
+    }
+}
+
+fn tree_sum(path: &Path) -> String {
+    let output = xylem(path).args(["sum", "--no-names", "--tree"]).arg(path).output().unwrap();
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
