@@ -16,9 +16,7 @@ use xylem_packet::{Component, InterestBuilder, Name, Packet};
 use xylem_store::{FileRef, OpenHow, Store};
 use xylem_transfer::{Event as TransferEvent, Spec};
 use xylem_tree::consistency::{self, ConsistencyError};
-use xylem_tree::{
-    Geometry, GrowingTree, Node, NodeValue, Segment, TreeKind, Verified, Verifier,
-};
+use xylem_tree::{Geometry, GrowingTree, Node, NodeValue, Segment, TreeKind, Verified, Verifier};
 
 use super::log::{self, Entry};
 use super::output::{Output, Place};
