@@ -209,7 +209,7 @@ impl Fetch {
             && options.existing == Existing::Refuse
             && to.path.symlink_metadata().is_ok()
         {
-            return self.already_there(&to.path, options, &manifest, on_event);
+            return self.already_there(&to.path, ticket, options, (store, &manifest), on_event);
         }
         let on_disk = destination.is_some() && options.range.is_none();
         let mut sink = sink::make(options, &manifest, destination, store)?;
@@ -520,17 +520,31 @@ impl Fetch {
     fn already_there(
         &mut self,
         path: &Path,
+        ticket: &Ticket,
         options: &GetOptions,
-        manifest: &Manifest,
+        (store, manifest): (&Store, &Manifest),
         on_event: &mut dyn FnMut(Event),
     ) -> Result<GetSummary, Error> {
-        self.engine.close();
+        let seeds = options.serve.as_ref().is_some_and(|serve| serve.seed);
+        if !seeds {
+            self.engine.close();
+        }
         let same = options.range.is_none() && root_of(path, on_event)? == manifest.root;
         if !same {
             let path = path.display();
             return Err(failure::usage(format!(
                 "{path} exists and is something else; choose --overwrite, --rename or -o PATH"
             )));
+        }
+        if seeds {
+            self.join(ticket, options, true, on_event)?;
+            let holdings = self.company.as_ref().and_then(Company::holdings);
+            if !holdings.is_some_and(|holdings| holdings.finished(store, manifest, path)) {
+                self.company = None;
+                let what = "what was there already is not served: only files are, whose tree the \
+                            store has kept";
+                on_event(Event::Trouble { what: what.to_owned() });
+            }
         }
         Ok(GetSummary {
             root: manifest.root.to_string(),

@@ -149,6 +149,13 @@ fn what_is_fetched_is_served_meanwhile() {
     // Asked to end, a node that only serves has done all that it was to do.
     Command::new("kill").args(["-INT", &b.child.id().to_string()]).status().unwrap();
     assert_eq!(b.wait(), Some(0));
+    // Started again, it serves what lies there.
+    let b = place.get("b", &a.ticket, &SEED);
+    let (b_key, _) = b.address();
+    assert_eq!(b.done()["already_complete"], true);
+    let mut d = place.get("d", &a.ticket, &["--from", &b_key]);
+    assert_eq!(d.wait(), Some(0));
+    place.is_right("d");
 }
 
 #[test]
