@@ -333,7 +333,7 @@ def failing(world, times, rules, act, after):
             yield
 
 
-def failing_fetch(errors, lying=False):
+def failing_fetch(errors, mends=False):
     def act(world, prefix):
         store, out = world.new("store"), world.new("out")
         # A store that is there: which format it has is written once.
@@ -346,8 +346,8 @@ def failing_fetch(errors, lying=False):
         if out.exists():
             world.must_be_same(out)
         world.finish(store, out)
-        if lying:
-            # What the disk said it had is found missing, and made again.
+        if mends:
+            # A tree that the disk lost is found missing, and made again.
             repair = ("store", "check", "--repair-tree")
             world.run(store, *repair, codes=(DONE, DAMAGED))
         world.check(store)
@@ -528,8 +528,8 @@ CASES = {
     "kill -9 while repairing": (kill_repair, 1),
     "kill -9 while collecting garbage": (kill_gc, 1),
     "fetch: the Nth write fails (EIO, ENOSPC)": (failing_fetch(WRITE_ERRORS), 0.2),
-    "fetch: the Nth write is lost": (failing_fetch(LOST_WRITES, lying=True), 0.2),
-    "fetch: the Nth rename or truncation fails": (failing_fetch(RENAME_ERRORS), 0.1),
+    "fetch: the Nth write is lost": (failing_fetch(LOST_WRITES, mends=True), 0.2),
+    "fetch: the Nth rename or truncation fails": (failing_fetch(RENAME_ERRORS, mends=True), 0.1),
     "fetch: the Nth read fails": (failing_fetch(READ_ERRORS), 0.2),
     "publish: the Nth read fails": (failing_publish(READ_ERRORS), 0.2),
     "publish: the Nth write fails": (failing_publish(WRITE_ERRORS), 0.1),
