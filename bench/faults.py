@@ -450,15 +450,20 @@ def flip_finished(world, times):
 
 
 def flip_store(world, times):
-    """Anything in the store of a share: what is served stays right, and the share mends what it needs."""
+    """Anything in the store of a share, but its keys and its format (a store whose format is not known is
+    not opened): what is served stays right, and the share mends what it needs."""
     for _ in range(times):
         store = world.new("store")
         Share(world, world.source, store).stop()
-        files = [p for p in store.rglob("*") if p.is_file() and p.stat().st_size and "key" not in p.name]
+        files = [p for p in store.rglob("*") if p.is_file() and p.stat().st_size]
+        files = [p for p in files if "key" not in p.name and p.name != "format"]
         victim = world.dice.choice(sorted(files))
         world.flip(victim)
         out = world.new("out")
-        again = Share(world, world.source, store)
+        try:
+            again = Share(world, world.source, store)
+        except Wrong as why:
+            raise Wrong(f"{why} after a bit of {victim.relative_to(store)} was flipped") from why
         codes = (DONE, DAMAGED, UNREACHABLE)
         code = world.run(
             world.new("store"), "get", again.ticket, "-o", out, "--timeout", "3", codes=codes
