@@ -333,7 +333,7 @@ def failing(world, times, rules, act, after):
             yield
 
 
-def failing_fetch(errors, lying=False):
+def failing_fetch(errors, mends=False):
     def act(world, prefix):
         store, out = world.new("store"), world.new("out")
         # A store that is there: which format it has is written once.
@@ -346,8 +346,8 @@ def failing_fetch(errors, lying=False):
         if out.exists():
             world.must_be_same(out)
         world.finish(store, out)
-        if lying:
-            # What the disk said it had is found missing, and made again.
+        if mends:
+            # A tree that the disk lost is found missing, and made again.
             repair = ("store", "check", "--repair-tree")
             world.run(store, *repair, codes=(DONE, DAMAGED))
         world.check(store)
@@ -450,15 +450,20 @@ def flip_finished(world, times):
 
 
 def flip_store(world, times):
-    """Anything in the store of a share: what is served stays right, and the share mends what it needs."""
+    """Anything in the store of a share, but its keys and its format (a store whose format is not known is
+    not opened): what is served stays right, and the share mends what it needs."""
     for _ in range(times):
         store = world.new("store")
         Share(world, world.source, store).stop()
-        files = [p for p in store.rglob("*") if p.is_file() and p.stat().st_size and "key" not in p.name]
+        files = [p for p in store.rglob("*") if p.is_file() and p.stat().st_size]
+        files = [p for p in files if "key" not in p.name and p.name != "format"]
         victim = world.dice.choice(sorted(files))
         world.flip(victim)
         out = world.new("out")
-        again = Share(world, world.source, store)
+        try:
+            again = Share(world, world.source, store)
+        except Wrong as why:
+            raise Wrong(f"{why} after a bit of {victim.relative_to(store)} was flipped") from why
         codes = (DONE, DAMAGED, UNREACHABLE)
         code = world.run(
             world.new("store"), "get", again.ticket, "-o", out, "--timeout", "3", codes=codes
@@ -528,8 +533,8 @@ CASES = {
     "kill -9 while repairing": (kill_repair, 1),
     "kill -9 while collecting garbage": (kill_gc, 1),
     "fetch: the Nth write fails (EIO, ENOSPC)": (failing_fetch(WRITE_ERRORS), 0.2),
-    "fetch: the Nth write is lost": (failing_fetch(LOST_WRITES, lying=True), 0.2),
-    "fetch: the Nth rename or truncation fails": (failing_fetch(RENAME_ERRORS), 0.1),
+    "fetch: the Nth write is lost": (failing_fetch(LOST_WRITES, mends=True), 0.2),
+    "fetch: the Nth rename or truncation fails": (failing_fetch(RENAME_ERRORS, mends=True), 0.1),
     "fetch: the Nth read fails": (failing_fetch(READ_ERRORS), 0.2),
     "publish: the Nth read fails": (failing_publish(READ_ERRORS), 0.2),
     "publish: the Nth write fails": (failing_publish(WRITE_ERRORS), 0.1),
