@@ -24,7 +24,9 @@ use crate::outboard::OutboardFile;
 use crate::partial::{Attributes, OverwritePolicy, Partial, Resuming, Unset, apply};
 use crate::sparse::{has_zero_page, write_sparse};
 use crate::store::{Part, Store, open_dir};
-use crate::sweep::{MAX_DEPTH, cannot_be_set, component, os_bytes, os_path, remove_tree, sweep};
+use crate::sweep::{
+    KindOf, MAX_DEPTH, cannot_be_set, component, os_bytes, os_path, remove_tree, sweep,
+};
 
 /// Directory handles held open at once.
 const MAX_OPEN_DIRS: usize = 64;
@@ -87,7 +89,7 @@ impl Staging {
         store: &Store,
         root: Hash,
         path: &Path,
-        listed: &mut dyn FnMut(&[u8]) -> Result<Option<FileKind>, StoreError>,
+        listed: &mut KindOf<'_>,
     ) -> Result<Self, StoreError> {
         let outboard = OutboardFile::new(store.lock_partial(&root, Part::FileOutboards)?);
         let resumed = match store.medium().create_dir(path, 0o700) {

@@ -45,6 +45,9 @@ pub(crate) fn os_bytes(name: &OsStr) -> &[u8] {
     name.to_str().unwrap_or_default().as_bytes()
 }
 
+/// Says what a listing has under a path.
+pub(crate) type KindOf<'a> = dyn FnMut(&[u8]) -> Result<Option<FileKind>, StoreError> + 'a;
+
 /// Removes from a staging directory what the listing does not have, asking for paths in the order of
 /// a listing.
 pub(crate) fn sweep(
@@ -52,7 +55,7 @@ pub(crate) fn sweep(
     shown: &Path,
     path: &mut Vec<u8>,
     depth: usize,
-    listed: &mut dyn FnMut(&[u8]) -> Result<Option<FileKind>, StoreError>,
+    listed: &mut KindOf<'_>,
 ) -> Result<(), StoreError> {
     let names = open_to_us(dir, shown)?;
     for visit in (0..names.len()).filter_map(|i| names.get(i)) {
