@@ -33,3 +33,38 @@ impl Used {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_comes_back_once_nobody_keeps_a_slice() {
+        let mut used = Used::default();
+        let mut first = used.take(100);
+        first[..3].copy_from_slice(b"abc");
+        let place = first.as_ptr();
+        first.truncate(60);
+        let first = first.freeze();
+        let slice = first.slice(0..3);
+        used.keep(first);
+        let second = used.take(100);
+        assert_ne!(second.as_ptr(), place, "a slice is kept");
+        assert_eq!(&slice[..], b"abc");
+        drop(slice);
+        let third = used.take(100);
+        assert_eq!((third.as_ptr(), third.len()), (place, 100));
+        assert_ne!(used.take(100).as_ptr(), place, "given out once");
+    }
+
+    #[test]
+    fn what_is_too_short_or_too_much_is_left_to_the_allocator() {
+        let mut used = Used::default();
+        used.keep(BytesMut::zeroed(10).freeze());
+        assert_eq!(used.take(100).len(), 100);
+        for _ in 0..2 * MAX_USED {
+            used.keep(Bytes::from_static(b"x"));
+        }
+        assert_eq!(used.0.len(), MAX_USED);
+    }
+}
