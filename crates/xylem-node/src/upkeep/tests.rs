@@ -76,7 +76,10 @@ fn what_is_known_is_listed_as_it_looks_now() {
     pin(&place.store, &place.path("photos"), true).unwrap();
     assert_eq!(
         place.list(),
-        [("film".to_owned(), Standing::Changed, false), ("photos".to_owned(), Standing::Gone, true)]
+        [
+            ("film".to_owned(), Standing::Changed, false),
+            ("photos".to_owned(), Standing::Gone, true)
+        ]
     );
     let none = list_store(&place.path("nothing"), &mut |_| {}).unwrap_err();
     assert_eq!(none.blame, Blame::Usage);

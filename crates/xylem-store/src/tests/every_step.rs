@@ -106,7 +106,7 @@ fn fetching_a_file() {
         there.into_iter().for_each(|bytes| assert!(bytes == source.bytes));
         recover(medium, &source, None);
     });
-    assert!(steps > 60, "{steps}");
+    assert!(steps > 40, "{steps}");
 }
 
 #[test]
