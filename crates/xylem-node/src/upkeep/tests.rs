@@ -33,7 +33,7 @@ impl Place {
     fn share(&self, name: &str) {
         let store = Store::open(disk(), &self.store).unwrap();
         let object = |_: &[u8]| Ok("/a/b".parse::<Name>().unwrap());
-        publish(&store, &self.path(name), &object, &Stop::new(), &mut |_| {}).unwrap();
+        publish(&store, &self.path(name), &object, false, &Stop::new(), &mut |_| {}).unwrap();
     }
 
     fn path(&self, name: &str) -> PathBuf {
