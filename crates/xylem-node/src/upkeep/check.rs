@@ -274,12 +274,32 @@ impl Check<'_> {
         Ok(file.map(|file| Nodes { file, base: 0 }))
     }
 
+    /// Whether a directory has files of more than one segment, whose outboards are packed.
+    fn has_packed(&self, root: &Hash) -> Result<bool, StoreError> {
+        let size = SegmentSize::DEFAULT;
+        let Some(file) = self.store.object(root, Part::Listing)? else { return Ok(false) };
+        let len = file.metadata()?.size;
+        // One that is damaged was named already.
+        let Ok(listing) = ListedFiles::open(file, len, root, size) else { return Ok(false) };
+        for found in listing.entries() {
+            if let EntryKind::File { size: bytes, .. } = found?.entry.kind
+                && bytes > size.bytes() as u64
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// What records need and is not there.
     fn references(&mut self) -> Result<(), Error> {
         let mut missing = Vec::new();
         for (root, all) in &self.known {
             let Some(known) = all.first() else { continue };
-            for &part in needed(known) {
+            let packed =
+                known.directory && self.has_packed(root).map_err(|e| failure::store(&e))?;
+            let packed = packed.then_some(&Part::FileOutboards);
+            for &part in needed(known).iter().chain(packed) {
                 if self.store.info(root, part).map_err(|e| failure::store(&e))?.is_none() {
                     missing.push((*root, part, os_path(&known.path)));
                 }

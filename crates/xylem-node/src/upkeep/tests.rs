@@ -122,11 +122,8 @@ fn every_damaged_part_is_found_and_made_again_from_the_file() {
         assert_eq!(place.check(true).0.bad, 0);
         fs::remove_file(&object).unwrap();
         let (done, found) = place.check(false);
-        let files = object.extension().is_some_and(|e| e == "files");
-        assert_eq!(done.bad > 0, !files || done.bad > 0, "{found:?}");
-        if !files {
-            assert!(found.iter().any(|f| f.kind == FindingKind::Missing), "{object:?} {found:?}");
-        }
+        assert!(done.bad > 0, "{object:?}");
+        assert!(found.iter().any(|f| f.kind == FindingKind::Missing), "{object:?} {found:?}");
         assert_eq!(place.check(true).0.bad, 0);
         assert_eq!(fs::read(&object).unwrap(), whole, "{object:?}");
     }

@@ -31,7 +31,7 @@ fn a_durable_final_name_is_whole_whenever_the_power_goes() {
         medium.fail_after(at, Fault::Torn);
         let (_, outcome) = run(&store.durable(), &source);
         let struck = medium.has_failed();
-        for seed in 0..6 {
+        for seed in 0..3 {
             let image = medium.power_cut(seed * 1000 + at);
             match image.read(Path::new("/file")) {
                 Ok(there) => assert!(there == source.bytes, "step {at}, seed {seed}"),
@@ -56,7 +56,7 @@ fn a_durable_directory_is_whole_whenever_the_power_goes() {
         tree.fetch(&mut staging)?;
         tree.finish(&mut staging, Path::new("/dir"))
     };
-    for at in (0..).step_by(2) {
+    for at in (0..).step_by(4) {
         let (medium, store) = memory();
         medium.fail_after(at, Fault::Dead);
         let outcome = fetch(&store.durable());
@@ -100,7 +100,7 @@ fn a_durable_run_syncs_what_an_earlier_one_left() {
 #[test]
 fn without_syncs_nothing_unverified_is_taken_for_verified() {
     let source = Source::new(100_001, 61);
-    for at in (0..200).step_by(3) {
+    for at in (0..200).step_by(7) {
         let (medium, store) = memory();
         medium.fail_after(at, Fault::Torn);
         let _ = run(&store, &source);
