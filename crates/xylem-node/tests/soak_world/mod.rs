@@ -437,9 +437,22 @@ impl World {
         self.census.fetches += 1;
         self.census.bytes += original.content.len() as u64;
         if self.chance.below(3) == 0 {
-            self.nodes[n].serve(original);
+            self.serve(n, original);
         }
         self.nodes[n].wakes = self.now + Duration::from_millis(self.chance.below(40_000));
+    }
+
+    /// Lets a node serve something, unless what would have to go is being fetched.
+    fn serve(&mut self, n: usize, original: Rc<Original>) {
+        let oldest =
+            self.nodes[n].serving.front().filter(|_| self.nodes[n].serving.len() == SERVED);
+        let in_use = oldest.is_some_and(|oldest| {
+            let fetched = self.nodes.iter().filter_map(|node| node.fetching.as_ref());
+            fetched.into_iter().any(|f| Rc::ptr_eq(&f.original, &oldest.original))
+        });
+        if !in_use {
+            self.nodes[n].serve(original);
+        }
     }
 
     /// A node without work shares something new, or fetches what others have; now and then two nodes
@@ -458,7 +471,7 @@ impl World {
         if others.is_empty() || self.chance.below(4) == 0 {
             let original = Rc::new(Original::new(self.published, &mut self.chance));
             self.published += 1;
-            self.nodes[n].serve(original);
+            self.serve(n, original);
             self.nodes[n].wakes = self.now + Duration::from_millis(self.chance.below(20_000));
             return;
         }
