@@ -49,7 +49,7 @@ try:
     first_peak = peak(child.pid)
     command = [program, "get", ticket, "-o", f"{work}/out", "--store", f"{work}/g", "-q"]
     started = time.time()
-    get = subprocess.Popen(command, stderr=subprocess.PIPE)
+    get = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     _, status, usage = os.wait4(get.pid, 0)
     took = time.time() - started
     if status:

@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""Times `xylem share` / `xylem get` between two processes over loopback, beside cp + b3sum.
+"""Times `xylem share` / `xylem get` between two processes over loopback, beside what else moves files.
 
-Usage: bench/transfer.py [--runs N] [--size BYTES] [--files N] [--dir DIR] [--json]
+Usage: bench/transfer.py [--runs N] [--only NAME]... [--size BYTES] [--files N] [--json]
+       bench/transfer.py --install DIR          fetches the other programs from their registries into DIR
+       bench/transfer.py copies [--quick]       the same as reports, for `xylem bench transfer copies`
 
-Every figure is a median of N interleaved runs (A B A B …) on files in DIR (default: /dev/shm, so
-that the disk is not what is measured). Wall time is the receiver's, from its start to its exit,
-with the sender ready; CPU seconds are those of both processes during the transfer; memory is each
-process's peak resident set. Exit 1 when a fetched copy is not byte-equal.
+Every program moves the same files, in DIR (default: /dev/shm, so that the disk is not what is measured), on
+the same cores, in turn, N rounds; figures are medians. Wall time is the receiver's, from its start to its
+exit, with the sender ready; processor seconds are of both sides and of all their children during that time;
+memory is the peak resident set of a side. Every copy is compared with the original: exit 1 when one differs.
+A program that is not installed is left out by name; one that takes longer than --patience is run once.
 """
 
 import argparse
@@ -15,109 +18,142 @@ import os
 import pathlib
 import platform
 import shutil
-import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 
+import movers
+from processes import Failed, Sampler, Side
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-TICKS = os.sysconf("SC_CLK_TCK")
-
-
-def cpu_seconds(pid):
-    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS
-
-
-def peak_kib(pid):
-    for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmHWM"):
-            return int(line.split()[1])
-    return 0
-
-
-def timed(command, **kwargs):
-    """Runs a command: wall seconds, CPU seconds, peak KiB."""
-    start = time.monotonic()
-    process = subprocess.Popen(command, **kwargs)
-    _, status, usage = os.wait4(process.pid, 0)
-    wall = time.monotonic() - start
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode != 0:
-        raise SystemExit(f"{command} ended with {process.returncode}")
-    return wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss
-
-
-class Share:
-    """A running `xylem share`, ready to serve."""
-
-    def __init__(self, xylem, path, store, plain=False):
-        command = [xylem, "--store", store, "-q", "share", path, "--listen", "127.0.0.1:0"]
-        if plain:
-            command += ["--plain-listen", "127.0.0.1:0", "--json"]
-        start = time.monotonic()
-        self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
-        self.ticket = self.process.stdout.readline().strip()
-        self.ready_after = time.monotonic() - start
-        if not self.ticket:
-            raise SystemExit("share gave no ticket")
-        self.cpu_before = cpu_seconds(self.process.pid)
-
-    def finish(self):
-        cpu = cpu_seconds(self.process.pid) - self.cpu_before
-        peak = peak_kib(self.process.pid)
-        self.process.send_signal(signal.SIGTERM)
-        if self.process.wait(10) != 0:
-            raise SystemExit("share did not end with 0")
-        return cpu, peak
+LIMIT_SECONDS = 300
+# What the project wants of itself: (case, ratio name, of whom, at least).
+ENCRYPTED_RATE, SENDME_RATE, RSYNC_RATE, PLAIN_RATE = 1.5, 4.0, 1.0, 0.9
+CPU_SHARE, MEMORY_MB = 0.8, 64
 
 
 def equal(a, b):
-    return subprocess.run(["diff", "-r", "-q", a, b], stdout=subprocess.DEVNULL).returncode == 0
+    command = ["diff", "-r", "-q", a, b] if os.path.isdir(a) else ["cmp", "-s", a, b]
+    return subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode == 0
 
 
-def xylem_row(xylem, source, work):
-    store = tempfile.mkdtemp(dir=work)
-    out = os.path.join(work, "fetched")
-    share = Share(xylem, source, store)
-    wall, cpu, peak = timed(
-        [xylem, "--store", tempfile.mkdtemp(dir=work), "-q", "get", share.ticket, "-o", out],
-        stdout=subprocess.DEVNULL,
-    )
-    share_cpu, share_peak = share.finish()
-    if not equal(source, out):
-        raise SystemExit("what was fetched differs from what was shared")
-    for path in [out, store]:
-        shutil.rmtree(path) if os.path.isdir(path) else os.remove(path)
+def run_once(mover_class, options, source, place):
+    """One transfer: wall, cpu, memory of either side (MB), seconds until the sender was ready."""
+    work = pathlib.Path(tempfile.mkdtemp(prefix="run-", dir=place))
+    mover = mover_class(options, source, work)
+    homes = [work / "home-a", work / "home-b"]
+    for home in homes:
+        home.mkdir()
+    server, client = Side(homes[0]), Side(homes[1])
+    try:
+        began = time.monotonic()
+        mover.serve(server)
+        ready = time.monotonic() - began
+        before = server.cpu()
+        server.sample()
+        command, kwargs = mover.fetch()
+        with Sampler([server, client]):
+            began = time.monotonic()
+            process = client.start(command, **kwargs)
+            code = client.finish(process, LIMIT_SECONDS)
+            wall = time.monotonic() - began
+        server.sample()
+        cpu = client.cpu() + server.cpu() - before
+        if code != 0:
+            raise Failed(f"{mover.name} ended with {code}")
+        if not equal(source, mover.copy):
+            raise Failed(f"{mover.name}: the copy differs from the original")
+    finally:
+        client.stop()
+        server.stop()
+        shutil.rmtree(work, ignore_errors=True)
+    megabyte = 1024 / 1e6
     return {
         "wall": wall,
-        "cpu": cpu + share_cpu,
-        "rss_share": share_peak,
-        "rss_get": peak,
-        "publish": share.ready_after,
+        "cpu": cpu,
+        "memory_out": server.peak * megabyte,
+        "memory_in": client.peak * megabyte,
+        "ready": ready,
     }
 
 
-def copy_row(source, work, b3sum):
-    out = os.path.join(work, "copied")
-    wall, cpu, peak = timed(["cp", "-r", source, out])
-    if os.path.isdir(out):
-        files = [os.path.join(d, f) for d, _, fs in os.walk(out) for f in fs]
-        hashed = timed([*b3sum, *files], stdout=subprocess.DEVNULL)
-        shutil.rmtree(out)
-    else:
-        hashed = timed([*b3sum, out], stdout=subprocess.DEVNULL)
-        os.remove(out)
-    return {"wall": wall + hashed[0], "cpu": cpu + hashed[1], "rss_get": peak}
+class Case:
+    """One thing that everybody moves."""
+
+    def __init__(self, key, title, source, size):
+        self.key, self.title, self.source, self.size = key, title, source, size
+        self.rows = {}
+        self.problems = {}
+
+    def medians(self):
+        """Of each program: median figures and how many runs they are of."""
+        found = {}
+        for name, rows in self.rows.items():
+            figures = {key: statistics.median(row[key] for row in rows) for key in rows[0]}
+            found[name] = {**figures, "rate": self.size / 1e6 / figures["wall"], "runs": len(rows)}
+        return found
 
 
-def median(rows, key):
-    values = [row[key] for row in rows if key in row]
-    return statistics.median(values) if values else None
+def measure(cases, chosen, options, place, say):
+    for number in range(options.runs):
+        turn = number % len(chosen)
+        for case in cases:
+            directory = os.path.isdir(case.source)
+            for mover in chosen[turn:] + chosen[:turn]:
+                rows = case.rows.get(mover.name, [])
+                slow = rows and max(row["wall"] for row in rows) > options.patience
+                if slow or mover.name in case.problems:
+                    continue
+                if not (mover.directories if directory else mover.files):
+                    continue
+                say(f"round {number + 1}, {case.title}: {mover.name}")
+                try:
+                    row = run_once(mover, options, case.source, place)
+                except (Failed, OSError, subprocess.SubprocessError) as problem:
+                    case.problems[mover.name] = str(problem)
+                    case.rows.pop(mover.name, None)
+                    say(f"  {problem}")
+                    continue
+                case.rows.setdefault(mover.name, []).append(row)
+
+
+def judge(case, rows):
+    """What is wanted of this case: (what, value, bound as text, met)."""
+    ours = rows.get("xylem")
+    plain = rows.get("xylem --plain, TCP")
+    verdicts = []
+
+    def least(what, value, bound):
+        verdicts.append((what, value, f"at least {bound}", value >= bound))
+
+    def most(what, value, bound):
+        verdicts.append((what, value, f"at most {bound}", value <= bound))
+
+    def peers(wanted):
+        encrypted = [m.name for m in movers.MOVERS if m.encrypted and m.name != "xylem"]
+        return {n: rows[n] for n in encrypted if n in rows} if wanted else {}
+
+    if not ours:
+        return verdicts
+    if "rsync daemon" in rows:
+        value = rows["rsync daemon"]["wall"] / ours["wall"]
+        least("rate, of the rsync daemon's", value, RSYNC_RATE)
+    if case.key == "large":
+        for name, row in peers(True).items():
+            bound = SENDME_RATE if name.startswith("sendme") else ENCRYPTED_RATE
+            least(f"rate, of that of {name}", row["wall"] / ours["wall"], bound)
+        if encrypted := peers(True):
+            cpu = min(row["cpu"] for row in encrypted.values())
+            most("processor time, of the least encrypted peer's", ours["cpu"] / cpu, CPU_SHARE)
+        for name in ("rclone serve http", "socat, plain TCP"):
+            if plain and name in rows:
+                value = rows[name]["wall"] / plain["wall"]
+                least(f"rate of --plain (TCP), of that of {name}", value, PLAIN_RATE)
+    for side, key in (("sharing", "memory_out"), ("getting", "memory_in")):
+        most(f"memory, {side}, MB", ours[key], MEMORY_MB)
+    return verdicts
 
 
 def cpu_model():
@@ -127,55 +163,161 @@ def cpu_model():
     return platform.processor()
 
 
-def main():
+def markdown(cases, report):
+    lines = [f"Machine: {report['machine']}; load {report['load']:.2f} at the start."]
+    lines.append("Medians of interleaved runs; every copy compared with the original.\n")
+    for case in cases:
+        rows = case.medians()
+        lines += [f"## {case.title}\n"]
+        head = "| program | encrypted | verified | wall, s | MB/s | CPU of both sides, s |"
+        lines += [head + " memory out / in, MB | ready after, s | runs |"]
+        lines += ["|---|---|---|---|---|---|---|---|---|"]
+        for mover in movers.MOVERS:
+            if row := rows.get(mover.name):
+                yes = ["yes" if flag else "no" for flag in (mover.encrypted, mover.verifies)]
+                memory = f"{row['memory_out']:.0f} / {row['memory_in']:.0f}"
+                cells = [mover.name, *yes, f"{row['wall']:.2f}", f"{row['rate']:.0f}"]
+                cells += [f"{row['cpu']:.2f}", memory, f"{row['ready']:.2f}", str(row["runs"])]
+                lines += ["| " + " | ".join(cells) + " |"]
+        lines += [""]
+        lines += [f"- failed: {name}: {why}" for name, why in case.problems.items()]
+        for what, value, bound, met in judge(case, rows):
+            lines += [f"- {'met' if met else 'MISSED'}: {what}: {value:.2f}, wanted {bound}"]
+        lines += [""]
+    lines += [f"- left out: {name}: {why}" for name, why in report["left_out"].items()]
+    return "\n".join(lines)
+
+
+def reports(cases, report):
+    """The same as lines that `xylem bench` takes (bench/src/report.rs)."""
+    columns = {"s": "wall", "MB/s": "rate", "CPU, s": "cpu", "MB out": "memory_out", "MB in": "memory_in"}
+    ratio = "xylem / theirs"
+    for case in cases:
+        rows = case.medians()
+        notes = [
+            "Wall time of the receiver with the sender ready; processor time of both sides; peak memory of "
+            "each. Every copy was compared with the original.",
+            "The ratio is of rates: above 1 says that xylem's encrypted link is faster.",
+        ]
+        yield {
+            "report": "heading", "table": "copies", "title": case.title, "unit": "in_columns",
+            "label": "program", "figures": list(columns), "ratios": [ratio], "notes": notes,
+        }  # fmt: skip
+        ours = rows.get("xylem", {}).get("wall")
+        for name, row in rows.items():
+            wanted = None
+            if name == "rsync daemon":
+                wanted = RSYNC_RATE
+            elif case.key == "large" and name.startswith("sendme"):
+                wanted = SENDME_RATE
+            elif case.key == "large" and any(m.name == name and m.encrypted for m in movers.MOVERS):
+                wanted = ENCRYPTED_RATE
+            ratios = []
+            if ours and name != "xylem":
+                value = round(row["wall"] / ours, 2)
+                met = wanted is None or value >= wanted
+                bound = None if wanted is None else {"at_least": wanted}
+                ratios = [{"name": ratio, "value": value, "wanted": bound, "met": met}]
+            figures = [
+                {"name": shown, "value": row[key], "nanoseconds": None, "spread": None, "rounds": row["runs"]}
+                for shown, key in columns.items()
+            ]
+            yield {
+                "report": "row", "table": "copies", "label": name, "bytes": case.size,
+                "figures": figures, "ratios": ratios,
+            }  # fmt: skip
+        for name, why in {**case.problems, **report["left_out"]}.items():
+            yield {"report": "absent", "table": "copies", "what": name, "why": why}
+
+
+def make_files(options, place):
+    cases = []
+    large = os.path.join(place, "source-large")
+    small = os.path.join(place, "source-small", "small")
+    os.makedirs(large)
+    os.makedirs(small)
+    if options.size:
+        path = os.path.join(large, "big.bin")
+        with open(path, "wb") as file:
+            for at in range(0, options.size, 1 << 20):
+                file.write(os.urandom(min(1 << 20, options.size - at)))
+        title = f"one file of {options.size >> 20} MiB, random bytes"
+        cases.append(Case("large", title, path, options.size))
+    if options.files:
+        for i in range(options.files):
+            with open(os.path.join(small, f"{i:05}"), "wb") as file:
+                file.write(os.urandom(4096))
+        title = f"{options.files} files of 4 KiB"
+        cases.append(Case("small", title, small, 4096 * options.files))
+    return cases
+
+
+class Options(argparse.Namespace):
+    """The command line, and where programs are."""
+
+    def folders(self):
+        return [os.path.join(self.programs, "bin"), os.path.join(self.programs, "venv/bin"), *self.at]
+
+    def find(self, name):
+        return movers.find(name, self.folders())
+
+    def python_with(self, module):
+        candidates = [os.path.join(folder, "python3") for folder in self.folders()]
+        return movers.python_with(module, candidates)
+
+
+def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("table", nargs="?", choices=["copies"], help="print reports for `xylem bench`")
+    parser.add_argument("--quick", action="store_true", help="one round")
     parser.add_argument("--xylem", default=str(ROOT / "target/release/xylem"))
-    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--only", action="append", default=[], help="programs whose name contains it")
+    parser.add_argument("--patience", type=float, default=15.0)
     parser.add_argument("--size", type=int, default=1 << 30)
     parser.add_argument("--files", type=int, default=10_000)
     parser.add_argument("--dir", default="/dev/shm")
+    parser.add_argument("--programs", default=str(ROOT / "target/movers"), help="where --install put them")
+    parser.add_argument("--at", action="append", default=[], help="another folder with programs")
+    parser.add_argument("--install", metavar="DIR")
     parser.add_argument("--json", action="store_true")
-    arguments = parser.parse_args()
+    options = parser.parse_args(namespace=Options())
+    options.runs = 1 if options.quick else max(options.runs, 1)
+    return options
 
-    b3sum = [shutil.which("b3sum")] if shutil.which("b3sum") else [arguments.xylem, "sum"]
-    work = tempfile.mkdtemp(prefix="xylem-bench-", dir=arguments.dir)
-    report = {"machine": f"{cpu_model()}, {os.cpu_count()} cores, {platform.release()}"}
+
+def main():
+    options = arguments()
+    if options.install:
+        return subprocess.call([str(ROOT / "bench/install_movers"), options.install])
+    wanted = [m for m in movers.MOVERS if not options.only or any(o in m.name for o in options.only)]
+    left_out = {m.name: why for m in wanted if (why := m.missing(options))}
+    chosen = [m for m in wanted if m.name not in left_out]
+    report = {
+        "machine": f"{cpu_model()}, {os.cpu_count()} cores, Linux {platform.release()}",
+        "load": os.getloadavg()[0],
+        "left_out": left_out,
+    }
+    place = tempfile.mkdtemp(prefix="xylem-bench-", dir=options.dir)
     try:
-        big = os.path.join(work, "big.bin")
-        with open(big, "wb") as file:
-            for _ in range(arguments.size >> 20):
-                file.write(os.urandom(1 << 20))
-        small = os.path.join(work, "small")
-        os.mkdir(small)
-        for i in range(arguments.files):
-            with open(os.path.join(small, f"{i:05}"), "wb") as file:
-                file.write(os.urandom(4096))
-        for label, source in [("1 file", big), ("small files", small)]:
-            ours, copies = [], []
-            for _ in range(arguments.runs):
-                ours.append(xylem_row(arguments.xylem, source, work))
-                copies.append(copy_row(source, work, b3sum))
-            report[label] = {
-                "xylem": {k: median(ours, k) for k in ours[0]},
-                "cp + " + os.path.basename(b3sum[0]): {k: median(copies, k) for k in copies[0]},
-                "rate over cp + b3sum": median(copies, "wall") / median(ours, "wall"),
-            }
-        report["1 file"]["xylem"]["MB/s"] = arguments.size / 1e6 / report["1 file"]["xylem"]["wall"]
+        cases = make_files(options, place)
+        measure(cases, chosen, options, place, lambda line: print(line, file=sys.stderr, flush=True))
     finally:
-        shutil.rmtree(work, ignore_errors=True)
-
-    if arguments.json:
+        shutil.rmtree(place, ignore_errors=True)
+    if options.table:
+        for line in reports(cases, report):
+            print(json.dumps(line))
+    elif options.json:
+        report["cases"] = {
+            case.key: {"title": case.title, "rows": case.medians(), "failed": case.problems,
+                       "wanted": judge(case, case.medians())}
+            for case in cases
+        }  # fmt: skip
         print(json.dumps(report, indent=1))
-        return
-    print(f"machine: {report.pop('machine')}; medians of {arguments.runs} interleaved runs")
-    for label, rows in report.items():
-        print(f"\n{label}")
-        for name, row in rows.items():
-            if isinstance(row, dict):
-                cells = [f"{k} {v:.3g}" if v < 1e4 else f"{k} {v:.0f}" for k, v in row.items() if v]
-                print(f"  {name:<14} " + "  ".join(cells))
-            else:
-                print(f"  {name}: {row:.3f}")
+    else:
+        print(markdown(cases, report))
+    differs = any("differs" in why for case in cases for why in case.problems.values())
+    return 1 if differs else 0
 
 
 if __name__ == "__main__":

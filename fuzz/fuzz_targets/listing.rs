@@ -3,7 +3,7 @@
 #![no_main]
 use std::path::{Component, Path};
 
-use xylem_object::listing::{EntryKind, Reader, Writer, entries};
+use xylem_object::listing::{EntryKind, HEADER_LEN, Reader, Writer, entries, next_entry};
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     let Some((&size, listing)) = input.split_first() else { return };
@@ -31,7 +31,12 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     assert_eq!(whole, read);
     let mut written = Vec::new();
     let mut writer = Writer::new(|piece: &[u8]| written.extend_from_slice(piece));
+    let mut rest = &listing[HEADER_LEN..];
     for entry in &whole {
+        let before = rest.len();
+        let alone = next_entry(&mut rest);
+        assert_eq!(alone.as_ref().map(Option::as_ref), Ok(Some(entry)), "as in the whole");
+        assert_eq!(before - rest.len(), entry.encoded_len());
         writer.push(entry).expect("what is read can be written");
         if let EntryKind::Symlink { .. } = entry.kind {
             let _ = entry.escapes();

@@ -40,6 +40,8 @@ pub struct ShareOptions {
     pub name: Option<String>,
     /// A 32-byte Ed25519 secret key file; default: the store's own identity, made on first use.
     pub key_file: Option<PathBuf>,
+    /// Share nothing if a name in it cannot be kept on every system, instead of telling it.
+    pub portable: bool,
     /// Where the encrypted link listens, over UDP or in carriers; empty: UDP on all interfaces, the
     /// usual port or a free one.
     pub listen: Vec<Peer>,
@@ -52,6 +54,8 @@ pub struct ShareOptions {
     pub via: Vec<Peer>,
     /// What sizes and times on the encrypted link show.
     pub shaping: Shaping,
+    /// The path is a file that grows; when its checkpoints are made.
+    pub follow: Option<crate::FollowOptions>,
     /// Where outboards and identities are kept.
     pub store: PathBuf,
 }
@@ -286,6 +290,21 @@ pub enum Event {
         /// One line.
         what: String,
     },
+    /// A growing object has a new checkpoint: made, or fetched and proven to continue the last one.
+    Checkpoint {
+        /// Counted from 0.
+        number: u64,
+        /// Version component of its name.
+        version: u64,
+        /// Versioned NDN name, as URI.
+        name: String,
+        /// Root, hexadecimal.
+        root: String,
+        /// Bytes of content.
+        bytes: u64,
+        /// The publisher says that nothing comes after it.
+        last: bool,
+    },
     /// A path was left out of what is shared, and why.
     Skipped {
         /// The path.
@@ -364,6 +383,8 @@ pub enum Event {
     },
     /// The fetch is complete and goes on serving until it is asked to stop.
     Seeding(Box<GetSummary>),
+    /// Something that [`crate::scrub()`] found or mended.
+    Scrub(crate::scrub::ScrubEvent),
     /// Something happened with mail.
     Mail(crate::mail::MailEvent),
 }

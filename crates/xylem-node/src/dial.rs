@@ -145,6 +145,11 @@ impl Dialler {
         self.up.keys().copied().filter(|face| self.is_link(*face))
     }
 
+    /// Faces that are up, and whether each leads over an encrypted link.
+    pub(crate) fn ups(&self) -> impl Iterator<Item = (FaceId, bool)> + '_ {
+        self.up.keys().map(|face| (*face, self.is_link(*face)))
+    }
+
     /// A face is gone: whether it had been asked.
     pub(crate) fn went_down(&mut self, now: Duration, face: FaceId, why: &str) -> bool {
         if let Some(i) = self.dialled.remove(&face) {

@@ -57,6 +57,14 @@ pub(crate) struct Limits {
     pub(crate) pit_quota: Option<usize>,
 }
 
+/// A forwarder of a program that serves or fetches: between it and its peers, not between peers. So it
+/// remembers only the last nonces, which the processor's caches hold.
+pub(crate) fn end_host() -> xylem_forward::Config {
+    let mut config = xylem_forward::Config::default();
+    config.dead_nonces = 1_024;
+    config
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {

@@ -20,6 +20,7 @@ pub(crate) fn store(e: &StoreError) -> Error {
         StoreError::Busy { .. } => "; another xylem is at work on it",
         StoreError::Changed { .. } => "; share it again",
         StoreError::Exists { .. } => "; choose --overwrite or --rename",
+        StoreError::Collision { .. } => "; leave one of the two out with --exclude",
         _ => "",
     };
     Error { blame, message: format!("{e}{mend}") }

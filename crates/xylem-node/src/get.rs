@@ -1,19 +1,20 @@
 //! [`get`]: fetch what a ticket names, prove it, and put it in its place.
 
+use std::collections::VecDeque;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use xylem_forward::{FaceId, Forwarder};
 use xylem_link::{Endpoint, Level, Shaping, StaticKey};
-use xylem_object::{Kind, Manifest, Ticket};
-use xylem_packet::{Interest, NackReason};
+use xylem_object::{Kind, Manifest, Ticket, naming};
+use xylem_packet::{Interest, NackReason, Name, Packet};
 use xylem_store::Store;
 use xylem_transfer::{Event as TransferEvent, PeerId, Spec, Transfer};
 
 use crate::api::{Blame, Error, Event, Existing, GetOptions, GetSummary, Stop};
 use crate::dial::Dialler;
-use crate::engine::{Engine, Happening};
+use crate::engine::{Engine, Happening, end_host};
 use crate::peers::{Company, Holdings, Offer};
 use crate::publish::{disk, root_of};
 use crate::sink::{self, Context, Destination, Sink, Tally};
@@ -67,10 +68,45 @@ pub(crate) struct Fetch {
     manifest: Vec<u8>,
     /// The shaping level that links are to have.
     wants: Level,
+    /// What is set aside for whoever follows a growing object.
+    pub(crate) watch: Option<Watch>,
+    config: xylem_transfer::Config,
+    limit_rate: Option<u64>,
     interest: Vec<u8>,
     told: Duration,
     /// When the links' datagrams were last looked at.
     looked: Duration,
+}
+
+/// Packets under an object's name that are of none of its versions: pointers to them.
+pub(crate) struct Watch {
+    object: Name,
+    came: VecDeque<Bytes>,
+}
+
+impl Watch {
+    /// More than this many that nobody has looked at are thrown away.
+    const MOST: usize = 64;
+
+    pub(crate) fn new(object: Name) -> Self {
+        Self { object, came: VecDeque::new() }
+    }
+
+    /// Keeps a packet if it is one; whether it did.
+    fn takes(&mut self, packet: &Bytes) -> bool {
+        let Ok(Packet::Data(data)) = Packet::decode(packet) else { return false };
+        let under = data.name().strip_prefix(self.object.as_ref());
+        let is_one = under.is_some_and(|rest| naming::version(rest.prefix(1)).is_none());
+        if is_one && self.came.len() < Self::MOST {
+            self.came.push_back(packet.clone());
+        }
+        is_one
+    }
+
+    /// The next one.
+    pub(crate) fn next(&mut self) -> Option<Bytes> {
+        self.came.pop_front()
+    }
 }
 
 /// What came of one look at the transfer's events.
@@ -95,7 +131,7 @@ impl Fetch {
         let link_config =
             xylem_link::Config { accept_incoming: false, shaping, ..Default::default() };
         let endpoint = Endpoint::new(link_config, link_key, identity::random()?);
-        let mut forward_config = xylem_forward::Config::default();
+        let mut forward_config = end_host();
         forward_config.seed = u64::from_le_bytes(identity::random()?);
         let mut engine = Engine::new(endpoint, Forwarder::new(forward_config)).map_err(local)?;
         let mut dialler = Dialler::new(ticket, from)?;
@@ -110,7 +146,8 @@ impl Fetch {
         let mut config = xylem_transfer::Config { give_up, ..Default::default() };
         let window = engine.receive_capacity() / BUFFER_SHARE / xylem_packet::MAX_PACKET;
         config.max_window = u32::try_from(window).unwrap_or(u32::MAX).clamp(16, config.max_window);
-        let mut transfer = Transfer::new(spec, config, u64::from_le_bytes(identity::random()?));
+        let seed = u64::from_le_bytes(identity::random()?);
+        let mut transfer = Transfer::new(spec, config.clone(), seed);
         transfer.set_rate_limit(limit_rate);
         Ok(Self {
             engine,
@@ -119,10 +156,42 @@ impl Fetch {
             company: None,
             manifest: Vec::new(),
             wants,
+            watch: None,
+            config,
+            limit_rate,
             interest: Vec::new(),
             told: Duration::ZERO,
             looked: Duration::ZERO,
         })
+    }
+
+    /// Goes on with another publication, asked of the peers that are here.
+    pub(crate) fn turn_to(&mut self, spec: Spec) -> Result<(), Error> {
+        let seed = u64::from_le_bytes(identity::random()?);
+        let mut transfer = Transfer::new(spec, self.config.clone(), seed);
+        transfer.set_rate_limit(self.limit_rate);
+        let now = self.engine.now();
+        for (face, is_link) in self.dialler.ups() {
+            if is_link {
+                transfer.add_direct_peer(now, peer_of(face));
+            } else {
+                transfer.add_forwarder(now, peer_of(face));
+            }
+        }
+        self.transfer = transfer;
+        Ok(())
+    }
+
+    /// Sends an Interest to everybody who is here; false if nobody is.
+    pub(crate) fn ask_all(&mut self, interest: &[u8]) -> bool {
+        let faces: Vec<FaceId> = self.dialler.ups().map(|(face, _)| face).collect();
+        faces.iter().for_each(|face| self.engine.ask(*face, interest));
+        !faces.is_empty()
+    }
+
+    /// Peers that are here.
+    pub(crate) fn peers(&self) -> usize {
+        self.dialler.count()
     }
 
     fn run(
@@ -152,6 +221,7 @@ impl Fetch {
         }
         outcome?;
         let path = sink.finish()?;
+        sink.troubles().into_iter().for_each(|what| on_event(Event::Trouble { what }));
         record::fetched(store, options, &manifest, path.as_deref(), on_event);
         let holdings = self.company.as_ref().and_then(Company::holdings);
         if let (Some(holdings), Some(path)) = (holdings, &path) {
@@ -412,6 +482,9 @@ impl Fetch {
 
     fn packet(&mut self, now: Duration, from: FaceId, packet: Bytes, nack: Option<NackReason>) {
         let Some(reason) = nack else {
+            if self.watch.as_mut().is_some_and(|watch| watch.takes(&packet)) {
+                return;
+            }
             return self.transfer.handle_data(now, peer_of(from), packet);
         };
         if let Ok(interest) = Interest::decode(&packet) {

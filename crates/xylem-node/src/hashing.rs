@@ -49,23 +49,48 @@ pub(crate) fn hash_all(
     on_event: &mut dyn FnMut(Event),
 ) -> Result<Vec<Hash>, Error> {
     let total = jobs.iter().map(|j| j.state.size).sum();
-    let done = AtomicU64::new(0);
+    let progress = Progress { done: AtomicU64::new(0), total };
+    Ok(hash_beside(medium, jobs, outboards, &progress, stop, on_event, |_| ())?.0)
+}
+
+/// How far hashing is that goes on over several calls.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    /// Bytes hashed.
+    pub(crate) done: AtomicU64,
+    /// Bytes in all, as far as they are known.
+    pub(crate) total: u64,
+}
+
+/// As [`hash_all`], with `beside` run on this thread meanwhile.
+pub(crate) fn hash_beside<R>(
+    medium: &dyn Medium,
+    jobs: &[Job],
+    outboards: Option<&OutboardFile>,
+    progress: &Progress,
+    stop: &Stop,
+    on_event: &mut dyn FnMut(Event),
+    beside: impl FnOnce(&mut dyn FnMut(Event)) -> R,
+) -> Result<(Vec<Hash>, R), Error> {
+    let Progress { done, total } = progress;
     let counted = |bytes| {
         done.fetch_add(bytes, Ordering::Relaxed);
     };
-    let outcome = thread::scope(|scope| {
+    let (outcome, beside) = thread::scope(|scope| {
         let (running, ended) = mpsc::channel::<()>();
         let hashing = scope.spawn(|| {
             let _running = running;
             Pool { medium, jobs, outboards, stop, counted: &counted }.run()
         });
+        let beside = beside(on_event);
         while ended.recv_timeout(TICK) == Err(mpsc::RecvTimeoutError::Timeout) {
-            on_event(Event::Hashing { done: done.load(Ordering::Relaxed), total });
+            on_event(Event::Hashing { done: done.load(Ordering::Relaxed), total: *total });
         }
-        hashing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        let outcome = hashing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        (outcome, beside)
     });
     match outcome {
-        Ok(Some(roots)) => Ok(roots),
+        Ok(Some(roots)) => Ok((roots, beside)),
         Ok(None) => {
             let message = "interrupted while hashing; nothing was published".to_owned();
             Err(Error { blame: Blame::Interrupted, message })

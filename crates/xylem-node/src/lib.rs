@@ -1,4 +1,4 @@
-//! Entry points [`share`], [`get`], [`verify`] and [`run_node`]: sockets, clock and threads around the
+//! Entry points [`share`], [`get`], [`verify`], [`scrub()`] and [`run_node`]: sockets, clock and threads around the
 //! sans-io crates, so that a command (or another program) can publish, fetch and forward with one
 //! call each.
 //!
@@ -9,7 +9,10 @@
 mod api;
 mod failure;
 
+mod exclude;
 mod hashing;
+mod listed;
+mod names;
 mod publish;
 mod record;
 mod rescan;
@@ -33,8 +36,10 @@ mod sink;
 pub mod client;
 pub mod mail;
 
+mod follow;
 mod get;
 mod node;
+mod scrub;
 mod share;
 mod upkeep;
 mod verify;
@@ -43,9 +48,11 @@ pub use api::{
     Blame, Error, Event, Existing, GetOptions, GetSummary, Output, Peer, PeerBytes, ServeOptions,
     ShareOptions, Stop, VerifyOptions, VerifySummary,
 };
+pub use follow::{ExtendsOptions, ExtendsSummary, FollowOptions, Input, extends, follow};
 pub use get::get;
 pub use keyring::{KeyEntry, KeyKind, Keyring};
 pub use node::{NodeConfig, Route, default_socket, run_node};
+pub use scrub::{BLOCK, Flaw, ScrubEvent, ScrubOptions, ScrubSummary, scrub};
 pub use share::share;
 pub use shelf::DiskShelf;
 pub use upkeep::{

@@ -1,26 +1,29 @@
 //! From a path to something that can be served: hashed, signed, and read from where it lies.
 
+mod directory;
+
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use xylem_hash::Hash;
-use xylem_object::listing::{self, Entry, EntryKind};
 use xylem_object::naming::{self, ObjectId};
 use xylem_object::{Kind, Manifest, PublisherKey, Source, sign_manifest};
 use xylem_packet::Name;
 use xylem_store::{
-    DiskMedium, FileCache, FileKind, FileRef, FileState, FileTime, Medium, Meta, OutboardFile,
+    DiskMedium, FileCache, FileKind, FileRef, FileState, Medium, Meta, OutboardFile,
     OutboardReader, Part, SharedFile, Store, StoreError,
 };
-use xylem_tree::{Geometry, NODE_LEN, OutboardBuilder, SegmentSize};
+use xylem_tree::{Geometry, NODE_LEN, SegmentSize};
 
 use crate::api::{Error, Event, Stop};
 use crate::failure;
 use crate::hashing::{self, Job, packed_slots};
 use crate::record::{self, Record};
-use crate::walk::{Found, FoundKind, os_bytes, walk};
+use crate::walk::os_bytes;
+
+use directory::Members;
 
 /// Files of a publication held open while it is served.
 const OPEN_FILES: usize = 64;
@@ -28,21 +31,26 @@ const OPEN_FILES: usize = 64;
 const READ_AHEAD: u64 = 64 * 1024;
 /// Runs that are kept: one for each of a few peers that read at different places.
 const RUNS: usize = 8;
-/// Longest listing that is held in memory.
-pub(crate) const MAX_LISTING: u64 = 1 << 30;
 
 /// A hashed file or directory and where its parts lie.
 pub(crate) struct Published {
     /// What is signed.
     pub(crate) manifest: Manifest,
-    /// The file, or the files of the directory in listing order.
-    files: Vec<Served>,
+    files: Files,
     /// The listing's bytes and outboard, for a directory.
     listing: Option<(FileRef, OutboardFile)>,
     /// Outboards of the files, each at its slot.
     outboards: Option<OutboardFile>,
 }
 
+/// The file, or the files of the directory in listing order.
+enum Files {
+    One(Served),
+    Many(Box<Members>),
+}
+
+/// A file that is served.
+#[derive(Clone)]
 struct Served {
     file: SharedFile,
     root: Hash,
@@ -56,6 +64,8 @@ pub(crate) struct Serving {
     nodes: Option<OutboardReader>,
     listing_nodes: Option<OutboardReader>,
     ahead: VecDeque<Ahead>,
+    /// The file that was asked for last, with its number.
+    current: Option<(u64, Served)>,
 }
 
 /// Content that was read with what was asked for, because it is asked for next.
@@ -80,6 +90,7 @@ pub(crate) fn publish(
     store: &Store,
     path: &Path,
     name: &dyn Fn(&[u8]) -> Result<Name, Error>,
+    portable: bool,
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<(Published, Name), Error> {
@@ -96,7 +107,10 @@ pub(crate) fn publish(
             publish_file(store, &canonical, &meta, &file_name, known, stop, on_event)?
         }
         FileKind::Directory => {
-            publish_directory(store, &canonical, &meta, &file_name, known, stop, on_event)?
+            // The outboards of a fetched directory may have holes.
+            let known = known.filter(|r| !r.fetched).map(|r| r.root);
+            directory::publish(store, &canonical, known, portable, stop, on_event)?
+                .described(&meta, &file_name)
         }
         _ => return Err(failure::usage(format!("{}: not a file or directory", path.display()))),
     };
@@ -112,7 +126,7 @@ pub(crate) fn publish(
     Ok((published, prefix))
 }
 
-fn microseconds_now() -> u64 {
+pub(crate) fn microseconds_now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
@@ -155,156 +169,13 @@ fn publish_file(
     let mut manifest = Manifest::file(root, state.size, file_name);
     describe(&mut manifest, meta);
     let file = SharedFile { path: path.to_path_buf(), state };
-    let files = vec![Served { file, root, slot: 0 }];
+    let files = Files::One(Served { file, root, slot: 0 });
     Ok(Published { manifest, files, listing: None, outboards: outboard.map(OutboardFile::new) })
 }
 
 fn describe(manifest: &mut Manifest, meta: &Meta) {
     manifest.mode = meta.mode & 0o777;
     (manifest.mtime_s, manifest.mtime_ns) = (meta.mtime.secs, meta.mtime.nanos);
-}
-
-fn publish_directory(
-    store: &Store,
-    path: &Path,
-    meta: &Meta,
-    file_name: &[u8],
-    record: Option<&Record>,
-    stop: &Stop,
-    on_event: &mut dyn FnMut(Event),
-) -> Result<Published, Error> {
-    let at = |e: StoreError| failure::store(&e);
-    let found = walk(&**store.medium(), path, on_event)?;
-    let jobs = jobs(path, &found);
-    let slots = jobs.iter().map(|j| packed_slots(j.state.size, SegmentSize::DEFAULT)).sum::<u64>();
-    // The outboards of a fetched directory may have holes.
-    let record = record.filter(|r| !r.fetched);
-    if let Some(published) = record.and_then(|r| unchanged(store, r.root, &found, &jobs)) {
-        return Ok(published.described(meta, file_name));
-    }
-    let new = store.new_file().map_err(at)?;
-    let outboards = OutboardFile::new(new.file().clone());
-    let roots = hashing::hash_all(&**store.medium(), &jobs, Some(&outboards), stop, on_event)?;
-    let (bytes, totals) = write_listing(&found, &roots)?;
-    let (root, listing_outboard) = listing_tree(store, &bytes).map_err(at)?;
-    store.put_object_bytes(&root, Part::Listing, &bytes).map_err(at)?;
-    let outboards = if slots == 0 {
-        None
-    } else {
-        Some(OutboardFile::new(store.keep(new, &root, Part::FileOutboards).map_err(at)?))
-    };
-    let listing = store.object(&root, Part::Listing).map_err(at)?;
-    let listing = listing.ok_or_else(|| failure::usage("the listing vanished from the store"))?;
-    let files = served(&jobs, roots);
-    let manifest = Manifest::directory(root, bytes.len() as u64, totals, file_name);
-    let listing = Some((listing, listing_outboard));
-    Ok(Published { manifest, files, listing, outboards }.described(meta, file_name))
-}
-
-/// The files of a walk as jobs, each with its place in the packed outboard file.
-fn jobs(root: &Path, found: &[Found]) -> Vec<Job> {
-    let mut slot = 0;
-    let mut jobs = Vec::new();
-    for found in found {
-        if let FoundKind::File(state) = found.kind {
-            let slots = packed_slots(state.size, SegmentSize::DEFAULT);
-            let path = root.join(crate::walk::os_path(&found.path));
-            jobs.push(Job { path, state, slot: (slots > 0).then_some(slot) });
-            slot += slots;
-        }
-    }
-    jobs
-}
-
-fn served(jobs: &[Job], roots: Vec<Hash>) -> Vec<Served> {
-    let file = |j: &Job| SharedFile { path: j.path.clone(), state: j.state };
-    let pairs = jobs.iter().zip(roots);
-    pairs.map(|(j, root)| Served { file: file(j), root, slot: j.slot.unwrap_or(0) }).collect()
-}
-
-fn entry(found: &Found, root: Option<Hash>) -> Entry {
-    let kind = match (&found.kind, root) {
-        (FoundKind::File(state), Some(root)) => EntryKind::File { size: state.size, root },
-        (FoundKind::Symlink { target }, _) => EntryKind::Symlink { target: target.clone() },
-        _ => EntryKind::Directory,
-    };
-    let FileTime { secs, nanos } = found.meta.mtime;
-    let mode = found.meta.mode & 0o777;
-    Entry { path: found.path.clone(), kind, mode, mtime_s: secs, mtime_ns: nanos }
-}
-
-fn write_listing(found: &[Found], roots: &[Hash]) -> Result<(Vec<u8>, listing::Totals), Error> {
-    let mut bytes = Vec::new();
-    let mut writer = listing::Writer::new(|part: &[u8]| bytes.extend_from_slice(part));
-    let mut roots = roots.iter().copied();
-    for found in found {
-        let root = matches!(found.kind, FoundKind::File(_)).then(|| roots.next()).flatten();
-        writer.push(&entry(found, root)).map_err(|e| failure::usage(e.to_string()))?;
-    }
-    let totals = writer.finish();
-    Ok((bytes, totals))
-}
-
-/// Hashes a listing and keeps its outboard.
-fn listing_tree(store: &Store, bytes: &[u8]) -> Result<(Hash, OutboardFile), StoreError> {
-    let new = store.new_file()?;
-    let outboard = OutboardFile::new(new.file().clone());
-    let mut writer = outboard.writer_at(0);
-    let geometry = Geometry::new(bytes.len() as u64, SegmentSize::DEFAULT);
-    let mut builder =
-        OutboardBuilder::new(geometry, |slot, nodes: &[u8]| writer.write(slot, nodes));
-    let built = builder.update(bytes).and_then(|()| builder.finish());
-    let root = match built {
-        Ok(root) => root,
-        Err(xylem_tree::BuildError::Sink(e)) => return Err(e),
-        Err(_) => xylem_hash::hash(bytes),
-    };
-    writer.flush()?;
-    store.keep(new, &root, Part::Outboard).map(|file| (root, OutboardFile::new(file)))
-}
-
-/// What an earlier run published under listing `root`, if the walk finds the same files, sizes,
-/// modes and times and every part is still there.
-fn unchanged(store: &Store, root: Hash, found: &[Found], jobs: &[Job]) -> Option<Published> {
-    let listing = store.object(&root, Part::Listing).ok()??;
-    let outboard = store.object(&root, Part::Outboard).ok()??;
-    let bytes = store.object_bytes(&root, Part::Listing, MAX_LISTING).ok()??;
-    let mut entries = listing::entries(&bytes);
-    let mut roots = Vec::with_capacity(jobs.len());
-    for found in found {
-        let listed = entries.next()?.ok()?;
-        let root = match listed.kind {
-            EntryKind::File { root, .. } => Some(root),
-            _ => None,
-        };
-        let mut now = entry(found, root);
-        if let EntryKind::Symlink { .. } = now.kind {
-            (now.mode, now.mtime_s, now.mtime_ns) = (listed.mode, listed.mtime_s, listed.mtime_ns);
-        }
-        if now != listed {
-            return None;
-        }
-        roots.extend(root);
-    }
-    if entries.next().is_some() || xylem_hash::hash(&bytes) != root {
-        return None;
-    }
-    let needs_outboards = jobs.iter().any(|j| j.slot.is_some());
-    let outboards = store.object(&root, Part::FileOutboards).ok()?;
-    if needs_outboards && outboards.is_none() {
-        return None;
-    }
-    let totals = listing::Totals {
-        entries: found.len() as u64,
-        files: jobs.len() as u64,
-        bytes: jobs.iter().map(|j| j.state.size).sum(),
-    };
-    Some(Published {
-        manifest: Manifest::directory(root, bytes.len() as u64, totals, b""),
-        files: served(jobs, roots),
-        listing: Some((listing, OutboardFile::new(outboard))),
-        outboards: outboards.map(OutboardFile::new),
-    })
 }
 
 impl Published {
@@ -327,6 +198,7 @@ impl Published {
             nodes: self.outboards.as_ref().map(|o| o.reader_at(0)),
             listing_nodes: self.listing.as_ref().map(|(_, o)| o.reader_at(0)),
             ahead: VecDeque::new(),
+            current: None,
             published: self,
         }
     }
@@ -334,20 +206,32 @@ impl Published {
 
 impl Serving {
     /// The file behind an object, with its number.
-    fn file(&self, object: ObjectId) -> Option<(u64, &Served)> {
+    fn file(&mut self, object: ObjectId) -> Result<Option<(u64, &Served)>, StoreError> {
         let number = match (object, self.published.manifest.kind) {
             (ObjectId::Root, Kind::File) => 0,
             (ObjectId::File(number), Kind::Directory) => number,
-            _ => return None,
+            _ => return Ok(None),
         };
-        let served = self.published.files.get(usize::try_from(number).ok()?)?;
-        Some((number, served))
+        if self.current.as_ref().is_none_or(|(at, _)| *at != number) {
+            let served = match &mut self.published.files {
+                Files::One(served) => Some(served.clone()),
+                Files::Many(members) => members.get(number)?,
+            };
+            self.current = served.map(|served| (number, served));
+        }
+        Ok(self.current.as_ref().map(|(number, served)| (*number, served)))
     }
 
     /// Fills `out` from the run that it lies in, which is read if it is not at hand.
-    fn read_ahead(&mut self, file: u64, offset: u64, out: &mut [u8]) -> Result<(), StoreError> {
-        let served = usize::try_from(file).ok().and_then(|i| self.published.files.get(i));
-        let shared = &served.ok_or_else(Self::nowhere)?.file;
+    fn read_ahead(
+        &mut self,
+        object: ObjectId,
+        offset: u64,
+        out: &mut [u8],
+    ) -> Result<(), StoreError> {
+        self.file(object)?;
+        let (file, served) = self.current.as_ref().ok_or_else(Self::nowhere)?;
+        let (file, shared) = (*file, &served.file);
         let start = offset / READ_AHEAD * READ_AHEAD;
         let end = (start + READ_AHEAD).min(shared.state.size);
         if offset + out.len() as u64 > end || end - start <= out.len() as u64 {
@@ -387,7 +271,9 @@ impl Source for Serving {
         if object == ObjectId::Root {
             return Some(self.published.manifest.geometry());
         }
-        self.file(object).map(|(_, s)| Geometry::new(s.file.state.size, SegmentSize::DEFAULT))
+        // A listing that can't be read has no files; that it can't is told when it is asked for itself.
+        let (_, served) = self.file(object).ok().flatten()?;
+        Some(Geometry::new(served.file.state.size, SegmentSize::DEFAULT))
     }
 
     fn read_content(
@@ -400,11 +286,7 @@ impl Source for Serving {
             let got = listing.read_full(out, offset)?;
             return if got == out.len() { Ok(()) } else { Err(Self::nowhere()) };
         }
-        let number = match object {
-            ObjectId::Root => 0,
-            ObjectId::File(number) => number,
-        };
-        self.read_ahead(number, offset, out)
+        self.read_ahead(object, offset, out)
     }
 
     fn read_nodes(
@@ -416,7 +298,7 @@ impl Source for Serving {
         if let (ObjectId::Root, Some(reader)) = (object, &mut self.listing_nodes) {
             return reader.read(first_slot, out);
         }
-        let slot = self.file(object).ok_or_else(Self::nowhere)?.1.slot;
+        let slot = self.file(object)?.ok_or_else(Self::nowhere)?.1.slot;
         let reader = self.nodes.as_mut().ok_or_else(Self::nowhere)?;
         reader.rebase(slot);
         reader.read(first_slot, out)
@@ -426,7 +308,7 @@ impl Source for Serving {
         if object == ObjectId::Root {
             return Some(self.published.manifest.root);
         }
-        self.file(object).map(|(_, s)| s.root)
+        self.file(object).ok().flatten().map(|(_, served)| served.root)
     }
 }
 
@@ -441,7 +323,7 @@ pub(crate) fn rebuild(
     let at = |e| failure::store(&StoreError::from_io("read", path, None, e));
     let meta = store.medium().metadata(path).map_err(at)?;
     let published = match meta.kind {
-        FileKind::Directory => publish_directory(store, path, &meta, b"", None, stop, on_event)?,
+        FileKind::Directory => directory::publish(store, path, None, false, stop, on_event)?,
         _ => publish_file(store, path, &meta, b"", None, stop, on_event)?,
     };
     Ok(published.manifest.root)
@@ -458,8 +340,5 @@ pub(crate) fn root_of(path: &Path, on_event: &mut dyn FnMut(Event)) -> Result<Ha
         let job = Job { path: canonical, state, slot: None };
         return Ok(hashing::hash_all(&*medium, &[job], None, &stop, on_event)?[0]);
     }
-    let found = walk(&*medium, &canonical, on_event)?;
-    let jobs = jobs(&canonical, &found);
-    let roots = hashing::hash_all(&*medium, &jobs, None, &stop, on_event)?;
-    Ok(xylem_hash::hash(&write_listing(&found, &roots)?.0))
+    directory::root_of(&*medium, &canonical, on_event)
 }

@@ -10,13 +10,14 @@ use std::time::Duration;
 use xylem_forward::{FaceId, Forwarder};
 use xylem_link::{Endpoint, Level, StaticKey};
 use xylem_object::naming;
-use xylem_object::{Answer, Publication, PublisherKey, Ticket};
+use xylem_object::{Answer, Manifest, Publication, PublisherKey, Ticket};
 use xylem_packet::{Interest, Name, Packet};
-use xylem_store::{Store, StoreError};
+use xylem_store::Store;
 
 use crate::addresses::advertised;
 use crate::api::{Error, Event, Peer, ShareOptions, Stop};
-use crate::engine::{Engine, Happening};
+use crate::engine::{Engine, Happening, end_host};
+use crate::follow::Grower;
 use crate::mail::{MailStore, Room, beside};
 use crate::peers::Announcers;
 use crate::publish::{Serving, disk, publish};
@@ -24,9 +25,9 @@ use crate::register::Registrar;
 use crate::uri::LINK_PORT;
 use crate::{failure, identity, record, shaping};
 
-/// Answers between two flushes: a datagram of the largest size, so that the receiver
-/// works while the next ones are made.
-const ANSWERS_A_FLUSH: usize = 7;
+/// Bytes of answers between two flushes: those that fill a datagram of the largest size, so that the
+/// receiver works while the next ones are made.
+const ANSWERS_A_FLUSH: usize = 56 * 1024;
 /// How long a share that is over waits for its last answers to leave.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
@@ -65,17 +66,20 @@ pub(crate) fn share_with(
         None => Ok(naming::default_name(&publisher.public(), file_name)),
         Some(uri) => Name::from_uri(uri).map_err(|e| failure::usage(format!("--as {uri}: {e}"))),
     };
-    let (published, prefix) = publish(&store, &options.path, &name, stop, on_event)?;
-    let packet = published.sign(&prefix, &publisher)?;
-    let manifest = published.manifest.clone();
-    let publication = Publication::new(prefix.clone(), packet, &publisher.public())
-        .map_err(|e| failure::usage(e.to_string()))?
-        .with_metadata(&publisher);
+    let content = match &options.follow {
+        None => still(&store, options, &name, &publisher, stop, on_event)?,
+        Some(follow) => {
+            let path = &options.path;
+            let grower = Grower::open(&store, path, follow, &name, &publisher, stop, on_event)?;
+            Content::Growing(Box::new(grower))
+        }
+    };
+    let (prefix, manifest) = content.newest();
 
     let link_public = link_key.public();
     let link_config = xylem_link::Config { shaping: options.shaping.clone(), ..Default::default() };
     let endpoint = Endpoint::new(link_config, link_key, identity::random()?);
-    let mut engine = Engine::new(endpoint, Forwarder::new(xylem_forward::Config::default()))
+    let mut engine = Engine::new(endpoint, Forwarder::new(end_host()))
         .map_err(|e| failure::local("cannot start the event loop", &e))?;
     if let Some(files) = &options.certificate {
         engine.set_certificate(failure::certificate(files)?);
@@ -106,12 +110,31 @@ pub(crate) fn share_with(
         carriers,
     });
     let registrar = Registrar::new(&mut engine, prefix.as_ref().parent().to_name(), &options.via)?;
-    let serving = published.serve(disk());
     let room = Room::open(&options.store, None)?;
-    let (wants, told) = (options.shaping.level, HashSet::new());
-    let announcers = Announcers::default();
-    let server = Server { engine, registrar, publication, serving, wants, told, room, announcers };
+    let (wants, told, peers) = (options.shaping.level, HashSet::new(), HashSet::new());
+    let (announcers, answer) = (Announcers::default(), Vec::new());
+    let server =
+        Server { engine, registrar, content, wants, told, peers, room, announcers, answer };
     server.run(stop, ends, events, on_event)
+}
+
+/// What is there now, hashed and signed.
+fn still(
+    store: &Store,
+    options: &ShareOptions,
+    name: &dyn Fn(&[u8]) -> Result<Name, Error>,
+    key: &PublisherKey,
+    stop: &Stop,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<Content, Error> {
+    let (published, prefix) =
+        publish(store, &options.path, name, options.portable, stop, on_event)?;
+    let packet = published.sign(&prefix, key)?;
+    let publication = Publication::new(prefix, packet, &key.public())
+        .map_err(|e| failure::usage(e.to_string()))?
+        .with_metadata(key);
+    let serving = Box::new(published.serve(disk()));
+    Ok(Content::Still { publication: Box::new(publication), serving })
 }
 
 pub(crate) fn bind_links(engine: &mut Engine, asked: &[Peer]) -> Result<Vec<SocketAddr>, Error> {
@@ -163,19 +186,60 @@ fn bind_plain(engine: &mut Engine, asked: &[SocketAddr]) -> Result<Vec<SocketAdd
     Ok(bound)
 }
 
+/// What is shared.
+enum Content {
+    /// A file or directory as it was.
+    Still { publication: Box<Publication>, serving: Box<Serving> },
+    /// A file that grows.
+    Growing(Box<Grower>),
+}
+
+impl Content {
+    /// P and manifest of what is there now.
+    fn newest(&self) -> (Name, Manifest) {
+        let publication = self.publication();
+        (publication.prefix().to_name(), publication.manifest().clone())
+    }
+
+    fn publication(&self) -> &Publication {
+        match self {
+            Self::Still { publication, .. } => publication,
+            Self::Growing(grower) => grower.newest(),
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Duration> {
+        match self {
+            Self::Still { .. } => None,
+            Self::Growing(grower) => Some(grower.poll_timeout()),
+        }
+    }
+
+    /// Whether a share that was asked to end has nothing left to do.
+    fn may_end(&mut self, now: Duration, peers: usize) -> bool {
+        match self {
+            Self::Still { .. } => true,
+            Self::Growing(grower) => grower.may_end(now, peers),
+        }
+    }
+}
+
 struct Server {
     engine: Engine,
     registrar: Registrar,
-    publication: Publication,
-    serving: Serving,
+    content: Content,
     /// The shaping level that links are to have.
     wants: Level,
     /// Files whose trouble has been told; once is enough.
     told: HashSet<PathBuf>,
+    /// Faces that are up.
+    peers: HashSet<FaceId>,
     /// Takes mail.
     room: Room,
     /// Peers that have told where they serve what they fetched of this.
     announcers: Announcers,
+    /// The answer in hand; kept for its allocation.
+    answer: Vec<u8>,
 }
 
 impl Server {
@@ -188,7 +252,7 @@ impl Server {
     ) -> Result<(), Error> {
         // What ended it came over a stream, whose last answer still has to leave.
         let mut last_answers = None;
-        while !stop.raised() {
+        while !stop.raised() || !self.content.may_end(self.engine.now(), self.peers.len()) {
             if ends.raised() {
                 let until = *last_answers.get_or_insert(self.engine.now() + LAST_ANSWERS);
                 if self.room.is_empty() || self.engine.now() >= until {
@@ -196,15 +260,16 @@ impl Server {
                 }
             }
             events.try_iter().for_each(&mut *on_event);
-            let due = self.registrar.poll_timeout();
+            let timers = [self.registrar.poll_timeout(), self.content.poll_timeout()];
+            let due = timers.into_iter().flatten().min();
             self.engine.wait(due).map_err(|e| failure::local("network", &e))?;
             let mut answered = 0;
             while let Some(happening) = self.engine.next_happening() {
                 match happening {
                     Happening::Packet { from, packet, nack: None, .. } => {
-                        answered += 1;
-                        self.take(from, &packet, on_event);
-                        if answered % ANSWERS_A_FLUSH == 0 {
+                        answered += self.take(from, &packet, on_event);
+                        if answered >= ANSWERS_A_FLUSH {
+                            answered = 0;
                             self.engine.flush_links();
                         }
                     }
@@ -216,6 +281,7 @@ impl Server {
                     }
                     Happening::FaceUp { face, peer } => {
                         self.registrar.came_up(&mut self.engine, face)?;
+                        self.peers.insert(face);
                         on_event(Event::PeerConnected { peer: peer.clone() });
                         shaping::tell(&self.engine, face, self.wants, &peer, on_event);
                     }
@@ -224,6 +290,7 @@ impl Server {
                     }
                     Happening::FaceDown { face, peer, why, .. } => {
                         self.registrar.went_down(face);
+                        self.peers.remove(&face);
                         self.room.face_down(face);
                         self.announcers.went_down(face);
                         on_event(Event::PeerGone { peer, why });
@@ -231,24 +298,40 @@ impl Server {
                 }
             }
             self.registrar.turn(&mut self.engine, on_event)?;
+            if let Content::Growing(grower) = &mut self.content
+                && let Some(pointer) = grower.turn(self.engine.now(), on_event)?
+            {
+                self.engine.send(&pointer);
+            }
             self.engine.flush();
         }
         self.engine.close();
         Ok(())
     }
 
-    fn take(&mut self, from: FaceId, packet: &[u8], on_event: &mut dyn FnMut(Event)) {
+    /// Takes a packet; the bytes of its answer.
+    fn take(&mut self, from: FaceId, packet: &[u8], on_event: &mut dyn FnMut(Event)) -> usize {
         let interest = match Packet::decode(packet) {
             Ok(Packet::Interest(interest)) => interest,
             Ok(Packet::Data(data)) => {
-                return self.registrar.answered(self.engine.now(), &data, on_event);
+                self.registrar.answered(self.engine.now(), &data, on_event);
+                return 0;
             }
-            _ => return,
+            _ => return 0,
         };
-        match self.data_for(&interest) {
-            Ok(Some(data)) => self.engine.send(&data),
-            Ok(None) => {
-                let prefix = self.publication.prefix();
+        self.answer.clear();
+        let answer = match &mut self.content {
+            Content::Still { publication, serving } => {
+                publication.answer(&interest, &mut **serving, &mut self.answer)
+            }
+            Content::Growing(grower) => {
+                grower.answer(self.engine.now(), &interest, &mut self.answer)
+            }
+        };
+        match answer {
+            Ok(Answer::Data) => self.engine.send(&self.answer),
+            Ok(_) => {
+                let prefix = self.content.publication().prefix();
                 if let Some(hints) = self.announcers.answer(&self.engine, from, prefix, &interest) {
                     self.engine.send(&hints);
                 }
@@ -260,11 +343,6 @@ impl Server {
                 }
             }
         }
-    }
-
-    fn data_for(&mut self, interest: &Interest<'_>) -> Result<Option<Vec<u8>>, StoreError> {
-        let mut out = Vec::with_capacity(xylem_packet::MAX_PACKET);
-        let answer = self.publication.answer(interest, &mut self.serving, &mut out)?;
-        Ok((answer == Answer::Data).then_some(out))
+        self.answer.len()
     }
 }

@@ -5,14 +5,13 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicU64;
 
 use xylem_hash::Hash;
 use xylem_link::Shaping;
-use xylem_object::listing::{self, Entry, EntryKind};
+use xylem_object::listing::{Entry, EntryKind};
 use xylem_object::{Kind, ObjectId, Ticket};
 use xylem_store::{
-    FileKind, FileRef, FileState, Meta, OpenHow, OutboardFile, Part, Scan, Store, StoreError,
+    FileKind, FileRef, FileState, Meta, OpenHow, OutboardFile, Part, Store, StoreError,
 };
 use xylem_transfer::Event as TransferEvent;
 use xylem_tree::{Geometry, SegmentSize};
@@ -20,9 +19,10 @@ use xylem_tree::{Geometry, SegmentSize};
 use crate::api::{Blame, Error, Event, Stop, VerifyOptions, VerifySummary};
 use crate::failure;
 use crate::get::{Fetch, Step, parse_ticket};
-use crate::hashing::{self, Job, packed_slots};
-use crate::publish::{MAX_LISTING, disk, root_of};
-use crate::rescan::rescan;
+use crate::hashing::{self, Job};
+use crate::listed::{Listed, ListedError, ListedFiles};
+use crate::publish::{disk, root_of};
+use crate::rescan::{Readers, Subject, inspect};
 use crate::walk::{os_bytes, os_path};
 
 /// One segment of each tile's span brings the whole tile: 8 segments a node, 256 nodes a tile.
@@ -112,46 +112,43 @@ impl Check<'_> {
     }
 
     fn directory(&mut self, path: &Path, on_event: &mut dyn FnMut(Event)) -> Result<(), Error> {
-        let bytes = self.listing(on_event)?;
+        let listed = self.listing(on_event)?;
         if root_of(path, on_event)? == self.ticket.root {
-            for entry in listing::entries(&bytes).flatten() {
-                if let EntryKind::File { size, .. } = entry.kind {
-                    self.summary.files += 1;
-                    self.summary.bytes += size;
-                }
-            }
+            let totals = listed.totals();
+            (self.summary.files, self.summary.bytes) = (totals.files, totals.bytes);
             return Ok(());
         }
         let packed = self.store.outboard(&self.ticket.root, Part::FileOutboards).ok().flatten();
-        let (mut number, mut slot) = (0, 0);
-        for entry in listing::entries(&bytes) {
-            let entry = entry.map_err(|e| failure::usage(e.to_string()))?;
-            let here = path.join(os_path(&entry.path));
-            let outboard = packed.clone().map(|o| (o, slot));
-            self.entry(&entry, &here, ObjectId::File(number), outboard, on_event)?;
-            if let EntryKind::File { size, .. } = entry.kind {
-                number += 1;
-                slot += packed_slots(size, SegmentSize::DEFAULT);
-            }
+        for found in listed.entries() {
+            let listed = found.map_err(|e| failure::store(&e))?;
+            self.entry(&listed, path, packed.clone(), on_event)?;
         }
         Ok(())
     }
 
     fn entry(
         &mut self,
-        entry: &Entry,
-        here: &Path,
-        id: ObjectId,
-        outboard: Option<(OutboardFile, u64)>,
+        listed: &Listed,
+        root: &Path,
+        packed: Option<OutboardFile>,
         on_event: &mut dyn FnMut(Event),
     ) -> Result<(), Error> {
-        let shown = os_path(&entry.path);
+        let entry = &listed.entry;
+        let (shown, here) = (os_path(&entry.path), &*root.join(os_path(&entry.path)));
         let Ok(meta) = self.store.medium().metadata(here) else {
             let size = if let EntryKind::File { size, .. } = entry.kind { size } else { 0 };
             return self.damaged(shown, 0..size, "missing");
         };
         match (&entry.kind, meta.kind) {
             (EntryKind::Directory, FileKind::Directory) => self.mode(entry, &meta, shown),
+            (EntryKind::HardLink { target }, FileKind::File) => {
+                let first = self.store.medium().metadata(&root.join(os_path(target)));
+                if first.is_ok_and(|first| (first.ino, first.dev) == (meta.ino, meta.dev)) {
+                    return Ok(());
+                }
+                let target = os_path(target);
+                self.damaged(shown, 0..0, &format!("is not a hard link to {}", target.display()))
+            }
             (EntryKind::Symlink { target }, FileKind::Symlink) => {
                 let is = self.store.medium().read_link(here);
                 if is.is_ok_and(|is| os_bytes(is.as_os_str()) == *target) {
@@ -169,6 +166,8 @@ impl Check<'_> {
                     return self.mode(entry, &meta, shown);
                 }
                 let geometry = Geometry::new(*size, SegmentSize::DEFAULT);
+                let outboard = packed.map(|o| (o, listed.slot));
+                let id = ObjectId::File(listed.number);
                 let expected = Expected { id, path: here, shown, root: *root, geometry, outboard };
                 self.compare(&expected, meta.size, on_event)
             }
@@ -201,10 +200,10 @@ impl Check<'_> {
         if size > should {
             self.damaged(expected.shown.clone(), should..size, "is longer than published")?;
         }
-        let right = match &expected.outboard {
-            Some((outboard, slot)) => self.right(expected, outboard, *slot)?,
+        let wrong = match &expected.outboard {
+            Some((outboard, slot)) => self.wrong(expected, outboard, *slot)?,
             None => match self.nodes_from_peers(expected, on_event)? {
-                Some(outboard) => self.right(expected, &outboard, 0)?,
+                Some(outboard) => self.wrong(expected, &outboard, 0)?,
                 None => {
                     self.summary.located = false;
                     return self.damaged(expected.shown.clone(), 0..should, "does not match");
@@ -212,7 +211,7 @@ impl Check<'_> {
             },
         };
         let before = self.summary.damage.len();
-        for range in complement(&expected.geometry, &right) {
+        for range in wrong {
             let what = if range.start >= size { "missing" } else { "does not match" };
             self.damaged(expected.shown.clone(), range, what)?;
         }
@@ -224,8 +223,8 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Segments that are right, by proven nodes.
-    fn right(
+    /// Byte ranges that are wrong, by proven nodes.
+    fn wrong(
         &self,
         expected: &Expected<'_>,
         outboard: &OutboardFile,
@@ -233,11 +232,18 @@ impl Check<'_> {
     ) -> Result<Vec<Range<u64>>, Error> {
         let at = |e: StoreError| failure::store(&e);
         let file = FileRef::open(&**self.store.medium(), expected.path, OpenHow::Read);
-        let scan = Scan::new(file.map_err(at)?, outboard, slot, expected.geometry, expected.root);
-        let scan = scan.map_err(at)?;
-        let regions: Vec<u64> = scan.regions().collect();
-        let scans = rescan(&scan, &regions, &AtomicU64::new(0)).map_err(at)?;
-        Ok(scans.iter().flat_map(|s| s.right().to_vec()).collect())
+        let subject = Subject {
+            file: file.map_err(at)?,
+            outboard: Some((outboard.clone(), slot)),
+            geometry: expected.geometry,
+            root: expected.root,
+        };
+        let found = inspect(&subject, &mut Readers::All, &|_| !self.stop.raised()).map_err(at)?;
+        let Some(found) = found else {
+            let message = "interrupted; nothing was changed".to_owned();
+            return Err(Error { blame: Blame::Interrupted, message });
+        };
+        Ok(found.bad().iter().map(|segments| found.bytes_of(segments)).collect())
     }
 
     /// The peers, dialled when they are needed first and past the manifest; `None` if there is
@@ -302,38 +308,40 @@ impl Check<'_> {
     }
 
     /// The directory's listing: from the store, or from peers.
-    fn listing(&mut self, on_event: &mut dyn FnMut(Event)) -> Result<Vec<u8>, Error> {
+    fn listing(&mut self, on_event: &mut dyn FnMut(Event)) -> Result<ListedFiles, Error> {
         let (root, size) = (self.ticket.root, self.ticket.size);
-        let kept = self.store.object_bytes(&root, Part::Listing, size).ok().flatten();
-        if let Some(bytes) = kept.filter(|bytes| xylem_hash::hash(bytes) == root) {
-            return Ok(bytes);
+        let at = |e: StoreError| failure::store(&e);
+        if let Some(file) = self.store.object(&root, Part::Listing).ok().flatten() {
+            match ListedFiles::open(file.clone(), size, &root, SegmentSize::DEFAULT) {
+                Ok(listed) => return Ok(listed),
+                Err(bad @ ListedError::Bad(_)) => return Err(bad.into_error(&file)),
+                Err(_) => {}
+            }
         }
         let geometry = Geometry::new(size, SegmentSize::DEFAULT);
         let nobody = || Error {
             blame: Blame::Network,
             message: "the directory's listing is not here and nobody reachable has it".to_owned(),
         };
-        let fits = usize::try_from(size).ok().filter(|_| size <= MAX_LISTING);
-        let length = fits.ok_or_else(|| failure::usage("the ticket names too long a listing"))?;
-        let mut bytes = vec![0; length];
+        // Its name goes at the end of this; what was opened stays.
+        let new = self.store.new_file().map_err(at)?;
+        let file = new.file().clone();
         let stop = self.stop;
         let Some(fetch) = self.peers(on_event)? else { return Err(nobody()) };
         let all = std::iter::once(0..geometry.segments());
         let added = fetch.transfer.add_object(ObjectId::Root, root, geometry, all, [], None);
         added.map_err(|e| failure::usage(e.to_string()))?;
         drain(fetch, stop, on_event, &mut |event| {
-            if let TransferEvent::Segment { segment, .. } = event {
-                let at = segment.offset as usize;
-                bytes[at..at + segment.content.len()].copy_from_slice(&segment.content);
-            }
-            Ok(())
+            let TransferEvent::Segment { segment, .. } = event else { return Ok(()) };
+            file.write_all(&segment.content, segment.offset).map_err(at)
         })?;
-        Ok(bytes)
+        ListedFiles::open(file.clone(), size, &root, SegmentSize::DEFAULT)
+            .map_err(|e| e.into_error(&file))
     }
 }
 
 /// Runs a transfer until nothing is wanted any more.
-fn drain(
+pub(crate) fn drain(
     fetch: &mut Fetch,
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
@@ -351,38 +359,5 @@ fn drain(
             return Ok(());
         }
         fetch.turn(None, stop, on_event)?;
-    }
-}
-
-/// Byte ranges of a file outside of `right`, which are ascending segment ranges; neighbours joined.
-fn complement(geometry: &Geometry, right: &[Range<u64>]) -> Vec<Range<u64>> {
-    let bytes = geometry.segment_size().bytes() as u64;
-    let mut right: Vec<_> = right.to_vec();
-    right.sort_by_key(|r| r.start);
-    let (mut bad, mut at) = (Vec::new(), 0);
-    let end = geometry.segments()..geometry.segments();
-    for range in right.into_iter().chain(Some(end)) {
-        if range.start > at {
-            bad.push(at * bytes..(range.start * bytes).min(geometry.size()));
-        }
-        at = at.max(range.end);
-    }
-    bad
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_not_right_is_bad() {
-        let geometry = Geometry::new(100_000, SegmentSize::DEFAULT);
-        let bad = |right: &[(u64, u64)]| {
-            let right: Vec<_> = right.iter().map(|r| r.0..r.1).collect();
-            complement(&geometry, &right).into_iter().map(|r| (r.start, r.end)).collect::<Vec<_>>()
-        };
-        assert_eq!(bad(&[]), [(0, 100_000)]);
-        assert_eq!(bad(&[(0, 13)]), []);
-        assert_eq!(bad(&[(5, 6), (0, 3)]), [(3 * 8192, 5 * 8192), (6 * 8192, 100_000)]);
     }
 }

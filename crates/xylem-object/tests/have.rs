@@ -1,4 +1,5 @@
 //! What a peer has: one form, within a packet, the largest runs first.
+#![allow(clippy::single_range_in_vec_init)] // lists of runs, some of one run
 
 use core::ops::Range;
 

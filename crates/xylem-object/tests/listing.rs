@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use xylem_hash::{Hash, hash};
 use xylem_object::listing::{
     Entry, EntryKind, HEADER_LEN, ListingError, ListingFault, PathError, Reader, Totals, Writer,
-    entries,
+    entries, leading_path, next_entry,
 };
 
 fn write(list: &[Entry]) -> Result<(Vec<u8>, Totals), ListingError> {
@@ -36,6 +36,10 @@ fn link(path: &[u8], target: &[u8]) -> Entry {
     Entry { path: path.to_vec(), kind, mode: 0o777, mtime_s: 0, mtime_ns: 0 }
 }
 
+fn hard_link(path: &[u8], target: &[u8]) -> Entry {
+    Entry { kind: EntryKind::HardLink { target: target.to_vec() }, ..link(path, b"-") }
+}
+
 /// A listing written without any check: what a hostile publisher can make.
 fn forge(list: &[Entry]) -> Vec<u8> {
     let mut bytes = b"xylemdir\x01".to_vec();
@@ -44,6 +48,7 @@ fn forge(list: &[Entry]) -> Vec<u8> {
             EntryKind::File { .. } => 0,
             EntryKind::Directory => 1,
             EntryKind::Symlink { .. } => 2,
+            EntryKind::HardLink { .. } => 3,
         });
         bytes.extend_from_slice(&(entry.mode as u16).to_be_bytes());
         bytes.extend_from_slice(&entry.mtime_s.to_be_bytes());
@@ -56,7 +61,7 @@ fn forge(list: &[Entry]) -> Vec<u8> {
                 bytes.extend_from_slice(root.as_bytes());
             }
             EntryKind::Directory => {}
-            EntryKind::Symlink { target } => {
+            EntryKind::Symlink { target } | EntryKind::HardLink { target } => {
                 bytes.extend_from_slice(&(target.len() as u16).to_be_bytes());
                 bytes.extend_from_slice(target);
             }
@@ -90,6 +95,46 @@ fn the_specification_s_vector() {
     assert_eq!(totals, Totals { entries: 3, files: 1, bytes: 5 });
     assert_eq!(forge(&list), bytes);
     assert_eq!(read(&bytes).unwrap(), list);
+}
+
+/// The second vector: one file under two names.
+#[test]
+fn the_specification_s_vector_of_a_hard_link() {
+    let list = [
+        Entry { mode: 0o644, mtime_s: 1_700_000_000, mtime_ns: 5, ..file(b"a") },
+        hard_link(b"b", b"a"),
+    ];
+    let (bytes, totals) = write(&list).unwrap();
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(
+        hex,
+        concat!(
+            "78796c656d64697201",
+            "0001a4000000006553f10000000005000161",
+            "0000000000000005",
+            "ea8f163db38682925e4491c5e58d4bb3506ef8c14eb78a86e908c5624a67200f",
+            "0301ff000000000000000000000000000162000161",
+        )
+    );
+    assert_eq!(totals, Totals { entries: 2, files: 1, bytes: 5 });
+    assert_eq!(read(&bytes).unwrap(), list);
+}
+
+#[test]
+fn entries_are_read_one_by_one_and_have_the_length_they_say() {
+    let list = [folder(b"a"), file(b"a/b"), hard_link(b"a/c", b"a/b"), link(b"l", b"a/c")];
+    let (bytes, _) = write(&list).unwrap();
+    let mut rest = &bytes[HEADER_LEN..];
+    for entry in &list {
+        let before = rest.len();
+        assert_eq!(leading_path(rest), Some(entry.path.as_slice()));
+        assert_eq!(next_entry(&mut rest).unwrap().as_ref(), Some(entry));
+        assert_eq!(before - rest.len(), entry.encoded_len());
+    }
+    assert_eq!(next_entry(&mut rest), Ok(None));
+    for cut in HEADER_LEN + 1..HEADER_LEN + list[0].encoded_len() {
+        assert_eq!(next_entry(&mut &bytes[HEADER_LEN..cut]), Err(ListingFault::CutOff));
+    }
 }
 
 #[test]
@@ -130,6 +175,13 @@ fn hostile_listings_are_refused() {
         (&[link(b"a", b"")], Path(TargetEmpty)),
         (&[link(b"a", b"b\0")], Path(Nul)),
         (&[link(b"a", &[b'x'; 4097])], Path(TargetTooLong)),
+        (&[hard_link(b"b", b"")], Path(Empty)),
+        (&[hard_link(b"b", b"/etc/passwd")], Path(Absolute)),
+        (&[hard_link(b"b", b"../b")], Path(DotDot)),
+        (&[hard_link(b"b", b"a\0")], Path(Nul)),
+        (&[hard_link(b"b", b"b")], Path(LinkToLater)),
+        (&[hard_link(b"b", b"c"), file(b"c")], Path(LinkToLater)),
+        (&[file(b"a"), hard_link(b"b", b"a"), file(b"b/c")], Path(ParentNotDirectory)),
         (&[file(&[b'x'; 4097])], Path(TooLong)),
         (&[sized(b"a", max + 1)], ListingFault::FileTooLarge(max + 1)),
         (&[Entry { mtime_ns: 1_000_000_000, ..file(b"a") }], ListingFault::Nanos(1_000_000_000)),
@@ -143,6 +195,8 @@ fn hostile_listings_are_refused() {
         (&[Entry { mode: 0o4755, ..file(b"a") }], ListingFault::Mode(0o4755)),
         (&[Entry { mode: 0o644, ..link(b"a", b"b") }], ListingFault::Mode(0o644)),
         (&[Entry { mtime_s: 1, ..link(b"a", b"b") }], ListingFault::LinkTime),
+        (&[Entry { mode: 0o644, ..hard_link(b"b", b"a") }], ListingFault::Mode(0o644)),
+        (&[Entry { mtime_ns: 1, ..hard_link(b"b", b"a") }], ListingFault::LinkTime),
     ];
     for (list, fault) in table {
         assert_eq!(read(&forge(list)).as_ref(), Err(fault), "{list:?}");
@@ -158,8 +212,8 @@ fn headers_and_kinds_are_checked() {
     assert_eq!(read(b"notalist\x01"), Err(ListingFault::NotAListing));
     assert_eq!(read(b"xylemdir\x02"), Err(ListingFault::UnknownVersion(2)));
     let mut kind = good.clone();
-    kind[HEADER_LEN] = 3;
-    assert_eq!(read(&kind), Err(ListingFault::UnknownKind(3)));
+    kind[HEADER_LEN] = 4;
+    assert_eq!(read(&kind), Err(ListingFault::UnknownKind(4)));
     for cut in HEADER_LEN + 1..good.len() {
         assert_eq!(read(&good[..cut]), Err(ListingFault::CutOff), "cut at {cut}");
     }

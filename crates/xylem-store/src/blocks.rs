@@ -7,6 +7,7 @@ use std::ops::Range;
 
 use crate::error::StoreError;
 use crate::file::FileRef;
+use crate::sparse::write_sparse;
 
 /// Bytes of one block; a multiple of every segment size.
 const BLOCK: u64 = 256 * 1024;
@@ -75,7 +76,7 @@ impl WriteBlocks {
         let block = &self.blocks[at];
         for run in &block.filled {
             let bytes = &block.bytes[run.start as usize..run.end as usize];
-            file.write_all(bytes, block.start + run.start)?;
+            write_sparse(file, bytes, block.start + run.start)?;
         }
         self.spare.push(self.blocks.remove(at).bytes);
         Ok(())

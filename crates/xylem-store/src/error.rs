@@ -46,6 +46,12 @@ pub enum StoreError {
         /// The name that is taken.
         path: PathBuf,
     },
+    /// Two names of one directory are a single name here: the file system does not tell case or
+    /// Unicode forms apart. Nothing was replaced.
+    Collision {
+        /// The second of the names.
+        path: PathBuf,
+    },
     /// Bytes of the store itself contradict their checksum or their root.
     Corrupt {
         /// The file.
@@ -148,6 +154,7 @@ impl StoreError {
             | Self::Changed { path, .. }
             | Self::NotFound { path }
             | Self::Exists { path }
+            | Self::Collision { path }
             | Self::Corrupt { path, .. }
             | Self::Unsafe { path, .. }
             | Self::Incomplete { path, .. }
@@ -171,6 +178,9 @@ impl fmt::Display for StoreError {
             Self::Changed { what, .. } => write!(f, "{path}: changed since it was hashed: {what}"),
             Self::NotFound { .. } => write!(f, "{path}: no such file or directory"),
             Self::Exists { .. } => write!(f, "{path}: already exists"),
+            Self::Collision { .. } => {
+                write!(f, "{path}: this file system takes the name for one that is there already")
+            }
             Self::Corrupt { offset, what, .. } => {
                 write!(f, "{path}: damaged at byte {offset}: {what}")
             }

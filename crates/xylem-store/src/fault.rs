@@ -2,16 +2,20 @@
 //!
 //! It keeps what a crash would keep: [`FaultMedium::image`] is the disk after the process was
 //! killed (every completed call counts), [`FaultMedium::power_loss`] the disk after the power
-//! went (pages that were not synced are there or not, by a seed). Permission bits are kept and
-//! not enforced.
+//! went (pages that were not synced are there or not, by a seed), and [`FaultMedium::power_cut`] the
+//! same with the names: each creation, rename and removal since its directory was synced has
+//! happened or not. Permission bits are kept and not enforced.
 
+use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::medium::{Clobber, DirItem, FileKind, FileTime, Medium, MediumFile, Meta, OpenHow};
+mod power;
+
+use crate::medium::{Clobber, FileKind, FileTime, Medium, MediumFile, Meta, OpenHow};
 
 const ROOT: u64 = 1;
 const PAGE: usize = 4096;
@@ -26,6 +30,8 @@ pub enum Fault {
     Torn,
     /// This one step fails, later ones work.
     Once,
+    /// From this step on the disk is full: whatever needs room fails with `StorageFull`.
+    Full,
 }
 
 /// A file system in memory with faults on demand. Clones and opened directories share the disk.
@@ -50,6 +56,15 @@ struct Disk {
     bad: Vec<(u64, std::ops::Range<u64>)>,
     /// Bytes of each file that were ever written: a full disk still takes others in their place.
     taken: HashMap<u64, Vec<bool>>,
+    /// Reads so far, and the one that is to fail.
+    reads: u64,
+    bad_read: Option<u64>,
+    /// What happened to names, in order.
+    names: Vec<power::NameStep>,
+    /// Names that differ only in case or composition are one, as on other systems' disks.
+    folding: bool,
+    /// Modes and times cannot be set.
+    plain: bool,
 }
 
 #[derive(Clone)]
@@ -88,10 +103,23 @@ impl FaultMedium {
         disk.fault = Some((disk.steps + steps, fault));
     }
 
-    /// Whether the fault that was set has struck.
+    /// Lets the read number `reads` from now on (0: the next) fail, and no other.
+    pub fn fail_read_after(&self, reads: u64) {
+        let mut disk = self.disk();
+        disk.bad_read = Some(disk.reads + reads);
+    }
+
+    /// Whether every fault that was set has struck.
     #[must_use]
     pub fn has_failed(&self) -> bool {
-        self.disk().fault.is_none()
+        let disk = self.disk();
+        disk.fault.is_none() && disk.bad_read.is_none()
+    }
+
+    /// Takes back a fault that has not struck, and makes a full disk large again.
+    pub fn heal(&self) {
+        let mut disk = self.disk();
+        (disk.fault, disk.bad_read, disk.capacity) = (None, None, None);
     }
 
     /// Changing steps so far: creations, writes, renames, removals, attributes.
@@ -103,6 +131,16 @@ impl FaultMedium {
     /// Lets every write take half of what it is offered.
     pub fn set_short_writes(&self, short: bool) {
         self.disk().short = short;
+    }
+
+    /// From now on, names that differ only in case, or in how one letter is composed, are one.
+    pub fn fold_names(&self) {
+        self.disk().folding = true;
+    }
+
+    /// From now on, modes and modification times cannot be set.
+    pub fn refuse_attributes(&self) {
+        self.disk().plain = true;
     }
 
     /// Bytes that may be written from now on, until the disk is full; `None` for no limit.
@@ -161,11 +199,13 @@ impl FaultMedium {
             Ok((ino, _)) => ino,
             Err(_) => disk.add(self.dir, path, 0o644, file_body())?,
         };
+        disk.names.iter_mut().for_each(power::NameStep::settle_all);
         let mtime = disk.now();
         let (bytes, durable, pending, _) = disk.file(ino)?;
         *bytes = content.to_vec();
         *durable = content.to_vec();
         pending.clear();
+        disk.settable()?;
         disk.node(ino)?.mtime = mtime;
         Ok(())
     }
@@ -197,7 +237,9 @@ impl FaultMedium {
             (ino, node)
         });
         let nodes = nodes.collect();
-        let copy = Disk { nodes, next: disk.next, tick: disk.tick, ..Disk::default() };
+        let mut names = disk.names.clone();
+        names.iter_mut().for_each(power::NameStep::settle_all);
+        let copy = Disk { nodes, next: disk.next, tick: disk.tick, names, ..Disk::default() };
         Self { disk: Arc::new(Mutex::new(copy)), dir: ROOT }
     }
 
@@ -239,6 +281,11 @@ impl Disk {
             return Err(io::Error::other("the disk is gone"));
         }
         match self.fault {
+            Some((at, Fault::Full)) if now >= at => {
+                self.fault = None;
+                self.capacity = Some(self.written);
+                Err(io::ErrorKind::StorageFull.into())
+            }
             Some((at, fault)) if now >= at => {
                 self.fault = None;
                 self.dead = fault != Fault::Once;
@@ -272,6 +319,24 @@ impl Disk {
         }
     }
 
+    fn settable(&self) -> io::Result<()> {
+        if self.plain { Err(io::ErrorKind::PermissionDenied.into()) } else { Ok(()) }
+    }
+
+    /// What stands under a name, and how it is really written.
+    fn named(&mut self, dir: u64, name: &OsStr) -> io::Result<Option<(OsString, u64)>> {
+        let folding = self.folding;
+        let entries = self.entries(dir)?;
+        if let Some(ino) = entries.get(name) {
+            return Ok(Some((name.to_os_string(), *ino)));
+        }
+        let same = |other: &&OsString| folding && folded(other) == folded(name);
+        Ok(entries.keys().find(same).cloned().map(|name| {
+            let ino = entries[&name];
+            (name, ino)
+        }))
+    }
+
     /// What a path leads to: its number and its place (directory and name).
     fn find(&mut self, from: u64, path: &Path, follow: bool) -> io::Result<(u64, (u64, OsString))> {
         let mut todo: Vec<OsString> = split(path);
@@ -286,7 +351,7 @@ impl Disk {
                 at = parent;
                 continue;
             }
-            let next = *self.entries(at)?.get(&name).ok_or(io::ErrorKind::NotFound)?;
+            let (name, next) = self.named(at, &name)?.ok_or(io::ErrorKind::NotFound)?;
             place = (at, name);
             let target = match &self.node(next)?.body {
                 Body::Link(target) if follow || !todo.is_empty() => target.clone(),
@@ -316,12 +381,13 @@ impl Disk {
 
     fn add(&mut self, from: u64, path: &Path, mode: u32, body: Body) -> io::Result<u64> {
         let (dir, name) = self.place(from, path)?;
-        if self.entries(dir)?.contains_key(&name) {
+        if self.named(dir, &name)?.is_some() {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         let ino = self.next;
         self.next += 1;
-        self.entries(dir)?.insert(name, ino);
+        self.entries(dir)?.insert(name.clone(), ino);
+        self.names.push(power::NameStep::new(power::What::Made { dir, name, ino }));
         let mut body = body;
         if let Body::Dir { parent, .. } = &mut body {
             *parent = dir;
@@ -338,8 +404,13 @@ impl Disk {
             Body::Dir { .. } => (FileKind::Directory, 0),
             Body::Link(_) => (FileKind::Symlink, 0),
         };
-        Ok(Meta { kind, size, mode: node.mode, mtime: node.mtime, ino, dev: 1 })
+        Ok(Meta { kind, size, mode: node.mode, mtime: node.mtime, ino, dev: 1, links: 1 })
     }
+}
+
+/// A name without case and with one letter composed: enough to stand for systems that fold names.
+fn folded(name: &OsStr) -> String {
+    name.to_string_lossy().to_lowercase().replace("e\u{301}", "\u{e9}")
 }
 
 /// The components of a path, last first.
@@ -395,15 +466,31 @@ impl Medium for FaultMedium {
         disk.add(self.dir, path, mode, body).map(drop)
     }
 
-    fn list_dir(&self, path: &Path) -> io::Result<Vec<DirItem>> {
+    fn for_each_name(&self, path: &Path, take: &mut dyn FnMut(&OsStr, FileKind)) -> io::Result<()> {
         let mut disk = self.disk();
         let (dir, _) = disk.find(self.dir, path, true)?;
-        let entries = disk.entries(dir)?.clone();
-        let items = entries.into_iter().map(|(name, ino)| {
-            let kind = disk.meta(ino)?.kind;
-            Ok(DirItem { name, kind })
-        });
-        items.collect()
+        for (name, ino) in disk.entries(dir)?.clone() {
+            take(&name, disk.meta(ino)?.kind);
+        }
+        Ok(())
+    }
+
+    fn hard_link(&self, name: &Path, to: &dyn Medium, new: &Path) -> io::Result<()> {
+        let to: &Self = to.as_any().downcast_ref().ok_or(io::ErrorKind::Unsupported)?;
+        let mut disk = self.disk();
+        disk.step()?;
+        let (ino, _) = disk.find(self.dir, name, false)?;
+        disk.file(ino)?;
+        let (dir, new) = disk.place(to.dir, new)?;
+        if disk.named(dir, &new)?.is_some() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        disk.entries(dir)?.insert(new, ino);
+        Ok(())
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
     }
 
     fn rename(&self, from: &Path, to: &Path, clobber: Clobber) -> io::Result<()> {
@@ -417,7 +504,9 @@ impl Medium for FaultMedium {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         disk.entries(old_dir)?.remove(&old_name);
-        disk.entries(new_dir)?.insert(new_name, ino);
+        disk.entries(new_dir)?.insert(new_name.clone(), ino);
+        let (from, to) = ((old_dir, old_name), (new_dir, new_name));
+        disk.names.push(power::NameStep::new(power::What::Moved { from, to, ino }));
         if let Body::Dir { parent, .. } = &mut disk.node(ino)?.body {
             *parent = new_dir;
         }
@@ -433,6 +522,7 @@ impl Medium for FaultMedium {
         }
         // The inode stays: somebody may hold it open.
         disk.entries(dir)?.remove(&name);
+        disk.names.push(power::NameStep::new(power::What::Gone { dir, name }));
         Ok(())
     }
 
@@ -444,6 +534,7 @@ impl Medium for FaultMedium {
             return Err(io::ErrorKind::DirectoryNotEmpty.into());
         }
         disk.entries(dir)?.remove(&name);
+        disk.names.push(power::NameStep::new(power::What::Gone { dir, name }));
         Ok(())
     }
 
@@ -466,6 +557,7 @@ impl Medium for FaultMedium {
         let mut disk = self.disk();
         disk.step()?;
         let (ino, _) = disk.find(self.dir, path, false)?;
+        disk.settable()?;
         disk.node(ino)?.mode = mode;
         Ok(())
     }
@@ -474,12 +566,18 @@ impl Medium for FaultMedium {
         let mut disk = self.disk();
         disk.step()?;
         let (ino, _) = disk.find(self.dir, path, false)?;
+        disk.settable()?;
         disk.node(ino)?.mtime = mtime;
         Ok(())
     }
 
-    fn sync_dir(&self, _path: &Path) -> io::Result<()> {
-        self.disk().step()
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        let mut disk = self.disk();
+        disk.step()?;
+        let (dir, _) = disk.find(self.dir, path, true)?;
+        disk.entries(dir)?;
+        disk.names.iter_mut().for_each(|step| step.settle(dir));
+        Ok(())
     }
 }
 
@@ -512,6 +610,11 @@ impl MediumFile for FaultFile {
         };
         if disk.bad.iter().any(touched) {
             return Err(io::Error::other("a bad sector"));
+        }
+        disk.reads += 1;
+        if disk.bad_read.is_some_and(|at| disk.reads > at) {
+            disk.bad_read = None;
+            return Err(io::Error::other("the disk can't read this"));
         }
         let (bytes, ..) = disk.file(self.ino)?;
         let from = usize::try_from(offset).ok().and_then(|at| bytes.get(at..)).unwrap_or_default();
@@ -570,6 +673,7 @@ impl MediumFile for FaultFile {
     fn set_mode(&self, mode: u32) -> io::Result<()> {
         let mut disk = self.disk();
         disk.step()?;
+        disk.settable()?;
         disk.node(self.ino)?.mode = mode;
         Ok(())
     }
@@ -577,6 +681,7 @@ impl MediumFile for FaultFile {
     fn set_mtime(&self, mtime: FileTime) -> io::Result<()> {
         let mut disk = self.disk();
         disk.step()?;
+        disk.settable()?;
         disk.node(self.ino)?.mtime = mtime;
         Ok(())
     }

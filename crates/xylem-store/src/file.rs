@@ -1,12 +1,14 @@
 //! [`FileRef`]: an open file that knows its path, so that every error names the place.
 
 use std::fmt;
+use std::io::IoSlice;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::error::{Difference, StoreError};
 use crate::medium::{FileKind, FileTime, Medium, MediumFile, Meta, OpenHow};
-use crate::medium::{read_full_at, write_all_at};
+use crate::medium::{read_full_at, write_all_at, write_all_vectored_at};
 
 /// An open file and the path to name in errors. Cheap to clone; the handle is shared.
 #[derive(Clone)]
@@ -53,6 +55,27 @@ impl FileRef {
     pub fn write_all(&self, buf: &[u8], offset: u64) -> Result<(), StoreError> {
         write_all_at(&*self.file, buf, offset)
             .map_err(|e| StoreError::from_io("write", &self.path, Some(offset), e))
+    }
+
+    /// Writes all of `bufs`, one after the other; what is left of them means nothing afterwards.
+    ///
+    /// # Errors
+    /// As [`FileRef::write_all`].
+    pub fn write_all_vectored(
+        &self,
+        bufs: &mut [IoSlice<'_>],
+        offset: u64,
+    ) -> Result<(), StoreError> {
+        write_all_vectored_at(&*self.file, bufs, offset)
+            .map_err(|e| StoreError::from_io("write", &self.path, Some(offset), e))
+    }
+
+    /// The first range at or after `offset` that may hold anything but zeros.
+    ///
+    /// # Errors
+    /// The medium's.
+    pub fn next_data(&self, offset: u64) -> Result<Option<Range<u64>>, StoreError> {
+        self.file.next_data(offset).map_err(|e| self.io("look for holes", e))
     }
 
     /// Cuts or extends the file.

@@ -63,6 +63,7 @@ impl Store {
         new.file().write_all(format!("{LEAD}{FORMAT}\n").as_bytes(), 0)?;
         // Once in a store's life; without it a newer program's store could look like an old one.
         new.file().sync()?;
-        new.keep_as(Path::new(NAME))
+        new.keep_as(Path::new(NAME))?;
+        self.sync_own(Path::new("."))
     }
 }

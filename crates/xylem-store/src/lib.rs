@@ -47,6 +47,7 @@ mod medium;
 
 mod disk;
 mod file;
+mod sparse;
 
 mod store;
 
@@ -77,6 +78,7 @@ mod partial;
 
 mod repair;
 
+mod names;
 mod sweep;
 
 mod staging;
@@ -103,15 +105,17 @@ pub use medium::{
     Clobber, DirItem, FileKind, FileTime, Medium, MediumFile, Meta, OpenHow, read_full_at,
     write_all_at,
 };
+pub use names::{FolderNames, Visit};
 pub use objects::{ObjectInfo, Objects};
 pub use old_shares::OldShare;
 pub use outboard::{OutboardFile, OutboardReader, OutboardWriter};
-pub use partial::{Attributes, MAX_UNRECORDED, OverwritePolicy, Partial, Resumed, Resuming};
+pub use partial::{Attributes, MAX_UNRECORDED, OverwritePolicy, Partial, Resumed, Resuming, Unset};
 pub use publish::{Hashed, RegionReader, hash_file};
 pub use repair::{Repair, RepairRecord};
 pub use scan::{RegionScan, Scan, ScanBuffer};
 pub use segments::SegmentSet;
 pub use servable::OnServable;
 pub use serve::{DEFAULT_OPEN_FILES, FileCache, SharedFile};
+pub use sparse::SparseReader;
 pub use staging::{MAX_SMALL_FILE, SmallFile, Staging};
 pub use store::{NewFile, Part, Store};

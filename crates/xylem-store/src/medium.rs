@@ -7,8 +7,10 @@
 //!
 //! It does not buffer, retry or order anything: callers do.
 
-use std::ffi::OsString;
-use std::io;
+use std::any::Any;
+use std::ffi::{OsStr, OsString};
+use std::io::{self, IoSlice};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -50,6 +52,8 @@ pub struct Meta {
     pub ino: u64,
     /// Device number; 0 where the platform has none.
     pub dev: u64,
+    /// Names that the file has; 1 where the platform does not say.
+    pub links: u64,
 }
 
 /// One name in a directory.
@@ -104,7 +108,15 @@ pub trait Medium: Send + Sync {
     /// Makes one directory; `AlreadyExists` if the name is taken.
     fn create_dir(&self, path: &Path, mode: u32) -> io::Result<()>;
     /// The names in a directory, without `.` and `..`, in no particular order.
-    fn list_dir(&self, path: &Path) -> io::Result<Vec<DirItem>>;
+    fn list_dir(&self, path: &Path) -> io::Result<Vec<DirItem>> {
+        let mut items = Vec::new();
+        self.for_each_name(path, &mut |name, kind| {
+            items.push(DirItem { name: name.to_os_string(), kind });
+        })?;
+        Ok(items)
+    }
+    /// As [`Medium::list_dir`], one name after the other: a large directory takes no memory.
+    fn for_each_name(&self, path: &Path, take: &mut dyn FnMut(&OsStr, FileKind)) -> io::Result<()>;
     /// Renames within the place.
     fn rename(&self, from: &Path, to: &Path, clobber: Clobber) -> io::Result<()>;
     /// Removes a file or a link.
@@ -113,6 +125,14 @@ pub trait Medium: Send + Sync {
     fn remove_dir(&self, path: &Path) -> io::Result<()>;
     /// Makes a symbolic link at `link` that says `target`.
     fn symlink(&self, target: &Path, link: &Path) -> io::Result<()>;
+    /// Gives the file `name` of this place one more name, `new` in the place `to`, which is of the same
+    /// type. Links are not followed. Where there are no such links, [`io::ErrorKind::Unsupported`].
+    fn hard_link(&self, name: &Path, to: &dyn Medium, new: &Path) -> io::Result<()> {
+        let _ = (name, to, new);
+        Err(io::ErrorKind::Unsupported.into())
+    }
+    /// Itself, for [`Medium::hard_link`] of another place.
+    fn as_any(&self) -> &dyn Any;
     /// What a symbolic link says.
     fn read_link(&self, path: &Path) -> io::Result<PathBuf>;
     /// Sets permission bits of a file or directory, links refused.
@@ -129,8 +149,18 @@ pub trait MediumFile: Send + Sync {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
     /// Writes at a byte offset; may be short.
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<usize>;
+    /// As [`MediumFile::write_at`] for bytes that lie in several places, in order.
+    fn write_vectored_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
+        let first = bufs.iter().find(|buf| !buf.is_empty());
+        first.map_or(Ok(0), |buf| self.write_at(buf, offset))
+    }
     /// Cuts or extends (with zeros, sparse where the medium can).
     fn set_len(&self, size: u64) -> io::Result<()>;
+    /// The first range at or after `offset` that may hold anything but zeros; `None` if there is none up
+    /// to the end. Where the medium cannot tell, all is such a range.
+    fn next_data(&self, offset: u64) -> io::Result<Option<Range<u64>>> {
+        Ok(Some(offset..u64::MAX))
+    }
     /// Metadata of the open file, whatever its name is by now.
     fn metadata(&self) -> io::Result<Meta>;
     /// Sets permission bits.
@@ -172,6 +202,27 @@ pub fn write_all_at(file: &dyn MediumFile, buf: &[u8], offset: u64) -> io::Resul
         match file.write_at(&buf[done..], offset + done as u64) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(n) => done += n,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}
+
+/// Writes all of `bufs`, one after the other.
+pub(crate) fn write_all_vectored_at(
+    file: &dyn MediumFile,
+    mut bufs: &mut [IoSlice<'_>],
+    mut offset: u64,
+) -> io::Result<()> {
+    IoSlice::advance_slices(&mut bufs, 0); // leaves empty ones away
+    while !bufs.is_empty() {
+        match file.write_vectored_at(bufs, offset) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(n) => {
+                offset += n as u64;
+                IoSlice::advance_slices(&mut bufs, n);
+            }
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
             Err(e) => return Err(e),
         }

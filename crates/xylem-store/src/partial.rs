@@ -5,6 +5,7 @@
 //! scans both from the root down ([`Scan`]). At most [`MAX_UNRECORDED`] bytes of verified data are
 //! without their nodes on disk at any moment, so a kill costs no more than that.
 
+use std::io::IoSlice;
 use std::path::{Path, PathBuf};
 
 use xylem_hash::Hash;
@@ -19,13 +20,22 @@ use crate::outboard::OutboardFile;
 use crate::scan::{RegionScan, Scan, ScanBuffer};
 use crate::segments::SegmentSet;
 use crate::servable::{OnServable, Servable};
+use crate::sparse::has_zero_page;
 use crate::store::{Part, Store, open_locked};
+use crate::sweep::cannot_be_set;
 
 /// Most bytes of verified data that may be without their nodes on disk.
 pub const MAX_UNRECORDED: u64 = 512 * 1024;
 /// The bound is this part of what was verified so far, so that a kill at any moment costs less
 /// than 1 % of it.
 const UNRECORDED_PART: u64 = 256;
+
+/// Segments that are written in one call at most.
+const MAX_RUN: usize = 64;
+/// Fewer in a row are gathered with others instead.
+const MIN_RUN: usize = 4;
+/// Attributes that could not be set and are named one by one.
+const MAX_UNSET_TOLD: usize = 10;
 
 /// What a finished file should look like. `None` leaves it as it is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -88,6 +98,7 @@ pub struct Partial {
     /// Segments, present or not, whose leaf an earlier run left proven on disk.
     kept_leaves: SegmentSet,
     servable: Option<Servable>,
+    unset: Unset,
 }
 
 #[derive(Debug)]
@@ -159,6 +170,7 @@ impl Partial {
             durable,
             kept_leaves: SegmentSet::new(geometry.segments()),
             servable: None,
+            unset: Unset::default(),
         };
         // An empty file has nothing to wait for: its scan reads nothing and finds it complete.
         Ok(Resuming { scan, fresh: old_size == 0 && size > 0, partial })
@@ -223,28 +235,90 @@ impl Partial {
         &mut self,
         segment: &Verified<Segment<B>>,
     ) -> Result<(), StoreError> {
-        let (index, content) = (segment.index, segment.content.as_ref());
-        let range = self.geometry.segment_range(index);
-        if segment.root() != self.root
-            || !self.geometry.has_segment(index)
-            || range != (segment.offset..segment.offset + content.len() as u64)
-        {
-            return Err(self.foreign(segment.offset));
-        }
-        if self.have.contains(index.0) {
+        if !self.lacks(segment)? {
             return Ok(());
         }
+        let content = segment.content.as_ref();
         if !content.is_empty() {
-            self.blocks.put(&self.file, range.start, content)?;
+            self.blocks.put(&self.file, segment.offset, content)?;
         }
-        self.have.insert(index.0);
+        self.have.insert(segment.index.0);
         if let Some(servable) = &mut self.servable {
-            servable.segment(index.0);
+            servable.segment(segment.index.0);
         }
         self.unrecorded += content.len() as u64;
+        if self.unrecorded >= self.limit() { self.flush() } else { Ok(()) }
+    }
+
+    /// As [`Partial::put`] for several, best in order: those that follow each other are written at once
+    /// and from where they lie.
+    ///
+    /// # Errors
+    /// As [`Partial::put`], for those that had not been taken before.
+    pub fn put_all<B: AsRef<[u8]>>(
+        &mut self,
+        mut segments: &[&Verified<Segment<B>>],
+    ) -> Result<(), StoreError> {
+        while !segments.is_empty() {
+            let run = self.run(segments)?;
+            let (now, rest) = segments.split_at(run.max(1));
+            segments = rest;
+            if run < MIN_RUN {
+                now.iter().try_for_each(|segment| self.put(segment))?;
+                continue;
+            }
+            let mut bufs = [IoSlice::new(&[]); MAX_RUN];
+            for (buf, segment) in bufs.iter_mut().zip(now) {
+                *buf = IoSlice::new(segment.content.as_ref());
+                self.unrecorded += segment.content.as_ref().len() as u64;
+            }
+            self.file.write_all_vectored(&mut bufs[..run], now[0].offset)?;
+            let written = now[0].index.0..now[0].index.0 + run as u64;
+            if let Some(servable) = &mut self.servable {
+                written.clone().for_each(|index| servable.segment(index));
+            }
+            self.have.insert_range(written);
+            if self.unrecorded >= self.limit() {
+                self.flush()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// How many of the first segments follow each other, are not there yet, have nothing that is to stay
+    /// a hole, and may be written before nodes have to be.
+    fn run<B: AsRef<[u8]>>(&self, segments: &[&Verified<Segment<B>>]) -> Result<usize, StoreError> {
+        let (mut len, mut unrecorded) = (0, self.unrecorded);
+        for segment in segments.iter().take(MAX_RUN) {
+            if segment.index.0 != segments[0].index.0 + len as u64
+                || unrecorded >= self.limit()
+                || !self.lacks(segment)?
+                || has_zero_page(segment.content.as_ref())
+            {
+                break;
+            }
+            unrecorded += segment.content.as_ref().len() as u64;
+            len += 1;
+        }
+        Ok(len)
+    }
+
+    /// Whether a segment, which has to be one of this file, is not there yet.
+    fn lacks<B: AsRef<[u8]>>(&self, segment: &Verified<Segment<B>>) -> Result<bool, StoreError> {
+        let (start, len) = (segment.offset, segment.content.as_ref().len() as u64);
+        if segment.root() != self.root
+            || !self.geometry.has_segment(segment.index)
+            || self.geometry.segment_range(segment.index) != (start..start + len)
+        {
+            return Err(self.foreign(start));
+        }
+        Ok(!self.have.contains(segment.index.0))
+    }
+
+    /// Bytes of data that may be without their nodes now.
+    fn limit(&self) -> u64 {
         let verified = self.have.count() * self.geometry.segment_size().bytes() as u64;
-        let limit = (verified / UNRECORDED_PART).min(MAX_UNRECORDED);
-        if self.unrecorded >= limit { self.flush() } else { Ok(()) }
+        (verified / UNRECORDED_PART).min(MAX_UNRECORDED)
     }
 
     /// Takes proven nodes; they are written after the data that came before them.
@@ -295,15 +369,18 @@ impl Partial {
         Scan::new(self.file.clone(), &self.outboard, self.base, self.geometry, self.root)
     }
 
-    /// Makes data, then nodes, durable against a loss of power. Nothing else here waits for the
-    /// device.
+    /// Makes data, then nodes, and the names of both durable against a loss of power.
     ///
     /// # Errors
     /// The medium's.
     pub fn sync(&mut self) -> Result<(), StoreError> {
         self.flush()?;
         self.file.sync()?;
-        self.outboard.file().sync()
+        self.outboard.file().sync()?;
+        match &self.home {
+            Home::Alone { store, part_path } => store.settle_partial(part_path),
+            Home::Staged => Ok(()),
+        }
     }
 
     /// Completes a file of a staging directory: flushes and sets its attributes; on a
@@ -317,8 +394,13 @@ impl Partial {
             return Err(StoreError::Incomplete { path: self.file.path().into(), missing });
         }
         self.flush()?;
-        apply(&self.file, attributes)?;
+        apply(&self.file, attributes, &mut self.unset)?;
         if self.durable { self.file.sync() } else { Ok(()) }
+    }
+
+    /// Attributes that the file system would not take; forgotten then.
+    pub fn take_unset(&mut self) -> Unset {
+        std::mem::take(&mut self.unset)
     }
 
     /// Completes a single file: flushes, sets its attributes, gives it its final name and moves
@@ -448,10 +530,44 @@ impl Resuming {
     }
 }
 
-/// Sets what is asked for on an open file. The time comes last, as nothing is written after it.
-pub(crate) fn apply(file: &FileRef, attributes: &Attributes) -> Result<(), StoreError> {
-    if let Some(mode) = attributes.mode {
-        file.set_mode(mode)?;
+/// Attributes that could not be set: the content is right all the same.
+#[derive(Debug, Default)]
+pub struct Unset {
+    /// The first few.
+    pub told: Vec<StoreError>,
+    /// How many more there were.
+    pub more: u64,
+}
+
+impl Unset {
+    /// An error that concerns an attribute alone is kept here; any other is handed back.
+    ///
+    /// # Errors
+    /// What `outcome` says, if it is about more than an attribute.
+    pub(crate) fn note(&mut self, outcome: Result<(), StoreError>) -> Result<(), StoreError> {
+        let Err(e) = outcome else { return Ok(()) };
+        match &e {
+            StoreError::Permission { .. } => {}
+            StoreError::Io { source, .. } if cannot_be_set(source.kind()) => {}
+            _ => return Err(e),
+        }
+        if self.told.len() < MAX_UNSET_TOLD {
+            self.told.push(e)
+        } else {
+            self.more += 1
+        }
+        Ok(())
     }
-    attributes.mtime.map_or(Ok(()), |mtime| file.set_mtime(mtime))
+}
+
+/// Sets what is asked for on an open file. The time comes last, as nothing is written after it.
+pub(crate) fn apply(
+    file: &FileRef,
+    attributes: &Attributes,
+    unset: &mut Unset,
+) -> Result<(), StoreError> {
+    if let Some(mode) = attributes.mode {
+        unset.note(file.set_mode(mode))?;
+    }
+    attributes.mtime.map_or(Ok(()), |mtime| unset.note(file.set_mtime(mtime)))
 }

@@ -1,19 +1,29 @@
-//! Hashing a file where it lies: regions of 4 MiB in, outboard nodes out, no copy of the file.
+//! Hashing a file where it lies: regions of 4 MiB in, outboard nodes out, no copy of the file. Holes
+//! are hashed as the zeros that they are, and not read.
 //!
 //! [`hash_file`] does it on one thread. For two, share a [`RegionReader`]: each thread claims a
 //! region, reads and hashes it; one of them pushes the regions in order into an
 //! [`OutboardBuilder`] and calls [`RegionReader::finish`]. Memory: one buffer of 4 MiB a thread.
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use xylem_hash::Hash;
-use xylem_tree::{BuildError, Geometry, OutboardBuilder, Region, SegmentSize, hash_region};
+use xylem_tree::{
+    BuildError, Geometry, OutboardBuilder, REGION_LEN, Region, SegmentSize, hash_region,
+};
 
 use crate::error::{Difference, StoreError};
 use crate::file::{FileRef, FileState, require_regular};
 use crate::medium::{Medium, OpenHow};
 use crate::outboard::OutboardWriter;
+use crate::sparse::SparseReader;
+
+/// Holes are looked for in regions of at least this length.
+const MIN_LOOK: usize = 256 * 1024;
+/// A hole's bytes. Never written, so that all its pages are one page of the system's.
+static ZEROS: [u8; REGION_LEN] = [0; REGION_LEN];
 
 /// A file that was hashed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,13 +127,36 @@ impl RegionReader {
     /// that the file does not have; the medium's.
     pub fn read_and_hash(&self, region: u64, buffer: &mut Vec<u8>) -> Result<Region, StoreError> {
         let range = Region::range(&self.geometry, region);
-        buffer.resize((range.end - range.start) as usize, 0); // at most REGION_LEN
-        let got = self.file.read_full(buffer, range.start)?;
-        if got < buffer.len() {
+        let len = (range.end - range.start) as usize; // at most REGION_LEN
+        let bytes = self.bytes_of(range.clone(), len, buffer)?;
+        hash_region(&self.geometry, Region::first_segment(&self.geometry, region), bytes)
+            .ok_or_else(|| StoreError::OutOfRange { path: self.path(), offset: range.start })
+    }
+
+    /// The content of a region: read, or for a hole zeros that nobody has to fill.
+    fn bytes_of<'b>(
+        &self,
+        range: Range<u64>,
+        len: usize,
+        buffer: &'b mut Vec<u8>,
+    ) -> Result<&'b [u8], StoreError> {
+        // Looking for holes costs two calls, which are nothing beside a region and much beside a page.
+        let got = if len < MIN_LOOK {
+            buffer.resize(len, 0);
+            self.file.read_full(buffer, range.start)?
+        } else {
+            let mut reader = SparseReader::new(&self.file);
+            if reader.is_hole(range.clone())? {
+                // That the file still reaches so far is seen at the end.
+                return Ok(&ZEROS[..len]);
+            }
+            buffer.resize(len, 0);
+            reader.read_full(buffer, range.start)?
+        };
+        if got < len {
             return Err(self.wrong_size(range.start + got as u64));
         }
-        hash_region(&self.geometry, Region::first_segment(&self.geometry, region), buffer)
-            .ok_or_else(|| StoreError::OutOfRange { path: self.path(), offset: range.start })
+        Ok(buffer)
     }
 
     /// Checks that the file is as it was when it was opened, after all regions were read.

@@ -7,7 +7,7 @@
 //! Writing changes the modification time, by which an edited file is told from a damaged one. It is set
 //! back after every write, and before the first one a [`RepairRecord`] is kept (`repairs/<key>`)
 //! that says which file, which state and which segments: should the process die in between, the
-//! next run knows whose writing that was. Layout: docs/spec/store.md, "Repair record".
+//! next run knows whose writing that was. Layout: docs/spec/scrub.md, "Repair record".
 
 use std::io;
 use std::ops::Range;
@@ -143,6 +143,11 @@ impl Store {
     }
 }
 
+/// Sets the modification time back.
+fn restore(file: &FileRef, state: &FileState) -> Result<(), StoreError> {
+    if file.metadata()?.mtime == state.mtime { Ok(()) } else { file.set_mtime(state.mtime) }
+}
+
 fn read_record(file: &FileRef, key: &Hash) -> Result<Option<RepairRecord>, StoreError> {
     match read_whole(file, (BODY + HEAD + RANGE * MAX_RANGES) as u64) {
         Ok(bytes) => Ok(RepairRecord::decode(key, &bytes)),
@@ -193,15 +198,15 @@ impl Repair {
             _ => {
                 // First, so that what an earlier run may have left is no edit while the record is
                 // rewritten.
-                file.set_mtime(state.mtime)?;
+                restore(&file, &state)?;
                 record.set_len(0)?;
                 record.write_all(&wanted.encode(&key), 0)?;
             }
         }
         if file.metadata()?.size != state.size {
             file.set_len(state.size)?;
-            file.set_mtime(state.mtime)?;
         }
+        restore(&file, &state)?;
         let (store, record) = (store.clone(), (name, record));
         Ok(Self { store, record, file, geometry, wanted, written: 0 })
     }

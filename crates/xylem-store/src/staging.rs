@@ -13,7 +13,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use xylem_hash::{Hash, hash_many};
+use xylem_hash::{Hash, Hasher, hash_many};
 use xylem_tree::{Geometry, Node, NodeValue, Segment, Verified};
 
 use crate::error::StoreError;
@@ -21,9 +21,10 @@ use crate::file::{FileRef, require_regular};
 use crate::medium::{Clobber, FileKind, Medium, OpenHow};
 use crate::node_buffer::NodeBuffer;
 use crate::outboard::OutboardFile;
-use crate::partial::{Attributes, OverwritePolicy, Partial, Resuming, apply};
+use crate::partial::{Attributes, OverwritePolicy, Partial, Resuming, Unset, apply};
+use crate::sparse::{has_zero_page, write_sparse};
 use crate::store::{Part, Store, open_dir};
-use crate::sweep::{MAX_DEPTH, component, os_path, remove_tree, sweep};
+use crate::sweep::{MAX_DEPTH, cannot_be_set, component, os_bytes, os_path, remove_tree, sweep};
 
 /// Directory handles held open at once.
 const MAX_OPEN_DIRS: usize = 64;
@@ -36,7 +37,7 @@ pub const MAX_SMALL_FILE: u64 = 256 * 1024;
 ///
 /// Call order: [`Staging::open`] → [`Staging::intact`] for what an earlier run may have left →
 /// directories, [`Staging::write_small`], [`Staging::open_file`] in any order →
-/// [`Staging::symlink`] → [`Staging::finish_directory`] deepest first → [`Staging::finish_as`].
+/// [`Staging::hard_link`] → [`Staging::symlink`] → [`Staging::finish_directory`] deepest first → [`Staging::finish_as`].
 ///
 /// All paths are relative, components separated by `/`, as in a checked listing.
 pub struct Staging {
@@ -52,6 +53,7 @@ pub struct Staging {
     /// Permission bits that are known to survive the umask.
     kept_bits: u32,
     batch: Vec<u8>,
+    unset: Unset,
 }
 
 /// A small file as the listing has it.
@@ -75,9 +77,9 @@ impl Staging {
     /// Opens or resumes the fetch of the directory whose listing is `root` in `path` (created
     /// with mode 0700), locking the object.
     ///
-    /// `listed` says what the listing has under a path. Whatever else an earlier run, another
-    /// version or somebody else left in `path` is removed, and so are all symbolic links: they
-    /// are made again at the end.
+    /// `listed` says what the listing has under a path; it is asked in the order of a listing, and
+    /// only if `path` is there already. Whatever else an earlier run, another version or somebody else
+    /// left in `path` is removed, and so are all links: they are made again at the end.
     ///
     /// # Errors
     /// [`StoreError::Busy`]; [`StoreError::Unsafe`] if `path` is no directory; the medium's.
@@ -85,7 +87,7 @@ impl Staging {
         store: &Store,
         root: Hash,
         path: &Path,
-        listed: &mut dyn FnMut(&[u8]) -> Option<FileKind>,
+        listed: &mut dyn FnMut(&[u8]) -> Result<Option<FileKind>, StoreError>,
     ) -> Result<Self, StoreError> {
         let outboard = OutboardFile::new(store.lock_partial(&root, Part::FileOutboards)?);
         let resumed = match store.medium().create_dir(path, 0o700) {
@@ -106,6 +108,7 @@ impl Staging {
             clock: 0,
             kept_bits: 0,
             batch: Vec::new(),
+            unset: Unset::default(),
         };
         if resumed {
             sweep(&*staging.place, path, &mut Vec::new(), 0, listed)?;
@@ -154,12 +157,29 @@ impl Staging {
         Ok(right)
     }
 
-    /// Makes sure that a directory (and those above it) exists.
+    /// Makes a listed directory (and those above it). To be called once for each, before anything is
+    /// put in.
     ///
     /// # Errors
-    /// [`StoreError::Unsafe`] for a bad path or if something else stands there; the medium's.
+    /// [`StoreError::Unsafe`] for a bad path or if something else stands there;
+    /// [`StoreError::Collision`]; the medium's.
     pub fn directory(&mut self, path: &[u8]) -> Result<(), StoreError> {
+        if !self.dirs.contains_key(path) {
+            let (above, name) = self.parent(path)?;
+            match above.create_dir(name, 0o700) {
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                    self.require_ours(&*above, name, path)?;
+                }
+                Err(e) => return Err(self.error("create the directory", path, e)),
+                Ok(()) => {}
+            }
+        }
         self.dir(path).map(drop)
+    }
+
+    /// Attributes that the file system would not take since this was called last.
+    pub fn take_unset(&mut self) -> Unset {
+        std::mem::take(&mut self.unset)
     }
 
     /// Writes a whole small file from its proven segments, in order, replacing what an earlier
@@ -186,12 +206,12 @@ impl Staging {
         let mode = attributes.mode.map_or(0o600, |m| m & 0o777);
         let out = self.create(file.path, mode)?;
         match segments {
-            [whole] if at > 0 => out.write_all(whole.content.as_ref(), 0)?,
+            [whole] if at > 0 => write_whole(&out, whole.content.as_ref())?,
             [_] => {}
             many => {
                 let bytes: Vec<u8> =
                     many.iter().flat_map(|s| s.content.as_ref().iter().copied()).collect();
-                out.write_all(&bytes, 0)?;
+                write_whole(&out, &bytes)?;
             }
         }
         if mode & !self.kept_bits != 0 {
@@ -199,11 +219,36 @@ impl Staging {
             let got = out.metadata()?.mode & 0o777;
             self.kept_bits |= got & mode;
             if got != mode {
-                out.set_mode(mode)?;
+                self.unset.note(out.set_mode(mode))?;
             }
         }
-        apply(&out, &Attributes { mode: None, mtime: attributes.mtime })?;
+        apply(&out, &Attributes { mode: None, mtime: attributes.mtime }, &mut self.unset)?;
         if self.store.is_durable() { out.sync() } else { Ok(()) }
+    }
+
+    /// Sets the attributes of a file that an earlier run wrote and [`Staging::intact`] found right:
+    /// that run may have died before it set them.
+    ///
+    /// # Errors
+    /// [`StoreError::Unsafe`] for a bad path; the medium's.
+    pub fn set_attributes(
+        &mut self,
+        path: &[u8],
+        attributes: &Attributes,
+    ) -> Result<(), StoreError> {
+        let (dir, name) = self.parent(path)?;
+        let opened = dir.open(name, OpenHow::ReadNoFollow);
+        let file = opened.map_err(|e| self.error("open", path, e))?;
+        let file = FileRef::new(file, self.full(path));
+        let there = file.metadata()?;
+        apply(
+            &file,
+            &Attributes {
+                mode: attributes.mode.filter(|mode| mode & 0o777 != there.mode & 0o777),
+                mtime: attributes.mtime.filter(|mtime| *mtime != there.mtime),
+            },
+            &mut self.unset,
+        )
     }
 
     /// Takes the proven nodes of a file that goes in with [`Staging::write_small`] and has more than
@@ -254,8 +299,69 @@ impl Staging {
         let target = os_path(target).ok_or_else(|| self.bad_path(path))?;
         match dir.symlink(target, name) {
             Ok(()) => Ok(()),
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Err(self.collision(path)),
             Err(e) => Err(self.error("create the link", path, e)),
         }
+    }
+
+    /// Gives a finished file one more name; after the files and before the symbolic links, so that
+    /// `target` can be nothing but a file of this directory. False, and nothing done, where the file
+    /// system has no such links, or not so many: [`Staging::copy_file`] serves then.
+    ///
+    /// # Errors
+    /// [`StoreError::Unsafe`] for a bad path or if `target` is no regular file;
+    /// [`StoreError::Collision`]; the medium's.
+    pub fn hard_link(&mut self, path: &[u8], target: &[u8]) -> Result<bool, StoreError> {
+        use io::ErrorKind;
+        let (from, old) = self.parent(target)?;
+        let meta = from.metadata(old).map_err(|e| self.error("link to", target, e))?;
+        require_regular(&self.full(target), &meta)?;
+        let (to, new) = self.parent(path)?;
+        match from.hard_link(old, &*to, new) {
+            Ok(()) => Ok(true),
+            Err(e) => match e.kind() {
+                ErrorKind::AlreadyExists => Err(self.collision(path)),
+                ErrorKind::Unsupported
+                | ErrorKind::PermissionDenied
+                | ErrorKind::CrossesDevices
+                | ErrorKind::TooManyLinks => Ok(false),
+                _ => Err(self.error("create the link", path, e)),
+            },
+        }
+    }
+
+    /// Makes `copy.path` from the finished file `target`, whose content must be that of `copy`.
+    ///
+    /// # Errors
+    /// [`StoreError::Corrupt`] if it is not; [`StoreError::Collision`]; the medium's.
+    pub fn copy_file(
+        &mut self,
+        copy: &SmallFile<'_>,
+        target: &[u8],
+        attributes: &Attributes,
+    ) -> Result<(), StoreError> {
+        let (from, old) = self.parent(target)?;
+        let source =
+            from.open(old, OpenHow::ReadNoFollow).map_err(|e| self.error("open", target, e))?;
+        let source = FileRef::new(source, self.full(target));
+        let out = self.create(copy.path, 0o600)?;
+        out.set_len(copy.size)?;
+        let (mut hasher, mut at, mut piece) = (Hasher::new(), 0, vec![0; BATCH_BYTES]);
+        loop {
+            let got = source.read_full(&mut piece, at)?;
+            hasher.update(&piece[..got]);
+            write_sparse(&out, &piece[..got], at)?;
+            at += got as u64;
+            if got < piece.len() {
+                break;
+            }
+        }
+        if at != copy.size || hasher.finalize() != copy.root {
+            let path = source.path().to_path_buf();
+            return Err(StoreError::Corrupt { path, offset: 0, what: "it changed meanwhile" });
+        }
+        apply(&out, attributes, &mut self.unset)?;
+        if self.store.is_durable() { out.sync() } else { Ok(()) }
     }
 
     /// Sets a directory's attributes; deepest first, after everything in it is in place. The
@@ -273,10 +379,12 @@ impl Staging {
         // The time first: without write permission it could still be set by the owner, but
         // without search permission the handle's "." could not be reached.
         if let Some(mtime) = attributes.mtime {
-            dir.set_mtime(here, mtime).map_err(|e| self.error("set the time", path, e))?;
+            let set = dir.set_mtime(here, mtime).map_err(|e| self.error("set the time", path, e));
+            self.unset.note(set)?;
         }
         if let Some(mode) = attributes.mode {
-            dir.set_mode(here, mode & 0o777).map_err(|e| self.error("set the mode", path, e))?;
+            let set = dir.set_mode(here, mode & 0o777);
+            self.unset.note(set.map_err(|e| self.error("set the mode", path, e)))?;
         }
         if self.store.is_durable() {
             dir.sync_dir(here).map_err(|e| self.error("flush to the device", path, e))?;
@@ -365,6 +473,7 @@ impl Staging {
         let how = OpenHow::CreateNew { mode };
         let opened = match dir.open(name, how) {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                self.require_ours(&*dir, name, path)?;
                 dir.remove_file(name).map_err(|e| self.error("remove", path, e))?;
                 dir.open(name, how)
             }
@@ -389,7 +498,40 @@ impl Staging {
         let Ok(file) = opened else { return self.create(path, 0o600) };
         let file = FileRef::new(file, self.full(path));
         require_regular(file.path(), &file.metadata()?)?;
+        self.require_ours(&*dir, name, path)?;
         Ok(file)
+    }
+
+    /// What stands under `name` must be what an earlier run made under exactly this name. Otherwise it is
+    /// another name of the listing that the file system takes for this one: the listing has each name
+    /// once, and whatever else lay here was swept away.
+    fn require_ours(&self, dir: &dyn Medium, name: &Path, path: &[u8]) -> Result<(), StoreError> {
+        // Links of ours come last: this one was planted, and is replaced.
+        if dir.metadata(name).is_ok_and(|meta| meta.kind == FileKind::Symlink) {
+            return Ok(());
+        }
+        if !self.resumed {
+            return Err(self.collision(path));
+        }
+        let bytes = os_bytes(name.as_os_str());
+        if bytes.is_ascii() {
+            // Where the other case is something else, or nothing, case is told apart, and no
+            // directory has to be read.
+            let other: Vec<u8> = bytes.iter().map(|b| swap_case(*b)).collect();
+            let number = |name| dir.metadata(name).map(|meta| (meta.ino, meta.dev));
+            let theirs = os_path(&other).and_then(|name| number(name).ok());
+            if other == bytes || theirs.is_none_or(|theirs| number(name).ok() != Some(theirs)) {
+                return Ok(());
+            }
+        }
+        let mut found = false;
+        dir.for_each_name(Path::new("."), &mut |other, _| found |= other == name)
+            .map_err(|e| self.error("list", path, e))?;
+        if found { Ok(()) } else { Err(self.collision(path)) }
+    }
+
+    fn collision(&self, path: &[u8]) -> StoreError {
+        StoreError::Collision { path: self.full(path) }
     }
 
     /// The held directory above `path`, and the last component.
@@ -428,7 +570,12 @@ impl Staging {
         })?;
         if !made {
             // An earlier run may have finished it already: make it writable again.
-            dir.set_mode(Path::new("."), 0o700).map_err(|e| self.error("set the mode", path, e))?;
+            match dir.set_mode(Path::new("."), 0o700) {
+                Err(e) if !cannot_be_set(e.kind()) => {
+                    return Err(self.error("set the mode", path, e));
+                }
+                _ => {}
+            }
         }
         if self.dirs.len() >= MAX_OPEN_DIRS {
             let oldest = self.dirs.iter().min_by_key(|(_, (_, used))| *used);
@@ -454,4 +601,17 @@ impl Staging {
     fn out_of_range(&self, path: &[u8], offset: u64) -> StoreError {
         StoreError::OutOfRange { path: self.full(path), offset }
     }
+}
+
+/// Writes a new file in one go, but for whole pages of zeros.
+fn write_whole(out: &FileRef, bytes: &[u8]) -> Result<(), StoreError> {
+    if !has_zero_page(bytes) {
+        return out.write_all(bytes, 0);
+    }
+    out.set_len(bytes.len() as u64)?;
+    write_sparse(out, bytes, 0)
+}
+
+fn swap_case(byte: u8) -> u8 {
+    if byte.is_ascii_alphabetic() { byte ^ 0x20 } else { byte }
 }

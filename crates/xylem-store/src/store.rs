@@ -307,10 +307,12 @@ impl Store {
     /// Waits until the names in one of the store's directories are on the device, where that is
     /// asked for.
     pub(crate) fn settle(&self, dir: &Path) -> Result<(), StoreError> {
+        if self.durable { self.sync_own(dir) } else { Ok(()) }
+    }
+
+    /// Waits until the names in one of the store's directories are on the device.
+    pub(crate) fn sync_own(&self, dir: &Path) -> Result<(), StoreError> {
         let here = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
-        if !self.durable {
-            return Ok(());
-        }
         self.place().sync_dir(here).map_err(|e| self.error("flush to the device", here, e))
     }
 
@@ -320,12 +322,17 @@ impl Store {
     /// # Errors
     /// The medium's.
     pub fn settle_beside(&self, path: &Path) -> Result<(), StoreError> {
-        if !self.durable {
-            return Ok(());
-        }
-        let above = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let synced = self.medium().sync_dir(above);
-        synced.map_err(|e| StoreError::from_io("flush to the device", above, None, e))
+        if self.durable { self.sync_beside(path) } else { Ok(()) }
+    }
+
+    /// Waits until the names of an unfinished fetch and of its part file are on the device.
+    pub(crate) fn settle_partial(&self, part_path: &Path) -> Result<(), StoreError> {
+        self.sync_own(Path::new(PARTIAL))?;
+        self.sync_beside(part_path)
+    }
+
+    fn sync_beside(&self, path: &Path) -> Result<(), StoreError> {
+        sync_above(&**self.medium(), path)
     }
 
     pub(crate) fn remove_named(&self, name: &Path) -> Result<(), StoreError> {
@@ -448,7 +455,7 @@ pub(crate) fn open_dir(medium: &dyn Medium, dir: &Path) -> Result<Arc<dyn Medium
 
 fn create_dirs(medium: &dyn Medium, dir: &Path) -> Result<(), StoreError> {
     match medium.create_dir(dir, 0o700) {
-        Ok(()) => Ok(()),
+        Ok(()) => sync_above(medium, dir),
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
             let parent = dir.parent().filter(|p| !p.as_os_str().is_empty());
@@ -456,10 +463,19 @@ fn create_dirs(medium: &dyn Medium, dir: &Path) -> Result<(), StoreError> {
                 return Err(StoreError::from_io("create the directory", dir, None, e));
             };
             create_dirs(medium, parent)?;
-            make_dir(medium, dir)
+            make_dir(medium, dir)?;
+            sync_above(medium, dir)
         }
         Err(e) => Err(StoreError::from_io("create the directory", dir, None, e)),
     }
+}
+
+/// Waits until the name of `dir` (or of a file) is on the device. For the store's own directory once
+/// in its life, so that what a later fetch waits for is not lost with the directory around it.
+fn sync_above(medium: &dyn Medium, path: &Path) -> Result<(), StoreError> {
+    let above = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let synced = medium.sync_dir(above);
+    synced.map_err(|e| StoreError::from_io("flush to the device", above, None, e))
 }
 
 fn make_dir(medium: &dyn Medium, dir: &Path) -> Result<(), StoreError> {

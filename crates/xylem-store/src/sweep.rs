@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::error::StoreError;
 use crate::medium::{FileKind, Medium};
+use crate::names::{FolderNames, Visit};
 
 /// Deepest directory that is entered: our own limit, above what path lengths allow in practice.
 pub(crate) const MAX_DEPTH: usize = 512;
@@ -44,40 +45,66 @@ pub(crate) fn os_bytes(name: &OsStr) -> &[u8] {
     name.to_str().unwrap_or_default().as_bytes()
 }
 
-/// Removes from a staging directory what the listing does not have.
+/// Removes from a staging directory what the listing does not have, asking for paths in the order of
+/// a listing.
 pub(crate) fn sweep(
     dir: &dyn Medium,
     shown: &Path,
     path: &mut Vec<u8>,
     depth: usize,
-    listed: &mut dyn FnMut(&[u8]) -> Option<FileKind>,
+    listed: &mut dyn FnMut(&[u8]) -> Result<Option<FileKind>, StoreError>,
 ) -> Result<(), StoreError> {
-    let here = Path::new(".");
-    let error = |doing, e| StoreError::from_io(doing, shown, None, e);
-    // An earlier run may have finished it with a mode that keeps us out.
-    dir.set_mode(here, 0o700).map_err(|e| error("set the mode", e))?;
-    for item in dir.list_dir(here).map_err(|e| error("list", e))? {
-        let (name, len) = (Path::new(&item.name), path.len());
+    let names = open_to_us(dir, shown)?;
+    for visit in (0..names.len()).filter_map(|i| names.get(i)) {
+        let (name, found) = match visit {
+            Visit::Name(name, kind) => (name, Some(kind)),
+            Visit::Inside(name) => (name, None),
+        };
+        let bad =
+            || StoreError::Unsafe { path: shown.to_path_buf(), what: "has an odd name in it" };
+        let (at, len) = (os_path(name).ok_or_else(bad)?, path.len());
+        let shown = shown.join(at);
         if !path.is_empty() {
             path.push(b'/');
         }
-        path.extend_from_slice(os_bytes(&item.name));
-        let wanted = listed(path) == Some(item.kind);
-        let shown = shown.join(name);
-        match item.kind {
-            FileKind::Directory if wanted && depth < MAX_DEPTH => {
-                sweep(&*enter(dir, name, &shown)?, &shown, path, depth + 1, listed)?;
-            }
-            FileKind::File if wanted => {}
-            FileKind::Directory => remove_tree_at(dir, name, &shown, depth)?,
-            _ => {
-                dir.remove_file(name)
-                    .map_err(|e| StoreError::from_io("remove", &shown, None, e))?;
-            }
+        path.extend_from_slice(name);
+        match found {
+            // What was removed just before is not entered.
+            None => match enter(dir, at, &shown) {
+                Ok(below) => sweep(&*below, &shown, path, depth + 1, listed)?,
+                Err(StoreError::NotFound { .. }) => {}
+                Err(e) => return Err(e),
+            },
+            Some(kind) => match (listed(path)? == Some(kind), kind) {
+                (true, FileKind::File) => {}
+                (true, FileKind::Directory) if depth < MAX_DEPTH => {}
+                (_, FileKind::Directory) => remove_tree_at(dir, at, &shown, depth)?,
+                _ => dir
+                    .remove_file(at)
+                    .map_err(|e| StoreError::from_io("remove", &shown, None, e))?,
+            },
         }
         path.truncate(len);
     }
     Ok(())
+}
+
+/// The names in a directory, which an earlier run may have finished with a mode that keeps us out.
+fn open_to_us(dir: &dyn Medium, shown: &Path) -> Result<FolderNames, StoreError> {
+    let here = Path::new(".");
+    let error = |doing, e| StoreError::from_io(doing, shown, None, e);
+    match dir.set_mode(here, 0o700) {
+        // A file system without modes keeps nobody out by one.
+        Err(e) if !cannot_be_set(e.kind()) => return Err(error("set the mode", e)),
+        _ => {}
+    }
+    FolderNames::read(dir, here, &mut |_, _| true).map_err(|e| error("list", e))
+}
+
+/// Whether an attribute, and not the file, is what the system objects to.
+pub(crate) fn cannot_be_set(kind: io::ErrorKind) -> bool {
+    use io::ErrorKind::{InvalidInput, PermissionDenied, Unsupported};
+    matches!(kind, PermissionDenied | Unsupported | InvalidInput)
 }
 
 /// Opens a directory below `dir`, giving ourselves permission first if need be.
@@ -105,16 +132,16 @@ fn remove_tree_at(
         return Err(StoreError::Unsafe { path: shown.to_path_buf(), what: "nested too deep" });
     }
     let dir = enter(above, name, shown)?;
-    let here = Path::new(".");
-    let error = |doing, e| StoreError::from_io(doing, shown, None, e);
-    dir.set_mode(here, 0o700).map_err(|e| error("set the mode", e))?;
-    for item in dir.list_dir(here).map_err(|e| error("list", e))? {
-        let (name, shown) = (Path::new(&item.name), shown.join(&item.name));
-        if item.kind == FileKind::Directory {
+    let names = open_to_us(&*dir, shown)?;
+    for visit in (0..names.len()).filter_map(|i| names.get(i)) {
+        let Visit::Name(name, kind) = visit else { continue };
+        let Some(name) = os_path(name) else { continue };
+        let shown = shown.join(name);
+        if kind == FileKind::Directory {
             remove_tree_at(&*dir, name, &shown, depth + 1)?;
         } else {
             dir.remove_file(name).map_err(|e| StoreError::from_io("remove", &shown, None, e))?;
         }
     }
-    above.remove_dir(name).map_err(|e| error("remove the directory", e))
+    above.remove_dir(name).map_err(|e| StoreError::from_io("remove the directory", shown, None, e))
 }

@@ -1,10 +1,17 @@
 //! The store on disks that work, fail, lie and lose power.
 
 mod catalog;
+mod collect;
+mod every_step;
 mod faults;
 mod fetch;
 mod layout;
+mod objects;
+mod old_format;
+mod power;
 mod publish;
+mod runs;
+mod scrub;
 mod serve;
 mod staging;
 mod support;

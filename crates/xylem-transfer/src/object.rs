@@ -231,12 +231,11 @@ impl Object {
             if index.0 >= range.end {
                 return None;
             }
-            if let Some(tile) = self.tile_to_ask(index) {
-                if runs.meets(self.under(tile)) {
-                    let key = Key::from(Wanted::Tile(self.id, tile));
-                    return (!skip(key)).then_some(key);
-                }
-                // The following one, of which this peer has nothing: somebody else's to bring.
+            // Of the following tile this peer may have nothing: then that is somebody else's to bring.
+            let tile = self.tile_to_ask(index).filter(|tile| runs.meets(self.under(*tile)));
+            if let Some(tile) = tile {
+                let key = Key::from(Wanted::Tile(self.id, tile));
+                return (!skip(key)).then_some(key);
             }
             if !room
                 && self.geometry.tile_of_segment(index).is_some_and(|t| self.is_tile_missing(t))

@@ -1,5 +1,6 @@
 //! Many peers: those with a part are used for it, fetchers serve each other, liars and the vanished
 //! hold nobody up, and who has room is asked.
+#![allow(clippy::single_range_in_vec_init)] // lists of runs, some of one run
 
 mod sim;
 

@@ -114,9 +114,13 @@ impl GrowingTree {
         (self.whole * self.segment_len() as u64, &self.tail)
     }
 
-    /// The value of a left-complete node that no other is above; `None` for any other node.
+    /// The value of a left-complete node that no other is above, or of the last segment's leaf as it is
+    /// with bytes after it, if it is whole; `None` for any other node.
     #[must_use]
-    pub fn peak(&self, node: Node) -> Option<NodeValue> {
+    pub fn node(&self, node: Node) -> Option<NodeValue> {
+        if node == (Node { level: 0, index: self.whole }) && self.tail.len() == self.segment_len() {
+            return Some(leaf_value(&self.shape, SegmentIndex(self.whole), &self.tail));
+        }
         let at = peaks(self.whole).position(|peak| peak == node)?;
         self.peaks.get(at).copied()
     }

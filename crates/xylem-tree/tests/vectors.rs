@@ -1,6 +1,6 @@
 //! The vectors and the worked examples of docs/spec/tree.md, so that the text cannot drift.
 
-use xylem_tree::{Blame, SegmentIndex, SegmentSize, Tile, TreeKind, Verifier};
+use xylem_tree::{Blame, SegmentIndex, SegmentSize, Tile, TreeKind, Verifier, consistency};
 
 mod slow;
 use slow::{Holder, content};
@@ -105,4 +105,36 @@ fn the_worked_examples_hold() {
         assert_eq!(hex(&holder.signature(2)), of(&[4, 6, 1, 8]));
         assert_eq!(hex(&holder.signature(4)), of(&[8, 3]));
     }
+}
+
+/// `consistency k old new bytes hash`: what is proven, and that no flipped bit is.
+fn check_consistency(line: &str) {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let ["consistency", k, old, new, len, expected] = words[..] else {
+        panic!("not a vector: {line}")
+    };
+    let kind = TreeKind::Blake3;
+    let (old, new) = (holder(kind, k, old), holder(kind, k, new));
+    let (older, newer) = (old.outboard.geometry(), new.outboard.geometry());
+    let content = consistency::needs(older, newer).map_or(&[][..], |n| new.bytes(n.segment.0));
+    let mut proof = Vec::new();
+    let node = |node| new.outboard.node(node);
+    assert!(consistency::prove(older, newer, content, node, &mut proof), "{line}");
+    assert_eq!((proof.len(), hash(kind, &proof)), (number(len), expected.into()), "{line}");
+    let verify = |proof: &[u8]| {
+        consistency::verify((older, old.outboard.root()), (newer, new.outboard.root()), proof)
+    };
+    assert_eq!(verify(&proof), Ok(()), "{line}");
+    for bit in (0..8 * proof.len()).step_by(61) {
+        proof[bit / 8] ^= 1 << (bit % 8);
+        assert!(verify(&proof).is_err(), "{line}: bit {bit}");
+        proof[bit / 8] ^= 1 << (bit % 8);
+    }
+}
+
+#[test]
+fn the_consistency_vectors_hold() {
+    let block = SPEC.split("```vectors-consistency\n").nth(1).unwrap().split("```").next().unwrap();
+    assert!(block.lines().count() > 8);
+    block.lines().for_each(check_consistency);
 }

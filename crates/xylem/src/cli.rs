@@ -4,8 +4,8 @@
 
 use crate::exit::{Exit, Failure, exit_help};
 use crate::{
-    bench, ctl, extras, get, inbox, key, node, peek, ping, put, send, share, store, sum, traffic,
-    trial, verify,
+    bench, ctl, extras, get, inbox, key, node, peek, ping, put, scrub, send, share, store, sum,
+    traffic, trial, verify,
 };
 use clap::builder::FalseyValueParser;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
@@ -63,6 +63,7 @@ pub(crate) enum Command {
     Sum(sum::SumArgs),
     Verify(verify::VerifyArgs),
     Store(store::StoreArgs),
+    Scrub(scrub::ScrubArgs),
     Try(trial::TryArgs),
     Bench(bench::BenchArgs),
     Completions(extras::CompletionsArgs),

@@ -38,6 +38,8 @@ use xylem_node::{
   xylem get xylem:... --no-serve               fetch only, tell nobody an address
   xylem get xylem:... --from unix:///run/nfd/nfd.sock   through the one of this machine
   xylem get xylem:... --range 1G..1100M -o part.bin
+  xylem get --follow xylem:... -o app.log      a file that still grows, written as it comes
+  xylem get --follow xylem:... -o - | grep E   the same, to a pipe
   xylem get /alice/film --publisher 3d40...    by name, newest version, signed by that key
   xylem get /lab/data --insecure --from tcp://192.0.2.7   whatever that forwarder finds
 
@@ -70,6 +72,16 @@ pub(crate) struct GetArgs {
     /// Fetch these bytes only: A..B, A.. or ..B, with K, M, G (1024) or KB, MB, GB (1000)
     #[arg(long, value_name = "A..B")]
     range: Option<ByteRange>,
+
+    /// Go on with what `xylem share --follow` publishes as it comes, until its publisher ends it.
+    /// The result has its name from the beginning, and holds a verified beginning of the stream at
+    /// every moment; a later run goes on from there
+    #[arg(long, conflicts_with_all = ["range", "exclude", "seed"])]
+    follow: bool,
+
+    /// With --follow: begin with the checkpoint of this version (the number in v=...), not the newest
+    #[arg(long, value_name = "VERSION", requires = "follow")]
+    at: Option<u64>,
 
     #[command(flatten)]
     trust: TrustArgs,
@@ -222,6 +234,12 @@ fn by_ticket(
         fsync: args.fsync,
         serve: serve(args)?,
     };
+    if args.follow {
+        let followed = xylem_node::follow(&options, args.at, stop, &mut |event| out.event(event));
+        out.take_broken()?;
+        report(&followed.map_err(|error| ended(error, stop))?, true, out)?;
+        return Ok(Exit::Done);
+    }
     if args.seed && matches!(options.output, Output::Stdout) {
         return Err(Failure::new(Exit::Usage, "--seed needs a file; leave `-o -` away"));
     }

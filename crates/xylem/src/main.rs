@@ -20,6 +20,7 @@ mod output;
 mod peek;
 mod ping;
 mod put;
+mod scrub;
 mod send;
 mod shaping;
 mod share;
@@ -72,6 +73,7 @@ fn run(cli: Cli, out: &mut Out) -> Result<exit::Exit, Failure> {
         Command::Sum(args) => sum::run(args, out),
         Command::Verify(args) => verify::run(args, &common, out),
         Command::Store(args) => store::run(args, &common, out),
+        Command::Scrub(args) => scrub::run(args, &common, out),
         Command::Try(args) => trial::run(args, &common, out),
         Command::Bench(args) => bench::run(args, out),
         Command::Completions(args) => extras::completions(args, out),

@@ -93,9 +93,11 @@ pub(crate) fn run(args: SendArgs, common: &Common, out: &mut Out) -> Result<Exit
         Mail::Ticket(text.into_owned())
     } else {
         Mail::Path(Box::new(ShareOptions {
+            follow: None,
             path: args.what.clone(),
             name: args.name,
             key_file: None,
+            portable: false,
             listen: links(&args.listen)?,
             certificate: None,
             plain: Vec::new(),

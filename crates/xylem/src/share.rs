@@ -6,12 +6,13 @@ use crate::get::peers;
 use crate::output::Out;
 use crate::shaping::ShapeArgs;
 use crate::stop;
-use crate::values::{LinkAt, ListenAt};
+use crate::values::{LinkAt, ListenAt, parse_bytes, parse_seconds};
 use clap::Args;
 use clap::builder::FalseyValueParser;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
-use xylem_node::{HostPort, NDN_PORT, Peer, PeerUri, ShareOptions};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use xylem_node::{FollowOptions, HostPort, Input, NDN_PORT, Peer, PeerUri, ShareOptions};
 
 /// Shares a file or directory from where it is; prints a ticket and serves until Ctrl-C
 ///
@@ -27,13 +28,36 @@ use xylem_node::{HostPort, NDN_PORT, Peer, PeerUri, ShareOptions};
   xylem share film.mkv --plain              for NDN software too, unencrypted, on port 6363
   xylem share film.mkv --via unix:///run/nfd/nfd.sock   through an NDN forwarder
   xylem share film.mkv > ticket.txt         the ticket alone in a file
+  xylem share --follow app.log              a file that another program appends to, as it grows
+  producer | xylem share --follow -         what comes over standard input, as it comes
 
 ",
     exit_help!()
 ))]
 pub(crate) struct ShareArgs {
-    /// The file or directory
+    /// The file or directory; with --follow also -, for standard input
     path: PathBuf,
+
+    /// Publish a file that another program appends to as it grows, in signed checkpoints, until
+    /// Ctrl-C signs the last one; or, with - for PATH, standard input until it ends. The ticket is
+    /// good for all of it: `xylem get --follow` writes the stream as it comes
+    #[arg(long)]
+    follow: bool,
+
+    /// With --follow: a checkpoint after this many new bytes, such as 64K
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, default_value = "1M",
+          requires = "follow")]
+    every_bytes: u64,
+
+    /// With --follow: a checkpoint after this many seconds, if anything is new
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "1",
+          allow_negative_numbers = true, requires = "follow")]
+    every: Duration,
+
+    /// With --follow -: keep what comes in this file and begin with what is there already [default:
+    /// a new file in the store]
+    #[arg(long, value_name = "FILE", requires = "follow")]
+    keep: Option<PathBuf>,
 
     /// Name to publish under, such as /alice/photos [default: below the key's id]
     #[arg(long = "as", value_name = "NAME")]
@@ -42,6 +66,11 @@ pub(crate) struct ShareArgs {
     /// File with the 32-byte Ed25519 secret key to sign with [default: the store's own identity]
     #[arg(long, value_name = "FILE", env = "XYLEM_KEY", hide_env_values = true)]
     key: Option<PathBuf>,
+
+    /// Refuse names that other systems would take for one another (README, readme) or cannot have
+    /// (aux.c on Windows), instead of warning of them
+    #[arg(long)]
+    portable: bool,
 
     /// Where the encrypted link listens: HOST:PORT, PORT (all interfaces), or an address (a free
     /// port), over UDP; or within TCP, as xylem+tls://HOST:PORT, xylem+ws://, xylem+wss:// or
@@ -99,10 +128,13 @@ pub(crate) fn run(args: ShareArgs, common: &Common, out: &mut Out) -> Result<Exi
     if args.plain && plain.is_empty() {
         plain.push(SocketAddr::from((Ipv4Addr::UNSPECIFIED, NDN_PORT)));
     }
+    let follow = follow(&args)?;
     let options = ShareOptions {
+        follow,
         path: args.path,
         name: args.name,
         key_file: args.key,
+        portable: args.portable,
         listen: links(&args.listen)?,
         certificate: args.tls_cert.zip(args.tls_key),
         plain,
@@ -116,6 +148,24 @@ pub(crate) fn run(args: ShareArgs, common: &Common, out: &mut Out) -> Result<Exi
     out.take_broken()?;
     shared?;
     Ok(Exit::Done)
+}
+
+/// What `--follow` asks for.
+fn follow(args: &ShareArgs) -> Result<Option<FollowOptions>, Failure> {
+    let from_input = args.path == Path::new("-");
+    if args.keep.is_some() && !from_input {
+        let what = "--keep is for standard input: share --follow - --keep FILE";
+        return Err(Failure::new(Exit::Usage, what));
+    }
+    if !args.follow {
+        return Ok(None);
+    }
+    let keep = args.keep.clone().map_or(Input::Store, Input::Keep);
+    Ok(Some(FollowOptions {
+        every_bytes: args.every_bytes.max(1),
+        every: args.every,
+        input: from_input.then_some(keep),
+    }))
 }
 
 /// Looks places up that flags name.

@@ -10,7 +10,7 @@ use crate::values::parse_seconds;
 use clap::Args;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use xylem_node::{PeerUri, VerifyOptions, VerifySummary};
+use xylem_node::{ExtendsOptions, PeerUri, VerifyOptions, VerifySummary};
 
 /// Checks whether a file or directory is what a ticket names; prints each damaged byte range
 ///
@@ -22,16 +22,24 @@ use xylem_node::{PeerUri, VerifyOptions, VerifySummary};
     "Examples:
   xylem verify film.mkv xylem:...
   xylem verify photos/ \"$(cat ticket.txt)\" && echo good
+  xylem verify --extends OLD_TICKET NEW_TICKET   is the old checkpoint the new one's beginning?
 
 ",
     exit_help!()
 ))]
 pub(crate) struct VerifyArgs {
-    /// The file or directory on disk
+    /// The file or directory on disk; with --extends, the longer one's ticket
+    #[arg(value_name = "PATH|NEW_TICKET")]
     path: PathBuf,
 
     /// What `xylem share` printed: xylem:...
-    ticket: String,
+    #[arg(required_unless_present = "extends", conflicts_with = "extends")]
+    ticket: Option<String>,
+
+    /// Check whether what this ticket names is the beginning of what the other one names, by a proof
+    /// that peers of the other are asked for: nothing of the history is fetched
+    #[arg(long, value_name = "OLD_TICKET")]
+    extends: Option<String>,
 
     /// Ask this peer for the tree, as `xylem get --from` has it; can be repeated
     #[arg(
@@ -51,9 +59,12 @@ pub(crate) struct VerifyArgs {
 
 /// Runs `xylem verify`.
 pub(crate) fn run(args: VerifyArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
+    if let Some(old) = args.extends.clone() {
+        return extends(&args, old, out);
+    }
     let options = VerifyOptions {
         path: args.path,
-        ticket: args.ticket,
+        ticket: args.ticket.unwrap_or_default(), // the parser wants one without --extends
         from: peers(&args.from)?,
         give_up: args.timeout,
         store: common.store()?,
@@ -63,6 +74,38 @@ pub(crate) fn run(args: VerifyArgs, common: &Common, out: &mut Out) -> Result<Ex
     let verified = xylem_node::verify(&options, &stop, &mut |event| out.event(event));
     out.take_broken()?;
     report(&verified?, &options.path, out)
+}
+
+fn extends(args: &VerifyArgs, old: String, out: &mut Out) -> Result<Exit, Failure> {
+    let options = ExtendsOptions {
+        old,
+        new: args.path.to_string_lossy().into_owned(),
+        from: peers(&args.from)?,
+        give_up: args.timeout,
+    };
+    let stop = stop::on_signals()?;
+    out.ends_with(&stop);
+    let shown = xylem_node::extends(&options, &stop, &mut |event| out.event(event));
+    out.take_broken()?;
+    let summary = shown?;
+    let why = summary.why_not.as_deref();
+    out.json(&Json::Extends {
+        old_bytes: summary.old_bytes,
+        new_bytes: summary.new_bytes,
+        proof_bytes: summary.proof_bytes,
+        extends: why.is_none(),
+        why,
+    })?;
+    let (old, new) = (bytes(summary.old_bytes), bytes(summary.new_bytes));
+    if let Some(why) = why {
+        let bad = out.paint("1;31", "NOT A CONTINUATION");
+        out.note(&format!("{bad}: the {new} do not begin with the {old}: {why}"));
+        return Ok(Exit::Damaged);
+    }
+    let good = out.paint("32", "Verified");
+    let proof = bytes(summary.proof_bytes as u64);
+    out.note(&format!("{good}: the {new} begin with the {old} (a proof of {proof})"));
+    Ok(Exit::Done)
 }
 
 fn report(summary: &VerifySummary, path: &Path, out: &mut Out) -> Result<Exit, Failure> {

@@ -42,7 +42,6 @@ fn wrong_usage_is_one_line_and_2() {
     for (args, part) in [
         (&[][..], "share, get, send, inbox, node, ctl, peek"),
         (&["frobnicate"], "'frobnicate'"),
-        (&["scrub"], "'scrub'"),
         (&["shre", "x"], "'share'"),
         (&["get"], "<TICKET|NAME>; see `xylem get --help`"),
         (&["get", "/a/name"], "--publisher, --key or --trust"),
@@ -57,7 +56,7 @@ fn wrong_usage_is_one_line_and_2() {
         (&["ctl"], "status, face, route"),
         (&["ctl", "face"], "list, create, destroy"),
         (&["ctl", "route", "add", "/a", "b"], "udp://HOST"),
-        (&["verify"], "<PATH>, <TICKET>; see `xylem verify --help`"),
+        (&["verify"], "<PATH|NEW_TICKET>, <TICKET>; see `xylem verify --help`"),
         (&["get", "xylem:a", "--limti", "5"], "'--limit'"),
         (&["get", "xylem:a", "--limit", "5Q"], "10MiB"),
         (&["get", "xylem:a", "--limit", "0"], "never end"),

@@ -30,7 +30,7 @@ enum Io {
     #[cfg(unix)]
     Unix(mio::net::UnixStream),
     Udp {
-        socket: Udp,
+        socket: Box<Udp>,
         remote: SocketAddr,
     },
 }
@@ -136,7 +136,7 @@ impl Socket {
                 let mut socket =
                     Udp::bind(any, Oversize::Fragment).map_err(|e| failure::bind(any, &e))?;
                 socket.register(&poll, TOKEN).map_err(local)?;
-                Io::Udp { socket, remote: *remote }
+                Io::Udp { socket: Box::new(socket), remote: *remote }
             }
             other => {
                 return Err(failure::usage(format!(

@@ -174,9 +174,11 @@ impl Finder {
         let under_way: usize = self.known.values().map(State::under_way).sum();
         let room = MAX_AT_ONCE.saturating_sub(under_way).min(MAX_DIALS - self.begun.len());
         let hinted = |(_, state): &(&_, &State)| matches!(state, State::Hinted(_));
-        let key = self.known.iter().find(hinted).filter(|_| room > 0).map(|(key, _)| *key);
+        let found = self.known.iter().find(hinted).map(|(key, _)| *key);
+        // Those for whom there is no room now wait for it.
+        self.fresh = found.is_some();
+        let key = found.filter(|_| room > 0);
         let Some(State::Hinted(mut addresses)) = key.and_then(|key| self.known.remove(&key)) else {
-            self.fresh = false;
             return None;
         };
         let key = key?;

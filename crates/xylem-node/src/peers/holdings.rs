@@ -6,10 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use xylem_hash::Hash;
+use xylem_object::listing::EntryKind;
 use xylem_object::{Have, Kind, Manifest, ObjectId};
 use xylem_store::{FileRef, OpenHow, OutboardFile, Part, Partial, Store, StoreError};
 use xylem_transfer::Bitmap;
 use xylem_tree::{Geometry, SegmentIndex};
+
+use crate::listed::ListedFiles;
 
 /// Runs of one object that a [`Have`] is made from; it holds no more.
 const MAX_RUNS: usize = 4_096;
@@ -44,14 +47,13 @@ pub(crate) struct Open {
 /// A directory: its regular files by number, and which of them are whole.
 struct Tree {
     place: PathBuf,
-    files: Arc<Vec<Listed>>,
+    files: ListedFiles,
     whole: Bitmap,
     outboards: OutboardFile,
 }
 
 /// A regular file as the listing has it.
-#[derive(Clone)]
-pub(crate) struct Listed {
+pub(crate) struct ListedFile {
     /// Below the directory.
     pub(crate) path: Vec<u8>,
     pub(crate) size: u64,
@@ -74,6 +76,15 @@ pub(crate) struct Whole {
 pub(crate) enum Place {
     Open(Open),
     Whole(Whole),
+}
+
+impl Tree {
+    /// A regular file, as the listing on disk has it; `None` also where that can't be read any more.
+    fn file(&mut self, number: u64) -> Option<ListedFile> {
+        let listed = self.files.file(number).ok().flatten()?;
+        let EntryKind::File { size, root } = listed.entry.kind else { return None };
+        Some(ListedFile { path: listed.entry.path.clone(), size, root, slot: listed.slot })
+    }
 }
 
 impl Holdings {
@@ -119,9 +130,9 @@ impl Holdings {
     }
 
     /// A directory's listing is known: these are its regular files, which come to lie below `place`.
-    pub(crate) fn plan(&self, place: &Path, files: Vec<Listed>, outboards: OutboardFile) {
-        let whole = Bitmap::empty(files.len() as u64);
-        let (place, files) = (place.to_path_buf(), Arc::new(files));
+    pub(crate) fn plan(&self, place: &Path, files: ListedFiles, outboards: OutboardFile) {
+        let whole = Bitmap::empty(files.totals().files);
+        let place = place.to_path_buf();
         self.state().tree = Some(Tree { place, files, whole, outboards });
     }
 
@@ -152,9 +163,8 @@ impl Holdings {
     }
 
     /// A directory's regular file.
-    pub(crate) fn listed(&self, number: u64) -> Option<Listed> {
-        let state = self.state();
-        state.tree.as_ref()?.files.get(usize::try_from(number).ok()?).cloned()
+    pub(crate) fn listed(&self, number: u64) -> Option<ListedFile> {
+        self.state().tree.as_mut()?.file(number)
     }
 
     /// Whether a segment is there, with its proof.
@@ -169,12 +179,12 @@ impl Holdings {
 
     /// Where to read an object of which something is there.
     pub(crate) fn place(&self, id: ObjectId) -> Option<Place> {
-        let state = self.state();
+        let mut state = self.state();
         if let Some(object) = state.objects.get(&id) {
             return Some(Place::Open(object.open.clone()));
         }
-        let (ObjectId::File(number), Some(tree)) = (id, &state.tree) else { return None };
-        let file = tree.files.get(usize::try_from(number).ok()?)?;
+        let (ObjectId::File(number), Some(tree)) = (id, &mut state.tree) else { return None };
+        let file = tree.file(number)?;
         tree.whole.contains(number).then(|| {
             Place::Whole(Whole {
                 path: tree.place.join(crate::walk::os_path(&file.path)),

@@ -27,4 +27,4 @@ mod source;
 pub(crate) use announcers::Announcers;
 pub(crate) use company::{Company, Offer};
 pub(crate) use finder::Found;
-pub(crate) use holdings::{Holdings, Listed};
+pub(crate) use holdings::Holdings;

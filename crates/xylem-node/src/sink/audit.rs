@@ -11,7 +11,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::{self, JoinHandle};
 
 use xylem_hash::{Hash, Hasher};
-use xylem_store::{FileRef, Partial, StoreError};
+use xylem_store::{FileRef, Partial, SparseReader, StoreError};
 use xylem_tree::{Geometry, SegmentIndex};
 
 /// Segments that are handed to the thread together; whole ones only.
@@ -93,10 +93,11 @@ impl Audit {
 fn hash_ranges(file: &FileRef, ranges: &Receiver<Range<u64>>) -> Result<Hash, StoreError> {
     let (mut hasher, mut buffer) = (Hasher::new(), vec![0; PIECE as usize]);
     for range in ranges {
-        let mut at = range.start;
+        // What is a hole in a range that is whole stays one.
+        let (mut reader, mut at) = (SparseReader::new(file), range.start);
         while at < range.end {
             let piece = &mut buffer[..(range.end - at).min(PIECE) as usize];
-            let got = file.read_full(piece, at)?;
+            let got = reader.read_full(piece, at)?;
             hasher.update(&piece[..got]);
             at += piece.len() as u64;
         }

@@ -1,24 +1,31 @@
 //! A directory: its listing first, then its files in listing order, links and attributes last.
+//!
+//! The listing stays on disk ([`ListedFiles`]) and is passed over several times: once to see what is
+//! wanted, once against what an earlier run left, once to fetch, then for the links, and backwards for
+//! the attributes of directories. Memory is what is under way.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
-use globset::{Glob, GlobSet, GlobSetBuilder};
 use xylem_object::listing::{self, Entry, EntryKind};
 use xylem_object::{Manifest, ObjectId};
 use xylem_store::{
     Attributes, FileKind, OutboardFile, OverwritePolicy, Part, Partial, SmallFile, Staging, Store,
+    StoreError,
 };
 use xylem_tree::{Geometry, Segment, SegmentIndex, SegmentSize, Verified, Verifier};
 
 use super::file::{audit, resume};
-use super::{Context, Destination, FLUSH_EVERY, Nodes, Sink, added, attributes, stored};
+use super::{
+    Context, Destination, FLUSH_EVERY, Nodes, Sink, added, attributes, stored, tell_unset,
+};
 use crate::api::{Error, Event};
-use crate::hashing::packed_slots;
-use crate::peers::{Holdings, Listed};
-use crate::{failure, walk};
+use crate::exclude::Exclusion;
+use crate::listed::{Entries, Listed, ListedError, ListedFiles};
+use crate::peers::Holdings;
+use crate::walk;
 
 /// Files up to this size are written in one go when they are whole; larger ones are resumed.
 pub(crate) const SMALL_FILE: u64 = 64 * 1024;
@@ -31,7 +38,7 @@ const BATCH: usize = 256;
 pub(crate) struct DirectorySink {
     manifest: Manifest,
     to: Destination,
-    exclude: GlobSet,
+    exclude: Exclusion,
     store: Store,
     /// The listing while it comes.
     listing: Option<Partial>,
@@ -42,20 +49,21 @@ pub(crate) struct DirectorySink {
 /// The tree once its listing is known.
 struct Tree {
     staging: Staging,
-    /// All that is wanted.
-    entries: Vec<Entry>,
-    /// For each regular file of the listing, wanted or not: number and first outboard slot.
-    files: HashMap<usize, (u64, u64)>,
-    /// Next entry to hand to the transfer.
-    next: usize,
+    listed: ListedFiles,
+    exclude: Exclusion,
+    /// Entries that were not handed to the transfer yet; `None` after the last.
+    next: Option<Entries>,
     segment_size: SegmentSize,
     under_way: HashMap<u64, UnderWay>,
     told: bool,
+    /// Links are made and attributes set.
+    complete: bool,
+    unset: u64,
 }
 
 enum UnderWay {
-    Small { entry: usize, geometry: Geometry, slot: u64, segments: Vec<Verified<Segment<Bytes>>> },
-    Large { entry: usize, partial: Box<Partial> },
+    Small { listed: Box<Listed>, geometry: Geometry, segments: Vec<Verified<Segment<Bytes>>> },
+    Large { listed: Box<Listed>, partial: Box<Partial> },
 }
 
 impl DirectorySink {
@@ -65,12 +73,7 @@ impl DirectorySink {
         exclude: &[String],
         store: &Store,
     ) -> Result<Self, Error> {
-        let mut globs = GlobSetBuilder::new();
-        for pattern in exclude {
-            let glob = Glob::new(pattern);
-            globs.add(glob.map_err(|e| failure::usage(format!("--exclude {pattern}: {e}")))?);
-        }
-        let exclude = globs.build().map_err(|e| failure::usage(format!("--exclude: {e}")))?;
+        let exclude = Exclusion::new(exclude)?;
         Ok(Self {
             manifest,
             to,
@@ -91,10 +94,16 @@ impl DirectorySink {
     }
 
     /// The listing of an earlier fetch or share, if it is there and right.
-    fn kept_listing(&self) -> Option<Vec<u8>> {
-        let root = &self.manifest.root;
-        let bytes = self.store.object_bytes(root, Part::Listing, self.manifest.size).ok()??;
-        (xylem_hash::hash(&bytes) == *root).then_some(bytes)
+    fn kept_listing(&self) -> Result<Option<ListedFiles>, Error> {
+        let (root, size) = (&self.manifest.root, self.manifest.size);
+        let Some(file) = self.store.object(root, Part::Listing).ok().flatten() else {
+            return Ok(None);
+        };
+        match ListedFiles::open(file.clone(), size, root, self.manifest.segment) {
+            Ok(listed) => Ok(Some(listed)),
+            Err(bad @ ListedError::Bad(_)) => Err(bad.into_error(&file)),
+            Err(_) => Ok(None),
+        }
     }
 
     /// The listing of an earlier run is served if its tree is there too.
@@ -106,69 +115,92 @@ impl DirectorySink {
     }
 
     /// Takes the listing, which is proven, as what has to be made.
-    fn plan(&mut self, bytes: &[u8], cx: &mut Context<'_>) -> Result<(), Error> {
-        let (mut entries, mut files) = (Vec::new(), HashMap::new());
-        let segment_size = self.manifest.segment;
-        let (mut number, mut slot) = (0, 0);
-        let mut listed = Vec::new();
-        let mut kinds = HashMap::new();
-        let mut totals = listing::Totals::default();
-        for entry in listing::entries(bytes) {
-            let entry = entry.map_err(|e| unusable(&e.to_string()))?;
-            totals.entries += 1;
-            let wanted = !self.is_excluded(&entry.path);
-            if let EntryKind::File { size, root } = entry.kind {
-                if cx.holdings.is_some() {
-                    listed.push(Listed { path: entry.path.clone(), size, root, slot });
-                }
-                (totals.files, totals.bytes) = (totals.files + 1, totals.bytes + size);
-                if wanted {
-                    files.insert(entries.len(), (number, slot));
+    fn plan(&mut self, listed: ListedFiles, cx: &mut Context<'_>) -> Result<(), Error> {
+        self.manifest.check_totals(listed.totals()).map_err(|e| unusable(&e.to_string()))?;
+        let mut contents = Vec::new();
+        for found in listed.entries() {
+            let Listed { entry, .. } = stored(found)?;
+            check_name_here(&entry.path)?;
+            if self.exclude.matches(&entry.path) {
+                continue;
+            }
+            match &entry.kind {
+                EntryKind::File { size, .. } => {
                     cx.tally.total += size;
                     cx.tally.files += 1;
+                    if contents.len() < MAX_TOLD {
+                        contents.push((walk::os_path(&entry.path), *size));
+                    }
                 }
-                number += 1;
-                slot += packed_slots(size, segment_size);
-            }
-            if wanted {
-                kinds.insert(entry.path.clone(), kind(&entry));
-                entries.push(entry);
+                EntryKind::HardLink { target } if self.exclude.matches(target) => {
+                    let target = walk::os_path(target);
+                    let why = format!("a hard link to {}, which is left out", target.display());
+                    (cx.on_event)(Event::Skipped { path: walk::os_path(&entry.path), why });
+                }
+                _ => {}
             }
         }
-        self.manifest.check_totals(totals).map_err(|e| unusable(&e.to_string()))?;
-        tell_contents(&entries, cx);
-        let mut kind_of = |path: &[u8]| kinds.get(path).copied();
-        let staging = Staging::open(&self.store, self.manifest.root, &self.to.part, &mut kind_of);
+        let more = cx.tally.files.saturating_sub(contents.len() as u64);
+        (cx.on_event)(Event::Contents { files: contents, more });
+        let mut kinds =
+            WantedKinds { entries: listed.entries().peekable(), exclude: &self.exclude };
+        let mut kind = |path: &[u8]| kinds.of(path);
+        let staging = Staging::open(&self.store, self.manifest.root, &self.to.part, &mut kind);
         let staging = stored(staging)?;
         if let Some(holdings) = cx.holdings {
-            holdings.plan(&self.to.part, listed, staging.outboard().clone());
+            holdings.plan(&self.to.part, listed.clone(), staging.outboard().clone());
         }
-        let under_way = HashMap::new();
-        self.tree =
-            Some(Tree { staging, entries, files, next: 0, segment_size, under_way, told: false });
+        self.tree = Some(Tree {
+            staging,
+            next: Some(listed.entries()),
+            listed,
+            exclude: self.exclude.clone(),
+            segment_size: self.manifest.segment,
+            under_way: HashMap::new(),
+            told: false,
+            complete: false,
+            unset: 0,
+        });
         Ok(())
-    }
-
-    /// A pattern leaves out what it matches and everything below.
-    fn is_excluded(&self, path: &[u8]) -> bool {
-        let ends = path.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| at);
-        !self.exclude.is_empty()
-            && ends.chain([path.len()]).any(|end| {
-                let path = walk::os_path(&path[..end]);
-                self.exclude.is_match(&path)
-                    || path.file_name().is_some_and(|name| self.exclude.is_match(name))
-            })
     }
 }
 
-fn tell_contents(entries: &[Entry], cx: &mut Context<'_>) {
-    let files = entries.iter().filter_map(|entry| match entry.kind {
-        EntryKind::File { size, .. } => Some((walk::os_path(&entry.path), size)),
-        _ => None,
-    });
-    let files: Vec<_> = files.take(MAX_TOLD).collect();
-    let more = cx.tally.files.saturating_sub(files.len() as u64);
-    (cx.on_event)(Event::Contents { files, more });
+/// A name that this system cannot have is refused before anything is fetched.
+fn check_name_here(path: &[u8]) -> Result<(), Error> {
+    if cfg!(windows)
+        && let Err(e) = listing::check_path_on_windows(path)
+    {
+        let path = walk::os_path(path);
+        let message = format!("{}: {e}; leave it out with --exclude", path.display());
+        return Err(Error { blame: crate::Blame::Local, message });
+    }
+    Ok(())
+}
+
+/// What the listing wants under paths that are asked for in order.
+struct WantedKinds<'a> {
+    entries: std::iter::Peekable<Entries>,
+    exclude: &'a Exclusion,
+}
+
+impl WantedKinds<'_> {
+    fn of(&mut self, path: &[u8]) -> Result<Option<FileKind>, StoreError> {
+        let before = |found: &Result<Listed, StoreError>| {
+            found.as_ref().is_ok_and(|listed| listed.entry.path.as_slice() < path)
+        };
+        while self.entries.next_if(before).is_some() {}
+        match self
+            .entries
+            .next_if(|found| found.as_ref().map_or(true, |listed| listed.entry.path == path))
+        {
+            Some(found) => {
+                let Listed { entry, .. } = found?;
+                let wanted = !self.exclude.matches(&entry.path);
+                Ok(kind(&entry).filter(|_| wanted))
+            }
+            None => Ok(None),
+        }
+    }
 }
 
 /// The signature is right and what was signed is not.
@@ -177,11 +209,12 @@ fn unusable(why: &str) -> Error {
     Error { blame: crate::Blame::Data, message }
 }
 
-fn kind(entry: &Entry) -> FileKind {
+/// What stays of an earlier run: links are made anew.
+fn kind(entry: &Entry) -> Option<FileKind> {
     match entry.kind {
-        EntryKind::File { .. } => FileKind::File,
-        EntryKind::Directory => FileKind::Directory,
-        EntryKind::Symlink { .. } => FileKind::Symlink,
+        EntryKind::File { .. } => Some(FileKind::File),
+        EntryKind::Directory => Some(FileKind::Directory),
+        EntryKind::Symlink { .. } | EntryKind::HardLink { .. } => None,
     }
 }
 
@@ -198,25 +231,38 @@ fn attributes_of(entry: &Entry) -> Attributes {
     attributes(entry.mode, entry.mtime_s, entry.mtime_ns)
 }
 
+/// A file of the directory is there and can be served.
+fn is_whole(number: u64, cx: &Context<'_>) {
+    if let Some(holdings) = cx.holdings {
+        holdings.whole(number);
+    }
+}
+
 impl Tree {
     /// Hands the next entries to the transfer.
     fn feed(&mut self, cx: &mut Context<'_>) -> Result<(), Error> {
-        let batch = self.next..self.entries.len().min(self.next + BATCH);
-        let intact = self.intact(batch.clone())?;
-        for at in batch {
-            self.next = at + 1;
-            let entry = &self.entries[at];
-            match entry.kind {
-                EntryKind::Symlink { .. } => {}
-                EntryKind::Directory => stored(self.staging.directory(&entry.path))?,
-                EntryKind::File { size, .. } if intact.contains(&at) => {
+        let Some(entries) = &mut self.next else { return Ok(()) };
+        let batch: Result<Vec<Listed>, StoreError> = entries.take(BATCH).collect();
+        let mut batch = stored(batch)?;
+        if batch.is_empty() {
+            self.next = None;
+        }
+        batch.retain(|listed| !self.exclude.matches(&listed.entry.path));
+        let intact = self.intact(&batch)?;
+        for (listed, intact) in batch.into_iter().zip(intact) {
+            match listed.entry.kind {
+                EntryKind::Symlink { .. } | EntryKind::HardLink { .. } => {}
+                EntryKind::Directory => stored(self.staging.directory(&listed.entry.path))?,
+                EntryKind::File { size, .. } if intact => {
+                    let Listed { entry, .. } = &listed;
+                    stored(self.staging.set_attributes(&entry.path, &attributes_of(entry)))?;
                     cx.tally.resumed += size;
-                    self.is_whole(at, cx);
+                    is_whole(listed.number, cx);
                 }
-                EntryKind::File { .. } => self.want(at, cx)?,
+                EntryKind::File { .. } => self.want(Box::new(listed), cx)?,
             }
         }
-        if self.next == self.entries.len() && !self.told {
+        if self.next.is_none() && !self.told {
             self.told = true;
             if cx.tally.resumed > 0 {
                 (cx.on_event)(Event::Resumed { bytes: cx.tally.resumed });
@@ -225,28 +271,27 @@ impl Tree {
         Ok(())
     }
 
-    /// Small files of a batch that an earlier run finished.
-    fn intact(&mut self, batch: std::ops::Range<usize>) -> Result<Vec<usize>, Error> {
-        if !self.staging.was_resumed() {
-            return Ok(Vec::new());
+    /// Which entries of a batch are small files that an earlier run finished.
+    fn intact(&mut self, batch: &[Listed]) -> Result<Vec<bool>, Error> {
+        let mut intact = vec![false; batch.len()];
+        if self.staging.was_resumed() {
+            let (places, files): (Vec<usize>, Vec<SmallFile<'_>>) = batch
+                .iter()
+                .enumerate()
+                .filter_map(|(at, listed)| Some((at, small(&listed.entry)?)))
+                .unzip();
+            for (at, right) in places.into_iter().zip(stored(self.staging.intact(&files))?) {
+                intact[at] = right;
+            }
         }
-        let entries = &self.entries[batch.clone()];
-        let (places, files): (Vec<usize>, Vec<SmallFile<'_>>) =
-            batch.zip(entries).filter_map(|(at, e)| Some((at, small(e)?))).unzip();
-        let right = stored(self.staging.intact(&files))?;
-        Ok(places.into_iter().zip(right).filter(|(_, right)| *right).map(|(at, _)| at).collect())
+        Ok(intact)
     }
 
-    fn want(&mut self, at: usize, cx: &mut Context<'_>) -> Result<(), Error> {
-        let entry = &self.entries[at];
-        let (EntryKind::File { size, root }, Some(&(number, slot))) =
-            (&entry.kind, self.files.get(&at))
-        else {
-            return Ok(());
-        };
-        let (size, root) = (*size, *root);
+    fn want(&mut self, listed: Box<Listed>, cx: &mut Context<'_>) -> Result<(), Error> {
+        let Listed { entry, number, slot } = &*listed;
+        let EntryKind::File { size, root } = entry.kind else { return Ok(()) };
         let geometry = Geometry::new(size, self.segment_size);
-        let id = ObjectId::File(number);
+        let (number, id) = (*number, ObjectId::File(*number));
         if size == 0 {
             // Nothing to ask for: the root alone proves it, or the listing is nonsense.
             let mut verifier = Verifier::new(geometry, root);
@@ -254,54 +299,99 @@ impl Tree {
             let empty = empty.map_err(|e| unusable(&e.to_string()))?;
             let file = SmallFile { path: &entry.path, size, root };
             stored(self.staging.write_small(&file, &[empty], &attributes_of(entry)))?;
-            self.is_whole(at, cx);
+            is_whole(number, cx);
             return Ok(());
         }
         let under_way = if small(entry).is_some() {
             let wanted = std::iter::once(0..geometry.segments());
             added(cx.transfer.add_object(id, root, geometry, wanted, [], None))?;
-            UnderWay::Small { entry: at, geometry, slot, segments: Vec::new() }
+            UnderWay::Small { listed, geometry, segments: Vec::new() }
         } else {
-            let resuming = stored(self.staging.open_file(&entry.path, root, geometry, slot))?;
+            let resuming = stored(self.staging.open_file(&entry.path, root, geometry, *slot))?;
             let (partial, bytes) = resume(resuming, id, root, geometry, cx)?;
             cx.tally.resumed += bytes;
-            UnderWay::Large { entry: at, partial: Box::new(partial) }
+            UnderWay::Large { listed, partial: Box::new(partial) }
         };
         self.under_way.insert(number, under_way);
         Ok(())
     }
 
-    /// An entry's file is there and can be served.
-    fn is_whole(&self, at: usize, cx: &Context<'_>) {
-        if let (Some(holdings), Some((number, _))) = (cx.holdings, self.files.get(&at)) {
-            holdings.whole(*number);
-        }
-    }
-
     fn complete(&mut self, number: u64, cx: &mut Context<'_>) -> Result<(), Error> {
         match self.under_way.remove(&number) {
-            Some(UnderWay::Small { entry: at, mut segments, .. }) => {
+            Some(UnderWay::Small { listed, mut segments, .. }) => {
                 segments.sort_by_key(|s| s.index);
-                let entry = &self.entries[at];
-                let Some(file) = small(entry) else { return Ok(()) };
-                stored(self.staging.write_small(&file, &segments, &attributes_of(entry)))?;
-                self.is_whole(at, cx);
+                let Some(file) = small(&listed.entry) else { return Ok(()) };
+                let attributes = attributes_of(&listed.entry);
+                stored(self.staging.write_small(&file, &segments, &attributes))?;
+                is_whole(number, cx);
                 Ok(())
             }
-            Some(UnderWay::Large { entry, mut partial }) => {
+            Some(UnderWay::Large { listed, mut partial }) => {
                 if audit(&mut partial)? {
-                    stored(partial.finish_in_place(&attributes_of(&self.entries[entry])))?;
-                    self.is_whole(entry, cx);
+                    stored(partial.finish_in_place(&attributes_of(&listed.entry)))?;
+                    tell_unset(partial.take_unset(), &mut self.unset, cx.on_event);
+                    is_whole(number, cx);
                     return Ok(());
                 }
                 drop(partial);
                 let before = cx.tally.resumed;
-                self.want(entry, cx)?;
+                self.want(listed, cx)?;
                 cx.tally.resumed = before;
                 Ok(())
             }
             None => Ok(()),
         }
+    }
+
+    /// Links, hard ones first, then the attributes of directories.
+    fn link_and_set(&mut self, cx: &mut Context<'_>) -> Result<(), Error> {
+        let wanted = |exclude: &Exclusion, path: &[u8]| !exclude.matches(path);
+        for symbolic in [false, true] {
+            for found in self.listed.entries() {
+                let Listed { entry, .. } = stored(found)?;
+                match &entry.kind {
+                    EntryKind::HardLink { target }
+                        if !symbolic
+                            && wanted(&self.exclude, &entry.path)
+                            && wanted(&self.exclude, target) =>
+                    {
+                        self.hard_link(&entry.path, target, cx)?;
+                    }
+                    EntryKind::Symlink { target }
+                        if symbolic && wanted(&self.exclude, &entry.path) =>
+                    {
+                        stored(self.staging.symlink(&entry.path, target))?;
+                    }
+                    _ => {}
+                }
+            }
+        }
+        // Children before parents, or making a child would change its parent's time again.
+        for found in self.listed.entries_reversed() {
+            let Listed { entry, .. } = stored(found)?;
+            if entry.kind == EntryKind::Directory && wanted(&self.exclude, &entry.path) {
+                stored(self.staging.finish_directory(&entry.path, &attributes_of(&entry)))?;
+            }
+        }
+        self.complete = true;
+        Ok(())
+    }
+
+    fn hard_link(&mut self, path: &[u8], target: &[u8], cx: &mut Context<'_>) -> Result<(), Error> {
+        if stored(self.staging.hard_link(path, target))? {
+            return Ok(());
+        }
+        let Some(file) = stored(self.listed.find(target))?.map(|found| found.entry.clone()) else {
+            return Ok(());
+        };
+        let EntryKind::File { size, root } = file.kind else { return Ok(()) };
+        let copy = SmallFile { path, size, root };
+        stored(self.staging.copy_file(&copy, target, &attributes_of(&file)))?;
+        let (path, target) = (walk::os_path(path), walk::os_path(target));
+        let what = "is a copy: the file system took no hard link to";
+        let what = format!("{} {what} {}", path.display(), target.display());
+        (cx.on_event)(Event::Trouble { what });
+        Ok(())
     }
 
     /// Puts what was verified of large files on disk.
@@ -314,19 +404,20 @@ impl Tree {
         Ok(())
     }
 
-    fn is_done(&self) -> bool {
-        self.next == self.entries.len() && self.under_way.is_empty()
+    /// Whether every file is there.
+    fn has_all(&self) -> bool {
+        self.next.is_none() && self.under_way.is_empty()
     }
 }
 
 impl Sink for DirectorySink {
     fn begin(&mut self, cx: &mut Context<'_>) -> Result<(), Error> {
-        match self.kept_listing() {
-            Some(bytes) => {
+        match self.kept_listing()? {
+            Some(listed) => {
                 if let Some(holdings) = cx.holdings {
                     self.offer_kept_listing(holdings);
                 }
-                self.plan(&bytes, cx)
+                self.plan(listed, cx)
             }
             None => self.open_listing(cx),
         }
@@ -361,8 +452,8 @@ impl Sink for DirectorySink {
             }
             (ObjectId::File(number), Some(tree)) => match tree.under_way.get_mut(&number) {
                 Some(UnderWay::Large { partial, .. }) => stored(partial.put_nodes(&nodes)),
-                Some(UnderWay::Small { geometry, slot, .. }) if geometry.segments() > 1 => {
-                    stored(tree.staging.put_nodes(geometry, *slot, &nodes))
+                Some(UnderWay::Small { geometry, listed, .. }) if geometry.segments() > 1 => {
+                    stored(tree.staging.put_nodes(geometry, listed.slot, &nodes))
                 }
                 _ => Ok(()),
             },
@@ -379,8 +470,8 @@ impl Sink for DirectorySink {
                 let none = Attributes::default();
                 stored(listing.finish_as(&path, &none, OverwritePolicy::Replace))?;
                 drop(listing);
-                match self.kept_listing() {
-                    Some(bytes) => self.plan(&bytes, cx),
+                match self.kept_listing()? {
+                    Some(listed) => self.plan(listed, cx),
                     None => self.open_listing(cx),
                 }
             }
@@ -394,33 +485,31 @@ impl Sink for DirectorySink {
             self.flush_at = cx.now + FLUSH_EVERY;
             tree.flush()?;
         }
-        while tree.next < tree.entries.len() && cx.transfer.wants_objects() {
+        while tree.next.is_some() && cx.transfer.wants_objects() {
             tree.feed(cx)?;
         }
+        if tree.has_all() && !tree.complete {
+            tree.link_and_set(cx)?;
+        }
+        tell_unset(tree.staging.take_unset(), &mut tree.unset, cx.on_event);
         Ok(None)
     }
 
     fn is_done(&self) -> bool {
-        self.tree.as_ref().is_some_and(Tree::is_done)
+        self.tree.as_ref().is_some_and(|tree| tree.complete)
     }
 
     fn finish(&mut self) -> Result<Option<PathBuf>, Error> {
         let Some(tree) = &mut self.tree else { return Ok(None) };
-        for entry in &tree.entries {
-            if let EntryKind::Symlink { target } = &entry.kind {
-                stored(tree.staging.symlink(&entry.path, target))?;
-            }
-        }
-        // Children before parents, or making a child would change its parent's time again.
-        for entry in tree.entries.iter().rev() {
-            if entry.kind == EntryKind::Directory {
-                stored(tree.staging.finish_directory(&entry.path, &attributes_of(entry)))?;
-            }
-        }
         let m = &self.manifest;
         let own = attributes(m.mode, m.mtime_s, m.mtime_ns);
         stored(tree.staging.finish_directory(b"", &own))?;
         stored(tree.staging.finish_as(&self.to.path, self.to.policy))?;
         Ok(Some(self.to.path.clone()))
+    }
+
+    fn troubles(&mut self) -> Vec<String> {
+        let unset = self.tree.as_mut().map(|tree| tree.staging.take_unset()).unwrap_or_default();
+        unset.told.iter().map(|e| format!("{e}; the content is right")).collect()
     }
 }

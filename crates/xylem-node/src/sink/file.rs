@@ -141,4 +141,9 @@ impl Sink for FileSink {
         }
         Ok(Some(self.to.path.clone()))
     }
+
+    fn troubles(&mut self) -> Vec<String> {
+        let unset = self.whole.as_mut().map(Partial::take_unset).unwrap_or_default();
+        unset.told.iter().map(|e| format!("{e}; the content is right")).collect()
+    }
 }

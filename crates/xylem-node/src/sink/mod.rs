@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use xylem_object::{Kind, Manifest, ObjectId};
-use xylem_store::{Attributes, FileTime, OverwritePolicy, Store};
+use xylem_store::{Attributes, FileTime, OverwritePolicy, Store, Unset};
 use xylem_transfer::Transfer;
 use xylem_tree::{Node, NodeValue, Segment, Verified};
 
@@ -81,6 +81,10 @@ pub(crate) trait Sink {
     fn is_done(&self) -> bool;
     /// Gives the result its name; returns it.
     fn finish(&mut self) -> Result<Option<PathBuf>, Error>;
+    /// What `finish` could not do and the result is right without, a line each.
+    fn troubles(&mut self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// The final name and the name of the partial data beside it.
@@ -155,6 +159,23 @@ fn free_name(path: PathBuf) -> PathBuf {
 /// Mode and mtime as the store sets them.
 pub(crate) fn attributes(mode: u32, mtime_s: i64, mtime_ns: u32) -> Attributes {
     Attributes { mode: Some(mode), mtime: Some(FileTime { secs: mtime_s, nanos: mtime_ns }) }
+}
+
+/// Attributes that could not be set and are told one by one in a run.
+const MAX_UNSET_TOLD: u64 = 10;
+
+/// Tells of attributes that the file system would not take. As with `cp` onto a memory stick, the
+/// content is there and right, so that this fails no fetch.
+fn tell_unset(unset: Unset, told: &mut u64, on_event: &mut dyn FnMut(Event)) {
+    for e in unset.told {
+        *told += 1;
+        if *told <= MAX_UNSET_TOLD {
+            on_event(Event::Trouble { what: format!("{e}; the content is right") });
+        } else if *told == MAX_UNSET_TOLD + 1 {
+            let what = "modes or times of more files could not be set".to_owned();
+            on_event(Event::Trouble { what });
+        }
+    }
 }
 
 /// The store's errors as ours.

@@ -14,7 +14,7 @@ use super::Nodes;
 use super::audit::Audit;
 
 /// Pieces that travel together at most.
-const BATCH: usize = 16;
+const BATCH: usize = 32;
 /// Batches on their way. A disk that does not keep up stops the fetch here.
 const QUEUE: usize = 16;
 
@@ -48,11 +48,9 @@ impl Writer {
                 if batch.is_empty() {
                     return partial.flush();
                 }
-                batch.iter().try_for_each(|piece| {
-                    write(&mut partial, &mut audit, piece)?;
-                    counter.fetch_add(piece.content_len(), Ordering::Relaxed);
-                    Ok(())
-                })
+                let bytes = write(&mut partial, &mut audit, &batch)?;
+                counter.fetch_add(bytes, Ordering::Relaxed);
+                Ok(())
             });
             let audited = audit.finish();
             (partial, outcome.and(audited))
@@ -130,27 +128,32 @@ impl Writer {
     }
 }
 
-impl Piece {
-    fn content_len(&self) -> u64 {
-        match self {
-            Self::Segment(segment) => segment.content.len() as u64,
-            Self::Nodes(_) => 0,
+/// Writes a batch: segments in order, so that those that follow each other go in one call, then nodes.
+/// Returns the bytes of content in it.
+fn write(partial: &mut Partial, audit: &mut Audit, batch: &[Piece]) -> Result<u64, StoreError> {
+    let mut segments: Vec<_> = batch
+        .iter()
+        .filter_map(|piece| match piece {
+            Piece::Segment(segment) => Some(segment),
+            Piece::Nodes(_) => None,
+        })
+        .collect();
+    segments.sort_unstable_by_key(|segment| segment.index);
+    partial.put_all(&segments)?;
+    for piece in batch {
+        if let Piece::Nodes(nodes) = piece {
+            partial.put_nodes(nodes)?;
         }
     }
-}
-
-fn write(partial: &mut Partial, audit: &mut Audit, piece: &Piece) -> Result<(), StoreError> {
-    match piece {
-        Piece::Segment(segment) => {
-            partial.put(segment)?;
-            if audit.completes(segment.index) {
-                partial.flush()?;
-                audit.advance();
-            }
-            Ok(())
-        }
-        Piece::Nodes(nodes) => partial.put_nodes(nodes),
+    let mut whole = false;
+    for segment in &segments {
+        whole |= audit.completes(segment.index);
     }
+    if whole {
+        partial.flush()?;
+        audit.advance();
+    }
+    Ok(segments.iter().map(|segment| segment.content.len() as u64).sum())
 }
 
 impl Drop for Writer {

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 
 use xylem_hash::{Hash, Hasher};
-use xylem_object::listing::{self, EntryKind};
+use xylem_object::listing::EntryKind;
 use xylem_object::{Manifest, Ticket, verify_manifest};
 use xylem_packet::Packet;
 use xylem_store::{
@@ -16,7 +16,8 @@ use xylem_tree::{Geometry, NODE_LEN, NodeSource, SegmentSize};
 use super::{Standing, open, open_writable, standing};
 use crate::api::{Blame, Error, Event, Stop};
 use crate::failure;
-use crate::publish::{MAX_LISTING, rebuild};
+use crate::listed::{Listed, ListedError, ListedFiles};
+use crate::publish::rebuild;
 use crate::record::Note;
 use crate::walk::os_path;
 
@@ -228,14 +229,10 @@ impl Check<'_> {
 
     /// The outboards of a directory's files; their places follow from the listing.
     fn file_outboards(&mut self, info: &ObjectInfo) -> Result<Option<String>, StoreError> {
-        let listing = self.store.object_bytes(&info.root, Part::Listing, MAX_LISTING)?;
-        let Some(listing) = listing else {
+        let Some(file) = self.store.object(&info.root, Part::Listing)? else {
             return Ok(Some("the listing that says what is in it is missing".to_owned()));
         };
-        if xylem_hash::hash(&listing) != info.root {
-            // Said already, of the listing.
-            return Ok(None);
-        }
+        let len = file.metadata()?.size;
         let Some(mut nodes) = self.nodes(info)? else { return Ok(None) };
         let from = self.known.get(&info.root);
         let shared = from.is_some_and(|all| all.iter().any(|k| k.origin == Origin::Shared));
@@ -243,6 +240,16 @@ impl Check<'_> {
         // The publisher's segment size is in the manifest; nearly always it is the usual one.
         for log2 in (0..=SegmentSize::MAX_LOG2_CHUNKS).rev() {
             let Some(size) = SegmentSize::from_log2_chunks(log2) else { continue };
+            let listing = match ListedFiles::open(file.clone(), len, &info.root, size) {
+                Ok(listing) => listing,
+                Err(ListedError::Store(e)) => return Err(e),
+                // Said already, of the listing.
+                Err(ListedError::NotTheRoot) => return Ok(None),
+                Err(ListedError::Bad(_)) => {
+                    let what = "its listing is none, although it has the right root";
+                    return Ok(Some(what.to_owned()));
+                }
+            };
             let (what, trees) = packed(&mut nodes, &listing, size, shared)?;
             if what.is_none() {
                 self.summary.trees += trees;
@@ -349,15 +356,13 @@ impl NodeSource for Nodes {
 /// trees there are. Holes are wrong only where `whole` is asked for.
 fn packed(
     nodes: &mut Nodes,
-    listing: &[u8],
+    listing: &ListedFiles,
     size: SegmentSize,
     whole: bool,
 ) -> Result<(Option<String>, u64), StoreError> {
-    let (mut slot, mut trees) = (0_u64, 0);
-    for entry in listing::entries(listing) {
-        let Ok(entry) = entry else {
-            return Ok((Some("its listing is none, although it has the right root".to_owned()), 0));
-        };
+    let mut trees = 0;
+    for found in listing.entries() {
+        let Listed { entry, slot, .. } = found?;
         let EntryKind::File { size: bytes, root } = entry.kind else { continue };
         let geometry = Geometry::new(bytes, size);
         if geometry.segments() == 1 {
@@ -370,7 +375,6 @@ fn packed(
             let path = os_path(&entry.path);
             return Ok((Some(format!("{}: {}", path.display(), damage(&found))), trees));
         }
-        slot += geometry.slots();
     }
     Ok((None, trees))
 }

@@ -200,3 +200,6 @@ fn none(dir: &Path, e: &StoreError) -> Error {
         e => failure::store(e),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -33,10 +33,10 @@ mod reader;
 mod writer;
 
 pub use path::{
-    MAX_COMPONENT, MAX_PATH, MAX_TARGET, PathError, SymlinkEscapes, check_component, check_path,
-    check_path_on_windows, check_target, is_reserved, symlink_escapes,
+    MAX_COMPONENT, MAX_PATH, MAX_TARGET, PathError, SymlinkEscapes, check_component,
+    check_hard_link, check_path, check_path_on_windows, check_target, is_reserved, symlink_escapes,
 };
-pub use reader::{Entries, Reader, entries};
+pub use reader::{Entries, Reader, entries, leading_path, next_entry};
 pub use writer::Writer;
 
 use xylem_hash::Hash;
@@ -49,7 +49,7 @@ pub const VERSION: u8 = 1;
 pub const HEADER_LEN: usize = MAGIC.len() + 1;
 
 // An entry, in wire order; all integers big-endian.
-const KIND_AT: usize = 0; //      u8: 0 file, 1 directory, 2 symbolic link
+const KIND_AT: usize = 0; //      u8: 0 file, 1 directory, 2 symbolic link, 3 hard link
 const MODE_AT: usize = 1; //      u16: permission bits
 const MTIME_S_AT: usize = 3; //   i64: seconds since 1970
 const MTIME_NS_AT: usize = 11; // u32: nanoseconds, below 10^9
@@ -58,12 +58,14 @@ const PATH_AT: usize = 17; //     the path; then
 // a file:          size u64, root 32 bytes
 // a directory:     nothing
 // a symbolic link: target length u16, target
+// a hard link:     target length u16, path of an earlier regular file
 const FILE_TAIL: usize = 8 + 32;
 const LINK_HEAD: usize = 2;
 
 const KIND_FILE: u8 = 0;
 const KIND_DIRECTORY: u8 = 1;
 const KIND_SYMLINK: u8 = 2;
+const KIND_HARD_LINK: u8 = 3;
 
 /// Permission bits that a listing carries: set-id and sticky bits do not travel.
 pub const MODE_MASK: u32 = 0o777;
@@ -80,7 +82,8 @@ pub struct Entry {
     /// What it is.
     pub kind: EntryKind,
     /// Permission bits. [`Writer`] keeps those of [`MODE_MASK`]. A symbolic link, whose own mode and
-    /// time cannot be set everywhere, is always written with `0o777` and a time of zero.
+    /// time cannot be set everywhere, is always written with `0o777` and a time of zero; so is a hard
+    /// link, which has those of its file.
     pub mode: u32,
     /// Time of the last change, seconds since 1970 (may be negative).
     pub mtime_s: i64,
@@ -105,6 +108,13 @@ pub enum EntryKind {
         /// What it points to, as it was read; see [`symlink_escapes`].
         target: Vec<u8>,
     },
+    /// One more name of a regular file that is listed under an earlier path. It has no content and no
+    /// number of its own.
+    HardLink {
+        /// Path of that file in the same listing. Reading checks that it is a path, and an earlier
+        /// one; that a file is listed there is for whoever holds the whole listing to check.
+        target: Vec<u8>,
+    },
 }
 
 impl Entry {
@@ -114,6 +124,18 @@ impl Entry {
             EntryKind::Symlink { target } => symlink_escapes(&self.path, target),
             _ => None,
         }
+    }
+
+    /// Bytes that it takes in a listing, at most [`MAX_ENTRY`].
+    pub fn encoded_len(&self) -> usize {
+        let tail = match &self.kind {
+            EntryKind::File { .. } => FILE_TAIL,
+            EntryKind::Directory => 0,
+            EntryKind::Symlink { target } | EntryKind::HardLink { target } => {
+                LINK_HEAD + target.len()
+            }
+        };
+        PATH_AT + self.path.len() + tail
     }
 }
 
@@ -167,15 +189,15 @@ pub enum ListingFault {
     #[error("the listing is cut off")]
     CutOff,
     /// A kind byte that is not assigned.
-    #[error("unknown kind {0}")]
+    #[error("unknown kind {0}; a newer xylem may know it")]
     UnknownKind(u8),
-    /// Permission bits that do not travel, or a link with other bits than `0o777`.
+    /// Permission bits that do not travel, or a link of either kind with other bits than `0o777`.
     #[error("mode {0:o} is not allowed")]
     Mode(u32),
     /// Nanoseconds of a second or more.
     #[error("{0} nanoseconds are a second or more")]
     Nanos(u32),
-    /// A symbolic link with a time other than zero.
+    /// A symbolic or hard link with a time other than zero.
     #[error("a link carries no time")]
     LinkTime,
     /// A file above [`crate::MAX_SIZE`].

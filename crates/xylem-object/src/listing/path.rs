@@ -60,6 +60,9 @@ pub enum PathError {
     /// A link target with no bytes.
     #[error("the link target is empty")]
     TargetEmpty,
+    /// The file of a hard link is not listed before it.
+    #[error("a hard link to a file that is not listed before it")]
+    LinkToLater,
     /// A link target longer than [`MAX_TARGET`].
     #[error("the link target is longer than {MAX_TARGET} bytes")]
     TargetTooLong,
@@ -132,6 +135,15 @@ pub fn check_target(target: &[u8]) -> Result<(), PathError> {
         return Err(PathError::Nul);
     }
     Ok(())
+}
+
+/// Checks the file that a hard link at `path` names: a path of the same listing, and an earlier one.
+///
+/// # Errors
+/// What [`check_path`] says, or [`PathError::LinkToLater`].
+pub fn check_hard_link(path: &[u8], target: &[u8]) -> Result<(), PathError> {
+    check_path(target)?;
+    if target < path { Ok(()) } else { Err(PathError::LinkToLater) }
 }
 
 /// How a symbolic link may lead out of the shared folder. Such links are carried (folders that

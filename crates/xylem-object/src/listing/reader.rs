@@ -4,10 +4,10 @@ use xylem_hash::Hash;
 
 use super::path::Order;
 use super::{
-    Entry, EntryKind, FILE_TAIL, HEADER_LEN, KIND_AT, KIND_DIRECTORY, KIND_FILE, KIND_SYMLINK,
-    LINK_HEAD, ListingError, ListingFault, MAGIC, MAX_PATH, MAX_TARGET, MODE_AT, MODE_MASK,
-    MTIME_NS_AT, MTIME_S_AT, NANOS_PER_SECOND, PATH_AT, PATH_LEN_AT, PathError, Totals, VERSION,
-    check_target,
+    Entry, EntryKind, FILE_TAIL, HEADER_LEN, KIND_AT, KIND_DIRECTORY, KIND_FILE, KIND_HARD_LINK,
+    KIND_SYMLINK, LINK_HEAD, ListingError, ListingFault, MAGIC, MAX_PATH, MAX_TARGET, MODE_AT,
+    MODE_MASK, MTIME_NS_AT, MTIME_S_AT, NANOS_PER_SECOND, PATH_AT, PATH_LEN_AT, PathError, Totals,
+    VERSION, check_hard_link, check_path, check_target,
 };
 
 /// Reads a listing in pieces; memory is bounded by one entry.
@@ -100,6 +100,42 @@ pub fn entries(listing: &[u8]) -> Entries<'_> {
     Entries { reader: Some(Reader::new()), input: listing }
 }
 
+/// Takes one entry off the front of `input`, a piece of a listing that a [`Reader`] has accepted as a
+/// whole and that begins where an entry does. All that an entry says by itself is checked again; its
+/// order among the others is not. `None` when `input` is used up.
+///
+/// # Errors
+/// [`ListingFault::CutOff`] inside an entry, and what else a [`Reader`] refuses in one.
+pub fn next_entry(input: &mut &[u8]) -> Result<Option<Entry>, ListingFault> {
+    if input.is_empty() {
+        return Ok(None);
+    }
+    let mut seen = 0;
+    loop {
+        let required = required(&input[..seen])?;
+        if required == seen {
+            break;
+        }
+        if required > input.len() {
+            return Err(ListingFault::CutOff);
+        }
+        seen = required;
+    }
+    let (entry, rest) = input.split_at(seen);
+    let entry = parse(entry)?;
+    check_path(&entry.path)?;
+    *input = rest;
+    Ok(Some(entry))
+}
+
+/// The path of the entry at the front of `input`, a piece as [`next_entry`] takes it; nothing is
+/// checked. `None` if the piece ends before.
+pub fn leading_path(input: &[u8]) -> Option<&[u8]> {
+    let head = input.get(PATH_LEN_AT..PATH_AT)?;
+    let len = usize::from(u16::from_be_bytes(array(head, 0)));
+    input.get(PATH_AT..PATH_AT + len)
+}
+
 /// The iterator that [`entries`] gives; it ends after the first error.
 #[derive(Debug)]
 pub struct Entries<'a> {
@@ -147,8 +183,10 @@ fn required(bytes: &[u8]) -> Result<usize, ListingFault> {
     match bytes[KIND_AT] {
         KIND_FILE => Ok(path_end + FILE_TAIL),
         KIND_DIRECTORY => Ok(path_end),
-        KIND_SYMLINK if bytes.len() < path_end + LINK_HEAD => Ok(path_end + LINK_HEAD),
-        KIND_SYMLINK => {
+        KIND_SYMLINK | KIND_HARD_LINK if bytes.len() < path_end + LINK_HEAD => {
+            Ok(path_end + LINK_HEAD)
+        }
+        KIND_SYMLINK | KIND_HARD_LINK => {
             let target_len = usize::from(u16::from_be_bytes(array(bytes, path_end)));
             match target_len > MAX_TARGET {
                 true => Err(PathError::TargetTooLong.into()),
@@ -172,13 +210,18 @@ fn parse(bytes: &[u8]) -> Result<Entry, ListingFault> {
             root: Hash::from_bytes(array(bytes, tail + 8)),
         },
         KIND_DIRECTORY => EntryKind::Directory,
-        _ => {
+        link => {
             let target = bytes[tail + LINK_HEAD..].to_vec();
-            check_target(&target)?;
-            EntryKind::Symlink { target }
+            if link == KIND_HARD_LINK {
+                check_hard_link(&path, &target)?;
+                EntryKind::HardLink { target }
+            } else {
+                check_target(&target)?;
+                EntryKind::Symlink { target }
+            }
         }
     };
-    let link = matches!(kind, EntryKind::Symlink { .. });
+    let link = matches!(kind, EntryKind::Symlink { .. } | EntryKind::HardLink { .. });
     if mode & !MODE_MASK != 0 || (link && mode != MODE_MASK) {
         return Err(ListingFault::Mode(mode));
     }

@@ -2,8 +2,9 @@
 
 use super::path::Order;
 use super::{
-    Entry, EntryKind, KIND_DIRECTORY, KIND_FILE, KIND_SYMLINK, ListingError, ListingFault, MAGIC,
-    MODE_MASK, NANOS_PER_SECOND, Totals, VERSION, check_target,
+    Entry, EntryKind, KIND_DIRECTORY, KIND_FILE, KIND_HARD_LINK, KIND_SYMLINK, ListingError,
+    ListingFault, MAGIC, MODE_MASK, NANOS_PER_SECOND, Totals, VERSION, check_hard_link,
+    check_target,
 };
 
 /// Streams a listing into `sink`; memory is bounded by one entry.
@@ -46,8 +47,10 @@ impl<S: FnMut(&[u8])> Writer<S> {
         }
         let mut totals = self.totals;
         totals.add(&entry.kind)?;
-        if let EntryKind::Symlink { target } = &entry.kind {
-            check_target(target)?;
+        match &entry.kind {
+            EntryKind::Symlink { target } => check_target(target)?,
+            EntryKind::HardLink { target } => check_hard_link(&entry.path, target)?,
+            EntryKind::File { .. } | EntryKind::Directory => {}
         }
         self.order.admit(&entry.path, entry.kind == EntryKind::Directory)?;
         self.totals = totals;
@@ -56,11 +59,12 @@ impl<S: FnMut(&[u8])> Writer<S> {
             EntryKind::File { .. } => (KIND_FILE, mode, time),
             EntryKind::Directory => (KIND_DIRECTORY, mode, time),
             EntryKind::Symlink { .. } => (KIND_SYMLINK, MODE_MASK, (0, 0)),
+            EntryKind::HardLink { .. } => (KIND_HARD_LINK, MODE_MASK, (0, 0)),
         };
         let out = &mut self.entry;
         out.clear();
         out.push(kind);
-        // Both casts keep all bits: MODE_MASK has nine, and admit and check_target bound lengths.
+        // Both casts keep all bits: MODE_MASK has nine, and admit and the checks above bound lengths.
         out.extend_from_slice(&(mode as u16).to_be_bytes());
         out.extend_from_slice(&mtime_s.to_be_bytes());
         out.extend_from_slice(&mtime_ns.to_be_bytes());
@@ -72,7 +76,7 @@ impl<S: FnMut(&[u8])> Writer<S> {
                 out.extend_from_slice(root.as_bytes());
             }
             EntryKind::Directory => {}
-            EntryKind::Symlink { target } => {
+            EntryKind::Symlink { target } | EntryKind::HardLink { target } => {
                 out.extend_from_slice(&(target.len() as u16).to_be_bytes());
                 out.extend_from_slice(target);
             }

@@ -1,13 +1,15 @@
 //! Everything but Unix: std's path calls. Links are refused by looking before opening, which
 //! leaves a moment in between; permission bits and directory times are not kept.
 
+use std::any::Any;
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use crate::medium::{Clobber, DirItem, FileKind, FileTime, Medium, MediumFile, Meta, OpenHow};
+use crate::medium::{Clobber, FileKind, FileTime, Medium, MediumFile, Meta, OpenHow};
 
 /// The operating system's files, relative to the working directory or to a directory.
 #[derive(Debug, Default)]
@@ -70,13 +72,21 @@ impl Medium for DiskMedium {
         fs::create_dir(self.path(path))
     }
 
-    fn list_dir(&self, path: &Path) -> io::Result<Vec<DirItem>> {
-        fs::read_dir(self.path(path))?
-            .map(|entry| {
-                let entry = entry?;
-                Ok(DirItem { name: entry.file_name(), kind: to_kind(entry.file_type()?) })
-            })
-            .collect()
+    fn for_each_name(&self, path: &Path, take: &mut dyn FnMut(&OsStr, FileKind)) -> io::Result<()> {
+        for entry in fs::read_dir(self.path(path))? {
+            let entry = entry?;
+            take(&entry.file_name(), to_kind(entry.file_type()?));
+        }
+        Ok(())
+    }
+
+    fn hard_link(&self, name: &Path, to: &dyn Medium, new: &Path) -> io::Result<()> {
+        let to: &Self = to.as_any().downcast_ref().ok_or(io::ErrorKind::Unsupported)?;
+        fs::hard_link(self.path(name), to.path(new))
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
     }
 
     fn rename(&self, from: &Path, to: &Path, clobber: Clobber) -> io::Result<()> {
@@ -197,7 +207,15 @@ fn to_meta(meta: &fs::Metadata) -> io::Result<Meta> {
         }
     };
     let mode = if meta.permissions().readonly() { 0o444 } else { 0o644 };
-    Ok(Meta { kind: to_kind(meta.file_type()), size: meta.len(), mode, mtime, ino: 0, dev: 0 })
+    Ok(Meta {
+        kind: to_kind(meta.file_type()),
+        size: meta.len(),
+        mode,
+        mtime,
+        ino: 0,
+        dev: 0,
+        links: 1,
+    })
 }
 
 fn to_kind(kind: fs::FileType) -> FileKind {

@@ -1,8 +1,11 @@
 //! Unix: handle-relative system calls.
 
+use std::any::Any;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
+#[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::FileExt;
@@ -11,7 +14,7 @@ use std::sync::Arc;
 
 use rustix::fs::{self as sys, AtFlags, FileType, Mode, OFlags, RawMode, Timespec, Timestamps};
 
-use crate::medium::{Clobber, DirItem, FileKind, FileTime, Medium, MediumFile, Meta, OpenHow};
+use crate::medium::{Clobber, FileKind, FileTime, Medium, MediumFile, Meta, OpenHow};
 
 /// The operating system's files, relative to the working directory or to a held directory.
 #[derive(Debug, Default)]
@@ -63,10 +66,9 @@ impl Medium for DiskMedium {
         Ok(sys::mkdirat(self.at(), path, to_mode(mode))?)
     }
 
-    fn list_dir(&self, path: &Path) -> io::Result<Vec<DirItem>> {
+    fn for_each_name(&self, path: &Path, take: &mut dyn FnMut(&OsStr, FileKind)) -> io::Result<()> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = sys::openat(self.at(), path, flags, Mode::empty())?;
-        let mut items = Vec::new();
         for entry in sys::Dir::read_from(&fd)? {
             let entry = entry?;
             let name = entry.file_name().to_bytes();
@@ -80,9 +82,9 @@ impl Medium for DiskMedium {
                 }
                 known => to_kind(known),
             };
-            items.push(DirItem { name: OsStr::from_bytes(name).to_os_string(), kind });
+            take(OsStr::from_bytes(name), kind);
         }
-        Ok(items)
+        Ok(())
     }
 
     fn rename(&self, from: &Path, to: &Path, clobber: Clobber) -> io::Result<()> {
@@ -113,6 +115,15 @@ impl Medium for DiskMedium {
 
     fn symlink(&self, target: &Path, link: &Path) -> io::Result<()> {
         Ok(sys::symlinkat(target, self.at(), link)?)
+    }
+
+    fn hard_link(&self, name: &Path, to: &dyn Medium, new: &Path) -> io::Result<()> {
+        let to: &Self = to.as_any().downcast_ref().ok_or(io::ErrorKind::Unsupported)?;
+        Ok(sys::linkat(self.at(), name, to.at(), new, AtFlags::empty())?)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
     }
 
     fn read_link(&self, path: &Path) -> io::Result<PathBuf> {
@@ -154,8 +165,32 @@ impl MediumFile for DiskFile {
         self.0.write_at(buf, offset)
     }
 
+    #[cfg(target_os = "linux")]
+    fn write_vectored_at(&self, bufs: &[io::IoSlice<'_>], offset: u64) -> io::Result<usize> {
+        Ok(rustix::io::pwritev(&self.0, bufs, offset)?)
+    }
+
     fn set_len(&self, size: u64) -> io::Result<()> {
         self.0.set_len(size)
+    }
+
+    #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
+    fn next_data(&self, offset: u64) -> io::Result<Option<Range<u64>>> {
+        use rustix::io::Errno;
+        // These move the handle's cursor, which nothing here uses.
+        let start = match sys::seek(&self.0, sys::SeekFrom::Data(offset)) {
+            Ok(start) => start,
+            Err(Errno::NXIO) => return Ok(None),
+            // A file system that does not tell.
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => return Ok(Some(offset..u64::MAX)),
+            Err(e) => return Err(e.into()),
+        };
+        match sys::seek(&self.0, sys::SeekFrom::Hole(start)) {
+            Ok(end) => Ok(Some(start..end)),
+            // It was cut off in between.
+            Err(Errno::NXIO) => Ok(Some(start..u64::MAX)),
+            Err(e) => Err(e.into()),
+        }
     }
 
     fn metadata(&self) -> io::Result<Meta> {
@@ -203,6 +238,7 @@ fn to_meta(stat: &sys::Stat) -> Meta {
         mtime: FileTime { secs: stat.st_mtime as i64, nanos: stat.st_mtime_nsec as u32 },
         ino: stat.st_ino as u64,
         dev: stat.st_dev as u64,
+        links: stat.st_nlink as u64,
     }
 }
 

@@ -29,6 +29,16 @@ impl Scan {
         Ok(top.map(|cv| NodeValue(*cv.as_bytes())))
     }
 
+    /// Bytes of the file that are in a region.
+    #[must_use]
+    pub fn region_len(&self, region: u64) -> u64 {
+        let top = self.geometry.real(Node { level: region_level(&self.geometry), index: region });
+        let segments = top.map_or(0..0, |top| self.geometry.node_segments(top));
+        let segment = self.geometry.segment_size().bytes() as u64;
+        let end = segments.end.saturating_mul(segment).min(self.geometry.size());
+        end.saturating_sub(segments.start * segment)
+    }
+
     /// Proves the nodes above the regions once more, where the outboard's are lost, with the help of
     /// values that follow from data: one for each region, or nothing ([`Scan::top_of`]).
     ///

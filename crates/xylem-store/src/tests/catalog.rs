@@ -141,8 +141,10 @@ fn a_durable_record_survives_a_loss_of_power() {
         let (medium, store) = memory();
         store.clone().durable().remember(&known(b"/a", b"old")).unwrap();
         store.durable().remember(&known(b"/a", b"new")).unwrap();
-        let store = reopen(&medium.power_loss(seed));
-        assert_eq!(store.known_at(b"/a").unwrap(), Some(known(b"/a", b"new")));
+        for image in [medium.power_loss(seed), medium.power_cut(seed)] {
+            let store = reopen(&image);
+            assert_eq!(store.known_at(b"/a").unwrap(), Some(known(b"/a", b"new")));
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use crate::fault::{Fault, FaultMedium};
 use crate::{Attributes, OverwritePolicy, Part, SegmentSet, Store, StoreError};
 
 /// Fetches with a flush after every second segment; says what had been reported safe.
-fn run(store: &Store, source: &Source) -> (SegmentSet, Result<(), StoreError>) {
+pub fn run(store: &Store, source: &Source) -> (SegmentSet, Result<(), StoreError>) {
     let mut safe = SegmentSet::new(source.geometry().segments());
     let outcome = (|| {
         let (mut partial, mut resumed) = open(store, source)?;
@@ -27,7 +27,7 @@ fn run(store: &Store, source: &Source) -> (SegmentSet, Result<(), StoreError>) {
 
 /// What the next process makes of a disk: everything reported safe, nothing unverified, and it
 /// can complete the file.
-fn recover(image: &FaultMedium, source: &Source, safe: Option<&SegmentSet>) {
+pub fn recover(image: &FaultMedium, source: &Source, safe: Option<&SegmentSet>) {
     let store = reopen(image);
     if image.read(Path::new("/file")).is_ok_and(|there| there == source.bytes) {
         return;

@@ -13,24 +13,33 @@ use crate::{
     StoreError,
 };
 
-const PART: &str = "/.dir.xylem-part";
+pub const PART: &str = "/.dir.xylem-part";
 
 /// A directory to fetch: files by path, each with the slot where its outboard starts.
-struct Tree {
+pub struct Tree {
     files: BTreeMap<&'static str, (Source, u64)>,
     dirs: Vec<&'static str>,
-    root: Hash,
+    pub root: Hash,
 }
 
 impl Tree {
     fn new() -> Self {
+        Self::of_sizes(700_000, 40_000, 300_001)
+    }
+
+    /// Few bytes, for tests that fetch it at each step anew.
+    pub fn little() -> Self {
+        Self::of_sizes(70_000, 9000, 50_001)
+    }
+
+    fn of_sizes(large: usize, medium: usize, other: usize) -> Self {
         let sizes = [
             ("a.txt", 100),
             ("deep/er/est/file", 8192),
             ("empty", 0),
-            ("large", 700_000),
-            ("medium", 40_000),
-            ("sub/large", 300_001),
+            ("large", large),
+            ("medium", medium),
+            ("sub/large", other),
             ("sub/small", 4096),
         ];
         let mut slot = 0;
@@ -56,8 +65,8 @@ impl Tree {
         self.dirs.contains(&path).then_some(FileKind::Directory)
     }
 
-    fn open(&self, store: &Store, path: &Path) -> Result<Staging, StoreError> {
-        Staging::open(store, self.root, path, &mut |p| self.kind(p))
+    pub fn open(&self, store: &Store, path: &Path) -> Result<Staging, StoreError> {
+        Staging::open(store, self.root, path, &mut |p| Ok(self.kind(p)))
     }
 
     fn small(&self) -> Vec<SmallFile<'_>> {
@@ -72,12 +81,13 @@ impl Tree {
     }
 
     /// Fetches everything that is missing; returns how many small files and segments that took.
-    fn fetch(&self, staging: &mut Staging) -> Result<(usize, u64), StoreError> {
+    pub fn fetch(&self, staging: &mut Staging) -> Result<(usize, u64), StoreError> {
         let small = self.small();
         let (mut wrote, mut segments) = (0, 0);
         let attributes = Attributes { mode: Some(0o640), mtime: Some(time(77)) };
         for (file, there) in small.iter().zip(staging.intact(&small)?) {
             if there {
+                staging.set_attributes(file.path, &attributes)?;
                 continue;
             }
             let source = &self.files[std::str::from_utf8(file.path).unwrap()].0;
@@ -104,7 +114,7 @@ impl Tree {
         Ok((wrote, segments))
     }
 
-    fn finish(&self, staging: &mut Staging, to: &Path) -> Result<(), StoreError> {
+    pub fn finish(&self, staging: &mut Staging, to: &Path) -> Result<(), StoreError> {
         staging.symlink(b"link", b"sub/small")?;
         for dir in self.dirs.iter().rev().chain([&""]) {
             let mode = if *dir == "sub" { 0o555 } else { 0o750 };
@@ -114,7 +124,16 @@ impl Tree {
         staging.finish_as(to, OverwritePolicy::Never)
     }
 
-    fn check(&self, medium: &FaultMedium, store: &Store, at: &str, resumed: bool) {
+    /// Every file is there and right.
+    pub fn check_content(&self, medium: &FaultMedium, at: &str) {
+        for (path, (source, _)) in &self.files {
+            let path = Path::new(at).join(path);
+            assert!(medium.read(&path).unwrap() == source.bytes, "{path:?}");
+        }
+        assert_eq!(count(medium, Path::new(at)), self.files.len() + self.dirs.len() + 1);
+    }
+
+    pub fn check(&self, medium: &FaultMedium, store: &Store, at: &str, resumed: bool) {
         for (path, (source, slot)) in &self.files {
             let path = Path::new(at).join(path);
             assert!(medium.read(&path).unwrap() == source.bytes, "{path:?}");
@@ -257,7 +276,7 @@ fn planted_links_are_never_followed() {
     assert_eq!(medium.list_dir(Path::new("/victim")).unwrap().len(), 1);
     // The staging directory itself.
     medium.symlink(Path::new("/victim"), Path::new("/.link-part")).unwrap();
-    let linked = Staging::open(&store, tree.root, Path::new("/.link-part"), &mut |_| None);
+    let linked = Staging::open(&store, tree.root, Path::new("/.link-part"), &mut |_| Ok(None));
     assert!(matches!(linked, Err(StoreError::Unsafe { .. })), "{linked:?}");
     assert_eq!(medium.list_dir(Path::new("/victim")).unwrap().len(), 1);
 }
@@ -365,4 +384,100 @@ fn modes_times_and_links_arrive_on_a_real_disk() {
     assert_eq!((sub.permissions().mode() & 0o7777, sub.mtime()), (0o555, 3));
     assert_eq!(std::fs::read_link(to.join("link")).unwrap(), Path::new("sub/small"));
     std::fs::set_permissions(to.join("sub"), std::fs::Permissions::from_mode(0o700)).unwrap();
+}
+
+/// A fresh directory with one small file and one large one in it.
+fn two_files(store: &Store, small: &[u8], large: &[u8]) -> Result<Staging, StoreError> {
+    let mut staging =
+        Staging::open(store, xylem_hash::hash(b"two"), Path::new(PART), &mut |path| {
+            Ok([small, large].contains(&path).then_some(FileKind::File))
+        })?;
+    let source = Source::new(4_000, 1);
+    let mut verifier = Verifier::new(source.geometry(), source.root());
+    let file = SmallFile { path: small, size: 4_000, root: source.root() };
+    let attributes = Attributes { mode: Some(0o640), mtime: Some(time(5)) };
+    staging.write_small(&file, &[source.segment(&mut verifier, 0)], &attributes)?;
+    let source = Source::new(300_000, 2);
+    let opened = staging.open_file(large, source.root(), source.geometry(), 0)?;
+    let (mut partial, mut resumed) = opened.resume(&|_| {})?;
+    source.give_rest(&mut partial, &mut resumed)?;
+    partial.finish_in_place(&attributes)?;
+    Ok(staging)
+}
+
+fn is_collision<T: std::fmt::Debug>(outcome: Result<T, StoreError>) -> bool {
+    matches!(outcome, Err(StoreError::Collision { .. }))
+}
+
+#[test]
+fn names_that_the_file_system_takes_for_one_are_refused_and_nothing_is_replaced() {
+    for (one, other) in [("readme", "README"), ("caf\u{e9}", "cafe\u{301}")] {
+        let (one, other) = (one.as_bytes(), other.as_bytes());
+        let (medium, store) = memory();
+        two_files(&store, one, other).unwrap();
+        let (medium, store) = {
+            drop((medium, store));
+            memory()
+        };
+        medium.fold_names();
+        assert!(is_collision(two_files(&store, one, other)), "a large file after a small one");
+        let first = Path::new(PART).join(std::str::from_utf8(one).unwrap());
+        assert_eq!(medium.read(&first).unwrap().len(), 4_000, "it is what it was");
+        // What is there now was left by an earlier run, under its own name.
+        assert!(is_collision(two_files(&store, one, other)), "in a second run too");
+        assert_eq!(medium.read(&first).unwrap().len(), 4_000);
+        let mut staging = two_files(&store, one, b"large").unwrap();
+        assert!(is_collision(staging.symlink(other, b"x")));
+        assert!(is_collision(staging.hard_link(other, b"large")));
+        staging.directory(b"d").unwrap();
+        assert!(is_collision(staging.directory(other)));
+    }
+}
+
+#[test]
+fn hard_links_are_links_and_lead_nowhere_else() {
+    let (medium, store) = memory();
+    let mut staging = two_files(&store, b"small", b"large").unwrap();
+    staging.directory(b"d").unwrap();
+    assert!(staging.hard_link(b"d/again", b"large").unwrap());
+    let inode = |path: &str| medium.metadata(&Path::new(PART).join(path)).unwrap().ino;
+    assert_eq!(inode("d/again"), inode("large"));
+    medium.create_dir(Path::new("/victim"), 0o700).unwrap();
+    medium.write(Path::new("/victim/file"), b"precious").unwrap();
+    medium.symlink(Path::new("/victim"), &Path::new(PART).join("planted")).unwrap();
+    for (path, target) in [
+        (&b"x"[..], &b"planted/file"[..]),
+        (b"x", b"../victim/file"),
+        (b"x", b"/victim/file"),
+        (b"x", b"planted"),
+        (b"x", b"d"),
+        (b"x", b"missing"),
+        (b"planted/x", b"large"),
+        (b"../x", b"large"),
+    ] {
+        assert!(staging.hard_link(path, target).is_err(), "{}", target.escape_ascii());
+    }
+    assert_eq!(medium.list_dir(Path::new("/victim")).unwrap().len(), 1);
+    // Where there are no links: a copy, compared with what it should be.
+    let source = Source::new(300_000, 2);
+    let copy = SmallFile { path: b"d/copy", size: 300_000, root: source.root() };
+    let attributes = Attributes { mode: Some(0o640), mtime: Some(time(5)) };
+    staging.copy_file(&copy, b"large", &attributes).unwrap();
+    assert!(medium.read(&Path::new(PART).join("d/copy")).unwrap() == source.bytes);
+    let wrong = SmallFile { path: b"d/wrong", ..copy };
+    assert!(staging.copy_file(&wrong, b"small", &attributes).is_err());
+}
+
+#[test]
+fn attributes_that_cannot_be_set_cost_no_content() {
+    let (medium, store) = memory();
+    medium.refuse_attributes();
+    let mut staging = two_files(&store, b"small", b"large").unwrap();
+    staging.finish_directory(b"", &Attributes { mode: Some(0o700), mtime: Some(time(1)) }).unwrap();
+    let unset = staging.take_unset();
+    assert_eq!(unset.told.len(), 3, "a time, and mode and time of the directory: {unset:?}");
+    assert!(staging.take_unset().told.is_empty(), "told once");
+    staging.finish_as(Path::new("/two"), OverwritePolicy::Never).unwrap();
+    assert_eq!(medium.read(Path::new("/two/small")).unwrap().len(), 4_000);
+    assert_eq!(medium.read(Path::new("/two/large")).unwrap().len(), 300_000);
 }

@@ -4,6 +4,7 @@ use serde::Serialize;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use xylem_node::Event;
+use xylem_node::ScrubEvent;
 use xylem_node::mail::{MailEvent, Message, MessageContent};
 
 /// One line on standard output with `--json`. Field order is as written; readers go by name.
@@ -94,6 +95,33 @@ pub(crate) enum Json<'a> {
     Damage { path: String, start: u64, end: u64, what: &'a str },
     /// `verify` is done.
     Verified { root: &'a str, bytes: u64, files: u64, damaged: usize, located: bool },
+    /// One bad place that `scrub` found.
+    Flaw {
+        path: String,
+        flaw: &'a str,
+        start: u64,
+        end: u64,
+        first_block: u64,
+        blocks: u64,
+        what: &'a str,
+    },
+    /// One of them that is right again.
+    Mended { path: String, flaw: &'a str, start: u64, end: u64 },
+    /// `scrub` is done.
+    Scrubbed {
+        bytes: u64,
+        files: u64,
+        places: u64,
+        damaged: u64,
+        mended: u64,
+        trees: u64,
+        trees_mended: u64,
+        changed: u64,
+        missing: u64,
+        failed: u64,
+        fetched: u64,
+        seconds: f64,
+    },
     /// One result of `sum`.
     Sum { path: String, hash: &'a str },
     /// One result of `sum --check`.
@@ -161,6 +189,16 @@ pub(crate) enum Json<'a> {
         cpu_us: Option<f64>,
         forwarder_cpu_us: Option<f64>,
         forwarder_memory: Option<u64>,
+    },
+    /// A checkpoint of a growing object.
+    Checkpoint { number: u64, version: u64, name: &'a str, root: &'a str, bytes: u64, last: bool },
+    /// `verify --extends`.
+    Extends {
+        old_bytes: u64,
+        new_bytes: u64,
+        proof_bytes: usize,
+        extends: bool,
+        why: Option<&'a str>,
     },
     /// `ctl status`.
     Status {
@@ -309,6 +347,10 @@ impl<'a> Json<'a> {
                 let (bytes, files) = (*bytes, *files);
                 Self::Shared { ticket, name, root, bytes, files, listen, plain, carriers }
             }
+            Event::Checkpoint { number, version, name, root, bytes, last } => {
+                let (number, version, bytes, last) = (*number, *version, *bytes, *last);
+                Self::Checkpoint { number, version, name, root, bytes, last }
+            }
             Event::Listening { uri } => Self::Listening { uri },
             Event::Registered { forwarder, prefix } => Self::Registered { forwarder, prefix },
             Event::Trouble { what } => Self::Trouble { what },
@@ -334,6 +376,7 @@ impl<'a> Json<'a> {
             Event::Offering { listen, key } => {
                 Self::Offering { listen, key: key.iter().map(|b| format!("{b:02x}")).collect() }
             }
+            Event::Scrub(event) => return Self::scrub(event),
             Event::Mail(event) => match event {
                 MailEvent::Arrived(message) => Self::mail(message),
                 MailEvent::Queued { to, id } => Self::MailQueued { to, id },
@@ -345,6 +388,30 @@ impl<'a> Json<'a> {
                 }
                 MailEvent::Fetched { by, id } => Self::MailFetched { by, id },
                 _ => return None,
+            },
+            _ => return None,
+        })
+    }
+
+    fn scrub(event: &'a ScrubEvent) -> Option<Self> {
+        Some(match event {
+            ScrubEvent::Found { path, flaw, bytes, what } => {
+                let blocks = flaw.blocks(bytes);
+                Self::Flaw {
+                    path: path_text(path),
+                    flaw: flaw.name(),
+                    start: bytes.start,
+                    end: bytes.end,
+                    first_block: blocks.start,
+                    blocks: blocks.end - blocks.start,
+                    what,
+                }
+            }
+            ScrubEvent::Mended { path, flaw, bytes } => Self::Mended {
+                path: path_text(path),
+                flaw: flaw.name(),
+                start: bytes.start,
+                end: bytes.end,
             },
             _ => return None,
         })
@@ -514,6 +581,21 @@ mod tests {
                 count: None,
                 strategy: None,
             },
+            Json::Checkpoint {
+                number: 1,
+                version: 2,
+                name: "/a/v=2",
+                root: "00",
+                bytes: 1,
+                last: false,
+            },
+            Json::Extends {
+                old_bytes: 1,
+                new_bytes: 2,
+                proof_bytes: 32,
+                extends: true,
+                why: Some("w"),
+            },
             Json::Hashing { done: 1, total: 2 },
             Json::Shared {
                 ticket: "xylem:a",
@@ -552,6 +634,30 @@ mod tests {
             Json::Offering { listen: &[], key: String::new() },
             Json::Damage { path: String::new(), start: 0, end: 1, what: "x" },
             Json::Verified { root: "00", bytes: 1, files: 1, damaged: 0, located: true },
+            Json::Flaw {
+                path: "a".into(),
+                flaw: "damaged",
+                start: 0,
+                end: 1,
+                first_block: 0,
+                blocks: 1,
+                what: "x",
+            },
+            Json::Mended { path: "a".into(), flaw: "tree", start: 0, end: 1 },
+            Json::Scrubbed {
+                bytes: 1,
+                files: 1,
+                places: 0,
+                damaged: 0,
+                mended: 0,
+                trees: 0,
+                trees_mended: 0,
+                changed: 0,
+                missing: 0,
+                failed: 0,
+                fetched: 0,
+                seconds: 0.5,
+            },
             Json::Card { card: "xylem-peer:a" },
             Json::Person { name: "n", publisher: "00" },
             Json::Mail {

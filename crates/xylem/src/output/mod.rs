@@ -18,7 +18,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use text::{bytes, clean, count, path_for_sums};
 use xylem_node::mail::{MailEvent, Message, MessageContent};
-use xylem_node::{Event, Stop};
+use xylem_node::{Event, ScrubEvent, Stop};
 
 /// Files of a directory that are named before it is fetched, unless more is asked for.
 const SHOWN_FILES: usize = 20;
@@ -220,11 +220,17 @@ impl Out {
                 }
                 self.note("Serving until Ctrl-C.");
             }
+            Event::Checkpoint { number, version, bytes: size, last, .. } => {
+                let what = if last { "the last checkpoint" } else { "checkpoint" };
+                let line = format!("{what} {number}, v={version}: {}", bytes(size));
+                if last { self.note(&line) } else { self.detail(&line) }
+            }
             Event::Listening { uri } => self.note(&clean(&format!("Listening on {uri}"))),
             Event::Registered { forwarder, prefix } => {
                 self.note(&clean(&format!("Serving {prefix} through {forwarder}")));
             }
             Event::Trouble { what } => self.warn(&what),
+            Event::Scrub(event) => self.scrub_event(event)?,
             Event::Skipped { path, why } => {
                 self.warn(&format!("left out {}: {why}", path.display()));
             }
@@ -295,6 +301,36 @@ impl Out {
             other => return self.detail(&clean(&format!("{other:?}"))),
         };
         self.note(&clean(&line));
+    }
+
+    /// One line on standard output for each bad place, one for each that is right again.
+    fn scrub_event(&mut self, event: ScrubEvent) -> Result<(), Failure> {
+        let line = match event {
+            ScrubEvent::Found { path, flaw, bytes, what } => {
+                let blocks = flaw.blocks(&bytes);
+                let place = match blocks.end - blocks.start {
+                    0 if bytes.is_empty() => String::new(),
+                    0 => format!(" {}..{}:", bytes.start, bytes.end),
+                    1 => format!(" {}..{} (block {}):", bytes.start, bytes.end, blocks.start),
+                    _ => {
+                        let last = blocks.end - 1;
+                        format!(
+                            " {}..{} (blocks {} to {last}):",
+                            bytes.start, bytes.end, blocks.start
+                        )
+                    }
+                };
+                format!("{}:{place} {what}", path.display())
+            }
+            ScrubEvent::Mended { path, bytes, .. } if bytes.is_empty() => {
+                format!("{}: its tree is mended", path.display())
+            }
+            ScrubEvent::Mended { path, bytes, .. } => {
+                format!("{}: {}..{}: mended", path.display(), bytes.start, bytes.end)
+            }
+            _ => return Ok(()),
+        };
+        self.line(&clean(&line))
     }
 
     fn show_qr(&mut self, ticket: &str) {

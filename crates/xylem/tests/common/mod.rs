@@ -29,6 +29,8 @@ pub struct Share {
     pub plain: Option<String>,
     pub link: String,
     pub carriers: Vec<String>,
+    /// The event that the ticket came with.
+    pub shared: serde_json::Value,
     events: Events,
     child: Child,
 }
@@ -62,7 +64,17 @@ impl Share {
 
     /// As [`Share::start`], with more arguments.
     pub fn with(path: &Path, store: &Path, more: &[&str]) -> Self {
+        Self::run(xylem(store), path, more)
+    }
+
+    /// As [`Share::start`], with `from` as the current folder.
+    pub fn inside(from: &Path, path: &Path, store: &Path) -> Self {
         let mut command = xylem(store);
+        command.current_dir(from);
+        Self::run(command, path, &[])
+    }
+
+    fn run(mut command: Command, path: &Path, more: &[&str]) -> Self {
         command.args(["--json", "share", "--listen", "127.0.0.1:0"]).args(more).arg(path);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().expect("the program starts");
@@ -80,6 +92,7 @@ impl Share {
             plain: text(&shared["plain"][0]),
             link: text(&shared["listen"][0]).expect("an address"),
             carriers: serde_json::from_value(shared["carriers"].clone()).expect("texts"),
+            shared,
             events,
             child,
         }
@@ -90,6 +103,12 @@ impl Share {
         let share = Self::with(path, store, &["--via", forwarder]);
         share.registered(1);
         share
+    }
+
+    /// Events of one kind that it has told since its ticket.
+    pub fn told(&self, event: &str) -> Vec<serde_json::Value> {
+        let events = self.events.lock().unwrap();
+        events.iter().filter(|e| e["event"] == event).cloned().collect()
     }
 
     /// Waits until forwarders have taken so many registrations.

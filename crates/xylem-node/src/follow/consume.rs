@@ -1,0 +1,583 @@
+//! [`follow`]: a growing object fetched checkpoint by checkpoint, each proven to continue the last.
+//!
+//! One after the other: the newest checkpoint's name (RDR metadata, or the pointer to the next one,
+//! asked for ahead of time), its signed manifest, the segment at which what is here ends, whose proof
+//! shows that what is here is its beginning, and only then what is new, in order. At every moment the
+//! output is a verified prefix of the stream; a later run hashes it, and goes on.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use xylem_object::growing::{pointed_to, pointer_name};
+use xylem_object::{Growing, Kind, Manifest, ObjectId, naming};
+use xylem_packet::{Component, InterestBuilder, Name, Packet};
+use xylem_store::{FileRef, OpenHow, Store};
+use xylem_transfer::{Event as TransferEvent, Spec};
+use xylem_tree::consistency::{self, ConsistencyError};
+use xylem_tree::{
+    Geometry, GrowingTree, Node, NodeValue, Segment, TreeKind, Verified, Verifier,
+};
+
+use super::log::{self, Entry};
+use super::output::{Output, Place};
+use crate::api::{Blame, Error, Event, Existing, GetOptions, GetSummary, Stop};
+use crate::get::{Fetch, Step, Watch, parse_ticket};
+use crate::publish::disk;
+use crate::sink::Destination;
+use crate::walk::os_bytes;
+use crate::{client, failure, identity};
+
+/// How long a question for the newest checkpoint waits; and a quiet stream is asked again so often.
+const ASK_EVERY: Duration = Duration::from_secs(1);
+/// How long a question for the next checkpoint's pointer stays with the publisher.
+const POINTER_LIFETIME: Duration = Duration::from_secs(4);
+/// After this long without word of a newer one, the ticket's own checkpoint is taken.
+const FIRST_WORD: Duration = Duration::from_secs(3);
+/// How far past the first missing segment is asked: what has to be kept out of order.
+const WINDOW_SEGMENTS: u64 = 1_024;
+/// How soon a full output is looked at again.
+const RETRY: Duration = Duration::from_millis(2);
+/// How often progress is told.
+const TICK: Duration = Duration::from_millis(100);
+/// Bytes of the output that are read back in one go.
+const READ: usize = 1 << 20;
+
+/// Fetches a growing object and writes what comes as it comes, until its publisher says that it is
+/// over. Begins with the newest checkpoint, or with that of version `at`.
+///
+/// # Errors
+/// As [`crate::get`]; [`Blame::Data`] for a publisher that has signed another history.
+pub fn follow(
+    options: &GetOptions,
+    at: Option<u64>,
+    stop: &Stop,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<GetSummary, Error> {
+    let started = Instant::now();
+    let ticket = parse_ticket(&options.ticket)?;
+    if ticket.kind == Kind::Directory {
+        return Err(failure::usage("the ticket names a directory, which does not grow"));
+    }
+    let store = Store::open(disk(), &options.store).map_err(|e| failure::store(&e))?;
+    let shaping = options.shaping.clone();
+    let mut fetch =
+        Fetch::new(&ticket, &options.from, options.give_up, options.limit_rate, shaping)?;
+    let object = ticket.name.as_ref().parent().to_name();
+    fetch.watch = Some(Watch::new(object.clone()));
+    let manifest = fetch.manifest(stop, on_event)?;
+    if manifest.growing.is_none() {
+        let what = "the ticket names a file that does not grow; get it without --follow";
+        return Err(failure::usage(what));
+    }
+    on_event(Event::Found {
+        name: String::from_utf8_lossy(&manifest.file_name).into_owned(),
+        directory: false,
+        root: manifest.root.to_string(),
+        bytes: manifest.size,
+        files: 1,
+    });
+    let (place, begun) = begin(options, &store, &object, &manifest, stop, on_event)?;
+    let path = begun.path.clone();
+    let resumed = begun.tree.size();
+    let first = match at {
+        Some(version) => version,
+        None => naming::version(ticket.name.as_ref()).unwrap_or_default(),
+    };
+    let mut follower = Follower {
+        fetch,
+        verifier: ticket.publisher.verifier(),
+        spec: Spec {
+            prefix: ticket.name.clone(),
+            publisher: ticket.publisher,
+            root: None,
+            size: None,
+        },
+        object,
+        begun,
+        output: Output::new(place),
+        at: None,
+        fetched: 0,
+        told: Duration::ZERO,
+    };
+    let outcome = follower.run(first, at.is_some(), options.give_up, stop, on_event);
+    follower.fetch.engine.close();
+    // What was verified is written whatever ended the run; its own trouble comes first.
+    let written = follower.output.finish();
+    let root = follower.begun.tree.checkpoint().root().to_string();
+    let bytes = follower.begun.tree.size();
+    match outcome {
+        Err(e) if e.blame != Blame::Interrupted => return Err(e),
+        outcome => {
+            written?;
+            outcome?;
+            if let Some((file, _)) = follower.begun.file.as_ref().filter(|_| options.fsync) {
+                file.sync().map_err(|e| failure::store(&e))?;
+            }
+        }
+    }
+    Ok(GetSummary {
+        root,
+        path,
+        bytes,
+        files: 1,
+        fetched: follower.fetched,
+        resumed,
+        elapsed: started.elapsed(),
+        ..GetSummary::default()
+    })
+}
+
+/// What is here at the beginning.
+struct Begun {
+    /// The file; `None`: standard output.
+    path: Option<PathBuf>,
+    /// Of all that was written, or is on its way to the output.
+    tree: GrowingTree,
+    /// What an earlier run had verified last, if the file still begins with it: what comes after it in
+    /// the file may be what a loss of power left.
+    verified: Option<GrowingTree>,
+    file: Option<(FileRef, FileRef)>,
+}
+
+/// Opens the output, and hashes what an earlier run left.
+fn begin(
+    options: &GetOptions,
+    store: &Store,
+    object: &Name,
+    manifest: &Manifest,
+    stop: &Stop,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<(Place, Begun), Error> {
+    let at = |e| failure::store(&e);
+    let empty = || GrowingTree::new(manifest.segment, TreeKind::Blake3);
+    let Some(to) = Destination::choose(options, manifest)? else {
+        let begun = Begun { path: None, tree: empty(), verified: None, file: None };
+        return Ok((Place::Stdout, begun));
+    };
+    let how = OpenHow::Create { mode: 0o666 };
+    let file = FileRef::open(&**store.medium(), &to.path, how).map_err(at)?;
+    file.lock().map_err(at)?;
+    let canonical = to.path.canonicalize().unwrap_or_else(|_| to.path.clone());
+    let key = os_bytes(canonical.as_os_str());
+    let state = log::place(store, &key, object.as_ref(), "got").map_err(at)?;
+    let state = log::open(&**store.medium(), &state).map_err(at)?;
+    if options.existing == Existing::Overwrite {
+        file.set_len(0).map_err(at)?;
+    }
+    let size = file.metadata().map_err(at)?.size;
+    let known = log::read_one(&state).map_err(at)?.filter(|entry| entry.size <= size);
+    let (mut tree, mut verified) = (empty(), None);
+    let mut buffer = vec![0; READ];
+    let mut told = 0;
+    while tree.size() < size {
+        // A stop at what was known, so that its root is compared.
+        let next = known.map_or(size, |k| if tree.size() < k.size { k.size } else { size });
+        let len = (next - tree.size()).min(READ as u64) as usize;
+        let got = file.read_full(&mut buffer[..len], tree.size()).map_err(at)?;
+        if got == 0 {
+            break;
+        }
+        let Ok(()) = tree.push(&buffer[..got], |_, _| Ok::<(), std::convert::Infallible>(()));
+        if known.is_some_and(|k| k.size == tree.size() && k.root == tree.checkpoint().root()) {
+            verified = Some(tree.clone());
+        }
+        if tree.size() - told > 32 << 20 {
+            told = tree.size();
+            on_event(Event::Hashing { done: told, total: size });
+            if stop.raised() {
+                let message = "interrupted; what was verified is kept".to_owned();
+                return Err(Error { blame: Blame::Interrupted, message });
+            }
+        }
+    }
+    if tree.size() > 0 {
+        on_event(Event::Resumed { bytes: tree.size() });
+    }
+    let place = Place::File { file: file.clone(), end: tree.size(), state: state.clone() };
+    let begun = Begun { path: Some(to.path), tree, verified, file: Some((file, state)) };
+    Ok((place, begun))
+}
+
+/// The checkpoint that was verified last.
+#[derive(Clone, Copy)]
+struct At {
+    version: u64,
+    number: u64,
+}
+
+struct Follower {
+    fetch: Fetch,
+    verifier: Option<xylem_trust::Verifier>,
+    spec: Spec,
+    object: Name,
+    begun: Begun,
+    output: Output,
+    at: Option<At>,
+    fetched: u64,
+    told: Duration,
+}
+
+impl Follower {
+    fn run(
+        &mut self,
+        first: u64,
+        chosen: bool,
+        give_up: Duration,
+        stop: &Stop,
+        on_event: &mut dyn FnMut(Event),
+    ) -> Result<(), Error> {
+        let mut next = match chosen {
+            true => first,
+            false => self.newest(first, FIRST_WORD, stop, on_event)?.unwrap_or(first),
+        };
+        loop {
+            let manifest = self.take(next, stop, on_event)?;
+            if manifest.growing.is_some_and(|growing| growing.last) {
+                return Ok(());
+            }
+            next = match self.newest(next, give_up, stop, on_event)? {
+                Some(version) => version,
+                None => {
+                    let message = format!(
+                        "no word from the publisher for {} s; what was verified is kept",
+                        give_up.as_secs_f64()
+                    );
+                    return Err(Error { blame: Blame::Network, message });
+                }
+            };
+        }
+    }
+
+    // ---- which is the newest ----------------------------------------------------------------
+
+    /// Waits for a checkpoint with a higher version than `than` (at the beginning: as high). `None` if
+    /// nobody says anything for `patience`.
+    fn newest(
+        &mut self,
+        than: u64,
+        patience: Duration,
+        stop: &Stop,
+        on_event: &mut dyn FnMut(Event),
+    ) -> Result<Option<u64>, Error> {
+        let mut heard = self.fetch.engine.now();
+        let (mut ask_at, mut pointer_at) = (heard, None);
+        loop {
+            let now = self.fetch.engine.now();
+            if now >= heard + patience {
+                return Ok(None);
+            }
+            if now >= ask_at && self.ask(None)? {
+                ask_at = now + ASK_EVERY;
+            }
+            if pointer_at.is_some_and(|at| now >= at)
+                && self.ask(self.at.map(|at| at.number + 1))?
+            {
+                pointer_at = Some(now + POINTER_LIFETIME);
+            }
+            let due = [Some(ask_at.max(now + RETRY)), pointer_at, Some(heard + patience)];
+            self.turn(due.into_iter().flatten().min(), stop, on_event)?;
+            while let Step::Sink(_) | Step::Manifest(_) = self.fetch.step(on_event)? {}
+            while let Some(packet) = self.fetch.watch.as_mut().and_then(Watch::next) {
+                let Some(version) = self.pointed_to(&packet) else { continue };
+                heard = self.fetch.engine.now();
+                if version > than || (self.at.is_none() && version == than) {
+                    return Ok(Some(version));
+                }
+                // It is the newest: ask to be told of the next one.
+                pointer_at = pointer_at.or(self.at.map(|_| heard));
+            }
+        }
+    }
+
+    /// Asks everybody who is here for the newest checkpoint, or for the pointer to `number`. False if
+    /// nobody is here.
+    fn ask(&mut self, number: Option<u64>) -> Result<bool, Error> {
+        let (name, discovers, lifetime) = match number {
+            None => (self.object.child(Component::keyword(client::rdr::METADATA)), true, ASK_EVERY),
+            Some(number) => (pointer_name(self.object.as_ref(), number), false, POINTER_LIFETIME),
+        };
+        let mut interest = Vec::new();
+        InterestBuilder::new(name.as_ref())
+            .can_be_prefix(discovers)
+            .must_be_fresh(discovers)
+            .nonce(identity::random()?)
+            .lifetime_ms(lifetime.as_millis() as u64)
+            .encode(&mut interest)
+            .map_err(|e| failure::usage(e.to_string()))?;
+        Ok(self.fetch.ask_all(&interest))
+    }
+
+    /// The version that a metadata packet or a pointer names, if its publisher signed it.
+    fn pointed_to(&self, packet: &Bytes) -> Option<u64> {
+        let Ok(Packet::Data(data)) = Packet::decode(packet) else { return None };
+        self.verifier.as_ref()?.data(&data).ok()?;
+        pointed_to(self.object.as_ref(), data.content()).map(|(_, version)| version)
+    }
+
+    // ---- one checkpoint ---------------------------------------------------------------------
+
+    /// Fetches what is new in the checkpoint of `version`, once it is proven to continue what is here.
+    fn take(
+        &mut self,
+        version: u64,
+        stop: &Stop,
+        on_event: &mut dyn FnMut(Event),
+    ) -> Result<Manifest, Error> {
+        self.spec.prefix = naming::versioned(self.object.as_ref(), version)
+            .map_err(|e| failure::usage(e.to_string()))?;
+        self.fetch.turn_to(self.spec.clone())?;
+        let manifest = self.fetch.manifest(stop, on_event)?;
+        let Some(growing) = manifest.growing else {
+            return Err(self.other_history(version, "it is not one of a growing object"));
+        };
+        let (mut shown, mut nodes) = self.show(&manifest, stop, on_event)?;
+        if shown.is_err() && self.fall_back()? {
+            self.fetch.turn_to(self.spec.clone())?;
+            self.fetch.manifest(stop, on_event)?;
+            (shown, nodes) = self.show(&manifest, stop, on_event)?;
+        }
+        if let Err(why) = shown {
+            return Err(match (self.at, &self.begun.verified, &self.begun.path) {
+                // Nothing says that what is there came from here.
+                (None, None, Some(path)) => failure::usage(format!(
+                    "{} exists and is no beginning of it; choose --overwrite or -o PATH",
+                    path.display()
+                )),
+                _ => self.other_history(version, &why.to_string()),
+            });
+        }
+        self.fetch_new(&manifest, nodes, stop, on_event)?;
+        if self.begun.tree.checkpoint().root() != manifest.root {
+            return Err(self.other_history(version, "its bytes are not its root's"));
+        }
+        self.begun.verified = None;
+        self.at = Some(At { version, number: growing.number });
+        self.output.mark(Entry {
+            version,
+            size: manifest.size,
+            root: manifest.root,
+            mode: 0,
+            last: growing.last,
+        })?;
+        self.told_of(&manifest, version, growing, on_event);
+        Ok(manifest)
+    }
+
+    fn told_of(
+        &self,
+        manifest: &Manifest,
+        version: u64,
+        Growing { number, last }: Growing,
+        on_event: &mut dyn FnMut(Event),
+    ) {
+        on_event(Event::Checkpoint {
+            number,
+            version,
+            name: self.spec.prefix.to_string(),
+            root: manifest.root.to_string(),
+            bytes: manifest.size,
+            last,
+        });
+    }
+
+    fn other_history(&self, version: u64, why: &str) -> Error {
+        let before = match self.at {
+            Some(at) => format!("checkpoint v={}", at.version),
+            None => "what is here".to_owned(),
+        };
+        let message = format!(
+            "the publisher has signed another history: checkpoint v={version} does not continue \
+             {before} ({why}); what was verified before is kept"
+        );
+        Error { blame: Blame::Data, message }
+    }
+
+    /// Goes back to what an earlier run had verified, if there is more than that: a loss of power may
+    /// have left the rest. False if there is nothing to go back to.
+    fn fall_back(&mut self) -> Result<bool, Error> {
+        let (Some(verified), Some((file, state))) = (&self.begun.verified, &self.begun.file) else {
+            return Ok(false);
+        };
+        if verified.size() == self.begun.tree.size() {
+            return Ok(false);
+        }
+        file.set_len(verified.size()).map_err(|e| failure::store(&e))?;
+        self.begun.tree = verified.clone();
+        let (file, state, end) = (file.clone(), state.clone(), verified.size());
+        let old =
+            std::mem::replace(&mut self.output, Output::new(Place::File { file, end, state }));
+        old.finish()?;
+        Ok(true)
+    }
+
+    /// Whether what is here is the beginning of a checkpoint; with it, the nodes of its tree that were
+    /// proven on the way, and the segment at which what is here ends.
+    #[allow(clippy::type_complexity, reason = "one caller, beside it")]
+    fn show(
+        &mut self,
+        manifest: &Manifest,
+        stop: &Stop,
+        on_event: &mut dyn FnMut(Event),
+    ) -> Result<(Result<(), ConsistencyError>, Shown), Error> {
+        let tree = &self.begun.tree;
+        let (old, new) = (tree.geometry(), manifest.geometry());
+        let roots = (tree.checkpoint().root(), manifest.root);
+        let mut shown = Shown::default();
+        let Some(needs) = consistency::needs(&old, &new) else {
+            return Ok((consistency::verify((&old, roots.0), (&new, roots.1), &[]), shown));
+        };
+        if old.segment_size() != new.segment_size() {
+            return Ok((Err(ConsistencyError::OtherShape), shown));
+        }
+        // Where what is here ends within a segment, that one; else the one after it, whose proof has
+        // every node that is not here already.
+        let first = old.size() / new.segment_size().bytes() as u64;
+        self.fetch_range(&new, manifest, first..first + 1, None, Some(&mut shown), stop, on_event)?;
+        let tree = &self.begun.tree;
+        let content = match &shown.segment {
+            Some((at, content)) if *at == needs.segment.0 => content.clone(),
+            _ => Bytes::copy_from_slice(tree.tail().1),
+        };
+        let value = |node: Node| shown.nodes.get(&node).copied().or_else(|| tree.node(node));
+        let mut proof = Vec::new();
+        if !consistency::prove(&old, &new, &content, value, &mut proof) {
+            return Ok((Err(ConsistencyError::NewRoot), shown));
+        }
+        Ok((consistency::verify((&old, roots.0), (&new, roots.1), &proof), shown))
+    }
+
+    /// Fetches and writes what is new.
+    fn fetch_new(
+        &mut self,
+        manifest: &Manifest,
+        mut shown: Shown,
+        stop: &Stop,
+        on_event: &mut dyn FnMut(Event),
+    ) -> Result<(), Error> {
+        let geometry = manifest.geometry();
+        let mut first = self.begun.tree.size() / geometry.segment_size().bytes() as u64;
+        if let Some((at, content)) = shown.segment.take() {
+            self.write(geometry.segment_range(xylem_tree::SegmentIndex(at)).start, content)?;
+            first = at + 1;
+        }
+        if self.begun.tree.size() < manifest.size {
+            let verifier = shown.verifier(geometry, manifest);
+            let wanted = first..geometry.segments();
+            self.fetch_range(&geometry, manifest, wanted, verifier, None, stop, on_event)?;
+        }
+        Ok(())
+    }
+
+    /// Fetches segments of the checkpoint in order: into `shown` if there is one, else to the output.
+    #[allow(clippy::too_many_arguments, reason = "what a fetch needs")]
+    fn fetch_range(
+        &mut self,
+        geometry: &Geometry,
+        manifest: &Manifest,
+        wanted: std::ops::Range<u64>,
+        verifier: Option<Verifier>,
+        mut shown: Option<&mut Shown>,
+        stop: &Stop,
+        on_event: &mut dyn FnMut(Event),
+    ) -> Result<(), Error> {
+        let transfer = &mut self.fetch.transfer;
+        transfer.in_order_window(Some(WINDOW_SEGMENTS));
+        let mut next = wanted.start;
+        transfer
+            .add_object(ObjectId::Root, manifest.root, *geometry, [wanted], [], verifier)
+            .map_err(|e| Error { blame: Blame::Network, message: e.to_string() })?;
+        let mut early: BTreeMap<u64, Bytes> = BTreeMap::new();
+        let mut complete = false;
+        loop {
+            while let Step::Sink(event) = self.fetch.step(on_event)? {
+                match event {
+                    TransferEvent::Segment { segment, .. } => {
+                        let segment: Verified<Segment<Bytes>> = segment;
+                        self.fetched += segment.content.len() as u64;
+                        if let Some(shown) = &mut shown {
+                            shown.segment = Some((segment.index.0, segment.content.clone()));
+                            continue;
+                        }
+                        early.insert(segment.index.0, segment.content.clone());
+                        while let Some(content) = early.remove(&next) {
+                            let at = geometry.segment_range(xylem_tree::SegmentIndex(next)).start;
+                            self.write(at, content)?;
+                            next += 1;
+                        }
+                    }
+                    TransferEvent::Nodes { nodes, .. } => {
+                        if let Some(shown) = &mut shown {
+                            shown.nodes.extend(nodes.iter().copied());
+                        }
+                    }
+                    TransferEvent::ObjectComplete(_) => complete = true,
+                    _ => {}
+                }
+            }
+            self.output.turn()?;
+            let now = self.fetch.engine.now();
+            self.fetch.transfer.set_paused(now, self.output.is_full());
+            if complete {
+                return Ok(());
+            }
+            self.tell_progress(manifest.size, on_event);
+            let again = self.output.is_waiting().then_some(now + RETRY);
+            self.turn(again, stop, on_event)?;
+        }
+    }
+
+    /// The bytes of a segment that begins at `start`, but for those that are here already.
+    fn write(&mut self, start: u64, content: Bytes) -> Result<(), Error> {
+        let here = self.begun.tree.size().saturating_sub(start).min(content.len() as u64);
+        let new = content.slice(here as usize..);
+        let Ok(()) = self.begun.tree.push(&new, |_, _| Ok::<(), std::convert::Infallible>(()));
+        self.output.bytes(new)
+    }
+
+    fn tell_progress(&mut self, total: u64, on_event: &mut dyn FnMut(Event)) {
+        let now = self.fetch.engine.now();
+        if now >= self.told + TICK {
+            self.told = now;
+            let verified = self.begun.tree.size();
+            on_event(Event::Progress { verified, total, peers: self.fetch.peers() });
+        }
+    }
+
+    fn turn(
+        &mut self,
+        deadline: Option<Duration>,
+        stop: &Stop,
+        on_event: &mut dyn FnMut(Event),
+    ) -> Result<(), Error> {
+        self.output.turn()?;
+        self.fetch.turn(deadline, stop, on_event)
+    }
+}
+
+/// What was fetched to show that a checkpoint continues what is here.
+#[derive(Default)]
+struct Shown {
+    nodes: HashMap<Node, NodeValue>,
+    segment: Option<(u64, Bytes)>,
+}
+
+impl Shown {
+    /// A verifier that knows what was proven on the way, so that no tile is asked for twice.
+    fn verifier(&self, geometry: Geometry, manifest: &Manifest) -> Option<Verifier> {
+        let mut parents: Vec<Node> =
+            self.nodes.keys().filter_map(|n| geometry.parent(*n)).collect();
+        parents.sort_unstable_by_key(|parent| std::cmp::Reverse(parent.level));
+        parents.dedup();
+        let mut verifier = Verifier::new(geometry, manifest.root);
+        for parent in parents {
+            let Some((left, right)) = geometry.children(parent) else { continue };
+            if let (Some(l), Some(r)) = (self.nodes.get(&left), self.nodes.get(&right)) {
+                // What does not hold is asked for again.
+                let _ = verifier.adopt_children(parent, *l, *r);
+            }
+        }
+        Some(verifier)
+    }
+}

@@ -1,0 +1,108 @@
+//! [`extends`]: is what one ticket names the beginning of what another names? A few tiles and one
+//! segment tell; nothing of the history is fetched or hashed.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use xylem_link::Shaping;
+use xylem_object::{Kind, ObjectId};
+use xylem_transfer::Event as TransferEvent;
+use xylem_tree::consistency;
+use xylem_tree::{Geometry, Node, NodeValue, SegmentIndex};
+
+use crate::api::{Blame, Error, Event, Peer, Stop};
+use crate::failure;
+use crate::get::{Fetch, Step, parse_ticket};
+
+/// What to compare, and whom to ask.
+#[derive(Clone, Debug)]
+pub struct ExtendsOptions {
+    /// `xylem:…` of the shorter one.
+    pub old: String,
+    /// `xylem:…` of the longer one.
+    pub new: String,
+    /// Peers to ask, as in [`crate::GetOptions::from`].
+    pub from: Vec<Peer>,
+    /// Give up on peers after this long.
+    pub give_up: Duration,
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct ExtendsSummary {
+    /// Bytes of the older one.
+    pub old_bytes: u64,
+    /// Bytes of the newer one.
+    pub new_bytes: u64,
+    /// Bytes of the proof.
+    pub proof_bytes: usize,
+    /// Why it is none; `None`: it is the beginning.
+    pub why_not: Option<String>,
+}
+
+/// Asks the newer one's peers for what proves that the older one begins it.
+///
+/// # Errors
+/// [`Blame::Usage`] for tickets that cannot be compared, [`Blame::Network`] if nobody reachable has
+/// the newer one. A history that was rewritten is no error: see [`ExtendsSummary::why_not`].
+pub fn extends(
+    options: &ExtendsOptions,
+    stop: &Stop,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<ExtendsSummary, Error> {
+    let (old, new) = (parse_ticket(&options.old)?, parse_ticket(&options.new)?);
+    if old.kind == Kind::Directory || new.kind == Kind::Directory {
+        return Err(failure::usage("a directory has no beginning; give tickets of files"));
+    }
+    let shaping = Shaping::default();
+    let mut fetch = Fetch::new(&new, &options.from, options.give_up, None, shaping)?;
+    let manifest = fetch.manifest(stop, on_event)?;
+    let geometry = manifest.geometry();
+    let older = Geometry::new(old.size, manifest.segment).with_kind(manifest.tree);
+    let mut proof = Vec::new();
+    if let Some(needs) = consistency::needs(&older, &geometry) {
+        let i = needs.segment;
+        let (content, nodes) = segment(&mut fetch, i, &manifest, stop, on_event)?;
+        let value = |node: Node| nodes.get(&node).copied();
+        if !consistency::prove(&older, &geometry, &content, value, &mut proof) {
+            let message = "the peers' answers do not make a proof".to_owned();
+            return Err(Error { blame: Blame::Network, message });
+        }
+    }
+    fetch.engine.close();
+    let shown = consistency::verify((&older, old.root), (&geometry, manifest.root), &proof);
+    Ok(ExtendsSummary {
+        old_bytes: old.size,
+        new_bytes: new.size,
+        proof_bytes: proof.len(),
+        why_not: shown.err().map(|e| e.to_string()),
+    })
+}
+
+/// One segment, and all nodes that were proven on the way to it.
+fn segment(
+    fetch: &mut Fetch,
+    i: SegmentIndex,
+    manifest: &xylem_object::Manifest,
+    stop: &Stop,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<(Bytes, HashMap<Node, NodeValue>), Error> {
+    let wanted = std::iter::once(i.0..i.0 + 1);
+    fetch
+        .transfer
+        .add_object(ObjectId::Root, manifest.root, manifest.geometry(), wanted, [], None)
+        .map_err(|e| Error { blame: Blame::Network, message: e.to_string() })?;
+    let (mut content, mut nodes) = (Bytes::new(), HashMap::new());
+    loop {
+        while let Step::Sink(event) = fetch.step(on_event)? {
+            match event {
+                TransferEvent::Segment { segment, .. } => content = segment.content.clone(),
+                TransferEvent::Nodes { nodes: proven, .. } => nodes.extend(proven.iter().copied()),
+                TransferEvent::ObjectComplete(_) => return Ok((content, nodes)),
+                _ => {}
+            }
+        }
+        fetch.turn(None, stop, on_event)?;
+    }
+}

@@ -1,0 +1,212 @@
+//! One file: is it as it was recorded, edited, gone, or damaged, and where?
+
+use std::io;
+use std::ops::Range;
+use std::path::PathBuf;
+
+use xylem_hash::Hash;
+use xylem_object::ObjectId;
+use xylem_store::{
+    FileKind, FileRef, FileState, FileTime, Meta, OpenHow, OutboardFile, Store, StoreError,
+};
+use xylem_tree::{Geometry, NODE_LEN};
+
+use super::Flaw;
+use crate::rescan::{Inspection, Readers, Subject, inspect};
+
+/// A file to look at, and what it should be.
+#[derive(Debug, Clone)]
+pub(super) struct Item {
+    /// What it is within its publication.
+    pub(super) id: ObjectId,
+    /// Where it lies.
+    pub(super) path: PathBuf,
+    /// Its canonical path as bytes: what a repair is filed under.
+    pub(super) key: Vec<u8>,
+    /// What it should hash to.
+    pub(super) root: Hash,
+    /// Its size and segments.
+    pub(super) geometry: Geometry,
+    /// First slot of its outboard; `None` for a file of one segment, which has none.
+    pub(super) slot: Option<u64>,
+    /// Its modification time when it was hashed; `None` where that says nothing.
+    pub(super) mtime: Option<FileTime>,
+}
+
+/// A file that is not what it should be.
+#[derive(Debug)]
+pub(super) struct Flawed {
+    pub(super) item: Item,
+    /// The file and what it should be, for another look.
+    pub(super) subject: Subject,
+    pub(super) found: Inspection,
+    /// Its size now.
+    pub(super) size: u64,
+    /// The state that it must have again.
+    pub(super) state: FileState,
+    /// An earlier repair was killed.
+    pub(super) unfinished: bool,
+}
+
+/// What came of looking at a file.
+#[derive(Debug)]
+pub(super) enum Verdict {
+    /// All of it is right.
+    Right,
+    /// There is no such file.
+    Missing,
+    /// Somebody changed it since it was hashed.
+    Changed(String),
+    /// Its bytes, or its tree's, are not what they were.
+    Flawed(Box<Flawed>),
+    /// It can't be opened.
+    Failed(StoreError),
+}
+
+/// Looks at one file. `None` if `took` said to stop.
+pub(super) fn judge(
+    store: &Store,
+    item: &Item,
+    outboard: Option<&OutboardFile>,
+    readers: &mut Readers<'_>,
+    took: &(dyn Fn(u64) -> bool + Sync),
+) -> Option<Verdict> {
+    match try_judge(store, item, outboard, readers, took) {
+        Ok(verdict) => verdict,
+        Err(StoreError::NotFound { .. }) => Some(Verdict::Missing),
+        Err(e) => Some(Verdict::Failed(e)),
+    }
+}
+
+fn try_judge(
+    store: &Store,
+    item: &Item,
+    outboard: Option<&OutboardFile>,
+    readers: &mut Readers<'_>,
+    took: &(dyn Fn(u64) -> bool + Sync),
+) -> Result<Option<Verdict>, StoreError> {
+    let meta = match store.medium().metadata(&item.path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Some(Verdict::Missing)),
+        // A folder above it has become something else.
+        Err(e) if e.kind() == io::ErrorKind::NotADirectory => return Ok(Some(Verdict::Missing)),
+        other => other.map_err(|e| StoreError::from_io("look at", &item.path, None, e))?,
+    };
+    if meta.kind != FileKind::File {
+        return Ok(Some(Verdict::Changed("is something else than a file now".to_owned())));
+    }
+    let begun = store.repair_begun(&item.key)?;
+    let begun = begun.filter(|r| r.root == item.root && r.state.ino == meta.ino);
+    let mtime = begun.as_ref().map(|r| r.state.mtime).or(item.mtime).unwrap_or(meta.mtime);
+    let touched = mtime != meta.mtime;
+    let edited = touched && begun.is_none();
+    let size = item.geometry.size();
+    if edited && meta.size != size {
+        let what = format!("was edited: it had {size} bytes, now {}", meta.size);
+        return Ok(Some(Verdict::Changed(what)));
+    }
+    let file = FileRef::open(&**store.medium(), &item.path, OpenHow::ReadNoFollow)?;
+    let outboard = outboard.cloned().and_then(|o| item.slot.map(|slot| (o, slot)));
+    let subject = Subject { file, outboard, geometry: item.geometry, root: item.root };
+    let Some(found) = inspect(&subject, readers, took)? else { return Ok(None) };
+    let bad = found.bad();
+    if bad.is_empty() && meta.size == size && (!touched || edited) {
+        let tree = item.slot.is_some() && found.mend().next().is_some();
+        let of_directory = matches!(item.id, ObjectId::File(_));
+        if !tree || (of_directory && never_written(&subject, &found)) {
+            return Ok(Some(Verdict::Right));
+        }
+    } else if edited || begun.as_ref().is_some_and(|r| !r.covers(&bad)) {
+        return Ok(Some(Verdict::Changed(changed(&found, &bad))));
+    }
+    Ok(Some(Verdict::Flawed(Box::new(Flawed {
+        item: item.clone(),
+        subject,
+        found,
+        size: meta.size,
+        state: kept(&meta, size, mtime),
+        unfinished: touched && begun.is_some(),
+    }))))
+}
+
+fn kept(meta: &Meta, size: u64, mtime: FileTime) -> FileState {
+    FileState { size, mtime, ..FileState::of(meta) }
+}
+
+fn changed(found: &Inspection, bad: &[Range<u64>]) -> String {
+    let first = bad.first().map_or(0..0, |r| found.bytes_of(r));
+    let more = match bad.len() {
+        0 | 1 => String::new(),
+        n => format!(" and {} more places", n - 1),
+    };
+    format!("was edited: its time is another, and bytes {}..{}{more}", first.start, first.end)
+}
+
+/// Whether nothing of the file's tree was ever written: a fetch may leave such holes.
+fn never_written(subject: &Subject, found: &Inspection) -> bool {
+    let Some((outboard, base)) = &subject.outboard else { return false };
+    let slots = subject.geometry.slots();
+    let mended: usize = found.mend().map(|(_, nodes)| nodes.len() / NODE_LEN).sum();
+    if (mended as u64) < slots {
+        return false;
+    }
+    let (mut buffer, mut at) = (vec![0; 64 * 1024], base * NODE_LEN as u64);
+    let end = at + slots * NODE_LEN as u64;
+    while at < end {
+        let len = (end - at).min(buffer.len() as u64) as usize;
+        match outboard.file().read_full(&mut buffer[..len], at) {
+            Ok(0) => return true,
+            Ok(got) if buffer[..got].iter().all(|b| *b == 0) => at += got as u64,
+            _ => return false,
+        }
+    }
+    true
+}
+
+impl Flawed {
+    /// The bad places in bytes with what is known of each, ascending.
+    pub(super) fn places(&self) -> Vec<(Range<u64>, Flaw)> {
+        let (unreadable, unproven) = (self.found.unreadable(), self.found.unproven());
+        let mut places = Vec::new();
+        for bad in self.found.bad() {
+            let mut at = bad.start;
+            while at < bad.end {
+                let (end, flaw) = stretch(at, bad.end, &unreadable, &unproven);
+                places.push((self.found.bytes_of(&(at..end)), flaw));
+                at = end;
+            }
+        }
+        let should = self.item.geometry.size();
+        if self.size > should {
+            places.push((should..self.size, Flaw::Longer));
+        }
+        places
+    }
+
+    /// Nodes that its tree on disk has wrong.
+    pub(super) fn wrong_nodes(&self) -> u64 {
+        if self.item.slot.is_none() {
+            return 0;
+        }
+        self.found.mend().map(|(_, nodes)| (nodes.len() / NODE_LEN) as u64).sum()
+    }
+}
+
+/// How far, from `at` on, all is of one kind.
+fn stretch(at: u64, end: u64, unreadable: &[Range<u64>], unproven: &[Range<u64>]) -> (u64, Flaw) {
+    let (lost, lost_end) = reach(unreadable, at, end);
+    if lost {
+        return (lost_end, Flaw::Unreadable);
+    }
+    let (unknown, unknown_end) = reach(unproven, at, end);
+    (lost_end.min(unknown_end), if unknown { Flaw::Unproven } else { Flaw::Damaged })
+}
+
+/// Whether `at` is in one of the ranges, and where that ends.
+fn reach(ranges: &[Range<u64>], at: u64, end: u64) -> (bool, u64) {
+    let next = ranges.partition_point(|r| r.end <= at);
+    match ranges.get(next) {
+        Some(r) if r.start <= at => (true, r.end.min(end)),
+        Some(r) => (false, r.start.min(end)),
+        None => (false, end),
+    }
+}

@@ -1,0 +1,155 @@
+//! `xylem scrub [PATH]...`: re-reads what was shared or fetched, and mends it.
+
+use crate::cli::Common;
+use crate::exit::{Exit, Failure, exit_help};
+use crate::get::peers;
+use crate::output::text::{bytes, count, rate};
+use crate::output::{Json, Out};
+use crate::stop;
+use crate::values::{parse_rate, parse_seconds};
+use clap::Args;
+use std::path::PathBuf;
+use std::time::Duration;
+use xylem_node::{Blame, PeerUri, ScrubOptions, ScrubSummary};
+
+/// Re-reads what was shared or fetched and names each damaged place; --repair mends it from peers
+///
+/// One line per bad place goes to standard output: the path, the bytes from..to (the end is not
+/// included), what is wrong, and which blocks of 16 KiB that touches, counted from 0. A file that
+/// somebody edited is named as such and left alone; it can be told by its time or size, which decay
+/// does not change. A damaged tree is told apart from damaged data.
+///
+/// With --repair a damaged tree is worked out again from the data, and only the bad pieces of the
+/// data are fetched, proven, and written in place; mode and time stay. A repair that is killed goes
+/// on when it is run again.
+#[derive(Debug, Args)]
+#[command(after_help = concat!(
+    "Examples:
+  xylem scrub                                    everything that was shared or fetched
+  xylem scrub film.mkv photos/ --limit 50M       these, reading 50 MB a second
+  xylem scrub film.mkv --repair                  asks whom it was fetched from
+  xylem scrub film.mkv --repair --from xylem:... asks whom this ticket names
+  xylem scrub film.mkv --repair --from 192.0.2.7:7000
+
+",
+    exit_help!()
+))]
+pub(crate) struct ScrubArgs {
+    /// Files or directories that were shared or fetched, or something within such a directory
+    /// [default: everything that the store knows of]
+    path: Vec<PathBuf>,
+
+    /// Put right what is damaged
+    #[arg(long)]
+    repair: bool,
+
+    /// Who has it: a ticket for the same content, or a peer's address as `xylem get --from` has it;
+    /// can be repeated. A ticket also says what a file should be that nothing is known of
+    #[arg(long, value_name = "TICKET|ADDR", value_delimiter = ',')]
+    from: Vec<String>,
+
+    /// Read and fetch at most this many bytes a second, such as 500K or 10M
+    #[arg(long, value_name = "RATE", value_parser = parse_rate, env = "XYLEM_LIMIT",
+          hide_env_values = true)]
+    limit: Option<u64>,
+
+    /// Give up on peers after this long without progress
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "30",
+          allow_negative_numbers = true, env = "XYLEM_TIMEOUT", hide_env_values = true)]
+    timeout: Duration,
+}
+
+/// Runs `xylem scrub`.
+pub(crate) fn run(args: ScrubArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
+    // An address may begin with xylem:// or a carrier's xylem+tls://.
+    let is_ticket = |from: &String| {
+        let from = from.trim_start().to_ascii_lowercase();
+        from.starts_with("xylem:") && !from.starts_with("xylem://")
+    };
+    let (tickets, addresses): (Vec<String>, Vec<String>) =
+        args.from.into_iter().partition(is_ticket);
+    let parsed = addresses.iter().map(|from| from.parse::<PeerUri>());
+    let parsed = parsed.collect::<Result<Vec<_>, _>>();
+    let parsed = parsed.map_err(|e| Failure::new(Exit::Usage, format!("--from: {e}")))?;
+    let options = ScrubOptions {
+        paths: args.path,
+        repair: args.repair,
+        tickets,
+        peers: peers(&parsed)?,
+        limit_rate: args.limit,
+        give_up: args.timeout,
+        store: common.store()?,
+    };
+    let stop = stop::on_signals()?;
+    out.ends_with(&stop);
+    let scrubbed = xylem_node::scrub(&options, &stop, &mut |event| out.event(event));
+    out.take_broken()?;
+    report(&scrubbed?, &options, out)
+}
+
+fn report(summary: &ScrubSummary, options: &ScrubOptions, out: &mut Out) -> Result<Exit, Failure> {
+    out.json(&Json::Scrubbed {
+        bytes: summary.bytes,
+        files: summary.files,
+        places: summary.places,
+        damaged: summary.damaged,
+        mended: summary.mended,
+        trees: summary.trees,
+        trees_mended: summary.trees_mended,
+        changed: summary.changed,
+        missing: summary.missing,
+        failed: summary.failed,
+        fetched: summary.fetched,
+        seconds: summary.elapsed.as_secs_f64(),
+    })?;
+    let what = format!(
+        "{} in {} ({})",
+        bytes(summary.bytes),
+        count(summary.files, "file"),
+        rate(summary.bytes, summary.elapsed)
+    );
+    if summary.is_clean() {
+        let good = out.paint("32", if summary.damaged > 0 { "Mended" } else { "Clean" });
+        out.note(&format!("{good}: {what}{}", counted(summary)));
+        return Ok(Exit::Done);
+    }
+    let damaged = summary.damaged > summary.mended || summary.trees > summary.trees_mended;
+    let word = if damaged { "DAMAGED" } else { "NOT AS IT WAS" };
+    let bad = out.paint("1;31", word);
+    out.note(&format!("{bad}: {what}{}", counted(summary)));
+    if let Some(trouble) = &summary.trouble {
+        out.warn(&trouble.message);
+    } else if damaged && !options.repair {
+        out.note("--repair mends what peers still have; nothing was changed");
+    } else if damaged {
+        out.note("Nobody is known who has it; --from names a ticket or a peer");
+    }
+    let exit = match &summary.trouble {
+        Some(trouble) if trouble.blame == Blame::Network => Exit::Unreachable,
+        _ if summary.failed > 0 && !damaged => Exit::Local,
+        _ => Exit::Damaged,
+    };
+    Ok(exit)
+}
+
+/// What is worth telling: `, 3 places (24 KiB) damaged, 24 KiB mended, 1 file missing`.
+fn counted(summary: &ScrubSummary) -> String {
+    let mut text = String::new();
+    let mut add = |number: u64, what: String| {
+        if number > 0 {
+            text.push_str(", ");
+            text.push_str(&what);
+        }
+    };
+    let places = count(summary.places, "place");
+    add(summary.places, format!("{places} ({}) damaged", bytes(summary.damaged)));
+    add(summary.mended, format!("{} mended", bytes(summary.mended)));
+    add(summary.trees, format!("{} damaged", count(summary.trees, "tree")));
+    add(summary.trees_mended, format!("{} mended", count(summary.trees_mended, "tree")));
+    add(summary.changed, format!("{} edited since", count(summary.changed, "file")));
+    add(summary.missing, format!("{} missing", count(summary.missing, "file")));
+    add(summary.failed, format!("{} not readable", count(summary.failed, "file")));
+    add(summary.unfinished, format!("{} to be ended", count(summary.unfinished, "repair")));
+    add(summary.fetched, format!("{} fetched", bytes(summary.fetched)));
+    text
+}

@@ -1,0 +1,269 @@
+//! Growing objects in real processes: a writer, a sharer, and those who follow.
+#![cfg(unix)]
+
+mod common;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+use common::{Share, assert_exit, file, finish, get, noise, stderr, sum, text, until, xylem};
+
+/// Quick checkpoints, so that tests are quick.
+const EVERY: [&str; 5] = ["--follow", "--every", "0.1", "--every-bytes", "300K"];
+
+fn share(path: &Path, store: &Path) -> Share {
+    Share::with(path, store, &EVERY)
+}
+
+/// On a port of its own, so that a restarted one is found again.
+fn share_at(path: &Path, store: &Path, listen: &str) -> Share {
+    let mut all = EVERY.to_vec();
+    all.extend(["--listen", listen]);
+    Share::with(path, store, &all)
+}
+
+/// A running `get --follow`; killed when dropped.
+struct Follower(Option<Child>);
+
+impl Follower {
+    fn start(store: &Path, ticket: &str, output: &Path, more: &[&str]) -> Self {
+        let mut command = xylem(store);
+        command.args(["get", "--follow", ticket, "-o", text(output)]).args(more);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Self(Some(command.spawn().unwrap()))
+    }
+
+    fn end(mut self) -> Output {
+        self.0.take().unwrap().wait_with_output().unwrap()
+    }
+
+    fn kill(mut self) {
+        let mut child = self.0.take().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    fn signal(&self, signal: &str) {
+        send(self.0.as_ref().unwrap().id(), signal);
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.0.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn send(pid: u32, signal: &str) {
+    assert!(Command::new("kill").args([signal, &pid.to_string()]).status().unwrap().success());
+}
+
+fn append(path: &Path, bytes: &[u8]) {
+    fs::OpenOptions::new().append(true).open(path).unwrap().write_all(bytes).unwrap();
+}
+
+fn len(path: &Path) -> u64 {
+    fs::metadata(path).map_or(0, |meta| meta.len())
+}
+
+fn same(a: &Path, b: &Path) -> bool {
+    fs::read(a).unwrap() == fs::read(b).unwrap()
+}
+
+/// Steps across every boundary: bytes, chunks, segments, and more than one checkpoint at once.
+const STEPS: [usize; 12] =
+    [1, 1023, 1, 7167, 8192, 1, 8191, 20_000, 700_000, 5, 65_536 - 44, 1_300_000];
+
+#[test]
+fn two_follow_a_growing_file_over_kills_of_either_side() {
+    let dir = tempfile::tempdir().unwrap();
+    let here = |name: &str| dir.path().join(name);
+    let log = file(dir.path(), "app.log", b"");
+    let all = noise(STEPS.iter().sum(), 7);
+    let sharer = share(&log, &here("store"));
+    let (ticket, listen) = (sharer.ticket.clone(), sharer.link.clone());
+    let (early, late) = (here("early"), here("late"));
+    let first = Follower::start(&here("first"), &ticket, &early, &[]);
+    let (mut sharer, mut second) = (Some(sharer), None);
+    let mut at = 0;
+    for (n, step) in STEPS.iter().enumerate() {
+        append(&log, &all[at..at + step]);
+        at += step;
+        match n {
+            // Killed, and started again while bytes are new: the ticket stays good.
+            4 => {
+                drop(sharer.take());
+                sharer = Some(share_at(&log, &here("store"), &listen));
+            }
+            6 => second = Some(Follower::start(&here("second"), &ticket, &late, &[])),
+            // A consumer that is killed goes on in a later run.
+            8 => {
+                until("the late one has something", || len(&late) > 0);
+                second.take().unwrap().kill();
+                second = Some(Follower::start(&here("second"), &ticket, &late, &[]));
+            }
+            _ => {}
+        }
+        until("the early one has it all", || len(&early) == at as u64);
+        assert!(fs::read(&early).unwrap() == all[..at], "after step {n}");
+    }
+    until("the late one has it all", || len(&late) == at as u64);
+    // An ordinary `get` fetches the ticket's checkpoint, which was made by a process long dead.
+    let once = here("once");
+    assert_exit(&get(&here("third"), &[&ticket, "-o", text(&once)]), 0);
+    assert_eq!(len(&once), 0);
+    // An end by a signal is the stream's end.
+    send(sharer.as_ref().unwrap().pid(), "-INT");
+    for (follower, path) in [(first, &early), (second.unwrap(), &late)] {
+        let output = follower.end();
+        assert_exit(&output, 0);
+        assert!(same(path, &log));
+        let line = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(line.split_whitespace().next(), Some(sum(&log).as_str()));
+    }
+}
+
+#[test]
+fn standard_input_is_a_stream_that_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = xylem(&dir.path().join("store"));
+    command.args(["share", "--listen", "127.0.0.1:0"]).args(EVERY).arg("-");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let mut ticket = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut ticket).unwrap();
+    let ticket = ticket.trim();
+    let mut command = xylem(&dir.path().join("other"));
+    command.args(["get", "--follow", ticket, "-o", "-"]);
+    let reader = std::thread::spawn(move || finish(command));
+    let all = noise(900_000, 3);
+    let mut input = child.stdin.take().unwrap();
+    for part in all.chunks(123_456) {
+        input.write_all(part).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(30));
+    }
+    drop(input);
+    let output = reader.join().unwrap();
+    assert_exit(&output, 0);
+    assert!(output.stdout == all, "{} of {} bytes", output.stdout.len(), all.len());
+    // The stream is over and still served.
+    let again = dir.path().join("again");
+    let output = get(&dir.path().join("third"), &["--follow", ticket, "-o", text(&again)]);
+    assert_exit(&output, 0);
+    assert!(fs::read(&again).unwrap() == all);
+    send(child.id(), "-INT");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_follower_that_is_stopped_says_130_and_goes_on_later() {
+    let dir = tempfile::tempdir().unwrap();
+    let here = |name: &str| dir.path().join(name);
+    let log = file(dir.path(), "log", &noise(50_000, 1));
+    let sharer = share(&log, &here("store"));
+    let out = here("out");
+    let follower = Follower::start(&here("other"), &sharer.ticket, &out, &[]);
+    until("it has the beginning", || len(&out) == 50_000);
+    follower.signal("-INT");
+    assert_exit(&follower.end(), 130);
+    append(&log, &noise(10_000, 2));
+    // What a loss of power left after what was verified is cut off.
+    append(&out, &[0; 3_000]);
+    let follower = Follower::start(&here("other"), &sharer.ticket, &out, &[]);
+    until("it has the rest", || len(&out) == 60_000 && same(&out, &log));
+    // Another one cannot write the same file.
+    let second = get(&here("other"), &["--follow", &sharer.ticket, "-o", text(&out)]);
+    assert_exit(&second, 4);
+    send(sharer.pid(), "-TERM");
+    assert_exit(&follower.end(), 0);
+    assert!(same(&out, &log));
+    drop(sharer);
+    // What is no beginning of the stream is left alone.
+    let mine = file(dir.path(), "mine", b"something else");
+    let sharer = share(&log, &here("store"));
+    let refused = get(&here("other"), &["--follow", &sharer.ticket, "-o", text(&mine)]);
+    assert_exit(&refused, 2);
+    assert_eq!(fs::read(&mine).unwrap(), b"something else");
+}
+
+#[test]
+fn a_history_that_was_rewritten_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let here = |name: &str| dir.path().join(name);
+    let mut bytes = noise(100_000, 1);
+    let log = file(dir.path(), "log", &bytes);
+    let sharer = share(&log, &here("store"));
+    let listen = sharer.link.clone();
+    let old = sharer.ticket.clone();
+    let out = here("out");
+    let follower = Follower::start(&here("other"), &old, &out, &[]);
+    until("it has the beginning", || len(&out) == 100_000);
+    drop(sharer);
+    // The publisher's memory is wiped, a byte in the middle of what was published changed, and the
+    // same key signs on under the same name.
+    fs::remove_dir_all(here("store").join("growing")).unwrap();
+    bytes[30_000] ^= 1;
+    bytes.extend(noise(50_000, 2));
+    fs::write(&log, &bytes).unwrap();
+    let forger = share_at(&log, &here("store"), &listen);
+    let output = follower.end();
+    assert_exit(&output, 1);
+    assert!(stderr(&output).contains("another history"), "{}", stderr(&output));
+    assert_eq!(fs::read(&out).unwrap().len(), 100_000, "nothing of it was written");
+    let extends = |old: &str, new: &str| {
+        let mut command = xylem(&here("other"));
+        command.args(["verify", "--extends", old, new]);
+        finish(command)
+    };
+    let output = extends(&old, &forger.ticket);
+    assert_exit(&output, 1);
+    assert!(stderr(&output).contains("NOT A CONTINUATION"), "{}", stderr(&output));
+    // A continuation is one.
+    let before = forger.ticket.clone();
+    drop(forger);
+    append(&log, &noise(1_000_000, 3));
+    let sharer = share_at(&log, &here("store"), &listen);
+    assert_exit(&extends(&before, &sharer.ticket), 0);
+    assert_exit(&extends(&sharer.ticket, &before), 1);
+    assert_exit(&extends("xylem:aaaa", &before), 2);
+}
+
+#[test]
+fn a_file_that_shrinks_or_is_rewritten_ends_the_share() {
+    type Change = fn(&Path);
+    let changes: [Change; 3] = [
+        |log| fs::File::options().write(true).open(log).unwrap().set_len(10).unwrap(),
+        |log| fs::write(log, noise(200_000, 9)).unwrap(),
+        |log| {
+            let other = log.with_extension("new");
+            fs::write(&other, noise(200_000, 9)).unwrap();
+            fs::rename(other, log).unwrap();
+        },
+    ];
+    for change in changes {
+        let dir = tempfile::tempdir().unwrap();
+        let log = file(dir.path(), "log", &noise(100_000, 1));
+        let mut command = xylem(&dir.path().join("store"));
+        command.args(["share", "--listen", "127.0.0.1:0"]).args(EVERY).arg(&log);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut ticket = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut ticket).unwrap();
+        change(&log);
+        let output = child.wait_with_output().unwrap();
+        assert_exit(&output, 4);
+        assert!(stderr(&output).contains("not only appended to"), "{}", stderr(&output));
+        // Nor is it taken for the same file later.
+        let again = finish({
+            let mut command = xylem(&dir.path().join("store"));
+            command.args(["share", "--listen", "127.0.0.1:0"]).args(EVERY).arg(&log);
+            command
+        });
+        assert_exit(&again, 4);
+    }
+}
