@@ -282,6 +282,7 @@ def arguments():
     parser.add_argument("--install", metavar="DIR")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(namespace=Options())
+    options.xylem = os.path.abspath(options.xylem)
     options.runs = 1 if options.quick else max(options.runs, 1)
     return options
 

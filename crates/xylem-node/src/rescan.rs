@@ -26,15 +26,15 @@ pub(crate) fn rescan(
     })
 }
 
+/// What is done with one number, on any thread, and what comes of it.
+type Work<'a, T> = dyn Fn(u64, &mut ScanBuffer) -> Result<Option<T>, StoreError> + Sync + 'a;
+
 /// Does `work` for `0..count` on all cores; outcomes come in no particular order, without those that
 /// are `None`.
 ///
 /// # Errors
 /// The first error of any thread, which ends that thread's work.
-pub(crate) fn on_cores<T: Send>(
-    count: u64,
-    work: &(dyn Fn(u64, &mut ScanBuffer) -> Result<Option<T>, StoreError> + Sync),
-) -> Result<Vec<T>, StoreError> {
+pub(crate) fn on_cores<T: Send>(count: u64, work: &Work<'_, T>) -> Result<Vec<T>, StoreError> {
     let next = AtomicU64::new(0);
     let share = || {
         let (mut buffer, mut found) = (ScanBuffer::default(), Vec::new());
@@ -154,11 +154,7 @@ pub(crate) fn inspect_again(
 }
 
 impl Readers<'_> {
-    fn each<T: Send>(
-        &mut self,
-        regions: &[u64],
-        work: &(dyn Fn(u64, &mut ScanBuffer) -> Result<Option<T>, StoreError> + Sync),
-    ) -> Result<Vec<T>, StoreError> {
+    fn each<T: Send>(&mut self, regions: &[u64], work: &Work<'_, T>) -> Result<Vec<T>, StoreError> {
         match self {
             Self::All => on_cores(regions.len() as u64, &|i, b| work(regions[i as usize], b)),
             Self::Here(buffer) => {

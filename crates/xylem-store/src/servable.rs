@@ -96,7 +96,7 @@ mod tests {
         have.insert_range(90..100);
         let mut servable = Servable::new(&have, SegmentSet::new(100), tell);
         let take = || std::mem::take(&mut *told.lock().unwrap());
-        assert_eq!(take(), [90..100]);
+        assert_eq!(take(), vec![90..100]);
         [3, 1, 2, 7].into_iter().for_each(|i| servable.segment(i));
         servable.flushed();
         assert_eq!(take(), [], "no proof has come");
@@ -108,10 +108,10 @@ mod tests {
         ]);
         assert_eq!(take(), [], "nothing is written");
         servable.flushed();
-        assert_eq!(take(), [1..4]);
+        assert_eq!(take(), vec![1..4]);
         servable.nodes(&[leaf(7), leaf(8)]);
         servable.flushed();
-        assert_eq!(take(), [7..8]);
+        assert_eq!(take(), vec![7..8]);
         servable.flushed();
         assert_eq!(take(), []);
     }
@@ -125,6 +125,6 @@ mod tests {
         let mut servable = Servable::new(&SegmentSet::new(1), SegmentSet::new(1), tell);
         servable.segment(0);
         servable.flushed();
-        assert_eq!(*told.lock().unwrap(), [0..1]);
+        assert_eq!(*told.lock().unwrap(), vec![0..1]);
     }
 }

@@ -332,7 +332,7 @@ fn what_may_not_be_read_is_exit_4_and_the_rest_is_checked() {
     let pair = Pair::new(50_000);
     let second = pair.dir.path().join("second");
     assert_exit(&get(&pair.store, &[&pair.share.ticket, "-o", text(&second)]), 0);
-    fs::set_permissions(&pair.out, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&pair.out, fs::Permissions::from_mode(0o000)).unwrap();
     if File::open(&pair.out).is_ok() {
         return; // whoever runs this may read everything
     }

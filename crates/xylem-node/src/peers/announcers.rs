@@ -144,7 +144,7 @@ mod tests {
         let mut table = Announcers::default();
         assert_eq!(table.take(NOW, FaceId(1), ip(1), asked(1, 4001)), []);
         let first = PeerHint { key: [1; 32], addresses: vec![SocketAddr::new(ip(1), 4001)] };
-        assert_eq!(table.take(NOW, FaceId(2), ip(2), asked(2, 4002)), [first.clone()]);
+        assert_eq!(table.take(NOW, FaceId(2), ip(2), asked(2, 4002)), std::slice::from_ref(&first));
         let quiet = Question { nonce: [0; 8], announced: None };
         assert_eq!(table.take(NOW, FaceId(3), ip(3), quiet.clone()).len(), 2);
         assert_eq!(table.take(NOW, FaceId(1), ip(1), asked(1, 4001)).len(), 1);

@@ -108,7 +108,7 @@ pub enum ScrubEvent {
     },
 }
 
-/// Outcome of [`scrub`].
+/// Outcome of [`crate::scrub()`].
 #[derive(Clone, Debug, Default)]
 pub struct ScrubSummary {
     /// Bytes read and compared.

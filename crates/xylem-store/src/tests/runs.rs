@@ -22,12 +22,12 @@ fn fetch(store: &Store, source: &Source, seed: u64) -> Result<(), StoreError> {
         let (batch, behind) = rest.split_at(rest.len().min(1 + next(&mut state) as usize % 90));
         rest = behind;
         let mut wanted: Vec<u64> = batch.to_vec();
-        if next(&mut state) % 3 == 0 || rest.is_empty() {
+        if next(&mut state).is_multiple_of(3) || rest.is_empty() {
             wanted.append(&mut late);
         } else if wanted.len() > 2 {
             late.push(wanted.remove(next(&mut state) as usize % (wanted.len() - 1)));
         }
-        wanted.extend(wanted.first().copied().filter(|_| next(&mut state) % 4 == 0));
+        wanted.extend(wanted.first().copied().filter(|_| next(&mut state).is_multiple_of(4)));
         wanted.sort_unstable();
         let mut proven: Vec<_> = Vec::new();
         for i in wanted {
