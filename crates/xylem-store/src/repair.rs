@@ -143,6 +143,22 @@ impl Store {
     }
 }
 
+impl Store {
+    /// Forgets a repair of this path that came to its end and died before it could say so; one that
+    /// is under way is left alone.
+    ///
+    /// # Errors
+    /// The medium's.
+    pub fn repair_ended(&self, canonical_path: &[u8]) -> Result<(), StoreError> {
+        let (_, name) = record_name(canonical_path);
+        match open_locked(self.place(), &name, self.full(&name)) {
+            Err(StoreError::Busy { .. }) => Ok(()),
+            Err(e) => Err(e),
+            Ok(_locked) => self.remove_named(&name),
+        }
+    }
+}
+
 /// Sets the modification time back.
 fn restore(file: &FileRef, state: &FileState) -> Result<(), StoreError> {
     if file.metadata()?.mtime == state.mtime { Ok(()) } else { file.set_mtime(state.mtime) }

@@ -278,6 +278,36 @@ fn a_killed_repair_goes_on() {
     assert!(mid_way > 0, "no kill came before the end");
 }
 
+/// Killed after its last write and before it took its record away: what decays later is damage again.
+#[test]
+fn a_repair_that_died_at_its_end_leaves_nothing_behind() {
+    let pair = Pair::new(4_000_000);
+    decay(&pair.out, |file| file.write_all_at(&vec![0; 2_000_000], 1_000_000).unwrap());
+    let mut command = xylem(&pair.store);
+    command.args(["scrub", "--repair", "--limit", "4MiB"]).stdin(Stdio::null());
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mut record = None;
+    until("a record", || {
+        let found = fs::read_dir(pair.store.join("repairs")).ok().and_then(|mut all| all.next());
+        let path = found.map(|entry| entry.unwrap().path());
+        record = path.and_then(|path| Some((fs::read(&path).ok()?, path)));
+        record.as_ref().is_some_and(|(bytes, _)| bytes.len() > 100)
+    });
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let (bytes, path) = record.unwrap();
+    assert_eq!(scrub(&pair.store, &["--repair"]).0, Some(0));
+    fs::write(&path, &bytes).unwrap();
+    decay(&pair.out, |file| file.write_all_at(&[0; 100], 3_500_000).unwrap());
+    let (code, events) = scrub(&pair.store, &[]);
+    assert_eq!((code, flaws(&events)[0].0.as_str()), (Some(1), "damaged"), "{events:?}");
+    assert_eq!(scrub(&pair.store, &["--repair"]).0, Some(0));
+    assert!(pair.is_whole() && !path.exists());
+    fs::write(&path, &bytes).unwrap();
+    assert_eq!(scrub(&pair.store, &[]).0, Some(0));
+    assert!(!path.exists(), "the record of a repair that was done");
+}
+
 #[test]
 fn a_directory_with_its_listing() {
     let dir = tempfile::tempdir().unwrap();

@@ -97,7 +97,8 @@ fn try_judge(
     let begun = store.repair_begun(&item.key)?;
     let begun = begun.filter(|r| r.root == item.root && r.state.ino == meta.ino);
     let mtime = begun.as_ref().map(|r| r.state.mtime).or(item.mtime).unwrap_or(meta.mtime);
-    let touched = mtime != meta.mtime;
+    // A time that is right says that nobody wrote, whatever an old record of a repair says.
+    let touched = mtime != meta.mtime && item.mtime != Some(meta.mtime);
     let edited = touched && begun.is_none();
     let size = item.geometry.size();
     if edited && meta.size != size {
@@ -113,9 +114,12 @@ fn try_judge(
         let tree = item.slot.is_some() && found.mend().next().is_some();
         let of_directory = matches!(item.id, ObjectId::File(_));
         if !tree || (of_directory && never_written(&subject, &found)) {
+            if begun.is_some() {
+                store.repair_ended(&item.key)?;
+            }
             return Ok(Some(Verdict::Right));
         }
-    } else if edited || begun.as_ref().is_some_and(|r| !r.covers(&bad)) {
+    } else if edited || (touched && begun.as_ref().is_some_and(|r| !r.covers(&bad))) {
         return Ok(Some(Verdict::Changed(changed(&found, &bad))));
     }
     Ok(Some(Verdict::Flawed(Box::new(Flawed {
