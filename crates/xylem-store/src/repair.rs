@@ -141,9 +141,7 @@ impl Store {
             Err(e) => Err(self.error("open", &name, e)),
         }
     }
-}
 
-impl Store {
     /// Forgets a repair of this path that came to its end and died before it could say so; one that
     /// is under way is left alone.
     ///
