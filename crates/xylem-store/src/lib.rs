@@ -67,8 +67,6 @@ mod publish;
 
 mod serve;
 
-mod segments;
-
 mod scan;
 
 mod blocks;
@@ -113,7 +111,6 @@ pub use partial::{Attributes, MAX_UNRECORDED, OverwritePolicy, Partial, Resumed,
 pub use publish::{Hashed, RegionReader, hash_file};
 pub use repair::{Repair, RepairRecord};
 pub use scan::{RegionScan, Scan, ScanBuffer};
-pub use segments::SegmentSet;
 pub use servable::OnServable;
 pub use serve::{DEFAULT_OPEN_FILES, FileCache, SharedFile};
 pub use sparse::SparseReader;

@@ -9,7 +9,7 @@ use std::io::IoSlice;
 use std::path::{Path, PathBuf};
 
 use xylem_hash::Hash;
-use xylem_tree::{Geometry, Node, NodeValue, Segment, Verified, Verifier};
+use xylem_tree::{Geometry, Node, NodeValue, Segment, SegmentSet, Verified, Verifier};
 
 use crate::blocks::WriteBlocks;
 use crate::error::StoreError;
@@ -18,7 +18,6 @@ use crate::medium::{Clobber, FileTime};
 use crate::node_buffer::NodeBuffer;
 use crate::outboard::OutboardFile;
 use crate::scan::{RegionScan, Scan, ScanBuffer};
-use crate::segments::SegmentSet;
 use crate::servable::{OnServable, Servable};
 use crate::sparse::has_zero_page;
 use crate::store::{Part, Store, open_locked};

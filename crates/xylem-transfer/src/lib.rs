@@ -32,8 +32,7 @@
 
 // What is to be fetched, and what is reported.
 mod event;
-// What one Interest asks for; sets of segments; one object.
-mod bitmap;
+// What one Interest asks for; one object.
 mod key;
 mod object;
 // One peer: what it was asked, what is lost.
@@ -52,7 +51,6 @@ mod transfer;
 // One peer alone, for fetches of another kind.
 mod pipeline;
 
-pub use bitmap::Bitmap;
 pub use event::{
     AddError, Config, Event, FailReason, Misbehaviour, PeerId, PeerStats, Progress, Spec, Standing,
 };

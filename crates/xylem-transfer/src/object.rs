@@ -6,10 +6,11 @@ use core::ops::Range;
 use bytes::Bytes;
 use xylem_hash::Hash;
 use xylem_object::naming::ObjectId;
-use xylem_tree::{Geometry, Segment, SegmentIndex, Tile, Verified, Verifier, VerifyError};
+use xylem_tree::{
+    Geometry, Segment, SegmentIndex, SegmentSet, Tile, Verified, Verifier, VerifyError,
+};
 
 use crate::available::Runs;
-use crate::bitmap::Bitmap;
 use crate::event::{AddError, PeerId};
 use crate::key::{Key, KeyMap, Wanted};
 use crate::rarest::Rarity;
@@ -26,8 +27,8 @@ pub(crate) enum Held {
 
 #[derive(Debug, Default)]
 struct Tier {
-    missing: Option<Bitmap>,
-    unasked: Option<Bitmap>,
+    missing: Option<SegmentSet>,
+    unasked: Option<SegmentSet>,
 }
 
 #[derive(Debug)]
@@ -37,8 +38,8 @@ pub(crate) struct Object {
     pub verifier: Verifier,
     /// Both sets count from this segment on.
     first: u64,
-    missing: Bitmap,
-    unasked: Bitmap,
+    missing: SegmentSet,
+    unasked: SegmentSet,
     tiers: Vec<Tier>,
     /// The tile of tier 0 whose segments may be asked for: it and the next one have been asked for.
     ready: Option<u64>,
@@ -57,7 +58,7 @@ fn wanted_set(
     wanted: impl IntoIterator<Item = Range<u64>>,
     have: impl IntoIterator<Item = Range<u64>>,
     limit: u64,
-) -> Result<(u64, Bitmap), AddError> {
+) -> Result<(u64, SegmentSet), AddError> {
     let ranges: Vec<Range<u64>> = wanted
         .into_iter()
         .map(|r| r.start..r.end.min(geometry.segments()))
@@ -68,7 +69,7 @@ fn wanted_set(
     if end - first > limit {
         return Err(AddError::TooLarge { segments: end - first, limit });
     }
-    let mut missing = Bitmap::empty(end - first);
+    let mut missing = SegmentSet::new(end - first);
     for r in ranges {
         missing.insert_range(r.start - first..r.end - first);
     }
@@ -138,9 +139,9 @@ impl Object {
         }
         let count = self.geometry.tiles(tile.tier);
         let tier = &mut self.tiers[tier];
-        let fresh = tier.missing.get_or_insert_with(|| Bitmap::empty(count)).insert(tile.index);
+        let fresh = tier.missing.get_or_insert_with(|| SegmentSet::new(count)).insert(tile.index);
         if fresh {
-            tier.unasked.get_or_insert_with(|| Bitmap::empty(count)).insert(tile.index);
+            tier.unasked.get_or_insert_with(|| SegmentSet::new(count)).insert(tile.index);
         }
         fresh
     }

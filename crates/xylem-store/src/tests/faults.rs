@@ -1,8 +1,10 @@
 use std::path::Path;
 
+use xylem_tree::SegmentSet;
+
 use super::support::{Source, memory, open, part, reopen};
 use crate::fault::{Fault, FaultMedium};
-use crate::{Attributes, OverwritePolicy, Part, SegmentSet, Store, StoreError};
+use crate::{Attributes, OverwritePolicy, Part, Store, StoreError};
 
 /// Fetches with a flush after every second segment; says what had been reported safe.
 pub fn run(store: &Store, source: &Source) -> (SegmentSet, Result<(), StoreError>) {
