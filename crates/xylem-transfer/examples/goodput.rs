@@ -7,6 +7,7 @@ mod sim;
 use std::time::Duration;
 
 use sim::{Behaviour, Net, Original, World};
+use xylem_congestion::Algorithm;
 use xylem_transfer::Config;
 
 const LOSSES: [f64; 5] = [0.0, 0.001, 0.01, 0.05, 0.20];
@@ -16,7 +17,11 @@ const ROUND_TRIPS: [u64; 4] = [1, 20, 100, 300];
 /// that were lost.
 fn fetch(original: &Original, nets: &[Net]) -> (f64, f64) {
     let algorithm = std::env::args().nth(1);
-    let congestion = algorithm.map(|a| a.parse().expect("the name of an algorithm"));
+    let congestion = algorithm.map(|name| match name.as_str() {
+        "cubic" => Algorithm::Cubic,
+        "bbr" => Algorithm::Bbr,
+        _ => panic!("{name} is not an algorithm (cubic, bbr)"),
+    });
     let mut world = World::new(original, Config { congestion, ..Config::default() }, 1);
     for net in nets {
         world = world.peer(original, Behaviour::Honest, net.clone());

@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::time::Duration;
 
-use xylem_congestion::{Algorithm, Controller, Pacer, Rtt, Sent};
+use xylem_congestion::{Algorithm, Controller, Pacer, Rtt, Sent, TimeoutLimits};
 
 pub const fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
@@ -245,7 +245,7 @@ impl World {
             if marked {
                 f.controller.on_mark(now, Some(&sent));
             }
-            f.controller.on_ack(now, &sent, &f.rtt, f.bytes);
+            f.controller.on_ack(now, &sent, &f.rtt);
         }
         f.controller.on_ack_end(now, &f.rtt, f.bytes);
     }
@@ -261,9 +261,9 @@ impl World {
             f.bytes -= sent.bytes();
             f.count.lost += 1;
             f.lost.insert(number, sent);
-            f.controller.on_loss(now, &sent, f.bytes);
+            f.controller.on_loss(now, &sent);
         }
-        let silence = f.rtt.probe_timeout(ms(0), 0) * 3;
+        let silence = f.rtt.timeout(&TimeoutLimits::PROBE, 0) * 3;
         if !f.in_flight.is_empty() && now > f.heard + silence {
             f.controller.on_persistent_congestion(now);
             (f.bytes, f.heard) = (0, now);

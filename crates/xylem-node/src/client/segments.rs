@@ -205,7 +205,7 @@ impl Fetch<'_> {
         if let Err(why) = self.trust.check(&packet) {
             return self.not_verified(now, number, &why, to);
         }
-        self.pipeline.answered(now, number, message.packet.len());
+        self.pipeline.answered(now, number);
         self.take(now, number, &packet, to)
     }
 
