@@ -2,13 +2,14 @@
 
 use core::time::Duration;
 
+use xylem_congestion::SplitMix64;
 use xylem_packet::{NameRef, Packet};
 
 use crate::content_store::ContentStore;
 use crate::faces::{Faces, Ingress};
 use crate::fib::Fib;
 use crate::measurements::Measurement;
-use crate::name_hash::{NameHasher, NameHashes, split_mix};
+use crate::name_hash::{NameHasher, NameHashes};
 use crate::pit::Pit;
 use crate::prefixes::Prefixes;
 use crate::recent::Recent;
@@ -29,7 +30,7 @@ use crate::{
 /// Its tables lie on the heap, or, as `Forwarder<Fixed<…>>`, in arrays ([`crate::Fixed`]).
 pub struct Forwarder<S: Storage = Standard> {
     pub(crate) hasher: NameHasher,
-    pub(crate) random: u64,
+    pub(crate) random: SplitMix64,
     /// Microseconds.
     pub(crate) max_lifetime: u64,
     pub(crate) probing_interval: u64,
@@ -66,8 +67,8 @@ const MEASURED_FOR: u64 = 300_000_000;
 impl<S: Storage> Forwarder<S> {
     /// A forwarder without faces and routes.
     pub fn new(config: Config) -> Self {
-        let mut random = config.seed;
-        let hasher = NameHasher::new(split_mix(&mut random));
+        let mut random = SplitMix64::new(config.seed);
+        let hasher = NameHasher::new(random.next_u64());
         let name_bytes = config.pit_name_bytes.unwrap_or(config.pit_capacity.saturating_mul(256));
         let probing_interval = micros(config.probing_interval);
         let measured_for = MEASURED_FOR.max(probing_interval.saturating_mul(2));
