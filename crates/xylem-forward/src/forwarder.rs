@@ -8,7 +8,7 @@ use crate::content_store::ContentStore;
 use crate::faces::{Faces, Ingress};
 use crate::fib::Fib;
 use crate::measurements::Measurement;
-use crate::name_hash::{NameHasher, NameHashes, split_mix};
+use crate::name_hash::{NameHasher, NameHashes};
 use crate::pit::Pit;
 use crate::prefixes::Prefixes;
 use crate::recent::Recent;
@@ -16,7 +16,7 @@ use crate::storage::{Flat, Standard, Storage};
 use crate::strategy_choice::Strategy;
 use crate::{
     Config, Counters, CsInfo, CsSettings, DropReason, FaceCounters, FaceId, FaceScope,
-    FaceSettings, Incoming, Outlet, sha256,
+    FaceSettings, Incoming, Outlet, Seed, sha256,
 };
 
 /// An NDN forwarder.
@@ -65,15 +65,14 @@ const MEASURED_FOR: u64 = 300_000_000;
 
 impl<S: Storage> Forwarder<S> {
     /// A forwarder without faces and routes.
-    pub fn new(config: Config) -> Self {
-        let mut random = config.seed;
-        let hasher = NameHasher::new(split_mix(&mut random));
+    pub fn new(config: Config, seed: Seed) -> Self {
+        let hasher = NameHasher::new(seed.hash_key);
         let name_bytes = config.pit_name_bytes.unwrap_or(config.pit_capacity.saturating_mul(256));
         let probing_interval = micros(config.probing_interval);
         let measured_for = MEASURED_FOR.max(probing_interval.saturating_mul(2));
         Forwarder {
             hasher,
-            random,
+            random: seed.nonces,
             max_lifetime: micros(config.max_lifetime),
             probing_interval,
             max_next_hops: config.max_next_hops,

@@ -6,7 +6,7 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use xylem_forward::{Config, FaceId, FaceScope, Forwarder, Incoming, LinkType, Outgoing};
+use xylem_forward::{Config, FaceId, FaceScope, Forwarder, Incoming, LinkType, Outgoing, Seed};
 use xylem_mgmt::{
     ControlParameters, ControlResponse, FaceInfo, FaceUri, Host, Management, ManagementConfig,
     Persistency, Refusal, client,
@@ -114,7 +114,7 @@ impl Node {
             config
         };
         let mut program = Program {
-            forwarder: Forwarder::new(config_of_forwarder),
+            forwarder: Forwarder::new(config_of_forwarder, Seed::from_random([1; 16])),
             faces: BTreeMap::new(),
             now_ms: NOW_MS,
         };

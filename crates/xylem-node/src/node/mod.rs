@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::mpsc;
 
-use xylem_forward::{FaceId, Forwarder, Strategy};
+use xylem_forward::{FaceId, Forwarder, Seed, Strategy};
 use xylem_link::{Endpoint, StaticKey};
 use xylem_mgmt::{Authority, Management, ManagementConfig, Persistency};
 use xylem_packet::{Interest, Name};
@@ -69,8 +69,7 @@ impl Node {
         forwarding.pit_capacity = config.pit_capacity;
         forwarding.cs_capacity_bytes = config.cs_bytes;
         forwarding.cs_capacity_packets = config.cs_packets;
-        forwarding.seed = u64::from_le_bytes(identity::random()?);
-        let mut forwarder = Forwarder::new(forwarding);
+        let mut forwarder = Forwarder::new(forwarding, Seed::from_random(identity::random()?));
         if let Some(directory) = &config.cs_directory {
             let shelf = DiskShelf::open(directory, config.cs_directory_bytes).map_err(|e| {
                 failure::local(&format!("cannot keep a cache in {}", directory.display()), &e)
