@@ -6,13 +6,13 @@ use xylem_packet::{NameRef, Packet};
 
 use crate::content_store::ContentStore;
 use crate::faces::{Faces, Ingress};
-use crate::fib::Fib;
 use crate::measurements::Measurement;
+use crate::memory::Flat;
 use crate::name_hash::{NameHasher, NameHashes};
 use crate::pit::Pit;
 use crate::prefixes::Prefixes;
 use crate::recent::Recent;
-use crate::storage::{Flat, Standard, Storage};
+use crate::storage::{Standard, Storage};
 use crate::strategy_choice::Strategy;
 use crate::{
     Config, Counters, CsInfo, CsSettings, DropReason, FaceCounters, FaceId, FaceScope,
@@ -35,7 +35,7 @@ pub struct Forwarder<S: Storage = Standard> {
     pub(crate) probing_interval: u64,
     pub(crate) max_next_hops: usize,
     pub(crate) faces: Faces<S>,
-    pub(crate) fib: Fib<S>,
+    pub(crate) fib: Prefixes<S::Hops, S::Routes, S::Buckets, S::Pieces>,
     pub(crate) strategies: Prefixes<Strategy, S::Choices, S::Buckets, S::Pieces>,
     pub(crate) regions: Prefixes<(), S::Regions, S::Buckets, S::Pieces>,
     pub(crate) pit: Pit<S>,

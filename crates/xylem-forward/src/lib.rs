@@ -45,7 +45,7 @@ mod face;
 mod reasons;
 mod strategy_choice;
 
-mod storage;
+mod memory;
 
 mod slab;
 mod table;
@@ -61,6 +61,7 @@ mod fib;
 mod measurements;
 mod pit;
 mod prefixes;
+mod storage;
 
 mod rewrite;
 #[cfg(feature = "alloc")]

@@ -4,8 +4,9 @@ use xylem_packet::NameRef;
 
 use crate::fib::{NextHop, insert_hop, remove_hop};
 use crate::forwarder::Forwarder;
+use crate::memory::Flat;
 use crate::prefixes::MAX_COMPONENTS;
-use crate::storage::{Flat, Storage};
+use crate::storage::Storage;
 use crate::{FaceId, RouteError, Strategy};
 
 /// Room for a name on its way out of a table.
