@@ -14,6 +14,8 @@ mod record;
 mod control;
 mod datasets;
 mod face_uri;
+#[cfg(feature = "serde")]
+mod json;
 
 mod host;
 

@@ -105,6 +105,14 @@ impl fmt::Debug for PublisherId {
     }
 }
 
+/// As its text.
+#[cfg(feature = "serde")]
+impl serde::Serialize for PublisherId {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
 /// A text that is no publisher's key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a publisher is 64 hexadecimal digits")]

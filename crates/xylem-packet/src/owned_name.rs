@@ -181,6 +181,14 @@ impl fmt::Debug for Name {
     }
 }
 
+/// As its URI.
+#[cfg(feature = "serde")]
+impl serde::Serialize for Name {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
 impl FromStr for Name {
     type Err = crate::UriError;
     fn from_str(uri: &str) -> Result<Name, crate::UriError> {

@@ -242,6 +242,14 @@ impl fmt::Debug for NameRef<'_> {
     }
 }
 
+/// As its URI.
+#[cfg(feature = "serde")]
+impl serde::Serialize for NameRef<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
 #[cfg(all(test, feature = "alloc"))]
 mod tests {
     use super::*;

@@ -90,7 +90,8 @@ mod tests {
             assert_eq!(Armor::decode(wrong), None, "{wrong:?}");
         }
         // Padding stands at the end, and is as long as it must be; bits that nothing needs are 0.
-        for wrong in ["=", "Zm9=vYmE=", "Zm9v=YmE=", "=Zm9vYmE", "Zm9vYmE", "Zm9vYmE==", "Zm9vYmF="] {
+        for wrong in ["=", "Zm9=vYmE=", "Zm9v=YmE=", "=Zm9vYmE", "Zm9vYmE", "Zm9vYmE==", "Zm9vYmF="]
+        {
             assert_eq!(Armor::decode(wrong.as_bytes()), None, "{wrong}");
         }
     }
