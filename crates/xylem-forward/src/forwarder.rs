@@ -269,7 +269,10 @@ impl Forwarder<crate::Heap> {
     }
 
     /// Gives the content store a second level, or takes it away.
-    pub fn set_shelf(&mut self, shelf: Option<alloc::boxed::Box<dyn crate::Shelf + Send>>) {
-        self.content_store.set_shelf(shelf);
+    pub fn set_second_level(
+        &mut self,
+        cache: Option<alloc::boxed::Box<dyn crate::SecondLevelCache + Send>>,
+    ) {
+        self.content_store.set_second_level(cache);
     }
 }

@@ -65,7 +65,7 @@ mod storage;
 
 mod rewrite;
 #[cfg(feature = "alloc")]
-mod shelf;
+mod second_level;
 
 mod forwarder;
 mod routes;
@@ -83,7 +83,7 @@ pub use fib::NextHop;
 pub use forwarder::Forwarder;
 pub use reasons::{Counters, DropReason, RouteError};
 #[cfg(feature = "alloc")]
-pub use shelf::Shelf;
+pub use second_level::SecondLevelCache;
 #[cfg(feature = "alloc")]
 pub use storage::Heap;
 pub use storage::{Fixed, Standard, Storage};

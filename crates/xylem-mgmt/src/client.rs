@@ -36,7 +36,7 @@ fn name(local: bool, module: &str, verb: &str) -> Name {
 /// Does a forwarder that is reached by `uri` count this program as local? Unix sockets and the
 /// machine's own addresses do, but for UDP.
 pub fn is_local(uri: &FaceUri) -> bool {
-    let loopback = |endpoint: &crate::Endpoint| match &endpoint.host {
+    let loopback = |at: &crate::UriAuthority| match &at.host {
         crate::UriHost::Ip(address) => address.is_loopback(),
         crate::UriHost::Name(name) => name == "localhost",
         crate::UriHost::Zoned(..) => false,

@@ -18,7 +18,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The value of the next element, which is of type `tag`.
-    pub(crate) fn take(&mut self, tag: u8) -> Result<&'a [u8], KeyError> {
+    pub(crate) fn element(&mut self, tag: u8) -> Result<&'a [u8], KeyError> {
         let [found, first, rest @ ..] = self.0 else { return Err(KeyError::Malformed) };
         if *found != tag {
             return Err(KeyError::Malformed);
@@ -53,7 +53,7 @@ impl<'a> Reader<'a> {
 /// `bytes` as exactly one element of type `tag`.
 pub(crate) fn only(bytes: &[u8], tag: u8) -> Result<&[u8], KeyError> {
     let mut reader = Reader::new(bytes);
-    let value = reader.take(tag)?;
+    let value = reader.element(tag)?;
     reader.end()?;
     Ok(value)
 }
@@ -87,7 +87,7 @@ mod tests {
         }
         for longer in [&[4, 0x81, 1, 0][..], &[4, 0x82, 0, 200], &[4, 0x80], &[4, 0x84, 0, 0, 0, 0]]
         {
-            assert_eq!(Reader::new(longer).take(BIT_STRING), Err(KeyError::Malformed));
+            assert_eq!(Reader::new(longer).element(BIT_STRING), Err(KeyError::Malformed));
         }
     }
 }

@@ -37,11 +37,11 @@ pub(crate) struct ContentStore<S: Storage> {
     second: SecondLevel,
 }
 
-/// The shelf, if there is one, and room for a packet of it.
+/// The second level, if there is one, and room for a packet of it.
 #[cfg(feature = "alloc")]
 #[derive(Default)]
 struct SecondLevel {
-    shelf: Option<alloc::boxed::Box<dyn crate::Shelf + Send>>,
+    cache: Option<alloc::boxed::Box<dyn crate::SecondLevelCache + Send>>,
     packet: alloc::vec::Vec<u8>,
 }
 
@@ -201,21 +201,21 @@ impl<S: Storage> ContentStore<S> {
         if found.is_none() && interest.can_be_prefix() {
             found = self.find_under(name, hashes, usable);
         }
-        let Some(found) = found else { return self.find_on_shelf(interest) };
+        let Some(found) = found else { return self.find_in_second_level(interest) };
         self.take_out(found);
         self.put_newest(found);
         Some(self.entries.get(found).packet.as_slice())
     }
 
     #[cfg(not(feature = "alloc"))]
-    fn find_on_shelf(&mut self, _interest: &Interest<'_>) -> Option<&[u8]> {
+    fn find_in_second_level(&mut self, _interest: &Interest<'_>) -> Option<&[u8]> {
         None
     }
 
-    /// The Data that answers an Interest, from the shelf. When it came is not known there.
+    /// The Data that answers an Interest, from the second level. When it came is not known there.
     #[cfg(feature = "alloc")]
-    fn find_on_shelf(&mut self, interest: &Interest<'_>) -> Option<&[u8]> {
-        let SecondLevel { shelf: Some(shelf), packet } = &mut self.second else { return None };
+    fn find_in_second_level(&mut self, interest: &Interest<'_>) -> Option<&[u8]> {
+        let SecondLevel { cache: Some(cache), packet } = &mut self.second else { return None };
         if interest.must_be_fresh() {
             return None;
         }
@@ -223,7 +223,7 @@ impl<S: Storage> ContentStore<S> {
         let name = if by_digest { interest.name().parent() } else { interest.name() };
         let can_be_prefix = interest.can_be_prefix() && !by_digest;
         packet.clear();
-        if !shelf.get(name, can_be_prefix, packet) {
+        if !cache.get(name, can_be_prefix, packet) {
             return None;
         }
         let data = Data::decode(packet).ok()?;
@@ -236,8 +236,11 @@ impl<S: Storage> ContentStore<S> {
     }
 
     #[cfg(feature = "alloc")]
-    pub(crate) fn set_shelf(&mut self, shelf: Option<alloc::boxed::Box<dyn crate::Shelf + Send>>) {
-        self.second.shelf = shelf;
+    pub(crate) fn set_second_level(
+        &mut self,
+        cache: Option<alloc::boxed::Box<dyn crate::SecondLevelCache + Send>>,
+    ) {
+        self.second.cache = cache;
     }
 
     #[inline]
@@ -292,19 +295,19 @@ impl<S: Storage> ContentStore<S> {
             }
         }
         #[cfg(feature = "alloc")]
-        if let Some(shelf) = &mut self.second.shelf {
-            erased += shelf.erase(prefix, limit - erased);
+        if let Some(cache) = &mut self.second.cache {
+            erased += cache.erase(prefix, limit - erased);
         }
         erased
     }
 
-    /// Makes room: the packet that was used longest ago goes, to the shelf if there is one.
+    /// Makes room: the packet that was used longest ago goes, to the second level if there is one.
     fn evict(&mut self) {
         #[cfg(feature = "alloc")]
-        if let Some(shelf) = &mut self.second.shelf {
+        if let Some(cache) = &mut self.second.cache {
             let entry = self.entries.get(self.oldest);
             if let Ok(name) = NameRef::from_value(entry.name()) {
-                shelf.put(name, entry.packet.as_slice());
+                cache.put(name, entry.packet.as_slice());
             }
         }
         self.remove(self.oldest);

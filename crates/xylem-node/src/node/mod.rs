@@ -74,7 +74,7 @@ impl Node {
             let shelf = DiskShelf::open(directory, config.cs_directory_bytes).map_err(|e| {
                 failure::local(&format!("cannot keep a cache in {}", directory.display()), &e)
             })?;
-            forwarder.set_shelf(Some(Box::new(shelf)));
+            forwarder.set_second_level(Some(Box::new(shelf)));
         }
         let mut engine = Engine::new(endpoint, forwarder)
             .map_err(|e| failure::local("cannot start the event loop", &e))?;

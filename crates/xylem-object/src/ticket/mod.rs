@@ -147,7 +147,7 @@ impl Ticket {
             return Err(TicketError::Malformed("unknown flags"));
         }
         let name_len = fields.var_number()?;
-        let name = fields.take(usize::try_from(name_len).unwrap_or(usize::MAX))?;
+        let name = fields.bytes(usize::try_from(name_len).unwrap_or(usize::MAX))?;
         let name = NameRef::from_value(name).map_err(|_| TicketError::Malformed("name"))?;
         naming::check_prefix(name).map_err(|_| TicketError::Malformed("name"))?;
         let root = Hash::from_bytes(fields.array()?);
@@ -250,16 +250,16 @@ struct Fields<'a>(&'a [u8]);
 impl<'a> Fields<'a> {
     const SHORT: TicketError = TicketError::Malformed("too short");
 
-    fn take(&mut self, len: usize) -> Result<&'a [u8], TicketError> {
-        let (taken, rest) = self.0.split_at_checked(len).ok_or(Self::SHORT)?;
+    fn bytes(&mut self, len: usize) -> Result<&'a [u8], TicketError> {
+        let (field, rest) = self.0.split_at_checked(len).ok_or(Self::SHORT)?;
         self.0 = rest;
-        Ok(taken)
+        Ok(field)
     }
 
     fn array<const N: usize>(&mut self) -> Result<[u8; N], TicketError> {
-        let (taken, rest) = self.0.split_first_chunk().ok_or(Self::SHORT)?;
+        let (field, rest) = self.0.split_first_chunk().ok_or(Self::SHORT)?;
         self.0 = rest;
-        Ok(*taken)
+        Ok(*field)
     }
 
     fn byte(&mut self) -> Result<u8, TicketError> {
@@ -269,7 +269,7 @@ impl<'a> Fields<'a> {
     fn var_number(&mut self) -> Result<u64, TicketError> {
         let read = tlv::read_var_number(self.0).map_err(|_| TicketError::Malformed("number"));
         let (number, len) = read?;
-        self.take(len)?;
+        self.bytes(len)?;
         Ok(number)
     }
 
