@@ -13,6 +13,7 @@
 //! assert!(Interest::decode(&wire)?.name().to_string().starts_with("/localhost/nfd/rib/register/"));
 //! # Ok(()) }
 //! ```
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use xylem_packet::tlv::types;
 use xylem_packet::{Component, Data, EncodeError, Interest, InterestBuilder, Name};
@@ -176,7 +177,7 @@ impl Dataset {
             }
         }
         self.content.extend_from_slice(data.content());
-        self.next += 1;
+        self.next = self.next.saturating_add(1);
         // Without FinalBlockId there is nothing to say that more will come.
         let last = data.meta().final_block_id;
         let is_last = last.is_none_or(|last| last == Component::segment(segment));

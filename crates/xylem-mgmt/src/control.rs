@@ -1,4 +1,5 @@
 //! ControlParameters and ControlResponse (NFD wiki, "ControlCommand").
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use xylem_packet::Name;
 use xylem_packet::tlv::{Reader, write_element};

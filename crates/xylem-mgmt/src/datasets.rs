@@ -1,5 +1,6 @@
 //! The entries of datasets, and notifications of face events (NFD wiki, "StatusDataset",
 //! "ForwarderStatus", "FaceMgmt", "FibMgmt", "RibMgmt", "CsMgmt", "StrategyChoice").
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use core::time::Duration;
 

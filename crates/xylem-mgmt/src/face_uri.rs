@@ -5,6 +5,7 @@
 //! `ether://[08:00:27:01:02:03]`, `internal://`.
 //! `udp`, `tcp` and the others with an address literal become `udp4` or `udp6` when written; with a
 //! host's name they stay as they are, and whoever opens the face looks the name up.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};

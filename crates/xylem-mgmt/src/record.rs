@@ -4,6 +4,7 @@
 //! Read in any order, as NFD does: implementations disagree about it. What is unknown is skipped,
 //! critical or not, since forwarders add counters of their own. A repeated field is refused.
 //! Written in the order of the table, which suits decoders that insist on one (python-ndn).
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use xylem_packet::tlv::{self, Reader};
 use xylem_packet::{DecodeError, Name, NameRef};

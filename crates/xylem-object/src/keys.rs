@@ -9,6 +9,7 @@
 //! assert_eq!(key.public().key_id().to_string(), "0871f3aabc26e458");
 //! assert_eq!(format!("{key:?}"), "PublisherKey(0871f3aabc26e458, secret hidden)");
 //! ```
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use core::fmt;
 use core::str::FromStr;
@@ -122,16 +123,8 @@ impl FromStr for PublisherId {
     type Err = PublisherIdError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let digits = text.as_bytes();
-        if digits.len() != 64 {
-            return Err(PublisherIdError);
-        }
-        let mut id = [0; 32];
-        for (byte, pair) in id.iter_mut().zip(digits.chunks_exact(2)) {
-            let digit = |c: u8| char::from(c).to_digit(16).ok_or(PublisherIdError);
-            *byte = (digit(pair[0])? << 4 | digit(pair[1])?) as u8;
-        }
-        Ok(Self(id))
+        let digits = xylem_hash::Hash::from_hex(text).map_err(|_| PublisherIdError)?;
+        Ok(Self(*digits.as_bytes()))
     }
 }
 

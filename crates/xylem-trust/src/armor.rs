@@ -8,6 +8,7 @@
 //! Bv0BSwcjCANuZG4IA0tFWQgIJ8SyKp97gScIA25kbjYIAAABgHX6c7QUCRgBAhkE…
 //! -----END NDN CERT-----
 //! ```
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use data_encoding::BASE64;
 use xylem_packet::tlv::types;

@@ -1,4 +1,5 @@
 //! As much of DER (ITU-T X.690) as keys need: definite lengths in their shortest form, one reader.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use crate::KeyError;
 
@@ -59,6 +60,7 @@ pub(crate) fn only(bytes: &[u8], tag: u8) -> Result<&[u8], KeyError> {
 }
 
 /// Appends one element; `value` is at most 65,535 bytes long, as everything here is.
+#[expect(clippy::cast_possible_truncation, reason = "matched on, and at most 65,535")]
 pub(crate) fn write(out: &mut Vec<u8>, tag: u8, value: &[u8]) {
     out.push(tag);
     match value.len() {

@@ -6,6 +6,7 @@
 //! packet  Data /<identity>/KEY/<key id>, ContentType 9, content: PKCS#8 (Ed25519) or SEC 1 (ECDSA),
 //!         signed by the key itself
 //! ```
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use core::fmt;
 

@@ -1,4 +1,5 @@
 //! Public keys, as SubjectPublicKeyInfo (RFC 5280 section 4.1.2.7): what a certificate holds.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use crate::{KeyError, der};
 
@@ -101,7 +102,7 @@ fn check_rsa(key: &[u8]) -> Result<(), KeyError> {
     }
     let magnitude = modulus.strip_prefix(&[0]).unwrap_or(modulus);
     let leading = magnitude.first().map_or(0, |byte| byte.leading_zeros() as usize);
-    let bits = (magnitude.len() * 8).saturating_sub(leading);
+    let bits = magnitude.len().saturating_mul(8).saturating_sub(leading);
     if RSA_BITS.contains(&bits) { Ok(()) } else { Err(KeyError::Unsupported) }
 }
 

@@ -1,4 +1,5 @@
 //! Base32 (RFC 4648 section 6), lower case, without padding; reading also takes upper case.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use data_encoding::BASE32_NOPAD_NOCASE;
 

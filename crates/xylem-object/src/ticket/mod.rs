@@ -29,6 +29,7 @@
 //! );
 //! # Ok::<(), naming::PrefixError>(())
 //! ```
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 pub mod base32;
 
@@ -199,7 +200,8 @@ impl FromStr for Ticket {
         }
         let bytes = base32::decode(&text[SCHEME.len()..]).map_err(|error| match error {
             Base32Error::Character(character, at) => {
-                TicketError::Character { character, position: SCHEME.len() + at + 1 }
+                let position = SCHEME.len().saturating_add(at).saturating_add(1);
+                TicketError::Character { character, position }
             }
             Base32Error::Length => TicketError::Checksum,
         })?;
@@ -209,6 +211,7 @@ impl FromStr for Ticket {
 
 /// Appends the first [`MAX_ADDRESSES`] of these in the ticket's form: their number, and of each its
 /// family, address and port.
+#[expect(clippy::cast_possible_truncation, reason = "at most 16")]
 pub fn write_addresses(out: &mut Vec<u8>, addresses: &[SocketAddr]) {
     let addresses = &addresses[..addresses.len().min(MAX_ADDRESSES)];
     out.push(addresses.len() as u8);
