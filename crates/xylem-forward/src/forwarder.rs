@@ -99,12 +99,6 @@ impl<S: Storage> Forwarder<S> {
         self.faces.add(settings.into())
     }
 
-    /// Changes a face's settings; true if it is known.
-    pub fn update_face(&mut self, face: FaceId, settings: impl Into<FaceSettings>) -> bool {
-        let known = self.faces.number(face).and_then(|face| self.faces.get_mut(face));
-        known.map(|face| face.settings = settings.into()).is_some()
-    }
-
     /// Forgets a face and its routes. What it had asked for is no longer delivered.
     pub fn remove_face(&mut self, face: FaceId) {
         if let Some(number) = self.faces.number(face) {

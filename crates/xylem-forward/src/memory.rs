@@ -2,7 +2,7 @@
 //! compile time, for machines without an allocator. The tables are the same code.
 
 #[cfg(feature = "alloc")]
-pub use heap::Chunks;
+pub(crate) use heap::Chunks;
 
 /// Values that stay where they are once pushed.
 pub trait Slots<T>: Default {

@@ -9,7 +9,7 @@ const IN_PLACE: usize = 36;
 const PIECE: usize = 28;
 
 /// A part of a name.
-pub type Piece = [u8; PIECE];
+pub(crate) type Piece = [u8; PIECE];
 
 /// A name's value (or other bytes) within an entry; the rest lies in [`Names`].
 #[derive(Debug)]

@@ -61,15 +61,6 @@ impl ControlParameters {
         write_element(&mut out, types::CONTROL_PARAMETERS, &value);
         out
     }
-
-    /// Flags that were `was`, with those of `flags` that `mask` means. Without both it stays as it
-    /// was.
-    pub fn flags_over(&self, was: u64) -> u64 {
-        match (self.flags, self.mask) {
-            (Some(flags), Some(mask)) => was & !mask | flags & mask,
-            _ => was,
-        }
-    }
 }
 
 record! {

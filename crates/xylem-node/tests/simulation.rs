@@ -258,7 +258,7 @@ struct Outcome {
 fn fetch(size: usize, path: Path, seed: u64) -> Outcome {
     let content: Vec<u8> = (0..size).map(|i| (i * 7 + i / 251) as u8).collect();
     let outboard = Outboard::of(&content, SegmentSize::DEFAULT);
-    let publisher = PublisherKey::generate([7; 32]);
+    let publisher = PublisherKey::from_bytes(&[7; 32]);
     let object = Name::from_uri("/simulated/file").unwrap();
     let prefix = naming::versioned(object.as_ref(), 1).unwrap();
     let manifest = Manifest::file(outboard.root(), size as u64, b"file");

@@ -38,12 +38,6 @@ impl PublisherKey {
         Self { seed: Zeroizing::new(*secret), id, signer }
     }
 
-    /// A new key out of 32 random bytes; the same as [`PublisherKey::from_bytes`], said aloud.
-    pub fn generate(random: [u8; 32]) -> Self {
-        let random = Zeroizing::new(random);
-        Self::from_bytes(&random)
-    }
-
     /// The secret seed, to be stored where only its owner reads; wiped when dropped.
     pub fn to_bytes(&self) -> Zeroizing<[u8; 32]> {
         self.seed.clone()

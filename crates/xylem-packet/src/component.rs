@@ -123,19 +123,9 @@ impl Component<'static> {
         Self::number(types::SEGMENT_COMPONENT, n)
     }
 
-    /// `off=n`.
-    pub const fn byte_offset(n: u64) -> Self {
-        Self::number(types::BYTE_OFFSET_COMPONENT, n)
-    }
-
     /// `v=n`.
     pub const fn version(n: u64) -> Self {
         Self::number(types::VERSION_COMPONENT, n)
-    }
-
-    /// `t=n`, microseconds since 1970.
-    pub const fn timestamp(n: u64) -> Self {
-        Self::number(types::TIMESTAMP_COMPONENT, n)
     }
 
     /// `seq=n`.

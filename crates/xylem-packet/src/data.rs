@@ -20,8 +20,6 @@ impl ContentType {
     pub const KEY: Self = Self(2);
     /// An application's refusal.
     pub const NACK: Self = Self(3);
-    /// A prefix announcement (NFD's prefix announcement protocol).
-    pub const PREFIX_ANNOUNCEMENT: Self = Self(5);
 }
 
 /// MetaInfo.

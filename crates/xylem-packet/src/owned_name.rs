@@ -49,14 +49,6 @@ impl Name {
         self.as_ref().child(component)
     }
 
-    /// Keeps the first `n` components.
-    pub fn truncate(&mut self, n: usize) {
-        let prefix = self.as_ref().prefix(n);
-        let (len, count) = (prefix.value().len(), prefix.len());
-        self.value.truncate(len);
-        self.count = count as u32;
-    }
-
     /// Number of components.
     pub fn len(&self) -> usize {
         self.count as usize

@@ -68,7 +68,9 @@ impl Host for Program {
     }
     fn update_face(&mut self, face: FaceId, parameters: &ControlParameters) -> Result<(), Refusal> {
         let info = self.faces.get_mut(&face).expect("management looked");
-        info.flags = parameters.flags_over(info.flags);
+        if let (Some(flags), Some(mask)) = (parameters.flags, parameters.mask) {
+            info.flags = info.flags & !mask | flags & mask;
+        }
         let persistency = parameters.persistency.and_then(Persistency::from_number);
         info.persistency = persistency.unwrap_or(info.persistency);
         Ok(())

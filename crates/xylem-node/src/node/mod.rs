@@ -161,6 +161,10 @@ impl Node {
                 .set_strategy(prefix.as_ref(), strategy)
                 .map_err(|e| failure::usage(format!("strategy of {prefix}: {e}")))?;
         }
+        for region in &self.config.regions {
+            let added = self.engine.forwarder.add_region(name(region)?.as_ref());
+            added.map_err(|e| failure::usage(format!("region {region}: {e}")))?;
+        }
         Ok(())
     }
 

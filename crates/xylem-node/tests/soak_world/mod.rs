@@ -58,7 +58,7 @@ impl Original {
         }
         content.truncate(size as usize);
         let outboard = Outboard::of(&content, SegmentSize::DEFAULT);
-        let publisher = PublisherKey::generate([number as u8; 32]);
+        let publisher = PublisherKey::from_bytes(&[number as u8; 32]);
         let object = Name::from_uri(&format!("/soak/{number}")).expect("a name");
         let prefix = naming::versioned(object.as_ref(), number + 1).expect("a short name");
         let manifest = Manifest::file(outboard.root(), size, b"soak");
