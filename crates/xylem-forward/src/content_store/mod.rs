@@ -5,108 +5,49 @@
 //! size allocates nothing. A packet is copied in: a slice of a receive buffer would keep all of the
 //! buffer in memory while only the packet is counted.
 //!
-//! Beside the packets there is a tree with a node for every prefix of their names, found by hash.
-//! An Interest with CanBePrefix goes from its node down to a packet, newest arrivals first. A node
-//! knows no name: two prefixes of the same hash and length would share one, which costs a wrong
-//! candidate, never a wrong answer, since a candidate's name is compared.
+//! Beside the packets there is a tree with a node for every prefix of their names ([`tree`]). An
+//! Interest with CanBePrefix goes from its node down to a packet, newest arrivals first.
+
+pub(crate) mod packet;
+pub(crate) mod tree;
 
 use xylem_packet::{Component, Data, Interest, NameRef};
 
-use crate::name_hash::{NameHasher, NameHashes};
-use crate::pit::ends_with_digest;
+use crate::memory::Flat;
+use crate::name_hash::{NameHasher, NameHashes, ends_with_digest};
 use crate::sha256;
-use crate::slab::{NONE, Slab};
-use crate::storage::{Flat, Storage};
-use crate::table::Table;
+use crate::slab::{NONE, Place, Slab};
+use crate::storage::Storage;
 use crate::{CsInfo, CsSettings};
+use packet::CsEntry;
+use tree::NameTree;
 
 /// How many nodes a CanBePrefix look-up visits.
 const MAX_VISITS: usize = 64;
-/// Prefixes longer than this have no nodes.
-const MAX_DEPTH: usize = 32;
-/// In a node: its packet is being put into place.
-const RESERVED: u32 = NONE - 1;
 /// What an allocation costs beside its bytes, roughly.
 const ALLOCATION: usize = 16;
-
-/// A packet.
-#[derive(Debug)]
-pub struct CsEntry<P> {
-    packet: P,
-    /// Where in it the name's value lies.
-    name_start: u16,
-    name_len: u16,
-    /// Microseconds.
-    fresh_until: u64,
-    newer: u32,
-    older: u32,
-    node: u32,
-}
-
-impl<P: Default> Default for CsEntry<P> {
-    fn default() -> Self {
-        CsEntry {
-            packet: P::default(),
-            name_start: 0,
-            name_len: 0,
-            fresh_until: 0,
-            newer: NONE,
-            older: NONE,
-            node: NONE,
-        }
-    }
-}
-
-impl<P: Flat<u8>> CsEntry<P> {
-    fn name(&self) -> &[u8] {
-        let start = usize::from(self.name_start);
-        &self.packet.as_slice()[start..start + usize::from(self.name_len)]
-    }
-}
-
-/// A name or a prefix of names in the store; its hash lies in the table.
-#[derive(Debug)]
-pub struct Node {
-    parent: u32,
-    first_child: u32,
-    before: u32,
-    after: u32,
-    /// The packet of exactly this name.
-    entry: u32,
-    depth: u16,
-}
-
-impl Default for Node {
-    fn default() -> Self {
-        Node { parent: NONE, first_child: NONE, before: NONE, after: NONE, entry: NONE, depth: 0 }
-    }
-}
 
 pub(crate) struct ContentStore<S: Storage> {
     info: CsInfo,
     entries: Slab<CsEntry<S::Packet>, S::Packets>,
-    nodes: Table<Node, S::Nodes, S::Buckets>,
+    tree: NameTree<S::Nodes, S::Buckets>,
     newest: u32,
     oldest: u32,
     #[cfg(feature = "alloc")]
     second: SecondLevel,
 }
 
-/// The shelf, if there is one, and room for a packet of it.
+/// The second level, if there is one, and room for a packet of it.
 #[cfg(feature = "alloc")]
 #[derive(Default)]
 struct SecondLevel {
-    shelf: Option<alloc::boxed::Box<dyn crate::Shelf + Send>>,
+    cache: Option<alloc::boxed::Box<dyn crate::SecondLevelCache + Send>>,
     packet: alloc::vec::Vec<u8>,
 }
 
-/// Bytes that an entry takes beside its packet and nodes, and those of a node, bucket included.
+/// Bytes that an entry takes beside its packet and nodes.
 fn entry_cost<S: Storage>() -> usize {
-    size_of::<crate::slab::Linked<CsEntry<S::Packet>>>() + ALLOCATION
-}
-
-fn node_cost() -> usize {
-    size_of::<crate::table::Slot<Node>>() + 8
+    size_of::<Place<CsEntry<S::Packet>>>() + ALLOCATION
 }
 
 impl<S: Storage> ContentStore<S> {
@@ -120,7 +61,7 @@ impl<S: Storage> ContentStore<S> {
                 ..CsInfo::default()
             },
             entries: Slab::new(usize::MAX),
-            nodes: Table::new(usize::MAX),
+            tree: NameTree::new(),
             newest: NONE,
             oldest: NONE,
             #[cfg(feature = "alloc")]
@@ -139,7 +80,7 @@ impl<S: Storage> ContentStore<S> {
     }
 
     fn bytes(&self) -> usize {
-        self.info.bytes + self.nodes.len() * node_cost()
+        self.info.bytes + self.tree.bytes()
     }
 
     pub(crate) fn configure(&mut self, settings: CsSettings) {
@@ -167,7 +108,7 @@ impl<S: Storage> ContentStore<S> {
         }
         let cost = data.wire().len() + entry_cost::<S>();
         // With the nodes that it needs at least it must fit into an empty store.
-        let nodes = (data.name().len().min(MAX_DEPTH) + 1) * node_cost();
+        let nodes = NameTree::<S::Nodes, S::Buckets>::bytes_for(data.name());
         if cost + nodes > self.info.capacity_bytes {
             return;
         }
@@ -180,24 +121,32 @@ impl<S: Storage> ContentStore<S> {
         {
             self.evict();
         }
-        let Some(node) = self.find_or_make_leaf(data.name(), hashes) else { return };
-        // Taken, so that making room does not remove it.
-        self.nodes.get_mut(node).entry = RESERVED;
-        let Some(id) = self.place(data) else {
-            self.nodes.get_mut(node).entry = NONE;
-            self.prune(node);
+        let Some(id) = self.place(data) else { return };
+        let Some(leaf) = self.find_or_make_leaf(data.name(), hashes) else {
+            self.entries.release(id);
             return;
         };
+        self.tree.set_packet(leaf, id);
         let range = data.name_range();
         let entry = self.entries.get_mut(id);
         // A packet has at most 8800 bytes.
         (entry.name_start, entry.name_len) = (range.start as u16, range.len() as u16);
         entry.fresh_until = now.saturating_add(data.meta().freshness_ms.saturating_mul(1000));
-        entry.node = node;
-        self.nodes.get_mut(node).entry = id;
+        entry.node = leaf;
         self.info.bytes += cost;
-        self.link_newest(id);
+        self.put_newest(id);
         while self.is_over() {
+            self.evict();
+        }
+    }
+
+    /// The node for a packet of this name; makes room where nodes are few.
+    fn find_or_make_leaf(&mut self, name: NameRef<'_>, hashes: &NameHashes) -> Option<u32> {
+        loop {
+            let leaf = self.tree.leaf(name, hashes);
+            if leaf.is_some() || self.oldest == NONE {
+                return leaf;
+            }
             self.evict();
         }
     }
@@ -252,21 +201,21 @@ impl<S: Storage> ContentStore<S> {
         if found.is_none() && interest.can_be_prefix() {
             found = self.find_under(name, hashes, usable);
         }
-        let Some(found) = found else { return self.find_on_shelf(interest) };
-        self.unlink(found);
-        self.link_newest(found);
+        let Some(found) = found else { return self.find_in_second_level(interest) };
+        self.take_out(found);
+        self.put_newest(found);
         Some(self.entries.get(found).packet.as_slice())
     }
 
     #[cfg(not(feature = "alloc"))]
-    fn find_on_shelf(&mut self, _interest: &Interest<'_>) -> Option<&[u8]> {
+    fn find_in_second_level(&mut self, _interest: &Interest<'_>) -> Option<&[u8]> {
         None
     }
 
-    /// The Data that answers an Interest, from the shelf. When it came is not known there.
+    /// The Data that answers an Interest, from the second level. When it came is not known there.
     #[cfg(feature = "alloc")]
-    fn find_on_shelf(&mut self, interest: &Interest<'_>) -> Option<&[u8]> {
-        let SecondLevel { shelf: Some(shelf), packet } = &mut self.second else { return None };
+    fn find_in_second_level(&mut self, interest: &Interest<'_>) -> Option<&[u8]> {
+        let SecondLevel { cache: Some(cache), packet } = &mut self.second else { return None };
         if interest.must_be_fresh() {
             return None;
         }
@@ -274,7 +223,7 @@ impl<S: Storage> ContentStore<S> {
         let name = if by_digest { interest.name().parent() } else { interest.name() };
         let can_be_prefix = interest.can_be_prefix() && !by_digest;
         packet.clear();
-        if !shelf.get(name, can_be_prefix, packet) {
+        if !cache.get(name, can_be_prefix, packet) {
             return None;
         }
         let data = Data::decode(packet).ok()?;
@@ -287,21 +236,25 @@ impl<S: Storage> ContentStore<S> {
     }
 
     #[cfg(feature = "alloc")]
-    pub(crate) fn set_shelf(&mut self, shelf: Option<alloc::boxed::Box<dyn crate::Shelf + Send>>) {
-        self.second.shelf = shelf;
+    pub(crate) fn set_second_level(
+        &mut self,
+        cache: Option<alloc::boxed::Box<dyn crate::SecondLevelCache + Send>>,
+    ) {
+        self.second.cache = cache;
     }
 
     #[inline]
     fn find_exact(&self, name: NameRef<'_>, hash: u64) -> Option<u32> {
-        self.nodes
-            .with_hash(hash)
-            .map(|node| self.nodes.get(node).entry)
-            .find(|entry| *entry != NONE && self.entries.get(*entry).name() == name.value())
+        self.tree.packets(hash).find(|id| self.entries.get(*id).name() == name.value())
     }
 
     fn has_full_name(&self, id: u32, full_name: NameRef<'_>) -> bool {
         let digest = sha256(self.entries.get(id).packet.as_slice());
         full_name.last() == Some(Component::implicit_digest(&digest))
+    }
+
+    fn is_under(&self, id: u32, prefix: NameRef<'_>) -> bool {
+        self.entries.get(id).name().starts_with(prefix.value())
     }
 
     /// A usable packet whose name begins with `name`.
@@ -311,18 +264,15 @@ impl<S: Storage> ContentStore<S> {
         hashes: &NameHashes,
         usable: impl Fn(&u32) -> bool,
     ) -> Option<u32> {
-        let top = self.node_of(name.len().min(MAX_DEPTH), hashes)?;
+        let top = self.tree.top(name, hashes)?;
         let mut at = Some(top);
         for _ in 0..MAX_VISITS {
             let node = at?;
-            let entry = self.nodes.get(node).entry;
-            if entry != NONE
-                && usable(&entry)
-                && self.entries.get(entry).name().starts_with(name.value())
-            {
-                return Some(entry);
+            let packet = self.tree.packet(node).filter(&usable);
+            if let Some(id) = packet.filter(|id| self.is_under(*id, name)) {
+                return Some(id);
             }
-            at = self.following(node, top);
+            at = self.tree.following(node, top);
         }
         None
     }
@@ -331,52 +281,51 @@ impl<S: Storage> ContentStore<S> {
     pub(crate) fn erase(&mut self, hasher: &NameHasher, prefix: NameRef<'_>, limit: u64) -> u64 {
         let mut hashes = NameHashes::default();
         hasher.hash_prefixes(prefix, &mut hashes);
-        let top = self.node_of(prefix.len().min(MAX_DEPTH), &hashes);
+        let top = self.tree.top(prefix, &hashes);
         let (mut erased, mut at) = (0, top);
         while let (Some(node), Some(top)) = (at, top)
             && erased < limit
         {
             // The node after this one outlives its packet: it leads to another.
-            at = self.following(node, top);
-            let entry = self.nodes.get(node).entry;
-            if entry != NONE && self.entries.get(entry).name().starts_with(prefix.value()) {
-                self.remove(entry);
+            at = self.tree.following(node, top);
+            let packet = self.tree.packet(node);
+            if let Some(id) = packet.filter(|id| self.is_under(*id, prefix)) {
+                self.remove(id);
                 erased += 1;
             }
         }
         #[cfg(feature = "alloc")]
-        if let Some(shelf) = &mut self.second.shelf {
-            erased += shelf.erase(prefix, limit - erased);
+        if let Some(cache) = &mut self.second.cache {
+            erased += cache.erase(prefix, limit - erased);
         }
         erased
     }
 
-    /// Makes room: the packet that was used longest ago goes, to the shelf if there is one.
+    /// Makes room: the packet that was used longest ago goes, to the second level if there is one.
     fn evict(&mut self) {
         #[cfg(feature = "alloc")]
-        if let Some(shelf) = &mut self.second.shelf {
+        if let Some(cache) = &mut self.second.cache {
             let entry = self.entries.get(self.oldest);
             if let Ok(name) = NameRef::from_value(entry.name()) {
-                shelf.put(name, entry.packet.as_slice());
+                cache.put(name, entry.packet.as_slice());
             }
         }
         self.remove(self.oldest);
     }
 
     fn remove(&mut self, id: u32) {
-        self.unlink(id);
+        self.take_out(id);
         let entry = self.entries.get(id);
         let node = entry.node;
         self.info.bytes -= entry.packet.as_slice().len() + entry_cost::<S>();
         self.entries.release(id);
-        self.nodes.get_mut(node).entry = NONE;
-        self.prune(node);
+        self.tree.remove_packet(node);
     }
 }
 
 /// The order of use.
 impl<S: Storage> ContentStore<S> {
-    fn unlink(&mut self, id: u32) {
+    fn take_out(&mut self, id: u32) {
         let CsEntry { newer, older, .. } = *self.entries.get(id);
         match newer {
             NONE => self.newest = older,
@@ -388,7 +337,7 @@ impl<S: Storage> ContentStore<S> {
         }
     }
 
-    fn link_newest(&mut self, id: u32) {
+    fn put_newest(&mut self, id: u32) {
         let before = core::mem::replace(&mut self.newest, id);
         let entry = self.entries.get_mut(id);
         (entry.newer, entry.older) = (NONE, before);
@@ -396,111 +345,5 @@ impl<S: Storage> ContentStore<S> {
             NONE => self.oldest = id,
             before => self.entries.get_mut(before).newer = id,
         }
-    }
-}
-
-/// The tree of names.
-impl<S: Storage> ContentStore<S> {
-    fn node_of(&self, depth: usize, hashes: &NameHashes) -> Option<u32> {
-        self.nodes.find(hashes.of(depth)?, |node| usize::from(node.depth) == depth)
-    }
-
-    /// The node for a packet of this name, with all nodes above it, each first among its siblings.
-    fn find_or_make_leaf(&mut self, name: NameRef<'_>, hashes: &NameHashes) -> Option<u32> {
-        let depth = name.len().min(MAX_DEPTH + 1);
-        let hash = if depth > MAX_DEPTH { hashes.whole() } else { hashes.of(depth)? };
-        // Another packet's node, of the same hash and depth, is no place for this one.
-        let leaf = self.nodes.find(hash, |n| usize::from(n.depth) == depth && n.entry == NONE);
-        if let Some(leaf) = leaf {
-            self.move_to_front(leaf);
-            return Some(leaf);
-        }
-        let leaf = self.make_node(hash, depth)?;
-        let mut child = leaf;
-        for depth in (0..depth).rev() {
-            if let Some(parent) = self.node_of(depth, hashes) {
-                self.link_child(parent, child);
-                self.move_to_front(parent);
-                break;
-            }
-            let made = hashes.of(depth).and_then(|hash| self.make_node(hash, depth));
-            let Some(parent) = made else {
-                self.prune(leaf);
-                return None;
-            };
-            self.link_child(parent, child);
-            child = parent;
-        }
-        Some(leaf)
-    }
-
-    /// A node without relations; makes room where nodes are few.
-    fn make_node(&mut self, hash: u64, depth: usize) -> Option<u32> {
-        while self.nodes.is_full() && self.oldest != NONE {
-            self.evict();
-        }
-        self.nodes.insert(hash, Node { depth: depth as u16, ..Node::default() })
-    }
-
-    fn link_child(&mut self, parent: u32, child: u32) {
-        let after = core::mem::replace(&mut self.nodes.get_mut(parent).first_child, child);
-        if after != NONE {
-            self.nodes.get_mut(after).before = child;
-        }
-        let node = self.nodes.get_mut(child);
-        (node.parent, node.before, node.after) = (parent, NONE, after);
-    }
-
-    fn unlink_child(&mut self, child: u32) {
-        let Node { parent, before, after, .. } = *self.nodes.get(child);
-        if after != NONE {
-            self.nodes.get_mut(after).before = before;
-        }
-        if before != NONE {
-            self.nodes.get_mut(before).after = after;
-        } else if parent != NONE {
-            self.nodes.get_mut(parent).first_child = after;
-        }
-    }
-
-    /// Puts a node, and those above it, before their siblings.
-    fn move_to_front(&mut self, mut node: u32) {
-        while node != NONE {
-            let Node { parent, before, .. } = *self.nodes.get(node);
-            if before != NONE {
-                self.unlink_child(node);
-                self.link_child(parent, node);
-            }
-            node = parent;
-        }
-    }
-
-    /// Removes a node and those above it, as far as they lead to no packet.
-    fn prune(&mut self, mut node: u32) {
-        while node != NONE {
-            let Node { parent, first_child, entry, .. } = *self.nodes.get(node);
-            if first_child != NONE || entry != NONE {
-                return;
-            }
-            self.unlink_child(node);
-            self.nodes.remove(node);
-            node = parent;
-        }
-    }
-
-    /// The node after this one, children first, in the tree under `top`.
-    fn following(&self, mut node: u32, top: u32) -> Option<u32> {
-        let first_child = self.nodes.get(node).first_child;
-        if first_child != NONE {
-            return Some(first_child);
-        }
-        while node != top {
-            let Node { parent, after, .. } = *self.nodes.get(node);
-            if after != NONE {
-                return Some(after);
-            }
-            node = parent;
-        }
-        None
     }
 }

@@ -1,5 +1,5 @@
 //! The content store's second level: what no longer fits into memory is found there, and what a
-//! shelf that lies gives back is not believed.
+//! cache that lies gives back is not believed.
 
 mod common;
 
@@ -7,14 +7,14 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use common::{What, World, data_with, interest, interest_with, name};
-use xylem_forward::{FaceId, Shelf};
+use xylem_forward::{FaceId, SecondLevelCache};
 use xylem_packet::{Component, Data, NameRef};
 
-/// A shelf in memory, whose packets the test can change.
+/// A cache in memory, whose packets the test can change.
 #[derive(Clone, Default)]
 struct Board(Arc<Mutex<BTreeMap<Vec<u8>, Vec<u8>>>>);
 
-impl Shelf for Board {
+impl SecondLevelCache for Board {
     fn put(&mut self, name: NameRef<'_>, packet: &[u8]) {
         self.0.lock().unwrap().insert(name.value().to_vec(), packet.to_vec());
     }
@@ -50,7 +50,7 @@ fn stocked() -> (World, FaceId, Board) {
     let (app, up) = (w.local(), w.remote());
     w.route("/", up, 0);
     let board = Board::default();
-    w.forwarder.set_shelf(Some(Box::new(board.clone())));
+    w.forwarder.set_second_level(Some(Box::new(board.clone())));
     for n in 0..10 {
         w.ok(app, &interest(&format!("/x/seg={n}"), n));
         w.ok(up, &a_data(n));
@@ -59,7 +59,7 @@ fn stocked() -> (World, FaceId, Board) {
 }
 
 #[test]
-fn what_memory_has_no_room_for_is_found_on_the_shelf() {
+fn what_memory_has_no_room_for_is_found_in_the_second_level() {
     let (mut w, app, board) = stocked();
     let packets = w.forwarder.cs().packets;
     assert!(packets < 10 && board.0.lock().unwrap().len() == 10 - packets);
@@ -77,7 +77,7 @@ fn what_memory_has_no_room_for_is_found_on_the_shelf() {
 }
 
 #[test]
-fn a_shelf_that_lies_gives_nothing_wrong() {
+fn a_cache_that_lies_gives_nothing_wrong() {
     let (mut w, app, board) = stocked();
     let good = a_data(0);
     let key = name("/x/seg=0").as_ref().value().to_vec();
@@ -95,7 +95,7 @@ fn a_shelf_that_lies_gives_nothing_wrong() {
         assert_eq!(answer(&mut w, good[..cut].to_vec()), What::Interest, "cut at {cut}");
     }
     // A flipped bit in the name or before it makes a packet of another name, or none; behind it,
-    // only the shelf can tell.
+    // only the cache can tell.
     let name_end = Data::decode(&good).unwrap().name_range().end;
     for at in 0..name_end {
         let mut flipped = good.to_vec();

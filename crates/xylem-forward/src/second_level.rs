@@ -7,9 +7,9 @@ use xylem_packet::NameRef;
 /// A larger and slower place for Data, such as a disk.
 ///
 /// It may forget, fail or lie: what it gives back is decoded again and its name compared, and it
-/// satisfies no Interest with MustBeFresh. Whether the content is what it was is for the shelf to
-/// check: Data is not verified in a forwarder.
-pub trait Shelf {
+/// satisfies no Interest with MustBeFresh. Whether the content is what it was is for this cache
+/// to check: Data is not verified in a forwarder.
+pub trait SecondLevelCache {
     /// Takes a packet that memory has no more room for.
     fn put(&mut self, name: NameRef<'_>, packet: &[u8]);
 
