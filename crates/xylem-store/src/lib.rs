@@ -86,12 +86,6 @@ mod staging;
 mod check;
 mod collect;
 
-#[cfg(any(test, feature = "fault"))]
-pub mod fault;
-
-#[cfg(all(test, unix))]
-mod tests;
-
 pub use catalog::KnownPaths;
 pub use check::{TreeCheck, check_tree, segments_of_outboard};
 pub use collect::{Collected, Collecting};

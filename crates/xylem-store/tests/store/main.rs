@@ -1,4 +1,5 @@
 //! The store on disks that work, fail, lie and lose power.
+#![cfg(unix)]
 
 mod catalog;
 mod collect;
