@@ -49,6 +49,9 @@ mod disk;
 mod file;
 mod sparse;
 
+mod atomic;
+mod dirs;
+
 mod store;
 
 mod format;
@@ -86,6 +89,7 @@ mod staging;
 mod check;
 mod collect;
 
+pub use atomic::{Durability, install, write_atomically};
 pub use catalog::KnownPaths;
 pub use check::{TreeCheck, check_tree, segments_of_outboard};
 pub use collect::{Collected, Collecting};

@@ -11,9 +11,10 @@ use std::path::{Path, PathBuf};
 use xylem_hash::Hash;
 use xylem_tree::{Geometry, Node, NodeValue, Segment, Verified, Verifier};
 
+use crate::atomic::{Durability, install};
 use crate::blocks::WriteBlocks;
 use crate::error::StoreError;
-use crate::file::FileRef;
+use crate::file::{FileRef, open_locked};
 use crate::medium::{Clobber, FileTime};
 use crate::node_buffer::NodeBuffer;
 use crate::outboard::OutboardFile;
@@ -21,7 +22,7 @@ use crate::scan::{RegionScan, Scan, ScanBuffer};
 use crate::segments::SegmentSet;
 use crate::servable::{OnServable, Servable};
 use crate::sparse::has_zero_page;
-use crate::store::{Part, Store, open_locked};
+use crate::store::{Part, Store};
 use crate::sweep::cannot_be_set;
 
 /// Most bytes of verified data that may be without their nodes on disk.
@@ -53,6 +54,15 @@ pub enum OverwritePolicy {
     Never,
     /// Replace it, in one step.
     Replace,
+}
+
+impl From<OverwritePolicy> for Clobber {
+    fn from(policy: OverwritePolicy) -> Self {
+        match policy {
+            OverwritePolicy::Never => Self::Never,
+            OverwritePolicy::Replace => Self::Replace,
+        }
+    }
 }
 
 /// A fetch that was opened and not yet resumed: what is on disk has to be scanned first.
@@ -93,8 +103,8 @@ pub struct Partial {
     blocks: WriteBlocks,
     nodes: NodeBuffer,
     unrecorded: u64,
-    /// Whether finishing waits for the device.
-    durable: bool,
+    /// What finishing waits for.
+    durability: Durability,
     /// Segments, present or not, whose leaf an earlier run left proven on disk.
     kept_leaves: SegmentSet,
     servable: Option<Servable>,
@@ -122,10 +132,10 @@ impl Partial {
         part_path: &Path,
     ) -> Result<Resuming, StoreError> {
         let outboard = store.lock_partial(&root, Part::Outboard)?;
-        let file = open_locked(&**store.medium(), part_path, part_path.to_path_buf())?;
+        let file = open_locked(&**store.medium(), part_path, part_path.to_path_buf(), 0o600)?;
         let home = Home::Alone { store: store.clone(), part_path: part_path.to_path_buf() };
         let outboard = OutboardFile::new(outboard);
-        Self::begin(root, geometry, file, outboard, 0, home, store.is_durable())
+        Self::begin(root, geometry, file, outboard, 0, home, store.durability())
     }
 
     /// As [`Partial::open`] for a file of a directory: open already, its outboard at
@@ -136,9 +146,9 @@ impl Partial {
         file: FileRef,
         outboard: OutboardFile,
         slot_offset: u64,
-        durable: bool,
+        durability: Durability,
     ) -> Result<Resuming, StoreError> {
-        Self::begin(root, geometry, file, outboard, slot_offset, Home::Staged, durable)
+        Self::begin(root, geometry, file, outboard, slot_offset, Home::Staged, durability)
     }
 
     fn begin(
@@ -148,7 +158,7 @@ impl Partial {
         outboard: OutboardFile,
         base: u64,
         home: Home,
-        durable: bool,
+        durability: Durability,
     ) -> Result<Resuming, StoreError> {
         let size = geometry.size();
         let old_size = file.metadata()?.size;
@@ -167,7 +177,7 @@ impl Partial {
             blocks: WriteBlocks::default(),
             nodes: NodeBuffer::bridging(),
             unrecorded: 0,
-            durable,
+            durability,
             kept_leaves: SegmentSet::new(geometry.segments()),
             servable: None,
             unset: Unset::default(),
@@ -378,7 +388,7 @@ impl Partial {
         self.file.sync()?;
         self.outboard.file().sync()?;
         match &self.home {
-            Home::Alone { store, part_path } => store.settle_partial(part_path),
+            Home::Alone { store, part_path } => store.settle_partial(&self.root, part_path),
             Home::Staged => Ok(()),
         }
     }
@@ -389,13 +399,18 @@ impl Partial {
     /// # Errors
     /// [`StoreError::Incomplete`]; the medium's. Calling again after an error is right.
     pub fn finish_in_place(&mut self, attributes: &Attributes) -> Result<(), StoreError> {
+        self.complete(attributes)?;
+        if self.durability == Durability::Device { self.file.sync() } else { Ok(()) }
+    }
+
+    /// Writes what is held back and sets the attributes of a file that is all there.
+    fn complete(&mut self, attributes: &Attributes) -> Result<(), StoreError> {
         let missing = self.have.len() - self.have.count();
         if missing > 0 {
             return Err(StoreError::Incomplete { path: self.file.path().into(), missing });
         }
         self.flush()?;
-        apply(&self.file, attributes, &mut self.unset)?;
-        if self.durable { self.file.sync() } else { Ok(()) }
+        apply(&self.file, attributes, &mut self.unset)
     }
 
     /// Attributes that the file system would not take; forgotten then.
@@ -423,20 +438,13 @@ impl Partial {
             });
         };
         let (store, part_path) = (store.clone(), part_path.clone());
-        self.finish_in_place(attributes)?;
-        if self.durable {
+        self.complete(attributes)?;
+        if self.durability == Durability::Device {
             self.outboard.file().sync()?;
         }
-        let clobber = match policy {
-            OverwritePolicy::Never => Clobber::Never,
-            OverwritePolicy::Replace => Clobber::Replace,
-        };
         // The file first: dying in between leaves a useless outboard, not a lost fetch.
-        store
-            .medium()
-            .rename(&part_path, final_path, clobber)
-            .map_err(|e| StoreError::from_io("rename to this name", final_path, None, e))?;
-        store.settle_beside(final_path)?;
+        let (medium, durability) = (&**store.medium(), self.durability);
+        install(medium, &self.file, &part_path, final_path, policy.into(), durability)?;
         store.finish_partial(&self.root, Part::Outboard)
     }
 

@@ -16,6 +16,8 @@ use std::sync::Arc;
 use xylem_hash::{Hash, Hasher, hash_many};
 use xylem_tree::{Geometry, Node, NodeValue, Segment, Verified};
 
+use crate::atomic::{self, Durability};
+use crate::dirs::open_dir;
 use crate::error::StoreError;
 use crate::file::{FileRef, require_regular};
 use crate::medium::{Clobber, FileKind, Medium, OpenHow};
@@ -23,7 +25,7 @@ use crate::node_buffer::NodeBuffer;
 use crate::outboard::OutboardFile;
 use crate::partial::{Attributes, OverwritePolicy, Partial, Resuming, Unset, apply};
 use crate::sparse::{has_zero_page, write_sparse};
-use crate::store::{Part, Store, open_dir};
+use crate::store::{Part, Store};
 use crate::sweep::{
     KindOf, MAX_DEPTH, cannot_be_set, component, os_bytes, os_path, remove_tree, sweep,
 };
@@ -288,8 +290,8 @@ impl Staging {
         slot_offset: u64,
     ) -> Result<Resuming, StoreError> {
         let file = self.open_or_create(path)?;
-        let durable = self.store.is_durable();
-        Partial::open_staged(root, geometry, file, self.outboard.clone(), slot_offset, durable)
+        let durability = self.store.durability();
+        Partial::open_staged(root, geometry, file, self.outboard.clone(), slot_offset, durability)
     }
 
     /// Makes a symbolic link; after the files, and to a target that the listing's check allowed.
@@ -414,26 +416,22 @@ impl Staging {
         if self.store.is_durable() {
             self.outboard.file().sync()?;
         }
-        let medium = self.store.medium().clone();
-        let error = |e| StoreError::from_io("rename to this name", final_path, None, e);
-        match medium.rename(&self.path, final_path, Clobber::Never) {
-            Ok(()) => {}
-            Err(e)
-                if e.kind() == io::ErrorKind::AlreadyExists
-                    && policy == OverwritePolicy::Replace =>
-            {
+        let (medium, durability) = (self.store.medium().clone(), self.store.durability());
+        let rename = |from: &Path, to: &Path, durability| {
+            atomic::rename(&*medium, from, to, final_path, Clobber::Never, durability)
+        };
+        match rename(&self.path, final_path, durability) {
+            Err(StoreError::Exists { .. }) if policy == OverwritePolicy::Replace => {
                 let mut aside = self.path.clone().into_os_string();
                 aside.push(".old");
                 let aside = PathBuf::from(aside);
                 remove_tree(&*medium, &aside)?;
-                medium.rename(final_path, &aside, Clobber::Never).map_err(error)?;
-                medium.rename(&self.path, final_path, Clobber::Never).map_err(error)?;
-                self.store.settle_beside(final_path)?;
+                rename(final_path, &aside, Durability::Cached)?;
+                rename(&self.path, final_path, durability)?;
                 remove_tree(&*medium, &aside)?;
             }
-            Err(e) => return Err(error(e)),
+            other => other?,
         }
-        self.store.settle_beside(final_path)?;
         // Ours has holes where files were left out or written whole; one that is there already
         // was made by publishing, which leaves none.
         if self.store.object(&self.root, Part::FileOutboards)?.is_some() {
