@@ -77,6 +77,7 @@ mod scan;
 mod blocks;
 mod servable;
 
+mod attributes;
 mod partial;
 
 mod repair;
@@ -96,6 +97,7 @@ pub use collect::{Collected, Collecting};
 pub use disk::DiskMedium;
 pub use error::{Difference, StoreError};
 
+pub use attributes::{Attributes, OverwritePolicy, Unset};
 pub use file::{FileRef, FileState};
 pub use format::FORMAT;
 pub use known::{Known, MAX_KNOWN_PATH, MAX_NOTE, Origin, RecordError};
@@ -107,7 +109,7 @@ pub use names::{FolderNames, Visit};
 pub use objects::{ObjectInfo, Objects};
 pub use old_shares::OldShare;
 pub use outboard::{OutboardFile, OutboardReader, OutboardWriter};
-pub use partial::{Attributes, MAX_UNRECORDED, OverwritePolicy, Partial, Resumed, Resuming, Unset};
+pub use partial::{MAX_UNRECORDED, Partial, Resumed, Resuming};
 pub use publish::{Hashed, RegionReader, hash_file};
 pub use repair::{Repair, RepairRecord};
 pub use scan::{RegionScan, Scan, ScanBuffer};
