@@ -80,6 +80,9 @@ mod servable;
 mod attributes;
 mod partial;
 
+mod ordered;
+mod range;
+
 mod repair;
 
 mod names;
@@ -108,9 +111,11 @@ pub use medium::{
 pub use names::{FolderNames, Visit};
 pub use objects::{ObjectInfo, Objects};
 pub use old_shares::OldShare;
+pub use ordered::{GrowingFile, VerifiedStream};
 pub use outboard::{OutboardFile, OutboardReader, OutboardWriter};
 pub use partial::{MAX_UNRECORDED, Partial, Resumed, Resuming};
 pub use publish::{Hashed, RegionReader, hash_file};
+pub use range::RangeFile;
 pub use repair::{Repair, RepairRecord};
 pub use scan::{RegionScan, Scan, ScanBuffer};
 pub use segments::SegmentSet;

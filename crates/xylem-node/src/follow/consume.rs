@@ -15,7 +15,7 @@ use xylem_object::{Growing, Kind, Manifest, ObjectId, naming};
 use xylem_packet::{Component, InterestBuilder, Name, Packet};
 use xylem_store::{FileRef, OpenHow, Store};
 use xylem_transfer::{Event as TransferEvent, Spec};
-use xylem_tree::consistency::{self, ConsistencyError};
+use xylem_tree::consistency::{self, ConsistencyError, Continuation};
 use xylem_tree::{Geometry, GrowingTree, Node, NodeValue, Segment, TreeKind, Verified, Verifier};
 
 use super::log::{self, Entry};
@@ -418,7 +418,7 @@ impl Follower {
         manifest: &Manifest,
         stop: &Stop,
         on_event: &mut dyn FnMut(Event),
-    ) -> Result<(Result<(), ConsistencyError>, Shown), Error> {
+    ) -> Result<(Result<Continuation, ConsistencyError>, Shown), Error> {
         let tree = &self.begun.tree;
         let (old, new) = (tree.geometry(), manifest.geometry());
         let roots = (tree.checkpoint().root(), manifest.root);
