@@ -93,10 +93,11 @@ mod staging;
 mod check;
 mod collect;
 
-pub use atomic::{Durability, install, write_atomically};
+pub use atomic::{Durability, install, remove_unfinished, write_atomically};
 pub use catalog::KnownPaths;
 pub use check::{TreeCheck, check_tree, segments_of_outboard};
 pub use collect::{Collected, Collecting};
+pub use dirs::create_dirs;
 pub use disk::DiskMedium;
 pub use error::{Difference, StoreError};
 

@@ -134,8 +134,7 @@ impl Store {
     }
 
     /// Whether names wait for the device.
-    #[must_use]
-    pub fn is_durable(&self) -> bool {
+    pub(crate) fn is_durable(&self) -> bool {
         self.durability == Durability::Device
     }
 
@@ -301,15 +300,6 @@ impl Store {
     /// Waits until a name in the store is on the device, where that is asked for.
     pub(crate) fn settle(&self, name: &Path) -> Result<(), StoreError> {
         if self.is_durable() { sync_above(self.place(), name, &self.full(name)) } else { Ok(()) }
-    }
-
-    /// On a [durable](Store::durable) store, waits until the name `path` (anywhere) is on the device:
-    /// for whoever renamed something to it.
-    ///
-    /// # Errors
-    /// The medium's.
-    pub fn settle_beside(&self, path: &Path) -> Result<(), StoreError> {
-        if self.is_durable() { sync_above(&**self.medium(), path, path) } else { Ok(()) }
     }
 
     /// Waits until the names of an unfinished fetch and of its part file are on the device.

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use xylem_faults::{Fault, FaultMedium};
 use xylem_store::{Clobber, Durability, FileRef, Medium, OpenHow, StoreError};
-use xylem_store::{install, write_atomically};
+use xylem_store::{install, remove_unfinished, write_atomically};
 
 use crate::support::content;
 
@@ -103,6 +103,21 @@ fn several_may_write_one_file() {
     others.push(open(15));
     let busy = write(&medium, b"ours", Clobber::Replace);
     assert!(matches!(busy, Err(StoreError::Busy { .. })));
+}
+
+#[test]
+fn what_a_killed_writer_left_is_known_and_removed() {
+    let medium = disk(Some(b"old"));
+    let left = Path::new("/keys/.name.key.new-3");
+    let held = FileRef::open(&medium, left, OpenHow::Create { mode: 0o600 }).unwrap();
+    held.lock().unwrap();
+    assert!(remove_unfinished(&medium, left) && medium.metadata(left).is_ok(), "it is written");
+    drop(held);
+    assert!(remove_unfinished(&medium, left) && medium.metadata(left).is_err());
+    for other in [NAME, "/keys/.hidden", "/keys/.a.new-b", "/keys/name.new-1"] {
+        assert!(!remove_unfinished(&medium, Path::new(other)), "{other}");
+    }
+    assert_eq!(medium.read(Path::new(NAME)).unwrap(), b"old");
 }
 
 #[test]
