@@ -105,10 +105,7 @@ pub use attributes::{Attributes, OverwritePolicy, Unset};
 pub use file::{FileRef, FileState};
 pub use format::FORMAT;
 pub use known::{Known, MAX_KNOWN_PATH, MAX_NOTE, Origin, RecordError};
-pub use medium::{
-    Clobber, DirItem, FileKind, FileTime, Medium, MediumFile, Meta, OpenHow, read_full_at,
-    write_all_at,
-};
+pub use medium::{Clobber, DirItem, FileKind, FileTime, Medium, MediumFile, Meta, OpenHow};
 pub use names::{FolderNames, Visit};
 pub use objects::{ObjectInfo, Objects};
 pub use old_shares::OldShare;
@@ -121,7 +118,7 @@ pub use repair::{Repair, RepairRecord};
 pub use scan::{RegionScan, Scan, ScanBuffer};
 pub use segments::SegmentSet;
 pub use servable::OnServable;
-pub use serve::{DEFAULT_OPEN_FILES, FileCache, SharedFile};
+pub use serve::{FileCache, SharedFile};
 pub use sparse::SparseReader;
 pub use staging::{MAX_SMALL_FILE, SmallFile, Staging};
 pub use store::{NewFile, Part, Store};

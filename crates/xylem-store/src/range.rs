@@ -81,7 +81,8 @@ impl RangeFile {
         Ok(())
     }
 
-    /// Gives the file its name; what it waits for is the store's [`durability`](Store::durability).
+    /// Gives the file its name; on a [durable](Store::durable) store both are on the device
+    /// when this returns.
     ///
     /// # Errors
     /// [`StoreError::Incomplete`]; [`StoreError::Exists`] under [`OverwritePolicy::Never`]; the

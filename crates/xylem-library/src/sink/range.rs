@@ -8,7 +8,7 @@ use xylem_object::{Manifest, ObjectId};
 use xylem_store::{RangeFile, Store};
 use xylem_tree::{Segment, Verified};
 
-use super::{Context, Destination, Sink, added, stored};
+use super::{Context, Destination, Sink, added, stored, unrecorded};
 use crate::Error;
 
 /// Bytes `range` of a file, written from offset 0 of the result.
@@ -34,7 +34,8 @@ impl Sink for RangeSink {
         let file = RangeFile::open(&self.store, root, geometry, self.range.clone(), &self.to.part);
         self.file = Some(stored(file)?);
         let wanted = std::iter::once(geometry.segments_of(self.range.clone()));
-        added(cx.transfer.add_object(ObjectId::Root, root, geometry, wanted, [], None))
+        let verifier = unrecorded(&self.manifest);
+        added(cx.transfer.add_object(ObjectId::Root, root, geometry, wanted, [], Some(verifier)))
     }
 
     fn segment(

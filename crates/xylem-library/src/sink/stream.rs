@@ -13,7 +13,7 @@ use xylem_object::{Manifest, ObjectId};
 use xylem_store::VerifiedStream;
 use xylem_tree::{Segment, Verified};
 
-use super::{Context, Sink, added};
+use super::{Context, Sink, added, unrecorded};
 use crate::failure;
 use crate::{Blame, Error};
 
@@ -102,7 +102,8 @@ impl Sink for StreamSink {
         // An empty file is one empty segment: proven like any other.
         let wanted = geometry.segments_of(self.range.clone());
         let wanted = if self.manifest.size == 0 { 0..1 } else { wanted };
-        added(cx.transfer.add_object(ObjectId::Root, root, geometry, [wanted], [], None))
+        let verifier = unrecorded(&self.manifest);
+        added(cx.transfer.add_object(ObjectId::Root, root, geometry, [wanted], [], Some(verifier)))
     }
 
     fn segment(

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use xylem_tree::{NODE_LEN, SegmentSize, Verifier};
 
-use crate::support::{Source, memory, reopen};
+use crate::support::{Source, memory, reopen, scan_all};
 use xylem_faults::{Fault, FaultMedium};
 use xylem_store::{
     FileRef, FileState, Medium, OpenHow, OutboardFile, Repair, RepairRecord, Scan, ScanBuffer,
@@ -189,7 +189,7 @@ fn what_the_disk_does_not_give_back_is_damage_and_no_end() {
     let tree = OutboardFile::new(open(&medium, TREE));
     let (geometry, root) = (source.geometry(), source.root());
     let scan = Scan::new(open(&medium, FILE), &tree, 0, geometry, root).unwrap();
-    assert!(matches!(scan.scan_all(&|_| {}), Err(StoreError::Io { .. })));
+    assert!(matches!(scan_all(&scan), Err(StoreError::Io { .. })));
     // A bad sector under the tree costs the tree, not the data.
     let (medium, _) = lay(&source);
     medium.fail_reads(Path::new(TREE), 4096..8192).unwrap();
