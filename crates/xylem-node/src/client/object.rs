@@ -13,7 +13,7 @@ use xylem_hash::Hasher;
 use xylem_object::{PublisherId, Ticket, naming, verify_manifest};
 use xylem_packet::tlv::types;
 use xylem_packet::{Data, Name, NameRef};
-use xylem_store::{Clobber, OverwritePolicy};
+use xylem_store::{Durability, FileRef, OpenHow, OverwritePolicy, StoreError, install};
 
 use super::{Believe, Client, Ended, client_error, interrupted, parse_name, random_seed, refused};
 use crate::api::{Event, Peer};
@@ -261,18 +261,16 @@ impl<'a> Sink<'a> {
             wrote.map_err(|e| output_error(&e))?;
             return Ok(self.hasher.finalize().to_string());
         };
-        let clobber = match to.policy {
-            OverwritePolicy::Replace => Clobber::Replace,
-            OverwritePolicy::Never => Clobber::Never,
-        };
-        wrote
-            .and_then(|()| File::open(&to.part)?.sync_all())
-            .and_then(|()| disk().rename(&to.part, &to.path, clobber))
-            .and_then(|()| {
-                let above = to.path.parent().filter(|p| !p.as_os_str().is_empty());
-                disk().sync_dir(above.unwrap_or(Path::new(".")))
+        wrote.map_err(|e| writing(&to.path, &e))?;
+        FileRef::open(&*disk(), &to.part, OpenHow::Read)
+            .and_then(|file| {
+                let (policy, device) = (to.policy.into(), Durability::Device);
+                install(&*disk(), &file, &to.part, &to.path, policy, device)
             })
-            .map_err(|e| writing(&to.path, &e))?;
+            .map_err(|e| match e {
+                StoreError::Exists { path } => writing(&path, &io::ErrorKind::AlreadyExists.into()),
+                e => failure::store(&e),
+            })?;
         Ok(self.hasher.finalize().to_string())
     }
 

@@ -9,8 +9,8 @@ use xylem_tree::{
     segment_signature, tile_content, tile_signature,
 };
 
-use crate::fault::FaultMedium;
-use crate::{Partial, Resumed, Store, StoreError};
+use xylem_faults::FaultMedium;
+use xylem_store::{Partial, RegionScan, Resumed, Scan, ScanBuffer, Store, StoreError};
 
 /// Bytes that differ everywhere, from a seed.
 pub fn content(size: usize, seed: u64) -> Vec<u8> {
@@ -132,4 +132,10 @@ pub fn part() -> PathBuf {
 
 pub fn open(store: &Store, source: &Source) -> Result<(Partial, Resumed), StoreError> {
     Partial::open(store, source.root(), source.geometry(), &part())?.resume(&|_| {})
+}
+
+/// Every region of a scan, on this thread.
+pub fn scan_all(scan: &Scan) -> Result<Vec<RegionScan>, StoreError> {
+    let mut buffer = ScanBuffer::default();
+    scan.regions().map(|region| scan.scan(region, &mut buffer)).collect()
 }

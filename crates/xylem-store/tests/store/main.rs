@@ -1,5 +1,7 @@
 //! The store on disks that work, fail, lie and lose power.
+#![cfg(unix)]
 
+mod atomic;
 mod catalog;
 mod collect;
 mod every_step;
@@ -8,6 +10,7 @@ mod fetch;
 mod layout;
 mod objects;
 mod old_format;
+mod ordered;
 mod power;
 mod publish;
 mod runs;
