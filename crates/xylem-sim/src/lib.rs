@@ -92,3 +92,9 @@ use core::time::Duration;
 pub const fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
 }
+
+/// So many percent, as a share.
+#[must_use]
+pub const fn percent(n: u64) -> f64 {
+    n as f64 / 100.0
+}
