@@ -19,9 +19,8 @@ fn alone(title: &str, mbit: f64, late: f64, packet: u64, buffer: f64) {
             for rtt in ROUND_TRIPS {
                 let mut path = Bottleneck::new(mbit, ms(rtt), buffer).loss(loss);
                 path.packet = packet;
-                let conditions = &mut path.conditions;
-                (conditions.late, conditions.late_by) = (late, ms(rtt) / 2);
-                conditions.queue = conditions.queue.max(8 * packet);
+                path.conditions = path.conditions.late(late, ms(rtt) / 2);
+                path.conditions.queue = path.conditions.queue.max(8 * packet);
                 let mut world = World::new(path).flow(algorithm, ms(rtt));
                 world.run(ms(30_000));
                 let c = world.counters(0);

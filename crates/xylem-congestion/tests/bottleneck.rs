@@ -94,7 +94,7 @@ fn packets_of_several_datagrams_do_not_flood_a_short_buffer() {
 fn late_packets_are_no_losses() {
     for algorithm in [Bbr, Cubic] {
         let mut path = Bottleneck::new(50.0, ms(40), 1.0);
-        (path.conditions.late, path.conditions.late_by) = (0.2, ms(20));
+        path.conditions = path.conditions.late(0.2, ms(20));
         let (used, _) = alone(path, algorithm, ms(40));
         assert!(used > 40.0, "{algorithm}: {used:.1} Mbit/s");
     }

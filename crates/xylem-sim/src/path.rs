@@ -58,6 +58,12 @@ impl Conditions {
     pub const fn bottleneck(self, mbit: f64, queue: u64) -> Self {
         Self { rate: mbit * 125_000.0, queue, ..self }
     }
+
+    /// With a share of packets that is late, by up to `late_by`.
+    #[must_use]
+    pub const fn late(self, late: f64, late_by: Duration) -> Self {
+        Self { late, late_by, ..self }
+    }
 }
 
 /// What became of the packets of one path.
