@@ -1,5 +1,5 @@
 //! Two real processes: what the transfer tests share.
-#![allow(dead_code, reason = "each test file uses its part")]
+#![allow(dead_code, unused_imports, reason = "each test file uses its part")]
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
