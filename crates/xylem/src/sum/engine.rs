@@ -108,7 +108,8 @@ impl Desk {
     /// The first `len` bytes of the buffer.
     pub(super) fn bytes(&mut self, len: usize) -> &mut [u8] {
         if self.buffer.len() < len {
-            self.buffer.resize(len, 0);
+            // Zeros from the system, which cost nothing until they are written over.
+            self.buffer = vec![0; len];
         }
         &mut self.buffer[..len]
     }
