@@ -21,6 +21,21 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "xylem-transfer",
         &["xylem-hash", "xylem-tree", "xylem-packet", "xylem-object", "xylem-congestion"],
     ),
+    (
+        "xylem-library",
+        &[
+            "xylem-hash",
+            "xylem-tree",
+            "xylem-packet",
+            "xylem-trust",
+            "xylem-object",
+            "xylem-forward",
+            "xylem-link",
+            "xylem-mail",
+            "xylem-store",
+            "xylem-transfer",
+        ],
+    ),
     ("xylem-ffi", &["xylem-hash"]),
 ];
 

@@ -13,7 +13,7 @@ use super::rdr::{self, METADATA, Metadata};
 use super::segments::Expected;
 use super::trust::{self, Trust};
 use super::{Client, Reply, random_seed};
-use crate::api::{Blame, Error, Stop};
+use xylem_library::{Blame, Error, Stop};
 
 /// How long one discovery Interest waits, and how many go to RDR before the name alone is tried.
 const PATIENCE: Duration = Duration::from_secs(1);

@@ -13,10 +13,11 @@ use xylem_mgmt::{
 use xylem_packet::{Data, Interest, NameRef};
 use xylem_trust::{Signer, Stamp};
 
-use super::trust::{Believe, Trust, now_ms, refused};
+use super::trust::{Believe, Trust, refused};
 use super::{Client, Reply, random_seed};
-use crate::api::{Blame, Error, Stop};
 use crate::failure;
+use xylem_library::clock::now_ms;
+use xylem_library::{Blame, Error, Stop};
 
 /// How long a forwarder may take to answer.
 const PATIENCE: Duration = Duration::from_secs(4);

@@ -33,8 +33,8 @@ pub mod peek;
 pub mod ping;
 
 pub use histogram::Histogram;
+pub(crate) use trust::certificate;
 pub use trust::{Believe, KeyFile, Sign, Verdict};
-pub(crate) use trust::{certificate, now_ms};
 pub use usage::Usage;
 
 use std::time::{Duration, Instant};
@@ -42,10 +42,11 @@ use std::time::{Duration, Instant};
 use xylem_packet::link_service::{LinkHeaders, LinkService, LinkServiceConfig};
 use xylem_packet::{Data, Interest, MAX_FRAME, NackReason, Name, Packet};
 
-use crate::api::{Blame, Error, Peer, Stop};
+use crate::api::Peer;
 use crate::failure;
 use crate::uri::PeerUri;
 use socket::{Queue, Socket};
+use xylem_library::{Blame, Error, Stop};
 
 /// Longest wait without a look at the stop flag.
 const GLANCE: Duration = Duration::from_millis(100);
@@ -304,5 +305,5 @@ pub(crate) fn parse_name(uri: &str) -> Result<Name, Error> {
 
 /// Randomness that nonces begin with.
 fn random_seed() -> Result<u64, Error> {
-    Ok(u64::from_le_bytes(crate::identity::random()?))
+    Ok(u64::from_le_bytes(xylem_library::identity::random()?))
 }

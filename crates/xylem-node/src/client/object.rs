@@ -19,11 +19,13 @@ use super::discover::{Found, discover};
 use super::segments::{self, Expected, Receiver};
 use super::trust::{Believe, Trust};
 use super::{Client, Reply, parse_name, random_seed};
-use crate::api::{Blame, Error, Event, Existing, Output, Peer, Stop};
-use crate::publish::disk;
-use crate::sink::Destination;
+use crate::api::{Event, Peer};
+use crate::failure;
 use crate::uri::PeerUri;
-use crate::{failure, walk};
+use xylem_library::publish::disk;
+use xylem_library::sink::Destination;
+use xylem_library::walk;
+use xylem_library::{Blame, Error, Existing, Output, Stop};
 
 /// Bytes gathered before they are written.
 const BUFFER: usize = 256 * 1024;

@@ -6,9 +6,9 @@ use xylem_packet::{Data, InterestBuilder, KeyLocator, Name, NameRef};
 
 use super::trust::{Believe, Trust, Verdict, refused, type_name};
 use super::{Client, Reply, parse_name, random_seed};
-use crate::api::{Blame, Error, Stop};
 use crate::failure;
 use crate::uri::PeerUri;
+use xylem_library::{Blame, Error, Stop};
 
 /// Names in a forwarding hint.
 const MAX_HINTS: usize = 16;

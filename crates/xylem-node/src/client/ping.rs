@@ -10,9 +10,9 @@ use xylem_trust::Signer;
 
 use super::histogram::Histogram;
 use super::{Client, GLANCE, Message, parse_name, random_seed};
-use crate::api::{Error, Stop};
 use crate::failure;
 use crate::uri::PeerUri;
+use xylem_library::{Error, Stop};
 
 const PING: &[u8] = b"ping";
 /// Pings that may be unanswered: with more the oldest counts as lost.

@@ -18,9 +18,9 @@ use xylem_trust::Signer;
 use super::rdr::{self, Metadata};
 use super::trust::{Sign, signer};
 use super::{Client, Outbox, parse_name, satisfies};
-use crate::api::{Error, Stop};
 use crate::failure;
 use crate::uri::PeerUri;
+use xylem_library::{Error, Stop};
 
 /// Bytes read from the file at a time: what comes next is asked for next.
 const STRETCH: usize = 256 * 1024;

@@ -15,7 +15,7 @@ use xylem_transfer::{Config, Pipeline};
 
 use super::trust::Trust;
 use super::{Client, GLANCE, Message, interrupted, random_seed};
-use crate::api::{Blame, Error, Stop};
+use xylem_library::{Blame, Error, Stop};
 
 /// InterestLifetime of a segment; what is lost is asked again long before.
 const LIFETIME_MS: u64 = 4000;

@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 use mio::{Events, Interest, Poll, Token};
 use xylem_packet::frame_len;
 
-use crate::api::{Blame, Error, Peer};
+use crate::api::Peer;
 use crate::faces::udp::{Oversize, Udp};
 use crate::failure;
+use xylem_library::{Blame, Error};
 
 /// How long a connection may take to stand.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);

@@ -9,14 +9,16 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use xylem_object::{PublisherId, PublisherKey, naming};
 use xylem_packet::{Data, Name, SignatureType};
 use xylem_trust::{Armor, Certificate, PublicKey, Signer, TrustStore, Verifier};
 
-use crate::api::{Blame, Error};
-use crate::{Keyring, failure, identity};
+use crate::failure;
+use xylem_library::clock::now_ms;
+use xylem_library::identity;
+use xylem_library::keyring::Keyring;
+use xylem_library::{Blame, Error};
 
 /// Longest key or certificate file that is read.
 const MAX_KEY_FILE: u64 = 64 * 1024;
@@ -149,12 +151,6 @@ impl Trust {
     pub(crate) fn check(&self, data: &Data<'_>) -> Result<(), String> {
         self.verdict(data).map(drop)
     }
-}
-
-/// Milliseconds since 1970; 0 with a clock before that.
-pub(crate) fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn verifier(key: &KeyFile) -> Result<Verifier, Error> {

@@ -18,14 +18,16 @@ use xylem_transfer::{Event as TransferEvent, Spec};
 use xylem_tree::consistency::{self, ConsistencyError};
 use xylem_tree::{Geometry, GrowingTree, Node, NodeValue, Segment, TreeKind, Verified, Verifier};
 
-use super::log::{self, Entry};
-use super::output::{Output, Place};
-use crate::api::{Blame, Error, Event, Existing, GetOptions, GetSummary, Stop};
+use crate::api::{Event, GetOptions, GetSummary};
 use crate::get::{Fetch, Step, Watch, parse_ticket};
-use crate::publish::disk;
-use crate::sink::Destination;
-use crate::walk::os_bytes;
-use crate::{client, failure, identity};
+use crate::{client, failure};
+use xylem_library::follow::log::{self, Entry};
+use xylem_library::follow::output::{Output, Place};
+use xylem_library::identity;
+use xylem_library::publish::disk;
+use xylem_library::sink::Destination;
+use xylem_library::walk::os_bytes;
+use xylem_library::{Blame, CheckpointMade, Error, Existing, LibraryEvent, Stop};
 
 /// How long a question for the newest checkpoint waits; and a quiet stream is asked again so often.
 const ASK_EVERY: Duration = Duration::from_secs(1);
@@ -150,7 +152,7 @@ fn begin(
 ) -> Result<(Place, Begun), Error> {
     let at = |e| failure::store(&e);
     let empty = || GrowingTree::new(manifest.segment, TreeKind::Blake3);
-    let Some(to) = Destination::choose(options, manifest)? else {
+    let Some(to) = Destination::choose(&options.save, manifest)? else {
         let begun = Begun { path: None, tree: empty(), verified: None, file: None };
         return Ok((Place::Stdout, begun));
     };
@@ -161,7 +163,7 @@ fn begin(
     let key = os_bytes(canonical.as_os_str());
     let state = log::place(store, &key, object.as_ref(), "got").map_err(at)?;
     let state = log::open(&**store.medium(), &state).map_err(at)?;
-    if options.existing == Existing::Overwrite {
+    if options.save.existing == Existing::Overwrite {
         file.set_len(0).map_err(at)?;
     }
     let size = file.metadata().map_err(at)?.size;
@@ -183,7 +185,7 @@ fn begin(
         }
         if tree.size() - told > 32 << 20 {
             told = tree.size();
-            on_event(Event::Hashing { done: told, total: size });
+            on_event(Event::Library(LibraryEvent::Hashing { done: told, total: size }));
             if stop.raised() {
                 let message = "interrupted; what was verified is kept".to_owned();
                 return Err(Error { blame: Blame::Interrupted, message });
@@ -191,7 +193,7 @@ fn begin(
         }
     }
     if tree.size() > 0 {
-        on_event(Event::Resumed { bytes: tree.size() });
+        on_event(Event::Library(LibraryEvent::Resumed { bytes: tree.size() }));
     }
     let place = Place::File { file: file.clone(), end: tree.size(), state: state.clone() };
     let begun = Begun { path: Some(to.path), tree, verified, file: Some((file, state)) };
@@ -370,14 +372,14 @@ impl Follower {
         Growing { number, last }: Growing,
         on_event: &mut dyn FnMut(Event),
     ) {
-        on_event(Event::Checkpoint {
+        on_event(Event::Library(LibraryEvent::Checkpoint(CheckpointMade {
             number,
             version,
             name: self.spec.prefix.to_string(),
             root: manifest.root.to_string(),
             bytes: manifest.size,
             last,
-        });
+        })));
     }
 
     fn other_history(&self, version: u64, why: &str) -> Error {

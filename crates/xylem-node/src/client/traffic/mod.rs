@@ -15,9 +15,9 @@ use xylem_packet::{Component, Interest, InterestBuilder, Name};
 use super::histogram::Histogram;
 use super::usage::{self, Usage};
 use super::{Client, GLANCE, Message, Outbox, parse_name, random_seed};
-use crate::api::{Error, Stop};
 use crate::failure;
 use crate::uri::PeerUri;
+use xylem_library::{Error, Stop};
 
 pub use serve::{TrafficServeOptions, TrafficServed, serve};
 

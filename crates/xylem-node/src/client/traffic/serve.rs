@@ -6,10 +6,10 @@ use xylem_packet::tlv::{self, types};
 use xylem_packet::{Component, Data, DataBuilder, Interest, MAX_PACKET, NameRef, SignatureType};
 
 use super::DIGITS;
-use crate::api::{Error, Stop};
 use crate::client::{Client, GLANCE, Message, parse_name};
 use crate::failure;
 use crate::uri::PeerUri;
+use xylem_library::{Error, Stop};
 
 /// NullSignature (NDN packet format, "Signature types").
 const NULL_SIGNATURE: SignatureType = SignatureType(200);
