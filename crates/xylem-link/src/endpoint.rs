@@ -319,6 +319,14 @@ impl Endpoint {
         }
     }
 
+    #[cfg(internals)]
+    pub(crate) fn link_mut(&mut self, link: LinkId) -> Option<&mut Link> {
+        match &mut self.links.get_mut(&link)?.state {
+            State::Up(up) => Some(up),
+            _ => None,
+        }
+    }
+
     /// Counters of an established link, if there is one of this id.
     #[must_use]
     pub fn stats(&self, link: LinkId) -> Option<LinkStats> {

@@ -100,6 +100,9 @@ pub use stream::{
 };
 pub use xylem_congestion::Algorithm;
 
+#[cfg(internals)]
+pub mod internals;
+
 #[doc(hidden)]
 pub mod for_tests;
 

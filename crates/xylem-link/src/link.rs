@@ -286,7 +286,7 @@ impl Link {
     }
 
     /// A datagram of frames that no honest sender writes.
-    #[cfg(test)]
+    #[cfg(any(test, internals))]
     pub(crate) fn seal_frames(&mut self, frames: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
         let to = self.remote;

@@ -46,6 +46,10 @@ pub const REFUSED: u32 = u32::MAX;
 
 /// Streams of the peer that are remembered until it has confirmed their end.
 const MAX_REMEMBERED: usize = 4 * MAX_STREAMS;
+/// The highest id of a stream. The ids above it belong to no stream: 2^32 - 1 means the whole link, and
+/// the two below that are left free, so that one above an id in use, or the next one of a side, is still
+/// a number of 32 bits.
+const MAX_STREAM_ID: u32 = u32::MAX - 3;
 /// Bytes of a link that no stream can reach; no window is wider.
 const MAX_OFFSET: u64 = 1 << 62;
 /// Pieces that one link may hold beside one for every 512 bytes of its window.
@@ -255,8 +259,7 @@ impl Streams {
             return Err(StreamError::GoingAway);
         }
         let id = self.next_ours;
-        // The very last ids are left alone: one of them means the whole link.
-        if self.ours >= MAX_STREAMS || id >= u32::MAX - 2 {
+        if self.ours >= MAX_STREAMS || id > MAX_STREAM_ID {
             return Err(StreamError::TooMany);
         }
         self.next_ours += 2;

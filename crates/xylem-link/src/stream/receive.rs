@@ -9,8 +9,8 @@ use super::incoming::Reading;
 use super::outgoing::{End, Tell};
 use super::recovery::{Outcome, SentFrame};
 use super::{
-    INITIAL_STREAM_WINDOW, MAX_OFFSET, MAX_REMEMBERED, REFUSED, SPARE_PIECES, Stream, StreamId,
-    Streams, Violation,
+    INITIAL_STREAM_WINDOW, MAX_OFFSET, MAX_REMEMBERED, MAX_STREAM_ID, REFUSED, SPARE_PIECES,
+    Stream, StreamId, Streams, Violation,
 };
 use crate::config::Event;
 use crate::frame::{Ack, Frame, WHOLE_LINK};
@@ -64,7 +64,7 @@ impl Streams {
     /// The stream of a frame; `None` if it has ended. One that the peer has opened, as far as we can
     /// tell, is made if it is not known.
     fn known(&mut self, id: u32) -> Result<Option<&mut Stream>, Violation> {
-        if id == 0 || id == WHOLE_LINK {
+        if !(1..=MAX_STREAM_ID).contains(&id) {
             return Err(Violation);
         }
         if self.is_ours(id) {
@@ -79,7 +79,9 @@ impl Streams {
 
     /// Makes the peer's streams up to this one: their opening may have been overtaken.
     fn make_up_to(&mut self, id: u32) -> Result<(), Violation> {
-        let new = (id + 2).saturating_sub(self.next_theirs) as usize / 2;
+        // Ids of one side are two apart, and `known` has bounded this one.
+        let Some(beyond) = id.checked_sub(self.next_theirs) else { return Ok(()) };
+        let new = beyond as usize / 2 + 1;
         if self.theirs + new > MAX_REMEMBERED {
             return Err(Violation);
         }
