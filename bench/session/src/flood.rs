@@ -11,7 +11,8 @@ use quinn_udp::{Transmit, UdpSockRef, UdpSocketState};
 use serde::{Deserialize, Serialize};
 use xylem_bench::Report;
 use xylem_bench::report::{Bound, Figure, Heading, Ratio, Row, Unit};
-use xylem_link::{Config, Endpoint, Event, PeerKey, StaticKey, envelope_for_fuzzing};
+use xylem_link::{Config, Endpoint, Event, PeerKey, StaticKey};
+use xylem_link_internals::internals::handshake_envelope;
 
 use crate::children::{self, Player};
 use crate::driver::{Driver, random};
@@ -129,7 +130,7 @@ fn enveloped(n: usize, key: PeerKey, numbers: &mut Numbers) -> Vec<u8> {
     body.push((n % 4) as u8);
     body.extend_from_slice(&numbers.bytes(LEN - 24 - body.len()));
     let id = numbers.next().to_le_bytes();
-    envelope_for_fuzzing(Some(key), id, &body)
+    handshake_envelope(Some(key.0), id, &body)
 }
 
 /// First messages of dialers that exist, without what they send after.

@@ -485,9 +485,4 @@ impl fmt::Debug for Endpoint {
 }
 
 #[cfg(test)]
-#[path = "endpoint_tests.rs"]
 mod tests;
-
-#[cfg(test)]
-#[path = "secrecy_tests.rs"]
-mod secrecy_tests;

@@ -350,6 +350,7 @@ impl Frame<'_> {
     ///
     /// # Panics
     /// If a packet or piece is longer than 65,535 bytes.
+    #[cfg(any(test, internals))]
     #[inline]
     pub fn write_to(&self, out: &mut [u8]) -> Option<usize> {
         // Nearly every frame is a whole packet.

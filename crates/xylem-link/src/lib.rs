@@ -9,7 +9,7 @@
 //! Sans-io: bytes come from a socket that the caller reads ([`Endpoint::handle_datagram`]) and go
 //! to one that it writes ([`Endpoint::poll_transmit`]); time is passed in, and randomness comes
 //! from a seed. The wire format is in docs/spec/link.md, what observers learn in
-//! docs/threat-model.md. Beside the links: [`ratchet`], for messages to peers that may be offline.
+//! docs/threat-model.md.
 //!
 //! In the order in which bytes flow out: [`Endpoint::send`] → queue (coalesce, fragment) → frames
 //! → [`seal::Sealer`] → datagram; and in: datagram → routing by connection id → [`seal::Opener`] →
@@ -73,10 +73,11 @@ mod reassembly;
 mod shape;
 mod stream;
 
-pub mod frame;
-pub mod ratchet;
-pub mod replay;
-pub mod seal;
+#[allow(unreachable_pub, reason = "public in xylem-link-internals")]
+mod frame;
+mod replay;
+#[allow(unreachable_pub, reason = "public in xylem-link-internals")]
+mod seal;
 
 mod aead;
 mod epoch;
@@ -86,6 +87,8 @@ mod reset;
 
 mod kdf;
 
+#[cfg(internals)]
+pub use aead::Cipher;
 pub use config::{
     BASE_DATAGRAM, CloseReason, Config, EndpointStats, Event, LinkId, LinkStats, MAX_DATAGRAM,
     MAX_PACKET, PostQuantum, RatchetLimits, RekeyLimits, SendError, Suites, Transmit,
@@ -100,11 +103,5 @@ pub use stream::{
 };
 pub use xylem_congestion::Algorithm;
 
-#[cfg(internals)]
+#[cfg(any(test, internals))]
 pub mod internals;
-
-#[doc(hidden)]
-pub mod for_tests;
-
-#[doc(hidden)]
-pub use for_tests::envelope_for_fuzzing;

@@ -17,7 +17,6 @@ use thiserror::Error;
 
 use crate::RekeyLimits;
 use crate::epoch::{Epoch, EpochKeys, EpochSecret, RatchetSecret};
-use crate::kdf::label;
 use crate::replay::{LAST_NUMBER, ReplayWindow};
 
 pub use crate::aead::{Cipher, TAG_LEN};
@@ -86,7 +85,7 @@ impl Sealer {
     }
 
     /// The AEAD.
-    #[must_use]
+    #[cfg(test)]
     pub fn cipher(&self) -> Cipher {
         self.cipher
     }
@@ -368,8 +367,8 @@ impl Opener {
     }
 
     /// So that a benchmark can open the same datagrams again.
-    #[doc(hidden)]
-    pub fn forget_seen_for_tests(&mut self) {
+    #[cfg(internals)]
+    pub fn forget_seen(&mut self) {
         self.window = ReplayWindow::default();
     }
 
@@ -442,15 +441,5 @@ impl fmt::Debug for Opener {
     }
 }
 
-/// A sender and its receiver for benchmarks and fuzzing, without a handshake.
-#[doc(hidden)]
-#[must_use]
-pub fn pair_for_tests(cipher: Cipher, limits: RekeyLimits) -> (Sealer, Opener) {
-    let secret = || EpochSecret::first(label::INITIATOR_EPOCH, &[1; 32], None, &[2; 32], cipher);
-    let grace = Duration::from_secs(3);
-    (Sealer::new(cipher, secret(), limits, Duration::ZERO), Opener::new(cipher, secret(), grace))
-}
-
 #[cfg(test)]
-#[path = "seal_tests.rs"]
 mod tests;

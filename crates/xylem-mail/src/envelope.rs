@@ -11,7 +11,6 @@
 //! message's length (4) | message`; then zeros, up to 1,024 bytes more than the message's body has.
 
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
-use xylem_link::ratchet::{HEADER_LEN, TAG_LEN};
 use xylem_link::{PeerKey, StaticKey};
 use zeroize::Zeroizing;
 
@@ -20,6 +19,7 @@ use crate::card::Card;
 use crate::fields::Fields;
 use crate::identity::Identity;
 use crate::kdf::{derive, label, short};
+use crate::ratchet::{HEADER_LEN, TAG_LEN};
 
 /// Bytes of an envelope beside its body.
 pub const ENVELOPE_OVERHEAD: usize = HEAD_LEN + TAG_LEN + ROOM;

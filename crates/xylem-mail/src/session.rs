@@ -8,7 +8,6 @@
 use core::fmt;
 use std::collections::VecDeque;
 
-use xylem_link::ratchet::{Ratchet, RatchetError};
 use xylem_link::{PeerKey, StaticKey};
 use zeroize::Zeroizing;
 
@@ -20,6 +19,7 @@ use crate::fields::Fields;
 use crate::identity::{Identity, Party};
 use crate::kdf::{derive, label};
 use crate::prekeys::Prekeys;
+use crate::ratchet::{Ratchet, RatchetError};
 
 const VERSION: u8 = 1;
 const ENDED: u8 = 1;
@@ -293,7 +293,7 @@ impl Session {
             recent.push_back(EnvelopeId(fields.array()?));
         }
         let ratchet = match flags & ENDED {
-            0 => Some(Ratchet::restore(fields.0, seed).ok()?),
+            0 => Some(Ratchet::restore(fields.0, seed)?),
             _ => fields.0.is_empty().then_some(None)?,
         };
         Some(Self { id, peer, prekey, associated, opening, card, used, recent, ratchet })

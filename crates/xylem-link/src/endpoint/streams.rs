@@ -124,5 +124,4 @@ impl Endpoint {
 }
 
 #[cfg(test)]
-#[path = "../stream_tests.rs"]
 mod tests;

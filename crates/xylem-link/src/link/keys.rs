@@ -11,6 +11,7 @@ use crate::frame::Frame;
 #[cfg(test)]
 use crate::kdf::Rng;
 use crate::reset::is_reset;
+#[cfg(test)]
 use crate::seal::Cipher;
 
 /// The peer's frame cannot have come at this point.
@@ -18,8 +19,8 @@ pub(super) struct Refused;
 
 impl Link {
     /// What datagrams are sealed with.
-    #[must_use]
-    pub fn cipher(&self) -> Cipher {
+    #[cfg(test)]
+    pub(crate) fn cipher(&self) -> Cipher {
         self.sealer.cipher()
     }
 

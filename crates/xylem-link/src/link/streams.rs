@@ -13,7 +13,7 @@ use crate::stream::{Layout, StreamError, StreamId, StreamRead, Streams};
 
 impl Link {
     #[cfg(test)]
-    pub(crate) fn next_number_for_tests(&self) -> u64 {
+    pub(crate) fn next_number(&self) -> u64 {
         self.sealer.next_number()
     }
 

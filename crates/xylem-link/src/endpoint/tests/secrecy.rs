@@ -1,7 +1,6 @@
 //! What stays secret when secrets get out: a thief of one moment's memory, a recorder who is given
 //! the static keys, and the ephemeral ones too, afterwards. And peers that lie in rekey frames.
 
-use super::tests::{at, drain, feed, noise_messages, sha256, transcript, up};
 use zeroize::Zeroizing;
 
 use super::*;
@@ -9,12 +8,10 @@ use crate::PostQuantum;
 use crate::config::RatchetLimits;
 use crate::curve;
 use crate::elligator;
-use crate::epoch::{EpochSecret, RatchetSecret};
-use crate::frame::{Frame, Frames};
-use crate::kdf::label;
-use crate::seal::{Cipher, HEADER_LEN, Opener, TAG_LEN};
+use crate::epoch::RatchetSecret;
+use crate::frame::Frames;
+use crate::seal::{HEADER_LEN, TAG_LEN};
 
-const ZERO: Duration = Duration::ZERO;
 /// A round begins after so many bytes.
 const ROUND: u64 = 20_000;
 

@@ -3,8 +3,8 @@
 use core::time::Duration;
 
 use crate::endpoint::tests::{connected, drain, feed, up};
-use crate::for_tests::LooseStreams;
 use crate::frame::{AckRanges, Frame, WHOLE_LINK};
+use crate::internals::LooseStreams;
 use crate::kdf::Rng;
 use crate::stream::{INITIAL_LINK_WINDOW, INITIAL_STREAM_WINDOW, MAX_STREAMS};
 use crate::{CloseReason, Event, LinkStats, StreamError, StreamId, StreamRead};
@@ -113,7 +113,7 @@ fn what_comes_late_is_ignored() {
     let number = sent.len() as u64;
     assert!(number > 0);
     let mut ranges = AckRanges::default();
-    let last = up(&mut b, theirs).next_number_for_tests() - 1;
+    let last = up(&mut b, theirs).next_number() - 1;
     ranges.push(0..=last);
     let ack = frames(&[Frame::Ack(ranges.ack(0, 0).unwrap())]);
     let datagram = up(&mut a, link).seal_frames(&ack);
