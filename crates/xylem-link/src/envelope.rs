@@ -14,9 +14,9 @@ use core::fmt;
 use xylem_hash::{Hasher, OutputReader};
 use zeroize::Zeroize;
 
-use crate::PeerKey;
+use crate::header::{CID_LEN, ConnectionId};
 use crate::kdf::{derive, label};
-use crate::seal::{CID_LEN, ConnectionId};
+use crate::keys::PeerKey;
 
 const TAG_LEN: usize = 16;
 /// Bytes before the body.

@@ -59,6 +59,9 @@ mod wire {
     pub const RESET_TOKEN: u8 = 0x15;
 }
 
+/// Largest packet that [`crate::Endpoint::send`] takes, in bytes.
+pub const MAX_PACKET: usize = 65_536;
+
 /// Bytes of a packet frame beside the packet.
 pub const PACKET_OVERHEAD: usize = 3;
 /// Bytes of a fragment frame beside its piece.
@@ -463,7 +466,6 @@ impl Head {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::MAX_PACKET;
 
     /// 10 numbers from the top, and 20 below a gap of 3.
     const RANGE: [u8; 8] = [0, 0, 0, 0, 0, 0, 0, 10];

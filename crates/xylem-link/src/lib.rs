@@ -53,6 +53,9 @@
 //! ```
 
 mod config;
+mod event;
+mod stats;
+
 mod curve;
 mod elligator;
 mod keys;
@@ -89,19 +92,23 @@ mod kdf;
 
 #[cfg(internals)]
 pub use aead::Cipher;
-pub use config::{
-    BASE_DATAGRAM, CloseReason, Config, EndpointStats, Event, LinkId, LinkStats, MAX_DATAGRAM,
-    MAX_PACKET, PostQuantum, RatchetLimits, RekeyLimits, SendError, Suites, Transmit,
-};
+pub use config::{Config, PostQuantum, Suites};
 pub use endpoint::Endpoint;
+pub use event::{CloseReason, Event, LinkId, StreamId, Transmit};
+pub use frame::MAX_PACKET;
 pub use keys::{PeerKey, StaticKey};
-pub use link::Link;
+pub use link::{Link, SendError};
+pub use mtu::{BASE_DATAGRAM, MAX_DATAGRAM};
+pub use rekey::RatchetLimits;
+pub use seal::RekeyLimits;
 pub use shape::{Cost, Cover, Level, NoSuchLevel, Padding, Profile, Shaping, Timing};
+pub use stats::{EndpointStats, LinkStats};
 pub use stream::{
-    INITIAL_LINK_WINDOW, INITIAL_STREAM_WINDOW, MAX_STREAMS, REFUSED, StreamError, StreamId,
-    StreamRead, purpose,
+    INITIAL_LINK_WINDOW, INITIAL_STREAM_WINDOW, MAX_STREAMS, REFUSED, StreamError, StreamRead,
+    purpose,
 };
 pub use xylem_congestion::Algorithm;
 
 #[cfg(any(test, internals))]
+#[path = "../internals/src/internals.rs"]
 pub mod internals;

@@ -47,6 +47,7 @@ mod fields;
 mod kdf;
 
 #[cfg(internals)]
+#[path = "../internals/src/internals.rs"]
 pub mod internals;
 
 pub use body::{Body, BodyError, Content, MAX_BODY, MAX_NAME, MAX_NOTE};

@@ -4,12 +4,13 @@
 use bytes::BytesMut;
 
 use super::*;
+use crate::aead::Cipher;
 use crate::epoch::EpochSecret;
 use crate::frame::Frame;
 use crate::kdf::label;
 use crate::message::{COOKIE_LEN, Message, NOISE_1_LEN, PART_LEN, Part, REST_LEN, check};
 use crate::noise::PROLOGUE;
-use crate::seal::{Cipher, Opener};
+use crate::seal::Opener;
 
 mod secrecy;
 
@@ -183,7 +184,7 @@ fn a_recorder_opens_nothing(mut a: Endpoint, b: &Endpoint, link: LinkId, mut tap
             for cipher in Cipher::ALL {
                 for label in [label::INITIATOR_EPOCH, label::RESPONDER_EPOCH] {
                     let secret = EpochSecret::first(label, split, shared, transcript, cipher);
-                    let mut opener = Opener::new(cipher, secret, ZERO);
+                    let mut opener = Opener::new(cipher, secret);
                     for datagram in &tap {
                         tried += 1;
                         // The id is on the wire: try its keys on what carries another id too.

@@ -1,7 +1,6 @@
 //! [`Frames`]: an opened datagram cut into its frames, every field checked, nothing copied.
 
-use super::{Ack, Fragment, Frame, FrameError, wire};
-use crate::config::MAX_PACKET;
+use super::{Ack, Fragment, Frame, FrameError, MAX_PACKET, wire};
 
 /// The frames of an opened datagram, in order. Ends after the first error.
 #[derive(Clone, Debug)]

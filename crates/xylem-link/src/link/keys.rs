@@ -4,15 +4,15 @@ use core::net::SocketAddr;
 use core::time::Duration;
 
 use super::{Carried, Link, ResetKey, Token};
-use crate::config::CloseReason;
+#[cfg(test)]
+use crate::aead::Cipher;
 #[cfg(test)]
 use crate::epoch::EpochSecret;
+use crate::event::CloseReason;
 use crate::frame::Frame;
 #[cfg(test)]
 use crate::kdf::Rng;
 use crate::reset::is_reset;
-#[cfg(test)]
-use crate::seal::Cipher;
 
 /// The peer's frame cannot have come at this point.
 pub(super) struct Refused;

@@ -7,9 +7,9 @@ use bytes::Bytes;
 
 use super::receive::Misbehaved;
 use super::{Link, MAX_WAIT};
-use crate::config::{Event, Transmit};
+use crate::event::{Event, StreamId, Transmit};
 use crate::frame::Ack;
-use crate::stream::{Layout, StreamError, StreamId, StreamRead, Streams};
+use crate::stream::{Layout, StreamError, StreamRead, Streams};
 
 impl Link {
     #[cfg(test)]

@@ -214,7 +214,7 @@ fn commits(cipher: Cipher, secrets: [EpochSecret; 2]) {
     assert_ne!(keys[0].cid, keys[1].cid);
     assert_ne!(keys[0].commitment, keys[1].commitment);
     let mut sealer = Sealer::new(cipher, secrets[0].stolen(), RekeyLimits::default(), ZERO);
-    let mut openers = secrets.map(|secret| Opener::new(cipher, secret, S));
+    let mut openers = secrets.map(|secret| Opener::new(cipher, secret));
     let datagram = sealed(&mut sealer, b"x");
     assert!(openers[0].open(ZERO, &mut datagram.clone()).is_ok());
     assert_eq!(openers[1].open(ZERO, &mut datagram.clone()), Err(OpenError::UnknownId));

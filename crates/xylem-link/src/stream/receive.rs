@@ -9,10 +9,10 @@ use super::incoming::Reading;
 use super::outgoing::{End, Tell};
 use super::recovery::{Outcome, SentFrame};
 use super::{
-    INITIAL_STREAM_WINDOW, MAX_OFFSET, MAX_REMEMBERED, MAX_STREAM_ID, REFUSED, SPARE_PIECES,
-    Stream, StreamId, Streams, Violation,
+    INITIAL_STREAM_WINDOW, MAX_OFFSET, MAX_PIECES, MAX_REMEMBERED, MAX_STREAM_ID,
+    MAX_STREAM_WINDOW, MAX_UNSENT, REFUSED, Stream, Streams, Violation,
 };
-use crate::config::Event;
+use crate::event::{Event, StreamId};
 use crate::frame::{Ack, Frame, WHOLE_LINK};
 use crate::replay::ReplayWindow;
 
@@ -88,7 +88,7 @@ impl Streams {
         while self.next_theirs <= id {
             let id = self.next_theirs;
             self.next_theirs += 2;
-            let stream = self.new_stream(None, Tell::Nothing);
+            let stream = Self::new_stream(None, Tell::Nothing);
             self.table.insert(id, stream);
             self.theirs += 1;
             let refused = self.theirs > self.settings.max_streams
@@ -154,14 +154,13 @@ impl Streams {
         events: &mut VecDeque<Event>,
     ) -> Result<(), Violation> {
         let (link, pieces) = (self.link, self.pieces);
-        let max_pieces = self.settings.link_window_max / 512;
         let Some(stream) = self.known(id)? else { return Ok(()) };
         let (before, kept) = (stream.recv.pieces(), stream.recv.state == Reading::Open);
         let grown = stream.recv.on_data(offset, piece, datagram, pieces)?;
         let after = stream.recv.pieces();
         events.extend(stream.tell_readable(link, id));
         self.pieces = pieces + after - before;
-        if self.pieces as u64 > max_pieces + SPARE_PIECES as u64 {
+        if self.pieces > MAX_PIECES {
             return Err(Violation);
         }
         self.grow(grown)?;
@@ -306,7 +305,7 @@ impl Streams {
     }
 
     fn on_acked(&mut self, frame: SentFrame, events: &mut VecDeque<Event>) {
-        let (link, unsent) = (self.link, self.settings.unsent);
+        let link = self.link;
         let id = match frame {
             SentFrame::Open(id)
             | SentFrame::Close(id)
@@ -325,8 +324,8 @@ impl Streams {
             SentFrame::Stop(_) => stream.recv.stop.on_acked(),
             SentFrame::Data { start, end, .. } => {
                 send.buffer.on_acked(start, end);
-                let half = send.buffer.unsent() <= unsent / 2
-                    && send.buffer.held() <= self.settings.stream_window_max / 2;
+                let half = send.buffer.unsent() <= MAX_UNSENT / 2
+                    && send.buffer.held() <= MAX_STREAM_WINDOW / 2;
                 if send.writer_waits && half && send.end == End::Open {
                     send.writer_waits = false;
                     events.push_back(Event::StreamWritable { link, stream: StreamId(id) });

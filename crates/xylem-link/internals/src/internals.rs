@@ -8,36 +8,45 @@ use core::time::Duration;
 use std::collections::VecDeque;
 
 use bytes::Bytes;
+use xylem_congestion::Algorithm;
 use zeroize::Zeroizing;
 
 use crate::aead::{Cipher, IV_LEN};
-use crate::config::RekeyLimits;
-use crate::config::{Config, Event, LinkId};
 use crate::elligator::{self, KeyPair};
 use crate::envelope::EnvelopeKey;
 use crate::epoch::EpochSecret;
+use crate::event::{Event, LinkId, StreamId};
 #[cfg(not(internals))]
 use crate::frame::{Frame, Frames};
+use crate::header::ConnectionId;
 use crate::kdf::Rng;
 use crate::kem::Decapsulator;
 use crate::noise::Handshake;
 use crate::replay::ReplayWindow;
-use crate::seal::ConnectionId;
-#[cfg(not(internals))]
-use crate::seal::{HEADER_LEN, Opener, Sealer, TAG_LEN};
+use crate::seal::RekeyLimits;
 use crate::shape::padding::Padder;
 use crate::shape::{Profile, Timing};
-use crate::stream::{Layout, StreamId, StreamSettings, Streams};
+use crate::stream::{Layout, MAX_STREAMS, StreamSettings, Streams};
 use crate::{PeerKey, StaticKey, curve, envelope, kdf, kem};
+#[cfg(not(internals))]
+use crate::{
+    aead::TAG_LEN,
+    header::HEADER_LEN,
+    seal::{Opener, Sealer},
+};
 
 mod noise_vectors;
 
 pub use noise_vectors::{NoiseOutcome, NoiseVector};
 
 #[cfg(internals)]
+pub use crate::aead::TAG_LEN;
+#[cfg(internals)]
 pub use crate::frame::{AckRanges, Frame, Frames, PACKET_OVERHEAD};
 #[cfg(internals)]
-pub use crate::seal::{CID_LEN, HEADER_LEN, OVERHEAD, Opener, Sealer, TAG_LEN};
+pub use crate::header::{CID_LEN, HEADER_LEN};
+#[cfg(internals)]
+pub use crate::seal::{OVERHEAD, Opener, Sealer};
 
 #[cfg(internals)]
 impl crate::Endpoint {
@@ -54,8 +63,7 @@ impl crate::Endpoint {
 pub fn seal_pair(cipher: Cipher, limits: RekeyLimits) -> (Sealer, Opener) {
     let label = kdf::label::INITIATOR_EPOCH;
     let secret = || EpochSecret::first(label, &[1; 32], None, &[2; 32], cipher);
-    let grace = Duration::from_secs(3);
-    (Sealer::new(cipher, secret(), limits, Duration::ZERO), Opener::new(cipher, secret(), grace))
+    (Sealer::new(cipher, secret(), limits, Duration::ZERO), Opener::new(cipher, secret()))
 }
 
 /// Puts a handshake body into the envelope of a responder, so that fuzzing gets past it.
@@ -316,7 +324,8 @@ impl LooseStreams {
     /// Of the side that dialled, or the other.
     #[must_use]
     pub fn new(dialer: bool) -> Self {
-        let settings = StreamSettings::new(&Config::default(), dialer);
+        let settings =
+            StreamSettings { dialer, algorithm: Algorithm::Bbr, max_streams: MAX_STREAMS };
         Self {
             streams: Streams::new(LinkId(1), settings, Duration::ZERO, 1_232),
             window: ReplayWindow::default(),
