@@ -9,6 +9,8 @@
 //! `connection id (8) | tag (16) | body ⊕ stream(tag)`, where the tag is a keyed hash of the
 //! connection id and the body (a synthetic IV, as in RFC 5297).
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
+
 use core::fmt;
 
 use xylem_hash::{Hasher, OutputReader};

@@ -13,6 +13,8 @@
 //! initial that every path carries, so 91 bytes of it follow in a datagram of their own; the check
 //! keeps others from putting in theirs.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
+
 use core::time::Duration;
 
 use crate::aead::Cipher;

@@ -1,6 +1,8 @@
 //! Packets that came in pieces. Bounded in number, bytes and time: whatever a peer sends, the
 //! oldest incomplete packets go first.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
+
 use core::time::Duration;
 use std::collections::VecDeque;
 
@@ -52,14 +54,18 @@ impl Reassembly {
         if total > MAX_PACKET {
             return Err(Contradiction);
         }
+        let cost = total.saturating_add(COST);
         let found = self.partial.iter().position(|p| p.message == fragment.message);
         let index = match found {
             Some(index) => index,
             None => {
-                while self.partial.len() >= MAX_PACKETS || self.bytes + total + COST > MAX_BYTES {
+                while self.partial.len() >= MAX_PACKETS
+                    || self.bytes.saturating_add(cost) > MAX_BYTES
+                {
                     self.remove(0);
                 }
-                self.bytes += total + COST;
+                self.bytes = self.bytes.saturating_add(cost);
+                let index = self.partial.len();
                 self.partial.push_back(Partial {
                     message: fragment.message,
                     since: now,
@@ -67,7 +73,7 @@ impl Reassembly {
                     received: 0,
                     runs: Vec::new(),
                 });
-                self.partial.len() - 1
+                index
             }
         };
         let partial = &mut self.partial[index];
@@ -87,7 +93,7 @@ impl Reassembly {
 
     /// When [`Reassembly::expire`] has something to do.
     pub fn expires_at(&self) -> Option<Duration> {
-        self.partial.front().map(|p| p.since + TIMEOUT)
+        self.partial.front().map(|p| p.since.saturating_add(TIMEOUT))
     }
 
     /// Forgets what is too old.
@@ -99,7 +105,7 @@ impl Reassembly {
 
     fn remove(&mut self, index: usize) -> Option<Partial> {
         let partial = self.partial.remove(index)?;
-        self.bytes -= partial.bytes.len() + COST;
+        self.bytes = self.bytes.saturating_sub(partial.bytes.len().saturating_add(COST));
         Some(partial)
     }
 }
@@ -112,22 +118,23 @@ impl Partial {
         let end =
             start.checked_add(len).filter(|end| *end <= fragment.total).ok_or(Contradiction)?;
         let at = self.runs.partition_point(|run| run.0 < start);
-        let before = at.checked_sub(1).map(|i| self.runs[i]);
+        let before = at.checked_sub(1);
         let after = self.runs.get(at).copied();
         // Datagrams are delivered once and senders cut packets without overlap.
-        if before.is_some_and(|run| run.1 > start) || after.is_some_and(|run| run.0 < end) {
+        if before.is_some_and(|i| self.runs[i].1 > start) || after.is_some_and(|run| run.0 < end) {
             return Err(Contradiction);
         }
         self.bytes[start as usize..end as usize].copy_from_slice(fragment.piece);
-        self.received += fragment.piece.len();
-        match (before.is_some_and(|r| r.1 == start), after.is_some_and(|r| r.0 == end)) {
-            (true, true) => {
-                self.runs[at - 1].1 = self.runs[at].1;
+        self.received = self.received.saturating_add(fragment.piece.len());
+        let adjoins_after = after.is_some_and(|run| run.0 == end);
+        match (before.filter(|i| self.runs[*i].1 == start), adjoins_after) {
+            (Some(before), true) => {
+                self.runs[before].1 = self.runs[at].1;
                 self.runs.remove(at);
             }
-            (true, false) => self.runs[at - 1].1 = end,
-            (false, true) => self.runs[at].0 = start,
-            (false, false) => self.runs.insert(at, (start, end)),
+            (Some(before), false) => self.runs[before].1 = end,
+            (None, true) => self.runs[at].0 = start,
+            (None, false) => self.runs.insert(at, (start, end)),
         }
         Ok(())
     }

@@ -15,7 +15,7 @@ use crate::agreement::{Agreed, initiate, respond};
 use crate::body::{Body, BodyError};
 use crate::card::Card;
 use crate::envelope::{EnvelopeId, Inside, Opened, Place, seal};
-use crate::fields::Fields;
+use crate::fields::{Fields, put_u16_prefixed};
 use crate::identity::{Identity, Party};
 use crate::kdf::{derive, label};
 use crate::prekeys::Prekeys;
@@ -247,9 +247,7 @@ impl Session {
         out.extend_from_slice(&self.used.to_be_bytes());
         out.extend_from_slice(self.opening.as_ref().map_or(&[], |key| &key.0[..]));
         if let Some(card) = &card {
-            // The longest card has 478 bytes.
-            out.extend_from_slice(&(card.len() as u16).to_be_bytes());
-            out.extend_from_slice(card);
+            put_u16_prefixed(&mut out, card);
         }
         out.extend_from_slice(&(self.recent.len() as u16).to_be_bytes());
         for id in &self.recent {

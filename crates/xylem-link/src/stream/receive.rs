@@ -1,5 +1,7 @@
 //! Frames of the peer, and what follows from them.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
+
 use core::time::Duration;
 use std::collections::VecDeque;
 
@@ -81,16 +83,16 @@ impl Streams {
     fn make_up_to(&mut self, id: u32) -> Result<(), Violation> {
         // Ids of one side are two apart, and `known` has bounded this one.
         let Some(beyond) = id.checked_sub(self.next_theirs) else { return Ok(()) };
-        let new = beyond as usize / 2 + 1;
-        if self.theirs + new > MAX_REMEMBERED {
+        let new = beyond as usize / 2;
+        if self.theirs.saturating_add(new) >= MAX_REMEMBERED {
             return Err(Violation);
         }
         while self.next_theirs <= id {
             let id = self.next_theirs;
-            self.next_theirs += 2;
+            self.next_theirs = id.saturating_add(2);
             let stream = Self::new_stream(None, Tell::Nothing);
             self.table.insert(id, stream);
-            self.theirs += 1;
+            self.theirs = self.theirs.saturating_add(1);
             let refused = self.theirs > self.settings.max_streams
                 || self.last_taken.is_some_and(|last| id > last);
             if refused {
@@ -142,7 +144,7 @@ impl Streams {
 
     /// The peer's streams reach `grown` bytes further.
     fn grow(&mut self, grown: u64) -> Result<(), Violation> {
-        self.received += grown;
+        self.received = self.received.saturating_add(grown);
         if self.received > self.window.limit() { Err(Violation) } else { Ok(()) }
     }
 
@@ -159,7 +161,7 @@ impl Streams {
         let grown = stream.recv.on_data(offset, piece, datagram, pieces)?;
         let after = stream.recv.pieces();
         events.extend(stream.tell_readable(link, id));
-        self.pieces = pieces + after - before;
+        self.pieces = pieces.saturating_add(after).saturating_sub(before);
         if self.pieces > MAX_PIECES {
             return Err(Violation);
         }

@@ -5,6 +5,8 @@
 //! that no nonce is needed (a header key never sees one header twice: the number differs) and a
 //! header that opens is the peer's. It does not say whether the message behind it is.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
+
 use subtle::ConstantTimeEq;
 use xylem_hash::Hasher;
 use xylem_link::PeerKey;

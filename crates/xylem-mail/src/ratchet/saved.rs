@@ -10,6 +10,8 @@
 //! numbers rising. `present` has bit 0 for theirs, 1 for ours, 2 and 3 for the chains. One state has
 //! one form.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
+
 use std::collections::VecDeque;
 
 use xylem_link::{PeerKey, StaticKey};
@@ -30,9 +32,10 @@ impl Ratchet {
     pub fn save(&self) -> Zeroizing<Vec<u8>> {
         let State { root, theirs, sending, receiving, next_sending, next_receiving, previous } =
             &self.state;
-        let missing = self.kept();
         // Enough room from the start: a vector that grows leaves copies behind.
-        let mut out = Zeroizing::new(Vec::with_capacity(512 + self.gaps.len() * 34 + missing * 36));
+        let room =
+            self.gaps.len().saturating_mul(34).saturating_add(self.kept().saturating_mul(36));
+        let mut out = Zeroizing::new(Vec::with_capacity(room.saturating_add(512)));
         let bit = |there, bit| if there { bit } else { 0 };
         let present = bit(theirs.is_some(), THEIRS)
             | bit(self.ours.is_some(), OURS)
