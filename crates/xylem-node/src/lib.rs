@@ -23,6 +23,7 @@ mod peers;
 pub mod client;
 pub mod mail;
 
+mod fetch;
 mod follow;
 mod get;
 mod node;
