@@ -10,7 +10,7 @@ mod api;
 mod failure;
 
 mod addresses;
-pub mod carriers;
+mod carriers;
 mod dial;
 mod engine;
 mod faces;
