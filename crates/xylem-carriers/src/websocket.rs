@@ -50,10 +50,7 @@ pub type Asking<S> = MidHandshake<ClientHandshake<S>>;
 ///
 /// # Errors
 /// The connection ended, or the other end is none of ours; so for all below.
-pub fn ask<S: Read + Write>(
-    pipe: S,
-    authority: &str,
-) -> io::Result<Opening<S, Box<Asking<S>>>> {
+pub fn ask<S: Read + Write>(pipe: S, authority: &str) -> io::Result<Opening<S, Box<Asking<S>>>> {
     let uri = format!("ws://{authority}{PATH}");
     asked(tungstenite::client::client_with_config(uri, pipe, Some(settings())))
 }
@@ -62,9 +59,7 @@ pub fn ask<S: Read + Write>(
 ///
 /// # Errors
 /// As [`ask`].
-pub fn ask_on<S: Read + Write>(
-    asking: Box<Asking<S>>,
-) -> io::Result<Opening<S, Box<Asking<S>>>> {
+pub fn ask_on<S: Read + Write>(asking: Box<Asking<S>>) -> io::Result<Opening<S, Box<Asking<S>>>> {
     asked(asking.handshake())
 }
 

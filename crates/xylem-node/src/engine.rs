@@ -28,7 +28,6 @@ use xylem_packet::{NackReason, NameRef};
 
 use crate::carriers::{CarrierId, Carriers};
 use crate::faces::multicast::Multicast;
-use crate::faces::udp::{Ecn, Received, Udp};
 use crate::faces::{Face, Faces, ReadBuffer, Transport};
 use crate::uri::endpoint;
 use dispatch::Dispatch;
@@ -36,6 +35,7 @@ use listening::Listener;
 pub(crate) use program::{NetworkFailed, Program};
 pub(crate) use streams::StreamEvent;
 use xylem_library::identity;
+use xylem_udp::{Ecn, Received, Udp};
 
 /// Longest sleep, so that a raised stop flag is seen.
 const MAX_SLEEP: Duration = Duration::from_millis(100);

@@ -8,6 +8,7 @@ use mio::net::TcpStream;
 use xylem_forward::{FaceId, FaceScope, LinkType};
 use xylem_link::PeerKey;
 use xylem_mgmt::{FaceUri, Persistency};
+use xylem_udp::Udp;
 
 use super::listening::scope_of;
 use super::{Engine, EngineEvent, wildcard};
@@ -100,7 +101,7 @@ impl Engine {
     }
 
     fn udp_socket_for(&mut self, to: SocketAddr) -> io::Result<usize> {
-        let family = |s: &crate::faces::udp::Udp| s.local().is_ipv4() == to.is_ipv4();
+        let family = |s: &Udp| s.local().is_ipv4() == to.is_ipv4();
         if let Some(socket) = self.net.udp_sockets.iter().position(family) {
             return Ok(socket);
         }

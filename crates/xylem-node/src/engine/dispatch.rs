@@ -9,9 +9,9 @@ use xylem_packet::link_service::LinkHeaders;
 
 use super::{EngineEvent, Network};
 use crate::faces::multicast::Multicast;
-use crate::faces::udp::Udp;
 use crate::faces::{Face, Transport};
 use xylem_link::Endpoint;
+use xylem_udp::Udp;
 
 /// Where the forwarder puts what it sends, while one packet is handled.
 pub(super) struct Dispatch<'a> {

@@ -14,12 +14,12 @@ use super::{Engine, Limits, Source};
 use crate::api::Peer;
 use crate::faces::multicast::Multicast;
 use crate::faces::stream::{Socket, Stream};
-use crate::faces::udp::{Oversize, Udp};
 #[cfg(unix)]
 use crate::faces::unix;
 use crate::faces::websocket::WebSocketFace;
 use crate::faces::{Face, Transport};
 use crate::uri::endpoint;
+use xylem_udp::{Oversize, Udp};
 
 /// Local faces beyond the limit for others: whoever floods this machine from outside does not lock
 /// its own programs out.

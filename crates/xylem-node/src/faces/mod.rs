@@ -6,16 +6,13 @@
 
 pub(crate) mod multicast;
 pub(crate) mod stream;
-pub(crate) mod udp;
 #[cfg(unix)]
 pub(crate) mod unix;
-pub(crate) mod used;
 pub(crate) mod websocket;
 
 mod table;
 
 pub(crate) use table::Faces;
-use used::Used;
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -26,6 +23,7 @@ use xylem_link::LinkId;
 use xylem_mgmt::{FaceUri, Persistency};
 use xylem_packet::link_service::{LinkService, LinkServiceConfig};
 use xylem_packet::{MAX_FRAME, MAX_PACKET};
+use xylem_udp::BufferPool;
 
 use crate::api::Peer;
 use stream::Stream;
@@ -124,14 +122,14 @@ const READ_LEN: usize = 128 * 1024;
 #[derive(Default)]
 pub(crate) struct ReadBuffer {
     now: BytesMut,
-    used: Used,
+    used: BufferPool,
 }
 
 impl ReadBuffer {
     /// All of it, to be written over.
     fn room(&mut self) -> &mut [u8] {
         if self.now.len() < READ_LEN {
-            self.now = self.used.take(READ_LEN);
+            self.now = self.used.buffer(READ_LEN);
         }
         &mut self.now
     }
