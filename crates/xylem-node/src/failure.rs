@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-pub(crate) use xylem_library::failure::{local, parse_ticket, store, usage};
+pub(crate) use xylem_library::failure::{local, store, usage};
 use xylem_library::{Blame, Error};
 
 use xylem_carriers::tls::Identity;

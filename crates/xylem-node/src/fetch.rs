@@ -13,10 +13,12 @@ use xylem_object::{Manifest, Ticket, naming};
 use xylem_packet::{Interest, NackReason, Name, Packet};
 use xylem_transfer::{Event as TransferEvent, PeerId, Spec, Transfer};
 
-use crate::api::{Event, Peer, PeerBytes};
 use crate::dial::Dialler;
 use crate::engine::{Engine, EngineEvent, NetworkFailed, Program, end_host};
+use crate::event::Event;
+use crate::peer::Peer;
 use crate::peers::{Offer, Swarm};
+use crate::summary::PeerBytes;
 use crate::{failure, shaping};
 use xylem_library::held::Holdings;
 use xylem_library::identity;
@@ -354,7 +356,7 @@ impl Fetch {
         let stats: Vec<_> = self.work.transfer.peers(self.engine.now()).collect();
         let Some(swarm) = &mut self.work.swarm else { return Vec::new() };
         for stats in stats {
-            swarm.count(&self.work.dialler.name(face_of(stats.peer)), stats.bytes);
+            swarm.count(&self.work.dialler.address(face_of(stats.peer)), stats.bytes);
         }
         swarm.bytes()
     }
@@ -426,7 +428,7 @@ impl Work {
         while let Some(event) = self.transfer.poll_event() {
             match event {
                 TransferEvent::PeerMisbehaved { peer, what } => {
-                    let peer = self.dialler.name(face_of(peer));
+                    let peer = self.dialler.address(face_of(peer));
                     on_event(Event::PeerMisbehaved { peer, what: what.to_string() });
                 }
                 TransferEvent::PeerDropped { peer } => {

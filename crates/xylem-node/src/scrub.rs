@@ -10,8 +10,9 @@ use xylem_object::Ticket;
 use xylem_transfer::Event as TransferEvent;
 use xylem_tree::SegmentSize;
 
-use crate::api::{Event, Peer};
+use crate::event::Event;
 use crate::fetch::Fetch;
+use crate::peer::Peer;
 
 /// Whom to ask for damaged pieces.
 #[derive(Clone, Debug)]

@@ -42,8 +42,8 @@ use std::time::{Duration, Instant};
 use xylem_packet::link_service::{LinkHeaders, LinkService, LinkServiceConfig};
 use xylem_packet::{Data, Interest, MAX_FRAME, NackReason, Name, Packet};
 
-use crate::api::Peer;
 use crate::failure;
+use crate::peer::Peer;
 use crate::uri::PeerUri;
 use socket::{Queue, Socket};
 use xylem_library::{Blame, Error, Stop};

@@ -19,8 +19,9 @@ use super::discover::{Found, discover};
 use super::segments::{self, Expected, Receiver};
 use super::trust::{Believe, Trust};
 use super::{Client, Reply, parse_name, random_seed};
-use crate::api::{Event, Peer};
+use crate::event::Event;
 use crate::failure;
+use crate::peer::{FaceAddress, Peer};
 use crate::uri::PeerUri;
 use xylem_library::publish::disk;
 use xylem_library::sink::Destination;
@@ -80,7 +81,7 @@ pub enum Fetched {
     /// the ticket for it has no addresses.
     Ours {
         /// `xylem:…`
-        ticket: String,
+        ticket: Ticket,
         /// Where it was found.
         forwarder: Peer,
     },
@@ -100,7 +101,7 @@ pub fn get_object(
     let name = parse_name(&options.name)?;
     let trust = Trust::open(&options.believe)?;
     let mut client = Client::connect(options.at.as_ref())?;
-    on_event(Event::PeerConnected { peer: client.at().to_owned() });
+    on_event(Event::PeerConnected { peer: client.peer().into() });
     let found = discover(&mut client, &name, &trust, options.give_up, stop)?;
     if let (Believe::Publisher(publisher), Found::Segments { prefix, .. }) =
         (&options.believe, &found)
@@ -124,7 +125,7 @@ pub fn get_object(
             "{path} exists; choose --overwrite, --rename or -o PATH"
         )));
     }
-    let mut sink = Sink::open(destination.as_ref(), client.at().to_owned(), on_event)?;
+    let mut sink = Sink::open(destination.as_ref(), client.peer().into(), on_event)?;
     let fetched = match &found {
         Found::Single(content) => sink.content(content).map(|()| (content.len() as u64, 1)),
         Found::Segments { prefix, expected } => {
@@ -158,7 +159,7 @@ fn ticket(
     prefix: &Name,
     publisher: &str,
     stop: &Stop,
-) -> Result<Option<String>, Error> {
+) -> Result<Option<Ticket>, Error> {
     if naming::check_prefix(prefix.as_ref()).is_err() {
         return Ok(None);
     }
@@ -187,7 +188,7 @@ fn ticket(
         link_key: None,
         addresses: Vec::new(),
     };
-    Ok(Some(ticket.to_string()))
+    Ok(Some(ticket))
 }
 
 /// The last component of the name that says something to people, as a file name.
@@ -208,7 +209,7 @@ fn suggested_name(name: NameRef<'_>) -> PathBuf {
 struct Sink<'a> {
     to: BufWriter<Box<dyn Write>>,
     hasher: Hasher,
-    peer: String,
+    peer: FaceAddress,
     told: Instant,
     on_event: &'a mut dyn FnMut(Event),
 }
@@ -216,7 +217,7 @@ struct Sink<'a> {
 impl<'a> Sink<'a> {
     fn open(
         destination: Option<&Destination>,
-        peer: String,
+        peer: FaceAddress,
         on_event: &'a mut dyn FnMut(Event),
     ) -> Result<Self, Error> {
         let to: Box<dyn Write> = match destination {

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use mio::{Events, Interest, Poll, Token};
 use xylem_packet::frame_len;
 
-use crate::api::Peer;
 use crate::failure;
+use crate::peer::Peer;
 use xylem_library::{Blame, Error};
 use xylem_udp::{Oversize, Udp};
 

@@ -18,9 +18,10 @@ use xylem_transfer::{Event as TransferEvent, Spec};
 use xylem_tree::consistency::{self, ConsistencyError};
 use xylem_tree::{Geometry, GrowingTree, Node, NodeValue, Segment, TreeKind, Verified, Verifier};
 
-use crate::api::{Event, GetOptions, GetSummary};
-use crate::failure::parse_ticket;
+use crate::event::Event;
 use crate::fetch::Fetch;
+use crate::get::GetOptions;
+use crate::summary::GetSummary;
 use crate::{client, failure};
 use xylem_library::follow::log::{self, Entry};
 use xylem_library::follow::output::{Output, Place};
@@ -57,14 +58,14 @@ pub fn follow(
     on_event: &mut dyn FnMut(Event),
 ) -> Result<GetSummary, Error> {
     let started = Instant::now();
-    let ticket = parse_ticket(&options.ticket)?;
+    let ticket = &options.ticket;
     if ticket.kind == Kind::Directory {
         return Err(failure::usage("the ticket names a directory, which does not grow"));
     }
     let store = Store::open(disk(), &options.store).map_err(|e| failure::store(&e))?;
     let shaping = options.shaping.clone();
     let mut fetch =
-        Fetch::new(&ticket, &options.from, options.give_up, options.limit_rate, shaping)?;
+        Fetch::new(ticket, &options.from, options.give_up, options.limit_rate, shaping)?;
     let object = ticket.name.as_ref().parent().to_name();
     fetch.watch(object.clone());
     let manifest = fetch.manifest(stop, on_event)?;
@@ -75,7 +76,7 @@ pub fn follow(
     on_event(Event::Found {
         name: String::from_utf8_lossy(&manifest.file_name).into_owned(),
         directory: false,
-        root: manifest.root.to_string(),
+        root: manifest.root,
         bytes: manifest.size,
         files: 1,
     });
@@ -106,7 +107,7 @@ pub fn follow(
     follower.fetch.close();
     // What was verified is written whatever ended the run; its own trouble comes first.
     let written = follower.output.finish();
-    let root = follower.begun.tree.checkpoint().root().to_string();
+    let root = follower.begun.tree.checkpoint().root();
     let bytes = follower.begun.tree.size();
     match outcome {
         Err(e) if e.blame != Blame::Interrupted => return Err(e),
@@ -119,14 +120,13 @@ pub fn follow(
         }
     }
     Ok(GetSummary {
-        root,
         path,
         bytes,
         files: 1,
         fetched: follower.fetched,
         resumed,
         elapsed: started.elapsed(),
-        ..GetSummary::default()
+        ..GetSummary::new(root)
     })
 }
 

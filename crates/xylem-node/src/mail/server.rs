@@ -11,8 +11,8 @@ use xylem_mail::{EnvelopeId, MailboxId, mailbox_of};
 
 use super::framed_stream::FramedStream;
 use super::{arrived, fetched};
-use crate::api::Event;
 use crate::engine::{Engine, StreamEvent};
+use crate::event::Event;
 use xylem_library::Error;
 use xylem_library::mail::mailbox::{Mailbox, MailboxConfig};
 use xylem_library::mail::store::{Incoming, MailStore};

@@ -10,9 +10,9 @@ use xylem_mgmt::{
 use xylem_packet::MAX_PACKET;
 use xylem_packet::link_service::MIN_MTU;
 
-use crate::api::Peer;
 use crate::engine::Engine;
 use crate::faces::{Face, Transport};
+use crate::peer::Peer;
 use crate::uri::PeerUri;
 use xylem_library::clock::now_ms;
 
