@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
+use xylem_sim::Rng;
 use xylem_tree::{
     Blame, Geometry, Node, NodeValue, Recording, SegmentIndex, SegmentSize, Tile, TreeKind,
     Verifier, VerifyError,
 };
 
 mod slow;
-use slow::{Dice, Holder, KIB, content, sizes_of_segments};
+use slow::{Holder, KIB, content, shuffled, sizes_of_segments};
 
 /// Every node of the holder's outboard, to hold `take_proven` against.
 fn all_nodes(holder: &Holder) -> BTreeMap<Node, NodeValue> {
@@ -319,7 +320,7 @@ fn resumes_from_disk_and_completes() {
         let holder = Holder::of_kind(content(n as usize * 1024), KIB, kind);
         let mut first = holder.verifier();
         let mut disk = vec![0; holder.outboard.as_bytes().len()];
-        let had: Vec<u64> = Dice(5).shuffled(n).into_iter().take(100).collect();
+        let had: Vec<u64> = shuffled(&mut Rng::new(5), n).into_iter().take(100).collect();
         let mut taken = BTreeMap::new();
         had.iter().for_each(|i| holder.feed(&mut first, *i).unwrap());
         take(&mut first, &mut taken);
@@ -436,30 +437,30 @@ proptest! {
     fn any_order_with_forgetting(n in 1u64..700, cut in 1usize..1024, seed: u64, eager: bool, kind in kinds()) {
         let holder = Holder::of_kind(content(n as usize * 1024 - cut % 1024), KIB, kind);
         let mut verifier = holder.verifier();
-        let mut dice = Dice(seed);
+        let mut rng = Rng::new(seed);
         let mut taken = BTreeMap::new();
         let mut verified = vec![false; n as usize];
         let mut complete = vec![false; n as usize];
-        for i in dice.shuffled(n) {
+        for i in shuffled(&mut rng, n) {
             prop_assert_eq!(holder.feed(&mut verifier, i), Ok(()));
             verified[i as usize] = true;
-            if eager || dice.roll(20) == 0 {
-                let from = if eager { i } else { dice.roll(n) };
+            if eager || rng.below(20) == 0 {
+                let from = if eager { i } else { rng.below(n) };
                 let len = verified[from as usize..].iter().take_while(|v| **v).count();
                 let len = if eager { 1 } else { len };
                 verifier.forget_complete(from..from + len as u64);
                 complete[from as usize..][..len].fill(true);
             }
-            if dice.roll(10) == 0 {
+            if rng.below(10) == 0 {
                 take(&mut verifier, &mut taken);
-                let again = dice.roll(n);
+                let again = rng.below(n);
                 if verified[again as usize] {
                     let outcome = holder.feed(&mut verifier, again);
                     let forgotten = outcome == Err(VerifyError::AlreadyComplete);
                     prop_assert!(outcome.is_ok() || forgotten && complete[again as usize]);
                 }
             }
-            let at = dice.roll(n);
+            let at = rng.below(n);
             prop_assert_eq!(verifier.is_complete(SegmentIndex(at)), complete[at as usize]);
         }
         take(&mut verifier, &mut taken);
