@@ -3,33 +3,11 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use xylem_library::{LibraryEvent, SaveOptions};
 use xylem_link::{Level, Shaping};
 use xylem_mgmt::Carrier;
-
-/// A flag that asks a running [`crate::share`] or [`crate::get`] to end soon and in order.
-#[derive(Clone, Debug, Default)]
-pub struct Stop(Arc<AtomicBool>);
-
-impl Stop {
-    /// A flag that is not raised yet.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Asks the run to end; safe to call from a signal handler thread.
-    pub fn raise(&self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether the run was asked to end.
-    pub fn raised(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-}
 
 /// How to publish one file or directory.
 #[derive(Clone, Debug)]
@@ -55,7 +33,7 @@ pub struct ShareOptions {
     /// What sizes and times on the encrypted link show.
     pub shaping: Shaping,
     /// The path is a file that grows; when its checkpoints are made.
-    pub follow: Option<crate::FollowOptions>,
+    pub follow: Option<xylem_library::follow::FollowOptions>,
     /// Where outboards and identities are kept.
     pub store: PathBuf,
 }
@@ -118,44 +96,15 @@ impl fmt::Display for Peer {
     }
 }
 
-/// Where fetched bytes go.
-#[derive(Clone, Debug)]
-pub enum Output {
-    /// Under the publisher's suggested name in this directory.
-    Into(PathBuf),
-    /// At exactly this path.
-    At(PathBuf),
-    /// In order to standard output.
-    Stdout,
-}
-
-/// What to do when the final name is taken.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Existing {
-    /// Refuse, unless what is there already verifies.
-    #[default]
-    Refuse,
-    /// Replace it once the new one is whole.
-    Overwrite,
-    /// Choose `NAME.1`, `NAME.2`, … instead.
-    Rename,
-}
-
 /// How to fetch one ticket.
 #[derive(Clone, Debug)]
 pub struct GetOptions {
     /// `xylem:…`
     pub ticket: String,
-    /// Where the result goes.
-    pub output: Output,
+    /// What becomes of what is fetched.
+    pub save: SaveOptions,
     /// Peers to ask besides the ticket's own addresses (if any is given, only these are asked).
     pub from: Vec<Peer>,
-    /// Byte range of the file to fetch: start and, if bounded, end (exclusive).
-    pub range: Option<(u64, Option<u64>)>,
-    /// What to do when the final name is taken.
-    pub existing: Existing,
-    /// Glob patterns of listed paths to leave out (directories only).
-    pub exclude: Vec<String>,
     /// Bytes per second at most.
     pub limit_rate: Option<u64>,
     /// What sizes and times on the encrypted link show.
@@ -247,13 +196,8 @@ pub struct PeerBytes {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// Reading and hashing before serving, or reading back what an earlier run left.
-    Hashing {
-        /// Bytes read so far.
-        done: u64,
-        /// Bytes in all, where known.
-        total: u64,
-    },
+    /// Something about files of this machine.
+    Library(LibraryEvent),
     /// Ready to serve. The ticket is complete: give it to whoever should fetch.
     Shared {
         /// `xylem:…`
@@ -284,33 +228,6 @@ pub enum Event {
         forwarder: String,
         /// The prefix, as NDN URI.
         prefix: String,
-    },
-    /// Something that was wanted could not be done; the run goes on.
-    Trouble {
-        /// One line.
-        what: String,
-    },
-    /// A growing object has a new checkpoint: made, or fetched and proven to continue the last one.
-    Checkpoint {
-        /// Counted from 0.
-        number: u64,
-        /// Version component of its name.
-        version: u64,
-        /// Versioned NDN name, as URI.
-        name: String,
-        /// Root, hexadecimal.
-        root: String,
-        /// Bytes of content.
-        bytes: u64,
-        /// The publisher says that nothing comes after it.
-        last: bool,
-    },
-    /// A path was left out of what is shared, and why.
-    Skipped {
-        /// The path.
-        path: PathBuf,
-        /// Why.
-        why: String,
     },
     /// A link came up.
     PeerConnected {
@@ -353,18 +270,6 @@ pub enum Event {
         /// Files.
         files: u64,
     },
-    /// What a directory holds that is about to be fetched, by its verified listing.
-    Contents {
-        /// Files in listing order with their sizes; the first thousand at most.
-        files: Vec<(PathBuf, u64)>,
-        /// Files beyond those.
-        more: u64,
-    },
-    /// Something of an earlier run was there and verified.
-    Resumed {
-        /// Bytes that need not be fetched again.
-        bytes: u64,
-    },
     /// Progress of a fetch; at most ten a second.
     Progress {
         /// Verified bytes so far, resumed ones included.
@@ -383,40 +288,18 @@ pub enum Event {
     },
     /// The fetch is complete and goes on serving until it is asked to stop.
     Seeding(Box<GetSummary>),
-    /// Something that [`crate::scrub()`] found or mended.
-    Scrub(crate::scrub::ScrubEvent),
     /// Something happened with mail.
     Mail(crate::mail::MailEvent),
 }
 
-/// Who has to act on an [`Error`]; the command maps it to its exit codes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Blame {
-    /// Data did not verify (exit 1).
-    Data,
-    /// Wrong usage or input (exit 2).
-    Usage,
-    /// Nobody reachable has it, or time ran out (exit 3).
-    Network,
-    /// Disk full, permission, store in use (exit 4).
-    Local,
-    /// Asked to stop (exit 130).
-    Interrupted,
-}
-
-/// A failure in one line, with who has to act.
-#[derive(Clone, Debug)]
-pub struct Error {
-    /// Who has to act.
-    pub blame: Blame,
-    /// One line: what, where, and how to mend it.
-    pub message: String,
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
+impl Event {
+    /// Something that was wanted could not be done; the run goes on.
+    pub(crate) fn warning(what: impl Into<String>) -> Self {
+        Self::Library(LibraryEvent::Warning { what: what.into() })
     }
 }
 
-impl std::error::Error for Error {}
+/// Passes on what the library tells.
+pub(crate) fn from_library(on_event: &mut dyn FnMut(Event)) -> impl FnMut(LibraryEvent) + use<'_> {
+    move |event| on_event(Event::Library(event))
+}

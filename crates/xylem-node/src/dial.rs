@@ -8,10 +8,11 @@ use xylem_forward::FaceId;
 use xylem_mgmt::Persistency;
 use xylem_object::Ticket;
 
-use crate::api::{Error, Peer};
+use crate::api::Peer;
 use crate::engine::Engine;
 use crate::failure;
 use crate::peers::Found;
+use xylem_library::Error;
 
 /// Pause before everybody is dialled again when nobody is left.
 const REDIAL: Duration = Duration::from_secs(1);

@@ -31,11 +31,11 @@ use crate::carriers::{CarrierId, Carriers};
 use crate::faces::multicast::Multicast;
 use crate::faces::udp::{Ecn, Received, Udp};
 use crate::faces::{Face, Faces, ReadBuffer, Transport};
-use crate::identity;
 use crate::uri::endpoint;
 use dispatch::Dispatch;
 use listening::Listener;
 pub(crate) use streams::StreamEvent;
+use xylem_library::identity;
 
 /// Longest sleep, so that a raised stop flag is seen.
 const MAX_SLEEP: Duration = Duration::from_millis(100);

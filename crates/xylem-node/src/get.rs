@@ -12,13 +12,16 @@ use xylem_packet::{Interest, NackReason, Name, Packet};
 use xylem_store::Store;
 use xylem_transfer::{Event as TransferEvent, PeerId, Spec, Transfer};
 
-use crate::api::{Blame, Error, Event, Existing, GetOptions, GetSummary, Stop};
+use crate::api::{Event, GetOptions, GetSummary, from_library};
 use crate::dial::Dialler;
 use crate::engine::{Engine, Happening, end_host};
-use crate::peers::{Company, Holdings, Offer};
-use crate::publish::{disk, root_of};
-use crate::sink::{self, Context, Destination, Sink, Tally};
-use crate::{failure, identity, record, shaping};
+use crate::peers::{Company, Offer};
+use crate::{failure, shaping};
+use xylem_library::held::Holdings;
+use xylem_library::publish::{disk, root_of};
+use xylem_library::sink::{self, Context, Destination, Sink, Tally};
+use xylem_library::{Blame, Error, Existing, LibraryEvent, Stop};
+use xylem_library::{identity, record};
 
 /// How often progress is told.
 const TICK: Duration = Duration::from_millis(100);
@@ -203,15 +206,15 @@ impl Fetch {
     ) -> Result<GetSummary, Error> {
         let manifest = self.manifest(stop, on_event)?;
         on_event(found(&manifest));
-        let destination = Destination::choose(options, &manifest)?;
+        let destination = Destination::choose(&options.save, &manifest)?;
         if let Some(to) = &destination
-            && options.existing == Existing::Refuse
+            && options.save.existing == Existing::Refuse
             && to.path.symlink_metadata().is_ok()
         {
             return self.already_there(&to.path, ticket, options, (store, &manifest), on_event);
         }
-        let on_disk = destination.is_some() && options.range.is_none();
-        let mut sink = sink::make(options, &manifest, destination, store)?;
+        let on_disk = destination.is_some() && options.save.range.is_none();
+        let mut sink = sink::make(&options.save, &manifest, destination, store)?;
         self.join(ticket, options, on_disk, on_event)?;
         let mut tally = Tally::default();
         let outcome = self.fetch(&mut *sink, &mut tally, stop, on_event);
@@ -220,8 +223,10 @@ impl Fetch {
         }
         outcome?;
         let path = sink.finish()?;
-        sink.troubles().into_iter().for_each(|what| on_event(Event::Trouble { what }));
-        record::fetched(store, options, &manifest, path.as_deref(), on_event);
+        sink.troubles().into_iter().for_each(|what| on_event(Event::warning(what)));
+        let mut told = from_library(on_event);
+        record::fetched(store, &options.save, ticket, &manifest, path.as_deref(), &mut told);
+        drop(told);
         let holdings = self.company.as_ref().and_then(Company::holdings);
         if let (Some(holdings), Some(path)) = (holdings, &path) {
             holdings.moved(path);
@@ -322,12 +327,12 @@ impl Fetch {
         stop: &Stop,
         on_event: &mut dyn FnMut(Event),
     ) -> Result<(), Error> {
-        sink.begin(&mut self.context(tally, on_event))?;
+        sink.begin(&mut self.context(tally, &mut from_library(on_event)))?;
         loop {
             while let Step::Sink(event) = self.step(on_event)? {
-                deliver(sink, event, &mut self.context(tally, on_event))?;
+                deliver(sink, event, &mut self.context(tally, &mut from_library(on_event)))?;
             }
-            let again = sink.turn(&mut self.context(tally, on_event))?;
+            let again = sink.turn(&mut self.context(tally, &mut from_library(on_event)))?;
             if sink.is_done() {
                 return Ok(());
             }
@@ -339,7 +344,7 @@ impl Fetch {
     fn context<'a>(
         &'a mut self,
         tally: &'a mut Tally,
-        on_event: &'a mut dyn FnMut(Event),
+        on_event: &'a mut dyn FnMut(LibraryEvent),
     ) -> Context<'a> {
         let now = self.engine.now();
         let holdings = self.company.as_ref().and_then(Company::holdings);
@@ -528,7 +533,8 @@ impl Fetch {
         if !seeds {
             self.engine.close();
         }
-        let same = options.range.is_none() && root_of(path, on_event)? == manifest.root;
+        let same = options.save.range.is_none()
+            && root_of(path, &mut from_library(on_event))? == manifest.root;
         if !same {
             let path = path.display();
             return Err(failure::usage(format!(
@@ -542,7 +548,7 @@ impl Fetch {
                 self.company = None;
                 let what = "what was there already is not served: only files are, whose tree the \
                             store has kept";
-                on_event(Event::Trouble { what: what.to_owned() });
+                on_event(Event::warning(what.to_owned()));
             }
         }
         Ok(GetSummary {

@@ -10,10 +10,12 @@ use xylem_mgmt::{ControlParameters, Persistency, client};
 use xylem_packet::{Data, Interest, Name};
 use xylem_trust::{Signer, Stamp};
 
-use crate::api::{Error, Event, Peer};
-use crate::client::now_ms;
+use crate::api::{Event, Peer};
 use crate::engine::Engine;
-use crate::{failure, identity};
+use crate::failure;
+use xylem_library::Error;
+use xylem_library::clock::now_ms;
+use xylem_library::identity;
 
 /// An answer that has not come after this long never will.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -171,7 +173,7 @@ impl Via {
         let what = format!("{}: {why}; trying again", self.peer);
         self.registered = false;
         if self.told.as_ref() != Some(&what) {
-            on_event(Event::Trouble { what: what.clone() });
+            on_event(Event::warning(what.clone()));
             self.told = Some(what);
         }
     }

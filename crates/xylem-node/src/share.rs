@@ -15,15 +15,18 @@ use xylem_packet::{Interest, Name, Packet};
 use xylem_store::Store;
 
 use crate::addresses::advertised;
-use crate::api::{Error, Event, Peer, ShareOptions, Stop};
+use crate::api::{Event, Peer, ShareOptions, from_library};
 use crate::engine::{Engine, Happening, end_host};
-use crate::follow::Grower;
-use crate::mail::{MailStore, Room, beside};
+use crate::mail::{Room, beside};
 use crate::peers::Announcers;
-use crate::publish::{Serving, disk, publish};
 use crate::register::Registrar;
 use crate::uri::LINK_PORT;
-use crate::{failure, identity, record, shaping};
+use crate::{failure, shaping};
+use xylem_library::follow::Grower;
+use xylem_library::mail::MailStore;
+use xylem_library::publish::{Serving, disk, publish};
+use xylem_library::{Error, LibraryEvent, Stop};
+use xylem_library::{identity, record};
 
 /// Bytes of answers between two flushes: those that fill a datagram of the largest size, so that the
 /// receiver works while the next ones are made.
@@ -70,7 +73,15 @@ pub(crate) fn share_with(
         None => still(&store, options, &name, &publisher, stop, on_event)?,
         Some(follow) => {
             let path = &options.path;
-            let grower = Grower::open(&store, path, follow, &name, &publisher, stop, on_event)?;
+            let grower = Grower::open(
+                &store,
+                path,
+                follow,
+                &name,
+                &publisher,
+                stop,
+                &mut from_library(on_event),
+            )?;
             Content::Growing(Box::new(grower))
         }
     };
@@ -129,7 +140,7 @@ fn still(
     on_event: &mut dyn FnMut(Event),
 ) -> Result<Content, Error> {
     let (published, prefix) =
-        publish(store, &options.path, name, options.portable, stop, on_event)?;
+        publish(store, &options.path, name, options.portable, stop, &mut from_library(on_event))?;
     let packet = published.sign(&prefix, key)?;
     let publication = Publication::new(prefix, packet, &key.public())
         .map_err(|e| failure::usage(e.to_string()))?
@@ -300,7 +311,8 @@ impl Server {
             }
             self.registrar.turn(&mut self.engine, on_event)?;
             if let Content::Growing(grower) = &mut self.content
-                && let Some(pointer) = grower.turn(self.engine.now(), on_event)?
+                && let Some(pointer) =
+                    grower.turn(self.engine.now(), &mut from_library(on_event))?
             {
                 self.engine.send(&pointer);
             }
@@ -340,7 +352,10 @@ impl Server {
             Err(e) => {
                 if self.told.insert(e.path().to_path_buf()) {
                     let why = failure::store(&e).message;
-                    on_event(Event::Skipped { path: e.path().to_path_buf(), why });
+                    on_event(Event::Library(LibraryEvent::Skipped {
+                        path: e.path().to_path_buf(),
+                        why,
+                    }));
                 }
             }
         }

@@ -16,14 +16,15 @@ use xylem_store::{
 use xylem_transfer::Event as TransferEvent;
 use xylem_tree::{Geometry, SegmentSize};
 
-use crate::api::{Blame, Error, Event, Stop, VerifyOptions, VerifySummary};
+use crate::api::{Event, VerifyOptions, VerifySummary, from_library};
 use crate::failure;
 use crate::get::{Fetch, Step, parse_ticket};
-use crate::hashing::{self, Job};
-use crate::listed::{Listed, ListedError, ListedFiles};
-use crate::publish::{disk, root_of};
-use crate::rescan::{Readers, Subject, inspect};
-use crate::walk::{os_bytes, os_path};
+use xylem_library::hashing::{self, Job};
+use xylem_library::listed::{Listed, ListedError, ListedFiles};
+use xylem_library::publish::{disk, root_of};
+use xylem_library::rescan::{Readers, Subject, inspect};
+use xylem_library::walk::{os_bytes, os_path};
+use xylem_library::{Blame, Error, Stop};
 
 /// One segment of each tile's span brings the whole tile: 8 segments a node, 256 nodes a tile.
 const SEGMENTS_A_TILE: u64 = 8 * 256;
@@ -96,7 +97,9 @@ impl Check<'_> {
         let state = FileState::of(meta);
         let job = Job { path: path.to_path_buf(), state, slot: None };
         let medium = self.store.medium().clone();
-        if hashing::hash_all(&*medium, &[job], None, self.stop, on_event)? == [root] {
+        if hashing::hash_all(&*medium, &[job], None, self.stop, &mut from_library(on_event))?
+            == [root]
+        {
             return Ok(());
         }
         let outboard = self.store.outboard(&root, Part::Outboard).ok().flatten();
@@ -113,7 +116,7 @@ impl Check<'_> {
 
     fn directory(&mut self, path: &Path, on_event: &mut dyn FnMut(Event)) -> Result<(), Error> {
         let listed = self.listing(on_event)?;
-        if root_of(path, on_event)? == self.ticket.root {
+        if root_of(path, &mut from_library(on_event))? == self.ticket.root {
             let totals = listed.totals();
             (self.summary.files, self.summary.bytes) = (totals.files, totals.bytes);
             return Ok(());

@@ -12,11 +12,10 @@ use crate::values::{ByteRange, ListenAt, parse_rate, parse_seconds};
 use clap::Args;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use xylem_library::{Blame, Existing, Output, SaveOptions, Stop};
 use xylem_node::client::Believe;
 use xylem_node::client::object::{Fetched, ObjectOptions, ObjectSummary, get_object};
-use xylem_node::{
-    Blame, Event, Existing, GetOptions, GetSummary, Output, Peer, PeerUri, ServeOptions, Stop,
-};
+use xylem_node::{Event, GetOptions, GetSummary, Peer, PeerUri, ServeOptions};
 
 /// Fetches what a ticket or a name stands for; each piece is verified on arrival
 ///
@@ -172,11 +171,13 @@ pub(crate) fn accept(
 ) -> Result<(), Failure> {
     let options = GetOptions {
         ticket,
-        output: output(args.output),
+        save: SaveOptions {
+            output: output(args.output),
+            range: None,
+            existing: if args.overwrite { Existing::Overwrite } else { Existing::Refuse },
+            exclude: Vec::new(),
+        },
         from: peers(&args.from)?,
-        range: None,
-        existing: if args.overwrite { Existing::Overwrite } else { Existing::Refuse },
-        exclude: Vec::new(),
         limit_rate: None,
         shaping: args.shape.shaping(),
         give_up: args.timeout,
@@ -184,7 +185,7 @@ pub(crate) fn accept(
         fsync: false,
         serve: None,
     };
-    if matches!(options.output, Output::Stdout) {
+    if matches!(options.save.output, Output::Stdout) {
         not_with_json(out, "-o -")?;
     }
     fetch(&options, true, stop, out)
@@ -222,11 +223,13 @@ fn by_ticket(
     let whole = args.range.is_none() && args.exclude.is_empty();
     let options = GetOptions {
         ticket,
-        output,
+        save: SaveOptions {
+            output,
+            range: args.range.map(|range| (range.start, range.end)),
+            existing: existing(args),
+            exclude: args.exclude.clone(),
+        },
         from,
-        range: args.range.map(|range| (range.start, range.end)),
-        existing: existing(args),
-        exclude: args.exclude.clone(),
         limit_rate: args.limit,
         shaping: args.shape.shaping(),
         give_up: args.timeout,
@@ -240,7 +243,7 @@ fn by_ticket(
         report(&followed.map_err(|error| ended(error, stop))?, true, out)?;
         return Ok(Exit::Done);
     }
-    if args.seed && matches!(options.output, Output::Stdout) {
+    if args.seed && matches!(options.save.output, Output::Stdout) {
         return Err(Failure::new(Exit::Usage, "--seed needs a file; leave `-o -` away"));
     }
     fetch(&options, whole, stop, out)?;
@@ -327,7 +330,7 @@ fn existing(args: &GetArgs) -> Existing {
 }
 
 /// Without a signal only the reader of standard output can have ended a run.
-fn ended(error: xylem_node::Error, stop: &Stop) -> Failure {
+fn ended(error: xylem_library::Error, stop: &Stop) -> Failure {
     let by_reader = error.blame == Blame::Interrupted && !stop.raised();
     if by_reader { Failure::closed_pipe() } else { Failure::from(error) }
 }

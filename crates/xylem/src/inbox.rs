@@ -11,8 +11,9 @@ use crate::values::{ListenAt, parse_seconds};
 use clap::{Args, Subcommand};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, SystemTime};
+use xylem_library::Stop;
 use xylem_node::mail::{Inbox, Message, MessageContent, listen};
-use xylem_node::{LINK_PORT, PeerUri, Stop};
+use xylem_node::{LINK_PORT, PeerUri};
 
 /// How long the sender may take to hear that its file has been fetched.
 const TELL: Duration = Duration::from_secs(3);

@@ -5,7 +5,7 @@ use crate::exit::{Exit, Failure, exit_help};
 use crate::output::{Json, Out};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
-use xylem_node::{KeyEntry, KeyKind, Keyring};
+use xylem_library::keyring::{KeyEntry, KeyKind, Keyring};
 
 /// Keys to sign with in NDN, and certificates for them
 ///

@@ -10,7 +10,9 @@ use crate::values::{parse_rate, parse_seconds};
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
-use xylem_node::{Blame, PeerUri, ScrubOptions, ScrubSummary};
+use xylem_library::Blame;
+use xylem_library::scrub::{ScrubOptions, ScrubSummary};
+use xylem_node::{PeerUri, RepairOptions};
 
 /// Re-reads what was shared or fetched and names each damaged place; --repair mends it from peers
 ///
@@ -75,14 +77,14 @@ pub(crate) fn run(args: ScrubArgs, common: &Common, out: &mut Out) -> Result<Exi
         paths: args.path,
         repair: args.repair,
         tickets,
-        peers: peers(&parsed)?,
         limit_rate: args.limit,
-        give_up: args.timeout,
         store: common.store()?,
     };
+    let repair =
+        RepairOptions { peers: peers(&parsed)?, give_up: args.timeout, limit_rate: args.limit };
     let stop = stop::on_signals()?;
     out.ends_with(&stop);
-    let scrubbed = xylem_node::scrub(&options, &stop, &mut |event| out.event(event));
+    let scrubbed = xylem_node::scrub(&options, &repair, &stop, &mut |event| out.event(event));
     out.take_broken()?;
     report(&scrubbed?, &options, out)
 }

@@ -12,7 +12,8 @@ use clap::builder::FalseyValueParser;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use xylem_node::{FollowOptions, HostPort, Input, NDN_PORT, Peer, PeerUri, ShareOptions};
+use xylem_library::follow::{FollowOptions, Input};
+use xylem_node::{HostPort, NDN_PORT, Peer, PeerUri, ShareOptions};
 
 /// Shares a file or directory from where it is; prints a ticket and serves until Ctrl-C
 ///

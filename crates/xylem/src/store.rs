@@ -8,7 +8,7 @@ use crate::stop;
 use clap::{Args, Subcommand};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use xylem_node::{
+use xylem_library::upkeep::{
     CheckOptions, Finding, FindingKind, Pinned, Standing, StoreEntry, check_store, collect_store,
     list_store,
 };
@@ -141,7 +141,9 @@ fn check(options: CheckOptions, out: &mut Out) -> Result<Exit, Failure> {
     let mut findings = Vec::new();
     let checked = {
         let mut on_finding = |finding: Finding| findings.push(finding);
-        check_store(&options, &stop, &mut on_finding, &mut |event| out.event(event))
+        check_store(&options, &stop, &mut on_finding, &mut |event| {
+            out.event(xylem_node::Event::Library(event))
+        })
     };
     out.take_broken()?;
     let summary = checked?;
@@ -238,7 +240,7 @@ fn gc(dir: &Path, dry_run: bool, older_than: Option<u64>, out: &mut Out) -> Resu
 }
 
 fn pin(dir: &Path, what: &Path, keep: bool, out: &mut Out) -> Result<Exit, Failure> {
-    let pinned = xylem_node::pin(dir, what, keep)?;
+    let pinned = xylem_library::upkeep::pin(dir, what, keep)?;
     let (path, root) = match &pinned {
         Pinned::Path(path) => (Some(crate::output::path_text(path)), None),
         Pinned::Root(root, _) => (None, Some(root.as_str())),

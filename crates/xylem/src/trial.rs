@@ -20,7 +20,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use xylem_node::Stop;
+use xylem_library::Stop;
 
 /// Shows it working on this machine: shares, fetches in a second process, verifies, cleans up
 ///

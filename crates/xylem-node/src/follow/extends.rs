@@ -11,9 +11,10 @@ use xylem_transfer::Event as TransferEvent;
 use xylem_tree::consistency;
 use xylem_tree::{Geometry, Node, NodeValue, SegmentIndex};
 
-use crate::api::{Blame, Error, Event, Peer, Stop};
+use crate::api::{Event, Peer};
 use crate::failure;
 use crate::get::{Fetch, Step, parse_ticket};
+use xylem_library::{Blame, Error, Stop};
 
 /// What to compare, and whom to ask.
 #[derive(Clone, Debug)]

@@ -15,14 +15,16 @@ use xylem_mail::EnvelopeId;
 use xylem_mail::protocol::{Frame, Status};
 use xylem_mgmt::Persistency;
 
-use super::entries::{Parcel, Route};
 use super::line::Line;
 use super::room::tell;
-use super::store::{Incoming, MailStore};
 use super::{delivered, waiting};
-use crate::api::{Error, Event, Peer, Stop};
+use crate::api::{Event, Peer};
 use crate::engine::{Engine, Happening, StreamEvent};
-use crate::{failure, identity};
+use crate::failure;
+use xylem_library::identity;
+use xylem_library::mail::entries::{Parcel, Route};
+use xylem_library::mail::store::{Incoming, MailStore};
+use xylem_library::{Error, Stop};
 
 /// Longest pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
@@ -280,7 +282,7 @@ pub(crate) fn keep_delivering(
         match deliver(store, first, give_up, stop, tell) {
             Ok(0) => return,
             Ok(_) => {}
-            Err(e) => return tell(Event::Trouble { what: e.message }),
+            Err(e) => return tell(Event::warning(e.message)),
         }
         let until = Instant::now() + pause;
         while Instant::now() < until && !stop.raised() {
@@ -303,7 +305,7 @@ pub(crate) fn collect(
     on_event: &mut dyn FnMut(Event),
 ) -> Result<usize, Error> {
     let unreachable = |why: String| Error {
-        blame: crate::api::Blame::Network,
+        blame: xylem_library::Blame::Network,
         message: format!("no mail from the node: {why}"),
     };
     let fetched = || -> Result<usize, Failed> {

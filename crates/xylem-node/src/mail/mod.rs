@@ -5,13 +5,9 @@
 //! a node) takes mail in as well.
 
 mod courier;
-mod disk;
-mod entries;
 mod line;
-mod mailbox;
 mod room;
 mod send;
-mod store;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -22,17 +18,18 @@ use xylem_mail::{Body, Card, Content, EnvelopeId, Party, SCHEME};
 use xylem_object::Ticket;
 
 use crate::addresses::advertised;
-use crate::api::{Error, Event, Peer, Stop};
-use crate::client::now_ms;
-use crate::{failure, identity};
-use entries::{Letter, Parcel, Route, hex};
+use crate::api::{Event, Peer};
+use crate::failure;
+use xylem_library::clock::now_ms;
+use xylem_library::identity;
+use xylem_library::mail::MailStore;
+use xylem_library::mail::entries::{Letter, Parcel, Route, hex};
+use xylem_library::{Error, Stop};
 
-pub use mailbox::MailboxConfig;
 pub use send::{Mail, SendOptions, SendSummary, listen, send};
 
 pub(crate) use courier::beside;
 pub(crate) use room::Room;
-pub(crate) use store::MailStore;
 
 /// What happens with mail.
 #[derive(Clone, Debug)]

@@ -10,11 +10,12 @@ use xylem_mail::protocol::{Frame, Status};
 use xylem_mail::{EnvelopeId, MailboxId, mailbox_of};
 
 use super::line::Line;
-use super::mailbox::{Mailbox, MailboxConfig};
-use super::store::{Incoming, MailStore};
 use super::{arrived, fetched};
-use crate::api::{Error, Event};
+use crate::api::Event;
 use crate::engine::{Engine, StreamEvent};
+use xylem_library::Error;
+use xylem_library::mail::mailbox::{Mailbox, MailboxConfig};
+use xylem_library::mail::store::{Incoming, MailStore};
 
 /// Streams at most; more are refused.
 const MAX_LINES: usize = 64;
@@ -131,7 +132,7 @@ impl Room {
                     if let Some((owner, mailbox)) = owner.zip(self.mailbox.as_mut())
                         && let Err(e) = mailbox.taken(owner, id)
                     {
-                        on_event(Event::Trouble { what: e.message });
+                        on_event(Event::warning(e.message));
                     }
                 }
                 // Answers, of which nothing was asked.
@@ -160,7 +161,7 @@ impl Room {
             _ => Ok(Status::NotHere),
         };
         taken.unwrap_or_else(|e| {
-            on_event(Event::Trouble { what: e.message });
+            on_event(Event::warning(e.message));
             Status::Full
         })
     }

@@ -11,16 +11,18 @@ use xylem_forward::{Forwarder, Seed};
 use xylem_link::{Endpoint, StaticKey};
 use xylem_mail::{Body, Content, EnvelopeId, MAX_NAME, MAX_NOTE};
 
-use super::entries::{Route, hex};
-use super::store::MailStore;
 use super::{MailEvent, Room, beside, courier, find, name_of_ticket};
 use crate::addresses::advertised;
-use crate::api::{Blame, Error, Event, Peer, ShareOptions, Stop};
-use crate::client::now_ms;
+use crate::api::{Event, Peer, ShareOptions};
 use crate::engine::{Engine, Happening};
-use crate::get::parse_ticket;
+use crate::failure;
+use crate::failure::parse_ticket;
 use crate::share::{bind_links, share_with};
-use crate::{failure, identity};
+use xylem_library::clock::now_ms;
+use xylem_library::identity;
+use xylem_library::mail::entries::{Route, hex};
+use xylem_library::mail::store::MailStore;
+use xylem_library::{Blame, Error, Stop};
 
 /// What is sent.
 #[derive(Clone, Debug)]

@@ -8,10 +8,10 @@ use std::time::Duration;
 use serde::Deserialize;
 use xylem_link::Shaping;
 
-use crate::api::Error;
 use crate::failure;
-use crate::mail::MailboxConfig;
 use crate::uri::{LINK_PORT, NDN_PORT, PeerUri, WEB_SOCKET_PORT};
+use xylem_library::Error;
+use xylem_library::mail::MailboxConfig;
 
 /// The group and port that the Internet Assigned Numbers Authority lists for NDN.
 const MULTICAST_GROUP: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(224, 0, 23, 170), 56_363);

@@ -18,14 +18,18 @@ use xylem_mgmt::{Authority, Management, ManagementConfig, Persistency};
 use xylem_packet::{Interest, Name};
 use xylem_trust::{Certificate, TrustStore};
 
-use crate::api::{Blame, Error, Event, Peer, Stop};
-use crate::client::{certificate, now_ms};
+use crate::api::{Event, Peer};
 use crate::engine::{Engine, Happening, Limits};
-use crate::mail::{MailStore, Room, beside};
-use crate::shelf::DiskShelf;
+use crate::mail::{Room, beside};
 use crate::uri::PeerUri;
-use crate::{failure, identity, shaping};
+use crate::{failure, shaping};
 use host::Managed;
+use xylem_library::clock::now_ms;
+use xylem_library::disk_cache::DiskShelf;
+use xylem_library::identity;
+use xylem_library::key_files::certificate;
+use xylem_library::mail::MailStore;
+use xylem_library::{Blame, Error, Stop};
 
 /// Forwards until `stop` is raised.
 ///
@@ -130,7 +134,7 @@ impl Node {
                     if named {
                         return Err(failure::usage(what));
                     }
-                    on_event(Event::Trouble { what });
+                    on_event(Event::warning(what));
                 }
             }
         }
@@ -186,7 +190,7 @@ impl Node {
             made.insert(peer, face);
             Ok(face)
         });
-        found.map_err(|what| on_event(Event::Trouble { what })).ok()
+        found.map_err(|what| on_event(Event::warning(what))).ok()
     }
 
     fn run(

@@ -8,11 +8,12 @@ use xylem_link::Shaping;
 use xylem_object::Ticket;
 
 use super::finder::Finder;
-use super::holdings::Holdings;
 use super::host::Host;
-use crate::api::{Error, Event, PeerBytes};
+use crate::api::{Event, PeerBytes};
 use crate::dial::Dialler;
 use crate::engine::Engine;
+use xylem_library::Error;
+use xylem_library::held::Holdings;
 
 /// A fetch that is over sooner neither listens nor asks: nobody would have anything of it.
 const SETTLING: Duration = Duration::from_millis(200);
@@ -95,7 +96,7 @@ impl Company {
             if linked && let Err(e) = self.serve_now(on_event) {
                 self.offer = None;
                 let what = format!("what is fetched is not served to others: {e}");
-                on_event(Event::Trouble { what });
+                on_event(Event::warning(what));
             }
         }
         if self.finder.due().is_some_and(|at| now >= at) {

@@ -10,7 +10,7 @@ use xylem_packet::{Data, InterestBuilder, Name};
 
 use super::announcers::address_of;
 use crate::engine::Engine;
-use crate::identity;
+use xylem_library::identity;
 
 /// How often each linked peer is asked.
 const ASK_EVERY: Duration = Duration::from_secs(5);

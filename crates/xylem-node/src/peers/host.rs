@@ -13,14 +13,15 @@ use xylem_object::{Publication, Ticket};
 use xylem_packet::{Interest, Packet};
 
 use super::announcers::Announcers;
-use super::answers::Answers;
-use super::holdings::Holdings;
-use super::source::HeldSource;
 use crate::addresses::advertised;
-use crate::api::{Error, Stop};
 use crate::engine::{Engine, Happening, Limits};
-use crate::publish::disk;
-use crate::{failure, identity};
+use crate::failure;
+use xylem_library::held::Answers;
+use xylem_library::held::HeldSource;
+use xylem_library::held::Holdings;
+use xylem_library::identity;
+use xylem_library::publish::disk;
+use xylem_library::{Error, Stop};
 
 /// Links that others have made; more are refused.
 const MAX_LINKS: usize = 64;

@@ -3,8 +3,9 @@
 use serde::Serialize;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use xylem_library::scrub::ScrubEvent;
+use xylem_library::{CheckpointMade, LibraryEvent};
 use xylem_node::Event;
-use xylem_node::ScrubEvent;
 use xylem_node::mail::{MailEvent, Message, MessageContent};
 
 /// One line on standard output with `--json`. Field order is as written; readers go by name.
@@ -342,19 +343,30 @@ impl<'a> Json<'a> {
     /// The event as the library reports it; `None` for one that this version has no form for.
     pub(crate) fn of(event: &'a Event) -> Option<Self> {
         Some(match event {
-            Event::Hashing { done, total } => Self::Hashing { done: *done, total: *total },
+            Event::Library(LibraryEvent::Hashing { done, total }) => {
+                Self::Hashing { done: *done, total: *total }
+            }
             Event::Shared { ticket, name, root, bytes, files, listen, plain, carriers } => {
                 let (bytes, files) = (*bytes, *files);
                 Self::Shared { ticket, name, root, bytes, files, listen, plain, carriers }
             }
-            Event::Checkpoint { number, version, name, root, bytes, last } => {
+            Event::Library(LibraryEvent::Checkpoint(CheckpointMade {
+                number,
+                version,
+                name,
+                root,
+                bytes,
+                last,
+            })) => {
                 let (number, version, bytes, last) = (*number, *version, *bytes, *last);
                 Self::Checkpoint { number, version, name, root, bytes, last }
             }
             Event::Listening { uri } => Self::Listening { uri },
             Event::Registered { forwarder, prefix } => Self::Registered { forwarder, prefix },
-            Event::Trouble { what } => Self::Trouble { what },
-            Event::Skipped { path, why } => Self::Skipped { path: path_text(path), why },
+            Event::Library(LibraryEvent::Warning { what }) => Self::Trouble { what },
+            Event::Library(LibraryEvent::Skipped { path, why }) => {
+                Self::Skipped { path: path_text(path), why }
+            }
             Event::PeerConnected { peer } => Self::PeerConnected { peer },
             Event::Shaped { peer, level, wanted } => {
                 Self::Shaped { peer, level: level.name(), wanted: wanted.name() }
@@ -364,19 +376,19 @@ impl<'a> Json<'a> {
             Event::Found { name, directory, root, bytes, files } => {
                 Self::Found { name, directory: *directory, root, bytes: *bytes, files: *files }
             }
-            Event::Contents { files, more } => {
+            Event::Library(LibraryEvent::Contents { files, more }) => {
                 let item =
                     |(path, size): &(PathBuf, u64)| Item { path: path_text(path), size: *size };
                 Self::Contents { files: files.iter().map(item).collect(), more: *more }
             }
-            Event::Resumed { bytes } => Self::Resumed { bytes: *bytes },
+            Event::Library(LibraryEvent::Resumed { bytes }) => Self::Resumed { bytes: *bytes },
             Event::Progress { verified, total, peers } => {
                 Self::Progress { verified: *verified, total: *total, peers: *peers }
             }
             Event::Offering { listen, key } => {
                 Self::Offering { listen, key: key.iter().map(|b| format!("{b:02x}")).collect() }
             }
-            Event::Scrub(event) => return Self::scrub(event),
+            Event::Library(LibraryEvent::Scrub(event)) => return Self::scrub(event),
             Event::Mail(event) => match event {
                 MailEvent::Arrived(message) => Self::mail(message),
                 MailEvent::Queued { to, id } => Self::MailQueued { to, id },

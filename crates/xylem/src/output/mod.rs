@@ -17,8 +17,11 @@ use crate::exit::{Exit, Failure};
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use text::{bytes, clean, count, path_for_sums};
+use xylem_library::Stop;
+use xylem_library::scrub::ScrubEvent;
+use xylem_library::{CheckpointMade, LibraryEvent};
+use xylem_node::Event;
 use xylem_node::mail::{MailEvent, Message, MessageContent};
-use xylem_node::{Event, ScrubEvent, Stop};
 
 /// Files of a directory that are named before it is fetched, unless more is asked for.
 const SHOWN_FILES: usize = 20;
@@ -182,7 +185,7 @@ impl Out {
             };
         }
         match event {
-            Event::Hashing { done, total } => {
+            Event::Library(LibraryEvent::Hashing { done, total }) => {
                 self.progress.update(Phase::Hashing, done, total, 0);
             }
             Event::Progress { verified, total, peers } => {
@@ -220,7 +223,13 @@ impl Out {
                 }
                 self.note("Serving until Ctrl-C.");
             }
-            Event::Checkpoint { number, version, bytes: size, last, .. } => {
+            Event::Library(LibraryEvent::Checkpoint(CheckpointMade {
+                number,
+                version,
+                bytes: size,
+                last,
+                ..
+            })) => {
                 let what = if last { "the last checkpoint" } else { "checkpoint" };
                 let line = format!("{what} {number}, v={version}: {}", bytes(size));
                 if last { self.note(&line) } else { self.detail(&line) }
@@ -229,9 +238,9 @@ impl Out {
             Event::Registered { forwarder, prefix } => {
                 self.note(&clean(&format!("Serving {prefix} through {forwarder}")));
             }
-            Event::Trouble { what } => self.warn(&what),
-            Event::Scrub(event) => self.scrub_event(event)?,
-            Event::Skipped { path, why } => {
+            Event::Library(LibraryEvent::Warning { what }) => self.warn(&what),
+            Event::Library(LibraryEvent::Scrub(event)) => self.scrub_event(event)?,
+            Event::Library(LibraryEvent::Skipped { path, why }) => {
                 self.warn(&format!("left out {}: {why}", path.display()));
             }
             Event::PeerConnected { peer } => self.detail(&clean(&format!("peer {peer} is here"))),
@@ -252,7 +261,7 @@ impl Out {
                 self.note(&format!("Fetching {}: {what}, {}", clean(&name), bytes(size)));
                 self.detail(&format!("root {root}"));
             }
-            Event::Contents { files, more } => {
+            Event::Library(LibraryEvent::Contents { files, more }) => {
                 let shown = if self.verbose { files.len() } else { files.len().min(SHOWN_FILES) };
                 for (path, size) in &files[..shown] {
                     self.note(&clean(&format!("  {:>10}  {}", bytes(*size), path.display())));
@@ -262,7 +271,7 @@ impl Out {
                     self.note(&format!("  and {} more", count(rest, "file")));
                 }
             }
-            Event::Resumed { bytes: kept } => {
+            Event::Library(LibraryEvent::Resumed { bytes: kept }) => {
                 self.note(&format!("{} from an earlier run verified", bytes(kept)));
             }
             Event::Offering { listen, .. } => {
