@@ -15,8 +15,9 @@ use xylem_link::{Config, Endpoint, Event, PeerKey, StaticKey, envelope_for_fuzzi
 
 use crate::children::{self, Player};
 use crate::driver::{Driver, random};
+use crate::parts::{Effort, wrong};
 use crate::session::Listening;
-use crate::{Effort, ours, usage, wrong};
+use crate::{ours, usage};
 
 /// Forged first messages a second.
 const RATE: u64 = 50_000;

@@ -8,7 +8,7 @@ use xylem_link::StaticKey;
 use xylem_link::for_tests::{symmetric_step, x25519};
 use xylem_link::ratchet::{HEADER_LEN, Ratchet};
 
-use super::{OURS, PLAIN, compared, heading, quoted};
+use super::rows::{OURS, PLAIN, compared, heading, quoted};
 use crate::Error;
 use crate::input;
 use crate::race::Contender;
