@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use xylem_forward::{FaceId, Forwarder};
+use xylem_forward::{FaceId, Forwarder, Seed};
 use xylem_link::{Endpoint, Level, Shaping, StaticKey};
 use xylem_object::{Kind, Manifest, Ticket, naming};
 use xylem_packet::{Interest, NackReason, Name, Packet};
@@ -134,9 +134,8 @@ impl Fetch {
         let link_config =
             xylem_link::Config { accept_incoming: false, shaping, ..Default::default() };
         let endpoint = Endpoint::new(link_config, link_key, identity::random()?);
-        let mut forward_config = end_host();
-        forward_config.seed = u64::from_le_bytes(identity::random()?);
-        let mut engine = Engine::new(endpoint, Forwarder::new(forward_config)).map_err(local)?;
+        let seed = Seed::from_random(identity::random()?);
+        let mut engine = Engine::new(endpoint, Forwarder::new(end_host(), seed)).map_err(local)?;
         let mut dialler = Dialler::new(ticket, from)?;
         dialler.dial(&mut engine);
 

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use xylem_forward::{FaceId, Forwarder};
+use xylem_forward::{FaceId, Forwarder, Seed};
 use xylem_link::{Endpoint, Level, StaticKey};
 use xylem_object::naming;
 use xylem_object::{Answer, Manifest, Publication, PublisherKey, Ticket};
@@ -90,8 +90,9 @@ pub(crate) fn share_with(
     let link_public = link_key.public();
     let link_config = xylem_link::Config { shaping: options.shaping.clone(), ..Default::default() };
     let endpoint = Endpoint::new(link_config, link_key, identity::random()?);
-    let mut engine = Engine::new(endpoint, Forwarder::new(end_host()))
-        .map_err(|e| failure::local("cannot start the event loop", &e))?;
+    let mut engine =
+        Engine::new(endpoint, Forwarder::new(end_host(), Seed::from_random(identity::random()?)))
+            .map_err(|e| failure::local("cannot start the event loop", &e))?;
     if let Some(files) = &options.certificate {
         engine.set_certificate(failure::certificate(files)?);
     }

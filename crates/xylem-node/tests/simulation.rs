@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use xylem_forward::{FaceId, FaceScope, Forwarder, Outgoing};
+use xylem_forward::{FaceId, FaceScope, Forwarder, Outgoing, Seed};
 use xylem_link::{Endpoint, Event as LinkEvent, LinkId, StaticKey};
 use xylem_object::naming::{self, ObjectId};
 use xylem_object::{Answer, Manifest, Publication, PublisherKey, sign_manifest};
@@ -43,7 +43,7 @@ struct Node {
 
 impl Node {
     fn new(key: StaticKey, seed: u8) -> Self {
-        let mut forwarder = Forwarder::new(xylem_forward::Config::default());
+        let mut forwarder = Forwarder::new(Default::default(), Seed::from_random([seed; 16]));
         let application = forwarder.add_face(FaceScope::Local);
         Self {
             endpoint: Endpoint::new(xylem_link::Config::default(), key, [seed; 32]),
@@ -152,7 +152,7 @@ struct World {
 impl World {
     fn new(size: usize, path: Conditions, tells: bool, seed: u64) -> Self {
         let stored = Stored::new((0..size).map(|i| (i * 7 + i / 251) as u8).collect());
-        let publisher = PublisherKey::generate([7; 32]);
+        let publisher = PublisherKey::from_bytes(&[7; 32]);
         let object = Name::from_uri("/simulated/file").unwrap();
         let prefix = naming::versioned(object.as_ref(), 1).unwrap();
         let manifest = Manifest::file(stored.outboard.root(), size as u64, b"file");

@@ -141,8 +141,7 @@ fn what_the_file_does_not_have_is_out_of_range() {
     for i in [20, 21, u64::MAX] {
         let got = verifier.segment(SegmentIndex(i), holder.bytes(0), &holder.signature(0));
         assert_eq!(got.unwrap_err(), VerifyError::OutOfRange);
-        let got = verifier.check_segment(SegmentIndex(i), holder.bytes(0));
-        assert_eq!(got.unwrap_err(), VerifyError::OutOfRange);
+        assert_eq!(verifier.value(Node::leaf(SegmentIndex(i))), None);
         assert!(!verifier.is_complete(SegmentIndex(i)));
     }
     for (tier, index) in [(0, 1), (0, u64::MAX), (1, 0), (255, 0), (255, u64::MAX)] {
@@ -207,9 +206,9 @@ fn a_duplicate_of_what_was_forgotten_is_nobodys_fault() {
         (0..n).for_each(|i| holder.feed(&mut verifier, i).unwrap());
         let mut taken = BTreeMap::new();
         take(&mut verifier, &mut taken);
-        assert!(!verifier.is_all_complete());
+        assert!(!is_all_complete(&verifier));
         verifier.forget_complete(0..n);
-        assert!(verifier.is_all_complete());
+        assert!(is_all_complete(&verifier));
         assert_eq!(verifier.held_bytes(), 0, "{n} segments");
         for i in 0..n {
             assert!(verifier.is_complete(SegmentIndex(i)));
@@ -269,9 +268,9 @@ fn segments_may_be_complete_before_anything_is_known() {
     }
     [2048, 2049, 4999].into_iter().for_each(|i| holder.feed(&mut verifier, i).unwrap());
     verifier.forget_complete(2048..2050);
-    assert!(!verifier.is_all_complete());
+    assert!(!is_all_complete(&verifier));
     verifier.forget_complete(4999..u64::MAX);
-    assert!(verifier.is_all_complete());
+    assert!(is_all_complete(&verifier));
     let _ = verifier.take_proven();
     assert_eq!(verifier.held_bytes(), 0);
 }
@@ -292,6 +291,28 @@ fn a_sequential_fetch_holds_little() {
     assert!(most < 40_000, "{most} bytes held");
 }
 
+/// Adopts all pairs from the lowest proven node down to a segment's leaf out of an outboard.
+fn adopt_path(verifier: &mut Verifier, at: SegmentIndex, disk: &[u8]) -> Result<(), VerifyError> {
+    let geo = *verifier.geometry();
+    let read =
+        |node: Node| NodeValue::from_slice(&disk[node.slot() as usize * 32..][..32]).unwrap();
+    let mut node = Node::leaf(at);
+    let mut unproven = Vec::new();
+    while verifier.value(node).is_none() {
+        node = geo.parent(node).unwrap();
+        unproven.push(node);
+    }
+    unproven.into_iter().rev().try_for_each(|parent| {
+        let (left, right) = geo.children(parent).unwrap();
+        verifier.adopt_children(parent, read(left), read(right))
+    })
+}
+
+/// Whether all segments were reported complete.
+fn is_all_complete(verifier: &Verifier) -> bool {
+    (0..verifier.geometry().segments()).all(|i| verifier.is_complete(SegmentIndex(i)))
+}
+
 #[test]
 fn resumes_from_disk_and_completes() {
     for kind in TreeKind::ALL {
@@ -310,17 +331,17 @@ fn resumes_from_disk_and_completes() {
         let mut resumed = holder.verifier();
         for i in 0..n {
             let at = SegmentIndex(i);
-            let got = resumed.check_segment(at, holder.bytes(i));
-            let adopted = resumed.adopt_path(at, &mut &disk[..]);
+            let adopted = adopt_path(&mut resumed, at, &disk);
             if had.contains(&i) {
                 adopted.unwrap();
-                assert_eq!(resumed.check_segment(at, holder.bytes(i)).unwrap().index, at);
+                let leaf = Node::leaf(at);
+                assert_eq!(resumed.value(leaf), holder.outboard.node(leaf));
                 let mut rotten = holder.bytes(i).to_vec();
                 rotten[100] ^= 4;
-                let got = resumed.check_segment(at, rotten).unwrap_err();
+                let got = resumed.segment(at, rotten, &holder.signature(i)).unwrap_err();
                 assert_eq!(got, VerifyError::LeafMismatch(at));
-            } else if got.is_err() {
-                assert!(matches!(got.unwrap_err(), VerifyError::NotProven(_)));
+            } else if let Err(e) = adopted {
+                assert!(matches!(e, VerifyError::NotProven(_)));
             }
         }
         assert_eq!(resumed.take_proven().len(), 1, "what is on disk is not recorded, but the root");
@@ -346,9 +367,10 @@ fn a_rotten_outboard_is_not_adopted() {
                 let mut refused = 0;
                 for i in 0..50 {
                     let at = SegmentIndex(i);
-                    refused += u64::from(verifier.adopt_path(at, &mut &disk[..]).is_err());
-                    let checked = verifier.check_segment(at, holder.bytes(i)).is_ok();
-                    assert_eq!(checked, verifier.value(Node::leaf(at)).is_some());
+                    refused += u64::from(adopt_path(&mut verifier, at, &disk).is_err());
+                    if let Some(adopted) = verifier.value(Node::leaf(at)) {
+                        assert_eq!(Some(adopted), holder.outboard.node(Node::leaf(at)));
+                    }
                 }
                 let root = slot as u64 == geo.root().slot(); // which is not read from there
                 assert_eq!(refused > 0, !root, "slot {slot}");
@@ -388,8 +410,8 @@ fn what_was_forgotten_can_be_adopted_again() {
     verifier.forget_complete(0..n);
     for i in [0, 7, 8, 150, 299] {
         let at = SegmentIndex(i);
-        verifier.adopt_path(at, &mut holder.outboard.as_bytes()).unwrap();
-        verifier.check_segment(at, holder.bytes(i)).unwrap();
+        adopt_path(&mut verifier, at, holder.outboard.as_bytes()).unwrap();
+        assert_eq!(verifier.value(Node::leaf(at)), holder.outboard.node(Node::leaf(at)));
         assert!(verifier.is_complete(at), "it is still on disk");
         holder.feed(&mut verifier, i).unwrap();
     }
@@ -397,7 +419,7 @@ fn what_was_forgotten_can_be_adopted_again() {
     for i in [0, 8, 150, 299] {
         verifier.forget_complete(i..i + 1);
     }
-    assert!(verifier.is_all_complete());
+    assert!(is_all_complete(&verifier));
     let _ = verifier.take_proven();
     assert_eq!(verifier.held_bytes(), 0);
 }
@@ -444,7 +466,7 @@ proptest! {
         take(&mut verifier, &mut taken);
         prop_assert_eq!(taken, all_nodes(&holder));
         verifier.forget_complete(0..n);
-        prop_assert!(verifier.is_all_complete());
+        prop_assert!(is_all_complete(&verifier));
         prop_assert_eq!(verifier.held_bytes(), 0);
     }
 }

@@ -9,7 +9,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use xylem_forward::{FaceId, Forwarder};
+use xylem_forward::{FaceId, Forwarder, Seed};
 use xylem_link::{Endpoint, StaticKey, purpose};
 use xylem_mail::EnvelopeId;
 use xylem_mail::protocol::{Frame, Status};
@@ -67,7 +67,7 @@ impl Call {
         let local = |e| failure::local("cannot start the event loop", &e);
         let config = xylem_link::Config { accept_incoming: false, ..Default::default() };
         let endpoint = Endpoint::new(config, key, identity::random()?);
-        let forwarder = Forwarder::new(xylem_forward::Config::default());
+        let forwarder = Forwarder::new(Default::default(), Seed::from_random(identity::random()?));
         let mut engine = Engine::new(endpoint, forwarder).map_err(local)?;
         let (mut dialled, mut why) = (Vec::new(), String::from("it has no address"));
         for peer in peers {

@@ -32,6 +32,9 @@ pub struct NodeConfig {
     pub routes: Vec<Route>,
     /// Strategies by prefix; NDN URIs of the prefix and of the strategy.
     pub strategies: Vec<(String, String)>,
+    /// Names of the region that it is in: where a forwarding hint leads here, the Interest goes on by
+    /// its own name.
+    pub regions: Vec<String>,
     /// Pending Interests at most.
     pub pit_capacity: usize,
     /// Cached packets at most.
@@ -87,6 +90,7 @@ impl NodeConfig {
             multicast_interfaces: Vec::new(),
             routes: Vec::new(),
             strategies: Vec::new(),
+            regions: Vec::new(),
             pit_capacity: 1 << 20,
             cs_packets: 65_536,
             cs_bytes: 64 << 20,
@@ -224,6 +228,7 @@ struct NodeTable {
     management: Option<ManagementTable>,
     route: Option<Vec<RouteTable>>,
     strategy: Option<Vec<StrategyTable>>,
+    regions: Option<Vec<String>>,
 }
 
 #[derive(Deserialize)]
@@ -314,6 +319,8 @@ impl NodeTable {
             }
             config.strategies.push((choice.prefix, choice.strategy));
         }
+        config.regions = self.regions.unwrap_or_default();
+        config.regions.iter().try_for_each(|region| name(region).map(|_| ()))?;
         Ok(config)
     }
 }
@@ -364,6 +371,7 @@ mod tests {
             cs_bytes = 5
             cs_directory = "/var/cache/xylem"
             cs_directory_bytes = 9
+            regions = ["/isp/site"]
             [node.multicast]
             enabled = false
             [node.management]
@@ -396,7 +404,7 @@ mod tests {
         assert_eq!(config.multicast, None);
         assert!(config.localhop && config.anchors.len() == 1);
         assert_eq!((config.routes[0].prefix.as_str(), config.routes[0].cost), ("/a", 4));
-        assert_eq!(config.strategies.len(), 1);
+        assert_eq!((config.strategies.len(), config.regions.len()), (1, 1));
         let mailbox = config.mailbox.unwrap();
         assert_eq!((mailbox.each, mailbox.age), (5, Duration::from_secs(2 * 86_400)));
         assert_eq!(read("[mailbox]\nenabled = false").unwrap().mailbox, None);

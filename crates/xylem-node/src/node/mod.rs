@@ -12,14 +12,13 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::mpsc;
 
-use xylem_forward::{FaceId, Forwarder, Strategy};
+use xylem_forward::{FaceId, Forwarder, Seed, Strategy};
 use xylem_link::{Endpoint, StaticKey};
 use xylem_mgmt::{Authority, Management, ManagementConfig, Persistency};
 use xylem_packet::{Interest, Name};
 use xylem_trust::{Certificate, TrustStore};
 
 use crate::api::{Event, Peer};
-use crate::client::certificate;
 use crate::engine::{Engine, Happening, Limits};
 use crate::mail::{Room, beside};
 use crate::uri::PeerUri;
@@ -28,6 +27,7 @@ use host::Managed;
 use xylem_library::clock::now_ms;
 use xylem_library::disk_cache::DiskShelf;
 use xylem_library::identity;
+use xylem_library::key_files::certificate;
 use xylem_library::mail::MailStore;
 use xylem_library::{Blame, Error, Stop};
 
@@ -73,13 +73,12 @@ impl Node {
         forwarding.pit_capacity = config.pit_capacity;
         forwarding.cs_capacity_bytes = config.cs_bytes;
         forwarding.cs_capacity_packets = config.cs_packets;
-        forwarding.seed = u64::from_le_bytes(identity::random()?);
-        let mut forwarder = Forwarder::new(forwarding);
+        let mut forwarder = Forwarder::new(forwarding, Seed::from_random(identity::random()?));
         if let Some(directory) = &config.cs_directory {
             let shelf = DiskShelf::open(directory, config.cs_directory_bytes).map_err(|e| {
                 failure::local(&format!("cannot keep a cache in {}", directory.display()), &e)
             })?;
-            forwarder.set_shelf(Some(Box::new(shelf)));
+            forwarder.set_second_level(Some(Box::new(shelf)));
         }
         let mut engine = Engine::new(endpoint, forwarder)
             .map_err(|e| failure::local("cannot start the event loop", &e))?;
@@ -165,6 +164,10 @@ impl Node {
                 .forwarder
                 .set_strategy(prefix.as_ref(), strategy)
                 .map_err(|e| failure::usage(format!("strategy of {prefix}: {e}")))?;
+        }
+        for region in &self.config.regions {
+            let added = self.engine.forwarder.add_region(name(region)?.as_ref());
+            added.map_err(|e| failure::usage(format!("region {region}: {e}")))?;
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use xylem_forward::{FaceId, FaceScope, Forwarder, Outgoing};
+use xylem_forward::{FaceId, FaceScope, Forwarder, Outgoing, Seed};
 use xylem_link::{Endpoint, Event as LinkEvent, LinkId, PeerKey, StaticKey};
 use xylem_object::naming::{self, ObjectId};
 use xylem_object::{Answer, Manifest, Publication, PublisherKey, sign_manifest};
@@ -53,7 +53,7 @@ impl Original {
     fn new(number: u64, rng: &mut Rng) -> Self {
         let size = rng.below(LARGEST);
         let stored = Stored::new(rng.bytes(size as usize));
-        let publisher = PublisherKey::generate([number as u8; 32]);
+        let publisher = PublisherKey::from_bytes(&[number as u8; 32]);
         let object = Name::from_uri(&format!("/soak/{number}")).expect("a name");
         let prefix = naming::versioned(object.as_ref(), number + 1).expect("a short name");
         let manifest = Manifest::file(stored.outboard.root(), size, b"soak");
@@ -106,7 +106,8 @@ fn key(node: usize) -> StaticKey {
 
 impl Node {
     fn new(number: usize) -> Self {
-        let mut forwarder = Forwarder::new(xylem_forward::Config::default());
+        let mut forwarder =
+            Forwarder::new(Default::default(), Seed::from_random([number as u8; 16]));
         let application = forwarder.add_face(FaceScope::Local);
         let seed = [number as u8 + 100; 32];
         Self {
