@@ -11,7 +11,8 @@ use quinn_udp::{Transmit, UdpSockRef, UdpSocketState};
 use serde::{Deserialize, Serialize};
 use xylem_bench::Report;
 use xylem_bench::report::{Bound, Figure, Heading, Ratio, Row, Unit};
-use xylem_link::{Config, Endpoint, Event, PeerKey, StaticKey, envelope_for_fuzzing};
+use xylem_link::{Config, Endpoint, Event, PeerKey, StaticKey};
+use xylem_link_internals::internals::handshake_envelope;
 use xylem_sim::Rng;
 
 use crate::children::{self, Player};
@@ -109,7 +110,7 @@ fn enveloped(n: usize, key: PeerKey, rng: &mut Rng) -> Vec<u8> {
     body.push((n % 4) as u8);
     body.extend_from_slice(&rng.bytes(LEN - 24 - body.len()));
     let id = rng.next_u64().to_le_bytes();
-    envelope_for_fuzzing(Some(key), id, &body)
+    handshake_envelope(Some(key.0), id, &body)
 }
 
 /// First messages of dialers that exist, without what they send after.

@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use snow::Builder;
-use xylem_link::for_tests::Handshakes;
+use xylem_link_internals::internals::Handshakes;
 
 use super::{DOCUMENT, OURS, PLAIN, TARGET, compared, heading, quoted};
 use crate::Error;

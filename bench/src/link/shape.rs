@@ -7,8 +7,8 @@
 use std::hint::black_box;
 use std::time::Duration;
 
-use xylem_link::for_tests::Shapes;
-use xylem_link::{Level, MAX_DATAGRAM, Padding, Profile, Timing};
+use xylem_link_internals::internals::Shapes;
+use xylem_link_internals::{Level, MAX_DATAGRAM, Padding, Profile, Timing};
 
 use super::{OURS, PLAIN, compared, heading, quoted};
 use crate::Error;

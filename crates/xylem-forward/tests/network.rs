@@ -6,20 +6,27 @@
 
 mod common;
 
-use std::collections::HashMap;
-use std::ops::ControlFlow;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use common::{Kept, data_with, interest_with, name};
 use xylem_forward::{Config, FaceId, FaceScope, Forwarder, Incoming, Seed, Strategy};
 use xylem_packet::{Interest, NackReason, Packet};
-use xylem_sim::{Conditions, EventQueue, Path, Rng, Simulation, ms};
 
 const NODES: usize = 3;
+const STEP: Duration = Duration::from_millis(1);
 
-/// 1 to 16 ms; a tenth is lost and a twentieth doubled, where links are lossy.
-const FAIR: Conditions = Conditions { delay: ms(1), jitter: ms(15), ..Conditions::PERFECT };
-const LOSSY: Conditions = Conditions { loss: 0.1, duplicate: 0.05, ..FAIR };
+/// xorshift64*.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) % n
+    }
+}
 
 /// A packet on a link.
 #[derive(Clone)]
@@ -32,14 +39,15 @@ struct Flight {
 }
 
 struct Net {
-    rng: Rng,
-    queue: EventQueue<Flight>,
+    random: Random,
+    now: Duration,
     nodes: Vec<Forwarder>,
     /// Where a node's face leads: a node and its face there, or the application of that node.
     links: HashMap<(usize, FaceId), (usize, FaceId)>,
     applications: Vec<FaceId>,
-    /// Between any two.
-    path: Path,
+    flights: BTreeMap<(Duration, u64), Flight>,
+    sent: u64,
+    lossy: bool,
     /// What each application got: names of Data.
     got: Vec<HashMap<String, usize>>,
     transmissions: HashMap<String, usize>,
@@ -59,16 +67,17 @@ impl Net {
             node
         });
         let mut net = Net {
-            rng: Rng::new(seed),
-            queue: EventQueue::new(),
+            random: Random(seed * 2 + 1),
+            now: Duration::from_secs(1),
             nodes: nodes.collect(),
             links: HashMap::new(),
             applications: Vec::new(),
-            path: Path::new(if lossy { LOSSY } else { FAIR }, !seed),
+            flights: BTreeMap::new(),
+            sent: 0,
+            lossy,
             got: vec![HashMap::new(); NODES],
             transmissions: HashMap::new(),
         };
-        net.queue.advance(Duration::from_secs(1));
         for i in 0..NODES {
             let face = net.nodes[i].add_face(FaceScope::Local);
             net.applications.push(face);
@@ -107,7 +116,7 @@ impl Net {
             nack: flight.nack,
             ..Incoming::bare(&flight.packet)
         };
-        let _ = self.nodes[node].handle_packet(self.queue.now(), face, incoming, &mut out);
+        let _ = self.nodes[node].handle_packet(self.now, face, incoming, &mut out);
         self.dispatch(node, out);
     }
 
@@ -125,17 +134,22 @@ impl Net {
             *self.transmissions.entry(uri).or_default() += 1;
             // A frame that a link doubles may come when its first copy has been answered: it has
             // looped, as far as anybody can tell, and its refusal may overtake the answer.
-            // A frame that a link doubles may come when its first copy has been answered: it has
-            // looped, as far as anybody can tell, and its refusal may overtake the answer.
-            for delivery in self.path.send(self.queue.now(), left.packet.len(), false) {
+            let copies = match self.random.below(20) {
+                0 | 1 if self.lossy => 0,
+                2 if self.lossy => 2,
+                _ => 1,
+            };
+            for _ in 0..copies {
+                let delay = Duration::from_millis(1 + self.random.below(15));
                 let flight = Flight {
                     node: peer,
                     face,
-                    packet: delivery.packet(&left.packet),
+                    packet: left.packet.clone(),
                     token: left.token.clone(),
                     nack: left.nack,
                 };
-                self.queue.schedule(delivery.at, flight);
+                self.sent += 1;
+                self.flights.insert((self.now + delay, self.sent), flight);
             }
         }
     }
@@ -160,8 +174,25 @@ impl Net {
         }
     }
 
+    fn run(&mut self, until: Duration) {
+        while self.now < until {
+            self.now += STEP;
+            while let Some(first) = self.flights.first_entry().filter(|f| f.key().0 <= self.now) {
+                let flight = first.remove();
+                if self.links.contains_key(&(flight.node, flight.face)) {
+                    self.give(flight.node, flight.face, &flight);
+                }
+            }
+            for node in &mut self.nodes {
+                if node.poll_timeout().is_some_and(|due| due <= self.now) {
+                    node.handle_timeout(self.now, &mut Kept::default());
+                }
+            }
+        }
+    }
+
     fn ask(&mut self, node: usize, uri: &str) {
-        let nonce = self.rng.below(1 << 31) as u32;
+        let nonce = self.random.below(1 << 31) as u32;
         let packet = interest_with(uri, nonce, |i| i.lifetime_ms(1000)).to_vec();
         assert!(Interest::decode(&packet).is_ok());
         let flight = Flight { node, face: FaceId(0), packet, token: None, nack: None };
@@ -169,59 +200,31 @@ impl Net {
     }
 }
 
-impl Simulation for Net {
-    type Event = Flight;
-
-    fn queue(&mut self) -> &mut EventQueue<Flight> {
-        &mut self.queue
-    }
-
-    fn next_timer(&self) -> Option<Duration> {
-        self.nodes.iter().filter_map(Forwarder::poll_timeout).min()
-    }
-
-    fn act(&mut self) -> ControlFlow<()> {
-        let now = self.queue.now();
-        for node in &mut self.nodes {
-            if node.poll_timeout().is_some_and(|due| due <= now) {
-                node.handle_timeout(now, &mut Kept::default());
-            }
-        }
-        ControlFlow::Continue(())
-    }
-
-    fn handle(&mut self, flight: Flight) {
-        if self.links.contains_key(&(flight.node, flight.face)) {
-            self.give(flight.node, flight.face, &flight);
-        }
-    }
-}
-
 fn storm(seed: u64, strategy: Strategy, lossy: bool) {
     let mut net = Net::new(seed, strategy, lossy);
     let mut asked: HashMap<(usize, String), usize> = HashMap::new();
     for n in 0..150 {
-        let node = net.rng.index(NODES);
+        let node = net.random.below(NODES as u64) as usize;
         // Of another node, or of one that there is not: that one's go round in circles.
-        let of = (node as u64 + 1 + net.rng.below(NODES as u64)) % (NODES as u64 + 1);
-        let uri = format!("/node/{of}/{}", net.rng.below(40));
+        let of = (node as u64 + 1 + net.random.below(NODES as u64)) % (NODES as u64 + 1);
+        let uri = format!("/node/{of}/{}", net.random.below(40));
         net.ask(node, &uri);
         *asked.entry((node, uri)).or_default() += 1;
         if lossy && n % 10 == 9 {
             let mut links: Vec<_> = net.links.keys().copied().collect();
             links.sort();
-            let (a, fa) = links[net.rng.index(links.len())];
+            let (a, fa) = links[net.random.below(links.len() as u64) as usize];
             let (a, b) = net.disconnect(a, fa);
             net.connect(a, b);
         }
-        let until = net.queue.now() + Duration::from_millis(net.rng.below(60));
-        net.run_until(until);
+        let until = net.now + Duration::from_millis(net.random.below(60));
+        net.run(until);
         assert!(net.nodes.iter().all(|node| node.pit_len() <= 64));
         assert!(net.nodes.iter().all(|node| node.cs().bytes <= 20_000));
     }
-    let until = net.queue.now() + Duration::from_secs(10);
-    net.run_until(until);
-    assert!(net.queue.is_empty(), "something still goes round");
+    let until = net.now + Duration::from_secs(10);
+    net.run(until);
+    assert!(net.flights.is_empty(), "something still goes round");
     assert!(net.nodes.iter().all(|node| node.pit_len() == 0 && node.poll_timeout().is_none()));
     for (node, got) in net.got.iter().enumerate() {
         for (uri, times) in got {

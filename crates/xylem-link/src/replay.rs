@@ -1,6 +1,7 @@
 //! The replay window: which of the last 4,096 packet numbers have been seen.
 //!
-//! It is only told of packets that authenticated. Asking changes nothing.
+//! It is only told of packets that authenticated. Asking changes nothing. No number above
+//! [`LAST_NUMBER`] gets in, so no sum here overflows.
 
 use core::ops::RangeInclusive;
 

@@ -9,8 +9,7 @@ use bytes::BytesMut;
 use core::net::SocketAddr;
 use core::time::Duration;
 use sim::{FAIR, MS, Net, S, addr, key};
-use xylem_link::seal::Cipher;
-use xylem_link::{CloseReason, Config, Endpoint, RatchetLimits, RekeyLimits, StaticKey, Suites};
+use xylem_link::{CloseReason, Config, Endpoint, RatchetLimits, RekeyLimits, StaticKey};
 use xylem_sim::{Conditions, Rng};
 
 /// A session from the first datagram to the last, with epochs and rounds of Diffie-Hellman all the
@@ -213,33 +212,6 @@ fn dialing_by_address_works_where_it_is_allowed_and_is_silence_elsewhere() {
         assert_eq!(net.nodes[0].connected.len(), usize::from(accept_open));
         let answered = net.tap.iter().any(|(from, _, _)| *from == to);
         assert_eq!(answered, accept_open);
-    }
-}
-
-#[test]
-fn the_cipher_is_the_one_that_both_have() {
-    use Suites::{ChaCha, Fastest, XChaCha};
-    let best = if Cipher::aes_is_fast() { Cipher::Aes256Gcm } else { Cipher::ChaCha20Poly1305 };
-    let rows = [
-        (Fastest, Fastest, best),
-        (Fastest, ChaCha, Cipher::ChaCha20Poly1305),
-        (Fastest, XChaCha, Cipher::ChaCha20Poly1305),
-        (ChaCha, Fastest, Cipher::ChaCha20Poly1305),
-        (ChaCha, ChaCha, Cipher::ChaCha20Poly1305),
-        (XChaCha, Fastest, Cipher::XChaCha20Poly1305),
-        (XChaCha, ChaCha, Cipher::XChaCha20Poly1305),
-        (XChaCha, XChaCha, Cipher::XChaCha20Poly1305),
-    ];
-    for (a, b, cipher) in rows {
-        let configs = [a, b].map(|suites| Config { suites, ..Config::default() });
-        let mut net = Net::new(1, &configs, FAIR);
-        let (a, b) = net.connect();
-        net.nodes[0].endpoint.send(a, b"over any").unwrap();
-        net.run(S);
-        assert_eq!(net.nodes[1].packets.len(), 1);
-        for (node, link) in net.nodes.iter().zip([a, b]) {
-            assert_eq!(node.endpoint.link(link).unwrap().cipher(), cipher);
-        }
     }
 }
 

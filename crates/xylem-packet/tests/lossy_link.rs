@@ -1,14 +1,47 @@
 //! Two link services and a bad link between them, under virtual time, from a seed.
 
-use core::ops::ControlFlow;
+use core::cmp::Reverse;
 use core::time::Duration;
-use std::collections::HashMap;
+use std::collections::{BinaryHeap, HashMap};
 
 use proptest::prelude::*;
 use xylem_packet::link_service::{LinkHeaders, LinkService, LinkServiceConfig};
-use xylem_sim::{Conditions, EventQueue, Path, Rng, Simulation, ms, percent};
 
-enum Event {
+/// splitmix64: the same numbers on every machine.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+
+    fn chance(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+}
+
+/// What the link does to frames.
+#[derive(Debug, Clone, Copy)]
+struct Link {
+    loss_percent: u64,
+    duplicate_percent: u64,
+    /// Delays are 5 ms and up to so much more, so frames overtake each other.
+    jitter_us: u64,
+}
+
+/// Something that happens at a time; the number keeps simultaneous things in their order.
+type Event = Reverse<(Duration, u64, Happening)>;
+
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Happening {
     /// Side 0 or 1 sends packet n.
     Send(usize, u64),
     /// A frame reaches a side.
@@ -16,9 +49,11 @@ enum Event {
 }
 
 struct World {
-    queue: EventQueue<Event>,
-    /// Towards side 0 and 1.
-    paths: [Path; 2],
+    random: Random,
+    link: Link,
+    now: Duration,
+    events: BinaryHeap<Event>,
+    serial: u64,
     sides: [LinkService; 2],
     /// How often each packet of the other side has arrived.
     arrived: [HashMap<u64, u32>; 2],
@@ -27,11 +62,11 @@ struct World {
 
 /// Packet n, whose bytes, length and headers follow from n.
 fn packet(n: u64) -> (Vec<u8>, Option<[u8; 8]>) {
-    let mut rng = Rng::new(n);
-    let len = match rng.below(3) {
-        0 => 10 + rng.below(240) as usize,
-        1 => 260 + rng.below(1500) as usize,
-        _ => 260 + rng.below(8500) as usize,
+    let mut random = Random(n);
+    let len = match random.below(3) {
+        0 => 10 + random.below(240) as usize,
+        1 => 260 + random.below(1500) as usize,
+        _ => 260 + random.below(8500) as usize,
     };
     let mut bytes = match len {
         0..=250 => vec![5, (len - 2) as u8],
@@ -39,9 +74,9 @@ fn packet(n: u64) -> (Vec<u8>, Option<[u8; 8]>) {
     };
     bytes.extend_from_slice(&n.to_be_bytes());
     while bytes.len() < len {
-        bytes.push(rng.next_u64() as u8);
+        bytes.push(random.next() as u8);
     }
-    (bytes, rng.chance(0.5).then(|| n.to_le_bytes()))
+    (bytes, random.chance(50).then(|| n.to_le_bytes()))
 }
 
 /// Which packet it is; it has to be that one to the last byte.
@@ -55,112 +90,115 @@ fn number_of(bytes: &[u8], token: Option<&[u8]>) -> u64 {
 }
 
 impl World {
-    fn new(seed: u64, link: Conditions, config: LinkServiceConfig) -> Self {
+    fn new(seed: u64, link: Link, config: LinkServiceConfig) -> Self {
         let service =
             |first_sequence| LinkService::new(LinkServiceConfig { first_sequence, ..config });
         World {
-            queue: EventQueue::new(),
-            paths: [seed, !seed].map(|seed| Path::new(link, seed)),
+            random: Random(seed),
+            link,
+            now: Duration::ZERO,
+            events: BinaryHeap::new(),
+            serial: 0,
             sides: [service(seed), service(u64::MAX - 20)],
             arrived: [HashMap::new(), HashMap::new()],
             mtu: config.mtu,
         }
     }
 
+    fn at(&mut self, when: Duration, what: Happening) {
+        self.serial += 1;
+        self.events.push(Reverse((when, self.serial, what)));
+    }
+
     /// Puts frames on the wire to side `to`.
     fn transmit(&mut self, to: usize, frames: Vec<Vec<u8>>) {
         for frame in frames {
             assert!(frame.len() <= self.mtu);
-            for delivery in self.paths[to].send(self.queue.now(), frame.len(), false) {
-                self.queue.schedule(delivery.at, Event::Arrive(to, delivery.packet(&frame)));
+            let copies = 1 + u64::from(self.random.chance(self.link.duplicate_percent));
+            for _ in 0..copies {
+                if !self.random.chance(self.link.loss_percent) {
+                    let jitter = self.random.below(self.link.jitter_us + 1);
+                    let when = self.now + Duration::from_micros(5000 + jitter);
+                    self.at(when, Happening::Arrive(to, frame.clone()));
+                }
             }
         }
     }
 
-    fn hold_within_limits(&self) {
-        for side in &self.sides {
-            let (frames, bytes) = side.unacknowledged();
-            assert!(frames <= side.config().max_unacknowledged);
-            assert!(bytes <= side.config().max_unacknowledged_bytes);
-            let (partials, bytes) = side.reassembling();
-            assert!(partials <= side.config().max_partial_packets);
-            assert!(bytes <= partials * xylem_packet::MAX_PACKET);
-        }
-    }
-
-    /// `count` packets from each side, at random times within two seconds.
-    fn traffic(&mut self, seed: u64, count: u64) {
-        let mut rng = Rng::new(seed);
-        for side in 0..2 {
-            for n in 0..count {
-                let when = rng.time_below(ms(2_000));
-                self.queue.schedule(when, Event::Send(side, (n << 1) | side as u64));
-            }
-        }
-        // Until nothing is on the wire and no timer runs.
-        self.run_until(Duration::MAX);
-    }
-}
-
-impl Simulation for World {
-    type Event = Event;
-
-    fn queue(&mut self) -> &mut EventQueue<Event> {
-        &mut self.queue
-    }
-
-    fn next_timer(&self) -> Option<Duration> {
-        self.sides.iter().filter_map(LinkService::poll_timeout).min()
-    }
-
-    fn act(&mut self) -> ControlFlow<()> {
-        let now = self.queue.now();
-        for side in 0..2 {
-            if self.sides[side].poll_timeout().is_some_and(|due| due <= now) {
-                let mut frames = Vec::new();
-                self.sides[side].handle_timeout(now, &mut |frame| frames.push(frame.to_vec()));
-                let next = self.sides[side].poll_timeout();
-                assert!(next.is_none_or(|next| next > now), "{next:?} at {now:?}");
-                self.transmit(1 - side, frames);
-            }
-        }
-        self.hold_within_limits();
-        ControlFlow::Continue(())
-    }
-
-    fn handle(&mut self, event: Event) {
-        let now = self.queue.now();
-        match event {
-            Event::Send(side, n) => {
+    fn happen(&mut self, what: Happening) {
+        let mut frames = Vec::new();
+        let mut emit = |frame: &[u8]| frames.push(frame.to_vec());
+        match what {
+            Happening::Send(side, n) => {
                 let (bytes, token) = packet(n);
                 let pit_token = token.as_ref().map(|token| &token[..]);
                 let headers = LinkHeaders { pit_token, ..LinkHeaders::default() };
-                let mut frames = Vec::new();
-                let mut emit = |frame: &[u8]| frames.push(frame.to_vec());
-                self.sides[side].send(now, &bytes, &headers, 0, &mut emit).expect("it fits");
+                self.sides[side].send(self.now, &bytes, &headers, 0, &mut emit).expect("it fits");
                 self.transmit(1 - side, frames);
             }
-            Event::Arrive(side, frame) => {
-                let received = self.sides[side].receive(now, &frame).expect("our own frame");
+            Happening::Arrive(side, frame) => {
+                let received = self.sides[side].receive(self.now, &frame).expect("our own frame");
                 if let Some(received) = received {
                     let n = number_of(received.packet, received.headers.pit_token);
                     *self.arrived[side].entry(n).or_default() += 1;
                 }
             }
         }
-        self.hold_within_limits();
+    }
+
+    /// Until nothing is on the wire and no timer runs.
+    fn run(&mut self) {
+        loop {
+            let timer = (0..2).filter_map(|s| Some((self.sides[s].poll_timeout()?, s))).min();
+            let event = self.events.peek().map(|Reverse((when, ..))| *when);
+            match (timer, event) {
+                (Some((due, side)), event) if event.is_none_or(|event| due <= event) => {
+                    self.now = self.now.max(due);
+                    let mut frames = Vec::new();
+                    self.sides[side]
+                        .handle_timeout(self.now, &mut |frame| frames.push(frame.to_vec()));
+                    let next = self.sides[side].poll_timeout();
+                    assert!(next.is_none_or(|next| next > self.now), "{next:?} at {:?}", self.now);
+                    self.transmit(1 - side, frames);
+                }
+                (_, Some(_)) => {
+                    let Some(Reverse((when, _, what))) = self.events.pop() else { return };
+                    self.now = when;
+                    self.happen(what);
+                }
+                _ => return,
+            }
+            for side in &self.sides {
+                let (frames, bytes) = side.unacknowledged();
+                assert!(frames <= side.config().max_unacknowledged);
+                assert!(bytes <= side.config().max_unacknowledged_bytes);
+                let (partials, bytes) = side.reassembling();
+                assert!(partials <= side.config().max_partial_packets);
+                assert!(bytes <= partials * xylem_packet::MAX_PACKET);
+            }
+        }
+    }
+
+    /// `count` packets from each side, at random times within two seconds.
+    fn traffic(&mut self, count: u64) {
+        for side in 0..2 {
+            for n in 0..count {
+                let when = Duration::from_micros(self.random.below(2_000_000));
+                self.at(when, Happening::Send(side, (n << 1) | side as u64));
+            }
+        }
+        self.run();
     }
 }
 
-/// What a link does to frames: they take 5 ms, and with jitter they overtake each other.
-fn link(loss: f64, duplicate: f64, jitter: Duration) -> Conditions {
-    Conditions { delay: ms(5), jitter, loss, duplicate, ..Conditions::PERFECT }
-}
-
-fn links() -> impl Strategy<Value = Conditions> {
-    let jitter = prop_oneof![Just(0), Just(300), Just(30_000)].prop_map(Duration::from_micros);
-    (0u64..30, 0u64..20, jitter)
-        .prop_map(|(loss, duplicate, jitter)| link(percent(loss), percent(duplicate), jitter))
+fn links() -> impl Strategy<Value = Link> {
+    (0u64..30, 0u64..20, prop_oneof![Just(0u64), Just(300), Just(30_000)]).prop_map(
+        |(loss_percent, duplicate_percent, jitter_us)| Link {
+            loss_percent,
+            duplicate_percent,
+            jitter_us,
+        },
+    )
 }
 
 proptest! {
@@ -176,7 +214,7 @@ proptest! {
         let config =
             LinkServiceConfig { mtu, fragmentation: true, reliability: true, ..Default::default() };
         let mut world = World::new(seed, link, config);
-        world.traffic(seed, 150);
+        world.traffic(150);
         for side in 0..2 {
             let sender = world.sides[1 - side].counters();
             let arrived = &world.arrived[side];
@@ -188,7 +226,7 @@ proptest! {
             );
             prop_assert_eq!(world.sides[side].unacknowledged(), (0, 0));
             prop_assert_eq!(world.sides[side].reassembling(), (0, 0));
-            if link.loss == 0.0 && link.jitter.is_zero() {
+            if link.loss_percent == 0 && link.jitter_us == 0 {
                 prop_assert_eq!((missing, sender.retransmitted), (0, 0));
             }
         }
@@ -199,13 +237,13 @@ proptest! {
     fn plain_links_damage_nothing(seed: u64, link in links()) {
         let config = LinkServiceConfig { mtu: 1400, fragmentation: true, ..Default::default() };
         let mut world = World::new(seed, link, config);
-        world.traffic(seed, 150);
+        world.traffic(150);
         for side in 0..2 {
             let arrived = &world.arrived[side];
-            if link.loss == 0.0 {
+            if link.loss_percent == 0 {
                 prop_assert_eq!(arrived.len(), 150);
             }
-            if link.duplicate == 0.0 {
+            if link.duplicate_percent == 0 {
                 prop_assert!(arrived.values().all(|times| *times == 1));
             }
             prop_assert_eq!(world.sides[side].reassembling(), (0, 0));
@@ -216,12 +254,12 @@ proptest! {
 /// How many of 4,000 packets of up to six frames arrive, by loss and reliability.
 #[test]
 fn repetition_is_worth_it() {
-    let delivered = |reliability, loss| {
-        let link = link(percent(loss), 0.0, Duration::from_micros(200));
+    let delivered = |reliability, loss_percent| {
+        let link = Link { loss_percent, duplicate_percent: 0, jitter_us: 200 };
         let config =
             LinkServiceConfig { mtu: 1400, fragmentation: true, reliability, ..Default::default() };
         let mut world = World::new(1, link, config);
-        world.traffic(1, 2000);
+        world.traffic(2000);
         world.arrived.iter().map(HashMap::len).sum::<usize>()
     };
     assert_eq!(delivered(false, 0), 4000);

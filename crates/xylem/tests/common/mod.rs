@@ -287,6 +287,15 @@ impl Drop for Node {
     }
 }
 
+/// The most memory that a running process has had in use, in bytes.
+#[cfg(target_os = "linux")]
+pub fn peak_memory(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("a running process");
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).expect("Linux tells it");
+    let kib: u64 = line.split_whitespace().nth(1).expect("a number").parse().expect("a number");
+    kib * 1024
+}
+
 /// Waits until `done`, for 30 seconds at most.
 pub fn until(what: &str, mut done: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(30);

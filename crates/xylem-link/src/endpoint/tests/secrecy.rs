@@ -1,20 +1,18 @@
 //! What stays secret when secrets get out: a thief of one moment's memory, a recorder who is given
 //! the static keys, and the ephemeral ones too, afterwards. And peers that lie in rekey frames.
 
-use super::tests::{at, drain, feed, noise_messages, sha256, transcript, up};
 use zeroize::Zeroizing;
 
 use super::*;
-use crate::PostQuantum;
-use crate::config::RatchetLimits;
+use crate::aead::TAG_LEN;
+use crate::header::HEADER_LEN;
+use crate::{PostQuantum, RatchetLimits};
+
 use crate::curve;
 use crate::elligator;
-use crate::epoch::{EpochSecret, RatchetSecret};
-use crate::frame::{Frame, Frames};
-use crate::kdf::label;
-use crate::seal::{Cipher, HEADER_LEN, Opener, TAG_LEN};
+use crate::epoch::RatchetSecret;
+use crate::frame::Frames;
 
-const ZERO: Duration = Duration::ZERO;
 /// A round begins after so many bytes.
 const ROUND: u64 = 20_000;
 
@@ -110,7 +108,7 @@ impl Thief {
         guess: Option<&RatchetSecret>,
     ) -> (usize, Vec<[u8; 32]>) {
         let mut openers = self.secrets.each_ref().map(|secret| {
-            let mut opener = Opener::new(cipher(), secret.stolen(), ZERO);
+            let mut opener = Opener::new(cipher(), secret.stolen());
             if let Some(guess) = guess {
                 opener.ratchet(guess.clone());
             }
@@ -236,7 +234,7 @@ fn a_recorder_who_is_given_the_static_secrets_later_opens_nothing() {
             for shared in [None, Some(&[0; 32])] {
                 let mut openers = [0, 1].map(|i| {
                     let secret = EpochSecret::first(labels[i], &keys[i], shared, &h, cipher());
-                    Opener::new(cipher(), secret, ZERO)
+                    Opener::new(cipher(), secret)
                 });
                 for (n, (i, datagram)) in pair.tap.iter().enumerate() {
                     let is_open = openers[*i].open(ZERO, &mut datagram.clone()).is_ok();

@@ -1,4 +1,6 @@
 use super::*;
+use crate::internals::seal_pair;
+use crate::kdf::label;
 
 const CIPHERS: [Cipher; 3] = Cipher::ALL;
 const ZERO: Duration = Duration::ZERO;
@@ -23,7 +25,7 @@ fn text(datagram: &[u8]) -> &[u8] {
 #[test]
 fn opens_what_was_sealed_once_in_any_order() {
     for cipher in CIPHERS {
-        let (mut sealer, mut opener) = pair_for_tests(cipher, RekeyLimits::default());
+        let (mut sealer, mut opener) = seal_pair(cipher, RekeyLimits::default());
         let mut all: Vec<Vec<u8>> =
             (0..200u8).map(|n| sealed(&mut sealer, &vec![n; usize::from(n)])).collect();
         all.reverse();
@@ -42,7 +44,7 @@ fn opens_what_was_sealed_once_in_any_order() {
 #[test]
 fn forgeries_move_neither_window_nor_ratchet() {
     for cipher in CIPHERS {
-        let (mut sealer, mut opener) = pair_for_tests(cipher, few(1));
+        let (mut sealer, mut opener) = seal_pair(cipher, few(1));
         let first = sealed(&mut sealer, b"epoch 0");
         sealer.confirm(0);
         assert_eq!(sealer.advance_if_due(ZERO), Ok(true));
@@ -74,7 +76,7 @@ fn forgeries_move_neither_window_nor_ratchet() {
 /// WRAITH: rotating connection id keeps its high half.
 #[test]
 fn ids_of_epochs_share_nothing() {
-    let (mut sealer, _) = pair_for_tests(Cipher::Aes256Gcm, few(1));
+    let (mut sealer, _) = seal_pair(Cipher::Aes256Gcm, few(1));
     let mut ids = vec![];
     for epoch in 0..1_000 {
         let id: [u8; 8] = sealed(&mut sealer, b"")[..8].try_into().unwrap();
@@ -95,7 +97,7 @@ fn ids_of_epochs_share_nothing() {
 /// WRAITH: 1,000,000 messages, then a hard error. At the limits that ship.
 #[test]
 fn more_than_a_million_messages_at_real_limits() {
-    let (mut sealer, mut opener) = pair_for_tests(Cipher::Aes256Gcm, RekeyLimits::default());
+    let (mut sealer, mut opener) = seal_pair(Cipher::Aes256Gcm, RekeyLimits::default());
     let mut datagram = [0; OVERHEAD + 4];
     sealer.confirm(0);
     for n in 0..1_100_000u32 {
@@ -113,7 +115,7 @@ fn more_than_a_million_messages_at_real_limits() {
 
 #[test]
 fn an_epoch_is_not_left_before_it_is_confirmed_and_a_used_up_key_stops() {
-    let (mut sealer, _) = pair_for_tests(Cipher::Aes256Gcm, few(10));
+    let (mut sealer, _) = seal_pair(Cipher::Aes256Gcm, few(10));
     for _ in 0..1_000 {
         sealed(&mut sealer, b"");
         assert_eq!(sealer.advance_if_due(ZERO), Ok(false));
@@ -125,7 +127,7 @@ fn an_epoch_is_not_left_before_it_is_confirmed_and_a_used_up_key_stops() {
     sealer.confirm(0);
     assert_eq!(sealer.advance_if_due(ZERO), Ok(true));
     let limits = RekeyLimits { packets: u64::MAX, bytes: u64::MAX, time: S };
-    let (sealer, _) = pair_for_tests(Cipher::Aes256Gcm, limits);
+    let (sealer, _) = seal_pair(Cipher::Aes256Gcm, limits);
     assert!(sealer.limits.packets < HARD_PACKETS && sealer.limits.bytes < HARD_BYTES);
 }
 
@@ -144,7 +146,7 @@ fn packet_numbers_expand_to_the_nearest() {
 /// A gap of more than the window, and numbers beyond 32 bits, on the wire.
 #[test]
 fn gaps_and_large_numbers_open() {
-    let (mut sealer, mut opener) = pair_for_tests(Cipher::Aes256Gcm, RekeyLimits::default());
+    let (mut sealer, mut opener) = seal_pair(Cipher::Aes256Gcm, RekeyLimits::default());
     for number in [0, 1_000_000, 3_000_000_000, 5_000_000_000, 7_000_000_000] {
         sealer.next_number = number;
         let opened = opener.open(ZERO, &mut sealed(&mut sealer, b"x")).unwrap();
@@ -212,7 +214,7 @@ fn commits(cipher: Cipher, secrets: [EpochSecret; 2]) {
     assert_ne!(keys[0].cid, keys[1].cid);
     assert_ne!(keys[0].commitment, keys[1].commitment);
     let mut sealer = Sealer::new(cipher, secrets[0].stolen(), RekeyLimits::default(), ZERO);
-    let mut openers = secrets.map(|secret| Opener::new(cipher, secret, S));
+    let mut openers = secrets.map(|secret| Opener::new(cipher, secret));
     let datagram = sealed(&mut sealer, b"x");
     assert!(openers[0].open(ZERO, &mut datagram.clone()).is_ok());
     assert_eq!(openers[1].open(ZERO, &mut datagram.clone()), Err(OpenError::UnknownId));

@@ -3,8 +3,8 @@
 use core::time::Duration;
 
 use crate::endpoint::tests::{connected, drain, feed, up};
-use crate::for_tests::LooseStreams;
 use crate::frame::{AckRanges, Frame, WHOLE_LINK};
+use crate::internals::LooseStreams;
 use crate::kdf::Rng;
 use crate::stream::{INITIAL_LINK_WINDOW, INITIAL_STREAM_WINDOW, MAX_STREAMS};
 use crate::{CloseReason, Event, LinkStats, StreamError, StreamId, StreamRead};
@@ -71,6 +71,26 @@ fn contradictions_and_overruns_end_the_link() {
     assert_eq!(b.poll_event(), Some(Event::Closed { link: theirs, reason }));
 }
 
+/// Ids near 2^32, of which a side's next one is not a number of 32 bits any more: whatever a frame says of
+/// them, it breaks the protocol and makes no stream.
+#[test]
+fn ids_near_the_end_are_no_streams() {
+    for (we_dialled, id) in (0..8).flat_map(|n| [(true, u32::MAX - n), (false, u32::MAX - n)]) {
+        for frame in [
+            Frame::StreamOpen { stream: id, purpose: 7 },
+            Frame::StreamData { stream: id, offset: 0, piece: b"x" },
+            Frame::StreamClose { stream: id, size: 0 },
+            Frame::StreamReset { stream: id, code: 1, size: 0 },
+            Frame::StreamStop { stream: id, code: 1 },
+        ] {
+            let mut side = LooseStreams::new(we_dialled);
+            assert!(!side.take(Duration::ZERO, None, &frames(&[frame])), "{frame:?}");
+            assert_eq!(side.events(), 0);
+            assert!(side.fill(Duration::ZERO, 1_232).is_empty(), "nothing to refuse");
+        }
+    }
+}
+
 /// Frames of streams that have ended come late and are nobody's fault.
 #[test]
 fn what_comes_late_is_ignored() {
@@ -93,7 +113,7 @@ fn what_comes_late_is_ignored() {
     let number = sent.len() as u64;
     assert!(number > 0);
     let mut ranges = AckRanges::default();
-    let last = up(&mut b, theirs).next_number_for_tests() - 1;
+    let last = up(&mut b, theirs).next_number() - 1;
     ranges.push(0..=last);
     let ack = frames(&[Frame::Ack(ranges.ack(0, 0).unwrap())]);
     let datagram = up(&mut a, link).seal_frames(&ack);

@@ -12,26 +12,24 @@
 //! is nor how many there were; and each message commits to its key, so that none opens under two.
 //! [`Ratchet::save`] gives the state as bytes, for storing.
 //!
-//! `encrypted header (56) | commitment (32) | sealed | tag (16)`; docs/spec/link.md, "Ratchet".
+//! `encrypted header (56) | commitment (32) | sealed | tag (16)`; docs/spec/mail.md, "Ratchet".
 //!
 //! What it does not do: tell two lost messages from none, hide a message's length, or store itself.
 
 mod header;
 mod saved;
 
-pub use saved::SavedError;
-
 use core::fmt;
 use std::collections::VecDeque;
 
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
+use subtle::ConstantTimeEq;
 use thiserror::Error;
 use xylem_hash::Hasher;
+use xylem_link::{PeerKey, StaticKey};
 use zeroize::Zeroizing;
 
-use crate::envelope::constant_time_eq;
-use crate::kdf::{Rng, label};
-use crate::{PeerKey, StaticKey, curve};
+use crate::kdf::label;
 use header::{Header, SEALED_LEN};
 
 const COMMITMENT_LEN: usize = 32;
@@ -78,7 +76,7 @@ impl Chain {
     /// The next message's key, behind the chain's.
     fn step(&mut self) -> Step {
         let step = step(&self.key);
-        self.key.copy_from_slice(&step.0[..32]);
+        self.key.copy_from_slice(step.next_chain_key());
         self.next += 1;
         step
     }
@@ -113,7 +111,11 @@ impl Chain {
 pub(crate) struct Step(Zeroizing<[u8; 64]>);
 
 impl Step {
-    pub fn message_key(&self) -> &[u8; 32] {
+    fn next_chain_key(&self) -> &[u8; 32] {
+        self.0.first_chunk().expect("32 of 64 bytes")
+    }
+
+    pub(crate) fn message_key(&self) -> &[u8; 32] {
         self.0.last_chunk().expect("32 of 64 bytes")
     }
 }
@@ -150,7 +152,7 @@ fn root_step(root: &[u8; 32], shared: &[u8; 32]) -> [Key; 3] {
 #[derive(Clone)]
 struct State {
     root: Key,
-    theirs: Option<[u8; 32]>,
+    theirs: Option<PeerKey>,
     sending: Option<Chain>,
     receiving: Option<Chain>,
     /// Header keys of the chains after the current ones.
@@ -173,7 +175,9 @@ pub struct Ratchet {
     ours: Option<StaticKey>,
     /// Oldest first; none is empty.
     gaps: VecDeque<Gap>,
-    rng: Rng,
+    /// Key pairs to come are drawn from this; each draw replaces it, so that it tells nothing of those
+    /// before.
+    random: Key,
 }
 
 impl Ratchet {
@@ -181,7 +185,7 @@ impl Ratchet {
     /// side's first ratchet key. `seed`: 32 random bytes, never used twice.
     #[must_use]
     pub fn initiator(shared: [u8; 32], peer: PeerKey, seed: [u8; 32]) -> Self {
-        Self::new(shared, Some(peer.0), None, seed)
+        Self::new(shared, Some(peer), None, seed)
     }
 
     /// The side whose key the other knows. It can send once something has arrived.
@@ -192,7 +196,7 @@ impl Ratchet {
 
     fn new(
         shared: [u8; 32],
-        theirs: Option<[u8; 32]>,
+        theirs: Option<PeerKey>,
         ours: Option<StaticKey>,
         seed: [u8; 32],
     ) -> Self {
@@ -210,15 +214,15 @@ impl Ratchet {
             next_receiving,
             previous: 0,
         };
-        Self { state, ours, gaps: VecDeque::new(), rng: Rng::new(&seed) }
+        Self { state, ours, gaps: VecDeque::new(), random: Zeroizing::new(seed) }
     }
 
-    /// So that a benchmark can open one message again and again.
-    #[doc(hidden)]
+    /// So that a test can be a thief, and a benchmark open one message again and again.
+    #[cfg(any(test, internals))]
     #[must_use]
-    pub fn copy_for_tests(&self) -> Self {
-        let rng = self.rng.copy_for_tests();
-        Self { state: self.state.clone(), ours: self.ours.clone(), gaps: VecDeque::new(), rng }
+    pub fn copy(&self) -> Self {
+        let (state, ours) = (self.state.clone(), self.ours.clone());
+        Self { state, ours, gaps: VecDeque::new(), random: self.random.clone() }
     }
 
     /// Keys of missing messages that are kept.
@@ -238,7 +242,7 @@ impl Ratchet {
         out: &mut Vec<u8>,
     ) -> Result<(), RatchetError> {
         if self.state.sending.is_none() {
-            self.turn()?;
+            self.begin_sending_chain()?;
         }
         let (Some(chain), Some(ours)) = (&mut self.state.sending, &self.ours) else {
             return Err(RatchetError::NoPeerKey);
@@ -246,7 +250,7 @@ impl Ratchet {
         if chain.next == u32::MAX {
             return Err(RatchetError::Exhausted);
         }
-        let (key, previous, number) = (ours.public().0, self.state.previous, chain.next);
+        let (key, previous, number) = (ours.public(), self.state.previous, chain.next);
         let header = Header { key, previous, number }.seal(&chain.header);
         let step = chain.step();
         let key = step.message_key();
@@ -262,11 +266,13 @@ impl Ratchet {
         Ok(())
     }
 
-    /// A new key pair and with it a new sending chain.
-    fn turn(&mut self) -> Result<(), RatchetError> {
+    /// The Diffie-Hellman ratchet's step of a sender: a new key pair and with it a new sending chain.
+    fn begin_sending_chain(&mut self) -> Result<(), RatchetError> {
         let theirs = self.state.theirs.ok_or(RatchetError::NoPeerKey)?;
-        let ours = StaticKey::generate(self.rng.array());
-        let shared = curve::agree(ours.secret(), &theirs).ok_or(RatchetError::NoPeerKey)?;
+        let drawn = step(&self.random);
+        self.random.copy_from_slice(drawn.next_chain_key());
+        let ours = StaticKey::generate(*drawn.message_key());
+        let shared = ours.agree(&theirs).ok_or(RatchetError::NoPeerKey)?;
         let [root, key, next] = root_step(&self.state.root, &shared);
         let header = core::mem::replace(&mut self.state.next_sending, next);
         self.state.sending = Some(Chain { key, header, next: 0 });
@@ -297,7 +303,7 @@ impl Ratchet {
             return self.follow(&header, &parts, out);
         }
         if let Some(header) = Header::open(head, &self.state.next_receiving) {
-            return self.follow_turn(&header, &parts, out);
+            return self.begin_receiving_chain(&header, &parts, out);
         }
         self.open_missing(&parts, out)
     }
@@ -319,7 +325,7 @@ impl Ratchet {
     }
 
     /// A message of the chain after the receiving one, likewise.
-    fn follow_turn(
+    fn begin_receiving_chain(
         &mut self,
         header: &Header,
         parts: &Parts<'_>,
@@ -331,7 +337,7 @@ impl Ratchet {
             chain.skip(header.previous, &mut missing_before)?;
         }
         let ours = self.ours.as_ref().ok_or(RatchetError::Forged)?;
-        let shared = curve::agree(ours.secret(), &header.key).ok_or(RatchetError::Forged)?;
+        let shared = ours.agree(&header.key).ok_or(RatchetError::Forged)?;
         let [root, key, next_receiving] = root_step(&self.state.root, &shared);
         let mut chain = Chain { key, header: self.state.next_receiving.clone(), next: 0 };
         let mut missing = Vec::new();
@@ -399,7 +405,7 @@ struct Parts<'a> {
 impl Parts<'_> {
     /// Appends the plaintext; nothing if the key is another.
     fn open(&self, key: &[u8; 32], out: &mut Vec<u8>) -> Result<(), RatchetError> {
-        if !constant_time_eq(&commitment(key), self.commitment) {
+        if !bool::from(commitment(key).ct_eq(self.commitment)) {
             return Err(RatchetError::Forged);
         }
         let start = out.len();

@@ -5,10 +5,13 @@
 //! that no nonce is needed (a header key never sees one header twice: the number differs) and a
 //! header that opens is the peer's. It does not say whether the message behind it is.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
+
+use subtle::ConstantTimeEq;
 use xylem_hash::Hasher;
+use xylem_link::PeerKey;
 
 use super::Key;
-use crate::envelope::constant_time_eq;
 
 /// Bytes of an encrypted header.
 pub(super) const SEALED_LEN: usize = TAG_LEN + LEN;
@@ -20,7 +23,7 @@ const LEN: usize = 40;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
     /// The sender's ratchet key.
-    pub key: [u8; 32],
+    pub key: PeerKey,
     /// Length of the sender's chain before this one.
     pub previous: u32,
     /// Number in this chain.
@@ -32,7 +35,7 @@ impl Header {
     pub fn seal(&self, under: &Key) -> [u8; SEALED_LEN] {
         let mut out = [0; SEALED_LEN];
         let header = &mut out[TAG_LEN..];
-        header[..32].copy_from_slice(&self.key);
+        header[..32].copy_from_slice(&self.key.0);
         header[32..36].copy_from_slice(&self.previous.to_be_bytes());
         header[36..].copy_from_slice(&self.number.to_be_bytes());
         let tag = tag(under, header);
@@ -46,13 +49,13 @@ impl Header {
         let (given, body) = sealed.split_first_chunk::<TAG_LEN>()?;
         let mut header: [u8; LEN] = body.try_into().ok()?;
         apply_stream(under, given, &mut header);
-        if !constant_time_eq(given, &tag(under, &header)) {
+        if !bool::from(given.ct_eq(&tag(under, &header))) {
             return None;
         }
         let (key, numbers) = header.split_first_chunk()?;
         let (previous, number) = numbers.split_first_chunk()?;
         let (previous, number) = (u32::from_be_bytes(*previous), number.first_chunk()?);
-        Some(Self { key: *key, previous, number: u32::from_be_bytes(*number) })
+        Some(Self { key: PeerKey(*key), previous, number: u32::from_be_bytes(*number) })
     }
 }
 

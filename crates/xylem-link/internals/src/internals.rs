@@ -1,36 +1,77 @@
-//! What fuzz targets and benchmarks need of the crate's inside. No part of the interface.
+//! Doors to the inside, for fuzz targets, benchmarks and hostile tests: compiled only for the unit tests of
+//! this crate and in the package xylem-link-internals (`crates/xylem-link/internals`), which the program
+//! does not depend on.
 
+#[cfg(internals)]
+use core::net::SocketAddr;
 use core::time::Duration;
 use std::collections::VecDeque;
 
 use bytes::Bytes;
+use xylem_congestion::Algorithm;
 use zeroize::Zeroizing;
 
-use crate::aead::{Cipher, IV_LEN, TAG_LEN};
-use crate::config::{Config, Event, LinkId};
+use crate::aead::{Cipher, IV_LEN};
 use crate::elligator::{self, KeyPair};
 use crate::envelope::EnvelopeKey;
+use crate::epoch::EpochSecret;
+use crate::event::{Event, LinkId, StreamId};
+#[cfg(not(internals))]
 use crate::frame::{Frame, Frames};
+use crate::header::ConnectionId;
 use crate::kdf::Rng;
 use crate::kem::Decapsulator;
 use crate::noise::Handshake;
 use crate::replay::ReplayWindow;
-use crate::seal::{ConnectionId, HEADER_LEN};
+use crate::seal::RekeyLimits;
 use crate::shape::padding::Padder;
 use crate::shape::{Profile, Timing};
-use crate::stream::{Layout, StreamId, StreamSettings, Streams};
-use crate::{PeerKey, StaticKey, curve, envelope, kdf, kem, ratchet};
+use crate::stream::{Layout, MAX_STREAMS, StreamSettings, Streams};
+use crate::{PeerKey, StaticKey, curve, envelope, kdf, kem};
+#[cfg(not(internals))]
+use crate::{
+    aead::TAG_LEN,
+    header::HEADER_LEN,
+    seal::{Opener, Sealer},
+};
 
 mod noise_vectors;
 
 pub use noise_vectors::{NoiseOutcome, NoiseVector};
 
+#[cfg(internals)]
+pub use crate::aead::TAG_LEN;
+#[cfg(internals)]
+pub use crate::frame::{AckRanges, Frame, Frames, PACKET_OVERHEAD};
+#[cfg(internals)]
+pub use crate::header::{CID_LEN, HEADER_LEN};
+#[cfg(internals)]
+pub use crate::seal::{OVERHEAD, Opener, Sealer};
+
+#[cfg(internals)]
+impl crate::Endpoint {
+    /// A datagram of these bytes in place of frames, sealed in the link's own session, and where it
+    /// belongs: what a peer could send that keeps to no rule. `None`: no such link is up.
+    pub fn seal_frames(&mut self, link: LinkId, frames: &[u8]) -> Option<(SocketAddr, Vec<u8>)> {
+        let up = self.link_mut(link)?;
+        Some((up.remote(), up.seal_frames(frames)))
+    }
+}
+
+/// A sender and its receiver, without a handshake.
+#[must_use]
+pub fn seal_pair(cipher: Cipher, limits: RekeyLimits) -> (Sealer, Opener) {
+    let label = kdf::label::INITIATOR_EPOCH;
+    let secret = || EpochSecret::first(label, &[1; 32], None, &[2; 32], cipher);
+    (Sealer::new(cipher, secret(), limits, Duration::ZERO), Opener::new(cipher, secret()))
+}
+
 /// Puts a handshake body into the envelope of a responder, so that fuzzing gets past it.
 #[must_use]
-pub fn envelope_for_fuzzing(responder: Option<PeerKey>, cid: [u8; 8], body: &[u8]) -> Vec<u8> {
+pub fn handshake_envelope(responder: Option<[u8; 32]>, cid: [u8; 8], body: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let body = &body[..body.len().min(1_400)];
-    EnvelopeKey::new(responder).seal(ConnectionId(cid), body, 1_200, &mut out);
+    EnvelopeKey::new(responder.map(PeerKey)).seal(ConnectionId(cid), body, 1_200, &mut out);
     out
 }
 
@@ -202,12 +243,6 @@ pub fn constant_time_eq(a: &[u8], b: &[u8]) -> bool {
     envelope::constant_time_eq(a, b)
 }
 
-/// The ratchet's symmetric step; gives the message key.
-#[must_use]
-pub fn symmetric_step(chain: &[u8; 32]) -> [u8; 32] {
-    *ratchet::step(chain).message_key()
-}
-
 /// Padding of datagrams, and gaps between them, as a link does it.
 #[derive(Debug)]
 pub struct Shapes {
@@ -289,7 +324,8 @@ impl LooseStreams {
     /// Of the side that dialled, or the other.
     #[must_use]
     pub fn new(dialer: bool) -> Self {
-        let settings = StreamSettings::new(&Config::default(), dialer);
+        let settings =
+            StreamSettings { dialer, algorithm: Algorithm::Bbr, max_streams: MAX_STREAMS };
         Self {
             streams: Streams::new(LinkId(1), settings, Duration::ZERO, 1_232),
             window: ReplayWindow::default(),

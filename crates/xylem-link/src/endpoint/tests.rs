@@ -4,12 +4,15 @@
 use bytes::BytesMut;
 
 use super::*;
+use crate::aead::Cipher;
 use crate::epoch::EpochSecret;
 use crate::frame::Frame;
 use crate::kdf::label;
 use crate::message::{COOKIE_LEN, Message, NOISE_1_LEN, PART_LEN, Part, REST_LEN, check};
 use crate::noise::PROLOGUE;
-use crate::seal::{Cipher, Opener};
+use crate::seal::Opener;
+
+mod secrecy;
 
 const ZERO: Duration = Duration::ZERO;
 
@@ -61,6 +64,34 @@ pub(super) fn up(endpoint: &mut Endpoint, id: LinkId) -> &mut Link {
     match &mut endpoint.links.get_mut(&id).unwrap().state {
         State::Up(link) => link,
         _ => panic!("not up"),
+    }
+}
+
+#[test]
+fn the_cipher_is_the_one_that_both_have() {
+    use crate::Suites::{ChaCha, Fastest, XChaCha};
+    let best = if Cipher::aes_is_fast() { Cipher::Aes256Gcm } else { Cipher::ChaCha20Poly1305 };
+    let rows = [
+        (Fastest, Fastest, best),
+        (Fastest, ChaCha, Cipher::ChaCha20Poly1305),
+        (Fastest, XChaCha, Cipher::ChaCha20Poly1305),
+        (ChaCha, Fastest, Cipher::ChaCha20Poly1305),
+        (ChaCha, ChaCha, Cipher::ChaCha20Poly1305),
+        (XChaCha, Fastest, Cipher::XChaCha20Poly1305),
+        (XChaCha, ChaCha, Cipher::XChaCha20Poly1305),
+        (XChaCha, XChaCha, Cipher::XChaCha20Poly1305),
+    ];
+    for (one, other, cipher) in rows {
+        let [a, b] = [(1, one), (2, other)].map(|(n, suites)| {
+            let config = Config { suites, ..Config::default() };
+            Endpoint::new(config, StaticKey::generate([n; 32]), [n; 32])
+        });
+        let (mut a, mut b, [link, theirs], _) = connect(a, b);
+        a.send(link, b"over any").unwrap();
+        let out = drain(&mut a);
+        feed(&mut b, 1, &out);
+        assert!(matches!(b.poll_event(), Some(Event::Packet { .. })));
+        assert_eq!([up(&mut a, link).cipher(), up(&mut b, theirs).cipher()], [cipher; 2]);
     }
 }
 
@@ -153,7 +184,7 @@ fn a_recorder_opens_nothing(mut a: Endpoint, b: &Endpoint, link: LinkId, mut tap
             for cipher in Cipher::ALL {
                 for label in [label::INITIATOR_EPOCH, label::RESPONDER_EPOCH] {
                     let secret = EpochSecret::first(label, split, shared, transcript, cipher);
-                    let mut opener = Opener::new(cipher, secret, ZERO);
+                    let mut opener = Opener::new(cipher, secret);
                     for datagram in &tap {
                         tried += 1;
                         // The id is on the wire: try its keys on what carries another id too.

@@ -10,14 +10,15 @@
 //! numbers rising. `present` has bit 0 for theirs, 1 for ours, 2 and 3 for the chains. One state has
 //! one form.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
+
 use std::collections::VecDeque;
 
-use thiserror::Error;
+use xylem_link::{PeerKey, StaticKey};
 use zeroize::Zeroizing;
 
 use super::{Chain, Gap, Key, MAX_KEPT, Ratchet, State};
-use crate::StaticKey;
-use crate::kdf::Rng;
+use crate::fields::Fields;
 
 const VERSION: u8 = 1;
 const THEIRS: u8 = 1;
@@ -25,20 +26,16 @@ const OURS: u8 = 2;
 const SENDING: u8 = 4;
 const RECEIVING: u8 = 8;
 
-/// Bytes that are no saved state.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
-#[error("the saved state of a conversation is damaged")]
-pub struct SavedError;
-
 impl Ratchet {
     /// The state, all secret; wiped when dropped.
     #[must_use]
     pub fn save(&self) -> Zeroizing<Vec<u8>> {
         let State { root, theirs, sending, receiving, next_sending, next_receiving, previous } =
             &self.state;
-        let missing = self.kept();
         // Enough room from the start: a vector that grows leaves copies behind.
-        let mut out = Zeroizing::new(Vec::with_capacity(512 + self.gaps.len() * 34 + missing * 36));
+        let room =
+            self.gaps.len().saturating_mul(34).saturating_add(self.kept().saturating_mul(36));
+        let mut out = Zeroizing::new(Vec::with_capacity(room.saturating_add(512)));
         let bit = |there, bit| if there { bit } else { 0 };
         let present = bit(theirs.is_some(), THEIRS)
             | bit(self.ours.is_some(), OURS)
@@ -49,8 +46,9 @@ impl Ratchet {
             out.extend_from_slice(&key[..]);
         }
         out.extend_from_slice(&previous.to_be_bytes());
-        out.extend_from_slice(theirs.as_ref().map_or(&[], |key| &key[..]));
-        out.extend_from_slice(self.ours.as_ref().map_or(&[], |key| &key.secret()[..]));
+        out.extend_from_slice(theirs.as_ref().map_or(&[], |key| &key.0[..]));
+        let ours = self.ours.as_ref().map(|key| Zeroizing::new(key.to_bytes()));
+        out.extend_from_slice(ours.as_ref().map_or(&[], |secret| &secret[..]));
         for chain in [sending, receiving].into_iter().flatten() {
             out.extend_from_slice(&chain.key[..]);
             out.extend_from_slice(&chain.header[..]);
@@ -68,33 +66,33 @@ impl Ratchet {
         out
     }
 
-    /// Takes back what [`Ratchet::save`] gave. `seed`: 32 random bytes, never used twice.
-    ///
-    /// # Errors
-    /// [`SavedError`] for anything else.
-    pub fn restore(saved: &[u8], seed: [u8; 32]) -> Result<Self, SavedError> {
+    /// Reads what [`Ratchet::save`] gave; `None` for anything else. `seed`: 32 random bytes, never used
+    /// twice.
+    #[must_use]
+    pub fn restore(saved: &[u8], seed: [u8; 32]) -> Option<Self> {
         let mut fields = Fields(saved);
         let [version, present] = fields.array()?;
         if version != VERSION || present > (THEIRS | OURS | SENDING | RECEIVING) {
-            return Err(SavedError);
+            return None;
         }
         let has = |bit| present & bit != 0;
-        let (root, next_sending, next_receiving) = (fields.key()?, fields.key()?, fields.key()?);
-        let previous = fields.number()?;
-        let theirs = has(THEIRS).then(|| fields.array()).transpose()?;
-        let ours = has(OURS).then(|| fields.array().map(StaticKey::from_bytes)).transpose()?;
-        let sending = has(SENDING).then(|| fields.chain()).transpose()?;
-        let receiving = has(RECEIVING).then(|| fields.chain()).transpose()?;
+        let fields = &mut fields;
+        let (root, next_sending, next_receiving) = (key(fields)?, key(fields)?, key(fields)?);
+        let previous = fields.u32()?;
+        let theirs = if has(THEIRS) { Some(PeerKey(fields.array()?)) } else { None };
+        let ours = if has(OURS) { Some(StaticKey::from_bytes(fields.array()?)) } else { None };
+        let sending = if has(SENDING) { Some(chain(fields)?) } else { None };
+        let receiving = if has(RECEIVING) { Some(chain(fields)?) } else { None };
         if (has(SENDING) && !(has(OURS) && has(THEIRS))) || (has(RECEIVING) && !has(THEIRS)) {
-            return Err(SavedError);
+            return None;
         }
-        let gaps = fields.gaps()?;
+        let gaps = gaps(fields)?;
         if !fields.0.is_empty() {
-            return Err(SavedError);
+            return None;
         }
         let state =
             State { root, theirs, sending, receiving, next_sending, next_receiving, previous };
-        Ok(Self { state, ours, gaps, rng: Rng::new(&seed) })
+        Some(Self { state, ours, gaps, random: Zeroizing::new(seed) })
     }
 }
 
@@ -103,51 +101,33 @@ fn count(number: usize) -> [u8; 2] {
     u16::try_from(number).expect("2,000 at most").to_be_bytes()
 }
 
-struct Fields<'a>(&'a [u8]);
+fn key(fields: &mut Fields<'_>) -> Option<Key> {
+    fields.array().map(Zeroizing::new)
+}
 
-impl Fields<'_> {
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], SavedError> {
-        let (taken, rest) = self.0.split_first_chunk().ok_or(SavedError)?;
-        self.0 = rest;
-        Ok(*taken)
-    }
+fn chain(fields: &mut Fields<'_>) -> Option<Chain> {
+    Some(Chain { key: key(fields)?, header: key(fields)?, next: fields.u32()? })
+}
 
-    fn key(&mut self) -> Result<Key, SavedError> {
-        self.array().map(Zeroizing::new)
-    }
-
-    fn number(&mut self) -> Result<u32, SavedError> {
-        self.array().map(u32::from_be_bytes)
-    }
-
-    fn count(&mut self) -> Result<usize, SavedError> {
-        self.array().map(|bytes| usize::from(u16::from_be_bytes(bytes)))
-    }
-
-    fn chain(&mut self) -> Result<Chain, SavedError> {
-        Ok(Chain { key: self.key()?, header: self.key()?, next: self.number()? })
-    }
-
-    fn gaps(&mut self) -> Result<VecDeque<Gap>, SavedError> {
-        let (gaps, mut left) = (self.count()?, MAX_KEPT);
-        let mut out = VecDeque::<Gap>::new();
-        for _ in 0..gaps {
-            let header = self.key()?;
-            let keys = self.count()?;
-            left = left.checked_sub(keys).ok_or(SavedError)?;
-            if keys == 0 || out.iter().any(|gap| gap.header == header) {
-                return Err(SavedError);
-            }
-            let mut gap = Gap { header, keys: VecDeque::with_capacity(keys) };
-            for _ in 0..keys {
-                let (number, key) = (self.number()?, self.key()?);
-                if gap.keys.back().is_some_and(|(last, _)| *last >= number) {
-                    return Err(SavedError);
-                }
-                gap.keys.push_back((number, key));
-            }
-            out.push_back(gap);
+fn gaps(fields: &mut Fields<'_>) -> Option<VecDeque<Gap>> {
+    let (gaps, mut left) = (fields.u16()?, MAX_KEPT);
+    let mut out = VecDeque::<Gap>::new();
+    for _ in 0..gaps {
+        let header = key(fields)?;
+        let keys = usize::from(fields.u16()?);
+        left = left.checked_sub(keys)?;
+        if keys == 0 || out.iter().any(|gap| gap.header == header) {
+            return None;
         }
-        Ok(out)
+        let mut gap = Gap { header, keys: VecDeque::with_capacity(keys) };
+        for _ in 0..keys {
+            let (number, key) = (fields.u32()?, key(fields)?);
+            if gap.keys.back().is_some_and(|(last, _)| *last >= number) {
+                return None;
+            }
+            gap.keys.push_back((number, key));
+        }
+        out.push_back(gap);
     }
+    Some(out)
 }
