@@ -253,7 +253,12 @@ impl Recovery {
     }
 
     /// Takes an acknowledgement. Returns a sample of the round trip if it holds one.
-    pub(super) fn on_ack(&mut self, now: Duration, ack: &Ack<'_>, out: &mut Outcome) -> Option<Duration> {
+    pub(super) fn on_ack(
+        &mut self,
+        now: Duration,
+        ack: &Ack<'_>,
+        out: &mut Outcome,
+    ) -> Option<Duration> {
         self.on_late(now, ack);
         let sampled = self.sample(now, ack);
         let mut newest: Option<Sent> = None;
