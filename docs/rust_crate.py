@@ -103,7 +103,8 @@ class Crate:
                     self.modules[child] = Module(file)
                     scopes.append((child, below))
                 elif named_path:
-                    self.read(file.parent / named_path, child, file.parent)
+                    elsewhere = file.parent / named_path
+                    self.read(elsewhere, child, elsewhere.parent)
                 elif (flat := children / f"{word[at + 1]}.rs").exists():
                     self.read(flat, child, below)
                 else:

@@ -77,11 +77,14 @@ def workspace(root: pathlib.Path) -> list[Crate]:
 
 
 def product(root: pathlib.Path, crates: list[Crate]) -> list[Crate]:
-    """The crates of which the product is made: not bench/, nor those that only tests use."""
-    shipped = [crate for crate in crates if crate.dir.parent == root / "crates"]
-    used = {name for crate in shipped for name in crate.uses}
-    tested = {name for crate in crates for name in crate.tests_with}
-    return [crate for crate in shipped if crate.name in used or crate.name not in tested]
+    """What is installed, and all that it needs: not bench/, nor what only tests use."""
+    used = {name for crate in crates for name in [*crate.uses, *crate.tests_with]}
+    shipped = [c for c in crates if c.dir.parent == root / "crates" and c.name not in used]
+    wanted = {crate.name for crate in shipped}
+    for crate in reversed(crates):
+        if crate.name in wanted:
+            wanted |= set(crate.uses) - crate.optional
+    return [crate for crate in crates if crate.name in wanted]
 
 
 def broken(root: pathlib.Path, crates: list[Crate]) -> list[str]:
@@ -144,12 +147,13 @@ def picture(root: pathlib.Path, crates: list[Crate]) -> str:
         start, end = 44 * place[crate.name] + 24, 44 * place[to] + 36
         implied = any(to in below[via] for via in needs[crate.name])
         color = "#ddd" if implied else "#456"
-        x, out = 740, 740 + 14 * abs(place[crate.name] - place[to]) + 16
+        x = 740
+        out = x + 16 + 270 * abs(place[crate.name] - place[to]) / len(crates)
         dash = ' stroke-dasharray="4 3"' if to in crate.optional else ""
         if place[to] >= place[crate.name]:
             color, x, out = "#c00", 560, 500
         lines.append(
-            f'<path d="M{x} {start} C{out} {start} {out} {end} {x} {end}" fill="none" '
+            f'<path d="M{x} {start} C{out:.0f} {start} {out:.0f} {end} {x} {end}" fill="none" '
             f'stroke="{color}"{dash}/><circle cx="{x}" cy="{end}" r="2.5" fill="{color}"/>'
         )
     for at, crate in enumerate(crates):

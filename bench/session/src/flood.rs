@@ -17,8 +17,9 @@ use xylem_sim::Rng;
 
 use crate::children::{self, Player};
 use crate::driver::{Driver, random};
+use crate::parts::{Effort, wrong};
 use crate::session::Listening;
-use crate::{Effort, ours, usage, wrong};
+use crate::{ours, usage};
 
 /// Forged first messages a second.
 const RATE: u64 = 50_000;

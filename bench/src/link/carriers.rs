@@ -10,9 +10,9 @@ use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use rustls::{ClientConnection, ServerConnection};
 use tungstenite::protocol::{Role, WebSocketConfig};
 use tungstenite::{Message, WebSocket};
-use xylem_node::carriers::{dns, framing, http, tls};
+use xylem_carriers::{dns, framing, http, tls};
 
-use super::{OURS, PLAIN, compared, heading};
+use super::rows::{OURS, PLAIN, compared, heading};
 use crate::Error;
 use crate::input;
 use crate::race::{Answer, Contender};

@@ -9,7 +9,7 @@ use xylem_link_internals::internals::{
     Pairs, Select, constant_time_eq, derive, elligator_public_key, x25519, x25519_public_key,
 };
 
-use super::{OURS, PLAIN, compared, heading, quoted};
+use super::rows::{OURS, PLAIN, compared, heading, quoted};
 use crate::Error;
 use crate::input;
 use crate::race::Contender;

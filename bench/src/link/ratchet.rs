@@ -8,7 +8,7 @@ use xylem_link::StaticKey;
 use xylem_link_internals::internals::x25519;
 use xylem_mail_internals::internals::{HEADER_LEN, Ratchet, symmetric_step};
 
-use super::{OURS, PLAIN, compared, heading, quoted};
+use super::rows::{OURS, PLAIN, compared, heading, quoted};
 use crate::Error;
 use crate::input;
 use crate::race::Contender;

@@ -9,7 +9,7 @@ use xylem_link_internals::internals::{
 };
 use xylem_link_internals::{Cipher, RekeyLimits};
 
-use super::{OURS, PLAIN, compared, heading, quoted, ratio_name};
+use super::rows::{OURS, PLAIN, compared, heading, quoted, ratio_name};
 use crate::Error;
 use crate::input;
 use crate::race::Contender;
@@ -189,7 +189,7 @@ fn pipeline<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
         title: "build, seal, open and parse 1,200 B, one core".into(),
         unit: Unit::GigabytesPerSecond,
         label: "cipher".into(),
-        figures: [OURS, super::DOCUMENT, super::TARGET].map(String::from).into(),
+        figures: [OURS, super::rows::DOCUMENT, super::rows::TARGET].map(String::from).into(),
         ratios: vec![format!("{} x 8 = Gbit/s", OURS)],
         notes: vec!["Wanted: 10 Gbit/s with AES-256-GCM, 5 with ChaCha20-Poly1305.".into()],
     })?;
@@ -210,8 +210,8 @@ fn pipeline<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
         let timings = series.race(name, &mut contenders)?;
         let mut figures = series.figures(&timings, PACKET);
         let gigabits = figures[0].value * 8.0;
-        figures.push(Figure::quoted(super::DOCUMENT, DOCUMENT[0]));
-        figures.push(Figure::quoted(super::TARGET, DOCUMENT[1]));
+        figures.push(Figure::quoted(super::rows::DOCUMENT, DOCUMENT[0]));
+        figures.push(Figure::quoted(super::rows::TARGET, DOCUMENT[1]));
         let bound = Some(Bound::AtLeast(wanted));
         let name_of = format!("{} x 8 = Gbit/s", OURS);
         let ratio = crate::report::Ratio::new(name_of, gigabits, 1.0, bound);

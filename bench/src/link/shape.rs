@@ -10,7 +10,7 @@ use std::time::Duration;
 use xylem_link_internals::internals::Shapes;
 use xylem_link_internals::{Level, MAX_DATAGRAM, Padding, Profile, Timing};
 
-use super::{OURS, PLAIN, compared, heading, quoted};
+use super::rows::{OURS, PLAIN, compared, heading, quoted};
 use crate::Error;
 use crate::race::{Answer, Contender};
 use crate::series::Series;
