@@ -1,11 +1,17 @@
 //! [`LibraryEvent`]: what a call tells while it works on files.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use serde::{Serialize, Serializer};
+
+use crate::json;
 use crate::scrub::ScrubEvent;
 
 /// What happens while a call works on files, in order.
-#[derive(Clone, Debug)]
+///
+/// As JSON it is one of docs/spec/json-events.md.
+#[derive(Clone, Debug, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum LibraryEvent {
     /// Reading and hashing before serving, or reading back what an earlier run left.
@@ -16,6 +22,7 @@ pub enum LibraryEvent {
         total: u64,
     },
     /// Something that was wanted could not be done; the run goes on.
+    #[serde(rename = "trouble")]
     Warning {
         /// One line.
         what: String,
@@ -23,6 +30,7 @@ pub enum LibraryEvent {
     /// A path was left out of what is published or fetched, and why.
     Skipped {
         /// The path.
+        #[serde(serialize_with = "json::path")]
         path: PathBuf,
         /// Why.
         why: String,
@@ -32,6 +40,7 @@ pub enum LibraryEvent {
     /// What a directory holds that is about to be fetched, by its verified listing.
     Contents {
         /// Files in listing order with their sizes; the first thousand at most.
+        #[serde(serialize_with = "items")]
         files: Vec<(PathBuf, u64)>,
         /// Files beyond those.
         more: u64,
@@ -42,11 +51,12 @@ pub enum LibraryEvent {
         bytes: u64,
     },
     /// Something that [`crate::scrub::scrub`] found or mended.
+    #[serde(untagged)]
     Scrub(ScrubEvent),
 }
 
 /// A checkpoint of a growing object: made, or fetched and proven to continue the last one.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct CheckpointMade {
     /// Counted from 0.
     pub number: u64,
@@ -60,4 +70,14 @@ pub struct CheckpointMade {
     pub bytes: u64,
     /// The publisher says that nothing comes after it.
     pub last: bool,
+}
+
+fn items<S: Serializer>(files: &[(PathBuf, u64)], serializer: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Item<'a> {
+        #[serde(serialize_with = "json::path")]
+        path: &'a Path,
+        size: u64,
+    }
+    serializer.collect_seq(files.iter().map(|(path, size)| Item { path, size: *size }))
 }

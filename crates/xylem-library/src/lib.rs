@@ -9,6 +9,7 @@ pub mod clock;
 pub mod error;
 pub mod event;
 pub mod failure;
+pub mod json;
 pub mod stop;
 
 pub mod exclude;

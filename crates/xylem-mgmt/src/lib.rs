@@ -33,11 +33,11 @@ pub mod client;
 pub use authority::Authority;
 pub use control::{ControlParameters, ControlResponse};
 pub use datasets::{
-    ChannelStatus, CsStatus, Entry, FaceEvent, FaceQueryFilter, FaceStatus, FibEntry,
-    GeneralStatus, NextHopRecord, RibEntry, RibRoute, StrategyChoice, read_entries,
+    ChannelStatus, CsStatus, FaceEvent, FaceQueryFilter, FaceStatus, FibEntry, GeneralStatus,
+    NextHopRecord, RibEntry, RibRoute, StrategyChoice,
 };
 pub use face_uri::{Carrier, FaceUri, FaceUriError, UriAuthority, UriHost};
 pub use host::{FaceInfo, Host, Persistency, Refusal};
 pub use management::{Management, ManagementConfig};
-pub use record::CodecError;
+pub use record::{CodecError, Entry, read_entries};
 pub use rib::{Rib, RibError, Route};

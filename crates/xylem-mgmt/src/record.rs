@@ -30,7 +30,7 @@ pub enum CodecError {
 }
 
 /// A field's type.
-pub(crate) trait Field {
+pub trait Field {
     /// Must it be there?
     const REQUIRED: bool;
     /// May it stand more than once?
@@ -113,6 +113,32 @@ impl<T: Field + Default> Field for Vec<T> {
     }
 }
 
+/// An entry of a dataset: a record with the number of the element around it.
+pub trait Entry: Field + Default {
+    /// Number of the element around each entry.
+    const NUMBER: u32;
+
+    /// Appends the entry with the element around it.
+    fn write_entry(&self, out: &mut Vec<u8>) {
+        self.encode_field(Self::NUMBER, out);
+    }
+}
+
+/// All entries of a dataset's content. Elements of other numbers are skipped.
+///
+/// # Errors
+/// See [`CodecError`].
+pub fn read_entries<E: Entry>(content: &[u8]) -> Result<Vec<E>, CodecError> {
+    let mut reader = Reader::new(content);
+    let mut entries: Vec<E> = Vec::new();
+    while let Some(element) = reader.next_element()? {
+        if element.typ == E::NUMBER {
+            entries.decode_field(element.typ, element.value)?;
+        }
+    }
+    Ok(entries)
+}
+
 /// What is known of a record's fields: number, required, repeats.
 pub(crate) type Table = &'static [(u32, bool, bool)];
 
@@ -138,12 +164,23 @@ pub(crate) fn read(
     }
 }
 
+/// The value of the one element of type `typ` that `wire` is.
+pub(crate) fn only(wire: &[u8], typ: u32) -> Result<&[u8], CodecError> {
+    let element = Reader::new(wire).next_element()?.ok_or(CodecError::Missing(typ))?;
+    if element.typ != typ {
+        return Err(CodecError::Missing(typ));
+    }
+    if element.end == wire.len() { Ok(element.value) } else { Err(CodecError::Malformed(typ)) }
+}
+
 /// Defines a record: a struct, `from_value`, `write_value`, and [`Field`] for where it stands within
-/// another. At most 64 fields, so that what was seen fits a word.
+/// another. What stands alone names the element that it is `within`, and gets `decode` and `encode`;
+/// what is listed in a dataset names the element that each is an `entry` in. At most 64 fields, so
+/// that what was seen fits a word.
 macro_rules! record {
     (
         $(#[$about:meta])*
-        pub struct $name:ident { $( $(#[$doc:meta])* $field:ident: $typ:ty = $number:expr, )* }
+        pub struct $name:ident $(within($element:path))? $(entry($entry:path))? { $( $(#[$doc:meta])* $field:ident: $typ:ty = $number:expr, )* }
     ) => {
         $(#[$about])*
         #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -177,6 +214,27 @@ macro_rules! record {
                 $( $crate::record::Field::encode_field(&self.$field, $number, out); )*
             }
         }
+
+        $( impl $name {
+            /// Reads a whole element, and nothing after it.
+            ///
+            /// # Errors
+            /// See [`crate::CodecError`]; `Missing` if the element is another.
+            pub fn decode(wire: &[u8]) -> Result<Self, $crate::CodecError> {
+                Self::from_value($crate::record::only(wire, $element)?)
+            }
+
+            /// The whole element.
+            pub fn encode(&self) -> Vec<u8> {
+                let mut out = Vec::new();
+                $crate::record::Field::encode_field(self, $element, &mut out);
+                out
+            }
+        } )?
+
+        $( impl $crate::record::Entry for $name {
+            const NUMBER: u32 = $entry;
+        } )?
 
         impl $crate::record::Field for $name {
             const REQUIRED: bool = true;

@@ -10,9 +10,9 @@ use xylem_object::Ticket;
 use xylem_transfer::Event as TransferEvent;
 use xylem_tree::SegmentSize;
 
-use crate::api::{Event, Peer};
-use crate::get::Fetch;
-use crate::verify::drain;
+use crate::event::Event;
+use crate::fetch::Fetch;
+use crate::peer::Peer;
 
 /// Whom to ask for damaged pieces.
 #[derive(Clone, Debug)]
@@ -150,10 +150,10 @@ impl Remote for Peers<'_, '_> {
         let Some((mut fetch, segment)) = self.fetch.take() else { return Ok(None) };
         for one in wanted {
             let Wanted { object, root, geometry, segments, verifier } = one;
-            let added = fetch.transfer.add_object(object, root, geometry, segments, [], verifier);
+            let added = fetch.transfer().add_object(object, root, geometry, segments, [], verifier);
             added.map_err(|e| failure::usage(e.to_string()))?;
         }
-        match self.noting(|on_event| drain(&mut fetch, stop, on_event, keep)) {
+        match self.noting(|on_event| fetch.drain(stop, on_event, keep)) {
             Ok(()) => {
                 self.fetch = Some((fetch, segment));
                 Ok(None)

@@ -10,7 +10,7 @@ use std::str::FromStr;
 
 use xylem_mgmt::{Carrier, FaceUri, FaceUriError, UriAuthority, UriHost};
 
-use crate::api::Peer;
+use crate::peer::Peer;
 
 /// The port that the Internet Assigned Numbers Authority lists for NDN, UDP and TCP.
 pub const NDN_PORT: u16 = 6363;

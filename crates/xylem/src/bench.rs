@@ -93,7 +93,6 @@ pub(crate) struct BenchArgs {
 /// Runs `xylem bench`.
 #[cfg(feature = "bench")]
 pub(crate) fn run(args: BenchArgs, out: &mut Out) -> Result<Exit, Failure> {
-    use crate::output::Json;
     use xylem_bench::text::Text;
     use xylem_bench::{Effort, Error};
 
@@ -101,7 +100,7 @@ pub(crate) fn run(args: BenchArgs, out: &mut Out) -> Result<Exit, Failure> {
     let mut text = Text::default();
     let mut emit = |report| {
         if out.is_json() {
-            return out.json(&Json::Bench(&report));
+            return out.json(&Row { report: &report });
         }
         out.bytes(text.render(&report).as_bytes())
     };
@@ -123,6 +122,15 @@ pub(crate) fn run(args: BenchArgs, out: &mut Out) -> Result<Exit, Failure> {
         }
     }
     Ok(Exit::Done)
+}
+
+/// One piece of news; its own fields, `report` first, stand beside `event`.
+#[cfg(feature = "bench")]
+#[derive(serde::Serialize)]
+#[serde(tag = "event", rename = "bench")]
+pub(crate) struct Row<'a> {
+    #[serde(flatten)]
+    pub(crate) report: &'a xylem_bench::Report,
 }
 
 /// Says how to get a build that can.

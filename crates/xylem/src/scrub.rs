@@ -3,11 +3,12 @@
 use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
 use crate::get::peers;
+use crate::output::Out;
 use crate::output::text::{bytes, count, rate};
-use crate::output::{Json, Out};
 use crate::stop;
 use crate::values::{parse_rate, parse_seconds};
 use clap::Args;
+use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Duration;
 use xylem_library::Blame;
@@ -90,7 +91,7 @@ pub(crate) fn run(args: ScrubArgs, common: &Common, out: &mut Out) -> Result<Exi
 }
 
 fn report(summary: &ScrubSummary, options: &ScrubOptions, out: &mut Out) -> Result<Exit, Failure> {
-    out.json(&Json::Scrubbed {
+    out.json(&ScrubbedRow {
         bytes: summary.bytes,
         files: summary.files,
         places: summary.places,
@@ -154,4 +155,46 @@ fn counted(summary: &ScrubSummary) -> String {
     add(summary.unfinished, format!("{} to be ended", count(summary.unfinished, "repair")));
     add(summary.fetched, format!("{} fetched", bytes(summary.fetched)));
     text
+}
+
+/// `scrub` is done.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "scrubbed")]
+struct ScrubbedRow {
+    bytes: u64,
+    files: u64,
+    places: u64,
+    damaged: u64,
+    mended: u64,
+    trees: u64,
+    trees_mended: u64,
+    changed: u64,
+    missing: u64,
+    failed: u64,
+    fetched: u64,
+    seconds: f64,
+}
+
+#[cfg(test)]
+mod row_tests {
+    use super::*;
+    use crate::output::assert_documented;
+
+    #[test]
+    fn rows_are_documented() {
+        assert_documented(&ScrubbedRow {
+            bytes: 1,
+            files: 1,
+            places: 0,
+            damaged: 0,
+            mended: 0,
+            trees: 0,
+            trees_mended: 0,
+            changed: 0,
+            missing: 0,
+            failed: 0,
+            fetched: 0,
+            seconds: 0.5,
+        });
+    }
 }

@@ -1,10 +1,12 @@
 //! What callers of [`scrub`](super::scrub()) say and hear.
 
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::Error;
+use serde::{Serialize, Serializer};
+
+use crate::{Error, json};
 
 /// Damage is told in blocks of this many bytes.
 pub const BLOCK: u64 = 16 * 1024;
@@ -102,6 +104,50 @@ pub enum ScrubEvent {
         /// Which bytes.
         bytes: Range<u64>,
     },
+}
+
+impl Serialize for ScrubEvent {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        #[serde(tag = "event", rename_all = "snake_case")]
+        enum Row<'a> {
+            Flaw {
+                #[serde(serialize_with = "json::path")]
+                path: &'a Path,
+                flaw: &'a str,
+                start: u64,
+                end: u64,
+                first_block: u64,
+                blocks: u64,
+                what: &'a str,
+            },
+            Mended {
+                #[serde(serialize_with = "json::path")]
+                path: &'a Path,
+                flaw: &'a str,
+                start: u64,
+                end: u64,
+            },
+        }
+        let row = match self {
+            Self::Found { path, flaw, bytes, what } => {
+                let blocks = flaw.blocks(bytes);
+                Row::Flaw {
+                    path,
+                    flaw: flaw.name(),
+                    start: bytes.start,
+                    end: bytes.end,
+                    first_block: blocks.start,
+                    blocks: blocks.end - blocks.start,
+                    what,
+                }
+            }
+            Self::Mended { path, flaw, bytes } => {
+                Row::Mended { path, flaw: flaw.name(), start: bytes.start, end: bytes.end }
+            }
+        };
+        row.serialize(serializer)
+    }
 }
 
 /// Outcome of [`crate::scrub()`].

@@ -18,9 +18,11 @@ use xylem_transfer::{Event as TransferEvent, Spec};
 use xylem_tree::consistency::{self, ConsistencyError, Continuation};
 use xylem_tree::{Geometry, GrowingTree, Node, NodeValue, Segment, TreeKind, Verified, Verifier};
 
-use crate::api::{Event, GetOptions, GetSummary};
+use crate::event::Event;
 use crate::failure;
-use crate::get::{Fetch, Step, Watch, parse_ticket};
+use crate::fetch::Fetch;
+use crate::get::GetOptions;
+use crate::summary::GetSummary;
 use xylem_library::follow::log::{self, Entry};
 use xylem_library::follow::output::{Output, Place};
 use xylem_library::identity;
@@ -56,16 +58,16 @@ pub fn follow(
     on_event: &mut dyn FnMut(Event),
 ) -> Result<GetSummary, Error> {
     let started = Instant::now();
-    let ticket = parse_ticket(&options.ticket)?;
+    let ticket = &options.ticket;
     if ticket.kind == Kind::Directory {
         return Err(failure::usage("the ticket names a directory, which does not grow"));
     }
     let store = Store::open(disk(), &options.store).map_err(|e| failure::store(&e))?;
     let shaping = options.shaping.clone();
     let mut fetch =
-        Fetch::new(&ticket, &options.from, options.give_up, options.limit_rate, shaping)?;
+        Fetch::new(ticket, &options.from, options.give_up, options.limit_rate, shaping)?;
     let object = ticket.name.as_ref().parent().to_name();
-    fetch.watch = Some(Watch::new(object.clone()));
+    fetch.watch(object.clone());
     let manifest = fetch.manifest(stop, on_event)?;
     if manifest.growing.is_none() {
         let what = "the ticket names a file that does not grow; get it without --follow";
@@ -74,7 +76,7 @@ pub fn follow(
     on_event(Event::Found {
         name: String::from_utf8_lossy(&manifest.file_name).into_owned(),
         directory: false,
-        root: manifest.root.to_string(),
+        root: manifest.root,
         bytes: manifest.size,
         files: 1,
     });
@@ -102,10 +104,10 @@ pub fn follow(
         told: Duration::ZERO,
     };
     let outcome = follower.run(first, at.is_some(), options.give_up, stop, on_event);
-    follower.fetch.engine.close();
+    follower.fetch.close();
     // What was verified is written whatever ended the run; its own trouble comes first.
     let written = follower.output.finish();
-    let root = follower.begun.tree.checkpoint().root().to_string();
+    let root = follower.begun.tree.checkpoint().root();
     let bytes = follower.begun.tree.size();
     match outcome {
         Err(e) if e.blame != Blame::Interrupted => return Err(e),
@@ -118,14 +120,13 @@ pub fn follow(
         }
     }
     Ok(GetSummary {
-        root,
         path,
         bytes,
         files: 1,
         fetched: follower.fetched,
         resumed,
         elapsed: started.elapsed(),
-        ..GetSummary::default()
+        ..GetSummary::new(root)
     })
 }
 
@@ -262,10 +263,10 @@ impl Follower {
         stop: &Stop,
         on_event: &mut dyn FnMut(Event),
     ) -> Result<Option<u64>, Error> {
-        let mut heard = self.fetch.engine.now();
+        let mut heard = self.fetch.now();
         let (mut ask_at, mut pointer_at) = (heard, None);
         loop {
-            let now = self.fetch.engine.now();
+            let now = self.fetch.now();
             if now >= heard + patience {
                 return Ok(None);
             }
@@ -279,10 +280,10 @@ impl Follower {
             }
             let due = [Some(ask_at.max(now + RETRY)), pointer_at, Some(heard + patience)];
             self.turn(due.into_iter().flatten().min(), stop, on_event)?;
-            while let Step::Sink(_) | Step::Manifest(_) = self.fetch.step(on_event)? {}
-            while let Some(packet) = self.fetch.watch.as_mut().and_then(Watch::next) {
+            while self.fetch.next_event(on_event)?.is_some() {}
+            while let Some(packet) = self.fetch.next_pointer() {
                 let Some(version) = self.pointed_to(&packet) else { continue };
-                heard = self.fetch.engine.now();
+                heard = self.fetch.now();
                 if version > than || (self.at.is_none() && version == than) {
                     return Ok(Some(version));
                 }
@@ -486,7 +487,7 @@ impl Follower {
         stop: &Stop,
         on_event: &mut dyn FnMut(Event),
     ) -> Result<(), Error> {
-        let transfer = &mut self.fetch.transfer;
+        let transfer = self.fetch.transfer();
         transfer.in_order_window(Some(WINDOW_SEGMENTS));
         let mut next = wanted.start;
         transfer
@@ -495,7 +496,7 @@ impl Follower {
         let mut early: BTreeMap<u64, Verified<Segment<Bytes>>> = BTreeMap::new();
         let mut complete = false;
         loop {
-            while let Step::Sink(event) = self.fetch.step(on_event)? {
+            while let Some(event) = self.fetch.next_event(on_event)? {
                 match event {
                     TransferEvent::Segment { segment, .. } => {
                         self.fetched += segment.content.len() as u64;
@@ -519,8 +520,8 @@ impl Follower {
                 }
             }
             self.output.turn()?;
-            let now = self.fetch.engine.now();
-            self.fetch.transfer.set_paused(now, self.output.is_full());
+            let now = self.fetch.now();
+            self.fetch.transfer().set_paused(now, self.output.is_full());
             if complete {
                 return Ok(());
             }
@@ -540,7 +541,7 @@ impl Follower {
     }
 
     fn tell_progress(&mut self, total: u64, on_event: &mut dyn FnMut(Event)) {
-        let now = self.fetch.engine.now();
+        let now = self.fetch.now();
         if now >= self.told + TICK {
             self.told = now;
             let verified = self.begun.tree.size();
@@ -555,7 +556,7 @@ impl Follower {
         on_event: &mut dyn FnMut(Event),
     ) -> Result<(), Error> {
         self.output.turn()?;
-        self.fetch.turn(deadline, stop, on_event)
+        self.fetch.run_once(deadline, stop, on_event)
     }
 }
 

@@ -4,10 +4,9 @@
 use std::path::Path;
 
 use xylem_faults::{Fault, FaultMedium};
+use xylem_sim::noise;
 use xylem_store::{Clobber, Durability, FileRef, Medium, OpenHow, StoreError};
 use xylem_store::{install, remove_unfinished, write_atomically};
-
-use crate::support::content;
 
 const NAME: &str = "/keys/name.key";
 
@@ -28,7 +27,7 @@ fn write(medium: &FaultMedium, bytes: &[u8], clobber: Clobber) -> Result<(), Sto
 
 #[test]
 fn what_was_reported_written_survives_a_loss_of_power() {
-    let (old, new) = (content(9_000, 1), content(10_000, 2));
+    let (old, new) = (noise(9_000, 1), noise(10_000, 2));
     for old in [None, Some(&old[..])] {
         for seed in 0..64 {
             let medium = disk(old);
@@ -42,7 +41,7 @@ fn what_was_reported_written_survives_a_loss_of_power() {
 
 #[test]
 fn a_file_is_old_or_new_whatever_step_fails() {
-    let (old, new) = (content(9_000, 3), content(10_000, 4));
+    let (old, new) = (noise(9_000, 3), noise(10_000, 4));
     for fault in [Fault::Dead, Fault::Torn, Fault::Once, Fault::Full] {
         for at in 0.. {
             let medium = disk(Some(&old));

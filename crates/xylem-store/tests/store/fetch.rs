@@ -51,7 +51,7 @@ fn every_size_is_fetched_in_two_runs_and_its_outboard_serves() {
 fn other_segment_sizes_work() {
     for k in 0..=3 {
         let segment = SegmentSize::from_log2_chunks(k).unwrap();
-        let source = Source::of(crate::support::content(4_500_000, 3), segment);
+        let source = Source::of(xylem_sim::noise(4_500_000, 3), segment);
         let (medium, store) = memory();
         let (mut partial, mut resumed) = open(&store, &source).unwrap();
         for i in (0..source.geometry().segments()).filter(|i| i % 2 == 0) {

@@ -4,13 +4,14 @@ use std::io;
 use std::path::Path;
 
 use xylem_faults::FaultMedium;
+use xylem_sim::noise;
 use xylem_store::{
     FileRef, GrowingFile, Medium, OpenHow, OverwritePolicy, RangeFile, StoreError, VerifiedStream,
 };
 use xylem_tree::consistency::{self, Continuation};
 use xylem_tree::{Checkpoint, GrowingTree, NodeValue, SegmentSize, TreeKind, Verifier};
 
-use crate::support::{Source, content, memory};
+use crate::support::{Source, memory};
 
 fn verifier(source: &Source) -> Verifier {
     Verifier::new(source.geometry(), source.root())
@@ -105,7 +106,7 @@ fn open(medium: &FaultMedium) -> FileRef {
 #[test]
 fn a_growing_file_follows_what_is_proven_to_continue_it() {
     let medium = FaultMedium::new();
-    let bytes = content(100_000, 65);
+    let bytes = noise(100_000, 65);
     let mut begun = checkpoint(&[]);
     let mut out = GrowingFile::new(open(&medium), &begun);
     let mut piped = Vec::new();
@@ -141,7 +142,7 @@ fn a_growing_file_follows_what_is_proven_to_continue_it() {
 #[test]
 fn a_growing_file_takes_no_other_history() {
     let medium = FaultMedium::new();
-    let (bytes, other) = (content(20_000, 66), content(30_000, 67));
+    let (bytes, other) = (noise(20_000, 66), noise(30_000, 67));
     medium.write(Path::new("/log"), &bytes).unwrap();
     let begun = checkpoint(&bytes);
     let mut out = GrowingFile::new(open(&medium), &begun);

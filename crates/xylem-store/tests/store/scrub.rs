@@ -157,7 +157,7 @@ fn data_and_tree_damaged_together() {
 #[test]
 fn cut_grown_and_punched_files() {
     // Zeros at the end: what is not there must not pass for them.
-    let mut bytes = crate::support::content(100_000, 6);
+    let mut bytes = xylem_sim::noise(100_000, 6);
     bytes[60_000..].fill(0);
     let source = Source::of(bytes.clone(), SegmentSize::DEFAULT);
     for len in [0, 1, 8191, 8192, 60_000, 99_999] {

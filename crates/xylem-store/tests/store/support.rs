@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use xylem_hash::Hash;
+use xylem_sim::noise;
 use xylem_tree::{
     Geometry, Outboard, Segment, SegmentIndex, SegmentSize, Tile, Verified, Verifier, VerifyError,
     segment_signature, tile_content, tile_signature,
@@ -11,18 +12,6 @@ use xylem_tree::{
 
 use xylem_faults::FaultMedium;
 use xylem_store::{Partial, RegionScan, Resumed, Scan, ScanBuffer, Store, StoreError};
-
-/// Bytes that differ everywhere, from a seed.
-pub fn content(size: usize, seed: u64) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(2).wrapping_add(1);
-    let mut bytes = Vec::with_capacity(size + 8);
-    while bytes.len() < size {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        bytes.extend_from_slice(&(state ^ state >> 29).to_le_bytes());
-    }
-    bytes.truncate(size);
-    bytes
-}
 
 /// Somebody who has the whole file.
 pub struct Source {
@@ -32,7 +21,7 @@ pub struct Source {
 
 impl Source {
     pub fn new(size: usize, seed: u64) -> Self {
-        Self::of(content(size, seed), SegmentSize::DEFAULT)
+        Self::of(noise(size, seed), SegmentSize::DEFAULT)
     }
 
     pub fn of(bytes: Vec<u8>, segment: SegmentSize) -> Self {
