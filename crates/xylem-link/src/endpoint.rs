@@ -165,7 +165,7 @@ impl Endpoint {
             self.events.push_back(Event::Closed { link: id, reason: CloseReason::TooManyLinks });
             return id;
         }
-        let rng = (Rng::new(&self.rng.array()), self.ahead.take());
+        let rng = (Rng::new(&self.rng.array()), self.ahead.take_pair());
         let to = (remote, expected);
         let dialing = Dialing::new(&self.config, &self.key, rng, now, id, to);
         let cid = dialing.cid;
@@ -219,7 +219,7 @@ impl Endpoint {
 
     /// The datagram that was handled last, if it was opened. Once nobody keeps a packet out of it, its
     /// memory can be had again ([`Bytes::try_into_mut`]).
-    pub fn take_used(&mut self) -> Option<Bytes> {
+    pub fn take_opened_datagram(&mut self) -> Option<Bytes> {
         self.used.take()
     }
 
@@ -256,7 +256,7 @@ impl Endpoint {
                 }
                 State::Up(link) => {
                     let transmit = link.transmit(now, buf);
-                    self.spare.keep(link.take_used());
+                    self.spare.keep(link.take_used_buffer());
                     transmit
                 }
             };
@@ -363,7 +363,7 @@ impl Endpoint {
     }
 
     /// Takes a link out of every table.
-    fn take(&mut self, id: LinkId) -> Option<Entry> {
+    fn unregister(&mut self, id: LinkId) -> Option<Entry> {
         let entry = self.links.remove(&id)?;
         for cid in &entry.ids {
             self.routes.remove(cid);
@@ -382,7 +382,7 @@ impl Endpoint {
     }
 
     fn remove(&mut self, id: LinkId) {
-        self.take(id);
+        self.unregister(id);
     }
 
     fn mark_ready(&mut self, id: LinkId) {

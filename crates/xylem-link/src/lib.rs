@@ -101,7 +101,7 @@ pub use link::{Link, SendError};
 pub use mtu::{BASE_DATAGRAM, MAX_DATAGRAM};
 pub use rekey::RatchetLimits;
 pub use seal::RekeyLimits;
-pub use shape::{Cost, Cover, Level, NoSuchLevel, Padding, Profile, Shaping, Timing};
+pub use shape::{Cover, Level, NoSuchLevel, Padding, Profile, Shaping, Timing};
 pub use stats::{EndpointStats, LinkStats};
 pub use stream::{
     INITIAL_LINK_WINDOW, INITIAL_STREAM_WINDOW, MAX_STREAMS, REFUSED, StreamError, StreamRead,

@@ -216,12 +216,6 @@ impl Link {
         }
     }
 
-    /// Its id within the endpoint.
-    #[must_use]
-    pub fn id(&self) -> LinkId {
-        self.id
-    }
-
     /// Who the peer is.
     #[must_use]
     pub fn peer(&self) -> PeerKey {

@@ -33,7 +33,7 @@ impl Spare {
         }
     }
 
-    fn take(&mut self) -> Vec<u8> {
+    fn take_buffer(&mut self) -> Vec<u8> {
         self.0.pop().unwrap_or_default()
     }
 }
@@ -174,7 +174,7 @@ impl SendQueue {
         alone
     }
 
-    /// Takes the next batch out. `used`: the caller's buffer, for [`SendQueue::take_used`].
+    /// Takes the next batch out. `used`: the caller's buffer, for [`SendQueue::take_used_buffer`].
     pub fn pop(&mut self, used: Vec<u8>) -> Result<Ready, Vec<u8>> {
         let Some(mut batch) = self.batches.pop_front() else { return Err(used) };
         self.bytes -= batch.counted();
@@ -185,7 +185,7 @@ impl SendQueue {
     }
 
     /// The buffer that the last batch was exchanged for.
-    pub fn take_used(&mut self) -> Vec<u8> {
+    pub fn take_used_buffer(&mut self) -> Vec<u8> {
         core::mem::take(&mut self.used)
     }
 
@@ -204,7 +204,7 @@ impl SendQueue {
             fits
         });
         if !fits {
-            let mut buf = spare.take();
+            let mut buf = spare.take_buffer();
             let datagram = match &mut self.padder {
                 Some(padder) => padder.limit(datagram),
                 None => datagram,
@@ -353,14 +353,14 @@ mod tests {
             let queue = &mut queues[round % 4];
             queue.push(&[1; 1_000], 65_507, &mut spare).unwrap();
             buf = queue.pop(buf).unwrap().buf;
-            spare.keep(queue.take_used());
+            spare.keep(queue.take_used_buffer());
             assert_eq!((queue.used.capacity(), spare.0.len()), (0, 1), "two take turns");
         }
         for _ in 0..2 * MAX_SPARE {
             spare.keep(vec![0; 100]);
         }
         assert_eq!(spare.0.len(), MAX_SPARE);
-        assert!(spare.take().is_empty());
+        assert!(spare.take_buffer().is_empty());
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub(crate) mod timing;
 
 pub use cover::Cover;
 pub use padding::Padding;
-pub use profile::{Cost, Level, NoSuchLevel, Profile, Shaping};
+pub use profile::{Level, NoSuchLevel, Profile, Shaping};
 pub use timing::Timing;
 
 use cover::Moments;

@@ -6,7 +6,7 @@
 pub(crate) struct Fields<'a>(pub &'a [u8]);
 
 impl<'a> Fields<'a> {
-    pub fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+    pub fn bytes(&mut self, len: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(len)?;
         self.0 = rest;
         Some(taken)
@@ -37,7 +37,7 @@ impl<'a> Fields<'a> {
     /// A text behind its length in two bytes.
     pub fn text(&mut self, longest: usize) -> Option<&'a str> {
         let len = usize::from(self.u16()?);
-        let bytes = self.take(len).filter(|_| len <= longest)?;
+        let bytes = self.bytes(len).filter(|_| len <= longest)?;
         core::str::from_utf8(bytes).ok()
     }
 }

@@ -35,8 +35,10 @@ use crate::{
     seal::{Opener, Sealer},
 };
 
+mod cost;
 mod noise_vectors;
 
+pub use cost::Cost;
 pub use noise_vectors::{NoiseOutcome, NoiseVector};
 
 #[cfg(internals)]
@@ -336,7 +338,7 @@ impl LooseStreams {
 
     /// Takes an opened datagram's frames, by its number; without one, as the next. False: the peer
     /// has broken the protocol.
-    pub fn take(&mut self, now: Duration, number: Option<u64>, bytes: &[u8]) -> bool {
+    pub fn receive(&mut self, now: Duration, number: Option<u64>, bytes: &[u8]) -> bool {
         let number = number.unwrap_or(self.window.end());
         if !self.window.is_fresh(number) {
             return true;
@@ -384,14 +386,13 @@ impl LooseStreams {
     /// A call of the program: what it does to which stream is told by the numbers.
     pub fn call(&mut self, what: u8, stream: u32, data: &[u8]) {
         let id = StreamId(stream);
-        match what % 7 {
+        match what % 6 {
             0 => drop(self.streams.open(stream as u16)),
             1 => drop(self.streams.write(id, data)),
             2 => drop(self.streams.finish(id)),
             3 => drop(self.streams.reset(id, 1)),
             4 => drop(self.streams.stop(id, 1)),
-            5 => drop(self.streams.read(id)),
-            _ => self.streams.go_away(),
+            _ => drop(self.streams.read(id)),
         }
     }
 

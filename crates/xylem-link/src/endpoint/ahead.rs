@@ -42,7 +42,7 @@ impl Ahead {
     }
 
     /// A pair for one handshake: one that waits, or a new one.
-    pub fn take(&mut self) -> KeyPair {
+    pub fn take_pair(&mut self) -> KeyPair {
         self.pairs.pop_front().unwrap_or_else(|| KeyPair::generate(&mut self.rng))
     }
 }

@@ -12,7 +12,7 @@ use bytes::{Bytes, BytesMut};
 
 use super::Violation;
 use super::flow::Window;
-use super::outgoing::Tell;
+use super::outgoing::FrameState;
 
 /// Pieces smaller than this are copied together.
 const SMALL: usize = 1 << 10;
@@ -51,11 +51,11 @@ pub(super) struct RecvHalf {
     size: Option<u64>,
     pub window: Window,
     pub state: Reading,
-    pub stop: Tell,
+    pub stop: FrameState,
     /// A window update is due.
     pub window_due: bool,
     /// `StreamReadable` has been reported and the program has not read to the end since.
-    pub told: bool,
+    pub readable_reported: bool,
 }
 
 impl RecvHalf {
@@ -70,9 +70,9 @@ impl RecvHalf {
             size: None,
             window,
             state: Reading::Open,
-            stop: Tell::Nothing,
+            stop: FrameState::NotDue,
             window_due: false,
-            told: false,
+            readable_reported: false,
         }
     }
 
@@ -105,7 +105,7 @@ impl RecvHalf {
     }
 
     /// Whether the peer may be told of a larger window.
-    pub fn takes_more(&self) -> bool {
+    pub fn wants_more(&self) -> bool {
         self.state == Reading::Open && self.size.is_none()
     }
 
@@ -265,7 +265,7 @@ impl RecvHalf {
 
     /// Enlarges the window after a read, if that is due.
     pub fn after_read(&mut self, now: Duration, rtt: Duration) {
-        let more = self.takes_more() && self.window.on_consumed(self.read, now, rtt);
+        let more = self.wants_more() && self.window.on_consumed(self.read, now, rtt);
         self.window_due |= more;
     }
 }
