@@ -36,7 +36,7 @@ pub(crate) struct KeyPair {
 impl KeyPair {
     /// Draws until there is one: two draws in the mean, so take it off the path that somebody
     /// waits on. How many there were shows in the time and tells nothing about the pair.
-    pub fn generate(rng: &mut Rng) -> Self {
+    pub(crate) fn generate(rng: &mut Rng) -> Self {
         loop {
             let mut secret: [u8; 32] = rng.array();
             let [torsion, choice, pad] = rng.array();
@@ -106,11 +106,11 @@ pub(crate) struct Two(Field, Field);
 
 #[cfg(any(test, internals))]
 impl Two {
-    pub fn new(first: &[u8; 32], other: &[u8; 32]) -> Self {
+    pub(crate) fn new(first: &[u8; 32], other: &[u8; 32]) -> Self {
         Self(Field::from_bytes_255(first), Field::from_bytes_255(other))
     }
 
-    pub fn select(&self, first: bool) -> [u64; 5] {
+    pub(crate) fn select(&self, first: bool) -> [u64; 5] {
         Field::select(first, self.0, self.1).limbs()
     }
 }

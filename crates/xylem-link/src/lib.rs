@@ -82,8 +82,10 @@ mod replay;
 #[allow(unreachable_pub, reason = "public in xylem-link-internals")]
 mod seal;
 
+#[allow(unreachable_pub, reason = "public in xylem-link-internals")]
 mod aead;
 mod epoch;
+#[allow(unreachable_pub, reason = "public in xylem-link-internals")]
 mod header;
 mod rekey;
 mod reset;

@@ -184,7 +184,12 @@ pub(crate) struct Streams {
 }
 
 impl Streams {
-    pub fn new(link: LinkId, settings: StreamSettings, now: Duration, datagram: usize) -> Self {
+    pub(crate) fn new(
+        link: LinkId,
+        settings: StreamSettings,
+        now: Duration,
+        datagram: usize,
+    ) -> Self {
         let dialer = settings.dialer;
         Self {
             link,
@@ -211,7 +216,7 @@ impl Streams {
     }
 
     /// Bytes sent and received so far, of all streams.
-    pub fn moved(&self) -> u64 {
+    pub(crate) fn moved(&self) -> u64 {
         self.sent + self.received
     }
 
@@ -225,7 +230,7 @@ impl Streams {
         Stream { purpose, refused: false, send, recv, queued: false }
     }
 
-    pub fn open(&mut self, purpose: u16) -> Result<StreamId, StreamError> {
+    pub(crate) fn open(&mut self, purpose: u16) -> Result<StreamId, StreamError> {
         if self.peer_went_away {
             return Err(StreamError::GoingAway);
         }
@@ -257,14 +262,14 @@ impl Streams {
         Ok(taken)
     }
 
-    pub fn write(&mut self, id: StreamId, data: &[u8]) -> Result<usize, StreamError> {
+    pub(crate) fn write(&mut self, id: StreamId, data: &[u8]) -> Result<usize, StreamError> {
         let taken = self.room(id, data.len())?;
         self.get(id)?.send.buffer.write(&data[..taken]);
         self.queue(id.0);
         Ok(taken)
     }
 
-    pub fn finish(&mut self, id: StreamId) -> Result<(), StreamError> {
+    pub(crate) fn finish(&mut self, id: StreamId) -> Result<(), StreamError> {
         let stream = self.get(id)?;
         stream.send.check_open()?;
         stream.send.finish();
@@ -272,7 +277,7 @@ impl Streams {
         Ok(())
     }
 
-    pub fn reset(&mut self, id: StreamId, code: u32) -> Result<(), StreamError> {
+    pub(crate) fn reset(&mut self, id: StreamId, code: u32) -> Result<(), StreamError> {
         let stream = self.get(id)?;
         if !stream.send.reset(End::Reset(code)) {
             return Err(StreamError::Ended);
@@ -281,7 +286,7 @@ impl Streams {
         Ok(())
     }
 
-    pub fn stop(&mut self, id: StreamId, code: u32) -> Result<(), StreamError> {
+    pub(crate) fn stop(&mut self, id: StreamId, code: u32) -> Result<(), StreamError> {
         let stream = self.get(id)?;
         match stream.recv.state {
             Reading::Open => {}
@@ -298,7 +303,7 @@ impl Streams {
         Ok(())
     }
 
-    pub fn read(&mut self, id: StreamId) -> Result<StreamRead, StreamError> {
+    pub(crate) fn read(&mut self, id: StreamId) -> Result<StreamRead, StreamError> {
         let (now, rtt) = (self.now, self.rtt);
         let recv = &mut self.get(id)?.recv;
         match recv.state {
@@ -373,13 +378,13 @@ impl Streams {
     }
 
     /// When [`Streams::on_timeout`], or a transmission, is due.
-    pub fn next_timeout(&self) -> Option<Duration> {
+    pub(crate) fn next_timeout(&self) -> Option<Duration> {
         let send_at = self.has_work().then(|| self.recovery.send_at()).flatten();
         [self.acks.deadline(), self.recovery.next_timeout(), send_at].into_iter().flatten().min()
     }
 
     /// The peer has moved: the way there is another one.
-    pub fn on_new_path(&mut self, now: Duration) {
+    pub(crate) fn on_new_path(&mut self, now: Duration) {
         self.now = now;
         self.recovery.on_new_path(now);
     }

@@ -34,13 +34,13 @@ pub(super) struct Flood {
 }
 
 impl Flood {
-    pub fn new(key: [u8; 32]) -> Self {
+    pub(super) fn new(key: [u8; 32]) -> Self {
         Self { schedule_key: key, time: 0, count: 0, before: 0 }
     }
 
     /// Counts a first message that cannot show a good cookie. `false`: this is not a time at which the address is
     /// answered.
-    pub fn answers(&mut self, now: Duration, from: SocketAddr) -> bool {
+    pub(super) fn answers(&mut self, now: Duration, from: SocketAddr) -> bool {
         let time = now.as_millis() / COUNTED.as_millis();
         if time != self.time {
             self.before = if time == self.time + 1 { self.count } else { 0 };
@@ -51,7 +51,7 @@ impl Flood {
     }
 
     /// Whether a first message of this address that brings no cookie may be dropped unread.
-    pub fn drops(&self, now: Duration, from: SocketAddr) -> bool {
+    pub(super) fn drops(&self, now: Duration, from: SocketAddr) -> bool {
         self.is_on() && !self.is_answer_time(now, from)
     }
 

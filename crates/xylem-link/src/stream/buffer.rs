@@ -32,32 +32,32 @@ pub(super) struct SendBuffer {
 
 impl SendBuffer {
     /// Bytes written so far.
-    pub fn end(&self) -> u64 {
+    pub(super) fn end(&self) -> u64 {
         self.end
     }
 
     /// Bytes that were sent at least once.
-    pub fn sent(&self) -> u64 {
+    pub(super) fn sent(&self) -> u64 {
         self.sent
     }
 
     /// Bytes that wait to be sent for the first time.
-    pub fn unsent(&self) -> u64 {
+    pub(super) fn unsent(&self) -> u64 {
         self.end - self.sent
     }
 
     /// Bytes that are held.
-    pub fn held(&self) -> u64 {
+    pub(super) fn held(&self) -> u64 {
         self.end - self.acked
     }
 
     /// Whether something was lost and has to be sent again.
-    pub fn has_lost(&self) -> bool {
+    pub(super) fn has_lost(&self) -> bool {
         !self.resend.is_empty()
     }
 
     /// Appends a copy.
-    pub fn write(&mut self, mut data: &[u8]) {
+    pub(super) fn write(&mut self, mut data: &[u8]) {
         while !data.is_empty() {
             let room = self.chunks.back().map_or(0, |(_, chunk)| CHUNK - chunk.len());
             if room == 0 {
@@ -80,7 +80,7 @@ impl SendBuffer {
 
     /// What to send next: a piece of at most `max` bytes, of what was lost first, else of what is
     /// new and below `limit`. Nothing is noted as sent yet.
-    pub fn next_piece(&self, max: usize, limit: u64) -> Option<(u64, usize)> {
+    pub(super) fn next_piece(&self, max: usize, limit: u64) -> Option<(u64, usize)> {
         if let Some((start, end)) = self.resend.first() {
             return Some((start, (end - start).min(max as u64) as usize));
         }
@@ -89,7 +89,7 @@ impl SendBuffer {
     }
 
     /// The piece is being sent.
-    pub fn on_sent(&mut self, start: u64, len: usize) {
+    pub(super) fn on_sent(&mut self, start: u64, len: usize) {
         let end = start + len as u64;
         if start < self.sent {
             self.resend.remove(start, end);
@@ -98,7 +98,7 @@ impl SendBuffer {
     }
 
     /// Appends the bytes of the piece, which must be held, to `out`.
-    pub fn copy(&self, start: u64, len: usize, out: &mut Vec<u8>) {
+    pub(super) fn copy(&self, start: u64, len: usize, out: &mut Vec<u8>) {
         let end = start + len as u64;
         let first = self.chunks.partition_point(|(at, chunk)| at + chunk.len() as u64 <= start);
         for (at, chunk) in self.chunks.range(first..) {
@@ -112,7 +112,7 @@ impl SendBuffer {
     }
 
     /// `start..end` has arrived.
-    pub fn on_acked(&mut self, start: u64, end: u64) {
+    pub(super) fn on_acked(&mut self, start: u64, end: u64) {
         if !self.resend.is_empty() {
             self.resend.remove(start, end);
         }
@@ -143,18 +143,18 @@ impl SendBuffer {
     }
 
     /// `start..end` was lost, or is to be sent once more.
-    pub fn on_lost(&mut self, start: u64, end: u64) {
+    pub(super) fn on_lost(&mut self, start: u64, end: u64) {
         self.resend.insert(start.max(self.acked), end);
         self.resend.remove_all(&self.acked_above);
     }
 
     /// Whether everything written has arrived.
-    pub fn is_acked(&self) -> bool {
+    pub(super) fn is_acked(&self) -> bool {
         self.acked == self.end
     }
 
     /// Forgets everything but how much was sent.
-    pub fn discard(&mut self) {
+    pub(super) fn discard(&mut self) {
         let sent = self.sent;
         *self = Self { sent, end: sent, acked: sent, ..Self::default() };
     }

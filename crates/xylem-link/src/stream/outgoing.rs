@@ -14,17 +14,17 @@ pub(super) enum FrameState {
 }
 
 impl FrameState {
-    pub fn is_due(self) -> bool {
+    pub(super) fn is_due(self) -> bool {
         self == FrameState::Due
     }
 
-    pub fn on_lost(&mut self) {
+    pub(super) fn on_lost(&mut self) {
         if *self == FrameState::Sent {
             *self = FrameState::Due;
         }
     }
 
-    pub fn on_acked(&mut self) {
+    pub(super) fn on_acked(&mut self) {
         if *self != FrameState::NotDue {
             *self = FrameState::Acked;
         }
@@ -60,7 +60,7 @@ pub(super) struct SendHalf {
 }
 
 impl SendHalf {
-    pub fn new(limit: u64, open: FrameState) -> Self {
+    pub(super) fn new(limit: u64, open: FrameState) -> Self {
         Self {
             buffer: SendBuffer::default(),
             limit,
@@ -74,7 +74,7 @@ impl SendHalf {
     }
 
     /// Whether the program may write.
-    pub fn check_open(&self) -> Result<(), StreamError> {
+    pub(super) fn check_open(&self) -> Result<(), StreamError> {
         match self.end {
             End::Open => Ok(()),
             End::Finish => Err(StreamError::Ended),
@@ -83,13 +83,13 @@ impl SendHalf {
         }
     }
 
-    pub fn finish(&mut self) {
+    pub(super) fn finish(&mut self) {
         self.end = End::Finish;
         self.close = FrameState::Due;
     }
 
     /// Ends at once. Returns false if there is nothing left to end.
-    pub fn reset(&mut self, end: End) -> bool {
+    pub(super) fn reset(&mut self, end: End) -> bool {
         let over = matches!(self.end, End::Reset(_) | End::Stopped(_)) || self.is_done();
         if !over {
             self.end = end;
@@ -101,22 +101,22 @@ impl SendHalf {
     }
 
     /// Whether all that was written, and the end, have arrived.
-    pub fn is_delivered(&self) -> bool {
+    pub(super) fn is_delivered(&self) -> bool {
         self.end == End::Finish && self.close == FrameState::Acked && self.buffer.is_acked()
     }
 
     /// Whether the peer knows how it ended and nothing is owed.
-    pub fn is_done(&self) -> bool {
+    pub(super) fn is_done(&self) -> bool {
         self.is_delivered() || self.reset == FrameState::Acked
     }
 
     /// The close may go: everything before it has gone at least once.
-    pub fn close_is_due(&self) -> bool {
+    pub(super) fn close_is_due(&self) -> bool {
         self.close.is_due() && self.buffer.unsent() == 0
     }
 
     /// Whether there is something to send, given how many new bytes the link's window lets through.
-    pub fn has_work(&self, link_room: u64) -> bool {
+    pub(super) fn has_work(&self, link_room: u64) -> bool {
         self.open.is_due()
             || self.reset.is_due()
             || self.buffer.has_lost()

@@ -20,22 +20,22 @@ use crate::replay::ReplayWindow;
 
 impl Streams {
     /// A datagram with frames for us has arrived: it will be acknowledged.
-    pub fn on_datagram(&mut self, now: Duration, number: u64, window: &ReplayWindow) {
+    pub(crate) fn on_datagram(&mut self, now: Duration, number: u64, window: &ReplayWindow) {
         self.acks.on_datagram(now, number, window);
     }
 
     /// The datagram was marked by a router instead of being dropped.
-    pub fn on_mark(&mut self) {
+    pub(crate) fn on_mark(&mut self) {
         self.acks.on_mark();
     }
 
     /// The link has measured its round trip.
-    pub fn set_rtt(&mut self, rtt: Duration) {
+    pub(crate) fn set_rtt(&mut self, rtt: Duration) {
         self.rtt = rtt;
     }
 
     /// Takes a frame of a stream, a window update or a go away.
-    pub fn on_frame(
+    pub(crate) fn on_frame(
         &mut self,
         now: Duration,
         frame: Frame<'_>,
@@ -258,7 +258,7 @@ impl Streams {
 
     /// Takes an acknowledgement. `next`: one above the last number that we used. Returns the
     /// smoothed round trip if it was measured.
-    pub fn on_ack(
+    pub(crate) fn on_ack(
         &mut self,
         now: Duration,
         ack: &Ack<'_>,
@@ -276,7 +276,7 @@ impl Streams {
     }
 
     /// Does what time has made due.
-    pub fn on_timeout(&mut self, now: Duration) {
+    pub(crate) fn on_timeout(&mut self, now: Duration) {
         self.now = now;
         let mut outcome = Outcome::default();
         self.recovery.on_timeout(now, &mut outcome);
@@ -288,7 +288,7 @@ impl Streams {
     }
 
     /// Probe timeouts in a row: nothing that was sent has been acknowledged since.
-    pub fn timeouts(&self) -> u32 {
+    pub(crate) fn timeouts(&self) -> u32 {
         self.recovery.backoff()
     }
 

@@ -42,7 +42,7 @@ impl Streams {
     /// Writes what may leave now to `buf`, which must be empty: datagrams with room for header and
     /// tag, ready to be sealed. Returns the size of each but the last, and how many bytes are padding;
     /// `None`: nothing for now.
-    pub fn fill(
+    pub(crate) fn fill(
         &mut self,
         now: Duration,
         layout: Layout<'_>,
