@@ -1,4 +1,5 @@
 //! ControlParameters and ControlResponse (NFD wiki, "ControlCommand").
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use xylem_packet::Name;
 use xylem_packet::tlv::{Reader, write_element};
@@ -59,15 +60,6 @@ impl ControlParameters {
         self.write_value(&mut value);
         write_element(&mut out, types::CONTROL_PARAMETERS, &value);
         out
-    }
-
-    /// Flags that were `was`, with those of `flags` that `mask` means. Without both it stays as it
-    /// was.
-    pub fn flags_over(&self, was: u64) -> u64 {
-        match (self.flags, self.mask) {
-            (Some(flags), Some(mask)) => was & !mask | flags & mask,
-            _ => was,
-        }
     }
 }
 

@@ -1,11 +1,14 @@
 //! The entries of datasets, and notifications of face events (NFD wiki, "StatusDataset",
 //! "ForwarderStatus", "FaceMgmt", "FibMgmt", "RibMgmt", "CsMgmt", "StrategyChoice").
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
+
+use core::time::Duration;
 
 use xylem_packet::Name;
 use xylem_packet::tlv::{Reader, write_element};
 
 use crate::record::record;
-use crate::{CodecError, types};
+use crate::{CodecError, Persistency, types};
 
 record! {
     /// status/general: the only dataset that is one record without an element around it.
@@ -42,6 +45,13 @@ record! {
         satisfied: u64 = types::N_SATISFIED_INTERESTS,
         /// Pending Interests that ran out.
         unsatisfied: u64 = types::N_UNSATISFIED_INTERESTS,
+    }
+}
+
+impl GeneralStatus {
+    /// How long the forwarder has been running.
+    pub fn uptime(&self) -> Duration {
+        Duration::from_millis(self.current_ms.saturating_sub(self.start_ms))
     }
 }
 
@@ -86,6 +96,27 @@ record! {
         out_bytes: u64 = types::N_OUT_BYTES,
         /// [`types::FLAG_LOCAL_FIELDS`] and so on.
         flags: u64 = types::FLAGS,
+    }
+}
+
+impl FaceStatus {
+    /// Where it leads.
+    pub fn scope_name(&self) -> &'static str {
+        if self.scope == 1 { "local" } else { "non-local" }
+    }
+
+    /// How long it lives.
+    pub fn persistency_name(&self) -> &'static str {
+        Persistency::from_number(self.persistency).unwrap_or(Persistency::Permanent).name()
+    }
+
+    /// Who hears it.
+    pub fn link_type_name(&self) -> &'static str {
+        match self.link_type {
+            0 => "point-to-point",
+            1 => "multi-access",
+            _ => "ad-hoc",
+        }
     }
 }
 

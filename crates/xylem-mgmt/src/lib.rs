@@ -14,6 +14,8 @@ mod record;
 mod control;
 mod datasets;
 mod face_uri;
+#[cfg(feature = "serde")]
+mod json;
 
 mod host;
 
@@ -34,7 +36,7 @@ pub use datasets::{
     ChannelStatus, CsStatus, Entry, FaceEvent, FaceQueryFilter, FaceStatus, FibEntry,
     GeneralStatus, NextHopRecord, RibEntry, RibRoute, StrategyChoice, read_entries,
 };
-pub use face_uri::{Carrier, Endpoint, FaceUri, FaceUriError, Host as UriHost};
+pub use face_uri::{Carrier, FaceUri, FaceUriError, UriAuthority, UriHost};
 pub use host::{FaceInfo, Host, Persistency, Refusal};
 pub use management::{Management, ManagementConfig};
 pub use record::CodecError;

@@ -4,6 +4,7 @@
 //! Read in any order, as NFD does: implementations disagree about it. What is unknown is skipped,
 //! critical or not, since forwarders add counters of their own. A repeated field is refused.
 //! Written in the order of the table, which suits decoders that insist on one (python-ndn).
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use xylem_packet::tlv::{self, Reader};
 use xylem_packet::{DecodeError, Name, NameRef};
@@ -35,30 +36,30 @@ pub(crate) trait Field {
     /// May it stand more than once?
     const REPEATS: bool = false;
     /// Takes in the value of an element of type `typ`.
-    fn take(&mut self, typ: u32, value: &[u8]) -> Result<(), CodecError>;
+    fn decode_field(&mut self, typ: u32, value: &[u8]) -> Result<(), CodecError>;
     /// Appends the element, or nothing if there is none.
-    fn put(&self, typ: u32, out: &mut Vec<u8>);
+    fn encode_field(&self, typ: u32, out: &mut Vec<u8>);
 }
 
 impl Field for u64 {
     const REQUIRED: bool = true;
-    fn take(&mut self, typ: u32, value: &[u8]) -> Result<(), CodecError> {
+    fn decode_field(&mut self, typ: u32, value: &[u8]) -> Result<(), CodecError> {
         *self = tlv::read_number(value).ok_or(CodecError::Malformed(typ))?;
         Ok(())
     }
-    fn put(&self, typ: u32, out: &mut Vec<u8>) {
+    fn encode_field(&self, typ: u32, out: &mut Vec<u8>) {
         tlv::write_number_element(out, typ, *self);
     }
 }
 
 impl Field for String {
     const REQUIRED: bool = true;
-    fn take(&mut self, typ: u32, value: &[u8]) -> Result<(), CodecError> {
+    fn decode_field(&mut self, typ: u32, value: &[u8]) -> Result<(), CodecError> {
         let text = core::str::from_utf8(value).map_err(|_| CodecError::Malformed(typ))?;
         text.clone_into(self);
         Ok(())
     }
-    fn put(&self, typ: u32, out: &mut Vec<u8>) {
+    fn encode_field(&self, typ: u32, out: &mut Vec<u8>) {
         tlv::write_element(out, typ, self.as_bytes());
     }
 }
@@ -66,7 +67,7 @@ impl Field for String {
 /// A name stands bare, or within a Strategy element.
 impl Field for Name {
     const REQUIRED: bool = true;
-    fn take(&mut self, typ: u32, value: &[u8]) -> Result<(), CodecError> {
+    fn decode_field(&mut self, typ: u32, value: &[u8]) -> Result<(), CodecError> {
         *self = match typ {
             types::STRATEGY => NameRef::decode(value)?,
             _ => NameRef::from_value(value)?,
@@ -74,7 +75,7 @@ impl Field for Name {
         .to_name();
         Ok(())
     }
-    fn put(&self, typ: u32, out: &mut Vec<u8>) {
+    fn encode_field(&self, typ: u32, out: &mut Vec<u8>) {
         match typ {
             types::STRATEGY => {
                 let mut inner = Vec::new();
@@ -88,12 +89,12 @@ impl Field for Name {
 
 impl<T: Field + Default> Field for Option<T> {
     const REQUIRED: bool = false;
-    fn take(&mut self, typ: u32, value: &[u8]) -> Result<(), CodecError> {
-        self.insert(T::default()).take(typ, value)
+    fn decode_field(&mut self, typ: u32, value: &[u8]) -> Result<(), CodecError> {
+        self.insert(T::default()).decode_field(typ, value)
     }
-    fn put(&self, typ: u32, out: &mut Vec<u8>) {
+    fn encode_field(&self, typ: u32, out: &mut Vec<u8>) {
         if let Some(value) = self {
-            value.put(typ, out);
+            value.encode_field(typ, out);
         }
     }
 }
@@ -101,25 +102,25 @@ impl<T: Field + Default> Field for Option<T> {
 impl<T: Field + Default> Field for Vec<T> {
     const REQUIRED: bool = false;
     const REPEATS: bool = true;
-    fn take(&mut self, typ: u32, value: &[u8]) -> Result<(), CodecError> {
+    fn decode_field(&mut self, typ: u32, value: &[u8]) -> Result<(), CodecError> {
         let mut item = T::default();
-        item.take(typ, value)?;
+        item.decode_field(typ, value)?;
         self.push(item);
         Ok(())
     }
-    fn put(&self, typ: u32, out: &mut Vec<u8>) {
-        self.iter().for_each(|item| item.put(typ, out));
+    fn encode_field(&self, typ: u32, out: &mut Vec<u8>) {
+        self.iter().for_each(|item| item.encode_field(typ, out));
     }
 }
 
 /// What is known of a record's fields: number, required, repeats.
 pub(crate) type Table = &'static [(u32, bool, bool)];
 
-/// Walks the fields of a record. `take` is called with the index of each known one in `table`.
+/// Walks the fields of a record. `decode` is called with the index of each known one in `table`.
 pub(crate) fn read(
     table: Table,
     value: &[u8],
-    mut take: impl FnMut(usize, u32, &[u8]) -> Result<(), CodecError>,
+    mut decode: impl FnMut(usize, u32, &[u8]) -> Result<(), CodecError>,
 ) -> Result<(), CodecError> {
     let mut reader = Reader::new(value);
     let mut seen = 0u64;
@@ -129,7 +130,7 @@ pub(crate) fn read(
             return Err(CodecError::Repeated(element.typ));
         }
         seen |= 1 << i;
-        take(i, element.typ, element.value)?;
+        decode(i, element.typ, element.value)?;
     }
     match table.iter().enumerate().find(|(i, (_, required, _))| *required && seen & (1 << i) == 0) {
         Some((_, (typ, ..))) => Err(CodecError::Missing(*typ)),
@@ -164,7 +165,7 @@ macro_rules! record {
                 $crate::record::read(Self::TABLE, value, |i, typ, value| {
                     let mut at = 0..;
                     $( if at.next() == Some(i) {
-                        return $crate::record::Field::take(&mut record.$field, typ, value);
+                        return $crate::record::Field::decode_field(&mut record.$field, typ, value);
                     } )*
                     Ok(())
                 })?;
@@ -173,17 +174,17 @@ macro_rules! record {
 
             /// Appends the record's fields.
             pub fn write_value(&self, out: &mut Vec<u8>) {
-                $( $crate::record::Field::put(&self.$field, $number, out); )*
+                $( $crate::record::Field::encode_field(&self.$field, $number, out); )*
             }
         }
 
         impl $crate::record::Field for $name {
             const REQUIRED: bool = true;
-            fn take(&mut self, _: u32, value: &[u8]) -> Result<(), $crate::CodecError> {
+            fn decode_field(&mut self, _: u32, value: &[u8]) -> Result<(), $crate::CodecError> {
                 *self = Self::from_value(value)?;
                 Ok(())
             }
-            fn put(&self, typ: u32, out: &mut Vec<u8>) {
+            fn encode_field(&self, typ: u32, out: &mut Vec<u8>) {
                 let mut inner = Vec::new();
                 self.write_value(&mut inner);
                 xylem_packet::tlv::write_element(out, typ, &inner);

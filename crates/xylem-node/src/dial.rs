@@ -8,10 +8,11 @@ use xylem_forward::FaceId;
 use xylem_mgmt::Persistency;
 use xylem_object::Ticket;
 
-use crate::api::{Error, Peer};
 use crate::engine::Engine;
 use crate::failure;
+use crate::peer::{FaceAddress, Peer};
 use crate::peers::Found;
+use xylem_library::Error;
 
 /// Pause before everybody is dialled again when nobody is left.
 const REDIAL: Duration = Duration::from_secs(1);
@@ -24,10 +25,10 @@ pub(crate) struct Dialler {
     dialled: HashMap<FaceId, usize>,
     /// Faces to peers that others told of, by key; the first address of one that answers is enough.
     found: HashMap<FaceId, [u8; 32]>,
-    up: HashMap<FaceId, String>,
+    up: HashMap<FaceId, FaceAddress>,
     redial_at: Option<Duration>,
     /// What became of each peer, the last word counts.
-    troubles: Vec<Option<String>>,
+    warnings: Vec<Option<String>>,
 }
 
 /// A face of a peer that others told of, among its other ones.
@@ -58,7 +59,7 @@ impl Dialler {
             return Err(failure::usage("the ticket names no address; give --from ADDR"));
         }
         Ok(Self {
-            troubles: vec![None; peers.len()],
+            warnings: vec![None; peers.len()],
             peers,
             one_node,
             dialled: HashMap::new(),
@@ -74,7 +75,7 @@ impl Dialler {
         for (i, peer) in self.peers.iter().enumerate() {
             match engine.dial(peer, Persistency::Persistent) {
                 Ok(face) => drop(self.dialled.insert(face, i)),
-                Err(e) => self.troubles[i] = Some(e.to_string()),
+                Err(e) => self.warnings[i] = Some(e.to_string()),
             }
         }
         if self.dialled.is_empty() {
@@ -117,7 +118,12 @@ impl Dialler {
     }
 
     /// A face came up: whether it should be asked. One that is not needed is closed.
-    pub(crate) fn came_up(&mut self, engine: &mut Engine, face: FaceId, peer: &str) -> bool {
+    pub(crate) fn came_up(
+        &mut self,
+        engine: &mut Engine,
+        face: FaceId,
+        peer: &FaceAddress,
+    ) -> bool {
         if let Some(key) = self.found.get(&face) {
             let twin = |up: &FaceId| self.found.get(up) == Some(key);
             if self.up.keys().any(twin) {
@@ -128,7 +134,7 @@ impl Dialler {
             engine.drop_face(face, "another address of the same node answered first");
             return false;
         }
-        self.up.insert(face, peer.to_owned());
+        self.up.insert(face, peer.clone());
         true
     }
 
@@ -153,7 +159,7 @@ impl Dialler {
     /// A face is gone: whether it had been asked.
     pub(crate) fn went_down(&mut self, now: Duration, face: FaceId, why: &str) -> bool {
         if let Some(i) = self.dialled.remove(&face) {
-            self.troubles[i] = Some(why.to_owned());
+            self.warnings[i] = Some(why.to_owned());
         }
         self.found.remove(&face);
         let was_up = self.up.remove(&face).is_some();
@@ -174,15 +180,15 @@ impl Dialler {
     }
 
     /// The address of a face that is up.
-    pub(crate) fn name(&self, face: FaceId) -> String {
-        self.up.get(&face).cloned().unwrap_or_else(|| face.to_string())
+    pub(crate) fn address(&self, face: FaceId) -> FaceAddress {
+        self.up.get(&face).cloned().unwrap_or(FaceAddress::Gone(face))
     }
 
     /// What went wrong with whom, in one line.
-    pub(crate) fn troubles(&self) -> String {
-        let told = self.peers.iter().zip(&self.troubles).filter_map(|(peer, trouble)| {
-            trouble.as_ref().map(|trouble| format!("{peer}: {trouble}"))
+    pub(crate) fn warnings(&self) -> String {
+        let lines = self.peers.iter().zip(&self.warnings).filter_map(|(peer, warning)| {
+            warning.as_ref().map(|warning| format!("{peer}: {warning}"))
         });
-        told.collect::<Vec<_>>().join("; ")
+        lines.collect::<Vec<_>>().join("; ")
     }
 }

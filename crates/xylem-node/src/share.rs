@@ -7,29 +7,59 @@ use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use xylem_forward::{FaceId, Forwarder};
-use xylem_link::{Endpoint, Level, StaticKey};
+use xylem_forward::{FaceId, Forwarder, Seed};
+use xylem_link::{Endpoint, Level, Shaping, StaticKey};
 use xylem_object::naming;
 use xylem_object::{Answer, Manifest, Publication, PublisherKey, Ticket};
 use xylem_packet::{Interest, Name, Packet};
 use xylem_store::Store;
 
 use crate::addresses::advertised;
-use crate::api::{Error, Event, Peer, ShareOptions, Stop};
-use crate::engine::{Engine, Happening, end_host};
-use crate::follow::Grower;
-use crate::mail::{MailStore, Room, beside};
+use crate::engine::{Engine, EngineEvent, Program, end_host};
+use crate::event::{Event, from_library};
+use crate::mail::{MailServer, while_delivering};
+use crate::peer::{FaceAddress, Peer};
 use crate::peers::Announcers;
-use crate::publish::{Serving, disk, publish};
 use crate::register::Registrar;
 use crate::uri::LINK_PORT;
-use crate::{failure, identity, record, shaping};
+use crate::{failure, shaping};
+use xylem_library::follow::{FollowOptions, Grower};
+use xylem_library::mail::MailStore;
+use xylem_library::publish::{Serving, disk, publish};
+use xylem_library::{Error, LibraryEvent, Stop};
+use xylem_library::{identity, record};
 
-/// Bytes of answers between two flushes: those that fill a datagram of the largest size, so that the
-/// receiver works while the next ones are made.
-const ANSWERS_A_FLUSH: usize = 56 * 1024;
 /// How long a share that is over waits for its last answers to leave.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
+
+/// How to publish one file or directory.
+#[derive(Clone, Debug)]
+pub struct ShareOptions {
+    /// The file or directory; it stays where it is.
+    pub path: PathBuf,
+    /// Object name (`/alice/model`); default: under the publisher's key id.
+    pub name: Option<Name>,
+    /// A 32-byte Ed25519 secret key file; default: the store's own identity, made on first use.
+    pub key_file: Option<PathBuf>,
+    /// Share nothing if a name in it cannot be kept on every system, instead of telling it.
+    pub portable: bool,
+    /// Where the encrypted link listens, over UDP or in carriers; empty: UDP on all interfaces, the
+    /// usual port or a free one.
+    pub listen: Vec<Peer>,
+    /// PEM files with the certificate chain and the key that carriers over TLS show; `None`: a
+    /// certificate made up for this run.
+    pub certificate: Option<(PathBuf, PathBuf)>,
+    /// Also serve unencrypted NDN over UDP and TCP at these addresses.
+    pub plain: Vec<SocketAddr>,
+    /// NDN forwarders through which to serve as well: the name is registered with each.
+    pub via: Vec<Peer>,
+    /// What sizes and times on the encrypted link show.
+    pub shaping: Shaping,
+    /// The path is a file that grows; when its checkpoints are made.
+    pub follow: Option<FollowOptions>,
+    /// Where outboards and identities are kept.
+    pub store: PathBuf,
+}
 
 /// Publishes one file or directory and serves it until `stop` is raised.
 ///
@@ -42,7 +72,9 @@ pub fn share(
     on_event: &mut dyn FnMut(Event),
 ) -> Result<(), Error> {
     let mail = MailStore::open_existing(&options.store)?;
-    beside(mail.as_ref(), |events, ends| share_with(options, stop, ends, events, on_event))
+    while_delivering(mail.as_ref(), |events, ends| {
+        share_with(options, stop, ends, events, on_event)
+    })
 }
 
 /// As [`share`], without the mail that waits; ends when `ends` is raised, too, and passes on `events`.
@@ -64,13 +96,21 @@ pub(crate) fn share_with(
 
     let name = |file_name: &[u8]| match &options.name {
         None => Ok(naming::default_name(&publisher.public(), file_name)),
-        Some(uri) => Name::from_uri(uri).map_err(|e| failure::usage(format!("--as {uri}: {e}"))),
+        Some(name) => Ok(name.clone()),
     };
     let content = match &options.follow {
         None => still(&store, options, &name, &publisher, stop, on_event)?,
         Some(follow) => {
             let path = &options.path;
-            let grower = Grower::open(&store, path, follow, &name, &publisher, stop, on_event)?;
+            let grower = Grower::open(
+                &store,
+                path,
+                follow,
+                &name,
+                &publisher,
+                stop,
+                &mut from_library(on_event),
+            )?;
             Content::Growing(Box::new(grower))
         }
     };
@@ -79,8 +119,9 @@ pub(crate) fn share_with(
     let link_public = link_key.public();
     let link_config = xylem_link::Config { shaping: options.shaping.clone(), ..Default::default() };
     let endpoint = Endpoint::new(link_config, link_key, identity::random()?);
-    let mut engine = Engine::new(endpoint, Forwarder::new(end_host()))
-        .map_err(|e| failure::local("cannot start the event loop", &e))?;
+    let mut engine =
+        Engine::new(endpoint, Forwarder::new(end_host(), Seed::from_random(identity::random()?)))
+            .map_err(|e| failure::local("cannot start the event loop", &e))?;
     if let Some(files) = &options.certificate {
         engine.set_certificate(failure::certificate(files)?);
     }
@@ -100,9 +141,9 @@ pub(crate) fn share_with(
     };
     record::ticket(&store, &options.path, &ticket.to_string());
     on_event(Event::Shared {
-        ticket: ticket.to_string(),
-        name: prefix.to_string(),
-        root: manifest.root.to_string(),
+        ticket,
+        name: prefix.clone(),
+        root: manifest.root,
         bytes: manifest.total_size,
         files: manifest.file_count,
         listen,
@@ -110,12 +151,23 @@ pub(crate) fn share_with(
         carriers,
     });
     let registrar = Registrar::new(&mut engine, prefix.as_ref().parent().to_name(), &options.via)?;
-    let room = Room::open(&options.store, None)?;
-    let (wants, told, peers) = (options.shaping.level, HashSet::new(), HashSet::new());
-    let (announcers, answer) = (Announcers::default(), Vec::new());
-    let server =
-        Server { engine, registrar, content, wants, told, peers, room, announcers, answer };
-    server.run(stop, ends, events, on_event)
+    let mut server = Server {
+        registrar,
+        content,
+        wanted_level: options.shaping.level,
+        warned_of: HashSet::new(),
+        peers: HashSet::new(),
+        mail_server: MailServer::open(&options.store, None)?,
+        announcers: Announcers::default(),
+        answer: Vec::new(),
+        ends,
+        last_answers: None,
+        events,
+        on_event,
+    };
+    engine.run(&mut server, stop)?;
+    engine.close();
+    Ok(())
 }
 
 /// What is there now, hashed and signed.
@@ -128,7 +180,7 @@ fn still(
     on_event: &mut dyn FnMut(Event),
 ) -> Result<Content, Error> {
     let (published, prefix) =
-        publish(store, &options.path, name, options.portable, stop, on_event)?;
+        publish(store, &options.path, name, options.portable, stop, &mut from_library(on_event))?;
     let packet = published.sign(&prefix, key)?;
     let publication = Publication::new(prefix, packet, &key.public())
         .map_err(|e| failure::usage(e.to_string()))?
@@ -161,7 +213,7 @@ pub(crate) fn bind_links(engine: &mut Engine, asked: &[Peer]) -> Result<Vec<Sock
 }
 
 /// Face URIs of the carriers among `asked`, once they are bound.
-fn bind_carriers(engine: &mut Engine, asked: &[Peer]) -> Result<Vec<String>, Error> {
+fn bind_carriers(engine: &mut Engine, asked: &[Peer]) -> Result<Vec<FaceAddress>, Error> {
     let carried = |peer: &&Peer| !matches!(peer, Peer::Link { .. });
     asked
         .iter()
@@ -224,125 +276,127 @@ impl Content {
     }
 }
 
-struct Server {
-    engine: Engine,
+/// What a share runs.
+struct Server<'a> {
     registrar: Registrar,
     content: Content,
     /// The shaping level that links are to have.
-    wants: Level,
-    /// Files whose trouble has been told; once is enough.
-    told: HashSet<PathBuf>,
+    wanted_level: Level,
+    /// Files that can't be read; one warning of each is enough.
+    warned_of: HashSet<PathBuf>,
     /// Faces that are up.
     peers: HashSet<FaceId>,
     /// Takes mail.
-    room: Room,
+    mail_server: MailServer,
     /// Peers that have told where they serve what they fetched of this.
     announcers: Announcers,
     /// The answer in hand; kept for its allocation.
     answer: Vec<u8>,
+    /// Raised when what is shared has been fetched.
+    ends: &'a Stop,
+    /// Until when the last answers may leave, once it has been.
+    last_answers: Option<Duration>,
+    /// What happens where mail is delivered meanwhile.
+    events: &'a mpsc::Receiver<Event>,
+    on_event: &'a mut dyn FnMut(Event),
 }
 
-impl Server {
-    fn run(
-        mut self,
-        stop: &Stop,
-        ends: &Stop,
-        events: &mpsc::Receiver<Event>,
-        on_event: &mut dyn FnMut(Event),
-    ) -> Result<(), Error> {
-        // What ended it came over a stream, whose last answer still has to leave.
-        let mut last_answers = None;
-        while !stop.raised() || !self.content.may_end(self.engine.now(), self.peers.len()) {
-            if ends.raised() {
-                let until = *last_answers.get_or_insert(self.engine.now() + LAST_ANSWERS);
-                if self.room.is_empty() || self.engine.now() >= until {
-                    break;
+impl Program for Server<'_> {
+    type Error = Error;
+
+    fn handle(&mut self, engine: &mut Engine, event: EngineEvent) -> Result<(), Error> {
+        match event {
+            EngineEvent::Packet { from, packet, nack: None, .. } => {
+                self.handle_packet(engine, from, &packet);
+            }
+            // Only commands to forwarders are sent from here.
+            EngineEvent::Packet { packet, .. } => {
+                if let Ok(interest) = Interest::decode(&packet) {
+                    self.registrar.refused(engine.now(), &interest, self.on_event);
                 }
             }
-            events.try_iter().for_each(&mut *on_event);
-            let timers = [self.registrar.poll_timeout(), self.content.poll_timeout()];
-            let due = timers.into_iter().flatten().min();
-            self.engine.wait(due).map_err(|e| failure::local("network", &e))?;
-            let mut answered = 0;
-            while let Some(happening) = self.engine.next_happening() {
-                match happening {
-                    Happening::Packet { from, packet, nack: None, .. } => {
-                        answered += self.take(from, &packet, on_event);
-                        if answered >= ANSWERS_A_FLUSH {
-                            answered = 0;
-                            self.engine.flush_links();
-                        }
-                    }
-                    // Only commands to forwarders are sent from here.
-                    Happening::Packet { packet, .. } => {
-                        if let Ok(interest) = Interest::decode(&packet) {
-                            self.registrar.refused(self.engine.now(), &interest, on_event);
-                        }
-                    }
-                    Happening::FaceUp { face, peer } => {
-                        self.registrar.came_up(&mut self.engine, face)?;
-                        self.peers.insert(face);
-                        on_event(Event::PeerConnected { peer: peer.clone() });
-                        shaping::tell(&self.engine, face, self.wants, &peer, on_event);
-                    }
-                    Happening::Stream { face, stream, what } => {
-                        self.room.handle(&mut self.engine, face, stream, what, on_event);
-                    }
-                    Happening::FaceDown { face, peer, why, .. } => {
-                        self.registrar.went_down(face);
-                        self.peers.remove(&face);
-                        self.room.face_down(face);
-                        self.announcers.went_down(face);
-                        on_event(Event::PeerGone { peer, why });
-                    }
-                }
+            EngineEvent::FaceUp { face, peer } => {
+                self.registrar.came_up(engine, face)?;
+                self.peers.insert(face);
+                (self.on_event)(Event::PeerConnected { peer: peer.clone() });
+                shaping::report(engine, face, self.wanted_level, &peer, self.on_event);
             }
-            self.registrar.turn(&mut self.engine, on_event)?;
-            if let Content::Growing(grower) = &mut self.content
-                && let Some(pointer) = grower.turn(self.engine.now(), on_event)?
-            {
-                self.engine.send(&pointer);
+            EngineEvent::Stream { face, stream, what } => {
+                self.mail_server.handle(engine, face, stream, what, self.on_event);
             }
-            self.engine.flush();
+            EngineEvent::FaceDown { face, peer, why, .. } => {
+                self.registrar.went_down(face);
+                self.peers.remove(&face);
+                self.mail_server.face_down(face);
+                self.announcers.went_down(face);
+                (self.on_event)(Event::PeerGone { peer, why });
+            }
         }
-        self.engine.close();
         Ok(())
     }
 
-    /// Takes a packet; the bytes of its answer.
-    fn take(&mut self, from: FaceId, packet: &[u8], on_event: &mut dyn FnMut(Event)) -> usize {
+    fn handle_timeout(&mut self, engine: &mut Engine, now: Duration) -> Result<(), Error> {
+        self.registrar.handle_timeout(engine, self.on_event)?;
+        if let Content::Growing(grower) = &mut self.content
+            && let Some(pointer) = grower.turn(now, &mut from_library(self.on_event))?
+        {
+            engine.send(&pointer);
+        }
+        self.events.try_iter().for_each(&mut *self.on_event);
+        Ok(())
+    }
+
+    fn is_done(&mut self, engine: &Engine, stopped: bool) -> bool {
+        if stopped && self.content.may_end(engine.now(), self.peers.len()) {
+            return true;
+        }
+        if !self.ends.raised() {
+            return false;
+        }
+        // What ended it came over a stream, whose last answer still has to leave.
+        let until = *self.last_answers.get_or_insert(engine.now() + LAST_ANSWERS);
+        self.mail_server.is_empty() || engine.now() >= until
+    }
+
+    fn poll_timeout(&mut self, _now: Duration) -> Option<Duration> {
+        let timers = [self.registrar.poll_timeout(), self.content.poll_timeout()];
+        timers.into_iter().flatten().min()
+    }
+}
+
+impl Server<'_> {
+    fn handle_packet(&mut self, engine: &mut Engine, from: FaceId, packet: &[u8]) {
         let interest = match Packet::decode(packet) {
             Ok(Packet::Interest(interest)) => interest,
             Ok(Packet::Data(data)) => {
-                self.registrar.answered(self.engine.now(), &data, on_event);
-                return 0;
+                return self.registrar.answered(engine.now(), &data, self.on_event);
             }
-            _ => return 0,
+            _ => return,
         };
         self.answer.clear();
         let answer = match &mut self.content {
             Content::Still { publication, serving } => {
                 publication.answer(&interest, &mut **serving, &mut self.answer)
             }
-            Content::Growing(grower) => {
-                grower.answer(self.engine.now(), &interest, &mut self.answer)
-            }
+            Content::Growing(grower) => grower.answer(engine.now(), &interest, &mut self.answer),
         };
         match answer {
-            Ok(Answer::Data) => self.engine.send(&self.answer),
+            Ok(Answer::Data) => engine.send(&self.answer),
             Ok(_) => {
                 let prefix = self.content.publication().prefix();
-                if let Some(hints) = self.announcers.answer(&self.engine, from, prefix, &interest) {
-                    self.engine.send(&hints);
+                if let Some(hints) = self.announcers.answer(engine, from, prefix, &interest) {
+                    engine.send(&hints);
                 }
             }
             Err(e) => {
-                if self.told.insert(e.path().to_path_buf()) {
+                if self.warned_of.insert(e.path().to_path_buf()) {
                     let why = failure::store(&e).message;
-                    on_event(Event::Skipped { path: e.path().to_path_buf(), why });
+                    (self.on_event)(Event::Library(LibraryEvent::Skipped {
+                        path: e.path().to_path_buf(),
+                        why,
+                    }));
                 }
             }
         }
-        self.answer.len()
     }
 }

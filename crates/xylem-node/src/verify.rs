@@ -5,6 +5,7 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use xylem_hash::Hash;
 use xylem_link::Shaping;
@@ -16,17 +17,49 @@ use xylem_store::{
 use xylem_transfer::Event as TransferEvent;
 use xylem_tree::{Geometry, SegmentSize};
 
-use crate::api::{Blame, Error, Event, Stop, VerifyOptions, VerifySummary};
+use crate::event::{Event, from_library};
 use crate::failure;
-use crate::get::{Fetch, Step, parse_ticket};
-use crate::hashing::{self, Job};
-use crate::listed::{Listed, ListedError, ListedFiles};
-use crate::publish::{disk, root_of};
-use crate::rescan::{Readers, Subject, inspect};
-use crate::walk::{os_bytes, os_path};
+use crate::fetch::Fetch;
+use crate::peer::Peer;
+use xylem_library::hashing::{self, Job};
+use xylem_library::listed::{Listed, ListedError, ListedFiles};
+use xylem_library::publish::{disk, root_of};
+use xylem_library::rescan::{Readers, Subject, inspect};
+use xylem_library::walk::{os_bytes, os_path};
+use xylem_library::{Blame, Error, Stop};
 
 /// One segment of each tile's span brings the whole tile: 8 segments a node, 256 nodes a tile.
 const SEGMENTS_A_TILE: u64 = 8 * 256;
+
+/// How to compare what is on disk with a ticket.
+#[derive(Clone, Debug)]
+pub struct VerifyOptions {
+    /// File or directory.
+    pub path: PathBuf,
+    /// What it should be.
+    pub ticket: Ticket,
+    /// Peers to ask for tree nodes, as in [`crate::GetOptions::from`].
+    pub from: Vec<Peer>,
+    /// Give up on peers after this long.
+    pub give_up: Duration,
+    /// Where outboards are kept.
+    pub store: PathBuf,
+}
+
+/// Outcome of [`crate::verify`].
+#[derive(Clone, Debug)]
+pub struct VerifySummary {
+    /// Bytes compared.
+    pub bytes: u64,
+    /// Files compared.
+    pub files: u64,
+    /// Bad places: path (empty for a single file), byte range, and what is wrong in words.
+    pub damage: Vec<(PathBuf, Range<u64>, String)>,
+    /// False where no tree was at hand and damage could not be narrowed to byte ranges.
+    pub located: bool,
+    /// Root of what the ticket names.
+    pub root: Hash,
+}
 
 /// Compares what is on disk with a ticket.
 ///
@@ -39,7 +72,7 @@ pub fn verify(
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<VerifySummary, Error> {
-    let ticket = parse_ticket(&options.ticket)?;
+    let ticket = options.ticket.clone();
     let at = |e| failure::store(&StoreError::from_io("verify", &options.path, None, e));
     let canonical = options.path.canonicalize().map_err(at)?;
     let store = Store::open(disk(), &options.store).map_err(|e| failure::store(&e))?;
@@ -50,10 +83,10 @@ pub fn verify(
         let path = options.path.display();
         return Err(failure::usage(format!("{path} is a {is}, the ticket names a {not}")));
     }
-    let summary = VerifySummary { root: ticket.root.to_string(), ..VerifySummary::default() };
+    let summary =
+        VerifySummary { bytes: 0, files: 0, damage: Vec::new(), located: true, root: ticket.root };
     let mut check =
         Check { options, ticket, store, fetch: None, summary, stop, unreachable: false };
-    check.summary.located = true;
     if is_directory {
         check.directory(&canonical, on_event)?;
     } else {
@@ -96,7 +129,9 @@ impl Check<'_> {
         let state = FileState::of(meta);
         let job = Job { path: path.to_path_buf(), state, slot: None };
         let medium = self.store.medium().clone();
-        if hashing::hash_all(&*medium, &[job], None, self.stop, on_event)? == [root] {
+        if hashing::hash_all(&*medium, &[job], None, self.stop, &mut from_library(on_event))?
+            == [root]
+        {
             return Ok(());
         }
         let outboard = self.store.outboard(&root, Part::Outboard).ok().flatten();
@@ -113,7 +148,7 @@ impl Check<'_> {
 
     fn directory(&mut self, path: &Path, on_event: &mut dyn FnMut(Event)) -> Result<(), Error> {
         let listed = self.listing(on_event)?;
-        if root_of(path, on_event)? == self.ticket.root {
+        if root_of(path, &mut from_library(on_event))? == self.ticket.root {
             let totals = listed.totals();
             (self.summary.files, self.summary.bytes) = (totals.files, totals.bytes);
             return Ok(());
@@ -294,9 +329,9 @@ impl Check<'_> {
         let stop = self.stop;
         let Some(fetch) = self.peers(on_event)? else { return Ok(None) };
         let added =
-            fetch.transfer.add_object(expected.id, expected.root, geometry, wanted, [], None);
+            fetch.transfer().add_object(expected.id, expected.root, geometry, wanted, [], None);
         added.map_err(|e| failure::usage(e.to_string()))?;
-        match drain(fetch, stop, on_event, &mut keep) {
+        match fetch.drain(stop, on_event, &mut keep) {
             Err(e) if e.blame == Blame::Network => {
                 self.unreachable = true;
                 return Ok(None);
@@ -329,35 +364,13 @@ impl Check<'_> {
         let stop = self.stop;
         let Some(fetch) = self.peers(on_event)? else { return Err(nobody()) };
         let all = std::iter::once(0..geometry.segments());
-        let added = fetch.transfer.add_object(ObjectId::Root, root, geometry, all, [], None);
+        let added = fetch.transfer().add_object(ObjectId::Root, root, geometry, all, [], None);
         added.map_err(|e| failure::usage(e.to_string()))?;
-        drain(fetch, stop, on_event, &mut |event| {
+        fetch.drain(stop, on_event, &mut |event| {
             let TransferEvent::Segment { segment, .. } = event else { return Ok(()) };
             file.write_all(&segment.content, segment.offset).map_err(at)
         })?;
         ListedFiles::open(file.clone(), size, &root, SegmentSize::DEFAULT)
             .map_err(|e| e.into_error(&file))
-    }
-}
-
-/// Runs a transfer until nothing is wanted any more.
-pub(crate) fn drain(
-    fetch: &mut Fetch,
-    stop: &Stop,
-    on_event: &mut dyn FnMut(Event),
-    keep: &mut dyn FnMut(TransferEvent) -> Result<(), Error>,
-) -> Result<(), Error> {
-    loop {
-        while let Step::Sink(event) = fetch.step(on_event)? {
-            keep(event)?;
-        }
-        if fetch.transfer.is_idle() {
-            fetch.transfer.flush_nodes();
-            while let Step::Sink(event) = fetch.step(on_event)? {
-                keep(event)?;
-            }
-            return Ok(());
-        }
-        fetch.turn(None, stop, on_event)?;
     }
 }

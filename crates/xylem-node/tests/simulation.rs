@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use xylem_forward::{FaceId, FaceScope, Forwarder, Incoming, Outgoing};
+use xylem_forward::{FaceId, FaceScope, Forwarder, Incoming, Outgoing, Seed};
 use xylem_hash::Hash;
 use xylem_link::{Endpoint, Event as LinkEvent, LinkId, StaticKey};
 use xylem_object::naming::{self, ObjectId};
@@ -141,7 +141,7 @@ struct Node {
 
 impl Node {
     fn new(key: StaticKey, seed: u8) -> Self {
-        let mut forwarder = Forwarder::new(xylem_forward::Config::default());
+        let mut forwarder = Forwarder::new(Default::default(), Seed::from_random([seed; 16]));
         let application = forwarder.add_face(FaceScope::Local);
         Self {
             endpoint: Endpoint::new(xylem_link::Config::default(), key, [seed; 32]),
@@ -258,7 +258,7 @@ struct Outcome {
 fn fetch(size: usize, path: Path, seed: u64) -> Outcome {
     let content: Vec<u8> = (0..size).map(|i| (i * 7 + i / 251) as u8).collect();
     let outboard = Outboard::of(&content, SegmentSize::DEFAULT);
-    let publisher = PublisherKey::generate([7; 32]);
+    let publisher = PublisherKey::from_bytes(&[7; 32]);
     let object = Name::from_uri("/simulated/file").unwrap();
     let prefix = naming::versioned(object.as_ref(), 1).unwrap();
     let manifest = Manifest::file(outboard.root(), size as u64, b"file");

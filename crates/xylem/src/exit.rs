@@ -2,7 +2,7 @@
 
 use std::io;
 use std::process::ExitCode;
-use xylem_node::{Blame, Error};
+use xylem_library::{Blame, Error};
 
 /// What a run ends with; the contract that scripts rely on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -2,10 +2,11 @@
 
 use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
-use crate::output::{Json, Out};
+use crate::output::Out;
 use clap::{Args, Subcommand};
+use serde::Serialize;
 use std::path::PathBuf;
-use xylem_node::{KeyEntry, KeyKind, Keyring};
+use xylem_library::keyring::{KeyEntry, KeyKind, Keyring};
 
 /// Keys to sign with in NDN, and certificates for them
 ///
@@ -101,7 +102,7 @@ pub(crate) fn run(args: KeyArgs, common: &Common, out: &mut Out) -> Result<Exit,
 
 fn show(entry: &KeyEntry, out: &mut Out) -> Result<(), Failure> {
     if out.is_json() {
-        return out.json(&Json::Key {
+        return out.json(&KeyRow {
             name: &entry.name,
             algorithm: entry.algorithm,
             certificate: entry.certificate.as_deref(),
@@ -109,4 +110,30 @@ fn show(entry: &KeyEntry, out: &mut Out) -> Result<(), Failure> {
         });
     }
     out.line(&format!("{}  {}", entry.name, entry.algorithm))
+}
+
+/// A key, of `key`.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "key")]
+struct KeyRow<'a> {
+    name: &'a str,
+    algorithm: &'a str,
+    certificate: Option<&'a str>,
+    valid_until_ms: Option<u64>,
+}
+
+#[cfg(test)]
+mod row_tests {
+    use super::*;
+    use crate::output::assert_documented;
+
+    #[test]
+    fn rows_are_documented() {
+        assert_documented(&KeyRow {
+            name: "x",
+            algorithm: "x",
+            certificate: None,
+            valid_until_ms: None,
+        });
+    }
 }

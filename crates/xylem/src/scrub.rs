@@ -3,14 +3,17 @@
 use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
 use crate::get::peers;
+use crate::output::Out;
 use crate::output::text::{bytes, count, rate};
-use crate::output::{Json, Out};
 use crate::stop;
 use crate::values::{parse_rate, parse_seconds};
 use clap::Args;
+use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Duration;
-use xylem_node::{Blame, PeerUri, ScrubOptions, ScrubSummary};
+use xylem_library::Blame;
+use xylem_library::scrub::{ScrubOptions, ScrubSummary};
+use xylem_node::{PeerUri, RepairOptions};
 
 /// Re-reads what was shared or fetched and names each damaged place; --repair mends it from peers
 ///
@@ -75,20 +78,20 @@ pub(crate) fn run(args: ScrubArgs, common: &Common, out: &mut Out) -> Result<Exi
         paths: args.path,
         repair: args.repair,
         tickets,
-        peers: peers(&parsed)?,
         limit_rate: args.limit,
-        give_up: args.timeout,
         store: common.store()?,
     };
+    let repair =
+        RepairOptions { peers: peers(&parsed)?, give_up: args.timeout, limit_rate: args.limit };
     let stop = stop::on_signals()?;
     out.ends_with(&stop);
-    let scrubbed = xylem_node::scrub(&options, &stop, &mut |event| out.event(event));
+    let scrubbed = xylem_node::scrub(&options, &repair, &stop, &mut |event| out.event(event));
     out.take_broken()?;
     report(&scrubbed?, &options, out)
 }
 
 fn report(summary: &ScrubSummary, options: &ScrubOptions, out: &mut Out) -> Result<Exit, Failure> {
-    out.json(&Json::Scrubbed {
+    out.json(&ScrubbedRow {
         bytes: summary.bytes,
         files: summary.files,
         places: summary.places,
@@ -152,4 +155,46 @@ fn counted(summary: &ScrubSummary) -> String {
     add(summary.unfinished, format!("{} to be ended", count(summary.unfinished, "repair")));
     add(summary.fetched, format!("{} fetched", bytes(summary.fetched)));
     text
+}
+
+/// `scrub` is done.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "scrubbed")]
+struct ScrubbedRow {
+    bytes: u64,
+    files: u64,
+    places: u64,
+    damaged: u64,
+    mended: u64,
+    trees: u64,
+    trees_mended: u64,
+    changed: u64,
+    missing: u64,
+    failed: u64,
+    fetched: u64,
+    seconds: f64,
+}
+
+#[cfg(test)]
+mod row_tests {
+    use super::*;
+    use crate::output::assert_documented;
+
+    #[test]
+    fn rows_are_documented() {
+        assert_documented(&ScrubbedRow {
+            bytes: 1,
+            files: 1,
+            places: 0,
+            damaged: 0,
+            mended: 0,
+            trees: 0,
+            trees_mended: 0,
+            changed: 0,
+            missing: 0,
+            failed: 0,
+            fetched: 0,
+            seconds: 0.5,
+        });
+    }
 }

@@ -6,13 +6,14 @@ use crate::get::peers;
 use crate::output::Out;
 use crate::shaping::ShapeArgs;
 use crate::stop;
-use crate::values::{LinkAt, ListenAt, parse_bytes, parse_seconds};
+use crate::values::{LinkAt, ListenAt, parse_bytes, parse_name, parse_seconds};
 use clap::Args;
 use clap::builder::FalseyValueParser;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use xylem_node::{FollowOptions, HostPort, Input, NDN_PORT, Peer, PeerUri, ShareOptions};
+use xylem_library::follow::{FollowOptions, Input};
+use xylem_node::{HostPort, NDN_PORT, Peer, PeerUri, ShareOptions};
 
 /// Shares a file or directory from where it is; prints a ticket and serves until Ctrl-C
 ///
@@ -132,7 +133,7 @@ pub(crate) fn run(args: ShareArgs, common: &Common, out: &mut Out) -> Result<Exi
     let options = ShareOptions {
         follow,
         path: args.path,
-        name: args.name,
+        name: args.name.as_deref().map(parse_name).transpose()?,
         key_file: args.key,
         portable: args.portable,
         listen: links(&args.listen)?,

@@ -1,7 +1,7 @@
 //! SIGINT, SIGTERM and SIGHUP ask a run to end in order; a second one ends it at once.
 
 use crate::exit::{Exit, Failure};
-use xylem_node::Stop;
+use xylem_library::Stop;
 
 /// A [`Stop`] that the usual signals raise.
 ///

@@ -2,13 +2,14 @@
 
 use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
+use crate::output::Out;
 use crate::output::text::{bytes, clean, count};
-use crate::output::{Json, Out};
 use crate::stop;
 use clap::{Args, Subcommand};
+use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use xylem_node::{
+use xylem_library::upkeep::{
     CheckOptions, Finding, FindingKind, Pinned, Standing, StoreEntry, check_store, collect_store,
     list_store,
 };
@@ -114,8 +115,8 @@ fn show(entry: &StoreEntry, out: &mut Out) -> Result<(), Failure> {
     };
     let origin = if entry.fetched { "fetched" } else { "shared" };
     if out.is_json() {
-        return out.json(&Json::Known {
-            path: crate::output::path_text(&entry.path),
+        return out.json(&KnownRow {
+            path: entry.path.to_string_lossy().into_owned(),
             root: &entry.root,
             directory: entry.directory,
             origin,
@@ -141,7 +142,9 @@ fn check(options: CheckOptions, out: &mut Out) -> Result<Exit, Failure> {
     let mut findings = Vec::new();
     let checked = {
         let mut on_finding = |finding: Finding| findings.push(finding);
-        check_store(&options, &stop, &mut on_finding, &mut |event| out.event(event))
+        check_store(&options, &stop, &mut on_finding, &mut |event| {
+            out.event(xylem_node::Event::Library(event))
+        })
     };
     out.take_broken()?;
     let summary = checked?;
@@ -152,14 +155,14 @@ fn check(options: CheckOptions, out: &mut Out) -> Result<Exit, Failure> {
             FindingKind::Repaired => "repaired",
             FindingKind::Leftover => "leftover",
         };
-        let path = crate::output::path_text(&finding.path);
+        let path = finding.path.to_string_lossy().into_owned();
         if out.is_json() {
-            out.json(&Json::Finding { kind, path, what: &finding.what })?;
+            out.json(&FindingRow { kind, path, what: &finding.what })?;
         } else {
             out.line(&clean(&format!("{kind}: {path}: {}", finding.what)))?;
         }
     }
-    out.json(&Json::StoreChecked {
+    out.json(&StoreCheckedRow {
         records: summary.records,
         trees: summary.trees,
         listings: summary.listings,
@@ -192,15 +195,15 @@ fn gc(dir: &Path, dry_run: bool, older_than: Option<u64>, out: &mut Out) -> Resu
     let older_than = older_than.map(|days| Duration::from_secs(days * 24 * 3600));
     let mut broken = Ok(());
     let done = collect_store(dir, older_than, dry_run, &mut |name, size| {
-        let path = crate::output::path_text(name);
+        let path = name.to_string_lossy().into_owned();
         if out.is_json() && broken.is_ok() {
-            broken = out.json(&Json::Removed { path, bytes: size, dry_run });
+            broken = out.json(&RemovedRow { path, bytes: size, dry_run });
         } else {
             out.detail(&clean(&format!("{path}: {}", bytes(size))));
         }
     })?;
     broken?;
-    out.json(&Json::Collected {
+    out.json(&CollectedRow {
         parts: done.parts,
         partials: done.partials,
         records: done.records,
@@ -238,12 +241,12 @@ fn gc(dir: &Path, dry_run: bool, older_than: Option<u64>, out: &mut Out) -> Resu
 }
 
 fn pin(dir: &Path, what: &Path, keep: bool, out: &mut Out) -> Result<Exit, Failure> {
-    let pinned = xylem_node::pin(dir, what, keep)?;
+    let pinned = xylem_library::upkeep::pin(dir, what, keep)?;
     let (path, root) = match &pinned {
-        Pinned::Path(path) => (Some(crate::output::path_text(path)), None),
+        Pinned::Path(path) => (Some(path.to_string_lossy().into_owned()), None),
         Pinned::Root(root, _) => (None, Some(root.as_str())),
     };
-    out.json(&Json::Pinned { path: path.clone(), root, pinned: keep })?;
+    out.json(&PinnedRow { path: path.clone(), root, pinned: keep })?;
     let name = path.as_deref().or(root).unwrap_or_default();
     let word = if keep { "Pinned" } else { "No longer pinned:" };
     out.note(&clean(&format!("{word} {name}")));
@@ -251,4 +254,116 @@ fn pin(dir: &Path, what: &Path, keep: bool, out: &mut Out) -> Result<Exit, Failu
         out.note("Nothing of it is in the store yet");
     }
     Ok(Exit::Done)
+}
+
+/// A row of `store list`.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "known")]
+struct KnownRow<'a> {
+    path: String,
+    root: &'a str,
+    directory: bool,
+    origin: &'a str,
+    bytes: u64,
+    state: &'a str,
+    pinned: bool,
+    used_s: u64,
+    ticket: Option<&'a str>,
+}
+
+/// One thing that `store check` found.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "finding")]
+struct FindingRow<'a> {
+    kind: &'a str,
+    path: String,
+    what: &'a str,
+}
+
+/// `store check` is done.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "store_checked")]
+struct StoreCheckedRow {
+    records: u64,
+    trees: u64,
+    listings: u64,
+    manifests: u64,
+    bytes: u64,
+    bad: u64,
+    repaired: u64,
+}
+
+/// One name that `store gc` removed.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "removed")]
+struct RemovedRow {
+    path: String,
+    bytes: u64,
+    dry_run: bool,
+}
+
+/// `store gc` is done.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "collected")]
+struct CollectedRow {
+    parts: u64,
+    partials: u64,
+    records: u64,
+    leftovers: u64,
+    bytes: u64,
+    young: u64,
+    busy: u64,
+    dry_run: bool,
+}
+
+/// What `store pin` or `store unpin` did.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "pinned")]
+struct PinnedRow<'a> {
+    path: Option<String>,
+    root: Option<&'a str>,
+    pinned: bool,
+}
+
+#[cfg(test)]
+mod row_tests {
+    use super::*;
+    use crate::output::assert_documented;
+
+    #[test]
+    fn rows_are_documented() {
+        assert_documented(&PinnedRow { path: None, root: None, pinned: false });
+        assert_documented(&CollectedRow {
+            parts: 1,
+            partials: 1,
+            records: 1,
+            leftovers: 1,
+            bytes: 1,
+            young: 1,
+            busy: 1,
+            dry_run: false,
+        });
+        assert_documented(&RemovedRow { path: "x".into(), bytes: 1, dry_run: false });
+        assert_documented(&StoreCheckedRow {
+            records: 1,
+            trees: 1,
+            listings: 1,
+            manifests: 1,
+            bytes: 1,
+            bad: 1,
+            repaired: 1,
+        });
+        assert_documented(&FindingRow { kind: "x", path: "x".into(), what: "x" });
+        assert_documented(&KnownRow {
+            path: "x".into(),
+            root: "x",
+            directory: false,
+            origin: "x",
+            bytes: 1,
+            state: "x",
+            pinned: false,
+            used_s: 1,
+            ticket: None,
+        });
+    }
 }

@@ -3,11 +3,12 @@
 use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
 use crate::get::peers;
+use crate::output::Out;
 use crate::output::text::{bytes, clean, count};
-use crate::output::{Json, Out};
 use crate::stop;
-use crate::values::parse_seconds;
+use crate::values::{parse_seconds, parse_ticket};
 use clap::Args;
+use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use xylem_node::{ExtendsOptions, PeerUri, VerifyOptions, VerifySummary};
@@ -64,7 +65,7 @@ pub(crate) fn run(args: VerifyArgs, common: &Common, out: &mut Out) -> Result<Ex
     }
     let options = VerifyOptions {
         path: args.path,
-        ticket: args.ticket.unwrap_or_default(), // the parser wants one without --extends
+        ticket: parse_ticket(&args.ticket.unwrap_or_default())?, // the parser wants one without --extends
         from: peers(&args.from)?,
         give_up: args.timeout,
         store: common.store()?,
@@ -78,8 +79,8 @@ pub(crate) fn run(args: VerifyArgs, common: &Common, out: &mut Out) -> Result<Ex
 
 fn extends(args: &VerifyArgs, old: String, out: &mut Out) -> Result<Exit, Failure> {
     let options = ExtendsOptions {
-        old,
-        new: args.path.to_string_lossy().into_owned(),
+        old: parse_ticket(&old)?,
+        new: parse_ticket(&args.path.to_string_lossy())?,
         from: peers(&args.from)?,
         give_up: args.timeout,
     };
@@ -89,7 +90,7 @@ fn extends(args: &VerifyArgs, old: String, out: &mut Out) -> Result<Exit, Failur
     out.take_broken()?;
     let summary = shown?;
     let why = summary.why_not.as_deref();
-    out.json(&Json::Extends {
+    out.json(&ExtendsRow {
         old_bytes: summary.old_bytes,
         new_bytes: summary.new_bytes,
         proof_bytes: summary.proof_bytes,
@@ -110,7 +111,7 @@ fn extends(args: &VerifyArgs, old: String, out: &mut Out) -> Result<Exit, Failur
 
 fn report(summary: &VerifySummary, path: &Path, out: &mut Out) -> Result<Exit, Failure> {
     for (inner, range, what) in &summary.damage {
-        out.json(&Json::Damage {
+        out.json(&DamageRow {
             path: inner.to_string_lossy().into_owned(),
             start: range.start,
             end: range.end,
@@ -123,8 +124,8 @@ fn report(summary: &VerifySummary, path: &Path, out: &mut Out) -> Result<Exit, F
             out.line(&clean(&line))?;
         }
     }
-    out.json(&Json::Verified {
-        root: &summary.root,
+    out.json(&VerifiedRow {
+        root: &summary.root.to_string(),
         bytes: summary.bytes,
         files: summary.files,
         damaged: summary.damage.len(),
@@ -143,4 +144,61 @@ fn report(summary: &VerifySummary, path: &Path, out: &mut Out) -> Result<Exit, F
         out.note("No tree was at hand to narrow it down; --from ADDR names a peer that has it");
     }
     Ok(Exit::Damaged)
+}
+
+/// `verify --extends`.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "extends")]
+struct ExtendsRow<'a> {
+    old_bytes: u64,
+    new_bytes: u64,
+    proof_bytes: usize,
+    extends: bool,
+    why: Option<&'a str>,
+}
+
+/// One bad place that `verify` found.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "damage")]
+struct DamageRow<'a> {
+    path: String,
+    start: u64,
+    end: u64,
+    what: &'a str,
+}
+
+/// `verify` is done.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "verified")]
+struct VerifiedRow<'a> {
+    root: &'a str,
+    bytes: u64,
+    files: u64,
+    damaged: usize,
+    located: bool,
+}
+
+#[cfg(test)]
+mod row_tests {
+    use super::*;
+    use crate::output::assert_documented;
+
+    #[test]
+    fn rows_are_documented() {
+        assert_documented(&ExtendsRow {
+            old_bytes: 1,
+            new_bytes: 2,
+            proof_bytes: 32,
+            extends: true,
+            why: Some("w"),
+        });
+        assert_documented(&DamageRow { path: String::new(), start: 0, end: 1, what: "x" });
+        assert_documented(&VerifiedRow {
+            root: "00",
+            bytes: 1,
+            files: 1,
+            damaged: 0,
+            located: true,
+        });
+    }
 }

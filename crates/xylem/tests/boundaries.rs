@@ -15,12 +15,29 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("xylem-mgmt", &["xylem-packet", "xylem-trust", "xylem-forward"]),
     ("xylem-congestion", &[]),
     ("xylem-link", &["xylem-hash", "xylem-congestion"]),
+    ("xylem-carriers", &[]),
     ("xylem-mail", &["xylem-hash", "xylem-object", "xylem-link"]),
     ("xylem-store", &["xylem-hash", "xylem-tree"]),
     (
         "xylem-transfer",
         &["xylem-hash", "xylem-tree", "xylem-packet", "xylem-object", "xylem-congestion"],
     ),
+    (
+        "xylem-library",
+        &[
+            "xylem-hash",
+            "xylem-tree",
+            "xylem-packet",
+            "xylem-trust",
+            "xylem-object",
+            "xylem-forward",
+            "xylem-link",
+            "xylem-mail",
+            "xylem-store",
+            "xylem-transfer",
+        ],
+    ),
+    ("xylem-client", &["xylem-packet", "xylem-trust", "xylem-object", "xylem-transfer"]),
     ("xylem-ffi", &["xylem-hash"]),
 ];
 

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use bytes::BytesMut;
 use common::{Node, assert_exit, file, finish, noise, stderr, text, until, xylem};
 use serde_json::Value;
-use xylem_link_internals::frame::Frame;
+use xylem_link_internals::internals::Frame;
 use xylem_link_internals::{CloseReason, Config, Endpoint, Event, LinkId, StaticKey, purpose};
 
 /// One person's store, with an address to listen at.

@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::api::{Blame, Error, Peer};
 use crate::failure;
 use crate::node::default_socket;
+use crate::peer::Peer;
 use crate::uri::PeerUri;
+use xylem_library::{Blame, Error};
 
 /// The variable that NDN libraries read.
 const TRANSPORT_VARIABLE: &str = "NDN_CLIENT_TRANSPORT";

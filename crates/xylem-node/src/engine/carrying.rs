@@ -5,14 +5,16 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use mio::net::TcpStream;
+use xylem_carriers::tls::Identity;
 use xylem_forward::FaceId;
 use xylem_link::{LinkId, PeerKey, Transmit};
 use xylem_mgmt::{Carrier, FaceUri, Persistency};
 
 use super::listening::Listener;
 use super::{Engine, Network, Source};
-use crate::carriers::{CarrierId, Dial, Identity};
+use crate::carriers::{CarrierId, Dial};
 use crate::faces::{Face, Transport};
+use crate::peer::FaceAddress;
 use crate::uri::endpoint;
 
 impl Engine {
@@ -77,7 +79,7 @@ impl Engine {
         let now = self.now();
         let Network { carriers, endpoint, .. } = &mut self.net;
         let from = carriers.address(id);
-        let outcome = carriers.turn(now, id, &mut |datagram| {
+        let outcome = carriers.receive(now, id, &mut |datagram| {
             endpoint.handle_datagram(now, from, datagram);
         });
         self.drain_endpoint(now);
@@ -126,11 +128,11 @@ impl Engine {
         } else {
             (FaceUri::Xylem(endpoint(remote)), self.net.link_uri(remote))
         };
-        let shown = match &far {
-            FaceUri::Carried(..) => far.to_string(),
-            _ => remote.to_string(),
+        let address = match &far {
+            FaceUri::Carried(..) => FaceAddress::Uri(far.clone()),
+            _ => FaceAddress::Link(remote),
         };
-        let mut face = Face::new(Transport::Link(link), shown, far, here);
+        let mut face = Face::new(Transport::Link(link), address, far, here);
         face.persistency = Persistency::OnDemand;
         Some(self.add_face(face))
     }

@@ -13,19 +13,23 @@ use bytes::Bytes;
 use xylem_object::growing::{pointed_to, pointer_name};
 use xylem_object::{Growing, Kind, Manifest, ObjectId, naming};
 use xylem_packet::{Component, InterestBuilder, Name, Packet};
-use xylem_store::{FileRef, OpenHow, Store};
+use xylem_store::{FileRef, GrowingFile, OpenHow, Store};
 use xylem_transfer::{Event as TransferEvent, Spec};
-use xylem_tree::consistency::{self, ConsistencyError};
+use xylem_tree::consistency::{self, ConsistencyError, Continuation};
 use xylem_tree::{Geometry, GrowingTree, Node, NodeValue, Segment, TreeKind, Verified, Verifier};
 
-use super::log::{self, Entry};
-use super::output::{Output, Place};
-use crate::api::{Blame, Error, Event, Existing, GetOptions, GetSummary, Stop};
-use crate::get::{Fetch, Step, Watch, parse_ticket};
-use crate::publish::disk;
-use crate::sink::Destination;
-use crate::walk::os_bytes;
-use crate::{client, failure, identity};
+use crate::event::Event;
+use crate::failure;
+use crate::fetch::Fetch;
+use crate::get::GetOptions;
+use crate::summary::GetSummary;
+use xylem_library::follow::log::{self, Entry};
+use xylem_library::follow::output::{Output, Place};
+use xylem_library::identity;
+use xylem_library::publish::disk;
+use xylem_library::sink::Destination;
+use xylem_library::walk::os_bytes;
+use xylem_library::{Blame, CheckpointMade, Error, Existing, LibraryEvent, Stop};
 
 /// How long a question for the newest checkpoint waits; and a quiet stream is asked again so often.
 const ASK_EVERY: Duration = Duration::from_secs(1);
@@ -54,16 +58,16 @@ pub fn follow(
     on_event: &mut dyn FnMut(Event),
 ) -> Result<GetSummary, Error> {
     let started = Instant::now();
-    let ticket = parse_ticket(&options.ticket)?;
+    let ticket = &options.ticket;
     if ticket.kind == Kind::Directory {
         return Err(failure::usage("the ticket names a directory, which does not grow"));
     }
     let store = Store::open(disk(), &options.store).map_err(|e| failure::store(&e))?;
     let shaping = options.shaping.clone();
     let mut fetch =
-        Fetch::new(&ticket, &options.from, options.give_up, options.limit_rate, shaping)?;
+        Fetch::new(ticket, &options.from, options.give_up, options.limit_rate, shaping)?;
     let object = ticket.name.as_ref().parent().to_name();
-    fetch.watch = Some(Watch::new(object.clone()));
+    fetch.watch(object.clone());
     let manifest = fetch.manifest(stop, on_event)?;
     if manifest.growing.is_none() {
         let what = "the ticket names a file that does not grow; get it without --follow";
@@ -72,7 +76,7 @@ pub fn follow(
     on_event(Event::Found {
         name: String::from_utf8_lossy(&manifest.file_name).into_owned(),
         directory: false,
-        root: manifest.root.to_string(),
+        root: manifest.root,
         bytes: manifest.size,
         files: 1,
     });
@@ -100,10 +104,10 @@ pub fn follow(
         told: Duration::ZERO,
     };
     let outcome = follower.run(first, at.is_some(), options.give_up, stop, on_event);
-    follower.fetch.engine.close();
+    follower.fetch.close();
     // What was verified is written whatever ended the run; its own trouble comes first.
     let written = follower.output.finish();
-    let root = follower.begun.tree.checkpoint().root().to_string();
+    let root = follower.begun.tree.checkpoint().root();
     let bytes = follower.begun.tree.size();
     match outcome {
         Err(e) if e.blame != Blame::Interrupted => return Err(e),
@@ -116,14 +120,13 @@ pub fn follow(
         }
     }
     Ok(GetSummary {
-        root,
         path,
         bytes,
         files: 1,
         fetched: follower.fetched,
         resumed,
         elapsed: started.elapsed(),
-        ..GetSummary::default()
+        ..GetSummary::new(root)
     })
 }
 
@@ -150,9 +153,9 @@ fn begin(
 ) -> Result<(Place, Begun), Error> {
     let at = |e| failure::store(&e);
     let empty = || GrowingTree::new(manifest.segment, TreeKind::Blake3);
-    let Some(to) = Destination::choose(options, manifest)? else {
+    let Some(to) = Destination::choose(&options.save, manifest)? else {
         let begun = Begun { path: None, tree: empty(), verified: None, file: None };
-        return Ok((Place::Stdout, begun));
+        return Ok((Place::Stdout(begun.tree.checkpoint()), begun));
     };
     let how = OpenHow::Create { mode: 0o666 };
     let file = FileRef::open(&**store.medium(), &to.path, how).map_err(at)?;
@@ -161,7 +164,7 @@ fn begin(
     let key = os_bytes(canonical.as_os_str());
     let state = log::place(store, &key, object.as_ref(), "got").map_err(at)?;
     let state = log::open(&**store.medium(), &state).map_err(at)?;
-    if options.existing == Existing::Overwrite {
+    if options.save.existing == Existing::Overwrite {
         file.set_len(0).map_err(at)?;
     }
     let size = file.metadata().map_err(at)?.size;
@@ -183,7 +186,7 @@ fn begin(
         }
         if tree.size() - told > 32 << 20 {
             told = tree.size();
-            on_event(Event::Hashing { done: told, total: size });
+            on_event(Event::Library(LibraryEvent::Hashing { done: told, total: size }));
             if stop.raised() {
                 let message = "interrupted; what was verified is kept".to_owned();
                 return Err(Error { blame: Blame::Interrupted, message });
@@ -191,9 +194,10 @@ fn begin(
         }
     }
     if tree.size() > 0 {
-        on_event(Event::Resumed { bytes: tree.size() });
+        on_event(Event::Library(LibraryEvent::Resumed { bytes: tree.size() }));
     }
-    let place = Place::File { file: file.clone(), end: tree.size(), state: state.clone() };
+    let out = GrowingFile::new(file.clone(), &tree.checkpoint());
+    let place = Place::File { file: out, state: state.clone() };
     let begun = Begun { path: Some(to.path), tree, verified, file: Some((file, state)) };
     Ok((place, begun))
 }
@@ -259,10 +263,10 @@ impl Follower {
         stop: &Stop,
         on_event: &mut dyn FnMut(Event),
     ) -> Result<Option<u64>, Error> {
-        let mut heard = self.fetch.engine.now();
+        let mut heard = self.fetch.now();
         let (mut ask_at, mut pointer_at) = (heard, None);
         loop {
-            let now = self.fetch.engine.now();
+            let now = self.fetch.now();
             if now >= heard + patience {
                 return Ok(None);
             }
@@ -276,10 +280,10 @@ impl Follower {
             }
             let due = [Some(ask_at.max(now + RETRY)), pointer_at, Some(heard + patience)];
             self.turn(due.into_iter().flatten().min(), stop, on_event)?;
-            while let Step::Sink(_) | Step::Manifest(_) = self.fetch.step(on_event)? {}
-            while let Some(packet) = self.fetch.watch.as_mut().and_then(Watch::next) {
+            while self.fetch.next_event(on_event)?.is_some() {}
+            while let Some(packet) = self.fetch.next_pointer() {
                 let Some(version) = self.pointed_to(&packet) else { continue };
-                heard = self.fetch.engine.now();
+                heard = self.fetch.now();
                 if version > than || (self.at.is_none() && version == than) {
                     return Ok(Some(version));
                 }
@@ -293,7 +297,9 @@ impl Follower {
     /// nobody is here.
     fn ask(&mut self, number: Option<u64>) -> Result<bool, Error> {
         let (name, discovers, lifetime) = match number {
-            None => (self.object.child(Component::keyword(client::rdr::METADATA)), true, ASK_EVERY),
+            None => {
+                (self.object.child(Component::keyword(xylem_client::METADATA)), true, ASK_EVERY)
+            }
             Some(number) => (pointer_name(self.object.as_ref(), number), false, POINTER_LIFETIME),
         };
         let mut interest = Vec::new();
@@ -336,16 +342,17 @@ impl Follower {
             self.fetch.manifest(stop, on_event)?;
             (shown, nodes) = self.show(&manifest, stop, on_event)?;
         }
-        if let Err(why) = shown {
-            return Err(match (self.at, &self.begun.verified, &self.begun.path) {
+        let continuation = shown.map_err(|why| {
+            match (self.at, &self.begun.verified, &self.begun.path) {
                 // Nothing says that what is there came from here.
                 (None, None, Some(path)) => failure::usage(format!(
                     "{} exists and is no beginning of it; choose --overwrite or -o PATH",
                     path.display()
                 )),
                 _ => self.other_history(version, &why.to_string()),
-            });
-        }
+            }
+        })?;
+        self.output.advance(continuation)?;
         self.fetch_new(&manifest, nodes, stop, on_event)?;
         if self.begun.tree.checkpoint().root() != manifest.root {
             return Err(self.other_history(version, "its bytes are not its root's"));
@@ -370,14 +377,14 @@ impl Follower {
         Growing { number, last }: Growing,
         on_event: &mut dyn FnMut(Event),
     ) {
-        on_event(Event::Checkpoint {
+        on_event(Event::Library(LibraryEvent::Checkpoint(CheckpointMade {
             number,
             version,
             name: self.spec.prefix.to_string(),
             root: manifest.root.to_string(),
             bytes: manifest.size,
             last,
-        });
+        })));
     }
 
     fn other_history(&self, version: u64, why: &str) -> Error {
@@ -403,9 +410,9 @@ impl Follower {
         }
         file.set_len(verified.size()).map_err(|e| failure::store(&e))?;
         self.begun.tree = verified.clone();
-        let (file, state, end) = (file.clone(), state.clone(), verified.size());
-        let old =
-            std::mem::replace(&mut self.output, Output::new(Place::File { file, end, state }));
+        let file = GrowingFile::new(file.clone(), &verified.checkpoint());
+        let place = Place::File { file, state: state.clone() };
+        let old = std::mem::replace(&mut self.output, Output::new(place));
         old.finish()?;
         Ok(true)
     }
@@ -418,7 +425,7 @@ impl Follower {
         manifest: &Manifest,
         stop: &Stop,
         on_event: &mut dyn FnMut(Event),
-    ) -> Result<(Result<(), ConsistencyError>, Shown), Error> {
+    ) -> Result<(Result<Continuation, ConsistencyError>, Shown), Error> {
         let tree = &self.begun.tree;
         let (old, new) = (tree.geometry(), manifest.geometry());
         let roots = (tree.checkpoint().root(), manifest.root);
@@ -435,7 +442,7 @@ impl Follower {
         self.fetch_range(&new, manifest, first..first + 1, None, Some(&mut shown), stop, on_event)?;
         let tree = &self.begun.tree;
         let content = match &shown.segment {
-            Some((at, content)) if *at == needs.segment.0 => content.clone(),
+            Some(segment) if segment.index == needs.segment => segment.content.clone(),
             _ => Bytes::copy_from_slice(tree.tail().1),
         };
         let value = |node: Node| shown.nodes.get(&node).copied().or_else(|| tree.node(node));
@@ -456,9 +463,9 @@ impl Follower {
     ) -> Result<(), Error> {
         let geometry = manifest.geometry();
         let mut first = self.begun.tree.size() / geometry.segment_size().bytes() as u64;
-        if let Some((at, content)) = shown.segment.take() {
-            self.write(geometry.segment_range(xylem_tree::SegmentIndex(at)).start, content)?;
-            first = at + 1;
+        if let Some(segment) = shown.segment.take() {
+            first = segment.index.0 + 1;
+            self.write(segment)?;
         }
         if self.begun.tree.size() < manifest.size {
             let verifier = shown.verifier(geometry, manifest);
@@ -480,28 +487,26 @@ impl Follower {
         stop: &Stop,
         on_event: &mut dyn FnMut(Event),
     ) -> Result<(), Error> {
-        let transfer = &mut self.fetch.transfer;
+        let transfer = self.fetch.transfer();
         transfer.in_order_window(Some(WINDOW_SEGMENTS));
         let mut next = wanted.start;
         transfer
             .add_object(ObjectId::Root, manifest.root, *geometry, [wanted], [], verifier)
             .map_err(|e| Error { blame: Blame::Network, message: e.to_string() })?;
-        let mut early: BTreeMap<u64, Bytes> = BTreeMap::new();
+        let mut early: BTreeMap<u64, Verified<Segment<Bytes>>> = BTreeMap::new();
         let mut complete = false;
         loop {
-            while let Step::Sink(event) = self.fetch.step(on_event)? {
+            while let Some(event) = self.fetch.next_event(on_event)? {
                 match event {
                     TransferEvent::Segment { segment, .. } => {
-                        let segment: Verified<Segment<Bytes>> = segment;
                         self.fetched += segment.content.len() as u64;
                         if let Some(shown) = &mut shown {
-                            shown.segment = Some((segment.index.0, segment.content.clone()));
+                            shown.segment = Some(segment);
                             continue;
                         }
-                        early.insert(segment.index.0, segment.content.clone());
-                        while let Some(content) = early.remove(&next) {
-                            let at = geometry.segment_range(xylem_tree::SegmentIndex(next)).start;
-                            self.write(at, content)?;
+                        early.insert(segment.index.0, segment);
+                        while let Some(segment) = early.remove(&next) {
+                            self.write(segment)?;
                             next += 1;
                         }
                     }
@@ -515,8 +520,8 @@ impl Follower {
                 }
             }
             self.output.turn()?;
-            let now = self.fetch.engine.now();
-            self.fetch.transfer.set_paused(now, self.output.is_full());
+            let now = self.fetch.now();
+            self.fetch.transfer().set_paused(now, self.output.is_full());
             if complete {
                 return Ok(());
             }
@@ -526,16 +531,17 @@ impl Follower {
         }
     }
 
-    /// The bytes of a segment that begins at `start`, but for those that are here already.
-    fn write(&mut self, start: u64, content: Bytes) -> Result<(), Error> {
-        let here = self.begun.tree.size().saturating_sub(start).min(content.len() as u64);
-        let new = content.slice(here as usize..);
-        let Ok(()) = self.begun.tree.push(&new, |_, _| Ok::<(), std::convert::Infallible>(()));
-        self.output.bytes(new)
+    /// Writes a segment, but for those of its bytes that are here already.
+    fn write(&mut self, segment: Verified<Segment<Bytes>>) -> Result<(), Error> {
+        let here = self.begun.tree.size().saturating_sub(segment.offset);
+        let new = usize::try_from(here).ok().and_then(|here| segment.content.get(here..));
+        let new = new.unwrap_or_default();
+        let Ok(()) = self.begun.tree.push(new, |_, _| Ok::<(), std::convert::Infallible>(()));
+        self.output.segment(segment)
     }
 
     fn tell_progress(&mut self, total: u64, on_event: &mut dyn FnMut(Event)) {
-        let now = self.fetch.engine.now();
+        let now = self.fetch.now();
         if now >= self.told + TICK {
             self.told = now;
             let verified = self.begun.tree.size();
@@ -550,7 +556,7 @@ impl Follower {
         on_event: &mut dyn FnMut(Event),
     ) -> Result<(), Error> {
         self.output.turn()?;
-        self.fetch.turn(deadline, stop, on_event)
+        self.fetch.run_once(deadline, stop, on_event)
     }
 }
 
@@ -558,7 +564,7 @@ impl Follower {
 #[derive(Default)]
 struct Shown {
     nodes: HashMap<Node, NodeValue>,
-    segment: Option<(u64, Bytes)>,
+    segment: Option<Verified<Segment<Bytes>>>,
 }
 
 impl Shown {

@@ -6,22 +6,24 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use xylem_link::Shaping;
-use xylem_object::{Kind, ObjectId};
+use xylem_object::{Kind, ObjectId, Ticket};
 use xylem_transfer::Event as TransferEvent;
 use xylem_tree::consistency;
 use xylem_tree::{Geometry, Node, NodeValue, SegmentIndex};
 
-use crate::api::{Blame, Error, Event, Peer, Stop};
+use crate::event::Event;
 use crate::failure;
-use crate::get::{Fetch, Step, parse_ticket};
+use crate::fetch::{Fetch, Next};
+use crate::peer::Peer;
+use xylem_library::{Blame, Error, Stop};
 
 /// What to compare, and whom to ask.
 #[derive(Clone, Debug)]
 pub struct ExtendsOptions {
-    /// `xylem:…` of the shorter one.
-    pub old: String,
-    /// `xylem:…` of the longer one.
-    pub new: String,
+    /// The shorter one.
+    pub old: Ticket,
+    /// The longer one.
+    pub new: Ticket,
     /// Peers to ask, as in [`crate::GetOptions::from`].
     pub from: Vec<Peer>,
     /// Give up on peers after this long.
@@ -51,12 +53,12 @@ pub fn extends(
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<ExtendsSummary, Error> {
-    let (old, new) = (parse_ticket(&options.old)?, parse_ticket(&options.new)?);
+    let (old, new) = (&options.old, &options.new);
     if old.kind == Kind::Directory || new.kind == Kind::Directory {
         return Err(failure::usage("a directory has no beginning; give tickets of files"));
     }
     let shaping = Shaping::default();
-    let mut fetch = Fetch::new(&new, &options.from, options.give_up, None, shaping)?;
+    let mut fetch = Fetch::new(new, &options.from, options.give_up, None, shaping)?;
     let manifest = fetch.manifest(stop, on_event)?;
     let geometry = manifest.geometry();
     let older = Geometry::new(old.size, manifest.segment).with_kind(manifest.tree);
@@ -70,7 +72,7 @@ pub fn extends(
             return Err(Error { blame: Blame::Network, message });
         }
     }
-    fetch.engine.close();
+    fetch.close();
     let shown = consistency::verify((&older, old.root), (&geometry, manifest.root), &proof);
     Ok(ExtendsSummary {
         old_bytes: old.size,
@@ -90,19 +92,20 @@ fn segment(
 ) -> Result<(Bytes, HashMap<Node, NodeValue>), Error> {
     let wanted = std::iter::once(i.0..i.0 + 1);
     fetch
-        .transfer
+        .transfer()
         .add_object(ObjectId::Root, manifest.root, manifest.geometry(), wanted, [], None)
         .map_err(|e| Error { blame: Blame::Network, message: e.to_string() })?;
     let (mut content, mut nodes) = (Bytes::new(), HashMap::new());
-    loop {
-        while let Step::Sink(event) = fetch.step(on_event)? {
+    fetch.run_until(stop, on_event, |look| {
+        while let Some(event) = look.next_event()? {
             match event {
                 TransferEvent::Segment { segment, .. } => content = segment.content.clone(),
                 TransferEvent::Nodes { nodes: proven, .. } => nodes.extend(proven.iter().copied()),
-                TransferEvent::ObjectComplete(_) => return Ok((content, nodes)),
+                TransferEvent::ObjectComplete(_) => return Ok(Next::Done),
                 _ => {}
             }
         }
-        fetch.turn(None, stop, on_event)?;
-    }
+        Ok(Next::Wait(None))
+    })?;
+    Ok((content, nodes))
 }

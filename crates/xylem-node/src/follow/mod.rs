@@ -1,5 +1,5 @@
 //! Growing objects: [`follow`] fetches a stream as it grows, [`extends`] proves that one checkpoint
-//! begins another; publishing one is [`crate::share`]'s with [`FollowOptions`].
+//! begins another; publishing one is [`crate::share`]'s with [`xylem_library::follow::FollowOptions`].
 //!
 //! A growing object is a series of ordinary publications (docs/spec/object.md, "Growing objects"), so
 //! that everything else here can fetch one checkpoint of it. This module finds the newest, and holds
@@ -7,11 +7,6 @@
 
 mod consume;
 mod extends;
-mod grow;
-mod log;
-mod output;
 
 pub use consume::follow;
 pub use extends::{ExtendsOptions, ExtendsSummary, extends};
-pub(crate) use grow::Grower;
-pub use grow::{FollowOptions, Input};

@@ -7,28 +7,34 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use xylem_forward::Forwarder;
+use xylem_forward::{Forwarder, Seed};
 use xylem_link::{Endpoint, StaticKey};
 use xylem_mail::{Body, Content, EnvelopeId, MAX_NAME, MAX_NOTE};
+use xylem_mgmt::FaceUri;
+use xylem_object::Ticket;
 
-use super::entries::{Route, hex};
-use super::store::MailStore;
-use super::{MailEvent, Room, beside, courier, find, name_of_ticket};
+use super::{MailEvent, MailServer, Recipient, delivery, find, name_of_ticket, while_delivering};
 use crate::addresses::advertised;
-use crate::api::{Blame, Error, Event, Peer, ShareOptions, Stop};
-use crate::client::now_ms;
-use crate::engine::{Engine, Happening};
-use crate::get::parse_ticket;
+use crate::engine::{Engine, EngineEvent, Program};
+use crate::event::Event;
+use crate::failure;
+use crate::peer::{FaceAddress, Peer};
+use crate::share::ShareOptions;
 use crate::share::{bind_links, share_with};
-use crate::{failure, identity};
+use crate::uri;
+use xylem_library::clock::now_ms;
+use xylem_library::identity;
+use xylem_library::mail::entries::Route;
+use xylem_library::mail::store::MailStore;
+use xylem_library::{Blame, Error, Stop};
 
 /// What is sent.
 #[derive(Clone, Debug)]
 pub enum Mail {
     /// A file or directory, which is shared until the peer has fetched it.
     Path(Box<ShareOptions>),
-    /// A ticket, `xylem:…`; whoever made it serves what it names.
-    Ticket(String),
+    /// A ticket; whoever made it serves what it names.
+    Ticket(Box<Ticket>),
     /// A note.
     Note(String),
 }
@@ -38,8 +44,8 @@ pub enum Mail {
 pub struct SendOptions {
     /// What.
     pub mail: Mail,
-    /// To whom: a name given by [`super::Inbox::trust`], or a card, `xylem-peer:…`.
-    pub peer: String,
+    /// To whom.
+    pub to: Recipient,
     /// Where the peer listens, instead of at its card's addresses.
     pub at: Vec<SocketAddr>,
     /// A node that keeps the message for the peer; its addresses.
@@ -72,7 +78,7 @@ pub fn send(
 ) -> Result<SendSummary, Error> {
     let store = MailStore::open(&options.store)?;
     // Whatever can be wrong with the peer is said before anything is hashed.
-    let (card, name) = find(&store, &options.peer)?;
+    let (card, name) = find(&store, &options.to)?;
     let route = route(options, &card.addresses)?;
     let compose = |content: Content, called: String, size: u64, ours: &[SocketAddr]| {
         let called = cut(called);
@@ -81,10 +87,9 @@ pub fn send(
     };
     let share = match &options.mail {
         Mail::Path(share) => share,
-        Mail::Ticket(text) => {
-            let ticket = parse_ticket(text)?;
-            let (called, size) = (name_of_ticket(&ticket), ticket.size);
-            let id = compose(Content::Ticket(Box::new(ticket)), called, size, &[])?;
+        Mail::Ticket(ticket) => {
+            let (called, size) = (name_of_ticket(ticket), ticket.size);
+            let id = compose(Content::Ticket(ticket.clone()), called, size, &[])?;
             return once(&store, id, &name, options, stop, on_event);
         }
         Mail::Note(text) => {
@@ -96,11 +101,11 @@ pub fn send(
         }
     };
     let mut sent = Sent { id: None, summary: SendSummary::default(), error: None };
-    let (events, from_courier) = mpsc::channel();
-    // Ends the share when it has been fetched, and the courier with the share.
+    let (events, from_delivery) = mpsc::channel();
+    // Ends the share when it has been fetched, and the delivery with the share.
     let ends = Stop::new();
     thread::scope(|scope| {
-        let ended = share_with(share, stop, &ends, &from_courier, &mut |event| {
+        let ended = share_with(share, stop, &ends, &from_delivery, &mut |event| {
             sent.note(&event);
             if sent.summary.fetched {
                 ends.raise();
@@ -115,21 +120,18 @@ pub fn send(
             let Some((ticket, bytes, ours)) = ready else { return };
             let file = share.path.file_name().unwrap_or(share.path.as_os_str());
             let called = file.to_string_lossy().into_owned();
-            let composed = parse_ticket(&ticket).and_then(|ticket| {
-                compose(Content::Ticket(Box::new(ticket)), called, bytes, &ours)
-            });
-            match composed {
+            match compose(Content::Ticket(Box::new(ticket)), called, bytes, &ours) {
                 Err(e) => {
                     sent.error = Some(e);
                     ends.raise();
                 }
                 Ok(id) => {
                     on_event(queued(&name, id));
-                    sent.id = Some(hex(&id.0));
+                    sent.id = Some(id);
                     let (events, ends, store) = (events.clone(), &ends, &store);
                     scope.spawn(move || {
                         let (give_up, first) = (options.give_up, Some(id));
-                        courier::keep_delivering(store, first, give_up, ends, &events);
+                        delivery::keep_delivering(store, first, give_up, ends, &events);
                     });
                 }
             }
@@ -137,7 +139,7 @@ pub fn send(
         ends.raise();
         ended
     })?;
-    for event in from_courier.try_iter() {
+    for event in from_delivery.try_iter() {
         sent.note(&event);
         on_event(event);
     }
@@ -156,7 +158,7 @@ pub fn send(
 
 /// What is known of the message under way.
 struct Sent {
-    id: Option<String>,
+    id: Option<EnvelopeId>,
     summary: SendSummary,
     error: Option<Error>,
 }
@@ -165,10 +167,10 @@ impl Sent {
     fn note(&mut self, event: &Event) {
         let Event::Mail(event) = event else { return };
         match event {
-            MailEvent::Delivered { id, .. } if Some(id) == self.id.as_ref() => {
+            MailEvent::Delivered { id, .. } if Some(*id) == self.id => {
                 self.summary.delivered = true;
             }
-            MailEvent::Fetched { id, .. } if Some(id) == self.id.as_ref() => {
+            MailEvent::Fetched { id, .. } if Some(*id) == self.id => {
                 self.summary = SendSummary { delivered: true, fetched: true };
             }
             _ => {}
@@ -177,7 +179,7 @@ impl Sent {
 }
 
 fn queued(name: &str, id: EnvelopeId) -> Event {
-    Event::Mail(MailEvent::Queued { to: name.to_owned(), id: hex(&id.0) })
+    Event::Mail(MailEvent::Queued { to: name.to_owned(), id })
 }
 
 /// One attempt at a message that nothing is served for.
@@ -190,8 +192,8 @@ fn once(
     on_event: &mut dyn FnMut(Event),
 ) -> Result<SendSummary, Error> {
     on_event(queued(name, id));
-    let mut sent = Sent { id: Some(hex(&id.0)), summary: SendSummary::default(), error: None };
-    courier::deliver(store, Some(id), options.give_up, stop, &mut |event| {
+    let mut sent = Sent { id: Some(id), summary: SendSummary::default(), error: None };
+    delivery::deliver(store, Some(id), options.give_up, stop, &mut |event| {
         sent.note(&event);
         on_event(event);
     })?;
@@ -245,42 +247,51 @@ pub fn listen(
         StaticKey::from_bytes(link),
         identity::random()?,
     );
-    let forwarder = Forwarder::new(xylem_forward::Config::default());
+    let forwarder = Forwarder::new(Default::default(), Seed::from_random(identity::random()?));
     let mut engine = Engine::new(endpoint, forwarder)
         .map_err(|e| failure::local("cannot start the event loop", &e))?;
     let at: Vec<Peer> = at.iter().map(|a| Peer::Link { address: *a, key: None }).collect();
     for address in bind_links(&mut engine, &at)? {
-        on_event(Event::Listening { uri: format!("xylem://{address}") });
+        let at = FaceAddress::Uri(FaceUri::Xylem(uri::endpoint(address)));
+        on_event(Event::Listening { uri: at });
     }
-    let mut room = Room::open(store, None)?;
-    beside(Some(&mail), |events, _| wait_for_mail(&mut engine, &mut room, events, stop, on_event))
+    let mail_server = MailServer::open(store, None)?;
+    while_delivering(Some(&mail), |events, _| {
+        engine.run(&mut Listening { mail_server, events, on_event }, stop)?;
+        engine.close();
+        Ok(())
+    })
 }
 
-fn wait_for_mail(
-    engine: &mut Engine,
-    room: &mut Room,
-    from_courier: &mpsc::Receiver<Event>,
-    stop: &Stop,
-    on_event: &mut dyn FnMut(Event),
-) -> Result<(), Error> {
-    while !stop.raised() {
-        engine.wait(None).map_err(|e| failure::local("network", &e))?;
-        from_courier.try_iter().for_each(&mut *on_event);
-        while let Some(happening) = engine.next_happening() {
-            match happening {
-                Happening::FaceUp { peer, .. } => on_event(Event::PeerConnected { peer }),
-                Happening::FaceDown { face, peer, why, .. } => {
-                    room.face_down(face);
-                    on_event(Event::PeerGone { peer, why });
-                }
-                Happening::Stream { face, stream, what } => {
-                    room.handle(engine, face, stream, what, on_event);
-                }
-                Happening::Packet { .. } => {}
+/// What waits for mail.
+struct Listening<'a> {
+    mail_server: MailServer,
+    /// What happens where mail is delivered meanwhile.
+    events: &'a mpsc::Receiver<Event>,
+    on_event: &'a mut dyn FnMut(Event),
+}
+
+impl Program for Listening<'_> {
+    type Error = Error;
+
+    fn handle(&mut self, engine: &mut Engine, event: EngineEvent) -> Result<(), Error> {
+        match event {
+            EngineEvent::FaceUp { peer, .. } => (self.on_event)(Event::PeerConnected { peer }),
+            EngineEvent::FaceDown { face, peer, why, .. } => {
+                self.mail_server.face_down(face);
+                (self.on_event)(Event::PeerGone { peer, why });
             }
+            EngineEvent::Stream { face, stream, what } => {
+                self.mail_server.handle(engine, face, stream, what, self.on_event);
+            }
+            // Nothing is served by name here.
+            EngineEvent::Packet { .. } => {}
         }
-        engine.flush();
+        Ok(())
     }
-    engine.close();
-    Ok(())
+
+    fn handle_timeout(&mut self, _engine: &mut Engine, _now: Duration) -> Result<(), Error> {
+        self.events.try_iter().for_each(&mut *self.on_event);
+        Ok(())
+    }
 }

@@ -11,21 +11,27 @@ pub use config::{NodeConfig, Route, default_socket};
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::mpsc;
+use std::time::Duration;
 
-use xylem_forward::{FaceId, Forwarder, Strategy};
-use xylem_link::{Endpoint, StaticKey};
-use xylem_mgmt::{Authority, Management, ManagementConfig, Persistency};
-use xylem_packet::{Interest, Name};
+use xylem_forward::{FaceId, Forwarder, Seed};
+use xylem_link::{Endpoint, Level, StaticKey};
+use xylem_mgmt::{Authority, FaceUri, Management, ManagementConfig, Persistency};
+use xylem_packet::Interest;
 use xylem_trust::{Certificate, TrustStore};
 
-use crate::api::{Blame, Error, Event, Peer, Stop};
-use crate::client::{certificate, now_ms};
-use crate::engine::{Engine, Happening, Limits};
-use crate::mail::{MailStore, Room, beside};
-use crate::shelf::DiskShelf;
-use crate::uri::PeerUri;
-use crate::{failure, identity, shaping};
+use crate::engine::{Engine, EngineEvent, Limits, Program};
+use crate::event::Event;
+use crate::mail::{MailServer, while_delivering};
+use crate::peer::{FaceAddress, Peer};
+use crate::uri::{PeerUri, endpoint};
+use crate::{failure, shaping};
 use host::Managed;
+use xylem_library::clock::now_ms;
+use xylem_library::disk_cache::DiskShelf;
+use xylem_library::identity;
+use xylem_library::key_files::certificate;
+use xylem_library::mail::MailStore;
+use xylem_library::{Blame, Error, Stop};
 
 /// Forwards until `stop` is raised.
 ///
@@ -41,9 +47,16 @@ pub fn run_node(
     node.listen(on_event)?;
     node.join_multicast(on_event)?;
     node.connect(on_event)?;
-    // What waits to be delivered is delivered beside.
     let mail = MailStore::open_existing(&node.config.store)?;
-    beside(mail.as_ref(), |events, _| node.run(stop, events, on_event))
+    let Node { config, mut engine, management, started_ms, mail_server } = node;
+    while_delivering(mail.as_ref(), |events, _| {
+        let wanted_level = config.shaping.level;
+        let mut forwarding =
+            Forwarding { management, started_ms, mail_server, wanted_level, events, on_event };
+        engine.run(&mut forwarding, stop)?;
+        engine.close();
+        Ok(())
+    })
 }
 
 struct Node {
@@ -52,7 +65,7 @@ struct Node {
     management: Management,
     started_ms: u64,
     /// Takes mail.
-    room: Room,
+    mail_server: MailServer,
 }
 
 impl Node {
@@ -69,13 +82,12 @@ impl Node {
         forwarding.pit_capacity = config.pit_capacity;
         forwarding.cs_capacity_bytes = config.cs_bytes;
         forwarding.cs_capacity_packets = config.cs_packets;
-        forwarding.seed = u64::from_le_bytes(identity::random()?);
-        let mut forwarder = Forwarder::new(forwarding);
+        let mut forwarder = Forwarder::new(forwarding, Seed::from_random(identity::random()?));
         if let Some(directory) = &config.cs_directory {
             let shelf = DiskShelf::open(directory, config.cs_directory_bytes).map_err(|e| {
                 failure::local(&format!("cannot keep a cache in {}", directory.display()), &e)
             })?;
-            forwarder.set_shelf(Some(Box::new(shelf)));
+            forwarder.set_second_level(Some(Box::new(shelf)));
         }
         let mut engine = Engine::new(endpoint, forwarder)
             .map_err(|e| failure::local("cannot start the event loop", &e))?;
@@ -92,8 +104,8 @@ impl Node {
         for prefix in management.prefixes() {
             engine.serve(prefix.as_ref());
         }
-        let room = Room::open(&config.store, config.mailbox)?;
-        Ok(Self { config, engine, management, started_ms: now_ms(), room })
+        let mail_server = MailServer::open(&config.store, config.mailbox)?;
+        Ok(Self { config, engine, management, started_ms: now_ms(), mail_server })
     }
 
     fn listen(&mut self, on_event: &mut dyn FnMut(Event)) -> Result<(), Error> {
@@ -124,14 +136,15 @@ impl Node {
         for interface in interfaces {
             match self.engine.join(group, interface) {
                 Ok(_) => {
-                    on_event(Event::Listening { uri: format!("udp4://{group} on {interface}") })
+                    let uri = FaceUri::Udp(endpoint(group.into()));
+                    on_event(Event::Listening { uri: FaceAddress::Group(uri, interface) });
                 }
                 Err(e) => {
                     let what = format!("cannot join {group} on {interface}: {e}");
                     if named {
                         return Err(failure::usage(what));
                     }
-                    on_event(Event::Trouble { what });
+                    on_event(Event::warning(what));
                 }
             }
         }
@@ -145,22 +158,22 @@ impl Node {
             self.face_to(&uri, &mut made, on_event);
         }
         for route in self.config.routes.clone() {
-            let prefix = name(&route.prefix)?;
             if let Some(face) = self.face_to(&route.to, &mut made, on_event) {
                 self.engine
                     .forwarder
-                    .add_route(prefix.as_ref(), face, route.cost)
+                    .add_route(route.prefix.as_ref(), face, route.cost)
                     .map_err(|e| failure::usage(format!("route {}: {e}", route.prefix)))?;
             }
         }
         for (prefix, strategy) in &self.config.strategies {
-            let (prefix, strategy) = (name(prefix)?, name(strategy)?);
-            let strategy = Strategy::parse(strategy.as_ref())
-                .ok_or_else(|| failure::usage(format!("strategy {strategy} is not known")))?;
             self.engine
                 .forwarder
-                .set_strategy(prefix.as_ref(), strategy)
+                .set_strategy(prefix.as_ref(), *strategy)
                 .map_err(|e| failure::usage(format!("strategy of {prefix}: {e}")))?;
+        }
+        for region in &self.config.regions {
+            let added = self.engine.forwarder.add_region(region.as_ref());
+            added.map_err(|e| failure::usage(format!("region {region}: {e}")))?;
         }
         Ok(())
     }
@@ -183,68 +196,72 @@ impl Node {
             made.insert(peer, face);
             Ok(face)
         });
-        found.map_err(|what| on_event(Event::Trouble { what })).ok()
-    }
-
-    fn run(
-        mut self,
-        stop: &Stop,
-        events: &mpsc::Receiver<Event>,
-        on_event: &mut dyn FnMut(Event),
-    ) -> Result<(), Error> {
-        while !stop.raised() {
-            events.try_iter().for_each(&mut *on_event);
-            let routes_end = self.management.poll_timeout();
-            self.engine.wait(routes_end).map_err(|e| failure::local("network", &e))?;
-            while let Some(happening) = self.engine.next_happening() {
-                self.take(happening, on_event);
-            }
-            let now = self.engine.now();
-            if self.management.poll_timeout().is_some_and(|t| t <= now) {
-                let Self { engine, management, started_ms, .. } = &mut self;
-                management.handle_timeout(now, &mut Managed { engine, started_ms: *started_ms });
-            }
-            self.engine.flush();
-        }
-        self.engine.close();
-        Ok(())
+        found.map_err(|what| on_event(Event::warning(what))).ok()
     }
 }
 
-impl Node {
-    fn take(&mut self, happening: Happening, on_event: &mut dyn FnMut(Event)) {
-        let now = self.engine.now();
-        let Self { engine, management, started_ms, room, .. } = self;
-        if let Happening::Stream { face, stream, what } = happening {
-            return room.handle(engine, face, stream, what, on_event);
-        }
-        let mut host = Managed { engine, started_ms: *started_ms };
+/// What a node runs once it listens.
+struct Forwarding<'a> {
+    management: Management,
+    started_ms: u64,
+    /// Takes mail.
+    mail_server: MailServer,
+    /// The shaping level that links are to have.
+    wanted_level: Level,
+    /// What happens where mail is delivered meanwhile.
+    events: &'a mpsc::Receiver<Event>,
+    on_event: &'a mut dyn FnMut(Event),
+}
+
+impl Program for Forwarding<'_> {
+    type Error = Error;
+
+    fn handle(&mut self, engine: &mut Engine, event: EngineEvent) -> Result<(), Error> {
+        let now = engine.now();
+        let mut host = Managed { engine, started_ms: self.started_ms };
         let mut answers = Vec::new();
-        match happening {
-            Happening::Packet { from, packet, nack: None, .. } => {
+        match event {
+            EngineEvent::Packet { from, packet, nack: None, .. } => {
                 if let Ok(interest) = Interest::decode(&packet) {
+                    let management = &mut self.management;
                     management.handle_interest(now, from, &interest, &mut host, &mut answers);
                 }
             }
-            // Management asks nobody anything.
-            Happening::Packet { .. } => {}
-            Happening::FaceUp { face, peer } => {
-                management.face_up(now, face, &host, &mut answers);
-                on_event(Event::PeerConnected { peer: peer.clone() });
-                shaping::tell(&self.engine, face, self.config.shaping.level, &peer, on_event);
+            // A node sends no Interests of its own that could come back.
+            EngineEvent::Packet { .. } => {}
+            EngineEvent::FaceUp { face, peer } => {
+                self.management.face_up(now, face, &host, &mut answers);
+                (self.on_event)(Event::PeerConnected { peer: peer.clone() });
+                shaping::report(host.engine, face, self.wanted_level, &peer, self.on_event);
             }
-            Happening::Stream { .. } => {}
-            Happening::FaceDown { face, peer, why, gone } => {
-                room.face_down(face);
+            EngineEvent::Stream { face, stream, what } => {
+                self.mail_server.handle(host.engine, face, stream, what, self.on_event);
+            }
+            EngineEvent::FaceDown { face, peer, why, gone } => {
+                self.mail_server.face_down(face);
                 if gone {
-                    management.face_gone(now, face, &mut host, &mut answers);
+                    self.management.face_gone(now, face, &mut host, &mut answers);
                 }
-                on_event(Event::PeerGone { peer, why });
+                (self.on_event)(Event::PeerGone { peer, why });
             }
         }
         for answer in answers {
-            self.engine.send(&answer);
+            engine.send(&answer);
         }
+        Ok(())
+    }
+
+    fn handle_timeout(&mut self, engine: &mut Engine, now: Duration) -> Result<(), Error> {
+        if self.management.poll_timeout().is_some_and(|t| t <= now) {
+            let started_ms = self.started_ms;
+            self.management.handle_timeout(now, &mut Managed { engine, started_ms });
+        }
+        self.events.try_iter().for_each(&mut *self.on_event);
+        Ok(())
+    }
+
+    fn poll_timeout(&mut self, _now: Duration) -> Option<Duration> {
+        self.management.poll_timeout()
     }
 }
 
@@ -271,10 +288,6 @@ fn management_settings(config: &NodeConfig) -> Result<ManagementConfig, Error> {
         settings.localhop = Some(anchors()?);
     }
     Ok(settings)
-}
-
-fn name(uri: &str) -> Result<Name, Error> {
-    Name::from_uri(uri).map_err(|e| failure::usage(format!("{uri:?} is no name: {e}")))
 }
 
 /// IPv4 addresses of this machine, one for each interface but loopback.

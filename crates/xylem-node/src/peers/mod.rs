@@ -16,15 +16,10 @@
 //! for others does not hold the fetch up.
 
 mod announcers;
-mod answers;
-mod company;
 mod finder;
-mod holdings;
 mod host;
-mod proofs;
-mod source;
+mod swarm;
 
 pub(crate) use announcers::Announcers;
-pub(crate) use company::{Company, Offer};
 pub(crate) use finder::Found;
-pub(crate) use holdings::Holdings;
+pub(crate) use swarm::{Offer, Swarm};

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use xylem_forward::{FaceId, FaceScope, Forwarder, Incoming, Outgoing};
+use xylem_forward::{FaceId, FaceScope, Forwarder, Incoming, Outgoing, Seed};
 use xylem_hash::Hash;
 use xylem_link::{Endpoint, Event as LinkEvent, LinkId, PeerKey, StaticKey};
 use xylem_object::naming::{self, ObjectId};
@@ -58,7 +58,7 @@ impl Original {
         }
         content.truncate(size as usize);
         let outboard = Outboard::of(&content, SegmentSize::DEFAULT);
-        let publisher = PublisherKey::generate([number as u8; 32]);
+        let publisher = PublisherKey::from_bytes(&[number as u8; 32]);
         let object = Name::from_uri(&format!("/soak/{number}")).expect("a name");
         let prefix = naming::versioned(object.as_ref(), number + 1).expect("a short name");
         let manifest = Manifest::file(outboard.root(), size, b"soak");
@@ -151,7 +151,8 @@ fn without_headers(frame: &Bytes) -> Option<Incoming<'_>> {
 
 impl Node {
     fn new(number: usize) -> Self {
-        let mut forwarder = Forwarder::new(xylem_forward::Config::default());
+        let mut forwarder =
+            Forwarder::new(Default::default(), Seed::from_random([number as u8; 16]));
         let application = forwarder.add_face(FaceScope::Local);
         let seed = [number as u8 + 100; 32];
         Self {

@@ -242,8 +242,7 @@ impl Producer {
             }
             Behaviour::WrongFinalBlock if !is_tile => out = rebuild(&body, last.0 + 1, &signature),
             Behaviour::OtherNames if !is_tile => {
-                let mut other = name.clone();
-                other.truncate(name.len() - 1);
+                let mut other = name.as_ref().parent().to_name();
                 let number = name
                     .get(name.len() - 1)
                     .and_then(|c| c.as_number_of(tlv::types::SEGMENT_COMPONENT))

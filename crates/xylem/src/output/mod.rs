@@ -4,21 +4,27 @@
 //! everything else goes to standard error, and never makes the run fail. [`Out`] is the one place
 //! that writes to either.
 
-mod json;
+#[cfg(test)]
+mod documented;
 mod progress;
 mod qr;
 pub(crate) mod text;
 
-pub(crate) use json::{FromPeer, Json, path_text};
+#[cfg(test)]
+pub(crate) use documented::assert_documented;
 pub(crate) use progress::{Phase, Progress};
 
 use crate::cli::{Color, Common};
 use crate::exit::{Exit, Failure};
+use serde::Serialize;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use text::{bytes, clean, count, path_for_sums};
+use xylem_library::Stop;
+use xylem_library::scrub::ScrubEvent;
+use xylem_library::{CheckpointMade, LibraryEvent};
+use xylem_node::Event;
 use xylem_node::mail::{MailEvent, Message, MessageContent};
-use xylem_node::{Event, ScrubEvent, Stop};
 
 /// Files of a directory that are named before it is fetched, unless more is asked for.
 const SHOWN_FILES: usize = 20;
@@ -29,6 +35,11 @@ pub(crate) fn error_line(message: &str) {
         // Nobody is left to be told where this write fails.
         let _ = writeln!(io::stderr().lock(), "xylem: {}", clean(message));
     }
+}
+
+/// One line of JSON, without its newline. `docs/spec/json-events.md` is the contract.
+pub(crate) fn json_line(event: &impl Serialize) -> String {
+    serde_json::to_string(event).expect("plain fields without keys that are no text")
 }
 
 /// Results, notes and progress of one run, as the common flags ask for them.
@@ -100,11 +111,11 @@ impl Out {
     }
 
     /// Writes one JSON event to standard output, where JSON is asked for.
-    pub(crate) fn json(&mut self, event: &Json<'_>) -> Result<(), Failure> {
+    pub(crate) fn json(&mut self, event: &impl Serialize) -> Result<(), Failure> {
         if !self.json {
             return Ok(());
         }
-        self.line(&event.to_line())
+        self.line(&json_line(event))
     }
 
     /// `ROOT  PATH`, as `xylem sum` prints it.
@@ -140,7 +151,7 @@ impl Out {
         if failure.message.is_empty() {
             return;
         }
-        let event = Json::Error { exit: failure.exit as u8, message: &failure.message };
+        let event = ErrorRow { exit: failure.exit as u8, message: &failure.message };
         // Standard output may be what failed; the line on standard error says it either way.
         let _ = self.json(&event);
         let line = format!("{}: {}", self.paint("1;31", "xylem"), clean(&failure.message));
@@ -176,13 +187,10 @@ impl Out {
 
     fn try_event(&mut self, event: Event) -> Result<(), Failure> {
         if self.json {
-            return match Json::of(&event) {
-                Some(json) => self.json(&json),
-                None => Ok(()),
-            };
+            return self.json(&event);
         }
         match event {
-            Event::Hashing { done, total } => {
+            Event::Library(LibraryEvent::Hashing { done, total }) => {
                 self.progress.update(Phase::Hashing, done, total, 0);
             }
             Event::Progress { verified, total, peers } => {
@@ -190,9 +198,10 @@ impl Out {
             }
             Event::Shared { ticket, name, root, bytes: size, files, listen, plain, carriers } => {
                 // First of all, and alone, so that `read ticket` in a script gets just that.
+                let ticket = ticket.to_string();
                 self.line(&ticket)?;
                 let what = format!("{}, {}", bytes(size), count(files, "file"));
-                self.note(&format!("Sharing {what} as {}", clean(&name)));
+                self.note(&format!("Sharing {what} as {}", clean(&name.to_string())));
                 self.detail(&format!("root {root}"));
                 let join = |all: Vec<std::net::SocketAddr>| {
                     all.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
@@ -206,7 +215,7 @@ impl Out {
                     (true, Some(first)) => format!(" --from {first}"),
                     _ => String::new(),
                 };
-                at = carriers.join(", ");
+                at = carriers.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
                 if !at.is_empty() {
                     self.note(&format!("Listening on {at} (encrypted; name it with --from)"));
                 }
@@ -220,7 +229,13 @@ impl Out {
                 }
                 self.note("Serving until Ctrl-C.");
             }
-            Event::Checkpoint { number, version, bytes: size, last, .. } => {
+            Event::Library(LibraryEvent::Checkpoint(CheckpointMade {
+                number,
+                version,
+                bytes: size,
+                last,
+                ..
+            })) => {
                 let what = if last { "the last checkpoint" } else { "checkpoint" };
                 let line = format!("{what} {number}, v={version}: {}", bytes(size));
                 if last { self.note(&line) } else { self.detail(&line) }
@@ -229,9 +244,9 @@ impl Out {
             Event::Registered { forwarder, prefix } => {
                 self.note(&clean(&format!("Serving {prefix} through {forwarder}")));
             }
-            Event::Trouble { what } => self.warn(&what),
-            Event::Scrub(event) => self.scrub_event(event)?,
-            Event::Skipped { path, why } => {
+            Event::Library(LibraryEvent::Warning { what }) => self.warn(&what),
+            Event::Library(LibraryEvent::Scrub(event)) => self.scrub_event(event)?,
+            Event::Library(LibraryEvent::Skipped { path, why }) => {
                 self.warn(&format!("left out {}: {why}", path.display()));
             }
             Event::PeerConnected { peer } => self.detail(&clean(&format!("peer {peer} is here"))),
@@ -252,7 +267,7 @@ impl Out {
                 self.note(&format!("Fetching {}: {what}, {}", clean(&name), bytes(size)));
                 self.detail(&format!("root {root}"));
             }
-            Event::Contents { files, more } => {
+            Event::Library(LibraryEvent::Contents { files, more }) => {
                 let shown = if self.verbose { files.len() } else { files.len().min(SHOWN_FILES) };
                 for (path, size) in &files[..shown] {
                     self.note(&clean(&format!("  {:>10}  {}", bytes(*size), path.display())));
@@ -262,7 +277,7 @@ impl Out {
                     self.note(&format!("  and {} more", count(rest, "file")));
                 }
             }
-            Event::Resumed { bytes: kept } => {
+            Event::Library(LibraryEvent::Resumed { bytes: kept }) => {
                 self.note(&format!("{} from an earlier run verified", bytes(kept)));
             }
             Event::Offering { listen, .. } => {
@@ -348,4 +363,23 @@ pub(crate) fn not_with_json(out: &Out, what: &str) -> Result<(), Failure> {
         return Err(Failure::new(Exit::Usage, message));
     }
     Ok(())
+}
+
+/// Why the run ends.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "error")]
+struct ErrorRow<'a> {
+    exit: u8,
+    message: &'a str,
+}
+
+#[cfg(test)]
+mod row_tests {
+    use super::*;
+    use crate::output::assert_documented;
+
+    #[test]
+    fn rows_are_documented() {
+        assert_documented(&ErrorRow { exit: 2, message: "x" });
+    }
 }

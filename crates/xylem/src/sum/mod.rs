@@ -13,8 +13,11 @@ mod pool;
 mod print;
 mod region;
 
+use xylem_node::Event;
+
+use self::print::SumRow;
 use crate::exit::{Exit, Failure};
-use crate::output::{Json, Out, error_line, not_with_json};
+use crate::output::{Out, error_line, not_with_json};
 use clap::Args;
 use engine::{Engine, Threads};
 use meter::{Meter, metered, total_size};
@@ -191,11 +194,12 @@ fn engine(args: &SumArgs) -> Result<Engine, Failure> {
 
 fn tree(args: &SumArgs, out: &mut Out) -> Result<Exit, Failure> {
     for path in &args.file {
-        let root = xylem_node::tree_root(path, &mut |event| out.event(event));
+        let root =
+            xylem_library::publish::root_of(path, &mut |event| out.event(Event::Library(event)));
         out.take_broken()?;
-        let root = root?;
+        let root = root?.to_string();
         if out.is_json() {
-            out.json(&Json::Sum { path: path.to_string_lossy().into_owned(), hash: &root })?;
+            out.json(&SumRow { path: path.to_string_lossy().into_owned(), hash: &root })?;
         } else if args.no_names {
             out.line(&root)?;
         } else {

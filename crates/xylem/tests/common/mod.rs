@@ -1,5 +1,5 @@
 //! Two real processes: what the transfer tests share.
-#![allow(dead_code, reason = "each test file uses its part")]
+#![allow(dead_code, unused_imports, reason = "each test file uses its part")]
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+
+pub use xylem_sim::noise;
 
 /// The program under test.
 pub const XYLEM: &str = env!("CARGO_BIN_EXE_xylem");
@@ -174,20 +176,6 @@ fn reader(mut from: impl Read + Send + 'static) -> std::thread::JoinHandle<Vec<u
         let _ = from.read_to_end(&mut bytes);
         bytes
     })
-}
-
-/// Bytes that look random and are the same for the same seed.
-pub fn noise(len: usize, seed: u64) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut bytes = Vec::with_capacity(len + 8);
-    while bytes.len() < len {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        bytes.extend_from_slice(&state.to_le_bytes());
-    }
-    bytes.truncate(len);
-    bytes
 }
 
 /// `xylem sum FILE`, the hexadecimal root alone.

@@ -1,0 +1,312 @@
+//! Heads of HTTP/1.1 messages (RFC 9112): what of them counts here, and the answers of a web server
+//! that has no such page.
+//!
+//! `httparse` reads the syntax. Bodies have a length that is told once; what leaves room for doubt
+//! where a message ends (chunked coding, two lengths, bare line feeds) is refused, so that nobody
+//! in front of us can be made to see other messages than we do.
+
+use bytes::{BufMut, BytesMut};
+
+use crate::Malformed;
+
+/// Longest head that is read.
+pub const MAX_HEAD: usize = 8 * 1024;
+/// Fields of a head at most.
+const MAX_FIELDS: usize = 64;
+/// The media type of RFC 8484.
+pub const DNS_MESSAGE: &str = "application/dns-message";
+
+/// What counts of a request's head.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// `GET`, `POST`, …
+    pub method: String,
+    /// As it was sent, with a query if there is one.
+    pub target: String,
+    /// Length of the body; 0 if none is told.
+    pub body_len: usize,
+    /// The body is a DNS message.
+    pub is_dns: bool,
+    /// `Sec-WebSocket-Key` of a request that asks for a WebSocket of version 13.
+    pub web_socket_key: Option<String>,
+    /// Neither HTTP/1.0 nor `Connection: close`.
+    pub keep_alive: bool,
+}
+
+/// What counts of an answer's head.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// Status code.
+    pub status: u16,
+    /// Length of the body.
+    pub body_len: usize,
+    /// The body is a DNS message.
+    pub is_dns: bool,
+}
+
+/// Fields that requests and answers share, once they have been looked at.
+#[derive(Default)]
+struct Fields {
+    length: Option<usize>,
+    is_dns: bool,
+    hosts: usize,
+    upgrade: bool,
+    version_13: bool,
+    key: Option<String>,
+    /// `close` and `upgrade` of `Connection`.
+    close: bool,
+    connection_upgrade: bool,
+}
+
+/// Reads a request's head off the front of what has come: the head and its length. `None`: its end
+/// has not come yet.
+///
+/// # Errors
+/// [`Malformed`]: to be answered with 400.
+pub fn read_request(input: &[u8]) -> Result<Option<(Request, usize)>, Malformed> {
+    let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
+    let mut parsed = httparse::Request::new(&mut fields);
+    let status = parsed.parse(&input[..input.len().min(MAX_HEAD)]);
+    let Some(len) = head_len(status, input)? else { return Ok(None) };
+    let found = Fields::of(parsed.headers)?;
+    let one_one = parsed.version == Some(1);
+    if one_one && found.hosts != 1 {
+        return Err(Malformed("not one Host field"));
+    }
+    let upgrades = found.upgrade && found.connection_upgrade && found.version_13;
+    let request = Request {
+        method: parsed.method.unwrap_or_default().to_owned(),
+        target: parsed.path.unwrap_or_default().to_owned(),
+        body_len: found.length.unwrap_or(0),
+        is_dns: found.is_dns,
+        web_socket_key: found.key.filter(|_| one_one && upgrades),
+        keep_alive: one_one && !found.close,
+    };
+    Ok(Some((request, len)))
+}
+
+/// As [`read_request`], an answer's head.
+///
+/// # Errors
+/// [`Malformed`].
+pub fn read_answer(input: &[u8]) -> Result<Option<(Answer, usize)>, Malformed> {
+    let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
+    let mut parsed = httparse::Response::new(&mut fields);
+    let status = parsed.parse(&input[..input.len().min(MAX_HEAD)]);
+    let Some(len) = head_len(status, input)? else { return Ok(None) };
+    let found = Fields::of(parsed.headers)?;
+    let body_len = found.length.ok_or(Malformed("an answer without a length"))?;
+    let status = parsed.code.unwrap_or_default();
+    Ok(Some((Answer { status, body_len, is_dns: found.is_dns }, len)))
+}
+
+fn head_len(parsed: httparse::Result<usize>, input: &[u8]) -> Result<Option<usize>, Malformed> {
+    match parsed {
+        Ok(httparse::Status::Complete(len)) => {
+            let head = &input[..len];
+            let bare = |(at, byte): (usize, &u8)| {
+                *byte == b'\n' && at.checked_sub(1).and_then(|at| head.get(at)) != Some(&b'\r')
+            };
+            match head.iter().enumerate().any(bare) {
+                true => Err(Malformed("a line that ends without CR")),
+                false => Ok(Some(len)),
+            }
+        }
+        Ok(httparse::Status::Partial) if input.len() < MAX_HEAD => Ok(None),
+        Ok(httparse::Status::Partial) => Err(Malformed("too long a head")),
+        Err(_) => Err(Malformed("not HTTP")),
+    }
+}
+
+impl Fields {
+    fn of(headers: &[httparse::Header<'_>]) -> Result<Self, Malformed> {
+        let mut found = Self::default();
+        for header in headers {
+            let is = |name: &str| header.name.eq_ignore_ascii_case(name);
+            let value = std::str::from_utf8(header.value).unwrap_or_default().trim();
+            let has =
+                |token: &str| value.split(',').any(|part| part.trim().eq_ignore_ascii_case(token));
+            if is("transfer-encoding") {
+                return Err(Malformed("a transfer coding"));
+            } else if is("content-length") {
+                let digits = !value.is_empty() && value.bytes().all(|b| b.is_ascii_digit());
+                let length = digits.then(|| value.parse().ok()).flatten();
+                if found.length.is_some() || length.is_none() {
+                    return Err(Malformed("a Content-Length that is none, or a second one"));
+                }
+                found.length = length;
+            } else if is("content-type") {
+                found.is_dns = value.eq_ignore_ascii_case(DNS_MESSAGE);
+            } else if is("host") {
+                found.hosts += 1;
+            } else if is("connection") {
+                found.close |= has("close");
+                found.connection_upgrade |= has("upgrade");
+            } else if is("upgrade") {
+                found.upgrade |= has("websocket");
+            } else if is("sec-websocket-version") {
+                found.version_13 = value == "13";
+            } else if is("sec-websocket-key") {
+                // 16 bytes in base64.
+                let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/' | b'=');
+                let good = value.len() == 24 && value.bytes().all(plain);
+                found.key = good.then(|| value.to_owned());
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// What a web server says to whoever asks for what it has not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// 400: not HTTP as we read it.
+    BadRequest,
+    /// 404: no such page.
+    NotFound,
+    /// 405: not with this method.
+    NotAllowed,
+    /// 413: the body is too large.
+    TooLarge,
+    /// 415: the body is of another kind.
+    Unsupported,
+}
+
+impl Refusal {
+    fn line(self) -> &'static str {
+        match self {
+            Self::BadRequest => "400 Bad Request",
+            Self::NotFound => "404 Not Found",
+            Self::NotAllowed => "405 Method Not Allowed",
+            Self::TooLarge => "413 Content Too Large",
+            Self::Unsupported => "415 Unsupported Media Type",
+        }
+    }
+
+    /// Appends the whole answer, without its body if a `HEAD` asked.
+    pub fn write(self, head_only: bool, keep_alive: bool, out: &mut BytesMut) {
+        let line = self.line();
+        let body = format!(
+            "<html><head><title>{line}</title></head><body><h1>{line}</h1></body></html>\r\n"
+        );
+        let allow = if self == Self::NotAllowed { "Allow: GET, POST\r\n" } else { "" };
+        let connection = if keep_alive { "keep-alive" } else { "close" };
+        let head = format!(
+            "HTTP/1.1 {line}\r\nContent-Type: text/html\r\nContent-Length: {}\r\n{allow}\
+             Connection: {connection}\r\n\r\n",
+            body.len()
+        );
+        out.put_slice(head.as_bytes());
+        if !head_only {
+            out.put_slice(body.as_bytes());
+        }
+    }
+}
+
+/// Appends the head of a `POST` with a DNS message of this length.
+pub fn write_query_head(host: &str, body_len: usize, out: &mut BytesMut) {
+    let head = format!(
+        "POST /dns-query HTTP/1.1\r\nHost: {host}\r\nAccept: {DNS_MESSAGE}\r\n\
+         Content-Type: {DNS_MESSAGE}\r\nContent-Length: {body_len}\r\n\r\n"
+    );
+    out.put_slice(head.as_bytes());
+}
+
+/// Appends the head of an answer with a DNS message of this length.
+pub fn write_answer_head(body_len: usize, out: &mut BytesMut) {
+    let head = format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: {DNS_MESSAGE}\r\nContent-Length: {body_len}\r\n\
+         Cache-Control: no-store\r\n\r\n"
+    );
+    out.put_slice(head.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POST: &str = "POST /dns-query HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\
+                        Content-Type: application/dns-message\r\n\r\n";
+
+    #[test]
+    fn our_own_heads_are_read() {
+        let mut head = BytesMut::new();
+        write_query_head("host.example", 77, &mut head);
+        let (request, len) = read_request(&head).unwrap().unwrap();
+        assert_eq!((request.method.as_str(), request.target.as_str()), ("POST", "/dns-query"));
+        assert_eq!((request.body_len, request.is_dns, len), (77, true, head.len()));
+        assert!(request.keep_alive && request.web_socket_key.is_none());
+        head.clear();
+        write_answer_head(99, &mut head);
+        let (answer, len) = read_answer(&head).unwrap().unwrap();
+        assert_eq!((answer, len), (Answer { status: 200, body_len: 99, is_dns: true }, head.len()));
+    }
+
+    #[test]
+    fn a_head_is_waited_for_and_has_a_limit() {
+        for len in 0..POST.len() {
+            assert_eq!(read_request(&POST.as_bytes()[..len]), Ok(None), "cut to {len}");
+        }
+        let long = format!("GET / HTTP/1.1\r\nHost: h\r\nX: {}", "x".repeat(MAX_HEAD));
+        assert!(read_request(long.as_bytes()).is_err());
+        let many = format!("GET / HTTP/1.1\r\n{}", "A: b\r\n".repeat(MAX_FIELDS + 1));
+        assert!(read_request(many.as_bytes()).is_err());
+    }
+
+    #[test]
+    fn what_could_be_read_in_two_ways_is_refused() {
+        for fields in [
+            "Transfer-Encoding: chunked",
+            "Content-Length: 5\r\nTransfer-Encoding: chunked",
+            "Transfer-Encoding : chunked",
+            "Content-Length: 5\r\nContent-Length: 6",
+            "Content-Length: 5\r\nContent-Length: 5",
+            "Content-Length: +5",
+            "Content-Length: 5, 5",
+            "Content-Length: 0x5",
+            "Content-Length: ",
+            "Content-Length: 99999999999999999999999",
+            "Content-Length : 5",
+            " Content-Length: 5",
+            "X: y\r\n folded: z",
+            "X: y\nContent-Length: 5",
+            "Host: other",
+            "X\0: y",
+        ] {
+            let text = format!("POST / HTTP/1.1\r\nHost: h\r\n{fields}\r\n\r\n");
+            assert!(read_request(text.as_bytes()).is_err(), "{fields:?}");
+        }
+        for text in ["POST / HTTP/1.1\r\n\r\n", "\x16\x03\x01\x02\x00\x01", "GET /\r\n\r\n"] {
+            assert!(read_request(text.as_bytes()).is_err(), "{text:?}");
+        }
+        assert!(read_answer(b"HTTP/1.1 200 OK\r\n\r\n").is_err(), "no length");
+    }
+
+    #[test]
+    fn a_web_socket_is_asked_for_by_all_of_its_fields() {
+        let fields = [
+            "Connection: keep-alive, Upgrade",
+            "Upgrade: websocket",
+            "Sec-WebSocket-Version: 13",
+            "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+        ];
+        let of = |left_out: usize| {
+            let kept = fields.iter().enumerate().filter(|(i, _)| *i != left_out);
+            let kept: Vec<&str> = kept.map(|(_, field)| *field).collect();
+            let text = format!("GET / HTTP/1.1\r\nHost: h\r\n{}\r\n\r\n", kept.join("\r\n"));
+            read_request(text.as_bytes()).unwrap().unwrap().0.web_socket_key
+        };
+        assert_eq!(of(9).as_deref(), Some("dGhlIHNhbXBsZSBub25jZQ=="));
+        for (i, field) in fields.iter().enumerate() {
+            assert_eq!(of(i), None, "without {field}");
+        }
+    }
+
+    #[test]
+    fn refusals_are_whole_answers() {
+        let mut out = BytesMut::new();
+        Refusal::NotFound.write(false, true, &mut out);
+        let (answer, len) = read_answer(&out).unwrap().unwrap();
+        assert_eq!((answer.status, len + answer.body_len), (404, out.len()));
+    }
+}

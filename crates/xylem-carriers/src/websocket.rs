@@ -1,0 +1,249 @@
+//! A carrier that is a WebSocket (RFC 6455): each binary message is one datagram.
+//!
+//! Framing and the client's opening are `tungstenite`'s. The server reads the opening request
+//! itself, so that whoever asks for something else gets what a web server would say.
+
+use std::io::{self, Read, Write};
+
+use bytes::{Bytes, BytesMut};
+use tungstenite::handshake::client::ClientHandshake;
+use tungstenite::handshake::{HandshakeError, MidHandshake, derive_accept_key};
+use tungstenite::protocol::{Message, Role, WebSocketConfig};
+use tungstenite::{Error, WebSocket};
+
+use crate::http::{self, Refusal};
+use crate::{MAX_UNSENT, Received, closed};
+
+/// Where the WebSocket is.
+const PATH: &str = "/socket";
+/// Longest message that is taken: the longest datagram.
+const MAX_MESSAGE: usize = 65_535;
+/// Messages that [`Socket::receive`] takes, so that one connection does not keep the others waiting.
+const BATCH: usize = 256;
+/// Requests that one connection may have refused before it ends.
+const MAX_REFUSED: u64 = 100;
+
+fn settings() -> WebSocketConfig {
+    WebSocketConfig::default()
+        .read_buffer_size(64 * 1024)
+        .write_buffer_size(128 * 1024)
+        .max_write_buffer_size(MAX_UNSENT)
+        .max_message_size(Some(MAX_MESSAGE))
+        .max_frame_size(Some(MAX_MESSAGE))
+}
+
+/// An open WebSocket.
+pub struct Socket<S>(Box<WebSocket<S>>);
+
+/// What came of going on with an opening handshake.
+pub enum Opening<S, T> {
+    /// It stands.
+    Open(Socket<S>),
+    /// For what has not arrived, or room to write.
+    Waits(T),
+}
+
+/// The client's side of the opening.
+pub type Asking<S> = MidHandshake<ClientHandshake<S>>;
+
+/// Asks for a WebSocket.
+///
+/// # Errors
+/// The connection ended, or the other end is none of ours; so for all below.
+pub fn ask<S: Read + Write>(pipe: S, authority: &str) -> io::Result<Opening<S, Box<Asking<S>>>> {
+    let uri = format!("ws://{authority}{PATH}");
+    asked(tungstenite::client::client_with_config(uri, pipe, Some(settings())))
+}
+
+/// Goes on with asking.
+///
+/// # Errors
+/// As [`ask`].
+pub fn ask_on<S: Read + Write>(asking: Box<Asking<S>>) -> io::Result<Opening<S, Box<Asking<S>>>> {
+    asked(asking.handshake())
+}
+
+fn asked<S: Read + Write, R>(
+    outcome: Result<(WebSocket<S>, R), HandshakeError<ClientHandshake<S>>>,
+) -> io::Result<Opening<S, Box<Asking<S>>>> {
+    match outcome {
+        Ok((socket, _)) => Ok(Opening::Open(Socket(Box::new(socket)))),
+        Err(HandshakeError::Interrupted(asking)) => Ok(Opening::Waits(Box::new(asking))),
+        Err(HandshakeError::Failure(e)) => Err(ended(e)),
+    }
+}
+
+/// The server's side of the opening.
+pub struct Greeting<S> {
+    pipe: S,
+    input: Vec<u8>,
+    output: BytesMut,
+    /// The request was good, and this is left of what came behind it.
+    accepted: Option<Vec<u8>>,
+    /// A refusal has been written that ends the connection.
+    ends: bool,
+    refused: u64,
+}
+
+impl<S: Read + Write> Greeting<S> {
+    /// Nothing has been asked yet.
+    pub fn new(pipe: S) -> Self {
+        let (input, output) = (Vec::new(), BytesMut::new());
+        Self { pipe, input, output, accepted: None, ends: false, refused: 0 }
+    }
+
+    /// The connection.
+    pub fn pipe(&mut self) -> &mut S {
+        &mut self.pipe
+    }
+
+    /// Requests that were refused.
+    pub fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// Goes on: reads requests and answers them, until one is for a WebSocket.
+    ///
+    /// # Errors
+    /// The connection ended.
+    pub fn go_on(mut self: Box<Self>) -> io::Result<Opening<S, Box<Self>>> {
+        loop {
+            if !self.write()? {
+                return Ok(Opening::Waits(self));
+            }
+            if self.ends {
+                return Err(closed());
+            }
+            if let Some(tail) = self.accepted.take() {
+                let role = Role::Server;
+                let socket =
+                    WebSocket::from_partially_read(self.pipe, tail, role, Some(settings()));
+                return Ok(Opening::Open(Socket(Box::new(socket))));
+            }
+            if self.answer_one() {
+                continue;
+            }
+            // No more than a head is ever held.
+            let held = self.input.len();
+            self.input.resize(http::MAX_HEAD.max(held + 1), 0);
+            let read = self.pipe.read(&mut self.input[held..]);
+            self.input.truncate(held + read.as_ref().copied().unwrap_or(0));
+            match read {
+                Ok(0) => return Err(closed()),
+                Ok(_) => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    return Ok(Opening::Waits(self));
+                }
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    /// Answers the request that is whole, if one is.
+    fn answer_one(&mut self) -> bool {
+        let (request, head_len) = match http::read_request(&self.input) {
+            Ok(Some(found)) => found,
+            Ok(None) if self.input.len() < http::MAX_HEAD => return false,
+            Ok(None) | Err(_) => {
+                self.refuse(Refusal::BadRequest, &http::Request::default());
+                return true;
+            }
+        };
+        let path = request.target.split('?').next().unwrap_or_default();
+        let key = request.web_socket_key.as_deref();
+        match (request.method.as_str(), key) {
+            ("GET", Some(key)) if path == PATH && request.body_len == 0 => {
+                let answer = format!(
+                    "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n\
+                     Upgrade: websocket\r\nSec-WebSocket-Accept: {}\r\n\r\n",
+                    derive_accept_key(key.as_bytes())
+                );
+                self.output.extend_from_slice(answer.as_bytes());
+                self.accepted = Some(self.input.split_off(head_len));
+            }
+            ("GET" | "HEAD", _) if request.body_len == 0 => {
+                self.refuse(Refusal::NotFound, &request);
+                self.input.drain(..head_len);
+            }
+            // A body that nobody wants to read.
+            _ => self.refuse(Refusal::NotAllowed, &http::Request::default()),
+        }
+        true
+    }
+
+    fn refuse(&mut self, refusal: Refusal, request: &http::Request) {
+        self.refused += 1;
+        refusal.write(request.method == "HEAD", request.keep_alive, &mut self.output);
+        self.ends = !request.keep_alive || self.refused >= MAX_REFUSED;
+    }
+
+    /// Whether all is written.
+    fn write(&mut self) -> io::Result<bool> {
+        let wrote = (|| {
+            while !self.output.is_empty() {
+                let len = self.pipe.write(&self.output)?;
+                let _ = self.output.split_to(len);
+            }
+            self.pipe.flush()
+        })();
+        match wrote {
+            Ok(()) => Ok(true),
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+}
+
+impl<S: Read + Write> Socket<S> {
+    /// The connection.
+    pub fn pipe(&mut self) -> &mut S {
+        self.0.get_mut()
+    }
+
+    /// Queues a datagram, or loses it where there is no room, as a full router would.
+    pub fn queue(&mut self, datagram: &[u8]) {
+        // Errors come again with the next flush.
+        let _ = self.0.write(Message::Binary(Bytes::copy_from_slice(datagram)));
+    }
+
+    /// Takes what has arrived, and hands out its datagrams.
+    ///
+    /// # Errors
+    /// The connection ended, or the other end is no carrier of ours.
+    pub fn receive(&mut self, each: &mut dyn FnMut(BytesMut)) -> io::Result<Received> {
+        let mut received = Received::default();
+        for _ in 0..BATCH {
+            match self.0.read() {
+                Ok(Message::Binary(datagram)) if !datagram.is_empty() => {
+                    each(BytesMut::from(datagram));
+                }
+                // Pings are answered by the library; texts are nobody's.
+                Ok(_) => {}
+                Err(Error::Io(e)) if e.kind() == io::ErrorKind::WouldBlock => return Ok(received),
+                Err(e) => return Err(ended(e)),
+            }
+        }
+        received.more = true;
+        Ok(received)
+    }
+
+    /// Writes what the connection takes.
+    ///
+    /// # Errors
+    /// The connection ended.
+    pub fn flush(&mut self) -> io::Result<()> {
+        match self.0.flush() {
+            Ok(()) => Ok(()),
+            Err(Error::Io(e)) if e.kind() == io::ErrorKind::WouldBlock => Ok(()),
+            Err(e) => Err(ended(e)),
+        }
+    }
+}
+
+fn ended(e: Error) -> io::Error {
+    match e {
+        Error::Io(e) => e,
+        Error::ConnectionClosed | Error::AlreadyClosed => closed(),
+        other => io::Error::new(io::ErrorKind::InvalidData, other.to_string()),
+    }
+}

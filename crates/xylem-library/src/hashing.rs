@@ -1,0 +1,242 @@
+//! Hashing many files, or one big one, on all cores.
+//!
+//! Small files go whole to whichever thread is free; a big file is cut into regions that all
+//! threads take turns at. Memory is one region's buffer a thread, whatever the files' sizes.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use xylem_hash::Hash;
+use xylem_store::{
+    FileState, Hashed, Medium, OutboardFile, OutboardWriter, RegionReader, StoreError, hash_file,
+};
+use xylem_tree::{Geometry, OutboardBuilder, REGION_LEN, SegmentSize};
+
+use crate::failure;
+use crate::{Blame, Error, LibraryEvent, Stop};
+
+/// More threads than this read no faster from any disk.
+const MAX_THREADS: usize = 16;
+/// How often progress is told.
+const TICK: Duration = Duration::from_millis(100);
+
+/// A file to hash, and where its outboard goes.
+pub struct Job {
+    /// Where it lies.
+    pub path: PathBuf,
+    /// How it must be while it is read.
+    pub state: FileState,
+    /// First slot of its outboard in the outboard file; `None` if none is kept.
+    pub slot: Option<u64>,
+}
+
+/// Threads that hashing uses.
+pub fn threads() -> usize {
+    thread::available_parallelism().map_or(1, |n| n.get().min(MAX_THREADS))
+}
+
+/// Hashes every job; roots come in the order of the jobs.
+pub fn hash_all(
+    medium: &dyn Medium,
+    jobs: &[Job],
+    outboards: Option<&OutboardFile>,
+    stop: &Stop,
+    on_event: &mut dyn FnMut(LibraryEvent),
+) -> Result<Vec<Hash>, Error> {
+    let total = jobs.iter().map(|j| j.state.size).sum();
+    let progress = Progress { done: AtomicU64::new(0), total };
+    Ok(hash_beside(medium, jobs, outboards, &progress, stop, on_event, |_| ())?.0)
+}
+
+/// How far hashing is that goes on over several calls.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// Bytes hashed.
+    pub done: AtomicU64,
+    /// Bytes in all, as far as they are known.
+    pub total: u64,
+}
+
+/// As [`hash_all`], with `beside` run on this thread meanwhile.
+pub fn hash_beside<R>(
+    medium: &dyn Medium,
+    jobs: &[Job],
+    outboards: Option<&OutboardFile>,
+    progress: &Progress,
+    stop: &Stop,
+    on_event: &mut dyn FnMut(LibraryEvent),
+    beside: impl FnOnce(&mut dyn FnMut(LibraryEvent)) -> R,
+) -> Result<(Vec<Hash>, R), Error> {
+    let Progress { done, total } = progress;
+    let counted = |bytes| {
+        done.fetch_add(bytes, Ordering::Relaxed);
+    };
+    let (outcome, beside) = thread::scope(|scope| {
+        let (running, ended) = mpsc::channel::<()>();
+        let hashing = scope.spawn(|| {
+            let _running = running;
+            Pool { medium, jobs, outboards, stop, counted: &counted }.run()
+        });
+        let beside = beside(on_event);
+        while ended.recv_timeout(TICK) == Err(mpsc::RecvTimeoutError::Timeout) {
+            on_event(LibraryEvent::Hashing { done: done.load(Ordering::Relaxed), total: *total });
+        }
+        let outcome = hashing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        (outcome, beside)
+    });
+    match outcome {
+        Ok(Some(roots)) => Ok((roots, beside)),
+        Ok(None) => {
+            let message = "interrupted while hashing; nothing was published".to_owned();
+            Err(Error { blame: Blame::Interrupted, message })
+        }
+        Err(e) => Err(failure::store(&e)),
+    }
+}
+
+struct Pool<'a> {
+    medium: &'a dyn Medium,
+    jobs: &'a [Job],
+    outboards: Option<&'a OutboardFile>,
+    stop: &'a Stop,
+    counted: &'a (dyn Fn(u64) + Sync),
+}
+
+impl Pool<'_> {
+    /// The roots, or `None` if the run was stopped.
+    fn run(&self) -> Result<Option<Vec<Hash>>, StoreError> {
+        let mut roots = vec![None; self.jobs.len()];
+        let (big, small): (Vec<_>, Vec<_>) =
+            (0..self.jobs.len()).partition(|i| self.jobs[*i].state.size > 2 * REGION_LEN as u64);
+        for (i, hashed) in self.hash_small(&small)? {
+            roots[i] = Some(hashed);
+        }
+        for i in big {
+            roots[i] = self.hash_big(&self.jobs[i])?;
+        }
+        Ok(roots.into_iter().collect())
+    }
+
+    fn writer(&self, job: &Job) -> Option<OutboardWriter> {
+        Some(self.outboards?.writer_at(job.slot?))
+    }
+
+    fn hash_small(&self, indices: &[usize]) -> Result<Vec<(usize, Hash)>, StoreError> {
+        let next = AtomicUsize::new(0);
+        let failed: Mutex<Option<StoreError>> = Mutex::new(None);
+        let work = || {
+            let (mut buffer, mut roots) = (Vec::new(), Vec::new());
+            let mut writer = self.outboards.map(|o| o.writer_at(0));
+            while let Some(&i) = indices.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let job = &self.jobs[i];
+                let kept = match (writer.as_mut(), job.slot) {
+                    (Some(writer), Some(slot)) => {
+                        writer.rebase(slot);
+                        Some(writer)
+                    }
+                    _ => None,
+                };
+                let expected = Some(job.state);
+                let size = SegmentSize::DEFAULT;
+                match hash_file(
+                    self.medium,
+                    &job.path,
+                    expected,
+                    size,
+                    kept,
+                    &mut buffer,
+                    self.counted,
+                ) {
+                    Ok(Hashed { root, .. }) => roots.push((i, root)),
+                    Err(e) => {
+                        failed.lock().unwrap_or_else(|e| e.into_inner()).get_or_insert(e);
+                    }
+                }
+                let broken = failed.lock().unwrap_or_else(|e| e.into_inner()).is_some();
+                if broken || self.stop.raised() {
+                    break;
+                }
+            }
+            if let Some(Err(e)) = writer.map(|mut w| w.flush()) {
+                failed.lock().unwrap_or_else(|e| e.into_inner()).get_or_insert(e);
+            }
+            roots
+        };
+        let mut all = Vec::with_capacity(indices.len());
+        thread::scope(|scope| {
+            let helpers: Vec<_> =
+                (1..threads().min(indices.len())).map(|_| scope.spawn(work)).collect();
+            all.extend(work());
+            for helper in helpers {
+                all.extend(helper.join().unwrap_or_else(|p| std::panic::resume_unwind(p)));
+            }
+        });
+        match failed.into_inner().unwrap_or_else(|e| e.into_inner()) {
+            Some(e) => Err(e),
+            None => Ok(all),
+        }
+    }
+
+    fn hash_big(&self, job: &Job) -> Result<Option<Hash>, StoreError> {
+        let reader =
+            RegionReader::open(self.medium, &job.path, Some(job.state), SegmentSize::DEFAULT)?;
+        let mut writer = self.writer(job);
+        let mut builder = OutboardBuilder::new(*reader.geometry(), |slot, nodes: &[u8]| {
+            writer.as_mut().map_or(Ok(()), |w| w.write(slot, nodes))
+        });
+        thread::scope(|scope| {
+            let (send, receive) = mpsc::sync_channel(2 * threads());
+            for _ in 0..threads() {
+                let (send, reader) = (send.clone(), &reader);
+                scope.spawn(move || {
+                    let mut buffer = Vec::new();
+                    while let Some(index) = reader.next_region() {
+                        let region = reader.read_and_hash(index, &mut buffer);
+                        (self.counted)(buffer.len() as u64);
+                        let failed = region.is_err();
+                        if send.send(region).is_err() || failed || self.stop.raised() {
+                            break;
+                        }
+                    }
+                });
+            }
+            drop(send);
+            // Regions come in nearly the right order: what waits is bounded by the threads.
+            let (mut waiting, mut next) = (BTreeMap::new(), 0);
+            for region in receive {
+                let region = region?;
+                waiting.insert(region.index(), region);
+                while let Some(region) = waiting.remove(&next) {
+                    builder.push(region).map_err(|e| reader.build_error(e))?;
+                    next += 1;
+                }
+            }
+            Ok(())
+        })?;
+        if self.stop.raised() {
+            return Ok(None);
+        }
+        let root = builder.finish().map_err(|e| reader.build_error(e))?;
+        if let Some(mut writer) = writer {
+            writer.flush()?;
+        }
+        Ok(Some(reader.finish(root)?.root))
+    }
+}
+
+/// Slots that a file's outboard takes in a packed outboard file: none for one segment, whose only
+/// node is the root that the listing holds.
+pub fn packed_slots(size: u64, segment: SegmentSize) -> u64 {
+    let geometry = Geometry::new(size, segment);
+    if geometry.segments() == 1 { 0 } else { geometry.slots() }
+}
+
+/// State of the file at `path`, links followed.
+pub fn state_of(medium: &dyn Medium, path: &Path) -> Result<FileState, StoreError> {
+    RegionReader::open(medium, path, None, SegmentSize::DEFAULT).map(|r| r.state())
+}

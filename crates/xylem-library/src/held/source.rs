@@ -1,0 +1,179 @@
+//! Reads what a fetch has written, for serving it. Nothing that is read here is believed: who calls
+//! proves each piece anew before it leaves.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use xylem_hash::Hash;
+use xylem_object::{Manifest, ObjectId, Source};
+use xylem_store::{FileRef, Medium, OpenHow, OutboardFile, StoreError};
+use xylem_tree::{Geometry, NODE_LEN, Outboard, SegmentIndex};
+
+use super::holdings::{Holdings, Place, Whole};
+use crate::sink::SMALL_FILE;
+
+/// Files of a directory held open at once.
+const OPEN_FILES: usize = 32;
+/// Small files held in memory with their trees.
+const SMALL_FILES: usize = 16;
+
+/// A [`Source`] over [`Holdings`].
+pub struct HeldSource {
+    holdings: Holdings,
+    manifest: Manifest,
+    medium: Arc<dyn Medium>,
+    /// By file number; the one used last is at the back.
+    open: VecDeque<(u64, FileRef)>,
+    small: VecDeque<Small>,
+}
+
+/// A small file of a directory: its nodes are not looked for on disk, as hashing it costs less.
+struct Small {
+    number: u64,
+    content: Vec<u8>,
+    outboard: Outboard,
+}
+
+impl HeldSource {
+    pub fn new(holdings: Holdings, manifest: Manifest, medium: Arc<dyn Medium>) -> Self {
+        let (open, small) = (VecDeque::new(), VecDeque::new());
+        Self { holdings, manifest, medium, open, small }
+    }
+
+    pub fn holdings(&self) -> &Holdings {
+        &self.holdings
+    }
+
+    /// Forgets what is at hand of an object, so that it is read anew.
+    pub fn forget(&mut self, object: ObjectId) {
+        if let ObjectId::File(number) = object {
+            self.open.retain(|(n, _)| *n != number);
+            self.small.retain(|s| s.number != number);
+        }
+    }
+
+    fn nowhere() -> StoreError {
+        StoreError::NotFound { path: std::path::PathBuf::new() }
+    }
+
+    fn file(&mut self, number: u64, whole: &Whole) -> Result<FileRef, StoreError> {
+        if let Some(at) = self.open.iter().position(|(n, _)| *n == number)
+            && let Some(entry) = self.open.remove(at)
+        {
+            self.open.push_back(entry.clone());
+            return Ok(entry.1);
+        }
+        let file = FileRef::open(&*self.medium, &whole.path, OpenHow::ReadNoFollow)?;
+        if self.open.len() == OPEN_FILES {
+            self.open.pop_front();
+        }
+        self.open.push_back((number, file.clone()));
+        Ok(file)
+    }
+
+    fn small(&mut self, number: u64, whole: &Whole) -> Result<&Small, StoreError> {
+        if let Some(at) = self.small.iter().position(|s| s.number == number) {
+            if let Some(small) = self.small.remove(at) {
+                self.small.push_back(small);
+            }
+        } else {
+            let file = FileRef::open(&*self.medium, &whole.path, OpenHow::ReadNoFollow)?;
+            let mut content = vec![0; whole.size as usize]; // at most SMALL_FILE
+            read_whole(&file, &mut content, 0)?;
+            let outboard = Outboard::of(&content, self.manifest.segment);
+            if self.small.len() == SMALL_FILES {
+                self.small.pop_front();
+            }
+            self.small.push_back(Small { number, content, outboard });
+        }
+        self.small.back().ok_or_else(Self::nowhere)
+    }
+}
+
+fn read_whole(file: &FileRef, out: &mut [u8], offset: u64) -> Result<(), StoreError> {
+    let got = file.read_full(out, offset)?;
+    let what = "it ends here";
+    match got == out.len() {
+        true => Ok(()),
+        false => Err(StoreError::Corrupt { path: file.path().into(), offset, what }),
+    }
+}
+
+/// What has not been written yet, or lies past the end, reads as zeros: not known.
+fn read_slots(outboard: &OutboardFile, slot: u64, out: &mut [u8]) -> Result<(), StoreError> {
+    let at = slot.saturating_mul(NODE_LEN as u64);
+    let got = outboard.file().read_full(out, at)?;
+    out[got..].fill(0);
+    Ok(())
+}
+
+impl Source for HeldSource {
+    type Error = StoreError;
+
+    fn geometry(&mut self, object: ObjectId) -> Option<Geometry> {
+        match object {
+            ObjectId::Root => Some(self.manifest.geometry()),
+            ObjectId::File(number) => {
+                let size = self.holdings.listed(number)?.size;
+                Some(Geometry::new(size, self.manifest.segment).with_kind(self.manifest.tree))
+            }
+        }
+    }
+
+    fn read_content(
+        &mut self,
+        object: ObjectId,
+        offset: u64,
+        out: &mut [u8],
+    ) -> Result<(), StoreError> {
+        match (self.holdings.place(object).ok_or_else(Self::nowhere)?, object) {
+            (Place::Open(open), _) => read_whole(&open.file, out, offset),
+            (Place::Whole(whole), ObjectId::File(number)) if whole.size <= SMALL_FILE => {
+                let from = usize::try_from(offset).unwrap_or(usize::MAX);
+                let content = &self.small(number, &whole)?.content;
+                let part = content.get(from..).and_then(|rest| rest.get(..out.len()));
+                out.copy_from_slice(part.ok_or_else(Self::nowhere)?);
+                Ok(())
+            }
+            (Place::Whole(whole), ObjectId::File(number)) => {
+                read_whole(&self.file(number, &whole)?, out, offset)
+            }
+            (Place::Whole(_), ObjectId::Root) => Err(Self::nowhere()),
+        }
+    }
+
+    fn read_nodes(
+        &mut self,
+        object: ObjectId,
+        first_slot: u64,
+        out: &mut [u8],
+    ) -> Result<(), StoreError> {
+        match (self.holdings.place(object).ok_or_else(Self::nowhere)?, object) {
+            (Place::Open(open), _) => {
+                read_slots(&open.outboard, open.base.saturating_add(first_slot), out)
+            }
+            (Place::Whole(whole), ObjectId::File(number)) if whole.size <= SMALL_FILE => {
+                let from = usize::try_from(first_slot).unwrap_or(usize::MAX);
+                let nodes = self.small(number, &whole)?.outboard.as_bytes();
+                let rest = nodes.get(from.saturating_mul(NODE_LEN)..);
+                let part = rest.and_then(|rest| rest.get(..out.len()));
+                out.copy_from_slice(part.ok_or_else(Self::nowhere)?);
+                Ok(())
+            }
+            (Place::Whole(whole), _) => {
+                read_slots(&whole.outboards, whole.slot.saturating_add(first_slot), out)
+            }
+        }
+    }
+
+    fn root(&mut self, object: ObjectId) -> Option<Hash> {
+        match object {
+            ObjectId::Root => Some(self.manifest.root),
+            ObjectId::File(number) => self.holdings.listed(number).map(|file| file.root),
+        }
+    }
+
+    fn has_segment(&mut self, object: ObjectId, index: SegmentIndex) -> bool {
+        self.holdings.has(object, index)
+    }
+}

@@ -1,0 +1,383 @@
+//! Named keys on disk, for signing as somebody in NDN: the store's `keys/ndn`.
+//!
+//! Each key is two files that NDNd reads too: `NAME.key` (mode 0600, the secret) and `NAME.cert` (its
+//! certificate, self-signed until another one is imported). Secrets come from the operating system's
+//! randomness or from a file, and leave by [`Keyring::export_to`] only.
+
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use xylem_packet::{Component, Name};
+use xylem_store::{Clobber, DiskMedium, StoreError, write_atomically};
+use xylem_trust::{
+    Armor, Certificate, Issue, PrivateKey, PublicKey, Signer, ValidityPeriod, self_signed,
+};
+
+use crate::{Blame, Error};
+use crate::{clock, failure, identity};
+
+/// Longest file that is read.
+const MAX_FILE: u64 = 64 * 1024;
+/// Keys in a keyring.
+const MAX_KEYS: usize = 10_000;
+const DAY_MS: u64 = 86_400_000;
+/// How long a self-signed certificate is valid: twenty years, as those of ndnsec.
+const SELF_SIGNED_DAYS: u64 = 7305;
+
+/// Which algorithm a new key is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum KeyKind {
+    /// Ed25519.
+    #[default]
+    Ed25519,
+    /// ECDSA on P-256, which older NDN software understands.
+    EcdsaP256,
+}
+
+impl FromStr for KeyKind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "ed25519" => Ok(Self::Ed25519),
+            "ecdsa" => Ok(Self::EcdsaP256),
+            _ => Err("expected ed25519 or ecdsa".to_owned()),
+        }
+    }
+}
+
+/// What is told about a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyEntry {
+    /// `/<identity>/KEY/<key id>`.
+    pub name: String,
+    /// `ed25519` or `ecdsa`.
+    pub algorithm: &'static str,
+    /// The certificate's name, if there is one.
+    pub certificate: Option<String>,
+    /// When it ends, milliseconds since 1970.
+    pub valid_until_ms: Option<u64>,
+}
+
+/// The keys of one store.
+#[derive(Clone, Debug)]
+pub struct Keyring {
+    dir: PathBuf,
+}
+
+impl Keyring {
+    /// The keyring of this store; it need not be there yet.
+    pub fn at(store: &Path) -> Self {
+        Keyring { dir: store.join("keys").join("ndn") }
+    }
+
+    /// Makes a key for `identity`, with a certificate by itself.
+    ///
+    /// # Errors
+    /// [`Blame::Usage`] for what is no name, [`Blame::Local`] if it cannot be written.
+    pub fn create(&self, identity: &str, kind: KeyKind) -> Result<KeyEntry, Error> {
+        let identity = parse(identity)?;
+        let key = match kind {
+            KeyKind::Ed25519 => PrivateKey::ed25519(identity::random()?),
+            KeyKind::EcdsaP256 => PrivateKey::generate_ecdsa_p256()
+                .map_err(|e| failure::local("a new key", &io::Error::other(e)))?,
+        };
+        let digest = key.public().digest();
+        let id: String = digest[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+        let name =
+            identity.child(Component::generic(b"KEY")).child(Component::generic(id.as_bytes()));
+        self.add(&name, &key)
+    }
+
+    /// The keys, by name.
+    ///
+    /// # Errors
+    /// [`Blame::Local`] for files that cannot be read, [`Blame::Usage`] for those that are none of
+    /// ours.
+    pub fn list(&self) -> Result<Vec<KeyEntry>, Error> {
+        let mut entries = Vec::new();
+        for (name, key) in self.keys()? {
+            entries.push(self.entry(&name, &key)?);
+        }
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(entries)
+    }
+
+    /// Writes a key to a new file of mode 0600, as NDNd and [`Self::import`] read it. It is the
+    /// secret itself.
+    ///
+    /// # Errors
+    /// [`Blame::Usage`] if there is no such key, more than one of this identity, or such a file.
+    pub fn export_to(&self, which: &str, file: &Path) -> Result<(), Error> {
+        let (name, key) = self.find(which)?;
+        write_key(file, &name, &key).map_err(|e| match e {
+            StoreError::Exists { .. } => {
+                failure::usage(format!("{}: there is such a file", file.display()))
+            }
+            e => failure::store(&e),
+        })
+    }
+
+    /// Takes in a key, or a certificate of a key that is here.
+    ///
+    /// # Errors
+    /// [`Blame::Usage`] for other files, and for keys that are here already.
+    pub fn import(&self, file: &Path) -> Result<KeyEntry, Error> {
+        let wire = packet_in(file)?;
+        if let Ok((name, key)) = PrivateKey::from_packet(&wire) {
+            return self.add(&name, &key);
+        }
+        let wrong = |e: &dyn std::fmt::Display| {
+            failure::usage(format!("{}: neither a key nor a certificate: {e}", file.display()))
+        };
+        let certificate = Certificate::decode(&wire).map_err(|e| wrong(&e))?;
+        let (name, key) = self.find(&certificate.key_name().to_string())?;
+        if *certificate.public_key() != key.public() {
+            return Err(failure::usage(format!(
+                "{}: of another key called {name}",
+                file.display()
+            )));
+        }
+        self.write_certificate(&certificate)?;
+        self.entry(&name, &key)
+    }
+
+    /// The certificate of a key, as text.
+    ///
+    /// # Errors
+    /// [`Blame::Usage`] if there is no such key or it has none.
+    pub fn certificate(&self, which: &str) -> Result<String, Error> {
+        let (name, _) = self.find(which)?;
+        let wire = packet_in(&self.path(&name, "cert"))?;
+        let certificate = Certificate::decode(&wire).map_err(|e| failure::usage(e.to_string()))?;
+        Ok(Armor::Certificate.encode(&certificate.name().to_string(), &wire))
+    }
+
+    /// A certificate for the key in `request` (a certificate that it has so far), signed by the key
+    /// `by` in the name of `issuer`, as text. It is valid from now on.
+    ///
+    /// # Errors
+    /// [`Blame::Usage`] if there is no such key or request, and if the request's identity is not
+    /// under that of `by`: nobody would believe it.
+    pub fn certify(
+        &self,
+        by: &str,
+        request: &Path,
+        issuer: &str,
+        days: u32,
+    ) -> Result<String, Error> {
+        let (name, key) = self.find(by)?;
+        let wire = packet_in(request)?;
+        let request = Certificate::decode(&wire)
+            .map_err(|e| failure::usage(format!("{}: {e}", request.display())))?;
+        let owner = name.as_ref().prefix(name.len().saturating_sub(2));
+        if !owner.is_prefix_of(request.identity()) {
+            let identity = request.identity();
+            return Err(failure::usage(format!(
+                "{owner} cannot vouch for {identity}, which is not below it"
+            )));
+        }
+        let now_ms = clock::now_ms();
+        let issue = Issue {
+            key_name: request.key_name(),
+            issuer_id: Component::generic(issuer.as_bytes()),
+            version: now_ms,
+            public_key: request.public_key(),
+            validity: from_now(now_ms, u64::from(days)),
+        };
+        let mut out = Vec::new();
+        issue.sign(&signer(&key, &name)?, &mut out).map_err(|e| failure::usage(e.to_string()))?;
+        Ok(Armor::Certificate.encode(&issue.name().to_string(), &out))
+    }
+
+    /// Signs as the owner of a key.
+    pub fn signer(&self, which: &str) -> Result<Signer, Error> {
+        let (name, key) = self.find(which)?;
+        signer(&key, &name)
+    }
+
+    fn add(&self, name: &Name, key: &PrivateKey) -> Result<KeyEntry, Error> {
+        let path = self.path(name, "key");
+        write_key(&path, name, key).map_err(|e| match e {
+            StoreError::Exists { .. } => failure::usage(format!("{name} is here already")),
+            e => failure::store(&e),
+        })?;
+        let now_ms = clock::now_ms();
+        let validity = from_now(now_ms, SELF_SIGNED_DAYS);
+        if let Some(own) = self_signed(&signer(key, name)?, now_ms, validity)
+            && let Ok(certificate) = Certificate::decode(&own)
+        {
+            self.write_certificate(&certificate)?;
+        }
+        self.entry(name, key)
+    }
+
+    /// Puts a certificate in its place, where the one before it may be.
+    fn write_certificate(&self, certificate: &Certificate<'_>) -> Result<(), Error> {
+        let path = self.path(&certificate.key_name().to_name(), "cert");
+        let name = certificate.name().to_string();
+        let text = Armor::Certificate.encode(&name, certificate.data().wire());
+        let (disk, replace) = (DiskMedium::new(), Clobber::Replace);
+        write_atomically(&disk, &path, text.as_bytes(), 0o644, replace)
+            .map_err(|e| failure::store(&e))
+    }
+
+    fn entry(&self, name: &Name, key: &PrivateKey) -> Result<KeyEntry, Error> {
+        let path = self.path(name, "cert");
+        let wire = if path.exists() { packet_in(&path)? } else { Vec::new() };
+        let certificate = Certificate::decode(&wire).ok();
+        Ok(KeyEntry {
+            name: name.to_string(),
+            algorithm: match key.public() {
+                PublicKey::Ed25519(_) => "ed25519",
+                PublicKey::EcdsaP256(_) => "ecdsa",
+                PublicKey::Rsa(_) => "rsa",
+            },
+            certificate: certificate.as_ref().map(|c| c.name().to_string()),
+            valid_until_ms: certificate.map(|c| c.validity().not_after_ms),
+        })
+    }
+
+    fn keys(&self) -> Result<Vec<(Name, PrivateKey)>, Error> {
+        let dir = match fs::read_dir(&self.dir) {
+            Ok(dir) => dir,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(e) => return Err(failure::local(&self.dir.display().to_string(), &e)),
+        };
+        let mut keys = Vec::new();
+        for file in dir.take(2 * MAX_KEYS) {
+            let path = file.map_err(|e| failure::local("the keyring", &e))?.path();
+            if path.extension().is_some_and(|extension| extension == "key") {
+                let key = PrivateKey::from_packet(&packet_in(&path)?)
+                    .map_err(|e| failure::usage(format!("{}: {e}", path.display())))?;
+                keys.push(key);
+            }
+        }
+        Ok(keys)
+    }
+
+    /// The key of this name, or the one key of this identity.
+    fn find(&self, which: &str) -> Result<(Name, PrivateKey), Error> {
+        let wanted = parse(which)?;
+        let fits = |name: &Name| {
+            *name == wanted || name.as_ref().prefix(name.len().saturating_sub(2)) == wanted.as_ref()
+        };
+        let mut found: Vec<_> = self.keys()?.into_iter().filter(|(name, _)| fits(name)).collect();
+        match (found.pop(), found.is_empty()) {
+            (Some(key), true) => Ok(key),
+            (None, _) => Err(failure::usage(format!("no key {which}; see `xylem key list`"))),
+            _ => {
+                Err(failure::usage(format!("{which} has several keys; name one: `xylem key list`")))
+            }
+        }
+    }
+
+    /// A name's file. In a name's URI a plus sign is always percent-encoded, so that no two names
+    /// share a file.
+    fn path(&self, name: &Name, extension: &str) -> PathBuf {
+        let file = name.to_string().trim_start_matches('/').replace('/', "+");
+        self.dir.join(format!("{file}.{extension}"))
+    }
+}
+
+fn parse(name: &str) -> Result<Name, Error> {
+    name.parse().map_err(|e| failure::usage(format!("{name}: {e}")))
+}
+
+fn write_key(path: &Path, name: &Name, key: &PrivateKey) -> Result<(), StoreError> {
+    let packet = key
+        .to_packet(name.as_ref())
+        .map_err(|e| StoreError::from_io("write", path, None, io::Error::other(e)))?;
+    identity::write_private(path, Armor::Key.encode(&name.to_string(), &packet).as_bytes())
+}
+
+fn signer(key: &PrivateKey, name: &Name) -> Result<Signer, Error> {
+    key.signer(name.clone()).map_err(|e| failure::usage(format!("{name}: {e}")))
+}
+
+/// Valid from an hour ago, for clocks that are behind.
+fn from_now(now_ms: u64, days: u64) -> ValidityPeriod {
+    ValidityPeriod {
+        not_before_ms: now_ms.saturating_sub(DAY_MS / 24),
+        not_after_ms: now_ms.saturating_add(days.saturating_mul(DAY_MS)),
+    }
+}
+
+/// The packet in a file, raw or as text.
+fn packet_in(path: &Path) -> Result<Vec<u8>, Error> {
+    let mut bytes = Vec::new();
+    fs::File::open(path)
+        .and_then(|file| file.take(MAX_FILE).read_to_end(&mut bytes))
+        .map_err(|e| Error { blame: Blame::Usage, message: format!("{}: {e}", path.display()) })?;
+    Armor::decode(&bytes)
+        .ok_or_else(|| failure::usage(format!("{}: neither a packet nor base64", path.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use xylem_packet::{Data, DataBuilder};
+    use xylem_trust::TrustStore;
+
+    #[test]
+    fn a_key_is_made_listed_exported_and_imported() {
+        let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (a, b) = (Keyring::at(here.path()), Keyring::at(there.path()));
+        assert_eq!(a.list().unwrap(), []);
+        for kind in [KeyKind::Ed25519, KeyKind::EcdsaP256] {
+            let made = a.create("/alice", kind).unwrap();
+            let file = there.path().join("exported");
+            let _ = fs::remove_file(&file);
+            a.export_to(&made.name, &file).unwrap();
+            assert_eq!(a.export_to(&made.name, &file).unwrap_err().blame, Blame::Usage);
+            let imported = b.import(&file).unwrap();
+            assert_eq!((imported.name, imported.algorithm), (made.name, made.algorithm));
+            assert_eq!(b.import(&file).unwrap_err().blame, Blame::Usage, "here already");
+        }
+        assert_eq!(a.list().unwrap().len(), 2);
+        let file = there.path().join("another");
+        assert_eq!(a.export_to("/alice", &file).unwrap_err().blame, Blame::Usage, "which of two");
+        assert_eq!(a.export_to("/bob", &file).unwrap_err().blame, Blame::Usage);
+        #[cfg(unix)]
+        for file in fs::read_dir(&a.dir).unwrap().map(|file| file.unwrap()) {
+            use std::os::unix::fs::PermissionsExt;
+            let mode = file.metadata().unwrap().permissions().mode() & 0o777;
+            let secret = file.path().extension().unwrap() == "key";
+            assert!(!secret || mode == 0o600, "{:?}: {mode:o}", file.path());
+        }
+    }
+
+    #[test]
+    fn an_organisation_vouches_for_its_member() {
+        let dir = tempfile::tempdir().unwrap();
+        let keyring = Keyring::at(dir.path());
+        keyring.create("/org", KeyKind::EcdsaP256).unwrap();
+        let alice = keyring.create("/org/alice", KeyKind::Ed25519).unwrap();
+        let file = dir.path().join("certificate");
+        fs::write(&file, keyring.certificate("/org/alice").unwrap()).unwrap();
+        let own = keyring.certify("/org/alice", &file, "x", 1);
+        assert!(own.is_ok(), "one's own name is under itself");
+        let by_org = keyring.certify("/org", &file, "org", 30).unwrap();
+        fs::write(&file, by_org).unwrap();
+        let entry = keyring.import(&file).unwrap();
+        assert!(entry.certificate.unwrap().starts_with(&format!("{}/org/v=", alice.name)));
+
+        let mut store = TrustStore::new();
+        let anchor = Armor::decode(keyring.certificate("/org").unwrap().as_bytes()).unwrap();
+        store.add_anchor(&Certificate::decode(&anchor).unwrap()).unwrap();
+        let member = Armor::decode(keyring.certificate("/org/alice").unwrap().as_bytes()).unwrap();
+        let now_ms = clock::now_ms();
+        store.add(&Certificate::decode(&member).unwrap(), now_ms).unwrap();
+        let mut note = Vec::new();
+        let name = parse("/org/alice/note").unwrap();
+        let signer = keyring.signer("/org/alice").unwrap();
+        signer.data(DataBuilder::new(name.as_ref()), b"x", &mut note).unwrap();
+        assert_eq!(store.data(&Data::decode(&note).unwrap(), now_ms), Ok(()));
+
+        fs::write(&file, keyring.certificate("/org").unwrap()).unwrap();
+        let refused = keyring.certify("/org/alice", &file, "x", 1).unwrap_err();
+        assert_eq!(refused.blame, Blame::Usage);
+    }
+}

@@ -1,0 +1,526 @@
+//! [`ListedFiles`]: a directory's verified listing on disk, looked at piece by piece.
+//!
+//! The listing of a million entries takes a hundred megabytes. It stays in its file; memory holds one
+//! mark for 64 entries (where they begin, how many files and outboard slots come before) and a few
+//! blocks of decoded entries. Bytes come from the store's `objects/<root>.listing`, are hashed and
+//! checked as a whole once, in [`ListedFiles::open`], and each block is compared with its own hash
+//! whenever it is read again: what is read back is what was verified.
+//! It does not know where the files lie, nor whether they are there.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use xylem_hash::{Hash, Hasher};
+use xylem_object::listing::{self, Entry, EntryKind, ListingError, ListingFault, Totals};
+use xylem_store::{FileRef, StoreError};
+use xylem_tree::SegmentSize;
+
+use crate::failure;
+use crate::hashing::packed_slots;
+use crate::{Blame, Error};
+
+/// Entries between two marks: a block. One is read to find a file.
+const BLOCK: usize = 64;
+/// Blocks that are kept decoded: one for each of a few peers that read at different places.
+const KEPT_BLOCKS: usize = 8;
+/// Bytes read at once in the first pass.
+const PIECE: usize = 256 * 1024;
+
+/// Where a block begins, and what comes before it.
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    offset: u64,
+    /// Regular files before it.
+    files: u64,
+    /// Slots of those files' outboards.
+    slots: u64,
+    /// The first bytes of the block's hash.
+    check: [u8; 16],
+}
+
+/// One entry and its place.
+#[derive(Clone, Debug)]
+pub struct Listed {
+    pub entry: Entry,
+    /// Number of the first file at or after this entry: its own, if it is a file.
+    pub number: u64,
+    /// First slot of its outboard in the packed outboards, if it is a file of more than one segment.
+    pub slot: u64,
+}
+
+/// Why a listing could not be used.
+#[derive(Debug)]
+pub enum ListedError {
+    /// Reading it failed.
+    Store(StoreError),
+    /// Its bytes are not those of the root.
+    NotTheRoot,
+    /// Its bytes are those of the root and break a rule of listings.
+    Bad(ListingError),
+}
+
+impl From<StoreError> for ListedError {
+    fn from(e: StoreError) -> Self {
+        Self::Store(e)
+    }
+}
+
+impl ListedError {
+    /// As an error of a run. `file` is where the listing lies.
+    pub fn into_error(self, file: &FileRef) -> Error {
+        match self {
+            Self::Store(e) => failure::store(&e),
+            Self::NotTheRoot => failure::store(&changed(file, 0)),
+            Self::Bad(e) => {
+                let message = format!("the publisher signed a listing that can't be used: {e}");
+                Error { blame: Blame::Data, message }
+            }
+        }
+    }
+}
+
+fn changed(file: &FileRef, offset: u64) -> StoreError {
+    StoreError::Corrupt { path: file.path().into(), offset, what: "the listing changed" }
+}
+
+/// A verified listing on disk. Cheap to clone; a clone begins without decoded blocks.
+#[derive(Debug)]
+pub struct ListedFiles {
+    file: FileRef,
+    size: u64,
+    marks: Arc<[Mark]>,
+    totals: Totals,
+    segment: SegmentSize,
+    /// The block used last comes last.
+    kept: VecDeque<(usize, Vec<Listed>)>,
+}
+
+impl Clone for ListedFiles {
+    fn clone(&self) -> Self {
+        let (file, marks) = (self.file.clone(), self.marks.clone());
+        Self { file, marks, kept: VecDeque::new(), ..*self }
+    }
+}
+
+impl ListedFiles {
+    /// Reads the listing of `size` bytes in `file` once, checks that it is the one of `root` and keeps
+    /// every rule, and marks its blocks. Hard links must name regular files.
+    ///
+    /// # Errors
+    /// See [`ListedError`].
+    pub fn open(
+        file: FileRef,
+        size: u64,
+        root: &Hash,
+        segment: SegmentSize,
+    ) -> Result<Self, ListedError> {
+        let mut pass = Pass::new(segment);
+        let (mut whole, mut buffer, mut at) = (Hasher::new(), vec![0; PIECE], 0);
+        let mut faulty = None;
+        while at < size {
+            let piece = &mut buffer[..(size - at).min(PIECE as u64) as usize];
+            if file.read_full(piece, at)? < piece.len() {
+                return Err(ListedError::NotTheRoot);
+            }
+            whole.update(piece);
+            at += piece.len() as u64;
+            if faulty.is_none() {
+                faulty = pass.piece(piece).err();
+            }
+        }
+        if whole.finalize() != *root {
+            return Err(ListedError::NotTheRoot);
+        }
+        if let Some(e) = faulty {
+            return Err(ListedError::Bad(e));
+        }
+        let hard_links = pass.hard_links;
+        let (marks, totals) = pass.finish().map_err(ListedError::Bad)?;
+        let kept = VecDeque::new();
+        let mut listed = Self { file, size, marks: marks.into(), totals, segment, kept };
+        if hard_links > 0 {
+            listed.check_hard_links()?;
+        }
+        Ok(listed)
+    }
+
+    /// Each hard link's file must be a regular file.
+    fn check_hard_links(&mut self) -> Result<(), ListedError> {
+        let (mut known, mut number) = (Vec::new(), 0);
+        for listed in self.entries() {
+            let Listed { entry, .. } = listed?;
+            if let EntryKind::HardLink { target } = entry.kind
+                && known != target
+            {
+                let found = self.find(&target)?;
+                if !found.is_some_and(|f| matches!(f.entry.kind, EntryKind::File { .. })) {
+                    let fault = ListingFault::Path(listing::PathError::LinkToLater);
+                    let (entry, path) = (number, entry.path);
+                    return Err(ListedError::Bad(ListingError { entry, path, fault }));
+                }
+                known = target;
+            }
+            number += 1;
+        }
+        Ok(())
+    }
+
+    /// Entries, files and bytes in all.
+    pub fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    /// Bytes of the listing.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The listing's file.
+    pub fn source(&self) -> &FileRef {
+        &self.file
+    }
+
+    /// The regular file of this number; `None` if there are not so many.
+    ///
+    /// # Errors
+    /// Those of reading; [`StoreError::Corrupt`] if the listing is not what it was.
+    pub fn file(&mut self, number: u64) -> Result<Option<&Listed>, StoreError> {
+        if number >= self.totals.files {
+            return Ok(None);
+        }
+        let block = self.marks.partition_point(|mark| mark.files <= number) - 1;
+        let is_it =
+            |l: &&Listed| l.number == number && matches!(l.entry.kind, EntryKind::File { .. });
+        Ok(self.block(block)?.iter().find(is_it))
+    }
+
+    /// The entry at `path`; `None` if there is none.
+    ///
+    /// # Errors
+    /// As [`ListedFiles::file`].
+    pub fn find(&mut self, path: &[u8]) -> Result<Option<&Listed>, StoreError> {
+        // The last block whose first path is not behind `path`.
+        let (mut low, mut high) = (0, self.marks.len());
+        let mut first = vec![0; listing::MAX_ENTRY];
+        while low < high {
+            let middle = (low + high) / 2;
+            let is_before = self.first_path(middle, &mut first)? <= path;
+            if is_before { low = middle + 1 } else { high = middle }
+        }
+        let Some(block) = low.checked_sub(1) else { return Ok(None) };
+        let block = self.block(block)?;
+        let at = block.binary_search_by(|l| l.entry.path.as_slice().cmp(path));
+        Ok(at.ok().map(|at| &block[at]))
+    }
+
+    /// All entries in order. Ends after the first error.
+    pub fn entries(&self) -> Entries {
+        Entries { listed: self.clone(), next: 0, block: Vec::new().into_iter() }
+    }
+
+    /// All entries, the last one first. Ends after the first error.
+    pub fn entries_reversed(&self) -> impl Iterator<Item = Result<Listed, StoreError>> {
+        let listed = self.clone();
+        let blocks = (0..self.marks.len()).rev().map(move |i| listed.read_block(i));
+        let mut failed = false;
+        blocks
+            .flat_map(|block| match block {
+                Ok(block) => block.into_iter().rev().map(Ok).collect::<Vec<_>>(),
+                Err(e) => vec![Err(e)],
+            })
+            .take_while(move |item| !std::mem::replace(&mut failed, item.is_err()))
+    }
+
+    /// The path that a block begins with: only to look for a block, which is checked itself when read.
+    fn first_path<'a>(&self, i: usize, buffer: &'a mut [u8]) -> Result<&'a [u8], StoreError> {
+        let offset = self.marks.get(i).map_or(self.size, |mark| mark.offset);
+        let len = buffer.len().min((self.size - offset) as usize);
+        let got = self.file.read_full(&mut buffer[..len], offset)?;
+        listing::leading_path(&buffer[..got]).ok_or_else(|| changed(&self.file, offset))
+    }
+
+    /// A decoded block, from those that are kept or from the file.
+    fn block(&mut self, i: usize) -> Result<&[Listed], StoreError> {
+        let block = match self.kept.iter().position(|(at, _)| *at == i) {
+            Some(at) if at + 1 == self.kept.len() => None,
+            Some(at) => self.kept.remove(at),
+            None => Some((i, self.read_block(i)?)),
+        };
+        if let Some(block) = block {
+            if self.kept.len() == KEPT_BLOCKS {
+                self.kept.pop_front();
+            }
+            self.kept.push_back(block);
+        }
+        Ok(self.kept.back().map_or(&[], |(_, block)| block.as_slice()))
+    }
+
+    fn read_block(&self, i: usize) -> Result<Vec<Listed>, StoreError> {
+        let Some(mark) = self.marks.get(i) else { return Ok(Vec::new()) };
+        let end = self.marks.get(i + 1).map_or(self.size, |next| next.offset);
+        // At most 64 entries of at most 8 KiB: checked when the marks were made.
+        let mut bytes = vec![0; (end - mark.offset) as usize];
+        let got = self.file.read_full(&mut bytes, mark.offset)?;
+        let check = xylem_hash::hash(&bytes);
+        if got < bytes.len() || check.as_bytes()[..mark.check.len()] != mark.check {
+            return Err(changed(&self.file, mark.offset));
+        }
+        let (mut input, mut block) = (bytes.as_slice(), Vec::with_capacity(BLOCK));
+        let (mut number, mut slot) = (mark.files, mark.slots);
+        while let Some(entry) =
+            listing::next_entry(&mut input).map_err(|_| changed(&self.file, mark.offset))?
+        {
+            let (files, slots) = match entry.kind {
+                EntryKind::File { size, .. } => (1, packed_slots(size, self.segment)),
+                _ => (0, 0),
+            };
+            block.push(Listed { entry, number, slot });
+            (number, slot) = (number + files, slot + slots);
+        }
+        Ok(block)
+    }
+}
+
+/// Entries in order; see [`ListedFiles::entries`].
+#[derive(Debug)]
+pub struct Entries {
+    listed: ListedFiles,
+    next: usize,
+    block: std::vec::IntoIter<Listed>,
+}
+
+impl Iterator for Entries {
+    type Item = Result<Listed, StoreError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(listed) = self.block.next() {
+                return Some(Ok(listed));
+            }
+            if self.next >= self.listed.marks.len() {
+                return None;
+            }
+            match self.listed.read_block(self.next) {
+                Ok(block) => self.block = block.into_iter(),
+                Err(e) => {
+                    self.next = usize::MAX;
+                    return Some(Err(e));
+                }
+            }
+            self.next += 1;
+        }
+    }
+}
+
+/// The first pass over a listing: every rule is checked, every block marked.
+struct Pass {
+    reader: listing::Reader,
+    segment: SegmentSize,
+    marks: Vec<Mark>,
+    block: Hasher,
+    /// Whether the next entry's first bytes were seen.
+    begun: bool,
+    /// Where the next entry begins, and how many bytes were fed.
+    at: u64,
+    fed: u64,
+    entries: u64,
+    files: u64,
+    slots: u64,
+    hard_links: u64,
+}
+
+impl Pass {
+    fn new(segment: SegmentSize) -> Self {
+        Self {
+            reader: listing::Reader::new(),
+            segment,
+            marks: Vec::new(),
+            block: Hasher::new(),
+            begun: false,
+            at: listing::HEADER_LEN as u64,
+            fed: 0,
+            entries: 0,
+            files: 0,
+            slots: 0,
+            hard_links: 0,
+        }
+    }
+
+    fn piece(&mut self, piece: &[u8]) -> Result<(), ListingError> {
+        let mut input = piece;
+        let mut from = (listing::HEADER_LEN as u64).saturating_sub(self.fed) as usize;
+        while let Some(entry) = self.reader.pull(&mut input)? {
+            self.begin();
+            let end = piece.len() - input.len();
+            self.block.update(&piece[from..end]);
+            from = end;
+            self.begun = false;
+            self.at += entry.encoded_len() as u64;
+            self.entries += 1;
+            match entry.kind {
+                EntryKind::File { size, .. } => {
+                    self.files += 1;
+                    self.slots += packed_slots(size, self.segment);
+                }
+                EntryKind::HardLink { .. } => self.hard_links += 1,
+                _ => {}
+            }
+        }
+        if from < piece.len() {
+            self.begin();
+            self.block.update(&piece[from..]);
+        }
+        self.fed += piece.len() as u64;
+        Ok(())
+    }
+
+    /// The next bytes are those of another entry: perhaps of another block.
+    fn begin(&mut self) {
+        if !self.begun && self.entries.is_multiple_of(BLOCK as u64) {
+            self.end_block();
+            let (offset, files, slots) = (self.at, self.files, self.slots);
+            self.marks.push(Mark { offset, files, slots, check: [0; 16] });
+        }
+        self.begun = true;
+    }
+
+    fn end_block(&mut self) {
+        let hash = std::mem::take(&mut self.block).finalize();
+        if let Some(mark) = self.marks.last_mut() {
+            mark.check.copy_from_slice(&hash.as_bytes()[..16]);
+        }
+    }
+
+    fn finish(mut self) -> Result<(Vec<Mark>, Totals), ListingError> {
+        self.end_block();
+        let totals = self.reader.finish()?;
+        Ok((self.marks, totals))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use xylem_store::{DiskMedium, OpenHow};
+
+    use super::*;
+
+    fn named(path: String, kind: EntryKind) -> Entry {
+        Entry { path: path.into_bytes(), kind, mode: 0o644, mtime_s: 0, mtime_ns: 0 }
+    }
+
+    /// Folders of 300 files with names long enough to cross pieces, sizes that need no, few and more
+    /// slots, a link here and there.
+    fn tree() -> Vec<Entry> {
+        let mut entries = Vec::new();
+        for folder in 0..30 {
+            entries.push(named(format!("folder-{folder:02}"), EntryKind::Directory));
+            for n in 0..300_u64 {
+                let path = format!("folder-{folder:02}/{n:03}{}", "x".repeat((n % 97) as usize));
+                entries.push(match n {
+                    7 => named(path, EntryKind::Symlink { target: b"elsewhere".to_vec() }),
+                    8 => {
+                        let target = format!("folder-{folder:02}/000").into_bytes();
+                        named(path, EntryKind::HardLink { target })
+                    }
+                    _ => {
+                        let root = xylem_hash::hash(path.as_bytes());
+                        named(path, EntryKind::File { size: n * n * 10, root })
+                    }
+                });
+            }
+        }
+        entries
+    }
+
+    fn written(entries: &[Entry], at: &Path) -> (FileRef, u64, Hash) {
+        let mut bytes = Vec::new();
+        let mut writer = listing::Writer::new(|piece: &[u8]| bytes.extend_from_slice(piece));
+        entries.iter().for_each(|entry| writer.push(entry).unwrap());
+        std::fs::write(at, &bytes).unwrap();
+        let file = FileRef::open(&DiskMedium::new(), at, OpenHow::Read).unwrap();
+        (file, bytes.len() as u64, xylem_hash::hash(&bytes))
+    }
+
+    #[test]
+    fn what_is_found_on_disk_is_what_a_list_in_memory_has() {
+        let dir = tempfile::tempdir().unwrap();
+        let entries = tree();
+        let (file, size, root) = written(&entries, &dir.path().join("listing"));
+        let mut listed = ListedFiles::open(file, size, &root, SegmentSize::DEFAULT).unwrap();
+        assert!(size > 2 * PIECE as u64, "some entry must cross two pieces");
+        let all: Vec<Listed> = listed.entries().map(Result::unwrap).collect();
+        assert_eq!(all.len() as u64, listed.totals().entries);
+        let (mut number, mut slot) = (0, 0);
+        for (found, entry) in all.iter().zip(&entries) {
+            let like = |e: &Entry| Entry { mode: found.entry.mode, ..e.clone() };
+            assert_eq!((&found.entry, found.number, found.slot), (&like(entry), number, slot));
+            let again = listed.find(&entry.path).unwrap().unwrap().clone();
+            assert_eq!((again.entry, again.number), (found.entry.clone(), number));
+            if let EntryKind::File { size, .. } = entry.kind {
+                let by_number = listed.file(number).unwrap().unwrap();
+                assert_eq!((&by_number.entry.path, by_number.slot), (&entry.path, slot));
+                (number, slot) = (number + 1, slot + packed_slots(size, SegmentSize::DEFAULT));
+            }
+        }
+        assert_eq!(number, listed.totals().files);
+        assert!(listed.file(number).unwrap().is_none());
+        assert!(listed.file(u64::MAX).unwrap().is_none());
+        for absent in [&b""[..], b"a", b"folder-00/", b"folder-05/zzz", b"zzz"] {
+            assert!(listed.find(absent).unwrap().is_none());
+        }
+        let reversed = listed.entries_reversed().map(|l| l.unwrap().entry.path);
+        assert!(reversed.eq(all.iter().rev().map(|l| l.entry.path.clone())));
+    }
+
+    #[test]
+    fn an_empty_listing_has_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, size, root) = written(&[], &dir.path().join("listing"));
+        let mut listed = ListedFiles::open(file, size, &root, SegmentSize::DEFAULT).unwrap();
+        assert!(listed.file(0).unwrap().is_none() && listed.find(b"a").unwrap().is_none());
+        assert_eq!((listed.entries().count(), listed.entries_reversed().count()), (0, 0));
+    }
+
+    #[test]
+    fn another_root_and_a_change_on_disk_are_noticed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("listing");
+        let (file, size, root) = written(&tree(), &path);
+        let open = |file: &FileRef, size, root: &Hash| {
+            ListedFiles::open(file.clone(), size, root, SegmentSize::DEFAULT)
+        };
+        let other = xylem_hash::hash(b"other");
+        assert!(matches!(open(&file, size, &other), Err(ListedError::NotTheRoot)));
+        assert!(matches!(open(&file, size + 1, &root), Err(ListedError::NotTheRoot)));
+        let mut listed = open(&file, size, &root).unwrap();
+        let mut bytes = std::fs::read(&path).unwrap();
+        let at = bytes.len() / 2;
+        bytes[at] ^= 1;
+        std::fs::write(&path, &bytes).unwrap();
+        assert_eq!(listed.entries().filter(Result::is_err).count(), 1);
+        assert_eq!(listed.entries_reversed().filter(Result::is_err).count(), 1);
+        let files = listed.totals().files;
+        let failing = (0..files).filter(|n| listed.file(*n).is_err()).count();
+        assert!((1..=BLOCK).contains(&failing), "only that block: {failing}");
+    }
+
+    #[test]
+    fn a_hard_link_must_name_a_listed_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let to = |target: &[u8]| {
+            let kind = EntryKind::HardLink { target: target.to_vec() };
+            let link = EntryKind::Symlink { target: b"b".to_vec() };
+            let file = EntryKind::File { size: 0, root: xylem_hash::hash(b"") };
+            [("a", EntryKind::Directory), ("b", file), ("c", link), ("d", kind)]
+                .map(|(path, kind)| named(path.to_owned(), kind))
+        };
+        for (target, good) in [(&b"b"[..], true), (b"a", false), (b"c", false), (b"aa", false)] {
+            let (file, size, root) = written(&to(target), &dir.path().join("listing"));
+            let opened = ListedFiles::open(file, size, &root, SegmentSize::DEFAULT);
+            let bad = matches!(opened, Err(ListedError::Bad(ref e)) if e.entry == 3);
+            assert_eq!((opened.is_ok(), bad), (good, !good), "{}", target.escape_ascii());
+        }
+    }
+}

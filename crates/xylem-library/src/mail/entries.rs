@@ -1,0 +1,187 @@
+//! What the store keeps beside sessions: messages that came ([`Letter`]) and envelopes that have to
+//! go ([`Parcel`]), each a file. Numbers are big-endian.
+
+use std::net::SocketAddr;
+
+use xylem_link::PeerKey;
+use xylem_mail::{Body, EnvelopeId, MAX_ENVELOPE, Party, SessionId};
+use xylem_object::PublisherId;
+use xylem_object::ticket::{read_addresses, write_addresses};
+use zeroize::Zeroizing;
+
+const VERSION: u8 = 1;
+/// Longest file of either kind.
+pub const MAX_FILE: usize = MAX_ENVELOPE + 4_096;
+
+/// A message that came: `version (1) | accepted (1) | received, ms since 1970 (8) | envelope's id
+/// (16) | session (16) | publisher (32) | link key (32) | body`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Letter {
+    pub accepted: bool,
+    pub received_ms: u64,
+    pub envelope: EnvelopeId,
+    pub session: SessionId,
+    pub from: Party,
+    pub body: Body,
+}
+
+impl Letter {
+    pub fn encode(&self) -> Option<Zeroizing<Vec<u8>>> {
+        let body = self.body.encode().ok()?;
+        let mut out = Zeroizing::new(Vec::with_capacity(106 + body.len()));
+        out.extend_from_slice(&[VERSION, u8::from(self.accepted)]);
+        out.extend_from_slice(&self.received_ms.to_be_bytes());
+        out.extend_from_slice(&self.envelope.0);
+        out.extend_from_slice(&self.session.0);
+        out.extend_from_slice(&self.from.publisher.0);
+        out.extend_from_slice(&self.from.link.0);
+        out.extend_from_slice(&body);
+        Some(out)
+    }
+
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let (head, rest) = bytes.split_first_chunk::<2>()?;
+        let (received, rest) = rest.split_first_chunk()?;
+        let (envelope, rest) = rest.split_first_chunk()?;
+        let (session, rest) = rest.split_first_chunk()?;
+        let (publisher, rest) = rest.split_first_chunk()?;
+        let (link, body) = rest.split_first_chunk()?;
+        (head[0] == VERSION && head[1] < 2).then_some(())?;
+        Some(Self {
+            accepted: head[1] == 1,
+            received_ms: u64::from_be_bytes(*received),
+            envelope: EnvelopeId(*envelope),
+            session: SessionId(*session),
+            from: Party { publisher: PublisherId(*publisher), link: PeerKey(*link) },
+            body: Body::decode(body).ok()?,
+        })
+    }
+}
+
+/// Who takes an envelope in.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Route {
+    /// The receiver itself, at one of these addresses.
+    Direct(Vec<SocketAddr>),
+    /// A node that keeps it for the receiver; its key, if one is known.
+    Via(Option<[u8; 32]>, Vec<SocketAddr>),
+}
+
+/// An envelope that has to go: `version (1) | route (1: 0 direct, 1 node, 2 node with a key) |
+/// queued, ms since 1970 (8) | session (16) | publisher (32) | link key (32) | [node's key (32)] |
+/// addresses | name's length (1) | name | envelope`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parcel {
+    pub queued: u64,
+    pub session: SessionId,
+    pub to: Party,
+    pub route: Route,
+    /// What the receiver is called here.
+    pub name: String,
+    pub envelope: Vec<u8>,
+}
+
+impl Parcel {
+    pub fn id(&self) -> EnvelopeId {
+        EnvelopeId::of(&self.envelope)
+    }
+
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(512 + self.envelope.len());
+        let (kind, key, addresses): (u8, &[u8], _) = match &self.route {
+            Route::Direct(addresses) => (0, &[], addresses),
+            Route::Via(None, addresses) => (1, &[], addresses),
+            Route::Via(Some(key), addresses) => (2, key, addresses),
+        };
+        out.extend_from_slice(&[VERSION, kind]);
+        out.extend_from_slice(&self.queued.to_be_bytes());
+        out.extend_from_slice(&self.session.0);
+        out.extend_from_slice(&self.to.publisher.0);
+        out.extend_from_slice(&self.to.link.0);
+        out.extend_from_slice(key);
+        write_addresses(&mut out, addresses);
+        let name = &self.name.as_bytes()[..self.name.len().min(255)];
+        out.push(name.len() as u8);
+        out.extend_from_slice(name);
+        out.extend_from_slice(&self.envelope);
+        out
+    }
+
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let (head, rest) = bytes.split_first_chunk::<2>()?;
+        let (queued, rest) = rest.split_first_chunk()?;
+        let (session, rest) = rest.split_first_chunk()?;
+        let (publisher, rest) = rest.split_first_chunk()?;
+        let (link, rest) = rest.split_first_chunk()?;
+        (head[0] == VERSION && head[1] < 3).then_some(())?;
+        let (key, rest) = match head[1] {
+            2 => rest.split_first_chunk().map(|(key, rest)| (Some(*key), rest))?,
+            _ => (None, rest),
+        };
+        let (addresses, rest) = read_addresses(rest).ok()?;
+        let (len, rest) = rest.split_first()?;
+        let (name, envelope) = rest.split_at_checked(usize::from(*len))?;
+        let route =
+            if head[1] == 0 { Route::Direct(addresses) } else { Route::Via(key, addresses) };
+        Some(Self {
+            queued: u64::from_be_bytes(*queued),
+            session: SessionId(*session),
+            to: Party { publisher: PublisherId(*publisher), link: PeerKey(*link) },
+            route,
+            name: String::from_utf8_lossy(name).into_owned(),
+            envelope: envelope.to_vec(),
+        })
+    }
+}
+
+/// Lowercase hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use xylem_mail::Content;
+
+    #[test]
+    fn files_come_back_and_pieces_do_not() {
+        let party = Party { publisher: PublisherId([1; 32]), link: PeerKey([2; 32]) };
+        let content = Content::Note("x".into());
+        let body = Body { content, name: "n".into(), size: 1, sent_ms: 2 };
+        let letter = Letter {
+            accepted: true,
+            received_ms: 5,
+            envelope: EnvelopeId([3; 16]),
+            session: SessionId([4; 16]),
+            from: party,
+            body,
+        };
+        let bytes = letter.encode().unwrap();
+        assert_eq!(Letter::decode(&bytes), Some(letter));
+        assert!((0..bytes.len()).all(|len| Letter::decode(&bytes[..len]).is_none()));
+        let at = vec!["192.0.2.1:7".parse().unwrap()];
+        for route in [
+            Route::Direct(at.clone()),
+            Route::Via(None, at.clone()),
+            Route::Via(Some([9; 32]), at.clone()),
+        ] {
+            let parcel = Parcel {
+                queued: 1,
+                session: SessionId([2; 16]),
+                to: party,
+                route,
+                name: "ann".into(),
+                envelope: vec![7; 100],
+            };
+            let bytes = parcel.encode();
+            assert_eq!(Parcel::decode(&bytes), Some(parcel));
+            assert!((0..bytes.len() - 100).all(|len| Parcel::decode(&bytes[..len]).is_none()));
+        }
+    }
+}

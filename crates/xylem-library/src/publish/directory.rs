@@ -1,0 +1,293 @@
+//! A directory from its walk to its listing and outboards on disk, a few thousand entries at a time.
+//!
+//! While one batch is hashed the next one is walked; what is done goes to the listing's file at once.
+//! Memory is two batches, the walk's own names, and eight bytes a file: its inode number, by which a
+//! file that was replaced is told from the one that was hashed.
+
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+
+use xylem_hash::{Hash, Hasher};
+use xylem_object::Manifest;
+use xylem_object::listing::{self, Entry, EntryKind};
+use xylem_store::{
+    FileRef, FileState, FileTime, Medium, NewFile, OutboardFile, Part, SharedFile, Store,
+    StoreError, hash_file,
+};
+use xylem_tree::SegmentSize;
+
+use super::{Published, Served};
+use crate::failure;
+use crate::hashing::{self, Job, Progress, packed_slots};
+use crate::listed::ListedFiles;
+use crate::names::NameCheck;
+use crate::walk::{Found, FoundKind, Walk, os_path};
+use crate::{Error, LibraryEvent, Stop};
+
+/// Entries that are walked and hashed together.
+const BATCH: usize = 4_096;
+/// Bytes of the listing that are gathered before they are written.
+const LISTING_PIECE: usize = 256 * 1024;
+/// Events that wait until it is known whether anything has changed.
+const MAX_WAITING: usize = 1_000;
+
+/// The files of a shared directory, found through its listing.
+pub struct Members {
+    root: PathBuf,
+    listed: ListedFiles,
+    /// Inode numbers by file number.
+    inodes: Vec<u64>,
+}
+
+impl Members {
+    /// A file by its number.
+    ///
+    /// # Errors
+    /// Those of reading the listing.
+    pub(super) fn get(&mut self, number: u64) -> Result<Option<Served>, StoreError> {
+        let inode = usize::try_from(number).ok().and_then(|n| self.inodes.get(n).copied());
+        let (Some(ino), Some(listed)) = (inode, self.listed.file(number)?) else { return Ok(None) };
+        let Entry { path, kind, mtime_s, mtime_ns, .. } = &listed.entry;
+        let EntryKind::File { size, root } = *kind else { return Ok(None) };
+        let mtime = FileTime { secs: *mtime_s, nanos: *mtime_ns };
+        let state = FileState { size, mtime, ino };
+        let file = SharedFile { path: self.root.join(os_path(path)), state };
+        Ok(Some(Served { file, root, slot: listed.slot }))
+    }
+}
+
+/// Walks and hashes a directory; `take` gets each entry in order, with the inode number of a file.
+/// Returns the slots that the outboards took.
+fn hash_entries(
+    walk: &mut Walk<'_>,
+    medium: &dyn Medium,
+    outboards: Option<&OutboardFile>,
+    stop: &Stop,
+    on_event: &mut dyn FnMut(LibraryEvent),
+    take: &mut dyn FnMut(&Entry, u64) -> Result<(), Error>,
+) -> Result<u64, Error> {
+    let (mut slots, mut progress) = (0, Progress::default());
+    let mut next = Batch::walked(walk, &mut slots, on_event)?;
+    while !next.found.is_empty() {
+        let batch = next;
+        progress.total += batch.jobs.iter().map(|job| job.state.size).sum::<u64>();
+        let beside =
+            |on_event: &mut dyn FnMut(LibraryEvent)| Batch::walked(walk, &mut slots, on_event);
+        let (roots, walked) = hashing::hash_beside(
+            medium,
+            &batch.jobs,
+            outboards,
+            &progress,
+            stop,
+            on_event,
+            beside,
+        )?;
+        next = walked?;
+        let mut roots = roots.into_iter();
+        for found in &batch.found {
+            let root = matches!(found.kind, FoundKind::File(_)).then(|| roots.next()).flatten();
+            take(&found.entry(root), found.meta.ino)?;
+        }
+    }
+    Ok(slots)
+}
+
+/// Entries in order, and the files among them as jobs.
+struct Batch {
+    found: Vec<Found>,
+    jobs: Vec<Job>,
+}
+
+impl Batch {
+    fn walked(
+        walk: &mut Walk<'_>,
+        slots: &mut u64,
+        on_event: &mut dyn FnMut(LibraryEvent),
+    ) -> Result<Self, Error> {
+        let mut batch = Self { found: Vec::new(), jobs: Vec::new() };
+        while batch.found.len() < BATCH {
+            let Some(found) = walk.next(on_event)? else { break };
+            if let FoundKind::File(state) = found.kind {
+                let takes = packed_slots(state.size, SegmentSize::DEFAULT);
+                let (path, slot) = (walk.place(&found.path), (takes > 0).then_some(*slots));
+                batch.jobs.push(Job { path, state, slot });
+                *slots += takes;
+            }
+            batch.found.push(found);
+        }
+        Ok(batch)
+    }
+}
+
+fn refused(e: &listing::ListingError) -> Error {
+    failure::usage(e.to_string())
+}
+
+/// The root of the listing that publishing the directory would give.
+pub(super) fn root_of(
+    medium: &dyn Medium,
+    path: &Path,
+    on_event: &mut dyn FnMut(LibraryEvent),
+) -> Result<Hash, Error> {
+    let mut walk = Walk::new(medium, path, NameCheck::off(), on_event)?;
+    let mut hasher = Hasher::new();
+    let mut writer = listing::Writer::new(|piece: &[u8]| {
+        hasher.update(piece);
+    });
+    let stop = Stop::new();
+    hash_entries(&mut walk, medium, None, &stop, on_event, &mut |entry, _| {
+        writer.push(entry).map_err(|e| refused(&e))
+    })?;
+    writer.finish();
+    Ok(hasher.finalize())
+}
+
+/// Hashes a directory, or takes what was published under `known` if nothing has changed since.
+pub(super) fn publish(
+    store: &Store,
+    path: &Path,
+    known: Option<Hash>,
+    portable: bool,
+    stop: &Stop,
+    on_event: &mut dyn FnMut(LibraryEvent),
+) -> Result<Published, Error> {
+    if let Some(root) = known
+        && let Some(published) = unchanged(store, path, root, portable, on_event)?
+    {
+        return Ok(published);
+    }
+    let at = |e: StoreError| failure::store(&e);
+    let new = store.new_file().map_err(at)?;
+    let outboards = OutboardFile::new(new.file().clone());
+    let mut listing = NewListing::new(store).map_err(at)?;
+    let mut inodes = Vec::new();
+    let medium = &**store.medium();
+    let mut walk = Walk::new(medium, path, NameCheck::new(portable), on_event)?;
+    let buffer = RefCell::new(Vec::new());
+    let mut writer =
+        listing::Writer::new(|piece: &[u8]| buffer.borrow_mut().extend_from_slice(piece));
+    let slots =
+        hash_entries(&mut walk, medium, Some(&outboards), stop, on_event, &mut |entry, inode| {
+            writer.push(entry).map_err(|e| refused(&e))?;
+            if let EntryKind::File { .. } = entry.kind {
+                inodes.push(inode);
+            }
+            listing.take(&mut buffer.borrow_mut(), LISTING_PIECE).map_err(at)
+        })?;
+    writer.finish();
+    drop(walk);
+    listing.take(&mut buffer.borrow_mut(), 0).map_err(at)?;
+    let (root, listed, nodes) = listing.keep(store).map_err(at)?;
+    let listed =
+        ListedFiles::open(listed.clone(), file_size(&listed)?, &root, SegmentSize::DEFAULT)
+            .map_err(|e| e.into_error(&listed))?;
+    let outboards = if slots == 0 {
+        None
+    } else {
+        Some(OutboardFile::new(store.keep(new, &root, Part::FileOutboards).map_err(at)?))
+    };
+    let members = Members { root: path.to_path_buf(), listed, inodes };
+    Ok(published(root, members, nodes, outboards))
+}
+
+fn file_size(file: &FileRef) -> Result<u64, Error> {
+    file.metadata().map(|meta| meta.size).map_err(|e| failure::store(&e))
+}
+
+fn published(
+    root: Hash,
+    members: Members,
+    nodes: OutboardFile,
+    outboards: Option<OutboardFile>,
+) -> Published {
+    let (size, totals) = (members.listed.size(), members.listed.totals());
+    let manifest = Manifest::directory(root, size, totals, b"");
+    let listing = Some((members.listed.source().clone(), nodes));
+    Published { manifest, files: super::Files::Many(Box::new(members)), listing, outboards }
+}
+
+/// A listing that is being written.
+struct NewListing {
+    new: NewFile,
+    written: u64,
+}
+
+impl NewListing {
+    fn new(store: &Store) -> Result<Self, StoreError> {
+        Ok(Self { new: store.new_file()?, written: 0 })
+    }
+
+    /// Writes what was gathered, if it is more than `limit`.
+    fn take(&mut self, bytes: &mut Vec<u8>, limit: usize) -> Result<(), StoreError> {
+        if bytes.len() > limit {
+            self.new.file().write_all(bytes, self.written)?;
+            self.written += bytes.len() as u64;
+            bytes.clear();
+        }
+        Ok(())
+    }
+
+    /// Hashes it and gives it and its outboard their names.
+    fn keep(self, store: &Store) -> Result<(Hash, FileRef, OutboardFile), StoreError> {
+        let nodes = store.new_file()?;
+        let mut writer = nodes.outboard().writer_at(0);
+        let (medium, path) = (&**store.medium(), self.new.file().path().to_path_buf());
+        let size = SegmentSize::DEFAULT;
+        let mut buffer = Vec::new();
+        let hashed = hash_file(medium, &path, None, size, Some(&mut writer), &mut buffer, &|_| {})?;
+        writer.flush()?;
+        let root = hashed.root;
+        let nodes = store.keep(nodes, &root, Part::Outboard)?;
+        let listing = store.keep(self.new, &root, Part::Listing)?;
+        Ok((root, listing, OutboardFile::new(nodes)))
+    }
+}
+
+/// What an earlier run published under listing `root`, if the walk finds the same files, sizes,
+/// modes and times and every part is still there.
+fn unchanged(
+    store: &Store,
+    path: &Path,
+    root: Hash,
+    portable: bool,
+    on_event: &mut dyn FnMut(LibraryEvent),
+) -> Result<Option<Published>, Error> {
+    let kept = |part| store.object(&root, part).ok().flatten();
+    let (Some(listing), Some(nodes)) = (kept(Part::Listing), kept(Part::Outboard)) else {
+        return Ok(None);
+    };
+    let size = file_size(&listing)?;
+    let Ok(listed) = ListedFiles::open(listing, size, &root, SegmentSize::DEFAULT) else {
+        return Ok(None);
+    };
+    let mut waiting = Vec::new();
+    let mut later = |event| {
+        if waiting.len() < MAX_WAITING {
+            waiting.push(event);
+        }
+    };
+    let (mut entries, mut inodes, mut needs_outboards) = (listed.entries(), Vec::new(), false);
+    let mut walk = Walk::new(&**store.medium(), path, NameCheck::new(portable), &mut later)?;
+    while let Some(found) = walk.next(&mut later)? {
+        let Some(Ok(then)) = entries.next() else { return Ok(None) };
+        let root = match then.entry.kind {
+            EntryKind::File { root, size } => {
+                needs_outboards |= packed_slots(size, SegmentSize::DEFAULT) > 0;
+                inodes.push(found.meta.ino);
+                Some(root)
+            }
+            _ => None,
+        };
+        if found.entry(root) != then.entry {
+            return Ok(None);
+        }
+    }
+    let outboards = kept(Part::FileOutboards);
+    if entries.next().is_some() || (needs_outboards && outboards.is_none()) {
+        return Ok(None);
+    }
+    waiting.into_iter().for_each(on_event);
+    let members = Members { root: path.to_path_buf(), listed, inodes };
+    let (nodes, outboards) = (OutboardFile::new(nodes), outboards.map(OutboardFile::new));
+    Ok(Some(published(root, members, nodes, outboards)))
+}

@@ -1,0 +1,212 @@
+//! What is remembered of a path that was shared or fetched: enough not to hash it again, to keep its
+//! name, and to know whom to ask for it. The store keeps it ([`Known`]); the note in it is ours.
+
+use std::path::Path;
+
+use xylem_hash::Hash;
+use xylem_object::{Kind, Manifest, Ticket};
+use xylem_store::{FileState, Known, Origin, Store, StoreError};
+
+use crate::clock::seconds_now;
+use crate::walk::os_bytes;
+use crate::{LibraryEvent, SaveOptions};
+
+/// Layout of a note, numbers little-endian: layout 1, version 8 (0: none), ticket (length 4, UTF-8),
+/// patterns that were left out (each length 4, UTF-8).
+const LAYOUT: u8 = 1;
+/// A use is written down again after this many seconds.
+const USED_EVERY: u64 = 24 * 3600;
+
+/// The node's part of a record.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Note {
+    /// Version component of the name under which it was shared, microseconds since 1970.
+    pub version: Option<u64>,
+    /// A ticket for it: the one that it was fetched with, or else our own.
+    pub ticket: Option<String>,
+    /// What was left out of a fetched directory (`--exclude`).
+    pub excluded: Vec<String>,
+}
+
+impl Note {
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = vec![LAYOUT];
+        out.extend_from_slice(&self.version.unwrap_or(0).to_le_bytes());
+        let ticket = self.ticket.as_deref().unwrap_or_default();
+        for text in std::iter::once(ticket).chain(self.excluded.iter().map(String::as_str)) {
+            let len = u32::try_from(text.len()).unwrap_or(u32::MAX);
+            out.extend_from_slice(&len.to_le_bytes());
+            out.extend_from_slice(text.as_bytes());
+        }
+        out
+    }
+
+    /// An empty note for what is no note: then nothing more than the root is known.
+    pub fn decode(bytes: &[u8]) -> Self {
+        Self::read(bytes).unwrap_or_default()
+    }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let (layout, rest) = bytes.split_first_chunk::<1>()?;
+        let (version, mut rest) = rest.split_first_chunk::<8>()?;
+        let mut texts = Vec::new();
+        while !rest.is_empty() {
+            let (len, after) = rest.split_first_chunk::<4>()?;
+            let len = usize::try_from(u32::from_le_bytes(*len)).ok()?;
+            let (text, after) = after.split_at_checked(len)?;
+            texts.push(std::str::from_utf8(text).ok()?.to_owned());
+            rest = after;
+        }
+        let mut texts = texts.into_iter();
+        let ticket = texts.next().filter(|t| !t.is_empty());
+        let version = Some(u64::from_le_bytes(*version)).filter(|v| *v != 0);
+        (layout[0] == LAYOUT).then(|| Self { version, ticket, excluded: texts.collect() })
+    }
+}
+
+/// What an earlier run left about a path.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// Root that its content had.
+    pub root: Hash,
+    /// State of the file (or of the directory itself) then.
+    pub state: FileState,
+    /// Whether it was fetched: then a directory's outboards may have holes.
+    pub fetched: bool,
+    /// The rest.
+    pub note: Note,
+}
+
+impl Record {
+    /// What is known of a canonical path; a store that can't be read knows nothing, which costs
+    /// hashing.
+    pub fn recall(store: &Store, key: &[u8]) -> Option<Self> {
+        if let Some(known) = store.known_at(key).ok().flatten() {
+            return Some(Self::of(&known));
+        }
+        let old = store.old_share(key).ok().flatten()?;
+        let note = Note { version: Some(old.version), ..Note::default() };
+        Some(Self { root: old.root, state: old.state, fetched: false, note })
+    }
+
+    /// The record that the store keeps.
+    pub fn of(known: &Known) -> Self {
+        let Known { root, state, .. } = *known;
+        let fetched = known.origin == Origin::Fetched;
+        Self { root, state, fetched, note: Note::decode(&known.note) }
+    }
+}
+
+/// Writes down that `key` is shared as what `manifest` says, under `version`.
+///
+/// # Errors
+/// The store's.
+pub fn shared(
+    store: &Store,
+    key: &[u8],
+    manifest: &Manifest,
+    state: FileState,
+    version: u64,
+    before: Option<&Record>,
+) -> Result<(), StoreError> {
+    // A ticket for the same content stays: it may name others who have it.
+    let same = before.filter(|r| r.root == manifest.root);
+    let ticket = same.and_then(|r| r.note.ticket.clone());
+    let note = Note { version: Some(version), ticket, excluded: Vec::new() };
+    keep(store, &known(key, manifest, state, Origin::Shared, &note))
+}
+
+/// Adds our own ticket to the record of something shared, where it has none. Not being able to costs
+/// nothing but the convenience.
+pub fn ticket(store: &Store, path: &Path, ticket: &str) {
+    let Ok(canonical) = path.canonicalize() else { return };
+    let key = os_bytes(canonical.as_os_str());
+    if let Ok(Some(mut known)) = store.known_at(&key) {
+        let mut note = Note::decode(&known.note);
+        if note.ticket.is_none() {
+            note.ticket = Some(ticket.to_owned());
+            known.note = note.encode();
+            let _ = store.remember(&known);
+        }
+    }
+}
+
+/// Writes down what was fetched whole to `path`. The fetch is done by then, so what goes wrong here
+/// is told and no more.
+pub fn fetched(
+    store: &Store,
+    options: &SaveOptions,
+    ticket: &Ticket,
+    manifest: &Manifest,
+    path: Option<&Path>,
+    on_event: &mut dyn FnMut(LibraryEvent),
+) {
+    let Some(path) = path.filter(|_| options.range.is_none()) else { return };
+    let remember = || -> Result<(), StoreError> {
+        let at = |e| StoreError::from_io("remember", path, None, e);
+        let canonical = path.canonicalize().map_err(at)?;
+        let key = os_bytes(canonical.as_os_str());
+        let state = FileState::of(&store.medium().metadata(&canonical).map_err(at)?);
+        let note = Note {
+            ticket: Some(ticket.to_string()),
+            excluded: options.exclude.clone(),
+            ..Note::default()
+        };
+        keep(store, &known(&key, manifest, state, Origin::Fetched, &note))
+    };
+    if let Err(e) = remember() {
+        on_event(LibraryEvent::Warning {
+            what: format!("it is whole, and not in the store's list: {e}"),
+        });
+    }
+}
+
+fn known(key: &[u8], manifest: &Manifest, state: FileState, origin: Origin, note: &Note) -> Known {
+    Known {
+        path: key.to_vec(),
+        root: manifest.root,
+        directory: manifest.kind == Kind::Directory,
+        origin,
+        size: manifest.total_size,
+        state,
+        pinned: false,
+        used_s: seconds_now(),
+        note: note.encode(),
+    }
+}
+
+/// Writes a record unless the one that is there says the same.
+fn keep(store: &Store, known: &Known) -> Result<(), StoreError> {
+    let there = store.known_at(&known.path).ok().flatten();
+    let same = there.is_some_and(|there| {
+        let fresh = known.used_s.abs_diff(there.used_s) < USED_EVERY;
+        let (used_s, pinned) = (there.used_s, there.pinned);
+        fresh && Known { used_s, pinned, ..known.clone() } == there
+    });
+    if same { Ok(()) } else { store.remember(known) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_come_back_and_damaged_ones_say_nothing() {
+        let whole = Note {
+            version: Some(7),
+            ticket: Some("xylem:abc".to_owned()),
+            excluded: vec!["*.tmp".to_owned(), "é".to_owned()],
+        };
+        for note in [whole.clone(), Note::default(), Note { ticket: None, ..whole.clone() }] {
+            assert_eq!(Note::decode(&note.encode()), note);
+        }
+        let bytes = whole.encode();
+        for len in 0..bytes.len() {
+            let got = Note::decode(&bytes[..len]);
+            assert!(got == Note::default() || got.version == Some(7), "{len}: {got:?}");
+        }
+        assert_eq!(Note::decode(&[&[2], &bytes[1..]].concat()), Note::default());
+        let endless = [&bytes[..9], &[255; 4], b"x"].concat();
+        assert_eq!(Note::decode(&endless), Note::default());
+    }
+}

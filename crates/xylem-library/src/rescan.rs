@@ -1,0 +1,218 @@
+//! Reading back what lies on disk on all cores, against the tree.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use xylem_hash::Hash;
+use xylem_store::{FileRef, OutboardFile, RegionScan, Scan, ScanBuffer, StoreError};
+use xylem_tree::{Geometry, NodeValue};
+
+use crate::hashing;
+
+/// Scans `regions` of a file; the outcomes come in no particular order.
+///
+/// # Errors
+/// The first error of any thread. Wrong bytes are no error.
+pub fn rescan(
+    scan: &Scan,
+    regions: &[u64],
+    counted: &AtomicU64,
+) -> Result<Vec<RegionScan>, StoreError> {
+    on_cores(regions.len() as u64, &|i, buffer| {
+        let region = scan.scan(regions[i as usize], buffer)?;
+        counted.fetch_add(region.bytes(), Ordering::Relaxed);
+        Ok(Some(region))
+    })
+}
+
+/// What is done with one number, on any thread, and what comes of it.
+type Work<'a, T> = dyn Fn(u64, &mut ScanBuffer) -> Result<Option<T>, StoreError> + Sync + 'a;
+
+/// Does `work` for `0..count` on all cores; outcomes come in no particular order, without those that
+/// are `None`.
+///
+/// # Errors
+/// The first error of any thread, which ends that thread's work.
+pub fn on_cores<T: Send>(count: u64, work: &Work<'_, T>) -> Result<Vec<T>, StoreError> {
+    let next = AtomicU64::new(0);
+    let share = || {
+        let (mut buffer, mut found) = (ScanBuffer::default(), Vec::new());
+        loop {
+            let i = next.fetch_add(1, Ordering::Relaxed);
+            if i >= count {
+                return Ok(found);
+            }
+            found.extend(work(i, &mut buffer)?);
+        }
+    };
+    let threads = hashing::threads().min(usize::try_from(count).unwrap_or(usize::MAX));
+    if threads < 2 {
+        return share();
+    }
+    thread::scope(|scope| {
+        let helpers: Vec<_> = (1..threads).map(|_| scope.spawn(share)).collect();
+        let mut all = share()?;
+        for helper in helpers {
+            all.extend(helper.join().unwrap_or_else(|p| std::panic::resume_unwind(p))?);
+        }
+        Ok(all)
+    })
+}
+
+/// A file and what it should be.
+#[derive(Debug, Clone)]
+pub struct Subject {
+    /// Where it lies.
+    pub file: FileRef,
+    /// Its outboard, with its first slot there; `None` where there is none.
+    pub outboard: Option<(OutboardFile, u64)>,
+    /// Size and segments.
+    pub geometry: Geometry,
+    /// What it should hash to.
+    pub root: Hash,
+}
+
+/// Who reads: this thread, while others read other files, or all cores.
+pub enum Readers<'a> {
+    /// This thread, with its buffer.
+    Here(&'a mut ScanBuffer),
+    /// All cores.
+    All,
+}
+
+/// What was found of a file: which segments are right, and what its outboard has wrong.
+#[derive(Debug)]
+pub struct Inspection {
+    /// Knows the nodes above the regions.
+    pub scan: Scan,
+    /// All regions, ascending.
+    pub regions: Vec<RegionScan>,
+}
+
+/// Reads a whole file and judges it. What can't be read counts as wrong. `took` hears of bytes as they
+/// are read and says whether to go on; `None` if it did not.
+///
+/// # Errors
+/// The medium's, other than those of reading at one place.
+pub fn inspect(
+    subject: &Subject,
+    readers: &mut Readers<'_>,
+    took: &(dyn Fn(u64) -> bool + Sync),
+) -> Result<Option<Inspection>, StoreError> {
+    inspect_again(subject, Vec::new(), readers, took)
+}
+
+/// As [`inspect`], where `right` are regions that are known to be right throughout.
+pub fn inspect_again(
+    subject: &Subject,
+    right: Vec<RegionScan>,
+    readers: &mut Readers<'_>,
+    took: &(dyn Fn(u64) -> bool + Sync),
+) -> Result<Option<Inspection>, StoreError> {
+    let Subject { file, outboard, geometry, root } = subject;
+    let base = outboard.as_ref().map_or(0, |(_, base)| *base);
+    let nodes = outboard.as_ref().map(|(file, _)| file);
+    let mut scan = Scan::tolerant(file.clone(), nodes, base, *geometry, *root)?;
+    let known: std::collections::HashSet<u64> = right.iter().map(RegionScan::region).collect();
+    let todo: Vec<u64> = (0..scan.region_count()).filter(|r| !known.contains(r)).collect();
+    let lost: Vec<u64> = todo.iter().copied().filter(|r| !scan.is_proven(*r)).collect();
+    if !lost.is_empty() {
+        // The outboard does not lead there: perhaps the data does.
+        let tops = readers.each(&lost, &|region, buffer| {
+            if !took(0) {
+                return Ok(None);
+            }
+            let top = scan.top_of(region, buffer)?;
+            took(scan.region_len(region));
+            Ok(top.map(|top| (region, top)))
+        })?;
+        let mut data: Vec<Option<NodeValue>> = vec![None; scan.region_count() as usize];
+        for (region, top) in tops {
+            data[region as usize] = Some(top);
+        }
+        scan.prove_from(&data)?;
+    }
+    let mut regions = right;
+    let wanted = todo.len();
+    let before = regions.len();
+    regions.extend(readers.each(&todo, &|region, buffer| {
+        if !took(0) {
+            return Ok(None);
+        }
+        let found = scan.scan(region, buffer)?;
+        if lost.binary_search(&region).is_err() {
+            took(found.bytes());
+        }
+        Ok(Some(found))
+    })?);
+    if regions.len() < before + wanted {
+        return Ok(None);
+    }
+    regions.sort_unstable_by_key(RegionScan::region);
+    Ok(Some(Inspection { scan, regions }))
+}
+
+impl Readers<'_> {
+    fn each<T: Send>(&mut self, regions: &[u64], work: &Work<'_, T>) -> Result<Vec<T>, StoreError> {
+        match self {
+            Self::All => on_cores(regions.len() as u64, &|i, b| work(regions[i as usize], b)),
+            Self::Here(buffer) => {
+                let done = regions.iter().filter_map(|r| work(*r, buffer).transpose());
+                done.collect()
+            }
+        }
+    }
+}
+
+impl Inspection {
+    /// Segments that are not right: ascending, disjoint, neighbours joined.
+    pub fn bad(&self) -> Vec<Range<u64>> {
+        let geometry = self.scan.geometry();
+        let (mut bad, mut at) = (Vec::new(), 0);
+        let end = geometry.segments()..geometry.segments();
+        for right in self.regions.iter().flat_map(RegionScan::right).chain([&end]) {
+            if right.start > at {
+                bad.push(at..right.start);
+            }
+            at = at.max(right.end);
+        }
+        bad
+    }
+
+    /// Segments that could not be read, joined.
+    pub fn unreadable(&self) -> Vec<Range<u64>> {
+        joined(self.regions.iter().flat_map(RegionScan::unreadable))
+    }
+
+    /// Segments of which the tree cannot tell, joined.
+    pub fn unproven(&self) -> Vec<Range<u64>> {
+        joined(self.regions.iter().flat_map(RegionScan::unproven))
+    }
+
+    /// What the outboard should hold and does not: runs of values with their first slots.
+    pub fn mend(&self) -> impl Iterator<Item = (u64, &[u8])> {
+        let upper = self.scan.upper_mend().iter().map(|(slot, value)| (*slot, &value.0[..]));
+        let runs = self.regions.iter().flat_map(RegionScan::mend);
+        upper.chain(runs.map(|(slot, nodes)| (*slot, &nodes[..])))
+    }
+
+    /// Bytes of a range of segments.
+    pub fn bytes_of(&self, segments: &Range<u64>) -> Range<u64> {
+        let geometry = self.scan.geometry();
+        let bytes = geometry.segment_size().bytes() as u64;
+        let end = segments.end.saturating_mul(bytes).min(geometry.size());
+        segments.start.saturating_mul(bytes).min(end)..end
+    }
+}
+
+fn joined<'a>(ranges: impl Iterator<Item = &'a Range<u64>>) -> Vec<Range<u64>> {
+    let mut all: Vec<Range<u64>> = Vec::new();
+    for range in ranges {
+        match all.last_mut() {
+            Some(last) if last.end == range.start => last.end = range.end,
+            _ => all.push(range.clone()),
+        }
+    }
+    all
+}

@@ -1,0 +1,170 @@
+//! The files of a directory, out of its listing, in bounded memory.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use xylem_object::ObjectId;
+use xylem_object::listing::{Entry, EntryKind, Reader};
+use xylem_store::{FileKind, FileRef, FileTime, Part, Store, StoreError};
+use xylem_tree::{Geometry, SegmentSize};
+
+use super::Flaw;
+use super::item::Item;
+use super::targets::Target;
+use crate::Error;
+use crate::exclude::Exclusion;
+use crate::failure;
+use crate::hashing::packed_slots;
+use crate::walk::{os_bytes, os_path};
+
+/// Bytes of the listing that are read at once.
+const PIECE: usize = 64 * 1024;
+
+/// Reads a listing from disk, entry by entry. It was found right just before; should it change under
+/// our hands, what it says is checked against roots all the same.
+pub(super) struct Contents<'a> {
+    store: &'a Store,
+    target: &'a Target,
+    excluded: Exclusion,
+    segment: SegmentSize,
+    file: FileRef,
+    reader: Reader,
+    at: u64,
+    piece: Vec<u8>,
+    /// Bytes of `piece` that were taken.
+    taken: usize,
+    slot: u64,
+}
+
+/// Things that are not as listed and are no file: path, what is wrong, in words.
+type Apart = Vec<(PathBuf, Flaw, String)>;
+
+impl<'a> Contents<'a> {
+    pub(super) fn open(
+        store: &'a Store,
+        target: &'a Target,
+        segment: SegmentSize,
+    ) -> Result<Self, Error> {
+        let file = store.object(&target.root, Part::Listing).map_err(|e| failure::store(&e))?;
+        let file = file.ok_or_else(|| failure::usage("the listing vanished from the store"))?;
+        Ok(Self {
+            store,
+            target,
+            excluded: Exclusion::new(&target.excluded)?,
+            segment,
+            file,
+            reader: Reader::new(),
+            at: 0,
+            piece: Vec::new(),
+            taken: 0,
+            slot: 0,
+        })
+    }
+
+    /// The next files, at most `count`; none at the end.
+    ///
+    /// # Errors
+    /// [`crate::Blame::Local`] if the listing can't be read any more.
+    pub(super) fn next(&mut self, count: usize) -> Result<(Vec<Item>, Apart), Error> {
+        let (mut items, mut apart) = (Vec::new(), Vec::new());
+        while items.len() < count {
+            let Some(entry) = self.entry()? else { break };
+            let wanted = self.is_wanted(&entry.path);
+            let path = self.target.path.join(os_path(&entry.path));
+            match &entry.kind {
+                EntryKind::File { .. } => items.extend(self.file(&entry, path, wanted)),
+                _ if !wanted => {}
+                EntryKind::Directory => apart.extend(self.directory(path)),
+                EntryKind::Symlink { target } => apart.extend(self.link(path, target)),
+                EntryKind::HardLink { target } => {
+                    let target = self.target.path.join(os_path(target));
+                    apart.extend(self.hard_link(path, &target));
+                }
+            }
+        }
+        Ok((items, apart))
+    }
+
+    fn entry(&mut self) -> Result<Option<Entry>, Error> {
+        loop {
+            let mut rest = &self.piece[self.taken..];
+            let pulled = self.reader.pull(&mut rest);
+            self.taken = self.piece.len() - rest.len();
+            let changed = |what: String| {
+                failure::store(&StoreError::Io {
+                    path: self.file.path().to_path_buf(),
+                    doing: "read",
+                    offset: Some(self.at),
+                    source: io::Error::other(what),
+                })
+            };
+            if let Some(entry) = pulled.map_err(|e| changed(e.to_string()))? {
+                return Ok(Some(entry));
+            }
+            self.piece.resize(PIECE, 0);
+            let got = self.file.read_full(&mut self.piece, self.at);
+            let got = got.map_err(|e| failure::store(&e))?;
+            (self.at, self.taken) = (self.at + got as u64, 0);
+            self.piece.truncate(got);
+            if got == 0 {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn is_wanted(&self, path: &[u8]) -> bool {
+        let inside = self.target.inside.as_ref().is_none_or(|inside| {
+            path.strip_prefix(&inside[..]).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
+        });
+        inside && !self.excluded.matches(path)
+    }
+
+    fn file(&mut self, entry: &Entry, path: PathBuf, wanted: bool) -> Option<Item> {
+        let EntryKind::File { size, root } = entry.kind else { return None };
+        let number = self.reader.totals().files - 1;
+        let slots = packed_slots(size, self.segment);
+        let slot = (slots > 0).then_some(self.slot);
+        self.slot += slots;
+        wanted.then(|| Item {
+            id: ObjectId::File(number),
+            key: os_bytes(path.as_os_str()),
+            path,
+            root,
+            geometry: Geometry::new(size, self.segment),
+            slot,
+            mtime: Some(FileTime { secs: entry.mtime_s, nanos: entry.mtime_ns }),
+        })
+    }
+
+    fn directory(&self, path: PathBuf) -> Option<(PathBuf, Flaw, String)> {
+        match self.store.medium().metadata(&path) {
+            Ok(meta) if meta.kind == FileKind::Directory => None,
+            Ok(_) => Some((path, Flaw::Changed, "is no directory any more".to_owned())),
+            Err(_) => Some((path, Flaw::Missing, "is missing".to_owned())),
+        }
+    }
+
+    /// What it is linked to is a file of the listing, whose content is looked at there.
+    fn hard_link(&self, path: PathBuf, target: &Path) -> Option<(PathBuf, Flaw, String)> {
+        let medium = self.store.medium();
+        match (medium.metadata(&path), medium.metadata(target)) {
+            (Err(_), _) => Some((path, Flaw::Missing, "is missing".to_owned())),
+            (Ok(link), Ok(file)) if (link.dev, link.ino) != (file.dev, file.ino) => {
+                let what = format!("is no hard link to {} any more", target.display());
+                Some((path, Flaw::Changed, what))
+            }
+            _ => None,
+        }
+    }
+
+    fn link(&self, path: PathBuf, target: &[u8]) -> Option<(PathBuf, Flaw, String)> {
+        match self.store.medium().read_link(&path) {
+            Ok(is) if os_bytes(is.as_os_str()) == target => None,
+            Ok(_) => Some((path, Flaw::Changed, "points elsewhere".to_owned())),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                Some((path, Flaw::Missing, "is missing".to_owned()))
+            }
+            Err(_) => Some((path, Flaw::Changed, "is no symbolic link any more".to_owned())),
+        }
+    }
+}

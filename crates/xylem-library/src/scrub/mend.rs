@@ -1,0 +1,260 @@
+//! Putting damaged files right: trees from the data that proves them, data from peers.
+//!
+//! Nothing but bad segments is asked for, with proofs from what the file's own tree still proves;
+//! where that tree is lost as well, one segment of each tile brings the tile first. What comes is
+//! proven before it is written, and what was written is read back.
+
+use std::ops::Range;
+
+use xylem_object::ObjectId;
+use xylem_store::{RegionScan, Repair, Store, StoreError};
+use xylem_transfer::Event as TransferEvent;
+use xylem_tree::{Geometry, SegmentSize};
+
+use super::item::Flawed;
+use super::targets::Target;
+use super::tree::Tree;
+use super::{Remote, ScrubSummary, Wanted};
+use crate::failure;
+use crate::rescan::{Readers, inspect_again};
+use crate::{Blame, Error, LibraryEvent, Stop};
+
+/// Files that are open for repair at once.
+const OPEN_REPAIRS: usize = 64;
+/// Segments under one tile of the lowest tier: 256 nodes, 8 segments each.
+const SEGMENTS_A_TILE: u64 = 8 * 256;
+/// A stretch without proof that is no longer than this is fetched whole.
+const SHORT: u64 = 8;
+
+/// Mends the files of one target.
+pub(super) struct Mender<'a> {
+    store: &'a Store,
+    stop: &'a Stop,
+    remote: &'a mut dyn Remote,
+    /// Why peers did not bring what was missing.
+    trouble: Option<Error>,
+}
+
+impl<'a> Mender<'a> {
+    pub(super) fn new(
+        store: &'a Store,
+        stop: &'a Stop,
+        target: &Target,
+        remote: &'a mut dyn Remote,
+    ) -> Self {
+        remote.target(&target.tickets, target.named);
+        Self { store, stop, remote, trouble: None }
+    }
+
+    /// Mends what can be mended of `flawed`; each tells afterwards what is left.
+    ///
+    /// # Errors
+    /// [`Blame::Interrupted`]; [`Blame::Local`] where nothing can be written. What was mended stays.
+    pub(super) fn mend(
+        &mut self,
+        flawed: &mut [Flawed],
+        tree: &mut Tree,
+        summary: &mut ScrubSummary,
+        on_event: &mut dyn FnMut(LibraryEvent),
+    ) -> Result<(), Error> {
+        for some in flawed.chunks_mut(OPEN_REPAIRS) {
+            for one in some.iter() {
+                if let Some(base) = one.item.slot {
+                    tree.mend(base, &one.found).map_err(|e| failure::store(&e))?;
+                }
+            }
+            let mut repairs = Vec::with_capacity(some.len());
+            for one in some.iter() {
+                repairs.push(self.begin(one, on_event)?);
+            }
+            let outcome = self.ask_all(some, &mut repairs, tree, summary);
+            for repair in repairs.into_iter().flatten() {
+                let done = repair.finish();
+                done.map_err(|e| failure::store(&e))?;
+            }
+            outcome?;
+            // What was fetched may prove more of the tree than there was before.
+            for one in some.iter().filter(|one| one.wrong_nodes() > 0) {
+                if let Some(base) = one.item.slot {
+                    tree.mend(base, &one.found).map_err(|e| failure::store(&e))?;
+                }
+            }
+            self.look_again(some, tree)?;
+        }
+        self.remote.leave(false);
+        Ok(())
+    }
+
+    /// `None` for a file that can't be written: it stays as it is and is told.
+    fn begin(
+        &self,
+        one: &Flawed,
+        on_event: &mut dyn FnMut(LibraryEvent),
+    ) -> Result<Option<Repair>, Error> {
+        let item = &one.item;
+        let bad = one.found.bad();
+        if bad.is_empty() && one.size == item.geometry.size() && !one.unfinished {
+            return Ok(None);
+        }
+        let (root, geometry) = (item.root, item.geometry);
+        let begun =
+            Repair::begin(self.store, &item.path, &item.key, root, geometry, one.state, bad);
+        match begun {
+            Ok(repair) => Ok(Some(repair)),
+            Err(e @ (StoreError::Permission { .. } | StoreError::Busy { .. })) => {
+                on_event(LibraryEvent::Warning { what: failure::store(&e).message });
+                Ok(None)
+            }
+            Err(e) => Err(failure::store(&e)),
+        }
+    }
+
+    /// Asks one source after the other until nothing is missing.
+    fn ask_all(
+        &mut self,
+        flawed: &mut [Flawed],
+        repairs: &mut [Option<Repair>],
+        tree: &mut Tree,
+        summary: &mut ScrubSummary,
+    ) -> Result<(), Error> {
+        self.look_again(flawed, tree)?;
+        let mut trouble = None;
+        loop {
+            let bad = |(one, repair): (&Flawed, &Option<Repair>)| {
+                repair.is_some() && !one.found.bad().is_empty()
+            };
+            if !flawed.iter().zip(repairs.iter()).any(bad) {
+                return Ok(());
+            }
+            let Some(segment) = self.remote.connect(&mut trouble, self.stop)? else {
+                self.trouble = trouble.or(self.trouble.take());
+                return Ok(());
+            };
+            let mut failed = None;
+            for round in 0..2 {
+                failed = self.round(segment, round, flawed, repairs, tree, summary)?;
+                self.look_again(flawed, tree)?;
+                if failed.is_some() {
+                    break;
+                }
+            }
+            if failed.is_none() && !flawed.iter().zip(repairs.iter()).any(bad) {
+                return Ok(());
+            }
+            // Nobody there has all of it, or what it brought does not stay on this disk.
+            trouble = failed.or(trouble);
+            self.remote.leave(true);
+        }
+    }
+
+    /// Asks for what is missing; in the first round, where the tree is lost too, for that first.
+    /// Returns why peers failed, if they did.
+    fn round(
+        &mut self,
+        segment: SegmentSize,
+        round: u32,
+        flawed: &[Flawed],
+        repairs: &mut [Option<Repair>],
+        tree: &mut Tree,
+        summary: &mut ScrubSummary,
+    ) -> Result<Option<Error>, Error> {
+        let mut wanted = Vec::new();
+        for (one, repair) in flawed.iter().zip(repairs.iter()) {
+            let geometry = Geometry::new(one.item.geometry.size(), segment);
+            let ranges = if repair.is_some() { plan(one, &geometry, round) } else { Vec::new() };
+            if ranges.is_empty() {
+                continue;
+            }
+            let same = geometry == one.item.geometry;
+            wanted.push(Wanted {
+                object: one.item.id,
+                root: one.item.root,
+                geometry,
+                segments: ranges,
+                verifier: same.then(|| one.found.scan.verifier(&one.found.regions)),
+            });
+        }
+        if wanted.is_empty() {
+            return Ok(None);
+        }
+        let of = |object: ObjectId| flawed.iter().position(|one| one.item.id == object);
+        let mut keep = |event: TransferEvent| -> Result<(), Error> {
+            let stored = match event {
+                TransferEvent::Segment { object, segment } => {
+                    summary.fetched += segment.content.len() as u64;
+                    let repair = of(object).and_then(|at| repairs[at].as_mut());
+                    repair.map_or(Ok(()), |repair| repair.put(&segment).map(drop))
+                }
+                TransferEvent::Nodes { object, nodes } => {
+                    let one = of(object).map(|at| &flawed[at].item);
+                    let base = one.filter(|i| i.geometry.segment_size() == segment);
+                    match base.and_then(|item| item.slot) {
+                        Some(base) => tree.put_nodes(base, &nodes),
+                        None => Ok(()),
+                    }
+                }
+                _ => Ok(()),
+            };
+            stored.map_err(|e| failure::store(&e))
+        };
+        self.remote.fetch(wanted, &mut keep, self.stop)
+    }
+
+    /// Reads back what was not right, with what the tree says by now.
+    fn look_again(&self, flawed: &mut [Flawed], tree: &Tree) -> Result<(), Error> {
+        for one in flawed.iter_mut() {
+            let sized = one.size == one.item.geometry.size();
+            if sized && one.found.bad().is_empty() && one.wrong_nodes() == 0 {
+                continue;
+            }
+            // There may be one by now.
+            one.subject.outboard = tree.outboard().cloned().zip(one.item.slot);
+            one.size = one.subject.file.metadata().map_err(|e| failure::store(&e))?.size;
+            let regions = std::mem::take(&mut one.found.regions);
+            let fine = |r: &RegionScan| r.is_complete() && r.mend().is_empty();
+            let right = regions.into_iter().filter(fine).collect();
+            let again = inspect_again(&one.subject, right, &mut Readers::All, &|_| true);
+            if let Some(found) = again.map_err(|e| failure::store(&e))? {
+                one.found = found;
+            }
+        }
+        Ok(())
+    }
+
+    /// Why something is left, if peers are to blame: they answered and lied, or did not answer.
+    pub(super) fn failure(&mut self) -> Option<Error> {
+        let blame = if self.remote.misbehaved() { Blame::Data } else { Blame::Network };
+        self.trouble.take().map(|e| Error { blame, ..e })
+    }
+}
+
+/// Which segments to ask for.
+fn plan(one: &Flawed, geometry: &Geometry, round: u32) -> Vec<Range<u64>> {
+    let bad = one.found.bad();
+    if *geometry != one.item.geometry {
+        let bytes = bad.iter().map(|r| one.found.bytes_of(r));
+        let mut wanted: Vec<Range<u64>> = Vec::new();
+        for range in bytes.map(|b| geometry.segments_of(b)) {
+            match wanted.last_mut() {
+                Some(last) if last.end >= range.start => last.end = last.end.max(range.end),
+                _ => wanted.push(range),
+            }
+        }
+        return wanted;
+    }
+    let unproven = one.found.unproven();
+    let long = |r: &&Range<u64>| r.end - r.start > SHORT;
+    if round > 0 || !unproven.iter().any(|r| long(&r)) {
+        return bad;
+    }
+    // One segment in each tile's span brings the tile.
+    let mut wanted = Vec::new();
+    for range in unproven.iter().filter(long) {
+        let mut at = range.start;
+        while at < range.end {
+            wanted.push(at..at + 1);
+            at = (at / SEGMENTS_A_TILE + 1) * SEGMENTS_A_TILE;
+        }
+    }
+    wanted
+}

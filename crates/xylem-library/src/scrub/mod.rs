@@ -1,0 +1,285 @@
+//! [`scrub`]: re-reads what was shared or fetched and names every damaged place; on request puts it
+//! right from peers.
+//!
+//! Bytes come from the files themselves and from their trees in the store, both of which may be
+//! wrong; what is right is what hashes to the recorded root. A damaged tree is told apart from
+//! damaged data, and a file that somebody edited from one that decayed: its modification time is
+//! another. Nothing is written without `repair`, and then only proven bytes, into bad places, in
+//! place. It does not find files that were added to a shared directory, and does not look at modes.
+
+mod contents;
+mod events;
+mod item;
+mod mend;
+mod pace;
+mod remote;
+mod targets;
+mod tell;
+mod tree;
+
+use std::ops::Range;
+use std::time::Instant;
+
+use xylem_object::ObjectId;
+use xylem_store::{FileState, Part, ScanBuffer, Store, StoreError};
+use xylem_tree::{Geometry, NODE_LEN, SegmentSize};
+
+use crate::failure;
+use crate::hashing::packed_slots;
+use crate::publish::disk;
+use crate::rescan::{Readers, on_cores};
+use crate::walk::os_bytes;
+use crate::{Blame, Error, LibraryEvent, Stop};
+use contents::Contents;
+pub use events::{BLOCK, Flaw, ScrubEvent, ScrubOptions, ScrubSummary};
+use item::{Item, Verdict, judge};
+use mend::Mender;
+use pace::Pace;
+pub use remote::{Remote, Wanted};
+use targets::{Target, targets};
+use tree::Tree;
+
+/// Files of a directory that are looked at together.
+const BATCH: usize = 4096;
+/// Up to this size a file is read by one thread while others read others.
+const SMALL: u64 = 4 << 20;
+
+/// Re-reads what `options` name.
+///
+/// # Errors
+/// [`Blame::Usage`] for a path that nothing is known of or a ticket that is none; [`Blame::Local`] for
+/// trouble with the store, or a disk that takes no writes; [`Blame::Interrupted`], saying how far it
+/// was. Damage is no error: see [`ScrubSummary`].
+pub fn scrub(
+    options: &ScrubOptions,
+    remote: &mut dyn Remote,
+    stop: &Stop,
+    on_event: &mut dyn FnMut(LibraryEvent),
+) -> Result<ScrubSummary, Error> {
+    let started = Instant::now();
+    let store = Store::open(disk(), &options.store).map_err(|e| failure::store(&e))?;
+    let targets = targets(options, &store)?;
+    let total = targets.iter().map(|t| t.content).sum();
+    let pace = Pace::new(stop, options.limit_rate, total);
+    let summary = ScrubSummary::default();
+    let mut scrub = Scrub { options, stop, store, pace, summary };
+    for target in targets {
+        let outcome = scrub.target(&target, remote, on_event);
+        scrub.summary.bytes = scrub.pace.done();
+        match outcome {
+            Err(e) if e.blame == Blame::Interrupted => return Err(scrub.interrupted()),
+            other => other?,
+        }
+    }
+    scrub.summary.elapsed = started.elapsed();
+    Ok(scrub.summary)
+}
+
+struct Scrub<'a> {
+    options: &'a ScrubOptions,
+    stop: &'a Stop,
+    store: Store,
+    pace: Pace<'a>,
+    summary: ScrubSummary,
+}
+
+impl Scrub<'_> {
+    fn target(
+        &mut self,
+        target: &Target,
+        remote: &mut dyn Remote,
+        on_event: &mut dyn FnMut(LibraryEvent),
+    ) -> Result<(), Error> {
+        // A clone of handles, so that the mender does not hold on to all of this.
+        let (store, stop) = (self.store.clone(), self.stop);
+        let mut mender = Mender::new(&store, stop, target, remote);
+        if target.directory {
+            self.directory(target, &mut mender, on_event)?;
+        } else {
+            let tree = Tree::open(&store, target.root, Part::Outboard);
+            let mut tree = tree.map_err(|e| failure::store(&e))?;
+            let item = whole(target, &tree);
+            self.batch(&[item], &mut tree, &mut mender, on_event)?;
+            tree.finish().map_err(|e| failure::store(&e))?;
+        }
+        if let Some(trouble) = mender.failure() {
+            self.summary.trouble = Some(trouble);
+        }
+        Ok(())
+    }
+
+    /// The listing first, then what it lists.
+    fn directory(
+        &mut self,
+        target: &Target,
+        mender: &mut Mender<'_>,
+        on_event: &mut dyn FnMut(LibraryEvent),
+    ) -> Result<(), Error> {
+        let at = |e: StoreError| failure::store(&e);
+        let store = self.store.clone();
+        let mut tree = Tree::open(&store, target.root, Part::Outboard).map_err(at)?;
+        let path = self.store.object_path(&target.root, Part::Listing);
+        let there = self.store.object(&target.root, Part::Listing).map_err(at)?;
+        let size = there.as_ref().and_then(|file| file.metadata().ok()).map(|meta| meta.size);
+        let Some(size) = target.size.or(size).filter(|_| there.is_some()) else {
+            return self.lost_listing(target, on_event);
+        };
+        let key = os_bytes(path.as_os_str());
+        let geometry = geometry(&tree, size);
+        let slot = (geometry.segments() > 1).then_some(0);
+        let (id, root) = (ObjectId::Root, target.root);
+        let listing = Item { id, path, key, root, geometry, slot, mtime: None };
+        let counted = self.summary.files;
+        let left = self.batch(&[listing], &mut tree, mender, on_event)?;
+        self.summary.files = counted;
+        tree.finish().map_err(at)?;
+        if left > 0 {
+            return self.lost_listing(target, on_event);
+        }
+        let mut tree = Tree::open(&self.store, target.root, Part::FileOutboards).map_err(at)?;
+        let mut contents = Contents::open(&store, target, geometry.segment_size())?;
+        let before = self.summary.files;
+        loop {
+            let (items, apart) = contents.next(BATCH)?;
+            for (path, flaw, what) in apart {
+                self.tell(&path, flaw, 0..0, &what, on_event);
+            }
+            if items.is_empty() {
+                break;
+            }
+            self.batch(&items, &mut tree, mender, on_event)?;
+        }
+        if target.inside.is_some() && self.summary.files == before {
+            let what = "is not in what was shared or fetched: it was added later";
+            return Err(failure::usage(format!("{}: {what}", target.shown().display())));
+        }
+        tree.finish().map_err(at)
+    }
+
+    fn lost_listing(
+        &mut self,
+        target: &Target,
+        on_event: &mut dyn FnMut(LibraryEvent),
+    ) -> Result<(), Error> {
+        let what = "the listing of what it holds is lost, so that its files can't be checked; \
+                    `xylem get` of its ticket brings it back";
+        self.tell(&target.path, Flaw::Failed, 0..0, what, on_event);
+        Ok(())
+    }
+
+    /// Looks at some files and mends them if that is wanted. Returns how many bytes are still wrong.
+    fn batch(
+        &mut self,
+        items: &[Item],
+        tree: &mut Tree,
+        mender: &mut Mender<'_>,
+        on_event: &mut dyn FnMut(LibraryEvent),
+    ) -> Result<u64, Error> {
+        let verdicts = {
+            let (store, pace, outboard) = (&self.store, &self.pace, tree.outboard());
+            let judge_all = || look(store, items, outboard, pace);
+            pace.beside(judge_all, on_event).map_err(|e| failure::store(&e))?
+        };
+        let Some(verdicts) = verdicts else { return Err(self.interrupted()) };
+        let mut flawed = Vec::new();
+        for (item, verdict) in items.iter().zip(verdicts) {
+            self.summary.files += 1;
+            let (flaw, what) = match verdict {
+                Verdict::Right => continue,
+                Verdict::Missing => (Flaw::Missing, "is missing".to_owned()),
+                Verdict::Changed(what) => (Flaw::Changed, what),
+                Verdict::Failed(e) => (Flaw::Failed, failure::store(&e).message),
+                Verdict::Flawed(one) => {
+                    flawed.push(*one);
+                    continue;
+                }
+            };
+            self.tell(&item.path, flaw, 0..0, &what, on_event);
+        }
+        if flawed.is_empty() {
+            return Ok(0);
+        }
+        let before: Vec<_> = flawed.iter().map(|one| self.tell_flawed(one, on_event)).collect();
+        let bytes = |places: &[(Range<u64>, Flaw)]| {
+            places.iter().map(|(bytes, _)| bytes.end - bytes.start).sum::<u64>()
+        };
+        if !self.options.repair {
+            self.summary.unfinished += flawed.iter().filter(|one| one.unfinished).count() as u64;
+            return Ok(before.iter().map(|(places, _)| bytes(places)).sum());
+        }
+        mender.mend(&mut flawed, tree, &mut self.summary, on_event)?;
+        let mut left = 0;
+        for (one, (places, nodes)) in flawed.iter().zip(&before) {
+            let still = one.places();
+            left += bytes(&still);
+            self.tell_mended(one, places, &still, *nodes, on_event);
+        }
+        Ok(left)
+    }
+
+    fn interrupted(&self) -> Error {
+        let ScrubSummary { files, places, mended, .. } = self.summary;
+        let done = self.pace.done();
+        let message = format!(
+            "interrupted; {done} bytes were read, {files} files checked, {places} bad places \
+             found, {mended} bytes mended"
+        );
+        Error { blame: Blame::Interrupted, message }
+    }
+}
+
+/// Judges every item, small files side by side. `None` if it was stopped.
+fn look(
+    store: &Store,
+    items: &[Item],
+    outboard: Option<&xylem_store::OutboardFile>,
+    pace: &Pace<'_>,
+) -> Result<Option<Vec<Verdict>>, StoreError> {
+    let took = |bytes| pace.took(bytes);
+    let mut verdicts: Vec<Option<Verdict>> = items.iter().map(|_| None).collect();
+    let is_small = |i: &usize| items[*i].geometry.size() <= SMALL;
+    let (small, large): (Vec<usize>, Vec<usize>) = (0..items.len()).partition(is_small);
+    let done = on_cores(small.len() as u64, &|i, buffer: &mut ScanBuffer| {
+        let i = small[i as usize];
+        let mut readers = Readers::Here(buffer);
+        Ok(judge(store, &items[i], outboard, &mut readers, &took).map(|verdict| (i, verdict)))
+    })?;
+    for (i, verdict) in done {
+        verdicts[i] = Some(verdict);
+    }
+    for i in large {
+        verdicts[i] = judge(store, &items[i], outboard, &mut Readers::All, &took);
+    }
+    Ok(verdicts.into_iter().collect())
+}
+
+/// The file of a target that is one.
+fn whole(target: &Target, tree: &Tree) -> Item {
+    let size = target.size.unwrap_or(0);
+    let geometry = geometry(tree, size);
+    Item {
+        id: ObjectId::Root,
+        path: target.path.clone(),
+        key: os_bytes(target.path.as_os_str()),
+        root: target.root,
+        geometry,
+        slot: (geometry.segments() > 1).then_some(0),
+        mtime: target.state.map(|FileState { mtime, .. }| mtime),
+    }
+}
+
+/// The shape of an object's tree: what was fetched may have other segments than ours, which its
+/// outboard's length tells.
+fn geometry(tree: &Tree, size: u64) -> Geometry {
+    let usual = Geometry::new(size, SegmentSize::DEFAULT);
+    let there = tree.outboard().and_then(|o| o.file().metadata().ok()).map(|meta| meta.size);
+    let fits = |segment: &SegmentSize| {
+        Some(packed_slots(size, *segment).saturating_mul(NODE_LEN as u64)) == there
+    };
+    if fits(&SegmentSize::DEFAULT) {
+        return usual;
+    }
+    let others = (0..=3).filter_map(SegmentSize::from_log2_chunks);
+    let other = others.into_iter().find(fits);
+    other.map_or(usual, |segment| Geometry::new(size, segment))
+}

@@ -1,0 +1,59 @@
+//! [`Remote`]: where pieces come from that this machine has lost.
+
+use std::ops::Range;
+
+use xylem_hash::Hash;
+use xylem_object::{ObjectId, Ticket};
+use xylem_transfer::Event as TransferEvent;
+use xylem_tree::{Geometry, SegmentSize, Verifier};
+
+use crate::{Error, Stop};
+
+/// Segments of one object that are asked for.
+pub struct Wanted {
+    /// Which object of the publication.
+    pub object: ObjectId,
+    /// What its bytes are proven against.
+    pub root: Hash,
+    /// Its size and segments.
+    pub geometry: Geometry,
+    /// Runs of segments.
+    pub segments: Vec<Range<u64>>,
+    /// Nodes that are proven already.
+    pub verifier: Option<Verifier>,
+}
+
+/// Others who may have what is damaged here: sources that are asked one after the other.
+pub trait Remote {
+    /// Turns to another target; `tickets` for its root, the record's own first, of which the last `named`
+    /// were named for this run.
+    fn target(&mut self, tickets: &[Ticket], named: usize);
+
+    /// Makes sure of a source that answers, and returns its segment size; `None` if none is left.
+    ///
+    /// # Errors
+    /// What ends the whole run, such as an interruption. Why a source did not answer goes to `trouble`.
+    fn connect(
+        &mut self,
+        trouble: &mut Option<Error>,
+        stop: &Stop,
+    ) -> Result<Option<SegmentSize>, Error>;
+
+    /// Asks the source for segments and hands over each proven piece. `Some`: why it did not bring all.
+    ///
+    /// # Errors
+    /// What ends the whole run, `keep`'s errors among them.
+    fn fetch(
+        &mut self,
+        wanted: Vec<Wanted>,
+        keep: &mut dyn FnMut(TransferEvent) -> Result<(), Error>,
+        stop: &Stop,
+    ) -> Result<Option<Error>, Error>;
+
+    /// Leaves the source, whether it is of no more use (`next`: the one after it is asked from now on)
+    /// or nothing is missing for the moment.
+    fn leave(&mut self, next: bool);
+
+    /// Whether somebody answered, though with something that did not verify.
+    fn misbehaved(&self) -> bool;
+}

@@ -1,0 +1,163 @@
+//! What is to be scrubbed: paths that somebody names, or everything that the store knows of.
+
+use std::path::{Path, PathBuf};
+
+use xylem_hash::Hash;
+use xylem_object::{Kind, Ticket};
+use xylem_store::{FileKind, FileState, Known, Store};
+
+use super::ScrubOptions;
+use crate::Error;
+use crate::failure::{self, parse_ticket};
+use crate::record::Record;
+use crate::walk::{os_bytes, os_path};
+
+/// One file or directory and what it should be.
+#[derive(Debug)]
+pub(super) struct Target {
+    /// Canonical path.
+    pub(super) path: PathBuf,
+    /// Root of the file, or of the directory's listing.
+    pub(super) root: Hash,
+    /// Whether it is a directory.
+    pub(super) directory: bool,
+    /// Size of the object itself (the file, or the listing), where it is known.
+    pub(super) size: Option<u64>,
+    /// Bytes of content, for progress; 0 where not known.
+    pub(super) content: u64,
+    /// State of a file when it was hashed; `None` where only a ticket says what it should be.
+    pub(super) state: Option<FileState>,
+    /// Tickets for this root: the record's own first.
+    pub(super) tickets: Vec<Ticket>,
+    /// How many of `tickets` somebody named for this run; they come last.
+    pub(super) named: usize,
+    /// Patterns of what a fetch left out.
+    pub(super) excluded: Vec<String>,
+    /// Only this entry of the directory and what is below it.
+    pub(super) inside: Option<Vec<u8>>,
+}
+
+impl Target {
+    /// The path that was asked for.
+    pub(super) fn shown(&self) -> PathBuf {
+        self.inside.as_ref().map_or(self.path.clone(), |inside| self.path.join(os_path(inside)))
+    }
+}
+
+/// What `options` ask for, in that order.
+///
+/// # Errors
+/// [`crate::Blame::Usage`] for a path that nothing is known of and for a ticket that is none;
+/// [`crate::Blame::Local`] if the store's catalog can't be read.
+pub(super) fn targets(options: &ScrubOptions, store: &Store) -> Result<Vec<Target>, Error> {
+    let tickets = options.tickets.iter().map(|t| parse_ticket(t)).collect::<Result<Vec<_>, _>>()?;
+    if options.paths.is_empty() {
+        let known = store.known().map_err(|e| failure::store(&e))?;
+        let mut all = Vec::new();
+        for known in known {
+            all.push(of_known(&known.map_err(|e| failure::store(&e))?, &tickets));
+        }
+        all.sort_by(|a, b| a.path.cmp(&b.path));
+        return Ok(all);
+    }
+    options.paths.iter().map(|path| named(path, store, &tickets)).collect()
+}
+
+/// A path that somebody named.
+fn named(path: &Path, store: &Store, tickets: &[Ticket]) -> Result<Target, Error> {
+    // What is gone may still be known.
+    let canonical = path.canonicalize().or_else(|_| std::path::absolute(path));
+    let canonical = canonical.map_err(|e| failure::local(&path.display().to_string(), &e))?;
+    let key = os_bytes(canonical.as_os_str());
+    if let Some(known) = store.known_at(&key).map_err(|e| failure::store(&e))? {
+        return Ok(of_known(&known, tickets));
+    }
+    let meta = store.medium().metadata(&canonical);
+    let directory = meta.as_ref().is_ok_and(|m| m.kind == FileKind::Directory);
+    if let Some(record) = Record::recall(store, &key) {
+        let size = (!directory).then_some(record.state.size);
+        let target = Target {
+            path: canonical,
+            root: record.root,
+            directory,
+            size,
+            content: size.unwrap_or(0),
+            state: Some(record.state),
+            tickets: Vec::new(),
+            named: 0,
+            excluded: Vec::new(),
+            inside: None,
+        };
+        return Ok(with_tickets(target, record.note.ticket.as_deref(), tickets));
+    }
+    for above in canonical.ancestors().skip(1) {
+        let known = store.known_at(&os_bytes(above.as_os_str())).ok().flatten();
+        if let (Some(known), Ok(inside)) =
+            (known.filter(|k| k.directory), canonical.strip_prefix(above))
+        {
+            let inside = Some(os_bytes(inside.as_os_str()));
+            return Ok(Target { inside, ..of_known(&known, tickets) });
+        }
+    }
+    let shown = path.display();
+    if let Err(e) = meta {
+        return Err(failure::usage(format!("{shown}: {e}")));
+    }
+    // Nothing is known: a ticket may say what it should be.
+    let kind = if directory { Kind::Directory } else { Kind::File };
+    let mut fitting = tickets.iter().filter(|t| t.kind == kind);
+    match (fitting.next(), fitting.next()) {
+        (Some(ticket), None) => Ok(of_ticket(canonical, ticket)),
+        (None, _) => Err(failure::usage(format!(
+            "{shown}: it was neither shared nor fetched here; --from TICKET says what it should be"
+        ))),
+        _ => Err(failure::usage(format!(
+            "{shown}: nothing is known of it, and several tickets could mean it; give one --from"
+        ))),
+    }
+}
+
+fn of_known(known: &Known, tickets: &[Ticket]) -> Target {
+    let note = Record::of(known).note;
+    let target = Target {
+        path: os_path(&known.path),
+        root: known.root,
+        directory: known.directory,
+        size: (!known.directory).then_some(known.state.size),
+        content: known.size,
+        state: (!known.directory).then_some(known.state),
+        tickets: Vec::new(),
+        named: 0,
+        excluded: note.excluded,
+        inside: None,
+    };
+    with_tickets(target, note.ticket.as_deref(), tickets)
+}
+
+fn of_ticket(path: PathBuf, ticket: &Ticket) -> Target {
+    let directory = ticket.kind == Kind::Directory;
+    Target {
+        path,
+        root: ticket.root,
+        directory,
+        size: Some(ticket.size),
+        content: if directory { 0 } else { ticket.size },
+        state: None,
+        tickets: vec![ticket.clone()],
+        named: 1,
+        excluded: Vec::new(),
+        inside: None,
+    }
+}
+
+/// Adds the tickets that are for the target's root.
+fn with_tickets(mut target: Target, own: Option<&str>, named: &[Ticket]) -> Target {
+    let own = own.and_then(|text| text.parse::<Ticket>().ok());
+    target.tickets.extend(own.filter(|t| t.root == target.root));
+    let same = named.iter().filter(|t| t.root == target.root);
+    let before = target.tickets.len();
+    target.tickets.extend(same.cloned());
+    target.named = target.tickets.len() - before;
+    target.size = target.size.or_else(|| target.tickets.first().map(|t| t.size));
+    target
+}

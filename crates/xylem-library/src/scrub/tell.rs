@@ -1,0 +1,120 @@
+//! Telling what was found and what was mended, and counting it.
+
+use std::ops::Range;
+use std::path::Path;
+
+use xylem_tree::NODE_LEN;
+
+use super::item::Flawed;
+use super::{Flaw, Scrub, ScrubEvent};
+use crate::LibraryEvent;
+
+impl Scrub<'_> {
+    pub(super) fn tell(
+        &mut self,
+        path: &Path,
+        flaw: Flaw,
+        bytes: Range<u64>,
+        what: &str,
+        on_event: &mut dyn FnMut(LibraryEvent),
+    ) {
+        match flaw {
+            Flaw::Changed => self.summary.changed += 1,
+            Flaw::Missing => self.summary.missing += 1,
+            Flaw::Failed => self.summary.failed += 1,
+            Flaw::Tree => self.summary.trees += 1,
+            Flaw::Unfinished => {}
+            _ => {
+                self.summary.places += 1;
+                self.summary.damaged += bytes.end - bytes.start;
+            }
+        }
+        let (path, what) = (path.to_path_buf(), what.to_owned());
+        on_event(LibraryEvent::Scrub(ScrubEvent::Found { path, flaw, bytes, what }));
+    }
+
+    /// Tells what is wrong with a file; gives it back for later.
+    pub(super) fn tell_flawed(
+        &mut self,
+        one: &Flawed,
+        on_event: &mut dyn FnMut(LibraryEvent),
+    ) -> (Vec<(Range<u64>, Flaw)>, u64) {
+        let places = one.places();
+        for (bytes, flaw) in &places {
+            let what = match flaw {
+                Flaw::Unreadable => "can't be read from the disk",
+                Flaw::Unproven => "is damaged somewhere, and so is the tree that would tell where",
+                Flaw::Longer => "is more than there was",
+                _ if bytes.start >= one.size => "is cut off",
+                _ => "is damaged",
+            };
+            self.tell(&one.item.path, *flaw, bytes.clone(), what, on_event);
+        }
+        let nodes = one.wrong_nodes();
+        if nodes > 0 {
+            let what = match nodes {
+                1 => "a node of its tree is wrong or lost".to_owned(),
+                _ => format!("{nodes} nodes of its tree are wrong or lost"),
+            };
+            let tree = self.tree_bytes(one);
+            self.tell(&one.item.path, Flaw::Tree, tree, &what, on_event);
+        }
+        if one.unfinished && places.is_empty() {
+            let what = "a repair was killed at its end: its time is not set back yet";
+            self.tell(&one.item.path, Flaw::Unfinished, 0..0, what, on_event);
+        }
+        (places, nodes)
+    }
+
+    /// From the first wrong node to the last, in the outboard's file.
+    fn tree_bytes(&self, one: &Flawed) -> Range<u64> {
+        let base = one.item.slot.unwrap_or(0);
+        let ends =
+            one.found.mend().map(|(slot, nodes)| (slot, slot + (nodes.len() / NODE_LEN) as u64));
+        let all = ends.fold((u64::MAX, 0), |all, run| (all.0.min(run.0), all.1.max(run.1)));
+        let node = NODE_LEN as u64;
+        (base + all.0.min(all.1)).saturating_mul(node)..(base + all.1).saturating_mul(node)
+    }
+
+    pub(super) fn tell_mended(
+        &mut self,
+        one: &Flawed,
+        places: &[(Range<u64>, Flaw)],
+        still: &[(Range<u64>, Flaw)],
+        nodes: u64,
+        on_event: &mut dyn FnMut(LibraryEvent),
+    ) {
+        let mut mended = |flaw: Flaw, bytes: Range<u64>| {
+            let path = one.item.path.clone();
+            on_event(LibraryEvent::Scrub(ScrubEvent::Mended { path, flaw, bytes }));
+        };
+        for (bytes, flaw) in places {
+            for part in without(bytes, still) {
+                self.summary.mended += part.end - part.start;
+                mended(*flaw, part);
+            }
+        }
+        if nodes > 0 && one.wrong_nodes() == 0 {
+            self.summary.trees_mended += 1;
+            mended(Flaw::Tree, 0..0);
+        }
+        if one.unfinished && places.is_empty() {
+            mended(Flaw::Unfinished, 0..0);
+        }
+    }
+}
+
+/// What of `bytes` is not in any of `still`, which ascend.
+fn without(bytes: &Range<u64>, still: &[(Range<u64>, Flaw)]) -> Vec<Range<u64>> {
+    let (mut left, mut at) = (Vec::new(), bytes.start);
+    for (bad, _) in still.iter().filter(|(bad, _)| bad.end > bytes.start && bad.start < bytes.end) {
+        if bad.start > at {
+            left.push(at..bad.start);
+        }
+        at = at.max(bad.end);
+    }
+    if at < bytes.end {
+        left.push(at..bytes.end);
+    }
+    left
+}

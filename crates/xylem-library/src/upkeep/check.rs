@@ -1,0 +1,442 @@
+//! [`check_store`]: is what the store keeps right, and is all there that it needs?
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::PathBuf;
+
+use xylem_hash::{Hash, Hasher};
+use xylem_object::listing::EntryKind;
+use xylem_object::{Manifest, Ticket, verify_manifest};
+use xylem_packet::Packet;
+use xylem_store::{
+    FileRef, Known, ObjectInfo, Objects, Origin, Part, Store, StoreError, TreeCheck, check_tree,
+    segments_of_outboard,
+};
+use xylem_tree::{Geometry, NODE_LEN, NodeSource, SegmentSize};
+
+use super::{Standing, open, open_writable, standing};
+use crate::failure;
+use crate::listed::{Listed, ListedError, ListedFiles};
+use crate::publish::rebuild;
+use crate::record::Note;
+use crate::walk::os_path;
+use crate::{Blame, Error, LibraryEvent, Stop};
+
+/// Bytes of a listing that are hashed at once.
+const PIECE: usize = 1 << 20;
+/// Longest signed manifest: one NDN packet.
+const MAX_MANIFEST: u64 = xylem_packet::MAX_PACKET as u64;
+
+/// How to check a store.
+#[derive(Clone, Debug)]
+pub struct CheckOptions {
+    /// The store's directory.
+    pub store: PathBuf,
+    /// Make damaged and missing trees again from the files that they are about, where those still
+    /// have the same root, and remove damaged records.
+    pub repair_tree: bool,
+}
+
+/// What kind of thing was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FindingKind {
+    /// Bytes that contradict their root, their signature or their checksum.
+    Damaged,
+    /// Something that is needed is not there.
+    Missing,
+    /// It was one of those and is right again.
+    Repaired,
+    /// Left by an interrupted run; no harm.
+    Leftover,
+}
+
+/// One thing that was found.
+#[derive(Clone, Debug)]
+pub struct Finding {
+    /// Which kind.
+    pub kind: FindingKind,
+    /// The store's file.
+    pub path: PathBuf,
+    /// What about it, in words.
+    pub what: String,
+}
+
+/// What was looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CheckSummary {
+    /// Records.
+    pub records: u64,
+    /// Trees.
+    pub trees: u64,
+    /// Listings.
+    pub listings: u64,
+    /// Manifests.
+    pub manifests: u64,
+    /// Bytes that were read.
+    pub bytes: u64,
+    /// Damaged or missing things that are still so.
+    pub bad: u64,
+    /// Things that were repaired.
+    pub repaired: u64,
+}
+
+/// Checks every record, tree, listing and manifest of a store, and what they refer to. Files of
+/// users are read only to repair.
+///
+/// # Errors
+/// [`Blame::Usage`] if there is no store, [`Blame::Local`] if it can't be read,
+/// [`Blame::Interrupted`]. Damage is no error.
+pub fn check_store(
+    options: &CheckOptions,
+    stop: &Stop,
+    on_finding: &mut dyn FnMut(Finding),
+    on_event: &mut dyn FnMut(LibraryEvent),
+) -> Result<CheckSummary, Error> {
+    let dir = &options.store;
+    let store = if options.repair_tree { open_writable(dir)? } else { open(dir)? };
+    let mut check = Check {
+        store: &store,
+        stop,
+        on_finding,
+        known: HashMap::new(),
+        found: Vec::new(),
+        summary: CheckSummary::default(),
+    };
+    check.records(options.repair_tree)?;
+    check.parts()?;
+    check.references()?;
+    if options.repair_tree {
+        check.repair(on_event)?;
+    }
+    check.report();
+    for (path, size) in store.leftovers().map_err(|e| failure::store(&e))? {
+        let what = format!("{size} bytes of an interrupted run; `xylem store gc` removes old ones");
+        check.tell(FindingKind::Leftover, path, what);
+    }
+    Ok(check.summary)
+}
+
+struct Check<'a> {
+    store: &'a Store,
+    stop: &'a Stop,
+    on_finding: &'a mut dyn FnMut(Finding),
+    /// Records by root.
+    known: HashMap<Hash, Vec<Known>>,
+    /// What was found of roots, until it is settled whether it can be repaired.
+    found: Vec<(Hash, Finding)>,
+    summary: CheckSummary,
+}
+
+impl Check<'_> {
+    fn tell(&mut self, kind: FindingKind, path: PathBuf, what: String) {
+        (self.on_finding)(Finding { kind, path, what });
+    }
+
+    fn damaged(&mut self, root: &Hash, part: Part, what: String) {
+        let path = self.store.object_path(root, part);
+        self.found.push((*root, Finding { kind: FindingKind::Damaged, path, what }));
+    }
+
+    fn report(&mut self) {
+        for (_, finding) in std::mem::take(&mut self.found) {
+            self.summary.bad += u64::from(finding.kind != FindingKind::Repaired);
+            (self.on_finding)(finding);
+        }
+    }
+
+    fn records(&mut self, remove: bool) -> Result<(), Error> {
+        let stored = |e: StoreError| failure::store(&e);
+        for (path, what) in self.store.oddities().map_err(stored)? {
+            if remove && self.store.remove_damaged_record(&path).map_err(stored)? {
+                self.summary.repaired += 1;
+                let what = format!("{what}; removed, sharing or fetching it again makes it anew");
+                self.tell(FindingKind::Repaired, path, what);
+            } else {
+                self.summary.bad += 1;
+                self.tell(FindingKind::Damaged, path, what.to_owned());
+            }
+        }
+        for known in self.store.known().map_err(stored)? {
+            let known = known.map_err(stored)?;
+            self.summary.records += 1;
+            self.known.entry(known.root).or_default().push(known);
+        }
+        Ok(())
+    }
+
+    fn parts(&mut self) -> Result<(), Error> {
+        let mut parts = Vec::new();
+        self.store.list(&mut |info| parts.push(info)).map_err(|e| failure::store(&e))?;
+        parts.sort_unstable_by_key(|info| (*info.root.as_bytes(), info.part as u8));
+        for info in parts {
+            if self.stop.raised() {
+                let message = "interrupted; nothing was changed".to_owned();
+                return Err(Error { blame: Blame::Interrupted, message });
+            }
+            self.part(&info)?;
+        }
+        Ok(())
+    }
+
+    fn part(&mut self, info: &ObjectInfo) -> Result<(), Error> {
+        let found = match info.part {
+            Part::Outboard => self.outboard(info),
+            Part::FileOutboards => self.file_outboards(info),
+            Part::Listing => self.listing(info),
+            Part::Manifest => self.manifest(info),
+        };
+        self.summary.bytes += info.size;
+        match found {
+            Ok(None) => {}
+            Ok(Some(what)) => self.damaged(&info.root, info.part, what),
+            // The disk can't read it: that is damage, too, and the rest is still worth a look.
+            Err(e @ (StoreError::Io { .. } | StoreError::Corrupt { .. })) => {
+                self.damaged(&info.root, info.part, e.to_string());
+            }
+            // Collected or replaced meanwhile.
+            Err(StoreError::NotFound { .. }) => {}
+            Err(e) => return Err(failure::store(&e)),
+        }
+        Ok(())
+    }
+
+    fn outboard(&mut self, info: &ObjectInfo) -> Result<Option<String>, StoreError> {
+        self.summary.trees += 1;
+        let Some(segments) = segments_of_outboard(info.size) else {
+            return Ok(Some(format!("no tree has {} bytes", info.size)));
+        };
+        let Some(mut nodes) = self.nodes(info)? else { return Ok(None) };
+        let found = check_tree(&mut nodes, segments, &info.root)?;
+        Ok((!found.is_whole()).then(|| damage(&found)))
+    }
+
+    fn listing(&mut self, info: &ObjectInfo) -> Result<Option<String>, StoreError> {
+        self.summary.listings += 1;
+        let Some(file) = self.store.object(&info.root, Part::Listing)? else { return Ok(None) };
+        let (mut hasher, mut piece, mut at) = (Hasher::new(), vec![0; PIECE], 0);
+        loop {
+            let got = file.read_full(&mut piece, at)?;
+            if got == 0 {
+                break;
+            }
+            hasher.update(&piece[..got]);
+            at += got as u64;
+        }
+        if hasher.finalize() != info.root {
+            return Ok(Some("its bytes do not hash to the root that is its name".to_owned()));
+        }
+        Ok(None)
+    }
+
+    /// The outboards of a directory's files; their places follow from the listing.
+    fn file_outboards(&mut self, info: &ObjectInfo) -> Result<Option<String>, StoreError> {
+        let Some(file) = self.store.object(&info.root, Part::Listing)? else {
+            return Ok(Some("the listing that says what is in it is missing".to_owned()));
+        };
+        let len = file.metadata()?.size;
+        let Some(mut nodes) = self.nodes(info)? else { return Ok(None) };
+        let from = self.known.get(&info.root);
+        let shared = from.is_some_and(|all| all.iter().any(|k| k.origin == Origin::Shared));
+        let mut first = None;
+        // The publisher's segment size is in the manifest; nearly always it is the usual one.
+        for log2 in (0..=SegmentSize::MAX_LOG2_CHUNKS).rev() {
+            let Some(size) = SegmentSize::from_log2_chunks(log2) else { continue };
+            let listing = match ListedFiles::open(file.clone(), len, &info.root, size) {
+                Ok(listing) => listing,
+                Err(ListedError::Store(e)) => return Err(e),
+                // Said already, of the listing.
+                Err(ListedError::NotTheRoot) => return Ok(None),
+                Err(ListedError::Bad(_)) => {
+                    let what = "its listing is none, although it has the right root";
+                    return Ok(Some(what.to_owned()));
+                }
+            };
+            let (what, trees) = packed(&mut nodes, &listing, size, shared)?;
+            if what.is_none() {
+                self.summary.trees += trees;
+                return Ok(None);
+            }
+            first = first.or(what);
+        }
+        Ok(first)
+    }
+
+    fn manifest(&mut self, info: &ObjectInfo) -> Result<Option<String>, StoreError> {
+        self.summary.manifests += 1;
+        let bytes = self.store.object_bytes(&info.root, Part::Manifest, MAX_MANIFEST)?;
+        let Some(bytes) = bytes else { return Ok(None) };
+        let tickets = self.known.get(&info.root).into_iter().flatten();
+        let tickets = tickets.filter_map(|k| Note::decode(&k.note).ticket?.parse::<Ticket>().ok());
+        Ok(unsigned(&bytes, &info.root, tickets))
+    }
+
+    fn nodes(&self, info: &ObjectInfo) -> Result<Option<Nodes>, StoreError> {
+        let file = self.store.object(&info.root, info.part)?;
+        Ok(file.map(|file| Nodes { file, base: 0 }))
+    }
+
+    /// Whether a directory has files of more than one segment, whose outboards are packed.
+    fn has_packed(&self, root: &Hash) -> Result<bool, StoreError> {
+        let size = SegmentSize::DEFAULT;
+        let Some(file) = self.store.object(root, Part::Listing)? else { return Ok(false) };
+        let len = file.metadata()?.size;
+        // One that is damaged was named already.
+        let Ok(listing) = ListedFiles::open(file, len, root, size) else { return Ok(false) };
+        for found in listing.entries() {
+            if let EntryKind::File { size: bytes, .. } = found?.entry.kind
+                && bytes > size.bytes() as u64
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// What records need and is not there.
+    fn references(&mut self) -> Result<(), Error> {
+        let mut missing = Vec::new();
+        for (root, all) in &self.known {
+            let Some(known) = all.first() else { continue };
+            let packed =
+                known.directory && self.has_packed(root).map_err(|e| failure::store(&e))?;
+            let packed = packed.then_some(&Part::FileOutboards);
+            for &part in needed(known).iter().chain(packed) {
+                if self.store.info(root, part).map_err(|e| failure::store(&e))?.is_none() {
+                    missing.push((*root, part, os_path(&known.path)));
+                }
+            }
+        }
+        missing.sort_by(|a, b| a.2.cmp(&b.2));
+        for (root, part, path) in missing {
+            let what = format!("it is missing; {} needs it", path.display());
+            let path = self.store.object_path(&root, part);
+            self.found.push((root, Finding { kind: FindingKind::Missing, path, what }));
+        }
+        Ok(())
+    }
+
+    /// Makes the trees of damaged roots again from files that did not change, and looks again.
+    fn repair(&mut self, on_event: &mut dyn FnMut(LibraryEvent)) -> Result<(), Error> {
+        let bad: BTreeSet<[u8; 32]> = self.found.iter().map(|(root, _)| *root.as_bytes()).collect();
+        for root in bad.into_iter().map(Hash::from_bytes) {
+            let Some(path) = self.remade(&root, on_event)? else { continue };
+            self.found.retain(|(of, _)| *of != root);
+            for part in Part::ALL {
+                if let Some(info) = self.store.info(&root, part).map_err(|e| failure::store(&e))? {
+                    self.part(&info)?;
+                }
+            }
+            if self.found.iter().all(|(of, _)| *of != root) {
+                self.summary.repaired += 1;
+                let what = format!("made again from {}", path.display());
+                let path = self.store.object_path(&root, Part::Outboard);
+                self.found.push((root, Finding { kind: FindingKind::Repaired, path, what }));
+            }
+        }
+        Ok(())
+    }
+
+    /// Hashes what has `root` and did not change since; says where it lies, if that gave the root.
+    fn remade(
+        &self,
+        root: &Hash,
+        on_event: &mut dyn FnMut(LibraryEvent),
+    ) -> Result<Option<PathBuf>, Error> {
+        let all = self.known.get(root).map(Vec::as_slice).unwrap_or_default();
+        for known in all.iter().filter(|k| standing(self.store, k) == Standing::Unchanged) {
+            let path = os_path(&known.path);
+            match rebuild(self.store, &path, self.stop, on_event) {
+                Ok(made) if made == *root => return Ok(Some(path)),
+                Err(e) if e.blame == Blame::Interrupted => return Err(e),
+                // Another file of the same root may still do.
+                _ => {}
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// A part's nodes; what the file lacks at its end was never written.
+struct Nodes {
+    file: FileRef,
+    base: u64,
+}
+
+impl NodeSource for Nodes {
+    type Error = StoreError;
+
+    fn read_nodes(&mut self, first_slot: u64, out: &mut [u8]) -> Result<(), StoreError> {
+        let at = self.base.saturating_add(first_slot).saturating_mul(NODE_LEN as u64);
+        let got = self.file.read_full(out, at)?;
+        out[got..].fill(0);
+        Ok(())
+    }
+}
+
+/// What is wrong with the packed outboards of a listing's files, the first of it, and how many
+/// trees there are. Holes are wrong only where `whole` is asked for.
+fn packed(
+    nodes: &mut Nodes,
+    listing: &ListedFiles,
+    size: SegmentSize,
+    whole: bool,
+) -> Result<(Option<String>, u64), StoreError> {
+    let mut trees = 0;
+    for found in listing.entries() {
+        let Listed { entry, slot, .. } = found?;
+        let EntryKind::File { size: bytes, root } = entry.kind else { continue };
+        let geometry = Geometry::new(bytes, size);
+        if geometry.segments() == 1 {
+            continue;
+        }
+        nodes.base = slot;
+        trees += 1;
+        let found = check_tree(nodes, geometry.segments(), &root)?;
+        if found.bad_pairs > 0 || (whole && found.unwritten > 0) {
+            let path = os_path(&entry.path);
+            return Ok((Some(format!("{}: {}", path.display(), damage(&found))), trees));
+        }
+    }
+    Ok((None, trees))
+}
+
+/// What is wrong with a tree, in words.
+fn damage(found: &TreeCheck) -> String {
+    let places = found.bad.iter().map(|r| format!("{}..{}", r.start, r.end)).collect::<Vec<_>>();
+    let more = if found.bad_pairs + found.unwritten > places.len() as u64 { ", ..." } else { "" };
+    let what = if found.bad_pairs > 0 { "do not lead to the root" } else { "are not written" };
+    match places.is_empty() {
+        true => "the topmost node is not the root".to_owned(),
+        false => format!("the nodes over segments {}{more} {what}", places.join(", ")),
+    }
+}
+
+/// Parts without which something known can't be served from here.
+fn needed(known: &Known) -> &'static [Part] {
+    match known.directory {
+        true => &[Part::Listing, Part::Outboard],
+        // A file of one segment has no tree besides its root.
+        false if known.size <= SegmentSize::DEFAULT.bytes() as u64 => &[],
+        false => &[Part::Outboard],
+    }
+}
+
+/// What is wrong with a kept manifest. Whose signature it may have is known from tickets; without
+/// one only its content can be looked at.
+fn unsigned(packet: &[u8], root: &Hash, tickets: impl Iterator<Item = Ticket>) -> Option<String> {
+    let Ok(Packet::Data(data)) = Packet::decode(packet) else {
+        return Some("it is no Data packet".to_owned());
+    };
+    let mut manifest = None;
+    for ticket in tickets {
+        // Under whichever version: the same content may have been published more than once.
+        let verified = verify_manifest(&data, data.name().parent(), &ticket.publisher);
+        if verified.is_ok() || manifest.is_none() {
+            manifest = Some(verified);
+        }
+    }
+    match manifest.unwrap_or_else(|| Manifest::decode(data.content())) {
+        Ok(manifest) if manifest.root == *root => None,
+        Ok(_) => Some("it is about another root".to_owned()),
+        Err(e) => Some(e.to_string()),
+    }
+}

@@ -1,0 +1,325 @@
+//! What a directory tree holds, in the canonical order of a listing (raw path bytes).
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry as MapEntry;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use xylem_hash::Hash;
+use xylem_object::listing::{self, Entry, EntryKind};
+use xylem_store::{FileKind, FileState, FileTime, FolderNames, Medium, Meta, StoreError, Visit};
+
+use crate::failure;
+use crate::names::NameCheck;
+use crate::{Error, LibraryEvent};
+
+/// One thing found under a shared directory.
+#[derive(Debug)]
+pub struct Found {
+    /// Path below the root, `/` between components.
+    pub path: Vec<u8>,
+    /// What it is.
+    pub kind: FoundKind,
+    /// Metadata as they were during the walk.
+    pub meta: Meta,
+}
+
+/// Kinds of entries that can be shared.
+#[derive(Debug, PartialEq, Eq)]
+pub enum FoundKind {
+    /// A regular file in this state.
+    File(FileState),
+    /// A directory, possibly empty.
+    Directory,
+    /// A symbolic link and where it points, as it is written.
+    Symlink { target: Vec<u8> },
+    /// One more name of the file that was found under this path.
+    HardLink { target: Vec<u8> },
+}
+
+impl Found {
+    /// As a listing has it; `root` is that of a file.
+    pub fn entry(&self, root: Option<Hash>) -> Entry {
+        let kind = match (&self.kind, root) {
+            (FoundKind::File(state), Some(root)) => EntryKind::File { size: state.size, root },
+            (FoundKind::Symlink { target }, _) => EntryKind::Symlink { target: target.clone() },
+            (FoundKind::HardLink { target }, _) => EntryKind::HardLink { target: target.clone() },
+            _ => EntryKind::Directory,
+        };
+        let FileTime { secs, nanos } = self.meta.mtime;
+        let (mode, mtime_s, mtime_ns) = match kind {
+            // Links carry neither.
+            EntryKind::Symlink { .. } | EntryKind::HardLink { .. } => (0o777, 0, 0),
+            _ => (self.meta.mode & 0o777, secs, nanos),
+        };
+        Entry { path: self.path.clone(), kind, mode, mtime_s, mtime_ns }
+    }
+}
+
+/// Bytes of a path component or link target.
+pub fn os_bytes(text: &std::ffi::OsStr) -> Vec<u8> {
+    #[cfg(unix)]
+    {
+        std::os::unix::ffi::OsStrExt::as_bytes(text).to_vec()
+    }
+    #[cfg(not(unix))]
+    {
+        text.to_string_lossy().into_owned().into_bytes()
+    }
+}
+
+/// A path from bytes that came from [`os_bytes`] or a listing.
+pub fn os_path(bytes: &[u8]) -> PathBuf {
+    #[cfg(unix)]
+    {
+        let text: &std::ffi::OsStr = std::os::unix::ffi::OsStrExt::from_bytes(bytes);
+        PathBuf::from(text)
+    }
+    #[cfg(not(unix))]
+    {
+        PathBuf::from(String::from_utf8_lossy(bytes).into_owned())
+    }
+}
+
+/// Most bytes that are held of paths whose files have more names somewhere; beyond, a further name is
+/// published as a file of its own.
+const MAX_FIRST_NAMES: usize = 16 << 20;
+/// What one of them takes beside its path, about.
+const FIRST_NAME: usize = 64;
+/// Directories inside one another.
+const MAX_DEPTH: usize = 2_048;
+
+/// Walks a directory tree in the order of a listing, without following links. Memory is the names of
+/// the directories on the way to where it stands. Sockets, pipes and devices are reported and left out.
+pub struct Walk<'a> {
+    medium: &'a dyn Medium,
+    root: PathBuf,
+    /// The directories that it stands in, the root first.
+    frames: Vec<Frame>,
+    /// Files with more names than were met yet.
+    first_names: HashMap<(u64, u64), FirstName>,
+    first_bytes: usize,
+    names: NameCheck,
+}
+
+struct Frame {
+    names: FolderNames,
+    next: usize,
+    /// The directory's own path below the root.
+    path: Vec<u8>,
+}
+
+struct FirstName {
+    path: Vec<u8>,
+    /// Names that were not met yet.
+    left: u64,
+}
+
+impl<'a> Walk<'a> {
+    /// A walk that has not read anything but the root's names.
+    ///
+    /// # Errors
+    /// The root can't be read.
+    pub fn new(
+        medium: &'a dyn Medium,
+        root: &Path,
+        names: NameCheck,
+        on_event: &mut dyn FnMut(LibraryEvent),
+    ) -> Result<Self, Error> {
+        let mut walk = Self {
+            medium,
+            root: root.to_path_buf(),
+            frames: Vec::new(),
+            first_names: HashMap::new(),
+            first_bytes: 0,
+            names,
+        };
+        walk.enter(Vec::new(), on_event)?;
+        Ok(walk)
+    }
+
+    /// The next entry; `None` after the last.
+    ///
+    /// # Errors
+    /// A directory or file that can't be read ends the walk: half a tree must not be published.
+    pub fn next(&mut self, on_event: &mut dyn FnMut(LibraryEvent)) -> Result<Option<Found>, Error> {
+        while let Some(frame) = self.frames.last_mut() {
+            let Some(visit) = frame.names.get(frame.next) else {
+                self.frames.pop();
+                continue;
+            };
+            frame.next += 1;
+            let mut path = frame.path.clone();
+            if !path.is_empty() {
+                path.push(b'/');
+            }
+            match visit {
+                Visit::Inside(name) => {
+                    path.extend_from_slice(name);
+                    self.enter(path, on_event)?;
+                }
+                Visit::Name(name, _) => {
+                    path.extend_from_slice(name);
+                    if let Some(found) = self.look_at(path, on_event)? {
+                        return Ok(Some(found));
+                    }
+                }
+            }
+        }
+        // What the names were found to be is told once, however many there are.
+        self.names.tell_rest(on_event);
+        Ok(None)
+    }
+
+    /// Where an entry lies.
+    pub fn place(&self, path: &[u8]) -> PathBuf {
+        if path.is_empty() { self.root.clone() } else { self.root.join(os_path(path)) }
+    }
+
+    fn enter(
+        &mut self,
+        path: Vec<u8>,
+        on_event: &mut dyn FnMut(LibraryEvent),
+    ) -> Result<(), Error> {
+        let directory = self.place(&path);
+        let at = |e| failure::store(&StoreError::from_io("list", &directory, None, e));
+        if self.frames.len() >= MAX_DEPTH {
+            return Err(failure::usage(format!("{}: nested too deep", directory.display())));
+        }
+        let mut keep = |name: &OsStr, _| {
+            let ours = listing::is_reserved(&os_bytes(name));
+            if ours {
+                let why = "an unfinished fetch of xylem".to_owned();
+                on_event(LibraryEvent::Skipped { path: directory.join(name), why });
+            }
+            !ours
+        };
+        let names = FolderNames::read(self.medium, &directory, &mut keep).map_err(at)?;
+        self.names.folder(&path, &names, on_event)?;
+        self.frames.push(Frame { names, next: 0, path });
+        Ok(())
+    }
+
+    fn look_at(
+        &mut self,
+        listed: Vec<u8>,
+        on_event: &mut dyn FnMut(LibraryEvent),
+    ) -> Result<Option<Found>, Error> {
+        let path = self.place(&listed);
+        let at = |e| failure::store(&StoreError::from_io("look at", &path, None, e));
+        let meta = self.medium.metadata(&path).map_err(at)?;
+        let kind = match meta.kind {
+            FileKind::File => match self.first_name(&meta, &listed) {
+                Some(target) => FoundKind::HardLink { target },
+                None => FoundKind::File(FileState::of(&meta)),
+            },
+            FileKind::Directory => FoundKind::Directory,
+            FileKind::Symlink => {
+                let target = self.medium.read_link(&path).map_err(at)?;
+                FoundKind::Symlink { target: os_bytes(target.as_os_str()) }
+            }
+            FileKind::Other => {
+                let why = "not a file, directory or link".to_owned();
+                on_event(LibraryEvent::Skipped { path, why });
+                return Ok(None);
+            }
+        };
+        Ok(Some(Found { path: listed, kind, meta }))
+    }
+
+    /// The path under which a file with several names was met before.
+    fn first_name(&mut self, meta: &Meta, listed: &[u8]) -> Option<Vec<u8>> {
+        if meta.links < 2 || meta.ino == 0 {
+            return None;
+        }
+        let room = self.first_bytes + listed.len() + FIRST_NAME <= MAX_FIRST_NAMES;
+        match self.first_names.entry((meta.dev, meta.ino)) {
+            MapEntry::Occupied(mut known) => {
+                known.get_mut().left -= 1;
+                if known.get().left > 0 {
+                    return Some(known.get().path.clone());
+                }
+                let path = known.remove().path;
+                self.first_bytes -= path.len() + FIRST_NAME;
+                Some(path)
+            }
+            MapEntry::Vacant(place) if room => {
+                self.first_bytes += listed.len() + FIRST_NAME;
+                place.insert(FirstName { path: listed.to_vec(), left: meta.links - 1 });
+                None
+            }
+            MapEntry::Vacant(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use xylem_store::DiskMedium;
+
+    use super::*;
+
+    fn walk(root: &Path, on_event: &mut dyn FnMut(LibraryEvent)) -> Vec<Found> {
+        let medium = DiskMedium::new();
+        let mut walk = Walk::new(&medium, root, NameCheck::off(), on_event).unwrap();
+        std::iter::from_fn(|| walk.next(on_event).unwrap()).collect()
+    }
+
+    #[test]
+    fn parents_come_before_children_and_links_are_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("a/b/empty")).unwrap();
+        fs::write(dir.path().join("a/b/file"), b"12345").unwrap();
+        fs::write(dir.path().join("a-file"), b"").unwrap();
+        #[cfg(unix)]
+        std::os::unix::fs::symlink("a", dir.path().join("link")).unwrap();
+        let found = walk(dir.path(), &mut |_| {});
+        let paths: Vec<_> =
+            found.iter().map(|f| String::from_utf8(f.path.clone()).unwrap()).collect();
+        assert_eq!(paths[..5], ["a", "a-file", "a/b", "a/b/empty", "a/b/file"]);
+        assert!(matches!(found[4].kind, FoundKind::File(state) if state.size == 5));
+        #[cfg(unix)]
+        assert_eq!(found[5].kind, FoundKind::Symlink { target: b"a".to_vec() });
+    }
+
+    /// Names around the slash, which ends a folder's name among its neighbours' paths.
+    #[test]
+    fn paths_ascend_by_their_bytes() {
+        let dir = tempfile::tempdir().unwrap();
+        for folder in ["a", "a-", "a.d", "a/x", "a/x-", "a0", "b/c/d"] {
+            fs::create_dir_all(dir.path().join(folder)).unwrap();
+            for name in ["+", "-", "0", "x-x", "~"] {
+                fs::write(dir.path().join(folder).join(name), b"").unwrap();
+            }
+        }
+        fs::write(dir.path().join(".y.xylem-part"), b"").unwrap();
+        let mut skipped = 0;
+        let found = walk(dir.path(), &mut |_| skipped += 1);
+        assert_eq!((found.len(), skipped), (7 * 5 + 9, 1));
+        assert!(found.is_sorted_by(|a, b| a.path < b.path));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn further_names_of_a_file_are_links_to_its_first() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        fs::create_dir(at("a")).unwrap();
+        fs::write(at("a/file"), b"1").unwrap();
+        fs::hard_link(at("a/file"), at("a/again")).unwrap();
+        fs::hard_link(at("a/file"), at("b")).unwrap();
+        // One whose other name lies elsewhere.
+        let outside = tempfile::tempdir_in(dir.path().parent().unwrap()).unwrap();
+        fs::write(at("c"), b"2").unwrap();
+        fs::hard_link(at("c"), outside.path().join("c")).unwrap();
+        let found = walk(dir.path(), &mut |_| {});
+        let kinds: Vec<_> = found.iter().map(|f| (&f.path[..], &f.kind)).collect();
+        let link = FoundKind::HardLink { target: b"a/again".to_vec() };
+        assert!(matches!(kinds[1], (b"a/again", FoundKind::File(_))));
+        assert_eq!(kinds[2], (&b"a/file"[..], &link));
+        assert_eq!(kinds[3], (&b"b"[..], &link));
+        assert!(matches!(kinds[4], (b"c", FoundKind::File(_))));
+    }
+}

@@ -1,0 +1,424 @@
+//! The asking side of the mail protocol: [`deliver`] hands over what waits in the outbox, [`collect`]
+//! fetches from a node what waits there for us. Each [`Delivery`] has sockets and an engine of its own.
+//!
+//! Deliveries dial with a key made for the purpose, so that a node that keeps mail for somebody does
+//! not learn from whom; who the sender is stands inside the envelope.
+
+use std::collections::VecDeque;
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use xylem_forward::{FaceId, Forwarder, Seed};
+use xylem_link::{Endpoint, StaticKey, purpose};
+use xylem_mail::EnvelopeId;
+use xylem_mail::protocol::{Frame, Status};
+use xylem_mgmt::Persistency;
+
+use super::framed_stream::FramedStream;
+use super::server::tell;
+use super::{delivered, waiting};
+use crate::engine::{Engine, EngineEvent, NetworkFailed, Program, StreamEvent};
+use crate::event::Event;
+use crate::failure;
+use crate::peer::Peer;
+use xylem_library::identity;
+use xylem_library::mail::entries::{Parcel, Route};
+use xylem_library::mail::store::{Incoming, MailStore};
+use xylem_library::{Error, Stop};
+
+/// Longest pause between two attempts.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// How long one attempt to reach somebody may take, where nobody waits for it.
+const ATTEMPT: Duration = Duration::from_secs(10);
+/// How long to wait for an answer, and for the last acknowledgement.
+const ANSWER: Duration = Duration::from_secs(10);
+const GOODBYE: Duration = Duration::from_secs(2);
+
+/// One stream of the mail protocol to one node, and everything below it.
+struct Delivery {
+    engine: Engine,
+    stream: FramedStream,
+    /// The stream has ended, or its link has.
+    gone: bool,
+    /// All that was written has arrived.
+    delivered: bool,
+}
+
+/// Why a delivery came to nothing.
+enum Failed {
+    /// Nobody answers, or not rightly.
+    Peer(String),
+    /// Trouble of this machine.
+    Local(Error),
+}
+
+impl From<Error> for Failed {
+    fn from(e: Error) -> Self {
+        Self::Local(e)
+    }
+}
+
+impl From<NetworkFailed> for Failed {
+    fn from(e: NetworkFailed) -> Self {
+        Self::Local(e.into())
+    }
+}
+
+/// Dials addresses of one node until the first answers.
+struct Dialling {
+    dialled: Vec<FaceId>,
+    up: Option<FaceId>,
+    deadline: Duration,
+    /// Why the last of them failed.
+    why: String,
+}
+
+impl Program for Dialling {
+    type Error = Failed;
+
+    fn handle(&mut self, _engine: &mut Engine, event: EngineEvent) -> Result<(), Failed> {
+        match event {
+            EngineEvent::FaceUp { face, .. } => drop(self.up.get_or_insert(face)),
+            EngineEvent::FaceDown { face, why, .. } => {
+                self.dialled.retain(|other| *other != face);
+                self.why = why;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn is_done(&mut self, engine: &Engine, stopped: bool) -> bool {
+        let over = stopped || self.dialled.is_empty() || engine.now() >= self.deadline;
+        over || self.up.is_some()
+    }
+
+    fn poll_timeout(&mut self, _now: Duration) -> Option<Duration> {
+        Some(self.deadline)
+    }
+}
+
+/// Writes and reads the stream of a delivery until `step` has what it wants.
+struct Exchange<'a, S> {
+    stream: &'a mut FramedStream,
+    gone: &'a mut bool,
+    delivered: &'a mut bool,
+    deadline: Duration,
+    step: S,
+    done: bool,
+}
+
+impl<S: FnMut(&mut FramedStream, &mut Engine, bool) -> Result<bool, Failed>> Program
+    for Exchange<'_, S>
+{
+    type Error = Failed;
+
+    fn handle(&mut self, engine: &mut Engine, event: EngineEvent) -> Result<(), Failed> {
+        let ours = |face, stream| face == self.stream.face && stream == self.stream.stream;
+        match event {
+            EngineEvent::FaceDown { face, .. } => *self.gone |= face == self.stream.face,
+            EngineEvent::Stream { face, stream, what } if ours(face, stream) => match what {
+                StreamEvent::Reset | StreamEvent::Stopped => *self.gone = true,
+                StreamEvent::Delivered => *self.delivered = true,
+                _ => {}
+            },
+            EngineEvent::Stream { face, stream, what } => engine.refuse_stream(face, stream, what),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn handle_timeout(&mut self, engine: &mut Engine, _now: Duration) -> Result<(), Failed> {
+        let over = *self.gone || *self.delivered;
+        self.done = (self.step)(self.stream, engine, over)?;
+        Ok(())
+    }
+
+    fn is_done(&mut self, engine: &Engine, stopped: bool) -> bool {
+        self.done || stopped || engine.now() >= self.deadline
+    }
+
+    fn before_wait(&mut self, engine: &mut Engine) {
+        *self.gone |= !self.stream.write(engine);
+    }
+
+    fn poll_timeout(&mut self, _now: Duration) -> Option<Duration> {
+        Some(self.deadline)
+    }
+}
+
+impl Delivery {
+    /// Dials all of them; the first that answers is the one.
+    fn dial(
+        peers: &[Peer],
+        key: StaticKey,
+        give_up: Duration,
+        stop: &Stop,
+    ) -> Result<Self, Failed> {
+        let local = |e| failure::local("cannot start the event loop", &e);
+        let config = xylem_link::Config { accept_incoming: false, ..Default::default() };
+        let endpoint = Endpoint::new(config, key, identity::random()?);
+        let forwarder = Forwarder::new(Default::default(), Seed::from_random(identity::random()?));
+        let mut engine = Engine::new(endpoint, forwarder).map_err(local)?;
+        let (mut dialled, mut why) = (Vec::new(), String::from("it has no address"));
+        for peer in peers {
+            match engine.dial(peer, Persistency::Persistent) {
+                Ok(face) => dialled.push(face),
+                Err(e) => why = e.to_string(),
+            }
+        }
+        let deadline = engine.now() + give_up;
+        let mut dialling = Dialling { dialled, up: None, deadline, why };
+        engine.run(&mut dialling, stop)?;
+        let Dialling { dialled, up, why, .. } = dialling;
+        let Some(up) = up else {
+            let nobody = || "nobody answers there".into();
+            return Err(Failed::Peer(if dialled.is_empty() { why } else { nobody() }));
+        };
+        for other in dialled.into_iter().filter(|face| *face != up) {
+            engine.drop_face(other, "another address of the same node answered first");
+        }
+        let stream =
+            engine.open_stream(up, purpose::MAIL).map_err(|e| Failed::Peer(e.to_string()))?;
+        Ok(Self { engine, stream: FramedStream::new(up, stream), gone: false, delivered: false })
+    }
+
+    /// Exchanges what waits until `step`, which is told whether the stream is over, is done.
+    fn exchange(
+        &mut self,
+        patience: Duration,
+        stop: &Stop,
+        step: impl FnMut(&mut FramedStream, &mut Engine, bool) -> Result<bool, Failed>,
+    ) -> Result<(), Failed> {
+        let Self { engine, stream, gone, delivered } = self;
+        let deadline = engine.now() + patience;
+        engine.run(&mut Exchange { stream, gone, delivered, deadline, step, done: false }, stop)
+    }
+
+    /// Waits for the other side's next frame.
+    fn answer(&mut self, stop: &Stop) -> Result<Frame, Failed> {
+        let mut answer = None;
+        self.exchange(ANSWER, stop, |stream, engine, over| {
+            match stream.next_frame(engine) {
+                Ok(Some(frame)) => answer = Some(frame),
+                Ok(None) if !stream.ended && !over => {}
+                _ => return Err(Failed::Peer("it does not take or keep mail".into())),
+            }
+            Ok(answer.is_some())
+        })?;
+        answer.ok_or_else(|| Failed::Peer("it does not answer".into()))
+    }
+
+    /// Says goodbye, when all that was written has arrived or it takes too long.
+    fn finish(mut self) {
+        // What has not arrived by now is sent again by the next attempt.
+        let _ = self.exchange(GOODBYE, &Stop::new(), |stream, engine, over| {
+            stream.finish(engine);
+            Ok(over)
+        });
+        self.engine.close();
+    }
+}
+
+/// Whom a parcel's route leads to.
+fn peers(parcel: &Parcel) -> Vec<Peer> {
+    let (key, addresses) = match &parcel.route {
+        Route::Direct(addresses) => (Some(parcel.to.link.0), addresses),
+        Route::Via(key, addresses) => (*key, addresses),
+    };
+    addresses.iter().map(|address| Peer::Link { address: *address, key }).collect()
+}
+
+/// Hands over what waits, `first` before the others. Returns how much still waits.
+pub(crate) fn deliver(
+    store: &MailStore,
+    first: Option<EnvelopeId>,
+    give_up: Duration,
+    stop: &Stop,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<usize, Error> {
+    let (parcels, old) = store.parcels()?;
+    for parcel in &old {
+        on_event(waiting(parcel, "it found nobody for 30 days and was given up", true));
+    }
+    let mut by_target: Vec<(Vec<Peer>, VecDeque<Parcel>)> = Vec::new();
+    for parcel in parcels {
+        let target = peers(&parcel);
+        match by_target.iter_mut().find(|(there, _)| *there == target) {
+            Some((_, parcels)) => parcels.push_back(parcel),
+            None => by_target.push((target, [parcel].into())),
+        }
+    }
+    let is_first = |parcels: &VecDeque<Parcel>| parcels.iter().any(|p| Some(p.id()) == first);
+    by_target.sort_by_key(|(_, parcels)| !is_first(parcels));
+    let mut left = 0;
+    for (target, mut parcels) in by_target {
+        if stop.raised() {
+            left += parcels.len();
+            continue;
+        }
+        match hand_over(store, &target, &mut parcels, give_up, stop, on_event) {
+            Ok(()) => {}
+            Err(Failed::Local(e)) => return Err(e),
+            Err(Failed::Peer(why)) => {
+                for parcel in &parcels {
+                    on_event(waiting(parcel, &why, false));
+                }
+            }
+        }
+        left += parcels.len();
+    }
+    Ok(left)
+}
+
+/// Hands parcels to one node; those that it took are gone from `parcels`.
+fn hand_over(
+    store: &MailStore,
+    target: &[Peer],
+    parcels: &mut VecDeque<Parcel>,
+    give_up: Duration,
+    stop: &Stop,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<(), Failed> {
+    let key = StaticKey::from_bytes(identity::random()?);
+    let mut delivery = Delivery::dial(target, key, give_up, stop)?;
+    for _ in 0..parcels.len() {
+        let Some(parcel) = parcels.pop_front() else { break };
+        delivery.stream.send(&Frame::Deliver(parcel.envelope.clone()));
+        let status = match delivery.answer(stop) {
+            Ok(Frame::Receipt(id, status)) if id == parcel.id() => status,
+            other => {
+                parcels.push_back(parcel);
+                let odd = || Failed::Peer("it answers oddly".into());
+                return Err(other.err().unwrap_or_else(odd));
+            }
+        };
+        let settled = store.settle(&parcel, status)?;
+        match status {
+            Status::Stored => on_event(delivered(&parcel)),
+            Status::Full => on_event(waiting(&parcel, "there is no room for it now", false)),
+            Status::NotHere => {
+                on_event(waiting(&parcel, "nobody there takes mail for them", false))
+            }
+            Status::Stale => {
+                on_event(waiting(&parcel, "their card is too old, ask for a new one", true));
+            }
+            Status::Refused => on_event(waiting(&parcel, "it was refused; send it again", true)),
+        }
+        if !settled {
+            parcels.push_back(parcel);
+        }
+    }
+    delivery.finish();
+    Ok(())
+}
+
+/// Runs something while, in a thread of its own, what waits is handed over; what happens there comes
+/// out of the receiver. The stop flag ends the delivery, and is raised when `run` is done.
+pub(crate) fn while_delivering<R>(
+    mail: Option<&MailStore>,
+    run: impl FnOnce(&mpsc::Receiver<Event>, &Stop) -> R,
+) -> R {
+    let ends = Stop::new();
+    let (events, from_delivery) = mpsc::channel();
+    thread::scope(|scope| {
+        if let Some(mail) = mail {
+            let ends = &ends;
+            scope.spawn(move || keep_delivering(mail, None, ATTEMPT, ends, &events));
+        }
+        let done = run(&from_delivery, &ends);
+        ends.raise();
+        done
+    })
+}
+
+/// Goes on handing over until nothing waits or `stop` is raised.
+pub(crate) fn keep_delivering(
+    store: &MailStore,
+    first: Option<EnvelopeId>,
+    give_up: Duration,
+    stop: &Stop,
+    events: &mpsc::Sender<Event>,
+) {
+    // Nobody listens any more only when all is over.
+    let tell = &mut |event| drop(events.send(event));
+    let mut pause = Duration::from_secs(1);
+    loop {
+        match deliver(store, first, give_up, stop, tell) {
+            Ok(0) => return,
+            Ok(_) => {}
+            Err(e) => return tell(Event::warning(e.message)),
+        }
+        let until = Instant::now() + pause;
+        while Instant::now() < until && !stop.raised() {
+            thread::sleep(Duration::from_millis(50));
+        }
+        if stop.raised() {
+            return;
+        }
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// Fetches what waits for us at a node. Returns how many messages were new.
+pub(crate) fn collect(
+    store: &MailStore,
+    link: StaticKey,
+    from: &[Peer],
+    give_up: Duration,
+    stop: &Stop,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<usize, Error> {
+    let unreachable = |why: String| Error {
+        blame: xylem_library::Blame::Network,
+        message: format!("no mail from the node: {why}"),
+    };
+    let fetched = || -> Result<usize, Failed> {
+        let mut delivery = Delivery::dial(from, link, give_up, stop)?;
+        delivery.stream.send(&Frame::Fetch);
+        let mut new = 0;
+        loop {
+            let envelope = match delivery.answer(stop)? {
+                Frame::Envelope(envelope) => envelope,
+                Frame::End => break,
+                _ => return Err(Failed::Peer("it answers oddly".into())),
+            };
+            let incoming = store.receive(&envelope)?;
+            new += usize::from(matches!(incoming, Incoming::New(..)));
+            tell(store, &incoming, on_event)?;
+            // What nobody can read would only wait there for ever.
+            if incoming != Incoming::Not(Status::Full) {
+                delivery.stream.send(&Frame::Taken(EnvelopeId::of(&envelope)));
+            }
+        }
+        delivery.finish();
+        Ok(new)
+    };
+    fetched().map_err(|failed| match failed {
+        Failed::Local(e) => e,
+        Failed::Peer(why) => unreachable(why),
+    })
+}
+
+/// Hands one envelope over and keeps nothing: true if it was taken.
+pub(crate) fn hand_one(
+    envelope: Vec<u8>,
+    target: &[Peer],
+    give_up: Duration,
+    stop: &Stop,
+) -> Result<bool, Error> {
+    let handed = || -> Result<bool, Failed> {
+        let key = StaticKey::from_bytes(identity::random()?);
+        let mut delivery = Delivery::dial(target, key, give_up, stop)?;
+        delivery.stream.send(&Frame::Deliver(envelope));
+        let taken = matches!(delivery.answer(stop)?, Frame::Receipt(_, Status::Stored));
+        delivery.finish();
+        Ok(taken)
+    };
+    match handed() {
+        Ok(taken) => Ok(taken),
+        Err(Failed::Peer(_)) => Ok(false),
+        Err(Failed::Local(e)) => Err(e),
+    }
+}

@@ -1,0 +1,183 @@
+//! [`MailServer`]: the answering side of the mail protocol, beside whatever else a program's loop does.
+//! Mail for us goes to the [`MailStore`], mail for others to the [`Mailbox`], if there are such.
+
+use std::collections::{HashMap, VecDeque};
+use std::path::Path;
+
+use xylem_forward::FaceId;
+use xylem_link::{StreamId, purpose};
+use xylem_mail::protocol::{Frame, Status};
+use xylem_mail::{EnvelopeId, MailboxId, mailbox_of};
+
+use super::framed_stream::FramedStream;
+use super::{arrived, fetched};
+use crate::engine::{Engine, StreamEvent};
+use crate::event::Event;
+use xylem_library::Error;
+use xylem_library::mail::mailbox::{Mailbox, MailboxConfig};
+use xylem_library::mail::store::{Incoming, MailStore};
+
+/// Streams at most; more are refused.
+const MAX_STREAMS: usize = 64;
+
+/// See the module's documentation.
+pub(crate) struct MailServer {
+    store: Option<MailStore>,
+    mailbox: Option<Mailbox>,
+    streams: HashMap<(FaceId, StreamId), Answering>,
+}
+
+struct Answering {
+    stream: FramedStream,
+    /// Files of a mailbox that are on their way to its owner.
+    fetched: VecDeque<String>,
+    fetching: bool,
+}
+
+impl MailServer {
+    /// Takes mail for us, if this store has begun to have mail, and with `mailbox` for others.
+    pub(crate) fn open(store: &Path, mailbox: Option<MailboxConfig>) -> Result<Self, Error> {
+        Ok(Self {
+            store: MailStore::open_existing(store)?,
+            mailbox: mailbox.map(|limits| Mailbox::open(store, limits)).transpose()?,
+            streams: HashMap::new(),
+        })
+    }
+
+    /// Whether no stream is open.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.streams.is_empty()
+    }
+
+    /// A face is gone, and its streams with it.
+    pub(crate) fn face_down(&mut self, face: FaceId) {
+        self.streams.retain(|(of, _), _| *of != face);
+    }
+
+    /// Something happened to a stream of a peer.
+    pub(crate) fn handle(
+        &mut self,
+        engine: &mut Engine,
+        face: FaceId,
+        stream: StreamId,
+        what: StreamEvent,
+        on_event: &mut dyn FnMut(Event),
+    ) {
+        match what {
+            StreamEvent::Opened { purpose } => {
+                let wanted = self.store.is_some() || self.mailbox.is_some();
+                if purpose != purpose::MAIL || !wanted || self.streams.len() >= MAX_STREAMS {
+                    return engine.refuse_stream(face, stream, what);
+                }
+                let framed = FramedStream::new(face, stream);
+                let answering =
+                    Answering { stream: framed, fetched: VecDeque::new(), fetching: false };
+                self.streams.insert((face, stream), answering);
+            }
+            StreamEvent::Reset | StreamEvent::Stopped | StreamEvent::Delivered => {
+                self.streams.remove(&(face, stream));
+                return;
+            }
+            StreamEvent::Readable | StreamEvent::Writable => {}
+        }
+        let Some(mut answering) = self.streams.remove(&(face, stream)) else { return };
+        if self.serve(engine, &mut answering, on_event) {
+            self.streams.insert((face, stream), answering);
+        } else {
+            answering.stream.abandon(engine);
+        }
+    }
+
+    /// Answers as far as there is room; false if the stream is of no more use.
+    fn serve(
+        &mut self,
+        engine: &mut Engine,
+        on: &mut Answering,
+        on_event: &mut dyn FnMut(Event),
+    ) -> bool {
+        loop {
+            if !on.stream.write(engine) {
+                return false;
+            }
+            if !on.stream.has_room() {
+                return true;
+            }
+            if on.fetching {
+                let next = on.fetched.pop_front();
+                let envelope = next.map(|file| self.mailbox.as_ref().and_then(|m| m.read(&file)));
+                match envelope {
+                    Some(Some(envelope)) => on.stream.send(&Frame::Envelope(envelope)),
+                    Some(None) => {}
+                    None => {
+                        on.fetching = false;
+                        on.stream.send(&Frame::End);
+                    }
+                }
+                continue;
+            }
+            let Ok(frame) = on.stream.next_frame(engine) else { return false };
+            let Some(frame) = frame else { break };
+            match frame {
+                Frame::Deliver(envelope) => {
+                    let status = self.take_in(&envelope, on_event);
+                    on.stream.send(&Frame::Receipt(EnvelopeId::of(&envelope), status));
+                }
+                Frame::Fetch => {
+                    let owner = engine.link_peer(on.stream.face).map(|key| MailboxId::of(&key));
+                    let waiting = owner.zip(self.mailbox.as_ref()).map(|(id, m)| m.list(id));
+                    on.fetched = waiting.unwrap_or_default().into();
+                    on.fetching = true;
+                }
+                Frame::Taken(id) => {
+                    let owner = engine.link_peer(on.stream.face).map(|key| MailboxId::of(&key));
+                    if let Some((owner, mailbox)) = owner.zip(self.mailbox.as_mut())
+                        && let Err(e) = mailbox.taken(owner, id)
+                    {
+                        on_event(Event::warning(e.message));
+                    }
+                }
+                // Answers, of which nothing was asked.
+                Frame::Receipt(..) | Frame::Envelope(_) | Frame::End => return false,
+            }
+        }
+        if on.stream.ended {
+            on.stream.finish(engine);
+        }
+        true
+    }
+
+    fn take_in(&mut self, envelope: &[u8], on_event: &mut dyn FnMut(Event)) -> Status {
+        let Some(owner) = mailbox_of(envelope) else { return Status::Refused };
+        let taken = match (&self.store, &mut self.mailbox) {
+            (Some(store), _) if store.mailbox() == owner => {
+                let taken = store.receive(envelope);
+                taken.and_then(|incoming| Ok((tell(store, &incoming, on_event)?, incoming))).map(
+                    |((), incoming)| match incoming {
+                        Incoming::Not(status) => status,
+                        _ => Status::Stored,
+                    },
+                )
+            }
+            (_, Some(mailbox)) => mailbox.put(envelope),
+            _ => Ok(Status::NotHere),
+        };
+        taken.unwrap_or_else(|e| {
+            on_event(Event::warning(e.message));
+            Status::Full
+        })
+    }
+}
+
+/// Says what came.
+pub(super) fn tell(
+    store: &MailStore,
+    incoming: &Incoming,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<(), Error> {
+    match incoming {
+        Incoming::New(number, letter) => on_event(arrived(store, *number, letter)?),
+        Incoming::Fetched(id, by) => on_event(fetched(store, *id, by)?),
+        Incoming::Again | Incoming::Not(_) => {}
+    }
+    Ok(())
+}

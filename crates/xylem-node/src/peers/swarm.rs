@@ -1,0 +1,160 @@
+//! [`Swarm`]: one fetch among other peers. Starts to serve, asks who else is there, dials them.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use xylem_forward::FaceId;
+use xylem_link::Shaping;
+use xylem_object::Ticket;
+
+use super::finder::Finder;
+use super::host::Host;
+use crate::dial::Dialler;
+use crate::engine::Engine;
+use crate::event::Event;
+use crate::peer::FaceAddress;
+use crate::summary::PeerBytes;
+use xylem_library::Error;
+use xylem_library::held::Holdings;
+
+/// A fetch that is over sooner neither listens nor asks: nobody would have anything of it.
+const SETTLING: Duration = Duration::from_millis(200);
+
+/// What a fetch has to do with peers beside fetching.
+pub(crate) struct Swarm {
+    finder: Finder,
+    offer: Option<Offer>,
+    host: Option<Host>,
+    starts_at: Duration,
+    /// Of links that are gone.
+    bytes: Vec<PeerBytes>,
+}
+
+/// What is needed to serve.
+pub(crate) struct Offer {
+    pub(crate) listen: Vec<SocketAddr>,
+    pub(crate) shaping: Shaping,
+    pub(crate) ticket: Ticket,
+    /// The signed packet.
+    pub(crate) manifest: Vec<u8>,
+    pub(crate) holdings: Holdings,
+}
+
+impl Swarm {
+    /// Of a fetch that begins now; it serves if there is an `offer`.
+    pub(crate) fn new(
+        ticket: &Ticket,
+        dialler: &Dialler,
+        now: Duration,
+        offer: Option<Offer>,
+    ) -> Self {
+        let named: Vec<_> = dialler.named_keys().chain(ticket.link_key).collect();
+        let starts_at = now + SETTLING;
+        let finder = Finder::new(ticket.name.clone(), named, dialler.may_find(), starts_at);
+        Self { finder, offer, host: None, starts_at, bytes: Vec::new() }
+    }
+
+    /// What the sinks are to tell of.
+    pub(crate) fn holdings(&self) -> Option<&Holdings> {
+        self.offer.as_ref().map(|offer| &offer.holdings)
+    }
+
+    /// Whether somebody asked for a certain address, or to serve whatever happens: then what
+    /// goes wrong with it ends the run, and it begins at once.
+    ///
+    /// # Errors
+    /// Those of [`Host::start`].
+    pub(crate) fn serve_now(&mut self, on_event: &mut dyn FnMut(Event)) -> Result<(), Error> {
+        let Some(offer) = &self.offer else { return Ok(()) };
+        let (shaping, manifest) = (offer.shaping.clone(), offer.manifest.clone());
+        let holdings = offer.holdings.clone();
+        let host = Host::start(&offer.listen, shaping, &offer.ticket, manifest, holdings)?;
+        if let Some(announcement) = host.announcement() {
+            self.finder.announce(announcement);
+        }
+        on_event(Event::Offering { listen: host.listen().to_vec(), key: host.key() });
+        self.host = Some(host);
+        Ok(())
+    }
+
+    /// When [`Swarm::handle_timeout`] has something to do.
+    pub(crate) fn poll_timeout(&self) -> Option<Duration> {
+        let starts = (self.offer.is_some() && self.host.is_none()).then_some(self.starts_at);
+        starts.into_iter().chain(self.finder.poll_timeout()).min()
+    }
+
+    /// Does what is due.
+    pub(crate) fn handle_timeout(
+        &mut self,
+        engine: &mut Engine,
+        dialler: &mut Dialler,
+        on_event: &mut dyn FnMut(Event),
+    ) {
+        let now = engine.now();
+        if now >= self.starts_at && self.host.is_none() && self.offer.is_some() {
+            self.starts_at = now + SETTLING;
+            // Forwarders are not told where we are, so that nobody could find us through them.
+            let linked = dialler.links().next().is_some();
+            if linked && let Err(e) = self.serve_now(on_event) {
+                self.offer = None;
+                let what = format!("what is fetched is not served to others: {e}");
+                on_event(Event::warning(what));
+            }
+        }
+        if self.finder.poll_timeout().is_some_and(|at| now >= at) {
+            self.finder.ask(engine, dialler.links());
+        }
+        while let Some(found) = self.finder.next(now) {
+            let tried = dialler.dial_found(engine, &found);
+            if tried < found.addresses.len() {
+                self.finder.ended(now, found.key, tried);
+            }
+        }
+    }
+
+    /// A packet that may answer what a peer was asked here; whether it does.
+    pub(crate) fn handle_answer(&mut self, engine: &Engine, from: FaceId, packet: &[u8]) -> bool {
+        self.finder.handle_answer(engine, from, packet)
+    }
+
+    /// A face came up and is asked.
+    pub(crate) fn came_up(&mut self, dialler: &Dialler, face: FaceId) {
+        if let Some(found) = dialler.found_at(face) {
+            self.finder.came_up(found.key);
+        }
+    }
+
+    /// A face is gone; to be told before the dialler is.
+    pub(crate) fn went_down(&mut self, now: Duration, dialler: &Dialler, face: FaceId) {
+        self.finder.went_down(face);
+        match dialler.found_at(face) {
+            // A second address of somebody who is linked: it is not needed.
+            Some(found) if found.up => self.finder.came_up(found.key),
+            Some(found) => self.finder.ended(now, found.key, found.others),
+            None => {}
+        }
+    }
+
+    /// `bytes` of content came from `peer`, over a link that is gone or at the end.
+    pub(crate) fn count(&mut self, peer: &FaceAddress, bytes: u64) {
+        match self.bytes.iter_mut().find(|known| known.peer == *peer) {
+            Some(known) => known.bytes += bytes,
+            None => self.bytes.push(PeerBytes { peer: peer.clone(), bytes }),
+        }
+    }
+
+    /// What came from whom.
+    pub(crate) fn bytes(&self) -> Vec<PeerBytes> {
+        self.bytes.clone()
+    }
+
+    /// Bytes of content that others were sent.
+    pub(crate) fn served(&self) -> u64 {
+        self.host.as_ref().map_or(0, Host::served)
+    }
+
+    /// The fetch is over; from now on peers are only told where we are.
+    pub(crate) fn only_serves(&mut self) {
+        self.finder.follow_no_more();
+    }
+}

@@ -1,0 +1,313 @@
+//! [`Udp`], through `quinn-udp`.
+
+use std::io::{self, IoSliceMut};
+use std::net::SocketAddr;
+
+use bytes::{Bytes, BytesMut};
+use mio::Interest;
+use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
+
+use crate::BufferPool;
+
+/// What the kernel may hand over in one message: a whole train of coalesced datagrams.
+const MESSAGE_LEN: usize = 65_536;
+/// Messages taken in one call. More would be cheaper a message and worse in all: what is asked for
+/// next waits until they are worked off, and meanwhile the peer has nothing to do.
+const BATCH: usize = 8;
+/// Receive buffers are cut from slabs of this length, so that small datagrams share one.
+const SLAB_LEN: usize = 4 * MESSAGE_LEN;
+/// A message of this length has a buffer of its own, which can be used again when nobody keeps a slice.
+const OWN_BUFFER: usize = MESSAGE_LEN / 4;
+/// Bytes of datagrams that leave in one call.
+const TRAIN_LEN: usize = 60 * 1024;
+/// A datagram of this length fits into any Ethernet frame, so that the kernel may cut a train into
+/// such; for larger ones it refuses unless the network's frames are larger, too.
+const SAFE_SEGMENT: usize = 1_452;
+/// Asked of the kernel for each direction; it may grant less (`net.core.rmem_max`).
+const SOCKET_BUFFER: usize = 4 << 20;
+
+/// What happens to datagrams that are larger than a network on the way carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Oversize {
+    /// They are lost, which is how the link finds the size that fits.
+    Lose,
+    /// IP cuts them into fragments: an NDN packet of 8,800 bytes has to get through.
+    Fragment,
+}
+
+/// Whether routers may mark a datagram instead of dropping it (RFC 3168): only where whoever gets it
+/// heeds the mark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ecn {
+    /// ECT(0).
+    Capable,
+    /// Not-ECT.
+    NotCapable,
+}
+
+/// Datagrams of one sender that the kernel handed over together.
+pub struct Received {
+    /// Who sent them.
+    pub from: SocketAddr,
+    /// One after the other.
+    pub bytes: Bytes,
+    /// The length of each but the last, which may be shorter.
+    pub stride: usize,
+    /// A router on the way marked them instead of dropping them (ECN CE).
+    pub marked: bool,
+}
+
+/// Datagrams of one length for one receiver that wait to leave in one system call.
+#[derive(Default)]
+struct Train {
+    to: Option<SocketAddr>,
+    bytes: Vec<u8>,
+    stride: usize,
+}
+
+/// A bound, non-blocking UDP socket.
+pub struct Udp {
+    io: mio::net::UdpSocket,
+    state: UdpSocketState,
+    local: SocketAddr,
+    buffers: Vec<BytesMut>,
+    used: BufferPool,
+    train: Train,
+}
+
+impl Udp {
+    /// Binds to `address`; IPv6 sockets do not take IPv4 traffic, so that both can be bound.
+    pub fn bind(address: SocketAddr, oversize: Oversize) -> io::Result<Self> {
+        let domain = socket2::Domain::for_address(address);
+        let socket = socket2::Socket::new(domain, socket2::Type::DGRAM, None)?;
+        if address.is_ipv6() {
+            socket.set_only_v6(true)?;
+        }
+        socket.set_nonblocking(true)?;
+        socket.bind(&address.into())?;
+        Self::from_socket(socket, oversize)
+    }
+
+    /// Takes over a socket that is bound and does not block.
+    pub fn from_socket(socket: socket2::Socket, oversize: Oversize) -> io::Result<Self> {
+        let io = mio::net::UdpSocket::from_std(socket.into());
+        let state = UdpSocketState::new(UdpSockRef::from(&io))?;
+        let local = io.local_addr()?;
+        if oversize == Oversize::Fragment {
+            allow_fragments(&io, local)?;
+        }
+        // Smaller buffers only cost rate: the kernel's limit is taken as it is.
+        let _ = state.set_recv_buffer_size(UdpSockRef::from(&io), SOCKET_BUFFER);
+        let _ = state.set_send_buffer_size(UdpSockRef::from(&io), SOCKET_BUFFER);
+        Ok(Self {
+            io,
+            state,
+            local,
+            buffers: Vec::new(),
+            used: BufferPool::default(),
+            train: Train::default(),
+        })
+    }
+
+    /// The address that was bound, with the port that the system chose.
+    pub fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Bytes that the kernel holds for us before it drops, its own bookkeeping included.
+    pub fn receive_capacity(&self) -> usize {
+        self.state.recv_buffer_size(UdpSockRef::from(&self.io)).unwrap_or(MESSAGE_LEN)
+    }
+
+    /// Registers for readability.
+    pub fn register(&mut self, poll: &mio::Poll, token: mio::Token) -> io::Result<()> {
+        poll.registry().register(&mut self.io, token, Interest::READABLE)
+    }
+
+    /// Takes one batch from the socket, datagram by datagram in memory of its own, and whether each
+    /// was marked (ECN CE): whether more may be waiting.
+    ///
+    /// # Errors
+    /// Those of the socket; errors that a peer caused (ICMP) count as an empty message.
+    pub fn receive(
+        &mut self,
+        each: &mut dyn FnMut(SocketAddr, bool, BytesMut),
+    ) -> io::Result<bool> {
+        self.receive_messages(&mut |meta, mut message| {
+            let (from, marked, stride) = (meta.addr, is_marked(meta), meta.stride.max(1));
+            while message.len() > stride {
+                each(from, marked, message.split_to(stride));
+            }
+            if !message.is_empty() {
+                each(from, marked, message);
+            }
+        })
+    }
+
+    /// As [`Udp::receive`], trains of datagrams as they come.
+    pub fn receive_trains(&mut self, into: &mut Vec<Received>) -> io::Result<bool> {
+        self.receive_messages(&mut |meta, message| {
+            into.push(Received {
+                from: meta.addr,
+                bytes: message.freeze(),
+                stride: meta.stride.max(1),
+                marked: is_marked(meta),
+            });
+        })
+    }
+
+    fn receive_messages(&mut self, each: &mut dyn FnMut(&RecvMeta, BytesMut)) -> io::Result<bool> {
+        while self.buffers.len() < BATCH {
+            self.buffers.push(BytesMut::zeroed(MESSAGE_LEN));
+        }
+        let mut metas = [RecvMeta::default(); BATCH];
+        let received = {
+            let mut slices: Vec<IoSliceMut<'_>> =
+                self.buffers.iter_mut().map(|b| IoSliceMut::new(&mut b[..MESSAGE_LEN])).collect();
+            match self.state.recv(UdpSockRef::from(&self.io), &mut slices, &mut metas) {
+                Ok(n) => n,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => return Ok(true),
+                Err(e) => return Err(e),
+            }
+        };
+        for (meta, buffer) in metas.iter().zip(&mut self.buffers).take(received) {
+            let message = if meta.len >= OWN_BUFFER {
+                let fresh = self.used.buffer(MESSAGE_LEN);
+                let mut whole = std::mem::replace(buffer, fresh);
+                whole.truncate(meta.len);
+                whole
+            } else {
+                let message = buffer.split_to(meta.len);
+                if buffer.len() < MESSAGE_LEN {
+                    *buffer = BytesMut::zeroed(SLAB_LEN);
+                }
+                message
+            };
+            each(meta, message);
+        }
+        // A batch that is not full was cut short by the end of the queue.
+        Ok(received == BATCH)
+    }
+
+    /// Takes a message back, to receive into its memory once nobody keeps a slice of it.
+    pub fn give_back(&mut self, message: Bytes) {
+        if message.len() >= OWN_BUFFER {
+            self.used.keep(message);
+        }
+    }
+
+    /// Sends a datagram soon: those of one length to one receiver leave together, at the latest with
+    /// [`Udp::flush`].
+    pub fn queue(&mut self, to: SocketAddr, datagram: &[u8]) {
+        let train = &self.train;
+        let joins = train.to == Some(to)
+            && datagram.len() <= train.stride
+            && train.bytes.len().is_multiple_of(train.stride)
+            && train.bytes.len() + datagram.len() <= TRAIN_LEN
+            && train.bytes.len() / train.stride < self.state.max_gso_segments()
+            && may_train(to, train.stride);
+        if !joins {
+            self.flush();
+            self.train.to = Some(to);
+            self.train.stride = datagram.len().max(1);
+        }
+        self.train.bytes.extend_from_slice(datagram);
+    }
+
+    /// Sends what [`Udp::queue`] holds back.
+    pub fn flush(&mut self) {
+        let Some(to) = self.train.to.take() else { return };
+        let mut bytes = std::mem::take(&mut self.train.bytes);
+        // NDN over plain UDP promises nobody to heed marks.
+        self.send(to, &bytes, Some(self.train.stride), Ecn::NotCapable);
+        bytes.clear();
+        self.train.bytes = bytes;
+    }
+
+    /// Sends one datagram, or several of `segment_size` bytes (the last may be shorter).
+    ///
+    /// A full socket buffer drops them, as the network would: whoever asked asks again.
+    pub fn send(&self, to: SocketAddr, contents: &[u8], segment_size: Option<usize>, ecn: Ecn) {
+        let ecn = (ecn == Ecn::Capable).then_some(EcnCodepoint::Ect0);
+        // A kernel or device without segment offload says so by a limit of 1.
+        let train = self.state.max_gso_segments();
+        let at_once = segment_size.map_or(contents.len(), |size| size * train).max(1);
+        for contents in contents.chunks(at_once) {
+            let segment_size = segment_size.filter(|size| contents.len() > *size);
+            let transmit = Transmit { destination: to, ecn, contents, segment_size, src_ip: None };
+            let _ = self.state.try_send(UdpSockRef::from(&self.io), &transmit);
+        }
+    }
+}
+
+/// Routers marked all datagrams of a train alike, or the kernel would not have joined them.
+fn is_marked(meta: &RecvMeta) -> bool {
+    meta.ecn == Some(EcnCodepoint::Ce)
+}
+
+/// Whether the kernel cuts a train for this receiver into datagrams of `len` bytes without asking
+/// more of the path than any path gives.
+fn may_train(to: SocketAddr, len: usize) -> bool {
+    len <= SAFE_SEGMENT || to.ip().is_loopback()
+}
+
+/// Undoes what `quinn-udp` sets for the sake of path MTU discovery.
+#[cfg(target_os = "linux")]
+fn allow_fragments(io: &mio::net::UdpSocket, address: SocketAddr) -> io::Result<()> {
+    use rustix::net::sockopt;
+    match address {
+        SocketAddr::V4(_) => {
+            sockopt::set_ip_mtu_discover(io, sockopt::Ipv4PathMtuDiscovery::DONT)?;
+        }
+        SocketAddr::V6(_) => {
+            sockopt::set_ipv6_mtu_discover(io, sockopt::Ipv6PathMtuDiscovery::DONT)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn allow_fragments(_io: &mio::net::UdpSocket, _address: SocketAddr) -> io::Result<()> {
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bound() -> Udp {
+        Udp::bind(SocketAddr::from(([127, 0, 0, 1], 0)), Oversize::Lose).expect("loopback")
+    }
+
+    /// Waits for the datagrams that were sent before, and tells which were marked.
+    fn marks(socket: &mut Udp, count: usize) -> Vec<(Vec<u8>, bool)> {
+        let mut got = Vec::new();
+        while got.len() < count {
+            let each = &mut |_, marked, bytes: BytesMut| got.push((bytes.to_vec(), marked));
+            socket.receive(each).expect("receives");
+        }
+        got
+    }
+
+    #[test]
+    fn a_mark_of_the_network_is_seen_and_capability_is_none() {
+        let (sender, mut receiver) = (bound(), bound());
+        let to = receiver.local();
+        sender.send(to, b"not capable", None, Ecn::NotCapable);
+        sender.send(to, b"capable", None, Ecn::Capable);
+        // What a congested router makes of the second.
+        let marked = Transmit {
+            destination: to,
+            ecn: Some(EcnCodepoint::Ce),
+            contents: b"marked",
+            segment_size: None,
+            src_ip: None,
+        };
+        sender.state.try_send(UdpSockRef::from(&sender.io), &marked).expect("sends");
+        let got = marks(&mut receiver, 3);
+        let of = |text: &[u8]| got.iter().find(|(bytes, _)| bytes == text).map(|(_, m)| *m);
+        assert_eq!([of(b"not capable"), of(b"capable")], [Some(false); 2]);
+        assert_eq!(of(b"marked"), Some(true));
+    }
+}
