@@ -14,8 +14,6 @@
 //! Field arithmetic is fiat-crypto's, points are curve25519-dalek's; what is here is the map, its
 //! inverse and the choice. What it does not do: hide a secret's owner, or encrypt anything.
 
-use core::fmt;
-
 use curve25519_dalek::EdwardsPoint;
 use curve25519_dalek::constants::EIGHT_TORSION;
 use zeroize::Zeroize;
@@ -63,12 +61,6 @@ impl Drop for KeyPair {
     }
 }
 
-impl fmt::Debug for KeyPair {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("KeyPair(..)")
-    }
-}
-
 /// The public key of `secret`, moved by one of the eight points of small order.
 fn public_key_of_all(secret: &[u8; 32], torsion: u8) -> [u8; 32] {
     let small = EIGHT_TORSION[usize::from(torsion % 8)];
@@ -112,13 +104,6 @@ impl Two {
 
     pub(crate) fn select(&self, first: bool) -> [u64; 5] {
         Field::select(first, self.0, self.1).limbs()
-    }
-}
-
-#[cfg(any(test, internals))]
-impl fmt::Debug for Two {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Two(..)")
     }
 }
 

@@ -11,8 +11,6 @@
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
-use core::fmt;
-
 use xylem_hash::{Hasher, OutputReader};
 use zeroize::Zeroize;
 
@@ -106,12 +104,6 @@ impl EnvelopeKey {
 
     fn stream(&self, tag: &[u8; TAG_LEN]) -> OutputReader {
         Hasher::new_keyed(&self.stream).update(tag).finalize_xof()
-    }
-}
-
-impl fmt::Debug for EnvelopeKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("EnvelopeKey(..)")
     }
 }
 

@@ -58,7 +58,6 @@ fn is_hybrid(config: &Config) -> bool {
 }
 
 /// The dialer, waiting for a response.
-#[derive(Debug)]
 pub(crate) struct Dialing {
     id: LinkId,
     remote: SocketAddr,
@@ -309,7 +308,6 @@ pub(crate) enum DialedBy {
 
 /// The responder, waiting for the rest of the first message or for a finish. It never sends but in
 /// answer, and never more than it got.
-#[derive(Debug)]
 pub(crate) struct HalfOpen {
     id: LinkId,
     remote: SocketAddr,

@@ -16,7 +16,6 @@ pub(crate) use here::{Decapsulator, encapsulate, is_available};
 
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod here {
-    use core::fmt;
 
     use graviola::key_agreement::mlkem768::{DecapKey, EncapKey, Message};
     use zeroize::Zeroizing;
@@ -51,12 +50,6 @@ mod here {
         /// (implicit rejection, FIPS 203 section 6.3).
         pub(crate) fn open(&self, ciphertext: &[u8; CIPHERTEXT_LEN]) -> Shared {
             Zeroizing::new(*self.0.decaps_internal(&(*ciphertext).into()).as_ref())
-        }
-    }
-
-    impl fmt::Debug for Decapsulator {
-        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("Decapsulator(..)")
         }
     }
 

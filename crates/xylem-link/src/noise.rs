@@ -12,7 +12,6 @@
 //! What comes out are the two halves of Noise's `Split()`, which only the two parties can compute.
 //! The handshake hash is public and is only ever used to bind, never as a key.
 
-use core::fmt;
 use std::sync::Mutex;
 
 use snow::params::{CipherChoice, DHChoice, HashChoice, NoiseParams};
@@ -136,12 +135,6 @@ impl Handshake {
         initiator.zeroize();
         responder.zeroize();
         Some(secrets)
-    }
-}
-
-impl fmt::Debug for Handshake {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Handshake(..)")
     }
 }
 

@@ -15,7 +15,6 @@
 //! What it does not do: derive epochs ([`crate::seal`]), read the clock, count retransmissions. Two
 //! multiplications a side and round.
 
-use core::fmt;
 use core::time::Duration;
 
 use zeroize::Zeroizing;
@@ -207,11 +206,5 @@ impl Rekey {
                 None
             }
         }
-    }
-}
-
-impl fmt::Debug for Rekey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rekey").field("round", &self.round).finish_non_exhaustive()
     }
 }

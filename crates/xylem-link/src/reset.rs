@@ -10,7 +10,6 @@
 //! An answer is shorter than what it answers, and nothing below [`MIN_PROVOKING`] bytes is
 //! answered, so two sides without state fall silent; a bucket bounds how many there are.
 
-use core::fmt;
 use core::net::SocketAddr;
 use core::time::Duration;
 use std::collections::HashMap;
@@ -55,12 +54,6 @@ impl ResetKey {
 impl Drop for ResetKey {
     fn drop(&mut self) {
         self.0.zeroize();
-    }
-}
-
-impl fmt::Debug for ResetKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ResetKey(..)")
     }
 }
 
@@ -141,12 +134,6 @@ impl TokenTable {
     }
 }
 
-impl fmt::Debug for TokenTable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TokenTable").field("links", &self.links.len()).finish_non_exhaustive()
-    }
-}
-
 /// Whether a datagram that is none of the link's is a reset with this token. Its time does not
 /// depend on where the two differ.
 pub(crate) fn is_reset(datagram: &[u8], token: &Token) -> bool {
@@ -163,7 +150,6 @@ fn keyed(key: &[u8; 32], message: &[u8]) -> Token {
 }
 
 /// Answers datagrams of unknown ids.
-#[derive(Debug)]
 pub(crate) struct Resetter {
     key: ResetKey,
     /// Of its own: what is sent to strangers changes nothing that is sent to peers.

@@ -78,7 +78,6 @@ pub fn handshake_envelope(responder: Option<[u8; 32]>, cid: [u8; 8], body: &[u8]
 }
 
 /// Both sides of Noise XX, with ephemeral pairs made ahead.
-#[derive(Debug)]
 pub struct Handshakes {
     keys: [StaticKey; 2],
     ahead: VecDeque<KeyPair>,
@@ -190,7 +189,6 @@ pub fn elligator_public_key(representative: &[u8; 32]) -> [u8; 32] {
 }
 
 /// Two field elements, one of which is chosen without a branch.
-#[derive(Debug)]
 pub struct Select(elligator::Two);
 
 impl Select {

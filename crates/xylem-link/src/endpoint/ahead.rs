@@ -2,7 +2,6 @@
 //! handshake should not wait for it. They come in the order in which they were drawn from a
 //! generator of their own, so what is sent does not depend on when they were made.
 
-use core::fmt;
 use std::collections::VecDeque;
 
 use crate::elligator::KeyPair;
@@ -44,11 +43,5 @@ impl Ahead {
     /// A pair for one handshake: one that waits, or a new one.
     pub(super) fn take_pair(&mut self) -> KeyPair {
         self.pairs.pop_front().unwrap_or_else(|| KeyPair::generate(&mut self.rng))
-    }
-}
-
-impl fmt::Debug for Ahead {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ahead").field("pairs", &self.pairs.len()).finish_non_exhaustive()
     }
 }
