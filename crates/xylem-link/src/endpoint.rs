@@ -1,4 +1,4 @@
-//! Many links over one socket: whom a datagram belongs to, and whose turn it is to send.
+//! Many links over one socket: which link a datagram belongs to, and which link sends next.
 
 use core::fmt;
 use core::net::SocketAddr;
@@ -261,13 +261,13 @@ impl Endpoint {
                 }
             };
             if transmit.is_some() {
-                // To the end of the line, so that all links get their turn.
+                // Behind all other links that have something to send, so that none is kept waiting.
                 self.mark_ready(id);
                 return transmit;
             }
             self.settle_and_arm(id);
         }
-        // Nobody waits now.
+        // Nothing waits to be sent: time to make a key pair for a handshake to come.
         self.ahead.make_one();
         None
     }

@@ -1,5 +1,5 @@
 //! [`Endpoint`]: encrypted datagram links to peers, many over one socket; each established one is
-//! a [`Link`].
+//! a [`Link`]. In this workspace the word endpoint means this type and nothing else.
 //!
 //! Opaque packets go in and come out: what a packet means is not known here. The link gives them
 //! confidentiality, forward secrecy, proof of who the peer is, and delivery at most once. It gives

@@ -142,7 +142,7 @@ pub struct Link {
     /// Made when the first stream is opened.
     streams: Option<Box<Streams>>,
     stream_settings: StreamSettings,
-    /// Whether it is the packets' turn to be sent, not the streams'.
+    /// Whether packets are sent next, not streams: the two alternate.
     packets_next: bool,
     ecn: Ecn,
     scratch: Vec<u8>,

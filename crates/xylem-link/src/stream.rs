@@ -136,7 +136,7 @@ pub(crate) struct StreamSettings {
 struct Stream {
     /// `None` while other frames of it have overtaken the one that opens it.
     purpose: Option<u16>,
-    /// The program never hears of it.
+    /// It was refused: no event of it is reported to the program.
     refused: bool,
     send: SendHalf,
     recv: RecvHalf,

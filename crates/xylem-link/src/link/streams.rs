@@ -83,7 +83,7 @@ impl Link {
         }
     }
 
-    /// Streams and packets take turns.
+    /// Streams and packets are sent alternately, so that neither starves the other.
     pub(super) fn transmit_data(&mut self, now: Duration, buf: &mut Vec<u8>) -> Option<Transmit> {
         if self.streams.is_none() {
             return self.transmit_queue(buf);

@@ -136,7 +136,7 @@ impl SendBuffer {
                 self.spare.push(chunk);
             }
         }
-        // A stream that rests keeps nothing.
+        // An idle stream holds no memory.
         if self.chunks.is_empty() {
             (self.chunks, self.spare) = (VecDeque::new(), Vec::new());
         }
