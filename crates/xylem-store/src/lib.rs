@@ -42,6 +42,8 @@
 
 // In the order in which bytes flow: what everything stands on, the store's own directory,
 // publishing and serving, fetching.
+mod layout;
+
 mod error;
 mod medium;
 
@@ -101,8 +103,8 @@ pub use error::{Difference, StoreError};
 
 pub use attributes::{Attributes, OverwritePolicy, Unset};
 pub use file::{FileRef, FileState};
-pub use format::FORMAT;
 pub use known::{Known, MAX_KNOWN_PATH, MAX_NOTE, Origin, RecordError};
+pub use layout::FORMAT;
 pub use medium::{Clobber, DirItem, FileKind, FileTime, Medium, MediumFile, Meta, OpenHow};
 pub use names::{FolderNames, Visit};
 pub use objects::{ObjectInfo, Objects};

@@ -453,7 +453,9 @@ impl Sink for DirectorySink {
             (ObjectId::File(number), Some(tree)) => match tree.under_way.get_mut(&number) {
                 Some(UnderWay::Large { partial, .. }) => stored(partial.put_nodes(&nodes)),
                 Some(UnderWay::Small { geometry, listed, .. }) if geometry.segments() > 1 => {
-                    stored(tree.staging.put_nodes(geometry, listed.slot, &nodes))
+                    small(&listed.entry).map_or(Ok(()), |file| {
+                        stored(tree.staging.put_nodes(&file, geometry, listed.slot, &nodes))
+                    })
                 }
                 _ => Ok(()),
             },

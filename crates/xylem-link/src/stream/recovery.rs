@@ -36,7 +36,6 @@ pub(super) enum SentFrame {
     Stop(u32),
     Window { stream: u32, limit: u64 },
     LinkWindow(u64),
-    GoAway,
 }
 
 /// The frames of one datagram: nearly always one or two.
