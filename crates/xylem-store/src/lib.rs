@@ -72,8 +72,6 @@ mod publish;
 
 mod serve;
 
-mod segments;
-
 mod scan;
 
 mod blocks;
@@ -118,7 +116,6 @@ pub use publish::{Hashed, RegionReader, hash_file};
 pub use range::RangeFile;
 pub use repair::{Repair, RepairRecord};
 pub use scan::{RegionScan, Scan, ScanBuffer};
-pub use segments::SegmentSet;
 pub use servable::OnServable;
 pub use serve::{FileCache, SharedFile};
 pub use sparse::SparseReader;
