@@ -14,10 +14,10 @@ use std::vec;
 use xylem_hash::Hash;
 
 use crate::error::StoreError;
-use crate::file::FileRef;
+use crate::file::{FileRef, read_whole};
 use crate::known::{Known, MAX_RECORD, RecordError};
 use crate::medium::{DirItem, OpenHow};
-use crate::store::{Store, read_whole};
+use crate::store::Store;
 
 /// Directory of the records.
 pub(crate) const KNOWN: &str = "known";
@@ -55,7 +55,7 @@ impl Store {
         })?;
         let new = self.new_file()?;
         new.file().write_all(&bytes, 0)?;
-        new.keep_as(&name)?;
+        new.keep_as(&name, self.durability())?;
         // A left-over record of the first format is not looked at where there is a newer one.
         let _ = self.forget_old_share(&known.path);
         Ok(())

@@ -49,6 +49,9 @@ mod disk;
 mod file;
 mod sparse;
 
+mod atomic;
+mod dirs;
+
 mod store;
 
 mod format;
@@ -74,6 +77,7 @@ mod scan;
 mod blocks;
 mod servable;
 
+mod attributes;
 mod partial;
 
 mod repair;
@@ -86,18 +90,14 @@ mod staging;
 mod check;
 mod collect;
 
-#[cfg(any(test, feature = "fault"))]
-pub mod fault;
-
-#[cfg(all(test, unix))]
-mod tests;
-
+pub use atomic::{Durability, install, write_atomically};
 pub use catalog::KnownPaths;
 pub use check::{TreeCheck, check_tree, segments_of_outboard};
 pub use collect::{Collected, Collecting};
 pub use disk::DiskMedium;
 pub use error::{Difference, StoreError};
 
+pub use attributes::{Attributes, OverwritePolicy, Unset};
 pub use file::{FileRef, FileState};
 pub use format::FORMAT;
 pub use known::{Known, MAX_KNOWN_PATH, MAX_NOTE, Origin, RecordError};
@@ -109,7 +109,7 @@ pub use names::{FolderNames, Visit};
 pub use objects::{ObjectInfo, Objects};
 pub use old_shares::OldShare;
 pub use outboard::{OutboardFile, OutboardReader, OutboardWriter};
-pub use partial::{Attributes, MAX_UNRECORDED, OverwritePolicy, Partial, Resumed, Resuming, Unset};
+pub use partial::{MAX_UNRECORDED, Partial, Resumed, Resuming};
 pub use publish::{Hashed, RegionReader, hash_file};
 pub use repair::{Repair, RepairRecord};
 pub use scan::{RegionScan, Scan, ScanBuffer};

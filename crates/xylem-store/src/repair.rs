@@ -9,7 +9,6 @@
 //! that says which file, which state and which segments: should the process die in between, the
 //! next run knows whose writing that was. Layout: docs/spec/scrub.md, "Repair record".
 
-use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -17,9 +16,9 @@ use xylem_hash::{Hash, Hasher};
 use xylem_tree::{Geometry, Segment, Verified};
 
 use crate::error::StoreError;
-use crate::file::{FileRef, FileState, require_regular};
+use crate::file::{FileRef, FileState, read_whole, require_regular};
 use crate::medium::{FileTime, OpenHow};
-use crate::store::{Store, open_locked, read_whole};
+use crate::store::Store;
 
 /// Directory of the records.
 pub(crate) const REPAIRS: &str = "repairs";
@@ -135,11 +134,8 @@ impl Store {
     /// The medium's, except "not found".
     pub fn repair_begun(&self, canonical_path: &[u8]) -> Result<Option<RepairRecord>, StoreError> {
         let (key, name) = record_name(canonical_path);
-        match self.place().open(&name, OpenHow::ReadNoFollow) {
-            Ok(file) => read_record(&FileRef::new(file, self.full(&name)), &key),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(self.error("open", &name, e)),
-        }
+        let file = self.open_named(&name, OpenHow::ReadNoFollow)?;
+        file.map_or(Ok(None), |file| read_record(&file, &key))
     }
 
     /// Forgets a repair of this path that came to its end and died before it could say so; one that
@@ -149,7 +145,7 @@ impl Store {
     /// The medium's.
     pub fn repair_ended(&self, canonical_path: &[u8]) -> Result<(), StoreError> {
         let (_, name) = record_name(canonical_path);
-        match open_locked(self.place(), &name, self.full(&name)) {
+        match self.lock_named(&name) {
             Err(StoreError::Busy { .. }) => Ok(()),
             Err(e) => Err(e),
             Ok(_locked) => self.remove_named(&name),
@@ -202,7 +198,7 @@ impl Repair {
         let file = FileRef::open(&**store.medium(), path, OpenHow::ReadWrite)?;
         require_regular(path, &file.metadata()?)?;
         let (key, name) = record_name(canonical_path);
-        let record = open_locked(store.place(), &name, store.full(&name))?;
+        let record = store.lock_named(&name)?;
         let segments: Vec<_> = joined(&segments).collect();
         let mut wanted = RepairRecord { root, state, segments };
         match read_record(&record, &key)? {

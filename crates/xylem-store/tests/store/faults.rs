@@ -1,8 +1,8 @@
 use std::path::Path;
 
-use super::support::{Source, memory, open, part, reopen};
-use crate::fault::{Fault, FaultMedium};
-use crate::{Attributes, OverwritePolicy, Part, SegmentSet, Store, StoreError};
+use crate::support::{Source, memory, open, part, reopen};
+use xylem_faults::{Fault, FaultMedium};
+use xylem_store::{Attributes, OverwritePolicy, Part, SegmentSet, Store, StoreError};
 
 /// Fetches with a flush after every second segment; says what had been reported safe.
 pub fn run(store: &Store, source: &Source) -> (SegmentSet, Result<(), StoreError>) {

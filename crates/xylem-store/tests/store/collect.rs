@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use super::catalog::known;
-use super::support::Source;
-use super::support::{memory, open, reopen};
-use crate::fault::{Fault, FaultMedium};
-use crate::{Collected, Collecting, Known, Objects, Part, Store, StoreError};
+use crate::catalog::known;
+use crate::support::Source;
+use crate::support::{memory, open, reopen};
+use xylem_faults::{Fault, FaultMedium};
+use xylem_store::{Collected, Collecting, Known, Objects, Part, Store, StoreError};
 
 const DAY: u64 = 24 * 3600;
 /// Later than anything that a fault medium stamps.

@@ -5,9 +5,9 @@ use std::path::Path;
 
 use xylem_tree::{NODE_LEN, SegmentSize, Verifier};
 
-use super::support::{Source, memory, reopen};
-use crate::fault::{Fault, FaultMedium};
-use crate::{
+use crate::support::{Source, memory, reopen};
+use xylem_faults::{Fault, FaultMedium};
+use xylem_store::{
     FileRef, FileState, Medium, OpenHow, OutboardFile, Repair, RepairRecord, Scan, ScanBuffer,
     Store, StoreError,
 };
@@ -157,7 +157,7 @@ fn data_and_tree_damaged_together() {
 #[test]
 fn cut_grown_and_punched_files() {
     // Zeros at the end: what is not there must not pass for them.
-    let mut bytes = super::support::content(100_000, 6);
+    let mut bytes = crate::support::content(100_000, 6);
     bytes[60_000..].fill(0);
     let source = Source::of(bytes.clone(), SegmentSize::DEFAULT);
     for len in [0, 1, 8191, 8192, 60_000, 99_999] {

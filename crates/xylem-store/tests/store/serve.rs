@@ -2,9 +2,9 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::support::content;
-use crate::medium::{FileTime, Medium};
-use crate::{DiskMedium, FileCache, FileState, SharedFile, StoreError};
+use crate::support::content;
+use xylem_store::{DiskMedium, FileCache, FileState, SharedFile, StoreError};
+use xylem_store::{FileTime, Medium};
 
 fn shared(path: &Path) -> SharedFile {
     let meta = DiskMedium::new().metadata(path).unwrap();

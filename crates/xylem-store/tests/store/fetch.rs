@@ -2,9 +2,9 @@ use std::path::Path;
 
 use xylem_tree::SegmentSize;
 
-use super::support::{Source, memory, open, part, reopen};
-use crate::medium::Medium;
-use crate::{
+use crate::support::{Source, memory, open, part, reopen};
+use xylem_store::Medium;
+use xylem_store::{
     Attributes, FileTime, MAX_UNRECORDED, OverwritePolicy, Part, Partial, Scan, ScanBuffer,
     StoreError,
 };
@@ -31,7 +31,7 @@ fn every_size_is_fetched_in_two_runs_and_its_outboard_serves() {
         assert_eq!(source.check_resumed(&medium, &part(), &resumed), n.div_ceil(3), "{size}");
         source.give_rest(&mut partial, &mut resumed).unwrap();
         let scans = partial.audit().unwrap().scan_all(&|_| {}).unwrap();
-        assert!(scans.iter().all(super::super::RegionScan::is_complete), "{size}");
+        assert!(scans.iter().all(xylem_store::RegionScan::is_complete), "{size}");
         let mtime = FileTime { secs: -5, nanos: 7 };
         let attributes = Attributes { mode: Some(0o4755), mtime: Some(mtime) };
         let path = Path::new("/file");
@@ -51,7 +51,7 @@ fn every_size_is_fetched_in_two_runs_and_its_outboard_serves() {
 fn other_segment_sizes_work() {
     for k in 0..=3 {
         let segment = SegmentSize::from_log2_chunks(k).unwrap();
-        let source = Source::of(super::support::content(4_500_000, 3), segment);
+        let source = Source::of(crate::support::content(4_500_000, 3), segment);
         let (medium, store) = memory();
         let (mut partial, mut resumed) = open(&store, &source).unwrap();
         for i in (0..source.geometry().segments()).filter(|i| i % 2 == 0) {
@@ -278,7 +278,9 @@ fn zeros_that_a_file_lacks_are_not_taken_for_read() {
     let outboard = store.outboard(&source.root(), Part::Outboard).unwrap().unwrap();
     for len in [size, size - 1, size - 100_000, 8192, 8191, 0] {
         medium.write(Path::new("/file"), &vec![0; len]).unwrap();
-        let file = crate::FileRef::open(&medium, Path::new("/file"), crate::OpenHow::Read).unwrap();
+        let file =
+            xylem_store::FileRef::open(&medium, Path::new("/file"), xylem_store::OpenHow::Read)
+                .unwrap();
         let scan = Scan::new(file, &outboard, 0, source.geometry(), source.root()).unwrap();
         let scans = scan.scan_all(&|_| {}).unwrap();
         let right: u64 = scans.iter().flat_map(|s| s.right()).map(|r| r.end - r.start).sum();

@@ -1,44 +1,15 @@
-//! What a loss of power leaves: pages and names since the last sync, in any subset.
-//!
-//! Journalling file systems keep more order than this; nothing here is to rely on it.
+//! The disk after the process was killed, or after the power went: pages and names since the last
+//! sync, in any subset. Journalling file systems keep more order than this; nothing here relies on it.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::sync::{Arc, Mutex};
 
-use super::{Body, Disk, FaultMedium, PAGE, ROOT};
+use crate::disk::{Body, Disk, NameStep, ROOT, What};
+use crate::medium::FaultMedium;
 
-/// One change of a name.
-#[derive(Clone)]
-pub(super) struct NameStep {
-    what: What,
-    /// On the device for sure.
-    settled: bool,
-}
-
-#[derive(Clone)]
-pub(super) enum What {
-    Made { dir: u64, name: OsString, ino: u64 },
-    Moved { from: (u64, OsString), to: (u64, OsString), ino: u64 },
-    Gone { dir: u64, name: OsString },
-}
-
-impl NameStep {
-    pub(super) fn new(what: What) -> Self {
-        Self { what, settled: false }
-    }
-
-    /// Syncing a directory settles what happened in it; a rename is one step, wherever it leads.
-    pub(super) fn settle(&mut self, synced: u64) {
-        self.settled |= match &self.what {
-            What::Made { dir, .. } | What::Gone { dir, .. } => *dir == synced,
-            What::Moved { from, to, .. } => from.0 == synced || to.0 == synced,
-        };
-    }
-
-    pub(super) fn settle_all(&mut self) {
-        self.settled = true;
-    }
-}
+/// Bytes that reach a device together.
+const PAGE: usize = 4096;
 
 /// Numbers that look random, the same for the same seed.
 struct Dice(u64);
@@ -51,6 +22,32 @@ impl Dice {
 }
 
 impl FaultMedium {
+    /// The disk as the next process finds it after this one was killed: working, no locks.
+    #[must_use]
+    pub fn image(&self) -> Self {
+        self.copy(|bytes, _, _| bytes.to_vec())
+    }
+
+    /// The disk after the power went: of what was written since the last sync, each page of 4 KiB
+    /// is there or not, by `seed`. Names are as they were.
+    #[must_use]
+    pub fn power_loss(&self, seed: u64) -> Self {
+        let mut dice = Dice(seed.wrapping_mul(2).wrapping_add(1));
+        self.copy(move |bytes, durable, pending| {
+            let mut image = durable.to_vec();
+            image.resize(bytes.len(), 0);
+            for (at, piece) in pending {
+                for (i, page) in piece.chunks(PAGE).enumerate() {
+                    let at = at + i * PAGE;
+                    if dice.roll(2) == 1 && at + page.len() <= image.len() {
+                        image[at..at + page.len()].copy_from_slice(page);
+                    }
+                }
+            }
+            image
+        })
+    }
+
     /// The disk after the power went, names included: of what was written since the last sync of
     /// a file, each page of 4 KiB is there, is not, or is torn in the middle, and the size is the old
     /// or the new one; of what happened to names since the last sync of their directory, each step
@@ -84,6 +81,27 @@ impl FaultMedium {
         });
         copy.disk().replay_names(&self.disk().names, &mut dice);
         copy
+    }
+
+    fn copy(&self, mut keep: impl FnMut(&[u8], &[u8], &[(usize, Vec<u8>)]) -> Vec<u8>) -> Self {
+        let disk = self.disk();
+        let mut inos: Vec<_> = disk.nodes.keys().copied().collect();
+        inos.sort_unstable(); // so that one seed means one image
+        let nodes = inos.into_iter().map(|ino| {
+            let mut node = disk.nodes[&ino].clone();
+            if let Body::File { bytes, durable, pending, lock } = &mut node.body {
+                *bytes = keep(bytes, durable, pending);
+                *durable = bytes.clone();
+                pending.clear();
+                *lock = None;
+            }
+            (ino, node)
+        });
+        let nodes = nodes.collect();
+        let mut names = disk.names.clone();
+        names.iter_mut().for_each(NameStep::settle_all);
+        let copy = Disk { nodes, next: disk.next, tick: disk.tick, names, ..Disk::default() };
+        Self { disk: Arc::new(Mutex::new(copy)), dir: ROOT }
     }
 }
 

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use xylem_hash::Hash;
 use xylem_tree::{Geometry, NodeSource, SegmentSize};
 
-use super::support::{Source, memory};
-use crate::{
+use crate::support::{Source, memory};
+use xylem_store::{
     DiskMedium, ObjectInfo, Objects, Part, Store, StoreError, check_tree, segments_of_outboard,
 };
 

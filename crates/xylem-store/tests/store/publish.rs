@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use xylem_tree::{NODE_LEN, OutboardBuilder, SegmentIndex, SegmentSize, segment_signature};
 
-use super::support::{Source, content};
-use crate::{
+use crate::support::{Source, content};
+use xylem_store::{
     DiskMedium, FileState, FileTime, Hashed, MediumFile, OpenHow, OutboardFile, Part, RegionReader,
     Store, StoreError, hash_file,
 };
@@ -194,7 +194,7 @@ fn only_regular_files_are_hashed() {
 
 #[test]
 fn an_outboard_on_a_full_disk_says_so() {
-    let (medium, store) = super::support::memory();
+    let (medium, store) = crate::support::memory();
     medium.write(Path::new("/big"), &content(9_000_000, 34)).unwrap();
     let new = store.new_file().unwrap();
     let mut nodes = new.outboard().writer_at(0);
@@ -210,7 +210,7 @@ fn an_outboard_on_a_full_disk_says_so() {
 
 #[test]
 fn a_link_is_read_through_only_where_the_user_typed_it() {
-    use crate::Medium as _;
+    use xylem_store::Medium as _;
     let place = tempfile::tempdir().unwrap();
     let (file, link) = (place.path().join("file"), place.path().join("link"));
     fs::write(&file, b"content").unwrap();

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use xylem_hash::Hash;
 use xylem_tree::Verifier;
 
-use super::support::{Source, memory, reopen};
-use crate::fault::{Fault, FaultMedium};
-use crate::medium::Medium;
-use crate::{
+use crate::support::{Source, memory, reopen};
+use xylem_faults::{Fault, FaultMedium};
+use xylem_store::Medium;
+use xylem_store::{
     Attributes, DiskMedium, FileKind, FileTime, OverwritePolicy, Part, SmallFile, Staging, Store,
     StoreError,
 };

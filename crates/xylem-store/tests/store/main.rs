@@ -1,5 +1,7 @@
 //! The store on disks that work, fail, lie and lose power.
+#![cfg(unix)]
 
+mod atomic;
 mod catalog;
 mod collect;
 mod every_step;

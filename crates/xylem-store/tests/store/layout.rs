@@ -2,10 +2,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::support::{memory, reopen};
-use crate::fault::Fault;
-use crate::medium::Medium;
-use crate::{DiskMedium, OpenHow, Part, Store, StoreError};
+use crate::support::{memory, reopen};
+use xylem_faults::Fault;
+use xylem_store::Medium;
+use xylem_store::{DiskMedium, OpenHow, Part, Store, StoreError};
 
 #[test]
 fn the_directory_is_private_and_made_with_its_parents() {
@@ -75,7 +75,7 @@ fn a_lock_that_came_too_late_is_not_taken_on_a_finished_file() {
 fn errors_name_the_place_in_one_line() {
     let medium = DiskMedium::new();
     let missing = Path::new("/nonexistent/xylem");
-    let e = crate::FileRef::open(&medium, missing, OpenHow::Read).unwrap_err();
+    let e = xylem_store::FileRef::open(&medium, missing, OpenHow::Read).unwrap_err();
     assert!(matches!(e, StoreError::NotFound { .. }));
     assert_eq!(e.to_string(), "/nonexistent/xylem: no such file or directory");
     assert_eq!(e.path(), missing);

@@ -5,11 +5,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::catalog::known;
-use super::support::content;
-use crate::fault::{Fault, FaultMedium};
-use crate::medium::Medium;
-use crate::{Collecting, FORMAT, Known, Objects, OldShare, Part, Store};
+use crate::catalog::known;
+use crate::support::content;
+use xylem_faults::{Fault, FaultMedium};
+use xylem_store::Medium;
+use xylem_store::{Collecting, FORMAT, Known, Objects, OldShare, Part, Store};
 
 const FILM: &[u8] = b"/tmp/xylem-format0/film";
 const PHOTOS: &[u8] = b"/tmp/xylem-format0/photos";

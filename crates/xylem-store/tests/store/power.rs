@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use super::catalog::known;
-use super::faults::{recover, run};
-use super::staging::{PART, Tree};
-use super::support::{Source, memory, open, part, reopen};
-use crate::fault::{Fault, FaultMedium};
-use crate::medium::Medium;
-use crate::{Objects, Part, check_tree, segments_of_outboard};
+use crate::catalog::known;
+use crate::faults::{recover, run};
+use crate::staging::{PART, Tree};
+use crate::support::{Source, memory, open, part, reopen};
+use xylem_faults::{Fault, FaultMedium};
+use xylem_store::Medium;
+use xylem_store::{Objects, Part, check_tree, segments_of_outboard};
 
 /// Every outboard that has a final name, on a durable store: whole.
 fn outboards_are_whole(medium: &FaultMedium) {
@@ -51,7 +51,7 @@ fn a_durable_final_name_is_whole_whenever_the_power_goes() {
 #[test]
 fn a_durable_directory_is_whole_whenever_the_power_goes() {
     let tree = Tree::little();
-    let fetch = |store: &crate::Store| {
+    let fetch = |store: &xylem_store::Store| {
         let mut staging = tree.open(store, Path::new(PART))?;
         tree.fetch(&mut staging)?;
         tree.finish(&mut staging, Path::new("/dir"))

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use super::support::{Source, memory, open, part, reopen};
-use crate::fault::Fault;
-use crate::{Attributes, MAX_UNRECORDED, OverwritePolicy, Store, StoreError};
+use crate::support::{Source, memory, open, part, reopen};
+use xylem_faults::Fault;
+use xylem_store::{Attributes, MAX_UNRECORDED, OverwritePolicy, Store, StoreError};
 
 fn next(state: &mut u64) -> u64 {
     *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -9,8 +9,8 @@ use xylem_tree::{
     segment_signature, tile_content, tile_signature,
 };
 
-use crate::fault::FaultMedium;
-use crate::{Partial, Resumed, Store, StoreError};
+use xylem_faults::FaultMedium;
+use xylem_store::{Partial, Resumed, Store, StoreError};
 
 /// Bytes that differ everywhere, from a seed.
 pub fn content(size: usize, seed: u64) -> Vec<u8> {

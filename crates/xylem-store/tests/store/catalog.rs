@@ -1,10 +1,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::support::{memory, reopen};
-use crate::fault::{Fault, FaultMedium};
-use crate::medium::Medium;
-use crate::{
+use crate::support::{memory, reopen};
+use xylem_faults::{Fault, FaultMedium};
+use xylem_store::Medium;
+use xylem_store::{
     Clobber, FORMAT, FileState, FileTime, Known, MAX_KNOWN_PATH, MAX_NOTE, Origin, RecordError,
     Store, StoreError,
 };

@@ -4,13 +4,15 @@
 
 use std::path::Path;
 
-use super::catalog::known;
-use super::faults::{recover, run};
-use super::staging::{PART, Tree};
-use super::support::{Source, memory, open, part, reopen};
-use crate::fault::{Fault, FaultMedium};
-use crate::medium::Medium;
-use crate::{FileState, Known, Objects, OpenHow, Part, SegmentSet, Store, StoreError, hash_file};
+use crate::catalog::known;
+use crate::faults::{recover, run};
+use crate::staging::{PART, Tree};
+use crate::support::{Source, memory, open, part, reopen};
+use xylem_faults::{Fault, FaultMedium};
+use xylem_store::Medium;
+use xylem_store::{
+    FileState, Known, Objects, OpenHow, Part, SegmentSet, Store, StoreError, hash_file,
+};
 
 /// Runs `act` with the fault at the first step, at the second and so on until none strikes; `after`
 /// looks at the disk that a killed process leaves, and, where the disk still works, at this one.
