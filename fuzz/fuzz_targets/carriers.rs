@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use libfuzzer_sys::fuzz_target;
-use xylem_node::carriers::{dns, doh, framing, http};
+use xylem_carriers::{dns, doh, framing, http};
 
 /// More than a server ever has ready for its socket: what it makes at once, and all that waits.
 const MAX_OUTPUT: usize = 2 << 20;

@@ -19,13 +19,6 @@ mod session;
 mod sessions;
 mod usage;
 
-// The socket code that the node runs, so that what is measured is what is used.
-#[allow(dead_code, reason = "the node uses more of it")]
-#[path = "../../../crates/xylem-node/src/faces/udp.rs"]
-mod udp;
-#[path = "../../../crates/xylem-node/src/faces/used.rs"]
-mod used;
-
 use std::io;
 use std::process::ExitCode;
 use std::time::Duration;

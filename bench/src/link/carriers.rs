@@ -10,7 +10,7 @@ use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use rustls::{ClientConnection, ServerConnection};
 use tungstenite::protocol::{Role, WebSocketConfig};
 use tungstenite::{Message, WebSocket};
-use xylem_node::carriers::{dns, framing, http, tls};
+use xylem_carriers::{dns, framing, http, tls};
 
 use super::{OURS, PLAIN, compared, heading};
 use crate::Error;

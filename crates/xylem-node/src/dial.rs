@@ -28,7 +28,7 @@ pub(crate) struct Dialler {
     up: HashMap<FaceId, String>,
     redial_at: Option<Duration>,
     /// What became of each peer, the last word counts.
-    troubles: Vec<Option<String>>,
+    warnings: Vec<Option<String>>,
 }
 
 /// A face of a peer that others told of, among its other ones.
@@ -59,7 +59,7 @@ impl Dialler {
             return Err(failure::usage("the ticket names no address; give --from ADDR"));
         }
         Ok(Self {
-            troubles: vec![None; peers.len()],
+            warnings: vec![None; peers.len()],
             peers,
             one_node,
             dialled: HashMap::new(),
@@ -75,7 +75,7 @@ impl Dialler {
         for (i, peer) in self.peers.iter().enumerate() {
             match engine.dial(peer, Persistency::Persistent) {
                 Ok(face) => drop(self.dialled.insert(face, i)),
-                Err(e) => self.troubles[i] = Some(e.to_string()),
+                Err(e) => self.warnings[i] = Some(e.to_string()),
             }
         }
         if self.dialled.is_empty() {
@@ -154,7 +154,7 @@ impl Dialler {
     /// A face is gone: whether it had been asked.
     pub(crate) fn went_down(&mut self, now: Duration, face: FaceId, why: &str) -> bool {
         if let Some(i) = self.dialled.remove(&face) {
-            self.troubles[i] = Some(why.to_owned());
+            self.warnings[i] = Some(why.to_owned());
         }
         self.found.remove(&face);
         let was_up = self.up.remove(&face).is_some();
@@ -180,10 +180,10 @@ impl Dialler {
     }
 
     /// What went wrong with whom, in one line.
-    pub(crate) fn troubles(&self) -> String {
-        let told = self.peers.iter().zip(&self.troubles).filter_map(|(peer, trouble)| {
-            trouble.as_ref().map(|trouble| format!("{peer}: {trouble}"))
+    pub(crate) fn warnings(&self) -> String {
+        let lines = self.peers.iter().zip(&self.warnings).filter_map(|(peer, warning)| {
+            warning.as_ref().map(|warning| format!("{peer}: {warning}"))
         });
-        told.collect::<Vec<_>>().join("; ")
+        lines.collect::<Vec<_>>().join("; ")
     }
 }

@@ -1,16 +1,15 @@
 //! The event loop's machinery: sockets and faces around one [`Forwarder`] and one [`LinkEndpoint`].
 //!
 //! Datagrams and streams come in, packets go through the forwarder, and what is meant for the
-//! program itself waits as [`Happening`]s. One thread owns it all. The caller's loop is
-//!
-//! 1. [`Engine::wait`] until something arrives or a deadline passes,
-//! 2. [`Engine::next_happening`] until there is none, answering through [`Engine::send`],
-//! 3. [`Engine::flush`].
+//! program itself waits as [`EngineEvent`]s. One thread owns it all. What runs on it is a
+//! [`Program`], driven by [`Engine::run`]; it answers through [`Engine::send`] and asks through
+//! [`Engine::ask`].
 
 mod carrying;
 mod dialling;
 mod dispatch;
 mod listening;
+mod program;
 mod receiving;
 mod streams;
 
@@ -29,13 +28,14 @@ use xylem_packet::{NackReason, NameRef};
 
 use crate::carriers::{CarrierId, Carriers};
 use crate::faces::multicast::Multicast;
-use crate::faces::udp::{Ecn, Received, Udp};
 use crate::faces::{Face, Faces, ReadBuffer, Transport};
 use crate::uri::endpoint;
 use dispatch::Dispatch;
 use listening::Listener;
+pub(crate) use program::{NetworkFailed, Program};
 pub(crate) use streams::StreamEvent;
 use xylem_library::identity;
+use xylem_udp::{Ecn, Received, Udp};
 
 /// Longest sleep, so that a raised stop flag is seen.
 const MAX_SLEEP: Duration = Duration::from_millis(100);
@@ -78,7 +78,7 @@ impl Default for Limits {
 
 /// What the program hears from the engine.
 #[derive(Debug)]
-pub(crate) enum Happening {
+pub(crate) enum EngineEvent {
     /// A face can be used from now on.
     FaceUp { face: FaceId, peer: String },
     /// A face's connection ended, or never came up. Unless the face is `gone`, it is dialled again.
@@ -107,6 +107,8 @@ pub(crate) struct Engine {
     pub(crate) forwarder: Forwarder,
     net: Network,
     program: FaceId,
+    /// Bytes of the program's own packets since encrypted links were flushed last.
+    bytes_since_flush: usize,
 }
 
 /// Everything but the forwarder, which calls back into it for each packet that leaves.
@@ -127,8 +129,8 @@ pub(crate) struct Network {
     carriers: Carriers,
     faces: Faces,
     /// On which link socket an address was last heard, where there are several.
-    heard_on: HashMap<SocketAddr, usize>,
-    happenings: VecDeque<Happening>,
+    last_received_on: HashMap<SocketAddr, usize>,
+    pending: VecDeque<EngineEvent>,
     /// Faces with something to write.
     unflushed: Vec<FaceId>,
     /// Faces whose link service has a timer running.
@@ -171,8 +173,8 @@ impl Engine {
             listeners: Vec::new(),
             carriers: Carriers::new(local_prefix),
             faces,
-            heard_on: HashMap::new(),
-            happenings: VecDeque::new(),
+            last_received_on: HashMap::new(),
+            pending: VecDeque::new(),
             unflushed: Vec::new(),
             timed: Vec::new(),
             housekeeping: Duration::ZERO,
@@ -183,7 +185,7 @@ impl Engine {
             opened: Vec::new(),
             datagram: Vec::new(),
         };
-        Ok(Self { forwarder, net, program })
+        Ok(Self { forwarder, net, program, bytes_since_flush: 0 })
     }
 
     /// Other limits than the usual ones.
@@ -236,7 +238,7 @@ impl Engine {
     pub(crate) fn expires_in(&self, face: &Face) -> Option<Duration> {
         let by_itself = matches!(face.transport, Transport::Udp { .. });
         let ends = by_itself && face.persistency == Persistency::OnDemand;
-        ends.then(|| (face.heard + self.net.limits.idle).saturating_sub(self.now()))
+        ends.then(|| (face.last_received + self.net.limits.idle).saturating_sub(self.now()))
     }
 
     /// Where others reach this engine.
@@ -266,6 +268,7 @@ impl Engine {
 
     /// Gives a packet of the program to the forwarder.
     pub(crate) fn send(&mut self, packet: &[u8]) {
+        self.bytes_since_flush += packet.len();
         self.send_with(Incoming::bare(packet));
     }
 
@@ -301,13 +304,13 @@ impl Engine {
     ///
     /// # Errors
     /// Those of the system's poll, and of datagram sockets.
-    pub(crate) fn wait(&mut self, deadline: Option<Duration>) -> io::Result<()> {
+    fn wait(&mut self, deadline: Option<Duration>) -> io::Result<()> {
         let now = self.now();
         let forwarder = self.forwarder.poll_timeout();
         let net = &mut self.net;
-        let timers = [deadline, net.endpoint.poll_timeout(), forwarder, net.link_timeout()];
+        let timers = [deadline, net.endpoint.poll_timeout(), forwarder, net.link_service_timeout()];
         let due = timers.into_iter().flatten().min().map(|t| t.saturating_sub(now));
-        let idle = net.unfinished.is_empty() && net.happenings.is_empty();
+        let idle = net.unfinished.is_empty() && net.pending.is_empty();
         let sleep = if idle { due.unwrap_or(MAX_SLEEP).min(MAX_SLEEP) } else { Duration::ZERO };
         match net.poll.poll(&mut net.events, Some(sleep)) {
             Err(e) if e.kind() != io::ErrorKind::Interrupted => return Err(e),
@@ -349,8 +352,8 @@ impl Engine {
             let out = &mut Dispatch::new(&mut self.net, now, self.program, &nothing);
             self.forwarder.handle_timeout(now, out);
         }
-        if self.net.link_timeout().is_some_and(|t| t <= now) {
-            self.net.handle_link_timeouts(now);
+        if self.net.link_service_timeout().is_some_and(|t| t <= now) {
+            self.net.handle_link_service_timeouts(now);
         }
         if now >= self.net.housekeeping {
             self.net.housekeeping = now + HOUSEKEEPING;
@@ -369,13 +372,8 @@ impl Engine {
         }
     }
 
-    /// What the program has to look at next.
-    pub(crate) fn next_happening(&mut self) -> Option<Happening> {
-        self.net.happenings.pop_front()
-    }
-
     /// Hands everything that waits to the kernel.
-    pub(crate) fn flush(&mut self) {
+    fn flush(&mut self) {
         self.flush_links();
         for socket in &mut self.net.udp_sockets {
             socket.flush();
@@ -398,7 +396,8 @@ impl Engine {
 
     /// Seals and sends what waits on encrypted links; called in the middle of long answers too, so
     /// that queues stay short and the peer works in parallel.
-    pub(crate) fn flush_links(&mut self) {
+    fn flush_links(&mut self) {
+        self.bytes_since_flush = 0;
         let now = self.now();
         let net = &mut self.net;
         while let Some(transmit) = net.endpoint.poll_transmit(now, &mut net.datagram) {
@@ -438,7 +437,7 @@ impl Network {
 
     fn link_socket_for(&self, to: SocketAddr) -> Option<usize> {
         let family = |s: &Udp| s.local().is_ipv4() == to.is_ipv4();
-        let heard = self.heard_on.get(&to).copied();
+        let heard = self.last_received_on.get(&to).copied();
         heard.or_else(|| self.link_sockets.iter().position(family))
     }
 
@@ -448,18 +447,18 @@ impl Network {
         socket.map_or(FaceUri::Null, |local| FaceUri::Xylem(endpoint(local)))
     }
 
-    fn link_timeout(&self) -> Option<Duration> {
-        let timer = |id: &FaceId| self.faces.get(*id)?.link.poll_timeout();
+    fn link_service_timeout(&self) -> Option<Duration> {
+        let timer = |id: &FaceId| self.faces.get(*id)?.link_service.poll_timeout();
         self.timed.iter().filter_map(timer).min()
     }
 
-    fn handle_link_timeouts(&mut self, now: Duration) {
+    fn handle_link_service_timeouts(&mut self, now: Duration) {
         let timed = std::mem::take(&mut self.timed);
         for id in timed {
-            let due = |face: &Face| face.link.poll_timeout().is_some_and(|t| t <= now);
+            let due = |face: &Face| face.link_service.poll_timeout().is_some_and(|t| t <= now);
             if self.faces.get(id).is_some_and(due) {
                 let nothing = Bytes::new();
-                Dispatch::new(self, now, id, &nothing).link_timeout(id);
+                Dispatch::new(self, now, id, &nothing).link_service_timeout(id);
             }
             self.note_timer(id);
         }
@@ -467,7 +466,8 @@ impl Network {
 
     /// Remembers a face whose link service has a timer running.
     fn note_timer(&mut self, id: FaceId) {
-        let runs = self.faces.get(id).is_some_and(|face| face.link.poll_timeout().is_some());
+        let runs =
+            self.faces.get(id).is_some_and(|face| face.link_service.poll_timeout().is_some());
         if runs && !self.timed.contains(&id) {
             self.timed.push(id);
         }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 pub(crate) use xylem_library::failure::{local, parse_ticket, store, usage};
 use xylem_library::{Blame, Error};
 
-use crate::carriers::Identity;
+use xylem_carriers::tls::Identity;
 
 /// An address that can't be listened on.
 pub(crate) fn bind(address: SocketAddr, e: &io::Error) -> Error {

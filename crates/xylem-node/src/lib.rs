@@ -10,7 +10,7 @@ mod api;
 mod failure;
 
 mod addresses;
-pub mod carriers;
+mod carriers;
 mod dial;
 mod engine;
 mod faces;
@@ -23,6 +23,7 @@ mod peers;
 pub mod client;
 pub mod mail;
 
+mod fetch;
 mod follow;
 mod get;
 mod node;

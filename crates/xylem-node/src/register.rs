@@ -29,8 +29,8 @@ struct Via {
     face: FaceId,
     peer: Peer,
     state: State,
-    /// Its last trouble, which is told once.
-    told: Option<String>,
+    /// The last warning about it, which is given once.
+    last_reported: Option<String>,
     registered: bool,
 }
 
@@ -61,12 +61,18 @@ impl Registrar {
                 .dial(peer, Persistency::Permanent)
                 .map_err(|e| failure::local(&format!("cannot reach {peer}"), &e))?;
             let state = State::Away;
-            via.push(Via { face, peer: peer.clone(), state, told: None, registered: false });
+            via.push(Via {
+                face,
+                peer: peer.clone(),
+                state,
+                last_reported: None,
+                registered: false,
+            });
         }
         Ok(Self { prefix, via })
     }
 
-    /// When [`Registrar::turn`] wants to be called.
+    /// When [`Registrar::handle_timeout`] wants to be called.
     pub(crate) fn poll_timeout(&self) -> Option<Duration> {
         let due = |via: &Via| match via.state {
             State::Away => None,
@@ -93,7 +99,7 @@ impl Registrar {
     }
 
     /// Asks again where an answer is overdue or a registration has to be refreshed.
-    pub(crate) fn turn(
+    pub(crate) fn handle_timeout(
         &mut self,
         engine: &mut Engine,
         on_event: &mut dyn FnMut(Event),
@@ -102,7 +108,7 @@ impl Registrar {
         for via in &mut self.via {
             match via.state {
                 State::Asked { at, .. } if at + PATIENCE <= now => {
-                    via.trouble("no answer to the registration", on_event);
+                    via.warn("no answer to the registration", on_event);
                     ask(engine, &self.prefix, via)?;
                 }
                 State::Rest { until: Some(until) } if until <= now => {
@@ -137,7 +143,7 @@ impl Registrar {
                 None => {
                     let refresh = matches!(via.peer, Peer::Udp(_)).then(|| now + REFRESH);
                     via.state = State::Rest { until: refresh };
-                    via.told = None;
+                    via.last_reported = None;
                     if !std::mem::replace(&mut via.registered, true) {
                         let (forwarder, prefix) = (via.peer.to_string(), self.prefix.to_string());
                         on_event(Event::Registered { forwarder, prefix });
@@ -145,7 +151,7 @@ impl Registrar {
                 }
                 Some(why) => {
                     via.state = State::Rest { until: Some(now + AGAIN) };
-                    via.trouble(&format!("registration refused: {why}"), on_event);
+                    via.warn(&format!("registration refused: {why}"), on_event);
                 }
             }
         }
@@ -162,19 +168,19 @@ impl Registrar {
             let State::Asked { command, .. } = &via.state else { continue };
             if Interest::decode(command).is_ok_and(|own| own.name() == interest.name()) {
                 via.state = State::Rest { until: Some(now + AGAIN) };
-                via.trouble("it takes no registrations (Nack)", on_event);
+                via.warn("it takes no registrations (Nack)", on_event);
             }
         }
     }
 }
 
 impl Via {
-    fn trouble(&mut self, why: &str, on_event: &mut dyn FnMut(Event)) {
+    fn warn(&mut self, why: &str, on_event: &mut dyn FnMut(Event)) {
         let what = format!("{}: {why}; trying again", self.peer);
         self.registered = false;
-        if self.told.as_ref() != Some(&what) {
+        if self.last_reported.as_ref() != Some(&what) {
             on_event(Event::warning(what.clone()));
-            self.told = Some(what);
+            self.last_reported = Some(what);
         }
     }
 }

@@ -11,8 +11,7 @@ use xylem_transfer::Event as TransferEvent;
 use xylem_tree::SegmentSize;
 
 use crate::api::{Event, Peer};
-use crate::get::Fetch;
-use crate::verify::drain;
+use crate::fetch::Fetch;
 
 /// Whom to ask for damaged pieces.
 #[derive(Clone, Debug)]
@@ -150,10 +149,10 @@ impl Remote for Peers<'_, '_> {
         let Some((mut fetch, segment)) = self.fetch.take() else { return Ok(None) };
         for one in wanted {
             let Wanted { object, root, geometry, segments, verifier } = one;
-            let added = fetch.transfer.add_object(object, root, geometry, segments, [], verifier);
+            let added = fetch.transfer().add_object(object, root, geometry, segments, [], verifier);
             added.map_err(|e| failure::usage(e.to_string()))?;
         }
-        match self.noting(|on_event| drain(&mut fetch, stop, on_event, keep)) {
+        match self.noting(|on_event| fetch.drain(stop, on_event, keep)) {
             Ok(()) => {
                 self.fetch = Some((fetch, segment));
                 Ok(None)

@@ -1,4 +1,4 @@
-//! What a run tells about the shaping of its encrypted links: the level that a peer agreed to.
+//! What a run reports about the shaping of its encrypted links: the level that a peer agreed to.
 //!
 //! The shaping itself is `xylem-link`'s.
 
@@ -8,8 +8,8 @@ use xylem_link::Level;
 use crate::api::Event;
 use crate::engine::Engine;
 
-/// Says which level is in force on the link of a face that has come up, if one is, or was wanted.
-pub(crate) fn tell(
+/// Reports which level is in force on the link of a face that has come up, if one is, or was wanted.
+pub(crate) fn report(
     engine: &Engine,
     face: FaceId,
     wanted: Level,

@@ -16,8 +16,8 @@ use xylem_store::Store;
 
 use crate::addresses::advertised;
 use crate::api::{Event, Peer, ShareOptions, from_library};
-use crate::engine::{Engine, Happening, end_host};
-use crate::mail::{Room, beside};
+use crate::engine::{Engine, EngineEvent, Program, end_host};
+use crate::mail::{MailServer, while_delivering};
 use crate::peers::Announcers;
 use crate::register::Registrar;
 use crate::uri::LINK_PORT;
@@ -28,9 +28,6 @@ use xylem_library::publish::{Serving, disk, publish};
 use xylem_library::{Error, LibraryEvent, Stop};
 use xylem_library::{identity, record};
 
-/// Bytes of answers between two flushes: those that fill a datagram of the largest size, so that the
-/// receiver works while the next ones are made.
-const ANSWERS_A_FLUSH: usize = 56 * 1024;
 /// How long a share that is over waits for its last answers to leave.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
@@ -45,7 +42,9 @@ pub fn share(
     on_event: &mut dyn FnMut(Event),
 ) -> Result<(), Error> {
     let mail = MailStore::open_existing(&options.store)?;
-    beside(mail.as_ref(), |events, ends| share_with(options, stop, ends, events, on_event))
+    while_delivering(mail.as_ref(), |events, ends| {
+        share_with(options, stop, ends, events, on_event)
+    })
 }
 
 /// As [`share`], without the mail that waits; ends when `ends` is raised, too, and passes on `events`.
@@ -121,12 +120,23 @@ pub(crate) fn share_with(
         carriers,
     });
     let registrar = Registrar::new(&mut engine, prefix.as_ref().parent().to_name(), &options.via)?;
-    let room = Room::open(&options.store, None)?;
-    let (wants, told, peers) = (options.shaping.level, HashSet::new(), HashSet::new());
-    let (announcers, answer) = (Announcers::default(), Vec::new());
-    let server =
-        Server { engine, registrar, content, wants, told, peers, room, announcers, answer };
-    server.run(stop, ends, events, on_event)
+    let mut server = Server {
+        registrar,
+        content,
+        wanted_level: options.shaping.level,
+        warned_of: HashSet::new(),
+        peers: HashSet::new(),
+        mail_server: MailServer::open(&options.store, None)?,
+        announcers: Announcers::default(),
+        answer: Vec::new(),
+        ends,
+        last_answers: None,
+        events,
+        on_event,
+    };
+    engine.run(&mut server, stop)?;
+    engine.close();
+    Ok(())
 }
 
 /// What is there now, hashed and signed.
@@ -235,129 +245,127 @@ impl Content {
     }
 }
 
-struct Server {
-    engine: Engine,
+/// What a share runs.
+struct Server<'a> {
     registrar: Registrar,
     content: Content,
     /// The shaping level that links are to have.
-    wants: Level,
-    /// Files whose trouble has been told; once is enough.
-    told: HashSet<PathBuf>,
+    wanted_level: Level,
+    /// Files that can't be read; one warning of each is enough.
+    warned_of: HashSet<PathBuf>,
     /// Faces that are up.
     peers: HashSet<FaceId>,
     /// Takes mail.
-    room: Room,
+    mail_server: MailServer,
     /// Peers that have told where they serve what they fetched of this.
     announcers: Announcers,
     /// The answer in hand; kept for its allocation.
     answer: Vec<u8>,
+    /// Raised when what is shared has been fetched.
+    ends: &'a Stop,
+    /// Until when the last answers may leave, once it has been.
+    last_answers: Option<Duration>,
+    /// What happens where mail is delivered meanwhile.
+    events: &'a mpsc::Receiver<Event>,
+    on_event: &'a mut dyn FnMut(Event),
 }
 
-impl Server {
-    fn run(
-        mut self,
-        stop: &Stop,
-        ends: &Stop,
-        events: &mpsc::Receiver<Event>,
-        on_event: &mut dyn FnMut(Event),
-    ) -> Result<(), Error> {
-        // What ended it came over a stream, whose last answer still has to leave.
-        let mut last_answers = None;
-        while !stop.raised() || !self.content.may_end(self.engine.now(), self.peers.len()) {
-            if ends.raised() {
-                let until = *last_answers.get_or_insert(self.engine.now() + LAST_ANSWERS);
-                if self.room.is_empty() || self.engine.now() >= until {
-                    break;
+impl Program for Server<'_> {
+    type Error = Error;
+
+    fn handle(&mut self, engine: &mut Engine, event: EngineEvent) -> Result<(), Error> {
+        match event {
+            EngineEvent::Packet { from, packet, nack: None, .. } => {
+                self.handle_packet(engine, from, &packet);
+            }
+            // Only commands to forwarders are sent from here.
+            EngineEvent::Packet { packet, .. } => {
+                if let Ok(interest) = Interest::decode(&packet) {
+                    self.registrar.refused(engine.now(), &interest, self.on_event);
                 }
             }
-            events.try_iter().for_each(&mut *on_event);
-            let timers = [self.registrar.poll_timeout(), self.content.poll_timeout()];
-            let due = timers.into_iter().flatten().min();
-            self.engine.wait(due).map_err(|e| failure::local("network", &e))?;
-            let mut answered = 0;
-            while let Some(happening) = self.engine.next_happening() {
-                match happening {
-                    Happening::Packet { from, packet, nack: None, .. } => {
-                        answered += self.take(from, &packet, on_event);
-                        if answered >= ANSWERS_A_FLUSH {
-                            answered = 0;
-                            self.engine.flush_links();
-                        }
-                    }
-                    // Only commands to forwarders are sent from here.
-                    Happening::Packet { packet, .. } => {
-                        if let Ok(interest) = Interest::decode(&packet) {
-                            self.registrar.refused(self.engine.now(), &interest, on_event);
-                        }
-                    }
-                    Happening::FaceUp { face, peer } => {
-                        self.registrar.came_up(&mut self.engine, face)?;
-                        self.peers.insert(face);
-                        on_event(Event::PeerConnected { peer: peer.clone() });
-                        shaping::tell(&self.engine, face, self.wants, &peer, on_event);
-                    }
-                    Happening::Stream { face, stream, what } => {
-                        self.room.handle(&mut self.engine, face, stream, what, on_event);
-                    }
-                    Happening::FaceDown { face, peer, why, .. } => {
-                        self.registrar.went_down(face);
-                        self.peers.remove(&face);
-                        self.room.face_down(face);
-                        self.announcers.went_down(face);
-                        on_event(Event::PeerGone { peer, why });
-                    }
-                }
+            EngineEvent::FaceUp { face, peer } => {
+                self.registrar.came_up(engine, face)?;
+                self.peers.insert(face);
+                (self.on_event)(Event::PeerConnected { peer: peer.clone() });
+                shaping::report(engine, face, self.wanted_level, &peer, self.on_event);
             }
-            self.registrar.turn(&mut self.engine, on_event)?;
-            if let Content::Growing(grower) = &mut self.content
-                && let Some(pointer) =
-                    grower.turn(self.engine.now(), &mut from_library(on_event))?
-            {
-                self.engine.send(&pointer);
+            EngineEvent::Stream { face, stream, what } => {
+                self.mail_server.handle(engine, face, stream, what, self.on_event);
             }
-            self.engine.flush();
+            EngineEvent::FaceDown { face, peer, why, .. } => {
+                self.registrar.went_down(face);
+                self.peers.remove(&face);
+                self.mail_server.face_down(face);
+                self.announcers.went_down(face);
+                (self.on_event)(Event::PeerGone { peer, why });
+            }
         }
-        self.engine.close();
         Ok(())
     }
 
-    /// Takes a packet; the bytes of its answer.
-    fn take(&mut self, from: FaceId, packet: &[u8], on_event: &mut dyn FnMut(Event)) -> usize {
+    fn handle_timeout(&mut self, engine: &mut Engine, now: Duration) -> Result<(), Error> {
+        self.registrar.handle_timeout(engine, self.on_event)?;
+        if let Content::Growing(grower) = &mut self.content
+            && let Some(pointer) = grower.turn(now, &mut from_library(self.on_event))?
+        {
+            engine.send(&pointer);
+        }
+        self.events.try_iter().for_each(&mut *self.on_event);
+        Ok(())
+    }
+
+    fn is_done(&mut self, engine: &Engine, stopped: bool) -> bool {
+        if stopped && self.content.may_end(engine.now(), self.peers.len()) {
+            return true;
+        }
+        if !self.ends.raised() {
+            return false;
+        }
+        // What ended it came over a stream, whose last answer still has to leave.
+        let until = *self.last_answers.get_or_insert(engine.now() + LAST_ANSWERS);
+        self.mail_server.is_empty() || engine.now() >= until
+    }
+
+    fn poll_timeout(&mut self, _now: Duration) -> Option<Duration> {
+        let timers = [self.registrar.poll_timeout(), self.content.poll_timeout()];
+        timers.into_iter().flatten().min()
+    }
+}
+
+impl Server<'_> {
+    fn handle_packet(&mut self, engine: &mut Engine, from: FaceId, packet: &[u8]) {
         let interest = match Packet::decode(packet) {
             Ok(Packet::Interest(interest)) => interest,
             Ok(Packet::Data(data)) => {
-                self.registrar.answered(self.engine.now(), &data, on_event);
-                return 0;
+                return self.registrar.answered(engine.now(), &data, self.on_event);
             }
-            _ => return 0,
+            _ => return,
         };
         self.answer.clear();
         let answer = match &mut self.content {
             Content::Still { publication, serving } => {
                 publication.answer(&interest, &mut **serving, &mut self.answer)
             }
-            Content::Growing(grower) => {
-                grower.answer(self.engine.now(), &interest, &mut self.answer)
-            }
+            Content::Growing(grower) => grower.answer(engine.now(), &interest, &mut self.answer),
         };
         match answer {
-            Ok(Answer::Data) => self.engine.send(&self.answer),
+            Ok(Answer::Data) => engine.send(&self.answer),
             Ok(_) => {
                 let prefix = self.content.publication().prefix();
-                if let Some(hints) = self.announcers.answer(&self.engine, from, prefix, &interest) {
-                    self.engine.send(&hints);
+                if let Some(hints) = self.announcers.answer(engine, from, prefix, &interest) {
+                    engine.send(&hints);
                 }
             }
             Err(e) => {
-                if self.told.insert(e.path().to_path_buf()) {
+                if self.warned_of.insert(e.path().to_path_buf()) {
                     let why = failure::store(&e).message;
-                    on_event(Event::Library(LibraryEvent::Skipped {
+                    (self.on_event)(Event::Library(LibraryEvent::Skipped {
                         path: e.path().to_path_buf(),
                         why,
                     }));
                 }
             }
         }
-        self.answer.len()
     }
 }

@@ -18,7 +18,8 @@ use xylem_tree::{Geometry, SegmentSize};
 
 use crate::api::{Event, VerifyOptions, VerifySummary, from_library};
 use crate::failure;
-use crate::get::{Fetch, Step, parse_ticket};
+use crate::failure::parse_ticket;
+use crate::fetch::Fetch;
 use xylem_library::hashing::{self, Job};
 use xylem_library::listed::{Listed, ListedError, ListedFiles};
 use xylem_library::publish::{disk, root_of};
@@ -297,9 +298,9 @@ impl Check<'_> {
         let stop = self.stop;
         let Some(fetch) = self.peers(on_event)? else { return Ok(None) };
         let added =
-            fetch.transfer.add_object(expected.id, expected.root, geometry, wanted, [], None);
+            fetch.transfer().add_object(expected.id, expected.root, geometry, wanted, [], None);
         added.map_err(|e| failure::usage(e.to_string()))?;
-        match drain(fetch, stop, on_event, &mut keep) {
+        match fetch.drain(stop, on_event, &mut keep) {
             Err(e) if e.blame == Blame::Network => {
                 self.unreachable = true;
                 return Ok(None);
@@ -332,35 +333,13 @@ impl Check<'_> {
         let stop = self.stop;
         let Some(fetch) = self.peers(on_event)? else { return Err(nobody()) };
         let all = std::iter::once(0..geometry.segments());
-        let added = fetch.transfer.add_object(ObjectId::Root, root, geometry, all, [], None);
+        let added = fetch.transfer().add_object(ObjectId::Root, root, geometry, all, [], None);
         added.map_err(|e| failure::usage(e.to_string()))?;
-        drain(fetch, stop, on_event, &mut |event| {
+        fetch.drain(stop, on_event, &mut |event| {
             let TransferEvent::Segment { segment, .. } = event else { return Ok(()) };
             file.write_all(&segment.content, segment.offset).map_err(at)
         })?;
         ListedFiles::open(file.clone(), size, &root, SegmentSize::DEFAULT)
             .map_err(|e| e.into_error(&file))
-    }
-}
-
-/// Runs a transfer until nothing is wanted any more.
-pub(crate) fn drain(
-    fetch: &mut Fetch,
-    stop: &Stop,
-    on_event: &mut dyn FnMut(Event),
-    keep: &mut dyn FnMut(TransferEvent) -> Result<(), Error>,
-) -> Result<(), Error> {
-    loop {
-        while let Step::Sink(event) = fetch.step(on_event)? {
-            keep(event)?;
-        }
-        if fetch.transfer.is_idle() {
-            fetch.transfer.flush_nodes();
-            while let Step::Sink(event) = fetch.step(on_event)? {
-                keep(event)?;
-            }
-            return Ok(());
-        }
-        fetch.turn(None, stop, on_event)?;
     }
 }

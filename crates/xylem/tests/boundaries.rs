@@ -15,6 +15,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("xylem-mgmt", &["xylem-packet", "xylem-trust", "xylem-forward"]),
     ("xylem-congestion", &[]),
     ("xylem-link", &["xylem-hash", "xylem-congestion"]),
+    ("xylem-carriers", &[]),
     ("xylem-mail", &["xylem-hash", "xylem-object", "xylem-link"]),
     ("xylem-store", &["xylem-hash", "xylem-tree"]),
     (

@@ -6,13 +6,12 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use mio::{Interest, Poll, Token};
+use xylem_carriers::{Asking, Codec, Greeting, Opening, Received, Socket, Stream};
+use xylem_carriers::{ask, ask_on, doh};
 use xylem_link::LinkId;
 use xylem_mgmt::Carrier;
 
 use super::pipe::Pipe;
-use super::stream::{Codec, Stream};
-use super::websocket::{self, Asking, Greeting, Opening, Socket};
-use super::{Turn, doh};
 
 /// Bytes of datagrams that wait for the connection to come up: the first messages of a handshake.
 const MAX_EARLY: usize = 16 * 1024;
@@ -30,10 +29,10 @@ pub(super) enum Role {
 enum Stage {
     /// TCP and, where there is one, the TLS handshake.
     Opening(Box<Pipe>, Role),
-    Asking(Box<Asking>),
-    Greeting(Box<Greeting>),
-    Stream(Box<Stream>),
-    WebSocket(Socket),
+    Asking(Box<Asking<Pipe>>),
+    Greeting(Box<Greeting<Pipe>>),
+    Stream(Box<Stream<Pipe>>),
+    WebSocket(Socket<Pipe>),
     Broken,
 }
 
@@ -92,27 +91,27 @@ impl Connection {
     ///
     /// # Errors
     /// The connection ended, or the other end is no carrier of ours.
-    pub(super) fn turn(
+    pub(super) fn receive(
         &mut self,
         now: Duration,
         each: &mut dyn FnMut(BytesMut),
-    ) -> io::Result<Turn> {
+    ) -> io::Result<Received> {
         let refused = self.open()?;
-        let mut turn = match &mut self.stage {
+        let mut received = match &mut self.stage {
             Stage::Stream(stream) => {
                 send_early(&mut self.early, |datagram| stream.queue(now, datagram));
                 stream.receive(now, each)?
             }
             Stage::WebSocket(socket) => {
                 send_early(&mut self.early, |datagram| socket.queue(datagram));
-                let turn = socket.receive(each)?;
+                let received = socket.receive(each)?;
                 socket.flush()?;
-                turn
+                received
             }
-            _ => Turn::default(),
+            _ => Received::default(),
         };
-        turn.refused += refused;
-        Ok(turn)
+        received.refused += refused;
+        Ok(received)
     }
 
     /// Goes on with opening: how many requests were refused meanwhile.
@@ -126,7 +125,7 @@ impl Connection {
                     }
                     self.opened(*pipe, role)?
                 }
-                Stage::Asking(asking) => match websocket::ask_on(asking)? {
+                Stage::Asking(asking) => match ask_on(asking)? {
                     Opening::Open(socket) => Stage::WebSocket(socket),
                     Opening::Waits(asking) => {
                         self.stage = Stage::Asking(asking);
@@ -162,7 +161,7 @@ impl Connection {
             }
             (Carrier::Doh, Role::Server) => stream(pipe, Codec::Server(doh::Server::new())),
             (Carrier::WebSocket | Carrier::SecureWebSocket, Role::Client { authority }) => {
-                match websocket::ask(pipe, &authority)? {
+                match ask(pipe, &authority)? {
                     Opening::Open(socket) => Stage::WebSocket(socket),
                     Opening::Waits(asking) => Stage::Asking(asking),
                 }

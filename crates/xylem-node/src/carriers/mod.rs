@@ -1,25 +1,11 @@
-//! Carriers: TCP connections through which a link's datagrams travel, unchanged, where UDP does not
-//! pass or should not be seen. Three kinds, each real in the sense that a library which others use,
-//! or an analyser, takes it for what it looks like (docs/spec/carriers.md): TLS 1.3, WebSocket (over
-//! TLS or not) and DNS over HTTPS.
+//! Carriers: the TCP connections through which a link's datagrams travel, where UDP does not pass or
+//! should not be seen. What they look like is `xylem-carriers`'.
 //!
 //! The link's endpoint knows nothing of them: each connection has a made-up address under which the
-//! endpoint sends and receives. What proves who is there is the link inside;
-//! a carrier hides and proves nothing that the link relies on. A datagram that a slow connection has
-//! no room for is lost, as on a network.
-
-pub mod dns;
-pub mod doh;
-pub mod framing;
-pub mod http;
-pub mod tls;
+//! endpoint sends and receives.
 
 mod connection;
 mod pipe;
-mod stream;
-mod websocket;
-
-pub(crate) use tls::Identity;
 
 use std::collections::HashMap;
 use std::io;
@@ -31,16 +17,13 @@ use bytes::BytesMut;
 use mio::net::TcpStream;
 use mio::{Interest, Poll, Token};
 use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection};
+use xylem_carriers::tls::{self, Identity};
 use xylem_link::LinkId;
 use xylem_mgmt::Carrier;
 
 use connection::{Connection, Role};
 use pipe::Pipe;
 
-/// Bytes of datagrams that wait for one connection; more are lost.
-const MAX_UNSENT: usize = 1 << 20;
-/// Bytes of finished messages that wait for one socket before no more are made or read.
-const MAX_UNWRITTEN: usize = 256 * 1024;
 /// Accepted connections over which no link runs yet. When one more comes, the oldest ends.
 const MAX_STRANGERS: usize = 128;
 /// Of these, from one host; more are refused.
@@ -49,19 +32,6 @@ const MAX_STRANGERS_OF_HOST: usize = 32;
 const OPENING: Duration = Duration::from_secs(10);
 /// How long it stays when its link has ended, for the link's goodbye.
 const ENDING: Duration = Duration::from_secs(2);
-
-/// Why bytes are none of a carrier's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Malformed(pub &'static str);
-
-/// What came of one look at a connection.
-#[derive(Debug, Clone, Copy, Default)]
-struct Turn {
-    /// More may have arrived.
-    more: bool,
-    /// Requests that were not ours, and were answered as a web server does.
-    refused: u64,
-}
 
 /// Whom to dial.
 #[derive(Debug, Clone, Copy)]
@@ -236,16 +206,16 @@ impl Carriers {
     ///
     /// # Errors
     /// It ended; [`Carriers::remove`] it.
-    pub(crate) fn turn(
+    pub(crate) fn receive(
         &mut self,
         now: Duration,
         id: CarrierId,
         each: &mut dyn FnMut(BytesMut),
     ) -> io::Result<bool> {
         let Some(connection) = self.live.get_mut(&id) else { return Ok(false) };
-        let turn = connection.turn(now, each)?;
-        self.refused += turn.refused;
-        Ok(turn.more)
+        let received = connection.receive(now, each)?;
+        self.refused += received.refused;
+        Ok(received.more)
     }
 
     /// Queues datagrams of this size (the last may be shorter) for a connection.

@@ -6,6 +6,7 @@ use std::io::{self, Read, Write};
 use mio::event::Source;
 use mio::net::TcpStream;
 use rustls::Connection as Session;
+use xylem_carriers::closed;
 
 /// Bytes asked of the kernel in one read under a TLS session: whole records, several at once.
 const READ_LEN: usize = 64 * 1024;
@@ -177,8 +178,4 @@ fn read(socket: &mut TcpStream, into: &mut [u8]) -> io::Result<usize> {
             done => return done,
         }
     }
-}
-
-pub(super) fn closed() -> io::Error {
-    io::Error::new(io::ErrorKind::UnexpectedEof, "closed")
 }

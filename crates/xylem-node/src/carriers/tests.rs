@@ -5,6 +5,7 @@ use std::net::TcpListener;
 use std::time::Instant;
 
 use super::*;
+use xylem_carriers::{MAX_UNSENT, MAX_UNWRITTEN, dns};
 
 const NOW: Duration = Duration::from_secs(1);
 
@@ -44,15 +45,15 @@ impl Door {
         id
     }
 
-    fn turn(&mut self, id: CarrierId, into: &mut Vec<Vec<u8>>) -> io::Result<()> {
-        while self.carriers.turn(NOW, id, &mut |d| into.push(d.to_vec()))? {}
+    fn receive(&mut self, id: CarrierId, into: &mut Vec<Vec<u8>>) -> io::Result<()> {
+        while self.carriers.receive(NOW, id, &mut |d| into.push(d.to_vec()))? {}
         assert!(self.carriers.flush(NOW).is_empty());
         Ok(())
     }
 
     /// Goes on with a stranger until its connection ends.
     fn until_it_ends(&mut self, id: CarrierId) {
-        wait("the connection's end", || self.turn(id, &mut Vec::new()).is_err());
+        wait("the connection's end", || self.receive(id, &mut Vec::new()).is_err());
         self.carriers.remove(id).expect("it stands until it is removed");
     }
 }
@@ -80,8 +81,8 @@ fn datagrams_pass_both_ways_through_each() {
         }
         let (mut at_client, mut at_server) = (Vec::new(), Vec::new());
         wait("the connection", || {
-            client.turn(there, &mut at_client).expect("it stands");
-            server.turn(here, &mut at_server).expect("it stands");
+            client.receive(there, &mut at_client).expect("it stands");
+            server.receive(here, &mut at_server).expect("it stands");
             at_client.len() == 3 && at_server.len() == 3
         });
         // A train of equal ones counts as so many.
@@ -92,8 +93,8 @@ fn datagrams_pass_both_ways_through_each() {
             server.carriers.queue(NOW, here, datagram, datagram.len());
         }
         wait("the datagrams", || {
-            client.turn(there, &mut at_client).expect("it stands");
-            server.turn(here, &mut at_server).expect("it stands");
+            client.receive(there, &mut at_client).expect("it stands");
+            server.receive(here, &mut at_server).expect("it stands");
             at_client.len() == 7 && at_server.len() == 7
         });
         let lens = |found: &[Vec<u8>]| found.iter().map(Vec::len).collect::<Vec<_>>();
@@ -102,7 +103,7 @@ fn datagrams_pass_both_ways_through_each() {
         assert_eq!((client.carriers.refused(), server.carriers.refused()), (0, 0));
         // The end of one is the end of the other.
         client.carriers.remove(there);
-        wait("the goodbye", || server.turn(here, &mut at_server).is_err());
+        wait("the goodbye", || server.receive(here, &mut at_server).is_err());
     }
 }
 
@@ -115,8 +116,8 @@ fn a_reader_that_does_not_read_costs_a_bounded_queue() {
         server.carriers.queue(NOW, here, &[1], 1);
         let (mut at_client, mut at_server) = (Vec::new(), Vec::new());
         wait("the connection", || {
-            client.turn(there, &mut at_client).expect("it stands");
-            server.turn(here, &mut at_server).expect("it stands");
+            client.receive(there, &mut at_client).expect("it stands");
+            server.receive(here, &mut at_server).expect("it stands");
             at_client.len() == 1
         });
         // 100 MiB for a client that takes nothing more.
@@ -128,8 +129,8 @@ fn a_reader_that_does_not_read_costs_a_bounded_queue() {
         assert!(held <= MAX_UNSENT + MAX_UNWRITTEN + dns::MAX_MESSAGE + 1_024, "{held}");
         // What was kept arrives when it reads again.
         wait("what was kept", || {
-            client.turn(there, &mut at_client).expect("it stands");
-            server.turn(here, &mut at_server).expect("it stands");
+            client.receive(there, &mut at_client).expect("it stands");
+            server.receive(here, &mut at_server).expect("it stands");
             at_client.len() > 30
         });
     }

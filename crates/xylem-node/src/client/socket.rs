@@ -12,9 +12,9 @@ use mio::{Events, Interest, Poll, Token};
 use xylem_packet::frame_len;
 
 use crate::api::Peer;
-use crate::faces::udp::{Oversize, Udp};
 use crate::failure;
 use xylem_library::{Blame, Error};
+use xylem_udp::{Oversize, Udp};
 
 /// How long a connection may take to stand.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);

@@ -5,13 +5,14 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use mio::net::TcpStream;
+use xylem_carriers::tls::Identity;
 use xylem_forward::FaceId;
 use xylem_link::{LinkId, PeerKey, Transmit};
 use xylem_mgmt::{Carrier, FaceUri, Persistency};
 
 use super::listening::Listener;
 use super::{Engine, Network, Source};
-use crate::carriers::{CarrierId, Dial, Identity};
+use crate::carriers::{CarrierId, Dial};
 use crate::faces::{Face, Transport};
 use crate::uri::endpoint;
 
@@ -77,7 +78,7 @@ impl Engine {
         let now = self.now();
         let Network { carriers, endpoint, .. } = &mut self.net;
         let from = carriers.address(id);
-        let outcome = carriers.turn(now, id, &mut |datagram| {
+        let outcome = carriers.receive(now, id, &mut |datagram| {
             endpoint.handle_datagram(now, from, datagram);
         });
         self.drain_endpoint(now);

@@ -8,9 +8,10 @@ use mio::net::TcpStream;
 use xylem_forward::{FaceId, FaceScope, LinkType};
 use xylem_link::PeerKey;
 use xylem_mgmt::{FaceUri, Persistency};
+use xylem_udp::Udp;
 
 use super::listening::scope_of;
-use super::{Engine, Happening, wildcard};
+use super::{Engine, EngineEvent, wildcard};
 use crate::api::Peer;
 use crate::carriers::Dial;
 use crate::faces::stream::{Socket, Stream};
@@ -25,7 +26,7 @@ const OPENING: Duration = Duration::from_secs(15);
 const IDLE_UNDER_PRESSURE: Duration = Duration::from_secs(60);
 
 impl Engine {
-    /// Makes a face to a peer. It can be used once it has come up, which a happening tells; a
+    /// Makes a face to a peer. It can be used once it has come up, which a event tells; a
     /// permanent face is kept and dialled again whatever happens.
     ///
     /// # Errors
@@ -44,7 +45,7 @@ impl Engine {
         face.peer = Some(peer.clone());
         face.scope = scope;
         face.persistency = persistency;
-        face.heard = now;
+        face.last_received = now;
         self.net.faces.insert(id, face);
         match self.connect(id, peer) {
             Ok(()) => Ok(id),
@@ -100,7 +101,7 @@ impl Engine {
     }
 
     fn udp_socket_for(&mut self, to: SocketAddr) -> io::Result<usize> {
-        let family = |s: &crate::faces::udp::Udp| s.local().is_ipv4() == to.is_ipv4();
+        let family = |s: &Udp| s.local().is_ipv4() == to.is_ipv4();
         if let Some(socket) = self.net.udp_sockets.iter().position(family) {
             return Ok(socket);
         }
@@ -146,13 +147,13 @@ impl Engine {
             return self.drop_face(id, why);
         }
         let peer = face.shown.clone();
-        let known = std::mem::replace(&mut face.told_down, true);
+        let known = std::mem::replace(&mut face.reported_down, true);
         if let Some(old) = self.net.faces.replace_transport(id, Transport::Down(again)) {
             self.hang_up(&old);
         }
         if !known {
             let why = why.to_owned();
-            self.net.happenings.push_back(Happening::FaceDown { face: id, peer, why, gone: false });
+            self.net.pending.push_back(EngineEvent::FaceDown { face: id, peer, why, gone: false });
         }
     }
 
@@ -162,7 +163,7 @@ impl Engine {
         self.forwarder.remove_face(id);
         self.hang_up(&face.transport);
         let (peer, why) = (face.shown, why.to_owned());
-        self.net.happenings.push_back(Happening::FaceDown { face: id, peer, why, gone: true });
+        self.net.pending.push_back(EngineEvent::FaceDown { face: id, peer, why, gone: true });
     }
 
     fn hang_up(&mut self, transport: &Transport) {
@@ -188,7 +189,7 @@ impl Engine {
             Transport::Stream(_) | Transport::WebSocket(_) if !face.came_up => Some(OPENING),
             _ => None,
         };
-        let over = |face: &Face| limit(face).is_some_and(|limit| face.heard + limit < now);
+        let over = |face: &Face| limit(face).is_some_and(|limit| face.last_received + limit < now);
         let gone: Vec<FaceId> =
             self.net.faces.iter().filter(|(_, face)| over(face)).map(|(id, _)| id).collect();
         for face in gone {
@@ -205,7 +206,7 @@ impl Engine {
             .collect();
         for (id, peer) in down {
             if let Some(face) = self.net.faces.get_mut(id) {
-                face.heard = now;
+                face.last_received = now;
                 face.came_up = false;
             }
             if let Err(e) = self.connect(id, &peer) {

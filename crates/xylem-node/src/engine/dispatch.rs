@@ -7,11 +7,11 @@ use bytes::Bytes;
 use xylem_forward::{FaceId, Outgoing, Outlet};
 use xylem_packet::link_service::LinkHeaders;
 
-use super::{Happening, Network};
+use super::{EngineEvent, Network};
 use crate::faces::multicast::Multicast;
-use crate::faces::udp::Udp;
 use crate::faces::{Face, Transport};
 use xylem_link::Endpoint;
+use xylem_udp::Udp;
 
 /// Where the forwarder puts what it sends, while one packet is handled.
 pub(super) struct Dispatch<'a> {
@@ -34,12 +34,12 @@ impl<'a> Dispatch<'a> {
     }
 
     /// Lets a face's link service send what its timer is about.
-    pub(super) fn link_timeout(&mut self, id: FaceId) {
+    pub(super) fn link_service_timeout(&mut self, id: FaceId) {
         let Network { faces, endpoint, udp_sockets, multicast, .. } = &mut *self.net;
         let Some(face) = faces.get_mut(id) else { return };
-        let Face { link, transport, .. } = face;
+        let Face { link_service, transport, .. } = face;
         let mut wire = Wire { endpoint, udp_sockets, multicast };
-        link.handle_timeout(self.now, &mut |frame| wire.write(transport, frame));
+        link_service.handle_timeout(self.now, &mut |frame| wire.write(transport, frame));
         self.note_unflushed(id);
     }
 
@@ -57,21 +57,14 @@ impl Outlet for Dispatch<'_> {
     #[inline]
     fn send(&mut self, to: FaceId, out: Outgoing<'_>) {
         let Network {
-            faces,
-            endpoint,
-            udp_sockets,
-            multicast,
-            happenings,
-            unflushed,
-            carriers,
-            ..
+            faces, endpoint, udp_sockets, multicast, pending, unflushed, carriers, ..
         } = &mut *self.net;
         let Some(face) = faces.get_mut(to) else { return };
         if let Transport::Internal = face.transport {
             let from = out.incoming_face.unwrap_or(self.from);
             let packet = slice_of(self.backing, out.packet);
             let marked = out.congestion_mark.is_some_and(|mark| mark > 0);
-            happenings.push_back(Happening::Packet { from, packet, nack: out.nack, marked });
+            pending.push_back(EngineEvent::Packet { from, packet, nack: out.nack, marked });
             return;
         }
         let headers = LinkHeaders {
@@ -85,10 +78,10 @@ impl Outlet for Dispatch<'_> {
             Transport::Link(link) => carriers.unsent(link),
             _ => face.unsent(),
         };
-        let Face { link, transport, .. } = face;
+        let Face { link_service, transport, .. } = face;
         let mut wire = Wire { endpoint, udp_sockets, multicast };
         // What a link service can't carry is lost like what a network can't.
-        let _ = link.send(self.now, out.packet, &headers, queued, &mut |frame| {
+        let _ = link_service.send(self.now, out.packet, &headers, queued, &mut |frame| {
             wire.write(transport, frame);
         });
         if !face.unflushed
@@ -97,7 +90,7 @@ impl Outlet for Dispatch<'_> {
             face.unflushed = true;
             unflushed.push(to);
         }
-        if face.link.poll_timeout().is_some() {
+        if face.link_service.poll_timeout().is_some() {
             self.net.note_timer(to);
         }
     }

@@ -14,12 +14,12 @@ use super::{Engine, Limits, Source};
 use crate::api::Peer;
 use crate::faces::multicast::Multicast;
 use crate::faces::stream::{Socket, Stream};
-use crate::faces::udp::{Oversize, Udp};
 #[cfg(unix)]
 use crate::faces::unix;
 use crate::faces::websocket::WebSocketFace;
 use crate::faces::{Face, Transport};
 use crate::uri::endpoint;
+use xylem_udp::{Oversize, Udp};
 
 /// Local faces beyond the limit for others: whoever floods this machine from outside does not lock
 /// its own programs out.
@@ -196,7 +196,7 @@ impl Engine {
         let here = FaceUri::Udp(endpoint(self.net.udp_sockets[socket].local()));
         let mut face = Face::new(Transport::Udp { socket, remote }, shown, far, here);
         face.persistency = Persistency::OnDemand;
-        face.heard = now;
+        face.last_received = now;
         let id = self.add_face(face);
         self.came_up(id);
         Some(id)
@@ -299,7 +299,7 @@ impl Engine {
         let mut face = Face::new(transport, far.to_string(), far, here);
         face.scope = scope;
         face.persistency = Persistency::OnDemand;
-        face.heard = self.now();
+        face.last_received = self.now();
         self.net.faces.insert(id, face);
         Some(id)
     }

@@ -10,9 +10,9 @@ use xylem_link::Event as LinkEvent;
 use xylem_packet::{MAX_PIT_TOKEN, frame_len};
 
 use super::dispatch::{Dispatch, place_in};
-use super::{Engine, Happening, Source};
-use crate::faces::udp::Received;
+use super::{Engine, EngineEvent, Source};
 use crate::faces::{Face, Transport};
+use xylem_udp::Received;
 
 /// The NDNLPv2 congestion mark that a datagram's own (ECN CE) becomes.
 const CONGESTED: u64 = 1;
@@ -30,16 +30,25 @@ struct Origin {
 impl Engine {
     pub(super) fn receive_link(&mut self, i: usize, source: Source) -> io::Result<()> {
         let now = self.now();
-        let super::Network { link_sockets, endpoint, heard_on, limits, carriers, opened, .. } =
-            &mut self.net;
+        let super::Network {
+            link_sockets,
+            endpoint,
+            last_received_on,
+            limits,
+            carriers,
+            opened,
+            ..
+        } = &mut self.net;
         let many = link_sockets.len() > 1;
         let more = link_sockets[i].receive(&mut |from, marked, datagram| {
             // Nobody on a network has an address that we made up.
             if carriers.made_up(from) {
                 return;
             }
-            if many && (heard_on.len() < limits.faces || heard_on.contains_key(&from)) {
-                heard_on.insert(from, i);
+            if many
+                && (last_received_on.len() < limits.faces || last_received_on.contains_key(&from))
+            {
+                last_received_on.insert(from, i);
             }
             endpoint.handle_marked_datagram(now, from, marked, datagram);
             opened.extend(endpoint.take_used());
@@ -214,9 +223,9 @@ impl Engine {
         let Origin { face: from, sender, marked } = origin;
         let Self { forwarder, net, .. } = self;
         let Some(face) = net.faces.get_mut(from) else { return };
-        face.heard = now;
+        face.last_received = now;
         // What is malformed is counted by the link service; whoever sent it learns nothing.
-        let Ok(received) = face.link.receive_from(now, sender, frame) else { return };
+        let Ok(received) = face.link_service.receive_from(now, sender, frame) else { return };
         let Some(received) = received else { return net.note_timer(from) };
         let headers = received.headers;
         let mut token = [0; MAX_PIT_TOKEN];
@@ -252,10 +261,10 @@ impl Engine {
         let now = self.now();
         if let Some(face) = self.net.faces.get_mut(id) {
             face.came_up = true;
-            face.told_down = false;
-            face.heard = now;
+            face.reported_down = false;
+            face.last_received = now;
             let peer = face.shown.clone();
-            self.net.happenings.push_back(Happening::FaceUp { face: id, peer });
+            self.net.pending.push_back(EngineEvent::FaceUp { face: id, peer });
         }
     }
 }

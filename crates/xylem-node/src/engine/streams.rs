@@ -3,7 +3,7 @@
 use xylem_forward::FaceId;
 use xylem_link::{Event as LinkEvent, LinkId, PeerKey, REFUSED, StreamError, StreamId, StreamRead};
 
-use super::{Engine, Happening, Network};
+use super::{Engine, EngineEvent, Network};
 use crate::faces::{Face, Transport};
 
 /// What happened to a stream.
@@ -108,7 +108,7 @@ impl Network {
             _ => return,
         };
         if let Some(face) = self.faces.of_link(*link) {
-            self.happenings.push_back(Happening::Stream { face, stream: *stream, what });
+            self.pending.push_back(EngineEvent::Stream { face, stream: *stream, what });
         }
     }
 }

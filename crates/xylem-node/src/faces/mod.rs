@@ -6,16 +6,13 @@
 
 pub(crate) mod multicast;
 pub(crate) mod stream;
-pub(crate) mod udp;
 #[cfg(unix)]
 pub(crate) mod unix;
-pub(crate) mod used;
 pub(crate) mod websocket;
 
 mod table;
 
 pub(crate) use table::Faces;
-use used::Used;
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -26,6 +23,7 @@ use xylem_link::LinkId;
 use xylem_mgmt::{FaceUri, Persistency};
 use xylem_packet::link_service::{LinkService, LinkServiceConfig};
 use xylem_packet::{MAX_FRAME, MAX_PACKET};
+use xylem_udp::BufferPool;
 
 use crate::api::Peer;
 use stream::Stream;
@@ -50,7 +48,7 @@ pub(crate) enum Transport {
 /// One face.
 pub(crate) struct Face {
     pub(crate) transport: Transport,
-    pub(crate) link: LinkService,
+    pub(crate) link_service: LinkService,
     /// Whom to dial again, where this end can.
     pub(crate) peer: Option<Peer>,
     /// For people: the address of the other end.
@@ -63,13 +61,13 @@ pub(crate) struct Face {
     pub(crate) link_type: LinkType,
     pub(crate) persistency: Persistency,
     /// When the last frame came.
-    pub(crate) heard: Duration,
+    pub(crate) last_received: Duration,
     /// Something waits to be written.
     pub(crate) unflushed: bool,
     /// Its connection has stood once; before that its end is a failed dial.
     pub(crate) came_up: bool,
     /// The program knows that a permanent face is down.
-    pub(crate) told_down: bool,
+    pub(crate) reported_down: bool,
 }
 
 impl Face {
@@ -81,7 +79,7 @@ impl Face {
         local: FaceUri,
     ) -> Self {
         Self {
-            link: LinkService::new(link_settings(&transport)),
+            link_service: LinkService::new(link_service_config(&transport)),
             transport,
             peer: None,
             shown,
@@ -90,10 +88,10 @@ impl Face {
             scope: FaceScope::NonLocal,
             link_type: LinkType::PointToPoint,
             persistency: Persistency::Persistent,
-            heard: Duration::ZERO,
+            last_received: Duration::ZERO,
             unflushed: false,
             came_up: false,
-            told_down: false,
+            reported_down: false,
         }
     }
 
@@ -107,7 +105,7 @@ impl Face {
 }
 
 /// Only datagrams have a size that a packet may exceed: NFD reads no longer ones.
-fn link_settings(transport: &Transport) -> LinkServiceConfig {
+fn link_service_config(transport: &Transport) -> LinkServiceConfig {
     let datagrams = matches!(transport, Transport::Udp { .. } | Transport::Multicast(_));
     LinkServiceConfig {
         mtu: if datagrams { MAX_PACKET } else { MAX_FRAME },
@@ -124,14 +122,14 @@ const READ_LEN: usize = 128 * 1024;
 #[derive(Default)]
 pub(crate) struct ReadBuffer {
     now: BytesMut,
-    used: Used,
+    used: BufferPool,
 }
 
 impl ReadBuffer {
     /// All of it, to be written over.
     fn room(&mut self) -> &mut [u8] {
         if self.now.len() < READ_LEN {
-            self.now = self.used.take(READ_LEN);
+            self.now = self.used.buffer(READ_LEN);
         }
         &mut self.now
     }

@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use mio::{Poll, Token};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
-use super::udp::{Ecn, Oversize, Udp};
+use xylem_udp::{Ecn, Oversize, Udp};
 
 /// A joined group.
 pub(crate) struct Multicast {

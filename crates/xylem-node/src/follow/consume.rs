@@ -19,7 +19,8 @@ use xylem_tree::consistency::{self, ConsistencyError};
 use xylem_tree::{Geometry, GrowingTree, Node, NodeValue, Segment, TreeKind, Verified, Verifier};
 
 use crate::api::{Event, GetOptions, GetSummary};
-use crate::get::{Fetch, Step, Watch, parse_ticket};
+use crate::failure::parse_ticket;
+use crate::fetch::Fetch;
 use crate::{client, failure};
 use xylem_library::follow::log::{self, Entry};
 use xylem_library::follow::output::{Output, Place};
@@ -65,7 +66,7 @@ pub fn follow(
     let mut fetch =
         Fetch::new(&ticket, &options.from, options.give_up, options.limit_rate, shaping)?;
     let object = ticket.name.as_ref().parent().to_name();
-    fetch.watch = Some(Watch::new(object.clone()));
+    fetch.watch(object.clone());
     let manifest = fetch.manifest(stop, on_event)?;
     if manifest.growing.is_none() {
         let what = "the ticket names a file that does not grow; get it without --follow";
@@ -102,7 +103,7 @@ pub fn follow(
         told: Duration::ZERO,
     };
     let outcome = follower.run(first, at.is_some(), options.give_up, stop, on_event);
-    follower.fetch.engine.close();
+    follower.fetch.close();
     // What was verified is written whatever ended the run; its own trouble comes first.
     let written = follower.output.finish();
     let root = follower.begun.tree.checkpoint().root().to_string();
@@ -261,10 +262,10 @@ impl Follower {
         stop: &Stop,
         on_event: &mut dyn FnMut(Event),
     ) -> Result<Option<u64>, Error> {
-        let mut heard = self.fetch.engine.now();
+        let mut heard = self.fetch.now();
         let (mut ask_at, mut pointer_at) = (heard, None);
         loop {
-            let now = self.fetch.engine.now();
+            let now = self.fetch.now();
             if now >= heard + patience {
                 return Ok(None);
             }
@@ -278,10 +279,10 @@ impl Follower {
             }
             let due = [Some(ask_at.max(now + RETRY)), pointer_at, Some(heard + patience)];
             self.turn(due.into_iter().flatten().min(), stop, on_event)?;
-            while let Step::Sink(_) | Step::Manifest(_) = self.fetch.step(on_event)? {}
-            while let Some(packet) = self.fetch.watch.as_mut().and_then(Watch::next) {
+            while self.fetch.next_event(on_event)?.is_some() {}
+            while let Some(packet) = self.fetch.next_pointer() {
                 let Some(version) = self.pointed_to(&packet) else { continue };
-                heard = self.fetch.engine.now();
+                heard = self.fetch.now();
                 if version > than || (self.at.is_none() && version == than) {
                     return Ok(Some(version));
                 }
@@ -482,7 +483,7 @@ impl Follower {
         stop: &Stop,
         on_event: &mut dyn FnMut(Event),
     ) -> Result<(), Error> {
-        let transfer = &mut self.fetch.transfer;
+        let transfer = self.fetch.transfer();
         transfer.in_order_window(Some(WINDOW_SEGMENTS));
         let mut next = wanted.start;
         transfer
@@ -491,7 +492,7 @@ impl Follower {
         let mut early: BTreeMap<u64, Bytes> = BTreeMap::new();
         let mut complete = false;
         loop {
-            while let Step::Sink(event) = self.fetch.step(on_event)? {
+            while let Some(event) = self.fetch.next_event(on_event)? {
                 match event {
                     TransferEvent::Segment { segment, .. } => {
                         let segment: Verified<Segment<Bytes>> = segment;
@@ -517,8 +518,8 @@ impl Follower {
                 }
             }
             self.output.turn()?;
-            let now = self.fetch.engine.now();
-            self.fetch.transfer.set_paused(now, self.output.is_full());
+            let now = self.fetch.now();
+            self.fetch.transfer().set_paused(now, self.output.is_full());
             if complete {
                 return Ok(());
             }
@@ -537,7 +538,7 @@ impl Follower {
     }
 
     fn tell_progress(&mut self, total: u64, on_event: &mut dyn FnMut(Event)) {
-        let now = self.fetch.engine.now();
+        let now = self.fetch.now();
         if now >= self.told + TICK {
             self.told = now;
             let verified = self.begun.tree.size();
@@ -552,7 +553,7 @@ impl Follower {
         on_event: &mut dyn FnMut(Event),
     ) -> Result<(), Error> {
         self.output.turn()?;
-        self.fetch.turn(deadline, stop, on_event)
+        self.fetch.run_once(deadline, stop, on_event)
     }
 }
 

@@ -13,7 +13,8 @@ use xylem_tree::{Geometry, Node, NodeValue, SegmentIndex};
 
 use crate::api::{Event, Peer};
 use crate::failure;
-use crate::get::{Fetch, Step, parse_ticket};
+use crate::failure::parse_ticket;
+use crate::fetch::{Fetch, Next};
 use xylem_library::{Blame, Error, Stop};
 
 /// What to compare, and whom to ask.
@@ -71,7 +72,7 @@ pub fn extends(
             return Err(Error { blame: Blame::Network, message });
         }
     }
-    fetch.engine.close();
+    fetch.close();
     let shown = consistency::verify((&older, old.root), (&geometry, manifest.root), &proof);
     Ok(ExtendsSummary {
         old_bytes: old.size,
@@ -91,19 +92,20 @@ fn segment(
 ) -> Result<(Bytes, HashMap<Node, NodeValue>), Error> {
     let wanted = std::iter::once(i.0..i.0 + 1);
     fetch
-        .transfer
+        .transfer()
         .add_object(ObjectId::Root, manifest.root, manifest.geometry(), wanted, [], None)
         .map_err(|e| Error { blame: Blame::Network, message: e.to_string() })?;
     let (mut content, mut nodes) = (Bytes::new(), HashMap::new());
-    loop {
-        while let Step::Sink(event) = fetch.step(on_event)? {
+    fetch.run_until(stop, on_event, |look| {
+        while let Some(event) = look.next_event()? {
             match event {
                 TransferEvent::Segment { segment, .. } => content = segment.content.clone(),
                 TransferEvent::Nodes { nodes: proven, .. } => nodes.extend(proven.iter().copied()),
-                TransferEvent::ObjectComplete(_) => return Ok((content, nodes)),
+                TransferEvent::ObjectComplete(_) => return Ok(Next::Done),
                 _ => {}
             }
         }
-        fetch.turn(None, stop, on_event)?;
-    }
+        Ok(Next::Wait(None))
+    })?;
+    Ok((content, nodes))
 }

@@ -4,10 +4,10 @@
 //! or a node that keeps mail for it, has confirmed that it stored them. Whatever runs beside (a share,
 //! a node) takes mail in as well.
 
-mod courier;
-mod line;
-mod room;
+mod delivery;
+mod framed_stream;
 mod send;
+mod server;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -28,8 +28,8 @@ use xylem_library::{Error, Stop};
 
 pub use send::{Mail, SendOptions, SendSummary, listen, send};
 
-pub(crate) use courier::beside;
-pub(crate) use room::Room;
+pub(crate) use delivery::while_delivering;
+pub(crate) use server::MailServer;
 
 /// What happens with mail.
 #[derive(Clone, Debug)]
@@ -167,7 +167,7 @@ impl Inbox {
         let peer =
             |address: &SocketAddr| Peer::Link { address: *address, key: Some(letter.from.link.0) };
         let target: Vec<Peer> = ticket.addresses.iter().map(peer).collect();
-        courier::hand_one(envelope, &target, give_up, stop)
+        delivery::hand_one(envelope, &target, give_up, stop)
     }
 
     /// Removes a message.
@@ -224,7 +224,7 @@ impl Inbox {
     ) -> Result<usize, Error> {
         let link = identity::load_or_create(&self.root.join("keys").join("link"))?;
         let link = StaticKey::from_bytes(link);
-        courier::collect(&self.store, link, from, give_up, stop, on_event)
+        delivery::collect(&self.store, link, from, give_up, stop, on_event)
     }
 
     /// Hands over what waits, once; returns how many messages still wait.
@@ -237,7 +237,7 @@ impl Inbox {
         stop: &Stop,
         on_event: &mut dyn FnMut(Event),
     ) -> Result<usize, Error> {
-        courier::deliver(&self.store, None, give_up, stop, on_event)
+        delivery::deliver(&self.store, None, give_up, stop, on_event)
     }
 }
 

@@ -11,10 +11,10 @@ use xylem_forward::Forwarder;
 use xylem_link::{Endpoint, StaticKey};
 use xylem_mail::{Body, Content, EnvelopeId, MAX_NAME, MAX_NOTE};
 
-use super::{MailEvent, Room, beside, courier, find, name_of_ticket};
+use super::{MailEvent, MailServer, delivery, find, name_of_ticket, while_delivering};
 use crate::addresses::advertised;
 use crate::api::{Event, Peer, ShareOptions};
-use crate::engine::{Engine, Happening};
+use crate::engine::{Engine, EngineEvent, Program};
 use crate::failure;
 use crate::failure::parse_ticket;
 use crate::share::{bind_links, share_with};
@@ -98,11 +98,11 @@ pub fn send(
         }
     };
     let mut sent = Sent { id: None, summary: SendSummary::default(), error: None };
-    let (events, from_courier) = mpsc::channel();
-    // Ends the share when it has been fetched, and the courier with the share.
+    let (events, from_delivery) = mpsc::channel();
+    // Ends the share when it has been fetched, and the delivery with the share.
     let ends = Stop::new();
     thread::scope(|scope| {
-        let ended = share_with(share, stop, &ends, &from_courier, &mut |event| {
+        let ended = share_with(share, stop, &ends, &from_delivery, &mut |event| {
             sent.note(&event);
             if sent.summary.fetched {
                 ends.raise();
@@ -131,7 +131,7 @@ pub fn send(
                     let (events, ends, store) = (events.clone(), &ends, &store);
                     scope.spawn(move || {
                         let (give_up, first) = (options.give_up, Some(id));
-                        courier::keep_delivering(store, first, give_up, ends, &events);
+                        delivery::keep_delivering(store, first, give_up, ends, &events);
                     });
                 }
             }
@@ -139,7 +139,7 @@ pub fn send(
         ends.raise();
         ended
     })?;
-    for event in from_courier.try_iter() {
+    for event in from_delivery.try_iter() {
         sent.note(&event);
         on_event(event);
     }
@@ -193,7 +193,7 @@ fn once(
 ) -> Result<SendSummary, Error> {
     on_event(queued(name, id));
     let mut sent = Sent { id: Some(hex(&id.0)), summary: SendSummary::default(), error: None };
-    courier::deliver(store, Some(id), options.give_up, stop, &mut |event| {
+    delivery::deliver(store, Some(id), options.give_up, stop, &mut |event| {
         sent.note(&event);
         on_event(event);
     })?;
@@ -254,35 +254,43 @@ pub fn listen(
     for address in bind_links(&mut engine, &at)? {
         on_event(Event::Listening { uri: format!("xylem://{address}") });
     }
-    let mut room = Room::open(store, None)?;
-    beside(Some(&mail), |events, _| wait_for_mail(&mut engine, &mut room, events, stop, on_event))
+    let mail_server = MailServer::open(store, None)?;
+    while_delivering(Some(&mail), |events, _| {
+        engine.run(&mut Listening { mail_server, events, on_event }, stop)?;
+        engine.close();
+        Ok(())
+    })
 }
 
-fn wait_for_mail(
-    engine: &mut Engine,
-    room: &mut Room,
-    from_courier: &mpsc::Receiver<Event>,
-    stop: &Stop,
-    on_event: &mut dyn FnMut(Event),
-) -> Result<(), Error> {
-    while !stop.raised() {
-        engine.wait(None).map_err(|e| failure::local("network", &e))?;
-        from_courier.try_iter().for_each(&mut *on_event);
-        while let Some(happening) = engine.next_happening() {
-            match happening {
-                Happening::FaceUp { peer, .. } => on_event(Event::PeerConnected { peer }),
-                Happening::FaceDown { face, peer, why, .. } => {
-                    room.face_down(face);
-                    on_event(Event::PeerGone { peer, why });
-                }
-                Happening::Stream { face, stream, what } => {
-                    room.handle(engine, face, stream, what, on_event);
-                }
-                Happening::Packet { .. } => {}
+/// What waits for mail.
+struct Listening<'a> {
+    mail_server: MailServer,
+    /// What happens where mail is delivered meanwhile.
+    events: &'a mpsc::Receiver<Event>,
+    on_event: &'a mut dyn FnMut(Event),
+}
+
+impl Program for Listening<'_> {
+    type Error = Error;
+
+    fn handle(&mut self, engine: &mut Engine, event: EngineEvent) -> Result<(), Error> {
+        match event {
+            EngineEvent::FaceUp { peer, .. } => (self.on_event)(Event::PeerConnected { peer }),
+            EngineEvent::FaceDown { face, peer, why, .. } => {
+                self.mail_server.face_down(face);
+                (self.on_event)(Event::PeerGone { peer, why });
             }
+            EngineEvent::Stream { face, stream, what } => {
+                self.mail_server.handle(engine, face, stream, what, self.on_event);
+            }
+            // Nothing is served by name here.
+            EngineEvent::Packet { .. } => {}
         }
-        engine.flush();
+        Ok(())
     }
-    engine.close();
-    Ok(())
+
+    fn handle_timeout(&mut self, _engine: &mut Engine, _now: Duration) -> Result<(), Error> {
+        self.events.try_iter().for_each(&mut *self.on_event);
+        Ok(())
+    }
 }

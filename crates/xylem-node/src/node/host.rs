@@ -71,22 +71,23 @@ impl Host for Managed<'_> {
 
     fn face_info(&self, face: FaceId) -> Option<FaceInfo> {
         let face = self.engine.face(face)?;
-        let link = face.link.config();
+        let link_service = face.link_service.config();
         let flag = |on, flag| if on { flag } else { 0 };
-        let interval = u64::try_from(link.congestion_interval.as_nanos()).unwrap_or(u64::MAX);
-        let marks = link.congestion_marking;
+        let interval =
+            u64::try_from(link_service.congestion_interval.as_nanos()).unwrap_or(u64::MAX);
+        let marks = link_service.congestion_marking;
         Some(FaceInfo {
             remote: face.remote.clone(),
             local: face.local.clone(),
             scope: face.scope,
             persistency: face.persistency,
             link_type: face.link_type,
-            mtu: is_datagram(face).then_some(link.mtu as u64),
-            flags: flag(link.local_fields, types::FLAG_LOCAL_FIELDS)
-                | flag(link.reliability, types::FLAG_LP_RELIABILITY)
+            mtu: is_datagram(face).then_some(link_service.mtu as u64),
+            flags: flag(link_service.local_fields, types::FLAG_LOCAL_FIELDS)
+                | flag(link_service.reliability, types::FLAG_LP_RELIABILITY)
                 | flag(marks, types::FLAG_CONGESTION_MARKING),
             base_congestion_marking_interval: marks.then_some(interval),
-            default_congestion_threshold: marks.then_some(link.congestion_threshold as u64),
+            default_congestion_threshold: marks.then_some(link_service.congestion_threshold as u64),
             expires_ms: self.engine.expires_in(face).map(|t| t.as_millis() as u64),
         })
     }
@@ -110,7 +111,7 @@ impl Managed<'_> {
         let Some(face) = self.engine.face_mut(id) else {
             return Err(Refusal::new(404, "there is no such face"));
         };
-        let mut link = *face.link.config();
+        let mut link_service = *face.link_service.config();
         if let Some(mtu) = parameters.mtu {
             if !is_datagram(face) {
                 return Err(unacceptable("only a datagram face has an MTU"));
@@ -118,7 +119,7 @@ impl Managed<'_> {
             if mtu < MIN_MTU as u64 {
                 return Err(unacceptable("an MTU below 64 carries no NDN"));
             }
-            link.mtu = usize::try_from(mtu).unwrap_or(MAX_PACKET).min(MAX_PACKET);
+            link_service.mtu = usize::try_from(mtu).unwrap_or(MAX_PACKET).min(MAX_PACKET);
         }
         if let (Some(flags), Some(mask)) = (parameters.flags, parameters.mask) {
             let set = |flag, value: &mut bool| {
@@ -126,18 +127,18 @@ impl Managed<'_> {
                     *value = flags & flag != 0;
                 }
             };
-            set(types::FLAG_LOCAL_FIELDS, &mut link.local_fields);
-            set(types::FLAG_LP_RELIABILITY, &mut link.reliability);
-            set(types::FLAG_CONGESTION_MARKING, &mut link.congestion_marking);
-            if link.local_fields && face.scope != FaceScope::Local {
+            set(types::FLAG_LOCAL_FIELDS, &mut link_service.local_fields);
+            set(types::FLAG_LP_RELIABILITY, &mut link_service.reliability);
+            set(types::FLAG_CONGESTION_MARKING, &mut link_service.congestion_marking);
+            if link_service.local_fields && face.scope != FaceScope::Local {
                 return Err(unacceptable("local fields are for faces to this machine's programs"));
             }
         }
         if let Some(interval) = parameters.base_congestion_marking_interval {
-            link.congestion_interval = Duration::from_nanos(interval);
+            link_service.congestion_interval = Duration::from_nanos(interval);
         }
         if let Some(threshold) = parameters.default_congestion_threshold {
-            link.congestion_threshold = usize::try_from(threshold).unwrap_or(usize::MAX);
+            link_service.congestion_threshold = usize::try_from(threshold).unwrap_or(usize::MAX);
         }
         if let Some(persistency) = parameters.persistency.and_then(Persistency::from_number) {
             let can_dial = face.peer.is_some() || matches!(face.transport, Transport::Udp { .. });
@@ -146,7 +147,7 @@ impl Managed<'_> {
             }
             face.persistency = persistency;
         }
-        face.link.set_config(link);
+        face.link_service.set_config(link_service);
         Ok(())
     }
 }

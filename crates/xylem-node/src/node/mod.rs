@@ -11,17 +11,18 @@ pub use config::{NodeConfig, Route, default_socket};
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::mpsc;
+use std::time::Duration;
 
 use xylem_forward::{FaceId, Forwarder, Strategy};
-use xylem_link::{Endpoint, StaticKey};
+use xylem_link::{Endpoint, Level, StaticKey};
 use xylem_mgmt::{Authority, Management, ManagementConfig, Persistency};
 use xylem_packet::{Interest, Name};
 use xylem_trust::{Certificate, TrustStore};
 
 use crate::api::{Event, Peer};
 use crate::client::certificate;
-use crate::engine::{Engine, Happening, Limits};
-use crate::mail::{Room, beside};
+use crate::engine::{Engine, EngineEvent, Limits, Program};
+use crate::mail::{MailServer, while_delivering};
 use crate::uri::PeerUri;
 use crate::{failure, shaping};
 use host::Managed;
@@ -45,9 +46,16 @@ pub fn run_node(
     node.listen(on_event)?;
     node.join_multicast(on_event)?;
     node.connect(on_event)?;
-    // What waits to be delivered is delivered beside.
     let mail = MailStore::open_existing(&node.config.store)?;
-    beside(mail.as_ref(), |events, _| node.run(stop, events, on_event))
+    let Node { config, mut engine, management, started_ms, mail_server } = node;
+    while_delivering(mail.as_ref(), |events, _| {
+        let wanted_level = config.shaping.level;
+        let mut forwarding =
+            Forwarding { management, started_ms, mail_server, wanted_level, events, on_event };
+        engine.run(&mut forwarding, stop)?;
+        engine.close();
+        Ok(())
+    })
 }
 
 struct Node {
@@ -56,7 +64,7 @@ struct Node {
     management: Management,
     started_ms: u64,
     /// Takes mail.
-    room: Room,
+    mail_server: MailServer,
 }
 
 impl Node {
@@ -96,8 +104,8 @@ impl Node {
         for prefix in management.prefixes() {
             engine.serve(prefix.as_ref());
         }
-        let room = Room::open(&config.store, config.mailbox)?;
-        Ok(Self { config, engine, management, started_ms: now_ms(), room })
+        let mail_server = MailServer::open(&config.store, config.mailbox)?;
+        Ok(Self { config, engine, management, started_ms: now_ms(), mail_server })
     }
 
     fn listen(&mut self, on_event: &mut dyn FnMut(Event)) -> Result<(), Error> {
@@ -189,66 +197,70 @@ impl Node {
         });
         found.map_err(|what| on_event(Event::warning(what))).ok()
     }
-
-    fn run(
-        mut self,
-        stop: &Stop,
-        events: &mpsc::Receiver<Event>,
-        on_event: &mut dyn FnMut(Event),
-    ) -> Result<(), Error> {
-        while !stop.raised() {
-            events.try_iter().for_each(&mut *on_event);
-            let routes_end = self.management.poll_timeout();
-            self.engine.wait(routes_end).map_err(|e| failure::local("network", &e))?;
-            while let Some(happening) = self.engine.next_happening() {
-                self.take(happening, on_event);
-            }
-            let now = self.engine.now();
-            if self.management.poll_timeout().is_some_and(|t| t <= now) {
-                let Self { engine, management, started_ms, .. } = &mut self;
-                management.handle_timeout(now, &mut Managed { engine, started_ms: *started_ms });
-            }
-            self.engine.flush();
-        }
-        self.engine.close();
-        Ok(())
-    }
 }
 
-impl Node {
-    fn take(&mut self, happening: Happening, on_event: &mut dyn FnMut(Event)) {
-        let now = self.engine.now();
-        let Self { engine, management, started_ms, room, .. } = self;
-        if let Happening::Stream { face, stream, what } = happening {
-            return room.handle(engine, face, stream, what, on_event);
-        }
-        let mut host = Managed { engine, started_ms: *started_ms };
+/// What a node runs once it listens.
+struct Forwarding<'a> {
+    management: Management,
+    started_ms: u64,
+    /// Takes mail.
+    mail_server: MailServer,
+    /// The shaping level that links are to have.
+    wanted_level: Level,
+    /// What happens where mail is delivered meanwhile.
+    events: &'a mpsc::Receiver<Event>,
+    on_event: &'a mut dyn FnMut(Event),
+}
+
+impl Program for Forwarding<'_> {
+    type Error = Error;
+
+    fn handle(&mut self, engine: &mut Engine, event: EngineEvent) -> Result<(), Error> {
+        let now = engine.now();
+        let mut host = Managed { engine, started_ms: self.started_ms };
         let mut answers = Vec::new();
-        match happening {
-            Happening::Packet { from, packet, nack: None, .. } => {
+        match event {
+            EngineEvent::Packet { from, packet, nack: None, .. } => {
                 if let Ok(interest) = Interest::decode(&packet) {
+                    let management = &mut self.management;
                     management.handle_interest(now, from, &interest, &mut host, &mut answers);
                 }
             }
-            // Management asks nobody anything.
-            Happening::Packet { .. } => {}
-            Happening::FaceUp { face, peer } => {
-                management.face_up(now, face, &host, &mut answers);
-                on_event(Event::PeerConnected { peer: peer.clone() });
-                shaping::tell(&self.engine, face, self.config.shaping.level, &peer, on_event);
+            // A node sends no Interests of its own that could come back.
+            EngineEvent::Packet { .. } => {}
+            EngineEvent::FaceUp { face, peer } => {
+                self.management.face_up(now, face, &host, &mut answers);
+                (self.on_event)(Event::PeerConnected { peer: peer.clone() });
+                shaping::report(host.engine, face, self.wanted_level, &peer, self.on_event);
             }
-            Happening::Stream { .. } => {}
-            Happening::FaceDown { face, peer, why, gone } => {
-                room.face_down(face);
+            EngineEvent::Stream { face, stream, what } => {
+                self.mail_server.handle(host.engine, face, stream, what, self.on_event);
+            }
+            EngineEvent::FaceDown { face, peer, why, gone } => {
+                self.mail_server.face_down(face);
                 if gone {
-                    management.face_gone(now, face, &mut host, &mut answers);
+                    self.management.face_gone(now, face, &mut host, &mut answers);
                 }
-                on_event(Event::PeerGone { peer, why });
+                (self.on_event)(Event::PeerGone { peer, why });
             }
         }
         for answer in answers {
-            self.engine.send(&answer);
+            engine.send(&answer);
         }
+        Ok(())
+    }
+
+    fn handle_timeout(&mut self, engine: &mut Engine, now: Duration) -> Result<(), Error> {
+        if self.management.poll_timeout().is_some_and(|t| t <= now) {
+            let started_ms = self.started_ms;
+            self.management.handle_timeout(now, &mut Managed { engine, started_ms });
+        }
+        self.events.try_iter().for_each(&mut *self.on_event);
+        Ok(())
+    }
+
+    fn poll_timeout(&mut self, _now: Duration) -> Option<Duration> {
+        self.management.poll_timeout()
     }
 }
 

@@ -22,14 +22,14 @@ const STALE: Duration = Duration::from_secs(30);
 pub(crate) struct Announcers {
     entries: Vec<Entry>,
     /// Where the next answer begins, so that all are told of in turn.
-    turn: usize,
+    next: usize,
 }
 
 struct Entry {
     face: FaceId,
     source: IpAddr,
     hint: PeerHint,
-    heard: Duration,
+    last_received: Duration,
 }
 
 impl Announcers {
@@ -45,7 +45,7 @@ impl Announcers {
         let asked = peers::parse_question(prefix, interest.name())?;
         engine.link_peer(from)?;
         let seen = address_of(engine, from)?;
-        let hints = self.take(engine.now(), from, seen, asked);
+        let hints = self.answer_question(engine.now(), from, seen, asked);
         peers::answer(interest.name(), &hints).ok()
     }
 
@@ -54,14 +54,14 @@ impl Announcers {
         self.entries.retain(|e| e.face != face);
     }
 
-    fn take(
+    fn answer_question(
         &mut self,
         now: Duration,
         face: FaceId,
         seen: IpAddr,
         asked: Question,
     ) -> Vec<PeerHint> {
-        self.entries.retain(|e| e.heard + STALE > now && e.face != face);
+        self.entries.retain(|e| e.last_received + STALE > now && e.face != face);
         let own = asked.announced.as_ref().map(|a| a.key);
         let hints = self.choose(face, seen, own);
         if let Some(announced) = asked.announced {
@@ -83,7 +83,7 @@ impl Announcers {
             }
         }
         let hint = PeerHint { key: announced.key, addresses };
-        self.entries.push(Entry { face, source, hint, heard: now });
+        self.entries.push(Entry { face, source, hint, last_received: now });
     }
 
     /// Some of those that are not the asker.
@@ -99,8 +99,8 @@ impl Announcers {
         if all.len() <= MAX_PEERS {
             return all;
         }
-        self.turn = (self.turn + MAX_PEERS) % all.len();
-        all.iter().cycle().skip(self.turn).take(MAX_PEERS).cloned().collect()
+        self.next = (self.next + MAX_PEERS) % all.len();
+        all.iter().cycle().skip(self.next).take(MAX_PEERS).cloned().collect()
     }
 }
 
@@ -142,38 +142,41 @@ mod tests {
     #[test]
     fn each_hears_of_the_others_and_not_of_itself() {
         let mut table = Announcers::default();
-        assert_eq!(table.take(NOW, FaceId(1), ip(1), asked(1, 4001)), []);
+        assert_eq!(table.answer_question(NOW, FaceId(1), ip(1), asked(1, 4001)), []);
         let first = PeerHint { key: [1; 32], addresses: vec![SocketAddr::new(ip(1), 4001)] };
-        assert_eq!(table.take(NOW, FaceId(2), ip(2), asked(2, 4002)), std::slice::from_ref(&first));
+        assert_eq!(
+            table.answer_question(NOW, FaceId(2), ip(2), asked(2, 4002)),
+            std::slice::from_ref(&first)
+        );
         let quiet = Question { nonce: [0; 8], announced: None };
-        assert_eq!(table.take(NOW, FaceId(3), ip(3), quiet.clone()).len(), 2);
-        assert_eq!(table.take(NOW, FaceId(1), ip(1), asked(1, 4001)).len(), 1);
+        assert_eq!(table.answer_question(NOW, FaceId(3), ip(3), quiet.clone()).len(), 2);
+        assert_eq!(table.answer_question(NOW, FaceId(1), ip(1), asked(1, 4001)).len(), 1);
         // The same key over another link is still the asker itself.
-        assert_eq!(table.take(NOW, FaceId(9), ip(9), asked(1, 4001)).len(), 1);
+        assert_eq!(table.answer_question(NOW, FaceId(9), ip(9), asked(1, 4001)).len(), 1);
         table.went_down(FaceId(2));
         table.went_down(FaceId(9));
-        assert_eq!(table.take(NOW, FaceId(3), ip(3), quiet.clone()), [first]);
+        assert_eq!(table.answer_question(NOW, FaceId(3), ip(3), quiet.clone()), [first]);
         let later = NOW + STALE;
-        assert_eq!(table.take(later, FaceId(3), ip(3), quiet), []);
+        assert_eq!(table.answer_question(later, FaceId(3), ip(3), quiet), []);
     }
 
     #[test]
     fn a_flood_takes_few_places_and_answers_take_turns() {
         let mut table = Announcers::default();
         for i in 0..50 {
-            table.take(NOW, FaceId(i), ip(1), asked(i as u8, 5000));
+            table.answer_question(NOW, FaceId(i), ip(1), asked(i as u8, 5000));
         }
         assert_eq!(table.entries.len(), MAX_OF_SOURCE);
         for i in 0..1_000 {
             let [a, b] = (i as u16).to_be_bytes();
             let from = IpAddr::from([10, 0, a, b]);
-            table.take(NOW, FaceId(100 + i), from, asked(b, 5000));
+            table.answer_question(NOW, FaceId(100 + i), from, asked(b, 5000));
         }
         assert_eq!(table.entries.len(), MAX_ANNOUNCERS);
         let quiet = Question { nonce: [0; 8], announced: None };
         let mut seen = std::collections::HashSet::new();
         for _ in 0..64 {
-            let hints = table.take(NOW, FaceId(5_000), ip(7), quiet.clone());
+            let hints = table.answer_question(NOW, FaceId(5_000), ip(7), quiet.clone());
             assert_eq!(hints.len(), MAX_PEERS);
             seen.extend(hints.into_iter().flat_map(|h| h.addresses));
         }
@@ -185,10 +188,10 @@ mod tests {
     fn loopback_is_told_to_loopback_only() {
         let mut table = Announcers::default();
         let loopback = IpAddr::from([127, 0, 0, 1]);
-        table.take(NOW, FaceId(1), loopback, asked(1, 4001));
+        table.answer_question(NOW, FaceId(1), loopback, asked(1, 4001));
         let quiet = Question { nonce: [0; 8], announced: None };
-        assert_eq!(table.take(NOW, FaceId(2), ip(2), quiet.clone()), []);
-        assert_eq!(table.take(NOW, FaceId(2), loopback, quiet).len(), 1);
+        assert_eq!(table.answer_question(NOW, FaceId(2), ip(2), quiet.clone()), []);
+        assert_eq!(table.answer_question(NOW, FaceId(2), loopback, quiet).len(), 1);
     }
 
     #[test]

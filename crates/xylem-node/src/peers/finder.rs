@@ -96,14 +96,14 @@ impl Finder {
     }
 
     /// When [`Finder::ask`] has something to do.
-    pub(crate) fn due(&self) -> Option<Duration> {
+    pub(crate) fn poll_timeout(&self) -> Option<Duration> {
         (self.follows || self.announced.is_some()).then_some(self.asks_at)
     }
 
     /// Asks the peers at the other ends of `links`, if it is time.
     pub(crate) fn ask(&mut self, engine: &mut Engine, links: impl Iterator<Item = FaceId>) {
         let now = engine.now();
-        if self.due().is_none_or(|at| now < at) {
+        if self.poll_timeout().is_none_or(|at| now < at) {
             return;
         }
         self.asks_at = now + ASK_EVERY;
@@ -125,7 +125,7 @@ impl Finder {
 
     /// Takes a packet if it answers a question of ours; says whether it did. Costs nothing where no
     /// question waits.
-    pub(crate) fn take(&mut self, engine: &Engine, from: FaceId, packet: &[u8]) -> bool {
+    pub(crate) fn handle_answer(&mut self, engine: &Engine, from: FaceId, packet: &[u8]) -> bool {
         if packet.len() > LONGEST {
             return false;
         }
@@ -137,12 +137,12 @@ impl Finder {
         self.asked.remove(&from);
         let near = address_of(engine, from).is_some_and(|ip| ip.is_loopback());
         for hint in peers::decode_list(data.content()).unwrap_or_default() {
-            self.hear(engine.now(), hint, near);
+            self.note_hint(engine.now(), hint, near);
         }
         true
     }
 
-    fn hear(&mut self, now: Duration, hint: PeerHint, near: bool) {
+    fn note_hint(&mut self, now: Duration, hint: PeerHint, near: bool) {
         let mut addresses = hint.addresses;
         addresses.retain(|a| usable(a, near));
         let rested = match self.known.get(&hint.key) {
@@ -259,11 +259,11 @@ mod tests {
             "[fe80::1]:4000",
             "[::ffff:127.0.0.1]:4000",
         ];
-        finder.hear(NOW, hint(2, &bad), false);
+        finder.note_hint(NOW, hint(2, &bad), false);
         assert!(finder.next(NOW).is_none());
-        finder.hear(NOW, hint(1, &["192.0.2.1:4000"]), false);
+        finder.note_hint(NOW, hint(1, &["192.0.2.1:4000"]), false);
         assert!(finder.next(NOW).is_none(), "the ticket's own");
-        finder.hear(NOW, hint(2, &["127.0.0.1:4000"]), true);
+        finder.note_hint(NOW, hint(2, &["127.0.0.1:4000"]), true);
         assert!(finder.next(NOW).is_some());
     }
 
@@ -272,7 +272,7 @@ mod tests {
         let mut finder = finder();
         let mut begun = 0;
         for key in 10..60 {
-            finder.hear(NOW, hint(key, &["192.0.2.1:4000", "192.0.2.2:4000"]), false);
+            finder.note_hint(NOW, hint(key, &["192.0.2.1:4000", "192.0.2.2:4000"]), false);
         }
         for round in 0..20 {
             let (mut keys, mut addresses) = (Vec::new(), 0);
@@ -292,7 +292,7 @@ mod tests {
     fn who_does_not_answer_rests() {
         let mut finder = finder();
         let again = |finder: &mut Finder, now| {
-            finder.hear(now, hint(2, &["192.0.2.1:4000"]), false);
+            finder.note_hint(now, hint(2, &["192.0.2.1:4000"]), false);
             finder.next(now).is_some()
         };
         assert!(again(&mut finder, NOW));
@@ -310,7 +310,7 @@ mod tests {
         for i in 0..10_000_u32 {
             let mut one = hint(0, &["192.0.2.1:4000"]);
             one.key[..4].copy_from_slice(&i.to_be_bytes());
-            finder.hear(NOW, one, false);
+            finder.note_hint(NOW, one, false);
             assert!(finder.known.len() <= MAX_KNOWN);
         }
         assert!(matches!(finder.known.get(&[1; 32]), Some(State::Settled)));

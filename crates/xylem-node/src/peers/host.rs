@@ -10,11 +10,11 @@ use xylem_forward::{FaceId, Forwarder};
 use xylem_link::{Endpoint, Shaping, StaticKey};
 use xylem_object::peers::{Announcement, MAX_OWN_ADDRESSES};
 use xylem_object::{Publication, Ticket};
-use xylem_packet::{Interest, Packet};
+use xylem_packet::Packet;
 
 use super::announcers::Announcers;
 use crate::addresses::advertised;
-use crate::engine::{Engine, Happening, Limits};
+use crate::engine::{Engine, EngineEvent, Limits, NetworkFailed, Program};
 use crate::failure;
 use xylem_library::held::Answers;
 use xylem_library::held::HeldSource;
@@ -25,8 +25,6 @@ use xylem_library::{Error, Stop};
 
 /// Links that others have made; more are refused.
 const MAX_LINKS: usize = 64;
-/// Answers between two flushes, as in [`crate::share`].
-const ANSWERS_A_FLUSH: usize = 7;
 
 /// Serves one publication from what is held of it. Ends, with a goodbye on its links, when dropped.
 pub(crate) struct Host {
@@ -75,11 +73,17 @@ impl Host {
         let answers = Answers::new(publication, ticket.publisher, source);
         let (served, stop) = (Arc::new(AtomicU64::new(0)), Stop::new());
         let prefix = ticket.name.clone();
-        let run =
-            Run { engine, prefix, answers, announcers: Announcers::default(), out: Vec::new() };
-        let (counter, ends) = (served.clone(), stop.clone());
+        let announcers = Announcers::default();
+        let counter = served.clone();
+        let mut serve = Serve { prefix, answers, announcers, answer: Vec::new(), served: counter };
+        let ends = stop.clone();
         let thread = thread::Builder::new().name("serve".into());
-        let thread = thread.spawn(move || run.run(&ends, &counter)).map_err(local)?;
+        let run = move || {
+            // Sockets that fail for good end the serving, not the fetch.
+            let _ = engine.run(&mut serve, &ends);
+            engine.close();
+        };
+        let thread = thread.spawn(run).map_err(local)?;
         Ok(Self { key, listen, served, stop, waker, thread: Some(thread) })
     }
 
@@ -140,58 +144,46 @@ fn bind(engine: &mut Engine, asked: &[SocketAddr]) -> Result<Vec<SocketAddr>, Er
     Ok([Some(first), second.ok()].into_iter().flatten().collect())
 }
 
-/// What the thread owns.
-struct Run {
-    engine: Engine,
+/// What the thread runs.
+struct Serve {
     prefix: xylem_packet::Name,
     answers: Answers,
     announcers: Announcers,
-    out: Vec<u8>,
+    /// The answer in hand; kept for its allocation.
+    answer: Vec<u8>,
+    served: Arc<AtomicU64>,
 }
 
-impl Run {
-    fn run(mut self, stop: &Stop, served: &AtomicU64) {
-        while !stop.raised() {
-            // Sockets that fail for good end the serving, not the fetch.
-            if self.engine.wait(None).is_err() {
-                break;
+impl Program for Serve {
+    type Error = NetworkFailed;
+
+    fn handle(&mut self, engine: &mut Engine, event: EngineEvent) -> Result<(), NetworkFailed> {
+        match event {
+            EngineEvent::Packet { from, packet, nack: None, .. } => {
+                self.handle_packet(engine, from, &packet);
             }
-            let mut answered = 0;
-            while let Some(happening) = self.engine.next_happening() {
-                match happening {
-                    Happening::Packet { from, packet, nack: None, .. } => {
-                        self.take(from, &packet);
-                        answered += 1;
-                        if answered % ANSWERS_A_FLUSH == 0 {
-                            self.engine.flush_links();
-                        }
-                    }
-                    Happening::Stream { face, stream, what } => {
-                        self.engine.refuse_stream(face, stream, what);
-                    }
-                    Happening::FaceDown { face, .. } => self.announcers.went_down(face),
-                    Happening::Packet { .. } | Happening::FaceUp { .. } => {}
-                }
-            }
-            served.store(self.answers.served, Ordering::Relaxed);
-            self.engine.flush();
+            EngineEvent::Stream { face, stream, what } => engine.refuse_stream(face, stream, what),
+            EngineEvent::FaceDown { face, .. } => self.announcers.went_down(face),
+            EngineEvent::Packet { .. } | EngineEvent::FaceUp { .. } => {}
         }
-        self.engine.close();
+        Ok(())
     }
 
-    fn take(&mut self, from: FaceId, packet: &[u8]) {
+    fn before_wait(&mut self, _engine: &mut Engine) {
+        self.served.store(self.answers.served, Ordering::Relaxed);
+    }
+}
+
+impl Serve {
+    fn handle_packet(&mut self, engine: &mut Engine, from: FaceId, packet: &[u8]) {
         let Ok(Packet::Interest(interest)) = Packet::decode(packet) else { return };
-        self.out.clear();
-        if self.answers.answer(self.engine.now(), &interest, &mut self.out) {
-            return self.engine.send(&self.out);
+        self.answer.clear();
+        if self.answers.answer(engine.now(), &interest, &mut self.answer) {
+            return engine.send(&self.answer);
         }
-        match self.hints(from, &interest) {
-            Some(answer) => self.engine.send(&answer),
-            None => self.engine.refuse(packet),
+        match self.announcers.answer(engine, from, self.prefix.as_ref(), &interest) {
+            Some(answer) => engine.send(&answer),
+            None => engine.refuse(packet),
         }
-    }
-
-    fn hints(&mut self, from: FaceId, interest: &Interest<'_>) -> Option<Vec<u8>> {
-        self.announcers.answer(&self.engine, from, self.prefix.as_ref(), interest)
     }
 }

@@ -16,10 +16,10 @@
 //! for others does not hold the fetch up.
 
 mod announcers;
-mod company;
 mod finder;
 mod host;
+mod swarm;
 
 pub(crate) use announcers::Announcers;
-pub(crate) use company::{Company, Offer};
 pub(crate) use finder::Found;
+pub(crate) use swarm::{Offer, Swarm};

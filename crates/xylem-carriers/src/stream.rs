@@ -1,59 +1,63 @@
 //! A carrier that is a stream of bytes with messages of ours in it: datagrams with their length, or
-//! DNS over HTTPS. Between a [`Pipe`] and the endpoint it holds what is not whole yet, and what the
-//! socket does not take yet; both are bounded.
+//! DNS over HTTPS. Between a connection and the link it holds what is not whole yet, and what
+//! that does not take yet; both are bounded.
 
 use std::io::{self, Read, Write};
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 
-use super::pipe::{Pipe, closed};
-use super::{MAX_UNSENT, MAX_UNWRITTEN, Malformed, Turn, doh, framing};
+use crate::{MAX_UNSENT, MAX_UNWRITTEN, Malformed, Received, closed, doh, framing};
 
-/// Bytes taken in one turn, so that one connection does not keep the others waiting.
-const TURN_LEN: usize = 1 << 20;
+/// Bytes that [`Stream::receive`] takes, so that one connection does not keep the others waiting.
+const MAX_RECEIVED: usize = 1 << 20;
 /// Memory that is read into: of a connection that is busy, and of one that is not. Datagrams are slices
 /// of it, so that each is copied once, from the session's memory.
 const BUSY_LEN: usize = 256 * 1024;
 const QUIET_LEN: usize = 16 * 1024;
 /// With less room than this there is new memory.
 const MIN_ROOM: usize = 4 * 1024;
-/// Bytes that are written before the turn ends, so that the reader works meanwhile.
+/// Bytes that are written before all are queued, so that the reader works meanwhile.
 const WRITE_AT: usize = 128 * 1024;
 
 /// What the bytes mean.
-pub(super) enum Codec {
+pub enum Codec {
+    /// Datagrams with their length.
     Framed,
+    /// DNS over HTTPS, at the end that asks.
     Client(doh::Client),
+    /// DNS over HTTPS, at the end that answers.
     Server(doh::Server),
 }
 
 /// See the module's documentation.
-pub(super) struct Stream {
-    pipe: Pipe,
+pub struct Stream<S> {
+    pipe: S,
     codec: Codec,
     /// What has come and is not whole yet, then room to read into.
     input: BytesMut,
     filled: usize,
-    /// The last turn brought much.
+    /// The last [`Stream::receive`] brought much.
     busy: bool,
     output: BytesMut,
     /// The socket took no more, and has not said since that it does.
     blocked: bool,
 }
 
-impl Stream {
-    pub(super) fn new(pipe: Pipe, codec: Codec) -> Self {
+impl<S: Read + Write> Stream<S> {
+    /// Over a connection that stands.
+    pub fn new(pipe: S, codec: Codec) -> Self {
         let (input, output) = (BytesMut::new(), BytesMut::new());
         Self { pipe, codec, input, filled: 0, busy: false, output, blocked: false }
     }
 
-    pub(super) fn pipe(&mut self) -> &mut Pipe {
+    /// The connection.
+    pub fn pipe(&mut self) -> &mut S {
         &mut self.pipe
     }
 
     /// Bytes that wait here.
-    pub(super) fn unsent(&self) -> usize {
+    pub fn unsent(&self) -> usize {
         let waiting = match &self.codec {
             Codec::Framed => 0,
             Codec::Client(client) => client.waiting(),
@@ -63,7 +67,7 @@ impl Stream {
     }
 
     /// Queues a datagram, or loses it where there is no room, as a full router would.
-    pub(super) fn queue(&mut self, now: Duration, datagram: &[u8]) {
+    pub fn queue(&mut self, now: Duration, datagram: &[u8]) {
         let room = self.output.len() + datagram.len() <= MAX_UNSENT;
         let queued = match &mut self.codec {
             Codec::Framed => room && framing::wrap(datagram, &mut self.output),
@@ -71,23 +75,26 @@ impl Stream {
             Codec::Server(server) => server.queue(datagram),
         };
         if queued && !self.blocked && self.unsent() >= WRITE_AT {
-            // An error comes again when the turn's end flushes.
+            // An error comes again with the next flush.
             let _ = self.flush(now);
         }
     }
 
-    /// Takes what has arrived.
-    pub(super) fn receive(
+    /// Takes what has arrived, and hands out its datagrams.
+    ///
+    /// # Errors
+    /// The connection ended, or the other end is no carrier of ours.
+    pub fn receive(
         &mut self,
         now: Duration,
         each: &mut dyn FnMut(BytesMut),
-    ) -> io::Result<Turn> {
-        let mut turn = Turn::default();
+    ) -> io::Result<Received> {
+        let mut received = Received::default();
         self.blocked = false;
         self.flush(now)?;
         let mut taken = 0;
         loop {
-            turn.refused += u64::from(self.decode(now, each)?);
+            received.refused += u64::from(self.decode(now, each)?);
             // Whoever does not take our answers is not read either.
             if self.is_full() {
                 self.flush(now)?;
@@ -96,8 +103,8 @@ impl Stream {
                 }
                 continue;
             }
-            if taken >= TURN_LEN {
-                turn.more = true;
+            if taken >= MAX_RECEIVED {
+                received.more = true;
                 break;
             }
             self.make_room();
@@ -117,7 +124,7 @@ impl Stream {
             self.input = BytesMut::new();
         }
         self.flush(now)?;
-        Ok(turn)
+        Ok(received)
     }
 
     /// Whether more answers wait for the socket than should.
@@ -159,8 +166,11 @@ impl Stream {
         Ok(refused)
     }
 
-    /// Writes what the socket takes.
-    pub(super) fn flush(&mut self, now: Duration) -> io::Result<()> {
+    /// Writes what the connection takes.
+    ///
+    /// # Errors
+    /// The connection ended.
+    pub fn flush(&mut self, now: Duration) -> io::Result<()> {
         loop {
             match &mut self.codec {
                 Codec::Framed => {}

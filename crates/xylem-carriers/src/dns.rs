@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use bytes::{Buf, BufMut, BytesMut};
 
-use super::Malformed;
+use crate::Malformed;
 
 /// Longest message (RFC 8484, section 6).
 pub const MAX_MESSAGE: usize = 65_535;

@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 
-use super::dns::{self, Message};
-use super::http::{self, Refusal};
-use super::{MAX_UNSENT, MAX_UNWRITTEN, Malformed};
+use crate::dns::{self, Message};
+use crate::http::{self, Refusal};
+use crate::{MAX_UNSENT, MAX_UNWRITTEN, Malformed};
 
 /// Where queries are posted.
 const PATH: &str = "/dns-query";

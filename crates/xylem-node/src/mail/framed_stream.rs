@@ -1,4 +1,4 @@
-//! [`Line`]: the mail protocol's frames over one stream of an engine's link.
+//! [`FramedStream`]: the mail protocol's frames over one stream of an engine's link.
 
 use xylem_forward::FaceId;
 use xylem_link::{StreamId, StreamRead};
@@ -12,7 +12,7 @@ const ENOUGH: usize = 128 * 1024;
 const NOT_UNDERSTOOD: u32 = 1;
 
 /// One stream.
-pub(super) struct Line {
+pub(super) struct FramedStream {
     pub(super) face: FaceId,
     pub(super) stream: StreamId,
     out: Vec<u8>,
@@ -22,7 +22,7 @@ pub(super) struct Line {
     finished: bool,
 }
 
-impl Line {
+impl FramedStream {
     pub(super) fn new(face: FaceId, stream: StreamId) -> Self {
         let (out, frames) = (Vec::new(), Frames::new());
         Self { face, stream, out, frames, ended: false, finished: false }

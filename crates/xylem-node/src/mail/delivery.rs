@@ -1,5 +1,5 @@
 //! The asking side of the mail protocol: [`deliver`] hands over what waits in the outbox, [`collect`]
-//! fetches from a node what waits there for us. Each call has sockets and a loop of its own.
+//! fetches from a node what waits there for us. Each [`Delivery`] has sockets and an engine of its own.
 //!
 //! Deliveries dial with a key made for the purpose, so that a node that keeps mail for somebody does
 //! not learn from whom; who the sender is stands inside the envelope.
@@ -15,11 +15,11 @@ use xylem_mail::EnvelopeId;
 use xylem_mail::protocol::{Frame, Status};
 use xylem_mgmt::Persistency;
 
-use super::line::Line;
-use super::room::tell;
+use super::framed_stream::FramedStream;
+use super::server::tell;
 use super::{delivered, waiting};
 use crate::api::{Event, Peer};
-use crate::engine::{Engine, Happening, StreamEvent};
+use crate::engine::{Engine, EngineEvent, NetworkFailed, Program, StreamEvent};
 use crate::failure;
 use xylem_library::identity;
 use xylem_library::mail::entries::{Parcel, Route};
@@ -34,15 +34,17 @@ const ATTEMPT: Duration = Duration::from_secs(10);
 const ANSWER: Duration = Duration::from_secs(10);
 const GOODBYE: Duration = Duration::from_secs(2);
 
-/// One stream to one node, and everything below it.
-struct Call {
+/// One stream of the mail protocol to one node, and everything below it.
+struct Delivery {
     engine: Engine,
-    line: Line,
+    stream: FramedStream,
+    /// The stream has ended, or its link has.
     gone: bool,
+    /// All that was written has arrived.
     delivered: bool,
 }
 
-/// Why a call came to nothing.
+/// Why a delivery came to nothing.
 enum Failed {
     /// Nobody answers, or not rightly.
     Peer(String),
@@ -56,7 +58,96 @@ impl From<Error> for Failed {
     }
 }
 
-impl Call {
+impl From<NetworkFailed> for Failed {
+    fn from(e: NetworkFailed) -> Self {
+        Self::Local(e.into())
+    }
+}
+
+/// Dials addresses of one node until the first answers.
+struct Dialling {
+    dialled: Vec<FaceId>,
+    up: Option<FaceId>,
+    deadline: Duration,
+    /// Why the last of them failed.
+    why: String,
+}
+
+impl Program for Dialling {
+    type Error = Failed;
+
+    fn handle(&mut self, _engine: &mut Engine, event: EngineEvent) -> Result<(), Failed> {
+        match event {
+            EngineEvent::FaceUp { face, .. } => drop(self.up.get_or_insert(face)),
+            EngineEvent::FaceDown { face, why, .. } => {
+                self.dialled.retain(|other| *other != face);
+                self.why = why;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn is_done(&mut self, engine: &Engine, stopped: bool) -> bool {
+        let over = stopped || self.dialled.is_empty() || engine.now() >= self.deadline;
+        over || self.up.is_some()
+    }
+
+    fn poll_timeout(&mut self, _now: Duration) -> Option<Duration> {
+        Some(self.deadline)
+    }
+}
+
+/// Writes and reads the stream of a delivery until `step` has what it wants.
+struct Exchange<'a, S> {
+    stream: &'a mut FramedStream,
+    gone: &'a mut bool,
+    delivered: &'a mut bool,
+    deadline: Duration,
+    step: S,
+    done: bool,
+}
+
+impl<S: FnMut(&mut FramedStream, &mut Engine, bool) -> Result<bool, Failed>> Program
+    for Exchange<'_, S>
+{
+    type Error = Failed;
+
+    fn handle(&mut self, engine: &mut Engine, event: EngineEvent) -> Result<(), Failed> {
+        let ours = |face, stream| face == self.stream.face && stream == self.stream.stream;
+        match event {
+            EngineEvent::FaceDown { face, .. } => *self.gone |= face == self.stream.face,
+            EngineEvent::Stream { face, stream, what } if ours(face, stream) => match what {
+                StreamEvent::Reset | StreamEvent::Stopped => *self.gone = true,
+                StreamEvent::Delivered => *self.delivered = true,
+                _ => {}
+            },
+            EngineEvent::Stream { face, stream, what } => engine.refuse_stream(face, stream, what),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn handle_timeout(&mut self, engine: &mut Engine, _now: Duration) -> Result<(), Failed> {
+        let over = *self.gone || *self.delivered;
+        self.done = (self.step)(self.stream, engine, over)?;
+        Ok(())
+    }
+
+    fn is_done(&mut self, engine: &Engine, stopped: bool) -> bool {
+        self.done || stopped || engine.now() >= self.deadline
+    }
+
+    fn before_wait(&mut self, engine: &mut Engine) {
+        *self.gone |= !self.stream.write(engine);
+    }
+
+    fn poll_timeout(&mut self, _now: Duration) -> Option<Duration> {
+        Some(self.deadline)
+    }
+}
+
+impl Delivery {
     /// Dials all of them; the first that answers is the one.
     fn dial(
         peers: &[Peer],
@@ -77,80 +168,54 @@ impl Call {
             }
         }
         let deadline = engine.now() + give_up;
-        let up = loop {
-            if dialled.is_empty() {
-                return Err(Failed::Peer(why));
-            }
-            if engine.now() >= deadline || stop.raised() {
-                return Err(Failed::Peer("nobody answers there".into()));
-            }
-            engine.flush();
-            engine.wait(Some(deadline)).map_err(|e| failure::local("network", &e))?;
-            match engine.next_happening() {
-                Some(Happening::FaceUp { face, .. }) => break face,
-                Some(Happening::FaceDown { face, why: because, .. }) => {
-                    dialled.retain(|other| *other != face);
-                    why = because;
-                }
-                _ => {}
-            }
+        let mut dialling = Dialling { dialled, up: None, deadline, why };
+        engine.run(&mut dialling, stop)?;
+        let Dialling { dialled, up, why, .. } = dialling;
+        let Some(up) = up else {
+            let nobody = || "nobody answers there".into();
+            return Err(Failed::Peer(if dialled.is_empty() { why } else { nobody() }));
         };
         for other in dialled.into_iter().filter(|face| *face != up) {
             engine.drop_face(other, "another address of the same node answered first");
         }
         let stream =
             engine.open_stream(up, purpose::MAIL).map_err(|e| Failed::Peer(e.to_string()))?;
-        Ok(Self { engine, line: Line::new(up, stream), gone: false, delivered: false })
+        Ok(Self { engine, stream: FramedStream::new(up, stream), gone: false, delivered: false })
     }
 
-    /// Lets the network run once.
-    fn turn(&mut self, deadline: Duration) -> Result<(), Failed> {
-        self.gone |= !self.line.write(&mut self.engine);
-        self.engine.flush();
-        self.engine.wait(Some(deadline)).map_err(|e| failure::local("network", &e))?;
-        while let Some(happening) = self.engine.next_happening() {
-            let ours = |face: FaceId, stream| face == self.line.face && stream == self.line.stream;
-            match happening {
-                Happening::FaceDown { face, .. } => self.gone |= face == self.line.face,
-                Happening::Stream { face, stream, what } if ours(face, stream) => match what {
-                    StreamEvent::Reset | StreamEvent::Stopped => self.gone = true,
-                    StreamEvent::Delivered => self.delivered = true,
-                    _ => {}
-                },
-                Happening::Stream { face, stream, what } => {
-                    self.engine.refuse_stream(face, stream, what);
-                }
-                _ => {}
-            }
-        }
-        Ok(())
+    /// Exchanges what waits until `step`, which is told whether the stream is over, is done.
+    fn exchange(
+        &mut self,
+        patience: Duration,
+        stop: &Stop,
+        step: impl FnMut(&mut FramedStream, &mut Engine, bool) -> Result<bool, Failed>,
+    ) -> Result<(), Failed> {
+        let Self { engine, stream, gone, delivered } = self;
+        let deadline = engine.now() + patience;
+        engine.run(&mut Exchange { stream, gone, delivered, deadline, step, done: false }, stop)
     }
 
     /// Waits for the other side's next frame.
     fn answer(&mut self, stop: &Stop) -> Result<Frame, Failed> {
-        let deadline = self.engine.now() + ANSWER;
-        loop {
-            match self.line.next_frame(&mut self.engine) {
-                Ok(Some(frame)) => return Ok(frame),
-                Ok(None) if !self.line.ended && !self.gone => {}
+        let mut answer = None;
+        self.exchange(ANSWER, stop, |stream, engine, over| {
+            match stream.next_frame(engine) {
+                Ok(Some(frame)) => answer = Some(frame),
+                Ok(None) if !stream.ended && !over => {}
                 _ => return Err(Failed::Peer("it does not take or keep mail".into())),
             }
-            if self.engine.now() >= deadline || stop.raised() {
-                return Err(Failed::Peer("it does not answer".into()));
-            }
-            self.turn(deadline)?;
-        }
+            Ok(answer.is_some())
+        })?;
+        answer.ok_or_else(|| Failed::Peer("it does not answer".into()))
     }
 
     /// Says goodbye, when all that was written has arrived or it takes too long.
     fn finish(mut self) {
-        let deadline = self.engine.now() + GOODBYE;
-        while !self.delivered && !self.gone && self.engine.now() < deadline {
-            self.line.finish(&mut self.engine);
-            if self.turn(deadline).is_err() {
-                break;
-            }
-        }
+        // What has not arrived by now is sent again by the next attempt.
+        let _ = self.exchange(GOODBYE, &Stop::new(), |stream, engine, over| {
+            stream.finish(engine);
+            Ok(over)
+        });
         self.engine.close();
     }
 }
@@ -216,11 +281,11 @@ fn hand_over(
     on_event: &mut dyn FnMut(Event),
 ) -> Result<(), Failed> {
     let key = StaticKey::from_bytes(identity::random()?);
-    let mut call = Call::dial(target, key, give_up, stop)?;
+    let mut delivery = Delivery::dial(target, key, give_up, stop)?;
     for _ in 0..parcels.len() {
         let Some(parcel) = parcels.pop_front() else { break };
-        call.line.send(&Frame::Deliver(parcel.envelope.clone()));
-        let status = match call.answer(stop) {
+        delivery.stream.send(&Frame::Deliver(parcel.envelope.clone()));
+        let status = match delivery.answer(stop) {
             Ok(Frame::Receipt(id, status)) if id == parcel.id() => status,
             other => {
                 parcels.push_back(parcel);
@@ -244,24 +309,24 @@ fn hand_over(
             parcels.push_back(parcel);
         }
     }
-    call.finish();
+    delivery.finish();
     Ok(())
 }
 
 /// Runs something while, in a thread of its own, what waits is handed over; what happens there comes
-/// out of the receiver. The stop flag ends the courier, and is raised when `run` is done.
-pub(crate) fn beside<R>(
+/// out of the receiver. The stop flag ends the delivery, and is raised when `run` is done.
+pub(crate) fn while_delivering<R>(
     mail: Option<&MailStore>,
     run: impl FnOnce(&mpsc::Receiver<Event>, &Stop) -> R,
 ) -> R {
     let ends = Stop::new();
-    let (events, from_courier) = mpsc::channel();
+    let (events, from_delivery) = mpsc::channel();
     thread::scope(|scope| {
         if let Some(mail) = mail {
             let ends = &ends;
             scope.spawn(move || keep_delivering(mail, None, ATTEMPT, ends, &events));
         }
-        let done = run(&from_courier, &ends);
+        let done = run(&from_delivery, &ends);
         ends.raise();
         done
     })
@@ -309,11 +374,11 @@ pub(crate) fn collect(
         message: format!("no mail from the node: {why}"),
     };
     let fetched = || -> Result<usize, Failed> {
-        let mut call = Call::dial(from, link, give_up, stop)?;
-        call.line.send(&Frame::Fetch);
+        let mut delivery = Delivery::dial(from, link, give_up, stop)?;
+        delivery.stream.send(&Frame::Fetch);
         let mut new = 0;
         loop {
-            let envelope = match call.answer(stop)? {
+            let envelope = match delivery.answer(stop)? {
                 Frame::Envelope(envelope) => envelope,
                 Frame::End => break,
                 _ => return Err(Failed::Peer("it answers oddly".into())),
@@ -323,10 +388,10 @@ pub(crate) fn collect(
             tell(store, &incoming, on_event)?;
             // What nobody can read would only wait there for ever.
             if incoming != Incoming::Not(Status::Full) {
-                call.line.send(&Frame::Taken(EnvelopeId::of(&envelope)));
+                delivery.stream.send(&Frame::Taken(EnvelopeId::of(&envelope)));
             }
         }
-        call.finish();
+        delivery.finish();
         Ok(new)
     };
     fetched().map_err(|failed| match failed {
@@ -344,10 +409,10 @@ pub(crate) fn hand_one(
 ) -> Result<bool, Error> {
     let handed = || -> Result<bool, Failed> {
         let key = StaticKey::from_bytes(identity::random()?);
-        let mut call = Call::dial(target, key, give_up, stop)?;
-        call.line.send(&Frame::Deliver(envelope));
-        let taken = matches!(call.answer(stop)?, Frame::Receipt(_, Status::Stored));
-        call.finish();
+        let mut delivery = Delivery::dial(target, key, give_up, stop)?;
+        delivery.stream.send(&Frame::Deliver(envelope));
+        let taken = matches!(delivery.answer(stop)?, Frame::Receipt(_, Status::Stored));
+        delivery.finish();
         Ok(taken)
     };
     match handed() {

@@ -7,7 +7,7 @@
 
 use bytes::{BufMut, BytesMut};
 
-use super::Malformed;
+use crate::Malformed;
 
 /// Longest head that is read.
 pub const MAX_HEAD: usize = 8 * 1024;

@@ -1,19 +1,19 @@
-//! [`Used`]: receive buffers that come back.
+//! [`BufferPool`]: receive buffers that come back.
 
 use bytes::{Bytes, BytesMut};
 
-/// Buffers of [`Used`] that wait for their slices to be dropped; older ones are left to the allocator.
+/// Buffers of [`BufferPool`] that wait for their slices to be dropped; older ones are left to the allocator.
 const MAX_USED: usize = 64;
 
 /// Buffers that were received into and given out in slices. They are received into again once nobody
 /// keeps a slice: that is cheaper than new memory, which the system has to clear and the processor has
 /// not in its cache.
 #[derive(Default)]
-pub(crate) struct Used(Vec<Bytes>);
+pub struct BufferPool(Vec<Bytes>);
 
-impl Used {
+impl BufferPool {
     /// Keeps a buffer that was given out; all of it, or its beginning.
-    pub(crate) fn keep(&mut self, buffer: Bytes) {
+    pub fn keep(&mut self, buffer: Bytes) {
         if self.0.len() >= MAX_USED {
             self.0.remove(0);
         }
@@ -21,7 +21,7 @@ impl Used {
     }
 
     /// A buffer of `len` bytes: of those that are free again the one that was used last, or a new one.
-    pub(crate) fn take(&mut self, len: usize) -> BytesMut {
+    pub fn buffer(&mut self, len: usize) -> BytesMut {
         let free = self.0.iter().rposition(Bytes::is_unique);
         let again = free.and_then(|at| self.0.remove(at).try_into_mut().ok());
         match again {
@@ -40,28 +40,28 @@ mod tests {
 
     #[test]
     fn memory_comes_back_once_nobody_keeps_a_slice() {
-        let mut used = Used::default();
-        let mut first = used.take(100);
+        let mut used = BufferPool::default();
+        let mut first = used.buffer(100);
         first[..3].copy_from_slice(b"abc");
         let place = first.as_ptr();
         first.truncate(60);
         let first = first.freeze();
         let slice = first.slice(0..3);
         used.keep(first);
-        let second = used.take(100);
+        let second = used.buffer(100);
         assert_ne!(second.as_ptr(), place, "a slice is kept");
         assert_eq!(&slice[..], b"abc");
         drop(slice);
-        let third = used.take(100);
+        let third = used.buffer(100);
         assert_eq!((third.as_ptr(), third.len()), (place, 100));
-        assert_ne!(used.take(100).as_ptr(), place, "given out once");
+        assert_ne!(used.buffer(100).as_ptr(), place, "given out once");
     }
 
     #[test]
     fn what_is_too_short_or_too_much_is_left_to_the_allocator() {
-        let mut used = Used::default();
+        let mut used = BufferPool::default();
         used.keep(BytesMut::zeroed(10).freeze());
-        assert_eq!(used.take(100).len(), 100);
+        assert_eq!(used.buffer(100).len(), 100);
         for _ in 0..2 * MAX_USED {
             used.keep(Bytes::from_static(b"x"));
         }

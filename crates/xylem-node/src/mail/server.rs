@@ -1,4 +1,4 @@
-//! [`Room`]: the answering side of the mail protocol, beside whatever else a program's loop does.
+//! [`MailServer`]: the answering side of the mail protocol, beside whatever else a program's loop does.
 //! Mail for us goes to the [`MailStore`], mail for others to the [`Mailbox`], if there are such.
 
 use std::collections::{HashMap, VecDeque};
@@ -9,7 +9,7 @@ use xylem_link::{StreamId, purpose};
 use xylem_mail::protocol::{Frame, Status};
 use xylem_mail::{EnvelopeId, MailboxId, mailbox_of};
 
-use super::line::Line;
+use super::framed_stream::FramedStream;
 use super::{arrived, fetched};
 use crate::api::Event;
 use crate::engine::{Engine, StreamEvent};
@@ -18,40 +18,40 @@ use xylem_library::mail::mailbox::{Mailbox, MailboxConfig};
 use xylem_library::mail::store::{Incoming, MailStore};
 
 /// Streams at most; more are refused.
-const MAX_LINES: usize = 64;
+const MAX_STREAMS: usize = 64;
 
 /// See the module's documentation.
-pub(crate) struct Room {
+pub(crate) struct MailServer {
     store: Option<MailStore>,
     mailbox: Option<Mailbox>,
-    lines: HashMap<(FaceId, StreamId), Answering>,
+    streams: HashMap<(FaceId, StreamId), Answering>,
 }
 
 struct Answering {
-    line: Line,
+    stream: FramedStream,
     /// Files of a mailbox that are on their way to its owner.
     fetched: VecDeque<String>,
     fetching: bool,
 }
 
-impl Room {
+impl MailServer {
     /// Takes mail for us, if this store has begun to have mail, and with `mailbox` for others.
     pub(crate) fn open(store: &Path, mailbox: Option<MailboxConfig>) -> Result<Self, Error> {
         Ok(Self {
             store: MailStore::open_existing(store)?,
             mailbox: mailbox.map(|limits| Mailbox::open(store, limits)).transpose()?,
-            lines: HashMap::new(),
+            streams: HashMap::new(),
         })
     }
 
     /// Whether no stream is open.
     pub(crate) fn is_empty(&self) -> bool {
-        self.lines.is_empty()
+        self.streams.is_empty()
     }
 
     /// A face is gone, and its streams with it.
     pub(crate) fn face_down(&mut self, face: FaceId) {
-        self.lines.retain(|(of, _), _| *of != face);
+        self.streams.retain(|(of, _), _| *of != face);
     }
 
     /// Something happened to a stream of a peer.
@@ -66,24 +66,25 @@ impl Room {
         match what {
             StreamEvent::Opened { purpose } => {
                 let wanted = self.store.is_some() || self.mailbox.is_some();
-                if purpose != purpose::MAIL || !wanted || self.lines.len() >= MAX_LINES {
+                if purpose != purpose::MAIL || !wanted || self.streams.len() >= MAX_STREAMS {
                     return engine.refuse_stream(face, stream, what);
                 }
-                let line = Line::new(face, stream);
-                let answering = Answering { line, fetched: VecDeque::new(), fetching: false };
-                self.lines.insert((face, stream), answering);
+                let framed = FramedStream::new(face, stream);
+                let answering =
+                    Answering { stream: framed, fetched: VecDeque::new(), fetching: false };
+                self.streams.insert((face, stream), answering);
             }
             StreamEvent::Reset | StreamEvent::Stopped | StreamEvent::Delivered => {
-                self.lines.remove(&(face, stream));
+                self.streams.remove(&(face, stream));
                 return;
             }
             StreamEvent::Readable | StreamEvent::Writable => {}
         }
-        let Some(mut answering) = self.lines.remove(&(face, stream)) else { return };
+        let Some(mut answering) = self.streams.remove(&(face, stream)) else { return };
         if self.serve(engine, &mut answering, on_event) {
-            self.lines.insert((face, stream), answering);
+            self.streams.insert((face, stream), answering);
         } else {
-            answering.line.abandon(engine);
+            answering.stream.abandon(engine);
         }
     }
 
@@ -95,40 +96,40 @@ impl Room {
         on_event: &mut dyn FnMut(Event),
     ) -> bool {
         loop {
-            if !on.line.write(engine) {
+            if !on.stream.write(engine) {
                 return false;
             }
-            if !on.line.has_room() {
+            if !on.stream.has_room() {
                 return true;
             }
             if on.fetching {
                 let next = on.fetched.pop_front();
                 let envelope = next.map(|file| self.mailbox.as_ref().and_then(|m| m.read(&file)));
                 match envelope {
-                    Some(Some(envelope)) => on.line.send(&Frame::Envelope(envelope)),
+                    Some(Some(envelope)) => on.stream.send(&Frame::Envelope(envelope)),
                     Some(None) => {}
                     None => {
                         on.fetching = false;
-                        on.line.send(&Frame::End);
+                        on.stream.send(&Frame::End);
                     }
                 }
                 continue;
             }
-            let Ok(frame) = on.line.next_frame(engine) else { return false };
+            let Ok(frame) = on.stream.next_frame(engine) else { return false };
             let Some(frame) = frame else { break };
             match frame {
                 Frame::Deliver(envelope) => {
                     let status = self.take_in(&envelope, on_event);
-                    on.line.send(&Frame::Receipt(EnvelopeId::of(&envelope), status));
+                    on.stream.send(&Frame::Receipt(EnvelopeId::of(&envelope), status));
                 }
                 Frame::Fetch => {
-                    let owner = engine.link_peer(on.line.face).map(|key| MailboxId::of(&key));
+                    let owner = engine.link_peer(on.stream.face).map(|key| MailboxId::of(&key));
                     let waiting = owner.zip(self.mailbox.as_ref()).map(|(id, m)| m.list(id));
                     on.fetched = waiting.unwrap_or_default().into();
                     on.fetching = true;
                 }
                 Frame::Taken(id) => {
-                    let owner = engine.link_peer(on.line.face).map(|key| MailboxId::of(&key));
+                    let owner = engine.link_peer(on.stream.face).map(|key| MailboxId::of(&key));
                     if let Some((owner, mailbox)) = owner.zip(self.mailbox.as_mut())
                         && let Err(e) = mailbox.taken(owner, id)
                     {
@@ -139,8 +140,8 @@ impl Room {
                 Frame::Receipt(..) | Frame::Envelope(_) | Frame::End => return false,
             }
         }
-        if on.line.ended {
-            on.line.finish(engine);
+        if on.stream.ended {
+            on.stream.finish(engine);
         }
         true
     }

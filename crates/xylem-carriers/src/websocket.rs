@@ -11,15 +11,14 @@ use tungstenite::handshake::{HandshakeError, MidHandshake, derive_accept_key};
 use tungstenite::protocol::{Message, Role, WebSocketConfig};
 use tungstenite::{Error, WebSocket};
 
-use super::http::{self, Refusal};
-use super::pipe::{Pipe, closed};
-use super::{MAX_UNSENT, Turn};
+use crate::http::{self, Refusal};
+use crate::{MAX_UNSENT, Received, closed};
 
 /// Where the WebSocket is.
 const PATH: &str = "/socket";
 /// Longest message that is taken: the longest datagram.
 const MAX_MESSAGE: usize = 65_535;
-/// Messages taken in one turn, so that one connection does not keep the others waiting.
+/// Messages that [`Socket::receive`] takes, so that one connection does not keep the others waiting.
 const BATCH: usize = 256;
 /// Requests that one connection may have refused before it ends.
 const MAX_REFUSED: u64 = 100;
@@ -34,31 +33,39 @@ fn settings() -> WebSocketConfig {
 }
 
 /// An open WebSocket.
-pub(super) struct Socket(Box<WebSocket<Pipe>>);
+pub struct Socket<S>(Box<WebSocket<S>>);
 
 /// What came of going on with an opening handshake.
-pub(super) enum Opening<T> {
-    Open(Socket),
+pub enum Opening<S, T> {
+    /// It stands.
+    Open(Socket<S>),
+    /// For what has not arrived, or room to write.
     Waits(T),
 }
 
 /// The client's side of the opening.
-pub(super) type Asking = MidHandshake<ClientHandshake<Pipe>>;
+pub type Asking<S> = MidHandshake<ClientHandshake<S>>;
 
 /// Asks for a WebSocket.
-pub(super) fn ask(pipe: Pipe, authority: &str) -> io::Result<Opening<Box<Asking>>> {
+///
+/// # Errors
+/// The connection ended, or the other end is none of ours; so for all below.
+pub fn ask<S: Read + Write>(pipe: S, authority: &str) -> io::Result<Opening<S, Box<Asking<S>>>> {
     let uri = format!("ws://{authority}{PATH}");
     asked(tungstenite::client::client_with_config(uri, pipe, Some(settings())))
 }
 
 /// Goes on with asking.
-pub(super) fn ask_on(asking: Box<Asking>) -> io::Result<Opening<Box<Asking>>> {
+///
+/// # Errors
+/// As [`ask`].
+pub fn ask_on<S: Read + Write>(asking: Box<Asking<S>>) -> io::Result<Opening<S, Box<Asking<S>>>> {
     asked(asking.handshake())
 }
 
-fn asked<R>(
-    outcome: Result<(WebSocket<Pipe>, R), HandshakeError<ClientHandshake<Pipe>>>,
-) -> io::Result<Opening<Box<Asking>>> {
+fn asked<S: Read + Write, R>(
+    outcome: Result<(WebSocket<S>, R), HandshakeError<ClientHandshake<S>>>,
+) -> io::Result<Opening<S, Box<Asking<S>>>> {
     match outcome {
         Ok((socket, _)) => Ok(Opening::Open(Socket(Box::new(socket)))),
         Err(HandshakeError::Interrupted(asking)) => Ok(Opening::Waits(Box::new(asking))),
@@ -67,8 +74,8 @@ fn asked<R>(
 }
 
 /// The server's side of the opening.
-pub(super) struct Greeting {
-    pipe: Pipe,
+pub struct Greeting<S> {
+    pipe: S,
     input: Vec<u8>,
     output: BytesMut,
     /// The request was good, and this is left of what came behind it.
@@ -78,23 +85,28 @@ pub(super) struct Greeting {
     refused: u64,
 }
 
-impl Greeting {
-    pub(super) fn new(pipe: Pipe) -> Self {
+impl<S: Read + Write> Greeting<S> {
+    /// Nothing has been asked yet.
+    pub fn new(pipe: S) -> Self {
         let (input, output) = (Vec::new(), BytesMut::new());
         Self { pipe, input, output, accepted: None, ends: false, refused: 0 }
     }
 
-    pub(super) fn pipe(&mut self) -> &mut Pipe {
+    /// The connection.
+    pub fn pipe(&mut self) -> &mut S {
         &mut self.pipe
     }
 
     /// Requests that were refused.
-    pub(super) fn refused(&self) -> u64 {
+    pub fn refused(&self) -> u64 {
         self.refused
     }
 
     /// Goes on: reads requests and answers them, until one is for a WebSocket.
-    pub(super) fn go_on(mut self: Box<Self>) -> io::Result<Opening<Box<Self>>> {
+    ///
+    /// # Errors
+    /// The connection ended.
+    pub fn go_on(mut self: Box<Self>) -> io::Result<Opening<S, Box<Self>>> {
         loop {
             if !self.write()? {
                 return Ok(Opening::Waits(self));
@@ -182,20 +194,24 @@ impl Greeting {
     }
 }
 
-impl Socket {
-    pub(super) fn pipe(&mut self) -> &mut Pipe {
+impl<S: Read + Write> Socket<S> {
+    /// The connection.
+    pub fn pipe(&mut self) -> &mut S {
         self.0.get_mut()
     }
 
     /// Queues a datagram, or loses it where there is no room, as a full router would.
-    pub(super) fn queue(&mut self, datagram: &[u8]) {
-        // Errors come again when the turn's end flushes.
+    pub fn queue(&mut self, datagram: &[u8]) {
+        // Errors come again with the next flush.
         let _ = self.0.write(Message::Binary(Bytes::copy_from_slice(datagram)));
     }
 
-    /// Takes what has arrived.
-    pub(super) fn receive(&mut self, each: &mut dyn FnMut(BytesMut)) -> io::Result<Turn> {
-        let mut turn = Turn::default();
+    /// Takes what has arrived, and hands out its datagrams.
+    ///
+    /// # Errors
+    /// The connection ended, or the other end is no carrier of ours.
+    pub fn receive(&mut self, each: &mut dyn FnMut(BytesMut)) -> io::Result<Received> {
+        let mut received = Received::default();
         for _ in 0..BATCH {
             match self.0.read() {
                 Ok(Message::Binary(datagram)) if !datagram.is_empty() => {
@@ -203,16 +219,19 @@ impl Socket {
                 }
                 // Pings are answered by the library; texts are nobody's.
                 Ok(_) => {}
-                Err(Error::Io(e)) if e.kind() == io::ErrorKind::WouldBlock => return Ok(turn),
+                Err(Error::Io(e)) if e.kind() == io::ErrorKind::WouldBlock => return Ok(received),
                 Err(e) => return Err(ended(e)),
             }
         }
-        turn.more = true;
-        Ok(turn)
+        received.more = true;
+        Ok(received)
     }
 
-    /// Writes what the socket takes.
-    pub(super) fn flush(&mut self) -> io::Result<()> {
+    /// Writes what the connection takes.
+    ///
+    /// # Errors
+    /// The connection ended.
+    pub fn flush(&mut self) -> io::Result<()> {
         match self.0.flush() {
             Ok(()) => Ok(()),
             Err(Error::Io(e)) if e.kind() == io::ErrorKind::WouldBlock => Ok(()),

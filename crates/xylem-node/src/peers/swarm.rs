@@ -1,4 +1,4 @@
-//! [`Company`]: one fetch among other peers. Starts to serve, asks who else is there, dials them.
+//! [`Swarm`]: one fetch among other peers. Starts to serve, asks who else is there, dials them.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use xylem_library::held::Holdings;
 const SETTLING: Duration = Duration::from_millis(200);
 
 /// What a fetch has to do with peers beside fetching.
-pub(crate) struct Company {
+pub(crate) struct Swarm {
     finder: Finder,
     offer: Option<Offer>,
     host: Option<Host>,
@@ -38,7 +38,7 @@ pub(crate) struct Offer {
     pub(crate) holdings: Holdings,
 }
 
-impl Company {
+impl Swarm {
     /// Of a fetch that begins now; it serves if there is an `offer`.
     pub(crate) fn new(
         ticket: &Ticket,
@@ -57,8 +57,8 @@ impl Company {
         self.offer.as_ref().map(|offer| &offer.holdings)
     }
 
-    /// Whether somebody asked for a certain address, or to serve whatever happens: then trouble with it
-    /// ends the run, and it begins at once.
+    /// Whether somebody asked for a certain address, or to serve whatever happens: then what
+    /// goes wrong with it ends the run, and it begins at once.
     ///
     /// # Errors
     /// Those of [`Host::start`].
@@ -75,14 +75,14 @@ impl Company {
         Ok(())
     }
 
-    /// When [`Company::turn`] has something to do.
-    pub(crate) fn due(&self) -> Option<Duration> {
+    /// When [`Swarm::handle_timeout`] has something to do.
+    pub(crate) fn poll_timeout(&self) -> Option<Duration> {
         let starts = (self.offer.is_some() && self.host.is_none()).then_some(self.starts_at);
-        starts.into_iter().chain(self.finder.due()).min()
+        starts.into_iter().chain(self.finder.poll_timeout()).min()
     }
 
     /// Does what is due.
-    pub(crate) fn turn(
+    pub(crate) fn handle_timeout(
         &mut self,
         engine: &mut Engine,
         dialler: &mut Dialler,
@@ -99,7 +99,7 @@ impl Company {
                 on_event(Event::warning(what));
             }
         }
-        if self.finder.due().is_some_and(|at| now >= at) {
+        if self.finder.poll_timeout().is_some_and(|at| now >= at) {
             self.finder.ask(engine, dialler.links());
         }
         while let Some(found) = self.finder.next(now) {
@@ -111,8 +111,8 @@ impl Company {
     }
 
     /// A packet that may answer what a peer was asked here; whether it does.
-    pub(crate) fn take(&mut self, engine: &Engine, from: FaceId, packet: &[u8]) -> bool {
-        self.finder.take(engine, from, packet)
+    pub(crate) fn handle_answer(&mut self, engine: &Engine, from: FaceId, packet: &[u8]) -> bool {
+        self.finder.handle_answer(engine, from, packet)
     }
 
     /// A face came up and is asked.

@@ -5,7 +5,7 @@
 
 use bytes::{Buf, BufMut, BytesMut};
 
-use super::Malformed;
+use crate::Malformed;
 
 /// Bytes before each datagram.
 const HEADER_LEN: usize = 2;

@@ -1,4 +1,4 @@
-//! One UDP socket with batched system calls: GSO out, GRO and recvmmsg in (through `quinn-udp`).
+//! [`Udp`], through `quinn-udp`.
 
 use std::io::{self, IoSliceMut};
 use std::net::SocketAddr;
@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 use mio::Interest;
 use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 
-use super::used::Used;
+use crate::BufferPool;
 
 /// What the kernel may hand over in one message: a whole train of coalesced datagrams.
 const MESSAGE_LEN: usize = 65_536;
@@ -28,7 +28,7 @@ const SOCKET_BUFFER: usize = 4 << 20;
 
 /// What happens to datagrams that are larger than a network on the way carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Oversize {
+pub enum Oversize {
     /// They are lost, which is how the link finds the size that fits.
     Lose,
     /// IP cuts them into fragments: an NDN packet of 8,800 bytes has to get through.
@@ -38,22 +38,23 @@ pub(crate) enum Oversize {
 /// Whether routers may mark a datagram instead of dropping it (RFC 3168): only where whoever gets it
 /// heeds the mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ecn {
+pub enum Ecn {
     /// ECT(0).
     Capable,
+    /// Not-ECT.
     NotCapable,
 }
 
 /// Datagrams of one sender that the kernel handed over together.
-pub(crate) struct Received {
+pub struct Received {
     /// Who sent them.
-    pub(crate) from: SocketAddr,
+    pub from: SocketAddr,
     /// One after the other.
-    pub(crate) bytes: Bytes,
+    pub bytes: Bytes,
     /// The length of each but the last, which may be shorter.
-    pub(crate) stride: usize,
+    pub stride: usize,
     /// A router on the way marked them instead of dropping them (ECN CE).
-    pub(crate) marked: bool,
+    pub marked: bool,
 }
 
 /// Datagrams of one length for one receiver that wait to leave in one system call.
@@ -65,18 +66,18 @@ struct Train {
 }
 
 /// A bound, non-blocking UDP socket.
-pub(crate) struct Udp {
+pub struct Udp {
     io: mio::net::UdpSocket,
     state: UdpSocketState,
     local: SocketAddr,
     buffers: Vec<BytesMut>,
-    used: Used,
+    used: BufferPool,
     train: Train,
 }
 
 impl Udp {
     /// Binds to `address`; IPv6 sockets do not take IPv4 traffic, so that both can be bound.
-    pub(crate) fn bind(address: SocketAddr, oversize: Oversize) -> io::Result<Self> {
+    pub fn bind(address: SocketAddr, oversize: Oversize) -> io::Result<Self> {
         let domain = socket2::Domain::for_address(address);
         let socket = socket2::Socket::new(domain, socket2::Type::DGRAM, None)?;
         if address.is_ipv6() {
@@ -88,7 +89,7 @@ impl Udp {
     }
 
     /// Takes over a socket that is bound and does not block.
-    pub(crate) fn from_socket(socket: socket2::Socket, oversize: Oversize) -> io::Result<Self> {
+    pub fn from_socket(socket: socket2::Socket, oversize: Oversize) -> io::Result<Self> {
         let io = mio::net::UdpSocket::from_std(socket.into());
         let state = UdpSocketState::new(UdpSockRef::from(&io))?;
         let local = io.local_addr()?;
@@ -103,23 +104,23 @@ impl Udp {
             state,
             local,
             buffers: Vec::new(),
-            used: Used::default(),
+            used: BufferPool::default(),
             train: Train::default(),
         })
     }
 
     /// The address that was bound, with the port that the system chose.
-    pub(crate) fn local(&self) -> SocketAddr {
+    pub fn local(&self) -> SocketAddr {
         self.local
     }
 
     /// Bytes that the kernel holds for us before it drops, its own bookkeeping included.
-    pub(crate) fn receive_capacity(&self) -> usize {
+    pub fn receive_capacity(&self) -> usize {
         self.state.recv_buffer_size(UdpSockRef::from(&self.io)).unwrap_or(MESSAGE_LEN)
     }
 
     /// Registers for readability.
-    pub(crate) fn register(&mut self, poll: &mio::Poll, token: mio::Token) -> io::Result<()> {
+    pub fn register(&mut self, poll: &mio::Poll, token: mio::Token) -> io::Result<()> {
         poll.registry().register(&mut self.io, token, Interest::READABLE)
     }
 
@@ -128,7 +129,7 @@ impl Udp {
     ///
     /// # Errors
     /// Those of the socket; errors that a peer caused (ICMP) count as an empty message.
-    pub(crate) fn receive(
+    pub fn receive(
         &mut self,
         each: &mut dyn FnMut(SocketAddr, bool, BytesMut),
     ) -> io::Result<bool> {
@@ -144,7 +145,7 @@ impl Udp {
     }
 
     /// As [`Udp::receive`], trains of datagrams as they come.
-    pub(crate) fn receive_trains(&mut self, into: &mut Vec<Received>) -> io::Result<bool> {
+    pub fn receive_trains(&mut self, into: &mut Vec<Received>) -> io::Result<bool> {
         self.receive_messages(&mut |meta, message| {
             into.push(Received {
                 from: meta.addr,
@@ -172,7 +173,7 @@ impl Udp {
         };
         for (meta, buffer) in metas.iter().zip(&mut self.buffers).take(received) {
             let message = if meta.len >= OWN_BUFFER {
-                let fresh = self.used.take(MESSAGE_LEN);
+                let fresh = self.used.buffer(MESSAGE_LEN);
                 let mut whole = std::mem::replace(buffer, fresh);
                 whole.truncate(meta.len);
                 whole
@@ -190,7 +191,7 @@ impl Udp {
     }
 
     /// Takes a message back, to receive into its memory once nobody keeps a slice of it.
-    pub(crate) fn give_back(&mut self, message: Bytes) {
+    pub fn give_back(&mut self, message: Bytes) {
         if message.len() >= OWN_BUFFER {
             self.used.keep(message);
         }
@@ -198,7 +199,7 @@ impl Udp {
 
     /// Sends a datagram soon: those of one length to one receiver leave together, at the latest with
     /// [`Udp::flush`].
-    pub(crate) fn queue(&mut self, to: SocketAddr, datagram: &[u8]) {
+    pub fn queue(&mut self, to: SocketAddr, datagram: &[u8]) {
         let train = &self.train;
         let joins = train.to == Some(to)
             && datagram.len() <= train.stride
@@ -215,7 +216,7 @@ impl Udp {
     }
 
     /// Sends what [`Udp::queue`] holds back.
-    pub(crate) fn flush(&mut self) {
+    pub fn flush(&mut self) {
         let Some(to) = self.train.to.take() else { return };
         let mut bytes = std::mem::take(&mut self.train.bytes);
         // NDN over plain UDP promises nobody to heed marks.
@@ -227,13 +228,7 @@ impl Udp {
     /// Sends one datagram, or several of `segment_size` bytes (the last may be shorter).
     ///
     /// A full socket buffer drops them, as the network would: whoever asked asks again.
-    pub(crate) fn send(
-        &self,
-        to: SocketAddr,
-        contents: &[u8],
-        segment_size: Option<usize>,
-        ecn: Ecn,
-    ) {
+    pub fn send(&self, to: SocketAddr, contents: &[u8], segment_size: Option<usize>, ecn: Ecn) {
         let ecn = (ecn == Ecn::Capable).then_some(EcnCodepoint::Ect0);
         // A kernel or device without segment offload says so by a limit of 1.
         let train = self.state.max_gso_segments();

@@ -1,0 +1,82 @@
+//! [`Program`]: what runs on an engine, and [`Engine::run`], the one loop that all of them share.
+
+use std::io;
+use std::time::Duration;
+
+use super::{Engine, EngineEvent};
+use xylem_library::Stop;
+
+/// Bytes of a program's packets between two flushes while it answers what has come: those that fill
+/// a datagram of the largest size, so that the receiver works while the next ones are made.
+const ANSWERS_A_FLUSH: usize = 56 * 1024;
+
+/// Sockets that can't be used any more.
+#[derive(Debug)]
+pub(crate) struct NetworkFailed(pub(crate) io::Error);
+
+/// What runs on an engine: a share, a fetch, a node.
+///
+/// [`Engine::run`] calls, again and again: [`Program::handle_timeout`], [`Program::is_done`],
+/// [`Program::before_wait`]; then it flushes, sleeps until something comes or
+/// [`Program::poll_timeout`] passes, and hands over what came with [`Program::handle`].
+pub(crate) trait Program {
+    /// Why it ends early.
+    type Error: From<NetworkFailed>;
+
+    /// Something came. Long answers to many of these leave in the middle of them.
+    ///
+    /// # Errors
+    /// Whatever ends the program, here and below.
+    fn handle(&mut self, engine: &mut Engine, event: EngineEvent) -> Result<(), Self::Error>;
+
+    /// Everything that came has been handed over: does what is due now, for that or by the clock.
+    ///
+    /// # Errors
+    /// As above.
+    fn handle_timeout(&mut self, engine: &mut Engine, now: Duration) -> Result<(), Self::Error> {
+        let _ = (engine, now);
+        Ok(())
+    }
+
+    /// Whether the program is over; `stopped`: it was asked to stop.
+    fn is_done(&mut self, engine: &Engine, stopped: bool) -> bool {
+        let _ = engine;
+        stopped
+    }
+
+    /// The last chance to send before the engine sleeps.
+    fn before_wait(&mut self, engine: &mut Engine) {
+        let _ = engine;
+    }
+
+    /// When [`Program::handle_timeout`] has something to do, even if nothing comes.
+    fn poll_timeout(&mut self, now: Duration) -> Option<Duration> {
+        let _ = now;
+        None
+    }
+}
+
+impl Engine {
+    /// Runs a program until it is done. `stop` is looked at after each sleep, which is 100 ms long at
+    /// most.
+    ///
+    /// # Errors
+    /// The program's own, and sockets that fail.
+    pub(crate) fn run<P: Program>(&mut self, program: &mut P, stop: &Stop) -> Result<(), P::Error> {
+        loop {
+            program.handle_timeout(self, self.now())?;
+            if program.is_done(self, stop.raised()) {
+                return Ok(());
+            }
+            program.before_wait(self);
+            self.flush();
+            self.wait(program.poll_timeout(self.now())).map_err(NetworkFailed)?;
+            while let Some(event) = self.net.pending.pop_front() {
+                program.handle(self, event)?;
+                if self.bytes_since_flush >= ANSWERS_A_FLUSH {
+                    self.flush_links();
+                }
+            }
+        }
+    }
+}
