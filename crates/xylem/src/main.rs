@@ -19,6 +19,7 @@ mod node;
 mod output;
 mod peek;
 mod ping;
+mod process_usage;
 mod put;
 mod scrub;
 mod send;

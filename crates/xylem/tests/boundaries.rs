@@ -37,6 +37,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "xylem-transfer",
         ],
     ),
+    ("xylem-client", &["xylem-packet", "xylem-trust", "xylem-object", "xylem-transfer"]),
     ("xylem-ffi", &["xylem-hash"]),
 ];
 

@@ -21,7 +21,7 @@ use xylem_tree::{Geometry, GrowingTree, Node, NodeValue, Segment, TreeKind, Veri
 use crate::api::{Event, GetOptions, GetSummary};
 use crate::failure::parse_ticket;
 use crate::fetch::Fetch;
-use crate::{client, failure};
+use crate::failure;
 use xylem_library::follow::log::{self, Entry};
 use xylem_library::follow::output::{Output, Place};
 use xylem_library::identity;
@@ -296,7 +296,9 @@ impl Follower {
     /// nobody is here.
     fn ask(&mut self, number: Option<u64>) -> Result<bool, Error> {
         let (name, discovers, lifetime) = match number {
-            None => (self.object.child(Component::keyword(client::rdr::METADATA)), true, ASK_EVERY),
+            None => {
+                (self.object.child(Component::keyword(xylem_client::METADATA)), true, ASK_EVERY)
+            }
             Some(number) => (pointer_name(self.object.as_ref(), number), false, POINTER_LIFETIME),
         };
         let mut interest = Vec::new();

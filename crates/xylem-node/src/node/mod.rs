@@ -20,7 +20,6 @@ use xylem_packet::{Interest, Name};
 use xylem_trust::{Certificate, TrustStore};
 
 use crate::api::{Event, Peer};
-use crate::client::certificate;
 use crate::engine::{Engine, EngineEvent, Limits, Program};
 use crate::mail::{MailServer, while_delivering};
 use crate::uri::PeerUri;
@@ -29,6 +28,7 @@ use host::Managed;
 use xylem_library::clock::now_ms;
 use xylem_library::disk_cache::DiskShelf;
 use xylem_library::identity;
+use xylem_library::key_files::certificate;
 use xylem_library::mail::MailStore;
 use xylem_library::{Blame, Error, Stop};
 

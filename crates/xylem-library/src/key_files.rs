@@ -11,14 +11,11 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use xylem_object::{PublisherId, PublisherKey, naming};
-use xylem_packet::{Data, Name, SignatureType};
-use xylem_trust::{Armor, Certificate, PublicKey, Signer, TrustStore, Verifier};
+use xylem_packet::Name;
+use xylem_trust::{Armor, Certificate, PublicKey, Signer, TrustPolicy, TrustStore, Verifier};
 
-use crate::failure;
-use xylem_library::clock::now_ms;
-use xylem_library::identity;
-use xylem_library::keyring::Keyring;
-use xylem_library::{Blame, Error};
+use crate::keyring::Keyring;
+use crate::{Error, failure, identity};
 
 /// Longest key or certificate file that is read.
 const MAX_KEY_FILE: u64 = 64 * 1024;
@@ -76,80 +73,32 @@ pub enum Believe {
     Certificates(Vec<PathBuf>),
 }
 
-/// How a packet stands that passed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// Signed by who is believed.
-    Proven,
-    /// Its digest is right, and nobody vouches for it.
-    Undamaged,
-    /// Its signature was not looked at.
-    Unknown,
-}
-
-/// [`Believe`] with its keys read.
-pub(crate) struct Trust(Keys);
-
-enum Keys {
-    Nobody,
-    One(Box<Verifier>),
-    Store(TrustStore),
-}
-
-impl Trust {
+impl Believe {
     /// Reads the keys.
     ///
     /// # Errors
-    /// [`Blame::Usage`] for files that are not there or hold no such key.
-    pub(crate) fn open(believe: &Believe) -> Result<Self, Error> {
-        let one = |verifier| Ok(Self(Keys::One(Box::new(verifier))));
-        match believe {
-            Believe::Nobody => Ok(Self(Keys::Nobody)),
-            Believe::Key(key) => one(verifier(key)?),
-            Believe::Publisher(hex) => {
+    /// [`crate::Blame::Usage`] for files that are not there or hold no such key.
+    pub fn policy(&self) -> Result<TrustPolicy, Error> {
+        let one = |verifier| Ok(TrustPolicy::Key(Box::new(verifier)));
+        match self {
+            Self::Nobody => Ok(TrustPolicy::Nobody),
+            Self::Key(key) => one(verifier(key)?),
+            Self::Publisher(hex) => {
                 let id: PublisherId =
                     hex.parse().map_err(|e| failure::usage(format!("{hex}: {e}")))?;
                 let key = Verifier::of(&PublicKey::Ed25519(id.0));
                 one(key.map_err(|e| failure::usage(format!("{hex}: {e}")))?)
             }
-            Believe::Certificates(files) => {
+            Self::Certificates(files) => {
                 let mut store = TrustStore::new();
                 for path in files {
                     let wire = certificate(path)?;
                     let bad = |e| failure::usage(format!("{}: {e}", path.display()));
                     store.add_anchor(&Certificate::decode(&wire).map_err(bad)?).map_err(bad)?;
                 }
-                Ok(Self(Keys::Store(store)))
+                Ok(TrustPolicy::Anchors(store))
             }
         }
-    }
-
-    /// Whether what passes is proven to be from somebody.
-    pub(crate) fn proves(&self) -> bool {
-        !matches!(self.0, Keys::Nobody)
-    }
-
-    /// Judges one packet; an error says why it is not believed.
-    pub(crate) fn verdict(&self, data: &Data<'_>) -> Result<Verdict, String> {
-        let checked = match &self.0 {
-            Keys::One(key) => key.data(data).map(|()| Verdict::Proven),
-            Keys::Store(store) => store.data(data, now_ms()).map(|()| Verdict::Proven),
-            Keys::Nobody => match data.signature_info().typ {
-                SignatureType::DIGEST_SHA256 => {
-                    Verifier::digest_sha256().data(data).map(|()| Verdict::Undamaged)
-                }
-                SignatureType::DIGEST_BLAKE3 => {
-                    Verifier::digest_blake3().data(data).map(|()| Verdict::Undamaged)
-                }
-                _ => Ok(Verdict::Unknown),
-            },
-        };
-        checked.map_err(|e| e.to_string())
-    }
-
-    /// [`Self::verdict`], for who takes whatever passes.
-    pub(crate) fn check(&self, data: &Data<'_>) -> Result<(), String> {
-        self.verdict(data).map(drop)
     }
 }
 
@@ -207,7 +156,7 @@ fn secret(bytes: &[u8], path: &Path) -> Result<[u8; 32], Error> {
 }
 
 /// A certificate, raw or in base64 as `ndnsec` and NDNd write it, perhaps between PEM lines.
-pub(crate) fn certificate(path: &Path) -> Result<Vec<u8>, Error> {
+pub fn certificate(path: &Path) -> Result<Vec<u8>, Error> {
     let bytes = read_limited(path)?;
     Armor::decode(&bytes).ok_or_else(|| {
         failure::usage(format!("{}: neither a certificate nor one in base64", path.display()))
@@ -250,7 +199,7 @@ impl Sign {
     /// A signer for commands; `store` is where the own key is.
     ///
     /// # Errors
-    /// [`Blame::Usage`] for files that are not there or hold no such key.
+    /// [`crate::Blame::Usage`] for files that are not there or hold no such key.
     pub fn signer(&self, store: &Path) -> Result<Signer, Error> {
         let name = Name::from_uri("/xylem").map_err(|e| failure::usage(e.to_string()))?;
         signer(self, store, &name)
@@ -259,7 +208,7 @@ impl Sign {
 
 /// Reads or makes the key. `store` is where the own key is; `name` is what is signed: a secret of
 /// the user's goes by `name/KEY/<algorithm>`.
-pub(crate) fn signer(sign: &Sign, store: &Path, name: &Name) -> Result<Signer, Error> {
+pub fn signer(sign: &Sign, store: &Path, name: &Name) -> Result<Signer, Error> {
     let key = match sign {
         Sign::DigestSha256 => return Ok(Signer::digest_sha256()),
         Sign::DigestBlake3 => return Ok(Signer::digest_blake3()),
@@ -291,32 +240,11 @@ fn ed25519(seed: &[u8; 32]) -> Signer {
     Signer::ed25519(seed, naming::key_name(&id.key_id()))
 }
 
-/// What a signature type is called.
-pub(crate) fn type_name(typ: SignatureType) -> &'static str {
-    match typ {
-        SignatureType::DIGEST_SHA256 => "digest-sha256",
-        SignatureType::RSA => "rsa",
-        SignatureType::ECDSA => "ecdsa",
-        SignatureType::HMAC => "hmac",
-        SignatureType::ED25519 => "ed25519",
-        SignatureType::DIGEST_BLAKE3 => "digest-blake3",
-        SignatureType::BLAKE3_KEYED => "blake3-keyed",
-        SignatureType::BLAKE3_MERKLE => "blake3-merkle",
-        SignatureType::SHA256_MERKLE => "sha256-merkle",
-        SignatureType(200) => "null",
-        _ => "unknown",
-    }
-}
-
-/// The error of a packet that is not believed.
-pub(crate) fn refused(what: &str, why: &str) -> Error {
-    Error { blame: Blame::Data, message: format!("{what}: {why}") }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use xylem_packet::{DataBuilder, KeyLocator};
+    use xylem_packet::{Data, DataBuilder, KeyLocator, SignatureType};
+    use xylem_trust::Verdict;
 
     fn signed(signer: &Signer) -> Vec<u8> {
         let name: Name = "/a/b".parse().unwrap();
@@ -326,7 +254,8 @@ mod tests {
     }
 
     fn verdict(believe: &Believe, packet: &[u8]) -> Result<Verdict, String> {
-        Trust::open(believe).unwrap().verdict(&Data::decode(packet).unwrap())
+        let data = Data::decode(packet).unwrap();
+        believe.policy().unwrap().verdict(&data, 2_000_000_000_000).map_err(|e| e.to_string())
     }
 
     #[test]
@@ -385,7 +314,7 @@ mod tests {
         fs::write(&path, text).unwrap();
         assert_eq!(verdict(&believe, &signed(&signer)), Ok(Verdict::Proven));
         fs::write(&path, "no certificate!").unwrap();
-        assert_eq!(Trust::open(&believe).err().unwrap().blame, Blame::Usage);
+        assert_eq!(believe.policy().err().unwrap().blame, crate::Blame::Usage);
         let mut by_nobody = Vec::new();
         let name: Name = "/a/b".parse().unwrap();
         DataBuilder::new(name.as_ref())

@@ -8,7 +8,7 @@ use xylem_packet::tlv::{self, Reader, types};
 use xylem_packet::{Component, DecodeError, Name, NameRef};
 
 /// The keyword of metadata packets.
-pub(crate) const METADATA: &[u8] = b"metadata";
+pub const METADATA: &[u8] = b"metadata";
 /// The numbers that NDNd and NDNts' file servers use beside the name.
 const SEGMENT_SIZE: u32 = 0xF500;
 const SIZE: u32 = 0xF502;

@@ -7,19 +7,14 @@
 
 mod serve;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use xylem_packet::tlv::{self, Reader, types};
 use xylem_packet::{Component, Interest, InterestBuilder, Name};
 
-use super::histogram::Histogram;
-use super::usage::{self, Usage};
-use super::{Client, GLANCE, Message, Outbox, parse_name, random_seed};
-use crate::failure;
-use crate::uri::PeerUri;
-use xylem_library::{Error, Stop};
+use crate::{Application, ClientError, GLANCE, Histogram, Message, Outbox};
 
-pub use serve::{TrafficServeOptions, TrafficServed, serve};
+pub use serve::{TrafficServed, TrafficServer};
 
 /// Digits of the number in a name.
 const DIGITS: usize = 16;
@@ -36,10 +31,8 @@ const BURST: usize = 4096;
 /// What load to make.
 #[derive(Clone, Debug)]
 pub struct TrafficOptions {
-    /// The forwarder, as in [`Client::connect`].
-    pub at: Option<PeerUri>,
-    /// Under which names to ask, as an NDN URI.
-    pub prefix: String,
+    /// Under which names to ask.
+    pub prefix: Name,
     /// Interests a second; `None`: as fast as answers come.
     pub rate: Option<f64>,
     /// Interests that may be unanswered.
@@ -56,8 +49,6 @@ pub struct TrafficOptions {
     pub must_be_fresh: bool,
     /// Octets of a PIT token to send along; 0: none.
     pub pit_token: usize,
-    /// The forwarder's process, to measure.
-    pub pid: Option<u32>,
 }
 
 /// What came of it.
@@ -81,10 +72,6 @@ pub struct TrafficReport {
     pub elapsed: Duration,
     /// From Interest to Data.
     pub latency: Histogram,
-    /// Processor time of this process.
-    pub cpu: Option<Duration>,
-    /// The forwarder's processor time during the run, and its memory at the end.
-    pub forwarder: Option<Usage>,
 }
 
 /// An Interest that is patched anew for each use.
@@ -97,8 +84,8 @@ struct Template {
 }
 
 impl Template {
-    fn new(prefix: &Name, options: &TrafficOptions) -> Result<Self, Error> {
-        let name = prefix.child(Component::generic(&[b'0'; DIGITS]));
+    fn new(options: &TrafficOptions) -> Result<Self, ClientError> {
+        let name = options.prefix.child(Component::generic(&[b'0'; DIGITS]));
         let lifetime = u64::try_from(options.lifetime.as_millis()).unwrap_or(u64::MAX);
         let mut interest = Vec::new();
         InterestBuilder::new(name.as_ref())
@@ -106,7 +93,7 @@ impl Template {
             .nonce([0; 4])
             .lifetime_ms(lifetime)
             .encode(&mut interest)
-            .map_err(|e| failure::usage(format!("the prefix makes no Interest: {e}")))?;
+            .map_err(|e| no_interest(&e))?;
         let head = |len: usize| 1 + tlv::var_number_len(len as u64);
         let value = name.as_ref().value();
         // A length below 253 is one octet, one of a packet's size else three.
@@ -115,7 +102,7 @@ impl Template {
         let nonce_at = Interest::decode(&interest)
             .ok()
             .and_then(|i| i.nonce_offset())
-            .ok_or_else(|| failure::usage("the prefix makes no Interest"))?;
+            .ok_or_else(|| no_interest(&"it has no nonce"))?;
         let name = value[..value.len() - DIGITS].to_vec();
         debug_assert_eq!(&interest[number_at..number_at + DIGITS], [b'0'; DIGITS]);
         Ok(Self { interest, number_at, nonce_at, name })
@@ -156,7 +143,9 @@ struct Slot {
     sent: Option<Duration>,
 }
 
-struct Generator {
+/// Makes load and measures what comes of it.
+pub struct Generator {
+    options: TrafficOptions,
     template: Template,
     token: Vec<u8>,
     slots: Vec<Slot>,
@@ -167,36 +156,43 @@ struct Generator {
     names: u64,
     nonce: u32,
     outstanding: usize,
-    started: Instant,
+    /// When the first Interest went out.
+    started: Option<Duration>,
+    /// Nothing new is asked any more, since then.
+    asked_until: Option<Duration>,
     swept: Duration,
     last_answer: Duration,
     report: TrafficReport,
 }
 
 impl Generator {
-    fn new(options: &TrafficOptions) -> Result<Self, Error> {
-        let prefix = parse_name(&options.prefix)?;
+    /// Makes this load; `seed` is random.
+    ///
+    /// # Errors
+    /// A prefix that makes no Interest.
+    pub fn new(options: TrafficOptions, seed: u64) -> Result<Self, ClientError> {
         let slots = (options.window.clamp(1, MAX_WINDOW) * SLOTS_PER_WINDOW).next_power_of_two();
         Ok(Self {
-            template: Template::new(&prefix, options)?,
+            template: Template::new(&options)?,
             token: vec![b'x'; options.pit_token.min(xylem_packet::MAX_PIT_TOKEN)],
             slots: vec![Slot::default(); slots],
             mask: slots as u64 - 1,
             serial: 0,
             start: options.start,
             names: options.names.unwrap_or(u64::MAX).max(1),
-            nonce: random_seed()? as u32,
+            nonce: seed as u32,
             outstanding: 0,
-            started: Instant::now(),
+            started: None,
+            asked_until: None,
             swept: Duration::ZERO,
             last_answer: Duration::ZERO,
             report: TrafficReport::default(),
+            options,
         })
     }
 
     /// Queues up to `count` Interests; fewer where the names that are due still wait for an answer.
-    fn ask(&mut self, count: usize, outbox: &mut Outbox<'_>) {
-        let now = self.started.elapsed();
+    fn ask(&mut self, now: Duration, count: usize, outbox: &mut Outbox<'_>) {
         for _ in 0..count {
             let Some(number) = self.free_number() else { return };
             let slot = &mut self.slots[(number & self.mask) as usize];
@@ -222,7 +218,7 @@ impl Generator {
         None
     }
 
-    fn heard(&mut self, message: Message<'_>, now: Duration) {
+    fn count_answer(&mut self, message: Message<'_>, now: Duration) {
         self.report.congested += u64::from(message.congested);
         let typ = if message.nack.is_some() { types::INTEREST } else { types::DATA };
         let number = self.template.number(message.packet, typ);
@@ -245,15 +241,14 @@ impl Generator {
         self.report.latency.add(now.saturating_sub(sent));
     }
 
-    /// Forgets what is unanswered for longer than `lifetime`.
-    fn sweep(&mut self, lifetime: Duration) {
-        let now = self.started.elapsed();
+    /// Forgets what is unanswered for longer than its lifetime.
+    fn sweep(&mut self, now: Duration) {
         if now < self.swept + SWEEP {
             return;
         }
         self.swept = now;
         for slot in &mut self.slots {
-            if slot.sent.is_some_and(|sent| sent + lifetime < now) {
+            if slot.sent.is_some_and(|sent| sent + self.options.lifetime < now) {
                 slot.sent = None;
                 self.outstanding -= 1;
                 self.report.lost += 1;
@@ -262,72 +257,78 @@ impl Generator {
     }
 
     /// Interests that are due now, and how long until the next one is.
-    fn due(&self, options: &TrafficOptions) -> (usize, Duration) {
-        let free = options.window.clamp(1, MAX_WINDOW).saturating_sub(self.outstanding);
-        let Some(rate) = options.rate else { return (free.min(BURST), GLANCE) };
-        let by_now = self.started.elapsed().as_secs_f64() * rate;
+    fn due(&self, since: Duration) -> (usize, Duration) {
+        let free = self.options.window.clamp(1, MAX_WINDOW).saturating_sub(self.outstanding);
+        let Some(rate) = self.options.rate else { return (free.min(BURST), GLANCE) };
+        let by_now = since.as_secs_f64() * rate;
         let due = (by_now - self.report.sent as f64).max(0.0);
         let next = (1.0 - due.fract()) / rate;
         (free.min(due as usize).min(BURST), Duration::from_secs_f64(next.min(GLANCE.as_secs_f64())))
     }
 }
 
-/// Asks for names under a prefix until the time is over, and says how it went.
-///
-/// # Errors
-/// [`crate::Blame::Usage`] for a name that can't be one, [`crate::Blame::Network`] if the forwarder
-/// goes away. A raised `stop` ends the run early and is no error.
-pub fn generate(options: &TrafficOptions, stop: &Stop) -> Result<TrafficReport, Error> {
-    let mut client = Client::connect(options.at.as_ref())?;
-    let mut generator = Generator::new(options)?;
-    let usage_before =
-        (usage::of_process(None), options.pid.and_then(|p| usage::of_process(Some(p))));
-    generator.started = Instant::now();
-    let started = generator.started;
-    while started.elapsed() < options.duration && !stop.raised() {
-        let (due, wait) = generator.due(options);
-        generator.ask(due, &mut client.outbox());
-        let wait = wait.min(options.duration.saturating_sub(started.elapsed()));
-        receive(&mut client, &mut generator, wait)?;
-        generator.sweep(options.lifetime);
+impl Generator {
+    /// How it went; what is unanswered counts as lost.
+    #[must_use]
+    pub fn into_report(self) -> TrafficReport {
+        let mut report = self.report;
+        report.lost += self.outstanding as u64;
+        let began = self.started.unwrap_or_default();
+        let end = self.asked_until.unwrap_or(began).max(self.last_answer);
+        report.elapsed = end.saturating_sub(began);
+        report
     }
-    // What is under way may still come; nothing new is asked.
-    let asked_until = started.elapsed();
-    while generator.outstanding > 0 && !stop.raised() {
-        receive(&mut client, &mut generator, GLANCE)?;
-        generator.sweep(options.lifetime);
-    }
-    let mut report = generator.report;
-    report.lost += generator.outstanding as u64;
-    report.elapsed = asked_until.max(generator.last_answer);
-    let used = |before: Option<Usage>, pid| {
-        let (before, after) = (before?, usage::of_process(pid)?);
-        Some(Usage { cpu: after.cpu.saturating_sub(before.cpu), memory: after.memory })
-    };
-    report.cpu = used(usage_before.0, None).map(|u| u.cpu);
-    report.forwarder = options.pid.and_then(|pid| used(usage_before.1, Some(pid)));
-    Ok(report)
 }
 
-fn receive(client: &mut Client, generator: &mut Generator, wait: Duration) -> Result<(), Error> {
-    let mut now = None;
-    client.receive(wait, &mut |message, _| {
-        // Once a batch: what is read together came together.
-        let now = *now.get_or_insert_with(|| generator.started.elapsed());
-        generator.heard(message, now);
-    })?;
-    Ok(())
+impl Application for Generator {
+    fn transmit(&mut self, now: Duration, outbox: &mut Outbox<'_>) -> Result<(), ClientError> {
+        let since = now.saturating_sub(*self.started.get_or_insert(now));
+        self.sweep(now);
+        if since < self.options.duration {
+            let (due, _) = self.due(since);
+            self.ask(now, due, outbox);
+        } else {
+            // What is under way may still come; nothing new is asked.
+            self.asked_until.get_or_insert(now);
+        }
+        Ok(())
+    }
+
+    fn handle_message(
+        &mut self,
+        now: Duration,
+        message: Message<'_>,
+        _outbox: &mut Outbox<'_>,
+    ) -> Result<(), ClientError> {
+        self.count_answer(message, now);
+        Ok(())
+    }
+
+    fn poll_timeout(&self, now: Duration) -> Option<Duration> {
+        let started = self.started?;
+        if self.asked_until.is_some() {
+            return None;
+        }
+        let (_, wait) = self.due(now.saturating_sub(started));
+        Some((now + wait).min(started + self.options.duration))
+    }
+
+    fn is_done(&self) -> bool {
+        self.asked_until.is_some() && self.outstanding == 0
+    }
+}
+
+fn no_interest(why: &dyn std::fmt::Display) -> ClientError {
+    ClientError::bad_name("the prefix makes no Interest", why)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use xylem_packet::link_service::{LinkService, LinkServiceConfig};
 
     fn options(prefix: &str, names: Option<u64>) -> TrafficOptions {
         TrafficOptions {
-            at: None,
-            prefix: prefix.to_owned(),
+            prefix: prefix.parse().unwrap(),
             rate: None,
             window: 4,
             duration: Duration::from_secs(1),
@@ -336,7 +337,6 @@ mod tests {
             lifetime: Duration::from_secs(4),
             must_be_fresh: true,
             pit_token: 0,
-            pid: None,
         }
     }
 
@@ -344,8 +344,7 @@ mod tests {
     fn numbers_are_found_where_they_were_put() {
         for len in [1, 150, 210, 230, 231, 232, 233, 300] {
             let prefix = format!("/{}", "p".repeat(len));
-            let name = parse_name(&prefix).unwrap();
-            let mut template = Template::new(&name, &options(&prefix, None)).unwrap();
+            let mut template = Template::new(&options(&prefix, None)).unwrap();
             let interest = template.fill(0x0123_4567_89ab_cdef, 7).to_vec();
             let decoded = Interest::decode(&interest).unwrap();
             assert_eq!(decoded.name().to_string(), format!("{prefix}/0123456789abcdef"));
@@ -358,14 +357,13 @@ mod tests {
 
     #[test]
     fn a_name_waits_for_its_answer_before_it_is_asked_again() {
-        let mut generator = Generator::new(&options("/p", Some(3))).unwrap();
-        let mut queue = crate::client::socket::Queue::default();
-        let mut link = LinkService::new(LinkServiceConfig::default());
+        let mut generator = Generator::new(options("/p", Some(3)), 0).unwrap();
+        let mut connection = crate::Connection::new(xylem_packet::MAX_FRAME, false, 0);
         let now = Duration::ZERO;
-        generator.ask(5, &mut Outbox { queue: &mut queue, link: &mut link, now });
+        generator.ask(now, 5, &mut connection.outbox(now));
         assert_eq!((generator.report.sent, generator.outstanding), (3, 3));
         let message = Message { packet: &[], pit_token: None, nack: None, congested: false };
-        generator.heard(message, Duration::from_millis(1));
+        generator.count_answer(message, Duration::from_millis(1));
         assert_eq!((generator.report.unasked, generator.outstanding), (1, 3));
     }
 }

@@ -8,16 +8,16 @@ const TICKS: u64 = 100;
 
 /// Processor time and memory of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
+pub(crate) struct Usage {
     /// Processor time of all threads, in steps of 10 ms.
-    pub cpu: Duration,
+    pub(crate) cpu: Duration,
     /// Resident memory in bytes.
-    pub memory: u64,
+    pub(crate) memory: u64,
 }
 
 /// What the process `pid` (`None`: this one) has taken so far; `None` where the system does not
 /// say or there is no such process.
-pub fn of_process(pid: Option<u32>) -> Option<Usage> {
+pub(crate) fn of_process(pid: Option<u32>) -> Option<Usage> {
     let dir = pid.map_or("/proc/self".to_owned(), |pid| format!("/proc/{pid}"));
     let stat = fs::read_to_string(format!("{dir}/stat")).ok()?;
     // The program's name stands in brackets and may hold anything.
@@ -28,6 +28,12 @@ pub fn of_process(pid: Option<u32>) -> Option<Usage> {
     let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     let kib: u64 = kib.split_whitespace().next()?.parse().ok()?;
     Some(Usage { cpu: Duration::from_millis((user + system) * 1000 / TICKS), memory: kib * 1024 })
+}
+
+/// What a process has taken since `before`; `None` where that is not known.
+pub(crate) fn since(before: Option<Usage>, pid: Option<u32>) -> Option<Usage> {
+    let (before, after) = (before?, of_process(pid)?);
+    Some(Usage { cpu: after.cpu.saturating_sub(before.cpu), memory: after.memory })
 }
 
 #[cfg(all(test, target_os = "linux"))]
