@@ -143,21 +143,6 @@ pub struct VerifyOptions {
     pub store: PathBuf,
 }
 
-/// Outcome of [`crate::verify`].
-#[derive(Clone, Debug, Default)]
-pub struct VerifySummary {
-    /// Bytes compared.
-    pub bytes: u64,
-    /// Files compared.
-    pub files: u64,
-    /// Bad places: path (empty for a single file), byte range, and what is wrong in words.
-    pub damage: Vec<(PathBuf, std::ops::Range<u64>, String)>,
-    /// False where no tree was at hand and damage could not be narrowed to byte ranges.
-    pub located: bool,
-    /// Root of what the ticket names, hexadecimal.
-    pub root: String,
-}
-
 /// Outcome of [`crate::get`].
 #[derive(Clone, Debug, Default)]
 pub struct GetSummary {

@@ -19,7 +19,7 @@ use crate::engine::{Engine, EngineEvent, NetworkFailed, Program, end_host};
 use crate::peers::{Offer, Swarm};
 use crate::{failure, shaping};
 use xylem_library::held::Holdings;
-use xylem_library::identity;
+use xylem_library::keys;
 use xylem_library::{Blame, Error, Stop};
 
 /// How often progress is reported, and links are asked for their datagrams' size.
@@ -134,13 +134,13 @@ impl Fetch {
     ) -> Result<Self, Error> {
         let local = |e| failure::local("cannot start the event loop", &e);
         // Nobody needs to know who fetches: a key for this run alone.
-        let link_key = StaticKey::from_bytes(identity::random()?);
+        let link_key = StaticKey::from_bytes(keys::random()?);
         let wanted_level = shaping.level;
         let link_config =
             xylem_link::Config { accept_incoming: false, shaping, ..Default::default() };
-        let endpoint = Endpoint::new(link_config, link_key, identity::random()?);
+        let endpoint = Endpoint::new(link_config, link_key, keys::random()?);
         let mut forward_config = end_host();
-        forward_config.seed = u64::from_le_bytes(identity::random()?);
+        forward_config.seed = u64::from_le_bytes(keys::random()?);
         let mut engine = Engine::new(endpoint, Forwarder::new(forward_config)).map_err(local)?;
         let mut dialler = Dialler::new(ticket, from)?;
         dialler.dial(&mut engine);
@@ -154,7 +154,7 @@ impl Fetch {
         let mut config = xylem_transfer::Config { give_up, ..Default::default() };
         let window = engine.receive_capacity() / BUFFER_SHARE / xylem_packet::MAX_PACKET;
         config.max_window = u32::try_from(window).unwrap_or(u32::MAX).clamp(16, config.max_window);
-        let seed = u64::from_le_bytes(identity::random()?);
+        let seed = u64::from_le_bytes(keys::random()?);
         let mut transfer = Transfer::new(spec, config.clone(), seed);
         transfer.set_rate_limit(limit_rate);
         let work = Work {
@@ -272,7 +272,7 @@ impl Fetch {
 
     /// Goes on with another publication, asked of the peers that are here.
     pub(crate) fn turn_to(&mut self, spec: Spec) -> Result<(), Error> {
-        let seed = u64::from_le_bytes(identity::random()?);
+        let seed = u64::from_le_bytes(keys::random()?);
         let mut transfer = Transfer::new(spec, self.work.config.clone(), seed);
         transfer.set_rate_limit(self.work.limit_rate);
         let now = self.engine.now();

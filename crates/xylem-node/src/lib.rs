@@ -7,6 +7,7 @@
 //! [`Error`]s whose [`Blame`] a caller maps to an exit code.
 
 mod api;
+mod clock;
 mod failure;
 
 mod addresses;
@@ -27,14 +28,15 @@ mod fetch;
 mod follow;
 mod get;
 mod node;
+mod remote;
 mod scrub;
 mod share;
 mod verify;
 
 pub use api::{
     Event, GetOptions, GetSummary, Peer, PeerBytes, ServeOptions, ShareOptions, VerifyOptions,
-    VerifySummary,
 };
+pub use clock::wall_clock;
 pub use follow::{ExtendsOptions, ExtendsSummary, extends, follow};
 pub use get::get;
 pub use node::{NodeConfig, Route, default_socket, run_node};

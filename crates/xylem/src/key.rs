@@ -5,7 +5,8 @@ use crate::exit::{Exit, Failure, exit_help};
 use crate::output::{Json, Out};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
-use xylem_library::keyring::{KeyEntry, KeyKind, Keyring};
+use xylem_library::keys::{KeyEntry, KeyKind, Keyring};
+use xylem_node::wall_clock;
 
 /// Keys to sign with in NDN, and certificates for them
 ///
@@ -74,7 +75,9 @@ enum KeyCommand {
 pub(crate) fn run(args: KeyArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
     let keyring = Keyring::at(&common.store()?);
     match args.command {
-        KeyCommand::New { identity, kind } => show(&keyring.create(&identity, kind)?, out)?,
+        KeyCommand::New { identity, kind } => {
+            show(&keyring.create(&identity, kind, wall_clock())?, out)?
+        }
         KeyCommand::List => {
             for entry in keyring.list()? {
                 show(&entry, out)?;
@@ -87,11 +90,13 @@ pub(crate) fn run(args: KeyArgs, common: &Common, out: &mut Out) -> Result<Exit,
                 output.display()
             ));
         }
-        KeyCommand::Import { file } => show(&keyring.import(&file)?, out)?,
+        KeyCommand::Import { file } => show(&keyring.import(&file, wall_clock())?, out)?,
         KeyCommand::Cert { what, by, issuer, days } => {
             let text = match by {
                 None => keyring.certificate(&what)?,
-                Some(by) => keyring.certify(&by, &PathBuf::from(what), &issuer, days)?,
+                Some(by) => {
+                    keyring.certify(&by, &PathBuf::from(what), &issuer, days, wall_clock())?
+                }
             };
             out.bytes(text.as_bytes())?;
         }
@@ -101,12 +106,7 @@ pub(crate) fn run(args: KeyArgs, common: &Common, out: &mut Out) -> Result<Exit,
 
 fn show(entry: &KeyEntry, out: &mut Out) -> Result<(), Failure> {
     if out.is_json() {
-        return out.json(&Json::Key {
-            name: &entry.name,
-            algorithm: entry.algorithm,
-            certificate: entry.certificate.as_deref(),
-            valid_until_ms: entry.valid_until_ms,
-        });
+        return out.json(&Json::Key(entry));
     }
     out.line(&format!("{}  {}", entry.name, entry.algorithm))
 }

@@ -9,9 +9,10 @@ use clap::{Args, Subcommand};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use xylem_library::upkeep::{
-    CheckOptions, Finding, FindingKind, Pinned, Standing, StoreEntry, check_store, collect_store,
-    list_store,
+    CheckOptions, Finding, FindingKind, Origin, Pinned, Standing, StoreEntry, check_store,
+    collect_store, list_store,
 };
+use xylem_node::wall_clock;
 
 /// Looks after the store: lists it, checks it, removes what nothing needs
 ///
@@ -112,19 +113,9 @@ fn show(entry: &StoreEntry, out: &mut Out) -> Result<(), Failure> {
         Standing::Changed => "changed",
         Standing::Gone => "gone",
     };
-    let origin = if entry.fetched { "fetched" } else { "shared" };
+    let origin = if entry.origin == Origin::Fetched { "fetched" } else { "shared" };
     if out.is_json() {
-        return out.json(&Json::Known {
-            path: crate::output::path_text(&entry.path),
-            root: &entry.root,
-            directory: entry.directory,
-            origin,
-            bytes: entry.bytes,
-            state,
-            pinned: entry.pinned,
-            used_s: entry.used_s,
-            ticket: entry.ticket.as_deref(),
-        });
+        return out.json(&Json::Known(entry));
     }
     let pinned = if entry.pinned { "pinned" } else { "-" };
     let path = entry.path.display().to_string();
@@ -154,22 +145,14 @@ fn check(options: CheckOptions, out: &mut Out) -> Result<Exit, Failure> {
             FindingKind::Repaired => "repaired",
             FindingKind::Leftover => "leftover",
         };
-        let path = crate::output::path_text(&finding.path);
         if out.is_json() {
-            out.json(&Json::Finding { kind, path, what: &finding.what })?;
+            out.json(&Json::Finding(finding))?;
         } else {
+            let path = finding.path.display();
             out.line(&clean(&format!("{kind}: {path}: {}", finding.what)))?;
         }
     }
-    out.json(&Json::StoreChecked {
-        records: summary.records,
-        trees: summary.trees,
-        listings: summary.listings,
-        manifests: summary.manifests,
-        bytes: summary.bytes,
-        bad: summary.bad,
-        repaired: summary.repaired,
-    })?;
+    out.json(&Json::StoreChecked(&summary))?;
     let what = format!(
         "{}, {}, {}, {}",
         count(summary.records, "record"),
@@ -193,7 +176,7 @@ fn check(options: CheckOptions, out: &mut Out) -> Result<Exit, Failure> {
 fn gc(dir: &Path, dry_run: bool, older_than: Option<u64>, out: &mut Out) -> Result<Exit, Failure> {
     let older_than = older_than.map(|days| Duration::from_secs(days * 24 * 3600));
     let mut broken = Ok(());
-    let done = collect_store(dir, older_than, dry_run, &mut |name, size| {
+    let done = collect_store(dir, older_than, dry_run, wall_clock(), &mut |name, size| {
         let path = crate::output::path_text(name);
         if out.is_json() && broken.is_ok() {
             broken = out.json(&Json::Removed { path, bytes: size, dry_run });
@@ -243,8 +226,9 @@ fn pin(dir: &Path, what: &Path, keep: bool, out: &mut Out) -> Result<Exit, Failu
     let pinned = xylem_library::upkeep::pin(dir, what, keep)?;
     let (path, root) = match &pinned {
         Pinned::Path(path) => (Some(crate::output::path_text(path)), None),
-        Pinned::Root(root, _) => (None, Some(root.as_str())),
+        Pinned::Root(root, _) => (None, Some(root.to_string())),
     };
+    let root = root.as_deref();
     out.json(&Json::Pinned { path: path.clone(), root, pinned: keep })?;
     let name = path.as_deref().or(root).unwrap_or_default();
     let word = if keep { "Pinned" } else { "No longer pinned:" };

@@ -10,7 +10,8 @@ use crate::values::parse_seconds;
 use clap::Args;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use xylem_node::{ExtendsOptions, PeerUri, VerifyOptions, VerifySummary};
+use xylem_library::verify::{Damage, VerifySummary};
+use xylem_node::{ExtendsOptions, PeerUri, VerifyOptions};
 
 /// Checks whether a file or directory is what a ticket names; prints each damaged byte range
 ///
@@ -109,27 +110,16 @@ fn extends(args: &VerifyArgs, old: String, out: &mut Out) -> Result<Exit, Failur
 }
 
 fn report(summary: &VerifySummary, path: &Path, out: &mut Out) -> Result<Exit, Failure> {
-    for (inner, range, what) in &summary.damage {
-        out.json(&Json::Damage {
-            path: inner.to_string_lossy().into_owned(),
-            start: range.start,
-            end: range.end,
-            what,
-        })?;
+    for damage in &summary.damage {
+        out.json(&Json::Damage(damage))?;
         if !out.is_json() {
+            let Damage { path: inner, start, end, what } = damage;
             let whole =
                 if inner.as_os_str().is_empty() { path.to_owned() } else { path.join(inner) };
-            let line = format!("{}: {}..{}: {what}", whole.display(), range.start, range.end);
-            out.line(&clean(&line))?;
+            out.line(&clean(&format!("{}: {start}..{end}: {what}", whole.display())))?;
         }
     }
-    out.json(&Json::Verified {
-        root: &summary.root,
-        bytes: summary.bytes,
-        files: summary.files,
-        damaged: summary.damage.len(),
-        located: summary.located,
-    })?;
+    out.json(&Json::Verified(summary))?;
     let what = format!("{} in {}", bytes(summary.bytes), count(summary.files, "file"));
     if summary.damage.is_empty() {
         let good = out.paint("32", "Verified");

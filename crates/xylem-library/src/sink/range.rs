@@ -1,18 +1,19 @@
-//! Part of a file, as a file of its own.
+//! [`RangeSink`]: part of a file, as a file of its own.
 
 use std::ops::Range;
 use std::path::PathBuf;
 
 use bytes::Bytes;
 use xylem_object::{Manifest, ObjectId};
-use xylem_store::{Clobber, FileRef, OpenHow, OverwritePolicy, Store, StoreError};
+use xylem_store::{Clobber, FileRef, OpenHow, OverwritePolicy, Store, install};
 use xylem_tree::{Segment, Verified};
 
-use super::{Context, Destination, Sink, added, stored};
-use crate::Error;
+use super::error::SaveError;
+use super::{Context, Destination, Sink};
+use crate::ordered::ProvenPart;
 
 /// Bytes `range` of a file, written from offset 0 of the result.
-pub struct RangeSink {
+pub(super) struct RangeSink {
     manifest: Manifest,
     to: Destination,
     range: Range<u64>,
@@ -21,31 +22,27 @@ pub struct RangeSink {
     done: bool,
 }
 
-/// The part of a segment that lies in `range`, and where in the range it begins.
-pub(super) fn within(segment: &Segment<Bytes>, range: &Range<u64>) -> (u64, Bytes) {
-    let end = segment.offset + segment.content.len() as u64;
-    let from = segment.offset.max(range.start).min(end);
-    let until = end.min(range.end).max(from);
-    let place = |at: u64| (at - segment.offset) as usize;
-    (from.saturating_sub(range.start), segment.content.slice(place(from)..place(until)))
-}
-
 impl RangeSink {
-    pub fn new(manifest: Manifest, to: Destination, range: Range<u64>, store: &Store) -> Self {
+    pub(super) fn new(
+        manifest: Manifest,
+        to: Destination,
+        range: Range<u64>,
+        store: &Store,
+    ) -> Self {
         Self { manifest, to, range, store: store.clone(), file: None, done: false }
     }
 }
 
 impl Sink for RangeSink {
-    fn begin(&mut self, cx: &mut Context<'_>) -> Result<(), Error> {
+    fn begin(&mut self, cx: &mut Context<'_>) -> Result<(), SaveError> {
         (cx.tally.total, cx.tally.files) = (self.range.end - self.range.start, 1);
         let how = OpenHow::Create { mode: 0o666 };
-        let file = stored(FileRef::open(&**self.store.medium(), &self.to.part, how))?;
-        stored(file.lock().and_then(|()| file.set_len(0)))?;
+        let file = FileRef::open(&**self.store.medium(), &self.to.part, how)?;
+        file.lock().and_then(|()| file.set_len(0))?;
         self.file = Some(file);
         let (root, geometry) = (self.manifest.root, self.manifest.geometry());
         let wanted = std::iter::once(geometry.segments_of(self.range.clone()));
-        added(cx.transfer.add_object(ObjectId::Root, root, geometry, wanted, [], None))
+        Ok(cx.transfer.add_object(ObjectId::Root, root, geometry, wanted, [], None)?)
     }
 
     fn segment(
@@ -53,13 +50,13 @@ impl Sink for RangeSink {
         _object: ObjectId,
         segment: Verified<Segment<Bytes>>,
         cx: &mut Context<'_>,
-    ) -> Result<(), Error> {
-        let (at, bytes) = within(&segment, &self.range);
+    ) -> Result<(), SaveError> {
         cx.tally.fetched += segment.content.len() as u64;
-        self.file.as_ref().map_or(Ok(()), |f| stored(f.write_all(&bytes, at)))
+        let part = ProvenPart::of(segment, &self.range);
+        self.file.as_ref().map_or(Ok(()), |file| Ok(part.write_to(file, self.range.start)?))
     }
 
-    fn complete(&mut self, _object: ObjectId, _cx: &mut Context<'_>) -> Result<(), Error> {
+    fn complete(&mut self, _object: ObjectId, _cx: &mut Context<'_>) -> Result<(), SaveError> {
         self.done = true;
         Ok(())
     }
@@ -68,18 +65,16 @@ impl Sink for RangeSink {
         self.done
     }
 
-    fn finish(&mut self) -> Result<Option<PathBuf>, Error> {
+    fn finish(&mut self) -> Result<Option<PathBuf>, SaveError> {
         let clobber = match self.to.policy {
             OverwritePolicy::Never => Clobber::Never,
             OverwritePolicy::Replace => Clobber::Replace,
         };
-        if let Some(file) = self.file.as_ref().filter(|_| self.store.is_durable()) {
-            stored(file.sync())?;
+        let durability = self.store.durability();
+        if let Some(file) = &self.file {
+            let (medium, to) = (&**self.store.medium(), &self.to);
+            install(medium, file, &to.part, &to.path, clobber, durability)?;
         }
-        let renamed = self.store.medium().rename(&self.to.part, &self.to.path, clobber);
-        let named = |e| StoreError::from_io("rename to this name", &self.to.path, None, e);
-        stored(renamed.map_err(named))?;
-        stored(self.store.settle_beside(&self.to.path))?;
         Ok(Some(self.to.path.clone()))
     }
 }

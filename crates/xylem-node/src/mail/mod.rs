@@ -19,11 +19,11 @@ use xylem_object::Ticket;
 
 use crate::addresses::advertised;
 use crate::api::{Event, Peer};
+use crate::clock::{now_ms, wall_clock};
 use crate::failure;
-use xylem_library::clock::now_ms;
-use xylem_library::identity;
+use xylem_library::keys;
 use xylem_library::mail::MailStore;
-use xylem_library::mail::entries::{Letter, Parcel, Route, hex};
+use xylem_library::mail::{Letter, Parcel, Route, hex};
 use xylem_library::{Error, Stop};
 
 pub use send::{Mail, SendOptions, SendSummary, listen, send};
@@ -128,7 +128,7 @@ impl Inbox {
     /// # Errors
     /// See [`Inbox::open`].
     pub fn card(&self, listen: &[SocketAddr]) -> Result<String, Error> {
-        Ok(self.store.card(&advertised(listen))?.to_string())
+        Ok(self.store.card(&advertised(listen), wall_clock())?.to_string())
     }
 
     /// All messages, oldest first.
@@ -163,7 +163,9 @@ impl Inbox {
         }
         let content = Content::Fetched(letter.envelope);
         let body = Body { content, name: String::new(), size: 0, sent_ms: now_ms() };
-        let Ok(envelope) = self.store.answer(&letter, &body) else { return Ok(false) };
+        let Ok(envelope) = self.store.answer(&letter, &body, wall_clock()) else {
+            return Ok(false);
+        };
         let peer =
             |address: &SocketAddr| Peer::Link { address: *address, key: Some(letter.from.link.0) };
         let target: Vec<Peer> = ticket.addresses.iter().map(peer).collect();
@@ -175,7 +177,7 @@ impl Inbox {
     /// # Errors
     /// See [`Inbox::message`].
     pub fn discard(&self, number: u32) -> Result<(), Error> {
-        self.store.drop_letter(number)
+        Ok(self.store.drop_letter(number)?)
     }
 
     /// Gives somebody a name: by a card, or by the number of a message that they wrote.
@@ -191,7 +193,7 @@ impl Inbox {
             }
             Err(_) => parse_card(card)?,
         };
-        self.store.name(name, &card)
+        Ok(self.store.name(name, &card)?)
     }
 
     /// Takes a name away.
@@ -199,7 +201,7 @@ impl Inbox {
     /// # Errors
     /// [`crate::Blame::Usage`] if nobody has it.
     pub fn forget(&self, name: &str) -> Result<(), Error> {
-        self.store.forget(name)
+        Ok(self.store.forget(name)?)
     }
 
     /// Names and publisher keys, hexadecimal.
@@ -222,7 +224,7 @@ impl Inbox {
         stop: &Stop,
         on_event: &mut dyn FnMut(Event),
     ) -> Result<usize, Error> {
-        let link = identity::load_or_create(&self.root.join("keys").join("link"))?;
+        let link = keys::load_or_create(&self.root.join("keys").join("link"))?;
         let link = StaticKey::from_bytes(link);
         delivery::collect(&self.store, link, from, give_up, stop, on_event)
     }

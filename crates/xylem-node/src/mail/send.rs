@@ -14,14 +14,14 @@ use xylem_mail::{Body, Content, EnvelopeId, MAX_NAME, MAX_NOTE};
 use super::{MailEvent, MailServer, delivery, find, name_of_ticket, while_delivering};
 use crate::addresses::advertised;
 use crate::api::{Event, Peer, ShareOptions};
+use crate::clock::{now_ms, wall_clock};
 use crate::engine::{Engine, EngineEvent, Program};
 use crate::failure;
 use crate::failure::parse_ticket;
 use crate::share::{bind_links, share_with};
-use xylem_library::clock::now_ms;
-use xylem_library::identity;
-use xylem_library::mail::entries::{Route, hex};
-use xylem_library::mail::store::MailStore;
+use xylem_library::keys;
+use xylem_library::mail::MailStore;
+use xylem_library::mail::{Route, hex};
 use xylem_library::{Blame, Error, Stop};
 
 /// What is sent.
@@ -79,7 +79,7 @@ pub fn send(
     let compose = |content: Content, called: String, size: u64, ours: &[SocketAddr]| {
         let called = cut(called);
         let body = Body { content, name: called, size, sent_ms: now_ms() };
-        store.compose(&card, &name, &body, route.clone(), ours)
+        store.compose(&card, &name, &body, route.clone(), ours, wall_clock())
     };
     let share = match &options.mail {
         Mail::Path(share) => share,
@@ -118,7 +118,7 @@ pub fn send(
             let file = share.path.file_name().unwrap_or(share.path.as_os_str());
             let called = file.to_string_lossy().into_owned();
             let composed = parse_ticket(&ticket).and_then(|ticket| {
-                compose(Content::Ticket(Box::new(ticket)), called, bytes, &ours)
+                Ok(compose(Content::Ticket(Box::new(ticket)), called, bytes, &ours)?)
             });
             match composed {
                 Err(e) => {
@@ -241,12 +241,9 @@ pub fn listen(
     on_event: &mut dyn FnMut(Event),
 ) -> Result<(), Error> {
     let mail = MailStore::open(store)?;
-    let link = identity::load_or_create(&store.join("keys").join("link"))?;
-    let endpoint = Endpoint::new(
-        xylem_link::Config::default(),
-        StaticKey::from_bytes(link),
-        identity::random()?,
-    );
+    let link = keys::load_or_create(&store.join("keys").join("link"))?;
+    let endpoint =
+        Endpoint::new(xylem_link::Config::default(), StaticKey::from_bytes(link), keys::random()?);
     let forwarder = Forwarder::new(xylem_forward::Config::default());
     let mut engine = Engine::new(endpoint, forwarder)
         .map_err(|e| failure::local("cannot start the event loop", &e))?;

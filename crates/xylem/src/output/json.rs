@@ -2,9 +2,12 @@
 
 use serde::Serialize;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use xylem_library::scrub::ScrubEvent;
-use xylem_library::{CheckpointMade, LibraryEvent};
+use std::path::Path;
+use xylem_library::LibraryEvent;
+use xylem_library::keys::KeyEntry;
+use xylem_library::scrub::ScrubSummary;
+use xylem_library::upkeep::{CheckSummary, Finding, StoreEntry};
+use xylem_library::verify::{Damage, VerifySummary};
 use xylem_node::Event;
 use xylem_node::mail::{MailEvent, Message, MessageContent};
 
@@ -12,8 +15,6 @@ use xylem_node::mail::{MailEvent, Message, MessageContent};
 #[derive(Debug, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub(crate) enum Json<'a> {
-    /// Reading and hashing.
-    Hashing { done: u64, total: u64 },
     /// Ready to serve.
     Shared {
         ticket: &'a str,
@@ -29,10 +30,6 @@ pub(crate) enum Json<'a> {
     Listening { uri: &'a str },
     /// A forwarder took the registration of a prefix.
     Registered { forwarder: &'a str, prefix: &'a str },
-    /// Something could not be done, and the run goes on.
-    Trouble { what: &'a str },
-    /// A path was left out.
-    Skipped { path: String, why: &'a str },
     /// A link came up.
     PeerConnected { peer: &'a str },
     /// Which shaping level is in force on a link.
@@ -43,10 +40,6 @@ pub(crate) enum Json<'a> {
     PeerMisbehaved { peer: &'a str, what: &'a str },
     /// The signed manifest verified.
     Found { name: &'a str, directory: bool, root: &'a str, bytes: u64, files: u64 },
-    /// What a directory holds.
-    Contents { files: Vec<Item>, more: u64 },
-    /// Something of an earlier run verified.
-    Resumed { bytes: u64 },
     /// Progress of a fetch.
     Progress { verified: u64, total: u64, peers: usize },
     /// A fetch is done.
@@ -92,37 +85,6 @@ pub(crate) enum Json<'a> {
     MailWaiting { to: &'a str, id: &'a str, why: &'a str, gone: bool },
     /// Its receiver has what it named.
     MailFetched { by: &'a str, id: &'a str },
-    /// One bad place that `verify` found.
-    Damage { path: String, start: u64, end: u64, what: &'a str },
-    /// `verify` is done.
-    Verified { root: &'a str, bytes: u64, files: u64, damaged: usize, located: bool },
-    /// One bad place that `scrub` found.
-    Flaw {
-        path: String,
-        flaw: &'a str,
-        start: u64,
-        end: u64,
-        first_block: u64,
-        blocks: u64,
-        what: &'a str,
-    },
-    /// One of them that is right again.
-    Mended { path: String, flaw: &'a str, start: u64, end: u64 },
-    /// `scrub` is done.
-    Scrubbed {
-        bytes: u64,
-        files: u64,
-        places: u64,
-        damaged: u64,
-        mended: u64,
-        trees: u64,
-        trees_mended: u64,
-        changed: u64,
-        missing: u64,
-        failed: u64,
-        fetched: u64,
-        seconds: f64,
-    },
     /// One result of `sum`.
     Sum { path: String, hash: &'a str },
     /// One result of `sum --check`.
@@ -132,13 +94,6 @@ pub(crate) enum Json<'a> {
     /// One piece of news of `bench`; its own fields, `report` first, stand beside `event`.
     #[cfg(feature = "bench")]
     Bench(&'a xylem_bench::Report),
-    /// A key, of `key`.
-    Key {
-        name: &'a str,
-        algorithm: &'a str,
-        certificate: Option<&'a str>,
-        valid_until_ms: Option<u64>,
-    },
     /// The packet that `peek` found.
     Packet {
         name: &'a str,
@@ -191,8 +146,6 @@ pub(crate) enum Json<'a> {
         forwarder_cpu_us: Option<f64>,
         forwarder_memory: Option<u64>,
     },
-    /// A checkpoint of a growing object.
-    Checkpoint { number: u64, version: u64, name: &'a str, root: &'a str, bytes: u64, last: bool },
     /// `verify --extends`.
     Extends {
         old_bytes: u64,
@@ -277,30 +230,6 @@ pub(crate) enum Json<'a> {
         proven: bool,
         seconds: f64,
     },
-    /// A row of `store list`.
-    Known {
-        path: String,
-        root: &'a str,
-        directory: bool,
-        origin: &'a str,
-        bytes: u64,
-        state: &'a str,
-        pinned: bool,
-        used_s: u64,
-        ticket: Option<&'a str>,
-    },
-    /// One thing that `store check` found.
-    Finding { kind: &'a str, path: String, what: &'a str },
-    /// `store check` is done.
-    StoreChecked {
-        records: u64,
-        trees: u64,
-        listings: u64,
-        manifests: u64,
-        bytes: u64,
-        bad: u64,
-        repaired: u64,
-    },
     /// One name that `store gc` removed.
     Removed { path: String, bytes: u64, dry_run: bool },
     /// `store gc` is done.
@@ -318,13 +247,27 @@ pub(crate) enum Json<'a> {
     Pinned { path: Option<String>, root: Option<&'a str>, pinned: bool },
     /// Why the run ends.
     Error { exit: u8, message: &'a str },
-}
-
-/// One file of a directory.
-#[derive(Debug, Serialize)]
-pub(crate) struct Item {
-    path: String,
-    size: u64,
+    /// One bad place that `verify` found.
+    Damage(&'a Damage),
+    /// `verify` is done.
+    Verified(&'a VerifySummary),
+    /// `scrub` is done.
+    Scrubbed {
+        #[serde(flatten)]
+        summary: &'a ScrubSummary,
+        seconds: f64,
+    },
+    /// A key, of `key`.
+    Key(&'a KeyEntry),
+    /// A row of `store list`.
+    Known(&'a StoreEntry),
+    /// One thing that `store check` found.
+    Finding(&'a Finding),
+    /// `store check` is done.
+    StoreChecked(&'a CheckSummary),
+    /// What happens with files; its own tag.
+    #[serde(untagged)]
+    Library(&'a LibraryEvent),
 }
 
 /// A path as JSON text; bytes that are not UTF-8 become U+FFFD.
@@ -343,30 +286,13 @@ impl<'a> Json<'a> {
     /// The event as the library reports it; `None` for one that this version has no form for.
     pub(crate) fn of(event: &'a Event) -> Option<Self> {
         Some(match event {
-            Event::Library(LibraryEvent::Hashing { done, total }) => {
-                Self::Hashing { done: *done, total: *total }
-            }
+            Event::Library(event) => Self::Library(event),
             Event::Shared { ticket, name, root, bytes, files, listen, plain, carriers } => {
                 let (bytes, files) = (*bytes, *files);
                 Self::Shared { ticket, name, root, bytes, files, listen, plain, carriers }
             }
-            Event::Library(LibraryEvent::Checkpoint(CheckpointMade {
-                number,
-                version,
-                name,
-                root,
-                bytes,
-                last,
-            })) => {
-                let (number, version, bytes, last) = (*number, *version, *bytes, *last);
-                Self::Checkpoint { number, version, name, root, bytes, last }
-            }
             Event::Listening { uri } => Self::Listening { uri },
             Event::Registered { forwarder, prefix } => Self::Registered { forwarder, prefix },
-            Event::Library(LibraryEvent::Warning { what }) => Self::Trouble { what },
-            Event::Library(LibraryEvent::Skipped { path, why }) => {
-                Self::Skipped { path: path_text(path), why }
-            }
             Event::PeerConnected { peer } => Self::PeerConnected { peer },
             Event::Shaped { peer, level, wanted } => {
                 Self::Shaped { peer, level: level.name(), wanted: wanted.name() }
@@ -376,19 +302,12 @@ impl<'a> Json<'a> {
             Event::Found { name, directory, root, bytes, files } => {
                 Self::Found { name, directory: *directory, root, bytes: *bytes, files: *files }
             }
-            Event::Library(LibraryEvent::Contents { files, more }) => {
-                let item =
-                    |(path, size): &(PathBuf, u64)| Item { path: path_text(path), size: *size };
-                Self::Contents { files: files.iter().map(item).collect(), more: *more }
-            }
-            Event::Library(LibraryEvent::Resumed { bytes }) => Self::Resumed { bytes: *bytes },
             Event::Progress { verified, total, peers } => {
                 Self::Progress { verified: *verified, total: *total, peers: *peers }
             }
             Event::Offering { listen, key } => {
                 Self::Offering { listen, key: key.iter().map(|b| format!("{b:02x}")).collect() }
             }
-            Event::Library(LibraryEvent::Scrub(event)) => return Self::scrub(event),
             Event::Mail(event) => match event {
                 MailEvent::Arrived(message) => Self::mail(message),
                 MailEvent::Queued { to, id } => Self::MailQueued { to, id },
@@ -400,30 +319,6 @@ impl<'a> Json<'a> {
                 }
                 MailEvent::Fetched { by, id } => Self::MailFetched { by, id },
                 _ => return None,
-            },
-            _ => return None,
-        })
-    }
-
-    fn scrub(event: &'a ScrubEvent) -> Option<Self> {
-        Some(match event {
-            ScrubEvent::Found { path, flaw, bytes, what } => {
-                let blocks = flaw.blocks(bytes);
-                Self::Flaw {
-                    path: path_text(path),
-                    flaw: flaw.name(),
-                    start: bytes.start,
-                    end: bytes.end,
-                    first_block: blocks.start,
-                    blocks: blocks.end - blocks.start,
-                    what,
-                }
-            }
-            ScrubEvent::Mended { path, flaw, bytes } => Self::Mended {
-                path: path_text(path),
-                flaw: flaw.name(),
-                start: bytes.start,
-                end: bytes.end,
             },
             _ => return None,
         })
@@ -460,6 +355,45 @@ impl<'a> Json<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::PathBuf;
+    use xylem_library::upkeep::{FindingKind, Origin, Standing};
+    use xylem_library::{CheckpointMade, Flaw, FlawFound, ListedSize, SkipReason};
+    use xylem_packet::Name;
+
+    /// One of each kind.
+    fn library_events() -> Vec<LibraryEvent> {
+        let (path, what) = (PathBuf::from("a\nb"), "w".to_owned());
+        let (name, root) = (Name::from_uri("/a/v=2").unwrap(), xylem_hash::hash(b""));
+        let (flaw, start, end) = (Flaw::Damaged, 0, 1);
+        vec![
+            LibraryEvent::Hashing { done: 1, total: 2 },
+            LibraryEvent::Warning { what: what.clone() },
+            LibraryEvent::Skipped { path: path.clone(), why: SkipReason::NotAFile },
+            LibraryEvent::Checkpoint(CheckpointMade {
+                number: 1,
+                version: 2,
+                name,
+                root,
+                bytes: 1,
+                last: false,
+            }),
+            LibraryEvent::Contents {
+                files: vec![ListedSize { path: path.clone(), size: 1 }],
+                more: 0,
+            },
+            LibraryEvent::Resumed { bytes: 1 },
+            LibraryEvent::Flaw(FlawFound {
+                path: path.clone(),
+                flaw,
+                start,
+                end,
+                first_block: 0,
+                blocks: 1,
+                what,
+            }),
+            LibraryEvent::Mended { path, flaw, start, end },
+        ]
+    }
 
     /// One of each kind.
     #[cfg(feature = "bench")]
@@ -479,6 +413,29 @@ mod tests {
     #[test]
     fn every_event_is_one_documented_line() {
         let specification = include_str!("../../../../docs/spec/json-events.md");
+        let (library, root) = (library_events(), xylem_hash::hash(b""));
+        let (path, what) = (PathBuf::from("a\nb"), "w".to_owned());
+        let damage = Damage { path: path.clone(), start: 0, end: 1, what: what.clone() };
+        let verified =
+            VerifySummary { root, bytes: 1, files: 1, damage: Vec::new(), located: true };
+        let key = KeyEntry {
+            name: Name::from_uri("/a/KEY/1").unwrap(),
+            algorithm: "ed25519",
+            certificate: None,
+            valid_until_ms: Some(1),
+        };
+        let known = StoreEntry {
+            path: path.clone(),
+            root,
+            directory: false,
+            origin: Origin::Shared,
+            bytes: 1,
+            standing: Standing::Unchanged,
+            pinned: false,
+            used_s: 1,
+            ticket: None,
+        };
+        let finding = Finding { kind: FindingKind::Damaged, path, what };
         let events = [
             Json::Packet {
                 name: "/a",
@@ -593,14 +550,6 @@ mod tests {
                 count: None,
                 strategy: None,
             },
-            Json::Checkpoint {
-                number: 1,
-                version: 2,
-                name: "/a/v=2",
-                root: "00",
-                bytes: 1,
-                last: false,
-            },
             Json::Extends {
                 old_bytes: 1,
                 new_bytes: 2,
@@ -608,7 +557,6 @@ mod tests {
                 extends: true,
                 why: Some("w"),
             },
-            Json::Hashing { done: 1, total: 2 },
             Json::Shared {
                 ticket: "xylem:a",
                 name: "/a",
@@ -621,15 +569,11 @@ mod tests {
             },
             Json::Listening { uri: "tcp4://127.0.0.1:6363" },
             Json::Registered { forwarder: "unix:///x", prefix: "/a" },
-            Json::Trouble { what: "w" },
-            Json::Skipped { path: "a\nb".into(), why: "x" },
             Json::PeerConnected { peer: "p" },
             Json::Shaped { peer: "p", level: "low", wanted: "high" },
             Json::PeerGone { peer: "p", why: "x" },
             Json::PeerMisbehaved { peer: "p", what: "x" },
             Json::Found { name: "n", directory: true, root: "00", bytes: 1, files: 1 },
-            Json::Contents { files: vec![], more: 0 },
-            Json::Resumed { bytes: 1 },
             Json::Progress { verified: 1, total: 2, peers: 3 },
             Json::Done {
                 root: "00",
@@ -644,32 +588,6 @@ mod tests {
                 served: 0,
             },
             Json::Offering { listen: &[], key: String::new() },
-            Json::Damage { path: String::new(), start: 0, end: 1, what: "x" },
-            Json::Verified { root: "00", bytes: 1, files: 1, damaged: 0, located: true },
-            Json::Flaw {
-                path: "a".into(),
-                flaw: "damaged",
-                start: 0,
-                end: 1,
-                first_block: 0,
-                blocks: 1,
-                what: "x",
-            },
-            Json::Mended { path: "a".into(), flaw: "tree", start: 0, end: 1 },
-            Json::Scrubbed {
-                bytes: 1,
-                files: 1,
-                places: 0,
-                damaged: 0,
-                mended: 0,
-                trees: 0,
-                trees_mended: 0,
-                changed: 0,
-                missing: 0,
-                failed: 0,
-                fetched: 0,
-                seconds: 0.5,
-            },
             Json::Card { card: "xylem-peer:a" },
             Json::Person { name: "n", publisher: "00" },
             Json::Mail {
@@ -694,11 +612,19 @@ mod tests {
             Json::Check { path: "a".into(), ok: true, why: None },
             Json::Step { what: "x" },
             Json::Error { exit: 2, message: "x" },
+            Json::Damage(&damage),
+            Json::Verified(&verified),
+            Json::Scrubbed { summary: &ScrubSummary::default(), seconds: 0.5 },
+            Json::Key(&key),
+            Json::Known(&known),
+            Json::Finding(&finding),
+            Json::StoreChecked(&CheckSummary::default()),
         ];
+        let events = events.into_iter().chain(library.iter().map(Json::Library));
         #[cfg(feature = "bench")]
         let reports = bench_reports();
         #[cfg(feature = "bench")]
-        let events = events.into_iter().chain(reports.iter().map(Json::Bench));
+        let events = events.chain(reports.iter().map(Json::Bench));
         for event in events {
             let line = event.to_line();
             assert!(!line.contains('\n'), "{line}");
