@@ -225,10 +225,6 @@ impl<'a> PingServer<'a> {
 }
 
 impl Application for PingServer<'_> {
-    fn transmit(&mut self, _now: Duration, _outbox: &mut Outbox<'_>) -> Result<(), ClientError> {
-        Ok(())
-    }
-
     fn handle_message(
         &mut self,
         _now: Duration,
@@ -248,10 +244,6 @@ impl Application for PingServer<'_> {
             (self.on_ping)(&name.to_name());
         }
         Ok(())
-    }
-
-    fn poll_timeout(&self, _now: Duration) -> Option<Duration> {
-        None
     }
 
     fn is_done(&self) -> bool {

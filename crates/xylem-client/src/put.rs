@@ -211,10 +211,6 @@ impl Producer {
 }
 
 impl Application for Producer {
-    fn transmit(&mut self, _now: Duration, _outbox: &mut Outbox<'_>) -> Result<(), ClientError> {
-        Ok(())
-    }
-
     fn handle_message(
         &mut self,
         _now: Duration,
@@ -229,10 +225,6 @@ impl Application for Producer {
             self.answered += 1;
         }
         Ok(())
-    }
-
-    fn poll_timeout(&self, _now: Duration) -> Option<Duration> {
-        None
     }
 
     fn is_done(&self) -> bool {

@@ -5,21 +5,13 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::sync::{Arc, Mutex};
 
+use xylem_sim::Rng;
+
 use crate::disk::{Body, Disk, NameStep, ROOT, What};
 use crate::medium::FaultMedium;
 
 /// Bytes that reach a device together.
 const PAGE: usize = 4096;
-
-/// Numbers that look random, the same for the same seed.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (self.0 >> 33) % sides
-    }
-}
 
 impl FaultMedium {
     /// The disk as the next process finds it after this one was killed: working, no locks.
@@ -32,14 +24,14 @@ impl FaultMedium {
     /// is there or not, by `seed`. Names are as they were.
     #[must_use]
     pub fn power_loss(&self, seed: u64) -> Self {
-        let mut dice = Dice(seed.wrapping_mul(2).wrapping_add(1));
+        let mut rng = Rng::new(seed);
         self.copy(move |bytes, durable, pending| {
             let mut image = durable.to_vec();
             image.resize(bytes.len(), 0);
             for (at, piece) in pending {
                 for (i, page) in piece.chunks(PAGE).enumerate() {
                     let at = at + i * PAGE;
-                    if dice.roll(2) == 1 && at + page.len() <= image.len() {
+                    if rng.chance(0.5) && at + page.len() <= image.len() {
                         image[at..at + page.len()].copy_from_slice(page);
                     }
                 }
@@ -54,10 +46,10 @@ impl FaultMedium {
     /// has happened or not. All by `seed`.
     #[must_use]
     pub fn power_cut(&self, seed: u64) -> Self {
-        let mut dice = Dice(seed.wrapping_mul(2).wrapping_add(1));
+        let mut rng = Rng::new(seed);
         let copy = self.copy(|bytes, durable, pending| {
             let mut image = durable.to_vec();
-            if dice.roll(2) == 0 {
+            if rng.chance(0.5) {
                 image.resize(bytes.len(), 0);
             }
             let mut pages: Vec<(usize, &[u8])> = Vec::new();
@@ -65,8 +57,8 @@ impl FaultMedium {
                 pages.extend(piece.chunks(PAGE).enumerate().map(|(i, p)| (at + i * PAGE, p)));
             }
             while !pages.is_empty() {
-                let (at, page) = pages.swap_remove(dice.roll(pages.len() as u64) as usize);
-                let part = match dice.roll(4) {
+                let (at, page) = pages.swap_remove(rng.index(pages.len()));
+                let part = match rng.below(4) {
                     0 => page.len() / 2,
                     1 | 2 => page.len(),
                     _ => 0,
@@ -79,7 +71,7 @@ impl FaultMedium {
             }
             image
         });
-        copy.disk().replay_names(&self.disk().names, &mut dice);
+        copy.disk().replay_names(&self.disk().names, &mut rng);
         copy
     }
 
@@ -106,10 +98,10 @@ impl FaultMedium {
 }
 
 impl Disk {
-    fn replay_names(&mut self, steps: &[NameStep], dice: &mut Dice) {
+    fn replay_names(&mut self, steps: &[NameStep], rng: &mut Rng) {
         let mut dirs: BTreeMap<u64, BTreeMap<OsString, u64>> =
             BTreeMap::from([(ROOT, BTreeMap::new())]);
-        for step in steps.iter().filter(|s| s.settled || dice.roll(2) == 0) {
+        for step in steps.iter().filter(|s| s.settled || rng.chance(0.5)) {
             match step.what.clone() {
                 What::Made { dir, name, ino } => {
                     dirs.entry(dir).or_default().insert(name, ino);

@@ -1,13 +1,51 @@
-//! How values look in JSON events (docs/spec/json-events.md) whose own crates know no JSON.
+//! How values look in JSON events (docs/spec/json-events.md): for `#[serde(serialize_with)]`.
 
 use std::fmt::Display;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use serde::Serializer;
+use serde::{Serialize, Serializer};
 
-/// As its `Display` has it: names, hashes, tickets.
-pub(crate) fn text<T: Display, S: Serializer>(value: &T, to: S) -> Result<S::Ok, S::Error> {
-    to.collect_str(value)
+use crate::mail;
+
+/// Names, roots, tickets, keys: as people write them.
+///
+/// # Errors
+/// The serializer's, here and below.
+pub fn text<T: Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(value)
+}
+
+/// Bytes in hexadecimal.
+///
+/// # Errors
+/// As [`text`].
+pub fn hex<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&mail::hex(bytes))
+}
+
+/// A path; bytes that are not UTF-8 become U+FFFD.
+///
+/// # Errors
+/// As [`text`].
+pub fn path<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&path.to_string_lossy())
+}
+
+/// A path, or null.
+///
+/// # Errors
+/// As [`text`].
+pub fn maybe_path<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
+    path.as_deref().map(Path::to_string_lossy).serialize(serializer)
+}
+
+/// Seconds, with a fraction.
+///
+/// # Errors
+/// As [`text`].
+pub fn seconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(time.as_secs_f64())
 }
 
 /// As [`text`], or null.
@@ -19,11 +57,6 @@ pub(crate) fn some_text<T: Display, S: Serializer>(
         Some(value) => to.collect_str(value),
         None => to.serialize_none(),
     }
-}
-
-/// A path; bytes that are not UTF-8 become U+FFFD.
-pub(crate) fn path<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
-    to.serialize_str(&path.to_string_lossy())
 }
 
 /// How many there are.

@@ -8,7 +8,7 @@
 
 mod error;
 mod event;
-mod json;
+pub mod json;
 mod remote;
 mod save;
 mod stop;
@@ -57,4 +57,3 @@ pub use save::{Existing, Output, SaveOptions};
 pub use stop::Stop;
 pub use time::UnixTime;
 pub use walk::WalkError;
-pub use xylem_object::Ticket;

@@ -8,8 +8,10 @@ use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
 use std::thread::{self, JoinHandle};
 
 use bytes::Bytes;
-use xylem_store::{FileRef, StoreError};
-use xylem_tree::{Segment, Verified};
+use xylem_hash::Hash;
+use xylem_store::{FileRef, GrowingFile, StoreError, VerifiedStream};
+use xylem_tree::consistency::Continuation;
+use xylem_tree::{Checkpoint, Segment, Verified};
 
 use crate::error::{Blame, Failure, advised, blame_of};
 
@@ -17,39 +19,6 @@ use crate::error::{Blame, Failure, advised, blame_of};
 const QUEUE: usize = 256;
 /// Pieces that wait for room in the queue before the transfer is held back.
 const MAX_WAITING: usize = 512;
-
-/// The part of a proven segment that lies in a range of its object.
-pub(crate) struct ProvenPart {
-    segment: Verified<Segment<Bytes>>,
-    /// Place in the content.
-    part: Range<usize>,
-}
-
-impl ProvenPart {
-    /// What of `segment` lies in `range`, which may be nothing.
-    pub(crate) fn of(segment: Verified<Segment<Bytes>>, range: &Range<u64>) -> Self {
-        let end = segment.offset + segment.content.len() as u64;
-        let from = segment.offset.max(range.start).min(end);
-        let until = end.min(range.end).max(from);
-        let place = |at: u64| (at - segment.offset) as usize; // within the content
-        Self { part: place(from)..place(until), segment }
-    }
-
-    /// Where it begins in its object.
-    pub(crate) fn offset(&self) -> u64 {
-        self.segment.offset + self.part.start as u64
-    }
-
-    /// Its bytes.
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.segment.content[self.part.clone()]
-    }
-
-    /// Writes it to a file that has byte `start` of the object at its beginning.
-    pub(crate) fn write_to(&self, file: &FileRef, start: u64) -> Result<(), StoreError> {
-        file.write_all(self.bytes(), self.offset().saturating_sub(start))
-    }
-}
 
 /// Why not everything was written.
 #[derive(Debug, thiserror::Error)]
@@ -86,14 +55,17 @@ impl From<io::Error> for WriteError {
 
 /// Where the thread writes.
 pub(crate) enum Target {
-    /// A file that has the object's beginning at its own; each mark is written over `marks`.
-    File { file: FileRef, marks: FileRef },
-    /// Standard output, which a mark flushes.
-    Stdout,
+    /// The end of a growing file; each mark is written over `marks`.
+    File { file: GrowingFile, marks: FileRef },
+    /// What comes after a checkpoint, to standard output, which a mark flushes.
+    Growing(Checkpoint),
+    /// A range of the object `root`, to standard output.
+    Range { root: Hash, range: Range<u64> },
 }
 
 enum Piece {
-    Part(ProvenPart),
+    Segment(Verified<Segment<Bytes>>),
+    Continuation(Continuation),
     Mark(Vec<u8>),
 }
 
@@ -111,8 +83,13 @@ impl OrderedWriter {
     pub(crate) fn new(target: Target, next: u64) -> Self {
         let (queue, pieces) = mpsc::sync_channel(QUEUE);
         let thread = thread::spawn(move || match target {
-            Target::File { file, marks } => Ok(to_file(&pieces, &file, &marks)?),
-            Target::Stdout => Ok(to_stdout(&pieces)?),
+            Target::File { file, marks } => Ok(to_file(&pieces, file, &marks)?),
+            Target::Growing(begun) => {
+                Ok(to_stdout(&pieces, VerifiedStream::growing(io::stdout().lock(), &begun))?)
+            }
+            Target::Range { root, range } => {
+                Ok(to_stdout(&pieces, VerifiedStream::new(io::stdout().lock(), root, range))?)
+            }
         });
         let (early, waiting) = (BTreeMap::new(), VecDeque::new());
         Self { early, next, waiting, queue: Some(queue), thread: Some(thread) }
@@ -124,23 +101,24 @@ impl OrderedWriter {
         self.next = next;
     }
 
-    /// Adds a segment, of which `range` of the object is wanted. `each` is given what is written, in
-    /// order.
+    /// Adds a segment. `each` is given those whose turn it is, in order.
     pub(crate) fn segment(
         &mut self,
         segment: Verified<Segment<Bytes>>,
-        range: &Range<u64>,
-        each: &mut dyn FnMut(&ProvenPart),
+        each: &mut dyn FnMut(&Segment<Bytes>),
     ) -> Result<(), WriteError> {
         self.early.insert(segment.index.0, segment);
         while let Some(segment) = self.early.remove(&self.next) {
             self.next += 1;
-            let part = ProvenPart::of(segment, range);
-            each(&part);
-            if !part.bytes().is_empty() {
-                self.waiting.push_back(Piece::Part(part));
-            }
+            each(&segment);
+            self.waiting.push_back(Piece::Segment(segment));
         }
+        self.push()
+    }
+
+    /// What comes from here on is of a newer checkpoint.
+    pub(crate) fn advance(&mut self, to: Continuation) -> Result<(), WriteError> {
+        self.waiting.push_back(Piece::Continuation(to));
         self.push()
     }
 
@@ -198,21 +176,26 @@ impl OrderedWriter {
     }
 }
 
-fn to_file(pieces: &Receiver<Piece>, file: &FileRef, marks: &FileRef) -> Result<(), StoreError> {
+fn to_file(
+    pieces: &Receiver<Piece>,
+    mut file: GrowingFile,
+    marks: &FileRef,
+) -> Result<(), StoreError> {
     for piece in pieces {
         match piece {
-            Piece::Part(part) => part.write_to(file, 0)?,
+            Piece::Segment(segment) => file.put(&segment)?,
+            Piece::Continuation(to) => file.advance(&to)?,
             Piece::Mark(mark) => marks.write_all(&mark, 0)?,
         }
     }
     Ok(())
 }
 
-fn to_stdout(pieces: &Receiver<Piece>) -> io::Result<()> {
-    let mut out = io::stdout().lock();
+fn to_stdout<W: Write>(pieces: &Receiver<Piece>, mut out: VerifiedStream<W>) -> io::Result<()> {
     for piece in pieces {
         match piece {
-            Piece::Part(part) => out.write_all(part.bytes())?,
+            Piece::Segment(segment) => out.put(&segment)?,
+            Piece::Continuation(to) => out.advance(&to)?,
             Piece::Mark(_) => out.flush()?,
         }
     }

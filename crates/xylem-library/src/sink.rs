@@ -23,7 +23,7 @@ use bytes::Bytes;
 use xylem_object::{Kind, Manifest, ObjectId};
 use xylem_store::Store;
 use xylem_transfer::Transfer;
-use xylem_tree::{Node, NodeValue, Segment, Verified};
+use xylem_tree::{Node, NodeValue, Recording, Segment, Verified, Verifier};
 
 use crate::event::LibraryEvent;
 use crate::held::Holdings;
@@ -104,6 +104,13 @@ pub trait Sink {
     fn warnings(&mut self) -> Vec<String> {
         Vec::new()
     }
+}
+
+/// A verifier for a result that has no outboard: what it proves is not kept to be written.
+fn unrecorded(manifest: &Manifest) -> Verifier {
+    let mut verifier = Verifier::new(manifest.geometry(), manifest.root);
+    verifier.set_recording(Recording::Off);
+    verifier
 }
 
 /// Makes the sink that `options` and `manifest` ask for; `destination`: `None` for standard output.

@@ -45,6 +45,7 @@ pub enum Standing {
 
 /// One thing that a store knows of.
 #[derive(Clone, Debug, Serialize)]
+#[serde(tag = "event", rename = "known")]
 pub struct StoreEntry {
     /// Where it lies.
     #[serde(serialize_with = "json::path")]

@@ -22,7 +22,6 @@ use crate::event::LibraryEvent;
 use crate::hashing::{self, HashError, Job};
 use crate::json;
 use crate::listed::{Listed, ListedError, ListedFiles};
-use crate::ordered::ProvenPart;
 use crate::path::{canonical, os_bytes, os_path};
 use crate::publish::{PublishError, root_of};
 use crate::remote::{Keep, Remote, Wanted};
@@ -34,6 +33,7 @@ const SEGMENTS_A_TILE: u64 = 8 * 256;
 
 /// A bad place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "event", rename = "damage")]
 pub struct Damage {
     /// The file below the directory; empty for a single file.
     #[serde(serialize_with = "json::path")]
@@ -48,6 +48,7 @@ pub struct Damage {
 
 /// Outcome of [`verify`].
 #[derive(Clone, Debug, Serialize)]
+#[serde(tag = "event", rename = "verified")]
 pub struct VerifySummary {
     /// Root of what the ticket names.
     #[serde(serialize_with = "json::text")]
@@ -392,7 +393,7 @@ impl Check<'_> {
         let file = new.file().clone();
         let mut keep = |event: TransferEvent| match event {
             TransferEvent::Segment { segment, .. } => {
-                ProvenPart::of(segment, &(0..size)).write_to(&file, 0)
+                file.write_all(&segment.content, segment.offset)
             }
             _ => Ok(()),
         };

@@ -8,9 +8,9 @@ use xylem_forward::FaceId;
 use xylem_mgmt::Persistency;
 use xylem_object::Ticket;
 
-use crate::api::Peer;
 use crate::engine::Engine;
 use crate::failure;
+use crate::peer::{FaceAddress, Peer};
 use crate::peers::Found;
 use xylem_library::Error;
 
@@ -25,7 +25,7 @@ pub(crate) struct Dialler {
     dialled: HashMap<FaceId, usize>,
     /// Faces to peers that others told of, by key; the first address of one that answers is enough.
     found: HashMap<FaceId, [u8; 32]>,
-    up: HashMap<FaceId, String>,
+    up: HashMap<FaceId, FaceAddress>,
     redial_at: Option<Duration>,
     /// What became of each peer, the last word counts.
     warnings: Vec<Option<String>>,
@@ -118,7 +118,12 @@ impl Dialler {
     }
 
     /// A face came up: whether it should be asked. One that is not needed is closed.
-    pub(crate) fn came_up(&mut self, engine: &mut Engine, face: FaceId, peer: &str) -> bool {
+    pub(crate) fn came_up(
+        &mut self,
+        engine: &mut Engine,
+        face: FaceId,
+        peer: &FaceAddress,
+    ) -> bool {
         if let Some(key) = self.found.get(&face) {
             let twin = |up: &FaceId| self.found.get(up) == Some(key);
             if self.up.keys().any(twin) {
@@ -129,7 +134,7 @@ impl Dialler {
             engine.drop_face(face, "another address of the same node answered first");
             return false;
         }
-        self.up.insert(face, peer.to_owned());
+        self.up.insert(face, peer.clone());
         true
     }
 
@@ -175,8 +180,8 @@ impl Dialler {
     }
 
     /// The address of a face that is up.
-    pub(crate) fn name(&self, face: FaceId) -> String {
-        self.up.get(&face).cloned().unwrap_or_else(|| face.to_string())
+    pub(crate) fn address(&self, face: FaceId) -> FaceAddress {
+        self.up.get(&face).cloned().unwrap_or(FaceAddress::Gone(face))
     }
 
     /// What went wrong with whom, in one line.

@@ -23,12 +23,13 @@ use bytes::Bytes;
 use mio::{Events, Poll, Token, Waker};
 use xylem_forward::{FaceId, FaceScope, Forwarder, Incoming};
 use xylem_link::{Endpoint as LinkEndpoint, StreamId};
-use xylem_mgmt::{Endpoint, FaceUri, Persistency};
+use xylem_mgmt::{FaceUri, Persistency, UriAuthority};
 use xylem_packet::{NackReason, NameRef};
 
 use crate::carriers::{CarrierId, Carriers};
 use crate::faces::multicast::Multicast;
 use crate::faces::{Face, Faces, ReadBuffer, Transport};
+use crate::peer::FaceAddress;
 use crate::uri::endpoint;
 use dispatch::Dispatch;
 use listening::Listener;
@@ -80,9 +81,9 @@ impl Default for Limits {
 #[derive(Debug)]
 pub(crate) enum EngineEvent {
     /// A face can be used from now on.
-    FaceUp { face: FaceId, peer: String },
+    FaceUp { face: FaceId, peer: FaceAddress },
     /// A face's connection ended, or never came up. Unless the face is `gone`, it is dialled again.
-    FaceDown { face: FaceId, peer: String, why: String, gone: bool },
+    FaceDown { face: FaceId, peer: FaceAddress, why: String, gone: bool },
     /// A packet for the program; `from` is the face that it came over. With `nack` it is an Interest
     /// of the program's that came back. `marked`: it met congestion on its way.
     Packet { from: FaceId, packet: Bytes, nack: Option<NackReason>, marked: bool },
@@ -149,7 +150,12 @@ impl Engine {
     /// An engine without sockets.
     pub(crate) fn new(endpoint: LinkEndpoint, mut forwarder: Forwarder) -> io::Result<Self> {
         let inside = FaceUri::Internal;
-        let mut face = Face::new(Transport::Internal, String::new(), inside.clone(), inside);
+        let mut face = Face::new(
+            Transport::Internal,
+            FaceAddress::Uri(inside.clone()),
+            inside.clone(),
+            inside,
+        );
         face.scope = FaceScope::Local;
         face.came_up = true;
         let program = forwarder.add_face(FaceScope::Local);
@@ -244,7 +250,7 @@ impl Engine {
     /// Where others reach this engine.
     pub(crate) fn listens_at(&self) -> Vec<FaceUri> {
         let net = &self.net;
-        let sockets = |sockets: &[Udp], uri: fn(Endpoint) -> FaceUri| {
+        let sockets = |sockets: &[Udp], uri: fn(UriAuthority) -> FaceUri| {
             sockets.iter().map(|s| uri(endpoint(s.local()))).collect::<Vec<_>>()
         };
         let mut found: Vec<FaceUri> = net.listeners.iter().filter_map(Listener::uri).collect();

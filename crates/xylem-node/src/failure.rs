@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use xylem_library::{Blame, Error};
-use xylem_object::{Ticket, TicketError};
 use xylem_store::StoreError;
 
 use xylem_carriers::tls::Identity;
@@ -35,9 +34,4 @@ pub(crate) fn local(doing: &str, e: &io::Error) -> Error {
 /// Wrong input.
 pub(crate) fn usage(message: impl Into<String>) -> Error {
     Error { blame: Blame::Usage, message: message.into() }
-}
-
-/// A ticket from what was pasted.
-pub(crate) fn parse_ticket(text: &str) -> Result<Ticket, Error> {
-    text.parse().map_err(|e: TicketError| usage(e.to_string()))
 }

@@ -7,16 +7,18 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
-use xylem_forward::{FaceId, Forwarder};
+use xylem_forward::{FaceId, Forwarder, Seed};
 use xylem_link::{Endpoint, Level, Shaping, StaticKey};
 use xylem_object::{Manifest, Ticket, naming};
 use xylem_packet::{Interest, NackReason, Name, Packet};
 use xylem_transfer::{Event as TransferEvent, PeerId, Spec, Transfer};
 
-use crate::api::{Event, Peer, PeerBytes};
 use crate::dial::Dialler;
 use crate::engine::{Engine, EngineEvent, NetworkFailed, Program, end_host};
+use crate::event::Event;
+use crate::peer::Peer;
 use crate::peers::{Offer, Swarm};
+use crate::summary::PeerBytes;
 use crate::{failure, shaping};
 use xylem_library::held::Holdings;
 use xylem_library::keys;
@@ -139,9 +141,8 @@ impl Fetch {
         let link_config =
             xylem_link::Config { accept_incoming: false, shaping, ..Default::default() };
         let endpoint = Endpoint::new(link_config, link_key, keys::random()?);
-        let mut forward_config = end_host();
-        forward_config.seed = u64::from_le_bytes(keys::random()?);
-        let mut engine = Engine::new(endpoint, Forwarder::new(forward_config)).map_err(local)?;
+        let seed = Seed::from_random(keys::random()?);
+        let mut engine = Engine::new(endpoint, Forwarder::new(end_host(), seed)).map_err(local)?;
         let mut dialler = Dialler::new(ticket, from)?;
         dialler.dial(&mut engine);
 
@@ -354,7 +355,7 @@ impl Fetch {
         let stats: Vec<_> = self.work.transfer.peers(self.engine.now()).collect();
         let Some(swarm) = &mut self.work.swarm else { return Vec::new() };
         for stats in stats {
-            swarm.count(&self.work.dialler.name(face_of(stats.peer)), stats.bytes);
+            swarm.count(&self.work.dialler.address(face_of(stats.peer)), stats.bytes);
         }
         swarm.bytes()
     }
@@ -426,7 +427,7 @@ impl Work {
         while let Some(event) = self.transfer.poll_event() {
             match event {
                 TransferEvent::PeerMisbehaved { peer, what } => {
-                    let peer = self.dialler.name(face_of(peer));
+                    let peer = self.dialler.address(face_of(peer));
                     on_event(Event::PeerMisbehaved { peer, what: what.to_string() });
                 }
                 TransferEvent::PeerDropped { peer } => {

@@ -1,23 +1,58 @@
 //! [`get`]: fetch what a ticket names, prove it, and put it in its place.
 
-use std::path::Path;
-use std::time::Instant;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
+use xylem_link::Shaping;
 use xylem_object::{Kind, Manifest, Ticket};
 use xylem_store::Store;
 use xylem_transfer::Event as TransferEvent;
 
-use crate::api::{Event, GetOptions, GetSummary, from_library};
 use crate::clock::wall_clock;
+use crate::event::{Event, from_library};
 use crate::failure;
-use crate::failure::parse_ticket;
 use crate::fetch::{Fetch, Look, Next};
+use crate::peer::Peer;
 use crate::peers::{Offer, Swarm};
+use crate::summary::GetSummary;
 use xylem_library::held::Holdings;
 use xylem_library::publish::root_of;
 use xylem_library::record;
 use xylem_library::sink::{self, Context, Destination, SaveError, Sink, Tally};
-use xylem_library::{Error, Existing, Stop, canonical, disk};
+use xylem_library::{Error, Existing, SaveOptions, Stop, canonical, disk};
+
+/// How to fetch one ticket.
+#[derive(Clone, Debug)]
+pub struct GetOptions {
+    /// What to fetch.
+    pub ticket: Ticket,
+    /// What becomes of what is fetched.
+    pub save: SaveOptions,
+    /// Peers to ask besides the ticket's own addresses (if any is given, only these are asked).
+    pub from: Vec<Peer>,
+    /// Bytes per second at most.
+    pub limit_rate: Option<u64>,
+    /// What sizes and times on the encrypted link show.
+    pub shaping: Shaping,
+    /// Give up after this long without any verified progress.
+    pub give_up: Duration,
+    /// Where outboards of partial fetches are kept.
+    pub store: PathBuf,
+    /// Everything is on the device, names included, before the fetch counts as done.
+    pub fsync: bool,
+    /// Whether others are served meanwhile; not done for ranges and standard output.
+    pub serve: Option<ServeOptions>,
+}
+
+/// How a fetch serves others what it has verified.
+#[derive(Clone, Debug, Default)]
+pub struct ServeOptions {
+    /// Where it listens for encrypted links over UDP; empty: on all interfaces, at a free port.
+    pub listen: Vec<SocketAddr>,
+    /// Go on when the fetch is complete, until asked to stop.
+    pub seed: bool,
+}
 
 /// Fetches one ticket.
 ///
@@ -31,13 +66,13 @@ pub fn get(
     on_event: &mut dyn FnMut(Event),
 ) -> Result<GetSummary, Error> {
     let started = Instant::now();
-    let ticket = parse_ticket(&options.ticket)?;
+    let ticket = &options.ticket;
     let store = Store::open(disk(), &options.store).map_err(|e| failure::store(&e))?;
     let store = if options.fsync { store.durable() } else { store };
     let shaping = options.shaping.clone();
     let mut fetch =
-        Fetch::new(&ticket, &options.from, options.give_up, options.limit_rate, shaping)?;
-    let mut summary = fetch_ticket(&mut fetch, &ticket, options, &store, stop, on_event)?;
+        Fetch::new(ticket, &options.from, options.give_up, options.limit_rate, shaping)?;
+    let mut summary = fetch_ticket(&mut fetch, ticket, options, &store, stop, on_event)?;
     summary.elapsed = started.elapsed();
     if options.serve.as_ref().is_some_and(|serve| serve.seed) {
         seed(&mut fetch, &mut summary, stop, on_event)?;
@@ -88,7 +123,6 @@ fn fetch_ticket(
         holdings.moved(path);
     }
     Ok(GetSummary {
-        root: manifest.root.to_string(),
         path,
         bytes: tally.total,
         files: tally.files,
@@ -96,7 +130,7 @@ fn fetch_ticket(
         resumed: tally.resumed,
         peers: fetch.bytes_by_peer(),
         served: fetch.swarm().as_ref().map_or(0, Swarm::served),
-        ..GetSummary::default()
+        ..GetSummary::new(manifest.root)
     })
 }
 
@@ -224,13 +258,12 @@ fn already_there(
         }
     }
     Ok(GetSummary {
-        root: manifest.root.to_string(),
         path: Some(path.to_path_buf()),
         bytes: manifest.total_size,
         files: manifest.file_count,
         resumed: manifest.total_size,
         already_complete: true,
-        ..GetSummary::default()
+        ..GetSummary::new(manifest.root)
     })
 }
 
@@ -238,7 +271,7 @@ fn found(manifest: &Manifest) -> Event {
     Event::Found {
         name: String::from_utf8_lossy(&manifest.file_name).into_owned(),
         directory: manifest.kind == Kind::Directory,
-        root: manifest.root.to_string(),
+        root: manifest.root,
         bytes: manifest.total_size,
         files: manifest.file_count,
     }

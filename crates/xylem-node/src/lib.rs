@@ -6,9 +6,11 @@
 //! knows or an encrypted link, and the other way round. This crate never prints and never exits: it reports [`Event`]s and returns
 //! [`Error`]s whose [`Blame`] a caller maps to an exit code.
 
-mod api;
 mod clock;
+mod event;
 mod failure;
+mod peer;
+mod summary;
 
 mod addresses;
 mod carriers;
@@ -33,16 +35,16 @@ mod scrub;
 mod share;
 mod verify;
 
-pub use api::{
-    Event, GetOptions, GetSummary, Peer, PeerBytes, ServeOptions, ShareOptions, VerifyOptions,
-};
 pub use clock::wall_clock;
+pub use event::Event;
 pub use follow::{ExtendsOptions, ExtendsSummary, extends, follow};
-pub use get::get;
+pub use get::{GetOptions, ServeOptions, get};
 pub use node::{NodeConfig, Route, default_socket, run_node};
+pub use peer::{FaceAddress, Peer};
 pub use scrub::{RepairOptions, scrub};
-pub use share::share;
+pub use share::{ShareOptions, share};
+pub use summary::{GetSummary, PeerBytes};
 pub use uri::{HostPort, LINK_PORT, NDN_PORT, PeerUri, WEB_SOCKET_PORT};
-pub use verify::verify;
+pub use verify::{VerifyOptions, verify};
 pub use xylem_link::{Level as ShapeLevel, Shaping};
 pub use xylem_mgmt::Carrier;

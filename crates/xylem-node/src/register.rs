@@ -10,10 +10,11 @@ use xylem_mgmt::{ControlParameters, Persistency, client};
 use xylem_packet::{Data, Interest, Name};
 use xylem_trust::{Signer, Stamp};
 
-use crate::api::{Event, Peer};
 use crate::clock::now_ms;
 use crate::engine::Engine;
+use crate::event::Event;
 use crate::failure;
+use crate::peer::Peer;
 use xylem_library::Error;
 use xylem_library::keys;
 
@@ -145,7 +146,7 @@ impl Registrar {
                     via.state = State::Rest { until: refresh };
                     via.last_reported = None;
                     if !std::mem::replace(&mut via.registered, true) {
-                        let (forwarder, prefix) = (via.peer.to_string(), self.prefix.to_string());
+                        let (forwarder, prefix) = ((&via.peer).into(), self.prefix.clone());
                         on_event(Event::Registered { forwarder, prefix });
                     }
                 }

@@ -7,9 +7,10 @@ use xylem_link::Shaping;
 use xylem_object::Ticket;
 use xylem_tree::SegmentSize;
 
-use crate::api::{Event, Peer};
+use crate::event::Event;
 use crate::failure;
 use crate::fetch::Fetch;
+use crate::peer::Peer;
 use crate::scrub::RepairOptions;
 
 /// One publication and who may have it.

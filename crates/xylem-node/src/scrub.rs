@@ -10,7 +10,8 @@ use xylem_library::{Error, Stop, disk, keys};
 use xylem_link::StaticKey;
 use xylem_store::Store;
 
-use crate::api::{Event, Peer};
+use crate::event::Event;
+use crate::peer::Peer;
 use crate::remote::Peers;
 
 /// A thread that waits looks this often whether it should end.

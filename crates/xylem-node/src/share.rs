@@ -7,23 +7,24 @@ use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use xylem_forward::{FaceId, Forwarder};
-use xylem_link::{Endpoint, Level, StaticKey};
+use xylem_forward::{FaceId, Forwarder, Seed};
+use xylem_link::{Endpoint, Level, Shaping, StaticKey};
 use xylem_object::naming;
 use xylem_object::{Answer, Manifest, Publication, PublisherKey, Ticket};
 use xylem_packet::{Interest, Name, Packet};
 use xylem_store::Store;
 
 use crate::addresses::advertised;
-use crate::api::{Event, Peer, ShareOptions, from_library};
 use crate::clock::wall_clock;
 use crate::engine::{Engine, EngineEvent, Program, end_host};
+use crate::event::{Event, from_library};
 use crate::mail::{MailServer, while_delivering};
+use crate::peer::{FaceAddress, Peer};
 use crate::peers::Announcers;
 use crate::register::Registrar;
 use crate::uri::LINK_PORT;
 use crate::{failure, shaping};
-use xylem_library::follow::Grower;
+use xylem_library::follow::{FollowOptions, Grower};
 use xylem_library::mail::MailStore;
 use xylem_library::publish::{Serving, publish};
 use xylem_library::{Error, LibraryEvent, SkipReason, Stop, advised, canonical, disk};
@@ -31,6 +32,35 @@ use xylem_library::{keys, record};
 
 /// How long a share that is over waits for its last answers to leave.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
+
+/// How to publish one file or directory.
+#[derive(Clone, Debug)]
+pub struct ShareOptions {
+    /// The file or directory; it stays where it is.
+    pub path: PathBuf,
+    /// Object name (`/alice/model`); default: under the publisher's key id.
+    pub name: Option<Name>,
+    /// A 32-byte Ed25519 secret key file; default: the store's own identity, made on first use.
+    pub key_file: Option<PathBuf>,
+    /// Share nothing if a name in it cannot be kept on every system, instead of telling it.
+    pub portable: bool,
+    /// Where the encrypted link listens, over UDP or in carriers; empty: UDP on all interfaces, the
+    /// usual port or a free one.
+    pub listen: Vec<Peer>,
+    /// PEM files with the certificate chain and the key that carriers over TLS show; `None`: a
+    /// certificate made up for this run.
+    pub certificate: Option<(PathBuf, PathBuf)>,
+    /// Also serve unencrypted NDN over UDP and TCP at these addresses.
+    pub plain: Vec<SocketAddr>,
+    /// NDN forwarders through which to serve as well: the name is registered with each.
+    pub via: Vec<Peer>,
+    /// What sizes and times on the encrypted link show.
+    pub shaping: Shaping,
+    /// The path is a file that grows; when its checkpoints are made.
+    pub follow: Option<FollowOptions>,
+    /// Where outboards and identities are kept.
+    pub store: PathBuf,
+}
 
 /// Publishes one file or directory and serves it until `stop` is raised.
 ///
@@ -65,10 +95,7 @@ pub(crate) fn share_with(
     let publisher = PublisherKey::from_bytes(&publisher);
     let link_key = StaticKey::from_bytes(keys::load_or_create(&keys.join("link"))?);
 
-    let parse =
-        |uri: &String| Name::from_uri(uri).map_err(|e| failure::usage(format!("--as {uri}: {e}")));
-    let given = options.name.as_ref().map(parse).transpose()?;
-    let name = |file_name: &[u8]| match &given {
+    let name = |file_name: &[u8]| match &options.name {
         None => naming::default_name(&publisher.public(), file_name),
         Some(name) => name.clone(),
     };
@@ -94,8 +121,9 @@ pub(crate) fn share_with(
     let link_public = link_key.public();
     let link_config = xylem_link::Config { shaping: options.shaping.clone(), ..Default::default() };
     let endpoint = Endpoint::new(link_config, link_key, keys::random()?);
-    let mut engine = Engine::new(endpoint, Forwarder::new(end_host()))
-        .map_err(|e| failure::local("cannot start the event loop", &e))?;
+    let mut engine =
+        Engine::new(endpoint, Forwarder::new(end_host(), Seed::from_random(keys::random()?)))
+            .map_err(|e| failure::local("cannot start the event loop", &e))?;
     if let Some(files) = &options.certificate {
         engine.set_certificate(failure::certificate(files)?);
     }
@@ -115,9 +143,9 @@ pub(crate) fn share_with(
     };
     record::keep_ticket(&store, &options.path, &ticket);
     on_event(Event::Shared {
-        ticket: ticket.to_string(),
-        name: prefix.to_string(),
-        root: manifest.root.to_string(),
+        ticket,
+        name: prefix.clone(),
+        root: manifest.root,
         bytes: manifest.total_size,
         files: manifest.file_count,
         listen,
@@ -188,7 +216,7 @@ pub(crate) fn bind_links(engine: &mut Engine, asked: &[Peer]) -> Result<Vec<Sock
 }
 
 /// Face URIs of the carriers among `asked`, once they are bound.
-fn bind_carriers(engine: &mut Engine, asked: &[Peer]) -> Result<Vec<String>, Error> {
+fn bind_carriers(engine: &mut Engine, asked: &[Peer]) -> Result<Vec<FaceAddress>, Error> {
     let carried = |peer: &&Peer| !matches!(peer, Peer::Link { .. });
     asked
         .iter()

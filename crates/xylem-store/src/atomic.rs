@@ -18,6 +18,9 @@ use crate::medium::{Clobber, Medium};
 /// Temporary names that are tried while others write the same file.
 const MAX_WRITERS: u32 = 16;
 
+/// What stands between a file's name and the number in its temporary name, `.NAME.new-N`.
+const INFIX: &str = ".new-";
+
 /// What a file has outlived when it has its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durability {
@@ -118,6 +121,21 @@ pub fn write_atomically(
     written
 }
 
+/// Whether `path` is a temporary name of [`write_atomically`]. If a killed process left it, it is
+/// removed; one that is being written is left alone.
+pub fn remove_unfinished(medium: &dyn Medium, path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let number = name.strip_prefix('.').and_then(|name| name.rsplit_once(INFIX));
+    if number.is_none_or(|(_, number)| number.parse::<u32>().is_err()) {
+        return false;
+    }
+    if open_locked(medium, path, path.to_path_buf(), 0o600).is_ok() {
+        // Who could not remove it leaves it to the next.
+        let _ = medium.remove_file(path);
+    }
+    true
+}
+
 /// A locked file that nobody else writes, beside `path`.
 fn temporary(
     medium: &dyn Medium,
@@ -130,7 +148,7 @@ fn temporary(
     for n in 0..MAX_WRITERS {
         let mut hidden = OsString::from(".");
         hidden.push(name);
-        hidden.push(format!(".new-{n}"));
+        hidden.push(format!("{INFIX}{n}"));
         let temporary = path.with_file_name(hidden);
         match open_locked(medium, &temporary, temporary.clone(), mode) {
             Err(StoreError::Busy { .. }) => {}

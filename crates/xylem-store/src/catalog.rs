@@ -5,6 +5,7 @@
 //! to one costs that one alone. (A database would give one process all of it or nothing:
 //! docs/dependencies.md.) A record is believed only if its checksum holds and its name is its
 //! path's; others are passed over and named by [`Store::check`].
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use std::ffi::OsStr;
 use std::io;
@@ -51,7 +52,7 @@ impl Store {
         let name = record_name(&known.path);
         let bytes = known.encode().ok_or_else(|| StoreError::OutOfRange {
             path: self.full(&name),
-            offset: (known.path.len() + known.note.len()) as u64,
+            offset: known.path.len().saturating_add(known.note.len()) as u64,
         })?;
         let new = self.new_file()?;
         new.file().write_all(&bytes, 0)?;
@@ -139,7 +140,7 @@ impl Iterator for KnownPaths {
             let name = Path::new(KNOWN).join(self.names.next()?.name);
             match self.store.read_record(&name) {
                 Ok(Some(Ok(known))) => return Some(Ok(known)),
-                Ok(Some(Err(_))) => self.damaged += 1,
+                Ok(Some(Err(_))) => self.damaged = self.damaged.saturating_add(1),
                 Ok(None) => {}
                 Err(e) => return Some(Err(e)),
             }

@@ -21,7 +21,10 @@ pub(crate) fn open_dir(medium: &dyn Medium, dir: &Path) -> Result<Arc<dyn Medium
 
 /// Makes a directory (mode 0700) and those above it, where they are missing. Their names are on the
 /// device afterwards: what is stored durably must not be lost with the directory around it.
-pub(crate) fn create_dirs(medium: &dyn Medium, dir: &Path) -> Result<(), StoreError> {
+///
+/// # Errors
+/// The medium's.
+pub fn create_dirs(medium: &dyn Medium, dir: &Path) -> Result<(), StoreError> {
     match medium.create_dir(dir, 0o700) {
         Ok(()) => sync_above(medium, dir, dir),
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),

@@ -64,7 +64,7 @@ impl FileRef {
     ///
     /// # Errors
     /// As [`FileRef::write_all`].
-    pub fn write_all_vectored(
+    pub(crate) fn write_all_vectored(
         &self,
         bufs: &mut [IoSlice<'_>],
         offset: u64,

@@ -5,6 +5,7 @@
 //! is opened: new directories first, the file last, so that being killed in between only means to
 //! do it again. Its records stay where they are and serve until their path is shared again, since
 //! they do not say which path they are about.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use std::path::Path;
 

@@ -89,7 +89,9 @@ impl Objects for Store {
     }
 
     fn put(&self, root: &Hash, part: Part, bytes: &[u8]) -> Result<(), StoreError> {
-        self.put_object_bytes(root, part, bytes)
+        let new = self.new_file()?;
+        new.file().write_all(bytes, 0)?;
+        self.keep(new, root, part).map(drop)
     }
 
     fn list(&self, each: &mut dyn FnMut(ObjectInfo)) -> Result<(), StoreError> {
@@ -104,7 +106,7 @@ impl Objects for Store {
     }
 
     fn remove(&self, root: &Hash, part: Part) -> Result<(), StoreError> {
-        self.remove_object(root, part)
+        self.remove_named(&object_name(root, part))
     }
 }
 

@@ -3,6 +3,7 @@
 //! Such a record holds root, version and state of a shared path and not the path itself, so it
 //! becomes a [`Known`](crate::Known) only when the path is shared again. One that is damaged, cut
 //! short or filed under another key is no record: hashing again is always right.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use std::path::{Path, PathBuf};
 

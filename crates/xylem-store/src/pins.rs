@@ -45,7 +45,7 @@ impl Store {
     ///
     /// # Errors
     /// The medium's.
-    pub fn is_pinned(&self, root: &Hash) -> Result<bool, StoreError> {
+    pub(crate) fn is_pinned(&self, root: &Hash) -> Result<bool, StoreError> {
         Ok(self.metadata_of(&pin_name(root))?.is_some())
     }
 

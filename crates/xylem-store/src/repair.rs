@@ -8,6 +8,7 @@
 //! back after every write, and before the first one a [`RepairRecord`] is kept (`repairs/<key>`)
 //! that says which file, which state and which segments: should the process die in between, the
 //! next run knows whose writing that was. Layout: docs/spec/scrub.md, "Repair record".
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -56,7 +57,7 @@ impl RepairRecord {
     /// The bytes of a record that is filed under `key`.
     #[must_use]
     pub fn encode(&self, key: &Hash) -> Vec<u8> {
-        let mut body = Vec::with_capacity(HEAD + RANGE * self.segments.len());
+        let mut body = Vec::new();
         body.extend_from_slice(self.root.as_bytes());
         body.extend_from_slice(&self.state.size.to_le_bytes());
         body.extend_from_slice(&self.state.mtime.secs.to_le_bytes());
@@ -110,8 +111,7 @@ impl RepairRecord {
 /// At most [`MAX_RANGES`] ranges that hold all of `ranges`.
 fn joined(ranges: &[Range<u64>]) -> impl Iterator<Item = Range<u64>> + '_ {
     let together = ranges.len().div_ceil(MAX_RANGES).max(1);
-    // Chunks are never empty.
-    ranges.chunks(together).map(|run| run[0].start..run[run.len() - 1].end)
+    ranges.chunks(together).filter_map(|run| Some(run.first()?.start..run.last()?.end))
 }
 
 fn checksum(key: &Hash, body: &[u8]) -> Hash {
@@ -233,13 +233,13 @@ impl Repair {
     ) -> Result<bool, StoreError> {
         let content = segment.content.as_ref();
         let range = self.geometry.segment_range(segment.index);
-        let end = segment.offset + content.len() as u64;
+        let end = segment.offset.saturating_add(content.len() as u64);
         if segment.root() != self.wanted.root || range != (segment.offset..end) {
             let path = self.file.path().into();
             return Err(StoreError::OutOfRange { path, offset: segment.offset });
         }
         let number = segment.index.0;
-        if !self.wanted.covers(std::slice::from_ref(&(number..number + 1))) {
+        if !self.wanted.covers(std::slice::from_ref(&(number..number.saturating_add(1)))) {
             return Ok(false);
         }
         let mut there = vec![0; content.len()];
@@ -252,7 +252,7 @@ impl Repair {
         // Also after a failed write, part of which may have happened.
         self.file.set_mtime(self.wanted.state.mtime)?;
         written?;
-        self.written += content.len() as u64;
+        self.written = self.written.saturating_add(content.len() as u64);
         Ok(true)
     }
 

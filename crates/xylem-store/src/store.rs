@@ -129,10 +129,11 @@ impl Store {
 
     /// What names in this store, and those of finished fetches, wait for.
     #[must_use]
-    pub fn durability(&self) -> Durability {
+    pub(crate) fn durability(&self) -> Durability {
         self.durability
     }
 
+    /// Whether names wait for the device.
     pub(crate) fn is_durable(&self) -> bool {
         self.durability == Durability::Device
     }
@@ -200,29 +201,6 @@ impl Store {
         self.object(root, part)?.map(|file| read_whole(&file, limit)).transpose()
     }
 
-    /// Writes a small part in one go; an older one is replaced.
-    ///
-    /// # Errors
-    /// The medium's.
-    pub fn put_object_bytes(
-        &self,
-        root: &Hash,
-        part: Part,
-        bytes: &[u8],
-    ) -> Result<(), StoreError> {
-        let new = self.new_file()?;
-        new.file().write_all(bytes, 0)?;
-        self.keep(new, root, part).map(drop)
-    }
-
-    /// Forgets a finished part; no error if there is none.
-    ///
-    /// # Errors
-    /// The medium's.
-    pub fn remove_object(&self, root: &Hash, part: Part) -> Result<(), StoreError> {
-        self.remove_named(&object_name(root, part))
-    }
-
     /// Forgets what is kept of an unfinished fetch; no error if there is nothing.
     ///
     /// # Errors
@@ -267,7 +245,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Busy`]; the medium's.
-    pub fn lock_partial(&self, root: &Hash, part: Part) -> Result<FileRef, StoreError> {
+    pub(crate) fn lock_partial(&self, root: &Hash, part: Part) -> Result<FileRef, StoreError> {
         self.lock_named(&partial_name(root, part))
     }
 
@@ -275,7 +253,7 @@ impl Store {
     ///
     /// # Errors
     /// The medium's.
-    pub fn finish_partial(&self, root: &Hash, part: Part) -> Result<(), StoreError> {
+    pub(crate) fn finish_partial(&self, root: &Hash, part: Part) -> Result<(), StoreError> {
         self.rename(&partial_name(root, part), &object_name(root, part))
     }
 

@@ -93,7 +93,6 @@ pub(crate) struct BenchArgs {
 /// Runs `xylem bench`.
 #[cfg(feature = "bench")]
 pub(crate) fn run(args: BenchArgs, out: &mut Out) -> Result<Exit, Failure> {
-    use crate::output::Json;
     use xylem_bench::text::Text;
     use xylem_bench::{Effort, Error};
 
@@ -101,7 +100,7 @@ pub(crate) fn run(args: BenchArgs, out: &mut Out) -> Result<Exit, Failure> {
     let mut text = Text::default();
     let mut emit = |report| {
         if out.is_json() {
-            return out.json(&Json::Bench(&report));
+            return out.json(&Row { report: &report });
         }
         out.bytes(text.render(&report).as_bytes())
     };
@@ -125,6 +124,15 @@ pub(crate) fn run(args: BenchArgs, out: &mut Out) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
+/// One piece of news; its own fields, `report` first, stand beside `event`.
+#[cfg(feature = "bench")]
+#[derive(serde::Serialize)]
+#[serde(tag = "event", rename = "bench")]
+pub(crate) struct Row<'a> {
+    #[serde(flatten)]
+    pub(crate) report: &'a xylem_bench::Report,
+}
+
 /// Says how to get a build that can.
 #[cfg(not(feature = "bench"))]
 pub(crate) fn run(args: BenchArgs, _out: &mut Out) -> Result<Exit, Failure> {
@@ -135,7 +143,7 @@ pub(crate) fn run(args: BenchArgs, _out: &mut Out) -> Result<Exit, Failure> {
     } = args;
     Err(Failure::new(
         Exit::Usage,
-        "this build has no benchmarks; build it with `cargo build --release -p xylem --features \
-         bench`",
+        "this build has no benchmarks; `cargo install --path crates/xylem --features bench` makes \
+         one that has",
     ))
 }

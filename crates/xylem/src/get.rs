@@ -3,19 +3,21 @@
 use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
 use crate::output::text::{bytes, count, duration, rate};
-use crate::output::{FromPeer, Json, Out, not_with_json};
+use crate::output::{Out, not_with_json};
 use crate::shaping::ShapeArgs;
 use crate::share::resolve;
 use crate::stop;
 use crate::trusting::TrustArgs;
-use crate::values::{ByteRange, ListenAt, parse_rate, parse_seconds};
+use crate::values::{ByteRange, ListenAt, parse_rate, parse_seconds, parse_ticket};
 use clap::Args;
+use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use xylem_library::{Blame, Existing, Output, SaveOptions, Stop};
 use xylem_node::client::Believe;
 use xylem_node::client::object::{Fetched, ObjectOptions, ObjectSummary, get_object};
 use xylem_node::{Event, GetOptions, GetSummary, Peer, PeerUri, ServeOptions};
+use xylem_object::Ticket;
 
 /// Fetches what a ticket or a name stands for; each piece is verified on arrival
 ///
@@ -163,7 +165,7 @@ pub(crate) struct AcceptArgs {
 
 /// Fetches what a message names.
 pub(crate) fn accept(
-    ticket: String,
+    ticket: Ticket,
     args: AcceptArgs,
     stop: &Stop,
     common: &Common,
@@ -208,11 +210,11 @@ pub(crate) fn run(args: GetArgs, common: &Common, out: &mut Out) -> Result<Exit,
         return Err(Failure::new(Exit::Usage, what));
     }
     let from = peers(&args.from)?;
-    by_ticket(args.ticket.clone(), from, &args, output, &stop, common, out)
+    by_ticket(parse_ticket(&args.ticket)?, from, &args, output, &stop, common, out)
 }
 
 fn by_ticket(
-    ticket: String,
+    ticket: Ticket,
     from: Vec<Peer>,
     args: &GetArgs,
     output: Output,
@@ -340,7 +342,7 @@ fn report_object(summary: &ObjectSummary, out: &mut Out) -> Result<(), Failure> 
         out.warn("not verified: nobody vouches for these bytes (--insecure)");
     }
     if out.is_json() {
-        return out.json(&Json::Object {
+        return out.json(&ObjectRow {
             name: &summary.name,
             root: &summary.root,
             path: summary.path.as_deref().map(|p| p.to_string_lossy().into_owned()),
@@ -351,7 +353,7 @@ fn report_object(summary: &ObjectSummary, out: &mut Out) -> Result<(), Failure> 
         });
     }
     if let Some(path) = &summary.path {
-        out.sum_line(&summary.root, path)?;
+        out.sum_line(&summary.root.to_string(), path)?;
     }
     let done = if summary.proven { out.paint("32", "Verified") } else { "Fetched".to_owned() };
     out.note(&format!(
@@ -395,26 +397,11 @@ pub(crate) fn peers(from: &[PeerUri]) -> Result<Vec<Peer>, Failure> {
 
 fn report(summary: &GetSummary, whole: bool, out: &mut Out) -> Result<(), Failure> {
     if out.is_json() {
-        return out.json(&Json::Done {
-            root: &summary.root,
-            path: summary.path.as_deref().map(|p| p.to_string_lossy().into_owned()),
-            bytes: summary.bytes,
-            files: summary.files,
-            fetched: summary.fetched,
-            resumed: summary.resumed,
-            seconds: summary.elapsed.as_secs_f64(),
-            already_complete: summary.already_complete,
-            peers: summary
-                .peers
-                .iter()
-                .map(|p| FromPeer { peer: &p.peer, bytes: p.bytes })
-                .collect(),
-            served: summary.served,
-        });
+        return out.json(summary);
     }
     // The root is that of the whole: `sum` would print another for a part of it.
     if let Some(path) = summary.path.as_ref().filter(|_| whole) {
-        out.sum_line(&summary.root, path)?;
+        out.sum_line(&summary.root.to_string(), path)?;
     }
     let what = format!("{} in {}", bytes(summary.bytes), count(summary.files, "file"));
     let done = out.paint("32", "Verified");
@@ -436,4 +423,36 @@ fn report(summary: &GetSummary, whole: bool, out: &mut Out) -> Result<(), Failur
     }
     out.note(&line);
     Ok(())
+}
+
+/// An object that `get NAME` fetched.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "object")]
+struct ObjectRow<'a> {
+    name: &'a str,
+    root: &'a str,
+    path: Option<String>,
+    bytes: u64,
+    segments: u64,
+    proven: bool,
+    seconds: f64,
+}
+
+#[cfg(test)]
+mod row_tests {
+    use super::*;
+    use crate::output::assert_documented;
+
+    #[test]
+    fn rows_are_documented() {
+        assert_documented(&ObjectRow {
+            name: "/a",
+            root: "00",
+            path: None,
+            bytes: 1,
+            segments: 1,
+            proven: true,
+            seconds: 0.5,
+        });
+    }
 }

@@ -3,16 +3,17 @@
 use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
 use crate::get::{AcceptArgs, accept, peers};
+use crate::output::Out;
 use crate::output::text::{bytes, clean};
-use crate::output::{Json, Out};
 use crate::share::resolve;
 use crate::stop;
 use crate::values::{ListenAt, parse_seconds};
 use clap::{Args, Subcommand};
+use serde::Serialize;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, SystemTime};
 use xylem_library::Stop;
-use xylem_node::mail::{Inbox, Message, MessageContent, listen};
+use xylem_node::mail::{Inbox, MailEvent, Message, MessageContent, listen};
 use xylem_node::{LINK_PORT, PeerUri};
 
 /// How long the sender may take to hear that its file has been fetched.
@@ -125,9 +126,9 @@ pub(crate) fn run(args: InboxArgs, common: &Common, out: &mut Out) -> Result<Exi
             if at.is_empty() {
                 at.push(SocketAddr::from((Ipv4Addr::UNSPECIFIED, LINK_PORT)));
             }
-            let card = inbox.card(&at)?;
+            let card = inbox.card(&at)?.to_string();
             if out.is_json() {
-                out.json(&Json::Card { card: &card })?;
+                out.json(&CardRow { card: &card })?;
             } else {
                 out.line(&card)?;
             }
@@ -136,12 +137,15 @@ pub(crate) fn run(args: InboxArgs, common: &Common, out: &mut Out) -> Result<Exi
         Some(InboxCommand::Drop { numbers }) => {
             numbers.into_iter().try_for_each(|number| inbox.discard(number))?;
         }
-        Some(InboxCommand::Trust { name, card }) => inbox.trust(&name, &card)?,
+        Some(InboxCommand::Trust { name, card }) => {
+            let bad = |e: xylem_mail::CardError| Failure::new(Exit::Usage, e.to_string());
+            inbox.trust(&name, &card.parse().map_err(bad)?)?;
+        }
         Some(InboxCommand::Forget { name }) => inbox.forget(&name)?,
         Some(InboxCommand::People) => {
             for (name, publisher) in inbox.people()? {
                 if out.is_json() {
-                    out.json(&Json::Person { name: &name, publisher: &publisher })?;
+                    out.json(&PersonRow { name: &name, publisher: &publisher.to_string() })?;
                 } else {
                     out.line(&format!("{name}  {publisher}"))?;
                 }
@@ -155,7 +159,7 @@ fn list(inbox: &Inbox, out: &mut Out) -> Result<(), Failure> {
     let messages = inbox.list()?;
     for message in &messages {
         if out.is_json() {
-            out.json(&Json::mail(message))?;
+            out.json(&MailEvent::Arrived(message.clone()))?;
         } else {
             out.line(&row(message))?;
         }
@@ -215,7 +219,7 @@ fn accept_one(
     match message.what {
         MessageContent::Note(text) => {
             if out.is_json() {
-                out.json(&Json::Note { number, text: &text })?;
+                out.json(&NoteRow { number, text: &text })?;
             } else {
                 // A person reads it on a terminal, where control characters would act.
                 let lines: Vec<_> = text.lines().map(clean).collect();
@@ -229,4 +233,40 @@ fn accept_one(
         out.detail("the sender was not told");
     }
     Ok(Exit::Done)
+}
+
+/// Our card.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "card")]
+struct CardRow<'a> {
+    card: &'a str,
+}
+
+/// Somebody who has a name.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "person")]
+struct PersonRow<'a> {
+    name: &'a str,
+    publisher: &'a str,
+}
+
+/// What a note says.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "note")]
+struct NoteRow<'a> {
+    number: u32,
+    text: &'a str,
+}
+
+#[cfg(test)]
+mod row_tests {
+    use super::*;
+    use crate::output::assert_documented;
+
+    #[test]
+    fn rows_are_documented() {
+        assert_documented(&CardRow { card: "xylem-peer:a" });
+        assert_documented(&PersonRow { name: "n", publisher: "00" });
+        assert_documented(&NoteRow { number: 1, text: "t" });
+    }
 }

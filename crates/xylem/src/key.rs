@@ -2,7 +2,7 @@
 
 use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
-use crate::output::{Json, Out};
+use crate::output::Out;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use xylem_library::keys::{KeyEntry, KeyKind, Keyring};
@@ -106,7 +106,24 @@ pub(crate) fn run(args: KeyArgs, common: &Common, out: &mut Out) -> Result<Exit,
 
 fn show(entry: &KeyEntry, out: &mut Out) -> Result<(), Failure> {
     if out.is_json() {
-        return out.json(&Json::Key(entry));
+        return out.json(entry);
     }
     out.line(&format!("{}  {}", entry.name, entry.algorithm))
+}
+
+#[cfg(test)]
+mod row_tests {
+    use super::*;
+    use crate::output::assert_documented;
+    use xylem_packet::Name;
+
+    #[test]
+    fn rows_are_documented() {
+        assert_documented(&KeyEntry {
+            name: Name::from_uri("/a/KEY/1").expect("is a name"),
+            algorithm: "x",
+            certificate: None,
+            valid_until_ms: None,
+        });
+    }
 }

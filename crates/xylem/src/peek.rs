@@ -2,11 +2,12 @@
 
 use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
-use crate::output::{Json, Out, not_with_json};
+use crate::output::{Out, not_with_json};
 use crate::stop;
 use crate::trusting::TrustArgs;
 use crate::values::parse_seconds;
 use clap::Args;
+use serde::Serialize;
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -103,7 +104,7 @@ pub(crate) fn run(args: PeekArgs, _common: &Common, out: &mut Out) -> Result<Exi
     report(&found, out);
     if out.is_json() {
         let content: String = found.content().iter().map(|byte| format!("{byte:02x}")).collect();
-        out.json(&Json::Packet {
+        out.json(&PacketRow {
             name: &found.name,
             bytes: found.packet.len(),
             content: &content,
@@ -144,5 +145,45 @@ fn report(found: &Peeked, out: &mut Out) {
                 "not verified: {signature} by {key}; give --key, --publisher or --trust"
             ));
         }
+    }
+}
+
+/// The packet that `peek` found.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "packet")]
+struct PacketRow<'a> {
+    name: &'a str,
+    bytes: usize,
+    content: &'a str,
+    content_type: u64,
+    freshness_ms: u64,
+    final_block_id: Option<&'a str>,
+    signature: &'a str,
+    signature_type: u64,
+    key: Option<&'a str>,
+    verdict: &'a str,
+    seconds: f64,
+}
+
+#[cfg(test)]
+mod row_tests {
+    use super::*;
+    use crate::output::assert_documented;
+
+    #[test]
+    fn rows_are_documented() {
+        assert_documented(&PacketRow {
+            name: "/a",
+            bytes: 1,
+            content: "00",
+            content_type: 0,
+            freshness_ms: 0,
+            final_block_id: None,
+            signature: "hmac",
+            signature_type: 4,
+            key: None,
+            verdict: "proven",
+            seconds: 0.5,
+        });
     }
 }

@@ -2,11 +2,12 @@
 
 use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
-use crate::output::{Json, Out};
+use crate::output::Out;
 use crate::peek::AtArgs;
 use crate::stop;
 use crate::values::{parse_bytes, parse_seconds};
 use clap::Args;
+use serde::Serialize;
 use std::time::Duration;
 use xylem_node::client::ping::{PingOptions, PingReport, PingServeOptions, Pinged, ping, serve};
 
@@ -83,13 +84,13 @@ pub(crate) fn run(args: PingArgs, _common: &Common, out: &mut Out) -> Result<Exi
         };
         let mut told = Ok(());
         let answered = serve(&options, &stop, &mut |name| match name {
-            None if out.is_json() => told = out.json(&Json::Serving { prefix: &args.prefix }),
+            None if out.is_json() => told = out.json(&ServingRow { prefix: &args.prefix }),
             None => out.note(&format!("answering pings to {} until Ctrl-C", args.prefix)),
             Some(name) => out.detail(&name.to_string()),
         })?;
         told?;
         out.note(&format!("{answered} answered"));
-        out.json(&Json::Served { answered, bytes: None, ignored: None })?;
+        out.json(&ServedRow { answered, bytes: None, ignored: None })?;
         return Ok(Exit::Done);
     }
     let options = PingOptions {
@@ -125,7 +126,7 @@ fn tell(prefix: &str, number: u64, what: Pinged, out: &mut Out) -> Result<(), Fa
     };
     if out.is_json() {
         let milliseconds = took.map(ms);
-        return out.json(&Json::Ping { number, answer, nack, milliseconds });
+        return out.json(&PingRow { number, answer, nack, milliseconds });
     }
     if out.is_quiet() {
         return Ok(());
@@ -145,7 +146,7 @@ fn summary(prefix: &str, report: &PingReport, out: &mut Out) -> Result<(), Failu
     let PingReport { sent, nacked, lost, times } = report;
     let answered = times.count();
     if out.is_json() {
-        return out.json(&Json::Pings {
+        return out.json(&PingsRow {
             sent: *sent,
             answered,
             nacked: *nacked,
@@ -172,4 +173,70 @@ fn summary(prefix: &str, report: &PingReport, out: &mut Out) -> Result<(), Failu
 
 fn ms(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e3
+}
+
+/// `ping --serve` or `traffic --serve` is ready.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "serving")]
+pub(crate) struct ServingRow<'a> {
+    pub(crate) prefix: &'a str,
+}
+
+/// What they answered.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "served")]
+pub(crate) struct ServedRow {
+    pub(crate) answered: u64,
+    pub(crate) bytes: Option<u64>,
+    pub(crate) ignored: Option<u64>,
+}
+
+/// One ping.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "ping")]
+struct PingRow<'a> {
+    number: u64,
+    answer: &'a str,
+    nack: Option<u64>,
+    milliseconds: Option<f64>,
+}
+
+/// All pings.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "pings")]
+struct PingsRow {
+    sent: u64,
+    answered: u64,
+    nacked: u64,
+    lost: u64,
+    min_ms: f64,
+    mean_ms: f64,
+    max_ms: f64,
+}
+
+#[cfg(test)]
+mod row_tests {
+    use super::*;
+    use crate::output::assert_documented;
+
+    #[test]
+    fn rows_are_documented() {
+        assert_documented(&ServingRow { prefix: "/a" });
+        assert_documented(&ServedRow { answered: 1, bytes: None, ignored: None });
+        assert_documented(&PingRow {
+            number: 1,
+            answer: "nack",
+            nack: Some(50),
+            milliseconds: None,
+        });
+        assert_documented(&PingsRow {
+            sent: 1,
+            answered: 1,
+            nacked: 0,
+            lost: 0,
+            min_ms: 0.5,
+            mean_ms: 0.5,
+            max_ms: 0.5,
+        });
+    }
 }

@@ -2,12 +2,13 @@
 
 use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
+use crate::output::Out;
 use crate::output::text::{bytes, count};
-use crate::output::{Json, Out};
 use crate::peek::AtArgs;
 use crate::stop;
 use crate::values::{parse_bytes, parse_seconds};
 use clap::Args;
+use serde::Serialize;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -102,7 +103,7 @@ pub(crate) fn run(args: PutArgs, common: &Common, out: &mut Out) -> Result<Exit,
 fn tell(published: &Published, out: &mut Out) -> Result<(), Failure> {
     let Published { name, segments, bytes: size } = published;
     if out.is_json() {
-        return out.json(&Json::Published { name, segments: *segments, bytes: *size });
+        return out.json(&PublishedRow { name, segments: *segments, bytes: *size });
     }
     let pieces = match segments {
         Some(segments) => count(*segments, "segment"),
@@ -138,4 +139,24 @@ fn spool(mut from: impl io::Read) -> Result<(File, u64), Failure> {
     let mut file = tempfile::tempfile().map_err(local)?;
     let size = io::copy(&mut from, &mut file).map_err(local)?;
     Ok((file, size))
+}
+
+/// `put` is ready.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "published")]
+struct PublishedRow<'a> {
+    name: &'a str,
+    segments: Option<u64>,
+    bytes: u64,
+}
+
+#[cfg(test)]
+mod row_tests {
+    use super::*;
+    use crate::output::assert_documented;
+
+    #[test]
+    fn rows_are_documented() {
+        assert_documented(&PublishedRow { name: "/a", segments: None, bytes: 1 });
+    }
 }

@@ -3,14 +3,14 @@
 use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
 use crate::get::peers;
+use crate::output::Out;
 use crate::output::text::{bytes, count, rate};
-use crate::output::{Json, Out};
 use crate::stop;
-use crate::values::{parse_rate, parse_seconds};
+use crate::values::{parse_rate, parse_seconds, parse_ticket};
 use clap::Args;
+use serde::Serialize;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use xylem_library::Ticket;
 use xylem_library::scrub::{NotBrought, ScrubOptions, ScrubSummary};
 use xylem_node::{PeerUri, RepairOptions};
 
@@ -70,9 +70,7 @@ pub(crate) fn run(args: ScrubArgs, common: &Common, out: &mut Out) -> Result<Exi
     };
     let (tickets, addresses): (Vec<String>, Vec<String>) =
         args.from.into_iter().partition(is_ticket);
-    let tickets = tickets.iter().map(|ticket| ticket.parse::<Ticket>());
-    let tickets = tickets.collect::<Result<Vec<_>, _>>();
-    let tickets = tickets.map_err(|e| Failure::new(Exit::Usage, e.to_string()))?;
+    let tickets = tickets.iter().map(|text| parse_ticket(text)).collect::<Result<_, _>>()?;
     let parsed = addresses.iter().map(|from| from.parse::<PeerUri>());
     let parsed = parsed.collect::<Result<Vec<_>, _>>();
     let parsed = parsed.map_err(|e| Failure::new(Exit::Usage, format!("--from: {e}")))?;
@@ -81,11 +79,9 @@ pub(crate) fn run(args: ScrubArgs, common: &Common, out: &mut Out) -> Result<Exi
         RepairOptions { peers: peers(&parsed)?, give_up: args.timeout, limit_rate: args.limit };
     let stop = stop::on_signals()?;
     out.ends_with(&stop);
-    let started = Instant::now();
-    let scrubbed = {
-        let directory = common.store()?;
-        xylem_node::scrub(&directory, &options, &repair, &stop, &mut |event| out.event(event))
-    };
+    let (directory, started) = (common.store()?, Instant::now());
+    let mut event = |event| out.event(event);
+    let scrubbed = xylem_node::scrub(&directory, &options, &repair, &stop, &mut event);
     out.take_broken()?;
     report(&scrubbed?, started.elapsed(), &options, out)
 }
@@ -96,7 +92,7 @@ fn report(
     options: &ScrubOptions,
     out: &mut Out,
 ) -> Result<Exit, Failure> {
-    out.json(&Json::Scrubbed { summary, seconds: elapsed.as_secs_f64() })?;
+    out.json(&ScrubbedRow { summary, seconds: elapsed.as_secs_f64() })?;
     let what = format!(
         "{} in {} ({})",
         bytes(summary.bytes),
@@ -147,4 +143,25 @@ fn counted(summary: &ScrubSummary) -> String {
     add(summary.unfinished, format!("{} to be ended", count(summary.unfinished, "repair")));
     add(summary.fetched, format!("{} fetched", bytes(summary.fetched)));
     text
+}
+
+/// `scrub` is done.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "scrubbed")]
+struct ScrubbedRow<'a> {
+    #[serde(flatten)]
+    summary: &'a ScrubSummary,
+    seconds: f64,
+}
+
+#[cfg(test)]
+mod row_tests {
+    use super::*;
+    use crate::output::assert_documented;
+
+    #[test]
+    fn rows_are_documented() {
+        let summary = ScrubSummary::default();
+        assert_documented(&ScrubbedRow { summary: &summary, seconds: 0.5 });
+    }
 }

@@ -7,7 +7,7 @@ use crate::output::Out;
 use crate::shaping::ShapeArgs;
 use crate::share::{links, resolve};
 use crate::stop;
-use crate::values::{LinkAt, ListenAt, parse_seconds};
+use crate::values::{LinkAt, ListenAt, parse_name, parse_seconds, parse_ticket};
 use clap::Args;
 use std::fs::File;
 use std::io::Read;
@@ -90,12 +90,12 @@ pub(crate) fn run(args: SendArgs, common: &Common, out: &mut Out) -> Result<Exit
     let mail = if args.note {
         Mail::Note(note(&args.what)?)
     } else if is_ticket {
-        Mail::Ticket(text.into_owned())
+        Mail::Ticket(Box::new(parse_ticket(&text)?))
     } else {
         Mail::Path(Box::new(ShareOptions {
             follow: None,
             path: args.what.clone(),
-            name: args.name,
+            name: args.name.as_deref().map(parse_name).transpose()?,
             key_file: None,
             portable: false,
             listen: links(&args.listen)?,
@@ -109,7 +109,10 @@ pub(crate) fn run(args: SendArgs, common: &Common, out: &mut Out) -> Result<Exit
     let served = matches!(mail, Mail::Path(_));
     let options = SendOptions {
         mail,
-        peer: args.peer,
+        to: args
+            .peer
+            .parse()
+            .map_err(|e: xylem_mail::CardError| Failure::new(Exit::Usage, e.to_string()))?,
         at: resolve(&args.at)?,
         via: args.via.map(|via| peers(&[via])).transpose()?.unwrap_or_default(),
         give_up: args.timeout,

@@ -6,7 +6,7 @@ use crate::get::peers;
 use crate::output::Out;
 use crate::shaping::ShapeArgs;
 use crate::stop;
-use crate::values::{LinkAt, ListenAt, parse_bytes, parse_seconds};
+use crate::values::{LinkAt, ListenAt, parse_bytes, parse_name, parse_seconds};
 use clap::Args;
 use clap::builder::FalseyValueParser;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -133,7 +133,7 @@ pub(crate) fn run(args: ShareArgs, common: &Common, out: &mut Out) -> Result<Exi
     let options = ShareOptions {
         follow,
         path: args.path,
-        name: args.name,
+        name: args.name.as_deref().map(parse_name).transpose()?,
         key_file: args.key,
         portable: args.portable,
         listen: links(&args.listen)?,

@@ -2,10 +2,11 @@
 
 use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
+use crate::output::Out;
 use crate::output::text::{bytes, clean, count};
-use crate::output::{Json, Out};
 use crate::stop;
 use clap::{Args, Subcommand};
+use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use xylem_library::upkeep::{
@@ -115,7 +116,7 @@ fn show(entry: &StoreEntry, out: &mut Out) -> Result<(), Failure> {
     };
     let origin = if entry.origin == Origin::Fetched { "fetched" } else { "shared" };
     if out.is_json() {
-        return out.json(&Json::Known(entry));
+        return out.json(entry);
     }
     let pinned = if entry.pinned { "pinned" } else { "-" };
     let path = entry.path.display().to_string();
@@ -145,14 +146,14 @@ fn check(options: CheckOptions, out: &mut Out) -> Result<Exit, Failure> {
             FindingKind::Repaired => "repaired",
             FindingKind::Leftover => "leftover",
         };
+        let path = finding.path.to_string_lossy().into_owned();
         if out.is_json() {
-            out.json(&Json::Finding(finding))?;
+            out.json(finding)?;
         } else {
-            let path = finding.path.display();
             out.line(&clean(&format!("{kind}: {path}: {}", finding.what)))?;
         }
     }
-    out.json(&Json::StoreChecked(&summary))?;
+    out.json(&summary)?;
     let what = format!(
         "{}, {}, {}, {}",
         count(summary.records, "record"),
@@ -177,15 +178,15 @@ fn gc(dir: &Path, dry_run: bool, older_than: Option<u64>, out: &mut Out) -> Resu
     let older_than = older_than.map(|days| Duration::from_secs(days * 24 * 3600));
     let mut broken = Ok(());
     let done = collect_store(dir, older_than, dry_run, wall_clock(), &mut |name, size| {
-        let path = crate::output::path_text(name);
+        let path = name.to_string_lossy().into_owned();
         if out.is_json() && broken.is_ok() {
-            broken = out.json(&Json::Removed { path, bytes: size, dry_run });
+            broken = out.json(&RemovedRow { path, bytes: size, dry_run });
         } else {
             out.detail(&clean(&format!("{path}: {}", bytes(size))));
         }
     })?;
     broken?;
-    out.json(&Json::Collected {
+    out.json(&CollectedRow {
         parts: done.parts,
         partials: done.partials,
         records: done.records,
@@ -225,11 +226,11 @@ fn gc(dir: &Path, dry_run: bool, older_than: Option<u64>, out: &mut Out) -> Resu
 fn pin(dir: &Path, what: &Path, keep: bool, out: &mut Out) -> Result<Exit, Failure> {
     let pinned = xylem_library::upkeep::pin(dir, what, keep)?;
     let (path, root) = match &pinned {
-        Pinned::Path(path) => (Some(crate::output::path_text(path)), None),
+        Pinned::Path(path) => (Some(path.to_string_lossy().into_owned()), None),
         Pinned::Root(root, _) => (None, Some(root.to_string())),
     };
     let root = root.as_deref();
-    out.json(&Json::Pinned { path: path.clone(), root, pinned: keep })?;
+    out.json(&PinnedRow { path: path.clone(), root, pinned: keep })?;
     let name = path.as_deref().or(root).unwrap_or_default();
     let word = if keep { "Pinned" } else { "No longer pinned:" };
     out.note(&clean(&format!("{word} {name}")));
@@ -237,4 +238,74 @@ fn pin(dir: &Path, what: &Path, keep: bool, out: &mut Out) -> Result<Exit, Failu
         out.note("Nothing of it is in the store yet");
     }
     Ok(Exit::Done)
+}
+
+/// One name that `store gc` removed.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "removed")]
+struct RemovedRow {
+    path: String,
+    bytes: u64,
+    dry_run: bool,
+}
+
+/// `store gc` is done.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "collected")]
+struct CollectedRow {
+    parts: u64,
+    partials: u64,
+    records: u64,
+    leftovers: u64,
+    bytes: u64,
+    young: u64,
+    busy: u64,
+    dry_run: bool,
+}
+
+/// What `store pin` or `store unpin` did.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "pinned")]
+struct PinnedRow<'a> {
+    path: Option<String>,
+    root: Option<&'a str>,
+    pinned: bool,
+}
+
+#[cfg(test)]
+mod row_tests {
+    use super::*;
+    use crate::output::assert_documented;
+    use xylem_library::upkeep::CheckSummary;
+
+    #[test]
+    fn rows_are_documented() {
+        assert_documented(&PinnedRow { path: None, root: None, pinned: false });
+        assert_documented(&CollectedRow {
+            parts: 1,
+            partials: 1,
+            records: 1,
+            leftovers: 1,
+            bytes: 1,
+            young: 1,
+            busy: 1,
+            dry_run: false,
+        });
+        assert_documented(&RemovedRow { path: "x".into(), bytes: 1, dry_run: false });
+        assert_documented(&CheckSummary::default());
+        let (path, what) = (PathBuf::from("x"), "x".to_owned());
+        let finding = Finding { kind: FindingKind::Damaged, path: path.clone(), what };
+        assert_documented(&finding);
+        assert_documented(&StoreEntry {
+            path,
+            root: xylem_hash::hash(b""),
+            directory: false,
+            origin: Origin::Shared,
+            bytes: 1,
+            standing: Standing::Unchanged,
+            pinned: false,
+            used_s: 1,
+            ticket: None,
+        });
+    }
 }

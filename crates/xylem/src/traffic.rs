@@ -2,13 +2,15 @@
 
 use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
+use crate::output::Out;
 use crate::output::text::bytes;
-use crate::output::{Json, Out};
 use crate::peek::AtArgs;
+use crate::ping::{ServedRow, ServingRow};
 use crate::process_usage::{self, Usage};
 use crate::stop;
 use crate::values::{parse_bytes, parse_seconds};
 use clap::Args;
+use serde::Serialize;
 use std::str::FromStr;
 use std::time::Duration;
 use xylem_node::client::parse_name;
@@ -131,11 +133,11 @@ pub(crate) fn run(args: TrafficArgs, _common: &Common, out: &mut Out) -> Result<
         let mut told = Ok(());
         let served = serve(&options, &stop, &mut || {
             out.note(&format!("answering {} until Ctrl-C", args.prefix));
-            told = out.json(&Json::Serving { prefix: &args.prefix });
+            told = out.json(&ServingRow { prefix: &args.prefix });
         })?;
         told?;
         out.note(&format!("{} answered, {} ignored", served.answered, served.ignored));
-        out.json(&Json::Served {
+        out.json(&ServedRow {
             answered: served.answered,
             bytes: Some(served.bytes),
             ignored: Some(served.ignored),
@@ -184,7 +186,7 @@ fn tell(report: &TrafficReport, used: Used, out: &mut Out) -> Result<(), Failure
     // An Interest and its Data: one exchange.
     let each = |cpu: Duration| us(cpu) / report.answered.max(1) as f64;
     if out.is_json() {
-        return out.json(&Json::Traffic {
+        return out.json(&TrafficRow {
             sent: report.sent,
             answered: report.answered,
             nacked: report.nacked,
@@ -234,4 +236,56 @@ fn tell(report: &TrafficReport, used: Used, out: &mut Out) -> Result<(), Failure
         out.note(&format!("{unasked} packets answered nothing, {congested} were marked congested"));
     }
     Ok(())
+}
+
+/// What `traffic` measured.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "traffic")]
+struct TrafficRow {
+    sent: u64,
+    answered: u64,
+    nacked: u64,
+    lost: u64,
+    unasked: u64,
+    congested: u64,
+    bytes: u64,
+    seconds: f64,
+    per_second: f64,
+    p50_us: f64,
+    p90_us: f64,
+    p99_us: f64,
+    max_us: f64,
+    mean_us: f64,
+    cpu_us: Option<f64>,
+    forwarder_cpu_us: Option<f64>,
+    forwarder_memory: Option<u64>,
+}
+
+#[cfg(test)]
+mod row_tests {
+    use super::*;
+    use crate::output::assert_documented;
+
+    #[test]
+    fn rows_are_documented() {
+        assert_documented(&TrafficRow {
+            sent: 1,
+            answered: 1,
+            nacked: 0,
+            lost: 0,
+            unasked: 0,
+            congested: 0,
+            bytes: 1,
+            seconds: 0.5,
+            per_second: 2.0,
+            p50_us: 1.0,
+            p90_us: 1.0,
+            p99_us: 1.0,
+            max_us: 1.0,
+            mean_us: 1.0,
+            cpu_us: None,
+            forwarder_cpu_us: None,
+            forwarder_memory: None,
+        });
+    }
 }

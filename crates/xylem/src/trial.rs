@@ -6,11 +6,12 @@
 use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
 use crate::extras;
+use crate::output::Out;
 use crate::output::text::{bytes, count, duration, rate};
-use crate::output::{Json, Out};
 use crate::shaping::ShapeArgs;
 use crate::stop;
 use clap::Args;
+use serde::Serialize;
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::fs;
@@ -121,7 +122,7 @@ fn step(out: &mut Out, line: &str) -> Result<(), Failure> {
         return Ok(());
     }
     if out.is_json() {
-        return out.json(&Json::Step { what: line.trim() });
+        return out.json(&StepRow { what: line.trim() });
     }
     out.line(line)
 }
@@ -263,4 +264,22 @@ fn number(event: &Value, field: &str) -> u64 {
 
 fn local(error: io::Error) -> Failure {
     Failure::new(Exit::Local, format!("cannot run the trial: {error}"))
+}
+
+/// One step of `try`.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "step")]
+struct StepRow<'a> {
+    what: &'a str,
+}
+
+#[cfg(test)]
+mod row_tests {
+    use super::*;
+    use crate::output::assert_documented;
+
+    #[test]
+    fn rows_are_documented() {
+        assert_documented(&StepRow { what: "x" });
+    }
 }

@@ -1,10 +1,13 @@
 //! Values that flags take: addresses to listen at, byte counts, ranges, seconds. Peers are
 //! `xylem-node`'s [`xylem_node::PeerUri`].
 
+use crate::exit::{Exit, Failure};
 use std::net::{IpAddr, Ipv4Addr};
 use std::str::FromStr;
 use std::time::Duration;
 use xylem_node::{Carrier, HostPort, PeerUri};
+use xylem_object::{Ticket, TicketError};
+use xylem_packet::Name;
 
 /// Where to listen: `HOST:PORT`, a port on all interfaces, or an address with a free port.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +50,16 @@ impl FromStr for LinkAt {
             Some((scheme, _)) => Err(format!("the encrypted link does not listen on {scheme}://")),
         }
     }
+}
+
+/// A ticket from what was pasted.
+pub(crate) fn parse_ticket(text: &str) -> Result<Ticket, Failure> {
+    text.parse().map_err(|e: TicketError| Failure::new(Exit::Usage, e.to_string()))
+}
+
+/// The name that `--as` gives.
+pub(crate) fn parse_name(uri: &str) -> Result<Name, Failure> {
+    Name::from_uri(uri).map_err(|e| Failure::new(Exit::Usage, format!("--as {uri}: {e}")))
 }
 
 /// A count of bytes: `4096`, `64K` and `64KiB` (65,536), `64KB` (64,000), up to `T`.

@@ -3,11 +3,12 @@
 use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
 use crate::get::peers;
+use crate::output::Out;
 use crate::output::text::{bytes, clean, count};
-use crate::output::{Json, Out};
 use crate::stop;
-use crate::values::parse_seconds;
+use crate::values::{parse_seconds, parse_ticket};
 use clap::Args;
+use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use xylem_library::verify::{Damage, VerifySummary};
@@ -65,7 +66,7 @@ pub(crate) fn run(args: VerifyArgs, common: &Common, out: &mut Out) -> Result<Ex
     }
     let options = VerifyOptions {
         path: args.path,
-        ticket: args.ticket.unwrap_or_default(), // the parser wants one without --extends
+        ticket: parse_ticket(&args.ticket.unwrap_or_default())?, // the parser wants one without --extends
         from: peers(&args.from)?,
         give_up: args.timeout,
         store: common.store()?,
@@ -79,8 +80,8 @@ pub(crate) fn run(args: VerifyArgs, common: &Common, out: &mut Out) -> Result<Ex
 
 fn extends(args: &VerifyArgs, old: String, out: &mut Out) -> Result<Exit, Failure> {
     let options = ExtendsOptions {
-        old,
-        new: args.path.to_string_lossy().into_owned(),
+        old: parse_ticket(&old)?,
+        new: parse_ticket(&args.path.to_string_lossy())?,
         from: peers(&args.from)?,
         give_up: args.timeout,
     };
@@ -90,7 +91,7 @@ fn extends(args: &VerifyArgs, old: String, out: &mut Out) -> Result<Exit, Failur
     out.take_broken()?;
     let summary = shown?;
     let why = summary.why_not.as_deref();
-    out.json(&Json::Extends {
+    out.json(&ExtendsRow {
         old_bytes: summary.old_bytes,
         new_bytes: summary.new_bytes,
         proof_bytes: summary.proof_bytes,
@@ -111,7 +112,7 @@ fn extends(args: &VerifyArgs, old: String, out: &mut Out) -> Result<Exit, Failur
 
 fn report(summary: &VerifySummary, path: &Path, out: &mut Out) -> Result<Exit, Failure> {
     for damage in &summary.damage {
-        out.json(&Json::Damage(damage))?;
+        out.json(damage)?;
         if !out.is_json() {
             let Damage { path: inner, start, end, what } = damage;
             let whole =
@@ -119,7 +120,7 @@ fn report(summary: &VerifySummary, path: &Path, out: &mut Out) -> Result<Exit, F
             out.line(&clean(&format!("{}: {start}..{end}: {what}", whole.display())))?;
         }
     }
-    out.json(&Json::Verified(summary))?;
+    out.json(summary)?;
     let what = format!("{} in {}", bytes(summary.bytes), count(summary.files, "file"));
     if summary.damage.is_empty() {
         let good = out.paint("32", "Verified");
@@ -133,4 +134,37 @@ fn report(summary: &VerifySummary, path: &Path, out: &mut Out) -> Result<Exit, F
         out.note("No tree was at hand to narrow it down; --from ADDR names a peer that has it");
     }
     Ok(Exit::Damaged)
+}
+
+/// `verify --extends`.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "extends")]
+struct ExtendsRow<'a> {
+    old_bytes: u64,
+    new_bytes: u64,
+    proof_bytes: usize,
+    extends: bool,
+    why: Option<&'a str>,
+}
+
+#[cfg(test)]
+mod row_tests {
+    use super::*;
+    use crate::output::assert_documented;
+
+    #[test]
+    fn rows_are_documented() {
+        assert_documented(&ExtendsRow {
+            old_bytes: 1,
+            new_bytes: 2,
+            proof_bytes: 32,
+            extends: true,
+            why: Some("w"),
+        });
+        let (path, what) = (std::path::PathBuf::new(), "x".to_owned());
+        let damage = Damage { path, start: 0, end: 1, what };
+        assert_documented(&damage);
+        let (root, damage) = (xylem_hash::hash(b""), vec![damage]);
+        assert_documented(&VerifySummary { root, bytes: 1, files: 1, damage, located: true });
+    }
 }

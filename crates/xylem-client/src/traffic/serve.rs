@@ -51,10 +51,6 @@ impl TrafficServer {
 }
 
 impl Application for TrafficServer {
-    fn transmit(&mut self, _now: Duration, _outbox: &mut Outbox<'_>) -> Result<(), ClientError> {
-        Ok(())
-    }
-
     fn handle_message(
         &mut self,
         _now: Duration,
@@ -76,10 +72,6 @@ impl Application for TrafficServer {
         self.served.answered += 1;
         self.served.bytes += data.len() as u64;
         Ok(())
-    }
-
-    fn poll_timeout(&self, _now: Duration) -> Option<Duration> {
-        None
     }
 
     fn is_done(&self) -> bool {

@@ -8,7 +8,8 @@ use bytes::Bytes;
 use xylem_hash::Hash;
 use xylem_object::Manifest;
 use xylem_packet::NameRef;
-use xylem_store::{FileRef, OpenHow, Store, StoreError};
+use xylem_store::{FileRef, GrowingFile, OpenHow, Store, StoreError};
+use xylem_tree::consistency::Continuation;
 use xylem_tree::{Geometry, GrowingTree, Segment, TreeKind, Verified};
 
 use super::log::{self, Entry};
@@ -72,8 +73,44 @@ struct Output {
 }
 
 impl Output {
-    fn target(&self) -> Target {
-        Target::File { file: self.file.clone(), marks: self.record.clone() }
+    /// Goes on after `begun`, with which the file begins.
+    fn writer(&self, begun: &GrowingTree) -> OrderedWriter {
+        let file = GrowingFile::new(self.file.clone(), &begun.checkpoint());
+        OrderedWriter::new(Target::File { file, marks: self.record.clone() }, 0)
+    }
+
+    /// The tree of what is there, and of what of it an earlier run had verified.
+    fn hash_what_is_there(
+        &self,
+        mut tree: GrowingTree,
+        stop: &Stop,
+        on_event: &mut dyn FnMut(LibraryEvent),
+    ) -> Result<(GrowingTree, Option<GrowingTree>), FollowError> {
+        let size = self.file.metadata()?.size;
+        let known = log::read_one(&self.record)?.filter(|entry| entry.size <= size);
+        let mut verified = None;
+        let (mut buffer, mut reported) = (vec![0; READ], 0);
+        while tree.size() < size {
+            // A stop at what was known, so that its root is compared.
+            let next = known.map_or(size, |k| if tree.size() < k.size { k.size } else { size });
+            let len = (next - tree.size()).min(READ as u64) as usize; // at most READ
+            let got = self.file.read_full(&mut buffer[..len], tree.size())?;
+            if got == 0 {
+                break;
+            }
+            hash(&mut tree, &buffer[..got]);
+            if known.is_some_and(|k| k.size == tree.size() && k.root == tree.checkpoint().root()) {
+                verified = Some(tree.clone());
+            }
+            if tree.size() - reported > REPORT {
+                reported = tree.size();
+                on_event(LibraryEvent::Hashing { done: reported, total: size });
+                if stop.raised() {
+                    return Err(FollowError::Interrupted);
+                }
+            }
+        }
+        Ok((tree, verified))
     }
 }
 
@@ -93,7 +130,7 @@ impl Followed {
     ) -> Result<Self, FollowError> {
         let tree = GrowingTree::new(manifest.segment, TreeKind::Blake3);
         let Some(to) = Destination::choose(options, manifest)? else {
-            let writer = OrderedWriter::new(Target::Stdout, 0);
+            let writer = OrderedWriter::new(Target::Growing(tree.checkpoint()), 0);
             return Ok(Self { output: None, tree, verified: None, writer });
         };
         let medium = &**store.medium();
@@ -106,48 +143,13 @@ impl Followed {
             file.set_len(0)?;
         }
         let output = Output { path: to.path, file, record };
-        let writer = OrderedWriter::new(output.target(), 0);
-        let mut followed = Self { output: Some(output), tree, verified: None, writer };
-        followed.hash_what_is_there(stop, on_event)?;
-        if followed.size() > 0 {
-            on_event(LibraryEvent::Resumed { bytes: followed.size() });
+        let (tree, verified) = output.hash_what_is_there(tree, stop, on_event)?;
+        if tree.size() > 0 {
+            on_event(LibraryEvent::Resumed { bytes: tree.size() });
         }
-        Ok(followed)
+        let writer = output.writer(&tree);
+        Ok(Self { output: Some(output), tree, verified, writer })
     }
-
-    fn hash_what_is_there(
-        &mut self,
-        stop: &Stop,
-        on_event: &mut dyn FnMut(LibraryEvent),
-    ) -> Result<(), FollowError> {
-        let Some(Output { file, record, .. }) = &self.output else { return Ok(()) };
-        let size = file.metadata()?.size;
-        let known = log::read_one(record)?.filter(|entry| entry.size <= size);
-        let tree = &mut self.tree;
-        let (mut buffer, mut reported) = (vec![0; READ], 0);
-        while tree.size() < size {
-            // A stop at what was known, so that its root is compared.
-            let next = known.map_or(size, |k| if tree.size() < k.size { k.size } else { size });
-            let len = (next - tree.size()).min(READ as u64) as usize; // at most READ
-            let got = file.read_full(&mut buffer[..len], tree.size())?;
-            if got == 0 {
-                break;
-            }
-            hash(tree, &buffer[..got]);
-            if known.is_some_and(|k| k.size == tree.size() && k.root == tree.checkpoint().root()) {
-                self.verified = Some(tree.clone());
-            }
-            if tree.size() - reported > REPORT {
-                reported = tree.size();
-                on_event(LibraryEvent::Hashing { done: reported, total: size });
-                if stop.raised() {
-                    return Err(FollowError::Interrupted);
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// The file; `None`: standard output.
     pub fn path(&self) -> Option<&Path> {
         self.output.as_ref().map(|output| output.path.as_path())
@@ -188,8 +190,16 @@ impl Followed {
         self.writer.finish()?;
         output.file.set_len(verified.size())?;
         self.tree = verified.clone();
-        self.writer = OrderedWriter::new(output.target(), 0);
+        self.writer = output.writer(verified);
         Ok(true)
+    }
+
+    /// What comes from here on is of a checkpoint that begins with what is here.
+    ///
+    /// # Errors
+    /// See [`WriteError`].
+    pub fn advance(&mut self, to: Continuation) -> Result<(), FollowError> {
+        Ok(self.writer.advance(to)?)
     }
 
     /// The first segment of a checkpoint that is not here as a whole. From now on segments are of that
@@ -207,8 +217,11 @@ impl Followed {
     /// See [`WriteError`].
     pub fn segment(&mut self, segment: Verified<Segment<Bytes>>) -> Result<(), FollowError> {
         let (tree, writer) = (&mut self.tree, &mut self.writer);
-        let new = tree.size()..u64::MAX;
-        Ok(writer.segment(segment, &new, &mut |part| hash(tree, part.bytes()))?)
+        Ok(writer.segment(segment, &mut |segment| {
+            let here = tree.size().saturating_sub(segment.offset);
+            let new = usize::try_from(here).ok().and_then(|here| segment.content.get(here..));
+            hash(tree, new.unwrap_or_default());
+        })?)
     }
 
     /// What is here is this checkpoint, which is verified.

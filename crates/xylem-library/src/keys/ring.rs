@@ -52,6 +52,7 @@ impl FromStr for KeyKind {
 
 /// A key, without its secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "event", rename = "key")]
 pub struct KeyEntry {
     /// `/<identity>/KEY/<key id>`.
     #[serde(serialize_with = "crate::json::text")]

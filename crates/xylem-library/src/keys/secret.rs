@@ -6,7 +6,7 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::Path;
 
-use xylem_store::{Clobber, DiskMedium, StoreError, write_atomically};
+use xylem_store::{Clobber, DiskMedium, StoreError, create_dirs, write_atomically};
 
 use super::error::KeyError;
 
@@ -63,11 +63,11 @@ fn create(path: &Path) -> Result<[u8; SECRET_LEN], KeyError> {
 /// Writes a new file that only its owner reads, and makes its directory; [`StoreError::Exists`] if
 /// there is such a file.
 pub(super) fn write_private(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
-    if let Some(parent) = path.parent() {
-        let at = |e| StoreError::from_io("create the directory", parent, None, e);
-        fs::create_dir_all(parent).map_err(at)?;
+    let disk = DiskMedium::new();
+    if let Some(above) = path.parent().filter(|above| !above.as_os_str().is_empty()) {
+        create_dirs(&disk, above)?;
     }
-    write_atomically(&DiskMedium::new(), path, bytes, 0o600, Clobber::Never)
+    write_atomically(&disk, path, bytes, 0o600, Clobber::Never)
 }
 
 #[cfg(test)]

@@ -9,13 +9,13 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use xylem_store::{Clobber, FileRef, Medium, OpenHow, StoreError, write_atomically};
+use xylem_store::{
+    Clobber, FileRef, Medium, OpenHow, StoreError, create_dirs, remove_unfinished, write_atomically,
+};
 use zeroize::Zeroizing;
 
 /// A lock that another program has is tried again after this long; it has it for some milliseconds.
 const LOCK_RETRY: Duration = Duration::from_millis(2);
-/// In the names of files that are not whole yet; a crash may leave some.
-const UNFINISHED: &str = ".new-";
 
 /// A directory of such files, named by their paths in it.
 pub(super) struct Folder {
@@ -34,10 +34,7 @@ impl Folder {
         directories: &[&str],
     ) -> Result<Self, StoreError> {
         let folder = Self { medium, root };
-        let above: Vec<&Path> = folder.root.ancestors().collect();
-        for path in above.into_iter().rev().filter(|path| !path.as_os_str().is_empty()) {
-            folder.make_directory_at(path)?;
-        }
+        create_dirs(&*folder.medium, &folder.root)?;
         for directory in directories {
             folder.make_directory(directory)?;
         }
@@ -124,14 +121,8 @@ impl Folder {
         let mut names = Vec::new();
         for item in items {
             let Ok(name) = item.name.into_string() else { continue };
-            if !name.starts_with('.') || !name.contains(UNFINISHED) {
+            if !remove_unfinished(&*self.medium, &path.join(&name)) {
                 names.push(name);
-            } else if let Ok(file) =
-                FileRef::open(&*self.medium, &path.join(&name), OpenHow::ReadWrite)
-                && file.lock().is_ok()
-            {
-                // Whoever is still writing it would have it locked.
-                let _ = self.medium.remove_file(&path.join(&name));
             }
         }
         names.sort_unstable();
@@ -146,17 +137,7 @@ impl Folder {
 
     /// Makes a directory below one that is there.
     pub(super) fn make_directory(&self, name: &str) -> Result<(), StoreError> {
-        self.make_directory_at(&self.path(name))
-    }
-
-    fn make_directory_at(&self, path: &Path) -> Result<(), StoreError> {
-        match self.medium.create_dir(path, 0o700) {
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-            // Directories above may be there and not to be written in.
-            Err(_) if self.medium.metadata(path).is_ok() => Ok(()),
-            Err(e) => Err(StoreError::from_io("create the directory", path, None, e)),
-            Ok(()) => Ok(()),
-        }
+        create_dirs(&*self.medium, &self.path(name))
     }
 
     /// Removes a directory if nothing is in it.

@@ -5,12 +5,11 @@ use std::path::PathBuf;
 
 use bytes::Bytes;
 use xylem_object::{Manifest, ObjectId};
-use xylem_store::{Clobber, FileRef, OpenHow, OverwritePolicy, Store, install};
+use xylem_store::{RangeFile, Store};
 use xylem_tree::{Segment, Verified};
 
 use super::error::SaveError;
-use super::{Context, Destination, Sink};
-use crate::ordered::ProvenPart;
+use super::{Context, Destination, Sink, unrecorded};
 
 /// Bytes `range` of a file, written from offset 0 of the result.
 pub(super) struct RangeSink {
@@ -18,7 +17,7 @@ pub(super) struct RangeSink {
     to: Destination,
     range: Range<u64>,
     store: Store,
-    file: Option<FileRef>,
+    file: Option<RangeFile>,
     done: bool,
 }
 
@@ -36,13 +35,12 @@ impl RangeSink {
 impl Sink for RangeSink {
     fn begin(&mut self, cx: &mut Context<'_>) -> Result<(), SaveError> {
         (cx.tally.total, cx.tally.files) = (self.range.end - self.range.start, 1);
-        let how = OpenHow::Create { mode: 0o666 };
-        let file = FileRef::open(&**self.store.medium(), &self.to.part, how)?;
-        file.lock().and_then(|()| file.set_len(0))?;
-        self.file = Some(file);
         let (root, geometry) = (self.manifest.root, self.manifest.geometry());
-        let wanted = std::iter::once(geometry.segments_of(self.range.clone()));
-        Ok(cx.transfer.add_object(ObjectId::Root, root, geometry, wanted, [], None)?)
+        let (range, part) = (self.range.clone(), &self.to.part);
+        self.file = Some(RangeFile::open(&self.store, root, geometry, range, part)?);
+        let wanted = [geometry.segments_of(self.range.clone())];
+        let verifier = Some(unrecorded(&self.manifest));
+        Ok(cx.transfer.add_object(ObjectId::Root, root, geometry, wanted, [], verifier)?)
     }
 
     fn segment(
@@ -52,8 +50,7 @@ impl Sink for RangeSink {
         cx: &mut Context<'_>,
     ) -> Result<(), SaveError> {
         cx.tally.fetched += segment.content.len() as u64;
-        let part = ProvenPart::of(segment, &self.range);
-        self.file.as_ref().map_or(Ok(()), |file| Ok(part.write_to(file, self.range.start)?))
+        Ok(self.file.as_mut().map_or(Ok(()), |file| file.put(&segment))?)
     }
 
     fn complete(&mut self, _object: ObjectId, _cx: &mut Context<'_>) -> Result<(), SaveError> {
@@ -66,14 +63,8 @@ impl Sink for RangeSink {
     }
 
     fn finish(&mut self) -> Result<Option<PathBuf>, SaveError> {
-        let clobber = match self.to.policy {
-            OverwritePolicy::Never => Clobber::Never,
-            OverwritePolicy::Replace => Clobber::Replace,
-        };
-        let durability = self.store.durability();
-        if let Some(file) = &self.file {
-            let (medium, to) = (&**self.store.medium(), &self.to);
-            install(medium, file, &to.part, &to.path, clobber, durability)?;
+        if let Some(file) = &mut self.file {
+            file.finish_as(&self.to.path, self.to.policy)?;
         }
         Ok(Some(self.to.path.clone()))
     }

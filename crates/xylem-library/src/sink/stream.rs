@@ -9,7 +9,7 @@ use xylem_object::{Manifest, ObjectId};
 use xylem_tree::{Segment, Verified};
 
 use super::error::SaveError;
-use super::{Context, Sink};
+use super::{Context, Sink, unrecorded};
 use crate::ordered::{OrderedWriter, Target, WriteError};
 
 /// How far past the first missing segment is asked: what has to be kept out of order.
@@ -28,7 +28,8 @@ pub(super) struct StreamSink {
 impl StreamSink {
     pub(super) fn new(manifest: Manifest, range: Range<u64>) -> Self {
         let first = manifest.geometry().segments_of(range.clone()).start;
-        let writer = OrderedWriter::new(Target::Stdout, first);
+        let writer =
+            OrderedWriter::new(Target::Range { root: manifest.root, range: range.clone() }, first);
         Self { manifest, range, writer, complete: false }
     }
 }
@@ -41,7 +42,8 @@ impl Sink for StreamSink {
         // An empty file is one empty segment: proven like any other.
         let wanted = geometry.segments_of(self.range.clone());
         let wanted = if self.manifest.size == 0 { 0..1 } else { wanted };
-        Ok(cx.transfer.add_object(ObjectId::Root, root, geometry, [wanted], [], None)?)
+        let verifier = Some(unrecorded(&self.manifest));
+        Ok(cx.transfer.add_object(ObjectId::Root, root, geometry, [wanted], [], verifier)?)
     }
 
     fn segment(
@@ -51,7 +53,7 @@ impl Sink for StreamSink {
         cx: &mut Context<'_>,
     ) -> Result<(), SaveError> {
         cx.tally.fetched += segment.content.len() as u64;
-        Ok(self.writer.segment(segment, &self.range, &mut |_| {})?)
+        Ok(self.writer.segment(segment, &mut |_| {})?)
     }
 
     fn complete(&mut self, _object: ObjectId, _cx: &mut Context<'_>) -> Result<(), SaveError> {

@@ -56,6 +56,7 @@ pub enum FindingKind {
 
 /// One thing that was found.
 #[derive(Clone, Debug, Serialize)]
+#[serde(tag = "event", rename = "finding")]
 pub struct Finding {
     /// Which kind.
     pub kind: FindingKind,
@@ -68,6 +69,7 @@ pub struct Finding {
 
 /// What was looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(tag = "event", rename = "store_checked")]
 pub struct CheckSummary {
     /// Records.
     pub records: u64,

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::api::Peer;
 use crate::failure;
 use crate::node::default_socket;
+use crate::peer::Peer;
 use crate::uri::PeerUri;
 use xylem_library::{Blame, Error};
 

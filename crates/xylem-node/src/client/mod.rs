@@ -24,8 +24,8 @@ use xylem_client::{Application, ClientError, Connection, Exchange, GLANCE, Reply
 use xylem_library::{Blame, Error, Stop};
 use xylem_packet::{MAX_FRAME, Name};
 
-use crate::api::Peer;
 use crate::failure;
+use crate::peer::Peer;
 use crate::uri::PeerUri;
 use socket::Socket;
 

@@ -13,17 +13,17 @@ use xylem_hash::Hasher;
 use xylem_object::{PublisherId, Ticket, naming, verify_manifest};
 use xylem_packet::tlv::types;
 use xylem_packet::{Data, Name, NameRef};
-use xylem_store::{Clobber, OverwritePolicy};
+use xylem_store::{Durability, FileRef, OpenHow, OverwritePolicy, StoreError, install};
 
 use super::{Believe, Client, Ended, client_error, interrupted, parse_name, random_seed, refused};
-use crate::api::{Event, Peer};
 use crate::clock::now_ms;
+use crate::event::Event;
 use crate::failure;
+use crate::peer::{FaceAddress, Peer};
 use crate::uri::PeerUri;
 use xylem_client::{Discovered, Discovery, Expected, Question, Receiver, Reply, SegmentFetch};
 use xylem_library::disk;
 use xylem_library::sink::Destination;
-
 use xylem_library::{Blame, Error, Existing, Output, Stop};
 use xylem_trust::TrustPolicy;
 
@@ -80,7 +80,7 @@ pub enum Fetched {
     /// the ticket for it has no addresses.
     Ours {
         /// `xylem:…`
-        ticket: String,
+        ticket: Ticket,
         /// Where it was found.
         forwarder: Peer,
     },
@@ -101,7 +101,7 @@ pub fn get_object(
     let policy = options.believe.policy()?;
     let mut check = |data: &Data<'_>| judge(&policy, data);
     let mut client = Client::connect(options.at.as_ref())?;
-    on_event(Event::PeerConnected { peer: client.at().to_owned() });
+    on_event(Event::PeerConnected { peer: client.peer().into() });
     let mut discovery = Discovery::new(&name, &mut check, options.give_up, random_seed()?);
     if client.run(&mut discovery, stop)? == Ended::Stopped {
         return Err(interrupted());
@@ -129,7 +129,7 @@ pub fn get_object(
             "{path} exists; choose --overwrite, --rename or -o PATH"
         )));
     }
-    let mut sink = Sink::open(&policy, destination.as_ref(), client.at().to_owned(), on_event)?;
+    let mut sink = Sink::open(&policy, destination.as_ref(), client.peer().into(), on_event)?;
     let fetched = match &found {
         Discovered::Single(content) => {
             sink.content(content).map(|()| (content.len() as u64, 1)).map_err(|e| output_error(&e))
@@ -186,7 +186,7 @@ fn ticket(
     prefix: &Name,
     publisher: &str,
     stop: &Stop,
-) -> Result<Option<String>, Error> {
+) -> Result<Option<Ticket>, Error> {
     if naming::check_prefix(prefix.as_ref()).is_err() {
         return Ok(None);
     }
@@ -212,7 +212,7 @@ fn ticket(
         link_key: None,
         addresses: Vec::new(),
     };
-    Ok(Some(ticket.to_string()))
+    Ok(Some(ticket))
 }
 
 /// The last component of the name that says something to people, as a file name.
@@ -234,7 +234,7 @@ struct Sink<'a> {
     policy: &'a TrustPolicy,
     to: BufWriter<Box<dyn Write>>,
     hasher: Hasher,
-    peer: String,
+    peer: FaceAddress,
     told: Instant,
     on_event: &'a mut dyn FnMut(Event),
 }
@@ -243,7 +243,7 @@ impl<'a> Sink<'a> {
     fn open(
         policy: &'a TrustPolicy,
         destination: Option<&Destination>,
-        peer: String,
+        peer: FaceAddress,
         on_event: &'a mut dyn FnMut(Event),
     ) -> Result<Self, Error> {
         let to: Box<dyn Write> = match destination {
@@ -261,18 +261,16 @@ impl<'a> Sink<'a> {
             wrote.map_err(|e| output_error(&e))?;
             return Ok(self.hasher.finalize().to_string());
         };
-        let clobber = match to.policy {
-            OverwritePolicy::Replace => Clobber::Replace,
-            OverwritePolicy::Never => Clobber::Never,
-        };
-        wrote
-            .and_then(|()| File::open(&to.part)?.sync_all())
-            .and_then(|()| disk().rename(&to.part, &to.path, clobber))
-            .and_then(|()| {
-                let above = to.path.parent().filter(|p| !p.as_os_str().is_empty());
-                disk().sync_dir(above.unwrap_or(Path::new(".")))
+        wrote.map_err(|e| writing(&to.path, &e))?;
+        FileRef::open(&*disk(), &to.part, OpenHow::Read)
+            .and_then(|file| {
+                let (policy, device) = (to.policy.into(), Durability::Device);
+                install(&*disk(), &file, &to.part, &to.path, policy, device)
             })
-            .map_err(|e| writing(&to.path, &e))?;
+            .map_err(|e| match e {
+                StoreError::Exists { path } => writing(&path, &io::ErrorKind::AlreadyExists.into()),
+                e => failure::store(&e),
+            })?;
         Ok(self.hasher.finalize().to_string())
     }
 

@@ -12,8 +12,8 @@ use mio::{Events, Interest, Poll, Token};
 use xylem_client::{Connection, FrameQueue};
 use xylem_packet::frame_len;
 
-use crate::api::Peer;
 use crate::failure;
+use crate::peer::Peer;
 use xylem_library::{Blame, Error};
 use xylem_udp::{Oversize, Udp};
 

@@ -14,6 +14,7 @@ use super::listening::Listener;
 use super::{Engine, Network, Source};
 use crate::carriers::{CarrierId, Dial};
 use crate::faces::{Face, Transport};
+use crate::peer::FaceAddress;
 use crate::uri::endpoint;
 
 impl Engine {
@@ -127,11 +128,11 @@ impl Engine {
         } else {
             (FaceUri::Xylem(endpoint(remote)), self.net.link_uri(remote))
         };
-        let shown = match &far {
-            FaceUri::Carried(..) => far.to_string(),
-            _ => remote.to_string(),
+        let address = match &far {
+            FaceUri::Carried(..) => FaceAddress::Uri(far.clone()),
+            _ => FaceAddress::Link(remote),
         };
-        let mut face = Face::new(Transport::Link(link), shown, far, here);
+        let mut face = Face::new(Transport::Link(link), address, far, here);
         face.persistency = Persistency::OnDemand;
         Some(self.add_face(face))
     }

@@ -12,11 +12,11 @@ use xylem_udp::Udp;
 
 use super::listening::scope_of;
 use super::{Engine, EngineEvent, wildcard};
-use crate::api::Peer;
 use crate::carriers::Dial;
 use crate::faces::stream::{Socket, Stream};
 use crate::faces::websocket::WebSocketFace;
 use crate::faces::{Face, Transport};
+use crate::peer::Peer;
 
 /// Pause before a permanent face is dialled again.
 const REDIAL: Duration = Duration::from_secs(1);
@@ -41,7 +41,7 @@ impl Engine {
         let scope = scope_to(peer);
         let id = self.forwarder.add_face(self.settings_of(scope, LinkType::PointToPoint));
         let (remote, local) = (peer.face_uri(), FaceUri::Null);
-        let mut face = Face::new(Transport::Down(now), peer.to_string(), remote, local);
+        let mut face = Face::new(Transport::Down(now), peer.into(), remote, local);
         face.peer = Some(peer.clone());
         face.scope = scope;
         face.persistency = persistency;
@@ -146,7 +146,7 @@ impl Engine {
         if face.persistency != Persistency::Permanent {
             return self.drop_face(id, why);
         }
-        let peer = face.shown.clone();
+        let peer = face.address.clone();
         let known = std::mem::replace(&mut face.reported_down, true);
         if let Some(old) = self.net.faces.replace_transport(id, Transport::Down(again)) {
             self.hang_up(&old);
@@ -162,7 +162,7 @@ impl Engine {
         let Some(face) = self.net.faces.remove(id) else { return };
         self.forwarder.remove_face(id);
         self.hang_up(&face.transport);
-        let (peer, why) = (face.shown, why.to_owned());
+        let (peer, why) = (face.address, why.to_owned());
         self.net.pending.push_back(EngineEvent::FaceDown { face: id, peer, why, gone: true });
     }
 

@@ -11,13 +11,13 @@ use xylem_forward::{FaceId, FaceScope, FaceSettings, LinkType};
 use xylem_mgmt::{Carrier, FaceUri, Persistency};
 
 use super::{Engine, Limits, Source};
-use crate::api::Peer;
 use crate::faces::multicast::Multicast;
 use crate::faces::stream::{Socket, Stream};
 #[cfg(unix)]
 use crate::faces::unix;
 use crate::faces::websocket::WebSocketFace;
 use crate::faces::{Face, Transport};
+use crate::peer::{FaceAddress, Peer};
 use crate::uri::endpoint;
 use xylem_udp::{Oversize, Udp};
 
@@ -54,29 +54,27 @@ impl Listener {
 }
 
 impl Engine {
-    /// Listens there; returns the face URI of what was bound.
+    /// Listens there; returns what was bound.
     ///
     /// # Errors
     /// Those of the system, here and in the functions below.
-    pub(crate) fn listen(&mut self, at: &Peer) -> io::Result<String> {
-        let family = |a: SocketAddr| if a.is_ipv4() { '4' } else { '6' };
-        Ok(match at {
-            Peer::Link { address, .. } => format!("xylem://{}", self.bind_link(*address)?),
-            Peer::Udp(address) => {
-                format!("udp{}://{}", family(*address), self.bind_udp(*address)?)
+    pub(crate) fn listen(&mut self, at: &Peer) -> io::Result<FaceAddress> {
+        let uri = match at {
+            Peer::Link { address, .. } => FaceUri::Xylem(endpoint(self.bind_link(*address)?)),
+            Peer::Udp(address) => FaceUri::Udp(endpoint(self.bind_udp(*address)?)),
+            Peer::Tcp(address) => FaceUri::Tcp(endpoint(self.bind_tcp(*address)?)),
+            Peer::WebSocket(address) => {
+                FaceUri::WebSocket(endpoint(self.bind_web_socket(*address)?))
             }
-            Peer::Tcp(address) => {
-                format!("tcp{}://{}", family(*address), self.bind_tcp(*address)?)
-            }
-            Peer::WebSocket(address) => format!("ws://{}", self.bind_web_socket(*address)?),
             Peer::Carried { carrier, address, .. } => {
-                format!("{}://{}", carrier.scheme(), self.bind_carrier(*carrier, *address)?)
+                FaceUri::Carried(*carrier, endpoint(self.bind_carrier(*carrier, *address)?))
             }
             Peer::Unix(path) => {
                 self.bind_unix(path)?;
-                format!("unix://{}", path.display())
+                return Ok(FaceAddress::Unix(path.clone()));
             }
-        })
+        };
+        Ok(FaceAddress::Uri(uri))
     }
 
     /// Binds a socket for encrypted links; returns what was bound.
@@ -152,9 +150,9 @@ impl Engine {
         let local = multicast.local();
         net.multicast.push(multicast);
         let far = FaceUri::Udp(endpoint(group.into()));
-        let shown = format!("{far} on {interface}");
+        let address = FaceAddress::Group(far.clone(), interface);
         let here = FaceUri::Udp(endpoint(local));
-        let mut face = Face::new(Transport::Multicast(number), shown, far, here);
+        let mut face = Face::new(Transport::Multicast(number), address, far, here);
         face.link_type = LinkType::MultiAccess;
         face.persistency = Persistency::Permanent;
         face.came_up = true;
@@ -191,10 +189,10 @@ impl Engine {
         if !self.has_room(FaceScope::NonLocal) {
             return None;
         }
-        let shown = Peer::Udp(remote).to_string();
         let far = FaceUri::Udp(endpoint(remote));
         let here = FaceUri::Udp(endpoint(self.net.udp_sockets[socket].local()));
-        let mut face = Face::new(Transport::Udp { socket, remote }, shown, far, here);
+        let mut face =
+            Face::new(Transport::Udp { socket, remote }, FaceAddress::Udp(remote), far, here);
         face.persistency = Persistency::OnDemand;
         face.last_received = now;
         let id = self.add_face(face);
@@ -296,7 +294,7 @@ impl Engine {
             self.forwarder.remove_face(id);
             return None;
         };
-        let mut face = Face::new(transport, far.to_string(), far, here);
+        let mut face = Face::new(transport, FaceAddress::Uri(far.clone()), far, here);
         face.scope = scope;
         face.persistency = Persistency::OnDemand;
         face.last_received = self.now();

@@ -263,7 +263,7 @@ impl Engine {
             face.came_up = true;
             face.reported_down = false;
             face.last_received = now;
-            let peer = face.shown.clone();
+            let peer = face.address.clone();
             self.net.pending.push_back(EngineEvent::FaceUp { face: id, peer });
         }
     }

@@ -25,7 +25,7 @@ use xylem_packet::link_service::{LinkService, LinkServiceConfig};
 use xylem_packet::{MAX_FRAME, MAX_PACKET};
 use xylem_udp::BufferPool;
 
-use crate::api::Peer;
+use crate::peer::{FaceAddress, Peer};
 use stream::Stream;
 use websocket::WebSocketFace;
 
@@ -51,8 +51,8 @@ pub(crate) struct Face {
     pub(crate) link_service: LinkService,
     /// Whom to dial again, where this end can.
     pub(crate) peer: Option<Peer>,
-    /// For people: the address of the other end.
-    pub(crate) shown: String,
+    /// For people: the other end.
+    pub(crate) address: FaceAddress,
     /// The far end; `fd://` where only that end can connect.
     pub(crate) remote: FaceUri,
     /// This end.
@@ -74,7 +74,7 @@ impl Face {
     /// A face whose link service is as its transport wants it.
     pub(crate) fn new(
         transport: Transport,
-        shown: String,
+        address: FaceAddress,
         remote: FaceUri,
         local: FaceUri,
     ) -> Self {
@@ -82,7 +82,7 @@ impl Face {
             link_service: LinkService::new(link_service_config(&transport)),
             transport,
             peer: None,
-            shown,
+            address,
             remote,
             local,
             scope: FaceScope::NonLocal,

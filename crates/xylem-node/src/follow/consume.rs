@@ -15,14 +15,16 @@ use xylem_object::{Growing, Kind, Manifest, ObjectId, naming};
 use xylem_packet::{Component, InterestBuilder, Name, Packet};
 use xylem_store::Store;
 use xylem_transfer::{Event as TransferEvent, Spec};
-use xylem_tree::consistency::{self, ConsistencyError};
+use xylem_tree::consistency::{self, ConsistencyError, Continuation};
 use xylem_tree::{Geometry, Node, NodeValue, Segment, Verified, Verifier};
 
-use crate::api::{Event, GetOptions, GetSummary, from_library};
-use crate::failure::{self, parse_ticket};
+use crate::event::{Event, from_library};
+use crate::failure;
 use crate::fetch::Fetch;
+use crate::get::GetOptions;
+use crate::summary::GetSummary;
 use xylem_library::follow::Followed;
-use xylem_library::keys::random;
+use xylem_library::keys;
 use xylem_library::{Blame, CheckpointMade, Error, LibraryEvent, Stop, disk};
 
 /// How long a question for the newest checkpoint waits; and a quiet stream is asked again so often.
@@ -49,14 +51,14 @@ pub fn follow(
     on_event: &mut dyn FnMut(Event),
 ) -> Result<GetSummary, Error> {
     let started = Instant::now();
-    let ticket = parse_ticket(&options.ticket)?;
+    let ticket = &options.ticket;
     if ticket.kind == Kind::Directory {
         return Err(failure::usage("the ticket names a directory, which does not grow"));
     }
     let store = Store::open(disk(), &options.store)?;
     let shaping = options.shaping.clone();
     let mut fetch =
-        Fetch::new(&ticket, &options.from, options.give_up, options.limit_rate, shaping)?;
+        Fetch::new(ticket, &options.from, options.give_up, options.limit_rate, shaping)?;
     let object = ticket.name.as_ref().parent().to_name();
     fetch.watch(object.clone());
     let manifest = fetch.manifest(stop, on_event)?;
@@ -67,7 +69,7 @@ pub fn follow(
     on_event(Event::Found {
         name: String::from_utf8_lossy(&manifest.file_name).into_owned(),
         directory: false,
-        root: manifest.root.to_string(),
+        root: manifest.root,
         bytes: manifest.size,
         files: 1,
     });
@@ -110,14 +112,13 @@ pub fn follow(
         }
     }
     Ok(GetSummary {
-        root: follower.here.root().to_string(),
         path: follower.here.path().map(Path::to_path_buf),
         bytes: follower.here.size(),
         files: 1,
         fetched: follower.fetched,
         resumed,
         elapsed: started.elapsed(),
-        ..GetSummary::default()
+        ..GetSummary::new(follower.here.root())
     })
 }
 
@@ -225,7 +226,7 @@ impl Follower {
         InterestBuilder::new(name.as_ref())
             .can_be_prefix(discovers)
             .must_be_fresh(discovers)
-            .nonce(random()?)
+            .nonce(keys::random()?)
             .lifetime_ms(lifetime.as_millis() as u64)
             .encode(&mut interest)
             .map_err(|e| failure::usage(e.to_string()))?;
@@ -261,16 +262,17 @@ impl Follower {
             self.fetch.manifest(stop, on_event)?;
             (shown, nodes) = self.show(&manifest, stop, on_event)?;
         }
-        if let Err(why) = shown {
-            return Err(match (self.at, self.here.path()) {
+        let continuation = shown.map_err(|why| {
+            match (self.at, self.here.path()) {
                 // Nothing says that what is there came from here.
                 (None, Some(path)) if !self.here.was_verified() => failure::usage(format!(
                     "{} exists and is no beginning of it; choose --overwrite or -o PATH",
                     path.display()
                 )),
                 _ => self.other_history(version, &why.to_string()),
-            });
-        }
+            }
+        })?;
+        self.here.advance(continuation)?;
         self.fetch_new(&manifest, nodes, stop, on_event)?;
         if self.here.root() != manifest.root {
             return Err(self.other_history(version, "its bytes are not its root's"));
@@ -318,7 +320,7 @@ impl Follower {
         manifest: &Manifest,
         stop: &Stop,
         on_event: &mut dyn FnMut(Event),
-    ) -> Result<(Result<(), ConsistencyError>, Shown), Error> {
+    ) -> Result<(Result<Continuation, ConsistencyError>, Shown), Error> {
         let tree = self.here.tree();
         let (old, new) = (tree.geometry(), manifest.geometry());
         let roots = (tree.checkpoint().root(), manifest.root);

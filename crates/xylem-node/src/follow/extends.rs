@@ -6,24 +6,24 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use xylem_link::Shaping;
-use xylem_object::{Kind, ObjectId};
+use xylem_object::{Kind, ObjectId, Ticket};
 use xylem_transfer::Event as TransferEvent;
 use xylem_tree::consistency;
 use xylem_tree::{Geometry, Node, NodeValue, SegmentIndex};
 
-use crate::api::{Event, Peer};
+use crate::event::Event;
 use crate::failure;
-use crate::failure::parse_ticket;
 use crate::fetch::{Fetch, Next};
+use crate::peer::Peer;
 use xylem_library::{Blame, Error, Stop};
 
 /// What to compare, and whom to ask.
 #[derive(Clone, Debug)]
 pub struct ExtendsOptions {
-    /// `xylem:…` of the shorter one.
-    pub old: String,
-    /// `xylem:…` of the longer one.
-    pub new: String,
+    /// The shorter one.
+    pub old: Ticket,
+    /// The longer one.
+    pub new: Ticket,
     /// Peers to ask, as in [`crate::GetOptions::from`].
     pub from: Vec<Peer>,
     /// Give up on peers after this long.
@@ -53,12 +53,12 @@ pub fn extends(
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<ExtendsSummary, Error> {
-    let (old, new) = (parse_ticket(&options.old)?, parse_ticket(&options.new)?);
+    let (old, new) = (&options.old, &options.new);
     if old.kind == Kind::Directory || new.kind == Kind::Directory {
         return Err(failure::usage("a directory has no beginning; give tickets of files"));
     }
     let shaping = Shaping::default();
-    let mut fetch = Fetch::new(&new, &options.from, options.give_up, None, shaping)?;
+    let mut fetch = Fetch::new(new, &options.from, options.give_up, None, shaping)?;
     let manifest = fetch.manifest(stop, on_event)?;
     let geometry = manifest.geometry();
     let older = Geometry::new(old.size, manifest.segment).with_kind(manifest.tree);

@@ -9,7 +9,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use xylem_forward::{FaceId, Forwarder};
+use xylem_forward::{FaceId, Forwarder, Seed};
 use xylem_link::{Endpoint, StaticKey, purpose};
 use xylem_mail::EnvelopeId;
 use xylem_mail::protocol::{Frame, Status};
@@ -18,10 +18,11 @@ use xylem_mgmt::Persistency;
 use super::framed_stream::FramedStream;
 use super::server::tell;
 use super::{delivered, waiting};
-use crate::api::{Event, Peer};
 use crate::clock::wall_clock;
 use crate::engine::{Engine, EngineEvent, NetworkFailed, Program, StreamEvent};
+use crate::event::Event;
 use crate::failure;
+use crate::peer::Peer;
 use xylem_library::keys::{self, KeyError};
 use xylem_library::mail::{Incoming, MailStore, MailStoreError, Parcel, Route};
 use xylem_library::{Error, Stop};
@@ -170,7 +171,7 @@ impl Delivery {
         let local = |e| failure::local("cannot start the event loop", &e);
         let config = xylem_link::Config { accept_incoming: false, ..Default::default() };
         let endpoint = Endpoint::new(config, key, keys::random()?);
-        let forwarder = Forwarder::new(xylem_forward::Config::default());
+        let forwarder = Forwarder::new(Default::default(), Seed::from_random(keys::random()?));
         let mut engine = Engine::new(endpoint, forwarder).map_err(local)?;
         let (mut dialled, mut why) = (Vec::new(), String::from("it has no address"));
         for peer in peers {

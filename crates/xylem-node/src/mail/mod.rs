@@ -5,107 +5,35 @@
 //! a node) takes mail in as well.
 
 mod delivery;
+mod event;
 mod framed_stream;
 mod send;
 mod server;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::time::Duration;
 
 use xylem_link::StaticKey;
-use xylem_mail::{Body, Card, Content, EnvelopeId, Party, SCHEME};
-use xylem_object::Ticket;
+use xylem_mail::{Body, Card, CardError, Content, EnvelopeId, Party, SCHEME};
+use xylem_object::{PublisherId, Ticket};
 
 use crate::addresses::advertised;
-use crate::api::{Event, Peer};
 use crate::clock::{now_ms, wall_clock};
+use crate::event::Event;
 use crate::failure;
+use crate::peer::Peer;
 use xylem_library::keys;
 use xylem_library::mail::MailStore;
 use xylem_library::mail::{Letter, Parcel, Route, hex};
 use xylem_library::{Error, Stop};
 
+pub use event::{MailEvent, Message, MessageContent};
 pub use send::{Mail, SendOptions, SendSummary, listen, send};
 
 pub(crate) use delivery::while_delivering;
 pub(crate) use server::MailServer;
-
-/// What happens with mail.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub enum MailEvent {
-    /// Something came.
-    Arrived(Message),
-    /// A message is where it waits to be delivered.
-    Queued {
-        /// The receiver's name here, or the beginning of its key.
-        to: String,
-        /// The envelope's id, hexadecimal.
-        id: String,
-    },
-    /// A message is where it should be, or at the node that keeps it for its receiver.
-    Delivered {
-        /// As above.
-        to: String,
-        /// As above.
-        id: String,
-        /// The receiver itself has it.
-        direct: bool,
-    },
-    /// A message still has to be delivered, or, `gone`, never will be.
-    Waiting {
-        /// As above.
-        to: String,
-        /// As above.
-        id: String,
-        /// What hinders.
-        why: String,
-        /// It does not wait any more.
-        gone: bool,
-    },
-    /// The receiver of a message has fetched what it named.
-    Fetched {
-        /// Its name here, or the beginning of its key.
-        by: String,
-        /// The envelope's id, hexadecimal.
-        id: String,
-    },
-}
-
-/// A message that came.
-#[derive(Clone, Debug)]
-pub struct Message {
-    /// By which it is accepted or dropped.
-    pub number: u32,
-    /// The sender's name here, or the beginning of its key. Whose key it is has been proven.
-    pub from: String,
-    /// Whether the sender has a name here.
-    pub known: bool,
-    /// The sender's publisher key, hexadecimal.
-    pub publisher: String,
-    /// What the sender calls it; anything may stand there.
-    pub name: String,
-    /// Bytes, as the sender says.
-    pub size: u64,
-    /// When it was written, in ms since 1970, as the sender says.
-    pub sent_ms: u64,
-    /// When it came.
-    pub received_ms: u64,
-    /// It was accepted before.
-    pub accepted: bool,
-    /// What it brings.
-    pub what: MessageContent,
-}
-
-/// What a message brings.
-#[derive(Clone, Debug)]
-pub enum MessageContent {
-    /// `xylem:…`
-    Ticket(String),
-    /// Text.
-    Note(String),
-}
 
 /// What came, and who is who.
 pub struct Inbox {
@@ -127,8 +55,8 @@ impl Inbox {
     ///
     /// # Errors
     /// See [`Inbox::open`].
-    pub fn card(&self, listen: &[SocketAddr]) -> Result<String, Error> {
-        Ok(self.store.card(&advertised(listen), wall_clock())?.to_string())
+    pub fn card(&self, listen: &[SocketAddr]) -> Result<Card, Error> {
+        Ok(self.store.card(&advertised(listen), wall_clock())?)
     }
 
     /// All messages, oldest first.
@@ -180,20 +108,19 @@ impl Inbox {
         Ok(self.store.drop_letter(number)?)
     }
 
-    /// Gives somebody a name: by a card, or by the number of a message that they wrote.
+    /// Gives somebody a name.
     ///
     /// # Errors
-    /// [`crate::Blame::Usage`] for a bad name or card, or a name that somebody else has.
-    pub fn trust(&self, name: &str, card: &str) -> Result<(), Error> {
-        let card = match card.parse::<u32>() {
-            Ok(number) => {
-                let letter = self.store.letter(number)?;
+    /// [`crate::Blame::Usage`] for a bad name, or one that somebody else has.
+    pub fn trust(&self, name: &str, whom: &Person) -> Result<(), Error> {
+        match whom {
+            Person::Card(card) => Ok(self.store.name(name, card)?),
+            Person::Wrote(number) => {
+                let letter = self.store.letter(*number)?;
                 let none = || failure::usage("the card of who wrote it is not known; ask for one");
-                self.store.card_of(&letter)?.ok_or_else(none)?
+                Ok(self.store.name(name, &self.store.card_of(&letter)?.ok_or_else(none)?)?)
             }
-            Err(_) => parse_card(card)?,
-        };
-        Ok(self.store.name(name, &card)?)
+        }
     }
 
     /// Takes a name away.
@@ -204,13 +131,13 @@ impl Inbox {
         Ok(self.store.forget(name)?)
     }
 
-    /// Names and publisher keys, hexadecimal.
+    /// Names and publisher keys.
     ///
     /// # Errors
     /// See [`Inbox::open`].
-    pub fn people(&self) -> Result<Vec<(String, String)>, Error> {
+    pub fn people(&self) -> Result<Vec<(String, PublisherId)>, Error> {
         let people = self.store.people()?;
-        Ok(people.into_iter().map(|(n, card)| (n, card.party.publisher.to_string())).collect())
+        Ok(people.into_iter().map(|(n, card)| (n, card.party.publisher)).collect())
     }
 
     /// Fetches what waits for us at a node. Returns how many messages were new.
@@ -243,18 +170,56 @@ impl Inbox {
     }
 }
 
-fn parse_card(text: &str) -> Result<Card, Error> {
-    text.parse().map_err(|e: xylem_mail::CardError| failure::usage(e.to_string()))
+/// Somebody who gets a name here.
+#[derive(Clone, Debug)]
+pub enum Person {
+    /// Whose card this is.
+    Card(Box<Card>),
+    /// Who wrote the message of this number.
+    Wrote(u32),
 }
 
-/// Who a name or a card means, and what to call it.
-fn find(store: &MailStore, peer: &str) -> Result<(Card, String), Error> {
-    let prefix = peer.get(..SCHEME.len()).unwrap_or_default();
-    if prefix.eq_ignore_ascii_case(SCHEME) {
-        let card = parse_card(peer)?;
-        let name = called(store, &card.party)?.0;
-        return Ok((card, name));
+impl FromStr for Person {
+    type Err = CardError;
+
+    fn from_str(text: &str) -> Result<Self, CardError> {
+        match text.parse() {
+            Ok(number) => Ok(Self::Wrote(number)),
+            Err(_) => text.parse().map(|card| Self::Card(Box::new(card))),
+        }
     }
+}
+
+/// To whom a message goes.
+#[derive(Clone, Debug)]
+pub enum Recipient {
+    /// Whose card this is.
+    Card(Box<Card>),
+    /// Who has this name here, given by [`Inbox::trust`].
+    Named(String),
+}
+
+impl FromStr for Recipient {
+    type Err = CardError;
+
+    fn from_str(text: &str) -> Result<Self, CardError> {
+        let scheme = text.get(..SCHEME.len()).unwrap_or_default();
+        if scheme.eq_ignore_ascii_case(SCHEME) {
+            return text.parse().map(|card| Self::Card(Box::new(card)));
+        }
+        Ok(Self::Named(text.to_owned()))
+    }
+}
+
+/// The card of somebody, and what to call them.
+fn find(store: &MailStore, whom: &Recipient) -> Result<(Card, String), Error> {
+    let peer = match whom {
+        Recipient::Card(card) => {
+            let name = called(store, &card.party)?.0;
+            return Ok(((**card).clone(), name));
+        }
+        Recipient::Named(name) => name,
+    };
     let found = store.people()?.into_iter().find(|(name, _)| name == peer);
     found.map(|(name, card)| (card, name)).ok_or_else(|| {
         failure::usage(format!(
@@ -274,7 +239,7 @@ fn called(store: &MailStore, party: &Party) -> Result<(String, bool), Error> {
 fn message(store: &MailStore, number: u32, letter: &Letter) -> Result<Message, Error> {
     let (from, known) = called(store, &letter.from)?;
     let what = match &letter.body.content {
-        Content::Ticket(ticket) => MessageContent::Ticket(ticket.to_string()),
+        Content::Ticket(ticket) => MessageContent::Ticket((**ticket).clone()),
         Content::Note(text) => MessageContent::Note(text.clone()),
         Content::Fetched(id) => MessageContent::Note(format!("fetched {}", hex(&id.0))),
     };
@@ -282,7 +247,7 @@ fn message(store: &MailStore, number: u32, letter: &Letter) -> Result<Message, E
         number,
         from,
         known,
-        publisher: letter.from.publisher.to_string(),
+        publisher: letter.from.publisher,
         name: letter.body.name.clone(),
         size: letter.body.size,
         sent_ms: letter.body.sent_ms,
@@ -298,17 +263,17 @@ fn arrived(store: &MailStore, number: u32, letter: &Letter) -> Result<Event, Err
 
 fn fetched(store: &MailStore, id: EnvelopeId, by: &Party) -> Result<Event, Error> {
     let by = called(store, by)?.0;
-    Ok(Event::Mail(MailEvent::Fetched { by, id: hex(&id.0) }))
+    Ok(Event::Mail(MailEvent::Fetched { by, id }))
 }
 
 fn delivered(parcel: &Parcel) -> Event {
     let direct = matches!(parcel.route, Route::Direct(_));
-    let (to, id) = (parcel.name.clone(), hex(&parcel.id().0));
+    let (to, id) = (parcel.name.clone(), parcel.id());
     Event::Mail(MailEvent::Delivered { to, id, direct })
 }
 
 fn waiting(parcel: &Parcel, why: &str, gone: bool) -> Event {
-    let (to, id) = (parcel.name.clone(), hex(&parcel.id().0));
+    let (to, id) = (parcel.name.clone(), parcel.id());
     Event::Mail(MailEvent::Waiting { to, id, why: why.to_owned(), gone })
 }
 

@@ -7,21 +7,25 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use xylem_forward::Forwarder;
+use xylem_forward::{Forwarder, Seed};
 use xylem_link::{Endpoint, StaticKey};
 use xylem_mail::{Body, Content, EnvelopeId, MAX_NAME, MAX_NOTE};
+use xylem_mgmt::FaceUri;
+use xylem_object::Ticket;
 
-use super::{MailEvent, MailServer, delivery, find, name_of_ticket, while_delivering};
+use super::{MailEvent, MailServer, Recipient, delivery, find, name_of_ticket, while_delivering};
 use crate::addresses::advertised;
-use crate::api::{Event, Peer, ShareOptions};
 use crate::clock::{now_ms, wall_clock};
 use crate::engine::{Engine, EngineEvent, Program};
+use crate::event::Event;
 use crate::failure;
-use crate::failure::parse_ticket;
+use crate::peer::{FaceAddress, Peer};
+use crate::share::ShareOptions;
 use crate::share::{bind_links, share_with};
+use crate::uri;
 use xylem_library::keys;
 use xylem_library::mail::MailStore;
-use xylem_library::mail::{Route, hex};
+use xylem_library::mail::Route;
 use xylem_library::{Blame, Error, Stop};
 
 /// What is sent.
@@ -29,8 +33,8 @@ use xylem_library::{Blame, Error, Stop};
 pub enum Mail {
     /// A file or directory, which is shared until the peer has fetched it.
     Path(Box<ShareOptions>),
-    /// A ticket, `xylem:…`; whoever made it serves what it names.
-    Ticket(String),
+    /// A ticket; whoever made it serves what it names.
+    Ticket(Box<Ticket>),
     /// A note.
     Note(String),
 }
@@ -40,8 +44,8 @@ pub enum Mail {
 pub struct SendOptions {
     /// What.
     pub mail: Mail,
-    /// To whom: a name given by [`super::Inbox::trust`], or a card, `xylem-peer:…`.
-    pub peer: String,
+    /// To whom.
+    pub to: Recipient,
     /// Where the peer listens, instead of at its card's addresses.
     pub at: Vec<SocketAddr>,
     /// A node that keeps the message for the peer; its addresses.
@@ -74,7 +78,7 @@ pub fn send(
 ) -> Result<SendSummary, Error> {
     let store = MailStore::open(&options.store)?;
     // Whatever can be wrong with the peer is said before anything is hashed.
-    let (card, name) = find(&store, &options.peer)?;
+    let (card, name) = find(&store, &options.to)?;
     let route = route(options, &card.addresses)?;
     let compose = |content: Content, called: String, size: u64, ours: &[SocketAddr]| {
         let called = cut(called);
@@ -83,10 +87,9 @@ pub fn send(
     };
     let share = match &options.mail {
         Mail::Path(share) => share,
-        Mail::Ticket(text) => {
-            let ticket = parse_ticket(text)?;
-            let (called, size) = (name_of_ticket(&ticket), ticket.size);
-            let id = compose(Content::Ticket(Box::new(ticket)), called, size, &[])?;
+        Mail::Ticket(ticket) => {
+            let (called, size) = (name_of_ticket(ticket), ticket.size);
+            let id = compose(Content::Ticket(ticket.clone()), called, size, &[])?;
             return once(&store, id, &name, options, stop, on_event);
         }
         Mail::Note(text) => {
@@ -117,17 +120,14 @@ pub fn send(
             let Some((ticket, bytes, ours)) = ready else { return };
             let file = share.path.file_name().unwrap_or(share.path.as_os_str());
             let called = file.to_string_lossy().into_owned();
-            let composed = parse_ticket(&ticket).and_then(|ticket| {
-                Ok(compose(Content::Ticket(Box::new(ticket)), called, bytes, &ours)?)
-            });
-            match composed {
+            match compose(Content::Ticket(Box::new(ticket)), called, bytes, &ours) {
                 Err(e) => {
-                    sent.error = Some(e);
+                    sent.error = Some(e.into());
                     ends.raise();
                 }
                 Ok(id) => {
                     on_event(queued(&name, id));
-                    sent.id = Some(hex(&id.0));
+                    sent.id = Some(id);
                     let (events, ends, store) = (events.clone(), &ends, &store);
                     scope.spawn(move || {
                         let (give_up, first) = (options.give_up, Some(id));
@@ -158,7 +158,7 @@ pub fn send(
 
 /// What is known of the message under way.
 struct Sent {
-    id: Option<String>,
+    id: Option<EnvelopeId>,
     summary: SendSummary,
     error: Option<Error>,
 }
@@ -167,10 +167,10 @@ impl Sent {
     fn note(&mut self, event: &Event) {
         let Event::Mail(event) = event else { return };
         match event {
-            MailEvent::Delivered { id, .. } if Some(id) == self.id.as_ref() => {
+            MailEvent::Delivered { id, .. } if Some(*id) == self.id => {
                 self.summary.delivered = true;
             }
-            MailEvent::Fetched { id, .. } if Some(id) == self.id.as_ref() => {
+            MailEvent::Fetched { id, .. } if Some(*id) == self.id => {
                 self.summary = SendSummary { delivered: true, fetched: true };
             }
             _ => {}
@@ -179,7 +179,7 @@ impl Sent {
 }
 
 fn queued(name: &str, id: EnvelopeId) -> Event {
-    Event::Mail(MailEvent::Queued { to: name.to_owned(), id: hex(&id.0) })
+    Event::Mail(MailEvent::Queued { to: name.to_owned(), id })
 }
 
 /// One attempt at a message that nothing is served for.
@@ -192,7 +192,7 @@ fn once(
     on_event: &mut dyn FnMut(Event),
 ) -> Result<SendSummary, Error> {
     on_event(queued(name, id));
-    let mut sent = Sent { id: Some(hex(&id.0)), summary: SendSummary::default(), error: None };
+    let mut sent = Sent { id: Some(id), summary: SendSummary::default(), error: None };
     delivery::deliver(store, Some(id), options.give_up, stop, &mut |event| {
         sent.note(&event);
         on_event(event);
@@ -244,12 +244,13 @@ pub fn listen(
     let link = keys::load_or_create(&store.join("keys").join("link"))?;
     let endpoint =
         Endpoint::new(xylem_link::Config::default(), StaticKey::from_bytes(link), keys::random()?);
-    let forwarder = Forwarder::new(xylem_forward::Config::default());
+    let forwarder = Forwarder::new(Default::default(), Seed::from_random(keys::random()?));
     let mut engine = Engine::new(endpoint, forwarder)
         .map_err(|e| failure::local("cannot start the event loop", &e))?;
     let at: Vec<Peer> = at.iter().map(|a| Peer::Link { address: *a, key: None }).collect();
     for address in bind_links(&mut engine, &at)? {
-        on_event(Event::Listening { uri: format!("xylem://{address}") });
+        let at = FaceAddress::Uri(FaceUri::Xylem(uri::endpoint(address)));
+        on_event(Event::Listening { uri: at });
     }
     let mail_server = MailServer::open(store, None)?;
     while_delivering(Some(&mail), |events, _| {

@@ -11,9 +11,9 @@ use xylem_mail::{EnvelopeId, MailboxId, mailbox_of};
 
 use super::framed_stream::FramedStream;
 use super::{arrived, fetched};
-use crate::api::Event;
 use crate::clock::wall_clock;
 use crate::engine::{Engine, StreamEvent};
+use crate::event::Event;
 use xylem_library::Error;
 use xylem_library::mail::{Incoming, MailStore, Mailbox, MailboxConfig};
 

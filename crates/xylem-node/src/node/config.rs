@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Deserialize;
+use xylem_forward::Strategy;
 use xylem_link::Shaping;
+use xylem_packet::Name;
 
 use crate::failure;
 use crate::uri::{LINK_PORT, NDN_PORT, PeerUri, WEB_SOCKET_PORT};
@@ -30,8 +32,11 @@ pub struct NodeConfig {
     pub multicast_interfaces: Vec<Ipv4Addr>,
     /// Routes that always stand.
     pub routes: Vec<Route>,
-    /// Strategies by prefix; NDN URIs of the prefix and of the strategy.
-    pub strategies: Vec<(String, String)>,
+    /// Strategies by prefix.
+    pub strategies: Vec<(Name, Strategy)>,
+    /// Names of the region that it is in: where a forwarding hint leads here, the Interest goes on by
+    /// its own name.
+    pub regions: Vec<Name>,
     /// Pending Interests at most.
     pub pit_capacity: usize,
     /// Cached packets at most.
@@ -69,8 +74,8 @@ pub struct NodeConfig {
 /// A route of the settings.
 #[derive(Clone, Debug)]
 pub struct Route {
-    /// NDN URI.
-    pub prefix: String,
+    /// What is reached there.
+    pub prefix: Name,
     /// Next hop; a face to it is made and kept up.
     pub to: PeerUri,
     /// Cheaper ones are tried first.
@@ -87,6 +92,7 @@ impl NodeConfig {
             multicast_interfaces: Vec::new(),
             routes: Vec::new(),
             strategies: Vec::new(),
+            regions: Vec::new(),
             pit_capacity: 1 << 20,
             cs_packets: 65_536,
             cs_bytes: 64 << 20,
@@ -224,6 +230,7 @@ struct NodeTable {
     management: Option<ManagementTable>,
     route: Option<Vec<RouteTable>>,
     strategy: Option<Vec<StrategyTable>>,
+    regions: Option<Vec<String>>,
 }
 
 #[derive(Deserialize)]
@@ -302,18 +309,17 @@ impl NodeTable {
         }
         for route in self.route.unwrap_or_default() {
             let to = uri("route", &route.to)?;
-            name(&route.prefix)?;
-            let cost = route.cost.unwrap_or(0);
-            config.routes.push(Route { prefix: route.prefix, to, cost });
+            let (prefix, cost) = (name(&route.prefix)?, route.cost.unwrap_or(0));
+            config.routes.push(Route { prefix, to, cost });
         }
         for choice in self.strategy.unwrap_or_default() {
-            name(&choice.prefix)?;
-            let strategy = name(&choice.strategy)?;
-            if xylem_forward::Strategy::parse(strategy.as_ref()).is_none() {
-                return Err(format!("strategy {} is not known", choice.strategy));
-            }
-            config.strategies.push((choice.prefix, choice.strategy));
+            let (prefix, strategy) = (name(&choice.prefix)?, name(&choice.strategy)?);
+            let strategy = Strategy::parse(strategy.as_ref())
+                .ok_or_else(|| format!("strategy {} is not known", choice.strategy))?;
+            config.strategies.push((prefix, strategy));
         }
+        let regions = self.regions.unwrap_or_default();
+        config.regions = regions.iter().map(|region| name(region)).collect::<Result<_, _>>()?;
         Ok(config)
     }
 }
@@ -332,8 +338,8 @@ fn uris(setting: &str, texts: &[String]) -> Result<Vec<PeerUri>, String> {
     texts.iter().map(|text| uri(setting, text)).collect()
 }
 
-fn name(text: &str) -> Result<xylem_packet::Name, String> {
-    xylem_packet::Name::from_uri(text).map_err(|e| format!("{text:?} is no name: {e}"))
+fn name(text: &str) -> Result<Name, String> {
+    Name::from_uri(text).map_err(|e| format!("{text:?} is no name: {e}"))
 }
 
 #[cfg(test)]
@@ -364,6 +370,7 @@ mod tests {
             cs_bytes = 5
             cs_directory = "/var/cache/xylem"
             cs_directory_bytes = 9
+            regions = ["/isp/site"]
             [node.multicast]
             enabled = false
             [node.management]
@@ -395,8 +402,8 @@ mod tests {
         assert!(config.certificate.is_some());
         assert_eq!(config.multicast, None);
         assert!(config.localhop && config.anchors.len() == 1);
-        assert_eq!((config.routes[0].prefix.as_str(), config.routes[0].cost), ("/a", 4));
-        assert_eq!(config.strategies.len(), 1);
+        assert_eq!((config.routes[0].prefix.to_string(), config.routes[0].cost), ("/a".into(), 4));
+        assert_eq!((config.strategies.len(), config.regions.len()), (1, 1));
         let mailbox = config.mailbox.unwrap();
         assert_eq!((mailbox.each, mailbox.age), (5, Duration::from_secs(2 * 86_400)));
         assert_eq!(read("[mailbox]\nenabled = false").unwrap().mailbox, None);

@@ -10,10 +10,10 @@ use xylem_mgmt::{
 use xylem_packet::MAX_PACKET;
 use xylem_packet::link_service::MIN_MTU;
 
-use crate::api::Peer;
 use crate::clock::now_ms;
 use crate::engine::Engine;
 use crate::faces::{Face, Transport};
+use crate::peer::Peer;
 use crate::uri::PeerUri;
 
 /// The engine as management sees it, with when the program began.

@@ -13,17 +13,18 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use xylem_forward::{FaceId, Forwarder, Strategy};
+use xylem_forward::{FaceId, Forwarder, Seed};
 use xylem_link::{Endpoint, Level, StaticKey};
-use xylem_mgmt::{Authority, Management, ManagementConfig, Persistency};
-use xylem_packet::{Interest, Name};
+use xylem_mgmt::{Authority, FaceUri, Management, ManagementConfig, Persistency};
+use xylem_packet::Interest;
 use xylem_trust::{Certificate, TrustStore};
 
-use crate::api::{Event, Peer};
 use crate::clock::now_ms;
 use crate::engine::{Engine, EngineEvent, Limits, Program};
+use crate::event::Event;
 use crate::mail::{MailServer, while_delivering};
-use crate::uri::PeerUri;
+use crate::peer::{FaceAddress, Peer};
+use crate::uri::{PeerUri, endpoint};
 use crate::{failure, shaping};
 use host::Managed;
 use xylem_library::disk_cache::DiskCache;
@@ -81,13 +82,12 @@ impl Node {
         forwarding.pit_capacity = config.pit_capacity;
         forwarding.cs_capacity_bytes = config.cs_bytes;
         forwarding.cs_capacity_packets = config.cs_packets;
-        forwarding.seed = u64::from_le_bytes(keys::random()?);
-        let mut forwarder = Forwarder::new(forwarding);
+        let mut forwarder = Forwarder::new(forwarding, Seed::from_random(keys::random()?));
         if let Some(directory) = &config.cs_directory {
             let shelf = DiskCache::open(directory, config.cs_directory_bytes).map_err(|e| {
                 failure::local(&format!("cannot keep a cache in {}", directory.display()), &e)
             })?;
-            forwarder.set_shelf(Some(Box::new(shelf)));
+            forwarder.set_second_level(Some(Box::new(shelf)));
         }
         let mut engine = Engine::new(endpoint, forwarder)
             .map_err(|e| failure::local("cannot start the event loop", &e))?;
@@ -136,7 +136,8 @@ impl Node {
         for interface in interfaces {
             match self.engine.join(group, interface) {
                 Ok(_) => {
-                    on_event(Event::Listening { uri: format!("udp4://{group} on {interface}") })
+                    let uri = FaceUri::Udp(endpoint(group.into()));
+                    on_event(Event::Listening { uri: FaceAddress::Group(uri, interface) });
                 }
                 Err(e) => {
                     let what = format!("cannot join {group} on {interface}: {e}");
@@ -157,22 +158,22 @@ impl Node {
             self.face_to(&uri, &mut made, on_event);
         }
         for route in self.config.routes.clone() {
-            let prefix = name(&route.prefix)?;
             if let Some(face) = self.face_to(&route.to, &mut made, on_event) {
                 self.engine
                     .forwarder
-                    .add_route(prefix.as_ref(), face, route.cost)
+                    .add_route(route.prefix.as_ref(), face, route.cost)
                     .map_err(|e| failure::usage(format!("route {}: {e}", route.prefix)))?;
             }
         }
         for (prefix, strategy) in &self.config.strategies {
-            let (prefix, strategy) = (name(prefix)?, name(strategy)?);
-            let strategy = Strategy::parse(strategy.as_ref())
-                .ok_or_else(|| failure::usage(format!("strategy {strategy} is not known")))?;
             self.engine
                 .forwarder
-                .set_strategy(prefix.as_ref(), strategy)
+                .set_strategy(prefix.as_ref(), *strategy)
                 .map_err(|e| failure::usage(format!("strategy of {prefix}: {e}")))?;
+        }
+        for region in &self.config.regions {
+            let added = self.engine.forwarder.add_region(region.as_ref());
+            added.map_err(|e| failure::usage(format!("region {region}: {e}")))?;
         }
         Ok(())
     }
@@ -287,10 +288,6 @@ fn management_settings(config: &NodeConfig) -> Result<ManagementConfig, Error> {
         settings.localhop = Some(anchors()?);
     }
     Ok(settings)
-}
-
-fn name(uri: &str) -> Result<Name, Error> {
-    Name::from_uri(uri).map_err(|e| failure::usage(format!("{uri:?} is no name: {e}")))
 }
 
 /// IPv4 addresses of this machine, one for each interface but loopback.

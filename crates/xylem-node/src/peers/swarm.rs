@@ -9,9 +9,11 @@ use xylem_object::Ticket;
 
 use super::finder::Finder;
 use super::host::Host;
-use crate::api::{Event, PeerBytes};
 use crate::dial::Dialler;
 use crate::engine::Engine;
+use crate::event::Event;
+use crate::peer::FaceAddress;
+use crate::summary::PeerBytes;
 use xylem_library::Error;
 use xylem_library::held::Holdings;
 
@@ -134,10 +136,10 @@ impl Swarm {
     }
 
     /// `bytes` of content came from `peer`, over a link that is gone or at the end.
-    pub(crate) fn count(&mut self, peer: &str, bytes: u64) {
-        match self.bytes.iter_mut().find(|known| known.peer == peer) {
+    pub(crate) fn count(&mut self, peer: &FaceAddress, bytes: u64) {
+        match self.bytes.iter_mut().find(|known| known.peer == *peer) {
             Some(known) => known.bytes += bytes,
-            None => self.bytes.push(PeerBytes { peer: peer.to_owned(), bytes }),
+            None => self.bytes.push(PeerBytes { peer: peer.clone(), bytes }),
         }
     }
 

@@ -79,11 +79,8 @@ fn assert_holds(file: &FileRef, slots: impl IntoIterator<Item = u64>, what: &str
 /// Every node lands in its slot, whatever the order; slots of others stay as they are.
 #[test]
 fn random_nodes_land_where_they_belong() {
-    let mut state = 1_u64;
-    let mut random = |n: u64| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963);
-        (state >> 33) % n
-    };
+    let mut rng = xylem_sim::Rng::new(1);
+    let mut random = |n: u64| rng.below(n);
     for round in 0..60 {
         let (_, file) = file();
         let mut buffer =

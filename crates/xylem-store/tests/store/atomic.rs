@@ -4,10 +4,9 @@
 use std::path::Path;
 
 use xylem_faults::{Fault, FaultMedium};
+use xylem_sim::noise;
 use xylem_store::{Clobber, Durability, FileRef, Medium, OpenHow, StoreError};
-use xylem_store::{install, write_atomically};
-
-use crate::support::content;
+use xylem_store::{install, remove_unfinished, write_atomically};
 
 const NAME: &str = "/keys/name.key";
 
@@ -28,7 +27,7 @@ fn write(medium: &FaultMedium, bytes: &[u8], clobber: Clobber) -> Result<(), Sto
 
 #[test]
 fn what_was_reported_written_survives_a_loss_of_power() {
-    let (old, new) = (content(9_000, 1), content(10_000, 2));
+    let (old, new) = (noise(9_000, 1), noise(10_000, 2));
     for old in [None, Some(&old[..])] {
         for seed in 0..64 {
             let medium = disk(old);
@@ -42,7 +41,7 @@ fn what_was_reported_written_survives_a_loss_of_power() {
 
 #[test]
 fn a_file_is_old_or_new_whatever_step_fails() {
-    let (old, new) = (content(9_000, 3), content(10_000, 4));
+    let (old, new) = (noise(9_000, 3), noise(10_000, 4));
     for fault in [Fault::Dead, Fault::Torn, Fault::Once, Fault::Full] {
         for at in 0.. {
             let medium = disk(Some(&old));
@@ -103,6 +102,21 @@ fn several_may_write_one_file() {
     others.push(open(15));
     let busy = write(&medium, b"ours", Clobber::Replace);
     assert!(matches!(busy, Err(StoreError::Busy { .. })));
+}
+
+#[test]
+fn what_a_killed_writer_left_is_known_and_removed() {
+    let medium = disk(Some(b"old"));
+    let left = Path::new("/keys/.name.key.new-3");
+    let held = FileRef::open(&medium, left, OpenHow::Create { mode: 0o600 }).unwrap();
+    held.lock().unwrap();
+    assert!(remove_unfinished(&medium, left) && medium.metadata(left).is_ok(), "it is written");
+    drop(held);
+    assert!(remove_unfinished(&medium, left) && medium.metadata(left).is_err());
+    for other in [NAME, "/keys/.hidden", "/keys/.a.new-b", "/keys/name.new-1"] {
+        assert!(!remove_unfinished(&medium, Path::new(other)), "{other}");
+    }
+    assert_eq!(medium.read(Path::new(NAME)).unwrap(), b"old");
 }
 
 #[test]

@@ -38,17 +38,17 @@ fn full() -> (FaultMedium, Store) {
         let used_s = NOW - 40 * DAY;
         let record = Known { used_s, ..known(path.as_bytes(), content.as_bytes()) };
         store.remember(&record).unwrap();
-        store.put_object_bytes(&record.root, Part::Outboard, content.as_bytes()).unwrap();
+        store.put(&record.root, Part::Outboard, content.as_bytes()).unwrap();
     }
     store.pin_path(b"/pinned").unwrap();
     for content in ["kept", "garbage"] {
         let root = xylem_hash::hash(content.as_bytes());
-        store.put_object_bytes(&root, Part::Outboard, content.as_bytes()).unwrap();
-        store.put_object_bytes(&root, Part::Listing, content.as_bytes()).unwrap();
+        store.put(&root, Part::Outboard, content.as_bytes()).unwrap();
+        store.put(&root, Part::Listing, content.as_bytes()).unwrap();
     }
     store.pin(&xylem_hash::hash(b"kept")).unwrap();
-    let left = store.lock_partial(&xylem_hash::hash(b"left"), Part::Outboard).unwrap();
-    left.write_all(b"nodes", 0).unwrap();
+    let left = store.partial_path(&xylem_hash::hash(b"left"), Part::Outboard);
+    medium.write(&left, b"nodes").unwrap();
     (medium, store)
 }
 
@@ -105,7 +105,7 @@ fn what_a_process_holds_stays() {
     let source = Source::new(100_000, 32);
     let (partial, _) = open(&store, &source).unwrap();
     // A directory's listing is among the finished parts while its files are fetched.
-    store.put_object_bytes(&source.root(), Part::Listing, b"listing").unwrap();
+    store.put(&source.root(), Part::Listing, b"listing").unwrap();
     let new = store.new_file().unwrap();
     let at_once = Collecting { unneeded_s: 0, forgotten_s: 0, ..how() };
     let (done, gone) = collect(&store, &at_once);

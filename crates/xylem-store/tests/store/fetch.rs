@@ -2,12 +2,12 @@ use std::path::Path;
 
 use xylem_tree::SegmentSize;
 
-use crate::support::{Source, memory, open, part, reopen};
-use xylem_store::Medium;
+use crate::support::{Source, memory, open, part, reopen, scan_all};
 use xylem_store::{
     Attributes, FileTime, MAX_UNRECORDED, OverwritePolicy, Part, Partial, Scan, ScanBuffer,
     StoreError,
 };
+use xylem_store::{Medium, Objects};
 
 const SIZES: [usize; 14] = [
     0, 1, 1023, 8191, 8192, 8193, 65_535, 65_536, 65_537, 300_000, 4_194_303, 4_194_304, 4_194_305,
@@ -30,7 +30,7 @@ fn every_size_is_fetched_in_two_runs_and_its_outboard_serves() {
         let (mut partial, mut resumed) = open(&store, &source).unwrap();
         assert_eq!(source.check_resumed(&medium, &part(), &resumed), n.div_ceil(3), "{size}");
         source.give_rest(&mut partial, &mut resumed).unwrap();
-        let scans = partial.audit().unwrap().scan_all(&|_| {}).unwrap();
+        let scans = scan_all(&partial.audit().unwrap()).unwrap();
         assert!(scans.iter().all(xylem_store::RegionScan::is_complete), "{size}");
         let mtime = FileTime { secs: -5, nanos: 7 };
         let attributes = Attributes { mode: Some(0o4755), mtime: Some(mtime) };
@@ -51,7 +51,7 @@ fn every_size_is_fetched_in_two_runs_and_its_outboard_serves() {
 fn other_segment_sizes_work() {
     for k in 0..=3 {
         let segment = SegmentSize::from_log2_chunks(k).unwrap();
-        let source = Source::of(crate::support::content(4_500_000, 3), segment);
+        let source = Source::of(xylem_sim::noise(4_500_000, 3), segment);
         let (medium, store) = memory();
         let (mut partial, mut resumed) = open(&store, &source).unwrap();
         for i in (0..source.geometry().segments()).filter(|i| i % 2 == 0) {
@@ -173,7 +173,7 @@ fn flips_in_data_and_outboard_together_leave_nothing_unverified() {
         source.check_resumed(&image, &part(), &found);
         assert!(!found.have.is_full());
         source.give_rest(&mut partial, &mut found).unwrap();
-        let scans = partial.audit().unwrap().scan_all(&|_| {}).unwrap();
+        let scans = scan_all(&partial.audit().unwrap()).unwrap();
         assert!(scans.len() == 3 && scans.iter().all(|s| s.is_complete()));
         drop(partial);
         assert!(image.read(&part()).unwrap() == source.bytes);
@@ -274,7 +274,7 @@ fn zeros_that_a_file_lacks_are_not_taken_for_read() {
     let size = 4_194_304 + 100_000;
     let source = Source::of(vec![0; size], SegmentSize::DEFAULT);
     let (medium, store) = memory();
-    store.put_object_bytes(&source.root(), Part::Outboard, source.outboard.as_bytes()).unwrap();
+    store.put(&source.root(), Part::Outboard, source.outboard.as_bytes()).unwrap();
     let outboard = store.outboard(&source.root(), Part::Outboard).unwrap().unwrap();
     for len in [size, size - 1, size - 100_000, 8192, 8191, 0] {
         medium.write(Path::new("/file"), &vec![0; len]).unwrap();
@@ -282,7 +282,7 @@ fn zeros_that_a_file_lacks_are_not_taken_for_read() {
             xylem_store::FileRef::open(&medium, Path::new("/file"), xylem_store::OpenHow::Read)
                 .unwrap();
         let scan = Scan::new(file, &outboard, 0, source.geometry(), source.root()).unwrap();
-        let scans = scan.scan_all(&|_| {}).unwrap();
+        let scans = scan_all(&scan).unwrap();
         let right: u64 = scans.iter().flat_map(|s| s.right()).map(|r| r.end - r.start).sum();
         let whole = if len == size { source.geometry().segments() } else { len as u64 / 8192 };
         assert_eq!(right, whole, "{len}");

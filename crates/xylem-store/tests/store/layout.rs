@@ -2,10 +2,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::support::{memory, reopen};
+use crate::support::{Source, memory, open, reopen};
 use xylem_faults::Fault;
-use xylem_store::Medium;
-use xylem_store::{DiskMedium, OpenHow, Part, Store, StoreError};
+use xylem_store::{
+    Attributes, DiskMedium, Medium, Objects, OpenHow, OverwritePolicy, Part, Store, StoreError,
+};
 
 #[test]
 fn the_directory_is_private_and_made_with_its_parents() {
@@ -52,23 +53,27 @@ fn new_files_vanish_unless_kept_and_leftovers_are_taken_over() {
     let too_large = store.object_bytes(&root, Part::Listing, 6);
     assert!(matches!(too_large, Err(StoreError::Corrupt { .. })));
     assert!(store.object_bytes(&root, Part::Manifest, 7).unwrap().is_none());
-    store.remove_object(&root, Part::Listing).unwrap();
-    store.remove_object(&root, Part::Listing).unwrap();
+    store.remove(&root, Part::Listing).unwrap();
+    store.remove(&root, Part::Listing).unwrap();
     assert!(store.object(&root, Part::Listing).unwrap().is_none());
 }
 
 #[test]
 fn a_lock_that_came_too_late_is_not_taken_on_a_finished_file() {
     let (_medium, store) = memory();
-    let root = xylem_hash::hash(b"root");
-    let first = store.lock_partial(&root, Part::Outboard).unwrap();
-    let busy = store.lock_partial(&root, Part::Outboard);
+    let source = Source::new(20_000, 70);
+    let (mut partial, mut resumed) = open(&store, &source).unwrap();
+    let first = partial.outboard().0.file().clone();
+    let busy = open(&store, &source);
     assert!(matches!(busy, Err(StoreError::Busy { .. })));
     assert!(busy.unwrap_err().to_string().contains("in use"));
-    store.finish_partial(&root, Part::Outboard).unwrap();
+    source.give_rest(&mut partial, &mut resumed).unwrap();
+    let name = Path::new("/file");
+    partial.finish_as(name, &Attributes::default(), OverwritePolicy::Never).unwrap();
     // The name is free again, and leads to another file than the finished one.
-    let second = store.lock_partial(&root, Part::Outboard).unwrap();
-    assert_ne!(first.metadata().unwrap().ino, second.metadata().unwrap().ino);
+    let (second, _) = open(&store, &source).unwrap();
+    let second = second.outboard().0.file().metadata().unwrap();
+    assert_ne!(first.metadata().unwrap().ino, second.ino);
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod fetch;
 mod layout;
 mod objects;
 mod old_format;
+mod ordered;
 mod power;
 mod publish;
 mod runs;

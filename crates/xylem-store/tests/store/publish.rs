@@ -2,9 +2,10 @@ use std::fs;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use xylem_sim::noise;
 use xylem_tree::{NODE_LEN, OutboardBuilder, SegmentIndex, SegmentSize, segment_signature};
 
-use crate::support::{Source, content};
+use crate::support::Source;
 use xylem_store::{
     DiskMedium, FileState, FileTime, Hashed, MediumFile, OpenHow, OutboardFile, Part, RegionReader,
     Store, StoreError, hash_file,
@@ -155,7 +156,7 @@ fn a_file_that_changes_while_it_is_read_is_noticed() {
         Box::new(|f| f.set_modified(std::time::UNIX_EPOCH).unwrap()),
     ];
     for (n, edit) in edits.iter().enumerate() {
-        fs::write(&path, content(9_000_000, 33)).unwrap();
+        fs::write(&path, noise(9_000_000, 33)).unwrap();
         let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
         let got = hash(&path, &|_| edit(&file));
         assert!(matches!(got, Err(StoreError::Changed { .. })), "edit {n}: {got:?}");
@@ -195,7 +196,7 @@ fn only_regular_files_are_hashed() {
 #[test]
 fn an_outboard_on_a_full_disk_says_so() {
     let (medium, store) = crate::support::memory();
-    medium.write(Path::new("/big"), &content(9_000_000, 34)).unwrap();
+    medium.write(Path::new("/big"), &noise(9_000_000, 34)).unwrap();
     let new = store.new_file().unwrap();
     let mut nodes = new.outboard().writer_at(0);
     medium.set_space(Some(40_000));

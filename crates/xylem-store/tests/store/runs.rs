@@ -4,30 +4,26 @@ use std::path::Path;
 
 use crate::support::{Source, memory, open, part, reopen};
 use xylem_faults::Fault;
+use xylem_sim::Rng;
 use xylem_store::{Attributes, MAX_UNRECORDED, OverwritePolicy, Store, StoreError};
-
-fn next(state: &mut u64) -> u64 {
-    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-    *state >> 33
-}
 
 /// Fetches what is missing in batches of neighbours, some of them late, some twice.
 fn fetch(store: &Store, source: &Source, seed: u64) -> Result<(), StoreError> {
-    let mut state = seed;
+    let mut rng = Rng::new(seed);
     let (mut partial, mut resumed) = open(store, source)?;
     let missing: Vec<u64> = resumed.have.missing().flatten().collect();
     let mut late: Vec<u64> = Vec::new();
     let mut rest = &missing[..];
     while !rest.is_empty() || !late.is_empty() {
-        let (batch, behind) = rest.split_at(rest.len().min(1 + next(&mut state) as usize % 90));
+        let (batch, behind) = rest.split_at(rest.len().min(1 + rng.index(90)));
         rest = behind;
         let mut wanted: Vec<u64> = batch.to_vec();
-        if next(&mut state).is_multiple_of(3) || rest.is_empty() {
+        if rng.below(3) == 0 || rest.is_empty() {
             wanted.append(&mut late);
         } else if wanted.len() > 2 {
-            late.push(wanted.remove(next(&mut state) as usize % (wanted.len() - 1)));
+            late.push(wanted.remove(rng.index(wanted.len() - 1)));
         }
-        wanted.extend(wanted.first().copied().filter(|_| next(&mut state).is_multiple_of(4)));
+        wanted.extend(wanted.first().copied().filter(|_| rng.below(4) == 0));
         wanted.sort_unstable();
         let mut proven: Vec<_> = Vec::new();
         for i in wanted {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use xylem_tree::{NODE_LEN, SegmentSize, Verifier};
 
-use crate::support::{Source, memory, reopen};
+use crate::support::{Source, memory, reopen, scan_all};
 use xylem_faults::{Fault, FaultMedium};
 use xylem_store::{
     FileRef, FileState, Medium, OpenHow, OutboardFile, Repair, RepairRecord, Scan, ScanBuffer,
@@ -157,7 +157,7 @@ fn data_and_tree_damaged_together() {
 #[test]
 fn cut_grown_and_punched_files() {
     // Zeros at the end: what is not there must not pass for them.
-    let mut bytes = crate::support::content(100_000, 6);
+    let mut bytes = xylem_sim::noise(100_000, 6);
     bytes[60_000..].fill(0);
     let source = Source::of(bytes.clone(), SegmentSize::DEFAULT);
     for len in [0, 1, 8191, 8192, 60_000, 99_999] {
@@ -189,7 +189,7 @@ fn what_the_disk_does_not_give_back_is_damage_and_no_end() {
     let tree = OutboardFile::new(open(&medium, TREE));
     let (geometry, root) = (source.geometry(), source.root());
     let scan = Scan::new(open(&medium, FILE), &tree, 0, geometry, root).unwrap();
-    assert!(matches!(scan.scan_all(&|_| {}), Err(StoreError::Io { .. })));
+    assert!(matches!(scan_all(&scan), Err(StoreError::Io { .. })));
     // A bad sector under the tree costs the tree, not the data.
     let (medium, _) = lay(&source);
     medium.fail_reads(Path::new(TREE), 4096..8192).unwrap();

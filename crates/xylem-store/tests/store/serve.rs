@@ -2,7 +2,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::support::content;
+use xylem_sim::noise;
 use xylem_store::{DiskMedium, FileCache, FileState, SharedFile, StoreError};
 use xylem_store::{FileTime, Medium};
 
@@ -18,7 +18,7 @@ fn many_files_are_read_through_few_handles() {
     let files: Vec<_> = (0..5)
         .map(|n| {
             let path = place.path().join(n.to_string());
-            fs::write(&path, content(20_000 + n, n as u64)).unwrap();
+            fs::write(&path, noise(20_000 + n, n as u64)).unwrap();
             shared(&path)
         })
         .collect();
@@ -27,7 +27,7 @@ fn many_files_are_read_through_few_handles() {
         for (n, file) in files.iter().enumerate() {
             cache.read_at(n as u64, file, round * 5000, &mut out).unwrap();
             let at = round as usize * 5000;
-            assert_eq!(out, content(20_000 + n, n as u64)[at..at + 8192]);
+            assert_eq!(out, noise(20_000 + n, n as u64)[at..at + 8192]);
         }
     }
     let end = cache.read_at(0, &files[0], 20_000 - 8191, &mut out);
@@ -44,7 +44,7 @@ fn an_edited_file_is_an_error_and_not_garbage() {
     let mut out = [0; 100];
     for limit in [1, 64] {
         let mut cache = FileCache::new(Arc::new(DiskMedium::new()), limit);
-        fs::write(&path, content(1000, 1)).unwrap();
+        fs::write(&path, noise(1000, 1)).unwrap();
         let file = shared(&path);
         cache.read_at(7, &file, 0, &mut out).unwrap();
 

@@ -7,11 +7,11 @@ use xylem_tree::Verifier;
 
 use crate::support::{Source, memory, reopen};
 use xylem_faults::{Fault, FaultMedium};
-use xylem_store::Medium;
 use xylem_store::{
     Attributes, DiskMedium, FileKind, FileTime, OverwritePolicy, Part, SmallFile, Staging, Store,
     StoreError,
 };
+use xylem_store::{Medium, Objects};
 
 pub const PART: &str = "/.dir.xylem-part";
 
@@ -345,7 +345,7 @@ fn a_directory_replaces_another_only_when_told() {
 fn outboards_of_a_share_are_not_replaced_by_those_of_a_fetch() {
     let tree = Tree::new();
     let (medium, store) = memory();
-    store.put_object_bytes(&tree.root, Part::FileOutboards, b"whole").unwrap();
+    store.put(&tree.root, Part::FileOutboards, b"whole").unwrap();
     let mut staging = tree.open(&store, Path::new(PART)).unwrap();
     tree.fetch(&mut staging).unwrap();
     tree.finish(&mut staging, Path::new("/dir")).unwrap();

@@ -4,25 +4,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use xylem_hash::Hash;
+use xylem_sim::noise;
 use xylem_tree::{
     Geometry, Outboard, Segment, SegmentIndex, SegmentSize, Tile, Verified, Verifier, VerifyError,
     segment_signature, tile_content, tile_signature,
 };
 
 use xylem_faults::FaultMedium;
-use xylem_store::{Partial, Resumed, Store, StoreError};
-
-/// Bytes that differ everywhere, from a seed.
-pub fn content(size: usize, seed: u64) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(2).wrapping_add(1);
-    let mut bytes = Vec::with_capacity(size + 8);
-    while bytes.len() < size {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        bytes.extend_from_slice(&(state ^ state >> 29).to_le_bytes());
-    }
-    bytes.truncate(size);
-    bytes
-}
+use xylem_store::{Partial, RegionScan, Resumed, Scan, ScanBuffer, Store, StoreError};
 
 /// Somebody who has the whole file.
 pub struct Source {
@@ -32,7 +21,7 @@ pub struct Source {
 
 impl Source {
     pub fn new(size: usize, seed: u64) -> Self {
-        Self::of(content(size, seed), SegmentSize::DEFAULT)
+        Self::of(noise(size, seed), SegmentSize::DEFAULT)
     }
 
     pub fn of(bytes: Vec<u8>, segment: SegmentSize) -> Self {
@@ -132,4 +121,10 @@ pub fn part() -> PathBuf {
 
 pub fn open(store: &Store, source: &Source) -> Result<(Partial, Resumed), StoreError> {
     Partial::open(store, source.root(), source.geometry(), &part())?.resume(&|_| {})
+}
+
+/// Every region of a scan, on this thread.
+pub fn scan_all(scan: &Scan) -> Result<Vec<RegionScan>, StoreError> {
+    let mut buffer = ScanBuffer::default();
+    scan.regions().map(|region| scan.scan(region, &mut buffer)).collect()
 }

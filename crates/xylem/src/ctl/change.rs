@@ -2,7 +2,8 @@
 
 use super::{FaceCreate, Hop, Persistency, RouteAdd, Switch, show};
 use crate::exit::{Exit, Failure};
-use crate::output::{Json, Out};
+use crate::output::Out;
+use serde::Serialize;
 use xylem_mgmt::types::{CS_ADMIT, CS_SERVE, ROUTE_CAPTURE, ROUTE_CHILD_INHERIT};
 use xylem_mgmt::{ControlParameters, FaceQueryFilter};
 use xylem_node::client::manage::Manager;
@@ -188,7 +189,7 @@ fn done(what: &str, found: &ControlParameters, more: Option<&str>, out: &mut Out
     let name = found.name.as_ref().map(Name::to_string);
     let strategy = found.strategy.as_ref().map(Name::to_string);
     if out.is_json() {
-        return out.json(&Json::Changed {
+        return out.json(&ChangedRow {
             what,
             prefix: name.as_deref(),
             face: found.face_id,
@@ -219,4 +220,40 @@ fn done(what: &str, found: &ControlParameters, more: Option<&str>, out: &mut Out
     add("strategy", strategy);
     add("persistency", more.map(str::to_owned));
     out.line(&line)
+}
+
+/// What `ctl` changed.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "changed")]
+struct ChangedRow<'a> {
+    what: &'a str,
+    prefix: Option<&'a str>,
+    face: Option<u64>,
+    uri: Option<&'a str>,
+    origin: Option<u64>,
+    cost: Option<u64>,
+    capacity: Option<u64>,
+    count: Option<u64>,
+    strategy: Option<&'a str>,
+}
+
+#[cfg(test)]
+mod row_tests {
+    use super::*;
+    use crate::output::assert_documented;
+
+    #[test]
+    fn rows_are_documented() {
+        assert_documented(&ChangedRow {
+            what: "cs-erased",
+            prefix: None,
+            face: None,
+            uri: None,
+            origin: None,
+            cost: None,
+            capacity: None,
+            count: None,
+            strategy: None,
+        });
+    }
 }

@@ -1,8 +1,9 @@
 //! What a forwarder has, one row a line, or one JSON object.
 
 use crate::exit::Failure;
+use crate::output::Out;
 use crate::output::text::{bytes, duration};
-use crate::output::{Json, Out};
+use serde::Serialize;
 use std::time::Duration;
 use xylem_mgmt::types::{CS_ADMIT, CS_SERVE, ROUTE_CAPTURE, ROUTE_CHILD_INHERIT};
 use xylem_mgmt::types::{FLAG_CONGESTION_MARKING, FLAG_LOCAL_FIELDS, FLAG_LP_RELIABILITY};
@@ -16,7 +17,7 @@ pub(super) fn status(manager: &mut Manager<'_>, out: &mut Out) -> Shown {
     let found = manager.status()?;
     let uptime = Duration::from_millis(found.current_ms.saturating_sub(found.start_ms));
     if out.is_json() {
-        return out.json(&Json::Status {
+        return out.json(&StatusRow {
             version: &found.version,
             uptime_seconds: uptime.as_secs_f64(),
             fib_entries: found.fib_entries,
@@ -64,7 +65,7 @@ fn face(face: &FaceStatus, out: &mut Out) -> Shown {
     };
     let flag = |bit: u64| face.flags & bit != 0;
     if out.is_json() {
-        return out.json(&Json::Face {
+        return out.json(&FaceRow {
             face: face.face_id,
             remote: &face.uri,
             local: &face.local_uri,
@@ -130,7 +131,7 @@ pub(super) fn routes(manager: &mut Manager<'_>, prefix: Option<&Name>, out: &mut
             let inherit = route.flags & ROUTE_CHILD_INHERIT != 0;
             let capture = route.flags & ROUTE_CAPTURE != 0;
             if out.is_json() {
-                out.json(&Json::Route {
+                out.json(&RouteRow {
                     prefix: &name,
                     face: route.face_id,
                     origin: route.origin,
@@ -161,7 +162,7 @@ pub(super) fn fib(manager: &mut Manager<'_>, out: &mut Out) -> Shown {
         for hop in &entry.next_hops {
             let (face, cost) = (hop.face_id, hop.cost);
             match out.is_json() {
-                true => out.json(&Json::Fib { prefix: &prefix, face, cost })?,
+                true => out.json(&FibRow { prefix: &prefix, face, cost })?,
                 false => out.line(&format!("{prefix} → face {face} cost {cost}"))?,
             }
         }
@@ -173,7 +174,7 @@ pub(super) fn cs(manager: &mut Manager<'_>, out: &mut Out) -> Shown {
     let found = manager.cs()?;
     let (admit, serve) = (found.flags & CS_ADMIT != 0, found.flags & CS_SERVE != 0);
     if out.is_json() {
-        return out.json(&Json::Cs {
+        return out.json(&CsRow {
             capacity: found.capacity,
             entries: found.entries,
             hits: found.hits,
@@ -194,9 +195,160 @@ pub(super) fn strategies(manager: &mut Manager<'_>, out: &mut Out) -> Shown {
     for choice in manager.strategies()? {
         let (prefix, strategy) = (choice.name.to_string(), choice.strategy.to_string());
         match out.is_json() {
-            true => out.json(&Json::Strategy { prefix: &prefix, strategy: &strategy })?,
+            true => out.json(&StrategyRow { prefix: &prefix, strategy: &strategy })?,
             false => out.line(&format!("{prefix} {strategy}"))?,
         }
     }
     Ok(())
+}
+
+/// `ctl status`.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "status")]
+struct StatusRow<'a> {
+    version: &'a str,
+    uptime_seconds: f64,
+    fib_entries: u64,
+    pit_entries: u64,
+    cs_entries: u64,
+    in_interests: u64,
+    in_data: u64,
+    in_nacks: u64,
+    out_interests: u64,
+    out_data: u64,
+    out_nacks: u64,
+    satisfied: u64,
+    unsatisfied: u64,
+}
+
+/// A row of `ctl face list`.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "face")]
+struct FaceRow<'a> {
+    face: u64,
+    remote: &'a str,
+    local: &'a str,
+    scope: &'a str,
+    persistency: &'a str,
+    link: &'a str,
+    mtu: Option<u64>,
+    expires_seconds: Option<f64>,
+    reliability: bool,
+    congestion_marking: bool,
+    local_fields: bool,
+    in_interests: u64,
+    in_data: u64,
+    in_nacks: u64,
+    in_bytes: u64,
+    out_interests: u64,
+    out_data: u64,
+    out_nacks: u64,
+    out_bytes: u64,
+}
+
+/// A row of `ctl route list`.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "route")]
+struct RouteRow<'a> {
+    prefix: &'a str,
+    face: u64,
+    origin: u64,
+    cost: u64,
+    inherit: bool,
+    capture: bool,
+    expires_seconds: Option<f64>,
+}
+
+/// A row of `ctl fib list`.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "fib")]
+struct FibRow<'a> {
+    prefix: &'a str,
+    face: u64,
+    cost: u64,
+}
+
+/// `ctl cs info`.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "cs")]
+struct CsRow {
+    capacity: u64,
+    entries: u64,
+    hits: u64,
+    misses: u64,
+    admit: bool,
+    serve: bool,
+}
+
+/// A row of `ctl strategy list`.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "strategy")]
+struct StrategyRow<'a> {
+    prefix: &'a str,
+    strategy: &'a str,
+}
+
+#[cfg(test)]
+mod row_tests {
+    use super::*;
+    use crate::output::assert_documented;
+
+    #[test]
+    fn rows_are_documented() {
+        assert_documented(&StatusRow {
+            version: "v",
+            uptime_seconds: 0.5,
+            fib_entries: 0,
+            pit_entries: 0,
+            cs_entries: 0,
+            in_interests: 0,
+            in_data: 0,
+            in_nacks: 0,
+            out_interests: 0,
+            out_data: 0,
+            out_nacks: 0,
+            satisfied: 0,
+            unsatisfied: 0,
+        });
+        assert_documented(&FaceRow {
+            face: 1,
+            remote: "r",
+            local: "l",
+            scope: "local",
+            persistency: "permanent",
+            link: "ad-hoc",
+            mtu: None,
+            expires_seconds: None,
+            reliability: false,
+            congestion_marking: false,
+            local_fields: false,
+            in_interests: 0,
+            in_data: 0,
+            in_nacks: 0,
+            in_bytes: 0,
+            out_interests: 0,
+            out_data: 0,
+            out_nacks: 0,
+            out_bytes: 0,
+        });
+        assert_documented(&RouteRow {
+            prefix: "/a",
+            face: 1,
+            origin: 0,
+            cost: 0,
+            inherit: true,
+            capture: false,
+            expires_seconds: None,
+        });
+        assert_documented(&FibRow { prefix: "/a", face: 1, cost: 0 });
+        assert_documented(&CsRow {
+            capacity: 1,
+            entries: 0,
+            hits: 0,
+            misses: 0,
+            admit: true,
+            serve: true,
+        });
+        assert_documented(&StrategyRow { prefix: "/a", strategy: "/s" });
+    }
 }

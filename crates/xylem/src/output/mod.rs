@@ -4,16 +4,19 @@
 //! everything else goes to standard error, and never makes the run fail. [`Out`] is the one place
 //! that writes to either.
 
-mod json;
+#[cfg(test)]
+mod documented;
 mod progress;
 mod qr;
 pub(crate) mod text;
 
-pub(crate) use json::{FromPeer, Json, path_text};
+#[cfg(test)]
+pub(crate) use documented::assert_documented;
 pub(crate) use progress::{Phase, Progress};
 
 use crate::cli::{Color, Common};
 use crate::exit::{Exit, Failure};
+use serde::Serialize;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use text::{bytes, clean, count, path_for_sums};
@@ -31,6 +34,11 @@ pub(crate) fn error_line(message: &str) {
         // Nobody is left to be told where this write fails.
         let _ = writeln!(io::stderr().lock(), "xylem: {}", clean(message));
     }
+}
+
+/// One line of JSON, without its newline. `docs/spec/json-events.md` is the contract.
+pub(crate) fn json_line(event: &impl Serialize) -> String {
+    serde_json::to_string(event).expect("plain fields without keys that are no text")
 }
 
 /// Results, notes and progress of one run, as the common flags ask for them.
@@ -102,11 +110,11 @@ impl Out {
     }
 
     /// Writes one JSON event to standard output, where JSON is asked for.
-    pub(crate) fn json(&mut self, event: &Json<'_>) -> Result<(), Failure> {
+    pub(crate) fn json(&mut self, event: &impl Serialize) -> Result<(), Failure> {
         if !self.json {
             return Ok(());
         }
-        self.line(&event.to_line())
+        self.line(&json_line(event))
     }
 
     /// `ROOT  PATH`, as `xylem sum` prints it.
@@ -142,7 +150,7 @@ impl Out {
         if failure.message.is_empty() {
             return;
         }
-        let event = Json::Error { exit: failure.exit as u8, message: &failure.message };
+        let event = ErrorRow { exit: failure.exit as u8, message: &failure.message };
         // Standard output may be what failed; the line on standard error says it either way.
         let _ = self.json(&event);
         let line = format!("{}: {}", self.paint("1;31", "xylem"), clean(&failure.message));
@@ -178,10 +186,7 @@ impl Out {
 
     fn try_event(&mut self, event: Event) -> Result<(), Failure> {
         if self.json {
-            return match Json::of(&event) {
-                Some(json) => self.json(&json),
-                None => Ok(()),
-            };
+            return self.json(&event);
         }
         match event {
             Event::Library(LibraryEvent::Hashing { done, total }) => {
@@ -192,9 +197,10 @@ impl Out {
             }
             Event::Shared { ticket, name, root, bytes: size, files, listen, plain, carriers } => {
                 // First of all, and alone, so that `read ticket` in a script gets just that.
+                let ticket = ticket.to_string();
                 self.line(&ticket)?;
                 let what = format!("{}, {}", bytes(size), count(files, "file"));
-                self.note(&format!("Sharing {what} as {}", clean(&name)));
+                self.note(&format!("Sharing {what} as {}", clean(&name.to_string())));
                 self.detail(&format!("root {root}"));
                 let join = |all: Vec<std::net::SocketAddr>| {
                     all.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
@@ -208,7 +214,7 @@ impl Out {
                     (true, Some(first)) => format!(" --from {first}"),
                     _ => String::new(),
                 };
-                at = carriers.join(", ");
+                at = carriers.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
                 if !at.is_empty() {
                     self.note(&format!("Listening on {at} (encrypted; name it with --from)"));
                 }
@@ -349,4 +355,23 @@ pub(crate) fn not_with_json(out: &Out, what: &str) -> Result<(), Failure> {
         return Err(Failure::new(Exit::Usage, message));
     }
     Ok(())
+}
+
+/// Why the run ends.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "error")]
+struct ErrorRow<'a> {
+    exit: u8,
+    message: &'a str,
+}
+
+#[cfg(test)]
+mod row_tests {
+    use super::*;
+    use crate::output::assert_documented;
+
+    #[test]
+    fn rows_are_documented() {
+        assert_documented(&ErrorRow { exit: 2, message: "x" });
+    }
 }

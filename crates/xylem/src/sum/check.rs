@@ -7,7 +7,8 @@ use super::engine::{Digest, Engine, Item, Sink};
 use super::meter::{Meter, metered};
 use super::{AHEAD, exit_for};
 use crate::exit::{Exit, Failure};
-use crate::output::{Json, Out, error_line};
+use crate::output::{Out, error_line, json_line};
+use serde::Serialize;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Stdout, Write};
 use std::path::{Path, PathBuf};
@@ -224,7 +225,7 @@ impl Results<'_> {
     fn print(&mut self, line: &Line, ok: bool, why: Option<&str>) -> io::Result<()> {
         if self.json {
             let path = line.path.to_string_lossy().into_owned();
-            return writeln!(self.out, "{}", Json::Check { path, ok, why }.to_line());
+            return writeln!(self.out, "{}", json_line(&CheckRow { path, ok, why }));
         }
         match (ok, why) {
             (true, _) if self.quiet => Ok(()),
@@ -265,5 +266,25 @@ impl Sink<Entry> for Results<'_> {
             return Ok(());
         }
         self.meter.aside(|| self.out.flush()).map_err(|e| Failure::writing(&e))
+    }
+}
+
+/// One result of `sum --check`.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "check")]
+struct CheckRow<'a> {
+    path: String,
+    ok: bool,
+    why: Option<&'a str>,
+}
+
+#[cfg(test)]
+mod row_tests {
+    use super::*;
+    use crate::output::assert_documented;
+
+    #[test]
+    fn rows_are_documented() {
+        assert_documented(&CheckRow { path: "a".into(), ok: true, why: None });
     }
 }

@@ -17,8 +17,9 @@ use xylem_library::publish::root_of;
 use xylem_library::{canonical, disk};
 use xylem_node::Event;
 
+use self::print::SumRow;
 use crate::exit::{Exit, Failure};
-use crate::output::{Json, Out, error_line, not_with_json};
+use crate::output::{Out, error_line, not_with_json};
 use clap::Args;
 use engine::{Engine, Threads};
 use meter::{Meter, metered, total_size};
@@ -200,7 +201,7 @@ fn tree(args: &SumArgs, out: &mut Out) -> Result<Exit, Failure> {
         out.take_broken()?;
         let root = root?.to_string();
         if out.is_json() {
-            out.json(&Json::Sum { path: path.to_string_lossy().into_owned(), hash: &root })?;
+            out.json(&SumRow { path: path.to_string_lossy().into_owned(), hash: &root })?;
         } else if args.no_names {
             out.line(&root)?;
         } else {

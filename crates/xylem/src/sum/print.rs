@@ -5,8 +5,9 @@ use super::meter::Meter;
 use super::paths::Input;
 use super::{complain, exit_for};
 use crate::exit::{Exit, Failure};
-use crate::output::Json;
+use crate::output::json_line;
 use crate::output::text::path_for_sums;
+use serde::Serialize;
 use std::io::{self, BufWriter, Stdout, Write};
 use xylem_hash::{Hash, OUT_LEN};
 
@@ -49,8 +50,8 @@ impl<'a> Sums<'a> {
             let mut hash = Vec::new();
             digest.write_with(length, |bytes| write_hex(bytes, &mut hash))?;
             let hash = String::from_utf8(hash).expect("hexadecimal is ASCII");
-            let event = Json::Sum { path: path.to_string_lossy().into_owned(), hash: &hash };
-            return writeln!(out, "{}", event.to_line());
+            let event = SumRow { path: path.to_string_lossy().into_owned(), hash: &hash };
+            return writeln!(out, "{}", json_line(&event));
         }
         if raw {
             return digest.write_with(length, |bytes| out.write_all(bytes));
@@ -147,5 +148,24 @@ impl Digest {
                 bytes
             }
         })
+    }
+}
+
+/// One result of `sum`.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "sum")]
+pub(crate) struct SumRow<'a> {
+    pub(crate) path: String,
+    pub(crate) hash: &'a str,
+}
+
+#[cfg(test)]
+mod row_tests {
+    use super::*;
+    use crate::output::assert_documented;
+
+    #[test]
+    fn rows_are_documented() {
+        assert_documented(&SumRow { path: "a".into(), hash: "00" });
     }
 }

@@ -1,0 +1,140 @@
+//! [`Event`]: what a call reports while it runs.
+
+use std::net::SocketAddr;
+
+use serde::Serialize;
+use xylem_hash::Hash;
+use xylem_library::{LibraryEvent, json};
+use xylem_link::Level;
+use xylem_object::Ticket;
+use xylem_packet::Name;
+
+use crate::mail::MailEvent;
+use crate::peer::FaceAddress;
+use crate::summary::GetSummary;
+
+/// What happens while a call runs, in order.
+///
+/// As JSON it is one of docs/spec/json-events.md.
+#[derive(Clone, Debug, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Event {
+    /// Ready to serve. The ticket is complete: give it to whoever should fetch.
+    Shared {
+        /// What to give away, `xylem:…`.
+        #[serde(serialize_with = "json::text")]
+        ticket: Ticket,
+        /// Versioned NDN name.
+        #[serde(serialize_with = "json::text")]
+        name: Name,
+        /// Root.
+        #[serde(serialize_with = "json::text")]
+        root: Hash,
+        /// Bytes of content.
+        bytes: u64,
+        /// Files.
+        files: u64,
+        /// Encrypted-link addresses.
+        listen: Vec<SocketAddr>,
+        /// Plain NDN addresses.
+        plain: Vec<SocketAddr>,
+        /// Face URIs of carriers for the encrypted link; a ticket does not name them.
+        carriers: Vec<FaceAddress>,
+    },
+    /// A node or a share listens there.
+    Listening {
+        /// Where.
+        uri: FaceAddress,
+    },
+    /// A forwarder took the registration of what is shared: from now on it can be fetched there.
+    Registered {
+        /// The forwarder.
+        forwarder: FaceAddress,
+        /// The prefix.
+        #[serde(serialize_with = "json::text")]
+        prefix: Name,
+    },
+    /// A link came up.
+    PeerConnected {
+        /// Who, as an address.
+        peer: FaceAddress,
+    },
+    /// Sizes and times of the link that came up are shaped, or this side wanted it.
+    Shaped {
+        /// Who the peer is, as an address.
+        peer: FaceAddress,
+        /// The level that both sides agreed to.
+        #[serde(serialize_with = "json::text")]
+        level: Level,
+        /// What this side wanted.
+        #[serde(serialize_with = "json::text")]
+        wanted: Level,
+    },
+    /// A link ended.
+    PeerGone {
+        /// Who.
+        peer: FaceAddress,
+        /// Why.
+        why: String,
+    },
+    /// A peer sent something that did not verify; it was dropped and counted.
+    PeerMisbehaved {
+        /// Who.
+        peer: FaceAddress,
+        /// What it sent.
+        what: String,
+    },
+    /// The signed manifest verified: what is about to be fetched.
+    Found {
+        /// Suggested file name.
+        name: String,
+        /// Whether it is a directory.
+        directory: bool,
+        /// Root.
+        #[serde(serialize_with = "json::text")]
+        root: Hash,
+        /// Bytes of content.
+        bytes: u64,
+        /// Files.
+        files: u64,
+    },
+    /// Progress of a fetch; at most ten a second.
+    Progress {
+        /// Verified bytes so far, resumed ones included.
+        verified: u64,
+        /// Bytes in all.
+        total: u64,
+        /// Peers that are being asked.
+        peers: usize,
+    },
+    /// What a fetch has verified is served to others from now on.
+    Offering {
+        /// Where.
+        listen: Vec<SocketAddr>,
+        /// The key that links to there prove.
+        #[serde(serialize_with = "json::hex")]
+        key: [u8; 32],
+    },
+    /// The fetch is complete and goes on serving until it is asked to stop.
+    #[serde(untagged)]
+    Seeding(Box<GetSummary>),
+    /// Something about files of this machine.
+    #[serde(untagged)]
+    Library(LibraryEvent),
+    /// Something happened with mail.
+    #[serde(untagged)]
+    Mail(MailEvent),
+}
+
+impl Event {
+    /// Something that was wanted could not be done; the run goes on.
+    pub(crate) fn warning(what: impl Into<String>) -> Self {
+        Self::Library(LibraryEvent::Warning { what: what.into() })
+    }
+}
+
+/// Passes on what the library tells.
+pub(crate) fn from_library(on_event: &mut dyn FnMut(Event)) -> impl FnMut(LibraryEvent) + use<'_> {
+    move |event| on_event(Event::Library(event))
+}

@@ -1,0 +1,118 @@
+//! [`Peer`]: where a node can be reached or can listen. [`FaceAddress`]: the same as people see it.
+
+use std::fmt;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use serde::{Serialize, Serializer};
+use xylem_forward::FaceId;
+use xylem_mgmt::{Carrier, FaceUri};
+
+/// Where a node can be reached, or can listen: what a face URI ([`crate::PeerUri`]) comes to once
+/// its host name has been looked up.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Peer {
+    /// Encrypted link, `[KEY@]HOST:PORT` or `xylem://[KEY@]HOST:PORT`.
+    Link {
+        /// Where it listens.
+        address: SocketAddr,
+        /// X25519 key that the peer must prove; `None`: the ticket's, where there is one.
+        key: Option<[u8; 32]>,
+    },
+    /// Ordinary NDN over UDP, `udp://HOST:PORT`.
+    Udp(SocketAddr),
+    /// Ordinary NDN over TCP, `tcp://HOST:PORT`.
+    Tcp(SocketAddr),
+    /// NDN over WebSocket, `ws://HOST:PORT`.
+    WebSocket(SocketAddr),
+    /// NDN over a Unix socket, `unix:///PATH`.
+    Unix(PathBuf),
+    /// Encrypted link whose datagrams travel in a TCP connection, such as
+    /// `xylem+tls://[KEY@]HOST:PORT` (docs/spec/carriers.md).
+    Carried {
+        /// What the connection looks like.
+        carrier: Carrier,
+        /// Where it listens.
+        address: SocketAddr,
+        /// Host name that the server is told, in TLS and HTTP; `None`: its address.
+        name: Option<String>,
+        /// As for [`Peer::Link`].
+        key: Option<[u8; 32]>,
+    },
+}
+
+impl Peer {
+    /// The key that the peer must prove, where this is an encrypted link, carried or not.
+    pub(crate) fn link_key_mut(&mut self) -> Option<&mut Option<[u8; 32]>> {
+        match self {
+            Self::Link { key, .. } | Self::Carried { key, .. } => Some(key),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        FaceAddress::from(self).fmt(f)
+    }
+}
+
+/// One end of a face, or a place where something listens. `Display`, and the JSON of events, is
+/// `HOST:PORT` for an encrypted link and a face URI for all else.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum FaceAddress {
+    /// An encrypted link over UDP.
+    Link(SocketAddr),
+    /// Ordinary NDN over UDP, that was dialled or has sent something.
+    Udp(SocketAddr),
+    /// Ordinary NDN over TCP that was dialled.
+    Tcp(SocketAddr),
+    /// NDN over WebSocket that was dialled.
+    WebSocket(SocketAddr),
+    /// A Unix socket.
+    Unix(PathBuf),
+    /// An encrypted link in a carrier that was dialled.
+    Carried(Carrier, SocketAddr),
+    /// A connection that came in, or where something listens.
+    Uri(FaceUri),
+    /// A multicast group on the interface that has this address.
+    Group(FaceUri, Ipv4Addr),
+    /// A face that is gone, by its number.
+    Gone(FaceId),
+}
+
+impl From<&Peer> for FaceAddress {
+    fn from(peer: &Peer) -> Self {
+        match peer {
+            Peer::Link { address, .. } => Self::Link(*address),
+            Peer::Udp(address) => Self::Udp(*address),
+            Peer::Tcp(address) => Self::Tcp(*address),
+            Peer::WebSocket(address) => Self::WebSocket(*address),
+            Peer::Unix(path) => Self::Unix(path.clone()),
+            Peer::Carried { carrier, address, .. } => Self::Carried(*carrier, *address),
+        }
+    }
+}
+
+impl fmt::Display for FaceAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Link(address) => write!(f, "{address}"),
+            Self::Udp(address) => write!(f, "udp://{address}"),
+            Self::Tcp(address) => write!(f, "tcp://{address}"),
+            Self::WebSocket(address) => write!(f, "ws://{address}"),
+            Self::Unix(path) => write!(f, "unix://{}", path.display()),
+            Self::Carried(carrier, address) => write!(f, "{}://{address}", carrier.scheme()),
+            Self::Uri(uri) => uri.fmt(f),
+            Self::Group(uri, interface) => write!(f, "{uri} on {interface}"),
+            Self::Gone(face) => face.fmt(f),
+        }
+    }
+}
+
+impl Serialize for FaceAddress {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}

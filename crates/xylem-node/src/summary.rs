@@ -1,0 +1,66 @@
+//! [`GetSummary`]: what came of a fetch.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Serialize;
+use xylem_hash::Hash;
+use xylem_library::json;
+
+use crate::peer::FaceAddress;
+
+/// Outcome of [`crate::get`].
+#[derive(Clone, Debug, Serialize)]
+#[serde(tag = "event", rename = "done")]
+pub struct GetSummary {
+    /// Root of the file or of the directory's listing; what `xylem sum` prints.
+    #[serde(serialize_with = "json::text")]
+    pub root: Hash,
+    /// Final path; `None` for standard output.
+    #[serde(serialize_with = "json::maybe_path")]
+    pub path: Option<PathBuf>,
+    /// Verified bytes of content in the result.
+    pub bytes: u64,
+    /// Files in the result.
+    pub files: u64,
+    /// Bytes of content that came over the network in this run.
+    pub fetched: u64,
+    /// Bytes that an earlier run had left and that verified.
+    pub resumed: u64,
+    /// How long it took.
+    #[serde(rename = "seconds", serialize_with = "json::seconds")]
+    pub elapsed: Duration,
+    /// The whole was there already; nothing was fetched.
+    pub already_complete: bool,
+    /// Bytes of content by the peer that they came from.
+    pub peers: Vec<PeerBytes>,
+    /// Bytes of content that others were sent meanwhile.
+    pub served: u64,
+}
+
+/// What came from one peer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PeerBytes {
+    /// Its address.
+    pub peer: FaceAddress,
+    /// Verified bytes of content.
+    pub bytes: u64,
+}
+
+impl GetSummary {
+    /// Nothing has come yet of what has this root.
+    pub(crate) fn new(root: Hash) -> Self {
+        Self {
+            root,
+            path: None,
+            bytes: 0,
+            files: 0,
+            fetched: 0,
+            resumed: 0,
+            elapsed: Duration::ZERO,
+            already_complete: false,
+            peers: Vec::new(),
+            served: 0,
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Holds events to docs/spec/json-events.md: each one line, its name and every field of it documented.
+
+use super::json_line;
+use serde::Serialize;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use xylem_library::{CheckpointMade, Flaw, FlawFound, LibraryEvent, ListedSize, SkipReason};
+use xylem_node::mail::{MailEvent, Message, MessageContent};
+use xylem_node::{Event, FaceAddress, GetSummary, PeerBytes, ShapeLevel};
+use xylem_object::{Kind, PublisherId, Ticket};
+use xylem_packet::Name;
+
+const SPECIFICATION: &str = include_str!("../../../../docs/spec/json-events.md");
+
+/// The table's row of an event.
+fn row(name: &str) -> &'static str {
+    let is_it = |row: &&str| row.starts_with(&format!("| `{name}` |"));
+    SPECIFICATION.lines().find(is_it).unwrap_or_else(|| panic!("{name} is not documented"))
+}
+
+/// Panics unless this event and its fields are in the specification; its name.
+pub(crate) fn assert_documented(event: &impl Serialize) -> String {
+    let line = json_line(event);
+    assert!(!line.contains('\n'), "{line}");
+    let value: serde_json::Value = serde_json::from_str(&line).expect(&line);
+    let fields = value.as_object().expect("an event is an object");
+    let name = fields["event"].as_str().expect("the tag is text");
+    for field in fields.keys().filter(|field| *field != "event") {
+        assert!(row(name).contains(&format!("`{field}`")), "{name}.{field} is not documented");
+    }
+    name.to_owned()
+}
+
+fn events() -> Vec<Event> {
+    let ticket = Ticket {
+        name: Name::from_uri("/a/v=1").expect("is a name"),
+        root: xylem_hash::hash(b""),
+        size: 0,
+        kind: Kind::File,
+        publisher: PublisherId([1; 32]),
+        link_key: None,
+        addresses: Vec::new(),
+    };
+    let (name, root) = (ticket.name.clone(), ticket.root);
+    let address = SocketAddr::from(([127, 0, 0, 1], 7));
+    let peer = || FaceAddress::Link(address);
+    let path = || PathBuf::from("a\nb");
+    let id = xylem_mail::EnvelopeId([1; 16]);
+    let message = |what| Message {
+        number: 1,
+        from: "n".into(),
+        known: true,
+        publisher: ticket.publisher,
+        name: "f".into(),
+        size: 1,
+        sent_ms: 1,
+        received_ms: 1,
+        accepted: false,
+        what,
+    };
+    let summary = GetSummary {
+        root,
+        path: None,
+        bytes: 1,
+        files: 1,
+        fetched: 1,
+        resumed: 0,
+        elapsed: Duration::from_millis(500),
+        already_complete: false,
+        peers: vec![PeerBytes { peer: peer(), bytes: 1 }],
+        served: 0,
+    };
+    let (to, by, why) = ("n".to_owned(), "n".to_owned(), "w".to_owned());
+    let library = [
+        LibraryEvent::Hashing { done: 1, total: 2 },
+        LibraryEvent::Warning { what: "w".into() },
+        LibraryEvent::Skipped { path: path(), why: SkipReason::NotAFile },
+        LibraryEvent::Checkpoint(CheckpointMade {
+            number: 1,
+            version: 2,
+            name: name.clone(),
+            root,
+            bytes: 1,
+            last: false,
+        }),
+        LibraryEvent::Contents { files: vec![ListedSize { path: path(), size: 1 }], more: 0 },
+        LibraryEvent::Resumed { bytes: 1 },
+        LibraryEvent::Flaw(FlawFound {
+            path: path(),
+            flaw: Flaw::Damaged,
+            start: 0,
+            end: 1,
+            first_block: 0,
+            blocks: 1,
+            what: "w".into(),
+        }),
+        LibraryEvent::Mended { path: path(), flaw: Flaw::Tree, start: 0, end: 1 },
+    ];
+    let mail = [
+        MailEvent::Arrived(message(MessageContent::Ticket(ticket.clone()))),
+        MailEvent::Arrived(message(MessageContent::Note("t".into()))),
+        MailEvent::Queued { to: to.clone(), id },
+        MailEvent::Delivered { to: to.clone(), id, direct: true },
+        MailEvent::Waiting { to, id, why, gone: false },
+        MailEvent::Fetched { by, id },
+    ];
+    let mut events = vec![
+        Event::Shared {
+            ticket: ticket.clone(),
+            name: name.clone(),
+            root,
+            bytes: 1,
+            files: 1,
+            listen: vec![address],
+            plain: vec![],
+            carriers: vec![peer()],
+        },
+        Event::Listening { uri: peer() },
+        Event::Registered { forwarder: peer(), prefix: name },
+        Event::PeerConnected { peer: peer() },
+        Event::Shaped { peer: peer(), level: ShapeLevel::Low, wanted: ShapeLevel::High },
+        Event::PeerGone { peer: peer(), why: "w".into() },
+        Event::PeerMisbehaved { peer: peer(), what: "w".into() },
+        Event::Found { name: "n".into(), directory: true, root, bytes: 1, files: 1 },
+        Event::Progress { verified: 1, total: 2, peers: 3 },
+        Event::Offering { listen: vec![address], key: [1; 32] },
+        Event::Seeding(Box::new(summary)),
+    ];
+    events.extend(library.into_iter().map(Event::Library));
+    events.extend(mail.into_iter().map(Event::Mail));
+    events
+}
+
+#[test]
+fn every_event_is_one_documented_line() {
+    let names: Vec<String> = events().iter().map(assert_documented).collect();
+    let found = names.join(" ");
+    assert_eq!(
+        found,
+        "shared listening registered peer_connected shaped peer_gone peer_misbehaved found progress \
+         offering done hashing trouble skipped checkpoint contents resumed flaw mended mail mail \
+         mail_queued mail_delivered mail_waiting mail_fetched"
+    );
+}
+
+/// Values are written as scripts have always had them.
+#[test]
+fn values_are_text_where_people_write_them() {
+    let events = events();
+    let line = json_line(&events[0]);
+    for part in [r#""ticket":"xylem:"#, r#""name":"/a/v=1""#, r#""listen":["127.0.0.1:7"]"#] {
+        assert!(line.contains(part), "{line}");
+    }
+    assert!(line.contains(r#""root":"af1349b9f5f9a1a6"#), "{line}");
+    let line = json_line(&events[10]);
+    assert!(line.contains(r#""path":null"#) && line.contains(r#""seconds":0.5"#), "{line}");
+    assert!(line.contains(r#""peers":[{"peer":"127.0.0.1:7","bytes":1}]"#), "{line}");
+}
+
+/// Whatever a verb writes beside events: each row names itself in its attribute.
+#[test]
+fn every_row_of_a_verb_is_documented() {
+    fn sources(dir: &Path, rows: &mut Vec<String>) {
+        for entry in std::fs::read_dir(dir).expect("is there").flatten() {
+            if entry.path().is_dir() {
+                sources(&entry.path(), rows);
+                continue;
+            }
+            let text = std::fs::read_to_string(entry.path()).expect("is text");
+            let names = text.split("#[serde(tag = \"event\", rename = \"").skip(1);
+            rows.extend(names.filter_map(|rest| Some(rest.split_once('"')?.0.to_owned())));
+        }
+    }
+    let mut rows = Vec::new();
+    sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut rows);
+    rows.retain(|name| !name.is_empty() && !name.contains('\\'));
+    assert!(rows.len() > 25, "{rows:?}");
+    rows.iter().for_each(|name| assert!(!row(name).is_empty()));
+}
+
+#[cfg(feature = "bench")]
+#[test]
+fn rows_of_bench_are_documented() {
+    let mut reports = Vec::new();
+    xylem_bench::hash::run(&["streaming"], xylem_bench::Effort::ONCE, &mut |report| {
+        reports.push(report);
+        Ok::<(), std::convert::Infallible>(())
+    })
+    .expect("this table exists and its contenders agree");
+    let [table, what, why] = ["t", "w", "y"].map(str::to_owned);
+    reports.push(xylem_bench::Report::Absent(xylem_bench::report::Absent { table, what, why }));
+    for report in &reports {
+        assert_documented(&crate::bench::Row { report });
+    }
+}
