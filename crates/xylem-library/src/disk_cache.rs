@@ -1,4 +1,4 @@
-//! [`DiskShelf`]: cached Data on disk, the content store's second level.
+//! [`DiskCache`]: cached Data on disk, the content store's second level.
 //!
 //! Two files, each of half the capacity at most: packets are appended to the newer one, and when
 //! that is full the older one goes, with all that is in it. A cache needs no transactions and loses
@@ -44,7 +44,7 @@ struct Log {
 
 /// Cached Data in two files of a directory.
 #[derive(Debug)]
-pub struct DiskShelf {
+pub struct DiskCache {
     directory: PathBuf,
     /// Bytes of one file.
     capacity: u64,
@@ -53,10 +53,10 @@ pub struct DiskShelf {
     index: BTreeMap<Vec<u8>, Place>,
 }
 
-impl DiskShelf {
-    /// The shelf in `directory`, which is made if need be, with what an earlier run left there; of
+impl DiskCache {
+    /// The cache in `directory`, which is made if need be, with what an earlier run left there; of
     /// at most `capacity` bytes.
-    pub fn open(directory: &Path, capacity: u64) -> io::Result<DiskShelf> {
+    pub fn open(directory: &Path, capacity: u64) -> io::Result<DiskCache> {
         std::fs::create_dir_all(directory)?;
         let mut generations: Vec<u64> = std::fs::read_dir(directory)?
             .filter_map(|entry| generation_of(&entry.ok()?.path()))
@@ -79,7 +79,7 @@ impl DiskShelf {
             None => Log::open(directory, 1)?,
         };
         let (directory, capacity) = (directory.to_owned(), capacity / 2);
-        Ok(DiskShelf { directory, capacity, newer, older: logs.pop(), index })
+        Ok(DiskCache { directory, capacity, newer, older: logs.pop(), index })
     }
 
     /// Packets that can be found.
@@ -93,7 +93,7 @@ impl DiskShelf {
     }
 
     /// Begins a new file; the older of the two that there are goes.
-    fn turn(&mut self) -> io::Result<()> {
+    fn begin_file(&mut self) -> io::Result<()> {
         let next = Log::open(&self.directory, self.newer.generation + 1)?;
         let filled = std::mem::replace(&mut self.newer, next);
         if let Some(gone) = self.older.replace(filled) {
@@ -103,13 +103,13 @@ impl DiskShelf {
         Ok(())
     }
 
-    fn append(&mut self, name: NameRef<'_>, packet: &[u8]) -> io::Result<()> {
+    fn keep(&mut self, name: NameRef<'_>, packet: &[u8]) -> io::Result<()> {
         let len = (HEADER + packet.len()) as u64;
         if packet.len() > MAX_PACKET || len > self.capacity || self.index.len() >= MAX_PACKETS {
             return Ok(());
         }
         if self.newer.len + len > self.capacity {
-            self.turn()?;
+            self.begin_file()?;
         }
         let at = self.newer.append(packet)?;
         let place = Place { generation: self.newer.generation, at, len: packet.len() as u32 };
@@ -126,10 +126,10 @@ impl DiskShelf {
     }
 }
 
-impl SecondLevelCache for DiskShelf {
+impl SecondLevelCache for DiskCache {
     fn put(&mut self, name: NameRef<'_>, packet: &[u8]) {
         // A disk that is full or fails keeps nothing new.
-        let _ = self.append(name, packet);
+        let _ = self.keep(name, packet);
     }
 
     fn get(&mut self, name: NameRef<'_>, can_be_prefix: bool, packet: &mut Vec<u8>) -> bool {
@@ -251,68 +251,68 @@ mod tests {
         (name, out)
     }
 
-    fn got(shelf: &mut DiskShelf, n: u64) -> bool {
+    fn got(cache: &mut DiskCache, n: u64) -> bool {
         let (name, expected) = packet(n);
         let mut found = Vec::new();
-        let there = shelf.get(name.as_ref(), false, &mut found);
+        let there = cache.get(name.as_ref(), false, &mut found);
         assert!(!there || found == expected, "what was put");
         there
     }
 
-    fn put(shelf: &mut DiskShelf, range: std::ops::Range<u64>) {
+    fn put(cache: &mut DiskCache, range: std::ops::Range<u64>) {
         for n in range {
             let (name, packet) = packet(n);
-            shelf.put(name.as_ref(), &packet);
+            cache.put(name.as_ref(), &packet);
         }
     }
 
     #[test]
     fn packets_come_back_also_after_a_restart() {
         let directory = tempfile::tempdir().unwrap();
-        let mut shelf = DiskShelf::open(directory.path(), 1 << 20).unwrap();
-        put(&mut shelf, 0..10);
-        assert!((0..10).all(|n| got(&mut shelf, n)) && !got(&mut shelf, 10));
-        let mut shelf = DiskShelf::open(directory.path(), 1 << 20).unwrap();
-        assert!((0..10).all(|n| got(&mut shelf, n)) && shelf.len() == 10);
+        let mut cache = DiskCache::open(directory.path(), 1 << 20).unwrap();
+        put(&mut cache, 0..10);
+        assert!((0..10).all(|n| got(&mut cache, n)) && !got(&mut cache, 10));
+        let mut cache = DiskCache::open(directory.path(), 1 << 20).unwrap();
+        assert!((0..10).all(|n| got(&mut cache, n)) && cache.len() == 10);
         let prefix = Name::from_uri("/x").unwrap();
-        assert!(shelf.get(prefix.as_ref(), true, &mut Vec::new()));
-        assert!(!shelf.get(prefix.as_ref(), false, &mut Vec::new()));
-        assert_eq!(shelf.erase(prefix.as_ref(), 4), 4);
-        assert_eq!(shelf.erase(prefix.as_ref(), u64::MAX), 6);
-        assert!(!shelf.get(prefix.as_ref(), true, &mut Vec::new()) && shelf.is_empty());
+        assert!(cache.get(prefix.as_ref(), true, &mut Vec::new()));
+        assert!(!cache.get(prefix.as_ref(), false, &mut Vec::new()));
+        assert_eq!(cache.erase(prefix.as_ref(), 4), 4);
+        assert_eq!(cache.erase(prefix.as_ref(), u64::MAX), 6);
+        assert!(!cache.get(prefix.as_ref(), true, &mut Vec::new()) && cache.is_empty());
     }
 
     #[test]
     fn the_oldest_go_and_the_disk_is_bounded() {
         let directory = tempfile::tempdir().unwrap();
-        let mut shelf = DiskShelf::open(directory.path(), 20_000).unwrap();
-        put(&mut shelf, 0..200);
-        assert!((190..200).all(|n| got(&mut shelf, n)) && !got(&mut shelf, 170));
+        let mut cache = DiskCache::open(directory.path(), 20_000).unwrap();
+        put(&mut cache, 0..200);
+        assert!((190..200).all(|n| got(&mut cache, n)) && !got(&mut cache, 170));
         let sizes = std::fs::read_dir(directory.path()).unwrap();
         let used: u64 = sizes.map(|entry| entry.unwrap().metadata().unwrap().len()).sum();
         assert!(used <= 20_000, "{used} bytes");
-        let mut shelf = DiskShelf::open(directory.path(), 20_000).unwrap();
-        assert!((192..200).all(|n| got(&mut shelf, n)));
-        put(&mut shelf, 200..220);
-        assert!((212..220).all(|n| got(&mut shelf, n)));
+        let mut cache = DiskCache::open(directory.path(), 20_000).unwrap();
+        assert!((192..200).all(|n| got(&mut cache, n)));
+        put(&mut cache, 200..220);
+        assert!((212..220).all(|n| got(&mut cache, n)));
     }
 
     #[test]
     fn damage_costs_what_it_hits_and_no_more() {
         for at in (0..4000).step_by(97) {
             let directory = tempfile::tempdir().unwrap();
-            let mut shelf = DiskShelf::open(directory.path(), 1 << 20).unwrap();
-            put(&mut shelf, 0..5);
+            let mut cache = DiskCache::open(directory.path(), 1 << 20).unwrap();
+            put(&mut cache, 0..5);
             let path = path_of(directory.path(), 1);
             let mut bytes = std::fs::read(&path).unwrap();
             bytes[at] ^= 0x40;
             std::fs::write(&path, &bytes).unwrap();
             // `got` compares; the others are there.
-            assert_eq!((0..5).filter(|n| got(&mut shelf, *n)).count(), 4, "byte {at}");
-            let mut again = DiskShelf::open(directory.path(), 1 << 20).unwrap();
+            assert_eq!((0..5).filter(|n| got(&mut cache, *n)).count(), 4, "byte {at}");
+            let mut again = DiskCache::open(directory.path(), 1 << 20).unwrap();
             assert!((0..5).filter(|n| got(&mut again, *n)).count() <= 4);
             std::fs::write(&path, &bytes[..at]).unwrap();
-            let mut cut = DiskShelf::open(directory.path(), 1 << 20).unwrap();
+            let mut cut = DiskCache::open(directory.path(), 1 << 20).unwrap();
             let whole = at / (bytes.len() / 5);
             assert_eq!((0..5).filter(|n| got(&mut cut, *n)).count(), whole, "cut at {at}");
             put(&mut cut, 3..9);
@@ -323,11 +323,11 @@ mod tests {
     #[test]
     fn a_disk_that_fails_is_a_cache_that_misses() {
         let directory = tempfile::tempdir().unwrap();
-        let mut shelf = DiskShelf::open(directory.path(), 3_000).unwrap();
-        put(&mut shelf, 0..1);
+        let mut cache = DiskCache::open(directory.path(), 3_000).unwrap();
+        put(&mut cache, 0..1);
         std::fs::remove_dir_all(directory.path()).unwrap();
         // The open file is still there, new ones cannot be made.
-        put(&mut shelf, 1..20);
-        assert!(got(&mut shelf, 0) && !got(&mut shelf, 19));
+        put(&mut cache, 1..20);
+        assert!(got(&mut cache, 0) && !got(&mut cache, 19));
     }
 }

@@ -1,8 +1,11 @@
-//! What went wrong, for whom: [`Error`] is one line for a person and one [`Blame`] for the exit code.
+//! What every error of this crate has in common: [`Failure`], a sentence for a person and one
+//! [`Blame`] for the exit code; [`Error`] is one whose kind no longer matters.
 
 use std::fmt;
 
-/// Who has to act on an [`Error`]; the command maps it to its exit codes.
+use xylem_store::StoreError;
+
+/// Who has to act on a [`Failure`]; the command maps it to its exit codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blame {
     /// Data did not verify (exit 1).
@@ -15,6 +18,12 @@ pub enum Blame {
     Local,
     /// Asked to stop (exit 130).
     Interrupted,
+}
+
+/// An error that ends a verb. Its `Display` is one line: what, where, and how to mend it.
+pub trait Failure: std::error::Error + Send + Sync {
+    /// Who has to act.
+    fn blame(&self) -> Blame;
 }
 
 /// A failure in one line, with who has to act.
@@ -33,3 +42,71 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+impl<E: Failure> From<E> for Error {
+    fn from(e: E) -> Self {
+        Self { blame: e.blame(), message: e.to_string() }
+    }
+}
+
+impl From<Box<dyn Failure>> for Error {
+    fn from(e: Box<dyn Failure>) -> Self {
+        Self { blame: e.blame(), message: e.to_string() }
+    }
+}
+
+impl From<StoreError> for Error {
+    fn from(e: StoreError) -> Self {
+        Self::from(&e)
+    }
+}
+
+impl From<&StoreError> for Error {
+    fn from(e: &StoreError) -> Self {
+        Self { blame: blame_of(e), message: advised(e) }
+    }
+}
+
+impl<E: Failure + 'static> From<E> for Box<dyn Failure> {
+    fn from(e: E) -> Self {
+        Box::new(e)
+    }
+}
+
+/// [`Error`] as a [`Failure`], for what is handed on to this crate.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", .0.message)]
+struct Erased(Error);
+
+impl Failure for Erased {
+    fn blame(&self) -> Blame {
+        self.0.blame
+    }
+}
+
+impl From<Error> for Box<dyn Failure> {
+    fn from(e: Error) -> Self {
+        Box::new(Erased(e))
+    }
+}
+
+/// Who has to act on what the store said.
+pub fn blame_of(e: &StoreError) -> Blame {
+    match e {
+        StoreError::NotFound { .. } | StoreError::Exists { .. } => Blame::Usage,
+        _ => Blame::Local,
+    }
+}
+
+/// What the store said, and how it is mended: one line.
+pub fn advised(e: &StoreError) -> String {
+    let advice = match e {
+        StoreError::NoSpace { .. } => "; make room and run it again, what was verified is kept",
+        StoreError::Busy { .. } => "; another xylem is at work on it",
+        StoreError::Changed { .. } => "; share it again",
+        StoreError::Exists { .. } => "; choose --overwrite or --rename",
+        StoreError::Collision { .. } => "; leave one of the two out with --exclude",
+        _ => "",
+    };
+    format!("{e}{advice}")
+}

@@ -1,15 +1,16 @@
-//! [`LibraryEvent`]: what a call tells while it works on files.
+//! [`LibraryEvent`]: what happens while a call works on files.
 
-use std::path::{Path, PathBuf};
+use std::fmt;
+use std::path::PathBuf;
 
 use serde::{Serialize, Serializer};
+use xylem_hash::Hash;
+use xylem_packet::Name;
 
 use crate::json;
-use crate::scrub::ScrubEvent;
 
-/// What happens while a call works on files, in order.
-///
-/// As JSON it is one of docs/spec/json-events.md.
+/// What happens while a call works on files, in order; as JSON, an event of
+/// `docs/spec/json-events.md`.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -27,21 +28,20 @@ pub enum LibraryEvent {
         /// One line.
         what: String,
     },
-    /// A path was left out of what is published or fetched, and why.
+    /// A path was left out of what is published or fetched.
     Skipped {
         /// The path.
         #[serde(serialize_with = "json::path")]
         path: PathBuf,
         /// Why.
-        why: String,
+        why: SkipReason,
     },
     /// A growing object has a new checkpoint.
     Checkpoint(CheckpointMade),
     /// What a directory holds that is about to be fetched, by its verified listing.
     Contents {
-        /// Files in listing order with their sizes; the first thousand at most.
-        #[serde(serialize_with = "items")]
-        files: Vec<(PathBuf, u64)>,
+        /// Files in listing order; the first thousand at most.
+        files: Vec<ListedSize>,
         /// Files beyond those.
         more: u64,
     },
@@ -50,9 +50,63 @@ pub enum LibraryEvent {
         /// Bytes that need not be fetched again.
         bytes: u64,
     },
-    /// Something that [`crate::scrub::scrub`] found or mended.
-    #[serde(untagged)]
-    Scrub(ScrubEvent),
+    /// A place that [`crate::scrub::scrub`] found bad.
+    Flaw(FlawFound),
+    /// A bad place is right again: fetched, proven, written and read back.
+    Mended {
+        /// The file.
+        #[serde(serialize_with = "json::path")]
+        path: PathBuf,
+        /// What was wrong.
+        flaw: Flaw,
+        /// Its first byte.
+        start: u64,
+        /// The byte after its last.
+        end: u64,
+    },
+}
+
+/// Why a path was left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SkipReason {
+    /// It is what an interrupted fetch left.
+    UnfinishedFetch,
+    /// A listing has no socket, pipe or device.
+    NotAFile,
+    /// It is another name of this file, which is left out.
+    TargetExcluded(PathBuf),
+    /// It can't be read while it is served; why, in one line.
+    Unreadable(String),
+}
+
+impl fmt::Display for SkipReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnfinishedFetch => f.write_str("an unfinished fetch of xylem"),
+            Self::NotAFile => f.write_str("not a file, directory or link"),
+            Self::Unreadable(why) => f.write_str(why),
+            Self::TargetExcluded(target) => {
+                write!(f, "a hard link to {}, which is left out", target.display())
+            }
+        }
+    }
+}
+
+impl Serialize for SkipReason {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        json::text(self, to)
+    }
+}
+
+/// A file of a directory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ListedSize {
+    /// Its path below the directory.
+    #[serde(serialize_with = "json::path")]
+    pub path: PathBuf,
+    /// Its bytes.
+    pub size: u64,
 }
 
 /// A checkpoint of a growing object: made, or fetched and proven to continue the last one.
@@ -62,22 +116,66 @@ pub struct CheckpointMade {
     pub number: u64,
     /// Version component of its name.
     pub version: u64,
-    /// Versioned NDN name, as URI.
-    pub name: String,
-    /// Root, hexadecimal.
-    pub root: String,
+    /// Versioned NDN name.
+    #[serde(serialize_with = "json::text")]
+    pub name: Name,
+    /// Root.
+    #[serde(serialize_with = "json::text")]
+    pub root: Hash,
     /// Bytes of content.
     pub bytes: u64,
     /// The publisher says that nothing comes after it.
     pub last: bool,
 }
 
-fn items<S: Serializer>(files: &[(PathBuf, u64)], serializer: S) -> Result<S::Ok, S::Error> {
-    #[derive(Serialize)]
-    struct Item<'a> {
-        #[serde(serialize_with = "json::path")]
-        path: &'a Path,
-        size: u64,
+/// What is wrong with a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Flaw {
+    /// The bytes are not those that were hashed.
+    Damaged,
+    /// The disk does not give the bytes back.
+    Unreadable,
+    /// Something in there is wrong, and the tree that would tell what is damaged as well.
+    Unproven,
+    /// The file goes on where it should end.
+    Longer,
+    /// Nodes of the tree are wrong; the range is where the tree lies in its own file.
+    Tree,
+    /// Somebody edited the file since it was hashed. It is left alone.
+    Changed,
+    /// The file is gone.
+    Missing,
+    /// The file can't be opened or read at all.
+    Failed,
+    /// A repair was killed before its end, and all bytes are right: only the time is another.
+    Unfinished,
+}
+
+impl Flaw {
+    /// Whether its range is one of the file's own bytes.
+    pub(crate) fn is_of_bytes(self) -> bool {
+        matches!(self, Self::Damaged | Self::Unreadable | Self::Unproven | Self::Longer)
     }
-    serializer.collect_seq(files.iter().map(|(path, size)| Item { path, size: *size }))
+}
+
+/// A bad place. Its range is empty where it is not about bytes.
+#[derive(Clone, Debug, Serialize)]
+pub struct FlawFound {
+    /// The file.
+    #[serde(serialize_with = "json::path")]
+    pub path: PathBuf,
+    /// What is wrong.
+    pub flaw: Flaw,
+    /// First bad byte.
+    pub start: u64,
+    /// The byte after the last bad one.
+    pub end: u64,
+    /// First block of 16 KiB that it touches, counted from 0.
+    pub first_block: u64,
+    /// Blocks that it touches; 0 where it is not about bytes of the file.
+    pub blocks: u64,
+    /// In words.
+    pub what: String,
 }

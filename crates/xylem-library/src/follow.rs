@@ -1,8 +1,16 @@
-//! Growing files: [`Grower`] publishes one as others append to it; [`log`] and [`output`] keep what a
-//! follower has verified.
+//! Growing files: [`Grower`] publishes one as others append to it, [`Followed`] keeps what a reader of
+//! one has verified.
 
-pub mod grow;
-pub mod log;
-pub mod output;
+mod error;
 
+mod log;
+
+mod checkpoints;
+mod grow;
+mod input;
+
+mod followed;
+
+pub use error::{GrowError, Rewritten};
+pub use followed::{FollowError, Followed};
 pub use grow::{FollowOptions, Grower, Input};

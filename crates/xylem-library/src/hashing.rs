@@ -1,4 +1,4 @@
-//! Hashing many files, or one big one, on all cores.
+//! [`hash_all`]: many files, or one big one, hashed on all cores.
 //!
 //! Small files go whole to whichever thread is free; a big file is cut into regions that all
 //! threads take turns at. Memory is one region's buffer a thread, whatever the files' sizes.
@@ -17,37 +17,58 @@ use xylem_store::{
 };
 use xylem_tree::{Geometry, OutboardBuilder, REGION_LEN, SegmentSize};
 
-use crate::failure;
-use crate::{Blame, Error, LibraryEvent, Stop};
+use crate::error::{Blame, Failure, advised, blame_of};
+use crate::event::LibraryEvent;
+use crate::stop::Stop;
 
 /// More threads than this read no faster from any disk.
 const MAX_THREADS: usize = 16;
-/// How often progress is told.
+/// How often progress is reported.
 const TICK: Duration = Duration::from_millis(100);
 
+/// Why files were not hashed.
+#[derive(Debug, thiserror::Error)]
+pub enum HashError {
+    /// One of them can't be read, or changed meanwhile; or its outboard can't be written.
+    #[error("{}", advised(.0))]
+    Store(#[from] StoreError),
+    /// The run was asked to stop.
+    #[error("interrupted while hashing; nothing was published")]
+    Interrupted,
+}
+
+impl Failure for HashError {
+    fn blame(&self) -> Blame {
+        match self {
+            Self::Store(e) => blame_of(e),
+            Self::Interrupted => Blame::Interrupted,
+        }
+    }
+}
+
 /// A file to hash, and where its outboard goes.
-pub struct Job {
+pub(crate) struct Job {
     /// Where it lies.
-    pub path: PathBuf,
+    pub(crate) path: PathBuf,
     /// How it must be while it is read.
-    pub state: FileState,
+    pub(crate) state: FileState,
     /// First slot of its outboard in the outboard file; `None` if none is kept.
-    pub slot: Option<u64>,
+    pub(crate) slot: Option<u64>,
 }
 
 /// Threads that hashing uses.
-pub fn threads() -> usize {
+pub(crate) fn threads() -> usize {
     thread::available_parallelism().map_or(1, |n| n.get().min(MAX_THREADS))
 }
 
 /// Hashes every job; roots come in the order of the jobs.
-pub fn hash_all(
+pub(crate) fn hash_all(
     medium: &dyn Medium,
     jobs: &[Job],
     outboards: Option<&OutboardFile>,
     stop: &Stop,
     on_event: &mut dyn FnMut(LibraryEvent),
-) -> Result<Vec<Hash>, Error> {
+) -> Result<Vec<Hash>, HashError> {
     let total = jobs.iter().map(|j| j.state.size).sum();
     let progress = Progress { done: AtomicU64::new(0), total };
     Ok(hash_beside(medium, jobs, outboards, &progress, stop, on_event, |_| ())?.0)
@@ -55,15 +76,15 @@ pub fn hash_all(
 
 /// How far hashing is that goes on over several calls.
 #[derive(Debug, Default)]
-pub struct Progress {
+pub(crate) struct Progress {
     /// Bytes hashed.
-    pub done: AtomicU64,
+    pub(crate) done: AtomicU64,
     /// Bytes in all, as far as they are known.
-    pub total: u64,
+    pub(crate) total: u64,
 }
 
 /// As [`hash_all`], with `beside` run on this thread meanwhile.
-pub fn hash_beside<R>(
+pub(crate) fn hash_beside<R>(
     medium: &dyn Medium,
     jobs: &[Job],
     outboards: Option<&OutboardFile>,
@@ -71,7 +92,7 @@ pub fn hash_beside<R>(
     stop: &Stop,
     on_event: &mut dyn FnMut(LibraryEvent),
     beside: impl FnOnce(&mut dyn FnMut(LibraryEvent)) -> R,
-) -> Result<(Vec<Hash>, R), Error> {
+) -> Result<(Vec<Hash>, R), HashError> {
     let Progress { done, total } = progress;
     let counted = |bytes| {
         done.fetch_add(bytes, Ordering::Relaxed);
@@ -89,14 +110,7 @@ pub fn hash_beside<R>(
         let outcome = hashing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         (outcome, beside)
     });
-    match outcome {
-        Ok(Some(roots)) => Ok((roots, beside)),
-        Ok(None) => {
-            let message = "interrupted while hashing; nothing was published".to_owned();
-            Err(Error { blame: Blame::Interrupted, message })
-        }
-        Err(e) => Err(failure::store(&e)),
-    }
+    Ok((outcome?.ok_or(HashError::Interrupted)?, beside))
 }
 
 struct Pool<'a> {
@@ -231,12 +245,12 @@ impl Pool<'_> {
 
 /// Slots that a file's outboard takes in a packed outboard file: none for one segment, whose only
 /// node is the root that the listing holds.
-pub fn packed_slots(size: u64, segment: SegmentSize) -> u64 {
+pub(crate) fn packed_slots(size: u64, segment: SegmentSize) -> u64 {
     let geometry = Geometry::new(size, segment);
     if geometry.segments() == 1 { 0 } else { geometry.slots() }
 }
 
 /// State of the file at `path`, links followed.
-pub fn state_of(medium: &dyn Medium, path: &Path) -> Result<FileState, StoreError> {
+pub(crate) fn state_of(medium: &dyn Medium, path: &Path) -> Result<FileState, StoreError> {
     RegionReader::open(medium, path, None, SegmentSize::DEFAULT).map(|r| r.state())
 }

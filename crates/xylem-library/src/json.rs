@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
-use crate::mail::entries;
+use crate::mail;
 
 /// Names, roots, tickets, keys: as people write them.
 ///
@@ -21,7 +21,7 @@ pub fn text<T: Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok
 /// # Errors
 /// As [`text`].
 pub fn hex<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&entries::hex(bytes))
+    serializer.serialize_str(&mail::hex(bytes))
 }
 
 /// A path; bytes that are not UTF-8 become U+FFFD.
@@ -46,4 +46,20 @@ pub fn maybe_path<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Resul
 /// As [`text`].
 pub fn seconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_f64(time.as_secs_f64())
+}
+
+/// As [`text`], or null.
+pub(crate) fn some_text<T: Display, S: Serializer>(
+    value: &Option<T>,
+    to: S,
+) -> Result<S::Ok, S::Error> {
+    match value {
+        Some(value) => to.collect_str(value),
+        None => to.serialize_none(),
+    }
+}
+
+/// How many there are.
+pub(crate) fn count<T, S: Serializer>(all: &[T], to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_u64(all.len() as u64)
 }

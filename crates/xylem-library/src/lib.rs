@@ -1,39 +1,59 @@
-#![allow(missing_docs)]
-//! What lies on this machine: from files to something that can be served ([`publish`]), from proven
-//! bytes to files ([`sink`]), and everything that keeps both right ([`scrub`], [`upkeep`]).
+//! What lies on this machine: from files to something that can be served
+//! ([`publish`](publish::publish)), from proven bytes to files ([`Sink`](sink::Sink)), and what keeps
+//! both right ([`scrub`](scrub::scrub), [`verify`](verify::verify), [`upkeep`]).
 //!
-//! Bytes come from and go to the file system through `xylem-store`'s medium. There is no socket here:
-//! what has to come from elsewhere is asked of a [`scrub::Remote`], or handed to a [`sink::Sink`].
+//! Bytes come from and go to the file system through `xylem-store`'s medium. There is no socket here
+//! and no clock: what has to come from elsewhere is asked of a [`Remote`] or handed to a sink, and time
+//! is handed in. Hashing, reading back and writing have threads of their own.
 
-pub mod clock;
-pub mod error;
-pub mod event;
-pub mod failure;
+mod error;
+mod event;
 pub mod json;
-pub mod stop;
+mod remote;
+mod save;
+mod stop;
+mod time;
 
-pub mod exclude;
-pub mod names;
-pub mod walk;
+mod disk;
+mod path;
 
-pub mod hashing;
-pub mod identity;
-pub mod key_files;
-pub mod keyring;
-pub mod listed;
+mod exclude;
+mod portable;
+mod walk;
+
+mod hashing;
+mod listed;
+mod ordered;
+mod rescan;
+
+pub mod keys;
 pub mod record;
 
-pub mod disk_cache;
-pub mod follow;
-pub mod held;
-pub mod mail;
 pub mod publish;
-pub mod rescan;
-pub mod scrub;
-pub mod sink;
-pub mod upkeep;
 
-pub use error::{Blame, Error};
-pub use event::{CheckpointMade, LibraryEvent};
-pub use sink::{Existing, Output, SaveOptions};
+pub mod held;
+pub mod sink;
+
+pub mod follow;
+
+pub mod scrub;
+pub mod upkeep;
+pub mod verify;
+
+pub mod disk_cache;
+pub mod mail;
+
+pub use disk::disk;
+pub use error::{Blame, Error, Failure, advised, blame_of};
+pub use event::{CheckpointMade, Flaw, FlawFound, LibraryEvent, ListedSize, SkipReason};
+pub use exclude::ExcludeError;
+pub use hashing::HashError;
+pub use listed::ListedError;
+pub use ordered::WriteError;
+pub use path::{canonical, os_bytes, os_path};
+pub use portable::NotPortable;
+pub use remote::{Keep, Remote, Wanted};
+pub use save::{Existing, Output, SaveOptions};
 pub use stop::Stop;
+pub use time::UnixTime;
+pub use walk::WalkError;

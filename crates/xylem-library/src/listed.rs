@@ -8,6 +8,7 @@
 //! It does not know where the files lie, nor whether they are there.
 
 use std::collections::VecDeque;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use xylem_hash::{Hash, Hasher};
@@ -15,9 +16,8 @@ use xylem_object::listing::{self, Entry, EntryKind, ListingError, ListingFault, 
 use xylem_store::{FileRef, StoreError};
 use xylem_tree::SegmentSize;
 
-use crate::failure;
+use crate::error::{Blame, Failure, advised, blame_of};
 use crate::hashing::packed_slots;
-use crate::{Blame, Error};
 
 /// Entries between two marks: a block. One is read to find a file.
 const BLOCK: usize = 64;
@@ -40,41 +40,34 @@ struct Mark {
 
 /// One entry and its place.
 #[derive(Clone, Debug)]
-pub struct Listed {
-    pub entry: Entry,
+pub(crate) struct Listed {
+    pub(crate) entry: Entry,
     /// Number of the first file at or after this entry: its own, if it is a file.
-    pub number: u64,
+    pub(crate) number: u64,
     /// First slot of its outboard in the packed outboards, if it is a file of more than one segment.
-    pub slot: u64,
+    pub(crate) slot: u64,
 }
 
 /// Why a listing could not be used.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ListedError {
     /// Reading it failed.
-    Store(StoreError),
-    /// Its bytes are not those of the root.
-    NotTheRoot,
+    #[error("{}", advised(.0))]
+    Store(#[from] StoreError),
+    /// The bytes of this file are not those of the root.
+    #[error("{}: damaged at byte 0: the listing changed", .0.display())]
+    NotTheRoot(PathBuf),
     /// Its bytes are those of the root and break a rule of listings.
+    #[error("the publisher signed a listing that can't be used: {0}")]
     Bad(ListingError),
 }
 
-impl From<StoreError> for ListedError {
-    fn from(e: StoreError) -> Self {
-        Self::Store(e)
-    }
-}
-
-impl ListedError {
-    /// As an error of a run. `file` is where the listing lies.
-    pub fn into_error(self, file: &FileRef) -> Error {
+impl Failure for ListedError {
+    fn blame(&self) -> Blame {
         match self {
-            Self::Store(e) => failure::store(&e),
-            Self::NotTheRoot => failure::store(&changed(file, 0)),
-            Self::Bad(e) => {
-                let message = format!("the publisher signed a listing that can't be used: {e}");
-                Error { blame: Blame::Data, message }
-            }
+            Self::Store(e) => blame_of(e),
+            Self::NotTheRoot(_) => Blame::Local,
+            Self::Bad(_) => Blame::Data,
         }
     }
 }
@@ -85,7 +78,7 @@ fn changed(file: &FileRef, offset: u64) -> StoreError {
 
 /// A verified listing on disk. Cheap to clone; a clone begins without decoded blocks.
 #[derive(Debug)]
-pub struct ListedFiles {
+pub(crate) struct ListedFiles {
     file: FileRef,
     size: u64,
     marks: Arc<[Mark]>,
@@ -108,7 +101,7 @@ impl ListedFiles {
     ///
     /// # Errors
     /// See [`ListedError`].
-    pub fn open(
+    pub(crate) fn open(
         file: FileRef,
         size: u64,
         root: &Hash,
@@ -120,7 +113,7 @@ impl ListedFiles {
         while at < size {
             let piece = &mut buffer[..(size - at).min(PIECE as u64) as usize];
             if file.read_full(piece, at)? < piece.len() {
-                return Err(ListedError::NotTheRoot);
+                return Err(ListedError::NotTheRoot(file.path().into()));
             }
             whole.update(piece);
             at += piece.len() as u64;
@@ -129,7 +122,7 @@ impl ListedFiles {
             }
         }
         if whole.finalize() != *root {
-            return Err(ListedError::NotTheRoot);
+            return Err(ListedError::NotTheRoot(file.path().into()));
         }
         if let Some(e) = faulty {
             return Err(ListedError::Bad(e));
@@ -166,17 +159,17 @@ impl ListedFiles {
     }
 
     /// Entries, files and bytes in all.
-    pub fn totals(&self) -> Totals {
+    pub(crate) fn totals(&self) -> Totals {
         self.totals
     }
 
     /// Bytes of the listing.
-    pub fn size(&self) -> u64 {
+    pub(crate) fn size(&self) -> u64 {
         self.size
     }
 
     /// The listing's file.
-    pub fn source(&self) -> &FileRef {
+    pub(crate) fn source(&self) -> &FileRef {
         &self.file
     }
 
@@ -184,7 +177,7 @@ impl ListedFiles {
     ///
     /// # Errors
     /// Those of reading; [`StoreError::Corrupt`] if the listing is not what it was.
-    pub fn file(&mut self, number: u64) -> Result<Option<&Listed>, StoreError> {
+    pub(crate) fn file(&mut self, number: u64) -> Result<Option<&Listed>, StoreError> {
         if number >= self.totals.files {
             return Ok(None);
         }
@@ -198,7 +191,7 @@ impl ListedFiles {
     ///
     /// # Errors
     /// As [`ListedFiles::file`].
-    pub fn find(&mut self, path: &[u8]) -> Result<Option<&Listed>, StoreError> {
+    pub(crate) fn find(&mut self, path: &[u8]) -> Result<Option<&Listed>, StoreError> {
         // The last block whose first path is not behind `path`.
         let (mut low, mut high) = (0, self.marks.len());
         let mut first = vec![0; listing::MAX_ENTRY];
@@ -214,12 +207,12 @@ impl ListedFiles {
     }
 
     /// All entries in order. Ends after the first error.
-    pub fn entries(&self) -> Entries {
+    pub(crate) fn entries(&self) -> Entries {
         Entries { listed: self.clone(), next: 0, block: Vec::new().into_iter() }
     }
 
     /// All entries, the last one first. Ends after the first error.
-    pub fn entries_reversed(&self) -> impl Iterator<Item = Result<Listed, StoreError>> {
+    pub(crate) fn entries_reversed(&self) -> impl Iterator<Item = Result<Listed, StoreError>> {
         let listed = self.clone();
         let blocks = (0..self.marks.len()).rev().map(move |i| listed.read_block(i));
         let mut failed = false;
@@ -283,7 +276,7 @@ impl ListedFiles {
 
 /// Entries in order; see [`ListedFiles::entries`].
 #[derive(Debug)]
-pub struct Entries {
+pub(crate) struct Entries {
     listed: ListedFiles,
     next: usize,
     block: std::vec::IntoIter<Listed>,
@@ -399,128 +392,4 @@ impl Pass {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::path::Path;
-
-    use xylem_store::{DiskMedium, OpenHow};
-
-    use super::*;
-
-    fn named(path: String, kind: EntryKind) -> Entry {
-        Entry { path: path.into_bytes(), kind, mode: 0o644, mtime_s: 0, mtime_ns: 0 }
-    }
-
-    /// Folders of 300 files with names long enough to cross pieces, sizes that need no, few and more
-    /// slots, a link here and there.
-    fn tree() -> Vec<Entry> {
-        let mut entries = Vec::new();
-        for folder in 0..30 {
-            entries.push(named(format!("folder-{folder:02}"), EntryKind::Directory));
-            for n in 0..300_u64 {
-                let path = format!("folder-{folder:02}/{n:03}{}", "x".repeat((n % 97) as usize));
-                entries.push(match n {
-                    7 => named(path, EntryKind::Symlink { target: b"elsewhere".to_vec() }),
-                    8 => {
-                        let target = format!("folder-{folder:02}/000").into_bytes();
-                        named(path, EntryKind::HardLink { target })
-                    }
-                    _ => {
-                        let root = xylem_hash::hash(path.as_bytes());
-                        named(path, EntryKind::File { size: n * n * 10, root })
-                    }
-                });
-            }
-        }
-        entries
-    }
-
-    fn written(entries: &[Entry], at: &Path) -> (FileRef, u64, Hash) {
-        let mut bytes = Vec::new();
-        let mut writer = listing::Writer::new(|piece: &[u8]| bytes.extend_from_slice(piece));
-        entries.iter().for_each(|entry| writer.push(entry).unwrap());
-        std::fs::write(at, &bytes).unwrap();
-        let file = FileRef::open(&DiskMedium::new(), at, OpenHow::Read).unwrap();
-        (file, bytes.len() as u64, xylem_hash::hash(&bytes))
-    }
-
-    #[test]
-    fn what_is_found_on_disk_is_what_a_list_in_memory_has() {
-        let dir = tempfile::tempdir().unwrap();
-        let entries = tree();
-        let (file, size, root) = written(&entries, &dir.path().join("listing"));
-        let mut listed = ListedFiles::open(file, size, &root, SegmentSize::DEFAULT).unwrap();
-        assert!(size > 2 * PIECE as u64, "some entry must cross two pieces");
-        let all: Vec<Listed> = listed.entries().map(Result::unwrap).collect();
-        assert_eq!(all.len() as u64, listed.totals().entries);
-        let (mut number, mut slot) = (0, 0);
-        for (found, entry) in all.iter().zip(&entries) {
-            let like = |e: &Entry| Entry { mode: found.entry.mode, ..e.clone() };
-            assert_eq!((&found.entry, found.number, found.slot), (&like(entry), number, slot));
-            let again = listed.find(&entry.path).unwrap().unwrap().clone();
-            assert_eq!((again.entry, again.number), (found.entry.clone(), number));
-            if let EntryKind::File { size, .. } = entry.kind {
-                let by_number = listed.file(number).unwrap().unwrap();
-                assert_eq!((&by_number.entry.path, by_number.slot), (&entry.path, slot));
-                (number, slot) = (number + 1, slot + packed_slots(size, SegmentSize::DEFAULT));
-            }
-        }
-        assert_eq!(number, listed.totals().files);
-        assert!(listed.file(number).unwrap().is_none());
-        assert!(listed.file(u64::MAX).unwrap().is_none());
-        for absent in [&b""[..], b"a", b"folder-00/", b"folder-05/zzz", b"zzz"] {
-            assert!(listed.find(absent).unwrap().is_none());
-        }
-        let reversed = listed.entries_reversed().map(|l| l.unwrap().entry.path);
-        assert!(reversed.eq(all.iter().rev().map(|l| l.entry.path.clone())));
-    }
-
-    #[test]
-    fn an_empty_listing_has_nothing() {
-        let dir = tempfile::tempdir().unwrap();
-        let (file, size, root) = written(&[], &dir.path().join("listing"));
-        let mut listed = ListedFiles::open(file, size, &root, SegmentSize::DEFAULT).unwrap();
-        assert!(listed.file(0).unwrap().is_none() && listed.find(b"a").unwrap().is_none());
-        assert_eq!((listed.entries().count(), listed.entries_reversed().count()), (0, 0));
-    }
-
-    #[test]
-    fn another_root_and_a_change_on_disk_are_noticed() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("listing");
-        let (file, size, root) = written(&tree(), &path);
-        let open = |file: &FileRef, size, root: &Hash| {
-            ListedFiles::open(file.clone(), size, root, SegmentSize::DEFAULT)
-        };
-        let other = xylem_hash::hash(b"other");
-        assert!(matches!(open(&file, size, &other), Err(ListedError::NotTheRoot)));
-        assert!(matches!(open(&file, size + 1, &root), Err(ListedError::NotTheRoot)));
-        let mut listed = open(&file, size, &root).unwrap();
-        let mut bytes = std::fs::read(&path).unwrap();
-        let at = bytes.len() / 2;
-        bytes[at] ^= 1;
-        std::fs::write(&path, &bytes).unwrap();
-        assert_eq!(listed.entries().filter(Result::is_err).count(), 1);
-        assert_eq!(listed.entries_reversed().filter(Result::is_err).count(), 1);
-        let files = listed.totals().files;
-        let failing = (0..files).filter(|n| listed.file(*n).is_err()).count();
-        assert!((1..=BLOCK).contains(&failing), "only that block: {failing}");
-    }
-
-    #[test]
-    fn a_hard_link_must_name_a_listed_file() {
-        let dir = tempfile::tempdir().unwrap();
-        let to = |target: &[u8]| {
-            let kind = EntryKind::HardLink { target: target.to_vec() };
-            let link = EntryKind::Symlink { target: b"b".to_vec() };
-            let file = EntryKind::File { size: 0, root: xylem_hash::hash(b"") };
-            [("a", EntryKind::Directory), ("b", file), ("c", link), ("d", kind)]
-                .map(|(path, kind)| named(path.to_owned(), kind))
-        };
-        for (target, good) in [(&b"b"[..], true), (b"a", false), (b"c", false), (b"aa", false)] {
-            let (file, size, root) = written(&to(target), &dir.path().join("listing"));
-            let opened = ListedFiles::open(file, size, &root, SegmentSize::DEFAULT);
-            let bad = matches!(opened, Err(ListedError::Bad(ref e)) if e.entry == 3);
-            assert_eq!((opened.is_ok(), bad), (good, !good), "{}", target.escape_ascii());
-        }
-    }
-}
+mod tests;

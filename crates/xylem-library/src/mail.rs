@@ -1,10 +1,19 @@
 //! Mail on disk: [`MailStore`] keeps conversations, letters and parcels, [`Mailbox`] what a node holds
 //! for others.
 
-pub mod disk;
-pub mod entries;
-pub mod mailbox;
-pub mod store;
+mod error;
 
+mod entries;
+mod folder;
+
+mod store;
+
+mod letters;
+mod people;
+
+mod mailbox;
+
+pub use entries::{Letter, Parcel, Route, hex};
+pub use error::MailStoreError;
 pub use mailbox::{Mailbox, MailboxConfig};
-pub use store::MailStore;
+pub use store::{Incoming, MailStore};

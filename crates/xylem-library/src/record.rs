@@ -1,5 +1,6 @@
-//! What is remembered of a path that was shared or fetched: enough not to hash it again, to keep its
-//! name, and to know whom to ask for it. The store keeps it ([`Known`]); the note in it is ours.
+//! [`Record`]: what is remembered of a path that was shared or fetched, enough not to hash it again,
+//! to keep its name, and to know whom to ask for it. The store keeps it ([`Known`]); the note in it
+//! is ours.
 
 use std::path::Path;
 
@@ -7,9 +8,10 @@ use xylem_hash::Hash;
 use xylem_object::{Kind, Manifest, Ticket};
 use xylem_store::{FileState, Known, Origin, Store, StoreError};
 
-use crate::clock::seconds_now;
-use crate::walk::os_bytes;
-use crate::{LibraryEvent, SaveOptions};
+use crate::event::LibraryEvent;
+use crate::path::os_bytes;
+use crate::save::SaveOptions;
+use crate::time::UnixTime;
 
 /// Layout of a note, numbers little-endian: layout 1, version 8 (0: none), ticket (length 4, UTF-8),
 /// patterns that were left out (each length 4, UTF-8).
@@ -17,19 +19,19 @@ const LAYOUT: u8 = 1;
 /// A use is written down again after this many seconds.
 const USED_EVERY: u64 = 24 * 3600;
 
-/// The node's part of a record.
+/// This crate's part of a record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Note {
+pub(crate) struct Note {
     /// Version component of the name under which it was shared, microseconds since 1970.
-    pub version: Option<u64>,
+    pub(crate) version: Option<u64>,
     /// A ticket for it: the one that it was fetched with, or else our own.
-    pub ticket: Option<String>,
+    pub(crate) ticket: Option<String>,
     /// What was left out of a fetched directory (`--exclude`).
-    pub excluded: Vec<String>,
+    pub(crate) excluded: Vec<String>,
 }
 
 impl Note {
-    pub fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = vec![LAYOUT];
         out.extend_from_slice(&self.version.unwrap_or(0).to_le_bytes());
         let ticket = self.ticket.as_deref().unwrap_or_default();
@@ -42,7 +44,7 @@ impl Note {
     }
 
     /// An empty note for what is no note: then nothing more than the root is known.
-    pub fn decode(bytes: &[u8]) -> Self {
+    pub(crate) fn decode(bytes: &[u8]) -> Self {
         Self::read(bytes).unwrap_or_default()
     }
 
@@ -66,21 +68,21 @@ impl Note {
 
 /// What an earlier run left about a path.
 #[derive(Clone, Debug)]
-pub struct Record {
+pub(crate) struct Record {
     /// Root that its content had.
-    pub root: Hash,
+    pub(crate) root: Hash,
     /// State of the file (or of the directory itself) then.
-    pub state: FileState,
+    pub(crate) state: FileState,
     /// Whether it was fetched: then a directory's outboards may have holes.
-    pub fetched: bool,
+    pub(crate) fetched: bool,
     /// The rest.
-    pub note: Note,
+    pub(crate) note: Note,
 }
 
 impl Record {
     /// What is known of a canonical path; a store that can't be read knows nothing, which costs
     /// hashing.
-    pub fn recall(store: &Store, key: &[u8]) -> Option<Self> {
+    pub(crate) fn recall(store: &Store, key: &[u8]) -> Option<Self> {
         if let Some(known) = store.known_at(key).ok().flatten() {
             return Some(Self::of(&known));
         }
@@ -90,7 +92,7 @@ impl Record {
     }
 
     /// The record that the store keeps.
-    pub fn of(known: &Known) -> Self {
+    pub(crate) fn of(known: &Known) -> Self {
         let Known { root, state, .. } = *known;
         let fetched = known.origin == Origin::Fetched;
         Self { root, state, fetched, note: Note::decode(&known.note) }
@@ -101,44 +103,46 @@ impl Record {
 ///
 /// # Errors
 /// The store's.
-pub fn shared(
+pub(crate) fn shared(
     store: &Store,
     key: &[u8],
     manifest: &Manifest,
     state: FileState,
     version: u64,
     before: Option<&Record>,
+    now: UnixTime,
 ) -> Result<(), StoreError> {
     // A ticket for the same content stays: it may name others who have it.
     let same = before.filter(|r| r.root == manifest.root);
     let ticket = same.and_then(|r| r.note.ticket.clone());
     let note = Note { version: Some(version), ticket, excluded: Vec::new() };
-    keep(store, &known(key, manifest, state, Origin::Shared, &note))
+    keep(store, &known(key, manifest, state, Origin::Shared, &note, now))
 }
 
 /// Adds our own ticket to the record of something shared, where it has none. Not being able to costs
 /// nothing but the convenience.
-pub fn ticket(store: &Store, path: &Path, ticket: &str) {
+pub fn keep_ticket(store: &Store, path: &Path, ticket: &Ticket) {
     let Ok(canonical) = path.canonicalize() else { return };
     let key = os_bytes(canonical.as_os_str());
     if let Ok(Some(mut known)) = store.known_at(&key) {
         let mut note = Note::decode(&known.note);
         if note.ticket.is_none() {
-            note.ticket = Some(ticket.to_owned());
+            note.ticket = Some(ticket.to_string());
             known.note = note.encode();
             let _ = store.remember(&known);
         }
     }
 }
 
-/// Writes down what was fetched whole to `path`. The fetch is done by then, so what goes wrong here
-/// is told and no more.
-pub fn fetched(
+/// Writes down what was fetched whole to `path`. The fetch is done by then, so that what goes wrong
+/// here is a warning.
+pub fn keep_fetched(
     store: &Store,
     options: &SaveOptions,
     ticket: &Ticket,
     manifest: &Manifest,
     path: Option<&Path>,
+    now: UnixTime,
     on_event: &mut dyn FnMut(LibraryEvent),
 ) {
     let Some(path) = path.filter(|_| options.range.is_none()) else { return };
@@ -152,7 +156,7 @@ pub fn fetched(
             excluded: options.exclude.clone(),
             ..Note::default()
         };
-        keep(store, &known(&key, manifest, state, Origin::Fetched, &note))
+        keep(store, &known(&key, manifest, state, Origin::Fetched, &note, now))
     };
     if let Err(e) = remember() {
         on_event(LibraryEvent::Warning {
@@ -161,7 +165,14 @@ pub fn fetched(
     }
 }
 
-fn known(key: &[u8], manifest: &Manifest, state: FileState, origin: Origin, note: &Note) -> Known {
+fn known(
+    key: &[u8],
+    manifest: &Manifest,
+    state: FileState,
+    origin: Origin,
+    note: &Note,
+    now: UnixTime,
+) -> Known {
     Known {
         path: key.to_vec(),
         root: manifest.root,
@@ -170,7 +181,7 @@ fn known(key: &[u8], manifest: &Manifest, state: FileState, origin: Origin, note
         size: manifest.total_size,
         state,
         pinned: false,
-        used_s: seconds_now(),
+        used_s: now.seconds(),
         note: note.encode(),
     }
 }

@@ -1,4 +1,4 @@
-//! Reading back what lies on disk on all cores, against the tree.
+//! [`inspect`]: what lies on disk read back on all cores, against the tree.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use crate::hashing;
 ///
 /// # Errors
 /// The first error of any thread. Wrong bytes are no error.
-pub fn rescan(
+pub(crate) fn rescan(
     scan: &Scan,
     regions: &[u64],
     counted: &AtomicU64,
@@ -34,7 +34,7 @@ type Work<'a, T> = dyn Fn(u64, &mut ScanBuffer) -> Result<Option<T>, StoreError>
 ///
 /// # Errors
 /// The first error of any thread, which ends that thread's work.
-pub fn on_cores<T: Send>(count: u64, work: &Work<'_, T>) -> Result<Vec<T>, StoreError> {
+pub(crate) fn on_cores<T: Send>(count: u64, work: &Work<'_, T>) -> Result<Vec<T>, StoreError> {
     let next = AtomicU64::new(0);
     let share = || {
         let (mut buffer, mut found) = (ScanBuffer::default(), Vec::new());
@@ -62,19 +62,19 @@ pub fn on_cores<T: Send>(count: u64, work: &Work<'_, T>) -> Result<Vec<T>, Store
 
 /// A file and what it should be.
 #[derive(Debug, Clone)]
-pub struct Subject {
+pub(crate) struct Subject {
     /// Where it lies.
-    pub file: FileRef,
+    pub(crate) file: FileRef,
     /// Its outboard, with its first slot there; `None` where there is none.
-    pub outboard: Option<(OutboardFile, u64)>,
+    pub(crate) outboard: Option<(OutboardFile, u64)>,
     /// Size and segments.
-    pub geometry: Geometry,
+    pub(crate) geometry: Geometry,
     /// What it should hash to.
-    pub root: Hash,
+    pub(crate) root: Hash,
 }
 
 /// Who reads: this thread, while others read other files, or all cores.
-pub enum Readers<'a> {
+pub(crate) enum Readers<'a> {
     /// This thread, with its buffer.
     Here(&'a mut ScanBuffer),
     /// All cores.
@@ -83,19 +83,19 @@ pub enum Readers<'a> {
 
 /// What was found of a file: which segments are right, and what its outboard has wrong.
 #[derive(Debug)]
-pub struct Inspection {
+pub(crate) struct Inspection {
     /// Knows the nodes above the regions.
-    pub scan: Scan,
+    pub(crate) scan: Scan,
     /// All regions, ascending.
-    pub regions: Vec<RegionScan>,
+    pub(crate) regions: Vec<RegionScan>,
 }
 
-/// Reads a whole file and judges it. What can't be read counts as wrong. `took` hears of bytes as they
-/// are read and says whether to go on; `None` if it did not.
+/// Reads a whole file and judges it. What can't be read counts as wrong. `took` is given the number of bytes
+/// as they are read and says whether to go on; `None` if it did not.
 ///
 /// # Errors
 /// The medium's, other than those of reading at one place.
-pub fn inspect(
+pub(crate) fn inspect(
     subject: &Subject,
     readers: &mut Readers<'_>,
     took: &(dyn Fn(u64) -> bool + Sync),
@@ -104,7 +104,7 @@ pub fn inspect(
 }
 
 /// As [`inspect`], where `right` are regions that are known to be right throughout.
-pub fn inspect_again(
+pub(crate) fn inspect_again(
     subject: &Subject,
     right: Vec<RegionScan>,
     readers: &mut Readers<'_>,
@@ -167,7 +167,7 @@ impl Readers<'_> {
 
 impl Inspection {
     /// Segments that are not right: ascending, disjoint, neighbours joined.
-    pub fn bad(&self) -> Vec<Range<u64>> {
+    pub(crate) fn bad(&self) -> Vec<Range<u64>> {
         let geometry = self.scan.geometry();
         let (mut bad, mut at) = (Vec::new(), 0);
         let end = geometry.segments()..geometry.segments();
@@ -181,24 +181,24 @@ impl Inspection {
     }
 
     /// Segments that could not be read, joined.
-    pub fn unreadable(&self) -> Vec<Range<u64>> {
+    pub(crate) fn unreadable(&self) -> Vec<Range<u64>> {
         joined(self.regions.iter().flat_map(RegionScan::unreadable))
     }
 
     /// Segments of which the tree cannot tell, joined.
-    pub fn unproven(&self) -> Vec<Range<u64>> {
+    pub(crate) fn unproven(&self) -> Vec<Range<u64>> {
         joined(self.regions.iter().flat_map(RegionScan::unproven))
     }
 
     /// What the outboard should hold and does not: runs of values with their first slots.
-    pub fn mend(&self) -> impl Iterator<Item = (u64, &[u8])> {
+    pub(crate) fn mend(&self) -> impl Iterator<Item = (u64, &[u8])> {
         let upper = self.scan.upper_mend().iter().map(|(slot, value)| (*slot, &value.0[..]));
         let runs = self.regions.iter().flat_map(RegionScan::mend);
         upper.chain(runs.map(|(slot, nodes)| (*slot, &nodes[..])))
     }
 
     /// Bytes of a range of segments.
-    pub fn bytes_of(&self, segments: &Range<u64>) -> Range<u64> {
+    pub(crate) fn bytes_of(&self, segments: &Range<u64>) -> Range<u64> {
         let geometry = self.scan.geometry();
         let bytes = geometry.segment_size().bytes() as u64;
         let end = segments.end.saturating_mul(bytes).min(geometry.size());

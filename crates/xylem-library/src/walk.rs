@@ -1,4 +1,4 @@
-//! What a directory tree holds, in the canonical order of a listing (raw path bytes).
+//! [`Walk`]: what a directory tree holds, in the canonical order of a listing (raw path bytes).
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as MapEntry;
@@ -9,24 +9,25 @@ use xylem_hash::Hash;
 use xylem_object::listing::{self, Entry, EntryKind};
 use xylem_store::{FileKind, FileState, FileTime, FolderNames, Medium, Meta, StoreError, Visit};
 
-use crate::failure;
-use crate::names::NameCheck;
-use crate::{Error, LibraryEvent};
+use crate::error::{Blame, Failure, advised, blame_of};
+use crate::event::{LibraryEvent, SkipReason};
+use crate::path::{os_bytes, os_path};
+use crate::portable::{NameCheck, NotPortable};
 
 /// One thing found under a shared directory.
 #[derive(Debug)]
-pub struct Found {
+pub(crate) struct Found {
     /// Path below the root, `/` between components.
-    pub path: Vec<u8>,
+    pub(crate) path: Vec<u8>,
     /// What it is.
-    pub kind: FoundKind,
+    pub(crate) kind: FoundKind,
     /// Metadata as they were during the walk.
-    pub meta: Meta,
+    pub(crate) meta: Meta,
 }
 
 /// Kinds of entries that can be shared.
 #[derive(Debug, PartialEq, Eq)]
-pub enum FoundKind {
+pub(crate) enum FoundKind {
     /// A regular file in this state.
     File(FileState),
     /// A directory, possibly empty.
@@ -39,7 +40,7 @@ pub enum FoundKind {
 
 impl Found {
     /// As a listing has it; `root` is that of a file.
-    pub fn entry(&self, root: Option<Hash>) -> Entry {
+    pub(crate) fn entry(&self, root: Option<Hash>) -> Entry {
         let kind = match (&self.kind, root) {
             (FoundKind::File(state), Some(root)) => EntryKind::File { size: state.size, root },
             (FoundKind::Symlink { target }, _) => EntryKind::Symlink { target: target.clone() },
@@ -56,28 +57,26 @@ impl Found {
     }
 }
 
-/// Bytes of a path component or link target.
-pub fn os_bytes(text: &std::ffi::OsStr) -> Vec<u8> {
-    #[cfg(unix)]
-    {
-        std::os::unix::ffi::OsStrExt::as_bytes(text).to_vec()
-    }
-    #[cfg(not(unix))]
-    {
-        text.to_string_lossy().into_owned().into_bytes()
-    }
+/// Why a directory tree was not walked to its end. Half a tree must not be published.
+#[derive(Debug, thiserror::Error)]
+pub enum WalkError {
+    /// Something in it can't be read.
+    #[error("{}", advised(.0))]
+    Store(#[from] StoreError),
+    /// More directories inside one another than a listing may have.
+    #[error("{}: nested too deep", .0.display())]
+    TooDeep(PathBuf),
+    /// Only portable names were asked for.
+    #[error("{0}; rename it, or share without --portable")]
+    NotPortable(#[from] NotPortable),
 }
 
-/// A path from bytes that came from [`os_bytes`] or a listing.
-pub fn os_path(bytes: &[u8]) -> PathBuf {
-    #[cfg(unix)]
-    {
-        let text: &std::ffi::OsStr = std::os::unix::ffi::OsStrExt::from_bytes(bytes);
-        PathBuf::from(text)
-    }
-    #[cfg(not(unix))]
-    {
-        PathBuf::from(String::from_utf8_lossy(bytes).into_owned())
+impl Failure for WalkError {
+    fn blame(&self) -> Blame {
+        match self {
+            Self::Store(e) => blame_of(e),
+            Self::TooDeep(_) | Self::NotPortable(_) => Blame::Usage,
+        }
     }
 }
 
@@ -91,7 +90,7 @@ const MAX_DEPTH: usize = 2_048;
 
 /// Walks a directory tree in the order of a listing, without following links. Memory is the names of
 /// the directories on the way to where it stands. Sockets, pipes and devices are reported and left out.
-pub struct Walk<'a> {
+pub(crate) struct Walk<'a> {
     medium: &'a dyn Medium,
     root: PathBuf,
     /// The directories that it stands in, the root first.
@@ -120,12 +119,12 @@ impl<'a> Walk<'a> {
     ///
     /// # Errors
     /// The root can't be read.
-    pub fn new(
+    pub(crate) fn new(
         medium: &'a dyn Medium,
         root: &Path,
         names: NameCheck,
         on_event: &mut dyn FnMut(LibraryEvent),
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, WalkError> {
         let mut walk = Self {
             medium,
             root: root.to_path_buf(),
@@ -142,7 +141,10 @@ impl<'a> Walk<'a> {
     ///
     /// # Errors
     /// A directory or file that can't be read ends the walk: half a tree must not be published.
-    pub fn next(&mut self, on_event: &mut dyn FnMut(LibraryEvent)) -> Result<Option<Found>, Error> {
+    pub(crate) fn next(
+        &mut self,
+        on_event: &mut dyn FnMut(LibraryEvent),
+    ) -> Result<Option<Found>, WalkError> {
         while let Some(frame) = self.frames.last_mut() {
             let Some(visit) = frame.names.get(frame.next) else {
                 self.frames.pop();
@@ -160,19 +162,19 @@ impl<'a> Walk<'a> {
                 }
                 Visit::Name(name, _) => {
                     path.extend_from_slice(name);
-                    if let Some(found) = self.look_at(path, on_event)? {
+                    if let Some(found) = self.found(path, on_event)? {
                         return Ok(Some(found));
                     }
                 }
             }
         }
-        // What the names were found to be is told once, however many there are.
-        self.names.tell_rest(on_event);
+        // Names beyond the first few are counted in one warning.
+        self.names.warn_of_rest(on_event);
         Ok(None)
     }
 
     /// Where an entry lies.
-    pub fn place(&self, path: &[u8]) -> PathBuf {
+    pub(crate) fn place(&self, path: &[u8]) -> PathBuf {
         if path.is_empty() { self.root.clone() } else { self.root.join(os_path(path)) }
     }
 
@@ -180,17 +182,17 @@ impl<'a> Walk<'a> {
         &mut self,
         path: Vec<u8>,
         on_event: &mut dyn FnMut(LibraryEvent),
-    ) -> Result<(), Error> {
+    ) -> Result<(), WalkError> {
         let directory = self.place(&path);
-        let at = |e| failure::store(&StoreError::from_io("list", &directory, None, e));
+        let at = |e| StoreError::from_io("list", &directory, None, e);
         if self.frames.len() >= MAX_DEPTH {
-            return Err(failure::usage(format!("{}: nested too deep", directory.display())));
+            return Err(WalkError::TooDeep(directory));
         }
         let mut keep = |name: &OsStr, _| {
             let ours = listing::is_reserved(&os_bytes(name));
             if ours {
-                let why = "an unfinished fetch of xylem".to_owned();
-                on_event(LibraryEvent::Skipped { path: directory.join(name), why });
+                let (path, why) = (directory.join(name), SkipReason::UnfinishedFetch);
+                on_event(LibraryEvent::Skipped { path, why });
             }
             !ours
         };
@@ -200,13 +202,13 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    fn look_at(
+    fn found(
         &mut self,
         listed: Vec<u8>,
         on_event: &mut dyn FnMut(LibraryEvent),
-    ) -> Result<Option<Found>, Error> {
+    ) -> Result<Option<Found>, WalkError> {
         let path = self.place(&listed);
-        let at = |e| failure::store(&StoreError::from_io("look at", &path, None, e));
+        let at = |e| StoreError::from_io("look at", &path, None, e);
         let meta = self.medium.metadata(&path).map_err(at)?;
         let kind = match meta.kind {
             FileKind::File => match self.first_name(&meta, &listed) {
@@ -219,8 +221,7 @@ impl<'a> Walk<'a> {
                 FoundKind::Symlink { target: os_bytes(target.as_os_str()) }
             }
             FileKind::Other => {
-                let why = "not a file, directory or link".to_owned();
-                on_event(LibraryEvent::Skipped { path, why });
+                on_event(LibraryEvent::Skipped { path, why: SkipReason::NotAFile });
                 return Ok(None);
             }
         };

@@ -35,7 +35,7 @@ use dispatch::Dispatch;
 use listening::Listener;
 pub(crate) use program::{NetworkFailed, Program};
 pub(crate) use streams::StreamEvent;
-use xylem_library::identity;
+use xylem_library::keys;
 use xylem_udp::{Ecn, Received, Udp};
 
 /// Longest sleep, so that a raised stop flag is seen.
@@ -364,7 +364,7 @@ impl Engine {
         if now >= self.net.housekeeping {
             self.net.housekeeping = now + HOUSEKEEPING;
             if now >= self.net.entropy
-                && let Ok(random) = identity::random()
+                && let Ok(random) = keys::random()
             {
                 self.net.entropy = now + ENTROPY;
                 self.net.endpoint.add_entropy(random);

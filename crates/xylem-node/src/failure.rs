@@ -4,8 +4,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-pub(crate) use xylem_library::failure::{local, store, usage};
 use xylem_library::{Blame, Error};
+use xylem_store::StoreError;
 
 use xylem_carriers::tls::Identity;
 
@@ -19,4 +19,19 @@ pub(crate) fn bind(address: SocketAddr, e: &io::Error) -> Error {
 /// The certificate that carriers show, from the PEM files that somebody named.
 pub(crate) fn certificate((chain, key): &(PathBuf, PathBuf)) -> Result<Identity, Error> {
     Identity::from_files(chain, key).map_err(|e| usage(format!("TLS certificate: {e}")))
+}
+
+/// What the store said.
+pub(crate) fn store(e: &StoreError) -> Error {
+    e.into()
+}
+
+/// Anything else of the operating system.
+pub(crate) fn local(doing: &str, e: &io::Error) -> Error {
+    Error { blame: Blame::Local, message: format!("{doing}: {e}") }
+}
+
+/// Wrong input.
+pub(crate) fn usage(message: impl Into<String>) -> Error {
+    Error { blame: Blame::Usage, message: message.into() }
 }

@@ -21,7 +21,7 @@ use crate::peers::{Offer, Swarm};
 use crate::summary::PeerBytes;
 use crate::{failure, shaping};
 use xylem_library::held::Holdings;
-use xylem_library::identity;
+use xylem_library::keys;
 use xylem_library::{Blame, Error, Stop};
 
 /// How often progress is reported, and links are asked for their datagrams' size.
@@ -136,12 +136,12 @@ impl Fetch {
     ) -> Result<Self, Error> {
         let local = |e| failure::local("cannot start the event loop", &e);
         // Nobody needs to know who fetches: a key for this run alone.
-        let link_key = StaticKey::from_bytes(identity::random()?);
+        let link_key = StaticKey::from_bytes(keys::random()?);
         let wanted_level = shaping.level;
         let link_config =
             xylem_link::Config { accept_incoming: false, shaping, ..Default::default() };
-        let endpoint = Endpoint::new(link_config, link_key, identity::random()?);
-        let seed = Seed::from_random(identity::random()?);
+        let endpoint = Endpoint::new(link_config, link_key, keys::random()?);
+        let seed = Seed::from_random(keys::random()?);
         let mut engine = Engine::new(endpoint, Forwarder::new(end_host(), seed)).map_err(local)?;
         let mut dialler = Dialler::new(ticket, from)?;
         dialler.dial(&mut engine);
@@ -155,7 +155,7 @@ impl Fetch {
         let mut config = xylem_transfer::Config { give_up, ..Default::default() };
         let window = engine.receive_capacity() / BUFFER_SHARE / xylem_packet::MAX_PACKET;
         config.max_window = u32::try_from(window).unwrap_or(u32::MAX).clamp(16, config.max_window);
-        let seed = u64::from_le_bytes(identity::random()?);
+        let seed = u64::from_le_bytes(keys::random()?);
         let mut transfer = Transfer::new(spec, config.clone(), seed);
         transfer.set_rate_limit(limit_rate);
         let work = Work {
@@ -273,7 +273,7 @@ impl Fetch {
 
     /// Goes on with another publication, asked of the peers that are here.
     pub(crate) fn turn_to(&mut self, spec: Spec) -> Result<(), Error> {
-        let seed = u64::from_le_bytes(identity::random()?);
+        let seed = u64::from_le_bytes(keys::random()?);
         let mut transfer = Transfer::new(spec, self.work.config.clone(), seed);
         transfer.set_rate_limit(self.work.limit_rate);
         let now = self.engine.now();

@@ -9,6 +9,7 @@ use xylem_object::{Kind, Manifest, Ticket};
 use xylem_store::Store;
 use xylem_transfer::Event as TransferEvent;
 
+use crate::clock::wall_clock;
 use crate::event::{Event, from_library};
 use crate::failure;
 use crate::fetch::{Fetch, Look, Next};
@@ -16,10 +17,10 @@ use crate::peer::Peer;
 use crate::peers::{Offer, Swarm};
 use crate::summary::GetSummary;
 use xylem_library::held::Holdings;
-use xylem_library::publish::{disk, root_of};
+use xylem_library::publish::root_of;
 use xylem_library::record;
-use xylem_library::sink::{self, Context, Destination, Sink, Tally};
-use xylem_library::{Error, Existing, SaveOptions, Stop};
+use xylem_library::sink::{self, Context, Destination, SaveError, Sink, Tally};
+use xylem_library::{Error, Existing, SaveOptions, Stop, canonical, disk};
 
 /// How to fetch one ticket.
 #[derive(Clone, Debug)]
@@ -107,13 +108,14 @@ fn fetch_ticket(
     }
     outcome?;
     let path = sink.finish()?;
-    sink.troubles().into_iter().for_each(|what| on_event(Event::warning(what)));
-    record::fetched(
+    sink.warnings().into_iter().for_each(|what| on_event(Event::warning(what)));
+    record::keep_fetched(
         store,
         &options.save,
         ticket,
         &manifest,
         path.as_deref(),
+        wall_clock(),
         &mut from_library(on_event),
     );
     let holdings = fetch.swarm().as_ref().and_then(Swarm::holdings);
@@ -190,7 +192,7 @@ fn fill(
         while let Some(event) = look.next_event()? {
             with_context(look, tally, |cx| deliver(sink, event, cx))?;
         }
-        let again = with_context(look, tally, |cx| sink.turn(cx))?;
+        let again = with_context(look, tally, |cx| sink.poll(cx))?;
         if sink.is_done() {
             return Ok(Next::Done);
         }
@@ -236,7 +238,8 @@ fn already_there(
         fetch.close();
     }
     let same = options.save.range.is_none()
-        && root_of(path, &mut from_library(on_event))? == manifest.root;
+        && root_of(&**store.medium(), &canonical(path)?, &mut from_library(on_event))?
+            == manifest.root;
     if !same {
         let path = path.display();
         return Err(failure::usage(format!(
@@ -274,7 +277,11 @@ fn found(manifest: &Manifest) -> Event {
     }
 }
 
-fn deliver(sink: &mut dyn Sink, event: TransferEvent, cx: &mut Context<'_>) -> Result<(), Error> {
+fn deliver(
+    sink: &mut dyn Sink,
+    event: TransferEvent,
+    cx: &mut Context<'_>,
+) -> Result<(), SaveError> {
     match event {
         TransferEvent::Segment { object, segment } => sink.segment(object, segment, cx),
         TransferEvent::Nodes { object, nodes } => sink.nodes(object, nodes),

@@ -6,6 +6,7 @@
 //! knows or an encrypted link, and the other way round. This crate never prints and never exits: it reports [`Event`]s and returns
 //! [`Error`]s whose [`Blame`] a caller maps to an exit code.
 
+mod clock;
 mod event;
 mod failure;
 mod peer;
@@ -29,10 +30,12 @@ mod fetch;
 mod follow;
 mod get;
 mod node;
+mod remote;
 mod scrub;
 mod share;
 mod verify;
 
+pub use clock::wall_clock;
 pub use event::Event;
 pub use follow::{ExtendsOptions, ExtendsSummary, extends, follow};
 pub use get::{GetOptions, ServeOptions, get};
@@ -42,6 +45,6 @@ pub use scrub::{RepairOptions, scrub};
 pub use share::{ShareOptions, share};
 pub use summary::{GetSummary, PeerBytes};
 pub use uri::{HostPort, LINK_PORT, NDN_PORT, PeerUri, WEB_SOCKET_PORT};
-pub use verify::{VerifyOptions, VerifySummary, verify};
+pub use verify::{VerifyOptions, verify};
 pub use xylem_link::{Level as ShapeLevel, Shaping};
 pub use xylem_mgmt::Carrier;

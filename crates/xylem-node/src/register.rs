@@ -10,13 +10,13 @@ use xylem_mgmt::{ControlParameters, Persistency, client};
 use xylem_packet::{Data, Interest, Name};
 use xylem_trust::{Signer, Stamp};
 
+use crate::clock::now_ms;
 use crate::engine::Engine;
 use crate::event::Event;
 use crate::failure;
 use crate::peer::Peer;
 use xylem_library::Error;
-use xylem_library::clock::now_ms;
-use xylem_library::identity;
+use xylem_library::keys;
 
 /// An answer that has not come after this long never will.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -191,9 +191,9 @@ impl Via {
 fn ask(engine: &mut Engine, prefix: &Name, via: &mut Via) -> Result<(), Error> {
     let local = client::is_local(&via.peer.face_uri());
     let parameters = ControlParameters { name: Some(prefix.clone()), ..Default::default() };
-    let stamp = Stamp::new(identity::random()?, now_ms());
+    let stamp = Stamp::new(keys::random()?, now_ms());
     let signer = Signer::digest_sha256();
-    let nonce = identity::random()?;
+    let nonce = keys::random()?;
     let command = client::command(local, "rib", "register", &parameters, &signer, stamp, nonce)
         .map_err(|e| failure::usage(format!("{prefix} cannot be registered: {e}")))?;
     engine.ask(via.face, &command);

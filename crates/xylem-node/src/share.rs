@@ -15,6 +15,7 @@ use xylem_packet::{Interest, Name, Packet};
 use xylem_store::Store;
 
 use crate::addresses::advertised;
+use crate::clock::wall_clock;
 use crate::engine::{Engine, EngineEvent, Program, end_host};
 use crate::event::{Event, from_library};
 use crate::mail::{MailServer, while_delivering};
@@ -25,9 +26,9 @@ use crate::uri::LINK_PORT;
 use crate::{failure, shaping};
 use xylem_library::follow::{FollowOptions, Grower};
 use xylem_library::mail::MailStore;
-use xylem_library::publish::{Serving, disk, publish};
-use xylem_library::{Error, LibraryEvent, Stop};
-use xylem_library::{identity, record};
+use xylem_library::publish::{Serving, publish};
+use xylem_library::{Error, LibraryEvent, SkipReason, Stop, advised, canonical, disk};
+use xylem_library::{keys, record};
 
 /// How long a share that is over waits for its last answers to leave.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
@@ -88,15 +89,15 @@ pub(crate) fn share_with(
     let store = Store::open(disk(), &options.store).map_err(|e| failure::store(&e))?;
     let keys = options.store.join("keys");
     let publisher = match &options.key_file {
-        Some(path) => identity::load_existing(path)?,
-        None => identity::load_or_create(&keys.join("publisher"))?,
+        Some(path) => keys::load_existing(path)?,
+        None => keys::load_or_create(&keys.join("publisher"))?,
     };
     let publisher = PublisherKey::from_bytes(&publisher);
-    let link_key = StaticKey::from_bytes(identity::load_or_create(&keys.join("link"))?);
+    let link_key = StaticKey::from_bytes(keys::load_or_create(&keys.join("link"))?);
 
     let name = |file_name: &[u8]| match &options.name {
-        None => Ok(naming::default_name(&publisher.public(), file_name)),
-        Some(name) => Ok(name.clone()),
+        None => naming::default_name(&publisher.public(), file_name),
+        Some(name) => name.clone(),
     };
     let content = match &options.follow {
         None => still(&store, options, &name, &publisher, stop, on_event)?,
@@ -108,6 +109,7 @@ pub(crate) fn share_with(
                 follow,
                 &name,
                 &publisher,
+                wall_clock(),
                 stop,
                 &mut from_library(on_event),
             )?;
@@ -118,9 +120,9 @@ pub(crate) fn share_with(
 
     let link_public = link_key.public();
     let link_config = xylem_link::Config { shaping: options.shaping.clone(), ..Default::default() };
-    let endpoint = Endpoint::new(link_config, link_key, identity::random()?);
+    let endpoint = Endpoint::new(link_config, link_key, keys::random()?);
     let mut engine =
-        Engine::new(endpoint, Forwarder::new(end_host(), Seed::from_random(identity::random()?)))
+        Engine::new(endpoint, Forwarder::new(end_host(), Seed::from_random(keys::random()?)))
             .map_err(|e| failure::local("cannot start the event loop", &e))?;
     if let Some(files) = &options.certificate {
         engine.set_certificate(failure::certificate(files)?);
@@ -139,7 +141,7 @@ pub(crate) fn share_with(
         link_key: Some(link_public.0),
         addresses: advertised(&listen),
     };
-    record::ticket(&store, &options.path, &ticket.to_string());
+    record::keep_ticket(&store, &options.path, &ticket);
     on_event(Event::Shared {
         ticket,
         name: prefix.clone(),
@@ -174,13 +176,14 @@ pub(crate) fn share_with(
 fn still(
     store: &Store,
     options: &ShareOptions,
-    name: &dyn Fn(&[u8]) -> Result<Name, Error>,
+    name: &dyn Fn(&[u8]) -> Name,
     key: &PublisherKey,
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<Content, Error> {
-    let (published, prefix) =
-        publish(store, &options.path, name, options.portable, stop, &mut from_library(on_event))?;
+    let (path, portable, now) = (canonical(&options.path)?, options.portable, wall_clock());
+    let events = &mut from_library(on_event);
+    let (published, prefix) = publish(store, &path, name, portable, now, stop, events)?;
     let packet = published.sign(&prefix, key)?;
     let publication = Publication::new(prefix, packet, &key.public())
         .map_err(|e| failure::usage(e.to_string()))?
@@ -338,7 +341,8 @@ impl Program for Server<'_> {
     fn handle_timeout(&mut self, engine: &mut Engine, now: Duration) -> Result<(), Error> {
         self.registrar.handle_timeout(engine, self.on_event)?;
         if let Content::Growing(grower) = &mut self.content
-            && let Some(pointer) = grower.turn(now, &mut from_library(self.on_event))?
+            && let Some(pointer) =
+                grower.poll(now, wall_clock(), &mut from_library(self.on_event))?
         {
             engine.send(&pointer);
         }
@@ -390,11 +394,9 @@ impl Server<'_> {
             }
             Err(e) => {
                 if self.warned_of.insert(e.path().to_path_buf()) {
-                    let why = failure::store(&e).message;
-                    (self.on_event)(Event::Library(LibraryEvent::Skipped {
-                        path: e.path().to_path_buf(),
-                        why,
-                    }));
+                    let why = SkipReason::Unreadable(advised(&e));
+                    let path = e.path().to_path_buf();
+                    (self.on_event)(Event::Library(LibraryEvent::Skipped { path, why }));
                 }
             }
         }

@@ -2,6 +2,9 @@
 
 use std::io;
 use std::process::ExitCode;
+use xylem_library::keys::KeyError;
+use xylem_library::publish::PublishError;
+use xylem_library::upkeep::UpkeepError;
 use xylem_library::{Blame, Error};
 
 /// What a run ends with; the contract that scripts rely on.
@@ -70,6 +73,18 @@ impl Failure {
         Self::new(Exit::Local, format!("cannot write to standard output: {error}"))
     }
 }
+
+/// What the library's verbs fail with.
+macro_rules! of_library {
+    ($($error:ty),*) => {
+        $(impl From<$error> for Failure {
+            fn from(error: $error) -> Self {
+                Error::from(error).into()
+            }
+        })*
+    };
+}
+of_library!(KeyError, PublishError, UpkeepError);
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {

@@ -4,9 +4,9 @@ use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
 use crate::output::Out;
 use clap::{Args, Subcommand};
-use serde::Serialize;
 use std::path::PathBuf;
-use xylem_library::keyring::{KeyEntry, KeyKind, Keyring};
+use xylem_library::keys::{KeyEntry, KeyKind, Keyring};
+use xylem_node::wall_clock;
 
 /// Keys to sign with in NDN, and certificates for them
 ///
@@ -75,7 +75,9 @@ enum KeyCommand {
 pub(crate) fn run(args: KeyArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
     let keyring = Keyring::at(&common.store()?);
     match args.command {
-        KeyCommand::New { identity, kind } => show(&keyring.create(&identity, kind)?, out)?,
+        KeyCommand::New { identity, kind } => {
+            show(&keyring.create(&identity, kind, wall_clock())?, out)?
+        }
         KeyCommand::List => {
             for entry in keyring.list()? {
                 show(&entry, out)?;
@@ -88,11 +90,13 @@ pub(crate) fn run(args: KeyArgs, common: &Common, out: &mut Out) -> Result<Exit,
                 output.display()
             ));
         }
-        KeyCommand::Import { file } => show(&keyring.import(&file)?, out)?,
+        KeyCommand::Import { file } => show(&keyring.import(&file, wall_clock())?, out)?,
         KeyCommand::Cert { what, by, issuer, days } => {
             let text = match by {
                 None => keyring.certificate(&what)?,
-                Some(by) => keyring.certify(&by, &PathBuf::from(what), &issuer, days)?,
+                Some(by) => {
+                    keyring.certify(&by, &PathBuf::from(what), &issuer, days, wall_clock())?
+                }
             };
             out.bytes(text.as_bytes())?;
         }
@@ -102,35 +106,21 @@ pub(crate) fn run(args: KeyArgs, common: &Common, out: &mut Out) -> Result<Exit,
 
 fn show(entry: &KeyEntry, out: &mut Out) -> Result<(), Failure> {
     if out.is_json() {
-        return out.json(&KeyRow {
-            name: &entry.name,
-            algorithm: entry.algorithm,
-            certificate: entry.certificate.as_deref(),
-            valid_until_ms: entry.valid_until_ms,
-        });
+        return out.json(entry);
     }
     out.line(&format!("{}  {}", entry.name, entry.algorithm))
-}
-
-/// A key, of `key`.
-#[derive(Serialize)]
-#[serde(tag = "event", rename = "key")]
-struct KeyRow<'a> {
-    name: &'a str,
-    algorithm: &'a str,
-    certificate: Option<&'a str>,
-    valid_until_ms: Option<u64>,
 }
 
 #[cfg(test)]
 mod row_tests {
     use super::*;
     use crate::output::assert_documented;
+    use xylem_packet::Name;
 
     #[test]
     fn rows_are_documented() {
-        assert_documented(&KeyRow {
-            name: "x",
+        assert_documented(&KeyEntry {
+            name: Name::from_uri("/a/KEY/1").expect("is a name"),
             algorithm: "x",
             certificate: None,
             valid_until_ms: None,

@@ -6,13 +6,12 @@ use crate::get::peers;
 use crate::output::Out;
 use crate::output::text::{bytes, count, rate};
 use crate::stop;
-use crate::values::{parse_rate, parse_seconds};
+use crate::values::{parse_rate, parse_seconds, parse_ticket};
 use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
-use std::time::Duration;
-use xylem_library::Blame;
-use xylem_library::scrub::{ScrubOptions, ScrubSummary};
+use std::time::{Duration, Instant};
+use xylem_library::scrub::{NotBrought, ScrubOptions, ScrubSummary};
 use xylem_node::{PeerUri, RepairOptions};
 
 /// Re-reads what was shared or fetched and names each damaged place; --repair mends it from peers
@@ -71,45 +70,34 @@ pub(crate) fn run(args: ScrubArgs, common: &Common, out: &mut Out) -> Result<Exi
     };
     let (tickets, addresses): (Vec<String>, Vec<String>) =
         args.from.into_iter().partition(is_ticket);
+    let tickets = tickets.iter().map(|text| parse_ticket(text)).collect::<Result<_, _>>()?;
     let parsed = addresses.iter().map(|from| from.parse::<PeerUri>());
     let parsed = parsed.collect::<Result<Vec<_>, _>>();
     let parsed = parsed.map_err(|e| Failure::new(Exit::Usage, format!("--from: {e}")))?;
-    let options = ScrubOptions {
-        paths: args.path,
-        repair: args.repair,
-        tickets,
-        limit_rate: args.limit,
-        store: common.store()?,
-    };
+    let options = ScrubOptions { paths: args.path, repair: args.repair, tickets };
     let repair =
         RepairOptions { peers: peers(&parsed)?, give_up: args.timeout, limit_rate: args.limit };
     let stop = stop::on_signals()?;
     out.ends_with(&stop);
-    let scrubbed = xylem_node::scrub(&options, &repair, &stop, &mut |event| out.event(event));
+    let (directory, started) = (common.store()?, Instant::now());
+    let mut event = |event| out.event(event);
+    let scrubbed = xylem_node::scrub(&directory, &options, &repair, &stop, &mut event);
     out.take_broken()?;
-    report(&scrubbed?, &options, out)
+    report(&scrubbed?, started.elapsed(), &options, out)
 }
 
-fn report(summary: &ScrubSummary, options: &ScrubOptions, out: &mut Out) -> Result<Exit, Failure> {
-    out.json(&ScrubbedRow {
-        bytes: summary.bytes,
-        files: summary.files,
-        places: summary.places,
-        damaged: summary.damaged,
-        mended: summary.mended,
-        trees: summary.trees,
-        trees_mended: summary.trees_mended,
-        changed: summary.changed,
-        missing: summary.missing,
-        failed: summary.failed,
-        fetched: summary.fetched,
-        seconds: summary.elapsed.as_secs_f64(),
-    })?;
+fn report(
+    summary: &ScrubSummary,
+    elapsed: Duration,
+    options: &ScrubOptions,
+    out: &mut Out,
+) -> Result<Exit, Failure> {
+    out.json(&ScrubbedRow { summary, seconds: elapsed.as_secs_f64() })?;
     let what = format!(
         "{} in {} ({})",
         bytes(summary.bytes),
         count(summary.files, "file"),
-        rate(summary.bytes, summary.elapsed)
+        rate(summary.bytes, elapsed)
     );
     if summary.is_clean() {
         let good = out.paint("32", if summary.damaged > 0 { "Mended" } else { "Clean" });
@@ -120,15 +108,15 @@ fn report(summary: &ScrubSummary, options: &ScrubOptions, out: &mut Out) -> Resu
     let word = if damaged { "DAMAGED" } else { "NOT AS IT WAS" };
     let bad = out.paint("1;31", word);
     out.note(&format!("{bad}: {what}{}", counted(summary)));
-    if let Some(trouble) = &summary.trouble {
-        out.warn(&trouble.message);
+    if let Some(why) = &summary.not_brought {
+        out.warn(&why.to_string());
     } else if damaged && !options.repair {
         out.note("--repair mends what peers still have; nothing was changed");
     } else if damaged {
         out.note("Nobody is known who has it; --from names a ticket or a peer");
     }
-    let exit = match &summary.trouble {
-        Some(trouble) if trouble.blame == Blame::Network => Exit::Unreachable,
+    let exit = match &summary.not_brought {
+        Some(NotBrought::Unreachable(_)) => Exit::Unreachable,
         _ if summary.failed > 0 && !damaged => Exit::Local,
         _ => Exit::Damaged,
     };
@@ -160,18 +148,9 @@ fn counted(summary: &ScrubSummary) -> String {
 /// `scrub` is done.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "scrubbed")]
-struct ScrubbedRow {
-    bytes: u64,
-    files: u64,
-    places: u64,
-    damaged: u64,
-    mended: u64,
-    trees: u64,
-    trees_mended: u64,
-    changed: u64,
-    missing: u64,
-    failed: u64,
-    fetched: u64,
+struct ScrubbedRow<'a> {
+    #[serde(flatten)]
+    summary: &'a ScrubSummary,
     seconds: f64,
 }
 
@@ -182,19 +161,7 @@ mod row_tests {
 
     #[test]
     fn rows_are_documented() {
-        assert_documented(&ScrubbedRow {
-            bytes: 1,
-            files: 1,
-            places: 0,
-            damaged: 0,
-            mended: 0,
-            trees: 0,
-            trees_mended: 0,
-            changed: 0,
-            missing: 0,
-            failed: 0,
-            fetched: 0,
-            seconds: 0.5,
-        });
+        let summary = ScrubSummary::default();
+        assert_documented(&ScrubbedRow { summary: &summary, seconds: 0.5 });
     }
 }

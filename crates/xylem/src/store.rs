@@ -10,9 +10,10 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use xylem_library::upkeep::{
-    CheckOptions, Finding, FindingKind, Pinned, Standing, StoreEntry, check_store, collect_store,
-    list_store,
+    CheckOptions, Finding, FindingKind, Origin, Pinned, Standing, StoreEntry, check_store,
+    collect_store, list_store,
 };
+use xylem_node::wall_clock;
 
 /// Looks after the store: lists it, checks it, removes what nothing needs
 ///
@@ -113,19 +114,9 @@ fn show(entry: &StoreEntry, out: &mut Out) -> Result<(), Failure> {
         Standing::Changed => "changed",
         Standing::Gone => "gone",
     };
-    let origin = if entry.fetched { "fetched" } else { "shared" };
+    let origin = if entry.origin == Origin::Fetched { "fetched" } else { "shared" };
     if out.is_json() {
-        return out.json(&KnownRow {
-            path: entry.path.to_string_lossy().into_owned(),
-            root: &entry.root,
-            directory: entry.directory,
-            origin,
-            bytes: entry.bytes,
-            state,
-            pinned: entry.pinned,
-            used_s: entry.used_s,
-            ticket: entry.ticket.as_deref(),
-        });
+        return out.json(entry);
     }
     let pinned = if entry.pinned { "pinned" } else { "-" };
     let path = entry.path.display().to_string();
@@ -157,20 +148,12 @@ fn check(options: CheckOptions, out: &mut Out) -> Result<Exit, Failure> {
         };
         let path = finding.path.to_string_lossy().into_owned();
         if out.is_json() {
-            out.json(&FindingRow { kind, path, what: &finding.what })?;
+            out.json(finding)?;
         } else {
             out.line(&clean(&format!("{kind}: {path}: {}", finding.what)))?;
         }
     }
-    out.json(&StoreCheckedRow {
-        records: summary.records,
-        trees: summary.trees,
-        listings: summary.listings,
-        manifests: summary.manifests,
-        bytes: summary.bytes,
-        bad: summary.bad,
-        repaired: summary.repaired,
-    })?;
+    out.json(&summary)?;
     let what = format!(
         "{}, {}, {}, {}",
         count(summary.records, "record"),
@@ -194,7 +177,7 @@ fn check(options: CheckOptions, out: &mut Out) -> Result<Exit, Failure> {
 fn gc(dir: &Path, dry_run: bool, older_than: Option<u64>, out: &mut Out) -> Result<Exit, Failure> {
     let older_than = older_than.map(|days| Duration::from_secs(days * 24 * 3600));
     let mut broken = Ok(());
-    let done = collect_store(dir, older_than, dry_run, &mut |name, size| {
+    let done = collect_store(dir, older_than, dry_run, wall_clock(), &mut |name, size| {
         let path = name.to_string_lossy().into_owned();
         if out.is_json() && broken.is_ok() {
             broken = out.json(&RemovedRow { path, bytes: size, dry_run });
@@ -244,8 +227,9 @@ fn pin(dir: &Path, what: &Path, keep: bool, out: &mut Out) -> Result<Exit, Failu
     let pinned = xylem_library::upkeep::pin(dir, what, keep)?;
     let (path, root) = match &pinned {
         Pinned::Path(path) => (Some(path.to_string_lossy().into_owned()), None),
-        Pinned::Root(root, _) => (None, Some(root.as_str())),
+        Pinned::Root(root, _) => (None, Some(root.to_string())),
     };
+    let root = root.as_deref();
     out.json(&PinnedRow { path: path.clone(), root, pinned: keep })?;
     let name = path.as_deref().or(root).unwrap_or_default();
     let word = if keep { "Pinned" } else { "No longer pinned:" };
@@ -254,43 +238,6 @@ fn pin(dir: &Path, what: &Path, keep: bool, out: &mut Out) -> Result<Exit, Failu
         out.note("Nothing of it is in the store yet");
     }
     Ok(Exit::Done)
-}
-
-/// A row of `store list`.
-#[derive(Serialize)]
-#[serde(tag = "event", rename = "known")]
-struct KnownRow<'a> {
-    path: String,
-    root: &'a str,
-    directory: bool,
-    origin: &'a str,
-    bytes: u64,
-    state: &'a str,
-    pinned: bool,
-    used_s: u64,
-    ticket: Option<&'a str>,
-}
-
-/// One thing that `store check` found.
-#[derive(Serialize)]
-#[serde(tag = "event", rename = "finding")]
-struct FindingRow<'a> {
-    kind: &'a str,
-    path: String,
-    what: &'a str,
-}
-
-/// `store check` is done.
-#[derive(Serialize)]
-#[serde(tag = "event", rename = "store_checked")]
-struct StoreCheckedRow {
-    records: u64,
-    trees: u64,
-    listings: u64,
-    manifests: u64,
-    bytes: u64,
-    bad: u64,
-    repaired: u64,
 }
 
 /// One name that `store gc` removed.
@@ -329,6 +276,7 @@ struct PinnedRow<'a> {
 mod row_tests {
     use super::*;
     use crate::output::assert_documented;
+    use xylem_library::upkeep::CheckSummary;
 
     #[test]
     fn rows_are_documented() {
@@ -344,23 +292,17 @@ mod row_tests {
             dry_run: false,
         });
         assert_documented(&RemovedRow { path: "x".into(), bytes: 1, dry_run: false });
-        assert_documented(&StoreCheckedRow {
-            records: 1,
-            trees: 1,
-            listings: 1,
-            manifests: 1,
-            bytes: 1,
-            bad: 1,
-            repaired: 1,
-        });
-        assert_documented(&FindingRow { kind: "x", path: "x".into(), what: "x" });
-        assert_documented(&KnownRow {
-            path: "x".into(),
-            root: "x",
+        assert_documented(&CheckSummary::default());
+        let (path, what) = (PathBuf::from("x"), "x".to_owned());
+        let finding = Finding { kind: FindingKind::Damaged, path: path.clone(), what };
+        assert_documented(&finding);
+        assert_documented(&StoreEntry {
+            path,
+            root: xylem_hash::hash(b""),
             directory: false,
-            origin: "x",
+            origin: Origin::Shared,
             bytes: 1,
-            state: "x",
+            standing: Standing::Unchanged,
             pinned: false,
             used_s: 1,
             ticket: None,

@@ -11,7 +11,8 @@ use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use xylem_node::{ExtendsOptions, PeerUri, VerifyOptions, VerifySummary};
+use xylem_library::verify::{Damage, VerifySummary};
+use xylem_node::{ExtendsOptions, PeerUri, VerifyOptions};
 
 /// Checks whether a file or directory is what a ticket names; prints each damaged byte range
 ///
@@ -110,27 +111,16 @@ fn extends(args: &VerifyArgs, old: String, out: &mut Out) -> Result<Exit, Failur
 }
 
 fn report(summary: &VerifySummary, path: &Path, out: &mut Out) -> Result<Exit, Failure> {
-    for (inner, range, what) in &summary.damage {
-        out.json(&DamageRow {
-            path: inner.to_string_lossy().into_owned(),
-            start: range.start,
-            end: range.end,
-            what,
-        })?;
+    for damage in &summary.damage {
+        out.json(damage)?;
         if !out.is_json() {
+            let Damage { path: inner, start, end, what } = damage;
             let whole =
                 if inner.as_os_str().is_empty() { path.to_owned() } else { path.join(inner) };
-            let line = format!("{}: {}..{}: {what}", whole.display(), range.start, range.end);
-            out.line(&clean(&line))?;
+            out.line(&clean(&format!("{}: {start}..{end}: {what}", whole.display())))?;
         }
     }
-    out.json(&VerifiedRow {
-        root: &summary.root.to_string(),
-        bytes: summary.bytes,
-        files: summary.files,
-        damaged: summary.damage.len(),
-        located: summary.located,
-    })?;
+    out.json(summary)?;
     let what = format!("{} in {}", bytes(summary.bytes), count(summary.files, "file"));
     if summary.damage.is_empty() {
         let good = out.paint("32", "Verified");
@@ -157,27 +147,6 @@ struct ExtendsRow<'a> {
     why: Option<&'a str>,
 }
 
-/// One bad place that `verify` found.
-#[derive(Serialize)]
-#[serde(tag = "event", rename = "damage")]
-struct DamageRow<'a> {
-    path: String,
-    start: u64,
-    end: u64,
-    what: &'a str,
-}
-
-/// `verify` is done.
-#[derive(Serialize)]
-#[serde(tag = "event", rename = "verified")]
-struct VerifiedRow<'a> {
-    root: &'a str,
-    bytes: u64,
-    files: u64,
-    damaged: usize,
-    located: bool,
-}
-
 #[cfg(test)]
 mod row_tests {
     use super::*;
@@ -192,13 +161,10 @@ mod row_tests {
             extends: true,
             why: Some("w"),
         });
-        assert_documented(&DamageRow { path: String::new(), start: 0, end: 1, what: "x" });
-        assert_documented(&VerifiedRow {
-            root: "00",
-            bytes: 1,
-            files: 1,
-            damaged: 0,
-            located: true,
-        });
+        let (path, what) = (std::path::PathBuf::new(), "x".to_owned());
+        let damage = Damage { path, start: 0, end: 1, what };
+        assert_documented(&damage);
+        let (root, damage) = (xylem_hash::hash(b""), vec![damage]);
+        assert_documented(&VerifySummary { root, bytes: 1, files: 1, damage, located: true });
     }
 }

@@ -52,12 +52,17 @@ const EDGE_ONLY: &[&str] = &[
     "TcpListener",
     "Instant::now",
     "SystemTime::now",
+    "thread::sleep",
     "thread::spawn",
     "thread::scope",
     "std::env",
     "println!",
     "eprintln!",
 ];
+
+/// Hashing, reading back and writing have threads of their own, which wait for a disk or a lock; they
+/// read no clock.
+const THREADS: &[&str] = &["xylem-library"];
 
 fn crates() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("crates/").to_path_buf()
@@ -132,7 +137,9 @@ fn no_clock_socket_thread_or_environment_below_the_node() {
         let is_test = |f: &Path| f.components().any(|c| c.as_os_str() == "tests");
         for file in files.iter().filter(|f| !f.ends_with("tests.rs") && !is_test(f)) {
             let code = code(file);
-            for word in EDGE_ONLY {
+            let threads = THREADS.contains(name);
+            let forbidden = |word: &&&str| !(threads && word.starts_with("thread::"));
+            for word in EDGE_ONLY.iter().filter(forbidden) {
                 assert!(!code.contains(word), "{}: uses {word}", file.display());
             }
         }

@@ -1,6 +1,6 @@
-//! What is remembered of checkpoints, on disk: 64 bytes each, appended and never changed.
+//! [`Log`]: what is remembered of checkpoints on disk, 64 bytes each, appended and never changed.
 //!
-//! A record is written before its checkpoint is told to anybody, so that a publisher that is killed
+//! A record is written before anybody is given its checkpoint, so that a publisher that is killed
 //! goes on with higher versions and can serve again whatever it has signed. Each record carries a
 //! check of its own; what a crash left half-written at the end is cut off. Layout: docs/spec/store.md,
 //! "Growing objects".
@@ -21,21 +21,21 @@ const FOLDER: &str = "growing";
 
 /// One checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub(super) struct Entry {
     /// Version component of its name, microseconds.
-    pub version: u64,
+    pub(super) version: u64,
     /// Bytes of the file then.
-    pub size: u64,
+    pub(super) size: u64,
     /// Root of its tree.
-    pub root: Hash,
+    pub(super) root: Hash,
     /// Permission bits, which its manifest says.
-    pub mode: u16,
+    pub(super) mode: u16,
     /// Whether nothing was to come after it.
-    pub last: bool,
+    pub(super) last: bool,
 }
 
 impl Entry {
-    pub fn encode(&self) -> [u8; RECORD] {
+    pub(super) fn encode(&self) -> [u8; RECORD] {
         let mut out = [0; RECORD];
         out[..8].copy_from_slice(&self.version.to_le_bytes());
         out[8..16].copy_from_slice(&self.size.to_le_bytes());
@@ -46,7 +46,7 @@ impl Entry {
     }
 
     /// `None` for anything but what [`Self::encode`] gives.
-    pub fn decode(record: &[u8; RECORD]) -> Option<Self> {
+    pub(super) fn decode(record: &[u8; RECORD]) -> Option<Self> {
         let number =
             |at: usize| u64::from_le_bytes(record[at..at + 8].try_into().unwrap_or([0; 8]));
         let mut root = [0; 32];
@@ -69,7 +69,7 @@ fn sealed(mut record: [u8; RECORD]) -> [u8; RECORD] {
 }
 
 /// The store's folder for growing objects, made where it is not there.
-pub fn folder(store: &Store) -> Result<PathBuf, StoreError> {
+pub(super) fn folder(store: &Store) -> Result<PathBuf, StoreError> {
     let folder = store.dir().join(FOLDER);
     match store.medium().create_dir(&folder, 0o700) {
         Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
@@ -80,7 +80,7 @@ pub fn folder(store: &Store) -> Result<PathBuf, StoreError> {
 }
 
 /// Where the state of a growing object lies that is read from, or written to, the file at `path`.
-pub fn place(
+pub(super) fn place(
     store: &Store,
     path: &[u8],
     object: NameRef<'_>,
@@ -93,12 +93,12 @@ pub fn place(
 }
 
 /// Opens a file of this folder, a new one if there is none.
-pub fn open(medium: &dyn Medium, path: &Path) -> Result<FileRef, StoreError> {
+pub(super) fn open(medium: &dyn Medium, path: &Path) -> Result<FileRef, StoreError> {
     FileRef::open(medium, path, OpenHow::Create { mode: 0o600 })
 }
 
 /// The one record of a small file; `None` if it holds none.
-pub fn read_one(file: &FileRef) -> Result<Option<Entry>, StoreError> {
+pub(super) fn read_one(file: &FileRef) -> Result<Option<Entry>, StoreError> {
     read_record(file, 0)
 }
 
@@ -110,7 +110,7 @@ fn read_record(file: &FileRef, at: u64) -> Result<Option<Entry>, StoreError> {
 
 /// All checkpoints of one growing object, by number; one publisher at a time.
 #[derive(Debug)]
-pub struct Log {
+pub(super) struct Log {
     file: FileRef,
     count: u64,
     newest: Option<Entry>,
@@ -119,7 +119,11 @@ pub struct Log {
 impl Log {
     /// Opens and locks the log at `path`, which is to be that of `object`. One of something else, or
     /// damaged at its beginning, is begun anew.
-    pub fn open(medium: &dyn Medium, path: &Path, object: NameRef<'_>) -> Result<Self, StoreError> {
+    pub(super) fn open(
+        medium: &dyn Medium,
+        path: &Path,
+        object: NameRef<'_>,
+    ) -> Result<Self, StoreError> {
         let file = open(medium, path)?;
         file.lock()?;
         let mut head = [0; RECORD];
@@ -147,17 +151,17 @@ impl Log {
     }
 
     /// How many there are.
-    pub fn count(&self) -> u64 {
+    pub(super) fn count(&self) -> u64 {
         self.count
     }
 
     /// The newest one.
-    pub fn newest(&self) -> Option<Entry> {
+    pub(super) fn newest(&self) -> Option<Entry> {
         self.newest
     }
 
     /// Adds one, of a higher version than all before it.
-    pub fn append(&mut self, entry: Entry) -> Result<(), StoreError> {
+    pub(super) fn append(&mut self, entry: Entry) -> Result<(), StoreError> {
         self.file.write_all(&entry.encode(), (self.count + 1) * RECORD as u64)?;
         self.count += 1;
         self.newest = Some(entry);
@@ -165,12 +169,12 @@ impl Log {
     }
 
     /// Checkpoint `number`, counted from 0.
-    pub fn entry(&self, number: u64) -> Result<Option<Entry>, StoreError> {
+    pub(super) fn entry(&self, number: u64) -> Result<Option<Entry>, StoreError> {
         if number >= self.count { Ok(None) } else { read_record(&self.file, number + 1) }
     }
 
     /// The checkpoint of this version, and its number: a search by halves in the file.
-    pub fn find(&self, version: u64) -> Result<Option<(u64, Entry)>, StoreError> {
+    pub(super) fn find(&self, version: u64) -> Result<Option<(u64, Entry)>, StoreError> {
         let (mut from, mut to) = (0, self.count);
         while from < to {
             let middle = from + (to - from) / 2;

@@ -5,10 +5,9 @@ use std::time::Duration;
 use xylem_object::naming::{self, Request};
 use xylem_object::{Answer, Have, Kind, Manifest, ObjectId, Publication, PublisherId};
 use xylem_packet::{Data, Interest, NameRef};
-use xylem_store::StoreError;
 
 use super::proofs::Proofs;
-use super::source::HeldSource;
+use super::source::{HeldError, HeldSource};
 
 /// What is there is looked up again after this long, however often it is asked for.
 const HAVE_AGE: Duration = Duration::from_millis(100);
@@ -36,7 +35,7 @@ impl Answers {
     pub fn answer(&mut self, now: Duration, interest: &Interest<'_>, out: &mut Vec<u8>) -> bool {
         let name = interest.name();
         match naming::parse(self.publication.prefix(), name) {
-            Some(Request::Have { .. }) => self.tell_have(now, name, out),
+            Some(Request::Have { .. }) => self.answer_have(now, name, out),
             Some(Request::Segment { object, index }) => {
                 if !self.source.holdings().has(object, index) {
                     return false;
@@ -77,7 +76,7 @@ impl Answers {
         &mut self,
         interest: &Interest<'_>,
         out: &mut Vec<u8>,
-        proves: impl FnOnce(&mut Self, &Data<'_>) -> Result<bool, StoreError>,
+        proves: impl FnOnce(&mut Self, &Data<'_>) -> Result<bool, HeldError>,
     ) -> Option<u64> {
         let start = out.len();
         let made = self.publication.answer(interest, &mut self.source, out);
@@ -106,7 +105,7 @@ impl Answers {
         }
     }
 
-    fn tell_have(&mut self, now: Duration, name: NameRef<'_>, out: &mut Vec<u8>) -> bool {
+    fn answer_have(&mut self, now: Duration, name: NameRef<'_>, out: &mut Vec<u8>) -> bool {
         if self.have.as_ref().is_none_or(|(at, _)| now >= *at + HAVE_AGE) {
             let directory = self.manifest.kind == Kind::Directory;
             self.have = Some((now, self.source.holdings().have(directory)));

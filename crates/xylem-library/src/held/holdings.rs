@@ -1,4 +1,4 @@
-//! [`Holdings`]: what a fetch has verified and written so far. Sinks tell, whoever serves reads.
+//! [`Holdings`]: what a fetch has verified and written so far. Sinks add to it, whoever serves reads.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -13,6 +13,9 @@ use xylem_tree::{Geometry, SegmentIndex, SegmentSet};
 
 use crate::listed::ListedFiles;
 
+/// Files of a directory up to this size are written in one go when they are whole, and hashed anew
+/// when they are served: that costs less than looking for their nodes on disk. Larger ones are resumed.
+pub(crate) const SMALL_FILE: u64 = 64 * 1024;
 /// Runs of one object that a [`Have`] is made from; it holds no more.
 const MAX_RUNS: usize = 4_096;
 /// Objects that a [`Have`] tells of as partly there, beside the whole ones.
@@ -36,11 +39,11 @@ struct Object {
 
 /// Where an object that is being fetched lies.
 #[derive(Clone)]
-pub struct Open {
-    pub file: FileRef,
-    pub outboard: OutboardFile,
+pub(crate) struct Open {
+    pub(crate) file: FileRef,
+    pub(crate) outboard: OutboardFile,
     /// The slot at which its outboard begins.
-    pub base: u64,
+    pub(crate) base: u64,
 }
 
 /// A directory: its regular files by number, and which of them are whole.
@@ -52,27 +55,27 @@ struct Tree {
 }
 
 /// A regular file as the listing has it.
-pub struct ListedFile {
+pub(crate) struct ListedFile {
     /// Below the directory.
-    pub path: Vec<u8>,
-    pub size: u64,
-    pub root: Hash,
+    pub(crate) path: Vec<u8>,
+    pub(crate) size: u64,
+    pub(crate) root: Hash,
     /// Where its outboard begins among the directory's.
-    pub slot: u64,
+    pub(crate) slot: u64,
 }
 
 /// A file of a directory that is whole.
 #[derive(Clone)]
-pub struct Whole {
-    pub path: PathBuf,
-    pub size: u64,
-    pub outboards: OutboardFile,
-    pub slot: u64,
+pub(crate) struct Whole {
+    pub(crate) path: PathBuf,
+    pub(crate) size: u64,
+    pub(crate) outboards: OutboardFile,
+    pub(crate) slot: u64,
 }
 
 /// Where to read an object.
 #[derive(Clone)]
-pub enum Place {
+pub(crate) enum Place {
     Open(Open),
     Whole(Whole),
 }
@@ -96,7 +99,7 @@ impl Holdings {
     ///
     /// # Errors
     /// Those of [`Partial::on_servable`].
-    pub fn watch(&self, id: ObjectId, partial: &mut Partial) -> Result<(), StoreError> {
+    pub(crate) fn watch(&self, id: ObjectId, partial: &mut Partial) -> Result<(), StoreError> {
         let (outboard, base) = partial.outboard();
         let open = Open { file: partial.file().clone(), outboard: outboard.clone(), base };
         let have = SegmentSet::new(partial.geometry().segments());
@@ -110,7 +113,7 @@ impl Holdings {
     }
 
     /// The object itself is there as a whole, from an earlier run.
-    pub fn kept(&self, geometry: &Geometry, file: FileRef, outboard: OutboardFile) {
+    pub(crate) fn kept(&self, geometry: &Geometry, file: FileRef, outboard: OutboardFile) {
         let mut have = SegmentSet::new(geometry.segments());
         have.insert_range(0..geometry.segments());
         let open = Open { file, outboard, base: 0 };
@@ -129,14 +132,14 @@ impl Holdings {
     }
 
     /// A directory's listing is known: these are its regular files, which come to lie below `place`.
-    pub fn plan(&self, place: &Path, files: ListedFiles, outboards: OutboardFile) {
+    pub(crate) fn plan(&self, place: &Path, files: ListedFiles, outboards: OutboardFile) {
         let whole = SegmentSet::new(files.totals().files);
         let place = place.to_path_buf();
         self.state().tree = Some(Tree { place, files, whole, outboards });
     }
 
     /// A file of the directory is whole and in its place.
-    pub fn whole(&self, number: u64) {
+    pub(crate) fn whole(&self, number: u64) {
         let mut state = self.state();
         if let Some(tree) = &mut state.tree {
             tree.whole.insert(number);
@@ -152,7 +155,7 @@ impl Holdings {
     }
 
     /// What lies on disk is not what was written.
-    pub fn lost(&self, id: ObjectId, index: SegmentIndex) {
+    pub(crate) fn lost(&self, id: ObjectId, index: SegmentIndex) {
         let mut state = self.state();
         if let Some(object) = state.objects.get_mut(&id) {
             object.have.remove(index.0);
@@ -162,12 +165,12 @@ impl Holdings {
     }
 
     /// A directory's regular file.
-    pub fn listed(&self, number: u64) -> Option<ListedFile> {
+    pub(crate) fn listed(&self, number: u64) -> Option<ListedFile> {
         self.state().tree.as_mut()?.file(number)
     }
 
     /// Whether a segment is there, with its proof.
-    pub fn has(&self, id: ObjectId, index: SegmentIndex) -> bool {
+    pub(crate) fn has(&self, id: ObjectId, index: SegmentIndex) -> bool {
         let state = self.state();
         match (state.objects.get(&id), id, &state.tree) {
             (Some(object), ..) => object.have.contains(index.0),
@@ -177,7 +180,7 @@ impl Holdings {
     }
 
     /// Where to read an object of which something is there.
-    pub fn place(&self, id: ObjectId) -> Option<Place> {
+    pub(crate) fn place(&self, id: ObjectId) -> Option<Place> {
         let mut state = self.state();
         if let Some(object) = state.objects.get(&id) {
             return Some(Place::Open(object.open.clone()));
@@ -186,7 +189,7 @@ impl Holdings {
         let file = tree.file(number)?;
         tree.whole.contains(number).then(|| {
             Place::Whole(Whole {
-                path: tree.place.join(crate::walk::os_path(&file.path)),
+                path: tree.place.join(crate::path::os_path(&file.path)),
                 size: file.size,
                 outboards: tree.outboards.clone(),
                 slot: file.slot,
@@ -195,7 +198,7 @@ impl Holdings {
     }
 
     /// What can be asked for now.
-    pub fn have(&self, directory: bool) -> Have {
+    pub(crate) fn have(&self, directory: bool) -> Have {
         let state = self.state();
         let object = state.objects.get(&ObjectId::Root).is_some_and(|o| o.have.is_full());
         let files = state.tree.as_ref().is_some_and(|t| t.whole.is_full());

@@ -3,12 +3,11 @@
 use std::collections::VecDeque;
 
 use xylem_object::{ObjectId, Source};
-use xylem_store::StoreError;
 use xylem_tree::{
     Anchor, ExtractError, Geometry, NodeSource, SegmentIndex, Tile, tile_content, tile_signature,
 };
 
-use super::source::HeldSource;
+use super::source::{HeldError, HeldSource};
 
 /// Tiles kept as proven, each for 2,048 segments (30 KiB a tile).
 const TILES: usize = 32;
@@ -37,9 +36,9 @@ struct Nodes<'a> {
 }
 
 impl NodeSource for Nodes<'_> {
-    type Error = StoreError;
+    type Error = HeldError;
 
-    fn read_nodes(&mut self, first_slot: u64, out: &mut [u8]) -> Result<(), StoreError> {
+    fn read_nodes(&mut self, first_slot: u64, out: &mut [u8]) -> Result<(), HeldError> {
         self.source.read_nodes(self.object, first_slot, out)
     }
 }
@@ -53,7 +52,7 @@ impl Proofs {
         index: SegmentIndex,
         content: &[u8],
         proof: &[u8],
-    ) -> Result<bool, StoreError> {
+    ) -> Result<bool, HeldError> {
         let (Some(geometry), Some(root)) = (source.geometry(object), source.root(object)) else {
             return Ok(false);
         };
@@ -72,7 +71,7 @@ impl Proofs {
         tile: Tile,
         content: &[u8],
         proof: &[u8],
-    ) -> Result<bool, StoreError> {
+    ) -> Result<bool, HeldError> {
         let (Some(geometry), Some(root)) = (source.geometry(object), source.root(object)) else {
             return Ok(false);
         };
@@ -93,7 +92,7 @@ impl Proofs {
         root: &Anchor,
         tile: Tile,
         index: SegmentIndex,
-    ) -> Result<Option<Anchor>, StoreError> {
+    ) -> Result<Option<Anchor>, HeldError> {
         let geometry = *root.geometry();
         let first = segments_under(&geometry, tile).start;
         let place = ((index.0 - first) / GROUP) as usize;
@@ -133,21 +132,21 @@ fn above(
     object: ObjectId,
     root: &Anchor,
     tile: Tile,
-) -> Result<Option<Anchor>, StoreError> {
+) -> Result<Option<Anchor>, HeldError> {
     let Some(upper) = root.geometry().tile_above(tile) else { return Ok(Some(*root)) };
     let mut found = None;
     read_proven(source, object, root, upper, |(_, proven)| found = proven.over_tile(tile))?;
     Ok(found)
 }
 
-/// Reads a tile from the outboard and hands it on if it is proven; whether it is.
+/// Reads a tile from the outboard and hands it to `with` if it is proven; whether it is.
 fn read_proven(
     source: &mut HeldSource,
     object: ObjectId,
     root: &Anchor,
     tile: Tile,
-    take: impl FnOnce((Tile, xylem_tree::ProvenTile<'_>)),
-) -> Result<bool, StoreError> {
+    with: impl FnOnce((Tile, xylem_tree::ProvenTile<'_>)),
+) -> Result<bool, HeldError> {
     let Some(above) = above(source, object, root, tile)? else { return Ok(false) };
     let (mut content, mut proof) = (Vec::new(), Vec::new());
     let mut nodes = Nodes { source, object };
@@ -160,7 +159,7 @@ fn read_proven(
     }
     match above.tile(tile, &content, &proof) {
         Ok(proven) => {
-            take((tile, proven));
+            with((tile, proven));
             Ok(true)
         }
         Err(_) => Ok(false),

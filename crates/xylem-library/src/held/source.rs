@@ -1,5 +1,5 @@
-//! Reads what a fetch has written, for serving it. Nothing that is read here is believed: who calls
-//! proves each piece anew before it leaves.
+//! [`HeldSource`]: what a fetch has written, read for serving it. Nothing that is read here is
+//! believed: whoever calls proves each piece anew before it leaves.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,13 +9,24 @@ use xylem_object::{Manifest, ObjectId, Source};
 use xylem_store::{FileRef, Medium, OpenHow, OutboardFile, StoreError};
 use xylem_tree::{Geometry, NODE_LEN, Outboard, SegmentIndex};
 
+use super::holdings::SMALL_FILE;
 use super::holdings::{Holdings, Place, Whole};
-use crate::sink::SMALL_FILE;
 
 /// Files of a directory held open at once.
 const OPEN_FILES: usize = 32;
 /// Small files held in memory with their trees.
 const SMALL_FILES: usize = 16;
+
+/// Why something could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum HeldError {
+    /// Nothing of the object is here.
+    #[error("nothing of it is here yet")]
+    NotHeld,
+    /// It is here and can't be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
 
 /// A [`Source`] over [`Holdings`].
 pub struct HeldSource {
@@ -35,25 +46,28 @@ struct Small {
 }
 
 impl HeldSource {
+    /// Reads what `holdings` say is there of the publication with this `manifest`.
     pub fn new(holdings: Holdings, manifest: Manifest, medium: Arc<dyn Medium>) -> Self {
         let (open, small) = (VecDeque::new(), VecDeque::new());
         Self { holdings, manifest, medium, open, small }
     }
 
-    pub fn holdings(&self) -> &Holdings {
+    /// What is there.
+    pub(super) fn holdings(&self) -> &Holdings {
         &self.holdings
     }
 
     /// Forgets what is at hand of an object, so that it is read anew.
-    pub fn forget(&mut self, object: ObjectId) {
+    pub(super) fn forget(&mut self, object: ObjectId) {
         if let ObjectId::File(number) = object {
             self.open.retain(|(n, _)| *n != number);
             self.small.retain(|s| s.number != number);
         }
     }
 
-    fn nowhere() -> StoreError {
-        StoreError::NotFound { path: std::path::PathBuf::new() }
+    /// Where an object lies of which something is there.
+    fn place(&self, object: ObjectId) -> Result<Place, HeldError> {
+        self.holdings.place(object).ok_or(HeldError::NotHeld)
     }
 
     fn file(&mut self, number: u64, whole: &Whole) -> Result<FileRef, StoreError> {
@@ -86,8 +100,12 @@ impl HeldSource {
             }
             self.small.push_back(Small { number, content, outboard });
         }
-        self.small.back().ok_or_else(Self::nowhere)
+        self.small.back().ok_or_else(|| out_of_range(whole, 0))
     }
+}
+
+fn out_of_range(whole: &Whole, offset: u64) -> StoreError {
+    StoreError::OutOfRange { path: whole.path.clone(), offset }
 }
 
 fn read_whole(file: &FileRef, out: &mut [u8], offset: u64) -> Result<(), StoreError> {
@@ -108,7 +126,7 @@ fn read_slots(outboard: &OutboardFile, slot: u64, out: &mut [u8]) -> Result<(), 
 }
 
 impl Source for HeldSource {
-    type Error = StoreError;
+    type Error = HeldError;
 
     fn geometry(&mut self, object: ObjectId) -> Option<Geometry> {
         match object {
@@ -125,20 +143,20 @@ impl Source for HeldSource {
         object: ObjectId,
         offset: u64,
         out: &mut [u8],
-    ) -> Result<(), StoreError> {
-        match (self.holdings.place(object).ok_or_else(Self::nowhere)?, object) {
-            (Place::Open(open), _) => read_whole(&open.file, out, offset),
+    ) -> Result<(), HeldError> {
+        match (self.place(object)?, object) {
+            (Place::Open(open), _) => Ok(read_whole(&open.file, out, offset)?),
             (Place::Whole(whole), ObjectId::File(number)) if whole.size <= SMALL_FILE => {
                 let from = usize::try_from(offset).unwrap_or(usize::MAX);
                 let content = &self.small(number, &whole)?.content;
                 let part = content.get(from..).and_then(|rest| rest.get(..out.len()));
-                out.copy_from_slice(part.ok_or_else(Self::nowhere)?);
+                out.copy_from_slice(part.ok_or_else(|| out_of_range(&whole, offset))?);
                 Ok(())
             }
             (Place::Whole(whole), ObjectId::File(number)) => {
-                read_whole(&self.file(number, &whole)?, out, offset)
+                Ok(read_whole(&self.file(number, &whole)?, out, offset)?)
             }
-            (Place::Whole(_), ObjectId::Root) => Err(Self::nowhere()),
+            (Place::Whole(whole), ObjectId::Root) => Err(out_of_range(&whole, offset).into()),
         }
     }
 
@@ -147,21 +165,21 @@ impl Source for HeldSource {
         object: ObjectId,
         first_slot: u64,
         out: &mut [u8],
-    ) -> Result<(), StoreError> {
-        match (self.holdings.place(object).ok_or_else(Self::nowhere)?, object) {
+    ) -> Result<(), HeldError> {
+        match (self.place(object)?, object) {
             (Place::Open(open), _) => {
-                read_slots(&open.outboard, open.base.saturating_add(first_slot), out)
+                Ok(read_slots(&open.outboard, open.base.saturating_add(first_slot), out)?)
             }
             (Place::Whole(whole), ObjectId::File(number)) if whole.size <= SMALL_FILE => {
                 let from = usize::try_from(first_slot).unwrap_or(usize::MAX);
                 let nodes = self.small(number, &whole)?.outboard.as_bytes();
                 let rest = nodes.get(from.saturating_mul(NODE_LEN)..);
                 let part = rest.and_then(|rest| rest.get(..out.len()));
-                out.copy_from_slice(part.ok_or_else(Self::nowhere)?);
+                out.copy_from_slice(part.ok_or_else(|| out_of_range(&whole, first_slot))?);
                 Ok(())
             }
             (Place::Whole(whole), _) => {
-                read_slots(&whole.outboards, whole.slot.saturating_add(first_slot), out)
+                Ok(read_slots(&whole.outboards, whole.slot.saturating_add(first_slot), out)?)
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What the store keeps beside sessions: messages that came ([`Letter`]) and envelopes that have to
+//! [`Letter`] and [`Parcel`]: what the store keeps beside sessions, messages that came ([`Letter`]) and envelopes that have to
 //! go ([`Parcel`]), each a file. Numbers are big-endian.
 
 use std::net::SocketAddr;
@@ -11,22 +11,28 @@ use zeroize::Zeroizing;
 
 const VERSION: u8 = 1;
 /// Longest file of either kind.
-pub const MAX_FILE: usize = MAX_ENVELOPE + 4_096;
+pub(super) const MAX_FILE: usize = MAX_ENVELOPE + 4_096;
 
 /// A message that came: `version (1) | accepted (1) | received, ms since 1970 (8) | envelope's id
 /// (16) | session (16) | publisher (32) | link key (32) | body`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Letter {
+    /// What it brought was accepted.
     pub accepted: bool,
+    /// When it came, ms since 1970.
     pub received_ms: u64,
+    /// The envelope in which it came.
     pub envelope: EnvelopeId,
+    /// The conversation that it is of.
     pub session: SessionId,
+    /// Who wrote it.
     pub from: Party,
+    /// What it says.
     pub body: Body,
 }
 
 impl Letter {
-    pub fn encode(&self) -> Option<Zeroizing<Vec<u8>>> {
+    pub(super) fn encode(&self) -> Option<Zeroizing<Vec<u8>>> {
         let body = self.body.encode().ok()?;
         let mut out = Zeroizing::new(Vec::with_capacity(106 + body.len()));
         out.extend_from_slice(&[VERSION, u8::from(self.accepted)]);
@@ -39,7 +45,7 @@ impl Letter {
         Some(out)
     }
 
-    pub fn decode(bytes: &[u8]) -> Option<Self> {
+    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let (head, rest) = bytes.split_first_chunk::<2>()?;
         let (received, rest) = rest.split_first_chunk()?;
         let (envelope, rest) = rest.split_first_chunk()?;
@@ -72,21 +78,27 @@ pub enum Route {
 /// addresses | name's length (1) | name | envelope`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parcel {
+    /// Since when it waits, ms since 1970.
     pub queued: u64,
+    /// The conversation that it is of.
     pub session: SessionId,
+    /// Whom it is for.
     pub to: Party,
+    /// Who takes it in.
     pub route: Route,
     /// What the receiver is called here.
     pub name: String,
+    /// What has to go.
     pub envelope: Vec<u8>,
 }
 
 impl Parcel {
+    /// Its envelope's id.
     pub fn id(&self) -> EnvelopeId {
         EnvelopeId::of(&self.envelope)
     }
 
-    pub fn encode(&self) -> Vec<u8> {
+    pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(512 + self.envelope.len());
         let (kind, key, addresses): (u8, &[u8], _) = match &self.route {
             Route::Direct(addresses) => (0, &[], addresses),
@@ -107,7 +119,7 @@ impl Parcel {
         out
     }
 
-    pub fn decode(bytes: &[u8]) -> Option<Self> {
+    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let (head, rest) = bytes.split_first_chunk::<2>()?;
         let (queued, rest) = rest.split_first_chunk()?;
         let (session, rest) = rest.split_first_chunk()?;

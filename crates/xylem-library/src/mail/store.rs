@@ -6,7 +6,9 @@
 //! after that. What a crash left between is finished when the sender, who had no receipt, sends the
 //! envelope again.
 
+use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
 
 use xylem_link::StaticKey;
 use xylem_mail::protocol::Status;
@@ -15,17 +17,16 @@ use xylem_mail::{
     Received, Session, SessionId,
 };
 use xylem_object::PublisherKey;
+use xylem_store::Medium;
 
-use super::disk::{Disk, Turn};
 use super::entries::{Letter, MAX_FILE, Parcel, Route, hex};
-use crate::clock::now_ms;
-use crate::{Blame, Error};
-use crate::{failure, identity};
+use super::error::MailStoreError;
+use super::folder::{Folder, Locked};
+use super::letters::PENDING;
+use crate::disk::disk;
+use crate::keys::{load_or_create, random};
+use crate::time::UnixTime;
 
-/// Messages that are kept at most.
-const MAX_LETTERS: usize = 1_024;
-/// Of these, messages of people who have no name here.
-const MAX_STRANGERS_LETTERS: usize = 64;
 /// Conversations at most, ended ones included.
 const MAX_SESSIONS: usize = 4_096;
 /// Of these, live ones with people who have no name here.
@@ -38,7 +39,6 @@ const MAX_PARCELS: usize = 256;
 const MAX_SESSION: usize = 1 << 18;
 /// An envelope that found nobody for so long, in ms, is given up.
 const GIVE_UP: u64 = 30 * 86_400_000;
-const PENDING: &str = ".pending-";
 
 /// What came of an envelope for us.
 #[derive(Debug, PartialEq)]
@@ -55,28 +55,36 @@ pub enum Incoming {
 
 /// See the module's documentation.
 pub struct MailStore {
-    disk: Disk,
+    pub(super) folder: Folder,
     us: Identity,
-}
-
-fn now_s() -> u64 {
-    now_ms() / 1_000
 }
 
 impl MailStore {
     /// Opens the mail of a store, or begins it.
-    pub fn open(store: &Path) -> Result<Self, Error> {
+    ///
+    /// # Errors
+    /// It can't be read or made; so for all below.
+    pub fn open(store: &Path) -> Result<Self, MailStoreError> {
         let keys = store.join("keys");
-        let publisher =
-            PublisherKey::from_bytes(&identity::load_or_create(&keys.join("publisher"))?);
-        let link = StaticKey::from_bytes(identity::load_or_create(&keys.join("link"))?);
+        let publisher = PublisherKey::from_bytes(&load_or_create(&keys.join("publisher"))?);
+        let link = StaticKey::from_bytes(load_or_create(&keys.join("link"))?);
+        Self::of(Identity::new(publisher, link), disk(), store)
+    }
+
+    /// Opens the mail of somebody whose keys are not in the store.
+    ///
+    /// # Errors
+    /// See [`MailStore::open`].
+    pub fn of(us: Identity, medium: Arc<dyn Medium>, store: &Path) -> Result<Self, MailStoreError> {
         let directories = ["sessions", "people", "inbox", "outbox"];
-        let disk = Disk::open(store.join("mail"), &directories)?;
-        Ok(Self { disk, us: Identity::new(publisher, link) })
+        Ok(Self { folder: Folder::open(medium, store.join("mail"), &directories)?, us })
     }
 
     /// Opens it if it has begun.
-    pub fn open_existing(store: &Path) -> Result<Option<Self>, Error> {
+    ///
+    /// # Errors
+    /// See [`MailStore::open`].
+    pub fn open_existing(store: &Path) -> Result<Option<Self>, MailStoreError> {
         store.join("mail").is_dir().then(|| Self::open(store)).transpose()
     }
 
@@ -85,55 +93,58 @@ impl MailStore {
         MailboxId::of(&self.us.party().link)
     }
 
-    fn prekeys(&self, _turn: &Turn) -> Result<Prekeys, Error> {
-        let now = now_s();
-        let saved = self.disk.read("prekeys", 4_096)?;
+    fn prekeys(&self, now: UnixTime, _locked: &Locked) -> Result<Prekeys, MailStoreError> {
+        let now = now.seconds();
+        let saved = self.folder.read("prekeys", 4_096)?;
         let is_new = saved.is_none();
         let mut prekeys = match saved {
-            None => Prekeys::new(now, identity::random()?),
+            None => Prekeys::new(now, random()?),
             Some(saved) => Prekeys::restore(&saved).ok_or_else(|| damaged("prekeys"))?,
         };
         if is_new || prekeys.is_due(now) {
-            prekeys.rotate(now, identity::random()?);
-            self.disk.write("prekeys", &prekeys.save())?;
+            prekeys.rotate(now, random()?);
+            self.folder.write("prekeys", &prekeys.save())?;
             self.forget_ended(&prekeys)?;
         }
         Ok(prekeys)
     }
 
     /// Ended sessions are remembered for as long as the message that began them could be read again.
-    fn forget_ended(&self, prekeys: &Prekeys) -> Result<(), Error> {
+    fn forget_ended(&self, prekeys: &Prekeys) -> Result<(), MailStoreError> {
         for session in self.sessions()? {
             if !session.is_live() && prekeys.find(session.prekey()).is_none() {
-                self.disk.remove(&session_file(session.id()))?;
+                self.folder.remove(&session_file(session.id()))?;
             }
         }
         Ok(())
     }
 
     /// Our card, with these addresses.
-    pub fn card(&self, addresses: &[std::net::SocketAddr]) -> Result<Card, Error> {
-        let turn = self.disk.lock()?;
-        let prekeys = self.prekeys(&turn)?;
-        Ok(self.us.card(prekeys.current(), now_s(), addresses))
+    ///
+    /// # Errors
+    /// See [`MailStore::open`].
+    pub fn card(&self, addresses: &[SocketAddr], now: UnixTime) -> Result<Card, MailStoreError> {
+        let locked = self.folder.lock()?;
+        let prekeys = self.prekeys(now, &locked)?;
+        Ok(self.us.card(prekeys.current(), now.seconds(), addresses))
     }
 
-    fn session(&self, id: SessionId) -> Result<Option<Session>, Error> {
+    pub(super) fn session(&self, id: SessionId) -> Result<Option<Session>, MailStoreError> {
         let file = session_file(id);
-        let Some(saved) = self.disk.read(&file, MAX_SESSION)? else { return Ok(None) };
-        Session::restore(&saved, identity::random()?).map(Some).ok_or_else(|| damaged(&file))
+        let Some(saved) = self.folder.read(&file, MAX_SESSION)? else { return Ok(None) };
+        Session::restore(&saved, random()?).map(Some).ok_or_else(|| damaged(&file))
     }
 
-    fn save(&self, session: &Session) -> Result<(), Error> {
-        self.disk.write(&session_file(session.id()), &session.save())
+    pub(super) fn save(&self, session: &Session) -> Result<(), MailStoreError> {
+        Ok(self.folder.write(&session_file(session.id()), &session.save())?)
     }
 
-    fn sessions(&self) -> Result<Vec<Session>, Error> {
+    fn sessions(&self) -> Result<Vec<Session>, MailStoreError> {
         let mut found = Vec::new();
-        for name in self.disk.list("sessions")? {
+        for name in self.folder.list("sessions")? {
             // One that is damaged is told when it is needed.
-            if let Some(saved) = self.disk.read(&format!("sessions/{name}"), MAX_SESSION)?
-                && let Some(session) = Session::restore(&saved, identity::random()?)
+            if let Some(saved) = self.folder.read(&format!("sessions/{name}"), MAX_SESSION)?
+                && let Some(session) = Session::restore(&saved, random()?)
             {
                 found.push(session);
             }
@@ -142,25 +153,27 @@ impl MailStore {
     }
 
     /// Puts a message for whoever the card is of where it waits to go; gives its envelope's id.
+    ///
+    /// # Errors
+    /// [`MailStoreError::Seal`] for a card that can't be used; [`MailStoreError::TooMany`].
     pub fn compose(
         &self,
         card: &Card,
         name: &str,
         body: &Body,
         route: Route,
-        ours: &[std::net::SocketAddr],
-    ) -> Result<EnvelopeId, Error> {
-        let turn = self.disk.lock()?;
-        if self.disk.list("outbox")?.len() >= MAX_PARCELS {
-            let what =
-                format!("{MAX_PARCELS} messages wait to be delivered, which is all there may be");
-            return Err(Error { blame: Blame::Local, message: what });
+        ours: &[SocketAddr],
+        now: UnixTime,
+    ) -> Result<EnvelopeId, MailStoreError> {
+        let locked = self.folder.lock()?;
+        if self.folder.list("outbox")?.len() >= MAX_PARCELS {
+            return Err(MailStoreError::TooMany(MAX_PARCELS));
         }
-        let prekeys = self.prekeys(&turn)?;
-        let ours = self.us.card(prekeys.current(), now_s(), ours);
-        let (session, envelope) = self.seal(card, &ours, body)?;
+        let prekeys = self.prekeys(now, &locked)?;
+        let ours = self.us.card(prekeys.current(), now.seconds(), ours);
+        let (session, envelope) = self.seal(card, &ours, body, now)?;
         let parcel = Parcel {
-            queued: now_ms(),
+            queued: now.milliseconds(),
             session,
             to: card.party,
             route,
@@ -168,50 +181,67 @@ impl MailStore {
             envelope,
         };
         let id = parcel.id();
-        self.disk.write(&format!("outbox/{}", hex(&id.0)), &parcel.encode())?;
+        self.folder.write(&format!("outbox/{}", hex(&id.0)), &parcel.encode())?;
         Ok(id)
     }
 
     /// Seals within the newest conversation with them that can be written in, or begins one. Its state
     /// is on the disk when this returns.
-    fn seal(&self, card: &Card, ours: &Card, body: &Body) -> Result<(SessionId, Vec<u8>), Error> {
+    fn seal(
+        &self,
+        card: &Card,
+        ours: &Card,
+        body: &Body,
+        now: UnixTime,
+    ) -> Result<(SessionId, Vec<u8>), MailStoreError> {
         let mut theirs: Vec<Session> = self.sessions()?;
         theirs.retain(|session| session.peer() == card.party && session.is_live());
         theirs.sort_by_key(|session| std::cmp::Reverse(session.used()));
-        let begun = Session::start(&self.us, card, identity::random()?).map_err(refused)?;
+        let begun = Session::start(&self.us, card, random()?)?;
         for mut session in theirs.into_iter().chain([begun]) {
-            match session.seal(&self.us, ours, body, identity::random()?) {
+            match session.seal(&self.us, ours, body, random()?) {
                 Err(MailError::NotYet) => {}
-                Err(e) => return Err(refused(e)),
+                Err(e) => return Err(e.into()),
                 Ok(envelope) => {
-                    session.touch(now_s());
+                    session.touch(now.seconds());
                     self.save(&session)?;
                     return Ok((session.id(), envelope));
                 }
             }
         }
-        Err(refused(MailError::NotYet))
+        Err(MailError::NotYet.into())
     }
 
     /// A message to whoever wrote this letter, ready to go and not kept.
-    pub fn answer(&self, letter: &Letter, body: &Body) -> Result<Vec<u8>, Error> {
-        let turn = self.disk.lock()?;
-        let prekeys = self.prekeys(&turn)?;
-        let ours = self.us.card(prekeys.current(), now_s(), &[]);
+    ///
+    /// # Errors
+    /// [`MailStoreError::Seal`] where the conversation has ended.
+    pub fn answer(
+        &self,
+        letter: &Letter,
+        body: &Body,
+        now: UnixTime,
+    ) -> Result<Vec<u8>, MailStoreError> {
+        let locked = self.folder.lock()?;
+        let prekeys = self.prekeys(now, &locked)?;
+        let ours = self.us.card(prekeys.current(), now.seconds(), &[]);
         let session = self.session(letter.session)?.filter(Session::is_live);
-        let mut session = session.ok_or_else(|| refused(MailError::Ended))?;
-        let sealed = session.seal(&self.us, &ours, body, identity::random()?).map_err(refused)?;
+        let mut session = session.ok_or(MailError::Ended)?;
+        let sealed = session.seal(&self.us, &ours, body, random()?)?;
         self.save(&session)?;
         Ok(sealed)
     }
 
-    /// Takes in an envelope. What this returns may be acknowledged.
-    pub fn receive(&self, envelope: &[u8]) -> Result<Incoming, Error> {
+    /// Opens an envelope and keeps what is in it. What this returns may be acknowledged.
+    ///
+    /// # Errors
+    /// See [`MailStore::open`].
+    pub fn receive(&self, envelope: &[u8], now: UnixTime) -> Result<Incoming, MailStoreError> {
         let Some(opened) = xylem_mail::open(&self.us, envelope) else {
             return Ok(Incoming::Not(Status::Refused));
         };
-        let turn = self.disk.lock()?;
-        let mut session = match self.session_of(&opened, &turn)? {
+        let locked = self.folder.lock()?;
+        let mut session = match self.session_of(&opened, now, &locked)? {
             Ok(session) => session,
             Err(status) => return Ok(Incoming::Not(status)),
         };
@@ -222,7 +252,7 @@ impl MailStore {
             Err(_) => return Ok(Incoming::Not(Status::Refused)),
             Ok(Received::Again) => {
                 // A crash may have come between the session's state and the name.
-                if self.disk.read(&pending, 1)?.is_some() {
+                if self.folder.read(&pending, 1)?.is_some() {
                     return self.show(&pending);
                 }
                 return Ok(Incoming::Again);
@@ -233,7 +263,7 @@ impl MailStore {
             }
             Ok(Received::New(body)) => body,
         };
-        session.touch(now_s());
+        session.touch(now.seconds());
         if let Content::Fetched(id) = body.content {
             self.save(&session)?;
             return Ok(Incoming::Fetched(id, from));
@@ -242,21 +272,26 @@ impl MailStore {
             return Ok(Incoming::Not(Status::Full));
         }
         let (envelope, id) = (opened.id(), session.id());
-        let received_ms = now_ms();
+        let received_ms = now.milliseconds();
         let letter = Letter { accepted: false, received_ms, envelope, session: id, from, body };
         let bytes = letter.encode().ok_or_else(|| damaged(&pending))?;
-        self.disk.write(&pending, &bytes)?;
+        self.folder.write(&pending, &bytes)?;
         self.save(&session)?;
         self.show(&pending)
     }
 
     /// The session that an envelope belongs to, or the one that it begins.
-    fn session_of(&self, opened: &Opened, turn: &Turn) -> Result<Result<Session, Status>, Error> {
+    fn session_of(
+        &self,
+        opened: &Opened,
+        now: UnixTime,
+        locked: &Locked,
+    ) -> Result<Result<Session, Status>, MailStoreError> {
         if let Some(id) = opened.session() {
             return Ok(self.session(id)?.ok_or(Status::Refused));
         }
-        let prekeys = self.prekeys(turn)?;
-        let begun = match opened.begin(&self.us, &prekeys, identity::random()?) {
+        let prekeys = self.prekeys(now, locked)?;
+        let begun = match opened.begin(&self.us, &prekeys, random()?) {
             Ok(begun) => begun,
             Err(MailError::Stale) => return Ok(Err(Status::Stale)),
             Err(_) => return Ok(Err(Status::Refused)),
@@ -264,7 +299,7 @@ impl MailStore {
         if let Some(there) = self.session(begun.id())? {
             return Ok(Ok(there));
         }
-        let all = self.disk.list("sessions")?.len();
+        let all = self.folder.list("sessions")?.len();
         if all >= MAX_SESSIONS {
             return Ok(Err(Status::Full));
         }
@@ -275,7 +310,7 @@ impl MailStore {
     }
 
     /// Ends the oldest conversation of somebody who has too many; whether there may be one more.
-    fn make_room_for(&self, party: &Party) -> Result<bool, Error> {
+    fn make_room_for(&self, party: &Party) -> Result<bool, MailStoreError> {
         let mut live = self.sessions()?;
         live.retain(Session::is_live);
         let people = self.people()?;
@@ -294,173 +329,22 @@ impl MailStore {
         Ok(true)
     }
 
-    fn has_room(&self, from: &Party) -> Result<bool, Error> {
-        let letters = self.letters_locked()?;
-        let known = self.name_of(from)?.is_some();
-        if known {
-            return Ok(letters.len() < MAX_LETTERS);
-        }
-        let people = self.people()?;
-        let is_stranger = |letter: &Letter| !people.iter().any(|(_, c)| c.party == letter.from);
-        let strangers = letters.iter().filter(|(_, letter)| is_stranger(letter)).count();
-        Ok(letters.len() < MAX_LETTERS && strangers < MAX_STRANGERS_LETTERS)
-    }
-
-    /// Gives a message that is safe its number.
-    fn show(&self, pending: &str) -> Result<Incoming, Error> {
-        let bytes = self.disk.read(pending, MAX_FILE)?.unwrap_or_default();
-        let letter = Letter::decode(&bytes).ok_or_else(|| damaged(pending))?;
-        // Numbers are not used again, so that a list from before still means what it says.
-        let last = self.disk.read("last-number", 16)?;
-        let last = last.and_then(|text| std::str::from_utf8(&text).ok()?.trim().parse().ok());
-        let there = self.letters_locked()?.last().map(|(number, _)| *number);
-        let number = last.max(there).unwrap_or(0u32).wrapping_add(1).max(1);
-        self.disk.write("last-number", format!("{number}\n").as_bytes())?;
-        self.disk.rename(pending, &letter_file(number))?;
-        Ok(Incoming::New(number, letter))
-    }
-
-    /// What came, by number.
-    pub fn letters(&self) -> Result<Vec<(u32, Letter)>, Error> {
-        let _turn = self.disk.lock()?;
-        self.recover()?;
-        self.letters_locked()
-    }
-
-    /// Shows what a crash kept from being shown though its session knows it.
-    fn recover(&self) -> Result<(), Error> {
-        for name in self.disk.list("inbox")?.iter().filter(|name| name.starts_with(PENDING)) {
-            let pending = format!("inbox/{name}");
-            if let Some(bytes) = self.disk.read(&pending, MAX_FILE)?
-                && let Some(letter) = Letter::decode(&bytes)
-                && self.session(letter.session)?.is_some_and(|s| s.has(letter.envelope))
-            {
-                self.show(&pending)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn letters_locked(&self) -> Result<Vec<(u32, Letter)>, Error> {
-        let mut found = Vec::new();
-        for name in self.disk.list("inbox")? {
-            let Ok(number) = name.parse() else { continue };
-            if let Some(bytes) = self.disk.read(&format!("inbox/{name}"), MAX_FILE)?
-                && let Some(letter) = Letter::decode(&bytes)
-            {
-                found.push((number, letter));
-            }
-        }
-        Ok(found)
-    }
-
-    /// One of them.
-    pub fn letter(&self, number: u32) -> Result<Letter, Error> {
-        let _turn = self.disk.lock()?;
-        let bytes = self.disk.read(&letter_file(number), MAX_FILE)?;
-        let bytes = bytes.ok_or_else(|| {
-            failure::usage(format!("there is no message {number}; `xylem inbox` lists them"))
-        })?;
-        Letter::decode(&bytes).ok_or_else(|| damaged(&letter_file(number)))
-    }
-
-    /// Marks it as accepted.
-    pub fn accept(&self, number: u32) -> Result<(), Error> {
-        let letter = Letter { accepted: true, ..self.letter(number)? };
-        let _turn = self.disk.lock()?;
-        let file = letter_file(number);
-        let bytes = letter.encode().ok_or_else(|| damaged(&file))?;
-        self.disk.write(&file, &bytes)
-    }
-
-    /// Removes it. The conversation with a stranger ends with the last of its messages, which makes
-    /// room for others.
-    pub fn drop_letter(&self, number: u32) -> Result<(), Error> {
-        let letter = self.letter(number)?;
-        let _turn = self.disk.lock()?;
-        self.disk.remove(&letter_file(number))?;
-        let others = self.letters_locked()?.iter().any(|(_, l)| l.session == letter.session);
-        if !others
-            && self.name_of(&letter.from)?.is_none()
-            && let Some(mut session) = self.session(letter.session)?
-        {
-            session.end();
-            self.save(&session)?;
-        }
-        Ok(())
-    }
-
-    /// The newest card of whoever wrote a letter.
-    pub fn card_of(&self, letter: &Letter) -> Result<Option<Card>, Error> {
-        let _turn = self.disk.lock()?;
-        Ok(self.session(letter.session)?.and_then(|session| session.card().cloned()))
-    }
-
-    /// Everybody who has a name here, with the card that it was given for.
-    pub fn people(&self) -> Result<Vec<(String, Card)>, Error> {
-        let mut people = Vec::new();
-        for name in self.disk.list("people")? {
-            if let Some(text) = self.disk.read(&format!("people/{name}"), 4_096)?
-                && let Some(card) = std::str::from_utf8(&text).ok().and_then(|t| t.parse().ok())
-            {
-                people.push((name, card));
-            }
-        }
-        Ok(people)
-    }
-
-    pub fn name_of(&self, party: &Party) -> Result<Option<String>, Error> {
-        let found = self.people()?.into_iter().find(|(_, card)| card.party == *party);
-        Ok(found.map(|(name, _)| name))
-    }
-
-    /// Names somebody. A name that somebody else has is not given away.
-    pub fn name(&self, name: &str, card: &Card) -> Result<(), Error> {
-        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        let right = (1..=64).contains(&name.len())
-            && name.chars().all(plain)
-            && !name.starts_with(['.', '-']);
-        if !right {
-            let what = "a name has letters, digits, -, _ and ., 64 at most";
-            return Err(failure::usage(what));
-        }
-        let _turn = self.disk.lock()?;
-        let people = self.people()?;
-        if people.iter().any(|(n, there)| n == name && there.party != card.party) {
-            let what = format!(
-                "{name} is somebody else here, with other keys; if that is meant to change, \
-                 `xylem inbox forget {name}` first"
-            );
-            return Err(failure::usage(what));
-        }
-        for (other, _) in people.iter().filter(|(n, c)| n != name && c.party == card.party) {
-            self.disk.remove(&format!("people/{other}"))?;
-        }
-        self.disk.write(&format!("people/{name}"), format!("{card}\n").as_bytes())
-    }
-
-    /// Takes a name away.
-    pub fn forget(&self, name: &str) -> Result<(), Error> {
-        let _turn = self.disk.lock()?;
-        if !self.people()?.iter().any(|(n, _)| n == name) {
-            return Err(failure::usage(format!("nobody is called {name} here")));
-        }
-        self.disk.remove(&format!("people/{name}"))
-    }
-
-    /// What waits to go, oldest first; what has waited for too long is given up and told apart.
-    pub fn parcels(&self) -> Result<(Vec<Parcel>, Vec<Parcel>), Error> {
-        let _turn = self.disk.lock()?;
+    /// What waits to go, oldest first, and, apart, what has waited for too long and is given up.
+    ///
+    /// # Errors
+    /// See [`MailStore::open`].
+    pub fn parcels(&self, now: UnixTime) -> Result<(Vec<Parcel>, Vec<Parcel>), MailStoreError> {
+        let _locked = self.folder.lock()?;
         let mut parcels = Vec::new();
-        for name in self.disk.list("outbox")? {
-            if let Some(bytes) = self.disk.read(&format!("outbox/{name}"), MAX_FILE)?
+        for name in self.folder.list("outbox")? {
+            if let Some(bytes) = self.folder.read(&format!("outbox/{name}"), MAX_FILE)?
                 && let Some(parcel) = Parcel::decode(&bytes)
             {
                 parcels.push(parcel);
             }
         }
         parcels.sort_by_key(|parcel| parcel.queued);
-        let now = now_ms();
+        let now = now.milliseconds();
         let is_old = |parcel: &Parcel| now.saturating_sub(parcel.queued) > GIVE_UP;
         let (old, waiting) = parcels.into_iter().partition(is_old);
         for parcel in &old {
@@ -469,13 +353,16 @@ impl MailStore {
         Ok((waiting, old))
     }
 
-    fn remove_parcel(&self, parcel: &Parcel) -> Result<(), Error> {
-        self.disk.remove(&format!("outbox/{}", hex(&parcel.id().0)))
+    fn remove_parcel(&self, parcel: &Parcel) -> Result<(), MailStoreError> {
+        Ok(self.folder.remove(&format!("outbox/{}", hex(&parcel.id().0)))?)
     }
 
     /// What the other side said of an envelope. True: it need not be sent again.
-    pub fn settle(&self, parcel: &Parcel, status: Status) -> Result<bool, Error> {
-        let _turn = self.disk.lock()?;
+    ///
+    /// # Errors
+    /// See [`MailStore::open`].
+    pub fn settle(&self, parcel: &Parcel, status: Status) -> Result<bool, MailStoreError> {
+        let _locked = self.folder.lock()?;
         let direct = matches!(parcel.route, Route::Direct(_));
         match status {
             Status::Full | Status::NotHere => return Ok(false),
@@ -495,28 +382,14 @@ impl MailStore {
         self.remove_parcel(parcel)?;
         Ok(true)
     }
-
-    #[cfg(test)]
-    pub fn disk(&self) -> &Disk {
-        &self.disk
-    }
 }
 
 fn session_file(id: SessionId) -> String {
     format!("sessions/{}", hex(&id.0))
 }
 
-fn letter_file(number: u32) -> String {
-    format!("inbox/{number:08}")
-}
-
-fn damaged(file: &str) -> Error {
-    let message = format!("mail/{file} in the store is damaged; move it away to go on without it");
-    Error { blame: Blame::Local, message }
-}
-
-fn refused(e: MailError) -> Error {
-    failure::usage(format!("the message can't be written: {e}"))
+pub(super) fn damaged(file: &str) -> MailStoreError {
+    MailStoreError::Damaged(file.to_owned())
 }
 
 #[cfg(test)]

@@ -5,24 +5,23 @@
 //! file that was replaced is told from the one that was hashed.
 
 use std::cell::RefCell;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use xylem_hash::{Hash, Hasher};
 use xylem_object::Manifest;
 use xylem_object::listing::{self, Entry, EntryKind};
-use xylem_store::{
-    FileRef, FileState, FileTime, Medium, NewFile, OutboardFile, Part, SharedFile, Store,
-    StoreError, hash_file,
-};
+use xylem_store::{FileRef, Medium, NewFile, OutboardFile, Part, Store, StoreError, hash_file};
 use xylem_tree::SegmentSize;
 
-use super::{Published, Served};
-use crate::failure;
+use super::error::PublishError;
+use super::members::Members;
+use super::serving::{Files, Published};
+use crate::event::LibraryEvent;
 use crate::hashing::{self, Job, Progress, packed_slots};
 use crate::listed::ListedFiles;
-use crate::names::NameCheck;
-use crate::walk::{Found, FoundKind, Walk, os_path};
-use crate::{Error, LibraryEvent, Stop};
+use crate::portable::NameCheck;
+use crate::stop::Stop;
+use crate::walk::{Found, FoundKind, Walk, WalkError};
 
 /// Entries that are walked and hashed together.
 const BATCH: usize = 4_096;
@@ -31,32 +30,7 @@ const LISTING_PIECE: usize = 256 * 1024;
 /// Events that wait until it is known whether anything has changed.
 const MAX_WAITING: usize = 1_000;
 
-/// The files of a shared directory, found through its listing.
-pub struct Members {
-    root: PathBuf,
-    listed: ListedFiles,
-    /// Inode numbers by file number.
-    inodes: Vec<u64>,
-}
-
-impl Members {
-    /// A file by its number.
-    ///
-    /// # Errors
-    /// Those of reading the listing.
-    pub(super) fn get(&mut self, number: u64) -> Result<Option<Served>, StoreError> {
-        let inode = usize::try_from(number).ok().and_then(|n| self.inodes.get(n).copied());
-        let (Some(ino), Some(listed)) = (inode, self.listed.file(number)?) else { return Ok(None) };
-        let Entry { path, kind, mtime_s, mtime_ns, .. } = &listed.entry;
-        let EntryKind::File { size, root } = *kind else { return Ok(None) };
-        let mtime = FileTime { secs: *mtime_s, nanos: *mtime_ns };
-        let state = FileState { size, mtime, ino };
-        let file = SharedFile { path: self.root.join(os_path(path)), state };
-        Ok(Some(Served { file, root, slot: listed.slot }))
-    }
-}
-
-/// Walks and hashes a directory; `take` gets each entry in order, with the inode number of a file.
+/// Walks and hashes a directory; `each` gets every entry in order, with the inode number of a file.
 /// Returns the slots that the outboards took.
 fn hash_entries(
     walk: &mut Walk<'_>,
@@ -64,8 +38,8 @@ fn hash_entries(
     outboards: Option<&OutboardFile>,
     stop: &Stop,
     on_event: &mut dyn FnMut(LibraryEvent),
-    take: &mut dyn FnMut(&Entry, u64) -> Result<(), Error>,
-) -> Result<u64, Error> {
+    each: &mut dyn FnMut(&Entry, u64) -> Result<(), PublishError>,
+) -> Result<u64, PublishError> {
     let (mut slots, mut progress) = (0, Progress::default());
     let mut next = Batch::walked(walk, &mut slots, on_event)?;
     while !next.found.is_empty() {
@@ -86,7 +60,7 @@ fn hash_entries(
         let mut roots = roots.into_iter();
         for found in &batch.found {
             let root = matches!(found.kind, FoundKind::File(_)).then(|| roots.next()).flatten();
-            take(&found.entry(root), found.meta.ino)?;
+            each(&found.entry(root), found.meta.ino)?;
         }
     }
     Ok(slots)
@@ -103,7 +77,7 @@ impl Batch {
         walk: &mut Walk<'_>,
         slots: &mut u64,
         on_event: &mut dyn FnMut(LibraryEvent),
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, WalkError> {
         let mut batch = Self { found: Vec::new(), jobs: Vec::new() };
         while batch.found.len() < BATCH {
             let Some(found) = walk.next(on_event)? else { break };
@@ -119,25 +93,26 @@ impl Batch {
     }
 }
 
-fn refused(e: &listing::ListingError) -> Error {
-    failure::usage(e.to_string())
-}
-
 /// The root of the listing that publishing the directory would give.
 pub(super) fn root_of(
     medium: &dyn Medium,
     path: &Path,
     on_event: &mut dyn FnMut(LibraryEvent),
-) -> Result<Hash, Error> {
+) -> Result<Hash, PublishError> {
     let mut walk = Walk::new(medium, path, NameCheck::off(), on_event)?;
     let mut hasher = Hasher::new();
     let mut writer = listing::Writer::new(|piece: &[u8]| {
         hasher.update(piece);
     });
     let stop = Stop::new();
-    hash_entries(&mut walk, medium, None, &stop, on_event, &mut |entry, _| {
-        writer.push(entry).map_err(|e| refused(&e))
-    })?;
+    hash_entries(
+        &mut walk,
+        medium,
+        None,
+        &stop,
+        on_event,
+        &mut |entry, _| Ok(writer.push(entry)?),
+    )?;
     writer.finish();
     Ok(hasher.finalize())
 }
@@ -150,16 +125,15 @@ pub(super) fn publish(
     portable: bool,
     stop: &Stop,
     on_event: &mut dyn FnMut(LibraryEvent),
-) -> Result<Published, Error> {
+) -> Result<Published, PublishError> {
     if let Some(root) = known
         && let Some(published) = unchanged(store, path, root, portable, on_event)?
     {
         return Ok(published);
     }
-    let at = |e: StoreError| failure::store(&e);
-    let new = store.new_file().map_err(at)?;
+    let new = store.new_file()?;
     let outboards = OutboardFile::new(new.file().clone());
-    let mut listing = NewListing::new(store).map_err(at)?;
+    let mut listing = NewListing::new(store)?;
     let mut inodes = Vec::new();
     let medium = &**store.medium();
     let mut walk = Walk::new(medium, path, NameCheck::new(portable), on_event)?;
@@ -168,30 +142,25 @@ pub(super) fn publish(
         listing::Writer::new(|piece: &[u8]| buffer.borrow_mut().extend_from_slice(piece));
     let slots =
         hash_entries(&mut walk, medium, Some(&outboards), stop, on_event, &mut |entry, inode| {
-            writer.push(entry).map_err(|e| refused(&e))?;
+            writer.push(entry)?;
             if let EntryKind::File { .. } = entry.kind {
                 inodes.push(inode);
             }
-            listing.take(&mut buffer.borrow_mut(), LISTING_PIECE).map_err(at)
+            Ok(listing.write(&mut buffer.borrow_mut(), LISTING_PIECE)?)
         })?;
     writer.finish();
     drop(walk);
-    listing.take(&mut buffer.borrow_mut(), 0).map_err(at)?;
-    let (root, listed, nodes) = listing.keep(store).map_err(at)?;
-    let listed =
-        ListedFiles::open(listed.clone(), file_size(&listed)?, &root, SegmentSize::DEFAULT)
-            .map_err(|e| e.into_error(&listed))?;
+    listing.write(&mut buffer.borrow_mut(), 0)?;
+    let (root, listed, nodes) = listing.keep(store)?;
+    let size = listed.metadata()?.size;
+    let listed = ListedFiles::open(listed, size, &root, SegmentSize::DEFAULT)?;
     let outboards = if slots == 0 {
         None
     } else {
-        Some(OutboardFile::new(store.keep(new, &root, Part::FileOutboards).map_err(at)?))
+        Some(OutboardFile::new(store.keep(new, &root, Part::FileOutboards)?))
     };
-    let members = Members { root: path.to_path_buf(), listed, inodes };
+    let members = Members::new(path, listed, inodes);
     Ok(published(root, members, nodes, outboards))
-}
-
-fn file_size(file: &FileRef) -> Result<u64, Error> {
-    file.metadata().map(|meta| meta.size).map_err(|e| failure::store(&e))
 }
 
 fn published(
@@ -203,7 +172,7 @@ fn published(
     let (size, totals) = (members.listed.size(), members.listed.totals());
     let manifest = Manifest::directory(root, size, totals, b"");
     let listing = Some((members.listed.source().clone(), nodes));
-    Published { manifest, files: super::Files::Many(Box::new(members)), listing, outboards }
+    Published { manifest, files: Files::Many(Box::new(members)), listing, outboards }
 }
 
 /// A listing that is being written.
@@ -218,7 +187,7 @@ impl NewListing {
     }
 
     /// Writes what was gathered, if it is more than `limit`.
-    fn take(&mut self, bytes: &mut Vec<u8>, limit: usize) -> Result<(), StoreError> {
+    fn write(&mut self, bytes: &mut Vec<u8>, limit: usize) -> Result<(), StoreError> {
         if bytes.len() > limit {
             self.new.file().write_all(bytes, self.written)?;
             self.written += bytes.len() as u64;
@@ -251,12 +220,12 @@ fn unchanged(
     root: Hash,
     portable: bool,
     on_event: &mut dyn FnMut(LibraryEvent),
-) -> Result<Option<Published>, Error> {
+) -> Result<Option<Published>, PublishError> {
     let kept = |part| store.object(&root, part).ok().flatten();
     let (Some(listing), Some(nodes)) = (kept(Part::Listing), kept(Part::Outboard)) else {
         return Ok(None);
     };
-    let size = file_size(&listing)?;
+    let size = listing.metadata()?.size;
     let Ok(listed) = ListedFiles::open(listing, size, &root, SegmentSize::DEFAULT) else {
         return Ok(None);
     };
@@ -287,7 +256,7 @@ fn unchanged(
         return Ok(None);
     }
     waiting.into_iter().for_each(on_event);
-    let members = Members { root: path.to_path_buf(), listed, inodes };
+    let members = Members::new(path, listed, inodes);
     let (nodes, outboards) = (OutboardFile::new(nodes), outboards.map(OutboardFile::new));
     Ok(Some(published(root, members, nodes, outboards)))
 }

@@ -1,4 +1,4 @@
-//! The files of a directory, out of its listing, in bounded memory.
+//! [`Contents`]: the files of a directory, out of its listing, in bounded memory.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,14 +8,13 @@ use xylem_object::listing::{Entry, EntryKind, Reader};
 use xylem_store::{FileKind, FileRef, FileTime, Part, Store, StoreError};
 use xylem_tree::{Geometry, SegmentSize};
 
-use super::Flaw;
+use super::error::ScrubError;
 use super::item::Item;
 use super::targets::Target;
-use crate::Error;
+use crate::event::Flaw;
 use crate::exclude::Exclusion;
-use crate::failure;
 use crate::hashing::packed_slots;
-use crate::walk::{os_bytes, os_path};
+use crate::path::{os_bytes, os_path};
 
 /// Bytes of the listing that are read at once.
 const PIECE: usize = 64 * 1024;
@@ -31,8 +30,8 @@ pub(super) struct Contents<'a> {
     reader: Reader,
     at: u64,
     piece: Vec<u8>,
-    /// Bytes of `piece` that were taken.
-    taken: usize,
+    /// Bytes of `piece` that were decoded.
+    decoded: usize,
     slot: u64,
 }
 
@@ -44,9 +43,9 @@ impl<'a> Contents<'a> {
         store: &'a Store,
         target: &'a Target,
         segment: SegmentSize,
-    ) -> Result<Self, Error> {
-        let file = store.object(&target.root, Part::Listing).map_err(|e| failure::store(&e))?;
-        let file = file.ok_or_else(|| failure::usage("the listing vanished from the store"))?;
+    ) -> Result<Self, ScrubError> {
+        let file = store.object(&target.root, Part::Listing)?;
+        let file = file.ok_or(ScrubError::ListingVanished)?;
         Ok(Self {
             store,
             target,
@@ -56,7 +55,7 @@ impl<'a> Contents<'a> {
             reader: Reader::new(),
             at: 0,
             piece: Vec::new(),
-            taken: 0,
+            decoded: 0,
             slot: 0,
         })
     }
@@ -64,8 +63,8 @@ impl<'a> Contents<'a> {
     /// The next files, at most `count`; none at the end.
     ///
     /// # Errors
-    /// [`crate::Blame::Local`] if the listing can't be read any more.
-    pub(super) fn next(&mut self, count: usize) -> Result<(Vec<Item>, Apart), Error> {
+    /// The listing can't be read any more.
+    pub(super) fn next(&mut self, count: usize) -> Result<(Vec<Item>, Apart), ScrubError> {
         let (mut items, mut apart) = (Vec::new(), Vec::new());
         while items.len() < count {
             let Some(entry) = self.entry()? else { break };
@@ -85,26 +84,22 @@ impl<'a> Contents<'a> {
         Ok((items, apart))
     }
 
-    fn entry(&mut self) -> Result<Option<Entry>, Error> {
+    fn entry(&mut self) -> Result<Option<Entry>, ScrubError> {
         loop {
-            let mut rest = &self.piece[self.taken..];
+            let mut rest = &self.piece[self.decoded..];
             let pulled = self.reader.pull(&mut rest);
-            self.taken = self.piece.len() - rest.len();
+            self.decoded = self.piece.len() - rest.len();
             let changed = |what: String| {
-                failure::store(&StoreError::Io {
-                    path: self.file.path().to_path_buf(),
-                    doing: "read",
-                    offset: Some(self.at),
-                    source: io::Error::other(what),
-                })
+                let (path, source) = (self.file.path().to_path_buf(), io::Error::other(what));
+                StoreError::Io { path, doing: "read", offset: Some(self.at), source }
             };
             if let Some(entry) = pulled.map_err(|e| changed(e.to_string()))? {
                 return Ok(Some(entry));
             }
             self.piece.resize(PIECE, 0);
             let got = self.file.read_full(&mut self.piece, self.at);
-            let got = got.map_err(|e| failure::store(&e))?;
-            (self.at, self.taken) = (self.at + got as u64, 0);
+            let got = got?;
+            (self.at, self.decoded) = (self.at + got as u64, 0);
             self.piece.truncate(got);
             if got == 0 {
                 return Ok(None);
@@ -144,7 +139,7 @@ impl<'a> Contents<'a> {
         }
     }
 
-    /// What it is linked to is a file of the listing, whose content is looked at there.
+    /// What it is linked to is a file of the listing, whose content is checked there.
     fn hard_link(&self, path: PathBuf, target: &Path) -> Option<(PathBuf, Flaw, String)> {
         let medium = self.store.medium();
         match (medium.metadata(&path), medium.metadata(target)) {

@@ -1,4 +1,4 @@
-//! One file: is it as it was recorded, edited, gone, or damaged, and where?
+//! [`judge`]: is one file as it was recorded, edited, gone, or damaged, and where?
 
 use std::io;
 use std::ops::Range;
@@ -11,10 +11,10 @@ use xylem_store::{
 };
 use xylem_tree::{Geometry, NODE_LEN};
 
-use super::Flaw;
+use crate::event::Flaw;
 use crate::rescan::{Inspection, Readers, Subject, inspect};
 
-/// A file to look at, and what it should be.
+/// A file to check, and what it should be.
 #[derive(Debug, Clone)]
 pub(super) struct Item {
     /// What it is within its publication.
@@ -37,7 +37,7 @@ pub(super) struct Item {
 #[derive(Debug)]
 pub(super) struct Flawed {
     pub(super) item: Item,
-    /// The file and what it should be, for another look.
+    /// The file and what it should be, for another check.
     pub(super) subject: Subject,
     pub(super) found: Inspection,
     /// Its size now.
@@ -48,7 +48,7 @@ pub(super) struct Flawed {
     pub(super) unfinished: bool,
 }
 
-/// What came of looking at a file.
+/// What came of checking a file.
 #[derive(Debug)]
 pub(super) enum Verdict {
     /// All of it is right.
@@ -63,7 +63,7 @@ pub(super) enum Verdict {
     Failed(StoreError),
 }
 
-/// Looks at one file. `None` if `took` said to stop.
+/// Checks one file. `None` if `took` said to stop.
 pub(super) fn judge(
     store: &Store,
     item: &Item,

@@ -1,4 +1,4 @@
-//! Putting damaged files right: trees from the data that proves them, data from peers.
+//! [`Mender`]: damaged files put right, trees from the data that proves them, data from peers.
 //!
 //! Nothing but bad segments is asked for, with proofs from what the file's own tree still proves;
 //! where that tree is lost as well, one segment of each tile brings the tile first. What comes is
@@ -11,13 +11,16 @@ use xylem_store::{RegionScan, Repair, Store, StoreError};
 use xylem_transfer::Event as TransferEvent;
 use xylem_tree::{Geometry, SegmentSize};
 
+use super::error::ScrubError;
 use super::item::Flawed;
+use super::options::{NotBrought, ScrubSummary};
 use super::targets::Target;
 use super::tree::Tree;
-use super::{Remote, ScrubSummary, Wanted};
-use crate::failure;
+use crate::error::{Error, Failure};
+use crate::event::LibraryEvent;
+use crate::remote::{Remote, Wanted};
 use crate::rescan::{Readers, inspect_again};
-use crate::{Blame, Error, LibraryEvent, Stop};
+use crate::stop::Stop;
 
 /// Files that are open for repair at once.
 const OPEN_REPAIRS: usize = 64;
@@ -32,7 +35,7 @@ pub(super) struct Mender<'a> {
     stop: &'a Stop,
     remote: &'a mut dyn Remote,
     /// Why peers did not bring what was missing.
-    trouble: Option<Error>,
+    failed: Option<Box<dyn Failure>>,
 }
 
 impl<'a> Mender<'a> {
@@ -43,24 +46,24 @@ impl<'a> Mender<'a> {
         remote: &'a mut dyn Remote,
     ) -> Self {
         remote.target(&target.tickets, target.named);
-        Self { store, stop, remote, trouble: None }
+        Self { store, stop, remote, failed: None }
     }
 
-    /// Mends what can be mended of `flawed`; each tells afterwards what is left.
+    /// Mends what can be mended of `flawed`; each says afterwards what is left.
     ///
     /// # Errors
-    /// [`Blame::Interrupted`]; [`Blame::Local`] where nothing can be written. What was mended stays.
+    /// An interruption, or nothing can be written. What was mended stays.
     pub(super) fn mend(
         &mut self,
         flawed: &mut [Flawed],
         tree: &mut Tree,
         summary: &mut ScrubSummary,
         on_event: &mut dyn FnMut(LibraryEvent),
-    ) -> Result<(), Error> {
+    ) -> Result<(), ScrubError> {
         for some in flawed.chunks_mut(OPEN_REPAIRS) {
             for one in some.iter() {
                 if let Some(base) = one.item.slot {
-                    tree.mend(base, &one.found).map_err(|e| failure::store(&e))?;
+                    tree.mend(base, &one.found)?;
                 }
             }
             let mut repairs = Vec::with_capacity(some.len());
@@ -69,28 +72,27 @@ impl<'a> Mender<'a> {
             }
             let outcome = self.ask_all(some, &mut repairs, tree, summary);
             for repair in repairs.into_iter().flatten() {
-                let done = repair.finish();
-                done.map_err(|e| failure::store(&e))?;
+                repair.finish()?;
             }
             outcome?;
             // What was fetched may prove more of the tree than there was before.
             for one in some.iter().filter(|one| one.wrong_nodes() > 0) {
                 if let Some(base) = one.item.slot {
-                    tree.mend(base, &one.found).map_err(|e| failure::store(&e))?;
+                    tree.mend(base, &one.found)?;
                 }
             }
-            self.look_again(some, tree)?;
+            self.check_again(some, tree)?;
         }
         self.remote.leave(false);
         Ok(())
     }
 
-    /// `None` for a file that can't be written: it stays as it is and is told.
+    /// `None` for a file that can't be written: it stays as it is, with a warning.
     fn begin(
         &self,
         one: &Flawed,
         on_event: &mut dyn FnMut(LibraryEvent),
-    ) -> Result<Option<Repair>, Error> {
+    ) -> Result<Option<Repair>, ScrubError> {
         let item = &one.item;
         let bad = one.found.bad();
         if bad.is_empty() && one.size == item.geometry.size() && !one.unfinished {
@@ -102,10 +104,10 @@ impl<'a> Mender<'a> {
         match begun {
             Ok(repair) => Ok(Some(repair)),
             Err(e @ (StoreError::Permission { .. } | StoreError::Busy { .. })) => {
-                on_event(LibraryEvent::Warning { what: failure::store(&e).message });
+                on_event(LibraryEvent::Warning { what: Error::from(&e).message });
                 Ok(None)
             }
-            Err(e) => Err(failure::store(&e)),
+            Err(e) => Err(e.into()),
         }
     }
 
@@ -116,9 +118,9 @@ impl<'a> Mender<'a> {
         repairs: &mut [Option<Repair>],
         tree: &mut Tree,
         summary: &mut ScrubSummary,
-    ) -> Result<(), Error> {
-        self.look_again(flawed, tree)?;
-        let mut trouble = None;
+    ) -> Result<(), ScrubError> {
+        self.check_again(flawed, tree)?;
+        let mut why = None;
         loop {
             let bad = |(one, repair): (&Flawed, &Option<Repair>)| {
                 repair.is_some() && !one.found.bad().is_empty()
@@ -126,14 +128,14 @@ impl<'a> Mender<'a> {
             if !flawed.iter().zip(repairs.iter()).any(bad) {
                 return Ok(());
             }
-            let Some(segment) = self.remote.connect(&mut trouble, self.stop)? else {
-                self.trouble = trouble.or(self.trouble.take());
+            let Some(segment) = self.remote.connect(&mut why, self.stop)? else {
+                self.failed = why.or(self.failed.take());
                 return Ok(());
             };
             let mut failed = None;
             for round in 0..2 {
                 failed = self.round(segment, round, flawed, repairs, tree, summary)?;
-                self.look_again(flawed, tree)?;
+                self.check_again(flawed, tree)?;
                 if failed.is_some() {
                     break;
                 }
@@ -142,7 +144,7 @@ impl<'a> Mender<'a> {
                 return Ok(());
             }
             // Nobody there has all of it, or what it brought does not stay on this disk.
-            trouble = failed.or(trouble);
+            why = failed.or(why);
             self.remote.leave(true);
         }
     }
@@ -157,7 +159,7 @@ impl<'a> Mender<'a> {
         repairs: &mut [Option<Repair>],
         tree: &mut Tree,
         summary: &mut ScrubSummary,
-    ) -> Result<Option<Error>, Error> {
+    ) -> Result<Option<Box<dyn Failure>>, ScrubError> {
         let mut wanted = Vec::new();
         for (one, repair) in flawed.iter().zip(repairs.iter()) {
             let geometry = Geometry::new(one.item.geometry.size(), segment);
@@ -178,8 +180,8 @@ impl<'a> Mender<'a> {
             return Ok(None);
         }
         let of = |object: ObjectId| flawed.iter().position(|one| one.item.id == object);
-        let mut keep = |event: TransferEvent| -> Result<(), Error> {
-            let stored = match event {
+        let mut keep = |event: TransferEvent| -> Result<(), StoreError> {
+            match event {
                 TransferEvent::Segment { object, segment } => {
                     summary.fetched += segment.content.len() as u64;
                     let repair = of(object).and_then(|at| repairs[at].as_mut());
@@ -194,14 +196,13 @@ impl<'a> Mender<'a> {
                     }
                 }
                 _ => Ok(()),
-            };
-            stored.map_err(|e| failure::store(&e))
+            }
         };
-        self.remote.fetch(wanted, &mut keep, self.stop)
+        Ok(self.remote.fetch(wanted, &mut keep, self.stop)?)
     }
 
     /// Reads back what was not right, with what the tree says by now.
-    fn look_again(&self, flawed: &mut [Flawed], tree: &Tree) -> Result<(), Error> {
+    fn check_again(&self, flawed: &mut [Flawed], tree: &Tree) -> Result<(), ScrubError> {
         for one in flawed.iter_mut() {
             let sized = one.size == one.item.geometry.size();
             if sized && one.found.bad().is_empty() && one.wrong_nodes() == 0 {
@@ -209,12 +210,12 @@ impl<'a> Mender<'a> {
             }
             // There may be one by now.
             one.subject.outboard = tree.outboard().cloned().zip(one.item.slot);
-            one.size = one.subject.file.metadata().map_err(|e| failure::store(&e))?.size;
+            one.size = one.subject.file.metadata()?.size;
             let regions = std::mem::take(&mut one.found.regions);
             let fine = |r: &RegionScan| r.is_complete() && r.mend().is_empty();
             let right = regions.into_iter().filter(fine).collect();
             let again = inspect_again(&one.subject, right, &mut Readers::All, &|_| true);
-            if let Some(found) = again.map_err(|e| failure::store(&e))? {
+            if let Some(found) = again? {
                 one.found = found;
             }
         }
@@ -222,9 +223,10 @@ impl<'a> Mender<'a> {
     }
 
     /// Why something is left, if peers are to blame: they answered and lied, or did not answer.
-    pub(super) fn failure(&mut self) -> Option<Error> {
-        let blame = if self.remote.misbehaved() { Blame::Data } else { Blame::Network };
-        self.trouble.take().map(|e| Error { blame, ..e })
+    pub(super) fn not_brought(&mut self) -> Option<NotBrought> {
+        let misbehaved = self.remote.misbehaved();
+        let why = if misbehaved { NotBrought::Misbehaved } else { NotBrought::Unreachable };
+        self.failed.take().map(why)
     }
 }
 

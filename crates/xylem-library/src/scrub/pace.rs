@@ -1,42 +1,44 @@
-//! How fast and how long: the rate limit, the wish to stop, and progress that is told meanwhile.
+//! How fast and how long: [`Throttle`] holds reading back, [`Stop`] ends it, and progress is reported
+//! meanwhile.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::{LibraryEvent, Stop};
+use crate::event::LibraryEvent;
+use crate::stop::Stop;
 
-/// How often progress is told, and how often a thread that waits looks whether it should end.
+/// How often progress is reported.
 const TICK: Duration = Duration::from_millis(100);
+
+/// Holds reading threads back, where a disk is not to be read as fast as it can be. Whoever has a
+/// clock implements it.
+pub trait Throttle: Sync {
+    /// Called by a thread when `bytes` were read in all: returns when more may be read, or when `stop`
+    /// is raised.
+    fn wait(&self, bytes: u64, stop: &Stop);
+}
 
 /// What reading threads ask before they go on.
 pub(super) struct Pace<'a> {
     stop: &'a Stop,
-    limit: Option<u64>,
-    started: Instant,
+    throttle: Option<&'a dyn Throttle>,
     total: u64,
     done: AtomicU64,
 }
 
 impl<'a> Pace<'a> {
-    /// `limit`: bytes a second; `total`: bytes that there are to read, 0 where not known.
-    pub(super) fn new(stop: &'a Stop, limit: Option<u64>, total: u64) -> Self {
-        Self { stop, limit, started: Instant::now(), total, done: AtomicU64::new(0) }
+    /// `total`: bytes that there are to read, 0 where not known.
+    pub(super) fn new(stop: &'a Stop, throttle: Option<&'a dyn Throttle>, total: u64) -> Self {
+        Self { stop, throttle, total, done: AtomicU64::new(0) }
     }
 
     /// Counts bytes that were read, and waits where they were read too soon. Whether to go on.
     pub(super) fn took(&self, bytes: u64) -> bool {
         let done = self.done.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        if let Some(limit) = self.limit.filter(|limit| *limit > 0) {
-            let due = Duration::from_secs_f64(done as f64 / limit as f64);
-            loop {
-                let early = due.saturating_sub(self.started.elapsed());
-                if early.is_zero() || self.stop.raised() {
-                    break;
-                }
-                thread::sleep(early.min(TICK));
-            }
+        if let Some(throttle) = self.throttle {
+            throttle.wait(done, self.stop);
         }
         !self.stop.raised()
     }
@@ -46,7 +48,7 @@ impl<'a> Pace<'a> {
         self.done.load(Ordering::Relaxed)
     }
 
-    /// Does `work` on a thread of its own and tells progress from this one.
+    /// Does `work` on a thread of its own and reports progress from this one.
     pub(super) fn beside<T: Send>(
         &self,
         work: impl FnOnce() -> T + Send,

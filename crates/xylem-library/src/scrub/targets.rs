@@ -6,11 +6,10 @@ use xylem_hash::Hash;
 use xylem_object::{Kind, Ticket};
 use xylem_store::{FileKind, FileState, Known, Store};
 
-use super::ScrubOptions;
-use crate::Error;
-use crate::failure::{self, parse_ticket};
+use super::error::ScrubError;
+use super::options::ScrubOptions;
+use crate::path::{os_bytes, os_path};
 use crate::record::Record;
-use crate::walk::{os_bytes, os_path};
 
 /// One file or directory and what it should be.
 #[derive(Debug)]
@@ -47,29 +46,29 @@ impl Target {
 /// What `options` ask for, in that order.
 ///
 /// # Errors
-/// [`crate::Blame::Usage`] for a path that nothing is known of and for a ticket that is none;
-/// [`crate::Blame::Local`] if the store's catalog can't be read.
-pub(super) fn targets(options: &ScrubOptions, store: &Store) -> Result<Vec<Target>, Error> {
-    let tickets = options.tickets.iter().map(|t| parse_ticket(t)).collect::<Result<Vec<_>, _>>()?;
+/// A path that nothing is known of; the store's catalog can't be read.
+pub(super) fn targets(options: &ScrubOptions, store: &Store) -> Result<Vec<Target>, ScrubError> {
+    let tickets = &options.tickets;
     if options.paths.is_empty() {
-        let known = store.known().map_err(|e| failure::store(&e))?;
+        let known = store.known()?;
         let mut all = Vec::new();
         for known in known {
-            all.push(of_known(&known.map_err(|e| failure::store(&e))?, &tickets));
+            all.push(of_known(&known?, tickets));
         }
         all.sort_by(|a, b| a.path.cmp(&b.path));
         return Ok(all);
     }
-    options.paths.iter().map(|path| named(path, store, &tickets)).collect()
+    options.paths.iter().map(|path| named(path, store, tickets)).collect()
 }
 
 /// A path that somebody named.
-fn named(path: &Path, store: &Store, tickets: &[Ticket]) -> Result<Target, Error> {
+fn named(path: &Path, store: &Store, tickets: &[Ticket]) -> Result<Target, ScrubError> {
     // What is gone may still be known.
     let canonical = path.canonicalize().or_else(|_| std::path::absolute(path));
-    let canonical = canonical.map_err(|e| failure::local(&path.display().to_string(), &e))?;
+    let canonical =
+        canonical.map_err(|source| ScrubError::Path { path: path.to_path_buf(), source })?;
     let key = os_bytes(canonical.as_os_str());
-    if let Some(known) = store.known_at(&key).map_err(|e| failure::store(&e))? {
+    if let Some(known) = store.known_at(&key)? {
         return Ok(of_known(&known, tickets));
     }
     let meta = store.medium().metadata(&canonical);
@@ -99,21 +98,17 @@ fn named(path: &Path, store: &Store, tickets: &[Ticket]) -> Result<Target, Error
             return Ok(Target { inside, ..of_known(&known, tickets) });
         }
     }
-    let shown = path.display();
-    if let Err(e) = meta {
-        return Err(failure::usage(format!("{shown}: {e}")));
+    let path = || path.to_path_buf();
+    if let Err(source) = meta {
+        return Err(ScrubError::Path { path: path(), source });
     }
     // Nothing is known: a ticket may say what it should be.
     let kind = if directory { Kind::Directory } else { Kind::File };
     let mut fitting = tickets.iter().filter(|t| t.kind == kind);
     match (fitting.next(), fitting.next()) {
         (Some(ticket), None) => Ok(of_ticket(canonical, ticket)),
-        (None, _) => Err(failure::usage(format!(
-            "{shown}: it was neither shared nor fetched here; --from TICKET says what it should be"
-        ))),
-        _ => Err(failure::usage(format!(
-            "{shown}: nothing is known of it, and several tickets could mean it; give one --from"
-        ))),
+        (None, _) => Err(ScrubError::Unknown(path())),
+        _ => Err(ScrubError::SeveralTickets(path())),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The outboard of what is scrubbed: read for proofs, and put right where the data proves it.
+//! [`Tree`]: the outboard of what is scrubbed: read for proofs, and put right where the data proves it.
 
 use xylem_hash::Hash;
 use xylem_store::{FileRef, NewFile, OutboardFile, Part, Store, StoreError};

@@ -1,4 +1,4 @@
-//! A whole file: resumed, written as segments come, read back once more, named.
+//! [`FileSink`]: a whole file, resumed, written as segments come, read back once more, named.
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
@@ -10,13 +10,15 @@ use xylem_object::{Manifest, ObjectId};
 use xylem_store::{Partial, Resumed, Resuming, Store};
 use xylem_tree::{Geometry, Segment, Verified};
 
+use super::attributes::{attributes_of, warnings};
+use super::error::SaveError;
 use super::writer::Writer;
-use super::{Context, Destination, FLUSH_EVERY, Nodes, Sink, added, attributes, stored};
+use super::{Context, Destination, FLUSH_EVERY, Nodes, Sink};
+use crate::event::LibraryEvent;
 use crate::rescan::rescan;
-use crate::{Error, LibraryEvent};
 
 /// One file that is being fetched.
-pub struct FileSink {
+pub(super) struct FileSink {
     manifest: Manifest,
     to: Destination,
     store: Store,
@@ -37,29 +39,29 @@ pub(super) fn resume(
     root: Hash,
     geometry: Geometry,
     cx: &mut Context<'_>,
-) -> Result<(Partial, u64), Error> {
+) -> Result<(Partial, u64), SaveError> {
     let regions: Vec<u64> = resuming.regions().collect();
-    let scans = stored(rescan(resuming.scan(), &regions, &AtomicU64::new(0)))?;
-    let (mut partial, Resumed { verifier, have, bytes }) = stored(resuming.finish(scans))?;
+    let scans = rescan(resuming.scan(), &regions, &AtomicU64::new(0))?;
+    let (mut partial, Resumed { verifier, have, bytes }) = resuming.finish(scans)?;
     if let Some(holdings) = cx.holdings {
-        stored(holdings.watch(id, &mut partial))?;
+        holdings.watch(id, &mut partial)?;
     }
     let wanted = std::iter::once(0..geometry.segments());
-    added(cx.transfer.add_object(id, root, geometry, wanted, have.ranges(), Some(verifier)))?;
+    cx.transfer.add_object(id, root, geometry, wanted, have.ranges(), Some(verifier))?;
     Ok((partial, bytes))
 }
 
 /// Whether everything on disk agrees with the tree.
-pub(super) fn audit(partial: &mut Partial) -> Result<bool, Error> {
-    let scan = stored(partial.audit())?;
+pub(super) fn audit(partial: &mut Partial) -> Result<bool, SaveError> {
+    let scan = partial.audit()?;
     let regions: Vec<u64> = scan.regions().collect();
-    let scans = stored(rescan(&scan, &regions, &AtomicU64::new(0)))?;
+    let scans = rescan(&scan, &regions, &AtomicU64::new(0))?;
     let right: u64 = scans.iter().flat_map(|s| s.right()).map(|r| r.end - r.start).sum();
     Ok(right == partial.geometry().segments())
 }
 
 impl FileSink {
-    pub fn new(manifest: Manifest, to: Destination, store: &Store) -> Self {
+    pub(super) fn new(manifest: Manifest, to: Destination, store: &Store) -> Self {
         Self {
             manifest,
             to,
@@ -71,9 +73,9 @@ impl FileSink {
         }
     }
 
-    fn open(&mut self, cx: &mut Context<'_>) -> Result<u64, Error> {
+    fn open(&mut self, cx: &mut Context<'_>) -> Result<u64, SaveError> {
         let (root, geometry) = (self.manifest.root, self.manifest.geometry());
-        let resuming = stored(Partial::open(&self.store, root, geometry, &self.to.part))?;
+        let resuming = Partial::open(&self.store, root, geometry, &self.to.part)?;
         let (partial, bytes) = resume(resuming, ObjectId::Root, root, geometry, cx)?;
         self.writer = Some(Writer::new(partial));
         Ok(bytes)
@@ -81,7 +83,7 @@ impl FileSink {
 }
 
 impl Sink for FileSink {
-    fn begin(&mut self, cx: &mut Context<'_>) -> Result<(), Error> {
+    fn begin(&mut self, cx: &mut Context<'_>) -> Result<(), SaveError> {
         (cx.tally.total, cx.tally.files) = (self.manifest.size, 1);
         cx.tally.resumed = self.open(cx)?;
         if cx.tally.resumed > 0 {
@@ -95,17 +97,17 @@ impl Sink for FileSink {
         _object: ObjectId,
         segment: Verified<Segment<Bytes>>,
         _cx: &mut Context<'_>,
-    ) -> Result<(), Error> {
-        self.writer.as_mut().map_or(Ok(()), |w| stored(w.segment(segment)))
+    ) -> Result<(), SaveError> {
+        self.writer.as_mut().map_or(Ok(()), |w| Ok(w.segment(segment)?))
     }
 
-    fn nodes(&mut self, _object: ObjectId, nodes: Nodes) -> Result<(), Error> {
-        self.writer.as_mut().map_or(Ok(()), |w| stored(w.nodes(nodes)))
+    fn nodes(&mut self, _object: ObjectId, nodes: Nodes) -> Result<(), SaveError> {
+        self.writer.as_mut().map_or(Ok(()), |w| Ok(w.nodes(nodes)?))
     }
 
-    fn complete(&mut self, _object: ObjectId, cx: &mut Context<'_>) -> Result<(), Error> {
+    fn complete(&mut self, _object: ObjectId, cx: &mut Context<'_>) -> Result<(), SaveError> {
         let Some(writer) = self.writer.take() else { return Ok(()) };
-        let Some((mut partial, root)) = stored(writer.finish())? else { return Ok(()) };
+        let Some((mut partial, root)) = writer.finish()? else { return Ok(()) };
         cx.tally.fetched = self.manifest.size - cx.tally.resumed;
         if root == Some(self.manifest.root) || audit(&mut partial)? {
             self.whole = Some(partial);
@@ -117,13 +119,13 @@ impl Sink for FileSink {
         Ok(())
     }
 
-    fn turn(&mut self, cx: &mut Context<'_>) -> Result<Option<Duration>, Error> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Result<Option<Duration>, SaveError> {
         let Some(writer) = &mut self.writer else { return Ok(None) };
         cx.tally.fetched = self.fetched_before + writer.written();
         if cx.now < self.flush_at {
-            stored(writer.push_on())?;
+            writer.push_on()?;
         } else {
-            stored(writer.flush())?;
+            writer.flush()?;
             self.flush_at = cx.now + FLUSH_EVERY;
         }
         Ok(None)
@@ -133,17 +135,16 @@ impl Sink for FileSink {
         self.whole.is_some()
     }
 
-    fn finish(&mut self) -> Result<Option<PathBuf>, Error> {
-        let m = &self.manifest;
-        let attributes = attributes(m.mode, m.mtime_s, m.mtime_ns);
+    fn finish(&mut self) -> Result<Option<PathBuf>, SaveError> {
+        let attributes = attributes_of(&self.manifest);
         if let Some(partial) = &mut self.whole {
-            stored(partial.finish_as(&self.to.path, &attributes, self.to.policy))?;
+            partial.finish_as(&self.to.path, &attributes, self.to.policy)?;
         }
         Ok(Some(self.to.path.clone()))
     }
 
-    fn troubles(&mut self) -> Vec<String> {
+    fn warnings(&mut self) -> Vec<String> {
         let unset = self.whole.as_mut().map(Partial::take_unset).unwrap_or_default();
-        unset.told.iter().map(|e| format!("{e}; the content is right")).collect()
+        warnings(&unset)
     }
 }

@@ -1,4 +1,4 @@
-//! Part of a file, as a file of its own.
+//! [`RangeSink`]: part of a file, as a file of its own.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -8,11 +8,11 @@ use xylem_object::{Manifest, ObjectId};
 use xylem_store::{RangeFile, Store};
 use xylem_tree::{Segment, Verified};
 
-use super::{Context, Destination, Sink, added, stored, unrecorded};
-use crate::Error;
+use super::error::SaveError;
+use super::{Context, Destination, Sink, unrecorded};
 
 /// Bytes `range` of a file, written from offset 0 of the result.
-pub struct RangeSink {
+pub(super) struct RangeSink {
     manifest: Manifest,
     to: Destination,
     range: Range<u64>,
@@ -22,20 +22,25 @@ pub struct RangeSink {
 }
 
 impl RangeSink {
-    pub fn new(manifest: Manifest, to: Destination, range: Range<u64>, store: &Store) -> Self {
+    pub(super) fn new(
+        manifest: Manifest,
+        to: Destination,
+        range: Range<u64>,
+        store: &Store,
+    ) -> Self {
         Self { manifest, to, range, store: store.clone(), file: None, done: false }
     }
 }
 
 impl Sink for RangeSink {
-    fn begin(&mut self, cx: &mut Context<'_>) -> Result<(), Error> {
+    fn begin(&mut self, cx: &mut Context<'_>) -> Result<(), SaveError> {
         (cx.tally.total, cx.tally.files) = (self.range.end - self.range.start, 1);
         let (root, geometry) = (self.manifest.root, self.manifest.geometry());
-        let file = RangeFile::open(&self.store, root, geometry, self.range.clone(), &self.to.part);
-        self.file = Some(stored(file)?);
-        let wanted = std::iter::once(geometry.segments_of(self.range.clone()));
-        let verifier = unrecorded(&self.manifest);
-        added(cx.transfer.add_object(ObjectId::Root, root, geometry, wanted, [], Some(verifier)))
+        let (range, part) = (self.range.clone(), &self.to.part);
+        self.file = Some(RangeFile::open(&self.store, root, geometry, range, part)?);
+        let wanted = [geometry.segments_of(self.range.clone())];
+        let verifier = Some(unrecorded(&self.manifest));
+        Ok(cx.transfer.add_object(ObjectId::Root, root, geometry, wanted, [], verifier)?)
     }
 
     fn segment(
@@ -43,12 +48,12 @@ impl Sink for RangeSink {
         _object: ObjectId,
         segment: Verified<Segment<Bytes>>,
         cx: &mut Context<'_>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), SaveError> {
         cx.tally.fetched += segment.content.len() as u64;
-        self.file.as_mut().map_or(Ok(()), |file| stored(file.put(&segment)))
+        Ok(self.file.as_mut().map_or(Ok(()), |file| file.put(&segment))?)
     }
 
-    fn complete(&mut self, _object: ObjectId, _cx: &mut Context<'_>) -> Result<(), Error> {
+    fn complete(&mut self, _object: ObjectId, _cx: &mut Context<'_>) -> Result<(), SaveError> {
         self.done = true;
         Ok(())
     }
@@ -57,9 +62,9 @@ impl Sink for RangeSink {
         self.done
     }
 
-    fn finish(&mut self) -> Result<Option<PathBuf>, Error> {
+    fn finish(&mut self) -> Result<Option<PathBuf>, SaveError> {
         if let Some(file) = &mut self.file {
-            stored(file.finish_as(&self.to.path, self.to.policy))?;
+            file.finish_as(&self.to.path, self.to.policy)?;
         }
         Ok(Some(self.to.path.clone()))
     }

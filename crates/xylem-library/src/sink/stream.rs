@@ -1,109 +1,49 @@
-//! Standard output, in order: a thread writes, so that a slow reader never stalls the network.
+//! [`StreamSink`]: standard output, in order.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::mpsc::{self, SyncSender, TrySendError};
-use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use bytes::Bytes;
 use xylem_object::{Manifest, ObjectId};
-use xylem_store::VerifiedStream;
 use xylem_tree::{Segment, Verified};
 
-use super::{Context, Sink, added, unrecorded};
-use crate::failure;
-use crate::{Blame, Error};
+use super::error::SaveError;
+use super::{Context, Sink, unrecorded};
+use crate::ordered::{OrderedWriter, Target, WriteError};
 
 /// How far past the first missing segment is asked: what has to be kept out of order.
 const WINDOW_SEGMENTS: u64 = 1_024;
-/// Pieces on their way to the writer.
-const QUEUE: usize = 256;
-/// Pieces in order that wait for room in the queue before the transfer is held back.
-const MAX_WAITING: usize = 512;
-/// How soon a full queue is looked at again.
+/// A full queue is tried again after this long.
 const RETRY: Duration = Duration::from_millis(2);
 
-type Piece = Verified<Segment<Bytes>>;
-
 /// Bytes `range` of a file to standard output.
-pub struct StreamSink {
+pub(super) struct StreamSink {
     manifest: Manifest,
     range: Range<u64>,
-    /// Segments that came before their turn.
-    early: BTreeMap<u64, Piece>,
-    next: u64,
-    waiting: VecDeque<Piece>,
-    queue: Option<SyncSender<Piece>>,
-    writer: Option<JoinHandle<io::Result<()>>>,
+    writer: OrderedWriter,
     complete: bool,
 }
 
 impl StreamSink {
-    pub fn new(manifest: Manifest, range: Range<u64>) -> Self {
-        let (queue, pieces) = mpsc::sync_channel::<Piece>(QUEUE);
-        let (root, wanted) = (manifest.root, range.clone());
-        let writer = thread::spawn(move || {
-            let mut out = VerifiedStream::new(io::stdout().lock(), root, wanted);
-            pieces.iter().try_for_each(|piece| out.put(&piece))?;
-            out.flush()
-        });
+    pub(super) fn new(manifest: Manifest, range: Range<u64>) -> Self {
         let first = manifest.geometry().segments_of(range.clone()).start;
-        Self {
-            manifest,
-            range,
-            early: BTreeMap::new(),
-            next: first,
-            waiting: VecDeque::new(),
-            queue: Some(queue),
-            writer: Some(writer),
-            complete: false,
-        }
-    }
-
-    /// Hands over what the writer has room for.
-    fn push(&mut self) -> Result<(), Error> {
-        while let Some(piece) = self.waiting.pop_front() {
-            let Some(queue) = &self.queue else { break };
-            match queue.try_send(piece) {
-                Ok(()) => {}
-                Err(TrySendError::Full(piece)) => {
-                    self.waiting.push_front(piece);
-                    break;
-                }
-                Err(TrySendError::Disconnected(_)) => return Err(self.ended()),
-            }
-        }
-        Ok(())
-    }
-
-    /// Why the writer is gone.
-    fn ended(&mut self) -> Error {
-        self.queue = None;
-        let outcome = self.writer.take().map(JoinHandle::join);
-        match outcome {
-            Some(Ok(Err(e))) if e.kind() == io::ErrorKind::BrokenPipe => Error {
-                blame: Blame::Interrupted,
-                message: "standard output was closed by its reader".to_owned(),
-            },
-            Some(Ok(Err(e))) => failure::local("standard output", &e),
-            _ => failure::local("standard output", &io::Error::other("the writer ended")),
-        }
+        let writer =
+            OrderedWriter::new(Target::Range { root: manifest.root, range: range.clone() }, first);
+        Self { manifest, range, writer, complete: false }
     }
 }
 
 impl Sink for StreamSink {
-    fn begin(&mut self, cx: &mut Context<'_>) -> Result<(), Error> {
+    fn begin(&mut self, cx: &mut Context<'_>) -> Result<(), SaveError> {
         (cx.tally.total, cx.tally.files) = (self.range.end - self.range.start, 1);
         cx.transfer.in_order_window(Some(WINDOW_SEGMENTS));
         let (root, geometry) = (self.manifest.root, self.manifest.geometry());
         // An empty file is one empty segment: proven like any other.
         let wanted = geometry.segments_of(self.range.clone());
         let wanted = if self.manifest.size == 0 { 0..1 } else { wanted };
-        let verifier = unrecorded(&self.manifest);
-        added(cx.transfer.add_object(ObjectId::Root, root, geometry, [wanted], [], Some(verifier)))
+        let verifier = Some(unrecorded(&self.manifest));
+        Ok(cx.transfer.add_object(ObjectId::Root, root, geometry, [wanted], [], verifier)?)
     }
 
     fn segment(
@@ -111,38 +51,31 @@ impl Sink for StreamSink {
         _object: ObjectId,
         segment: Verified<Segment<Bytes>>,
         cx: &mut Context<'_>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), SaveError> {
         cx.tally.fetched += segment.content.len() as u64;
-        self.early.insert(segment.index.0, segment);
-        while let Some(piece) = self.early.remove(&self.next) {
-            self.waiting.push_back(piece);
-            self.next += 1;
-        }
-        self.push()
+        Ok(self.writer.segment(segment, &mut |_| {})?)
     }
 
-    fn complete(&mut self, _object: ObjectId, _cx: &mut Context<'_>) -> Result<(), Error> {
+    fn complete(&mut self, _object: ObjectId, _cx: &mut Context<'_>) -> Result<(), SaveError> {
         self.complete = true;
         Ok(())
     }
 
-    fn turn(&mut self, cx: &mut Context<'_>) -> Result<Option<Duration>, Error> {
-        self.push()?;
-        cx.transfer.set_paused(cx.now, self.waiting.len() > MAX_WAITING);
-        Ok((!self.waiting.is_empty()).then_some(cx.now + RETRY))
+    fn poll(&mut self, cx: &mut Context<'_>) -> Result<Option<Duration>, SaveError> {
+        self.writer.push()?;
+        cx.transfer.set_paused(cx.now, self.writer.is_full());
+        Ok(self.writer.is_waiting().then_some(cx.now + RETRY))
     }
 
     fn is_done(&self) -> bool {
-        self.complete && self.waiting.is_empty()
+        self.complete && !self.writer.is_waiting()
     }
 
-    fn finish(&mut self) -> Result<Option<PathBuf>, Error> {
-        self.queue = None;
-        match self.writer.take().map(JoinHandle::join) {
-            Some(Ok(Ok(()))) | None => Ok(None),
-            Some(Ok(Err(e))) if e.kind() == io::ErrorKind::BrokenPipe => Ok(None),
-            Some(Ok(Err(e))) => Err(failure::local("standard output", &e)),
-            Some(Err(panic)) => std::panic::resume_unwind(panic),
+    fn finish(&mut self) -> Result<Option<PathBuf>, SaveError> {
+        match self.writer.finish() {
+            // Everything was verified; how much of it is read is the reader's to say.
+            Ok(()) | Err(WriteError::StdoutClosed) => Ok(None),
+            Err(e) => Err(e.into()),
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 
+use serde::Serialize;
 use xylem_hash::{Hash, Hasher};
 use xylem_object::listing::EntryKind;
 use xylem_object::{Manifest, Ticket, verify_manifest};
@@ -13,13 +14,16 @@ use xylem_store::{
 };
 use xylem_tree::{Geometry, NODE_LEN, NodeSource, SegmentSize};
 
+use super::error::UpkeepError;
 use super::{Standing, open, open_writable, standing};
-use crate::failure;
+use crate::error::{Blame, Failure};
+use crate::event::LibraryEvent;
+use crate::json;
 use crate::listed::{Listed, ListedError, ListedFiles};
+use crate::path::os_path;
 use crate::publish::rebuild;
 use crate::record::Note;
-use crate::walk::os_path;
-use crate::{Blame, Error, LibraryEvent, Stop};
+use crate::stop::Stop;
 
 /// Bytes of a listing that are hashed at once.
 const PIECE: usize = 1 << 20;
@@ -37,7 +41,8 @@ pub struct CheckOptions {
 }
 
 /// What kind of thing was found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum FindingKind {
     /// Bytes that contradict their root, their signature or their checksum.
     Damaged,
@@ -50,18 +55,21 @@ pub enum FindingKind {
 }
 
 /// One thing that was found.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
+#[serde(tag = "event", rename = "finding")]
 pub struct Finding {
     /// Which kind.
     pub kind: FindingKind,
     /// The store's file.
+    #[serde(serialize_with = "json::path")]
     pub path: PathBuf,
     /// What about it, in words.
     pub what: String,
 }
 
 /// What was looked at.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(tag = "event", rename = "store_checked")]
 pub struct CheckSummary {
     /// Records.
     pub records: u64,
@@ -83,14 +91,13 @@ pub struct CheckSummary {
 /// users are read only to repair.
 ///
 /// # Errors
-/// [`Blame::Usage`] if there is no store, [`Blame::Local`] if it can't be read,
-/// [`Blame::Interrupted`]. Damage is no error.
+/// See [`UpkeepError`]. Damage is no error.
 pub fn check_store(
     options: &CheckOptions,
     stop: &Stop,
     on_finding: &mut dyn FnMut(Finding),
     on_event: &mut dyn FnMut(LibraryEvent),
-) -> Result<CheckSummary, Error> {
+) -> Result<CheckSummary, UpkeepError> {
     let dir = &options.store;
     let store = if options.repair_tree { open_writable(dir)? } else { open(dir)? };
     let mut check = Check {
@@ -108,9 +115,9 @@ pub fn check_store(
         check.repair(on_event)?;
     }
     check.report();
-    for (path, size) in store.leftovers().map_err(|e| failure::store(&e))? {
+    for (path, size) in store.leftovers()? {
         let what = format!("{size} bytes of an interrupted run; `xylem store gc` removes old ones");
-        check.tell(FindingKind::Leftover, path, what);
+        check.report_one(FindingKind::Leftover, path, what);
     }
     Ok(check.summary)
 }
@@ -127,7 +134,7 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    fn tell(&mut self, kind: FindingKind, path: PathBuf, what: String) {
+    fn report_one(&mut self, kind: FindingKind, path: PathBuf, what: String) {
         (self.on_finding)(Finding { kind, path, what });
     }
 
@@ -143,41 +150,39 @@ impl Check<'_> {
         }
     }
 
-    fn records(&mut self, remove: bool) -> Result<(), Error> {
-        let stored = |e: StoreError| failure::store(&e);
-        for (path, what) in self.store.oddities().map_err(stored)? {
-            if remove && self.store.remove_damaged_record(&path).map_err(stored)? {
+    fn records(&mut self, remove: bool) -> Result<(), UpkeepError> {
+        for (path, what) in self.store.oddities()? {
+            if remove && self.store.remove_damaged_record(&path)? {
                 self.summary.repaired += 1;
                 let what = format!("{what}; removed, sharing or fetching it again makes it anew");
-                self.tell(FindingKind::Repaired, path, what);
+                self.report_one(FindingKind::Repaired, path, what);
             } else {
                 self.summary.bad += 1;
-                self.tell(FindingKind::Damaged, path, what.to_owned());
+                self.report_one(FindingKind::Damaged, path, what.to_owned());
             }
         }
-        for known in self.store.known().map_err(stored)? {
-            let known = known.map_err(stored)?;
+        for known in self.store.known()? {
+            let known = known?;
             self.summary.records += 1;
             self.known.entry(known.root).or_default().push(known);
         }
         Ok(())
     }
 
-    fn parts(&mut self) -> Result<(), Error> {
+    fn parts(&mut self) -> Result<(), UpkeepError> {
         let mut parts = Vec::new();
-        self.store.list(&mut |info| parts.push(info)).map_err(|e| failure::store(&e))?;
+        self.store.list(&mut |info| parts.push(info))?;
         parts.sort_unstable_by_key(|info| (*info.root.as_bytes(), info.part as u8));
         for info in parts {
             if self.stop.raised() {
-                let message = "interrupted; nothing was changed".to_owned();
-                return Err(Error { blame: Blame::Interrupted, message });
+                return Err(UpkeepError::Interrupted);
             }
             self.part(&info)?;
         }
         Ok(())
     }
 
-    fn part(&mut self, info: &ObjectInfo) -> Result<(), Error> {
+    fn part(&mut self, info: &ObjectInfo) -> Result<(), UpkeepError> {
         let found = match info.part {
             Part::Outboard => self.outboard(info),
             Part::FileOutboards => self.file_outboards(info),
@@ -194,7 +199,7 @@ impl Check<'_> {
             }
             // Collected or replaced meanwhile.
             Err(StoreError::NotFound { .. }) => {}
-            Err(e) => return Err(failure::store(&e)),
+            Err(e) => return Err(e.into()),
         }
         Ok(())
     }
@@ -244,7 +249,7 @@ impl Check<'_> {
                 Ok(listing) => listing,
                 Err(ListedError::Store(e)) => return Err(e),
                 // Said already, of the listing.
-                Err(ListedError::NotTheRoot) => return Ok(None),
+                Err(ListedError::NotTheRoot(_)) => return Ok(None),
                 Err(ListedError::Bad(_)) => {
                     let what = "its listing is none, although it has the right root";
                     return Ok(Some(what.to_owned()));
@@ -292,15 +297,14 @@ impl Check<'_> {
     }
 
     /// What records need and is not there.
-    fn references(&mut self) -> Result<(), Error> {
+    fn references(&mut self) -> Result<(), UpkeepError> {
         let mut missing = Vec::new();
         for (root, all) in &self.known {
             let Some(known) = all.first() else { continue };
-            let packed =
-                known.directory && self.has_packed(root).map_err(|e| failure::store(&e))?;
+            let packed = known.directory && self.has_packed(root)?;
             let packed = packed.then_some(&Part::FileOutboards);
             for &part in needed(known).iter().chain(packed) {
-                if self.store.info(root, part).map_err(|e| failure::store(&e))?.is_none() {
+                if self.store.info(root, part)?.is_none() {
                     missing.push((*root, part, os_path(&known.path)));
                 }
             }
@@ -315,13 +319,13 @@ impl Check<'_> {
     }
 
     /// Makes the trees of damaged roots again from files that did not change, and looks again.
-    fn repair(&mut self, on_event: &mut dyn FnMut(LibraryEvent)) -> Result<(), Error> {
+    fn repair(&mut self, on_event: &mut dyn FnMut(LibraryEvent)) -> Result<(), UpkeepError> {
         let bad: BTreeSet<[u8; 32]> = self.found.iter().map(|(root, _)| *root.as_bytes()).collect();
         for root in bad.into_iter().map(Hash::from_bytes) {
             let Some(path) = self.remade(&root, on_event)? else { continue };
             self.found.retain(|(of, _)| *of != root);
             for part in Part::ALL {
-                if let Some(info) = self.store.info(&root, part).map_err(|e| failure::store(&e))? {
+                if let Some(info) = self.store.info(&root, part)? {
                     self.part(&info)?;
                 }
             }
@@ -340,13 +344,13 @@ impl Check<'_> {
         &self,
         root: &Hash,
         on_event: &mut dyn FnMut(LibraryEvent),
-    ) -> Result<Option<PathBuf>, Error> {
+    ) -> Result<Option<PathBuf>, UpkeepError> {
         let all = self.known.get(root).map(Vec::as_slice).unwrap_or_default();
         for known in all.iter().filter(|k| standing(self.store, k) == Standing::Unchanged) {
             let path = os_path(&known.path);
             match rebuild(self.store, &path, self.stop, on_event) {
                 Ok(made) if made == *root => return Ok(Some(path)),
-                Err(e) if e.blame == Blame::Interrupted => return Err(e),
+                Err(e) if e.blame() == Blame::Interrupted => return Err(UpkeepError::Interrupted),
                 // Another file of the same root may still do.
                 _ => {}
             }

@@ -14,9 +14,9 @@ use xylem_packet::{Data, Interest, NameRef};
 use xylem_trust::{Signer, Stamp};
 
 use super::{Client, random_seed, refused};
+use crate::clock::now_ms;
 use crate::failure;
 use xylem_client::Reply;
-use xylem_library::clock::now_ms;
 use xylem_library::{Blame, Error, Stop};
 use xylem_trust::TrustPolicy;
 

@@ -15,7 +15,7 @@ pub mod put;
 pub mod traffic;
 
 pub use xylem_client::Histogram;
-pub use xylem_library::key_files::{Believe, KeyFile, Sign};
+pub use xylem_library::keys::{Believe, KeyFile, Sign};
 pub use xylem_trust::Verdict;
 
 use std::time::{Duration, Instant};
@@ -165,5 +165,5 @@ pub(crate) fn refused(what: &str, why: &str) -> Error {
 
 /// Randomness that nonces begin with.
 fn random_seed() -> Result<u64, Error> {
-    Ok(u64::from_le_bytes(xylem_library::identity::random()?))
+    Ok(u64::from_le_bytes(xylem_library::keys::random()?))
 }

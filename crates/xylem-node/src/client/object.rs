@@ -16,15 +16,14 @@ use xylem_packet::{Data, Name, NameRef};
 use xylem_store::{Durability, FileRef, OpenHow, OverwritePolicy, StoreError, install};
 
 use super::{Believe, Client, Ended, client_error, interrupted, parse_name, random_seed, refused};
+use crate::clock::now_ms;
 use crate::event::Event;
 use crate::failure;
 use crate::peer::{FaceAddress, Peer};
 use crate::uri::PeerUri;
 use xylem_client::{Discovered, Discovery, Expected, Question, Receiver, Reply, SegmentFetch};
-use xylem_library::clock::now_ms;
-use xylem_library::publish::disk;
+use xylem_library::disk;
 use xylem_library::sink::Destination;
-use xylem_library::walk;
 use xylem_library::{Blame, Error, Existing, Output, Stop};
 use xylem_trust::TrustPolicy;
 
@@ -227,7 +226,7 @@ fn suggested_name(name: NameRef<'_>) -> PathBuf {
     }
     // Neither hidden nor a way out of the directory.
     let kept = kept.trim_start_matches('.');
-    walk::os_path(if kept.is_empty() { "object" } else { kept }.as_bytes())
+    xylem_library::os_path(if kept.is_empty() { "object" } else { kept }.as_bytes())
 }
 
 /// Where contents go in order, hashed on the way.

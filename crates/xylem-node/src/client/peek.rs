@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::clock::now_ms;
 use xylem_client::{ClientError, Question, Reply};
-use xylem_library::clock::now_ms;
 use xylem_library::{Error, Stop};
 use xylem_packet::{Data, KeyLocator, SignatureType};
 

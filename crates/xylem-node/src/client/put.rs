@@ -4,9 +4,9 @@
 use std::fs::File;
 use std::path::PathBuf;
 
+use crate::clock::wall_clock;
 use xylem_client::Producer;
-use xylem_library::clock::microseconds_now;
-use xylem_library::key_files::signer;
+use xylem_library::keys::signer;
 use xylem_library::{Error, Stop};
 
 use super::{Client, Sign, client_error, parse_name};
@@ -58,7 +58,7 @@ pub fn put(
 ) -> Result<u64, Error> {
     let name = parse_name(&options.name)?;
     let signer = signer(&options.sign, &options.store, &name)?;
-    let (content, version) = ((content, size), microseconds_now());
+    let (content, version) = ((content, size), wall_clock().microseconds());
     let producer = Producer::new(&name, &options.settings, signer, content, version);
     let mut producer = producer.map_err(client_error)?;
     let mut client = Client::connect(options.at.as_ref())?;

@@ -5,31 +5,27 @@
 //! shows that what is here is its beginning, and only then what is new, in order. At every moment the
 //! output is a verified prefix of the stream; a later run hashes it, and goes on.
 
-use std::collections::{BTreeMap, HashMap};
-use std::path::PathBuf;
+use std::collections::HashMap;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use xylem_object::growing::{pointed_to, pointer_name};
 use xylem_object::{Growing, Kind, Manifest, ObjectId, naming};
 use xylem_packet::{Component, InterestBuilder, Name, Packet};
-use xylem_store::{FileRef, GrowingFile, OpenHow, Store};
+use xylem_store::Store;
 use xylem_transfer::{Event as TransferEvent, Spec};
 use xylem_tree::consistency::{self, ConsistencyError, Continuation};
-use xylem_tree::{Geometry, GrowingTree, Node, NodeValue, Segment, TreeKind, Verified, Verifier};
+use xylem_tree::{Geometry, Node, NodeValue, Segment, Verified, Verifier};
 
-use crate::event::Event;
+use crate::event::{Event, from_library};
 use crate::failure;
 use crate::fetch::Fetch;
 use crate::get::GetOptions;
 use crate::summary::GetSummary;
-use xylem_library::follow::log::{self, Entry};
-use xylem_library::follow::output::{Output, Place};
-use xylem_library::identity;
-use xylem_library::publish::disk;
-use xylem_library::sink::Destination;
-use xylem_library::walk::os_bytes;
-use xylem_library::{Blame, CheckpointMade, Error, Existing, LibraryEvent, Stop};
+use xylem_library::follow::Followed;
+use xylem_library::keys;
+use xylem_library::{Blame, CheckpointMade, Error, LibraryEvent, Stop, disk};
 
 /// How long a question for the newest checkpoint waits; and a quiet stream is asked again so often.
 const ASK_EVERY: Duration = Duration::from_secs(1);
@@ -39,13 +35,10 @@ const POINTER_LIFETIME: Duration = Duration::from_secs(4);
 const FIRST_WORD: Duration = Duration::from_secs(3);
 /// How far past the first missing segment is asked: what has to be kept out of order.
 const WINDOW_SEGMENTS: u64 = 1_024;
-/// How soon a full output is looked at again.
+/// A full output is tried again after this long.
 const RETRY: Duration = Duration::from_millis(2);
-/// How often progress is told.
+/// How often progress is reported.
 const TICK: Duration = Duration::from_millis(100);
-/// Bytes of the output that are read back in one go.
-const READ: usize = 1 << 20;
-
 /// Fetches a growing object and writes what comes as it comes, until its publisher says that it is
 /// over. Begins with the newest checkpoint, or with that of version `at`.
 ///
@@ -62,7 +55,7 @@ pub fn follow(
     if ticket.kind == Kind::Directory {
         return Err(failure::usage("the ticket names a directory, which does not grow"));
     }
-    let store = Store::open(disk(), &options.store).map_err(|e| failure::store(&e))?;
+    let store = Store::open(disk(), &options.store)?;
     let shaping = options.shaping.clone();
     let mut fetch =
         Fetch::new(ticket, &options.from, options.give_up, options.limit_rate, shaping)?;
@@ -80,9 +73,11 @@ pub fn follow(
         bytes: manifest.size,
         files: 1,
     });
-    let (place, begun) = begin(options, &store, &object, &manifest, stop, on_event)?;
-    let path = begun.path.clone();
-    let resumed = begun.tree.size();
+    let here = {
+        let (save, events) = (&options.save, &mut from_library(on_event));
+        Followed::open(&store, save, object.as_ref(), &manifest, stop, events)?
+    };
+    let resumed = here.size();
     let first = match at {
         Some(version) => version,
         None => naming::version(ticket.name.as_ref()).unwrap_or_default(),
@@ -97,109 +92,34 @@ pub fn follow(
             size: None,
         },
         object,
-        begun,
-        output: Output::new(place),
+        here,
         at: None,
         fetched: 0,
-        told: Duration::ZERO,
+        last_reported: Duration::ZERO,
     };
     let outcome = follower.run(first, at.is_some(), options.give_up, stop, on_event);
     follower.fetch.close();
-    // What was verified is written whatever ended the run; its own trouble comes first.
-    let written = follower.output.finish();
-    let root = follower.begun.tree.checkpoint().root();
-    let bytes = follower.begun.tree.size();
+    // What was verified is written whatever ended the run; its own error comes first.
+    let written = follower.here.finish();
     match outcome {
         Err(e) if e.blame != Blame::Interrupted => return Err(e),
         outcome => {
             written?;
             outcome?;
-            if let Some((file, _)) = follower.begun.file.as_ref().filter(|_| options.fsync) {
-                file.sync().map_err(|e| failure::store(&e))?;
+            if options.fsync {
+                follower.here.sync()?;
             }
         }
     }
     Ok(GetSummary {
-        path,
-        bytes,
+        path: follower.here.path().map(Path::to_path_buf),
+        bytes: follower.here.size(),
         files: 1,
         fetched: follower.fetched,
         resumed,
         elapsed: started.elapsed(),
-        ..GetSummary::new(root)
+        ..GetSummary::new(follower.here.root())
     })
-}
-
-/// What is here at the beginning.
-struct Begun {
-    /// The file; `None`: standard output.
-    path: Option<PathBuf>,
-    /// Of all that was written, or is on its way to the output.
-    tree: GrowingTree,
-    /// What an earlier run had verified last, if the file still begins with it: what comes after it in
-    /// the file may be what a loss of power left.
-    verified: Option<GrowingTree>,
-    file: Option<(FileRef, FileRef)>,
-}
-
-/// Opens the output, and hashes what an earlier run left.
-fn begin(
-    options: &GetOptions,
-    store: &Store,
-    object: &Name,
-    manifest: &Manifest,
-    stop: &Stop,
-    on_event: &mut dyn FnMut(Event),
-) -> Result<(Place, Begun), Error> {
-    let at = |e| failure::store(&e);
-    let empty = || GrowingTree::new(manifest.segment, TreeKind::Blake3);
-    let Some(to) = Destination::choose(&options.save, manifest)? else {
-        let begun = Begun { path: None, tree: empty(), verified: None, file: None };
-        return Ok((Place::Stdout(begun.tree.checkpoint()), begun));
-    };
-    let how = OpenHow::Create { mode: 0o666 };
-    let file = FileRef::open(&**store.medium(), &to.path, how).map_err(at)?;
-    file.lock().map_err(at)?;
-    let canonical = to.path.canonicalize().unwrap_or_else(|_| to.path.clone());
-    let key = os_bytes(canonical.as_os_str());
-    let state = log::place(store, &key, object.as_ref(), "got").map_err(at)?;
-    let state = log::open(&**store.medium(), &state).map_err(at)?;
-    if options.save.existing == Existing::Overwrite {
-        file.set_len(0).map_err(at)?;
-    }
-    let size = file.metadata().map_err(at)?.size;
-    let known = log::read_one(&state).map_err(at)?.filter(|entry| entry.size <= size);
-    let (mut tree, mut verified) = (empty(), None);
-    let mut buffer = vec![0; READ];
-    let mut told = 0;
-    while tree.size() < size {
-        // A stop at what was known, so that its root is compared.
-        let next = known.map_or(size, |k| if tree.size() < k.size { k.size } else { size });
-        let len = (next - tree.size()).min(READ as u64) as usize;
-        let got = file.read_full(&mut buffer[..len], tree.size()).map_err(at)?;
-        if got == 0 {
-            break;
-        }
-        let Ok(()) = tree.push(&buffer[..got], |_, _| Ok::<(), std::convert::Infallible>(()));
-        if known.is_some_and(|k| k.size == tree.size() && k.root == tree.checkpoint().root()) {
-            verified = Some(tree.clone());
-        }
-        if tree.size() - told > 32 << 20 {
-            told = tree.size();
-            on_event(Event::Library(LibraryEvent::Hashing { done: told, total: size }));
-            if stop.raised() {
-                let message = "interrupted; what was verified is kept".to_owned();
-                return Err(Error { blame: Blame::Interrupted, message });
-            }
-        }
-    }
-    if tree.size() > 0 {
-        on_event(Event::Library(LibraryEvent::Resumed { bytes: tree.size() }));
-    }
-    let out = GrowingFile::new(file.clone(), &tree.checkpoint());
-    let place = Place::File { file: out, state: state.clone() };
-    let begun = Begun { path: Some(to.path), tree, verified, file: Some((file, state)) };
-    Ok((place, begun))
 }
 
 /// The checkpoint that was verified last.
@@ -214,11 +134,11 @@ struct Follower {
     verifier: Option<xylem_trust::Verifier>,
     spec: Spec,
     object: Name,
-    begun: Begun,
-    output: Output,
+    /// What is here.
+    here: Followed,
     at: Option<At>,
     fetched: u64,
-    told: Duration,
+    last_reported: Duration,
 }
 
 impl Follower {
@@ -235,7 +155,7 @@ impl Follower {
             false => self.newest(first, FIRST_WORD, stop, on_event)?.unwrap_or(first),
         };
         loop {
-            let manifest = self.take(next, stop, on_event)?;
+            let manifest = self.fetch_checkpoint(next, stop, on_event)?;
             if manifest.growing.is_some_and(|growing| growing.last) {
                 return Ok(());
             }
@@ -263,11 +183,11 @@ impl Follower {
         stop: &Stop,
         on_event: &mut dyn FnMut(Event),
     ) -> Result<Option<u64>, Error> {
-        let mut heard = self.fetch.now();
-        let (mut ask_at, mut pointer_at) = (heard, None);
+        let mut last_received = self.fetch.now();
+        let (mut ask_at, mut pointer_at) = (last_received, None);
         loop {
             let now = self.fetch.now();
-            if now >= heard + patience {
+            if now >= last_received + patience {
                 return Ok(None);
             }
             if now >= ask_at && self.ask(None)? {
@@ -278,17 +198,17 @@ impl Follower {
             {
                 pointer_at = Some(now + POINTER_LIFETIME);
             }
-            let due = [Some(ask_at.max(now + RETRY)), pointer_at, Some(heard + patience)];
+            let due = [Some(ask_at.max(now + RETRY)), pointer_at, Some(last_received + patience)];
             self.turn(due.into_iter().flatten().min(), stop, on_event)?;
             while self.fetch.next_event(on_event)?.is_some() {}
             while let Some(packet) = self.fetch.next_pointer() {
                 let Some(version) = self.pointed_to(&packet) else { continue };
-                heard = self.fetch.now();
+                last_received = self.fetch.now();
                 if version > than || (self.at.is_none() && version == than) {
                     return Ok(Some(version));
                 }
                 // It is the newest: ask to be told of the next one.
-                pointer_at = pointer_at.or(self.at.map(|_| heard));
+                pointer_at = pointer_at.or(self.at.map(|_| last_received));
             }
         }
     }
@@ -306,7 +226,7 @@ impl Follower {
         InterestBuilder::new(name.as_ref())
             .can_be_prefix(discovers)
             .must_be_fresh(discovers)
-            .nonce(identity::random()?)
+            .nonce(keys::random()?)
             .lifetime_ms(lifetime.as_millis() as u64)
             .encode(&mut interest)
             .map_err(|e| failure::usage(e.to_string()))?;
@@ -323,7 +243,7 @@ impl Follower {
     // ---- one checkpoint ---------------------------------------------------------------------
 
     /// Fetches what is new in the checkpoint of `version`, once it is proven to continue what is here.
-    fn take(
+    fn fetch_checkpoint(
         &mut self,
         version: u64,
         stop: &Stop,
@@ -337,40 +257,33 @@ impl Follower {
             return Err(self.other_history(version, "it is not one of a growing object"));
         };
         let (mut shown, mut nodes) = self.show(&manifest, stop, on_event)?;
-        if shown.is_err() && self.fall_back()? {
+        if shown.is_err() && self.here.fall_back()? {
             self.fetch.turn_to(self.spec.clone())?;
             self.fetch.manifest(stop, on_event)?;
             (shown, nodes) = self.show(&manifest, stop, on_event)?;
         }
         let continuation = shown.map_err(|why| {
-            match (self.at, &self.begun.verified, &self.begun.path) {
+            match (self.at, self.here.path()) {
                 // Nothing says that what is there came from here.
-                (None, None, Some(path)) => failure::usage(format!(
+                (None, Some(path)) if !self.here.was_verified() => failure::usage(format!(
                     "{} exists and is no beginning of it; choose --overwrite or -o PATH",
                     path.display()
                 )),
                 _ => self.other_history(version, &why.to_string()),
             }
         })?;
-        self.output.advance(continuation)?;
+        self.here.advance(continuation)?;
         self.fetch_new(&manifest, nodes, stop, on_event)?;
-        if self.begun.tree.checkpoint().root() != manifest.root {
+        if self.here.root() != manifest.root {
             return Err(self.other_history(version, "its bytes are not its root's"));
         }
-        self.begun.verified = None;
         self.at = Some(At { version, number: growing.number });
-        self.output.mark(Entry {
-            version,
-            size: manifest.size,
-            root: manifest.root,
-            mode: 0,
-            last: growing.last,
-        })?;
-        self.told_of(&manifest, version, growing, on_event);
+        self.here.checkpoint(version, growing.last)?;
+        self.report_checkpoint(&manifest, version, growing, on_event);
         Ok(manifest)
     }
 
-    fn told_of(
+    fn report_checkpoint(
         &self,
         manifest: &Manifest,
         version: u64,
@@ -380,8 +293,8 @@ impl Follower {
         on_event(Event::Library(LibraryEvent::Checkpoint(CheckpointMade {
             number,
             version,
-            name: self.spec.prefix.to_string(),
-            root: manifest.root.to_string(),
+            name: self.spec.prefix.clone(),
+            root: manifest.root,
             bytes: manifest.size,
             last,
         })));
@@ -399,24 +312,6 @@ impl Follower {
         Error { blame: Blame::Data, message }
     }
 
-    /// Goes back to what an earlier run had verified, if there is more than that: a loss of power may
-    /// have left the rest. False if there is nothing to go back to.
-    fn fall_back(&mut self) -> Result<bool, Error> {
-        let (Some(verified), Some((file, state))) = (&self.begun.verified, &self.begun.file) else {
-            return Ok(false);
-        };
-        if verified.size() == self.begun.tree.size() {
-            return Ok(false);
-        }
-        file.set_len(verified.size()).map_err(|e| failure::store(&e))?;
-        self.begun.tree = verified.clone();
-        let file = GrowingFile::new(file.clone(), &verified.checkpoint());
-        let place = Place::File { file, state: state.clone() };
-        let old = std::mem::replace(&mut self.output, Output::new(place));
-        old.finish()?;
-        Ok(true)
-    }
-
     /// Whether what is here is the beginning of a checkpoint; with it, the nodes of its tree that were
     /// proven on the way, and the segment at which what is here ends.
     #[allow(clippy::type_complexity, reason = "one caller, beside it")]
@@ -426,7 +321,7 @@ impl Follower {
         stop: &Stop,
         on_event: &mut dyn FnMut(Event),
     ) -> Result<(Result<Continuation, ConsistencyError>, Shown), Error> {
-        let tree = &self.begun.tree;
+        let tree = self.here.tree();
         let (old, new) = (tree.geometry(), manifest.geometry());
         let roots = (tree.checkpoint().root(), manifest.root);
         let mut shown = Shown::default();
@@ -440,7 +335,7 @@ impl Follower {
         // every node that is not here already.
         let first = old.size() / new.segment_size().bytes() as u64;
         self.fetch_range(&new, manifest, first..first + 1, None, Some(&mut shown), stop, on_event)?;
-        let tree = &self.begun.tree;
+        let tree = self.here.tree();
         let content = match &shown.segment {
             Some(segment) if segment.index == needs.segment => segment.content.clone(),
             _ => Bytes::copy_from_slice(tree.tail().1),
@@ -462,12 +357,13 @@ impl Follower {
         on_event: &mut dyn FnMut(Event),
     ) -> Result<(), Error> {
         let geometry = manifest.geometry();
-        let mut first = self.begun.tree.size() / geometry.segment_size().bytes() as u64;
-        if let Some(segment) = shown.segment.take() {
-            first = segment.index.0 + 1;
-            self.write(segment)?;
+        let segment = shown.segment.take();
+        let mut first = self.here.begin(&geometry, segment.as_ref().map(|s| s.index.0));
+        if let Some(segment) = segment {
+            self.here.segment(segment)?;
+            first += 1;
         }
-        if self.begun.tree.size() < manifest.size {
+        if self.here.size() < manifest.size {
             let verifier = shown.verifier(geometry, manifest);
             let wanted = first..geometry.segments();
             self.fetch_range(&geometry, manifest, wanted, verifier, None, stop, on_event)?;
@@ -489,25 +385,18 @@ impl Follower {
     ) -> Result<(), Error> {
         let transfer = self.fetch.transfer();
         transfer.in_order_window(Some(WINDOW_SEGMENTS));
-        let mut next = wanted.start;
         transfer
             .add_object(ObjectId::Root, manifest.root, *geometry, [wanted], [], verifier)
             .map_err(|e| Error { blame: Blame::Network, message: e.to_string() })?;
-        let mut early: BTreeMap<u64, Verified<Segment<Bytes>>> = BTreeMap::new();
         let mut complete = false;
         loop {
             while let Some(event) = self.fetch.next_event(on_event)? {
                 match event {
                     TransferEvent::Segment { segment, .. } => {
                         self.fetched += segment.content.len() as u64;
-                        if let Some(shown) = &mut shown {
-                            shown.segment = Some(segment);
-                            continue;
-                        }
-                        early.insert(segment.index.0, segment);
-                        while let Some(segment) = early.remove(&next) {
-                            self.write(segment)?;
-                            next += 1;
+                        match &mut shown {
+                            Some(shown) => shown.segment = Some(segment),
+                            None => self.here.segment(segment)?,
                         }
                     }
                     TransferEvent::Nodes { nodes, .. } => {
@@ -519,32 +408,23 @@ impl Follower {
                     _ => {}
                 }
             }
-            self.output.turn()?;
+            self.here.push()?;
             let now = self.fetch.now();
-            self.fetch.transfer().set_paused(now, self.output.is_full());
+            self.fetch.transfer().set_paused(now, self.here.is_full());
             if complete {
                 return Ok(());
             }
-            self.tell_progress(manifest.size, on_event);
-            let again = self.output.is_waiting().then_some(now + RETRY);
+            self.report_progress(manifest.size, on_event);
+            let again = self.here.is_waiting().then_some(now + RETRY);
             self.turn(again, stop, on_event)?;
         }
     }
 
-    /// Writes a segment, but for those of its bytes that are here already.
-    fn write(&mut self, segment: Verified<Segment<Bytes>>) -> Result<(), Error> {
-        let here = self.begun.tree.size().saturating_sub(segment.offset);
-        let new = usize::try_from(here).ok().and_then(|here| segment.content.get(here..));
-        let new = new.unwrap_or_default();
-        let Ok(()) = self.begun.tree.push(new, |_, _| Ok::<(), std::convert::Infallible>(()));
-        self.output.segment(segment)
-    }
-
-    fn tell_progress(&mut self, total: u64, on_event: &mut dyn FnMut(Event)) {
+    fn report_progress(&mut self, total: u64, on_event: &mut dyn FnMut(Event)) {
         let now = self.fetch.now();
-        if now >= self.told + TICK {
-            self.told = now;
-            let verified = self.begun.tree.size();
+        if now >= self.last_reported + TICK {
+            self.last_reported = now;
+            let verified = self.here.size();
             on_event(Event::Progress { verified, total, peers: self.fetch.peers() });
         }
     }
@@ -555,7 +435,7 @@ impl Follower {
         stop: &Stop,
         on_event: &mut dyn FnMut(Event),
     ) -> Result<(), Error> {
-        self.output.turn()?;
+        self.here.push()?;
         self.fetch.run_once(deadline, stop, on_event)
     }
 }

@@ -18,13 +18,13 @@ use xylem_mgmt::Persistency;
 use super::framed_stream::FramedStream;
 use super::server::tell;
 use super::{delivered, waiting};
+use crate::clock::wall_clock;
 use crate::engine::{Engine, EngineEvent, NetworkFailed, Program, StreamEvent};
 use crate::event::Event;
 use crate::failure;
 use crate::peer::Peer;
-use xylem_library::identity;
-use xylem_library::mail::entries::{Parcel, Route};
-use xylem_library::mail::store::{Incoming, MailStore};
+use xylem_library::keys::{self, KeyError};
+use xylem_library::mail::{Incoming, MailStore, MailStoreError, Parcel, Route};
 use xylem_library::{Error, Stop};
 
 /// Longest pause between two attempts.
@@ -51,6 +51,18 @@ enum Failed {
     Peer(String),
     /// Trouble of this machine.
     Local(Error),
+}
+
+impl From<KeyError> for Failed {
+    fn from(e: KeyError) -> Self {
+        Self::Local(e.into())
+    }
+}
+
+impl From<MailStoreError> for Failed {
+    fn from(e: MailStoreError) -> Self {
+        Self::Local(e.into())
+    }
 }
 
 impl From<Error> for Failed {
@@ -158,8 +170,8 @@ impl Delivery {
     ) -> Result<Self, Failed> {
         let local = |e| failure::local("cannot start the event loop", &e);
         let config = xylem_link::Config { accept_incoming: false, ..Default::default() };
-        let endpoint = Endpoint::new(config, key, identity::random()?);
-        let forwarder = Forwarder::new(Default::default(), Seed::from_random(identity::random()?));
+        let endpoint = Endpoint::new(config, key, keys::random()?);
+        let forwarder = Forwarder::new(Default::default(), Seed::from_random(keys::random()?));
         let mut engine = Engine::new(endpoint, forwarder).map_err(local)?;
         let (mut dialled, mut why) = (Vec::new(), String::from("it has no address"));
         for peer in peers {
@@ -238,7 +250,7 @@ pub(crate) fn deliver(
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<usize, Error> {
-    let (parcels, old) = store.parcels()?;
+    let (parcels, old) = store.parcels(wall_clock())?;
     for parcel in &old {
         on_event(waiting(parcel, "it found nobody for 30 days and was given up", true));
     }
@@ -281,7 +293,7 @@ fn hand_over(
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<(), Failed> {
-    let key = StaticKey::from_bytes(identity::random()?);
+    let key = StaticKey::from_bytes(keys::random()?);
     let mut delivery = Delivery::dial(target, key, give_up, stop)?;
     for _ in 0..parcels.len() {
         let Some(parcel) = parcels.pop_front() else { break };
@@ -384,7 +396,7 @@ pub(crate) fn collect(
                 Frame::End => break,
                 _ => return Err(Failed::Peer("it answers oddly".into())),
             };
-            let incoming = store.receive(&envelope)?;
+            let incoming = store.receive(&envelope, wall_clock())?;
             new += usize::from(matches!(incoming, Incoming::New(..)));
             tell(store, &incoming, on_event)?;
             // What nobody can read would only wait there for ever.
@@ -409,7 +421,7 @@ pub(crate) fn hand_one(
     stop: &Stop,
 ) -> Result<bool, Error> {
     let handed = || -> Result<bool, Failed> {
-        let key = StaticKey::from_bytes(identity::random()?);
+        let key = StaticKey::from_bytes(keys::random()?);
         let mut delivery = Delivery::dial(target, key, give_up, stop)?;
         delivery.stream.send(&Frame::Deliver(envelope));
         let taken = matches!(delivery.answer(stop)?, Frame::Receipt(_, Status::Stored));

@@ -20,13 +20,13 @@ use xylem_mail::{Body, Card, CardError, Content, EnvelopeId, Party, SCHEME};
 use xylem_object::{PublisherId, Ticket};
 
 use crate::addresses::advertised;
+use crate::clock::{now_ms, wall_clock};
 use crate::event::Event;
 use crate::failure;
 use crate::peer::Peer;
-use xylem_library::clock::now_ms;
-use xylem_library::identity;
+use xylem_library::keys;
 use xylem_library::mail::MailStore;
-use xylem_library::mail::entries::{Letter, Parcel, Route, hex};
+use xylem_library::mail::{Letter, Parcel, Route, hex};
 use xylem_library::{Error, Stop};
 
 pub use event::{MailEvent, Message, MessageContent};
@@ -56,7 +56,7 @@ impl Inbox {
     /// # Errors
     /// See [`Inbox::open`].
     pub fn card(&self, listen: &[SocketAddr]) -> Result<Card, Error> {
-        self.store.card(&advertised(listen))
+        Ok(self.store.card(&advertised(listen), wall_clock())?)
     }
 
     /// All messages, oldest first.
@@ -91,7 +91,9 @@ impl Inbox {
         }
         let content = Content::Fetched(letter.envelope);
         let body = Body { content, name: String::new(), size: 0, sent_ms: now_ms() };
-        let Ok(envelope) = self.store.answer(&letter, &body) else { return Ok(false) };
+        let Ok(envelope) = self.store.answer(&letter, &body, wall_clock()) else {
+            return Ok(false);
+        };
         let peer =
             |address: &SocketAddr| Peer::Link { address: *address, key: Some(letter.from.link.0) };
         let target: Vec<Peer> = ticket.addresses.iter().map(peer).collect();
@@ -103,7 +105,7 @@ impl Inbox {
     /// # Errors
     /// See [`Inbox::message`].
     pub fn discard(&self, number: u32) -> Result<(), Error> {
-        self.store.drop_letter(number)
+        Ok(self.store.drop_letter(number)?)
     }
 
     /// Gives somebody a name.
@@ -112,11 +114,11 @@ impl Inbox {
     /// [`crate::Blame::Usage`] for a bad name, or one that somebody else has.
     pub fn trust(&self, name: &str, whom: &Person) -> Result<(), Error> {
         match whom {
-            Person::Card(card) => self.store.name(name, card),
+            Person::Card(card) => Ok(self.store.name(name, card)?),
             Person::Wrote(number) => {
                 let letter = self.store.letter(*number)?;
                 let none = || failure::usage("the card of who wrote it is not known; ask for one");
-                self.store.name(name, &self.store.card_of(&letter)?.ok_or_else(none)?)
+                Ok(self.store.name(name, &self.store.card_of(&letter)?.ok_or_else(none)?)?)
             }
         }
     }
@@ -126,7 +128,7 @@ impl Inbox {
     /// # Errors
     /// [`crate::Blame::Usage`] if nobody has it.
     pub fn forget(&self, name: &str) -> Result<(), Error> {
-        self.store.forget(name)
+        Ok(self.store.forget(name)?)
     }
 
     /// Names and publisher keys.
@@ -149,7 +151,7 @@ impl Inbox {
         stop: &Stop,
         on_event: &mut dyn FnMut(Event),
     ) -> Result<usize, Error> {
-        let link = identity::load_or_create(&self.root.join("keys").join("link"))?;
+        let link = keys::load_or_create(&self.root.join("keys").join("link"))?;
         let link = StaticKey::from_bytes(link);
         delivery::collect(&self.store, link, from, give_up, stop, on_event)
     }

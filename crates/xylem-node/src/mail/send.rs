@@ -15,6 +15,7 @@ use xylem_object::Ticket;
 
 use super::{MailEvent, MailServer, Recipient, delivery, find, name_of_ticket, while_delivering};
 use crate::addresses::advertised;
+use crate::clock::{now_ms, wall_clock};
 use crate::engine::{Engine, EngineEvent, Program};
 use crate::event::Event;
 use crate::failure;
@@ -22,10 +23,9 @@ use crate::peer::{FaceAddress, Peer};
 use crate::share::ShareOptions;
 use crate::share::{bind_links, share_with};
 use crate::uri;
-use xylem_library::clock::now_ms;
-use xylem_library::identity;
-use xylem_library::mail::entries::Route;
-use xylem_library::mail::store::MailStore;
+use xylem_library::keys;
+use xylem_library::mail::MailStore;
+use xylem_library::mail::Route;
 use xylem_library::{Blame, Error, Stop};
 
 /// What is sent.
@@ -83,7 +83,7 @@ pub fn send(
     let compose = |content: Content, called: String, size: u64, ours: &[SocketAddr]| {
         let called = cut(called);
         let body = Body { content, name: called, size, sent_ms: now_ms() };
-        store.compose(&card, &name, &body, route.clone(), ours)
+        store.compose(&card, &name, &body, route.clone(), ours, wall_clock())
     };
     let share = match &options.mail {
         Mail::Path(share) => share,
@@ -122,7 +122,7 @@ pub fn send(
             let called = file.to_string_lossy().into_owned();
             match compose(Content::Ticket(Box::new(ticket)), called, bytes, &ours) {
                 Err(e) => {
-                    sent.error = Some(e);
+                    sent.error = Some(e.into());
                     ends.raise();
                 }
                 Ok(id) => {
@@ -241,13 +241,10 @@ pub fn listen(
     on_event: &mut dyn FnMut(Event),
 ) -> Result<(), Error> {
     let mail = MailStore::open(store)?;
-    let link = identity::load_or_create(&store.join("keys").join("link"))?;
-    let endpoint = Endpoint::new(
-        xylem_link::Config::default(),
-        StaticKey::from_bytes(link),
-        identity::random()?,
-    );
-    let forwarder = Forwarder::new(Default::default(), Seed::from_random(identity::random()?));
+    let link = keys::load_or_create(&store.join("keys").join("link"))?;
+    let endpoint =
+        Endpoint::new(xylem_link::Config::default(), StaticKey::from_bytes(link), keys::random()?);
+    let forwarder = Forwarder::new(Default::default(), Seed::from_random(keys::random()?));
     let mut engine = Engine::new(endpoint, forwarder)
         .map_err(|e| failure::local("cannot start the event loop", &e))?;
     let at: Vec<Peer> = at.iter().map(|a| Peer::Link { address: *a, key: None }).collect();

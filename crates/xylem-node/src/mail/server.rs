@@ -11,11 +11,11 @@ use xylem_mail::{EnvelopeId, MailboxId, mailbox_of};
 
 use super::framed_stream::FramedStream;
 use super::{arrived, fetched};
+use crate::clock::wall_clock;
 use crate::engine::{Engine, StreamEvent};
 use crate::event::Event;
 use xylem_library::Error;
-use xylem_library::mail::mailbox::{Mailbox, MailboxConfig};
-use xylem_library::mail::store::{Incoming, MailStore};
+use xylem_library::mail::{Incoming, MailStore, Mailbox, MailboxConfig};
 
 /// Streams at most; more are refused.
 const MAX_STREAMS: usize = 64;
@@ -39,7 +39,9 @@ impl MailServer {
     pub(crate) fn open(store: &Path, mailbox: Option<MailboxConfig>) -> Result<Self, Error> {
         Ok(Self {
             store: MailStore::open_existing(store)?,
-            mailbox: mailbox.map(|limits| Mailbox::open(store, limits)).transpose()?,
+            mailbox: mailbox
+                .map(|limits| Mailbox::open(store, limits, wall_clock()))
+                .transpose()?,
             streams: HashMap::new(),
         })
     }
@@ -131,9 +133,9 @@ impl MailServer {
                 Frame::Taken(id) => {
                     let owner = engine.link_peer(on.stream.face).map(|key| MailboxId::of(&key));
                     if let Some((owner, mailbox)) = owner.zip(self.mailbox.as_mut())
-                        && let Err(e) = mailbox.taken(owner, id)
+                        && let Err(e) = mailbox.remove(owner, id)
                     {
-                        on_event(Event::warning(e.message));
+                        on_event(Event::warning(e.to_string()));
                     }
                 }
                 // Answers, of which nothing was asked.
@@ -150,7 +152,8 @@ impl MailServer {
         let Some(owner) = mailbox_of(envelope) else { return Status::Refused };
         let taken = match (&self.store, &mut self.mailbox) {
             (Some(store), _) if store.mailbox() == owner => {
-                let taken = store.receive(envelope);
+                let taken = store.receive(envelope, wall_clock());
+                let taken = taken.map_err(Error::from);
                 taken.and_then(|incoming| Ok((tell(store, &incoming, on_event)?, incoming))).map(
                     |((), incoming)| match incoming {
                         Incoming::Not(status) => status,
@@ -158,7 +161,7 @@ impl MailServer {
                     },
                 )
             }
-            (_, Some(mailbox)) => mailbox.put(envelope),
+            (_, Some(mailbox)) => mailbox.put(envelope, wall_clock()).map_err(Error::from),
             _ => Ok(Status::NotHere),
         };
         taken.unwrap_or_else(|e| {

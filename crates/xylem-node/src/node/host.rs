@@ -10,11 +10,11 @@ use xylem_mgmt::{
 use xylem_packet::MAX_PACKET;
 use xylem_packet::link_service::MIN_MTU;
 
+use crate::clock::now_ms;
 use crate::engine::Engine;
 use crate::faces::{Face, Transport};
 use crate::peer::Peer;
 use crate::uri::PeerUri;
-use xylem_library::clock::now_ms;
 
 /// The engine as management sees it, with when the program began.
 pub(super) struct Managed<'a> {

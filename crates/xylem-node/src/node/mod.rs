@@ -19,6 +19,7 @@ use xylem_mgmt::{Authority, FaceUri, Management, ManagementConfig, Persistency};
 use xylem_packet::Interest;
 use xylem_trust::{Certificate, TrustStore};
 
+use crate::clock::now_ms;
 use crate::engine::{Engine, EngineEvent, Limits, Program};
 use crate::event::Event;
 use crate::mail::{MailServer, while_delivering};
@@ -26,10 +27,9 @@ use crate::peer::{FaceAddress, Peer};
 use crate::uri::{PeerUri, endpoint};
 use crate::{failure, shaping};
 use host::Managed;
-use xylem_library::clock::now_ms;
-use xylem_library::disk_cache::DiskShelf;
-use xylem_library::identity;
-use xylem_library::key_files::certificate;
+use xylem_library::disk_cache::DiskCache;
+use xylem_library::keys;
+use xylem_library::keys::certificate;
 use xylem_library::mail::MailStore;
 use xylem_library::{Blame, Error, Stop};
 
@@ -73,18 +73,18 @@ impl Node {
         let keys = config.store.join("keys");
         std::fs::create_dir_all(&keys)
             .map_err(|e| failure::local(&format!("cannot make {}", keys.display()), &e))?;
-        let link_key = StaticKey::from_bytes(identity::load_or_create(&keys.join("link"))?);
+        let link_key = StaticKey::from_bytes(keys::load_or_create(&keys.join("link"))?);
         let link_config =
             xylem_link::Config { shaping: config.shaping.clone(), ..Default::default() };
-        let endpoint = Endpoint::new(link_config, link_key, identity::random()?);
+        let endpoint = Endpoint::new(link_config, link_key, keys::random()?);
 
         let mut forwarding = xylem_forward::Config::default();
         forwarding.pit_capacity = config.pit_capacity;
         forwarding.cs_capacity_bytes = config.cs_bytes;
         forwarding.cs_capacity_packets = config.cs_packets;
-        let mut forwarder = Forwarder::new(forwarding, Seed::from_random(identity::random()?));
+        let mut forwarder = Forwarder::new(forwarding, Seed::from_random(keys::random()?));
         if let Some(directory) = &config.cs_directory {
-            let shelf = DiskShelf::open(directory, config.cs_directory_bytes).map_err(|e| {
+            let shelf = DiskCache::open(directory, config.cs_directory_bytes).map_err(|e| {
                 failure::local(&format!("cannot keep a cache in {}", directory.display()), &e)
             })?;
             forwarder.set_second_level(Some(Box::new(shelf)));

@@ -10,7 +10,7 @@ use xylem_packet::{Data, InterestBuilder, Name};
 
 use super::announcers::address_of;
 use crate::engine::Engine;
-use xylem_library::identity;
+use xylem_library::keys;
 
 /// How often each linked peer is asked.
 const ASK_EVERY: Duration = Duration::from_secs(5);
@@ -110,7 +110,7 @@ impl Finder {
         self.asked.retain(|_, (_, at)| *at + PATIENCE > now);
         for face in links {
             // A system that has no randomness now may have some in five seconds.
-            let Ok(nonce) = identity::random() else { return };
+            let Ok(nonce) = keys::random() else { return };
             let name = peers::question(self.prefix.as_ref(), nonce, self.announced.as_ref());
             let mut interest = Vec::new();
             let lifetime = PATIENCE.as_millis() as u64;

@@ -16,11 +16,11 @@ use super::announcers::Announcers;
 use crate::addresses::advertised;
 use crate::engine::{Engine, EngineEvent, Limits, NetworkFailed, Program};
 use crate::failure;
+use xylem_library::disk;
 use xylem_library::held::Answers;
 use xylem_library::held::HeldSource;
 use xylem_library::held::Holdings;
-use xylem_library::identity;
-use xylem_library::publish::disk;
+use xylem_library::keys;
 use xylem_library::{Error, Stop};
 
 /// Links that others have made; more are refused.
@@ -51,7 +51,7 @@ impl Host {
     ) -> Result<Self, Error> {
         let publication = Publication::new(ticket.name.clone(), manifest, &ticket.publisher)
             .map_err(|e| failure::usage(e.to_string()))?;
-        let secret = StaticKey::from_bytes(identity::random()?);
+        let secret = StaticKey::from_bytes(keys::random()?);
         let key = secret.public().0;
         let config = xylem_link::Config {
             // Only who was told of the key learns that something listens.
@@ -60,8 +60,8 @@ impl Host {
             shaping,
             ..Default::default()
         };
-        let endpoint = Endpoint::new(config, secret, identity::random()?);
-        let seed = Seed::from_random(identity::random()?);
+        let endpoint = Endpoint::new(config, secret, keys::random()?);
+        let seed = Seed::from_random(keys::random()?);
         let local = |e| failure::local("cannot start the event loop", &e);
         let mut engine =
             Engine::new(endpoint, Forwarder::new(Default::default(), seed)).map_err(local)?;

@@ -5,8 +5,7 @@ use serde::Serialize;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use xylem_library::scrub::{Flaw, ScrubEvent};
-use xylem_library::{CheckpointMade, LibraryEvent};
+use xylem_library::{CheckpointMade, Flaw, FlawFound, LibraryEvent, ListedSize, SkipReason};
 use xylem_node::mail::{MailEvent, Message, MessageContent};
 use xylem_node::{Event, FaceAddress, GetSummary, PeerBytes, ShapeLevel};
 use xylem_object::{Kind, PublisherId, Ticket};
@@ -76,24 +75,27 @@ fn events() -> Vec<Event> {
     let library = [
         LibraryEvent::Hashing { done: 1, total: 2 },
         LibraryEvent::Warning { what: "w".into() },
-        LibraryEvent::Skipped { path: path(), why: "w".into() },
+        LibraryEvent::Skipped { path: path(), why: SkipReason::NotAFile },
         LibraryEvent::Checkpoint(CheckpointMade {
             number: 1,
             version: 2,
-            name: name.to_string(),
-            root: root.to_string(),
+            name: name.clone(),
+            root,
             bytes: 1,
             last: false,
         }),
-        LibraryEvent::Contents { files: vec![(path(), 1)], more: 0 },
+        LibraryEvent::Contents { files: vec![ListedSize { path: path(), size: 1 }], more: 0 },
         LibraryEvent::Resumed { bytes: 1 },
-        LibraryEvent::Scrub(ScrubEvent::Found {
+        LibraryEvent::Flaw(FlawFound {
             path: path(),
             flaw: Flaw::Damaged,
-            bytes: 0..1,
+            start: 0,
+            end: 1,
+            first_block: 0,
+            blocks: 1,
             what: "w".into(),
         }),
-        LibraryEvent::Scrub(ScrubEvent::Mended { path: path(), flaw: Flaw::Tree, bytes: 0..1 }),
+        LibraryEvent::Mended { path: path(), flaw: Flaw::Tree, start: 0, end: 1 },
     ];
     let mail = [
         MailEvent::Arrived(message(MessageContent::Ticket(ticket.clone()))),

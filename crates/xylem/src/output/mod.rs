@@ -21,8 +21,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use text::{bytes, clean, count, path_for_sums};
 use xylem_library::Stop;
-use xylem_library::scrub::ScrubEvent;
-use xylem_library::{CheckpointMade, LibraryEvent};
+use xylem_library::{CheckpointMade, FlawFound, LibraryEvent};
 use xylem_node::Event;
 use xylem_node::mail::{MailEvent, Message, MessageContent};
 
@@ -245,7 +244,14 @@ impl Out {
                 self.note(&clean(&format!("Serving {prefix} through {forwarder}")));
             }
             Event::Library(LibraryEvent::Warning { what }) => self.warn(&what),
-            Event::Library(LibraryEvent::Scrub(event)) => self.scrub_event(event)?,
+            Event::Library(LibraryEvent::Flaw(flaw)) => self.flaw(&flaw)?,
+            Event::Library(LibraryEvent::Mended { path, start, end, .. }) => {
+                let what = match start == end {
+                    true => "its tree is mended".to_owned(),
+                    false => format!("{start}..{end}: mended"),
+                };
+                self.line(&clean(&format!("{}: {what}", path.display())))?;
+            }
             Event::Library(LibraryEvent::Skipped { path, why }) => {
                 self.warn(&format!("left out {}: {why}", path.display()));
             }
@@ -269,8 +275,9 @@ impl Out {
             }
             Event::Library(LibraryEvent::Contents { files, more }) => {
                 let shown = if self.verbose { files.len() } else { files.len().min(SHOWN_FILES) };
-                for (path, size) in &files[..shown] {
-                    self.note(&clean(&format!("  {:>10}  {}", bytes(*size), path.display())));
+                for file in &files[..shown] {
+                    let (size, path) = (bytes(file.size), file.path.display());
+                    self.note(&clean(&format!("  {size:>10}  {path}")));
                 }
                 let rest = more + (files.len() - shown) as u64;
                 if rest > 0 {
@@ -318,34 +325,19 @@ impl Out {
         self.note(&clean(&line));
     }
 
-    /// One line on standard output for each bad place, one for each that is right again.
-    fn scrub_event(&mut self, event: ScrubEvent) -> Result<(), Failure> {
-        let line = match event {
-            ScrubEvent::Found { path, flaw, bytes, what } => {
-                let blocks = flaw.blocks(&bytes);
-                let place = match blocks.end - blocks.start {
-                    0 if bytes.is_empty() => String::new(),
-                    0 => format!(" {}..{}:", bytes.start, bytes.end),
-                    1 => format!(" {}..{} (block {}):", bytes.start, bytes.end, blocks.start),
-                    _ => {
-                        let last = blocks.end - 1;
-                        format!(
-                            " {}..{} (blocks {} to {last}):",
-                            bytes.start, bytes.end, blocks.start
-                        )
-                    }
-                };
-                format!("{}:{place} {what}", path.display())
+    /// One line on standard output for a bad place.
+    fn flaw(&mut self, flaw: &FlawFound) -> Result<(), Failure> {
+        let FlawFound { path, start, end, first_block, blocks, what, .. } = flaw;
+        let place = match blocks {
+            0 if start == end => String::new(),
+            0 => format!(" {start}..{end}:"),
+            1 => format!(" {start}..{end} (block {first_block}):"),
+            _ => {
+                let last = first_block + blocks - 1;
+                format!(" {start}..{end} (blocks {first_block} to {last}):")
             }
-            ScrubEvent::Mended { path, bytes, .. } if bytes.is_empty() => {
-                format!("{}: its tree is mended", path.display())
-            }
-            ScrubEvent::Mended { path, bytes, .. } => {
-                format!("{}: {}..{}: mended", path.display(), bytes.start, bytes.end)
-            }
-            _ => return Ok(()),
         };
-        self.line(&clean(&line))
+        self.line(&clean(&format!("{}:{place} {what}", path.display())))
     }
 
     fn show_qr(&mut self, ticket: &str) {

@@ -13,6 +13,8 @@ mod pool;
 mod print;
 mod region;
 
+use xylem_library::publish::root_of;
+use xylem_library::{canonical, disk};
 use xylem_node::Event;
 
 use self::print::SumRow;
@@ -194,8 +196,8 @@ fn engine(args: &SumArgs) -> Result<Engine, Failure> {
 
 fn tree(args: &SumArgs, out: &mut Out) -> Result<Exit, Failure> {
     for path in &args.file {
-        let root =
-            xylem_library::publish::root_of(path, &mut |event| out.event(Event::Library(event)));
+        let place = canonical(path).map_err(xylem_library::Error::from)?;
+        let root = root_of(&*disk(), &place, &mut |event| out.event(Event::Library(event)));
         out.take_broken()?;
         let root = root?.to_string();
         if out.is_json() {

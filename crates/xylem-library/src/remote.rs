@@ -1,13 +1,15 @@
-//! [`Remote`]: where pieces come from that this machine has lost.
+//! [`Remote`]: where pieces come from that this machine does not have, or has lost.
 
 use std::ops::Range;
 
 use xylem_hash::Hash;
 use xylem_object::{ObjectId, Ticket};
+use xylem_store::StoreError;
 use xylem_transfer::Event as TransferEvent;
 use xylem_tree::{Geometry, SegmentSize, Verifier};
 
-use crate::{Error, Stop};
+use crate::error::Failure;
+use crate::stop::Stop;
 
 /// Segments of one object that are asked for.
 pub struct Wanted {
@@ -23,21 +25,24 @@ pub struct Wanted {
     pub verifier: Option<Verifier>,
 }
 
-/// Others who may have what is damaged here: sources that are asked one after the other.
+/// What is done with each proven piece.
+pub type Keep<'a> = dyn FnMut(TransferEvent) -> Result<(), StoreError> + 'a;
+
+/// Others who may have what is missing here: sources that are asked one after the other.
 pub trait Remote {
-    /// Turns to another target; `tickets` for its root, the record's own first, of which the last `named`
-    /// were named for this run.
+    /// Goes on with another target; `tickets` for its root, the record's own first, of which the last
+    /// `named` were named for this run.
     fn target(&mut self, tickets: &[Ticket], named: usize);
 
     /// Makes sure of a source that answers, and returns its segment size; `None` if none is left.
     ///
     /// # Errors
-    /// What ends the whole run, such as an interruption. Why a source did not answer goes to `trouble`.
+    /// What ends the whole run, such as an interruption. Why a source did not answer goes to `why`.
     fn connect(
         &mut self,
-        trouble: &mut Option<Error>,
+        why: &mut Option<Box<dyn Failure>>,
         stop: &Stop,
-    ) -> Result<Option<SegmentSize>, Error>;
+    ) -> Result<Option<SegmentSize>, Box<dyn Failure>>;
 
     /// Asks the source for segments and hands over each proven piece. `Some`: why it did not bring all.
     ///
@@ -46,9 +51,9 @@ pub trait Remote {
     fn fetch(
         &mut self,
         wanted: Vec<Wanted>,
-        keep: &mut dyn FnMut(TransferEvent) -> Result<(), Error>,
+        keep: &mut Keep<'_>,
         stop: &Stop,
-    ) -> Result<Option<Error>, Error>;
+    ) -> Result<Option<Box<dyn Failure>>, Box<dyn Failure>>;
 
     /// Leaves the source, whether it is of no more use (`next`: the one after it is asked from now on)
     /// or nothing is missing for the moment.

@@ -1,16 +1,19 @@
-//! Telling what was found and what was mended, and counting it.
+//! Reporting what was found and what was mended, and counting it.
 
 use std::ops::Range;
 use std::path::Path;
 
 use xylem_tree::NODE_LEN;
 
+use super::Scrub;
 use super::item::Flawed;
-use super::{Flaw, Scrub, ScrubEvent};
-use crate::LibraryEvent;
+use crate::event::{Flaw, FlawFound, LibraryEvent};
+
+/// Damage is reported in blocks of this many bytes.
+const BLOCK: u64 = 16 * 1024;
 
 impl Scrub<'_> {
-    pub(super) fn tell(
+    pub(super) fn report(
         &mut self,
         path: &Path,
         flaw: Flaw,
@@ -29,12 +32,23 @@ impl Scrub<'_> {
                 self.summary.damaged += bytes.end - bytes.start;
             }
         }
-        let (path, what) = (path.to_path_buf(), what.to_owned());
-        on_event(LibraryEvent::Scrub(ScrubEvent::Found { path, flaw, bytes, what }));
+        let blocks = match flaw.is_of_bytes() {
+            true => bytes.start / BLOCK..bytes.end.div_ceil(BLOCK),
+            false => 0..0,
+        };
+        on_event(LibraryEvent::Flaw(FlawFound {
+            path: path.to_path_buf(),
+            flaw,
+            start: bytes.start,
+            end: bytes.end,
+            first_block: blocks.start,
+            blocks: blocks.end - blocks.start,
+            what: what.to_owned(),
+        }));
     }
 
-    /// Tells what is wrong with a file; gives it back for later.
-    pub(super) fn tell_flawed(
+    /// Reports what is wrong with a file; gives it back for later.
+    pub(super) fn report_flawed(
         &mut self,
         one: &Flawed,
         on_event: &mut dyn FnMut(LibraryEvent),
@@ -48,7 +62,7 @@ impl Scrub<'_> {
                 _ if bytes.start >= one.size => "is cut off",
                 _ => "is damaged",
             };
-            self.tell(&one.item.path, *flaw, bytes.clone(), what, on_event);
+            self.report(&one.item.path, *flaw, bytes.clone(), what, on_event);
         }
         let nodes = one.wrong_nodes();
         if nodes > 0 {
@@ -57,11 +71,11 @@ impl Scrub<'_> {
                 _ => format!("{nodes} nodes of its tree are wrong or lost"),
             };
             let tree = self.tree_bytes(one);
-            self.tell(&one.item.path, Flaw::Tree, tree, &what, on_event);
+            self.report(&one.item.path, Flaw::Tree, tree, &what, on_event);
         }
         if one.unfinished && places.is_empty() {
             let what = "a repair was killed at its end: its time is not set back yet";
-            self.tell(&one.item.path, Flaw::Unfinished, 0..0, what, on_event);
+            self.report(&one.item.path, Flaw::Unfinished, 0..0, what, on_event);
         }
         (places, nodes)
     }
@@ -76,7 +90,7 @@ impl Scrub<'_> {
         (base + all.0.min(all.1)).saturating_mul(node)..(base + all.1).saturating_mul(node)
     }
 
-    pub(super) fn tell_mended(
+    pub(super) fn report_mended(
         &mut self,
         one: &Flawed,
         places: &[(Range<u64>, Flaw)],
@@ -86,7 +100,7 @@ impl Scrub<'_> {
     ) {
         let mut mended = |flaw: Flaw, bytes: Range<u64>| {
             let path = one.item.path.clone();
-            on_event(LibraryEvent::Scrub(ScrubEvent::Mended { path, flaw, bytes }));
+            on_event(LibraryEvent::Mended { path, flaw, start: bytes.start, end: bytes.end });
         };
         for (bytes, flaw) in places {
             for part in without(bytes, still) {

@@ -7,71 +7,75 @@
 //! another. Nothing is written without `repair`, and then only proven bytes, into bad places, in
 //! place. It does not find files that were added to a shared directory, and does not look at modes.
 
-mod contents;
-mod events;
-mod item;
-mod mend;
-mod pace;
-mod remote;
+mod error;
+mod options;
+
 mod targets;
-mod tell;
+
+mod contents;
+mod item;
+mod pace;
+
+mod mend;
 mod tree;
 
+mod report;
+
 use std::ops::Range;
-use std::time::Instant;
 
 use xylem_object::ObjectId;
-use xylem_store::{FileState, Part, ScanBuffer, Store, StoreError};
+use xylem_store::{FileState, OutboardFile, Part, ScanBuffer, Store, StoreError};
 use xylem_tree::{Geometry, NODE_LEN, SegmentSize};
 
-use crate::failure;
+use crate::error::Error;
+use crate::event::{Flaw, LibraryEvent};
 use crate::hashing::packed_slots;
-use crate::publish::disk;
+use crate::path::os_bytes;
+use crate::remote::Remote;
 use crate::rescan::{Readers, on_cores};
-use crate::walk::os_bytes;
-use crate::{Blame, Error, LibraryEvent, Stop};
+use crate::stop::Stop;
 use contents::Contents;
-pub use events::{BLOCK, Flaw, ScrubEvent, ScrubOptions, ScrubSummary};
 use item::{Item, Verdict, judge};
 use mend::Mender;
 use pace::Pace;
-pub use remote::{Remote, Wanted};
 use targets::{Target, targets};
 use tree::Tree;
 
-/// Files of a directory that are looked at together.
+pub use error::ScrubError;
+pub use options::{NotBrought, ScrubOptions, ScrubSummary};
+pub use pace::Throttle;
+
+/// Files of a directory that are checked together.
 const BATCH: usize = 4096;
 /// Up to this size a file is read by one thread while others read others.
 const SMALL: u64 = 4 << 20;
 
-/// Re-reads what `options` name.
+/// Re-reads what `options` name of what `store` knows, no faster than `throttle` lets it, and has
+/// `remote` bring what is to be repaired.
 ///
 /// # Errors
-/// [`Blame::Usage`] for a path that nothing is known of or a ticket that is none; [`Blame::Local`] for
-/// trouble with the store, or a disk that takes no writes; [`Blame::Interrupted`], saying how far it
-/// was. Damage is no error: see [`ScrubSummary`].
+/// See [`ScrubError`]. Damage is no error: see [`ScrubSummary`].
 pub fn scrub(
+    store: &Store,
     options: &ScrubOptions,
     remote: &mut dyn Remote,
+    throttle: Option<&dyn Throttle>,
     stop: &Stop,
     on_event: &mut dyn FnMut(LibraryEvent),
-) -> Result<ScrubSummary, Error> {
-    let started = Instant::now();
-    let store = Store::open(disk(), &options.store).map_err(|e| failure::store(&e))?;
-    let targets = targets(options, &store)?;
+) -> Result<ScrubSummary, ScrubError> {
+    let targets = targets(options, store)?;
     let total = targets.iter().map(|t| t.content).sum();
-    let pace = Pace::new(stop, options.limit_rate, total);
+    let pace = Pace::new(stop, throttle, total);
     let summary = ScrubSummary::default();
-    let mut scrub = Scrub { options, stop, store, pace, summary };
+    let mut scrub = Scrub { options, stop, store: store.clone(), pace, summary };
     for target in targets {
         let outcome = scrub.target(&target, remote, on_event);
         scrub.summary.bytes = scrub.pace.done();
         match outcome {
-            Err(e) if e.blame == Blame::Interrupted => return Err(scrub.interrupted()),
+            Err(ScrubError::Interrupted { .. }) => return Err(scrub.interrupted()),
             other => other?,
         }
     }
-    scrub.summary.elapsed = started.elapsed();
     Ok(scrub.summary)
 }
 
@@ -89,21 +93,20 @@ impl Scrub<'_> {
         target: &Target,
         remote: &mut dyn Remote,
         on_event: &mut dyn FnMut(LibraryEvent),
-    ) -> Result<(), Error> {
+    ) -> Result<(), ScrubError> {
         // A clone of handles, so that the mender does not hold on to all of this.
         let (store, stop) = (self.store.clone(), self.stop);
         let mut mender = Mender::new(&store, stop, target, remote);
         if target.directory {
             self.directory(target, &mut mender, on_event)?;
         } else {
-            let tree = Tree::open(&store, target.root, Part::Outboard);
-            let mut tree = tree.map_err(|e| failure::store(&e))?;
+            let mut tree = Tree::open(&store, target.root, Part::Outboard)?;
             let item = whole(target, &tree);
             self.batch(&[item], &mut tree, &mut mender, on_event)?;
-            tree.finish().map_err(|e| failure::store(&e))?;
+            tree.finish()?;
         }
-        if let Some(trouble) = mender.failure() {
-            self.summary.trouble = Some(trouble);
+        if let Some(why) = mender.not_brought() {
+            self.summary.not_brought = Some(why);
         }
         Ok(())
     }
@@ -114,12 +117,11 @@ impl Scrub<'_> {
         target: &Target,
         mender: &mut Mender<'_>,
         on_event: &mut dyn FnMut(LibraryEvent),
-    ) -> Result<(), Error> {
-        let at = |e: StoreError| failure::store(&e);
+    ) -> Result<(), ScrubError> {
         let store = self.store.clone();
-        let mut tree = Tree::open(&store, target.root, Part::Outboard).map_err(at)?;
+        let mut tree = Tree::open(&store, target.root, Part::Outboard)?;
         let path = self.store.object_path(&target.root, Part::Listing);
-        let there = self.store.object(&target.root, Part::Listing).map_err(at)?;
+        let there = self.store.object(&target.root, Part::Listing)?;
         let size = there.as_ref().and_then(|file| file.metadata().ok()).map(|meta| meta.size);
         let Some(size) = target.size.or(size).filter(|_| there.is_some()) else {
             return self.lost_listing(target, on_event);
@@ -132,17 +134,17 @@ impl Scrub<'_> {
         let counted = self.summary.files;
         let left = self.batch(&[listing], &mut tree, mender, on_event)?;
         self.summary.files = counted;
-        tree.finish().map_err(at)?;
+        tree.finish()?;
         if left > 0 {
             return self.lost_listing(target, on_event);
         }
-        let mut tree = Tree::open(&self.store, target.root, Part::FileOutboards).map_err(at)?;
+        let mut tree = Tree::open(&self.store, target.root, Part::FileOutboards)?;
         let mut contents = Contents::open(&store, target, geometry.segment_size())?;
         let before = self.summary.files;
         loop {
             let (items, apart) = contents.next(BATCH)?;
             for (path, flaw, what) in apart {
-                self.tell(&path, flaw, 0..0, &what, on_event);
+                self.report(&path, flaw, 0..0, &what, on_event);
             }
             if items.is_empty() {
                 break;
@@ -150,35 +152,34 @@ impl Scrub<'_> {
             self.batch(&items, &mut tree, mender, on_event)?;
         }
         if target.inside.is_some() && self.summary.files == before {
-            let what = "is not in what was shared or fetched: it was added later";
-            return Err(failure::usage(format!("{}: {what}", target.shown().display())));
+            return Err(ScrubError::AddedLater(target.shown()));
         }
-        tree.finish().map_err(at)
+        Ok(tree.finish()?)
     }
 
     fn lost_listing(
         &mut self,
         target: &Target,
         on_event: &mut dyn FnMut(LibraryEvent),
-    ) -> Result<(), Error> {
+    ) -> Result<(), ScrubError> {
         let what = "the listing of what it holds is lost, so that its files can't be checked; \
                     `xylem get` of its ticket brings it back";
-        self.tell(&target.path, Flaw::Failed, 0..0, what, on_event);
+        self.report(&target.path, Flaw::Failed, 0..0, what, on_event);
         Ok(())
     }
 
-    /// Looks at some files and mends them if that is wanted. Returns how many bytes are still wrong.
+    /// Checks some files and mends them if that is wanted. Returns how many bytes are still wrong.
     fn batch(
         &mut self,
         items: &[Item],
         tree: &mut Tree,
         mender: &mut Mender<'_>,
         on_event: &mut dyn FnMut(LibraryEvent),
-    ) -> Result<u64, Error> {
+    ) -> Result<u64, ScrubError> {
         let verdicts = {
             let (store, pace, outboard) = (&self.store, &self.pace, tree.outboard());
-            let judge_all = || look(store, items, outboard, pace);
-            pace.beside(judge_all, on_event).map_err(|e| failure::store(&e))?
+            let all = || judge_all(store, items, outboard, pace);
+            pace.beside(all, on_event)?
         };
         let Some(verdicts) = verdicts else { return Err(self.interrupted()) };
         let mut flawed = Vec::new();
@@ -188,18 +189,18 @@ impl Scrub<'_> {
                 Verdict::Right => continue,
                 Verdict::Missing => (Flaw::Missing, "is missing".to_owned()),
                 Verdict::Changed(what) => (Flaw::Changed, what),
-                Verdict::Failed(e) => (Flaw::Failed, failure::store(&e).message),
+                Verdict::Failed(e) => (Flaw::Failed, Error::from(&e).message),
                 Verdict::Flawed(one) => {
                     flawed.push(*one);
                     continue;
                 }
             };
-            self.tell(&item.path, flaw, 0..0, &what, on_event);
+            self.report(&item.path, flaw, 0..0, &what, on_event);
         }
         if flawed.is_empty() {
             return Ok(0);
         }
-        let before: Vec<_> = flawed.iter().map(|one| self.tell_flawed(one, on_event)).collect();
+        let before: Vec<_> = flawed.iter().map(|one| self.report_flawed(one, on_event)).collect();
         let bytes = |places: &[(Range<u64>, Flaw)]| {
             places.iter().map(|(bytes, _)| bytes.end - bytes.start).sum::<u64>()
         };
@@ -212,27 +213,22 @@ impl Scrub<'_> {
         for (one, (places, nodes)) in flawed.iter().zip(&before) {
             let still = one.places();
             left += bytes(&still);
-            self.tell_mended(one, places, &still, *nodes, on_event);
+            self.report_mended(one, places, &still, *nodes, on_event);
         }
         Ok(left)
     }
 
-    fn interrupted(&self) -> Error {
+    fn interrupted(&self) -> ScrubError {
         let ScrubSummary { files, places, mended, .. } = self.summary;
-        let done = self.pace.done();
-        let message = format!(
-            "interrupted; {done} bytes were read, {files} files checked, {places} bad places \
-             found, {mended} bytes mended"
-        );
-        Error { blame: Blame::Interrupted, message }
+        ScrubError::Interrupted { bytes: self.pace.done(), files, places, mended }
     }
 }
 
 /// Judges every item, small files side by side. `None` if it was stopped.
-fn look(
+fn judge_all(
     store: &Store,
     items: &[Item],
-    outboard: Option<&xylem_store::OutboardFile>,
+    outboard: Option<&OutboardFile>,
     pace: &Pace<'_>,
 ) -> Result<Option<Vec<Verdict>>, StoreError> {
     let took = |bytes| pace.took(bytes);

@@ -3,23 +3,27 @@
 //!
 //! Nothing here touches a user's file, and nothing but `collect_store` and a repair removes anything.
 
+mod error;
+
 mod check;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use serde::{Serialize, Serializer};
 use xylem_hash::Hash;
-use xylem_store::{Collecting, FileState, Known, Objects, Origin, Part, Store, StoreError};
+use xylem_object::Ticket;
+use xylem_store::{Collected, Collecting, FileState, Known, Objects, Part, Store, StoreError};
 
-use crate::Error;
-use crate::clock::seconds_now;
-use crate::failure;
-use crate::publish::disk;
+use crate::disk::disk;
+use crate::json;
+use crate::path::{os_bytes, os_path};
 use crate::record::Note;
-use crate::walk::{os_bytes, os_path};
+use crate::time::UnixTime;
 
 pub use check::{CheckOptions, CheckSummary, Finding, FindingKind, check_store};
-pub use xylem_store::Collected;
+pub use error::UpkeepError;
+pub use xylem_store::Origin;
 
 /// Parts that nothing needs are left alone this long: others may be about to need them.
 const UNNEEDED: Duration = Duration::from_secs(3600);
@@ -27,9 +31,11 @@ const UNNEEDED: Duration = Duration::from_secs(3600);
 const FORGOTTEN: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// How a known file or directory looks now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Standing {
     /// As it was when it was shared or fetched (of a directory: itself, not what is in it).
+    #[serde(rename = "ok")]
     Unchanged,
     /// Something else stands there, or it was edited.
     Changed,
@@ -38,48 +44,61 @@ pub enum Standing {
 }
 
 /// One thing that a store knows of.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
+#[serde(tag = "event", rename = "known")]
 pub struct StoreEntry {
     /// Where it lies.
+    #[serde(serialize_with = "json::path")]
     pub path: PathBuf,
-    /// Root, hexadecimal.
-    pub root: String,
+    /// Root of it or of its listing.
+    #[serde(serialize_with = "json::text")]
+    pub root: Hash,
     /// Whether it is a directory.
     pub directory: bool,
-    /// Whether it was fetched, not shared.
-    pub fetched: bool,
+    /// Whether it was shared or fetched.
+    #[serde(serialize_with = "origin")]
+    pub origin: Origin,
     /// Bytes of content.
     pub bytes: u64,
     /// How it looks now.
+    #[serde(rename = "state")]
     pub standing: Standing,
     /// Whether it is pinned.
     pub pinned: bool,
     /// When it was last shared or fetched, seconds since 1970.
     pub used_s: u64,
     /// A ticket for it.
-    pub ticket: Option<String>,
+    #[serde(serialize_with = "json::some_text")]
+    pub ticket: Option<Ticket>,
 }
 
-/// Tells what is known, in the order of paths; returns how many records are damaged.
+fn origin<S: Serializer>(origin: &Origin, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(match origin {
+        Origin::Shared => "shared",
+        Origin::Fetched => "fetched",
+    })
+}
+
+/// Hands what is known to `each`, in the order of paths; returns how many records are damaged.
 ///
 /// # Errors
-/// [`crate::Blame::Usage`] if there is no store, [`crate::Blame::Local`] if it can't be read.
-pub fn list_store(dir: &Path, each: &mut dyn FnMut(StoreEntry)) -> Result<u64, Error> {
+/// There is no store, or it can't be read.
+pub fn list_store(dir: &Path, each: &mut dyn FnMut(StoreEntry)) -> Result<u64, UpkeepError> {
     let store = open(dir)?;
-    let mut all = store.known().map_err(|e| failure::store(&e))?;
+    let mut all = store.known()?;
     let mut entries = Vec::new();
     for known in all.by_ref() {
-        let known = known.map_err(|e| failure::store(&e))?;
+        let known = known?;
         entries.push(StoreEntry {
             path: os_path(&known.path),
-            root: known.root.to_string(),
+            root: known.root,
             directory: known.directory,
-            fetched: known.origin == Origin::Fetched,
+            origin: known.origin,
             bytes: known.size,
             standing: standing(&store, &known),
             pinned: known.pinned,
             used_s: known.used_s,
-            ticket: Note::decode(&known.note).ticket,
+            ticket: Note::decode(&known.note).ticket.and_then(|ticket| ticket.parse().ok()),
         });
     }
     entries.sort_by(|a, b| a.path.cmp(&b.path));
@@ -87,9 +106,9 @@ pub fn list_store(dir: &Path, each: &mut dyn FnMut(StoreEntry)) -> Result<u64, E
     Ok(all.damaged())
 }
 
-/// Removes what nothing needs. `older_than`: only what was not written or used for that long; by
+/// Removes what nothing needs at `now`. `older_than`: only what was not written or used for that long; by
 /// default an hour for parts, thirty days for interrupted fetches and for what is known of files
-/// that are gone. `on_gone` hears each name below the store's directory and its bytes.
+/// that are gone. `on_gone` is given each name below the store's directory and its bytes.
 ///
 /// # Errors
 /// As [`list_store`].
@@ -97,16 +116,17 @@ pub fn collect_store(
     dir: &Path,
     older_than: Option<Duration>,
     dry_run: bool,
+    now: UnixTime,
     on_gone: &mut dyn FnMut(&Path, u64),
-) -> Result<Collected, Error> {
+) -> Result<Collected, UpkeepError> {
     let store = if dry_run { open(dir)? } else { open_writable(dir)? };
     let how = Collecting {
-        now_s: seconds_now(),
+        now_s: now.seconds(),
         unneeded_s: older_than.unwrap_or(UNNEEDED).as_secs(),
         forgotten_s: older_than.unwrap_or(FORGOTTEN).as_secs(),
         dry_run,
     };
-    store.collect(&how, on_gone).map_err(|e| failure::store(&e))
+    Ok(store.collect(&how, on_gone)?)
 }
 
 /// What a pin is about.
@@ -114,59 +134,54 @@ pub fn collect_store(
 pub enum Pinned {
     /// Something that is known, by its canonical path.
     Path(PathBuf),
-    /// A root, hexadecimal, and whether anything of it is in the store.
-    Root(String, bool),
+    /// A root, and whether anything of it is in the store.
+    Root(Hash, bool),
 }
 
 /// Pins (or, with `keep` false, unpins) a path that the store knows, or a root of 64 hexadecimal
 /// digits. What is pinned is never collected.
 ///
 /// # Errors
-/// [`crate::Blame::Usage`] for a path that is not known, and to unpin what is not pinned.
-pub fn pin(dir: &Path, what: &Path, keep: bool) -> Result<Pinned, Error> {
+/// A path that is not known; to unpin what is not pinned.
+pub fn pin(dir: &Path, what: &Path, keep: bool) -> Result<Pinned, UpkeepError> {
     let store = open_writable(dir)?;
-    let stored = |e: StoreError| failure::store(&e);
     let absolute = what.canonicalize().or_else(|_| std::path::absolute(what));
     let key = os_bytes(absolute.unwrap_or_else(|_| what.to_path_buf()).as_os_str());
     let root = what.to_str().and_then(|text| Hash::from_hex(text).ok());
-    let known = store.known_at(&key).map_err(stored)?;
-    let not_pinned = || failure::usage(format!("{} is not pinned", what.display()));
+    let known = store.known_at(&key)?;
+    let not_pinned = || UpkeepError::NotPinned(what.to_path_buf());
     match (known, root) {
         (None, Some(root)) => {
             if keep {
-                store.pin(&root).map_err(stored)?;
-            } else if !store.unpin(&root).map_err(stored)? {
+                store.pin(&root)?;
+            } else if !store.unpin(&root)? {
                 return Err(not_pinned());
             }
             let mut here = false;
             for part in Part::ALL {
-                here |= store.info(&root, part).map_err(stored)?.is_some();
+                here |= store.info(&root, part)?.is_some();
             }
-            Ok(Pinned::Root(root.to_string(), here))
+            Ok(Pinned::Root(root, here))
         }
         (Some(_), _) if keep => {
-            store.pin_path(&key).map_err(stored)?;
+            store.pin_path(&key)?;
             Ok(Pinned::Path(os_path(&key)))
         }
         (known, _) => {
-            if !keep && store.unpin_path(&key).map_err(stored)? {
+            if !keep && store.unpin_path(&key)? {
                 return Ok(Pinned::Path(os_path(&key)));
             }
-            let here = what.display();
+            let path = what.to_path_buf();
             Err(match known {
-                Some(known) if known.pinned => {
-                    failure::usage(format!("{here} is pinned by its root; unpin {}", known.root))
-                }
+                Some(Known { pinned: true, root, .. }) => UpkeepError::PinnedByRoot { path, root },
                 Some(_) => not_pinned(),
-                None => failure::usage(format!(
-                    "the store does not know {here}; `xylem store list` shows what it knows"
-                )),
+                None => UpkeepError::Unknown(path),
             })
         }
     }
 }
 
-/// How what is known looks now. What can't be looked at counts as changed.
+/// How what is known looks now. What can't be read counts as changed.
 fn standing(store: &Store, known: &Known) -> Standing {
     match store.medium().metadata(&os_path(&known.path)) {
         Ok(meta) if known.state.difference(&FileState::of(&meta)).is_none() => Standing::Unchanged,
@@ -182,25 +197,15 @@ fn standing(store: &Store, known: &Known) -> Standing {
     }
 }
 
-fn open(dir: &Path) -> Result<Store, Error> {
-    Store::open_existing(disk(), dir).map_err(|e| none(dir, &e))
-}
-
-/// A store that is there; an older format is brought up to date.
-fn open_writable(dir: &Path) -> Result<Store, Error> {
-    open(dir)?;
-    Store::open(disk(), dir).map_err(|e| failure::store(&e))
-}
-
-fn none(dir: &Path, e: &StoreError) -> Error {
-    match e {
-        StoreError::NotFound { .. } => failure::usage(format!(
-            "{}: no store is there yet; share or get something, or name another with --store",
-            dir.display()
-        )),
-        e => failure::store(e),
+fn open(dir: &Path) -> Result<Store, UpkeepError> {
+    match Store::open_existing(disk(), dir) {
+        Err(StoreError::NotFound { .. }) => Err(UpkeepError::NoStore(dir.to_path_buf())),
+        other => Ok(other?),
     }
 }
 
-#[cfg(test)]
-mod tests;
+/// A store that is there; an older format is brought up to date.
+fn open_writable(dir: &Path) -> Result<Store, UpkeepError> {
+    open(dir)?;
+    Ok(Store::open(disk(), dir)?)
+}

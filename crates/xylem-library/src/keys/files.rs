@@ -1,5 +1,5 @@
-//! Whose signatures are believed, and with what to sign: keys from files, chosen before a packet is
-//! looked at.
+//! [`Believe`] and [`Sign`]: whose signatures are believed, and with what to sign; keys from files,
+//! chosen before a packet is decoded.
 //!
 //! Keys come from files of the user's, never from a packet; signing and verifying are
 //! xylem-trust's. Chains of certificates are not fetched: a certificate file names its key's owner,
@@ -11,11 +11,12 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use xylem_object::{PublisherId, PublisherKey, naming};
-use xylem_packet::Name;
+use xylem_packet::{Component, Name};
 use xylem_trust::{Armor, Certificate, PublicKey, Signer, TrustPolicy, TrustStore, Verifier};
 
-use crate::keyring::Keyring;
-use crate::{Error, failure, identity};
+use super::error::KeyError;
+use super::ring::Keyring;
+use super::secret::load_or_create;
 
 /// Longest key or certificate file that is read.
 const MAX_KEY_FILE: u64 = 64 * 1024;
@@ -77,23 +78,23 @@ impl Believe {
     /// Reads the keys.
     ///
     /// # Errors
-    /// [`crate::Blame::Usage`] for files that are not there or hold no such key.
-    pub fn policy(&self) -> Result<TrustPolicy, Error> {
+    /// Files that are not there or hold no such key.
+    pub fn policy(&self) -> Result<TrustPolicy, KeyError> {
         let one = |verifier| Ok(TrustPolicy::Key(Box::new(verifier)));
         match self {
             Self::Nobody => Ok(TrustPolicy::Nobody),
             Self::Key(key) => one(verifier(key)?),
             Self::Publisher(hex) => {
-                let id: PublisherId =
-                    hex.parse().map_err(|e| failure::usage(format!("{hex}: {e}")))?;
+                let text = || hex.clone();
+                let id: PublisherId = hex.parse().map_err(|_| KeyError::Publisher(text()))?;
                 let key = Verifier::of(&PublicKey::Ed25519(id.0));
-                one(key.map_err(|e| failure::usage(format!("{hex}: {e}")))?)
+                one(key.map_err(|source| KeyError::NoVerifier { text: text(), source })?)
             }
             Self::Certificates(files) => {
                 let mut store = TrustStore::new();
                 for path in files {
                     let wire = certificate(path)?;
-                    let bad = |e| failure::usage(format!("{}: {e}", path.display()));
+                    let bad = |source| KeyError::NoCertificate { path: path.clone(), source };
                     store.add_anchor(&Certificate::decode(&wire).map_err(bad)?).map_err(bad)?;
                 }
                 Ok(TrustPolicy::Anchors(store))
@@ -102,9 +103,10 @@ impl Believe {
     }
 }
 
-fn verifier(key: &KeyFile) -> Result<Verifier, Error> {
+fn verifier(key: &KeyFile) -> Result<Verifier, KeyError> {
     let bytes = read(&key.path)?;
-    let bad = |why: String| failure::usage(format!("{}: {why}", key.path.display()));
+    let path = || key.path.clone();
+    let unusable = |source| KeyError::NoKey { path: path(), source };
     match key.algorithm {
         Algorithm::Hmac => Ok(Verifier::hmac(&bytes)),
         Algorithm::Blake3Keyed => Ok(Verifier::blake3_keyed(secret(&bytes, &key.path)?)),
@@ -112,21 +114,19 @@ fn verifier(key: &KeyFile) -> Result<Verifier, Error> {
             let raw = <[u8; 32]>::try_from(bytes.as_slice()).map(PublicKey::Ed25519).ok();
             let public = match raw.map_or_else(|| PublicKey::from_spki(&bytes), Ok) {
                 Ok(public @ PublicKey::Ed25519(_)) => public,
-                _ => return Err(bad("not an Ed25519 public key".to_owned())),
+                _ => return Err(KeyError::NotEd25519(path())),
             };
-            Verifier::of(&public).map_err(|e| bad(e.to_string()))
+            Verifier::of(&public).map_err(unusable)
         }
         Algorithm::Ecdsa => match PublicKey::from_spki(&bytes) {
-            Ok(public @ PublicKey::EcdsaP256(_)) => {
-                Verifier::of(&public).map_err(|e| bad(e.to_string()))
-            }
-            _ => Err(bad("not a P-256 public key in DER".to_owned())),
+            Ok(public @ PublicKey::EcdsaP256(_)) => Verifier::of(&public).map_err(unusable),
+            _ => Err(KeyError::NotP256(path())),
         },
     }
 }
 
 /// A key file's bytes; one that is nothing but hexadecimal digits stands for the bytes they are.
-fn read(path: &Path) -> Result<Vec<u8>, Error> {
+fn read(path: &Path) -> Result<Vec<u8>, KeyError> {
     let bytes = read_limited(path)?;
     let text = bytes.trim_ascii();
     let hex = text.len() == 64 && text.iter().all(u8::is_ascii_hexdigit);
@@ -137,30 +137,29 @@ fn read(path: &Path) -> Result<Vec<u8>, Error> {
     Ok(text.chunks_exact(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect())
 }
 
-fn read_limited(path: &Path) -> Result<Vec<u8>, Error> {
+fn read_limited(path: &Path) -> Result<Vec<u8>, KeyError> {
     let mut bytes = Vec::new();
     fs::File::open(path)
         .and_then(|file| file.take(MAX_KEY_FILE + 1).read_to_end(&mut bytes))
-        .map_err(|e| failure::usage(format!("cannot read {}: {e}", path.display())))?;
+        .map_err(|source| KeyError::Unreadable { path: path.to_path_buf(), source })?;
     match bytes.len() as u64 {
-        0 => Err(failure::usage(format!("{}: the file is empty", path.display()))),
+        0 => Err(KeyError::Empty(path.to_path_buf())),
         1..=MAX_KEY_FILE => Ok(bytes),
-        _ => Err(failure::usage(format!("{}: too long for a key", path.display()))),
+        _ => Err(KeyError::TooLong(path.to_path_buf())),
     }
 }
 
-fn secret(bytes: &[u8], path: &Path) -> Result<[u8; 32], Error> {
-    bytes.try_into().map_err(|_| {
-        failure::usage(format!("{}: this key has to be 32 bytes or 64 digits", path.display()))
-    })
+fn secret(bytes: &[u8], path: &Path) -> Result<[u8; 32], KeyError> {
+    bytes.try_into().map_err(|_| KeyError::NotSecret(path.to_path_buf()))
 }
 
 /// A certificate, raw or in base64 as `ndnsec` and NDNd write it, perhaps between PEM lines.
-pub fn certificate(path: &Path) -> Result<Vec<u8>, Error> {
+///
+/// # Errors
+/// A file that is not there or holds none.
+pub fn certificate(path: &Path) -> Result<Vec<u8>, KeyError> {
     let bytes = read_limited(path)?;
-    Armor::decode(&bytes).ok_or_else(|| {
-        failure::usage(format!("{}: neither a certificate nor one in base64", path.display()))
-    })
+    Armor::decode(&bytes).ok_or_else(|| KeyError::NotCertificate(path.to_path_buf()))
 }
 
 /// With what to sign.
@@ -199,21 +198,23 @@ impl Sign {
     /// A signer for commands; `store` is where the own key is.
     ///
     /// # Errors
-    /// [`crate::Blame::Usage`] for files that are not there or hold no such key.
-    pub fn signer(&self, store: &Path) -> Result<Signer, Error> {
-        let name = Name::from_uri("/xylem").map_err(|e| failure::usage(e.to_string()))?;
-        signer(self, store, &name)
+    /// Files that are not there or hold no such key.
+    pub fn signer(&self, store: &Path) -> Result<Signer, KeyError> {
+        signer(self, store, &Name::new().child(Component::generic(b"xylem")))
     }
 }
 
 /// Reads or makes the key. `store` is where the own key is; `name` is what is signed: a secret of
 /// the user's goes by `name/KEY/<algorithm>`.
-pub fn signer(sign: &Sign, store: &Path, name: &Name) -> Result<Signer, Error> {
+///
+/// # Errors
+/// Files that are not there or hold no such key.
+pub fn signer(sign: &Sign, store: &Path, name: &Name) -> Result<Signer, KeyError> {
     let key = match sign {
         Sign::DigestSha256 => return Ok(Signer::digest_sha256()),
         Sign::DigestBlake3 => return Ok(Signer::digest_blake3()),
         Sign::Publisher => {
-            let seed = identity::load_or_create(&store.join("keys").join("publisher"))?;
+            let seed = load_or_create(&store.join("keys").join("publisher"))?;
             return Ok(ed25519(&seed));
         }
         Sign::Named(which) => return Keyring::at(store).signer(which),
@@ -221,8 +222,7 @@ pub fn signer(sign: &Sign, store: &Path, name: &Name) -> Result<Signer, Error> {
     };
     let bytes = read(&key.path)?;
     let locator = |algorithm: &[u8]| {
-        let component = xylem_packet::Component::generic;
-        name.child(component(b"KEY")).child(component(algorithm))
+        name.child(Component::generic(b"KEY")).child(Component::generic(algorithm))
     };
     match key.algorithm {
         Algorithm::Hmac => Ok(Signer::hmac(&bytes, locator(b"hmac"))),
@@ -231,7 +231,7 @@ pub fn signer(sign: &Sign, store: &Path, name: &Name) -> Result<Signer, Error> {
         }
         Algorithm::Ed25519 => Ok(ed25519(&secret(&bytes, &key.path)?)),
         Algorithm::Ecdsa => Signer::ecdsa_p256(&bytes, locator(b"ecdsa"))
-            .map_err(|e| failure::usage(format!("{}: {e}", key.path.display()))),
+            .map_err(|source| KeyError::NoKey { path: key.path.clone(), source }),
     }
 }
 
@@ -243,6 +243,7 @@ fn ed25519(seed: &[u8; 32]) -> Signer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::{Blame, Failure};
     use xylem_packet::{Data, DataBuilder, KeyLocator, SignatureType};
     use xylem_trust::Verdict;
 
@@ -314,7 +315,7 @@ mod tests {
         fs::write(&path, text).unwrap();
         assert_eq!(verdict(&believe, &signed(&signer)), Ok(Verdict::Proven));
         fs::write(&path, "no certificate!").unwrap();
-        assert_eq!(believe.policy().err().unwrap().blame, crate::Blame::Usage);
+        assert_eq!(believe.policy().err().unwrap().blame(), Blame::Usage);
         let mut by_nobody = Vec::new();
         let name: Name = "/a/b".parse().unwrap();
         DataBuilder::new(name.as_ref())

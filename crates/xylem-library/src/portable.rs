@@ -1,72 +1,80 @@
-//! Names that are fine here and trouble elsewhere, told while a folder is shared.
+//! [`NameCheck`]: names that are fine here and cannot be kept elsewhere, found while a folder is shared.
 //!
 //! Two names that differ only in case or in how their letters are composed are one name on the file
 //! systems of Windows and macOS, and some names cannot exist on Windows at all. They are published as
-//! they are; whoever shares hears of it, or, with `--portable`, shares nothing. One folder's names are
-//! looked at together; eight bytes are kept for each while that goes on.
+//! they are; whoever shares is warned, or, with `--portable`, shares nothing. One folder's names are
+//! compared together; eight bytes are kept for each while that goes on.
 //! It changes no name, and it does not know who will fetch.
 
 use std::hash::{DefaultHasher, Hasher};
+use std::path::PathBuf;
 
 use unicode_normalization::{UnicodeNormalization, is_nfc};
 use xylem_object::listing;
 use xylem_store::FolderNames;
 
-use crate::failure;
-use crate::walk::os_path;
-use crate::{Error, LibraryEvent};
+use crate::event::LibraryEvent;
+use crate::path::os_path;
 
-/// Names that are told one by one; of more, only how many.
-const MAX_TOLD: u64 = 20;
+/// Names that are warned of one by one; of more, only how many.
+const MAX_WARNINGS: u64 = 20;
 
-/// What to do about names that are trouble elsewhere, and how many there were.
+/// What to do about names that are not portable, and how many there were.
 #[derive(Clone, Copy, Debug)]
-pub struct NameCheck {
+pub(crate) struct NameCheck {
     policy: Policy,
     found: u64,
+}
+
+/// A name that some system cannot keep; paths are below the shared folder.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotPortable {
+    /// Windows has no such names.
+    #[error("{}: Windows cannot have this name", .0.display())]
+    OnWindows(PathBuf),
+    /// Where case or composition is not told apart, the two are one.
+    #[error("{} and {} differ only in case or composition, and are one name elsewhere",
+        .0.display(), .1.display())]
+    SameName(PathBuf, PathBuf),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Policy {
     Off,
-    Tell,
+    Warn,
     Refuse,
 }
 
 impl NameCheck {
-    /// Looks at nothing.
-    pub fn off() -> Self {
+    /// Compares nothing.
+    pub(crate) fn off() -> Self {
         Self { policy: Policy::Off, found: 0 }
     }
 
-    /// Tells, or refuses the first where everything has to be `portable`.
-    pub fn new(portable: bool) -> Self {
-        Self { policy: if portable { Policy::Refuse } else { Policy::Tell }, found: 0 }
+    /// Warns, or refuses the first where everything has to be `portable`.
+    pub(crate) fn new(portable: bool) -> Self {
+        Self { policy: if portable { Policy::Refuse } else { Policy::Warn }, found: 0 }
     }
 
-    /// Looks at the names of one folder, whose path below the shared one is `folder`.
+    /// Checks the names of one folder, whose path below the shared one is `folder`.
     ///
     /// # Errors
     /// A name that is not portable, where all have to be.
-    pub fn folder(
+    pub(crate) fn folder(
         &mut self,
         folder: &[u8],
         names: &FolderNames,
         on_event: &mut dyn FnMut(LibraryEvent),
-    ) -> Result<(), Error> {
+    ) -> Result<(), NotPortable> {
         if self.policy == Policy::Off {
             return Ok(());
         }
-        let shown = |name: &[u8]| {
-            let path =
-                if folder.is_empty() { os_path(name) } else { os_path(folder).join(os_path(name)) };
-            path.display().to_string()
-        };
+        let shown = |name: &[u8]| os_path(folder).join(os_path(name));
         let mut keys = Vec::with_capacity(names.len());
         for name in names.names() {
             keys.push(key(&folded(name)));
             if listing::check_path_on_windows(name).is_err() {
-                self.tell(format!("{}: Windows cannot have this name", shown(name)), on_event)?;
+                self.found(NotPortable::OnWindows(shown(name)), on_event)?;
             }
         }
         keys.sort_unstable();
@@ -84,28 +92,30 @@ impl NameCheck {
         doubtful.sort();
         for pair in doubtful.windows(2) {
             if pair[0].0 == pair[1].0 {
-                let (one, other) = (shown(pair[0].1), shown(pair[1].1));
-                let what = "differ only in case or composition, and are one name elsewhere";
-                self.tell(format!("{one} and {other} {what}"), on_event)?;
+                self.found(NotPortable::SameName(shown(pair[0].1), shown(pair[1].1)), on_event)?;
             }
         }
         Ok(())
     }
 
-    fn tell(&mut self, what: String, on_event: &mut dyn FnMut(LibraryEvent)) -> Result<(), Error> {
+    fn found(
+        &mut self,
+        found: NotPortable,
+        on_event: &mut dyn FnMut(LibraryEvent),
+    ) -> Result<(), NotPortable> {
         if self.policy == Policy::Refuse {
-            return Err(failure::usage(format!("{what}; rename it, or share without --portable")));
+            return Err(found);
         }
         self.found += 1;
-        if self.found <= MAX_TOLD {
-            on_event(LibraryEvent::Warning { what });
+        if self.found <= MAX_WARNINGS {
+            on_event(LibraryEvent::Warning { what: found.to_string() });
         }
         Ok(())
     }
 
-    /// Says how many were not told one by one.
-    pub fn tell_rest(&mut self, on_event: &mut dyn FnMut(LibraryEvent)) {
-        let more = self.found.saturating_sub(MAX_TOLD);
+    /// Says how many were not named one by one.
+    pub(crate) fn warn_of_rest(&mut self, on_event: &mut dyn FnMut(LibraryEvent)) {
+        let more = self.found.saturating_sub(MAX_WARNINGS);
         self.found = 0;
         if more > 0 {
             let what = format!("{more} more names are trouble on other systems");
@@ -138,9 +148,8 @@ mod tests {
     use xylem_store::DiskMedium;
 
     use super::*;
-    use crate::Blame;
 
-    fn check(names: &[&str], mut policy: NameCheck) -> (Result<(), Error>, Vec<String>) {
+    fn check(names: &[&str], mut policy: NameCheck) -> (Result<(), NotPortable>, Vec<String>) {
         let dir = tempfile::tempdir().unwrap();
         for name in names {
             std::fs::write(dir.path().join(name), b"").unwrap();
@@ -154,7 +163,7 @@ mod tests {
             }
         };
         let outcome = policy.folder(b"in", &names, &mut on_event);
-        policy.tell_rest(&mut on_event);
+        policy.warn_of_rest(&mut on_event);
         (outcome, told)
     }
 
@@ -169,7 +178,8 @@ mod tests {
         assert!(told[1].contains("in/cafe\u{301} and in/caf\u{e9} differ only"), "{told:?}");
         assert!(told[2].starts_with("in/README and in/readme differ only"), "{told:?}");
         let (outcome, told) = check(&names, NameCheck::new(true));
-        assert_eq!((outcome.unwrap_err().blame, told.len()), (Blame::Usage, 0));
+        assert_eq!(outcome, Err(NotPortable::OnWindows("in/aux.c".into())));
+        assert_eq!(told.len(), 0);
         let (outcome, told) = check(&names, NameCheck::off());
         assert!(outcome.is_ok() && told.is_empty());
     }

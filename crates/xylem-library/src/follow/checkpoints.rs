@@ -1,0 +1,212 @@
+//! [`Checkpoints`]: every checkpoint that there ever was, served: the last few are kept open, any
+//! other is made again from the log, the outboard and its last segment, and signed again, to the same
+//! bytes.
+
+use std::collections::VecDeque;
+
+use xylem_hash::Hash;
+use xylem_object::growing::{parse_pointer_name, sign_pointer};
+use xylem_object::{
+    Answer, Growing, Manifest, ObjectId, Publication, PublisherKey, Source, naming, sign_manifest,
+};
+use xylem_packet::{Interest, Name, NameRef};
+use xylem_store::{FileRef, StoreError};
+use xylem_tree::{Checkpoint, Geometry, NodeSource, SegmentSize};
+
+use super::log::{Entry, Log};
+
+/// Checkpoints that are kept open for serving.
+const OPEN: usize = 16;
+
+/// A checkpoint that is open for serving.
+pub(super) struct Opened {
+    version: u64,
+    publication: Publication,
+    checkpoint: Checkpoint,
+}
+
+/// The checkpoints of one growing file.
+pub(super) struct Checkpoints {
+    pub(super) file: FileRef,
+    pub(super) outboard: FileRef,
+    pub(super) log: Log,
+    pub(super) object: Name,
+    pub(super) key: PublisherKey,
+    pub(super) file_name: Vec<u8>,
+    /// In the order in which they were opened; the newest checkpoint is always among them.
+    pub(super) open: VecDeque<Opened>,
+    /// Somebody waits for the next checkpoint's pointer.
+    pub(super) awaited: bool,
+}
+
+impl Checkpoints {
+    /// Signs a checkpoint and keeps it open; P.
+    pub(super) fn keep_open(
+        &mut self,
+        number: u64,
+        entry: &Entry,
+        checkpoint: Checkpoint,
+    ) -> Option<Name> {
+        let prefix = naming::versioned(self.object.as_ref(), entry.version).ok()?;
+        let manifest = Manifest {
+            mode: u32::from(entry.mode),
+            // A checkpoint that is signed again has to be the same packet: its time is its version.
+            mtime_s: (entry.version / 1_000_000) as i64,
+            mtime_ns: (entry.version % 1_000_000) as u32 * 1_000,
+            growing: Some(Growing { number, last: entry.last }),
+            ..Manifest::file(entry.root, entry.size, &self.file_name)
+        };
+        let packet = sign_manifest(&manifest, prefix.as_ref(), &self.key).ok()?;
+        let publication = Publication::new(prefix.clone(), packet, &self.key.public()).ok()?;
+        let publication = publication.with_metadata(&self.key);
+        if self.open.len() >= OPEN {
+            // The newest one stays: it answers who asks for no version.
+            let newest = self.log.newest().map(|newest| newest.version);
+            let oldest = self.open.iter().position(|open| Some(open.version) != newest);
+            oldest.and_then(|at| self.open.remove(at));
+        }
+        self.open.push_back(Opened { version: entry.version, publication, checkpoint });
+        Some(prefix)
+    }
+
+    pub(super) fn tail_of(&self, geometry: &Geometry) -> Result<Vec<u8>, StoreError> {
+        let range = geometry.segment_range(geometry.last_segment());
+        let mut tail = vec![0; (range.end - range.start) as usize]; // one segment at most
+        let got = self.file.read_full(&mut tail, range.start)?;
+        tail.truncate(got);
+        Ok(tail)
+    }
+
+    /// A checkpoint made again; `None` if what is on disk does not give its root.
+    pub(super) fn checkpoint_of(&self, entry: &Entry) -> Result<Option<Checkpoint>, StoreError> {
+        let geometry = Geometry::new(entry.size, SegmentSize::DEFAULT);
+        let tail = self.tail_of(&geometry)?;
+        let mut nodes = Nodes { outboard: &self.outboard, checkpoint: None };
+        let made = Checkpoint::read(&geometry, &mut nodes, &tail).ok();
+        Ok(made.filter(|made| made.root() == entry.root))
+    }
+
+    pub(super) fn open_again(&mut self, number: u64, entry: &Entry) -> Result<bool, StoreError> {
+        let Some(checkpoint) = self.checkpoint_of(entry)? else { return Ok(false) };
+        Ok(self.keep_open(number, entry, checkpoint).is_some())
+    }
+
+    /// The newest checkpoint's publication.
+    pub(super) fn newest(&self) -> &Publication {
+        let newest = self.log.newest().map(|newest| newest.version);
+        let found = self.open.iter().find(|open| Some(open.version) == newest);
+        &found
+            .expect("opened when it was made, and never closed while it is the newest")
+            .publication
+    }
+
+    pub(super) fn pointer_packet(&self, number: u64) -> Result<Option<Vec<u8>>, StoreError> {
+        let Some(entry) = self.log.entry(number)? else { return Ok(None) };
+        let prefix = naming::versioned(self.object.as_ref(), entry.version).ok();
+        Ok(prefix.and_then(|prefix| sign_pointer(prefix.as_ref(), number, &self.key)))
+    }
+
+    /// The version that a name asks for.
+    pub(super) fn version_in(&self, name: NameRef<'_>) -> Option<u64> {
+        let under = name.strip_prefix(self.object.as_ref());
+        under.and_then(|rest| naming::version(rest.prefix(1)))
+    }
+
+    /// Answers one Interest for any checkpoint, appending the Data to `out`.
+    pub(super) fn answer(
+        &mut self,
+        interest: &Interest<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Answer, StoreError> {
+        let name = interest.name();
+        if let Some(number) = parse_pointer_name(self.object.as_ref(), name) {
+            // The next one's Interest stays pending in the forwarder until there is an answer.
+            self.awaited |= number == self.log.count();
+            let Some(packet) = self.pointer_packet(number)? else { return Ok(Answer::NoSuch) };
+            out.extend_from_slice(&packet);
+            return Ok(Answer::Data);
+        }
+        let version = self.version_in(name);
+        let newest = self.log.newest().map_or(0, |newest| newest.version);
+        let version = version.unwrap_or(newest);
+        let at = match self.open.iter().position(|open| open.version == version) {
+            Some(at) => at,
+            None => {
+                let found = self.log.find(version)?;
+                let Some((number, entry)) = found else { return Ok(Answer::NoSuch) };
+                if !self.open_again(number, &entry)? {
+                    return Ok(Answer::NoSuch);
+                }
+                self.open.len() - 1
+            }
+        };
+        let open = &mut self.open[at];
+        let mut source =
+            Reading { file: &self.file, outboard: &self.outboard, checkpoint: &open.checkpoint };
+        open.publication.answer(interest, &mut source, out)
+    }
+}
+
+/// Slots of an outboard that grows: zeros where nothing is yet, a checkpoint's right edge over it.
+pub(super) struct Nodes<'a> {
+    pub(super) outboard: &'a FileRef,
+    pub(super) checkpoint: Option<&'a Checkpoint>,
+}
+
+impl NodeSource for Nodes<'_> {
+    type Error = StoreError;
+
+    fn read_nodes(&mut self, first_slot: u64, out: &mut [u8]) -> Result<(), StoreError> {
+        let at = first_slot.saturating_mul(xylem_tree::NODE_LEN as u64);
+        let got = self.outboard.read_full(out, at)?;
+        out[got..].fill(0);
+        if let Some(checkpoint) = self.checkpoint {
+            checkpoint.overlay(first_slot, out);
+        }
+        Ok(())
+    }
+}
+
+/// What one checkpoint is served from.
+struct Reading<'a> {
+    file: &'a FileRef,
+    outboard: &'a FileRef,
+    checkpoint: &'a Checkpoint,
+}
+
+impl Source for Reading<'_> {
+    type Error = StoreError;
+
+    fn geometry(&mut self, object: ObjectId) -> Option<Geometry> {
+        (object == ObjectId::Root).then_some(*self.checkpoint.geometry())
+    }
+
+    fn read_content(
+        &mut self,
+        _object: ObjectId,
+        offset: u64,
+        out: &mut [u8],
+    ) -> Result<(), StoreError> {
+        let got = self.file.read_full(out, offset)?;
+        if got == out.len() {
+            return Ok(());
+        }
+        let (was, is) = (self.checkpoint.geometry().size(), offset + got as u64);
+        let what = xylem_store::Difference::Size { was, is };
+        Err(StoreError::Changed { path: self.file.path().to_path_buf(), what })
+    }
+
+    fn read_nodes(
+        &mut self,
+        _object: ObjectId,
+        first_slot: u64,
+        out: &mut [u8],
+    ) -> Result<(), StoreError> {
+        let checkpoint = Some(self.checkpoint);
+        Nodes { outboard: self.outboard, checkpoint }.read_nodes(first_slot, out)
+    }
+
+    fn root(&mut self, _object: ObjectId) -> Option<Hash> {
+        Some(self.checkpoint.root())
+    }
+}

@@ -1,0 +1,51 @@
+//! Standard input as a growing file.
+
+use std::io::{self, Read};
+use std::path::PathBuf;
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+
+use xylem_store::{FileRef, OpenHow, Store, StoreError};
+
+use super::grow::Input;
+use super::log;
+use crate::time::UnixTime;
+
+/// The file into which standard input goes.
+pub(super) fn kept(store: &Store, input: &Input, now: UnixTime) -> Result<PathBuf, StoreError> {
+    let path = match input {
+        Input::Keep(path) => path.clone(),
+        Input::Store => {
+            let folder = log::folder(store)?;
+            folder.join(format!("stdin-{}", now.microseconds()))
+        }
+    };
+    let how = OpenHow::Create { mode: 0o666 };
+    FileRef::open(&**store.medium(), &path, how)?;
+    Ok(path)
+}
+
+/// A thread that appends standard input to `file`; it sends how that ended.
+pub(super) fn copy_input(file: FileRef) -> Result<Receiver<io::Result<()>>, StoreError> {
+    let mut end = file.metadata()?.size;
+    let (send, receive) = mpsc::sync_channel(1);
+    thread::spawn(move || {
+        let mut buffer = vec![0; 256 << 10];
+        let mut input = io::stdin().lock();
+        let outcome = loop {
+            match input.read(&mut buffer) {
+                Ok(0) => break Ok(()),
+                Ok(got) => {
+                    if let Err(e) = file.write_all(&buffer[..got], end) {
+                        break Err(io::Error::other(e.to_string()));
+                    }
+                    end += got as u64;
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => break Err(e),
+            }
+        };
+        let _ = send.send(outcome); // a share that has ended does not listen any more
+    });
+    Ok(receive)
+}

@@ -1,0 +1,14 @@
+//! Keys on disk: [`load_or_create`] for the two secrets of a node, [`Keyring`] for those that sign in
+//! NDN as somebody, [`Believe`] and [`Sign`] for those that a user names.
+
+mod error;
+mod secret;
+
+mod ring;
+
+mod files;
+
+pub use error::KeyError;
+pub use files::{Believe, KeyFile, Sign, certificate, signer};
+pub use ring::{KeyEntry, KeyKind, Keyring};
+pub use secret::{load_existing, load_or_create, random};

@@ -1,0 +1,171 @@
+//! [`KeyError`]: why a key could not be made, read or used.
+
+use std::io;
+use std::path::PathBuf;
+
+use xylem_packet::{Name, UriError};
+use xylem_store::StoreError;
+use xylem_trust::{CertificateError, KeyError as Malformed};
+
+use super::secret::SECRET_LEN;
+use crate::error::{Blame, Failure, advised, blame_of};
+
+/// Why a key could not be made, read or used.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyError {
+    /// The operating system gives no random bytes.
+    #[error("the operating system gives no randomness: {0}")]
+    NoRandomness(getrandom::Error),
+    /// No new key of this algorithm could be made.
+    #[error("a new key: {0}")]
+    New(Malformed),
+    /// A secret that has to be there is not.
+    #[error("{}: no such key file; leave --key away to use your own", .0.display())]
+    NoSecret(PathBuf),
+    /// A secret can't be read.
+    #[error("{}: cannot read key: {source}", path.display())]
+    Read {
+        /// Its file.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// A secret's file is no secret.
+    #[error("{}: a key file holds exactly {SECRET_LEN} bytes", .0.display())]
+    Length(PathBuf),
+    /// A new secret can't be written.
+    #[error("cannot make key: {}", advised(.0))]
+    Write(#[source] StoreError),
+    /// The keyring can't be read or written.
+    #[error("{}", advised(.0))]
+    Store(#[from] StoreError),
+    /// A file that somebody named can't be opened.
+    #[error("{}: {source}", path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// A file that somebody named holds nothing that is known here.
+    #[error("{}: neither a packet nor base64", .0.display())]
+    NoPacket(PathBuf),
+    /// A file holds no key that can be used.
+    #[error("{}: {source}", path.display())]
+    NoKey {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: Malformed,
+    },
+    /// A file that somebody named holds neither of the two.
+    #[error("{}: neither a key nor a certificate: {source}", path.display())]
+    NeitherKeyNorCertificate {
+        /// The file.
+        path: PathBuf,
+        /// Why it is no certificate.
+        source: CertificateError,
+    },
+    /// A file that somebody named holds no certificate.
+    #[error("{}: {source}", path.display())]
+    NoCertificate {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: CertificateError,
+    },
+    /// A certificate for the name of a key here, with other bits.
+    #[error("{}: of another key called {name}", path.display())]
+    OtherKey {
+        /// The certificate's file.
+        path: PathBuf,
+        /// The key's name.
+        name: Name,
+    },
+    /// There is such a file, and a secret does not replace it.
+    #[error("{}: there is such a file", .0.display())]
+    FileExists(PathBuf),
+    /// There is a key of this name.
+    #[error("{0} is here already")]
+    KeyExists(Name),
+    /// What was given is no name.
+    #[error("{text}: {source}")]
+    Name {
+        /// As it was given.
+        text: String,
+        /// What is wrong with it.
+        source: UriError,
+    },
+    /// No key has this name or identity.
+    #[error("no key {0}; see `xylem key list`")]
+    Unknown(Name),
+    /// More than one key has this identity.
+    #[error("{0} has several keys; name one: `xylem key list`")]
+    Several(Name),
+    /// A key vouches only for names below its owner's: others would not be believed.
+    #[error("{owner} cannot vouch for {identity}, which is not below it")]
+    NotBelow {
+        /// The key's owner.
+        owner: Name,
+        /// The identity that was asked for.
+        identity: Name,
+    },
+    /// A certificate does not fit into a packet.
+    #[error(transparent)]
+    Encode(#[from] xylem_packet::EncodeError),
+    /// What was given is no publisher's key.
+    #[error("{0}: a publisher is 64 hexadecimal digits")]
+    Publisher(String),
+    /// Nothing can be verified with a publisher's key.
+    #[error("{text}: {source}")]
+    NoVerifier {
+        /// As it was given.
+        text: String,
+        /// What is wrong with it.
+        source: Malformed,
+    },
+    /// A key file can't be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// A key file has nothing in it.
+    #[error("{}: the file is empty", .0.display())]
+    Empty(PathBuf),
+    /// A key file is longer than any key.
+    #[error("{}: too long for a key", .0.display())]
+    TooLong(PathBuf),
+    /// A key file holds another public key.
+    #[error("{}: not an Ed25519 public key", .0.display())]
+    NotEd25519(PathBuf),
+    /// A key file holds another public key.
+    #[error("{}: not a P-256 public key in DER", .0.display())]
+    NotP256(PathBuf),
+    /// A key file holds no secret of 32 bytes.
+    #[error("{}: this key has to be 32 bytes or 64 digits", .0.display())]
+    NotSecret(PathBuf),
+    /// A file holds no certificate.
+    #[error("{}: neither a certificate nor one in base64", .0.display())]
+    NotCertificate(PathBuf),
+    /// A key can't sign.
+    #[error("{name}: {source}")]
+    Signer {
+        /// The key's name.
+        name: Name,
+        /// What is wrong with it.
+        source: Malformed,
+    },
+}
+
+impl Failure for KeyError {
+    fn blame(&self) -> Blame {
+        match self {
+            Self::NoRandomness(_) | Self::New(_) | Self::Read { .. } => Blame::Local,
+            Self::Write(e) | Self::Store(e) => blame_of(e),
+            _ => Blame::Usage,
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Secrets of this node on disk: the publisher's Ed25519 key and the link's X25519 key.
+//!
+//! Each is a file of 32 raw bytes, mode 0600, made on first use. They never travel.
+
+use std::fs;
+use std::io::{self, Read};
+use std::path::Path;
+
+use xylem_store::{Clobber, DiskMedium, StoreError, create_dirs, write_atomically};
+
+use super::error::KeyError;
+
+/// Length of either secret in bytes.
+pub(super) const SECRET_LEN: usize = 32;
+
+/// Reads the secret at `path`, or makes it there from the operating system's randomness.
+///
+/// # Errors
+/// What is there can't be read or is no secret; none can be made.
+pub fn load_or_create(path: &Path) -> Result<[u8; SECRET_LEN], KeyError> {
+    match load_existing(path) {
+        Err(KeyError::NoSecret(_)) => create(path),
+        other => other,
+    }
+}
+
+/// Reads the secret at `path`; it must be there.
+///
+/// # Errors
+/// It is not there, can't be read, or is no secret.
+pub fn load_existing(path: &Path) -> Result<[u8; SECRET_LEN], KeyError> {
+    let mut bytes = Vec::with_capacity(SECRET_LEN);
+    let read = fs::File::open(path)
+        .and_then(|file| file.take(SECRET_LEN as u64 + 1).read_to_end(&mut bytes));
+    let path = || path.to_path_buf();
+    match read {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Err(KeyError::NoSecret(path())),
+        Err(source) => Err(KeyError::Read { path: path(), source }),
+        Ok(_) => bytes.try_into().map_err(|_| KeyError::Length(path())),
+    }
+}
+
+/// Fresh random bytes from the operating system.
+///
+/// # Errors
+/// It gives none.
+pub fn random<const N: usize>() -> Result<[u8; N], KeyError> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).map_err(KeyError::NoRandomness)?;
+    Ok(bytes)
+}
+
+/// Two first runs at the same time agree on one key: the second finds the name taken.
+fn create(path: &Path) -> Result<[u8; SECRET_LEN], KeyError> {
+    let secret = random::<SECRET_LEN>()?;
+    match write_private(path, &secret) {
+        Ok(()) => Ok(secret),
+        Err(StoreError::Exists { .. }) => load_existing(path),
+        Err(e) => Err(KeyError::Write(e)),
+    }
+}
+
+/// Writes a new file that only its owner reads, and makes its directory; [`StoreError::Exists`] if
+/// there is such a file.
+pub(super) fn write_private(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
+    let disk = DiskMedium::new();
+    if let Some(above) = path.parent().filter(|above| !above.as_os_str().is_empty()) {
+        create_dirs(&disk, above)?;
+    }
+    write_atomically(&disk, path, bytes, 0o600, Clobber::Never)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_use_makes_a_private_key_that_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("keys/publisher");
+        let made = load_or_create(&path).unwrap();
+        assert_eq!(load_or_create(&path).unwrap(), made);
+        assert_ne!(made, [0; 32]);
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        }
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_damaged_key_is_refused_and_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("publisher");
+        fs::write(&path, [7; 31]).unwrap();
+        assert!(matches!(load_or_create(&path), Err(KeyError::Length(_))));
+        assert_eq!(fs::read(&path).unwrap().len(), 31);
+    }
+}

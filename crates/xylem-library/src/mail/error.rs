@@ -1,0 +1,53 @@
+//! [`MailStoreError`]: why mail was not kept, found or written.
+
+use xylem_mail::MailError;
+use xylem_store::StoreError;
+
+use crate::error::{Blame, Failure, advised, blame_of};
+use crate::keys::KeyError;
+
+/// Why mail was not kept, found or written.
+#[derive(Debug, thiserror::Error)]
+pub enum MailStoreError {
+    /// A file can't be read or written.
+    #[error("{}", advised(.0))]
+    Store(#[from] StoreError),
+    /// Our keys can't be read or made.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// A file is not as it was written.
+    #[error("mail/{0} in the store is damaged; move it away to go on without it")]
+    Damaged(String),
+    /// A message can't be sealed.
+    #[error("the message can't be written: {0}")]
+    Seal(#[from] MailError),
+    /// So many messages wait to be delivered already.
+    #[error("{0} messages wait to be delivered, which is all there may be")]
+    TooMany(usize),
+    /// No message has this number.
+    #[error("there is no message {0}; `xylem inbox` lists them")]
+    NoMessage(u32),
+    /// What was given is no name for somebody.
+    #[error("a name has letters, digits, -, _ and ., 64 at most")]
+    BadName,
+    /// Somebody else has the name.
+    #[error(
+        "{0} is somebody else here, with other keys; if that is meant to change, \
+         `xylem inbox forget {0}` first"
+    )]
+    NameTaken(String),
+    /// Nobody has the name.
+    #[error("nobody is called {0} here")]
+    Nobody(String),
+}
+
+impl Failure for MailStoreError {
+    fn blame(&self) -> Blame {
+        match self {
+            Self::Store(e) => blame_of(e),
+            Self::Key(e) => e.blame(),
+            Self::Damaged(_) | Self::TooMany(_) => Blame::Local,
+            _ => Blame::Usage,
+        }
+    }
+}

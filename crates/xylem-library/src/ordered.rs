@@ -1,0 +1,203 @@
+//! [`OrderedWriter`]: proven segments to a file or standard output, in order, written by a thread of
+//! its own, so that a slow disk or reader never stalls the network.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, Write};
+use std::ops::Range;
+use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
+use std::thread::{self, JoinHandle};
+
+use bytes::Bytes;
+use xylem_hash::Hash;
+use xylem_store::{FileRef, GrowingFile, StoreError, VerifiedStream};
+use xylem_tree::consistency::Continuation;
+use xylem_tree::{Checkpoint, Segment, Verified};
+
+use crate::error::{Blame, Failure, advised, blame_of};
+
+/// Pieces on their way to the thread.
+const QUEUE: usize = 256;
+/// Pieces that wait for room in the queue before the transfer is held back.
+const MAX_WAITING: usize = 512;
+
+/// Why not everything was written.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// The file takes no more.
+    #[error("{}", advised(.0))]
+    Store(#[from] StoreError),
+    /// Whoever read standard output does not any more.
+    #[error("standard output was closed by its reader")]
+    StdoutClosed,
+    /// Standard output takes no more.
+    #[error("standard output: {0}")]
+    Stdout(io::Error),
+}
+
+impl Failure for WriteError {
+    fn blame(&self) -> Blame {
+        match self {
+            Self::Store(e) => blame_of(e),
+            Self::StdoutClosed => Blame::Interrupted,
+            Self::Stdout(_) => Blame::Local,
+        }
+    }
+}
+
+impl From<io::Error> for WriteError {
+    fn from(e: io::Error) -> Self {
+        match e.kind() {
+            io::ErrorKind::BrokenPipe => Self::StdoutClosed,
+            _ => Self::Stdout(e),
+        }
+    }
+}
+
+/// Where the thread writes.
+pub(crate) enum Target {
+    /// The end of a growing file; each mark is written over `marks`.
+    File { file: GrowingFile, marks: FileRef },
+    /// What comes after a checkpoint, to standard output, which a mark flushes.
+    Growing(Checkpoint),
+    /// A range of the object `root`, to standard output.
+    Range { root: Hash, range: Range<u64> },
+}
+
+enum Piece {
+    Segment(Verified<Segment<Bytes>>),
+    Continuation(Continuation),
+    Mark(Vec<u8>),
+}
+
+/// The segments that came before their turn, and the queue to the thread.
+pub(crate) struct OrderedWriter {
+    early: BTreeMap<u64, Verified<Segment<Bytes>>>,
+    next: u64,
+    waiting: VecDeque<Piece>,
+    queue: Option<SyncSender<Piece>>,
+    thread: Option<JoinHandle<Result<(), WriteError>>>,
+}
+
+impl OrderedWriter {
+    /// Begins with segment `next`.
+    pub(crate) fn new(target: Target, next: u64) -> Self {
+        let (queue, pieces) = mpsc::sync_channel(QUEUE);
+        let thread = thread::spawn(move || match target {
+            Target::File { file, marks } => Ok(to_file(&pieces, file, &marks)?),
+            Target::Growing(begun) => {
+                Ok(to_stdout(&pieces, VerifiedStream::growing(io::stdout().lock(), &begun))?)
+            }
+            Target::Range { root, range } => {
+                Ok(to_stdout(&pieces, VerifiedStream::new(io::stdout().lock(), root, range))?)
+            }
+        });
+        let (early, waiting) = (BTreeMap::new(), VecDeque::new());
+        Self { early, next, waiting, queue: Some(queue), thread: Some(thread) }
+    }
+
+    /// Goes on with segment `next`: another checkpoint has another last segment.
+    pub(crate) fn go_on_with(&mut self, next: u64) {
+        self.early.clear();
+        self.next = next;
+    }
+
+    /// Adds a segment. `each` is given those whose turn it is, in order.
+    pub(crate) fn segment(
+        &mut self,
+        segment: Verified<Segment<Bytes>>,
+        each: &mut dyn FnMut(&Segment<Bytes>),
+    ) -> Result<(), WriteError> {
+        self.early.insert(segment.index.0, segment);
+        while let Some(segment) = self.early.remove(&self.next) {
+            self.next += 1;
+            each(&segment);
+            self.waiting.push_back(Piece::Segment(segment));
+        }
+        self.push()
+    }
+
+    /// What comes from here on is of a newer checkpoint.
+    pub(crate) fn advance(&mut self, to: Continuation) -> Result<(), WriteError> {
+        self.waiting.push_back(Piece::Continuation(to));
+        self.push()
+    }
+
+    /// What was given until now is complete, as `mark` says.
+    pub(crate) fn mark(&mut self, mark: &[u8]) -> Result<(), WriteError> {
+        self.waiting.push_back(Piece::Mark(mark.to_vec()));
+        self.push()
+    }
+
+    /// Whether more should not come for now.
+    pub(crate) fn is_full(&self) -> bool {
+        self.waiting.len() > MAX_WAITING
+    }
+
+    /// Whether [`Self::push`] should be called again soon.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Hands over what the thread has room for.
+    pub(crate) fn push(&mut self) -> Result<(), WriteError> {
+        while let Some(piece) = self.waiting.pop_front() {
+            let Some(queue) = &self.queue else { break };
+            match queue.try_send(piece) {
+                Ok(()) => {}
+                Err(TrySendError::Full(piece)) => {
+                    self.waiting.push_front(piece);
+                    break;
+                }
+                Err(TrySendError::Disconnected(_)) => return self.end(),
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until all that was given is written.
+    pub(crate) fn finish(&mut self) -> Result<(), WriteError> {
+        while let Some(piece) = self.waiting.pop_front() {
+            // Refused only where the thread has ended, whose error `end` returns.
+            let sent = self.queue.as_ref().is_some_and(|queue| queue.send(piece).is_ok());
+            if !sent {
+                break;
+            }
+        }
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<(), WriteError> {
+        self.queue = None;
+        match self.thread.take().map(JoinHandle::join) {
+            None => Ok(()),
+            Some(Ok(written)) => written,
+            Some(Err(panic)) => std::panic::resume_unwind(panic),
+        }
+    }
+}
+
+fn to_file(
+    pieces: &Receiver<Piece>,
+    mut file: GrowingFile,
+    marks: &FileRef,
+) -> Result<(), StoreError> {
+    for piece in pieces {
+        match piece {
+            Piece::Segment(segment) => file.put(&segment)?,
+            Piece::Continuation(to) => file.advance(&to)?,
+            Piece::Mark(mark) => marks.write_all(&mark, 0)?,
+        }
+    }
+    Ok(())
+}
+
+fn to_stdout<W: Write>(pieces: &Receiver<Piece>, mut out: VerifiedStream<W>) -> io::Result<()> {
+    for piece in pieces {
+        match piece {
+            Piece::Segment(segment) => out.put(&segment)?,
+            Piece::Continuation(to) => out.advance(&to)?,
+            Piece::Mark(_) => out.flush()?,
+        }
+    }
+    out.flush()
+}

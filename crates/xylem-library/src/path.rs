@@ -1,0 +1,39 @@
+//! Paths as bytes, which is how listings, tickets and the store's catalog have them.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use xylem_store::StoreError;
+
+/// Bytes of a path, a path component or a link's target.
+pub fn os_bytes(text: &OsStr) -> Vec<u8> {
+    #[cfg(unix)]
+    {
+        std::os::unix::ffi::OsStrExt::as_bytes(text).to_vec()
+    }
+    #[cfg(not(unix))]
+    {
+        text.to_string_lossy().into_owned().into_bytes()
+    }
+}
+
+/// A path from bytes that came from [`os_bytes`] or a listing.
+pub fn os_path(bytes: &[u8]) -> PathBuf {
+    #[cfg(unix)]
+    {
+        let text: &OsStr = std::os::unix::ffi::OsStrExt::from_bytes(bytes);
+        PathBuf::from(text)
+    }
+    #[cfg(not(unix))]
+    {
+        PathBuf::from(String::from_utf8_lossy(bytes).into_owned())
+    }
+}
+
+/// The one absolute path, without links, of something that is there.
+///
+/// # Errors
+/// The system's, such as [`StoreError::NotFound`].
+pub fn canonical(path: &Path) -> Result<PathBuf, StoreError> {
+    path.canonicalize().map_err(|e| StoreError::from_io("find", path, None, e))
+}

@@ -1,0 +1,203 @@
+//! [`Published`] and [`Serving`]: what was hashed, and its bytes read from where they lie.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::Arc;
+
+use xylem_hash::Hash;
+use xylem_object::naming::ObjectId;
+use xylem_object::{Kind, Manifest, PublisherKey, Source, sign_manifest};
+use xylem_packet::Name;
+use xylem_store::{FileCache, FileRef, Medium, OutboardFile, OutboardReader, StoreError};
+use xylem_tree::{Geometry, SegmentSize};
+
+use super::error::PublishError;
+use super::members::{Members, Served};
+
+/// Files of a publication held open while it is served.
+const OPEN_FILES: usize = 64;
+/// Content is read in aligned runs of this length: one call for eight segments.
+const READ_AHEAD: u64 = 64 * 1024;
+/// Runs that are kept: one for each of a few peers that read at different places.
+const RUNS: usize = 8;
+
+/// A hashed file or directory and where its parts lie.
+pub struct Published {
+    /// What is signed.
+    pub manifest: Manifest,
+    pub(super) files: Files,
+    /// The listing's bytes and outboard, for a directory.
+    pub(super) listing: Option<(FileRef, OutboardFile)>,
+    /// Outboards of the files, each at its slot.
+    pub(super) outboards: Option<OutboardFile>,
+}
+
+/// The file, or the files of the directory in listing order.
+pub(super) enum Files {
+    One(Served),
+    Many(Box<Members>),
+}
+
+impl Published {
+    /// Signs the manifest under `prefix`.
+    ///
+    /// # Errors
+    /// [`PublishError::Manifest`] for a prefix that is none.
+    pub fn sign(&self, prefix: &Name, key: &PublisherKey) -> Result<Vec<u8>, PublishError> {
+        Ok(sign_manifest(&self.manifest, prefix.as_ref(), key)?)
+    }
+
+    /// Opens it for serving.
+    pub fn serve(self, medium: Arc<dyn Medium>) -> Serving {
+        Serving {
+            cache: FileCache::new(medium, OPEN_FILES),
+            nodes: self.outboards.as_ref().map(|o| o.reader_at(0)),
+            listing_nodes: self.listing.as_ref().map(|(_, o)| o.reader_at(0)),
+            ahead: VecDeque::new(),
+            current: None,
+            published: self,
+        }
+    }
+
+    /// Where the file or directory lies.
+    fn path(&self) -> &Path {
+        match &self.files {
+            Files::One(served) => &served.file.path,
+            Files::Many(members) => members.root(),
+        }
+    }
+}
+
+/// A published thing opened for serving.
+pub struct Serving {
+    published: Published,
+    cache: FileCache,
+    nodes: Option<OutboardReader>,
+    listing_nodes: Option<OutboardReader>,
+    ahead: VecDeque<Ahead>,
+    /// The file that was asked for last, with its number.
+    current: Option<(u64, Served)>,
+}
+
+/// Content that was read with what was asked for, because it is asked for next.
+struct Ahead {
+    file: u64,
+    start: u64,
+    bytes: Vec<u8>,
+    /// A bit for each KiB that was handed out: what is asked for a second time is read again, in
+    /// case the first answer did not verify.
+    given: u64,
+}
+
+impl Serving {
+    /// The file behind an object, with its number.
+    fn file(&mut self, object: ObjectId) -> Result<Option<(u64, &Served)>, StoreError> {
+        let number = match (object, self.published.manifest.kind) {
+            (ObjectId::Root, Kind::File) => 0,
+            (ObjectId::File(number), Kind::Directory) => number,
+            _ => return Ok(None),
+        };
+        if self.current.as_ref().is_none_or(|(at, _)| *at != number) {
+            let served = match &mut self.published.files {
+                Files::One(served) => Some(served.clone()),
+                Files::Many(members) => members.get(number)?,
+            };
+            self.current = served.map(|served| (number, served));
+        }
+        Ok(self.current.as_ref().map(|(number, served)| (*number, served)))
+    }
+
+    /// Fills `out` from the run that it lies in, which is read if it is not at hand.
+    fn read_ahead(
+        &mut self,
+        object: ObjectId,
+        offset: u64,
+        out: &mut [u8],
+    ) -> Result<(), StoreError> {
+        self.file(object)?;
+        let Some((file, served)) = &self.current else { return Err(self.out_of_range(offset)) };
+        let (file, shared) = (*file, &served.file);
+        let start = offset / READ_AHEAD * READ_AHEAD;
+        let end = (start + READ_AHEAD).min(shared.state.size);
+        if offset + out.len() as u64 > end || end - start <= out.len() as u64 {
+            return self.cache.read_at(file, shared, offset, out);
+        }
+        let bit = 1_u64 << ((offset - start) / 1024);
+        self.ahead.retain(|a| (a.file, a.start) != (file, start) || a.given & bit == 0);
+        let known = self.ahead.iter().position(|a| (a.file, a.start) == (file, start));
+        let at = match known {
+            Some(at) => at,
+            None => {
+                let mut bytes = match self.ahead.len() {
+                    RUNS => self.ahead.pop_front().map(|a| a.bytes).unwrap_or_default(),
+                    _ => Vec::new(),
+                };
+                bytes.resize((end - start) as usize, 0);
+                self.cache.read_at(file, shared, start, &mut bytes)?;
+                self.ahead.push_back(Ahead { file, start, bytes, given: 0 });
+                self.ahead.len() - 1
+            }
+        };
+        let from = (offset - start) as usize;
+        out.copy_from_slice(&self.ahead[at].bytes[from..from + out.len()]);
+        self.ahead[at].given |= bit;
+        Ok(())
+    }
+
+    /// What was asked for at `offset` is not in this publication.
+    fn out_of_range(&self, offset: u64) -> StoreError {
+        StoreError::OutOfRange { path: self.published.path().to_path_buf(), offset }
+    }
+}
+
+impl Source for Serving {
+    type Error = StoreError;
+
+    fn geometry(&mut self, object: ObjectId) -> Option<Geometry> {
+        if object == ObjectId::Root {
+            return Some(self.published.manifest.geometry());
+        }
+        // A listing that can't be read has no files; that it can't is told when it is asked for itself.
+        let (_, served) = self.file(object).ok().flatten()?;
+        Some(Geometry::new(served.file.state.size, SegmentSize::DEFAULT))
+    }
+
+    fn read_content(
+        &mut self,
+        object: ObjectId,
+        offset: u64,
+        out: &mut [u8],
+    ) -> Result<(), StoreError> {
+        if let (ObjectId::Root, Some((listing, _))) = (object, &self.published.listing) {
+            let got = listing.read_full(out, offset)?;
+            return if got == out.len() { Ok(()) } else { Err(self.out_of_range(offset)) };
+        }
+        self.read_ahead(object, offset, out)
+    }
+
+    fn read_nodes(
+        &mut self,
+        object: ObjectId,
+        first_slot: u64,
+        out: &mut [u8],
+    ) -> Result<(), StoreError> {
+        if let (ObjectId::Root, Some(reader)) = (object, &mut self.listing_nodes) {
+            return reader.read(first_slot, out);
+        }
+        let slot = self.file(object)?.map(|(_, served)| served.slot);
+        match (slot, &mut self.nodes) {
+            (Some(slot), Some(reader)) => {
+                reader.rebase(slot);
+                reader.read(first_slot, out)
+            }
+            _ => Err(self.out_of_range(first_slot)),
+        }
+    }
+
+    fn root(&mut self, object: ObjectId) -> Option<Hash> {
+        if object == ObjectId::Root {
+            return Some(self.published.manifest.root);
+        }
+        self.file(object).ok().flatten().map(|(_, served)| served.root)
+    }
+}

@@ -1,0 +1,39 @@
+//! [`SaveOptions`]: what becomes of what is fetched.
+
+use std::path::PathBuf;
+
+/// Where fetched bytes go.
+#[derive(Clone, Debug)]
+pub enum Output {
+    /// Under the publisher's suggested name in this directory.
+    Into(PathBuf),
+    /// At exactly this path.
+    At(PathBuf),
+    /// In order to standard output.
+    Stdout,
+}
+
+/// What to do when the final name is taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Existing {
+    /// Refuse, unless what is there already verifies.
+    #[default]
+    Refuse,
+    /// Replace it once the new one is whole.
+    Overwrite,
+    /// Choose `NAME.1`, `NAME.2`, … instead.
+    Rename,
+}
+
+/// What becomes of what is fetched.
+#[derive(Clone, Debug)]
+pub struct SaveOptions {
+    /// Where the result goes.
+    pub output: Output,
+    /// Byte range of the file to fetch: start and, if bounded, end (exclusive).
+    pub range: Option<(u64, Option<u64>)>,
+    /// What to do when the final name is taken.
+    pub existing: Existing,
+    /// Glob patterns of listed paths to leave out (directories only).
+    pub exclude: Vec<String>,
+}

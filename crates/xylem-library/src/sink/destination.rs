@@ -1,0 +1,85 @@
+//! [`Destination`]: the names of a result.
+
+use std::path::{Path, PathBuf};
+
+use xylem_object::{Kind, Manifest};
+use xylem_store::OverwritePolicy;
+
+use super::error::SaveError;
+use crate::path::os_path;
+use crate::save::{Existing, Output, SaveOptions};
+
+/// The final name and the name of the partial data beside it.
+pub struct Destination {
+    /// The final name.
+    pub path: PathBuf,
+    /// Where it lies until it is whole, beside it.
+    pub part: PathBuf,
+    /// What happens to what has the final name already.
+    pub policy: OverwritePolicy,
+}
+
+impl Destination {
+    /// Chooses the final name. `None`: standard output.
+    ///
+    /// # Errors
+    /// [`SaveError::NotAName`], [`SaveError::NoDirectory`].
+    pub fn choose(options: &SaveOptions, manifest: &Manifest) -> Result<Option<Self>, SaveError> {
+        Self::place(&options.output, options.existing, || suggested_name(manifest))
+    }
+
+    /// As [`Destination::choose`], of something that suggests its own name.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn place(
+        output: &Output,
+        existing: Existing,
+        suggested: impl FnOnce() -> PathBuf,
+    ) -> Result<Option<Self>, SaveError> {
+        let mut path = match output {
+            Output::Stdout => return Ok(None),
+            Output::At(path) => path.clone(),
+            Output::Into(directory) => directory.join(suggested()),
+        };
+        if existing == Existing::Rename {
+            path = free_name(path);
+        }
+        let name = path.file_name().ok_or_else(|| SaveError::NotAName(path.clone()))?;
+        let mut part = std::ffi::OsString::from(".");
+        part.push(name);
+        part.push(".xylem-part");
+        let part = path.with_file_name(part);
+        let policy = match existing {
+            Existing::Overwrite => OverwritePolicy::Replace,
+            _ => OverwritePolicy::Never,
+        };
+        if let Some(parent) = path.parent().filter(|p| !p.as_os_str().is_empty())
+            && !parent.is_dir()
+        {
+            return Err(SaveError::NoDirectory(parent.to_path_buf()));
+        }
+        Ok(Some(Self { path, part, policy }))
+    }
+}
+
+/// The publisher's name for it, which the manifest's check has made a plain component.
+fn suggested_name(manifest: &Manifest) -> PathBuf {
+    if manifest.file_name.is_empty() {
+        let kind = if manifest.kind == Kind::Directory { "directory" } else { "file" };
+        return PathBuf::from(format!("xylem-{kind}-{}", &manifest.root.to_string()[..16]));
+    }
+    os_path(&manifest.file_name)
+}
+
+/// `path`, or `path.1`, `path.2`, … whichever is free first.
+fn free_name(path: PathBuf) -> PathBuf {
+    let taken = |p: &Path| p.symlink_metadata().is_ok();
+    let numbered = (1_u32..).map(|n| {
+        let mut name = path.clone().into_os_string();
+        name.push(format!(".{n}"));
+        PathBuf::from(name)
+    });
+    let mut candidates = std::iter::once(path.clone()).chain(numbered);
+    candidates.find(|p| !taken(p)).unwrap_or(path)
+}

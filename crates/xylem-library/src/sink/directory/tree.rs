@@ -1,0 +1,321 @@
+//! [`Tree`]: what a verified listing wants, made in a directory beside the final name.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use bytes::Bytes;
+use xylem_object::ObjectId;
+use xylem_object::listing::{Entry, EntryKind};
+use xylem_store::{Attributes, OverwritePolicy, Partial, SmallFile, Staging, StoreError, Unset};
+use xylem_tree::{Geometry, Segment, SegmentIndex, SegmentSize, Verified, Verifier};
+
+use crate::event::LibraryEvent;
+use crate::exclude::Exclusion;
+use crate::held::SMALL_FILE;
+use crate::listed::{Entries, Listed, ListedFiles};
+use crate::path::os_path;
+use crate::sink::attributes::{attributes, warn_of_unset};
+use crate::sink::error::SaveError;
+use crate::sink::file::{audit, resume};
+use crate::sink::{Context, Nodes};
+
+/// Listing entries that are handed over in one go.
+const BATCH: usize = 256;
+
+/// The tree once its listing is known.
+pub(super) struct Tree {
+    staging: Staging,
+    listed: ListedFiles,
+    exclude: Exclusion,
+    /// Entries that were not handed to the transfer yet; `None` after the last.
+    next: Option<Entries>,
+    segment_size: SegmentSize,
+    under_way: HashMap<u64, UnderWay>,
+    /// What an earlier run left was reported.
+    has_reported: bool,
+    /// Links are made and attributes set.
+    complete: bool,
+    unset: u64,
+}
+
+enum UnderWay {
+    Small { listed: Box<Listed>, geometry: Geometry, segments: Vec<Verified<Segment<Bytes>>> },
+    Large { listed: Box<Listed>, partial: Box<Partial> },
+}
+
+fn small(entry: &Entry) -> Option<SmallFile<'_>> {
+    match entry.kind {
+        EntryKind::File { size, root } if size <= SMALL_FILE => {
+            Some(SmallFile { path: &entry.path, size, root })
+        }
+        _ => None,
+    }
+}
+
+fn entry_attributes(entry: &Entry) -> Attributes {
+    attributes(entry.mode, entry.mtime_s, entry.mtime_ns)
+}
+
+/// A file of the directory is there and can be served.
+fn is_whole(number: u64, cx: &Context<'_>) {
+    if let Some(holdings) = cx.holdings {
+        holdings.whole(number);
+    }
+}
+
+impl Tree {
+    pub(super) fn new(
+        staging: Staging,
+        listed: ListedFiles,
+        exclude: Exclusion,
+        segment_size: SegmentSize,
+    ) -> Self {
+        Self {
+            staging,
+            next: Some(listed.entries()),
+            listed,
+            exclude,
+            segment_size,
+            under_way: HashMap::new(),
+            has_reported: false,
+            complete: false,
+            unset: 0,
+        }
+    }
+
+    /// Whether every file is there, links are made and attributes set.
+    pub(super) fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    /// Attributes that could not be set since the last call.
+    pub(super) fn take_unset(&mut self) -> Unset {
+        self.staging.take_unset()
+    }
+
+    /// Keeps a segment of a file.
+    pub(super) fn segment(
+        &mut self,
+        number: u64,
+        segment: Verified<Segment<Bytes>>,
+    ) -> Result<(), SaveError> {
+        match self.under_way.get_mut(&number) {
+            Some(UnderWay::Small { segments, .. }) => segments.push(segment),
+            Some(UnderWay::Large { partial, .. }) => partial.put(&segment)?,
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// Keeps nodes of a file's tree.
+    pub(super) fn nodes(&mut self, number: u64, nodes: &Nodes) -> Result<(), SaveError> {
+        match self.under_way.get_mut(&number) {
+            Some(UnderWay::Large { partial, .. }) => partial.put_nodes(nodes)?,
+            Some(UnderWay::Small { geometry, listed, .. }) if geometry.segments() > 1 => {
+                if let Some(file) = small(&listed.entry) {
+                    self.staging.put_nodes(&file, geometry, listed.slot, nodes)?;
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Hands more entries to the transfer, or makes the links when every file is there.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Result<(), SaveError> {
+        while self.next.is_some() && cx.transfer.wants_objects() {
+            self.feed(cx)?;
+        }
+        if self.has_all() && !self.complete {
+            self.link_and_set(cx)?;
+        }
+        warn_of_unset(self.staging.take_unset(), &mut self.unset, cx.on_event);
+        Ok(())
+    }
+
+    /// Sets the directory's own attributes and gives it its name.
+    pub(super) fn finish(
+        &mut self,
+        own: &Attributes,
+        path: &Path,
+        policy: OverwritePolicy,
+    ) -> Result<(), SaveError> {
+        self.staging.finish_directory(b"", own)?;
+        Ok(self.staging.finish_as(path, policy)?)
+    }
+
+    /// Hands the next entries to the transfer.
+    fn feed(&mut self, cx: &mut Context<'_>) -> Result<(), SaveError> {
+        let Some(entries) = &mut self.next else { return Ok(()) };
+        let batch: Result<Vec<Listed>, StoreError> = entries.take(BATCH).collect();
+        let mut batch = batch?;
+        if batch.is_empty() {
+            self.next = None;
+        }
+        batch.retain(|listed| !self.exclude.matches(&listed.entry.path));
+        let intact = self.intact(&batch)?;
+        for (listed, intact) in batch.into_iter().zip(intact) {
+            match listed.entry.kind {
+                EntryKind::Symlink { .. } | EntryKind::HardLink { .. } => {}
+                EntryKind::Directory => self.staging.directory(&listed.entry.path)?,
+                EntryKind::File { size, .. } if intact => {
+                    let Listed { entry, .. } = &listed;
+                    self.staging.set_attributes(&entry.path, &entry_attributes(entry))?;
+                    cx.tally.resumed += size;
+                    is_whole(listed.number, cx);
+                }
+                EntryKind::File { .. } => self.want(Box::new(listed), cx)?,
+            }
+        }
+        if self.next.is_none() && !self.has_reported {
+            self.has_reported = true;
+            if cx.tally.resumed > 0 {
+                (cx.on_event)(LibraryEvent::Resumed { bytes: cx.tally.resumed });
+            }
+        }
+        Ok(())
+    }
+
+    /// Which entries of a batch are small files that an earlier run finished.
+    fn intact(&mut self, batch: &[Listed]) -> Result<Vec<bool>, SaveError> {
+        let mut intact = vec![false; batch.len()];
+        if self.staging.was_resumed() {
+            let (places, files): (Vec<usize>, Vec<SmallFile<'_>>) = batch
+                .iter()
+                .enumerate()
+                .filter_map(|(at, listed)| Some((at, small(&listed.entry)?)))
+                .unzip();
+            for (at, right) in places.into_iter().zip(self.staging.intact(&files)?) {
+                intact[at] = right;
+            }
+        }
+        Ok(intact)
+    }
+
+    fn want(&mut self, listed: Box<Listed>, cx: &mut Context<'_>) -> Result<(), SaveError> {
+        let Listed { entry, number, slot } = &*listed;
+        let EntryKind::File { size, root } = entry.kind else { return Ok(()) };
+        let geometry = Geometry::new(size, self.segment_size);
+        let (number, id) = (*number, ObjectId::File(*number));
+        if size == 0 {
+            // Nothing to ask for: the root alone proves it, or the listing is nonsense.
+            let mut verifier = Verifier::new(geometry, root);
+            let empty = verifier.segment(SegmentIndex(0), Bytes::new(), root.as_bytes());
+            let empty = empty?;
+            let file = SmallFile { path: &entry.path, size, root };
+            self.staging.write_small(&file, &[empty], &entry_attributes(entry))?;
+            is_whole(number, cx);
+            return Ok(());
+        }
+        let under_way = if small(entry).is_some() {
+            let wanted = std::iter::once(0..geometry.segments());
+            cx.transfer.add_object(id, root, geometry, wanted, [], None)?;
+            UnderWay::Small { listed, geometry, segments: Vec::new() }
+        } else {
+            let resuming = self.staging.open_file(&entry.path, root, geometry, *slot)?;
+            let (partial, bytes) = resume(resuming, id, root, geometry, cx)?;
+            cx.tally.resumed += bytes;
+            UnderWay::Large { listed, partial: Box::new(partial) }
+        };
+        self.under_way.insert(number, under_way);
+        Ok(())
+    }
+
+    pub(super) fn complete(&mut self, number: u64, cx: &mut Context<'_>) -> Result<(), SaveError> {
+        match self.under_way.remove(&number) {
+            Some(UnderWay::Small { listed, mut segments, .. }) => {
+                segments.sort_by_key(|s| s.index);
+                let Some(file) = small(&listed.entry) else { return Ok(()) };
+                let attributes = entry_attributes(&listed.entry);
+                self.staging.write_small(&file, &segments, &attributes)?;
+                is_whole(number, cx);
+                Ok(())
+            }
+            Some(UnderWay::Large { listed, mut partial }) => {
+                if audit(&mut partial)? {
+                    partial.finish_in_place(&entry_attributes(&listed.entry))?;
+                    warn_of_unset(partial.take_unset(), &mut self.unset, cx.on_event);
+                    is_whole(number, cx);
+                    return Ok(());
+                }
+                drop(partial);
+                let before = cx.tally.resumed;
+                self.want(listed, cx)?;
+                cx.tally.resumed = before;
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Links, hard ones first, then the attributes of directories.
+    fn link_and_set(&mut self, cx: &mut Context<'_>) -> Result<(), SaveError> {
+        let wanted = |exclude: &Exclusion, path: &[u8]| !exclude.matches(path);
+        for symbolic in [false, true] {
+            for found in self.listed.entries() {
+                let Listed { entry, .. } = found?;
+                match &entry.kind {
+                    EntryKind::HardLink { target }
+                        if !symbolic
+                            && wanted(&self.exclude, &entry.path)
+                            && wanted(&self.exclude, target) =>
+                    {
+                        self.hard_link(&entry.path, target, cx)?;
+                    }
+                    EntryKind::Symlink { target }
+                        if symbolic && wanted(&self.exclude, &entry.path) =>
+                    {
+                        self.staging.symlink(&entry.path, target)?;
+                    }
+                    _ => {}
+                }
+            }
+        }
+        // Children before parents, or making a child would change its parent's time again.
+        for found in self.listed.entries_reversed() {
+            let Listed { entry, .. } = found?;
+            if entry.kind == EntryKind::Directory && wanted(&self.exclude, &entry.path) {
+                self.staging.finish_directory(&entry.path, &entry_attributes(&entry))?;
+            }
+        }
+        self.complete = true;
+        Ok(())
+    }
+
+    fn hard_link(
+        &mut self,
+        path: &[u8],
+        target: &[u8],
+        cx: &mut Context<'_>,
+    ) -> Result<(), SaveError> {
+        if self.staging.hard_link(path, target)? {
+            return Ok(());
+        }
+        let Some(file) = self.listed.find(target)?.map(|found| found.entry.clone()) else {
+            return Ok(());
+        };
+        let EntryKind::File { size, root } = file.kind else { return Ok(()) };
+        let copy = SmallFile { path, size, root };
+        self.staging.copy_file(&copy, target, &entry_attributes(&file))?;
+        let (path, target) = (os_path(path), os_path(target));
+        let what = "is a copy: the file system took no hard link to";
+        let what = format!("{} {what} {}", path.display(), target.display());
+        (cx.on_event)(LibraryEvent::Warning { what });
+        Ok(())
+    }
+
+    /// Puts what was verified of large files on disk.
+    pub(super) fn flush(&mut self) -> Result<(), SaveError> {
+        for under_way in self.under_way.values_mut() {
+            if let UnderWay::Large { partial, .. } = under_way {
+                partial.flush()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether every file is there.
+    fn has_all(&self) -> bool {
+        self.next.is_none() && self.under_way.is_empty()
+    }
+}

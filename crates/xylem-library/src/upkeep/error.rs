@@ -1,0 +1,46 @@
+//! [`UpkeepError`]: why a store was not looked after.
+
+use std::path::PathBuf;
+
+use xylem_hash::Hash;
+use xylem_store::StoreError;
+
+use crate::error::{Blame, Failure, advised, blame_of};
+
+/// Why a store was not looked after. Damage is no error.
+#[derive(Debug, thiserror::Error)]
+pub enum UpkeepError {
+    /// The store can't be read or written.
+    #[error("{}", advised(.0))]
+    Store(#[from] StoreError),
+    /// There is no store.
+    #[error("{}: no store is there yet; share or get something, or name another with --store", .0.display())]
+    NoStore(PathBuf),
+    /// It was to be unpinned.
+    #[error("{} is not pinned", .0.display())]
+    NotPinned(PathBuf),
+    /// A path was to be unpinned that is pinned by its root.
+    #[error("{} is pinned by its root; unpin {root}", path.display())]
+    PinnedByRoot {
+        /// The path.
+        path: PathBuf,
+        /// The root that is pinned.
+        root: Hash,
+    },
+    /// It was to be pinned or unpinned.
+    #[error("the store does not know {}; `xylem store list` shows what it knows", .0.display())]
+    Unknown(PathBuf),
+    /// Asked to stop.
+    #[error("interrupted; nothing was changed")]
+    Interrupted,
+}
+
+impl Failure for UpkeepError {
+    fn blame(&self) -> Blame {
+        match self {
+            Self::Store(e) => blame_of(e),
+            Self::Interrupted => Blame::Interrupted,
+            _ => Blame::Usage,
+        }
+    }
+}

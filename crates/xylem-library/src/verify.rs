@@ -1,0 +1,408 @@
+//! [`verify`]: does what is on disk match what a ticket names, and if not, where?
+//!
+//! The hash alone tells whether. To tell where, tree nodes are read from this machine's store or, a
+//! few packets in all, fetched by a [`Remote`]; they are proven from the ticket's root before they
+//! are used.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use xylem_hash::Hash;
+use xylem_object::listing::{Entry, EntryKind};
+use xylem_object::{Kind, ObjectId, Ticket};
+use xylem_store::{
+    FileKind, FileRef, FileState, Meta, OpenHow, OutboardFile, Part, Store, StoreError,
+};
+use xylem_transfer::Event as TransferEvent;
+use xylem_tree::{Geometry, SegmentSize};
+
+use crate::error::{Blame, Failure, advised, blame_of};
+use crate::event::LibraryEvent;
+use crate::hashing::{self, HashError, Job};
+use crate::json;
+use crate::listed::{Listed, ListedError, ListedFiles};
+use crate::path::{canonical, os_bytes, os_path};
+use crate::publish::{PublishError, root_of};
+use crate::remote::{Keep, Remote, Wanted};
+use crate::rescan::{Readers, Subject, inspect};
+use crate::stop::Stop;
+
+/// One segment of each tile's span brings the whole tile: 8 segments a node, 256 nodes a tile.
+const SEGMENTS_A_TILE: u64 = 8 * 256;
+
+/// A bad place.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "event", rename = "damage")]
+pub struct Damage {
+    /// The file below the directory; empty for a single file.
+    #[serde(serialize_with = "json::path")]
+    pub path: PathBuf,
+    /// First bad byte.
+    pub start: u64,
+    /// The byte after the last bad one.
+    pub end: u64,
+    /// What is wrong, in words.
+    pub what: String,
+}
+
+/// Outcome of [`verify`].
+#[derive(Clone, Debug, Serialize)]
+#[serde(tag = "event", rename = "verified")]
+pub struct VerifySummary {
+    /// Root of what the ticket names.
+    #[serde(serialize_with = "json::text")]
+    pub root: Hash,
+    /// Bytes compared.
+    pub bytes: u64,
+    /// Files compared.
+    pub files: u64,
+    /// Bad places.
+    #[serde(rename = "damaged", serialize_with = "json::count")]
+    pub damage: Vec<Damage>,
+    /// False where no tree was at hand and damage could not be narrowed to byte ranges.
+    pub located: bool,
+}
+
+/// Why something was not compared. Damage is no error.
+#[derive(Debug, thiserror::Error)]
+pub enum VerifyError {
+    /// A file or the store can't be read.
+    #[error("{}", advised(.0))]
+    Store(#[from] StoreError),
+    /// A file could not be hashed.
+    #[error(transparent)]
+    Hash(#[from] HashError),
+    /// The directory could not be hashed.
+    #[error(transparent)]
+    Publish(#[from] PublishError),
+    /// The listing can't be used, or read.
+    #[error(transparent)]
+    Listed(#[from] ListedError),
+    /// What is on disk is of the other kind.
+    #[error("{} is a {}, the ticket names a {}", path.display(), word(*.is_directory), word(!*.is_directory))]
+    Kind {
+        /// What is on disk.
+        path: PathBuf,
+        /// What it is.
+        is_directory: bool,
+    },
+    /// Nothing says what is in the directory.
+    #[error("the directory's listing is not here and nobody reachable has it")]
+    NoListing,
+    /// Asked to stop.
+    #[error("interrupted; nothing was changed")]
+    Interrupted,
+    /// Asking peers ended the run.
+    #[error("{0}")]
+    Remote(Box<dyn Failure>),
+}
+
+fn word(is_directory: bool) -> &'static str {
+    if is_directory { "directory" } else { "file" }
+}
+
+impl From<Box<dyn Failure>> for VerifyError {
+    fn from(e: Box<dyn Failure>) -> Self {
+        Self::Remote(e)
+    }
+}
+
+impl Failure for VerifyError {
+    fn blame(&self) -> Blame {
+        match self {
+            Self::Store(e) => blame_of(e),
+            Self::Hash(e) => e.blame(),
+            Self::Publish(e) => e.blame(),
+            Self::Listed(e) => e.blame(),
+            Self::Kind { .. } => Blame::Usage,
+            Self::NoListing => Blame::Network,
+            Self::Interrupted => Blame::Interrupted,
+            Self::Remote(e) => e.blame(),
+        }
+    }
+}
+
+/// Compares what lies at `path` with `ticket`; `remote` is asked for what `store` does not have.
+///
+/// # Errors
+/// See [`VerifyError`]. Damage is no error: see [`VerifySummary::damage`].
+pub fn verify(
+    store: &Store,
+    path: &Path,
+    ticket: &Ticket,
+    remote: &mut dyn Remote,
+    stop: &Stop,
+    on_event: &mut dyn FnMut(LibraryEvent),
+) -> Result<VerifySummary, VerifyError> {
+    let place = canonical(path)?;
+    let at = |e| StoreError::from_io("verify", path, None, e);
+    let meta = store.medium().metadata(&place).map_err(at)?;
+    let is_directory = meta.kind == FileKind::Directory;
+    if is_directory != (ticket.kind == Kind::Directory) {
+        return Err(VerifyError::Kind { path: path.to_path_buf(), is_directory });
+    }
+    let summary =
+        VerifySummary { root: ticket.root, bytes: 0, files: 0, damage: Vec::new(), located: true };
+    remote.target(std::slice::from_ref(ticket), 0);
+    let mut check = Check { ticket, store, remote, unreachable: false, summary, stop };
+    if is_directory {
+        check.directory(&place, on_event)?;
+    } else {
+        check.file(&place, &meta, on_event)?;
+    }
+    Ok(check.summary)
+}
+
+struct Check<'a> {
+    ticket: &'a Ticket,
+    store: &'a Store,
+    remote: &'a mut dyn Remote,
+    /// Peers were asked and did not answer.
+    unreachable: bool,
+    summary: VerifySummary,
+    stop: &'a Stop,
+}
+
+/// A file that is compared: where it lies, and what it should be.
+struct Expected<'a> {
+    id: ObjectId,
+    path: &'a Path,
+    shown: PathBuf,
+    root: Hash,
+    geometry: Geometry,
+    /// Its outboard in this machine's store and the first slot.
+    outboard: Option<(OutboardFile, u64)>,
+}
+
+impl Check<'_> {
+    fn hash(
+        &self,
+        path: &Path,
+        meta: &Meta,
+        on_event: &mut dyn FnMut(LibraryEvent),
+    ) -> Result<Hash, HashError> {
+        let job = Job { path: path.to_path_buf(), state: FileState::of(meta), slot: None };
+        Ok(hashing::hash_all(&**self.store.medium(), &[job], None, self.stop, on_event)?[0])
+    }
+
+    fn file(
+        &mut self,
+        path: &Path,
+        meta: &Meta,
+        on_event: &mut dyn FnMut(LibraryEvent),
+    ) -> Result<(), VerifyError> {
+        (self.summary.files, self.summary.bytes) = (1, meta.size);
+        let root = self.ticket.root;
+        if self.hash(path, meta, on_event)? == root {
+            return Ok(());
+        }
+        let outboard = self.store.outboard(&root, Part::Outboard).ok().flatten();
+        let expected = Expected {
+            id: ObjectId::Root,
+            path,
+            shown: PathBuf::new(),
+            root,
+            geometry: Geometry::new(self.ticket.size, SegmentSize::DEFAULT),
+            outboard: outboard.map(|o| (o, 0)),
+        };
+        self.compare(&expected, meta.size)
+    }
+
+    fn directory(
+        &mut self,
+        path: &Path,
+        on_event: &mut dyn FnMut(LibraryEvent),
+    ) -> Result<(), VerifyError> {
+        let listed = self.listing()?;
+        if root_of(&**self.store.medium(), path, on_event)? == self.ticket.root {
+            let totals = listed.totals();
+            (self.summary.files, self.summary.bytes) = (totals.files, totals.bytes);
+            return Ok(());
+        }
+        let packed = self.store.outboard(&self.ticket.root, Part::FileOutboards).ok().flatten();
+        for found in listed.entries() {
+            self.entry(&found?, path, packed.clone())?;
+        }
+        Ok(())
+    }
+
+    fn entry(
+        &mut self,
+        listed: &Listed,
+        root: &Path,
+        packed: Option<OutboardFile>,
+    ) -> Result<(), VerifyError> {
+        let entry = &listed.entry;
+        let medium = self.store.medium();
+        let (shown, here) = (os_path(&entry.path), &*root.join(os_path(&entry.path)));
+        let Ok(meta) = medium.metadata(here) else {
+            let size = if let EntryKind::File { size, .. } = entry.kind { size } else { 0 };
+            self.damaged(shown, 0..size, "missing");
+            return Ok(());
+        };
+        match (&entry.kind, meta.kind) {
+            (EntryKind::Directory, FileKind::Directory) => self.mode(entry, &meta, shown),
+            (EntryKind::HardLink { target }, FileKind::File) => {
+                let target = os_path(target);
+                let first = medium.metadata(&root.join(&target));
+                if !first.is_ok_and(|first| (first.ino, first.dev) == (meta.ino, meta.dev)) {
+                    let what = format!("is not a hard link to {}", target.display());
+                    self.damaged(shown, 0..0, &what);
+                }
+            }
+            (EntryKind::Symlink { target }, FileKind::Symlink) => {
+                let is = medium.read_link(here);
+                if !is.is_ok_and(|is| os_bytes(is.as_os_str()) == *target) {
+                    self.damaged(shown, 0..0, "points elsewhere");
+                }
+            }
+            (EntryKind::File { size, root }, FileKind::File) => {
+                self.summary.files += 1;
+                self.summary.bytes += size;
+                if self.hash(here, &meta, &mut |_| {})? == *root {
+                    self.mode(entry, &meta, shown);
+                    return Ok(());
+                }
+                let geometry = Geometry::new(*size, SegmentSize::DEFAULT);
+                let outboard = packed.map(|o| (o, listed.slot));
+                let id = ObjectId::File(listed.number);
+                let expected = Expected { id, path: here, shown, root: *root, geometry, outboard };
+                self.compare(&expected, meta.size)?;
+            }
+            _ => self.damaged(shown, 0..0, "is something else than was published"),
+        }
+        Ok(())
+    }
+
+    fn mode(&mut self, entry: &Entry, meta: &Meta, shown: PathBuf) {
+        let is = meta.mode & 0o777;
+        if is != entry.mode {
+            self.damaged(shown, 0..0, &format!("has mode {is:03o}, not {:03o}", entry.mode));
+        }
+    }
+
+    fn damaged(&mut self, path: PathBuf, bytes: Range<u64>, what: &str) {
+        let (start, end, what) = (bytes.start, bytes.end, what.to_owned());
+        self.summary.damage.push(Damage { path, start, end, what });
+    }
+
+    /// Finds out which bytes of a file, whose hash is wrong, are wrong.
+    fn compare(&mut self, expected: &Expected<'_>, size: u64) -> Result<(), VerifyError> {
+        let should = expected.geometry.size();
+        if size > should {
+            self.damaged(expected.shown.clone(), should..size, "is longer than published");
+        }
+        let outboard = match &expected.outboard {
+            Some((outboard, slot)) => Some((outboard.clone(), *slot)),
+            None => self.nodes_from_peers(expected)?.map(|outboard| (outboard, 0)),
+        };
+        let Some(outboard) = outboard else {
+            self.summary.located = false;
+            self.damaged(expected.shown.clone(), 0..should, "does not match");
+            return Ok(());
+        };
+        let before = self.summary.damage.len();
+        for range in self.wrong(expected, outboard)? {
+            let what = if range.start >= size { "missing" } else { "does not match" };
+            self.damaged(expected.shown.clone(), range, what);
+        }
+        if size <= should && before == self.summary.damage.len() {
+            // Read twice, wrong once: it changed in between, or memory lies.
+            self.summary.located = false;
+            self.damaged(expected.shown.clone(), 0..should, "changed while it was read");
+        }
+        Ok(())
+    }
+
+    /// Byte ranges that are wrong, by proven nodes.
+    fn wrong(
+        &self,
+        expected: &Expected<'_>,
+        outboard: (OutboardFile, u64),
+    ) -> Result<Vec<Range<u64>>, VerifyError> {
+        let subject = Subject {
+            file: FileRef::open(&**self.store.medium(), expected.path, OpenHow::Read)?,
+            outboard: Some(outboard),
+            geometry: expected.geometry,
+            root: expected.root,
+        };
+        let found = inspect(&subject, &mut Readers::All, &|_| !self.stop.raised())?;
+        let found = found.ok_or(VerifyError::Interrupted)?;
+        Ok(found.bad().iter().map(|segments| found.bytes_of(segments)).collect())
+    }
+
+    /// Asks peers for segments; false if nobody answers.
+    fn fetch(&mut self, wanted: Wanted, keep: &mut Keep<'_>) -> Result<bool, VerifyError> {
+        if self.unreachable {
+            return Ok(false);
+        }
+        let mut why = None;
+        self.unreachable = match self.remote.connect(&mut why, self.stop)? {
+            Some(_) => self.remote.fetch(vec![wanted], keep, self.stop)?.is_some(),
+            None => match why {
+                Some(e) if e.blame() != Blame::Network => return Err(e.into()),
+                _ => true,
+            },
+        };
+        Ok(!self.unreachable)
+    }
+
+    fn nodes_from_peers(
+        &mut self,
+        expected: &Expected<'_>,
+    ) -> Result<Option<OutboardFile>, VerifyError> {
+        let geometry = expected.geometry;
+        let segments: Vec<Range<u64>> = if geometry.segments() <= 8 {
+            Vec::from_iter(Some(0..geometry.segments()))
+        } else {
+            let starts = (0..geometry.segments()).step_by(SEGMENTS_A_TILE as usize);
+            starts.map(|s| s..s + 1).collect()
+        };
+        let new = self.store.new_file()?;
+        let outboard = OutboardFile::new(new.file().clone());
+        let mut writer = outboard.writer_at(0);
+        let mut keep = |event: TransferEvent| match event {
+            TransferEvent::Nodes { nodes, .. } => {
+                nodes.iter().try_for_each(|(node, value)| writer.write(node.slot(), &value.0))
+            }
+            _ => Ok(()),
+        };
+        let (object, root) = (expected.id, expected.root);
+        let wanted = Wanted { object, root, geometry, segments, verifier: None };
+        if !self.fetch(wanted, &mut keep)? {
+            return Ok(None);
+        }
+        writer.flush()?;
+        Ok(Some(outboard))
+    }
+
+    /// The directory's listing: from the store, or from peers.
+    fn listing(&mut self) -> Result<ListedFiles, VerifyError> {
+        let (root, size) = (self.ticket.root, self.ticket.size);
+        if let Some(file) = self.store.object(&root, Part::Listing).ok().flatten() {
+            match ListedFiles::open(file, size, &root, SegmentSize::DEFAULT) {
+                Ok(listed) => return Ok(listed),
+                Err(bad @ ListedError::Bad(_)) => return Err(bad.into()),
+                Err(_) => {}
+            }
+        }
+        let geometry = Geometry::new(size, SegmentSize::DEFAULT);
+        // Its name goes at the end of this; what was opened stays.
+        let new = self.store.new_file()?;
+        let file = new.file().clone();
+        let mut keep = |event: TransferEvent| match event {
+            TransferEvent::Segment { segment, .. } => {
+                file.write_all(&segment.content, segment.offset)
+            }
+            _ => Ok(()),
+        };
+        let segments = Vec::from_iter(Some(0..geometry.segments()));
+        let object = ObjectId::Root;
+        let wanted = Wanted { object, root, geometry, segments, verifier: None };
+        if !self.fetch(wanted, &mut keep)? {
+            return Err(VerifyError::NoListing);
+        }
+        Ok(ListedFiles::open(file, size, &root, SegmentSize::DEFAULT)?)
+    }
+}

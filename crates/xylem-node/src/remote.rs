@@ -1,0 +1,157 @@
+//! [`Peers`]: the library's [`Remote`], by fetches.
+
+use std::cell::RefCell;
+
+use xylem_library::{Blame, Failure, Keep, Remote, Stop, Wanted};
+use xylem_link::Shaping;
+use xylem_object::Ticket;
+use xylem_tree::SegmentSize;
+
+use crate::event::Event;
+use crate::failure;
+use crate::fetch::Fetch;
+use crate::peer::Peer;
+use crate::scrub::RepairOptions;
+
+/// One publication and who may have it.
+struct Source {
+    ticket: Ticket,
+    /// Empty: the ticket's own addresses.
+    peers: Vec<Peer>,
+}
+
+/// One fetch, of one source after the other.
+pub(crate) struct Peers<'a, 'b> {
+    repair: &'a RepairOptions,
+    /// Our own link key, whose addresses are left out.
+    own: Option<[u8; 32]>,
+    sources: Vec<Source>,
+    /// The source that is asked; those before it are of no use.
+    asked: usize,
+    fetch: Option<(Fetch, SegmentSize)>,
+    /// Whether somebody answered, though with something else.
+    misbehaved: bool,
+    /// The library reports through it, too, never while it waits for us.
+    on_event: &'a RefCell<&'b mut dyn FnMut(Event)>,
+}
+
+impl<'a, 'b> Peers<'a, 'b> {
+    pub(crate) fn new(
+        repair: &'a RepairOptions,
+        own: Option<[u8; 32]>,
+        on_event: &'a RefCell<&'b mut dyn FnMut(Event)>,
+    ) -> Self {
+        let (sources, fetch) = (Vec::new(), None);
+        Self { repair, own, sources, asked: 0, fetch, misbehaved: false, on_event }
+    }
+
+    /// Who may have a target: one source for each publication that a ticket names.
+    fn sources_of(&self, tickets: &[Ticket], named: usize) -> Vec<Source> {
+        let own = self.own;
+        let first_named = tickets.len() - named;
+        // Peers that somebody names are asked instead of those of the record's ticket, as with get.
+        let instead = named > 0 || !self.repair.peers.is_empty();
+        let mut sources: Vec<Source> = Vec::new();
+        for (i, ticket) in tickets.iter().enumerate() {
+            let ours = ticket.link_key.is_some() && ticket.link_key == own;
+            let key = ticket.link_key;
+            let link = |address: &_| Peer::Link { address: *address, key };
+            // Our own addresses lead back to the damaged file.
+            let usable = !ours && (!instead || i >= first_named);
+            let peers: Vec<Peer> = ticket.addresses.iter().map(link).filter(|_| usable).collect();
+            let known = sources
+                .iter_mut()
+                .find(|s| s.ticket.name == ticket.name && s.ticket.publisher == ticket.publisher);
+            match known {
+                Some(source) => source.peers.extend(peers),
+                None => {
+                    let mut ticket = ticket.clone();
+                    if ours {
+                        ticket.link_key = None;
+                    }
+                    sources.push(Source { ticket, peers });
+                }
+            }
+        }
+        for source in &mut sources {
+            source.peers.extend(self.repair.peers.iter().cloned());
+        }
+        sources.retain(|source| !source.peers.is_empty());
+        sources
+    }
+}
+
+impl Remote for Peers<'_, '_> {
+    fn target(&mut self, tickets: &[Ticket], named: usize) {
+        self.sources = self.sources_of(tickets, named);
+        (self.asked, self.fetch, self.misbehaved) = (0, None, false);
+    }
+
+    fn connect(
+        &mut self,
+        why: &mut Option<Box<dyn Failure>>,
+        stop: &Stop,
+    ) -> Result<Option<SegmentSize>, Box<dyn Failure>> {
+        while self.fetch.is_none() {
+            let Some(source) = self.sources.get(self.asked) else { return Ok(None) };
+            let RepairOptions { give_up, limit_rate, .. } = *self.repair;
+            let shaping = Shaping::default();
+            let fetch = Fetch::new(&source.ticket, &source.peers, give_up, limit_rate, shaping);
+            let answered = fetch.and_then(|mut fetch| {
+                let manifest = self.noting(|on_event| fetch.manifest(stop, on_event))?;
+                Ok((fetch, manifest.segment))
+            });
+            match answered {
+                Ok(fetch) => self.fetch = Some(fetch),
+                Err(e) if e.blame == Blame::Interrupted => return Err(e.into()),
+                Err(e) => {
+                    *why = Some(e.into());
+                    self.asked += 1;
+                }
+            }
+        }
+        Ok(self.fetch.as_ref().map(|(_, segment)| *segment))
+    }
+
+    fn fetch(
+        &mut self,
+        wanted: Vec<Wanted>,
+        keep: &mut Keep<'_>,
+        stop: &Stop,
+    ) -> Result<Option<Box<dyn Failure>>, Box<dyn Failure>> {
+        let Some((mut fetch, segment)) = self.fetch.take() else { return Ok(None) };
+        for one in wanted {
+            let Wanted { object, root, geometry, segments, verifier } = one;
+            let added = fetch.transfer().add_object(object, root, geometry, segments, [], verifier);
+            added.map_err(|e| failure::usage(e.to_string()))?;
+        }
+        match self.noting(|on_event| fetch.drain(stop, on_event, &mut |event| Ok(keep(event)?))) {
+            Ok(()) => {
+                self.fetch = Some((fetch, segment));
+                Ok(None)
+            }
+            Err(e) if e.blame == Blame::Network => Ok(Some(e.into())),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    fn leave(&mut self, next: bool) {
+        self.fetch = None;
+        self.asked += usize::from(next);
+    }
+
+    fn misbehaved(&self) -> bool {
+        self.misbehaved
+    }
+}
+
+impl Peers<'_, '_> {
+    /// Runs something that reports events, noting who misbehaves.
+    fn noting<T>(&mut self, work: impl FnOnce(&mut dyn FnMut(Event)) -> T) -> T {
+        let (misbehaved, mut on_event) = (&mut self.misbehaved, self.on_event.borrow_mut());
+        work(&mut |event| {
+            *misbehaved |= matches!(event, Event::PeerMisbehaved { .. });
+            on_event(event);
+        })
+    }
+}
