@@ -17,6 +17,12 @@ pub enum Blame {
     Interrupted,
 }
 
+/// An error that ends a verb. Its `Display` is one line: what, where, and how to mend it.
+pub trait Failure: std::error::Error + Send + Sync {
+    /// Who has to act.
+    fn blame(&self) -> Blame;
+}
+
 /// A failure in one line, with who has to act.
 #[derive(Clone, Debug)]
 pub struct Error {
@@ -33,3 +39,9 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+impl<E: Failure> From<E> for Error {
+    fn from(e: E) -> Self {
+        Self { blame: e.blame(), message: e.to_string() }
+    }
+}

@@ -32,7 +32,7 @@ pub mod scrub;
 pub mod sink;
 pub mod upkeep;
 
-pub use error::{Blame, Error};
+pub use error::{Blame, Error, Failure};
 pub use event::{CheckpointMade, LibraryEvent};
 pub use sink::{Existing, Output, SaveOptions};
 pub use stop::Stop;

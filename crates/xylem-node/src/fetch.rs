@@ -11,24 +11,70 @@ use xylem_forward::{FaceId, Forwarder};
 use xylem_link::{Endpoint, Level, Shaping, StaticKey};
 use xylem_object::{Manifest, Ticket, naming};
 use xylem_packet::{Interest, NackReason, Name, Packet};
-use xylem_transfer::{Event as TransferEvent, PeerId, Spec, Transfer};
+use xylem_transfer::{Event as TransferEvent, FailReason, PeerId, Spec, Transfer};
 
 use crate::dial::Dialler;
-use crate::engine::{Engine, EngineEvent, NetworkFailed, Program, end_host};
+use crate::engine::{Engine, EngineEvent, Program, end_host};
+use crate::error::EngineError;
 use crate::event::Event;
 use crate::peer::Peer;
-use crate::peers::{Offer, Swarm};
+use crate::peers::{HostError, Offer, Swarm};
+use crate::shaping;
 use crate::summary::PeerBytes;
-use crate::{failure, shaping};
 use xylem_library::held::Holdings;
 use xylem_library::identity;
-use xylem_library::{Blame, Error, Stop};
+use xylem_library::{Blame, Error, Failure, Stop};
 
 /// How often progress is reported, and links are asked for their datagrams' size.
 const TICK: Duration = Duration::from_millis(100);
 /// Share of the kernel's receive buffer that answers under way may fill: its own bookkeeping and
 /// retransmissions need the rest.
 const BUFFER_SHARE: usize = 3;
+
+/// Why a fetch ends early. What was verified is kept.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FetchError {
+    /// Nobody to ask.
+    #[error("the ticket names no address; give --from ADDR")]
+    NoAddress,
+    /// The store re-hashes what an earlier run left as BLAKE3.
+    #[error("it was published with a SHA-256 tree, which get does not fetch")]
+    OtherTree,
+    /// Nobody reachable has it.
+    #[error("{reason}{warnings}; what was verified is kept")]
+    Failed {
+        /// Why the transfer gave up.
+        reason: FailReason,
+        /// What went wrong with which peer, in parentheses; empty: nothing.
+        warnings: String,
+    },
+    /// It was asked to stop.
+    #[error("interrupted; what was verified is kept, run it again to go on")]
+    Interrupted,
+    /// Of serving others, where that was asked for.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// Of the sockets.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// Of files, or of the system's randomness.
+    #[error("{0}")]
+    Library(#[from] Error),
+}
+
+impl Failure for FetchError {
+    fn blame(&self) -> Blame {
+        match self {
+            Self::NoAddress | Self::OtherTree => Blame::Usage,
+            Self::Failed { .. } => Blame::Network,
+            Self::Interrupted => Blame::Interrupted,
+            Self::Host(e) => e.blame(),
+            Self::Engine(e) => e.blame(),
+            Self::Library(e) => e.blame,
+        }
+    }
+}
 
 /// See the module's documentation.
 pub(crate) struct Fetch {
@@ -96,7 +142,7 @@ pub(crate) struct Look<'a> {
 
 impl Look<'_> {
     /// The next of what has come; events about peers are dealt with here.
-    pub(crate) fn next_event(&mut self) -> Result<Option<TransferEvent>, Error> {
+    pub(crate) fn next_event(&mut self) -> Result<Option<TransferEvent>, FetchError> {
         self.work.next_event(self.engine, self.on_event)
     }
 
@@ -133,8 +179,7 @@ impl Fetch {
         give_up: Duration,
         limit_rate: Option<u64>,
         shaping: Shaping,
-    ) -> Result<Self, Error> {
-        let local = |e| failure::local("cannot start the event loop", &e);
+    ) -> Result<Self, FetchError> {
         // Nobody needs to know who fetches: a key for this run alone.
         let link_key = StaticKey::from_bytes(identity::random()?);
         let wanted_level = shaping.level;
@@ -143,7 +188,7 @@ impl Fetch {
         let endpoint = Endpoint::new(link_config, link_key, identity::random()?);
         let mut forward_config = end_host();
         forward_config.seed = u64::from_le_bytes(identity::random()?);
-        let mut engine = Engine::new(endpoint, Forwarder::new(forward_config)).map_err(local)?;
+        let mut engine = Engine::new(endpoint, Forwarder::new(forward_config))?;
         let mut dialler = Dialler::new(ticket, from)?;
         dialler.dial(&mut engine);
 
@@ -178,19 +223,19 @@ impl Fetch {
     /// Runs until `look`, which is called before each sleep, is done.
     ///
     /// # Errors
-    /// Those of `look`, sockets that fail, and [`Blame::Interrupted`] if `stop` is raised first.
+    /// Those of `look`, sockets that fail, and [`FetchError::Interrupted`] if `stop` is raised first.
     pub(crate) fn run_until(
         &mut self,
         stop: &Stop,
         on_event: &mut dyn FnMut(Event),
-        look: impl FnMut(&mut Look<'_>) -> Result<Next, Error>,
-    ) -> Result<(), Error> {
+        look: impl FnMut(&mut Look<'_>) -> Result<Next, FetchError>,
+    ) -> Result<(), FetchError> {
         let Self { engine, work } = self;
         let mut running = Running { work, on_event, look, next: Next::Wait(None) };
         engine.run(&mut running, stop)?;
         match running.next {
             Next::Done => Ok(()),
-            Next::Wait(_) => Err(interrupted()),
+            Next::Wait(_) => Err(FetchError::Interrupted),
         }
     }
 
@@ -198,7 +243,7 @@ impl Fetch {
     pub(crate) fn next_event(
         &mut self,
         on_event: &mut dyn FnMut(Event),
-    ) -> Result<Option<TransferEvent>, Error> {
+    ) -> Result<Option<TransferEvent>, FetchError> {
         self.work.next_event(&mut self.engine, on_event)
     }
 
@@ -208,7 +253,7 @@ impl Fetch {
         deadline: Option<Duration>,
         stop: &Stop,
         on_event: &mut dyn FnMut(Event),
-    ) -> Result<(), Error> {
+    ) -> Result<(), FetchError> {
         let mut slept = false;
         self.run_until(stop, on_event, |_| match std::mem::replace(&mut slept, true) {
             false => Ok(Next::Wait(deadline)),
@@ -221,7 +266,7 @@ impl Fetch {
         &mut self,
         stop: &Stop,
         on_event: &mut dyn FnMut(Event),
-    ) -> Result<Manifest, Error> {
+    ) -> Result<Manifest, FetchError> {
         let mut found = None;
         self.run_until(stop, on_event, |look| {
             while let Some(event) = look.next_event()? {
@@ -235,8 +280,7 @@ impl Fetch {
         let manifest = found.expect("a run that was not interrupted has brought it");
         // The store re-hashes what an earlier run left as BLAKE3.
         if manifest.tree != xylem_tree::TreeKind::Blake3 {
-            let what = "it was published with a SHA-256 tree, which get does not fetch";
-            return Err(failure::usage(what));
+            return Err(FetchError::OtherTree);
         }
         Ok(manifest)
     }
@@ -247,7 +291,7 @@ impl Fetch {
         stop: &Stop,
         on_event: &mut dyn FnMut(Event),
         keep: &mut dyn FnMut(TransferEvent) -> Result<(), Error>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), FetchError> {
         self.run_until(stop, on_event, |look| {
             while let Some(event) = look.next_event()? {
                 keep(event)?;
@@ -273,7 +317,7 @@ impl Fetch {
     }
 
     /// Goes on with another publication, asked of the peers that are here.
-    pub(crate) fn turn_to(&mut self, spec: Spec) -> Result<(), Error> {
+    pub(crate) fn turn_to(&mut self, spec: Spec) -> Result<(), FetchError> {
         let seed = u64::from_le_bytes(identity::random()?);
         let mut transfer = Transfer::new(spec, self.work.config.clone(), seed);
         transfer.set_rate_limit(self.work.limit_rate);
@@ -332,7 +376,7 @@ impl Fetch {
         offer: Option<Offer>,
         at_once: bool,
         on_event: &mut dyn FnMut(Event),
-    ) -> Result<(), Error> {
+    ) -> Result<(), FetchError> {
         let mut swarm = Swarm::new(ticket, &self.work.dialler, self.engine.now(), offer);
         if at_once {
             swarm.serve_now(on_event)?;
@@ -367,17 +411,6 @@ impl Fetch {
     }
 }
 
-fn interrupted() -> Error {
-    let message = "interrupted; what was verified is kept, run it again to go on".to_owned();
-    Error { blame: Blame::Interrupted, message }
-}
-
-impl From<NetworkFailed> for Error {
-    fn from(NetworkFailed(e): NetworkFailed) -> Self {
-        failure::local("network", &e)
-    }
-}
-
 /// A fetch while it runs.
 struct Running<'a, L> {
     work: &'a mut Work,
@@ -386,15 +419,15 @@ struct Running<'a, L> {
     next: Next,
 }
 
-impl<L: FnMut(&mut Look<'_>) -> Result<Next, Error>> Program for Running<'_, L> {
-    type Error = Error;
+impl<L: FnMut(&mut Look<'_>) -> Result<Next, FetchError>> Program for Running<'_, L> {
+    type Error = FetchError;
 
-    fn handle(&mut self, engine: &mut Engine, event: EngineEvent) -> Result<(), Error> {
+    fn handle(&mut self, engine: &mut Engine, event: EngineEvent) -> Result<(), FetchError> {
         self.work.handle(engine, event, self.on_event);
         Ok(())
     }
 
-    fn handle_timeout(&mut self, engine: &mut Engine, now: Duration) -> Result<(), Error> {
+    fn handle_timeout(&mut self, engine: &mut Engine, now: Duration) -> Result<(), FetchError> {
         self.work.handle_timeout(engine, now, self.on_event);
         let mut look = Look { engine, work: self.work, on_event: self.on_event };
         self.next = (self.look)(&mut look)?;
@@ -424,7 +457,7 @@ impl Work {
         &mut self,
         engine: &mut Engine,
         on_event: &mut dyn FnMut(Event),
-    ) -> Result<Option<TransferEvent>, Error> {
+    ) -> Result<Option<TransferEvent>, FetchError> {
         while let Some(event) = self.transfer.poll_event() {
             match event {
                 TransferEvent::PeerMisbehaved { peer, what } => {
@@ -438,8 +471,7 @@ impl Work {
                     let warnings = self.dialler.warnings();
                     let warnings =
                         if warnings.is_empty() { warnings } else { format!(" ({warnings})") };
-                    let message = format!("{reason}{warnings}; what was verified is kept");
-                    return Err(Error { blame: Blame::Network, message });
+                    return Err(FetchError::Failed { reason, warnings });
                 }
                 event => {
                     if let TransferEvent::Manifest { packet, .. } = &event {

@@ -11,7 +11,7 @@ use xylem_transfer::Event as TransferEvent;
 
 use crate::event::{Event, from_library};
 use crate::failure;
-use crate::fetch::{Fetch, Look, Next};
+use crate::fetch::{Fetch, FetchError, Look, Next};
 use crate::peer::Peer;
 use crate::peers::{Offer, Swarm};
 use crate::summary::GetSummary;
@@ -19,7 +19,32 @@ use xylem_library::held::Holdings;
 use xylem_library::publish::{disk, root_of};
 use xylem_library::record;
 use xylem_library::sink::{self, Context, Destination, Sink, Tally};
-use xylem_library::{Error, Existing, SaveOptions, Stop};
+use xylem_library::{Blame, Error, Existing, Failure, SaveOptions, Stop};
+
+/// Why [`get`] ends early.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GetError {
+    /// Something else has the final name.
+    #[error("{} exists and is something else; choose --overwrite, --rename or -o PATH", .0.display())]
+    Taken(PathBuf),
+    /// Of the peers.
+    #[error(transparent)]
+    Fetch(#[from] FetchError),
+    /// Of the store, and of the files that come of it.
+    #[error("{0}")]
+    Library(#[from] Error),
+}
+
+impl Failure for GetError {
+    fn blame(&self) -> Blame {
+        match self {
+            Self::Taken(_) => Blame::Usage,
+            Self::Fetch(e) => e.blame(),
+            Self::Library(e) => e.blame,
+        }
+    }
+}
 
 /// How to fetch one ticket.
 #[derive(Clone, Debug)]
@@ -56,14 +81,12 @@ pub struct ServeOptions {
 /// Fetches one ticket.
 ///
 /// # Errors
-/// [`xylem_library::Blame::Usage`] for a ticket or option that can't be used or a name that is taken,
-/// [`xylem_library::Blame::Network`] if nobody reachable has it, [`xylem_library::Blame::Local`] for trouble of this machine,
-/// [`xylem_library::Blame::Interrupted`] if `stop` was raised. What was verified is kept in all cases.
+/// See [`GetError`]. What was verified is kept in all cases.
 pub fn get(
     options: &GetOptions,
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
-) -> Result<GetSummary, Error> {
+) -> Result<GetSummary, GetError> {
     let started = Instant::now();
     let ticket = &options.ticket;
     let store = Store::open(disk(), &options.store).map_err(|e| failure::store(&e))?;
@@ -87,7 +110,7 @@ fn fetch_ticket(
     store: &Store,
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
-) -> Result<GetSummary, Error> {
+) -> Result<GetSummary, GetError> {
     let manifest = fetch.manifest(stop, on_event)?;
     on_event(found(&manifest));
     let destination = Destination::choose(&options.save, &manifest)?;
@@ -139,7 +162,7 @@ fn join(
     options: &GetOptions,
     on_disk: bool,
     on_event: &mut dyn FnMut(Event),
-) -> Result<(), Error> {
+) -> Result<(), GetError> {
     let serve = options.serve.as_ref().filter(|_| on_disk);
     let offer = serve.map(|serve| Offer {
         listen: serve.listen.clone(),
@@ -149,7 +172,7 @@ fn join(
         holdings: Holdings::default(),
     });
     let at_once = serve.is_some_and(|serve| serve.seed || !serve.listen.is_empty());
-    fetch.join(ticket, offer, at_once, on_event)
+    Ok(fetch.join(ticket, offer, at_once, on_event)?)
 }
 
 /// The fetch is complete: serves on until asked to stop.
@@ -158,7 +181,7 @@ fn seed(
     summary: &mut GetSummary,
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
-) -> Result<(), Error> {
+) -> Result<(), GetError> {
     let Some(swarm) = fetch.swarm() else { return Ok(()) };
     if swarm.holdings().is_none() {
         return Ok(());
@@ -181,7 +204,7 @@ fn fill(
     tally: &mut Tally,
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
-) -> Result<(), Error> {
+) -> Result<(), GetError> {
     let mut begun = false;
     fetch.run_until(stop, on_event, |look| {
         if !std::mem::replace(&mut begun, true) {
@@ -196,7 +219,8 @@ fn fill(
         }
         look.report((tally.resumed + tally.fetched).min(tally.total), tally.total);
         Ok(Next::Wait(again))
-    })
+    })?;
+    Ok(())
 }
 
 fn with_context<T>(
@@ -230,7 +254,7 @@ fn already_there(
     options: &GetOptions,
     (store, manifest): (&Store, &Manifest),
     on_event: &mut dyn FnMut(Event),
-) -> Result<GetSummary, Error> {
+) -> Result<GetSummary, GetError> {
     let seeds = options.serve.as_ref().is_some_and(|serve| serve.seed);
     if !seeds {
         fetch.close();
@@ -238,10 +262,7 @@ fn already_there(
     let same = options.save.range.is_none()
         && root_of(path, &mut from_library(on_event))? == manifest.root;
     if !same {
-        let path = path.display();
-        return Err(failure::usage(format!(
-            "{path} exists and is something else; choose --overwrite, --rename or -o PATH"
-        )));
+        return Err(GetError::Taken(path.to_path_buf()));
     }
     if seeds {
         join(fetch, ticket, options, true, on_event)?;

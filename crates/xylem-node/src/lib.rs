@@ -6,6 +6,7 @@
 //! knows or an encrypted link, and the other way round. This crate never prints and never exits: it reports [`Event`]s and returns
 //! [`Error`]s whose [`Blame`] a caller maps to an exit code.
 
+mod error;
 mod event;
 mod failure;
 mod peer;
@@ -33,13 +34,17 @@ mod scrub;
 mod share;
 mod verify;
 
+pub use error::EngineError;
 pub use event::Event;
+pub use fetch::FetchError;
 pub use follow::{ExtendsOptions, ExtendsSummary, extends, follow};
-pub use get::{GetOptions, ServeOptions, get};
-pub use node::{NodeConfig, Route, default_socket, run_node};
+pub use get::{GetError, GetOptions, ServeOptions, get};
+pub use node::{NodeConfig, NodeError, Route, default_socket, run_node};
 pub use peer::{FaceAddress, Peer};
+pub use peers::HostError;
+pub use register::RegisterError;
 pub use scrub::{RepairOptions, scrub};
-pub use share::{ShareOptions, share};
+pub use share::{ShareError, ShareOptions, share};
 pub use summary::{GetSummary, PeerBytes};
 pub use uri::{HostPort, LINK_PORT, NDN_PORT, PeerUri, WEB_SOCKET_PORT};
 pub use verify::{VerifyOptions, VerifySummary, verify};

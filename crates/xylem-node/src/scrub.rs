@@ -129,7 +129,7 @@ impl Remote for Peers<'_, '_> {
                 let manifest = self.noting(|on_event| fetch.manifest(stop, on_event))?;
                 Ok((fetch, manifest.segment))
             });
-            match answered {
+            match answered.map_err(Error::from) {
                 Ok(fetch) => self.fetch = Some(fetch),
                 Err(e) if e.blame == Blame::Interrupted => return Err(e),
                 Err(e) => {
@@ -153,7 +153,7 @@ impl Remote for Peers<'_, '_> {
             let added = fetch.transfer().add_object(object, root, geometry, segments, [], verifier);
             added.map_err(|e| failure::usage(e.to_string()))?;
         }
-        match self.noting(|on_event| fetch.drain(stop, on_event, keep)) {
+        match self.noting(|on_event| fetch.drain(stop, on_event, keep)).map_err(Error::from) {
             Ok(()) => {
                 self.fetch = Some((fetch, segment));
                 Ok(None)

@@ -291,7 +291,7 @@ impl Check<'_> {
             let give_up = self.options.give_up;
             let mut fetch =
                 Fetch::new(&self.ticket, &self.options.from, give_up, None, Shaping::default())?;
-            match fetch.manifest(self.stop, on_event) {
+            match fetch.manifest(self.stop, on_event).map_err(Error::from) {
                 Ok(_) => self.fetch = Some(fetch),
                 Err(e) if e.blame == Blame::Network => {
                     self.unreachable = true;
@@ -331,7 +331,7 @@ impl Check<'_> {
         let added =
             fetch.transfer().add_object(expected.id, expected.root, geometry, wanted, [], None);
         added.map_err(|e| failure::usage(e.to_string()))?;
-        match fetch.drain(stop, on_event, &mut keep) {
+        match fetch.drain(stop, on_event, &mut keep).map_err(Error::from) {
             Err(e) if e.blame == Blame::Network => {
                 self.unreachable = true;
                 return Ok(None);

@@ -71,16 +71,18 @@ impl Failure {
     }
 }
 
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        let exit = match error.blame {
+/// Every error that ends a verb, each of which knows who has to act.
+impl<E: Into<Error>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        let Error { blame, message } = error.into();
+        let exit = match blame {
             Blame::Data => Exit::Damaged,
             Blame::Usage => Exit::Usage,
             Blame::Network => Exit::Unreachable,
             Blame::Local => Exit::Local,
             Blame::Interrupted => Exit::Interrupted,
         };
-        Self { exit, message: error.message }
+        Self { exit, message }
     }
 }
 

@@ -553,7 +553,7 @@ impl Follower {
         on_event: &mut dyn FnMut(Event),
     ) -> Result<(), Error> {
         self.output.turn()?;
-        self.fetch.run_once(deadline, stop, on_event)
+        Ok(self.fetch.run_once(deadline, stop, on_event)?)
     }
 }
 

@@ -15,12 +15,13 @@ use xylem_mail::EnvelopeId;
 use xylem_mail::protocol::{Frame, Status};
 use xylem_mgmt::Persistency;
 
+use super::error::InboxError;
 use super::framed_stream::FramedStream;
 use super::server::tell;
 use super::{delivered, waiting};
-use crate::engine::{Engine, EngineEvent, NetworkFailed, Program, StreamEvent};
+use crate::engine::{Engine, EngineEvent, Program, StreamEvent};
+use crate::error::EngineError;
 use crate::event::Event;
-use crate::failure;
 use crate::peer::Peer;
 use xylem_library::identity;
 use xylem_library::mail::entries::{Parcel, Route};
@@ -59,8 +60,8 @@ impl From<Error> for Failed {
     }
 }
 
-impl From<NetworkFailed> for Failed {
-    fn from(e: NetworkFailed) -> Self {
+impl From<EngineError> for Failed {
+    fn from(e: EngineError) -> Self {
         Self::Local(e.into())
     }
 }
@@ -156,11 +157,10 @@ impl Delivery {
         give_up: Duration,
         stop: &Stop,
     ) -> Result<Self, Failed> {
-        let local = |e| failure::local("cannot start the event loop", &e);
         let config = xylem_link::Config { accept_incoming: false, ..Default::default() };
         let endpoint = Endpoint::new(config, key, identity::random()?);
         let forwarder = Forwarder::new(xylem_forward::Config::default());
-        let mut engine = Engine::new(endpoint, forwarder).map_err(local)?;
+        let mut engine = Engine::new(endpoint, forwarder)?;
         let (mut dialled, mut why) = (Vec::new(), String::from("it has no address"));
         for peer in peers {
             match engine.dial(peer, Persistency::Persistent) {
@@ -369,11 +369,7 @@ pub(crate) fn collect(
     give_up: Duration,
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
-) -> Result<usize, Error> {
-    let unreachable = |why: String| Error {
-        blame: xylem_library::Blame::Network,
-        message: format!("no mail from the node: {why}"),
-    };
+) -> Result<usize, InboxError> {
     let fetched = || -> Result<usize, Failed> {
         let mut delivery = Delivery::dial(from, link, give_up, stop)?;
         delivery.stream.send(&Frame::Fetch);
@@ -396,8 +392,8 @@ pub(crate) fn collect(
         Ok(new)
     };
     fetched().map_err(|failed| match failed {
-        Failed::Local(e) => e,
-        Failed::Peer(why) => unreachable(why),
+        Failed::Local(e) => e.into(),
+        Failed::Peer(why) => InboxError::Unreachable(why),
     })
 }
 

@@ -5,6 +5,7 @@
 //! a node) takes mail in as well.
 
 mod delivery;
+mod error;
 mod event;
 mod framed_stream;
 mod send;
@@ -21,7 +22,6 @@ use xylem_object::{PublisherId, Ticket};
 
 use crate::addresses::advertised;
 use crate::event::Event;
-use crate::failure;
 use crate::peer::Peer;
 use xylem_library::clock::now_ms;
 use xylem_library::identity;
@@ -29,6 +29,7 @@ use xylem_library::mail::MailStore;
 use xylem_library::mail::entries::{Letter, Parcel, Route, hex};
 use xylem_library::{Error, Stop};
 
+pub use error::{InboxError, SendError};
 pub use event::{MailEvent, Message, MessageContent};
 pub use send::{Mail, SendOptions, SendSummary, listen, send};
 
@@ -45,8 +46,8 @@ impl Inbox {
     /// Opens the mail of a store, or begins it.
     ///
     /// # Errors
-    /// [`crate::Blame::Local`] if it can't be read or made; so for all below.
-    pub fn open(store: &Path) -> Result<Self, Error> {
+    /// See [`InboxError`]; so for all below.
+    pub fn open(store: &Path) -> Result<Self, InboxError> {
         Ok(Self { store: MailStore::open(store)?, root: store.to_path_buf() })
     }
 
@@ -55,25 +56,26 @@ impl Inbox {
     ///
     /// # Errors
     /// See [`Inbox::open`].
-    pub fn card(&self, listen: &[SocketAddr]) -> Result<Card, Error> {
-        self.store.card(&advertised(listen))
+    pub fn card(&self, listen: &[SocketAddr]) -> Result<Card, InboxError> {
+        Ok(self.store.card(&advertised(listen))?)
     }
 
     /// All messages, oldest first.
     ///
     /// # Errors
     /// See [`Inbox::open`].
-    pub fn list(&self) -> Result<Vec<Message>, Error> {
+    pub fn list(&self) -> Result<Vec<Message>, InboxError> {
         let letters = self.store.letters()?;
-        letters.iter().map(|(number, letter)| message(&self.store, *number, letter)).collect()
+        let all = letters.iter().map(|(number, letter)| message(&self.store, *number, letter));
+        Ok(all.collect::<Result<_, _>>()?)
     }
 
     /// One message.
     ///
     /// # Errors
-    /// [`crate::Blame::Usage`] if there is none of this number.
-    pub fn message(&self, number: u32) -> Result<Message, Error> {
-        message(&self.store, number, &self.store.letter(number)?)
+    /// See [`InboxError`].
+    pub fn message(&self, number: u32) -> Result<Message, InboxError> {
+        Ok(message(&self.store, number, &self.store.letter(number)?)?)
     }
 
     /// Marks a message as accepted and, if it brought a ticket, tells its sender, if that is still
@@ -81,7 +83,12 @@ impl Inbox {
     ///
     /// # Errors
     /// See [`Inbox::message`].
-    pub fn accepted(&self, number: u32, give_up: Duration, stop: &Stop) -> Result<bool, Error> {
+    pub fn accepted(
+        &self,
+        number: u32,
+        give_up: Duration,
+        stop: &Stop,
+    ) -> Result<bool, InboxError> {
         let letter = self.store.letter(number)?;
         self.store.accept(number)?;
         let Content::Ticket(ticket) = &letter.body.content else { return Ok(false) };
@@ -95,28 +102,28 @@ impl Inbox {
         let peer =
             |address: &SocketAddr| Peer::Link { address: *address, key: Some(letter.from.link.0) };
         let target: Vec<Peer> = ticket.addresses.iter().map(peer).collect();
-        delivery::hand_one(envelope, &target, give_up, stop)
+        Ok(delivery::hand_one(envelope, &target, give_up, stop)?)
     }
 
     /// Removes a message.
     ///
     /// # Errors
     /// See [`Inbox::message`].
-    pub fn discard(&self, number: u32) -> Result<(), Error> {
-        self.store.drop_letter(number)
+    pub fn discard(&self, number: u32) -> Result<(), InboxError> {
+        Ok(self.store.drop_letter(number)?)
     }
 
     /// Gives somebody a name.
     ///
     /// # Errors
-    /// [`crate::Blame::Usage`] for a bad name, or one that somebody else has.
-    pub fn trust(&self, name: &str, whom: &Person) -> Result<(), Error> {
+    /// See [`InboxError`].
+    pub fn trust(&self, name: &str, whom: &Person) -> Result<(), InboxError> {
         match whom {
-            Person::Card(card) => self.store.name(name, card),
+            Person::Card(card) => Ok(self.store.name(name, card)?),
             Person::Wrote(number) => {
                 let letter = self.store.letter(*number)?;
-                let none = || failure::usage("the card of who wrote it is not known; ask for one");
-                self.store.name(name, &self.store.card_of(&letter)?.ok_or_else(none)?)
+                let none = || InboxError::NoCard;
+                Ok(self.store.name(name, &self.store.card_of(&letter)?.ok_or_else(none)?)?)
             }
         }
     }
@@ -124,16 +131,16 @@ impl Inbox {
     /// Takes a name away.
     ///
     /// # Errors
-    /// [`crate::Blame::Usage`] if nobody has it.
-    pub fn forget(&self, name: &str) -> Result<(), Error> {
-        self.store.forget(name)
+    /// See [`InboxError`].
+    pub fn forget(&self, name: &str) -> Result<(), InboxError> {
+        Ok(self.store.forget(name)?)
     }
 
     /// Names and publisher keys.
     ///
     /// # Errors
     /// See [`Inbox::open`].
-    pub fn people(&self) -> Result<Vec<(String, PublisherId)>, Error> {
+    pub fn people(&self) -> Result<Vec<(String, PublisherId)>, InboxError> {
         let people = self.store.people()?;
         Ok(people.into_iter().map(|(n, card)| (n, card.party.publisher)).collect())
     }
@@ -141,14 +148,14 @@ impl Inbox {
     /// Fetches what waits for us at a node. Returns how many messages were new.
     ///
     /// # Errors
-    /// [`crate::Blame::Network`] if it can't be reached or keeps no mail.
+    /// See [`InboxError`].
     pub fn collect(
         &self,
         from: &[Peer],
         give_up: Duration,
         stop: &Stop,
         on_event: &mut dyn FnMut(Event),
-    ) -> Result<usize, Error> {
+    ) -> Result<usize, InboxError> {
         let link = identity::load_or_create(&self.root.join("keys").join("link"))?;
         let link = StaticKey::from_bytes(link);
         delivery::collect(&self.store, link, from, give_up, stop, on_event)
@@ -157,14 +164,14 @@ impl Inbox {
     /// Hands over what waits, once; returns how many messages still wait.
     ///
     /// # Errors
-    /// [`crate::Blame::Local`] for trouble of this machine.
+    /// See [`InboxError`].
     pub fn deliver(
         &self,
         give_up: Duration,
         stop: &Stop,
         on_event: &mut dyn FnMut(Event),
-    ) -> Result<usize, Error> {
-        delivery::deliver(&self.store, None, give_up, stop, on_event)
+    ) -> Result<usize, InboxError> {
+        Ok(delivery::deliver(&self.store, None, give_up, stop, on_event)?)
     }
 }
 
@@ -210,7 +217,7 @@ impl FromStr for Recipient {
 }
 
 /// The card of somebody, and what to call them.
-fn find(store: &MailStore, whom: &Recipient) -> Result<(Card, String), Error> {
+fn find(store: &MailStore, whom: &Recipient) -> Result<(Card, String), SendError> {
     let peer = match whom {
         Recipient::Card(card) => {
             let name = called(store, &card.party)?.0;
@@ -219,12 +226,8 @@ fn find(store: &MailStore, whom: &Recipient) -> Result<(Card, String), Error> {
         Recipient::Named(name) => name,
     };
     let found = store.people()?.into_iter().find(|(name, _)| name == peer);
-    found.map(|(name, card)| (card, name)).ok_or_else(|| {
-        failure::usage(format!(
-            "nobody is called {peer} here; give a card (xylem-peer:...), or name its owner with \
-             `xylem inbox trust {peer} CARD`"
-        ))
-    })
+    let found = found.map(|(name, card)| (card, name));
+    found.ok_or_else(|| SendError::Unknown(peer.clone()))
 }
 
 /// What somebody is called, and whether that is a name.

@@ -13,11 +13,11 @@ use xylem_mail::{Body, Content, EnvelopeId, MAX_NAME, MAX_NOTE};
 use xylem_mgmt::FaceUri;
 use xylem_object::Ticket;
 
+use super::error::{InboxError, SendError};
 use super::{MailEvent, MailServer, Recipient, delivery, find, name_of_ticket, while_delivering};
 use crate::addresses::advertised;
 use crate::engine::{Engine, EngineEvent, Program};
 use crate::event::Event;
-use crate::failure;
 use crate::peer::{FaceAddress, Peer};
 use crate::share::ShareOptions;
 use crate::share::{bind_links, share_with};
@@ -26,7 +26,7 @@ use xylem_library::clock::now_ms;
 use xylem_library::identity;
 use xylem_library::mail::entries::Route;
 use xylem_library::mail::store::MailStore;
-use xylem_library::{Blame, Error, Stop};
+use xylem_library::{Error, Stop};
 
 /// What is sent.
 #[derive(Clone, Debug)]
@@ -69,13 +69,12 @@ pub struct SendSummary {
 /// tried once, and what is not delivered waits for the next run.
 ///
 /// # Errors
-/// [`Blame::Usage`] for a peer, path or ticket that can't be used, [`Blame::Local`] for trouble of this
-/// machine, [`Blame::Interrupted`] if `stop` was raised before a shared path was fetched.
+/// See [`SendError`].
 pub fn send(
     options: &SendOptions,
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
-) -> Result<SendSummary, Error> {
+) -> Result<SendSummary, SendError> {
     let store = MailStore::open(&options.store)?;
     // Whatever can be wrong with the peer is said before anything is hashed.
     let (card, name) = find(&store, &options.to)?;
@@ -94,7 +93,7 @@ pub fn send(
         }
         Mail::Note(text) => {
             if text.len() > MAX_NOTE {
-                return Err(failure::usage(format!("a note has {MAX_NOTE} bytes at most")));
+                return Err(SendError::LongNote);
             }
             let id = compose(Content::Note(text.clone()), String::new(), text.len() as u64, &[])?;
             return once(&store, id, &name, options, stop, on_event);
@@ -144,14 +143,13 @@ pub fn send(
         on_event(event);
     }
     if let Some(e) = sent.error {
-        return Err(e);
+        return Err(e.into());
     }
     if !sent.summary.fetched {
-        let message = match sent.summary.delivered {
-            true => "stopped before the peer had fetched it; share it again for the peer to go on",
-            false => "stopped before the message was delivered; it waits for the next run",
-        };
-        return Err(Error { blame: Blame::Interrupted, message: message.into() });
+        return Err(match sent.summary.delivered {
+            true => SendError::NotFetched,
+            false => SendError::NotDelivered,
+        });
     }
     Ok(sent.summary)
 }
@@ -190,7 +188,7 @@ fn once(
     options: &SendOptions,
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
-) -> Result<SendSummary, Error> {
+) -> Result<SendSummary, SendError> {
     on_event(queued(name, id));
     let mut sent = Sent { id: Some(id), summary: SendSummary::default(), error: None };
     delivery::deliver(store, Some(id), options.give_up, stop, &mut |event| {
@@ -200,10 +198,10 @@ fn once(
     Ok(sent.summary)
 }
 
-fn route(options: &SendOptions, addresses: &[SocketAddr]) -> Result<Route, Error> {
+fn route(options: &SendOptions, addresses: &[SocketAddr]) -> Result<Route, SendError> {
     let mut via = options.via.iter().map(|peer| match peer {
         Peer::Link { address, key } => Ok((*address, *key)),
-        other => Err(failure::usage(format!("{other}: mail goes over the encrypted link only"))),
+        other => Err(SendError::NotLink(other.into())),
     });
     if let Some(first) = via.next() {
         let (address, key) = first?;
@@ -215,9 +213,7 @@ fn route(options: &SendOptions, addresses: &[SocketAddr]) -> Result<Route, Error
     }
     let at = if options.at.is_empty() { addresses } else { &options.at[..] };
     if at.is_empty() {
-        let what = "the peer's card names no address; give --at ADDR, or --via NODE for a node that \
-                    keeps the message for them";
-        return Err(failure::usage(what));
+        return Err(SendError::NoAddress);
     }
     Ok(Route::Direct(at.to_vec()))
 }
@@ -233,13 +229,13 @@ fn cut(mut name: String) -> String {
 /// Waits for mail until `stop` is raised, and delivers what waits. Returns where it listened.
 ///
 /// # Errors
-/// [`Blame::Local`] for trouble of this machine, [`Blame::Usage`] for an address that is not its own.
+/// See [`InboxError`].
 pub fn listen(
     store: &std::path::Path,
     at: &[SocketAddr],
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
-) -> Result<(), Error> {
+) -> Result<(), InboxError> {
     let mail = MailStore::open(store)?;
     let link = identity::load_or_create(&store.join("keys").join("link"))?;
     let endpoint = Endpoint::new(
@@ -248,8 +244,7 @@ pub fn listen(
         identity::random()?,
     );
     let forwarder = Forwarder::new(xylem_forward::Config::default());
-    let mut engine = Engine::new(endpoint, forwarder)
-        .map_err(|e| failure::local("cannot start the event loop", &e))?;
+    let mut engine = Engine::new(endpoint, forwarder)?;
     let at: Vec<Peer> = at.iter().map(|a| Peer::Link { address: *a, key: None }).collect();
     for address in bind_links(&mut engine, &at)? {
         let at = FaceAddress::Uri(FaceUri::Xylem(uri::endpoint(address)));
@@ -272,9 +267,9 @@ struct Listening<'a> {
 }
 
 impl Program for Listening<'_> {
-    type Error = Error;
+    type Error = InboxError;
 
-    fn handle(&mut self, engine: &mut Engine, event: EngineEvent) -> Result<(), Error> {
+    fn handle(&mut self, engine: &mut Engine, event: EngineEvent) -> Result<(), InboxError> {
         match event {
             EngineEvent::FaceUp { peer, .. } => (self.on_event)(Event::PeerConnected { peer }),
             EngineEvent::FaceDown { face, peer, why, .. } => {
@@ -290,7 +285,7 @@ impl Program for Listening<'_> {
         Ok(())
     }
 
-    fn handle_timeout(&mut self, _engine: &mut Engine, _now: Duration) -> Result<(), Error> {
+    fn handle_timeout(&mut self, _engine: &mut Engine, _now: Duration) -> Result<(), InboxError> {
         self.events.try_iter().for_each(&mut *self.on_event);
         Ok(())
     }
