@@ -181,6 +181,7 @@ impl Fetch {
         shaping: Shaping,
     ) -> Result<Self, FetchError> {
         // Nobody needs to know who fetches: a key for this run alone.
+        tracing::info!(root = %ticket.root, size = ticket.size, "fetching");
         let link_key = StaticKey::from_bytes(identity::random()?);
         let wanted_level = shaping.level;
         let link_config =
@@ -462,12 +463,14 @@ impl Work {
             match event {
                 TransferEvent::PeerMisbehaved { peer, what } => {
                     let peer = self.dialler.address(face_of(peer));
+                    tracing::warn!(%peer, %what, "peer misbehaved");
                     on_event(Event::PeerMisbehaved { peer, what: what.to_string() });
                 }
                 TransferEvent::PeerDropped { peer } => {
                     engine.drop_face(face_of(peer), "it misbehaved");
                 }
                 TransferEvent::Failed(reason) => {
+                    tracing::warn!(%reason, "transfer has failed");
                     let warnings = self.dialler.warnings();
                     let warnings =
                         if warnings.is_empty() { warnings } else { format!(" ({warnings})") };
@@ -476,6 +479,7 @@ impl Work {
                 event => {
                     if let TransferEvent::Manifest { packet, .. } = &event {
                         self.manifest = packet.to_vec();
+                        tracing::debug!(bytes = packet.len(), "manifest is verified");
                     }
                     return Ok(Some(event));
                 }

@@ -216,6 +216,7 @@ impl Registrar {
 impl Via {
     fn warn(&mut self, why: &str, on_event: &mut dyn FnMut(Event)) {
         let what = format!("{}: {why}; trying again", self.peer);
+        tracing::debug!(face = %self.face, why, "registration has failed");
         self.registered = false;
         if self.last_reported.as_ref() != Some(&what) {
             on_event(Event::warning(what.clone()));

@@ -170,6 +170,7 @@ pub(crate) fn share_with(
         link_key: Some(link_public.0),
         addresses: advertised(&listen),
     };
+    tracing::info!(root = %manifest.root, size = manifest.size, "sharing");
     record::ticket(&store, &options.path, &ticket.to_string());
     on_event(Event::Shared {
         ticket,

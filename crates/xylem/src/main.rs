@@ -58,6 +58,7 @@ fn main() -> ExitCode {
 fn run(cli: Cli, out: &mut Out) -> Result<exit::Exit, Failure> {
     let common = cli.common;
     common.check_config()?;
+    output::log::start(&common)?;
     match cli.command {
         Command::Share(args) => share::run(args, &common, out),
         Command::Get(args) => get::run(args, &common, out),

@@ -59,9 +59,11 @@ impl Engine {
     /// # Errors
     /// The program's own, and sockets that fail.
     pub(crate) fn run<P: Program>(&mut self, program: &mut P, stop: &Stop) -> Result<(), P::Error> {
+        tracing::debug!(program = std::any::type_name::<P>(), "runs");
         loop {
             program.handle_timeout(self, self.now())?;
             if program.is_done(self, stop.raised()) {
+                tracing::debug!(program = std::any::type_name::<P>(), "is done");
                 return Ok(());
             }
             program.before_wait(self);

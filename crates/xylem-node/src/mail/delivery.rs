@@ -283,6 +283,7 @@ fn hand_over(
 ) -> Result<(), Failed> {
     let key = StaticKey::from_bytes(identity::random()?);
     let mut delivery = Delivery::dial(target, key, give_up, stop)?;
+    tracing::debug!(messages = parcels.len(), "handing over");
     for _ in 0..parcels.len() {
         let Some(parcel) = parcels.pop_front() else { break };
         delivery.stream.send(&Frame::Deliver(parcel.envelope.clone()));

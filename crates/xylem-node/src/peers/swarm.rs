@@ -104,6 +104,7 @@ impl Swarm {
             self.finder.ask(engine, dialler.links());
         }
         while let Some(found) = self.finder.next(now) {
+            tracing::debug!(addresses = ?found.addresses, "dialling a peer that others told of");
             let tried = dialler.dial_found(engine, &found);
             if tried < found.addresses.len() {
                 self.finder.ended(now, found.key, tried);
