@@ -17,8 +17,8 @@ use xylem_mgmt::Persistency;
 
 use super::error::InboxError;
 use super::framed_stream::FramedStream;
+use super::report::{delivered, waiting};
 use super::server::tell;
-use super::{delivered, waiting};
 use crate::engine::{Engine, EngineEvent, Program, StreamEvent};
 use crate::error::EngineError;
 use crate::event::Event;

@@ -13,20 +13,69 @@ use xylem_mail::{Body, Content, EnvelopeId, MAX_NAME, MAX_NOTE};
 use xylem_mgmt::FaceUri;
 use xylem_object::Ticket;
 
-use super::error::{InboxError, SendError};
-use super::{MailEvent, MailServer, Recipient, delivery, find, name_of_ticket, while_delivering};
+use super::delivery::{self, while_delivering};
+use super::error::InboxError;
+use super::event::MailEvent;
+use super::server::MailServer;
+use super::whom::{Recipient, find};
 use crate::addresses::advertised;
 use crate::engine::{Engine, EngineEvent, Program};
 use crate::event::Event;
 use crate::peer::{FaceAddress, Peer};
-use crate::share::ShareOptions;
-use crate::share::{bind_links, share_with};
+use crate::share::{ShareError, ShareOptions, bind_links, share_with};
 use crate::uri;
 use xylem_library::clock::now_ms;
 use xylem_library::identity;
 use xylem_library::mail::entries::Route;
 use xylem_library::mail::store::MailStore;
-use xylem_library::{Error, Stop};
+use xylem_library::{Blame, Error, Failure, Stop};
+
+/// Why [`send`] ends early.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SendError {
+    /// Nobody has this name here.
+    #[error(
+        "nobody is called {0} here; give a card (xylem-peer:...), or name its owner with \
+         `xylem inbox trust {0} CARD`"
+    )]
+    Unknown(String),
+    /// More than a note may have.
+    #[error("a note has {MAX_NOTE} bytes at most")]
+    LongNote,
+    /// A way for mail that is no encrypted link.
+    #[error("{0}: mail goes over the encrypted link only")]
+    NotLink(FaceAddress),
+    /// Nowhere to deliver it.
+    #[error(
+        "the peer's card names no address; give --at ADDR, or --via NODE for a node that keeps the \
+         message for them"
+    )]
+    NoAddress,
+    /// It was asked to stop between delivery and the end of the fetch.
+    #[error("stopped before the peer had fetched it; share it again for the peer to go on")]
+    NotFetched,
+    /// It was asked to stop before delivery.
+    #[error("stopped before the message was delivered; it waits for the next run")]
+    NotDelivered,
+    /// Of sharing what is sent.
+    #[error(transparent)]
+    Share(#[from] ShareError),
+    /// Of keys and stored mail.
+    #[error("{0}")]
+    Library(#[from] Error),
+}
+
+impl Failure for SendError {
+    fn blame(&self) -> Blame {
+        match self {
+            Self::Unknown(_) | Self::LongNote | Self::NotLink(_) | Self::NoAddress => Blame::Usage,
+            Self::NotFetched | Self::NotDelivered => Blame::Interrupted,
+            Self::Share(e) => e.blame(),
+            Self::Library(e) => e.blame,
+        }
+    }
+}
 
 /// What is sent.
 #[derive(Clone, Debug)]
@@ -289,4 +338,9 @@ impl Program for Listening<'_> {
         self.events.try_iter().for_each(&mut *self.on_event);
         Ok(())
     }
+}
+
+/// A ticket's name as a person would call it.
+fn name_of_ticket(ticket: &Ticket) -> String {
+    ticket.name.as_ref().parent().to_string()
 }
