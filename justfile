@@ -12,7 +12,7 @@ test:
 
 lint:
     cargo fmt --all --check
-    cargo clippy --workspace --all-targets -- -D warnings
+    cargo clippy --workspace --all-targets --features xylem/bench -- -D warnings
     RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 
 # The main job, end to end, on this machine.
@@ -25,7 +25,7 @@ bench *ARGS:
 
 # The hash engine's tables, with every configuration of the official crate.
 bench-hash *ARGS:
-    cargo build --release -p xylem
+    cargo build --release -p xylem --features bench
     bench/peers
     target/release/xylem bench hash {{ARGS}}
 
@@ -46,9 +46,17 @@ bench-networks *ARGS:
 interop:
     bash interop/run
 
-# A short run of every fuzz target (nightly and cargo-fuzz).
-fuzz SECONDS="20":
-    bash fuzz/run {{SECONDS}}
+# The fuzz targets' verdict: the same inputs on every machine (nightly and cargo-fuzz).
+fuzz *TARGETS:
+    bash fuzz/run {{TARGETS}}
+
+# Looks for more with fresh seeds, each target for so long; decides nothing.
+fuzz-search SECONDS="60" *TARGETS:
+    bash fuzz/run --search {{SECONDS}} {{TARGETS}}
+
+# The picture of the crates, made from the code.
+structure *ARGS="--draw":
+    python3 docs/structure.py {{ARGS}}
 
 # The hash on processors that this machine is not, and under Miri. Steps: see the script's end.
 targets *STEPS:

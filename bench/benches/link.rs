@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use xylem_link::frame::{Frame, Frames};
-use xylem_link::seal::{Cipher, OVERHEAD, pair_for_tests};
-use xylem_link::{Config, Endpoint, Event, LinkId, RekeyLimits, StaticKey};
+use xylem_link_internals::internals::{Frame, Frames, OVERHEAD, seal_pair};
+use xylem_link_internals::{Cipher, Config, Endpoint, Event, LinkId, RekeyLimits, StaticKey};
 
 const NOW: Duration = Duration::ZERO;
 
@@ -18,7 +17,7 @@ fn seal_and_open(c: &mut Criterion) {
         let mut group = c.benchmark_group(format!("link/seal+open/{cipher:?}"));
         for size in [1_200, 8_192, 65_507 - OVERHEAD] {
             group.throughput(Throughput::Bytes(size as u64));
-            let (mut sealer, mut opener) = pair_for_tests(cipher, RekeyLimits::default());
+            let (mut sealer, mut opener) = seal_pair(cipher, RekeyLimits::default());
             let mut datagram = vec![0; size + OVERHEAD];
             group.bench_function(size.to_string(), |b| {
                 b.iter(|| {

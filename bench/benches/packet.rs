@@ -5,7 +5,7 @@ use std::hint::black_box;
 
 use bytes::Bytes;
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
-use xylem_forward::{Config, FaceId, FaceScope, Forwarder, Incoming, Outgoing};
+use xylem_forward::{Config, FaceId, FaceScope, Forwarder, Incoming, Outgoing, Seed};
 use xylem_packet::{
     Component, Data, DataBuilder, Interest, InterestBuilder, KeyLocator, Name, NameRef, Packet,
     SignatureType,
@@ -102,7 +102,7 @@ fn forwarder_pair(c: &mut Criterion, label: &str, pending: u64, cs: usize) {
     let mut config = Config::default();
     config.cs_capacity_bytes = cs;
     config.pit_capacity = 1 << 20;
-    let mut forwarder = Forwarder::new(config);
+    let mut forwarder = Forwarder::new(config, Seed::from_random([1; 16]));
     let consumer = forwarder.add_face(FaceScope::Local);
     let producer = forwarder.add_face(FaceScope::NonLocal);
     forwarder.add_route(Name::from_uri("/xylem").unwrap().as_ref(), producer, 1).unwrap();

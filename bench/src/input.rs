@@ -1,19 +1,9 @@
 //! Bytes to hash: the same in every run.
 
-/// `len` bytes without a short period.
+/// `len` bytes without a period; those of a shorter input are its beginning.
 #[must_use]
 pub fn bytes(len: usize) -> Vec<u8> {
-    let mut state = 0x9E37_79B9_7F4A_7C15_u64;
-    let mut bytes = Vec::with_capacity(len + 8);
-    while bytes.len() < len {
-        // xorshift64 (Marsaglia 2003): quick, and no hash cares for better.
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        bytes.extend_from_slice(&state.to_le_bytes());
-    }
-    bytes.truncate(len);
-    bytes
+    xylem_sim::noise(len, 1)
 }
 
 /// `64 B`, `1,500 B`, `4 KiB`, `100 MiB`: whole units where they are whole.
@@ -51,14 +41,6 @@ pub fn cores(count: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lengths_are_exact_and_prefixes_agree() {
-        for len in [0, 1, 7, 8, 9, 1_500] {
-            assert_eq!(bytes(len).len(), len);
-            assert_eq!(bytes(len), bytes(2_000)[..len]);
-        }
-    }
 
     #[test]
     fn sizes_as_people_write_them() {

@@ -9,7 +9,7 @@ use core::time::Duration;
 
 use xylem_forward::{
     Config, CsSettings, FaceId, FaceScope, FaceSettings, Fixed, Forwarder, Heap, Incoming,
-    LinkType, Outgoing, Storage, Strategy,
+    LinkType, Outgoing, Seed, Storage, Strategy,
 };
 use xylem_packet::{NackReason, Name, Packet};
 
@@ -29,7 +29,10 @@ impl<S: Storage> World<S> {
         config.dead_nonces = 16;
         config.measurements = 8;
         config.probing_interval = Duration::from_millis(200);
-        let mut world = World { forwarder: Forwarder::new(config), faces: Vec::new() };
+        let mut world = World {
+            forwarder: Forwarder::new(config, Seed::from_random([0; 16])),
+            faces: Vec::new(),
+        };
         (0..4).for_each(|i| world.face(i));
         world.forwarder.add_region(name("/a/b").as_ref()).expect("room");
         world

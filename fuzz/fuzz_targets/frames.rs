@@ -5,9 +5,8 @@
 use core::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
-use xylem_link::RekeyLimits;
-use xylem_link::frame::Frames;
-use xylem_link::seal::{CID_LEN, Cipher, pair_for_tests};
+use xylem_link_internals::internals::{CID_LEN, Frames, seal_pair};
+use xylem_link_internals::{Cipher, RekeyLimits};
 
 fuzz_target!(|data: &[u8]| {
     let mut written = Vec::new();
@@ -19,7 +18,7 @@ fuzz_target!(|data: &[u8]| {
     }
 
     for cipher in Cipher::ALL {
-        let (_, mut opener) = pair_for_tests(cipher, RekeyLimits::default());
+        let (_, mut opener) = seal_pair(cipher, RekeyLimits::default());
         let ids: Vec<_> = opener.connection_ids().collect();
         for id in ids {
             let mut datagram = data.to_vec();

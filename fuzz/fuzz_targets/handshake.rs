@@ -9,8 +9,9 @@ use std::collections::VecDeque;
 
 use bytes::BytesMut;
 use libfuzzer_sys::fuzz_target;
-use xylem_link::{
-    Config, Endpoint, Event, LinkId, RatchetLimits, RekeyLimits, StaticKey, envelope_for_fuzzing,
+use xylem_link_internals::internals::handshake_envelope;
+use xylem_link_internals::{
+    Config, Endpoint, Event, LinkId, RatchetLimits, RekeyLimits, StaticKey,
 };
 
 struct World {
@@ -106,7 +107,7 @@ fuzz_target!(|data: &[u8]| {
                 let (body, tail) = rest.split_at(len);
                 rest = tail;
                 let front = world.flying.front().and_then(|(_, b)| b.first_chunk().copied());
-                let datagram = envelope_for_fuzzing(
+                let datagram = handshake_envelope(
                     (pick % 2 == 0).then_some(key),
                     front.unwrap_or([1; 8]),
                     body,

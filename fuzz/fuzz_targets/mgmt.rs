@@ -3,7 +3,7 @@
 #![no_main]
 use core::time::Duration;
 
-use xylem_forward::{Config, FaceId, FaceScope, Forwarder, LinkType};
+use xylem_forward::{Config, FaceId, FaceScope, Forwarder, LinkType, Seed};
 use xylem_mgmt::{
     ControlParameters, ControlResponse, FaceEvent, FaceInfo, FaceQueryFilter, FaceStatus, FaceUri,
     FibEntry, GeneralStatus, Host, Management, ManagementConfig, Persistency, Refusal, RibEntry,
@@ -111,7 +111,7 @@ fn signed(input: &[u8]) -> Option<Vec<u8>> {
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     records(input);
-    let mut program = Program(Forwarder::new(Config::default()));
+    let mut program = Program(Forwarder::new(Config::default(), Seed::from_random([0; 16])));
     let app = program.0.add_face(FaceScope::Local);
     let mut management = Management::new(ManagementConfig::default());
     for wire in [Some(input.to_vec()), signed(input)].into_iter().flatten() {

@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use xylem_node::client::rdr::Metadata;
+use xylem_client::Metadata;
 
 fuzz_target!(|content: &[u8]| {
     let Ok(metadata) = Metadata::decode(content) else { return };

@@ -5,7 +5,7 @@
 use core::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
-use xylem_link::for_tests::LooseStreams;
+use xylem_link_internals::internals::LooseStreams;
 
 fuzz_target!(|data: &[u8]| {
     let Some((mode, mut data)) = data.split_first() else { return };

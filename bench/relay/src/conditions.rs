@@ -4,10 +4,11 @@ use core::str::FromStr;
 use core::time::Duration;
 
 use clap::Args;
+use xylem_sim::Conditions;
 
 /// One direction's figures; both directions have the same ones.
 #[derive(Args, Clone, Debug)]
-pub struct Conditions {
+pub struct Figures {
     /// One way, in milliseconds
     #[arg(long, value_name = "MS", value_parser = milliseconds, default_value = "0")]
     pub delay: Duration,
@@ -35,9 +36,27 @@ pub struct Conditions {
     /// Largest IP packet that passes; larger ones vanish without a word
     #[arg(long, value_name = "BYTES", default_value_t = 65_535)]
     pub mtu: usize,
-    /// Nothing passes
-    #[arg(skip)]
-    pub cut: bool,
+}
+
+impl Figures {
+    /// What a path with these figures does.
+    pub fn conditions(&self) -> Conditions {
+        Conditions {
+            delay: self.delay,
+            loss: self.loss,
+            duplicate: self.duplicate,
+            mtu: self.mtu,
+            rate: bytes_a_second(self.rate),
+            queue: self.queue,
+            mark_above: if self.mark == 0 { u64::MAX } else { self.mark },
+            ..Conditions::PERFECT.late(self.late, self.late_by)
+        }
+    }
+}
+
+/// Of bits a second; 0: no limit.
+fn bytes_a_second(bits: u64) -> f64 {
+    if bits == 0 { f64::INFINITY } else { bits as f64 / 8.0 }
 }
 
 /// What changes at a stated time.
@@ -81,15 +100,15 @@ impl FromStr for At {
     }
 }
 
-impl Conditions {
-    /// Takes over a change, but for the one that is not the direction's own.
-    pub fn apply(&mut self, change: Change) {
-        match change {
-            Change::Mtu(mtu) => self.mtu = mtu,
-            Change::Loss(loss) => self.loss = loss,
-            Change::Rate(rate) => self.rate = rate,
-            Change::Cut(cut) => self.cut = cut,
-            Change::Rebind => {}
+impl Change {
+    /// Changes conditions, but for what is not the path's own.
+    pub fn apply(self, conditions: &mut Conditions) {
+        match self {
+            Self::Mtu(mtu) => conditions.mtu = mtu,
+            Self::Loss(loss) => conditions.loss = loss,
+            Self::Rate(rate) => conditions.rate = bytes_a_second(rate),
+            Self::Cut(cut) => conditions.cut = cut,
+            Self::Rebind => {}
         }
     }
 }

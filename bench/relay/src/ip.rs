@@ -7,29 +7,29 @@ use std::collections::HashSet;
 /// Flows that a translator remembers; packets of more pass unchanged.
 const MOST_PORTS: usize = 1_024;
 
-/// Marks a packet whose sender knows ECN; whether it was one.
-pub fn mark(packet: &mut [u8]) -> bool {
+/// Whether the sender of a packet knows ECN, so that it may be marked.
+pub fn knows_ecn(packet: &[u8]) -> bool {
     match packet.first().map(|first| first >> 4) {
-        Some(4) if packet.len() >= 20 => {
-            let before = word(packet, 0);
-            let known = matches!(packet[1] & 3, 1 | 2);
-            if known {
-                packet[1] |= 3;
-                let after = word(packet, 0);
-                mend(packet, 10, before, after);
-            }
-            known
-        }
+        Some(4) if packet.len() >= 20 => matches!(packet[1] & 3, 1 | 2),
         // Traffic class: four bits in the first byte, four in the second; ECN is its last two.
-        Some(6) if packet.len() >= 2 => {
-            let known = matches!((packet[1] >> 4) & 3, 1 | 2);
-            if known {
-                packet[1] |= 0x30;
-            }
-            known
-        }
+        Some(6) if packet.len() >= 2 => matches!((packet[1] >> 4) & 3, 1 | 2),
         _ => false,
     }
+}
+
+/// Gives a packet whose sender knows ECN the mark of congestion.
+pub fn mark(packet: &mut [u8]) {
+    if !knows_ecn(packet) {
+        return;
+    }
+    if packet[0] >> 4 == 6 {
+        packet[1] |= 0x30;
+        return;
+    }
+    let before = word(packet, 0);
+    packet[1] |= 3;
+    let after = word(packet, 0);
+    mend(packet, 10, before, after);
 }
 
 fn word(packet: &[u8], at: usize) -> u16 {
@@ -142,13 +142,15 @@ mod tests {
         for (tos, marked) in [(0, false), (1, true), (2, true), (3, false), (0xb9, true)] {
             let mut packet = udp(1, 2, tos);
             assert!(right(&packet));
-            assert_eq!(mark(&mut packet), marked, "{tos}");
+            assert_eq!(knows_ecn(&packet), marked, "{tos}");
+            mark(&mut packet);
             assert!(right(&packet), "{tos}");
             assert_eq!(packet[1], if marked { tos | 3 } else { tos });
         }
         let mut six = vec![0x60, 0x20, 0, 0];
-        assert!(mark(&mut six) && six[1] == 0x30);
-        assert!(!mark(&mut [0x45, 2]) && !mark(&mut []) && !mark(&mut [0x60, 0]));
+        mark(&mut six);
+        assert_eq!(six[1], 0x30);
+        assert!(!knows_ecn(&[0x45, 2]) && !knows_ecn(&[]) && !knows_ecn(&[0x60, 0]));
     }
 
     #[test]

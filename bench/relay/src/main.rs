@@ -23,8 +23,8 @@ mod conditions;
 mod ip;
 mod way;
 
-use conditions::{At, Change, Conditions};
-use way::{Counts, Way};
+use conditions::{At, Change, Figures};
+use way::Way;
 
 /// Packets taken from one device before packets that are due leave.
 const BURST: usize = 32;
@@ -35,7 +35,7 @@ const NAP: Duration = Duration::from_millis(100);
 #[derive(Parser)]
 struct Arguments {
     #[command(flatten)]
-    conditions: Conditions,
+    figures: Figures,
     /// What changes when, in seconds after the first packet: 2:mtu=1280, 2:loss=5, 2:rate=10,
     /// 2:cut=4 (for four seconds), 2:rebind (new UDP ports of the left side); can be repeated
     #[arg(long, value_name = "SECONDS:WHAT")]
@@ -47,7 +47,6 @@ struct Arguments {
 
 /// Both directions and what is to change.
 struct Network {
-    conditions: Conditions,
     /// Latest first.
     changes: Vec<(Duration, Change)>,
     translator: ip::Translator,
@@ -59,18 +58,19 @@ impl Network {
     fn new(arguments: Arguments) -> Self {
         let mut changes: Vec<_> = arguments.at.into_iter().flat_map(|at| at.0).collect();
         changes.sort_by_key(|(time, _)| core::cmp::Reverse(*time));
+        let conditions = arguments.figures.conditions();
         Self {
-            conditions: arguments.conditions,
             changes,
             translator: ip::Translator::default(),
-            outward: Way::new(arguments.seed),
-            inward: Way::new(!arguments.seed),
+            outward: Way::new(conditions, arguments.seed),
+            inward: Way::new(conditions, !arguments.seed),
         }
     }
 
     fn change(&mut self, now: Duration) {
         while let Some((_, change)) = self.changes.pop_if(|(time, _)| *time <= now) {
-            self.conditions.apply(change);
+            change.apply(&mut self.outward.path.conditions);
+            change.apply(&mut self.inward.path.conditions);
             if change == Change::Rebind {
                 self.translator.rebind();
             }
@@ -78,14 +78,14 @@ impl Network {
     }
 
     /// A packet from the left.
-    fn go_out(&mut self, now: Duration, mut packet: Vec<u8>) {
-        self.translator.outward(&mut packet);
-        self.outward.offer(now, &self.conditions, packet);
+    fn go_out(&mut self, now: Duration, packet: &mut [u8]) {
+        self.translator.outward(packet);
+        self.outward.offer(now, packet);
     }
 
     /// A packet from the right.
-    fn go_in(&mut self, now: Duration, packet: Vec<u8>) {
-        self.inward.offer(now, &self.conditions, packet);
+    fn go_in(&mut self, now: Duration, packet: &[u8]) {
+        self.inward.offer(now, packet);
     }
 
     /// The next time at which something is to be done.
@@ -111,8 +111,8 @@ fn main() -> std::io::Result<()> {
     }
     carry(&mut network, left, right, &stopped, &mut buffer)?;
     let report = serde_json::json!({
-        "outward": describe(&network.outward.counts),
-        "inward": describe(&network.inward.counts),
+        "outward": describe(&network.outward),
+        "inward": describe(&network.inward),
     });
     eprintln!("{report}");
     Ok(())
@@ -169,9 +169,9 @@ fn sleep(left: BorrowedFd, right: BorrowedFd, wait: Duration) -> std::io::Result
     }
 }
 
-fn take(device: BorrowedFd, buffer: &mut [u8]) -> std::io::Result<Option<Vec<u8>>> {
+fn take<'a>(device: BorrowedFd, buffer: &'a mut [u8]) -> std::io::Result<Option<&'a mut [u8]>> {
     match rustix::io::read(device, &mut *buffer) {
-        Ok(len) => Ok(Some(buffer[..len].to_vec())),
+        Ok(len) => Ok(Some(&mut buffer[..len])),
         Err(Errno::AGAIN | Errno::INTR) => Ok(None),
         Err(error) => Err(error.into()),
     }
@@ -185,17 +185,18 @@ fn give(device: BorrowedFd, packet: &[u8]) -> std::io::Result<()> {
     }
 }
 
-fn describe(counts: &Counts) -> serde_json::Value {
+fn describe(way: &Way) -> serde_json::Value {
+    let counts = &way.path.counts;
     serde_json::json!({
-        "packets": counts.packets,
+        "packets": counts.sent,
         "bytes": counts.bytes,
         "overflowed": counts.overflowed,
         "lost": counts.lost,
         "cut": counts.cut,
         "too_large": counts.too_large,
         "marked": counts.marked,
-        "doubled": counts.doubled,
-        "delivered": counts.delivered,
-        "late_us": counts.late_us,
+        "doubled": counts.duplicated,
+        "delivered": way.delivered,
+        "late_us": way.late_us,
     })
 }

@@ -1,175 +1,68 @@
 //! One direction of the network: packets in, the same packets out, later, if at all.
 //!
-//! A packet meets, in this order: a cut, the largest size, the queue before the bottleneck (where it
-//! waits, is marked or dropped), random loss, delay. Time comes in as `now`; nothing here sleeps.
+//! What becomes of a packet is for a simulated path to say; this holds the packets until they are due.
+//! Time comes in as `now`; nothing here sleeps.
 
-use core::cmp::Reverse;
 use core::time::Duration;
-use std::collections::BinaryHeap;
 
-use crate::conditions::Conditions;
+use xylem_sim::{Conditions, EventQueue, Path};
+
 use crate::ip;
 
 /// Bytes of packets under way; more are dropped as if the queue were full.
 const MOST_HELD: usize = 512 << 20;
 
-/// What became of the packets of one direction.
-#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
-pub struct Counts {
-    /// Came in.
-    pub packets: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// Dropped because the queue was full.
-    pub overflowed: u64,
-    /// Lost at random.
-    pub lost: u64,
-    /// Lost to a cut.
-    pub cut: u64,
-    /// Larger than what passes.
-    pub too_large: u64,
-    /// Given the mark of congestion.
-    pub marked: u64,
-    /// Sent on twice.
-    pub doubled: u64,
-    /// Sent on, doubles included.
+/// One direction.
+pub struct Way {
+    /// What it does to packets, and what happened so far.
+    pub path: Path,
+    /// Packets sent on, doubles included.
     pub delivered: u64,
     /// The most microseconds by which one left too late.
     pub late_us: u64,
-}
-
-/// A packet under way; ordered by the time at which it arrives, then by when it came in.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Flying {
-    due: Duration,
-    number: u64,
-    packet: Vec<u8>,
-}
-
-/// One direction.
-pub struct Way {
-    flying: BinaryHeap<Reverse<Flying>>,
+    flying: EventQueue<Vec<u8>>,
     held: usize,
-    number: u64,
-    /// When the bottleneck has sent everything that waits for it.
-    idle_at: Duration,
-    dice: Dice,
-    /// What happened so far.
-    pub counts: Counts,
 }
 
 impl Way {
     /// An empty direction whose chances follow from `seed`.
-    pub fn new(seed: u64) -> Self {
-        Self {
-            flying: BinaryHeap::new(),
-            held: 0,
-            number: 0,
-            idle_at: Duration::ZERO,
-            dice: Dice(seed),
-            counts: Counts::default(),
-        }
+    pub fn new(conditions: Conditions, seed: u64) -> Self {
+        let (path, flying) = (Path::new(conditions, seed), EventQueue::new());
+        Self { path, delivered: 0, late_us: 0, flying, held: 0 }
     }
 
     /// Takes a packet in.
-    pub fn offer(&mut self, now: Duration, at: &Conditions, mut packet: Vec<u8>) {
-        self.counts.packets += 1;
-        self.counts.bytes += packet.len() as u64;
-        if at.cut {
-            self.counts.cut += 1;
-            return;
-        }
-        if packet.len() > at.mtu {
-            self.counts.too_large += 1;
-            return;
-        }
-        let Some(sent) = self.through_the_queue(now, at, &mut packet) else {
-            self.counts.overflowed += 1;
-            return;
-        };
-        if self.dice.chance(at.loss) {
-            self.counts.lost += 1;
-            return;
-        }
-        if self.dice.chance(at.duplicate) {
-            self.counts.doubled += 1;
-            let due = sent + self.travel(at);
-            self.launch(due, packet.clone());
-        }
-        let due = sent + self.travel(at);
-        self.launch(due, packet);
-    }
-
-    /// When the packet has left the bottleneck; nothing if the queue is full.
-    fn through_the_queue(
-        &mut self,
-        now: Duration,
-        at: &Conditions,
-        packet: &mut [u8],
-    ) -> Option<Duration> {
+    pub fn offer(&mut self, now: Duration, packet: &[u8]) {
         if self.held + packet.len() > MOST_HELD {
-            return None;
+            self.path.counts.sent += 1;
+            self.path.counts.bytes += packet.len() as u64;
+            self.path.counts.overflowed += 1;
+            return;
         }
-        if at.rate == 0 {
-            return Some(now);
+        for delivery in self.path.send(now, packet.len(), ip::knows_ecn(packet)) {
+            let mut packet = delivery.packet(packet);
+            if delivery.marked {
+                ip::mark(&mut packet);
+            }
+            self.held += packet.len();
+            self.flying.schedule(delivery.at, packet);
         }
-        let wait = self.idle_at.saturating_sub(now);
-        let waiting = (wait.as_secs_f64() * at.rate as f64 / 8.0) as u64;
-        if waiting + packet.len() as u64 > at.queue {
-            return None;
-        }
-        if at.mark > 0 && waiting > at.mark && ip::mark(packet) {
-            self.counts.marked += 1;
-        }
-        let takes = Duration::from_secs_f64(packet.len() as f64 * 8.0 / at.rate as f64);
-        self.idle_at = now + wait + takes;
-        Some(self.idle_at)
-    }
-
-    fn travel(&mut self, at: &Conditions) -> Duration {
-        match self.dice.chance(at.late) {
-            true => at.delay + at.late_by.mul_f64(self.dice.fraction()),
-            false => at.delay,
-        }
-    }
-
-    fn launch(&mut self, due: Duration, packet: Vec<u8>) {
-        self.held += packet.len();
-        self.number += 1;
-        self.flying.push(Reverse(Flying { due, number: self.number, packet }));
     }
 
     /// When the next packet arrives.
     pub fn due(&self) -> Option<Duration> {
-        self.flying.peek().map(|Reverse(first)| first.due)
+        self.flying.next_at()
     }
 
     /// A packet that has arrived by `now`.
     pub fn arrived(&mut self, now: Duration) -> Option<Vec<u8>> {
         let late = now.checked_sub(self.due()?)?;
-        let Reverse(first) = self.flying.pop()?;
-        self.held -= first.packet.len();
-        self.counts.delivered += 1;
-        self.counts.late_us = self.counts.late_us.max(late.as_micros() as u64);
-        Some(first.packet)
-    }
-}
-
-/// SplitMix64 (Steele, Lea, Flood 2014).
-struct Dice(u64);
-
-impl Dice {
-    /// 0 to below 1.
-    fn fraction(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
-    }
-
-    fn chance(&mut self, share: f64) -> bool {
-        share > 0.0 && self.fraction() < share
+        self.flying.advance(now);
+        let packet = self.flying.pop_due()?;
+        self.held -= packet.len();
+        self.delivered += 1;
+        self.late_us = self.late_us.max(late.as_micros() as u64);
+        Some(packet)
     }
 }
 
@@ -179,20 +72,8 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    fn fair() -> Conditions {
-        Conditions {
-            delay: 10 * MS,
-            late: 0.0,
-            late_by: Duration::ZERO,
-            loss: 0.0,
-            duplicate: 0.0,
-            rate: 0,
-            queue: 10_000,
-            mark: 0,
-            mtu: 1_500,
-            cut: false,
-        }
-    }
+    const FAIR: Conditions =
+        Conditions { delay: Duration::from_millis(10), mtu: 1_500, ..Conditions::PERFECT };
 
     /// An IPv4 packet whose sender knows ECN, with a number at its end.
     fn packet(n: u16, len: usize) -> Vec<u8> {
@@ -216,9 +97,9 @@ mod tests {
 
     #[test]
     fn packets_keep_their_order_and_take_the_delay() {
-        let mut way = Way::new(1);
+        let mut way = Way::new(FAIR, 1);
         for n in 0..5 {
-            way.offer(MS * u32::from(n), &fair(), packet(n, 100));
+            way.offer(MS * u32::from(n), &packet(n, 100));
         }
         let expected: Vec<_> = (0..5u16).map(|n| (MS * u32::from(n + 10), n)).collect();
         assert_eq!(drain(&mut way), expected);
@@ -227,26 +108,25 @@ mod tests {
     #[test]
     fn a_rate_spaces_packets_and_a_full_queue_drops_them() {
         // 8 Mbit/s: a byte a microsecond.
-        let at = Conditions { rate: 8_000_000, ..fair() };
-        let mut way = Way::new(1);
+        let mut way = Way::new(FAIR.bottleneck(8.0, 10_000), 1);
         for n in 0..20 {
-            way.offer(Duration::ZERO, &at, packet(n, 1_000));
+            way.offer(Duration::ZERO, &packet(n, 1_000));
         }
         let expected: Vec<_> = (0..10u16).map(|n| (MS * u32::from(n + 11), n)).collect();
         assert_eq!(drain(&mut way), expected);
-        assert_eq!(way.counts.overflowed, 10);
-        way.offer(MS * 10, &at, packet(1, 1_000));
+        assert_eq!(way.path.counts.overflowed, 10);
+        way.offer(MS * 10, &packet(1, 1_000));
         assert_eq!(drain(&mut way), [(MS * 21, 1)], "the queue is empty again");
     }
 
     #[test]
     fn what_waits_long_is_marked() {
-        let at = Conditions { rate: 8_000_000, mark: 4_000, ..fair() };
-        let mut way = Way::new(1);
+        let narrow = Conditions { mark_above: 4_000, ..FAIR.bottleneck(8.0, 10_000) };
+        let mut way = Way::new(narrow, 1);
         for n in 0..10 {
-            way.offer(Duration::ZERO, &at, packet(n, 1_000));
+            way.offer(Duration::ZERO, &packet(n, 1_000));
         }
-        assert_eq!((way.counts.marked, way.counts.overflowed), (5, 0));
+        assert_eq!((way.path.counts.marked, way.path.counts.overflowed), (5, 0));
         let marks: Vec<_> = core::iter::from_fn(|| way.arrived(MS * 99)).map(|p| p[1]).collect();
         assert_eq!(marks, [2, 2, 2, 2, 2, 3, 3, 3, 3, 3]);
     }
@@ -254,18 +134,18 @@ mod tests {
     #[test]
     fn shares_are_as_stated_and_follow_from_the_seed() {
         let half = 5 * MS;
-        let at = Conditions { loss: 0.2, duplicate: 0.1, late: 0.2, late_by: half, ..fair() };
+        let bad = Conditions { loss: 0.2, duplicate: 0.1, ..FAIR.late(0.2, half) };
         let run = |seed| {
-            let mut way = Way::new(seed);
+            let mut way = Way::new(bad, seed);
             for n in 0..10_000u16 {
-                way.offer(MS.mul_f64(f64::from(n) / 10.0), &at, packet(n, 100));
+                way.offer(MS.mul_f64(f64::from(n) / 10.0), &packet(n, 100));
             }
-            let counts = way.counts;
+            let counts = way.path.counts;
             (counts, drain(&mut way))
         };
         let (counts, out) = run(7);
         assert!(counts.lost.abs_diff(2_000) < 160, "{counts:?}");
-        assert!(counts.doubled.abs_diff(800) < 120, "{counts:?}");
+        assert!(counts.duplicated.abs_diff(800) < 120, "{counts:?}");
         let overtaken = out.windows(2).filter(|pair| pair[0].1 > pair[1].1).count();
         assert!(overtaken > 500, "{overtaken}");
         assert!(run(7).1 == out && run(8).1 != out);
@@ -273,11 +153,13 @@ mod tests {
 
     #[test]
     fn cuts_and_large_packets() {
-        let mut way = Way::new(1);
-        way.offer(Duration::ZERO, &fair(), packet(1, 1_501));
-        way.offer(Duration::ZERO, &Conditions { cut: true, ..fair() }, packet(2, 100));
-        way.offer(Duration::ZERO, &fair(), packet(3, 1_500));
+        let mut way = Way::new(FAIR, 1);
+        way.offer(Duration::ZERO, &packet(1, 1_501));
+        way.path.conditions.cut = true;
+        way.offer(Duration::ZERO, &packet(2, 100));
+        way.path.conditions.cut = false;
+        way.offer(Duration::ZERO, &packet(3, 1_500));
         assert_eq!(drain(&mut way), [(10 * MS, 3)]);
-        assert_eq!((way.counts.too_large, way.counts.cut), (1, 1));
+        assert_eq!((way.path.counts.too_large, way.path.counts.cut), (1, 1));
     }
 }

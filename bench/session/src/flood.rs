@@ -11,12 +11,15 @@ use quinn_udp::{Transmit, UdpSockRef, UdpSocketState};
 use serde::{Deserialize, Serialize};
 use xylem_bench::Report;
 use xylem_bench::report::{Bound, Figure, Heading, Ratio, Row, Unit};
-use xylem_link::{Config, Endpoint, Event, PeerKey, StaticKey, envelope_for_fuzzing};
+use xylem_link::{Config, Endpoint, Event, PeerKey, StaticKey};
+use xylem_link_internals::internals::handshake_envelope;
+use xylem_sim::Rng;
 
 use crate::children::{self, Player};
 use crate::driver::{Driver, random};
+use crate::parts::{Effort, wrong};
 use crate::session::Listening;
-use crate::{Effort, ours, usage, wrong};
+use crate::{ours, usage};
 
 /// Forged first messages a second.
 const RATE: u64 = 50_000;
@@ -89,47 +92,26 @@ fn respond() -> io::Result<()> {
     }
 }
 
-/// Random numbers that need not be good ones (splitmix64).
-struct Numbers(u64);
-
-impl Numbers {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let x = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        x ^ (x >> 31)
-    }
-
-    fn bytes(&mut self, len: usize) -> Vec<u8> {
-        (0..len.div_ceil(8)).flat_map(|_| self.next().to_le_bytes()).take(len).collect()
-    }
-}
-
 /// What the flood consists of.
-fn pool(
-    kind: &str,
-    at: SocketAddr,
-    key: PeerKey,
-    numbers: &mut Numbers,
-) -> io::Result<Vec<Vec<u8>>> {
+fn pool(kind: &str, at: SocketAddr, key: PeerKey, rng: &mut Rng) -> io::Result<Vec<Vec<u8>>> {
     match kind {
-        "random" => Ok((0..POOL).map(|_| numbers.bytes(LEN)).collect()),
-        "envelope" => Ok((0..POOL).map(|n| enveloped(n, key, numbers)).collect()),
+        "random" => Ok((0..POOL).map(|_| rng.bytes(LEN)).collect()),
+        "envelope" => Ok((0..POOL).map(|n| enveloped(n, key, rng)).collect()),
         "copies" => copies(at, key),
         _ => Err(wrong()),
     }
 }
 
 /// Version and kind of an initial, no cookie, then garbage: a key, an id, flags that are known.
-fn enveloped(n: usize, key: PeerKey, numbers: &mut Numbers) -> Vec<u8> {
+fn enveloped(n: usize, key: PeerKey, rng: &mut Rng) -> Vec<u8> {
     let mut body = vec![3, 1];
     body.extend_from_slice(&[0; 24]);
-    body.extend_from_slice(&numbers.bytes(40));
+    body.extend_from_slice(&rng.bytes(40));
     // With and without a KEM key that is to follow: one is kept, the other one answered at once.
     body.push((n % 4) as u8);
-    body.extend_from_slice(&numbers.bytes(LEN - 24 - body.len()));
-    let id = numbers.next().to_le_bytes();
-    envelope_for_fuzzing(Some(key), id, &body)
+    body.extend_from_slice(&rng.bytes(LEN - 24 - body.len()));
+    let id = rng.next_u64().to_le_bytes();
+    handshake_envelope(Some(key.0), id, &body)
 }
 
 /// First messages of dialers that exist, without what they send after.
@@ -149,8 +131,8 @@ fn copies(at: SocketAddr, key: PeerKey) -> io::Result<Vec<Vec<u8>>> {
 
 fn send(kind: &str, at: SocketAddr, key: PeerKey) -> io::Result<()> {
     let orders = children::orders();
-    let mut numbers = Numbers(u64::from_le_bytes(random()?[..8].try_into().unwrap_or_default()));
-    let mut pool = pool(kind, at, key, &mut numbers)?;
+    let mut rng = Rng::new(u64::from_le_bytes(random()?[..8].try_into().unwrap_or_default()));
+    let mut pool = pool(kind, at, key, &mut rng)?;
     let mut sockets = Vec::new();
     for _ in 0..PORTS {
         let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
@@ -162,7 +144,7 @@ fn send(kind: &str, at: SocketAddr, key: PeerKey) -> io::Result<()> {
     loop {
         let due = (start.elapsed().as_secs_f64() * RATE as f64) as u64;
         while sent < due {
-            let random = numbers.next();
+            let random = rng.next_u64();
             let count = pool.len() as u64;
             let datagram = &mut pool[(random % count) as usize];
             if kind == "random" {

@@ -14,6 +14,7 @@ mod children;
 mod driver;
 mod flood;
 mod ours;
+mod parts;
 mod quic;
 mod session;
 mod sessions;
@@ -26,27 +27,10 @@ use std::time::Duration;
 use xylem_bench::Report;
 use xylem_bench::peers::QUICK;
 
+use crate::parts::{Effort, wrong};
+
 /// No process of a table has more than this to do.
 const LONGEST_PART: Duration = Duration::from_secs(180);
-
-/// How long and how often.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Effort {
-    /// A glance.
-    Quick,
-    /// What stands in docs/benchmarks.md.
-    Full,
-}
-
-impl Effort {
-    /// One of two values.
-    pub fn pick<T>(self, quick: T, full: T) -> T {
-        match self {
-            Self::Quick => quick,
-            Self::Full => full,
-        }
-    }
-}
 
 fn main() -> ExitCode {
     let mut arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -82,10 +66,6 @@ fn play(arguments: &[String]) -> io::Result<()> {
         "flood" => flood::play(arguments),
         _ => Err(wrong()),
     }
-}
-
-fn wrong() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, "no such part")
 }
 
 fn ended(result: io::Result<()>) -> ExitCode {

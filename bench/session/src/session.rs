@@ -8,8 +8,9 @@ use xylem_bench::Report;
 use xylem_bench::report::{Bound, Figure, Heading, Ratio, Row, Unit};
 
 use crate::children::{self, Player};
+use crate::parts::{Effort, wrong};
 use crate::quic::Datagrams;
-use crate::{Effort, ours, quic, wrong};
+use crate::{ours, quic};
 
 /// Bytes of one write, and of one packet.
 pub const WRITE: usize = 8 << 10;

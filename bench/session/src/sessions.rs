@@ -11,8 +11,9 @@ use xylem_link::{Config, Event, LinkId, PeerKey};
 
 use crate::children::{self, Player};
 use crate::driver::Driver;
+use crate::parts::{Effort, wrong};
 use crate::session::{Listening, WRITE};
-use crate::{Effort, ours, usage, wrong};
+use crate::{ours, usage};
 
 /// Sessions.
 const COUNT: usize = 10_000;

@@ -12,7 +12,7 @@ use tungstenite::protocol::{Role, WebSocketConfig};
 use tungstenite::{Message, WebSocket};
 use xylem_carriers::{dns, framing, http, tls};
 
-use super::{OURS, PLAIN, compared, heading};
+use super::rows::{OURS, PLAIN, compared, heading};
 use crate::Error;
 use crate::input;
 use crate::race::{Answer, Contender};

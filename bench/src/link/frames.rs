@@ -2,9 +2,9 @@
 
 use std::hint::black_box;
 
-use xylem_link::frame::{AckRanges, Frame, Frames, PACKET_OVERHEAD};
+use xylem_link_internals::internals::{AckRanges, Frame, Frames, PACKET_OVERHEAD};
 
-use super::{OURS, PLAIN, compared, heading, quoted, ratio_name};
+use super::rows::{OURS, PLAIN, compared, heading, quoted, ratio_name};
 use crate::Error;
 use crate::input;
 use crate::race::{Contender, Timing};

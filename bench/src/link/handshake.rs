@@ -3,9 +3,9 @@
 use std::hint::black_box;
 
 use snow::Builder;
-use xylem_link::for_tests::Handshakes;
+use xylem_link_internals::internals::Handshakes;
 
-use super::{DOCUMENT, OURS, PLAIN, TARGET, compared, heading, quoted};
+use super::rows::{DOCUMENT, OURS, PLAIN, TARGET, compared, heading, quoted};
 use crate::Error;
 use crate::race::Contender;
 use crate::report::{Heading, Unit};

@@ -5,11 +5,11 @@ use std::hint::black_box;
 use hkdf::Hkdf;
 use sha2::Sha256;
 use xylem_link::StaticKey;
-use xylem_link::for_tests::{
+use xylem_link_internals::internals::{
     Pairs, Select, constant_time_eq, derive, elligator_public_key, x25519, x25519_public_key,
 };
 
-use super::{OURS, PLAIN, compared, heading, quoted};
+use super::rows::{OURS, PLAIN, compared, heading, quoted};
 use crate::Error;
 use crate::input;
 use crate::race::Contender;

@@ -10,13 +10,14 @@ mod frames;
 mod handshake;
 mod keys;
 mod ratchet;
+mod rows;
 mod seal;
 mod shape;
 
 use crate::machine::machine;
 use crate::race::Effort;
-use crate::report::{Bound, Figure, Heading, Report, Unit};
-use crate::series::{Compare, Series};
+use crate::report::Report;
+use crate::series::Series;
 use crate::{Error, chosen, peers};
 
 /// The names of the tables, in the order in which all of them are made.
@@ -35,15 +36,6 @@ pub const TABLES: [&str; 10] = [
 /// How many of them are made in this process.
 #[cfg(test)]
 const HERE: usize = 7;
-
-/// Our column; of a table with two ciphers, the name of each.
-const OURS: &str = "xylem";
-/// The library that does the work without the link around it.
-const PLAIN: &str = "plain library";
-/// What WRAITH's document gives for its code.
-const DOCUMENT: &str = "WRAITH 2.3.1";
-/// What it sets itself for its version 3.0.
-const TARGET: &str = "its v3.0 goal";
 
 /// Makes `tables` (all, where none is named) and hands every report to `emit` as soon as it is
 /// known.
@@ -73,37 +65,10 @@ pub fn run<E>(
     Ok(())
 }
 
-/// The head of a table whose columns are ours, the plain library, the document and its goal.
-fn heading(table: &str, title: &str, label: &str, notes: &[&str]) -> Heading {
-    Heading {
-        table: table.into(),
-        title: title.into(),
-        unit: Unit::Nanoseconds,
-        label: label.into(),
-        figures: [OURS, PLAIN, DOCUMENT, TARGET].map(String::from).into(),
-        ratios: vec![ratio_name()],
-        notes: notes.iter().map(|note| (*note).to_owned()).collect(),
-    }
-}
-
-fn ratio_name() -> String {
-    format!("{OURS} : {PLAIN}")
-}
-
-/// Our time as a multiple of the plain library's.
-fn compared(wanted: Option<f64>) -> [Compare; 1] {
-    [Compare::time(&ratio_name(), OURS, PLAIN, wanted.map(Bound::AtMost))]
-}
-
-/// What the document gives: nanoseconds, and its goal where it sets one.
-fn quoted(document: Option<f64>, goal: Option<f64>) -> Vec<Figure> {
-    let figure = |name: &str, value: Option<f64>| value.map(|value| Figure::quoted(name, value));
-    [figure(DOCUMENT, document), figure(TARGET, goal)].into_iter().flatten().collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::Heading;
     use crate::text::Text;
     use std::convert::Infallible;
 

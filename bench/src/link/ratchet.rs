@@ -5,10 +5,10 @@ use std::hint::black_box;
 
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use xylem_link::StaticKey;
-use xylem_link::for_tests::{symmetric_step, x25519};
-use xylem_link::ratchet::{HEADER_LEN, Ratchet};
+use xylem_link_internals::internals::x25519;
+use xylem_mail_internals::internals::{HEADER_LEN, Ratchet, symmetric_step};
 
-use super::{OURS, PLAIN, compared, heading, quoted};
+use super::rows::{OURS, PLAIN, compared, heading, quoted};
 use crate::Error;
 use crate::input;
 use crate::race::Contender;
@@ -118,7 +118,7 @@ fn decrypts<E>(
     let mut sealed = Vec::new();
     seal(bytes, &mut sealed);
     let turn = sent(&mut a, bytes);
-    let before = b.copy_for_tests();
+    let before = b.copy();
     b.decrypt(&turn, b"", &mut Vec::new()).expect("sent to it");
     let next = sent(&mut a, bytes);
     let (secret, public) = ([7; 32], StaticKey::generate([9; 32]).public().0);
@@ -129,7 +129,7 @@ fn decrypts<E>(
         let mut contenders = [
             Contender::new(OURS, "decrypt", || {
                 ours.clear();
-                let mut copy = ratchet.copy_for_tests();
+                let mut copy = ratchet.copy();
                 copy.decrypt(black_box(message), b"", &mut ours).expect("sent to it");
                 [1; 32]
             }),

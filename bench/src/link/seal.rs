@@ -4,11 +4,12 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use ring::aead::{self, Aad, LessSafeKey, Nonce, UnboundKey};
-use xylem_link::RekeyLimits;
-use xylem_link::frame::{Frame, Frames};
-use xylem_link::seal::{Cipher, HEADER_LEN, OVERHEAD, Opener, Sealer, TAG_LEN, pair_for_tests};
+use xylem_link_internals::internals::{
+    Frame, Frames, HEADER_LEN, OVERHEAD, Opener, Sealer, TAG_LEN, seal_pair,
+};
+use xylem_link_internals::{Cipher, RekeyLimits};
 
-use super::{OURS, PLAIN, compared, heading, quoted, ratio_name};
+use super::rows::{OURS, PLAIN, compared, heading, quoted, ratio_name};
 use crate::Error;
 use crate::input;
 use crate::race::Contender;
@@ -58,7 +59,7 @@ pub fn run<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
             let wanted = JUDGED.contains(&size).then_some(WITHIN);
             let goal = (size == 65_536).then_some(GOAL_64K);
             let label = |what: &str| format!("{what} {}", input::size(size));
-            let (mut sealer, _) = pair_for_tests(cipher, RekeyLimits::default());
+            let (mut sealer, _) = seal_pair(cipher, RekeyLimits::default());
             let (mut ours, mut theirs) = (vec![0; size + OVERHEAD], vec![0; size + TAG_LEN]);
             let (key, mut n) = (plain(), 0);
             let mut contenders = [
@@ -117,7 +118,7 @@ fn opens<E>(
     document: Option<f64>,
 ) -> Result<(), Error<E>> {
     let limits = RekeyLimits::default();
-    let (mut sealer, fresh) = pair_for_tests(cipher, limits);
+    let (mut sealer, fresh) = seal_pair(cipher, limits);
     let key = LessSafeKey::new(UnboundKey::new(algorithm, &[7; 32]).expect("32 bytes"));
     let mut ours = Vec::new();
     let mut theirs = Vec::new();
@@ -135,7 +136,7 @@ fn opens<E>(
         Contender::new(OURS, "ours", || {
             if at == STORE {
                 at = 0;
-                opener.forget_seen_for_tests();
+                opener.forget_seen();
             }
             one.copy_from_slice(&ours[at]);
             at += 1;
@@ -158,7 +159,7 @@ fn both<E>(
     size: usize,
     document: f64,
 ) -> Result<(), Error<E>> {
-    let (mut sealer, mut opener) = pair_for_tests(cipher, RekeyLimits::default());
+    let (mut sealer, mut opener) = seal_pair(cipher, RekeyLimits::default());
     let (mut ours, mut theirs) = (vec![0; size + OVERHEAD], vec![0; size + TAG_LEN]);
     let mut n = 0;
     let mut contenders = [
@@ -188,14 +189,13 @@ fn pipeline<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
         title: "build, seal, open and parse 1,200 B, one core".into(),
         unit: Unit::GigabytesPerSecond,
         label: "cipher".into(),
-        figures: [OURS, super::DOCUMENT, super::TARGET].map(String::from).into(),
+        figures: [OURS, super::rows::DOCUMENT, super::rows::TARGET].map(String::from).into(),
         ratios: vec![format!("{} x 8 = Gbit/s", OURS)],
         notes: vec!["Wanted: 10 Gbit/s with AES-256-GCM, 5 with ChaCha20-Poly1305.".into()],
     })?;
     let packet = input::bytes(PACKET);
     for ((cipher, name, _), wanted) in CIPHERS.into_iter().zip([10.0, 5.0]) {
-        let (mut sealer, mut opener): (Sealer, Opener) =
-            pair_for_tests(cipher, RekeyLimits::default());
+        let (mut sealer, mut opener): (Sealer, Opener) = seal_pair(cipher, RekeyLimits::default());
         let mut datagram = vec![0; PACKET + 3 + OVERHEAD];
         let mut contenders = [Contender::new(OURS, "pipeline", || {
             let end = datagram.len() - TAG_LEN;
@@ -210,8 +210,8 @@ fn pipeline<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
         let timings = series.race(name, &mut contenders)?;
         let mut figures = series.figures(&timings, PACKET);
         let gigabits = figures[0].value * 8.0;
-        figures.push(Figure::quoted(super::DOCUMENT, DOCUMENT[0]));
-        figures.push(Figure::quoted(super::TARGET, DOCUMENT[1]));
+        figures.push(Figure::quoted(super::rows::DOCUMENT, DOCUMENT[0]));
+        figures.push(Figure::quoted(super::rows::TARGET, DOCUMENT[1]));
         let bound = Some(Bound::AtLeast(wanted));
         let name_of = format!("{} x 8 = Gbit/s", OURS);
         let ratio = crate::report::Ratio::new(name_of, gigabits, 1.0, bound);

@@ -7,10 +7,10 @@
 use std::hint::black_box;
 use std::time::Duration;
 
-use xylem_link::for_tests::Shapes;
-use xylem_link::{Level, MAX_DATAGRAM, Padding, Profile, Timing};
+use xylem_link_internals::internals::Shapes;
+use xylem_link_internals::{Level, MAX_DATAGRAM, Padding, Profile, Timing};
 
-use super::{OURS, PLAIN, compared, heading, quoted};
+use super::rows::{OURS, PLAIN, compared, heading, quoted};
 use crate::Error;
 use crate::race::{Answer, Contender};
 use crate::series::Series;

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use xylem_forward::{Config, FaceId, FaceScope, Forwarder, Incoming, Outgoing};
+use xylem_forward::{Config, FaceId, FaceScope, Forwarder, Incoming, Outgoing, Seed};
 use xylem_object::Packets;
 use xylem_packet::{Data, Interest, InterestBuilder, Name};
 use xylem_tree::TreeKind;
@@ -43,7 +43,7 @@ type Arrived = Vec<usize>;
 
 impl World {
     fn new(publisher: &Publisher, packets: Vec<Vec<u8>>) -> Self {
-        let mut forwarder = Forwarder::new(Config::default());
+        let mut forwarder = Forwarder::new(Config::default(), Seed::from_random([1; 16]));
         let consumer = forwarder.add_face(FaceScope::Local);
         let producer = forwarder.add_face(FaceScope::Local);
         forwarder.add_route(publisher.prefix.as_ref(), producer, 1).expect("the first route");

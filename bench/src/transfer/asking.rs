@@ -10,7 +10,7 @@ use xylem_object::{Manifest, ObjectId, PublisherKey, naming, sign_manifest};
 use xylem_transfer::{Config, Event, PeerId, Spec, Transfer};
 use xylem_tree::{Geometry, SegmentSize};
 
-use super::{OURS, Quoted, heading, number, row};
+use super::rows::{OURS, Quoted, heading, number, row};
 use crate::Error;
 use crate::input;
 use crate::race::Contender;

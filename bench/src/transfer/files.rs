@@ -16,7 +16,7 @@ use xylem_tree::{
     segment_signature, tile_content, tile_signature,
 };
 
-use super::{OURS, PLAIN, Quoted, heading, number, row};
+use super::rows::{OURS, PLAIN, Quoted, heading, number, row};
 use crate::Error;
 use crate::input;
 use crate::race::{Answer, Contender};

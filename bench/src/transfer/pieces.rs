@@ -5,7 +5,7 @@ use std::hint::black_box;
 
 use xylem_transfer::Bitmap;
 
-use super::{OURS, PLAIN, Quoted, heading, number, row};
+use super::rows::{OURS, PLAIN, Quoted, heading, number, row};
 use crate::Error;
 use crate::input;
 use crate::race::Contender;

@@ -4,7 +4,7 @@
 #[path = "../tests/sim/mod.rs"]
 mod sim;
 
-use sim::{Path, World, ms};
+use sim::{Bottleneck, World, ms};
 use xylem_congestion::Algorithm::{self, Bbr, Cubic};
 
 const LOSSES: [f64; 5] = [0.0, 0.002, 0.02, 0.10, 0.36];
@@ -17,9 +17,10 @@ fn alone(title: &str, mbit: f64, late: f64, packet: u64, buffer: f64) {
         for loss in LOSSES {
             print!("| {:.1} % |", loss * 100.0);
             for rtt in ROUND_TRIPS {
-                let mut path = Path::new(mbit, ms(rtt), buffer).loss(loss);
-                (path.late, path.late_by, path.packet) = (late, ms(rtt) / 2, packet);
-                path.buffer = path.buffer.max(8.0 * packet as f64);
+                let mut path = Bottleneck::new(mbit, ms(rtt), buffer).loss(loss);
+                path.packet = packet;
+                path.conditions = path.conditions.late(late, ms(rtt) / 2);
+                path.conditions.queue = path.conditions.queue.max(8 * packet);
                 let mut world = World::new(path).flow(algorithm, ms(rtt));
                 world.run(ms(30_000));
                 let c = world.counters(0);
@@ -43,7 +44,7 @@ fn beside(title: &str, a: Algorithm, b: Algorithm) {
     for buffer in [0.5, 1.0, 4.0] {
         print!("| {buffer} |");
         for rtt in [10, 40, 100] {
-            let mut world = World::new(Path::new(50.0, ms(rtt), buffer));
+            let mut world = World::new(Bottleneck::new(50.0, ms(rtt), buffer));
             world.add(a, ms(rtt), ms(0), std::time::Duration::MAX);
             world.add(b, ms(rtt), ms(5_000), std::time::Duration::MAX);
             world.run(ms(20_000));
@@ -54,7 +55,7 @@ fn beside(title: &str, a: Algorithm, b: Algorithm) {
                 " {:.1} + {:.1} ({queue:.1} ms, {}) |",
                 world.mbit(0),
                 world.mbit(1),
-                world.drops
+                world.counts().overflowed
             );
         }
         println!();

@@ -5,13 +5,17 @@ mod sim;
 
 use std::time::Duration;
 
-use sim::{Path, World, ms};
+use sim::{Bottleneck, World, ms};
 use xylem_congestion::Algorithm::{Bbr, Cubic};
 
 const FOREVER: Duration = Duration::MAX;
 
 /// Megabits a second of one flow alone from 5 s on, and the mean queue.
-fn alone(path: Path, algorithm: xylem_congestion::Algorithm, rtt: Duration) -> (f64, Duration) {
+fn alone(
+    path: Bottleneck,
+    algorithm: xylem_congestion::Algorithm,
+    rtt: Duration,
+) -> (f64, Duration) {
     let mut world = World::new(path).flow(algorithm, rtt);
     world.run(ms(5_000));
     world.clear();
@@ -24,7 +28,7 @@ fn bbr_fills_a_path_and_keeps_its_queue_short() {
     for (mbit, rtt, buffer) in
         [(10.0, 20, 2.0), (100.0, 20, 1.0), (100.0, 20, 8.0), (50.0, 100, 1.0), (50.0, 100, 8.0)]
     {
-        let (used, queue) = alone(Path::new(mbit, ms(rtt), buffer), Bbr, ms(rtt));
+        let (used, queue) = alone(Bottleneck::new(mbit, ms(rtt), buffer), Bbr, ms(rtt));
         assert!(used > 0.96 * mbit, "{mbit} Mbit/s, {rtt} ms, {buffer}: {used:.1}");
         assert!(queue < ms(rtt) / 4, "{mbit} Mbit/s, {rtt} ms, {buffer}: {queue:?} of queue");
     }
@@ -32,7 +36,7 @@ fn bbr_fills_a_path_and_keeps_its_queue_short() {
 
 #[test]
 fn cubic_fills_a_path_and_its_buffer() {
-    let (used, queue) = alone(Path::new(50.0, ms(40), 2.0), Cubic, ms(40));
+    let (used, queue) = alone(Bottleneck::new(50.0, ms(40), 2.0), Cubic, ms(40));
     assert!(used > 48.0 && queue > ms(20), "{used:.1} Mbit/s, {queue:?}");
 }
 
@@ -40,7 +44,7 @@ fn cubic_fills_a_path_and_its_buffer() {
 fn losses_that_are_chance_do_not_slow_bbr_down() {
     for (loss, least) in [(0.002, 40.0), (0.01, 37.0)] {
         for rtt in [20, 100] {
-            let path = Path::new(50.0, ms(rtt), 1.0).loss(loss);
+            let path = Bottleneck::new(50.0, ms(rtt), 1.0).loss(loss);
             let (bbr, _) = alone(path.clone(), Bbr, ms(rtt));
             let (cubic, _) = alone(path, Cubic, ms(rtt));
             assert!(bbr > least && bbr > 2.0 * cubic, "{loss}, {rtt} ms: {bbr:.1}, {cubic:.1}");
@@ -52,7 +56,7 @@ fn losses_that_are_chance_do_not_slow_bbr_down() {
 #[test]
 fn packets_of_several_datagrams_are_judged_by_the_datagram() {
     for rtt in [20, 100] {
-        let path = Path::new(100.0, ms(rtt), 1.0).loss(0.01);
+        let path = Bottleneck::new(100.0, ms(rtt), 1.0).loss(0.01);
         let (told, queue) = alone(path.clone().in_six(true), Bbr, ms(rtt));
         let (untold, _) = alone(path.in_six(false), Bbr, ms(rtt));
         println!("1 %, {rtt} ms: {told:.1} Mbit/s, {untold:.1} where it is not known");
@@ -65,18 +69,18 @@ fn packets_of_several_datagrams_are_judged_by_the_datagram() {
 /// but little; the rate is the same.
 #[test]
 fn packets_of_several_datagrams_do_not_flood_a_short_buffer() {
-    let share = |path: &Path, rtt, flows: u64| {
+    let share = |path: &Bottleneck, rtt, flows: u64| {
         let mut world = World::new(path.clone());
         (0..flows).for_each(|i| world.add(Bbr, ms(rtt), ms(i * 700), FOREVER));
         world.run(ms(10_000));
         world.clear();
         world.run(ms(40_000));
         let used: f64 = (0..flows as usize).map(|i| world.mbit(i)).sum();
-        (used, world.drops as f64 / world.offered as f64)
+        (used, world.counts().overflowed as f64 / world.counts().sent as f64)
     };
     for (rtt, buffer) in [(20, 0.5), (100, 0.25), (40, 1.0)] {
         for flows in [1, 2, 4] {
-            let path = Path::new(50.0, ms(rtt), buffer);
+            let path = Bottleneck::new(50.0, ms(rtt), buffer);
             let (used, dropped) = share(&path.clone().in_six(true), rtt, flows);
             let (untold, _) = share(&path.in_six(false), rtt, flows);
             let what = format!("{rtt} ms, {buffer}, {flows}: {used:.1} and {untold:.1} Mbit/s");
@@ -89,8 +93,8 @@ fn packets_of_several_datagrams_do_not_flood_a_short_buffer() {
 #[test]
 fn late_packets_are_no_losses() {
     for algorithm in [Bbr, Cubic] {
-        let mut path = Path::new(50.0, ms(40), 1.0);
-        (path.late, path.late_by) = (0.2, ms(20));
+        let mut path = Bottleneck::new(50.0, ms(40), 1.0);
+        path.conditions = path.conditions.late(0.2, ms(20));
         let (used, _) = alone(path, algorithm, ms(40));
         assert!(used > 40.0, "{algorithm}: {used:.1} Mbit/s");
     }
@@ -99,11 +103,11 @@ fn late_packets_are_no_losses() {
 #[test]
 fn startup_ends_within_a_few_round_trips_without_a_flood() {
     for (mbit, rtt) in [(20.0, 20), (100.0, 50), (500.0, 20)] {
-        let mut world = World::new(Path::new(mbit, ms(rtt), 4.0)).flow(Bbr, ms(rtt));
+        let mut world = World::new(Bottleneck::new(mbit, ms(rtt), 4.0)).flow(Bbr, ms(rtt));
         // Doubling from 16 packets takes log2(BDP / 16) rounds; then three to be sure, and drain.
         world.run(ms(rtt) * 18);
         let lost = world.counters(0);
-        assert_eq!(world.drops, 0, "{mbit} Mbit/s: {lost:?}");
+        assert_eq!(world.counts().overflowed, 0, "{mbit} Mbit/s: {lost:?}");
         world.clear();
         world.run(ms(rtt) * 40);
         assert!(world.mbit(0) > 0.9 * mbit, "{mbit} Mbit/s: {:.1}", world.mbit(0));
@@ -113,7 +117,7 @@ fn startup_ends_within_a_few_round_trips_without_a_flood() {
 
 #[test]
 fn a_rate_that_falls_and_rises_is_followed() {
-    let path = Path::new(100.0, ms(40), 1.0).then(ms(10_000), 20.0).then(ms(20_000), 100.0);
+    let path = Bottleneck::new(100.0, ms(40), 1.0).then(ms(10_000), 20.0).then(ms(20_000), 100.0);
     let mut world = World::new(path).flow(Bbr, ms(40));
     world.run(ms(14_000));
     world.clear();
@@ -131,7 +135,7 @@ fn a_rate_that_falls_and_rises_is_followed() {
 fn two_flows_share_a_path() {
     for (first, second) in [(Bbr, Bbr), (Cubic, Cubic), (Bbr, Cubic), (Cubic, Bbr)] {
         for (rtt, buffer) in [(10, 1.0), (40, 1.0), (40, 4.0)] {
-            let mut world = World::new(Path::new(50.0, ms(rtt), buffer));
+            let mut world = World::new(Bottleneck::new(50.0, ms(rtt), buffer));
             world.add(first, ms(rtt), ms(0), FOREVER);
             world.add(second, ms(rtt), ms(5_000), FOREVER);
             world.run(ms(20_000));
@@ -148,7 +152,7 @@ fn two_flows_share_a_path() {
 
 #[test]
 fn a_flow_takes_what_another_leaves() {
-    let mut world = World::new(Path::new(50.0, ms(40), 1.0));
+    let mut world = World::new(Bottleneck::new(50.0, ms(40), 1.0));
     world.add(Bbr, ms(40), ms(0), ms(10_000));
     world.add(Bbr, ms(40), ms(2_000), FOREVER);
     world.run(ms(16_000));
@@ -160,14 +164,14 @@ fn a_flow_takes_what_another_leaves() {
 #[test]
 fn marks_instead_of_losses() {
     for algorithm in [Bbr, Cubic] {
-        let mut path = Path::new(50.0, ms(40), 8.0);
-        path.mark_from = 62_500.0; // 10 ms
+        let mut path = Bottleneck::new(50.0, ms(40), 8.0);
+        path.conditions.mark_above = 62_500; // 10 ms
         let mut world = World::new(path).flow(algorithm, ms(40));
         world.run(ms(1_000));
         world.clear();
         world.run(ms(20_000));
         let (used, queue, c) = (world.mbit(0), world.queue(), world.counters(0));
-        assert_eq!((world.drops, c.lost), (0, 0), "{algorithm}");
+        assert_eq!((world.counts().overflowed, c.lost), (0, 0), "{algorithm}");
         assert!(used > 42.0, "{algorithm}: {used:.1} Mbit/s, {queue:?}, {c:?}");
         assert!(queue < ms(15), "{algorithm}: {queue:?} of queue");
     }
@@ -176,10 +180,10 @@ fn marks_instead_of_losses() {
 #[test]
 fn one_seed_is_one_run() {
     let run = || {
-        let path = Path::new(50.0, ms(20), 1.0).loss(0.01);
+        let path = Bottleneck::new(50.0, ms(20), 1.0).loss(0.01);
         let mut world = World::new(path).flow(Bbr, ms(20)).flow(Cubic, ms(30));
         world.run(ms(5_000));
-        (world.counters(0).sent, world.counters(1).sent, world.drops)
+        (world.counters(0).sent, world.counters(1).sent, world.counts().overflowed)
     };
     assert_eq!(run(), run());
 }

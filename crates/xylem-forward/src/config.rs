@@ -1,6 +1,37 @@
-//! The forwarder's limits.
+//! The forwarder's limits, and its secret.
 
+use core::fmt;
 use core::time::Duration;
+
+/// Secret random numbers of one forwarder: one keys the hash of names, so that nobody can choose
+/// names that collide in its tables; from the other come nonces for Interests that lack one, and the
+/// moments and faces that the ASF strategy probes. Nonces are public, and so must tell nothing of
+/// the key.
+///
+/// It has no default and cannot be copied, so that no forwarder is made without one of its own:
+///
+/// ```compile_fail,E0061
+/// use xylem_forward::{Config, Forwarder};
+/// let forwarder = Forwarder::new(Config::default());
+/// ```
+pub struct Seed {
+    pub(crate) hash_key: u64,
+    pub(crate) nonces: u64,
+}
+
+impl Seed {
+    /// From bytes of the system's generator of random numbers (a simulation may number them).
+    pub const fn from_random(bytes: [u8; 16]) -> Self {
+        let both = u128::from_le_bytes(bytes);
+        Seed { hash_key: both as u64, nonces: (both >> 64) as u64 }
+    }
+}
+
+impl fmt::Debug for Seed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Seed(..)")
+    }
+}
 
 /// The forwarder's limits. All are ours; the protocol sets none.
 ///
@@ -32,9 +63,6 @@ pub struct Config {
     pub measurements: usize,
     /// How often the ASF strategy tries another way for a prefix.
     pub probing_interval: Duration,
-    /// Random, secret: keys the hash of names, so that nobody can choose names that collide, and
-    /// makes nonces for Interests that lack one.
-    pub seed: u64,
 }
 
 impl Default for Config {
@@ -51,7 +79,6 @@ impl Default for Config {
             dead_nonces: 65_536,
             measurements: 4_096,
             probing_interval: Duration::from_secs(60),
-            seed: 0,
         }
     }
 }

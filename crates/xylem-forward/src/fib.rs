@@ -1,8 +1,7 @@
 //! The forwarding information base: which faces lead to which names.
 
 use crate::FaceId;
-use crate::prefixes::Prefixes;
-use crate::storage::{Flat, Storage};
+use crate::memory::Flat;
 
 /// One way to go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,13 +17,6 @@ impl Default for NextHop {
         NextHop { face: FaceId(0), cost: 0 }
     }
 }
-
-pub(crate) type Fib<S> = Prefixes<
-    <S as Storage>::Hops,
-    <S as Storage>::Routes,
-    <S as Storage>::Buckets,
-    <S as Storage>::Pieces,
->;
 
 /// Takes out the next hop over `face`; true if there was one.
 pub(crate) fn remove_hop(hops: &mut impl Flat<NextHop>, face: FaceId) -> bool {
@@ -49,7 +41,7 @@ pub(crate) fn insert_hop(hops: &mut impl Flat<NextHop>, hop: NextHop) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::storage::Array;
+    use crate::memory::Array;
 
     #[test]
     fn the_cheapest_hop_is_first() {

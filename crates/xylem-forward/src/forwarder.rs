@@ -6,17 +6,17 @@ use xylem_packet::{NameRef, Packet};
 
 use crate::content_store::ContentStore;
 use crate::faces::{Faces, Ingress};
-use crate::fib::Fib;
 use crate::measurements::Measurement;
-use crate::name_hash::{NameHasher, NameHashes, split_mix};
+use crate::memory::Flat;
+use crate::name_hash::{NameHasher, NameHashes};
 use crate::pit::Pit;
 use crate::prefixes::Prefixes;
 use crate::recent::Recent;
-use crate::storage::{Flat, Standard, Storage};
+use crate::storage::{Standard, Storage};
 use crate::strategy_choice::Strategy;
 use crate::{
     Config, Counters, CsInfo, CsSettings, DropReason, FaceCounters, FaceId, FaceScope,
-    FaceSettings, Incoming, Outlet, sha256,
+    FaceSettings, Incoming, Outlet, Seed, sha256,
 };
 
 /// An NDN forwarder.
@@ -35,7 +35,7 @@ pub struct Forwarder<S: Storage = Standard> {
     pub(crate) probing_interval: u64,
     pub(crate) max_next_hops: usize,
     pub(crate) faces: Faces<S>,
-    pub(crate) fib: Fib<S>,
+    pub(crate) fib: Prefixes<S::Hops, S::Routes, S::Buckets, S::Pieces>,
     pub(crate) strategies: Prefixes<Strategy, S::Choices, S::Buckets, S::Pieces>,
     pub(crate) regions: Prefixes<(), S::Regions, S::Buckets, S::Pieces>,
     pub(crate) pit: Pit<S>,
@@ -65,15 +65,14 @@ const MEASURED_FOR: u64 = 300_000_000;
 
 impl<S: Storage> Forwarder<S> {
     /// A forwarder without faces and routes.
-    pub fn new(config: Config) -> Self {
-        let mut random = config.seed;
-        let hasher = NameHasher::new(split_mix(&mut random));
+    pub fn new(config: Config, seed: Seed) -> Self {
+        let hasher = NameHasher::new(seed.hash_key);
         let name_bytes = config.pit_name_bytes.unwrap_or(config.pit_capacity.saturating_mul(256));
         let probing_interval = micros(config.probing_interval);
         let measured_for = MEASURED_FOR.max(probing_interval.saturating_mul(2));
         Forwarder {
             hasher,
-            random,
+            random: seed.nonces,
             max_lifetime: micros(config.max_lifetime),
             probing_interval,
             max_next_hops: config.max_next_hops,
@@ -98,12 +97,6 @@ impl<S: Storage> Forwarder<S> {
     /// A new face; `None` if there is no room, which happens in arrays only.
     pub fn try_add_face(&mut self, settings: impl Into<FaceSettings>) -> Option<FaceId> {
         self.faces.add(settings.into())
-    }
-
-    /// Changes a face's settings; true if it is known.
-    pub fn update_face(&mut self, face: FaceId, settings: impl Into<FaceSettings>) -> bool {
-        let known = self.faces.number(face).and_then(|face| self.faces.get_mut(face));
-        known.map(|face| face.settings = settings.into()).is_some()
     }
 
     /// Forgets a face and its routes. What it had asked for is no longer delivered.
@@ -270,7 +263,10 @@ impl Forwarder<crate::Heap> {
     }
 
     /// Gives the content store a second level, or takes it away.
-    pub fn set_shelf(&mut self, shelf: Option<alloc::boxed::Box<dyn crate::Shelf + Send>>) {
-        self.content_store.set_shelf(shelf);
+    pub fn set_second_level(
+        &mut self,
+        cache: Option<alloc::boxed::Box<dyn crate::SecondLevelCache + Send>>,
+    ) {
+        self.content_store.set_second_level(cache);
     }
 }

@@ -14,10 +14,11 @@
 //!
 //! ```
 //! use core::time::Duration;
-//! use xylem_forward::{Config, FaceId, FaceScope, Forwarder, Incoming, Outgoing};
+//! use xylem_forward::{Config, FaceId, FaceScope, Forwarder, Incoming, Outgoing, Seed};
 //! use xylem_packet::{InterestBuilder, Name};
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let mut forwarder = Forwarder::new(Config::default());
+//! # let random = [7; 16];
+//! let mut forwarder = Forwarder::new(Config::default(), Seed::from_random(random));
 //! let consumer = forwarder.add_face(FaceScope::Local);
 //! let producer = forwarder.add_face(FaceScope::NonLocal);
 //! forwarder.add_route(Name::from_uri("/xylem")?.as_ref(), producer, 10)?;
@@ -44,7 +45,7 @@ mod face;
 mod reasons;
 mod strategy_choice;
 
-mod storage;
+mod memory;
 
 mod slab;
 mod table;
@@ -60,10 +61,11 @@ mod fib;
 mod measurements;
 mod pit;
 mod prefixes;
+mod storage;
 
 mod rewrite;
 #[cfg(feature = "alloc")]
-mod shelf;
+mod second_level;
 
 mod forwarder;
 mod routes;
@@ -74,14 +76,14 @@ mod strategy;
 mod on_data;
 
 pub use cache_info::{CsInfo, CsSettings};
-pub use config::Config;
+pub use config::{Config, Seed};
 pub use exchange::{Incoming, Outgoing, Outlet};
 pub use face::{FaceCounters, FaceId, FaceScope, FaceSettings, LinkType};
 pub use fib::NextHop;
 pub use forwarder::Forwarder;
 pub use reasons::{Counters, DropReason, RouteError};
 #[cfg(feature = "alloc")]
-pub use shelf::Shelf;
+pub use second_level::SecondLevelCache;
 #[cfg(feature = "alloc")]
 pub use storage::Heap;
 pub use storage::{Fixed, Standard, Storage};

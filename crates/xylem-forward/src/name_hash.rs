@@ -163,6 +163,13 @@ fn word(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(padded)
 }
 
+/// Does an Interest's name ask for one Data packet by its digest?
+pub(crate) fn ends_with_digest(name: NameRef<'_>) -> bool {
+    // Cheap first: a digest component takes 34 bytes.
+    name.value().len() >= 34
+        && name.last().is_some_and(|last| last.typ() == types::IMPLICIT_SHA256_DIGEST)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,15 +1,15 @@
 //! Names at rest: the first bytes in place, the rest in pieces of fixed size, so that a name costs
 //! no allocation and a long one fragments nothing.
 
-use crate::slab::{Linked, NONE, Slab};
-use crate::storage::{Flat, Slots};
+use crate::memory::{Flat, Slots};
+use crate::slab::{NONE, Place, Slab};
 
 /// Bytes of a name that lie in the entry itself: most names.
 const IN_PLACE: usize = 36;
 const PIECE: usize = 28;
 
 /// A part of a name.
-pub type Piece = [u8; PIECE];
+pub(crate) type Piece = [u8; PIECE];
 
 /// A name's value (or other bytes) within an entry; the rest lies in [`Names`].
 #[derive(Debug)]
@@ -42,7 +42,7 @@ pub(crate) struct Names<S> {
     pieces: Slab<Piece, S>,
 }
 
-impl<S: Slots<Linked<Piece>>> Names<S> {
+impl<S: Slots<Place<Piece>>> Names<S> {
     /// Room for so many bytes beyond those in place.
     pub(crate) fn new(bytes: usize) -> Self {
         Names { pieces: Slab::new(bytes / PIECE) }
@@ -186,7 +186,7 @@ impl<S: Slots<Linked<Piece>>> Names<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::storage::{Array, Chunks};
+    use crate::memory::{Array, Chunks};
     use proptest::prelude::*;
 
     proptest! {
@@ -196,7 +196,7 @@ mod tests {
             other in prop::collection::vec(0u8..3, 0..150),
             cut in 0usize..150,
         ) {
-            let mut names: Names<Chunks<Linked<Piece>>> = Names::new(1 << 16);
+            let mut names: Names<Chunks<Place<Piece>>> = Names::new(1 << 16);
             let mut stored = names.store(&bytes).unwrap();
             prop_assert!(names.equal(&stored, &bytes));
             prop_assert_eq!(names.equal(&stored, &other), other == bytes);
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_name_that_does_not_fit_leaves_nothing_behind() {
-        let mut names: Names<Array<Linked<Piece>, 4>> = Names::new(usize::MAX);
+        let mut names: Names<Array<Place<Piece>, 4>> = Names::new(usize::MAX);
         assert!(names.store(&[1; IN_PLACE + 5 * PIECE]).is_none());
         assert_eq!(names.len(), 0);
         assert!(names.store(&[1; IN_PLACE + 4 * PIECE]).is_some());

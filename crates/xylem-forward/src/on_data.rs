@@ -4,9 +4,10 @@ use xylem_packet::{Data, Interest, NackReason};
 
 use crate::faces::{Ingress, LOCALHOST, is_under};
 use crate::forwarder::Forwarder;
-use crate::pit::{Refusal, TokenBuffer};
+use crate::memory::Flat;
+use crate::pit::entry::{OutRecord, Refusal, TokenBuffer};
 use crate::rewrite::{Changes, rewrite};
-use crate::storage::{Flat, Storage};
+use crate::storage::Storage;
 use crate::{DropReason, FaceScope, Incoming, Outgoing, Outlet};
 
 impl<S: Storage> Forwarder<S> {
@@ -57,8 +58,7 @@ impl<S: Storage> Forwarder<S> {
         let mut kept = 0;
         for i in 0..self.matches.as_slice().len() {
             let id = self.matches.as_slice()[i];
-            let asked =
-                |r: &crate::pit::OutRecord| r.face == face && r.refusal() != Refusal::Answered;
+            let asked = |r: &OutRecord| r.face == face && r.refusal() != Refusal::Answered;
             if self.pit.outs(id).any(asked) {
                 self.matches.as_mut_slice()[kept] = id;
                 kept += 1;

@@ -2,10 +2,10 @@
 
 use xylem_packet::NameRef;
 
+use crate::memory::{Flat, Slots};
 use crate::name_hash::{NameHasher, NameHashes};
 use crate::names::{Names, Piece, StoredName};
-use crate::slab::Linked;
-use crate::storage::{Flat, Slots};
+use crate::slab::Place;
 use crate::table::{Slot, Table};
 
 /// Prefixes have at most this many components.
@@ -33,7 +33,7 @@ where
     V: Default,
     S: Slots<Slot<Prefix<V>>>,
     B: Flat<u32>,
-    P: Slots<Linked<Piece>>,
+    P: Slots<Place<Piece>>,
 {
     /// Room for so many prefixes, whose long names take 256 bytes each on average at most.
     pub(crate) fn new(limit: usize) -> Self {
@@ -143,10 +143,10 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::storage::Chunks;
+    use crate::memory::Chunks;
     use xylem_packet::Name;
 
-    type Table = Prefixes<u32, Chunks<Slot<Prefix<u32>>>, Vec<u32>, Chunks<Linked<Piece>>>;
+    type Table = Prefixes<u32, Chunks<Slot<Prefix<u32>>>, Vec<u32>, Chunks<Place<Piece>>>;
 
     fn name(uri: &str) -> Name {
         Name::from_uri(uri).unwrap()

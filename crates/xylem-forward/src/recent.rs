@@ -3,7 +3,7 @@
 //! Keys are 64-bit keyed hashes: two different things are taken for the same with probability
 //! 2^-62 or so a look.
 
-use crate::storage::Flat;
+use crate::memory::Flat;
 
 const WAYS: usize = 4;
 

@@ -3,7 +3,7 @@
 use xylem_packet::tlv::{Reader, types};
 use xylem_packet::{Interest, MAX_PACKET};
 
-use crate::storage::Flat;
+use crate::memory::Flat;
 
 /// What is to be changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -99,7 +99,7 @@ fn patch(changes: Changes, out: &mut impl Flat<u8>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::storage::Array;
+    use crate::memory::Array;
     use xylem_packet::{InterestBuilder, Name};
 
     #[test]

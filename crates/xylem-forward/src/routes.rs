@@ -4,8 +4,9 @@ use xylem_packet::NameRef;
 
 use crate::fib::{NextHop, insert_hop, remove_hop};
 use crate::forwarder::Forwarder;
+use crate::memory::Flat;
 use crate::prefixes::MAX_COMPONENTS;
-use crate::storage::{Flat, Storage};
+use crate::storage::Storage;
 use crate::{FaceId, RouteError, Strategy};
 
 /// Room for a name on its way out of a table.
@@ -96,14 +97,6 @@ impl<S: Storage> Forwarder<S> {
         id.map(|id| self.strategies.remove(id)).is_some()
     }
 
-    /// The strategy that a name is forwarded by.
-    pub fn strategy_of(&self, name: NameRef<'_>) -> Strategy {
-        let mut hashes = crate::name_hash::NameHashes::default();
-        self.hasher.hash_prefixes(name, &mut hashes);
-        let found = self.strategies.lookup(name, &hashes);
-        found.map_or(Strategy::default(), |(_, id)| *self.strategies.get(id))
-    }
-
     /// Calls `f` with every choice of strategy; that of `/` is always among them.
     pub fn for_each_strategy(&self, f: &mut dyn FnMut(NameRef<'_>, Strategy)) {
         if self.strategies.find(&self.hasher, NameRef::default()).is_none() {
@@ -123,11 +116,5 @@ impl<S: Storage> Forwarder<S> {
         }
         let id = self.regions.find_or_insert(&self.hasher, name);
         id.map(|_| ()).ok_or(RouteError::TableFull)
-    }
-
-    /// Takes a region back; true if there was one.
-    pub fn remove_region(&mut self, name: NameRef<'_>) -> bool {
-        let id = self.regions.find(&self.hasher, name);
-        id.map(|id| self.regions.remove(id)).is_some()
     }
 }

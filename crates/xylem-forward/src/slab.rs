@@ -2,21 +2,21 @@
 
 use core::marker::PhantomData;
 
-use crate::storage::Slots;
+use crate::memory::Slots;
 
 /// No place.
 pub(crate) const NONE: u32 = u32::MAX;
 
 /// A value and the number of the next one of its chain, or of the next free place.
 #[derive(Debug)]
-pub struct Linked<T> {
+pub struct Place<T> {
     next: u32,
     value: T,
 }
 
-impl<T: Default> Default for Linked<T> {
+impl<T: Default> Default for Place<T> {
     fn default() -> Self {
-        Linked { next: NONE, value: T::default() }
+        Place { next: NONE, value: T::default() }
     }
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct Slab<T, S> {
     values: PhantomData<T>,
 }
 
-impl<T: Default, S: Slots<Linked<T>>> Slab<T, S> {
+impl<T: Default, S: Slots<Place<T>>> Slab<T, S> {
     pub(crate) fn new(limit: usize) -> Self {
         // One number means "none".
         let limit = limit.min(S::MAX).min(NONE as usize);
@@ -74,11 +74,11 @@ impl<T: Default, S: Slots<Linked<T>>> Slab<T, S> {
             let id = self.free;
             let place = self.places.at_mut(id as usize);
             self.free = place.next;
-            *place = Linked { next, value };
+            *place = Place { next, value };
             id
         } else {
             let id = self.places.len() as u32;
-            if !self.places.push(Linked { next, value }) {
+            if !self.places.push(Place { next, value }) {
                 return None;
             }
             id
@@ -110,7 +110,7 @@ impl<T: Default, S: Slots<Linked<T>>> Slab<T, S> {
         self.places.at(id as usize).next
     }
 
-    /// Links `id` to `next`.
+    /// Lets `next` follow `id` in its chain.
     #[inline]
     pub(crate) fn set_next(&mut self, id: u32, next: u32) {
         self.places.at_mut(id as usize).next = next;

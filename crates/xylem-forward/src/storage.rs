@@ -1,52 +1,23 @@
-//! Where the tables' memory comes from: the heap, growing up to the configured limits, or arrays of
-//! a size fixed at compile time, for machines without an allocator. The tables are the same code.
+//! What every table of a forwarder is made of, on the heap ([`Heap`]) and in arrays ([`Fixed`]).
 
-use crate::content_store::{CsEntry, Node};
+#[cfg(feature = "alloc")]
+use alloc::vec::Vec;
+
+use crate::content_store::packet::CsEntry;
+use crate::content_store::tree::Node;
 use crate::face::Face;
 use crate::fib::NextHop;
 use crate::measurements::Measurement;
-use crate::pit::{Entry, InRecord, OutRecord};
+#[cfg(feature = "alloc")]
+use crate::memory::Chunks;
+use crate::memory::{Array, Flat, Slots};
+use crate::names::Piece;
+use crate::pit::entry::{Entry, InRecord, OutRecord};
 use crate::prefixes::Prefix;
 use crate::recent::Row;
-use crate::slab::Linked;
+use crate::slab::Place;
 use crate::strategy_choice::Strategy;
 use crate::table::Slot;
-
-/// Values that stay where they are once pushed.
-pub trait Slots<T>: Default {
-    /// How many there can ever be.
-    const MAX: usize;
-    /// How many have been pushed.
-    fn len(&self) -> usize;
-    /// The value at `i`, which is below [`Self::len`].
-    fn at(&self, i: usize) -> &T;
-    /// Likewise, to be changed.
-    fn at_mut(&mut self, i: usize) -> &mut T;
-    /// Appends a value; false, and the value is lost, if there is no room.
-    fn push(&mut self, value: T) -> bool;
-    /// Bytes of memory held.
-    fn memory(&self) -> usize;
-}
-
-/// Values side by side.
-pub trait Flat<T>: Default {
-    /// All of them.
-    fn as_slice(&self) -> &[T];
-    /// All of them, to be changed.
-    fn as_mut_slice(&mut self) -> &mut [T];
-    /// Appends a value; false if there is no room.
-    fn push(&mut self, value: T) -> bool;
-    /// Appends values; false, and nothing is appended, if there is no room for all.
-    fn extend(&mut self, values: &[T]) -> bool
-    where
-        T: Copy;
-    /// Keeps the first `len`.
-    fn truncate(&mut self, len: usize);
-    /// Takes out value `i`; those behind it move up.
-    fn remove(&mut self, i: usize);
-    /// Gives back memory if much more than `len` values' worth is held.
-    fn give_back(&mut self, len: usize);
-}
 
 /// What every table of a [`crate::Forwarder`] is made of. Implemented by [`Heap`] and [`Fixed`]
 /// only: the types that it speaks of are the forwarder's own.
@@ -54,14 +25,14 @@ pub trait Flat<T>: Default {
 pub trait Storage: sealed::Sealed {
     type Faces: Slots<Slot<Face>>;
     type Pit: Slots<Slot<Entry>>;
-    type InRecords: Slots<Linked<InRecord>>;
-    type OutRecords: Slots<Linked<OutRecord>>;
-    type Pieces: Slots<Linked<crate::names::Piece>>;
+    type InRecords: Slots<Place<InRecord>>;
+    type OutRecords: Slots<Place<OutRecord>>;
+    type Pieces: Slots<Place<Piece>>;
     type Routes: Slots<Slot<Prefix<Self::Hops>>>;
     type Hops: Flat<NextHop>;
     type Choices: Slots<Slot<Prefix<Strategy>>>;
     type Regions: Slots<Slot<Prefix<()>>>;
-    type Packets: Slots<Linked<CsEntry<Self::Packet>>>;
+    type Packets: Slots<Place<CsEntry<Self::Packet>>>;
     type Packet: Flat<u8>;
     type Nodes: Slots<Slot<Node>>;
     type Buckets: Flat<u32>;
@@ -109,14 +80,14 @@ impl sealed::Sealed for Heap {}
 impl Storage for Heap {
     type Faces = Chunks<Slot<Face>>;
     type Pit = Chunks<Slot<Entry>>;
-    type InRecords = Chunks<Linked<InRecord>>;
-    type OutRecords = Chunks<Linked<OutRecord>>;
-    type Pieces = Chunks<Linked<crate::names::Piece>>;
+    type InRecords = Chunks<Place<InRecord>>;
+    type OutRecords = Chunks<Place<OutRecord>>;
+    type Pieces = Chunks<Place<Piece>>;
     type Routes = Chunks<Slot<Prefix<Self::Hops>>>;
     type Hops = Vec<NextHop>;
     type Choices = Chunks<Slot<Prefix<Strategy>>>;
     type Regions = Chunks<Slot<Prefix<()>>>;
-    type Packets = Chunks<Linked<CsEntry<Self::Packet>>>;
+    type Packets = Chunks<Place<CsEntry<Self::Packet>>>;
     type Packet = Vec<u8>;
     type Nodes = Chunks<Slot<Node>>;
     type Buckets = Vec<u32>;
@@ -148,14 +119,14 @@ impl<
 {
     type Faces = Array<Slot<Face>, FACES>;
     type Pit = Array<Slot<Entry>, PIT>;
-    type InRecords = Array<Linked<InRecord>, PIT>;
-    type OutRecords = Array<Linked<OutRecord>, PIT>;
-    type Pieces = Array<Linked<crate::names::Piece>, SMALL>;
+    type InRecords = Array<Place<InRecord>, PIT>;
+    type OutRecords = Array<Place<OutRecord>, PIT>;
+    type Pieces = Array<Place<Piece>, SMALL>;
     type Routes = Array<Slot<Prefix<Self::Hops>>, FIB>;
     type Hops = Array<NextHop, 4>;
     type Choices = Array<Slot<Prefix<Strategy>>, FIB>;
     type Regions = Array<Slot<Prefix<()>>, 4>;
-    type Packets = Array<Linked<CsEntry<Self::Packet>>, CS>;
+    type Packets = Array<Place<CsEntry<Self::Packet>>, CS>;
     type Packet = Array<u8, PACKET>;
     type Nodes = Array<Slot<Node>, SMALL>;
     type Buckets = Array<u32, PIT>;
@@ -163,180 +134,4 @@ impl<
     type Measurements = Array<Row<Measurement>, FIB>;
     type Scratch = Array<u8, PACKET>;
     type Ids = Array<u32, PIT>;
-}
-
-#[cfg(feature = "alloc")]
-use alloc::vec::Vec;
-#[cfg(feature = "alloc")]
-pub use heap::Chunks;
-
-#[cfg(feature = "alloc")]
-mod heap {
-    use super::{Flat, Slots};
-    use alloc::vec::Vec;
-
-    /// Values in an allocation for each 1024, so that growing neither moves them nor takes more
-    /// than is needed.
-    #[derive(Debug)]
-    pub struct Chunks<T>(Vec<Vec<T>>);
-
-    const CHUNK: usize = 1024;
-
-    impl<T> Default for Chunks<T> {
-        fn default() -> Self {
-            Chunks(Vec::new())
-        }
-    }
-
-    impl<T> Slots<T> for Chunks<T> {
-        const MAX: usize = usize::MAX;
-
-        fn len(&self) -> usize {
-            self.0.last().map_or(0, |last| (self.0.len() - 1) * CHUNK + last.len())
-        }
-
-        #[inline]
-        fn at(&self, i: usize) -> &T {
-            &self.0[i / CHUNK][i % CHUNK]
-        }
-
-        #[inline]
-        fn at_mut(&mut self, i: usize) -> &mut T {
-            &mut self.0[i / CHUNK][i % CHUNK]
-        }
-
-        fn memory(&self) -> usize {
-            self.0.iter().map(|chunk| chunk.capacity() * size_of::<T>()).sum()
-        }
-
-        fn push(&mut self, value: T) -> bool {
-            if self.0.last().is_none_or(|last| last.len() == CHUNK) {
-                // The first grows by itself: most tables stay small.
-                let capacity = if self.0.is_empty() { 0 } else { CHUNK };
-                self.0.push(Vec::with_capacity(capacity));
-            }
-            if let Some(last) = self.0.last_mut() {
-                last.push(value);
-            }
-            true
-        }
-    }
-
-    impl<T> Flat<T> for Vec<T> {
-        #[inline]
-        fn as_slice(&self) -> &[T] {
-            self
-        }
-
-        #[inline]
-        fn as_mut_slice(&mut self) -> &mut [T] {
-            self
-        }
-
-        fn push(&mut self, value: T) -> bool {
-            Vec::push(self, value);
-            true
-        }
-
-        #[inline]
-        fn extend(&mut self, values: &[T]) -> bool
-        where
-            T: Copy,
-        {
-            self.reserve_exact(values.len());
-            self.extend_from_slice(values);
-            true
-        }
-
-        fn truncate(&mut self, len: usize) {
-            Vec::truncate(self, len);
-        }
-
-        fn remove(&mut self, i: usize) {
-            Vec::remove(self, i);
-        }
-
-        fn give_back(&mut self, len: usize) {
-            if self.capacity() > len + len / 4 + 64 {
-                self.shrink_to(len);
-            }
-        }
-    }
-}
-
-/// Up to `N` values, in place.
-#[derive(Debug)]
-pub struct Array<T, const N: usize> {
-    values: [T; N],
-    len: usize,
-}
-
-impl<T: Default, const N: usize> Default for Array<T, N> {
-    fn default() -> Self {
-        Array { values: core::array::from_fn(|_| T::default()), len: 0 }
-    }
-}
-
-impl<T: Default, const N: usize> Slots<T> for Array<T, N> {
-    const MAX: usize = N;
-
-    fn len(&self) -> usize {
-        self.len
-    }
-
-    fn at(&self, i: usize) -> &T {
-        &self.values[i]
-    }
-
-    fn at_mut(&mut self, i: usize) -> &mut T {
-        &mut self.values[i]
-    }
-
-    fn push(&mut self, value: T) -> bool {
-        <Self as Flat<T>>::push(self, value)
-    }
-
-    fn memory(&self) -> usize {
-        size_of::<Self>()
-    }
-}
-
-impl<T: Default, const N: usize> Flat<T> for Array<T, N> {
-    fn as_slice(&self) -> &[T] {
-        &self.values[..self.len]
-    }
-
-    fn as_mut_slice(&mut self) -> &mut [T] {
-        &mut self.values[..self.len]
-    }
-
-    fn push(&mut self, value: T) -> bool {
-        let Some(place) = self.values.get_mut(self.len) else { return false };
-        *place = value;
-        self.len += 1;
-        true
-    }
-
-    fn extend(&mut self, values: &[T]) -> bool
-    where
-        T: Copy,
-    {
-        let Some(places) = self.values.get_mut(self.len..self.len + values.len()) else {
-            return false;
-        };
-        places.copy_from_slice(values);
-        self.len += values.len();
-        true
-    }
-
-    fn truncate(&mut self, len: usize) {
-        self.len = self.len.min(len);
-    }
-
-    fn remove(&mut self, i: usize) {
-        self.values[i..self.len].rotate_left(1);
-        self.len -= 1;
-    }
-
-    fn give_back(&mut self, _len: usize) {}
 }

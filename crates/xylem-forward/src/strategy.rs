@@ -10,9 +10,10 @@ use crate::faces::Ingress;
 use crate::fib::NextHop;
 use crate::forwarder::Forwarder;
 use crate::measurements::{Measurement, Rank};
+use crate::memory::Flat;
 use crate::name_hash::{split_mix, spread};
-use crate::pit::OutRecord;
-use crate::storage::{Flat, Storage};
+use crate::pit::entry::OutRecord;
+use crate::storage::Storage;
 use crate::strategy_choice::Strategy;
 use crate::{DropReason, FaceScope, Incoming, Outgoing, Outlet};
 

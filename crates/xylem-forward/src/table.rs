@@ -6,8 +6,8 @@
 
 use core::marker::PhantomData;
 
+use crate::memory::{Flat, Slots};
 use crate::slab::NONE;
-use crate::storage::{Flat, Slots};
 
 /// An entry, its hash, and its chain.
 #[derive(Debug)]

@@ -1,13 +1,13 @@
 //! A timer wheel: constant-time arm, cancel and expire for any number of timers.
 //!
-//! The links between timers lie with what they time, which the caller hands in.
+//! Timers lie with what they time, which the caller hands in.
 //!
 //! Time is cut into ticks of 16 ms and a timer hangs in the list of the slot of its tick, modulo
-//! the number of slots. A timer farther away than one turn is met too early, and put back. Timers
+//! the number of slots. A timer farther away than all slots together is met too early, and put back. Timers
 //! run out up to one tick late, never early.
 
+use crate::memory::Flat;
 use crate::slab::NONE;
-use crate::storage::Flat;
 
 /// Microseconds.
 const TICK: u64 = 16_000;
@@ -15,23 +15,23 @@ const SLOTS: usize = 512;
 
 /// A timer's place in its slot's list.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Link {
+pub(crate) struct Timer {
     before: u32,
     after: u32,
     /// `u64::MAX`: not armed.
     tick: u64,
 }
 
-impl Default for Link {
+impl Default for Timer {
     fn default() -> Self {
-        Link { before: NONE, after: NONE, tick: u64::MAX }
+        Timer { before: NONE, after: NONE, tick: u64::MAX }
     }
 }
 
-/// Where the links lie.
-pub(crate) trait Links {
-    fn link(&self, id: u32) -> &Link;
-    fn link_mut(&mut self, id: u32) -> &mut Link;
+/// Where the timers lie.
+pub(crate) trait Timers {
+    fn timer(&self, id: u32) -> &Timer;
+    fn timer_mut(&mut self, id: u32) -> &mut Timer;
 }
 
 #[derive(Debug)]
@@ -55,33 +55,33 @@ impl Wheel {
 
     /// Arms timer `id` to run out at `time` (microseconds), whether or not it was armed.
     #[inline]
-    pub(crate) fn arm(&mut self, links: &mut impl Links, id: u32, time: u64) {
-        self.cancel(links, id);
+    pub(crate) fn arm(&mut self, timers: &mut impl Timers, id: u32, time: u64) {
+        self.cancel(timers, id);
         // The first tick that begins at or after `time`. A time in the past runs out at the next
         // occasion.
         let tick = time.div_ceil(TICK).max(self.next_tick);
         let slot = slot_of(tick);
         let after = core::mem::replace(&mut self.heads[slot], id);
         if after != NONE {
-            links.link_mut(after).before = id;
+            timers.timer_mut(after).before = id;
         }
-        *links.link_mut(id) = Link { before: NONE, after, tick };
+        *timers.timer_mut(id) = Timer { before: NONE, after, tick };
         self.occupied[slot / 64] |= 1 << (slot % 64);
         self.armed += 1;
     }
 
     /// Cancels timer `id` if it is armed.
     #[inline]
-    pub(crate) fn cancel(&mut self, links: &mut impl Links, id: u32) {
-        let Link { before, after, tick } = core::mem::take(links.link_mut(id));
+    pub(crate) fn cancel(&mut self, timers: &mut impl Timers, id: u32) {
+        let Timer { before, after, tick } = core::mem::take(timers.timer_mut(id));
         if tick == u64::MAX {
             return;
         }
         if after != NONE {
-            links.link_mut(after).before = before;
+            timers.timer_mut(after).before = before;
         }
         if before != NONE {
-            links.link_mut(before).after = after;
+            timers.timer_mut(before).after = after;
         } else {
             let slot = slot_of(tick);
             self.heads[slot] = after;
@@ -120,7 +120,7 @@ impl Wheel {
     /// as that has room for.
     pub(crate) fn expire(
         &mut self,
-        links: &mut impl Links,
+        timers: &mut impl Timers,
         now: u64,
         expired: &mut impl Flat<u32>,
     ) {
@@ -130,20 +130,20 @@ impl Wheel {
         if now_tick < self.next_tick {
             return;
         }
-        let turn = (now_tick - self.next_tick).saturating_add(1).min(SLOTS as u64);
-        for i in 0..turn {
+        let slots = (now_tick - self.next_tick).saturating_add(1).min(SLOTS as u64);
+        for i in 0..slots {
             let slot = slot_of(self.next_tick.wrapping_add(i));
             if self.occupied[slot / 64] & (1 << (slot % 64)) == 0 {
                 continue;
             }
             let mut id = self.heads[slot];
             while id != NONE {
-                let Link { after, tick, .. } = *links.link(id);
+                let Timer { after, tick, .. } = *timers.timer(id);
                 if tick <= now_tick {
                     if !expired.push(id) {
                         return;
                     }
-                    self.cancel(links, id);
+                    self.cancel(timers, id);
                 }
                 id = after;
             }
@@ -158,11 +158,11 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    impl Links for Vec<Link> {
-        fn link(&self, id: u32) -> &Link {
+    impl Timers for Vec<Timer> {
+        fn timer(&self, id: u32) -> &Timer {
             &self[id as usize]
         }
-        fn link_mut(&mut self, id: u32) -> &mut Link {
+        fn timer_mut(&mut self, id: u32) -> &mut Timer {
             &mut self[id as usize]
         }
     }
@@ -175,16 +175,16 @@ mod tests {
         fn a_wheel_is_a_map_of_times(
             steps in proptest::collection::vec((0u32..20, 0u64..40_000, 0u64..3000), 1..80),
         ) {
-            let (mut wheel, mut links) = (Wheel::new(), vec![Link::default(); 20]);
+            let (mut wheel, mut timers) = (Wheel::new(), vec![Timer::default(); 20]);
             let mut model: BTreeMap<u32, u64> = BTreeMap::new();
             let mut now = 0;
             for (id, delay, advance) in steps {
                 let time = now + delay * 1000;
                 if delay % 5 == 0 {
-                    wheel.cancel(&mut links, id);
+                    wheel.cancel(&mut timers, id);
                     model.remove(&id);
                 } else {
-                    wheel.arm(&mut links, id, time);
+                    wheel.arm(&mut timers, id, time);
                     model.insert(id, time);
                 }
                 prop_assert_eq!(wheel.armed, model.len());
@@ -192,7 +192,7 @@ mod tests {
                 while let Some(next) = wheel.next_timeout().filter(|t| *t <= target) {
                     now = now.max(next);
                     let mut expired = Vec::new();
-                    wheel.expire(&mut links, now, &mut expired);
+                    wheel.expire(&mut timers, now, &mut expired);
                     for id in expired {
                         let due = model.remove(&id).expect("an armed timer");
                         prop_assert!(due <= now, "early");
@@ -206,15 +206,15 @@ mod tests {
 
     #[test]
     fn extreme_times_do_not_overflow() {
-        let (mut wheel, mut links) = (Wheel::new(), vec![Link::default(); 2]);
-        wheel.arm(&mut links, 0, u64::MAX);
+        let (mut wheel, mut timers) = (Wheel::new(), vec![Timer::default(); 2]);
+        wheel.arm(&mut timers, 0, u64::MAX);
         let mut expired = Vec::new();
-        wheel.expire(&mut links, 1 << 60, &mut expired);
+        wheel.expire(&mut timers, 1 << 60, &mut expired);
         assert!(expired.is_empty() && wheel.next_timeout().is_some());
-        wheel.expire(&mut links, u64::MAX, &mut expired);
+        wheel.expire(&mut timers, u64::MAX, &mut expired);
         assert!(expired.is_empty(), "its tick begins later");
-        wheel.arm(&mut links, 1, 5);
-        wheel.expire(&mut links, u64::MAX, &mut expired);
+        wheel.arm(&mut timers, 1, 5);
+        wheel.expire(&mut timers, u64::MAX, &mut expired);
         assert!(expired.is_empty(), "not in a tick that is over");
     }
 }

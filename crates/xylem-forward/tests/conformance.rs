@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use suite::{Dut, name};
 use xylem_forward::{
-    Config, FaceId, FaceScope, Fixed, Forwarder, Heap, Incoming, Outgoing, Storage,
+    Config, FaceId, FaceScope, Fixed, Forwarder, Heap, Incoming, Outgoing, Seed, Storage,
 };
 use xylem_packet::LpPacket;
 
@@ -22,8 +22,11 @@ impl<S: Storage> Ours<S> {
     fn new() -> Self {
         let mut config = Config::default();
         config.cs_capacity_bytes = 1 << 20;
-        config.seed = 3;
-        Ours { forwarder: Forwarder::new(config), faces: Vec::new(), now: Duration::from_secs(9) }
+        Ours {
+            forwarder: Forwarder::new(config, Seed::from_random([3; 16])),
+            faces: Vec::new(),
+            now: Duration::from_secs(9),
+        }
     }
 }
 

@@ -158,7 +158,7 @@ fn nonces_of_requests_that_ran_out_are_known() {
 
 #[test]
 fn a_missing_nonce_is_added() {
-    let mut w = World::new(|config| config.seed = 5);
+    let mut w = World::new(|_| ());
     let (app, up) = (w.local(), w.remote());
     w.route("/", up, 0);
     let mut nonces = Vec::new();
@@ -298,8 +298,6 @@ fn a_hint_that_has_led_to_its_region_is_taken_off() {
     // A delegation beyond ours, or beside it, has not arrived.
     assert_eq!(w.to(app, &hinted("/known/w", 2, &["/isp/site/rack/1"])), [b]);
     assert_eq!(w.to(app, &hinted("/known/y", 3, &["/isp/other"])), [b]);
-    assert!(w.forwarder.remove_region(name("/isp/site/rack").as_ref()));
-    assert_eq!(w.to(app, &hinted("/known/z", 4, &["/isp/site"])), [b]);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use common::{Kept, data_with, interest_with, name};
-use xylem_forward::{Config, FaceId, FaceScope, Forwarder, Incoming, Strategy};
+use xylem_forward::{Config, FaceId, FaceScope, Forwarder, Incoming, Seed, Strategy};
 use xylem_packet::{Interest, NackReason, Packet};
 
 const NODES: usize = 3;
@@ -57,10 +57,12 @@ impl Net {
     fn new(seed: u64, strategy: Strategy, lossy: bool) -> Net {
         let nodes = (0..NODES).map(|i| {
             let mut config = Config::default();
-            config.seed = seed + i as u64;
             config.pit_capacity = 64;
             config.cs_capacity_bytes = 20_000;
-            let mut node = Forwarder::new(config);
+            let mut node = Forwarder::new(
+                config,
+                Seed::from_random((u128::from(seed) + i as u128).to_le_bytes()),
+            );
             node.set_strategy(name("/").as_ref(), strategy).unwrap();
             node
         });

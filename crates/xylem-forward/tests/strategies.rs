@@ -7,7 +7,7 @@ use xylem_forward::{DropReason, FaceId, FaceScope, FaceSettings, LinkType, Route
 use xylem_packet::NackReason;
 
 fn with(strategy: Strategy) -> (World, FaceId, FaceId, FaceId) {
-    let mut w = World::new(|config| config.seed = 11);
+    let mut w = World::new(|_| ());
     let faces = (w.local(), w.remote(), w.remote());
     w.route("/", faces.1, 1);
     w.route("/", faces.2, 2);
@@ -23,13 +23,12 @@ fn the_longest_prefix_chooses_the_strategy() {
     assert_eq!(w.to(app, &interest("/x", 1)), [a]);
     assert_eq!(w.to(app, &interest("/all/x", 2)), [a, b]);
     assert_eq!(w.to(app, &interest("/all/one/x", 3)), [a]);
-    assert_eq!(w.forwarder.strategy_of(name("/all/one/x").as_ref()), Strategy::Asf);
     let mut choices = Vec::new();
     w.forwarder.for_each_strategy(&mut |prefix, s| choices.push((prefix.to_string(), s)));
     choices.sort_by_key(|(prefix, _)| prefix.len());
     let expected = [("/", Strategy::BestRoute), ("/all", Strategy::Multicast)];
     assert!(choices.iter().zip(expected).all(|((name, s), e)| (name.as_str(), *s) == e));
-    assert_eq!(choices.len(), 3);
+    assert_eq!(choices[2..], [("/all/one".to_owned(), Strategy::Asf)]);
     assert!(w.forwarder.unset_strategy(name("/all").as_ref()));
     assert!(!w.forwarder.unset_strategy(name("/all").as_ref()));
     assert_eq!(w.to(app, &interest("/all/y", 4)), [a]);

@@ -17,6 +17,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use xylem_hash::{Hash, Hasher, keyed_hash};
+use xylem_sim::Rng;
 
 const INPUT: usize = 4_096;
 
@@ -27,22 +28,6 @@ struct Subject {
     calls: u32,
     classes: [Vec<u8>; 2],
     run: fn(&[u8]),
-}
-
-/// A small generator; the order of classes must not be one that a processor could foresee.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
-    }
-
-    fn bytes(&mut self, len: usize) -> Vec<u8> {
-        (0..len).map(|_| (self.next() >> 32) as u8).collect()
-    }
 }
 
 /// Mean and variance, kept as values come in (Welford).
@@ -73,12 +58,12 @@ fn welch(classes: &[Moments; 2]) -> f64 {
 
 /// The t of all measurements below each of some percentiles: interrupts and other guests of the
 /// machine make a few measurements long, and they would drown a small difference.
-fn measure(subject: &Subject, count: usize, random: &mut Random) -> Vec<(f64, f64)> {
+fn measure(subject: &Subject, count: usize, rng: &mut Rng) -> Vec<(f64, f64)> {
     let mut times: Vec<(usize, f64)> = Vec::with_capacity(count);
     // Both classes through the same buffer, so that its place in memory is no difference.
     let mut input = vec![0; subject.classes[0].len()];
     for _ in 0..count {
-        let class = (random.next() >> 63) as usize;
+        let class = (rng.next_u64() >> 63) as usize;
         input.copy_from_slice(&subject.classes[class]);
         let start = Instant::now();
         for _ in 0..subject.calls {
@@ -99,14 +84,14 @@ fn measure(subject: &Subject, count: usize, random: &mut Random) -> Vec<(f64, f6
     [0.5, 0.8, 0.95, 0.99, 1.0].map(below).to_vec()
 }
 
-fn subjects(random: &mut Random) -> Vec<Subject> {
-    let one = random.bytes(32);
+fn subjects(rng: &mut Rng) -> Vec<Subject> {
+    let one = rng.bytes(32);
     let (mut first, mut last) = (one.clone(), one.clone());
     first[0] ^= 1;
     last[31] ^= 0x80;
     let pair = |other: &[u8]| [&one[..], other].concat();
     let hex = |digits: &[u8]| -> Vec<u8> { digits.iter().copied().cycle().take(64).collect() };
-    let (zeros, noise) = (vec![0; INPUT], random.bytes(INPUT));
+    let (zeros, noise) = (vec![0; INPUT], rng.bytes(INPUT));
     let compare = |bytes: &[u8]| {
         let (left, right) = bytes.split_at(32);
         let [left, right] = [left, right].map(|b| Hash::from_slice(b).expect("32 bytes"));
@@ -181,17 +166,18 @@ fn subjects(random: &mut Random) -> Vec<Subject> {
 
 fn main() {
     let count = std::env::args().nth(1).map_or(200_000, |n| n.parse().expect("a number"));
-    let mut random = Random(0x9E37_79B9_7F4A_7C15);
+    // The order of classes must not be one that a processor could foresee.
+    let mut rng = Rng::new(1);
     println!(
         "{count} measurements each on {}; |t| < 4.5: no evidence of a leak",
         xylem_hash::platform()
     );
     println!("t of the fastest 50 %, 80 %, 95 %, 99 %, all:");
-    for subject in subjects(&mut random) {
+    for subject in subjects(&mut rng) {
         // Caches and clock speed settle.
-        measure(&subject, count / 20 + 2, &mut random);
+        measure(&subject, count / 20 + 2, &mut rng);
         let t: Vec<String> =
-            measure(&subject, count, &mut random).iter().map(|(_, t)| format!("{t:8.2}")).collect();
+            measure(&subject, count, &mut rng).iter().map(|(_, t)| format!("{t:8.2}")).collect();
         println!("{}  {}", t.join(" "), subject.name);
     }
 }

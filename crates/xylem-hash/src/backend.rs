@@ -72,7 +72,7 @@ static CHOSEN: AtomicPtr<Kernels> = AtomicPtr::new(ptr::null_mut());
 impl Backend {
     /// The best backend of this processor; looked up once.
     #[inline]
-    pub fn detect() -> Self {
+    pub(crate) fn detect() -> Self {
         // SAFETY: what is stored is null or comes from a `&'static Kernels` of a backend that is
         // available; nothing is ever written through it.
         match unsafe { CHOSEN.load(Ordering::Relaxed).as_ref() } {
@@ -94,52 +94,57 @@ impl Backend {
 
     /// Makes `detect` answer the named backend.
     #[inline]
-    pub fn set(name: &str) -> bool {
+    pub(crate) fn set(name: &str) -> bool {
         let found = Self::available().find(|backend| backend.name() == name);
         found.inspect(|backend| backend.use_from_now_on()).is_some()
     }
 
     /// All backends of this processor, best first.
-    pub fn available() -> impl Iterator<Item = Self> {
+    pub(crate) fn available() -> impl Iterator<Item = Self> {
         kernels::ALL.iter().filter(|kernels| (kernels.is_supported)()).map(|kernels| Self(kernels))
     }
 
     #[inline]
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         self.0.name
     }
 
     /// The compression function, all sixteen output words.
     #[inline]
-    pub fn compress(self, node: &Node) -> [u32; 16] {
+    pub(crate) fn compress(self, node: &Node) -> [u32; 16] {
         // SAFETY: a `Backend` is made only of kernels that this processor supports.
         unsafe { (self.0.compress)(node) }
     }
 
     /// The chaining value after whole `blocks` at the start of one chunk.
     #[inline]
-    pub fn chunk_start(self, mode: &Mode, blocks: &[[u8; BLOCK_LEN]], counter: u64) -> [u32; 8] {
+    pub(crate) fn chunk_start(
+        self,
+        mode: &Mode,
+        blocks: &[[u8; BLOCK_LEN]],
+        counter: u64,
+    ) -> [u32; 8] {
         // SAFETY: a `Backend` is made only of kernels that this processor supports.
         unsafe { (self.0.chunk_start)(mode, blocks, counter) }
     }
 
     /// The value of one chunk: its bytes, its index, flags of its last block beyond `CHUNK_END`.
     #[inline]
-    pub fn chunk(self, mode: &Mode, bytes: &[u8], counter: u64, end: u32) -> Cv {
+    pub(crate) fn chunk(self, mode: &Mode, bytes: &[u8], counter: u64, end: u32) -> Cv {
         debug_assert!(bytes.len() <= CHUNK_LEN);
         // SAFETY: a `Backend` is made only of kernels that this processor supports.
         unsafe { (self.0.chunk)(mode, bytes, counter, end) }
     }
 
     /// The value of one parent, given as its two children in a row; `end` is `ROOT` or nothing.
-    pub fn parent(self, mode: &Mode, pair: &[Cv; 2], end: u32) -> Cv {
+    pub(crate) fn parent(self, mode: &Mode, pair: &[Cv; 2], end: u32) -> Cv {
         let flags = mode.flags() | PARENT | end;
         let (cv, block) = (*mode.key(), joined(pair));
         first_half(&self.compress(&Node { cv, block, len: BLOCK_LEN as u32, counter: 0, flags }))
     }
 
     /// The values of chunks, into as many places.
-    pub fn chunks(self, mode: &Mode, mut lanes: &[Lane<'_>], mut out: &mut [Cv]) {
+    pub(crate) fn chunks(self, mode: &Mode, mut lanes: &[Lane<'_>], mut out: &mut [Cv]) {
         assert_eq!(lanes.len(), out.len());
         debug_assert!(lanes.iter().all(|lane| lane.bytes.len() <= CHUNK_LEN));
         while !lanes.is_empty() {
@@ -158,7 +163,7 @@ impl Backend {
 
     /// The values of chunks that follow each other, the first of them with this index, into as
     /// many places.
-    pub fn whole_chunks(
+    pub(crate) fn whole_chunks(
         self,
         mode: &Mode,
         mut chunks: &[[u8; CHUNK_LEN]],
@@ -183,7 +188,7 @@ impl Backend {
 
     /// The values of parents, each given as its two children in a row, into as many places;
     /// `end` is `ROOT` or nothing.
-    pub fn parents(self, mode: &Mode, pairs: &[[Cv; 2]], end: u32, out: &mut [Cv]) {
+    pub(crate) fn parents(self, mode: &Mode, pairs: &[[Cv; 2]], end: u32, out: &mut [Cv]) {
         assert_eq!(pairs.len(), out.len());
         // SAFETY: as many places as pairs.
         unsafe { self.parents_at(mode, pairs.as_ptr(), pairs.len(), end, out.as_mut_ptr()) };
@@ -191,7 +196,7 @@ impl Backend {
 
     /// Joins neighbours in place, to the front; a last one without a neighbour stays as it is.
     /// Returns how many are left.
-    pub fn join_neighbours(self, mode: &Mode, cvs: &mut [Cv]) -> usize {
+    pub(crate) fn join_neighbours(self, mode: &Mode, cvs: &mut [Cv]) -> usize {
         let pairs = cvs.len() / 2;
         let at = cvs.as_mut_ptr();
         // SAFETY: both are inside `cvs`. Parent i is written over child i, when all children up
@@ -233,7 +238,7 @@ impl Backend {
     }
 
     /// Extendable output: compressions of `node` that differ in the counter only, from its own on.
-    pub fn root_blocks(self, node: &Node, mut out: &mut [[u8; BLOCK_LEN]]) {
+    pub(crate) fn root_blocks(self, node: &Node, mut out: &mut [[u8; BLOCK_LEN]]) {
         let (lanes, run) = self.0.root_blocks;
         let mut node = node.clone();
         while !out.is_empty() {

@@ -20,19 +20,19 @@ pub(crate) fn is_secret(flags: u32) -> bool {
 
 impl Mode {
     /// The plain mode where a reference is enough.
-    pub const PLAIN: &'static Self = &Self { key: IV, flags: 0 };
+    pub(crate) const PLAIN: &'static Self = &Self { key: IV, flags: 0 };
 
     #[inline]
-    pub fn plain() -> Self {
+    pub(crate) fn plain() -> Self {
         Self { key: IV, flags: 0 }
     }
 
     #[inline]
-    pub fn keyed(key: &[u8; KEY_LEN]) -> Self {
+    pub(crate) fn keyed(key: &[u8; KEY_LEN]) -> Self {
         Self { key: words(key), flags: KEYED_HASH }
     }
 
-    pub fn derive_key(backend: Backend, context: &str) -> Self {
+    pub(crate) fn derive_key(backend: Backend, context: &str) -> Self {
         let mut key = context_key(backend, context.as_bytes());
         let material = Self::context(&key);
         wipe(&mut key);
@@ -41,17 +41,17 @@ impl Mode {
 
     /// For deriving keys under a context that is already hashed.
     #[inline]
-    pub fn context(key: &[u8; KEY_LEN]) -> Self {
+    pub(crate) fn context(key: &[u8; KEY_LEN]) -> Self {
         Self { key: words(key), flags: DERIVE_KEY_MATERIAL }
     }
 
     #[inline]
-    pub fn key(&self) -> &[u32; 8] {
+    pub(crate) fn key(&self) -> &[u32; 8] {
         &self.key
     }
 
     #[inline]
-    pub fn flags(&self) -> u32 {
+    pub(crate) fn flags(&self) -> u32 {
         self.flags
     }
 

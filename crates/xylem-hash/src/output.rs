@@ -17,12 +17,12 @@ pub(crate) struct Output {
 
 impl Output {
     /// The node's value inside a larger tree.
-    pub fn chaining_value(&self) -> Cv {
+    pub(crate) fn chaining_value(&self) -> Cv {
         first_half(&self.backend.compress(&self.node))
     }
 
     /// The node's value as the root.
-    pub fn root_hash(mut self) -> Cv {
+    pub(crate) fn root_hash(mut self) -> Cv {
         self.make_root(0);
         first_half(&self.backend.compress(&self.node))
     }

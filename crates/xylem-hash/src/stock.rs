@@ -15,42 +15,42 @@ pub(crate) struct Stock<T, const N: usize> {
 
 impl<T: Copy, const N: usize> Stock<T, N> {
     #[inline]
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { items: [const { MaybeUninit::uninit() }; N], len: 0 }
     }
 
     #[inline]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.len
     }
 
     #[inline]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.len == 0
     }
 
     /// How many more items fit.
     #[inline]
-    pub fn room(&self) -> usize {
+    pub(crate) fn room(&self) -> usize {
         N - self.len
     }
 
     #[inline]
-    pub fn as_slice(&self) -> &[T] {
+    pub(crate) fn as_slice(&self) -> &[T] {
         // SAFETY: the first `len` items are initialised (invariant), `MaybeUninit<T>` has the
         // layout of `T`, and the borrow of `self` keeps them in place.
         unsafe { core::slice::from_raw_parts(self.items.as_ptr().cast::<T>(), self.len) }
     }
 
     #[inline]
-    pub fn as_mut_slice(&mut self) -> &mut [T] {
+    pub(crate) fn as_mut_slice(&mut self) -> &mut [T] {
         // SAFETY: as in `as_slice`, and the borrow is exclusive.
         unsafe { core::slice::from_raw_parts_mut(self.items.as_mut_ptr().cast::<T>(), self.len) }
     }
 
     /// Appends `more`, which must fit into [`Stock::room`].
     #[inline]
-    pub fn extend(&mut self, more: &[T]) {
+    pub(crate) fn extend(&mut self, more: &[T]) {
         assert!(more.len() <= self.room(), "the caller checked the room");
         // SAFETY: `len + more.len() <= N` was just asserted, so the destination lies inside
         // `items`; `more` is borrowed shared while `self` is borrowed exclusively, so they do not
@@ -63,26 +63,26 @@ impl<T: Copy, const N: usize> Stock<T, N> {
     }
 
     #[inline]
-    pub fn push(&mut self, item: T) {
+    pub(crate) fn push(&mut self, item: T) {
         self.extend(core::slice::from_ref(&item));
     }
 
     #[inline]
-    pub fn pop(&mut self) -> Option<T> {
+    pub(crate) fn pop(&mut self) -> Option<T> {
         let last = self.as_slice().last().copied()?;
         self.len -= 1;
         Some(last)
     }
 
     #[inline]
-    pub fn truncate(&mut self, len: usize) {
+    pub(crate) fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }
 }
 
 impl<T: Zeroable, const N: usize> Stock<T, N> {
     /// Appends that many zeros, for which there must be [`Stock::room`], and returns them.
-    pub fn grow(&mut self, count: usize) -> &mut [T] {
+    pub(crate) fn grow(&mut self, count: usize) -> &mut [T] {
         assert!(count <= N - self.len, "the caller checked the room");
         // SAFETY: `len + count <= N` was just asserted, so the places lie inside `items`; zeros
         // are a value of `T` (`Zeroable`), and the borrow is exclusive.
@@ -97,7 +97,7 @@ impl<T: Zeroable, const N: usize> Stock<T, N> {
 
     /// Empties the list and sets its memory to zero, also where items lay that are gone.
     #[inline]
-    pub fn wipe(&mut self) {
+    pub(crate) fn wipe(&mut self) {
         self.len = 0;
         // SAFETY: `items` is this many bytes, borrowed exclusively; zeros are a value of `T`
         // (`Zeroable`), and of `MaybeUninit<T>` anything is.

@@ -149,7 +149,7 @@ pub(crate) struct Subtree {
 }
 
 impl Subtree {
-    pub fn new(backend: Backend, mode: Mode, first_chunk: u64) -> Self {
+    pub(crate) fn new(backend: Backend, mode: Mode, first_chunk: u64) -> Self {
         Self { backend, mode, chunks: 0, first_chunk, pending: Stock::new(), stack: Stock::new() }
     }
 
@@ -158,12 +158,12 @@ impl Subtree {
         self.backend
     }
 
-    pub fn mode(&self) -> &Mode {
+    pub(crate) fn mode(&self) -> &Mode {
         &self.mode
     }
 
     /// Bytes absorbed so far.
-    pub fn absorbed(&self) -> u64 {
+    pub(crate) fn absorbed(&self) -> u64 {
         self.chunks.wrapping_mul(CHUNK_LEN as u64)
     }
 
@@ -174,24 +174,24 @@ impl Subtree {
     }
 
     /// Index of the subtree's first chunk in its message.
-    pub fn first_chunk(&self) -> u64 {
+    pub(crate) fn first_chunk(&self) -> u64 {
         self.first_chunk
     }
 
     /// Values of full groups of [`PENDING`] chunks joined as far as they can be, and of the chunks
     /// after them.
     #[inline]
-    pub fn values(&self) -> (&[Cv], &[Cv]) {
+    pub(crate) fn values(&self) -> (&[Cv], &[Cv]) {
         (self.stack.as_slice(), self.pending.as_slice())
     }
 
     /// Makes this, which has taken in nothing yet, the subtree that begins at that chunk.
     #[inline]
-    pub fn set_first_chunk(&mut self, first_chunk: u64) {
+    pub(crate) fn set_first_chunk(&mut self, first_chunk: u64) {
         self.first_chunk = first_chunk;
     }
 
-    pub fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.wipe_if_secret();
         self.chunks = 0;
         self.first_chunk = 0;
@@ -201,7 +201,7 @@ impl Subtree {
 
     /// Takes whole batches from the front of `input` as long as something follows them; returns
     /// the rest: at most [`BATCH_LEN`] bytes, and at least one if `input` was not empty.
-    pub fn absorb<'a>(&mut self, mut input: &'a [u8]) -> &'a [u8] {
+    pub(crate) fn absorb<'a>(&mut self, mut input: &'a [u8]) -> &'a [u8] {
         while input.len() > BATCH_LEN {
             let (batch, rest) = input.split_at(BATCH_LEN);
             self.absorb_batch(batch);
@@ -211,7 +211,7 @@ impl Subtree {
     }
 
     /// Takes whole chunks, at least one and at most a batch, that more of the message follows.
-    pub fn absorb_batch(&mut self, batch: &[u8]) {
+    pub(crate) fn absorb_batch(&mut self, batch: &[u8]) {
         let counter = self.first_chunk.wrapping_add(self.chunks);
         let count = batch.len() / CHUNK_LEN;
         if count <= self.pending.room() {
@@ -229,7 +229,7 @@ impl Subtree {
     }
 
     /// Takes the values of the next chunks, that more of the message follows.
-    pub fn push_chunks(&mut self, mut cvs: &[Cv]) {
+    pub(crate) fn push_chunks(&mut self, mut cvs: &[Cv]) {
         while !cvs.is_empty() {
             let (now, rest) = cvs.split_at(cvs.len().min(self.pending.room()));
             self.pending.extend(now);
@@ -256,7 +256,7 @@ impl Subtree {
 
     /// Takes the value of the next [`PENDING`] chunks, while none is pending, and joins it with
     /// the equally large ones on the stack.
-    pub fn push_group(&mut self, mut cv: Cv) {
+    pub(crate) fn push_group(&mut self, mut cv: Cv) {
         self.chunks += PENDING as u64;
         let groups = self.chunks / PENDING as u64;
         for _ in 0..groups.trailing_zeros() {
@@ -271,7 +271,7 @@ impl Subtree {
     /// `groups` must have one value for each bit that is set in `chunks / PENDING`, and `pending`
     /// the rest of that division.
     #[inline]
-    pub fn resume(&mut self, chunks: u64, groups: &[Cv], pending: &[Cv]) {
+    pub(crate) fn resume(&mut self, chunks: u64, groups: &[Cv], pending: &[Cv]) {
         debug_assert_eq!(groups.len() as u32, (chunks / PENDING as u64).count_ones());
         debug_assert_eq!(pending.len() as u64, chunks % PENDING as u64);
         self.reset();
@@ -282,7 +282,7 @@ impl Subtree {
 
     /// The top node, given the `tail` of the message: at most [`BATCH_LEN`] bytes, and not empty
     /// unless the message is.
-    pub fn finish(&self, tail: &[u8]) -> Output {
+    pub(crate) fn finish(&self, tail: &[u8]) -> Output {
         let Self { backend, mode, .. } = self;
         let next = self.first_chunk.wrapping_add(self.chunks);
         let (pending, tail_count) = (self.pending.as_slice(), tail.len().div_ceil(CHUNK_LEN));

@@ -18,7 +18,7 @@ use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
-use xylem_forward::Shelf;
+use xylem_forward::SecondLevelCache;
 use xylem_packet::{Data, MAX_PACKET, NameRef};
 
 /// Octets before a packet.
@@ -126,7 +126,7 @@ impl DiskShelf {
     }
 }
 
-impl Shelf for DiskShelf {
+impl SecondLevelCache for DiskShelf {
     fn put(&mut self, name: NameRef<'_>, packet: &[u8]) {
         // A disk that is full or fails keeps nothing new.
         let _ = self.append(name, packet);

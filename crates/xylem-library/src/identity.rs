@@ -3,8 +3,10 @@
 //! Each is a file of 32 raw bytes, mode 0600, made on first use. They never travel.
 
 use std::fs;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::Path;
+
+use xylem_store::{Clobber, DiskMedium, StoreError, create_dirs, write_atomically};
 
 use crate::{Blame, Error};
 
@@ -66,38 +68,30 @@ fn load(path: &Path) -> Result<[u8; SECRET_LEN], LoadError> {
     bytes.try_into().map_err(|_| LoadError::Length)
 }
 
-/// Writes a new secret beside `path` and links it there, so that two first runs at the same time
-/// agree on one key and a crash never leaves half of one.
+/// Makes the secret. Two first runs at the same time agree on one key, and a crash never leaves half
+/// of one.
 fn create(path: &Path) -> Result<[u8; SECRET_LEN], Error> {
     let secret = random::<SECRET_LEN>()?;
     match write_private(path, &secret) {
         Ok(()) => Ok(secret),
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => load_existing(path),
-        Err(e) => Err(Error {
-            blame: Blame::Local,
-            message: format!("{}: cannot make key: {e}", path.display()),
-        }),
+        Err(StoreError::Exists { .. }) => load_existing(path),
+        Err(e) => {
+            Err(Error { blame: Blame::Local, message: format!("{e}; it was to hold a new key") })
+        }
     }
 }
 
-/// Writes a file that only its owner reads; `AlreadyExists` if there is one. It is there as a whole
-/// or not at all.
-pub fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    if let Some(parent) = path.parent() {
-        fs::create_dir_all(parent)?;
+/// Writes a new file that only its owner reads, and those directories above it that are missing. It
+/// is there as a whole or not at all, and survives a loss of power.
+///
+/// # Errors
+/// [`StoreError::Exists`]; the disk's.
+pub fn write_private(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
+    let disk = DiskMedium::new();
+    if let Some(above) = path.parent().filter(|above| !above.as_os_str().is_empty()) {
+        create_dirs(&disk, above)?;
     }
-    let temporary = path.with_extension(format!("new-{}", std::process::id()));
-    let mut options = fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file = options.open(&temporary)?;
-    let linked = file
-        .write_all(bytes)
-        .and_then(|()| file.sync_all())
-        .and_then(|()| fs::hard_link(&temporary, path));
-    fs::remove_file(&temporary)?;
-    linked
+    write_atomically(&disk, path, bytes, 0o600, Clobber::Never)
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use xylem_packet::{Component, Name};
+use xylem_store::{Clobber, DiskMedium, StoreError, write_atomically};
 use xylem_trust::{
     Armor, Certificate, Issue, PrivateKey, PublicKey, Signer, ValidityPeriod, self_signed,
 };
@@ -111,11 +112,11 @@ impl Keyring {
     /// [`Blame::Usage`] if there is no such key, more than one of this identity, or such a file.
     pub fn export_to(&self, which: &str, file: &Path) -> Result<(), Error> {
         let (name, key) = self.find(which)?;
-        write_key(file, &name, &key).map_err(|e| match e.kind() {
-            io::ErrorKind::AlreadyExists => {
+        write_key(file, &name, &key).map_err(|e| match e {
+            StoreError::Exists { .. } => {
                 failure::usage(format!("{}: there is such a file", file.display()))
             }
-            _ => failure::local(&file.display().to_string(), &e),
+            e => failure::store(&e),
         })
     }
 
@@ -199,9 +200,9 @@ impl Keyring {
 
     fn add(&self, name: &Name, key: &PrivateKey) -> Result<KeyEntry, Error> {
         let path = self.path(name, "key");
-        write_key(&path, name, key).map_err(|e| match e.kind() {
-            io::ErrorKind::AlreadyExists => failure::usage(format!("{name} is here already")),
-            _ => failure::local(&path.display().to_string(), &e),
+        write_key(&path, name, key).map_err(|e| match e {
+            StoreError::Exists { .. } => failure::usage(format!("{name} is here already")),
+            e => failure::store(&e),
         })?;
         let now_ms = clock::now_ms();
         let validity = from_now(now_ms, SELF_SIGNED_DAYS);
@@ -218,10 +219,9 @@ impl Keyring {
         let path = self.path(&certificate.key_name().to_name(), "cert");
         let name = certificate.name().to_string();
         let text = Armor::Certificate.encode(&name, certificate.data().wire());
-        let temporary = path.with_extension(format!("new-{}", std::process::id()));
-        fs::write(&temporary, text)
-            .and_then(|()| fs::rename(&temporary, &path))
-            .map_err(|e| failure::local(&path.display().to_string(), &e))
+        let (disk, replace) = (DiskMedium::new(), Clobber::Replace);
+        write_atomically(&disk, &path, text.as_bytes(), 0o644, replace)
+            .map_err(|e| failure::store(&e))
     }
 
     fn entry(&self, name: &Name, key: &PrivateKey) -> Result<KeyEntry, Error> {
@@ -286,8 +286,10 @@ fn parse(name: &str) -> Result<Name, Error> {
     name.parse().map_err(|e| failure::usage(format!("{name}: {e}")))
 }
 
-fn write_key(path: &Path, name: &Name, key: &PrivateKey) -> io::Result<()> {
-    let packet = key.to_packet(name.as_ref()).map_err(io::Error::other)?;
+fn write_key(path: &Path, name: &Name, key: &PrivateKey) -> Result<(), StoreError> {
+    let packet = key
+        .to_packet(name.as_ref())
+        .map_err(|e| StoreError::from_io("write", path, None, io::Error::other(e)))?;
     identity::write_private(path, Armor::Key.encode(&name.to_string(), &packet).as_bytes())
 }
 

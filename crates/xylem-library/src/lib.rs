@@ -18,6 +18,7 @@ pub mod walk;
 
 pub mod hashing;
 pub mod identity;
+pub mod key_files;
 pub mod keyring;
 pub mod listed;
 pub mod record;

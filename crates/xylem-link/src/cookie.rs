@@ -3,6 +3,8 @@
 //! `time (8, milliseconds) | MAC (16)` over the time, the dialer's address and its first Noise
 //! message. A bad cookie is as good as none; it changes nothing.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
+
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 
@@ -29,7 +31,7 @@ impl CookieKey {
         from: SocketAddr,
         noise: &[u8; NOISE_1_LEN],
     ) -> [u8; COOKIE_LEN] {
-        let time = (now.as_millis() as u64).to_be_bytes();
+        let time = u64::try_from(now.as_millis()).unwrap_or(u64::MAX).to_be_bytes();
         let mut hasher = Hasher::new_keyed(&self.0);
         hasher.update(&time).update(&address(from)).update(noise);
         let mut cookie = [0; COOKIE_LEN];

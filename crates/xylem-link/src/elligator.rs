@@ -100,9 +100,11 @@ fn representative(public: &[u8; 32], first: bool) -> Option<[u8; 32]> {
     Some(Field::select(r.double().is_odd(), -r, r).to_bytes())
 }
 
-/// What is measured of [`Field::select`] (see `for_tests`).
+/// What is measured of [`Field::select`].
+#[cfg(any(test, internals))]
 pub(crate) struct Two(Field, Field);
 
+#[cfg(any(test, internals))]
 impl Two {
     pub fn new(first: &[u8; 32], other: &[u8; 32]) -> Self {
         Self(Field::from_bytes_255(first), Field::from_bytes_255(other))
@@ -113,6 +115,7 @@ impl Two {
     }
 }
 
+#[cfg(any(test, internals))]
 impl fmt::Debug for Two {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Two(..)")

@@ -7,20 +7,19 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use bytes::{Bytes, BytesMut};
 
-use crate::config::{
-    BASE_DATAGRAM, CloseReason, Config, EndpointStats, Event, LinkId, LinkStats, MAX_DATAGRAM,
-    SendError, Transmit,
-};
+use crate::config::Config;
 use crate::cookie::CookieKey;
 use crate::envelope::EnvelopeKey;
+use crate::event::{CloseReason, Event, LinkId, Transmit};
 use crate::handshake::{DialedBy, Dialing, HalfOpen};
+use crate::header::ConnectionId;
 use crate::kdf::Rng;
 use crate::keys::{PeerKey, StaticKey};
-use crate::link::Link;
-use crate::message::MIN_INITIAL;
+use crate::link::{Link, SendError};
+use crate::mtu::{BASE_DATAGRAM, MAX_DATAGRAM};
 use crate::queue::Spare;
 use crate::reset::{Resetter, TokenTable};
-use crate::seal::ConnectionId;
+use crate::stats::{EndpointStats, LinkStats};
 
 mod ahead;
 mod flood;
@@ -30,6 +29,8 @@ mod streams;
 use ahead::Ahead;
 use flood::Flood;
 
+/// Packets and other events that may wait for `poll_event`; datagrams beyond it are dropped.
+const MAX_EVENTS: usize = 1 << 16;
 /// Cookie demands that wait to be sent; more are not made.
 const MAX_REPLIES: usize = 64;
 
@@ -101,7 +102,6 @@ impl Endpoint {
     #[must_use]
     pub fn new(mut config: Config, key: StaticKey, rng_seed: [u8; 32]) -> Self {
         config.max_datagram = config.max_datagram.clamp(BASE_DATAGRAM, MAX_DATAGRAM);
-        config.initial_datagram = config.initial_datagram.clamp(MIN_INITIAL, config.max_datagram);
         // So that only dialers with a proven address can push older ones out.
         config.cookie_above = config.cookie_above.min(config.max_half_open);
         let mut rng = Rng::new(&rng_seed);
@@ -187,7 +187,7 @@ impl Endpoint {
         marked: bool,
         datagram: BytesMut,
     ) {
-        if self.events.len() >= self.config.max_events {
+        if self.events.len() >= MAX_EVENTS {
             self.stats.ignored += 1;
             return;
         }
@@ -315,6 +315,14 @@ impl Endpoint {
     pub fn link(&self, link: LinkId) -> Option<&Link> {
         match &self.links.get(&link)?.state {
             State::Up(up) if !up.is_closing() => Some(up),
+            _ => None,
+        }
+    }
+
+    #[cfg(internals)]
+    pub(crate) fn link_mut(&mut self, link: LinkId) -> Option<&mut Link> {
+        match &mut self.links.get_mut(&link)?.state {
+            State::Up(up) => Some(up),
             _ => None,
         }
     }
@@ -477,9 +485,4 @@ impl fmt::Debug for Endpoint {
 }
 
 #[cfg(test)]
-#[path = "endpoint_tests.rs"]
 mod tests;
-
-#[cfg(test)]
-#[path = "secrecy_tests.rs"]
-mod secrecy_tests;

@@ -9,14 +9,16 @@
 //! `connection id (8) | tag (16) | body ⊕ stream(tag)`, where the tag is a keyed hash of the
 //! connection id and the body (a synthetic IV, as in RFC 5297).
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
+
 use core::fmt;
 
 use xylem_hash::{Hasher, OutputReader};
 use zeroize::Zeroize;
 
-use crate::PeerKey;
+use crate::header::{CID_LEN, ConnectionId};
 use crate::kdf::{derive, label};
-use crate::seal::{CID_LEN, ConnectionId};
+use crate::keys::PeerKey;
 
 const TAG_LEN: usize = 16;
 /// Bytes before the body.

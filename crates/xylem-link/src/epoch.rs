@@ -8,9 +8,8 @@
 use zeroize::Zeroizing;
 
 use crate::aead::{Aead, Cipher, IV_LEN};
-use crate::header::HeaderKey;
+use crate::header::{CID_LEN, ConnectionId, HEADER_LEN, HeaderKey};
 use crate::kdf::{derive, label};
-use crate::seal::{CID_LEN, ConnectionId, HEADER_LEN};
 
 /// A secret from which an epoch and all later ones follow. Wiped when dropped.
 pub(crate) struct EpochSecret(Zeroizing<[u8; 32]>);

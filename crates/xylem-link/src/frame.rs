@@ -30,8 +30,10 @@
 
 use thiserror::Error;
 
+mod ack;
 mod parse;
 
+pub use ack::{Ack, AckRanges};
 pub use parse::Frames;
 
 mod wire {
@@ -59,14 +61,15 @@ mod wire {
     pub const RESET_TOKEN: u8 = 0x15;
 }
 
+/// Largest packet that [`crate::Endpoint::send`] takes, in bytes.
+pub const MAX_PACKET: usize = 65_536;
+
 /// Bytes of a packet frame beside the packet.
 pub const PACKET_OVERHEAD: usize = 3;
 /// Bytes of a fragment frame beside its piece.
 pub const FRAGMENT_OVERHEAD: usize = 15;
 /// Bytes of a stream data frame beside its piece.
 pub const STREAM_OVERHEAD: usize = 15;
-/// Ranges of packet numbers in one ack at most.
-pub const MAX_ACK_RANGES: usize = 32;
 /// The stream number with which a window update means the whole link.
 pub const WHOLE_LINK: u32 = u32::MAX;
 /// Close code: nothing is wrong.
@@ -172,96 +175,6 @@ pub enum Frame<'a> {
     },
 }
 
-/// Datagrams that arrived, newest first; those that did not ask for an acknowledgement may be among them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Ack<'a> {
-    /// The highest packet number that arrived of those that ask for an acknowledgement.
-    pub largest: u64,
-    /// Microseconds between its arrival and this.
-    pub delay: u32,
-    /// Datagrams so far that a router marked instead of dropping (ECN CE), modulo 2^32.
-    pub marked: u32,
-    ranges: &'a [[u8; 8]],
-}
-
-impl<'a> Ack<'a> {
-    /// Of encoded ranges (see [`AckRanges`]), which must be 1..=[`MAX_ACK_RANGES`]; `None` if they say
-    /// something impossible.
-    #[inline]
-    #[must_use]
-    pub fn new(largest: u64, delay: u32, marked: u32, ranges: &'a [[u8; 8]]) -> Option<Self> {
-        let ack = Self { largest, delay, marked, ranges };
-        if ranges.is_empty() || ranges.len() > MAX_ACK_RANGES || ranges[0][..4] != [0; 4] {
-            return None;
-        }
-        // Numbers that the ranges cover and leave out: 64 times 2^32 at most. Looked at together, as
-        // no ack of an honest peer fails.
-        let (mut span, mut holds) = (0, true);
-        for (i, (gap, len)) in ack.pairs().enumerate() {
-            holds &= len != 0 && (gap != 0 || i == 0);
-            span += u64::from(gap) + u64::from(len);
-        }
-        (holds && span <= largest.checked_add(1)?).then_some(ack)
-    }
-
-    fn pairs(&self) -> impl Iterator<Item = (u32, u32)> + use<'a> {
-        self.ranges.iter().map(|range| {
-            let [a, b, c, d, e, f, g, h] = *range;
-            (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h]))
-        })
-    }
-
-    /// The numbers that arrived, as inclusive ranges, highest first.
-    pub fn ranges(&self) -> impl Iterator<Item = core::ops::RangeInclusive<u64>> + use<'a> {
-        // One more than what is not covered yet; `new` has checked every subtraction.
-        let mut rest = self.largest + 1;
-        self.pairs().map(move |(gap, len)| {
-            let end = rest - u64::from(gap);
-            rest = end - u64::from(len);
-            rest..=end - 1
-        })
-    }
-}
-
-/// Ranges of an [`Ack`] under construction.
-#[derive(Clone, Debug, Default)]
-pub struct AckRanges {
-    largest: u64,
-    /// The lowest number so far.
-    lowest: u64,
-    encoded: [[u8; 8]; MAX_ACK_RANGES],
-    count: usize,
-}
-
-impl AckRanges {
-    /// Adds a range below all that were added before and not adjoining them; whether there was room.
-    pub fn push(&mut self, range: core::ops::RangeInclusive<u64>) -> bool {
-        let (start, end) = (*range.start(), *range.end());
-        let first = self.count == 0;
-        if self.count == MAX_ACK_RANGES || start > end || (!first && end + 1 >= self.lowest) {
-            return false;
-        }
-        let gap = if first { 0 } else { self.lowest - end - 1 };
-        let (Ok(gap), Ok(len)) = (u32::try_from(gap), u32::try_from(end - start + 1)) else {
-            return false;
-        };
-        if first {
-            self.largest = end;
-        }
-        self.lowest = start;
-        self.encoded[self.count][..4].copy_from_slice(&gap.to_be_bytes());
-        self.encoded[self.count][4..].copy_from_slice(&len.to_be_bytes());
-        self.count += 1;
-        true
-    }
-
-    /// The ack, if there is a range.
-    #[must_use]
-    pub fn ack(&self, delay: u32, marked: u32) -> Option<Ack<'_>> {
-        Ack::new(self.largest, delay, marked, &self.encoded[..self.count])
-    }
-}
-
 /// A piece of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fragment<'a> {
@@ -350,6 +263,7 @@ impl Frame<'_> {
     ///
     /// # Panics
     /// If a packet or piece is longer than 65,535 bytes.
+    #[cfg(any(test, internals))]
     #[inline]
     pub fn write_to(&self, out: &mut [u8]) -> Option<usize> {
         // Nearly every frame is a whole packet.
@@ -462,7 +376,6 @@ impl Head {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::MAX_PACKET;
 
     /// 10 numbers from the top, and 20 below a gap of 3.
     const RANGE: [u8; 8] = [0, 0, 0, 0, 0, 0, 0, 10];
@@ -555,32 +468,5 @@ mod tests {
         ] {
             assert_eq!(fragment(offset, total, piece), Some(FrameError::Length { at: 0 }));
         }
-    }
-    #[test]
-    fn acks_say_what_arrived_and_nothing_impossible() {
-        let mut ranges = AckRanges::default();
-        assert!(ranges.ack(0, 0).is_none());
-        for range in [991..=1_000, 968..=987, 0..=0] {
-            assert!(ranges.push(range));
-        }
-        for range in [0..=0, 5..=6] {
-            assert!(!ranges.push(range), "not below the last one");
-        }
-        let ack = ranges.ack(5, 7).unwrap();
-        assert_eq!(ack.ranges().collect::<Vec<_>>(), [991..=1_000, 968..=987, 0..=0]);
-        let mut full = AckRanges::default();
-        let top = 10 * MAX_ACK_RANGES as u64;
-        (0..MAX_ACK_RANGES as u64).for_each(|i| assert!(full.push(top - 2 * i..=top - 2 * i)));
-        assert!(!full.push(0..=1));
-        assert_eq!(full.ack(0, 0).unwrap().ranges().count(), MAX_ACK_RANGES);
-        let one = |len: u8| [[0, 0, 0, 0, 0, 0, 0, len]];
-        assert!(Ack::new(9, 0, 0, &one(10)).is_some());
-        assert_eq!(Ack::new(9, 0, 0, &one(11)), None, "below zero");
-        assert_eq!(Ack::new(9, 0, 0, &one(0)), None);
-        assert_eq!(Ack::new(u64::MAX, 0, 0, &one(1)), None);
-        assert_eq!(Ack::new(9, 0, 0, &[LATER]), None, "a gap before the largest");
-        assert_eq!(Ack::new(99, 0, 0, &[RANGE, RANGE]), None, "no gap between two ranges");
-        assert_eq!(Ack::new(9, 0, 0, &[]), None);
-        assert_eq!(Ack::new(u64::MAX - 1, 0, 0, &[RANGE; 33]), None);
     }
 }

@@ -4,22 +4,30 @@
 use core::net::SocketAddr;
 use core::time::Duration;
 
-use crate::config::{BASE_DATAGRAM, CloseReason, Config, LinkId, PostQuantum, Suites, Transmit};
+use crate::aead::Cipher;
+use crate::config::{Config, PostQuantum, Suites};
 use crate::elligator::KeyPair;
 use crate::envelope::{ENVELOPE_HEADER, EnvelopeKey};
 use crate::epoch::EpochSecret;
+use crate::event::{CloseReason, LinkId, Transmit};
+use crate::header::ConnectionId;
 use crate::kdf::{Rng, label};
 use crate::kem::{self, Decapsulator};
-use crate::link::{Finish, NewLink, Parameters};
+use crate::link::{Finish, NewLink};
 use crate::message::{
     Answer, CHECK_LEN, COOKIE_LEN, MIN_INITIAL, Message, NOISE_1_LEN, NOISE_3_LEN, OFFER_LEN,
-    Offer, PART_LEN, Part, REST_LEN, check,
+    Offer, PART_LEN, Parameters, Part, REST_LEN, check,
 };
+use crate::mtu::BASE_DATAGRAM;
 use crate::noise::{Handshake, Refused, Secrets};
-use crate::seal::{Cipher, ConnectionId, Opener, Sealer};
+use crate::seal::{Opener, Sealer};
 use crate::shape::Level;
 use crate::{PeerKey, StaticKey};
 
+/// A handshake that is not complete after this long is given up.
+pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Wait before the first retransmission of a handshake packet; doubles each time.
+const HANDSHAKE_RETRY: Duration = Duration::from_millis(250);
 /// Retransmissions are never further apart.
 const MAX_RETRY_WAIT: Duration = Duration::from_secs(2);
 /// Cookies that a dialer takes in one handshake.
@@ -131,8 +139,8 @@ impl Dialing {
             sent: 0,
             rest_due: None,
             next: now,
-            wait: config.handshake_retry,
-            deadline: now + config.handshake_timeout,
+            wait: HANDSHAKE_RETRY,
+            deadline: now + HANDSHAKE_TIMEOUT,
         }
     }
 
@@ -261,15 +269,15 @@ impl Dialing {
             peer,
             remote: self.remote,
             sealer: Sealer::new(answer.cipher, sending, config.rekey, now),
-            opener: Opener::new(answer.cipher, receiving, config.old_epoch_grace),
+            opener: Opener::new(answer.cipher, receiving),
             theirs: answer.parameters,
             post_quantum: shared.is_some(),
             rng: self.rng,
             finish: Some(Finish {
                 datagram,
                 next: now,
-                wait: config.handshake_retry,
-                deadline: now + config.handshake_timeout,
+                wait: HANDSHAKE_RETRY,
+                deadline: now + HANDSHAKE_TIMEOUT,
             }),
         })
     }
@@ -367,7 +375,7 @@ impl HalfOpen {
             response: Vec::new(),
             due: false,
             credit: initial.len,
-            deadline: now + config.handshake_timeout,
+            deadline: now + HANDSHAKE_TIMEOUT,
         };
         match initial.part {
             Some(part) => half.message.extend_from_slice(part.part),
@@ -468,7 +476,7 @@ impl HalfOpen {
             peer,
             remote: self.remote,
             sealer: Sealer::new(self.cipher, sending, config.rekey, now),
-            opener: Opener::new(self.cipher, receiving, config.old_epoch_grace),
+            opener: Opener::new(self.cipher, receiving),
             theirs,
             post_quantum: self.shared.is_some(),
             rng: self.rng,

@@ -24,8 +24,6 @@ pub(crate) mod label {
     pub const HEADER_KEY: &str = "xylem-link v3 header protection key";
     pub const CONNECTION_ID: &str = "xylem-link v3 connection id";
     pub const COMMITMENT: &str = "xylem-link v3 epoch commitment";
-    pub const RATCHET_START: &str = "xylem-link v3 ratchet start";
-    pub const RATCHET_ROOT: &str = "xylem-link v3 ratchet root";
     pub const RANDOM: &str = "xylem-link v3 random generator";
 }
 
@@ -58,11 +56,6 @@ impl Rng {
     /// Takes more randomness in: whoever knows the state so far knows nothing of what comes.
     pub fn add(&mut self, random: &[u8; 32]) {
         self.key = derive(label::FRESH_RANDOM, &[&self.key, random]);
-    }
-
-    /// The same draws again: for benchmarks that do one thing many times.
-    pub fn copy_for_tests(&self) -> Self {
-        Self { key: self.key }
     }
 
     pub fn fill(&mut self, out: &mut [u8]) {

@@ -9,7 +9,7 @@
 //! Sans-io: bytes come from a socket that the caller reads ([`Endpoint::handle_datagram`]) and go
 //! to one that it writes ([`Endpoint::poll_transmit`]); time is passed in, and randomness comes
 //! from a seed. The wire format is in docs/spec/link.md, what observers learn in
-//! docs/threat-model.md. Beside the links: [`ratchet`], for messages to peers that may be offline.
+//! docs/threat-model.md.
 //!
 //! In the order in which bytes flow out: [`Endpoint::send`] → queue (coalesce, fragment) → frames
 //! → [`seal::Sealer`] → datagram; and in: datagram → routing by connection id → [`seal::Opener`] →
@@ -53,6 +53,9 @@
 //! ```
 
 mod config;
+mod event;
+mod stats;
+
 mod curve;
 mod elligator;
 mod keys;
@@ -73,10 +76,11 @@ mod reassembly;
 mod shape;
 mod stream;
 
-pub mod frame;
-pub mod ratchet;
-pub mod replay;
-pub mod seal;
+#[allow(unreachable_pub, reason = "public in xylem-link-internals")]
+mod frame;
+mod replay;
+#[allow(unreachable_pub, reason = "public in xylem-link-internals")]
+mod seal;
 
 mod aead;
 mod epoch;
@@ -86,22 +90,25 @@ mod reset;
 
 mod kdf;
 
-pub use config::{
-    BASE_DATAGRAM, CloseReason, Config, EndpointStats, Event, LinkId, LinkStats, MAX_DATAGRAM,
-    MAX_PACKET, PostQuantum, RatchetLimits, RekeyLimits, SendError, Suites, Transmit,
-};
+#[cfg(internals)]
+pub use aead::Cipher;
+pub use config::{Config, PostQuantum, Suites};
 pub use endpoint::Endpoint;
+pub use event::{CloseReason, Event, LinkId, StreamId, Transmit};
+pub use frame::MAX_PACKET;
 pub use keys::{PeerKey, StaticKey};
-pub use link::Link;
+pub use link::{Link, SendError};
+pub use mtu::{BASE_DATAGRAM, MAX_DATAGRAM};
+pub use rekey::RatchetLimits;
+pub use seal::RekeyLimits;
 pub use shape::{Cost, Cover, Level, NoSuchLevel, Padding, Profile, Shaping, Timing};
+pub use stats::{EndpointStats, LinkStats};
 pub use stream::{
-    INITIAL_LINK_WINDOW, INITIAL_STREAM_WINDOW, MAX_STREAMS, REFUSED, StreamError, StreamId,
-    StreamRead, purpose,
+    INITIAL_LINK_WINDOW, INITIAL_STREAM_WINDOW, MAX_STREAMS, REFUSED, StreamError, StreamRead,
+    purpose,
 };
 pub use xylem_congestion::Algorithm;
 
-#[doc(hidden)]
-pub mod for_tests;
-
-#[doc(hidden)]
-pub use for_tests::envelope_for_fuzzing;
+#[cfg(any(test, internals))]
+#[path = "../internals/src/internals.rs"]
+pub mod internals;

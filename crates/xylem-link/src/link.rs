@@ -7,17 +7,23 @@ use core::net::SocketAddr;
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use crate::config::{CloseReason, Config, LinkId, LinkStats, MAX_PACKET, SendError};
-use crate::frame::{CLOSE_NORMAL, CLOSE_PROTOCOL};
+use thiserror::Error;
+
+use crate::config::Config;
+use crate::event::{CloseReason, LinkId};
+use crate::frame::{CLOSE_NORMAL, CLOSE_PROTOCOL, MAX_PACKET};
+use crate::header::ConnectionId;
 use crate::kdf::Rng;
 use crate::keys::PeerKey;
-use crate::mtu::PathMtu;
+use crate::message::Parameters;
+use crate::mtu::{BASE_DATAGRAM, PathMtu};
 use crate::queue::{SendQueue, Spare};
 use crate::reassembly::Reassembly;
 use crate::rekey::{Carried, Rekey};
 use crate::reset::{PeerToken, ResetKey, Token};
-use crate::seal::{ConnectionId, Opener, Sealer};
+use crate::seal::{Opener, Sealer};
 use crate::shape::{Level, Shaper};
+use crate::stats::LinkStats;
 use crate::stream::{StreamSettings, Streams};
 
 mod ecn;
@@ -37,22 +43,30 @@ const MAX_WAIT: Duration = Duration::from_secs(1);
 const LINGER: Duration = Duration::from_secs(1);
 /// Closes sent for one link at most.
 const MAX_CLOSES: u8 = 8;
+/// Bytes that may wait for `poll_transmit` before [`SendError::Full`].
+const SEND_QUEUE_BYTES: usize = 1 << 20;
+/// Datagrams of one size in one [`crate::Transmit`].
+const MAX_SEGMENTS: usize = 32;
 /// Pongs, and answers of each other kind, that wait to be sent; more are not owed.
 const MAX_ANSWERS: usize = 8;
 /// Path challenges sent to one new address.
 const MAX_CHALLENGES: u8 = 3;
 
-/// What both sides said of themselves in the handshake.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Parameters {
-    /// Largest datagram that the side can receive.
-    pub max_datagram: usize,
-    /// Its idle timeout.
-    pub idle_timeout: Duration,
-    /// The shaping level that it wants, 0 for none.
-    pub shaping: u8,
-    /// The highest shaping level that it agrees to.
-    pub shaping_limit: u8,
+/// Why a packet was not taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum SendError {
+    /// The link's send queue is full: call again after `poll_transmit`.
+    #[error("the link's send queue is full")]
+    Full,
+    /// The packet is empty or longer than [`MAX_PACKET`].
+    #[error("the packet is empty or longer than {MAX_PACKET} bytes")]
+    Size,
+    /// There is no such link (any more).
+    #[error("no such link")]
+    NoLink,
+    /// The link's handshake is not complete.
+    #[error("the link is not connected yet")]
+    NotConnected,
 }
 
 /// The dialer's last handshake message, sent again until something authentic arrives.
@@ -151,7 +165,7 @@ pub(crate) struct NewLink {
 impl Link {
     pub(crate) fn new(config: &Config, now: Duration, mut new: NewLink) -> Self {
         let mut limit = config.max_datagram.min(new.theirs.max_datagram);
-        let mut queue = SendQueue::new(config.send_queue_bytes, config.max_gso_segments);
+        let mut queue = SendQueue::new(SEND_QUEUE_BYTES, MAX_SEGMENTS);
         let mut shaper = Shaper::of_link(&config.shaping, &new.theirs, &mut new.rng, now);
         if let Some(shaper) = &mut shaper {
             limit = shaper.largest().map_or(limit, |largest| largest.min(limit));
@@ -174,12 +188,8 @@ impl Link {
             token: PeerToken::default(),
             routes_changed: false,
             queue,
-            reassembly: Reassembly::new(
-                config.reassembly_packets,
-                config.reassembly_bytes,
-                config.reassembly_timeout,
-            ),
-            mtu: PathMtu::new(config.initial_datagram, limit, now),
+            reassembly: Reassembly::default(),
+            mtu: PathMtu::new(BASE_DATAGRAM, limit, now),
             rng: new.rng,
             idle_timeout: config.idle_timeout.min(new.theirs.idle_timeout).max(second),
             keep_alive: config.keep_alive,
@@ -189,7 +199,11 @@ impl Link {
             owed: Owed { ping: true, announce: Some(now), ..Owed::default() },
             challenge: None,
             streams: None,
-            stream_settings: StreamSettings::new(config, new.finish.is_some()),
+            stream_settings: StreamSettings {
+                dialer: new.finish.is_some(),
+                algorithm: config.congestion,
+                max_streams: config.max_streams,
+            },
             packets_next: false,
             // A mark that comes and goes would show through a rhythm.
             ecn: Ecn::new(config.ecn && !shaper.as_ref().is_some_and(|s| s.is_gated())),
@@ -286,7 +300,7 @@ impl Link {
     }
 
     /// A datagram of frames that no honest sender writes.
-    #[cfg(test)]
+    #[cfg(any(test, internals))]
     pub(crate) fn seal_frames(&mut self, frames: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
         let to = self.remote;

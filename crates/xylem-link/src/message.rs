@@ -13,13 +13,15 @@
 //! initial that every path carries, so 91 bytes of it follow in a datagram of their own; the check
 //! keeps others from putting in theirs.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
+
 use core::time::Duration;
 
+use crate::aead::Cipher;
+use crate::header::{CID_LEN, ConnectionId};
 use crate::kdf::{derive, label};
 use crate::kem;
-use crate::link::Parameters;
 use crate::noise::{MESSAGE_1_OVERHEAD, MESSAGE_2_OVERHEAD, MESSAGE_3_OVERHEAD};
-use crate::seal::{CID_LEN, Cipher, ConnectionId};
 
 const VERSION: u8 = 3;
 const INITIAL: u8 = 1;
@@ -223,6 +225,19 @@ impl Answer {
     }
 }
 
+/// What both sides said of themselves in the handshake.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Parameters {
+    /// Largest datagram that the side can receive.
+    pub max_datagram: usize,
+    /// Its idle timeout.
+    pub idle_timeout: Duration,
+    /// The shaping level that it wants, 0 for none.
+    pub shaping: u8,
+    /// The highest shaping level that it agrees to.
+    pub shaping_limit: u8,
+}
+
 impl Parameters {
     /// Largest datagram (2), idle timeout in milliseconds (4), shaping level that this side wants
     /// (1) and the highest that it agrees to (1). Payload of Noise message 3.
@@ -336,6 +351,6 @@ mod tests {
     fn hybrid_messages_fit_every_path() {
         let head = crate::envelope::ENVELOPE_HEADER + 2;
         assert_eq!(head + COOKIE_LEN + NOISE_1_LEN + CHECK_LEN + PART_LEN, MIN_INITIAL);
-        assert!(head + HYBRID_2_LEN <= crate::config::BASE_DATAGRAM);
+        assert!(head + HYBRID_2_LEN <= crate::mtu::BASE_DATAGRAM);
     }
 }

@@ -5,8 +5,15 @@
 
 use core::time::Duration;
 
+/// Datagram size that every link starts with, in bytes of UDP payload: what IPv6 promises to carry
+/// (1,280) less its header (40) and UDP's (8). Raising it is the work of path MTU discovery.
+pub const BASE_DATAGRAM: usize = 1_232;
+
+/// Largest UDP payload over IPv4, in bytes: 65,535 less 20 (IP) and 8 (UDP).
+pub const MAX_DATAGRAM: usize = 65_507;
+
 /// UDP payloads worth trying: tunnels, Ethernet, jumbo frames, loopback.
-const TABLE: [usize; 6] = [1_392, 1_452, 8_952, 16_384, 32_768, 65_507];
+const TABLE: [usize; 6] = [1_392, 1_452, 8_952, 16_384, 32_768, MAX_DATAGRAM];
 /// Lost probes after which a size is given up.
 const MAX_LOST: u8 = 3;
 /// A size in use is checked again this often, if datagrams are sent.

@@ -7,9 +7,11 @@
 
 use std::collections::VecDeque;
 
-use crate::config::MAX_DATAGRAM;
+use crate::aead::TAG_LEN;
 use crate::frame::{FRAGMENT_OVERHEAD, Fragment, Frame, PACKET_OVERHEAD};
-use crate::seal::{HEADER_LEN, OVERHEAD, TAG_LEN};
+use crate::header::HEADER_LEN;
+use crate::mtu::MAX_DATAGRAM;
+use crate::seal::OVERHEAD;
 use crate::shape::Shaper;
 use crate::shape::padding::{Padder, Padding};
 

@@ -1,17 +1,26 @@
 //! Packets that came in pieces. Bounded in number, bytes and time: whatever a peer sends, the
 //! oldest incomplete packets go first.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
+
 use core::time::Duration;
 use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-use crate::frame::Fragment;
+use crate::frame::{Fragment, MAX_PACKET};
 
+/// Incomplete packets of one link.
+const MAX_PACKETS: usize = 64;
+/// Bytes that they may hold.
+const MAX_BYTES: usize = 1 << 20;
+/// Age at which one is forgotten.
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// Separate runs of bytes that an incomplete packet may consist of.
 const MAX_RUNS: usize = 128;
 /// Bookkeeping that counts against the byte limit for each incomplete packet.
 const COST: usize = 64;
+const _: () = assert!(MAX_PACKET + COST <= MAX_BYTES, "every packet fits alone");
 
 /// The peer's pieces contradict each other.
 #[derive(Debug, PartialEq, Eq)]
@@ -28,20 +37,13 @@ struct Partial {
 }
 
 /// The incomplete packets of one link, oldest first.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Reassembly {
     partial: VecDeque<Partial>,
     bytes: usize,
-    max_packets: usize,
-    max_bytes: usize,
-    timeout: Duration,
 }
 
 impl Reassembly {
-    pub fn new(max_packets: usize, max_bytes: usize, timeout: Duration) -> Self {
-        Self { partial: VecDeque::new(), bytes: 0, max_packets, max_bytes, timeout }
-    }
-
     /// Takes a piece; gives the packet when it is whole.
     pub fn insert(
         &mut self,
@@ -49,19 +51,21 @@ impl Reassembly {
         fragment: Fragment<'_>,
     ) -> Result<Option<Bytes>, Contradiction> {
         let total = fragment.total as usize;
-        if total + COST > self.max_bytes || self.max_packets == 0 {
-            return Ok(None);
+        if total > MAX_PACKET {
+            return Err(Contradiction);
         }
+        let cost = total.saturating_add(COST);
         let found = self.partial.iter().position(|p| p.message == fragment.message);
         let index = match found {
             Some(index) => index,
             None => {
-                while self.partial.len() >= self.max_packets
-                    || self.bytes + total + COST > self.max_bytes
+                while self.partial.len() >= MAX_PACKETS
+                    || self.bytes.saturating_add(cost) > MAX_BYTES
                 {
                     self.remove(0);
                 }
-                self.bytes += total + COST;
+                self.bytes = self.bytes.saturating_add(cost);
+                let index = self.partial.len();
                 self.partial.push_back(Partial {
                     message: fragment.message,
                     since: now,
@@ -69,7 +73,7 @@ impl Reassembly {
                     received: 0,
                     runs: Vec::new(),
                 });
-                self.partial.len() - 1
+                index
             }
         };
         let partial = &mut self.partial[index];
@@ -89,7 +93,7 @@ impl Reassembly {
 
     /// When [`Reassembly::expire`] has something to do.
     pub fn expires_at(&self) -> Option<Duration> {
-        self.partial.front().map(|p| p.since + self.timeout)
+        self.partial.front().map(|p| p.since.saturating_add(TIMEOUT))
     }
 
     /// Forgets what is too old.
@@ -101,7 +105,7 @@ impl Reassembly {
 
     fn remove(&mut self, index: usize) -> Option<Partial> {
         let partial = self.partial.remove(index)?;
-        self.bytes -= partial.bytes.len() + COST;
+        self.bytes = self.bytes.saturating_sub(partial.bytes.len().saturating_add(COST));
         Some(partial)
     }
 }
@@ -109,25 +113,28 @@ impl Reassembly {
 impl Partial {
     fn add(&mut self, fragment: &Fragment<'_>) -> Result<(), Contradiction> {
         let start = fragment.offset;
-        let end = start + fragment.piece.len() as u32;
-        // The frame parser has checked that the piece lies within the total.
+        // The frame parser has checked that the piece lies within the total; so no sum is too large.
+        let len = u32::try_from(fragment.piece.len()).map_err(|_| Contradiction)?;
+        let end =
+            start.checked_add(len).filter(|end| *end <= fragment.total).ok_or(Contradiction)?;
         let at = self.runs.partition_point(|run| run.0 < start);
-        let before = at.checked_sub(1).map(|i| self.runs[i]);
+        let before = at.checked_sub(1);
         let after = self.runs.get(at).copied();
         // Datagrams are delivered once and senders cut packets without overlap.
-        if before.is_some_and(|run| run.1 > start) || after.is_some_and(|run| run.0 < end) {
+        if before.is_some_and(|i| self.runs[i].1 > start) || after.is_some_and(|run| run.0 < end) {
             return Err(Contradiction);
         }
         self.bytes[start as usize..end as usize].copy_from_slice(fragment.piece);
-        self.received += fragment.piece.len();
-        match (before.is_some_and(|r| r.1 == start), after.is_some_and(|r| r.0 == end)) {
-            (true, true) => {
-                self.runs[at - 1].1 = self.runs[at].1;
+        self.received = self.received.saturating_add(fragment.piece.len());
+        let adjoins_after = after.is_some_and(|run| run.0 == end);
+        match (before.filter(|i| self.runs[*i].1 == start), adjoins_after) {
+            (Some(before), true) => {
+                self.runs[before].1 = self.runs[at].1;
                 self.runs.remove(at);
             }
-            (true, false) => self.runs[at - 1].1 = end,
-            (false, true) => self.runs[at].0 = start,
-            (false, false) => self.runs.insert(at, (start, end)),
+            (Some(before), false) => self.runs[before].1 = end,
+            (None, true) => self.runs[at].0 = start,
+            (None, false) => self.runs.insert(at, (start, end)),
         }
         Ok(())
     }
@@ -159,7 +166,7 @@ mod tests {
             for i in (1..pieces.len()).rev() {
                 pieces.swap(i, rng.below(i + 1));
             }
-            let mut reassembly = Reassembly::new(4, 1 << 20, S);
+            let mut reassembly = Reassembly::default();
             for (i, &(a, b)) in pieces.iter().enumerate() {
                 let fragment = piece(round, a as u32, packet.len() as u32, &packet[a..b]);
                 let whole = reassembly.insert(Duration::ZERO, fragment).unwrap();
@@ -174,7 +181,7 @@ mod tests {
 
     #[test]
     fn contradictions_are_the_peers_fault() {
-        let mut r = Reassembly::new(4, 1 << 20, S);
+        let mut r = Reassembly::default();
         assert_eq!(r.insert(S, piece(1, 10, 100, &[0; 10])), Ok(None));
         for (offset, total, len) in
             [(10, 100, 10), (5, 100, 6), (19, 100, 2), (0, 100, 50), (30, 99, 1)]
@@ -185,16 +192,22 @@ mod tests {
 
     #[test]
     fn count_bytes_runs_and_time_are_bounded() {
-        let mut r = Reassembly::new(4, 10_000, S);
+        let mut r = Reassembly::default();
         for message in 0..1_000 {
             assert_eq!(r.insert(S, piece(message, 0, 4_000, b"x")), Ok(None));
-            assert!(r.partial.len() <= 4 && r.bytes <= 10_000);
+            assert!(r.partial.len() <= MAX_PACKETS && r.bytes <= MAX_BYTES);
         }
-        assert_eq!(r.insert(S, piece(2_000, 0, 10_000, b"x")), Ok(None));
-        assert_eq!(r.partial.len(), 2, "what can never fit does not push others out");
-        r.expire(S + S / 2);
-        assert_eq!(r.partial.len(), 2);
-        r.expire(S + S);
+        assert_eq!(r.partial.len(), MAX_PACKETS);
+        for message in 1_000..2_000 {
+            assert_eq!(r.insert(S, piece(message, 0, MAX_PACKET as u32, b"x")), Ok(None));
+            assert!(r.partial.len() <= MAX_PACKETS && r.bytes <= MAX_BYTES);
+        }
+        assert_eq!(r.partial.len(), MAX_BYTES / (MAX_PACKET + COST));
+        let too_long = piece(2_000, 0, MAX_PACKET as u32 + 1, b"x");
+        assert_eq!(r.insert(S, too_long), Err(Contradiction));
+        r.expire(S + TIMEOUT / 2);
+        assert_eq!(r.partial.len(), MAX_BYTES / (MAX_PACKET + COST));
+        r.expire(S + TIMEOUT);
         assert_eq!((r.partial.len(), r.bytes), (0, 0));
         for i in 0..MAX_RUNS as u32 {
             r.insert(S, piece(1, i * 2, 1_000, b"x")).unwrap();

@@ -20,7 +20,6 @@ use core::time::Duration;
 
 use zeroize::Zeroizing;
 
-use crate::config::RatchetLimits;
 use crate::curve;
 use crate::epoch::RatchetSecret;
 use crate::frame::Frame;
@@ -29,6 +28,22 @@ use crate::kdf::Rng;
 /// Datagrams that have to arrive before time makes a round due: rounds are not what keeps a
 /// silent link from idling out.
 const MIN_RECEIVED: u64 = 8;
+
+/// When the dialer of a link begins a round of Diffie-Hellman. The first limit that is reached
+/// counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RatchetLimits {
+    /// Bytes of datagrams in both directions since the last round.
+    pub bytes: u64,
+    /// Time since the last round.
+    pub time: Duration,
+}
+
+impl Default for RatchetLimits {
+    fn default() -> Self {
+        Self { bytes: 1 << 34, time: Duration::from_secs(120) }
+    }
+}
 
 /// The peer's frame cannot have come at this point.
 #[derive(Debug, PartialEq, Eq)]

@@ -18,12 +18,12 @@ use std::collections::HashMap;
 use xylem_hash::Hasher;
 use zeroize::Zeroize;
 
-use crate::config::LinkId;
 use crate::cookie::address;
 use crate::envelope::constant_time_eq;
+use crate::event::LinkId;
+use crate::header::ConnectionId;
 use crate::kdf::{Rng, derive, label};
 use crate::keys::StaticKey;
-use crate::seal::ConnectionId;
 
 /// Bytes of a token, with which a reset ends.
 pub(crate) const TOKEN_LEN: usize = 16;

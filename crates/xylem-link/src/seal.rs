@@ -15,17 +15,11 @@ use core::time::Duration;
 
 use thiserror::Error;
 
-use crate::RekeyLimits;
+use crate::aead::{Cipher, TAG_LEN};
 use crate::epoch::{Epoch, EpochKeys, EpochSecret, RatchetSecret};
-use crate::kdf::label;
+use crate::header::{ConnectionId, HEADER_LEN};
 use crate::replay::{LAST_NUMBER, ReplayWindow};
 
-pub use crate::aead::{Cipher, TAG_LEN};
-
-/// Bytes of a connection id.
-pub const CID_LEN: usize = 8;
-/// Bytes before the sealed part: connection id and truncated packet number.
-pub const HEADER_LEN: usize = CID_LEN + 4;
 /// Bytes that a datagram has beside its frames.
 pub const OVERHEAD: usize = HEADER_LEN + TAG_LEN;
 
@@ -34,13 +28,31 @@ pub const OVERHEAD: usize = HEADER_LEN + TAG_LEN;
 const HARD_PACKETS: u64 = 1 << 22;
 /// Bytes likewise: 2^34 AES blocks.
 const HARD_BYTES: u64 = 1 << 38;
+/// How long keys of the epoch before stay usable for reordered packets.
+const OLD_EPOCH_GRACE: Duration = Duration::from_secs(3);
 /// Forgeries tried against one key beyond which the link is given up (RFC 9001 section 6.6:
 /// 2^36 for ChaCha20-Poly1305).
 const MAX_FORGERIES: u64 = 1 << 35;
 
-/// What the first bytes of a datagram say about whom it is for.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct ConnectionId(pub [u8; CID_LEN]);
+/// When sending keys are replaced. The first limit that is reached counts.
+///
+/// The AEAD's own limits are far above: at these values an AES-256-GCM key seals 2^32 blocks at
+/// most, which leaves an attacker an advantage of about 2^-64 (RFC 9001 appendix B has the sums).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RekeyLimits {
+    /// Packets sealed under one key.
+    pub packets: u64,
+    /// Plaintext bytes sealed under one key.
+    pub bytes: u64,
+    /// Age of a key.
+    pub time: Duration,
+}
+
+impl Default for RekeyLimits {
+    fn default() -> Self {
+        Self { packets: 1 << 20, bytes: 1 << 36, time: Duration::from_secs(300) }
+    }
+}
 
 /// The sender of one direction.
 pub struct Sealer {
@@ -86,7 +98,7 @@ impl Sealer {
     }
 
     /// The AEAD.
-    #[must_use]
+    #[cfg(test)]
     pub fn cipher(&self) -> Cipher {
         self.cipher
     }
@@ -180,22 +192,13 @@ impl Sealer {
         self.bytes += datagram.len() as u64;
         let keys = &self.current.keys;
         let truncated = number as u32;
-        let header = header(keys.cid, truncated);
+        let header = keys.cid.header(truncated);
         let end = datagram.len() - TAG_LEN;
         let tag = keys.aead.seal(number, &header, &mut datagram[HEADER_LEN..end]);
         datagram[end..].copy_from_slice(&tag);
         let protected = truncated ^ keys.mask(datagram);
-        datagram[..HEADER_LEN].copy_from_slice(&self::header(keys.cid, protected));
+        datagram[..HEADER_LEN].copy_from_slice(&keys.cid.header(protected));
     }
-}
-
-/// A datagram's first bytes: the epoch's id, and a packet number's low bits.
-#[inline]
-fn header(cid: ConnectionId, truncated: u32) -> [u8; HEADER_LEN] {
-    let mut header = [0; HEADER_LEN];
-    header[..CID_LEN].copy_from_slice(&cid.0);
-    header[CID_LEN..].copy_from_slice(&truncated.to_be_bytes());
-    header
 }
 
 /// Why a datagram was not opened. In every case nothing has changed but a counter.
@@ -241,7 +244,6 @@ pub struct Opener {
     epoch: u64,
     window: ReplayWindow,
     forgeries: u64,
-    grace: Duration,
 }
 
 /// The epoch before the current one.
@@ -263,7 +265,7 @@ enum Slot {
 }
 
 impl Opener {
-    pub(crate) fn new(cipher: Cipher, secret: EpochSecret, grace: Duration) -> Self {
+    pub(crate) fn new(cipher: Cipher, secret: EpochSecret) -> Self {
         Self {
             cipher,
             previous: None,
@@ -273,7 +275,6 @@ impl Opener {
             epoch: 0,
             window: ReplayWindow::default(),
             forgeries: 0,
-            grace,
         }
     }
 
@@ -348,7 +349,7 @@ impl Opener {
         let (head, _) = datagram.split_first_chunk::<HEADER_LEN>().ok_or(OpenError::Short)?;
         let protected = u32::from_be_bytes([head[8], head[9], head[10], head[11]]);
         let truncated = protected ^ keys.mask(datagram);
-        let header = header(keys.cid, truncated);
+        let header = keys.cid.header(truncated);
         let number = expand(truncated, self.window.end());
         if !keys.aead.open(number, &header, &mut datagram[HEADER_LEN..]) {
             self.forgeries += 1;
@@ -368,8 +369,8 @@ impl Opener {
     }
 
     /// So that a benchmark can open the same datagrams again.
-    #[doc(hidden)]
-    pub fn forget_seen_for_tests(&mut self) {
+    #[cfg(internals)]
+    pub fn forget_seen(&mut self) {
         self.window = ReplayWindow::default();
     }
 
@@ -408,7 +409,7 @@ impl Opener {
             }
         };
         let old = core::mem::replace(&mut self.current, after);
-        let (cid, forget_at) = (old.keys.cid, now + self.grace);
+        let (cid, forget_at) = (old.keys.cid, now + OLD_EPOCH_GRACE);
         self.previous = Some(Previous { cid, keys: Some(old.keys), forget_at });
         self.epoch += 1;
         self.forgeries = 0;
@@ -416,7 +417,7 @@ impl Opener {
 }
 
 /// The full packet number that is nearest to the expected one (RFC 9000 appendix A.3).
-/// `expected`: one above the highest seen.
+/// `expected`: one above the highest seen, at most 2^62, so that no sum here overflows.
 fn expand(truncated: u32, expected: u64) -> u64 {
     const WIN: u64 = 1 << 32;
     let candidate = (expected & !(WIN - 1)) | u64::from(truncated);
@@ -442,15 +443,5 @@ impl fmt::Debug for Opener {
     }
 }
 
-/// A sender and its receiver for benchmarks and fuzzing, without a handshake.
-#[doc(hidden)]
-#[must_use]
-pub fn pair_for_tests(cipher: Cipher, limits: RekeyLimits) -> (Sealer, Opener) {
-    let secret = || EpochSecret::first(label::INITIATOR_EPOCH, &[1; 32], None, &[2; 32], cipher);
-    let grace = Duration::from_secs(3);
-    (Sealer::new(cipher, secret(), limits, Duration::ZERO), Opener::new(cipher, secret(), grace))
-}
-
 #[cfg(test)]
-#[path = "seal_tests.rs"]
 mod tests;

@@ -14,7 +14,7 @@ use core::net::SocketAddr;
 use core::time::Duration;
 
 use crate::kdf::Rng;
-use crate::link::Parameters;
+use crate::message::Parameters;
 use crate::seal::OVERHEAD;
 
 pub(crate) mod cover;

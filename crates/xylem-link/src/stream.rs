@@ -6,7 +6,6 @@
 //! order ([`incoming`]) → `read`. What was lost is found in [`recovery`]; what arrived is told by
 //! [`acks`]. It knows nothing of what streams are for, seals nothing and reads no clock.
 
-use core::fmt;
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,7 +13,7 @@ use bytes::Bytes;
 use thiserror::Error;
 use xylem_congestion::Algorithm;
 
-use crate::config::{Config, Event, LinkId};
+use crate::event::{Event, LinkId, StreamId};
 
 mod acks;
 mod buffer;
@@ -46,10 +45,21 @@ pub const REFUSED: u32 = u32::MAX;
 
 /// Streams of the peer that are remembered until it has confirmed their end.
 const MAX_REMEMBERED: usize = 4 * MAX_STREAMS;
+/// The highest id of a stream. The ids above it belong to no stream: 2^32 - 1 means the whole link, and
+/// the two below that are left free, so that one above an id in use, or the next one of a side, is still
+/// a number of 32 bits.
+const MAX_STREAM_ID: u32 = u32::MAX - 3;
 /// Bytes of a link that no stream can reach; no window is wider.
 const MAX_OFFSET: u64 = 1 << 62;
-/// Pieces that one link may hold beside one for every 512 bytes of its window.
-const SPARE_PIECES: usize = 4_096;
+/// Bytes up to which a stream's window grows while the peer keeps filling it; also how many written bytes
+/// one stream holds until they are acknowledged.
+const MAX_STREAM_WINDOW: u64 = 16 << 20;
+/// Bytes up to which the window of all streams of a link grows.
+const MAX_LINK_WINDOW: u64 = 24 << 20;
+/// Written bytes of a stream that may wait to be sent for the first time.
+const MAX_UNSENT: u64 = 1 << 20;
+/// Pieces that one link may hold for reading: one for every 512 bytes of its largest window, and some.
+const MAX_PIECES: usize = (MAX_LINK_WINDOW / 512) as usize + 4_096;
 
 /// What a stream is for, where it is agreed on beyond this crate. A program resets streams of
 /// purposes that it does not know.
@@ -60,22 +70,6 @@ pub mod purpose {
     pub const BENCH: u16 = 2;
     /// Control traffic of a program.
     pub const CONTROL: u16 = 3;
-}
-
-/// A stream of a link: even if the link's dialer opened it, else odd; never reused.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct StreamId(pub u32);
-
-impl fmt::Debug for StreamId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "stream {}", self.0)
-    }
-}
-
-impl fmt::Display for StreamId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "stream {}", self.0)
-    }
 }
 
 /// What [`crate::Endpoint::read_stream`] found.
@@ -122,31 +116,13 @@ pub enum StreamError {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Violation;
 
-/// What [`Config`] says of streams, and which side of the link we are.
+/// Which side of the link we are, and how streams are to be.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StreamSettings {
-    dialer: bool,
-    algorithm: Algorithm,
-    stream_window: u64,
-    stream_window_max: u64,
-    link_window_max: u64,
-    max_streams: usize,
-    unsent: u64,
-}
-
-impl StreamSettings {
-    pub fn new(config: &Config, dialer: bool) -> Self {
-        let max = config.stream_window_max.clamp(INITIAL_STREAM_WINDOW, MAX_OFFSET);
-        Self {
-            dialer,
-            algorithm: config.congestion,
-            stream_window: config.stream_window.clamp(INITIAL_STREAM_WINDOW, max),
-            stream_window_max: max,
-            link_window_max: config.link_window_max.clamp(INITIAL_LINK_WINDOW, MAX_OFFSET),
-            max_streams: config.max_streams,
-            unsent: config.send_queue_bytes.max(1) as u64,
-        }
-    }
+    pub dialer: bool,
+    pub algorithm: Algorithm,
+    /// Streams of the peer that may be open at once; more are refused.
+    pub max_streams: usize,
 }
 
 #[derive(Debug)]
@@ -217,7 +193,7 @@ impl Streams {
             line: VecDeque::new(),
             send_limit: INITIAL_LINK_WINDOW,
             sent: 0,
-            window: Window::new(INITIAL_LINK_WINDOW, settings.link_window_max),
+            window: Window::new(INITIAL_LINK_WINDOW, MAX_LINK_WINDOW),
             received: 0,
             consumed: 0,
             window_due: false,
@@ -241,11 +217,8 @@ impl Streams {
         id.is_multiple_of(2) == self.settings.dialer
     }
 
-    fn new_stream(&self, purpose: Option<u16>, open: Tell) -> Stream {
-        let mut window = Window::new(INITIAL_STREAM_WINDOW, self.settings.stream_window_max);
-        let widened = window.widen(self.settings.stream_window);
-        let mut recv = RecvHalf::new(window);
-        recv.window_due = widened;
+    fn new_stream(purpose: Option<u16>, open: Tell) -> Stream {
+        let recv = RecvHalf::new(Window::new(INITIAL_STREAM_WINDOW, MAX_STREAM_WINDOW));
         let send = SendHalf::new(INITIAL_STREAM_WINDOW, open);
         Stream { purpose, refused: false, send, recv, queued: false }
     }
@@ -255,13 +228,12 @@ impl Streams {
             return Err(StreamError::GoingAway);
         }
         let id = self.next_ours;
-        // The very last ids are left alone: one of them means the whole link.
-        if self.ours >= MAX_STREAMS || id >= u32::MAX - 2 {
+        if self.ours >= MAX_STREAMS || id > MAX_STREAM_ID {
             return Err(StreamError::TooMany);
         }
         self.next_ours += 2;
         self.ours += 1;
-        let stream = self.new_stream(Some(purpose), Tell::Due);
+        let stream = Self::new_stream(Some(purpose), Tell::Due);
         self.table.insert(id, stream);
         self.queue(id);
         Ok(StreamId(id))
@@ -274,11 +246,10 @@ impl Streams {
 
     /// How much of `len` bytes may be written now; the writer is told later if that is not all.
     fn room(&mut self, id: StreamId, len: usize) -> Result<usize, StreamError> {
-        let (unsent, held) = (self.settings.unsent, self.settings.stream_window_max);
         let send = &mut self.get(id)?.send;
         send.check_open()?;
-        let room = unsent.saturating_sub(send.buffer.unsent());
-        let room = room.min(held.saturating_sub(send.buffer.held()));
+        let room = MAX_UNSENT.saturating_sub(send.buffer.unsent());
+        let room = room.min(MAX_STREAM_WINDOW.saturating_sub(send.buffer.held()));
         let taken = (len as u64).min(room) as usize;
         send.writer_waits |= taken < len;
         Ok(taken)

@@ -1,37 +1,38 @@
-//! Keys over a network: rounds of Diffie-Hellman in bad weather, peers that lose their state, and
+//! Keys over a network: rounds of Diffie-Hellman over bad networks, peers that lose their state, and
 //! sessions that carry more than one key may.
 
 mod sim;
 
 use bytes::BytesMut;
 use core::time::Duration;
-use sim::{Dice, FAIR, MS, Net, S, Weather, addr, key};
+use sim::{FAIR, MS, Net, S, addr, key};
 use xylem_link::{
     CloseReason, Config, Endpoint, Event, RatchetLimits, RekeyLimits, StaticKey, Suites,
 };
+use xylem_sim::{Conditions, Rng};
 
 /// Rounds and plain changes of epochs in both directions, over a network that loses, doubles and
 /// reorders: no stall, nothing lost but to the network, nothing twice, nothing changed.
 #[test]
 fn rounds_survive_loss_and_reordering_while_both_sides_change_epochs() {
-    let weathers = [
+    let networks = [
         FAIR,
-        Weather { loss: 20, delay: 20 * MS, jitter: 60 * MS, ..FAIR },
-        Weather { loss: 5, duplicate: 30, delay: 5 * MS, jitter: 30 * MS, ..FAIR },
+        Conditions { loss: 0.2, delay: 20 * MS, jitter: 60 * MS, ..FAIR },
+        Conditions { loss: 0.05, duplicate: 0.3, delay: 5 * MS, jitter: 30 * MS, ..FAIR },
     ];
-    for (seed, weather) in (1..).zip(weathers) {
+    for (seed, conditions) in (1..).zip(networks) {
         for packets in [7, 1 << 20] {
             let config = Config {
                 rekey: RekeyLimits { packets, ..RekeyLimits::default() },
                 ratchet: RatchetLimits { time: 2 * S, ..RatchetLimits::default() },
                 ..Config::default()
             };
-            let mut net = Net::pair(seed, &config, weather);
+            let mut net = Net::pair(seed, &config, conditions);
             let (a, b) = net.connect();
-            let mut dice = Dice::new(seed);
+            let mut rng = Rng::new(seed);
             for n in 0..2_000u32 {
                 for (i, link) in [(0, a), (1, b)] {
-                    let mut packet = vec![n as u8; 4 + dice.below(700) as usize];
+                    let mut packet = vec![n as u8; 4 + rng.below(700) as usize];
                     packet[..4].copy_from_slice(&n.to_be_bytes());
                     net.nodes[i].endpoint.send(link, &packet).unwrap();
                 }
@@ -48,8 +49,8 @@ fn rounds_survive_loss_and_reordering_while_both_sides_change_epochs() {
                 node.packets.dedup_by(|one, other| one[..4] == other[..4]);
                 assert_eq!(node.packets.len(), count, "one twice");
                 assert!(node.packets.iter().all(|p| p[4..].iter().all(|byte| *byte == p[3])));
-                let least = 2_000 * (98 - weather.loss) / 100;
-                assert!(count as u64 > least, "{count} of 2,000");
+                let least = 2_000.0 * (0.98 - conditions.loss);
+                assert!(count as f64 > least, "{count} of 2,000");
             }
         }
     }
@@ -83,7 +84,7 @@ fn restarted(net: &mut Net, config: &Config, identity: u8) {
 fn a_dialer_learns_within_a_round_trip_that_the_responder_was_restarted() {
     let config = Config::default();
     for idle in [false, true] {
-        let mut net = Net::pair(1, &config, Weather { delay: 40 * MS, ..FAIR });
+        let mut net = Net::pair(1, &config, Conditions { delay: 40 * MS, ..FAIR });
         let (a, _) = net.connect();
         net.run(S);
         net.record = true;
@@ -217,7 +218,7 @@ fn a_token_taken_before_the_link_is_up_ends_nothing() {
         net.run(MS / 4);
     }
     // Every finish is lost; sealed datagrams are not.
-    net.weather.loss = 100;
+    net.conditions.loss = 1.0;
     net.tap.clear();
     net.nodes[0].endpoint.send(a, &[1; 100]).unwrap();
     net.flush();
@@ -230,7 +231,7 @@ fn a_token_taken_before_the_link_is_up_ends_nothing() {
     let resets = net.tap.iter().filter(|(from, _, d)| *from == addr(1) && d.len() < 64);
     let resets: Vec<_> = resets.cloned().collect();
     assert!(matches!(resets[..], [(_, to, _)] if to == addr(66)), "the dialer gets none");
-    net.weather.loss = 0;
+    net.conditions.loss = 0.0;
     net.run(2 * S);
     assert_eq!(net.nodes[1].connected.len(), 1);
     for (_, _, reset) in resets {

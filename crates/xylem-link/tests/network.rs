@@ -5,8 +5,9 @@ mod sim;
 use std::collections::HashSet;
 
 use core::time::Duration;
-use sim::{Dice, FAIR, MS, Net, S, Weather, addr};
+use sim::{FAIR, MS, Net, S, addr};
 use xylem_link::{CloseReason, Config, RekeyLimits, SendError};
+use xylem_sim::{Conditions, Rng, percent};
 
 fn numbered(n: u32, len: usize) -> Vec<u8> {
     let mut packet = vec![n as u8; len.max(4)];
@@ -18,10 +19,10 @@ fn numbered(n: u32, len: usize) -> Vec<u8> {
 /// arrive twice or changed.
 fn flow(net: &mut Net, from: usize, link: xylem_link::LinkId, count: u32, max: u64) -> f64 {
     let to = 1 - from;
-    let mut dice = Dice::new(u64::from(count));
+    let mut rng = Rng::new(u64::from(count));
     net.nodes[to].packets.clear();
     for n in 0..count {
-        let packet = numbered(n, dice.below(max) as usize);
+        let packet = numbered(n, rng.below(max) as usize);
         net.nodes[from].endpoint.send(link, &packet).unwrap();
         net.run(MS);
     }
@@ -41,8 +42,14 @@ fn sessions_come_up_and_packets_flow_over_a_table_of_loss() {
     for (loss, least) in [(0, 1.0), (1, 0.97), (5, 0.9), (20, 0.7)] {
         for seed in 0..10 {
             let jitter = 20 * MS;
-            let weather = Weather { loss, duplicate: loss, jitter, path: 1_472, ..FAIR };
-            let mut net = Net::pair(seed, &Config::default(), weather);
+            let conditions = Conditions {
+                loss: percent(loss),
+                duplicate: percent(loss),
+                jitter,
+                mtu: 1_472,
+                ..FAIR
+            };
+            let mut net = Net::pair(seed, &Config::default(), conditions);
             let (a, b) = net.connect();
             // What the dialer sends before the responder has its last message is lost.
             net.run(3 * S);
@@ -55,15 +62,31 @@ fn sessions_come_up_and_packets_flow_over_a_table_of_loss() {
     }
 }
 
+/// Noise on the line: a datagram with a wrong bit is a lost one, and nothing else comes of it.
+#[test]
+fn flipped_bits_are_lost_datagrams_and_no_more() {
+    for seed in 0..5 {
+        let conditions = Conditions { damage: 0.1, mtu: 1_472, ..FAIR };
+        let mut net = Net::pair(seed, &Config::default(), conditions);
+        let (a, b) = net.connect();
+        net.run(3 * S);
+        for (from, link) in [(0, a), (1, b)] {
+            let share = flow(&mut net, from, link, 300, 1_000);
+            assert!((0.8..0.97).contains(&share), "seed {seed}: {share}");
+        }
+        assert!(net.nodes.iter().all(|n| n.closed.is_empty()));
+        assert!(net.nodes[0].endpoint.stats(a).unwrap().forged > 10);
+    }
+}
+
 #[test]
 fn large_packets_come_through_in_pieces() {
-    let weather = Weather { duplicate: 20, jitter: 10 * MS, path: 1_472, ..FAIR };
-    let mut net = Net::pair(1, &Config::default(), weather);
+    let conditions = Conditions { duplicate: 0.2, jitter: 10 * MS, mtu: 1_472, ..FAIR };
+    let mut net = Net::pair(1, &Config::default(), conditions);
     let (a, _) = net.connect();
     net.run(S);
     assert_eq!(flow(&mut net, 0, a, 100, 65_536), 1.0);
-    let lossy = Weather { loss: 1, ..weather };
-    net.weather = lossy;
+    net.conditions.loss = 0.01;
     let share = flow(&mut net, 0, a, 300, 8_800);
     assert!(share > 0.85, "{share}");
 }
@@ -72,7 +95,7 @@ fn large_packets_come_through_in_pieces() {
 #[test]
 fn every_boundary_size_arrives_whole() {
     for path in [1_472, 9_000, 65_507] {
-        let mut net = Net::pair(1, &Config::default(), Weather { path, ..FAIR });
+        let mut net = Net::pair(1, &Config::default(), Conditions { mtu: path, ..FAIR });
         let (a, _) = net.connect();
         net.run(5 * S);
         let datagram = net.nodes[0].endpoint.stats(a).unwrap().datagram_size;
@@ -96,12 +119,12 @@ fn every_boundary_size_arrives_whole() {
 #[test]
 fn path_mtu_is_found_and_given_up_when_it_shrinks() {
     for (path, found) in [(1_232, 1_232), (1_472, 1_452), (8_972, 8_952), (65_507, 65_507)] {
-        let mut net = Net::pair(1, &Config::default(), Weather { path, ..FAIR });
+        let mut net = Net::pair(1, &Config::default(), Conditions { mtu: path, ..FAIR });
         let (a, b) = net.connect();
         net.run(5 * S);
         let size = |net: &Net, i: usize, l| net.nodes[i].endpoint.stats(l).unwrap().datagram_size;
         assert_eq!((size(&net, 0, a), size(&net, 1, b)), (found, found));
-        net.weather.path = 1_232;
+        net.conditions.mtu = 1_232;
         for _ in 0..300 {
             let _ = net.nodes[0].endpoint.send(a, &[1; 8_000]);
             net.run(10 * MS);
@@ -122,8 +145,14 @@ fn keys_change_under_loss_without_a_stall() {
     for (loss, least) in [(0, 1.0), (5, 0.9), (20, 0.7)] {
         let rekey = RekeyLimits { packets: 20, bytes: 1 << 36, time: 300 * S };
         let config = Config { rekey, ..Config::default() };
-        let weather = Weather { loss, duplicate: loss, jitter: 5 * MS, path: 1_472, ..FAIR };
-        let mut net = Net::pair(loss, &config, weather);
+        let conditions = Conditions {
+            loss: percent(loss),
+            duplicate: percent(loss),
+            jitter: 5 * MS,
+            mtu: 1_472,
+            ..FAIR
+        };
+        let mut net = Net::pair(loss, &config, conditions);
         let (a, b) = net.connect();
         net.run(S);
         for (from, link) in [(0, a), (1, b)] {
@@ -155,13 +184,13 @@ fn any_lost_handshake_datagram_is_sent_again() {
         let mut net = Net::pair(lost, &Config::default(), FAIR);
         net.dial();
         // The first `lost` datagrams of either side vanish.
-        net.weather.loss = 100;
+        net.conditions.loss = 1.0;
         net.record = true;
-        while net.tap.len() < lost as usize && net.now < 9 * S {
+        while net.tap.len() < lost as usize && net.now() < 9 * S {
             net.run(MS);
         }
-        net.weather.loss = 0;
-        net.run(9 * S - net.now);
+        net.conditions.loss = 0.0;
+        net.run(9 * S - net.now());
         assert_eq!(net.nodes[0].connected.len(), 1, "{lost} lost");
         assert_eq!(net.nodes[1].connected.len(), 1, "{lost} lost");
     }
@@ -173,9 +202,9 @@ fn any_lost_handshake_datagram_is_sent_again() {
         while net.tap.len() < skipped as usize {
             net.run(MS / 4);
         }
-        net.weather.loss = 100;
+        net.conditions.loss = 1.0;
         net.run(2 * MS);
-        net.weather.loss = 0;
+        net.conditions.loss = 0.0;
         net.run(5 * S);
         assert_eq!((net.nodes[0].connected.len(), net.nodes[1].connected.len()), (1, 1));
     }
@@ -183,7 +212,7 @@ fn any_lost_handshake_datagram_is_sent_again() {
 
 #[test]
 fn nobody_there_ends_in_a_timeout_with_few_datagrams() {
-    let mut net = Net::pair(1, &Config::default(), Weather { loss: 100, ..FAIR });
+    let mut net = Net::pair(1, &Config::default(), Conditions { loss: 1.0, ..FAIR });
     net.record = true;
     let link = net.dial();
     net.run(60 * S);
@@ -197,12 +226,12 @@ fn nobody_there_ends_in_a_timeout_with_few_datagrams() {
 
 #[test]
 fn links_stay_up_when_idle_and_end_when_the_peer_is_gone() {
-    let mut net = Net::pair(1, &Config::default(), Weather { loss: 10, ..FAIR });
+    let mut net = Net::pair(1, &Config::default(), Conditions { loss: 0.1, ..FAIR });
     let (a, b) = net.connect();
     net.run(600 * S);
     assert!(net.nodes.iter().all(|n| n.closed.is_empty()));
     assert!(net.nodes[0].endpoint.stats(a).unwrap().rtt.is_some());
-    net.weather.loss = 100;
+    net.conditions.loss = 1.0;
     net.run(60 * S);
     assert_eq!(net.nodes[0].closed, [(a, CloseReason::IdleTimeout)]);
     assert_eq!(net.nodes[1].closed, [(b, CloseReason::IdleTimeout)]);
@@ -212,7 +241,7 @@ fn links_stay_up_when_idle_and_end_when_the_peer_is_gone() {
 #[test]
 fn close_is_told_and_reported_once() {
     for loss in [0, 20] {
-        let mut net = Net::pair(3, &Config::default(), Weather { loss, ..FAIR });
+        let mut net = Net::pair(3, &Config::default(), Conditions { loss: percent(loss), ..FAIR });
         let (a, b) = net.connect();
         net.run(S);
         net.nodes[0].endpoint.close(a);
@@ -267,8 +296,8 @@ fn padding_is_inside_the_seal_and_comes_off() {
 #[test]
 fn same_seed_same_bytes() {
     let run = || {
-        let weather = Weather { loss: 10, duplicate: 10, jitter: 5 * MS, ..FAIR };
-        let mut net = Net::pair(9, &Config::default(), weather);
+        let conditions = Conditions { loss: 0.1, duplicate: 0.1, jitter: 5 * MS, ..FAIR };
+        let mut net = Net::pair(9, &Config::default(), conditions);
         net.record = true;
         let (a, _) = net.connect();
         flow(&mut net, 0, a, 50, 5_000);

@@ -6,11 +6,12 @@ mod sim;
 use core::net::SocketAddr;
 use core::time::Duration;
 
-use sim::{Dice, FAIR, MS, Net, S, Weather, addr};
+use sim::{FAIR, MS, Net, S, addr};
 use xylem_link::{
     CloseReason, Config, Cover, Level, LinkId, Padding, Profile, SendError, Shaping, StreamRead,
     Timing, purpose,
 };
+use xylem_sim::{Conditions, Rng, percent};
 
 /// What path MTU discovery tries; its probes keep their sizes.
 const PROBES: [usize; 6] = [1_392, 1_452, 8_952, 16_384, 32_768, 65_507];
@@ -45,11 +46,11 @@ fn talk(
     max: u64,
     pause: Duration,
 ) -> [usize; 2] {
-    let mut dice = Dice::new(u64::from(count));
+    let mut rng = Rng::new(u64::from(count));
     net.nodes.iter_mut().for_each(|node| node.packets.clear());
     for n in 0..count {
         for (node, link) in [(0, links.0), (1, links.1)] {
-            let packet = numbered(n, dice.below(max) as usize);
+            let packet = numbered(n, rng.below(max) as usize);
             net.nodes[node].endpoint.send(link, &packet).unwrap();
         }
         net.run(pause);
@@ -72,8 +73,14 @@ fn talk(
 fn the_peer_takes_off_whatever_was_put_on() {
     for level in Level::ALL {
         for (loss, least) in [(0, 200), (5, 170)] {
-            let weather = Weather { loss, duplicate: loss, jitter: 5 * MS, path: 1_472, ..FAIR };
-            let mut net = Net::pair(loss + 1, &at(level), weather);
+            let conditions = Conditions {
+                loss: percent(loss),
+                duplicate: percent(loss),
+                jitter: 5 * MS,
+                mtu: 1_472,
+                ..FAIR
+            };
+            let mut net = Net::pair(loss + 1, &at(level), conditions);
             let links = net.connect();
             net.run(3 * S);
             let arrived = talk(&mut net, links, 200, 1_000, 3 * MS);
@@ -94,7 +101,7 @@ fn the_peer_takes_off_whatever_was_put_on() {
 #[test]
 fn large_packets_come_through_every_level() {
     for level in Level::ALL {
-        let mut net = Net::pair(7, &at(level), Weather { path: 1_472, ..FAIR });
+        let mut net = Net::pair(7, &at(level), Conditions { mtu: 1_472, ..FAIR });
         let links = net.connect();
         net.run(S);
         assert_eq!(talk(&mut net, links, 30, 65_536, 150 * MS), [30, 30], "{level}");
@@ -121,7 +128,7 @@ fn sizes_are_of_the_allowed_classes_only() {
     ];
     for (config, allowed, searches) in cases {
         let what = format!("{:?}", config.shaping);
-        let mut net = Net::pair(3, &config, Weather { path: 1_472, ..FAIR });
+        let mut net = Net::pair(3, &config, Conditions { mtu: 1_472, ..FAIR });
         let links = net.connect();
         net.record = true;
         net.run(5 * S);
@@ -193,7 +200,7 @@ fn kolmogorov(times: &[Duration], cdf: impl Fn(f64) -> f64) -> f64 {
 /// What one side sends while it always has something to send, of this timing.
 fn busy(timing: Timing) -> Vec<Duration> {
     let profile = Profile { timing, burst: 1, ..Profile::default() };
-    let mut net = Net::pair(5, &with(profile), Weather { path: 1_232, ..FAIR });
+    let mut net = Net::pair(5, &with(profile), Conditions { mtu: 1_232, ..FAIR });
     let (a, _) = net.connect();
     net.run(5 * S);
     net.record = true;
@@ -234,7 +241,7 @@ fn a_packet_after_a_silence_waits_as_drawn() {
     let mut waits = Vec::new();
     for n in 0..300 {
         net.nodes[0].endpoint.send(a, &numbered(n, 300)).unwrap();
-        let (began, at) = (net.now, net.times.len());
+        let (began, at) = (net.now(), net.times.len());
         net.run(100 * MS);
         let sent = (at..net.times.len()).find(|i| net.tap[*i].2.len() > 300).unwrap();
         waits.push(net.times[sent] - began);
@@ -254,7 +261,7 @@ enum Use {
 
 /// What an observer has of a session at the highest level.
 fn paranoid(loss: u64, what: Use) -> Vec<(SocketAddr, Duration, usize)> {
-    let mut net = Net::pair(8, &at(Level::Paranoid), Weather { loss, ..FAIR });
+    let mut net = Net::pair(8, &at(Level::Paranoid), Conditions { loss: percent(loss), ..FAIR });
     net.record = true;
     let links = net.connect();
     net.run(S);
@@ -371,7 +378,7 @@ fn cover_keeps_no_link_alive() {
     let (a, _) = net.connect();
     net.run(60 * S);
     assert!(net.nodes.iter().all(|node| node.closed.is_empty()), "pings keep it up");
-    net.weather.loss = 100;
+    net.conditions.loss = 1.0;
     net.run(31 * S);
     assert_eq!(net.nodes[0].closed, [(a, CloseReason::IdleTimeout)]);
     net.record = true;
@@ -436,9 +443,9 @@ fn padding_does_not_amplify() {
         let (mut came, mut copied) = (0, net.tap.len());
         for n in 0..200 {
             net.nodes[0].endpoint.send(links.0, &numbered(n, 30)).unwrap();
-            net.weather.loss = 100;
+            net.conditions.loss = 1.0;
             net.run(10 * MS);
-            net.weather.loss = 0;
+            net.conditions.loss = 0.0;
             for i in copied..net.tap.len() {
                 if net.tap[i].0 == addr(0) {
                     came += net.tap[i].2.len();

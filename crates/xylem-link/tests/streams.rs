@@ -5,11 +5,12 @@ mod sim;
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use sim::{Dice, FAIR, MS, Net, S, Weather};
+use sim::{FAIR, MS, Net, S};
 use xylem_link::{
     Algorithm, Config, Event, LinkId, MAX_STREAMS, REFUSED, StreamError, StreamId, StreamRead,
     purpose,
 };
+use xylem_sim::{Conditions, Rng, noise, percent};
 
 /// What a program has read of each stream, and which have ended.
 #[derive(Default)]
@@ -60,22 +61,15 @@ fn write_on(net: &mut Net, i: usize, link: LinkId, stream: StreamId, data: &mut 
     }
 }
 
-fn bytes(len: usize, seed: u64) -> Vec<u8> {
-    let mut dice = Dice::new(seed);
-    let mut bytes = vec![0; len];
-    bytes.chunks_mut(8).for_each(|c| c.copy_from_slice(&dice.next().to_be_bytes()[..c.len()]));
-    bytes
-}
-
 /// Moves `data` from node 0 to node 1 over one stream; gives the time that it took.
 fn transfer(net: &mut Net, link: LinkId, data: &[u8], limit: Duration) -> Duration {
-    let begun = net.now;
+    let begun = net.now();
     let stream = net.nodes[0].endpoint.open_stream(link, purpose::BENCH).unwrap();
     let mut rest = data;
     let mut reader = Reader::default();
     while reader.finished.is_empty() {
         assert!(
-            net.now < begun + limit,
+            net.now() < begun + limit,
             "{:?} after {limit:?}",
             reader.got.get(&stream).map(Vec::len)
         );
@@ -87,7 +81,7 @@ fn transfer(net: &mut Net, link: LinkId, data: &[u8], limit: Duration) -> Durati
     }
     assert_eq!(reader.opened, [(stream, purpose::BENCH)]);
     assert!(reader.got[&stream] == data, "every byte, in order");
-    net.now - begun
+    net.now() - begun
 }
 
 #[test]
@@ -115,15 +109,22 @@ fn a_stream_carries_bytes_both_ways() {
 /// Issue 5: loss × delay × reordering and duplication; every stream arrives whole and in order.
 #[test]
 fn every_stream_arrives_whole_over_any_network() {
-    let data = bytes(300_000, 1);
+    let data = noise(300_000, 1);
     for permille in [0, 1, 10, 50, 200] {
         for delay in [1, 20, 100, 300] {
             for bad in [false, true] {
                 let jitter = if bad { MS * delay as u32 / 3 } else { Duration::ZERO };
                 let duplicate = if bad { 5 } else { 0 };
                 let delay = MS * delay as u32 / 2;
-                let weather = Weather { permille, delay, jitter, duplicate, path: 1_472, ..FAIR };
-                let mut net = Net::pair(permille + 1, &Config::default(), weather);
+                let conditions = Conditions {
+                    loss: permille as f64 / 1e3,
+                    delay,
+                    jitter,
+                    duplicate: percent(duplicate),
+                    mtu: 1_472,
+                    ..FAIR
+                };
+                let mut net = Net::pair(permille + 1, &Config::default(), conditions);
                 let (a, _) = net.connect();
                 net.run(3 * S);
                 transfer(&mut net, a, &data, 600 * S);
@@ -145,17 +146,18 @@ fn goodput_table() {
                 for delay in [1, 20, 100, 300] {
                     let rate = 100_000_000 / 8;
                     let bdp = rate * delay / 1_000;
-                    let weather = Weather {
-                        permille,
-                        late,
+                    let conditions = Conditions {
+                        loss: permille as f64 / 1e3,
+                        late: percent(late),
+                        late_by: MS * delay as u32 / 2,
                         delay: MS * delay as u32 / 2,
-                        path: 1_472,
-                        rate,
-                        buffer: bdp.max(64 << 10),
+                        mtu: 1_472,
+                        rate: rate as f64,
+                        queue: bdp.max(64 << 10),
                         ..FAIR
                     };
                     let config = Config { congestion: algorithm, ..Config::default() };
-                    let mut net = Net::pair(7, &config, weather);
+                    let mut net = Net::pair(7, &config, conditions);
                     let (a, _) = net.connect();
                     net.run(3 * S);
                     let got = pump(&mut net, a, 20 * S);
@@ -247,10 +249,10 @@ impl Model {
         assert!(half.written.starts_with(&half.got), "a prefix of what was written");
     }
 
-    fn act(&mut self, net: &mut Net, links: [LinkId; 2], dice: &mut Dice) {
-        let i = dice.below(2) as usize;
+    fn act(&mut self, net: &mut Net, links: [LinkId; 2], rng: &mut Rng) {
+        let i = rng.below(2) as usize;
         let endpoint = &mut net.nodes[i].endpoint;
-        let pick = dice.below(self.known[i].len() as u64 + 1) as usize;
+        let pick = rng.below(self.known[i].len() as u64 + 1) as usize;
         let Some(stream) = self.known[i].get(pick).copied() else {
             if self.streams.len() < 12 {
                 let next = [2, 1][i]
@@ -264,10 +266,10 @@ impl Model {
         };
         let halves = self.streams.get_mut(&stream).unwrap();
         let ended = halves[i].finished || halves[i].reset.is_some();
-        match dice.below(20) {
+        match rng.below(20) {
             0..=9 => {
-                let most = [3, 2_000, 60_000][dice.below(3) as usize];
-                let data = bytes(dice.below(most) as usize, dice.next());
+                let most = [3, 2_000, 60_000][rng.below(3) as usize];
+                let data = noise(rng.below(most) as usize, rng.next_u64());
                 match endpoint.write_stream(links[i], stream, &data) {
                     Ok(taken) => {
                         assert!(!ended);
@@ -284,14 +286,14 @@ impl Model {
                 halves[i].finished |= done.is_ok();
                 assert!(done.is_ok() || ended || halves[i].stopped.is_some());
             }
-            11 if dice.below(4) == 0 => {
-                let code = dice.below(100) as u32;
+            11 if rng.below(4) == 0 => {
+                let code = rng.below(100) as u32;
                 if endpoint.reset_stream(links[i], stream, code).is_ok() {
                     halves[i].reset = Some(code);
                 }
             }
-            12 if dice.below(4) == 0 => {
-                let code = 100 + dice.below(100) as u32;
+            12 if rng.below(4) == 0 => {
+                let code = 100 + rng.below(100) as u32;
                 if endpoint.stop_stream(links[i], stream, code).is_ok() {
                     halves[1 - i].stopped = Some(code);
                 }
@@ -336,23 +338,23 @@ impl Model {
 #[test]
 fn any_calls_in_any_order_do_as_a_slow_model_does() {
     for seed in 0..24 {
-        let mut dice = Dice::new(seed + 100);
-        let weather = Weather {
-            loss: [0, 3, 10][seed as usize % 3],
-            duplicate: 3,
+        let mut rng = Rng::new(seed + 100);
+        let conditions = Conditions {
+            loss: percent([0, 3, 10][seed as usize % 3]),
+            duplicate: 0.03,
             jitter: 10 * MS,
-            path: [1_472, 65_507][seed as usize % 2],
+            mtu: [1_472, 65_507][seed as usize % 2],
             ..FAIR
         };
-        let mut net = Net::pair(seed, &Config::default(), weather);
+        let mut net = Net::pair(seed, &Config::default(), conditions);
         let (a, b) = net.connect();
         net.run(2 * S);
         let (links, mut model) = ([a, b], Model::default());
         for _ in 0..400 {
-            for _ in 0..dice.below(4) {
-                model.act(&mut net, links, &mut dice);
+            for _ in 0..rng.below(4) {
+                model.act(&mut net, links, &mut rng);
             }
-            net.run(MS * dice.below(30) as u32);
+            net.run(MS * rng.below(30) as u32);
             model.events(&mut net);
         }
         model.conclude(&mut net, links);
@@ -363,11 +365,11 @@ fn any_calls_in_any_order_do_as_a_slow_model_does() {
 /// A transfer over one stream; `interfere` is called every half millisecond.
 fn stream_session(stateless_reset: bool, mut interfere: impl FnMut(&mut Net)) -> Net {
     let config = Config { stateless_reset, ..Config::default() };
-    let mut net = Net::pair(3, &config, Weather { path: 1_472, delay: 10 * MS, ..FAIR });
+    let mut net = Net::pair(3, &config, Conditions { mtu: 1_472, delay: 10 * MS, ..FAIR });
     net.record = true;
     let (a, _) = net.connect();
     net.run(S);
-    let (begun, data) = (net.tap.len(), bytes(300_000, 9));
+    let (begun, data) = (net.tap.len(), noise(300_000, 9));
     let stream = net.nodes[0].endpoint.open_stream(a, purpose::BENCH).unwrap();
     let (mut rest, mut reader) = (&data[..], Reader::default());
     for _ in 0..300 {
@@ -385,18 +387,18 @@ fn stream_session(stateless_reset: bool, mut interfere: impl FnMut(&mut Net)) ->
 /// The same with datagrams in between: damaged ones of what is sent at any time, and whole ones of
 /// what has arrived.
 fn hostile_stream_session(seed: u64, quiet: &Net, stateless_reset: bool) -> Net {
-    let mut dice = Dice::new(seed);
+    let mut rng = Rng::new(seed);
     stream_session(stateless_reset, |net| {
         for _ in 0..5 {
-            let damage = dice.below(4);
+            let damage = rng.below(4);
             // What has not arrived would not be repeated but the first.
-            let arrived = net.times.partition_point(|at| *at + net.weather.delay < net.now);
+            let arrived = net.times.partition_point(|at| *at + net.conditions.delay < net.now());
             let among = if damage == 3 { &net.tap[..arrived] } else { &quiet.tap[..] };
-            let (from, to, mut bytes) = among[dice.below(among.len() as u64) as usize].clone();
+            let (from, to, mut bytes) = among[rng.below(among.len() as u64) as usize].clone();
             let len = bytes.len() as u64;
             match damage {
-                0 => bytes.truncate(dice.below(len) as usize),
-                1 => bytes[dice.below(len) as usize] ^= 1 << dice.below(8),
+                0 => bytes.truncate(rng.below(len) as usize),
+                1 => bytes[rng.below(len) as usize] ^= 1 << rng.below(8),
                 2 => bytes.push(0),
                 _ => {}
             }
@@ -437,8 +439,8 @@ fn damaged_and_repeated_datagrams_change_nothing() {
 
 #[test]
 fn streams_share_a_link_fairly() {
-    let weather = Weather { rate: 1_000_000, buffer: 100_000, path: 1_472, ..FAIR };
-    let mut net = Net::pair(1, &Config::default(), weather);
+    let conditions = Conditions { rate: 1_000_000.0, queue: 100_000, mtu: 1_472, ..FAIR };
+    let mut net = Net::pair(1, &Config::default(), conditions);
     let (a, _) = net.connect();
     net.run(S);
     let open = |net: &mut Net| net.nodes[0].endpoint.open_stream(a, purpose::BENCH).unwrap();
@@ -522,17 +524,17 @@ fn too_many_streams_are_refused_and_going_away_lets_old_ones_end() {
 /// them the link does without.
 #[test]
 fn explicit_congestion_notification_is_used_where_the_path_allows_it() {
-    let data = bytes(3_000_000, 4);
-    let slow = Weather { rate: 2_000_000, delay: 10 * MS, path: 1_472, buffer: 400_000, ..FAIR };
+    let data = noise(3_000_000, 4);
+    let slow = Conditions { rate: 2_000_000.0, delay: 10 * MS, mtu: 1_472, queue: 400_000, ..FAIR };
     for algorithm in [Algorithm::Cubic, Algorithm::Bbr] {
         let config = Config { congestion: algorithm, ..Config::default() };
-        let mut net = Net::pair(1, &config, Weather { mark_above: 20_000, ..slow });
+        let mut net = Net::pair(1, &config, Conditions { mark_above: 20_000, ..slow });
         let (a, _) = net.connect();
         net.run(3 * S);
         transfer(&mut net, a, &data, 60 * S);
         assert!(net.nodes[0].ecn_sent > 2_000 && net.nodes[1].marked > 0, "{algorithm}");
 
-        let mut net = Net::pair(1, &config, Weather { drops_ecn: true, ..slow });
+        let mut net = Net::pair(1, &config, Conditions { drops_ecn: true, ..slow });
         let (a, _) = net.connect();
         net.run(3 * S);
         transfer(&mut net, a, &data, 60 * S);
@@ -544,10 +546,10 @@ fn explicit_congestion_notification_is_used_where_the_path_allows_it() {
 #[test]
 fn streams_go_on_when_the_peer_moves() {
     let mut net =
-        Net::pair(1, &Config::default(), Weather { rate: 500_000, buffer: 50_000, ..FAIR });
+        Net::pair(1, &Config::default(), Conditions { rate: 500_000.0, queue: 50_000, ..FAIR });
     let (a, b) = net.connect();
     net.run(S);
-    let data = bytes(2_000_000, 5);
+    let data = noise(2_000_000, 5);
     let stream = net.nodes[0].endpoint.open_stream(a, purpose::BENCH).unwrap();
     let (mut rest, mut reader) = (&data[..], Reader::default());
     for second in 0..30 {

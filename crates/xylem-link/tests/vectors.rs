@@ -3,8 +3,8 @@
 //! but the 33 bytes of their public keys (docs/spec/link.md, "Handshake"), for which there are no
 //! vectors elsewhere.
 
-use xylem_link::for_tests::{NoiseVector, aead_open, aead_seal};
-use xylem_link::seal::Cipher;
+use xylem_link_internals::Cipher;
+use xylem_link_internals::internals::{NoiseVector, aead_open, aead_seal};
 
 const VECTORS: &str = include_str!("data/noise-xx.txt");
 

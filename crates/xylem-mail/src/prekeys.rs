@@ -5,6 +5,8 @@
 //! Saved as `version = 1 (1) | count (1) | count × (number (4) | made (8) | secret (32))`, the newest
 //! first.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
+
 use core::time::Duration;
 
 use xylem_link::StaticKey;
@@ -79,8 +81,8 @@ impl Prekeys {
     /// All of them, secret; wiped when dropped.
     #[must_use]
     pub fn save(&self) -> Zeroizing<Vec<u8>> {
-        let mut out = Zeroizing::new(Vec::with_capacity(2 + 44 * self.keys.len()));
-        out.extend_from_slice(&[VERSION, self.keys.len() as u8]);
+        let mut out = Zeroizing::new(Vec::with_capacity(2 + 44 * MOST));
+        out.extend_from_slice(&[VERSION, u8::try_from(self.keys.len()).expect("32 at most")]);
         for key in &self.keys {
             out.extend_from_slice(&key.number.to_be_bytes());
             out.extend_from_slice(&key.made.to_be_bytes());

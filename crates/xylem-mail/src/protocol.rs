@@ -13,7 +13,10 @@
 //! | 0x82 | envelope | an envelope | |
 //! | 0x83 | end | nothing | |
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
+
 use crate::envelope::{EnvelopeId, MAX_ENVELOPE};
+use crate::fields::put_u32_prefixed;
 
 const HEAD_LEN: usize = 5;
 const DELIVER: u8 = 1;
@@ -85,9 +88,7 @@ impl Frame {
             Self::End => (END, &[]),
         };
         out.push(kind);
-        // Envelopes are the longest payload.
-        out.extend_from_slice(&(payload.len() as u32).to_be_bytes());
-        out.extend_from_slice(payload);
+        put_u32_prefixed(out, payload);
     }
 
     fn decode(kind: u8, payload: &[u8]) -> Option<Self> {
@@ -141,7 +142,7 @@ impl Frames {
         }
         let Some(payload) = rest.get(..len) else { return Ok(None) };
         let frame = Frame::decode(kind, payload).ok_or(FrameError)?;
-        self.0.drain(..HEAD_LEN + len);
+        self.0.drain(..HEAD_LEN.saturating_add(len));
         Ok(Some(frame))
     }
 }

@@ -8,7 +8,6 @@
 use core::fmt;
 use std::collections::VecDeque;
 
-use xylem_link::ratchet::{Ratchet, RatchetError};
 use xylem_link::{PeerKey, StaticKey};
 use zeroize::Zeroizing;
 
@@ -16,10 +15,11 @@ use crate::agreement::{Agreed, initiate, respond};
 use crate::body::{Body, BodyError};
 use crate::card::Card;
 use crate::envelope::{EnvelopeId, Inside, Opened, Place, seal};
-use crate::fields::Fields;
+use crate::fields::{Fields, put_u16_prefixed};
 use crate::identity::{Identity, Party};
 use crate::kdf::{derive, label};
 use crate::prekeys::Prekeys;
+use crate::ratchet::{Ratchet, RatchetError};
 
 const VERSION: u8 = 1;
 const ENDED: u8 = 1;
@@ -247,9 +247,7 @@ impl Session {
         out.extend_from_slice(&self.used.to_be_bytes());
         out.extend_from_slice(self.opening.as_ref().map_or(&[], |key| &key.0[..]));
         if let Some(card) = &card {
-            // The longest card has 478 bytes.
-            out.extend_from_slice(&(card.len() as u16).to_be_bytes());
-            out.extend_from_slice(card);
+            put_u16_prefixed(&mut out, card);
         }
         out.extend_from_slice(&(self.recent.len() as u16).to_be_bytes());
         for id in &self.recent {
@@ -293,7 +291,7 @@ impl Session {
             recent.push_back(EnvelopeId(fields.array()?));
         }
         let ratchet = match flags & ENDED {
-            0 => Some(Ratchet::restore(fields.0, seed).ok()?),
+            0 => Some(Ratchet::restore(fields.0, seed)?),
             _ => fields.0.is_empty().then_some(None)?,
         };
         Some(Self { id, peer, prekey, associated, opening, card, used, recent, ratchet })

@@ -13,6 +13,7 @@
 //! assert!(Interest::decode(&wire)?.name().to_string().starts_with("/localhost/nfd/rib/register/"));
 //! # Ok(()) }
 //! ```
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use xylem_packet::tlv::types;
 use xylem_packet::{Component, Data, EncodeError, Interest, InterestBuilder, Name};
@@ -36,7 +37,7 @@ fn name(local: bool, module: &str, verb: &str) -> Name {
 /// Does a forwarder that is reached by `uri` count this program as local? Unix sockets and the
 /// machine's own addresses do, but for UDP.
 pub fn is_local(uri: &FaceUri) -> bool {
-    let loopback = |endpoint: &crate::Endpoint| match &endpoint.host {
+    let loopback = |at: &crate::UriAuthority| match &at.host {
         crate::UriHost::Ip(address) => address.is_loopback(),
         crate::UriHost::Name(name) => name == "localhost",
         crate::UriHost::Zoned(..) => false,
@@ -176,7 +177,7 @@ impl Dataset {
             }
         }
         self.content.extend_from_slice(data.content());
-        self.next += 1;
+        self.next = self.next.saturating_add(1);
         // Without FinalBlockId there is nothing to say that more will come.
         let last = data.meta().final_block_id;
         let is_last = last.is_none_or(|last| last == Component::segment(segment));

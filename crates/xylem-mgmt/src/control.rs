@@ -1,14 +1,14 @@
 //! ControlParameters and ControlResponse (NFD wiki, "ControlCommand").
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use xylem_packet::Name;
-use xylem_packet::tlv::{Reader, write_element};
 
 use crate::record::record;
-use crate::{CodecError, types};
+use crate::types;
 
 record! {
     /// What a command is about, and what came of it. The order in which it is written is NFD's.
-    pub struct ControlParameters {
+    pub struct ControlParameters within(types::CONTROL_PARAMETERS) {
         /// A prefix.
         name: Option<Name> = types::NAME,
         /// A face; 0 or absent is the one that the command came over.
@@ -44,36 +44,9 @@ record! {
     }
 }
 
-impl ControlParameters {
-    /// Reads a whole element, as it stands in a command's name.
-    ///
-    /// # Errors
-    /// See [`CodecError`]; `Missing` if the element is another.
-    pub fn decode(wire: &[u8]) -> Result<Self, CodecError> {
-        Self::from_value(only(wire, types::CONTROL_PARAMETERS)?)
-    }
-
-    /// The whole element.
-    pub fn encode(&self) -> Vec<u8> {
-        let (mut value, mut out) = (Vec::new(), Vec::new());
-        self.write_value(&mut value);
-        write_element(&mut out, types::CONTROL_PARAMETERS, &value);
-        out
-    }
-
-    /// Flags that were `was`, with those of `flags` that `mask` means. Without both it stays as it
-    /// was.
-    pub fn flags_over(&self, was: u64) -> u64 {
-        match (self.flags, self.mask) {
-            (Some(flags), Some(mask)) => was & !mask | flags & mask,
-            _ => was,
-        }
-    }
-}
-
 record! {
     /// The answer to a command. 200 is success; the others are those of HTTP in spirit.
-    pub struct ControlResponse {
+    pub struct ControlResponse within(types::CONTROL_RESPONSE) {
         /// What came of it.
         code: u64 = types::STATUS_CODE,
         /// The same in words.
@@ -89,29 +62,4 @@ impl ControlResponse {
     pub fn new(code: u64, text: impl Into<String>, parameters: ControlParameters) -> Self {
         ControlResponse { code, text: text.into(), parameters: Some(parameters) }
     }
-
-    /// Reads a whole element, the content of the answering Data.
-    ///
-    /// # Errors
-    /// See [`CodecError`]; `Missing` if the element is another.
-    pub fn decode(wire: &[u8]) -> Result<Self, CodecError> {
-        Self::from_value(only(wire, types::CONTROL_RESPONSE)?)
-    }
-
-    /// The whole element.
-    pub fn encode(&self) -> Vec<u8> {
-        let (mut value, mut out) = (Vec::new(), Vec::new());
-        self.write_value(&mut value);
-        write_element(&mut out, types::CONTROL_RESPONSE, &value);
-        out
-    }
-}
-
-/// The value of the one element of type `typ` that `wire` is.
-pub(crate) fn only(wire: &[u8], typ: u32) -> Result<&[u8], CodecError> {
-    let element = Reader::new(wire).next_element()?.ok_or(CodecError::Missing(typ))?;
-    if element.typ != typ {
-        return Err(CodecError::Missing(typ));
-    }
-    if element.end == wire.len() { Ok(element.value) } else { Err(CodecError::Malformed(typ)) }
 }

@@ -1,11 +1,13 @@
 //! The entries of datasets, and notifications of face events (NFD wiki, "StatusDataset",
 //! "ForwarderStatus", "FaceMgmt", "FibMgmt", "RibMgmt", "CsMgmt", "StrategyChoice").
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
+
+use core::time::Duration;
 
 use xylem_packet::Name;
-use xylem_packet::tlv::{Reader, write_element};
 
 use crate::record::record;
-use crate::{CodecError, types};
+use crate::{Persistency, types};
 
 record! {
     /// status/general: the only dataset that is one record without an element around it.
@@ -45,9 +47,16 @@ record! {
     }
 }
 
+impl GeneralStatus {
+    /// How long the forwarder has been running.
+    pub fn uptime(&self) -> Duration {
+        Duration::from_millis(self.current_ms.saturating_sub(self.start_ms))
+    }
+}
+
 record! {
     /// An entry of faces/list and faces/query.
-    pub struct FaceStatus {
+    pub struct FaceStatus entry(types::ENTRY) {
         /// The face's number.
         face_id: u64 = types::FACE_ID,
         /// FaceUri of the remote end.
@@ -89,9 +98,30 @@ record! {
     }
 }
 
+impl FaceStatus {
+    /// Where it leads.
+    pub fn scope_name(&self) -> &'static str {
+        if self.scope == 1 { "local" } else { "non-local" }
+    }
+
+    /// How long it lives.
+    pub fn persistency_name(&self) -> &'static str {
+        Persistency::from_number(self.persistency).unwrap_or(Persistency::Permanent).name()
+    }
+
+    /// Who hears it.
+    pub fn link_type_name(&self) -> &'static str {
+        match self.link_type {
+            0 => "point-to-point",
+            1 => "multi-access",
+            _ => "ad-hoc",
+        }
+    }
+}
+
 record! {
     /// Which faces are asked for: those that agree with every field.
-    pub struct FaceQueryFilter {
+    pub struct FaceQueryFilter within(types::FACE_QUERY_FILTER) {
         /// The face's number.
         face_id: Option<u64> = types::FACE_ID,
         /// Scheme of either FaceUri.
@@ -110,22 +140,6 @@ record! {
 }
 
 impl FaceQueryFilter {
-    /// Reads a whole element, as it stands in a query's name.
-    ///
-    /// # Errors
-    /// See [`CodecError`]; `Missing` if the element is another.
-    pub fn decode(wire: &[u8]) -> Result<Self, CodecError> {
-        Self::from_value(crate::control::only(wire, types::FACE_QUERY_FILTER)?)
-    }
-
-    /// The whole element.
-    pub fn encode(&self) -> Vec<u8> {
-        let (mut value, mut out) = (Vec::new(), Vec::new());
-        self.write_value(&mut value);
-        write_element(&mut out, types::FACE_QUERY_FILTER, &value);
-        out
-    }
-
     /// Does the face agree with every field?
     pub fn matches(&self, face: &FaceStatus) -> bool {
         fn agrees<T: PartialEq + ?Sized>(wanted: Option<&T>, found: &T) -> bool {
@@ -148,7 +162,7 @@ impl FaceQueryFilter {
 
 record! {
     /// An entry of faces/channels: where new faces come from.
-    pub struct ChannelStatus {
+    pub struct ChannelStatus entry(types::CHANNEL_STATUS) {
         /// FaceUri of what listens.
         local_uri: String = types::LOCAL_URI,
     }
@@ -156,7 +170,7 @@ record! {
 
 record! {
     /// A notification of the stream faces/events.
-    pub struct FaceEvent {
+    pub struct FaceEvent within(types::FACE_EVENT_NOTIFICATION) {
         /// 1 created, 2 destroyed, 3 up, 4 down.
         kind: u64 = types::FACE_EVENT_KIND,
         /// The face's number.
@@ -181,22 +195,6 @@ impl FaceEvent {
     pub const CREATED: u64 = 1;
     /// [`FaceEvent::kind`] of a face that has gone.
     pub const DESTROYED: u64 = 2;
-
-    /// Reads a whole element, the content of a notification.
-    ///
-    /// # Errors
-    /// See [`CodecError`]; `Missing` if the element is another.
-    pub fn decode(wire: &[u8]) -> Result<Self, CodecError> {
-        Self::from_value(crate::control::only(wire, types::FACE_EVENT_NOTIFICATION)?)
-    }
-
-    /// The whole element.
-    pub fn encode(&self) -> Vec<u8> {
-        let (mut value, mut out) = (Vec::new(), Vec::new());
-        self.write_value(&mut value);
-        write_element(&mut out, types::FACE_EVENT_NOTIFICATION, &value);
-        out
-    }
 }
 
 record! {
@@ -211,7 +209,7 @@ record! {
 
 record! {
     /// An entry of fib/list.
-    pub struct FibEntry {
+    pub struct FibEntry entry(types::ENTRY) {
         /// The prefix.
         name: Name = types::NAME,
         /// Its ways.
@@ -237,7 +235,7 @@ record! {
 
 record! {
     /// An entry of rib/list.
-    pub struct RibEntry {
+    pub struct RibEntry entry(types::ENTRY) {
         /// The prefix.
         name: Name = types::NAME,
         /// Its routes.
@@ -247,7 +245,7 @@ record! {
 
 record! {
     /// The one entry of cs/info.
-    pub struct CsStatus {
+    pub struct CsStatus entry(types::ENTRY) {
         /// Packets that the store may hold.
         capacity: u64 = types::CAPACITY,
         /// [`types::CS_ADMIT`], [`types::CS_SERVE`].
@@ -263,67 +261,10 @@ record! {
 
 record! {
     /// An entry of strategy-choice/list.
-    pub struct StrategyChoice {
+    pub struct StrategyChoice entry(types::ENTRY) {
         /// The prefix.
         name: Name = types::NAME,
         /// The strategy's name.
         strategy: Name = types::STRATEGY,
     }
-}
-
-/// An entry of a dataset: a record with the number of the element around it.
-pub trait Entry: Sized {
-    /// Number of the element around each entry.
-    const NUMBER: u32;
-    /// Reads the record's fields.
-    ///
-    /// # Errors
-    /// See [`CodecError`].
-    fn from_value(value: &[u8]) -> Result<Self, CodecError>;
-    /// Appends the record's fields.
-    fn write_value(&self, out: &mut Vec<u8>);
-
-    /// Appends the entry with the element around it.
-    fn write_entry(&self, out: &mut Vec<u8>) {
-        let mut value = Vec::new();
-        self.write_value(&mut value);
-        write_element(out, Self::NUMBER, &value);
-    }
-}
-
-macro_rules! entries {
-    ($($record:ty = $number:expr,)*) => { $(
-        impl Entry for $record {
-            const NUMBER: u32 = $number;
-            fn from_value(value: &[u8]) -> Result<Self, CodecError> {
-                <$record>::from_value(value)
-            }
-            fn write_value(&self, out: &mut Vec<u8>) {
-                <$record>::write_value(self, out);
-            }
-        }
-    )* };
-}
-entries! {
-    FaceStatus = types::ENTRY,
-    ChannelStatus = types::CHANNEL_STATUS,
-    FibEntry = types::ENTRY,
-    RibEntry = types::ENTRY,
-    CsStatus = types::ENTRY,
-    StrategyChoice = types::ENTRY,
-}
-
-/// All entries of a dataset's content. Elements of other numbers are skipped.
-///
-/// # Errors
-/// See [`CodecError`].
-pub fn read_entries<E: Entry>(content: &[u8]) -> Result<Vec<E>, CodecError> {
-    let mut reader = Reader::new(content);
-    let mut entries = Vec::new();
-    while let Some(element) = reader.next_element()? {
-        if element.typ == E::NUMBER {
-            entries.push(E::from_value(element.value)?);
-        }
-    }
-    Ok(entries)
 }

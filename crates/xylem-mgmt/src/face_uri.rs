@@ -5,6 +5,7 @@
 //! `ether://[08:00:27:01:02:03]`, `internal://`.
 //! `udp`, `tcp` and the others with an address literal become `udp4` or `udp6` when written; with a
 //! host's name they stay as they are, and whoever opens the face looks the name up.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -13,18 +14,18 @@ use core::str::FromStr;
 /// Longest FaceUri that is read.
 const MAX_LEN: usize = 1024;
 
-/// Host and port.
+/// UriHost and port.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Endpoint {
+pub struct UriAuthority {
     /// An address, or a name to be looked up.
-    pub host: Host,
+    pub host: UriHost,
     /// UDP or TCP port.
     pub port: u16,
 }
 
 /// An address, or a name that stands for one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Host {
+pub enum UriHost {
     /// An address.
     Ip(IpAddr),
     /// An IPv6 address of a link, and the link: an interface's name or number.
@@ -88,17 +89,17 @@ pub enum FaceUri {
     /// A Unix socket.
     Unix(String),
     /// UDP.
-    Udp(Endpoint),
+    Udp(UriAuthority),
     /// TCP.
-    Tcp(Endpoint),
+    Tcp(UriAuthority),
     /// A WebSocket server.
-    WebSocket(Endpoint),
+    WebSocket(UriAuthority),
     /// Who is connected to our WebSocket server.
-    WebSocketClient(Endpoint),
+    WebSocketClient(UriAuthority),
     /// The encrypted link.
-    Xylem(Endpoint),
+    Xylem(UriAuthority),
     /// The encrypted link within a TCP connection.
-    Carried(Carrier, Endpoint),
+    Carried(Carrier, UriAuthority),
     /// A network interface.
     Dev(String),
     /// An Ethernet address.
@@ -151,25 +152,29 @@ impl FromStr for FaceUri {
             "dev" if !rest.is_empty() => Ok(FaceUri::Dev(rest.to_owned())),
             "unix" | "dev" => Err(FaceUriError::Address),
             "ether" => ether(rest).map(FaceUri::Ether).ok_or(FaceUriError::Address),
-            "udp" => endpoint(rest, Version::Any, 6363).map(FaceUri::Udp),
-            "udp4" => endpoint(rest, Version::Four, 6363).map(FaceUri::Udp),
-            "udp6" => endpoint(rest, Version::Six, 6363).map(FaceUri::Udp),
-            "tcp" => endpoint(rest, Version::Any, 6363).map(FaceUri::Tcp),
-            "tcp4" => endpoint(rest, Version::Four, 6363).map(FaceUri::Tcp),
-            "tcp6" => endpoint(rest, Version::Six, 6363).map(FaceUri::Tcp),
-            "ws" => endpoint(rest, Version::Any, 9696).map(FaceUri::WebSocket),
-            "wsclient" => endpoint(rest, Version::Any, 9696).map(FaceUri::WebSocketClient),
-            "xylem" => endpoint(rest, Version::Any, 7348).map(FaceUri::Xylem),
+            "udp" => host_port(rest, Version::Any, 6363).map(FaceUri::Udp),
+            "udp4" => host_port(rest, Version::Four, 6363).map(FaceUri::Udp),
+            "udp6" => host_port(rest, Version::Six, 6363).map(FaceUri::Udp),
+            "tcp" => host_port(rest, Version::Any, 6363).map(FaceUri::Tcp),
+            "tcp4" => host_port(rest, Version::Four, 6363).map(FaceUri::Tcp),
+            "tcp6" => host_port(rest, Version::Six, 6363).map(FaceUri::Tcp),
+            "ws" => host_port(rest, Version::Any, 9696).map(FaceUri::WebSocket),
+            "wsclient" => host_port(rest, Version::Any, 9696).map(FaceUri::WebSocketClient),
+            "xylem" => host_port(rest, Version::Any, 7348).map(FaceUri::Xylem),
             other => {
                 let carrier = Carrier::of_scheme(other).ok_or(FaceUriError::Scheme)?;
-                endpoint(rest, Version::Any, carrier.default_port())
-                    .map(|endpoint| FaceUri::Carried(carrier, endpoint))
+                host_port(rest, Version::Any, carrier.default_port())
+                    .map(|at| FaceUri::Carried(carrier, at))
             }
         }
     }
 }
 
-fn endpoint(text: &str, version: Version, default_port: u16) -> Result<Endpoint, FaceUriError> {
+fn host_port(
+    text: &str,
+    version: Version,
+    default_port: u16,
+) -> Result<UriAuthority, FaceUriError> {
     // One slash at the end, as in `ws://host:9696/`, says nothing.
     let text = text.strip_suffix('/').unwrap_or(text);
     let (host, port) = if let Some(rest) = text.strip_prefix('[') {
@@ -195,39 +200,39 @@ fn endpoint(text: &str, version: Version, default_port: u16) -> Result<Endpoint,
         Some(_) => return Err(FaceUriError::Address),
     };
     let is_six = match &host {
-        Host::Ip(ip) => Some(ip.is_ipv6()),
-        Host::Zoned(..) => Some(true),
-        Host::Name(_) => None,
+        UriHost::Ip(ip) => Some(ip.is_ipv6()),
+        UriHost::Zoned(..) => Some(true),
+        UriHost::Name(_) => None,
     };
     match (version, is_six) {
         (Version::Four, Some(true)) | (Version::Six, Some(false)) => Err(FaceUriError::Version),
-        _ => Ok(Endpoint { host, port }),
+        _ => Ok(UriAuthority { host, port }),
     }
 }
 
-fn ipv6(text: &str) -> Result<Host, FaceUriError> {
+fn ipv6(text: &str) -> Result<UriHost, FaceUriError> {
     let (address, zone) = match text.split_once('%') {
         Some((address, zone)) => (address, Some(zone.strip_prefix("25").unwrap_or(zone))),
         None => (text, None),
     };
     let address: Ipv6Addr = address.parse().map_err(|_| FaceUriError::Address)?;
     match zone {
-        None => Ok(Host::Ip(IpAddr::V6(address))),
+        None => Ok(UriHost::Ip(IpAddr::V6(address))),
         Some("") => Err(FaceUriError::Address),
         Some(zone) if zone.contains(['[', ']', '/', '%']) => Err(FaceUriError::Address),
-        Some(zone) => Ok(Host::Zoned(address, zone.to_owned())),
+        Some(zone) => Ok(UriHost::Zoned(address, zone.to_owned())),
     }
 }
 
-fn host_of(text: &str) -> Result<Host, FaceUriError> {
+fn host_of(text: &str) -> Result<UriHost, FaceUriError> {
     if let Ok(address) = text.parse::<Ipv4Addr>() {
-        return Ok(Host::Ip(IpAddr::V4(address)));
+        return Ok(UriHost::Ip(IpAddr::V4(address)));
     }
     let is_name = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_');
     if text.is_empty() || !text.bytes().all(is_name) {
         return Err(FaceUriError::Address);
     }
-    Ok(Host::Name(text.to_owned()))
+    Ok(UriHost::Name(text.to_owned()))
 }
 
 fn ether(text: &str) -> Option<[u8; 6]> {
@@ -242,13 +247,13 @@ fn ether(text: &str) -> Option<[u8; 6]> {
     octets.next().is_none().then_some(address)
 }
 
-impl fmt::Display for Endpoint {
+impl fmt::Display for UriAuthority {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.host {
-            Host::Ip(IpAddr::V6(address)) => write!(f, "[{address}]:{}", self.port),
-            Host::Ip(address) => write!(f, "{address}:{}", self.port),
-            Host::Zoned(address, zone) => write!(f, "[{address}%{zone}]:{}", self.port),
-            Host::Name(name) => write!(f, "{name}:{}", self.port),
+            UriHost::Ip(IpAddr::V6(address)) => write!(f, "[{address}]:{}", self.port),
+            UriHost::Ip(address) => write!(f, "{address}:{}", self.port),
+            UriHost::Zoned(address, zone) => write!(f, "[{address}%{zone}]:{}", self.port),
+            UriHost::Name(name) => write!(f, "{name}:{}", self.port),
         }
     }
 }
@@ -256,18 +261,18 @@ impl fmt::Display for Endpoint {
 impl FaceUri {
     /// The scheme as it is written: with the IP version where it is known.
     pub fn scheme(&self) -> &'static str {
-        let versioned = |endpoint: &Endpoint, schemes: [&'static str; 3]| match endpoint.host {
-            Host::Ip(IpAddr::V4(_)) => schemes[0],
-            Host::Ip(IpAddr::V6(_)) | Host::Zoned(..) => schemes[1],
-            Host::Name(_) => schemes[2],
+        let versioned = |at: &UriAuthority, schemes: [&'static str; 3]| match at.host {
+            UriHost::Ip(IpAddr::V4(_)) => schemes[0],
+            UriHost::Ip(IpAddr::V6(_)) | UriHost::Zoned(..) => schemes[1],
+            UriHost::Name(_) => schemes[2],
         };
         match self {
             FaceUri::Internal => "internal",
             FaceUri::Null => "null",
             FaceUri::Fd(_) => "fd",
             FaceUri::Unix(_) => "unix",
-            FaceUri::Udp(endpoint) => versioned(endpoint, ["udp4", "udp6", "udp"]),
-            FaceUri::Tcp(endpoint) => versioned(endpoint, ["tcp4", "tcp6", "tcp"]),
+            FaceUri::Udp(at) => versioned(at, ["udp4", "udp6", "udp"]),
+            FaceUri::Tcp(at) => versioned(at, ["tcp4", "tcp6", "tcp"]),
             FaceUri::WebSocket(_) => "ws",
             FaceUri::WebSocketClient(_) => "wsclient",
             FaceUri::Xylem(_) => "xylem",
@@ -285,12 +290,12 @@ impl fmt::Display for FaceUri {
             FaceUri::Internal | FaceUri::Null => Ok(()),
             FaceUri::Fd(number) => write!(f, "{number}"),
             FaceUri::Unix(path) | FaceUri::Dev(path) => f.write_str(path),
-            FaceUri::Udp(endpoint)
-            | FaceUri::Tcp(endpoint)
-            | FaceUri::WebSocket(endpoint)
-            | FaceUri::WebSocketClient(endpoint)
-            | FaceUri::Xylem(endpoint)
-            | FaceUri::Carried(_, endpoint) => endpoint.fmt(f),
+            FaceUri::Udp(at)
+            | FaceUri::Tcp(at)
+            | FaceUri::WebSocket(at)
+            | FaceUri::WebSocketClient(at)
+            | FaceUri::Xylem(at)
+            | FaceUri::Carried(_, at) => at.fmt(f),
             FaceUri::Ether([a, b, c, d, e, g]) => {
                 write!(f, "[{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}]")
             }

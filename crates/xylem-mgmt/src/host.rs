@@ -26,6 +26,15 @@ impl Persistency {
         }
     }
 
+    /// Its name in words.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Persistency::Persistent => "persistent",
+            Persistency::OnDemand => "on-demand",
+            Persistency::Permanent => "permanent",
+        }
+    }
+
     /// The persistency of this number.
     pub const fn from_number(number: u64) -> Option<Self> {
         match number {

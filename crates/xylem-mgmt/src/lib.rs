@@ -14,6 +14,8 @@ mod record;
 mod control;
 mod datasets;
 mod face_uri;
+#[cfg(feature = "serde")]
+mod json;
 
 mod host;
 
@@ -31,11 +33,11 @@ pub mod client;
 pub use authority::Authority;
 pub use control::{ControlParameters, ControlResponse};
 pub use datasets::{
-    ChannelStatus, CsStatus, Entry, FaceEvent, FaceQueryFilter, FaceStatus, FibEntry,
-    GeneralStatus, NextHopRecord, RibEntry, RibRoute, StrategyChoice, read_entries,
+    ChannelStatus, CsStatus, FaceEvent, FaceQueryFilter, FaceStatus, FibEntry, GeneralStatus,
+    NextHopRecord, RibEntry, RibRoute, StrategyChoice,
 };
-pub use face_uri::{Carrier, Endpoint, FaceUri, FaceUriError, Host as UriHost};
+pub use face_uri::{Carrier, FaceUri, FaceUriError, UriAuthority, UriHost};
 pub use host::{FaceInfo, Host, Persistency, Refusal};
 pub use management::{Management, ManagementConfig};
-pub use record::CodecError;
+pub use record::{CodecError, Entry, read_entries};
 pub use rib::{Rib, RibError, Route};

@@ -4,6 +4,7 @@
 //! Read in any order, as NFD does: implementations disagree about it. What is unknown is skipped,
 //! critical or not, since forwarders add counters of their own. A repeated field is refused.
 //! Written in the order of the table, which suits decoders that insist on one (python-ndn).
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use xylem_packet::tlv::{self, Reader};
 use xylem_packet::{DecodeError, Name, NameRef};
@@ -29,36 +30,36 @@ pub enum CodecError {
 }
 
 /// A field's type.
-pub(crate) trait Field {
+pub trait Field {
     /// Must it be there?
     const REQUIRED: bool;
     /// May it stand more than once?
     const REPEATS: bool = false;
     /// Takes in the value of an element of type `typ`.
-    fn take(&mut self, typ: u32, value: &[u8]) -> Result<(), CodecError>;
+    fn decode_field(&mut self, typ: u32, value: &[u8]) -> Result<(), CodecError>;
     /// Appends the element, or nothing if there is none.
-    fn put(&self, typ: u32, out: &mut Vec<u8>);
+    fn encode_field(&self, typ: u32, out: &mut Vec<u8>);
 }
 
 impl Field for u64 {
     const REQUIRED: bool = true;
-    fn take(&mut self, typ: u32, value: &[u8]) -> Result<(), CodecError> {
+    fn decode_field(&mut self, typ: u32, value: &[u8]) -> Result<(), CodecError> {
         *self = tlv::read_number(value).ok_or(CodecError::Malformed(typ))?;
         Ok(())
     }
-    fn put(&self, typ: u32, out: &mut Vec<u8>) {
+    fn encode_field(&self, typ: u32, out: &mut Vec<u8>) {
         tlv::write_number_element(out, typ, *self);
     }
 }
 
 impl Field for String {
     const REQUIRED: bool = true;
-    fn take(&mut self, typ: u32, value: &[u8]) -> Result<(), CodecError> {
+    fn decode_field(&mut self, typ: u32, value: &[u8]) -> Result<(), CodecError> {
         let text = core::str::from_utf8(value).map_err(|_| CodecError::Malformed(typ))?;
         text.clone_into(self);
         Ok(())
     }
-    fn put(&self, typ: u32, out: &mut Vec<u8>) {
+    fn encode_field(&self, typ: u32, out: &mut Vec<u8>) {
         tlv::write_element(out, typ, self.as_bytes());
     }
 }
@@ -66,7 +67,7 @@ impl Field for String {
 /// A name stands bare, or within a Strategy element.
 impl Field for Name {
     const REQUIRED: bool = true;
-    fn take(&mut self, typ: u32, value: &[u8]) -> Result<(), CodecError> {
+    fn decode_field(&mut self, typ: u32, value: &[u8]) -> Result<(), CodecError> {
         *self = match typ {
             types::STRATEGY => NameRef::decode(value)?,
             _ => NameRef::from_value(value)?,
@@ -74,7 +75,7 @@ impl Field for Name {
         .to_name();
         Ok(())
     }
-    fn put(&self, typ: u32, out: &mut Vec<u8>) {
+    fn encode_field(&self, typ: u32, out: &mut Vec<u8>) {
         match typ {
             types::STRATEGY => {
                 let mut inner = Vec::new();
@@ -88,12 +89,12 @@ impl Field for Name {
 
 impl<T: Field + Default> Field for Option<T> {
     const REQUIRED: bool = false;
-    fn take(&mut self, typ: u32, value: &[u8]) -> Result<(), CodecError> {
-        self.insert(T::default()).take(typ, value)
+    fn decode_field(&mut self, typ: u32, value: &[u8]) -> Result<(), CodecError> {
+        self.insert(T::default()).decode_field(typ, value)
     }
-    fn put(&self, typ: u32, out: &mut Vec<u8>) {
+    fn encode_field(&self, typ: u32, out: &mut Vec<u8>) {
         if let Some(value) = self {
-            value.put(typ, out);
+            value.encode_field(typ, out);
         }
     }
 }
@@ -101,25 +102,51 @@ impl<T: Field + Default> Field for Option<T> {
 impl<T: Field + Default> Field for Vec<T> {
     const REQUIRED: bool = false;
     const REPEATS: bool = true;
-    fn take(&mut self, typ: u32, value: &[u8]) -> Result<(), CodecError> {
+    fn decode_field(&mut self, typ: u32, value: &[u8]) -> Result<(), CodecError> {
         let mut item = T::default();
-        item.take(typ, value)?;
+        item.decode_field(typ, value)?;
         self.push(item);
         Ok(())
     }
-    fn put(&self, typ: u32, out: &mut Vec<u8>) {
-        self.iter().for_each(|item| item.put(typ, out));
+    fn encode_field(&self, typ: u32, out: &mut Vec<u8>) {
+        self.iter().for_each(|item| item.encode_field(typ, out));
     }
+}
+
+/// An entry of a dataset: a record with the number of the element around it.
+pub trait Entry: Field + Default {
+    /// Number of the element around each entry.
+    const NUMBER: u32;
+
+    /// Appends the entry with the element around it.
+    fn write_entry(&self, out: &mut Vec<u8>) {
+        self.encode_field(Self::NUMBER, out);
+    }
+}
+
+/// All entries of a dataset's content. Elements of other numbers are skipped.
+///
+/// # Errors
+/// See [`CodecError`].
+pub fn read_entries<E: Entry>(content: &[u8]) -> Result<Vec<E>, CodecError> {
+    let mut reader = Reader::new(content);
+    let mut entries: Vec<E> = Vec::new();
+    while let Some(element) = reader.next_element()? {
+        if element.typ == E::NUMBER {
+            entries.decode_field(element.typ, element.value)?;
+        }
+    }
+    Ok(entries)
 }
 
 /// What is known of a record's fields: number, required, repeats.
 pub(crate) type Table = &'static [(u32, bool, bool)];
 
-/// Walks the fields of a record. `take` is called with the index of each known one in `table`.
+/// Walks the fields of a record. `decode` is called with the index of each known one in `table`.
 pub(crate) fn read(
     table: Table,
     value: &[u8],
-    mut take: impl FnMut(usize, u32, &[u8]) -> Result<(), CodecError>,
+    mut decode: impl FnMut(usize, u32, &[u8]) -> Result<(), CodecError>,
 ) -> Result<(), CodecError> {
     let mut reader = Reader::new(value);
     let mut seen = 0u64;
@@ -129,7 +156,7 @@ pub(crate) fn read(
             return Err(CodecError::Repeated(element.typ));
         }
         seen |= 1 << i;
-        take(i, element.typ, element.value)?;
+        decode(i, element.typ, element.value)?;
     }
     match table.iter().enumerate().find(|(i, (_, required, _))| *required && seen & (1 << i) == 0) {
         Some((_, (typ, ..))) => Err(CodecError::Missing(*typ)),
@@ -137,12 +164,23 @@ pub(crate) fn read(
     }
 }
 
+/// The value of the one element of type `typ` that `wire` is.
+pub(crate) fn only(wire: &[u8], typ: u32) -> Result<&[u8], CodecError> {
+    let element = Reader::new(wire).next_element()?.ok_or(CodecError::Missing(typ))?;
+    if element.typ != typ {
+        return Err(CodecError::Missing(typ));
+    }
+    if element.end == wire.len() { Ok(element.value) } else { Err(CodecError::Malformed(typ)) }
+}
+
 /// Defines a record: a struct, `from_value`, `write_value`, and [`Field`] for where it stands within
-/// another. At most 64 fields, so that what was seen fits a word.
+/// another. What stands alone names the element that it is `within`, and gets `decode` and `encode`;
+/// what is listed in a dataset names the element that each is an `entry` in. At most 64 fields, so
+/// that what was seen fits a word.
 macro_rules! record {
     (
         $(#[$about:meta])*
-        pub struct $name:ident { $( $(#[$doc:meta])* $field:ident: $typ:ty = $number:expr, )* }
+        pub struct $name:ident $(within($element:path))? $(entry($entry:path))? { $( $(#[$doc:meta])* $field:ident: $typ:ty = $number:expr, )* }
     ) => {
         $(#[$about])*
         #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -164,7 +202,7 @@ macro_rules! record {
                 $crate::record::read(Self::TABLE, value, |i, typ, value| {
                     let mut at = 0..;
                     $( if at.next() == Some(i) {
-                        return $crate::record::Field::take(&mut record.$field, typ, value);
+                        return $crate::record::Field::decode_field(&mut record.$field, typ, value);
                     } )*
                     Ok(())
                 })?;
@@ -173,17 +211,38 @@ macro_rules! record {
 
             /// Appends the record's fields.
             pub fn write_value(&self, out: &mut Vec<u8>) {
-                $( $crate::record::Field::put(&self.$field, $number, out); )*
+                $( $crate::record::Field::encode_field(&self.$field, $number, out); )*
             }
         }
 
+        $( impl $name {
+            /// Reads a whole element, and nothing after it.
+            ///
+            /// # Errors
+            /// See [`crate::CodecError`]; `Missing` if the element is another.
+            pub fn decode(wire: &[u8]) -> Result<Self, $crate::CodecError> {
+                Self::from_value($crate::record::only(wire, $element)?)
+            }
+
+            /// The whole element.
+            pub fn encode(&self) -> Vec<u8> {
+                let mut out = Vec::new();
+                $crate::record::Field::encode_field(self, $element, &mut out);
+                out
+            }
+        } )?
+
+        $( impl $crate::record::Entry for $name {
+            const NUMBER: u32 = $entry;
+        } )?
+
         impl $crate::record::Field for $name {
             const REQUIRED: bool = true;
-            fn take(&mut self, _: u32, value: &[u8]) -> Result<(), $crate::CodecError> {
+            fn decode_field(&mut self, _: u32, value: &[u8]) -> Result<(), $crate::CodecError> {
                 *self = Self::from_value(value)?;
                 Ok(())
             }
-            fn put(&self, typ: u32, out: &mut Vec<u8>) {
+            fn encode_field(&self, typ: u32, out: &mut Vec<u8>) {
                 let mut inner = Vec::new();
                 self.write_value(&mut inner);
                 xylem_packet::tlv::write_element(out, typ, &inner);

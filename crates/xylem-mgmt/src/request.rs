@@ -7,6 +7,7 @@
 //! /localhost/nfd/<module>/<verb>[/<filter>][/params-sha256=…]            a dataset's newest version
 //! ```
 //! `/localhop` instead of `/localhost` for commands of neighbours.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use xylem_packet::tlv::{self, Reader, types};
 use xylem_packet::{Component, Interest, NameRef, SignatureInfo};

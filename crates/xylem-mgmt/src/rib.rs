@@ -100,14 +100,14 @@ impl Rib {
         route: Route,
         fib: &mut Forwarder,
     ) -> Result<(), RibError> {
-        let before = self.take(prefix, route.face, route.origin);
+        let before = self.remove_route(prefix, route.face, route.origin);
         if before.is_none() && self.routes >= self.max_routes {
             return Err(RibError::Full);
         }
         self.put(prefix, route);
         let refused = self.refresh(prefix, fib);
         if let Some(error) = refused {
-            self.take(prefix, route.face, route.origin);
+            self.remove_route(prefix, route.face, route.origin);
             if let Some(before) = before {
                 self.put(prefix, before);
             }
@@ -125,7 +125,7 @@ impl Rib {
         origin: u64,
         fib: &mut Forwarder,
     ) -> bool {
-        let known = self.take(prefix, face, origin).is_some();
+        let known = self.remove_route(prefix, face, origin).is_some();
         if known {
             self.refresh(prefix, fib);
         }
@@ -140,7 +140,7 @@ impl Rib {
             let Ok(prefix) = NameRef::from_value(&key) else { break };
             let routes = self.entries.get(&key).map(|entry| entry.routes.clone());
             for route in routes.unwrap_or_default().iter().filter(|route| route.face == face) {
-                self.take(prefix, face, route.origin);
+                self.remove_route(prefix, face, route.origin);
             }
             self.refresh(prefix, fib);
         }
@@ -182,7 +182,7 @@ impl Rib {
     }
 
     /// Removes a route from the tables, not from the FIB. Its entry stays until [`Self::refresh`].
-    fn take(&mut self, prefix: NameRef<'_>, face: FaceId, origin: u64) -> Option<Route> {
+    fn remove_route(&mut self, prefix: NameRef<'_>, face: FaceId, origin: u64) -> Option<Route> {
         let entry = self.entries.get_mut(prefix.value())?;
         let at = entry.routes.iter().position(|r| r.face == face && r.origin == origin)?;
         let route = entry.routes.remove(at);

@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use xylem_forward::{Config, FaceId, FaceScope, Forwarder};
+use xylem_forward::{Config, FaceId, FaceScope, Forwarder, Seed};
 use xylem_mgmt::types::{ROUTE_CAPTURE, ROUTE_CHILD_INHERIT};
 use xylem_mgmt::{Rib, RibError, Route};
 use xylem_packet::{Component, Name};
@@ -89,7 +89,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
     #[test]
     fn the_fib_follows_from_the_routes(steps in prop::collection::vec(step(), 1..60)) {
-        let mut forwarder = Forwarder::new(Config::default());
+        let mut forwarder = Forwarder::new(Config::default(), Seed::from_random([1; 16]));
         let mut faces: Vec<FaceId> =
             (0..3).map(|_| forwarder.add_face(FaceScope::NonLocal)).collect();
         let (mut rib, mut slow) = (Rib::new(1000), Slow::default());
@@ -139,7 +139,7 @@ fn route(face: FaceId, cost: u64) -> Route {
 
 #[test]
 fn a_full_rib_takes_no_more_and_changes_what_it_has() {
-    let mut forwarder = Forwarder::new(Config::default());
+    let mut forwarder = Forwarder::new(Config::default(), Seed::from_random([1; 16]));
     let face = forwarder.add_face(FaceScope::NonLocal);
     let mut rib = Rib::new(3);
     for i in 0..5u8 {
@@ -156,7 +156,7 @@ fn what_the_forwarder_refuses_leaves_no_trace() {
     let mut config = Config::default();
     config.max_routes = 2;
     config.max_next_hops = 1;
-    let mut forwarder = Forwarder::new(config);
+    let mut forwarder = Forwarder::new(config, Seed::from_random([1; 16]));
     let face = forwarder.add_face(FaceScope::NonLocal);
     let other = forwarder.add_face(FaceScope::NonLocal);
     let mut rib = Rib::new(100);
@@ -182,7 +182,7 @@ fn what_the_forwarder_refuses_leaves_no_trace() {
 
 #[test]
 fn next_hops_of_others_stay() {
-    let mut forwarder = Forwarder::new(Config::default());
+    let mut forwarder = Forwarder::new(Config::default(), Seed::from_random([1; 16]));
     let (a, b) = (forwarder.add_face(FaceScope::NonLocal), forwarder.add_face(FaceScope::NonLocal));
     let prefix = name_of(&[1]);
     forwarder.add_route(prefix.as_ref(), a, 5).unwrap();

@@ -36,7 +36,7 @@ fn main() -> ExitCode {
         held.push(resident());
         println!(
             "| {:.0} | {} | {:.0} | {} | {} | {} | {} | {} | {} | {} |",
-            world.now.as_secs_f64() / 60.0,
+            world.now().as_secs_f64() / 60.0,
             c.fetches,
             c.bytes as f64 / 1e6,
             c.cuts,

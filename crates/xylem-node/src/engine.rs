@@ -23,7 +23,7 @@ use bytes::Bytes;
 use mio::{Events, Poll, Token, Waker};
 use xylem_forward::{FaceId, FaceScope, Forwarder, Incoming};
 use xylem_link::{Endpoint as LinkEndpoint, StreamId};
-use xylem_mgmt::{Endpoint, FaceUri, Persistency};
+use xylem_mgmt::{FaceUri, Persistency, UriAuthority};
 use xylem_packet::{NackReason, NameRef};
 
 use crate::carriers::{CarrierId, Carriers};
@@ -258,7 +258,7 @@ impl Engine {
     /// Where others reach this engine.
     pub(crate) fn listens_at(&self) -> Vec<FaceUri> {
         let net = &self.net;
-        let sockets = |sockets: &[Udp], uri: fn(Endpoint) -> FaceUri| {
+        let sockets = |sockets: &[Udp], uri: fn(UriAuthority) -> FaceUri| {
             sockets.iter().map(|s| uri(endpoint(s.local()))).collect::<Vec<_>>()
         };
         let mut found: Vec<FaceUri> = net.listeners.iter().filter_map(Listener::uri).collect();

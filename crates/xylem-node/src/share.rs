@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use xylem_forward::{FaceId, Forwarder};
+use xylem_forward::{FaceId, Forwarder, Seed};
 use xylem_link::{Endpoint, Level, Shaping, StaticKey};
 use xylem_object::naming;
 use xylem_object::{Answer, Manifest, Publication, PublicationError, PublisherKey, Ticket};
@@ -152,7 +152,8 @@ pub(crate) fn share_with(
     let link_public = link_key.public();
     let link_config = xylem_link::Config { shaping: options.shaping.clone(), ..Default::default() };
     let endpoint = Endpoint::new(link_config, link_key, identity::random()?);
-    let mut engine = Engine::new(endpoint, Forwarder::new(end_host()))?;
+    let seed = Seed::from_random(identity::random()?);
+    let mut engine = Engine::new(endpoint, Forwarder::new(end_host(), seed))?;
     if let Some(files) = &options.certificate {
         engine.set_certificate(certificate(files)?);
     }

@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use xylem_mgmt::{Carrier, Endpoint, FaceUri, FaceUriError, UriHost};
+use xylem_mgmt::{Carrier, FaceUri, FaceUriError, UriAuthority, UriHost};
 
 use crate::peer::Peer;
 
@@ -131,7 +131,7 @@ impl PeerUri {
         Ok(self.addresses(endpoint)?.into_iter().map(peer).collect())
     }
 
-    fn resolve_carried(&self, carrier: Carrier, at: &Endpoint) -> Result<Vec<Peer>, String> {
+    fn resolve_carried(&self, carrier: Carrier, at: &UriAuthority) -> Result<Vec<Peer>, String> {
         let name = match (&self.sni, &at.host) {
             (Some(name), _) | (None, UriHost::Name(name)) => Some(name.clone()),
             _ => None,
@@ -140,7 +140,7 @@ impl PeerUri {
         Ok(self.addresses(at)?.into_iter().map(peer).collect())
     }
 
-    fn addresses(&self, endpoint: &Endpoint) -> Result<Vec<SocketAddr>, String> {
+    fn addresses(&self, endpoint: &UriAuthority) -> Result<Vec<SocketAddr>, String> {
         match &endpoint.host {
             UriHost::Ip(ip) => Ok(vec![SocketAddr::new(*ip, endpoint.port)]),
             UriHost::Name(name) => look_up(name, endpoint.port),
@@ -216,8 +216,8 @@ impl Peer {
 }
 
 /// An address as face URIs have it.
-pub(crate) fn endpoint(address: SocketAddr) -> Endpoint {
-    Endpoint { host: UriHost::Ip(address.ip()), port: address.port() }
+pub(crate) fn endpoint(address: SocketAddr) -> UriAuthority {
+    UriAuthority { host: UriHost::Ip(address.ip()), port: address.port() }
 }
 
 fn split_key(text: &str) -> Result<(Option<[u8; 32]>, &str), String> {

@@ -2,129 +2,31 @@
 //! forwarder and transfer on the other, joined by a network that loses, delays, reorders and
 //! doubles datagrams. Virtual time, one seed, the same run every time.
 
-use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::ops::ControlFlow;
+use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use xylem_forward::{FaceId, FaceScope, Forwarder, Incoming, Outgoing};
-use xylem_hash::Hash;
+use xylem_forward::{FaceId, FaceScope, Forwarder, Outgoing, Seed};
 use xylem_link::{Endpoint, Event as LinkEvent, LinkId, StaticKey};
 use xylem_object::naming::{self, ObjectId};
-use xylem_object::{Answer, Manifest, Publication, PublisherKey, Source, sign_manifest};
+use xylem_object::{Answer, Manifest, Publication, PublisherKey, sign_manifest};
 use xylem_packet::{LpPacket, Name, Packet};
+use xylem_sim::{Conditions, EventQueue, Path, Simulation, ms};
 use xylem_transfer::{Config, Event, PeerId, Spec, Transfer};
-use xylem_tree::{Geometry, NodeSource, Outboard, SegmentSize};
+
+mod in_memory;
+
+use in_memory::{Reader, Stored, address, without_headers};
 
 const SERVER: usize = 0;
 const CLIENT: usize = 1;
 
-fn address(node: usize) -> SocketAddr {
-    SocketAddr::from(([192, 0, 2, node as u8 + 1], 7348))
-}
-
-/// What the network does to a datagram, in thousandths and in time.
-#[derive(Clone, Copy, Debug)]
-struct Path {
-    lost: u64,
-    doubled: u64,
-    delay: Duration,
-    /// Each datagram is late by up to this, on its own: neighbours overtake each other.
-    jitter: Duration,
-    mtu: usize,
-    narrow: Option<Narrow>,
-    /// The transfer is told how large the link's datagrams are.
-    told: bool,
-}
-
-/// A bottleneck on the way to the client: bytes a second, bytes that wait at most, and from how many
-/// on it marks what may be marked.
-#[derive(Clone, Copy, Debug)]
-struct Narrow {
-    rate: f64,
-    buffer: f64,
-    mark_from: f64,
-}
-
 /// A datagram on its way: to whom, and whether a router has marked it.
-struct Flying {
+struct Datagram {
     to: usize,
     marked: bool,
     bytes: Vec<u8>,
-}
-
-/// xorshift64*: all chance of a run comes from one seed.
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % n.max(1)
-    }
-}
-
-/// Datagrams on their way, by time of arrival.
-struct Network {
-    path: Path,
-    chance: Chance,
-    flying: BTreeMap<(Duration, u64), Flying>,
-    sent: u64,
-    busy_until: Duration,
-    /// What the bottleneck has marked and dropped, and the sum of what each
-    /// datagram that met it found waiting.
-    marked: u64,
-    dropped: u64,
-    waited: f64,
-    met: u64,
-}
-
-impl Network {
-    /// When the bottleneck lets a datagram go, and whether it marks it; `None`: it is full.
-    fn narrow(&mut self, now: Duration, len: usize, ecn: bool) -> Option<(Duration, bool)> {
-        let Some(narrow) = self.path.narrow else { return Some((now, false)) };
-        let waiting = self.busy_until.saturating_sub(now).as_secs_f64() * narrow.rate;
-        self.waited += waiting;
-        self.met += 1;
-        if waiting + len as f64 > narrow.buffer {
-            self.dropped += 1;
-            return None;
-        }
-        let leaves = now.max(self.busy_until) + Duration::from_secs_f64(len as f64 / narrow.rate);
-        self.busy_until = leaves;
-        let marked = ecn && waiting >= narrow.mark_from;
-        self.marked += u64::from(marked);
-        Some((leaves, marked))
-    }
-
-    fn send(&mut self, now: Duration, to: usize, ecn: bool, datagram: &[u8]) {
-        if datagram.len() > self.path.mtu || self.chance.below(1_000) < self.path.lost {
-            return;
-        }
-        let passed =
-            if to == CLIENT { self.narrow(now, datagram.len(), ecn) } else { Some((now, false)) };
-        let Some((leaves, marked)) = passed else { return };
-        let copies = 1 + u64::from(self.chance.below(1_000) < self.path.doubled);
-        for _ in 0..copies {
-            let late = self.chance.below(self.path.jitter.as_micros() as u64 + 1);
-            let at = leaves + self.path.delay + Duration::from_micros(late);
-            self.sent += 1;
-            let flying = Flying { to, marked, bytes: datagram.to_vec() };
-            self.flying.insert((at, self.sent), flying);
-        }
-    }
-}
-
-/// The packet within a frame of the application, and the next hop that it may have chosen.
-fn without_headers(frame: &Bytes) -> Option<Incoming<'_>> {
-    match xylem_packet::Packet::decode(frame).ok()? {
-        xylem_packet::Packet::Lp(lp) => Some(Incoming {
-            next_hop: lp.next_hop_face_id.map(FaceId),
-            ..Incoming::bare(lp.fragment?)
-        }),
-        _ => Some(Incoming::bare(frame)),
-    }
 }
 
 /// Link and forwarder of one node.
@@ -141,7 +43,7 @@ struct Node {
 
 impl Node {
     fn new(key: StaticKey, seed: u8) -> Self {
-        let mut forwarder = Forwarder::new(xylem_forward::Config::default());
+        let mut forwarder = Forwarder::new(Default::default(), Seed::from_random([seed; 16]));
         let application = forwarder.add_face(FaceScope::Local);
         Self {
             endpoint: Endpoint::new(xylem_link::Config::default(), key, [seed; 32]),
@@ -190,11 +92,15 @@ impl Node {
         }
     }
 
-    fn transmit(&mut self, now: Duration, to: usize, network: &mut Network) {
+    fn transmit(&mut self, to: usize, path: &mut Path, queue: &mut EventQueue<Datagram>) {
+        let now = queue.now();
         while let Some(transmit) = self.endpoint.poll_transmit(now, &mut self.buffer) {
             let each = transmit.segment_size.unwrap_or(transmit.len);
             for datagram in self.buffer[..transmit.len].chunks(each) {
-                network.send(now, to, transmit.ecn, datagram);
+                for delivery in path.send(now, datagram.len(), transmit.ecn) {
+                    let (marked, bytes) = (delivery.marked, delivery.packet(datagram));
+                    queue.schedule(delivery.at, Datagram { to, marked, bytes });
+                }
             }
         }
     }
@@ -214,35 +120,6 @@ impl Node {
     }
 }
 
-/// A published file in memory.
-struct Shelf {
-    content: Vec<u8>,
-    outboard: Outboard,
-}
-
-impl Source for Shelf {
-    type Error = std::convert::Infallible;
-
-    fn geometry(&mut self, _: ObjectId) -> Option<Geometry> {
-        Some(*self.outboard.geometry())
-    }
-
-    fn read_content(&mut self, _: ObjectId, at: u64, out: &mut [u8]) -> Result<(), Self::Error> {
-        out.copy_from_slice(&self.content[at as usize..at as usize + out.len()]);
-        Ok(())
-    }
-
-    fn read_nodes(&mut self, _: ObjectId, slot: u64, out: &mut [u8]) -> Result<(), Self::Error> {
-        let mut nodes = self.outboard.as_bytes();
-        nodes.read_nodes(slot, out).expect("slots of this tree");
-        Ok(())
-    }
-
-    fn root(&mut self, _: ObjectId) -> Option<Hash> {
-        Some(self.outboard.root())
-    }
-}
-
 /// How a run went: enough to tell two runs apart.
 #[derive(Debug, PartialEq, Eq)]
 struct Outcome {
@@ -254,128 +131,198 @@ struct Outcome {
     mean_waiting: u64,
 }
 
-/// Fetches `size` bytes over `path`; everything hangs on `seed`.
-fn fetch(size: usize, path: Path, seed: u64) -> Outcome {
-    let content: Vec<u8> = (0..size).map(|i| (i * 7 + i / 251) as u8).collect();
-    let outboard = Outboard::of(&content, SegmentSize::DEFAULT);
-    let publisher = PublisherKey::generate([7; 32]);
-    let object = Name::from_uri("/simulated/file").unwrap();
-    let prefix = naming::versioned(object.as_ref(), 1).unwrap();
-    let manifest = Manifest::file(outboard.root(), size as u64, b"file");
-    let packet = sign_manifest(&manifest, prefix.as_ref(), &publisher).unwrap();
-    let mut publication = Publication::new(prefix.clone(), packet, &publisher.public()).unwrap();
-    let mut shelf = Shelf { content: content.clone(), outboard };
+/// A client that fetches one file from a server.
+struct World {
+    queue: EventQueue<Datagram>,
+    nodes: [Node; 2],
+    /// Towards the server, and towards the client.
+    paths: [Path; 2],
+    publication: Publication,
+    stored: Rc<Stored>,
+    transfer: Transfer,
+    /// The transfer has its peer.
+    is_asked: bool,
+    /// The transfer is told how large the link's datagrams are.
+    tells: bool,
+    fetched: Vec<u8>,
+    /// When everything was there.
+    took: Option<Duration>,
+}
 
-    let server_key = StaticKey::from_bytes([1; 32]);
-    let expected = server_key.public();
-    let mut nodes = [Node::new(server_key, 11), Node::new(StaticKey::from_bytes([2; 32]), 12)];
-    let served = nodes[SERVER].application;
-    nodes[SERVER].forwarder.add_route(object.as_ref(), served, 0).unwrap();
-    nodes[CLIENT].endpoint.connect(Duration::ZERO, address(SERVER), Some(expected));
+impl World {
+    fn new(size: usize, path: Conditions, tells: bool, seed: u64) -> Self {
+        let stored = Stored::new((0..size).map(|i| (i * 7 + i / 251) as u8).collect());
+        let publisher = PublisherKey::from_bytes(&[7; 32]);
+        let object = Name::from_uri("/simulated/file").unwrap();
+        let prefix = naming::versioned(object.as_ref(), 1).unwrap();
+        let manifest = Manifest::file(stored.outboard.root(), size as u64, b"file");
+        let packet = sign_manifest(&manifest, prefix.as_ref(), &publisher).unwrap();
+        let publication = Publication::new(prefix.clone(), packet, &publisher.public()).unwrap();
 
-    let root = Some(manifest.root);
-    let spec = Spec { prefix, publisher: publisher.public(), root, size: Some(size as u64) };
-    let mut transfer = Transfer::new(spec, Config::default(), seed);
-    let chance = Chance(seed | 1);
-    let mut network = Network {
-        path,
-        chance,
-        flying: BTreeMap::new(),
-        sent: 0,
-        busy_until: Duration::ZERO,
-        marked: 0,
-        dropped: 0,
-        waited: 0.0,
-        met: 0,
-    };
-    let (mut now, mut asked, mut fetched) = (Duration::ZERO, false, vec![0; size]);
-    let mut interest = Vec::new();
+        let server_key = StaticKey::from_bytes([1; 32]);
+        let expected = server_key.public();
+        let mut nodes = [Node::new(server_key, 11), Node::new(StaticKey::from_bytes([2; 32]), 12)];
+        let served = nodes[SERVER].application;
+        nodes[SERVER].forwarder.add_route(object.as_ref(), served, 0).unwrap();
+        nodes[CLIENT].endpoint.connect(Duration::ZERO, address(SERVER), Some(expected));
 
-    loop {
-        for (packet, _) in std::mem::take(&mut nodes[SERVER].inbox) {
+        let root = Some(manifest.root);
+        let spec = Spec { prefix, publisher: publisher.public(), root, size: Some(size as u64) };
+        // The bottleneck is on the way of the Data.
+        let up = Conditions { rate: f64::INFINITY, ..path };
+        Self {
+            queue: EventQueue::new(),
+            nodes,
+            paths: [Path::new(up, seed), Path::new(path, !seed)],
+            publication,
+            stored,
+            transfer: Transfer::new(spec, Config::default(), seed),
+            is_asked: false,
+            tells,
+            fetched: vec![0; size],
+            took: None,
+        }
+    }
+
+    fn answer(&mut self) {
+        let now = self.queue.now();
+        let server = &mut self.nodes[SERVER];
+        for (packet, _) in std::mem::take(&mut server.inbox) {
             let Ok(Packet::Interest(interest)) = Packet::decode(&packet) else { continue };
-            let mut data = Vec::new();
-            if publication.answer(&interest, &mut shelf, &mut data).unwrap() == Answer::Data {
-                let from = nodes[SERVER].application;
-                nodes[SERVER].forward(now, from, data.into(), false);
+            let (mut reader, mut data) = (Reader(self.stored.clone()), Vec::new());
+            let answer = self.publication.answer(&interest, &mut reader, &mut data).unwrap();
+            if answer == Answer::Data {
+                server.forward(now, server.application, data.into(), false);
             }
         }
-        if let (Some((_, face)), false) = (nodes[CLIENT].link, asked) {
-            asked = transfer.add_peer(now, PeerId(face.0 as u32));
-        }
-        if let (Some((link, face)), true) = (nodes[CLIENT].link, path.told) {
-            let size = nodes[CLIENT].endpoint.stats(link).expect("it is up").datagram_size;
-            transfer.set_datagram_size(PeerId(face.0 as u32), size);
-        }
-        for packet in std::mem::take(&mut nodes[CLIENT].inbox) {
-            let (_, face) = nodes[CLIENT].link.expect("packets come over the link");
-            match packet {
-                (packet, false) => transfer.handle_data(now, PeerId(face.0 as u32), packet),
-                (packet, true) => transfer.handle_marked_data(now, PeerId(face.0 as u32), packet),
+    }
+
+    fn ask(&mut self) {
+        let now = self.queue.now();
+        let client = &mut self.nodes[CLIENT];
+        if let Some((link, face)) = client.link {
+            let peer = PeerId(face.0 as u32);
+            if !self.is_asked {
+                self.is_asked = self.transfer.add_peer(now, peer);
+            }
+            if self.tells {
+                let size = client.endpoint.stats(link).expect("it is up").datagram_size;
+                self.transfer.set_datagram_size(peer, size);
+            }
+            for (packet, marked) in client.inbox.drain(..) {
+                match marked {
+                    false => self.transfer.handle_data(now, peer, packet),
+                    true => self.transfer.handle_marked_data(now, peer, packet),
+                }
             }
         }
         // As the program does: only when it is due.
-        if transfer.poll_timeout(now).is_some_and(|at| at <= now) {
-            transfer.handle_timeout(now);
+        if self.transfer.poll_timeout(now).is_some_and(|at| at <= now) {
+            self.transfer.handle_timeout(now);
         }
-        while let Some(event) = transfer.poll_event() {
+        self.events();
+        let (client, mut interest) = (&mut self.nodes[CLIENT], Vec::new());
+        while let Some(peer) = self.transfer.poll_transmit(now, &mut interest) {
+            let mut packet = Vec::new();
+            let fragment = Some(&interest[..]);
+            let next_hop_face_id = Some(u64::from(peer.0));
+            LpPacket { fragment, next_hop_face_id, ..LpPacket::default() }.encode(&mut packet);
+            client.forward(now, client.application, packet.into(), false);
+        }
+    }
+
+    fn events(&mut self) {
+        while let Some(event) = self.transfer.poll_event() {
             match event {
                 Event::Manifest { manifest, .. } => {
                     let geometry = manifest.geometry();
                     let all = Some(0..geometry.segments());
-                    let root = manifest.root;
-                    transfer.add_object(ObjectId::Root, root, geometry, all, [], None).unwrap();
+                    let (id, root) = (ObjectId::Root, manifest.root);
+                    self.transfer.add_object(id, root, geometry, all, [], None).unwrap();
                 }
                 Event::Segment { segment, .. } => {
                     let at = segment.offset as usize;
-                    fetched[at..at + segment.content.len()].copy_from_slice(&segment.content);
+                    self.fetched[at..at + segment.content.len()].copy_from_slice(&segment.content);
                 }
                 Event::ObjectComplete(_) => {
-                    assert!(fetched == content, "what was fetched differs");
-                    return Outcome {
-                        took: now,
-                        datagrams: network.sent,
-                        marked: network.marked,
-                        dropped: network.dropped,
-                        lost: transfer.progress().lost,
-                        mean_waiting: (network.waited / network.met.max(1) as f64) as u64,
-                    };
+                    assert!(self.fetched == self.stored.content, "what was fetched differs");
+                    self.took = Some(self.queue.now());
                 }
                 Event::Nodes { .. } => {}
                 other => panic!("{other:?} between two honest nodes"),
             }
         }
-        while let Some(peer) = transfer.poll_transmit(now, &mut interest) {
-            let mut packet = Vec::new();
-            let fragment = Some(&interest[..]);
-            let next_hop_face_id = Some(u64::from(peer.0));
-            LpPacket { fragment, next_hop_face_id, ..LpPacket::default() }.encode(&mut packet);
-            let from = nodes[CLIENT].application;
-            nodes[CLIENT].forward(now, from, packet.into(), false);
-        }
-        for node in [SERVER, CLIENT] {
-            nodes[node].transmit(now, 1 - node, &mut network);
-        }
-
-        let arrival = network.flying.keys().next().map(|(at, _)| *at);
-        let timers = nodes.iter().filter_map(Node::next_timer);
-        let next = timers.chain(arrival).chain(transfer.poll_timeout(now)).min();
-        // A timer that is due already must not stop time.
-        now = next.unwrap_or(now).max(now + Duration::from_micros(1));
-        assert!(now < Duration::from_secs(600), "no end in sight: {path:?}");
-        while let Some(entry) = network.flying.first_entry().filter(|e| e.key().0 <= now) {
-            let Flying { to, marked, bytes } = entry.remove();
-            let (endpoint, datagram) = (&mut nodes[to].endpoint, BytesMut::from(&bytes[..]));
-            endpoint.handle_marked_datagram(now, address(1 - to), marked, datagram);
-            nodes[to].drain(now);
-        }
-        nodes.iter_mut().for_each(|node| node.timers(now));
     }
 }
 
-fn path(lost: u64, delay_ms: u64, jitter_ms: u64, doubled: u64, mtu: usize) -> Path {
-    let (delay, jitter) = (Duration::from_millis(delay_ms), Duration::from_millis(jitter_ms));
-    Path { lost, doubled, delay, jitter, mtu, narrow: None, told: true }
+impl Simulation for World {
+    type Event = Datagram;
+
+    fn queue(&mut self) -> &mut EventQueue<Datagram> {
+        &mut self.queue
+    }
+
+    fn next_timer(&self) -> Option<Duration> {
+        let now = self.queue.now();
+        let timers = self.nodes.iter().filter_map(Node::next_timer);
+        let next = timers.chain(self.transfer.poll_timeout(now)).min();
+        // A timer that is due already must not stop time.
+        next.map(|at| at.max(now + Duration::from_micros(1)))
+    }
+
+    fn act(&mut self) -> ControlFlow<()> {
+        let now = self.queue.now();
+        self.nodes.iter_mut().for_each(|node| node.timers(now));
+        self.answer();
+        self.ask();
+        if self.took.is_some() {
+            return ControlFlow::Break(());
+        }
+        for ((node, path), to) in self.nodes.iter_mut().rev().zip(&mut self.paths).zip(0..) {
+            node.transmit(to, path, &mut self.queue);
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn handle(&mut self, datagram: Datagram) {
+        let (now, Datagram { to, marked, bytes }) = (self.queue.now(), datagram);
+        let (endpoint, datagram) = (&mut self.nodes[to].endpoint, BytesMut::from(&bytes[..]));
+        endpoint.handle_marked_datagram(now, address(1 - to), marked, datagram);
+        self.nodes[to].drain(now);
+    }
+}
+
+/// Fetches `size` bytes over `path`; everything hangs on `seed`.
+fn fetch(size: usize, path: Conditions, seed: u64) -> Outcome {
+    fetch_and_tell(size, path, true, seed)
+}
+
+/// The same; the transfer is told how large the link's datagrams are, or is not.
+fn fetch_and_tell(size: usize, path: Conditions, tells: bool, seed: u64) -> Outcome {
+    let mut world = World::new(size, path, tells, seed);
+    world.run_until(Duration::from_secs(600));
+    let [up, down] = [SERVER, CLIENT].map(|node| world.paths[node].counts);
+    Outcome {
+        took: world.took.unwrap_or_else(|| panic!("no end in sight: {path:?}")),
+        datagrams: up.sent + down.sent,
+        marked: down.marked,
+        dropped: down.overflowed,
+        lost: world.transfer.progress().lost,
+        mean_waiting: down.waiting / (down.sent - down.too_large).max(1),
+    }
+}
+
+/// Loss and duplication in thousandths, times in milliseconds. Each datagram is late by up to
+/// `jitter`, on its own: neighbours overtake each other.
+fn path(lost: u64, delay: u64, jitter: u64, doubled: u64, mtu: usize) -> Conditions {
+    Conditions {
+        delay: ms(delay),
+        jitter: ms(jitter),
+        loss: lost as f64 / 1e3,
+        duplicate: doubled as f64 / 1e3,
+        mtu,
+        ..Conditions::PERFECT
+    }
 }
 
 #[test]
@@ -417,10 +364,9 @@ fn sizes_at_every_edge_arrive() {
 #[test]
 fn marks_of_the_network_slow_a_transfer_down_before_anything_is_lost() {
     // 50 Mbit/s, 20 ms there and back: 125 KB fill the path.
-    let narrow = |mark_from| Narrow { rate: 6_250_000.0, buffer: 1_000_000.0, mark_from };
-    let over = |mark_from| Path { narrow: Some(narrow(mark_from)), ..path(0, 10, 0, 0, 1_472) };
-    let marked = fetch(8_000_000, over(40_000.0), 3);
-    let unmarked = fetch(8_000_000, over(f64::INFINITY), 3);
+    let narrow = path(0, 10, 0, 0, 1_472).bottleneck(50.0, 1_000_000);
+    let marked = fetch(8_000_000, Conditions { mark_above: 40_000, ..narrow }, 3);
+    let unmarked = fetch(8_000_000, narrow, 3);
     println!("{marked:?}\n{unmarked:?}");
     assert!(marked.marked > 0 && unmarked.marked == 0);
     assert_eq!((marked.dropped, marked.lost), (0, 0));
@@ -435,10 +381,9 @@ fn marks_of_the_network_slow_a_transfer_down_before_anything_is_lost() {
 #[test]
 fn chance_losses_of_datagrams_do_not_slow_a_transfer_down() {
     // 100 Mbit/s, 100 ms there and back, a queue of one bandwidth-delay product.
-    let narrow = Narrow { rate: 12_500_000.0, buffer: 1_250_000.0, mark_from: f64::INFINITY };
-    let over = |told| Path { narrow: Some(narrow), told, ..path(10, 50, 0, 0, 1_472) };
+    let narrow = path(10, 50, 0, 0, 1_472).bottleneck(100.0, 1_250_000);
     let mbit = |told| {
-        let outcome = fetch(40_000_000, over(told), 5);
+        let outcome = fetch_and_tell(40_000_000, narrow, told, 5);
         println!("told: {told}, {outcome:?}");
         40.0 * 8.0 / outcome.took.as_secs_f64()
     };

@@ -7,6 +7,7 @@
 //!
 //! Nothing is hashed here ([`xylem_tree::GrowingTree`]), nor is it proven that one checkpoint
 //! continues another ([`xylem_tree::consistency`]).
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use xylem_packet::tlv::types::SEQUENCE_COMPONENT;
 use xylem_packet::tlv::{Reader, types::NAME};

@@ -14,6 +14,7 @@
 //! half.encode(&mut wire);
 //! assert_eq!(Have::decode(&wire), Ok(half));
 //! ```
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use core::cmp::Reverse;
 use core::ops::Range;
@@ -34,6 +35,9 @@ const MAX_RUNS: usize = MAX_HAVE / 2;
 
 /// Files by number, at most; no listing has as many.
 const MAX_FILE: u64 = 1 << 62;
+
+/// The number of the last of them among objects that are there in part.
+const MAX_PARTIAL: u64 = MAX_FILE + 1;
 
 /// What can be asked of a peer. [`Have::default`] is nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -75,6 +79,10 @@ impl Have {
 
     /// Appends at most [`MAX_HAVE`] bytes. Runs may be given in any order and may touch; what does not
     /// fit is left out, smallest runs first.
+    #[expect(
+        clippy::arithmetic_side_effects,
+        reason = "ranges that end behind their beginning, and counts of them"
+    )]
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.push(VERSION);
         out.push(if self.everything { EVERYTHING } else { 0 });
@@ -119,7 +127,7 @@ impl Have {
         });
         let mut all: Vec<Run> = whole
             .chain(partial)
-            .filter(|(object, range)| *object <= MAX_FILE + 1 && range.start < range.end)
+            .filter(|(object, range)| *object <= MAX_PARTIAL && range.start < range.end)
             .map(|(object, range)| Run { object, range: range.clone() })
             .collect();
         all.sort_by_key(|run| (run.object, run.range.start));
@@ -159,7 +167,7 @@ impl Have {
         for _ in 0..reader.number()? {
             let number = reader.number()?.checked_add(next).filter(|n| *n <= MAX_FILE);
             let number = number.ok_or(HaveError::Disorder)?;
-            next = number + 1;
+            next = number.saturating_add(1);
             let object = match number.checked_sub(1) {
                 None => ObjectId::Root,
                 Some(file) => ObjectId::File(file),
@@ -206,6 +214,7 @@ struct Run {
 }
 
 /// Writes runs that are in order: those of whole files, then object by object.
+#[expect(clippy::arithmetic_side_effects, reason = "runs in order")]
 fn write_runs(runs: &[Run], out: &mut Vec<u8>) {
     let (whole, partial) = runs.split_at(runs.partition_point(|run| run.object == WHOLE));
     write_ranges(whole, out);
@@ -219,6 +228,7 @@ fn write_runs(runs: &[Run], out: &mut Vec<u8>) {
     }
 }
 
+#[expect(clippy::arithmetic_side_effects, reason = "runs in order")]
 fn write_ranges(runs: &[Run], out: &mut Vec<u8>) {
     write_var_number(out, runs.len() as u64);
     let mut end = 0;

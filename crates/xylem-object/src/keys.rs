@@ -9,6 +9,7 @@
 //! assert_eq!(key.public().key_id().to_string(), "0871f3aabc26e458");
 //! assert_eq!(format!("{key:?}"), "PublisherKey(0871f3aabc26e458, secret hidden)");
 //! ```
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use core::fmt;
 use core::str::FromStr;
@@ -35,12 +36,6 @@ impl PublisherKey {
         };
         let signer = Signer::ed25519(secret, naming::key_name(&id.key_id()));
         Self { seed: Zeroizing::new(*secret), id, signer }
-    }
-
-    /// A new key out of 32 random bytes; the same as [`PublisherKey::from_bytes`], said aloud.
-    pub fn generate(random: [u8; 32]) -> Self {
-        let random = Zeroizing::new(random);
-        Self::from_bytes(&random)
     }
 
     /// The secret seed, to be stored where only its owner reads; wiped when dropped.
@@ -105,6 +100,14 @@ impl fmt::Debug for PublisherId {
     }
 }
 
+/// As its text.
+#[cfg(feature = "serde")]
+impl serde::Serialize for PublisherId {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
 /// A text that is no publisher's key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a publisher is 64 hexadecimal digits")]
@@ -114,16 +117,8 @@ impl FromStr for PublisherId {
     type Err = PublisherIdError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let digits = text.as_bytes();
-        if digits.len() != 64 {
-            return Err(PublisherIdError);
-        }
-        let mut id = [0; 32];
-        for (byte, pair) in id.iter_mut().zip(digits.chunks_exact(2)) {
-            let digit = |c: u8| char::from(c).to_digit(16).ok_or(PublisherIdError);
-            *byte = (digit(pair[0])? << 4 | digit(pair[1])?) as u8;
-        }
-        Ok(Self(id))
+        let digits = xylem_hash::Hash::from_hex(text).map_err(|_| PublisherIdError)?;
+        Ok(Self(*digits.as_bytes()))
     }
 }
 

@@ -31,6 +31,7 @@
 //! assert_eq!(naming::parse(prefix.as_ref(), name.as_ref()), Some(request));
 //! # Ok::<(), naming::PrefixError>(())
 //! ```
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use xylem_packet::tlv::types::{SEGMENT_COMPONENT, SEQUENCE_COMPONENT, VERSION_COMPONENT};
 use xylem_packet::{Component, Name, NameRef};
@@ -146,7 +147,7 @@ pub fn default_name(publisher: &PublisherId, file_name: &[u8]) -> Name {
     for character in String::from_utf8_lossy(file_name).chars() {
         let replaced = character.is_control() || matches!(character, '/' | '\u{fffd}');
         let character = if replaced { '_' } else { character };
-        if kept.len() + character.len_utf8() > MAX_DEFAULT_FILE_NAME {
+        if kept.len().saturating_add(character.len_utf8()) > MAX_DEFAULT_FILE_NAME {
             break;
         }
         kept.push(character);

@@ -17,6 +17,7 @@
 //! let asked = peers::parse_question(prefix.as_ref(), name.as_ref()).unwrap();
 //! assert_eq!(asked.announced, Some(mine));
 //! ```
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use std::net::SocketAddr;
 
@@ -118,9 +119,9 @@ fn parse_announcement(bytes: &[u8]) -> Option<Announcement> {
 /// The content of an answer: the first [`MAX_PEERS`] of `peers` that have an address, of each the
 /// first [`MAX_PEER_ADDRESSES`].
 pub fn encode_list(peers: &[PeerHint]) -> Vec<u8> {
-    let mut out = vec![0];
+    let mut out = vec![0u8];
     for peer in peers.iter().filter(|p| !p.addresses.is_empty()).take(MAX_PEERS) {
-        out[0] += 1;
+        out[0] = out[0].saturating_add(1);
         out.extend_from_slice(&peer.key);
         let addresses = peer.addresses.len().min(MAX_PEER_ADDRESSES);
         write_addresses(&mut out, &peer.addresses[..addresses]);

@@ -1,7 +1,7 @@
 //! [`SegmentTemplate`]: the packets of an object's segments, of which all but number, content and
 //! proof is written once.
 
-use xylem_packet::tlv::{self, types};
+use xylem_packet::tlv::{self, element_len, types};
 use xylem_packet::{Component, EncodeError, MAX_PACKET, NameRef};
 use xylem_tree::{Geometry, SegmentIndex};
 
@@ -110,9 +110,4 @@ impl SegmentTemplate {
         out.extend_from_slice(proof);
         Ok(())
     }
-}
-
-/// Bytes of an element whose value has `len`.
-const fn element_len(typ: u32, len: usize) -> usize {
-    tlv::var_number_len(typ as u64) + tlv::var_number_len(len as u64) + len
 }

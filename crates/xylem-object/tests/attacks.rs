@@ -14,6 +14,7 @@ use xylem_object::{
 use xylem_packet::tlv::types::{CONTENT, DATA, META_INFO, SIGNATURE_INFO, SIGNATURE_VALUE};
 use xylem_packet::tlv::{Reader, write_element};
 use xylem_packet::{Component, Data, DataBuilder, KeyLocator, Name, SignatureType};
+use xylem_sim::noise;
 use xylem_tree::{SegmentIndex, SegmentSize, Tile, TreeKind, Verifier, VerifyError};
 use xylem_trust::{Signer, TrustError, generate_ecdsa_p256};
 
@@ -105,8 +106,7 @@ impl Published {
 }
 
 fn publications() -> impl Iterator<Item = Published> {
-    let content: Vec<u8> =
-        (0..100_000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let content = noise(100_000, 1);
     TreeKind::ALL.into_iter().map(move |tree| Published::new("/p/o/v=9", tree, content.clone()))
 }
 

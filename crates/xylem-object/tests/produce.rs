@@ -9,11 +9,8 @@ use xylem_object::{
     Answer, Manifest, ManifestError, ObjectId, Packets, Publication, SegmentTemplate, produce,
 };
 use xylem_packet::{Component, Data, DataBuilder, EncodeError, KeyLocator};
+use xylem_sim::noise;
 use xylem_tree::{Geometry, SegmentIndex, SegmentSize, Tile, TreeKind};
-
-fn content(len: usize) -> Vec<u8> {
-    (0..len as u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
-}
 
 #[test]
 fn produced_packets_are_those_that_are_served() {
@@ -33,7 +30,7 @@ fn produced_packets_are_those_that_are_served() {
         (0, 2049 * 1024 + 1),
     ] {
         for tree in TreeKind::ALL {
-            let (bytes, segment) = (content(size), SegmentSize::from_log2_chunks(log2).unwrap());
+            let (bytes, segment) = (noise(size, 1), SegmentSize::from_log2_chunks(log2).unwrap());
             let prefix = name("/p/o/v=9");
             let mut source = Memory::default();
             let root = source.add_kind(ObjectId::Root, &bytes, segment, tree);
@@ -80,7 +77,7 @@ fn templates_write_what_the_builder_writes() {
                 let geometry = Geometry::new(n * 1024, segment).with_kind(tree);
                 let template = SegmentTemplate::new(prefix.as_ref(), object, geometry);
                 for (len, proof) in [(1024, 128), (0, 32), (1, 32), (252, 96), (253, 128)] {
-                    let (bytes, proof) = (content(len), content(proof));
+                    let (bytes, proof) = (noise(len, 1), noise(proof, 1));
                     let mut written = b"before".to_vec();
                     let fill = |out: &mut Vec<u8>| {
                         out.extend(&bytes);

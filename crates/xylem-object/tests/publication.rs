@@ -14,13 +14,10 @@ use xylem_object::{
 use xylem_packet::{
     Component, Data, DataBuilder, KeyLocator, MAX_PACKET, Name, NameRef, SignatureType,
 };
+use xylem_sim::noise;
 use xylem_tree::{Geometry, SegmentIndex, SegmentSize, Tile, TreeKind, Verifier};
 
 const FILE: ObjectId = ObjectId::File(3);
-
-fn content(len: usize) -> Vec<u8> {
-    (0..len as u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
-}
 
 /// Fetches a whole object by name alone, tiles when they are called for.
 fn fetch(publication: &mut Publication, source: &mut Memory, object: ObjectId) -> Vec<u8> {
@@ -72,7 +69,7 @@ fn whole_objects_come_out_verified() {
         (kib, &[0, 1024, 1025, 8193, 300 * 1024 + 1, (2 * 2048 + 9) * 1024 - 5]),
     ] {
         for (&size, tree) in sizes.iter().flat_map(|s| TreeKind::ALL.map(|kind| (s, kind))) {
-            let bytes = content(size);
+            let bytes = noise(size, 1);
             let mut source = Memory::default();
             let root = source.add_kind(ObjectId::Root, &bytes, segment, tree);
             let manifest =
@@ -143,7 +140,7 @@ fn the_specification_s_sha256_segment() {
 
 #[test]
 fn groups_of_nodes_are_read_once() {
-    let bytes = content(100 * 8192);
+    let bytes = noise(100 * 8192, 1);
     let mut source = Memory::default();
     let root = source.add(ObjectId::Root, &bytes, SegmentSize::DEFAULT);
     let manifest = Manifest::file(root, bytes.len() as u64, b"f");
@@ -172,7 +169,7 @@ fn one_segment_needs_no_outboard_where_the_root_is_known() {
 #[test]
 fn what_there_is_not_is_said() {
     let mut source = Memory::default();
-    let bytes = content(20 * 8192);
+    let bytes = noise(20 * 8192, 1);
     let root = source.add(ObjectId::Root, &bytes, SegmentSize::DEFAULT);
     source.add(FILE, b"hello", SegmentSize::DEFAULT);
     let manifest = directory(root, bytes.len() as u64, SegmentSize::DEFAULT);
@@ -248,7 +245,7 @@ fn nodes_that_have_not_come_are_not_served() {
             Ok(())
         }
     }
-    let bytes = content(20 * 8192);
+    let bytes = noise(20 * 8192, 1);
     let mut memory = Memory::default();
     let root = memory.add(ObjectId::Root, &bytes, SegmentSize::DEFAULT);
     let mut source = Partial(memory, true);
@@ -433,7 +430,7 @@ fn packets_that_cannot_be_ours_are_sorted_out() {
 /// was nothing that anybody believes (MetaInfo, KeyLocator).
 #[test]
 fn flipped_bits_never_verify_as_other_content() {
-    let bytes = content(3 * 1024);
+    let bytes = noise(3 * 1024, 1);
     let segment = SegmentSize::from_log2_chunks(0).unwrap();
     let mut source = Memory::default();
     let root = source.add(ObjectId::Root, &bytes, segment);

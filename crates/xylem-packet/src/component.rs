@@ -1,4 +1,5 @@
 //! One name component: a type in 1..=65535 and a value.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use core::cmp::Ordering;
 use core::hash::{Hash, Hasher};
@@ -42,6 +43,7 @@ impl<'a> Component<'a> {
         Self::new(element.typ, element.value)
     }
 
+    #[expect(clippy::cast_possible_truncation, reason = "assigned numbers")]
     const fn borrowed(typ: u32, value: &'a [u8]) -> Self {
         Component { typ: typ as u16, value: Value::Borrowed(value) }
     }
@@ -97,8 +99,7 @@ impl<'a> Component<'a> {
 
     /// Bytes that [`Self::encode`] appends.
     pub fn encoded_len(&self) -> usize {
-        let len = self.value().len();
-        tlv::var_number_len(u64::from(self.typ)) + tlv::var_number_len(len as u64) + len
+        tlv::element_len(self.typ(), self.value().len())
     }
 
     /// Appends the component's TLV.
@@ -111,6 +112,7 @@ impl<'a> Component<'a> {
 /// Numbers, by the naming conventions rev. 3.
 impl Component<'static> {
     /// A component of type `typ` (1..=65535 and no digest) that holds `number`.
+    #[expect(clippy::cast_possible_truncation, reason = "assigned numbers, and at most 8")]
     const fn number(typ: u32, number: u64) -> Self {
         let (octets, len) = tlv::number_octets(number);
         Component { typ: typ as u16, value: Value::Number(octets, len as u8) }
@@ -121,19 +123,9 @@ impl Component<'static> {
         Self::number(types::SEGMENT_COMPONENT, n)
     }
 
-    /// `off=n`.
-    pub const fn byte_offset(n: u64) -> Self {
-        Self::number(types::BYTE_OFFSET_COMPONENT, n)
-    }
-
     /// `v=n`.
     pub const fn version(n: u64) -> Self {
         Self::number(types::VERSION_COMPONENT, n)
-    }
-
-    /// `t=n`, microseconds since 1970.
-    pub const fn timestamp(n: u64) -> Self {
-        Self::number(types::TIMESTAMP_COMPONENT, n)
     }
 
     /// `seq=n`.

@@ -1,4 +1,5 @@
 //! Data packets, read in place.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use core::ops::Range;
 
@@ -19,8 +20,6 @@ impl ContentType {
     pub const KEY: Self = Self(2);
     /// An application's refusal.
     pub const NACK: Self = Self(3);
-    /// A prefix announcement (NFD's prefix announcement protocol).
-    pub const PREFIX_ANNOUNCEMENT: Self = Self(5);
 }
 
 /// MetaInfo.
@@ -88,6 +87,10 @@ pub struct Data<'a> {
 
 impl<'a> Data<'a> {
     /// Checks `wire`, which is one whole Data packet of at most [`MAX_PACKET`] bytes.
+    #[expect(
+        clippy::arithmetic_side_effects,
+        reason = "places in the packet, at whose end its value lies"
+    )]
     pub fn decode(wire: &'a [u8]) -> Result<Self, DecodeError> {
         if wire.len() > MAX_PACKET {
             return Err(DecodeError::TooLong(wire.len() as u64));
@@ -131,7 +134,7 @@ impl<'a> Data<'a> {
                 2 => meta = MetaInfo::from_value(element.value)?,
                 3 => {
                     content = element.value;
-                    content_start = value_start + element.end - element.value.len();
+                    content_start = value_start + element.value_start();
                 }
                 4 => {
                     signature_info = Some(SignatureInfo::from_value(element.value, element.typ)?);
@@ -148,7 +151,7 @@ impl<'a> Data<'a> {
             signature_info: signature_info.ok_or(missing(types::SIGNATURE_INFO))?,
             signature_value: signature_value.ok_or(missing(types::SIGNATURE_VALUE))?,
             signed_portion: &value[..signed_end],
-            name_start: value_start + first.end - first.value.len(),
+            name_start: value_start + first.value_start(),
             content_start,
         })
     }
@@ -166,6 +169,7 @@ impl<'a> Data<'a> {
     }
 
     /// Where the name's components (`name().value()`) lie in [`Self::wire`].
+    #[expect(clippy::arithmetic_side_effects, reason = "places in the packet")]
     #[inline]
     pub fn name_range(&self) -> Range<usize> {
         self.name_start..self.name_start + self.name.value().len()
@@ -184,6 +188,7 @@ impl<'a> Data<'a> {
     }
 
     /// Where the content lies in [`Self::wire`], so that a holder of `Bytes` can slice it.
+    #[expect(clippy::arithmetic_side_effects, reason = "places in the packet")]
     #[inline]
     pub fn content_range(&self) -> Range<usize> {
         self.content_start..self.content_start + self.content.len()

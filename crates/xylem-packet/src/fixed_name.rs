@@ -47,12 +47,6 @@ impl<const N: usize> FixedName<N> {
         self.count += 1;
         Ok(())
     }
-
-    /// Keeps the first `n` components.
-    pub fn truncate(&mut self, n: usize) {
-        let prefix = self.as_ref().prefix(n);
-        (self.len, self.count) = (prefix.value().len(), prefix.len() as u32);
-    }
 }
 
 impl<const N: usize> Default for FixedName<N> {
@@ -104,8 +98,6 @@ mod tests {
         name.push(Component::generic(&[7; 8])).unwrap();
         assert_eq!((name.as_ref().len(), name.as_ref().value().len()), (3, 16));
         name.push(Component::generic(b"")).unwrap_err();
-        name.truncate(1);
-        assert_eq!(name, FixedName::from_uri("/a").unwrap());
         assert_eq!(FixedName::<16>::from_uri("/0123456789abcdef"), Err(UriError::TooLong));
         assert_eq!(FixedName::<0>::from_uri("/"), Ok(FixedName::new()));
         // The three periods of an empty value need no place.

@@ -1,4 +1,5 @@
 //! Interest packets, read in place.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use crate::name::Names;
 use crate::tlv::{self, Element, Order, Reader, types};
@@ -122,7 +123,11 @@ impl<'a> Interest<'a> {
         }
     }
 
-    /// Takes in one recognised element; `parent` is the packet's value.
+    /// Sets what one recognised element says; `parent` is the packet's value.
+    #[expect(
+        clippy::arithmetic_side_effects,
+        reason = "places in the packet, at whose end its value lies"
+    )]
     #[inline]
     fn set(&mut self, element: &Element<'a>, parent: &'a [u8]) -> Result<(), DecodeError> {
         let (typ, value) = (element.typ, element.value);

@@ -1,4 +1,5 @@
 //! NDNLPv2: what two neighbours tell each other around a packet.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use crate::acks::Acks;
 use crate::buffer::{Buffer, Slice};
@@ -103,7 +104,7 @@ impl<'a> LpPacket<'a> {
         Ok(lp)
     }
 
-    /// Takes in one field other than Ack; false if it is unknown and to be skipped.
+    /// Sets one field other than Ack; false if it is unknown and to be skipped.
     #[inline]
     fn set(&mut self, typ: u32, value: &'a [u8]) -> Result<bool, DecodeError> {
         let number = || tlv::number_of(typ, value).map(Some);
@@ -149,7 +150,7 @@ impl<'a> LpPacket<'a> {
     /// Appends the packet. The PIT token has at most [`MAX_PIT_TOKEN`] octets.
     pub fn encode(&self, out: &mut impl Buffer) {
         let fragment_len = self.fragment.map_or(0, <[u8]>::len);
-        out.expect_more(128 + fragment_len);
+        out.expect_more(fragment_len.saturating_add(128));
         let width = if fragment_len > 180 { 3 } else { 1 };
         let outer = Open::begin(out, types::LP_PACKET, width);
         self.encode_fields(out);
@@ -210,6 +211,7 @@ fn write_number(out: &mut impl Buffer, typ: u32, value: Option<u64>) {
 }
 
 /// A field of type `typ` around at most one number of type `inner` (a 3-octet type).
+#[expect(clippy::arithmetic_side_effects, reason = "at most 12")]
 fn write_nested(out: &mut impl Buffer, typ: u32, inner: u32, number: Option<u64>) {
     tlv::write_var_number(out, u64::from(typ));
     let len = number.map_or(0, |number| 3 + 1 + tlv::number_octets(number).1);

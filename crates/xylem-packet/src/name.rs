@@ -3,6 +3,7 @@
 //! A name is held as the value of its Name TLV. Because types and lengths are in their shortest
 //! form, comparing those bytes is comparing names in canonical order, one name is a prefix of
 //! another exactly when its bytes are, and nothing needs parsing to be compared or hashed.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use core::hash::{Hash, Hasher};
 
@@ -27,15 +28,16 @@ impl<'a> NameRef<'a> {
     /// Checks the value of a Name TLV (its components, side by side).
     ///
     /// Errors: `ComponentType`, `BadLength`, and those of a malformed TLV.
+    #[expect(clippy::arithmetic_side_effects, reason = "fewer components than bytes in memory")]
     #[inline]
     pub fn from_value(value: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(value);
-        let mut count = 0;
+        let mut count = 0usize;
         while let Some(element) = reader.next_element()? {
             Component::from_element(element)?;
             count += 1;
         }
-        Ok(NameRef { value, count })
+        Ok(NameRef { value, count: u32::try_from(count).unwrap_or(u32::MAX) })
     }
 
     /// Reads a whole Name TLV and nothing after it.
@@ -78,6 +80,7 @@ impl<'a> NameRef<'a> {
     }
 
     /// The first `n` components (the whole name if it has fewer).
+    #[expect(clippy::cast_possible_truncation, reason = "fewer than there are")]
     pub fn prefix(self, n: usize) -> NameRef<'a> {
         if n >= self.len() {
             return self;
@@ -103,12 +106,12 @@ impl<'a> NameRef<'a> {
     /// What follows `prefix` in this name; `None` if the name does not begin with it.
     pub fn strip_prefix(self, prefix: NameRef<'_>) -> Option<NameRef<'a>> {
         let value = self.value.strip_prefix(prefix.value)?;
-        Some(NameRef { value, count: self.count - prefix.count })
+        Some(NameRef { value, count: self.count.saturating_sub(prefix.count) })
     }
 
     /// Bytes that [`Self::encode`] appends.
     pub fn encoded_len(self) -> usize {
-        1 + tlv::var_number_len(self.value.len() as u64) + self.value.len()
+        tlv::element_len(types::NAME, self.value.len())
     }
 
     /// Appends the Name TLV.

@@ -49,14 +49,6 @@ impl Name {
         self.as_ref().child(component)
     }
 
-    /// Keeps the first `n` components.
-    pub fn truncate(&mut self, n: usize) {
-        let prefix = self.as_ref().prefix(n);
-        let (len, count) = (prefix.value().len(), prefix.len());
-        self.value.truncate(len);
-        self.count = count as u32;
-    }
-
     /// Number of components.
     pub fn len(&self) -> usize {
         self.count as usize
@@ -178,6 +170,14 @@ impl fmt::Display for Name {
 impl fmt::Debug for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
+    }
+}
+
+/// As its URI.
+#[cfg(feature = "serde")]
+impl serde::Serialize for Name {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 

@@ -1,4 +1,5 @@
 //! Any packet, and where packets end in a stream.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use crate::tlv::{self, types};
 use crate::{Data, DecodeError, Interest, LpPacket};
@@ -64,10 +65,9 @@ pub fn frame_len(buffer: &[u8]) -> Result<Option<usize>, DecodeError> {
         Err(DecodeError::Truncated) => return Ok(None),
         Err(error) => return Err(error),
     };
-    let total = len.saturating_add((type_len + len_len) as u64);
-    if total > MAX_FRAME as u64 {
-        return Err(DecodeError::TooLong(total));
+    let total = len.saturating_add(type_len as u64).saturating_add(len_len as u64);
+    match usize::try_from(total) {
+        Ok(total @ ..=MAX_FRAME) => Ok((buffer.len() >= total).then_some(total)),
+        _ => Err(DecodeError::TooLong(total)),
     }
-    let total = total as usize;
-    Ok((buffer.len() >= total).then_some(total))
 }

@@ -1,5 +1,6 @@
 //! SignatureInfo: how a packet is signed and where its key is. The signature itself is made and
 //! checked elsewhere.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use crate::buffer::Buffer;
 use crate::tlv::{self, Order, Reader, types};
@@ -81,28 +82,18 @@ impl<'a> KeyLocator<'a> {
 
     fn encode(&self, out: &mut impl Buffer) {
         tlv::write_var_number(out, u64::from(types::KEY_LOCATOR));
+        tlv::write_var_number(out, self.value_len() as u64);
         match self {
-            KeyLocator::Name(name) => {
-                tlv::write_var_number(out, name.encoded_len() as u64);
-                name.encode(out);
-            }
-            KeyLocator::Digest(digest) => {
-                let len = 1 + tlv::var_number_len(digest.len() as u64) + digest.len();
-                tlv::write_var_number(out, len as u64);
-                tlv::write_element(out, types::KEY_DIGEST, digest);
-            }
+            KeyLocator::Name(name) => name.encode(out),
+            KeyLocator::Digest(digest) => tlv::write_element(out, types::KEY_DIGEST, digest),
         }
     }
 
-    #[cfg(feature = "alloc")]
-    fn encoded_len(&self) -> usize {
-        let value = match self {
+    fn value_len(&self) -> usize {
+        match self {
             KeyLocator::Name(name) => name.encoded_len(),
-            KeyLocator::Digest(digest) => {
-                1 + tlv::var_number_len(digest.len() as u64) + digest.len()
-            }
-        };
-        1 + tlv::var_number_len(value as u64) + value
+            KeyLocator::Digest(digest) => tlv::element_len(types::KEY_DIGEST, digest.len()),
+        }
     }
 }
 
@@ -211,9 +202,10 @@ impl<'a> SignatureInfo<'a> {
     /// No fewer bytes than [`Self::encode`] appends.
     #[cfg(feature = "alloc")]
     pub(crate) fn encoded_len_bound(&self) -> usize {
-        let element = |value: Option<&[u8]>| value.map_or(0, |v| v.len() + 8);
-        48 + self.key_locator.as_ref().map_or(0, KeyLocator::encoded_len)
-            + element(self.nonce)
-            + element(self.validity_period)
+        // Numbers, and headers of everything, take fewer than 96 octets.
+        let locator = self.key_locator.as_ref().map_or(0, KeyLocator::value_len);
+        [locator, self.nonce.map_or(0, <[u8]>::len), self.validity_period.map_or(0, <[u8]>::len)]
+            .into_iter()
+            .fold(96, usize::saturating_add)
     }
 }

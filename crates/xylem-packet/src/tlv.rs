@@ -5,6 +5,7 @@
 //! VAR-NUMBER := 1 octet below 253 | 253, 2 octets | 254, 4 octets | 255, 8 octets   (big endian)
 //! ```
 //! Types and lengths are var-numbers in their shortest form; types are 1..=2^32-1.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use crate::DecodeError;
 use crate::buffer::Buffer;
@@ -43,6 +44,12 @@ pub const fn var_number_len(number: u64) -> usize {
     }
 }
 
+/// Octets of an element whose value has `len`.
+#[expect(clippy::arithmetic_side_effects, reason = "a value in memory, and a few octets around it")]
+pub const fn element_len(typ: u32, len: usize) -> usize {
+    var_number_len(typ as u64) + var_number_len(len as u64) + len
+}
+
 /// `number` as a var-number in its shortest form: the first `len` octets of the array.
 #[inline]
 pub(crate) fn var_number_octets(number: u64) -> ([u8; 9], usize) {
@@ -59,8 +66,8 @@ pub(crate) fn var_number_octets(number: u64) -> ([u8; 9], usize) {
 /// Appends `number` as a var-number in its shortest form.
 #[inline]
 pub fn write_var_number(out: &mut (impl Buffer + ?Sized), number: u64) {
-    if number < 253 {
-        out.put(&[number as u8]);
+    if let Ok(short @ ..253) = u8::try_from(number) {
+        out.put(&[short]);
     } else {
         let (octets, len) = var_number_octets(number);
         out.put(&octets[..len]);
@@ -80,6 +87,7 @@ pub fn write_number_element(out: &mut (impl Buffer + ?Sized), typ: u32, number: 
     write_element(out, typ, &octets[..len]);
 }
 
+#[expect(clippy::arithmetic_side_effects, reason = "below 8")]
 /// A number in the shortest of 1, 2, 4 or 8 big-endian octets (the first `len` of the array).
 pub(crate) const fn number_octets(number: u64) -> ([u8; 8], usize) {
     let wide = number.to_be_bytes();
@@ -137,6 +145,15 @@ pub struct Element<'a> {
     pub end: usize,
 }
 
+impl Element<'_> {
+    /// Where TLV-VALUE begins, in bytes from the reader's beginning.
+    #[expect(clippy::arithmetic_side_effects, reason = "an element ends behind its value")]
+    #[inline]
+    pub(crate) fn value_start(&self) -> usize {
+        self.end - self.value.len()
+    }
+}
+
 /// Walks the elements that lie side by side in a buffer.
 #[derive(Debug, Clone)]
 pub struct Reader<'a> {
@@ -165,9 +182,7 @@ impl<'a> Reader<'a> {
         if let [typ @ 1..=252, len @ 0..=252, value @ ..] = rest
             && let Some(value) = value.get(..usize::from(*len))
         {
-            let start = self.position;
-            self.position += 2 + value.len();
-            return Ok(Some(Element { typ: u32::from(*typ), value, start, end: self.position }));
+            return Ok(Some(self.element(u32::from(*typ), 2, value)));
         }
         if rest.is_empty() {
             return Ok(None);
@@ -185,21 +200,24 @@ impl<'a> Reader<'a> {
             && len >= 253
             && let Some(value) = value.get(..len)
         {
-            let start = self.position;
-            self.position += 4 + len;
-            return Ok(Some(Element { typ: u32::from(*typ), value, start, end: self.position }));
+            return Ok(Some(self.element(u32::from(*typ), 4, value)));
         }
         let (typ, type_len) = read_type(rest)?;
-        let (len, len_len) = read_var_number(&rest[type_len..])?;
-        let header = type_len + len_len;
-        // Compared as u64 so that no length can wrap on a 32-bit machine.
-        if len > (rest.len() - header) as u64 {
-            return Err(DecodeError::Truncated);
-        }
-        let value = &rest[header..header + len as usize];
+        let rest = &rest[type_len..];
+        let (len, len_len) = read_var_number(rest)?;
+        // No length that a 32-bit machine cannot count wraps there.
+        let value = usize::try_from(len).ok().and_then(|len| rest[len_len..].get(..len));
+        let value = value.ok_or(DecodeError::Truncated)?;
+        Ok(Some(self.element(typ, type_len.saturating_add(len_len), value)))
+    }
+
+    /// The element here, which has been found: so many octets of type and length, and its value.
+    #[expect(clippy::arithmetic_side_effects, reason = "both have been found in the buffer")]
+    #[inline(always)]
+    fn element(&mut self, typ: u32, header: usize, value: &'a [u8]) -> Element<'a> {
         let start = self.position;
         self.position += header + value.len();
-        Ok(Some(Element { typ, value, start, end: self.position }))
+        Element { typ, value, start, end: self.position }
     }
 }
 
@@ -220,7 +238,7 @@ pub(crate) fn read_only(bytes: &[u8], expected: u32) -> Result<Element<'_>, Deco
     if element.typ != expected {
         return Err(DecodeError::WrongType { expected, found: element.typ });
     }
-    match bytes.len() - element.end {
+    match bytes.len().saturating_sub(element.end) {
         0 => Ok(element),
         more => Err(DecodeError::TrailingBytes(more)),
     }
@@ -286,6 +304,7 @@ impl Open {
     }
 
     /// Ends it; gives how far its value moved (0 nearly always; negative is towards the front).
+    #[expect(clippy::arithmetic_side_effects, reason = "places in what has been written")]
     #[inline]
     pub(crate) fn end(self, out: &mut impl Buffer) -> isize {
         // In a slice that is full places are missing, and what there is will be thrown away.

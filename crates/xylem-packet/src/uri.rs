@@ -4,6 +4,7 @@
 //! and with three periods more when they are periods only; digests in hexadecimal; numbers of the
 //! convention types in decimal when they are numbers in their shortest form; any other type as
 //! `<type>=<escaped value>`.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use core::fmt::{self, Write};
 
@@ -98,10 +99,10 @@ pub(crate) fn parse(uri: &str, out: &mut impl Buffer) -> Result<u32, UriError> {
     if path.is_empty() {
         return Ok(0);
     }
-    let mut count = 0;
+    let mut count = 0u32;
     for (at, text) in path.split('/').enumerate() {
         put_component(out, at, text)?;
-        count += 1;
+        count = count.saturating_add(1);
     }
     if out.is_full() { Err(UriError::TooLong) } else { Ok(count) }
 }
@@ -134,17 +135,18 @@ fn decimal(text: &str) -> Option<u64> {
 fn unhex(text: &str) -> Option<[u8; 32]> {
     let digits = text.as_bytes();
     let mut digest = [0; 32];
-    if digits.len() != 2 * digest.len() {
+    if digits.len() != 64 {
         return None;
     }
     for (octet, pair) in digest.iter_mut().zip(digits.chunks_exact(2)) {
-        *octet = hex_digit(pair[0])? << 4 | hex_digit(pair[1])?;
+        *octet = octet_of(pair[0], pair[1])?;
     }
     Some(digest)
 }
 
-fn hex_digit(digit: u8) -> Option<u8> {
-    char::from(digit).to_digit(16).map(|d| d as u8)
+fn octet_of(high: u8, low: u8) -> Option<u8> {
+    let digit = |digit: u8| char::from(digit).to_digit(16).and_then(|d| u8::try_from(d).ok());
+    Some(digit(high)? << 4 | digit(low)?)
 }
 
 /// A period may be written as %2E, which means the same (RFC 3986, 2.3).
@@ -171,19 +173,21 @@ fn put_escaped(out: &mut impl Buffer, at: usize, typ: u32, text: &str) -> Result
     let start = out.written().len();
     let mut rest = text.as_bytes();
     while let Some(special) = rest.iter().position(|b| b"%?#=".contains(b)) {
-        out.put(&rest[..special]);
-        if rest[special] != b'%' {
-            let character = char::from(rest[special]);
-            return Err(UriError::Reserved { at, character });
-        }
-        let digit = |n: usize| {
-            rest.get(special + n).copied().and_then(hex_digit).ok_or(UriError::Percent { at })
+        let (plain, escape) = rest.split_at(special);
+        out.put(plain);
+        rest = match escape {
+            [b'%', high, low, rest @ ..] => {
+                out.put(&[octet_of(*high, *low).ok_or(UriError::Percent { at })?]);
+                rest
+            }
+            [character, ..] if *character != b'%' => {
+                return Err(UriError::Reserved { at, character: char::from(*character) });
+            }
+            _ => return Err(UriError::Percent { at }),
         };
-        out.put(&[digit(1)? << 4 | digit(2)?]);
-        rest = &rest[special + 3..];
     }
     out.put(rest);
-    let len = out.written().len() - start;
+    let len = out.written().len().saturating_sub(start);
     if typ <= types::PARAMETERS_SHA256_DIGEST && len != 32 && !out.is_full() {
         return Err(UriError::Digest { at });
     }
@@ -239,6 +243,14 @@ impl fmt::Display for NameRef<'_> {
 impl fmt::Debug for NameRef<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
+    }
+}
+
+/// As its URI.
+#[cfg(feature = "serde")]
+impl serde::Serialize for NameRef<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 

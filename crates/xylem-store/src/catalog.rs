@@ -5,6 +5,7 @@
 //! to one costs that one alone. (A database would give one process all of it or nothing:
 //! docs/dependencies.md.) A record is believed only if its checksum holds and its name is its
 //! path's; others are passed over and named by [`Store::check`].
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use std::ffi::OsStr;
 use std::io;
@@ -14,10 +15,10 @@ use std::vec;
 use xylem_hash::Hash;
 
 use crate::error::StoreError;
-use crate::file::FileRef;
+use crate::file::{FileRef, read_whole};
 use crate::known::{Known, MAX_RECORD, RecordError};
 use crate::medium::{DirItem, OpenHow};
-use crate::store::{Store, read_whole};
+use crate::store::Store;
 
 /// Directory of the records.
 pub(crate) const KNOWN: &str = "known";
@@ -51,11 +52,11 @@ impl Store {
         let name = record_name(&known.path);
         let bytes = known.encode().ok_or_else(|| StoreError::OutOfRange {
             path: self.full(&name),
-            offset: (known.path.len() + known.note.len()) as u64,
+            offset: known.path.len().saturating_add(known.note.len()) as u64,
         })?;
         let new = self.new_file()?;
         new.file().write_all(&bytes, 0)?;
-        new.keep_as(&name)?;
+        new.keep_as(&name, self.durability())?;
         // A left-over record of the first format is not looked at where there is a newer one.
         let _ = self.forget_old_share(&known.path);
         Ok(())
@@ -139,7 +140,7 @@ impl Iterator for KnownPaths {
             let name = Path::new(KNOWN).join(self.names.next()?.name);
             match self.store.read_record(&name) {
                 Ok(Some(Ok(known))) => return Some(Ok(known)),
-                Ok(Some(Err(_))) => self.damaged += 1,
+                Ok(Some(Err(_))) => self.damaged = self.damaged.saturating_add(1),
                 Ok(None) => {}
                 Err(e) => return Some(Err(e)),
             }

@@ -232,21 +232,15 @@ impl Run<'_> {
 
     /// Seconds since a file was written, and its bytes.
     fn age(&self, name: &Path) -> Result<Option<(u64, u64)>, StoreError> {
-        match self.store.place().metadata(name) {
-            Ok(meta) => {
-                let written = u64::try_from(meta.mtime.secs).unwrap_or(0);
-                Ok(Some((self.how.now_s.saturating_sub(written), meta.size)))
-            }
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(self.store.error("read the metadata", name, e)),
-        }
+        Ok(self.store.metadata_of(name)?.map(|meta| {
+            let written = u64::try_from(meta.mtime.secs).unwrap_or(0);
+            (self.how.now_s.saturating_sub(written), meta.size)
+        }))
     }
 
     fn lock(&self, name: &Path) -> Result<Locked, StoreError> {
-        let file = match self.store.place().open(name, OpenHow::ReadWrite) {
-            Ok(file) => FileRef::new(file, self.store.full(name)),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Locked::Gone),
-            Err(e) => return Err(self.store.error("open", name, e)),
+        let Some(file) = self.store.open_named(name, OpenHow::ReadWrite)? else {
+            return Ok(Locked::Gone);
         };
         match file.lock() {
             Ok(()) => {}
@@ -255,12 +249,11 @@ impl Run<'_> {
         }
         // Its owner may have given it another name before the lock was ours.
         let held = file.metadata()?;
-        match self.store.place().metadata(name) {
-            Ok(named) if (named.ino, named.dev) == (held.ino, held.dev) => Ok(Locked::Free(file)),
-            Ok(_) => Ok(Locked::Busy),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Locked::Gone),
-            Err(e) => Err(self.store.error("read the metadata", name, e)),
-        }
+        Ok(match self.store.metadata_of(name)? {
+            Some(named) if (named.ino, named.dev) == (held.ino, held.dev) => Locked::Free(file),
+            Some(_) => Locked::Busy,
+            None => Locked::Gone,
+        })
     }
 }
 

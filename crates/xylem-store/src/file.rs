@@ -1,7 +1,7 @@
 //! [`FileRef`]: an open file that knows its path, so that every error names the place.
 
 use std::fmt;
-use std::io::IoSlice;
+use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,6 +9,9 @@ use std::sync::Arc;
 use crate::error::{Difference, StoreError};
 use crate::medium::{FileKind, FileTime, Medium, MediumFile, Meta, OpenHow};
 use crate::medium::{read_full_at, write_all_at, write_all_vectored_at};
+
+/// Attempts to lock a file whose name keeps moving to another one.
+const MAX_LOCK_ATTEMPTS: u32 = 16;
 
 /// An open file and the path to name in errors. Cheap to clone; the handle is shared.
 #[derive(Clone)]
@@ -61,7 +64,7 @@ impl FileRef {
     ///
     /// # Errors
     /// As [`FileRef::write_all`].
-    pub fn write_all_vectored(
+    pub(crate) fn write_all_vectored(
         &self,
         bufs: &mut [IoSlice<'_>],
         offset: u64,
@@ -130,7 +133,7 @@ impl FileRef {
         }
     }
 
-    fn io(&self, doing: &'static str, e: std::io::Error) -> StoreError {
+    fn io(&self, doing: &'static str, e: io::Error) -> StoreError {
         StoreError::from_io(doing, &self.path, None, e)
     }
 }
@@ -196,4 +199,44 @@ pub(crate) fn require_regular(path: &Path, meta: &Meta) -> Result<(), StoreError
         FileKind::Other => "is not a regular file",
     };
     Err(StoreError::Unsafe { path: path.to_path_buf(), what })
+}
+
+/// Opens or creates `name` and locks it, making sure that the name still leads to the locked
+/// file: between opening and locking its former owner may have renamed or removed it, and writing
+/// then would spoil a finished file.
+pub(crate) fn open_locked(
+    medium: &dyn Medium,
+    name: &Path,
+    shown: PathBuf,
+    mode: u32,
+) -> Result<FileRef, StoreError> {
+    let error = |doing, e| StoreError::from_io(doing, &shown, None, e);
+    for _ in 0..MAX_LOCK_ATTEMPTS {
+        let file = medium.open(name, OpenHow::Create { mode }).map_err(|e| error("open", e))?;
+        let file = FileRef::new(file, shown.clone());
+        file.lock()?;
+        let held = file.metadata()?;
+        require_regular(&shown, &held)?;
+        match medium.metadata(name) {
+            Ok(named) if (named.ino, named.dev) == (held.ino, held.dev) => return Ok(file),
+            Ok(_) => {}
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            Err(e) => return Err(error("read the metadata", e)),
+        }
+    }
+    Err(StoreError::Busy { path: shown })
+}
+
+/// Reads a whole small file.
+pub(crate) fn read_whole(file: &FileRef, limit: u64) -> Result<Vec<u8>, StoreError> {
+    let size = FileState::of(&file.metadata()?).size;
+    let too_large =
+        || StoreError::Corrupt { path: file.path().into(), offset: limit, what: "too large" };
+    if size > limit {
+        return Err(too_large());
+    }
+    let mut bytes = vec![0; usize::try_from(size).map_err(|_| too_large())?];
+    let got = file.read_full(&mut bytes, 0)?;
+    bytes.truncate(got);
+    Ok(bytes)
 }

@@ -5,14 +5,15 @@
 //! is opened: new directories first, the file last, so that being killed in between only means to
 //! do it again. Its records stay where they are and serve until their path is shared again, since
 //! they do not say which path they are about.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
-use std::io;
 use std::path::Path;
 
+use crate::atomic::Durability;
 use crate::error::StoreError;
-use crate::file::FileRef;
+use crate::file::read_whole;
 use crate::medium::OpenHow;
-use crate::store::{Store, read_whole};
+use crate::store::Store;
 
 /// The format that this program writes.
 pub const FORMAT: u32 = 1;
@@ -31,11 +32,7 @@ impl Store {
     /// says something else; the medium's.
     pub fn format(&self) -> Result<u32, StoreError> {
         let name = Path::new(NAME);
-        let file = match self.place().open(name, OpenHow::ReadNoFollow) {
-            Ok(file) => FileRef::new(file, self.full(name)),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(0),
-            Err(e) => return Err(self.error("open", name, e)),
-        };
+        let Some(file) = self.open_named(name, OpenHow::ReadNoFollow)? else { return Ok(0) };
         let bytes = read_whole(&file, MAX_LEN)?;
         // A loss of power may leave a name without its content.
         if bytes.iter().all(|b| *b == 0) {
@@ -62,8 +59,6 @@ impl Store {
         let new = self.new_file()?;
         new.file().write_all(format!("{LEAD}{FORMAT}\n").as_bytes(), 0)?;
         // Once in a store's life; without it a newer program's store could look like an old one.
-        new.file().sync()?;
-        new.keep_as(Path::new(NAME))?;
-        self.sync_own(Path::new("."))
+        new.keep_as(Path::new(NAME), Durability::Device)
     }
 }

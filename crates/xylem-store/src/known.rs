@@ -3,6 +3,7 @@
 //! A record says where something lies, which root it had and how it looked then. It vouches for
 //! nothing: whoever uses it compares [`Known::state`] with the file and hashes where that matters.
 //! Layout in docs/spec/store.md ("Record"); numbers are little-endian.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use std::fmt;
 
@@ -82,7 +83,7 @@ impl Known {
         if self.path.len() > MAX_KNOWN_PATH || self.note.len() > MAX_NOTE {
             return None;
         }
-        let mut out = Vec::with_capacity(HEAD + FIXED + self.path.len() + self.note.len());
+        let mut out = Vec::new();
         out.extend_from_slice(MAGIC);
         out.extend_from_slice(&[0; 32]);
         out.extend_from_slice(self.root.as_bytes());

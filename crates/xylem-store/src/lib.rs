@@ -49,6 +49,9 @@ mod disk;
 mod file;
 mod sparse;
 
+mod atomic;
+mod dirs;
+
 mod store;
 
 mod format;
@@ -74,7 +77,11 @@ mod scan;
 mod blocks;
 mod servable;
 
+mod attributes;
 mod partial;
+
+mod ordered;
+mod range;
 
 mod repair;
 
@@ -86,36 +93,32 @@ mod staging;
 mod check;
 mod collect;
 
-#[cfg(any(test, feature = "fault"))]
-pub mod fault;
-
-#[cfg(all(test, unix))]
-mod tests;
-
+pub use atomic::{Durability, install, remove_unfinished, write_atomically};
 pub use catalog::KnownPaths;
 pub use check::{TreeCheck, check_tree, segments_of_outboard};
 pub use collect::{Collected, Collecting};
+pub use dirs::create_dirs;
 pub use disk::DiskMedium;
 pub use error::{Difference, StoreError};
 
+pub use attributes::{Attributes, OverwritePolicy, Unset};
 pub use file::{FileRef, FileState};
 pub use format::FORMAT;
 pub use known::{Known, MAX_KNOWN_PATH, MAX_NOTE, Origin, RecordError};
-pub use medium::{
-    Clobber, DirItem, FileKind, FileTime, Medium, MediumFile, Meta, OpenHow, read_full_at,
-    write_all_at,
-};
+pub use medium::{Clobber, DirItem, FileKind, FileTime, Medium, MediumFile, Meta, OpenHow};
 pub use names::{FolderNames, Visit};
 pub use objects::{ObjectInfo, Objects};
 pub use old_shares::OldShare;
+pub use ordered::{GrowingFile, VerifiedStream};
 pub use outboard::{OutboardFile, OutboardReader, OutboardWriter};
-pub use partial::{Attributes, MAX_UNRECORDED, OverwritePolicy, Partial, Resumed, Resuming, Unset};
+pub use partial::{MAX_UNRECORDED, Partial, Resumed, Resuming};
 pub use publish::{Hashed, RegionReader, hash_file};
+pub use range::RangeFile;
 pub use repair::{Repair, RepairRecord};
 pub use scan::{RegionScan, Scan, ScanBuffer};
 pub use segments::SegmentSet;
 pub use servable::OnServable;
-pub use serve::{DEFAULT_OPEN_FILES, FileCache, SharedFile};
+pub use serve::{FileCache, SharedFile};
 pub use sparse::SparseReader;
 pub use staging::{MAX_SMALL_FILE, SmallFile, Staging};
 pub use store::{NewFile, Part, Store};

@@ -178,7 +178,11 @@ pub trait MediumFile: Send + Sync {
 ///
 /// # Errors
 /// The medium's, unchanged; interrupted calls are repeated.
-pub fn read_full_at(file: &dyn MediumFile, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+pub(crate) fn read_full_at(
+    file: &dyn MediumFile,
+    buf: &mut [u8],
+    offset: u64,
+) -> io::Result<usize> {
     let mut done = 0;
     while done < buf.len() {
         match file.read_at(&mut buf[done..], offset + done as u64) {
@@ -196,7 +200,7 @@ pub fn read_full_at(file: &dyn MediumFile, buf: &mut [u8], offset: u64) -> io::R
 /// # Errors
 /// The medium's; `WriteZero` if the medium takes nothing and says nothing. Some prefix may have
 /// been written.
-pub fn write_all_at(file: &dyn MediumFile, buf: &[u8], offset: u64) -> io::Result<()> {
+pub(crate) fn write_all_at(file: &dyn MediumFile, buf: &[u8], offset: u64) -> io::Result<()> {
     let mut done = 0;
     while done < buf.len() {
         match file.write_at(&buf[done..], offset + done as u64) {

@@ -5,7 +5,6 @@
 //! an S3 interface can do as well: docs/spec/store.md, "Another place for objects". [`Store`] is the
 //! implementation over files.
 
-use std::io;
 use std::path::Path;
 
 use xylem_hash::Hash;
@@ -69,16 +68,11 @@ pub trait Objects: Send + Sync {
 
 impl Objects for Store {
     fn info(&self, root: &Hash, part: Part) -> Result<Option<ObjectInfo>, StoreError> {
-        let name = object_name(root, part);
-        match self.place().metadata(&name) {
-            Ok(meta) if meta.kind == FileKind::File => {
-                let (size, written_s) = (meta.size, meta.mtime.secs);
-                Ok(Some(ObjectInfo { root: *root, part, size, written_s }))
-            }
-            Ok(_) => Ok(None),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(self.error("read the metadata", &name, e)),
-        }
+        let meta = self.metadata_of(&object_name(root, part))?;
+        Ok(meta.filter(|meta| meta.kind == FileKind::File).map(|meta| {
+            let (size, written_s) = (meta.size, meta.mtime.secs);
+            ObjectInfo { root: *root, part, size, written_s }
+        }))
     }
 
     fn read_at(
@@ -95,7 +89,9 @@ impl Objects for Store {
     }
 
     fn put(&self, root: &Hash, part: Part, bytes: &[u8]) -> Result<(), StoreError> {
-        self.put_object_bytes(root, part, bytes)
+        let new = self.new_file()?;
+        new.file().write_all(bytes, 0)?;
+        self.keep(new, root, part).map(drop)
     }
 
     fn list(&self, each: &mut dyn FnMut(ObjectInfo)) -> Result<(), StoreError> {
@@ -110,7 +106,7 @@ impl Objects for Store {
     }
 
     fn remove(&self, root: &Hash, part: Part) -> Result<(), StoreError> {
-        self.remove_object(root, part)
+        self.remove_named(&object_name(root, part))
     }
 }
 

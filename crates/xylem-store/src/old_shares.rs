@@ -3,17 +3,17 @@
 //! Such a record holds root, version and state of a shared path and not the path itself, so it
 //! becomes a [`Known`](crate::Known) only when the path is shared again. One that is damaged, cut
 //! short or filed under another key is no record: hashing again is always right.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
-use std::io;
 use std::path::{Path, PathBuf};
 
 use xylem_hash::{Hash, Hasher};
 
 use crate::catalog::{hash_of_name, path_key};
 use crate::error::StoreError;
-use crate::file::{FileRef, FileState};
+use crate::file::{FileState, read_whole};
 use crate::medium::{FileTime, OpenHow};
-use crate::store::{Store, read_whole};
+use crate::store::Store;
 
 /// Directory of the records.
 pub(crate) const SHARES: &str = "shares";
@@ -96,11 +96,7 @@ impl Store {
 
     fn read_old_share(&self, key: &Hash) -> Result<Option<OldShare>, StoreError> {
         let name = old_share_name(key);
-        let file = match self.place().open(&name, OpenHow::ReadNoFollow) {
-            Ok(file) => FileRef::new(file, self.full(&name)),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(e) => return Err(self.error("open", &name, e)),
-        };
+        let Some(file) = self.open_named(&name, OpenHow::ReadNoFollow)? else { return Ok(None) };
         match read_whole(&file, MAX_LEN) {
             Err(StoreError::Corrupt { .. }) => Ok(None),
             other => Ok(OldShare::decode(key, &other?)),

@@ -3,6 +3,7 @@
 //! One file may hold the outboards of many trees one after the other; every reader and writer is
 //! therefore made *at* a slot offset. What is read here is believed by nobody: proofs are checked
 //! by whoever receives them, and a resumed fetch checks nodes top-down from the root.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use xylem_tree::{NODE_LEN, NodeSource};
 
@@ -12,6 +13,7 @@ use crate::node_buffer::NodeBuffer;
 
 /// Bytes of one cached block of a reader: 128 slots, the nodes of 64 neighbouring segments.
 const BLOCK: usize = 4096;
+const BLOCK_BYTES: u64 = BLOCK as u64;
 /// Cached blocks a reader.
 const BLOCKS: usize = 8;
 
@@ -123,29 +125,29 @@ impl OutboardReader {
             let got = self.file.read_full(out, start)?;
             return if got == out.len() { Ok(()) } else { Err(self.ends_early(start, got)) };
         }
-        let mut done = 0;
-        while done < out.len() {
-            let at = start + done as u64;
-            let block = self.block(at / BLOCK as u64)?;
-            let from = (at % BLOCK as u64) as usize;
+        let (mut at, mut out) = (start, out);
+        while !out.is_empty() {
+            let block = self.block(at / BLOCK_BYTES)?;
+            let from = usize::try_from(at % BLOCK_BYTES).unwrap_or(BLOCK);
             let Some(part) = self.blocks[block].bytes.get(from..).filter(|p| !p.is_empty()) else {
                 return Err(self.ends_early(at, 0));
             };
-            let len = part.len().min(out.len() - done);
-            out[done..done + len].copy_from_slice(&part[..len]);
-            done += len;
+            let (now, rest) = out.split_at_mut(part.len().min(out.len()));
+            now.copy_from_slice(&part[..now.len()]);
+            at = at.saturating_add(now.len() as u64);
+            out = rest;
         }
         Ok(())
     }
 
     fn ends_early(&self, start: u64, got: usize) -> StoreError {
-        let offset = start + got as u64;
+        let offset = start.saturating_add(got as u64);
         StoreError::Corrupt { path: self.file.path().into(), offset, what: "it ends here" }
     }
 
     /// The place of a block in the cache, read if it is not there.
     fn block(&mut self, number: u64) -> Result<usize, StoreError> {
-        self.clock += 1;
+        self.clock = self.clock.saturating_add(1);
         if let Some(at) = self.blocks.iter().position(|b| b.number == number) {
             self.blocks[at].used = self.clock;
             return Ok(at);
@@ -157,10 +159,11 @@ impl OutboardReader {
             self.blocks.swap_remove(oldest.unwrap_or(0)).bytes
         };
         bytes.resize(BLOCK, 0);
-        let got = self.file.read_full(&mut bytes, number * BLOCK as u64)?;
+        let got = self.file.read_full(&mut bytes, number.saturating_mul(BLOCK_BYTES))?;
         bytes.truncate(got);
+        let at = self.blocks.len();
         self.blocks.push(Block { number, used: self.clock, bytes });
-        Ok(self.blocks.len() - 1)
+        Ok(at)
     }
 }
 

@@ -9,20 +9,24 @@ use std::io::IoSlice;
 use std::path::{Path, PathBuf};
 
 use xylem_hash::Hash;
-use xylem_tree::{Geometry, Node, NodeValue, Segment, Verified, Verifier};
+use xylem_tree::{Geometry, Node, NodeValue, Segment, Verified};
 
+use crate::atomic::{Durability, install};
+use crate::attributes::{Attributes, OverwritePolicy, Unset, apply};
 use crate::blocks::WriteBlocks;
 use crate::error::StoreError;
-use crate::file::FileRef;
-use crate::medium::{Clobber, FileTime};
+use crate::file::{FileRef, open_locked};
 use crate::node_buffer::NodeBuffer;
 use crate::outboard::OutboardFile;
-use crate::scan::{RegionScan, Scan, ScanBuffer};
+use crate::scan::Scan;
 use crate::segments::SegmentSet;
 use crate::servable::{OnServable, Servable};
 use crate::sparse::has_zero_page;
-use crate::store::{Part, Store, open_locked};
-use crate::sweep::cannot_be_set;
+use crate::store::{Part, Store};
+
+mod resume;
+
+pub use resume::{Resumed, Resuming};
 
 /// Most bytes of verified data that may be without their nodes on disk.
 pub const MAX_UNRECORDED: u64 = 512 * 1024;
@@ -34,48 +38,6 @@ const UNRECORDED_PART: u64 = 256;
 const MAX_RUN: usize = 64;
 /// Fewer in a row are gathered with others instead.
 const MIN_RUN: usize = 4;
-/// Attributes that could not be set and are named one by one.
-const MAX_UNSET_TOLD: usize = 10;
-
-/// What a finished file should look like. `None` leaves it as it is.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Attributes {
-    /// Permission bits; only 0o777 is taken over, never set-uid, set-gid or sticky.
-    pub mode: Option<u32>,
-    /// Modification time.
-    pub mtime: Option<FileTime>,
-}
-
-/// What to do when the final name is taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OverwritePolicy {
-    /// Fail with [`StoreError::Exists`].
-    Never,
-    /// Replace it, in one step.
-    Replace,
-}
-
-/// A fetch that was opened and not yet resumed: what is on disk has to be scanned first.
-///
-/// Scan [`Resuming::regions`] in any order on any threads, then [`Resuming::finish`]; or
-/// [`Resuming::resume`] does both here. A fresh file has nothing to scan.
-#[derive(Debug)]
-pub struct Resuming {
-    scan: Scan,
-    fresh: bool,
-    partial: Partial,
-}
-
-/// What an earlier run left, proven anew.
-#[derive(Debug)]
-pub struct Resumed {
-    /// Knows every proven node that a missing segment needs, and has nothing left to persist.
-    pub verifier: Verifier,
-    /// Segments that are there and right.
-    pub have: SegmentSet,
-    /// Bytes in those segments.
-    pub bytes: u64,
-}
 
 /// One file while it is fetched. Call order: [`Partial::open`] (or
 /// [`Staging::open_file`](crate::Staging::open_file)) → [`Resuming::resume`] → [`Partial::put`]
@@ -93,8 +55,8 @@ pub struct Partial {
     blocks: WriteBlocks,
     nodes: NodeBuffer,
     unrecorded: u64,
-    /// Whether finishing waits for the device.
-    durable: bool,
+    /// What finishing waits for.
+    durability: Durability,
     /// Segments, present or not, whose leaf an earlier run left proven on disk.
     kept_leaves: SegmentSet,
     servable: Option<Servable>,
@@ -122,10 +84,10 @@ impl Partial {
         part_path: &Path,
     ) -> Result<Resuming, StoreError> {
         let outboard = store.lock_partial(&root, Part::Outboard)?;
-        let file = open_locked(&**store.medium(), part_path, part_path.to_path_buf())?;
+        let file = open_locked(&**store.medium(), part_path, part_path.to_path_buf(), 0o600)?;
         let home = Home::Alone { store: store.clone(), part_path: part_path.to_path_buf() };
         let outboard = OutboardFile::new(outboard);
-        Self::begin(root, geometry, file, outboard, 0, home, store.is_durable())
+        Self::begin(root, geometry, file, outboard, 0, home, store.durability())
     }
 
     /// As [`Partial::open`] for a file of a directory: open already, its outboard at
@@ -136,9 +98,9 @@ impl Partial {
         file: FileRef,
         outboard: OutboardFile,
         slot_offset: u64,
-        durable: bool,
+        durability: Durability,
     ) -> Result<Resuming, StoreError> {
-        Self::begin(root, geometry, file, outboard, slot_offset, Home::Staged, durable)
+        Self::begin(root, geometry, file, outboard, slot_offset, Home::Staged, durability)
     }
 
     fn begin(
@@ -148,7 +110,7 @@ impl Partial {
         outboard: OutboardFile,
         base: u64,
         home: Home,
-        durable: bool,
+        durability: Durability,
     ) -> Result<Resuming, StoreError> {
         let size = geometry.size();
         let old_size = file.metadata()?.size;
@@ -167,7 +129,7 @@ impl Partial {
             blocks: WriteBlocks::default(),
             nodes: NodeBuffer::bridging(),
             unrecorded: 0,
-            durable,
+            durability,
             kept_leaves: SegmentSet::new(geometry.segments()),
             servable: None,
             unset: Unset::default(),
@@ -378,7 +340,7 @@ impl Partial {
         self.file.sync()?;
         self.outboard.file().sync()?;
         match &self.home {
-            Home::Alone { store, part_path } => store.settle_partial(part_path),
+            Home::Alone { store, part_path } => store.settle_partial(&self.root, part_path),
             Home::Staged => Ok(()),
         }
     }
@@ -389,13 +351,18 @@ impl Partial {
     /// # Errors
     /// [`StoreError::Incomplete`]; the medium's. Calling again after an error is right.
     pub fn finish_in_place(&mut self, attributes: &Attributes) -> Result<(), StoreError> {
+        self.complete(attributes)?;
+        if self.durability == Durability::Device { self.file.sync() } else { Ok(()) }
+    }
+
+    /// Writes what is held back and sets the attributes of a file that is all there.
+    fn complete(&mut self, attributes: &Attributes) -> Result<(), StoreError> {
         let missing = self.have.len() - self.have.count();
         if missing > 0 {
             return Err(StoreError::Incomplete { path: self.file.path().into(), missing });
         }
         self.flush()?;
-        apply(&self.file, attributes, &mut self.unset)?;
-        if self.durable { self.file.sync() } else { Ok(()) }
+        apply(&self.file, attributes, &mut self.unset)
     }
 
     /// Attributes that the file system would not take; forgotten then.
@@ -423,20 +390,13 @@ impl Partial {
             });
         };
         let (store, part_path) = (store.clone(), part_path.clone());
-        self.finish_in_place(attributes)?;
-        if self.durable {
+        self.complete(attributes)?;
+        if self.durability == Durability::Device {
             self.outboard.file().sync()?;
         }
-        let clobber = match policy {
-            OverwritePolicy::Never => Clobber::Never,
-            OverwritePolicy::Replace => Clobber::Replace,
-        };
         // The file first: dying in between leaves a useless outboard, not a lost fetch.
-        store
-            .medium()
-            .rename(&part_path, final_path, clobber)
-            .map_err(|e| StoreError::from_io("rename to this name", final_path, None, e))?;
-        store.settle_beside(final_path)?;
+        let (medium, durability) = (&**store.medium(), self.durability);
+        install(medium, &self.file, &part_path, final_path, policy.into(), durability)?;
         store.finish_partial(&self.root, Part::Outboard)
     }
 
@@ -451,123 +411,4 @@ impl Drop for Partial {
         // costs at most what a kill would.
         let _ = self.flush();
     }
-}
-
-impl Resuming {
-    /// The scan to run over [`Resuming::regions`].
-    #[must_use]
-    pub fn scan(&self) -> &Scan {
-        &self.scan
-    }
-
-    /// Regions that have to be scanned; none for a fresh file.
-    pub fn regions(&self) -> impl Iterator<Item = u64> + '_ {
-        self.scan.regions().filter(|_| !self.fresh)
-    }
-
-    /// Scans on this thread and finishes; `on_bytes` hears how many bytes each region took.
-    ///
-    /// # Errors
-    /// The medium's.
-    pub fn resume(self, on_bytes: &dyn Fn(u64)) -> Result<(Partial, Resumed), StoreError> {
-        let mut buffer = ScanBuffer::default();
-        let mut scans = Vec::new();
-        for region in self.regions() {
-            let scan = self.scan.scan(region, &mut buffer)?;
-            on_bytes(scan.bytes());
-            scans.push(scan);
-        }
-        self.finish(scans)
-    }
-
-    /// Takes the scans of all [`Resuming::regions`], in any order (a region that is left out
-    /// counts as missing), and opens the fetch. Nodes that were wrong on disk and follow from
-    /// right data are mended.
-    ///
-    /// # Errors
-    /// The medium's.
-    pub fn finish(
-        self,
-        scans: impl IntoIterator<Item = RegionScan>,
-    ) -> Result<(Partial, Resumed), StoreError> {
-        let Self { scan, mut partial, .. } = self;
-        let scans: Vec<RegionScan> = scans.into_iter().collect();
-        let mut verifier = scan.verifier(&scans);
-        let mut kept_leaves = SegmentSet::new(partial.geometry.segments());
-        for pair in scan.pairs(&scans) {
-            let (left, right) = partial.geometry.children(pair.parent).unzip();
-            let children = [left, right].into_iter().flatten();
-            children.filter(|node| node.level == 0).for_each(|leaf| {
-                kept_leaves.insert(leaf.index);
-            });
-        }
-        let (mut bytes, mut done) = (0, Vec::new());
-        for found in &scans {
-            for right in &found.right {
-                partial.have.insert_range(right.clone());
-                let segment = partial.geometry.segment_size().bytes() as u64;
-                let end = right.end.saturating_mul(segment).min(partial.geometry.size());
-                bytes += end - right.start * segment;
-                done.push(right.clone());
-            }
-            for (slot, nodes) in &found.mend {
-                partial.nodes.push(partial.base.saturating_add(*slot), nodes);
-                if partial.nodes.is_full() {
-                    partial.flush()?;
-                }
-            }
-        }
-        partial.kept_leaves = kept_leaves;
-        // Only now, so that no pair is adopted again under what is done.
-        done.into_iter().for_each(|segments| verifier.forget_complete(segments));
-        // The one node that a verifier knows without having proven it from something that came.
-        let top = partial.geometry.root();
-        let root = NodeValue::from(partial.root);
-        partial.nodes.push(partial.base.saturating_add(top.slot()), &root.0);
-        drop(verifier.take_proven());
-        let have = partial.have.clone();
-        Ok((partial, Resumed { verifier, have, bytes }))
-    }
-}
-
-/// Attributes that could not be set: the content is right all the same.
-#[derive(Debug, Default)]
-pub struct Unset {
-    /// The first few.
-    pub told: Vec<StoreError>,
-    /// How many more there were.
-    pub more: u64,
-}
-
-impl Unset {
-    /// An error that concerns an attribute alone is kept here; any other is handed back.
-    ///
-    /// # Errors
-    /// What `outcome` says, if it is about more than an attribute.
-    pub(crate) fn note(&mut self, outcome: Result<(), StoreError>) -> Result<(), StoreError> {
-        let Err(e) = outcome else { return Ok(()) };
-        match &e {
-            StoreError::Permission { .. } => {}
-            StoreError::Io { source, .. } if cannot_be_set(source.kind()) => {}
-            _ => return Err(e),
-        }
-        if self.told.len() < MAX_UNSET_TOLD {
-            self.told.push(e)
-        } else {
-            self.more += 1
-        }
-        Ok(())
-    }
-}
-
-/// Sets what is asked for on an open file. The time comes last, as nothing is written after it.
-pub(crate) fn apply(
-    file: &FileRef,
-    attributes: &Attributes,
-    unset: &mut Unset,
-) -> Result<(), StoreError> {
-    if let Some(mode) = attributes.mode {
-        unset.note(file.set_mode(mode))?;
-    }
-    attributes.mtime.map_or(Ok(()), |mtime| unset.note(file.set_mtime(mtime)))
 }

@@ -25,7 +25,7 @@ impl Store {
         let name = pin_name(root);
         let made = self.place().open(&name, OpenHow::Create { mode: 0o600 });
         made.map_err(|e| self.error("create", &name, e))?;
-        self.settle(Path::new(PINS))
+        self.settle(&name)
     }
 
     /// Takes a pin away; says whether there was one.
@@ -45,13 +45,8 @@ impl Store {
     ///
     /// # Errors
     /// The medium's.
-    pub fn is_pinned(&self, root: &Hash) -> Result<bool, StoreError> {
-        let name = pin_name(root);
-        match self.place().metadata(&name) {
-            Ok(_) => Ok(true),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(e) => Err(self.error("read the metadata", &name, e)),
-        }
+    pub(crate) fn is_pinned(&self, root: &Hash) -> Result<bool, StoreError> {
+        Ok(self.metadata_of(&pin_name(root))?.is_some())
     }
 
     /// Keeps the record of a canonical path, and whatever root it has, from now on.

@@ -8,8 +8,8 @@
 //! back after every write, and before the first one a [`RepairRecord`] is kept (`repairs/<key>`)
 //! that says which file, which state and which segments: should the process die in between, the
 //! next run knows whose writing that was. Layout: docs/spec/scrub.md, "Repair record".
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
-use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -17,9 +17,9 @@ use xylem_hash::{Hash, Hasher};
 use xylem_tree::{Geometry, Segment, Verified};
 
 use crate::error::StoreError;
-use crate::file::{FileRef, FileState, require_regular};
+use crate::file::{FileRef, FileState, read_whole, require_regular};
 use crate::medium::{FileTime, OpenHow};
-use crate::store::{Store, open_locked, read_whole};
+use crate::store::Store;
 
 /// Directory of the records.
 pub(crate) const REPAIRS: &str = "repairs";
@@ -57,7 +57,7 @@ impl RepairRecord {
     /// The bytes of a record that is filed under `key`.
     #[must_use]
     pub fn encode(&self, key: &Hash) -> Vec<u8> {
-        let mut body = Vec::with_capacity(HEAD + RANGE * self.segments.len());
+        let mut body = Vec::new();
         body.extend_from_slice(self.root.as_bytes());
         body.extend_from_slice(&self.state.size.to_le_bytes());
         body.extend_from_slice(&self.state.mtime.secs.to_le_bytes());
@@ -111,8 +111,7 @@ impl RepairRecord {
 /// At most [`MAX_RANGES`] ranges that hold all of `ranges`.
 fn joined(ranges: &[Range<u64>]) -> impl Iterator<Item = Range<u64>> + '_ {
     let together = ranges.len().div_ceil(MAX_RANGES).max(1);
-    // Chunks are never empty.
-    ranges.chunks(together).map(|run| run[0].start..run[run.len() - 1].end)
+    ranges.chunks(together).filter_map(|run| Some(run.first()?.start..run.last()?.end))
 }
 
 fn checksum(key: &Hash, body: &[u8]) -> Hash {
@@ -135,11 +134,8 @@ impl Store {
     /// The medium's, except "not found".
     pub fn repair_begun(&self, canonical_path: &[u8]) -> Result<Option<RepairRecord>, StoreError> {
         let (key, name) = record_name(canonical_path);
-        match self.place().open(&name, OpenHow::ReadNoFollow) {
-            Ok(file) => read_record(&FileRef::new(file, self.full(&name)), &key),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(self.error("open", &name, e)),
-        }
+        let file = self.open_named(&name, OpenHow::ReadNoFollow)?;
+        file.map_or(Ok(None), |file| read_record(&file, &key))
     }
 
     /// Forgets a repair of this path that came to its end and died before it could say so; one that
@@ -149,7 +145,7 @@ impl Store {
     /// The medium's.
     pub fn repair_ended(&self, canonical_path: &[u8]) -> Result<(), StoreError> {
         let (_, name) = record_name(canonical_path);
-        match open_locked(self.place(), &name, self.full(&name)) {
+        match self.lock_named(&name) {
             Err(StoreError::Busy { .. }) => Ok(()),
             Err(e) => Err(e),
             Ok(_locked) => self.remove_named(&name),
@@ -202,7 +198,7 @@ impl Repair {
         let file = FileRef::open(&**store.medium(), path, OpenHow::ReadWrite)?;
         require_regular(path, &file.metadata()?)?;
         let (key, name) = record_name(canonical_path);
-        let record = open_locked(store.place(), &name, store.full(&name))?;
+        let record = store.lock_named(&name)?;
         let segments: Vec<_> = joined(&segments).collect();
         let mut wanted = RepairRecord { root, state, segments };
         match read_record(&record, &key)? {
@@ -237,13 +233,13 @@ impl Repair {
     ) -> Result<bool, StoreError> {
         let content = segment.content.as_ref();
         let range = self.geometry.segment_range(segment.index);
-        let end = segment.offset + content.len() as u64;
+        let end = segment.offset.saturating_add(content.len() as u64);
         if segment.root() != self.wanted.root || range != (segment.offset..end) {
             let path = self.file.path().into();
             return Err(StoreError::OutOfRange { path, offset: segment.offset });
         }
         let number = segment.index.0;
-        if !self.wanted.covers(std::slice::from_ref(&(number..number + 1))) {
+        if !self.wanted.covers(std::slice::from_ref(&(number..number.saturating_add(1)))) {
             return Ok(false);
         }
         let mut there = vec![0; content.len()];
@@ -256,7 +252,7 @@ impl Repair {
         // Also after a failed write, part of which may have happened.
         self.file.set_mtime(self.wanted.state.mtime)?;
         written?;
-        self.written += content.len() as u64;
+        self.written = self.written.saturating_add(content.len() as u64);
         Ok(true)
     }
 

@@ -119,10 +119,9 @@ mod tests {
         for len in [0, 1, 63, 64, 65, 130, 200] {
             let mut set = SegmentSet::new(len);
             let mut plain = vec![false; len as usize];
-            let mut state = 1_u64;
+            let mut rng = xylem_sim::Rng::new(len);
             for _ in 0..len / 2 {
-                state = state.wrapping_mul(6364136223846793005).wrapping_add(len);
-                let i = (state >> 33) % len;
+                let i = rng.below(len);
                 assert_eq!(set.insert(i), !plain[i as usize]);
                 plain[i as usize] = true;
             }

@@ -8,9 +8,6 @@ use crate::error::{Difference, StoreError};
 use crate::file::{FileRef, FileState, require_regular};
 use crate::medium::{Medium, OpenHow};
 
-/// Files held open at once unless the caller says otherwise.
-pub const DEFAULT_OPEN_FILES: usize = 64;
-
 /// A file that was hashed and is served from its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SharedFile {

@@ -62,7 +62,7 @@ impl<'a> SparseReader<'a> {
     ///
     /// # Errors
     /// The medium's.
-    pub fn is_hole(&mut self, range: Range<u64>) -> Result<bool, StoreError> {
+    pub(crate) fn is_hole(&mut self, range: Range<u64>) -> Result<bool, StoreError> {
         let run = self.run(range.start)?;
         Ok(run != self.data && run.end >= range.end)
     }

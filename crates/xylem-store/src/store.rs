@@ -11,11 +11,13 @@ use std::sync::Arc;
 
 use xylem_hash::Hash;
 
+use crate::atomic::{self, Durability, sync_above};
 use crate::catalog::KNOWN;
+use crate::dirs::{create_dirs, make_dir, open_dir};
 use crate::error::StoreError;
-use crate::file::{FileRef, FileState, require_regular};
+use crate::file::{FileRef, open_locked, read_whole};
 use crate::format::FORMAT;
-use crate::medium::{Clobber, Medium, OpenHow};
+use crate::medium::{Clobber, Medium, Meta, OpenHow};
 use crate::outboard::OutboardFile;
 use crate::pins::PINS;
 use crate::repair::REPAIRS;
@@ -30,8 +32,6 @@ pub(crate) const NEW: &str = "new";
 /// Attempts to find a free temporary name before giving up; also the largest number of files
 /// that can be under construction at once.
 const MAX_TEMPS: u32 = 1024;
-/// Attempts to lock a partial file whose name keeps moving to another file.
-const MAX_LOCK_ATTEMPTS: u32 = 16;
 
 /// What is kept of an object beside its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -70,8 +70,8 @@ impl Part {
 #[derive(Clone)]
 pub struct Store {
     inner: Arc<Inner>,
-    /// Whether everything that gets a name is on the device first, and the name after it.
-    durable: bool,
+    /// What everything that gets a name here waits for.
+    durability: Durability,
 }
 
 struct Inner {
@@ -97,7 +97,7 @@ impl Store {
         let store = Self::open_existing(medium, dir)?;
         let format = store.format()?;
         for name in [OBJECTS, PARTIAL, KNOWN, PINS, NEW, REPAIRS] {
-            make_dir(store.place(), Path::new(name)).map_err(|e| in_dir(dir, e))?;
+            make_dir(store.place(), Path::new(name), &dir.join(name))?;
         }
         // Last, so that a store whose making was interrupted is made again.
         if format < FORMAT {
@@ -114,7 +114,7 @@ impl Store {
     pub fn open_existing(medium: Arc<dyn Medium>, dir: &Path) -> Result<Self, StoreError> {
         let place = open_dir(&*medium, dir)?;
         let inner = Arc::new(Inner { dir: dir.to_path_buf(), medium, place });
-        let store = Self { inner, durable: false };
+        let store = Self { inner, durability: Durability::Cached };
         store.format()?;
         Ok(store)
     }
@@ -123,14 +123,19 @@ impl Store {
     /// nothing is finished before its name is: what was reported done survives a loss of power.
     #[must_use]
     pub fn durable(mut self) -> Self {
-        self.durable = true;
+        self.durability = Durability::Device;
         self
     }
 
-    /// Whether names wait for the device.
+    /// What names in this store, and those of finished fetches, wait for.
     #[must_use]
-    pub fn is_durable(&self) -> bool {
-        self.durable
+    pub(crate) fn durability(&self) -> Durability {
+        self.durability
+    }
+
+    /// Whether names wait for the device.
+    pub(crate) fn is_durable(&self) -> bool {
+        self.durability == Durability::Device
     }
 
     /// The medium that the store was opened on.
@@ -163,12 +168,7 @@ impl Store {
     /// # Errors
     /// The medium's.
     pub fn object(&self, root: &Hash, part: Part) -> Result<Option<FileRef>, StoreError> {
-        let name = object_name(root, part);
-        match self.inner.place.open(&name, OpenHow::ReadNoFollow) {
-            Ok(file) => Ok(Some(FileRef::new(file, self.full(&name)))),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(self.error("open", &name, e)),
-        }
+        self.open_named(&object_name(root, part), OpenHow::ReadNoFollow)
     }
 
     /// Opens a finished part for writing proven values into their places; `None` if there is none.
@@ -176,12 +176,7 @@ impl Store {
     /// # Errors
     /// The medium's.
     pub fn object_to_mend(&self, root: &Hash, part: Part) -> Result<Option<FileRef>, StoreError> {
-        let name = object_name(root, part);
-        match self.inner.place.open(&name, OpenHow::ReadWrite) {
-            Ok(file) => Ok(Some(FileRef::new(file, self.full(&name)))),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(self.error("open", &name, e)),
-        }
+        self.open_named(&object_name(root, part), OpenHow::ReadWrite)
     }
 
     /// Opens a finished outboard ([`Part::Outboard`] or [`Part::FileOutboards`]); `None` if there
@@ -204,29 +199,6 @@ impl Store {
         limit: u64,
     ) -> Result<Option<Vec<u8>>, StoreError> {
         self.object(root, part)?.map(|file| read_whole(&file, limit)).transpose()
-    }
-
-    /// Writes a small part in one go; an older one is replaced.
-    ///
-    /// # Errors
-    /// The medium's.
-    pub fn put_object_bytes(
-        &self,
-        root: &Hash,
-        part: Part,
-        bytes: &[u8],
-    ) -> Result<(), StoreError> {
-        let new = self.new_file()?;
-        new.file().write_all(bytes, 0)?;
-        self.keep(new, root, part).map(drop)
-    }
-
-    /// Forgets a finished part; no error if there is none.
-    ///
-    /// # Errors
-    /// The medium's.
-    pub fn remove_object(&self, root: &Hash, part: Part) -> Result<(), StoreError> {
-        self.remove_named(&object_name(root, part))
     }
 
     /// Forgets what is kept of an unfinished fetch; no error if there is nothing.
@@ -264,7 +236,7 @@ impl Store {
     /// The medium's; the new file is gone then.
     pub fn keep(&self, mut new: NewFile, root: &Hash, part: Part) -> Result<FileRef, StoreError> {
         let name = object_name(root, part);
-        new.name_it(&name)?;
+        new.install(&name, self.durability)?;
         Ok(new.file.clone())
     }
 
@@ -273,7 +245,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Busy`]; the medium's.
-    pub fn lock_partial(&self, root: &Hash, part: Part) -> Result<FileRef, StoreError> {
+    pub(crate) fn lock_partial(&self, root: &Hash, part: Part) -> Result<FileRef, StoreError> {
         self.lock_named(&partial_name(root, part))
     }
 
@@ -281,7 +253,7 @@ impl Store {
     ///
     /// # Errors
     /// The medium's.
-    pub fn finish_partial(&self, root: &Hash, part: Part) -> Result<(), StoreError> {
+    pub(crate) fn finish_partial(&self, root: &Hash, part: Part) -> Result<(), StoreError> {
         self.rename(&partial_name(root, part), &object_name(root, part))
     }
 
@@ -298,41 +270,20 @@ impl Store {
     }
 
     pub(crate) fn rename(&self, from: &Path, to: &Path) -> Result<(), StoreError> {
-        self.place()
-            .rename(from, to, Clobber::Replace)
-            .map_err(|e| self.error("rename to this name", to, e))?;
-        self.settle(to.parent().unwrap_or(Path::new(".")))
+        let (shown, replace) = (self.full(to), Clobber::Replace);
+        atomic::rename(self.place(), from, to, &shown, replace, self.durability)
     }
 
-    /// Waits until the names in one of the store's directories are on the device, where that is
-    /// asked for.
-    pub(crate) fn settle(&self, dir: &Path) -> Result<(), StoreError> {
-        if self.durable { self.sync_own(dir) } else { Ok(()) }
-    }
-
-    /// Waits until the names in one of the store's directories are on the device.
-    pub(crate) fn sync_own(&self, dir: &Path) -> Result<(), StoreError> {
-        let here = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
-        self.place().sync_dir(here).map_err(|e| self.error("flush to the device", here, e))
-    }
-
-    /// On a [durable](Store::durable) store, waits until the name `path` (anywhere) is on the device:
-    /// for whoever renamed something to it.
-    ///
-    /// # Errors
-    /// The medium's.
-    pub fn settle_beside(&self, path: &Path) -> Result<(), StoreError> {
-        if self.durable { self.sync_beside(path) } else { Ok(()) }
+    /// Waits until a name in the store is on the device, where that is asked for.
+    pub(crate) fn settle(&self, name: &Path) -> Result<(), StoreError> {
+        if self.is_durable() { sync_above(self.place(), name, &self.full(name)) } else { Ok(()) }
     }
 
     /// Waits until the names of an unfinished fetch and of its part file are on the device.
-    pub(crate) fn settle_partial(&self, part_path: &Path) -> Result<(), StoreError> {
-        self.sync_own(Path::new(PARTIAL))?;
-        self.sync_beside(part_path)
-    }
-
-    fn sync_beside(&self, path: &Path) -> Result<(), StoreError> {
-        sync_above(&**self.medium(), path)
+    pub(crate) fn settle_partial(&self, root: &Hash, part_path: &Path) -> Result<(), StoreError> {
+        let name = partial_name(root, Part::Outboard);
+        sync_above(self.place(), &name, &self.full(&name))?;
+        sync_above(&**self.medium(), part_path, part_path)
     }
 
     pub(crate) fn remove_named(&self, name: &Path) -> Result<(), StoreError> {
@@ -342,8 +293,30 @@ impl Store {
         }
     }
 
-    fn lock_named(&self, name: &Path) -> Result<FileRef, StoreError> {
-        open_locked(self.place(), name, self.full(name))
+    /// Opens what has this name in the store; `None` if nothing has.
+    pub(crate) fn open_named(
+        &self,
+        name: &Path,
+        how: OpenHow,
+    ) -> Result<Option<FileRef>, StoreError> {
+        match self.place().open(name, how) {
+            Ok(file) => Ok(Some(FileRef::new(file, self.full(name)))),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(self.error("open", name, e)),
+        }
+    }
+
+    /// Metadata of what has this name in the store; `None` if nothing has.
+    pub(crate) fn metadata_of(&self, name: &Path) -> Result<Option<Meta>, StoreError> {
+        match self.place().metadata(name) {
+            Ok(meta) => Ok(Some(meta)),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(self.error("read the metadata", name, e)),
+        }
+    }
+
+    pub(crate) fn lock_named(&self, name: &Path) -> Result<FileRef, StoreError> {
+        open_locked(self.place(), name, self.full(name), 0o600)
     }
 }
 
@@ -370,16 +343,16 @@ impl NewFile {
         OutboardFile::new(self.file.clone())
     }
 
-    /// Names it, for parts that are not under a root.
-    pub(crate) fn keep_as(mut self, name: &Path) -> Result<(), StoreError> {
-        self.name_it(name)
+    /// Names it, for what is not a part of anything.
+    pub(crate) fn keep_as(mut self, name: &Path, durability: Durability) -> Result<(), StoreError> {
+        self.install(name, durability)
     }
 
-    fn name_it(&mut self, name: &Path) -> Result<(), StoreError> {
-        if self.store.durable {
-            self.file.sync()?;
-        }
-        self.store.rename(&self.name, name)?;
+    fn install(&mut self, name: &Path, durability: Durability) -> Result<(), StoreError> {
+        let store = &self.store;
+        let (shown, replace) = (store.full(name), Clobber::Replace);
+        let (from, file) = (&self.name, &self.file);
+        atomic::install_as(store.place(), file, from, name, &shown, replace, durability)?;
         self.kept = true;
         Ok(())
     }
@@ -394,111 +367,10 @@ impl Drop for NewFile {
     }
 }
 
-/// Opens or creates `name` and locks it, making sure that the name still leads to the locked
-/// file: between opening and locking its former owner may have renamed or removed it, and writing
-/// then would spoil a finished file.
-pub(crate) fn open_locked(
-    medium: &dyn Medium,
-    name: &Path,
-    shown: PathBuf,
-) -> Result<FileRef, StoreError> {
-    let error = |doing, e| StoreError::from_io(doing, &shown, None, e);
-    for _ in 0..MAX_LOCK_ATTEMPTS {
-        let file =
-            medium.open(name, OpenHow::Create { mode: 0o600 }).map_err(|e| error("open", e))?;
-        let file = FileRef::new(file, shown.clone());
-        file.lock()?;
-        let held = file.metadata()?;
-        require_regular(&shown, &held)?;
-        match medium.metadata(name) {
-            Ok(named) if (named.ino, named.dev) == (held.ino, held.dev) => return Ok(file),
-            Ok(_) => {}
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-            Err(e) => return Err(error("read the metadata", e)),
-        }
-    }
-    Err(StoreError::Busy { path: shown })
-}
-
 pub(crate) fn object_name(root: &Hash, part: Part) -> PathBuf {
     PathBuf::from(format!("{OBJECTS}/{}.{}", root.to_hex(), part.extension()))
 }
 
 fn partial_name(root: &Hash, part: Part) -> PathBuf {
     PathBuf::from(format!("{PARTIAL}/{}.{}", root.to_hex(), part.extension()))
-}
-
-/// Reads a whole small file.
-pub(crate) fn read_whole(file: &FileRef, limit: u64) -> Result<Vec<u8>, StoreError> {
-    let size = FileState::of(&file.metadata()?).size;
-    let too_large =
-        || StoreError::Corrupt { path: file.path().into(), offset: limit, what: "too large" };
-    if size > limit {
-        return Err(too_large());
-    }
-    let mut bytes = vec![0; usize::try_from(size).map_err(|_| too_large())?];
-    let got = file.read_full(&mut bytes, 0)?;
-    bytes.truncate(got);
-    Ok(bytes)
-}
-
-/// Opens a directory, refusing a link or anything else in its place.
-pub(crate) fn open_dir(medium: &dyn Medium, dir: &Path) -> Result<Arc<dyn Medium>, StoreError> {
-    medium.open_dir(dir).map_err(|e| match e.kind() {
-        // A link is reported as either of these, depending on the system.
-        io::ErrorKind::NotADirectory | io::ErrorKind::InvalidInput => {
-            StoreError::Unsafe { path: dir.to_path_buf(), what: "is not a directory" }
-        }
-        _ => StoreError::from_io("open", dir, None, e),
-    })
-}
-
-fn create_dirs(medium: &dyn Medium, dir: &Path) -> Result<(), StoreError> {
-    match medium.create_dir(dir, 0o700) {
-        Ok(()) => sync_above(medium, dir),
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => {
-            let parent = dir.parent().filter(|p| !p.as_os_str().is_empty());
-            let Some(parent) = parent else {
-                return Err(StoreError::from_io("create the directory", dir, None, e));
-            };
-            create_dirs(medium, parent)?;
-            make_dir(medium, dir)?;
-            sync_above(medium, dir)
-        }
-        Err(e) => Err(StoreError::from_io("create the directory", dir, None, e)),
-    }
-}
-
-/// Waits until the name of `dir` (or of a file) is on the device. For the store's own directory once
-/// in its life, so that what a later fetch waits for is not lost with the directory around it.
-fn sync_above(medium: &dyn Medium, path: &Path) -> Result<(), StoreError> {
-    let above = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let synced = medium.sync_dir(above);
-    synced.map_err(|e| StoreError::from_io("flush to the device", above, None, e))
-}
-
-fn make_dir(medium: &dyn Medium, dir: &Path) -> Result<(), StoreError> {
-    match medium.create_dir(dir, 0o700) {
-        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
-            Err(StoreError::from_io("create the directory", dir, None, e))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Names the store in an error about one of its own directories.
-fn in_dir(dir: &Path, e: StoreError) -> StoreError {
-    match e {
-        StoreError::NoSpace { path, offset } => {
-            StoreError::NoSpace { path: dir.join(path), offset }
-        }
-        StoreError::Permission { path, doing } => {
-            StoreError::Permission { path: dir.join(path), doing }
-        }
-        StoreError::Io { path, doing, offset, source } => {
-            StoreError::Io { path: dir.join(path), doing, offset, source }
-        }
-        other => other,
-    }
 }

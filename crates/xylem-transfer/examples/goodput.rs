@@ -6,7 +6,8 @@ mod sim;
 
 use std::time::Duration;
 
-use sim::{Behaviour, Net, Original, World};
+use sim::{Behaviour, Original, World, path};
+use xylem_sim::Conditions;
 use xylem_transfer::Config;
 
 const LOSSES: [f64; 5] = [0.0, 0.001, 0.01, 0.05, 0.20];
@@ -14,12 +15,12 @@ const ROUND_TRIPS: [u64; 4] = [1, 20, 100, 300];
 
 /// One fetch of at most 60 virtual seconds; megabits of content a second, and the share of Interests
 /// that were lost.
-fn fetch(original: &Original, nets: &[Net]) -> (f64, f64) {
+fn fetch(original: &Original, nets: &[Conditions]) -> (f64, f64) {
     let algorithm = std::env::args().nth(1);
     let congestion = algorithm.map(|a| a.parse().expect("the name of an algorithm"));
     let mut world = World::new(original, Config { congestion, ..Config::default() }, 1);
     for net in nets {
-        world = world.peer(original, Behaviour::Honest, net.clone());
+        world = world.peer(original, Behaviour::Honest, *net);
     }
     world.run(Duration::from_secs(60));
     assert_eq!(world.failed, None);
@@ -27,7 +28,7 @@ fn fetch(original: &Original, nets: &[Net]) -> (f64, f64) {
     (world.goodput() * 8e-6, progress.lost as f64 / progress.interests as f64)
 }
 
-fn table(title: &str, original: &Original, nets: impl Fn(u64, f64) -> Vec<Net>) {
+fn table(title: &str, original: &Original, nets: impl Fn(u64, f64) -> Vec<Conditions>) {
     println!("\n{title}\n");
     print!("| loss |");
     ROUND_TRIPS.iter().for_each(|rtt| print!(" {rtt} ms |"));
@@ -47,22 +48,22 @@ fn main() {
     println!("Loss is per packet and direction; each 8 KiB Data counts as one packet.");
     let original = Original::file(100_000_000);
     // A queue of one bandwidth-delay product, 64 KB at least.
-    let queue = |mbit: f64, rtt: u64| ((mbit * 125.0 * rtt as f64) as usize).max(64_000);
+    let queue = |mbit: f64, rtt: u64| ((mbit * 125.0 * rtt as f64) as u64).max(64_000);
     table("One peer, 100 Mbit/s", &original, |rtt, loss| {
-        vec![Net::new(rtt, loss).rate(100.0, queue(100.0, rtt))]
+        vec![path(rtt, loss).bottleneck(100.0, queue(100.0, rtt))]
     });
     table(
         "One peer, 100 Mbit/s, a fifth of the packets up to half a round trip late",
         &original,
         |rtt, loss| {
             let late = Duration::from_micros(rtt * 500);
-            vec![Net::new(rtt, loss).rate(100.0, queue(100.0, rtt)).reorder(0.2, late)]
+            vec![path(rtt, loss).bottleneck(100.0, queue(100.0, rtt)).late(0.2, late)]
         },
     );
     table("One peer, 1 Gbit/s", &original, |rtt, loss| {
-        vec![Net::new(rtt, loss).rate(1_000.0, queue(1_000.0, rtt))]
+        vec![path(rtt, loss).bottleneck(1_000.0, queue(1_000.0, rtt))]
     });
     table("Four peers of 50 Mbit/s each", &original, |rtt, loss| {
-        vec![Net::new(rtt, loss).rate(50.0, queue(50.0, rtt)); 4]
+        vec![path(rtt, loss).bottleneck(50.0, queue(50.0, rtt)); 4]
     });
 }

@@ -7,7 +7,7 @@ mod sim;
 
 use std::time::Duration;
 
-use sim::{Behaviour, Net, Original, Role, Swarm, World, ms};
+use sim::{Behaviour, Original, Role, Swarm, World, ms, path};
 use xylem_transfer::Config;
 
 const MBIT: f64 = 50.0;
@@ -46,16 +46,16 @@ fn main() {
     let original = Original::file(16 << 20);
     for falls_silent in [Behaviour::Honest, Behaviour::DiesAfter(200)] {
         let mut world = World::new(&original, Config::default(), 1);
-        let net = Net::new(20, 0.0).rate(MBIT, 125_000);
+        let net = path(20, 0.0).bottleneck(MBIT, 125_000);
         for behaviour in [Behaviour::Honest, Behaviour::Honest, Behaviour::Honest, falls_silent] {
-            world = world.peer(&original, behaviour, net.clone());
+            world = world.peer(&original, behaviour, net);
         }
         world.run(Duration::from_secs(60));
-        let (progress, seconds) = (world.transfer.progress(), world.now.as_secs_f64());
+        let (progress, seconds) = (world.transfer.progress(), world.now().as_secs_f64());
         let twice = progress.duplicates as f64 / progress.verified_segments as f64 * 100.0;
         println!("16 MiB from four, the last {falls_silent:?}: {seconds:.2} s, {twice:.2} % twice");
     }
-    let net = |mbit| Net::new(20, 0.0).rate(mbit, 400_000);
+    let net = |mbit| path(20, 0.0).bottleneck(mbit, 400_000);
     for (nets, rate) in [(vec![net(50.0); 4], 4_000_000), (vec![net(20.0), net(80.0)], 6_000_000)] {
         let mut world = World::new(&original, Config::default(), 1);
         for net in nets {

@@ -4,26 +4,32 @@ mod sim;
 
 use std::time::Duration;
 
-use sim::{Behaviour, Net, Original, World, ms};
+use sim::{Behaviour, Original, World, ms, path};
 use xylem_congestion::Algorithm;
 use xylem_object::ObjectId;
+use xylem_sim::Conditions;
 use xylem_transfer::Config;
 
 const LOSSES: [f64; 5] = [0.0, 0.001, 0.01, 0.05, 0.20];
 const ROUND_TRIPS: [u64; 4] = [1, 20, 100, 300];
 
-fn fetch(original: &Original, nets: &[Net], seed: u64) -> World {
+fn fetch(original: &Original, nets: &[Conditions], seed: u64) -> World {
     fetch_with(original, nets, seed, None)
 }
 
-fn fetch_with(original: &Original, nets: &[Net], seed: u64, algorithm: Option<Algorithm>) -> World {
+fn fetch_with(
+    original: &Original,
+    nets: &[Conditions],
+    seed: u64,
+    algorithm: Option<Algorithm>,
+) -> World {
     let config = Config { congestion: algorithm, ..Config::default() };
     let mut world = World::new(original, config, seed);
     for net in nets {
-        world = world.peer(original, Behaviour::Honest, net.clone());
+        world = world.peer(original, Behaviour::Honest, *net);
     }
     world.run(Duration::from_secs(3_600));
-    assert_eq!(world.failed, None, "{:?} at {:?}", world.transfer.progress(), world.now);
+    assert_eq!(world.failed, None, "{:?} at {:?}", world.transfer.progress(), world.now());
     assert_eq!(world.complete, [ObjectId::Root]);
     let segments = original.objects[&ObjectId::Root].geometry.segments();
     assert_eq!(world.segments_got(ObjectId::Root), segments);
@@ -38,8 +44,8 @@ fn loss_and_delay() {
     let original = Original::file(1_000_000);
     for loss in LOSSES {
         for rtt in ROUND_TRIPS {
-            let world = fetch(&original, &[Net::new(rtt, loss)], rtt);
-            let rounds = world.now.as_secs_f64() / (rtt as f64 / 1e3);
+            let world = fetch(&original, &[path(rtt, loss)], rtt);
+            let rounds = world.now().as_secs_f64() / (rtt as f64 / 1e3);
             // 123 segments: slow start takes about 5 round trips; losses cost, but not the earth.
             let most = if loss < 0.02 { 25.0 } else { 25.0 + 1_500.0 * loss };
             assert!(rounds < most, "loss {loss}, {rtt} ms: {rounds} round trips");
@@ -51,11 +57,17 @@ fn loss_and_delay() {
 fn reordering_duplication_and_a_narrow_queue() {
     let original = Original::file(2_000_000);
     for rtt in [1, 20, 100] {
-        let base = Net::new(rtt, 0.01);
-        fetch(&original, &[base.clone().reorder(0.3, ms(rtt))], 1);
-        fetch(&original, &[base.clone().duplicate(0.1)], 2);
-        fetch(&original, &[base.clone().rate(50.0, 100_000)], 3);
-        fetch(&original, &[base.reorder(0.1, ms(rtt / 2)).duplicate(0.05).rate(20.0, 60_000)], 4);
+        let base = path(rtt, 0.01);
+        fetch(&original, &[base.late(0.3, ms(rtt))], 1);
+        fetch(&original, &[Conditions { duplicate: 0.1, ..base }], 2);
+        fetch(&original, &[base.bottleneck(50.0, 100_000)], 3);
+        fetch(
+            &original,
+            &[Conditions { duplicate: 0.05, ..base }
+                .late(0.1, ms(rtt / 2))
+                .bottleneck(20.0, 60_000)],
+            4,
+        );
     }
 }
 
@@ -64,7 +76,7 @@ fn sizes_at_the_boundaries() {
     let segment = 8_192;
     for len in [0, 1, segment - 1, segment, segment + 1, 8 * segment, 8 * segment + 1, 9 * segment]
     {
-        fetch(&Original::file(len), &[Net::new(20, 0.05)], len as u64);
+        fetch(&Original::file(len), &[path(20, 0.05)], len as u64);
     }
 }
 
@@ -72,9 +84,9 @@ fn sizes_at_the_boundaries() {
 fn the_same_seed_gives_the_same_run() {
     let original = Original::file(500_000);
     let run = |seed| {
-        let net = Net::new(20, 0.05).reorder(0.1, ms(5)).duplicate(0.02);
-        let world = fetch(&original, &[net.clone(), net], seed);
-        (world.now, world.transfer.progress())
+        let net = Conditions { duplicate: 0.02, ..path(20, 0.05).late(0.1, ms(5)) };
+        let world = fetch(&original, &[net, net], seed);
+        (world.now(), world.transfer.progress())
     };
     assert_eq!(run(5), run(5));
     assert_ne!(run(5), run(6));
@@ -84,7 +96,7 @@ fn the_same_seed_gives_the_same_run() {
 fn a_lossless_path_is_filled() {
     // 50 Mbit/s, 40 ms, a queue of one bandwidth-delay product.
     let original = Original::file(24_000_000);
-    let world = fetch(&original, &[Net::new(40, 0.0).rate(50.0, 250_000)], 1);
+    let world = fetch(&original, &[path(40, 0.0).bottleneck(50.0, 250_000)], 1);
     let share = world.goodput() / 6_250_000.0;
     assert!(share > 0.80, "{:.0} % of the path, {:?}", share * 100.0, world.transfer.progress());
 }
@@ -92,7 +104,7 @@ fn a_lossless_path_is_filled() {
 #[test]
 fn two_peers_add_up() {
     let original = Original::file(16_000_000);
-    let net = || Net::new(40, 0.0).rate(20.0, 100_000);
+    let net = || path(40, 0.0).bottleneck(20.0, 100_000);
     let one = fetch(&original, &[net()], 1);
     let two = fetch(&original, &[net(), net()], 1);
     assert!(two.goodput() > 1.6 * one.goodput(), "{} and {}", one.goodput(), two.goodput());
@@ -101,18 +113,18 @@ fn two_peers_add_up() {
 #[test]
 fn a_slow_peer_does_not_hold_up_the_end() {
     let original = Original::file(8_000_000);
-    let fast = Net::new(10, 0.0).rate(100.0, 250_000);
-    let slow = Net::new(300, 0.0).rate(0.2, 500_000);
+    let fast = path(10, 0.0).bottleneck(100.0, 250_000);
+    let slow = path(300, 0.0).bottleneck(0.2, 500_000);
     let alone = fetch(&original, std::slice::from_ref(&fast), 1);
     let both = fetch(&original, &[fast, slow], 1);
-    assert!(both.now < alone.now * 3 / 2, "{:?} alone, {:?} together", alone.now, both.now);
+    assert!(both.now() < alone.now() * 3 / 2, "{:?} alone, {:?} together", alone.now(), both.now());
 }
 
 #[test]
 fn reordering_is_learnt() {
     // A fifth of all packets comes up to half a round trip late: without learning, each costs a window.
     let original = Original::file(16_000_000);
-    let net = Net::new(40, 0.0).reorder(0.2, ms(20)).rate(100.0, 500_000);
+    let net = path(40, 0.0).late(0.2, ms(20)).bottleneck(100.0, 500_000);
     let world = fetch(&original, &[net], 1);
     let share = world.goodput() / 12_500_000.0;
     assert!(share > 0.5, "{:.0} % of the path, {:?}", share * 100.0, world.transfer.progress());
@@ -124,18 +136,18 @@ fn marks_keep_a_queue_short_without_loss() {
     let original = Original::file(24_000_000);
     for congestion in [Algorithm::Cubic, Algorithm::Bbr] {
         // 50 Mbit/s, 40 ms: 250 KB fill the path. Marks from 60 KB on, room for 2 MB.
-        let net = Net::new(40, 0.0).rate(50.0, 2_000_000).mark_from(60_000);
-        let unmarked = Net::new(40, 0.0).rate(50.0, 2_000_000);
+        let unmarked = path(40, 0.0).bottleneck(50.0, 2_000_000);
+        let net = Conditions { mark_above: 60_000, ..unmarked };
         let world = fetch_with(&original, &[net], 1, Some(congestion));
-        let (net, progress) = (&world.peers[0].1, world.transfer.progress());
-        assert_eq!((progress.lost, net.tail_drops), (0, 0), "{congestion}");
-        assert!(net.marked > 0, "{congestion}");
-        assert!(net.most_waiting < 600_000.0, "{congestion}: {}", net.most_waiting);
+        let (counts, progress) = (world.peers[0].down.counts, world.transfer.progress());
+        assert_eq!((progress.lost, counts.overflowed), (0, 0), "{congestion}");
+        assert!(counts.marked > 0, "{congestion}");
+        assert!(counts.most_waiting < 600_000, "{congestion}: {counts:?}");
         let share = world.goodput() / 6_250_000.0;
         assert!(share > 0.80, "{congestion}: {:.0} % of the path", share * 100.0);
         if congestion == Algorithm::Cubic {
             let without = fetch_with(&original, &[unmarked], 1, Some(congestion));
-            assert!(without.peers[0].1.most_waiting > 2.0 * net.most_waiting);
+            assert!(without.peers[0].down.counts.most_waiting > 2 * counts.most_waiting);
         }
     }
 }
@@ -144,7 +156,7 @@ fn marks_keep_a_queue_short_without_loss() {
 #[test]
 fn a_long_lossy_path_is_used() {
     let original = Original::file(24_000_000);
-    let net = || Net::new(100, 0.01).rate(100.0, 1_250_000);
+    let net = || path(100, 0.01).bottleneck(100.0, 1_250_000);
     let cubic = fetch_with(&original, &[net()], 1, Some(Algorithm::Cubic));
     let bbr = fetch_with(&original, &[net()], 1, None);
     let (cubic, bbr) = (cubic.goodput(), bbr.goodput());

@@ -5,9 +5,10 @@ mod sim;
 
 use std::time::Duration;
 
-use sim::{Behaviour, Net, Original, World, ms};
+use sim::{Behaviour, Original, World, ms, path};
 use xylem_object::ObjectId;
 use xylem_packet::{InterestBuilder, Name, Packet};
+use xylem_sim::Conditions;
 use xylem_transfer::{Config, FailReason, Misbehaviour, PeerId, Standing};
 
 const LIES: [Behaviour; 9] = [
@@ -31,10 +32,10 @@ const DROPPED_FOR: [Behaviour; 5] = [
     Behaviour::Oversized,
 ];
 
-fn run(original: &Original, behaviours: &[Behaviour], net: &Net, seed: u64) -> World {
+fn run(original: &Original, behaviours: &[Behaviour], net: &Conditions, seed: u64) -> World {
     let mut world = World::new(original, Config::default(), seed);
     for behaviour in behaviours {
-        world = world.peer(original, *behaviour, net.clone());
+        world = world.peer(original, *behaviour, *net);
     }
     world.run(Duration::from_secs(3_600));
     world
@@ -46,7 +47,7 @@ fn the_honest_peer_completes_what_a_liar_spoils() {
     for lie in LIES.into_iter().chain([Behaviour::WrongFinalBlock]) {
         for (seed, loss) in [(1, 0.0), (2, 0.05)] {
             for order in [[lie, Behaviour::Honest], [Behaviour::Honest, lie]] {
-                let world = run(&original, &order, &Net::new(20, loss), seed);
+                let world = run(&original, &order, &path(20, loss), seed);
                 assert_eq!(world.failed, None, "{lie:?}: {:?}", world.transfer.progress());
                 assert_eq!(world.complete, [ObjectId::Root], "{lie:?}");
                 let liar = PeerId(order.iter().position(|b| *b == lie).unwrap() as u32);
@@ -69,7 +70,7 @@ fn the_honest_peer_completes_what_a_liar_spoils() {
 fn a_liar_alone_is_found_out() {
     let original = Original::file(3_000_000);
     for lie in LIES.into_iter().chain([Behaviour::WrongFinalBlock]) {
-        let world = run(&original, &[lie], &Net::new(20, 0.01), 1);
+        let world = run(&original, &[lie], &path(20, 0.01), 1);
         let last = world.blamed.last().expect("three misbehaviours").1.clone();
         assert_eq!(
             world.failed,
@@ -95,7 +96,7 @@ fn three_liars_do_not_outvote_one_honest_peer() {
     let original = Original::file(3_000_000);
     let behaviours =
         [Behaviour::WrongByte, Behaviour::WrongProof, Behaviour::Truncated, Behaviour::Honest];
-    let world = run(&original, &behaviours, &Net::new(30, 0.02), 3);
+    let world = run(&original, &behaviours, &path(30, 0.02), 3);
     assert_eq!((world.failed.clone(), &world.complete[..]), (None, &[ObjectId::Root][..]));
     assert!(!world.dropped.contains(&PeerId(3)));
     assert_eq!(world.dropped.len(), 3);
@@ -108,8 +109,8 @@ fn mangled_packets_bring_nothing_down() {
         // Never dropped: each segment is spoiled again and again until the honest one brings it.
         let config = Config { max_misbehaviour: u32::MAX, ..Config::default() };
         let mut world = World::new(&original, config, seed)
-            .peer(&original, Behaviour::Mangles, Net::new(5, 0.0))
-            .peer(&original, Behaviour::Honest, Net::new(60, 0.01).rate(30.0, 200_000));
+            .peer(&original, Behaviour::Mangles, path(5, 0.0))
+            .peer(&original, Behaviour::Honest, path(60, 0.01).bottleneck(30.0, 200_000));
         world.run(Duration::from_secs(600));
         assert_eq!((world.failed.clone(), &world.complete[..]), (None, &[ObjectId::Root][..]));
         assert!(world.blamed.iter().all(|(peer, _)| *peer == PeerId(0)));
@@ -120,28 +121,28 @@ fn mangled_packets_bring_nothing_down() {
 #[test]
 fn answers_to_what_nobody_asked_are_thrown_away() {
     let original = Original::file(1_000_000);
-    let world = run(&original, &[Behaviour::Chatty], &Net::new(20, 0.0), 1);
+    let world = run(&original, &[Behaviour::Chatty], &path(20, 0.0), 1);
     assert_eq!((world.failed.clone(), world.blamed.len()), (None, 0));
     assert!(world.transfer.progress().duplicates > 100);
     // A good segment under another name than the one asked for brings nobody forward.
-    let world = run(&original, &[Behaviour::OtherNames, Behaviour::Honest], &Net::new(20, 0.0), 1);
+    let world = run(&original, &[Behaviour::OtherNames, Behaviour::Honest], &path(20, 0.0), 1);
     assert_eq!((world.failed.clone(), &world.complete[..]), (None, &[ObjectId::Root][..]));
 }
 
 #[test]
 fn silence_and_death() {
     let original = Original::file(3_000_000);
-    let net = Net::new(20, 0.0);
+    let net = path(20, 0.0);
     for behaviour in [Behaviour::Silent, Behaviour::DiesAfter(1), Behaviour::DiesAfter(60)] {
         let world = run(&original, &[behaviour, Behaviour::Honest], &net, 1);
         assert_eq!((world.failed.clone(), &world.complete[..]), (None, &[ObjectId::Root][..]));
-        assert!(world.now < Duration::from_secs(4), "{behaviour:?}: {:?}", world.now);
+        assert!(world.now() < Duration::from_secs(4), "{behaviour:?}: {:?}", world.now());
         assert_eq!(world.blamed, []);
     }
     let world = run(&original, &[Behaviour::DiesAfter(60)], &net, 1);
     assert_eq!(world.failed, Some(FailReason::TimedOut { after: Duration::from_secs(30) }));
-    assert!(world.now < Duration::from_secs(32));
-    assert!(world.transfer.peers(world.now).all(|p| p.standing == Standing::Stalled));
+    assert!(world.now() < Duration::from_secs(32));
+    assert!(world.transfer.peers(world.now()).all(|p| p.standing == Standing::Stalled));
     let asked: u32 = world.asked.values().sum();
     assert!(asked < 400, "a dead peer is probed, not flooded: {asked} Interests");
 }
@@ -150,22 +151,22 @@ fn silence_and_death() {
 fn nobody_has_it() {
     let original = Original::file(100_000);
     let refusing = [Behaviour::RefusesAll, Behaviour::RefusesAll];
-    let world = run(&original, &refusing, &Net::new(20, 0.0), 1);
+    let world = run(&original, &refusing, &path(20, 0.0), 1);
     assert_eq!(world.failed, Some(FailReason::NobodyHasIt { peers: 2 }));
-    assert!(world.now < Duration::from_secs(3), "{:?}", world.now);
+    assert!(world.now() < Duration::from_secs(3), "{:?}", world.now());
 
-    let world = run(&original, &[Behaviour::RefusesAll, Behaviour::Honest], &Net::new(20, 0.0), 1);
+    let world = run(&original, &[Behaviour::RefusesAll, Behaviour::Honest], &path(20, 0.0), 1);
     assert_eq!(world.failed, None);
 
-    let world = run(&original, &[Behaviour::RefusesSegments], &Net::new(20, 0.0), 1);
+    let world = run(&original, &[Behaviour::RefusesSegments], &path(20, 0.0), 1);
     assert!(matches!(world.failed, Some(FailReason::TimedOut { .. })));
     let asked: u32 = world.asked.values().sum();
     assert!(asked < 200, "a refusing peer is left alone: {asked} Interests");
 
     let both = [Behaviour::RefusesSegments, Behaviour::Honest];
-    let world = run(&original, &both, &Net::new(20, 0.0), 1);
+    let world = run(&original, &both, &path(20, 0.0), 1);
     assert_eq!((world.failed.clone(), world.blamed.len()), (None, 0));
-    assert!(world.now < Duration::from_secs(1), "{:?}", world.now);
+    assert!(world.now() < Duration::from_secs(1), "{:?}", world.now());
 }
 
 #[test]
@@ -180,19 +181,19 @@ fn without_any_peer_patience_ends_too() {
 fn patience_begins_when_there_is_something_to_wait_for() {
     let original = Original::file(100);
     let mut world = World::new(&original, Config::default(), 1);
-    world.now = Duration::from_secs(5_000); // a node that has been up for long
-    world.transfer.handle_timeout(world.now);
+    world.skip_to(Duration::from_secs(5_000)); // a node that has been up for long
+    world.transfer.handle_timeout(world.now());
     assert!(world.transfer.poll_event().is_none());
     world.run(Duration::from_secs(6_000));
     assert_eq!(world.failed, Some(FailReason::NobodyHasIt { peers: 0 }));
-    assert_eq!(world.now, Duration::from_secs(5_030));
+    assert_eq!(world.now(), Duration::from_secs(5_030));
 
     let original = Original::directory(&[10]);
     let mut world = World::new(&original, Config::default(), 1);
-    world = world.peer(&original, Behaviour::Honest, Net::new(20, 0.0));
+    world = world.peer(&original, Behaviour::Honest, path(20, 0.0));
     world.run(Duration::from_secs(10));
     assert!(world.is_done());
-    world.now = Duration::from_secs(5_000); // idle since: the next object gets its full time
+    world.skip_to(Duration::from_secs(5_000)); // idle since: the next object gets its full time
     world.files.push_back(0);
     world.run(Duration::from_secs(6_000));
     assert_eq!((world.failed.clone(), world.complete.len()), (None, 2));
@@ -203,10 +204,10 @@ fn what_a_peer_left_behind_is_judged_and_asked_of_others() {
     // Wrong segments wait for a late tile while their sender leaves.
     let original = Original::file(3_000_000);
     let mut world = World::new(&original, Config::default(), 1)
-        .peer(&original, Behaviour::WrongByte, Net::new(10, 0.0))
-        .peer(&original, Behaviour::Honest, Net::new(200, 0.0));
+        .peer(&original, Behaviour::WrongByte, path(10, 0.0))
+        .peer(&original, Behaviour::Honest, path(200, 0.0));
     world.run(ms(35));
-    world.transfer.remove_peer(world.now, PeerId(0));
+    world.transfer.remove_peer(world.now(), PeerId(0));
     world.run(Duration::from_secs(20));
     assert_eq!((world.failed.clone(), &world.complete[..]), (None, &[ObjectId::Root][..]));
 }
@@ -214,12 +215,12 @@ fn what_a_peer_left_behind_is_judged_and_asked_of_others() {
 #[test]
 fn a_peer_that_leaves_and_one_that_comes() {
     let original = Original::file(5_000_000);
-    let net = Net::new(20, 0.0).rate(20.0, 100_000);
+    let net = path(20, 0.0).bottleneck(20.0, 100_000);
     let mut world =
-        World::new(&original, Config::default(), 1).peer(&original, Behaviour::Honest, net.clone());
+        World::new(&original, Config::default(), 1).peer(&original, Behaviour::Honest, net);
     world.run(ms(500));
     assert!(world.bytes > 100_000);
-    world.transfer.remove_peer(world.now, PeerId(0));
+    world.transfer.remove_peer(world.now(), PeerId(0));
     let before = world.bytes;
     world.run(ms(5_000));
     assert_eq!(world.bytes, before, "nobody to ask");
@@ -231,15 +232,14 @@ fn a_peer_that_leaves_and_one_that_comes() {
 #[test]
 fn a_dropped_peer_stays_dropped() {
     let original = Original::file(3_000_000);
-    let mut world =
-        run(&original, &[Behaviour::WrongByte, Behaviour::Honest], &Net::new(20, 0.0), 1);
+    let mut world = run(&original, &[Behaviour::WrongByte, Behaviour::Honest], &path(20, 0.0), 1);
     assert_eq!(world.dropped, [PeerId(0)]);
-    let stats: Vec<_> = world.transfer.peers(world.now).collect();
+    let stats: Vec<_> = world.transfer.peers(world.now()).collect();
     assert_eq!(
         (stats[0].standing, stats[0].misbehaviour, stats[0].bytes),
         (Standing::Dropped, 3, 0)
     );
-    assert!(!world.transfer.add_peer(world.now, PeerId(0)), "its number is taken");
+    assert!(!world.transfer.add_peer(world.now(), PeerId(0)), "its number is taken");
 }
 
 #[test]
@@ -248,7 +248,7 @@ fn whatever_else_arrives_is_ignored() {
     let mut world = World::new(&original, Config::default(), 1).peer(
         &original,
         Behaviour::Honest,
-        Net::new(20, 0.0),
+        path(20, 0.0),
     );
     let mut buffer = Vec::new();
     world.transfer.poll_transmit(ms(0), &mut buffer);

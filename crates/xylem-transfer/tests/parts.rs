@@ -5,14 +5,14 @@ mod sim;
 use std::time::Duration;
 
 use bytes::Bytes;
-use sim::{Behaviour, Net, Original, World, ms};
+use sim::{Behaviour, Original, World, ms, path};
 use xylem_hash::Hash;
 use xylem_object::ObjectId;
 use xylem_transfer::{AddError, Config, Event, PeerId};
 use xylem_tree::{Geometry, SegmentSize, Verifier};
 
 fn world(original: &Original) -> World {
-    World::new(original, Config::default(), 1).peer(original, Behaviour::Honest, Net::new(20, 0.01))
+    World::new(original, Config::default(), 1).peer(original, Behaviour::Honest, path(20, 0.01))
 }
 
 fn asked_segments(world: &World) -> Vec<u64> {
@@ -104,12 +104,12 @@ fn ten_thousand_small_files() {
     let mut world = World::new(&original, Config::default(), 1).peer(
         &original,
         Behaviour::Honest,
-        Net::new(20, 0.01).rate(200.0, 500_000),
+        path(20, 0.01).bottleneck(200.0, 500_000),
     );
     world.files = (0..10_000).collect();
     let mut most = 0;
     while !world.is_done() {
-        world.run(world.now + ms(50));
+        world.run(world.now() + ms(50));
         most = most.max(world.transfer.progress().objects);
     }
     assert_eq!((world.failed.clone(), world.complete.len()), (None, 10_001));
@@ -122,7 +122,7 @@ fn objects_come_in_the_order_of_addition() {
     let mut world = World::new(&original, Config::default(), 1).peer(
         &original,
         Behaviour::Honest,
-        Net::new(20, 0.0),
+        path(20, 0.0),
     );
     world.files = (0..40).collect();
     world.run(Duration::from_secs(60));
@@ -135,11 +135,11 @@ fn objects_come_in_the_order_of_addition() {
 fn a_reader_in_order_bounds_what_is_ahead() {
     let original = Original::file(4_000_000);
     let mut world = World::new(&original, Config::default(), 1)
-        .peer(&original, Behaviour::Honest, Net::new(20, 0.05))
-        .peer(&original, Behaviour::Honest, Net::new(90, 0.01));
+        .peer(&original, Behaviour::Honest, path(20, 0.05))
+        .peer(&original, Behaviour::Honest, path(90, 0.01));
     world.transfer.in_order_window(Some(40));
     while !world.is_done() {
-        world.run(world.now + ms(1));
+        world.run(world.now() + ms(1));
         assert_eq!(world.failed, None);
         let got = world.got.get(&ObjectId::Root).cloned().unwrap_or_default();
         let first_missing = got.iter().position(|g| !g).unwrap_or(got.len());
@@ -153,14 +153,14 @@ fn pausing_stops_the_asking_and_no_clock_runs() {
     let original = Original::file(4_000_000);
     let mut world = world(&original);
     world.run(ms(100));
-    world.transfer.set_paused(world.now, true);
-    world.run(world.now + ms(2_000));
+    world.transfer.set_paused(world.now(), true);
+    world.run(world.now() + ms(2_000));
     let (bytes, interests) = (world.bytes, world.transfer.progress().interests);
     // Far past the patience of 30 s: whoever pauses is not to blame.
     world.transfer.handle_timeout(ms(200_000));
     assert_eq!((world.bytes, world.transfer.progress().interests), (bytes, interests));
-    world.now = ms(200_000);
-    world.transfer.set_paused(world.now, false);
+    world.skip_to(ms(200_000));
+    world.transfer.set_paused(world.now(), false);
     world.run(Duration::from_secs(300));
     assert!(world.is_done() && world.failed.is_none());
 }
@@ -171,7 +171,7 @@ fn a_rate_limit_is_kept() {
     let mut world = World::new(&original, Config::default(), 1).peer(
         &original,
         Behaviour::Honest,
-        Net::new(20, 0.0),
+        path(20, 0.0),
     );
     world.transfer.set_rate_limit(Some(2_000_000));
     world.run(Duration::from_secs(60));

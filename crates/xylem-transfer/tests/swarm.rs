@@ -6,9 +6,10 @@ mod sim;
 
 use std::time::Duration;
 
-use sim::{Behaviour, Net, Original, Role, Swarm, World, ms};
+use sim::{Behaviour, Original, Role, Swarm, World, ms, path};
 use xylem_object::{Have, ObjectId, sign_manifest};
 use xylem_packet::{InterestBuilder, Packet};
+use xylem_sim::Conditions;
 use xylem_transfer::{Config, Event, PeerId, Transfer};
 
 const MBIT: f64 = 50.0;
@@ -267,7 +268,7 @@ fn what_was_not_asked_says_nothing() {
 #[test]
 fn a_program_that_does_not_know_the_question_is_asked_as_before() {
     let original = Original::file(4_000_000);
-    let net = || Net::new(20, 0.0).rate(20.0, 100_000);
+    let net = || path(20, 0.0).bottleneck(20.0, 100_000);
     let plain = World::new(&original, Config::default(), 1);
     let mut plain = plain.peer(&original, Behaviour::Honest, net());
     plain.run(LIMIT);
@@ -275,7 +276,7 @@ fn a_program_that_does_not_know_the_question_is_asked_as_before() {
         let world = World::new(&original, Config::default(), 1);
         let mut world = world.direct_peer(&original, behaviour, net());
         world.run(LIMIT);
-        assert!(world.is_done() && world.now < plain.now * 11 / 10, "{behaviour:?}");
+        assert!(world.is_done() && world.now() < plain.now() * 11 / 10, "{behaviour:?}");
         let questions = world.asked.keys().filter(|name| name.contains("32=have")).count();
         let most = if behaviour == Behaviour::Older { 3 } else { 1 };
         assert!((1..=most).contains(&questions), "{behaviour:?}: {questions}");
@@ -301,10 +302,10 @@ fn what_is_preferred_is_asked_first() {
 
 // ---- turns ------------------------------------------------------------------------------------
 
-fn fetch(original: &Original, nets: &[Net], rate: Option<u64>) -> World {
+fn fetch(original: &Original, nets: &[Conditions], rate: Option<u64>) -> World {
     let mut world = World::new(original, Config::default(), 1);
     for net in nets {
-        world = world.peer(original, Behaviour::Honest, net.clone());
+        world = world.peer(original, Behaviour::Honest, *net);
     }
     world.transfer.set_rate_limit(rate);
     world.run(Duration::from_secs(600));
@@ -316,7 +317,7 @@ fn fetch(original: &Original, nets: &[Net], rate: Option<u64>) -> World {
 fn equal_peers_serve_equal_parts_under_a_limit() {
     let original = Original::file(16_000_000);
     for rtt in [1, 20, 100] {
-        let nets = vec![Net::new(rtt, 0.0).rate(50.0, 625_000); 4];
+        let nets = vec![path(rtt, 0.0).bottleneck(50.0, 625_000); 4];
         for rate in [1_000_000, 4_000_000, 12_000_000] {
             let shares = fetch(&original, &nets, Some(rate)).shares();
             assert!(
@@ -330,7 +331,7 @@ fn equal_peers_serve_equal_parts_under_a_limit() {
 #[test]
 fn peers_serve_in_proportion_to_their_speed() {
     let original = Original::file(16_000_000);
-    let nets = [Net::new(20, 0.0).rate(20.0, 100_000), Net::new(20, 0.0).rate(80.0, 400_000)];
+    let nets = [path(20, 0.0).bottleneck(20.0, 100_000), path(20, 0.0).bottleneck(80.0, 400_000)];
     let free = fetch(&original, &nets, None).shares();
     assert!((0.15..=0.26).contains(&free[0]), "{free:?}");
     let limited = fetch(&original, &nets, Some(6_000_000)).shares();
@@ -341,12 +342,12 @@ fn peers_serve_in_proportion_to_their_speed() {
 #[test]
 fn little_comes_twice_at_the_end() {
     let original = Original::file(16 << 20);
-    let net = Net::new(20, 0.0).rate(50.0, 125_000);
+    let net = path(20, 0.0).bottleneck(50.0, 125_000);
     for behaviour in [Behaviour::Honest, Behaviour::DiesAfter(200)] {
         let mut world = World::new(&original, Config::default(), 1);
         for stalls in [false, false, false, true] {
             let behaviour = if stalls { behaviour } else { Behaviour::Honest };
-            world = world.peer(&original, behaviour, net.clone());
+            world = world.peer(&original, behaviour, net);
         }
         world.run(Duration::from_secs(60));
         assert!(world.is_done());

@@ -66,6 +66,27 @@ pub enum ConsistencyError {
     NewRoot,
 }
 
+/// Evidence that one file is the beginning of another; only [`verify`] makes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Continuation {
+    older: (u64, Hash),
+    newer: (u64, Hash),
+}
+
+impl Continuation {
+    /// Bytes and root of the file that is the beginning.
+    #[must_use]
+    pub fn older(&self) -> (u64, Hash) {
+        self.older
+    }
+
+    /// Bytes and root of the file that begins with it.
+    #[must_use]
+    pub fn newer(&self) -> (u64, Hash) {
+        self.newer
+    }
+}
+
 /// What a proof begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Needs {
@@ -143,7 +164,7 @@ pub fn prove(
     whole
 }
 
-/// Whether `proof` shows that the file `old` is the beginning of the file `new`; sizes and roots have
+/// Checks that `proof` shows the file `old` to be the beginning of the file `new`; sizes and roots have
 /// to come from signed manifests.
 ///
 /// # Errors
@@ -152,8 +173,9 @@ pub fn verify(
     old: (&Geometry, Hash),
     new: (&Geometry, Hash),
     proof: &[u8],
-) -> Result<(), ConsistencyError> {
+) -> Result<Continuation, ConsistencyError> {
     let ((old, old_root), (new, new_root)) = (old, new);
+    let shown = Continuation { older: (old.size(), old_root), newer: (new.size(), new_root) };
     let expected = proof_len(old, new)?;
     if proof.len() != expected {
         return Err(ConsistencyError::ProofLength { expected, got: proof.len() });
@@ -162,8 +184,8 @@ pub fn verify(
         let same = old.size() == new.size() && old_root == new_root;
         let empty = || leaf_value(old, SegmentIndex(0), &[]) == NodeValue::from(old_root);
         return match old.size() {
-            _ if same => Ok(()),
-            0 if new.size() > 0 => empty().then_some(()).ok_or(ConsistencyError::OldRoot),
+            _ if same => Ok(shown),
+            0 if new.size() > 0 => empty().then_some(shown).ok_or(ConsistencyError::OldRoot),
             _ => Err(ConsistencyError::NewRoot),
         };
     };
@@ -192,7 +214,7 @@ pub fn verify(
         node = parent;
     }
     match (older == old_root.into(), newer == new_root.into()) {
-        (true, true) => Ok(()),
+        (true, true) => Ok(shown),
         (false, _) => Err(ConsistencyError::OldRoot),
         (true, false) => Err(ConsistencyError::NewRoot),
     }

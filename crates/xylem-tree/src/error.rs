@@ -101,24 +101,3 @@ pub enum BuildError<E> {
     #[error("the outboard could not be written")]
     Sink(#[source] E),
 }
-
-/// Why nodes could not be taken over from an outboard of our own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum AdoptError<E> {
-    /// What was read is not proven by what stands above it.
-    #[error("the outboard does not hold: {0}")]
-    Refused(VerifyError),
-    /// The outboard could not be read.
-    #[error("the outboard could not be read")]
-    Source(#[source] E),
-}
-
-impl<E> From<ExtractError<E>> for AdoptError<E> {
-    fn from(error: ExtractError<E>) -> Self {
-        match error {
-            ExtractError::OutOfRange => Self::Refused(VerifyError::OutOfRange),
-            ExtractError::Unknown(node) => Self::Refused(VerifyError::NotProven(node)),
-            ExtractError::Source(error) => Self::Source(error),
-        }
-    }
-}

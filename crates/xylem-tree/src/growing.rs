@@ -143,14 +143,14 @@ impl GrowingTree {
         while !bytes.is_empty() {
             if self.tail.len() == segment {
                 let tail = core::mem::take(&mut self.tail);
-                self.take_row(&tail, &mut sink)?;
+                self.push_row(&tail, &mut sink)?;
                 self.tail = tail;
                 self.tail.clear();
             }
             if self.tail.is_empty() && bytes.len() > segment {
                 let segments = ((bytes.len() - 1) / segment).min(ROW);
                 let (row, rest) = bytes.split_at(segments * segment);
-                self.take_row(row, &mut sink)?;
+                self.push_row(row, &mut sink)?;
                 bytes = rest;
                 continue;
             }
@@ -161,8 +161,8 @@ impl GrowingTree {
         Ok(())
     }
 
-    /// Takes whole segments that have bytes after them.
-    fn take_row<E>(
+    /// Hashes whole segments that have bytes after them.
+    fn push_row<E>(
         &mut self,
         bytes: &[u8],
         sink: &mut impl FnMut(u64, NodeValue) -> Result<(), E>,
@@ -170,12 +170,12 @@ impl GrowingTree {
         let mut row = core::mem::take(&mut self.row);
         row.clear();
         leaf_row(&self.shape, SegmentIndex(self.whole), bytes, &mut row);
-        let outcome = row.iter().try_for_each(|leaf| self.take_leaf(*leaf, sink));
+        let outcome = row.iter().try_for_each(|leaf| self.push_leaf(*leaf, sink));
         self.row = row;
         outcome
     }
 
-    fn take_leaf<E>(
+    fn push_leaf<E>(
         &mut self,
         leaf: NodeValue,
         sink: &mut impl FnMut(u64, NodeValue) -> Result<(), E>,

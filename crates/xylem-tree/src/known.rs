@@ -348,11 +348,8 @@ mod tests {
     /// Held against a plain set of segments, under random ranges.
     #[test]
     fn done_is_what_was_reported() {
-        let mut dice = 1u64;
-        let mut roll = |below: u64| {
-            dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(12_345);
-            (dice >> 33) % below
-        };
+        let mut rng = xylem_sim::Rng::new(1);
+        let mut roll = |below: u64| rng.below(below);
         for n in [1u64, 2, 3, 7, 8, 9, 10, 63, 64, 65, 72, 73, 511, 512, 513, 600, 700] {
             for _ in 0..4 {
                 let mut known = known(n);

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
+use xylem_sim::Rng;
 use xylem_tree::{
     Anchor, Blame, Node, NodeValue, Recording, SegmentIndex, SegmentSize, Tile, TreeKind, Verifier,
     VerifyError,
 };
 
 mod slow;
-use slow::{Dice, Holder, KIB, content, sizes_of_segments};
+use slow::{Holder, KIB, content, shuffled, sizes_of_segments};
 
 type Outcome = Result<(u64, Vec<u8>), VerifyError>;
 
@@ -30,26 +31,26 @@ fn taken(mut verifier: Verifier) -> BTreeMap<Node, NodeValue> {
 }
 
 /// Segments in some order, some of them spoilt, some twice.
-fn packets(holder: &Holder, dice: &mut Dice, hostile: bool) -> Vec<(u64, Vec<u8>, Vec<u8>)> {
+fn packets(holder: &Holder, rng: &mut Rng, hostile: bool) -> Vec<(u64, Vec<u8>, Vec<u8>)> {
     let n = holder.segments();
-    let mut order = if dice.roll(2) == 0 { (0..n).collect() } else { dice.shuffled(n) };
-    let again = dice.roll(n);
-    order.insert(dice.roll(order.len() as u64) as usize, again);
+    let mut order = if rng.below(2) == 0 { (0..n).collect() } else { shuffled(rng, n) };
+    let again = rng.below(n);
+    order.insert(rng.below(order.len() as u64) as usize, again);
     let packet = |i: u64| {
         let (mut bytes, mut proof) = (holder.bytes(i).to_vec(), holder.signature(i));
-        if hostile && dice.roll(4) == 0 {
-            let part = if dice.roll(3) == 0 { &mut bytes } else { &mut proof };
-            match dice.roll(4) {
-                0 => part.truncate(dice.roll(part.len() as u64) as usize),
+        if hostile && rng.below(4) == 0 {
+            let part = if rng.below(3) == 0 { &mut bytes } else { &mut proof };
+            match rng.below(4) {
+                0 => part.truncate(rng.below(part.len() as u64) as usize),
                 1 => part.push(0),
                 _ if part.is_empty() => {}
                 _ => {
-                    let at = dice.roll(part.len() as u64) as usize;
-                    part[at] ^= 1 << dice.roll(8);
+                    let at = rng.below(part.len() as u64) as usize;
+                    part[at] ^= 1 << rng.below(8);
                 }
             }
         }
-        (if hostile && dice.roll(9) == 0 { n } else { i }, bytes, proof)
+        (if hostile && rng.below(9) == 0 { n } else { i }, bytes, proof)
     };
     order.into_iter().map(packet).collect()
 }
@@ -91,7 +92,7 @@ proptest! {
         let segment = sizes_of_segments()[usize::from(log)];
         let kind = TreeKind::ALL[usize::from(sha256)];
         let holder = Holder::of_kind(content(n as usize * segment.bytes() - cut), segment, kind);
-        let packets = packets(&holder, &mut Dice(seed), hostile);
+        let packets = packets(&holder, &mut Rng::new(seed), hostile);
         let (mut single, mut burst_wise) = (with_tiles(&holder), with_tiles(&holder));
         if seed % 3 == 0 {
             single = holder.verifier(); // nearly everything needs a tile
@@ -122,15 +123,15 @@ proptest! {
         let kind = TreeKind::ALL[usize::from(sha256)];
         let holder = Holder::of_kind(content(n as usize * 1024 - cut), KIB, kind);
         let mut verifier = with_tiles(&holder);
-        let mut dice = Dice(seed);
+        let mut rng = Rng::new(seed);
         let mut forks: Vec<Verifier> = (0..3).map(|_| verifier.fork()).collect();
-        for i in dice.shuffled(n) {
-            let which = dice.roll(4) as usize;
+        for i in shuffled(&mut rng, n) {
+            let which = rng.below(4) as usize;
             let who = forks.get_mut(which).unwrap_or(&mut verifier);
             holder.feed(who, i).unwrap();
-            if early && dice.roll(9) == 0 {
+            if early && rng.below(9) == 0 {
                 let fork = verifier.fork();
-                let mut done = std::mem::replace(&mut forks[dice.roll(3) as usize], fork);
+                let mut done = std::mem::replace(&mut forks[rng.below(3) as usize], fork);
                 prop_assert!(verifier.absorb(&mut done));
             }
         }

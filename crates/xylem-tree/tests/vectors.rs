@@ -124,7 +124,7 @@ fn check_consistency(line: &str) {
     let verify = |proof: &[u8]| {
         consistency::verify((older, old.outboard.root()), (newer, new.outboard.root()), proof)
     };
-    assert_eq!(verify(&proof), Ok(()), "{line}");
+    assert!(verify(&proof).is_ok(), "{line}");
     for bit in (0..8 * proof.len()).step_by(61) {
         proof[bit / 8] ^= 1 << (bit % 8);
         assert!(verify(&proof).is_err(), "{line}: bit {bit}");

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
+use xylem_sim::Rng;
 use xylem_tree::{
     Blame, Geometry, Node, NodeValue, Recording, SegmentIndex, SegmentSize, Tile, TreeKind,
     Verifier, VerifyError,
 };
 
 mod slow;
-use slow::{Dice, Holder, KIB, content, sizes_of_segments};
+use slow::{Holder, KIB, content, shuffled, sizes_of_segments};
 
 /// Every node of the holder's outboard, to hold `take_proven` against.
 fn all_nodes(holder: &Holder) -> BTreeMap<Node, NodeValue> {
@@ -140,8 +141,7 @@ fn what_the_file_does_not_have_is_out_of_range() {
     for i in [20, 21, u64::MAX] {
         let got = verifier.segment(SegmentIndex(i), holder.bytes(0), &holder.signature(0));
         assert_eq!(got.unwrap_err(), VerifyError::OutOfRange);
-        let got = verifier.check_segment(SegmentIndex(i), holder.bytes(0));
-        assert_eq!(got.unwrap_err(), VerifyError::OutOfRange);
+        assert_eq!(verifier.value(Node::leaf(SegmentIndex(i))), None);
         assert!(!verifier.is_complete(SegmentIndex(i)));
     }
     for (tier, index) in [(0, 1), (0, u64::MAX), (1, 0), (255, 0), (255, u64::MAX)] {
@@ -206,9 +206,9 @@ fn a_duplicate_of_what_was_forgotten_is_nobodys_fault() {
         (0..n).for_each(|i| holder.feed(&mut verifier, i).unwrap());
         let mut taken = BTreeMap::new();
         take(&mut verifier, &mut taken);
-        assert!(!verifier.is_all_complete());
+        assert!(!is_all_complete(&verifier));
         verifier.forget_complete(0..n);
-        assert!(verifier.is_all_complete());
+        assert!(is_all_complete(&verifier));
         assert_eq!(verifier.held_bytes(), 0, "{n} segments");
         for i in 0..n {
             assert!(verifier.is_complete(SegmentIndex(i)));
@@ -268,9 +268,9 @@ fn segments_may_be_complete_before_anything_is_known() {
     }
     [2048, 2049, 4999].into_iter().for_each(|i| holder.feed(&mut verifier, i).unwrap());
     verifier.forget_complete(2048..2050);
-    assert!(!verifier.is_all_complete());
+    assert!(!is_all_complete(&verifier));
     verifier.forget_complete(4999..u64::MAX);
-    assert!(verifier.is_all_complete());
+    assert!(is_all_complete(&verifier));
     let _ = verifier.take_proven();
     assert_eq!(verifier.held_bytes(), 0);
 }
@@ -291,6 +291,28 @@ fn a_sequential_fetch_holds_little() {
     assert!(most < 40_000, "{most} bytes held");
 }
 
+/// Adopts all pairs from the lowest proven node down to a segment's leaf out of an outboard.
+fn adopt_path(verifier: &mut Verifier, at: SegmentIndex, disk: &[u8]) -> Result<(), VerifyError> {
+    let geo = *verifier.geometry();
+    let read =
+        |node: Node| NodeValue::from_slice(&disk[node.slot() as usize * 32..][..32]).unwrap();
+    let mut node = Node::leaf(at);
+    let mut unproven = Vec::new();
+    while verifier.value(node).is_none() {
+        node = geo.parent(node).unwrap();
+        unproven.push(node);
+    }
+    unproven.into_iter().rev().try_for_each(|parent| {
+        let (left, right) = geo.children(parent).unwrap();
+        verifier.adopt_children(parent, read(left), read(right))
+    })
+}
+
+/// Whether all segments were reported complete.
+fn is_all_complete(verifier: &Verifier) -> bool {
+    (0..verifier.geometry().segments()).all(|i| verifier.is_complete(SegmentIndex(i)))
+}
+
 #[test]
 fn resumes_from_disk_and_completes() {
     for kind in TreeKind::ALL {
@@ -298,7 +320,7 @@ fn resumes_from_disk_and_completes() {
         let holder = Holder::of_kind(content(n as usize * 1024), KIB, kind);
         let mut first = holder.verifier();
         let mut disk = vec![0; holder.outboard.as_bytes().len()];
-        let had: Vec<u64> = Dice(5).shuffled(n).into_iter().take(100).collect();
+        let had: Vec<u64> = shuffled(&mut Rng::new(5), n).into_iter().take(100).collect();
         let mut taken = BTreeMap::new();
         had.iter().for_each(|i| holder.feed(&mut first, *i).unwrap());
         take(&mut first, &mut taken);
@@ -309,17 +331,17 @@ fn resumes_from_disk_and_completes() {
         let mut resumed = holder.verifier();
         for i in 0..n {
             let at = SegmentIndex(i);
-            let got = resumed.check_segment(at, holder.bytes(i));
-            let adopted = resumed.adopt_path(at, &mut &disk[..]);
+            let adopted = adopt_path(&mut resumed, at, &disk);
             if had.contains(&i) {
                 adopted.unwrap();
-                assert_eq!(resumed.check_segment(at, holder.bytes(i)).unwrap().index, at);
+                let leaf = Node::leaf(at);
+                assert_eq!(resumed.value(leaf), holder.outboard.node(leaf));
                 let mut rotten = holder.bytes(i).to_vec();
                 rotten[100] ^= 4;
-                let got = resumed.check_segment(at, rotten).unwrap_err();
+                let got = resumed.segment(at, rotten, &holder.signature(i)).unwrap_err();
                 assert_eq!(got, VerifyError::LeafMismatch(at));
-            } else if got.is_err() {
-                assert!(matches!(got.unwrap_err(), VerifyError::NotProven(_)));
+            } else if let Err(e) = adopted {
+                assert!(matches!(e, VerifyError::NotProven(_)));
             }
         }
         assert_eq!(resumed.take_proven().len(), 1, "what is on disk is not recorded, but the root");
@@ -345,9 +367,10 @@ fn a_rotten_outboard_is_not_adopted() {
                 let mut refused = 0;
                 for i in 0..50 {
                     let at = SegmentIndex(i);
-                    refused += u64::from(verifier.adopt_path(at, &mut &disk[..]).is_err());
-                    let checked = verifier.check_segment(at, holder.bytes(i)).is_ok();
-                    assert_eq!(checked, verifier.value(Node::leaf(at)).is_some());
+                    refused += u64::from(adopt_path(&mut verifier, at, &disk).is_err());
+                    if let Some(adopted) = verifier.value(Node::leaf(at)) {
+                        assert_eq!(Some(adopted), holder.outboard.node(Node::leaf(at)));
+                    }
                 }
                 let root = slot as u64 == geo.root().slot(); // which is not read from there
                 assert_eq!(refused > 0, !root, "slot {slot}");
@@ -387,8 +410,8 @@ fn what_was_forgotten_can_be_adopted_again() {
     verifier.forget_complete(0..n);
     for i in [0, 7, 8, 150, 299] {
         let at = SegmentIndex(i);
-        verifier.adopt_path(at, &mut holder.outboard.as_bytes()).unwrap();
-        verifier.check_segment(at, holder.bytes(i)).unwrap();
+        adopt_path(&mut verifier, at, holder.outboard.as_bytes()).unwrap();
+        assert_eq!(verifier.value(Node::leaf(at)), holder.outboard.node(Node::leaf(at)));
         assert!(verifier.is_complete(at), "it is still on disk");
         holder.feed(&mut verifier, i).unwrap();
     }
@@ -396,7 +419,7 @@ fn what_was_forgotten_can_be_adopted_again() {
     for i in [0, 8, 150, 299] {
         verifier.forget_complete(i..i + 1);
     }
-    assert!(verifier.is_all_complete());
+    assert!(is_all_complete(&verifier));
     let _ = verifier.take_proven();
     assert_eq!(verifier.held_bytes(), 0);
 }
@@ -414,36 +437,36 @@ proptest! {
     fn any_order_with_forgetting(n in 1u64..700, cut in 1usize..1024, seed: u64, eager: bool, kind in kinds()) {
         let holder = Holder::of_kind(content(n as usize * 1024 - cut % 1024), KIB, kind);
         let mut verifier = holder.verifier();
-        let mut dice = Dice(seed);
+        let mut rng = Rng::new(seed);
         let mut taken = BTreeMap::new();
         let mut verified = vec![false; n as usize];
         let mut complete = vec![false; n as usize];
-        for i in dice.shuffled(n) {
+        for i in shuffled(&mut rng, n) {
             prop_assert_eq!(holder.feed(&mut verifier, i), Ok(()));
             verified[i as usize] = true;
-            if eager || dice.roll(20) == 0 {
-                let from = if eager { i } else { dice.roll(n) };
+            if eager || rng.below(20) == 0 {
+                let from = if eager { i } else { rng.below(n) };
                 let len = verified[from as usize..].iter().take_while(|v| **v).count();
                 let len = if eager { 1 } else { len };
                 verifier.forget_complete(from..from + len as u64);
                 complete[from as usize..][..len].fill(true);
             }
-            if dice.roll(10) == 0 {
+            if rng.below(10) == 0 {
                 take(&mut verifier, &mut taken);
-                let again = dice.roll(n);
+                let again = rng.below(n);
                 if verified[again as usize] {
                     let outcome = holder.feed(&mut verifier, again);
                     let forgotten = outcome == Err(VerifyError::AlreadyComplete);
                     prop_assert!(outcome.is_ok() || forgotten && complete[again as usize]);
                 }
             }
-            let at = dice.roll(n);
+            let at = rng.below(n);
             prop_assert_eq!(verifier.is_complete(SegmentIndex(at)), complete[at as usize]);
         }
         take(&mut verifier, &mut taken);
         prop_assert_eq!(taken, all_nodes(&holder));
         verifier.forget_complete(0..n);
-        prop_assert!(verifier.is_all_complete());
+        prop_assert!(is_all_complete(&verifier));
         prop_assert_eq!(verifier.held_bytes(), 0);
     }
 }

@@ -8,7 +8,9 @@
 //! Bv0BSwcjCANuZG4IA0tFWQgIJ8SyKp97gScIA25kbjYIAAABgHX6c7QUCRgBAhkE…
 //! -----END NDN CERT-----
 //! ```
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
+use data_encoding::BASE64;
 use xylem_packet::tlv::types;
 
 /// What a text holds.
@@ -20,8 +22,6 @@ pub enum Armor {
     Certificate,
 }
 
-/// Digits of base64 (RFC 4648, section 4).
-const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 /// Digits in a line.
 const LINE: usize = 64;
 
@@ -33,23 +33,8 @@ impl Armor {
             Armor::Certificate => "NDN CERT",
         };
         let mut out = format!("-----BEGIN {label}-----\nName: {name}\n\n");
-        let mut column = 0;
-        for group in packet.chunks(3) {
-            let mut bits = 0u32;
-            for i in 0..3 {
-                bits = bits << 8 | u32::from(group.get(i).copied().unwrap_or(0));
-            }
-            for i in 0..4 {
-                let digit = DIGITS[(bits >> (18 - 6 * i)) as usize & 63];
-                out.push(if i <= group.len() { char::from(digit) } else { '=' });
-            }
-            column += 4;
-            if column == LINE {
-                out.push('\n');
-                column = 0;
-            }
-        }
-        if column != 0 {
+        for line in packet.chunks(LINE / 4 * 3) {
+            BASE64.encode_append(line, &mut out);
             out.push('\n');
         }
         out + &format!("-----END {label}-----\n")
@@ -60,20 +45,19 @@ impl Armor {
         if file.first().is_some_and(|first| u32::from(*first) == types::DATA) {
             return Some(file.to_vec());
         }
-        let text = core::str::from_utf8(file).ok()?;
-        let lines = text.lines().filter(|line| !line.starts_with("--") && !line.contains(": "));
-        let (mut out, mut bits, mut held) = (Vec::new(), 0u32, 0);
-        for digit in lines.flat_map(str::bytes).filter(|c| !c.is_ascii_whitespace() && *c != b'=') {
-            let value = DIGITS.iter().position(|known| *known == digit)?;
-            bits = bits << 6 | value as u32;
-            held += 6;
-            if held >= 8 {
-                held -= 8;
-                out.push((bits >> held) as u8);
-            }
-        }
-        (!out.is_empty()).then_some(out)
+        let lines = body(core::str::from_utf8(file).ok()?)?.lines();
+        // No digit is a colon: these are the block's headers.
+        let digits = lines.filter(|line| !line.contains(':')).flat_map(str::bytes);
+        let digits: Vec<u8> = digits.filter(|digit| !digit.is_ascii_whitespace()).collect();
+        BASE64.decode(&digits).ok().filter(|packet| !packet.is_empty())
     }
+}
+
+/// What stands in the first PEM block (RFC 7468), or the whole text if there is none.
+fn body(text: &str) -> Option<&str> {
+    let Some((_, block)) = text.split_once("-----BEGIN ") else { return Some(text) };
+    let (label, block) = block.split_once("-----")?;
+    block.split_once(&format!("-----END {label}-----")).map(|(body, _)| body)
 }
 
 #[cfg(test)]
@@ -105,6 +89,21 @@ mod tests {
         assert_eq!(Armor::decode(b"Zm9v\nYmE="), Some(b"fooba".to_vec()));
         for wrong in [&b""[..], b"\n", b"no certificate!", b"\xFF\xFE"] {
             assert_eq!(Armor::decode(wrong), None, "{wrong:?}");
+        }
+        // Padding stands at the end, and is as long as it must be; bits that nothing needs are 0.
+        for wrong in ["=", "Zm9=vYmE=", "Zm9v=YmE=", "=Zm9vYmE", "Zm9vYmE", "Zm9vYmE==", "Zm9vYmF="]
+        {
+            assert_eq!(Armor::decode(wrong.as_bytes()), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_block_ends_where_it_says() {
+        let block = Armor::Key.encode("/a", b"packet");
+        let two = format!("for Bob\n{block}{}", Armor::Certificate.encode("/b", b"another"));
+        assert_eq!(Armor::decode(two.as_bytes()), Some(b"packet".to_vec()), "the first one");
+        for wrong in [block.replace("END NDN KEY", "END NDN CERT"), block.replace("-----END", "")] {
+            assert_eq!(Armor::decode(wrong.as_bytes()), None, "{wrong}");
         }
     }
 }

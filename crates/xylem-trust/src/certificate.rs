@@ -6,6 +6,7 @@
 //! SignatureInfo  := SignatureType KeyLocator ValidityPeriod AdditionalDescription?
 //! ```
 //! Reading one proves nothing about it; [`crate::TrustStore`] does.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use xylem_packet::{Component, ContentType, Data, KeyLocator, NameRef};
 
@@ -56,17 +57,12 @@ impl<'a> Certificate<'a> {
 
     /// `/<identity>/KEY/<key id>`.
     pub fn key_name(&self) -> NameRef<'a> {
-        self.name().prefix(self.name().len() - 2)
+        self.name().prefix(self.name().len().saturating_sub(2))
     }
 
     /// Whom the key belongs to.
     pub fn identity(&self) -> NameRef<'a> {
-        self.name().prefix(self.name().len() - 4)
-    }
-
-    /// Who signed it, in a word; `self` for self-signed ones.
-    pub fn issuer_id(&self) -> Option<Component<'a>> {
-        self.name().get(self.name().len() - 2)
+        self.name().prefix(self.name().len().saturating_sub(4))
     }
 
     /// The key that the certificate is about.
@@ -93,5 +89,5 @@ impl<'a> Certificate<'a> {
 pub fn key_name_of(locator: NameRef<'_>) -> Option<NameRef<'_>> {
     let is_key = |(at, component)| (component == KEY).then_some(at);
     let at_key = locator.parent().iter().enumerate().filter_map(is_key).last()?;
-    Some(locator.prefix(at_key + 2))
+    Some(locator.prefix(at_key.saturating_add(2)))
 }

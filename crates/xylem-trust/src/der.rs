@@ -1,4 +1,5 @@
 //! As much of DER (ITU-T X.690) as keys need: definite lengths in their shortest form, one reader.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use crate::KeyError;
 
@@ -18,7 +19,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The value of the next element, which is of type `tag`.
-    pub(crate) fn take(&mut self, tag: u8) -> Result<&'a [u8], KeyError> {
+    pub(crate) fn element(&mut self, tag: u8) -> Result<&'a [u8], KeyError> {
         let [found, first, rest @ ..] = self.0 else { return Err(KeyError::Malformed) };
         if *found != tag {
             return Err(KeyError::Malformed);
@@ -53,12 +54,13 @@ impl<'a> Reader<'a> {
 /// `bytes` as exactly one element of type `tag`.
 pub(crate) fn only(bytes: &[u8], tag: u8) -> Result<&[u8], KeyError> {
     let mut reader = Reader::new(bytes);
-    let value = reader.take(tag)?;
+    let value = reader.element(tag)?;
     reader.end()?;
     Ok(value)
 }
 
 /// Appends one element; `value` is at most 65,535 bytes long, as everything here is.
+#[expect(clippy::cast_possible_truncation, reason = "matched on, and at most 65,535")]
 pub(crate) fn write(out: &mut Vec<u8>, tag: u8, value: &[u8]) {
     out.push(tag);
     match value.len() {
@@ -87,7 +89,7 @@ mod tests {
         }
         for longer in [&[4, 0x81, 1, 0][..], &[4, 0x82, 0, 200], &[4, 0x80], &[4, 0x84, 0, 0, 0, 0]]
         {
-            assert_eq!(Reader::new(longer).take(BIT_STRING), Err(KeyError::Malformed));
+            assert_eq!(Reader::new(longer).element(BIT_STRING), Err(KeyError::Malformed));
         }
     }
 }

@@ -64,6 +64,9 @@ mod armor;
 mod store;
 
 #[cfg(feature = "std")]
+mod policy;
+
+#[cfg(feature = "std")]
 pub use armor::Armor;
 #[cfg(feature = "std")]
 pub use certificate::{Certificate, key_name_of};
@@ -72,6 +75,8 @@ pub use error::TrustError;
 pub use error::{CertificateError, KeyError};
 #[cfg(feature = "std")]
 pub use issue::{Issue, self_signed};
+#[cfg(feature = "std")]
+pub use policy::{TrustPolicy, Verdict};
 #[cfg(feature = "std")]
 pub use private_key::PrivateKey;
 #[cfg(feature = "std")]

@@ -6,6 +6,7 @@
 //! packet  Data /<identity>/KEY/<key id>, ContentType 9, content: PKCS#8 (Ed25519) or SEC 1 (ECDSA),
 //!         signed by the key itself
 //! ```
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use core::fmt;
 
@@ -50,23 +51,23 @@ impl PrivateKey {
     /// half; `Invalid` if the halves do not belong together.
     pub fn from_der(bytes: &[u8]) -> Result<Self, KeyError> {
         let mut outer = der::Reader::new(der::only(bytes, der::SEQUENCE)?);
-        let version = outer.take(der::INTEGER)?;
+        let version = outer.element(der::INTEGER)?;
         if outer.peek() == Some(der::OCTET_STRING) {
             return ecdsa(bytes, true);
         }
         if !matches!(version, [0] | [1]) {
             return Err(KeyError::Malformed);
         }
-        let mut algorithm = der::Reader::new(outer.take(der::SEQUENCE)?);
+        let mut algorithm = der::Reader::new(outer.element(der::SEQUENCE)?);
         // What follows the key (attributes, a public half) says nothing new.
-        let key = outer.take(der::OCTET_STRING)?;
-        match algorithm.take(der::OBJECT_IDENTIFIER)? {
+        let key = outer.element(der::OCTET_STRING)?;
+        match algorithm.element(der::OBJECT_IDENTIFIER)? {
             OID_ED25519 => {
                 algorithm.end()?;
                 let seed = der::only(key, der::OCTET_STRING)?;
                 Ok(Self::ed25519(seed.try_into().map_err(|_| KeyError::Malformed)?))
             }
-            OID_EC if algorithm.take(der::OBJECT_IDENTIFIER)? == OID_P256 => ecdsa(key, false),
+            OID_EC if algorithm.element(der::OBJECT_IDENTIFIER)? == OID_P256 => ecdsa(key, false),
             _ => Err(KeyError::Unsupported),
         }
     }
@@ -153,13 +154,14 @@ impl PrivateKey {
 /// Reads an ECPrivateKey; alone it has to name its curve.
 fn ecdsa(bytes: &[u8], alone: bool) -> Result<PrivateKey, KeyError> {
     let mut fields = der::Reader::new(der::only(bytes, der::SEQUENCE)?);
-    if fields.take(der::INTEGER)? != [1] {
+    if fields.element(der::INTEGER)? != [1] {
         return Err(KeyError::Malformed);
     }
-    let scalar = fields.take(der::OCTET_STRING)?.try_into().map_err(|_| KeyError::Unsupported)?;
+    let scalar =
+        fields.element(der::OCTET_STRING)?.try_into().map_err(|_| KeyError::Unsupported)?;
     let scalar = Zeroizing::new(scalar);
     if fields.peek() == Some(CURVE) {
-        if der::only(fields.take(CURVE)?, der::OBJECT_IDENTIFIER) != Ok(OID_P256) {
+        if der::only(fields.element(CURVE)?, der::OBJECT_IDENTIFIER) != Ok(OID_P256) {
             return Err(KeyError::Unsupported);
         }
     } else if alone {
@@ -168,7 +170,7 @@ fn ecdsa(bytes: &[u8], alone: bool) -> Result<PrivateKey, KeyError> {
     if fields.peek() != Some(POINT) {
         return Err(KeyError::Unsupported);
     }
-    let [0, point @ ..] = der::only(fields.take(POINT)?, der::BIT_STRING)? else {
+    let [0, point @ ..] = der::only(fields.element(POINT)?, der::BIT_STRING)? else {
         return Err(KeyError::Malformed);
     };
     let point = point.try_into().map_err(|_| KeyError::Unsupported)?;

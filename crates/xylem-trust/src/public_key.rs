@@ -1,4 +1,5 @@
 //! Public keys, as SubjectPublicKeyInfo (RFC 5280 section 4.1.2.7): what a certificate holds.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use crate::{KeyError, der};
 
@@ -33,19 +34,19 @@ impl PublicKey {
     /// for compressed points, and for RSA moduli outside 2048 to 8192 bits.
     pub fn from_spki(spki: &[u8]) -> Result<Self, KeyError> {
         let mut outer = der::Reader::new(der::only(spki, der::SEQUENCE)?);
-        let mut algorithm = der::Reader::new(outer.take(der::SEQUENCE)?);
-        let bits = outer.take(der::BIT_STRING)?;
+        let mut algorithm = der::Reader::new(outer.element(der::SEQUENCE)?);
+        let bits = outer.element(der::BIT_STRING)?;
         outer.end()?;
         // The first octet says how many bits of the last are unused: none in any of these keys.
         let [0, key @ ..] = bits else { return Err(KeyError::Malformed) };
-        match algorithm.take(der::OBJECT_IDENTIFIER)? {
+        match algorithm.element(der::OBJECT_IDENTIFIER)? {
             OID_ED25519 => {
                 algorithm.end()?;
                 Ok(Self::Ed25519(key.try_into().map_err(|_| KeyError::Malformed)?))
             }
             OID_EC => {
                 let named = algorithm.peek() == Some(der::OBJECT_IDENTIFIER);
-                if !named || algorithm.take(der::OBJECT_IDENTIFIER)? != OID_P256 {
+                if !named || algorithm.element(der::OBJECT_IDENTIFIER)? != OID_P256 {
                     return Err(KeyError::Unsupported);
                 }
                 algorithm.end()?;
@@ -53,7 +54,7 @@ impl PublicKey {
                 if point[0] == 4 { Ok(Self::EcdsaP256(point)) } else { Err(KeyError::Unsupported) }
             }
             OID_RSA => {
-                if !algorithm.take(der::NULL)?.is_empty() {
+                if !algorithm.element(der::NULL)?.is_empty() {
                     return Err(KeyError::Malformed);
                 }
                 algorithm.end()?;
@@ -93,15 +94,15 @@ impl PublicKey {
 /// RSAPublicKey ::= SEQUENCE { modulus INTEGER, publicExponent INTEGER }
 fn check_rsa(key: &[u8]) -> Result<(), KeyError> {
     let mut numbers = der::Reader::new(der::only(key, der::SEQUENCE)?);
-    let modulus = numbers.take(der::INTEGER)?;
-    let exponent = numbers.take(der::INTEGER)?;
+    let modulus = numbers.element(der::INTEGER)?;
+    let exponent = numbers.element(der::INTEGER)?;
     numbers.end()?;
     if exponent.is_empty() {
         return Err(KeyError::Malformed);
     }
     let magnitude = modulus.strip_prefix(&[0]).unwrap_or(modulus);
     let leading = magnitude.first().map_or(0, |byte| byte.leading_zeros() as usize);
-    let bits = (magnitude.len() * 8).saturating_sub(leading);
+    let bits = magnitude.len().saturating_mul(8).saturating_sub(leading);
     if RSA_BITS.contains(&bits) { Ok(()) } else { Err(KeyError::Unsupported) }
 }
 

@@ -5,6 +5,7 @@
 //! key, would then shut each other out, and so would two packets of one program that overtake each
 //! other. Here a time may be any within the grace period of ours, and what is refused is a pair of
 //! time and nonce that was accepted before, or one older than what this guard can remember.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -123,7 +124,7 @@ impl ReplayGuard {
         window.pairs.insert((time, nonce));
         // What is too old for the grace period is refused by it.
         while window.pairs.len() > PAIRS_PER_KEY
-            || window.pairs.first().is_some_and(|(t, _)| t + GRACE_MS < now_ms)
+            || window.pairs.first().is_some_and(|(t, _)| t.saturating_add(GRACE_MS) < now_ms)
         {
             window.forget_oldest();
         }

@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use xylem_packet::{Data, Interest, KeyLocator, Name, NameRef, SignatureInfo};
+use xylem_packet::{Data, Interest, KeyLocator, Name, SignatureInfo};
 
 use crate::{Certificate, CertificateError, TrustError, ValidityPeriod, Verifier, key_name_of};
 
@@ -131,11 +131,6 @@ impl TrustStore {
         now_ms: u64,
     ) -> Result<(), TrustError> {
         self.key_for(info, now_ms)?.verifier.parts(info, portions, value)
-    }
-
-    /// The identity of the key that a signature names, if it is believed.
-    pub fn identity_of(&self, info: &SignatureInfo<'_>) -> Option<NameRef<'_>> {
-        self.find(info).ok().map(|key| key.identity.as_ref())
     }
 
     fn key_for(&self, info: &SignatureInfo<'_>, now_ms: u64) -> Result<&Believed, TrustError> {

@@ -4,6 +4,7 @@
 //! ValidityPeriod := 253 (NotBefore NotAfter)      NotBefore := 254 text      NotAfter := 255 text
 //! text           := YYYYMMDD "T" hhmmss           (NDN certificate format v2)
 //! ```
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use xylem_packet::tlv::{self, Reader};
 
@@ -55,7 +56,11 @@ impl ValidityPeriod {
     }
 }
 
+/// Years have four digits, so that no number of milliseconds comes near 2^48.
+const _: () = assert!(MAX_MS < 1 << 48);
+
 /// `YYYYMMDDThhmmss` as milliseconds since 1970; `None` if it is no such time, or before 1970.
+#[expect(clippy::arithmetic_side_effects, reason = "years of four digits")]
 fn parse(text: &[u8]) -> Option<u64> {
     if text.len() != 15 || text[8] != b'T' {
         return None;
@@ -82,6 +87,7 @@ fn parse(text: &[u8]) -> Option<u64> {
     Some((((days * 24 + hour) * 60 + minute) * 60 + second) * 1000)
 }
 
+#[expect(clippy::arithmetic_side_effects, reason = "years of four digits")]
 fn print(ms: u64) -> [u8; 15] {
     let seconds = ms.min(MAX_MS) / 1000;
     let (mut days, rest) = (seconds / 86_400, seconds % 86_400);
@@ -114,6 +120,7 @@ fn is_leap(year: u64) -> bool {
 }
 
 /// Days from the first of January of year 1 (Gregorian) to that of `year`, which is at least 1.
+#[expect(clippy::arithmetic_side_effects, reason = "years of four digits, from 1 on")]
 fn days_before_year(year: u64) -> u64 {
     let past = year - 1;
     past * 365 + past / 4 - past / 100 + past / 400

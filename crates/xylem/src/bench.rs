@@ -143,7 +143,7 @@ pub(crate) fn run(args: BenchArgs, _out: &mut Out) -> Result<Exit, Failure> {
     } = args;
     Err(Failure::new(
         Exit::Usage,
-        "this build has no benchmarks; build it with `cargo build --release -p xylem --features \
-         bench`",
+        "this build has no benchmarks; `cargo install --path crates/xylem --features bench` makes \
+         one that has",
     ))
 }

@@ -1,14 +1,9 @@
-//! The whole command line: the flags every subcommand takes, and the list of subcommands.
-//!
-//! Each subcommand's own flags stand in its own module, beside what they do.
+//! The command line but for its subcommands: what `xylem --help` says, and the flags that every
+//! subcommand takes.
 
 use crate::exit::{Exit, Failure, exit_help};
-use crate::{
-    bench, ctl, extras, get, inbox, key, node, peek, ping, put, scrub, send, share, store, sum,
-    traffic, trial, verify,
-};
 use clap::builder::FalseyValueParser;
-use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, Args, Parser, ValueEnum};
 use std::fs::File;
 use std::path::PathBuf;
 
@@ -41,33 +36,6 @@ pub(crate) struct Cli {
     /// Flags that every subcommand takes.
     #[command(flatten)]
     pub(crate) common: Common,
-    /// What to do.
-    #[command(subcommand)]
-    pub(crate) command: Command,
-}
-
-/// The subcommands.
-#[derive(Debug, Subcommand)]
-pub(crate) enum Command {
-    Share(share::ShareArgs),
-    Get(get::GetArgs),
-    Send(send::SendArgs),
-    Inbox(inbox::InboxArgs),
-    Node(node::NodeArgs),
-    Ctl(ctl::CtlArgs),
-    Peek(peek::PeekArgs),
-    Put(put::PutArgs),
-    Ping(ping::PingArgs),
-    Traffic(traffic::TrafficArgs),
-    Key(key::KeyArgs),
-    Sum(sum::SumArgs),
-    Verify(verify::VerifyArgs),
-    Store(store::StoreArgs),
-    Scrub(scrub::ScrubArgs),
-    Try(trial::TryArgs),
-    Bench(bench::BenchArgs),
-    Completions(extras::CompletionsArgs),
-    Man(extras::ManArgs),
 }
 
 /// When to use colour.

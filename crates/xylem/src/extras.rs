@@ -1,9 +1,9 @@
 //! `xylem completions SHELL` and `xylem man [COMMAND]`: made from the same definition as the help.
 
-use crate::cli::Cli;
 use crate::exit::{Exit, Failure};
 use crate::output::Out;
-use clap::{Args, CommandFactory};
+use crate::verbs;
+use clap::Args;
 use std::io;
 
 /// Prints a completion script for a shell
@@ -31,7 +31,7 @@ pub(crate) struct ManArgs {
 pub(crate) fn completions(args: CompletionsArgs, out: &mut Out) -> Result<Exit, Failure> {
     // Generated into memory: the generator panics where a write fails, such as on a closed pipe.
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "xylem", &mut script);
+    clap_complete::generate(args.shell, &mut verbs::command(), "xylem", &mut script);
     out.bytes(&script)?;
     Ok(Exit::Done)
 }
@@ -51,12 +51,12 @@ pub(crate) fn man(args: ManArgs, out: &mut Out) -> Result<Exit, Failure> {
 
 /// Every subcommand's name, in the order of the help.
 pub(crate) fn subcommands() -> Vec<String> {
-    Cli::command().get_subcommands().map(|c| c.get_name().to_owned()).collect()
+    verbs::command().get_subcommands().map(|c| c.get_name().to_owned()).collect()
 }
 
 /// The manual page of a subcommand (empty: of xylem itself); `None` where there is no such one.
 pub(crate) fn manual_page(subcommand: &str) -> Option<io::Result<Vec<u8>>> {
-    let mut whole = Cli::command().disable_help_subcommand(true);
+    let mut whole = verbs::command().disable_help_subcommand(true);
     // Building gives the subcommands their global flags and full names.
     whole.build();
     let command = if subcommand.is_empty() {

@@ -14,7 +14,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use xylem_node::client::Sign;
-use xylem_node::client::put::{Published, PutOptions, SEGMENT_SIZE, put};
+use xylem_node::client::put::{Published, PutOptions, PutSettings, SEGMENT_SIZE, put};
 
 /// Publishes a file under a name for any NDN program, until Ctrl-C
 ///
@@ -83,10 +83,12 @@ pub(crate) fn run(args: PutArgs, common: &Common, out: &mut Out) -> Result<Exit,
         name: args.name,
         sign: args.sign,
         store: common.store()?,
-        segments: (args.segments || args.one).then_some(args.segments),
-        segment_size: usize::try_from(args.segment_size).unwrap_or(usize::MAX),
-        freshness: args.freshness,
-        count: args.once.then_some(1),
+        settings: PutSettings {
+            segments: (args.segments || args.one).then_some(args.segments),
+            segment_size: usize::try_from(args.segment_size).unwrap_or(usize::MAX),
+            freshness: args.freshness,
+            count: args.once.then_some(1),
+        },
         register: !args.no_register,
     };
     let stop = stop::on_signals()?;

@@ -6,12 +6,14 @@ use crate::output::Out;
 use crate::output::text::bytes;
 use crate::peek::AtArgs;
 use crate::ping::{ServedRow, ServingRow};
+use crate::process_usage::{self, Usage};
 use crate::stop;
 use crate::values::{parse_bytes, parse_seconds};
 use clap::Args;
 use serde::Serialize;
 use std::str::FromStr;
 use std::time::Duration;
+use xylem_node::client::parse_name;
 use xylem_node::client::traffic::{
     TrafficOptions, TrafficReport, TrafficServeOptions, generate, serve,
 };
@@ -143,8 +145,7 @@ pub(crate) fn run(args: TrafficArgs, _common: &Common, out: &mut Out) -> Result<
         return Ok(Exit::Done);
     }
     let options = TrafficOptions {
-        at: args.at.at,
-        prefix: args.prefix.clone(),
+        prefix: parse_name(&args.prefix)?,
         rate: args.rate.0,
         window: args.window.unwrap_or(if args.rate.0.is_some() { 65_536 } else { 64 }) as usize,
         duration: args.duration,
@@ -153,10 +154,15 @@ pub(crate) fn run(args: TrafficArgs, _common: &Common, out: &mut Out) -> Result<
         lifetime: args.lifetime,
         must_be_fresh: args.fresh,
         pit_token: usize::from(args.pit_token),
-        pid: args.pid,
     };
-    let report = generate(&options, &stop)?;
-    tell(&report, out)?;
+    let own_before = process_usage::of_process(None);
+    let forwarder_before = args.pid.and_then(|pid| process_usage::of_process(Some(pid)));
+    let report = generate(args.at.at.as_ref(), options, &stop)?;
+    let used = Used {
+        cpu: process_usage::since(own_before, None).map(|used| used.cpu),
+        forwarder: args.pid.and_then(|pid| process_usage::since(forwarder_before, Some(pid))),
+    };
+    tell(&report, used, out)?;
     match report.answered {
         0 => Err(Failure::new(Exit::Unreachable, format!("{}: no answer", args.prefix))),
         _ => Ok(Exit::Done),
@@ -167,7 +173,13 @@ fn us(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e6
 }
 
-fn tell(report: &TrafficReport, out: &mut Out) -> Result<(), Failure> {
+/// What processes took of the machine meanwhile, where that is known.
+struct Used {
+    cpu: Option<Duration>,
+    forwarder: Option<Usage>,
+}
+
+fn tell(report: &TrafficReport, used: Used, out: &mut Out) -> Result<(), Failure> {
     let seconds = report.elapsed.as_secs_f64().max(1e-9);
     let (per_second, latency) = (report.answered as f64 / seconds, &report.latency);
     let [p50, p90, p99] = [0.5, 0.9, 0.99].map(|share| us(latency.quantile(share)));
@@ -189,9 +201,9 @@ fn tell(report: &TrafficReport, out: &mut Out) -> Result<(), Failure> {
             p99_us: p99,
             max_us: us(latency.max()),
             mean_us: us(latency.mean()),
-            cpu_us: report.cpu.map(each),
-            forwarder_cpu_us: report.forwarder.map(|f| each(f.cpu)),
-            forwarder_memory: report.forwarder.map(|f| f.memory),
+            cpu_us: used.cpu.map(each),
+            forwarder_cpu_us: used.forwarder.map(|f| each(f.cpu)),
+            forwarder_memory: used.forwarder.map(|f| f.memory),
         });
     }
     out.line(&format!(
@@ -209,10 +221,10 @@ fn tell(report: &TrafficReport, out: &mut Out) -> Result<(), Failure> {
         us(latency.max()),
         us(latency.mean()),
     ))?;
-    if let Some(cpu) = report.cpu {
+    if let Some(cpu) = used.cpu {
         out.line(&format!("processor time for each answer: {:.2} µs here", each(cpu)))?;
     }
-    if let Some(forwarder) = report.forwarder {
+    if let Some(forwarder) = used.forwarder {
         out.line(&format!(
             "processor time for each answer: {:.2} µs in the forwarder, which holds {}",
             each(forwarder.cpu),

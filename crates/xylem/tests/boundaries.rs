@@ -37,8 +37,13 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "xylem-transfer",
         ],
     ),
+    ("xylem-client", &["xylem-packet", "xylem-trust", "xylem-object", "xylem-transfer"]),
     ("xylem-ffi", &["xylem-hash"]),
 ];
+
+/// Crates that tests, benchmarks and fuzz targets alone may use, so that nothing of them can be
+/// compiled into a release.
+const FOR_TESTS: [&str; 2] = ["xylem-sim", "xylem-faults"];
 
 /// Words that only the node and the command may use outside of tests.
 const EDGE_ONLY: &[&str] = &[
@@ -58,13 +63,14 @@ fn crates() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("crates/").to_path_buf()
 }
 
-/// The names under `[dependencies]` of a manifest; dev-dependencies are free.
+/// Our names under `[dependencies]` of a manifest, those of one target and of build scripts too;
+/// dev-dependencies are free.
 fn dependencies(manifest: &str) -> Vec<String> {
     let mut inside = false;
     let mut names = Vec::new();
     for line in manifest.lines().map(str::trim) {
         if line.starts_with('[') {
-            inside = line == "[dependencies]" || line.starts_with("[target.");
+            inside = line.ends_with("dependencies]") && !line.ends_with("dev-dependencies]");
         } else if inside && line.starts_with("xylem-") {
             let end = line.find(['.', '=', ' ']).unwrap_or(line.len());
             names.push(line[..end].to_owned());
@@ -98,6 +104,21 @@ fn crates_know_only_those_before_them() {
         let manifest = fs::read_to_string(crates().join(name).join("Cargo.toml")).unwrap();
         for used in dependencies(&manifest) {
             assert!(allowed.contains(&used.as_str()), "{name} must not use {used}");
+        }
+    }
+}
+
+/// Of all crates, the node, the command and the interface for C among them.
+#[test]
+fn what_is_made_for_tests_is_used_by_tests_alone() {
+    for entry in fs::read_dir(crates()).unwrap() {
+        let dir = entry.unwrap().path();
+        if FOR_TESTS.iter().any(|name| dir.ends_with(name)) {
+            continue;
+        }
+        let manifest = fs::read_to_string(dir.join("Cargo.toml")).unwrap();
+        for used in dependencies(&manifest) {
+            assert!(!FOR_TESTS.contains(&used.as_str()), "{} must not use {used}", dir.display());
         }
     }
 }

@@ -8,10 +8,13 @@ use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use bytes::BytesMut;
 use common::{Node, assert_exit, file, finish, noise, stderr, text, until, xylem};
 use serde_json::Value;
+use xylem_link_internals::internals::Frame;
+use xylem_link_internals::{CloseReason, Config, Endpoint, Event, LinkId, StaticKey, purpose};
 
 /// One person's store, with an address to listen at.
 struct Person {
@@ -129,6 +132,87 @@ impl Drop for Running {
 fn events(output: &Output) -> Vec<Value> {
     let text = String::from_utf8_lossy(&output.stdout);
     text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+/// A stranger who dials a program over the real network, does the whole handshake, and then seals in
+/// that session what no honest program writes.
+struct Stranger {
+    endpoint: Endpoint,
+    socket: UdpSocket,
+    start: Instant,
+    link: LinkId,
+}
+
+impl Stranger {
+    fn dial(at: &str) -> Self {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+        let key = StaticKey::generate([41; 32]);
+        let mut endpoint = Endpoint::new(Config::default(), key, [42; 32]);
+        let link = endpoint.connect(Duration::ZERO, at.parse().unwrap(), None);
+        let mut stranger = Self { endpoint, socket, start: Instant::now(), link };
+        stranger.run_until("a session", |event| matches!(event, Event::Connected { .. }));
+        stranger
+    }
+
+    fn transmit(&mut self) {
+        let (now, mut out) = (self.start.elapsed(), Vec::new());
+        self.endpoint.handle_timeout(now);
+        while let Some(transmit) = self.endpoint.poll_transmit(now, &mut out) {
+            for datagram in out.chunks(transmit.segment_size.unwrap_or(transmit.len)) {
+                self.socket.send_to(datagram, transmit.to).unwrap();
+            }
+        }
+    }
+
+    /// Carries datagrams until an event comes.
+    fn run_until(&mut self, what: &str, is: impl Fn(&Event) -> bool) {
+        let mut received = [0; 65_536];
+        until(what, || {
+            self.transmit();
+            if let Ok((len, from)) = self.socket.recv_from(&mut received) {
+                let datagram = BytesMut::from(&received[..len]);
+                self.endpoint.handle_datagram(self.start.elapsed(), from, datagram);
+            }
+            std::iter::from_fn(|| self.endpoint.poll_event()).any(|event| is(&event))
+        });
+    }
+
+    fn send_frame(&mut self, frame: &Frame<'_>) {
+        // The last message of the handshake goes first: without it nothing here can be opened.
+        self.transmit();
+        let mut bytes = Vec::new();
+        frame.write(&mut bytes);
+        let (to, datagram) = self.endpoint.seal_frames(self.link, &bytes).expect("the link is up");
+        self.socket.send_to(&datagram, to).unwrap();
+    }
+}
+
+/// A stranger's first stream has an id so near to 2^32 that the next one would be no number of 32 bits.
+/// The program once counted up to it for ever, and took a gigabyte a second.
+#[test]
+fn a_stream_id_near_the_end_ends_that_link_alone() {
+    let (a, b) = (Person::new(), Person::new());
+    let card = b.card();
+    let mut listening = b.listen();
+    for id in [u32::MAX - 1, u32::MAX - 3] {
+        let mut stranger = Stranger::dial(&b.at);
+        stranger.send_frame(&Frame::StreamOpen { stream: id, purpose: purpose::MAIL });
+        let closed =
+            |event: &Event| matches!(event, Event::Closed { reason: CloseReason::Peer, .. });
+        stranger.run_until("the end of the link", closed);
+    }
+    let note = a.note("still there?");
+    assert_exit(&a.run(&["send", "--note", text(&note), &card]), 0);
+    listening.heard("mail");
+    assert!(listening.child.try_wait().unwrap().is_none(), "the program still runs");
+    #[cfg(target_os = "linux")]
+    {
+        let memory = common::peak_memory(listening.child.id());
+        assert!(memory < 100 << 20, "{memory} bytes in use");
+    }
+    drop(listening);
+    assert_eq!(b.notes(), ["still there?"]);
 }
 
 #[test]

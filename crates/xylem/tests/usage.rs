@@ -85,6 +85,16 @@ fn wrong_usage_is_one_line_and_2() {
     }
 }
 
+#[cfg(not(feature = "bench"))]
+#[test]
+fn a_build_without_benchmarks_says_how_to_get_them() {
+    assert_one_line(
+        &run(&["bench", "hash"]),
+        2,
+        "`cargo install --path crates/xylem --features bench`",
+    );
+}
+
 #[test]
 fn settings_that_cannot_be_read() {
     let dir = tempfile::tempdir().expect("a temporary folder can be made");

@@ -16,7 +16,7 @@ use core::panic::PanicInfo;
 use core::time::Duration;
 
 use machine::{Console, exit};
-use xylem_forward::{Config, FaceId, FaceScope, Fixed, Forwarder, Incoming, Outgoing};
+use xylem_forward::{Config, FaceId, FaceScope, Fixed, Forwarder, Incoming, Outgoing, Seed};
 use xylem_packet::{
     Component, Data, DataBuilder, DecodeError, FixedName, Interest, InterestBuilder, SignatureType,
 };
@@ -88,8 +88,7 @@ fn interest(name: &FixedName<64>, nonce: u8, out: &mut [u8]) -> usize {
 fn demo() {
     let mut config = Config::default();
     config.cs_capacity_bytes = 4096;
-    config.seed = 1;
-    let mut forwarder = SmallForwarder::new(config);
+    let mut forwarder = SmallForwarder::new(config, Seed::from_random([1; 16]));
     let size = size_of::<SmallForwarder>();
     let _ = writeln!(Console, "a forwarder of {size} bytes, tables and cache included");
     let consumer = forwarder.try_add_face(FaceScope::Local).expect("the first of two faces");

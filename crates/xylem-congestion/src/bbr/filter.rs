@@ -55,12 +55,11 @@ mod tests {
     /// never a value that is out of the window.
     #[test]
     fn stays_between_the_recent_and_the_whole_window() {
-        let mut state = 7_u64;
+        let mut rng = xylem_sim::Rng::new(7);
         let mut filter = MaxFilter::new();
         let mut all = Vec::new();
         for at in 0..2_000_u64 {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let value = ((state >> 40) % 1_000 + 1) as f64;
+            let value = (rng.below(1_000) + 1) as f64;
             filter.update(10, at, value);
             all.push(value);
             let over = |n: usize| all.iter().rev().take(n).copied().fold(0.0, f64::max);

@@ -1,64 +1,35 @@
-//! Virtual time: flows that always have something to send, over one bottleneck with a buffer, each
-//! with a delay of its own. Every packet is acknowledged by itself, as Data answer Interests. One seed
-//! decides what is lost and what comes late.
+//! Flows that always have something to send, over one bottleneck with a buffer, each with a delay of its
+//! own. Every packet is acknowledged by itself, as Data answer Interests.
 #![allow(dead_code)] // each test binary uses a part of it
 #![allow(missing_docs)] // read together with the tests
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use xylem_congestion::{Algorithm, Controller, Pacer, Rtt, Sent};
-
-pub const fn ms(n: u64) -> Duration {
-    Duration::from_millis(n)
-}
-
-/// SplitMix64.
-struct Rng(u64);
-
-impl Rng {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn share(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
-    }
-}
+pub use xylem_sim::ms;
+use xylem_sim::{Conditions, Counts, EventQueue, Path, Simulation};
 
 /// What the flows share.
 #[derive(Clone)]
-pub struct Path {
-    /// Bits a second, from these times on.
-    pub rates: Vec<(Duration, f64)>,
-    /// Bytes that wait at most; more are dropped.
-    pub buffer: f64,
-    /// Bytes that wait when a packet comes from which on it is marked.
-    pub mark_from: f64,
-    pub loss: f64,
-    /// Share of packets that come up to `late_by` late.
-    pub late: f64,
-    pub late_by: Duration,
+pub struct Bottleneck {
+    pub conditions: Conditions,
+    /// Megabits a second from these times on.
+    pub changes: Vec<(Duration, f64)>,
     pub packet: u64,
     /// Datagrams that a packet travels in: lost one by one. And how many the flows are told of.
     pub datagrams: u64,
     pub told: u32,
 }
 
-impl Path {
-    /// A path of `mbit` with a buffer of `round_trips` of `rtt`.
+impl Bottleneck {
+    /// One of `mbit` with a buffer of `round_trips` of `rtt`.
     pub fn new(mbit: f64, rtt: Duration, round_trips: f64) -> Self {
+        let buffer = (mbit * 125_000.0 * rtt.as_secs_f64() * round_trips).max(20_000.0);
         Self {
-            rates: vec![(ms(0), mbit * 1e6)],
-            buffer: (mbit * 125_000.0 * rtt.as_secs_f64() * round_trips).max(20_000.0),
-            mark_from: f64::INFINITY,
-            loss: 0.0,
-            late: 0.0,
-            late_by: ms(0),
+            conditions: Conditions::PERFECT.bottleneck(mbit, buffer as u64),
+            changes: Vec::new(),
             packet: 1_200,
             datagrams: 1,
             told: 1,
@@ -70,19 +41,14 @@ impl Path {
         Self { packet: 8_700, datagrams: 6, told: if told { 6 } else { 1 }, ..self }
     }
 
-    pub fn loss(self, loss: f64) -> Self {
-        Self { loss, ..self }
-    }
-
-    pub fn then(mut self, at: Duration, mbit: f64) -> Self {
-        self.rates.push((at, mbit * 1e6));
+    pub fn loss(mut self, loss: f64) -> Self {
+        self.conditions.loss = loss;
         self
     }
 
-    /// Bytes a second.
-    fn rate(&self, now: Duration) -> f64 {
-        let (_, rate) = self.rates.iter().rev().find(|(at, _)| *at <= now).expect("one from 0 on");
-        rate / 8.0
+    pub fn then(mut self, at: Duration, mbit: f64) -> Self {
+        self.changes.push((at, mbit));
+        self
     }
 }
 
@@ -113,49 +79,44 @@ pub struct Counters {
     pub marked: u64,
 }
 
-enum Event {
-    Ack { flow: usize, number: u64, marked: bool },
+pub enum Event {
+    Ack {
+        flow: usize,
+        number: u64,
+        marked: bool,
+    },
     Wake(usize),
+    /// From here on, the bottleneck lets so many megabits a second pass.
+    Rate(f64),
 }
 
 pub struct World {
-    pub now: Duration,
+    shared: Bottleneck,
     path: Path,
     flows: Vec<Flow>,
-    events: BinaryHeap<Reverse<(Duration, u64)>>,
-    cargo: BTreeMap<u64, Event>,
-    serial: u64,
-    rng: Rng,
-    busy_until: Duration,
-    /// Datagrams that came to the bottleneck, and that it had no room for.
-    pub offered: u64,
-    pub drops: u64,
-    /// Time-weighted sum of what waited, and the most.
+    queue: EventQueue<Event>,
+    /// Time-weighted sum of the bytes that waited, up to `seen`, and what has waited from there on.
     waited: f64,
-    pub most_waiting: f64,
-    since: Duration,
+    waiting: f64,
     seen: Duration,
-    /// Bytes delivered to each flow since the counters were cleared.
+    /// When the counters were cleared, and the bytes delivered to each flow from there on.
+    since: Duration,
     delivered: Vec<u64>,
 }
 
 impl World {
-    pub fn new(path: Path) -> Self {
+    pub fn new(shared: Bottleneck) -> Self {
+        let mut queue = EventQueue::new();
+        shared.changes.iter().for_each(|(at, mbit)| queue.schedule(*at, Event::Rate(*mbit)));
         Self {
-            now: ms(0),
-            path,
+            path: Path::new(shared.conditions, 1),
+            shared,
             flows: Vec::new(),
-            events: BinaryHeap::new(),
-            cargo: BTreeMap::new(),
-            serial: 0,
-            rng: Rng(1),
-            busy_until: ms(0),
-            offered: 0,
-            drops: 0,
+            queue,
             waited: 0.0,
-            most_waiting: 0.0,
-            since: ms(0),
+            waiting: 0.0,
             seen: ms(0),
+            since: ms(0),
             delivered: Vec::new(),
         }
     }
@@ -168,8 +129,8 @@ impl World {
     /// A flow that sends from `starts` until `stops`.
     pub fn add(&mut self, a: Algorithm, round_trip: Duration, starts: Duration, stops: Duration) {
         let flow = self.flows.len();
-        let mut controller = Controller::new(a, starts, self.path.packet);
-        controller.set_packets_per_unit(self.path.told);
+        let mut controller = Controller::new(a, starts, self.shared.packet);
+        controller.set_packets_per_unit(self.shared.told);
         self.flows.push(Flow {
             controller,
             rtt: Rtt::default(),
@@ -188,51 +149,17 @@ impl World {
             count: Counters::default(),
         });
         self.delivered.push(0);
-        self.at(starts, Event::Wake(flow));
-    }
-
-    fn at(&mut self, at: Duration, event: Event) {
-        self.serial += 1;
-        self.events.push(Reverse((at, self.serial)));
-        self.cargo.insert(self.serial, event);
-    }
-
-    fn waiting(&self) -> f64 {
-        self.busy_until.saturating_sub(self.now).as_secs_f64() * self.path.rate(self.now)
+        self.queue.schedule(starts, Event::Wake(flow));
     }
 
     pub fn run(&mut self, until: Duration) {
-        while let Some(&Reverse((at, serial))) = self.events.peek() {
-            if at > until {
-                break;
-            }
-            self.events.pop();
-            let waiting = self.waiting();
-            self.most_waiting = self.most_waiting.max(waiting);
-            self.waited += waiting * (at - self.seen).as_secs_f64();
-            (self.now, self.seen) = (at, at);
-            let flow = match self.cargo.remove(&serial).expect("one for each serial") {
-                Event::Ack { flow, number, marked } => {
-                    self.acknowledged(flow, number, marked);
-                    flow
-                }
-                // One that was overtaken by an earlier is void.
-                Event::Wake(flow) if self.flows[flow].wakes.is_some_and(|w| w != at) => continue,
-                Event::Wake(flow) => {
-                    self.flows[flow].wakes = None;
-                    flow
-                }
-            };
-            self.find_lost(flow);
-            self.send(flow);
-        }
-        self.now = until;
+        self.run_until(until);
     }
 
     fn acknowledged(&mut self, flow: usize, number: u64, marked: bool) {
-        let (now, f) = (self.now, &mut self.flows[flow]);
+        let (now, f) = (self.queue.now(), &mut self.flows[flow]);
         f.heard = now;
-        self.delivered[flow] += self.path.packet;
+        self.delivered[flow] += self.shared.packet;
         f.count.delivered += 1;
         f.count.marked += u64::from(marked);
         if let Some(sent) = f.lost.remove(&number) {
@@ -251,7 +178,7 @@ impl World {
     }
 
     fn find_lost(&mut self, flow: usize) {
-        let (now, f) = (self.now, &mut self.flows[flow]);
+        let (now, f) = (self.queue.now(), &mut self.flows[flow]);
         let delay = f.rtt.loss_delay(f.reordering);
         while let Some((&number, &sent)) = f.in_flight.first_key_value() {
             if number >= f.newest || sent.sent_at() + delay > now {
@@ -273,12 +200,12 @@ impl World {
 
     fn send(&mut self, flow: usize) {
         let f = &self.flows[flow];
-        if self.now < f.starts || self.now >= f.stops {
+        if !(f.starts..f.stops).contains(&self.queue.now()) {
             return;
         }
-        let packet = self.path.packet;
+        let packet = self.shared.packet;
         loop {
-            let (now, f) = (self.now, &mut self.flows[flow]);
+            let (now, f) = (self.queue.now(), &mut self.flows[flow]);
             let (rate, burst) = (f.controller.pacing_rate(), f.controller.burst());
             let room = f.bytes + packet <= f.controller.window();
             if !room || !f.pacer.ready(now, rate, burst) {
@@ -289,7 +216,7 @@ impl World {
                     && f.wakes.is_none_or(|at| at > wake)
                 {
                     f.wakes = Some(wake);
-                    self.at(wake, Event::Wake(flow));
+                    self.queue.schedule(wake, Event::Wake(flow));
                 }
                 return;
             }
@@ -305,54 +232,46 @@ impl World {
     }
 
     fn carry(&mut self, flow: usize, number: u64) {
-        let waiting = self.waiting();
-        let (mut arrives, mut whole) = (self.now, true);
-        for _ in 0..self.path.datagrams {
-            let leaves = self.queue_one();
-            whole &= leaves.is_some() && self.rng.share() >= self.path.loss;
-            arrives = leaves.unwrap_or(arrives);
+        let bytes = self.shared.packet / self.shared.datagrams;
+        let now = self.queue.now();
+        let (mut arrives, mut whole, mut marked) = (now, true, false);
+        for _ in 0..self.shared.datagrams {
+            match self.path.send(now, bytes as usize, true).next() {
+                Some(datagram) => {
+                    arrives = arrives.max(datagram.at);
+                    marked |= datagram.marked;
+                }
+                None => whole = false,
+            }
         }
-        if !whole {
-            return;
+        if whole {
+            arrives += self.flows[flow].round_trip;
+            self.queue.schedule(arrives, Event::Ack { flow, number, marked });
         }
-        arrives += self.flows[flow].round_trip;
-        if self.rng.share() < self.path.late {
-            arrives += self.path.late_by.mul_f64(self.rng.share());
-        }
-        let marked = waiting >= self.path.mark_from;
-        self.at(arrives, Event::Ack { flow, number, marked });
-    }
-
-    /// When the bottleneck lets a datagram go that comes now; `None`: it is full.
-    fn queue_one(&mut self) -> Option<Duration> {
-        let bytes = self.path.packet as f64 / self.path.datagrams as f64;
-        self.offered += 1;
-        if self.waiting() + bytes > self.path.buffer {
-            self.drops += 1;
-            return None;
-        }
-        let takes = Duration::from_secs_f64(bytes / self.path.rate(self.now));
-        self.busy_until = self.now.max(self.busy_until) + takes;
-        Some(self.busy_until)
     }
 
     /// Counts from now on.
     pub fn clear(&mut self) {
-        (self.waited, self.most_waiting, self.since) = (0.0, 0.0, self.now);
-        (self.offered, self.drops) = (0, 0);
+        (self.waited, self.since) = (0.0, self.queue.now());
+        self.path.counts = Counts::default();
         self.delivered.iter_mut().for_each(|d| *d = 0);
         self.flows.iter_mut().for_each(|f| f.count = Counters::default());
     }
 
     /// Megabits a second of each flow since `clear`.
     pub fn mbit(&self, flow: usize) -> f64 {
-        self.delivered[flow] as f64 * 8e-6 / (self.now - self.since).as_secs_f64()
+        self.delivered[flow] as f64 * 8e-6 / (self.queue.now() - self.since).as_secs_f64()
     }
 
     /// How long a packet waited on average since `clear`, at the rate of now.
     pub fn queue(&self) -> Duration {
-        let bytes = self.waited / (self.now - self.since).as_secs_f64();
-        Duration::from_secs_f64(bytes / self.path.rate(self.now))
+        let bytes = self.waited / (self.queue.now() - self.since).as_secs_f64();
+        Duration::from_secs_f64(bytes / self.path.conditions.rate)
+    }
+
+    /// Of the datagrams that came to the bottleneck, since `clear`.
+    pub fn counts(&self) -> Counts {
+        self.path.counts
     }
 
     pub fn counters(&self, flow: usize) -> Counters {
@@ -361,5 +280,43 @@ impl World {
 
     pub fn controller(&self, flow: usize) -> &Controller {
         &self.flows[flow].controller
+    }
+}
+
+impl Simulation for World {
+    type Event = Event;
+
+    fn queue(&mut self) -> &mut EventQueue<Event> {
+        &mut self.queue
+    }
+
+    fn next_timer(&self) -> Option<Duration> {
+        None
+    }
+
+    fn act(&mut self) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+
+    fn handle(&mut self, event: Event) {
+        let now = self.queue.now();
+        self.waited += self.waiting * (now - self.seen).as_secs_f64();
+        self.seen = now;
+        match event {
+            Event::Rate(mbit) => self.path.conditions.rate = mbit * 125_000.0,
+            // One that was overtaken by an earlier is void.
+            Event::Wake(flow) if self.flows[flow].wakes.is_some_and(|at| at != now) => {}
+            Event::Wake(flow) => {
+                self.flows[flow].wakes = None;
+                self.find_lost(flow);
+                self.send(flow);
+            }
+            Event::Ack { flow, number, marked } => {
+                self.acknowledged(flow, number, marked);
+                self.find_lost(flow);
+                self.send(flow);
+            }
+        }
+        self.waiting = self.path.waiting(now);
     }
 }

@@ -6,7 +6,9 @@
 use core::time::Duration;
 
 use bytes::Bytes;
-use xylem_forward::{Config, DropReason, FaceId, FaceScope, Forwarder, Incoming, Outgoing, Outlet};
+use xylem_forward::{
+    Config, DropReason, FaceId, FaceScope, Forwarder, Incoming, Outgoing, Outlet, Seed,
+};
 use xylem_packet::{DataBuilder, InterestBuilder, NackReason, Name, Packet};
 
 pub fn name(uri: &str) -> Name {
@@ -182,7 +184,10 @@ impl World {
     pub fn new(change: impl FnOnce(&mut Config)) -> World {
         let mut config = Config::default();
         change(&mut config);
-        World { forwarder: Forwarder::new(config), now: Duration::from_secs(1) }
+        World {
+            forwarder: Forwarder::new(config, Seed::from_random([5; 16])),
+            now: Duration::from_secs(1),
+        }
     }
 
     pub fn local(&mut self) -> FaceId {

@@ -5,8 +5,8 @@
 macro_rules! row_rounds {
     ($features:literal, $($words:ident)::+) => {
         use $($words)::+::{
-            Schedule, V, add, held, right_7, right_8, right_12, right_16, same, turn_1, turn_2,
-            turn_3, xor,
+            Schedule, V, add, held, right_7, right_8, right_12, right_16, same, rotate_lanes_1, rotate_lanes_2,
+            rotate_lanes_3, xor,
         };
 
         /// The four mixings of a half round. `b` comes last, see `lanes`.
@@ -35,9 +35,9 @@ macro_rules! row_rounds {
             for round in 0..ROUNDS {
                 let m = schedule.words(round);
                 v = mix(v, m[0], m[1]);
-                (v[0], v[2], v[3]) = (turn_3(v[0]), turn_1(v[2]), turn_2(v[3]));
+                (v[0], v[2], v[3]) = (rotate_lanes_3(v[0]), rotate_lanes_1(v[2]), rotate_lanes_2(v[3]));
                 v = mix(v, m[2], m[3]);
-                (v[0], v[2], v[3]) = (turn_1(v[0]), turn_3(v[2]), turn_2(v[3]));
+                (v[0], v[2], v[3]) = (rotate_lanes_1(v[0]), rotate_lanes_3(v[2]), rotate_lanes_2(v[3]));
             }
             v
         }

@@ -10,7 +10,7 @@ use crate::{Hash, Hasher};
 use proptest::prelude::*;
 
 /// Lengths up to 600 KiB, most of them near a boundary of something.
-pub fn lengths() -> impl Strategy<Value = usize> {
+pub(crate) fn lengths() -> impl Strategy<Value = usize> {
     const UNITS: &[usize] =
         &[1, BLOCK_LEN, CHUNK_LEN, 2 * CHUNK_LEN, BATCH_LEN, PENDING * CHUNK_LEN];
     let near = (proptest::sample::select(UNITS), 0..9usize, 0..5usize)
@@ -20,7 +20,7 @@ pub fn lengths() -> impl Strategy<Value = usize> {
 }
 
 /// Lengths of the pieces of a message, used again from the start when they run out.
-pub fn pieces() -> impl Strategy<Value = Vec<usize>> {
+pub(crate) fn pieces() -> impl Strategy<Value = Vec<usize>> {
     proptest::collection::vec(
         prop_oneof![
             0..200usize,
@@ -35,7 +35,7 @@ pub fn pieces() -> impl Strategy<Value = Vec<usize>> {
     .prop_filter("some piece moves on", |pieces| pieces.iter().sum::<usize>() > 50)
 }
 
-pub fn in_pieces(hasher: &mut Hasher, mut input: &[u8], pieces: &[usize]) {
+pub(crate) fn in_pieces(hasher: &mut Hasher, mut input: &[u8], pieces: &[usize]) {
     for piece in pieces.iter().cycle() {
         if input.is_empty() {
             break;

@@ -16,6 +16,7 @@ use crate::hazmat;
 use crate::subtree::Mode;
 use proptest::prelude::*;
 use reference::Use;
+use xylem_sim::noise;
 
 const CONTEXT: &str = "xylem 2026-01-01 tests of key derivation";
 
@@ -72,18 +73,4 @@ fn affordable(len: usize) -> usize {
 /// `len` bytes that repeat with a period of 251, as in the official vectors.
 fn pattern(len: usize) -> Vec<u8> {
     (0..=250).cycle().take(len).collect()
-}
-
-/// `len` bytes that differ between any two places, from a small generator.
-fn noise(len: usize, seed: u64) -> Vec<u8> {
-    let mut state = seed | 1;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state.wrapping_mul(0x2545_F491_4F6C_DD1D)
-    };
-    let mut bytes: Vec<u8> = (0..len.div_ceil(8)).flat_map(|_| next().to_le_bytes()).collect();
-    bytes.truncate(len);
-    bytes
 }

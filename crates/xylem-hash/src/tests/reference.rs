@@ -4,7 +4,7 @@
 
 /// Which of the three hashes (the paper, section 2.3).
 #[derive(Clone, Copy, Debug)]
-pub enum Use {
+pub(crate) enum Use {
     Plain,
     Keyed([u8; 32]),
     DeriveKey(&'static str),
@@ -24,7 +24,7 @@ fn mix(v: &mut [u32; 16], a: usize, b: usize, c: usize, d: usize, x: u32, y: u32
 }
 
 /// Section 2.2: the chaining value `h`, message `m`, counter `t`, length `b`, flags `d`.
-pub fn compress(h: &[u32; 8], m: &[u8], t: u64, b: u32, d: u32) -> [u32; 16] {
+pub(crate) fn compress(h: &[u32; 8], m: &[u8], t: u64, b: u32, d: u32) -> [u32; 16] {
     let mut m: Vec<u32> =
         m.chunks(4).map(|word| u32::from_le_bytes(word.try_into().unwrap())).collect();
     let mut v = [0; 16];
@@ -98,13 +98,13 @@ fn key_and_flags(how: Use) -> ([u32; 8], u32) {
 }
 
 /// `len` bytes of output.
-pub fn hash(how: Use, input: &[u8], len: usize) -> Vec<u8> {
+pub(crate) fn hash(how: Use, input: &[u8], len: usize) -> Vec<u8> {
     let (key, flags) = key_and_flags(how);
     tree(&key, flags, input, 0).output(len)
 }
 
 /// The chaining value of a chunk group whose first chunk has the number `t`.
-pub fn group_cv(how: Use, input: &[u8], t: u64) -> [u8; 32] {
+pub(crate) fn group_cv(how: Use, input: &[u8], t: u64) -> [u8; 32] {
     let (key, flags) = key_and_flags(how);
     let bytes: Vec<u8> =
         tree(&key, flags, input, t).cv().iter().flat_map(|word| word.to_le_bytes()).collect();

@@ -15,7 +15,7 @@ fn input(len: usize) -> Vec<u8> {
     (0..len as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 11) as u8).collect()
 }
 
-pub fn transcript() -> Transcript {
+pub(crate) fn transcript() -> Transcript {
     let mut lines = Transcript::new();
     let mut note = |name: &str, bytes: &[u8]| lines.push((name.to_owned(), bytes.to_vec()));
     constants(&mut note);
@@ -294,7 +294,7 @@ fn traits(note: &mut impl FnMut(&str, &[u8])) {
     note("Xof", &out);
 }
 
-pub fn refusals() -> Vec<(&'static str, fn())> {
+pub(crate) fn refusals() -> Vec<(&'static str, fn())> {
     vec![
         ("an empty part", || {
             let _ = Hasher::new().finalize_non_root();

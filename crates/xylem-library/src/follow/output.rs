@@ -2,12 +2,14 @@
 //! that a slow disk or reader never stalls the network.
 
 use std::collections::VecDeque;
-use std::io::{self, Write};
+use std::io;
 use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
 use std::thread::{self, JoinHandle};
 
 use bytes::Bytes;
-use xylem_store::{FileRef, StoreError};
+use xylem_store::{FileRef, GrowingFile, StoreError, VerifiedStream};
+use xylem_tree::consistency::Continuation;
+use xylem_tree::{Checkpoint, Segment, Verified};
 
 use super::log::Entry;
 use crate::failure;
@@ -20,14 +22,16 @@ const MAX_WAITING: usize = 512;
 
 /// Where the writer writes.
 pub enum Place {
-    /// From byte `end` of `file` on; `state` takes the record of what is whole.
-    File { file: FileRef, end: u64, state: FileRef },
-    /// Standard output.
-    Stdout,
+    /// The end of a file; `state` takes the record of what is whole.
+    File { file: GrowingFile, state: FileRef },
+    /// Standard output, which begins with what comes after this checkpoint.
+    Stdout(Checkpoint),
 }
 
 enum Piece {
-    Bytes(Bytes),
+    Segment(Verified<Segment<Bytes>>),
+    /// What comes from here on is of a newer checkpoint.
+    Continuation(Continuation),
     /// All that came before it is a verified checkpoint.
     Mark(Entry),
 }
@@ -49,19 +53,21 @@ impl Output {
     pub fn new(place: Place) -> Self {
         let (queue, pieces) = mpsc::sync_channel(QUEUE);
         let writer = thread::spawn(move || match place {
-            Place::File { file, end, state } => {
-                to_file(&pieces, &file, end, &state).map_err(Trouble::Store)
-            }
-            Place::Stdout => to_stdout(&pieces).map_err(Trouble::Io),
+            Place::File { file, state } => to_file(&pieces, file, &state).map_err(Trouble::Store),
+            Place::Stdout(begun) => to_stdout(&pieces, &begun).map_err(Trouble::Io),
         });
         Self { waiting: VecDeque::new(), queue: Some(queue), writer: Some(writer) }
     }
 
-    /// The next bytes of the stream.
-    pub fn bytes(&mut self, bytes: Bytes) -> Result<(), Error> {
-        if !bytes.is_empty() {
-            self.waiting.push_back(Piece::Bytes(bytes));
-        }
+    /// The next segment of the stream.
+    pub fn segment(&mut self, segment: Verified<Segment<Bytes>>) -> Result<(), Error> {
+        self.waiting.push_back(Piece::Segment(segment));
+        self.turn()
+    }
+
+    /// What comes from here on is of a newer checkpoint.
+    pub fn advance(&mut self, to: Continuation) -> Result<(), Error> {
+        self.waiting.push_back(Piece::Continuation(to));
         self.turn()
     }
 
@@ -126,27 +132,25 @@ impl Output {
 
 fn to_file(
     pieces: &Receiver<Piece>,
-    file: &FileRef,
-    mut end: u64,
+    mut file: GrowingFile,
     state: &FileRef,
 ) -> Result<(), StoreError> {
     for piece in pieces {
         match piece {
-            Piece::Bytes(bytes) => {
-                file.write_all(&bytes, end)?;
-                end += bytes.len() as u64;
-            }
+            Piece::Segment(segment) => file.put(&segment)?,
+            Piece::Continuation(to) => file.advance(&to)?,
             Piece::Mark(entry) => state.write_all(&entry.encode(), 0)?,
         }
     }
     Ok(())
 }
 
-fn to_stdout(pieces: &Receiver<Piece>) -> io::Result<()> {
-    let mut out = io::stdout().lock();
+fn to_stdout(pieces: &Receiver<Piece>, begun: &Checkpoint) -> io::Result<()> {
+    let mut out = VerifiedStream::growing(io::stdout().lock(), begun);
     for piece in pieces {
         match piece {
-            Piece::Bytes(bytes) => out.write_all(&bytes)?,
+            Piece::Segment(segment) => out.put(&segment)?,
+            Piece::Continuation(to) => out.advance(&to)?,
             Piece::Mark(_) => out.flush()?,
         }
     }

@@ -4,16 +4,14 @@
 //! Nothing is cached: several programs may have one store, and take turns by a lock on a file.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use xylem_store::{Clobber, DiskMedium, remove_unfinished, write_atomically};
 use zeroize::Zeroizing;
 
 use crate::Error;
 use crate::failure;
-
-/// Marks files that are not whole yet; a crash may leave some.
-const UNFINISHED: &str = ".new-";
 
 /// A directory of such files.
 pub struct Disk {
@@ -77,34 +75,16 @@ impl Disk {
     /// Writes a file, whatever was there before.
     pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), Error> {
         let path = self.path(name);
-        self.write_whole(&path, bytes).map_err(|e| trouble(&path, &e))
-    }
-
-    fn write_whole(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        let (directory, name) = place(path);
-        let temporary = directory.join(format!("{UNFINISHED}{}-{name}", std::process::id()));
-        self.count()?;
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let mut file = options.open(&temporary)?;
-        let written = file
-            .write_all(bytes)
-            .and_then(|()| file.sync_all())
-            .and_then(|()| self.count())
-            .and_then(|()| fs::rename(&temporary, path));
-        if written.is_err() && self.works() {
-            let _ = fs::remove_file(&temporary);
-        }
-        written.and_then(|()| sync(directory))
+        self.count().map_err(|e| trouble(&path, &e))?;
+        write_atomically(&DiskMedium::new(), &path, bytes, 0o600, Clobber::Replace)
+            .map_err(|e| failure::store(&e))
     }
 
     /// Gives a file another name, of the same directory.
     pub fn rename(&self, from: &str, to: &str) -> Result<(), Error> {
         let (from, to) = (self.path(from), self.path(to));
         let renamed = self.count().and_then(|()| fs::rename(&from, &to));
-        renamed.and_then(|()| sync(place(&to).0)).map_err(|e| trouble(&to, &e))
+        renamed.and_then(|()| sync_above(&to)).map_err(|e| trouble(&to, &e))
     }
 
     /// Removes a file; none is as good.
@@ -113,7 +93,7 @@ impl Disk {
         match self.count().and_then(|()| fs::remove_file(&path)) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(e) => Err(trouble(&path, &e)),
-            Ok(()) => sync(place(&path).0).map_err(|e| trouble(&path, &e)),
+            Ok(()) => sync_above(&path).map_err(|e| trouble(&path, &e)),
         }
     }
 
@@ -121,7 +101,7 @@ impl Disk {
     /// directory that is not there.
     pub fn list(&self, directory: &str) -> Result<Vec<String>, Error> {
         let path = self.path(directory);
-        let mut names = Vec::new();
+        let (disk, mut names) = (DiskMedium::new(), Vec::new());
         let entries = match fs::read_dir(&path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(names),
             other => other.map_err(|e| trouble(&path, &e))?,
@@ -129,11 +109,9 @@ impl Disk {
         for entry in entries {
             let entry = entry.map_err(|e| trouble(&path, &e))?;
             let Ok(name) = entry.file_name().into_string() else { continue };
-            if !name.starts_with(UNFINISHED) {
+            // None of ours begins with a dot; an older program's unfinished ones do.
+            if !remove_unfinished(&disk, &entry.path()) && !name.starts_with('.') {
                 names.push(name);
-            } else if !name.starts_with(&format!("{UNFINISHED}{}-", std::process::id())) {
-                // Another program's, which is at work only while it has the lock: so have we.
-                let _ = fs::remove_file(entry.path());
             }
         }
         names.sort_unstable();
@@ -166,32 +144,16 @@ impl Disk {
         left.map(drop).map_err(|_| io::Error::other("the machine stopped"))
     }
 
-    #[cfg(test)]
-    fn works(&self) -> bool {
-        self.left.load(std::sync::atomic::Ordering::Relaxed) > 0
-    }
-
     #[cfg(not(test))]
     #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "tests count")]
     fn count(&self) -> io::Result<()> {
         Ok(())
     }
-
-    #[cfg(not(test))]
-    #[expect(clippy::unused_self, reason = "tests count")]
-    fn works(&self) -> bool {
-        true
-    }
-}
-
-/// The directory and the name of a path that [`Disk::path`] made.
-fn place(path: &Path) -> (&Path, String) {
-    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    (path.parent().unwrap_or(Path::new(".")), name)
 }
 
 /// A name is on the disk when its directory is.
-fn sync(directory: &Path) -> io::Result<()> {
+fn sync_above(path: &Path) -> io::Result<()> {
+    let directory = path.parent().unwrap_or(Path::new("."));
     if cfg!(unix) { File::open(directory)?.sync_all() } else { Ok(()) }
 }
 

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use xylem_object::{Kind, Manifest, ObjectId};
 use xylem_store::{Attributes, FileTime, OverwritePolicy, Store, Unset};
 use xylem_transfer::Transfer;
-use xylem_tree::{Node, NodeValue, Segment, Verified};
+use xylem_tree::{Node, NodeValue, Recording, Segment, Verified, Verifier};
 
 use crate::held::Holdings;
 use crate::{Error, LibraryEvent};
@@ -217,6 +217,13 @@ fn tell_unset(unset: Unset, told: &mut u64, on_event: &mut dyn FnMut(LibraryEven
 /// The store's errors as ours.
 pub fn stored<T>(result: Result<T, xylem_store::StoreError>) -> Result<T, Error> {
     result.map_err(|e| failure::store(&e))
+}
+
+/// A verifier for a result that has no outboard: what it proves is not kept to be written.
+fn unrecorded(manifest: &Manifest) -> Verifier {
+    let mut verifier = Verifier::new(manifest.geometry(), manifest.root);
+    verifier.set_recording(Recording::Off);
+    verifier
 }
 
 /// Adds an object to the transfer; what can go wrong is a limit of ours.

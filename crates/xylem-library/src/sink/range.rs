@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use bytes::Bytes;
 use xylem_object::{Manifest, ObjectId};
-use xylem_store::{Clobber, FileRef, OpenHow, OverwritePolicy, Store, StoreError};
+use xylem_store::{RangeFile, Store};
 use xylem_tree::{Segment, Verified};
 
-use super::{Context, Destination, Sink, added, stored};
+use super::{Context, Destination, Sink, added, stored, unrecorded};
 use crate::Error;
 
 /// Bytes `range` of a file, written from offset 0 of the result.
@@ -17,17 +17,8 @@ pub struct RangeSink {
     to: Destination,
     range: Range<u64>,
     store: Store,
-    file: Option<FileRef>,
+    file: Option<RangeFile>,
     done: bool,
-}
-
-/// The part of a segment that lies in `range`, and where in the range it begins.
-pub(super) fn within(segment: &Segment<Bytes>, range: &Range<u64>) -> (u64, Bytes) {
-    let end = segment.offset + segment.content.len() as u64;
-    let from = segment.offset.max(range.start).min(end);
-    let until = end.min(range.end).max(from);
-    let place = |at: u64| (at - segment.offset) as usize;
-    (from.saturating_sub(range.start), segment.content.slice(place(from)..place(until)))
 }
 
 impl RangeSink {
@@ -39,13 +30,12 @@ impl RangeSink {
 impl Sink for RangeSink {
     fn begin(&mut self, cx: &mut Context<'_>) -> Result<(), Error> {
         (cx.tally.total, cx.tally.files) = (self.range.end - self.range.start, 1);
-        let how = OpenHow::Create { mode: 0o666 };
-        let file = stored(FileRef::open(&**self.store.medium(), &self.to.part, how))?;
-        stored(file.lock().and_then(|()| file.set_len(0)))?;
-        self.file = Some(file);
         let (root, geometry) = (self.manifest.root, self.manifest.geometry());
+        let file = RangeFile::open(&self.store, root, geometry, self.range.clone(), &self.to.part);
+        self.file = Some(stored(file)?);
         let wanted = std::iter::once(geometry.segments_of(self.range.clone()));
-        added(cx.transfer.add_object(ObjectId::Root, root, geometry, wanted, [], None))
+        let verifier = unrecorded(&self.manifest);
+        added(cx.transfer.add_object(ObjectId::Root, root, geometry, wanted, [], Some(verifier)))
     }
 
     fn segment(
@@ -54,9 +44,8 @@ impl Sink for RangeSink {
         segment: Verified<Segment<Bytes>>,
         cx: &mut Context<'_>,
     ) -> Result<(), Error> {
-        let (at, bytes) = within(&segment, &self.range);
         cx.tally.fetched += segment.content.len() as u64;
-        self.file.as_ref().map_or(Ok(()), |f| stored(f.write_all(&bytes, at)))
+        self.file.as_mut().map_or(Ok(()), |file| stored(file.put(&segment)))
     }
 
     fn complete(&mut self, _object: ObjectId, _cx: &mut Context<'_>) -> Result<(), Error> {
@@ -69,17 +58,9 @@ impl Sink for RangeSink {
     }
 
     fn finish(&mut self) -> Result<Option<PathBuf>, Error> {
-        let clobber = match self.to.policy {
-            OverwritePolicy::Never => Clobber::Never,
-            OverwritePolicy::Replace => Clobber::Replace,
-        };
-        if let Some(file) = self.file.as_ref().filter(|_| self.store.is_durable()) {
-            stored(file.sync())?;
+        if let Some(file) = &mut self.file {
+            stored(file.finish_as(&self.to.path, self.to.policy))?;
         }
-        let renamed = self.store.medium().rename(&self.to.part, &self.to.path, clobber);
-        let named = |e| StoreError::from_io("rename to this name", &self.to.path, None, e);
-        stored(renamed.map_err(named))?;
-        stored(self.store.settle_beside(&self.to.path))?;
         Ok(Some(self.to.path.clone()))
     }
 }

@@ -1,7 +1,7 @@
 //! Standard output, in order: a thread writes, so that a slow reader never stalls the network.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::io::{self, Write};
+use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::mpsc::{self, SyncSender, TrySendError};
@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use xylem_object::{Manifest, ObjectId};
+use xylem_store::VerifiedStream;
 use xylem_tree::{Segment, Verified};
 
-use super::range::within;
-use super::{Context, Sink, added};
+use super::{Context, Sink, added, unrecorded};
 use crate::failure;
 use crate::{Blame, Error};
 
@@ -26,25 +26,28 @@ const MAX_WAITING: usize = 512;
 /// How soon a full queue is looked at again.
 const RETRY: Duration = Duration::from_millis(2);
 
+type Piece = Verified<Segment<Bytes>>;
+
 /// Bytes `range` of a file to standard output.
 pub struct StreamSink {
     manifest: Manifest,
     range: Range<u64>,
     /// Segments that came before their turn.
-    early: BTreeMap<u64, Bytes>,
+    early: BTreeMap<u64, Piece>,
     next: u64,
-    waiting: VecDeque<Bytes>,
-    queue: Option<SyncSender<Bytes>>,
+    waiting: VecDeque<Piece>,
+    queue: Option<SyncSender<Piece>>,
     writer: Option<JoinHandle<io::Result<()>>>,
     complete: bool,
 }
 
 impl StreamSink {
     pub fn new(manifest: Manifest, range: Range<u64>) -> Self {
-        let (queue, pieces) = mpsc::sync_channel::<Bytes>(QUEUE);
+        let (queue, pieces) = mpsc::sync_channel::<Piece>(QUEUE);
+        let (root, wanted) = (manifest.root, range.clone());
         let writer = thread::spawn(move || {
-            let mut out = io::stdout().lock();
-            pieces.iter().try_for_each(|piece| out.write_all(&piece))?;
+            let mut out = VerifiedStream::new(io::stdout().lock(), root, wanted);
+            pieces.iter().try_for_each(|piece| out.put(&piece))?;
             out.flush()
         });
         let first = manifest.geometry().segments_of(range.clone()).start;
@@ -99,7 +102,8 @@ impl Sink for StreamSink {
         // An empty file is one empty segment: proven like any other.
         let wanted = geometry.segments_of(self.range.clone());
         let wanted = if self.manifest.size == 0 { 0..1 } else { wanted };
-        added(cx.transfer.add_object(ObjectId::Root, root, geometry, [wanted], [], None))
+        let verifier = unrecorded(&self.manifest);
+        added(cx.transfer.add_object(ObjectId::Root, root, geometry, [wanted], [], Some(verifier)))
     }
 
     fn segment(
@@ -109,7 +113,7 @@ impl Sink for StreamSink {
         cx: &mut Context<'_>,
     ) -> Result<(), Error> {
         cx.tally.fetched += segment.content.len() as u64;
-        self.early.insert(segment.index.0, within(&segment, &self.range).1);
+        self.early.insert(segment.index.0, segment);
         while let Some(piece) = self.early.remove(&self.next) {
             self.waiting.push_back(piece);
             self.next += 1;

@@ -5,6 +5,8 @@
 
 mod draw;
 mod session;
+#[path = "../../tests/sim/mod.rs"]
+mod sim;
 
 use std::io::{self, Write};
 use std::path::PathBuf;

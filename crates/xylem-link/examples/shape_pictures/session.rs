@@ -1,16 +1,14 @@
 //! Two endpoints under virtual time, and what passes an observer between them.
 
-use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::time::Duration;
 
-use xylem_link::{Config, Endpoint, Event, Level, LinkId, SendError, Shaping, StaticKey};
+use xylem_link::{Config, Level, LinkId, SendError, Shaping};
+use xylem_sim::{Conditions, ms};
 
-const MS: Duration = Duration::from_millis(1);
-/// One way.
-const DELAY: Duration = Duration::from_millis(10);
-/// UDP payload that the path carries: Ethernet.
-const PATH: usize = 1_452;
+use super::sim::{Net, S};
+
+/// 10 ms each way; the path carries UDP payloads as Ethernet does.
+const PATH: Conditions = Conditions { delay: ms(10), mtu: 1_452, ..Conditions::PERFECT };
 /// Left alone, so that the path's size is found.
 const BEFORE: Duration = Duration::from_secs(5);
 /// Then observed.
@@ -77,125 +75,68 @@ impl Seen {
     }
 }
 
-struct Net {
-    now: Duration,
-    nodes: [Endpoint; 2],
-    links: [Option<LinkId>; 2],
-    flying: BTreeMap<(Duration, u64), (usize, Vec<u8>)>,
-    serial: u64,
-    packets: [Vec<usize>; 2],
-    seen: Seen,
-    observing: bool,
+/// The fetching side, node 0, and what the answering side has yet to send.
+struct Programs {
+    links: [LinkId; 2],
+    /// Questions without an answer, and those that have arrived but are not answered.
+    open: usize,
+    waiting: usize,
+    /// Bytes of answers that arrived.
+    answered: usize,
 }
 
-fn at(node: usize) -> SocketAddr {
-    SocketAddr::from(([10, 0, 0, node as u8 + 1], 7_348))
-}
-
-impl Net {
-    fn new(level: Level) -> Self {
-        let endpoint = |n: u8| {
-            let config = Config { shaping: Shaping::at(level), ..Config::default() };
-            Endpoint::new(config, StaticKey::generate([n; 32]), [n + 10; 32])
-        };
-        Self {
-            now: Duration::ZERO,
-            nodes: [endpoint(1), endpoint(2)],
-            links: [None; 2],
-            flying: BTreeMap::new(),
-            serial: 0,
-            packets: Default::default(),
-            seen: Seen::default(),
-            observing: false,
-        }
-    }
-
-    /// Sends and reports everything that is due now.
-    fn flush(&mut self) {
-        let mut buf = Vec::new();
-        for node in 0..2 {
-            self.nodes[node].handle_timeout(self.now);
-            while let Some(transmit) = self.nodes[node].poll_transmit(self.now, &mut buf) {
-                for datagram in buf.chunks(transmit.segment_size.unwrap_or(transmit.len)) {
-                    if node == 1 && self.observing {
-                        self.seen.sizes.push(datagram.len());
-                        self.seen.times.push(self.now);
-                    }
-                    if datagram.len() <= PATH {
-                        self.serial += 1;
-                        let at = (self.now + DELAY, self.serial);
-                        self.flying.insert(at, (1 - node, datagram.to_vec()));
-                    }
-                }
-            }
-            while let Some(event) = self.nodes[node].poll_event() {
-                match event {
-                    Event::Connected { link, .. } => self.links[node] = Some(link),
-                    Event::Packet { packet, .. } => self.packets[node].push(packet.len()),
-                    _ => {}
-                }
-            }
-        }
-    }
-
-    /// Lets time pass until the next thing happens, or `end`; whether there is more before that.
-    fn step(&mut self, end: Duration) -> bool {
-        self.flush();
-        let timers = self.nodes.iter().filter_map(Endpoint::poll_timeout).min();
-        let arrival = self.flying.first_key_value().map(|((at, _), _)| *at);
-        let next = [timers, arrival].into_iter().flatten().min().filter(|next| *next < end);
-        self.now = next.unwrap_or(end).max(self.now);
-        while let Some(first) = self.flying.first_entry().filter(|first| first.key().0 <= self.now)
-        {
-            let (to, datagram) = first.remove();
-            self.nodes[to].handle_datagram(self.now, at(1 - to), datagram[..].into());
-        }
-        next.is_some()
-    }
-
-    fn send(&mut self, node: usize, len: usize) -> bool {
-        let Some(link) = self.links[node] else { return false };
-        match self.nodes[node].send(link, &vec![7; len]) {
+impl Programs {
+    fn send(&self, net: &mut Net, node: usize, len: usize) -> bool {
+        match net.nodes[node].endpoint.send(self.links[node], &vec![7; len]) {
             Ok(()) => true,
             // The other side asks again; here it is simply not asked so fast.
             Err(SendError::Full) => false,
             Err(error) => panic!("the link is up: {error}"),
         }
     }
+
+    fn ask(&mut self, net: &mut Net, questions: usize) {
+        self.open += (0..questions).filter(|_| self.send(net, 0, QUESTION)).count();
+    }
+
+    /// Answers what has arrived, counts answers, and keeps so many questions open.
+    fn act(&mut self, net: &mut Net, window: usize) {
+        self.waiting += net.nodes[1].packets.drain(..).count();
+        while self.waiting > 0 && self.send(net, 1, ANSWER) {
+            self.waiting -= 1;
+        }
+        for answer in net.nodes[0].packets.drain(..) {
+            self.open = self.open.saturating_sub(1);
+            self.answered += answer.len();
+        }
+        self.ask(net, window.saturating_sub(self.open));
+    }
 }
 
 /// What the answering side's datagrams show of this level under this load.
 pub fn observe(level: Level, load: Load) -> Seen {
-    let mut net = Net::new(level);
-    let key = net.nodes[1].public_key();
-    net.nodes[0].connect(Duration::ZERO, at(1), Some(key));
-    while net.step(BEFORE) {}
-    net.observing = true;
-    let end = BEFORE + OBSERVED;
-    let (mut open, mut next, mut waiting) = (0, net.now, Vec::new());
-    loop {
-        let wanted = match load {
-            Load::Busy => WINDOW - open,
-            Load::Light if net.now >= next => {
-                next += 1_000 * MS;
-                1
+    let config = Config { shaping: Shaping::at(level), ..Config::default() };
+    let mut net = Net::pair(1, &config, PATH);
+    let (a, b) = net.connect();
+    net.run(BEFORE - net.now());
+    net.record = true;
+    let mut programs = Programs { links: [a, b], open: 0, waiting: 0, answered: 0 };
+    match load {
+        Load::Busy => net.run_with(OBSERVED, |net| programs.act(net, WINDOW)),
+        Load::Light => {
+            for _ in 0..OBSERVED.as_secs() {
+                programs.ask(&mut net, 1);
+                net.run_with(S, |net| programs.act(net, 0));
             }
-            _ => 0,
-        };
-        open += (0..wanted).filter(|_| net.send(0, QUESTION)).count();
-        let until = if matches!(load, Load::Light) { next.min(end) } else { end };
-        net.step(until);
-        net.flush();
-        waiting.append(&mut net.packets[1]);
-        while !waiting.is_empty() && net.send(1, ANSWER) {
-            waiting.pop();
         }
-        for len in std::mem::take(&mut net.packets[0]) {
-            open = open.saturating_sub(1);
-            net.seen.answered += len;
-        }
-        if net.now >= end {
-            return net.seen;
+        Load::Idle => net.run(OBSERVED),
+    }
+    let mut seen = Seen { answered: programs.answered, ..Seen::default() };
+    for ((from, _, datagram), at) in net.tap.iter().zip(&net.times) {
+        if *from == net.nodes[1].at {
+            seen.sizes.push(datagram.len());
+            seen.times.push(*at);
         }
     }
+    seen
 }

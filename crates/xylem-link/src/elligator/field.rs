@@ -77,6 +77,7 @@ impl Field {
     }
 
     /// As it is held: five limbs of 51 bits, a little more in each.
+    #[cfg(any(test, internals))]
     pub fn limbs(self) -> [u64; 5] {
         self.0.0
     }

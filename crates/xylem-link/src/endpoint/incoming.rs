@@ -4,16 +4,16 @@ use core::net::SocketAddr;
 use core::time::Duration;
 
 use super::{Endpoint, Entry, MAX_REPLIES, State};
-use crate::config::{CloseReason, Event, LinkId};
 use crate::envelope::EnvelopeKey;
-use crate::handshake::{Dialed, DialedBy, HalfOpen, Initial, Step};
+use crate::event::{CloseReason, Event, LinkId};
+use crate::handshake::{Dialed, DialedBy, HANDSHAKE_TIMEOUT, HalfOpen, Initial, Step};
+use crate::header::ConnectionId;
 use crate::kdf::Rng;
 use crate::kem;
-use crate::link::{Link, NewLink, Parameters};
+use crate::link::{Link, NewLink};
 use crate::message::{
-    Answer, COOKIE_LEN, Cookie, MIN_INITIAL, Message, NOISE_1_LEN, Offer, peek_initial,
+    Answer, COOKIE_LEN, Cookie, MIN_INITIAL, Message, NOISE_1_LEN, Offer, Parameters, peek_initial,
 };
-use crate::seal::ConnectionId;
 
 /// Length of a cookie demand, a third of the shortest initial at most.
 const RETRY_LEN: core::ops::Range<usize> = 64..256;
@@ -205,7 +205,7 @@ impl Endpoint {
         if let Ok(new) = half.finish(&self.config, now, theirs) {
             self.establish(now, new);
             if let Some((first, _)) = entry.first {
-                self.remember_first(id, first, now + self.config.handshake_timeout);
+                self.remember_first(id, first, now + HANDSHAKE_TIMEOUT);
             }
         }
     }

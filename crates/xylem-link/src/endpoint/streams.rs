@@ -3,9 +3,9 @@
 use bytes::Bytes;
 
 use super::{Endpoint, State};
-use crate::config::LinkId;
+use crate::event::{LinkId, StreamId};
 use crate::link::Link;
-use crate::stream::{StreamError, StreamId, StreamRead};
+use crate::stream::{StreamError, StreamRead};
 
 impl Endpoint {
     /// Opens a stream of both directions to the peer, who hears of it as
@@ -124,5 +124,4 @@ impl Endpoint {
 }
 
 #[cfg(test)]
-#[path = "../stream_tests.rs"]
 mod tests;

@@ -1,7 +1,8 @@
 //! [`Frames`]: an opened datagram cut into its frames, every field checked, nothing copied.
 
-use super::{Ack, Fragment, Frame, FrameError, wire};
-use crate::config::MAX_PACKET;
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
+
+use super::{Ack, Fragment, Frame, FrameError, MAX_PACKET, wire};
 
 /// The frames of an opened datagram, in order. Ends after the first error.
 #[derive(Clone, Debug)]
@@ -28,7 +29,7 @@ impl<'a> Frames<'a> {
 
     #[cold]
     fn fail(&mut self, typ: u8, fault: Fault) -> FrameError {
-        let at = self.len - self.rest.len();
+        let at = self.len.saturating_sub(self.rest.len());
         self.rest = &[];
         match fault {
             Fault::UnknownType => FrameError::UnknownType { typ, at },
@@ -158,8 +159,8 @@ impl<'a> Fields<'a> {
     fn fragment(&mut self) -> Result<Frame<'a>, Fault> {
         let (message, offset) = (self.u32()?, self.u32()?);
         let (total, len) = (self.u32()?, usize::from(self.u16()?));
-        let end = u64::from(offset) + len as u64;
-        if len == 0 || total as usize > MAX_PACKET || end > u64::from(total) {
+        let fits = u32::try_from(len).ok().and_then(|len| offset.checked_add(len));
+        if len == 0 || total as usize > MAX_PACKET || fits.is_none_or(|end| end > total) {
             return Err(Fault::Length);
         }
         let piece = self.bytes(len)?;
@@ -171,7 +172,7 @@ impl<'a> Fields<'a> {
         // All fixed fields at once: one check of the length instead of four.
         let mut fixed = Fields(self.array::<17>()?);
         let (largest, delay, marked) = (fixed.u64()?, fixed.u32()?, fixed.u32()?);
-        let (ranges, _) = self.bytes(usize::from(fixed.u8()?) * 8)?.as_chunks();
+        let (ranges, _) = self.bytes(usize::from(fixed.u8()?).saturating_mul(8))?.as_chunks();
         Ack::new(largest, delay, marked, ranges).map(Frame::Ack).ok_or(Fault::Length)
     }
 }

@@ -4,22 +4,23 @@ use core::net::SocketAddr;
 use core::time::Duration;
 
 use super::{Carried, Link, ResetKey, Token};
-use crate::config::CloseReason;
+#[cfg(test)]
+use crate::aead::Cipher;
 #[cfg(test)]
 use crate::epoch::EpochSecret;
+use crate::event::CloseReason;
 use crate::frame::Frame;
 #[cfg(test)]
 use crate::kdf::Rng;
 use crate::reset::is_reset;
-use crate::seal::Cipher;
 
 /// The peer's frame cannot have come at this point.
 pub(super) struct Refused;
 
 impl Link {
     /// What datagrams are sealed with.
-    #[must_use]
-    pub fn cipher(&self) -> Cipher {
+    #[cfg(test)]
+    pub(crate) fn cipher(&self) -> Cipher {
         self.sealer.cipher()
     }
 

@@ -7,10 +7,12 @@ use std::collections::VecDeque;
 use bytes::{Bytes, BytesMut};
 
 use super::{Challenge, Link, MAX_ANSWERS, MAX_CHALLENGES, MAX_WAIT};
-use crate::config::{CloseReason, Event};
+use crate::aead::TAG_LEN;
 use crate::envelope::constant_time_eq;
+use crate::event::{CloseReason, Event};
 use crate::frame::{Frame, Frames};
-use crate::seal::{HEADER_LEN, OpenError, TAG_LEN};
+use crate::header::HEADER_LEN;
+use crate::seal::OpenError;
 
 /// The peer broke the protocol in a datagram that it sealed.
 pub(super) struct Misbehaved;

@@ -5,7 +5,7 @@ use core::net::SocketAddr;
 use core::time::Duration;
 
 use super::Link;
-use crate::config::Transmit;
+use crate::event::Transmit;
 
 impl Link {
     /// Writes the next datagrams to `buf`, replacing what is in it; where the link is shaped, one

@@ -7,13 +7,13 @@ use bytes::Bytes;
 
 use super::receive::Misbehaved;
 use super::{Link, MAX_WAIT};
-use crate::config::{Event, Transmit};
+use crate::event::{Event, StreamId, Transmit};
 use crate::frame::Ack;
-use crate::stream::{Layout, StreamError, StreamId, StreamRead, Streams};
+use crate::stream::{Layout, StreamError, StreamRead, Streams};
 
 impl Link {
     #[cfg(test)]
-    pub(crate) fn next_number_for_tests(&self) -> u64 {
+    pub(crate) fn next_number(&self) -> u64 {
         self.sealer.next_number()
     }
 

@@ -4,10 +4,12 @@ use core::net::SocketAddr;
 use core::time::Duration;
 
 use super::{LINGER, Link, MAX_CHALLENGES};
-use crate::config::{CloseReason, Transmit};
+use crate::aead::TAG_LEN;
+use crate::event::{CloseReason, Transmit};
 use crate::frame::Frame;
+use crate::header::HEADER_LEN;
 use crate::reset::MIN_PROVOKING;
-use crate::seal::{HEADER_LEN, OVERHEAD, TAG_LEN};
+use crate::seal::OVERHEAD;
 
 impl Link {
     /// Writes the next datagrams to `buf`, replacing what is in it.

@@ -1,7 +1,7 @@
 //! How long datagrams are, whatever is in them.
 
-use crate::config::{BASE_DATAGRAM, MAX_DATAGRAM};
 use crate::kdf::Rng;
+use crate::mtu::{BASE_DATAGRAM, MAX_DATAGRAM};
 
 /// No size that a profile names is smaller: a fragment's head and a piece worth sending fit.
 const MIN_SIZE: usize = 128;

@@ -7,7 +7,7 @@ use core::time::Duration;
 use thiserror::Error;
 
 use super::{Cover, Padding, Timing};
-use crate::config::BASE_DATAGRAM;
+use crate::mtu::BASE_DATAGRAM;
 use crate::seal::OVERHEAD;
 
 const MS: Duration = Duration::from_millis(1);

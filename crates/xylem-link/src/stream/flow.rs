@@ -29,17 +29,6 @@ impl Window {
         self.limit
     }
 
-    /// Makes room at once for a larger window than the peer takes for granted. Returns whether
-    /// there is something to tell.
-    pub fn widen(&mut self, size: u64) -> bool {
-        let wider = size.min(self.max) > self.size;
-        if wider {
-            self.limit += size.min(self.max) - self.size;
-            self.size = size.min(self.max);
-        }
-        wider
-    }
-
     /// `consumed` bytes in all have been read or thrown away. Returns whether the limit has moved,
     /// which the peer has to be told.
     pub fn on_consumed(&mut self, consumed: u64, now: Duration, rtt: Duration) -> bool {

@@ -3,6 +3,8 @@
 //! What arrives in order is handed on as a slice of its datagram. Small pieces are copied, and all
 //! are once many wait: a slice keeps its whole receive buffer alive.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
+
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -76,12 +78,12 @@ impl RecvHalf {
 
     /// Pieces that are held.
     pub fn pieces(&self) -> usize {
-        self.ready.len() + self.pending.len()
+        self.ready.len().saturating_add(self.pending.len())
     }
 
     /// Bytes that count against the link's window and have not been given back to it.
     pub fn unread(&self) -> u64 {
-        self.highest - self.read
+        self.highest.saturating_sub(self.read)
     }
 
     /// Whether the program would get something, if only the end, by reading.
@@ -113,7 +115,7 @@ impl RecvHalf {
             return Err(Violation);
         }
         let grown = end.saturating_sub(self.highest);
-        self.highest += grown;
+        self.highest = self.highest.max(end);
         Ok(grown)
     }
 
@@ -148,14 +150,14 @@ impl RecvHalf {
         datagram: &Bytes,
         pieces: usize,
     ) -> Result<u64, Violation> {
-        // The parser has checked the sum.
-        let end = offset + piece.len() as u64;
+        let end = offset.checked_add(piece.len() as u64).ok_or(Violation)?;
         let grown = self.grow(end)?;
         if self.state != Reading::Open {
             self.read = self.highest;
         } else if end > self.next {
-            let skip = self.next.saturating_sub(offset) as usize;
-            let (offset, piece) = (offset + skip as u64, &piece[skip..]);
+            // The piece ends behind `next`, so what is skipped lies within it.
+            let skip = usize::try_from(self.next.saturating_sub(offset)).map_err(|_| Violation)?;
+            let (offset, piece) = (offset.max(self.next), &piece[skip..]);
             let copy = piece.len() < SMALL || pieces >= MAX_SLICES;
             if offset == self.next && self.pending.is_empty() {
                 self.next = end;
@@ -188,6 +190,11 @@ impl RecvHalf {
     }
 
     /// Puts a piece that does not begin before `next` where there is a hole for it.
+    #[expect(
+        clippy::arithmetic_side_effects,
+        clippy::cast_possible_truncation,
+        reason = "offsets are below the window's limit and cuts within the piece"
+    )]
     fn set_aside(&mut self, mut offset: u64, mut piece: Bytes) {
         if let Some((at, before)) = self.pending.range(..=offset).next_back() {
             let covered = (at + before.len() as u64).saturating_sub(offset) as usize;
@@ -212,6 +219,7 @@ impl RecvHalf {
         self.keep(offset, piece);
     }
 
+    #[expect(clippy::arithmetic_side_effects, reason = "offsets are below the window's limit")]
     fn keep(&mut self, offset: u64, piece: Bytes) {
         if piece.is_empty() {
             return;
@@ -234,7 +242,7 @@ impl RecvHalf {
                 break;
             }
             let piece = first.remove();
-            self.next += piece.len() as u64;
+            self.next = self.next.saturating_add(piece.len() as u64);
             self.push(piece);
         }
     }
@@ -246,7 +254,7 @@ impl RecvHalf {
             let tail = core::mem::take(&mut self.tail).freeze();
             (!tail.is_empty()).then_some(tail)
         })?;
-        self.read += next.len() as u64;
+        self.read = self.read.saturating_add(next.len() as u64);
         Some(next)
     }
 

@@ -1,5 +1,7 @@
 //! Frames of the peer, and what follows from them.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
+
 use core::time::Duration;
 use std::collections::VecDeque;
 
@@ -9,10 +11,10 @@ use super::incoming::Reading;
 use super::outgoing::{End, Tell};
 use super::recovery::{Outcome, SentFrame};
 use super::{
-    INITIAL_STREAM_WINDOW, MAX_OFFSET, MAX_REMEMBERED, REFUSED, SPARE_PIECES, Stream, StreamId,
-    Streams, Violation,
+    INITIAL_STREAM_WINDOW, MAX_OFFSET, MAX_PIECES, MAX_REMEMBERED, MAX_STREAM_ID,
+    MAX_STREAM_WINDOW, MAX_UNSENT, REFUSED, Stream, Streams, Violation,
 };
-use crate::config::Event;
+use crate::event::{Event, StreamId};
 use crate::frame::{Ack, Frame, WHOLE_LINK};
 use crate::replay::ReplayWindow;
 
@@ -64,7 +66,7 @@ impl Streams {
     /// The stream of a frame; `None` if it has ended. One that the peer has opened, as far as we can
     /// tell, is made if it is not known.
     fn known(&mut self, id: u32) -> Result<Option<&mut Stream>, Violation> {
-        if id == 0 || id == WHOLE_LINK {
+        if !(1..=MAX_STREAM_ID).contains(&id) {
             return Err(Violation);
         }
         if self.is_ours(id) {
@@ -79,16 +81,18 @@ impl Streams {
 
     /// Makes the peer's streams up to this one: their opening may have been overtaken.
     fn make_up_to(&mut self, id: u32) -> Result<(), Violation> {
-        let new = (id + 2).saturating_sub(self.next_theirs) as usize / 2;
-        if self.theirs + new > MAX_REMEMBERED {
+        // Ids of one side are two apart, and `known` has bounded this one.
+        let Some(beyond) = id.checked_sub(self.next_theirs) else { return Ok(()) };
+        let new = beyond as usize / 2;
+        if self.theirs.saturating_add(new) >= MAX_REMEMBERED {
             return Err(Violation);
         }
         while self.next_theirs <= id {
             let id = self.next_theirs;
-            self.next_theirs += 2;
-            let stream = self.new_stream(None, Tell::Nothing);
+            self.next_theirs = id.saturating_add(2);
+            let stream = Self::new_stream(None, Tell::Nothing);
             self.table.insert(id, stream);
-            self.theirs += 1;
+            self.theirs = self.theirs.saturating_add(1);
             let refused = self.theirs > self.settings.max_streams
                 || self.last_taken.is_some_and(|last| id > last);
             if refused {
@@ -140,7 +144,7 @@ impl Streams {
 
     /// The peer's streams reach `grown` bytes further.
     fn grow(&mut self, grown: u64) -> Result<(), Violation> {
-        self.received += grown;
+        self.received = self.received.saturating_add(grown);
         if self.received > self.window.limit() { Err(Violation) } else { Ok(()) }
     }
 
@@ -152,14 +156,13 @@ impl Streams {
         events: &mut VecDeque<Event>,
     ) -> Result<(), Violation> {
         let (link, pieces) = (self.link, self.pieces);
-        let max_pieces = self.settings.link_window_max / 512;
         let Some(stream) = self.known(id)? else { return Ok(()) };
         let (before, kept) = (stream.recv.pieces(), stream.recv.state == Reading::Open);
         let grown = stream.recv.on_data(offset, piece, datagram, pieces)?;
         let after = stream.recv.pieces();
         events.extend(stream.tell_readable(link, id));
-        self.pieces = pieces + after - before;
-        if self.pieces as u64 > max_pieces + SPARE_PIECES as u64 {
+        self.pieces = pieces.saturating_add(after).saturating_sub(before);
+        if self.pieces > MAX_PIECES {
             return Err(Violation);
         }
         self.grow(grown)?;
@@ -304,7 +307,7 @@ impl Streams {
     }
 
     fn on_acked(&mut self, frame: SentFrame, events: &mut VecDeque<Event>) {
-        let (link, unsent) = (self.link, self.settings.unsent);
+        let link = self.link;
         let id = match frame {
             SentFrame::Open(id)
             | SentFrame::Close(id)
@@ -323,8 +326,8 @@ impl Streams {
             SentFrame::Stop(_) => stream.recv.stop.on_acked(),
             SentFrame::Data { start, end, .. } => {
                 send.buffer.on_acked(start, end);
-                let half = send.buffer.unsent() <= unsent / 2
-                    && send.buffer.held() <= self.settings.stream_window_max / 2;
+                let half = send.buffer.unsent() <= MAX_UNSENT / 2
+                    && send.buffer.held() <= MAX_STREAM_WINDOW / 2;
                 if send.writer_waits && half && send.end == End::Open {
                     send.writer_waits = false;
                     events.push_back(Event::StreamWritable { link, stream: StreamId(id) });

@@ -4,10 +4,11 @@ use core::time::Duration;
 
 use super::recovery::{SentFrame, SentFrames};
 use super::{Stream, Streams};
-use crate::config::MAX_DATAGRAM;
+use crate::aead::TAG_LEN;
 use crate::frame::{Frame, STREAM_OVERHEAD, WHOLE_LINK, stream_data_head};
+use crate::header::HEADER_LEN;
+use crate::mtu::MAX_DATAGRAM;
 use crate::replay::ReplayWindow;
-use crate::seal::{HEADER_LEN, TAG_LEN};
 use crate::shape::padding::Padding;
 
 /// Bytes of the largest frame here that has no data.

@@ -168,7 +168,7 @@ fn a_message_is_for_one_receiver() {
     let opened = open(&b.us, &envelope).unwrap();
     let Inside::First { prekey, ephemeral, card } = &opened.inside else { panic!() };
     let place = Place::First { prekey: *prekey, ephemeral: *ephemeral, card };
-    let body = opened.message.len() - xylem_link::ratchet::HEADER_LEN - 16;
+    let body = opened.message.len() - crate::ratchet::HEADER_LEN - 16;
     let moved = seal(&c.us.party().link, &place, &opened.message, body, &[1; 32]).unwrap();
     assert_eq!(c.begin(&moved).err(), Some(MailError::Forged));
 }

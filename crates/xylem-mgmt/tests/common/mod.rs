@@ -6,7 +6,7 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use xylem_forward::{Config, FaceId, FaceScope, Forwarder, Incoming, LinkType, Outgoing};
+use xylem_forward::{Config, FaceId, FaceScope, Forwarder, Incoming, LinkType, Outgoing, Seed};
 use xylem_mgmt::{
     ControlParameters, ControlResponse, FaceInfo, FaceUri, Host, Management, ManagementConfig,
     Persistency, Refusal, client,
@@ -68,7 +68,9 @@ impl Host for Program {
     }
     fn update_face(&mut self, face: FaceId, parameters: &ControlParameters) -> Result<(), Refusal> {
         let info = self.faces.get_mut(&face).expect("management looked");
-        info.flags = parameters.flags_over(info.flags);
+        if let (Some(flags), Some(mask)) = (parameters.flags, parameters.mask) {
+            info.flags = info.flags & !mask | flags & mask;
+        }
         let persistency = parameters.persistency.and_then(Persistency::from_number);
         info.persistency = persistency.unwrap_or(info.persistency);
         Ok(())
@@ -114,7 +116,7 @@ impl Node {
             config
         };
         let mut program = Program {
-            forwarder: Forwarder::new(config_of_forwarder),
+            forwarder: Forwarder::new(config_of_forwarder, Seed::from_random([1; 16])),
             faces: BTreeMap::new(),
             now_ms: NOW_MS,
         };

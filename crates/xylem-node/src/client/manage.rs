@@ -13,11 +13,12 @@ use xylem_mgmt::{
 use xylem_packet::{Data, Interest, NameRef};
 use xylem_trust::{Signer, Stamp};
 
-use super::trust::{Believe, Trust, refused};
-use super::{Client, Reply, random_seed};
+use super::{Client, random_seed, refused};
 use crate::failure;
+use xylem_client::Reply;
 use xylem_library::clock::now_ms;
 use xylem_library::{Blame, Error, Stop};
+use xylem_trust::TrustPolicy;
 
 /// How long a forwarder may take to answer.
 const PATIENCE: Duration = Duration::from_secs(4);
@@ -190,7 +191,7 @@ impl<'a> Manager<'a> {
     fn send(&mut self, interest: &[u8], what: &str) -> Result<Vec<u8>, Error> {
         let network = |why: String| Error { blame: Blame::Network, message: why };
         let at = self.client.at().to_owned();
-        let packet = match self.client.fetch(interest, PATIENCE, self.stop)? {
+        let packet = match self.client.fetch(interest.to_vec(), PATIENCE, self.stop)? {
             Reply::Data(packet) => packet,
             Reply::Nack(reason) => {
                 let why = format!("{at} does not let itself be managed here (Nack {})", reason.0);
@@ -201,7 +202,8 @@ impl<'a> Manager<'a> {
             }
         };
         let data = Data::decode(&packet).map_err(|e| refused(what, &e.to_string()))?;
-        Trust::open(&Believe::Nobody)?.check(&data).map_err(|why| refused(what, &why))?;
+        let verdict = TrustPolicy::Nobody.verdict(&data, now_ms());
+        verdict.map_err(|why| refused(what, &why.to_string()))?;
         Ok(packet)
     }
 }

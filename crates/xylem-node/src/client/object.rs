@@ -12,21 +12,21 @@ use std::time::{Duration, Instant};
 use xylem_hash::Hasher;
 use xylem_object::{PublisherId, Ticket, naming, verify_manifest};
 use xylem_packet::tlv::types;
-use xylem_packet::{Data, InterestBuilder, Name, NameRef};
-use xylem_store::{Clobber, OverwritePolicy};
+use xylem_packet::{Data, Name, NameRef};
+use xylem_store::{Durability, FileRef, OpenHow, OverwritePolicy, StoreError, install};
 
-use super::discover::{Found, discover};
-use super::segments::{self, Expected, Receiver};
-use super::trust::{Believe, Trust};
-use super::{Client, Reply, parse_name, random_seed};
+use super::{Believe, Client, Ended, client_error, interrupted, parse_name, random_seed, refused};
 use crate::event::Event;
 use crate::failure;
 use crate::peer::{FaceAddress, Peer};
 use crate::uri::PeerUri;
+use xylem_client::{Discovered, Discovery, Expected, Question, Receiver, Reply, SegmentFetch};
+use xylem_library::clock::now_ms;
 use xylem_library::publish::disk;
 use xylem_library::sink::Destination;
 use xylem_library::walk;
 use xylem_library::{Blame, Error, Existing, Output, Stop};
+use xylem_trust::TrustPolicy;
 
 /// Bytes gathered before they are written.
 const BUFFER: usize = 256 * 1024;
@@ -99,11 +99,16 @@ pub fn get_object(
 ) -> Result<Fetched, Error> {
     let started = Instant::now();
     let name = parse_name(&options.name)?;
-    let trust = Trust::open(&options.believe)?;
+    let policy = options.believe.policy()?;
+    let mut check = |data: &Data<'_>| judge(&policy, data);
     let mut client = Client::connect(options.at.as_ref())?;
     on_event(Event::PeerConnected { peer: client.peer().into() });
-    let found = discover(&mut client, &name, &trust, options.give_up, stop)?;
-    if let (Believe::Publisher(publisher), Found::Segments { prefix, .. }) =
+    let mut discovery = Discovery::new(&name, &mut check, options.give_up, random_seed()?);
+    if client.run(&mut discovery, stop)? == Ended::Stopped {
+        return Err(interrupted());
+    }
+    let found = discovery.into_found().ok_or_else(interrupted)?;
+    if let (Believe::Publisher(publisher), Discovered::Segments { prefix, .. }) =
         (&options.believe, &found)
         && let Some(ticket) = ticket(&mut client, prefix, publisher, stop)?
     {
@@ -125,12 +130,14 @@ pub fn get_object(
             "{path} exists; choose --overwrite, --rename or -o PATH"
         )));
     }
-    let mut sink = Sink::open(destination.as_ref(), client.peer().into(), on_event)?;
+    let mut sink = Sink::open(&policy, destination.as_ref(), client.peer().into(), on_event)?;
     let fetched = match &found {
-        Found::Single(content) => sink.content(content).map(|()| (content.len() as u64, 1)),
-        Found::Segments { prefix, expected } => {
-            let expected: Expected = expected.clone();
-            segments::fetch(&mut client, prefix, &trust, expected, options.give_up, stop, &mut sink)
+        Discovered::Single(content) => {
+            sink.content(content).map(|()| (content.len() as u64, 1)).map_err(|e| output_error(&e))
+        }
+        Discovered::Segments { prefix, expected } => {
+            let (prefix, expected) = (prefix.clone(), expected.clone());
+            segments(&mut client, prefix, expected, options.give_up, stop, &mut sink)
         }
     };
     let (bytes, segments) = match fetched {
@@ -141,16 +148,37 @@ pub fn get_object(
         }
     };
     let root = sink.finish(destination.as_ref())?;
-    let prefix = if let Found::Segments { prefix, .. } = found { prefix } else { name };
+    let prefix = if let Discovered::Segments { prefix, .. } = found { prefix } else { name };
     Ok(Fetched::Object(ObjectSummary {
         name: prefix.to_string(),
         path: destination.map(|to| to.path),
         root,
         bytes,
         segments,
-        proven: trust.proves(),
+        proven: policy.proves(),
         elapsed: started.elapsed(),
     }))
+}
+
+/// Fetches the segments under a prefix.
+fn segments(
+    client: &mut Client,
+    prefix: Name,
+    expected: Expected,
+    give_up: Duration,
+    stop: &Stop,
+    sink: &mut Sink<'_>,
+) -> Result<(u64, u64), Error> {
+    let fetch = SegmentFetch::new(prefix, expected, give_up, random_seed()?, sink);
+    let mut fetch = fetch.map_err(client_error)?;
+    match client.run(&mut fetch, stop)? {
+        Ended::Done => fetch.finish().map_err(client_error),
+        Ended::Stopped => Err(interrupted()),
+    }
+}
+
+fn judge(policy: &TrustPolicy, data: &Data<'_>) -> Result<(), String> {
+    policy.verdict(data, now_ms()).map(drop).map_err(|e| e.to_string())
 }
 
 /// The ticket of a publication of ours at `prefix`; `None` if there is no manifest.
@@ -166,16 +194,13 @@ fn ticket(
     let publisher: PublisherId =
         publisher.parse().map_err(|e| failure::usage(format!("{publisher}: {e}")))?;
     let name = naming::encode(prefix.as_ref(), &naming::Request::Manifest);
-    let mut interest = Vec::new();
-    InterestBuilder::new(name.as_ref())
-        .nonce((random_seed()? as u32).to_be_bytes())
-        .lifetime_ms(MANIFEST_PATIENCE.as_millis() as u64)
-        .encode(&mut interest)
-        .map_err(|e| failure::usage(format!("{name}: {e}")))?;
-    let Reply::Data(packet) = client.fetch(&interest, MANIFEST_PATIENCE, stop)? else {
+    let nonce = (random_seed()? as u32).to_be_bytes();
+    let interest =
+        Question::exactly(name, MANIFEST_PATIENCE).encode(nonce).map_err(client_error)?;
+    let Reply::Data(packet) = client.fetch(interest, MANIFEST_PATIENCE, stop)? else {
         return Ok(None);
     };
-    let refused = |why: String| super::trust::refused("the manifest", &why);
+    let refused = |why: String| refused("the manifest", &why);
     let data = Data::decode(&packet).map_err(|e| refused(e.to_string()))?;
     let manifest =
         verify_manifest(&data, prefix.as_ref(), &publisher).map_err(|e| refused(e.to_string()))?;
@@ -207,6 +232,7 @@ fn suggested_name(name: NameRef<'_>) -> PathBuf {
 
 /// Where contents go in order, hashed on the way.
 struct Sink<'a> {
+    policy: &'a TrustPolicy,
     to: BufWriter<Box<dyn Write>>,
     hasher: Hasher,
     peer: FaceAddress,
@@ -216,6 +242,7 @@ struct Sink<'a> {
 
 impl<'a> Sink<'a> {
     fn open(
+        policy: &'a TrustPolicy,
         destination: Option<&Destination>,
         peer: FaceAddress,
         on_event: &'a mut dyn FnMut(Event),
@@ -225,28 +252,26 @@ impl<'a> Sink<'a> {
             Some(to) => Box::new(create(&to.part).map_err(|e| writing(&to.part, &e))?),
         };
         let to = BufWriter::with_capacity(BUFFER, to);
-        Ok(Self { to, hasher: Hasher::new(), peer, told: Instant::now(), on_event })
+        Ok(Self { policy, to, hasher: Hasher::new(), peer, told: Instant::now(), on_event })
     }
 
     /// Gives the file its name; returns the content's root.
     fn finish(mut self, destination: Option<&Destination>) -> Result<String, Error> {
         let wrote = self.to.flush();
         let Some(to) = destination else {
-            wrote.map_err(|e| stdout(&e))?;
+            wrote.map_err(|e| output_error(&e))?;
             return Ok(self.hasher.finalize().to_string());
         };
-        let clobber = match to.policy {
-            OverwritePolicy::Replace => Clobber::Replace,
-            OverwritePolicy::Never => Clobber::Never,
-        };
-        wrote
-            .and_then(|()| File::open(&to.part)?.sync_all())
-            .and_then(|()| disk().rename(&to.part, &to.path, clobber))
-            .and_then(|()| {
-                let above = to.path.parent().filter(|p| !p.as_os_str().is_empty());
-                disk().sync_dir(above.unwrap_or(Path::new(".")))
+        wrote.map_err(|e| writing(&to.path, &e))?;
+        FileRef::open(&*disk(), &to.part, OpenHow::Read)
+            .and_then(|file| {
+                let (policy, device) = (to.policy.into(), Durability::Device);
+                install(&*disk(), &file, &to.part, &to.path, policy, device)
             })
-            .map_err(|e| writing(&to.path, &e))?;
+            .map_err(|e| match e {
+                StoreError::Exists { path } => writing(&path, &io::ErrorKind::AlreadyExists.into()),
+                e => failure::store(&e),
+            })?;
         Ok(self.hasher.finalize().to_string())
     }
 
@@ -260,9 +285,13 @@ impl<'a> Sink<'a> {
 }
 
 impl Receiver for Sink<'_> {
-    fn content(&mut self, bytes: &[u8]) -> Result<(), Error> {
+    fn check(&mut self, data: &Data<'_>) -> Result<(), String> {
+        judge(self.policy, data)
+    }
+
+    fn content(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.hasher.update(bytes);
-        self.to.write_all(bytes).map_err(|e| stdout(&e))
+        self.to.write_all(bytes)
     }
 
     fn progress(&mut self, bytes: u64, total: u64) {
@@ -296,7 +325,7 @@ fn writing(path: &Path, e: &io::Error) -> Error {
 }
 
 /// A reader that went away has had enough.
-fn stdout(e: &io::Error) -> Error {
+pub(super) fn output_error(e: &io::Error) -> Error {
     match e.kind() {
         io::ErrorKind::BrokenPipe => Error { blame: Blame::Interrupted, message: String::new() },
         _ => failure::local("cannot write the content", e),

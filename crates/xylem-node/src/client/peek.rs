@@ -2,16 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use xylem_packet::{Data, InterestBuilder, KeyLocator, Name, NameRef};
+use xylem_client::{ClientError, Question, Reply};
+use xylem_library::clock::now_ms;
+use xylem_library::{Error, Stop};
+use xylem_packet::{Data, KeyLocator, SignatureType};
 
-use super::trust::{Believe, Trust, Verdict, refused, type_name};
-use super::{Client, Reply, parse_name, random_seed};
-use crate::failure;
+use super::{Believe, Client, Verdict, client_error, parse_name, random_seed, refused};
 use crate::uri::PeerUri;
-use xylem_library::{Blame, Error, Stop};
-
-/// Names in a forwarding hint.
-const MAX_HINTS: usize = 16;
 
 /// What to ask.
 #[derive(Clone, Debug)]
@@ -74,24 +71,34 @@ impl Peeked {
 /// not believed, [`Blame::Usage`], [`Blame::Interrupted`].
 pub fn peek(options: &PeekOptions, stop: &Stop) -> Result<Peeked, Error> {
     let name = parse_name(&options.name)?;
-    let trust = Trust::open(&options.believe)?;
-    let interest = interest(&name, options)?;
+    let policy = options.believe.policy()?;
+    let hints = options.hints.iter().map(|hint| parse_name(hint)).collect::<Result<_, _>>()?;
+    let question = Question {
+        can_be_prefix: options.can_be_prefix,
+        must_be_fresh: options.must_be_fresh,
+        hop_limit: options.hop_limit,
+        hints,
+        parameters: options.parameters.clone(),
+        ..Question::exactly(name.clone(), options.lifetime)
+    };
+    let nonce = (random_seed()? as u32).to_be_bytes();
+    let interest = question.encode(nonce).map_err(client_error)?;
     let mut client = Client::connect(options.at.as_ref())?;
     let started = Instant::now();
-    let network = |message| Error { blame: Blame::Network, message };
-    let packet = match client.fetch(&interest, options.lifetime, stop)? {
+    let packet = match client.fetch(interest, options.lifetime, stop)? {
         Reply::Data(packet) => packet,
         Reply::Nack(reason) => {
-            return Err(network(format!("{name}: the forwarder refused it (Nack {})", reason.0)));
+            return Err(client_error(ClientError::Nack { name, reason, discovering: false }));
         }
         Reply::Timeout => {
-            let seconds = options.lifetime.as_secs_f64();
-            return Err(network(format!("{name}: nobody answered within {seconds} s")));
+            return Err(client_error(ClientError::Unanswered { name, after: options.lifetime }));
         }
     };
     let took = started.elapsed();
     let data = Data::decode(&packet).map_err(|e| refused(&options.name, &e.to_string()))?;
-    let verdict = trust.verdict(&data).map_err(|why| refused(&data.name().to_string(), &why))?;
+    let verdict = policy
+        .verdict(&data, now_ms())
+        .map_err(|why| refused(&data.name().to_string(), &why.to_string()))?;
     let (meta, info) = (data.meta(), data.signature_info());
     let key = info.key_locator.map(|locator| match locator {
         KeyLocator::Name(name) => name.to_string(),
@@ -110,28 +117,19 @@ pub fn peek(options: &PeekOptions, stop: &Stop) -> Result<Peeked, Error> {
     })
 }
 
-fn interest(name: &Name, options: &PeekOptions) -> Result<Vec<u8>, Error> {
-    let hints: Vec<Name> = options
-        .hints
-        .iter()
-        .take(MAX_HINTS)
-        .map(|hint| parse_name(hint))
-        .collect::<Result<_, _>>()?;
-    let hints: Vec<NameRef<'_>> = hints.iter().map(Name::as_ref).collect();
-    let mut builder = InterestBuilder::new(name.as_ref())
-        .can_be_prefix(options.can_be_prefix)
-        .must_be_fresh(options.must_be_fresh)
-        .forwarding_hint(&hints)
-        .nonce((random_seed()? as u32).to_be_bytes())
-        .lifetime_ms(u64::try_from(options.lifetime.as_millis()).unwrap_or(u64::MAX));
-    if let Some(hops) = options.hop_limit {
-        builder = builder.hop_limit(hops);
+/// What a signature type is called.
+fn type_name(typ: SignatureType) -> &'static str {
+    match typ {
+        SignatureType::DIGEST_SHA256 => "digest-sha256",
+        SignatureType::RSA => "rsa",
+        SignatureType::ECDSA => "ecdsa",
+        SignatureType::HMAC => "hmac",
+        SignatureType::ED25519 => "ed25519",
+        SignatureType::DIGEST_BLAKE3 => "digest-blake3",
+        SignatureType::BLAKE3_KEYED => "blake3-keyed",
+        SignatureType::BLAKE3_MERKLE => "blake3-merkle",
+        SignatureType::SHA256_MERKLE => "sha256-merkle",
+        SignatureType(200) => "null",
+        _ => "unknown",
     }
-    let mut packet = Vec::new();
-    match &options.parameters {
-        None => builder.encode(&mut packet),
-        Some(parameters) => builder.encode_with_parameters(&mut packet, parameters),
-    }
-    .map_err(|e| failure::usage(format!("{name}: {e}")))?;
-    Ok(packet)
 }

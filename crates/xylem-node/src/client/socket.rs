@@ -1,6 +1,6 @@
 //! One socket to a forwarder: frames in, frames out, many at a time.
 //!
-//! Frames are queued in an [`Outbox`] and leave by one system call for many of them: one write for
+//! Frames wait in a [`FrameQueue`] and leave by one system call for many of them: one write for
 //! a stream, trains of equal datagrams by segment offload for UDP. What comes in is read in large
 //! pieces and cut into frames. What a frame holds is not looked into here.
 
@@ -9,6 +9,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use mio::{Events, Interest, Poll, Token};
+use xylem_client::{Connection, FrameQueue};
 use xylem_packet::frame_len;
 
 use crate::error::EngineError;
@@ -27,6 +28,9 @@ const READ_LEN: usize = 256 * 1024;
 const HIGH_WATER: usize = 512 * 1024;
 const TOKEN: Token = Token(0);
 
+/// Hears each frame that comes, with the connection that it belongs to.
+type OnFrame<'a> = dyn FnMut(&mut Connection, &[u8]) + 'a;
+
 enum Io {
     Tcp(mio::net::TcpStream),
     #[cfg(unix)]
@@ -37,54 +41,8 @@ enum Io {
     },
 }
 
-/// Frames that wait to be written, back to back.
-#[derive(Default)]
-pub(crate) struct Queue {
-    bytes: Vec<u8>,
-    /// Where frames end; kept for datagrams alone.
-    ends: Vec<usize>,
-    written: usize,
-    datagrams: bool,
-}
-
-impl Queue {
-    /// Appends one frame.
-    pub(crate) fn frame(&mut self, frame: &[u8]) {
-        self.bytes.extend_from_slice(frame);
-        if self.datagrams {
-            self.ends.push(self.bytes.len());
-        }
-    }
-
-    /// What waits.
-    #[cfg(test)]
-    pub(crate) fn waiting(&self) -> &[u8] {
-        &self.bytes[self.written..]
-    }
-
-    /// Bytes that wait.
-    pub(crate) fn len(&self) -> usize {
-        self.bytes.len() - self.written
-    }
-
-    fn clear(&mut self) {
-        self.bytes.clear();
-        self.ends.clear();
-        self.written = 0;
-    }
-
-    /// Each datagram that waits.
-    fn datagrams(&self, mut each: impl FnMut(&[u8])) {
-        let mut begin = 0;
-        for end in &self.ends {
-            each(&self.bytes[begin..*end]);
-            begin = *end;
-        }
-    }
-}
-
 /// A connection, or a datagram socket with one peer.
-pub(crate) struct Socket {
+pub(super) struct Socket {
     io: Io,
     poll: Poll,
     events: Events,
@@ -94,7 +52,6 @@ pub(crate) struct Socket {
     end: usize,
     /// Nothing is left in the kernel, as far as the last read told.
     drained: bool,
-    pub(crate) queue: Queue,
 }
 
 impl Socket {
@@ -103,7 +60,7 @@ impl Socket {
     /// # Errors
     /// [`Blame::Network`] if nobody is there, [`Blame::Usage`] for a kind of peer that only nodes
     /// reach.
-    pub(crate) fn connect(to: &Peer) -> Result<Self, Error> {
+    pub(super) fn connect(to: &Peer) -> Result<Self, Error> {
         let local = |e| failure::local("cannot wait for sockets", &e);
         let poll = Poll::new().map_err(local)?;
         let interest = Interest::READABLE | Interest::WRITABLE;
@@ -156,12 +113,16 @@ impl Socket {
             start: 0,
             end: 0,
             drained: false,
-            queue: Queue { datagrams, ..Queue::default() },
         })
     }
 
+    /// Whether each frame is a datagram.
+    pub(super) fn is_datagram(&self) -> bool {
+        matches!(self.io, Io::Udp { .. })
+    }
+
     /// Whether frames are datagrams that cross a network, which may cut or lose large ones.
-    pub(crate) fn cuts_datagrams(&self) -> bool {
+    pub(super) fn cuts_datagrams(&self) -> bool {
         matches!(&self.io, Io::Udp { remote, .. } if !remote.ip().is_loopback())
     }
 
@@ -170,20 +131,21 @@ impl Socket {
     ///
     /// # Errors
     /// [`Blame::Network`] if the connection ended or carries no NDN.
-    pub(crate) fn receive(
+    pub(super) fn receive(
         &mut self,
+        connection: &mut Connection,
         wait: Duration,
-        each: &mut dyn FnMut(&[u8], &mut Queue),
+        each: &mut OnFrame<'_>,
     ) -> Result<bool, Error> {
-        self.flush()?;
+        self.flush(connection.queue())?;
         let deadline = Instant::now() + wait;
         loop {
             let came = match &mut self.io {
-                Io::Udp { .. } => self.receive_datagrams(each)?,
-                _ => self.receive_stream(each)?,
+                Io::Udp { .. } => self.receive_datagrams(connection, each)?,
+                _ => self.receive_stream(connection, each)?,
             };
             if came {
-                self.flush()?;
+                self.flush(connection.queue())?;
                 return Ok(true);
             }
             let left = deadline.saturating_duration_since(Instant::now());
@@ -210,18 +172,19 @@ impl Socket {
 
     fn receive_datagrams(
         &mut self,
-        each: &mut dyn FnMut(&[u8], &mut Queue),
+        connection: &mut Connection,
+        each: &mut OnFrame<'_>,
     ) -> Result<bool, Error> {
         let Io::Udp { socket, remote } = &mut self.io else { return Ok(false) };
         if self.drained {
             return Ok(false);
         }
-        let (queue, mut came) = (&mut self.queue, false);
+        let mut came = false;
         let more = socket
             .receive(&mut |from, _, datagram| {
                 if from == *remote {
                     came = true;
-                    each(&datagram, queue);
+                    each(connection, &datagram);
                 }
             })
             .map_err(|e| gone(&e))?;
@@ -230,7 +193,11 @@ impl Socket {
         Ok(came)
     }
 
-    fn receive_stream(&mut self, each: &mut dyn FnMut(&[u8], &mut Queue)) -> Result<bool, Error> {
+    fn receive_stream(
+        &mut self,
+        connection: &mut Connection,
+        each: &mut OnFrame<'_>,
+    ) -> Result<bool, Error> {
         while !self.drained {
             if self.start > 0 {
                 self.buffer.copy_within(self.start..self.end, 0);
@@ -255,7 +222,7 @@ impl Socket {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
                 Err(e) => return Err(gone(&e)),
             }
-            if self.cut(each)? {
+            if self.cut(connection, each)? {
                 return Ok(true);
             }
         }
@@ -263,18 +230,18 @@ impl Socket {
     }
 
     /// Hands over the whole frames of the buffer.
-    fn cut(&mut self, each: &mut dyn FnMut(&[u8], &mut Queue)) -> Result<bool, Error> {
+    fn cut(&mut self, connection: &mut Connection, each: &mut OnFrame<'_>) -> Result<bool, Error> {
         let mut came = false;
         loop {
             let rest = &self.buffer[self.start..self.end];
             let len = frame_len(rest)
                 .map_err(|e| gone(&io::Error::other(format!("what it sends is not NDN ({e})"))))?;
             let Some(len) = len else { return Ok(came) };
-            each(&rest[..len], &mut self.queue);
+            each(connection, &rest[..len]);
             came = true;
             self.start += len;
-            if self.queue.len() > HIGH_WATER {
-                self.flush()?;
+            if connection.queue().waiting().len() > HIGH_WATER {
+                self.flush(connection.queue())?;
             }
         }
     }
@@ -284,26 +251,22 @@ impl Socket {
     /// # Errors
     /// [`Blame::Network`] if the connection ended or takes nothing any more. Datagrams that the
     /// kernel has no room for are lost, as on the way.
-    pub(crate) fn flush(&mut self) -> Result<(), Error> {
-        if self.queue.len() == 0 {
-            return Ok(());
-        }
+    pub(super) fn flush(&mut self, queue: &mut FrameQueue) -> Result<(), Error> {
         let mut stuck_since = None;
-        loop {
-            let rest = &self.queue.bytes[self.queue.written..];
+        while !queue.waiting().is_empty() {
             let wrote = match &mut self.io {
                 Io::Udp { socket, remote } => {
-                    self.queue.datagrams(|datagram| socket.queue(*remote, datagram));
+                    queue.drain_datagrams(|datagram| socket.queue(*remote, datagram));
                     socket.flush();
-                    Ok(rest.len())
+                    Ok(0)
                 }
-                Io::Tcp(stream) => stream.write(rest),
+                Io::Tcp(stream) => stream.write(queue.waiting()),
                 #[cfg(unix)]
-                Io::Unix(stream) => stream.write(rest),
+                Io::Unix(stream) => stream.write(queue.waiting()),
             };
             match wrote {
                 Ok(n) => {
-                    self.queue.written += n;
+                    queue.written(n);
                     stuck_since = None;
                 }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
@@ -317,11 +280,8 @@ impl Socket {
                 }
                 Err(e) => return Err(gone(&e)),
             }
-            if self.queue.len() == 0 {
-                self.queue.clear();
-                return Ok(());
-            }
         }
+        Ok(())
     }
 }
 

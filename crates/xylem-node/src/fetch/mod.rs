@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
-use xylem_forward::{FaceId, Forwarder};
+use xylem_forward::{FaceId, Forwarder, Seed};
 use xylem_link::{Endpoint, Shaping, StaticKey};
 use xylem_object::{Manifest, Ticket};
 use xylem_packet::Name;
@@ -100,9 +100,8 @@ impl Fetch {
         let link_config =
             xylem_link::Config { accept_incoming: false, shaping, ..Default::default() };
         let endpoint = Endpoint::new(link_config, link_key, identity::random()?);
-        let mut forward_config = end_host();
-        forward_config.seed = u64::from_le_bytes(identity::random()?);
-        let mut engine = Engine::new(endpoint, Forwarder::new(forward_config))?;
+        let seed = Seed::from_random(identity::random()?);
+        let mut engine = Engine::new(endpoint, Forwarder::new(end_host(), seed))?;
         let mut dialler = Dialler::new(ticket, from)?;
         dialler.dial(&mut engine);
 

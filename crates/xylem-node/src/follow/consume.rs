@@ -13,16 +13,16 @@ use bytes::Bytes;
 use xylem_object::growing::{pointed_to, pointer_name};
 use xylem_object::{Growing, Kind, Manifest, ObjectId, naming};
 use xylem_packet::{Component, InterestBuilder, Name, Packet};
-use xylem_store::{FileRef, OpenHow, Store};
+use xylem_store::{FileRef, GrowingFile, OpenHow, Store};
 use xylem_transfer::{Event as TransferEvent, Spec};
-use xylem_tree::consistency::{self, ConsistencyError};
+use xylem_tree::consistency::{self, ConsistencyError, Continuation};
 use xylem_tree::{Geometry, GrowingTree, Node, NodeValue, Segment, TreeKind, Verified, Verifier};
 
 use crate::event::Event;
+use crate::failure;
 use crate::fetch::Fetch;
 use crate::get::GetOptions;
 use crate::summary::GetSummary;
-use crate::{client, failure};
 use xylem_library::follow::log::{self, Entry};
 use xylem_library::follow::output::{Output, Place};
 use xylem_library::identity;
@@ -155,7 +155,7 @@ fn begin(
     let empty = || GrowingTree::new(manifest.segment, TreeKind::Blake3);
     let Some(to) = Destination::choose(&options.save, manifest)? else {
         let begun = Begun { path: None, tree: empty(), verified: None, file: None };
-        return Ok((Place::Stdout, begun));
+        return Ok((Place::Stdout(begun.tree.checkpoint()), begun));
     };
     let how = OpenHow::Create { mode: 0o666 };
     let file = FileRef::open(&**store.medium(), &to.path, how).map_err(at)?;
@@ -196,7 +196,8 @@ fn begin(
     if tree.size() > 0 {
         on_event(Event::Library(LibraryEvent::Resumed { bytes: tree.size() }));
     }
-    let place = Place::File { file: file.clone(), end: tree.size(), state: state.clone() };
+    let out = GrowingFile::new(file.clone(), &tree.checkpoint());
+    let place = Place::File { file: out, state: state.clone() };
     let begun = Begun { path: Some(to.path), tree, verified, file: Some((file, state)) };
     Ok((place, begun))
 }
@@ -296,7 +297,9 @@ impl Follower {
     /// nobody is here.
     fn ask(&mut self, number: Option<u64>) -> Result<bool, Error> {
         let (name, discovers, lifetime) = match number {
-            None => (self.object.child(Component::keyword(client::rdr::METADATA)), true, ASK_EVERY),
+            None => {
+                (self.object.child(Component::keyword(xylem_client::METADATA)), true, ASK_EVERY)
+            }
             Some(number) => (pointer_name(self.object.as_ref(), number), false, POINTER_LIFETIME),
         };
         let mut interest = Vec::new();
@@ -339,16 +342,17 @@ impl Follower {
             self.fetch.manifest(stop, on_event)?;
             (shown, nodes) = self.show(&manifest, stop, on_event)?;
         }
-        if let Err(why) = shown {
-            return Err(match (self.at, &self.begun.verified, &self.begun.path) {
+        let continuation = shown.map_err(|why| {
+            match (self.at, &self.begun.verified, &self.begun.path) {
                 // Nothing says that what is there came from here.
                 (None, None, Some(path)) => failure::usage(format!(
                     "{} exists and is no beginning of it; choose --overwrite or -o PATH",
                     path.display()
                 )),
                 _ => self.other_history(version, &why.to_string()),
-            });
-        }
+            }
+        })?;
+        self.output.advance(continuation)?;
         self.fetch_new(&manifest, nodes, stop, on_event)?;
         if self.begun.tree.checkpoint().root() != manifest.root {
             return Err(self.other_history(version, "its bytes are not its root's"));
@@ -406,9 +410,9 @@ impl Follower {
         }
         file.set_len(verified.size()).map_err(|e| failure::store(&e))?;
         self.begun.tree = verified.clone();
-        let (file, state, end) = (file.clone(), state.clone(), verified.size());
-        let old =
-            std::mem::replace(&mut self.output, Output::new(Place::File { file, end, state }));
+        let file = GrowingFile::new(file.clone(), &verified.checkpoint());
+        let place = Place::File { file, state: state.clone() };
+        let old = std::mem::replace(&mut self.output, Output::new(place));
         old.finish()?;
         Ok(true)
     }
@@ -421,7 +425,7 @@ impl Follower {
         manifest: &Manifest,
         stop: &Stop,
         on_event: &mut dyn FnMut(Event),
-    ) -> Result<(Result<(), ConsistencyError>, Shown), Error> {
+    ) -> Result<(Result<Continuation, ConsistencyError>, Shown), Error> {
         let tree = &self.begun.tree;
         let (old, new) = (tree.geometry(), manifest.geometry());
         let roots = (tree.checkpoint().root(), manifest.root);
@@ -438,7 +442,7 @@ impl Follower {
         self.fetch_range(&new, manifest, first..first + 1, None, Some(&mut shown), stop, on_event)?;
         let tree = &self.begun.tree;
         let content = match &shown.segment {
-            Some((at, content)) if *at == needs.segment.0 => content.clone(),
+            Some(segment) if segment.index == needs.segment => segment.content.clone(),
             _ => Bytes::copy_from_slice(tree.tail().1),
         };
         let value = |node: Node| shown.nodes.get(&node).copied().or_else(|| tree.node(node));
@@ -459,9 +463,9 @@ impl Follower {
     ) -> Result<(), Error> {
         let geometry = manifest.geometry();
         let mut first = self.begun.tree.size() / geometry.segment_size().bytes() as u64;
-        if let Some((at, content)) = shown.segment.take() {
-            self.write(geometry.segment_range(xylem_tree::SegmentIndex(at)).start, content)?;
-            first = at + 1;
+        if let Some(segment) = shown.segment.take() {
+            first = segment.index.0 + 1;
+            self.write(segment)?;
         }
         if self.begun.tree.size() < manifest.size {
             let verifier = shown.verifier(geometry, manifest);
@@ -489,22 +493,20 @@ impl Follower {
         transfer
             .add_object(ObjectId::Root, manifest.root, *geometry, [wanted], [], verifier)
             .map_err(|e| Error { blame: Blame::Network, message: e.to_string() })?;
-        let mut early: BTreeMap<u64, Bytes> = BTreeMap::new();
+        let mut early: BTreeMap<u64, Verified<Segment<Bytes>>> = BTreeMap::new();
         let mut complete = false;
         loop {
             while let Some(event) = self.fetch.next_event(on_event)? {
                 match event {
                     TransferEvent::Segment { segment, .. } => {
-                        let segment: Verified<Segment<Bytes>> = segment;
                         self.fetched += segment.content.len() as u64;
                         if let Some(shown) = &mut shown {
-                            shown.segment = Some((segment.index.0, segment.content.clone()));
+                            shown.segment = Some(segment);
                             continue;
                         }
-                        early.insert(segment.index.0, segment.content.clone());
-                        while let Some(content) = early.remove(&next) {
-                            let at = geometry.segment_range(xylem_tree::SegmentIndex(next)).start;
-                            self.write(at, content)?;
+                        early.insert(segment.index.0, segment);
+                        while let Some(segment) = early.remove(&next) {
+                            self.write(segment)?;
                             next += 1;
                         }
                     }
@@ -529,12 +531,13 @@ impl Follower {
         }
     }
 
-    /// The bytes of a segment that begins at `start`, but for those that are here already.
-    fn write(&mut self, start: u64, content: Bytes) -> Result<(), Error> {
-        let here = self.begun.tree.size().saturating_sub(start).min(content.len() as u64);
-        let new = content.slice(here as usize..);
-        let Ok(()) = self.begun.tree.push(&new, |_, _| Ok::<(), std::convert::Infallible>(()));
-        self.output.bytes(new)
+    /// Writes a segment, but for those of its bytes that are here already.
+    fn write(&mut self, segment: Verified<Segment<Bytes>>) -> Result<(), Error> {
+        let here = self.begun.tree.size().saturating_sub(segment.offset);
+        let new = usize::try_from(here).ok().and_then(|here| segment.content.get(here..));
+        let new = new.unwrap_or_default();
+        let Ok(()) = self.begun.tree.push(new, |_, _| Ok::<(), std::convert::Infallible>(()));
+        self.output.segment(segment)
     }
 
     fn tell_progress(&mut self, total: u64, on_event: &mut dyn FnMut(Event)) {
@@ -561,7 +564,7 @@ impl Follower {
 #[derive(Default)]
 struct Shown {
     nodes: HashMap<Node, NodeValue>,
-    segment: Option<(u64, Bytes)>,
+    segment: Option<Verified<Segment<Bytes>>>,
 }
 
 impl Shown {

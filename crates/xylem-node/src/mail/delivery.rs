@@ -9,7 +9,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use xylem_forward::{FaceId, Forwarder};
+use xylem_forward::{FaceId, Forwarder, Seed};
 use xylem_link::{Endpoint, StaticKey, purpose};
 use xylem_mail::EnvelopeId;
 use xylem_mail::protocol::{Frame, Status};
@@ -159,7 +159,7 @@ impl Delivery {
     ) -> Result<Self, Failed> {
         let config = xylem_link::Config { accept_incoming: false, ..Default::default() };
         let endpoint = Endpoint::new(config, key, identity::random()?);
-        let forwarder = Forwarder::new(xylem_forward::Config::default());
+        let forwarder = Forwarder::new(Default::default(), Seed::from_random(identity::random()?));
         let mut engine = Engine::new(endpoint, forwarder)?;
         let (mut dialled, mut why) = (Vec::new(), String::from("it has no address"));
         for peer in peers {

@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use xylem_forward::Forwarder;
+use xylem_forward::{Forwarder, Seed};
 use xylem_link::{Endpoint, StaticKey};
 use xylem_mail::{Body, Content, EnvelopeId, MAX_NAME, MAX_NOTE};
 use xylem_mgmt::FaceUri;
@@ -292,7 +292,7 @@ pub fn listen(
         StaticKey::from_bytes(link),
         identity::random()?,
     );
-    let forwarder = Forwarder::new(xylem_forward::Config::default());
+    let forwarder = Forwarder::new(Default::default(), Seed::from_random(identity::random()?));
     let mut engine = Engine::new(endpoint, forwarder)?;
     let at: Vec<Peer> = at.iter().map(|a| Peer::Link { address: *a, key: None }).collect();
     for address in bind_links(&mut engine, &at)? {

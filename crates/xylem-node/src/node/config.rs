@@ -33,6 +33,9 @@ pub struct NodeConfig {
     pub routes: Vec<Route>,
     /// Strategies by prefix.
     pub strategies: Vec<(Name, Strategy)>,
+    /// Names of the region that it is in: where a forwarding hint leads here, the Interest goes on by
+    /// its own name.
+    pub regions: Vec<Name>,
     /// Pending Interests at most.
     pub pit_capacity: usize,
     /// Cached packets at most.
@@ -88,6 +91,7 @@ impl NodeConfig {
             multicast_interfaces: Vec::new(),
             routes: Vec::new(),
             strategies: Vec::new(),
+            regions: Vec::new(),
             pit_capacity: 1 << 20,
             cs_packets: 65_536,
             cs_bytes: 64 << 20,
@@ -223,6 +227,7 @@ struct NodeTable {
     management: Option<ManagementTable>,
     route: Option<Vec<RouteTable>>,
     strategy: Option<Vec<StrategyTable>>,
+    regions: Option<Vec<String>>,
 }
 
 #[derive(Deserialize)]
@@ -310,6 +315,8 @@ impl NodeTable {
                 .ok_or_else(|| format!("strategy {} is not known", choice.strategy))?;
             config.strategies.push((prefix, strategy));
         }
+        let regions = self.regions.unwrap_or_default();
+        config.regions = regions.iter().map(|region| name(region)).collect::<Result<_, _>>()?;
         Ok(config)
     }
 }
@@ -360,6 +367,7 @@ mod tests {
             cs_bytes = 5
             cs_directory = "/var/cache/xylem"
             cs_directory_bytes = 9
+            regions = ["/isp/site"]
             [node.multicast]
             enabled = false
             [node.management]
@@ -392,7 +400,7 @@ mod tests {
         assert_eq!(config.multicast, None);
         assert!(config.localhop && config.anchors.len() == 1);
         assert_eq!((config.routes[0].prefix.to_string(), config.routes[0].cost), ("/a".into(), 4));
-        assert_eq!(config.strategies.len(), 1);
+        assert_eq!((config.strategies.len(), config.regions.len()), (1, 1));
         let mailbox = config.mailbox.unwrap();
         assert_eq!((mailbox.each, mailbox.age), (5, Duration::from_secs(2 * 86_400)));
         assert_eq!(read("[mailbox]\nenabled = false").unwrap().mailbox, None);

@@ -54,6 +54,14 @@ pub enum NodeError {
         /// Why.
         why: RouteError,
     },
+    /// A region of the settings that the tables don't take.
+    #[error("region {region}: {why}")]
+    Region {
+        /// Its name.
+        region: Name,
+        /// Why.
+        why: RouteError,
+    },
     /// A file that holds no certificate to trust.
     #[error("anchor {}: {why}", path.display())]
     Anchor {
@@ -95,6 +103,7 @@ impl Failure for NodeError {
             | Self::Multicast { .. }
             | Self::Route { .. }
             | Self::Strategy { .. }
+            | Self::Region { .. }
             | Self::Anchor { .. } => Blame::Usage,
             Self::Directory { .. } | Self::Cache { .. } => Blame::Local,
             Self::Engine(e) => e.blame(),

@@ -15,13 +15,12 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use xylem_forward::{FaceId, Forwarder};
+use xylem_forward::{FaceId, Forwarder, Seed};
 use xylem_link::{Endpoint, Level, StaticKey};
 use xylem_mgmt::{Authority, FaceUri, Management, ManagementConfig, Persistency};
 use xylem_packet::Interest;
 use xylem_trust::{Certificate, TrustStore};
 
-use crate::client::certificate;
 use crate::engine::{Engine, EngineEvent, Limits, Program};
 use crate::error::{EngineError, certificate as tls_certificate};
 use crate::event::Event;
@@ -34,6 +33,7 @@ use xylem_library::Stop;
 use xylem_library::clock::now_ms;
 use xylem_library::disk_cache::DiskShelf;
 use xylem_library::identity;
+use xylem_library::key_files::certificate;
 use xylem_library::mail::MailStore;
 
 /// Forwards until `stop` is raised.
@@ -84,12 +84,11 @@ impl Node {
         forwarding.pit_capacity = config.pit_capacity;
         forwarding.cs_capacity_bytes = config.cs_bytes;
         forwarding.cs_capacity_packets = config.cs_packets;
-        forwarding.seed = u64::from_le_bytes(identity::random()?);
-        let mut forwarder = Forwarder::new(forwarding);
+        let mut forwarder = Forwarder::new(forwarding, Seed::from_random(identity::random()?));
         if let Some(directory) = &config.cs_directory {
-            let shelf = DiskShelf::open(directory, config.cs_directory_bytes)
+            let cache = DiskShelf::open(directory, config.cs_directory_bytes)
                 .map_err(|why| NodeError::Cache { path: directory.clone(), why })?;
-            forwarder.set_shelf(Some(Box::new(shelf)));
+            forwarder.set_second_level(Some(Box::new(cache)));
         }
         let mut engine = Engine::new(endpoint, forwarder)?;
         engine.set_limits(Limits {
@@ -165,6 +164,10 @@ impl Node {
                 .forwarder
                 .set_strategy(prefix.as_ref(), *strategy)
                 .map_err(|why| NodeError::Strategy { prefix: prefix.clone(), why })?;
+        }
+        for region in &self.config.regions {
+            let added = self.engine.forwarder.add_region(region.as_ref());
+            added.map_err(|why| NodeError::Region { region: region.clone(), why })?;
         }
         Ok(())
     }

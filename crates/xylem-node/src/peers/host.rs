@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 
 use mio::Waker;
-use xylem_forward::{FaceId, Forwarder};
+use xylem_forward::{FaceId, Forwarder, Seed};
 use xylem_link::{Endpoint, Shaping, StaticKey};
 use xylem_object::peers::{Announcement, MAX_OWN_ADDRESSES};
 use xylem_object::{Publication, PublicationError, Ticket};
@@ -86,9 +86,8 @@ impl Host {
             ..Default::default()
         };
         let endpoint = Endpoint::new(config, secret, identity::random()?);
-        let mut forward = xylem_forward::Config::default();
-        forward.seed = u64::from_le_bytes(identity::random()?);
-        let mut engine = Engine::new(endpoint, Forwarder::new(forward))?;
+        let seed = Seed::from_random(identity::random()?);
+        let mut engine = Engine::new(endpoint, Forwarder::new(Default::default(), seed))?;
         engine.set_limits(Limits { faces: MAX_LINKS, ..Limits::default() });
         let listen = bind(&mut engine, listen)?;
         engine.serve(ticket.name.as_ref());

@@ -7,18 +7,23 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::SocketAddr;
+use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use xylem_forward::{FaceId, FaceScope, Forwarder, Incoming, Outgoing};
-use xylem_hash::Hash;
+use xylem_forward::{FaceId, FaceScope, Forwarder, Outgoing, Seed};
 use xylem_link::{Endpoint, Event as LinkEvent, LinkId, PeerKey, StaticKey};
 use xylem_object::naming::{self, ObjectId};
-use xylem_object::{Answer, Manifest, Publication, PublisherKey, Source, sign_manifest};
+use xylem_object::{Answer, Manifest, Publication, PublisherKey, sign_manifest};
 use xylem_packet::{LpPacket, Name, Packet};
+use xylem_sim::{Conditions, EventQueue, Path, Rng, Simulation, ms};
 use xylem_transfer::{Config, Event, PeerId, Spec, Transfer};
-use xylem_tree::{Geometry, NodeSource, Outboard, SegmentSize};
+
+#[path = "../in_memory/mod.rs"]
+mod in_memory;
+
+use in_memory::{Reader, Stored, address, without_headers};
 
 pub const NODES: usize = 5;
 /// Things that a node serves at once; the oldest makes room.
@@ -26,18 +31,14 @@ const SERVED: usize = 3;
 const LARGEST: u64 = 2_000_000;
 /// Longer than any fetch takes here, with a cut of the network in its midst.
 const PATIENCE: Duration = Duration::from_secs(240);
-
-/// xorshift64*: all chance of a run comes from one seed.
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % n.max(1)
-    }
-}
+const PATH: Conditions = Conditions {
+    delay: ms(5),
+    jitter: ms(3),
+    loss: 0.005,
+    duplicate: 0.005,
+    mtu: 1_472,
+    ..Conditions::PERFECT
+};
 
 /// Something that was published.
 struct Original {
@@ -45,51 +46,20 @@ struct Original {
     prefix: Name,
     publisher: PublisherKey,
     packet: Vec<u8>,
-    content: Vec<u8>,
-    outboard: Outboard,
+    stored: Rc<Stored>,
 }
 
 impl Original {
-    fn new(number: u64, chance: &mut Chance) -> Self {
-        let size = chance.below(LARGEST);
-        let mut content = Vec::with_capacity(size as usize + 8);
-        while (content.len() as u64) < size {
-            content.extend_from_slice(&(chance.below(1 << 31) * 0x9e37_79b9).to_le_bytes());
-        }
-        content.truncate(size as usize);
-        let outboard = Outboard::of(&content, SegmentSize::DEFAULT);
-        let publisher = PublisherKey::generate([number as u8; 32]);
+    fn new(number: u64, rng: &mut Rng) -> Self {
+        let size = rng.below(LARGEST);
+        let stored = Stored::new(rng.bytes(size as usize));
+        let publisher = PublisherKey::from_bytes(&[number as u8; 32]);
         let object = Name::from_uri(&format!("/soak/{number}")).expect("a name");
         let prefix = naming::versioned(object.as_ref(), number + 1).expect("a short name");
-        let manifest = Manifest::file(outboard.root(), size, b"soak");
+        let manifest = Manifest::file(stored.outboard.root(), size, b"soak");
         let packet =
             sign_manifest(&manifest, prefix.as_ref(), &publisher).expect("a valid manifest");
-        Self { object, prefix, publisher, packet, content, outboard }
-    }
-}
-
-/// An original as a publication reads it.
-struct Shelf(Rc<Original>);
-
-impl Source for Shelf {
-    type Error = std::convert::Infallible;
-
-    fn geometry(&mut self, _: ObjectId) -> Option<Geometry> {
-        Some(*self.0.outboard.geometry())
-    }
-
-    fn read_content(&mut self, _: ObjectId, at: u64, out: &mut [u8]) -> Result<(), Self::Error> {
-        out.copy_from_slice(&self.0.content[at as usize..at as usize + out.len()]);
-        Ok(())
-    }
-
-    fn read_nodes(&mut self, _: ObjectId, slot: u64, out: &mut [u8]) -> Result<(), Self::Error> {
-        self.0.outboard.as_bytes().read_nodes(slot, out).expect("slots of this tree");
-        Ok(())
-    }
-
-    fn root(&mut self, _: ObjectId) -> Option<Hash> {
-        Some(self.0.outboard.root())
+        Self { object, prefix, publisher, packet, stored }
     }
 }
 
@@ -126,32 +96,18 @@ struct Node {
     buffer: Vec<u8>,
 }
 
-fn address(node: usize) -> SocketAddr {
-    SocketAddr::from(([192, 0, 2, node as u8 + 1], 7348))
-}
-
 fn node_at(address: SocketAddr) -> Option<usize> {
-    (0..NODES).find(|node| self::address(*node) == address)
+    (0..NODES).find(|node| in_memory::address(*node) == address)
 }
 
 fn key(node: usize) -> StaticKey {
     StaticKey::from_bytes([node as u8 + 1; 32])
 }
 
-/// The packet within a frame of the application, and the next hop that it may have chosen.
-fn without_headers(frame: &Bytes) -> Option<Incoming<'_>> {
-    match Packet::decode(frame).ok()? {
-        Packet::Lp(lp) => Some(Incoming {
-            next_hop: lp.next_hop_face_id.map(FaceId),
-            ..Incoming::bare(lp.fragment?)
-        }),
-        _ => Some(Incoming::bare(frame)),
-    }
-}
-
 impl Node {
     fn new(number: usize) -> Self {
-        let mut forwarder = Forwarder::new(xylem_forward::Config::default());
+        let mut forwarder =
+            Forwarder::new(Default::default(), Seed::from_random([number as u8; 16]));
         let application = forwarder.add_face(FaceScope::Local);
         let seed = [number as u8 + 100; 32];
         Self {
@@ -261,8 +217,8 @@ impl Node {
             };
             let mut data = Vec::new();
             let answered = self.serving.iter_mut().any(|serving| {
-                let mut shelf = Shelf(serving.original.clone());
-                let Ok(answer) = serving.publication.answer(&interest, &mut shelf, &mut data);
+                let mut reader = Reader(serving.original.stored.clone());
+                let Ok(answer) = serving.publication.answer(&interest, &mut reader, &mut data);
                 matches!(answer, Answer::Data)
             });
             if answered {
@@ -311,8 +267,18 @@ impl Node {
         }
         let over = self.fetching.as_ref().is_some_and(|fetching| fetching.complete);
         let done = self.fetching.take_if(|_| over)?;
-        assert!(done.content == done.original.content, "what was fetched differs");
+        assert!(done.content == done.original.stored.content, "what was fetched differs");
         Some(done.original)
+    }
+
+    fn timers(&mut self, now: Duration) {
+        if self.endpoint.poll_timeout().is_some_and(|t| t <= now) {
+            self.endpoint.handle_timeout(now);
+            self.drain(now);
+        }
+        if self.forwarder.poll_timeout().is_some_and(|t| t <= now) {
+            self.forwarder.handle_timeout(now, &mut |_, _: Outgoing<'_>| {});
+        }
     }
 
     fn next_timer(&self, now: Duration) -> Option<Duration> {
@@ -357,13 +323,20 @@ pub struct Census {
     pub cuts: u64,
 }
 
+/// From a node to another.
+pub struct Datagram {
+    from: usize,
+    to: usize,
+    bytes: Vec<u8>,
+}
+
 /// All of it.
 pub struct World {
-    pub now: Duration,
     nodes: Vec<Node>,
-    chance: Chance,
-    flying: BTreeMap<(Duration, u64), (usize, usize, Vec<u8>)>,
-    sent: u64,
+    rng: Rng,
+    queue: EventQueue<Datagram>,
+    /// Between any two nodes.
+    path: Path,
     /// Until when two nodes do not hear each other, by the lower and the higher number.
     cut: HashMap<(usize, usize), Duration>,
     published: u64,
@@ -373,11 +346,10 @@ pub struct World {
 impl World {
     pub fn new(seed: u64) -> Self {
         Self {
-            now: Duration::ZERO,
             nodes: (0..NODES).map(Node::new).collect(),
-            chance: Chance(seed | 1),
-            flying: BTreeMap::new(),
-            sent: 0,
+            rng: Rng::new(seed),
+            queue: EventQueue::new(),
+            path: Path::new(PATH, !seed),
             cut: HashMap::new(),
             published: 0,
             census: Census::default(),
@@ -392,54 +364,27 @@ impl World {
             pending: sum(|node| node.forwarder.pit_len()),
             pending_memory: sum(|node| node.forwarder.pit_memory()),
             routes: sum(|node| node.forwarder.fib_len()),
-            flying: self.flying.len(),
+            flying: self.queue.len(),
             ..self.census
         }
     }
 
+    pub fn now(&self) -> Duration {
+        self.queue.now()
+    }
+
     /// Goes on until `end`.
     pub fn run(&mut self, end: Duration) {
-        while self.now < end {
-            for n in 0..NODES {
-                self.nodes[n].work(self.now);
-                if let Some(original) = self.nodes[n].fetch(self.now) {
-                    self.fetched(n, original);
-                }
-                if self.nodes[n].fetching.is_none() && self.nodes[n].wakes <= self.now {
-                    self.act(n);
-                }
-            }
-            (0..NODES).for_each(|n| self.transmit(n));
-            let arrival = self.flying.keys().next().map(|(at, _)| *at);
-            let timers = self.nodes.iter().filter_map(|node| node.next_timer(self.now));
-            let next = timers.chain(arrival).min();
-            // A timer that is due already must not stop time.
-            self.now = next.unwrap_or(end).max(self.now + Duration::from_micros(1));
-            while let Some(entry) = self.flying.first_entry().filter(|e| e.key().0 <= self.now) {
-                let (from, to, bytes) = entry.remove();
-                let (node, datagram) = (&mut self.nodes[to], BytesMut::from(&bytes[..]));
-                node.endpoint.handle_datagram(self.now, address(from), datagram);
-                node.drain(self.now);
-            }
-            for node in &mut self.nodes {
-                if node.endpoint.poll_timeout().is_some_and(|t| t <= self.now) {
-                    node.endpoint.handle_timeout(self.now);
-                    node.drain(self.now);
-                }
-                if node.forwarder.poll_timeout().is_some_and(|t| t <= self.now) {
-                    node.forwarder.handle_timeout(self.now, &mut |_, _: Outgoing<'_>| {});
-                }
-            }
-        }
+        self.run_until(end);
     }
 
     fn fetched(&mut self, n: usize, original: Rc<Original>) {
         self.census.fetches += 1;
-        self.census.bytes += original.content.len() as u64;
-        if self.chance.below(3) == 0 {
+        self.census.bytes += original.stored.content.len() as u64;
+        if self.rng.below(3) == 0 {
             self.serve(n, original);
         }
-        self.nodes[n].wakes = self.now + Duration::from_millis(self.chance.below(40_000));
+        self.nodes[n].wakes = self.now() + self.rng.time_below(ms(40_000));
     }
 
     /// Lets a node serve something, unless what would have to go is being fetched.
@@ -457,61 +402,93 @@ impl World {
 
     /// A node without work shares something new, or fetches what others have; now and then two nodes
     /// lose sight of each other.
-    fn act(&mut self, n: usize) {
-        if self.chance.below(20) == 0 {
-            let (a, b) = (self.chance.below(NODES as u64) as usize, n);
-            let long = Duration::from_millis(self.chance.below(50_000));
-            self.cut.insert((a.min(b), a.max(b)), self.now + long);
+    fn act_at_random(&mut self, n: usize) {
+        if self.rng.below(20) == 0 {
+            let (a, b) = (self.rng.index(NODES), n);
+            let long = self.rng.time_below(ms(50_000));
+            self.cut.insert((a.min(b), a.max(b)), self.now() + long);
             self.census.cuts += 1;
         }
         let others: Vec<Rc<Original>> = (0..NODES)
             .filter(|other| *other != n)
             .flat_map(|other| self.nodes[other].serving.iter().map(|s| s.original.clone()))
             .collect();
-        if others.is_empty() || self.chance.below(4) == 0 {
-            let original = Rc::new(Original::new(self.published, &mut self.chance));
+        if others.is_empty() || self.rng.below(4) == 0 {
+            let original = Rc::new(Original::new(self.published, &mut self.rng));
             self.published += 1;
             self.serve(n, original);
-            self.nodes[n].wakes = self.now + Duration::from_millis(self.chance.below(20_000));
+            self.nodes[n].wakes = self.now() + self.rng.time_below(ms(20_000));
             return;
         }
-        let original = others[self.chance.below(others.len() as u64) as usize].clone();
+        let original = others[self.rng.index(others.len())].clone();
         let has = |node: &&Node| {
             node.number != n && node.serving.iter().any(|s| Rc::ptr_eq(&s.original, &original))
         };
         let from: Vec<usize> = self.nodes.iter().filter(has).map(|node| node.number).collect();
-        let size = original.content.len();
+        let size = original.stored.content.len();
         let spec = Spec {
             prefix: original.prefix.clone(),
             publisher: original.publisher.public(),
-            root: Some(original.outboard.root()),
+            root: Some(original.stored.outboard.root()),
             size: Some(size as u64),
         };
         let config = Config { give_up: PATIENCE, ..Config::default() };
-        let transfer = Transfer::new(spec, config, self.chance.below(u64::MAX));
-        let (content, since) = (vec![0; size], self.now);
+        let transfer = Transfer::new(spec, config, self.rng.next_u64());
+        let (content, since) = (vec![0; size], self.now());
         self.nodes[n].fetching =
             Some(Fetching { original, from, transfer, content, since, complete: false });
     }
 
     fn transmit(&mut self, from: usize) {
-        let Self { now, nodes, chance, flying, sent, cut, .. } = self;
-        let node = &mut nodes[from];
-        while let Some(transmit) = node.endpoint.poll_transmit(*now, &mut node.buffer) {
+        let Self { nodes, queue, path, cut, .. } = self;
+        let (node, now) = (&mut nodes[from], queue.now());
+        while let Some(transmit) = node.endpoint.poll_transmit(now, &mut node.buffer) {
             let Some(to) = node_at(transmit.to) else { continue };
-            let silent = cut.get(&(from.min(to), from.max(to))).is_some_and(|until| until > now);
+            path.conditions.cut = cut.get(&(from.min(to), from.max(to))).is_some_and(|t| *t > now);
             let each = transmit.segment_size.unwrap_or(transmit.len);
             for datagram in node.buffer[..transmit.len].chunks(each) {
-                // 1,472 bytes go through, 0.5 % are lost, 0.5 % come twice, up to 3 ms late.
-                if silent || datagram.len() > 1_472 || chance.below(200) == 0 {
-                    continue;
-                }
-                for _ in 0..1 + u64::from(chance.below(200) == 0) {
-                    let late = Duration::from_micros(5_000 + chance.below(3_000));
-                    *sent += 1;
-                    flying.insert((*now + late, *sent), (from, to, datagram.to_vec()));
+                for delivery in path.send(now, datagram.len(), false) {
+                    let bytes = delivery.packet(datagram);
+                    queue.schedule(delivery.at, Datagram { from, to, bytes });
                 }
             }
         }
+    }
+}
+
+impl Simulation for World {
+    type Event = Datagram;
+
+    fn queue(&mut self) -> &mut EventQueue<Datagram> {
+        &mut self.queue
+    }
+
+    fn next_timer(&self) -> Option<Duration> {
+        let timers = self.nodes.iter().filter_map(|node| node.next_timer(self.now()));
+        // A timer that is due already must not stop time.
+        timers.min().map(|at| at.max(self.now() + Duration::from_micros(1)))
+    }
+
+    fn act(&mut self) -> ControlFlow<()> {
+        let now = self.now();
+        for n in 0..NODES {
+            self.nodes[n].timers(now);
+            self.nodes[n].work(now);
+            if let Some(original) = self.nodes[n].fetch(now) {
+                self.fetched(n, original);
+            }
+            if self.nodes[n].fetching.is_none() && self.nodes[n].wakes <= now {
+                self.act_at_random(n);
+            }
+        }
+        (0..NODES).for_each(|n| self.transmit(n));
+        ControlFlow::Continue(())
+    }
+
+    fn handle(&mut self, datagram: Datagram) {
+        let (now, Datagram { from, to, bytes }) = (self.now(), datagram);
+        let node = &mut self.nodes[to];
+        node.endpoint.handle_datagram(now, address(from), BytesMut::from(&bytes[..]));
+        node.drain(now);
     }
 }

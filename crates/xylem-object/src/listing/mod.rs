@@ -27,6 +27,7 @@
 //! assert_eq!(read?, [folder, file]);
 //! # Ok::<(), xylem_object::listing::ListingError>(())
 //! ```
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 mod path;
 mod reader;
@@ -132,10 +133,10 @@ impl Entry {
             EntryKind::File { .. } => FILE_TAIL,
             EntryKind::Directory => 0,
             EntryKind::Symlink { target } | EntryKind::HardLink { target } => {
-                LINK_HEAD + target.len()
+                LINK_HEAD.saturating_add(target.len())
             }
         };
-        PATH_AT + self.path.len() + tail
+        PATH_AT.saturating_add(self.path.len()).saturating_add(tail)
     }
 }
 
@@ -157,9 +158,9 @@ impl Totals {
                 return Err(ListingFault::FileTooLarge(*size));
             }
             self.bytes = self.bytes.checked_add(*size).ok_or(ListingFault::TotalTooLarge)?;
-            self.files += 1;
+            self.files = self.files.saturating_add(1);
         }
-        self.entries += 1;
+        self.entries = self.entries.saturating_add(1);
         Ok(())
     }
 }

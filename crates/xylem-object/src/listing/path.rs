@@ -4,6 +4,7 @@
 //! what stands between a hostile listing and the fetcher's disk, so they are checked when a listing
 //! is written *and* when it is read. They are about the path text alone; that nothing is ever
 //! written *through* a symbolic link is the store's promise.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 /// Longest path, in bytes (Linux's `PATH_MAX`).
 pub const MAX_PATH: usize = 4096;
@@ -174,7 +175,7 @@ pub fn symlink_escapes(path: &[u8], target: &[u8]) -> Option<SymlinkEscapes> {
         match component {
             b"" | b"." => {}
             b".." if named => return Some(SymlinkEscapes::Unclear),
-            b".." => above += 1,
+            b".." => above = above.saturating_add(1),
             _ => named = true,
         }
         if above > folder_depth {
@@ -226,7 +227,8 @@ pub(super) struct Order {
 }
 
 impl Order {
-    /// Takes the next path; `directory` says whether it is one.
+    /// Admits the next path; `directory` says whether it is one.
+    #[expect(clippy::cast_possible_truncation, reason = "check_path holds a path to 4,096 bytes")]
     pub(super) fn admit(&mut self, path: &[u8], directory: bool) -> Result<(), PathError> {
         check_path(path)?;
         match path.cmp(&self.previous) {
@@ -248,7 +250,6 @@ impl Order {
         self.prefixes.truncate(kept);
         self.previous.clear();
         self.previous.extend_from_slice(path);
-        // check_path holds a path to 4,096 bytes, so its length fits in 16 bits.
         self.prefixes.push((path.len() as u16, directory));
         Ok(())
     }

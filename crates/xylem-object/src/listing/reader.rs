@@ -1,4 +1,5 @@
 //! Reads a listing back, entry by entry, out of pieces of any size.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use xylem_hash::Hash;
 
@@ -44,7 +45,7 @@ impl Reader {
                 false => HEADER_LEN,
                 true => required(&self.pending)?,
             };
-            let missing = required - self.pending.len();
+            let missing = required.saturating_sub(self.pending.len());
             if missing > 0 {
                 let (now, later) = input.split_at(missing.min(input.len()));
                 self.pending.extend_from_slice(now);
@@ -171,6 +172,7 @@ fn check_header(header: &[u8]) -> Result<(), ListingFault> {
 
 /// How many bytes the entry at the front of `bytes` is known to need; it is whole when it has them.
 /// At most [`super::MAX_ENTRY`], and never less than `bytes.len()` when called as bytes come in.
+#[expect(clippy::arithmetic_side_effects, reason = "lengths of two octets, checked against limits")]
 fn required(bytes: &[u8]) -> Result<usize, ListingFault> {
     if bytes.len() < PATH_AT {
         return Ok(PATH_AT);
@@ -198,6 +200,7 @@ fn required(bytes: &[u8]) -> Result<usize, ListingFault> {
 }
 
 /// Reads an entry that is whole according to [`required`].
+#[expect(clippy::arithmetic_side_effects, reason = "places in an entry, which is whole")]
 fn parse(bytes: &[u8]) -> Result<Entry, ListingFault> {
     let mode = u32::from(u16::from_be_bytes(array(bytes, MODE_AT)));
     let mtime_s = i64::from_be_bytes(array(bytes, MTIME_S_AT));
@@ -236,12 +239,12 @@ fn parse(bytes: &[u8]) -> Result<Entry, ListingFault> {
 
 fn path_of(whole: &[u8]) -> &[u8] {
     let len = usize::from(u16::from_be_bytes(array(whole, PATH_LEN_AT)));
-    &whole[PATH_AT..PATH_AT + len]
+    &whole[PATH_AT..][..len]
 }
 
 /// `N` bytes at `at`; callers have checked that they are there.
 fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     let mut out = [0; N];
-    out.copy_from_slice(&bytes[at..at + N]);
+    out.copy_from_slice(&bytes[at..][..N]);
     out
 }

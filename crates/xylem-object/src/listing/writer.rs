@@ -41,6 +41,10 @@ impl<S: FnMut(&[u8])> Writer<S> {
         })
     }
 
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "MODE_MASK has nine bits; lengths are checked"
+    )]
     fn try_push(&mut self, entry: &Entry) -> Result<(), ListingFault> {
         if entry.mtime_ns >= NANOS_PER_SECOND {
             return Err(ListingFault::Nanos(entry.mtime_ns));
@@ -64,7 +68,6 @@ impl<S: FnMut(&[u8])> Writer<S> {
         let out = &mut self.entry;
         out.clear();
         out.push(kind);
-        // Both casts keep all bits: MODE_MASK has nine, and admit and the checks above bound lengths.
         out.extend_from_slice(&(mode as u16).to_be_bytes());
         out.extend_from_slice(&mtime_s.to_be_bytes());
         out.extend_from_slice(&mtime_ns.to_be_bytes());

@@ -1,4 +1,5 @@
 //! Reads a manifest's fields in their one order.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use xylem_packet::Component;
 use xylem_packet::tlv::{self, Reader};
@@ -57,10 +58,15 @@ impl<'a> Fields<'a> {
         self.optional(field)?.ok_or(ManifestError::Missing(field))
     }
 
-    pub(super) fn number(&mut self, field: u32, max: u64) -> Result<u64, ManifestError> {
+    pub(super) fn number<T: TryFrom<u64>>(
+        &mut self,
+        field: u32,
+        max: u64,
+    ) -> Result<T, ManifestError> {
         // A component checks the shortest form, which NDN itself does not ask of a number.
         let number = Component::generic(self.required(field)?).as_number();
-        number.filter(|&number| number <= max).ok_or(ManifestError::BadValue(field))
+        let number = number.filter(|&number| number <= max).and_then(|n| T::try_from(n).ok());
+        number.ok_or(ManifestError::BadValue(field))
     }
 
     pub(super) fn array<const N: usize>(&mut self, field: u32) -> Result<[u8; N], ManifestError> {

@@ -20,6 +20,7 @@
 //! assert_eq!(verify_manifest(&data, prefix.as_ref(), &key.public()), Ok(manifest));
 //! # Ok::<(), naming::PrefixError>(())
 //! ```
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 mod fields;
 
@@ -225,7 +226,7 @@ impl Manifest {
     /// # Errors
     /// The first field that is not.
     pub fn check(&self) -> Result<(), ManifestError> {
-        let max = crate::MAX_SEGMENTS * self.segment.bytes() as u64;
+        let max = crate::MAX_SEGMENTS.saturating_mul(self.segment.bytes() as u64);
         if self.size > max {
             return Err(ManifestError::TooLarge { size: self.size, max });
         }
@@ -263,7 +264,7 @@ impl Manifest {
 
     /// The content of the manifest packet: one encoding per manifest.
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(128 + self.file_name.len());
+        let mut out = Vec::with_capacity(self.file_name.len().saturating_add(128));
         let put = |out: &mut Vec<u8>, typ, number| tlv::write_number_element(out, typ, number);
         put(&mut out, types::FORMAT_VERSION, FORMAT_VERSION);
         put(&mut out, types::TREE_KIND, signature_type(self.tree).0);
@@ -303,13 +304,13 @@ impl Manifest {
         let trees = TreeKind::ALL.map(|kind| signature_type(kind).0);
         let tree = TreeKind::ALL[only(types::TREE_KIND, &trees)?];
         only(types::PROOF_STYLE, &[PROOF_TILED])?;
-        let kind = match fields.number(types::KIND, 1)? {
+        let kind = match fields.number::<u8>(types::KIND, 1)? {
             0 => Kind::File,
             _ => Kind::Directory,
         };
         let size = fields.number(types::SIZE, u64::MAX)?;
         let log2 = fields.number(types::SEGMENT_LOG2, u64::from(u8::MAX))?;
-        let segment = SegmentSize::from_log2_chunks(log2 as u8)
+        let segment = SegmentSize::from_log2_chunks(log2)
             .ok_or(ManifestError::BadValue(types::SEGMENT_LOG2))?;
         let root = Hash::from_bytes(fields.array(types::ROOT)?);
         let (total_size, file_count) = match kind {
@@ -324,9 +325,9 @@ impl Manifest {
             return Err(ManifestError::BadValue(types::FILE_NAME));
         }
         let file_name = file_name.unwrap_or_default().to_vec();
-        let mode = fields.number(types::MODE, u64::from(MODE_MASK))? as u32;
+        let mode = fields.number(types::MODE, u64::from(MODE_MASK))?;
         let mtime_s = i64::from_be_bytes(fields.array(types::MTIME_S)?);
-        let mtime_ns = fields.number(types::MTIME_NS, NANOS_PER_SECOND - 1)? as u32;
+        let mtime_ns = fields.number(types::MTIME_NS, NANOS_PER_SECOND - 1)?;
         let growing = fields
             .optional(types::GROWING)?
             .map(|value| Growing::decode(value).ok_or(ManifestError::BadValue(types::GROWING)));

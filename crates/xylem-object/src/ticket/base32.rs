@@ -1,6 +1,7 @@
 //! Base32 (RFC 4648 section 6), lower case, without padding; reading also takes upper case.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
-const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+use data_encoding::BASE32_NOPAD_NOCASE;
 
 /// A text that is not base32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,17 +15,7 @@ pub enum Base32Error {
 /// Bytes as text.
 #[must_use]
 pub fn encode(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len().div_ceil(5) * 8);
-    for group in bytes.chunks(5) {
-        let mut bits = 0u64;
-        for at in 0..5 {
-            bits = bits << 8 | u64::from(group.get(at).copied().unwrap_or(0));
-        }
-        for at in 0..(group.len() * 8).div_ceil(5) {
-            text.push(char::from(ALPHABET[(bits >> (35 - 5 * at)) as usize & 31]));
-        }
-    }
-    text
+    BASE32_NOPAD_NOCASE.encode(bytes).to_ascii_lowercase()
 }
 
 /// Text as bytes.
@@ -32,27 +23,12 @@ pub fn encode(bytes: &[u8]) -> String {
 /// # Errors
 /// [`Base32Error`] for what [`encode`] does not give.
 pub fn decode(text: &str) -> Result<Vec<u8>, Base32Error> {
-    let mut bytes = Vec::with_capacity(text.len() * 5 / 8);
-    let (mut bits, mut count) = (0u32, 0);
-    for (at, character) in text.char_indices() {
-        let value = match character {
-            'a'..='z' => character as u32 - 'a' as u32,
-            'A'..='Z' => character as u32 - 'A' as u32,
-            '2'..='7' => character as u32 - '2' as u32 + 26,
-            _ => return Err(Base32Error::Character(character, at)),
-        };
-        bits = (bits << 5 | value) & 0xfff;
-        count += 5;
-        if count >= 8 {
-            count -= 8;
-            bytes.push((bits >> count) as u8);
-        }
+    // First, and by character: the library would name a wrong length before it, and a byte.
+    let is_digit = |c: &char| matches!(c, 'a'..='z' | 'A'..='Z' | '2'..='7');
+    if let Some((at, character)) = text.char_indices().find(|(_, c)| !is_digit(c)) {
+        return Err(Base32Error::Character(character, at));
     }
-    // One encoding per byte string: five bits or more left over would be a character too many.
-    if count >= 5 || bits & ((1 << count) - 1) != 0 {
-        return Err(Base32Error::Length);
-    }
-    Ok(bytes)
+    BASE32_NOPAD_NOCASE.decode(text.as_bytes()).map_err(|_| Base32Error::Length)
 }
 
 #[cfg(test)]

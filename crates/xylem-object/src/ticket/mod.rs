@@ -29,6 +29,7 @@
 //! );
 //! # Ok::<(), naming::PrefixError>(())
 //! ```
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 pub mod base32;
 
@@ -147,7 +148,7 @@ impl Ticket {
             return Err(TicketError::Malformed("unknown flags"));
         }
         let name_len = fields.var_number()?;
-        let name = fields.take(usize::try_from(name_len).unwrap_or(usize::MAX))?;
+        let name = fields.bytes(usize::try_from(name_len).unwrap_or(usize::MAX))?;
         let name = NameRef::from_value(name).map_err(|_| TicketError::Malformed("name"))?;
         naming::check_prefix(name).map_err(|_| TicketError::Malformed("name"))?;
         let root = Hash::from_bytes(fields.array()?);
@@ -176,6 +177,14 @@ impl fmt::Display for Ticket {
     }
 }
 
+/// As its text.
+#[cfg(feature = "serde")]
+impl serde::Serialize for Ticket {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
 impl FromStr for Ticket {
     type Err = TicketError;
 
@@ -191,7 +200,8 @@ impl FromStr for Ticket {
         }
         let bytes = base32::decode(&text[SCHEME.len()..]).map_err(|error| match error {
             Base32Error::Character(character, at) => {
-                TicketError::Character { character, position: SCHEME.len() + at + 1 }
+                let position = SCHEME.len().saturating_add(at).saturating_add(1);
+                TicketError::Character { character, position }
             }
             Base32Error::Length => TicketError::Checksum,
         })?;
@@ -201,6 +211,7 @@ impl FromStr for Ticket {
 
 /// Appends the first [`MAX_ADDRESSES`] of these in the ticket's form: their number, and of each its
 /// family, address and port.
+#[expect(clippy::cast_possible_truncation, reason = "at most 16")]
 pub fn write_addresses(out: &mut Vec<u8>, addresses: &[SocketAddr]) {
     let addresses = &addresses[..addresses.len().min(MAX_ADDRESSES)];
     out.push(addresses.len() as u8);
@@ -242,16 +253,16 @@ struct Fields<'a>(&'a [u8]);
 impl<'a> Fields<'a> {
     const SHORT: TicketError = TicketError::Malformed("too short");
 
-    fn take(&mut self, len: usize) -> Result<&'a [u8], TicketError> {
-        let (taken, rest) = self.0.split_at_checked(len).ok_or(Self::SHORT)?;
+    fn bytes(&mut self, len: usize) -> Result<&'a [u8], TicketError> {
+        let (field, rest) = self.0.split_at_checked(len).ok_or(Self::SHORT)?;
         self.0 = rest;
-        Ok(taken)
+        Ok(field)
     }
 
     fn array<const N: usize>(&mut self) -> Result<[u8; N], TicketError> {
-        let (taken, rest) = self.0.split_first_chunk().ok_or(Self::SHORT)?;
+        let (field, rest) = self.0.split_first_chunk().ok_or(Self::SHORT)?;
         self.0 = rest;
-        Ok(*taken)
+        Ok(*field)
     }
 
     fn byte(&mut self) -> Result<u8, TicketError> {
@@ -261,7 +272,7 @@ impl<'a> Fields<'a> {
     fn var_number(&mut self) -> Result<u64, TicketError> {
         let read = tlv::read_var_number(self.0).map_err(|_| TicketError::Malformed("number"));
         let (number, len) = read?;
-        self.take(len)?;
+        self.bytes(len)?;
         Ok(number)
     }
 

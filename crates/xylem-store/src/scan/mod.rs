@@ -280,21 +280,6 @@ impl Scan {
         Ok(judge.found)
     }
 
-    /// Scans everything on this thread; `on_bytes` hears how many bytes each region took.
-    ///
-    /// # Errors
-    /// As [`Scan::scan`].
-    pub fn scan_all(&self, on_bytes: &dyn Fn(u64)) -> Result<Vec<RegionScan>, StoreError> {
-        let mut buffer = ScanBuffer::default();
-        let mut scans = Vec::new();
-        for region in self.regions() {
-            let scan = self.scan(region, &mut buffer)?;
-            on_bytes(scan.bytes());
-            scans.push(scan);
-        }
-        Ok(scans)
-    }
-
     fn read_node(&self, node: Node) -> Result<NodeValue, StoreError> {
         let mut value = Vec::with_capacity(NODE_LEN);
         self.read_slots(node.slot()..node.slot() + 1, &mut value)?;

@@ -1,15 +1,13 @@
-//! Virtual time: one transfer, producers that are honest or not, and a network that loses, delays,
-//! reorders, duplicates, limits the rate and queues. One seed decides everything.
+//! Virtual time: one transfer, producers that are honest or not, and a path to each of them and back.
+//! One seed decides everything.
 #![allow(dead_code)] // each test binary uses a part of it
 #![allow(missing_docs)] // read together with the tests
 
-pub mod net;
 pub mod producer;
 pub mod swarm;
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
-use std::ops::Range;
+use std::collections::HashMap;
+use std::ops::{ControlFlow, Range};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,32 +15,40 @@ use xylem_object::ObjectId;
 use xylem_packet::{NackReason, Packet};
 use xylem_transfer::{Config, Event, FailReason, Misbehaviour, PeerId, Spec, Transfer};
 
-pub use net::{Net, Rng};
 pub use producer::{Behaviour, Original, Producer, Reply};
 #[allow(unused_imports)]
 pub use swarm::{Role, Swarm};
 
-pub const fn ms(n: u64) -> Duration {
-    Duration::from_millis(n)
+pub use xylem_sim::ms;
+use xylem_sim::{Conditions, EventQueue, Path, Rng, Simulation};
+
+/// A round trip without queueing, and the share of packets that each direction loses.
+pub fn path(rtt_ms: u64, loss: f64) -> Conditions {
+    Conditions { delay: ms(rtt_ms) / 2, loss, ..Conditions::PERFECT }
 }
 
 /// What travels.
 #[derive(Debug)]
-enum Flying {
+pub enum Flying {
     Interest(usize, Vec<u8>),
     Data(usize, Bytes, bool),
     Nack(usize, Vec<u8>),
 }
 
+/// Somebody who is asked, and the way there and back.
+pub struct Peer {
+    pub producer: Producer,
+    pub up: Path,
+    pub down: Path,
+}
+
 /// One run: what the transfer is told, and what came of it.
 pub struct World {
-    pub now: Duration,
     pub transfer: Transfer,
-    pub peers: Vec<(Producer, Net)>,
-    pub rng: Rng,
-    flying: BinaryHeap<Reverse<(Duration, u64)>>,
-    cargo: HashMap<u64, Flying>,
-    serial: u64,
+    pub peers: Vec<Peer>,
+    queue: EventQueue<Flying>,
+    /// Seeds of the paths.
+    rng: Rng,
     /// The bytes that came, per object; compared with the truth at each segment.
     pub got: HashMap<ObjectId, Vec<bool>>,
     pub nodes: HashMap<ObjectId, usize>,
@@ -72,13 +78,10 @@ impl World {
             size: Some(original.manifest.size),
         };
         Self {
-            now: Duration::ZERO,
             transfer: Transfer::new(spec, config, seed),
             peers: Vec::new(),
-            rng: Rng(seed ^ 0x5eed),
-            flying: BinaryHeap::new(),
-            cargo: HashMap::new(),
-            serial: 0,
+            queue: EventQueue::new(),
+            rng: Rng::new(seed ^ 0x5eed),
             got: HashMap::new(),
             nodes: HashMap::new(),
             complete: Vec::new(),
@@ -95,69 +98,51 @@ impl World {
         }
     }
 
-    pub fn peer(mut self, original: &Original, behaviour: Behaviour, net: Net) -> Self {
+    pub fn now(&self) -> Duration {
+        self.queue.now()
+    }
+
+    /// Lets time pass in which nobody does anything.
+    pub fn skip_to(&mut self, at: Duration) {
+        self.queue.advance(at);
+    }
+
+    /// Adds a peer; the bottleneck of `conditions` is on the way back, that of the Data.
+    pub fn peer(mut self, original: &Original, who: Behaviour, conditions: Conditions) -> Self {
         let id = PeerId(self.peers.len() as u32);
-        assert!(self.transfer.add_peer(self.now, id));
-        self.peers.push((Producer::new(original.clone(), behaviour), net));
+        assert!(self.transfer.add_peer(self.now(), id));
+        self.connect(original, who, conditions);
         self
+    }
+
+    /// As [`Self::peer`], for one that is asked what it has.
+    pub fn direct_peer(mut self, original: &Original, who: Behaviour, path: Conditions) -> Self {
+        let id = PeerId(self.peers.len() as u32);
+        assert!(self.transfer.add_direct_peer(self.now(), id));
+        self.connect(original, who, path);
+        self
+    }
+
+    fn connect(&mut self, original: &Original, who: Behaviour, conditions: Conditions) {
+        let Conditions { rate, queue, .. } = Conditions::PERFECT;
+        self.peers.push(Peer {
+            producer: Producer::new(original.clone(), who),
+            up: Path::new(Conditions { rate, queue, ..conditions }, self.rng.next_u64()),
+            down: Path::new(conditions, self.rng.next_u64()),
+        });
     }
 
     /// Bytes of content of each peer, as shares of all of them.
     pub fn shares(&self) -> Vec<f64> {
         let mut bytes = vec![0.0; self.peers.len()];
-        self.transfer.peers(self.now).for_each(|p| bytes[p.peer.0 as usize] = p.bytes as f64);
+        self.transfer.peers(self.now()).for_each(|p| bytes[p.peer.0 as usize] = p.bytes as f64);
         let all: f64 = bytes.iter().sum();
         bytes.into_iter().map(|b| b / all.max(1.0)).collect()
     }
 
-    /// As [`Self::peer`], for one that is asked what it has.
-    pub fn direct_peer(mut self, original: &Original, behaviour: Behaviour, net: Net) -> Self {
-        let id = PeerId(self.peers.len() as u32);
-        assert!(self.transfer.add_direct_peer(self.now, id));
-        self.peers.push((Producer::new(original.clone(), behaviour), net));
-        self
-    }
-
-    fn fly(&mut self, at: Duration, cargo: Flying) {
-        self.serial += 1;
-        self.flying.push(Reverse((at, self.serial)));
-        self.cargo.insert(self.serial, cargo);
-    }
-
     /// Runs until everything is complete, the transfer has failed, or `until` has come.
     pub fn run(&mut self, until: Duration) {
-        let mut buffer = Vec::new();
-        loop {
-            self.events();
-            if self.failed.is_some() || self.is_done() {
-                return;
-            }
-            while let Some(peer) = self.transfer.poll_transmit(self.now, &mut buffer) {
-                self.send_interest(peer.0 as usize, &buffer);
-            }
-            let next = self.flying.peek().map(|Reverse((at, _))| *at);
-            let timer = self.transfer.poll_timeout(self.now);
-            let Some(at) = next.into_iter().chain(timer).min() else {
-                self.now = until; // paused: nothing will ever happen
-                return;
-            };
-            if at > until {
-                self.now = until;
-                return;
-            }
-            self.now = self.now.max(at);
-            while let Some(Reverse((at, _))) = self.flying.peek()
-                && *at <= self.now
-            {
-                let Reverse((_, serial)) = self.flying.pop().unwrap();
-                let cargo = self.cargo.remove(&serial).unwrap();
-                self.arrive(cargo);
-            }
-            // As the program does: only when it is due.
-            if self.transfer.poll_timeout(self.now).is_some_and(|due| due <= self.now) {
-                self.transfer.handle_timeout(self.now);
-            }
-        }
+        self.run_until(until);
     }
 
     pub fn is_done(&self) -> bool {
@@ -167,48 +152,29 @@ impl World {
     fn send_interest(&mut self, p: usize, packet: &[u8]) {
         let Ok(Packet::Interest(interest)) = Packet::decode(packet) else { panic!("no Interest") };
         *self.asked.entry(interest.name().to_string()).or_default() += 1;
-        let times = self.peers[p].1.up(self.now, packet.len(), &mut self.rng);
-        for at in times {
-            self.fly(at, Flying::Interest(p, packet.to_vec()));
+        let now = self.now();
+        for delivery in self.peers[p].up.send(now, packet.len(), false) {
+            self.queue.schedule(delivery.at, Flying::Interest(p, packet.to_vec()));
         }
     }
 
-    fn arrive(&mut self, cargo: Flying) {
-        match cargo {
-            Flying::Interest(p, packet) => {
-                let replies = self.peers[p].0.reply(&packet);
-                for reply in replies {
-                    let len = match &reply {
-                        Reply::Data(data) => data.len(),
-                        Reply::Nack => packet.len(),
-                    };
-                    let times = self.peers[p].1.down(self.now, len, &mut self.rng);
-                    let marked = self.peers[p].1.last_marked;
-                    let cargo = match reply {
-                        Reply::Data(data) => Flying::Data(p, data.into(), marked),
-                        Reply::Nack => Flying::Nack(p, packet.clone()),
-                    };
-                    let mut copies = times.into_iter();
-                    if let Some(second) = copies.nth(1)
-                        && let Flying::Data(p, data, marked) = &cargo
-                    {
-                        self.fly(second, Flying::Data(*p, data.clone(), *marked));
-                    }
-                    if let Some(at) = self.peers[p].1.last_first {
-                        self.fly(at, cargo);
+    fn answer(&mut self, p: usize, packet: &[u8]) {
+        let now = self.now();
+        let Peer { producer, down, .. } = &mut self.peers[p];
+        for reply in producer.reply(packet) {
+            match reply {
+                Reply::Data(data) => {
+                    let data = Bytes::from(data);
+                    for delivery in down.send(now, data.len(), true) {
+                        let flying = Flying::Data(p, data.clone(), delivery.marked);
+                        self.queue.schedule(delivery.at, flying);
                     }
                 }
-            }
-            Flying::Data(p, data, false) => {
-                self.transfer.handle_data(self.now, PeerId(p as u32), data);
-            }
-            Flying::Data(p, data, true) => {
-                self.transfer.handle_marked_data(self.now, PeerId(p as u32), data);
-            }
-            Flying::Nack(p, packet) => {
-                let Ok(Packet::Interest(interest)) = Packet::decode(&packet) else { panic!() };
-                let (name, reason) = (interest.name(), NackReason::NO_ROUTE);
-                self.transfer.handle_nack(self.now, PeerId(p as u32), name, reason);
+                Reply::Nack => {
+                    for delivery in down.send(now, packet.len(), false) {
+                        self.queue.schedule(delivery.at, Flying::Nack(p, packet.to_vec()));
+                    }
+                }
             }
         }
     }
@@ -224,13 +190,13 @@ impl World {
             let Some(event) = self.transfer.poll_event() else { return };
             match event {
                 Event::Manifest { manifest, .. } => {
-                    assert_eq!(manifest, self.peers[0].0.original.manifest);
+                    assert_eq!(manifest, self.peers[0].producer.original.manifest);
                     assert!(!self.manifest_seen, "one manifest only");
                     self.manifest_seen = true;
                     self.add(ObjectId::Root);
                 }
                 Event::Segment { object, segment } => {
-                    let truth = &self.peers[0].0.original.objects[&object];
+                    let truth = &self.peers[0].producer.original.objects[&object];
                     let range = truth.geometry.segment_range(segment.index);
                     assert_eq!(segment.root(), truth.root);
                     assert_eq!(range.start, segment.offset);
@@ -260,7 +226,7 @@ impl World {
     }
 
     fn add(&mut self, id: ObjectId) {
-        let truth = &self.peers[0].0.original.objects[&id];
+        let truth = &self.peers[0].producer.original.objects[&id];
         let (root, geometry) = (truth.root, truth.geometry);
         let added = if id == ObjectId::Root {
             let (wanted, have) = (self.wanted.clone(), self.have.clone());
@@ -277,6 +243,53 @@ impl World {
 
     /// Bytes of content a second.
     pub fn goodput(&self) -> f64 {
-        self.bytes as f64 / self.now.as_secs_f64().max(1e-9)
+        self.bytes as f64 / self.now().as_secs_f64().max(1e-9)
+    }
+}
+
+impl Simulation for World {
+    type Event = Flying;
+
+    fn queue(&mut self) -> &mut EventQueue<Flying> {
+        &mut self.queue
+    }
+
+    fn next_timer(&self) -> Option<Duration> {
+        self.transfer.poll_timeout(self.now())
+    }
+
+    fn act(&mut self) -> ControlFlow<()> {
+        let now = self.now();
+        // As the program does: only when it is due.
+        if self.transfer.poll_timeout(now).is_some_and(|due| due <= now) {
+            self.transfer.handle_timeout(now);
+        }
+        self.events();
+        if self.failed.is_some() || self.is_done() {
+            return ControlFlow::Break(());
+        }
+        let mut buffer = Vec::new();
+        while let Some(peer) = self.transfer.poll_transmit(now, &mut buffer) {
+            self.send_interest(peer.0 as usize, &buffer);
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn handle(&mut self, arrived: Flying) {
+        let now = self.now();
+        match arrived {
+            Flying::Interest(p, packet) => self.answer(p, &packet),
+            Flying::Data(p, data, false) => {
+                self.transfer.handle_data(now, PeerId(p as u32), data);
+            }
+            Flying::Data(p, data, true) => {
+                self.transfer.handle_marked_data(now, PeerId(p as u32), data);
+            }
+            Flying::Nack(p, packet) => {
+                let Ok(Packet::Interest(interest)) = Packet::decode(&packet) else { panic!() };
+                let (name, reason) = (interest.name(), NackReason::NO_ROUTE);
+                self.transfer.handle_nack(now, PeerId(p as u32), name, reason);
+            }
+        }
     }
 }

@@ -8,9 +8,8 @@ use xylem_hash::Hash;
 use xylem_object::publication::{Answer, Publication, Source};
 use xylem_object::{Kind, Manifest, ObjectId, PublisherKey, naming, sign_manifest};
 use xylem_packet::{Component, Data, DataBuilder, KeyLocator, Name, Packet, SignatureType, tlv};
+use xylem_sim::{Rng, noise};
 use xylem_tree::{Geometry, NODE_LEN, OutboardBuilder, SegmentIndex, SegmentSize};
-
-use super::Rng;
 
 /// One object, its outboard and its root.
 pub struct Truth {
@@ -35,13 +34,7 @@ impl Truth {
     }
 
     pub fn random(len: usize, seed: u64) -> Self {
-        let mut rng = Rng(seed);
-        let mut content = Vec::with_capacity(len + 8);
-        while content.len() < len {
-            content.extend_from_slice(&rng.next().to_le_bytes());
-        }
-        content.truncate(len);
-        Self::new(content)
+        Self::new(noise(len, seed))
     }
 }
 
@@ -191,7 +184,7 @@ impl Producer {
             Err(never) => match never {},
         }
         if self.behaviour == Behaviour::Mangles {
-            return vec![Reply::Data(mangle(out, &mut Rng(u64::from(self.asked))))];
+            return vec![Reply::Data(mangle(out, &mut Rng::new(u64::from(self.asked))))];
         }
         if is_manifest { self.spoil_manifest(out) } else { self.spoil(out) }
     }
@@ -249,8 +242,7 @@ impl Producer {
             }
             Behaviour::WrongFinalBlock if !is_tile => out = rebuild(&body, last.0 + 1, &signature),
             Behaviour::OtherNames if !is_tile => {
-                let mut other = name.clone();
-                other.truncate(name.len() - 1);
+                let mut other = name.as_ref().parent().to_name();
                 let number = name
                     .get(name.len() - 1)
                     .and_then(|c| c.as_number_of(tlv::types::SEGMENT_COMPONENT))

@@ -1,15 +1,15 @@
 //! Many nodes in virtual time: sources, fetchers that serve each other what they have verified, and
 //! liars. Each node has one way out and one way in, of its own rate, which all its packets share.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashMap};
-use std::ops::Range;
+use std::collections::BTreeMap;
+use std::ops::{ControlFlow, Range};
 use std::time::Duration;
 
 use bytes::Bytes;
 use xylem_object::naming::{self, Request};
 use xylem_object::{Have, ObjectId};
 use xylem_packet::{Data, NackReason, Packet};
+use xylem_sim::{Conditions, EventQueue, Path, Simulation};
 use xylem_transfer::{Bitmap, Config, Event, FailReason, PeerId, Spec, Transfer};
 
 use super::producer::{Behaviour, Original, Producer, Reply};
@@ -31,38 +31,18 @@ pub enum Role {
     Garbage,
 }
 
-/// One direction of a node's way to everybody: a queue that drops what does not fit.
-struct Pipe {
-    bytes_per_second: f64,
-    queue: f64,
-    free_at: Duration,
-}
-
-impl Pipe {
-    /// A queue of 50 ms.
-    fn new(mbit: f64) -> Self {
-        let bytes_per_second = mbit * 125_000.0;
-        Self { bytes_per_second, queue: bytes_per_second / 20.0, free_at: Duration::ZERO }
-    }
-
-    /// When the last byte is through.
-    fn pass(&mut self, now: Duration, len: usize) -> Option<Duration> {
-        let waiting = self.free_at.saturating_sub(now).as_secs_f64() * self.bytes_per_second;
-        if waiting + len as f64 > self.queue.max(64_000.0) {
-            return None;
-        }
-        self.free_at =
-            now.max(self.free_at) + Duration::from_secs_f64(len as f64 / self.bytes_per_second);
-        Some(self.free_at)
-    }
+/// One direction of a node's way to everybody, with a queue of 50 ms.
+fn pipe(mbit: f64, delay: Duration) -> Path {
+    let queue = (mbit * 125_000.0 / 20.0).max(64_000.0) as u64;
+    Path::new(Conditions { delay, ..Conditions::PERFECT.bottleneck(mbit, queue) }, 0)
 }
 
 pub struct Node {
     role: Role,
     pub transfer: Option<Transfer>,
     producer: Producer,
-    up: Pipe,
-    down: Pipe,
+    up: Path,
+    down: Path,
     joins: Duration,
     leaves: Option<Duration>,
     joined: bool,
@@ -84,7 +64,7 @@ enum Cargo {
     Refusal(Vec<u8>),
 }
 
-struct Flying {
+pub struct Flying {
     from: usize,
     to: usize,
     cargo: Cargo,
@@ -94,14 +74,11 @@ struct Flying {
 
 /// All nodes; each is a peer of every other, under its number.
 pub struct Swarm {
-    pub now: Duration,
     pub nodes: Vec<Node>,
     original: Original,
     round_trip: Duration,
     seed: u64,
-    flying: BinaryHeap<Reverse<(Duration, u64)>>,
-    cargo: HashMap<u64, Flying>,
-    serial: u64,
+    queue: EventQueue<Flying>,
     /// While this lasts, nodes below the number and the others cannot reach each other.
     pub cut: Option<(Range<Duration>, usize)>,
     /// Fetchers ask sources alone.
@@ -113,14 +90,11 @@ pub struct Swarm {
 impl Swarm {
     pub fn new(original: &Original, round_trip: Duration, seed: u64) -> Self {
         Self {
-            now: Duration::ZERO,
             nodes: Vec::new(),
             original: original.clone(),
             round_trip,
             seed,
-            flying: BinaryHeap::new(),
-            cargo: HashMap::new(),
-            serial: 0,
+            queue: EventQueue::new(),
             cut: None,
             alone: false,
             in_order: None,
@@ -151,8 +125,8 @@ impl Swarm {
             role,
             transfer: fetches.then(|| Transfer::new(spec, Config::default(), seed)),
             producer: Producer::new(self.original.clone(), behaviour),
-            up: Pipe::new(mbit),
-            down: Pipe::new(mbit),
+            up: pipe(mbit, self.round_trip / 2),
+            down: pipe(mbit, Duration::ZERO),
             joins,
             leaves,
             joined: false,
@@ -170,30 +144,11 @@ impl Swarm {
 
     /// Runs until every fetcher that stays is done or has failed, or `until` has come.
     pub fn run(&mut self, until: Duration) {
-        self.join();
-        loop {
-            let arrival = self.flying.peek().map(|Reverse((at, _))| *at);
-            let timer = self.nodes.iter().filter_map(|node| node.timer).min();
-            let Some(at) = arrival.into_iter().chain(timer).min() else { return };
-            if at > until || self.is_done() {
-                return;
-            }
-            self.now = self.now.max(at);
-            self.join();
-            let mut touched = Vec::new();
-            while let Some(Reverse((at, _))) = self.flying.peek()
-                && *at <= self.now
-            {
-                let Reverse((_, serial)) = self.flying.pop().unwrap();
-                let flying = self.cargo.remove(&serial).unwrap();
-                touched.extend(self.arrive(flying));
-            }
-            for n in 0..self.nodes.len() {
-                if touched.contains(&n) || self.nodes[n].timer.is_some_and(|at| at <= self.now) {
-                    self.pump(n);
-                }
-            }
-        }
+        self.run_until(until);
+    }
+
+    pub fn now(&self) -> Duration {
+        self.queue.now()
     }
 
     pub fn is_done(&self) -> bool {
@@ -202,16 +157,16 @@ impl Swarm {
     }
 
     fn is_here(&self, n: usize) -> bool {
-        self.nodes[n].joined && self.nodes[n].leaves.is_none_or(|at| self.now < at)
+        self.nodes[n].joined && self.nodes[n].leaves.is_none_or(|at| self.now() < at)
     }
 
     fn join(&mut self) {
         for n in 0..self.nodes.len() {
-            if self.nodes[n].joined || self.now < self.nodes[n].joins {
+            if self.nodes[n].joined || self.now() < self.nodes[n].joins {
                 continue;
             }
             self.nodes[n].joined = true;
-            self.nodes[n].timer = Some(self.now);
+            self.nodes[n].timer = Some(self.now());
             if let Some(transfer) = &mut self.nodes[n].transfer {
                 transfer.in_order_window(self.in_order);
             }
@@ -228,9 +183,9 @@ impl Swarm {
         let serves = self.nodes[other].role != Role::Selfish;
         let wanted = !self.alone || self.nodes[other].role == Role::Source;
         if let Some(transfer) = self.nodes[n].transfer.as_mut().filter(|_| serves && wanted) {
-            assert!(transfer.add_direct_peer(self.now, PeerId(other as u32)));
+            assert!(transfer.add_direct_peer(self.queue.now(), PeerId(other as u32)));
         }
-        self.nodes[n].timer = Some(self.now);
+        self.nodes[n].timer = Some(self.now());
     }
 
     /// Lets a node do what it can now.
@@ -240,7 +195,7 @@ impl Swarm {
             return;
         }
         let mut packet = Vec::new();
-        let now = self.now;
+        let now = self.now();
         let due = |t: &Transfer| t.poll_timeout(now).is_some_and(|at| at <= now);
         if self.nodes[n].transfer.as_ref().is_some_and(due) {
             self.nodes[n].transfer.as_mut().unwrap().handle_timeout(now);
@@ -266,20 +221,14 @@ impl Swarm {
             Cargo::Packet(packet) => packet.len(),
             Cargo::Refusal(packet) => packet.len(),
         };
-        let Some(leaves) = self.nodes[from].up.pass(self.now, len) else { return };
-        let flying = Flying { from, to, cargo, is_in: false };
-        self.fly(leaves + self.round_trip / 2, flying);
-    }
-
-    fn fly(&mut self, at: Duration, flying: Flying) {
-        self.serial += 1;
-        self.flying.push(Reverse((at, self.serial)));
-        self.cargo.insert(self.serial, flying);
+        let now = self.now();
+        let Some(delivery) = self.nodes[from].up.send(now, len, false).next() else { return };
+        self.queue.schedule(delivery.at, Flying { from, to, cargo, is_in: false });
     }
 
     fn is_cut(&self, a: usize, b: usize) -> bool {
         let cut = self.cut.as_ref();
-        cut.is_some_and(|(when, from)| when.contains(&self.now) && (a < *from) != (b < *from))
+        cut.is_some_and(|(when, from)| when.contains(&self.now()) && (a < *from) != (b < *from))
     }
 
     /// Whose transfer something happened to.
@@ -294,8 +243,9 @@ impl Swarm {
                 Cargo::Packet(packet) => packet.len(),
                 Cargo::Refusal(packet) => packet.len(),
             };
-            let at = self.nodes[to].down.pass(self.now, len)?;
-            self.fly(at, flying);
+            let now = self.now();
+            let delivery = self.nodes[to].down.send(now, len, false).next()?;
+            self.queue.schedule(delivery.at, flying);
             return None;
         }
         let peer = PeerId(from as u32);
@@ -303,11 +253,11 @@ impl Swarm {
             Cargo::Refusal(packet) => {
                 let Ok(Packet::Interest(interest)) = Packet::decode(&packet) else { panic!() };
                 let transfer = self.nodes[to].transfer.as_mut()?;
-                transfer.handle_nack(self.now, peer, interest.name(), NackReason::NO_ROUTE);
+                transfer.handle_nack(self.queue.now(), peer, interest.name(), NackReason::NO_ROUTE);
                 Some(to)
             }
             Cargo::Packet(packet) if Data::decode(&packet).is_ok() => {
-                self.nodes[to].transfer.as_mut()?.handle_data(self.now, peer, packet);
+                self.nodes[to].transfer.as_mut()?.handle_data(self.queue.now(), peer, packet);
                 self.events(to);
                 Some(to)
             }
@@ -363,7 +313,7 @@ impl Swarm {
     }
 
     fn events(&mut self, n: usize) {
-        let (original, now) = (self.original.clone(), self.now);
+        let (original, now) = (self.original.clone(), self.now());
         let node = &mut self.nodes[n];
         let transfer = node.transfer.as_mut().expect("a fetcher");
         let add = |transfer: &mut Transfer, id: ObjectId| {
@@ -422,6 +372,34 @@ impl Swarm {
             (twice + progress.duplicates, once + progress.verified_segments)
         });
         twice as f64 / once.max(1) as f64
+    }
+}
+
+impl Simulation for Swarm {
+    type Event = Flying;
+
+    fn queue(&mut self) -> &mut EventQueue<Flying> {
+        &mut self.queue
+    }
+
+    fn next_timer(&self) -> Option<Duration> {
+        self.nodes.iter().filter_map(|node| node.timer).min()
+    }
+
+    fn act(&mut self) -> ControlFlow<()> {
+        self.join();
+        for n in 0..self.nodes.len() {
+            if self.nodes[n].timer.is_some_and(|at| at <= self.now()) {
+                self.pump(n);
+            }
+        }
+        if self.is_done() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    fn handle(&mut self, flying: Flying) {
+        if let Some(touched) = self.arrive(flying) {
+            self.nodes[touched].timer = Some(self.now());
+        }
     }
 }
 

@@ -42,7 +42,7 @@ pub enum Recording {
 /// Call order: [`tile`](Self::tile) and [`segment`](Self::segment) as they arrive; now and then
 /// [`take_proven`](Self::take_proven) and, once segments are safe elsewhere,
 /// [`forget_complete`](Self::forget_complete). To resume from a disk,
-/// [`adopt_path`](Self::adopt_path) and [`check_segment`](Self::check_segment).
+/// [`adopt_children`](Self::adopt_children), parents first.
 ///
 /// Whatever fails leaves the verifier as it was: nothing unproven is ever kept. No node whose
 /// children are proven is hashed again.
@@ -194,12 +194,6 @@ impl Verifier {
     #[must_use]
     pub fn is_complete(&self, i: SegmentIndex) -> bool {
         self.geo.has_segment(i) && self.known.done(Node::leaf(i))
-    }
-
-    /// Whether all segments were reported complete to [`Self::forget_complete`].
-    #[must_use]
-    pub fn is_all_complete(&self) -> bool {
-        self.known.done(self.geo.root())
     }
 
     /// Bytes held for proven nodes, those for [`Self::take_proven`] included.

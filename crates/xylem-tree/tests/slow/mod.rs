@@ -6,6 +6,7 @@
 use std::ops::Range;
 
 use blake3::hazmat::{HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root};
+use xylem_sim::Rng;
 use xylem_tree::{
     NodeSource, Outboard, SegmentIndex, SegmentSize, Tile, TreeKind, Verifier, VerifyError,
 };
@@ -229,21 +230,9 @@ pub fn tile_of<S: NodeSource<Error: std::fmt::Debug>>(
     (content, signature)
 }
 
-/// A small deterministic stream of numbers.
-pub struct Dice(pub u64);
-
-impl Dice {
-    pub fn roll(&mut self, below: u64) -> u64 {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % below
-    }
-
-    pub fn shuffled(&mut self, n: u64) -> Vec<u64> {
-        let mut order: Vec<u64> = (0..n).collect();
-        for i in (1..order.len()).rev() {
-            order.swap(i, self.roll(i as u64 + 1) as usize);
-        }
-        order
-    }
+/// The numbers below `n`, in any order.
+pub fn shuffled(rng: &mut Rng, n: u64) -> Vec<u64> {
+    let mut order: Vec<u64> = (0..n).collect();
+    rng.shuffle(&mut order);
+    order
 }

@@ -1,7 +1,7 @@
 //! Progress of long work on standard error: a bar on a terminal, else a plain line now and then.
 
 use super::text::{bytes, count, duration, rate};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
@@ -28,6 +28,8 @@ pub(crate) enum Phase {
 pub(crate) struct Progress {
     shown: bool,
     terminal: bool,
+    /// Makes what a bar is drawn on.
+    screen: Box<dyn Fn() -> ProgressDrawTarget + Send>,
     work: Option<Work>,
 }
 
@@ -43,7 +45,7 @@ struct Work {
 impl Progress {
     /// Nothing is drawn before the first [`Self::update`].
     pub(crate) fn new(shown: bool, terminal: bool) -> Self {
-        Self { shown, terminal, work: None }
+        Self { shown, terminal, screen: Box::new(ProgressDrawTarget::stderr), work: None }
     }
 
     /// Whether what is shown is a bar, and not lines.
@@ -59,7 +61,9 @@ impl Progress {
         let now = Instant::now();
         if self.work.as_ref().is_none_or(|work| work.meter.phase != phase) {
             self.clear();
-            let bar = self.terminal.then(|| ProgressBar::new(total).with_style(style()));
+            let bar = self.terminal.then(|| {
+                ProgressBar::with_draw_target(Some(total), (self.screen)()).with_style(style())
+            });
             self.work = Some(Work { meter: Meter::new(phase), bar, last_line: now });
         }
         let Some(work) = &mut self.work else { return };
@@ -157,6 +161,8 @@ impl Meter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use indicatif::TermLike;
+    use std::sync::{Arc, Mutex};
 
     const MIB: u64 = 1 << 20;
 
@@ -203,12 +209,78 @@ mod tests {
         assert!(meter.speed(u64::MAX, 0).ends_with("ETA unknown"));
     }
 
+    /// One line of a terminal, 80 columns wide.
+    #[derive(Clone, Debug, Default)]
+    struct Screen(Arc<Mutex<String>>);
+
+    impl Screen {
+        fn shows(&self) -> String {
+            self.0.lock().unwrap().clone()
+        }
+    }
+
+    impl TermLike for Screen {
+        fn width(&self) -> u16 {
+            80
+        }
+
+        fn move_cursor_up(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn move_cursor_down(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn move_cursor_right(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn move_cursor_left(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn write_line(&self, text: &str) -> io::Result<()> {
+            self.write_str(text)
+        }
+
+        fn write_str(&self, text: &str) -> io::Result<()> {
+            self.0.lock().unwrap().push_str(text.trim_start_matches('\r'));
+            Ok(())
+        }
+
+        fn clear_line(&self) -> io::Result<()> {
+            self.0.lock().unwrap().clear();
+            Ok(())
+        }
+
+        fn flush(&self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
     #[test]
     fn the_bar_draws() {
-        let mut progress = Progress::new(true, true);
+        let screen = Screen::default();
+        let drawn_on = screen.clone();
+        let target = move || ProgressDrawTarget::term_like(Box::new(drawn_on.clone()));
+        let mut progress = Progress { screen: Box::new(target), ..Progress::new(true, true) };
+        assert_eq!(screen.shows(), "");
         progress.update(Phase::Hashing, 1, 2, 0);
+        let hashing = screen.shows();
+        assert!(hashing.starts_with("1 B of 2 B read (50 %) █"), "{hashing:?}");
+        assert!(hashing.trim_end().ends_with("░ 0 B/s, ETA unknown"), "{hashing:?}");
+        let halves = ["█", "░"].map(|part| hashing.matches(part).count());
+        assert!(halves[0] > 5 && halves[0].abs_diff(halves[1]) <= 1, "{halves:?}");
+        // Another phase has a bar of its own.
         progress.update(Phase::Fetching, 1, 0, 3);
-        progress.aside(|| ());
+        let fetching = screen.shows();
+        assert!(fetching.starts_with("1 B verified █"), "{fetching:?}");
+        assert!(fetching.trim_end().ends_with("ETA unknown, 3 peers"), "{fetching:?}");
+        // What is printed beside it finds an empty line, and the bar comes back after it.
+        assert_eq!(progress.aside(|| screen.shows()), "");
+        assert_eq!(screen.shows(), fetching);
         progress.clear();
+        assert_eq!(screen.shows(), "");
     }
 }

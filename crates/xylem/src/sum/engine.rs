@@ -3,7 +3,7 @@
 //! Bytes come from files and standard input by `read`, never by a mapping: the system ends a
 //! process that touches a mapped page which another program has cut off meanwhile (SIGBUS), and
 //! safe Rust cannot catch that. Reading costs one copy, from the page cache into a buffer that
-//! stays in the core's own cache (docs/benchmarks.md has both measured).
+//! stays in the core's own cache (docs/benchmark-log.md has both measured).
 //!
 //! [`Pool`] decides who does what, and puts the results into order.
 
@@ -108,7 +108,8 @@ impl Desk {
     /// The first `len` bytes of the buffer.
     pub(super) fn bytes(&mut self, len: usize) -> &mut [u8] {
         if self.buffer.len() < len {
-            self.buffer.resize(len, 0);
+            // Zeros from the system, which cost nothing until they are written over.
+            self.buffer = vec![0; len];
         }
         &mut self.buffer[..len]
     }

@@ -11,7 +11,7 @@ use xylem_hash::tree::{Kind, Tree, Value};
 use xylem_hash::{CHUNK_LEN, OUT_LEN, OutputReader};
 
 /// Bytes of a region: a power of two, so that each is a whole subtree, and small enough that what
-/// was read is still in the core's first caches when it is hashed (docs/benchmarks.md).
+/// was read is still in the core's first caches when it is hashed (docs/benchmark-log.md).
 pub(super) const REGION: usize = 64 << 10;
 
 /// Regions that a worker takes at a time, at most.

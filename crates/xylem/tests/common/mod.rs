@@ -1,5 +1,5 @@
 //! Two real processes: what the transfer tests share.
-#![allow(dead_code, reason = "each test file uses its part")]
+#![allow(dead_code, unused_imports, reason = "each test file uses its part")]
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+
+pub use xylem_sim::noise;
 
 /// The program under test.
 pub const XYLEM: &str = env!("CARGO_BIN_EXE_xylem");
@@ -176,20 +178,6 @@ fn reader(mut from: impl Read + Send + 'static) -> std::thread::JoinHandle<Vec<u
     })
 }
 
-/// Bytes that look random and are the same for the same seed.
-pub fn noise(len: usize, seed: u64) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut bytes = Vec::with_capacity(len + 8);
-    while bytes.len() < len {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        bytes.extend_from_slice(&state.to_le_bytes());
-    }
-    bytes.truncate(len);
-    bytes
-}
-
 /// `xylem sum FILE`, the hexadecimal root alone.
 pub fn sum(file: &Path) -> String {
     let output = Command::new(XYLEM).args(["sum", "--no-names"]).arg(file).output().unwrap();
@@ -297,6 +285,15 @@ impl Drop for Node {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// The most memory that a running process has had in use, in bytes.
+#[cfg(target_os = "linux")]
+pub fn peak_memory(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("a running process");
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).expect("Linux tells it");
+    let kib: u64 = line.split_whitespace().nth(1).expect("a number").parse().expect("a number");
+    kib * 1024
 }
 
 /// Waits until `done`, for 30 seconds at most.

@@ -9,16 +9,16 @@ use crate::constants::BLOCK_LEN;
 pub(super) mod four {
     use super::*;
 
-    pub use core::arch::aarch64::{
+    pub(crate) use core::arch::aarch64::{
         uint32x4_t as V, vaddq_u32 as add, vdupq_n_u32 as splat, veorq_u32 as xor,
     };
 
-    pub const LANES: usize = 4;
+    pub(crate) const LANES: usize = 4;
 
     /// The first words of `words`.
     #[inline]
     #[target_feature(enable = "neon")]
-    pub fn load<const N: usize>(words: &[u32; N]) -> V {
+    pub(crate) fn load<const N: usize>(words: &[u32; N]) -> V {
         const { assert!(N >= LANES) };
         // SAFETY: the reference is valid for 16 bytes.
         unsafe { vld1q_u32(words.as_ptr()) }
@@ -28,7 +28,7 @@ pub(super) mod four {
     /// on both sides of it.
     #[inline]
     #[target_feature(enable = "neon")]
-    pub fn held(mut a: V) -> V {
+    pub(crate) fn held(mut a: V) -> V {
         // SAFETY: no instruction, no effect.
         unsafe {
             core::arch::asm!("/* {0:v} */", inout(vreg) a, options(pure, nomem, nostack, preserves_flags));
@@ -36,17 +36,17 @@ pub(super) mod four {
         a
     }
 
-    pub fn to_memory(place: &mut V, a: V) {
+    pub(crate) fn to_memory(place: &mut V, a: V) {
         *place = a;
     }
 
-    pub fn left_in_memory(place: &V) -> V {
+    pub(crate) fn left_in_memory(place: &V) -> V {
         *place
     }
 
     #[inline]
     #[target_feature(enable = "neon")]
-    pub fn right_16(a: V) -> V {
+    pub(crate) fn right_16(a: V) -> V {
         vreinterpretq_u32_u16(vrev32q_u16(vreinterpretq_u16_u32(a)))
     }
 
@@ -54,7 +54,7 @@ pub(super) mod four {
     /// order.
     #[inline]
     #[target_feature(enable = "neon")]
-    pub fn right_8(a: V) -> V {
+    pub(crate) fn right_8(a: V) -> V {
         const ORDER: [u8; 16] = [1, 2, 3, 0, 5, 6, 7, 4, 9, 10, 11, 8, 13, 14, 15, 12];
         // SAFETY: the reference is valid for 16 bytes.
         let order = unsafe { vld1q_u8(ORDER.as_ptr()) };
@@ -63,13 +63,13 @@ pub(super) mod four {
 
     #[inline]
     #[target_feature(enable = "neon")]
-    pub fn right_12(a: V) -> V {
+    pub(crate) fn right_12(a: V) -> V {
         vsriq_n_u32::<12>(held(vshlq_n_u32::<20>(a)), a)
     }
 
     #[inline]
     #[target_feature(enable = "neon")]
-    pub fn right_7(a: V) -> V {
+    pub(crate) fn right_7(a: V) -> V {
         vsriq_n_u32::<7>(held(vshlq_n_u32::<25>(a)), a)
     }
 
@@ -79,7 +79,7 @@ pub(super) mod four {
     /// The pointers are to blocks.
     #[inline]
     #[target_feature(enable = "neon")]
-    pub unsafe fn load_blocks(at: &[*const u8; MAX_LANES], offset: usize) -> [V; 16] {
+    pub(crate) unsafe fn load_blocks(at: &[*const u8; MAX_LANES], offset: usize) -> [V; 16] {
         // SAFETY: the caller's promise.
         unsafe { load_group(at, offset, 0) }
     }
@@ -87,14 +87,14 @@ pub(super) mod four {
     /// Vector i of the result has word i of each value.
     #[inline]
     #[target_feature(enable = "neon")]
-    pub fn load_cvs(cvs: &[[u32; 8]; MAX_LANES]) -> [V; 8] {
+    pub(crate) fn load_cvs(cvs: &[[u32; 8]; MAX_LANES]) -> [V; 8] {
         load_group_cvs(cvs, 0)
     }
 
     /// The inverse of [`load_cvs`].
     #[inline]
     #[target_feature(enable = "neon")]
-    pub fn store_cvs(v: &[V; 8], cvs: &mut [[u32; 8]; MAX_LANES]) {
+    pub(crate) fn store_cvs(v: &[V; 8], cvs: &mut [[u32; 8]; MAX_LANES]) {
         store_group_cvs(v, cvs, 0);
     }
 }
@@ -104,16 +104,16 @@ pub(super) mod four_and_four {
     use super::{four, *};
     use core::array::from_fn;
 
-    pub type V = [four::V; 2];
+    pub(crate) type V = [four::V; 2];
 
-    pub const LANES: usize = 8;
+    pub(crate) const LANES: usize = 8;
 
     macro_rules! on_both {
         ($($name:ident($($a:ident),+);)*) => {
             $(
                 #[inline]
                 #[target_feature(enable = "neon")]
-                pub fn $name($($a: V),+) -> V {
+                pub(crate) fn $name($($a: V),+) -> V {
                     [four::$name($($a[0]),+), four::$name($($a[1]),+)]
                 }
             )*
@@ -126,14 +126,14 @@ pub(super) mod four_and_four {
 
     #[inline]
     #[target_feature(enable = "neon")]
-    pub fn splat(word: u32) -> V {
+    pub(crate) fn splat(word: u32) -> V {
         [four::splat(word); 2]
     }
 
     /// The first words of `words`.
     #[inline]
     #[target_feature(enable = "neon")]
-    pub fn load<const N: usize>(words: &[u32; N]) -> V {
+    pub(crate) fn load<const N: usize>(words: &[u32; N]) -> V {
         const { assert!(N >= LANES) };
         let groups = words.as_chunks::<4>().0;
         [four::load(&groups[0]), four::load(&groups[1])]
@@ -142,13 +142,13 @@ pub(super) mod four_and_four {
     /// Nowhere but where the compiler has it: of seven ways to keep rows in memory, none spilled less.
     #[inline]
     #[target_feature(enable = "neon")]
-    pub fn to_memory(place: &mut V, a: V) {
+    pub(crate) fn to_memory(place: &mut V, a: V) {
         *place = a;
     }
 
     #[inline]
     #[target_feature(enable = "neon")]
-    pub fn left_in_memory(place: &V) -> V {
+    pub(crate) fn left_in_memory(place: &V) -> V {
         *place
     }
 
@@ -158,7 +158,7 @@ pub(super) mod four_and_four {
     /// The pointers are to blocks.
     #[inline]
     #[target_feature(enable = "neon")]
-    pub unsafe fn load_blocks(at: &[*const u8; MAX_LANES], offset: usize) -> [V; 16] {
+    pub(crate) unsafe fn load_blocks(at: &[*const u8; MAX_LANES], offset: usize) -> [V; 16] {
         // SAFETY: the caller's promise.
         let (low, high) = unsafe { (load_group(at, offset, 0), load_group(at, offset, 1)) };
         from_fn(|i| [low[i], high[i]])
@@ -167,7 +167,7 @@ pub(super) mod four_and_four {
     /// As [`four::load_cvs`].
     #[inline]
     #[target_feature(enable = "neon")]
-    pub fn load_cvs(cvs: &[[u32; 8]; MAX_LANES]) -> [V; 8] {
+    pub(crate) fn load_cvs(cvs: &[[u32; 8]; MAX_LANES]) -> [V; 8] {
         let (low, high) = (load_group_cvs(cvs, 0), load_group_cvs(cvs, 1));
         from_fn(|i| [low[i], high[i]])
     }
@@ -175,7 +175,7 @@ pub(super) mod four_and_four {
     /// The inverse of [`load_cvs`].
     #[inline]
     #[target_feature(enable = "neon")]
-    pub fn store_cvs(v: &[V; 8], cvs: &mut [[u32; 8]; MAX_LANES]) {
+    pub(crate) fn store_cvs(v: &[V; 8], cvs: &mut [[u32; 8]; MAX_LANES]) {
         for group in 0..2 {
             store_group_cvs(&v.map(|v| v[group]), cvs, group);
         }
@@ -184,7 +184,7 @@ pub(super) mod four_and_four {
     /// All sixteen words, lane by lane: the inverse of [`load_blocks`].
     #[inline]
     #[target_feature(enable = "neon")]
-    pub fn store_blocks(v: [V; 16], out: &mut [[u8; BLOCK_LEN]; LANES]) {
+    pub(crate) fn store_blocks(v: [V; 16], out: &mut [[u8; BLOCK_LEN]; LANES]) {
         for group in 0..2 {
             store_group(v.map(|v| v[group]), out, group);
         }

@@ -13,33 +13,33 @@ pub(super) mod one {
 
     #[inline]
     #[target_feature(enable = "simd128")]
-    pub fn turn_1(a: V) -> V {
+    pub(crate) fn rotate_lanes_1(a: V) -> V {
         i32x4_shuffle::<1, 2, 3, 0>(a, a)
     }
 
     #[inline]
     #[target_feature(enable = "simd128")]
-    pub fn turn_2(a: V) -> V {
+    pub(crate) fn rotate_lanes_2(a: V) -> V {
         i32x4_shuffle::<2, 3, 0, 1>(a, a)
     }
 
     #[inline]
     #[target_feature(enable = "simd128")]
-    pub fn turn_3(a: V) -> V {
+    pub(crate) fn rotate_lanes_3(a: V) -> V {
         i32x4_shuffle::<3, 0, 1, 2>(a, a)
     }
 
     /// The words of a block in the order of the next round: (0 2 4 6), (1 3 5 7), (14 8 10 12),
     /// (15 9 11 13), that is what the columns take first and second, and then the diagonals, whose
     /// rows are turned so that they begin with the last one.
-    pub struct Schedule([V; 4]);
+    pub(crate) struct Schedule([V; 4]);
 
     impl Schedule {
         /// # Safety
         /// The pointer is to a block.
         #[inline]
         #[target_feature(enable = "simd128")]
-        pub unsafe fn new([at]: [*const u8; 1]) -> Self {
+        pub(crate) unsafe fn new([at]: [*const u8; 1]) -> Self {
             // SAFETY: the caller's promise; the load needs no alignment.
             let part = |i: usize| unsafe { v128_load(at.wrapping_add(16 * i).cast()) };
             let [w0, w1, w2, w3] = [part(0), part(1), part(2), part(3)];
@@ -55,7 +55,7 @@ pub(super) mod one {
         /// comments are this round's; a point stands for any word.
         #[inline]
         #[target_feature(enable = "simd128")]
-        pub fn words(&mut self, _round: usize) -> [V; 4] {
+        pub(crate) fn words(&mut self, _round: usize) -> [V; 4] {
             let [m0, m1, m2, m3] = self.0;
             let n0 = i32x4_shuffle::<1, 5, 7, 2>(m0, m1); // 2 3 7 4
             let a = i32x4_shuffle::<2, 7, 2, 7>(m2, m3); // 10 13 . .
@@ -72,7 +72,7 @@ pub(super) mod one {
     /// Hands the words of message i to `take(i, words)`.
     #[inline]
     #[target_feature(enable = "simd128")]
-    pub fn split(a: V, mut take: impl FnMut(usize, [u32; 4])) {
+    pub(crate) fn split(a: V, mut take: impl FnMut(usize, [u32; 4])) {
         let mut words = [0; 4];
         words::store(a, &mut words);
         take(0, words);
@@ -85,10 +85,10 @@ pub(super) mod one_and_one {
     use super::{one, *};
     use core::array::from_fn;
 
-    pub type V = [one::V; 2];
-    pub const MESSAGES: usize = 2;
+    pub(crate) type V = [one::V; 2];
+    pub(crate) const MESSAGES: usize = 2;
 
-    pub fn each(f: impl Fn(usize) -> *const u8) -> [*const u8; 2] {
+    pub(crate) fn each(f: impl Fn(usize) -> *const u8) -> [*const u8; 2] {
         [f(0), f(1)]
     }
 
@@ -97,7 +97,7 @@ pub(super) mod one_and_one {
             $(
                 #[inline]
                 #[target_feature(enable = "simd128")]
-                pub fn $name($($a: V),+) -> V {
+                pub(crate) fn $name($($a: V),+) -> V {
                     [one::$name($($a[0]),+), one::$name($($a[1]),+)]
                 }
             )*
@@ -106,24 +106,24 @@ pub(super) mod one_and_one {
 
     on_both! {
         add(a, b); xor(a, b); held(a); right_16(a); right_12(a); right_8(a); right_7(a);
-        turn_1(a); turn_2(a); turn_3(a);
+        rotate_lanes_1(a); rotate_lanes_2(a); rotate_lanes_3(a);
     }
 
-    pub struct Schedule([one::Schedule; 2]);
+    pub(crate) struct Schedule([one::Schedule; 2]);
 
     impl Schedule {
         /// # Safety
         /// The pointers are to blocks.
         #[inline]
         #[target_feature(enable = "simd128")]
-        pub unsafe fn new([a, b]: [*const u8; 2]) -> Self {
+        pub(crate) unsafe fn new([a, b]: [*const u8; 2]) -> Self {
             // SAFETY: the caller's promise.
             unsafe { Self([one::Schedule::new([a]), one::Schedule::new([b])]) }
         }
 
         #[inline]
         #[target_feature(enable = "simd128")]
-        pub fn words(&mut self, round: usize) -> [V; 4] {
+        pub(crate) fn words(&mut self, round: usize) -> [V; 4] {
             let (a, b) = (self.0[0].words(round), self.0[1].words(round));
             from_fn(|i| [a[i], b[i]])
         }
@@ -131,7 +131,7 @@ pub(super) mod one_and_one {
 
     #[inline]
     #[target_feature(enable = "simd128")]
-    pub fn same(words: &[u32; 4]) -> V {
+    pub(crate) fn same(words: &[u32; 4]) -> V {
         [one::same(words); 2]
     }
 
@@ -139,14 +139,14 @@ pub(super) mod one_and_one {
     /// The pointers are valid for 16 bytes.
     #[inline]
     #[target_feature(enable = "simd128")]
-    pub unsafe fn join(at: [*const u8; 2]) -> V {
+    pub(crate) unsafe fn join(at: [*const u8; 2]) -> V {
         // SAFETY: the caller's promise; the loads need no alignment.
         at.map(|at| unsafe { v128_load(at.cast()) })
     }
 
     #[inline]
     #[target_feature(enable = "simd128")]
-    pub fn split(a: V, mut take: impl FnMut(usize, [u32; 4])) {
+    pub(crate) fn split(a: V, mut take: impl FnMut(usize, [u32; 4])) {
         one::split(a[0], |_, words| take(0, words));
         one::split(a[1], |_, words| take(1, words));
     }

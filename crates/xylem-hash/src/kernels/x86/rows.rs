@@ -7,7 +7,7 @@ const fn order(a: i32, b: i32, c: i32, d: i32) -> i32 {
     a | b << 2 | c << 4 | d << 6
 }
 
-/// Makes `turn_*` and `Schedule` of the shuffles that stay inside four words.
+/// Makes `rotate_lanes_*` and `Schedule` of the shuffles that stay inside four words.
 ///
 /// A round's words stand in the order (0 2 4 6), (1 3 5 7), (14 8 10 12), (15 9 11 13): what the
 /// columns take first and second, and then the diagonals, whose rows are turned so that they begin
@@ -16,39 +16,39 @@ macro_rules! shuffled {
     ($features:literal, $shuffle:ident, $pick:ident, $low_words:ident, $blend:ident) => {
         #[inline]
         #[target_feature(enable = $features)]
-        pub fn turn_1(a: V) -> V {
+        pub(crate) fn rotate_lanes_1(a: V) -> V {
             $shuffle::<{ order(1, 2, 3, 0) }>(a)
         }
 
         #[inline]
         #[target_feature(enable = $features)]
-        pub fn turn_2(a: V) -> V {
+        pub(crate) fn rotate_lanes_2(a: V) -> V {
             $shuffle::<{ order(2, 3, 0, 1) }>(a)
         }
 
         #[inline]
         #[target_feature(enable = $features)]
-        pub fn turn_3(a: V) -> V {
+        pub(crate) fn rotate_lanes_3(a: V) -> V {
             $shuffle::<{ order(3, 0, 1, 2) }>(a)
         }
 
         /// The words of a block in the order of the next round.
-        pub struct Shuffled([V; 4]);
+        pub(crate) struct Shuffled([V; 4]);
 
         impl Shuffled {
             /// # Safety
             /// The pointers are to blocks.
             #[inline]
             #[target_feature(enable = $features)]
-            pub unsafe fn new(at: [*const u8; MESSAGES]) -> Self {
+            pub(crate) unsafe fn new(at: [*const u8; MESSAGES]) -> Self {
                 // SAFETY: the caller's promise.
                 let part = |i: usize| unsafe { join(each(|lane| at[lane].wrapping_add(16 * i))) };
                 let [w0, w1, w2, w3] = [part(0), part(1), part(2), part(3)];
                 Self([
                     $pick::<{ order(0, 2, 0, 2) }>(w0, w1),
                     $pick::<{ order(1, 3, 1, 3) }>(w0, w1),
-                    turn_3($pick::<{ order(0, 2, 0, 2) }>(w2, w3)),
-                    turn_3($pick::<{ order(1, 3, 1, 3) }>(w2, w3)),
+                    rotate_lanes_3($pick::<{ order(0, 2, 0, 2) }>(w2, w3)),
+                    rotate_lanes_3($pick::<{ order(1, 3, 1, 3) }>(w2, w3)),
                 ])
             }
 
@@ -56,7 +56,7 @@ macro_rules! shuffled {
             /// comments are this round's.
             #[inline]
             #[target_feature(enable = $features)]
-            pub fn words(&mut self, _round: usize) -> [V; 4] {
+            pub(crate) fn words(&mut self, _round: usize) -> [V; 4] {
                 let [m0, m1, m2, m3] = self.0;
                 let a = $pick::<{ order(1, 2, 1, 3) }>(m0, m1); // 2 4 3 7
                 let n0 = $shuffle::<{ order(0, 2, 3, 1) }>(a); // 2 3 7 4
@@ -88,7 +88,7 @@ pub(super) mod one {
     pub(in super::super) use super::super::words128::{V, add, load as same, xor};
     pub(in super::super) use Shuffled as Schedule;
 
-    pub const MESSAGES: usize = 1;
+    pub(crate) const MESSAGES: usize = 1;
 
     /// An array without `array::from_fn`, which takes long to compile.
     fn each(f: impl Fn(usize) -> *const u8) -> [*const u8; 1] {
@@ -115,7 +115,7 @@ pub(super) mod one {
     /// The pointer is valid for 16 bytes.
     #[inline]
     #[target_feature(enable = "sse4.1")]
-    pub unsafe fn join(at: [*const u8; 1]) -> V {
+    pub(crate) unsafe fn join(at: [*const u8; 1]) -> V {
         // SAFETY: the caller's promise; the load needs no alignment.
         unsafe { _mm_loadu_si128(at[0].cast()) }
     }
@@ -123,7 +123,7 @@ pub(super) mod one {
     /// Hands the words of message i to `take(i, words)`.
     #[inline]
     #[target_feature(enable = "sse4.1")]
-    pub fn split(a: V, mut take: impl FnMut(usize, [u32; 4])) {
+    pub(crate) fn split(a: V, mut take: impl FnMut(usize, [u32; 4])) {
         let mut words = [0; 4];
         words128::store(a, &mut words);
         take(0, words);
@@ -138,7 +138,9 @@ pub(super) mod one_permuted {
     pub(in super::super) use super::super::words128::by_rotate::{
         right_7, right_8, right_12, right_16,
     };
-    pub(in super::super) use super::one::{V, add, held, same, split, turn_1, turn_2, turn_3, xor};
+    pub(in super::super) use super::one::{
+        V, add, held, rotate_lanes_1, rotate_lanes_2, rotate_lanes_3, same, split, xor,
+    };
 
     /// Both halves of the order in which [`shuffled`] has the words.
     static ORDER: [[[u32; 8]; 2]; ROUNDS] = {
@@ -152,14 +154,14 @@ pub(super) mod one_permuted {
         table
     };
 
-    pub struct Schedule([__m256i; 2]);
+    pub(crate) struct Schedule([__m256i; 2]);
 
     impl Schedule {
         /// # Safety
         /// The pointer is to a block.
         #[inline]
         #[target_feature(enable = "avx2,avx512f,avx512vl")]
-        pub unsafe fn new([at]: [*const u8; 1]) -> Self {
+        pub(crate) unsafe fn new([at]: [*const u8; 1]) -> Self {
             // SAFETY: the caller's promise; the loads need no alignment.
             let half = |i: usize| unsafe { _mm256_loadu_si256(at.wrapping_add(32 * i).cast()) };
             Self([half(0), half(1)])
@@ -168,7 +170,7 @@ pub(super) mod one_permuted {
         /// The words of this round, in the order of [`shuffled`].
         #[inline]
         #[target_feature(enable = "avx2,avx512f,avx512vl")]
-        pub fn words(&mut self, round: usize) -> [V; 4] {
+        pub(crate) fn words(&mut self, round: usize) -> [V; 4] {
             let half = |i: usize| {
                 let order = super::super::words256::load(&ORDER[round][i]);
                 _mm256_permutex2var_epi32(self.0[0], order, self.0[1])
@@ -199,10 +201,10 @@ pub(super) mod two {
     pub(in super::super) use super::super::words256::{V, add, held, xor};
     pub(in super::super) use Shuffled as Schedule;
 
-    pub const MESSAGES: usize = 2;
+    pub(crate) const MESSAGES: usize = 2;
 
     #[inline]
-    pub fn each(f: impl Fn(usize) -> *const u8) -> [*const u8; 2] {
+    pub(crate) fn each(f: impl Fn(usize) -> *const u8) -> [*const u8; 2] {
         [f(0), f(1)]
     }
 
@@ -230,7 +232,7 @@ pub(super) mod two {
     /// The same words for both messages.
     #[inline]
     #[target_feature(enable = "avx2")]
-    pub fn same(words: &[u32; 4]) -> V {
+    pub(crate) fn same(words: &[u32; 4]) -> V {
         _mm256_broadcastsi128_si256(words128::load(words))
     }
 
@@ -238,14 +240,14 @@ pub(super) mod two {
     /// The pointers are valid for 16 bytes.
     #[inline]
     #[target_feature(enable = "avx2")]
-    pub unsafe fn join([low, high]: [*const u8; 2]) -> V {
+    pub(crate) unsafe fn join([low, high]: [*const u8; 2]) -> V {
         // SAFETY: the caller's promise.
         unsafe { words256::join(low, high) }
     }
 
     #[inline]
     #[target_feature(enable = "avx2")]
-    pub fn split(a: V, mut take: impl FnMut(usize, [u32; 4])) {
+    pub(crate) fn split(a: V, mut take: impl FnMut(usize, [u32; 4])) {
         let mut words = [0; 4];
         words128::store(_mm256_castsi256_si128(a), &mut words);
         take(0, words);
@@ -260,7 +262,8 @@ pub(super) mod two_rotated {
         right_7, right_8, right_12, right_16,
     };
     pub(in super::super) use super::two::{
-        MESSAGES, Schedule, V, add, each, held, join, same, split, turn_1, turn_2, turn_3, xor,
+        MESSAGES, Schedule, V, add, each, held, join, rotate_lanes_1, rotate_lanes_2,
+        rotate_lanes_3, same, split, xor,
     };
 }
 
@@ -271,37 +274,37 @@ macro_rules! pairs {
         pub(super) mod $name {
             use super::$two as two;
 
-            pub type V = [two::V; 2];
-            pub const MESSAGES: usize = 4;
+            pub(crate) type V = [two::V; 2];
+            pub(crate) const MESSAGES: usize = 4;
 
             #[inline]
-            pub fn each(f: impl Fn(usize) -> *const u8) -> [*const u8; 4] {
+            pub(crate) fn each(f: impl Fn(usize) -> *const u8) -> [*const u8; 4] {
                 [f(0), f(1), f(2), f(3)]
             }
 
             $(
                 #[inline]
                 #[target_feature(enable = $features)]
-                pub fn $function($($a: V),+) -> V {
+                pub(crate) fn $function($($a: V),+) -> V {
                     [two::$function($($a[0]),+), two::$function($($a[1]),+)]
                 }
             )*
 
-            pub struct Schedule([two::Schedule; 2]);
+            pub(crate) struct Schedule([two::Schedule; 2]);
 
             impl Schedule {
                 /// # Safety
                 /// The pointers are to blocks.
                 #[inline]
                 #[target_feature(enable = $features)]
-                pub unsafe fn new([a, b, c, d]: [*const u8; 4]) -> Self {
+                pub(crate) unsafe fn new([a, b, c, d]: [*const u8; 4]) -> Self {
                     // SAFETY: the caller's promise.
                     unsafe { Self([two::Schedule::new([a, b]), two::Schedule::new([c, d])]) }
                 }
 
                 #[inline]
                 #[target_feature(enable = $features)]
-                pub fn words(&mut self, round: usize) -> [V; 4] {
+                pub(crate) fn words(&mut self, round: usize) -> [V; 4] {
                     let (low, high) = (self.0[0].words(round), self.0[1].words(round));
                     [[low[0], high[0]], [low[1], high[1]], [low[2], high[2]], [low[3], high[3]]]
                 }
@@ -309,7 +312,7 @@ macro_rules! pairs {
 
             #[inline]
             #[target_feature(enable = $features)]
-            pub fn same(words: &[u32; 4]) -> V {
+            pub(crate) fn same(words: &[u32; 4]) -> V {
                 [two::same(words); 2]
             }
 
@@ -317,14 +320,14 @@ macro_rules! pairs {
             /// The pointers are valid for 16 bytes.
             #[inline]
             #[target_feature(enable = $features)]
-            pub unsafe fn join([a, b, c, d]: [*const u8; 4]) -> V {
+            pub(crate) unsafe fn join([a, b, c, d]: [*const u8; 4]) -> V {
                 // SAFETY: the caller's promise.
                 unsafe { [two::join([a, b]), two::join([c, d])] }
             }
 
             #[inline]
             #[target_feature(enable = $features)]
-            pub fn split(a: V, mut take: impl FnMut(usize, [u32; 4])) {
+            pub(crate) fn split(a: V, mut take: impl FnMut(usize, [u32; 4])) {
                 two::split(a[0], &mut take);
                 two::split(a[1], |i, words| take(2 + i, words));
             }
@@ -335,11 +338,11 @@ macro_rules! pairs {
 pairs!(
     two_and_two, two, "avx2",
     add(a, b); xor(a, b); held(a); right_16(a); right_12(a); right_8(a); right_7(a);
-    turn_1(a); turn_2(a); turn_3(a);
+    rotate_lanes_1(a); rotate_lanes_2(a); rotate_lanes_3(a);
 );
 
 pairs!(
     two_and_two_rotated, two_rotated, "avx2,avx512f,avx512vl",
     add(a, b); xor(a, b); held(a); right_16(a); right_12(a); right_8(a); right_7(a);
-    turn_1(a); turn_2(a); turn_3(a);
+    rotate_lanes_1(a); rotate_lanes_2(a); rotate_lanes_3(a);
 );

@@ -37,7 +37,7 @@ pub(super) mod by_shift {
     /// on both sides of it.
     #[inline]
     #[target_feature(enable = "sse4.1")]
-    pub fn held(mut a: V) -> V {
+    pub(crate) fn held(mut a: V) -> V {
         // SAFETY: no instruction, no effect.
         unsafe {
             core::arch::asm!("/* {0} */", inout(xmm_reg) a, options(pure, nomem, nostack, preserves_flags));
@@ -47,41 +47,41 @@ pub(super) mod by_shift {
 
     #[inline]
     #[target_feature(enable = "sse4.1")]
-    pub fn to_memory(place: &mut V, a: V) {
+    pub(crate) fn to_memory(place: &mut V, a: V) {
         // SAFETY: a reference is valid and aligned. Volatile, so that it is a store.
         unsafe { core::ptr::write_volatile(place, a) }
     }
 
     #[inline]
     #[target_feature(enable = "sse4.1")]
-    pub fn left_in_memory(place: &V) -> V {
+    pub(crate) fn left_in_memory(place: &V) -> V {
         // SAFETY: a reference is valid and aligned. Volatile, so that it is a load.
         unsafe { core::ptr::read_volatile(place) }
     }
 
     #[inline]
     #[target_feature(enable = "sse4.1")]
-    pub fn right_16(a: V) -> V {
+    pub(crate) fn right_16(a: V) -> V {
         let a = held(a);
         _mm_or_si128(_mm_srli_epi32::<16>(a), _mm_slli_epi32::<16>(a))
     }
 
     #[inline]
     #[target_feature(enable = "sse4.1")]
-    pub fn right_8(a: V) -> V {
+    pub(crate) fn right_8(a: V) -> V {
         let a = held(a);
         _mm_or_si128(_mm_srli_epi32::<8>(a), _mm_slli_epi32::<24>(a))
     }
 
     #[inline]
     #[target_feature(enable = "sse4.1")]
-    pub fn right_12(a: V) -> V {
+    pub(crate) fn right_12(a: V) -> V {
         _mm_or_si128(_mm_srli_epi32::<12>(a), _mm_slli_epi32::<20>(a))
     }
 
     #[inline]
     #[target_feature(enable = "sse4.1")]
-    pub fn right_7(a: V) -> V {
+    pub(crate) fn right_7(a: V) -> V {
         _mm_or_si128(_mm_srli_epi32::<7>(a), _mm_slli_epi32::<25>(a))
     }
 }
@@ -92,25 +92,25 @@ pub(super) mod by_rotate {
 
     #[inline]
     #[target_feature(enable = "avx2,avx512f,avx512vl")]
-    pub fn right_16(a: V) -> V {
+    pub(crate) fn right_16(a: V) -> V {
         _mm_ror_epi32::<16>(a)
     }
 
     #[inline]
     #[target_feature(enable = "avx2,avx512f,avx512vl")]
-    pub fn right_8(a: V) -> V {
+    pub(crate) fn right_8(a: V) -> V {
         _mm_ror_epi32::<8>(a)
     }
 
     #[inline]
     #[target_feature(enable = "avx2,avx512f,avx512vl")]
-    pub fn right_12(a: V) -> V {
+    pub(crate) fn right_12(a: V) -> V {
         _mm_ror_epi32::<12>(a)
     }
 
     #[inline]
     #[target_feature(enable = "avx2,avx512f,avx512vl")]
-    pub fn right_7(a: V) -> V {
+    pub(crate) fn right_7(a: V) -> V {
         _mm_ror_epi32::<7>(a)
     }
 }

@@ -49,41 +49,41 @@ pub(super) mod by_shift {
 
     #[inline]
     #[target_feature(enable = "avx2")]
-    pub fn to_memory(place: &mut V, a: V) {
+    pub(crate) fn to_memory(place: &mut V, a: V) {
         // SAFETY: a reference is valid and aligned. Volatile, so that it is a store.
         unsafe { core::ptr::write_volatile(place, a) }
     }
 
     #[inline]
     #[target_feature(enable = "avx2")]
-    pub fn left_in_memory(place: &V) -> V {
+    pub(crate) fn left_in_memory(place: &V) -> V {
         // SAFETY: a reference is valid and aligned. Volatile, so that it is a load.
         unsafe { core::ptr::read_volatile(place) }
     }
 
     #[inline]
     #[target_feature(enable = "avx2")]
-    pub fn right_16(a: V) -> V {
+    pub(crate) fn right_16(a: V) -> V {
         let a = held(a);
         _mm256_or_si256(_mm256_srli_epi32::<16>(a), _mm256_slli_epi32::<16>(a))
     }
 
     #[inline]
     #[target_feature(enable = "avx2")]
-    pub fn right_8(a: V) -> V {
+    pub(crate) fn right_8(a: V) -> V {
         let a = held(a);
         _mm256_or_si256(_mm256_srli_epi32::<8>(a), _mm256_slli_epi32::<24>(a))
     }
 
     #[inline]
     #[target_feature(enable = "avx2")]
-    pub fn right_12(a: V) -> V {
+    pub(crate) fn right_12(a: V) -> V {
         _mm256_or_si256(_mm256_srli_epi32::<12>(a), _mm256_slli_epi32::<20>(a))
     }
 
     #[inline]
     #[target_feature(enable = "avx2")]
-    pub fn right_7(a: V) -> V {
+    pub(crate) fn right_7(a: V) -> V {
         _mm256_or_si256(_mm256_srli_epi32::<7>(a), _mm256_slli_epi32::<25>(a))
     }
 }
@@ -96,35 +96,35 @@ pub(super) mod by_rotate {
         LANES, V, add, held, load, load_blocks, load_cvs, splat, store_cvs, xor,
     };
 
-    pub fn to_memory(place: &mut V, a: V) {
+    pub(crate) fn to_memory(place: &mut V, a: V) {
         *place = a;
     }
 
-    pub fn left_in_memory(place: &V) -> V {
+    pub(crate) fn left_in_memory(place: &V) -> V {
         *place
     }
 
     #[inline]
     #[target_feature(enable = "avx2,avx512f,avx512vl")]
-    pub fn right_16(a: V) -> V {
+    pub(crate) fn right_16(a: V) -> V {
         _mm256_ror_epi32::<16>(a)
     }
 
     #[inline]
     #[target_feature(enable = "avx2,avx512f,avx512vl")]
-    pub fn right_8(a: V) -> V {
+    pub(crate) fn right_8(a: V) -> V {
         _mm256_ror_epi32::<8>(a)
     }
 
     #[inline]
     #[target_feature(enable = "avx2,avx512f,avx512vl")]
-    pub fn right_12(a: V) -> V {
+    pub(crate) fn right_12(a: V) -> V {
         _mm256_ror_epi32::<12>(a)
     }
 
     #[inline]
     #[target_feature(enable = "avx2,avx512f,avx512vl")]
-    pub fn right_7(a: V) -> V {
+    pub(crate) fn right_7(a: V) -> V {
         _mm256_ror_epi32::<7>(a)
     }
 }

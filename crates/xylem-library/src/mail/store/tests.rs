@@ -80,7 +80,7 @@ fn a_crash_at_any_write_neither_loses_nor_doubles_mail() {
             break;
         }
     }
-    assert!(crashes >= 6, "each write was one: {crashes}");
+    assert!(crashes >= 4, "each change was one: {crashes}");
 }
 
 /// A machine that stops at any write while a message is made: no key seals two messages, nothing
@@ -111,7 +111,7 @@ fn a_crash_while_writing_uses_no_key_twice() {
             break;
         }
     }
-    assert!(crashes >= 3, "{crashes}");
+    assert!(crashes >= 2, "{crashes}");
 }
 
 #[test]

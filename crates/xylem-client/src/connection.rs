@@ -1,0 +1,145 @@
+//! [`Connection`]: packets ↔ NDNLPv2 frames of one connection to a forwarder.
+
+use std::time::Duration;
+
+use xylem_packet::link_service::{LinkHeaders, LinkService, LinkServiceConfig};
+use xylem_packet::{MAX_FRAME, NackReason};
+
+/// The two directions of one connection, and what waits to be written.
+pub struct Connection {
+    /// Apart, so that an answer can be sent while what it answers is looked at.
+    incoming: LinkService,
+    outgoing: LinkService,
+    queue: FrameQueue,
+}
+
+/// What the forwarder handed over: one bare Interest or Data and what was said around it.
+#[derive(Clone, Copy, Debug)]
+pub struct Message<'a> {
+    /// The Interest or Data.
+    pub packet: &'a [u8],
+    /// Has to come back with the answer to an Interest.
+    pub pit_token: Option<&'a [u8]>,
+    /// `packet` is an Interest of ours that comes back, for this reason.
+    pub nack: Option<NackReason>,
+    /// The way here is congested.
+    pub congested: bool,
+}
+
+/// Where packets wait to be written.
+pub struct Outbox<'a> {
+    queue: &'a mut FrameQueue,
+    service: &'a mut LinkService,
+    now: Duration,
+}
+
+impl Connection {
+    /// A connection whose frames have at most `mtu` bytes; `datagrams`: each frame leaves as a datagram
+    /// of its own. `seed` is random: sequence numbers of fragments begin there.
+    #[must_use]
+    pub fn new(mtu: usize, datagrams: bool, seed: u64) -> Self {
+        let config = LinkServiceConfig {
+            mtu,
+            fragmentation: mtu < MAX_FRAME,
+            local_fields: true,
+            congestion_marking: false,
+            first_sequence: seed,
+            ..LinkServiceConfig::default()
+        };
+        Self {
+            incoming: LinkService::new(config),
+            outgoing: LinkService::new(config),
+            queue: FrameQueue { datagrams, ..FrameQueue::default() },
+        }
+    }
+
+    /// Where packets are queued.
+    pub fn outbox(&mut self, now: Duration) -> Outbox<'_> {
+        Outbox { queue: &mut self.queue, service: &mut self.outgoing, now }
+    }
+
+    /// What waits to be written.
+    pub fn queue(&mut self) -> &mut FrameQueue {
+        &mut self.queue
+    }
+
+    /// Forgets fragments that are too old to be completed.
+    pub fn handle_timeout(&mut self, now: Duration) {
+        self.incoming.handle_timeout(now, &mut |_| {});
+    }
+
+    /// Takes a frame that came and hands its packet to `each`, if it completes one. Frames that are no
+    /// NDN packets are left out: a forwarder relays what strangers send.
+    pub fn handle_frame(
+        &mut self,
+        now: Duration,
+        frame: &[u8],
+        each: &mut dyn FnMut(Message<'_>, &mut Outbox<'_>),
+    ) {
+        let Ok(Some(received)) = self.incoming.receive(now, frame) else { return };
+        let headers = received.headers;
+        let message = Message {
+            packet: received.packet,
+            pit_token: headers.pit_token,
+            nack: headers.nack,
+            congested: headers.congestion_mark.is_some_and(|mark| mark != 0),
+        };
+        let (queue, service) = (&mut self.queue, &mut self.outgoing);
+        each(message, &mut Outbox { queue, service, now });
+    }
+}
+
+impl Outbox<'_> {
+    /// Queues an Interest or Data, with a PIT token of 1 to 32 octets if one is given. What is no
+    /// packet or longer than any may be is left out.
+    pub fn packet(&mut self, packet: &[u8], pit_token: Option<&[u8]>) {
+        let headers = LinkHeaders { pit_token, ..LinkHeaders::default() };
+        let queue = &mut *self.queue;
+        let _ = self.service.send(self.now, packet, &headers, 0, &mut |frame| queue.push(frame));
+    }
+}
+
+/// Frames that wait to be written, back to back.
+#[derive(Default)]
+pub struct FrameQueue {
+    bytes: Vec<u8>,
+    /// Where frames end; kept for datagrams alone.
+    ends: Vec<usize>,
+    written: usize,
+    datagrams: bool,
+}
+
+impl FrameQueue {
+    fn push(&mut self, frame: &[u8]) {
+        self.bytes.extend_from_slice(frame);
+        if self.datagrams {
+            self.ends.push(self.bytes.len());
+        }
+    }
+
+    /// What waits, as a stream's bytes.
+    #[must_use]
+    pub fn waiting(&self) -> &[u8] {
+        &self.bytes[self.written..]
+    }
+
+    /// So many bytes of [`Self::waiting`] were written.
+    pub fn written(&mut self, bytes: usize) {
+        self.written += bytes;
+        if self.written >= self.bytes.len() {
+            self.bytes.clear();
+            self.ends.clear();
+            self.written = 0;
+        }
+    }
+
+    /// Hands over each datagram that waits; none waits afterwards.
+    pub fn drain_datagrams(&mut self, mut each: impl FnMut(&[u8])) {
+        let mut begin = 0;
+        for end in &self.ends {
+            each(&self.bytes[begin..*end]);
+            begin = *end;
+        }
+        self.written(self.bytes.len());
+    }
+}

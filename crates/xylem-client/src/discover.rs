@@ -1,0 +1,196 @@
+//! [`Discovery`]: the newest version of an object by its name, and what is known of it.
+//!
+//! RDR first (`NAME/32=metadata`, fresh); where nobody answers that, the name alone with
+//! CanBePrefix, as older tools publish. What comes is verified before a version is taken from it,
+//! and the version has to be one of the object that was asked for.
+
+use std::time::Duration;
+
+use xylem_packet::tlv::types;
+use xylem_packet::{Component, Data, NackReason, Name, NameRef};
+
+use crate::rdr::{self, METADATA, Metadata};
+use crate::{Application, ClientError, Exchange, Expected, Message, Outbox, Question, Reply};
+
+/// How long one discovery Interest waits, and how many go to RDR before the name alone is tried.
+const PATIENCE: Duration = Duration::from_secs(1);
+const RDR_TRIES: u32 = 2;
+/// Pause after a refusal.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Judges a packet; an error says why it is not believed.
+pub type Check<'a> = dyn FnMut(&Data<'_>) -> Result<(), String> + 'a;
+
+/// What a name turned out to be.
+pub enum Discovered {
+    /// Segments under a prefix.
+    Segments {
+        /// The prefix, with its version where it has one.
+        prefix: Name,
+        /// What the metadata say.
+        expected: Expected,
+    },
+    /// One packet, which verified, with this content.
+    Single(Vec<u8>),
+}
+
+/// Finds the object at a name, which may have its version already.
+pub struct Discovery<'a> {
+    object: Name,
+    metadata: Name,
+    check: &'a mut Check<'a>,
+    give_up: Duration,
+    /// When the first question went out.
+    began: Option<Duration>,
+    nonce: u32,
+    attempts: u32,
+    asking: Option<Exchange>,
+    /// No question before this moment.
+    resume_at: Duration,
+    last_nack: Option<NackReason>,
+    found: Option<Discovered>,
+}
+
+impl<'a> Discovery<'a> {
+    /// Looks for `name` until `give_up`; `seed` is random.
+    pub fn new(name: &Name, check: &'a mut Check<'a>, give_up: Duration, seed: u64) -> Self {
+        let known = rdr::version_of(name.as_ref()).is_some();
+        let found = known
+            .then(|| Discovered::Segments { prefix: name.clone(), expected: Expected::default() });
+        let object = match name.iter().last() {
+            Some(last) if last == Component::keyword(METADATA) => name.as_ref().parent().to_name(),
+            _ => name.clone(),
+        };
+        Self {
+            metadata: rdr::discovery_name(object.as_ref()),
+            object,
+            check,
+            give_up,
+            began: None,
+            nonce: seed as u32,
+            attempts: 0,
+            asking: None,
+            resume_at: Duration::ZERO,
+            last_nack: None,
+            found,
+        }
+    }
+
+    /// What was found; `None` before [`Application::is_done`].
+    #[must_use]
+    pub fn into_found(self) -> Option<Discovered> {
+        self.found
+    }
+
+    /// The next question, unless time is up.
+    fn next_question(&mut self, now: Duration) -> Result<Exchange, ClientError> {
+        let began = *self.began.get_or_insert(now);
+        let left = (began + self.give_up).saturating_sub(now);
+        if left.is_zero() {
+            let name = self.object.clone();
+            return Err(match self.last_nack {
+                Some(reason) => ClientError::Nack { name, reason, discovering: true },
+                None => ClientError::Unanswered { name, after: self.give_up },
+            });
+        }
+        let by_rdr = self.attempts % (RDR_TRIES + 1) < RDR_TRIES;
+        self.attempts = self.attempts.wrapping_add(1);
+        self.nonce = self.nonce.wrapping_add(0x9e37_79b1);
+        let patience = left.min(PATIENCE);
+        let name = if by_rdr { &self.metadata } else { &self.object };
+        let question = Question {
+            can_be_prefix: true,
+            must_be_fresh: true,
+            ..Question::exactly(name.clone(), patience)
+        };
+        Exchange::new(question.encode(self.nonce.to_be_bytes())?, patience)
+    }
+}
+
+impl Application for Discovery<'_> {
+    fn transmit(&mut self, now: Duration, outbox: &mut Outbox<'_>) -> Result<(), ClientError> {
+        if self.found.is_some() {
+            return Ok(());
+        }
+        if let Some(asking) = &mut self.asking {
+            asking.transmit(now, outbox)?;
+        }
+        match self.asking.take_if(|asking| asking.is_done()).map(Exchange::into_reply) {
+            Some(Reply::Data(packet)) => {
+                self.found = Some(understand(self.object.as_ref(), &packet, self.check)?);
+                return Ok(());
+            }
+            Some(Reply::Nack(reason)) => {
+                self.last_nack = Some(reason);
+                self.resume_at = now + PAUSE;
+            }
+            Some(Reply::Timeout) => self.last_nack = None,
+            None => {}
+        }
+        if self.asking.is_none() && now >= self.resume_at {
+            let mut asking = self.next_question(now)?;
+            asking.transmit(now, outbox)?;
+            self.asking = Some(asking);
+        }
+        Ok(())
+    }
+
+    fn handle_message(
+        &mut self,
+        now: Duration,
+        message: Message<'_>,
+        outbox: &mut Outbox<'_>,
+    ) -> Result<(), ClientError> {
+        match &mut self.asking {
+            Some(asking) => asking.handle_message(now, message, outbox),
+            None => Ok(()),
+        }
+    }
+
+    fn poll_timeout(&self, now: Duration) -> Option<Duration> {
+        match &self.asking {
+            // Its answer is looked at at once.
+            Some(asking) if asking.is_done() => Some(now),
+            Some(asking) => asking.poll_timeout(now),
+            None => Some(self.resume_at),
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.found.is_some()
+    }
+}
+
+/// What a verified answer says.
+fn understand(
+    object: NameRef<'_>,
+    packet: &[u8],
+    check: &mut Check<'_>,
+) -> Result<Discovered, ClientError> {
+    let what = || format!("what came for {object}");
+    let data = Data::decode(packet).map_err(|e| ClientError::not_believed(what(), e))?;
+    check(&data).map_err(|why| ClientError::not_believed(what(), why))?;
+    let name = data.name();
+    let mut rest = name.iter().skip(object.len());
+    if rest.next() == Some(Component::keyword(METADATA)) {
+        let found = Metadata::decode(data.content())
+            .map_err(|e| ClientError::not_believed("the metadata packet", e))?;
+        if !object.is_prefix_of(found.name) {
+            let why = format!("it points to {}, which is another object", found.name);
+            return Err(ClientError::not_believed("the metadata packet", why));
+        }
+        let expected = Expected {
+            last: found.last_segment(),
+            size: found.size,
+            segment_size: found.segment_size,
+        };
+        return Ok(Discovered::Segments { prefix: found.name.to_name(), expected });
+    }
+    if name.len() > object.len()
+        && name.last().is_some_and(|c| c.as_number_of(types::SEGMENT_COMPONENT).is_some())
+    {
+        let prefix = name.parent().to_name();
+        return Ok(Discovered::Segments { prefix, expected: Expected::default() });
+    }
+    Ok(Discovered::Single(data.content().to_vec()))
+}

@@ -1,0 +1,38 @@
+//! [`Connection`] and the [`Application`]s that use it: an NDN program's side of a forwarder, without
+//! a socket or a clock.
+//!
+//! A driver (`xylem-node`'s `Client`) hands in frames that came and writes those that wait; an
+//! application says what to ask and takes what comes: one [`Exchange`], the [`Discovery`] of an
+//! object's newest version, its segments by a [`SegmentFetch`], a [`Producer`] that answers for a
+//! file, pings and generated load. Time is `now`, a duration since the connection began; randomness
+//! comes in as seeds.
+//!
+//! Nothing here forwards, caches or encrypts, and nothing is believed that was not verified by a key
+//! that the caller named.
+
+mod application;
+mod connection;
+mod error;
+
+mod exchange;
+mod rdr;
+
+mod discover;
+mod segments;
+
+mod put;
+
+mod histogram;
+mod ping;
+pub mod traffic;
+
+pub use application::{Application, GLANCE};
+pub use connection::{Connection, FrameQueue, Message, Outbox};
+pub use discover::{Discovered, Discovery};
+pub use error::ClientError;
+pub use exchange::{Exchange, Question, Reply, parse_name, satisfies};
+pub use histogram::Histogram;
+pub use ping::{PingReport, PingServer, Pinged, Pinger, ping_name};
+pub use put::{Producer, PutSettings, SEGMENT_SIZE};
+pub use rdr::{METADATA, Metadata};
+pub use segments::{Expected, Receiver, SegmentFetch};

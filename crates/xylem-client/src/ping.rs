@@ -1,0 +1,252 @@
+//! [`Pinger`] and [`PingServer`]: is somebody there, and how far, `PREFIX/ping/<number>`, as ndnping has it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use xylem_packet::{Component, Data, DataBuilder, Interest, Name, NameRef, Packet};
+use xylem_trust::Signer;
+
+use crate::{Application, ClientError, Histogram, Message, Outbox, Question, satisfies};
+
+const PING: &[u8] = b"ping";
+/// Pings that may be unanswered: with more the oldest counts as lost.
+const MAX_WAITING: usize = 65_536;
+
+/// `PREFIX/ping`, under which pings are asked for.
+#[must_use]
+pub fn ping_name(prefix: NameRef<'_>) -> Name {
+    prefix.child(Component::generic(PING))
+}
+
+/// What became of one ping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pinged {
+    /// It was answered after so long.
+    Answer(Duration),
+    /// The forwarder refused it, for this reason, after so long.
+    Nack(u64, Duration),
+    /// Nobody answered in time.
+    Timeout,
+}
+
+/// What became of all.
+#[derive(Clone, Debug, Default)]
+pub struct PingReport {
+    /// Pings sent.
+    pub sent: u64,
+    /// Those refused.
+    pub nacked: u64,
+    /// Those that nobody answered.
+    pub lost: u64,
+    /// Round-trip times of those answered.
+    pub times: Histogram,
+}
+
+/// Sends pings and waits for their answers.
+pub struct Pinger<'a> {
+    prefix: Name,
+    interval: Duration,
+    timeout: Duration,
+    /// How many are still to be sent.
+    left: u64,
+    next: u64,
+    nonce: u32,
+    /// When the next one is due; `None` before the first.
+    due: Option<Duration>,
+    /// When each that is unanswered was sent, by its number.
+    waiting: BTreeMap<u64, Duration>,
+    report: PingReport,
+    on_ping: &'a mut dyn FnMut(u64, Pinged),
+}
+
+impl<'a> Pinger<'a> {
+    /// Pings `prefix` (without `ping`) `count` times, from number `first` on, one each `interval`.
+    pub fn new(
+        prefix: NameRef<'_>,
+        (interval, timeout): (Duration, Duration),
+        count: Option<u64>,
+        first: u64,
+        seed: u64,
+        on_ping: &'a mut dyn FnMut(u64, Pinged),
+    ) -> Self {
+        Self {
+            prefix: ping_name(prefix),
+            interval,
+            timeout,
+            left: count.unwrap_or(u64::MAX),
+            next: first,
+            nonce: seed as u32,
+            due: None,
+            waiting: BTreeMap::new(),
+            report: PingReport::default(),
+            on_ping,
+        }
+    }
+
+    /// What became of all.
+    #[must_use]
+    pub fn into_report(self) -> PingReport {
+        self.report
+    }
+
+    /// Those that waited too long are lost; with too many the oldest is.
+    fn expire(&mut self, now: Duration) {
+        loop {
+            let full = self.waiting.len() >= MAX_WAITING;
+            let late = |sent: &Duration| *sent + self.timeout <= now || full;
+            let Some((number, _)) = self.waiting.iter().find(|(_, sent)| late(sent)) else {
+                return;
+            };
+            let number = *number;
+            self.waiting.remove(&number);
+            self.report.lost += 1;
+            (self.on_ping)(number, Pinged::Timeout);
+        }
+    }
+}
+
+impl Application for Pinger<'_> {
+    fn transmit(&mut self, now: Duration, outbox: &mut Outbox<'_>) -> Result<(), ClientError> {
+        self.expire(now);
+        let due = *self.due.get_or_insert(now);
+        if self.left > 0 && now >= due {
+            let name = self.prefix.child(Component::generic(self.next.to_string().as_bytes()));
+            self.nonce = self.nonce.wrapping_add(0x9e37_79b1);
+            let question =
+                Question { must_be_fresh: true, ..Question::exactly(name, self.timeout) };
+            outbox.packet(&question.encode(self.nonce.to_be_bytes())?, None);
+            self.waiting.insert(self.next, now);
+            self.next = self.next.wrapping_add(1);
+            self.left -= 1;
+            self.report.sent += 1;
+            self.due = Some(due + self.interval);
+        }
+        Ok(())
+    }
+
+    fn handle_message(
+        &mut self,
+        now: Duration,
+        message: Message<'_>,
+        _outbox: &mut Outbox<'_>,
+    ) -> Result<(), ClientError> {
+        let answered = answered(self.prefix.as_ref(), message);
+        let Some((number, nack)) = answered else { return Ok(()) };
+        let Some(sent) = self.waiting.remove(&number) else { return Ok(()) };
+        let after = now.saturating_sub(sent);
+        match nack {
+            None => {
+                self.report.times.add(after);
+                (self.on_ping)(number, Pinged::Answer(after));
+            }
+            Some(reason) => {
+                self.report.nacked += 1;
+                (self.on_ping)(number, Pinged::Nack(reason, after));
+            }
+        }
+        Ok(())
+    }
+
+    fn poll_timeout(&self, _now: Duration) -> Option<Duration> {
+        // Those that wait were sent in the order of their numbers, as long as these do not wrap.
+        let expires = self.waiting.values().min().map(|sent| *sent + self.timeout);
+        let sends = self.due.filter(|_| self.left > 0);
+        expires.into_iter().chain(sends).min()
+    }
+
+    fn is_done(&self) -> bool {
+        self.left == 0 && self.waiting.is_empty()
+    }
+}
+
+/// The number that a message is about, and why it was refused if it was.
+fn answered(prefix: NameRef<'_>, message: Message<'_>) -> Option<(u64, Option<u64>)> {
+    let name = match (Packet::decode(message.packet).ok()?, message.nack) {
+        (Packet::Data(data), None) => data.name(),
+        (Packet::Interest(interest), Some(_)) => interest.name(),
+        _ => return None,
+    };
+    let number = name.last().filter(|_| name.parent() == prefix)?;
+    let number = std::str::from_utf8(number.value()).ok()?.parse().ok()?;
+    Some((number, message.nack.map(|reason| reason.0)))
+}
+
+/// Answers pings.
+pub struct PingServer<'a> {
+    prefix: Name,
+    content: Vec<u8>,
+    freshness_ms: u64,
+    left: u64,
+    answered: u64,
+    on_ping: &'a mut dyn FnMut(&Name),
+}
+
+impl<'a> PingServer<'a> {
+    /// Answers pings of `prefix` (without `ping`) with `size` bytes, `count` of them.
+    ///
+    /// # Errors
+    /// A size that no packet has.
+    pub fn new(
+        prefix: NameRef<'_>,
+        size: usize,
+        freshness: Duration,
+        count: Option<u64>,
+        on_ping: &'a mut dyn FnMut(&Name),
+    ) -> Result<Self, ClientError> {
+        let freshness_ms = u64::try_from(freshness.as_millis()).unwrap_or(u64::MAX);
+        let (content, left) = (vec![b'a'; size], count.unwrap_or(u64::MAX));
+        let prefix = ping_name(prefix);
+        let server = Self { prefix, content, freshness_ms, left, answered: 0, on_ping };
+        let example = server.prefix.child(Component::generic(u64::MAX.to_string().as_bytes()));
+        server.answer(example.as_ref())?;
+        Ok(server)
+    }
+
+    /// The prefix whose Interests the forwarder should send here.
+    #[must_use]
+    pub fn served(&self) -> NameRef<'_> {
+        self.prefix.as_ref()
+    }
+
+    /// Pings that were answered.
+    #[must_use]
+    pub fn answered(&self) -> u64 {
+        self.answered
+    }
+
+    fn answer(&self, name: NameRef<'_>) -> Result<Vec<u8>, ClientError> {
+        let mut packet = Vec::new();
+        let builder = DataBuilder::new(name).freshness_ms(self.freshness_ms);
+        let signed = Signer::digest_sha256().data(builder, &self.content, &mut packet);
+        let too_long =
+            |e| ClientError::TooLong { what: format!("no packet can be that large: {e}") };
+        signed.map(|()| packet).map_err(too_long)
+    }
+}
+
+impl Application for PingServer<'_> {
+    fn handle_message(
+        &mut self,
+        _now: Duration,
+        message: Message<'_>,
+        outbox: &mut Outbox<'_>,
+    ) -> Result<(), ClientError> {
+        let interest = Interest::decode(message.packet).ok().filter(|_| message.nack.is_none());
+        let Some(interest) = interest.filter(|_| self.left > 0) else { return Ok(()) };
+        let name = interest.name();
+        if self.prefix.is_prefix_of(name)
+            && let Ok(packet) = self.answer(name)
+            && Data::decode(&packet).is_ok_and(|data| satisfies(&data, &interest))
+        {
+            outbox.packet(&packet, message.pit_token);
+            self.answered += 1;
+            self.left -= 1;
+            (self.on_ping)(&name.to_name());
+        }
+        Ok(())
+    }
+
+    fn is_done(&self) -> bool {
+        self.left == 0
+    }
+}

@@ -1,0 +1,353 @@
+//! Publishing so that any NDN program fetches it: one packet, or versioned segments with RDR
+//! metadata (docs/spec/rdr.md).
+//!
+//! The file stays where it is and is read as Interests ask for it; each segment is signed when it is
+//! asked for. Memory is bounded by one stretch of the file. Nothing here keeps what was sent: caches
+//! do that.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::time::Duration;
+
+use xylem_object::packets::METADATA_FRESHNESS_MS;
+use xylem_packet::tlv::types;
+use xylem_packet::{Component, Data, DataBuilder, Interest, MAX_PACKET, Name, NameRef};
+use xylem_trust::Signer;
+
+use crate::rdr::{self, Metadata};
+use crate::{Application, ClientError, Message, Outbox, satisfies};
+
+/// Bytes read from the file at a time: what comes next is asked for next.
+const STRETCH: usize = 256 * 1024;
+/// What NDN programs have agreed upon for segments.
+pub const SEGMENT_SIZE: usize = 8000;
+
+/// How to cut and sign what is published.
+#[derive(Clone, Debug)]
+pub struct PutSettings {
+    /// One packet of exactly this name, or segments; `None`: segments for what exceeds one packet.
+    pub segments: Option<bool>,
+    /// Bytes of content in each segment.
+    pub segment_size: usize,
+    /// FreshnessPeriod of the content's packets.
+    pub freshness: Duration,
+    /// End after this many Interests were answered.
+    pub count: Option<u64>,
+}
+
+/// Answers for a file: makes each packet as it is asked for.
+pub struct Producer {
+    /// The name without version.
+    name: Name,
+    /// Name of the packet, or prefix of the segments.
+    prefix: Name,
+    /// The last segment; `None`: one packet of exactly that name.
+    last: Option<u64>,
+    segment_size: usize,
+    freshness_ms: u64,
+    signer: Signer,
+    content: Stretch,
+    /// The metadata packet.
+    metadata: Vec<u8>,
+    packet: Vec<u8>,
+    answered: u64,
+    enough: u64,
+}
+
+impl Producer {
+    /// Publishes `size` bytes of `content` as `name`; `version` is what its segments' names get where the
+    /// name has none: microseconds since 1970.
+    ///
+    /// # Errors
+    /// What fits no packet, and a file that can't be read.
+    pub fn new(
+        name: &Name,
+        options: &PutSettings,
+        signer: Signer,
+        (content, size): (File, u64),
+        version: u64,
+    ) -> Result<Self, ClientError> {
+        let content = Stretch::new(content, size);
+        let segment_size = options.segment_size.clamp(1, MAX_PACKET);
+        let mut object = Self {
+            name: name.clone(),
+            prefix: name.clone(),
+            last: None,
+            segment_size,
+            freshness_ms: u64::try_from(options.freshness.as_millis()).unwrap_or(u64::MAX),
+            signer,
+            content,
+            metadata: Vec::new(),
+            packet: Vec::new(),
+            answered: 0,
+            enough: options.count.unwrap_or(u64::MAX),
+        };
+        if options.segments != Some(true) && object.content.size <= MAX_PACKET as u64 {
+            object.segment_size = MAX_PACKET;
+            match object.segment(0) {
+                Ok(()) => return Ok(object),
+                Err(error) if options.segments == Some(false) => return Err(error),
+                Err(_) => object.segment_size = segment_size,
+            }
+        } else if options.segments == Some(false) {
+            return Err(too_long(&"the content is longer than one packet"));
+        }
+        object.become_segments(version)?;
+        Ok(object)
+    }
+
+    /// Chooses the version, signs the metadata, and checks that segments fit into packets.
+    fn become_segments(&mut self, version: u64) -> Result<(), ClientError> {
+        if rdr::version_of(self.name.as_ref()).is_some() {
+            self.name = self.name.as_ref().parent().to_name();
+        } else {
+            self.prefix.push(Component::version(version));
+        }
+        let size = self.content.size;
+        let last = size.saturating_sub(1) / self.segment_size as u64;
+        self.last = Some(last);
+        let metadata = Metadata {
+            name: self.prefix.as_ref(),
+            final_block_id: Some(Component::segment(last)),
+            segment_size: Some(self.segment_size as u64),
+            size: Some(size),
+        };
+        let mut content = Vec::new();
+        metadata.encode(&mut content);
+        let mut name = rdr::discovery_name(self.name.as_ref());
+        if let Some(version) = self.prefix.as_ref().last() {
+            name.push(version);
+        }
+        name.push(Component::segment(0));
+        let builder = DataBuilder::new(name.as_ref())
+            .freshness_ms(METADATA_FRESHNESS_MS)
+            .final_block_id(Component::segment(0));
+        self.signer.data(builder, &content, &mut self.metadata).map_err(|e| too_long(&e))?;
+        // The last number is the longest, the first segment the fullest.
+        self.segment(last)?;
+        let longest = self.packet.len();
+        self.segment(0)?;
+        let number = Component::segment(last).encoded_len() - Component::segment(0).encoded_len();
+        match self.packet.len().max(longest) + number {
+            len if len > MAX_PACKET => Err(too_long(&format!("a segment would take {len} bytes"))),
+            _ => Ok(()),
+        }
+    }
+
+    /// The packet's name, or the segments' with its version.
+    #[must_use]
+    pub fn published(&self) -> &Name {
+        &self.prefix
+    }
+
+    /// Segments; `None`: one packet of exactly that name.
+    #[must_use]
+    pub fn segments(&self) -> Option<u64> {
+        self.last.map(|last| last + 1)
+    }
+
+    /// Interests that were answered.
+    #[must_use]
+    pub fn answered(&self) -> u64 {
+        self.answered
+    }
+
+    /// The prefix whose Interests the forwarder should send here.
+    #[must_use]
+    pub fn served(&self) -> NameRef<'_> {
+        self.name.as_ref()
+    }
+
+    /// Puts segment `number`, or the only packet, into `packet`.
+    fn segment(&mut self, number: u64) -> Result<(), ClientError> {
+        let content = self
+            .content
+            .piece(number * self.segment_size as u64, self.segment_size)
+            .map_err(ClientError::Content)?;
+        self.packet.clear();
+        let name = match self.last {
+            None => self.prefix.clone(),
+            Some(_) => self.prefix.child(Component::segment(number)),
+        };
+        let mut builder = DataBuilder::new(name.as_ref()).freshness_ms(self.freshness_ms);
+        if let Some(last) = self.last {
+            builder = builder.final_block_id(Component::segment(last));
+        }
+        self.signer.data(builder, content, &mut self.packet).map_err(|e| too_long(&e))
+    }
+
+    /// Answers one Interest, if there is an answer.
+    fn answer(
+        &mut self,
+        interest: &Interest<'_>,
+        token: Option<&[u8]>,
+        outbox: &mut Outbox<'_>,
+    ) -> Result<bool, ClientError> {
+        let asked = interest.name();
+        let digest = asked.last().is_some_and(|c| c.typ() == types::IMPLICIT_SHA256_DIGEST);
+        let plain = if digest { asked.parent() } else { asked };
+        let metadata = Data::decode(&self.metadata).ok().filter(|data| satisfies(data, interest));
+        // The name alone is answered by the metadata: that is what older programs ask for.
+        if metadata.is_some() && !self.prefix.as_ref().is_prefix_of(plain) {
+            outbox.packet(&self.metadata, token);
+            return Ok(true);
+        }
+        let number = match self.last {
+            None => Some(0),
+            Some(_) if plain == self.prefix && interest.can_be_prefix() => Some(0),
+            Some(last) => plain
+                .last()
+                .and_then(|c| c.as_number_of(types::SEGMENT_COMPONENT))
+                .filter(|number| plain.parent() == self.prefix && *number <= last),
+        };
+        let Some(number) = number else { return Ok(false) };
+        self.segment(number)?;
+        let right = Data::decode(&self.packet).is_ok_and(|data| satisfies(&data, interest));
+        if right {
+            outbox.packet(&self.packet, token);
+        }
+        Ok(right)
+    }
+}
+
+impl Application for Producer {
+    fn handle_message(
+        &mut self,
+        _now: Duration,
+        message: Message<'_>,
+        outbox: &mut Outbox<'_>,
+    ) -> Result<(), ClientError> {
+        if message.nack.is_none()
+            && self.answered < self.enough
+            && let Ok(interest) = Interest::decode(message.packet)
+            && self.answer(&interest, message.pit_token, outbox)?
+        {
+            self.answered += 1;
+        }
+        Ok(())
+    }
+
+    fn is_done(&self) -> bool {
+        self.answered >= self.enough
+    }
+}
+
+fn too_long(why: &dyn std::fmt::Display) -> ClientError {
+    let what = format!("{why}; give --segments, a smaller --segment-size or a shorter name");
+    ClientError::TooLong { what }
+}
+
+/// A file, read in stretches.
+struct Stretch {
+    file: File,
+    size: u64,
+    bytes: Vec<u8>,
+    start: u64,
+}
+
+impl Stretch {
+    fn new(file: File, size: u64) -> Self {
+        Self { file, size, bytes: Vec::new(), start: 0 }
+    }
+
+    /// `len` bytes from `at`, fewer at the file's end.
+    fn piece(&mut self, at: u64, len: usize) -> io::Result<&[u8]> {
+        let left = self.size.saturating_sub(at);
+        let len = len.min(usize::try_from(left).unwrap_or(usize::MAX));
+        let end = at + len as u64;
+        if at < self.start || end > self.start + self.bytes.len() as u64 {
+            let stretch = STRETCH.max(len).min(usize::try_from(left).unwrap_or(usize::MAX));
+            self.bytes.resize(stretch, 0);
+            // Nothing is in the buffer until the read has succeeded.
+            self.start = u64::MAX;
+            self.file.seek(SeekFrom::Start(at))?;
+            self.file.read_exact(&mut self.bytes)?;
+            self.start = at;
+        }
+        let from = (at - self.start) as usize;
+        Ok(&self.bytes[from..from + len])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use xylem_packet::InterestBuilder;
+
+    fn object(size: u64, segments: Option<bool>) -> Result<Producer, ClientError> {
+        let mut file = tempfile::tempfile().unwrap();
+        let content: Vec<u8> = (0..size).map(|i| (i / 7) as u8).collect();
+        file.write_all(&content).unwrap();
+        let settings = PutSettings {
+            segments,
+            segment_size: SEGMENT_SIZE,
+            freshness: Duration::from_secs(1),
+            count: None,
+        };
+        let name = "/o".parse().unwrap();
+        Producer::new(&name, &settings, Signer::digest_sha256(), (file, size), 7)
+    }
+
+    fn ask(object: &mut Producer, name: &str, prefix: bool) -> Option<(String, Vec<u8>)> {
+        let name: Name = name.parse().unwrap();
+        let mut wire = Vec::new();
+        InterestBuilder::new(name.as_ref()).can_be_prefix(prefix).encode(&mut wire).unwrap();
+        let mut connection = crate::Connection::new(xylem_packet::MAX_FRAME, false, 0);
+        let outbox = &mut connection.outbox(Duration::ZERO);
+        let yes = object.answer(&Interest::decode(&wire).unwrap(), None, outbox).unwrap();
+        yes.then(|| {
+            let data = Data::decode(connection.queue().waiting()).unwrap();
+            (data.name().to_string(), data.content().to_vec())
+        })
+    }
+
+    #[test]
+    fn small_content_is_one_packet_of_that_name() {
+        let mut object = object(100, None).unwrap();
+        assert_eq!(ask(&mut object, "/o", false).unwrap().0, "/o");
+        assert_eq!(ask(&mut object, "/o/x", true), None);
+        let digest = Data::decode(&object.packet).unwrap().implicit_digest();
+        let full = object.prefix.child(Component::implicit_digest(&digest)).to_string();
+        assert_eq!(ask(&mut object, &full, false).unwrap().0, "/o");
+        let wrong = object.prefix.child(Component::implicit_digest(&[1; 32])).to_string();
+        assert_eq!(ask(&mut object, &wrong, false), None);
+    }
+
+    #[test]
+    fn segments_metadata_and_nothing_else() {
+        for (size, last) in [(0, 0), (1, 0), (8000, 0), (8001, 1), (600_000, 74)] {
+            let mut object = object(size, Some(true)).unwrap();
+            let prefix = object.prefix.to_string();
+            let mut whole = Vec::new();
+            for number in 0..=last {
+                let (name, content) =
+                    ask(&mut object, &format!("{prefix}/seg={number}"), false).unwrap();
+                assert_eq!(name, format!("{prefix}/seg={number}"));
+                whole.extend(content);
+            }
+            assert_eq!(whole.len() as u64, size);
+            assert!(whole.iter().enumerate().all(|(i, byte)| *byte == (i / 7) as u8));
+            assert_eq!(ask(&mut object, &format!("{prefix}/seg={}", last + 1), false), None);
+            assert_eq!(ask(&mut object, &format!("{prefix}/seg=0/seg=0"), false), None);
+            assert_eq!(ask(&mut object, &prefix, true).unwrap().0, format!("{prefix}/seg=0"));
+            assert_eq!(ask(&mut object, &prefix, false), None);
+            for asked in ["/o", "/o/32=metadata"] {
+                let (name, content) = ask(&mut object, asked, true).unwrap();
+                assert!(name.starts_with("/o/32=metadata/v=") && name.ends_with("/seg=0"));
+                let metadata = Metadata::decode(&content).unwrap();
+                assert_eq!(metadata.name, object.prefix);
+                assert_eq!((metadata.last_segment(), metadata.size), (Some(last), Some(size)));
+                assert_eq!(ask(&mut object, asked, false), None);
+            }
+        }
+    }
+
+    #[test]
+    fn what_fits_no_packet_is_said_before_anybody_asks() {
+        assert!(object(9000, Some(false)).is_err());
+        assert!(object(8800, Some(false)).is_err());
+        assert!(object(8800, None).unwrap().last.is_some());
+        assert!(object(8600, Some(false)).unwrap().last.is_none());
+    }
+}

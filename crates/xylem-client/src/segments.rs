@@ -1,0 +1,324 @@
+//! The segments of one object, `P/seg=0` to the last: asked for through a window, verified, handed
+//! on in order.
+//!
+//! Packets come over one [`crate::Connection`]; contents go to a callback that sees each byte once and in its
+//! place. FinalBlockId is believed as far as its packet is: all that say one must agree, and a
+//! metadata packet that was verified binds the number and the size as well, so that an object can't
+//! be cut short by who only passes it on.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use xylem_packet::tlv::types;
+use xylem_packet::{Component, ContentType, Data, Interest, InterestBuilder, Name, NameRef};
+use xylem_transfer::{Config, Pipeline};
+
+use crate::{Application, ClientError, Message, Outbox};
+
+/// InterestLifetime of a segment; what is lost is asked again long before.
+const LIFETIME_MS: u64 = 4000;
+/// Interests that may be unanswered.
+const MAX_WINDOW: u32 = 1024;
+/// Segments that may be kept for want of an earlier one.
+const MAX_AHEAD: u64 = 4096;
+/// Segments of one object.
+const MAX_SEGMENTS: u64 = 1 << 40;
+/// Packets that did not verify after which there is no hope.
+const MAX_BAD: u32 = 8;
+
+/// What is known of an object before its first segment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Expected {
+    /// The last segment.
+    pub last: Option<u64>,
+    /// Bytes of content in all.
+    pub size: Option<u64>,
+    /// Bytes of content of every segment but the last.
+    pub segment_size: Option<u64>,
+}
+
+/// Who judges the packets of a [`SegmentFetch`] and gets what they bring.
+pub trait Receiver {
+    /// Judges a packet; an error says why it is not believed.
+    ///
+    /// # Errors
+    /// As said.
+    fn check(&mut self, data: &Data<'_>) -> Result<(), String>;
+    /// The next bytes of the object.
+    ///
+    /// # Errors
+    /// If they can't be kept; that ends the fetch.
+    fn content(&mut self, bytes: &[u8]) -> std::io::Result<()>;
+    /// So many bytes were handed on, of so many (0: not known).
+    fn progress(&mut self, bytes: u64, total: u64);
+    /// A packet did not verify.
+    fn bad(&mut self, what: &str);
+}
+
+/// Fetches every segment under a prefix, in any order, and hands them on in theirs.
+pub struct SegmentFetch<'a, R> {
+    prefix: Name,
+    expected: Expected,
+    to: &'a mut R,
+    give_up: Duration,
+    pipeline: Pipeline,
+    nonce: u32,
+    /// Lost ones, to be asked again.
+    again: VecDeque<u64>,
+    /// The lowest that was never asked.
+    next_new: u64,
+    /// The lowest that was not handed on.
+    next_out: u64,
+    last: Option<u64>,
+    early: BTreeMap<u64, Vec<u8>>,
+    bytes: u64,
+    bad: u32,
+    /// The last packet that did not verify.
+    last_bad: Option<ClientError>,
+    answered: bool,
+    /// When a segment verified last; when the fetch began, before that.
+    last_progress: Option<Duration>,
+    packet: Vec<u8>,
+}
+
+impl<'a, R: Receiver> SegmentFetch<'a, R> {
+    /// Fetches what lies under `prefix`; gives up when nothing verifies for so long. `seed` is random.
+    ///
+    /// # Errors
+    /// Metadata that say what cannot be.
+    pub fn new(
+        prefix: Name,
+        expected: Expected,
+        give_up: Duration,
+        seed: u64,
+        to: &'a mut R,
+    ) -> Result<Self, ClientError> {
+        let config = Config { max_window: MAX_WINDOW, ..Config::default() };
+        let fetch = Self {
+            prefix,
+            last: expected.last,
+            expected,
+            to,
+            give_up,
+            pipeline: Pipeline::new(Duration::ZERO, &config),
+            nonce: seed as u32,
+            again: VecDeque::new(),
+            next_new: 0,
+            next_out: 0,
+            early: BTreeMap::new(),
+            bytes: 0,
+            bad: 0,
+            last_bad: None,
+            answered: false,
+            last_progress: None,
+            packet: Vec::new(),
+        };
+        fetch.check_last(0)?;
+        Ok(fetch)
+    }
+
+    /// Bytes of content, and segments, that were handed on.
+    ///
+    /// # Errors
+    /// If the metadata said another size.
+    pub fn finish(self) -> Result<(u64, u64), ClientError> {
+        match self.expected.size {
+            Some(size) if size != self.bytes => Err(contradiction(format!(
+                "{} bytes came where the metadata says {size}",
+                self.bytes
+            ))),
+            _ => Ok((self.bytes, self.next_out)),
+        }
+    }
+
+    /// The first segment alone, until it says how many there are.
+    fn next_to_ask(&mut self) -> Option<u64> {
+        while let Some(number) = self.again.pop_front() {
+            let wanted = number >= self.next_out && !self.early.contains_key(&number);
+            if wanted && self.last.is_none_or(|last| number <= last) {
+                return Some(number);
+            }
+        }
+        let known = match self.last {
+            Some(last) => self.next_new <= last,
+            None => self.answered || self.next_new == 0,
+        };
+        if !known || self.next_new >= self.next_out + MAX_AHEAD {
+            return None;
+        }
+        self.next_new += 1;
+        Some(self.next_new - 1)
+    }
+
+    fn note_mark(&mut self, now: Duration, number: u64, message: &Message<'_>) {
+        if message.congested {
+            self.pipeline.congested(now, number);
+        }
+    }
+
+    fn number(&self, name: NameRef<'_>) -> Option<u64> {
+        let number = name.last()?.as_number_of(types::SEGMENT_COMPONENT)?;
+        (name.parent() == self.prefix.as_ref() && number < MAX_SEGMENTS).then_some(number)
+    }
+
+    fn refuse_segment(&mut self, now: Duration, number: u64, why: &str) -> Result<(), ClientError> {
+        let error = ClientError::not_believed(format!("segment {number}"), why);
+        self.to.bad(&error.to_string());
+        self.bad += 1;
+        if self.bad > MAX_BAD {
+            return Err(error);
+        }
+        self.last_bad = Some(error);
+        if self.pipeline.refused(now, number) {
+            self.again.push_back(number);
+        }
+        Ok(())
+    }
+
+    fn keep_segment(
+        &mut self,
+        now: Duration,
+        number: u64,
+        packet: &Data<'_>,
+    ) -> Result<(), ClientError> {
+        let meta = packet.meta();
+        if meta.content_type == ContentType::NACK {
+            return Err(ClientError::NoSegment { number });
+        }
+        if let Some(last) = meta.final_block_id {
+            let last = last.as_number_of(types::SEGMENT_COMPONENT);
+            let last = last.ok_or_else(|| contradiction("FinalBlockId is no segment's number"))?;
+            if self.last.replace(last).is_some_and(|before| before != last) {
+                return Err(contradiction("the packets disagree about which segment is the last"));
+            }
+        }
+        self.answered = true;
+        if number < self.next_out || self.early.contains_key(&number) {
+            return Ok(());
+        }
+        self.check_last(number)?;
+        self.check_length(number, packet.content().len())?;
+        self.last_progress = Some(now);
+        if number > self.next_out {
+            self.early.insert(number, packet.content().to_vec());
+            return Ok(());
+        }
+        self.hand_on(packet.content())?;
+        while let Some(content) = self.early.remove(&self.next_out) {
+            self.hand_on(&content)?;
+        }
+        Ok(())
+    }
+
+    fn hand_on(&mut self, content: &[u8]) -> Result<(), ClientError> {
+        self.next_out += 1;
+        self.bytes += content.len() as u64;
+        self.to.content(content).map_err(ClientError::Output)
+    }
+
+    /// The last segment must not stand before one that there is.
+    fn check_last(&self, number: u64) -> Result<(), ClientError> {
+        let Some(last) = self.last else { return Ok(()) };
+        let highest = self.early.keys().next_back().map_or(number, |early| number.max(*early));
+        if last < highest || last >= MAX_SEGMENTS {
+            return Err(contradiction(format!(
+                "FinalBlockId is {last}, but there is a segment {highest}"
+            )));
+        }
+        if self.expected.last.is_some_and(|expected| expected != last) {
+            return Err(contradiction(
+                "the packets disagree with the metadata about the last segment",
+            ));
+        }
+        Ok(())
+    }
+
+    fn check_length(&self, number: u64, len: usize) -> Result<(), ClientError> {
+        let (Some(size), Some(last)) = (self.expected.segment_size, self.last) else {
+            return Ok(());
+        };
+        let right = if number < last { len as u64 == size } else { len as u64 <= size };
+        if right {
+            return Ok(());
+        }
+        Err(contradiction(format!(
+            "segment {number} has {len} bytes where the metadata says {size}"
+        )))
+    }
+
+    fn gave_up(&mut self) -> ClientError {
+        // Something came, time and again, and it is wrong: that is the news.
+        self.last_bad.take().unwrap_or(ClientError::SegmentMissing {
+            number: self.next_out,
+            last: self.last,
+            after: self.give_up,
+        })
+    }
+}
+
+impl<R: Receiver> Application for SegmentFetch<'_, R> {
+    fn transmit(&mut self, now: Duration, outbox: &mut Outbox<'_>) -> Result<(), ClientError> {
+        self.to.progress(self.bytes, self.expected.size.unwrap_or(0));
+        if now > *self.last_progress.get_or_insert(now) + self.give_up {
+            return Err(self.gave_up());
+        }
+        while let Some(lost) = self.pipeline.take_lost(now) {
+            self.again.push_back(lost);
+        }
+        while self.pipeline.may_ask(now) {
+            let Some(number) = self.next_to_ask() else { break };
+            self.packet.clear();
+            let name = self.prefix.child(Component::segment(number));
+            self.nonce = self.nonce.wrapping_add(0x9e37_79b1);
+            InterestBuilder::new(name.as_ref())
+                .nonce(self.nonce.to_be_bytes())
+                .lifetime_ms(LIFETIME_MS)
+                .encode(&mut self.packet)
+                .map_err(|e| ClientError::bad_name(&name, e))?;
+            outbox.packet(&self.packet, None);
+            self.pipeline.sent(now, number);
+        }
+        Ok(())
+    }
+
+    fn handle_message(
+        &mut self,
+        now: Duration,
+        message: Message<'_>,
+        _outbox: &mut Outbox<'_>,
+    ) -> Result<(), ClientError> {
+        if message.nack.is_some() {
+            let returned = Interest::decode(message.packet).ok();
+            if let Some(number) = returned.and_then(|i| self.number(i.name())) {
+                self.note_mark(now, number, &message);
+                if self.pipeline.refused(now, number) {
+                    self.again.push_back(number);
+                }
+            }
+            return Ok(());
+        }
+        let Ok(packet) = Data::decode(message.packet) else { return Ok(()) };
+        let Some(number) = self.number(packet.name()) else { return Ok(()) };
+        if number >= self.next_new {
+            return Ok(()); // never asked for
+        }
+        self.note_mark(now, number, &message);
+        if let Err(why) = self.to.check(&packet) {
+            return self.refuse_segment(now, number, &why);
+        }
+        self.pipeline.answered(now, number, message.packet.len());
+        self.keep_segment(now, number, &packet)
+    }
+
+    fn poll_timeout(&self, now: Duration) -> Option<Duration> {
+        self.pipeline.next_timer(now).map(|at| at.max(now + Duration::from_millis(1)))
+    }
+
+    fn is_done(&self) -> bool {
+        self.last.is_some_and(|last| self.next_out > last)
+    }
+}
+
+fn contradiction(message: impl Into<String>) -> ClientError {
+    ClientError::Contradiction(message.into())
+}

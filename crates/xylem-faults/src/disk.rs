@@ -1,0 +1,275 @@
+//! The disk itself: inodes, names, the fault that is to strike, and what was written since a sync.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+use xylem_store::{FileKind, FileTime, Meta};
+
+pub(crate) const ROOT: u64 = 1;
+const MAX_LINKS: u32 = 16;
+
+/// What goes wrong at the chosen step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// The step and all later ones fail without effect.
+    Dead,
+    /// Half of a write reaches the file, then all fails. Other steps are as [`Fault::Dead`].
+    Torn,
+    /// This one step fails, later ones work.
+    Once,
+    /// From this step on the disk is full: whatever needs room fails with `StorageFull`.
+    Full,
+}
+#[derive(Default)]
+pub(crate) struct Disk {
+    pub(crate) nodes: HashMap<u64, Inode>,
+    pub(crate) next: u64,
+    pub(crate) tick: i64,
+    pub(crate) steps: u64,
+    pub(crate) fault: Option<(u64, Fault)>,
+    pub(crate) dead: bool,
+    pub(crate) short: bool,
+    pub(crate) capacity: Option<u64>,
+    pub(crate) written: u64,
+    /// Bytes of files that cannot be read.
+    pub(crate) bad: Vec<(u64, std::ops::Range<u64>)>,
+    /// Bytes of each file that were ever written: a full disk still takes others in their place.
+    pub(crate) taken: HashMap<u64, Vec<bool>>,
+    /// Reads so far, and the one that is to fail.
+    pub(crate) reads: u64,
+    pub(crate) bad_read: Option<u64>,
+    /// What happened to names, in order.
+    pub(crate) names: Vec<NameStep>,
+    /// Names that differ only in case or composition are one, as on other systems' disks.
+    pub(crate) folding: bool,
+    /// Modes and times cannot be set.
+    pub(crate) plain: bool,
+}
+
+#[derive(Clone)]
+pub(crate) struct Inode {
+    pub(crate) mode: u32,
+    pub(crate) mtime: FileTime,
+    pub(crate) body: Body,
+}
+
+#[derive(Clone)]
+pub(crate) enum Body {
+    File { bytes: Vec<u8>, durable: Vec<u8>, pending: Vec<(usize, Vec<u8>)>, lock: Option<u64> },
+    Dir { entries: BTreeMap<OsString, u64>, parent: u64 },
+    Link(PathBuf),
+}
+/// One change of a name.
+#[derive(Clone)]
+pub(crate) struct NameStep {
+    pub(crate) what: What,
+    /// On the device for sure.
+    pub(crate) settled: bool,
+}
+
+#[derive(Clone)]
+pub(crate) enum What {
+    Made { dir: u64, name: OsString, ino: u64 },
+    Moved { from: (u64, OsString), to: (u64, OsString), ino: u64 },
+    Gone { dir: u64, name: OsString },
+}
+
+impl NameStep {
+    pub(crate) fn new(what: What) -> Self {
+        Self { what, settled: false }
+    }
+
+    /// Syncing a directory settles what happened in it; a rename is one step, wherever it leads.
+    pub(crate) fn settle(&mut self, synced: u64) {
+        self.settled |= match &self.what {
+            What::Made { dir, .. } | What::Gone { dir, .. } => *dir == synced,
+            What::Moved { from, to, .. } => from.0 == synced || to.0 == synced,
+        };
+    }
+
+    pub(crate) fn settle_all(&mut self) {
+        self.settled = true;
+    }
+}
+
+pub(crate) fn file_body() -> Body {
+    Body::File { bytes: Vec::new(), durable: Vec::new(), pending: Vec::new(), lock: None }
+}
+
+type FileParts<'a> =
+    (&'a mut Vec<u8>, &'a mut Vec<u8>, &'a mut Vec<(usize, Vec<u8>)>, &'a mut Option<u64>);
+
+impl Disk {
+    /// How much of a write fits if `room` more bytes may be taken.
+    pub(crate) fn fitting(&self, ino: u64, at: usize, len: usize, room: usize) -> usize {
+        let taken = self.taken.get(&ino).map_or(&[][..], |taken| taken);
+        let is_new = |byte: &usize| !taken.get(*byte).copied().unwrap_or(false);
+        (at..at + len).filter(is_new).nth(room).map_or(len, |first| first - at)
+    }
+
+    /// Counts a write.
+    pub(crate) fn take(&mut self, ino: u64, at: usize, len: usize) {
+        let taken = self.taken.entry(ino).or_default();
+        taken.resize(taken.len().max(at + len), false);
+        for byte in &mut taken[at..at + len] {
+            self.written += u64::from(!*byte);
+            *byte = true;
+        }
+    }
+
+    /// Counts a changing step; an error where it is to fail.
+    pub(crate) fn step(&mut self) -> io::Result<()> {
+        let now = self.steps;
+        self.steps += 1;
+        if self.dead {
+            return Err(io::Error::other("the disk is gone"));
+        }
+        match self.fault {
+            Some((at, Fault::Full)) if now >= at => {
+                self.fault = None;
+                self.capacity = Some(self.written);
+                Err(io::ErrorKind::StorageFull.into())
+            }
+            Some((at, fault)) if now >= at => {
+                self.fault = None;
+                self.dead = fault != Fault::Once;
+                Err(io::Error::other("the disk failed"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn now(&mut self) -> FileTime {
+        self.tick += 1;
+        FileTime { secs: self.tick, nanos: 0 }
+    }
+
+    pub(crate) fn node(&mut self, ino: u64) -> io::Result<&mut Inode> {
+        self.nodes.get_mut(&ino).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    pub(crate) fn file(&mut self, ino: u64) -> io::Result<FileParts<'_>> {
+        match &mut self.node(ino)?.body {
+            Body::File { bytes, durable, pending, lock } => Ok((bytes, durable, pending, lock)),
+            Body::Dir { .. } => Err(io::ErrorKind::IsADirectory.into()),
+            Body::Link(_) => Err(io::Error::new(io::ErrorKind::InvalidInput, "is a symbolic link")),
+        }
+    }
+
+    pub(crate) fn entries(&mut self, ino: u64) -> io::Result<&mut BTreeMap<OsString, u64>> {
+        match &mut self.node(ino)?.body {
+            Body::Dir { entries, .. } => Ok(entries),
+            _ => Err(io::ErrorKind::NotADirectory.into()),
+        }
+    }
+
+    pub(crate) fn settable(&self) -> io::Result<()> {
+        if self.plain { Err(io::ErrorKind::PermissionDenied.into()) } else { Ok(()) }
+    }
+
+    /// What stands under a name, and how it is really written.
+    pub(crate) fn named(&mut self, dir: u64, name: &OsStr) -> io::Result<Option<(OsString, u64)>> {
+        let folding = self.folding;
+        let entries = self.entries(dir)?;
+        if let Some(ino) = entries.get(name) {
+            return Ok(Some((name.to_os_string(), *ino)));
+        }
+        let same = |other: &&OsString| folding && folded(other) == folded(name);
+        Ok(entries.keys().find(same).cloned().map(|name| {
+            let ino = entries[&name];
+            (name, ino)
+        }))
+    }
+
+    /// What a path leads to: its number and its place (directory and name).
+    pub(crate) fn find(
+        &mut self,
+        from: u64,
+        path: &Path,
+        follow: bool,
+    ) -> io::Result<(u64, (u64, OsString))> {
+        let mut todo: Vec<OsString> = split(path);
+        let mut at = if path.has_root() { ROOT } else { from };
+        let mut place = (at, OsString::from("."));
+        let mut links = 0;
+        while let Some(name) = todo.pop() {
+            if name == ".." {
+                let Body::Dir { parent, .. } = self.node(at)?.body else {
+                    return Err(io::ErrorKind::NotADirectory.into());
+                };
+                at = parent;
+                continue;
+            }
+            let (name, next) = self.named(at, &name)?.ok_or(io::ErrorKind::NotFound)?;
+            place = (at, name);
+            let target = match &self.node(next)?.body {
+                Body::Link(target) if follow || !todo.is_empty() => target.clone(),
+                _ => {
+                    at = next;
+                    continue;
+                }
+            };
+            links += 1;
+            if links > MAX_LINKS {
+                return Err(io::Error::other("too many links"));
+            }
+            if target.has_root() {
+                at = ROOT;
+            }
+            todo.extend(split(&target));
+        }
+        Ok((at, place))
+    }
+
+    /// The directory and the name that a new entry gets.
+    pub(crate) fn place(&mut self, from: u64, path: &Path) -> io::Result<(u64, OsString)> {
+        let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_os_string();
+        let above = path.parent().unwrap_or(Path::new(""));
+        Ok((self.find(from, above, true)?.0, name))
+    }
+
+    pub(crate) fn add(&mut self, from: u64, path: &Path, mode: u32, body: Body) -> io::Result<u64> {
+        let (dir, name) = self.place(from, path)?;
+        if self.named(dir, &name)?.is_some() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let ino = self.next;
+        self.next += 1;
+        self.entries(dir)?.insert(name.clone(), ino);
+        self.names.push(NameStep::new(What::Made { dir, name, ino }));
+        let mut body = body;
+        if let Body::Dir { parent, .. } = &mut body {
+            *parent = dir;
+        }
+        let mtime = self.now();
+        self.nodes.insert(ino, Inode { mode, mtime, body });
+        Ok(ino)
+    }
+
+    pub(crate) fn meta(&mut self, ino: u64) -> io::Result<Meta> {
+        let node = self.node(ino)?;
+        let (kind, size) = match &node.body {
+            Body::File { bytes, .. } => (FileKind::File, bytes.len() as u64),
+            Body::Dir { .. } => (FileKind::Directory, 0),
+            Body::Link(_) => (FileKind::Symlink, 0),
+        };
+        Ok(Meta { kind, size, mode: node.mode, mtime: node.mtime, ino, dev: 1, links: 1 })
+    }
+}
+
+/// A name without case and with one letter composed: enough to stand for systems that fold names.
+fn folded(name: &OsStr) -> String {
+    name.to_string_lossy().to_lowercase().replace("e\u{301}", "\u{e9}")
+}
+
+/// The components of a path, last first.
+fn split(path: &Path) -> Vec<OsString> {
+    let parts = path.components().rev().filter_map(|c| match c {
+        Component::Normal(name) => Some(name.to_os_string()),
+        Component::ParentDir => Some(OsString::from("..")),
+        _ => None,
+    });
+    parts.collect()
+}

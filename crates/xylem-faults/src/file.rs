@@ -1,0 +1,133 @@
+//! An open file of the disk.
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use xylem_store::{FileTime, MediumFile, Meta};
+
+use crate::disk::{Disk, Fault};
+
+pub(crate) struct FaultFile {
+    pub(crate) disk: Arc<Mutex<Disk>>,
+    pub(crate) ino: u64,
+    pub(crate) handle: u64,
+}
+
+impl FaultFile {
+    fn disk(&self) -> MutexGuard<'_, Disk> {
+        self.disk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for FaultFile {
+    fn drop(&mut self) {
+        if let Ok((.., lock)) = self.disk().file(self.ino) {
+            lock.take_if(|holder| *holder == self.handle);
+        }
+    }
+}
+
+impl MediumFile for FaultFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut disk = self.disk();
+        let end = offset + buf.len() as u64;
+        let touched = |(ino, bad): &(u64, std::ops::Range<u64>)| {
+            *ino == self.ino && bad.start < end && offset < bad.end
+        };
+        if disk.bad.iter().any(touched) {
+            return Err(io::Error::other("a bad sector"));
+        }
+        disk.reads += 1;
+        if disk.bad_read.is_some_and(|at| disk.reads > at) {
+            disk.bad_read = None;
+            return Err(io::Error::other("the disk can't read this"));
+        }
+        let (bytes, ..) = disk.file(self.ino)?;
+        let from = usize::try_from(offset).ok().and_then(|at| bytes.get(at..)).unwrap_or_default();
+        let len = from.len().min(buf.len());
+        buf[..len].copy_from_slice(&from[..len]);
+        Ok(len)
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<usize> {
+        let mut disk = self.disk();
+        let torn = matches!(disk.fault, Some((_, Fault::Torn)));
+        let step = disk.step();
+        let mut take = buf.len();
+        match &step {
+            Err(_) if torn && disk.fault.is_none() => take /= 2,
+            Err(_) => take = 0,
+            Ok(()) if disk.short && take > 1 => take /= 2,
+            Ok(()) => {}
+        }
+        if let Some(capacity) = disk.capacity {
+            let room = capacity.saturating_sub(disk.written);
+            take = disk.fitting(self.ino, offset as usize, take, room as usize);
+            if take == 0 && !buf.is_empty() && step.is_ok() {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+        }
+        let end = offset + take as u64;
+        let ino = self.ino;
+        disk.bad.retain(|(at, bad)| *at != ino || bad.start < offset || end < bad.end);
+        disk.take(self.ino, offset as usize, take);
+        let mtime = disk.now();
+        let (bytes, _, pending, _) = disk.file(self.ino)?;
+        let at = offset as usize;
+        if bytes.len() < at + take {
+            bytes.resize(at + take, 0);
+        }
+        bytes[at..at + take].copy_from_slice(&buf[..take]);
+        pending.push((at, buf[..take].to_vec()));
+        disk.node(self.ino)?.mtime = mtime;
+        step.map(|()| take)
+    }
+
+    fn set_len(&self, size: u64) -> io::Result<()> {
+        let mut disk = self.disk();
+        disk.step()?;
+        let mtime = disk.now();
+        disk.file(self.ino)?.0.resize(size as usize, 0);
+        disk.node(self.ino)?.mtime = mtime;
+        Ok(())
+    }
+
+    fn metadata(&self) -> io::Result<Meta> {
+        self.disk().meta(self.ino)
+    }
+
+    fn set_mode(&self, mode: u32) -> io::Result<()> {
+        let mut disk = self.disk();
+        disk.step()?;
+        disk.settable()?;
+        disk.node(self.ino)?.mode = mode;
+        Ok(())
+    }
+
+    fn set_mtime(&self, mtime: FileTime) -> io::Result<()> {
+        let mut disk = self.disk();
+        disk.step()?;
+        disk.settable()?;
+        disk.node(self.ino)?.mtime = mtime;
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let mut disk = self.disk();
+        disk.step()?;
+        let (bytes, durable, pending, _) = disk.file(self.ino)?;
+        *durable = bytes.clone();
+        pending.clear();
+        Ok(())
+    }
+
+    fn try_lock(&self) -> io::Result<bool> {
+        let mut disk = self.disk();
+        let (.., lock) = disk.file(self.ino)?;
+        if lock.is_none_or(|holder| holder == self.handle) {
+            *lock = Some(self.handle);
+            return Ok(true);
+        }
+        Ok(false)
+    }
+}

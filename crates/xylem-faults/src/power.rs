@@ -1,0 +1,140 @@
+//! The disk after the process was killed, or after the power went: pages and names since the last
+//! sync, in any subset. Journalling file systems keep more order than this; nothing here relies on it.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::sync::{Arc, Mutex};
+
+use xylem_sim::Rng;
+
+use crate::disk::{Body, Disk, NameStep, ROOT, What};
+use crate::medium::FaultMedium;
+
+/// Bytes that reach a device together.
+const PAGE: usize = 4096;
+
+impl FaultMedium {
+    /// The disk as the next process finds it after this one was killed: working, no locks.
+    #[must_use]
+    pub fn image(&self) -> Self {
+        self.copy(|bytes, _, _| bytes.to_vec())
+    }
+
+    /// The disk after the power went: of what was written since the last sync, each page of 4 KiB
+    /// is there or not, by `seed`. Names are as they were.
+    #[must_use]
+    pub fn power_loss(&self, seed: u64) -> Self {
+        let mut rng = Rng::new(seed);
+        self.copy(move |bytes, durable, pending| {
+            let mut image = durable.to_vec();
+            image.resize(bytes.len(), 0);
+            for (at, piece) in pending {
+                for (i, page) in piece.chunks(PAGE).enumerate() {
+                    let at = at + i * PAGE;
+                    if rng.chance(0.5) && at + page.len() <= image.len() {
+                        image[at..at + page.len()].copy_from_slice(page);
+                    }
+                }
+            }
+            image
+        })
+    }
+
+    /// The disk after the power went, names included: of what was written since the last sync of
+    /// a file, each page of 4 KiB is there, is not, or is torn in the middle, and the size is the old
+    /// or the new one; of what happened to names since the last sync of their directory, each step
+    /// has happened or not. All by `seed`.
+    #[must_use]
+    pub fn power_cut(&self, seed: u64) -> Self {
+        let mut rng = Rng::new(seed);
+        let copy = self.copy(|bytes, durable, pending| {
+            let mut image = durable.to_vec();
+            if rng.chance(0.5) {
+                image.resize(bytes.len(), 0);
+            }
+            let mut pages: Vec<(usize, &[u8])> = Vec::new();
+            for (at, piece) in pending {
+                pages.extend(piece.chunks(PAGE).enumerate().map(|(i, p)| (at + i * PAGE, p)));
+            }
+            while !pages.is_empty() {
+                let (at, page) = pages.swap_remove(rng.index(pages.len()));
+                let part = match rng.below(4) {
+                    0 => page.len() / 2,
+                    1 | 2 => page.len(),
+                    _ => 0,
+                };
+                // Beyond the new size: it was cut since.
+                if part > 0 && at + part <= bytes.len() {
+                    image.resize(image.len().max(at + part), 0);
+                    image[at..at + part].copy_from_slice(&page[..part]);
+                }
+            }
+            image
+        });
+        copy.disk().replay_names(&self.disk().names, &mut rng);
+        copy
+    }
+
+    fn copy(&self, mut keep: impl FnMut(&[u8], &[u8], &[(usize, Vec<u8>)]) -> Vec<u8>) -> Self {
+        let disk = self.disk();
+        let mut inos: Vec<_> = disk.nodes.keys().copied().collect();
+        inos.sort_unstable(); // so that one seed means one image
+        let nodes = inos.into_iter().map(|ino| {
+            let mut node = disk.nodes[&ino].clone();
+            if let Body::File { bytes, durable, pending, lock } = &mut node.body {
+                *bytes = keep(bytes, durable, pending);
+                *durable = bytes.clone();
+                pending.clear();
+                *lock = None;
+            }
+            (ino, node)
+        });
+        let nodes = nodes.collect();
+        let mut names = disk.names.clone();
+        names.iter_mut().for_each(NameStep::settle_all);
+        let copy = Disk { nodes, next: disk.next, tick: disk.tick, names, ..Disk::default() };
+        Self { disk: Arc::new(Mutex::new(copy)), dir: ROOT }
+    }
+}
+
+impl Disk {
+    fn replay_names(&mut self, steps: &[NameStep], rng: &mut Rng) {
+        let mut dirs: BTreeMap<u64, BTreeMap<OsString, u64>> =
+            BTreeMap::from([(ROOT, BTreeMap::new())]);
+        for step in steps.iter().filter(|s| s.settled || rng.chance(0.5)) {
+            match step.what.clone() {
+                What::Made { dir, name, ino } => {
+                    dirs.entry(dir).or_default().insert(name, ino);
+                }
+                What::Moved { from, to, ino } => {
+                    let there = dirs.entry(from.0).or_default();
+                    // Another file may have had the name before, where its end was lost.
+                    if there.get(&from.1) == Some(&ino) {
+                        there.remove(&from.1);
+                    }
+                    dirs.entry(to.0).or_default().insert(to.1, ino);
+                }
+                What::Gone { dir, name } => {
+                    dirs.entry(dir).or_default().remove(&name);
+                }
+            }
+        }
+        for (ino, node) in &mut self.nodes {
+            if let Body::Dir { entries, .. } = &mut node.body {
+                *entries = dirs.remove(ino).unwrap_or_default();
+            }
+        }
+        self.names.clear();
+        let made = self.nodes.iter().filter_map(|(dir, node)| match &node.body {
+            Body::Dir { entries, .. } => Some((*dir, entries)),
+            _ => None,
+        });
+        let made = made.flat_map(|(dir, entries)| {
+            entries.iter().map(move |(name, ino)| NameStep {
+                what: What::Made { dir, name: name.clone(), ino: *ino },
+                settled: true,
+            })
+        });
+        self.names = made.collect();
+    }
+}

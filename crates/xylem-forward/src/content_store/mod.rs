@@ -1,0 +1,349 @@
+//! The content store: Data that passed through, kept for the next who asks.
+//!
+//! Bounded in packets and bytes; the least recently used goes first. Each packet has an allocation
+//! of its own, which its place keeps for the next packet, so that a full store of packets of one
+//! size allocates nothing. A packet is copied in: a slice of a receive buffer would keep all of the
+//! buffer in memory while only the packet is counted.
+//!
+//! Beside the packets there is a tree with a node for every prefix of their names ([`tree`]). An
+//! Interest with CanBePrefix goes from its node down to a packet, newest arrivals first.
+
+pub(crate) mod packet;
+pub(crate) mod tree;
+
+use xylem_packet::{Component, Data, Interest, NameRef};
+
+use crate::memory::Flat;
+use crate::name_hash::{NameHasher, NameHashes, ends_with_digest};
+use crate::sha256;
+use crate::slab::{NONE, Place, Slab};
+use crate::storage::Storage;
+use crate::{CsInfo, CsSettings};
+use packet::CsEntry;
+use tree::NameTree;
+
+/// How many nodes a CanBePrefix look-up visits.
+const MAX_VISITS: usize = 64;
+/// What an allocation costs beside its bytes, roughly.
+const ALLOCATION: usize = 16;
+
+pub(crate) struct ContentStore<S: Storage> {
+    info: CsInfo,
+    entries: Slab<CsEntry<S::Packet>, S::Packets>,
+    tree: NameTree<S::Nodes, S::Buckets>,
+    newest: u32,
+    oldest: u32,
+    #[cfg(feature = "alloc")]
+    second: SecondLevel,
+}
+
+/// The second level, if there is one, and room for a packet of it.
+#[cfg(feature = "alloc")]
+#[derive(Default)]
+struct SecondLevel {
+    cache: Option<alloc::boxed::Box<dyn crate::SecondLevelCache + Send>>,
+    packet: alloc::vec::Vec<u8>,
+}
+
+/// Bytes that an entry takes beside its packet and nodes.
+fn entry_cost<S: Storage>() -> usize {
+    size_of::<Place<CsEntry<S::Packet>>>() + ALLOCATION
+}
+
+impl<S: Storage> ContentStore<S> {
+    pub(crate) fn new(capacity_bytes: usize, capacity_packets: usize) -> Self {
+        ContentStore {
+            info: CsInfo {
+                capacity_packets,
+                capacity_bytes,
+                admit: true,
+                serve: true,
+                ..CsInfo::default()
+            },
+            entries: Slab::new(usize::MAX),
+            tree: NameTree::new(),
+            newest: NONE,
+            oldest: NONE,
+            #[cfg(feature = "alloc")]
+            second: SecondLevel::default(),
+        }
+    }
+
+    /// Is there one?
+    pub(crate) fn is_enabled(&self) -> bool {
+        self.info.capacity_bytes != 0 && self.info.capacity_packets != 0
+    }
+
+    /// What it is like, but for its luck, which the forwarder counts.
+    pub(crate) fn info(&self) -> CsInfo {
+        CsInfo { packets: self.entries.len(), bytes: self.bytes(), ..self.info }
+    }
+
+    fn bytes(&self) -> usize {
+        self.info.bytes + self.tree.bytes()
+    }
+
+    pub(crate) fn configure(&mut self, settings: CsSettings) {
+        let info = &mut self.info;
+        info.capacity_bytes = settings.capacity_bytes.unwrap_or(info.capacity_bytes);
+        info.capacity_packets = settings.capacity_packets.unwrap_or(info.capacity_packets);
+        info.admit = settings.admit.unwrap_or(info.admit);
+        info.serve = settings.serve.unwrap_or(info.serve);
+        while self.is_over() {
+            self.evict();
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.oldest != NONE
+            && (self.bytes() > self.info.capacity_bytes
+                || self.entries.len() > self.info.capacity_packets)
+    }
+
+    /// Keeps a Data that was asked for. `hashes` are those of its name, `now` microseconds.
+    #[inline]
+    pub(crate) fn insert(&mut self, now: u64, data: &Data<'_>, hashes: &NameHashes) {
+        if !self.info.admit || !self.is_enabled() {
+            return;
+        }
+        let cost = data.wire().len() + entry_cost::<S>();
+        // With the nodes that it needs at least it must fit into an empty store.
+        let nodes = NameTree::<S::Nodes, S::Buckets>::bytes_for(data.name());
+        if cost + nodes > self.info.capacity_bytes {
+            return;
+        }
+        if let Some(old) = self.find_exact(data.name(), hashes.whole()) {
+            self.remove(old);
+        }
+        while self.oldest != NONE
+            && (self.bytes() + cost > self.info.capacity_bytes
+                || self.entries.len() >= self.info.capacity_packets)
+        {
+            self.evict();
+        }
+        let Some(id) = self.place(data) else { return };
+        let Some(leaf) = self.find_or_make_leaf(data.name(), hashes) else {
+            self.entries.release(id);
+            return;
+        };
+        self.tree.set_packet(leaf, id);
+        let range = data.name_range();
+        let entry = self.entries.get_mut(id);
+        // A packet has at most 8800 bytes.
+        (entry.name_start, entry.name_len) = (range.start as u16, range.len() as u16);
+        entry.fresh_until = now.saturating_add(data.meta().freshness_ms.saturating_mul(1000));
+        entry.node = leaf;
+        self.info.bytes += cost;
+        self.put_newest(id);
+        while self.is_over() {
+            self.evict();
+        }
+    }
+
+    /// The node for a packet of this name; makes room where nodes are few.
+    fn find_or_make_leaf(&mut self, name: NameRef<'_>, hashes: &NameHashes) -> Option<u32> {
+        loop {
+            let leaf = self.tree.leaf(name, hashes);
+            if leaf.is_some() || self.oldest == NONE {
+                return leaf;
+            }
+            self.evict();
+        }
+    }
+
+    /// A place with a copy of the packet; makes room where places are few.
+    fn place(&mut self, data: &Data<'_>) -> Option<u32> {
+        let wire = data.wire();
+        let id = match self.entries.reuse() {
+            Some(id) => id,
+            None => match self.entries.insert(CsEntry::default(), NONE) {
+                Some(id) => id,
+                None if self.oldest == NONE => return None,
+                None => {
+                    self.evict();
+                    self.entries.reuse()?
+                }
+            },
+        };
+        let packet = &mut self.entries.get_mut(id).packet;
+        packet.truncate(0);
+        let kept = packet.extend(wire);
+        packet.give_back(wire.len());
+        if !kept {
+            self.entries.release(id);
+            return None;
+        }
+        Some(id)
+    }
+
+    /// The Data that answers an Interest, if there is one. `hashes` are those of its name, `now`
+    /// microseconds.
+    #[inline]
+    pub(crate) fn find(
+        &mut self,
+        now: u64,
+        interest: &Interest<'_>,
+        hashes: &NameHashes,
+    ) -> Option<&[u8]> {
+        if !self.info.serve {
+            return None;
+        }
+        let name = interest.name();
+        let usable =
+            |id: &u32| !interest.must_be_fresh() || now < self.entries.get(*id).fresh_until;
+        let mut found = self.find_exact(name, hashes.whole()).filter(usable);
+        if found.is_none() && ends_with_digest(name) {
+            found = self
+                .find_exact(name.parent(), hashes.whole())
+                .filter(usable)
+                .filter(|id| self.has_full_name(*id, name));
+        }
+        if found.is_none() && interest.can_be_prefix() {
+            found = self.find_under(name, hashes, usable);
+        }
+        let Some(found) = found else { return self.find_in_second_level(interest) };
+        self.take_out(found);
+        self.put_newest(found);
+        Some(self.entries.get(found).packet.as_slice())
+    }
+
+    #[cfg(not(feature = "alloc"))]
+    fn find_in_second_level(&mut self, _interest: &Interest<'_>) -> Option<&[u8]> {
+        None
+    }
+
+    /// The Data that answers an Interest, from the second level. When it came is not known there.
+    #[cfg(feature = "alloc")]
+    fn find_in_second_level(&mut self, interest: &Interest<'_>) -> Option<&[u8]> {
+        let SecondLevel { cache: Some(cache), packet } = &mut self.second else { return None };
+        if interest.must_be_fresh() {
+            return None;
+        }
+        let by_digest = ends_with_digest(interest.name());
+        let name = if by_digest { interest.name().parent() } else { interest.name() };
+        let can_be_prefix = interest.can_be_prefix() && !by_digest;
+        packet.clear();
+        if !cache.get(name, can_be_prefix, packet) {
+            return None;
+        }
+        let data = Data::decode(packet).ok()?;
+        let fits = data.name() == name || (can_be_prefix && name.is_prefix_of(data.name()));
+        let is_it = || {
+            let digest = sha256(data.wire());
+            interest.name().last() == Some(Component::implicit_digest(&digest))
+        };
+        (fits && (!by_digest || is_it())).then_some(&packet[..])
+    }
+
+    #[cfg(feature = "alloc")]
+    pub(crate) fn set_second_level(
+        &mut self,
+        cache: Option<alloc::boxed::Box<dyn crate::SecondLevelCache + Send>>,
+    ) {
+        self.second.cache = cache;
+    }
+
+    #[inline]
+    fn find_exact(&self, name: NameRef<'_>, hash: u64) -> Option<u32> {
+        self.tree.packets(hash).find(|id| self.entries.get(*id).name() == name.value())
+    }
+
+    fn has_full_name(&self, id: u32, full_name: NameRef<'_>) -> bool {
+        let digest = sha256(self.entries.get(id).packet.as_slice());
+        full_name.last() == Some(Component::implicit_digest(&digest))
+    }
+
+    fn is_under(&self, id: u32, prefix: NameRef<'_>) -> bool {
+        self.entries.get(id).name().starts_with(prefix.value())
+    }
+
+    /// A usable packet whose name begins with `name`.
+    fn find_under(
+        &self,
+        name: NameRef<'_>,
+        hashes: &NameHashes,
+        usable: impl Fn(&u32) -> bool,
+    ) -> Option<u32> {
+        let top = self.tree.top(name, hashes)?;
+        let mut at = Some(top);
+        for _ in 0..MAX_VISITS {
+            let node = at?;
+            let packet = self.tree.packet(node).filter(&usable);
+            if let Some(id) = packet.filter(|id| self.is_under(*id, name)) {
+                return Some(id);
+            }
+            at = self.tree.following(node, top);
+        }
+        None
+    }
+
+    /// Removes packets under `prefix`, at most `limit`; gives how many.
+    pub(crate) fn erase(&mut self, hasher: &NameHasher, prefix: NameRef<'_>, limit: u64) -> u64 {
+        let mut hashes = NameHashes::default();
+        hasher.hash_prefixes(prefix, &mut hashes);
+        let top = self.tree.top(prefix, &hashes);
+        let (mut erased, mut at) = (0, top);
+        while let (Some(node), Some(top)) = (at, top)
+            && erased < limit
+        {
+            // The node after this one outlives its packet: it leads to another.
+            at = self.tree.following(node, top);
+            let packet = self.tree.packet(node);
+            if let Some(id) = packet.filter(|id| self.is_under(*id, prefix)) {
+                self.remove(id);
+                erased += 1;
+            }
+        }
+        #[cfg(feature = "alloc")]
+        if let Some(cache) = &mut self.second.cache {
+            erased += cache.erase(prefix, limit - erased);
+        }
+        erased
+    }
+
+    /// Makes room: the packet that was used longest ago goes, to the second level if there is one.
+    fn evict(&mut self) {
+        #[cfg(feature = "alloc")]
+        if let Some(cache) = &mut self.second.cache {
+            let entry = self.entries.get(self.oldest);
+            if let Ok(name) = NameRef::from_value(entry.name()) {
+                cache.put(name, entry.packet.as_slice());
+            }
+        }
+        self.remove(self.oldest);
+    }
+
+    fn remove(&mut self, id: u32) {
+        self.take_out(id);
+        let entry = self.entries.get(id);
+        let node = entry.node;
+        self.info.bytes -= entry.packet.as_slice().len() + entry_cost::<S>();
+        self.entries.release(id);
+        self.tree.remove_packet(node);
+    }
+}
+
+/// The order of use.
+impl<S: Storage> ContentStore<S> {
+    fn take_out(&mut self, id: u32) {
+        let CsEntry { newer, older, .. } = *self.entries.get(id);
+        match newer {
+            NONE => self.newest = older,
+            newer => self.entries.get_mut(newer).older = older,
+        }
+        match older {
+            NONE => self.oldest = newer,
+            older => self.entries.get_mut(older).newer = newer,
+        }
+    }
+
+    fn put_newest(&mut self, id: u32) {
+        let before = core::mem::replace(&mut self.newest, id);
+        let entry = self.entries.get_mut(id);
+        (entry.newer, entry.older) = (NONE, before);
+        match before {
+            NONE => self.oldest = id,
+            before => self.entries.get_mut(before).newer = id,
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! A packet in the content store.
+
+use crate::memory::Flat;
+use crate::slab::NONE;
+
+/// A packet.
+#[derive(Debug)]
+pub struct CsEntry<P> {
+    pub(super) packet: P,
+    /// Where in it the name's value lies.
+    pub(super) name_start: u16,
+    pub(super) name_len: u16,
+    /// Microseconds.
+    pub(super) fresh_until: u64,
+    pub(super) newer: u32,
+    pub(super) older: u32,
+    pub(super) node: u32,
+}
+
+impl<P: Default> Default for CsEntry<P> {
+    fn default() -> Self {
+        CsEntry {
+            packet: P::default(),
+            name_start: 0,
+            name_len: 0,
+            fresh_until: 0,
+            newer: NONE,
+            older: NONE,
+            node: NONE,
+        }
+    }
+}
+
+impl<P: Flat<u8>> CsEntry<P> {
+    pub(super) fn name(&self) -> &[u8] {
+        let start = usize::from(self.name_start);
+        &self.packet.as_slice()[start..start + usize::from(self.name_len)]
+    }
+}

@@ -1,0 +1,183 @@
+//! The tree of names of the packets in the content store: a node for every prefix, found by hash.
+//!
+//! A node knows no name: two prefixes of the same hash and length would share one, which costs a wrong
+//! candidate, never a wrong answer, since a candidate's name is compared.
+
+use xylem_packet::NameRef;
+
+use crate::memory::{Flat, Slots};
+use crate::name_hash::NameHashes;
+use crate::slab::NONE;
+use crate::table::{Slot, Table};
+
+/// Prefixes longer than this have no nodes.
+const MAX_DEPTH: usize = 32;
+/// Bytes that a node takes, its bucket in the table included.
+const NODE_BYTES: usize = size_of::<Slot<Node>>() + 8;
+
+/// A name or a prefix of names in the store; its hash lies in the table.
+#[derive(Debug)]
+pub struct Node {
+    parent: u32,
+    first_child: u32,
+    before: u32,
+    after: u32,
+    /// The packet of exactly this name.
+    packet: u32,
+    depth: u16,
+}
+
+impl Default for Node {
+    fn default() -> Self {
+        Node { parent: NONE, first_child: NONE, before: NONE, after: NONE, packet: NONE, depth: 0 }
+    }
+}
+
+/// The tree, over the memory of its nodes and of their table's buckets.
+pub(super) struct NameTree<N, B> {
+    nodes: Table<Node, N, B>,
+}
+
+impl<N: Slots<Slot<Node>>, B: Flat<u32>> NameTree<N, B> {
+    pub(super) fn new() -> Self {
+        NameTree { nodes: Table::new(usize::MAX) }
+    }
+
+    /// Bytes that all nodes take.
+    pub(super) fn bytes(&self) -> usize {
+        self.nodes.len() * NODE_BYTES
+    }
+
+    /// Bytes that the nodes of one packet of this name take at most.
+    pub(super) fn bytes_for(name: NameRef<'_>) -> usize {
+        (name.len().min(MAX_DEPTH) + 1) * NODE_BYTES
+    }
+
+    /// The packet of exactly the name of this node.
+    pub(super) fn packet(&self, node: u32) -> Option<u32> {
+        Some(self.nodes.get(node).packet).filter(|packet| *packet != NONE)
+    }
+
+    /// The packets whose whole names have this hash.
+    #[inline]
+    pub(super) fn packets(&self, hash: u64) -> impl Iterator<Item = u32> + '_ {
+        self.nodes.with_hash(hash).filter_map(|node| self.packet(node))
+    }
+
+    /// Makes `packet` that of a leaf that has none.
+    pub(super) fn set_packet(&mut self, leaf: u32, packet: u32) {
+        self.nodes.get_mut(leaf).packet = packet;
+    }
+
+    /// Takes a packet out of its node; nodes that lead to no packet any more go.
+    pub(super) fn remove_packet(&mut self, node: u32) {
+        self.nodes.get_mut(node).packet = NONE;
+        self.prune(node);
+    }
+
+    /// The node that the packets under `name` hang from, at it or, of a very long name, above it.
+    pub(super) fn top(&self, name: NameRef<'_>, hashes: &NameHashes) -> Option<u32> {
+        self.node_at(name.len().min(MAX_DEPTH), hashes)
+    }
+
+    fn node_at(&self, depth: usize, hashes: &NameHashes) -> Option<u32> {
+        self.nodes.find(hashes.of(depth)?, |node| usize::from(node.depth) == depth)
+    }
+
+    /// The node for a packet of this name, with all nodes above it, each first among its siblings;
+    /// `None` if there is no room for them.
+    pub(super) fn leaf(&mut self, name: NameRef<'_>, hashes: &NameHashes) -> Option<u32> {
+        let depth = name.len().min(MAX_DEPTH + 1);
+        let hash = if depth > MAX_DEPTH { hashes.whole() } else { hashes.of(depth)? };
+        // Another packet's node, of the same hash and depth, is no place for this one.
+        let leaf = self.nodes.find(hash, |n| usize::from(n.depth) == depth && n.packet == NONE);
+        if let Some(leaf) = leaf {
+            self.move_to_front(leaf);
+            return Some(leaf);
+        }
+        let leaf = self.make_node(hash, depth)?;
+        let mut child = leaf;
+        for depth in (0..depth).rev() {
+            if let Some(parent) = self.node_at(depth, hashes) {
+                self.add_child(parent, child);
+                self.move_to_front(parent);
+                break;
+            }
+            let made = hashes.of(depth).and_then(|hash| self.make_node(hash, depth));
+            let Some(parent) = made else {
+                self.prune(leaf);
+                return None;
+            };
+            self.add_child(parent, child);
+            child = parent;
+        }
+        Some(leaf)
+    }
+
+    /// A node without relations.
+    fn make_node(&mut self, hash: u64, depth: usize) -> Option<u32> {
+        self.nodes.insert(hash, Node { depth: depth as u16, ..Node::default() })
+    }
+
+    fn add_child(&mut self, parent: u32, child: u32) {
+        let after = core::mem::replace(&mut self.nodes.get_mut(parent).first_child, child);
+        if after != NONE {
+            self.nodes.get_mut(after).before = child;
+        }
+        let node = self.nodes.get_mut(child);
+        (node.parent, node.before, node.after) = (parent, NONE, after);
+    }
+
+    fn remove_child(&mut self, child: u32) {
+        let Node { parent, before, after, .. } = *self.nodes.get(child);
+        if after != NONE {
+            self.nodes.get_mut(after).before = before;
+        }
+        if before != NONE {
+            self.nodes.get_mut(before).after = after;
+        } else if parent != NONE {
+            self.nodes.get_mut(parent).first_child = after;
+        }
+    }
+
+    /// Puts a node, and those above it, before their siblings.
+    fn move_to_front(&mut self, mut node: u32) {
+        while node != NONE {
+            let Node { parent, before, .. } = *self.nodes.get(node);
+            if before != NONE {
+                self.remove_child(node);
+                self.add_child(parent, node);
+            }
+            node = parent;
+        }
+    }
+
+    /// Removes a node and those above it, as far as they lead to no packet.
+    fn prune(&mut self, mut node: u32) {
+        while node != NONE {
+            let Node { parent, first_child, packet, .. } = *self.nodes.get(node);
+            if first_child != NONE || packet != NONE {
+                return;
+            }
+            self.remove_child(node);
+            self.nodes.remove(node);
+            node = parent;
+        }
+    }
+
+    /// The node after this one, children first, in the tree under `top`.
+    pub(super) fn following(&self, mut node: u32, top: u32) -> Option<u32> {
+        let first_child = self.nodes.get(node).first_child;
+        if first_child != NONE {
+            return Some(first_child);
+        }
+        while node != top {
+            let Node { parent, after, .. } = *self.nodes.get(node);
+            if after != NONE {
+                return Some(after);
+            }
+            node = parent;
+        }
+        None
+    }
+}

@@ -1,0 +1,211 @@
+//! The pending Interest table: who asked for what, and whom it was asked of.
+//!
+//! An entry is known by name, CanBePrefix and MustBeFresh. It has room for one asker, one asked and
+//! a short name, which is what most entries need; further ones and the rest of long names lie in
+//! slabs of their own. A steady flow of Interests allocates nothing, and a flood meets three limits:
+//! entries, further records, bytes of names.
+
+pub(crate) mod entry;
+mod records;
+
+use xylem_packet::{Data, Interest};
+
+use crate::memory::{Flat, Slots};
+use crate::name_hash::{MAX_HASHED, NameHasher, NameHashes, ends_with_digest};
+use crate::names::Names;
+use crate::sha256;
+use crate::slab::Slab;
+use crate::storage::Storage;
+use crate::table::{Slot, Table};
+use crate::wheel::{Timer, Timers, Wheel};
+use entry::{Entry, InRecord, OutRecord};
+
+type Entries<S> = Table<Entry, <S as Storage>::Pit, <S as Storage>::Buckets>;
+
+impl<S: Slots<Slot<Entry>>, B: Flat<u32>> Timers for Table<Entry, S, B> {
+    #[inline]
+    fn timer(&self, id: u32) -> &Timer {
+        &self.get(id).timer
+    }
+    #[inline]
+    fn timer_mut(&mut self, id: u32) -> &mut Timer {
+        &mut self.get_mut(id).timer
+    }
+}
+
+/// Why a record cannot be kept.
+#[derive(Debug)]
+pub(crate) struct Full;
+
+pub(crate) struct Pit<S: Storage> {
+    entries: Entries<S>,
+    names: Names<S::Pieces>,
+    ins: Slab<InRecord, S::InRecords>,
+    outs: Slab<OutRecord, S::OutRecords>,
+    wheel: Wheel,
+    /// How many entries with CanBePrefix have n components, so that Data is looked up only under
+    /// prefix lengths that somebody asked for; the last counts all that are longer.
+    prefixes_of_length: [u32; MAX_HASHED + 2],
+}
+
+impl<S: Storage> Pit<S> {
+    pub(crate) fn new(capacity: usize, name_bytes: usize) -> Self {
+        Pit {
+            entries: Table::new(capacity),
+            names: Names::new(name_bytes),
+            ins: Slab::new(capacity),
+            outs: Slab::new(capacity),
+            wheel: Wheel::new(),
+            prefixes_of_length: [0; MAX_HASHED + 2],
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(crate) fn memory(&self) -> usize {
+        self.entries.memory() + self.names.memory() + self.ins.memory() + self.outs.memory()
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, id: u32) -> &Entry {
+        self.entries.get(id)
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, id: u32) -> &mut Entry {
+        self.entries.get_mut(id)
+    }
+
+    /// Hash of an entry's name.
+    #[inline]
+    pub(crate) fn hash_of(&self, id: u32) -> u64 {
+        self.entries.hash_of(id)
+    }
+
+    /// The entry for an Interest; `hash` is its name's.
+    #[inline]
+    pub(crate) fn find(&self, interest: &Interest<'_>, hash: u64) -> Option<u32> {
+        let value = interest.name().value();
+        self.entries.find(hash, |entry| {
+            entry.can_be_prefix == interest.can_be_prefix()
+                && entry.must_be_fresh == interest.must_be_fresh()
+                && self.names.equal(&entry.name, value)
+        })
+    }
+
+    /// A new entry without records; the caller has made sure that there is none yet.
+    #[inline]
+    pub(crate) fn insert(&mut self, interest: &Interest<'_>, hash: u64) -> Result<u32, Full> {
+        if self.entries.is_full() {
+            return Err(Full);
+        }
+        let name = interest.name();
+        let entry = Entry {
+            name: self.names.store(name.value()).ok_or(Full)?,
+            // A packet's name has fewer than 8800 / 2.
+            components: name.len() as u16,
+            can_be_prefix: interest.can_be_prefix(),
+            must_be_fresh: interest.must_be_fresh(),
+            by_digest: ends_with_digest(name),
+            ..Entry::default()
+        };
+        if entry.can_be_prefix {
+            self.prefixes_of_length[name.len().min(MAX_HASHED + 1)] += 1;
+        }
+        self.entries.insert(hash, entry).ok_or(Full)
+    }
+
+    /// Lets the entry run out at `time` (microseconds).
+    #[inline]
+    pub(crate) fn arm(&mut self, id: u32, time: u64) {
+        self.wheel.arm(&mut self.entries, id, time);
+    }
+
+    /// Ends an entry, whose records have been released.
+    #[inline]
+    pub(crate) fn remove(&mut self, id: u32) {
+        self.wheel.cancel(&mut self.entries, id);
+        let entry = self.entries.get_mut(id);
+        if entry.can_be_prefix {
+            self.prefixes_of_length[usize::from(entry.components).min(MAX_HASHED + 1)] -= 1;
+        }
+        self.names.release(&mut entry.name);
+        self.entries.remove(id);
+    }
+
+    /// Replaces `found` by the entries that `data` answers. `hashes` are those of its name.
+    #[inline]
+    pub(crate) fn matches(
+        &self,
+        hasher: &NameHasher,
+        data: &Data<'_>,
+        hashes: &NameHashes,
+        found: &mut impl Flat<u32>,
+    ) {
+        found.truncate(0);
+        let name = data.name();
+        let value = name.value();
+        // Computed when the first Interest asks for it.
+        let mut digest = None;
+        for id in self.entries.with_hash(hashes.whole()) {
+            let entry = self.entries.get(id);
+            let fits = if self.names.equal(&entry.name, value) {
+                true
+            } else {
+                // Only then is the digest worth computing.
+                entry.by_digest
+                    && entry.name.len() == value.len() + 34
+                    && self.names.starts_with(&entry.name, value)
+                    && {
+                        let digest =
+                            digest.get_or_insert_with(|| data.implicit_digest_with(sha256));
+                        let mut wanted = [0; 32];
+                        self.names.copy_from(&entry.name, value.len() + 2, &mut wanted);
+                        wanted == *digest
+                    }
+            };
+            if fits {
+                found.push(id);
+            }
+        }
+        for len in (0..name.len().min(MAX_HASHED + 1)).rev() {
+            if self.prefixes_of_length[len] != 0
+                && let Some(hash) = hashes.of(len)
+            {
+                self.prefixes(len, hash, value, found);
+            }
+        }
+        if self.prefixes_of_length[MAX_HASHED + 1] != 0 && name.len() > MAX_HASHED + 1 {
+            hasher.walk(name, |len, hash| {
+                if (MAX_HASHED + 1..name.len()).contains(&len) {
+                    self.prefixes(len, hash, value, found);
+                }
+            });
+        }
+    }
+
+    fn prefixes(&self, len: usize, hash: u64, value: &[u8], found: &mut impl Flat<u32>) {
+        for id in self.entries.with_hash(hash) {
+            let entry = self.entries.get(id);
+            if entry.can_be_prefix
+                && usize::from(entry.components) == len
+                && self.names.is_prefix_of(&entry.name, value)
+            {
+                found.push(id);
+            }
+        }
+    }
+
+    pub(crate) fn next_timeout(&self) -> Option<u64> {
+        self.wheel.next_timeout()
+    }
+
+    /// Replaces `expired` by the entries that have run out by `now` (microseconds). They live until
+    /// they are removed.
+    pub(crate) fn expire(&mut self, now: u64, expired: &mut impl Flat<u32>) {
+        expired.truncate(0);
+        self.wheel.expire(&mut self.entries, now, expired);
+    }
+}

@@ -1,0 +1,208 @@
+//! The records of an entry: the first of each kind lies in the entry itself, further ones in slabs.
+
+use xylem_packet::MAX_PIT_TOKEN;
+
+use super::entry::{InRecord, OutRecord, SHORT_TOKEN, Token, TokenBuffer};
+use super::{Full, Pit};
+use crate::slab::NONE;
+use crate::storage::Storage;
+
+impl<S: Storage> Pit<S> {
+    #[inline]
+    pub(crate) fn ins(&self, id: u32) -> impl Iterator<Item = &InRecord> + '_ {
+        let entry = self.entries.get(id);
+        let first = entry.has_in.then_some(&entry.first_in);
+        first.into_iter().chain(self.ins.chain(entry.more_in.0).map(|id| self.ins.get(id)))
+    }
+
+    #[inline]
+    pub(crate) fn outs(&self, id: u32) -> impl Iterator<Item = &OutRecord> + '_ {
+        let entry = self.entries.get(id);
+        let first = entry.has_out.then_some(&entry.first_out);
+        first.into_iter().chain(self.outs.chain(entry.more_out.0).map(|id| self.outs.get(id)))
+    }
+
+    /// The record of a face that was asked.
+    #[inline]
+    pub(crate) fn out_of(&mut self, id: u32, face: u32) -> Option<&mut OutRecord> {
+        let entry = self.entries.get_mut(id);
+        if entry.has_out && entry.first_out.face == face {
+            return Some(&mut entry.first_out);
+        }
+        let more = entry.more_out.0;
+        let id = self.outs.chain(more).find(|id| self.outs.get(*id).face == face)?;
+        Some(self.outs.get_mut(id))
+    }
+
+    /// Notes who asked; true if that face had asked already.
+    #[inline]
+    pub(crate) fn set_in(
+        &mut self,
+        id: u32,
+        face: u32,
+        nonce: [u8; 4],
+        expires: u64,
+        token: Option<&[u8]>,
+    ) -> Result<bool, Full> {
+        let token = self.keep_token(token)?;
+        let record = InRecord { face, nonce, expires, token };
+        let entry = self.entries.get_mut(id);
+        if entry.has_in && entry.first_in.face == face {
+            let old = core::mem::replace(&mut entry.first_in, record);
+            self.release_token(old.token);
+            return Ok(true);
+        }
+        let more = entry.more_in.0;
+        let known = self.ins.chain(more).find(|id| self.ins.get(*id).face == face);
+        if let Some(known) = known {
+            let old = core::mem::replace(self.ins.get_mut(known), record);
+            self.release_token(old.token);
+            return Ok(true);
+        }
+        let entry = self.entries.get_mut(id);
+        if !entry.has_in {
+            (entry.has_in, entry.first_in) = (true, record);
+            return Ok(false);
+        }
+        match self.ins.append(more, record) {
+            Some(first) => {
+                entry.more_in.0 = first;
+                Ok(false)
+            }
+            None => {
+                self.release_token(token);
+                Err(Full)
+            }
+        }
+    }
+
+    /// Notes whom it was asked of; gives the nonce of an earlier question to the same face. Where
+    /// there is no room for another record, none is kept, and its answer will be unsolicited.
+    #[inline]
+    pub(crate) fn set_out(&mut self, id: u32, record: OutRecord) -> Option<[u8; 4]> {
+        if let Some(known) = self.out_of(id, record.face) {
+            return Some(core::mem::replace(known, record).nonce);
+        }
+        let entry = self.entries.get_mut(id);
+        if !entry.has_out {
+            (entry.has_out, entry.first_out) = (true, record);
+        } else if let Some(first) = self.outs.append(entry.more_out.0, record) {
+            entry.more_out.0 = first;
+        }
+        None
+    }
+
+    /// Can another face be asked?
+    pub(crate) fn has_room_for_out(&self, id: u32) -> bool {
+        !self.entries.get(id).has_out || !self.outs.is_full()
+    }
+
+    /// Forgets those who asked, calling `each` with their faces.
+    #[inline]
+    pub(crate) fn release_ins(&mut self, id: u32, mut each: impl FnMut(u32)) {
+        let entry = self.entries.get_mut(id);
+        if core::mem::take(&mut entry.has_in) {
+            each(entry.first_in.face);
+            let token = core::mem::take(&mut entry.first_in.token);
+            let mut more = core::mem::take(&mut entry.more_in).0;
+            self.release_token(token);
+            while more != NONE {
+                let (record, next) = (*self.ins.get(more), self.ins.next(more));
+                each(record.face);
+                self.release_token(record.token);
+                self.ins.release(more);
+                more = next;
+            }
+        }
+    }
+
+    /// Forgets one who asked; true if somebody else waits.
+    pub(crate) fn release_in(&mut self, id: u32, face: u32) -> bool {
+        let entry = self.entries.get_mut(id);
+        let more = entry.more_in.0;
+        if entry.has_in && entry.first_in.face == face {
+            let old = entry.first_in;
+            if more == NONE {
+                entry.has_in = false;
+            } else {
+                entry.first_in = *self.ins.get(more);
+                entry.more_in.0 = self.ins.next(more);
+                self.ins.release(more);
+            }
+            self.release_token(old.token);
+        } else {
+            let mut before = NONE;
+            let mut at = more;
+            while at != NONE && self.ins.get(at).face != face {
+                (before, at) = (at, self.ins.next(at));
+            }
+            if at != NONE {
+                let (old, next) = (*self.ins.get(at), self.ins.next(at));
+                if before == NONE {
+                    self.entries.get_mut(id).more_in.0 = next;
+                } else {
+                    self.ins.set_next(before, next);
+                }
+                self.ins.release(at);
+                self.release_token(old.token);
+            }
+        }
+        self.entries.get(id).has_in
+    }
+
+    /// Forgets those who were asked, calling `each` with the records.
+    #[inline]
+    pub(crate) fn release_outs(&mut self, id: u32, mut each: impl FnMut(&OutRecord)) {
+        let entry = self.entries.get_mut(id);
+        if core::mem::take(&mut entry.has_out) {
+            each(&entry.first_out);
+            let mut more = core::mem::take(&mut entry.more_out).0;
+            while more != NONE {
+                each(self.outs.get(more));
+                let next = self.outs.next(more);
+                self.outs.release(more);
+                more = next;
+            }
+        }
+    }
+
+    /// `token` has at most [`MAX_PIT_TOKEN`] octets, or is cut.
+    #[inline]
+    fn keep_token(&mut self, token: Option<&[u8]>) -> Result<Token, Full> {
+        let Some(token) = token else { return Ok(Token::default()) };
+        let token = &token[..token.len().min(MAX_PIT_TOKEN)];
+        let mut kept = Token { len: token.len() as u8, ..Token::default() };
+        if token.len() <= SHORT_TOKEN {
+            kept.octets[..token.len()].copy_from_slice(token);
+        } else {
+            let first = self.names.store_rest(token).ok_or(Full)?;
+            kept.octets[..4].copy_from_slice(&first.to_le_bytes());
+        }
+        Ok(kept)
+    }
+
+    #[inline]
+    fn release_token(&mut self, token: Token) {
+        if usize::from(token.len) > SHORT_TOKEN {
+            self.names.release_rest(token.first_piece());
+        }
+    }
+
+    /// The token of a record, put into `buffer` if it is long.
+    #[inline]
+    pub(crate) fn token<'a>(
+        &self,
+        record: &'a InRecord,
+        buffer: &'a mut TokenBuffer,
+    ) -> Option<&'a [u8]> {
+        let len = usize::from(record.token.len);
+        match len {
+            0 => None,
+            1..=SHORT_TOKEN => Some(&record.token.octets[..len]),
+            _ => {
+                self.names.copy_rest(record.token.first_piece(), &mut buffer.0[..len]);
+                Some(&buffer.0[..len])
+            }
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! Whose signatures are believed, and with what to sign: keys from files, chosen before a packet is
+//! looked at.
+//!
+//! Keys come from files of the user's, never from a packet; signing and verifying are
+//! xylem-trust's. Chains of certificates are not fetched: a certificate file names its key's owner,
+//! and what that key signed under the owner's name is believed.
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use xylem_object::{PublisherId, PublisherKey, naming};
+use xylem_packet::Name;
+use xylem_trust::{Armor, Certificate, PublicKey, Signer, TrustPolicy, TrustStore, Verifier};
+
+use crate::keyring::Keyring;
+use crate::{Error, failure, identity};
+
+/// Longest key or certificate file that is read.
+const MAX_KEY_FILE: u64 = 64 * 1024;
+
+/// A key in a file, and which algorithm it is for: `hmac:FILE`, `blake3-keyed:FILE`,
+/// `ed25519:FILE`, `ecdsa:FILE`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyFile {
+    algorithm: Algorithm,
+    path: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Algorithm {
+    Hmac,
+    Blake3Keyed,
+    Ed25519,
+    Ecdsa,
+}
+
+impl FromStr for KeyFile {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let expected = "expected hmac:FILE, blake3-keyed:FILE, ed25519:FILE or ecdsa:FILE";
+        let (algorithm, path) = text.split_once(':').ok_or(expected)?;
+        let algorithm = match algorithm {
+            "hmac" => Algorithm::Hmac,
+            "blake3-keyed" => Algorithm::Blake3Keyed,
+            "ed25519" => Algorithm::Ed25519,
+            "ecdsa" => Algorithm::Ecdsa,
+            _ => return Err(expected.to_owned()),
+        };
+        if path.is_empty() {
+            Err(expected.to_owned())
+        } else {
+            Ok(Self { algorithm, path: path.into() })
+        }
+    }
+}
+
+/// Whose packets are believed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Believe {
+    /// Nobody's. A digest in a packet (types 0 and 6) still has to be right: it shows damage, and
+    /// anybody can make one.
+    #[default]
+    Nobody,
+    /// Those that this key signed: a shared secret, or a public key, raw or as
+    /// SubjectPublicKeyInfo.
+    Key(KeyFile),
+    /// Those that this publisher signed: 64 hexadecimal digits, as in a ticket.
+    Publisher(String),
+    /// Those that the key of one of these certificates signed, under its owner's name.
+    Certificates(Vec<PathBuf>),
+}
+
+impl Believe {
+    /// Reads the keys.
+    ///
+    /// # Errors
+    /// [`crate::Blame::Usage`] for files that are not there or hold no such key.
+    pub fn policy(&self) -> Result<TrustPolicy, Error> {
+        let one = |verifier| Ok(TrustPolicy::Key(Box::new(verifier)));
+        match self {
+            Self::Nobody => Ok(TrustPolicy::Nobody),
+            Self::Key(key) => one(verifier(key)?),
+            Self::Publisher(hex) => {
+                let id: PublisherId =
+                    hex.parse().map_err(|e| failure::usage(format!("{hex}: {e}")))?;
+                let key = Verifier::of(&PublicKey::Ed25519(id.0));
+                one(key.map_err(|e| failure::usage(format!("{hex}: {e}")))?)
+            }
+            Self::Certificates(files) => {
+                let mut store = TrustStore::new();
+                for path in files {
+                    let wire = certificate(path)?;
+                    let bad = |e| failure::usage(format!("{}: {e}", path.display()));
+                    store.add_anchor(&Certificate::decode(&wire).map_err(bad)?).map_err(bad)?;
+                }
+                Ok(TrustPolicy::Anchors(store))
+            }
+        }
+    }
+}
+
+fn verifier(key: &KeyFile) -> Result<Verifier, Error> {
+    let bytes = read(&key.path)?;
+    let bad = |why: String| failure::usage(format!("{}: {why}", key.path.display()));
+    match key.algorithm {
+        Algorithm::Hmac => Ok(Verifier::hmac(&bytes)),
+        Algorithm::Blake3Keyed => Ok(Verifier::blake3_keyed(secret(&bytes, &key.path)?)),
+        Algorithm::Ed25519 => {
+            let raw = <[u8; 32]>::try_from(bytes.as_slice()).map(PublicKey::Ed25519).ok();
+            let public = match raw.map_or_else(|| PublicKey::from_spki(&bytes), Ok) {
+                Ok(public @ PublicKey::Ed25519(_)) => public,
+                _ => return Err(bad("not an Ed25519 public key".to_owned())),
+            };
+            Verifier::of(&public).map_err(|e| bad(e.to_string()))
+        }
+        Algorithm::Ecdsa => match PublicKey::from_spki(&bytes) {
+            Ok(public @ PublicKey::EcdsaP256(_)) => {
+                Verifier::of(&public).map_err(|e| bad(e.to_string()))
+            }
+            _ => Err(bad("not a P-256 public key in DER".to_owned())),
+        },
+    }
+}
+
+/// A key file's bytes; one that is nothing but hexadecimal digits stands for the bytes they are.
+fn read(path: &Path) -> Result<Vec<u8>, Error> {
+    let bytes = read_limited(path)?;
+    let text = bytes.trim_ascii();
+    let hex = text.len() == 64 && text.iter().all(u8::is_ascii_hexdigit);
+    if !hex {
+        return Ok(bytes);
+    }
+    let digit = |d: u8| char::from(d).to_digit(16).unwrap_or(0) as u8;
+    Ok(text.chunks_exact(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect())
+}
+
+fn read_limited(path: &Path) -> Result<Vec<u8>, Error> {
+    let mut bytes = Vec::new();
+    fs::File::open(path)
+        .and_then(|file| file.take(MAX_KEY_FILE + 1).read_to_end(&mut bytes))
+        .map_err(|e| failure::usage(format!("cannot read {}: {e}", path.display())))?;
+    match bytes.len() as u64 {
+        0 => Err(failure::usage(format!("{}: the file is empty", path.display()))),
+        1..=MAX_KEY_FILE => Ok(bytes),
+        _ => Err(failure::usage(format!("{}: too long for a key", path.display()))),
+    }
+}
+
+fn secret(bytes: &[u8], path: &Path) -> Result<[u8; 32], Error> {
+    bytes.try_into().map_err(|_| {
+        failure::usage(format!("{}: this key has to be 32 bytes or 64 digits", path.display()))
+    })
+}
+
+/// A certificate, raw or in base64 as `ndnsec` and NDNd write it, perhaps between PEM lines.
+pub fn certificate(path: &Path) -> Result<Vec<u8>, Error> {
+    let bytes = read_limited(path)?;
+    Armor::decode(&bytes).ok_or_else(|| {
+        failure::usage(format!("{}: neither a certificate nor one in base64", path.display()))
+    })
+}
+
+/// With what to sign.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Sign {
+    /// Type 0: integrity only.
+    DigestSha256,
+    /// Type 6: integrity only.
+    DigestBlake3,
+    /// Ed25519 with the store's own key, the one that `share` signs with.
+    #[default]
+    Publisher,
+    /// A key of the user's: a secret, an Ed25519 seed, or a P-256 key in PKCS#8.
+    Key(KeyFile),
+    /// A key of the store's keyring, by its name or its owner's.
+    Named(String),
+}
+
+impl FromStr for Sign {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "digest-sha256" => Ok(Self::DigestSha256),
+            "digest-blake3" => Ok(Self::DigestBlake3),
+            "ed25519" => Ok(Self::Publisher),
+            _ if text.starts_with("key:/") => Ok(Self::Named(text["key:".len()..].to_owned())),
+            _ => text.parse().map(Self::Key).map_err(|expected: String| {
+                format!("{expected}, or key:NAME, ed25519, digest-sha256 or digest-blake3")
+            }),
+        }
+    }
+}
+
+impl Sign {
+    /// A signer for commands; `store` is where the own key is.
+    ///
+    /// # Errors
+    /// [`crate::Blame::Usage`] for files that are not there or hold no such key.
+    pub fn signer(&self, store: &Path) -> Result<Signer, Error> {
+        let name = Name::from_uri("/xylem").map_err(|e| failure::usage(e.to_string()))?;
+        signer(self, store, &name)
+    }
+}
+
+/// Reads or makes the key. `store` is where the own key is; `name` is what is signed: a secret of
+/// the user's goes by `name/KEY/<algorithm>`.
+pub fn signer(sign: &Sign, store: &Path, name: &Name) -> Result<Signer, Error> {
+    let key = match sign {
+        Sign::DigestSha256 => return Ok(Signer::digest_sha256()),
+        Sign::DigestBlake3 => return Ok(Signer::digest_blake3()),
+        Sign::Publisher => {
+            let seed = identity::load_or_create(&store.join("keys").join("publisher"))?;
+            return Ok(ed25519(&seed));
+        }
+        Sign::Named(which) => return Keyring::at(store).signer(which),
+        Sign::Key(key) => key,
+    };
+    let bytes = read(&key.path)?;
+    let locator = |algorithm: &[u8]| {
+        let component = xylem_packet::Component::generic;
+        name.child(component(b"KEY")).child(component(algorithm))
+    };
+    match key.algorithm {
+        Algorithm::Hmac => Ok(Signer::hmac(&bytes, locator(b"hmac"))),
+        Algorithm::Blake3Keyed => {
+            Ok(Signer::blake3_keyed(secret(&bytes, &key.path)?, locator(b"blake3-keyed")))
+        }
+        Algorithm::Ed25519 => Ok(ed25519(&secret(&bytes, &key.path)?)),
+        Algorithm::Ecdsa => Signer::ecdsa_p256(&bytes, locator(b"ecdsa"))
+            .map_err(|e| failure::usage(format!("{}: {e}", key.path.display()))),
+    }
+}
+
+fn ed25519(seed: &[u8; 32]) -> Signer {
+    let id = PublisherKey::from_bytes(seed).public();
+    Signer::ed25519(seed, naming::key_name(&id.key_id()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use xylem_packet::{Data, DataBuilder, KeyLocator, SignatureType};
+    use xylem_trust::Verdict;
+
+    fn signed(signer: &Signer) -> Vec<u8> {
+        let name: Name = "/a/b".parse().unwrap();
+        let mut out = Vec::new();
+        signer.data(DataBuilder::new(name.as_ref()), b"content", &mut out).unwrap();
+        out
+    }
+
+    fn verdict(believe: &Believe, packet: &[u8]) -> Result<Verdict, String> {
+        let data = Data::decode(packet).unwrap();
+        believe.policy().unwrap().verdict(&data, 2_000_000_000_000).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn only_the_named_key_proves() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = |name: &str, bytes: &[u8]| {
+            fs::write(dir.path().join(name), bytes).unwrap();
+            dir.path().join(name).display().to_string()
+        };
+        let secret = file("secret", &[7; 32]);
+        let hex = file("hex", format!("{}\n", "07".repeat(32)).as_bytes());
+        let other = file("other", &[8; 32]);
+        let name: Name = "/a".parse().unwrap();
+        for algorithm in ["hmac", "blake3-keyed"] {
+            let key = |path: &str| format!("{algorithm}:{path}").parse::<KeyFile>().unwrap();
+            let packet = signed(&signer(&Sign::Key(key(&hex)), dir.path(), &name).unwrap());
+            assert_eq!(verdict(&Believe::Key(key(&secret)), &packet), Ok(Verdict::Proven));
+            assert!(verdict(&Believe::Key(key(&other)), &packet).is_err());
+            assert_eq!(verdict(&Believe::Nobody, &packet), Ok(Verdict::Unknown));
+        }
+        let packet = signed(&signer(&Sign::Publisher, dir.path(), &name).unwrap());
+        let own = fs::read(dir.path().join("keys/publisher")).unwrap();
+        let id = PublisherKey::from_bytes(&own.try_into().unwrap()).public();
+        assert_eq!(verdict(&Believe::Publisher(id.to_string()), &packet), Ok(Verdict::Proven));
+        let public = file("public", &id.0);
+        let key = format!("ed25519:{public}").parse().unwrap();
+        assert_eq!(verdict(&Believe::Key(key), &packet), Ok(Verdict::Proven));
+    }
+
+    #[test]
+    fn a_digest_is_no_signature() {
+        for digest in [Signer::digest_sha256(), Signer::digest_blake3()] {
+            let mut packet = signed(&digest);
+            assert_eq!(verdict(&Believe::Nobody, &packet), Ok(Verdict::Undamaged));
+            let publisher =
+                Believe::Publisher(PublisherKey::from_bytes(&[1; 32]).public().to_string());
+            assert!(verdict(&publisher, &packet).unwrap_err().contains("type"));
+            let last = packet.len() - 1;
+            packet[last] ^= 1;
+            assert!(verdict(&Believe::Nobody, &packet).is_err());
+        }
+    }
+
+    #[test]
+    fn certificates_raw_and_in_base64() {
+        let dir = tempfile::tempdir().unwrap();
+        let key_name: Name = "/a/KEY/1".parse().unwrap();
+        let signer = Signer::ed25519(&[9; 32], key_name.clone());
+        let validity = xylem_trust::ValidityPeriod { not_before_ms: 0, not_after_ms: 4e12 as u64 };
+        let raw = xylem_trust::self_signed(&signer, 1, validity).unwrap();
+        let path = dir.path().join("cert");
+        fs::write(&path, &raw).unwrap();
+        let believe = Believe::Certificates(vec![path.clone()]);
+        assert_eq!(verdict(&believe, &signed(&signer)), Ok(Verdict::Proven));
+        let text = Armor::Certificate.encode("/a/KEY/1/self/v=1", &raw);
+        fs::write(&path, text).unwrap();
+        assert_eq!(verdict(&believe, &signed(&signer)), Ok(Verdict::Proven));
+        fs::write(&path, "no certificate!").unwrap();
+        assert_eq!(believe.policy().err().unwrap().blame, crate::Blame::Usage);
+        let mut by_nobody = Vec::new();
+        let name: Name = "/a/b".parse().unwrap();
+        DataBuilder::new(name.as_ref())
+            .signature(SignatureType::ED25519, KeyLocator::Name(key_name.as_ref()))
+            .encode(&mut by_nobody, b"", |_, value| value.extend_from_slice(&[0; 64]))
+            .unwrap();
+        fs::write(&path, &raw).unwrap();
+        assert!(verdict(&believe, &by_nobody).is_err());
+    }
+}

@@ -1,0 +1,402 @@
+//! Doors to the inside, for fuzz targets, benchmarks and hostile tests: compiled only for the unit tests of
+//! this crate and in the package xylem-link-internals (`crates/xylem-link/internals`), which the program
+//! does not depend on.
+
+#[cfg(internals)]
+use core::net::SocketAddr;
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use xylem_congestion::Algorithm;
+use zeroize::Zeroizing;
+
+use crate::aead::{Cipher, IV_LEN};
+use crate::elligator::{self, KeyPair};
+use crate::envelope::EnvelopeKey;
+use crate::epoch::EpochSecret;
+use crate::event::{Event, LinkId, StreamId};
+#[cfg(not(internals))]
+use crate::frame::{Frame, Frames};
+use crate::header::ConnectionId;
+use crate::kdf::Rng;
+use crate::kem::Decapsulator;
+use crate::noise::Handshake;
+use crate::replay::ReplayWindow;
+use crate::seal::RekeyLimits;
+use crate::shape::padding::Padder;
+use crate::shape::{Profile, Timing};
+use crate::stream::{Layout, MAX_STREAMS, StreamSettings, Streams};
+use crate::{PeerKey, StaticKey, curve, envelope, kdf, kem};
+#[cfg(not(internals))]
+use crate::{
+    aead::TAG_LEN,
+    header::HEADER_LEN,
+    seal::{Opener, Sealer},
+};
+
+mod noise_vectors;
+
+pub use noise_vectors::{NoiseOutcome, NoiseVector};
+
+#[cfg(internals)]
+pub use crate::aead::TAG_LEN;
+#[cfg(internals)]
+pub use crate::frame::{AckRanges, Frame, Frames, PACKET_OVERHEAD};
+#[cfg(internals)]
+pub use crate::header::{CID_LEN, HEADER_LEN};
+#[cfg(internals)]
+pub use crate::seal::{OVERHEAD, Opener, Sealer};
+
+#[cfg(internals)]
+impl crate::Endpoint {
+    /// A datagram of these bytes in place of frames, sealed in the link's own session, and where it
+    /// belongs: what a peer could send that keeps to no rule. `None`: no such link is up.
+    pub fn seal_frames(&mut self, link: LinkId, frames: &[u8]) -> Option<(SocketAddr, Vec<u8>)> {
+        let up = self.link_mut(link)?;
+        Some((up.remote(), up.seal_frames(frames)))
+    }
+}
+
+/// A sender and its receiver, without a handshake.
+#[must_use]
+pub fn seal_pair(cipher: Cipher, limits: RekeyLimits) -> (Sealer, Opener) {
+    let label = kdf::label::INITIATOR_EPOCH;
+    let secret = || EpochSecret::first(label, &[1; 32], None, &[2; 32], cipher);
+    (Sealer::new(cipher, secret(), limits, Duration::ZERO), Opener::new(cipher, secret()))
+}
+
+/// Puts a handshake body into the envelope of a responder, so that fuzzing gets past it.
+#[must_use]
+pub fn handshake_envelope(responder: Option<[u8; 32]>, cid: [u8; 8], body: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let body = &body[..body.len().min(1_400)];
+    EnvelopeKey::new(responder.map(PeerKey)).seal(ConnectionId(cid), body, 1_200, &mut out);
+    out
+}
+
+/// Both sides of Noise XX, with ephemeral pairs made ahead.
+#[derive(Debug)]
+pub struct Handshakes {
+    keys: [StaticKey; 2],
+    ahead: VecDeque<KeyPair>,
+    rng: Rng,
+}
+
+impl Handshakes {
+    /// Two identities.
+    #[must_use]
+    pub fn new() -> Self {
+        let keys = [1, 2].map(|n| StaticKey::generate([n; 32]));
+        Self { keys, ahead: VecDeque::new(), rng: Rng::new(&[3; 32]) }
+    }
+
+    /// Makes so many pairs, which are used in turn, again and again: an endpoint uses each once.
+    pub fn make_ahead(&mut self, pairs: usize) {
+        while self.ahead.len() < pairs {
+            self.ahead.push_back(KeyPair::generate(&mut self.rng));
+        }
+    }
+
+    fn pair(&mut self) -> KeyPair {
+        self.ahead.rotate_left(usize::from(!self.ahead.is_empty()));
+        let ahead = self.ahead.front().cloned();
+        ahead.unwrap_or_else(|| KeyPair::generate(&mut self.rng))
+    }
+
+    /// Three messages; gives the handshake hash.
+    ///
+    /// # Panics
+    /// If the two sides do not agree.
+    #[must_use]
+    pub fn run(&mut self, hybrid: bool) -> [u8; 32] {
+        const AGREE: &str = "both sides are ours";
+        let (one, other) = (self.pair(), self.pair());
+        let mut i = Handshake::initiator(&self.keys[0], one, &mut self.rng);
+        let mut r = Handshake::responder(&self.keys[1], other, &mut self.rng);
+        let mut message = Vec::new();
+        let decapsulator = hybrid.then(|| Decapsulator::generate(&mut self.rng)).flatten();
+        let key = decapsulator.as_ref().map(Decapsulator::key);
+        i.write(key.as_ref().map_or(&[], |key| &key[..]), &mut message).expect(AGREE);
+        let payload = r.read(&message).expect(AGREE);
+        let sent = payload.first_chunk().and_then(|key| kem::encapsulate(key, &mut self.rng));
+        message.clear();
+        let ciphertext = sent.as_ref().map_or(&[][..], |(ciphertext, _)| ciphertext);
+        r.write(ciphertext, &mut message).expect(AGREE);
+        let payload = i.read(&message).expect(AGREE);
+        if let (Some(ours), Some((_, shared))) = (&decapsulator, &sent) {
+            let opened = payload.first_chunk().map(|ciphertext| ours.open(ciphertext));
+            assert_eq!(opened.as_ref(), Some(shared));
+        }
+        message.clear();
+        i.write(&[], &mut message).expect(AGREE);
+        r.read(&message).expect(AGREE);
+        let (i, r) = (i.finish().expect(AGREE), r.finish().expect(AGREE));
+        assert_eq!(i.initiator, r.initiator);
+        i.transcript
+    }
+
+    /// The first message alone.
+    ///
+    /// # Panics
+    /// Never: a first message has nothing to refuse.
+    #[must_use]
+    pub fn first_message(&mut self) -> Vec<u8> {
+        let pair = self.pair();
+        let mut message = Vec::new();
+        let mut i = Handshake::initiator(&self.keys[0], pair, &mut self.rng);
+        i.write(&[], &mut message).expect("a first message has nothing to refuse");
+        message
+    }
+}
+
+impl Default for Handshakes {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Elligator2 key pairs.
+#[derive(Debug)]
+pub struct Pairs(Rng);
+
+impl Pairs {
+    /// A generator of its own.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(Rng::new(&[4; 32]))
+    }
+
+    /// Secret and representative.
+    #[must_use]
+    pub fn generate(&mut self) -> ([u8; 32], [u8; 32]) {
+        let pair = KeyPair::generate(&mut self.0);
+        (pair.secret, pair.representative)
+    }
+}
+
+impl Default for Pairs {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The public key of a representative.
+#[must_use]
+pub fn elligator_public_key(representative: &[u8; 32]) -> [u8; 32] {
+    elligator::public_key(representative)
+}
+
+/// Two field elements, one of which is chosen without a branch.
+#[derive(Debug)]
+pub struct Select(elligator::Two);
+
+impl Select {
+    /// Of two numbers, little-endian.
+    #[must_use]
+    pub fn new(first: &[u8; 32], other: &[u8; 32]) -> Self {
+        Self(elligator::Two::new(first, other))
+    }
+
+    /// One of them, in limbs.
+    #[must_use]
+    pub fn select(&self, first: bool) -> [u64; 5] {
+        self.0.select(first)
+    }
+}
+
+/// X25519 as the link does it.
+#[must_use]
+pub fn x25519(secret: &[u8; 32], public: &[u8; 32]) -> Option<Zeroizing<[u8; 32]>> {
+    curve::agree(secret, public)
+}
+
+/// ML-KEM-768 as the link does it: the key of a seed, and the secret of a ciphertext under it.
+/// `None` where the processor cannot do it.
+#[must_use]
+pub fn kem_open(seed: &[u8; 64], ciphertext: &[u8; 1_088]) -> Option<(Vec<u8>, [u8; 32])> {
+    let ours = Decapsulator::from_seed(seed)?;
+    Some((ours.key().to_vec(), *ours.open(ciphertext)))
+}
+
+/// Whether ML-KEM-768 takes these bytes for a key.
+#[must_use]
+pub fn kem_takes(key: &[u8; 1_184]) -> bool {
+    kem::encapsulate(key, &mut Rng::new(&[1; 32])).is_some()
+}
+
+/// The public key of a secret.
+#[must_use]
+pub fn x25519_public_key(secret: &[u8; 32]) -> [u8; 32] {
+    curve::public_key(secret)
+}
+
+/// One derivation.
+#[must_use]
+pub fn derive(secret: &[u8; 32]) -> [u8; 32] {
+    kdf::derive(kdf::label::NEXT_EPOCH, &[secret])
+}
+
+/// The comparison of secrets.
+#[must_use]
+pub fn constant_time_eq(a: &[u8], b: &[u8]) -> bool {
+    envelope::constant_time_eq(a, b)
+}
+
+/// Padding of datagrams, and gaps between them, as a link does it.
+#[derive(Debug)]
+pub struct Shapes {
+    padder: Padder,
+    timing: Timing,
+    rng: Rng,
+}
+
+impl Shapes {
+    /// Of one profile.
+    #[must_use]
+    pub fn new(profile: &Profile) -> Self {
+        let Profile { padding, timing, .. } = profile.bounded();
+        Self { padder: Padder::new(padding, Rng::new(&[6; 32])), timing, rng: Rng::new(&[7; 32]) }
+    }
+
+    /// Pads a datagram with zeros, on a path that carries `most` bytes.
+    pub fn pad(&mut self, datagram: &mut Vec<u8>, most: usize) {
+        let size = self.padder.size(datagram.len(), most);
+        datagram.resize(size.max(datagram.len()), 0);
+    }
+
+    /// The gap to the next datagram.
+    #[must_use]
+    pub fn gap(&mut self) -> Duration {
+        self.timing.gap(&mut self.rng)
+    }
+}
+
+/// Encrypts as the link does, with a nonce of 12 bytes, or 24 for XChaCha20-Poly1305; gives the
+/// ciphertext and the tag after it.
+#[must_use]
+pub fn aead_seal(
+    cipher: Cipher,
+    key: &[u8; 32],
+    nonce: &[u8],
+    associated: &[u8],
+    plaintext: &[u8],
+) -> Vec<u8> {
+    let mut text = plaintext.to_vec();
+    let tag = cipher.keys(key, &iv(nonce)).seal(0, associated, &mut text);
+    text.extend_from_slice(&tag);
+    text
+}
+
+/// The plaintext of what [`aead_seal`] gives.
+#[must_use]
+pub fn aead_open(
+    cipher: Cipher,
+    key: &[u8; 32],
+    nonce: &[u8],
+    associated: &[u8],
+    sealed: &[u8],
+) -> Option<Vec<u8>> {
+    let mut text = sealed.to_vec();
+    cipher.keys(key, &iv(nonce)).open(0, associated, &mut text).then_some(())?;
+    text.truncate(sealed.len() - TAG_LEN);
+    Some(text)
+}
+
+/// A nonce is an IV for the number 0.
+fn iv(nonce: &[u8]) -> [u8; IV_LEN] {
+    let mut iv = [0; IV_LEN];
+    iv[..nonce.len()].copy_from_slice(nonce);
+    iv
+}
+
+/// One side's streams without a link, for a fuzz target to call and to feed with frames.
+#[derive(Debug)]
+pub struct LooseStreams {
+    streams: Streams,
+    window: ReplayWindow,
+    events: VecDeque<Event>,
+    /// Numbers that we have used.
+    sent: u64,
+}
+
+impl LooseStreams {
+    /// Of the side that dialled, or the other.
+    #[must_use]
+    pub fn new(dialer: bool) -> Self {
+        let settings =
+            StreamSettings { dialer, algorithm: Algorithm::Bbr, max_streams: MAX_STREAMS };
+        Self {
+            streams: Streams::new(LinkId(1), settings, Duration::ZERO, 1_232),
+            window: ReplayWindow::default(),
+            events: VecDeque::new(),
+            sent: 0,
+        }
+    }
+
+    /// Takes an opened datagram's frames, by its number; without one, as the next. False: the peer
+    /// has broken the protocol.
+    pub fn take(&mut self, now: Duration, number: Option<u64>, bytes: &[u8]) -> bool {
+        let number = number.unwrap_or(self.window.end());
+        if !self.window.is_fresh(number) {
+            return true;
+        }
+        self.window.insert(number);
+        let datagram = Bytes::copy_from_slice(bytes);
+        let mut asks = false;
+        for frame in Frames::new(&datagram) {
+            let Ok(frame) = frame else { return false };
+            asks |= frame.asks_for_ack();
+            let done = match frame {
+                Frame::Ack(ack) => {
+                    self.streams.on_ack(now, &ack, self.sent, &mut self.events).map(|_| ())
+                }
+                frame => self.streams.on_frame(now, frame, &datagram, &mut self.events),
+            };
+            if done.is_err() {
+                return false;
+            }
+        }
+        if asks {
+            self.streams.on_datagram(now, number, &self.window);
+        }
+        true
+    }
+
+    /// The number and the frames of each datagram that may leave now.
+    pub fn fill(&mut self, now: Duration, datagram: usize) -> Vec<(u64, Vec<u8>)> {
+        let mut buf = Vec::new();
+        let layout = Layout { datagram, segments: 8, padding: None, number: self.sent };
+        let Some((segment, _)) = self.streams.fill(now, layout, &self.window, &mut buf) else {
+            return Vec::new();
+        };
+        let frames = buf.chunks(segment).map(|d| d[HEADER_LEN..d.len() - TAG_LEN].to_vec());
+        let datagrams: Vec<_> = (self.sent..).zip(frames).collect();
+        self.sent += datagrams.len() as u64;
+        datagrams
+    }
+
+    /// Lets timers run.
+    pub fn pass(&mut self, now: Duration) {
+        self.streams.on_timeout(now);
+    }
+
+    /// A call of the program: what it does to which stream is told by the numbers.
+    pub fn call(&mut self, what: u8, stream: u32, data: &[u8]) {
+        let id = StreamId(stream);
+        match what % 7 {
+            0 => drop(self.streams.open(stream as u16)),
+            1 => drop(self.streams.write(id, data)),
+            2 => drop(self.streams.finish(id)),
+            3 => drop(self.streams.reset(id, 1)),
+            4 => drop(self.streams.stop(id, 1)),
+            5 => drop(self.streams.read(id)),
+            _ => self.streams.go_away(),
+        }
+    }
+
+    /// Events since the last call.
+    pub fn events(&mut self) -> usize {
+        self.events.drain(..).count()
+    }
+}

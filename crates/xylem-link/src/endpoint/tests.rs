@@ -1,0 +1,455 @@
+//! What cannot be seen from outside: a recorder's derivations, an impostor, a peer that seals
+//! nonsense.
+
+use bytes::BytesMut;
+
+use super::*;
+use crate::aead::Cipher;
+use crate::epoch::EpochSecret;
+use crate::frame::Frame;
+use crate::kdf::label;
+use crate::message::{COOKIE_LEN, Message, NOISE_1_LEN, PART_LEN, Part, REST_LEN, check};
+use crate::noise::PROLOGUE;
+use crate::seal::Opener;
+
+mod secrecy;
+
+const ZERO: Duration = Duration::ZERO;
+
+pub(super) fn at(n: u8) -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, n], 1))
+}
+
+fn endpoint(n: u8) -> Endpoint {
+    Endpoint::new(Config::default(), StaticKey::generate([n; 32]), [n; 32])
+}
+
+pub(super) fn drain(endpoint: &mut Endpoint) -> Vec<Vec<u8>> {
+    let (mut buf, mut out) = (Vec::new(), Vec::new());
+    while let Some(t) = endpoint.poll_transmit(ZERO, &mut buf) {
+        out.extend(buf.chunks(t.segment_size.unwrap_or(t.len)).map(<[u8]>::to_vec));
+    }
+    out
+}
+
+pub(super) fn feed(endpoint: &mut Endpoint, from: u8, datagrams: &[Vec<u8>]) {
+    for datagram in datagrams {
+        endpoint.handle_datagram(ZERO, at(from), BytesMut::from(&datagram[..]));
+    }
+}
+
+/// 1 dials 2; gives both, their link ids, and every datagram of the way there.
+pub(super) fn connected() -> (Endpoint, Endpoint, [LinkId; 2], Vec<Vec<u8>>) {
+    connect(endpoint(1), endpoint(2))
+}
+
+fn connect(mut a: Endpoint, mut b: Endpoint) -> (Endpoint, Endpoint, [LinkId; 2], Vec<Vec<u8>>) {
+    let link = a.connect(ZERO, at(2), Some(b.public_key()));
+    let mut tap = Vec::new();
+    for _ in 0..10 {
+        let out = drain(&mut a);
+        feed(&mut b, 1, &out);
+        tap.extend(out);
+        let out = drain(&mut b);
+        feed(&mut a, 2, &out);
+        tap.extend(out);
+    }
+    let Some(Event::Connected { link: theirs, peer, .. }) = b.poll_event() else { panic!() };
+    assert_eq!(peer, a.public_key());
+    assert!(matches!(a.poll_event(), Some(Event::Connected { .. })));
+    (a, b, [link, theirs], tap)
+}
+
+pub(super) fn up(endpoint: &mut Endpoint, id: LinkId) -> &mut Link {
+    match &mut endpoint.links.get_mut(&id).unwrap().state {
+        State::Up(link) => link,
+        _ => panic!("not up"),
+    }
+}
+
+#[test]
+fn the_cipher_is_the_one_that_both_have() {
+    use crate::Suites::{ChaCha, Fastest, XChaCha};
+    let best = if Cipher::aes_is_fast() { Cipher::Aes256Gcm } else { Cipher::ChaCha20Poly1305 };
+    let rows = [
+        (Fastest, Fastest, best),
+        (Fastest, ChaCha, Cipher::ChaCha20Poly1305),
+        (Fastest, XChaCha, Cipher::ChaCha20Poly1305),
+        (ChaCha, Fastest, Cipher::ChaCha20Poly1305),
+        (ChaCha, ChaCha, Cipher::ChaCha20Poly1305),
+        (XChaCha, Fastest, Cipher::XChaCha20Poly1305),
+        (XChaCha, ChaCha, Cipher::XChaCha20Poly1305),
+        (XChaCha, XChaCha, Cipher::XChaCha20Poly1305),
+    ];
+    for (one, other, cipher) in rows {
+        let [a, b] = [(1, one), (2, other)].map(|(n, suites)| {
+            let config = Config { suites, ..Config::default() };
+            Endpoint::new(config, StaticKey::generate([n; 32]), [n; 32])
+        });
+        let (mut a, mut b, [link, theirs], _) = connect(a, b);
+        a.send(link, b"over any").unwrap();
+        let out = drain(&mut a);
+        feed(&mut b, 1, &out);
+        assert!(matches!(b.poll_event(), Some(Event::Packet { .. })));
+        assert_eq!([up(&mut a, link).cipher(), up(&mut b, theirs).cipher()], [cipher; 2]);
+    }
+}
+
+pub(super) fn sha256(parts: &[&[u8]]) -> [u8; 32] {
+    let digest = ring::digest::digest(&ring::digest::SHA256, &parts.concat());
+    digest.as_ref().try_into().unwrap()
+}
+
+/// The transcript as Noise defines it: every part is on the wire, but for the form byte before an
+/// ephemeral key, which is always 1.
+pub(super) fn transcript(noise: &[Vec<u8>]) -> [u8; 32] {
+    let mut h = sha256(&[b"Noise_XX_25519_ChaChaPoly_SHA256", PROLOGUE]);
+    let cuts: [(&[u8], &[usize]); 3] = [(&[1], &[33]), (&[1], &[33, 82]), (&[], &[49])];
+    for (message, (form, cuts)) in noise.iter().zip(cuts) {
+        let message = [form, message].concat();
+        let mut from = 0;
+        for to in cuts.iter().copied().chain([message.len()]) {
+            h = sha256(&[&h, &message[from..to]]);
+            from = to;
+        }
+    }
+    h
+}
+
+/// The Noise messages of a handshake with `responder`, in order, as whoever knows its public key
+/// reads them.
+pub(super) fn noise_messages(responder: PeerKey, tap: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let envelope = EnvelopeKey::new(Some(responder));
+    let bodies: Vec<_> = tap.iter().filter_map(|d| envelope.open(d)).collect();
+    let noise: Vec<Vec<u8>> = bodies
+        .iter()
+        .filter_map(|body| match Message::parse(body)? {
+            Message::Initial { noise, part, .. } => {
+                Some([&noise[..], part.map_or(&[], |p| &p.part[..])].concat())
+            }
+            Message::Rest { rest } => Some(rest.to_vec()),
+            Message::Response { noise } => Some(noise.to_vec()),
+            Message::HybridResponse { noise } => Some(noise.to_vec()),
+            Message::Finish { noise } => Some(noise.to_vec()),
+            Message::Retry { .. } => None,
+        })
+        .collect();
+    // A KEM key comes in two datagrams.
+    let noise = match &noise[..] {
+        [initial, rest, response, finish] => {
+            vec![[&initial[..], rest].concat(), response.clone(), finish.clone()]
+        }
+        three => three.to_vec(),
+    };
+    assert_eq!(noise.len(), 3, "the recorder reads the handshake's outside");
+    noise
+}
+
+/// WRAITH: session keys derived from the handshake hash, which is computable from the recorded
+/// datagrams alone. Here a recorder who has every datagram and both public keys takes everything
+/// that can be computed from them, the handshake hash included, through our own derivations, in
+/// every role, and opens nothing. Without ML-KEM, too, whose secret would cover up for the rest.
+#[test]
+fn a_recorder_with_every_datagram_and_both_public_keys_opens_nothing() {
+    for post_quantum in [crate::PostQuantum::Offer, crate::PostQuantum::Never] {
+        let config = Config { post_quantum, ..Config::default() };
+        let node = |n| Endpoint::new(config.clone(), StaticKey::generate([n; 32]), [n; 32]);
+        let (a, b, [link, _], tap) = connect(node(1), node(2));
+        a_recorder_opens_nothing(a, &b, link, tap);
+    }
+}
+
+fn a_recorder_opens_nothing(mut a: Endpoint, b: &Endpoint, link: LinkId, mut tap: Vec<Vec<u8>>) {
+    a.send(link, b"a secret that the recorder wants").unwrap();
+    tap.extend(drain(&mut a));
+
+    let noise = noise_messages(b.public_key(), &tap);
+    let h = transcript(&noise);
+    let e = [&noise[0][..32], &noise[1][..32]];
+    let mut material: Vec<[u8; 32]> = vec![h, a.public_key().0, b.public_key().0, [0; 32]];
+    material.extend(e.map(|e| <[u8; 32]>::try_from(e).unwrap()));
+    // What X25519 makes of every public value used as if it were a secret.
+    for secret in material.clone() {
+        material.push(StaticKey::from_bytes(secret).public().0);
+    }
+    for i in 0..material.len() {
+        for j in 0..4 {
+            material.push(sha256(&[&material[i], &material[j]]));
+        }
+    }
+    let mut opened = 0;
+    let mut tried = 0;
+    for split in &material {
+        for (transcript, shared) in [(&h, None), (&h, Some(&[0; 32])), (&[0; 32], Some(&h))] {
+            for cipher in Cipher::ALL {
+                for label in [label::INITIATOR_EPOCH, label::RESPONDER_EPOCH] {
+                    let secret = EpochSecret::first(label, split, shared, transcript, cipher);
+                    let mut opener = Opener::new(cipher, secret);
+                    for datagram in &tap {
+                        tried += 1;
+                        // The id is on the wire: try its keys on what carries another id too.
+                        let mut copy = datagram.clone();
+                        let id = opener.connection_ids().next().unwrap();
+                        copy[..8].copy_from_slice(&id.0);
+                        opened += usize::from(opener.open(ZERO, &mut copy).is_ok());
+                        opened += usize::from(opener.open(ZERO, &mut datagram.clone()).is_ok());
+                    }
+                }
+            }
+        }
+    }
+    assert!(tried > 1_000);
+    assert_eq!(opened, 0);
+
+    // The recorder's transcript is the true one, and the derivation is the one in use: with
+    // the split keys, which it lacks, the same steps do open. The test would notice.
+    let (i, r) = (StaticKey::generate([1; 32]), StaticKey::generate([2; 32]));
+    let mut rng = Rng::new(&[7; 32]);
+    let [one, other] = [0; 2].map(|_| crate::elligator::KeyPair::generate(&mut rng));
+    let mut hi = crate::noise::Handshake::initiator(&i, one, &mut rng);
+    let mut hr = crate::noise::Handshake::responder(&r, other, &mut rng);
+    let mut messages = [vec![], vec![], vec![]];
+    hi.write(b"", &mut messages[0]).unwrap();
+    hr.read(&messages[0]).unwrap();
+    hr.write(b"", &mut messages[1]).unwrap();
+    hi.read(&messages[1]).unwrap();
+    hi.write(b"", &mut messages[2]).unwrap();
+    assert_eq!(hi.finish().unwrap().transcript, transcript(&messages));
+}
+
+/// WRAITH: who answered is not checked against whom we dialled. An impostor that knows the
+/// expected public key, and so the envelope, but not the secret.
+#[test]
+fn an_impostor_ends_the_handshake_with_wrong_peer() {
+    let (mut a, mut impostor) = (endpoint(1), endpoint(3));
+    let expected = StaticKey::generate([2; 32]).public();
+    impostor.envelope_key = EnvelopeKey::new(Some(expected));
+    let link = a.connect(ZERO, at(3), Some(expected));
+    let out = drain(&mut a);
+    feed(&mut impostor, 1, &out);
+    let out = drain(&mut impostor);
+    feed(&mut a, 3, &out);
+    let reason = CloseReason::WrongPeer;
+    assert_eq!(a.poll_event(), Some(Event::Closed { link, reason }));
+    assert_eq!(drain(&mut a), Vec::<Vec<u8>>::new(), "our own key is not shown to an impostor");
+    assert_eq!((impostor.poll_event(), a.links.len(), a.routes.len()), (None, 0, 0));
+}
+
+/// A peer that seals what is no sequence of frames, or lies in it, ends its own link and learns
+/// that; nothing panics.
+#[test]
+fn sealed_nonsense_costs_the_peer_its_link() {
+    let mut cases: Vec<Vec<u8>> = vec![
+        vec![0x0c],
+        vec![0xff; 100],
+        vec![3, 0, 0],
+        vec![3, 0xff, 0xff, 1],
+        vec![1, 2, 3],
+        vec![4; 12],
+    ];
+    let frames = [
+        // Wrong commitment to the current epoch: not the same keys (WRAITH: never compared).
+        Frame::Epoch { number: 0, commitment: [0; 32] },
+        Frame::Epoch { number: 1, commitment: [0; 32] },
+        Frame::Probe(1_000),
+    ];
+    for frame in frames {
+        let mut out = Vec::new();
+        frame.write(&mut out);
+        cases.push(out);
+    }
+    for frames in cases {
+        let (mut a, mut b, [link, theirs], _) = connected();
+        let datagram = up(&mut a, link).seal_frames(&frames);
+        feed(&mut b, 1, &[datagram]);
+        let reason = CloseReason::PeerMisbehaved;
+        assert_eq!(b.poll_event(), Some(Event::Closed { link: theirs, reason }), "{frames:?}");
+        let out = drain(&mut b);
+        feed(&mut a, 2, &out);
+        let reason = CloseReason::Peer;
+        assert_eq!(a.poll_event(), Some(Event::Closed { link, reason }));
+        assert_eq!((a.links.len(), a.routes.len()), (0, 0));
+        b.handle_timeout(Duration::from_secs(60));
+        while b.poll_transmit(Duration::from_secs(60), &mut Vec::new()).is_some() {}
+        b.handle_timeout(Duration::from_secs(60));
+        assert_eq!((b.links.len(), b.poll_event()), (0, None), "reported once");
+    }
+}
+
+/// Frames that are odd but harmless: acks nobody waits for, answers nobody asked for, floods of
+/// questions. Bounded answers, no end of the link.
+#[test]
+fn unexpected_answers_and_floods_of_questions_are_borne() {
+    let (mut a, mut b, [link, theirs], _) = connected();
+    let odd = [
+        Frame::Pong(1),
+        Frame::ProbeAck(60_000),
+        Frame::PathResponse(1),
+        Frame::EpochAck(77),
+        Frame::Close(9),
+    ];
+    let mut frames = Vec::new();
+    odd[..4].iter().for_each(|f| f.write(&mut frames));
+    (0..100).for_each(|n| Frame::Ping(n).write(&mut frames));
+    (0..10).for_each(|n| Frame::PathChallenge(n).write(&mut frames));
+    let size = up(&mut b, theirs).stats().datagram_size;
+    let datagram = up(&mut a, link).seal_frames(&frames);
+    feed(&mut b, 1, &[datagram]);
+    assert_eq!(b.poll_event(), None);
+    assert!(drain(&mut b).len() < 12);
+    assert_eq!(up(&mut b, theirs).stats().datagram_size, size);
+}
+
+/// Every table is empty again once links are gone.
+#[test]
+fn nothing_is_left_of_a_closed_link() {
+    let (mut a, mut b, [link, _], _) = connected();
+    a.close(link);
+    let out = drain(&mut a);
+    feed(&mut b, 1, &out);
+    for endpoint in [&mut a, &mut b] {
+        for s in 0..100 {
+            let now = Duration::from_secs(s);
+            endpoint.handle_timeout(now);
+            while endpoint.poll_transmit(now, &mut Vec::new()).is_some() {}
+        }
+        assert_eq!(endpoint.links.len() + endpoint.routes.len() + endpoint.firsts.len(), 0);
+        assert_eq!(endpoint.timers.len() + endpoint.half_open.len(), 0);
+    }
+}
+
+/// Handshake messages with a right envelope and wrong insides, at a listener, a dialer and a
+/// half-open handshake.
+#[test]
+fn enveloped_nonsense_changes_nothing() {
+    // Stateless resets have tests of their own.
+    let config = Config { stateless_reset: false, ..Config::default() };
+    let end = |n| Endpoint::new(config.clone(), StaticKey::generate([n; 32]), [n; 32]);
+    let (mut a, mut b) = (end(1), end(2));
+    let envelope = EnvelopeKey::new(Some(b.public_key()));
+    let link = a.connect(ZERO, at(2), Some(b.public_key()));
+    let initial = drain(&mut a);
+    let targets = [ConnectionId([9; 8]), ConnectionId(*initial[0].first_chunk().unwrap())];
+    feed(&mut b, 1, &initial);
+    let response = drain(&mut b).remove(0);
+    let dialer = ConnectionId(*response.first_chunk().unwrap());
+    let nonsense = [
+        Message::Finish { noise: &[1; 73] }.to_vec(),
+        Message::Response { noise: &[1; 115] }.to_vec(),
+        Message::HybridResponse { noise: &[1; 1_203] }.to_vec(),
+        Message::Rest { rest: &[1; 91] }.to_vec(),
+        vec![],
+        vec![1],
+        vec![2, 1],
+        vec![2, 9],
+    ];
+    for body in &nonsense {
+        for cid in targets.into_iter().chain([dialer]) {
+            let mut out = Vec::new();
+            envelope.seal(cid, body, 1_200, &mut out);
+            feed(&mut a, 2, &[out.clone()]);
+            feed(&mut b, 1, &[out]);
+        }
+    }
+    // An initial whose Noise message makes no sense, to the listener.
+    let noise = [0xff; NOISE_1_LEN];
+    let body = Message::Initial { cookie: &[0; COOKIE_LEN], noise: &noise, part: None }.to_vec();
+    let mut out = Vec::new();
+    envelope.seal(ConnectionId([8; 8]), &body, 1_200, &mut out);
+    feed(&mut b, 1, &[out]);
+    // One that makes sense but for the KEM key, which comes in two datagrams; a wrong rest first.
+    let mut noise = noise;
+    noise[NOISE_1_LEN - 1] = 2;
+    let (rest, half_open) = ([0xff; REST_LEN], b.half_open.len());
+    let part = Some(Part { check: &check(&rest), part: &[0xff; PART_LEN] });
+    let initial = Message::Initial { cookie: &[0; COOKIE_LEN], noise: &noise, part }.to_vec();
+    for (body, waits) in [
+        (initial, 1),
+        (Message::Rest { rest: &[1; REST_LEN] }.to_vec(), 1),
+        (Message::Rest { rest: &rest }.to_vec(), 0),
+    ] {
+        let mut out = Vec::new();
+        envelope.seal(ConnectionId([7; 8]), &body, 200, &mut out);
+        feed(&mut b, 1, &[out]);
+        assert_eq!(b.half_open.len(), half_open + waits);
+    }
+    assert_eq!((drain(&mut a).len(), drain(&mut b).len()), (0, 0), "nothing is answered");
+    assert_eq!((a.poll_event(), b.poll_event()), (None, None));
+    // And the true ones still work.
+    feed(&mut a, 2, &[response]);
+    let out = drain(&mut a);
+    feed(&mut b, 1, &out);
+    assert!(matches!(a.poll_event(), Some(Event::Connected { link: up, .. }) if up == link));
+    assert!(matches!(b.poll_event(), Some(Event::Connected { .. })));
+}
+
+/// WRAITH: Elligator2 present in benchmarks, never in the handshake. To an observer who opens the
+/// envelopes, too, the ephemeral keys of both sides are coin tosses: a plain key's top bit is zero,
+/// its square root exists. `elligator` has the full test of 10,000 keys.
+#[test]
+fn ephemeral_keys_are_uniform_inside_the_envelope_too() {
+    const N: usize = 300;
+    let mut b = endpoint(2);
+    let envelope = EnvelopeKey::new(Some(b.public_key()));
+    let (mut tops, mut responses) = ([0; 2], 0);
+    for n in 0..N {
+        let mut a = Endpoint::new(
+            Config::default(),
+            StaticKey::generate([1; 32]),
+            core::array::from_fn(|i| (n >> (8 * (i % 2))) as u8),
+        );
+        a.connect(ZERO, at(2), Some(b.public_key()));
+        let out = drain(&mut a);
+        feed(&mut b, 1, &out);
+        for datagram in out.into_iter().chain(drain(&mut b)) {
+            let body = envelope.open(&datagram).unwrap();
+            match Message::parse(&body).unwrap() {
+                Message::Initial { noise, .. } => tops[0] += usize::from(noise[31] >> 7),
+                Message::Response { noise } => {
+                    tops[1] += usize::from(noise[31] >> 7);
+                    responses += 1;
+                }
+                Message::HybridResponse { noise } => {
+                    tops[1] += usize::from(noise[31] >> 7);
+                    responses += 1;
+                }
+                _ => {}
+            }
+        }
+        b.half_open.clone().into_iter().for_each(|id| b.remove(id));
+    }
+    assert_eq!(responses, N);
+    // Six standard deviations of 300 coins.
+    assert!(tops.iter().all(|top| (98..=202).contains(top)), "{tops:?}");
+}
+
+/// Two with a hybrid, and one without it on either side: all come up, and both sides know.
+#[test]
+fn hybrids_are_taken_where_both_want_them() {
+    use crate::PostQuantum;
+    for (dialer, responder) in [(true, true), (true, false), (false, true), (false, false)] {
+        let make = |n: u8, hybrid| {
+            let post_quantum = if hybrid { PostQuantum::Offer } else { PostQuantum::Never };
+            let config = Config { post_quantum, ..Config::default() };
+            Endpoint::new(config, StaticKey::generate([n; 32]), [n; 32])
+        };
+        let (mut a, mut b) = (make(1, dialer), make(2, responder));
+        let link = a.connect(ZERO, at(2), Some(b.public_key()));
+        for _ in 0..4 {
+            let out = drain(&mut a);
+            feed(&mut b, 1, &out);
+            let out = drain(&mut b);
+            feed(&mut a, 2, &out);
+        }
+        let Some(Event::Connected { link: theirs, .. }) = b.poll_event() else { panic!() };
+        let hybrid = dialer && responder && crate::kem::is_available();
+        assert_eq!(a.stats(link).unwrap().post_quantum, hybrid);
+        assert_eq!(b.stats(theirs).unwrap().post_quantum, hybrid);
+        a.send(link, b"a packet").unwrap();
+        let out = drain(&mut a);
+        feed(&mut b, 1, &out);
+        assert!(
+            matches!(b.poll_event(), Some(Event::Packet { packet, .. }) if packet == b"a packet"[..])
+        );
+    }
+}

@@ -1,0 +1,470 @@
+//! [`Ratchet`]: the Double Ratchet (Perrin, Marlinspike 2016, revision 1) for messages to peers that
+//! may be offline: each message has a key of its own, gone once used, and whoever learns the state
+//! today reads neither what came before nor, after one exchange of messages, what comes later.
+//!
+//! Where the two got their first shared secret, and how messages travel, is the caller's business.
+//! Messages may be lost, late and in any order; keys of those that are skipped are kept, within
+//! limits. Nothing changes before a message's tag has verified (section 3.5 of the specification).
+//! A new key pair is drawn when the next message is sent, not when one arrives (section 6.5), so
+//! that receiving costs one Diffie-Hellman at most.
+//!
+//! Headers are encrypted (section 4), so that whoever carries messages learns neither whose turn it
+//! is nor how many there were; and each message commits to its key, so that none opens under two.
+//! [`Ratchet::save`] gives the state as bytes, for storing.
+//!
+//! `encrypted header (56) | commitment (32) | sealed | tag (16)`; docs/spec/mail.md, "Ratchet".
+//!
+//! What it does not do: tell two lost messages from none, hide a message's length, or store itself.
+
+mod header;
+mod saved;
+
+use core::fmt;
+use std::collections::VecDeque;
+
+use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
+use subtle::ConstantTimeEq;
+use thiserror::Error;
+use xylem_hash::Hasher;
+use xylem_link::{PeerKey, StaticKey};
+use zeroize::Zeroizing;
+
+use crate::kdf::label;
+use header::{Header, SEALED_LEN};
+
+const COMMITMENT_LEN: usize = 32;
+/// Bytes before the sealed part.
+pub const HEADER_LEN: usize = SEALED_LEN + COMMITMENT_LEN;
+/// Bytes of the tag after it.
+pub const TAG_LEN: usize = 16;
+/// Messages that may be missing before one that arrives, in one chain.
+pub const MAX_SKIP: u32 = 1_000;
+/// Keys of missing messages that are kept; the oldest give way.
+pub const MAX_KEPT: usize = 2_000;
+
+type Key = Zeroizing<[u8; 32]>;
+
+/// Why a message was not taken. Nothing has changed then.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum RatchetError {
+    /// Shorter than a header and a tag.
+    #[error("the message is too short")]
+    Short,
+    /// The tag does not verify: forged, damaged, or seen before.
+    #[error("the message does not authenticate, or was seen before")]
+    Forged,
+    /// More messages are missing before it than may be.
+    #[error("more than {MAX_SKIP} messages are missing before this one")]
+    TooFar,
+    /// The peer has to send first: until then its ratchet key is not known.
+    #[error("nothing can be sent before something has arrived")]
+    NoPeerKey,
+    /// 2^32 - 1 messages without an answer.
+    #[error("too many messages without an answer")]
+    Exhausted,
+}
+
+/// A chain of message keys, the number of the next one, and what encrypts the headers.
+#[derive(Clone)]
+struct Chain {
+    key: Key,
+    header: Key,
+    next: u32,
+}
+
+impl Chain {
+    /// The next message's key, behind the chain's.
+    fn step(&mut self) -> Step {
+        let step = step(&self.key);
+        self.key.copy_from_slice(step.next_chain_key());
+        self.next += 1;
+        step
+    }
+
+    /// Takes the keys up to `number` out to `missing`.
+    fn skip(&mut self, number: u32, missing: &mut Vec<(u32, Key)>) -> Result<(), RatchetError> {
+        if number.saturating_sub(self.next) > MAX_SKIP {
+            return Err(RatchetError::TooFar);
+        }
+        while self.next < number {
+            let number = self.next;
+            missing.push((number, Zeroizing::new(*self.step().message_key())));
+        }
+        Ok(())
+    }
+
+    /// Opens the next message, if it has this number.
+    fn open(
+        &mut self,
+        number: u32,
+        parts: &Parts<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), RatchetError> {
+        if self.next != number || number == u32::MAX {
+            return Err(RatchetError::Forged);
+        }
+        parts.open(self.step().message_key(), out)
+    }
+}
+
+/// The next chain key and a message key, in one buffer that is wiped once.
+pub(crate) struct Step(Zeroizing<[u8; 64]>);
+
+impl Step {
+    fn next_chain_key(&self) -> &[u8; 32] {
+        self.0.first_chunk().expect("32 of 64 bytes")
+    }
+
+    pub(crate) fn message_key(&self) -> &[u8; 32] {
+        self.0.last_chunk().expect("32 of 64 bytes")
+    }
+}
+
+/// Chain key → the next one and a message key: one compression of BLAKE3 under the chain key.
+#[inline]
+pub(crate) fn step(chain: &[u8; 32]) -> Step {
+    let mut both = Zeroizing::new([0; 64]);
+    Hasher::new_keyed(chain).finalize_xof().fill(&mut both[..]);
+    Step(both)
+}
+
+/// 96 bytes of a derivation, as three keys.
+fn three_keys(label: &'static str, parts: &[&[u8; 32]]) -> [Key; 3] {
+    let mut hasher = Hasher::new_derive_key(label);
+    for part in parts {
+        hasher.update(&part[..]);
+    }
+    let mut all = Zeroizing::new([0; 96]);
+    hasher.finalize_xof().fill(&mut all[..]);
+    core::array::from_fn(|i| {
+        let mut key = Zeroizing::new([0; 32]);
+        key.copy_from_slice(&all[32 * i..32 * (i + 1)]);
+        key
+    })
+}
+
+/// Root key and a Diffie-Hellman → the next root key, a chain key and the next chain's header key.
+fn root_step(root: &[u8; 32], shared: &[u8; 32]) -> [Key; 3] {
+    three_keys(label::RATCHET_ROOT, &[root, shared])
+}
+
+/// Everything but our key pair and what is missing.
+#[derive(Clone)]
+struct State {
+    root: Key,
+    theirs: Option<PeerKey>,
+    sending: Option<Chain>,
+    receiving: Option<Chain>,
+    /// Header keys of the chains after the current ones.
+    next_sending: Key,
+    next_receiving: Key,
+    /// Length of our sending chain before the current one.
+    previous: u32,
+}
+
+/// Keys of one chain's missing messages, their numbers rising.
+struct Gap {
+    header: Key,
+    keys: VecDeque<(u32, Key)>,
+}
+
+/// One side's state with one peer.
+pub struct Ratchet {
+    state: State,
+    /// Our current ratchet key pair.
+    ours: Option<StaticKey>,
+    /// Oldest first; none is empty.
+    gaps: VecDeque<Gap>,
+    /// Key pairs to come are drawn from this; each draw replaces it, so that it tells nothing of those
+    /// before.
+    random: Key,
+}
+
+impl Ratchet {
+    /// The side that sends first. `shared`: a secret that only the two know; `peer`: the other
+    /// side's first ratchet key. `seed`: 32 random bytes, never used twice.
+    #[must_use]
+    pub fn initiator(shared: [u8; 32], peer: PeerKey, seed: [u8; 32]) -> Self {
+        Self::new(shared, Some(peer), None, seed)
+    }
+
+    /// The side whose key the other knows. It can send once something has arrived.
+    #[must_use]
+    pub fn responder(shared: [u8; 32], key: StaticKey, seed: [u8; 32]) -> Self {
+        Self::new(shared, None, Some(key), seed)
+    }
+
+    fn new(
+        shared: [u8; 32],
+        theirs: Option<PeerKey>,
+        ours: Option<StaticKey>,
+        seed: [u8; 32],
+    ) -> Self {
+        let shared = Zeroizing::new(shared);
+        let [root, first, second] = three_keys(label::RATCHET_START, &[&shared]);
+        // The initiator's first chain has the first header key, the answer to it the second.
+        let (next_sending, next_receiving) =
+            if ours.is_none() { (first, second) } else { (second, first) };
+        let state = State {
+            root,
+            theirs,
+            sending: None,
+            receiving: None,
+            next_sending,
+            next_receiving,
+            previous: 0,
+        };
+        Self { state, ours, gaps: VecDeque::new(), random: Zeroizing::new(seed) }
+    }
+
+    /// So that a test can be a thief, and a benchmark open one message again and again.
+    #[cfg(any(test, internals))]
+    #[must_use]
+    pub fn copy(&self) -> Self {
+        let (state, ours) = (self.state.clone(), self.ours.clone());
+        Self { state, ours, gaps: VecDeque::new(), random: self.random.clone() }
+    }
+
+    /// Keys of missing messages that are kept.
+    #[must_use]
+    pub fn kept(&self) -> usize {
+        self.gaps.iter().map(|gap| gap.keys.len()).sum()
+    }
+
+    /// Appends a message to `out`. `associated`: what both sides know of it and is not sent.
+    ///
+    /// # Errors
+    /// [`RatchetError::NoPeerKey`], [`RatchetError::Exhausted`]; nothing is appended then.
+    pub fn encrypt(
+        &mut self,
+        plaintext: &[u8],
+        associated: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), RatchetError> {
+        if self.state.sending.is_none() {
+            self.begin_sending_chain()?;
+        }
+        let (Some(chain), Some(ours)) = (&mut self.state.sending, &self.ours) else {
+            return Err(RatchetError::NoPeerKey);
+        };
+        if chain.next == u32::MAX {
+            return Err(RatchetError::Exhausted);
+        }
+        let (key, previous, number) = (ours.public(), self.state.previous, chain.next);
+        let header = Header { key, previous, number }.seal(&chain.header);
+        let step = chain.step();
+        let key = step.message_key();
+        out.reserve(HEADER_LEN + plaintext.len() + TAG_LEN);
+        out.extend_from_slice(&header);
+        out.extend_from_slice(&commitment(key));
+        let start = out.len();
+        out.extend_from_slice(plaintext);
+        let tag = aead(key)
+            .seal_in_place_separate_tag(nonce(), aad(&header, associated), &mut out[start..])
+            .expect("ring refuses only messages of more than 64 GiB");
+        out.extend_from_slice(tag.as_ref());
+        Ok(())
+    }
+
+    /// The Diffie-Hellman ratchet's step of a sender: a new key pair and with it a new sending chain.
+    fn begin_sending_chain(&mut self) -> Result<(), RatchetError> {
+        let theirs = self.state.theirs.ok_or(RatchetError::NoPeerKey)?;
+        let drawn = step(&self.random);
+        self.random.copy_from_slice(drawn.next_chain_key());
+        let ours = StaticKey::generate(*drawn.message_key());
+        let shared = ours.agree(&theirs).ok_or(RatchetError::NoPeerKey)?;
+        let [root, key, next] = root_step(&self.state.root, &shared);
+        let header = core::mem::replace(&mut self.state.next_sending, next);
+        self.state.sending = Some(Chain { key, header, next: 0 });
+        (self.state.root, self.ours) = (root, Some(ours));
+        Ok(())
+    }
+
+    /// Appends the plaintext of a message to `out`.
+    ///
+    /// # Errors
+    /// See [`RatchetError`]; nothing has changed then, and nothing is appended.
+    pub fn decrypt(
+        &mut self,
+        message: &[u8],
+        associated: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), RatchetError> {
+        let (head, rest) = message.split_first_chunk().ok_or(RatchetError::Short)?;
+        let (commitment, sealed) = rest.split_first_chunk().ok_or(RatchetError::Short)?;
+        if sealed.len() < TAG_LEN {
+            return Err(RatchetError::Short);
+        }
+        let parts = Parts { head, commitment, sealed, associated };
+        let current = self.state.receiving.as_ref();
+        let in_chain = current.and_then(|chain| Header::open(head, &chain.header));
+        let next = current.map_or(0, |chain| chain.next);
+        if let Some(header) = in_chain.filter(|header| header.number >= next) {
+            return self.follow(&header, &parts, out);
+        }
+        if let Some(header) = Header::open(head, &self.state.next_receiving) {
+            return self.begin_receiving_chain(&header, &parts, out);
+        }
+        self.open_missing(&parts, out)
+    }
+
+    /// A message of the receiving chain. What changes is a copy, until the tag has verified.
+    fn follow(
+        &mut self,
+        header: &Header,
+        parts: &Parts<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), RatchetError> {
+        let mut chain = self.state.receiving.clone().ok_or(RatchetError::Forged)?;
+        let mut missing = Vec::new();
+        chain.skip(header.number, &mut missing)?;
+        chain.open(header.number, parts, out)?;
+        self.keep(&chain.header, missing);
+        self.state.receiving = Some(chain);
+        Ok(())
+    }
+
+    /// A message of the chain after the receiving one, likewise.
+    fn begin_receiving_chain(
+        &mut self,
+        header: &Header,
+        parts: &Parts<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), RatchetError> {
+        let mut before = self.state.receiving.clone();
+        let mut missing_before = Vec::new();
+        if let Some(chain) = &mut before {
+            chain.skip(header.previous, &mut missing_before)?;
+        }
+        let ours = self.ours.as_ref().ok_or(RatchetError::Forged)?;
+        let shared = ours.agree(&header.key).ok_or(RatchetError::Forged)?;
+        let [root, key, next_receiving] = root_step(&self.state.root, &shared);
+        let mut chain = Chain { key, header: self.state.next_receiving.clone(), next: 0 };
+        let mut missing = Vec::new();
+        chain.skip(header.number, &mut missing)?;
+        chain.open(header.number, parts, out)?;
+        if let Some(before) = before {
+            self.keep(&before.header, missing_before);
+        }
+        self.keep(&chain.header, missing);
+        let state = &mut self.state;
+        state.previous = state.sending.take().map_or(state.previous, |chain| chain.next);
+        (state.root, state.theirs, state.receiving) = (root, Some(header.key), Some(chain));
+        state.next_receiving = next_receiving;
+        Ok(())
+    }
+
+    /// Remembers keys of missing messages of the chain with this header key; the oldest give way.
+    fn keep(&mut self, header: &Key, missing: Vec<(u32, Key)>) {
+        if missing.is_empty() {
+            return;
+        }
+        // Only the newest can be the same chain's: chains come one after the other.
+        match self.gaps.back_mut().filter(|gap| gap.header == *header) {
+            Some(gap) => gap.keys.extend(missing),
+            None => self.gaps.push_back(Gap { header: header.clone(), keys: missing.into() }),
+        }
+        let mut excess = self.kept().saturating_sub(MAX_KEPT);
+        while excess > 0
+            && let Some(oldest) = self.gaps.front_mut()
+        {
+            let gone = excess.min(oldest.keys.len());
+            oldest.keys.drain(..gone);
+            excess -= gone;
+            if oldest.keys.is_empty() {
+                self.gaps.pop_front();
+            }
+        }
+    }
+
+    /// A message that was missing.
+    fn open_missing(&mut self, parts: &Parts<'_>, out: &mut Vec<u8>) -> Result<(), RatchetError> {
+        let found = (self.gaps.iter().enumerate().rev())
+            .find_map(|(at, gap)| Some((at, Header::open(parts.head, &gap.header)?)));
+        let (at, header) = found.ok_or(RatchetError::Forged)?;
+        let keys = &mut self.gaps[at].keys;
+        let place = keys.binary_search_by_key(&header.number, |(number, _)| *number);
+        let place = place.map_err(|_| RatchetError::Forged)?;
+        parts.open(&keys[place].1, out)?;
+        keys.remove(place);
+        if keys.is_empty() {
+            self.gaps.remove(at);
+        }
+        Ok(())
+    }
+}
+
+/// A message taken apart, with what both sides know of it.
+struct Parts<'a> {
+    head: &'a [u8; SEALED_LEN],
+    commitment: &'a [u8; COMMITMENT_LEN],
+    sealed: &'a [u8],
+    associated: &'a [u8],
+}
+
+impl Parts<'_> {
+    /// Appends the plaintext; nothing if the key is another.
+    fn open(&self, key: &[u8; 32], out: &mut Vec<u8>) -> Result<(), RatchetError> {
+        if !bool::from(commitment(key).ct_eq(self.commitment)) {
+            return Err(RatchetError::Forged);
+        }
+        let start = out.len();
+        out.extend_from_slice(self.sealed);
+        let aad = aad(self.head, self.associated);
+        let opened = aead(key).open_in_place(nonce(), aad, &mut out[start..]).is_ok();
+        out.truncate(if opened { out.len() - TAG_LEN } else { start });
+        if opened { Ok(()) } else { Err(RatchetError::Forged) }
+    }
+}
+
+fn aead(key: &[u8; 32]) -> LessSafeKey {
+    LessSafeKey::new(UnboundKey::new(&CHACHA20_POLY1305, key).expect("the key has 32 bytes"))
+}
+
+/// What binds a message to its key: ChaCha20-Poly1305 alone would not, messages can be made that open
+/// under two keys.
+fn commitment(key: &[u8; 32]) -> [u8; COMMITMENT_LEN] {
+    *Hasher::new_keyed(key).finalize().as_bytes()
+}
+
+/// Each key seals one message, so the nonce may stay the same.
+fn nonce() -> Nonce {
+    Nonce::assume_unique_for_key([0; 12])
+}
+
+/// What a message is bound to: what both sides know of it, then its header. Without memory of its own
+/// where that is short, as it is for those who pass a hash.
+enum Bound {
+    Short([u8; 2 * SEALED_LEN], usize),
+    Long(Vec<u8>),
+}
+
+impl AsRef<[u8]> for Bound {
+    fn as_ref(&self) -> &[u8] {
+        match self {
+            Self::Short(bytes, len) => &bytes[..*len],
+            Self::Long(bytes) => bytes,
+        }
+    }
+}
+
+fn aad(header: &[u8; SEALED_LEN], associated: &[u8]) -> Aad<Bound> {
+    let known = associated.len();
+    Aad::from(if known <= SEALED_LEN {
+        let mut bytes = [0; 2 * SEALED_LEN];
+        bytes[..known].copy_from_slice(associated);
+        bytes[known..known + SEALED_LEN].copy_from_slice(header);
+        Bound::Short(bytes, known + SEALED_LEN)
+    } else {
+        Bound::Long([associated, header].concat())
+    })
+}
+
+impl fmt::Debug for Ratchet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ratchet").field("kept", &self.kept()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

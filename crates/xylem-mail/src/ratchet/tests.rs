@@ -1,0 +1,273 @@
+use std::collections::HashSet;
+
+use xylem_sim::Rng;
+
+use super::*;
+
+fn pair() -> (Ratchet, Ratchet) {
+    let key = StaticKey::generate([2; 32]);
+    let initiator = Ratchet::initiator([1; 32], key.public(), [3; 32]);
+    (initiator, Ratchet::responder([1; 32], key, [4; 32]))
+}
+
+fn sent(from: &mut Ratchet, text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    from.encrypt(text, b"ad", &mut out).unwrap();
+    assert_eq!(out.len(), HEADER_LEN + text.len() + TAG_LEN);
+    out
+}
+
+fn got(to: &mut Ratchet, message: &[u8]) -> Result<Vec<u8>, RatchetError> {
+    let mut out = Vec::new();
+    let result = to.decrypt(message, b"ad", &mut out);
+    assert!(result.is_ok() || out.is_empty(), "nothing is left of what does not open");
+    result.map(|()| out)
+}
+
+#[test]
+fn both_talk_and_every_message_has_another_key() {
+    let (mut a, mut b) = pair();
+    assert_eq!(b.encrypt(b"x", b"", &mut Vec::new()), Err(RatchetError::NoPeerKey));
+    let mut seen = HashSet::new();
+    for round in 0..20u8 {
+        for n in 0..3 {
+            let text = [round, n];
+            let message = sent(&mut a, &text);
+            assert!(seen.insert(message[HEADER_LEN..].to_vec()));
+            assert!(seen.insert(message[..SEALED_LEN].to_vec()));
+            assert_eq!(got(&mut b, &message).unwrap(), text);
+            assert_eq!(got(&mut b, &message), Err(RatchetError::Forged), "once");
+        }
+        let message = sent(&mut b, &[round]);
+        assert!(seen.insert(b.ours.as_ref().unwrap().public().0.to_vec()), "a new key each turn");
+        assert_eq!(got(&mut a, &message).unwrap(), [round]);
+    }
+    assert_eq!((a.kept(), b.kept()), (0, 0));
+}
+
+/// Random talk of both, delivered late, in any order, some never: all that is delivered opens,
+/// once.
+#[test]
+fn messages_open_in_any_order() {
+    for seed in 0..30 {
+        let mut rng = Rng::new(seed);
+        let (mut a, mut b) = pair();
+        let (mut to_a, mut to_b): (Vec<(u32, Vec<u8>)>, Vec<_>) = (vec![], vec![]);
+        for n in 0..300u32 {
+            let (from, flying) =
+                if rng.below(2) == 0 || n == 0 { (&mut a, &mut to_b) } else { (&mut b, &mut to_a) };
+            let mut message = Vec::new();
+            if from.encrypt(&n.to_be_bytes(), b"ad", &mut message).is_ok() {
+                flying.push((n, message));
+            }
+            for (to, flying) in [(&mut a, &mut to_a), (&mut b, &mut to_b)] {
+                while !flying.is_empty() && rng.below(3) != 0 {
+                    let (n, message) = flying.swap_remove(rng.index(flying.len()));
+                    if rng.below(20) != 0 {
+                        assert_eq!(got(to, &message).unwrap(), n.to_be_bytes(), "seed {seed}");
+                        assert_eq!(got(to, &message), Err(RatchetError::Forged));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// WRAITH: double ratchet changes state before the tag is verified. Every bit and every cut of
+/// messages that would take a step, skip or use a kept key: nothing changes, the true ones open.
+#[test]
+fn forgeries_leave_the_double_ratchet_as_it_was() {
+    let (mut a, mut b) = pair();
+    let first = sent(&mut a, b"first");
+    got(&mut b, &first).unwrap();
+    let answer = sent(&mut b, b"answer");
+    let skipped = sent(&mut a, b"skipped");
+    let later = sent(&mut a, b"later");
+    got(&mut b, &later).unwrap();
+    got(&mut a, &answer).unwrap();
+    let turn = sent(&mut a, b"a new chain");
+    for genuine in [&skipped, &turn] {
+        let to = &mut b;
+        let kept = to.kept();
+        for bit in 0..genuine.len() * 8 {
+            let mut forged = genuine.clone();
+            forged[bit / 8] ^= 1 << (bit % 8);
+            assert!(got(to, &forged).is_err(), "bit {bit}");
+        }
+        for len in 0..genuine.len() {
+            assert!(got(to, &genuine[..len]).is_err());
+        }
+        let mut wrong = Vec::new();
+        assert_eq!(to.decrypt(genuine, b"other", &mut wrong), Err(RatchetError::Forged));
+        assert_eq!((to.kept(), wrong.len()), (kept, 0));
+    }
+    // Short or long, all of what is associated counts.
+    for len in [0, 55, 56, 57, 300] {
+        let (mut message, mut out, mut known) = (Vec::new(), Vec::new(), vec![7; len]);
+        a.encrypt(b"x", &known, &mut message).unwrap();
+        known.push(7);
+        assert_eq!(b.decrypt(&message, &known, &mut out), Err(RatchetError::Forged));
+        known.pop();
+        assert_eq!(b.decrypt(&message, &known, &mut out), Ok(()), "{len}");
+    }
+    assert_eq!(got(&mut b, &turn).unwrap(), b"a new chain");
+    assert_eq!(got(&mut b, &skipped).unwrap(), b"skipped");
+}
+
+#[test]
+fn missing_messages_are_bounded() {
+    let (mut a, mut b) = pair();
+    let mut messages: Vec<_> = (0..=MAX_SKIP + 1).map(|_| sent(&mut a, b"x")).collect();
+    let last = messages.pop().unwrap();
+    assert_eq!(got(&mut b, &last), Err(RatchetError::TooFar));
+    assert_eq!(b.kept(), 0);
+    got(&mut b, messages.last().unwrap()).unwrap();
+    assert_eq!(b.kept(), MAX_SKIP as usize);
+    // Chain after chain with a gap each: the oldest keys give way.
+    for _ in 0..4 {
+        let answer = sent(&mut b, b"y");
+        got(&mut a, &answer).unwrap();
+        for _ in 0..MAX_SKIP - 1 {
+            sent(&mut a, b"lost");
+        }
+        let message = sent(&mut a, b"z");
+        got(&mut b, &message).unwrap();
+        assert!(b.kept() <= MAX_KEPT);
+    }
+    assert_eq!(got(&mut b, &messages[0]), Err(RatchetError::Forged), "forgotten by now");
+}
+
+#[test]
+fn a_chain_ends_before_its_numbers_do() {
+    let (mut a, mut b) = pair();
+    let message = sent(&mut a, b"x");
+    got(&mut b, &message).unwrap();
+    a.state.sending.as_mut().unwrap().next = u32::MAX;
+    assert_eq!(a.encrypt(b"x", b"", &mut Vec::new()), Err(RatchetError::Exhausted));
+    b.state.receiving.as_mut().unwrap().next = u32::MAX;
+    let under = b.state.receiving.as_ref().unwrap().header.clone();
+    let (head, rest) = message.split_first_chunk().unwrap();
+    let header = Header { number: u32::MAX, ..Header::open(head, &under).unwrap() };
+    let forged = [&header.seal(&under)[..], rest].concat();
+    assert_eq!(got(&mut b, &forged), Err(RatchetError::Forged));
+}
+
+/// Forward secrecy and healing: a thief of the state reads nothing sent before, and nothing after
+/// the next exchange.
+#[test]
+fn a_stolen_state_opens_neither_the_past_nor_the_healed_future() {
+    let (mut a, mut b) = pair();
+    let past = sent(&mut a, b"past");
+    got(&mut b, &past).unwrap();
+    let mut thief = b.copy();
+    assert!(got(&mut thief, &past).is_err());
+    for text in [b"1", b"2"] {
+        let there = sent(&mut b, text);
+        got(&mut a, &there).unwrap();
+        let back = sent(&mut a, text);
+        got(&mut b, &back).unwrap();
+        // The first turn's key pair is drawn after the theft.
+        assert!(got(&mut thief, &back).is_err());
+    }
+}
+
+#[test]
+fn debug_shows_no_secret() {
+    let (a, _) = pair();
+    assert_eq!(format!("{a:?}"), "Ratchet { kept: 0, .. }");
+}
+
+/// Between any two steps each side is saved and restored, as if its program had ended: the talk goes
+/// on, and one state has one form.
+#[test]
+fn a_saved_state_goes_on_where_it_was() {
+    for seed in 0..10 {
+        let mut rng = Rng::new(seed);
+        let (mut a, mut b) = pair();
+        let mut to_b = Vec::new();
+        for n in 0..100u32 {
+            for end in [&mut a, &mut b] {
+                let saved = end.save();
+                *end = Ratchet::restore(&saved, [rng.below(256) as u8; 32]).unwrap();
+                assert_eq!(*end.save(), *saved);
+            }
+            match rng.below(4) {
+                0 | 1 => to_b.push((n, sent(&mut a, &n.to_be_bytes()))),
+                2 if !to_b.is_empty() => {
+                    let (n, message) = to_b.swap_remove(rng.index(to_b.len()));
+                    assert_eq!(got(&mut b, &message).unwrap(), n.to_be_bytes());
+                    assert_eq!(got(&mut b, &message), Err(RatchetError::Forged));
+                }
+                _ => {
+                    let mut message = Vec::new();
+                    if b.encrypt(b"y", b"ad", &mut message).is_ok() {
+                        got(&mut a, &message).unwrap();
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_damaged_state_is_refused() {
+    let (mut a, mut b) = pair();
+    sent(&mut a, b"missing");
+    let message = sent(&mut a, b"x");
+    got(&mut b, &message).unwrap();
+    sent(&mut b, b"y");
+    let saved = b.save();
+    for len in 0..saved.len() {
+        assert!(Ratchet::restore(&saved[..len], [0; 32]).is_none(), "{len}");
+    }
+    assert!(Ratchet::restore(&[&saved[..], &[0]].concat(), [0; 32]).is_none());
+    for (at, byte) in [(0, 2), (1, 16), (1, 4), (saved.len() - 37, 0)] {
+        let mut wrong = saved.to_vec();
+        wrong[at] = byte;
+        assert!(Ratchet::restore(&wrong, [0; 32]).is_none(), "byte {at}");
+    }
+}
+
+/// What a carrier sees of a whole talk: no field stays or counts. Under a wrong header key no header
+/// opens.
+#[test]
+fn headers_tell_a_carrier_nothing() {
+    let (mut a, mut b) = pair();
+    let mut heads = Vec::<[u8; SEALED_LEN]>::new();
+    for round in 0..200 {
+        let (from, to) = if round / 3 % 2 == 0 { (&mut a, &mut b) } else { (&mut b, &mut a) };
+        let message = sent(from, b"the same text");
+        got(to, &message).unwrap();
+        heads.push(*message.first_chunk().unwrap());
+    }
+    for bit in 0..SEALED_LEN * 8 {
+        let ones = heads.iter().filter(|h| h[bit / 8] >> (bit % 8) & 1 == 1).count();
+        // Six standard deviations of 200 fair bits are 42.
+        assert!((58..=142).contains(&ones), "bit {bit} is set {ones} times of 200");
+    }
+    let wrong = Zeroizing::new([9; 32]);
+    assert!(heads.iter().all(|head| Header::open(head, &wrong).is_none()));
+}
+
+/// WRAITH: "key commitment" put in the AAD and never compared. A message whose tag is right under a
+/// second key (its commitment is not) does not open.
+#[test]
+fn a_message_opens_under_one_key() {
+    let (mut a, mut b) = pair();
+    let mut other = b.copy();
+    other.state = State { root: Zeroizing::new([7; 32]), ..other.state };
+    let message = sent(&mut a, b"x");
+    // What the second key would need: the same header, a tag of its own.
+    let key = [5; 32];
+    let (head, rest) = message.split_first_chunk::<SEALED_LEN>().unwrap();
+    let mut sealed = b"y".to_vec();
+    let tag = aead(&key).seal_in_place_separate_tag(nonce(), aad(head, b"ad"), &mut sealed);
+    sealed.extend_from_slice(tag.unwrap().as_ref());
+    let theirs = rest.first_chunk().unwrap();
+    let parts = Parts { head, commitment: theirs, sealed: &sealed, associated: b"ad" };
+    assert_eq!(parts.open(&key, &mut Vec::new()), Err(RatchetError::Forged));
+    let parts = Parts { commitment: &commitment(&key), ..parts };
+    assert_eq!(parts.open(&key, &mut Vec::new()), Ok(()), "else it would have opened");
+    assert_eq!(got(&mut other, &message), Err(RatchetError::Forged));
+    assert_eq!(got(&mut b, &message).unwrap(), b"x");
+}

@@ -1,0 +1,100 @@
+//! A bad network under virtual time, for tests and benchmarks of every crate of the workspace.
+//!
+//! Four parts, each of use without the others:
+//!
+//! - [`Rng`], the one seeded generator, and [`noise`], bytes from it;
+//! - [`Path`], one direction of a network that delays, queues, marks, drops, reorders, duplicates and
+//!   damages what it carries, as its [`Conditions`] say;
+//! - [`EventQueue`], the virtual clock and what is to happen at which time;
+//! - [`Simulation`], the loop that drives any number of nodes through an event queue.
+//!
+//! Everything follows from seeds: the same seed gives the same run on every machine. This crate
+//! reads no clock, opens no socket and uses no other crate; no production crate depends on it.
+//!
+//! # Example
+//!
+//! Two nodes play a ball back and forth, over paths that lose a tenth; node 0 serves again
+//! 100 ms after it has hit the ball for the last time.
+//!
+//! ```
+//! use std::ops::ControlFlow;
+//! use std::time::Duration;
+//! use xylem_sim::{Conditions, EventQueue, Path, Simulation, ms};
+//!
+//! struct Game {
+//!     events: EventQueue<usize>, // the ball arrives at a node
+//!     towards: [Path; 2],
+//!     serve_at: Duration,
+//!     hits: [u32; 2],
+//! }
+//!
+//! impl Game {
+//!     fn hit(&mut self, from: usize) {
+//!         let now = self.events.now();
+//!         if from == 0 {
+//!             self.serve_at = now + ms(100);
+//!         }
+//!         self.hits[from] += 1;
+//!         for delivery in self.towards[1 - from].send(now, 58, false) {
+//!             self.events.schedule(delivery.at, 1 - from);
+//!         }
+//!     }
+//! }
+//!
+//! impl Simulation for Game {
+//!     type Event = usize;
+//!
+//!     fn queue(&mut self) -> &mut EventQueue<usize> {
+//!         &mut self.events
+//!     }
+//!
+//!     fn next_timer(&self) -> Option<Duration> {
+//!         Some(self.serve_at)
+//!     }
+//!
+//!     fn act(&mut self) -> ControlFlow<()> {
+//!         if self.serve_at <= self.events.now() {
+//!             self.hit(0);
+//!         }
+//!         ControlFlow::Continue(())
+//!     }
+//!
+//!     fn handle(&mut self, node: usize) {
+//!         self.hit(node);
+//!     }
+//! }
+//!
+//! let conditions = Conditions { delay: ms(10), loss: 0.1, ..Conditions::PERFECT };
+//! let mut game = Game {
+//!     events: EventQueue::new(),
+//!     towards: [Path::new(conditions, 1), Path::new(conditions, 2)],
+//!     serve_at: Duration::ZERO,
+//!     hits: [0; 2],
+//! };
+//! game.run_until(ms(10_000));
+//! assert!(game.hits[0] > game.hits[1] && game.hits[1] > 200);
+//! ```
+
+mod event_queue;
+mod path;
+mod rng;
+mod simulation;
+
+pub use event_queue::EventQueue;
+pub use path::{Conditions, Counts, Delivery, Path};
+pub use rng::{Rng, noise};
+pub use simulation::Simulation;
+
+use core::time::Duration;
+
+/// So many milliseconds.
+#[must_use]
+pub const fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+/// So many percent, as a share.
+#[must_use]
+pub const fn percent(n: u64) -> f64 {
+    n as f64 / 100.0
+}

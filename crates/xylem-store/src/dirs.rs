@@ -1,0 +1,52 @@
+//! Directories: opened so that no link stands in their place, and made where they are missing.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::atomic::sync_above;
+use crate::error::StoreError;
+use crate::medium::Medium;
+
+/// Opens a directory, refusing a link or anything else in its place.
+pub(crate) fn open_dir(medium: &dyn Medium, dir: &Path) -> Result<Arc<dyn Medium>, StoreError> {
+    medium.open_dir(dir).map_err(|e| match e.kind() {
+        // A link is reported as either of these, depending on the system.
+        io::ErrorKind::NotADirectory | io::ErrorKind::InvalidInput => {
+            StoreError::Unsafe { path: dir.to_path_buf(), what: "is not a directory" }
+        }
+        _ => StoreError::from_io("open", dir, None, e),
+    })
+}
+
+/// Makes a directory (mode 0700) and those above it, where they are missing. Their names are on the
+/// device afterwards: what is stored durably must not be lost with the directory around it.
+///
+/// # Errors
+/// The medium's.
+pub fn create_dirs(medium: &dyn Medium, dir: &Path) -> Result<(), StoreError> {
+    match medium.create_dir(dir, 0o700) {
+        Ok(()) => sync_above(medium, dir, dir),
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            let parent = dir.parent().filter(|p| !p.as_os_str().is_empty());
+            let Some(parent) = parent else {
+                return Err(StoreError::from_io("create the directory", dir, None, e));
+            };
+            create_dirs(medium, parent)?;
+            make_dir(medium, dir, dir)?;
+            sync_above(medium, dir, dir)
+        }
+        Err(e) => Err(StoreError::from_io("create the directory", dir, None, e)),
+    }
+}
+
+/// Makes one directory (mode 0700), unless it is there.
+pub(crate) fn make_dir(medium: &dyn Medium, dir: &Path, shown: &Path) -> Result<(), StoreError> {
+    match medium.create_dir(dir, 0o700) {
+        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
+            Err(StoreError::from_io("create the directory", shown, None, e))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,98 @@
+//! [`RangeFile`]: part of a file, fetched as a file of its own.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use xylem_hash::Hash;
+use xylem_tree::{Geometry, Segment, SegmentIndex, Verified};
+
+use crate::atomic::install;
+use crate::attributes::OverwritePolicy;
+use crate::error::StoreError;
+use crate::file::FileRef;
+use crate::medium::OpenHow;
+use crate::segments::SegmentSet;
+use crate::store::Store;
+
+/// The bytes of a range, from offset 0 of the result on. It begins anew each time: nothing of an
+/// earlier run is taken up. Call order: [`RangeFile::open`], [`RangeFile::put`] in any order,
+/// [`RangeFile::finish_as`].
+#[derive(Debug)]
+pub struct RangeFile {
+    store: Store,
+    file: FileRef,
+    part: PathBuf,
+    root: Hash,
+    geometry: Geometry,
+    range: Range<u64>,
+    /// The first segment that the range touches, and which from there on are written.
+    first: u64,
+    have: SegmentSet,
+}
+
+impl RangeFile {
+    /// Opens `part` for the bytes `range` of the object `root`, emptying and locking it.
+    ///
+    /// # Errors
+    /// [`StoreError::OutOfRange`] for a range that the object does not have; [`StoreError::Busy`];
+    /// the medium's.
+    pub fn open(
+        store: &Store,
+        root: Hash,
+        geometry: Geometry,
+        range: Range<u64>,
+        part: &Path,
+    ) -> Result<Self, StoreError> {
+        if range.start > range.end || range.end > geometry.size() {
+            return Err(StoreError::OutOfRange { path: part.into(), offset: range.end });
+        }
+        let file = FileRef::open(&**store.medium(), part, OpenHow::Create { mode: 0o666 })?;
+        file.lock()?;
+        file.set_len(0)?;
+        let segments = geometry.segments_of(range.clone());
+        let have = SegmentSet::new(segments.end.saturating_sub(segments.start));
+        let (store, part, first) = (store.clone(), part.to_path_buf(), segments.start);
+        Ok(Self { store, file, part, root, geometry, range, first, have })
+    }
+
+    /// Writes what of a segment lies in the range.
+    ///
+    /// # Errors
+    /// [`StoreError::OutOfRange`] for a segment of another object or outside the range;
+    /// [`StoreError::NoSpace`], the medium's.
+    pub fn put<B: AsRef<[u8]>>(
+        &mut self,
+        segment: &Verified<Segment<B>>,
+    ) -> Result<(), StoreError> {
+        let (content, start) = (segment.content.as_ref(), segment.offset);
+        let SegmentIndex(index) = segment.index;
+        let ours = segment.root() == self.root
+            && self.geometry.segment_range(segment.index)
+                == (start..start.saturating_add(content.len() as u64));
+        let place = index.checked_sub(self.first).filter(|at| ours && *at < self.have.len());
+        let Some(place) = place else {
+            return Err(StoreError::OutOfRange { path: self.file.path().into(), offset: start });
+        };
+        let part = self.range.start.max(start)..self.range.end.min(start + content.len() as u64);
+        // A segment that the range touches holds its beginning and its end.
+        let bytes = &content[(part.start - start) as usize..(part.end - start) as usize];
+        self.file.write_all(bytes, part.start - self.range.start)?;
+        self.have.insert(place);
+        Ok(())
+    }
+
+    /// Gives the file its name; on a [durable](Store::durable) store both are on the device
+    /// when this returns.
+    ///
+    /// # Errors
+    /// [`StoreError::Incomplete`]; [`StoreError::Exists`] under [`OverwritePolicy::Never`]; the
+    /// medium's. Calling again, with another name if need be, is right.
+    pub fn finish_as(&mut self, path: &Path, policy: OverwritePolicy) -> Result<(), StoreError> {
+        let missing = self.have.len() - self.have.count();
+        if missing > 0 {
+            return Err(StoreError::Incomplete { path: self.file.path().into(), missing });
+        }
+        let (medium, durability) = (&**self.store.medium(), self.store.durability());
+        install(medium, &self.file, &self.part, path, policy.into(), durability)
+    }
+}

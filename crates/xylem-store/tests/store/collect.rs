@@ -1,0 +1,175 @@
+//! Removing what nothing needs, and nothing else.
+
+use std::path::Path;
+
+use crate::catalog::known;
+use crate::support::Source;
+use crate::support::{memory, open, reopen};
+use xylem_faults::{Fault, FaultMedium};
+use xylem_store::{Collected, Collecting, Known, Objects, Part, Store, StoreError};
+
+const DAY: u64 = 24 * 3600;
+/// Later than anything that a fault medium stamps.
+const NOW: u64 = 1_000_000_000;
+
+fn how() -> Collecting {
+    Collecting { now_s: NOW, unneeded_s: 3600, forgotten_s: 30 * DAY, dry_run: false }
+}
+
+fn collect(store: &Store, how: &Collecting) -> (Collected, Vec<String>) {
+    let mut gone = Vec::new();
+    let done = store.collect(how, &mut |name, _| gone.push(name.display().to_string())).unwrap();
+    gone.sort();
+    (done, gone)
+}
+
+fn parts(store: &Store) -> usize {
+    let mut count = 0;
+    store.list(&mut |_| count += 1).unwrap();
+    count
+}
+
+/// A store with: a file that is there, one that is gone, a pinned root, a pinned path that is gone, a
+/// fetch under way, an interrupted one, leftovers, and a tree that nothing needs.
+fn full() -> (FaultMedium, Store) {
+    let (medium, store) = memory();
+    medium.write(Path::new("/here"), b"here").unwrap();
+    for (path, content) in [("/here", "here"), ("/gone", "gone"), ("/pinned", "pinned")] {
+        let used_s = NOW - 40 * DAY;
+        let record = Known { used_s, ..known(path.as_bytes(), content.as_bytes()) };
+        store.remember(&record).unwrap();
+        store.put(&record.root, Part::Outboard, content.as_bytes()).unwrap();
+    }
+    store.pin_path(b"/pinned").unwrap();
+    for content in ["kept", "garbage"] {
+        let root = xylem_hash::hash(content.as_bytes());
+        store.put(&root, Part::Outboard, content.as_bytes()).unwrap();
+        store.put(&root, Part::Listing, content.as_bytes()).unwrap();
+    }
+    store.pin(&xylem_hash::hash(b"kept")).unwrap();
+    let left = store.partial_path(&xylem_hash::hash(b"left"), Part::Outboard);
+    medium.write(&left, b"nodes").unwrap();
+    (medium, store)
+}
+
+#[test]
+fn what_is_needed_stays_and_the_rest_goes() {
+    let (medium, store) = full();
+    medium.write(Path::new("/store/new/7"), b"left over").unwrap();
+    let (dry, would) = collect(&store, &Collecting { dry_run: true, ..how() });
+    assert_eq!(parts(&store), 7);
+    let (done, gone) = collect(&store, &how());
+    assert_eq!((dry, &would), (done, &gone));
+    let garbage = xylem_hash::hash(b"garbage").to_hex();
+    let left = xylem_hash::hash(b"left").to_hex();
+    let of_gone = xylem_hash::hash(b"gone").to_hex();
+    let mut expected = vec![
+        format!("known/{}", xylem_hash::hash(b"/gone").to_hex()),
+        "new/7".to_owned(),
+        format!("objects/{garbage}.listing"),
+        format!("objects/{garbage}.outboard"),
+        format!("objects/{of_gone}.outboard"),
+        format!("partial/{left}.outboard"),
+    ];
+    expected.sort();
+    assert_eq!(gone, expected);
+    assert_eq!((done.parts, done.partials, done.records, done.leftovers), (3, 1, 1, 1));
+    assert_eq!(parts(&store), 4);
+    assert!(store.known_at(b"/here").unwrap().is_some());
+    assert!(store.known_at(b"/pinned").unwrap().is_some());
+    assert_eq!(medium.read(Path::new("/here")).unwrap(), b"here");
+    assert_eq!(collect(&store, &how()).1, Vec::<String>::new());
+    // Unpinned, it goes as well.
+    assert!(store.unpin(&xylem_hash::hash(b"kept")).unwrap());
+    assert_eq!(collect(&store, &how()).0.parts, 2);
+}
+
+#[test]
+fn nothing_young_goes() {
+    let (_medium, store) = full();
+    // What is on the disk was written a moment ago, and the records were used yesterday.
+    for path in [&b"/here"[..], b"/gone", b"/pinned"] {
+        let record = store.known_at(path).unwrap().unwrap();
+        store.remember(&Known { used_s: 100, ..record }).unwrap();
+    }
+    let (done, gone) = collect(&store, &Collecting { now_s: 200, ..how() });
+    assert_eq!(gone, Vec::<String>::new());
+    assert_eq!(done.young, 4, "two parts, an interrupted fetch, a record");
+    // A clock that went back makes nothing old.
+    assert_eq!(collect(&store, &Collecting { now_s: 0, ..how() }).1, Vec::<String>::new());
+}
+
+#[test]
+fn what_a_process_holds_stays() {
+    let (_medium, store) = memory();
+    let source = Source::new(100_000, 32);
+    let (partial, _) = open(&store, &source).unwrap();
+    // A directory's listing is among the finished parts while its files are fetched.
+    store.put(&source.root(), Part::Listing, b"listing").unwrap();
+    let new = store.new_file().unwrap();
+    let at_once = Collecting { unneeded_s: 0, forgotten_s: 0, ..how() };
+    let (done, gone) = collect(&store, &at_once);
+    assert_eq!((done.busy, gone), (2, Vec::new()));
+    drop((partial, new));
+    let (done, _) = collect(&store, &at_once);
+    assert_eq!((done.partials, done.parts, done.leftovers), (1, 1, 0));
+}
+
+#[test]
+fn a_damaged_record_may_need_anything() {
+    let (medium, store) = full();
+    let name = store.dir().join("known").join(xylem_hash::hash(b"/here").to_hex());
+    let mut bytes = medium.read(&name).unwrap();
+    bytes[50] ^= 1;
+    medium.write(&name, &bytes).unwrap();
+    let (done, _) = collect(&store, &how());
+    assert_eq!((done.damaged_records, done.parts), (1, 0));
+    assert_eq!(store.oddities().unwrap().len(), 1);
+    assert!(!store.remove_damaged_record(Path::new("/here")).unwrap());
+    assert!(store.remove_damaged_record(&name).unwrap());
+    assert_eq!(collect(&store, &how()).0.parts, 4);
+}
+
+#[test]
+fn a_file_that_cannot_be_looked_at_counts_as_there() {
+    let (medium, store) = full();
+    // A loop of links: neither there nor plainly missing.
+    medium.write(Path::new("/x"), b"").unwrap();
+    let record = Known { path: b"/x/inside".to_vec(), ..known(b"", b"garbage") };
+    store.remember(&record).unwrap();
+    let record = Known { path: b"\0".to_vec(), ..known(b"", b"kept") };
+    store.remember(&record).unwrap();
+    collect(&store, &how());
+    assert!(store.info(&xylem_hash::hash(b"kept"), Part::Outboard).unwrap().is_some());
+}
+
+#[test]
+fn whatever_step_fails_nothing_needed_goes_and_the_next_run_does_the_rest() {
+    for fault in [Some(Fault::Dead), Some(Fault::Torn), Some(Fault::Once), Some(Fault::Full), None]
+    {
+        for at in 0.. {
+            let (medium, store) = full();
+            match fault {
+                Some(fault) => medium.fail_after(at, fault),
+                None => medium.fail_read_after(at),
+            }
+            let done = store.collect(&how(), &mut |_, _| {});
+            let struck = medium.has_failed();
+            match &done {
+                Ok(_) => assert!(!struck, "{fault:?} {at}"),
+                Err(StoreError::NoSpace { .. }) => assert_eq!(fault, Some(Fault::Full)),
+                Err(e) => assert!(matches!(e, StoreError::Io { .. }), "{e}"),
+            }
+            let image = medium.image();
+            let store = reopen(&image);
+            collect(&store, &how());
+            assert_eq!(parts(&store), 4, "{fault:?} {at}");
+            assert_eq!(store.known().unwrap().count(), 2);
+            assert_eq!(image.read(Path::new("/here")).unwrap(), b"here");
+            if !struck {
+                assert!(at >= 3, "{fault:?} {at}");
+                break;
+            }
+        }
+    }
+}

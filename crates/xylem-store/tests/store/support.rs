@@ -1,0 +1,130 @@
+//! A publisher in memory and a fetch that verifies everything it puts.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use xylem_hash::Hash;
+use xylem_sim::noise;
+use xylem_tree::{
+    Geometry, Outboard, Segment, SegmentIndex, SegmentSize, Tile, Verified, Verifier, VerifyError,
+    segment_signature, tile_content, tile_signature,
+};
+
+use xylem_faults::FaultMedium;
+use xylem_store::{Partial, RegionScan, Resumed, Scan, ScanBuffer, Store, StoreError};
+
+/// Somebody who has the whole file.
+pub struct Source {
+    pub bytes: Vec<u8>,
+    pub outboard: Outboard,
+}
+
+impl Source {
+    pub fn new(size: usize, seed: u64) -> Self {
+        Self::of(noise(size, seed), SegmentSize::DEFAULT)
+    }
+
+    pub fn of(bytes: Vec<u8>, segment: SegmentSize) -> Self {
+        let outboard = Outboard::of(&bytes, segment);
+        Self { bytes, outboard }
+    }
+
+    pub fn geometry(&self) -> Geometry {
+        *self.outboard.geometry()
+    }
+
+    pub fn root(&self) -> Hash {
+        self.outboard.root()
+    }
+
+    pub fn slice(&self, i: u64) -> &[u8] {
+        let range = self.geometry().segment_range(SegmentIndex(i));
+        &self.bytes[range.start as usize..range.end as usize]
+    }
+
+    /// One proven segment, tiles fetched as the verifier asks for them.
+    pub fn segment(&self, verifier: &mut Verifier, i: u64) -> Verified<Segment<Vec<u8>>> {
+        let mut signature = Vec::new();
+        let (geo, mut nodes) = (self.geometry(), self.outboard.as_bytes());
+        segment_signature(&geo, SegmentIndex(i), &mut nodes, &mut signature).unwrap();
+        loop {
+            match verifier.segment(SegmentIndex(i), self.slice(i).to_vec(), &signature) {
+                Err(VerifyError::NeedTile(tile)) => self.tile(verifier, tile),
+                other => return other.unwrap(),
+            }
+        }
+    }
+
+    fn tile(&self, verifier: &mut Verifier, tile: Tile) {
+        let (geo, mut nodes) = (self.geometry(), self.outboard.as_bytes());
+        let (mut inside, mut proof) = (Vec::new(), Vec::new());
+        tile_content(&geo, tile, &mut nodes, &mut inside).unwrap();
+        tile_signature(&geo, tile, &mut nodes, &mut proof).unwrap();
+        verifier.tile(tile, &inside, &proof).unwrap();
+    }
+
+    /// Proves and puts one segment with its nodes.
+    pub fn give(
+        &self,
+        partial: &mut Partial,
+        verifier: &mut Verifier,
+        i: u64,
+    ) -> Result<(), StoreError> {
+        let segment = self.segment(verifier, i);
+        partial.put(&segment)?;
+        partial.put_nodes(&verifier.take_proven())
+    }
+
+    /// Everything that is missing.
+    pub fn give_rest(
+        &self,
+        partial: &mut Partial,
+        resumed: &mut Resumed,
+    ) -> Result<(), StoreError> {
+        for range in resumed.have.missing().collect::<Vec<_>>() {
+            for i in range {
+                self.give(partial, &mut resumed.verifier, i)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Asserts that what was resumed is right; returns how many segments.
+    pub fn check_resumed(&self, medium: &FaultMedium, part: &Path, resumed: &Resumed) -> u64 {
+        let there = medium.read(part).unwrap();
+        let mut bytes = 0;
+        for i in resumed.have.ranges().flatten() {
+            let range = self.geometry().segment_range(SegmentIndex(i));
+            assert_eq!(&there[range.start as usize..range.end as usize], self.slice(i));
+            bytes += range.end - range.start;
+        }
+        assert_eq!(bytes, resumed.bytes);
+        resumed.have.count()
+    }
+}
+
+/// A store in memory, with `/out` beside it.
+pub fn memory() -> (FaultMedium, Store) {
+    let medium = FaultMedium::new();
+    medium.write(Path::new("/x"), b"").unwrap();
+    let store = Store::open(Arc::new(medium.clone()), Path::new("/store")).unwrap();
+    (medium, store)
+}
+
+pub fn reopen(medium: &FaultMedium) -> Store {
+    Store::open(Arc::new(medium.clone()), Path::new("/store")).unwrap()
+}
+
+pub fn part() -> PathBuf {
+    PathBuf::from("/.file.xylem-part")
+}
+
+pub fn open(store: &Store, source: &Source) -> Result<(Partial, Resumed), StoreError> {
+    Partial::open(store, source.root(), source.geometry(), &part())?.resume(&|_| {})
+}
+
+/// Every region of a scan, on this thread.
+pub fn scan_all(scan: &Scan) -> Result<Vec<RegionScan>, StoreError> {
+    let mut buffer = ScanBuffer::default();
+    scan.regions().map(|region| scan.scan(region, &mut buffer)).collect()
+}

@@ -1,0 +1,115 @@
+//! The table of subcommands, in the order of the help: a module each, with its flags and what it
+//! does.
+//!
+//! [`command`] is the whole command line: help, manual pages, completions and wrong usage come from
+//! it. Making all its flags takes longer than hashing a small file, so that a run which names its
+//! subcommand first makes only that one ([`command_for`]).
+
+use crate::cli::{Cli, Common};
+use crate::exit::{Exit, Failure};
+use crate::output::Out;
+use crate::{
+    bench, ctl, extras, get, inbox, key, node, peek, ping, put, scrub, send, share, store, sum,
+    traffic, trial, verify,
+};
+use clap::{ArgMatches, Args, CommandFactory, FromArgMatches};
+use std::ffi::OsString;
+
+/// What a command line asks for, ready to run.
+pub(crate) type Task = Box<dyn FnOnce(&Common, &mut Out) -> Result<Exit, Failure>>;
+
+/// One subcommand.
+struct Verb {
+    name: &'static str,
+    /// Adds the help texts and flags.
+    arguments: fn(clap::Command) -> clap::Command,
+    /// Reads the flags that were given.
+    read: fn(&ArgMatches) -> Result<Task, clap::Error>,
+}
+
+macro_rules! verb {
+    ($name:literal, $arguments:ty, $run:expr) => {
+        Verb {
+            name: $name,
+            arguments: <$arguments as Args>::augment_args,
+            read: |matches| {
+                let arguments = <$arguments as FromArgMatches>::from_arg_matches(matches)?;
+                let run: fn($arguments, &Common, &mut Out) -> Result<Exit, Failure> = $run;
+                Ok(Box::new(move |common, out| run(arguments, common, out)))
+            },
+        }
+    };
+}
+
+const VERBS: &[Verb] = &[
+    verb!("share", share::ShareArgs, share::run),
+    verb!("get", get::GetArgs, get::run),
+    verb!("send", send::SendArgs, send::run),
+    verb!("inbox", inbox::InboxArgs, inbox::run),
+    verb!("node", node::NodeArgs, node::run),
+    verb!("ctl", ctl::CtlArgs, ctl::run),
+    verb!("peek", peek::PeekArgs, peek::run),
+    verb!("put", put::PutArgs, put::run),
+    verb!("ping", ping::PingArgs, ping::run),
+    verb!("traffic", traffic::TrafficArgs, traffic::run),
+    verb!("key", key::KeyArgs, key::run),
+    verb!("sum", sum::SumArgs, |args, _, out| sum::run(args, out)),
+    verb!("verify", verify::VerifyArgs, verify::run),
+    verb!("store", store::StoreArgs, store::run),
+    verb!("scrub", scrub::ScrubArgs, scrub::run),
+    verb!("try", trial::TryArgs, trial::run),
+    verb!("bench", bench::BenchArgs, |args, _, out| bench::run(args, out)),
+    verb!("completions", extras::CompletionsArgs, |args, _, out| extras::completions(args, out)),
+    verb!("man", extras::ManArgs, |args, _, out| extras::man(args, out)),
+];
+
+/// The whole command line.
+pub(crate) fn command() -> clap::Command {
+    VERBS.iter().fold(Cli::command(), add)
+}
+
+/// As much of the command line as `args` can mean, the program's name first among them: one
+/// subcommand where they begin with its name, none where they ask for the version alone.
+pub(crate) fn command_for(args: &[OsString]) -> clap::Command {
+    let first = args.get(1).and_then(|word| word.to_str()).unwrap_or_default();
+    if let Some(verb) = VERBS.iter().find(|verb| verb.name == first) {
+        return add(Cli::command(), verb);
+    }
+    if args.len() == 2 && ["-V", "--version"].contains(&first) { Cli::command() } else { command() }
+}
+
+/// What was asked for.
+pub(crate) fn read(matches: &ArgMatches) -> Result<(Common, Task), clap::Error> {
+    let common = Cli::from_arg_matches(matches)?.common;
+    let (name, flags) = matches.subcommand().expect("clap insists on a subcommand");
+    let verb = VERBS.iter().find(|verb| verb.name == name).expect("clap knows only the table's");
+    Ok((common, (verb.read)(flags)?))
+}
+
+fn add(command: clap::Command, verb: &Verb) -> clap::Command {
+    command.subcommand((verb.arguments)(clap::Command::new(verb.name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_definition_is_sound() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn one_subcommand_alone_has_the_help_that_it_has_among_all() {
+        let help = |mut command: clap::Command, name| {
+            command.build();
+            let verb = command.find_subcommand_mut(name).expect("it is there");
+            verb.render_long_help().to_string()
+        };
+        for name in VERBS.iter().map(|verb| verb.name) {
+            let alone = command_for(&["xylem".into(), name.into()]);
+            assert_eq!(alone.get_subcommands().count(), 1, "{name}");
+            assert_eq!(help(alone, name), help(command(), name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,203 @@
+#!/usr/bin/env python3
+"""Draws the crates and their arrows from the code, and holds the code to the shape of the house.
+
+Usage: docs/structure.py [--check] [--draw] [--circles] [--root DIR]
+
+Without a flag: production lines, files and dependencies of each crate, a table.
+
+  --check     one line for each rule that is broken, and exit status 1 if there is one
+  --draw      writes docs/pictures/crates.svg
+  --circles   every circle of files, with the names that close it
+  --root DIR  another checkout
+
+The rules. Members of Cargo.toml, rows of ARCHITECTURE.md's table and of the boundaries test stand
+in one order, and a crate depends only on those before it. A file has at most 500 production lines,
+xylem-node 10,000. No more than four files of a crate import each other in a circle, but for the
+hash, whose kernels and scalar code give each other their odd ends. docs/pictures/crates.svg is what
+--draw would write.
+
+Production lines are those of src/**/*.rs that a build without `cfg(test)` reads, with comments.
+An arrow between two files is a path (`use`, or inline) that begins with `crate`, `self`, `super` or
+a name in scope, followed through re-exports to the file that defines what it names (rust_crate.py).
+"""
+
+import argparse
+import pathlib
+import re
+import sys
+import tomllib
+
+from rust_crate import Arrows, Crate
+
+FILE_LINES = 500
+NODE_LINES = 10_000
+CIRCLE = 4
+KERNELS = "crates/xylem-hash/src/"
+PICTURE = "docs/pictures/crates.svg"
+
+
+def circles(arrows: Arrows) -> list[list[pathlib.Path]]:
+    """Files that reach each other: strongly connected components of two and more (Tarjan)."""
+    index: dict[pathlib.Path, int] = {}
+    low: dict[pathlib.Path, int] = {}
+    stack: list[pathlib.Path] = []
+    found = []
+
+    def visit(file: pathlib.Path) -> None:
+        index[file] = low[file] = len(index)
+        stack.append(file)
+        for to in arrows[file]:
+            if to not in index:
+                visit(to)
+                low[file] = min(low[file], low[to])
+            elif to in stack:
+                low[file] = min(low[file], index[to])
+        if low[file] == index[file]:
+            at = stack.index(file)
+            if len(stack) - at > 1:
+                found.append(sorted(stack[at:]))
+            del stack[at:]
+
+    for file in arrows:
+        if file not in index:
+            visit(file)
+    return found
+
+
+def workspace(root: pathlib.Path) -> list[Crate]:
+    """The members, in the order of Cargo.toml, each with the comment behind it."""
+    text = (root / "Cargo.toml").read_text()
+    captions = dict(re.findall(r'^ *"([^"]+)", *# *(.*)$', text, re.MULTILINE))
+    members: list[str] = tomllib.loads(text)["workspace"]["members"]
+    crates = [Crate(root, member, captions.get(member, "")) for member in members]
+    named = {crate.name for crate in crates}
+    for crate in crates:
+        crate.uses = [name for name in crate.uses if name in named]
+    return crates
+
+
+def product(root: pathlib.Path, crates: list[Crate]) -> list[Crate]:
+    """What is installed, and all that it needs: not bench/, nor what only tests use."""
+    used = {name for crate in crates for name in [*crate.uses, *crate.tests_with]}
+    shipped = [c for c in crates if c.dir.parent == root / "crates" and c.name not in used]
+    wanted = {crate.name for crate in shipped}
+    for crate in reversed(crates):
+        if crate.name in wanted:
+            wanted |= set(crate.uses) - crate.optional
+    return [crate for crate in crates if crate.name in wanted]
+
+
+def broken(root: pathlib.Path, crates: list[Crate]) -> list[str]:
+    """One line for each rule that does not hold."""
+    order = [crate.name for crate in crates]
+    shipped = product(root, crates)
+    wrong = []
+    for crate in crates:
+        up = [name for name in crate.uses if order.index(name) >= order.index(crate.name)]
+        wrong += [
+            f"Cargo.toml: {crate.name} depends on {name}, which stands after it" for name in up
+        ]
+        for circle in circles(crate.arrows()):
+            files = [str(file.relative_to(root)) for file in circle]
+            if len(files) > CIRCLE and not all(file.startswith(KERNELS) for file in files):
+                wrong.append(f"{crate.name}: a circle of {len(files)} files: {' '.join(files)}")
+    for crate in shipped:
+        for file, lines in crate.lines.items():
+            if lines > FILE_LINES:
+                wrong.append(f"{file.relative_to(root)}: {lines} production lines of {FILE_LINES}")
+        if crate.name == "xylem-node" and sum(crate.lines.values()) > NODE_LINES:
+            lines = sum(crate.lines.values())
+            wrong.append(f"xylem-node: {lines} production lines of {NODE_LINES}")
+    for place, row in [
+        ("ARCHITECTURE.md", r"^\| `(xylem[\w-]*)` \|"),
+        ("crates/xylem/tests/boundaries.rs", r'^ *\(\s*"(xylem[\w-]*)", *(?:$|&)'),
+    ]:
+        rows = re.findall(row, (root / place).read_text(), re.MULTILINE)
+        if rows != [name for name in order if name in rows]:
+            wrong.append(f"{place}: its rows are not in the order of Cargo.toml's members")
+        if place.endswith(".md"):
+            wrong += [f"{place}: no row {c.name}" for c in shipped if c.name not in rows]
+    drawn = root / PICTURE
+    if not drawn.exists() or drawn.read_text() != picture(root, crates):
+        wrong.append(f"{PICTURE}: not what the code gives; docs/structure.py --draw")
+    return wrong
+
+
+def picture(root: pathlib.Path, crates: list[Crate]) -> str:
+    """The crates from top to bottom in the order of Cargo.toml, and an arc for each dependency.
+
+    Dark: those that no other path implies; dashed: with a feature only. On the right: to a crate
+    further up, as it should be; on the left, red: to one further down.
+    """
+    place = {crate.name: at for at, crate in enumerate(crates)}
+    below = {crate.name: set(crate.uses) for crate in crates}
+    for crate in crates:
+        below[crate.name] |= {far for near in crate.uses for far in below[near]}
+    ours = {crate.name for crate in product(root, crates)}
+    # What only a feature brings implies nothing.
+    needs = {c.name: [name for name in c.uses if name not in c.optional] for c in crates}
+    lines = [
+        '<svg xmlns="http://www.w3.org/2000/svg" width="960" '
+        f'height="{44 * len(crates) + 20}" font-family="sans-serif" font-size="13">',
+        '<rect width="100%" height="100%" fill="#fff"/>',
+    ]
+    arcs = [(crate, to) for crate in crates for to in crate.uses]
+    arcs.sort(key=lambda arc: any(arc[1] in below[via] for via in needs[arc[0].name]), reverse=True)
+    for crate, to in arcs:
+        start, end = 44 * place[crate.name] + 24, 44 * place[to] + 36
+        implied = any(to in below[via] for via in needs[crate.name])
+        color = "#ddd" if implied else "#456"
+        x = 740
+        out = x + 16 + 270 * abs(place[crate.name] - place[to]) / len(crates)
+        dash = ' stroke-dasharray="4 3"' if to in crate.optional else ""
+        if place[to] >= place[crate.name]:
+            color, x, out = "#c00", 560, 500
+        lines.append(
+            f'<path d="M{x} {start} C{out:.0f} {start} {out:.0f} {end} {x} {end}" fill="none" '
+            f'stroke="{color}"{dash}/><circle cx="{x}" cy="{end}" r="2.5" fill="{color}"/>'
+        )
+    for at, crate in enumerate(crates):
+        y, fill = 44 * at + 14, "#eef4fa" if crate.name in ours else "#f6f6f6"
+        caption = crate.caption.replace("&", "&amp;").replace("<", "&lt;")
+        lines += [
+            f'<rect x="560" y="{y}" width="180" height="32" rx="4" fill="{fill}" stroke="#456"/>',
+            f'<text x="572" y="{y + 21}">{crate.name}</text>',
+            f'<text x="544" y="{y + 21}" text-anchor="end" font-size="11">{caption}</text>',
+        ]
+    return "\n".join([*lines, "</svg>", ""])
+
+
+def main() -> int:
+    """Reads the flags and does what they ask."""
+    parser = argparse.ArgumentParser(description="The shape of the workspace, from its code.")
+    for flag in ("--check", "--draw", "--circles"):
+        parser.add_argument(flag, action="store_true")
+    parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path(__file__).parents[1])
+    args = parser.parse_args()
+    root = args.root.resolve()
+    crates = workspace(root)
+    if args.draw:
+        (root / PICTURE).write_text(picture(root, crates))
+    if args.circles:
+        for crate in crates:
+            arrows = crate.arrows()
+            for circle in circles(arrows):
+                print(f"{crate.name}: {len(circle)} files")
+                for file, to in [(f, t) for f in circle for t in sorted(arrows[f]) if t in circle]:
+                    ends = [str(end.relative_to(crate.dir / "src")) for end in (file, to)]
+                    print(f"  {ends[0]} -> {ends[1]}: {', '.join(sorted(arrows[file][to]))}")
+    if args.check:
+        wrong = broken(root, crates)
+        print("\n".join(wrong or ["structure: every rule holds"]))
+        return 1 if wrong else 0
+    if not args.draw and not args.circles:
+        for crate in crates:
+            lines = sum(crate.lines.values())
+            print(f"{crate.name:18}{lines:7}{len(crate.lines):5}  {' '.join(crate.uses)}")
+        whole = sum(sum(crate.lines.values()) for crate in product(root, crates))
+        print(f"{'the product':18}{whole:7}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
