@@ -23,6 +23,7 @@ mod process_usage;
 mod put;
 mod scrub;
 mod send;
+mod settings;
 mod shaping;
 mod share;
 mod stop;

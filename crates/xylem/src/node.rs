@@ -3,6 +3,7 @@
 use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
 use crate::output::Out;
+use crate::settings;
 use crate::shaping::ShapeArgs;
 use crate::stop;
 use clap::Args;
@@ -46,7 +47,9 @@ pub(crate) struct NodeArgs {
 pub(crate) fn run(args: NodeArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
     let store = common.store()?;
     let mut config = match common.settings() {
-        Some(path) => NodeConfig::from_file(&path, store)?,
+        Some(path) => {
+            settings::read(&path, store).map_err(|what| Failure::new(Exit::Usage, what))?
+        }
         None => NodeConfig::new(store),
     };
     if !args.listen.is_empty() {

@@ -83,7 +83,9 @@ impl Inbox {
         }
         let content = Content::Fetched(letter.envelope);
         let body = Body { content, name: String::new(), size: 0, sent_ms: now_ms() };
-        let Ok(envelope) = self.store.answer(&letter, &body, wall_clock()) else { return Ok(false) };
+        let Ok(envelope) = self.store.answer(&letter, &body, wall_clock()) else {
+            return Ok(false);
+        };
         let peer =
             |address: &SocketAddr| Peer::Link { address: *address, key: Some(letter.from.link.0) };
         let target: Vec<Peer> = ticket.addresses.iter().map(peer).collect();

@@ -14,14 +14,6 @@ use crate::error::EngineError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NodeError {
-    /// A settings file that can't be used.
-    #[error("settings {}: {what}", path.display())]
-    Settings {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong, with the line.
-        what: String,
-    },
     /// No place for the Unix socket is known.
     #[error("XDG_RUNTIME_DIR is not set; name a socket with `listen` in --config")]
     NoSocket,
@@ -97,8 +89,7 @@ pub enum NodeError {
 impl Failure for NodeError {
     fn blame(&self) -> Blame {
         match self {
-            Self::Settings { .. }
-            | Self::NoSocket
+            Self::NoSocket
             | Self::Place(_)
             | Self::Multicast { .. }
             | Self::Route { .. }

@@ -7,7 +7,7 @@ mod config;
 mod error;
 mod host;
 
-pub use config::{NodeConfig, Route, default_socket};
+pub use config::{MULTICAST_GROUP, NodeConfig, Route, default_socket};
 pub use error::NodeError;
 
 use std::collections::HashMap;
