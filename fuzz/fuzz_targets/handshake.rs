@@ -108,7 +108,7 @@ fuzz_target!(|data: &[u8]| {
                 rest = tail;
                 let front = world.flying.front().and_then(|(_, b)| b.first_chunk().copied());
                 let datagram = handshake_envelope(
-                    (pick % 2 == 0).then_some(key),
+                    (pick % 2 == 0).then_some(key.0),
                     front.unwrap_or([1; 8]),
                     body,
                 );

@@ -19,7 +19,7 @@ fuzz_target!(|data: &[u8]| {
         match what >> 5 {
             // Frames that a hostile peer made.
             0 if mode & 1 == 1 => {
-                if !sides[side].take(now, None, piece) {
+                if !sides[side].receive(now, None, piece) {
                     return;
                 }
             }
@@ -34,7 +34,7 @@ fuzz_target!(|data: &[u8]| {
             5..=6 if !flying.is_empty() => {
                 let at = usize::from(stream) % flying.len();
                 let (to, (number, datagram)): (usize, (u64, Vec<u8>)) = flying.remove(at);
-                let honest = sides[to].take(now, Some(number), &datagram);
+                let honest = sides[to].receive(now, Some(number), &datagram);
                 assert!(honest || mode & 1 == 1, "an honest peer is called broken");
                 if !honest {
                     return;

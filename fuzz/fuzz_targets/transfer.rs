@@ -67,10 +67,6 @@ fn step(
                 }
             }
         }
-        7 if op & 32 != 0 => {
-            let at = |i: usize| u64::from(body.get(i).copied().unwrap_or(0));
-            transfer.prefer(ObjectId::Root, at(0)..at(1));
-        }
         _ => transfer.set_paused(*now, op & 8 != 0),
     }
 }
@@ -93,10 +89,13 @@ fuzz_target!(|input: &[u8]| {
             transfer.add_peer(now, PeerId(peer));
         }
     }
-    if phase & 1 == 1 {
-        transfer.offer_manifest(now, signed.into()).expect("signed just now");
-    }
     let (mut asked, mut packet) = (Vec::new(), Vec::new());
+    if phase & 1 == 1 {
+        // Whoever is asked for the manifest has it.
+        while let Some(peer) = transfer.poll_transmit(now, &mut packet) {
+            transfer.handle_data(now, peer, signed.clone().into());
+        }
+    }
     while let Some((&op, after)) = rest.split_first() {
         let length = usize::from(after.first().copied().unwrap_or(0)).min(after.len());
         let (body, next) = after.split_at(length);

@@ -84,9 +84,11 @@ impl World {
     fn renew(&mut self) {
         let config = Config { max_objects: OBJECTS, ..Config::default() };
         self.transfer = Transfer::new(self.spec.clone(), config, 1);
-        self.transfer
-            .offer_manifest(Duration::ZERO, self.manifest.clone())
-            .expect("the packet that was just signed");
+        let peer = self.add_peer();
+        let asked = self.transfer.poll_transmit(Duration::ZERO, &mut Vec::new());
+        debug_assert_eq!(asked, Some(peer), "for the manifest");
+        self.transfer.handle_data(Duration::ZERO, peer, self.manifest.clone());
+        self.transfer.remove_peer(Duration::ZERO, peer);
         while let Some(event) = self.transfer.poll_event() {
             debug_assert!(matches!(event, Event::Manifest { .. }));
         }

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::hint::black_box;
 
-use xylem_transfer::Bitmap;
+use xylem_tree::SegmentSet;
 
 use super::rows::{OURS, PLAIN, Quoted, heading, number, row};
 use crate::Error;
@@ -64,8 +64,8 @@ fn scattered(pieces: u64) -> impl Iterator<Item = u64> {
 }
 
 /// The sets of what is missing when so many percent are there.
-fn sets(pieces: u64, percent: u64) -> (Bitmap, HashSet<u64>) {
-    let mut ours = Bitmap::empty(pieces);
+fn sets(pieces: u64, percent: u64) -> (SegmentSet, HashSet<u64>) {
+    let mut ours = SegmentSet::new(pieces);
     ours.insert_range(0..pieces);
     scattered(pieces).take((pieces * percent / 100) as usize).for_each(|i| {
         ours.remove(i);
@@ -168,7 +168,7 @@ fn create<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
     for pieces in [100_u64, 1_000, 10_000, 100_000, 1_000_000] {
         let mut contenders = [
             Contender::new(OURS, "create", || {
-                let mut set = Bitmap::empty(black_box(pieces));
+                let mut set = SegmentSet::new(black_box(pieces));
                 set.insert_range(0..pieces);
                 number(black_box(&set).count())
             }),

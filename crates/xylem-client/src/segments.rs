@@ -306,7 +306,7 @@ impl<R: Receiver> Application for SegmentFetch<'_, R> {
         if let Err(why) = self.to.check(&packet) {
             return self.refuse_segment(now, number, &why);
         }
-        self.pipeline.answered(now, number, message.packet.len());
+        self.pipeline.answered(now, number);
         self.keep_segment(now, number, &packet)
     }
 

@@ -1,7 +1,6 @@
 //! The entry type: one flow's counters, and the algorithm that judges by them.
 
 use core::fmt;
-use core::str::FromStr;
 use core::time::Duration;
 
 use crate::bbr::Bbr;
@@ -28,30 +27,6 @@ impl fmt::Display for Algorithm {
             Self::Cubic => "cubic",
             Self::Bbr => "bbr",
         })
-    }
-}
-
-/// No algorithm has this name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UnknownAlgorithm;
-
-impl fmt::Display for UnknownAlgorithm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("not a congestion control algorithm (cubic, bbr)")
-    }
-}
-
-impl core::error::Error for UnknownAlgorithm {}
-
-impl FromStr for Algorithm {
-    type Err = UnknownAlgorithm;
-
-    fn from_str(name: &str) -> Result<Self, UnknownAlgorithm> {
-        match name {
-            "cubic" => Ok(Self::Cubic),
-            "bbr" => Ok(Self::Bbr),
-            _ => Err(UnknownAlgorithm),
-        }
     }
 }
 
@@ -115,7 +90,7 @@ impl Controller {
     }
 
     /// A packet arrived that had not counted as lost.
-    pub fn on_ack(&mut self, now: Duration, sent: &Sent, rtt: &Rtt, _in_flight_after: u64) {
+    pub fn on_ack(&mut self, now: Duration, sent: &Sent, rtt: &Rtt) {
         self.delivery.on_ack(now, sent);
         match &mut self.state {
             State::Cubic(cubic) => {
@@ -139,7 +114,7 @@ impl Controller {
     }
 
     /// A packet is lost.
-    pub fn on_loss(&mut self, now: Duration, sent: &Sent, _in_flight_after: u64) {
+    pub fn on_loss(&mut self, now: Duration, sent: &Sent) {
         self.delivery.on_loss(sent);
         match &mut self.reduction {
             Some(reduction) if sent.sent_at() <= reduction.at => reduction.lost += 1,
@@ -156,8 +131,8 @@ impl Controller {
         }
     }
 
-    /// A packet that [`Self::on_loss`] was told of arrived after all. Once all of the last reduction
-    /// did, it is taken back, as by [`Self::on_spurious`].
+    /// A packet that [`Self::on_loss`] was told of arrived after all. Once all that the last reduction
+    /// was made for did, it is taken back.
     pub fn on_late(&mut self, now: Duration, sent: &Sent) {
         self.delivery.on_late(sent);
         if let State::Bbr(bbr) = &mut self.state {
@@ -168,16 +143,8 @@ impl Controller {
             return;
         }
         reduction.lost -= 1;
-        if reduction.lost == 0 {
-            self.on_spurious(now);
-        }
-    }
-
-    /// Everything that the last reduction was made for arrived after all: it is taken back. For
-    /// callers that count themselves and have not called [`Self::on_late`].
-    pub fn on_spurious(&mut self, now: Duration) {
-        if let Some(reduction) = &mut self.reduction {
-            reduction.lost = 0;
+        if reduction.lost > 0 {
+            return;
         }
         match &mut self.state {
             State::Cubic(cubic) => cubic.on_spurious(),

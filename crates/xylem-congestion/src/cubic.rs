@@ -274,22 +274,25 @@ mod tests {
             let mut known = Rtt::default();
             known.sample(rtt, ms(0));
             for (i, packet) in sent.iter().enumerate() {
-                let left = (n - 1 - i as u64) * PACKET;
                 if (i as u64) < lost {
-                    c.on_loss(self.now, packet, left);
+                    c.on_loss(self.now, packet);
                 } else {
-                    c.on_ack(self.now, packet, &known, left);
+                    c.on_ack(self.now, packet, &known);
                 }
             }
             c.on_ack_end(self.now, &known, 0);
             sent
         }
 
-        fn in_slow_start(&self) -> bool {
-            match &self.controller.state {
-                State::Cubic(cubic) => cubic.in_slow_start(),
+        fn cubic(&mut self) -> &mut Cubic {
+            match &mut self.controller.state {
+                State::Cubic(cubic) => cubic,
                 State::Bbr(_) => panic!("another algorithm"),
             }
+        }
+
+        fn in_slow_start(&mut self) -> bool {
+            self.cubic().in_slow_start()
         }
     }
 
@@ -361,7 +364,7 @@ mod tests {
         let before = flow.packets();
         flow.controller.on_mark(flow.now, None);
         assert_eq!(flow.packets(), before * 7 / 10);
-        flow.controller.on_spurious(flow.now);
+        flow.cubic().on_spurious();
         assert_eq!(flow.packets(), before * 7 / 10);
     }
 
@@ -393,10 +396,10 @@ mod tests {
         assert_eq!((c.algorithm(), c.window()), (Algorithm::Cubic, before));
         let mut known = Rtt::default();
         known.sample(ms(20), ms(0));
-        c.on_ack(flow.now + ms(20), &sent[0], &known, PACKET);
+        c.on_ack(flow.now + ms(20), &sent[0], &known);
         c.on_ack_end(flow.now + ms(20), &known, PACKET);
         assert_eq!(c.window(), before + PACKET);
-        c.on_loss(flow.now + ms(30), &sent[1], 0);
+        c.on_loss(flow.now + ms(30), &sent[1]);
         assert_eq!(c.window(), (before + PACKET) * 7 / 10);
     }
 

@@ -2,12 +2,13 @@
 //!
 //! The caller sends packets, keeps the [`Sent`] of each, and says which arrived, were lost or came
 //! back marked; the controller answers with a window and a pacing rate. Beside it stand what every
-//! sender needs as well: round-trip times and the timers that follow from them ([`Rtt`]), and a token
-//! bucket that spreads sending over time ([`Pacer`]). A "packet" is whatever the caller's loss
-//! detection counts: a datagram of a link, or the Data that an Interest calls for.
+//! sender needs as well: round-trip times and the timers that follow from them ([`Rtt`],
+//! [`ProbeTimer`]), what is under way and which of it is lost ([`LossDetector`]), a token bucket that
+//! spreads sending over time ([`Pacer`]), and chance that is no secret ([`SplitMix64`]). A "packet" is
+//! whatever the caller counts: a datagram of a link, a frame, or the Data that an Interest calls for.
 //!
-//! It does not detect losses, send, number packets, or read a clock: time is a [`Duration`] since an
-//! epoch of the caller's that does not go back. It allocates nothing.
+//! It does not send or read a clock: time is a [`Duration`] since an epoch of the caller's that does
+//! not go back. Only the loss detector allocates: feature `alloc`, on by default.
 //!
 //! ```
 //! use core::time::Duration;
@@ -18,8 +19,8 @@
 //! let start = flow.window();
 //! let (a, b) = (flow.on_sent(ms(0), 1_200, 0), flow.on_sent(ms(0), 1_200, 1_200));
 //! rtt.sample(ms(20), ms(0));
-//! flow.on_ack(ms(20), &a, &rtt, 1_200);
-//! flow.on_ack(ms(20), &b, &rtt, 0);
+//! flow.on_ack(ms(20), &a, &rtt);
+//! flow.on_ack(ms(20), &b, &rtt);
 //! flow.on_ack_end(ms(20), &rtt, 0);
 //! assert!(flow.window() >= start && flow.pacing_rate() < u64::MAX);
 //! ```
@@ -27,7 +28,13 @@
 //! [`Duration`]: core::time::Duration
 #![cfg_attr(not(test), no_std)]
 
+#[cfg(feature = "alloc")]
+extern crate alloc;
+
 // What every flow has.
+mod chance;
+#[cfg(feature = "alloc")]
+mod loss;
 mod pacer;
 mod rtt;
 // What is known of packets under way, and how fast they arrive.
@@ -40,7 +47,10 @@ mod math;
 // One of them, for one flow.
 mod controller;
 
-pub use controller::{Algorithm, Controller, UnknownAlgorithm};
+pub use chance::SplitMix64;
+pub use controller::{Algorithm, Controller};
 pub use delivery::Sent;
+#[cfg(feature = "alloc")]
+pub use loss::{LossDetector, LossRule, SendRecord};
 pub use pacer::Pacer;
-pub use rtt::{GRANULARITY, Rtt};
+pub use rtt::{ProbeTimer, Rtt, TimeoutLimits, smoothed};

@@ -2,79 +2,163 @@
 
 use core::time::Duration;
 
-/// RFC 6298 section 2.1: the timeout before the first sample.
-const INITIAL_TIMEOUT: Duration = Duration::from_secs(1);
 /// Timers below this fire for scheduling jitter, not for loss (RFC 9002 section 6.1.2).
-pub const GRANULARITY: Duration = Duration::from_millis(1);
-/// Doubling a timeout ends here; a path that is slower by itself waits longer.
-const MAX_TIMEOUT: Duration = Duration::from_secs(60);
+const GRANULARITY: u64 = 1_000_000;
+/// The wait before the first sample (RFC 6298 section 2.1).
+const INITIAL_TIMEOUT: Duration = Duration::from_secs(1);
+/// No sample is longer: sums and products of what is kept stay far below 2^64 nanoseconds.
+const MAX_SAMPLE: u64 = 86_400 * 1_000_000_000;
+
+/// One step of RFC 6298 section 2.3: the mean and the mean deviation after one more sample, all three
+/// in one unit and below 2^60. The only place where round trips are averaged.
+#[inline]
+pub const fn smoothed(mean: u64, deviation: u64, sample: u64) -> (u64, u64) {
+    ((mean * 7 + sample) / 8, (deviation * 3 + mean.abs_diff(sample)) / 4)
+}
+
+/// What one protocol's probe and retransmission timeouts keep to.
+#[derive(Clone, Copy, Debug)]
+pub struct TimeoutLimits {
+    /// However regular the path, no less: 2 ms absorb the jitter of two timers.
+    pub least: Duration,
+    /// However often doubled, no more.
+    pub most: Duration,
+    /// How often a timeout is doubled, one after the other.
+    pub doublings: u32,
+    /// How long the other side may hold an answer back.
+    pub ack_delay: Duration,
+}
+
+impl TimeoutLimits {
+    /// RFC 9002 section 6.2 on a path of any length, where answers are not held back.
+    pub const PROBE: Self = Self {
+        least: Duration::from_millis(2),
+        most: Duration::from_secs(60),
+        doublings: 6,
+        ack_delay: Duration::ZERO,
+    };
+}
 
 /// Smoothed mean and deviation (RFC 6298, RFC 9002 section 5), the latest sample and the smallest.
 #[derive(Clone, Debug, Default)]
 pub struct Rtt {
-    smoothed: Option<Duration>,
-    var: Duration,
-    min: Duration,
-    latest: Duration,
+    /// Nanoseconds, all four; `None` before the first sample.
+    mean: Option<u64>,
+    deviation: u64,
+    min: u64,
+    latest: u64,
 }
 
 impl Rtt {
     /// Takes one unambiguous sample (Karn: never one of what was sent twice), and how long the other
     /// side says that it held the answer back: zero where it does not say, and no more than it may.
     pub fn sample(&mut self, rtt: Duration, ack_delay: Duration) {
+        let (rtt, ack_delay) = (nanos(rtt), nanos(ack_delay));
         self.latest = rtt;
-        let Some(smoothed) = self.smoothed else {
-            (self.smoothed, self.min, self.var) = (Some(rtt), rtt, rtt / 2);
+        let Some(mean) = self.mean else {
+            (self.mean, self.min, self.deviation) = (Some(rtt), rtt, rtt / 2);
             return;
         };
         self.min = self.min.min(rtt);
         // RFC 9002 section 5.3: a delay that would bring the sample below the smallest is not believed.
         let adjusted = if rtt >= self.min + ack_delay { rtt - ack_delay } else { rtt };
-        self.var = (self.var * 3 + smoothed.abs_diff(adjusted)) / 4;
-        self.smoothed = Some((smoothed * 7 + adjusted) / 8);
+        let (mean, deviation) = smoothed(mean, self.deviation, adjusted);
+        (self.mean, self.deviation) = (Some(mean), deviation);
     }
 
     /// The mean, once there is a sample.
     pub fn smoothed(&self) -> Option<Duration> {
-        self.smoothed
+        self.mean.map(Duration::from_nanos)
     }
 
     /// The smallest sample, once there is one.
     pub fn min(&self) -> Option<Duration> {
-        self.smoothed.map(|_| self.min)
+        self.mean.map(|_| Duration::from_nanos(self.min))
     }
 
     /// The latest sample as it was taken, the other side's delay included; zero before there is one.
     pub fn latest(&self) -> Duration {
-        self.latest
+        Duration::from_nanos(self.latest)
     }
 
-    /// The mean deviation.
-    pub fn var(&self) -> Duration {
-        self.var
-    }
-
-    /// The wait after which an unanswered tail is probed (RFC 9002 section 6.2.1): mean and four
-    /// deviations, and how long the other side may hold back an answer; doubled per `backoff`, up to a
-    /// minute.
-    pub fn probe_timeout(&self, max_ack_delay: Duration, backoff: u32) -> Duration {
-        let base = match self.smoothed {
-            Some(smoothed) => smoothed + (self.var * 4).max(GRANULARITY) + max_ack_delay,
+    /// The wait after which what nothing answers is probed or repeated (RFC 6298 section 2, RFC 9002
+    /// section 6.2.1): mean and four deviations, and how long the other side may hold back an answer;
+    /// doubled per `backoff`. 1 s before the first sample.
+    pub fn timeout(&self, limits: &TimeoutLimits, backoff: u32) -> Duration {
+        let base = match self.mean {
+            Some(mean) => {
+                let wait = Duration::from_nanos(mean + (self.deviation * 4).max(GRANULARITY));
+                wait.saturating_add(limits.ack_delay)
+            }
             None => INITIAL_TIMEOUT,
         };
-        // Jitter on links of a few microseconds asks for two granules at least.
-        let base = base.max(GRANULARITY * 2);
-        (base * (1 << backoff.min(6))).min(MAX_TIMEOUT.max(base))
+        let doubled = 1_u32 << backoff.min(limits.doublings).min(31);
+        base.max(limits.least).saturating_mul(doubled).min(limits.most)
     }
 
     /// How long after its sending a packet counts as lost once a later one has arrived (RACK,
     /// RFC 8985): a round trip and a reordering window of `quarters` (1 to 4) quarter round trips, 1 ms
     /// at least.
     pub fn loss_delay(&self, quarters: u32) -> Duration {
-        let smoothed = self.smoothed.unwrap_or(INITIAL_TIMEOUT);
-        let window = (smoothed * quarters.clamp(1, 4) / 4).max(GRANULARITY);
-        smoothed.max(self.latest) + window
+        let mean = self.mean.unwrap_or(nanos(INITIAL_TIMEOUT));
+        let window = (mean * u64::from(quarters.clamp(1, 4)) / 4).max(GRANULARITY);
+        Duration::from_nanos(mean.max(self.latest) + window)
     }
+}
+
+/// When a tail that nothing answers is probed (RFC 9002 section 6.2), and how often in a row it was.
+#[derive(Clone, Debug)]
+pub struct ProbeTimer {
+    limits: TimeoutLimits,
+    /// When something was last sent, or the timer begun anew.
+    since: Duration,
+    backoff: u32,
+}
+
+impl ProbeTimer {
+    /// Nothing was probed; the timer runs from `now`.
+    pub const fn new(limits: TimeoutLimits, now: Duration) -> Self {
+        Self { limits, since: now, backoff: 0 }
+    }
+
+    /// Something is sent or has happened: the wait begins anew.
+    pub fn restart(&mut self, now: Duration) {
+        self.since = self.since.max(now);
+    }
+
+    /// Something arrived: the next wait is not doubled.
+    pub fn forget_backoff(&mut self) {
+        self.backoff = 0;
+    }
+
+    /// The timer has fired: the next wait is twice as long.
+    pub fn back_off(&mut self) {
+        self.backoff = self.backoff.saturating_add(1);
+    }
+
+    /// Timeouts in a row.
+    pub fn backoff(&self) -> u32 {
+        self.backoff
+    }
+
+    /// The wait at hand, as often doubled as nothing answered.
+    pub fn timeout(&self, rtt: &Rtt) -> Duration {
+        rtt.timeout(&self.limits, self.backoff)
+    }
+
+    /// The wait of a path that answers.
+    pub fn first_timeout(&self, rtt: &Rtt) -> Duration {
+        rtt.timeout(&self.limits, 0)
+    }
+
+    /// When the timer fires.
+    pub fn due(&self, rtt: &Rtt) -> Duration {
+        self.since.saturating_add(self.timeout(rtt))
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).map_or(MAX_SAMPLE, |nanos| nanos.min(MAX_SAMPLE))
 }
 
 #[cfg(test)]
@@ -85,17 +169,20 @@ mod tests {
         Duration::from_millis(n)
     }
 
+    const AT_ONCE: TimeoutLimits = TimeoutLimits::PROBE;
+    const LINK: TimeoutLimits = TimeoutLimits { ack_delay: ms(25), ..AT_ONCE };
+
     #[test]
     fn follows_rfc_6298_and_9002() {
         let mut rtt = Rtt::default();
-        assert_eq!(rtt.probe_timeout(ms(25), 0), INITIAL_TIMEOUT);
+        assert_eq!(rtt.timeout(&LINK, 0), INITIAL_TIMEOUT);
         assert_eq!((rtt.smoothed(), rtt.min()), (None, None));
         rtt.sample(ms(100), ms(0));
-        assert_eq!(rtt.probe_timeout(ms(25), 0), ms(325)); // 100 + 4 * 50 + 25
+        assert_eq!(rtt.timeout(&LINK, 0), ms(325)); // 100 + 4 * 50 + 25
         rtt.sample(ms(180), ms(0));
         assert_eq!((rtt.smoothed(), rtt.min()), (Some(ms(110)), Some(ms(100))));
-        assert_eq!(rtt.var(), Duration::from_micros(57_500)); // 3/4 * 50 + 1/4 * 80
-        assert_eq!(rtt.probe_timeout(ms(0), 1), (ms(110) + ms(230)) * 2);
+        assert_eq!(rtt.deviation, 57_500_000); // 3/4 * 50 + 1/4 * 80
+        assert_eq!(rtt.timeout(&AT_ONCE, 1), (ms(110) + ms(230)) * 2);
         rtt.sample(ms(120), ms(10)); // 110 ms of it on the way
         assert_eq!((rtt.smoothed(), rtt.latest()), (Some(ms(110)), ms(120)));
         rtt.sample(ms(104), ms(30)); // nobody was ever that fast: not believed
@@ -106,11 +193,33 @@ mod tests {
     fn waits_are_bounded_below_and_above() {
         let mut rtt = Rtt::default();
         rtt.sample(Duration::from_micros(20), ms(0));
-        assert!(rtt.probe_timeout(ms(0), 0) >= ms(2));
-        assert!(rtt.loss_delay(1) >= GRANULARITY);
-        assert_eq!(rtt.probe_timeout(ms(0), 60), ms(128));
+        assert!(rtt.timeout(&AT_ONCE, 0) >= ms(2));
+        assert!(rtt.loss_delay(1) >= ms(1));
+        assert_eq!(rtt.timeout(&AT_ONCE, 60), ms(128));
         let mut slow = Rtt::default();
         slow.sample(Duration::from_secs(3), ms(0));
-        assert_eq!(slow.probe_timeout(ms(0), 9), MAX_TIMEOUT);
+        assert_eq!(slow.timeout(&AT_ONCE, 9), ms(60_000));
+    }
+
+    #[test]
+    fn retransmission_timeouts_follow_the_measurements() {
+        const NDNLP: TimeoutLimits =
+            TimeoutLimits { least: ms(200), most: ms(20_000), doublings: 7, ack_delay: ms(0) };
+        let mut rtt = Rtt::default();
+        assert_eq!(rtt.timeout(&NDNLP, 0), ms(1000));
+        rtt.sample(ms(400), ms(0)); // mean 400, deviation 200
+        assert_eq!(rtt.timeout(&NDNLP, 0), ms(1200));
+        rtt.sample(ms(480), ms(0)); // deviation 3/4 200 + 1/4 80 = 170, mean 7/8 400 + 1/8 480 = 410
+        assert_eq!(rtt.timeout(&NDNLP, 0), ms(410 + 4 * 170));
+        assert_eq!(rtt.timeout(&NDNLP, 1), ms(2 * 1090));
+        assert_eq!(rtt.timeout(&NDNLP, 11), ms(20_000));
+        for _ in 0..100 {
+            rtt.sample(ms(1), ms(0));
+        }
+        assert_eq!(rtt.timeout(&NDNLP, 0), ms(200));
+        assert_eq!(rtt.timeout(&NDNLP, 99), ms(20_000));
+        rtt.sample(Duration::MAX, Duration::MAX);
+        assert_eq!(rtt.timeout(&NDNLP, 0), ms(20_000));
+        assert!(rtt.loss_delay(9) > Duration::from_secs(86_400));
     }
 }

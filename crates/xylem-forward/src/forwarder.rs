@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use xylem_congestion::SplitMix64;
 use xylem_packet::{NameRef, Packet};
 
 use crate::content_store::ContentStore;
@@ -29,7 +30,7 @@ use crate::{
 /// Its tables lie on the heap, or, as `Forwarder<Fixed<…>>`, in arrays ([`crate::Fixed`]).
 pub struct Forwarder<S: Storage = Standard> {
     pub(crate) hasher: NameHasher,
-    pub(crate) random: u64,
+    pub(crate) random: SplitMix64,
     /// Microseconds.
     pub(crate) max_lifetime: u64,
     pub(crate) probing_interval: u64,
@@ -72,7 +73,7 @@ impl<S: Storage> Forwarder<S> {
         let measured_for = MEASURED_FOR.max(probing_interval.saturating_mul(2));
         Forwarder {
             hasher,
-            random: seed.nonces,
+            random: SplitMix64::new(seed.nonces),
             max_lifetime: micros(config.max_lifetime),
             probing_interval,
             max_next_hops: config.max_next_hops,

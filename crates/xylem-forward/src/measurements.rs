@@ -1,4 +1,7 @@
 //! How long answers took, by prefix and face: what the ASF strategy ranks next hops by.
+//!
+//! There is one entry for each prefix and face, so that it keeps two numbers of 32 bits where
+//! `xylem_congestion::Rtt` has four of 64; the averaging is the same.
 
 /// Round trips over one face for names under one prefix (RFC 6298), or, under the number 0 instead
 /// of a face's, when that prefix is probed next.
@@ -42,9 +45,11 @@ impl Measurement {
         if self.srtt == 0 {
             (self.srtt, self.variation) = (rtt, rtt / 2);
         } else {
-            let off = self.srtt.abs_diff(rtt);
-            self.variation = self.variation - self.variation / 4 + off / 4;
-            self.srtt = (self.srtt - self.srtt / 8).saturating_add(rtt / 8).max(1);
+            let (mean, variation) =
+                xylem_congestion::smoothed(self.srtt.into(), self.variation.into(), rtt.into());
+            // Means of numbers of 32 bits.
+            self.srtt = u32::try_from(mean).unwrap_or(u32::MAX).max(1);
+            self.variation = u32::try_from(variation).unwrap_or(u32::MAX);
         }
         (self.silent, self.timed_out) = (0, false);
     }

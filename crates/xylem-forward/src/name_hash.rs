@@ -8,6 +8,7 @@
 //! An implicit digest at the end of a name does not count: an Interest for a packet by its digest
 //! is to be found where that packet's name is looked up.
 
+use xylem_congestion::SplitMix64;
 use xylem_packet::NameRef;
 use xylem_packet::tlv::types;
 
@@ -63,20 +64,12 @@ fn fold(a: u64, b: u64) -> u64 {
     product as u64 ^ (product >> 64) as u64
 }
 
-/// One step of the splitmix64 generator: spreads a seed over as many values as needed.
-pub(crate) fn split_mix(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    let mut z = *state;
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
-}
-
 impl NameHasher {
-    pub(crate) fn new(mut seed: u64) -> Self {
-        let start = split_mix(&mut seed);
+    pub(crate) fn new(seed: u64) -> Self {
+        let mut spread = SplitMix64::new(seed);
+        let start = spread.next_u64();
         // Odd keys are never zero, which would fold everything to zero.
-        NameHasher { start, key: [split_mix(&mut seed) | 1, split_mix(&mut seed) | 1] }
+        NameHasher { start, key: [spread.next_u64() | 1, spread.next_u64() | 1] }
     }
 
     /// Folds in the TLV of one component. It carries its own length, so padding is unambiguous.

@@ -4,7 +4,6 @@ use xylem_packet::{Interest, NackReason};
 
 use crate::faces::{Ingress, LOCALHOP, LOCALHOST, is_under};
 use crate::forwarder::Forwarder;
-use crate::name_hash::split_mix;
 use crate::rewrite::{Changes, rewrite};
 use crate::storage::Storage;
 use crate::strategy::Leaving;
@@ -61,7 +60,7 @@ impl<S: Storage> Forwarder<S> {
     }
 
     pub(crate) fn new_nonce(&mut self) -> [u8; 4] {
-        (split_mix(&mut self.random) as u32).to_le_bytes()
+        (self.random.next_u64() as u32).to_le_bytes()
     }
 
     /// Sends a looping Interest back.

@@ -11,7 +11,7 @@ use crate::fib::NextHop;
 use crate::forwarder::Forwarder;
 use crate::measurements::{Measurement, Rank};
 use crate::memory::Flat;
-use crate::name_hash::{split_mix, spread};
+use crate::name_hash::spread;
 use crate::pit::entry::OutRecord;
 use crate::storage::Storage;
 use crate::strategy_choice::Strategy;
@@ -319,7 +319,7 @@ impl<S: Storage> Forwarder<S> {
         let mut prefix = self.measured(now, under, 0);
         if prefix.next_probe == 0 {
             let wait =
-                split_mix(&mut self.random) % FIRST_PROBE_WITHIN.min(self.probing_interval).max(1);
+                self.random.next_u64() % FIRST_PROBE_WITHIN.min(self.probing_interval).max(1);
             prefix.next_probe = now + wait;
             self.set_measured(now, under, 0, prefix);
         }
@@ -345,7 +345,7 @@ impl<S: Storage> Forwarder<S> {
         leaving: &Leaving<'_>,
         route: u32,
     ) -> Option<u32> {
-        let random = split_mix(&mut self.random);
+        let random = self.random.next_u64();
         let others = || self.eligible(route, leaving).filter(|face| *face != used);
         let rank = |face: u32| (self.measured(now, under, face).rank(), face);
         let unknown = others().find(|face| rank(*face).0 == Rank::Unknown);

@@ -21,11 +21,11 @@ const LIFETIME: Duration = Duration::from_secs(10);
 pub(crate) struct CookieKey(Zeroizing<[u8; 32]>);
 
 impl CookieKey {
-    pub fn new(seed: &[u8; 32]) -> Self {
+    pub(crate) fn new(seed: &[u8; 32]) -> Self {
         Self(Zeroizing::new(derive(label::COOKIE, &[seed])))
     }
 
-    pub fn make(
+    pub(crate) fn make(
         &self,
         now: Duration,
         from: SocketAddr,
@@ -40,7 +40,7 @@ impl CookieKey {
         cookie
     }
 
-    pub fn is_good(
+    pub(crate) fn is_good(
         &self,
         now: Duration,
         from: SocketAddr,

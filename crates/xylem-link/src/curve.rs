@@ -36,11 +36,11 @@ pub(crate) mod portable {
     use curve25519_dalek::MontgomeryPoint;
     use zeroize::Zeroizing;
 
-    pub fn public_key(secret: &[u8; 32]) -> [u8; 32] {
+    pub(crate) fn public_key(secret: &[u8; 32]) -> [u8; 32] {
         MontgomeryPoint::mul_base_clamped(*secret).to_bytes()
     }
 
-    pub fn agree(secret: &[u8; 32], public: &[u8; 32]) -> Option<Zeroizing<[u8; 32]>> {
+    pub(crate) fn agree(secret: &[u8; 32], public: &[u8; 32]) -> Option<Zeroizing<[u8; 32]>> {
         let shared = Zeroizing::new(MontgomeryPoint(*public).mul_clamped(*secret).to_bytes());
         // No early exit: every byte is looked at.
         (shared.iter().fold(0, |any, byte| any | byte) != 0).then_some(shared)

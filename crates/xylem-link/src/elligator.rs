@@ -14,8 +14,6 @@
 //! Field arithmetic is fiat-crypto's, points are curve25519-dalek's; what is here is the map, its
 //! inverse and the choice. What it does not do: hide a secret's owner, or encrypt anything.
 
-use core::fmt;
-
 use curve25519_dalek::EdwardsPoint;
 use curve25519_dalek::constants::EIGHT_TORSION;
 use zeroize::Zeroize;
@@ -36,7 +34,7 @@ pub(crate) struct KeyPair {
 impl KeyPair {
     /// Draws until there is one: two draws in the mean, so take it off the path that somebody
     /// waits on. How many there were shows in the time and tells nothing about the pair.
-    pub fn generate(rng: &mut Rng) -> Self {
+    pub(crate) fn generate(rng: &mut Rng) -> Self {
         loop {
             let mut secret: [u8; 32] = rng.array();
             let [torsion, choice, pad] = rng.array();
@@ -60,12 +58,6 @@ impl Clone for KeyPair {
 impl Drop for KeyPair {
     fn drop(&mut self) {
         self.secret.zeroize();
-    }
-}
-
-impl fmt::Debug for KeyPair {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("KeyPair(..)")
     }
 }
 
@@ -106,19 +98,12 @@ pub(crate) struct Two(Field, Field);
 
 #[cfg(any(test, internals))]
 impl Two {
-    pub fn new(first: &[u8; 32], other: &[u8; 32]) -> Self {
+    pub(crate) fn new(first: &[u8; 32], other: &[u8; 32]) -> Self {
         Self(Field::from_bytes_255(first), Field::from_bytes_255(other))
     }
 
-    pub fn select(&self, first: bool) -> [u64; 5] {
+    pub(crate) fn select(&self, first: bool) -> [u64; 5] {
         Field::select(first, self.0, self.1).limbs()
-    }
-}
-
-#[cfg(any(test, internals))]
-impl fmt::Debug for Two {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Two(..)")
     }
 }
 

@@ -1,4 +1,4 @@
-//! Many links over one socket: whom a datagram belongs to, and whose turn it is to send.
+//! Many links over one socket: which link a datagram belongs to, and which link sends next.
 
 use core::fmt;
 use core::net::SocketAddr;
@@ -165,7 +165,7 @@ impl Endpoint {
             self.events.push_back(Event::Closed { link: id, reason: CloseReason::TooManyLinks });
             return id;
         }
-        let rng = (Rng::new(&self.rng.array()), self.ahead.take());
+        let rng = (Rng::new(&self.rng.array()), self.ahead.take_pair());
         let to = (remote, expected);
         let dialing = Dialing::new(&self.config, &self.key, rng, now, id, to);
         let cid = dialing.cid;
@@ -219,7 +219,7 @@ impl Endpoint {
 
     /// The datagram that was handled last, if it was opened. Once nobody keeps a packet out of it, its
     /// memory can be had again ([`Bytes::try_into_mut`]).
-    pub fn take_used(&mut self) -> Option<Bytes> {
+    pub fn take_opened_datagram(&mut self) -> Option<Bytes> {
         self.used.take()
     }
 
@@ -256,18 +256,18 @@ impl Endpoint {
                 }
                 State::Up(link) => {
                     let transmit = link.transmit(now, buf);
-                    self.spare.keep(link.take_used());
+                    self.spare.keep(link.take_used_buffer());
                     transmit
                 }
             };
             if transmit.is_some() {
-                // To the end of the line, so that all links get their turn.
+                // Behind all other links that have something to send, so that none is kept waiting.
                 self.mark_ready(id);
                 return transmit;
             }
             self.settle_and_arm(id);
         }
-        // Nobody waits now.
+        // Nothing waits to be sent: time to make a key pair for a handshake to come.
         self.ahead.make_one();
         None
     }
@@ -363,7 +363,7 @@ impl Endpoint {
     }
 
     /// Takes a link out of every table.
-    fn take(&mut self, id: LinkId) -> Option<Entry> {
+    fn unregister(&mut self, id: LinkId) -> Option<Entry> {
         let entry = self.links.remove(&id)?;
         for cid in &entry.ids {
             self.routes.remove(cid);
@@ -382,7 +382,7 @@ impl Endpoint {
     }
 
     fn remove(&mut self, id: LinkId) {
-        self.take(id);
+        self.unregister(id);
     }
 
     fn mark_ready(&mut self, id: LinkId) {

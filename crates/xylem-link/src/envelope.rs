@@ -11,8 +11,6 @@
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
-use core::fmt;
-
 use xylem_hash::{Hasher, OutputReader};
 use zeroize::Zeroize;
 
@@ -34,7 +32,7 @@ pub(crate) struct EnvelopeKey {
 }
 
 impl EnvelopeKey {
-    pub fn new(responder: Option<PeerKey>) -> Self {
+    pub(crate) fn new(responder: Option<PeerKey>) -> Self {
         let known = [u8::from(responder.is_some())];
         let key = responder.map_or([0; 32], |k| k.0);
         Self {
@@ -45,7 +43,13 @@ impl EnvelopeKey {
 
     /// Writes the envelope around `body` to `out` (cleared first), zero padded inside to
     /// `datagram_len` bytes in all, or longer if the body needs it.
-    pub fn seal(&self, cid: ConnectionId, body: &[u8], datagram_len: usize, out: &mut Vec<u8>) {
+    pub(crate) fn seal(
+        &self,
+        cid: ConnectionId,
+        body: &[u8],
+        datagram_len: usize,
+        out: &mut Vec<u8>,
+    ) {
         out.clear();
         out.extend_from_slice(&cid.0);
         out.extend_from_slice(&[0; TAG_LEN]);
@@ -58,7 +62,7 @@ impl EnvelopeKey {
 
     /// The first 64 bytes of the body, if this was made with the key, and random ones otherwise: one
     /// block of the stream tells, where opening takes forty. `None` if there are fewer.
-    pub fn peek(&self, datagram: &[u8]) -> Option<[u8; 64]> {
+    pub(crate) fn peek(&self, datagram: &[u8]) -> Option<[u8; 64]> {
         let (tag, body) = datagram.get(CID_LEN..)?.split_first_chunk::<TAG_LEN>()?;
         let mut first = *body.first_chunk()?;
         let mut stream = [0; 64];
@@ -68,7 +72,7 @@ impl EnvelopeKey {
     }
 
     /// The body with its padding, or `None` for what was not made with this key.
-    pub fn open(&self, datagram: &[u8]) -> Option<Vec<u8>> {
+    pub(crate) fn open(&self, datagram: &[u8]) -> Option<Vec<u8>> {
         if datagram.len() < ENVELOPE_HEADER || datagram.len() > MAX_HANDSHAKE_DATAGRAM {
             return None;
         }
@@ -100,12 +104,6 @@ impl EnvelopeKey {
 
     fn stream(&self, tag: &[u8; TAG_LEN]) -> OutputReader {
         Hasher::new_keyed(&self.stream).update(tag).finalize_xof()
-    }
-}
-
-impl fmt::Debug for EnvelopeKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("EnvelopeKey(..)")
     }
 }
 

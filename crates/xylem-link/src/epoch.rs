@@ -25,7 +25,7 @@ impl EpochSecret {
     /// The first secret of a direction, from that direction's half of Noise's split.
     /// `split`: one of Noise's split keys, secret. `shared`: the KEM's secret, where the handshake
     /// was a hybrid one. `transcript`: the handshake hash, public, which binds everything else.
-    pub fn first(
+    pub(crate) fn first(
         label: &'static str,
         split: &[u8; 32],
         shared: Option<&[u8; 32]>,
@@ -38,12 +38,12 @@ impl EpochSecret {
     }
 
     /// The next epoch's secret.
-    pub fn next(&self) -> Self {
+    pub(crate) fn next(&self) -> Self {
         Self(Zeroizing::new(derive(label::NEXT_EPOCH, &[&self.0[..]])))
     }
 
     /// The next epoch's secret where a round of Diffie-Hellman is complete.
-    pub fn ratcheted(&self, ratchet: &RatchetSecret) -> Self {
+    pub(crate) fn ratcheted(&self, ratchet: &RatchetSecret) -> Self {
         let round = ratchet.round.to_be_bytes();
         let parts: [&[u8]; 3] = [&self.0[..], &ratchet.shared[..], &round];
         Self(Zeroizing::new(derive(label::RATCHETED_EPOCH, &parts)))
@@ -51,7 +51,7 @@ impl EpochSecret {
 
     /// What a thief would take.
     #[cfg(test)]
-    pub fn stolen(&self) -> Self {
+    pub(crate) fn stolen(&self) -> Self {
         Self(self.0.clone())
     }
 }
@@ -65,7 +65,7 @@ pub(crate) struct EpochKeys {
 }
 
 impl EpochKeys {
-    pub fn new(cipher: Cipher, secret: &EpochSecret) -> Self {
+    pub(crate) fn new(cipher: Cipher, secret: &EpochSecret) -> Self {
         let part = |label| Zeroizing::new(derive(label, &[&secret.0[..]]));
         let iv = part(label::AEAD_IV);
         let iv: &[u8; IV_LEN] = iv.first_chunk().expect("24 of 32 bytes");
@@ -82,7 +82,7 @@ impl EpochKeys {
     /// What the packet number on the wire is XORed with. The sample is the first 16 bytes after
     /// the header, which a datagram of at least [`crate::seal::OVERHEAD`] bytes has.
     #[inline]
-    pub fn mask(&self, datagram: &[u8]) -> u32 {
+    pub(crate) fn mask(&self, datagram: &[u8]) -> u32 {
         let sample = datagram[HEADER_LEN..].first_chunk().expect("a datagram has OVERHEAD bytes");
         self.header.mask(sample)
     }
@@ -95,7 +95,7 @@ pub(crate) struct Epoch {
 }
 
 impl Epoch {
-    pub fn new(cipher: Cipher, secret: EpochSecret) -> Self {
+    pub(crate) fn new(cipher: Cipher, secret: EpochSecret) -> Self {
         Self { keys: EpochKeys::new(cipher, &secret), secret }
     }
 }

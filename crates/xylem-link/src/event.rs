@@ -124,11 +124,6 @@ pub enum Event {
         /// The stream.
         stream: StreamId,
     },
-    /// The peer takes no further streams; those that are open go on.
-    GoingAway {
-        /// The link.
-        link: LinkId,
-    },
     /// The link is gone; its id means nothing from here on. Also reported after our own `close`.
     Closed {
         /// The link.

@@ -58,7 +58,6 @@ fn is_hybrid(config: &Config) -> bool {
 }
 
 /// The dialer, waiting for a response.
-#[derive(Debug)]
 pub(crate) struct Dialing {
     id: LinkId,
     remote: SocketAddr,
@@ -100,7 +99,7 @@ pub(crate) enum Dialed {
 }
 
 impl Dialing {
-    pub fn new(
+    pub(crate) fn new(
         config: &Config,
         key: &StaticKey,
         (mut rng, ephemeral): (Rng, KeyPair),
@@ -144,16 +143,16 @@ impl Dialing {
         }
     }
 
-    pub fn next_timeout(&self) -> Duration {
+    pub(crate) fn next_timeout(&self) -> Duration {
         let rest = self.rest_due.map_or(self.next, |(at, ..)| at);
         self.next.min(rest).min(self.deadline)
     }
 
-    pub fn is_over(&self, now: Duration) -> bool {
+    pub(crate) fn is_over(&self, now: Duration) -> bool {
         now >= self.deadline
     }
 
-    pub fn poll_transmit(&mut self, now: Duration, buf: &mut Vec<u8>) -> Option<Transmit> {
+    pub(crate) fn poll_transmit(&mut self, now: Duration, buf: &mut Vec<u8>) -> Option<Transmit> {
         let (body, len, by) = if let Some((at, by, left)) = self.rest_due
             && at <= now
         {
@@ -205,7 +204,7 @@ impl Dialing {
         }
     }
 
-    pub fn handle(&mut self, now: Duration, datagram: &[u8]) -> Dialed {
+    pub(crate) fn handle(&mut self, now: Duration, datagram: &[u8]) -> Dialed {
         let keyed = self.envelope.open(datagram).map(|body| (body, DialedBy::Key));
         let asked = || {
             let body = self.open_envelope.as_ref()?.open(datagram)?;
@@ -245,7 +244,7 @@ impl Dialing {
         Dialed::Complete(answer, shared, by)
     }
 
-    pub fn finish(
+    pub(crate) fn finish(
         mut self,
         config: &Config,
         now: Duration,
@@ -309,7 +308,6 @@ pub(crate) enum DialedBy {
 
 /// The responder, waiting for the rest of the first message or for a finish. It never sends but in
 /// answer, and never more than it got.
-#[derive(Debug)]
 pub(crate) struct HalfOpen {
     id: LinkId,
     remote: SocketAddr,
@@ -348,7 +346,7 @@ pub(crate) enum Step {
 }
 
 impl HalfOpen {
-    pub fn new(
+    pub(crate) fn new(
         config: &Config,
         key: &StaticKey,
         (mut rng, ephemeral): (Rng, KeyPair),
@@ -414,7 +412,11 @@ impl HalfOpen {
         Ok(())
     }
 
-    pub fn poll_transmit(&mut self, envelope: &EnvelopeKey, buf: &mut Vec<u8>) -> Option<Transmit> {
+    pub(crate) fn poll_transmit(
+        &mut self,
+        envelope: &EnvelopeKey,
+        buf: &mut Vec<u8>,
+    ) -> Option<Transmit> {
         let least = ENVELOPE_HEADER + self.response.len();
         if !self.due || self.credit < least.max(MIN_INITIAL) {
             return None;
@@ -426,12 +428,17 @@ impl HalfOpen {
         Some(Transmit { to: self.remote, len: buf.len(), segment_size: None, ecn: false })
     }
 
-    pub fn is_from(&self, address: SocketAddr) -> bool {
+    pub(crate) fn is_from(&self, address: SocketAddr) -> bool {
         address == self.remote
     }
 
     /// Takes a datagram of this handshake.
-    pub fn handle(&mut self, from: SocketAddr, envelope: &EnvelopeKey, datagram: &[u8]) -> Step {
+    pub(crate) fn handle(
+        &mut self,
+        from: SocketAddr,
+        envelope: &EnvelopeKey,
+        datagram: &[u8],
+    ) -> Step {
         if from != self.remote {
             return Step::Waits;
         }
@@ -462,7 +469,7 @@ impl HalfOpen {
         Step::Waits
     }
 
-    pub fn finish(
+    pub(crate) fn finish(
         self,
         config: &Config,
         now: Duration,

@@ -9,22 +9,22 @@ use zeroize::Zeroize;
 /// The labels (BLAKE3 `derive_key` contexts). One purpose each; never reused, never changed
 /// (docs/spec/link.md, "Derivations").
 pub(crate) mod label {
-    pub const ENVELOPE_TAG: &str = "xylem-link v3 handshake envelope tag";
-    pub const ENVELOPE_STREAM: &str = "xylem-link v3 handshake envelope stream";
-    pub const REST: &str = "xylem-link v3 first message rest";
-    pub const COOKIE: &str = "xylem-link v3 retry cookie";
-    pub const INITIATOR_EPOCH: &str = "xylem-link v3 initiator first epoch";
-    pub const RESPONDER_EPOCH: &str = "xylem-link v3 responder first epoch";
-    pub const NEXT_EPOCH: &str = "xylem-link v3 next epoch";
-    pub const RATCHETED_EPOCH: &str = "xylem-link v3 next epoch, ratcheted";
-    pub const RESET_KEY: &str = "xylem-link v3 stateless reset key";
-    pub const FRESH_RANDOM: &str = "xylem-link v3 random generator, fresh";
-    pub const AEAD_KEY: &str = "xylem-link v3 aead key";
-    pub const AEAD_IV: &str = "xylem-link v3 aead iv";
-    pub const HEADER_KEY: &str = "xylem-link v3 header protection key";
-    pub const CONNECTION_ID: &str = "xylem-link v3 connection id";
-    pub const COMMITMENT: &str = "xylem-link v3 epoch commitment";
-    pub const RANDOM: &str = "xylem-link v3 random generator";
+    pub(crate) const ENVELOPE_TAG: &str = "xylem-link v3 handshake envelope tag";
+    pub(crate) const ENVELOPE_STREAM: &str = "xylem-link v3 handshake envelope stream";
+    pub(crate) const REST: &str = "xylem-link v3 first message rest";
+    pub(crate) const COOKIE: &str = "xylem-link v3 retry cookie";
+    pub(crate) const INITIATOR_EPOCH: &str = "xylem-link v3 initiator first epoch";
+    pub(crate) const RESPONDER_EPOCH: &str = "xylem-link v3 responder first epoch";
+    pub(crate) const NEXT_EPOCH: &str = "xylem-link v3 next epoch";
+    pub(crate) const RATCHETED_EPOCH: &str = "xylem-link v3 next epoch, ratcheted";
+    pub(crate) const RESET_KEY: &str = "xylem-link v3 stateless reset key";
+    pub(crate) const FRESH_RANDOM: &str = "xylem-link v3 random generator, fresh";
+    pub(crate) const AEAD_KEY: &str = "xylem-link v3 aead key";
+    pub(crate) const AEAD_IV: &str = "xylem-link v3 aead iv";
+    pub(crate) const HEADER_KEY: &str = "xylem-link v3 header protection key";
+    pub(crate) const CONNECTION_ID: &str = "xylem-link v3 connection id";
+    pub(crate) const COMMITMENT: &str = "xylem-link v3 epoch commitment";
+    pub(crate) const RANDOM: &str = "xylem-link v3 random generator";
 }
 
 /// BLAKE3 in key derivation mode over the parts, which are all of fixed length.
@@ -43,39 +43,39 @@ pub(crate) struct Rng {
 }
 
 impl Rng {
-    pub fn new(seed: &[u8; 32]) -> Self {
+    pub(crate) fn new(seed: &[u8; 32]) -> Self {
         Self { key: derive(label::RANDOM, &[seed]) }
     }
 
     /// What a thief would take.
     #[cfg(test)]
-    pub fn stolen(&self) -> Self {
+    pub(crate) fn stolen(&self) -> Self {
         Self { key: self.key }
     }
 
     /// Takes more randomness in: whoever knows the state so far knows nothing of what comes.
-    pub fn add(&mut self, random: &[u8; 32]) {
+    pub(crate) fn add(&mut self, random: &[u8; 32]) {
         self.key = derive(label::FRESH_RANDOM, &[&self.key, random]);
     }
 
-    pub fn fill(&mut self, out: &mut [u8]) {
+    pub(crate) fn fill(&mut self, out: &mut [u8]) {
         let mut stream = Hasher::new_keyed(&self.key).finalize_xof();
         stream.fill(&mut self.key);
         stream.fill(out);
     }
 
-    pub fn array<const N: usize>(&mut self) -> [u8; N] {
+    pub(crate) fn array<const N: usize>(&mut self) -> [u8; N] {
         let mut out = [0; N];
         self.fill(&mut out);
         out
     }
 
-    pub fn u64(&mut self) -> u64 {
+    pub(crate) fn u64(&mut self) -> u64 {
         u64::from_be_bytes(self.array())
     }
 
     /// A number below `n` (not zero); the bias is below n / 2^64.
-    pub fn below(&mut self, n: usize) -> usize {
+    pub(crate) fn below(&mut self, n: usize) -> usize {
         (self.u64() % n as u64) as usize
     }
 }

@@ -16,7 +16,6 @@ pub(crate) use here::{Decapsulator, encapsulate, is_available};
 
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod here {
-    use core::fmt;
 
     use graviola::key_agreement::mlkem768::{DecapKey, EncapKey, Message};
     use zeroize::Zeroizing;
@@ -34,29 +33,23 @@ mod here {
 
     impl Decapsulator {
         /// `None` where the processor cannot do it.
-        pub fn generate(rng: &mut Rng) -> Option<Self> {
+        pub(crate) fn generate(rng: &mut Rng) -> Option<Self> {
             Self::from_seed(&Zeroizing::new(rng.array()))
         }
 
-        pub fn from_seed(seed: &[u8; 64]) -> Option<Self> {
+        pub(crate) fn from_seed(seed: &[u8; 64]) -> Option<Self> {
             // The "internal" functions are those of FIPS 203 section 6: the seed is the argument.
             is_available().then(|| Self(DecapKey::keygen_internal(seed)))
         }
 
-        pub fn key(&self) -> [u8; KEY_LEN] {
+        pub(crate) fn key(&self) -> [u8; KEY_LEN] {
             self.0.encapsulation_key().as_bytes()
         }
 
         /// Never fails: a ciphertext that was made for another key gives a secret that nobody has
         /// (implicit rejection, FIPS 203 section 6.3).
-        pub fn open(&self, ciphertext: &[u8; CIPHERTEXT_LEN]) -> Shared {
+        pub(crate) fn open(&self, ciphertext: &[u8; CIPHERTEXT_LEN]) -> Shared {
             Zeroizing::new(*self.0.decaps_internal(&(*ciphertext).into()).as_ref())
-        }
-    }
-
-    impl fmt::Debug for Decapsulator {
-        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("Decapsulator(..)")
         }
     }
 

@@ -1,5 +1,5 @@
 //! [`Endpoint`]: encrypted datagram links to peers, many over one socket; each established one is
-//! a [`Link`].
+//! a [`Link`]. In this workspace the word endpoint means this type and nothing else.
 //!
 //! Opaque packets go in and come out: what a packet means is not known here. The link gives them
 //! confidentiality, forward secrecy, proof of who the peer is, and delivery at most once. It gives
@@ -82,8 +82,10 @@ mod replay;
 #[allow(unreachable_pub, reason = "public in xylem-link-internals")]
 mod seal;
 
+#[allow(unreachable_pub, reason = "public in xylem-link-internals")]
 mod aead;
 mod epoch;
+#[allow(unreachable_pub, reason = "public in xylem-link-internals")]
 mod header;
 mod rekey;
 mod reset;
@@ -101,7 +103,7 @@ pub use link::{Link, SendError};
 pub use mtu::{BASE_DATAGRAM, MAX_DATAGRAM};
 pub use rekey::RatchetLimits;
 pub use seal::RekeyLimits;
-pub use shape::{Cost, Cover, Level, NoSuchLevel, Padding, Profile, Shaping, Timing};
+pub use shape::{Cover, Level, NoSuchLevel, Padding, Profile, Shaping, Timing};
 pub use stats::{EndpointStats, LinkStats};
 pub use stream::{
     INITIAL_LINK_WINDOW, INITIAL_STREAM_WINDOW, MAX_STREAMS, REFUSED, StreamError, StreamRead,

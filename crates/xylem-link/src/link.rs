@@ -142,7 +142,7 @@ pub struct Link {
     /// Made when the first stream is opened.
     streams: Option<Box<Streams>>,
     stream_settings: StreamSettings,
-    /// Whether it is the packets' turn to be sent, not the streams'.
+    /// Whether packets are sent next, not streams: the two alternate.
     packets_next: bool,
     ecn: Ecn,
     scratch: Vec<u8>,
@@ -214,12 +214,6 @@ impl Link {
             scratch: Vec::new(),
             stats: LinkStats { post_quantum: new.post_quantum, ..LinkStats::default() },
         }
-    }
-
-    /// Its id within the endpoint.
-    #[must_use]
-    pub fn id(&self) -> LinkId {
-        self.id
     }
 
     /// Who the peer is.

@@ -91,7 +91,7 @@ pub(crate) fn check(rest: &[u8; REST_LEN]) -> [u8; CHECK_LEN] {
 }
 
 impl<'a> Message<'a> {
-    pub fn parse(body: &'a [u8]) -> Option<Self> {
+    pub(crate) fn parse(body: &'a [u8]) -> Option<Self> {
         let (head, rest) = body.split_first_chunk::<2>()?;
         if head[0] != VERSION {
             return None;
@@ -118,7 +118,7 @@ impl<'a> Message<'a> {
         })
     }
 
-    pub fn to_vec(self) -> Vec<u8> {
+    pub(crate) fn to_vec(self) -> Vec<u8> {
         let parts: (u8, [&[u8]; 4]) = match self {
             Self::Initial { cookie, noise, part: None } => (INITIAL, [cookie, noise, &[], &[]]),
             Self::Initial { cookie, noise, part: Some(Part { check, part }) } => {
@@ -154,7 +154,7 @@ const XCHACHA: u8 = 4;
 impl Offer {
     /// The cipher of a link that is dialled with this offer, of a responder that would use AES,
     /// or not.
-    pub fn cipher(self, aes: bool) -> Cipher {
+    pub(crate) fn cipher(self, aes: bool) -> Cipher {
         if self.xchacha {
             Cipher::XChaCha20Poly1305
         } else if self.aes && aes {
@@ -164,7 +164,7 @@ impl Offer {
         }
     }
 
-    pub fn encode(self) -> [u8; OFFER_LEN] {
+    pub(crate) fn encode(self) -> [u8; OFFER_LEN] {
         let mut out = [0; OFFER_LEN];
         out[..CID_LEN].copy_from_slice(&self.cid.0);
         let flags = [(self.aes, AES), (self.hybrid, HYBRID), (self.xchacha, XCHACHA)];
@@ -172,7 +172,7 @@ impl Offer {
         out
     }
 
-    pub fn decode(bytes: &[u8; OFFER_LEN]) -> Option<Self> {
+    pub(crate) fn decode(bytes: &[u8; OFFER_LEN]) -> Option<Self> {
         let (cid, rest) = bytes.split_first_chunk()?;
         let flags = rest[0];
         (flags & !(AES | HYBRID | XCHACHA) == 0).then_some(Self {
@@ -197,7 +197,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    pub fn encode(self) -> [u8; ANSWER_LEN] {
+    pub(crate) fn encode(self) -> [u8; ANSWER_LEN] {
         let mut out = [0; ANSWER_LEN];
         out[..CID_LEN].copy_from_slice(&self.cid.0);
         out[CID_LEN] = self.cipher as u8;
@@ -207,7 +207,7 @@ impl Answer {
     }
 
     /// Takes the ciphertext too, if one is announced; nothing may follow.
-    pub fn decode(bytes: &[u8]) -> Option<(Self, Option<&[u8; kem::CIPHERTEXT_LEN]>)> {
+    pub(crate) fn decode(bytes: &[u8]) -> Option<(Self, Option<&[u8; kem::CIPHERTEXT_LEN]>)> {
         let (cid, rest) = bytes.split_first_chunk()?;
         let ([cipher, hybrid], rest) = rest.split_first_chunk()?;
         let (parameters, ciphertext) = rest.split_first_chunk()?;
@@ -241,7 +241,7 @@ pub(crate) struct Parameters {
 impl Parameters {
     /// Largest datagram (2), idle timeout in milliseconds (4), shaping level that this side wants
     /// (1) and the highest that it agrees to (1). Payload of Noise message 3.
-    pub fn encode(self) -> [u8; PARAMETERS_LEN] {
+    pub(crate) fn encode(self) -> [u8; PARAMETERS_LEN] {
         let size = u16::try_from(self.max_datagram).unwrap_or(u16::MAX);
         let idle = u32::try_from(self.idle_timeout.as_millis()).unwrap_or(u32::MAX);
         let mut out = [0; PARAMETERS_LEN];
@@ -252,7 +252,7 @@ impl Parameters {
     }
 
     /// `None` if the peer claims to take less than what every path carries.
-    pub fn decode(bytes: &[u8; PARAMETERS_LEN]) -> Option<Self> {
+    pub(crate) fn decode(bytes: &[u8; PARAMETERS_LEN]) -> Option<Self> {
         let [a, b, idle @ .., shaping, shaping_limit] = *bytes;
         let max_datagram = usize::from(u16::from_be_bytes([a, b]));
         let idle_timeout = Duration::from_millis(u64::from(u32::from_be_bytes(idle)));

@@ -46,7 +46,7 @@ pub(crate) struct PathMtu {
 
 impl PathMtu {
     /// `limit`: the largest datagram that both sides take.
-    pub fn new(base: usize, limit: usize, now: Duration) -> Self {
+    pub(crate) fn new(base: usize, limit: usize, now: Duration) -> Self {
         let base = base.min(limit);
         Self {
             base,
@@ -60,17 +60,17 @@ impl PathMtu {
     }
 
     /// Bytes of UDP payload that may be sent in one datagram.
-    pub fn current(&self) -> usize {
+    pub(crate) fn current(&self) -> usize {
         self.current
     }
 
     /// Begins again, on a new path.
-    pub fn reset(&mut self, now: Duration) {
+    pub(crate) fn reset(&mut self, now: Duration) {
         *self = Self::new(self.base, self.limit, now);
     }
 
     /// A datagram of this size was sent.
-    pub fn on_sent(&mut self, size: usize) {
+    pub(crate) fn on_sent(&mut self, size: usize) {
         self.used |= size > self.base;
     }
 
@@ -80,7 +80,7 @@ impl PathMtu {
     }
 
     /// The size of the probe that is to be sent now, if one is.
-    pub fn poll(&mut self, now: Duration, timeout: Duration) -> Option<usize> {
+    pub(crate) fn poll(&mut self, now: Duration, timeout: Duration) -> Option<usize> {
         if let Some(probe) = &mut self.in_flight {
             if now < probe.sent + timeout {
                 return None;
@@ -115,7 +115,7 @@ impl PathMtu {
     }
 
     /// A probe of this size arrived. Returns the round-trip time if it is certain which one.
-    pub fn on_ack(&mut self, now: Duration, size: usize) -> Option<Duration> {
+    pub(crate) fn on_ack(&mut self, now: Duration, size: usize) -> Option<Duration> {
         let probe = self.in_flight.filter(|probe| probe.size == size)?;
         self.in_flight = None;
         self.current = size;
@@ -124,7 +124,7 @@ impl PathMtu {
     }
 
     /// When [`PathMtu::poll`] may have something to say.
-    pub fn next_timeout(&self, timeout: Duration) -> Option<Duration> {
+    pub(crate) fn next_timeout(&self, timeout: Duration) -> Option<Duration> {
         if let Some(probe) = &self.in_flight {
             return Some(probe.sent + timeout);
         }

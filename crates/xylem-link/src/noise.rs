@@ -12,7 +12,6 @@
 //! What comes out are the two halves of Noise's `Split()`, which only the two parties can compute.
 //! The handshake hash is public and is only ever used to bind, never as a key.
 
-use core::fmt;
 use std::sync::Mutex;
 
 use snow::params::{CipherChoice, DHChoice, HashChoice, NoiseParams};
@@ -64,12 +63,12 @@ pub(crate) struct Handshake {
 }
 
 impl Handshake {
-    pub fn initiator(key: &StaticKey, ephemeral: KeyPair, rng: &mut Rng) -> Self {
+    pub(crate) fn initiator(key: &StaticKey, ephemeral: KeyPair, rng: &mut Rng) -> Self {
         let state = builder(key, ephemeral, rng).and_then(Builder::build_initiator);
         Self::new(state.expect("suite, key length and pattern are constants that snow has"))
     }
 
-    pub fn responder(key: &StaticKey, ephemeral: KeyPair, rng: &mut Rng) -> Self {
+    pub(crate) fn responder(key: &StaticKey, ephemeral: KeyPair, rng: &mut Rng) -> Self {
         let state = builder(key, ephemeral, rng).and_then(Builder::build_responder);
         Self::new(state.expect("suite, key length and pattern are constants that snow has"))
     }
@@ -84,7 +83,7 @@ impl Handshake {
     }
 
     /// Appends the next message to `out`.
-    pub fn write(&mut self, payload: &[u8], out: &mut Vec<u8>) -> Result<(), Refused> {
+    pub(crate) fn write(&mut self, payload: &[u8], out: &mut Vec<u8>) -> Result<(), Refused> {
         let start = out.len();
         out.resize(start + payload.len() + MESSAGE_2_OVERHEAD + 16, 0);
         let written = self.state.write_message(payload, &mut out[start..]);
@@ -100,7 +99,7 @@ impl Handshake {
 
     /// Reads the next message; gives its payload. After an error the state is as before: a forged
     /// message costs the true one nothing.
-    pub fn read(&mut self, message: &[u8]) -> Result<Vec<u8>, Refused> {
+    pub(crate) fn read(&mut self, message: &[u8]) -> Result<Vec<u8>, Refused> {
         let mut payload = vec![0; message.len() + 1];
         let len = if self.begins_with_ephemeral() {
             let formed = [&[REPRESENTATIVE], message].concat();
@@ -114,14 +113,14 @@ impl Handshake {
     }
 
     /// The peer's static key, once its message has been read. `None` also if it was no plain key.
-    pub fn remote(&self) -> Option<PeerKey> {
+    pub(crate) fn remote(&self) -> Option<PeerKey> {
         let (form, key) = self.state.get_remote_static()?.split_first()?;
         (*form == PLAIN).then_some(())?;
         key.try_into().ok().map(PeerKey)
     }
 
     /// The split keys; `None` before the third message.
-    pub fn finish(mut self) -> Option<Secrets> {
+    pub(crate) fn finish(mut self) -> Option<Secrets> {
         if !self.state.is_handshake_finished() {
             return None;
         }
@@ -136,12 +135,6 @@ impl Handshake {
         initiator.zeroize();
         responder.zeroize();
         Some(secrets)
-    }
-}
-
-impl fmt::Debug for Handshake {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Handshake(..)")
     }
 }
 

@@ -26,14 +26,14 @@ pub(crate) struct Spare(Vec<Vec<u8>>);
 
 impl Spare {
     /// Keeps a used buffer, if there are not enough.
-    pub fn keep(&mut self, mut used: Vec<u8>) {
+    pub(crate) fn keep(&mut self, mut used: Vec<u8>) {
         if used.capacity() > 0 && self.0.len() < MAX_SPARE {
             used.clear();
             self.0.push(used);
         }
     }
 
-    fn take(&mut self) -> Vec<u8> {
+    fn take_buffer(&mut self) -> Vec<u8> {
         self.0.pop().unwrap_or_default()
     }
 }
@@ -81,7 +81,7 @@ pub(crate) struct SendQueue {
 pub(crate) struct Full;
 
 impl SendQueue {
-    pub fn new(max_bytes: usize, max_segments: usize) -> Self {
+    pub(crate) fn new(max_bytes: usize, max_segments: usize) -> Self {
         Self {
             batches: VecDeque::new(),
             used: Vec::new(),
@@ -95,7 +95,7 @@ impl SendQueue {
 
     /// How datagrams that are not of this queue are to be laid out: bytes of each at most, how
     /// many in a row, and how each is padded.
-    pub fn layout(&mut self, datagram: usize) -> (usize, usize, Option<&Padding>) {
+    pub(crate) fn layout(&mut self, datagram: usize) -> (usize, usize, Option<&Padding>) {
         let datagram = match &mut self.padder {
             Some(padder) => padder.limit(datagram),
             None => datagram,
@@ -105,7 +105,7 @@ impl SendQueue {
 
     /// Has datagrams of the sizes, and one by one where they leave so, that `shaper` wants; before
     /// the first packet.
-    pub fn shape(&mut self, shaper: &mut Shaper) {
+    pub(crate) fn shape(&mut self, shaper: &mut Shaper) {
         let padder = shaper.queue_padder();
         if shaper.is_gated() || padder.draws() {
             self.max_segments = 1;
@@ -115,7 +115,12 @@ impl SendQueue {
     }
 
     /// Queues a packet into datagrams of at most `datagram` bytes, in buffers from `spare`.
-    pub fn push(&mut self, packet: &[u8], datagram: usize, spare: &mut Spare) -> Result<(), Full> {
+    pub(crate) fn push(
+        &mut self,
+        packet: &[u8],
+        datagram: usize,
+        spare: &mut Spare,
+    ) -> Result<(), Full> {
         if self.bytes != 0 && self.bytes + packet.len() > self.max_bytes {
             return Err(Full);
         }
@@ -164,7 +169,7 @@ impl SendQueue {
 
     /// Appends small frames to the only, still open datagram if they fit. Otherwise they had
     /// better go ahead of the queue in a datagram of their own.
-    pub fn append_small(&mut self, frames: &[u8]) -> bool {
+    pub(crate) fn append_small(&mut self, frames: &[u8]) -> bool {
         let [batch] = self.batches.make_contiguous() else { return false };
         let alone = batch.open.is_some() && batch.room() >= frames.len();
         if alone {
@@ -174,8 +179,8 @@ impl SendQueue {
         alone
     }
 
-    /// Takes the next batch out. `used`: the caller's buffer, for [`SendQueue::take_used`].
-    pub fn pop(&mut self, used: Vec<u8>) -> Result<Ready, Vec<u8>> {
+    /// Takes the next batch out. `used`: the caller's buffer, for [`SendQueue::take_used_buffer`].
+    pub(crate) fn pop(&mut self, used: Vec<u8>) -> Result<Ready, Vec<u8>> {
         let Some(mut batch) = self.batches.pop_front() else { return Err(used) };
         self.bytes -= batch.counted();
         self.used = used;
@@ -185,7 +190,7 @@ impl SendQueue {
     }
 
     /// The buffer that the last batch was exchanged for.
-    pub fn take_used(&mut self) -> Vec<u8> {
+    pub(crate) fn take_used_buffer(&mut self) -> Vec<u8> {
         core::mem::take(&mut self.used)
     }
 
@@ -204,7 +209,7 @@ impl SendQueue {
             fits
         });
         if !fits {
-            let mut buf = spare.take();
+            let mut buf = spare.take_buffer();
             let datagram = match &mut self.padder {
                 Some(padder) => padder.limit(datagram),
                 None => datagram,
@@ -353,14 +358,14 @@ mod tests {
             let queue = &mut queues[round % 4];
             queue.push(&[1; 1_000], 65_507, &mut spare).unwrap();
             buf = queue.pop(buf).unwrap().buf;
-            spare.keep(queue.take_used());
+            spare.keep(queue.take_used_buffer());
             assert_eq!((queue.used.capacity(), spare.0.len()), (0, 1), "two take turns");
         }
         for _ in 0..2 * MAX_SPARE {
             spare.keep(vec![0; 100]);
         }
         assert_eq!(spare.0.len(), MAX_SPARE);
-        assert!(spare.take().is_empty());
+        assert!(spare.take_buffer().is_empty());
     }
 
     #[test]

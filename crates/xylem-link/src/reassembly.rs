@@ -45,7 +45,7 @@ pub(crate) struct Reassembly {
 
 impl Reassembly {
     /// Takes a piece; gives the packet when it is whole.
-    pub fn insert(
+    pub(crate) fn insert(
         &mut self,
         now: Duration,
         fragment: Fragment<'_>,
@@ -92,12 +92,12 @@ impl Reassembly {
     }
 
     /// When [`Reassembly::expire`] has something to do.
-    pub fn expires_at(&self) -> Option<Duration> {
+    pub(crate) fn expires_at(&self) -> Option<Duration> {
         self.partial.front().map(|p| p.since.saturating_add(TIMEOUT))
     }
 
     /// Forgets what is too old.
-    pub fn expire(&mut self, now: Duration) {
+    pub(crate) fn expire(&mut self, now: Duration) {
         while self.expires_at().is_some_and(|at| now >= at) {
             self.remove(0);
         }

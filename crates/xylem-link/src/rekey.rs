@@ -15,7 +15,6 @@
 //! What it does not do: derive epochs ([`crate::seal`]), read the clock, count retransmissions. Two
 //! multiplications a side and round.
 
-use core::fmt;
 use core::time::Duration;
 
 use zeroize::Zeroizing;
@@ -79,17 +78,17 @@ enum State {
 }
 
 impl Rekey {
-    pub fn dialer(limits: RatchetLimits, now: Duration) -> Self {
+    pub(crate) fn dialer(limits: RatchetLimits, now: Duration) -> Self {
         let carried = Carried::default();
         Self { round: 0, state: State::Resting { limits, since: now, carried } }
     }
 
-    pub fn responder() -> Self {
+    pub(crate) fn responder() -> Self {
         Self { round: 0, state: State::Listening }
     }
 
     /// When [`Rekey::poll`] is due, if time alone makes it so.
-    pub fn next_timeout(&self, carried: Carried) -> Option<Duration> {
+    pub(crate) fn next_timeout(&self, carried: Carried) -> Option<Duration> {
         match &self.state {
             State::Resting { limits, since, carried: before }
                 if carried.received - before.received >= MIN_RECEIVED =>
@@ -102,7 +101,7 @@ impl Rekey {
     }
 
     /// The frame that is due now, if one is. `wait`: how long an answer may take.
-    pub fn poll(
+    pub(crate) fn poll(
         &mut self,
         now: Duration,
         carried: Carried,
@@ -137,7 +136,7 @@ impl Rekey {
 
     /// Takes a rekey frame that the peer has sealed. Gives the secret once, when it is new: this
     /// side's receiver has to know it from now on, and the dialer's sender may use it.
-    pub fn on_frame(
+    pub(crate) fn on_frame(
         &mut self,
         (round, answer, key): (u32, bool, &[u8; 32]),
         rng: &mut Rng,
@@ -191,7 +190,11 @@ impl Rekey {
 
     /// Something has arrived in an epoch of the peer's that has taken the secret in. Gives the
     /// secret to the responder, whose sender may use it from now on; ends the dialer's round.
-    pub fn on_ratcheted(&mut self, now: Duration, carried: Carried) -> Option<RatchetSecret> {
+    pub(crate) fn on_ratcheted(
+        &mut self,
+        now: Duration,
+        carried: Carried,
+    ) -> Option<RatchetSecret> {
         match core::mem::replace(&mut self.state, State::Listening) {
             State::Answering { secret, .. } => Some(secret),
             State::Answered { limits } => {
@@ -203,11 +206,5 @@ impl Rekey {
                 None
             }
         }
-    }
-}
-
-impl fmt::Debug for Rekey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rekey").field("round", &self.round).finish_non_exhaustive()
     }
 }

@@ -6,14 +6,14 @@
 use core::ops::RangeInclusive;
 
 /// Packet numbers that the window reaches back from the highest seen.
-pub const WINDOW: u64 = 4_096;
+pub(crate) const WINDOW: u64 = 4_096;
 /// The last packet number that is ever used; a peer that gets there has sent for millennia.
-pub const LAST_NUMBER: u64 = (1 << 62) - 1;
+pub(crate) const LAST_NUMBER: u64 = (1 << 62) - 1;
 const WORDS: usize = (WINDOW / 64) as usize;
 
 /// A bitmap over the last [`WINDOW`] packet numbers, indexed by the number's low bits.
 #[derive(Clone, Debug)]
-pub struct ReplayWindow {
+pub(crate) struct ReplayWindow {
     /// One above the highest number seen; 0 when none was.
     end: u64,
     bits: [u64; WORDS],
@@ -28,14 +28,14 @@ impl Default for ReplayWindow {
 impl ReplayWindow {
     /// One above the highest packet number seen.
     #[must_use]
-    pub fn end(&self) -> u64 {
+    pub(crate) fn end(&self) -> u64 {
         self.end
     }
 
     /// Whether `number` was not seen before. What is older than the window, or above
     /// [`LAST_NUMBER`], counts as seen.
     #[must_use]
-    pub fn is_fresh(&self, number: u64) -> bool {
+    pub(crate) fn is_fresh(&self, number: u64) -> bool {
         if number >= self.end {
             return number <= LAST_NUMBER;
         }
@@ -48,14 +48,14 @@ impl ReplayWindow {
 
     /// Whether a number of `from..to` has not been seen. What the window has forgotten counts as seen.
     #[must_use]
-    pub fn has_gap(&self, from: u64, to: u64) -> bool {
+    pub(crate) fn has_gap(&self, from: u64, to: u64) -> bool {
         let from = from.max(self.floor());
         from < to && self.run_below(to - 1, true) > from
     }
 
     /// The numbers that have been seen, from `largest` down to the end of the window, as inclusive
     /// ranges, highest first. The first one ends at `largest`, or there is none.
-    pub fn seen_below(&self, largest: u64) -> impl Iterator<Item = RangeInclusive<u64>> {
+    pub(crate) fn seen_below(&self, largest: u64) -> impl Iterator<Item = RangeInclusive<u64>> {
         let floor = self.floor();
         // One above the next range's end; 0 when there is none.
         let mut end = if largest < self.end { largest + 1 } else { 0 };
@@ -103,7 +103,7 @@ impl ReplayWindow {
 
     /// Notes `number`, which must have authenticated and be fresh. Returns whether it is the
     /// highest so far.
-    pub fn insert(&mut self, number: u64) -> bool {
+    pub(crate) fn insert(&mut self, number: u64) -> bool {
         assert!(self.is_fresh(number), "asked before");
         let newest = number >= self.end;
         if newest {

@@ -10,7 +10,6 @@
 //! An answer is shorter than what it answers, and nothing below [`MIN_PROVOKING`] bytes is
 //! answered, so two sides without state fall silent; a bucket bounds how many there are.
 
-use core::fmt;
 use core::net::SocketAddr;
 use core::time::Duration;
 use std::collections::HashMap;
@@ -41,13 +40,13 @@ pub(crate) type Token = [u8; TOKEN_LEN];
 pub(crate) struct ResetKey([u8; 32]);
 
 impl ResetKey {
-    pub fn new(key: &StaticKey) -> Self {
+    pub(crate) fn new(key: &StaticKey) -> Self {
         Self(derive(label::RESET_KEY, &[key.secret()]))
     }
 
     /// The token for datagrams of this id from this address. The address is part of it, so that
     /// whoever copies a datagram and sends it from elsewhere is given no token that the peer takes.
-    pub fn token(&self, id: ConnectionId, from: SocketAddr) -> Token {
+    pub(crate) fn token(&self, id: ConnectionId, from: SocketAddr) -> Token {
         keyed(&self.0, &[&id.0[..], &address(from)].concat())
     }
 }
@@ -55,12 +54,6 @@ impl ResetKey {
 impl Drop for ResetKey {
     fn drop(&mut self) {
         self.0.zeroize();
-    }
-}
-
-impl fmt::Debug for ResetKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ResetKey(..)")
     }
 }
 
@@ -75,7 +68,12 @@ pub(crate) struct PeerToken(Option<(u64, Token)>);
 
 impl PeerToken {
     /// Takes a reset token frame. `current`: our sender's epoch. Whether anything is new.
-    pub fn on_frame(&mut self, epoch: u64, token: &Token, current: u64) -> Result<bool, Refused> {
+    pub(crate) fn on_frame(
+        &mut self,
+        epoch: u64,
+        token: &Token,
+        current: u64,
+    ) -> Result<bool, Refused> {
         if epoch > current {
             return Err(Refused);
         }
@@ -86,7 +84,7 @@ impl PeerToken {
         Ok(new)
     }
 
-    pub fn get(&self) -> Option<&Token> {
+    pub(crate) fn get(&self) -> Option<&Token> {
         self.0.as_ref().map(|(_, token)| token)
     }
 }
@@ -100,12 +98,12 @@ pub(crate) struct TokenTable {
 }
 
 impl TokenTable {
-    pub fn new(rng: &mut Rng) -> Self {
+    pub(crate) fn new(rng: &mut Rng) -> Self {
         Self { key: rng.array(), links: HashMap::new(), places: HashMap::new() }
     }
 
     /// The link has this token now, instead of another.
-    pub fn set(&mut self, link: LinkId, token: Option<&Token>) {
+    pub(crate) fn set(&mut self, link: LinkId, token: Option<&Token>) {
         let place = token.map(|token| keyed(&self.key, token));
         if self.places.get(&link) == place.as_ref() {
             return;
@@ -117,7 +115,7 @@ impl TokenTable {
         }
     }
 
-    pub fn remove(&mut self, link: LinkId) {
+    pub(crate) fn remove(&mut self, link: LinkId) {
         if let Some(place) = self.places.remove(&link) {
             self.links.remove(&place);
         }
@@ -125,20 +123,14 @@ impl TokenTable {
 
     /// The link with whose token a datagram ends; whether it is that token has to be asked with
     /// [`is_reset`].
-    pub fn find(&self, datagram: &[u8]) -> Option<LinkId> {
+    pub(crate) fn find(&self, datagram: &[u8]) -> Option<LinkId> {
         let token = last_of(datagram)?;
         self.links.get(&keyed(&self.key, token)).copied()
     }
 
     #[cfg(test)]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.links.len() + self.places.len()
-    }
-}
-
-impl fmt::Debug for TokenTable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TokenTable").field("links", &self.links.len()).finish_non_exhaustive()
     }
 }
 
@@ -158,7 +150,6 @@ fn keyed(key: &[u8; 32], message: &[u8]) -> Token {
 }
 
 /// Answers datagrams of unknown ids.
-#[derive(Debug)]
 pub(crate) struct Resetter {
     key: ResetKey,
     /// Of its own: what is sent to strangers changes nothing that is sent to peers.
@@ -168,17 +159,22 @@ pub(crate) struct Resetter {
 }
 
 impl Resetter {
-    pub fn new(key: &StaticKey, seed: &[u8; 32]) -> Self {
+    pub(crate) fn new(key: &StaticKey, seed: &[u8; 32]) -> Self {
         Self { key: ResetKey::new(key), rng: Rng::new(seed), full_at: Duration::ZERO }
     }
 
     /// For a new link to tell its peer.
-    pub fn key(&self) -> ResetKey {
+    pub(crate) fn key(&self) -> ResetKey {
         self.key.clone()
     }
 
     /// The answer to a datagram of an id that nobody here has, if there is to be one.
-    pub fn answer(&mut self, now: Duration, from: SocketAddr, datagram: &[u8]) -> Option<Vec<u8>> {
+    pub(crate) fn answer(
+        &mut self,
+        now: Duration,
+        from: SocketAddr,
+        datagram: &[u8],
+    ) -> Option<Vec<u8>> {
         let id = ConnectionId(*datagram.first_chunk()?);
         let full_at = self.full_at.max(now) + Duration::from_secs(1) / BURST;
         if datagram.len() < MIN_PROVOKING || full_at > now + Duration::from_secs(1) {

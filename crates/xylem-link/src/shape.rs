@@ -24,7 +24,7 @@ pub(crate) mod timing;
 
 pub use cover::Cover;
 pub use padding::Padding;
-pub use profile::{Cost, Level, NoSuchLevel, Profile, Shaping};
+pub use profile::{Level, NoSuchLevel, Profile, Shaping};
 pub use timing::Timing;
 
 use cover::Moments;
@@ -69,7 +69,7 @@ impl Rest {
 
 impl Shaper {
     /// By what both sides said in the handshake; `None` for a link that is not shaped.
-    pub fn of_link(
+    pub(crate) fn of_link(
         ours: &Shaping,
         theirs: &Parameters,
         rng: &mut Rng,
@@ -85,7 +85,12 @@ impl Shaper {
     }
 
     /// `None` if the profile changes nothing.
-    pub fn new(level: Level, profile: &Profile, mut rng: Rng, now: Duration) -> Option<Box<Self>> {
+    pub(crate) fn new(
+        level: Level,
+        profile: &Profile,
+        mut rng: Rng,
+        now: Duration,
+    ) -> Option<Box<Self>> {
         let profile = profile.bounded();
         if profile.is_nothing() {
             return None;
@@ -114,22 +119,22 @@ impl Shaper {
     }
 
     /// The level in force.
-    pub fn level(&self) -> Level {
+    pub(crate) fn level(&self) -> Level {
         self.level
     }
 
     /// Sizes for datagrams that are filled as packets come, drawn apart from the others.
-    pub fn queue_padder(&mut self) -> Padder {
+    pub(crate) fn queue_padder(&mut self) -> Padder {
         self.padder.another(Rng::new(&self.rng.array()))
     }
 
     /// The largest datagram that is any use, where the profile says one.
-    pub fn largest(&self) -> Option<usize> {
+    pub(crate) fn largest(&self) -> Option<usize> {
         self.padder.padding().largest()
     }
 
     /// Bytes that may wait, of `most` in the settings, so that they do not wait too long.
-    pub fn queue_bytes(&self, most: usize) -> usize {
+    pub(crate) fn queue_bytes(&self, most: usize) -> usize {
         let rate = self.gate.as_ref().map(|gate| gate.rate(self.padder.padding().mean()));
         rate.map_or(most, |bytes_per_second| {
             let queued = bytes_per_second.saturating_mul(MAX_QUEUED.as_millis() as u64) / 1_000;
@@ -138,18 +143,18 @@ impl Shaper {
     }
 
     /// Whether datagrams leave at moments of the profile's choice, one by one.
-    pub fn is_gated(&self) -> bool {
+    pub(crate) fn is_gated(&self) -> bool {
         self.gate.is_some()
     }
 
     /// Whether nothing but sizes is shaped.
-    pub fn is_only_padding(&self) -> bool {
+    pub(crate) fn is_only_padding(&self) -> bool {
         self.gate.is_none() && self.moments.is_none()
     }
 
     /// So much was sent and received until now, in packets and in bytes of streams: more than before
     /// puts off cover's rest.
-    pub fn note_use(&mut self, now: Duration, used: u64) {
+    pub(crate) fn note_use(&mut self, now: Duration, used: u64) {
         if used != self.seen {
             self.seen = used;
             self.rest.active = now;
@@ -164,20 +169,20 @@ impl Shaper {
 
     /// Whether a datagram may leave now. Asked again for each; one that left is reported with
     /// [`Shaper::spent`], and [`Shaper::unused`] says that there was none.
-    pub fn may_send(&mut self, now: Duration) -> bool {
+    pub(crate) fn may_send(&mut self, now: Duration) -> bool {
         let filling = self.is_filling(now);
         self.gate.as_mut().is_none_or(|gate| gate.is_open(now, filling, &mut self.rng))
     }
 
     /// A datagram left at the gate's moment.
-    pub fn spent(&mut self) {
+    pub(crate) fn spent(&mut self) {
         if let Some(gate) = &mut self.gate {
             gate.spend();
         }
     }
 
     /// There is nothing real to send at this moment. Whether a cover datagram takes the place.
-    pub fn unused(&mut self, now: Duration) -> bool {
+    pub(crate) fn unused(&mut self, now: Duration) -> bool {
         let fill = self.is_filling(now);
         if let Some(gate) = self.gate.as_mut().filter(|_| !fill) {
             gate.shut();
@@ -186,7 +191,7 @@ impl Shaper {
     }
 
     /// Whether a cover datagram is due beside what is real.
-    pub fn cover_due(&mut self, now: Duration) -> bool {
+    pub(crate) fn cover_due(&mut self, now: Duration) -> bool {
         let over = self.rest.is_over(now);
         self.moments.as_mut().is_some_and(|moments| moments.is_due(now, over, &mut self.rng))
     }
@@ -196,13 +201,13 @@ impl Shaper {
     }
 
     /// The size of a datagram that needs `len` bytes, on a path that carries `most`.
-    pub fn size(&mut self, len: usize, most: usize) -> usize {
+    pub(crate) fn size(&mut self, len: usize, most: usize) -> usize {
         self.padder.size(len, most)
     }
 
     /// Likewise for an address that has not proven itself, which padding must not give more than
     /// came from there.
-    pub fn size_to_unproven(&mut self, to: SocketAddr, len: usize, most: usize) -> usize {
+    pub(crate) fn size_to_unproven(&mut self, to: SocketAddr, len: usize, most: usize) -> usize {
         let credit = match &mut self.credit {
             Some((from, credit)) if *from == to => credit,
             _ => return len,
@@ -213,7 +218,7 @@ impl Shaper {
     }
 
     /// So many bytes came from an address that has not proven itself.
-    pub fn note_unproven(&mut self, from: SocketAddr, len: usize) {
+    pub(crate) fn note_unproven(&mut self, from: SocketAddr, len: usize) {
         match &mut self.credit {
             Some((known, credit)) if *known == from => *credit = credit.saturating_add(len),
             other => *other = Some((from, len)),
@@ -221,7 +226,7 @@ impl Shaper {
     }
 
     /// The size of a datagram that holds nothing.
-    pub fn cover_size(&mut self, most: usize) -> usize {
+    pub(crate) fn cover_size(&mut self, most: usize) -> usize {
         // Where sizes follow what is inside, a made-up content has any length.
         let len = OVERHEAD + self.rng.below(most.saturating_sub(OVERHEAD) + 1);
         let chosen = self.padder.padding().is_chosen();
@@ -230,7 +235,7 @@ impl Shaper {
 
     /// When the link has to be looked at; `due`: what it has to do apart from shaping. What is due
     /// earlier than a datagram may leave waits for that.
-    pub fn timeout(&self, due: Option<Duration>) -> Option<Duration> {
+    pub(crate) fn timeout(&self, due: Option<Duration>) -> Option<Duration> {
         let gate = match &self.gate {
             None => due,
             Some(gate) => gate.timeout(due),

@@ -3,8 +3,15 @@
 //!
 //! `Streams` is made when the first stream is opened, by either side. Bytes out: `write` → chunks
 //! ([`buffer`]) → frames in a datagram ([`transmit`]) → sealed by the link. Bytes in: frames →
-//! order ([`incoming`]) → `read`. What was lost is found in [`recovery`]; what arrived is told by
-//! [`acks`]. It knows nothing of what streams are for, seals nothing and reads no clock.
+//! order ([`incoming`]) → `read`. What was lost is found in [`recovery`]; [`acks`] says what arrived.
+//! It knows nothing of what streams are for, seals nothing and reads no clock.
+//!
+//! Who uses them: the delivery of mail (xylem-node), and next the control channel of relays and
+//! rendezvous. Both exchange small requests and answers with one peer that they authenticate by the
+//! link's keys. Over packets each would need its own repetition, order and limits; a second
+//! transport (TCP with TLS, QUIC) would need a second port, a second handshake and a second identity,
+//! and would show an observer what a link hides. So streams stay here, with the loss detector and the
+//! congestion control that they share with transfers (xylem-congestion).
 
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
@@ -30,7 +37,7 @@ pub(crate) use transmit::Layout;
 use acks::Acks;
 use flow::Window;
 use incoming::{Reading, RecvHalf};
-use outgoing::{End, SendHalf, Tell};
+use outgoing::{End, FrameState, SendHalf};
 use recovery::Recovery;
 
 /// Bytes of a stream that a side may send before it has heard of a larger window.
@@ -98,7 +105,7 @@ pub enum StreamError {
     /// As many streams are open as may be ([`MAX_STREAMS`]).
     #[error("too many streams are open")]
     TooMany,
-    /// One side takes no further streams.
+    /// The peer takes no further streams; those that are open go on.
     #[error("no further streams are taken on this link")]
     GoingAway,
     /// Our half was finished or reset before.
@@ -129,7 +136,7 @@ pub(crate) struct StreamSettings {
 struct Stream {
     /// `None` while other frames of it have overtaken the one that opens it.
     purpose: Option<u16>,
-    /// The program never hears of it.
+    /// It was refused: no event of it is reported to the program.
     refused: bool,
     send: SendHalf,
     recv: RecvHalf,
@@ -156,7 +163,7 @@ pub(crate) struct Streams {
     ours: usize,
     theirs: usize,
     /// Streams with something to send.
-    line: VecDeque<u32>,
+    sendable: VecDeque<u32>,
     /// Bytes of all streams that the peer lets us send, and that we have sent.
     send_limit: u64,
     sent: u64,
@@ -165,11 +172,8 @@ pub(crate) struct Streams {
     received: u64,
     consumed: u64,
     window_due: bool,
-    /// The last of the peer's streams that we take, once we have said so.
-    last_taken: Option<u32>,
-    go_away: Tell,
     /// The peer takes no further streams.
-    peer_going: bool,
+    peer_went_away: bool,
     /// Pieces held for reading, of all streams.
     pieces: usize,
     /// The link's round trip, and the time when we were last told it: both for the windows.
@@ -180,7 +184,12 @@ pub(crate) struct Streams {
 }
 
 impl Streams {
-    pub fn new(link: LinkId, settings: StreamSettings, now: Duration, datagram: usize) -> Self {
+    pub(crate) fn new(
+        link: LinkId,
+        settings: StreamSettings,
+        now: Duration,
+        datagram: usize,
+    ) -> Self {
         let dialer = settings.dialer;
         Self {
             link,
@@ -190,16 +199,14 @@ impl Streams {
             next_theirs: if dialer { 1 } else { 2 },
             ours: 0,
             theirs: 0,
-            line: VecDeque::new(),
+            sendable: VecDeque::new(),
             send_limit: INITIAL_LINK_WINDOW,
             sent: 0,
             window: Window::new(INITIAL_LINK_WINDOW, MAX_LINK_WINDOW),
             received: 0,
             consumed: 0,
             window_due: false,
-            last_taken: None,
-            go_away: Tell::Nothing,
-            peer_going: false,
+            peer_went_away: false,
             pieces: 0,
             rtt: Duration::from_millis(100),
             now,
@@ -209,7 +216,7 @@ impl Streams {
     }
 
     /// Bytes sent and received so far, of all streams.
-    pub fn moved(&self) -> u64 {
+    pub(crate) fn moved(&self) -> u64 {
         self.sent + self.received
     }
 
@@ -217,14 +224,14 @@ impl Streams {
         id.is_multiple_of(2) == self.settings.dialer
     }
 
-    fn new_stream(purpose: Option<u16>, open: Tell) -> Stream {
+    fn new_stream(purpose: Option<u16>, open: FrameState) -> Stream {
         let recv = RecvHalf::new(Window::new(INITIAL_STREAM_WINDOW, MAX_STREAM_WINDOW));
         let send = SendHalf::new(INITIAL_STREAM_WINDOW, open);
         Stream { purpose, refused: false, send, recv, queued: false }
     }
 
-    pub fn open(&mut self, purpose: u16) -> Result<StreamId, StreamError> {
-        if self.peer_going || self.last_taken.is_some() {
+    pub(crate) fn open(&mut self, purpose: u16) -> Result<StreamId, StreamError> {
+        if self.peer_went_away {
             return Err(StreamError::GoingAway);
         }
         let id = self.next_ours;
@@ -233,7 +240,7 @@ impl Streams {
         }
         self.next_ours += 2;
         self.ours += 1;
-        let stream = Self::new_stream(Some(purpose), Tell::Due);
+        let stream = Self::new_stream(Some(purpose), FrameState::Due);
         self.table.insert(id, stream);
         self.queue(id);
         Ok(StreamId(id))
@@ -255,22 +262,14 @@ impl Streams {
         Ok(taken)
     }
 
-    pub fn write(&mut self, id: StreamId, data: &[u8]) -> Result<usize, StreamError> {
+    pub(crate) fn write(&mut self, id: StreamId, data: &[u8]) -> Result<usize, StreamError> {
         let taken = self.room(id, data.len())?;
         self.get(id)?.send.buffer.write(&data[..taken]);
         self.queue(id.0);
         Ok(taken)
     }
 
-    /// Takes from the front of `data` what there is room for.
-    pub fn write_bytes(&mut self, id: StreamId, data: &mut Bytes) -> Result<usize, StreamError> {
-        let taken = self.room(id, data.len())?;
-        self.get(id)?.send.buffer.write_bytes(data, taken);
-        self.queue(id.0);
-        Ok(taken)
-    }
-
-    pub fn finish(&mut self, id: StreamId) -> Result<(), StreamError> {
+    pub(crate) fn finish(&mut self, id: StreamId) -> Result<(), StreamError> {
         let stream = self.get(id)?;
         stream.send.check_open()?;
         stream.send.finish();
@@ -278,7 +277,7 @@ impl Streams {
         Ok(())
     }
 
-    pub fn reset(&mut self, id: StreamId, code: u32) -> Result<(), StreamError> {
+    pub(crate) fn reset(&mut self, id: StreamId, code: u32) -> Result<(), StreamError> {
         let stream = self.get(id)?;
         if !stream.send.reset(End::Reset(code)) {
             return Err(StreamError::Ended);
@@ -287,7 +286,7 @@ impl Streams {
         Ok(())
     }
 
-    pub fn stop(&mut self, id: StreamId, code: u32) -> Result<(), StreamError> {
+    pub(crate) fn stop(&mut self, id: StreamId, code: u32) -> Result<(), StreamError> {
         let stream = self.get(id)?;
         match stream.recv.state {
             Reading::Open => {}
@@ -296,7 +295,7 @@ impl Streams {
         }
         // The peer has nothing left to reset if all of it is here.
         if !stream.recv.is_complete() {
-            stream.recv.stop = Tell::Due;
+            stream.recv.stop = FrameState::Due;
         }
         self.discard(id.0, Reading::Stopped(code));
         self.queue(id.0);
@@ -304,7 +303,7 @@ impl Streams {
         Ok(())
     }
 
-    pub fn read(&mut self, id: StreamId) -> Result<StreamRead, StreamError> {
+    pub(crate) fn read(&mut self, id: StreamId) -> Result<StreamRead, StreamError> {
         let (now, rtt) = (self.now, self.rtt);
         let recv = &mut self.get(id)?.recv;
         match recv.state {
@@ -315,7 +314,7 @@ impl Streams {
         }
         let before = recv.pieces();
         let Some(bytes) = recv.read() else {
-            recv.told = false;
+            recv.readable_reported = false;
             if !recv.is_at_end() {
                 return Ok(StreamRead::Pending);
             }
@@ -331,14 +330,6 @@ impl Streams {
             self.queue(id.0);
         }
         Ok(StreamRead::Data(bytes))
-    }
-
-    /// The peer's streams that are not known yet are refused from now on, and we open none.
-    pub fn go_away(&mut self) {
-        if self.last_taken.is_none() {
-            self.last_taken = Some(self.next_theirs.saturating_sub(2));
-            self.go_away = Tell::Due;
-        }
     }
 
     /// Throws away what is held of a stream's incoming half and what will come.
@@ -368,7 +359,7 @@ impl Streams {
             && stream.has_work(room)
         {
             stream.queued = true;
-            self.line.push_back(id);
+            self.sendable.push_back(id);
         }
     }
 
@@ -383,17 +374,17 @@ impl Streams {
 
     /// Whether something waits to be sent, windows aside.
     fn has_work(&self) -> bool {
-        !self.line.is_empty() || self.window_due || self.go_away.is_due()
+        !self.sendable.is_empty() || self.window_due
     }
 
     /// When [`Streams::on_timeout`], or a transmission, is due.
-    pub fn next_timeout(&self) -> Option<Duration> {
+    pub(crate) fn next_timeout(&self) -> Option<Duration> {
         let send_at = self.has_work().then(|| self.recovery.send_at()).flatten();
         [self.acks.deadline(), self.recovery.next_timeout(), send_at].into_iter().flatten().min()
     }
 
     /// The peer has moved: the way there is another one.
-    pub fn on_new_path(&mut self, now: Duration) {
+    pub(crate) fn on_new_path(&mut self, now: Duration) {
         self.now = now;
         self.recovery.on_new_path(now);
     }
@@ -405,9 +396,9 @@ impl Stream {
     }
 
     /// Events of the incoming half that are due once the program knows of the stream.
-    fn tell_readable(&mut self, link: LinkId, id: u32) -> Option<Event> {
-        let tell = self.purpose.is_some() && !self.recv.told && self.recv.is_readable();
-        self.recv.told |= tell;
-        tell.then_some(Event::StreamReadable { link, stream: StreamId(id) })
+    fn readable_event(&mut self, link: LinkId, id: u32) -> Option<Event> {
+        let due = self.purpose.is_some() && !self.recv.readable_reported && self.recv.is_readable();
+        self.recv.readable_reported |= due;
+        due.then_some(Event::StreamReadable { link, stream: StreamId(id) })
     }
 }

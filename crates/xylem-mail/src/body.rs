@@ -105,7 +105,7 @@ impl Body {
         let (sent_ms, size) = (fields.u64()?, fields.u64()?);
         let name = fields.text(MAX_NAME)?.to_owned();
         let len = usize::try_from(fields.u32()?).ok()?;
-        let content = fields.take(len).filter(|_| len <= MAX_NOTE)?;
+        let content = fields.bytes(len).filter(|_| len <= MAX_NOTE)?;
         let used = bytes.len().saturating_sub(fields.0.len());
         let is_padding = fields.0.iter().all(|byte| *byte == 0);
         if bytes.len() > MAX_BODY || bytes.len() != padded(used) || !is_padding {

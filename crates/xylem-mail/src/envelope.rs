@@ -143,14 +143,14 @@ pub fn open(us: &Identity, envelope: &[u8]) -> Option<Opened> {
         FIRST => {
             let (prekey, ephemeral) = (fields.u32()?, PeerKey(fields.array()?));
             let len = usize::from(fields.u16()?);
-            let card = Box::new(Card::from_bytes(fields.take(len)?).ok()?);
+            let card = Box::new(Card::from_bytes(fields.bytes(len)?).ok()?);
             Inside::First { prekey, ephemeral, card }
         }
         NEXT => Inside::Next { session: fields.array()? },
         _ => return None,
     };
     let len = usize::try_from(fields.u32()?).ok()?;
-    let message = fields.take(len)?.to_vec();
+    let message = fields.bytes(len)?.to_vec();
     let right =
         len == body.saturating_add(HEADER_LEN + TAG_LEN) && fields.0.iter().all(|byte| *byte == 0);
     right.then_some(Opened { id: EnvelopeId::of(envelope), inside, message })

@@ -4,20 +4,20 @@ use xylem_hash::Hasher;
 
 /// The labels (BLAKE3 `derive_key` contexts); docs/spec/mail.md, "Conventions".
 pub(crate) mod label {
-    pub const MAILBOX: &str = "xylem-mail v1 mailbox";
-    pub const ENVELOPE: &str = "xylem-mail v1 envelope";
-    pub const ENVELOPE_ID: &str = "xylem-mail v1 envelope id";
-    pub const ENVELOPE_EPHEMERAL: &str = "xylem-mail v1 envelope ephemeral";
-    pub const SESSION: &str = "xylem-mail v1 session";
-    pub const SESSION_ID: &str = "xylem-mail v1 session id";
-    pub const SESSION_EPHEMERAL: &str = "xylem-mail v1 session ephemeral";
-    pub const RATCHET: &str = "xylem-mail v1 ratchet";
-    pub const RATCHET_SEED: &str = "xylem-mail v1 ratchet seed";
+    pub(crate) const MAILBOX: &str = "xylem-mail v1 mailbox";
+    pub(crate) const ENVELOPE: &str = "xylem-mail v1 envelope";
+    pub(crate) const ENVELOPE_ID: &str = "xylem-mail v1 envelope id";
+    pub(crate) const ENVELOPE_EPHEMERAL: &str = "xylem-mail v1 envelope ephemeral";
+    pub(crate) const SESSION: &str = "xylem-mail v1 session";
+    pub(crate) const SESSION_ID: &str = "xylem-mail v1 session id";
+    pub(crate) const SESSION_EPHEMERAL: &str = "xylem-mail v1 session ephemeral";
+    pub(crate) const RATCHET: &str = "xylem-mail v1 ratchet";
+    pub(crate) const RATCHET_SEED: &str = "xylem-mail v1 ratchet seed";
     /// The ratchet's two keep the names of the crate that it came from.
-    pub const RATCHET_START: &str = "xylem-link v3 ratchet start";
-    pub const RATCHET_ROOT: &str = "xylem-link v3 ratchet root";
-    pub const ASSOCIATED: &str = "xylem-mail v1 associated";
-    pub const CARD: &[u8] = b"xylem-mail v1 card";
+    pub(crate) const RATCHET_START: &str = "xylem-link v3 ratchet start";
+    pub(crate) const RATCHET_ROOT: &str = "xylem-link v3 ratchet root";
+    pub(crate) const ASSOCIATED: &str = "xylem-mail v1 associated";
+    pub(crate) const CARD: &[u8] = b"xylem-mail v1 card";
 }
 
 /// BLAKE3 in key derivation mode over the parts, which are all of fixed length, but for the last.

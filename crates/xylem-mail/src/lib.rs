@@ -38,6 +38,7 @@ mod prekeys;
 mod agreement;
 mod body;
 mod envelope;
+#[allow(unreachable_pub, reason = "public in xylem-mail-internals")]
 mod ratchet;
 mod session;
 

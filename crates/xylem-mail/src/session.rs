@@ -279,7 +279,7 @@ impl Session {
             0 => None,
             _ => {
                 let len = usize::from(fields.u16()?);
-                Some(Box::new(Card::from_bytes(fields.take(len)?).ok()?))
+                Some(Box::new(Card::from_bytes(fields.bytes(len)?).ok()?))
             }
         };
         let count = usize::from(fields.u16()?);

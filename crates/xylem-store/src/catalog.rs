@@ -17,11 +17,9 @@ use xylem_hash::Hash;
 use crate::error::StoreError;
 use crate::file::{FileRef, read_whole};
 use crate::known::{Known, MAX_RECORD, RecordError};
+use crate::layout::KNOWN;
 use crate::medium::{DirItem, OpenHow};
 use crate::store::Store;
-
-/// Directory of the records.
-pub(crate) const KNOWN: &str = "known";
 
 impl Store {
     /// Every record, in no particular order. Damaged ones are passed over and counted

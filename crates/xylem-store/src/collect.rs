@@ -12,14 +12,15 @@ use std::path::{Path, PathBuf};
 
 use xylem_hash::Hash;
 
-use crate::catalog::{KNOWN, record_name};
+use crate::catalog::record_name;
 use crate::error::StoreError;
 use crate::file::FileRef;
 use crate::known::Known;
+use crate::layout::{KNOWN, NEW, OBJECTS, PARTIAL};
 use crate::medium::{FileKind, OpenHow};
 use crate::objects::{ObjectInfo, Objects, part_of_name};
 use crate::old_shares::old_share_name;
-use crate::store::{NEW, PARTIAL, Store, object_name};
+use crate::store::{Store, object_name};
 use crate::sweep::os_path;
 
 /// What is to go.
@@ -267,7 +268,7 @@ impl Store {
     /// The medium's.
     pub fn oddities(&self) -> Result<Vec<(PathBuf, &'static str)>, StoreError> {
         let mut odd = Vec::new();
-        for dir in [crate::store::OBJECTS, PARTIAL] {
+        for dir in [OBJECTS, PARTIAL] {
             for item in self.names_in(dir)? {
                 if part_of_name(Path::new(&item.name)).is_none() || item.kind != FileKind::File {
                     odd.push((self.full(&Path::new(dir).join(item.name)), "not part of a store"));

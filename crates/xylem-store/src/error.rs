@@ -190,7 +190,7 @@ impl fmt::Display for StoreError {
             }
             Self::OutOfRange { offset, .. } => write!(f, "{path}: byte {offset} is out of range"),
             Self::Format { version, .. } => {
-                let ours = crate::format::FORMAT;
+                let ours = crate::layout::FORMAT;
                 write!(
                     f,
                     "{path}: a newer xylem made this store (format {version}, known here: up to {ours})"

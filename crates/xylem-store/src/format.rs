@@ -12,11 +12,10 @@ use std::path::Path;
 use crate::atomic::Durability;
 use crate::error::StoreError;
 use crate::file::read_whole;
+use crate::layout::FORMAT;
 use crate::medium::OpenHow;
 use crate::store::Store;
 
-/// The format that this program writes.
-pub const FORMAT: u32 = 1;
 /// Where a store says which format it has.
 const NAME: &str = "format";
 /// What stands before the number.

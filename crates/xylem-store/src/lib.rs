@@ -42,6 +42,8 @@
 
 // In the order in which bytes flow: what everything stands on, the store's own directory,
 // publishing and serving, fetching.
+mod layout;
+
 mod error;
 mod medium;
 
@@ -69,8 +71,6 @@ mod node_buffer;
 mod publish;
 
 mod serve;
-
-mod segments;
 
 mod scan;
 
@@ -103,8 +103,8 @@ pub use error::{Difference, StoreError};
 
 pub use attributes::{Attributes, OverwritePolicy, Unset};
 pub use file::{FileRef, FileState};
-pub use format::FORMAT;
 pub use known::{Known, MAX_KNOWN_PATH, MAX_NOTE, Origin, RecordError};
+pub use layout::FORMAT;
 pub use medium::{Clobber, DirItem, FileKind, FileTime, Medium, MediumFile, Meta, OpenHow};
 pub use names::{FolderNames, Visit};
 pub use objects::{ObjectInfo, Objects};
@@ -116,7 +116,6 @@ pub use publish::{Hashed, RegionReader, hash_file};
 pub use range::RangeFile;
 pub use repair::{Repair, RepairRecord};
 pub use scan::{RegionScan, Scan, ScanBuffer};
-pub use segments::SegmentSet;
 pub use servable::OnServable;
 pub use serve::{FileCache, SharedFile};
 pub use sparse::SparseReader;

@@ -10,7 +10,6 @@ use xylem_tree::NODE_LEN;
 
 use crate::error::StoreError;
 use crate::file::FileRef;
-use crate::outboard::byte_of;
 
 /// Bytes of new nodes before a buffer asks to be written.
 const BUFFER_BYTES: usize = 64 * 1024;
@@ -166,6 +165,13 @@ impl NodeBuffer {
         }
         known
     }
+}
+
+/// Where a slot starts in its file.
+pub(crate) fn byte_of(file: &FileRef, slot: u64) -> Result<u64, StoreError> {
+    // Systems count file offsets in signed 64 bits; stay well below, so that ends can be added.
+    let byte = slot.checked_mul(NODE_LEN as u64).filter(|byte| *byte < 1 << 62);
+    byte.ok_or_else(|| StoreError::OutOfRange { path: file.path().into(), offset: u64::MAX })
 }
 
 /// `len` bits, 1 to 128, from `from` on.

@@ -11,8 +11,9 @@ use xylem_hash::Hash;
 
 use crate::catalog::hash_of_name;
 use crate::error::StoreError;
+use crate::layout::OBJECTS;
 use crate::medium::FileKind;
-use crate::store::{OBJECTS, Part, Store, object_name};
+use crate::store::{Part, Store, object_name};
 
 /// One finished part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,11 +5,11 @@
 //! by whoever receives them, and a resumed fetch checks nodes top-down from the root.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
-use xylem_tree::{NODE_LEN, NodeSource};
+use xylem_tree::NodeSource;
 
 use crate::error::StoreError;
 use crate::file::FileRef;
-use crate::node_buffer::NodeBuffer;
+use crate::node_buffer::{NodeBuffer, byte_of};
 
 /// Bytes of one cached block of a reader: 128 slots, the nodes of 64 neighbouring segments.
 const BLOCK: usize = 4096;
@@ -47,13 +47,6 @@ impl OutboardFile {
     pub fn reader_at(&self, slot_offset: u64) -> OutboardReader {
         OutboardReader { file: self.file.clone(), base: slot_offset, blocks: Vec::new(), clock: 0 }
     }
-}
-
-/// Where a slot starts in its file.
-pub(crate) fn byte_of(file: &FileRef, slot: u64) -> Result<u64, StoreError> {
-    // Systems count file offsets in signed 64 bits; stay well below, so that ends can be added.
-    let byte = slot.checked_mul(NODE_LEN as u64).filter(|byte| *byte < 1 << 62);
-    byte.ok_or_else(|| StoreError::OutOfRange { path: file.path().into(), offset: u64::MAX })
 }
 
 /// Writes one outboard, or several in turn ([`OutboardWriter::rebase`]), gathering small pieces.

@@ -9,7 +9,7 @@ use std::io::IoSlice;
 use std::path::{Path, PathBuf};
 
 use xylem_hash::Hash;
-use xylem_tree::{Geometry, Node, NodeValue, Segment, Verified};
+use xylem_tree::{Geometry, Node, NodeValue, Segment, SegmentSet, Verified};
 
 use crate::atomic::{Durability, install};
 use crate::attributes::{Attributes, OverwritePolicy, Unset, apply};
@@ -19,7 +19,6 @@ use crate::file::{FileRef, open_locked};
 use crate::node_buffer::NodeBuffer;
 use crate::outboard::OutboardFile;
 use crate::scan::Scan;
-use crate::segments::SegmentSet;
 use crate::servable::{OnServable, Servable};
 use crate::sparse::has_zero_page;
 use crate::store::{Part, Store};

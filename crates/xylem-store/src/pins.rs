@@ -10,11 +10,9 @@ use xylem_hash::Hash;
 
 use crate::catalog::{hash_of_name, path_key};
 use crate::error::StoreError;
+use crate::layout::PINS;
 use crate::medium::OpenHow;
 use crate::store::Store;
-
-/// Directory of the pins.
-pub(crate) const PINS: &str = "pins";
 
 impl Store {
     /// Keeps everything of a root from now on.

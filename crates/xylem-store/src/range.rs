@@ -4,14 +4,13 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use xylem_hash::Hash;
-use xylem_tree::{Geometry, Segment, SegmentIndex, Verified};
+use xylem_tree::{Geometry, Segment, SegmentIndex, SegmentSet, Verified};
 
 use crate::atomic::install;
 use crate::attributes::OverwritePolicy;
 use crate::error::StoreError;
 use crate::file::FileRef;
 use crate::medium::OpenHow;
-use crate::segments::SegmentSet;
 use crate::store::Store;
 
 /// The bytes of a range, from offset 0 of the result on. It begins anew each time: nothing of an

@@ -18,11 +18,10 @@ use xylem_tree::{Geometry, Segment, Verified};
 
 use crate::error::StoreError;
 use crate::file::{FileRef, FileState, read_whole, require_regular};
+use crate::layout::REPAIRS;
 use crate::medium::{FileTime, OpenHow};
 use crate::store::Store;
 
-/// Directory of the records.
-pub(crate) const REPAIRS: &str = "repairs";
 const MAGIC: &[u8; 8] = b"xyrepair";
 const CHECKSUM: usize = 8;
 const BODY: usize = CHECKSUM + 32;

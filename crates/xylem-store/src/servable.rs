@@ -2,9 +2,7 @@
 
 use std::ops::Range;
 
-use xylem_tree::{Node, NodeValue};
-
-use crate::segments::SegmentSet;
+use xylem_tree::{Node, NodeValue, SegmentSet};
 
 /// Hears of segments that can be served from now on.
 pub type OnServable = Box<dyn FnMut(&[Range<u64>]) + Send + Sync>;

@@ -132,17 +132,17 @@ impl Staging {
     /// in large runs, the last ones by [`Staging::finish_as`].
     ///
     /// # Errors
-    /// [`StoreError::OutOfRange`] for nodes that such a file does not have; the medium's.
+    /// [`StoreError::OutOfRange`] for nodes that `file` does not have; the medium's.
     pub fn put_nodes(
         &mut self,
+        file: &SmallFile<'_>,
         geometry: &Geometry,
         slot_offset: u64,
         nodes: &Verified<Vec<(Node, NodeValue)>>,
     ) -> Result<(), StoreError> {
         for (node, value) in nodes.iter() {
-            if !geometry.node_exists(*node) {
-                let path = self.outboard.file().path().to_path_buf();
-                return Err(StoreError::OutOfRange { path, offset: node.slot() });
+            if nodes.root() != file.root || !geometry.node_exists(*node) {
+                return Err(self.folders.out_of_range(file.path, node.slot()));
             }
             self.nodes.push(slot_offset.saturating_add(node.slot()), &value.0);
         }

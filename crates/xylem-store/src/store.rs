@@ -12,22 +12,12 @@ use std::sync::Arc;
 use xylem_hash::Hash;
 
 use crate::atomic::{self, Durability, sync_above};
-use crate::catalog::KNOWN;
 use crate::dirs::{create_dirs, make_dir, open_dir};
 use crate::error::StoreError;
 use crate::file::{FileRef, open_locked, read_whole};
-use crate::format::FORMAT;
+use crate::layout::{FORMAT, KNOWN, NEW, OBJECTS, PARTIAL, PINS, REPAIRS};
 use crate::medium::{Clobber, Medium, Meta, OpenHow};
 use crate::outboard::OutboardFile;
-use crate::pins::PINS;
-use crate::repair::REPAIRS;
-
-/// Finished parts.
-pub(crate) const OBJECTS: &str = "objects";
-/// Parts of fetches under way.
-pub(crate) const PARTIAL: &str = "partial";
-/// Files under construction.
-pub(crate) const NEW: &str = "new";
 
 /// Attempts to find a free temporary name before giving up; also the largest number of files
 /// that can be under construction at once.

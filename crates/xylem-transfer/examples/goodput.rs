@@ -7,6 +7,7 @@ mod sim;
 use std::time::Duration;
 
 use sim::{Behaviour, Original, World, path};
+use xylem_congestion::Algorithm;
 use xylem_sim::Conditions;
 use xylem_transfer::Config;
 
@@ -17,7 +18,11 @@ const ROUND_TRIPS: [u64; 4] = [1, 20, 100, 300];
 /// that were lost.
 fn fetch(original: &Original, nets: &[Conditions]) -> (f64, f64) {
     let algorithm = std::env::args().nth(1);
-    let congestion = algorithm.map(|a| a.parse().expect("the name of an algorithm"));
+    let congestion = algorithm.map(|name| match name.as_str() {
+        "cubic" => Algorithm::Cubic,
+        "bbr" => Algorithm::Bbr,
+        _ => panic!("{name} is not an algorithm (cubic, bbr)"),
+    });
     let mut world = World::new(original, Config { congestion, ..Config::default() }, 1);
     for net in nets {
         world = world.peer(original, Behaviour::Honest, *net);

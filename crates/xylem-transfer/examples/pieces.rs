@@ -4,7 +4,7 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use xylem_transfer::Bitmap;
+use xylem_tree::SegmentSet;
 
 /// The best of so many rounds: what other programs on the machine do only ever adds.
 const ROUNDS: usize = 30;
@@ -20,8 +20,8 @@ fn best(mut work: impl FnMut() -> u64) -> (Duration, u64) {
     (least, count)
 }
 
-fn full(len: u64) -> Bitmap {
-    let mut set = Bitmap::empty(len);
+fn full(len: u64) -> SegmentSet {
+    let mut set = SegmentSet::new(len);
     set.insert_range(0..len);
     set
 }
@@ -47,7 +47,7 @@ fn main() {
     println!("mark a piece: {:.2} ns", each(mark));
     let look = best(|| (0..100_000).filter(|i| !black_box(&set).contains(*i)).count() as u64);
     println!("is a piece there: {:.2} ns", each(look));
-    let mut few = Bitmap::empty(100_000);
+    let mut few = SegmentSet::new(100_000);
     (0..100).for_each(|i| assert!(few.insert(i * 997)));
     let iterate = best(|| black_box(&few).iter().count() as u64);
     println!("iterate 100 missing of 100,000: {:.2} us", iterate.0.as_secs_f64() * 1e6);

@@ -14,6 +14,20 @@ use crate::key::{KeyMap, object_number};
 /// mebibyte on disk, and few enough that peers of one source soon hold different ones.
 pub(crate) const BLOCK: u64 = 64;
 
+/// A block to ask one peer for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Block {
+    pub object: u64,
+    pub number: u64,
+}
+
+impl Block {
+    /// Its segments; some may lie past the object's end.
+    pub(crate) fn segments(self) -> Range<u64> {
+        self.number * BLOCK..(self.number + 1) * BLOCK
+    }
+}
+
 /// What a peer with a part of a publication can be asked for.
 #[derive(Debug, Default)]
 pub(crate) struct Available {

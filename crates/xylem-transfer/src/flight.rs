@@ -1,13 +1,13 @@
-//! What one peer was asked and has not answered, in the order of sending.
+//! What one source was asked and has not answered, in the order of sending.
 //!
-//! A request leaves the table in one of three ways: it is answered, it counts as lost, or the peer is
+//! A request leaves the table in one of three ways: it is answered, it counts as lost, or the source is
 //! dropped. Lost ones are remembered a while: their Data may be late rather than lost, is then welcome,
 //! and tells the loss detector that it was too quick.
 
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use xylem_congestion::Sent;
+use xylem_congestion::{LossDetector, LossRule, Rtt, SendRecord, Sent};
 
 use crate::key::{Key, KeyMap};
 
@@ -16,29 +16,39 @@ const LATE_MAX: usize = 8_192;
 const LATE_FOR: Duration = Duration::from_secs(6);
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct Request {
     key: Key,
     sent: Sent,
-    outstanding: bool,
     /// Another peer has been asked for the same thing.
     copied: bool,
+}
+
+impl SendRecord for Request {
+    fn sent_at(&self) -> Duration {
+        self.sent.sent_at()
+    }
+
+    fn bytes(&self) -> usize {
+        SendRecord::bytes(&self.sent)
+    }
 }
 
 /// A request that counted as lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Late {
+    pub number: u64,
     pub sent: Sent,
-    pub told: Told,
+    pub cause: LossCause,
     lost_at: Duration,
 }
 
-/// Whether congestion control was told of a loss.
+/// Why a request counted as lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
-    /// Yes: something later was answered.
-    Loss,
-    /// No: nothing was answered, and it was asked of somebody else.
-    Nothing,
+pub(crate) enum LossCause {
+    /// Something later was answered: the path dropped it, which congestion control was told.
+    Overtaken,
+    /// Nothing was answered, and it was asked of somebody else; congestion control was told nothing.
+    Silence,
 }
 
 /// How an arriving Data relates to what was asked.
@@ -46,34 +56,43 @@ pub(crate) enum Told {
 pub(crate) enum Answer {
     /// An outstanding request. `earlier`: one for the same that counted as lost, so that the round
     /// trip cannot be told.
-    Outstanding { sequence: u64, sent: Sent, earlier: Option<Late> },
+    Outstanding { number: u64, sent: Sent, earlier: Option<Late> },
     /// A request that counted as lost.
     Late(Late),
-    /// Never asked of this peer, or answered already.
+    /// Never asked of this source, or answered already.
     Unasked,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Flight {
-    /// `entries[i]` is request number `base + i`; the front one is outstanding.
-    base: u64,
-    entries: VecDeque<Entry>,
+    /// Time after a later answer proves a loss, not the number of later answers: caches and disks
+    /// answer in an order of their own, which is no loss.
+    requests: LossDetector<Request>,
     by_key: KeyMap<Key, u64>,
-    late: KeyMap<Key, Late>,
-    late_order: VecDeque<(Key, Duration)>,
+    late: LateRequests,
+    /// Requests below this number were looked at for a copy.
     copied_to: u64,
-    /// What the outstanding requests weigh.
-    bytes: u64,
+}
+
+impl Default for Flight {
+    fn default() -> Self {
+        Self {
+            requests: LossDetector::new(LossRule::Time),
+            by_key: KeyMap::default(),
+            late: LateRequests::default(),
+            copied_to: 0,
+        }
+    }
 }
 
 impl Flight {
     /// Bytes that the outstanding requests call for.
     pub(crate) fn bytes(&self) -> u64 {
-        self.bytes
+        self.requests.bytes() as u64
     }
 
     pub(crate) fn outstanding(&self) -> usize {
-        self.by_key.len()
+        self.requests.count()
     }
 
     pub(crate) fn is_outstanding(&self, key: Key) -> bool {
@@ -82,119 +101,128 @@ impl Flight {
 
     /// An outstanding request as it was sent.
     pub(crate) fn sent_of(&self, key: Key) -> Option<Sent> {
-        let place = self.by_key.get(&key)?.checked_sub(self.base)?;
-        Some(self.entries.get(usize::try_from(place).ok()?)?.sent)
-    }
-
-    /// The number that the next request will get.
-    pub(crate) fn next_sequence(&self) -> u64 {
-        self.base + self.entries.len() as u64
-    }
-
-    /// When the request that has waited longest was sent, and its number.
-    pub(crate) fn oldest(&self) -> Option<(u64, Duration)> {
-        self.entries.front().map(|e| (self.base, e.sent.sent_at()))
+        Some(self.requests.get(*self.by_key.get(&key)?)?.sent)
     }
 
     /// Enters a request; false (and nothing done) if the same is outstanding already. A copy of what
     /// another peer was asked is not copied again.
-    pub(crate) fn sent(&mut self, sent: Sent, key: Key, copied: bool) -> bool {
+    pub(crate) fn on_sent(&mut self, sent: Sent, key: Key, copied: bool) -> bool {
         if self.by_key.contains_key(&key) {
             return false;
         }
-        self.by_key.insert(key, self.next_sequence());
-        self.bytes += sent.bytes();
-        self.entries.push_back(Entry { key, sent, outstanding: true, copied });
+        let number = self.requests.on_sent(Request { key, sent, copied });
+        self.by_key.insert(key, number);
         true
     }
 
     /// Takes the request that `key` answers out of the table.
     pub(crate) fn answered(&mut self, key: Key) -> Answer {
-        let late = if self.late.is_empty() { None } else { self.late.remove(&key) };
-        match (self.by_key.remove(&key), late) {
-            (Some(sequence), late) => {
-                let entry = &mut self.entries[(sequence - self.base) as usize];
-                entry.outstanding = false;
-                let sent = entry.sent;
-                self.bytes -= sent.bytes();
-                self.drop_settled();
-                Answer::Outstanding { sequence, sent, earlier: late }
+        let late = self.late.remove(key);
+        let number = self.by_key.remove(&key);
+        let request = number.and_then(|number| Some((number, self.requests.remove(number)?)));
+        match (request, late) {
+            (Some((number, request)), earlier) => {
+                Answer::Outstanding { number, sent: request.sent, earlier }
             }
             (None, Some(late)) => Answer::Late(late),
             (None, None) => Answer::Unasked,
         }
     }
 
-    fn drop_settled(&mut self) {
-        while self.entries.front().is_some_and(|e| !e.outstanding) {
-            self.entries.pop_front();
-            self.base += 1;
-        }
+    /// The answer was to this request, so what was sent before is due.
+    pub(crate) fn on_arrival(&mut self, number: u64) {
+        self.requests.on_arrival(number);
     }
 
-    /// Counts the oldest request as lost if its number is below `before` and it was sent by `sent_by`.
-    pub(crate) fn lose_oldest(
+    /// What counted as lost has come: the path reorders.
+    pub(crate) fn on_late(&mut self, now: Duration, late: &Late) {
+        self.requests.on_late(now, late.number, late.sent.sent_at());
+    }
+
+    /// When the oldest request counts as lost, if something later was answered.
+    pub(crate) fn loss_due(&self, rtt: &Rtt) -> Option<Duration> {
+        self.requests.loss_due(rtt)
+    }
+
+    /// Takes the oldest request out if it is lost by now.
+    pub(crate) fn take_lost(&mut self, now: Duration, rtt: &Rtt) -> Option<(Key, Sent)> {
+        let (number, request) = self.requests.take_lost(now, rtt)?;
+        Some(self.forget(now, number, request, LossCause::Overtaken))
+    }
+
+    /// Takes the oldest request out, which nothing answers.
+    pub(crate) fn give_up_oldest(&mut self, now: Duration) -> Option<Key> {
+        let (number, request) = self.requests.take_oldest()?;
+        Some(self.forget(now, number, request, LossCause::Silence).0)
+    }
+
+    fn forget(
         &mut self,
         now: Duration,
-        before: u64,
-        sent_by: Duration,
-        told: Told,
-    ) -> Option<(Key, Sent)> {
-        let (sequence, sent_at) = self.oldest()?;
-        if sequence >= before || sent_at > sent_by {
-            return None;
-        }
-        let Entry { key, sent, .. } = self.entries.pop_front()?;
-        self.by_key.remove(&key);
-        self.bytes -= sent.bytes();
-        self.base += 1;
-        self.drop_settled();
-        self.remember(key, Late { sent, lost_at: now, told });
-        Some((key, sent))
-    }
-
-    fn remember(&mut self, key: Key, late: Late) {
-        let now = late.lost_at;
-        while let Some(&(old, at)) = self.late_order.front() {
-            if self.late_order.len() < LATE_MAX && at + LATE_FOR > now {
-                break;
-            }
-            self.late_order.pop_front();
-            if self.late.get(&old).is_some_and(|l| l.lost_at == at) {
-                self.late.remove(&old);
-            }
-        }
-        self.late.insert(key, late);
-        self.late_order.push_back((key, now));
+        number: u64,
+        lost: Request,
+        cause: LossCause,
+    ) -> (Key, Sent) {
+        self.by_key.remove(&lost.key);
+        self.late.insert(lost.key, Late { number, sent: lost.sent, cause, lost_at: now });
+        (lost.key, lost.sent)
     }
 
     /// The oldest outstanding request that was not yet asked of a second peer, and when it was sent.
     /// Walks forward over each request once.
     pub(crate) fn oldest_uncopied(&mut self) -> Option<(Key, Duration)> {
-        self.copied_to = self.copied_to.max(self.base);
-        loop {
-            let entry = self.entries.get((self.copied_to - self.base) as usize)?;
-            if entry.outstanding && !entry.copied {
-                return Some((entry.key, entry.sent.sent_at()));
+        self.copied_to = self.copied_to.max(self.requests.first());
+        while self.copied_to < self.requests.next_number() {
+            if let Some(request) = self.requests.get(self.copied_to).filter(|r| !r.copied) {
+                return Some((request.key, request.sent_at()));
             }
             self.copied_to += 1;
         }
+        None
     }
 
     /// [`Self::oldest_uncopied`] counts as copied from here on.
     pub(crate) fn mark_copied(&mut self) {
-        let place = self.copied_to.saturating_sub(self.base) as usize;
-        if let Some(entry) = self.entries.get_mut(place) {
-            entry.copied = true;
+        if let Some(request) = self.requests.get_mut(self.copied_to) {
+            request.copied = true;
             self.copied_to += 1;
         }
     }
 
     /// Empties the table: what was outstanding, oldest first.
     pub(crate) fn drain(&mut self) -> Vec<Key> {
-        let keys = self.entries.iter().filter(|e| e.outstanding).map(|e| e.key).collect();
-        *self = Self { base: self.next_sequence(), ..Self::default() };
+        let keys = core::iter::from_fn(|| Some(self.requests.take_oldest()?.1.key)).collect();
+        self.by_key.clear();
+        self.late = LateRequests::default();
         keys
+    }
+}
+
+/// Requests that counted as lost not long ago.
+#[derive(Debug, Default)]
+struct LateRequests {
+    by_key: KeyMap<Key, Late>,
+    order: VecDeque<(Key, Duration)>,
+}
+
+impl LateRequests {
+    fn remove(&mut self, key: Key) -> Option<Late> {
+        if self.by_key.is_empty() { None } else { self.by_key.remove(&key) }
+    }
+
+    fn insert(&mut self, key: Key, late: Late) {
+        let now = late.lost_at;
+        while let Some(&(old, at)) = self.order.front() {
+            if self.order.len() < LATE_MAX && at + LATE_FOR > now {
+                break;
+            }
+            self.order.pop_front();
+            if self.by_key.get(&old).is_some_and(|late| late.lost_at == at) {
+                self.by_key.remove(&old);
+            }
+        }
+        self.by_key.insert(key, late);
+        self.order.push_back((key, now));
     }
 }
 
@@ -219,55 +247,64 @@ mod tests {
         flow.on_sent(now, 1_000, 0)
     }
 
-    fn late(sent_at: u64) -> Late {
-        Late { sent: at(ms(sent_at)), told: Told::Loss, lost_at: ms(10) }
+    fn late(number: u64) -> Late {
+        Late { number, sent: at(ms(number)), cause: LossCause::Overtaken, lost_at: ms(10) }
+    }
+
+    /// A path on which an answer that is 1 ms late is lost.
+    fn quick() -> Rtt {
+        let mut rtt = Rtt::default();
+        rtt.sample(Duration::ZERO, ms(0));
+        rtt
     }
 
     #[test]
     fn answers_lost_and_late() {
         let mut f = Flight::default();
         for i in 0..4 {
-            assert!(f.sent(at(ms(i)), key(i), false));
+            assert!(f.on_sent(at(ms(i)), key(i), false));
         }
-        assert!(!f.sent(at(ms(9)), key(3), false));
+        assert!(!f.on_sent(at(ms(9)), key(3), false));
         assert_eq!(
             f.answered(key(2)),
-            Answer::Outstanding { sequence: 2, sent: at(ms(2)), earlier: None }
+            Answer::Outstanding { number: 2, sent: at(ms(2)), earlier: None }
         );
         assert_eq!(f.answered(key(2)), Answer::Unasked);
-        assert_eq!(f.lose_oldest(ms(10), 2, ms(5), Told::Loss), Some((key(0), at(ms(0)))));
-        assert_eq!(f.lose_oldest(ms(10), 2, ms(5), Told::Loss), Some((key(1), at(ms(1)))));
-        assert_eq!(f.lose_oldest(ms(10), 2, ms(5), Told::Loss), None); // 3 was sent after 2
+        assert_eq!(f.take_lost(ms(10), &quick()), None, "nothing later is known to have arrived");
+        f.on_arrival(2);
+        assert_eq!(f.take_lost(ms(10), &quick()), Some((key(0), at(ms(0)))));
+        assert_eq!(f.take_lost(ms(10), &quick()), Some((key(1), at(ms(1)))));
+        assert_eq!(f.take_lost(ms(10), &quick()), None, "3 was sent after 2");
         assert_eq!((f.outstanding(), f.bytes()), (1, 1_000));
-        assert!(f.sent(at(ms(11)), key(0), false));
+        assert!(f.on_sent(at(ms(11)), key(0), false));
         assert_eq!(
             f.answered(key(0)),
-            Answer::Outstanding { sequence: 4, sent: at(ms(11)), earlier: Some(late(0)) }
+            Answer::Outstanding { number: 4, sent: at(ms(11)), earlier: Some(late(0)) }
         );
         assert_eq!(f.answered(key(1)), Answer::Late(late(1)));
         assert_eq!(f.answered(key(1)), Answer::Unasked);
         assert_eq!(f.drain(), [key(3)]);
-        assert_eq!((f.outstanding(), f.bytes(), f.next_sequence()), (0, 0, 5));
+        assert_eq!((f.outstanding(), f.bytes(), f.requests.next_number()), (0, 0, 5));
     }
 
     #[test]
     fn what_was_lost_is_forgotten_in_time() {
         let mut f = Flight::default();
         for i in 0..LATE_MAX as u64 + 10 {
-            f.sent(at(ms(0)), key(i), false);
-            f.lose_oldest(ms(1), u64::MAX, ms(0), Told::Loss);
+            f.on_sent(at(ms(0)), key(i), false);
+            f.give_up_oldest(ms(1));
         }
-        assert!(f.late.len() <= LATE_MAX && f.late_order.len() <= LATE_MAX);
-        f.sent(at(ms(0)), key(1 << 40), false);
-        f.lose_oldest(ms(20_000), u64::MAX, ms(0), Told::Loss);
-        assert_eq!(f.late.len(), 1);
+        assert!(f.late.by_key.len() <= LATE_MAX && f.late.order.len() <= LATE_MAX);
+        f.on_sent(at(ms(0)), key(1 << 40), false);
+        f.give_up_oldest(ms(20_000));
+        assert_eq!(f.late.by_key.len(), 1);
     }
 
     #[test]
     fn each_request_is_copied_once() {
         let mut f = Flight::default();
         for i in 0..3 {
-            f.sent(at(ms(i)), key(i), i == 1);
+            f.on_sent(at(ms(i)), key(i), i == 1);
         }
         f.answered(key(0));
         assert_eq!(f.oldest_uncopied(), Some((key(2), ms(2))));

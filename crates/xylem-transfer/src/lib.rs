@@ -32,27 +32,27 @@
 
 // What is to be fetched, and what is reported.
 mod event;
-// What one Interest asks for; sets of segments; one object.
-mod bitmap;
+// What one Interest asks for; what bounds a transfer in time.
 mod key;
-mod object;
-// One peer: what it was asked, what is lost.
+mod limits;
+// One source: what it was asked, how fast, what is lost.
 mod flight;
-mod peer;
-// Who has what, and whom to ask for which part of it.
+mod flow;
+// One peer, what it has; all of them, and whose turn it is.
 mod available;
-mod rarest;
-mod turns;
-// All of it.
-mod arrive;
-mod ask;
-mod prng;
+mod fair_queue;
+mod peer;
+mod peers;
 mod question;
+// One object, which blocks few have; all of them, and what is to be asked for.
+mod object;
+mod objects;
+mod rarest;
+// All of it: asking, and judging what comes.
 mod transfer;
-// One peer alone, for fetches of another kind.
+// One source alone, for fetches of another kind.
 mod pipeline;
 
-pub use bitmap::Bitmap;
 pub use event::{
     AddError, Config, Event, FailReason, Misbehaviour, PeerId, PeerStats, Progress, Spec, Standing,
 };

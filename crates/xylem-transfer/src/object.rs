@@ -6,49 +6,56 @@ use core::ops::Range;
 use bytes::Bytes;
 use xylem_hash::Hash;
 use xylem_object::naming::ObjectId;
-use xylem_tree::{Geometry, Segment, SegmentIndex, Tile, Verified, Verifier, VerifyError};
+use xylem_tree::{
+    Geometry, Node, NodeValue, Segment, SegmentIndex, SegmentSet, Tile, Verified, Verifier,
+    VerifyError,
+};
 
 use crate::available::Runs;
-use crate::bitmap::Bitmap;
 use crate::event::{AddError, PeerId};
-use crate::key::{Key, KeyMap, Wanted};
+use crate::key::{Key, KeyMap, Wanted, object_number};
+use crate::peers::Asker;
 use crate::rarest::Rarity;
 
 /// How far a search for something that this peer may be asked looks past what it may not.
 const MAX_SKIPS: u32 = 64;
 
-/// Something that came before the tile that proves it.
+/// Segments after which their proven nodes are reported.
+const REPORT_EVERY: u32 = 16;
+
+/// A segment or a tile that has come and is not judged yet.
 #[derive(Debug)]
-pub(crate) enum Held {
-    Segment { from: PeerId, index: SegmentIndex, content: Bytes, signature: Bytes },
-    Tile { from: PeerId, tile: Tile, content: Bytes, signature: Bytes },
+pub(crate) struct Arrived {
+    pub from: PeerId,
+    pub wanted: Wanted,
+    pub content: Bytes,
+    pub signature: Bytes,
 }
 
 #[derive(Debug, Default)]
 struct Tier {
-    missing: Option<Bitmap>,
-    unasked: Option<Bitmap>,
+    missing: Option<SegmentSet>,
+    unasked: Option<SegmentSet>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Object {
-    pub id: ObjectId,
+    id: ObjectId,
     geometry: Geometry,
-    pub verifier: Verifier,
+    verifier: Verifier,
     /// Both sets count from this segment on.
     first: u64,
-    missing: Bitmap,
-    unasked: Bitmap,
+    missing: SegmentSet,
+    unasked: SegmentSet,
     tiers: Vec<Tier>,
     /// The tile of tier 0 whose segments may be asked for: it and the next one have been asked for.
     ready: Option<u64>,
-    held: KeyMap<u64, Vec<Held>>,
+    /// What came before the tile that proves it, by the number of that tile.
+    held: KeyMap<u64, Vec<Arrived>>,
     /// Who has which block, once that is asked for.
-    pub rarity: Option<Rarity>,
-    /// It stands in the transfer's queue of work.
-    pub queued: bool,
+    rarity: Option<Rarity>,
     /// Segments verified since the last report of nodes.
-    pub unreported: u32,
+    unreported: u32,
 }
 
 /// The hull of what is wanted, and the two sets over it.
@@ -57,7 +64,7 @@ fn wanted_set(
     wanted: impl IntoIterator<Item = Range<u64>>,
     have: impl IntoIterator<Item = Range<u64>>,
     limit: u64,
-) -> Result<(u64, Bitmap), AddError> {
+) -> Result<(u64, SegmentSet), AddError> {
     let ranges: Vec<Range<u64>> = wanted
         .into_iter()
         .map(|r| r.start..r.end.min(geometry.segments()))
@@ -68,7 +75,7 @@ fn wanted_set(
     if end - first > limit {
         return Err(AddError::TooLarge { segments: end - first, limit });
     }
-    let mut missing = Bitmap::empty(end - first);
+    let mut missing = SegmentSet::new(end - first);
     for r in ranges {
         missing.insert_range(r.start - first..r.end - first);
     }
@@ -107,7 +114,6 @@ impl Object {
             ready: None,
             held: KeyMap::default(),
             rarity: None,
-            queued: false,
             unreported: 0,
         };
         object.want_tiles();
@@ -138,9 +144,9 @@ impl Object {
         }
         let count = self.geometry.tiles(tile.tier);
         let tier = &mut self.tiers[tier];
-        let fresh = tier.missing.get_or_insert_with(|| Bitmap::empty(count)).insert(tile.index);
+        let fresh = tier.missing.get_or_insert_with(|| SegmentSet::new(count)).insert(tile.index);
         if fresh {
-            tier.unasked.get_or_insert_with(|| Bitmap::empty(count)).insert(tile.index);
+            tier.unasked.get_or_insert_with(|| SegmentSet::new(count)).insert(tile.index);
         }
         fresh
     }
@@ -158,6 +164,10 @@ impl Object {
 
     fn next_missing(&self, from: u64) -> Option<SegmentIndex> {
         Some(SegmentIndex(self.missing.next(from.saturating_sub(self.first))? + self.first))
+    }
+
+    pub(crate) fn id(&self) -> ObjectId {
+        self.id
     }
 
     pub(crate) fn geometry(&self) -> &Geometry {
@@ -192,19 +202,22 @@ impl Object {
         tier.and_then(|t| t.missing.as_ref()).is_some_and(|m| m.contains(tile.index))
     }
 
+    pub(crate) fn is_wanted(&self, wanted: Wanted) -> bool {
+        match wanted {
+            Wanted::Segment(_, i) => self.is_missing(i),
+            Wanted::Tile(_, tile) => self.is_tile_missing(tile),
+            Wanted::Manifest => false,
+        }
+    }
+
     /// Past the last segment that may be asked for, with an in-order window of `ahead` segments.
     pub(crate) fn end_of_order(&self, ahead: Option<u64>) -> u64 {
         let first_missing = || self.missing.next(0).map_or(0, |position| position + self.first);
         ahead.map_or(u64::MAX, |n| first_missing().saturating_add(n))
     }
 
-    /// Whether a segment of `range` is missing.
-    pub(crate) fn misses_any(&self, range: Range<u64>) -> bool {
-        self.next_missing(range.start).is_some_and(|i| i.0 < range.end)
-    }
-
     /// The first segment at or after `from` that nobody is asked for and that is among `runs`.
-    pub(crate) fn next_unasked(&self, mut from: u64, runs: Runs<'_>) -> Option<u64> {
+    fn next_unasked(&self, mut from: u64, runs: Runs<'_>) -> Option<u64> {
         for _ in 0..MAX_SKIPS {
             let i = self.unasked.next(from.saturating_sub(self.first))? + self.first;
             from = runs.at_or_after(i)?;
@@ -215,16 +228,10 @@ impl Object {
         None
     }
 
-    /// The next thing of `range` to ask a peer for that has `runs` of the object, in order: tiles, then
-    /// the segments they prove; `room` says whether more may be asked for before their tile came, `skip`
-    /// what this peer may not be asked for.
-    pub(crate) fn next(
-        &mut self,
-        range: Range<u64>,
-        room: bool,
-        runs: Runs<'_>,
-        skip: impl Fn(Key) -> bool,
-    ) -> Option<Key> {
+    /// The next thing of `range` to ask a peer for, in order: tiles, then the segments they prove; `room`
+    /// says whether more may be asked for before their tile came.
+    pub(crate) fn next(&mut self, range: Range<u64>, room: bool, asker: Asker<'_>) -> Option<Key> {
+        let runs = asker.runs(object_number(self.id));
         let mut from = range.start;
         for _ in 0..MAX_SKIPS {
             let index = SegmentIndex(self.next_unasked(from, runs)?);
@@ -235,7 +242,7 @@ impl Object {
             let tile = self.tile_to_ask(index).filter(|tile| runs.meets(self.under(*tile)));
             if let Some(tile) = tile {
                 let key = Key::from(Wanted::Tile(self.id, tile));
-                return (!skip(key)).then_some(key);
+                return (!asker.must_skip(key)).then_some(key);
             }
             if !room
                 && self.geometry.tile_of_segment(index).is_some_and(|t| self.is_tile_missing(t))
@@ -243,12 +250,23 @@ impl Object {
                 return None;
             }
             let key = Key::from(Wanted::Segment(self.id, index));
-            if !skip(key) {
+            if !asker.must_skip(key) {
                 return Some(key);
             }
             from = index.0 + 1;
         }
         None
+    }
+
+    /// A block that few have and that the peer can be asked for, behind a random place: the number of
+    /// peers, and the block.
+    pub(crate) fn rarest(&mut self, asker: Asker<'_>, random: u64) -> Option<(u8, u64)> {
+        let (number, segments) = (object_number(self.id), self.geometry.segments());
+        let rarity = self.rarity.get_or_insert_with(|| Rarity::new(segments));
+        rarity.count(asker.now(), asker.version(), asker.parts_of(number));
+        let runs = asker.runs(number);
+        let rarity = self.rarity.as_ref()?;
+        rarity.rarest(random % segments.max(1), |from| self.next_unasked(from, runs))
     }
 
     /// A tile that has to be asked for before segment `i`: one over it, or over the next missing segment
@@ -325,7 +343,7 @@ impl Object {
         tile: Tile,
         content: &[u8],
         signature: &[u8],
-    ) -> Result<Vec<Held>, VerifyError> {
+    ) -> Result<Vec<Arrived>, VerifyError> {
         self.verifier.tile(tile, content, signature)?;
         if let Some(tier) = self.tiers.get_mut(usize::from(tile.tier)) {
             for set in [&mut tier.missing, &mut tier.unasked].into_iter().flatten() {
@@ -337,13 +355,24 @@ impl Object {
 
     /// Keeps something until `tile` is proven. True if the tile itself was not on its way: a resumed
     /// verifier did not hold what was thought.
-    pub(crate) fn hold(&mut self, tile: Tile, held: Held) -> bool {
-        self.held.entry(tile_number(tile)).or_default().push(held);
+    pub(crate) fn hold(&mut self, tile: Tile, arrived: Arrived) -> bool {
+        self.held.entry(tile_number(tile)).or_default().push(arrived);
         let fresh = self.want_tile(tile);
         if fresh {
             self.asked(Wanted::Tile(self.id, tile));
         }
         fresh
+    }
+
+    /// Whether enough was proven since the last report of nodes for another.
+    pub(crate) fn is_report_due(&self) -> bool {
+        self.unreported >= REPORT_EVERY
+    }
+
+    /// The nodes proven since the last report.
+    pub(crate) fn take_proven(&mut self) -> Verified<Vec<(Node, NodeValue)>> {
+        self.unreported = 0;
+        self.verifier.take_proven()
     }
 
     /// How many things are held; they go with the object.

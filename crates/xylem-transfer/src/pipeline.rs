@@ -13,8 +13,8 @@
 //! let (mut pipeline, mut now) = (Pipeline::new(Duration::ZERO, &Config::default()), Duration::ZERO);
 //! pipeline.sent(now, 0);
 //! now += Duration::from_millis(7);
-//! assert!(pipeline.answered(now, 0, 8_000));
-//! assert!(!pipeline.answered(now, 0, 8_000), "it is not waited for any more");
+//! assert!(pipeline.answered(now, 0));
+//! assert!(!pipeline.answered(now, 0), "it is not waited for any more");
 //! ```
 
 use core::time::Duration;
@@ -22,10 +22,10 @@ use core::time::Duration;
 use xylem_object::ObjectId;
 use xylem_tree::SegmentIndex;
 
-use crate::event::{Config, PeerId};
+use crate::event::Config;
 use crate::flight::Answer;
+use crate::flow::{DATA_BYTES, Flow};
 use crate::key::{Key, Wanted};
-use crate::peer::{DATA_BYTES, Peer};
 
 /// Requests by number, and how fast to make them. Numbers are below 2^63.
 ///
@@ -34,60 +34,57 @@ use crate::peer::{DATA_BYTES, Peer};
 /// it has no more, and ask for those again.
 #[derive(Debug)]
 pub struct Pipeline {
-    peer: Peer,
-    /// Found by a timer and not taken yet, newest first.
+    flow: Flow,
+    /// Given up by a timer and not taken yet, newest first.
     lost: Vec<Key>,
 }
 
 impl Pipeline {
     /// Nothing is asked yet. Of `config` the windows count.
     pub fn new(now: Duration, config: &Config) -> Self {
-        Self { peer: Peer::new(now, PeerId(0), config), lost: Vec::new() }
+        Self { flow: Flow::new(now, config), lost: Vec::new() }
     }
 
     /// Whether a request may go out now.
     pub fn may_ask(&mut self, now: Duration) -> bool {
-        self.peer.may_ask(now)
+        self.flow.may_ask(now)
     }
 
     /// Request `number` went out.
     pub fn sent(&mut self, now: Duration, number: u64) {
-        self.peer.sent(now, key(number), false, DATA_BYTES);
+        self.flow.on_sent(now, key(number), false, DATA_BYTES);
     }
 
-    /// `number` came and is right, in a packet of `bytes`: whether it had been asked for and not
-    /// been answered.
-    pub fn answered(&mut self, now: Duration, number: u64, bytes: usize) -> bool {
-        let answer = self.peer.answered(now, key(number));
-        self.peer.credit(now, answer, bytes);
-        self.peer.after_answers(now);
+    /// `number` came and is right: whether it had been asked for and not been answered.
+    pub fn answered(&mut self, now: Duration, number: u64) -> bool {
+        let answer = self.flow.answered(now, key(number));
+        self.flow.on_good(now, answer);
+        self.flow.end_acks(now);
         answer != Answer::Unasked
     }
 
     /// The source refused `number`: whether it had been asked for. After a few refusals in a row
     /// the source is left alone for a while.
     pub fn refused(&mut self, now: Duration, number: u64) -> bool {
-        let asked = self.peer.answered(now, key(number)) != Answer::Unasked;
+        let asked = self.flow.answered(now, key(number)) != Answer::Unasked;
         if asked {
-            self.peer.refused(now);
+            self.flow.on_refusal(now);
         }
         asked
     }
 
     /// An answer to `number` came with a congestion mark; tell it before the answer itself.
     pub fn congested(&mut self, now: Duration, number: u64) {
-        if let Some(sent) = self.peer.flight.sent_of(key(number)) {
-            self.peer.congestion.on_mark(now, Some(&sent));
-        }
+        self.flow.on_mark_before(now, key(number));
     }
 
     /// One number that counts as lost by now; it is not waited for any more.
     pub fn take_lost(&mut self, now: Duration) -> Option<u64> {
         if self.lost.is_empty() {
-            if let Some(lost) = self.peer.take_lost(now) {
+            if let Some(lost) = self.flow.take_lost(now) {
                 return number(lost);
             }
-            self.lost = self.peer.on_probe_timer(now).0;
+            self.lost = self.flow.on_probe_timer(now);
             self.lost.reverse();
         }
         self.lost.pop().and_then(number)
@@ -95,13 +92,13 @@ impl Pipeline {
 
     /// When to look again although nothing came: for what is lost, or for leave to ask.
     pub fn next_timer(&self, now: Duration) -> Option<Duration> {
-        let (timer, token) = (self.peer.next_timer(), self.peer.next_token(now));
+        let (timer, token) = (self.flow.next_timer(), self.flow.next_token(now));
         timer.into_iter().chain(token).min()
     }
 
     /// Requests that are unanswered.
     pub fn outstanding(&self) -> usize {
-        self.peer.flight.outstanding()
+        self.flow.flight().outstanding()
     }
 }
 
@@ -151,7 +148,7 @@ mod tests {
                     && at <= now
                 {
                     under_way.pop_front();
-                    pipeline.answered(now, n, 8_000);
+                    pipeline.answered(now, n);
                     missing.remove(&n);
                 }
                 while let Some(lost) = pipeline.take_lost(now) {

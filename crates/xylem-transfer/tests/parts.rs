@@ -180,25 +180,6 @@ fn a_rate_limit_is_kept() {
 }
 
 #[test]
-fn a_manifest_that_was_kept_is_not_asked_for() {
-    let original = Original::file(100_000);
-    let mut world = world(&original);
-    let mut producer = sim::Producer::new(original.clone(), Behaviour::Honest);
-    let mut interest = Vec::new();
-    let mut other = World::new(&original, Config::default(), 2);
-    other.transfer.add_peer(ms(0), PeerId(0));
-    other.transfer.poll_transmit(ms(0), &mut interest);
-    let Some(sim::Reply::Data(packet)) = producer.reply(&interest).pop() else { panic!() };
-    let mut bad = packet.clone();
-    *bad.last_mut().unwrap() ^= 1;
-    assert!(world.transfer.offer_manifest(ms(0), bad.into()).is_err());
-    assert_eq!(world.transfer.offer_manifest(ms(0), packet.into()), Ok(()));
-    world.run(Duration::from_secs(10));
-    assert!(world.is_done());
-    assert!(!world.asked.keys().any(|n| n.ends_with("_root")));
-}
-
-#[test]
 fn objects_beyond_the_limits_are_refused() {
     let original = Original::file(100_000);
     let config = Config { max_objects: 2, max_segments: 50, ..Config::default() };

@@ -135,7 +135,11 @@ impl Asking {
     fn new(original: &Original, peers: u32) -> Self {
         let mut world = World::new(original, Config::default(), 1);
         let packet = sign_manifest(&original.manifest, original.prefix.as_ref(), &original.key);
-        world.transfer.offer_manifest(ms(0), packet.unwrap().into()).unwrap();
+        let (guest, mut interest) = (PeerId(u32::MAX), Vec::new());
+        assert!(world.transfer.add_peer(ms(0), guest));
+        assert_eq!(world.transfer.poll_transmit(ms(0), &mut interest), Some(guest));
+        world.transfer.handle_data(ms(0), guest, packet.unwrap().into());
+        world.transfer.remove_peer(ms(0), guest);
         (0..peers).for_each(|peer| assert!(world.transfer.add_direct_peer(ms(0), PeerId(peer))));
         let transfer = world.transfer;
         let mut asking = Self {
@@ -282,22 +286,6 @@ fn a_program_that_does_not_know_the_question_is_asked_as_before() {
         assert!((1..=most).contains(&questions), "{behaviour:?}: {questions}");
         assert_eq!(world.transfer.progress().lost, plain.transfer.progress().lost);
     }
-}
-
-#[test]
-fn what_is_preferred_is_asked_first() {
-    let original = Original::file(40_000_000);
-    let mut asking = Asking::new(&original, 1);
-    asking.transfer.prefer(ObjectId::Root, 3_000..3_002);
-    asking.transfer.prefer(ObjectId::Root, 4_500..4_501);
-    asking.transfer.prefer(ObjectId::File(3), 0..9); // not there: no matter
-    asking.transfer.prefer(ObjectId::Root, 90_000..90_001); // past the end
-    asking.poll();
-    let segments: Vec<&str> =
-        asking.asked.iter().filter_map(|a| Some(a.split_once("seg=")?.1)).collect();
-    let tile = |s: &&&str| !s.contains("seq");
-    let segments: Vec<&str> = segments.iter().filter(tile).copied().take(5).collect();
-    assert_eq!(segments, ["4500", "3000", "3001", "0", "1"]);
 }
 
 // ---- turns ------------------------------------------------------------------------------------

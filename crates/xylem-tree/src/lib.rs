@@ -51,6 +51,8 @@ extern crate alloc;
 mod error;
 mod geometry;
 mod ids;
+#[cfg(feature = "alloc")]
+mod segment_set;
 
 mod hashing;
 mod proof;
@@ -86,6 +88,8 @@ pub use outboard::{
     NodeSource, Outboard, OutboardTooShort, segment_signature, tile_content, tile_signature,
 };
 pub use proof::{segment_signature_len, tile_content_len, tile_signature_len};
+#[cfg(feature = "alloc")]
+pub use segment_set::SegmentSet;
 pub use verified::{Segment, Verified};
 #[cfg(feature = "alloc")]
 pub use verifier::{Recording, Verifier};

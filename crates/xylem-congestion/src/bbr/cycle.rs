@@ -4,6 +4,7 @@ use core::time::Duration;
 
 use super::model::Acks;
 use super::{Bbr, Phase};
+use crate::SplitMix64;
 use crate::delivery::Sample;
 
 /// Section 5.3.3.5.3: at least every so many rounds, so that flows of Reno and CUBIC on short paths
@@ -84,8 +85,10 @@ impl Bbr {
     pub(super) fn start_down(&mut self, now: Duration) {
         self.bounds.forget_signals();
         self.cycle.up_bytes = u64::MAX;
-        self.cycle.rounds = self.below(now, 2);
-        self.cycle.wait = WAIT + Duration::from_millis(self.below(now, WAIT_SPREAD_MS));
+        // Time and bytes are chance enough to keep flows from probing in step.
+        let mut chance = SplitMix64::new(now.as_nanos() as u64 ^ self.delivered.rotate_left(32));
+        self.cycle.rounds = chance.next_u64() % 2;
+        self.cycle.wait = WAIT + Duration::from_millis(chance.next_u64() % WAIT_SPREAD_MS);
         self.cycle.since = now;
         self.cycle.acks = Acks::ProbeStopping;
         self.start_round();

@@ -145,7 +145,6 @@ pub(crate) struct Bbr {
     delivered: u64,
     /// The window has been full, this round or the last.
     limited: [bool; 2],
-    chance: u64,
 }
 
 impl Bbr {
@@ -167,7 +166,6 @@ impl Bbr {
             pacing_rate: f64::INFINITY,
             delivered: 0,
             limited: [false; 2],
-            chance: 0x9e37_79b9_7f4a_7c15,
         }
     }
 
@@ -392,12 +390,5 @@ impl Bbr {
         self.prior_window = self.prior_window.max(self.window);
         self.window = self.min_window();
         self.saved = None;
-    }
-
-    /// Chance enough to keep flows from probing in step: a number below `n`.
-    fn below(&mut self, now: Duration, n: u64) -> u64 {
-        let mix = now.as_nanos() as u64 ^ self.delivered.rotate_left(32);
-        self.chance = (self.chance ^ mix).wrapping_mul(0xd134_2543_de82_ef95).wrapping_add(1);
-        (self.chance >> 33) % n.max(1)
     }
 }

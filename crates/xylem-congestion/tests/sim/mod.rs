@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use xylem_congestion::{Algorithm, Controller, Pacer, Rtt, Sent};
+use xylem_congestion::{Algorithm, Controller, Pacer, Rtt, Sent, TimeoutLimits};
 pub use xylem_sim::ms;
 use xylem_sim::{Conditions, Counts, EventQueue, Path, Simulation};
 
@@ -172,7 +172,7 @@ impl World {
             if marked {
                 f.controller.on_mark(now, Some(&sent));
             }
-            f.controller.on_ack(now, &sent, &f.rtt, f.bytes);
+            f.controller.on_ack(now, &sent, &f.rtt);
         }
         f.controller.on_ack_end(now, &f.rtt, f.bytes);
     }
@@ -188,9 +188,9 @@ impl World {
             f.bytes -= sent.bytes();
             f.count.lost += 1;
             f.lost.insert(number, sent);
-            f.controller.on_loss(now, &sent, f.bytes);
+            f.controller.on_loss(now, &sent);
         }
-        let silence = f.rtt.probe_timeout(ms(0), 0) * 3;
+        let silence = f.rtt.timeout(&TimeoutLimits::PROBE, 0) * 3;
         if !f.in_flight.is_empty() && now > f.heard + silence {
             f.controller.on_persistent_congestion(now);
             (f.bytes, f.heard) = (0, now);

@@ -11,12 +11,12 @@ use xylem_forward::{
 };
 use xylem_packet::{DataBuilder, InterestBuilder, NackReason, Name, Packet};
 
-pub fn name(uri: &str) -> Name {
+pub(crate) fn name(uri: &str) -> Name {
     Name::from_uri(uri).expect("a name that the test wrote")
 }
 
 /// An Interest for `uri`, changed by `change`.
-pub fn interest_with(
+pub(crate) fn interest_with(
     uri: &str,
     nonce: u32,
     change: impl for<'a> FnOnce(InterestBuilder<'a>) -> InterestBuilder<'a>,
@@ -29,11 +29,11 @@ pub fn interest_with(
     out.into()
 }
 
-pub fn interest(uri: &str, nonce: u32) -> Bytes {
+pub(crate) fn interest(uri: &str, nonce: u32) -> Bytes {
     interest_with(uri, nonce, |builder| builder)
 }
 
-pub fn data_with(uri: &str, content: &[u8], freshness_ms: u64) -> Bytes {
+pub(crate) fn data_with(uri: &str, content: &[u8], freshness_ms: u64) -> Bytes {
     let name = name(uri);
     let mut out = Vec::new();
     DataBuilder::new(name.as_ref())
@@ -45,23 +45,23 @@ pub fn data_with(uri: &str, content: &[u8], freshness_ms: u64) -> Bytes {
     out.into()
 }
 
-pub fn data(uri: &str) -> Bytes {
+pub(crate) fn data(uri: &str) -> Bytes {
     data_with(uri, b"content", 0)
 }
 
 /// A packet and the headers that it came with, owned.
 #[derive(Debug, Clone, Default)]
-pub struct Frame {
-    pub packet: Bytes,
-    pub token: Option<Vec<u8>>,
-    pub nack: Option<NackReason>,
-    pub mark: Option<u64>,
-    pub next_hop: Option<FaceId>,
-    pub no_cache: bool,
+pub(crate) struct Frame {
+    pub(crate) packet: Bytes,
+    pub(crate) token: Option<Vec<u8>>,
+    pub(crate) nack: Option<NackReason>,
+    pub(crate) mark: Option<u64>,
+    pub(crate) next_hop: Option<FaceId>,
+    pub(crate) no_cache: bool,
 }
 
 impl Frame {
-    pub fn incoming(&self) -> Incoming<'_> {
+    pub(crate) fn incoming(&self) -> Incoming<'_> {
         Incoming {
             packet: &self.packet,
             pit_token: self.token.as_deref(),
@@ -85,35 +85,35 @@ impl From<&Frame> for Frame {
     }
 }
 
-pub fn link(packet: &Bytes, change: impl FnOnce(&mut Frame)) -> Frame {
+pub(crate) fn link(packet: &Bytes, change: impl FnOnce(&mut Frame)) -> Frame {
     let mut frame = Frame::from(packet);
     change(&mut frame);
     frame
 }
 
-pub fn with_token(packet: &Bytes, token: &[u8]) -> Frame {
+pub(crate) fn with_token(packet: &Bytes, token: &[u8]) -> Frame {
     link(packet, |frame| frame.token = Some(token.to_vec()))
 }
 
-pub fn nacked(packet: &Bytes, reason: NackReason) -> Frame {
+pub(crate) fn nacked(packet: &Bytes, reason: NackReason) -> Frame {
     link(packet, |frame| frame.nack = Some(reason))
 }
 
 /// What left, and where the bytes lay.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Left {
-    pub to: FaceId,
-    pub packet: Vec<u8>,
-    pub token: Option<Vec<u8>>,
-    pub nack: Option<NackReason>,
-    pub mark: Option<u64>,
-    pub incoming_face: Option<FaceId>,
-    pub at: *const u8,
+pub(crate) struct Left {
+    pub(crate) to: FaceId,
+    pub(crate) packet: Vec<u8>,
+    pub(crate) token: Option<Vec<u8>>,
+    pub(crate) nack: Option<NackReason>,
+    pub(crate) mark: Option<u64>,
+    pub(crate) incoming_face: Option<FaceId>,
+    pub(crate) at: *const u8,
 }
 
 /// Keeps what leaves.
 #[derive(Default)]
-pub struct Kept(pub Vec<Left>);
+pub(crate) struct Kept(pub Vec<Left>);
 
 impl Outlet for Kept {
     fn send(&mut self, to: FaceId, leaving: Outgoing<'_>) {
@@ -132,24 +132,24 @@ impl Outlet for Kept {
 
 /// What left: the network packet's kind and name, with what the link packet said.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sent {
-    pub to: FaceId,
-    pub what: What,
-    pub name: String,
-    pub token: Option<Vec<u8>>,
-    pub nonce: Option<u32>,
-    pub hops: Option<u8>,
-    pub mark: Option<u64>,
+pub(crate) struct Sent {
+    pub(crate) to: FaceId,
+    pub(crate) what: What,
+    pub(crate) name: String,
+    pub(crate) token: Option<Vec<u8>>,
+    pub(crate) nonce: Option<u32>,
+    pub(crate) hops: Option<u8>,
+    pub(crate) mark: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum What {
+pub(crate) enum What {
     Interest,
     Data,
     Nack(NackReason),
 }
 
-pub fn read(left: &Left) -> Sent {
+pub(crate) fn read(left: &Left) -> Sent {
     let (to, token, mark) = (left.to, left.token.clone(), left.mark);
     match Packet::decode(&left.packet).expect("a valid packet") {
         Packet::Interest(i) => Sent {
@@ -175,13 +175,13 @@ pub fn read(left: &Left) -> Sent {
 }
 
 /// A forwarder, its clock, and what it sent.
-pub struct World {
-    pub forwarder: Forwarder,
-    pub now: Duration,
+pub(crate) struct World {
+    pub(crate) forwarder: Forwarder,
+    pub(crate) now: Duration,
 }
 
 impl World {
-    pub fn new(change: impl FnOnce(&mut Config)) -> World {
+    pub(crate) fn new(change: impl FnOnce(&mut Config)) -> World {
         let mut config = Config::default();
         change(&mut config);
         World {
@@ -190,20 +190,20 @@ impl World {
         }
     }
 
-    pub fn local(&mut self) -> FaceId {
+    pub(crate) fn local(&mut self) -> FaceId {
         self.forwarder.add_face(FaceScope::Local)
     }
 
-    pub fn remote(&mut self) -> FaceId {
+    pub(crate) fn remote(&mut self) -> FaceId {
         self.forwarder.add_face(FaceScope::NonLocal)
     }
 
-    pub fn route(&mut self, prefix: &str, face: FaceId, cost: u32) {
+    pub(crate) fn route(&mut self, prefix: &str, face: FaceId, cost: u32) {
         self.forwarder.add_route(name(prefix).as_ref(), face, cost).expect("room for a route");
     }
 
     /// The result of a packet, and what left.
-    pub fn raw(
+    pub(crate) fn raw(
         &mut self,
         from: FaceId,
         packet: impl Into<Frame>,
@@ -215,24 +215,28 @@ impl World {
     }
 
     /// What left, for a packet that was accepted.
-    pub fn ok(&mut self, from: FaceId, packet: impl Into<Frame>) -> Vec<Sent> {
+    pub(crate) fn ok(&mut self, from: FaceId, packet: impl Into<Frame>) -> Vec<Sent> {
         let (result, out) = self.raw(from, packet);
         assert_eq!(result, Ok(()));
         out.iter().map(read).collect()
     }
 
     /// Where a packet that was accepted went.
-    pub fn to(&mut self, from: FaceId, packet: impl Into<Frame>) -> Vec<FaceId> {
+    pub(crate) fn to(&mut self, from: FaceId, packet: impl Into<Frame>) -> Vec<FaceId> {
         self.ok(from, packet).iter().map(|sent| sent.to).collect()
     }
 
     /// Why a packet was dropped, and what left all the same.
-    pub fn dropped(&mut self, from: FaceId, packet: impl Into<Frame>) -> (DropReason, Vec<Sent>) {
+    pub(crate) fn dropped(
+        &mut self,
+        from: FaceId,
+        packet: impl Into<Frame>,
+    ) -> (DropReason, Vec<Sent>) {
         let (result, out) = self.raw(from, packet);
         (result.expect_err("a dropped packet"), out.iter().map(read).collect())
     }
 
-    pub fn pass(&mut self, ms: u64) {
+    pub(crate) fn pass(&mut self, ms: u64) {
         self.now += Duration::from_millis(ms);
         let mut out = Kept::default();
         self.forwarder.handle_timeout(self.now, &mut out);

@@ -8,7 +8,7 @@ use xylem_packet::{
 };
 
 /// The device under test: a forwarder with a content store, best-route everywhere.
-pub trait Dut {
+pub(crate) trait Dut {
     /// A new face, to an application on the same machine or to another one.
     fn face(&mut self, local: bool) -> usize;
     /// Routes a prefix to a face.
@@ -21,11 +21,11 @@ pub trait Dut {
     fn pass(&mut self, ms: u64);
 }
 
-pub fn name(uri: &str) -> Name {
+pub(crate) fn name(uri: &str) -> Name {
     Name::from_uri(uri).unwrap()
 }
 
-pub fn interest(
+pub(crate) fn interest(
     uri: &str,
     nonce: u32,
     change: impl for<'a> FnOnce(InterestBuilder<'a>) -> InterestBuilder<'a>,
@@ -36,11 +36,11 @@ pub fn interest(
     out
 }
 
-pub fn plain(uri: &str, nonce: u32) -> Vec<u8> {
+pub(crate) fn plain(uri: &str, nonce: u32) -> Vec<u8> {
     interest(uri, nonce, |builder| builder)
 }
 
-pub fn data(uri: &str, content: &[u8], freshness_ms: u64) -> Vec<u8> {
+pub(crate) fn data(uri: &str, content: &[u8], freshness_ms: u64) -> Vec<u8> {
     let (name, mut out) = (name(uri), Vec::new());
     DataBuilder::new(name.as_ref())
         .freshness_ms(freshness_ms)
@@ -51,7 +51,7 @@ pub fn data(uri: &str, content: &[u8], freshness_ms: u64) -> Vec<u8> {
     out
 }
 
-pub fn lp(packet: &[u8], change: impl for<'a> FnOnce(&mut LpPacket<'a>)) -> Vec<u8> {
+pub(crate) fn lp(packet: &[u8], change: impl for<'a> FnOnce(&mut LpPacket<'a>)) -> Vec<u8> {
     let mut lp = LpPacket { fragment: Some(packet), ..Default::default() };
     change(&mut lp);
     let mut out = Vec::new();
@@ -109,7 +109,7 @@ fn three(dut: &mut impl Dut) -> (usize, usize, usize) {
     faces
 }
 
-pub fn interests_for_the_same_are_aggregated(dut: &mut impl Dut) {
+pub(crate) fn interests_for_the_same_are_aggregated(dut: &mut impl Dut) {
     let (a, b, up) = three(dut);
     dut.send(a, &plain("/x", 1));
     dut.send(b, &plain("/x", 2));
@@ -119,7 +119,7 @@ pub fn interests_for_the_same_are_aggregated(dut: &mut impl Dut) {
     assert_eq!((only(dut, a), only(dut, b)), (Some(answer.clone()), Some(answer)));
 }
 
-pub fn a_looping_interest_is_refused_while_it_is_pending(dut: &mut impl Dut) {
+pub(crate) fn a_looping_interest_is_refused_while_it_is_pending(dut: &mut impl Dut) {
     let (a, b, up) = three(dut);
     dut.send(a, &plain("/x", 1));
     assert!(only(dut, up).is_some());
@@ -128,7 +128,7 @@ pub fn a_looping_interest_is_refused_while_it_is_pending(dut: &mut impl Dut) {
     assert_eq!(only(dut, up), None);
 }
 
-pub fn a_looping_interest_is_refused_after_its_end(dut: &mut impl Dut) {
+pub(crate) fn a_looping_interest_is_refused_after_its_end(dut: &mut impl Dut) {
     let (a, b, up) = three(dut);
     dut.send(a, &plain("/x", 1));
     dut.send(up, &data("/x", b"1", 0));
@@ -142,7 +142,7 @@ pub fn a_looping_interest_is_refused_after_its_end(dut: &mut impl Dut) {
     assert_eq!(only(dut, up), None);
 }
 
-pub fn a_retransmission_is_forwarded_and_answered_once(dut: &mut impl Dut) {
+pub(crate) fn a_retransmission_is_forwarded_and_answered_once(dut: &mut impl Dut) {
     let (a, _, up) = three(dut);
     dut.send(a, &plain("/x", 1));
     assert!(only(dut, up).is_some());
@@ -155,7 +155,7 @@ pub fn a_retransmission_is_forwarded_and_answered_once(dut: &mut impl Dut) {
     assert_eq!(only(dut, a), Some(answer));
 }
 
-pub fn an_interest_ends_with_its_lifetime(dut: &mut impl Dut) {
+pub(crate) fn an_interest_ends_with_its_lifetime(dut: &mut impl Dut) {
     let (a, _, up) = three(dut);
     dut.send(a, &interest("/x", 1, |i| i.lifetime_ms(200)));
     dut.pass(1000);
@@ -163,7 +163,7 @@ pub fn an_interest_ends_with_its_lifetime(dut: &mut impl Dut) {
     assert_eq!(only(dut, a), None);
 }
 
-pub fn hop_limits_count_down_to_nothing(dut: &mut impl Dut) {
+pub(crate) fn hop_limits_count_down_to_nothing(dut: &mut impl Dut) {
     let (a, b, up) = three(dut);
     dut.send(a, &interest("/x", 1, |i| i.hop_limit(9)));
     assert_eq!(only(dut, up), Some(interest("/x", 1, |i| i.hop_limit(8))));
@@ -173,7 +173,7 @@ pub fn hop_limits_count_down_to_nothing(dut: &mut impl Dut) {
     }
 }
 
-pub fn pit_tokens_of_every_length_come_back(dut: &mut impl Dut) {
+pub(crate) fn pit_tokens_of_every_length_come_back(dut: &mut impl Dut) {
     let (a, b, up) = three(dut);
     for len in 1..=32u8 {
         let token: Vec<u8> = (0..len).map(|i| i ^ len).collect();
@@ -194,7 +194,7 @@ pub fn pit_tokens_of_every_length_come_back(dut: &mut impl Dut) {
     }
 }
 
-pub fn can_be_prefix_decides_what_a_name_matches(dut: &mut impl Dut) {
+pub(crate) fn can_be_prefix_decides_what_a_name_matches(dut: &mut impl Dut) {
     let (a, b, up) = three(dut);
     dut.send(a, &plain("/x", 1));
     dut.send(b, &interest("/x", 2, |i| i.can_be_prefix(true)));
@@ -208,7 +208,7 @@ pub fn can_be_prefix_decides_what_a_name_matches(dut: &mut impl Dut) {
     assert_eq!(only(dut, b), None);
 }
 
-pub fn one_data_answers_all_that_it_matches(dut: &mut impl Dut) {
+pub(crate) fn one_data_answers_all_that_it_matches(dut: &mut impl Dut) {
     let up = dut.face(false);
     dut.route("/", up, 1);
     let answer = data("/a/b", b"1", 1000);
@@ -237,7 +237,7 @@ pub fn one_data_answers_all_that_it_matches(dut: &mut impl Dut) {
     }
 }
 
-pub fn an_implicit_digest_takes_the_right_data_and_only_it(dut: &mut impl Dut) {
+pub(crate) fn an_implicit_digest_takes_the_right_data_and_only_it(dut: &mut impl Dut) {
     let (a, b, up) = three(dut);
     let (right, wrong) = (data("/x", b"right", 0), data("/x", b"wrong", 0));
     let digest = Data::decode(&right).unwrap().implicit_digest();
@@ -261,7 +261,7 @@ pub fn an_implicit_digest_takes_the_right_data_and_only_it(dut: &mut impl Dut) {
     assert_eq!((only(dut, b), only(dut, up).is_some()), (None, true));
 }
 
-pub fn fresh_data_alone_satisfies_must_be_fresh(dut: &mut impl Dut) {
+pub(crate) fn fresh_data_alone_satisfies_must_be_fresh(dut: &mut impl Dut) {
     let (a, b, up) = three(dut);
     for (uri, freshness) in [("/short", 1000), ("/never", 0)] {
         dut.send(a, &plain(uri, 1));
@@ -283,7 +283,7 @@ pub fn fresh_data_alone_satisfies_must_be_fresh(dut: &mut impl Dut) {
     }
 }
 
-pub fn unsolicited_data_is_never_cached(dut: &mut impl Dut) {
+pub(crate) fn unsolicited_data_is_never_cached(dut: &mut impl Dut) {
     let (a, b, up) = three(dut);
     dut.send(up, &data("/x", b"1", 1000));
     dut.send(b, &data("/x", b"1", 1000));
@@ -294,7 +294,7 @@ pub fn unsolicited_data_is_never_cached(dut: &mut impl Dut) {
     assert_eq!(only(dut, a), None);
 }
 
-pub fn what_is_not_to_be_cached_is_not(dut: &mut impl Dut) {
+pub(crate) fn what_is_not_to_be_cached_is_not(dut: &mut impl Dut) {
     let (a, _, up) = three(dut);
     dut.send(a, &plain("/x", 1));
     assert!(only(dut, up).is_some());
@@ -309,14 +309,14 @@ pub fn what_is_not_to_be_cached_is_not(dut: &mut impl Dut) {
     assert_eq!((only(dut, a), only(dut, up).is_some()), (None, true));
 }
 
-pub fn without_a_route_an_interest_comes_back(dut: &mut impl Dut) {
+pub(crate) fn without_a_route_an_interest_comes_back(dut: &mut impl Dut) {
     let a = dut.face(true);
     dut.send(a, &plain("/x", 1));
     let came = next(dut, a).expect("a Nack");
     assert_eq!((came.nack, came.packet), (Some(NackReason::NO_ROUTE), plain("/x", 1)));
 }
 
-pub fn the_least_severe_refusal_comes_back_when_all_have_refused(dut: &mut impl Dut) {
+pub(crate) fn the_least_severe_refusal_comes_back_when_all_have_refused(dut: &mut impl Dut) {
     let (a, _, up) = three(dut);
     let other = dut.face(false);
     dut.route("/", other, 2);
@@ -332,7 +332,7 @@ pub fn the_least_severe_refusal_comes_back_when_all_have_refused(dut: &mut impl 
     assert_eq!(came.interest().nonce(), Some(2u32.to_be_bytes()));
 }
 
-pub fn congestion_marks_travel_both_ways(dut: &mut impl Dut) {
+pub(crate) fn congestion_marks_travel_both_ways(dut: &mut impl Dut) {
     let (a, _, up) = three(dut);
     dut.send(a, &lp(&plain("/x", 1), |lp| lp.congestion_mark = Some(1)));
     assert_eq!(next(dut, up).and_then(|came| came.mark), Some(1));
@@ -340,7 +340,7 @@ pub fn congestion_marks_travel_both_ways(dut: &mut impl Dut) {
     assert_eq!(next(dut, a).and_then(|came| came.mark), Some(1));
 }
 
-pub fn localhost_stays_on_the_machine(dut: &mut impl Dut) {
+pub(crate) fn localhost_stays_on_the_machine(dut: &mut impl Dut) {
     let (app, other, near, far) =
         (dut.face(true), dut.face(true), dut.face(false), dut.face(false));
     dut.route("/localhost", far, 0);
@@ -355,7 +355,7 @@ pub fn localhost_stays_on_the_machine(dut: &mut impl Dut) {
     assert_eq!((only(dut, other), only(dut, far)), (None, None));
 }
 
-pub fn localhop_goes_one_hop(dut: &mut impl Dut) {
+pub(crate) fn localhop_goes_one_hop(dut: &mut impl Dut) {
     let (app, near, far) = (dut.face(true), dut.face(false), dut.face(false));
     dut.route("/localhop", far, 0);
     dut.send(app, &plain("/localhop/x", 1));
@@ -364,7 +364,7 @@ pub fn localhop_goes_one_hop(dut: &mut impl Dut) {
     assert_eq!(only(dut, far), None);
 }
 
-pub fn forwarding_hints_lead(dut: &mut impl Dut) {
+pub(crate) fn forwarding_hints_lead(dut: &mut impl Dut) {
     let (a, _, up) = three(dut);
     let isp = dut.face(false);
     dut.route("/isp", isp, 0);
@@ -381,7 +381,7 @@ pub fn forwarding_hints_lead(dut: &mut impl Dut) {
     assert_eq!(only(dut, a), Some(answer));
 }
 
-pub fn malformed_frames_change_nothing(dut: &mut impl Dut) {
+pub(crate) fn malformed_frames_change_nothing(dut: &mut impl Dut) {
     let (a, b, up) = three(dut);
     let good = plain("/x", 1);
     let mut frames = vec![vec![], vec![0; 8000], vec![5, 0], vec![6, 2, 7, 0], vec![5, 2, 7, 0]];

@@ -9,8 +9,7 @@ use xylem_hash::Hash;
 use xylem_object::listing::EntryKind;
 use xylem_object::{Have, Kind, Manifest, ObjectId};
 use xylem_store::{FileRef, OpenHow, OutboardFile, Part, Partial, Store, StoreError};
-use xylem_transfer::Bitmap;
-use xylem_tree::{Geometry, SegmentIndex};
+use xylem_tree::{Geometry, SegmentIndex, SegmentSet};
 
 use crate::listed::ListedFiles;
 
@@ -35,7 +34,7 @@ struct State {
 
 struct Object {
     open: Open,
-    have: Bitmap,
+    have: SegmentSet,
 }
 
 /// Where an object that is being fetched lies.
@@ -51,7 +50,7 @@ pub(crate) struct Open {
 struct Tree {
     place: PathBuf,
     files: ListedFiles,
-    whole: Bitmap,
+    whole: SegmentSet,
     outboards: OutboardFile,
 }
 
@@ -103,7 +102,7 @@ impl Holdings {
     pub(crate) fn watch(&self, id: ObjectId, partial: &mut Partial) -> Result<(), StoreError> {
         let (outboard, base) = partial.outboard();
         let open = Open { file: partial.file().clone(), outboard: outboard.clone(), base };
-        let have = Bitmap::empty(partial.geometry().segments());
+        let have = SegmentSet::new(partial.geometry().segments());
         self.state().objects.insert(id, Object { open, have });
         let holdings = self.clone();
         partial.on_servable(Box::new(move |runs| {
@@ -115,7 +114,7 @@ impl Holdings {
 
     /// The object itself is there as a whole, from an earlier run.
     pub(crate) fn kept(&self, geometry: &Geometry, file: FileRef, outboard: OutboardFile) {
-        let mut have = Bitmap::empty(geometry.segments());
+        let mut have = SegmentSet::new(geometry.segments());
         have.insert_range(0..geometry.segments());
         let open = Open { file, outboard, base: 0 };
         self.state().objects.insert(ObjectId::Root, Object { open, have });
@@ -134,7 +133,7 @@ impl Holdings {
 
     /// A directory's listing is known: these are its regular files, which come to lie below `place`.
     pub(crate) fn plan(&self, place: &Path, files: ListedFiles, outboards: OutboardFile) {
-        let whole = Bitmap::empty(files.totals().files);
+        let whole = SegmentSet::new(files.totals().files);
         let place = place.to_path_buf();
         self.state().tree = Some(Tree { place, files, whole, outboards });
     }
@@ -201,9 +200,8 @@ impl Holdings {
     /// What can be asked for now.
     pub(crate) fn have(&self, directory: bool) -> Have {
         let state = self.state();
-        let full = |set: &Bitmap| set.count() == set.len();
-        let object = state.objects.get(&ObjectId::Root).is_some_and(|o| full(&o.have));
-        let files = state.tree.as_ref().is_some_and(|t| full(&t.whole));
+        let object = state.objects.get(&ObjectId::Root).is_some_and(|o| o.have.is_full());
+        let files = state.tree.as_ref().is_some_and(|t| t.whole.is_full());
         if object && (files || !directory) {
             return Have::everything();
         }
@@ -220,21 +218,8 @@ impl Holdings {
 }
 
 /// The first runs of a set.
-fn runs(set: &Bitmap) -> Vec<Range<u64>> {
-    let mut runs: Vec<Range<u64>> = Vec::new();
-    let mut from = 0;
-    while let Some(start) = set.next(from) {
-        if runs.len() == MAX_RUNS {
-            break;
-        }
-        let mut end = start + 1;
-        while set.contains(end) {
-            end += 1;
-        }
-        runs.push(start..end);
-        from = end;
-    }
-    runs
+fn runs(set: &SegmentSet) -> Vec<Range<u64>> {
+    set.ranges().take(MAX_RUNS).collect()
 }
 
 #[cfg(test)]
@@ -243,7 +228,7 @@ mod tests {
 
     #[test]
     fn runs_of_a_set() {
-        let mut set = Bitmap::empty(200);
+        let mut set = SegmentSet::new(200);
         assert_eq!(runs(&set), []);
         set.insert_range(3..7);
         set.insert(64);

@@ -47,7 +47,7 @@ fn gaps(seen: &Seen) -> Vec<f64> {
 }
 
 /// The picture as SVG.
-pub fn picture(level: Level, seen: &[Seen; 3]) -> String {
+pub(crate) fn picture(level: Level, seen: &[Seen; 3]) -> String {
     let mut out = String::new();
     let _ = write!(
         out,

@@ -21,7 +21,7 @@ const WINDOW: usize = 32;
 
 /// What the two do.
 #[derive(Clone, Copy)]
-pub enum Load {
+pub(crate) enum Load {
     /// One fetches from the other, as fast as it comes.
     Busy,
     /// One question a second.
@@ -32,10 +32,10 @@ pub enum Load {
 
 impl Load {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Busy, Self::Light, Self::Idle];
+    pub(crate) const ALL: [Self; 3] = [Self::Busy, Self::Light, Self::Idle];
 
     /// Its name.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Busy => "busy",
             Self::Light => "light",
@@ -46,7 +46,7 @@ impl Load {
 
 /// What the answering side sent, as seen on the wire.
 #[derive(Default)]
-pub struct Seen {
+pub(crate) struct Seen {
     /// UDP payloads, in bytes.
     pub sizes: Vec<usize>,
     /// When.
@@ -57,12 +57,12 @@ pub struct Seen {
 
 impl Seen {
     /// Gaps between datagrams that follow one another.
-    pub fn gaps(&self) -> impl Iterator<Item = Duration> + '_ {
+    pub(crate) fn gaps(&self) -> impl Iterator<Item = Duration> + '_ {
         self.times.windows(2).map(|pair| pair[1] - pair[0])
     }
 
     /// One line of figures.
-    pub fn summary(&self) -> String {
+    pub(crate) fn summary(&self) -> String {
         let bytes: usize = self.sizes.iter().sum();
         let seconds = OBSERVED.as_secs();
         format!(
@@ -114,7 +114,7 @@ impl Programs {
 }
 
 /// What the answering side's datagrams show of this level under this load.
-pub fn observe(level: Level, load: Load) -> Seen {
+pub(crate) fn observe(level: Level, load: Load) -> Seen {
     let config = Config { shaping: Shaping::at(level), ..Config::default() };
     let mut net = Net::pair(1, &config, PATH);
     let (a, b) = net.connect();

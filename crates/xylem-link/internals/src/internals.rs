@@ -35,8 +35,10 @@ use crate::{
     seal::{Opener, Sealer},
 };
 
+mod cost;
 mod noise_vectors;
 
+pub use cost::Cost;
 pub use noise_vectors::{NoiseOutcome, NoiseVector};
 
 #[cfg(internals)]
@@ -76,7 +78,6 @@ pub fn handshake_envelope(responder: Option<[u8; 32]>, cid: [u8; 8], body: &[u8]
 }
 
 /// Both sides of Noise XX, with ephemeral pairs made ahead.
-#[derive(Debug)]
 pub struct Handshakes {
     keys: [StaticKey; 2],
     ahead: VecDeque<KeyPair>,
@@ -188,7 +189,6 @@ pub fn elligator_public_key(representative: &[u8; 32]) -> [u8; 32] {
 }
 
 /// Two field elements, one of which is chosen without a branch.
-#[derive(Debug)]
 pub struct Select(elligator::Two);
 
 impl Select {
@@ -336,7 +336,7 @@ impl LooseStreams {
 
     /// Takes an opened datagram's frames, by its number; without one, as the next. False: the peer
     /// has broken the protocol.
-    pub fn take(&mut self, now: Duration, number: Option<u64>, bytes: &[u8]) -> bool {
+    pub fn receive(&mut self, now: Duration, number: Option<u64>, bytes: &[u8]) -> bool {
         let number = number.unwrap_or(self.window.end());
         if !self.window.is_fresh(number) {
             return true;
@@ -384,14 +384,13 @@ impl LooseStreams {
     /// A call of the program: what it does to which stream is told by the numbers.
     pub fn call(&mut self, what: u8, stream: u32, data: &[u8]) {
         let id = StreamId(stream);
-        match what % 7 {
+        match what % 6 {
             0 => drop(self.streams.open(stream as u16)),
             1 => drop(self.streams.write(id, data)),
             2 => drop(self.streams.finish(id)),
             3 => drop(self.streams.reset(id, 1)),
             4 => drop(self.streams.stop(id, 1)),
-            5 => drop(self.streams.read(id)),
-            _ => self.streams.go_away(),
+            _ => drop(self.streams.read(id)),
         }
     }
 

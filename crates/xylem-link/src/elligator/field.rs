@@ -15,19 +15,19 @@ use fiat_crypto::curve25519_64::{
 pub(super) struct Field(Tight);
 
 impl Field {
-    pub const ONE: Self = Self(Tight([1, 0, 0, 0, 0]));
+    pub(super) const ONE: Self = Self(Tight([1, 0, 0, 0, 0]));
     /// Curve25519's coefficient: v² = u³ + A u² + u.
-    pub const A: Self = Self(Tight([486_662, 0, 0, 0, 0]));
+    pub(super) const A: Self = Self(Tight([486_662, 0, 0, 0, 0]));
 
     /// Little-endian; the top two bits are not looked at.
-    pub fn from_bytes_254(bytes: &[u8; 32]) -> Self {
+    pub(super) fn from_bytes_254(bytes: &[u8; 32]) -> Self {
         let mut bytes = *bytes;
         bytes[31] &= 0x3f;
         Self::from_bytes_255(&bytes)
     }
 
     /// Little-endian; the top bit is not looked at. Numbers from p on are taken modulo p.
-    pub fn from_bytes_255(bytes: &[u8; 32]) -> Self {
+    pub(super) fn from_bytes_255(bytes: &[u8; 32]) -> Self {
         let mut bytes = *bytes;
         bytes[31] &= 0x7f;
         let mut out = Tight([0; 5]);
@@ -36,7 +36,7 @@ impl Field {
     }
 
     /// Little-endian, below p.
-    pub fn to_bytes(self) -> [u8; 32] {
+    pub(super) fn to_bytes(self) -> [u8; 32] {
         let mut out = [0; 32];
         fiat_25519_to_bytes(&mut out, &self.0);
         out
@@ -54,13 +54,13 @@ impl Field {
         Self(out)
     }
 
-    pub fn square(self) -> Self {
+    pub(super) fn square(self) -> Self {
         let mut out = Tight([0; 5]);
         fiat_25519_carry_square(&mut out, &self.loose());
         Self(out)
     }
 
-    pub fn double(self) -> Self {
+    pub(super) fn double(self) -> Self {
         self + self
     }
 
@@ -70,7 +70,7 @@ impl Field {
     }
 
     /// `yes` if `choice`, else `no`.
-    pub fn select(choice: bool, yes: Self, no: Self) -> Self {
+    pub(super) fn select(choice: bool, yes: Self, no: Self) -> Self {
         let mut out = [0; 5];
         fiat_25519_selectznz(&mut out, u8::from(choice), &no.0.0, &yes.0.0);
         Self(Tight(out))
@@ -78,12 +78,12 @@ impl Field {
 
     /// As it is held: five limbs of 51 bits, a little more in each.
     #[cfg(any(test, internals))]
-    pub fn limbs(self) -> [u64; 5] {
+    pub(super) fn limbs(self) -> [u64; 5] {
         self.0.0
     }
 
     /// Whether the number below p is odd.
-    pub fn is_odd(self) -> bool {
+    pub(super) fn is_odd(self) -> bool {
         self.to_bytes()[0] & 1 == 1
     }
 
@@ -108,13 +108,13 @@ impl Field {
     }
 
     /// x^(p - 2): 1/x, and 0 of 0.
-    pub fn invert(self) -> Self {
+    pub(super) fn invert(self) -> Self {
         let (p250, x11) = self.power_250();
         p250.squares(5) * x11
     }
 
     /// Whether there is a root: x^((p - 1) / 2) is 1, or 0 of 0.
-    pub fn is_square_or_zero(self) -> bool {
+    pub(super) fn is_square_or_zero(self) -> bool {
         // (p - 1) / 2 = 2^254 - 10 = 2^4 (2^250 - 1) + 6.
         let (p250, _) = self.power_250();
         let power = p250.squares(4) * (self.square() * self).square();
@@ -122,7 +122,7 @@ impl Field {
     }
 
     /// 1/√x, one of the two, if x is a square and not zero. Which of the two cases it is may show.
-    pub fn inverse_root(self) -> Option<Self> {
+    pub(super) fn inverse_root(self) -> Option<Self> {
         // t = x^((p - 5) / 8) = x^(2^252 - 3); then t² x is a fourth root of 1.
         let (p250, _) = self.power_250();
         let t = p250.squares(2) * self;

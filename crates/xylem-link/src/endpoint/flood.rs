@@ -18,15 +18,15 @@ use crate::cookie::address;
 const COUNTED: Duration = Duration::from_millis(250);
 /// As many in such a time make a flood.
 const MANY: u32 = 2_500;
-/// After this an address has its turn again: twice the wait before a first message is repeated.
-const ROUND: Duration = Duration::from_millis(500);
-/// How long its turn lasts.
-const TURN: Duration = Duration::from_millis(300);
+/// After this an address is answered again: twice the wait before a first message is repeated.
+const ANSWER_PERIOD: Duration = Duration::from_millis(500);
+/// How long it is answered then.
+const ANSWER_TIME: Duration = Duration::from_millis(300);
 
 /// How many first messages came without a good cookie, lately.
 pub(super) struct Flood {
-    /// Keys the hash of an address that says when its turns are.
-    turns: [u8; 32],
+    /// Keys the hash of an address that says when it is answered.
+    schedule_key: [u8; 32],
     /// Which of the counted times it is.
     time: u128,
     count: u32,
@@ -34,36 +34,37 @@ pub(super) struct Flood {
 }
 
 impl Flood {
-    pub fn new(key: [u8; 32]) -> Self {
-        Self { turns: key, time: 0, count: 0, before: 0 }
+    pub(super) fn new(key: [u8; 32]) -> Self {
+        Self { schedule_key: key, time: 0, count: 0, before: 0 }
     }
 
-    /// Counts a first message that cannot show a good cookie. `false`: it is not this address's turn.
-    pub fn answers(&mut self, now: Duration, from: SocketAddr) -> bool {
+    /// Counts a first message that cannot show a good cookie. `false`: this is not a time at which the address is
+    /// answered.
+    pub(super) fn answers(&mut self, now: Duration, from: SocketAddr) -> bool {
         let time = now.as_millis() / COUNTED.as_millis();
         if time != self.time {
             self.before = if time == self.time + 1 { self.count } else { 0 };
             (self.time, self.count) = (time, 0);
         }
         self.count = self.count.saturating_add(1);
-        !self.is_on() || self.is_turn(now, from)
+        !self.is_on() || self.is_answer_time(now, from)
     }
 
     /// Whether a first message of this address that brings no cookie may be dropped unread.
-    pub fn drops(&self, now: Duration, from: SocketAddr) -> bool {
-        self.is_on() && !self.is_turn(now, from)
+    pub(super) fn drops(&self, now: Duration, from: SocketAddr) -> bool {
+        self.is_on() && !self.is_answer_time(now, from)
     }
 
     fn is_on(&self) -> bool {
         self.before.max(self.count) > MANY
     }
 
-    fn is_turn(&self, now: Duration, from: SocketAddr) -> bool {
-        let hash = Hasher::new_keyed(&self.turns).update(&address(from)).finalize();
+    fn is_answer_time(&self, now: Duration, from: SocketAddr) -> bool {
+        let hash = Hasher::new_keyed(&self.schedule_key).update(&address(from)).finalize();
         let hash = hash.as_bytes().first_chunk().expect("8 of 32 bytes");
-        let round = ROUND.as_millis();
+        let round = ANSWER_PERIOD.as_millis();
         let shift = u128::from(u64::from_le_bytes(*hash)) % round;
-        (now.as_millis() + shift) % round < TURN.as_millis()
+        (now.as_millis() + shift) % round < ANSWER_TIME.as_millis()
     }
 }
 
@@ -106,8 +107,8 @@ mod tests {
                 }
                 let start = 1_000 + n;
                 let again = start + 250 + late;
-                let first = flood.is_turn(ms(start), at(n));
-                assert!(first || flood.is_turn(ms(again), at(n)), "{n}, {late} ms late");
+                let first = flood.is_answer_time(ms(start), at(n));
+                assert!(first || flood.is_answer_time(ms(again), at(n)), "{n}, {late} ms late");
             }
         }
     }

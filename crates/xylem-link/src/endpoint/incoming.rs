@@ -112,7 +112,7 @@ impl Endpoint {
             return Some(());
         }
         let id = self.new_id();
-        let rng = (Rng::new(&self.rng.array()), self.ahead.take());
+        let rng = (Rng::new(&self.rng.array()), self.ahead.take_pair());
         let initial = Initial { from, by, noise, part, len: datagram.len() };
         let half = HalfOpen::new(&self.config, &self.key, rng, now, id, initial).ok()?;
         let cid = half.cid;
@@ -189,7 +189,9 @@ impl Endpoint {
         id: LinkId,
         (answer, shared, by): (Answer, Option<kem::Shared>, DialedBy),
     ) {
-        let Some(State::Dialing(dialing)) = self.take(id).map(|entry| entry.state) else { return };
+        let Some(State::Dialing(dialing)) = self.unregister(id).map(|entry| entry.state) else {
+            return;
+        };
         match dialing.finish(&self.config, now, answer, shared, by) {
             Ok(new) => self.establish(now, new),
             Err(_) => {
@@ -200,7 +202,7 @@ impl Endpoint {
     }
 
     fn complete_half_open(&mut self, now: Duration, id: LinkId, theirs: Parameters) {
-        let Some(entry) = self.take(id) else { return };
+        let Some(entry) = self.unregister(id) else { return };
         let State::HalfOpen(half) = entry.state else { return };
         if let Ok(new) = half.finish(&self.config, now, theirs) {
             self.establish(now, new);

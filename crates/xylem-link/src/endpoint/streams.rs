@@ -1,11 +1,8 @@
 //! Streams, by the link that they belong to.
 
-use bytes::Bytes;
-
 use super::{Endpoint, State};
 use crate::event::{LinkId, StreamId};
-use crate::link::Link;
-use crate::stream::{StreamError, StreamRead};
+use crate::stream::{StreamError, StreamRead, Streams};
 
 impl Endpoint {
     /// Opens a stream of both directions to the peer, who hears of it as
@@ -15,7 +12,7 @@ impl Endpoint {
     /// [`StreamError::NoLink`], [`StreamError::NotConnected`], [`StreamError::TooMany`], or
     /// [`StreamError::GoingAway`].
     pub fn open_stream(&mut self, link: LinkId, purpose: u16) -> Result<StreamId, StreamError> {
-        self.on_streams(link, |up| up.open_stream(purpose))
+        self.on_streams(link, |streams| streams.open(purpose))
     }
 
     /// Writes `data`, which is copied once. Returns how many bytes were taken, from the front: less
@@ -31,21 +28,7 @@ impl Endpoint {
         stream: StreamId,
         data: &[u8],
     ) -> Result<usize, StreamError> {
-        self.on_streams(link, |up| up.write_stream(stream, data))
-    }
-
-    /// The same without a copy: what is taken from the front of `data` is kept as it is until the
-    /// peer has it.
-    ///
-    /// # Errors
-    /// As [`Endpoint::write_stream`].
-    pub fn write_stream_bytes(
-        &mut self,
-        link: LinkId,
-        stream: StreamId,
-        data: &mut Bytes,
-    ) -> Result<usize, StreamError> {
-        self.on_streams(link, |up| up.write_stream_bytes(stream, data))
+        self.on_streams(link, |streams| streams.write(stream, data))
     }
 
     /// Ends our half after what has been written; [`crate::Event::StreamDelivered`] follows when
@@ -54,7 +37,7 @@ impl Endpoint {
     /// # Errors
     /// As [`Endpoint::write_stream`].
     pub fn finish_stream(&mut self, link: LinkId, stream: StreamId) -> Result<(), StreamError> {
-        self.on_streams(link, |up| up.finish_stream(stream))
+        self.on_streams(link, |streams| streams.finish(stream))
     }
 
     /// Ends our half at once: what has not arrived is not sent (again). `code` tells the peer why.
@@ -67,7 +50,7 @@ impl Endpoint {
         stream: StreamId,
         code: u32,
     ) -> Result<(), StreamError> {
-        self.on_streams(link, |up| up.reset_stream(stream, code))
+        self.on_streams(link, |streams| streams.reset(stream, code))
     }
 
     /// Reads no more of the peer's half: what has come and will come is thrown away, and the peer
@@ -82,7 +65,7 @@ impl Endpoint {
         stream: StreamId,
         code: u32,
     ) -> Result<(), StreamError> {
-        self.on_streams(link, |up| up.stop_stream(stream, code))
+        self.on_streams(link, |streams| streams.stop(stream, code))
     }
 
     /// The next bytes of the peer's half, in order; slices of datagrams where that is possible.
@@ -97,27 +80,17 @@ impl Endpoint {
         link: LinkId,
         stream: StreamId,
     ) -> Result<StreamRead, StreamError> {
-        self.on_streams(link, |up| up.read_stream(stream))
-    }
-
-    /// Neither side opens further streams on this link; those that are open go on. Does nothing if
-    /// there is no such link.
-    pub fn go_away(&mut self, link: LinkId) {
-        // A link that is not there (yet) has no streams to end.
-        let _ = self.on_streams(link, |up| {
-            up.go_away();
-            Ok(())
-        });
+        self.on_streams(link, |streams| streams.read(stream))
     }
 
     fn on_streams<T>(
         &mut self,
         link: LinkId,
-        call: impl FnOnce(&mut Link) -> Result<T, StreamError>,
+        call: impl FnOnce(&mut Streams) -> Result<T, StreamError>,
     ) -> Result<T, StreamError> {
         let entry = self.links.get_mut(&link).ok_or(StreamError::NoLink)?;
         let State::Up(up) = &mut entry.state else { return Err(StreamError::NotConnected) };
-        let done = call(up)?;
+        let done = call(up.streams_of_program()?)?;
         self.mark_ready(link);
         Ok(done)
     }

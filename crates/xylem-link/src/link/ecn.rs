@@ -16,27 +16,27 @@ pub(super) struct Ecn {
 }
 
 impl Ecn {
-    pub fn new(wanted: bool) -> Self {
+    pub(super) fn new(wanted: bool) -> Self {
         Self { wanted, on: false, tries: if wanted { TRIES } else { 0 }, asked: None }
     }
 
     /// The path is another one. Returns whether a ping is called for.
-    pub fn on_new_path(&mut self) -> bool {
+    pub(super) fn on_new_path(&mut self) -> bool {
         *self = Self::new(self.wanted);
         self.wanted
     }
 
-    pub fn is_on(&self) -> bool {
+    pub(super) fn is_on(&self) -> bool {
         self.on
     }
 
     /// Whether the next ping is to be sent as ECN-capable.
-    pub fn wants_probe(&self) -> bool {
+    pub(super) fn wants_probe(&self) -> bool {
         !self.on && self.tries > 0
     }
 
     /// A ping is sent, as ECN-capable if that was wanted.
-    pub fn on_ping(&mut self, token: u64) {
+    pub(super) fn on_ping(&mut self, token: u64) {
         if self.wants_probe() {
             self.tries -= 1;
             self.asked = Some(token);
@@ -44,12 +44,12 @@ impl Ecn {
     }
 
     /// A ping of ours was answered.
-    pub fn on_pong(&mut self, token: u64) {
+    pub(super) fn on_pong(&mut self, token: u64) {
         self.on |= self.asked == Some(token);
     }
 
     /// So many probe timeouts in a row: perhaps the path has begun to drop such datagrams.
-    pub fn on_timeouts(&mut self, count: u32) {
+    pub(super) fn on_timeouts(&mut self, count: u32) {
         if self.on && count >= MAX_TIMEOUTS {
             (self.on, self.tries) = (false, 0);
         }

@@ -37,7 +37,8 @@ impl Link {
         };
         self.stats.datagrams_received += 1;
         self.stats.bytes_received += datagram.len() as u64;
-        // Cover is no sign of life.
+        // Padding alone does not put off the idle timeout: it shows that the peer's timer runs, not that
+        // its program uses the link.
         if !Frames::new(&datagram[HEADER_LEN..datagram.len() - TAG_LEN]).is_empty() {
             self.last_received = now;
         }

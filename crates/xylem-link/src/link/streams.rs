@@ -3,13 +3,11 @@
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use bytes::Bytes;
-
 use super::receive::Misbehaved;
 use super::{Link, MAX_WAIT};
-use crate::event::{Event, StreamId, Transmit};
+use crate::event::{Event, Transmit};
 use crate::frame::Ack;
-use crate::stream::{Layout, StreamError, StreamRead, Streams};
+use crate::stream::{Layout, StreamError, Streams};
 
 impl Link {
     #[cfg(test)]
@@ -32,53 +30,13 @@ impl Link {
         })
     }
 
-    fn open_streams(&mut self) -> Result<&mut Streams, StreamError> {
-        if self.closing.is_some() {
-            return Err(StreamError::NoLink);
-        }
-        self.streams.as_deref_mut().ok_or(StreamError::NoStream)
-    }
-
-    pub(crate) fn open_stream(&mut self, purpose: u16) -> Result<StreamId, StreamError> {
+    /// For a call of the program.
+    pub(crate) fn streams_of_program(&mut self) -> Result<&mut Streams, StreamError> {
         if self.closing.is_some() {
             return Err(StreamError::NoLink);
         }
         // The time that is known here: when something last arrived.
-        self.streams(self.last_received).open(purpose)
-    }
-
-    pub(crate) fn write_stream(&mut self, id: StreamId, data: &[u8]) -> Result<usize, StreamError> {
-        self.open_streams()?.write(id, data)
-    }
-
-    pub(crate) fn write_stream_bytes(
-        &mut self,
-        id: StreamId,
-        data: &mut Bytes,
-    ) -> Result<usize, StreamError> {
-        self.open_streams()?.write_bytes(id, data)
-    }
-
-    pub(crate) fn finish_stream(&mut self, id: StreamId) -> Result<(), StreamError> {
-        self.open_streams()?.finish(id)
-    }
-
-    pub(crate) fn reset_stream(&mut self, id: StreamId, code: u32) -> Result<(), StreamError> {
-        self.open_streams()?.reset(id, code)
-    }
-
-    pub(crate) fn stop_stream(&mut self, id: StreamId, code: u32) -> Result<(), StreamError> {
-        self.open_streams()?.stop(id, code)
-    }
-
-    pub(crate) fn read_stream(&mut self, id: StreamId) -> Result<StreamRead, StreamError> {
-        self.open_streams()?.read(id)
-    }
-
-    pub(crate) fn go_away(&mut self) {
-        if self.closing.is_none() {
-            self.streams(self.last_received).go_away();
-        }
+        Ok(self.streams(self.last_received))
     }
 
     /// A datagram has been read through. `asks`: it had frames that are acknowledged.
@@ -125,7 +83,7 @@ impl Link {
         }
     }
 
-    /// Streams and packets take turns.
+    /// Streams and packets are sent alternately, so that neither starves the other.
     pub(super) fn transmit_data(&mut self, now: Duration, buf: &mut Vec<u8>) -> Option<Transmit> {
         if self.streams.is_none() {
             return self.transmit_queue(buf);

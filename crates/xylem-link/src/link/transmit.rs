@@ -124,8 +124,8 @@ impl Link {
     }
 
     /// A buffer that the caller has given for what it has just been given.
-    pub(crate) fn take_used(&mut self) -> Vec<u8> {
-        self.queue.take_used()
+    pub(crate) fn take_used_buffer(&mut self) -> Vec<u8> {
+        self.queue.take_used_buffer()
     }
 
     pub(super) fn transmit_queue(&mut self, buf: &mut Vec<u8>) -> Option<Transmit> {

@@ -182,7 +182,7 @@ fn gcm_tag(keys: &EpochKeys, aad: &[u8]) -> u128 {
 /// WRAITH: "key commitment" put in the AAD and never compared. An AEAD does not commit to its key:
 /// here is a ciphertext that two epochs' keys both accept. Here a datagram names its epoch by an
 /// id that is derived from the secret, so it is only ever tried under one key, and each epoch's
-/// commitment is sent and compared (endpoint_tests: a wrong one ends the link).
+/// commitment is sent and compared (a test in endpoint/tests.rs: a wrong one ends the link).
 #[test]
 fn a_ciphertext_of_two_keys_is_tried_under_one() {
     let secret = |n: u8| {

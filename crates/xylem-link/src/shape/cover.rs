@@ -73,22 +73,22 @@ pub(super) struct Moments {
 }
 
 impl Moments {
-    pub fn new(mean: Duration, now: Duration, rng: &mut Rng) -> Self {
+    pub(super) fn new(mean: Duration, now: Duration, rng: &mut Rng) -> Self {
         let timing = Timing::Exponential { mean };
         Self { timing, next: Some(now + timing.gap(rng)), earliest: now }
     }
 
-    pub fn next(&self) -> Option<Duration> {
+    pub(super) fn next(&self) -> Option<Duration> {
         self.next
     }
 
     /// A packet was sent or has arrived.
-    pub fn wake(&mut self, now: Duration, rng: &mut Rng) {
+    pub(super) fn wake(&mut self, now: Duration, rng: &mut Rng) {
         self.next.get_or_insert_with(|| now + self.timing.gap(rng));
     }
 
     /// Whether a datagram is due. `rests`: no packet for long enough.
-    pub fn is_due(&mut self, now: Duration, rests: bool, rng: &mut Rng) -> bool {
+    pub(super) fn is_due(&mut self, now: Duration, rests: bool, rng: &mut Rng) -> bool {
         let Some(next) = self.next.filter(|next| now >= *next) else { return false };
         if rests {
             self.next = None;

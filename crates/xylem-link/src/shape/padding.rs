@@ -107,26 +107,26 @@ pub(crate) struct Padder {
 
 impl Padder {
     /// Of a bounded padding.
-    pub fn new(padding: Padding, rng: Rng) -> Self {
+    pub(crate) fn new(padding: Padding, rng: Rng) -> Self {
         Self { padding, rng }
     }
 
     /// The same padding with other dice.
-    pub fn another(&self, rng: Rng) -> Self {
+    pub(crate) fn another(&self, rng: Rng) -> Self {
         Self::new(self.padding.clone(), rng)
     }
 
-    pub fn padding(&self) -> &Padding {
+    pub(crate) fn padding(&self) -> &Padding {
         &self.padding
     }
 
     /// Whether each datagram's limit is drawn, so that a packet may fit one and not the next.
-    pub fn draws(&self) -> bool {
+    pub(crate) fn draws(&self) -> bool {
         matches!(self.padding, Padding::Statistical(_))
     }
 
     /// How much a datagram that is begun now may hold, on a path that carries `most`.
-    pub fn limit(&mut self, most: usize) -> usize {
+    pub(crate) fn limit(&mut self, most: usize) -> usize {
         match &self.padding {
             Padding::None | Padding::PowerOfTwo | Padding::SizeClasses(_) => most,
             Padding::Constant(size) => most.min(*size),
@@ -135,7 +135,7 @@ impl Padder {
     }
 
     /// The size of a datagram that needs `len` bytes, on a path that carries `most`.
-    pub fn size(&mut self, len: usize, most: usize) -> usize {
+    pub(crate) fn size(&mut self, len: usize, most: usize) -> usize {
         let mut limit = self.limit(most);
         for _ in 1..MAX_DRAWS {
             if len <= limit || !self.draws() {

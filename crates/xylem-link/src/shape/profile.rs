@@ -8,7 +8,6 @@ use thiserror::Error;
 
 use super::{Cover, Padding, Timing};
 use crate::mtu::BASE_DATAGRAM;
-use crate::seal::OVERHEAD;
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -166,19 +165,6 @@ pub struct Profile {
     pub cover: Cover,
 }
 
-/// What a profile costs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cost {
-    /// Bytes in datagrams for each thousand that they would have without shaping.
-    pub permille: u64,
-    /// How long a packet waits on average if nothing is before it.
-    pub delay: Duration,
-    /// Bytes a second that get through at most; `None` where nothing holds them up.
-    pub rate: Option<u64>,
-    /// Bytes a second of cover on an idle link, while it is sent.
-    pub cover: u64,
-}
-
 impl Profile {
     /// With numbers that can be kept.
     pub(crate) fn bounded(&self) -> Self {
@@ -193,46 +179,6 @@ impl Profile {
     /// Whether it leaves everything as it is.
     pub(crate) fn is_nothing(&self) -> bool {
         (&self.padding, self.timing, self.cover) == (&Padding::None, Timing::None, Cover::None)
-    }
-
-    /// An estimate for packets of `len` bytes, each alone, on a path that carries datagrams of
-    /// `most` bytes.
-    #[must_use]
-    pub fn cost(&self, len: usize, most: usize) -> Cost {
-        let profile = self.bounded();
-        let most = most.max(BASE_DATAGRAM);
-        let moments = match profile.cover {
-            Cover::Constant { interval, .. } => Timing::Fixed(interval),
-            _ => profile.timing,
-        };
-        let full = profile.padding.largest().map_or(most, |largest| largest.min(most));
-        let mean =
-            if profile.padding.is_chosen() { profile.padding.mean().min(most) } else { full };
-        // What a packet needs: whole datagrams, and what is left.
-        let room = (mean - OVERHEAD).max(1);
-        let (whole, rest) = (len / room, len % room);
-        let last = if rest == 0 { 0 } else { profile.padding.closed(rest + OVERHEAD, mean) };
-        let (shaped, plain) = (whole * mean + last, len + len.div_ceil(most - OVERHEAD) * OVERHEAD);
-        let per_second = |size: usize, burst: u16, gap: Duration| {
-            (size as f64 * f64::from(burst) / gap.as_secs_f64()) as u64
-        };
-        let cover = match profile.cover {
-            Cover::None => 0,
-            Cover::Constant { interval, .. } => per_second(mean, profile.burst, interval),
-            Cover::Poisson { mean: gap, .. } => per_second(mean, 1, gap),
-        };
-        let gated = moments != Timing::None;
-        Cost {
-            permille: shaped as u64 * 1_000 / (plain as u64).max(1),
-            // Within a fixed rhythm half of it; after a silence, one gap of a drawn one.
-            delay: if matches!(moments, Timing::Fixed(_)) {
-                moments.mean() / 2
-            } else {
-                moments.mean()
-            },
-            rate: gated.then(|| per_second(mean, profile.burst, moments.mean())),
-            cover,
-        }
     }
 }
 
@@ -275,14 +221,5 @@ mod tests {
         assert_eq!(Shaping::default().level, Level::Off);
         assert_eq!(Shaping::default().limit.profile().cover, Cover::None);
         assert_eq!(Shaping::at(Level::Paranoid).limit, Level::Paranoid);
-    }
-
-    #[test]
-    fn levels_cost_more_the_more_they_hide() {
-        let costs = Level::ALL.map(|level| level.profile().cost(50, 1_452));
-        assert!(costs.windows(2).all(|pair| pair[0].permille <= pair[1].permille), "{costs:?}");
-        assert_eq!(costs[0], Cost { permille: 1_000, delay: Duration::ZERO, rate: None, cover: 0 });
-        assert_eq!(costs[4].rate, Some(985_600));
-        assert_eq!(costs[4].cover, 985_600, "busy or idle");
     }
 }

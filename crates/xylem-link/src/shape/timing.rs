@@ -122,7 +122,7 @@ pub(crate) struct Gate {
 
 impl Gate {
     /// `None` without moments. `timing` is bounded.
-    pub fn new(timing: Timing, burst: u16, now: Duration, rng: &mut Rng) -> Option<Self> {
+    pub(crate) fn new(timing: Timing, burst: u16, now: Duration, rng: &mut Rng) -> Option<Self> {
         if timing == Timing::None {
             return None;
         }
@@ -131,13 +131,13 @@ impl Gate {
     }
 
     /// Bytes a second that get through, in datagrams of this size.
-    pub fn rate(&self, datagram: usize) -> u64 {
+    pub(crate) fn rate(&self, datagram: usize) -> u64 {
         let bytes = datagram as f64 * f64::from(self.burst);
         (bytes / self.timing.mean().as_secs_f64()) as u64
     }
 
     /// Whether a datagram may leave now. `every`: no moment may pass unused.
-    pub fn is_open(&mut self, now: Duration, every: bool, rng: &mut Rng) -> bool {
+    pub(crate) fn is_open(&mut self, now: Duration, every: bool, rng: &mut Rng) -> bool {
         if self.left > 0 {
             return true;
         }
@@ -170,17 +170,17 @@ impl Gate {
     }
 
     /// One datagram has left.
-    pub fn spend(&mut self) {
+    pub(crate) fn spend(&mut self) {
         self.left = self.left.saturating_sub(1);
     }
 
     /// Nothing is there to leave at this moment.
-    pub fn shut(&mut self) {
+    pub(crate) fn shut(&mut self) {
         self.left = 0;
     }
 
     /// When the link has to be looked at, if apart from this that is `due`.
-    pub fn timeout(&self, due: Option<Duration>) -> Option<Duration> {
+    pub(crate) fn timeout(&self, due: Option<Duration>) -> Option<Duration> {
         if self.wanted { Some(self.next) } else { due.map(|due| due.max(self.next)) }
     }
 }

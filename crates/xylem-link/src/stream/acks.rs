@@ -26,7 +26,7 @@ pub(super) struct Acks {
 
 impl Acks {
     /// A datagram that asks for an acknowledgement arrived.
-    pub fn on_datagram(&mut self, now: Duration, number: u64, window: &ReplayWindow) {
+    pub(super) fn on_datagram(&mut self, now: Duration, number: u64, window: &ReplayWindow) {
         self.waiting += 1;
         self.deadline.get_or_insert(now + MAX_ACK_DELAY);
         match self.largest {
@@ -40,13 +40,13 @@ impl Acks {
     }
 
     /// A datagram arrived that a router has marked instead of dropping it.
-    pub fn on_mark(&mut self) {
+    pub(super) fn on_mark(&mut self) {
         self.marked = self.marked.wrapping_add(1);
         self.at_once = true;
     }
 
     /// Whether an acknowledgement should be sent now even if nothing else is.
-    pub fn is_due(&self, now: Duration, window: &ReplayWindow) -> bool {
+    pub(super) fn is_due(&self, now: Duration, window: &ReplayWindow) -> bool {
         let Some((largest, _)) = self.largest.filter(|_| self.is_waiting()) else { return false };
         self.at_once
             || self.waiting >= EVERY
@@ -55,16 +55,16 @@ impl Acks {
     }
 
     /// Whether one may go along with other frames.
-    pub fn is_waiting(&self) -> bool {
+    pub(super) fn is_waiting(&self) -> bool {
         self.waiting > 0 || (self.at_once && self.largest.is_some())
     }
 
-    pub fn deadline(&self) -> Option<Duration> {
+    pub(super) fn deadline(&self) -> Option<Duration> {
         self.deadline
     }
 
     /// Appends the acknowledgement to `out`; nothing is owed afterwards.
-    pub fn write(&mut self, now: Duration, window: &ReplayWindow, out: &mut Vec<u8>) {
+    pub(super) fn write(&mut self, now: Duration, window: &ReplayWindow, out: &mut Vec<u8>) {
         let Some((largest, at)) = self.largest else { return };
         (self.waiting, self.at_once, self.deadline) = (0, false, None);
         let mut ranges = AckRanges::default();

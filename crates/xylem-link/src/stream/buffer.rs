@@ -1,42 +1,22 @@
 //! What was written to a stream and is not acknowledged yet.
 //!
-//! A write is copied once, into a chunk ([`SendBuffer::write`]), or kept as it is
-//! ([`SendBuffer::write_bytes`]); sending copies from the chunks to where the datagram is sealed,
+//! A write is copied once, into a chunk; sending copies from the chunks to where the datagram is sealed,
 //! for the first time and for any later one.
 
 use std::collections::VecDeque;
-
-use bytes::{Buf, Bytes};
 
 use super::ranges::RangeSet;
 
 /// Bytes of a chunk that small writes share.
 const CHUNK: usize = 64 << 10;
-/// Lent bytes fewer than this are copied: a chunk of their own would cost more.
-const SMALL: usize = 1 << 10;
 /// Emptied chunks that are kept for further writes as long as there are others.
 const MAX_SPARE: usize = 64;
-
-#[derive(Debug)]
-enum Chunk {
-    Own(Vec<u8>),
-    Lent(Bytes),
-}
-
-impl Chunk {
-    fn bytes(&self) -> &[u8] {
-        match self {
-            Chunk::Own(bytes) => bytes,
-            Chunk::Lent(bytes) => bytes,
-        }
-    }
-}
 
 /// One stream's bytes from the first that is not acknowledged to the last that was written.
 #[derive(Debug, Default)]
 pub(super) struct SendBuffer {
     /// Each with its place in the stream; they adjoin.
-    chunks: VecDeque<(u64, Chunk)>,
+    chunks: VecDeque<(u64, Vec<u8>)>,
     spare: Vec<Vec<u8>>,
     /// Bytes written.
     end: u64,
@@ -52,48 +32,45 @@ pub(super) struct SendBuffer {
 
 impl SendBuffer {
     /// Bytes written so far.
-    pub fn end(&self) -> u64 {
+    pub(super) fn end(&self) -> u64 {
         self.end
     }
 
     /// Bytes that were sent at least once.
-    pub fn sent(&self) -> u64 {
+    pub(super) fn sent(&self) -> u64 {
         self.sent
     }
 
     /// Bytes that wait to be sent for the first time.
-    pub fn unsent(&self) -> u64 {
+    pub(super) fn unsent(&self) -> u64 {
         self.end - self.sent
     }
 
     /// Bytes that are held.
-    pub fn held(&self) -> u64 {
+    pub(super) fn held(&self) -> u64 {
         self.end - self.acked
     }
 
     /// Whether something was lost and has to be sent again.
-    pub fn has_lost(&self) -> bool {
+    pub(super) fn has_lost(&self) -> bool {
         !self.resend.is_empty()
     }
 
     /// Appends a copy.
-    pub fn write(&mut self, mut data: &[u8]) {
+    pub(super) fn write(&mut self, mut data: &[u8]) {
         while !data.is_empty() {
-            let room = match self.chunks.back() {
-                Some((_, Chunk::Own(chunk))) => CHUNK - chunk.len(),
-                _ => 0,
-            };
+            let room = self.chunks.back().map_or(0, |(_, chunk)| CHUNK - chunk.len());
             if room == 0 {
                 // One that follows others will be filled; growing it would copy what is in it.
                 let first = self.chunks.is_empty();
                 let chunk = self.spare.pop().unwrap_or_else(|| {
                     Vec::with_capacity(if first { data.len().min(CHUNK) } else { CHUNK })
                 });
-                self.chunks.push_back((self.end, Chunk::Own(chunk)));
+                self.chunks.push_back((self.end, chunk));
                 continue;
             }
             let (now, later) = data.split_at(room.min(data.len()));
-            if let Some((_, Chunk::Own(chunk))) = self.chunks.back_mut() {
+            if let Some((_, chunk)) = self.chunks.back_mut() {
                 chunk.extend_from_slice(now);
             }
             self.end += now.len() as u64;
@@ -101,20 +78,9 @@ impl SendBuffer {
         }
     }
 
-    /// Appends the first `len` bytes of `data` without copying them, unless they are few.
-    pub fn write_bytes(&mut self, data: &mut Bytes, len: usize) {
-        if len < SMALL {
-            self.write(&data[..len]);
-            data.advance(len);
-            return;
-        }
-        self.chunks.push_back((self.end, Chunk::Lent(data.split_to(len))));
-        self.end += len as u64;
-    }
-
     /// What to send next: a piece of at most `max` bytes, of what was lost first, else of what is
     /// new and below `limit`. Nothing is noted as sent yet.
-    pub fn next_piece(&self, max: usize, limit: u64) -> Option<(u64, usize)> {
+    pub(super) fn next_piece(&self, max: usize, limit: u64) -> Option<(u64, usize)> {
         if let Some((start, end)) = self.resend.first() {
             return Some((start, (end - start).min(max as u64) as usize));
         }
@@ -123,7 +89,7 @@ impl SendBuffer {
     }
 
     /// The piece is being sent.
-    pub fn on_sent(&mut self, start: u64, len: usize) {
+    pub(super) fn on_sent(&mut self, start: u64, len: usize) {
         let end = start + len as u64;
         if start < self.sent {
             self.resend.remove(start, end);
@@ -132,15 +98,13 @@ impl SendBuffer {
     }
 
     /// Appends the bytes of the piece, which must be held, to `out`.
-    pub fn copy(&self, start: u64, len: usize, out: &mut Vec<u8>) {
+    pub(super) fn copy(&self, start: u64, len: usize, out: &mut Vec<u8>) {
         let end = start + len as u64;
-        let first =
-            self.chunks.partition_point(|(at, chunk)| at + chunk.bytes().len() as u64 <= start);
+        let first = self.chunks.partition_point(|(at, chunk)| at + chunk.len() as u64 <= start);
         for (at, chunk) in self.chunks.range(first..) {
             if *at >= end {
                 break;
             }
-            let chunk = chunk.bytes();
             let from = start.saturating_sub(*at) as usize;
             let to = ((end - at) as usize).min(chunk.len());
             out.extend_from_slice(&chunk[from..to]);
@@ -148,7 +112,7 @@ impl SendBuffer {
     }
 
     /// `start..end` has arrived.
-    pub fn on_acked(&mut self, start: u64, end: u64) {
+    pub(super) fn on_acked(&mut self, start: u64, end: u64) {
         if !self.resend.is_empty() {
             self.resend.remove(start, end);
         }
@@ -162,35 +126,35 @@ impl SendBuffer {
             self.acked = self.acked.max(e);
         }
         while let Some((at, chunk)) = self.chunks.front() {
-            if at + chunk.bytes().len() as u64 > self.acked {
+            if at + chunk.len() as u64 > self.acked {
                 break;
             }
-            if let Some((_, Chunk::Own(mut chunk))) = self.chunks.pop_front()
+            if let Some((_, mut chunk)) = self.chunks.pop_front()
                 && self.spare.len() < MAX_SPARE
             {
                 chunk.clear();
                 self.spare.push(chunk);
             }
         }
-        // A stream that rests keeps nothing.
+        // An idle stream holds no memory.
         if self.chunks.is_empty() {
             (self.chunks, self.spare) = (VecDeque::new(), Vec::new());
         }
     }
 
     /// `start..end` was lost, or is to be sent once more.
-    pub fn on_lost(&mut self, start: u64, end: u64) {
+    pub(super) fn on_lost(&mut self, start: u64, end: u64) {
         self.resend.insert(start.max(self.acked), end);
         self.resend.remove_all(&self.acked_above);
     }
 
     /// Whether everything written has arrived.
-    pub fn is_acked(&self) -> bool {
+    pub(super) fn is_acked(&self) -> bool {
         self.acked == self.end
     }
 
     /// Forgets everything but how much was sent.
-    pub fn discard(&mut self) {
+    pub(super) fn discard(&mut self) {
         let sent = self.sent;
         *self = Self { sent, end: sent, acked: sent, ..Self::default() };
     }
@@ -219,15 +183,7 @@ mod tests {
                         let mut data = vec![0; len];
                         rng.fill(&mut data);
                         written.extend_from_slice(&data);
-                        if rng.below(2) == 0 {
-                            buffer.write(&data);
-                        } else {
-                            let mut data = Bytes::from(data);
-                            while !data.is_empty() {
-                                let some = 1 + rng.below(data.len());
-                                buffer.write_bytes(&mut data, some);
-                            }
-                        }
+                        buffer.write(&data);
                         arrived.resize(written.len(), None);
                     }
                     1 | 2 => {

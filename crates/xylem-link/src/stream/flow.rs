@@ -20,18 +20,18 @@ pub(super) struct Window {
 }
 
 impl Window {
-    pub fn new(size: u64, max: u64) -> Self {
+    pub(super) fn new(size: u64, max: u64) -> Self {
         Self { limit: size, size, max: max.max(size), moved: None }
     }
 
     /// The peer may send bytes below this.
-    pub fn limit(&self) -> u64 {
+    pub(super) fn limit(&self) -> u64 {
         self.limit
     }
 
     /// `consumed` bytes in all have been read or thrown away. Returns whether the limit has moved,
     /// which the peer has to be told.
-    pub fn on_consumed(&mut self, consumed: u64, now: Duration, rtt: Duration) -> bool {
+    pub(super) fn on_consumed(&mut self, consumed: u64, now: Duration, rtt: Duration) -> bool {
         if consumed + self.size < self.limit + self.size / 2 {
             return false;
         }

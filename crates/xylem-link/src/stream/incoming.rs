@@ -12,7 +12,7 @@ use bytes::{Bytes, BytesMut};
 
 use super::Violation;
 use super::flow::Window;
-use super::outgoing::Tell;
+use super::outgoing::FrameState;
 
 /// Pieces smaller than this are copied together.
 const SMALL: usize = 1 << 10;
@@ -51,15 +51,15 @@ pub(super) struct RecvHalf {
     size: Option<u64>,
     pub window: Window,
     pub state: Reading,
-    pub stop: Tell,
+    pub stop: FrameState,
     /// A window update is due.
     pub window_due: bool,
     /// `StreamReadable` has been reported and the program has not read to the end since.
-    pub told: bool,
+    pub readable_reported: bool,
 }
 
 impl RecvHalf {
-    pub fn new(window: Window) -> Self {
+    pub(super) fn new(window: Window) -> Self {
         Self {
             ready: VecDeque::new(),
             tail: BytesMut::new(),
@@ -70,33 +70,33 @@ impl RecvHalf {
             size: None,
             window,
             state: Reading::Open,
-            stop: Tell::Nothing,
+            stop: FrameState::NotDue,
             window_due: false,
-            told: false,
+            readable_reported: false,
         }
     }
 
     /// Pieces that are held.
-    pub fn pieces(&self) -> usize {
+    pub(super) fn pieces(&self) -> usize {
         self.ready.len().saturating_add(self.pending.len())
     }
 
     /// Bytes that count against the link's window and have not been given back to it.
-    pub fn unread(&self) -> u64 {
+    pub(super) fn unread(&self) -> u64 {
         self.highest.saturating_sub(self.read)
     }
 
     /// Whether the program would get something, if only the end, by reading.
-    pub fn is_readable(&self) -> bool {
+    pub(super) fn is_readable(&self) -> bool {
         self.state == Reading::Open && (self.next > self.read || self.size == Some(self.read))
     }
 
-    pub fn is_complete(&self) -> bool {
+    pub(super) fn is_complete(&self) -> bool {
         self.size == Some(self.next)
     }
 
     /// Whether nothing that may still arrive changes anything.
-    pub fn is_done(&self) -> bool {
+    pub(super) fn is_done(&self) -> bool {
         match self.state {
             Reading::Open => false,
             Reading::Finished | Reading::Reset(_) => true,
@@ -105,7 +105,7 @@ impl RecvHalf {
     }
 
     /// Whether the peer may be told of a larger window.
-    pub fn takes_more(&self) -> bool {
+    pub(super) fn wants_more(&self) -> bool {
         self.state == Reading::Open && self.size.is_none()
     }
 
@@ -120,7 +120,7 @@ impl RecvHalf {
     }
 
     /// The peer says how long its half is. Returns by how much more that is than has arrived.
-    pub fn on_size(&mut self, size: u64) -> Result<u64, Violation> {
+    pub(super) fn on_size(&mut self, size: u64) -> Result<u64, Violation> {
         if size < self.highest || self.size.is_some_and(|known| known != size) {
             return Err(Violation);
         }
@@ -130,7 +130,7 @@ impl RecvHalf {
     }
 
     /// Throws away what is held and what will come. Returns how many bytes that gives back.
-    pub fn discard(&mut self, state: Reading) -> u64 {
+    pub(super) fn discard(&mut self, state: Reading) -> u64 {
         self.state = state;
         self.ready.clear();
         self.tail = BytesMut::new();
@@ -143,7 +143,7 @@ impl RecvHalf {
 
     /// Takes a piece of `datagram`. `pieces`: held on the whole link. Returns by how much the
     /// highest offset has grown.
-    pub fn on_data(
+    pub(super) fn on_data(
         &mut self,
         offset: u64,
         piece: &[u8],
@@ -248,7 +248,7 @@ impl RecvHalf {
     }
 
     /// The next bytes in order.
-    pub fn read(&mut self) -> Option<Bytes> {
+    pub(super) fn read(&mut self) -> Option<Bytes> {
         let next = self.ready.pop_front().or_else(|| {
             // With the room behind it: what has been read to its end keeps none.
             let tail = core::mem::take(&mut self.tail).freeze();
@@ -259,13 +259,13 @@ impl RecvHalf {
     }
 
     /// Whether all has been read and there will be no more.
-    pub fn is_at_end(&self) -> bool {
+    pub(super) fn is_at_end(&self) -> bool {
         self.size == Some(self.read)
     }
 
     /// Enlarges the window after a read, if that is due.
-    pub fn after_read(&mut self, now: Duration, rtt: Duration) {
-        let more = self.takes_more() && self.window.on_consumed(self.read, now, rtt);
+    pub(super) fn after_read(&mut self, now: Duration, rtt: Duration) {
+        let more = self.wants_more() && self.window.on_consumed(self.read, now, rtt);
         self.window_due |= more;
     }
 }

@@ -5,29 +5,28 @@ use super::buffer::SendBuffer;
 
 /// A frame that must reach the peer: sent until it is acknowledged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) enum Tell {
-    /// Nothing to tell.
+pub(super) enum FrameState {
     #[default]
-    Nothing,
+    NotDue,
     Due,
     Sent,
     Acked,
 }
 
-impl Tell {
-    pub fn is_due(self) -> bool {
-        self == Tell::Due
+impl FrameState {
+    pub(super) fn is_due(self) -> bool {
+        self == FrameState::Due
     }
 
-    pub fn on_lost(&mut self) {
-        if *self == Tell::Sent {
-            *self = Tell::Due;
+    pub(super) fn on_lost(&mut self) {
+        if *self == FrameState::Sent {
+            *self = FrameState::Due;
         }
     }
 
-    pub fn on_acked(&mut self) {
-        if *self != Tell::Nothing {
-            *self = Tell::Acked;
+    pub(super) fn on_acked(&mut self) {
+        if *self != FrameState::NotDue {
+            *self = FrameState::Acked;
         }
     }
 }
@@ -50,9 +49,9 @@ pub(super) struct SendHalf {
     pub buffer: SendBuffer,
     /// The peer takes bytes below this.
     pub limit: u64,
-    pub open: Tell,
-    pub close: Tell,
-    pub reset: Tell,
+    pub open: FrameState,
+    pub close: FrameState,
+    pub reset: FrameState,
     pub end: End,
     /// A write was cut short: the program is told when there is room again.
     pub writer_waits: bool,
@@ -61,13 +60,13 @@ pub(super) struct SendHalf {
 }
 
 impl SendHalf {
-    pub fn new(limit: u64, open: Tell) -> Self {
+    pub(super) fn new(limit: u64, open: FrameState) -> Self {
         Self {
             buffer: SendBuffer::default(),
             limit,
             open,
-            close: Tell::Nothing,
-            reset: Tell::Nothing,
+            close: FrameState::NotDue,
+            reset: FrameState::NotDue,
             end: End::Open,
             writer_waits: false,
             delivered: false,
@@ -75,7 +74,7 @@ impl SendHalf {
     }
 
     /// Whether the program may write.
-    pub fn check_open(&self) -> Result<(), StreamError> {
+    pub(super) fn check_open(&self) -> Result<(), StreamError> {
         match self.end {
             End::Open => Ok(()),
             End::Finish => Err(StreamError::Ended),
@@ -84,40 +83,40 @@ impl SendHalf {
         }
     }
 
-    pub fn finish(&mut self) {
+    pub(super) fn finish(&mut self) {
         self.end = End::Finish;
-        self.close = Tell::Due;
+        self.close = FrameState::Due;
     }
 
     /// Ends at once. Returns false if there is nothing left to end.
-    pub fn reset(&mut self, end: End) -> bool {
+    pub(super) fn reset(&mut self, end: End) -> bool {
         let over = matches!(self.end, End::Reset(_) | End::Stopped(_)) || self.is_done();
         if !over {
             self.end = end;
-            self.close = Tell::Nothing;
-            self.reset = Tell::Due;
+            self.close = FrameState::NotDue;
+            self.reset = FrameState::Due;
             self.buffer.discard();
         }
         !over
     }
 
     /// Whether all that was written, and the end, have arrived.
-    pub fn is_delivered(&self) -> bool {
-        self.end == End::Finish && self.close == Tell::Acked && self.buffer.is_acked()
+    pub(super) fn is_delivered(&self) -> bool {
+        self.end == End::Finish && self.close == FrameState::Acked && self.buffer.is_acked()
     }
 
     /// Whether the peer knows how it ended and nothing is owed.
-    pub fn is_done(&self) -> bool {
-        self.is_delivered() || self.reset == Tell::Acked
+    pub(super) fn is_done(&self) -> bool {
+        self.is_delivered() || self.reset == FrameState::Acked
     }
 
     /// The close may go: everything before it has gone at least once.
-    pub fn close_is_due(&self) -> bool {
+    pub(super) fn close_is_due(&self) -> bool {
         self.close.is_due() && self.buffer.unsent() == 0
     }
 
     /// Whether there is something to send, given how many new bytes the link's window lets through.
-    pub fn has_work(&self, link_room: u64) -> bool {
+    pub(super) fn has_work(&self, link_room: u64) -> bool {
         self.open.is_due()
             || self.reset.is_due()
             || self.buffer.has_lost()

@@ -7,17 +7,17 @@ use std::collections::BTreeMap;
 pub(super) struct RangeSet(BTreeMap<u64, u64>);
 
 impl RangeSet {
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// The lowest range.
-    pub fn first(&self) -> Option<(u64, u64)> {
+    pub(super) fn first(&self) -> Option<(u64, u64)> {
         self.0.first_key_value().map(|(start, end)| (*start, *end))
     }
 
     /// Adds `start..end`, joined with what it touches.
-    pub fn insert(&mut self, mut start: u64, mut end: u64) {
+    pub(super) fn insert(&mut self, mut start: u64, mut end: u64) {
         if start >= end {
             return;
         }
@@ -33,7 +33,7 @@ impl RangeSet {
     }
 
     /// Takes `start..end` out.
-    pub fn remove(&mut self, start: u64, end: u64) {
+    pub(super) fn remove(&mut self, start: u64, end: u64) {
         if start >= end {
             return;
         }
@@ -52,7 +52,7 @@ impl RangeSet {
     }
 
     /// Takes everything out of `self` that `other` has.
-    pub fn remove_all(&mut self, other: &Self) {
+    pub(super) fn remove_all(&mut self, other: &Self) {
         for (start, end) in &other.0 {
             self.remove(*start, *end);
         }

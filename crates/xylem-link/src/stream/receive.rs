@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 
 use super::incoming::Reading;
-use super::outgoing::{End, Tell};
+use super::outgoing::{End, FrameState};
 use super::recovery::{Outcome, SentFrame};
 use super::{
     INITIAL_STREAM_WINDOW, MAX_OFFSET, MAX_PIECES, MAX_REMEMBERED, MAX_STREAM_ID,
@@ -20,22 +20,22 @@ use crate::replay::ReplayWindow;
 
 impl Streams {
     /// A datagram with frames for us has arrived: it will be acknowledged.
-    pub fn on_datagram(&mut self, now: Duration, number: u64, window: &ReplayWindow) {
+    pub(crate) fn on_datagram(&mut self, now: Duration, number: u64, window: &ReplayWindow) {
         self.acks.on_datagram(now, number, window);
     }
 
     /// The datagram was marked by a router instead of being dropped.
-    pub fn on_mark(&mut self) {
+    pub(crate) fn on_mark(&mut self) {
         self.acks.on_mark();
     }
 
     /// The link has measured its round trip.
-    pub fn set_rtt(&mut self, rtt: Duration) {
+    pub(crate) fn set_rtt(&mut self, rtt: Duration) {
         self.rtt = rtt;
     }
 
     /// Takes a frame of a stream, a window update or a go away.
-    pub fn on_frame(
+    pub(crate) fn on_frame(
         &mut self,
         now: Duration,
         frame: Frame<'_>,
@@ -54,10 +54,7 @@ impl Streams {
             }
             Frame::StreamStop { stream, code } => self.on_stop(stream, code, events)?,
             Frame::WindowUpdate { stream, limit } => self.on_window(stream, limit)?,
-            Frame::GoAway(_) if !self.peer_going => {
-                self.peer_going = true;
-                events.push_back(Event::GoingAway { link: self.link });
-            }
+            Frame::GoAway(_) => self.peer_went_away = true,
             _ => {}
         }
         Ok(())
@@ -90,12 +87,10 @@ impl Streams {
         while self.next_theirs <= id {
             let id = self.next_theirs;
             self.next_theirs = id.saturating_add(2);
-            let stream = Self::new_stream(None, Tell::Nothing);
+            let stream = Self::new_stream(None, FrameState::NotDue);
             self.table.insert(id, stream);
             self.theirs = self.theirs.saturating_add(1);
-            let refused = self.theirs > self.settings.max_streams
-                || self.last_taken.is_some_and(|last| id > last);
-            if refused {
+            if self.theirs > self.settings.max_streams {
                 self.refuse(id);
             }
         }
@@ -106,7 +101,7 @@ impl Streams {
         let Some(stream) = self.table.get_mut(&id) else { return };
         stream.refused = true;
         stream.send.reset(End::Reset(REFUSED));
-        stream.recv.stop = Tell::Due;
+        stream.recv.stop = FrameState::Due;
         self.discard(id, Reading::Stopped(REFUSED));
         self.queue(id);
     }
@@ -130,7 +125,7 @@ impl Streams {
         if !stream.refused {
             let stream_id = StreamId(id);
             events.push_back(Event::StreamOpened { link, stream: stream_id, purpose });
-            events.extend(stream.tell_readable(link, id));
+            events.extend(stream.readable_event(link, id));
             if let Reading::Reset(code) = stream.recv.state {
                 events.push_back(Event::StreamReset { link, stream: stream_id, code });
             }
@@ -160,7 +155,7 @@ impl Streams {
         let (before, kept) = (stream.recv.pieces(), stream.recv.state == Reading::Open);
         let grown = stream.recv.on_data(offset, piece, datagram, pieces)?;
         let after = stream.recv.pieces();
-        events.extend(stream.tell_readable(link, id));
+        events.extend(stream.readable_event(link, id));
         self.pieces = pieces.saturating_add(after).saturating_sub(before);
         if self.pieces > MAX_PIECES {
             return Err(Violation);
@@ -181,7 +176,7 @@ impl Streams {
         let link = self.link;
         let Some(stream) = self.known(id)? else { return Ok(()) };
         let grown = stream.recv.on_size(size)?;
-        events.extend(stream.tell_readable(link, id));
+        events.extend(stream.readable_event(link, id));
         let kept = stream.recv.state == Reading::Open;
         self.grow(grown)?;
         if !kept {
@@ -215,7 +210,7 @@ impl Streams {
         if cut && stream.purpose.is_some() {
             events.push_back(Event::StreamReset { link, stream: StreamId(id), code });
         } else {
-            events.extend(stream.tell_readable(link, id));
+            events.extend(stream.readable_event(link, id));
         }
         self.grow(grown)?;
         if cut {
@@ -263,7 +258,7 @@ impl Streams {
 
     /// Takes an acknowledgement. `next`: one above the last number that we used. Returns the
     /// smoothed round trip if it was measured.
-    pub fn on_ack(
+    pub(crate) fn on_ack(
         &mut self,
         now: Duration,
         ack: &Ack<'_>,
@@ -281,7 +276,7 @@ impl Streams {
     }
 
     /// Does what time has made due.
-    pub fn on_timeout(&mut self, now: Duration) {
+    pub(crate) fn on_timeout(&mut self, now: Duration) {
         self.now = now;
         let mut outcome = Outcome::default();
         self.recovery.on_timeout(now, &mut outcome);
@@ -293,7 +288,7 @@ impl Streams {
     }
 
     /// Probe timeouts in a row: nothing that was sent has been acknowledged since.
-    pub fn timeouts(&self) -> u32 {
+    pub(crate) fn timeouts(&self) -> u32 {
         self.recovery.backoff()
     }
 
@@ -314,7 +309,6 @@ impl Streams {
             | SentFrame::Reset(id)
             | SentFrame::Stop(id)
             | SentFrame::Data { stream: id, .. } => id,
-            SentFrame::GoAway => return self.go_away.on_acked(),
             SentFrame::Window { .. } | SentFrame::LinkWindow(_) => return,
         };
         let Some(stream) = self.table.get_mut(&id) else { return };
@@ -333,7 +327,7 @@ impl Streams {
                     events.push_back(Event::StreamWritable { link, stream: StreamId(id) });
                 }
             }
-            SentFrame::GoAway | SentFrame::Window { .. } | SentFrame::LinkWindow(_) => {}
+            SentFrame::Window { .. } | SentFrame::LinkWindow(_) => {}
         }
         if send.is_delivered() && !send.delivered {
             send.delivered = true;
@@ -346,7 +340,6 @@ impl Streams {
 
     fn on_lost(&mut self, frame: SentFrame) {
         let id = match frame {
-            SentFrame::GoAway => return self.go_away.on_lost(),
             // A later update says more than the one that was lost.
             SentFrame::LinkWindow(limit) => {
                 self.window_due |= limit == self.window.limit();
@@ -367,9 +360,9 @@ impl Streams {
             SentFrame::Stop(_) => stream.recv.stop.on_lost(),
             SentFrame::Window { limit, .. } => {
                 let last = limit == stream.recv.window.limit();
-                stream.recv.window_due |= last && stream.recv.takes_more();
+                stream.recv.window_due |= last && stream.recv.wants_more();
             }
-            SentFrame::Data { start, end, .. } if stream.send.reset == Tell::Nothing => {
+            SentFrame::Data { start, end, .. } if stream.send.reset == FrameState::NotDue => {
                 stream.send.buffer.on_lost(start, end);
             }
             _ => {}

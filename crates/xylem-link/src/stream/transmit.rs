@@ -42,7 +42,7 @@ impl Streams {
     /// Writes what may leave now to `buf`, which must be empty: datagrams with room for header and
     /// tag, ready to be sealed. Returns the size of each but the last, and how many bytes are padding;
     /// `None`: nothing for now.
-    pub fn fill(
+    pub(crate) fn fill(
         &mut self,
         now: Duration,
         layout: Layout<'_>,
@@ -121,11 +121,6 @@ impl Streams {
     }
 
     fn frames(&mut self, buf: &mut Vec<u8>, end: usize, frames: &mut SentFrames) {
-        if self.go_away.is_due() && end - buf.len() >= MAX_SMALL {
-            Frame::GoAway(self.last_taken.unwrap_or(0)).write(buf);
-            self.go_away = super::Tell::Sent;
-            frames.push(SentFrame::GoAway);
-        }
         if self.window_due && end - buf.len() >= MAX_SMALL {
             self.window_due = false;
             let limit = self.window.limit();
@@ -134,7 +129,7 @@ impl Streams {
         }
         // Each stream in line once at most: a stream that has nothing left goes out of it.
         while end - buf.len() >= MAX_SMALL {
-            let Some(id) = self.line.pop_front() else { break };
+            let Some(id) = self.sendable.pop_front() else { break };
             let mut room = self.link_room();
             let Some(stream) = self.table.get_mut(&id) else { continue };
             let before = stream.send.buffer.sent();
@@ -142,7 +137,7 @@ impl Streams {
             self.sent += stream.send.buffer.sent() - before;
             stream.queued = more;
             if more {
-                self.line.push_back(id);
+                self.sendable.push_back(id);
                 // It has stopped for want of room in the datagram.
                 break;
             }
@@ -160,7 +155,7 @@ impl Stream {
         link_room: &mut u64,
         frames: &mut SentFrames,
     ) -> bool {
-        use super::Tell::Sent;
+        use super::FrameState::Sent;
         let room = |buf: &Vec<u8>| end - buf.len() >= MAX_SMALL;
         if self.send.open.is_due() && room(buf) {
             let purpose = self.purpose.unwrap_or_default();

@@ -32,7 +32,7 @@ pub(super) struct Header {
 
 impl Header {
     /// Encrypts under a header key.
-    pub fn seal(&self, under: &Key) -> [u8; SEALED_LEN] {
+    pub(super) fn seal(&self, under: &Key) -> [u8; SEALED_LEN] {
         let mut out = [0; SEALED_LEN];
         let header = &mut out[TAG_LEN..];
         header[..32].copy_from_slice(&self.key.0);
@@ -45,7 +45,7 @@ impl Header {
     }
 
     /// What was encrypted under this key; `None` if it was another.
-    pub fn open(sealed: &[u8; SEALED_LEN], under: &Key) -> Option<Self> {
+    pub(super) fn open(sealed: &[u8; SEALED_LEN], under: &Key) -> Option<Self> {
         let (given, body) = sealed.split_first_chunk::<TAG_LEN>()?;
         let mut header: [u8; LEN] = body.try_into().ok()?;
         apply_stream(under, given, &mut header);

@@ -14,16 +14,16 @@ use xylem_mgmt::{
 use xylem_packet::{Data, Interest, Name};
 use xylem_trust::{Signer, Stamp};
 
-pub const NOW_MS: u64 = 1_700_000_000_000;
+pub(crate) const NOW_MS: u64 = 1_700_000_000_000;
 
-pub struct Program {
-    pub forwarder: Forwarder,
-    pub faces: BTreeMap<FaceId, FaceInfo>,
-    pub now_ms: u64,
+pub(crate) struct Program {
+    pub(crate) forwarder: Forwarder,
+    pub(crate) faces: BTreeMap<FaceId, FaceInfo>,
+    pub(crate) now_ms: u64,
 }
 
 impl Program {
-    pub fn open(&mut self, uri: &str, scope: FaceScope) -> FaceId {
+    pub(crate) fn open(&mut self, uri: &str, scope: FaceScope) -> FaceId {
         let face = self.forwarder.add_face(scope);
         let remote: FaceUri = uri.parse().unwrap();
         self.faces.insert(
@@ -98,18 +98,18 @@ impl Host for Program {
 }
 
 /// A whole node: forwarder, management, an application and a neighbour.
-pub struct Node {
-    pub program: Program,
-    pub management: Management,
-    pub now: Duration,
-    pub own: FaceId,
-    pub app: FaceId,
-    pub neighbour: FaceId,
+pub(crate) struct Node {
+    pub(crate) program: Program,
+    pub(crate) management: Management,
+    pub(crate) now: Duration,
+    pub(crate) own: FaceId,
+    pub(crate) app: FaceId,
+    pub(crate) neighbour: FaceId,
     stamps: u8,
 }
 
 impl Node {
-    pub fn new(config: ManagementConfig) -> Self {
+    pub(crate) fn new(config: ManagementConfig) -> Self {
         let config_of_forwarder = {
             let mut config = Config::default();
             config.cs_capacity_bytes = 1 << 20;
@@ -131,7 +131,7 @@ impl Node {
     }
 
     /// An Interest through the forwarder, management's answers through it back; what `from` gets.
-    pub fn send(&mut self, from: FaceId, interest: &[u8]) -> Vec<Vec<u8>> {
+    pub(crate) fn send(&mut self, from: FaceId, interest: &[u8]) -> Vec<Vec<u8>> {
         let mut asked = Vec::new();
         let mut out = |to: FaceId, packet: Outgoing<'_>| {
             asked.push((to, packet.incoming_face, packet.packet.to_vec()));
@@ -158,7 +158,7 @@ impl Node {
     }
 
     /// Management's Data through the forwarder: who gets what.
-    pub fn give_back(&mut self, packets: &[Vec<u8>]) -> Vec<(FaceId, Vec<u8>)> {
+    pub(crate) fn give_back(&mut self, packets: &[Vec<u8>]) -> Vec<(FaceId, Vec<u8>)> {
         let mut delivered = Vec::new();
         for packet in packets {
             let mut out = |to: FaceId, packet: Outgoing<'_>| {
@@ -174,13 +174,13 @@ impl Node {
         delivered
     }
 
-    pub fn stamp(&mut self) -> Stamp {
+    pub(crate) fn stamp(&mut self) -> Stamp {
         self.stamps += 1;
         Stamp::new([self.stamps; 8], self.program.now_ms)
     }
 
     /// A signed command over `/localhost` and its answer.
-    pub fn command(
+    pub(crate) fn command(
         &mut self,
         module: &str,
         verb: &str,
@@ -190,7 +190,7 @@ impl Node {
         self.command_as(app, true, &signer, module, verb, parameters).expect("an answer")
     }
 
-    pub fn command_as(
+    pub(crate) fn command_as(
         &mut self,
         from: FaceId,
         local: bool,
@@ -209,7 +209,7 @@ impl Node {
     }
 
     /// A dataset's content, by as many Interests as it takes.
-    pub fn dataset(&mut self, mut dataset: client::Dataset) -> Vec<u8> {
+    pub(crate) fn dataset(&mut self, mut dataset: client::Dataset) -> Vec<u8> {
         for i in 0..1000u32 {
             let interest = dataset.interest((1000 + i).to_be_bytes()).unwrap();
             let answers = self.send(self.app, &interest);
@@ -222,7 +222,7 @@ impl Node {
     }
 
     /// The FIB: prefix, then faces with costs.
-    pub fn fib(&self) -> BTreeMap<String, BTreeMap<u64, u32>> {
+    pub(crate) fn fib(&self) -> BTreeMap<String, BTreeMap<u64, u32>> {
         let mut fib = BTreeMap::new();
         self.program.forwarder.for_each_route(&mut |prefix, hops| {
             let hops = hops.iter().map(|hop| (hop.face.0, hop.cost)).collect();
@@ -232,16 +232,16 @@ impl Node {
     }
 }
 
-pub fn name(uri: &str) -> Name {
+pub(crate) fn name(uri: &str) -> Name {
     Name::from_uri(uri).unwrap()
 }
 
 /// Parameters that name a prefix.
-pub fn about(uri: &str) -> ControlParameters {
+pub(crate) fn about(uri: &str) -> ControlParameters {
     ControlParameters { name: Some(name(uri)), ..ControlParameters::default() }
 }
 
-pub fn unhex(hex: &str) -> Vec<u8> {
+pub(crate) fn unhex(hex: &str) -> Vec<u8> {
     let byte = |i| u8::from_str_radix(&hex[i..i + 2], 16).expect("hexadecimal digits");
     (0..hex.len()).step_by(2).map(byte).collect()
 }

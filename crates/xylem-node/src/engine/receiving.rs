@@ -51,7 +51,7 @@ impl Engine {
                 last_received_on.insert(from, i);
             }
             endpoint.handle_marked_datagram(now, from, marked, datagram);
-            opened.extend(endpoint.take_used());
+            opened.extend(endpoint.take_opened_datagram());
         })?;
         self.drain_endpoint(now);
         let super::Network { link_sockets, opened, .. } = &mut self.net;

@@ -12,39 +12,39 @@ use xylem_object::{
 use xylem_packet::{Data, Interest, InterestBuilder, Name, NameRef};
 use xylem_tree::{Geometry, NodeSource, Outboard, SegmentIndex, SegmentSize, TreeKind};
 
-pub fn key() -> PublisherKey {
+pub(crate) fn key() -> PublisherKey {
     PublisherKey::from_bytes(&[7; 32])
 }
 
-pub fn name(uri: &str) -> Name {
+pub(crate) fn name(uri: &str) -> Name {
     Name::from_uri(uri).unwrap()
 }
 
-pub fn publish(prefix: &Name, manifest: &Manifest) -> Publication {
+pub(crate) fn publish(prefix: &Name, manifest: &Manifest) -> Publication {
     let packet = sign_manifest(manifest, prefix.as_ref(), &key()).unwrap();
     Publication::new(prefix.clone(), packet, &key().public()).unwrap()
 }
 
 /// Objects with their outboards; counts what is read, and can fail or lack segments.
 #[derive(Default)]
-pub struct Memory {
-    pub objects: BTreeMap<ObjectId, (Vec<u8>, Outboard)>,
-    pub node_reads: usize,
-    pub content_reads: usize,
-    pub gives_roots: bool,
-    pub broken: bool,
-    pub missing: Option<SegmentIndex>,
+pub(crate) struct Memory {
+    pub(crate) objects: BTreeMap<ObjectId, (Vec<u8>, Outboard)>,
+    pub(crate) node_reads: usize,
+    pub(crate) content_reads: usize,
+    pub(crate) gives_roots: bool,
+    pub(crate) broken: bool,
+    pub(crate) missing: Option<SegmentIndex>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub struct Broken;
+pub(crate) struct Broken;
 
 impl Memory {
-    pub fn add(&mut self, object: ObjectId, content: &[u8], segment: SegmentSize) -> Hash {
+    pub(crate) fn add(&mut self, object: ObjectId, content: &[u8], segment: SegmentSize) -> Hash {
         self.add_kind(object, content, segment, TreeKind::Blake3)
     }
 
-    pub fn add_kind(
+    pub(crate) fn add_kind(
         &mut self,
         object: ObjectId,
         content: &[u8],
@@ -95,7 +95,7 @@ impl Source for Memory {
 }
 
 /// What comes of an Interest: the answer, and the packet.
-pub fn ask<S: Source>(
+pub(crate) fn ask<S: Source>(
     publication: &mut Publication,
     source: &mut S,
     name: NameRef<'_>,
@@ -120,6 +120,6 @@ pub fn ask<S: Source>(
 }
 
 /// A directory's manifest around a root that nobody looks at.
-pub fn directory(root: Hash, size: u64, segment: SegmentSize) -> Manifest {
+pub(crate) fn directory(root: Hash, size: u64, segment: SegmentSize) -> Manifest {
     Manifest { kind: Kind::Directory, segment, file_count: 9, ..Manifest::file(root, size, b"d") }
 }

@@ -39,7 +39,6 @@ mod config;
 mod congestion;
 mod reassembly;
 mod reliability;
-mod rto;
 mod send;
 
 use alloc::vec::Vec;
@@ -126,8 +125,7 @@ impl LinkService {
     /// forgotten; `first_sequence` is for new services only.
     pub fn set_config(&mut self, config: LinkServiceConfig) {
         if self.config.reliability && !config.reliability {
-            let next = self.sender.next_number();
-            self.sender = Sender::starting_at(next);
+            self.sender.clear();
             self.receiver = Receiver::default();
         }
         self.config = config;

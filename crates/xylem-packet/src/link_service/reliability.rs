@@ -1,20 +1,26 @@
 //! NDNLPv2 reliability: numbered transmissions, acknowledgements, repetition of what was lost.
 //!
-//! Every transmission of a frame has a TxSequence of its own, one above the last. So frames lie in
-//! a queue in the order of their numbers and of their deadlines, an acknowledgement finds its frame
-//! by subtraction, and what is lost is found at the queue's front.
+//! Every transmission of a frame has a TxSequence of its own, one above the last: the loss detector's
+//! number of it. So an acknowledgement finds its frame by subtraction, and what is lost is found at
+//! the queue's front.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::rto::Rto;
+use xylem_congestion::{LossDetector, LossRule, Rtt, SendRecord, TimeoutLimits};
+
 use super::{LinkServiceConfig, LinkServiceCounters};
 
-/// A frame is lost when one sent so many later has been acknowledged (RFC 9002, section 6.1.1; NFD
-/// counts acknowledgements instead, to the same number).
-const REORDERING: u64 = 3;
+/// How long to wait for an acknowledgement (RFC 6298). No link's delay is measured so exactly that
+/// less than 200 ms would be safe (NFD's limit too); after 20 s an Interest has long been given up.
+const TIMEOUT: TimeoutLimits = TimeoutLimits {
+    least: Duration::from_millis(200),
+    most: Duration::from_secs(20),
+    doublings: 7,
+    ack_delay: Duration::ZERO,
+};
 
 /// Buffers of acknowledged frames that are kept for the next ones.
 const MAX_SPARE: usize = 64;
@@ -31,33 +37,55 @@ struct Unacknowledged {
     repeated: u8,
 }
 
+impl SendRecord for Unacknowledged {
+    fn sent_at(&self) -> Duration {
+        self.sent_at
+    }
+
+    fn bytes(&self) -> usize {
+        self.frame.len()
+    }
+}
+
 /// The sending side.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(super) struct Sender {
-    /// Frames `first..first + len`, `None` once acknowledged. The first is never `None`.
-    frames: VecDeque<Option<Unacknowledged>>,
-    first: u64,
-    bytes: usize,
-    largest_acknowledged: Option<u64>,
-    rto: Rto,
+    /// By TxSequence. Three later acknowledgements prove a loss (NFD counts acknowledgements instead,
+    /// to the same number). Time after one does not: the other side may hold the acknowledgements of
+    /// neighbouring frames back for longer than a reordering window, each until a packet has room for
+    /// it. So all else waits for the retransmission timeout of its own, and there are no probes.
+    frames: LossDetector<Unacknowledged>,
+    rtt: Rtt,
+    /// Timeouts since an acknowledgement came. Every transmission has a number of its own, so it is
+    /// known which one was acknowledged: what Karn's rule (RFC 6298 section 3) is for.
+    backoff: u32,
     spare: Vec<Vec<u8>>,
 }
 
+impl Default for Sender {
+    fn default() -> Self {
+        let frames = LossDetector::new(LossRule::Packets);
+        Sender { frames, rtt: Rtt::default(), backoff: 0, spare: Vec::new() }
+    }
+}
+
 impl Sender {
-    /// Nothing outstanding; the next transmission is `number`.
-    pub(super) fn starting_at(number: u64) -> Self {
-        Sender { first: number, ..Sender::default() }
+    /// Forgets what is outstanding and what is known of the link; numbers go on.
+    pub(super) fn clear(&mut self) {
+        while self.frames.take_oldest().is_some() {}
+        (self.rtt, self.backoff) = (Rtt::default(), 0);
+        self.spare = Vec::new();
     }
 
     /// The number of the next transmission.
     pub(super) fn next_number(&self) -> u64 {
-        self.first.wrapping_add(self.frames.len() as u64)
+        self.frames.next_number()
     }
 
     /// True if so many more frames of so many bytes in all may be outstanding.
     pub(super) fn has_room(&self, frames: usize, bytes: usize, config: &LinkServiceConfig) -> bool {
-        self.frames.len().saturating_add(frames) <= config.max_unacknowledged
-            && self.bytes.saturating_add(bytes) <= config.max_unacknowledged_bytes
+        self.frames.span().saturating_add(frames) <= config.max_unacknowledged
+            && self.frames.bytes().saturating_add(bytes) <= config.max_unacknowledged_bytes
     }
 
     /// An empty buffer for [`Self::sent`].
@@ -67,37 +95,21 @@ impl Sender {
 
     /// Remembers transmission [`Self::next_number`].
     pub(super) fn sent(&mut self, now: Duration, message: u64, frame: Vec<u8>, number_at: usize) {
-        self.bytes += frame.len();
         let frame = Unacknowledged { frame, number_at, message, sent_at: now, repeated: 0 };
-        self.frames.push_back(Some(frame));
+        self.frames.on_sent(frame);
     }
 
     /// The other side has transmission `number`.
     pub(super) fn acknowledged(&mut self, now: Duration, number: u64) -> bool {
-        let at = usize::try_from(number.wrapping_sub(self.first)).unwrap_or(usize::MAX);
-        let Some(frame) = self.frames.get_mut(at).and_then(Option::take) else {
-            return false;
-        };
-        self.rto.measure(now.saturating_sub(frame.sent_at));
-        self.forget(frame);
-        let newer = self.largest_acknowledged.is_none_or(|largest| number > largest);
-        if newer {
-            self.largest_acknowledged = Some(number);
-        }
-        self.trim();
+        let Some(frame) = self.frames.remove(number) else { return false };
+        self.frames.on_arrival(number);
+        self.rtt.sample(now.saturating_sub(frame.sent_at), Duration::ZERO);
+        self.backoff = 0;
+        self.reuse(frame);
         true
     }
 
-    /// Restores "the first is never `None`".
-    fn trim(&mut self) {
-        while let Some(None) = self.frames.front() {
-            self.frames.pop_front();
-            self.first = self.first.wrapping_add(1);
-        }
-    }
-
-    fn forget(&mut self, frame: Unacknowledged) {
-        self.bytes -= frame.frame.len();
+    fn reuse(&mut self, frame: Unacknowledged) {
         if self.spare.len() < MAX_SPARE {
             let mut buffer = frame.frame;
             buffer.clear();
@@ -105,24 +117,25 @@ impl Sender {
         }
     }
 
-    /// The first frame has been overtaken by too many.
-    fn first_is_overtaken(&self) -> bool {
-        let newest = self.largest_acknowledged;
-        newest.is_some_and(|newest| newest >= self.first.saturating_add(REORDERING))
-    }
-
     /// How long an acknowledgement is waited for.
     pub(super) fn timeout(&self) -> Duration {
-        self.rto.get()
+        self.rtt.timeout(&TIMEOUT, self.backoff)
     }
 
     /// When [`Self::handle_timeout`] has something to do; zero for at once.
     pub(super) fn deadline(&self) -> Option<Duration> {
-        let first = self.frames.front()?.as_ref()?;
-        if self.first_is_overtaken() {
-            return Some(Duration::ZERO);
-        }
-        Some(first.sent_at.saturating_add(self.timeout()))
+        let oldest = self.frames.oldest()?;
+        let timeout = || oldest.sent_at.saturating_add(self.timeout());
+        Some(self.frames.loss_due(&self.rtt).unwrap_or_else(timeout))
+    }
+
+    /// Takes out the oldest frame if it has waited for `timeout`.
+    fn take_timed_out(&mut self, now: Duration, timeout: Duration) -> Option<Unacknowledged> {
+        let oldest = self.frames.oldest()?;
+        (now >= oldest.sent_at.saturating_add(timeout))
+            .then(|| self.frames.take_oldest())
+            .flatten()
+            .map(|(_, frame)| frame)
     }
 
     /// Sends again what is lost, and gives up what was sent too often. `emit` is called with each
@@ -134,58 +147,50 @@ impl Sender {
         counters: &mut LinkServiceCounters,
         emit: &mut dyn FnMut(&[u8]),
     ) {
-        let rto = self.timeout();
+        let timeout = self.timeout();
         let mut timed_out = false;
         // What is sent again now comes to lie behind this.
         let end = self.next_number();
-        while self.first < end {
-            let Some(Some(first)) = self.frames.front() else { break };
-            let overtaken = self.first_is_overtaken();
-            let late = now >= first.sent_at.saturating_add(rto);
-            if !overtaken && !late {
-                break;
-            }
-            timed_out |= !overtaken;
-            let number = self.next_number();
-            let Some(Some(mut frame)) = self.frames.pop_front() else { break };
-            self.first = self.first.wrapping_add(1);
+        while self.frames.first() < end {
+            let lost = self.frames.take_lost(now, &self.rtt).map(|(_, frame)| frame);
+            let timed = lost.is_none();
+            let Some(mut frame) = lost.or_else(|| self.take_timed_out(now, timeout)) else { break };
+            timed_out |= timed;
             if frame.repeated >= most {
                 counters.lost += 1;
                 self.give_up(frame.message);
-                self.forget(frame);
-            } else {
-                frame.repeated += 1;
-                frame.sent_at = now;
-                let place = frame.number_at..frame.number_at + 8;
-                if let Some(octets) = frame.frame.get_mut(place) {
-                    octets.copy_from_slice(&number.to_be_bytes());
-                }
-                emit(&frame.frame);
-                counters.retransmitted += 1;
-                self.frames.push_back(Some(frame));
+                self.reuse(frame);
+                continue;
             }
-            self.trim();
+            frame.repeated += 1;
+            frame.sent_at = now;
+            let place = frame.number_at..frame.number_at + 8;
+            if let Some(octets) = frame.frame.get_mut(place) {
+                octets.copy_from_slice(&self.next_number().to_be_bytes());
+            }
+            emit(&frame.frame);
+            counters.retransmitted += 1;
+            self.frames.on_sent(frame);
         }
         if timed_out {
-            self.rto.back_off();
+            self.backoff = self.backoff.saturating_add(1);
         }
     }
 
     /// Forgets all frames of a packet: without the one that is lost they are of no use.
     fn give_up(&mut self, message: u64) {
-        for at in 0..self.frames.len() {
-            let slot = &mut self.frames[at];
-            if slot.as_ref().is_some_and(|frame| frame.message == message)
-                && let Some(frame) = slot.take()
+        for number in self.frames.first()..self.next_number() {
+            if self.frames.get(number).is_some_and(|frame| frame.message == message)
+                && let Some(frame) = self.frames.remove(number)
             {
-                self.forget(frame);
+                self.reuse(frame);
             }
         }
     }
 
     /// Frames and bytes outstanding.
     pub(super) fn outstanding(&self) -> (usize, usize) {
-        (self.frames.iter().flatten().count(), self.bytes)
+        (self.frames.count(), self.frames.bytes())
     }
 }
 

@@ -1,11 +1,10 @@
 //! Taking up what an earlier run left: nothing of it is believed before it was scanned.
 
-use xylem_tree::{NodeValue, Verifier};
+use xylem_tree::{NodeValue, SegmentSet, Verifier};
 
 use super::Partial;
 use crate::error::StoreError;
 use crate::scan::{RegionScan, Scan, ScanBuffer};
-use crate::segments::SegmentSet;
 
 /// A fetch that was opened and not yet resumed: what is on disk has to be scanned first.
 ///

@@ -19,7 +19,8 @@ use xylem_tree::{Geometry, NODE_LEN, Node, NodeValue, Verifier};
 
 use crate::error::StoreError;
 use crate::file::FileRef;
-use crate::outboard::{OutboardFile, byte_of};
+use crate::node_buffer::byte_of;
+use crate::outboard::OutboardFile;
 use judge::Judge;
 pub(crate) use judge::hashes_to;
 

@@ -10,9 +10,8 @@ use crate::staging::{PART, Tree};
 use crate::support::{Source, memory, open, part, reopen};
 use xylem_faults::{Fault, FaultMedium};
 use xylem_store::Medium;
-use xylem_store::{
-    FileState, Known, Objects, OpenHow, Part, SegmentSet, Store, StoreError, hash_file,
-};
+use xylem_store::{FileState, Known, Objects, OpenHow, Part, Store, StoreError, hash_file};
+use xylem_tree::SegmentSet;
 
 /// Runs `act` with the fault at the first step, at the second and so on until none strikes; `after`
 /// looks at the disk that a killed process leaves, and, where the disk still works, at this one.

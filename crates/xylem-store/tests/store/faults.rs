@@ -2,7 +2,8 @@ use std::path::Path;
 
 use crate::support::{Source, memory, open, part, reopen};
 use xylem_faults::{Fault, FaultMedium};
-use xylem_store::{Attributes, OverwritePolicy, Part, SegmentSet, Store, StoreError};
+use xylem_store::{Attributes, OverwritePolicy, Part, Store, StoreError};
+use xylem_tree::SegmentSet;
 
 /// Fetches with a flush after every second segment; says what had been reported safe.
 pub fn run(store: &Store, source: &Source) -> (SegmentSet, Result<(), StoreError>) {

@@ -96,7 +96,7 @@ impl Tree {
             let proven: Vec<_> = (0..n).map(|i| source.segment(&mut verifier, i)).collect();
             staging.write_small(file, &proven, &attributes)?;
             let slot = self.files[std::str::from_utf8(file.path).unwrap()].1;
-            staging.put_nodes(&source.geometry(), slot, &verifier.take_proven())?;
+            staging.put_nodes(file, &source.geometry(), slot, &verifier.take_proven())?;
             wrote += 1;
         }
         for (path, (source, slot)) in &self.files {
@@ -322,6 +322,9 @@ fn small_files_take_only_their_own_proven_segments() {
     assert!(staging.write_small::<Vec<u8>>(&right, &[], &none).is_err());
     staging.write_small(&right, &proven, &none).unwrap();
     assert_eq!(staging.intact(&[right]).unwrap(), [true]);
+    let (geometry, nodes) = (source.geometry(), verifier.take_proven());
+    assert!(staging.put_nodes(&wrong_root, &geometry, 0, &nodes).is_err());
+    staging.put_nodes(&right, &geometry, 0, &nodes).unwrap();
 }
 
 #[test]

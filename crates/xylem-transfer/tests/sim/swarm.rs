@@ -10,7 +10,8 @@ use xylem_object::naming::{self, Request};
 use xylem_object::{Have, ObjectId};
 use xylem_packet::{Data, NackReason, Packet};
 use xylem_sim::{Conditions, EventQueue, Path, Simulation};
-use xylem_transfer::{Bitmap, Config, Event, FailReason, PeerId, Spec, Transfer};
+use xylem_transfer::{Config, Event, FailReason, PeerId, Spec, Transfer};
+use xylem_tree::SegmentSet;
 
 use super::producer::{Behaviour, Original, Producer, Reply};
 
@@ -46,7 +47,7 @@ pub struct Node {
     joins: Duration,
     leaves: Option<Duration>,
     joined: bool,
-    held: BTreeMap<ObjectId, Bitmap>,
+    held: BTreeMap<ObjectId, SegmentSet>,
     files: std::collections::VecDeque<u64>,
     manifest_seen: bool,
     /// When it had everything.
@@ -340,7 +341,7 @@ impl Swarm {
                     let content = &truth.content[range.start as usize..range.end as usize];
                     assert!(segment.content[..] == *content, "a wrong byte came through");
                     let segments = truth.geometry.segments();
-                    let held = node.held.entry(object).or_insert_with(|| Bitmap::empty(segments));
+                    let held = node.held.entry(object).or_insert_with(|| SegmentSet::new(segments));
                     assert!(held.insert(segment.index.0), "{} twice", segment.index);
                 }
                 Event::PeerMisbehaved { peer, .. } => node.blamed.push(peer),
@@ -403,7 +404,7 @@ impl Simulation for Swarm {
     }
 }
 
-fn have(held: &BTreeMap<ObjectId, Bitmap>, original: &Original) -> Have {
+fn have(held: &BTreeMap<ObjectId, SegmentSet>, original: &Original) -> Have {
     let mut have = Have::default();
     for (object, set) in held {
         let is_whole = set.count() == original.objects[object].geometry.segments();

@@ -4,19 +4,19 @@
 #![allow(dead_code)]
 
 /// Bytes of hexadecimal digits; panics on anything else.
-pub fn unhex(hex: &str) -> Vec<u8> {
+pub(crate) fn unhex(hex: &str) -> Vec<u8> {
     let byte = |i| u8::from_str_radix(&hex[i..i + 2], 16).expect("hexadecimal digits");
     (0..hex.len()).step_by(2).map(byte).collect()
 }
 
 /// Entry `name` of a file of `name hexadecimal` lines.
-pub fn entry(file: &str, name: &str) -> Vec<u8> {
+pub(crate) fn entry(file: &str, name: &str) -> Vec<u8> {
     let line = file.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     unhex(line.unwrap_or_else(|| panic!("no entry {name}")))
 }
 
 /// The packet in an NDNd PEM file.
-pub fn pem(file: &str) -> Vec<u8> {
+pub(crate) fn pem(file: &str) -> Vec<u8> {
     let digit = |c: u8| match c {
         b'A'..=b'Z' => Some(c - b'A'),
         b'a'..=b'z' => Some(c - b'a' + 26),

@@ -112,7 +112,9 @@ impl Tree {
         match self.under_way.get_mut(&number) {
             Some(UnderWay::Large { partial, .. }) => partial.put_nodes(nodes)?,
             Some(UnderWay::Small { geometry, listed, .. }) if geometry.segments() > 1 => {
-                self.staging.put_nodes(geometry, listed.slot, nodes)?;
+                if let Some(file) = small(&listed.entry) {
+                    self.staging.put_nodes(&file, geometry, listed.slot, nodes)?;
+                }
             }
             _ => {}
         }

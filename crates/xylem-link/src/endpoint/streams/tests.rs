@@ -84,11 +84,25 @@ fn ids_near_the_end_are_no_streams() {
             Frame::StreamStop { stream: id, code: 1 },
         ] {
             let mut side = LooseStreams::new(we_dialled);
-            assert!(!side.take(Duration::ZERO, None, &frames(&[frame])), "{frame:?}");
+            assert!(!side.receive(Duration::ZERO, None, &frames(&[frame])), "{frame:?}");
             assert_eq!(side.events(), 0);
             assert!(side.fill(Duration::ZERO, 1_232).is_empty(), "nothing to refuse");
         }
     }
+}
+
+/// After the peer's go away we open no stream; what is open goes on.
+#[test]
+fn a_peer_that_goes_away_is_asked_for_no_more() {
+    let (mut a, mut b, [link, theirs], _) = connected();
+    let stream = b.open_stream(theirs, 7).unwrap();
+    let datagram = up(&mut a, link).seal_frames(&frames(&[Frame::GoAway(1)]));
+    feed(&mut b, 1, &[datagram]);
+    assert_eq!(b.open_stream(theirs, 7), Err(StreamError::GoingAway));
+    assert_eq!(b.write_stream(theirs, stream, b"x"), Ok(1));
+    let out = drain(&mut b);
+    feed(&mut a, 2, &out);
+    assert_eq!(a.poll_event(), Some(Event::StreamOpened { link, stream, purpose: 7 }));
 }
 
 /// Frames of streams that have ended come late and are nobody's fault.
@@ -161,20 +175,20 @@ fn a_probe_has_something_to_carry() {
         ranges.push(numbers);
         frames(&[Frame::Ack(ranges.ack(0, 0).unwrap())])
     };
-    assert!(side.take(at(0), None, &frames(&[Frame::StreamOpen { stream: 1, purpose: 7 }])));
+    assert!(side.receive(at(0), None, &frames(&[Frame::StreamOpen { stream: 1, purpose: 7 }])));
     side.call(FINISH, 1, &[]);
     assert_eq!(side.fill(at(0), 1_232).len(), 1);
-    assert!(side.take(at(0), None, &ack(0..=0)));
+    assert!(side.receive(at(0), None, &ack(0..=0)));
     side.call(STOP, 1, &[]);
     assert_eq!(side.fill(at(0), 1_232).len(), 1);
     let reset = Frame::StreamReset { stream: 1, code: 0, size: 0 };
-    assert!(side.take(at(0), None, &frames(&[reset])));
+    assert!(side.receive(at(0), None, &frames(&[reset])));
     side.fill(at(1), 1_232);
     side.pass(at(10));
     let probe = side.fill(at(10), 1_232);
     assert!(!probe.is_empty(), "both halves have ended and the stop may be lost for all we know");
     let last = probe.last().map_or(0, |(number, _)| *number);
-    assert!(side.take(at(11), None, &ack(0..=last)));
+    assert!(side.receive(at(11), None, &ack(0..=last)));
     side.pass(at(100));
     assert!(side.fill(at(100), 1_232).is_empty());
 }
@@ -197,7 +211,7 @@ fn any_calls_and_any_frames_are_survived() {
                     if let Some(first) = bytes.first_mut() {
                         *first = 0x0c + *first % 8;
                     }
-                    if !sides[side].take(now, None, &bytes) {
+                    if !sides[side].receive(now, None, &bytes) {
                         break;
                     }
                 }
@@ -213,7 +227,7 @@ fn any_calls_and_any_frames_are_survived() {
                 5 | 6 if !flying.is_empty() => {
                     let (to, (number, datagram)): (usize, (u64, Vec<u8>)) =
                         flying.swap_remove(rng.below(flying.len()));
-                    let honest = sides[to].take(now, Some(number), &datagram);
+                    let honest = sides[to].receive(now, Some(number), &datagram);
                     assert!(honest || hostile, "round {round}");
                     if !honest {
                         break;

@@ -1,24 +1,27 @@
-//! A set of small integers with summary levels: which segments are still missing.
+//! [`SegmentSet`]: which segments of a file are there, or missing; a set of small integers with summary
+//! levels.
 //!
 //! Level 0 holds one bit per member; a bit of level k + 1 says that the word below it is not zero. So
 //! membership, insertion, removal, the count and the next member from any position all cost a handful of
 //! word operations, whatever the size: 64 GiB in 8 KiB segments is 2^23 bits, about 1 MB with summaries.
 
+use alloc::{vec, vec::Vec};
 use core::ops::Range;
 
 /// 64^8 bits: more than any address space holds, so the depth never grows past it.
 const MAX_LEVELS: usize = 8;
 
-/// A set of integers below a fixed length.
+/// A set of segment numbers, or of other integers below a fixed length.
 ///
 /// ```
-/// let mut missing = xylem_transfer::Bitmap::empty(1_000);
-/// missing.insert_range(10..13);
+/// let mut missing = xylem_tree::SegmentSet::new(1_000);
+/// missing.insert_range(10..14);
 /// missing.remove(11);
-/// assert_eq!((missing.count(), missing.next(11)), (2, Some(12)));
+/// assert_eq!((missing.count(), missing.next(11)), (3, Some(12)));
+/// assert!(missing.ranges().eq([10..11, 12..14]));
 /// ```
 #[derive(Clone, PartialEq, Eq)]
-pub struct Bitmap {
+pub struct SegmentSet {
     len: u64,
     count: u64,
     depth: usize,
@@ -26,15 +29,15 @@ pub struct Bitmap {
     words: Vec<u64>,
 }
 
-impl core::fmt::Debug for Bitmap {
+impl core::fmt::Debug for SegmentSet {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "Bitmap({} of {})", self.count, self.len)
+        write!(f, "SegmentSet({} of {})", self.count, self.len)
     }
 }
 
-impl Bitmap {
+impl SegmentSet {
     /// The empty set over `0..len`. Takes `len / 8` bytes and 2 % more.
-    pub fn empty(len: u64) -> Self {
+    pub fn new(len: u64) -> Self {
         let mut starts = [0; MAX_LEVELS + 1];
         let (mut depth, mut total, mut bits) = (0, 0, len);
         loop {
@@ -68,6 +71,11 @@ impl Bitmap {
     /// How many members the set has, in O(1).
     pub fn count(&self) -> u64 {
         self.count
+    }
+
+    /// Whether all integers below its length are members.
+    pub fn is_full(&self) -> bool {
+        self.count == self.len
     }
 
     /// Whether `i` is a member; false outside `0..len`.
@@ -190,6 +198,39 @@ impl Bitmap {
         Some(found)
     }
 
+    /// The smallest integer at or above `from` that is no member; the length if there is none.
+    fn next_absent(&self, from: u64) -> u64 {
+        let mut at = from;
+        while at < self.len {
+            let absent = !self.words[(at / 64) as usize] >> (at % 64);
+            if absent != 0 {
+                return (at + u64::from(absent.trailing_zeros())).min(self.len);
+            }
+            at = (at / 64 + 1) * 64;
+        }
+        self.len
+    }
+
+    /// The members as maximal ranges, ascending.
+    pub fn ranges(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        let mut at = 0;
+        core::iter::from_fn(move || {
+            let start = self.next(at)?;
+            at = self.next_absent(start);
+            Some(start..at)
+        })
+    }
+
+    /// What is no member, as maximal ranges, ascending.
+    pub fn missing(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        let mut at = 0;
+        core::iter::from_fn(move || {
+            let start = self.next_absent(at);
+            at = self.next(start).unwrap_or(self.len);
+            (start < self.len).then_some(start..at)
+        })
+    }
+
     /// The members in ascending order: a word operation each, and a walk over the summaries only where
     /// words between two members are empty.
     pub fn iter(&self) -> impl Iterator<Item = u64> + '_ {
@@ -214,8 +255,8 @@ impl Bitmap {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::collections::BTreeSet;
     use proptest::prelude::*;
-    use std::collections::BTreeSet;
 
     #[derive(Clone, Debug)]
     enum Op {
@@ -243,7 +284,7 @@ mod tests {
         fn agrees_with_a_btree_set(
             (len, ops) in (0..9_000_u64).prop_flat_map(|n| (Just(n), prop::collection::vec(op(n), 1..60)))
         ) {
-            let mut fast = Bitmap::empty(len);
+            let mut fast = SegmentSet::new(len);
             let mut slow = BTreeSet::new();
             for op in ops {
                 match op {
@@ -263,13 +304,17 @@ mod tests {
                 prop_assert_eq!(fast.count(), slow.len() as u64);
             }
             prop_assert!(fast.iter().eq(slow.iter().copied()));
+            prop_assert!(fast.ranges().flatten().eq(slow.iter().copied()));
+            prop_assert!(fast.missing().flatten().eq((0..len).filter(|i| !slow.contains(i))));
+            let maximal: Vec<_> = fast.ranges().collect();
+            prop_assert!(maximal.windows(2).all(|two| two[0].end < two[1].start));
         }
     }
 
     #[test]
     fn boundary_lengths() {
         for len in [0, 1, 63, 64, 65, 4095, 4096, 4097, 262_143, 262_144, 262_145] {
-            let mut set = Bitmap::empty(len);
+            let mut set = SegmentSet::new(len);
             assert_eq!(set.next(0), None);
             set.insert_range(0..len);
             assert_eq!(set.count(), len);
@@ -281,8 +326,18 @@ mod tests {
     }
 
     #[test]
+    fn beyond_the_end_is_never_in() {
+        let mut set = SegmentSet::new(3);
+        assert!(!set.insert(3));
+        set.insert_range(0..99);
+        assert!(set.is_full() && !set.contains(3) && !set.contains(u64::MAX));
+        assert_eq!(set.ranges().collect::<Vec<_>>(), vec![0..3]);
+        assert_eq!(set.missing().count(), 0);
+    }
+
+    #[test]
     fn sixty_four_gibibytes_of_segments_take_about_a_megabyte() {
-        let set = Bitmap::empty(1 << 23);
+        let set = SegmentSet::new(1 << 23);
         assert!(set.bytes() < 1_100_000);
     }
 }

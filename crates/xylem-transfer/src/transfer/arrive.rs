@@ -8,19 +8,19 @@ use core::time::Duration;
 use bytes::Bytes;
 use xylem_object::naming::{self, Request};
 use xylem_object::packets::{self, PacketError};
-use xylem_object::{ObjectId, verify_manifest};
+use xylem_object::{Have, ObjectId, verify_manifest};
 use xylem_packet::tlv::{self, types};
 use xylem_packet::{ContentType, Data, LpPacket, NackReason, NameRef, Packet};
-use xylem_tree::{Blame, SegmentIndex, Tile, VerifyError};
+use xylem_tree::{Segment, Verified};
 
+use super::{Phase, Transfer};
 use crate::event::{Event, Misbehaviour, PeerId};
 use crate::flight::Answer;
-use crate::key::{Key, Wanted, object_number};
-use crate::object::Held;
-use crate::transfer::{Phase, Transfer};
+use crate::key::{Key, Wanted};
+use crate::object::Arrived;
+use crate::objects::{AfterSegment, Judged};
+use crate::question::QuestionNonce;
 
-/// Segments after which their proven nodes are reported.
-const REPORT_EVERY: u32 = 16;
 /// Headers around headers are followed this deep.
 const MAX_NESTING: u32 = 2;
 
@@ -63,13 +63,13 @@ impl Transfer {
         reason: NackReason,
         way: Way,
     ) {
-        let Some(p) = self.place(peer) else { return };
-        if self.phase == Phase::Over || self.peers[p].dropped {
+        let Some(p) = self.peers.place(peer) else { return };
+        if self.phase == Phase::Over || self.peers[p].is_dropped() {
             return;
         }
         let Some(key) = self.key_of(name) else {
             if let Some(nonce) = self.question_of(name) {
-                self.have_refused(p, nonce);
+                self.peers[p].on_question_reply(nonce);
             }
             return;
         };
@@ -78,8 +78,8 @@ impl Transfer {
     }
 
     fn take_packet(&mut self, now: Duration, peer: PeerId, packet: Bytes, way: Way, nesting: u32) {
-        let Some(p) = self.place(peer) else { return };
-        if self.phase == Phase::Over || self.peers[p].dropped {
+        let Some(p) = self.peers.place(peer) else { return };
+        if self.phase == Phase::Over || self.peers[p].is_dropped() {
             return;
         }
         match Packet::decode(&packet) {
@@ -90,7 +90,7 @@ impl Transfer {
             Ok(_) => self.progress.unasked += 1,
             Err(_) => self.take_undecodable(now, p, &packet),
         }
-        if let Some(p) = self.place(peer) {
+        if let Some(p) = self.peers.place(peer) {
             self.find_lost(p, now);
         }
     }
@@ -132,7 +132,7 @@ impl Transfer {
     }
 
     /// The question that `name` asks, if it asks what a peer has.
-    fn question_of(&self, name: NameRef<'_>) -> Option<[u8; 8]> {
+    fn question_of(&self, name: NameRef<'_>) -> Option<QuestionNonce> {
         match naming::parse(self.spec.prefix.as_ref(), name)? {
             Request::Have { nonce } => Some(nonce),
             _ => None,
@@ -150,9 +150,10 @@ impl Transfer {
         if data.meta().content_type == ContentType::NACK {
             return self.take_refusal(now, p, key, NackReason::NO_ROUTE, way);
         }
-        let answer = self.peers[p].answered(now, key);
+        let flow = self.peers[p].flow_mut();
+        let answer = flow.answered(now, key);
         if way == Way::Congested {
-            self.peers[p].marked(now, answer);
+            flow.on_mark(now, answer);
         }
         match (answer, self.is_missing(key)) {
             (Answer::Unasked, true) => {
@@ -161,7 +162,7 @@ impl Transfer {
             }
             (_, false) => {
                 self.progress.duplicates += 1;
-                return self.peers[p].credit(now, answer, 0);
+                return self.peers[p].on_good(now, answer, 0);
             }
             _ => {}
         }
@@ -172,8 +173,24 @@ impl Transfer {
             }
         };
         match judged {
-            Ok(bytes) => self.peers[p].credit(now, answer, bytes),
-            Err(what) => self.misbehaved(now, p, key, what),
+            Ok(bytes) => self.peers[p].on_good(now, answer, bytes),
+            Err(what) => self.on_misbehaviour(now, p, key, what),
+        }
+    }
+
+    pub(super) fn is_missing(&self, key: Key) -> bool {
+        match key.wanted() {
+            Wanted::Manifest => self.phase == Phase::Manifest,
+            Wanted::Segment(..) | Wanted::Tile(..) => self.objects.is_missing(key),
+        }
+    }
+
+    /// Peer `p` says what it has. What cannot be read changes nothing.
+    fn take_have(&mut self, now: Duration, p: usize, nonce: QuestionNonce, data: &Data<'_>) {
+        if !self.peers[p].on_question_reply(nonce) {
+            self.progress.unasked += 1;
+        } else if let Ok(have) = Have::from_packet(data) {
+            self.peers.on_have(now, p, have);
         }
     }
 
@@ -186,24 +203,21 @@ impl Transfer {
         packet: &Bytes,
         data: &Data<'_>,
     ) -> Result<usize, Misbehaviour> {
-        let (number, from) = (object_number(id), self.peers[p].id);
-        let geometry = |_| self.objects.get(&number).map(|o| *o.geometry());
+        let geometry = |_| self.objects.geometry(id).copied();
         let opened = packets::open(self.spec.prefix.as_ref(), data, geometry)?;
         let content = packet.slice(opened.content_range);
         let signature = packet.slice_ref(opened.proof);
-        let (item, length) = match opened.request {
-            Request::Segment { index, .. } => {
-                let length = content.len();
-                (Held::Segment { from, index, content, signature }, length)
-            }
-            Request::Tile { tile, .. } => (Held::Tile { from, tile, content, signature }, 0),
+        let (wanted, length) = match opened.request {
+            Request::Segment { object, index } => (Wanted::Segment(object, index), content.len()),
+            Request::Tile { object, tile } => (Wanted::Tile(object, tile), 0),
             _ => return Err(PacketError::Name.into()),
         };
-        self.take_item(now, number, item).map(|()| length)
+        let from = self.peers[p].id();
+        self.judge(now, Arrived { from, wanted, content, signature }).map(|()| length)
     }
 
     /// Judges the manifest and, if it is the one, goes on to the objects.
-    pub(crate) fn take_manifest(
+    fn take_manifest(
         &mut self,
         now: Duration,
         packet: &Bytes,
@@ -220,164 +234,89 @@ impl Transfer {
             return Err(Misbehaviour::OtherManifest);
         }
         self.phase = Phase::Objects;
-        self.touch(now);
+        self.patience.on_progress(now);
         self.events.push_back(Event::Manifest { manifest, packet: packet.clone() });
         Ok(())
     }
 
-    /// Judges a segment or a tile, and whatever was waiting for that tile. What comes before its own
-    /// tile waits; blame for what waited goes to whoever sent it.
-    fn take_item(&mut self, now: Duration, number: u64, first: Held) -> Result<(), Misbehaviour> {
+    /// Judges a segment or a tile, and whatever was waiting for that tile. Blame for what waited goes to
+    /// whoever sent it.
+    fn judge(&mut self, now: Duration, first: Arrived) -> Result<(), Misbehaviour> {
         let mut result = Ok(());
-        let mut queue = vec![first];
-        let mut is_first = true;
-        while let Some(item) = queue.pop() {
-            let is_tile = matches!(item, Held::Tile { .. });
-            let outcome = match item {
-                Held::Segment { from, index, content, signature } => {
-                    self.judge_segment(now, number, from, index, content, signature)
+        let (mut next, mut is_first) = (Some(first), true);
+        let mut freed = Vec::new();
+        while let Some(arrived) = next {
+            let (from, wanted) = (arrived.from, arrived.wanted);
+            match self.objects.judge(arrived, self.config.max_held) {
+                Judged::Segment(segment, after) => self.on_segment(now, wanted, segment, after),
+                Judged::Tile(waited) => {
+                    freed.extend(waited);
+                    self.on_tile(now, wanted);
                 }
-                Held::Tile { from, tile, content, signature } => {
-                    self.judge_tile(now, number, from, tile, content, signature, &mut queue)
-                }
-            };
-            match outcome {
-                // A tile's nodes are what lets the next run recognise data without their leaves.
-                Ok(()) if is_tile => self.report_nodes(number),
-                Ok(()) => {}
-                Err((_, _, what)) if is_first => result = Err(what),
-                Err((from, key, what)) => match self.place(from) {
-                    Some(p) => self.misbehaved(now, p, key, what),
-                    None => self.ask_again(key), // the sender has left meanwhile
+                Judged::Held | Judged::Unwanted => {}
+                Judged::HeldOver => self.progress.held_over += 1,
+                Judged::Bad(error) if is_first => result = Err(Misbehaviour::NotProven(error)),
+                Judged::Bad(error) => match self.peers.place(from) {
+                    Some(p) => {
+                        self.on_misbehaviour(now, p, wanted.into(), Misbehaviour::NotProven(error));
+                    }
+                    None => self.objects.ask_again(wanted.into()), // the sender has left meanwhile
                 },
             }
             is_first = false;
+            next = freed.pop();
         }
         result
     }
 
-    fn judge_segment(
+    fn on_segment(
         &mut self,
         now: Duration,
-        number: u64,
-        from: PeerId,
-        index: SegmentIndex,
-        content: Bytes,
-        signature: Bytes,
-    ) -> Result<(), (PeerId, Key, Misbehaviour)> {
-        let Some(object) = self.objects.get_mut(&number) else { return Ok(()) };
-        if !object.is_missing(index) {
-            return Ok(());
+        wanted: Wanted,
+        segment: Verified<Segment<Bytes>>,
+        after: AfterSegment,
+    ) {
+        let (Wanted::Segment(object, _) | Wanted::Tile(object, _)) = wanted else { return };
+        self.progress.verified_segments += 1;
+        self.progress.verified_bytes += segment.content.len() as u64;
+        self.events.push_back(Event::Segment { object, segment });
+        self.patience.on_progress(now);
+        self.peers.forget_avoided(wanted.into());
+        if after != AfterSegment::Nothing {
+            self.report_nodes(object);
         }
-        let (id, unasked) = (object.id, object.unasked());
-        let key = Key::from(Wanted::Segment(id, index));
-        match object.segment(index, content.clone(), &signature) {
-            Ok(segment) => {
-                self.unasked -= unasked - object.unasked();
-                let (missing, unreported) = (object.missing(), object.unreported);
-                self.progress.verified_segments += 1;
-                self.progress.verified_bytes += segment.content.len() as u64;
-                self.events.push_back(Event::Segment { object: id, segment });
-                self.touch(now);
-                if !self.avoided.is_empty() {
-                    self.avoided.remove(&key);
-                }
-                if missing == 0 {
-                    self.complete(number);
-                } else if unreported >= REPORT_EVERY {
-                    self.report_nodes(number);
-                }
-                Ok(())
-            }
-            Err(VerifyError::NeedTile(tile)) => {
-                self.hold(number, key, tile, Held::Segment { from, index, content, signature });
-                Ok(())
-            }
-            Err(error) if error.blame() == Blame::Sender => {
-                Err((from, key, Misbehaviour::NotProven(error)))
-            }
-            Err(_) => Ok(()),
+        if after == AfterSegment::Complete {
+            self.objects.remove(object);
+            self.progress.objects = self.objects.len();
+            self.events.push_back(Event::ObjectComplete(object));
         }
     }
 
-    #[allow(clippy::too_many_arguments)] // one packet's parts, and where what it frees goes
-    fn judge_tile(
-        &mut self,
-        now: Duration,
-        number: u64,
-        from: PeerId,
-        tile: Tile,
-        content: Bytes,
-        signature: Bytes,
-        freed: &mut Vec<Held>,
-    ) -> Result<(), (PeerId, Key, Misbehaviour)> {
-        let Some(object) = self.objects.get_mut(&number) else { return Ok(()) };
-        if !object.is_tile_missing(tile) {
-            return Ok(());
-        }
-        let key = Key::from(Wanted::Tile(object.id, tile));
-        match object.tile(tile, &content, &signature) {
-            Ok(held) => {
-                self.held -= held.len();
-                freed.extend(held);
-                self.touch(now);
-                self.avoided.remove(&key);
-                self.report_nodes(number);
-                Ok(())
-            }
-            Err(VerifyError::NeedTile(above)) => {
-                self.hold(number, key, above, Held::Tile { from, tile, content, signature });
-                Ok(())
-            }
-            Err(error) if error.blame() == Blame::Sender => {
-                Err((from, key, Misbehaviour::NotProven(error)))
-            }
-            Err(_) => Ok(()),
-        }
-    }
-
-    /// Keeps something that came before `tile`; if too much waits already, it is asked for again.
-    fn hold(&mut self, number: u64, key: Key, tile: Tile, held: Held) {
-        let Some(object) = self.objects.get_mut(&number) else { return };
-        if self.held >= self.config.max_held {
-            self.progress.held_over += 1;
-            return self.ask_again(key);
-        }
-        self.held += 1;
-        let above = Key::from(Wanted::Tile(object.id, tile));
-        if object.hold(tile, held) {
-            self.urgent.push_back(above);
-        }
-    }
-
-    fn complete(&mut self, number: u64) {
-        self.report_nodes(number);
-        let Some(object) = self.objects.remove(&number) else { return };
-        self.held -= object.held();
-        self.progress.objects = self.objects.len();
-        self.events.push_back(Event::ObjectComplete(object.id));
+    /// A tile's nodes are what lets the next run recognise data without their leaves.
+    fn on_tile(&mut self, now: Duration, wanted: Wanted) {
+        let (Wanted::Segment(object, _) | Wanted::Tile(object, _)) = wanted else { return };
+        self.patience.on_progress(now);
+        self.peers.forget_avoided(wanted.into());
+        self.report_nodes(object);
     }
 
     fn take_refusal(&mut self, now: Duration, p: usize, key: Key, reason: NackReason, way: Way) {
-        let answer = self.peers[p].answered(now, key);
+        let answer = self.peers[p].flow_mut().answered(now, key);
         if answer == Answer::Unasked {
             self.progress.unasked += 1;
             return;
         }
-        self.peers[p].refused(now);
+        self.peers[p].on_refusal(now);
         if reason == NackReason::CONGESTION || way == Way::Congested {
-            self.peers[p].marked(now, answer);
+            self.peers[p].flow_mut().on_mark(now, answer);
         }
         if reason != NackReason::CONGESTION {
-            let id = self.peers[p].id;
-            self.avoid(key, id);
+            self.peers.avoid(key, self.peers[p].id());
         }
-        self.ask_again(key);
+        self.objects.ask_again(key);
         if key == Key::from(Wanted::Manifest) && self.phase == Phase::Manifest {
-            let times = self.peers[p].manifest_refusals;
-            self.peers[p].manifest_refusals += 1;
-            self.peers[p].rest(now, times);
-            self.manifest_refused();
+            self.peers[p].on_manifest_refusal(now);
+            self.on_manifest_refused();
         }
     }
 
@@ -388,28 +327,29 @@ impl Transfer {
             self.progress.unasked += 1;
             return;
         };
-        if self.peers[p].answered(now, key) == Answer::Unasked {
+        if self.peers[p].flow_mut().answered(now, key) == Answer::Unasked {
             self.progress.unasked += 1;
         } else if self.is_missing(key) {
-            self.misbehaved(now, p, key, Misbehaviour::Undecodable);
+            self.on_misbehaviour(now, p, key, Misbehaviour::Undecodable);
         }
     }
 }
 
 /// The name of what begins like a Data, whatever follows the name.
+#[deny(clippy::arithmetic_side_effects)]
 fn salvage_name(packet: &[u8]) -> Option<NameRef<'_>> {
     let (typ, type_len) = tlv::read_var_number(packet).ok()?;
     if typ != u64::from(types::DATA) {
         return None;
     }
     let (_, length_len) = tlv::read_var_number(packet.get(type_len..)?).ok()?;
-    let name = packet.get(type_len + length_len..)?;
+    let name = packet.get(type_len.checked_add(length_len)?..)?;
     let (typ, type_len) = tlv::read_var_number(name).ok()?;
     if typ != u64::from(types::NAME) {
         return None;
     }
     let (length, length_len) = tlv::read_var_number(name.get(type_len..)?).ok()?;
-    let start = type_len + length_len;
+    let start = type_len.checked_add(length_len)?;
     let end = start.checked_add(usize::try_from(length).ok()?)?;
     NameRef::from_value(name.get(start..end)?).ok()
 }

@@ -1,0 +1,402 @@
+//! [`Flow`]: how fast one source is asked, and what of it is lost.
+//!
+//! Loss detection follows RACK (RFC 8985): a request is lost when one that was sent later has been
+//! answered and a round trip and a reordering window have passed. A tail without later requests is
+//! probed. Silence, several probe timeouts without any answer, empties the table so that others can be
+//! asked; a silent source is then asked one thing now and then. One that refuses is left alone a while.
+
+use core::time::Duration;
+
+use xylem_congestion::{Algorithm, Controller, Pacer, ProbeTimer, Rtt, TimeoutLimits};
+use xylem_packet::MAX_PACKET;
+
+use crate::event::Config;
+use crate::flight::{Answer, Flight, Late, LossCause};
+use crate::key::Key;
+
+/// The least wait before a source counts as silent: disks and schedulers stall that long.
+const SILENCE_MIN: Duration = Duration::from_millis(250);
+/// Silence is this many probe timeouts.
+const SILENCE_TIMEOUTS: u32 = 3;
+/// Refusals in a row after which a source is left alone for a while.
+const REFUSALS: u32 = 4;
+const REST_MIN: Duration = Duration::from_millis(200);
+const REST_MAX: Duration = Duration::from_secs(4);
+/// What the largest Data weighs: the unit of the smallest windows.
+pub(crate) const DATA_BYTES: u64 = MAX_PACKET as u64;
+/// Up to here CUBIC fills a path as well as BBR does, and a machine's own delays blur what BBR measures.
+const SHORT_PATH: Duration = Duration::from_millis(5);
+/// A retransmission should come within the Interest's lifetime, so no wait is longer than 4 s.
+const TIMEOUT: TimeoutLimits =
+    TimeoutLimits { most: Duration::from_secs(4), ..TimeoutLimits::PROBE };
+
+/// Requests to one source: window, pace, and the detector of losses.
+#[derive(Debug)]
+pub(crate) struct Flow {
+    rtt: Rtt,
+    controller: Controller,
+    /// The algorithm is chosen by the path: the first short round trip decides.
+    by_path: bool,
+    pacer: Pacer,
+    flight: Flight,
+    /// Interests that may be unanswered at most.
+    max_requests: usize,
+    pieces: Pieces,
+    silence: Silence,
+    rest: Rest,
+    /// The controller heard of answers since [`Self::end_acks`].
+    acks_open: bool,
+    requests: u64,
+    lost: u64,
+}
+
+/// In how many datagrams a Data travels: it arrives only if all of them do.
+#[derive(Debug)]
+struct Pieces {
+    /// What the path carries in one piece, if that is known.
+    datagram: Option<u64>,
+    /// Pieces of a Data, as the controller was told.
+    reported: u64,
+}
+
+/// How long a source has answered nothing.
+#[derive(Debug)]
+struct Silence {
+    probe: ProbeTimer,
+    /// Since when an answer is waited for: the last answer, or the first sending after idleness.
+    waiting_since: Duration,
+    /// Requests that may go out beyond the window, to find out whether the source is there.
+    probes: u32,
+    silent: bool,
+}
+
+impl Silence {
+    fn on_sent(&mut self, now: Duration, is_first: bool) {
+        if is_first {
+            self.waiting_since = now;
+        }
+        self.probe.restart(now);
+        self.probes = self.probes.saturating_sub(1);
+    }
+
+    fn on_received(&mut self, now: Duration) {
+        self.waiting_since = now;
+        self.probe.restart(now);
+        self.probe.forget_backoff();
+        (self.probes, self.silent) = (0, false);
+    }
+
+    fn has_lasted(&self, now: Duration, rtt: &Rtt) -> bool {
+        let silence = (self.probe.first_timeout(rtt) * SILENCE_TIMEOUTS).max(SILENCE_MIN);
+        now.saturating_sub(self.waiting_since) >= silence
+    }
+}
+
+/// How long a source that refuses is left alone.
+#[derive(Debug, Default)]
+struct Rest {
+    refusals_in_row: u32,
+    until: Duration,
+}
+
+impl Flow {
+    pub(crate) fn new(now: Duration, config: &Config) -> Self {
+        let algorithm = config.congestion.unwrap_or(Algorithm::Bbr);
+        Self {
+            rtt: Rtt::default(),
+            controller: Controller::new(algorithm, now, DATA_BYTES),
+            by_path: config.congestion.is_none(),
+            pacer: Pacer::default(),
+            flight: Flight::default(),
+            max_requests: config.max_window as usize,
+            pieces: Pieces { datagram: None, reported: 1 },
+            silence: Silence {
+                probe: ProbeTimer::new(TIMEOUT, now),
+                waiting_since: now,
+                probes: 0,
+                silent: false,
+            },
+            rest: Rest::default(),
+            acks_open: false,
+            requests: 0,
+            lost: 0,
+        }
+    }
+
+    // ---- what is known of it ----------------------------------------------------------------
+
+    /// The mean round trip, once known.
+    pub(crate) fn round_trip(&self) -> Option<Duration> {
+        self.rtt.smoothed()
+    }
+
+    /// How long after its sending an answer is overdue.
+    pub(crate) fn patience(&self) -> Duration {
+        self.silence.probe.first_timeout(&self.rtt)
+    }
+
+    /// Whether it has answered nothing for long.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.silence.silent
+    }
+
+    /// Whether it is left alone.
+    pub(crate) fn is_resting(&self, now: Duration) -> bool {
+        self.rest.until > now
+    }
+
+    /// Bytes that unanswered requests may call for.
+    pub(crate) fn window(&self) -> u64 {
+        self.controller.window()
+    }
+
+    /// How many requests of the kind that is outstanding now make a window.
+    pub(crate) fn window_in_requests(&self) -> u64 {
+        (self.window() / self.usual_bytes()).min(self.max_requests as u64)
+    }
+
+    /// Bytes a second that its window lets it bring; what has not been measured is taken for fast.
+    pub(crate) fn rate(&self) -> u64 {
+        let Some(rtt) = self.rtt.smoothed() else { return u64::MAX };
+        let rate = u128::from(self.window()) * 1_000_000 / rtt.as_micros().max(1);
+        u64::try_from(rate).unwrap_or(u64::MAX)
+    }
+
+    /// Requests sent, and how many of them counted as lost.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        (self.requests, self.lost)
+    }
+
+    /// What is outstanding.
+    pub(crate) fn flight(&self) -> &Flight {
+        &self.flight
+    }
+
+    /// As [`Flight::oldest_uncopied`].
+    pub(crate) fn oldest_uncopied(&mut self) -> Option<(Key, Duration)> {
+        self.flight.oldest_uncopied()
+    }
+
+    /// As [`Flight::mark_copied`].
+    pub(crate) fn mark_copied(&mut self) {
+        self.flight.mark_copied();
+    }
+
+    /// What one of the outstanding requests weighs on average.
+    fn usual_bytes(&self) -> u64 {
+        match self.flight.outstanding() as u64 {
+            0 => DATA_BYTES,
+            n => (self.flight.bytes() / n).max(1),
+        }
+    }
+
+    // ---- asking -----------------------------------------------------------------------------
+
+    /// The path carries datagrams of so many bytes.
+    pub(crate) fn set_datagram(&mut self, bytes: u64) {
+        self.pieces.datagram = Some(bytes.max(1));
+    }
+
+    fn has_window(&self) -> bool {
+        !self.silence.silent
+            && self.flight.outstanding() < self.max_requests
+            && self.flight.bytes() < self.controller.window()
+    }
+
+    /// Whether a request may go out now.
+    pub(crate) fn may_ask(&mut self, now: Duration) -> bool {
+        if self.is_resting(now) {
+            return false;
+        }
+        self.silence.probes > 0
+            || (self.has_window()
+                && self.pacer.ready(now, self.controller.pacing_rate(), self.controller.burst()))
+    }
+
+    /// When a request may go out next, if that is a matter of time alone.
+    pub(crate) fn next_token(&self, now: Duration) -> Option<Duration> {
+        if !self.has_window() {
+            return None;
+        }
+        if self.is_resting(now) {
+            return Some(self.rest.until);
+        }
+        self.pacer.next(self.controller.pacing_rate(), self.controller.burst())
+    }
+
+    /// There is nothing to ask: if there is leave to, what is answered says little of the path.
+    pub(crate) fn on_idle(&mut self, now: Duration) {
+        if self.may_ask(now) {
+            self.controller.app_limited(self.flight.bytes());
+        }
+    }
+
+    /// A request leaves that calls for `bytes`.
+    pub(crate) fn on_sent(&mut self, now: Duration, key: Key, copied: bool, bytes: u64) {
+        self.silence.on_sent(now, self.flight.outstanding() == 0);
+        let sent = self.controller.on_sent(now, bytes, self.flight.bytes());
+        self.flight.on_sent(sent, key, copied);
+        self.pacer.spend(bytes);
+        self.requests += 1;
+    }
+
+    // ---- answers ----------------------------------------------------------------------------
+
+    /// `key` was answered: proves that the source is there, and what was sent before is due.
+    pub(crate) fn answered(&mut self, now: Duration, key: Key) -> Answer {
+        let answer = self.flight.answered(key);
+        match answer {
+            Answer::Unasked => {}
+            Answer::Late(late) => {
+                self.silence.on_received(now);
+                self.on_late(now, &late);
+            }
+            Answer::Outstanding { number, sent, earlier } => {
+                self.silence.on_received(now);
+                let rtt = now.saturating_sub(sent.sent_at());
+                if earlier.is_none() {
+                    self.choose_algorithm(rtt);
+                    self.rtt.sample(rtt, Duration::ZERO);
+                }
+                // Faster than ever, and asked twice: this answers the first asking (RFC 8985 6.2).
+                match earlier.filter(|_| self.rtt.min().is_none_or(|min| rtt < min)) {
+                    Some(late) => self.on_late(now, &late),
+                    None => self.flight.on_arrival(number),
+                }
+            }
+        }
+        answer
+    }
+
+    fn choose_algorithm(&mut self, rtt: Duration) {
+        if self.by_path && rtt < SHORT_PATH {
+            self.controller.switch_to_cubic();
+            self.by_path = false;
+        }
+    }
+
+    /// What counted as lost has come: it was not.
+    fn on_late(&mut self, now: Duration, late: &Late) {
+        self.lost = self.lost.saturating_sub(1);
+        match late.cause {
+            LossCause::Overtaken => self.controller.on_late(now, &late.sent),
+            LossCause::Silence => {
+                self.acks_open = true;
+                self.controller.on_ack(now, &late.sent, &self.rtt);
+            }
+        }
+        self.flight.on_late(now, late);
+    }
+
+    /// The answer was good: the window grows for verified bytes only.
+    pub(crate) fn on_good(&mut self, now: Duration, answer: Answer) {
+        if answer != Answer::Unasked {
+            self.rest.refusals_in_row = 0;
+        }
+        if let Answer::Outstanding { sent, .. } = answer {
+            self.controller.on_ack(now, &sent, &self.rtt);
+            self.acks_open = true;
+        }
+    }
+
+    /// An answer came marked: the way from the source is congested.
+    pub(crate) fn on_mark(&mut self, now: Duration, answer: Answer) {
+        if let Answer::Outstanding { sent, .. } | Answer::Late(Late { sent, .. }) = answer {
+            self.controller.on_mark(now, Some(&sent));
+        }
+    }
+
+    /// As [`Self::on_mark`], for the answer to `key` that is not handed in yet.
+    pub(crate) fn on_mark_before(&mut self, now: Duration, key: Key) {
+        if let Some(sent) = self.flight.sent_of(key) {
+            self.controller.on_mark(now, Some(&sent));
+        }
+    }
+
+    /// The source said that it does not have something. After a few such answers it is left alone.
+    pub(crate) fn on_refusal(&mut self, now: Duration) {
+        self.rest.refusals_in_row += 1;
+        if self.rest.refusals_in_row >= REFUSALS {
+            self.rest(now, self.rest.refusals_in_row - REFUSALS);
+        }
+    }
+
+    /// Leaves the source alone: for 200 ms, doubled `times` times, up to 4 s.
+    pub(crate) fn rest(&mut self, now: Duration, times: u32) {
+        self.rest.until = now + (REST_MIN * (1 << times.min(5))).min(REST_MAX);
+    }
+
+    /// Its refusals until now are no reason to leave it alone.
+    pub(crate) fn forgive(&mut self, now: Duration) {
+        self.rest = Rest { refusals_in_row: 0, until: self.rest.until.min(now) };
+    }
+
+    /// It has said something, if not in answer to what its window counts.
+    pub(crate) fn on_sign_of_life(&mut self, now: Duration) {
+        if self.silence.silent {
+            self.silence.on_received(now);
+        }
+    }
+
+    /// All that arrived together has been handed in.
+    pub(crate) fn end_acks(&mut self, now: Duration) {
+        if core::mem::take(&mut self.acks_open) {
+            self.report_pieces();
+            self.controller.on_ack_end(now, &self.rtt, self.flight.bytes());
+        }
+    }
+
+    fn report_pieces(&mut self) {
+        let Some(datagram) = self.pieces.datagram.filter(|_| self.flight.outstanding() > 0) else {
+            return;
+        };
+        let pieces = self.usual_bytes().div_ceil(datagram);
+        if pieces != self.pieces.reported {
+            self.pieces.reported = pieces;
+            self.controller.set_packets_per_unit(u32::try_from(pieces).unwrap_or(u32::MAX));
+        }
+    }
+
+    // ---- losses -----------------------------------------------------------------------------
+
+    /// One request that counts as lost by now, oldest first.
+    pub(crate) fn take_lost(&mut self, now: Duration) -> Option<Key> {
+        let (key, sent) = self.flight.take_lost(now, &self.rtt)?;
+        self.lost += 1;
+        self.controller.on_loss(now, &sent);
+        Some(key)
+    }
+
+    /// When there is something to do although nothing arrives.
+    pub(crate) fn next_timer(&self) -> Option<Duration> {
+        if self.flight.outstanding() == 0 {
+            return None;
+        }
+        let probe = self.silence.probe.due(&self.rtt);
+        Some(self.flight.loss_due(&self.rtt).map_or(probe, |lost| lost.min(probe)))
+    }
+
+    /// Looks for a tail that nothing answers. Returns what is to be asked again, of whomever.
+    pub(crate) fn on_probe_timer(&mut self, now: Duration) -> Vec<Key> {
+        if self.flight.outstanding() == 0 || now < self.silence.probe.due(&self.rtt) {
+            return Vec::new();
+        }
+        self.silence.probe.back_off();
+        self.silence.probes = 1;
+        let mut keys: Vec<Key> = self.flight.give_up_oldest(now).into_iter().collect();
+        if self.silence.has_lasted(now, &self.rtt) {
+            if !self.silence.silent {
+                self.silence.silent = true;
+                self.controller.on_persistent_congestion(now);
+            }
+            keys.extend(core::iter::from_fn(|| self.flight.give_up_oldest(now)));
+        }
+        self.lost += keys.len() as u64;
+        keys
+    }
+
+    /// The source is asked no more: what was outstanding, oldest first.
+    pub(crate) fn drain(&mut self) -> Vec<Key> {
+        self.flight.drain()
+    }
+}

@@ -1,0 +1,368 @@
+//! All objects of a transfer that are not complete, and what of them nobody is asked for.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use xylem_congestion::SplitMix64;
+use xylem_object::ObjectId;
+use xylem_tree::{Blame, Geometry, Node, NodeValue, Segment, Tile, Verified, VerifyError};
+
+use crate::available::Block;
+use crate::key::{Key, KeyMap, Wanted, object_number};
+use crate::object::{Arrived, Object};
+use crate::peers::Asker;
+
+/// Urgent tiles looked at for one that this peer may be asked for.
+const URGENT_LOOK: usize = 8;
+/// Objects at the front of the queue that rare blocks are chosen from, and how many are looked at for
+/// one choice.
+const NEAR_OBJECTS: usize = 64;
+const LOOK_OBJECTS: usize = 16;
+
+/// The objects by number, and what is to be asked for next.
+#[derive(Debug, Default)]
+pub(crate) struct Objects {
+    table: KeyMap<u64, Entry>,
+    /// In the order of addition; those that are done are taken out when they come to the front.
+    order: VecDeque<u64>,
+    /// Those that have segments nobody is asked for; others go when they come to the front.
+    work: VecDeque<u64>,
+    /// Tiles to be asked for again, before anything else.
+    urgent: VecDeque<Key>,
+    /// Segments that nobody is asked for, of all objects.
+    unasked: u64,
+    /// Segments and tiles that wait for a tile, of all objects.
+    held: usize,
+    /// Grows when there may be something to ask a peer for that had nothing to do.
+    version: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    object: Object,
+    /// It stands in the queue of work.
+    queued: bool,
+}
+
+/// How what has come was judged.
+#[derive(Debug)]
+pub(crate) enum Judged {
+    /// A segment is proven.
+    Segment(Verified<Segment<Bytes>>, AfterSegment),
+    /// A tile is proven, and this waited for it.
+    Tile(Vec<Arrived>),
+    /// It waits for a tile.
+    Held,
+    /// It has to wait for a tile and there is no room: it is asked for again.
+    HeldOver,
+    /// It is here already, or of no object that is wanted.
+    Unwanted,
+    /// Its sender is to blame.
+    Bad(VerifyError),
+}
+
+/// What a proven segment gives cause for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AfterSegment {
+    Nothing,
+    /// Enough nodes wait to be reported.
+    Report,
+    /// It was the object's last.
+    Complete,
+}
+
+impl Objects {
+    // ---- what is wanted ---------------------------------------------------------------------
+
+    pub(crate) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.table.is_empty()
+    }
+
+    pub(crate) fn contains(&self, id: ObjectId) -> bool {
+        self.table.contains_key(&object_number(id))
+    }
+
+    pub(crate) fn geometry(&self, id: ObjectId) -> Option<&Geometry> {
+        Some(self.table.get(&object_number(id))?.object.geometry())
+    }
+
+    /// Segments that nobody is asked for.
+    pub(crate) fn unasked(&self) -> u64 {
+        self.unasked
+    }
+
+    /// Whether something is to be asked for.
+    pub(crate) fn has_work(&self) -> bool {
+        self.unasked > 0 || !self.urgent.is_empty()
+    }
+
+    /// Grows when there may be something to ask a peer for that had nothing to do.
+    pub(crate) fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Wants an object that is not there yet.
+    pub(crate) fn add(&mut self, object: Object) {
+        let number = object_number(object.id());
+        self.unasked += object.unasked();
+        self.version += 1;
+        self.table.insert(number, Entry { object, queued: true });
+        self.order.push_back(number);
+        self.work.push_back(number);
+        if self.order.len() > 2 * self.table.len() + 64 {
+            self.order.retain(|number| self.table.contains_key(number));
+        }
+    }
+
+    /// Forgets everything.
+    pub(crate) fn clear(&mut self) {
+        *self = Self { version: self.version, ..Self::default() };
+    }
+
+    pub(crate) fn is_missing(&self, key: Key) -> bool {
+        let wanted = key.wanted();
+        let (Wanted::Segment(id, _) | Wanted::Tile(id, _)) = wanted else { return false };
+        self.table.get(&object_number(id)).is_some_and(|entry| entry.object.is_wanted(wanted))
+    }
+
+    /// Somebody has to be asked for `key`, unless it has come meanwhile.
+    pub(crate) fn ask_again(&mut self, key: Key) {
+        match key.wanted() {
+            Wanted::Manifest => {}
+            Wanted::Segment(id, i) => {
+                let number = object_number(id);
+                let Some(entry) = self.table.get_mut(&number) else { return };
+                if entry.object.ask_again(i) {
+                    self.unasked += 1;
+                    self.version += 1;
+                    if !core::mem::replace(&mut entry.queued, true) {
+                        self.work.push_front(number);
+                    }
+                }
+            }
+            Wanted::Tile(..) => {
+                if self.is_missing(key) && !self.urgent.contains(&key) {
+                    self.urgent.push_back(key);
+                }
+            }
+        }
+    }
+
+    /// Somebody is asked for it now.
+    pub(crate) fn on_asked(&mut self, key: Key) {
+        let wanted = key.wanted();
+        if let Wanted::Segment(id, _) | Wanted::Tile(id, _) = wanted
+            && let Some(Entry { object, .. }) = self.table.get_mut(&object_number(id))
+        {
+            let before = object.unasked();
+            object.asked(wanted);
+            self.unasked -= before - object.unasked();
+        }
+    }
+
+    // ---- what to ask for next ---------------------------------------------------------------
+
+    /// Whether a peer has `key`, as far as is known.
+    pub(crate) fn has(&self, asker: Asker<'_>, key: Key) -> bool {
+        if !asker.has_part() {
+            return true;
+        }
+        match key.wanted() {
+            Wanted::Manifest => true,
+            Wanted::Segment(id, i) => asker.runs(object_number(id)).meets(i.0..i.0 + 1),
+            Wanted::Tile(id, tile) => {
+                let number = object_number(id);
+                let entry = self.table.get(&number);
+                entry.is_some_and(|entry| asker.runs(number).meets(entry.object.under(tile)))
+            }
+        }
+    }
+
+    /// A tile to be asked for again.
+    pub(crate) fn next_urgent(&mut self, asker: Asker<'_>) -> Option<Key> {
+        for _ in 0..self.urgent.len().min(URGENT_LOOK) {
+            let key = self.urgent.pop_front()?;
+            if !self.is_missing(key) {
+                continue; // it came meanwhile, or its object is done
+            }
+            if !self.has(asker, key) || asker.must_skip(key) {
+                self.urgent.push_back(key);
+                continue;
+            }
+            return Some(key);
+        }
+        None
+    }
+
+    /// The first thing in order that nobody is asked for: of the first object with such, and no more
+    /// than `in_order` segments past the first missing one of the first object, if that is given.
+    /// `room`: whether more may be asked for before the tiles came that prove it.
+    pub(crate) fn next_in_order(
+        &mut self,
+        asker: Asker<'_>,
+        in_order: Option<u64>,
+        room: bool,
+    ) -> Option<Key> {
+        let first = in_order.and_then(|_| self.first());
+        while let Some(number) = self.work.front() {
+            match self.table.get_mut(number) {
+                Some(Entry { object, .. }) if object.unasked() > 0 => {
+                    if first.is_some_and(|first| first != *number) {
+                        return None;
+                    }
+                    return object.next(0..object.end_of_order(in_order), room, asker);
+                }
+                Some(entry) => entry.queued = false,
+                None => {}
+            }
+            self.work.pop_front();
+        }
+        None
+    }
+
+    /// The oldest object that is not complete.
+    fn first(&mut self) -> Option<u64> {
+        while let Some(number) = self.order.front() {
+            if self.table.contains_key(number) {
+                return Some(*number);
+            }
+            self.order.pop_front();
+        }
+        None
+    }
+
+    /// The first thing of a block that nobody is asked for.
+    pub(crate) fn next_of_block(
+        &mut self,
+        asker: Asker<'_>,
+        block: Block,
+        room: bool,
+    ) -> Option<Key> {
+        let Entry { object, .. } = self.table.get_mut(&block.object)?;
+        object.next(block.segments(), room, asker)
+    }
+
+    /// A block that few have and that a peer can be asked for.
+    pub(crate) fn rare_block(
+        &mut self,
+        asker: Asker<'_>,
+        chance: &mut SplitMix64,
+    ) -> Option<Block> {
+        let mut best: Option<(u8, Block)> = None;
+        let mut at = chance.next_u64() as usize;
+        for _ in 0..LOOK_OBJECTS {
+            let near = self.work.len().min(NEAR_OBJECTS);
+            if near == 0 {
+                break;
+            }
+            at %= near;
+            let number = self.work[at];
+            let entry = self.table.get_mut(&number);
+            let Some(Entry { object, .. }) = entry.filter(|e| e.object.unasked() > 0) else {
+                if let Some(entry) = self.table.get_mut(&number) {
+                    entry.queued = false;
+                }
+                self.work.swap_remove_front(at);
+                continue;
+            };
+            at += 1;
+            if asker.runs(number).is_empty() {
+                continue;
+            }
+            if let Some((count, block)) = object.rarest(asker, chance.next_u64())
+                && best.is_none_or(|(least, _)| count < least)
+            {
+                best = Some((count, Block { object: number, number: block }));
+                if count == 0 {
+                    break;
+                }
+            }
+        }
+        Some(best?.1)
+    }
+
+    // ---- what has come ----------------------------------------------------------------------
+
+    /// Segments and tiles that wait for a tile.
+    pub(crate) fn held(&self) -> usize {
+        self.held
+    }
+
+    /// Judges a segment or a tile. What comes before its own tile waits, `max_held` such things at most.
+    pub(crate) fn judge(&mut self, arrived: Arrived, max_held: usize) -> Judged {
+        let wanted = arrived.wanted;
+        let (Wanted::Segment(id, _) | Wanted::Tile(id, _)) = wanted else {
+            return Judged::Unwanted;
+        };
+        let Some(Entry { object, .. }) = self.table.get_mut(&object_number(id)) else {
+            return Judged::Unwanted;
+        };
+        if !object.is_wanted(wanted) {
+            return Judged::Unwanted;
+        }
+        let judged = match wanted {
+            Wanted::Segment(_, index) => {
+                let before = object.unasked();
+                object.segment(index, arrived.content.clone(), &arrived.signature).map(|segment| {
+                    self.unasked -= before - object.unasked();
+                    let after = match object.missing() {
+                        0 => AfterSegment::Complete,
+                        _ if object.is_report_due() => AfterSegment::Report,
+                        _ => AfterSegment::Nothing,
+                    };
+                    Judged::Segment(segment, after)
+                })
+            }
+            Wanted::Tile(_, tile) => {
+                object.tile(tile, &arrived.content, &arrived.signature).map(|freed| {
+                    self.held -= freed.len();
+                    Judged::Tile(freed)
+                })
+            }
+            Wanted::Manifest => return Judged::Unwanted,
+        };
+        match judged {
+            Ok(judged) => judged,
+            Err(VerifyError::NeedTile(tile)) => self.hold(id, tile, arrived, max_held),
+            Err(error) if error.blame() == Blame::Sender => Judged::Bad(error),
+            Err(_) => Judged::Unwanted,
+        }
+    }
+
+    fn hold(&mut self, id: ObjectId, tile: Tile, arrived: Arrived, max_held: usize) -> Judged {
+        if self.held >= max_held {
+            self.ask_again(arrived.wanted.into());
+            return Judged::HeldOver;
+        }
+        self.held += 1;
+        if let Some(entry) = self.table.get_mut(&object_number(id))
+            && entry.object.hold(tile, arrived)
+        {
+            self.urgent.push_back(Wanted::Tile(id, tile).into());
+        }
+        Judged::Held
+    }
+
+    /// The nodes of an object that were proven since they were last taken, if there are any.
+    pub(crate) fn take_proven(&mut self, id: ObjectId) -> Option<Verified<Vec<(Node, NodeValue)>>> {
+        let nodes = self.table.get_mut(&object_number(id))?.object.take_proven();
+        (!nodes.is_empty()).then_some(nodes)
+    }
+
+    /// All objects in the order of addition.
+    pub(crate) fn ids(&self) -> Vec<ObjectId> {
+        let there = self.order.iter().filter_map(|number| self.table.get(number));
+        there.map(|entry| entry.object.id()).collect()
+    }
+
+    /// Takes out an object, all of which is here.
+    pub(crate) fn remove(&mut self, id: ObjectId) {
+        if let Some(entry) = self.table.remove(&object_number(id)) {
+            self.held -= entry.object.held();
+        }
+    }
+}

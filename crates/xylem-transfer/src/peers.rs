@@ -1,0 +1,304 @@
+//! All peers of a transfer: whose turn it is, who is spared what, who has only a part.
+
+use core::ops::{Index, IndexMut};
+use core::time::Duration;
+
+use xylem_object::Have;
+
+use crate::available::Runs;
+use crate::event::{Config, PeerId};
+use crate::fair_queue::FairQueue;
+use crate::key::{Key, KeyMap, Wanted, object_number};
+use crate::peer::{Peer, PeerKind};
+use crate::question::QuestionNonce;
+
+/// Pairs of a thing and a peer not to ask for it, at most; past that, nobody is spared.
+const MAX_AVOIDED: usize = 4_096;
+
+/// The peers, each in a place below [`Peers::len`]; places change when one leaves.
+#[derive(Debug, Default)]
+pub(crate) struct Peers {
+    all: Vec<Peer>,
+    places: KeyMap<u32, usize>,
+    queue: FairQueue,
+    /// Who has brought what wrong, or refused it.
+    avoided: KeyMap<Key, Vec<PeerId>>,
+    dropped: usize,
+    /// Some peer that is asked has a part only.
+    some_are_partial: bool,
+    /// Grows when somebody leaves or says something new of what it has.
+    version: u64,
+    /// When the next of all questions is due.
+    next_question: Option<Duration>,
+}
+
+impl Index<usize> for Peers {
+    type Output = Peer;
+
+    #[inline]
+    fn index(&self, place: usize) -> &Peer {
+        &self.all[place]
+    }
+}
+
+impl IndexMut<usize> for Peers {
+    #[inline]
+    fn index_mut(&mut self, place: usize) -> &mut Peer {
+        &mut self.all[place]
+    }
+}
+
+impl Peers {
+    // ---- who is there -----------------------------------------------------------------------
+
+    pub(crate) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Peer> {
+        self.all.iter()
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Peer> {
+        self.all.iter_mut()
+    }
+
+    /// Where the peer of this number is.
+    pub(crate) fn place(&self, id: PeerId) -> Option<usize> {
+        self.places.get(&id.0).copied()
+    }
+
+    /// Adds somebody; false if the number is in use or there are too many.
+    pub(crate) fn add(&mut self, now: Duration, id: PeerId, kind: PeerKind, c: &Config) -> bool {
+        if self.places.contains_key(&id.0) || self.all.len() >= c.max_peers {
+            return false;
+        }
+        self.places.insert(id.0, self.all.len());
+        self.all.push(Peer::new(now, id, kind, c));
+        self.queue.push();
+        self.plan_questions();
+        true
+    }
+
+    /// Takes a peer out: what it was asked, oldest first.
+    pub(crate) fn remove(&mut self, id: PeerId) -> Vec<Key> {
+        let Some(place) = self.places.remove(&id.0) else { return Vec::new() };
+        let mut gone = self.all.swap_remove(place);
+        self.queue.swap_remove(place);
+        self.dropped -= usize::from(gone.is_dropped());
+        if let Some(moved) = self.all.get(place) {
+            self.places.insert(moved.id().0, place);
+        }
+        self.on_change();
+        gone.drop_out()
+    }
+
+    /// Asks the peer in this place no more: what it was asked, oldest first.
+    pub(crate) fn drop_out(&mut self, place: usize) -> Vec<Key> {
+        let keys = self.all[place].drop_out();
+        self.dropped += 1;
+        self.on_change();
+        keys
+    }
+
+    /// Whether every peer was dropped for what it sent.
+    pub(crate) fn are_all_dropped(&self) -> bool {
+        self.dropped == self.all.len()
+    }
+
+    /// The transfer is over: nothing is outstanding any more.
+    pub(crate) fn stop(&mut self) {
+        for peer in &mut self.all {
+            peer.flow_mut().drain();
+        }
+        self.avoided.clear();
+    }
+
+    /// Who has what is to be counted anew.
+    fn on_change(&mut self) {
+        self.version += 1;
+        self.some_are_partial = self.all.iter().any(|peer| !peer.is_dropped() && peer.has_part());
+        self.plan_questions();
+    }
+
+    // ---- whose turn it is -------------------------------------------------------------------
+
+    /// The place of the peer whose turn it is.
+    #[inline]
+    pub(crate) fn current(&self) -> usize {
+        self.queue.current()
+    }
+
+    /// The peer whose turn it is was asked for so many bytes.
+    #[inline]
+    pub(crate) fn on_asked(&mut self, bytes: u64) {
+        self.queue.on_used(bytes);
+    }
+
+    /// Passes the turn on if the burst is over.
+    #[inline]
+    pub(crate) fn pass_turn(&mut self, now: Duration) {
+        if !self.queue.is_burst_over() {
+            return;
+        }
+        let rate = self.all[self.queue.current()].flow().rate();
+        let all = &mut self.all;
+        self.queue.pass(|_| rate, |p| !all[p].is_starved() && all[p].may_ask(now));
+    }
+
+    /// The peer whose turn it is has no room or no work.
+    pub(crate) fn skip_turn(&mut self) {
+        self.queue.skip(|place| self.all[place].flow().rate());
+    }
+
+    // ---- who is spared what -----------------------------------------------------------------
+
+    /// Whether `peer` has brought `key` wrong, or refused it.
+    pub(crate) fn has_failed(&self, key: Key, peer: PeerId) -> bool {
+        self.avoided.get(&key).is_some_and(|peers| peers.contains(&peer))
+    }
+
+    /// Notes that `peer` should not be asked for `key` while somebody else can be. Whether there is
+    /// room for such notes.
+    pub(crate) fn avoid(&mut self, key: Key, peer: PeerId) -> bool {
+        if self.avoided.len() >= MAX_AVOIDED {
+            return false;
+        }
+        let peers = self.avoided.entry(key).or_default();
+        if !peers.contains(&peer) {
+            peers.push(peer);
+        }
+        true
+    }
+
+    /// `key` is here: nobody need be spared it.
+    pub(crate) fn forget_avoided(&mut self, key: Key) {
+        if !self.avoided.is_empty() {
+            self.avoided.remove(&key);
+        }
+    }
+
+    fn must_skip(&self, now: Duration, key: Key, place: usize) -> bool {
+        let peer = &self.all[place];
+        if peer.flow().flight().is_outstanding(key) {
+            return true;
+        }
+        if self.avoided.is_empty() {
+            return false;
+        }
+        let Some(spared) = self.avoided.get(&key) else { return false };
+        let has = |other: &Peer| match key.wanted() {
+            Wanted::Segment(id, i) => other.runs(object_number(id)).meets(i.0..i.0 + 1),
+            // A peer with some part may have the tile, and says so if it does not.
+            Wanted::Tile(id, _) => !other.runs(object_number(id)).is_empty(),
+            Wanted::Manifest => true,
+        };
+        let can =
+            |other: &Peer| other.is_active(now) && !spared.contains(&other.id()) && has(other);
+        spared.contains(&peer.id()) && self.all.iter().any(can)
+    }
+
+    /// The peer in `place`, for whom something to ask is searched for.
+    pub(crate) fn asker(&self, now: Duration, place: usize) -> Asker<'_> {
+        Asker { peers: self, now, place }
+    }
+
+    // ---- who has what -----------------------------------------------------------------------
+
+    /// Whether some peer that is asked has a part only.
+    pub(crate) fn some_are_partial(&self) -> bool {
+        self.some_are_partial
+    }
+
+    /// Grows when somebody leaves or says something new of what it has.
+    pub(crate) fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// When somebody is to be asked next what it has.
+    pub(crate) fn next_question(&self) -> Option<Duration> {
+        self.next_question
+    }
+
+    fn plan_questions(&mut self) {
+        self.next_question = self.all.iter().filter_map(Peer::next_question).min();
+    }
+
+    /// Whom to ask now what it has, by a question with this nonce.
+    pub(crate) fn ask_what_is_there(
+        &mut self,
+        now: Duration,
+        nonce: QuestionNonce,
+    ) -> Option<PeerId> {
+        let mut due = self.all.iter_mut();
+        let peer = due.find(|peer| peer.next_question().is_some_and(|at| at <= now));
+        let id = peer.map(|peer| {
+            peer.on_question(now, nonce);
+            peer.id()
+        });
+        self.plan_questions();
+        id
+    }
+
+    /// The peer in `place` says what it has.
+    pub(crate) fn on_have(&mut self, now: Duration, place: usize, have: Have) {
+        if self.all[place].on_have(now, have) {
+            self.on_change();
+        } else {
+            self.plan_questions();
+        }
+    }
+
+    /// A search of this supply found nothing to ask the peer in `place` for.
+    pub(crate) fn on_useless_search(&mut self, place: usize, until: Duration, supply: u64) {
+        self.all[place].on_useless_search(until, supply);
+        self.plan_questions();
+    }
+}
+
+/// One peer among all, while something to ask it for is searched for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asker<'a> {
+    peers: &'a Peers,
+    now: Duration,
+    place: usize,
+}
+
+impl<'a> Asker<'a> {
+    pub(crate) fn now(self) -> Duration {
+        self.now
+    }
+
+    /// Whether it has a part only, as far as is known.
+    pub(crate) fn has_part(self) -> bool {
+        self.peers[self.place].has_part()
+    }
+
+    /// Segments of an object that it has, as far as is known.
+    #[inline]
+    pub(crate) fn runs(self, object: u64) -> Runs<'a> {
+        self.peers[self.place].runs(object)
+    }
+
+    /// Whether it is not to be asked for `key`: it was already, or should be spared, as it failed with
+    /// this and somebody else who can be asked did not.
+    #[inline]
+    pub(crate) fn must_skip(self, key: Key) -> bool {
+        self.peers.must_skip(self.now, key, self.place)
+    }
+
+    /// As [`Peers::version`].
+    pub(crate) fn version(self) -> u64 {
+        self.peers.version
+    }
+
+    /// What those who are asked and have a part have of an object.
+    pub(crate) fn parts_of(self, object: u64) -> impl Iterator<Item = Runs<'a>> {
+        let partial = self.peers.all.iter().filter(|peer| !peer.is_dropped() && peer.has_part());
+        partial.map(move |peer| peer.runs(object))
+    }
+}
