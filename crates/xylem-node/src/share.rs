@@ -24,7 +24,7 @@ use crate::peers::Announcers;
 use crate::register::Registrar;
 use crate::uri::LINK_PORT;
 use crate::{failure, shaping};
-use xylem_library::follow::{FollowOptions, Grower};
+use xylem_library::follow::{Author, FollowOptions, Grower};
 use xylem_library::mail::MailStore;
 use xylem_library::publish::{Serving, publish};
 use xylem_library::{Error, LibraryEvent, SkipReason, Stop, advised, canonical, disk};
@@ -107,8 +107,7 @@ pub(crate) fn share_with(
                 &store,
                 path,
                 follow,
-                &name,
-                &publisher,
+                &Author { name: &name, key: &publisher },
                 wall_clock(),
                 stop,
                 &mut from_library(on_event),
