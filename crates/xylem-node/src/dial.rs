@@ -9,10 +9,9 @@ use xylem_mgmt::Persistency;
 use xylem_object::Ticket;
 
 use crate::engine::Engine;
-use crate::failure;
+use crate::fetch::FetchError;
 use crate::peer::{FaceAddress, Peer};
 use crate::peers::Found;
-use xylem_library::Error;
 
 /// Pause before everybody is dialled again when nobody is left.
 const REDIAL: Duration = Duration::from_secs(1);
@@ -41,7 +40,7 @@ pub(crate) struct FoundAt {
 
 impl Dialler {
     /// The peers of `from`, or else those of the ticket.
-    pub(crate) fn new(ticket: &Ticket, from: &[Peer]) -> Result<Self, Error> {
+    pub(crate) fn new(ticket: &Ticket, from: &[Peer]) -> Result<Self, FetchError> {
         let one_node = from.is_empty();
         let key_of_ticket = ticket.link_key;
         let mut peers: Vec<Peer> = if one_node {
@@ -56,7 +55,7 @@ impl Dialler {
             }
         }
         if peers.is_empty() {
-            return Err(failure::usage("the ticket names no address; give --from ADDR"));
+            return Err(FetchError::NoAddress);
         }
         Ok(Self {
             warnings: vec![None; peers.len()],

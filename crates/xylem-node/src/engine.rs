@@ -27,13 +27,14 @@ use xylem_mgmt::{FaceUri, Persistency, UriAuthority};
 use xylem_packet::{NackReason, NameRef};
 
 use crate::carriers::{CarrierId, Carriers};
+use crate::error::EngineError;
 use crate::faces::multicast::Multicast;
 use crate::faces::{Face, Faces, ReadBuffer, Transport};
 use crate::peer::FaceAddress;
 use crate::uri::endpoint;
 use dispatch::Dispatch;
 use listening::Listener;
-pub(crate) use program::{NetworkFailed, Program};
+pub(crate) use program::Program;
 pub(crate) use streams::StreamEvent;
 use xylem_library::keys;
 use xylem_udp::{Ecn, Received, Udp};
@@ -148,7 +149,14 @@ pub(crate) struct Network {
 
 impl Engine {
     /// An engine without sockets.
-    pub(crate) fn new(endpoint: LinkEndpoint, mut forwarder: Forwarder) -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// The system gives no poll.
+    pub(crate) fn new(endpoint: LinkEndpoint, forwarder: Forwarder) -> Result<Self, EngineError> {
+        Self::without_sockets(endpoint, forwarder).map_err(EngineError::Start)
+    }
+
+    fn without_sockets(endpoint: LinkEndpoint, mut forwarder: Forwarder) -> io::Result<Self> {
         let inside = FaceUri::Internal;
         let mut face = Face::new(
             Transport::Internal,
@@ -290,11 +298,11 @@ impl Engine {
     }
 
     /// Wakes [`Engine::wait`] from another thread.
-    pub(crate) fn waker(&mut self) -> io::Result<Arc<Waker>> {
+    pub(crate) fn waker(&mut self) -> Result<Arc<Waker>, EngineError> {
         // No source has this token, so that waking is all that it does.
         let token = Token(self.net.next_token);
         self.net.next_token += 1;
-        Waker::new(self.net.poll.registry(), token).map(Arc::new)
+        Waker::new(self.net.poll.registry(), token).map(Arc::new).map_err(EngineError::Start)
     }
 
     fn send_with(&mut self, packet: Incoming<'_>) {

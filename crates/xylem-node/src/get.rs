@@ -12,7 +12,7 @@ use xylem_transfer::Event as TransferEvent;
 use crate::clock::wall_clock;
 use crate::event::{Event, from_library};
 use crate::failure;
-use crate::fetch::{Fetch, Look, Next};
+use crate::fetch::{Fetch, FetchError, Look, Next};
 use crate::peer::Peer;
 use crate::peers::{Offer, Swarm};
 use crate::summary::GetSummary;
@@ -20,7 +20,34 @@ use xylem_library::held::Holdings;
 use xylem_library::publish::root_of;
 use xylem_library::record;
 use xylem_library::sink::{self, Context, Destination, SaveError, Sink, Tally};
-use xylem_library::{Error, Existing, SaveOptions, Stop, canonical, disk};
+use xylem_library::{Blame, Error, Existing, Failure, SaveOptions, Stop, canonical, disk};
+
+/// Why [`get`] ends early.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GetError {
+    /// Something else has the final name.
+    #[error("{} exists and is something else; choose --overwrite, --rename or -o PATH", .0.display())]
+    Taken(PathBuf),
+    /// Of the peers.
+    #[error(transparent)]
+    Fetch(#[from] FetchError),
+    /// Of the store, and of the files that come of it.
+    #[error("{0}")]
+    Library(#[from] Error),
+}
+
+impl Failure for GetError {
+    fn blame(&self) -> Blame {
+        match self {
+            Self::Taken(_) => Blame::Usage,
+            Self::Fetch(e) => e.blame(),
+            Self::Library(e) => e.blame,
+        }
+    }
+}
+
+crate::failure::of_library!(GetError: xylem_library::publish::PublishError, xylem_library::sink::SaveError, xylem_store::StoreError);
 
 /// How to fetch one ticket.
 #[derive(Clone, Debug)]
@@ -57,14 +84,12 @@ pub struct ServeOptions {
 /// Fetches one ticket.
 ///
 /// # Errors
-/// [`xylem_library::Blame::Usage`] for a ticket or option that can't be used or a name that is taken,
-/// [`xylem_library::Blame::Network`] if nobody reachable has it, [`xylem_library::Blame::Local`] for trouble of this machine,
-/// [`xylem_library::Blame::Interrupted`] if `stop` was raised. What was verified is kept in all cases.
+/// See [`GetError`]. What was verified is kept in all cases.
 pub fn get(
     options: &GetOptions,
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
-) -> Result<GetSummary, Error> {
+) -> Result<GetSummary, GetError> {
     let started = Instant::now();
     let ticket = &options.ticket;
     let store = Store::open(disk(), &options.store).map_err(|e| failure::store(&e))?;
@@ -74,6 +99,7 @@ pub fn get(
         Fetch::new(ticket, &options.from, options.give_up, options.limit_rate, shaping)?;
     let mut summary = fetch_ticket(&mut fetch, ticket, options, &store, stop, on_event)?;
     summary.elapsed = started.elapsed();
+    tracing::info!(root = %summary.root, fetched = summary.fetched, elapsed = ?summary.elapsed, "fetched");
     if options.serve.as_ref().is_some_and(|serve| serve.seed) {
         seed(&mut fetch, &mut summary, stop, on_event)?;
     }
@@ -88,7 +114,7 @@ fn fetch_ticket(
     store: &Store,
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
-) -> Result<GetSummary, Error> {
+) -> Result<GetSummary, GetError> {
     let manifest = fetch.manifest(stop, on_event)?;
     on_event(found(&manifest));
     let destination = Destination::choose(&options.save, &manifest)?;
@@ -141,7 +167,7 @@ fn join(
     options: &GetOptions,
     on_disk: bool,
     on_event: &mut dyn FnMut(Event),
-) -> Result<(), Error> {
+) -> Result<(), GetError> {
     let serve = options.serve.as_ref().filter(|_| on_disk);
     let offer = serve.map(|serve| Offer {
         listen: serve.listen.clone(),
@@ -151,7 +177,7 @@ fn join(
         holdings: Holdings::default(),
     });
     let at_once = serve.is_some_and(|serve| serve.seed || !serve.listen.is_empty());
-    fetch.join(ticket, offer, at_once, on_event)
+    Ok(fetch.join(ticket, offer, at_once, on_event)?)
 }
 
 /// The fetch is complete: serves on until asked to stop.
@@ -160,7 +186,7 @@ fn seed(
     summary: &mut GetSummary,
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
-) -> Result<(), Error> {
+) -> Result<(), GetError> {
     let Some(swarm) = fetch.swarm() else { return Ok(()) };
     if swarm.holdings().is_none() {
         return Ok(());
@@ -183,7 +209,7 @@ fn fill(
     tally: &mut Tally,
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
-) -> Result<(), Error> {
+) -> Result<(), GetError> {
     let mut begun = false;
     fetch.run_until(stop, on_event, |look| {
         if !std::mem::replace(&mut begun, true) {
@@ -198,7 +224,8 @@ fn fill(
         }
         look.report((tally.resumed + tally.fetched).min(tally.total), tally.total);
         Ok(Next::Wait(again))
-    })
+    })?;
+    Ok(())
 }
 
 fn with_context<T>(
@@ -232,7 +259,7 @@ fn already_there(
     options: &GetOptions,
     (store, manifest): (&Store, &Manifest),
     on_event: &mut dyn FnMut(Event),
-) -> Result<GetSummary, Error> {
+) -> Result<GetSummary, GetError> {
     let seeds = options.serve.as_ref().is_some_and(|serve| serve.seed);
     if !seeds {
         fetch.close();
@@ -241,10 +268,7 @@ fn already_there(
         && root_of(&**store.medium(), &canonical(path)?, &mut from_library(on_event))?
             == manifest.root;
     if !same {
-        let path = path.display();
-        return Err(failure::usage(format!(
-            "{path} exists and is something else; choose --overwrite, --rename or -o PATH"
-        )));
+        return Err(GetError::Taken(path.to_path_buf()));
     }
     if seeds {
         join(fetch, ticket, options, true, on_event)?;

@@ -7,6 +7,7 @@
 //! [`Error`]s whose [`Blame`] a caller maps to an exit code.
 
 mod clock;
+mod error;
 mod event;
 mod failure;
 mod peer;
@@ -36,13 +37,17 @@ mod share;
 mod verify;
 
 pub use clock::wall_clock;
+pub use error::EngineError;
 pub use event::Event;
+pub use fetch::FetchError;
 pub use follow::{ExtendsOptions, ExtendsSummary, extends, follow};
-pub use get::{GetOptions, ServeOptions, get};
-pub use node::{NodeConfig, Route, default_socket, run_node};
+pub use get::{GetError, GetOptions, ServeOptions, get};
+pub use node::{NodeConfig, NodeError, Route, default_socket, run_node};
 pub use peer::{FaceAddress, Peer};
+pub use peers::HostError;
+pub use register::RegisterError;
 pub use scrub::{RepairOptions, scrub};
-pub use share::{ShareOptions, share};
+pub use share::{ShareError, ShareOptions, share};
 pub use summary::{GetSummary, PeerBytes};
 pub use uri::{HostPort, LINK_PORT, NDN_PORT, PeerUri, WEB_SOCKET_PORT};
 pub use verify::{VerifyOptions, verify};

@@ -82,6 +82,13 @@ pub enum FaceAddress {
     Gone(FaceId),
 }
 
+impl From<SocketAddr> for FaceAddress {
+    /// That of an encrypted link.
+    fn from(address: SocketAddr) -> Self {
+        Self::Link(address)
+    }
+}
+
 impl From<&Peer> for FaceAddress {
     fn from(peer: &Peer) -> Self {
         match peer {

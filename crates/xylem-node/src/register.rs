@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use xylem_forward::FaceId;
 use xylem_mgmt::{ControlParameters, Persistency, client};
-use xylem_packet::{Data, Interest, Name};
+use xylem_packet::{Data, EncodeError, Interest, Name};
 use xylem_trust::{Signer, Stamp};
 
 use crate::clock::now_ms;
 use crate::engine::Engine;
+use crate::error::EngineError;
 use crate::event::Event;
-use crate::failure;
 use crate::peer::Peer;
-use xylem_library::Error;
 use xylem_library::keys;
+use xylem_library::{Blame, Error, Failure};
 
 /// An answer that has not come after this long never will.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -24,6 +24,38 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const AGAIN: Duration = Duration::from_secs(10);
 /// Datagrams do not tell that a forwarder has begun anew: it is told again this often.
 const REFRESH: Duration = Duration::from_secs(60);
+
+/// Why a prefix cannot be registered anywhere.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RegisterError {
+    /// No command can hold it.
+    #[error("{prefix} cannot be registered: {why}")]
+    Command {
+        /// The prefix.
+        prefix: Name,
+        /// Why.
+        why: EncodeError,
+    },
+    /// Of the sockets.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// Of the system's randomness.
+    #[error("{0}")]
+    Library(#[from] Error),
+}
+
+impl Failure for RegisterError {
+    fn blame(&self) -> Blame {
+        match self {
+            Self::Command { .. } => Blame::Usage,
+            Self::Engine(e) => e.blame(),
+            Self::Library(e) => e.blame,
+        }
+    }
+}
+
+crate::failure::of_library!(RegisterError: xylem_library::keys::KeyError);
 
 /// One forwarder, and how far it has got.
 struct Via {
@@ -55,12 +87,16 @@ impl Registrar {
     ///
     /// # Errors
     /// Those of the system.
-    pub(crate) fn new(engine: &mut Engine, prefix: Name, peers: &[Peer]) -> Result<Self, Error> {
+    pub(crate) fn new(
+        engine: &mut Engine,
+        prefix: Name,
+        peers: &[Peer],
+    ) -> Result<Self, RegisterError> {
         let mut via = Vec::new();
         for peer in peers {
             let face = engine
                 .dial(peer, Persistency::Permanent)
-                .map_err(|e| failure::local(&format!("cannot reach {peer}"), &e))?;
+                .map_err(|why| EngineError::Dial { at: peer.into(), why })?;
             let state = State::Away;
             via.push(Via {
                 face,
@@ -84,7 +120,11 @@ impl Registrar {
     }
 
     /// A face came up: if it is a forwarder's, that is told the prefix.
-    pub(crate) fn came_up(&mut self, engine: &mut Engine, face: FaceId) -> Result<(), Error> {
+    pub(crate) fn came_up(
+        &mut self,
+        engine: &mut Engine,
+        face: FaceId,
+    ) -> Result<(), RegisterError> {
         match self.via.iter_mut().find(|via| via.face == face) {
             Some(via) => ask(engine, &self.prefix, via),
             None => Ok(()),
@@ -104,7 +144,7 @@ impl Registrar {
         &mut self,
         engine: &mut Engine,
         on_event: &mut dyn FnMut(Event),
-    ) -> Result<(), Error> {
+    ) -> Result<(), RegisterError> {
         let now = engine.now();
         for via in &mut self.via {
             match via.state {
@@ -178,6 +218,7 @@ impl Registrar {
 impl Via {
     fn warn(&mut self, why: &str, on_event: &mut dyn FnMut(Event)) {
         let what = format!("{}: {why}; trying again", self.peer);
+        tracing::debug!(face = %self.face, why, "registration has failed");
         self.registered = false;
         if self.last_reported.as_ref() != Some(&what) {
             on_event(Event::warning(what.clone()));
@@ -188,14 +229,14 @@ impl Via {
 
 /// Sends the command. A digest signs it: forwarders take that from programs of their machine, and
 /// none knows this publisher's key.
-fn ask(engine: &mut Engine, prefix: &Name, via: &mut Via) -> Result<(), Error> {
+fn ask(engine: &mut Engine, prefix: &Name, via: &mut Via) -> Result<(), RegisterError> {
     let local = client::is_local(&via.peer.face_uri());
     let parameters = ControlParameters { name: Some(prefix.clone()), ..Default::default() };
     let stamp = Stamp::new(keys::random()?, now_ms());
     let signer = Signer::digest_sha256();
     let nonce = keys::random()?;
     let command = client::command(local, "rib", "register", &parameters, &signer, stamp, nonce)
-        .map_err(|e| failure::usage(format!("{prefix} cannot be registered: {e}")))?;
+        .map_err(|why| RegisterError::Command { prefix: prefix.clone(), why })?;
     engine.ask(via.face, &command);
     via.state = State::Asked { command, at: engine.now() };
     Ok(())

@@ -103,7 +103,7 @@ impl Remote for Peers<'_, '_> {
             });
             match answered {
                 Ok(fetch) => self.fetch = Some(fetch),
-                Err(e) if e.blame == Blame::Interrupted => return Err(e.into()),
+                Err(e) if e.blame() == Blame::Interrupted => return Err(e.into()),
                 Err(e) => {
                     *why = Some(e.into());
                     self.asked += 1;
@@ -130,7 +130,7 @@ impl Remote for Peers<'_, '_> {
                 self.fetch = Some((fetch, segment));
                 Ok(None)
             }
-            Err(e) if e.blame == Blame::Network => Ok(Some(e.into())),
+            Err(e) if e.blame() == Blame::Network => Ok(Some(e.into())),
             Err(e) => Err(e.into()),
         }
     }

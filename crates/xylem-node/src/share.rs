@@ -10,28 +10,66 @@ use std::time::Duration;
 use xylem_forward::{FaceId, Forwarder, Seed};
 use xylem_link::{Endpoint, Level, Shaping, StaticKey};
 use xylem_object::naming;
-use xylem_object::{Answer, Manifest, Publication, PublisherKey, Ticket};
+use xylem_object::{Answer, Manifest, Publication, PublicationError, PublisherKey, Ticket};
 use xylem_packet::{Interest, Name, Packet};
 use xylem_store::Store;
 
 use crate::addresses::advertised;
 use crate::clock::wall_clock;
 use crate::engine::{Engine, EngineEvent, Program, end_host};
+use crate::error::{EngineError, certificate};
 use crate::event::{Event, from_library};
+use crate::failure;
 use crate::mail::{MailServer, while_delivering};
 use crate::peer::{FaceAddress, Peer};
 use crate::peers::Announcers;
-use crate::register::Registrar;
+use crate::register::{RegisterError, Registrar};
+use crate::shaping;
 use crate::uri::LINK_PORT;
-use crate::{failure, shaping};
 use xylem_library::follow::{Author, FollowOptions, Grower};
 use xylem_library::mail::MailStore;
 use xylem_library::publish::{Serving, publish};
-use xylem_library::{Error, LibraryEvent, SkipReason, Stop, advised, canonical, disk};
+use xylem_library::{
+    Blame, Error, Failure, LibraryEvent, SkipReason, Stop, advised, canonical, disk,
+};
 use xylem_library::{keys, record};
 
 /// How long a share that is over waits for its last answers to leave.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
+
+/// Why [`share`] ends early.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ShareError {
+    /// A name under which nothing can be published.
+    #[error("{0}")]
+    Publication(PublicationError),
+    /// The encrypted link does not listen there.
+    #[error("{0} is not encrypted; see --plain-listen")]
+    NotEncrypted(FaceAddress),
+    /// A prefix that no command can hold.
+    #[error(transparent)]
+    Register(#[from] RegisterError),
+    /// Of the sockets.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// Of the store, keys, and the files that are shared.
+    #[error("{0}")]
+    Library(#[from] Error),
+}
+
+impl Failure for ShareError {
+    fn blame(&self) -> Blame {
+        match self {
+            Self::Publication(_) | Self::NotEncrypted(_) => Blame::Usage,
+            Self::Register(e) => e.blame(),
+            Self::Engine(e) => e.blame(),
+            Self::Library(e) => e.blame,
+        }
+    }
+}
+
+crate::failure::of_library!(ShareError: xylem_library::keys::KeyError, xylem_library::mail::MailStoreError, xylem_library::publish::PublishError, xylem_library::follow::GrowError, xylem_store::StoreError);
 
 /// How to publish one file or directory.
 #[derive(Clone, Debug)]
@@ -65,13 +103,12 @@ pub struct ShareOptions {
 /// Publishes one file or directory and serves it until `stop` is raised.
 ///
 /// # Errors
-/// [`crate::Blame::Usage`] for a path, name, key or address that can't be used,
-/// [`crate::Blame::Local`] for trouble of this machine.
+/// See [`ShareError`].
 pub fn share(
     options: &ShareOptions,
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
-) -> Result<(), Error> {
+) -> Result<(), ShareError> {
     let mail = MailStore::open_existing(&options.store)?;
     while_delivering(mail.as_ref(), |events, ends| {
         share_with(options, stop, ends, events, on_event)
@@ -85,7 +122,7 @@ pub(crate) fn share_with(
     ends: &Stop,
     events: &mpsc::Receiver<Event>,
     on_event: &mut dyn FnMut(Event),
-) -> Result<(), Error> {
+) -> Result<(), ShareError> {
     let store = Store::open(disk(), &options.store).map_err(|e| failure::store(&e))?;
     let keys = options.store.join("keys");
     let publisher = match &options.key_file {
@@ -120,11 +157,10 @@ pub(crate) fn share_with(
     let link_public = link_key.public();
     let link_config = xylem_link::Config { shaping: options.shaping.clone(), ..Default::default() };
     let endpoint = Endpoint::new(link_config, link_key, keys::random()?);
-    let mut engine =
-        Engine::new(endpoint, Forwarder::new(end_host(), Seed::from_random(keys::random()?)))
-            .map_err(|e| failure::local("cannot start the event loop", &e))?;
+    let seed = Seed::from_random(keys::random()?);
+    let mut engine = Engine::new(endpoint, Forwarder::new(end_host(), seed))?;
     if let Some(files) = &options.certificate {
-        engine.set_certificate(failure::certificate(files)?);
+        engine.set_certificate(certificate(files)?);
     }
     let listen = bind_links(&mut engine, &options.listen)?;
     let carriers = bind_carriers(&mut engine, &options.listen)?;
@@ -140,6 +176,7 @@ pub(crate) fn share_with(
         link_key: Some(link_public.0),
         addresses: advertised(&listen),
     };
+    tracing::info!(root = %manifest.root, size = manifest.size, "sharing");
     record::keep_ticket(&store, &options.path, &ticket);
     on_event(Event::Shared {
         ticket,
@@ -179,26 +216,29 @@ fn still(
     key: &PublisherKey,
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
-) -> Result<Content, Error> {
+) -> Result<Content, ShareError> {
     let (path, portable, now) = (canonical(&options.path)?, options.portable, wall_clock());
     let events = &mut from_library(on_event);
     let (published, prefix) = publish(store, &path, name, portable, now, stop, events)?;
     let packet = published.sign(&prefix, key)?;
     let publication = Publication::new(prefix, packet, &key.public())
-        .map_err(|e| failure::usage(e.to_string()))?
+        .map_err(ShareError::Publication)?
         .with_metadata(key);
     let serving = Box::new(published.serve(disk()));
     Ok(Content::Still { publication: Box::new(publication), serving })
 }
 
-pub(crate) fn bind_links(engine: &mut Engine, asked: &[Peer]) -> Result<Vec<SocketAddr>, Error> {
+pub(crate) fn bind_links(
+    engine: &mut Engine,
+    asked: &[Peer],
+) -> Result<Vec<SocketAddr>, EngineError> {
     if !asked.is_empty() {
         let link = |peer: &Peer| match peer {
             Peer::Link { address, .. } => Some(*address),
             _ => None,
         };
         return (asked.iter().filter_map(link))
-            .map(|a| engine.bind_link(a).map_err(|e| failure::bind(a, &e)))
+            .map(|a| engine.bind_link(a).map_err(EngineError::listen(a)))
             .collect();
     }
     let mut bind = |address: SocketAddr| match engine.bind_link(address) {
@@ -208,33 +248,33 @@ pub(crate) fn bind_links(engine: &mut Engine, asked: &[Peer]) -> Result<Vec<Sock
         other => other,
     };
     let v4 = SocketAddr::from((Ipv4Addr::UNSPECIFIED, LINK_PORT));
-    let first = bind(v4).map_err(|e| failure::bind(v4, &e))?;
+    let first = bind(v4).map_err(EngineError::listen(v4))?;
     // A machine without IPv6 serves over IPv4 alone.
     let second = bind(SocketAddr::from((Ipv6Addr::UNSPECIFIED, first.port())));
     Ok([Some(first), second.ok()].into_iter().flatten().collect())
 }
 
 /// Face URIs of the carriers among `asked`, once they are bound.
-fn bind_carriers(engine: &mut Engine, asked: &[Peer]) -> Result<Vec<FaceAddress>, Error> {
+fn bind_carriers(engine: &mut Engine, asked: &[Peer]) -> Result<Vec<FaceAddress>, ShareError> {
     let carried = |peer: &&Peer| !matches!(peer, Peer::Link { .. });
     asked
         .iter()
         .filter(carried)
         .map(|peer| match peer {
             Peer::Carried { address, .. } => {
-                engine.listen(peer).map_err(|e| failure::bind(*address, &e))
+                Ok(engine.listen(peer).map_err(EngineError::listen(*address))?)
             }
-            other => Err(failure::usage(format!("{other} is not encrypted; see --plain-listen"))),
+            other => Err(ShareError::NotEncrypted(other.into())),
         })
         .collect()
 }
 
 /// Each address serves plain NDN over UDP and over TCP, on the same port.
-fn bind_plain(engine: &mut Engine, asked: &[SocketAddr]) -> Result<Vec<SocketAddr>, Error> {
+fn bind_plain(engine: &mut Engine, asked: &[SocketAddr]) -> Result<Vec<SocketAddr>, EngineError> {
     let mut bound = Vec::new();
     for &address in asked {
-        let tcp = engine.bind_tcp(address).map_err(|e| failure::bind(address, &e))?;
-        engine.bind_udp(tcp).map_err(|e| failure::bind(tcp, &e))?;
+        let tcp = engine.bind_tcp(address).map_err(EngineError::listen(address))?;
+        engine.bind_udp(tcp).map_err(EngineError::listen(tcp))?;
         bound.push(tcp);
     }
     Ok(bound)
@@ -304,9 +344,9 @@ struct Server<'a> {
 }
 
 impl Program for Server<'_> {
-    type Error = Error;
+    type Error = ShareError;
 
-    fn handle(&mut self, engine: &mut Engine, event: EngineEvent) -> Result<(), Error> {
+    fn handle(&mut self, engine: &mut Engine, event: EngineEvent) -> Result<(), ShareError> {
         match event {
             EngineEvent::Packet { from, packet, nack: None, .. } => {
                 self.handle_packet(engine, from, &packet);
@@ -337,7 +377,7 @@ impl Program for Server<'_> {
         Ok(())
     }
 
-    fn handle_timeout(&mut self, engine: &mut Engine, now: Duration) -> Result<(), Error> {
+    fn handle_timeout(&mut self, engine: &mut Engine, now: Duration) -> Result<(), ShareError> {
         self.registrar.handle_timeout(engine, self.on_event)?;
         if let Content::Growing(grower) = &mut self.content
             && let Some(pointer) =

@@ -62,7 +62,8 @@ pub(crate) struct Common {
           value_parser = FalseyValueParser::new(), help_heading = "Common options")]
     pub(crate) quiet: bool,
 
-    /// Say more, such as every peer that comes and goes
+    /// Say more, such as every peer that comes and goes; -vv and -vvv log faces, links and fetches to
+    /// standard error, as XYLEM_LOG=debug and XYLEM_LOG=trace do
     #[arg(short, long, global = true, action = ArgAction::Count, help_heading = "Common options")]
     pub(crate) verbose: u8,
 

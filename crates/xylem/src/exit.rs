@@ -2,9 +2,6 @@
 
 use std::io;
 use std::process::ExitCode;
-use xylem_library::keys::KeyError;
-use xylem_library::publish::PublishError;
-use xylem_library::upkeep::UpkeepError;
 use xylem_library::{Blame, Error};
 
 /// What a run ends with; the contract that scripts rely on.
@@ -74,28 +71,18 @@ impl Failure {
     }
 }
 
-/// What the library's verbs fail with.
-macro_rules! of_library {
-    ($($error:ty),*) => {
-        $(impl From<$error> for Failure {
-            fn from(error: $error) -> Self {
-                Error::from(error).into()
-            }
-        })*
-    };
-}
-of_library!(KeyError, PublishError, UpkeepError);
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        let exit = match error.blame {
+/// Every error that ends a verb, each of which knows who has to act.
+impl<E: Into<Error>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        let Error { blame, message } = error.into();
+        let exit = match blame {
             Blame::Data => Exit::Damaged,
             Blame::Usage => Exit::Usage,
             Blame::Network => Exit::Unreachable,
             Blame::Local => Exit::Local,
             Blame::Interrupted => Exit::Interrupted,
         };
-        Self { exit, message: error.message }
+        Self { exit, message }
     }
 }
 

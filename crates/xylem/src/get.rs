@@ -13,7 +13,7 @@ use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use xylem_library::{Blame, Existing, Output, SaveOptions, Stop};
+use xylem_library::{Blame, Error, Existing, Output, SaveOptions, Stop};
 use xylem_node::client::Believe;
 use xylem_node::client::object::{Fetched, ObjectOptions, ObjectSummary, get_object};
 use xylem_node::{Event, GetOptions, GetSummary, Peer, PeerUri, ServeOptions};
@@ -332,7 +332,8 @@ fn existing(args: &GetArgs) -> Existing {
 }
 
 /// Without a signal only the reader of standard output can have ended a run.
-fn ended(error: xylem_library::Error, stop: &Stop) -> Failure {
+fn ended(error: impl Into<Error>, stop: &Stop) -> Failure {
+    let error = error.into();
     let by_reader = error.blame == Blame::Interrupted && !stop.raised();
     if by_reader { Failure::closed_pipe() } else { Failure::from(error) }
 }

@@ -46,7 +46,8 @@ fn main() -> ExitCode {
         Err(code) => return code,
     };
     let mut out = Out::new(&common);
-    match common.check_config().and_then(|()| task(&common, &mut out)) {
+    let ready = common.check_config().and_then(|()| output::log::start(&common));
+    match ready.and_then(|()| task(&common, &mut out)) {
         Ok(exit) => exit.into(),
         Err(failure) => {
             out.failed(&failure);

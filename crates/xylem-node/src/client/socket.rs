@@ -12,6 +12,7 @@ use mio::{Events, Interest, Poll, Token};
 use xylem_client::{Connection, FrameQueue};
 use xylem_packet::frame_len;
 
+use crate::error::EngineError;
 use crate::failure;
 use crate::peer::Peer;
 use xylem_library::{Blame, Error};
@@ -92,7 +93,7 @@ impl Socket {
                     SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
                 };
                 let mut socket =
-                    Udp::bind(any, Oversize::Fragment).map_err(|e| failure::bind(any, &e))?;
+                    Udp::bind(any, Oversize::Fragment).map_err(EngineError::listen(any))?;
                 socket.register(&poll, TOKEN).map_err(local)?;
                 Io::Udp { socket: Box::new(socket), remote: *remote }
             }

@@ -107,6 +107,7 @@ impl Engine {
     /// Ends a connection, and with it the link that runs over it.
     fn end_carrier(&mut self, id: CarrierId, why: &str) {
         let Some((token, link)) = self.net.carriers.remove(id) else { return };
+        tracing::debug!(carrier = ?id, why, "carrier connection has ended");
         self.net.tokens.remove(&token);
         if let Some(face) = link.and_then(|link| self.net.faces.of_link(link)) {
             self.fail_face(face, why);

@@ -47,6 +47,7 @@ impl Engine {
         face.persistency = persistency;
         face.last_received = now;
         self.net.faces.insert(id, face);
+        tracing::debug!(face = %id, %peer, ?persistency, "dialling");
         match self.connect(id, peer) {
             Ok(()) => Ok(id),
             Err(e) if persistency == Persistency::Permanent => {
@@ -152,6 +153,7 @@ impl Engine {
             self.hang_up(&old);
         }
         if !known {
+            tracing::info!(face = %id, %peer, why, "face is down, to be dialled again");
             let why = why.to_owned();
             self.net.pending.push_back(EngineEvent::FaceDown { face: id, peer, why, gone: false });
         }
@@ -162,6 +164,7 @@ impl Engine {
         let Some(face) = self.net.faces.remove(id) else { return };
         self.forwarder.remove_face(id);
         self.hang_up(&face.transport);
+        tracing::info!(face = %id, peer = %face.address, why, "face is gone");
         let (peer, why) = (face.address, why.to_owned());
         self.net.pending.push_back(EngineEvent::FaceDown { face: id, peer, why, gone: true });
     }

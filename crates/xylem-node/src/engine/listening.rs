@@ -85,6 +85,7 @@ impl Engine {
         socket.register(&net.poll, token)?;
         let local = socket.local();
         net.link_sockets.push(socket);
+        tracing::debug!(%local, "listening for links");
         Ok(local)
     }
 
@@ -96,6 +97,7 @@ impl Engine {
         socket.register(&net.poll, token)?;
         let local = socket.local();
         net.udp_sockets.push(socket);
+        tracing::debug!(%local, "listening for plain NDN over UDP");
         Ok(local)
     }
 
@@ -120,6 +122,7 @@ impl Engine {
         net.poll.registry().register(&mut listener, token, Interest::READABLE)?;
         let local = listener.local_addr()?;
         net.listeners.push(kind(listener));
+        tracing::debug!(%local, "listening for connections");
         Ok(local)
     }
 

@@ -1,18 +1,14 @@
 //! [`Program`]: what runs on an engine, and [`Engine::run`], the one loop that all of them share.
 
-use std::io;
 use std::time::Duration;
 
 use super::{Engine, EngineEvent};
+use crate::error::EngineError;
 use xylem_library::Stop;
 
 /// Bytes of a program's packets between two flushes while it answers what has come: those that fill
 /// a datagram of the largest size, so that the receiver works while the next ones are made.
 const ANSWERS_A_FLUSH: usize = 56 * 1024;
-
-/// Sockets that can't be used any more.
-#[derive(Debug)]
-pub(crate) struct NetworkFailed(pub(crate) io::Error);
 
 /// What runs on an engine: a share, a fetch, a node.
 ///
@@ -21,7 +17,7 @@ pub(crate) struct NetworkFailed(pub(crate) io::Error);
 /// [`Program::poll_timeout`] passes, and hands over what came with [`Program::handle`].
 pub(crate) trait Program {
     /// Why it ends early.
-    type Error: From<NetworkFailed>;
+    type Error: From<EngineError>;
 
     /// Something came. Long answers to many of these leave in the middle of them.
     ///
@@ -63,14 +59,16 @@ impl Engine {
     /// # Errors
     /// The program's own, and sockets that fail.
     pub(crate) fn run<P: Program>(&mut self, program: &mut P, stop: &Stop) -> Result<(), P::Error> {
+        tracing::debug!(program = std::any::type_name::<P>(), "runs");
         loop {
             program.handle_timeout(self, self.now())?;
             if program.is_done(self, stop.raised()) {
+                tracing::debug!(program = std::any::type_name::<P>(), "is done");
                 return Ok(());
             }
             program.before_wait(self);
             self.flush();
-            self.wait(program.poll_timeout(self.now())).map_err(NetworkFailed)?;
+            self.wait(program.poll_timeout(self.now())).map_err(EngineError::Sockets)?;
             while let Some(event) = self.net.pending.pop_front() {
                 program.handle(self, event)?;
                 if self.bytes_since_flush >= ANSWERS_A_FLUSH {

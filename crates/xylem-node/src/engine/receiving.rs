@@ -76,12 +76,14 @@ impl Engine {
                     }
                 }
                 LinkEvent::Connected { link, remote, .. } => {
+                    tracing::debug!(%remote, "handshake is done");
                     let known = self.net.faces.of_link(link);
                     if let Some(id) = known.or_else(|| self.face_of_new_link(link, remote)) {
                         self.came_up(id);
                     }
                 }
                 LinkEvent::Closed { link, reason } => {
+                    tracing::debug!(%reason, "link has ended");
                     if let Some(face) = self.net.faces.of_link(link) {
                         self.fail_face(face, &reason.to_string());
                     }
@@ -264,6 +266,7 @@ impl Engine {
             face.reported_down = false;
             face.last_received = now;
             let peer = face.address.clone();
+            tracing::info!(face = %id, %peer, "face is up");
             self.net.pending.push_back(EngineEvent::FaceUp { face: id, peer });
         }
     }

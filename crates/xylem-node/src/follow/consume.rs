@@ -436,7 +436,7 @@ impl Follower {
         on_event: &mut dyn FnMut(Event),
     ) -> Result<(), Error> {
         self.here.push()?;
-        self.fetch.run_once(deadline, stop, on_event)
+        Ok(self.fetch.run_once(deadline, stop, on_event)?)
     }
 }
 

@@ -15,13 +15,14 @@ use xylem_mail::EnvelopeId;
 use xylem_mail::protocol::{Frame, Status};
 use xylem_mgmt::Persistency;
 
+use super::error::InboxError;
 use super::framed_stream::FramedStream;
+use super::report::{delivered, waiting};
 use super::server::tell;
-use super::{delivered, waiting};
 use crate::clock::wall_clock;
-use crate::engine::{Engine, EngineEvent, NetworkFailed, Program, StreamEvent};
+use crate::engine::{Engine, EngineEvent, Program, StreamEvent};
+use crate::error::EngineError;
 use crate::event::Event;
-use crate::failure;
 use crate::peer::Peer;
 use xylem_library::keys::{self, KeyError};
 use xylem_library::mail::{Incoming, MailStore, MailStoreError, Parcel, Route};
@@ -71,8 +72,8 @@ impl From<Error> for Failed {
     }
 }
 
-impl From<NetworkFailed> for Failed {
-    fn from(e: NetworkFailed) -> Self {
+impl From<EngineError> for Failed {
+    fn from(e: EngineError) -> Self {
         Self::Local(e.into())
     }
 }
@@ -168,11 +169,10 @@ impl Delivery {
         give_up: Duration,
         stop: &Stop,
     ) -> Result<Self, Failed> {
-        let local = |e| failure::local("cannot start the event loop", &e);
         let config = xylem_link::Config { accept_incoming: false, ..Default::default() };
         let endpoint = Endpoint::new(config, key, keys::random()?);
         let forwarder = Forwarder::new(Default::default(), Seed::from_random(keys::random()?));
-        let mut engine = Engine::new(endpoint, forwarder).map_err(local)?;
+        let mut engine = Engine::new(endpoint, forwarder)?;
         let (mut dialled, mut why) = (Vec::new(), String::from("it has no address"));
         for peer in peers {
             match engine.dial(peer, Persistency::Persistent) {
@@ -295,6 +295,7 @@ fn hand_over(
 ) -> Result<(), Failed> {
     let key = StaticKey::from_bytes(keys::random()?);
     let mut delivery = Delivery::dial(target, key, give_up, stop)?;
+    tracing::debug!(messages = parcels.len(), "handing over");
     for _ in 0..parcels.len() {
         let Some(parcel) = parcels.pop_front() else { break };
         delivery.stream.send(&Frame::Deliver(parcel.envelope.clone()));
@@ -381,11 +382,7 @@ pub(crate) fn collect(
     give_up: Duration,
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
-) -> Result<usize, Error> {
-    let unreachable = |why: String| Error {
-        blame: xylem_library::Blame::Network,
-        message: format!("no mail from the node: {why}"),
-    };
+) -> Result<usize, InboxError> {
     let fetched = || -> Result<usize, Failed> {
         let mut delivery = Delivery::dial(from, link, give_up, stop)?;
         delivery.stream.send(&Frame::Fetch);
@@ -408,8 +405,8 @@ pub(crate) fn collect(
         Ok(new)
     };
     fetched().map_err(|failed| match failed {
-        Failed::Local(e) => e,
-        Failed::Peer(why) => unreachable(why),
+        Failed::Local(e) => e.into(),
+        Failed::Peer(why) => InboxError::Unreachable(why),
     })
 }
 

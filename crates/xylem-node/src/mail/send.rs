@@ -13,20 +13,71 @@ use xylem_mail::{Body, Content, EnvelopeId, MAX_NAME, MAX_NOTE};
 use xylem_mgmt::FaceUri;
 use xylem_object::Ticket;
 
-use super::{MailEvent, MailServer, Recipient, delivery, find, name_of_ticket, while_delivering};
+use super::delivery::{self, while_delivering};
+use super::error::InboxError;
+use super::event::MailEvent;
+use super::server::MailServer;
+use super::whom::{Recipient, find};
 use crate::addresses::advertised;
 use crate::clock::{now_ms, wall_clock};
 use crate::engine::{Engine, EngineEvent, Program};
 use crate::event::Event;
-use crate::failure;
 use crate::peer::{FaceAddress, Peer};
-use crate::share::ShareOptions;
-use crate::share::{bind_links, share_with};
+use crate::share::{ShareError, ShareOptions, bind_links, share_with};
 use crate::uri;
 use xylem_library::keys;
 use xylem_library::mail::MailStore;
 use xylem_library::mail::Route;
-use xylem_library::{Blame, Error, Stop};
+use xylem_library::{Blame, Error, Failure, Stop};
+
+/// Why [`send`] ends early.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SendError {
+    /// Nobody has this name here.
+    #[error(
+        "nobody is called {0} here; give a card (xylem-peer:...), or name its owner with \
+         `xylem inbox trust {0} CARD`"
+    )]
+    Unknown(String),
+    /// More than a note may have.
+    #[error("a note has {MAX_NOTE} bytes at most")]
+    LongNote,
+    /// A way for mail that is no encrypted link.
+    #[error("{0}: mail goes over the encrypted link only")]
+    NotLink(FaceAddress),
+    /// Nowhere to deliver it.
+    #[error(
+        "the peer's card names no address; give --at ADDR, or --via NODE for a node that keeps the \
+         message for them"
+    )]
+    NoAddress,
+    /// It was asked to stop between delivery and the end of the fetch.
+    #[error("stopped before the peer had fetched it; share it again for the peer to go on")]
+    NotFetched,
+    /// It was asked to stop before delivery.
+    #[error("stopped before the message was delivered; it waits for the next run")]
+    NotDelivered,
+    /// Of sharing what is sent.
+    #[error(transparent)]
+    Share(#[from] ShareError),
+    /// Of keys and stored mail.
+    #[error("{0}")]
+    Library(#[from] Error),
+}
+
+impl Failure for SendError {
+    fn blame(&self) -> Blame {
+        match self {
+            Self::Unknown(_) | Self::LongNote | Self::NotLink(_) | Self::NoAddress => Blame::Usage,
+            Self::NotFetched | Self::NotDelivered => Blame::Interrupted,
+            Self::Share(e) => e.blame(),
+            Self::Library(e) => e.blame,
+        }
+    }
+}
+
+crate::failure::of_library!(SendError: xylem_library::keys::KeyError, xylem_library::mail::MailStoreError);
 
 /// What is sent.
 #[derive(Clone, Debug)]
@@ -69,13 +120,12 @@ pub struct SendSummary {
 /// tried once, and what is not delivered waits for the next run.
 ///
 /// # Errors
-/// [`Blame::Usage`] for a peer, path or ticket that can't be used, [`Blame::Local`] for trouble of this
-/// machine, [`Blame::Interrupted`] if `stop` was raised before a shared path was fetched.
+/// See [`SendError`].
 pub fn send(
     options: &SendOptions,
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
-) -> Result<SendSummary, Error> {
+) -> Result<SendSummary, SendError> {
     let store = MailStore::open(&options.store)?;
     // Whatever can be wrong with the peer is said before anything is hashed.
     let (card, name) = find(&store, &options.to)?;
@@ -94,7 +144,7 @@ pub fn send(
         }
         Mail::Note(text) => {
             if text.len() > MAX_NOTE {
-                return Err(failure::usage(format!("a note has {MAX_NOTE} bytes at most")));
+                return Err(SendError::LongNote);
             }
             let id = compose(Content::Note(text.clone()), String::new(), text.len() as u64, &[])?;
             return once(&store, id, &name, options, stop, on_event);
@@ -144,14 +194,13 @@ pub fn send(
         on_event(event);
     }
     if let Some(e) = sent.error {
-        return Err(e);
+        return Err(e.into());
     }
     if !sent.summary.fetched {
-        let message = match sent.summary.delivered {
-            true => "stopped before the peer had fetched it; share it again for the peer to go on",
-            false => "stopped before the message was delivered; it waits for the next run",
-        };
-        return Err(Error { blame: Blame::Interrupted, message: message.into() });
+        return Err(match sent.summary.delivered {
+            true => SendError::NotFetched,
+            false => SendError::NotDelivered,
+        });
     }
     Ok(sent.summary)
 }
@@ -190,7 +239,7 @@ fn once(
     options: &SendOptions,
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
-) -> Result<SendSummary, Error> {
+) -> Result<SendSummary, SendError> {
     on_event(queued(name, id));
     let mut sent = Sent { id: Some(id), summary: SendSummary::default(), error: None };
     delivery::deliver(store, Some(id), options.give_up, stop, &mut |event| {
@@ -200,10 +249,10 @@ fn once(
     Ok(sent.summary)
 }
 
-fn route(options: &SendOptions, addresses: &[SocketAddr]) -> Result<Route, Error> {
+fn route(options: &SendOptions, addresses: &[SocketAddr]) -> Result<Route, SendError> {
     let mut via = options.via.iter().map(|peer| match peer {
         Peer::Link { address, key } => Ok((*address, *key)),
-        other => Err(failure::usage(format!("{other}: mail goes over the encrypted link only"))),
+        other => Err(SendError::NotLink(other.into())),
     });
     if let Some(first) = via.next() {
         let (address, key) = first?;
@@ -215,9 +264,7 @@ fn route(options: &SendOptions, addresses: &[SocketAddr]) -> Result<Route, Error
     }
     let at = if options.at.is_empty() { addresses } else { &options.at[..] };
     if at.is_empty() {
-        let what = "the peer's card names no address; give --at ADDR, or --via NODE for a node that \
-                    keeps the message for them";
-        return Err(failure::usage(what));
+        return Err(SendError::NoAddress);
     }
     Ok(Route::Direct(at.to_vec()))
 }
@@ -233,20 +280,19 @@ fn cut(mut name: String) -> String {
 /// Waits for mail until `stop` is raised, and delivers what waits. Returns where it listened.
 ///
 /// # Errors
-/// [`Blame::Local`] for trouble of this machine, [`Blame::Usage`] for an address that is not its own.
+/// See [`InboxError`].
 pub fn listen(
     store: &std::path::Path,
     at: &[SocketAddr],
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
-) -> Result<(), Error> {
+) -> Result<(), InboxError> {
     let mail = MailStore::open(store)?;
     let link = keys::load_or_create(&store.join("keys").join("link"))?;
     let endpoint =
         Endpoint::new(xylem_link::Config::default(), StaticKey::from_bytes(link), keys::random()?);
     let forwarder = Forwarder::new(Default::default(), Seed::from_random(keys::random()?));
-    let mut engine = Engine::new(endpoint, forwarder)
-        .map_err(|e| failure::local("cannot start the event loop", &e))?;
+    let mut engine = Engine::new(endpoint, forwarder)?;
     let at: Vec<Peer> = at.iter().map(|a| Peer::Link { address: *a, key: None }).collect();
     for address in bind_links(&mut engine, &at)? {
         let at = FaceAddress::Uri(FaceUri::Xylem(uri::endpoint(address)));
@@ -269,9 +315,9 @@ struct Listening<'a> {
 }
 
 impl Program for Listening<'_> {
-    type Error = Error;
+    type Error = InboxError;
 
-    fn handle(&mut self, engine: &mut Engine, event: EngineEvent) -> Result<(), Error> {
+    fn handle(&mut self, engine: &mut Engine, event: EngineEvent) -> Result<(), InboxError> {
         match event {
             EngineEvent::FaceUp { peer, .. } => (self.on_event)(Event::PeerConnected { peer }),
             EngineEvent::FaceDown { face, peer, why, .. } => {
@@ -287,8 +333,13 @@ impl Program for Listening<'_> {
         Ok(())
     }
 
-    fn handle_timeout(&mut self, _engine: &mut Engine, _now: Duration) -> Result<(), Error> {
+    fn handle_timeout(&mut self, _engine: &mut Engine, _now: Duration) -> Result<(), InboxError> {
         self.events.try_iter().for_each(&mut *self.on_event);
         Ok(())
     }
+}
+
+/// A ticket's name as a person would call it.
+fn name_of_ticket(ticket: &Ticket) -> String {
+    ticket.name.as_ref().parent().to_string()
 }

@@ -10,7 +10,7 @@ use xylem_mail::protocol::{Frame, Status};
 use xylem_mail::{EnvelopeId, MailboxId, mailbox_of};
 
 use super::framed_stream::FramedStream;
-use super::{arrived, fetched};
+use super::report::{arrived, fetched};
 use crate::clock::wall_clock;
 use crate::engine::{Engine, StreamEvent};
 use crate::event::Event;

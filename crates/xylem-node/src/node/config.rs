@@ -10,9 +10,8 @@ use xylem_forward::Strategy;
 use xylem_link::Shaping;
 use xylem_packet::Name;
 
-use crate::failure;
+use super::error::NodeError;
 use crate::uri::{LINK_PORT, NDN_PORT, PeerUri, WEB_SOCKET_PORT};
-use xylem_library::Error;
 use xylem_library::mail::MailboxConfig;
 
 /// The group and port that the Internet Assigned Numbers Authority lists for NDN.
@@ -114,9 +113,9 @@ impl NodeConfig {
     /// Reads a settings file: its table `[node]`, or the usual values if there is none.
     ///
     /// # Errors
-    /// [`crate::Blame::Usage`], with the line of what is wrong.
-    pub fn from_file(path: &Path, store: PathBuf) -> Result<Self, Error> {
-        let wrong = |what: String| failure::usage(format!("settings {}: {what}", path.display()));
+    /// [`NodeError::Settings`], with the line of what is wrong.
+    pub fn from_file(path: &Path, store: PathBuf) -> Result<Self, NodeError> {
+        let wrong = |what: String| NodeError::Settings { path: path.to_path_buf(), what };
         let text = std::fs::read_to_string(path).map_err(|e| wrong(e.to_string()))?;
         Self::from_toml(&text, store).map_err(wrong)
     }
@@ -139,14 +138,12 @@ impl NodeConfig {
     /// Where this node listens, in the order in which it is told.
     ///
     /// # Errors
-    /// [`crate::Blame::Usage`] where no place for the Unix socket is known.
-    pub fn listening(&self) -> Result<Vec<PeerUri>, Error> {
+    /// [`NodeError::NoSocket`] where no place for the Unix socket is known.
+    pub fn listening(&self) -> Result<Vec<PeerUri>, NodeError> {
         if let Some(listen) = &self.listen {
             return Ok(listen.clone());
         }
-        let socket = default_socket().ok_or_else(|| {
-            failure::usage("XDG_RUNTIME_DIR is not set; name a socket with `listen` in --config")
-        })?;
+        let socket = default_socket().ok_or(NodeError::NoSocket)?;
         let mut places = vec![PeerUri::unix(&socket)];
         for (scheme, port) in
             [("udp4", NDN_PORT), ("tcp4", NDN_PORT), ("ws", WEB_SOCKET_PORT), ("xylem", LINK_PORT)]

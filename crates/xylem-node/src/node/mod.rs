@@ -4,9 +4,11 @@
 //! Packets come from its faces and go to others; nothing is published or fetched here.
 
 mod config;
+mod error;
 mod host;
 
 pub use config::{NodeConfig, Route, default_socket};
+pub use error::NodeError;
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -21,28 +23,28 @@ use xylem_trust::{Certificate, TrustStore};
 
 use crate::clock::now_ms;
 use crate::engine::{Engine, EngineEvent, Limits, Program};
+use crate::error::{EngineError, certificate as tls_certificate};
 use crate::event::Event;
 use crate::mail::{MailServer, while_delivering};
 use crate::peer::{FaceAddress, Peer};
+use crate::shaping;
 use crate::uri::{PeerUri, endpoint};
-use crate::{failure, shaping};
 use host::Managed;
+use xylem_library::Stop;
 use xylem_library::disk_cache::DiskCache;
 use xylem_library::keys;
 use xylem_library::keys::certificate;
 use xylem_library::mail::MailStore;
-use xylem_library::{Blame, Error, Stop};
 
 /// Forwards until `stop` is raised.
 ///
 /// # Errors
-/// [`Blame::Usage`] for settings that can't be used, [`Blame::Local`] for trouble of this machine,
-/// such as another node that listens at the same place.
+/// See [`NodeError`].
 pub fn run_node(
     config: NodeConfig,
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
-) -> Result<(), Error> {
+) -> Result<(), NodeError> {
     let mut node = Node::new(config)?;
     node.listen(on_event)?;
     node.join_multicast(on_event)?;
@@ -69,10 +71,10 @@ struct Node {
 }
 
 impl Node {
-    fn new(config: NodeConfig) -> Result<Self, Error> {
+    fn new(config: NodeConfig) -> Result<Self, NodeError> {
         let keys = config.store.join("keys");
         std::fs::create_dir_all(&keys)
-            .map_err(|e| failure::local(&format!("cannot make {}", keys.display()), &e))?;
+            .map_err(|why| NodeError::Directory { path: keys.clone(), why })?;
         let link_key = StaticKey::from_bytes(keys::load_or_create(&keys.join("link"))?);
         let link_config =
             xylem_link::Config { shaping: config.shaping.clone(), ..Default::default() };
@@ -84,13 +86,11 @@ impl Node {
         forwarding.cs_capacity_packets = config.cs_packets;
         let mut forwarder = Forwarder::new(forwarding, Seed::from_random(keys::random()?));
         if let Some(directory) = &config.cs_directory {
-            let shelf = DiskCache::open(directory, config.cs_directory_bytes).map_err(|e| {
-                failure::local(&format!("cannot keep a cache in {}", directory.display()), &e)
-            })?;
-            forwarder.set_second_level(Some(Box::new(shelf)));
+            let cache = DiskCache::open(directory, config.cs_directory_bytes)
+                .map_err(|why| NodeError::Cache { path: directory.clone(), why })?;
+            forwarder.set_second_level(Some(Box::new(cache)));
         }
-        let mut engine = Engine::new(endpoint, forwarder)
-            .map_err(|e| failure::local("cannot start the event loop", &e))?;
+        let mut engine = Engine::new(endpoint, forwarder)?;
         engine.set_limits(Limits {
             faces: config.max_faces,
             idle: config.idle,
@@ -98,7 +98,7 @@ impl Node {
             pit_quota: Some(config.pit_quota.unwrap_or(config.pit_capacity / 4 * 3).max(1)),
         });
         if let Some(files) = &config.certificate {
-            engine.set_certificate(failure::certificate(files)?);
+            engine.set_certificate(tls_certificate(files)?);
         }
         let management = Management::new(management_settings(&config)?);
         for prefix in management.prefixes() {
@@ -108,16 +108,10 @@ impl Node {
         Ok(Self { config, engine, management, started_ms: now_ms(), mail_server })
     }
 
-    fn listen(&mut self, on_event: &mut dyn FnMut(Event)) -> Result<(), Error> {
+    fn listen(&mut self, on_event: &mut dyn FnMut(Event)) -> Result<(), NodeError> {
         for place in self.config.listening()? {
-            for at in place.resolve().map_err(failure::usage)? {
-                let uri = self.engine.listen(&at).map_err(|e| {
-                    let blame = match e.kind() {
-                        std::io::ErrorKind::AddrNotAvailable => Blame::Usage,
-                        _ => Blame::Local,
-                    };
-                    Error { blame, message: format!("cannot listen on {at}: {e}") }
-                })?;
+            for at in place.resolve().map_err(NodeError::Place)? {
+                let uri = self.engine.listen(&at).map_err(EngineError::listen(&at))?;
                 on_event(Event::Listening { uri });
             }
         }
@@ -126,7 +120,7 @@ impl Node {
 
     /// Takes part in the multicast group on each interface. Only one that the settings name has to
     /// work: others come and go with the networks of a machine.
-    fn join_multicast(&mut self, on_event: &mut dyn FnMut(Event)) -> Result<(), Error> {
+    fn join_multicast(&mut self, on_event: &mut dyn FnMut(Event)) -> Result<(), NodeError> {
         let Some(group) = self.config.multicast else { return Ok(()) };
         let named = !self.config.multicast_interfaces.is_empty();
         let interfaces = match named {
@@ -139,12 +133,12 @@ impl Node {
                     let uri = FaceUri::Udp(endpoint(group.into()));
                     on_event(Event::Listening { uri: FaceAddress::Group(uri, interface) });
                 }
-                Err(e) => {
-                    let what = format!("cannot join {group} on {interface}: {e}");
+                Err(why) => {
+                    let error = NodeError::Multicast { group, interface, why };
                     if named {
-                        return Err(failure::usage(what));
+                        return Err(error);
                     }
-                    on_event(Event::warning(what));
+                    on_event(Event::warning(error.to_string()));
                 }
             }
         }
@@ -152,7 +146,7 @@ impl Node {
     }
 
     /// Makes the faces, routes and strategies of the settings.
-    fn connect(&mut self, on_event: &mut dyn FnMut(Event)) -> Result<(), Error> {
+    fn connect(&mut self, on_event: &mut dyn FnMut(Event)) -> Result<(), NodeError> {
         let mut made: HashMap<Peer, FaceId> = HashMap::new();
         for uri in self.config.connect.clone() {
             self.face_to(&uri, &mut made, on_event);
@@ -162,18 +156,18 @@ impl Node {
                 self.engine
                     .forwarder
                     .add_route(route.prefix.as_ref(), face, route.cost)
-                    .map_err(|e| failure::usage(format!("route {}: {e}", route.prefix)))?;
+                    .map_err(|why| NodeError::Route { prefix: route.prefix.clone(), why })?;
             }
         }
         for (prefix, strategy) in &self.config.strategies {
             self.engine
                 .forwarder
                 .set_strategy(prefix.as_ref(), *strategy)
-                .map_err(|e| failure::usage(format!("strategy of {prefix}: {e}")))?;
+                .map_err(|why| NodeError::Strategy { prefix: prefix.clone(), why })?;
         }
         for region in &self.config.regions {
             let added = self.engine.forwarder.add_region(region.as_ref());
-            added.map_err(|e| failure::usage(format!("region {region}: {e}")))?;
+            added.map_err(|why| NodeError::Region { region: region.clone(), why })?;
         }
         Ok(())
     }
@@ -214,9 +208,9 @@ struct Forwarding<'a> {
 }
 
 impl Program for Forwarding<'_> {
-    type Error = Error;
+    type Error = NodeError;
 
-    fn handle(&mut self, engine: &mut Engine, event: EngineEvent) -> Result<(), Error> {
+    fn handle(&mut self, engine: &mut Engine, event: EngineEvent) -> Result<(), NodeError> {
         let now = engine.now();
         let mut host = Managed { engine, started_ms: self.started_ms };
         let mut answers = Vec::new();
@@ -251,7 +245,7 @@ impl Program for Forwarding<'_> {
         Ok(())
     }
 
-    fn handle_timeout(&mut self, engine: &mut Engine, now: Duration) -> Result<(), Error> {
+    fn handle_timeout(&mut self, engine: &mut Engine, now: Duration) -> Result<(), NodeError> {
         if self.management.poll_timeout().is_some_and(|t| t <= now) {
             let started_ms = self.started_ms;
             self.management.handle_timeout(now, &mut Managed { engine, started_ms });
@@ -267,13 +261,14 @@ impl Program for Forwarding<'_> {
 
 /// Who may command: by default every program of this machine; with anchors, whoever has a key that
 /// they vouch for.
-fn management_settings(config: &NodeConfig) -> Result<ManagementConfig, Error> {
-    let anchors = || -> Result<TrustStore, Error> {
+fn management_settings(config: &NodeConfig) -> Result<ManagementConfig, NodeError> {
+    let anchors = || -> Result<TrustStore, NodeError> {
         let mut store = TrustStore::new();
         for path in &config.anchors {
             let wire = certificate(path)?;
-            let wrong = |e: &dyn std::fmt::Display| {
-                failure::usage(format!("anchor {}: {e}", path.display()))
+            let wrong = |e: &dyn std::fmt::Display| NodeError::Anchor {
+                path: path.clone(),
+                why: e.to_string(),
             };
             let anchor = Certificate::decode(&wire).map_err(|e| wrong(&e))?;
             store.add_anchor(&anchor).map_err(|e| wrong(&e))?;

@@ -9,22 +9,49 @@ use mio::Waker;
 use xylem_forward::{FaceId, Forwarder, Seed};
 use xylem_link::{Endpoint, Shaping, StaticKey};
 use xylem_object::peers::{Announcement, MAX_OWN_ADDRESSES};
-use xylem_object::{Publication, Ticket};
+use xylem_object::{Publication, PublicationError, Ticket};
 use xylem_packet::Packet;
 
 use super::announcers::Announcers;
 use crate::addresses::advertised;
-use crate::engine::{Engine, EngineEvent, Limits, NetworkFailed, Program};
-use crate::failure;
+use crate::engine::{Engine, EngineEvent, Limits, Program};
+use crate::error::EngineError;
 use xylem_library::disk;
 use xylem_library::held::Answers;
 use xylem_library::held::HeldSource;
 use xylem_library::held::Holdings;
 use xylem_library::keys;
-use xylem_library::{Error, Stop};
+use xylem_library::{Blame, Error, Failure, Stop};
 
 /// Links that others have made; more are refused.
 const MAX_LINKS: usize = 64;
+
+/// Why what is fetched cannot be served.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HostError {
+    /// The manifest is not the ticket's.
+    #[error("{0}")]
+    Publication(PublicationError),
+    /// Of the sockets.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// Of the system's randomness.
+    #[error("{0}")]
+    Library(#[from] Error),
+}
+
+impl Failure for HostError {
+    fn blame(&self) -> Blame {
+        match self {
+            Self::Publication(_) => Blame::Usage,
+            Self::Engine(e) => e.blame(),
+            Self::Library(e) => e.blame,
+        }
+    }
+}
+
+crate::failure::of_library!(HostError: xylem_library::keys::KeyError);
 
 /// Serves one publication from what is held of it. Ends, with a goodbye on its links, when dropped.
 pub(crate) struct Host {
@@ -41,16 +68,16 @@ impl Host {
     /// run, and serves what the ticket names, of which `manifest` is the signed manifest.
     ///
     /// # Errors
-    /// Those of sockets; [`crate::Blame::Usage`] if the manifest is not the ticket's.
+    /// See [`HostError`].
     pub(crate) fn start(
         listen: &[SocketAddr],
         shaping: Shaping,
         ticket: &Ticket,
         manifest: Vec<u8>,
         holdings: Holdings,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, HostError> {
         let publication = Publication::new(ticket.name.clone(), manifest, &ticket.publisher)
-            .map_err(|e| failure::usage(e.to_string()))?;
+            .map_err(HostError::Publication)?;
         let secret = StaticKey::from_bytes(keys::random()?);
         let key = secret.public().0;
         let config = xylem_link::Config {
@@ -62,13 +89,11 @@ impl Host {
         };
         let endpoint = Endpoint::new(config, secret, keys::random()?);
         let seed = Seed::from_random(keys::random()?);
-        let local = |e| failure::local("cannot start the event loop", &e);
-        let mut engine =
-            Engine::new(endpoint, Forwarder::new(Default::default(), seed)).map_err(local)?;
+        let mut engine = Engine::new(endpoint, Forwarder::new(Default::default(), seed))?;
         engine.set_limits(Limits { faces: MAX_LINKS, ..Limits::default() });
         let listen = bind(&mut engine, listen)?;
         engine.serve(ticket.name.as_ref());
-        let waker = engine.waker().map_err(local)?;
+        let waker = engine.waker()?;
         let source = HeldSource::new(holdings, publication.manifest().clone(), disk());
         let answers = Answers::new(publication, ticket.publisher, source);
         let (served, stop) = (Arc::new(AtomicU64::new(0)), Stop::new());
@@ -83,7 +108,7 @@ impl Host {
             let _ = engine.run(&mut serve, &ends);
             engine.close();
         };
-        let thread = thread.spawn(run).map_err(local)?;
+        let thread = thread.spawn(run).map_err(EngineError::Start)?;
         Ok(Self { key, listen, served, stop, waker, thread: Some(thread) })
     }
 
@@ -132,13 +157,13 @@ fn is_public(address: &SocketAddr) -> bool {
     }
 }
 
-fn bind(engine: &mut Engine, asked: &[SocketAddr]) -> Result<Vec<SocketAddr>, Error> {
+fn bind(engine: &mut Engine, asked: &[SocketAddr]) -> Result<Vec<SocketAddr>, EngineError> {
     if !asked.is_empty() {
-        let bind = |a: &SocketAddr| engine.bind_link(*a).map_err(|e| failure::bind(*a, &e));
+        let bind = |a: &SocketAddr| engine.bind_link(*a).map_err(EngineError::listen(*a));
         return asked.iter().map(bind).collect();
     }
     let v4 = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
-    let first = engine.bind_link(v4).map_err(|e| failure::bind(v4, &e))?;
+    let first = engine.bind_link(v4).map_err(EngineError::listen(v4))?;
     // A machine without IPv6 serves over IPv4 alone.
     let second = engine.bind_link(SocketAddr::from((Ipv6Addr::UNSPECIFIED, first.port())));
     Ok([Some(first), second.ok()].into_iter().flatten().collect())
@@ -155,9 +180,9 @@ struct Serve {
 }
 
 impl Program for Serve {
-    type Error = NetworkFailed;
+    type Error = EngineError;
 
-    fn handle(&mut self, engine: &mut Engine, event: EngineEvent) -> Result<(), NetworkFailed> {
+    fn handle(&mut self, engine: &mut Engine, event: EngineEvent) -> Result<(), EngineError> {
         match event {
             EngineEvent::Packet { from, packet, nack: None, .. } => {
                 self.handle_packet(engine, from, &packet);

@@ -22,4 +22,5 @@ mod swarm;
 
 pub(crate) use announcers::Announcers;
 pub(crate) use finder::Found;
+pub use host::HostError;
 pub(crate) use swarm::{Offer, Swarm};

@@ -8,13 +8,12 @@ use xylem_link::Shaping;
 use xylem_object::Ticket;
 
 use super::finder::Finder;
-use super::host::Host;
+use super::host::{Host, HostError};
 use crate::dial::Dialler;
 use crate::engine::Engine;
 use crate::event::Event;
 use crate::peer::FaceAddress;
 use crate::summary::PeerBytes;
-use xylem_library::Error;
 use xylem_library::held::Holdings;
 
 /// A fetch that is over sooner neither listens nor asks: nobody would have anything of it.
@@ -64,7 +63,7 @@ impl Swarm {
     ///
     /// # Errors
     /// Those of [`Host::start`].
-    pub(crate) fn serve_now(&mut self, on_event: &mut dyn FnMut(Event)) -> Result<(), Error> {
+    pub(crate) fn serve_now(&mut self, on_event: &mut dyn FnMut(Event)) -> Result<(), HostError> {
         let Some(offer) = &self.offer else { return Ok(()) };
         let (shaping, manifest) = (offer.shaping.clone(), offer.manifest.clone());
         let holdings = offer.holdings.clone();
@@ -105,6 +104,7 @@ impl Swarm {
             self.finder.ask(engine, dialler.links());
         }
         while let Some(found) = self.finder.next(now) {
+            tracing::debug!(addresses = ?found.addresses, "dialling a peer that others told of");
             let tried = dialler.dial_found(engine, &found);
             if tried < found.addresses.len() {
                 self.finder.ended(now, found.key, tried);

@@ -6,6 +6,7 @@
 
 #[cfg(test)]
 mod documented;
+pub(crate) mod log;
 mod progress;
 mod qr;
 pub(crate) mod text;

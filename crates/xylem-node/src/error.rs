@@ -1,0 +1,69 @@
+//! [`EngineError`]: what can go wrong below every verb. Each verb has an enum of its own, which holds
+//! this one; all are [`Failure`]s, so that one place can say what a run ends with.
+
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error;
+use xylem_carriers::tls::Identity;
+use xylem_library::{Blame, Failure};
+
+use crate::peer::FaceAddress;
+
+/// Sockets, and what they need.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// The system gives no poll.
+    #[error("cannot start the event loop: {0}")]
+    Start(io::Error),
+    /// Sockets that can't be used any more.
+    #[error("network: {0}")]
+    Sockets(io::Error),
+    /// An address that can't be listened on.
+    #[error("cannot listen on {at}: {why}")]
+    Listen {
+        /// The address.
+        at: FaceAddress,
+        /// What the system says.
+        why: io::Error,
+    },
+    /// A forwarder to which no face can be made.
+    #[error("cannot reach {at}: {why}")]
+    Dial {
+        /// The forwarder.
+        at: FaceAddress,
+        /// What the system says.
+        why: io::Error,
+    },
+    /// PEM files that hold no certificate with its key.
+    #[error("TLS certificate: {0}")]
+    Certificate(io::Error),
+}
+
+impl Failure for EngineError {
+    fn blame(&self) -> Blame {
+        match self {
+            Self::Listen { why, .. } if why.kind() == io::ErrorKind::AddrNotAvailable => {
+                Blame::Usage
+            }
+            Self::Certificate(_) => Blame::Usage,
+            Self::Start(_) | Self::Sockets(_) | Self::Listen { .. } | Self::Dial { .. } => {
+                Blame::Local
+            }
+        }
+    }
+}
+
+impl EngineError {
+    /// An address that can't be listened on.
+    pub(crate) fn listen(at: impl Into<FaceAddress>) -> impl FnOnce(io::Error) -> Self {
+        let at = at.into();
+        |why| Self::Listen { at, why }
+    }
+}
+
+/// The certificate that carriers show, from the PEM files that somebody named.
+pub(crate) fn certificate((chain, key): &(PathBuf, PathBuf)) -> Result<Identity, EngineError> {
+    Identity::from_files(chain, key).map_err(EngineError::Certificate)
+}

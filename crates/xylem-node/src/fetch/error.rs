@@ -1,0 +1,54 @@
+//! [`FetchError`]: why a fetch ends early.
+
+use xylem_library::{Blame, Error, Failure};
+use xylem_transfer::FailReason;
+
+use crate::error::EngineError;
+use crate::peers::HostError;
+
+/// Why a fetch ends early. What was verified is kept.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FetchError {
+    /// Nobody to ask.
+    #[error("the ticket names no address; give --from ADDR")]
+    NoAddress,
+    /// The store re-hashes what an earlier run left as BLAKE3.
+    #[error("it was published with a SHA-256 tree, which get does not fetch")]
+    OtherTree,
+    /// Nobody reachable has it.
+    #[error("{reason}{warnings}; what was verified is kept")]
+    Failed {
+        /// Why the transfer gave up.
+        reason: FailReason,
+        /// What went wrong with which peer, in parentheses; empty: nothing.
+        warnings: String,
+    },
+    /// It was asked to stop.
+    #[error("interrupted; what was verified is kept, run it again to go on")]
+    Interrupted,
+    /// Of serving others, where that was asked for.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// Of the sockets.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// Of files, or of the system's randomness.
+    #[error("{0}")]
+    Library(#[from] Error),
+}
+
+impl Failure for FetchError {
+    fn blame(&self) -> Blame {
+        match self {
+            Self::NoAddress | Self::OtherTree => Blame::Usage,
+            Self::Failed { .. } => Blame::Network,
+            Self::Interrupted => Blame::Interrupted,
+            Self::Host(e) => e.blame(),
+            Self::Engine(e) => e.blame(),
+            Self::Library(e) => e.blame,
+        }
+    }
+}
+
+crate::failure::of_library!(FetchError: xylem_library::keys::KeyError, xylem_library::sink::SaveError);

@@ -1,0 +1,333 @@
+//! [`Fetch`]: peers, network and transfer of one ticket, for whoever keeps what it brings.
+//!
+//! A fetch is the engine's [`Program`]. [`Fetch::run_until`] shows what has come to its caller after
+//! each sleep, until the caller has what it wants.
+
+mod error;
+mod work;
+
+pub use error::FetchError;
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use bytes::Bytes;
+use xylem_forward::{FaceId, Forwarder, Seed};
+use xylem_link::{Endpoint, Shaping, StaticKey};
+use xylem_object::{Manifest, Ticket};
+use xylem_packet::Name;
+use xylem_transfer::{Event as TransferEvent, Spec, Transfer};
+
+use crate::dial::Dialler;
+use crate::engine::{Engine, EngineEvent, Program, end_host};
+use crate::event::Event;
+use crate::peer::Peer;
+use crate::peers::{Offer, Swarm};
+use crate::summary::PeerBytes;
+use work::{Watch, Work, face_of};
+use xylem_library::held::Holdings;
+use xylem_library::keys;
+use xylem_library::{Error, Stop};
+
+/// How often progress is reported, and links are asked for their datagrams' size.
+const TICK: Duration = Duration::from_millis(100);
+
+/// See the module's documentation.
+pub(crate) struct Fetch {
+    engine: Engine,
+    work: Work,
+}
+
+/// Whether a fetch goes on.
+pub(crate) enum Next {
+    /// The caller has what it wants.
+    Done,
+    /// Look again when something has come, or at this time.
+    Wait(Option<Duration>),
+}
+
+/// What a fetch shows between two sleeps.
+pub(crate) struct Look<'a> {
+    engine: &'a mut Engine,
+    work: &'a mut Work,
+    pub(crate) on_event: &'a mut dyn FnMut(Event),
+}
+
+impl Look<'_> {
+    /// The next of what has come; events about peers are dealt with here.
+    pub(crate) fn next_event(&mut self) -> Result<Option<TransferEvent>, FetchError> {
+        self.work.next_event(self.engine, self.on_event)
+    }
+
+    /// What is asked of whom.
+    pub(crate) fn transfer(&mut self) -> &mut Transfer {
+        &mut self.work.transfer
+    }
+
+    /// What a sink works with: the transfer, what is served meanwhile, events, the time.
+    pub(crate) fn parts(
+        &mut self,
+    ) -> (&mut Transfer, Option<&Holdings>, &mut dyn FnMut(Event), Duration) {
+        let Work { transfer, swarm, .. } = &mut *self.work;
+        let holdings = swarm.as_ref().and_then(Swarm::holdings);
+        (transfer, holdings, self.on_event, self.engine.now())
+    }
+
+    /// Reports progress, ten times a second at most.
+    pub(crate) fn report(&mut self, verified: u64, total: u64) {
+        let now = self.engine.now();
+        if now >= self.work.last_reported + TICK {
+            self.work.last_reported = now;
+            let peers = self.work.dialler.count();
+            (self.on_event)(Event::Progress { verified, total, peers });
+        }
+    }
+}
+
+impl Fetch {
+    /// Dials the peers of `from`, or else those of the ticket.
+    pub(crate) fn new(
+        ticket: &Ticket,
+        from: &[Peer],
+        give_up: Duration,
+        limit_rate: Option<u64>,
+        shaping: Shaping,
+    ) -> Result<Self, FetchError> {
+        // Nobody needs to know who fetches: a key for this run alone.
+        tracing::info!(root = %ticket.root, size = ticket.size, "fetching");
+        let link_key = StaticKey::from_bytes(keys::random()?);
+        let wanted_level = shaping.level;
+        let link_config =
+            xylem_link::Config { accept_incoming: false, shaping, ..Default::default() };
+        let endpoint = Endpoint::new(link_config, link_key, keys::random()?);
+        let seed = Seed::from_random(keys::random()?);
+        let mut engine = Engine::new(endpoint, Forwarder::new(end_host(), seed))?;
+        let mut dialler = Dialler::new(ticket, from)?;
+        dialler.dial(&mut engine);
+
+        let work = Work::new(ticket, dialler, &engine, give_up, limit_rate, wanted_level)?;
+        Ok(Self { engine, work })
+    }
+
+    /// Runs until `look`, which is called before each sleep, is done.
+    ///
+    /// # Errors
+    /// Those of `look`, sockets that fail, and [`FetchError::Interrupted`] if `stop` is raised first.
+    pub(crate) fn run_until(
+        &mut self,
+        stop: &Stop,
+        on_event: &mut dyn FnMut(Event),
+        look: impl FnMut(&mut Look<'_>) -> Result<Next, FetchError>,
+    ) -> Result<(), FetchError> {
+        let Self { engine, work } = self;
+        let mut running = Running { work, on_event, look, next: Next::Wait(None) };
+        engine.run(&mut running, stop)?;
+        match running.next {
+            Next::Done => Ok(()),
+            Next::Wait(_) => Err(FetchError::Interrupted),
+        }
+    }
+
+    /// What has come since; events about peers are dealt with here.
+    pub(crate) fn next_event(
+        &mut self,
+        on_event: &mut dyn FnMut(Event),
+    ) -> Result<Option<TransferEvent>, FetchError> {
+        self.work.next_event(&mut self.engine, on_event)
+    }
+
+    /// Asks, sleeps until something comes or `deadline` passes, and takes it in.
+    pub(crate) fn run_once(
+        &mut self,
+        deadline: Option<Duration>,
+        stop: &Stop,
+        on_event: &mut dyn FnMut(Event),
+    ) -> Result<(), FetchError> {
+        let mut slept = false;
+        self.run_until(stop, on_event, |_| match std::mem::replace(&mut slept, true) {
+            false => Ok(Next::Wait(deadline)),
+            true => Ok(Next::Done),
+        })
+    }
+
+    /// The signed manifest, from whoever has it.
+    pub(crate) fn manifest(
+        &mut self,
+        stop: &Stop,
+        on_event: &mut dyn FnMut(Event),
+    ) -> Result<Manifest, FetchError> {
+        let mut found = None;
+        self.run_until(stop, on_event, |look| {
+            while let Some(event) = look.next_event()? {
+                if let TransferEvent::Manifest { manifest, .. } = event {
+                    found = Some(manifest);
+                    return Ok(Next::Done);
+                }
+            }
+            Ok(Next::Wait(None))
+        })?;
+        let manifest = found.expect("a run that was not interrupted has brought it");
+        // The store re-hashes what an earlier run left as BLAKE3.
+        if manifest.tree != xylem_tree::TreeKind::Blake3 {
+            return Err(FetchError::OtherTree);
+        }
+        Ok(manifest)
+    }
+
+    /// Runs until nothing is wanted any more, and hands all that comes to `keep`.
+    pub(crate) fn drain(
+        &mut self,
+        stop: &Stop,
+        on_event: &mut dyn FnMut(Event),
+        keep: &mut dyn FnMut(TransferEvent) -> Result<(), Error>,
+    ) -> Result<(), FetchError> {
+        self.run_until(stop, on_event, |look| {
+            while let Some(event) = look.next_event()? {
+                keep(event)?;
+            }
+            if !look.transfer().is_idle() {
+                return Ok(Next::Wait(None));
+            }
+            look.transfer().flush_nodes();
+            while let Some(event) = look.next_event()? {
+                keep(event)?;
+            }
+            Ok(Next::Done)
+        })
+    }
+
+    /// What [`Fetch::run_until`] shows, without running.
+    pub(crate) fn look<T>(
+        &mut self,
+        on_event: &mut dyn FnMut(Event),
+        look: impl FnOnce(&mut Look<'_>) -> T,
+    ) -> T {
+        look(&mut Look { engine: &mut self.engine, work: &mut self.work, on_event })
+    }
+
+    /// Goes on with another publication, asked of the peers that are here.
+    pub(crate) fn turn_to(&mut self, spec: Spec) -> Result<(), FetchError> {
+        self.work.turn_to(self.engine.now(), spec)
+    }
+
+    /// Sets aside what comes under an object's name and is of none of its versions, for
+    /// [`Fetch::next_pointer`].
+    pub(crate) fn watch(&mut self, object: Name) {
+        self.work.watch = Some(Watch { object, came: VecDeque::new() });
+    }
+
+    /// The next packet that was set aside.
+    pub(crate) fn next_pointer(&mut self) -> Option<Bytes> {
+        self.work.watch.as_mut()?.came.pop_front()
+    }
+
+    /// Sends an Interest to everybody who is here; false if nobody is.
+    pub(crate) fn ask_all(&mut self, interest: &[u8]) -> bool {
+        let faces: Vec<FaceId> = self.work.dialler.ups().map(|(face, _)| face).collect();
+        faces.iter().for_each(|face| self.engine.ask(*face, interest));
+        !faces.is_empty()
+    }
+
+    /// Peers that are here.
+    pub(crate) fn peers(&self) -> usize {
+        self.work.dialler.count()
+    }
+
+    /// Time since the fetch began.
+    pub(crate) fn now(&self) -> Duration {
+        self.engine.now()
+    }
+
+    /// What is asked of whom.
+    pub(crate) fn transfer(&mut self) -> &mut Transfer {
+        &mut self.work.transfer
+    }
+
+    /// Serves what is fetched if there is something to `offer`, and finds others who do.
+    ///
+    /// # Errors
+    /// Where serving was asked for (`at_once`), those of its sockets.
+    pub(crate) fn join(
+        &mut self,
+        ticket: &Ticket,
+        offer: Option<Offer>,
+        at_once: bool,
+        on_event: &mut dyn FnMut(Event),
+    ) -> Result<(), FetchError> {
+        let mut swarm = Swarm::new(ticket, &self.work.dialler, self.engine.now(), offer);
+        if at_once {
+            swarm.serve_now(on_event)?;
+        }
+        self.work.swarm = Some(swarm);
+        Ok(())
+    }
+
+    /// The signed packet of the manifest; empty before it has come.
+    pub(crate) fn manifest_packet(&self) -> &[u8] {
+        &self.work.manifest
+    }
+
+    /// The others who fetch the same, once it has been joined.
+    pub(crate) fn swarm(&mut self) -> &mut Option<Swarm> {
+        &mut self.work.swarm
+    }
+
+    /// Bytes of content by the peer that they came from.
+    pub(crate) fn bytes_by_peer(&mut self) -> Vec<PeerBytes> {
+        let stats: Vec<_> = self.work.transfer.peers(self.engine.now()).collect();
+        let Some(swarm) = &mut self.work.swarm else { return Vec::new() };
+        for stats in stats {
+            swarm.count(&self.work.dialler.address(face_of(stats.peer)), stats.bytes);
+        }
+        swarm.bytes()
+    }
+
+    /// Says goodbye on every link.
+    pub(crate) fn close(&mut self) {
+        self.engine.close();
+    }
+}
+
+/// A fetch while it runs.
+struct Running<'a, L> {
+    work: &'a mut Work,
+    on_event: &'a mut dyn FnMut(Event),
+    look: L,
+    next: Next,
+}
+
+impl<L: FnMut(&mut Look<'_>) -> Result<Next, FetchError>> Program for Running<'_, L> {
+    type Error = FetchError;
+
+    fn handle(&mut self, engine: &mut Engine, event: EngineEvent) -> Result<(), FetchError> {
+        self.work.handle(engine, event, self.on_event);
+        Ok(())
+    }
+
+    fn handle_timeout(&mut self, engine: &mut Engine, now: Duration) -> Result<(), FetchError> {
+        self.work.handle_timeout(engine, now, self.on_event);
+        let mut look = Look { engine, work: self.work, on_event: self.on_event };
+        self.next = (self.look)(&mut look)?;
+        Ok(())
+    }
+
+    fn is_done(&mut self, _engine: &Engine, stopped: bool) -> bool {
+        stopped || matches!(self.next, Next::Done)
+    }
+
+    fn before_wait(&mut self, engine: &mut Engine) {
+        self.work.note_datagram_sizes(engine);
+        self.work.ask(engine);
+    }
+
+    fn poll_timeout(&mut self, now: Duration) -> Option<Duration> {
+        let again = match self.next {
+            Next::Wait(again) => again,
+            Next::Done => None,
+        };
+        again.into_iter().chain(self.work.poll_timeout(now)).min()
+    }
+}
+
+#[cfg(test)]
+mod tests;

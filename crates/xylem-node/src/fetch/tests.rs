@@ -1,0 +1,39 @@
+//! Private things of a fetch.
+
+use super::*;
+use xylem_object::{Kind, PublisherKey};
+use xylem_packet::{Component, DataBuilder};
+use xylem_trust::Signer;
+
+fn fetch() -> Fetch {
+    let ticket = Ticket {
+        name: Name::from_uri("/a/v=1").unwrap(),
+        root: xylem_hash::hash(b"x"),
+        size: 1,
+        kind: Kind::File,
+        publisher: PublisherKey::from_bytes(&[1; 32]).public(),
+        link_key: None,
+        addresses: vec!["127.0.0.1:1".parse().unwrap()],
+    };
+    let give_up = Duration::from_secs(1);
+    Fetch::new(&ticket, &[], give_up, None, Shaping::default()).unwrap()
+}
+
+/// Queues on the way mark what passes them. Such a packet is no other packet for that.
+#[test]
+fn a_pointer_that_met_congestion_is_still_one() {
+    let mut fetch = fetch();
+    let object = Name::from_uri("/a").unwrap();
+    fetch.watch(object.clone());
+    let name = object.child(Component::keyword(b"metadata"));
+    let mut packet = Vec::new();
+    Signer::digest_sha256().data(DataBuilder::new(name.as_ref()), b"", &mut packet).unwrap();
+    let packet = Bytes::from(packet);
+    for marked in [false, true] {
+        let event =
+            EngineEvent::Packet { from: FaceId(7), packet: packet.clone(), nack: None, marked };
+        let Fetch { engine, work } = &mut fetch;
+        work.handle(engine, event, &mut |_| {});
+        assert_eq!(fetch.next_pointer(), Some(packet.clone()), "marked: {marked}");
+    }
+}

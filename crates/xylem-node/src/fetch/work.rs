@@ -1,0 +1,279 @@
+//! [`Work`]: what a fetch asks of whom, and what it does with what comes.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use bytes::Bytes;
+use xylem_forward::FaceId;
+use xylem_library::keys;
+use xylem_link::Level;
+use xylem_object::{Ticket, naming};
+use xylem_packet::{Interest, NackReason, Name, Packet};
+use xylem_transfer::{Event as TransferEvent, PeerId, Spec, Transfer};
+
+use super::{FetchError, TICK};
+use crate::dial::Dialler;
+use crate::engine::{Engine, EngineEvent};
+use crate::event::Event;
+use crate::peers::Swarm;
+use crate::shaping;
+
+/// Share of the kernel's receive buffer that answers under way may fill: its own bookkeeping and
+/// retransmissions need the rest.
+const BUFFER_SHARE: usize = 3;
+
+/// A fetch without the engine that it runs on.
+pub(super) struct Work {
+    pub(super) transfer: Transfer,
+    pub(super) dialler: Dialler,
+    pub(super) swarm: Option<Swarm>,
+    /// The signed manifest, once it is there.
+    pub(super) manifest: Vec<u8>,
+    /// The shaping level that links are to have.
+    wanted_level: Level,
+    pub(super) watch: Option<Watch>,
+    config: xylem_transfer::Config,
+    limit_rate: Option<u64>,
+    /// The Interest in hand; kept for its allocation.
+    interest: Vec<u8>,
+    /// When progress was last reported.
+    pub(super) last_reported: Duration,
+    /// When links were last asked for their datagrams' size.
+    last_probed: Duration,
+}
+
+/// Packets under an object's name that are of none of its versions: pointers to them, for whoever
+/// follows a growing object.
+pub(super) struct Watch {
+    pub(super) object: Name,
+    pub(super) came: VecDeque<Bytes>,
+}
+
+impl Watch {
+    /// More than this many that nobody has looked at are thrown away.
+    const MOST: usize = 64;
+
+    /// Keeps a packet if it is a pointer; whether it is one.
+    fn keep(&mut self, packet: &Bytes) -> bool {
+        let Ok(Packet::Data(data)) = Packet::decode(packet) else { return false };
+        let under = data.name().strip_prefix(self.object.as_ref());
+        let is_one = under.is_some_and(|rest| naming::version(rest.prefix(1)).is_none());
+        if is_one && self.came.len() < Self::MOST {
+            self.came.push_back(packet.clone());
+        }
+        is_one
+    }
+}
+
+impl Work {
+    pub(super) fn new(
+        ticket: &Ticket,
+        dialler: Dialler,
+        engine: &Engine,
+        give_up: Duration,
+        limit_rate: Option<u64>,
+        wanted_level: Level,
+    ) -> Result<Self, FetchError> {
+        let spec = Spec {
+            prefix: ticket.name.clone(),
+            publisher: ticket.publisher,
+            root: Some(ticket.root),
+            size: Some(ticket.size),
+        };
+        let mut config = xylem_transfer::Config { give_up, ..Default::default() };
+        let window = engine.receive_capacity() / BUFFER_SHARE / xylem_packet::MAX_PACKET;
+        config.max_window = u32::try_from(window).unwrap_or(u32::MAX).clamp(16, config.max_window);
+        let seed = u64::from_le_bytes(keys::random()?);
+        let mut transfer = Transfer::new(spec, config.clone(), seed);
+        transfer.set_rate_limit(limit_rate);
+        Ok(Self {
+            transfer,
+            dialler,
+            swarm: None,
+            manifest: Vec::new(),
+            wanted_level,
+            watch: None,
+            config,
+            limit_rate,
+            interest: Vec::new(),
+            last_reported: Duration::ZERO,
+            last_probed: Duration::ZERO,
+        })
+    }
+
+    /// Goes on with another publication, asked of the peers that are here.
+    pub(super) fn turn_to(&mut self, now: Duration, spec: Spec) -> Result<(), FetchError> {
+        let seed = u64::from_le_bytes(keys::random()?);
+        let mut transfer = Transfer::new(spec, self.config.clone(), seed);
+        transfer.set_rate_limit(self.limit_rate);
+        for (face, is_link) in self.dialler.ups() {
+            if is_link {
+                transfer.add_direct_peer(now, peer_of(face));
+            } else {
+                transfer.add_forwarder(now, peer_of(face));
+            }
+        }
+        self.transfer = transfer;
+        Ok(())
+    }
+
+    pub(super) fn next_event(
+        &mut self,
+        engine: &mut Engine,
+        on_event: &mut dyn FnMut(Event),
+    ) -> Result<Option<TransferEvent>, FetchError> {
+        while let Some(event) = self.transfer.poll_event() {
+            match event {
+                TransferEvent::PeerMisbehaved { peer, what } => {
+                    let peer = self.dialler.address(face_of(peer));
+                    tracing::warn!(%peer, %what, "peer misbehaved");
+                    on_event(Event::PeerMisbehaved { peer, what: what.to_string() });
+                }
+                TransferEvent::PeerDropped { peer } => {
+                    engine.drop_face(face_of(peer), "it misbehaved");
+                }
+                TransferEvent::Failed(reason) => {
+                    tracing::warn!(%reason, "transfer has failed");
+                    let warnings = self.dialler.warnings();
+                    let warnings =
+                        if warnings.is_empty() { warnings } else { format!(" ({warnings})") };
+                    return Err(FetchError::Failed { reason, warnings });
+                }
+                event => {
+                    if let TransferEvent::Manifest { packet, .. } = &event {
+                        self.manifest = packet.to_vec();
+                        tracing::debug!(bytes = packet.len(), "manifest is verified");
+                    }
+                    return Ok(Some(event));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    pub(super) fn poll_timeout(&mut self, now: Duration) -> Option<Duration> {
+        let swarm = self.swarm.as_ref().and_then(Swarm::poll_timeout);
+        let timers = [self.transfer.poll_timeout(now), self.dialler.redial_at(), swarm];
+        timers.into_iter().flatten().min()
+    }
+
+    pub(super) fn handle_timeout(
+        &mut self,
+        engine: &mut Engine,
+        now: Duration,
+        on_event: &mut dyn FnMut(Event),
+    ) {
+        if self.transfer.poll_timeout(now).is_some_and(|t| t <= now) {
+            self.transfer.handle_timeout(now);
+        }
+        if self.dialler.redial_at().is_some_and(|t| t <= now) {
+            self.dialler.dial(engine);
+        }
+        if let Some(swarm) = &mut self.swarm {
+            swarm.handle_timeout(engine, &mut self.dialler, on_event);
+        }
+    }
+
+    /// What a link has found out of its path says how much one lost datagram costs. Ours stands for the
+    /// peer's, which sends the Data: both look for the same path's.
+    pub(super) fn note_datagram_sizes(&mut self, engine: &Engine) {
+        let now = engine.now();
+        if now < self.last_probed + TICK {
+            return;
+        }
+        self.last_probed = now;
+        for face in self.dialler.links() {
+            if let Some(bytes) = engine.datagram_of(face) {
+                self.transfer.set_datagram_size(peer_of(face), bytes);
+            }
+        }
+    }
+
+    /// Sends the Interests that the windows allow.
+    pub(super) fn ask(&mut self, engine: &mut Engine) {
+        let now = engine.now();
+        while let Some(peer) = self.transfer.poll_transmit(now, &mut self.interest) {
+            engine.ask(face_of(peer), &self.interest);
+        }
+    }
+
+    pub(super) fn handle(
+        &mut self,
+        engine: &mut Engine,
+        event: EngineEvent,
+        on_event: &mut dyn FnMut(Event),
+    ) {
+        let now = engine.now();
+        match event {
+            EngineEvent::Packet { from, packet, nack: Some(reason), .. } => {
+                self.handle_nack(now, from, &packet, reason);
+            }
+            EngineEvent::Packet { from, packet, marked, .. } => {
+                self.handle_data(engine, from, packet, marked);
+            }
+            EngineEvent::FaceUp { face, peer } => {
+                if self.dialler.came_up(engine, face, &peer) {
+                    if let Some(swarm) = &mut self.swarm {
+                        swarm.came_up(&self.dialler, face);
+                    }
+                    if self.dialler.is_link(face) {
+                        self.transfer.add_direct_peer(now, peer_of(face));
+                    } else {
+                        self.transfer.add_forwarder(now, peer_of(face));
+                    }
+                    on_event(Event::PeerConnected { peer: peer.clone() });
+                    shaping::report(engine, face, self.wanted_level, &peer, on_event);
+                }
+            }
+            // A fetch opens no streams and takes none.
+            EngineEvent::Stream { face, stream, what } => {
+                engine.refuse_stream(face, stream, what);
+            }
+            EngineEvent::FaceDown { face, peer, why, .. } => {
+                if let Some(swarm) = &mut self.swarm {
+                    swarm.went_down(now, &self.dialler, face);
+                    let stats = self.transfer.peers(now).find(|s| s.peer == peer_of(face));
+                    stats.into_iter().for_each(|stats| swarm.count(&peer, stats.bytes));
+                }
+                if self.dialler.went_down(now, face, &why) {
+                    self.transfer.remove_peer(now, peer_of(face));
+                    on_event(Event::PeerGone { peer, why });
+                }
+            }
+        }
+    }
+
+    /// Data may answer a question about other peers, or point to the next version of a growing
+    /// object; all else is the transfer's. `marked`: it met congestion on its way.
+    fn handle_data(&mut self, engine: &Engine, from: FaceId, packet: Bytes, marked: bool) {
+        if let Some(swarm) = &mut self.swarm
+            && swarm.handle_answer(engine, from, &packet)
+        {
+            return;
+        }
+        if self.watch.as_mut().is_some_and(|watch| watch.keep(&packet)) {
+            return;
+        }
+        let (now, peer) = (engine.now(), peer_of(from));
+        if marked {
+            self.transfer.handle_marked_data(now, peer, packet);
+        } else {
+            self.transfer.handle_data(now, peer, packet);
+        }
+    }
+
+    fn handle_nack(&mut self, now: Duration, from: FaceId, packet: &[u8], reason: NackReason) {
+        if let Ok(interest) = Interest::decode(packet) {
+            self.transfer.handle_nack(now, peer_of(from), interest.name(), reason);
+        }
+    }
+}
+
+/// Faces are counted from 0 and far from 2^32 in one run; a wrapped number would only misattribute.
+fn peer_of(face: FaceId) -> PeerId {
+    PeerId(face.0 as u32)
+}
+
+pub(super) fn face_of(peer: PeerId) -> FaceId {
+    FaceId(u64::from(peer.0))
+}

@@ -1,0 +1,36 @@
+//! [`InboxError`]: why something about mail that came cannot be done.
+
+use xylem_library::{Blame, Error, Failure};
+
+use crate::error::EngineError;
+
+/// Why something about mail that came cannot be done.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum InboxError {
+    /// A message whose sender's card never came.
+    #[error("the card of who wrote it is not known; ask for one")]
+    NoCard,
+    /// The node that keeps our mail.
+    #[error("no mail from the node: {0}")]
+    Unreachable(String),
+    /// Of the sockets.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// Of keys and stored mail.
+    #[error("{0}")]
+    Library(#[from] Error),
+}
+
+impl Failure for InboxError {
+    fn blame(&self) -> Blame {
+        match self {
+            Self::NoCard => Blame::Usage,
+            Self::Unreachable(_) => Blame::Network,
+            Self::Engine(e) => e.blame(),
+            Self::Library(e) => e.blame,
+        }
+    }
+}
+
+crate::failure::of_library!(InboxError: xylem_library::keys::KeyError, xylem_library::mail::MailStoreError);

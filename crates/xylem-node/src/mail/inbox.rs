@@ -1,0 +1,163 @@
+//! [`Inbox`]: what came, and who is who.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use xylem_link::StaticKey;
+use xylem_mail::{Body, Card, Content};
+use xylem_object::PublisherId;
+
+use super::delivery;
+use super::error::InboxError;
+use super::event::Message;
+use super::report::message;
+use super::whom::Person;
+use crate::addresses::advertised;
+use crate::clock::{now_ms, wall_clock};
+use crate::event::Event;
+use crate::peer::Peer;
+use xylem_library::Stop;
+use xylem_library::keys;
+use xylem_library::mail::MailStore;
+
+/// What came, and who is who.
+pub struct Inbox {
+    store: MailStore,
+    root: PathBuf,
+}
+
+impl Inbox {
+    /// Opens the mail of a store, or begins it.
+    ///
+    /// # Errors
+    /// See [`InboxError`]; so for all below.
+    pub fn open(store: &Path) -> Result<Self, InboxError> {
+        Ok(Self { store: MailStore::open(store)?, root: store.to_path_buf() })
+    }
+
+    /// Our card: what others need to write to us. `listen`: where we will listen; wildcards become
+    /// the addresses of this machine.
+    ///
+    /// # Errors
+    /// See [`Inbox::open`].
+    pub fn card(&self, listen: &[SocketAddr]) -> Result<Card, InboxError> {
+        Ok(self.store.card(&advertised(listen), wall_clock())?)
+    }
+
+    /// All messages, oldest first.
+    ///
+    /// # Errors
+    /// See [`Inbox::open`].
+    pub fn list(&self) -> Result<Vec<Message>, InboxError> {
+        let letters = self.store.letters()?;
+        let all = letters.iter().map(|(number, letter)| message(&self.store, *number, letter));
+        Ok(all.collect::<Result<_, _>>()?)
+    }
+
+    /// One message.
+    ///
+    /// # Errors
+    /// See [`InboxError`].
+    pub fn message(&self, number: u32) -> Result<Message, InboxError> {
+        Ok(message(&self.store, number, &self.store.letter(number)?)?)
+    }
+
+    /// Marks a message as accepted and, if it brought a ticket, tells its sender, if that is still
+    /// there. True if it was told.
+    ///
+    /// # Errors
+    /// See [`Inbox::message`].
+    pub fn accepted(
+        &self,
+        number: u32,
+        give_up: Duration,
+        stop: &Stop,
+    ) -> Result<bool, InboxError> {
+        let letter = self.store.letter(number)?;
+        self.store.accept(number)?;
+        let Content::Ticket(ticket) = &letter.body.content else { return Ok(false) };
+        // The ticket's publisher is whose share listens; another's ticket was only passed on.
+        if ticket.link_key != Some(letter.from.link.0) {
+            return Ok(false);
+        }
+        let content = Content::Fetched(letter.envelope);
+        let body = Body { content, name: String::new(), size: 0, sent_ms: now_ms() };
+        let Ok(envelope) = self.store.answer(&letter, &body, wall_clock()) else {
+            return Ok(false);
+        };
+        let peer =
+            |address: &SocketAddr| Peer::Link { address: *address, key: Some(letter.from.link.0) };
+        let target: Vec<Peer> = ticket.addresses.iter().map(peer).collect();
+        Ok(delivery::hand_one(envelope, &target, give_up, stop)?)
+    }
+
+    /// Removes a message.
+    ///
+    /// # Errors
+    /// See [`Inbox::message`].
+    pub fn discard(&self, number: u32) -> Result<(), InboxError> {
+        Ok(self.store.drop_letter(number)?)
+    }
+
+    /// Gives somebody a name.
+    ///
+    /// # Errors
+    /// See [`InboxError`].
+    pub fn trust(&self, name: &str, whom: &Person) -> Result<(), InboxError> {
+        match whom {
+            Person::Card(card) => Ok(self.store.name(name, card)?),
+            Person::Wrote(number) => {
+                let letter = self.store.letter(*number)?;
+                let none = || InboxError::NoCard;
+                Ok(self.store.name(name, &self.store.card_of(&letter)?.ok_or_else(none)?)?)
+            }
+        }
+    }
+
+    /// Takes a name away.
+    ///
+    /// # Errors
+    /// See [`InboxError`].
+    pub fn forget(&self, name: &str) -> Result<(), InboxError> {
+        Ok(self.store.forget(name)?)
+    }
+
+    /// Names and publisher keys.
+    ///
+    /// # Errors
+    /// See [`Inbox::open`].
+    pub fn people(&self) -> Result<Vec<(String, PublisherId)>, InboxError> {
+        let people = self.store.people()?;
+        Ok(people.into_iter().map(|(n, card)| (n, card.party.publisher)).collect())
+    }
+
+    /// Fetches what waits for us at a node. Returns how many messages were new.
+    ///
+    /// # Errors
+    /// See [`InboxError`].
+    pub fn collect(
+        &self,
+        from: &[Peer],
+        give_up: Duration,
+        stop: &Stop,
+        on_event: &mut dyn FnMut(Event),
+    ) -> Result<usize, InboxError> {
+        let link = keys::load_or_create(&self.root.join("keys").join("link"))?;
+        let link = StaticKey::from_bytes(link);
+        delivery::collect(&self.store, link, from, give_up, stop, on_event)
+    }
+
+    /// Hands over what waits, once; returns how many messages still wait.
+    ///
+    /// # Errors
+    /// See [`InboxError`].
+    pub fn deliver(
+        &self,
+        give_up: Duration,
+        stop: &Stop,
+        on_event: &mut dyn FnMut(Event),
+    ) -> Result<usize, InboxError> {
+        Ok(delivery::deliver(&self.store, None, give_up, stop, on_event)?)
+    }
+}

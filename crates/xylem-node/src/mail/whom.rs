@@ -1,0 +1,64 @@
+//! [`Recipient`] and [`Person`]: who is meant, by a card, a name given here, or a message.
+
+use std::str::FromStr;
+
+use xylem_library::mail::MailStore;
+use xylem_mail::{Card, CardError, SCHEME};
+
+use super::report::called;
+use super::send::SendError;
+
+/// Somebody who gets a name here.
+#[derive(Clone, Debug)]
+pub enum Person {
+    /// Whose card this is.
+    Card(Box<Card>),
+    /// Who wrote the message of this number.
+    Wrote(u32),
+}
+
+impl FromStr for Person {
+    type Err = CardError;
+
+    fn from_str(text: &str) -> Result<Self, CardError> {
+        match text.parse() {
+            Ok(number) => Ok(Self::Wrote(number)),
+            Err(_) => text.parse().map(|card| Self::Card(Box::new(card))),
+        }
+    }
+}
+
+/// To whom a message goes.
+#[derive(Clone, Debug)]
+pub enum Recipient {
+    /// Whose card this is.
+    Card(Box<Card>),
+    /// Who has this name here, given by [`Inbox::trust`].
+    Named(String),
+}
+
+impl FromStr for Recipient {
+    type Err = CardError;
+
+    fn from_str(text: &str) -> Result<Self, CardError> {
+        let scheme = text.get(..SCHEME.len()).unwrap_or_default();
+        if scheme.eq_ignore_ascii_case(SCHEME) {
+            return text.parse().map(|card| Self::Card(Box::new(card)));
+        }
+        Ok(Self::Named(text.to_owned()))
+    }
+}
+
+/// The card of somebody, and what to call them.
+pub(super) fn find(store: &MailStore, whom: &Recipient) -> Result<(Card, String), SendError> {
+    let peer = match whom {
+        Recipient::Card(card) => {
+            let name = called(store, &card.party)?.0;
+            return Ok(((**card).clone(), name));
+        }
+        Recipient::Named(name) => name,
+    };
+    let found = store.people()?.into_iter().find(|(name, _)| name == peer);
+    let found = found.map(|(name, card)| (card, name));
+    found.ok_or_else(|| SendError::Unknown(peer.clone()))
+}

@@ -1,0 +1,93 @@
+//! The log for whoever looks into trouble: `-vv`, `-vvv` or `XYLEM_LOG` put what the node's room says
+//! of faces, links and fetches on standard error, a line each.
+//!
+//! It is no interface: scripts read JSON events. Whoever writes to it keeps keys, tickets (whoever has
+//! one may fetch) and what mail says out of it.
+
+use crate::cli::Common;
+use crate::exit::{Exit, Failure};
+use std::fmt::{Debug, Write as _};
+use std::io::{self, Write as _};
+use std::time::Instant;
+use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+
+/// The variable that asks for the log: off, error, warn, info, debug or trace.
+const VARIABLE: &str = "XYLEM_LOG";
+
+/// Begins to log, if anybody wants that.
+pub(crate) fn start(common: &Common) -> Result<(), Failure> {
+    let asked = std::env::var(VARIABLE).unwrap_or_default();
+    let level = match (asked.as_str(), common.verbose) {
+        ("", 0 | 1) => return Ok(()),
+        ("", 2) => LevelFilter::DEBUG,
+        ("", _) => LevelFilter::TRACE,
+        (asked, _) => asked.parse().map_err(|_| {
+            let levels = "off, error, warn, info, debug or trace";
+            Failure::new(Exit::Usage, format!("{VARIABLE}: {asked:?} is none of {levels}"))
+        })?,
+    };
+    if level != LevelFilter::OFF {
+        let log = Log { level, started: Instant::now() };
+        // Only this sets one, and once.
+        let _ = tracing::subscriber::set_global_default(log);
+    }
+    Ok(())
+}
+
+/// Writes each event at once. Spans are not kept: an event says what it is about.
+struct Log {
+    level: LevelFilter,
+    started: Instant,
+}
+
+impl Subscriber for Log {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() <= self.level && metadata.target().starts_with("xylem")
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(self.level)
+    }
+
+    fn new_span(&self, _span: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _span: &Id, _values: &Record<'_>) {}
+
+    fn record_follows_from(&self, _span: &Id, _follows: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let (metadata, time) = (event.metadata(), self.started.elapsed().as_secs_f64());
+        let mut line = Line(format!("{time:9.3} {:5} {}", metadata.level(), metadata.target()));
+        event.record(&mut line);
+        line.0.push('\n');
+        // Nobody is left to be told where this write fails.
+        let _ = io::stderr().lock().write_all(line.0.as_bytes());
+    }
+
+    fn enter(&self, _span: &Id) {}
+
+    fn exit(&self, _span: &Id) {}
+}
+
+struct Line(String);
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        let start = self.0.len();
+        // Writing to a string cannot fail.
+        let _ = match field.name() {
+            "message" => write!(self.0, ": {value:?}"),
+            name => write!(self.0, " {name}={value:?}"),
+        };
+        // What others say may stand in it: it neither begins a line nor commands a terminal.
+        if self.0[start..].contains(char::is_control) {
+            let clean = self.0.split_off(start).replace(char::is_control, "\u{fffd}");
+            self.0.push_str(&clean);
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! `-vv` and `XYLEM_LOG`: what is logged, and what never is.
+
+mod common;
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use common::{assert_exit, file, finish, noise, stderr, text, until, xylem};
+
+fn logging(store: &Path) -> Command {
+    let mut command = xylem(store);
+    command.env("XYLEM_LOG", "trace").stdin(Stdio::null());
+    command
+}
+
+/// Every file below a directory of keys.
+fn secrets(dir: &Path, into: &mut Vec<Vec<u8>>) {
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        let path: PathBuf = entry.path();
+        match path.is_dir() {
+            true => secrets(&path, into),
+            false => into.push(fs::read(path).expect("is readable")),
+        }
+    }
+}
+
+#[test]
+fn the_log_tells_of_faces_and_never_of_secrets() {
+    let dir = tempfile::tempdir().unwrap();
+    let (ours, theirs) = (dir.path().join("ours"), dir.path().join("theirs"));
+    let shared = file(dir.path(), "f", &noise(300_000, 1));
+    let log = dir.path().join("share.log");
+    let mut share = logging(&ours);
+    share.args(["--json", "share", "--listen", "127.0.0.1:0", text(&shared)]);
+    share.stdout(Stdio::piped()).stderr(fs::File::create(&log).unwrap());
+    let mut share = share.spawn().expect("the program starts");
+    let mut lines = BufReader::new(share.stdout.take().expect("piped")).lines();
+    let told = lines.by_ref().map_while(Result::ok).find(|line| line.contains("\"shared\""));
+    let told: serde_json::Value = serde_json::from_str(&told.expect("a ticket")).unwrap();
+    let ticket = told["ticket"].as_str().expect("text").to_owned();
+
+    let mut get = logging(&theirs);
+    get.args(["-q", "get", &ticket, "-o", text(&dir.path().join("out"))]);
+    let got = finish(get);
+    assert_exit(&got, 0);
+    until("the end of the link", || fs::read_to_string(&log).unwrap().contains("face is gone"));
+    share.kill().unwrap();
+    share.wait().unwrap();
+
+    let logs = stderr(&got) + &fs::read_to_string(&log).unwrap();
+    for what in ["dialling", "face is up", "fetching", "sharing", "DEBUG xylem_node::engine"] {
+        assert!(logs.contains(what), "{what}: {logs}");
+    }
+    let (_, body) = ticket.split_once(':').expect("a scheme");
+    assert!(!logs.contains(body), "a ticket is a capability");
+    let mut keys = Vec::new();
+    secrets(&ours.join("keys"), &mut keys);
+    secrets(&theirs.join("keys"), &mut keys);
+    assert!(keys.len() >= 2, "publisher and link");
+    for key in keys {
+        let hex: String = key.iter().map(|b| format!("{b:02x}")).collect();
+        let lower = logs.to_lowercase();
+        assert!(!lower.contains(&hex) && !lower.contains(&hex[..32]), "{hex}");
+        assert!(!logs.as_bytes().windows(key.len()).any(|bytes| bytes == key), "raw");
+        assert!(!logs.contains(&format!("{key:?}")), "as a list of numbers");
+    }
+}
+
+#[test]
+fn nothing_is_logged_unless_asked_and_nonsense_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let get = |more: &[&str], level: &str| {
+        let mut command = xylem(&dir.path().join("store"));
+        command.env("XYLEM_LOG", level).stdin(Stdio::null()).args(more);
+        // A ticket of nobody who is there.
+        command.args(["verify", text(&file(dir.path(), "f", b"x")), "nonsense"]);
+        finish(command)
+    };
+    let quiet = get(&[], "");
+    assert_exit(&quiet, 2);
+    assert_eq!(stderr(&quiet).lines().count(), 1, "{}", stderr(&quiet));
+    let refused = get(&[], "loud");
+    assert_exit(&refused, 2);
+    assert!(stderr(&refused).contains("XYLEM_LOG"), "{}", stderr(&refused));
+}
