@@ -13,4 +13,4 @@ mod followed;
 
 pub use error::{GrowError, Rewritten};
 pub use followed::{FollowError, Followed};
-pub use grow::{FollowOptions, Grower, Input};
+pub use grow::{Author, FollowOptions, Grower, Input};

@@ -1,4 +1,4 @@
-//! [`ListedFiles`]: a directory's verified listing on disk, looked at piece by piece.
+//! [`ListedFiles`]: a directory's verified listing on disk, read piece by piece.
 //!
 //! The listing of a million entries takes a hundred megabytes. It stays in its file; memory holds one
 //! mark for 64 entries (where they begin, how many files and outboard slots come before) and a few

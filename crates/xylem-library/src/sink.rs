@@ -2,6 +2,7 @@
 //! pipe.
 
 mod attributes;
+mod context;
 mod destination;
 mod error;
 
@@ -16,102 +17,19 @@ mod range;
 mod stream;
 
 use std::ops::Range;
-use std::path::PathBuf;
-use std::time::Duration;
 
-use bytes::Bytes;
-use xylem_object::{Kind, Manifest, ObjectId};
+use xylem_object::{Kind, Manifest};
 use xylem_store::Store;
-use xylem_transfer::Transfer;
-use xylem_tree::{Node, NodeValue, Recording, Segment, Verified, Verifier};
 
-use crate::event::LibraryEvent;
-use crate::held::Holdings;
 use crate::save::SaveOptions;
 use directory::DirectorySink;
 use file::FileSink;
 use range::RangeSink;
 use stream::StreamSink;
 
+pub use context::{Context, Nodes, Sink, Tally};
 pub use destination::Destination;
 pub use error::SaveError;
-
-/// What was verified lies on disk after this long even if nothing more comes: a kill during a stall
-/// costs next to nothing.
-const FLUSH_EVERY: Duration = Duration::from_millis(100);
-
-/// Proven nodes of a tree with their places.
-pub type Nodes = Verified<Vec<(Node, NodeValue)>>;
-
-/// What a sink may use while it works.
-pub struct Context<'a> {
-    /// Is asked for what is missing.
-    pub transfer: &'a mut Transfer,
-    /// Is kept up to date.
-    pub tally: &'a mut Tally,
-    /// Is given what happens.
-    pub on_event: &'a mut dyn FnMut(LibraryEvent),
-    /// Since an arbitrary epoch.
-    pub now: Duration,
-    /// Is given what is verified and written, where somebody serves it meanwhile.
-    pub holdings: Option<&'a Holdings>,
-}
-
-/// Bytes of content by where they came from.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Tally {
-    /// Over the network, in this run.
-    pub fetched: u64,
-    /// Left by an earlier run, read back and proven.
-    pub resumed: u64,
-    /// All that the result will have.
-    pub total: u64,
-    /// Files in the result.
-    pub files: u64,
-}
-
-/// One way to keep what was fetched. Called in this order: `begin`, then `segment`, `nodes`,
-/// `complete` and `poll` as things happen until `is_done`, then `finish`.
-pub trait Sink {
-    /// Verifies what an earlier run left and adds what is missing to the transfer.
-    ///
-    /// # Errors
-    /// Those of the disk, here and below.
-    fn begin(&mut self, cx: &mut Context<'_>) -> Result<(), SaveError>;
-    /// Keeps a segment.
-    fn segment(
-        &mut self,
-        object: ObjectId,
-        segment: Verified<Segment<Bytes>>,
-        cx: &mut Context<'_>,
-    ) -> Result<(), SaveError>;
-    /// Keeps tree nodes, for the next run and for serving.
-    fn nodes(&mut self, _object: ObjectId, _nodes: Nodes) -> Result<(), SaveError> {
-        Ok(())
-    }
-    /// Every wanted segment of an object has been handed in.
-    fn complete(&mut self, object: ObjectId, cx: &mut Context<'_>) -> Result<(), SaveError>;
-    /// Called once for each turn of the event loop: adds work, holds the transfer back. Returns when
-    /// to be called again.
-    fn poll(&mut self, _cx: &mut Context<'_>) -> Result<Option<Duration>, SaveError> {
-        Ok(None)
-    }
-    /// Whether nothing is missing any more.
-    fn is_done(&self) -> bool;
-    /// Gives the result its name; returns it.
-    fn finish(&mut self) -> Result<Option<PathBuf>, SaveError>;
-    /// What `finish` could not do and the result is right without, a line each.
-    fn warnings(&mut self) -> Vec<String> {
-        Vec::new()
-    }
-}
-
-/// A verifier for a result that has no outboard: what it proves is not kept to be written.
-fn unrecorded(manifest: &Manifest) -> Verifier {
-    let mut verifier = Verifier::new(manifest.geometry(), manifest.root);
-    verifier.set_recording(Recording::Off);
-    verifier
-}
 
 /// Makes the sink that `options` and `manifest` ask for; `destination`: `None` for standard output.
 ///

@@ -12,11 +12,6 @@ impl UnixTime {
         Self(since_1970)
     }
 
-    /// As a duration since 1970.
-    pub const fn since_1970(self) -> Duration {
-        self.0
-    }
-
     /// Whole seconds since 1970.
     pub const fn seconds(self) -> u64 {
         self.0.as_secs()

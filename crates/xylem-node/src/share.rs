@@ -26,7 +26,7 @@ use crate::peers::Announcers;
 use crate::register::{RegisterError, Registrar};
 use crate::shaping;
 use crate::uri::LINK_PORT;
-use xylem_library::follow::{FollowOptions, Grower};
+use xylem_library::follow::{Author, FollowOptions, Grower};
 use xylem_library::mail::MailStore;
 use xylem_library::publish::{Serving, publish};
 use xylem_library::{
@@ -144,8 +144,7 @@ pub(crate) fn share_with(
                 &store,
                 path,
                 follow,
-                &name,
-                &publisher,
+                &Author { name: &name, key: &publisher },
                 wall_clock(),
                 stop,
                 &mut from_library(on_event),

@@ -52,6 +52,14 @@ pub struct FollowOptions {
     pub input: Option<Input>,
 }
 
+/// Who publishes, and under which name.
+pub struct Author<'a> {
+    /// Gives the object name by the last component of the path.
+    pub name: &'a dyn Fn(&[u8]) -> Name,
+    /// Signs.
+    pub key: &'a PublisherKey,
+}
+
 /// Where what comes over standard input is kept.
 #[derive(Clone, Debug)]
 pub enum Input {
@@ -80,8 +88,8 @@ pub struct Grower {
 
 impl Grower {
     /// Opens the file and goes on with what an earlier run knew of it; what is there and was not hashed
-    /// yet is hashed. There is a checkpoint afterwards, also of an empty file. `name` gives the object
-    /// name by the last component of the path, `now` the version.
+    /// yet is hashed. There is a checkpoint afterwards, also of an empty file; `now` gives its
+    /// version.
     ///
     /// # Errors
     /// See [`GrowError`].
@@ -89,8 +97,7 @@ impl Grower {
         store: &Store,
         path: &Path,
         options: &FollowOptions,
-        name: &dyn Fn(&[u8]) -> Name,
-        key: &PublisherKey,
+        author: &Author<'_>,
         now: UnixTime,
         stop: &Stop,
         on_event: &mut dyn FnMut(LibraryEvent),
@@ -102,7 +109,7 @@ impl Grower {
         };
         let canonical = canonical(&path)?;
         let file_name = os_bytes(canonical.file_name().unwrap_or_default());
-        let object = name(&file_name);
+        let object = (author.name)(&file_name);
         if let Err(source) = naming::versioned(object.as_ref(), u64::MAX) {
             return Err(GrowError::Name { name: object, source });
         }
@@ -125,7 +132,7 @@ impl Grower {
                 outboard,
                 log,
                 object,
-                key: PublisherKey::from_bytes(&key.to_bytes()),
+                key: PublisherKey::from_bytes(&author.key.to_bytes()),
                 file_name,
                 open: VecDeque::new(),
                 awaited: false,

@@ -9,7 +9,7 @@ use xylem_packet::{Data, Interest, NameRef};
 use super::proofs::Proofs;
 use super::source::{HeldError, HeldSource};
 
-/// What is there is looked up again after this long, however often it is asked for.
+/// What is there is read again after this long, however often it is asked for.
 const HAVE_AGE: Duration = Duration::from_millis(100);
 
 /// Answers with what was verified, each piece proven again on its way out.

@@ -18,7 +18,7 @@ use crate::listed::ListedFiles;
 pub(crate) const SMALL_FILE: u64 = 64 * 1024;
 /// Runs of one object that a [`Have`] is made from; it holds no more.
 const MAX_RUNS: usize = 4_096;
-/// Objects that a [`Have`] tells of as partly there, beside the whole ones.
+/// Objects that a [`Have`] names as partly there, beside the whole ones.
 const MAX_PARTIAL: usize = 256;
 
 /// Shared by the thread that fetches, the one that writes, and the one that serves. Cheap to clone.
@@ -95,7 +95,7 @@ impl Holdings {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A file or a listing is about to be written: what can be served of it is told from now on.
+    /// A file or a listing is about to be written: what can be served of it is added from now on.
     ///
     /// # Errors
     /// Those of [`Partial::on_servable`].

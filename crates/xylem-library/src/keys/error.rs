@@ -39,8 +39,8 @@ pub enum KeyError {
     /// The keyring can't be read or written.
     #[error("{}", advised(.0))]
     Store(#[from] StoreError),
-    /// A file that somebody named can't be opened.
-    #[error("{}: {source}", path.display())]
+    /// A file that somebody named can't be read.
+    #[error("cannot read {}: {source}", path.display())]
     Open {
         /// The file.
         path: PathBuf,
@@ -124,26 +124,20 @@ pub enum KeyError {
         /// What is wrong with it.
         source: Malformed,
     },
-    /// A key file can't be read.
-    #[error("cannot read {}: {source}", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// The system's answer.
-        source: io::Error,
-    },
     /// A key file has nothing in it.
     #[error("{}: the file is empty", .0.display())]
     Empty(PathBuf),
     /// A key file is longer than any key.
     #[error("{}: too long for a key", .0.display())]
     TooLong(PathBuf),
-    /// A key file holds another public key.
-    #[error("{}: not an Ed25519 public key", .0.display())]
-    NotEd25519(PathBuf),
-    /// A key file holds another public key.
-    #[error("{}: not a P-256 public key in DER", .0.display())]
-    NotP256(PathBuf),
+    /// A key file holds no public key of the algorithm that was named.
+    #[error("{}: not {wanted}", path.display())]
+    NotPublic {
+        /// The file.
+        path: PathBuf,
+        /// What it should hold.
+        wanted: &'static str,
+    },
     /// A key file holds no secret of 32 bytes.
     #[error("{}: this key has to be 32 bytes or 64 digits", .0.display())]
     NotSecret(PathBuf),

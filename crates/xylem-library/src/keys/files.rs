@@ -106,6 +106,7 @@ impl Believe {
 fn verifier(key: &KeyFile) -> Result<Verifier, KeyError> {
     let bytes = read(&key.path)?;
     let path = || key.path.clone();
+    let not = |wanted| KeyError::NotPublic { path: path(), wanted };
     let unusable = |source| KeyError::NoKey { path: path(), source };
     match key.algorithm {
         Algorithm::Hmac => Ok(Verifier::hmac(&bytes)),
@@ -114,13 +115,13 @@ fn verifier(key: &KeyFile) -> Result<Verifier, KeyError> {
             let raw = <[u8; 32]>::try_from(bytes.as_slice()).map(PublicKey::Ed25519).ok();
             let public = match raw.map_or_else(|| PublicKey::from_spki(&bytes), Ok) {
                 Ok(public @ PublicKey::Ed25519(_)) => public,
-                _ => return Err(KeyError::NotEd25519(path())),
+                _ => return Err(not("an Ed25519 public key")),
             };
             Verifier::of(&public).map_err(unusable)
         }
         Algorithm::Ecdsa => match PublicKey::from_spki(&bytes) {
             Ok(public @ PublicKey::EcdsaP256(_)) => Verifier::of(&public).map_err(unusable),
-            _ => Err(KeyError::NotP256(path())),
+            _ => Err(not("a P-256 public key in DER")),
         },
     }
 }
@@ -141,7 +142,7 @@ fn read_limited(path: &Path) -> Result<Vec<u8>, KeyError> {
     let mut bytes = Vec::new();
     fs::File::open(path)
         .and_then(|file| file.take(MAX_KEY_FILE + 1).read_to_end(&mut bytes))
-        .map_err(|source| KeyError::Unreadable { path: path.to_path_buf(), source })?;
+        .map_err(|source| KeyError::Open { path: path.to_path_buf(), source })?;
     match bytes.len() as u64 {
         0 => Err(KeyError::Empty(path.to_path_buf())),
         1..=MAX_KEY_FILE => Ok(bytes),

@@ -142,7 +142,7 @@ impl MailStore {
     fn sessions(&self) -> Result<Vec<Session>, MailStoreError> {
         let mut found = Vec::new();
         for name in self.folder.list("sessions")? {
-            // One that is damaged is told when it is needed.
+            // One that is damaged is an error when it is needed.
             if let Some(saved) = self.folder.read(&format!("sessions/{name}"), MAX_SESSION)?
                 && let Some(session) = Session::restore(&saved, random()?)
             {

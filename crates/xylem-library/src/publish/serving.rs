@@ -157,7 +157,7 @@ impl Source for Serving {
         if object == ObjectId::Root {
             return Some(self.published.manifest.geometry());
         }
-        // A listing that can't be read has no files; that it can't is told when it is asked for itself.
+        // A listing that can't be read has no files; that it can't is an error when it is asked for itself.
         let (_, served) = self.file(object).ok().flatten()?;
         Some(Geometry::new(served.file.state.size, SegmentSize::DEFAULT))
     }

@@ -66,7 +66,7 @@ impl Audit {
         }
         let until = self.start(self.whole);
         if from < until {
-            // The thread ends early only with an error, which `finish` tells.
+            // The thread ends early only with an error, which `finish` returns.
             let _ = self.queue.send(from..until);
         }
     }

@@ -18,9 +18,10 @@ use xylem_store::{
 use xylem_tree::{Segment, Verified};
 
 use super::attributes::{attributes_of, warnings};
+use super::context::{Context, FLUSH_EVERY, Nodes, Sink};
+use super::destination::Destination;
 use super::error::SaveError;
 use super::file::resume;
-use super::{Context, Destination, FLUSH_EVERY, Nodes, Sink};
 use crate::event::{LibraryEvent, ListedSize, SkipReason};
 use crate::exclude::Exclusion;
 use crate::held::Holdings;

@@ -11,9 +11,10 @@ use xylem_store::{Partial, Resumed, Resuming, Store};
 use xylem_tree::{Geometry, Segment, Verified};
 
 use super::attributes::{attributes_of, warnings};
+use super::context::{Context, FLUSH_EVERY, Nodes, Sink};
+use super::destination::Destination;
 use super::error::SaveError;
 use super::writer::Writer;
-use super::{Context, Destination, FLUSH_EVERY, Nodes, Sink};
 use crate::event::LibraryEvent;
 use crate::rescan::rescan;
 

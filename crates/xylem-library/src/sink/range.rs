@@ -8,8 +8,9 @@ use xylem_object::{Manifest, ObjectId};
 use xylem_store::{RangeFile, Store};
 use xylem_tree::{Segment, Verified};
 
+use super::context::{Context, Sink, unrecorded};
+use super::destination::Destination;
 use super::error::SaveError;
-use super::{Context, Destination, Sink, unrecorded};
 
 /// Bytes `range` of a file, written from offset 0 of the result.
 pub(super) struct RangeSink {

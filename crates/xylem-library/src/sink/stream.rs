@@ -8,8 +8,8 @@ use bytes::Bytes;
 use xylem_object::{Manifest, ObjectId};
 use xylem_tree::{Segment, Verified};
 
+use super::context::{Context, Sink, unrecorded};
 use super::error::SaveError;
-use super::{Context, Sink, unrecorded};
 use crate::ordered::{OrderedWriter, Target, WriteError};
 
 /// How far past the first missing segment is asked: what has to be kept out of order.

@@ -10,8 +10,8 @@ use xylem_hash::Hash;
 use xylem_store::{Partial, StoreError};
 use xylem_tree::{Segment, Verified};
 
-use super::Nodes;
 use super::audit::Audit;
+use super::context::Nodes;
 
 /// Pieces that travel together at most.
 const BATCH: usize = 32;
@@ -29,7 +29,7 @@ pub(super) struct Writer {
     batch: Vec<Piece>,
     queue: Option<SyncSender<Vec<Piece>>>,
     thread: Option<JoinHandle<Written>>,
-    /// Bytes of content that the file has taken: what is told as verified is safe from a kill.
+    /// Bytes of content that the file has taken: what is reported as verified is safe from a kill.
     written: Arc<AtomicU64>,
 }
 

@@ -67,7 +67,7 @@ pub struct Finding {
     pub what: String,
 }
 
-/// What was looked at.
+/// What was checked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(tag = "event", rename = "store_checked")]
 pub struct CheckSummary {
@@ -425,7 +425,7 @@ fn needed(known: &Known) -> &'static [Part] {
 }
 
 /// What is wrong with a kept manifest. Whose signature it may have is known from tickets; without
-/// one only its content can be looked at.
+/// one only its content can be checked.
 fn unsigned(packet: &[u8], root: &Hash, tickets: impl Iterator<Item = Ticket>) -> Option<String> {
     let Ok(Packet::Data(data)) = Packet::decode(packet) else {
         return Some("it is no Data packet".to_owned());

@@ -1,4 +1,4 @@
-//! [`UpkeepError`]: why a store was not looked after.
+//! [`UpkeepError`]: why a call about a store failed.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use xylem_store::StoreError;
 
 use crate::error::{Blame, Failure, advised, blame_of};
 
-/// Why a store was not looked after. Damage is no error.
+/// Why a call about a store failed. Damage is no error.
 #[derive(Debug, thiserror::Error)]
 pub enum UpkeepError {
     /// The store can't be read or written.

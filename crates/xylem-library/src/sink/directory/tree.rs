@@ -15,9 +15,9 @@ use crate::held::SMALL_FILE;
 use crate::listed::{Entries, Listed, ListedFiles};
 use crate::path::os_path;
 use crate::sink::attributes::{attributes, warn_of_unset};
+use crate::sink::context::{Context, Nodes};
 use crate::sink::error::SaveError;
 use crate::sink::file::{audit, resume};
-use crate::sink::{Context, Nodes};
 
 /// Listing entries that are handed over in one go.
 const BATCH: usize = 256;

@@ -1,0 +1,295 @@
+//! Publishing, fetching and repairing on a disk that fails at every step: an error in one line, nothing
+//! unproven under a final name, and the next run gets it done.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use xylem_faults::{Fault, FaultMedium};
+use xylem_hash::Hash;
+use xylem_library::publish::{PublishError, Published, Serving, publish};
+use xylem_library::scrub::{ScrubError, ScrubOptions, ScrubSummary, scrub};
+use xylem_library::sink::{Context, Destination, SaveError, Sink, Tally, make};
+use xylem_library::{Existing, Failure, Keep, Output, Remote, SaveOptions, Stop, UnixTime, Wanted};
+use xylem_object::{Publication, PublisherKey, Ticket};
+use xylem_packet::{Interest, Name};
+use xylem_store::{FileKind, Medium, OpenHow, OverwritePolicy, Store};
+use xylem_transfer::{Config, Event, PeerId, Spec, Transfer};
+use xylem_tree::SegmentSize;
+
+const NOW: UnixTime = UnixTime::new(Duration::from_secs(1_800_000_000));
+const FILM: usize = 100_001;
+const FAULTS: [Fault; 4] = [Fault::Dead, Fault::Torn, Fault::Once, Fault::Full];
+
+fn film() -> Vec<u8> {
+    (0..FILM).map(|at| (at / 7 % 251) as u8).collect()
+}
+
+/// A disk with a file and a directory to share.
+fn disk() -> FaultMedium {
+    let medium = FaultMedium::new();
+    medium.write(Path::new("/film"), &film()).unwrap();
+    medium.create_dir(Path::new("/photos"), 0o755).unwrap();
+    for (name, size) in [("a", 20_000), ("b", 5), ("c", 70_000)] {
+        let path = Path::new("/photos").join(name);
+        medium.write(&path, &vec![name.as_bytes()[0]; size]).unwrap();
+    }
+    medium
+}
+
+fn open(medium: &FaultMedium) -> Store {
+    Store::open(Arc::new(medium.clone()), Path::new("/store")).unwrap()
+}
+
+fn share(store: &Store, path: &str) -> Result<(Published, Name), PublishError> {
+    let name = |_: &[u8]| Name::from_uri("/a/b").unwrap();
+    publish(store, Path::new(path), &name, false, NOW, &Stop::new(), &mut |_| {})
+}
+
+/// Runs `act` on a new disk with each fault at the first step, at the second and so on until none
+/// strikes; `after` is given the disk that a killed process leaves.
+fn every_step<E: Failure>(
+    prepare: &dyn Fn() -> FaultMedium,
+    act: &mut dyn FnMut(&Store) -> Result<(), E>,
+    after: &mut dyn FnMut(&FaultMedium, bool),
+) -> u32 {
+    let mut steps = 0;
+    for fault in FAULTS {
+        for at in 0.. {
+            let medium = prepare();
+            let store = open(&medium);
+            medium.fail_after(at, fault);
+            let outcome = act(&store);
+            let struck = medium.has_failed();
+            if let Err(e) = &outcome {
+                let line = e.to_string();
+                assert!(struck && !line.contains('\n'), "{fault:?} at {at}: {line}");
+                let full = line.contains("no space left");
+                assert_eq!(full, fault == Fault::Full, "{at}: {line}");
+            }
+            drop(store);
+            after(&medium.image(), outcome.is_ok());
+            steps += 1;
+            if !struck {
+                outcome.unwrap();
+                break;
+            }
+        }
+    }
+    steps
+}
+
+#[test]
+fn publishing() {
+    for path in ["/film", "/photos"] {
+        let root = share(&open(&disk()), path).unwrap().0.manifest.root;
+        let mut act = |store: &Store| share(store, path).map(drop);
+        let steps = every_step(&disk, &mut act, &mut |medium, _| {
+            assert_eq!(share(&open(medium), path).unwrap().0.manifest.root, root);
+        });
+        assert!(steps > 20, "{steps}");
+    }
+}
+
+/// Somebody who serves what a healthy disk has.
+struct Publisher {
+    publication: Publication,
+    serving: Serving,
+    key: PublisherKey,
+    root: Hash,
+}
+
+impl Publisher {
+    fn new(path: &str) -> Self {
+        let (medium, key) = (disk(), PublisherKey::from_bytes(&[7; 32]));
+        let (published, prefix) = share(&open(&medium), path).unwrap();
+        let packet = published.sign(&prefix, &key).unwrap();
+        let publication = Publication::new(prefix, packet, &key.public()).unwrap();
+        let root = published.manifest.root;
+        Self { publication, serving: published.serve(Arc::new(medium)), key, root }
+    }
+
+    fn transfer(&self) -> Transfer {
+        let spec = Spec {
+            prefix: self.publication.prefix().to_name(),
+            publisher: self.key.public(),
+            root: Some(self.root),
+            size: None,
+        };
+        let mut transfer = Transfer::new(spec, Config::default(), 1);
+        transfer.add_direct_peer(Duration::ZERO, PeerId(1));
+        transfer
+    }
+
+    /// Answers what is asked at `now`.
+    fn answer(&mut self, transfer: &mut Transfer, now: Duration) {
+        let mut asked = Vec::new();
+        while transfer.poll_transmit(now, &mut asked).is_some() {
+            let mut answer = Vec::new();
+            let interest = Interest::decode(&asked).unwrap();
+            self.publication.answer(&interest, &mut self.serving, &mut answer).unwrap();
+            if !answer.is_empty() {
+                transfer.handle_data(now, PeerId(1), Bytes::from(answer));
+            }
+        }
+        if transfer.poll_timeout(now).is_some_and(|due| due <= now) {
+            transfer.handle_timeout(now);
+        }
+    }
+
+    fn fetch(&mut self, store: &Store, to: &str) -> Result<(), SaveError> {
+        let (mut transfer, mut tally, mut now) =
+            (self.transfer(), Tally::default(), Duration::ZERO);
+        let mut sink: Option<Box<dyn Sink>> = None;
+        loop {
+            self.answer(&mut transfer, now);
+            while let Some(event) = transfer.poll_event() {
+                let mut cx = Context {
+                    transfer: &mut transfer,
+                    tally: &mut tally,
+                    on_event: &mut |_| {},
+                    now,
+                    holdings: None,
+                };
+                match (event, &mut sink) {
+                    (Event::Manifest { manifest, .. }, _) => {
+                        let options = SaveOptions {
+                            output: Output::At(to.into()),
+                            range: None,
+                            existing: Existing::Refuse,
+                            exclude: Vec::new(),
+                        };
+                        let part = PathBuf::from(format!("/.{}.xylem-part", &to[1..]));
+                        let policy = OverwritePolicy::Never;
+                        let to = Destination { path: to.into(), part, policy };
+                        sink.insert(make(&options, &manifest, Some(to), store)?).begin(&mut cx)?;
+                    }
+                    (Event::Segment { object, segment }, Some(sink)) => {
+                        sink.segment(object, segment, &mut cx)?;
+                    }
+                    (Event::Nodes { object, nodes }, Some(sink)) => sink.nodes(object, nodes)?,
+                    (Event::ObjectComplete(object), Some(sink)) => {
+                        sink.complete(object, &mut cx)?
+                    }
+                    (event, _) => panic!("{event:?}"),
+                }
+            }
+            now += Duration::from_millis(1);
+            assert!(now < Duration::from_secs(60), "the fetch ends");
+            let Some(sink) = &mut sink else { continue };
+            let (transfer, tally, on_event) = (&mut transfer, &mut tally, &mut |_| {});
+            sink.poll(&mut Context { transfer, tally, on_event, now, holdings: None })?;
+            if sink.is_done() {
+                return sink.finish().map(drop);
+            }
+        }
+    }
+}
+
+#[test]
+fn fetching_a_file() {
+    let mut publisher = Publisher::new("/film");
+    let mut again = Publisher::new("/film");
+    let mut act = |store: &Store| publisher.fetch(store, "/copy");
+    let steps = every_step(&FaultMedium::new, &mut act, &mut |medium, done| {
+        let there = medium.read(Path::new("/copy"));
+        assert!(there.is_ok() || !done);
+        match there {
+            Ok(bytes) => assert!(bytes == film(), "what has the name is whole"),
+            Err(_) => {
+                again.fetch(&open(medium), "/copy").unwrap();
+                assert!(medium.read(Path::new("/copy")).unwrap() == film());
+            }
+        }
+    });
+    assert!(steps > 40, "{steps}");
+}
+
+#[test]
+fn fetching_a_directory() {
+    let mut publisher = Publisher::new("/photos");
+    let mut again = Publisher::new("/photos");
+    let mut act = |store: &Store| publisher.fetch(store, "/copy");
+    let steps = every_step(&FaultMedium::new, &mut act, &mut |medium, done| {
+        let there =
+            medium.metadata(Path::new("/copy")).is_ok_and(|m| m.kind == FileKind::Directory);
+        assert!(there || !done);
+        if !there {
+            again.fetch(&open(medium), "/copy").unwrap();
+        }
+        assert_eq!(medium.read(Path::new("/copy/b")).unwrap(), [b'b'; 5]);
+        assert!(medium.read(Path::new("/copy/c")).unwrap() == [b'c'; 70_000]);
+    });
+    assert!(steps > 60, "{steps}");
+}
+
+/// The publisher as whoever has what is damaged here.
+struct Healthy<'a>(&'a mut Publisher);
+
+impl Remote for Healthy<'_> {
+    fn target(&mut self, _tickets: &[Ticket], _named: usize) {}
+
+    fn connect(
+        &mut self,
+        _why: &mut Option<Box<dyn Failure>>,
+        _stop: &Stop,
+    ) -> Result<Option<SegmentSize>, Box<dyn Failure>> {
+        Ok(Some(SegmentSize::DEFAULT))
+    }
+
+    fn fetch(
+        &mut self,
+        wanted: Vec<Wanted>,
+        keep: &mut Keep<'_>,
+        _stop: &Stop,
+    ) -> Result<Option<Box<dyn Failure>>, Box<dyn Failure>> {
+        let (mut transfer, mut now) = (self.0.transfer(), Duration::ZERO);
+        for Wanted { object, root, geometry, segments, verifier } in wanted {
+            transfer.add_object(object, root, geometry, segments, [], verifier).unwrap();
+        }
+        while !transfer.is_idle() {
+            self.0.answer(&mut transfer, now);
+            while let Some(event) = transfer.poll_event() {
+                keep(event).map_err(SaveError::from)?;
+            }
+            now += Duration::from_millis(1);
+            assert!(now < Duration::from_secs(60), "the fetch ends");
+        }
+        Ok(None)
+    }
+
+    fn leave(&mut self, _next: bool) {}
+
+    fn misbehaved(&self) -> bool {
+        false
+    }
+}
+
+/// A shared file of which some bytes have decayed: its time is what it was.
+fn decayed() -> FaultMedium {
+    let medium = disk();
+    share(&open(&medium), "/film").unwrap();
+    let (path, meta) = (Path::new("/film"), medium.metadata(Path::new("/film")).unwrap());
+    let file = medium.open(path, OpenHow::ReadWrite).unwrap();
+    file.write_at(&[0xff; 100], 40_000).unwrap();
+    medium.set_mtime(path, meta.mtime).unwrap();
+    medium
+}
+
+fn repair(publisher: &mut Publisher, store: &Store) -> Result<ScrubSummary, ScrubError> {
+    let options = ScrubOptions { paths: Vec::new(), repair: true, tickets: Vec::new() };
+    scrub(store, &options, &mut Healthy(publisher), None, &Stop::new(), &mut |_| {})
+}
+
+#[test]
+fn repairing() {
+    let (mut publisher, mut again) = (Publisher::new("/film"), Publisher::new("/film"));
+    let mut act = |store: &Store| repair(&mut publisher, store).map(drop);
+    let steps = every_step(&decayed, &mut act, &mut |medium, _| {
+        let summary = repair(&mut again, &open(medium)).unwrap();
+        assert!(summary.is_clean(), "{summary:?}");
+        assert!(medium.read(Path::new("/film")).unwrap() == film());
+    });
+    assert!(steps > 20, "{steps}");
+}
