@@ -174,7 +174,7 @@ pub(crate) fn share_with(
     tracing::info!(root = %manifest.root, size = manifest.size, "sharing");
     record::ticket(&store, &options.path, &ticket.to_string());
     on_event(Event::Shared {
-        ticket,
+        ticket: Box::new(ticket),
         name: prefix.clone(),
         root: manifest.root,
         bytes: manifest.total_size,
