@@ -59,7 +59,7 @@ pub fn ask<S: Read + Write>(pipe: S, authority: &str) -> io::Result<Opening<S, B
 ///
 /// # Errors
 /// As [`ask`].
-pub fn ask_on<S: Read + Write>(asking: Box<Asking<S>>) -> io::Result<Opening<S, Box<Asking<S>>>> {
+pub fn ask_on<S: Read + Write>(asking: Asking<S>) -> io::Result<Opening<S, Box<Asking<S>>>> {
     asked(asking.handshake())
 }
 

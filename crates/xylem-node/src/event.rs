@@ -24,7 +24,7 @@ pub enum Event {
     Shared {
         /// What to give away, `xylem:…`.
         #[serde(serialize_with = "json::text")]
-        ticket: Ticket,
+        ticket: Box<Ticket>,
         /// Versioned NDN name.
         #[serde(serialize_with = "json::text")]
         name: Name,

@@ -179,7 +179,7 @@ pub(crate) fn share_with(
     tracing::info!(root = %manifest.root, size = manifest.size, "sharing");
     record::keep_ticket(&store, &options.path, &ticket);
     on_event(Event::Shared {
-        ticket,
+        ticket: Box::new(ticket),
         name: prefix.clone(),
         root: manifest.root,
         bytes: manifest.total_size,

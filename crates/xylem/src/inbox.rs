@@ -159,7 +159,7 @@ fn list(inbox: &Inbox, out: &mut Out) -> Result<(), Failure> {
     let messages = inbox.list()?;
     for message in &messages {
         if out.is_json() {
-            out.json(&MailEvent::Arrived(message.clone()))?;
+            out.json(&MailEvent::Arrived(Box::new(message.clone())))?;
         } else {
             out.line(&row(message))?;
         }

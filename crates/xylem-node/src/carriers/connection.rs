@@ -125,7 +125,7 @@ impl Connection {
                     }
                     self.opened(*pipe, role)?
                 }
-                Stage::Asking(asking) => match ask_on(asking)? {
+                Stage::Asking(asking) => match ask_on(*asking)? {
                     Opening::Open(socket) => Stage::WebSocket(socket),
                     Opening::Waits(asking) => {
                         self.stage = Stage::Asking(asking);

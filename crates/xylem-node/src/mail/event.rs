@@ -13,7 +13,7 @@ use xylem_object::{PublisherId, Ticket};
 pub enum MailEvent {
     /// Something came.
     #[serde(rename = "mail")]
-    Arrived(Message),
+    Arrived(Box<Message>),
     /// A message is where it waits to be delivered.
     #[serde(rename = "mail_queued")]
     Queued {

@@ -37,7 +37,7 @@ pub(super) fn message(store: &MailStore, number: u32, letter: &Letter) -> Result
 }
 
 pub(super) fn arrived(store: &MailStore, number: u32, letter: &Letter) -> Result<Event, Error> {
-    Ok(Event::Mail(MailEvent::Arrived(message(store, number, letter)?)))
+    Ok(Event::Mail(MailEvent::Arrived(Box::new(message(store, number, letter)?))))
 }
 
 pub(super) fn fetched(store: &MailStore, id: EnvelopeId, by: &Party) -> Result<Event, Error> {

@@ -170,7 +170,7 @@ pub fn send(
             let Some((ticket, bytes, ours)) = ready else { return };
             let file = share.path.file_name().unwrap_or(share.path.as_os_str());
             let called = file.to_string_lossy().into_owned();
-            match compose(Content::Ticket(Box::new(ticket)), called, bytes, &ours) {
+            match compose(Content::Ticket(ticket), called, bytes, &ours) {
                 Err(e) => {
                     sent.error = Some(e.into());
                     ends.raise();

@@ -47,17 +47,19 @@ fn events() -> Vec<Event> {
     let peer = || FaceAddress::Link(address);
     let path = || PathBuf::from("a\nb");
     let id = xylem_mail::EnvelopeId([1; 16]);
-    let message = |what| Message {
-        number: 1,
-        from: "n".into(),
-        known: true,
-        publisher: ticket.publisher,
-        name: "f".into(),
-        size: 1,
-        sent_ms: 1,
-        received_ms: 1,
-        accepted: false,
-        what,
+    let message = |what| {
+        Box::new(Message {
+            number: 1,
+            from: "n".into(),
+            known: true,
+            publisher: ticket.publisher,
+            name: "f".into(),
+            size: 1,
+            sent_ms: 1,
+            received_ms: 1,
+            accepted: false,
+            what,
+        })
     };
     let summary = GetSummary {
         root,
@@ -107,7 +109,7 @@ fn events() -> Vec<Event> {
     ];
     let mut events = vec![
         Event::Shared {
-            ticket: ticket.clone(),
+            ticket: Box::new(ticket.clone()),
             name: name.clone(),
             root,
             bytes: 1,

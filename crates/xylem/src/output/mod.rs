@@ -308,7 +308,7 @@ impl Out {
                     }
                     MessageContent::Note(_) => "a note".to_owned(),
                 };
-                let Message { number, from, .. } = message;
+                let Message { number, from, .. } = &**message;
                 format!("Mail {number} from {from}{unknown}: {what}")
             }
             MailEvent::Queued { to, .. } => format!("Sending to {to}"),
