@@ -44,6 +44,10 @@ pub struct Dial<'a> {
     pub name: Option<&'a str>,
 }
 
+/// A host has as many connections without a link as one host may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HostIsFull;
+
 /// One connection of [`Carriers`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CarrierId(u64);
@@ -148,12 +152,12 @@ impl Carriers {
 
     /// Whether one more connection may come from that host; where it may, the oldest stranger
     /// gives way if there are too many, and is named.
-    pub fn make_room(&mut self, from: IpAddr) -> Result<Option<CarrierId>, ()> {
+    pub fn make_room(&mut self, from: IpAddr) -> Result<Option<CarrierId>, HostIsFull> {
         let is_stranger = |connection: &Connection| connection.link.is_none();
         let strangers = || self.live.iter().filter(|(_, connection)| is_stranger(connection));
         if strangers().filter(|(_, c)| c.far.ip() == from).count() >= MAX_STRANGERS_OF_HOST {
             self.refused += 1;
-            return Err(());
+            return Err(HostIsFull);
         }
         let full = strangers().count() >= MAX_STRANGERS;
         Ok(if full { strangers().map(|(id, _)| *id).min() } else { None })
@@ -313,7 +317,7 @@ impl Carriers {
     }
 
     /// How many connections there are.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.live.len()
     }
 

@@ -18,7 +18,7 @@ mod websocket;
 mod carriers;
 
 pub use buffers::BufferPool;
-pub use carriers::{CarrierId, Carriers, Dial};
+pub use carriers::{CarrierId, Carriers, Dial, HostIsFull};
 pub use multicast::Multicast;
 pub use stream::{ReadBuffer, Socket, Stream, StreamRead};
 pub use udp::{Ecn, Oversize, Received, Udp};

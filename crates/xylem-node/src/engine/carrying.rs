@@ -44,7 +44,7 @@ impl Engine {
         if let Some(oldest) = oldest {
             self.end_carrier(oldest, "too many connections that come to nothing");
         }
-        if self.net.carriers.len() >= self.net.limits.faces {
+        if self.net.carriers.count() >= self.net.limits.faces {
             return;
         }
         let id = self.net.carriers.next_id();
