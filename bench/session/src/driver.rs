@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use mio::{Events, Poll, Token};
 use xylem_link::{Config, Endpoint, StaticKey};
 
-use xylem_udp::{Ecn, Oversize, Udp};
+use xylem_sockets::{Ecn, Oversize, Udp};
 
 /// Longest sleep.
 const MAX_SLEEP: Duration = Duration::from_millis(100);

@@ -26,10 +26,8 @@ use xylem_link::{Endpoint as LinkEndpoint, StreamId};
 use xylem_mgmt::{FaceUri, Persistency, UriAuthority};
 use xylem_packet::{NackReason, NameRef};
 
-use crate::carriers::{CarrierId, Carriers};
 use crate::error::EngineError;
-use crate::faces::multicast::Multicast;
-use crate::faces::{Face, Faces, ReadBuffer, Transport};
+use crate::faces::{Face, Faces, Transport};
 use crate::peer::FaceAddress;
 use crate::uri::endpoint;
 use dispatch::Dispatch;
@@ -37,7 +35,10 @@ use listening::Listener;
 pub(crate) use program::Program;
 pub(crate) use streams::StreamEvent;
 use xylem_library::keys;
-use xylem_udp::{Ecn, Received, Udp};
+use xylem_sockets::Multicast;
+use xylem_sockets::ReadBuffer;
+use xylem_sockets::{CarrierId, Carriers};
+use xylem_sockets::{Ecn, Received, Udp};
 
 /// Longest sleep, so that a raised stop flag is seen.
 const MAX_SLEEP: Duration = Duration::from_millis(100);

@@ -14,7 +14,6 @@ mod peer;
 mod summary;
 
 mod addresses;
-mod carriers;
 mod dial;
 mod engine;
 mod faces;

@@ -209,6 +209,8 @@ pub(crate) fn run(args: GetArgs, common: &Common, out: &mut Out) -> Result<Exit,
             "a ticket says whose it is: --publisher, --key, --trust and --insecure are for names";
         return Err(Failure::new(Exit::Usage, what));
     }
+    // Whoever has no place for anything is told so first, whatever the ticket says.
+    common.store()?;
     let from = peers(&args.from)?;
     by_ticket(parse_ticket(&args.ticket)?, from, &args, output, &stop, common, out)
 }

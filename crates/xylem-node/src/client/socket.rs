@@ -16,7 +16,7 @@ use crate::error::EngineError;
 use crate::failure;
 use crate::peer::Peer;
 use xylem_library::{Blame, Error};
-use xylem_udp::{Oversize, Udp};
+use xylem_sockets::{Oversize, Udp};
 
 /// How long a connection may take to stand.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);

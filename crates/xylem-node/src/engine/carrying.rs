@@ -12,10 +12,10 @@ use xylem_mgmt::{Carrier, FaceUri, Persistency};
 
 use super::listening::Listener;
 use super::{Engine, Network, Source};
-use crate::carriers::{CarrierId, Dial};
 use crate::faces::{Face, Transport};
 use crate::peer::FaceAddress;
 use crate::uri::endpoint;
+use xylem_sockets::{CarrierId, Dial};
 
 impl Engine {
     /// The certificate that carriers over TLS show; before the first of them listens.

@@ -8,15 +8,15 @@ use mio::net::TcpStream;
 use xylem_forward::{FaceId, FaceScope, LinkType};
 use xylem_link::PeerKey;
 use xylem_mgmt::{FaceUri, Persistency};
-use xylem_udp::Udp;
+use xylem_sockets::Udp;
 
 use super::listening::scope_of;
 use super::{Engine, EngineEvent, wildcard};
-use crate::carriers::Dial;
-use crate::faces::stream::{Socket, Stream};
-use crate::faces::websocket::WebSocketFace;
 use crate::faces::{Face, Transport};
 use crate::peer::Peer;
+use xylem_sockets::Dial;
+use xylem_sockets::WebSocketFace;
+use xylem_sockets::{Socket, Stream};
 
 /// Pause before a permanent face is dialled again.
 const REDIAL: Duration = Duration::from_secs(1);

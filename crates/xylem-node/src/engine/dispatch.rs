@@ -8,10 +8,10 @@ use xylem_forward::{FaceId, Outgoing, Outlet};
 use xylem_packet::link_service::LinkHeaders;
 
 use super::{EngineEvent, Network};
-use crate::faces::multicast::Multicast;
 use crate::faces::{Face, Transport};
 use xylem_link::Endpoint;
-use xylem_udp::Udp;
+use xylem_sockets::Multicast;
+use xylem_sockets::Udp;
 
 /// Where the forwarder puts what it sends, while one packet is handled.
 pub(super) struct Dispatch<'a> {

@@ -11,15 +11,15 @@ use xylem_forward::{FaceId, FaceScope, FaceSettings, LinkType};
 use xylem_mgmt::{Carrier, FaceUri, Persistency};
 
 use super::{Engine, Limits, Source};
-use crate::faces::multicast::Multicast;
-use crate::faces::stream::{Socket, Stream};
-#[cfg(unix)]
-use crate::faces::unix;
-use crate::faces::websocket::WebSocketFace;
 use crate::faces::{Face, Transport};
 use crate::peer::{FaceAddress, Peer};
 use crate::uri::endpoint;
-use xylem_udp::{Oversize, Udp};
+use xylem_sockets::Multicast;
+use xylem_sockets::WebSocketFace;
+#[cfg(unix)]
+use xylem_sockets::unix;
+use xylem_sockets::{Oversize, Udp};
+use xylem_sockets::{Socket, Stream};
 
 /// Local faces beyond the limit for others: whoever floods this machine from outside does not lock
 /// its own programs out.

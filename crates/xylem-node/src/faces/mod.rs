@@ -4,12 +4,6 @@
 //! Bytes come from sockets that never block and go to them; [`crate::engine::Engine`] says when.
 //! Nothing here forwards or knows a name.
 
-pub(crate) mod multicast;
-pub(crate) mod stream;
-#[cfg(unix)]
-pub(crate) mod unix;
-pub(crate) mod websocket;
-
 mod table;
 
 pub(crate) use table::Faces;
@@ -17,17 +11,14 @@ pub(crate) use table::Faces;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
 use xylem_forward::{FaceScope, LinkType};
 use xylem_link::LinkId;
 use xylem_mgmt::{FaceUri, Persistency};
 use xylem_packet::link_service::{LinkService, LinkServiceConfig};
 use xylem_packet::{MAX_FRAME, MAX_PACKET};
-use xylem_udp::BufferPool;
+use xylem_sockets::{Stream, WebSocketFace};
 
 use crate::peer::{FaceAddress, Peer};
-use stream::Stream;
-use websocket::WebSocketFace;
 
 /// What a face is made of.
 pub(crate) enum Transport {
@@ -111,39 +102,5 @@ fn link_service_config(transport: &Transport) -> LinkServiceConfig {
         mtu: if datagrams { MAX_PACKET } else { MAX_FRAME },
         fragmentation: datagrams,
         ..LinkServiceConfig::default()
-    }
-}
-
-/// Bytes asked of the kernel in one read.
-const READ_LEN: usize = 128 * 1024;
-
-/// The memory that streams are read into, one at a time. It is used again and again; while somebody
-/// keeps a slice of what was read, the next read has other memory.
-#[derive(Default)]
-pub(crate) struct ReadBuffer {
-    now: BytesMut,
-    used: BufferPool,
-}
-
-impl ReadBuffer {
-    /// All of it, to be written over.
-    fn room(&mut self) -> &mut [u8] {
-        if self.now.len() < READ_LEN {
-            self.now = self.used.buffer(READ_LEN);
-        }
-        &mut self.now
-    }
-
-    /// Gives out what was read, to be sliced.
-    pub(crate) fn take(&mut self) -> Bytes {
-        std::mem::take(&mut self.now).freeze()
-    }
-
-    /// Takes back what [`ReadBuffer::take`] gave.
-    pub(crate) fn give_back(&mut self, bytes: Bytes) {
-        match bytes.try_into_mut() {
-            Ok(mine) => self.now = mine,
-            Err(bytes) => self.used.keep(bytes),
-        }
     }
 }

@@ -6,13 +6,16 @@
 
 use std::io::{self, Read, Write};
 
-use bytes::{Buf, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use mio::net::TcpStream;
 #[cfg(unix)]
 use mio::net::UnixStream;
 use mio::{Interest, Poll, Token};
 
-use super::ReadBuffer;
+use crate::BufferPool;
+
+/// Bytes asked of the kernel in one read.
+const READ_LEN: usize = 128 * 1024;
 
 /// Bytes that may wait for a slow reader before packets to it are dropped.
 const MAX_UNSENT: usize = 4 << 20;
@@ -20,9 +23,11 @@ const MAX_UNSENT: usize = 4 << 20;
 const WRITE_AT: usize = 128 * 1024;
 
 /// What a stream runs over.
-pub(crate) enum Socket {
+pub enum Socket {
+    /// Over TCP.
     Tcp(TcpStream),
     #[cfg(unix)]
+    /// Over a Unix socket.
     Unix(UnixStream),
 }
 
@@ -70,15 +75,15 @@ impl Socket {
 }
 
 /// What one read brought.
-pub(crate) struct Read1 {
+pub struct StreamRead {
     /// Bytes from the buffer's beginning: the rest of the read before, then new ones.
-    pub(crate) filled: usize,
+    pub filled: usize,
     /// More may be waiting.
-    pub(crate) more: bool,
+    pub more: bool,
 }
 
 /// A connection, perhaps still being made.
-pub(crate) struct Stream {
+pub struct Stream {
     socket: Socket,
     token: Token,
     connected: bool,
@@ -90,12 +95,7 @@ pub(crate) struct Stream {
 
 impl Stream {
     /// Wraps a connection; `connected` is false for one that is being dialled.
-    pub(crate) fn new(
-        mut socket: Socket,
-        token: Token,
-        connected: bool,
-        poll: &Poll,
-    ) -> io::Result<Self> {
+    pub fn new(mut socket: Socket, token: Token, connected: bool, poll: &Poll) -> io::Result<Self> {
         if let Socket::Tcp(stream) = &socket {
             let _ = stream.set_nodelay(true);
         }
@@ -112,17 +112,17 @@ impl Stream {
     }
 
     /// The token that its readiness comes under.
-    pub(crate) fn token(&self) -> Token {
+    pub fn token(&self) -> Token {
         self.token
     }
 
     /// Whether the connection stands.
-    pub(crate) fn connected(&self) -> bool {
+    pub fn connected(&self) -> bool {
         self.connected
     }
 
     /// Bytes that wait for the other end to read.
-    pub(crate) fn unsent(&self) -> usize {
+    pub fn unsent(&self) -> usize {
         self.outgoing.len()
     }
 
@@ -130,7 +130,7 @@ impl Stream {
     ///
     /// # Errors
     /// The connection could not be made.
-    pub(crate) fn finish_connect(&mut self) -> io::Result<bool> {
+    pub fn finish_connect(&mut self) -> io::Result<bool> {
         if self.connected {
             return Ok(false);
         }
@@ -151,7 +151,7 @@ impl Stream {
     ///
     /// # Errors
     /// The connection ended.
-    pub(crate) fn read(&mut self, buffer: &mut ReadBuffer) -> io::Result<Read1> {
+    pub fn read(&mut self, buffer: &mut ReadBuffer) -> io::Result<StreamRead> {
         let room = buffer.room();
         let held = self.rest.len();
         room[..held].copy_from_slice(&self.rest);
@@ -162,10 +162,10 @@ impl Stream {
                 Ok(n) => {
                     // A short read has emptied a Unix socket; elsewhere only an error says so.
                     let more = held + n == room.len() || cfg!(not(unix));
-                    return Ok(Read1 { filled: held + n, more });
+                    return Ok(StreamRead { filled: held + n, more });
                 }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                    return Ok(Read1 { filled: held, more: false });
+                    return Ok(StreamRead { filled: held, more: false });
                 }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => return Err(e),
@@ -174,12 +174,12 @@ impl Stream {
     }
 
     /// Keeps the beginning of a packet (shorter than one) for the next read.
-    pub(crate) fn keep(&mut self, rest: &[u8]) {
+    pub fn keep(&mut self, rest: &[u8]) {
         self.rest.extend_from_slice(rest);
     }
 
     /// Queues a packet; a reader that does not keep up loses it, as on a datagram face.
-    pub(crate) fn queue(&mut self, packet: &[u8]) -> bool {
+    pub fn queue(&mut self, packet: &[u8]) -> bool {
         let room = self.connected && self.outgoing.len() + packet.len() <= MAX_UNSENT;
         if room {
             self.outgoing.extend_from_slice(packet);
@@ -207,7 +207,7 @@ impl Stream {
     ///
     /// # Errors
     /// The connection ended.
-    pub(crate) fn flush(&mut self, poll: &Poll) -> io::Result<()> {
+    pub fn flush(&mut self, poll: &Poll) -> io::Result<()> {
         self.write()?;
         let wait = !self.connected || !self.outgoing.is_empty();
         if wait != self.waiting_to_write {
@@ -217,5 +217,36 @@ impl Stream {
             self.waiting_to_write = wait;
         }
         Ok(())
+    }
+}
+
+/// The memory that streams are read into, one at a time. It is used again and again; while somebody
+/// keeps a slice of what was read, the next read has other memory.
+#[derive(Default)]
+pub struct ReadBuffer {
+    now: BytesMut,
+    used: BufferPool,
+}
+
+impl ReadBuffer {
+    /// All of it, to be written over.
+    fn room(&mut self) -> &mut [u8] {
+        if self.now.len() < READ_LEN {
+            self.now = self.used.buffer(READ_LEN);
+        }
+        &mut self.now
+    }
+
+    /// Gives out what was read, to be sliced.
+    pub fn take(&mut self) -> Bytes {
+        std::mem::take(&mut self.now).freeze()
+    }
+
+    /// Takes back what [`ReadBuffer::take`] gave.
+    pub fn give_back(&mut self, bytes: Bytes) {
+        match bytes.try_into_mut() {
+            Ok(mine) => self.now = mine,
+            Err(bytes) => self.used.keep(bytes),
+        }
     }
 }

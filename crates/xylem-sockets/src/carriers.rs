@@ -35,19 +35,21 @@ const ENDING: Duration = Duration::from_secs(2);
 
 /// Whom to dial.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Dial<'a> {
-    pub(crate) carrier: Carrier,
-    pub(crate) address: SocketAddr,
+pub struct Dial<'a> {
+    /// What the connection looks like.
+    pub carrier: Carrier,
+    /// Where it listens.
+    pub address: SocketAddr,
     /// Host name that the server is told; `None`: its address.
-    pub(crate) name: Option<&'a str>,
+    pub name: Option<&'a str>,
 }
 
 /// One connection of [`Carriers`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct CarrierId(u64);
+pub struct CarrierId(u64);
 
 /// All carrier connections of an engine.
-pub(crate) struct Carriers {
+pub struct Carriers {
     /// A unique local prefix (RFC 4193) that was drawn at random, for made-up addresses.
     prefix: [u8; 6],
     next: u64,
@@ -63,7 +65,7 @@ pub(crate) struct Carriers {
 
 impl Carriers {
     /// None yet; `random` makes the addresses of this engine its own.
-    pub(crate) fn new(random: [u8; 5]) -> Self {
+    pub fn new(random: [u8; 5]) -> Self {
         let [a, b, c, d, e] = random;
         Self {
             prefix: [0xfd, a, b, c, d, e],
@@ -79,7 +81,7 @@ impl Carriers {
     }
 
     /// The certificate to show, before anything listens.
-    pub(crate) fn set_identity(&mut self, identity: Identity) {
+    pub fn set_identity(&mut self, identity: Identity) {
         self.identity = Some(identity);
     }
 
@@ -87,7 +89,7 @@ impl Carriers {
     ///
     /// # Errors
     /// A certificate that can't be used.
-    pub(crate) fn prepare(&mut self, carrier: Carrier) -> io::Result<()> {
+    pub fn prepare(&mut self, carrier: Carrier) -> io::Result<()> {
         if carrier.is_tls() && self.server.is_none() {
             self.server = Some(tls::server(self.identity.take())?);
         }
@@ -95,13 +97,13 @@ impl Carriers {
     }
 
     /// The number of the next connection: its token is made for it.
-    pub(crate) fn next_id(&mut self) -> CarrierId {
+    pub fn next_id(&mut self) -> CarrierId {
         self.next += 1;
         CarrierId(self.next)
     }
 
     /// The made-up address of a connection, for the link's endpoint.
-    pub(crate) fn address(&self, id: CarrierId) -> SocketAddr {
+    pub fn address(&self, id: CarrierId) -> SocketAddr {
         let mut octets = [0; 16];
         octets[..6].copy_from_slice(&self.prefix);
         octets[8..].copy_from_slice(&id.0.to_be_bytes());
@@ -109,12 +111,12 @@ impl Carriers {
     }
 
     /// Whether an address is made up. None of these is ever seen on a network.
-    pub(crate) fn made_up(&self, address: SocketAddr) -> bool {
+    pub fn made_up(&self, address: SocketAddr) -> bool {
         matches!(address.ip(), IpAddr::V6(ip) if ip.octets()[..6] == self.prefix)
     }
 
     /// The connection of a made-up address, if it still stands.
-    pub(crate) fn of_address(&self, address: SocketAddr) -> Option<CarrierId> {
+    pub fn of_address(&self, address: SocketAddr) -> Option<CarrierId> {
         let IpAddr::V6(ip) = address.ip() else { return None };
         let number = *ip.octets().last_chunk::<8>()?;
         let id = CarrierId(u64::from_be_bytes(number));
@@ -125,7 +127,7 @@ impl Carriers {
     ///
     /// # Errors
     /// Those of the system.
-    pub(crate) fn accept(
+    pub fn accept(
         &mut self,
         now: Duration,
         (id, token): (CarrierId, Token),
@@ -146,7 +148,7 @@ impl Carriers {
 
     /// Whether one more connection may come from that host; where it may, the oldest stranger
     /// gives way if there are too many, and is named.
-    pub(crate) fn make_room(&mut self, from: IpAddr) -> Result<Option<CarrierId>, ()> {
+    pub fn make_room(&mut self, from: IpAddr) -> Result<Option<CarrierId>, ()> {
         let is_stranger = |connection: &Connection| connection.link.is_none();
         let strangers = || self.live.iter().filter(|(_, connection)| is_stranger(connection));
         if strangers().filter(|(_, c)| c.far.ip() == from).count() >= MAX_STRANGERS_OF_HOST {
@@ -161,7 +163,7 @@ impl Carriers {
     ///
     /// # Errors
     /// Those of the system, and a name that is none.
-    pub(crate) fn dial(
+    pub fn dial(
         &mut self,
         now: Duration,
         (id, token): (CarrierId, Token),
@@ -206,7 +208,7 @@ impl Carriers {
     ///
     /// # Errors
     /// It ended; [`Carriers::remove`] it.
-    pub(crate) fn receive(
+    pub fn receive(
         &mut self,
         now: Duration,
         id: CarrierId,
@@ -219,7 +221,7 @@ impl Carriers {
     }
 
     /// Queues datagrams of this size (the last may be shorter) for a connection.
-    pub(crate) fn queue(&mut self, now: Duration, id: CarrierId, contents: &[u8], size: usize) {
+    pub fn queue(&mut self, now: Duration, id: CarrierId, contents: &[u8], size: usize) {
         let Some(connection) = self.live.get_mut(&id) else { return };
         for datagram in contents.chunks(size.max(1)) {
             connection.queue(now, datagram);
@@ -231,13 +233,13 @@ impl Carriers {
     }
 
     /// Bytes that wait for the other end of a link's carrier to read; 0 if it has none.
-    pub(crate) fn unsent(&self, link: LinkId) -> usize {
+    pub fn unsent(&self, link: LinkId) -> usize {
         let id = self.by_link.get(&link);
         id.and_then(|id| self.live.get(id)).map_or(0, Connection::unsent)
     }
 
     /// Hands what waits to the kernel: which connections ended, and why.
-    pub(crate) fn flush(&mut self, now: Duration) -> Vec<(CarrierId, String)> {
+    pub fn flush(&mut self, now: Duration) -> Vec<(CarrierId, String)> {
         let mut ended = Vec::new();
         for id in self.unflushed.drain(..) {
             let Some(connection) = self.live.get_mut(&id) else { continue };
@@ -250,7 +252,7 @@ impl Carriers {
     }
 
     /// A link runs over this connection from now on; `false`: it is gone, or has one already.
-    pub(crate) fn attach(&mut self, id: CarrierId, link: LinkId) -> bool {
+    pub fn attach(&mut self, id: CarrierId, link: LinkId) -> bool {
         let Some(connection) = self.live.get_mut(&id) else { return false };
         let free = connection.link.is_none() && connection.ends.is_none();
         if free {
@@ -261,7 +263,7 @@ impl Carriers {
     }
 
     /// A link has ended: so will its connection, when the link has said goodbye.
-    pub(crate) fn release(&mut self, now: Duration, link: LinkId) {
+    pub fn release(&mut self, now: Duration, link: LinkId) {
         let Some(id) = self.by_link.remove(&link) else { return };
         if let Some(connection) = self.live.get_mut(&id) {
             connection.link = None;
@@ -270,7 +272,7 @@ impl Carriers {
     }
 
     /// Ends a connection; gives its token and the link that ran over it.
-    pub(crate) fn remove(&mut self, id: CarrierId) -> Option<(Token, Option<LinkId>)> {
+    pub fn remove(&mut self, id: CarrierId) -> Option<(Token, Option<LinkId>)> {
         let mut connection = self.live.remove(&id)?;
         connection.say_goodbye();
         match connection.link {
@@ -282,7 +284,7 @@ impl Carriers {
     }
 
     /// Connections whose time is over. The others are flushed soon: answers may be due.
-    pub(crate) fn overdue(&mut self, now: Duration) -> Vec<CarrierId> {
+    pub fn overdue(&mut self, now: Duration) -> Vec<CarrierId> {
         let mut over = Vec::new();
         for (id, connection) in &mut self.live {
             let until = match (connection.link, connection.ends) {
@@ -301,23 +303,23 @@ impl Carriers {
     }
 
     /// Kind and the two ends of a connection: the far one, and this.
-    pub(crate) fn ends(&self, id: CarrierId) -> Option<(Carrier, SocketAddr, SocketAddr)> {
+    pub fn ends(&self, id: CarrierId) -> Option<(Carrier, SocketAddr, SocketAddr)> {
         self.live.get(&id).map(|c| (c.carrier, c.far, c.near))
     }
 
     /// Says goodbye on all connections.
-    pub(crate) fn close(&mut self) {
+    pub fn close(&mut self) {
         self.live.values_mut().for_each(Connection::say_goodbye);
     }
 
     /// How many connections there are.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.live.len()
     }
 
     /// What was refused since the beginning.
     #[cfg(test)]
-    pub(crate) fn refused(&self) -> u64 {
+    pub fn refused(&self) -> u64 {
         self.refused
     }
 }

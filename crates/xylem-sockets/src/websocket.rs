@@ -30,7 +30,7 @@ enum State {
 }
 
 /// A connection, perhaps still being made.
-pub(crate) struct WebSocketFace {
+pub struct WebSocketFace {
     state: State,
     token: Token,
 }
@@ -46,14 +46,14 @@ fn settings() -> WebSocketConfig {
 
 impl WebSocketFace {
     /// A connection that came in; the handshake is still to be made.
-    pub(crate) fn accepted(mut socket: TcpStream, token: Token, poll: &Poll) -> io::Result<Self> {
+    pub fn accepted(mut socket: TcpStream, token: Token, poll: &Poll) -> io::Result<Self> {
         register(&mut socket, token, poll)?;
         let handshake = ServerHandshake::start(socket, NoCallback, Some(settings()));
         Ok(Self { state: State::Accepting(handshake), token })
     }
 
     /// A connection that is being dialled to `ws://` followed by `authority` and `/`.
-    pub(crate) fn dialled(
+    pub fn dialled(
         mut socket: TcpStream,
         authority: String,
         token: Token,
@@ -64,7 +64,7 @@ impl WebSocketFace {
     }
 
     /// The token that its readiness comes under.
-    pub(crate) fn token(&self) -> Token {
+    pub fn token(&self) -> Token {
         self.token
     }
 
@@ -72,7 +72,7 @@ impl WebSocketFace {
     ///
     /// # Errors
     /// The connection could not be made, or the other end speaks no WebSocket.
-    pub(crate) fn finish_connect(&mut self) -> io::Result<bool> {
+    pub fn finish_connect(&mut self) -> io::Result<bool> {
         let (state, came_up) = match std::mem::replace(&mut self.state, State::Broken) {
             State::Connecting(socket, authority) => connecting(socket, authority)?,
             State::Dialling(handshake) => shake(handshake, |(ws, _)| ws, State::Dialling)?,
@@ -87,7 +87,7 @@ impl WebSocketFace {
     ///
     /// # Errors
     /// The connection ended.
-    pub(crate) fn receive(&mut self, into: &mut Vec<Bytes>) -> io::Result<bool> {
+    pub fn receive(&mut self, into: &mut Vec<Bytes>) -> io::Result<bool> {
         let State::Open(socket) = &mut self.state else { return Ok(false) };
         for _ in 0..BATCH {
             match socket.read() {
@@ -101,7 +101,7 @@ impl WebSocketFace {
     }
 
     /// Queues a packet; a reader that does not keep up loses it, as on a datagram face.
-    pub(crate) fn queue(&mut self, packet: &[u8]) -> bool {
+    pub fn queue(&mut self, packet: &[u8]) -> bool {
         let State::Open(socket) = &mut self.state else { return false };
         match socket.write(Message::Binary(Bytes::copy_from_slice(packet))) {
             Ok(()) => true,
@@ -116,7 +116,7 @@ impl WebSocketFace {
     ///
     /// # Errors
     /// The connection ended.
-    pub(crate) fn flush(&mut self) -> io::Result<()> {
+    pub fn flush(&mut self) -> io::Result<()> {
         let State::Open(socket) = &mut self.state else { return Ok(()) };
         match socket.flush() {
             Ok(()) => Ok(()),

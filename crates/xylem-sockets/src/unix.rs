@@ -13,8 +13,9 @@ use mio::net::UnixListener;
 const MODE: u32 = 0o666;
 
 /// A listening socket; its file goes when it is dropped.
-pub(crate) struct Listener {
-    pub(crate) io: UnixListener,
+pub struct Listener {
+    /// What listens.
+    pub io: UnixListener,
     path: PathBuf,
 }
 
@@ -23,7 +24,7 @@ impl Listener {
     ///
     /// # Errors
     /// Kind `AddrInUse` if somebody listens there, or if what is there is no socket.
-    pub(crate) fn bind(path: &Path) -> io::Result<Self> {
+    pub fn bind(path: &Path) -> io::Result<Self> {
         if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
             fs::create_dir_all(dir)?;
         }
@@ -34,7 +35,7 @@ impl Listener {
     }
 
     /// Where it listens.
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.path
     }
 }

@@ -10,12 +10,12 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use mio::{Poll, Token};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
-use xylem_udp::{Ecn, Oversize, Udp};
+use crate::{Ecn, Oversize, Udp};
 
 /// A joined group.
-pub(crate) struct Multicast {
+pub struct Multicast {
     /// Where the group is heard.
-    pub(crate) hears: Udp,
+    pub hears: Udp,
     says: Udp,
     group: SocketAddrV4,
 }
@@ -25,7 +25,7 @@ impl Multicast {
     ///
     /// # Errors
     /// No such interface, or it carries no multicast.
-    pub(crate) fn join(group: SocketAddrV4, interface: Ipv4Addr) -> io::Result<Self> {
+    pub fn join(group: SocketAddrV4, interface: Ipv4Addr) -> io::Result<Self> {
         let hears = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
         hears.set_reuse_address(true)?;
         hears.set_nonblocking(true)?;
@@ -50,22 +50,22 @@ impl Multicast {
     }
 
     /// Registers for readability.
-    pub(crate) fn register(&mut self, poll: &Poll, token: Token) -> io::Result<()> {
+    pub fn register(&mut self, poll: &Poll, token: Token) -> io::Result<()> {
         self.hears.register(poll, token)
     }
 
     /// Where this node's own packets come from.
-    pub(crate) fn local(&self) -> SocketAddr {
+    pub fn local(&self) -> SocketAddr {
         self.says.local()
     }
 
     /// The group.
-    pub(crate) fn group(&self) -> SocketAddr {
+    pub fn group(&self) -> SocketAddr {
         self.group.into()
     }
 
     /// Sends one frame to everybody.
-    pub(crate) fn send(&mut self, frame: &[u8]) {
+    pub fn send(&mut self, frame: &[u8]) {
         self.says.send(self.group(), frame, None, Ecn::NotCapable);
     }
 }

@@ -1,0 +1,25 @@
+//! What packets and datagrams travel over, without a loop: [`Udp`] (batched system calls, GSO out, GRO and
+//! recvmmsg in, ECN both ways), [`Multicast`], [`Stream`] over TCP or Unix sockets, [`WebSocketFace`], and
+//! [`Carriers`], the connections that a link's datagrams travel within.
+//!
+//! Bytes come from the kernel and go to it. Sockets never block: whoever calls says when, with the poll's
+//! tokens, and gives received buffers back so that they are used again. Nothing here knows what packets
+//! say or who sent them.
+
+mod buffers;
+mod udp;
+
+mod multicast;
+mod stream;
+#[cfg(unix)]
+pub mod unix;
+mod websocket;
+
+mod carriers;
+
+pub use buffers::BufferPool;
+pub use carriers::{CarrierId, Carriers, Dial};
+pub use multicast::Multicast;
+pub use stream::{ReadBuffer, Socket, Stream, StreamRead};
+pub use udp::{Ecn, Oversize, Received, Udp};
+pub use websocket::WebSocketFace;
