@@ -6,11 +6,14 @@
 
 use std::time::Duration;
 
+use xylem_object::{PublisherId, Ticket, naming, verify_manifest};
 use xylem_packet::tlv::types;
 use xylem_packet::{Component, Data, NackReason, Name, NameRef};
 
 use crate::rdr::{self, METADATA, Metadata};
-use crate::{Application, ClientError, Exchange, Expected, Message, Outbox, Question, Reply};
+use crate::{
+    Application, ClientError, Driver, Exchange, Expected, Message, Outbox, Question, Reply,
+};
 
 /// How long one discovery Interest waits, and how many go to RDR before the name alone is tried.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -18,8 +21,11 @@ const RDR_TRIES: u32 = 2;
 /// Pause after a refusal.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// How long a manifest is waited for; who has the object's metadata at hand has it too.
+const MANIFEST_PATIENCE: Duration = Duration::from_secs(2);
+
 /// Judges a packet; an error says why it is not believed.
-pub type Check<'a> = dyn FnMut(&Data<'_>) -> Result<(), String> + 'a;
+pub(crate) type Check<'a> = dyn FnMut(&Data<'_>) -> Result<(), String> + 'a;
 
 /// What a name turned out to be.
 pub enum Discovered {
@@ -193,4 +199,39 @@ fn understand(
         return Ok(Discovered::Segments { prefix, expected: Expected::default() });
     }
     Ok(Discovered::Single(data.content().to_vec()))
+}
+
+/// The ticket, without addresses, of the publication of ours at `prefix` whose manifest `publisher`
+/// signed; `None` if there is no manifest.
+///
+/// # Errors
+/// What is no publisher, a manifest that is not believed, and what ends the run.
+pub fn published_ticket<D: Driver>(
+    driver: &mut D,
+    prefix: &Name,
+    publisher: &str,
+) -> Result<Option<Ticket>, D::Error> {
+    if naming::check_prefix(prefix.as_ref()).is_err() {
+        return Ok(None);
+    }
+    let publisher: PublisherId =
+        publisher.parse().map_err(|e| ClientError::bad_name(publisher, e))?;
+    let name = naming::encode(prefix.as_ref(), &naming::Request::Manifest);
+    let interest = Question::exactly(name, MANIFEST_PATIENCE).encode(driver.nonce()?)?;
+    let Reply::Data(packet) = driver.fetch(interest, MANIFEST_PATIENCE)? else {
+        return Ok(None);
+    };
+    let what = "the manifest";
+    let data = Data::decode(&packet).map_err(|e| ClientError::not_believed(what, e))?;
+    let manifest = verify_manifest(&data, prefix.as_ref(), &publisher)
+        .map_err(|e| ClientError::not_believed(what, e))?;
+    Ok(Some(Ticket {
+        name: prefix.clone(),
+        root: manifest.root,
+        size: manifest.size,
+        kind: manifest.kind,
+        publisher,
+        link_key: None,
+        addresses: Vec::new(),
+    }))
 }

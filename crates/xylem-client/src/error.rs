@@ -75,6 +75,37 @@ pub enum ClientError {
     /// Packets that verified contradict each other.
     #[error("{0}")]
     Contradiction(String),
+    /// The forwarder refused a command.
+    #[error("the forwarder refuses {command}: {code} {text}")]
+    Refused {
+        /// Its module and verb.
+        command: String,
+        /// Why: 400 to 499, but for 403, if what was asked is wrong.
+        code: u64,
+        /// The same in words.
+        text: String,
+    },
+    /// The forwarder takes no commands over this connection.
+    #[error("{at} does not let itself be managed here (Nack {})", .reason.0)]
+    NotManaged {
+        /// The forwarder.
+        at: String,
+        /// Why it refused.
+        reason: NackReason,
+    },
+    /// The forwarder said nothing in time.
+    #[error("{what}: nothing came within {after:?} from {at}")]
+    Silent {
+        /// What it was asked for.
+        what: String,
+        /// The forwarder.
+        at: String,
+        /// How long was waited.
+        after: Duration,
+    },
+    /// The run was asked to stop.
+    #[error("interrupted")]
+    Interrupted,
 }
 
 fn refused(discovering: bool, reason: NackReason) -> String {

@@ -79,6 +79,7 @@ pub struct Exchange {
     interest: Vec<u8>,
     patience: Duration,
     asked_at: Option<Duration>,
+    took: Duration,
     reply: Option<Reply>,
 }
 
@@ -89,7 +90,12 @@ impl Exchange {
     /// What is no Interest.
     pub fn new(interest: Vec<u8>, patience: Duration) -> Result<Self, ClientError> {
         Interest::decode(&interest).map_err(|e| ClientError::bad_name("an Interest", e))?;
-        Ok(Self { interest, patience, asked_at: None, reply: None })
+        Ok(Self { interest, patience, asked_at: None, took: Duration::ZERO, reply: None })
+    }
+
+    /// From the Interest to what answered it.
+    pub(crate) fn took(&self) -> Duration {
+        self.took
     }
 
     /// How it ended; [`Reply::Timeout`] while it has not.
@@ -116,7 +122,7 @@ impl Application for Exchange {
 
     fn handle_message(
         &mut self,
-        _now: Duration,
+        now: Duration,
         message: Message<'_>,
         _outbox: &mut Outbox<'_>,
     ) -> Result<(), ClientError> {
@@ -124,6 +130,7 @@ impl Application for Exchange {
             && let Ok(asked) = Interest::decode(&self.interest)
         {
             self.reply = answer(&asked, message);
+            self.took = now.saturating_sub(self.asked_at.unwrap_or(now));
         }
         Ok(())
     }

@@ -1,17 +1,18 @@
 //! [`Connection`] and the [`Application`]s that use it: an NDN program's side of a forwarder, without
 //! a socket or a clock.
 //!
-//! A driver (`xylem-node`'s `Client`) hands in frames that came and writes those that wait; an
+//! A [`Driver`] (`xylem-node`'s `Client`) hands in frames that came and writes those that wait; an
 //! application says what to ask and takes what comes: one [`Exchange`], the [`Discovery`] of an
 //! object's newest version, its segments by a [`SegmentFetch`], a [`Producer`] that answers for a
-//! file, pings and generated load. Time is `now`, a duration since the connection began; randomness
-//! comes in as seeds.
+//! file, pings and generated load. A [`Manager`] commands the forwarder, [`peek`] asks for one packet.
+//! Time is `now`, a duration since the connection began; randomness comes in as seeds.
 //!
 //! Nothing here forwards, caches or encrypts, and nothing is believed that was not verified by a key
 //! that the caller named.
 
 mod application;
 mod connection;
+mod driver;
 mod error;
 
 mod exchange;
@@ -23,15 +24,20 @@ mod segments;
 mod put;
 
 mod histogram;
+mod manage;
+mod peek;
 mod ping;
 pub mod traffic;
 
 pub use application::{Application, GLANCE};
 pub use connection::{Connection, FrameQueue, Message, Outbox};
-pub use discover::{Discovered, Discovery};
+pub use discover::{Discovered, Discovery, published_ticket};
+pub use driver::{Driver, Ended};
 pub use error::ClientError;
 pub use exchange::{Exchange, Question, Reply, parse_name, satisfies};
 pub use histogram::Histogram;
+pub use manage::{Answer, Manager, register};
+pub use peek::{Peeked, peek};
 pub use ping::{PingReport, PingServer, Pinged, Pinger, ping_name};
 pub use put::{Producer, PutSettings, SEGMENT_SIZE};
 pub use rdr::{METADATA, Metadata};

@@ -11,9 +11,11 @@ use serde::Serialize;
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
+use xylem_client::{Peeked, Question, peek};
+use xylem_library::keys;
 use xylem_node::PeerUri;
-use xylem_node::client::Verdict;
-use xylem_node::client::peek::{PeekOptions, Peeked, peek};
+use xylem_node::client::{Client, RunError, parse_name};
+use xylem_trust::Verdict;
 
 /// Asks an NDN network for one packet and writes it to standard output
 ///
@@ -89,18 +91,20 @@ pub(crate) fn run(args: PeekArgs, _common: &Common, out: &mut Out) -> Result<Exi
             Failure::new(Exit::Usage, format!("cannot read {}: {error}", path.display()))
         })
     });
-    let options = PeekOptions {
-        at: args.at.at,
-        name: args.name,
-        believe: args.trust.believe(),
+    let name = parse_name(&args.name)?;
+    let policy = args.trust.believe().policy()?;
+    let hints = args.hint.iter().map(|hint| parse_name(hint));
+    let question = Question {
         can_be_prefix: args.prefix,
         must_be_fresh: args.fresh,
-        lifetime: args.lifetime,
         hop_limit: args.hop_limit,
-        hints: args.hint,
         parameters: parameters.transpose()?,
+        hints: hints.collect::<Result<_, _>>()?,
+        ..Question::exactly(name, args.lifetime)
     };
-    let found = peek(&options, &stop::on_signals()?)?;
+    let interest = question.encode(keys::random()?).map_err(RunError::from)?;
+    let mut client = Client::connect(args.at.at.as_ref(), &stop::on_signals()?)?;
+    let found = peek(&mut client, question, interest, &policy)?;
     report(&found, out);
     if out.is_json() {
         let content: String = found.content().iter().map(|byte| format!("{byte:02x}")).collect();

@@ -8,8 +8,11 @@ use crate::stop;
 use crate::values::{parse_bytes, parse_seconds};
 use clap::Args;
 use serde::Serialize;
+use std::cell::RefCell;
 use std::time::Duration;
-use xylem_node::client::ping::{PingOptions, PingReport, PingServeOptions, Pinged, ping, serve};
+use xylem_client::{Driver, PingReport, PingServer, Pinged, Pinger, register};
+use xylem_node::client::{Client, RunError, parse_name};
+use xylem_packet::Name;
 
 /// Pings a name prefix, or answers pings with --serve; the protocol of ndnping
 ///
@@ -73,41 +76,40 @@ pub(crate) struct PingArgs {
 pub(crate) fn run(args: PingArgs, _common: &Common, out: &mut Out) -> Result<Exit, Failure> {
     let stop = stop::on_signals()?;
     out.ends_with(&stop);
+    let prefix = parse_name(&args.prefix)?;
     if args.serve {
-        let options = PingServeOptions {
-            at: args.at.at,
-            prefix: args.prefix.clone(),
-            size: usize::try_from(args.size).unwrap_or(usize::MAX),
-            freshness: args.freshness,
-            count: args.count,
-            register: !args.no_register,
-        };
-        let mut told = Ok(());
-        let answered = serve(&options, &stop, &mut |name| match name {
-            None if out.is_json() => told = out.json(&ServingRow { prefix: &args.prefix }),
-            None => out.note(&format!("answering pings to {} until Ctrl-C", args.prefix)),
-            Some(name) => out.detail(&name.to_string()),
-        })?;
-        told?;
+        let out = RefCell::new(out);
+        let mut on_ping = |name: &Name| out.borrow_mut().detail(&name.to_string());
+        let size = usize::try_from(args.size).unwrap_or(usize::MAX);
+        let mut server =
+            PingServer::new(prefix.as_ref(), size, args.freshness, args.count, &mut on_ping)
+                .map_err(RunError::from)?;
+        let mut client = Client::connect(args.at.at.as_ref(), &stop)?;
+        if !args.no_register {
+            register(&mut client, server.served())?;
+        }
+        out.borrow_mut().note(&format!("answering pings to {} until Ctrl-C", args.prefix));
+        out.borrow_mut().json(&ServingRow { prefix: &args.prefix })?;
+        client.run(&mut server)?;
+        let answered = server.answered();
+        let out = out.into_inner();
         out.note(&format!("{answered} answered"));
         out.json(&ServedRow { answered, bytes: None, ignored: None })?;
         return Ok(Exit::Done);
     }
-    let options = PingOptions {
-        at: args.at.at,
-        prefix: args.prefix.clone(),
-        interval: args.interval,
-        timeout: args.timeout,
-        count: args.count,
-        start: args.start,
-    };
+    let mut client = Client::connect(args.at.at.as_ref(), &stop)?;
+    let seed = client.seed()?;
     let mut broken = None;
-    let report = ping(&options, &stop, &mut |number, what| {
+    let mut on_ping = |number, what| {
         if let Err(failure) = tell(&args.prefix, number, what, out) {
             stop.raise();
             broken = Some(failure);
         }
-    })?;
+    };
+    let (times, first) = ((args.interval, args.timeout), args.start.unwrap_or(seed));
+    let mut pinger = Pinger::new(prefix.as_ref(), times, args.count, first, seed, &mut on_ping);
+    client.run(&mut pinger)?;
+    let report = pinger.into_report();
     if let Some(failure) = broken {
         return Err(failure);
     }

@@ -13,8 +13,9 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use xylem_node::client::Sign;
-use xylem_node::client::put::{Published, PutOptions, PutSettings, SEGMENT_SIZE, put};
+use xylem_client::{Driver, Producer, PutSettings, SEGMENT_SIZE, register};
+use xylem_library::keys::signer;
+use xylem_node::client::{Client, RunError, Sign, parse_name};
 
 /// Publishes a file under a name for any NDN program, until Ctrl-C
 ///
@@ -78,39 +79,41 @@ pub(crate) struct PutArgs {
 /// Runs `xylem put`.
 pub(crate) fn run(args: PutArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
     let (content, size) = open(args.file.as_deref())?;
-    let options = PutOptions {
-        at: args.at.at,
-        name: args.name,
-        sign: args.sign,
-        store: common.store()?,
-        settings: PutSettings {
-            segments: (args.segments || args.one).then_some(args.segments),
-            segment_size: usize::try_from(args.segment_size).unwrap_or(usize::MAX),
-            freshness: args.freshness,
-            count: args.once.then_some(1),
-        },
-        register: !args.no_register,
+    let store = common.store()?;
+    let name = parse_name(&args.name)?;
+    let signer = signer(&args.sign, &store, &name)?;
+    let settings = PutSettings {
+        segments: (args.segments || args.one).then_some(args.segments),
+        segment_size: usize::try_from(args.segment_size).unwrap_or(usize::MAX),
+        freshness: args.freshness,
+        count: args.once.then_some(1),
     };
     let stop = stop::on_signals()?;
     out.ends_with(&stop);
-    let mut told = Ok(());
-    put(&options, content, size, &stop, &mut |published| told = tell(published, out))?;
-    told?;
+    let version = xylem_node::wall_clock().microseconds();
+    let mut producer = Producer::new(&name, &settings, signer, (content, size), version)
+        .map_err(RunError::from)?;
+    let mut client = Client::connect(args.at.at.as_ref(), &stop)?;
+    if !args.no_register {
+        register(&mut client, producer.served())?;
+    }
+    tell(&producer, size, out)?;
+    client.run(&mut producer)?;
     Ok(Exit::Done)
 }
 
 /// The name is the result; it stands alone on standard output.
-fn tell(published: &Published, out: &mut Out) -> Result<(), Failure> {
-    let Published { name, segments, bytes: size } = published;
+fn tell(producer: &Producer, size: u64, out: &mut Out) -> Result<(), Failure> {
+    let (name, segments) = (producer.published().to_string(), producer.segments());
     if out.is_json() {
-        return out.json(&PublishedRow { name, segments: *segments, bytes: *size });
+        return out.json(&PublishedRow { name: &name, segments, bytes: size });
     }
     let pieces = match segments {
-        Some(segments) => count(*segments, "segment"),
+        Some(segments) => count(segments, "segment"),
         None => "one packet".to_owned(),
     };
-    out.note(&format!("publishing {} in {pieces} until Ctrl-C", bytes(*size)));
-    out.line(name)
+    out.note(&format!("publishing {} in {pieces} until Ctrl-C", bytes(size)));
+    out.line(&name)
 }
 
 /// A file that can be read at any place; what comes through a pipe goes to a temporary one.

@@ -13,10 +13,9 @@ use clap::Args;
 use serde::Serialize;
 use std::str::FromStr;
 use std::time::Duration;
-use xylem_node::client::parse_name;
-use xylem_node::client::traffic::{
-    TrafficOptions, TrafficReport, TrafficServeOptions, generate, serve,
-};
+use xylem_client::traffic::{Generator, TrafficOptions, TrafficReport, TrafficServer};
+use xylem_client::{Driver, register};
+use xylem_node::client::{Client, RunError, parse_name};
 
 /// Measures a forwarder: Interests at a rate or as fast as it can, from one process; the answers,
 /// with --serve, from another
@@ -122,20 +121,19 @@ impl FromStr for Rate {
 pub(crate) fn run(args: TrafficArgs, _common: &Common, out: &mut Out) -> Result<Exit, Failure> {
     let stop = stop::on_signals()?;
     out.ends_with(&stop);
+    let prefix = parse_name(&args.prefix)?;
     if args.serve {
-        let options = TrafficServeOptions {
-            at: args.at.at,
-            prefix: args.prefix.clone(),
-            size: usize::try_from(args.size).unwrap_or(usize::MAX),
-            freshness: args.freshness,
-            register: !args.no_register,
-        };
-        let mut told = Ok(());
-        let served = serve(&options, &stop, &mut || {
-            out.note(&format!("answering {} until Ctrl-C", args.prefix));
-            told = out.json(&ServingRow { prefix: &args.prefix });
-        })?;
-        told?;
+        let size = usize::try_from(args.size).unwrap_or(usize::MAX);
+        let mut server =
+            TrafficServer::new(prefix.clone(), size, args.freshness).map_err(RunError::from)?;
+        let mut client = Client::connect(args.at.at.as_ref(), &stop)?;
+        if !args.no_register {
+            register(&mut client, prefix.as_ref())?;
+        }
+        out.note(&format!("answering {} until Ctrl-C", args.prefix));
+        out.json(&ServingRow { prefix: &args.prefix })?;
+        client.run(&mut server)?;
+        let served = server.served();
         out.note(&format!("{} answered, {} ignored", served.answered, served.ignored));
         out.json(&ServedRow {
             answered: served.answered,
@@ -145,7 +143,7 @@ pub(crate) fn run(args: TrafficArgs, _common: &Common, out: &mut Out) -> Result<
         return Ok(Exit::Done);
     }
     let options = TrafficOptions {
-        prefix: parse_name(&args.prefix)?,
+        prefix,
         rate: args.rate.0,
         window: args.window.unwrap_or(if args.rate.0.is_some() { 65_536 } else { 64 }) as usize,
         duration: args.duration,
@@ -157,7 +155,10 @@ pub(crate) fn run(args: TrafficArgs, _common: &Common, out: &mut Out) -> Result<
     };
     let own_before = process_usage::of_process(None);
     let forwarder_before = args.pid.and_then(|pid| process_usage::of_process(Some(pid)));
-    let report = generate(args.at.at.as_ref(), options, &stop)?;
+    let mut client = Client::connect(args.at.at.as_ref(), &stop)?;
+    let mut generator = Generator::new(options, client.seed()?).map_err(RunError::from)?;
+    client.run(&mut generator)?;
+    let report = generator.into_report();
     let used = Used {
         cpu: process_usage::since(own_before, None).map(|used| used.cpu),
         forwarder: args.pid.and_then(|pid| process_usage::since(forwarder_before, Some(pid))),

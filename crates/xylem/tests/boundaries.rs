@@ -37,7 +37,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "xylem-transfer",
         ],
     ),
-    ("xylem-client", &["xylem-packet", "xylem-trust", "xylem-object", "xylem-transfer"]),
+    (
+        "xylem-client",
+        &["xylem-packet", "xylem-trust", "xylem-object", "xylem-mgmt", "xylem-transfer"],
+    ),
     ("xylem-sockets", &["xylem-packet", "xylem-mgmt", "xylem-link", "xylem-carriers"]),
     ("xylem-ffi", &["xylem-hash"]),
 ];

@@ -7,23 +7,17 @@
 mod endpoint;
 mod socket;
 
-pub mod manage;
 pub mod object;
-pub mod peek;
-pub mod ping;
-pub mod put;
-pub mod traffic;
 
-pub use xylem_client::Histogram;
 pub use xylem_library::keys::{Believe, KeyFile, Sign};
-pub use xylem_trust::Verdict;
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use xylem_client::{Application, ClientError, Connection, Exchange, GLANCE, Reply};
+use xylem_client::{Application, ClientError, Connection, Driver, Ended, GLANCE};
 use xylem_library::{Blame, Error, Stop};
 use xylem_packet::{MAX_FRAME, Name};
 
+use crate::clock::now_ms;
 use crate::failure;
 use crate::peer::Peer;
 use crate::uri::PeerUri;
@@ -39,27 +33,20 @@ pub struct Client {
     at: String,
     peer: Peer,
     started: Instant,
-}
-
-/// How a run of an application ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// It was done.
-    Done,
-    /// It was asked to stop.
-    Stopped,
+    stop: Stop,
 }
 
 impl Client {
     /// Connects to the forwarder at `at` (`unix:///path`, `tcp://host:port`, `udp://host:port`),
-    /// or to the one that `NDN_CLIENT_TRANSPORT` names, or to the one that runs here.
+    /// or to the one that `NDN_CLIENT_TRANSPORT` names, or to the one that runs here. Runs end when
+    /// `stop` is raised.
     ///
     /// # Errors
     /// [`Blame::Usage`] for a URI that can't be used, [`Blame::Network`] if nobody is there.
-    pub fn connect(at: Option<&PeerUri>) -> Result<Self, Error> {
+    pub fn connect(at: Option<&PeerUri>, stop: &Stop) -> Result<Self, Error> {
         let mut last = Err(failure::usage("no address"));
         for peer in endpoint::choose(at)? {
-            last = Self::connect_to(&peer);
+            last = Self::connect_to(&peer, stop);
             if last.is_ok() {
                 break;
             }
@@ -67,33 +54,28 @@ impl Client {
         last
     }
 
-    fn connect_to(peer: &Peer) -> Result<Self, Error> {
+    fn connect_to(peer: &Peer, stop: &Stop) -> Result<Self, Error> {
         let socket = Socket::connect(peer)?;
         let mtu = if socket.cuts_datagrams() { DATAGRAM } else { MAX_FRAME };
         let connection = Connection::new(mtu, socket.is_datagram(), random_seed()?);
         let (at, peer, started) = (peer.to_string(), peer.clone(), Instant::now());
-        Ok(Self { socket, connection, at, peer, started })
+        Ok(Self { socket, connection, at, peer, started, stop: stop.clone() })
     }
 
-    /// Where it is connected, as a URI.
-    pub fn at(&self) -> &str {
-        &self.at
-    }
-
-    /// The same as an address.
+    /// Where it is connected.
     pub(crate) fn peer(&self) -> &Peer {
         &self.peer
     }
+}
 
-    /// Runs an application until it is done or `stop` is raised; what it queued is written.
-    ///
-    /// # Errors
-    /// [`Blame::Network`] if the connection ended, and what ends the application.
-    pub fn run(&mut self, application: &mut impl Application, stop: &Stop) -> Result<Ended, Error> {
+impl Driver for Client {
+    type Error = RunError;
+
+    fn run(&mut self, application: &mut impl Application) -> Result<Ended, RunError> {
         loop {
             let now = self.started.elapsed();
-            application.transmit(now, &mut self.connection.outbox(now)).map_err(client_error)?;
-            if application.is_done() || stop.raised() {
+            application.transmit(now, &mut self.connection.outbox(now))?;
+            if application.is_done() || self.stop.raised() {
                 self.socket.flush(self.connection.queue())?;
                 let ended = if application.is_done() { Ended::Done } else { Ended::Stopped };
                 return Ok(ended);
@@ -111,56 +93,61 @@ impl Client {
                     }
                 });
             })?;
-            outcome.map_err(client_error)?;
+            outcome?;
         }
     }
 
-    /// Sends one Interest and waits for its answer.
-    ///
-    /// # Errors
-    /// [`Blame::Network`] if the connection ended, [`Blame::Interrupted`] if `stop` was raised,
-    /// [`Blame::Usage`] if `interest` is none.
-    pub fn fetch(
-        &mut self,
-        interest: Vec<u8>,
-        timeout: Duration,
-        stop: &Stop,
-    ) -> Result<Reply, Error> {
-        let mut exchange = Exchange::new(interest, timeout).map_err(client_error)?;
-        match self.run(&mut exchange, stop)? {
-            Ended::Done => Ok(exchange.into_reply()),
-            Ended::Stopped => Err(interrupted()),
-        }
+    fn seed(&mut self) -> Result<u64, RunError> {
+        Ok(random_seed()?)
+    }
+
+    fn now_ms(&self) -> u64 {
+        now_ms()
+    }
+
+    fn at(&self) -> &str {
+        &self.at
     }
 }
 
-/// An application's error, and who has to act.
-pub(crate) fn client_error(e: ClientError) -> Error {
-    let blame = match &e {
-        ClientError::BadName { .. } | ClientError::TooLong { .. } => Blame::Usage,
-        ClientError::Content(_) => Blame::Local,
-        ClientError::Output(e) => return object::output_error(e),
-        ClientError::NotBelieved { .. } | ClientError::Contradiction(_) => Blame::Data,
-        _ => Blame::Network,
-    };
-    Error { blame, message: e.to_string() }
+/// Why a run ended early: the application's reason or the connection's, and who has to act.
+#[derive(Debug)]
+pub struct RunError(Error);
+
+impl From<ClientError> for RunError {
+    fn from(e: ClientError) -> Self {
+        let blame = match &e {
+            ClientError::BadName { .. } | ClientError::TooLong { .. } => Blame::Usage,
+            // What was asked is wrong, and not who asked.
+            ClientError::Refused { code: 400..=402 | 404..=499, .. } => Blame::Usage,
+            ClientError::Content(_) => Blame::Local,
+            ClientError::Output(e) => return Self(object::output_error(e)),
+            ClientError::NotBelieved { .. } | ClientError::Contradiction(_) => Blame::Data,
+            ClientError::Interrupted => Blame::Interrupted,
+            _ => Blame::Network,
+        };
+        Self(Error { blame, message: e.to_string() })
+    }
 }
 
-pub(crate) fn interrupted() -> Error {
-    Error { blame: Blame::Interrupted, message: "interrupted".to_owned() }
+impl From<Error> for RunError {
+    fn from(e: Error) -> Self {
+        Self(e)
+    }
+}
+
+impl From<RunError> for Error {
+    fn from(RunError(e): RunError) -> Self {
+        e
+    }
 }
 
 /// A name from what was typed.
 ///
 /// # Errors
 /// [`Blame::Usage`] for what is no name, or the empty one.
-pub fn parse_name(uri: &str) -> Result<Name, Error> {
-    xylem_client::parse_name(uri).map_err(client_error)
-}
-
-/// The error of a packet that is not believed.
-pub(crate) fn refused(what: &str, why: &str) -> Error {
-    Error { blame: Blame::Data, message: format!("{what}: {why}") }
+pub fn parse_name(uri: &str) -> Result<Name, RunError> {
+    Ok(xylem_client::parse_name(uri)?)
 }
 
 /// Randomness that nonces begin with.

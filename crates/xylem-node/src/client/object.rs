@@ -10,18 +10,20 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use xylem_hash::Hasher;
-use xylem_object::{PublisherId, Ticket, naming, verify_manifest};
+use xylem_object::{Ticket, naming};
 use xylem_packet::tlv::types;
 use xylem_packet::{Data, Name, NameRef};
 use xylem_store::{Durability, FileRef, OpenHow, OverwritePolicy, StoreError, install};
 
-use super::{Believe, Client, Ended, client_error, interrupted, parse_name, random_seed, refused};
+use super::{Believe, Client, RunError, parse_name};
 use crate::clock::now_ms;
 use crate::event::Event;
 use crate::failure;
 use crate::peer::{FaceAddress, Peer};
 use crate::uri::PeerUri;
-use xylem_client::{Discovered, Discovery, Expected, Question, Receiver, Reply, SegmentFetch};
+use xylem_client::{
+    ClientError, Discovered, Discovery, Driver, Expected, Receiver, SegmentFetch, published_ticket,
+};
 use xylem_library::disk;
 use xylem_library::sink::Destination;
 use xylem_library::{Blame, Error, Existing, Output, Stop};
@@ -31,8 +33,6 @@ use xylem_trust::TrustPolicy;
 const BUFFER: usize = 256 * 1024;
 /// How often progress is told.
 const TICK: Duration = Duration::from_millis(100);
-/// How long a manifest is waited for; who has the object's metadata at hand has it too.
-const MANIFEST_PATIENCE: Duration = Duration::from_secs(2);
 
 /// What to fetch, and whom to believe.
 #[derive(Clone, Debug)]
@@ -100,16 +100,15 @@ pub fn get_object(
     let name = parse_name(&options.name)?;
     let policy = options.believe.policy()?;
     let mut check = |data: &Data<'_>| judge(&policy, data);
-    let mut client = Client::connect(options.at.as_ref())?;
+    let mut client = Client::connect(options.at.as_ref(), stop)?;
     on_event(Event::PeerConnected { peer: client.peer().into() });
-    let mut discovery = Discovery::new(&name, &mut check, options.give_up, random_seed()?);
-    if client.run(&mut discovery, stop)? == Ended::Stopped {
-        return Err(interrupted());
-    }
+    let mut discovery = Discovery::new(&name, &mut check, options.give_up, client.seed()?);
+    client.finish(&mut discovery)?;
+    let interrupted = || RunError::from(ClientError::Interrupted);
     let found = discovery.into_found().ok_or_else(interrupted)?;
     if let (Believe::Publisher(publisher), Discovered::Segments { prefix, .. }) =
         (&options.believe, &found)
-        && let Some(ticket) = ticket(&mut client, prefix, publisher, stop)?
+        && let Some(ticket) = published_ticket(&mut client, prefix, publisher)?
     {
         return Ok(Fetched::Ours { ticket, forwarder: client.peer().clone() });
     }
@@ -136,7 +135,7 @@ pub fn get_object(
         }
         Discovered::Segments { prefix, expected } => {
             let (prefix, expected) = (prefix.clone(), expected.clone());
-            segments(&mut client, prefix, expected, options.give_up, stop, &mut sink)
+            segments(&mut client, prefix, expected, options.give_up, &mut sink).map_err(Error::from)
         }
     };
     let (bytes, segments) = match fetched {
@@ -165,54 +164,15 @@ fn segments(
     prefix: Name,
     expected: Expected,
     give_up: Duration,
-    stop: &Stop,
     sink: &mut Sink<'_>,
-) -> Result<(u64, u64), Error> {
-    let fetch = SegmentFetch::new(prefix, expected, give_up, random_seed()?, sink);
-    let mut fetch = fetch.map_err(client_error)?;
-    match client.run(&mut fetch, stop)? {
-        Ended::Done => fetch.finish().map_err(client_error),
-        Ended::Stopped => Err(interrupted()),
-    }
+) -> Result<(u64, u64), RunError> {
+    let mut fetch = SegmentFetch::new(prefix, expected, give_up, client.seed()?, sink)?;
+    client.finish(&mut fetch)?;
+    Ok(fetch.finish()?)
 }
 
 fn judge(policy: &TrustPolicy, data: &Data<'_>) -> Result<(), String> {
     policy.verdict(data, now_ms()).map(drop).map_err(|e| e.to_string())
-}
-
-/// The ticket of a publication of ours at `prefix`; `None` if there is no manifest.
-fn ticket(
-    client: &mut Client,
-    prefix: &Name,
-    publisher: &str,
-    stop: &Stop,
-) -> Result<Option<Ticket>, Error> {
-    if naming::check_prefix(prefix.as_ref()).is_err() {
-        return Ok(None);
-    }
-    let publisher: PublisherId =
-        publisher.parse().map_err(|e| failure::usage(format!("{publisher}: {e}")))?;
-    let name = naming::encode(prefix.as_ref(), &naming::Request::Manifest);
-    let nonce = (random_seed()? as u32).to_be_bytes();
-    let interest =
-        Question::exactly(name, MANIFEST_PATIENCE).encode(nonce).map_err(client_error)?;
-    let Reply::Data(packet) = client.fetch(interest, MANIFEST_PATIENCE, stop)? else {
-        return Ok(None);
-    };
-    let refused = |why: String| refused("the manifest", &why);
-    let data = Data::decode(&packet).map_err(|e| refused(e.to_string()))?;
-    let manifest =
-        verify_manifest(&data, prefix.as_ref(), &publisher).map_err(|e| refused(e.to_string()))?;
-    let ticket = Ticket {
-        name: prefix.clone(),
-        root: manifest.root,
-        size: manifest.size,
-        kind: manifest.kind,
-        publisher,
-        link_key: None,
-        addresses: Vec::new(),
-    };
-    Ok(Some(ticket))
 }
 
 /// The last component of the name that says something to people, as a file name.

@@ -1,12 +1,11 @@
 //! Commands to a forwarder, and what it made of them.
 
-use super::{FaceCreate, Hop, Persistency, RouteAdd, Switch, show};
+use super::{FaceCreate, Hop, Manager, Persistency, RouteAdd, Switch, show};
 use crate::exit::{Exit, Failure};
 use crate::output::Out;
 use serde::Serialize;
 use xylem_mgmt::types::{CS_ADMIT, CS_SERVE, ROUTE_CAPTURE, ROUTE_CHILD_INHERIT};
 use xylem_mgmt::{ControlParameters, FaceQueryFilter};
-use xylem_node::client::manage::Manager;
 use xylem_packet::Name;
 
 type Changed = Result<(), Failure>;

@@ -12,9 +12,10 @@ use crate::values::parse_seconds;
 use clap::{Args, Subcommand, ValueEnum};
 use std::str::FromStr;
 use std::time::Duration;
-use xylem_node::client::manage::Manager;
 use xylem_node::client::{Client, Sign};
 use xylem_packet::Name;
+
+type Manager<'a> = xylem_client::Manager<'a, Client>;
 
 /// Shows and changes what a forwarder does: ours, NFD or NDNd
 ///
@@ -266,8 +267,8 @@ pub(crate) fn run(args: CtlArgs, common: &Common, out: &mut Out) -> Result<Exit,
         _ => std::path::PathBuf::new(),
     };
     let signer = args.sign.signer(&store)?;
-    let mut client = Client::connect(args.at.at.as_ref())?;
-    let mut manager = Manager::new(&mut client, &signer, &stop);
+    let mut client = Client::connect(args.at.at.as_ref(), &stop)?;
+    let mut manager = Manager::new(&mut client, &signer);
     let manager = &mut manager;
     match args.what {
         What::Status => show::status(manager, out),

@@ -1,5 +1,6 @@
 //! What a forwarder has, one row a line, or one JSON object.
 
+use super::Manager;
 use crate::exit::Failure;
 use crate::output::Out;
 use crate::output::text::{bytes, duration};
@@ -8,7 +9,6 @@ use std::time::Duration;
 use xylem_mgmt::types::{CS_ADMIT, CS_SERVE, ROUTE_CAPTURE, ROUTE_CHILD_INHERIT};
 use xylem_mgmt::types::{FLAG_CONGESTION_MARKING, FLAG_LOCAL_FIELDS, FLAG_LP_RELIABILITY};
 use xylem_mgmt::{FaceQueryFilter, FaceStatus};
-use xylem_node::client::manage::Manager;
 use xylem_packet::Name;
 
 type Shown = Result<(), Failure>;

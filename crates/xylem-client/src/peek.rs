@@ -1,0 +1,99 @@
+//! [`peek`]: one Interest and what comes back, as ndnpeek has it.
+
+use std::time::Duration;
+
+use xylem_packet::{Data, KeyLocator, SignatureType};
+use xylem_trust::{TrustPolicy, Verdict};
+
+use crate::{ClientError, Driver, Exchange, Question, Reply};
+
+/// A Data packet that came and passed.
+#[derive(Clone, Debug)]
+pub struct Peeked {
+    /// All of it.
+    pub packet: Vec<u8>,
+    /// Its name, as an NDN URI.
+    pub name: String,
+    /// ContentType.
+    pub content_type: u64,
+    /// FreshnessPeriod in milliseconds.
+    pub freshness_ms: u64,
+    /// FinalBlockId.
+    pub final_block_id: Option<String>,
+    /// What its signature type is called, and its number.
+    pub signature: (&'static str, u64),
+    /// The name of its key, or the digest in hexadecimal.
+    pub key: Option<String>,
+    /// How it stands.
+    pub verdict: Verdict,
+    /// From Interest to Data.
+    pub took: Duration,
+}
+
+impl Peeked {
+    /// The content.
+    pub fn content(&self) -> &[u8] {
+        // It was decoded before.
+        Data::decode(&self.packet).map_or(&[], |data| data.content())
+    }
+}
+
+/// Asks for one packet: `interest` is `question`, encoded.
+///
+/// # Errors
+/// Nobody answers, the forwarder refuses, what comes is not believed, and what ends the run.
+pub fn peek<D: Driver>(
+    driver: &mut D,
+    question: Question,
+    interest: Vec<u8>,
+    policy: &TrustPolicy,
+) -> Result<Peeked, D::Error> {
+    let Question { name, lifetime, .. } = question;
+    let mut exchange = Exchange::new(interest, lifetime)?;
+    driver.finish(&mut exchange)?;
+    let took = exchange.took();
+    let packet = match exchange.into_reply() {
+        Reply::Data(packet) => packet,
+        Reply::Nack(reason) => {
+            return Err(ClientError::Nack { name, reason, discovering: false }.into());
+        }
+        Reply::Timeout => return Err(ClientError::Unanswered { name, after: lifetime }.into()),
+    };
+    let data = Data::decode(&packet).map_err(|e| ClientError::not_believed(name.to_string(), e))?;
+    let verdict = policy
+        .verdict(&data, driver.now_ms())
+        .map_err(|why| ClientError::not_believed(data.name().to_string(), why))?;
+    let (meta, info) = (data.meta(), data.signature_info());
+    let key = info.key_locator.map(|locator| match locator {
+        KeyLocator::Name(name) => name.to_string(),
+        KeyLocator::Digest(digest) => digest.iter().map(|byte| format!("{byte:02x}")).collect(),
+    });
+    Ok(Peeked {
+        name: data.name().to_string(),
+        content_type: meta.content_type.0,
+        freshness_ms: meta.freshness_ms,
+        final_block_id: meta.final_block_id.map(|c| c.to_string()),
+        signature: (type_name(info.typ), info.typ.0),
+        key,
+        verdict,
+        took,
+        packet,
+    })
+}
+
+/// What a signature type is called.
+fn type_name(typ: SignatureType) -> &'static str {
+    match typ {
+        SignatureType::DIGEST_SHA256 => "digest-sha256",
+        SignatureType::RSA => "rsa",
+        SignatureType::ECDSA => "ecdsa",
+        SignatureType::HMAC => "hmac",
+        SignatureType::ED25519 => "ed25519",
+        SignatureType::DIGEST_BLAKE3 => "digest-blake3",
+        SignatureType::BLAKE3_KEYED => "blake3-keyed",
+        SignatureType::BLAKE3_MERKLE => "blake3-merkle",
+        SignatureType::SHA256_MERKLE => "sha256-merkle",
+        SignatureType(200) => "null",
+        _ => "unknown",
+    }
+}
