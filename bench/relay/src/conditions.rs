@@ -8,7 +8,7 @@ use xylem_sim::Conditions;
 
 /// One direction's figures; both directions have the same ones.
 #[derive(Args, Clone, Debug)]
-pub struct Figures {
+pub(crate) struct Figures {
     /// One way, in milliseconds
     #[arg(long, value_name = "MS", value_parser = milliseconds, default_value = "0")]
     pub delay: Duration,
@@ -40,7 +40,7 @@ pub struct Figures {
 
 impl Figures {
     /// What a path with these figures does.
-    pub fn conditions(&self) -> Conditions {
+    pub(crate) fn conditions(&self) -> Conditions {
         Conditions {
             delay: self.delay,
             loss: self.loss,
@@ -61,7 +61,7 @@ fn bytes_a_second(bits: u64) -> f64 {
 
 /// What changes at a stated time.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Change {
+pub(crate) enum Change {
     /// The largest packet that passes, in bytes.
     Mtu(usize),
     /// The share of packets lost, 0 to 1.
@@ -76,7 +76,7 @@ pub enum Change {
 
 /// `SECONDS:WHAT`, counted from the first packet. A cut of so many seconds is two changes.
 #[derive(Clone, Debug)]
-pub struct At(pub Vec<(Duration, Change)>);
+pub(crate) struct At(pub Vec<(Duration, Change)>);
 
 impl FromStr for At {
     type Err = String;
@@ -102,7 +102,7 @@ impl FromStr for At {
 
 impl Change {
     /// Changes conditions, but for what is not the path's own.
-    pub fn apply(self, conditions: &mut Conditions) {
+    pub(crate) fn apply(self, conditions: &mut Conditions) {
         match self {
             Self::Mtu(mtu) => conditions.mtu = mtu,
             Self::Loss(loss) => conditions.loss = loss,

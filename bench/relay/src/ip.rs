@@ -8,7 +8,7 @@ use std::collections::HashSet;
 const MOST_PORTS: usize = 1_024;
 
 /// Whether the sender of a packet knows ECN, so that it may be marked.
-pub fn knows_ecn(packet: &[u8]) -> bool {
+pub(crate) fn knows_ecn(packet: &[u8]) -> bool {
     match packet.first().map(|first| first >> 4) {
         Some(4) if packet.len() >= 20 => matches!(packet[1] & 3, 1 | 2),
         // Traffic class: four bits in the first byte, four in the second; ECN is its last two.
@@ -18,7 +18,7 @@ pub fn knows_ecn(packet: &[u8]) -> bool {
 }
 
 /// Gives a packet whose sender knows ECN the mark of congestion.
-pub fn mark(packet: &mut [u8]) {
+pub(crate) fn mark(packet: &mut [u8]) {
     if !knows_ecn(packet) {
         return;
     }
@@ -46,7 +46,7 @@ fn mend(packet: &mut [u8], at: usize, before: u16, after: u16) {
 
 /// Gives the left side's UDP flows other ports towards the right, and new ones at every rebind.
 #[derive(Default)]
-pub struct Translator {
+pub(crate) struct Translator {
     /// What ports are combined with; 0 before the first rebind.
     shift: u16,
     /// The left side's ports that have sent since the last rebind.
@@ -55,13 +55,13 @@ pub struct Translator {
 
 impl Translator {
     /// From here on every flow has another port. Answers to the old ones are lost.
-    pub fn rebind(&mut self) {
+    pub(crate) fn rebind(&mut self) {
         self.shift = self.shift.wrapping_add(0x0101) | 0x4000;
         self.open.clear();
     }
 
     /// A packet from the left.
-    pub fn outward(&mut self, packet: &mut [u8]) {
+    pub(crate) fn outward(&mut self, packet: &mut [u8]) {
         let Some(udp) = udp_start(packet) else { return };
         if self.open.len() < MOST_PORTS {
             self.open.insert(word(packet, udp));
@@ -72,7 +72,7 @@ impl Translator {
     }
 
     /// A packet from the right; whether anybody waits for it.
-    pub fn inward(&mut self, packet: &mut [u8]) -> bool {
+    pub(crate) fn inward(&mut self, packet: &mut [u8]) -> bool {
         let Some(udp) = udp_start(packet) else { return true };
         let known = self.open.contains(&(word(packet, udp + 2) ^ self.shift));
         if known {

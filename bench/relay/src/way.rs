@@ -13,7 +13,7 @@ use crate::ip;
 const MOST_HELD: usize = 512 << 20;
 
 /// One direction.
-pub struct Way {
+pub(crate) struct Way {
     /// What it does to packets, and what happened so far.
     pub path: Path,
     /// Packets sent on, doubles included.
@@ -26,13 +26,13 @@ pub struct Way {
 
 impl Way {
     /// An empty direction whose chances follow from `seed`.
-    pub fn new(conditions: Conditions, seed: u64) -> Self {
+    pub(crate) fn new(conditions: Conditions, seed: u64) -> Self {
         let (path, flying) = (Path::new(conditions, seed), EventQueue::new());
         Self { path, delivered: 0, late_us: 0, flying, held: 0 }
     }
 
     /// Takes a packet in.
-    pub fn offer(&mut self, now: Duration, packet: &[u8]) {
+    pub(crate) fn offer(&mut self, now: Duration, packet: &[u8]) {
         if self.held + packet.len() > MOST_HELD {
             self.path.counts.sent += 1;
             self.path.counts.bytes += packet.len() as u64;
@@ -50,12 +50,12 @@ impl Way {
     }
 
     /// When the next packet arrives.
-    pub fn due(&self) -> Option<Duration> {
+    pub(crate) fn due(&self) -> Option<Duration> {
         self.flying.next_at()
     }
 
     /// A packet that has arrived by `now`.
-    pub fn arrived(&mut self, now: Duration) -> Option<Vec<u8>> {
+    pub(crate) fn arrived(&mut self, now: Duration) -> Option<Vec<u8>> {
         let late = now.checked_sub(self.due()?)?;
         self.flying.advance(now);
         let packet = self.flying.pop_due()?;

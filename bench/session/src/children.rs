@@ -9,10 +9,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// The first argument of a process that plays a part.
-pub const ROLE: &str = "role";
+pub(crate) const ROLE: &str = "role";
 
 /// A process that plays a part; ended when it is let go.
-pub struct Player {
+pub(crate) struct Player {
     child: Child,
     says: BufReader<ChildStdout>,
     hears: ChildStdin,
@@ -20,7 +20,7 @@ pub struct Player {
 
 impl Player {
     /// Starts this program in the part of `arguments`.
-    pub fn start(arguments: &[String]) -> io::Result<Self> {
+    pub(crate) fn start(arguments: &[String]) -> io::Result<Self> {
         let mut child = Command::new(std::env::current_exe()?)
             .arg(ROLE)
             .args(arguments)
@@ -34,7 +34,7 @@ impl Player {
     }
 
     /// The next thing that it says.
-    pub fn hear<T: DeserializeOwned>(&mut self) -> io::Result<T> {
+    pub(crate) fn hear<T: DeserializeOwned>(&mut self) -> io::Result<T> {
         let mut line = String::new();
         if self.says.read_line(&mut line)? == 0 {
             return Err(io::Error::other("a process of the table ended early"));
@@ -43,13 +43,13 @@ impl Player {
     }
 
     /// Tells it to do something.
-    pub fn tell(&mut self, what: &str) -> io::Result<()> {
+    pub(crate) fn tell(&mut self, what: &str) -> io::Result<()> {
         writeln!(self.hears, "{what}")?;
         self.hears.flush()
     }
 
     /// Tells it to do something and hears what comes of it.
-    pub fn ask<T: DeserializeOwned>(&mut self, what: &str) -> io::Result<T> {
+    pub(crate) fn ask<T: DeserializeOwned>(&mut self, what: &str) -> io::Result<T> {
         self.tell(what)?;
         self.hear()
     }
@@ -64,7 +64,7 @@ impl Drop for Player {
 }
 
 /// Says something to the process that started this one.
-pub fn say<T: Serialize>(what: &T) -> io::Result<()> {
+pub(crate) fn say<T: Serialize>(what: &T) -> io::Result<()> {
     let mut out = io::stdout().lock();
     serde_json::to_writer(&mut out, what)?;
     out.write_all(b"\n")?;
@@ -74,7 +74,7 @@ pub fn say<T: Serialize>(what: &T) -> io::Result<()> {
 /// What the process that started this one tells it, line by line, while it does other things.
 ///
 /// A process whose table is gone ends by itself.
-pub fn orders() -> Receiver<String> {
+pub(crate) fn orders() -> Receiver<String> {
     let (sender, receiver) = channel();
     std::thread::spawn(move || {
         for line in io::stdin().lock().lines() {

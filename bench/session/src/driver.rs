@@ -13,7 +13,7 @@ use xylem_sockets::{Ecn, Oversize, Udp};
 /// Longest sleep.
 const MAX_SLEEP: Duration = Duration::from_millis(100);
 
-pub struct Driver {
+pub(crate) struct Driver {
     pub endpoint: Endpoint,
     socket: Udp,
     poll: Poll,
@@ -32,7 +32,7 @@ pub struct Driver {
 const FIRST_MESSAGE: usize = 1_200;
 
 /// 32 bytes that nobody knows.
-pub fn random() -> io::Result<[u8; 32]> {
+pub(crate) fn random() -> io::Result<[u8; 32]> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
     Ok(bytes)
@@ -40,7 +40,7 @@ pub fn random() -> io::Result<[u8; 32]> {
 
 impl Driver {
     /// An endpoint of a new identity on a port of the loopback interface.
-    pub fn new(config: Config) -> io::Result<Self> {
+    pub(crate) fn new(config: Config) -> io::Result<Self> {
         let endpoint = Endpoint::new(config, StaticKey::generate(random()?), random()?);
         let mut socket = Udp::bind((Ipv4Addr::LOCALHOST, 0).into(), Oversize::Lose)?;
         let poll = Poll::new()?;
@@ -59,18 +59,18 @@ impl Driver {
     }
 
     /// Where it is reached.
-    pub fn local(&self) -> SocketAddr {
+    pub(crate) fn local(&self) -> SocketAddr {
         self.socket.local()
     }
 
     /// The endpoint's clock.
-    pub fn now(&self) -> Duration {
+    pub(crate) fn now(&self) -> Duration {
         self.epoch.elapsed()
     }
 
     /// Sends what waits, sleeps until something arrives or is due (`deadline` at the latest), and
     /// takes in one batch. Events are the caller's to poll.
-    pub fn turn(&mut self, deadline: Option<Duration>) -> io::Result<()> {
+    pub(crate) fn turn(&mut self, deadline: Option<Duration>) -> io::Result<()> {
         self.flush();
         let now = self.now();
         let due = [deadline, self.endpoint.poll_timeout()].into_iter().flatten().min();
@@ -98,7 +98,7 @@ impl Driver {
     }
 
     /// Sends what waits.
-    pub fn flush(&mut self) {
+    pub(crate) fn flush(&mut self) {
         let now = self.now();
         while let Some(transmit) = self.endpoint.poll_transmit(now, &mut self.buffer) {
             self.long_sent += u64::from(transmit.len >= FIRST_MESSAGE);

@@ -64,7 +64,7 @@ struct Load {
 }
 
 /// A process of the table.
-pub fn play(arguments: &[String]) -> io::Result<()> {
+pub(crate) fn play(arguments: &[String]) -> io::Result<()> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words[..] {
         ["respond"] => respond(),
@@ -201,7 +201,10 @@ fn dial(driver: &mut Driver, at: SocketAddr, key: PeerKey) -> io::Result<(u64, f
 }
 
 /// Makes the table.
-pub fn table(effort: Effort, emit: &mut dyn FnMut(Report) -> io::Result<()>) -> io::Result<()> {
+pub(crate) fn table(
+    effort: Effort,
+    emit: &mut dyn FnMut(Report) -> io::Result<()>,
+) -> io::Result<()> {
     let time = Duration::from_secs(effort.pick(3, 10));
     emit(Report::Heading(Heading {
         table: "flood".into(),

@@ -25,7 +25,7 @@ const BURST: usize = 16;
 const DONE: u64 = u64::MAX;
 
 /// 64 hexadecimal digits.
-pub fn key(text: &str) -> io::Result<PeerKey> {
+pub(crate) fn key(text: &str) -> io::Result<PeerKey> {
     let wrong = || io::Error::new(io::ErrorKind::InvalidInput, "no link key");
     let mut key = [0; 32];
     for (n, byte) in key.iter_mut().enumerate() {
@@ -36,14 +36,14 @@ pub fn key(text: &str) -> io::Result<PeerKey> {
 }
 
 /// Says where this side is and waits for the other one.
-pub fn listen(driver: &mut Driver) -> io::Result<LinkId> {
+pub(crate) fn listen(driver: &mut Driver) -> io::Result<LinkId> {
     let key = driver.endpoint.public_key().to_string();
     children::say(&Listening { at: driver.local(), key })?;
     connected(driver)
 }
 
 /// Takes turns until a link is there.
-pub fn connected(driver: &mut Driver) -> io::Result<LinkId> {
+pub(crate) fn connected(driver: &mut Driver) -> io::Result<LinkId> {
     loop {
         driver.turn(None)?;
         match driver.endpoint.poll_event() {
@@ -55,19 +55,19 @@ pub fn connected(driver: &mut Driver) -> io::Result<LinkId> {
 }
 
 /// An error for a link that is no more.
-pub fn ended(reason: impl std::fmt::Display) -> io::Error {
+pub(crate) fn ended(reason: impl std::fmt::Display) -> io::Error {
     io::Error::other(format!("the link ended: {reason}"))
 }
 
 /// Replaces keys after so many bytes; the usual limits with 0.
-pub fn config(rekey_bytes: u64) -> Config {
+pub(crate) fn config(rekey_bytes: u64) -> Config {
     let usual = RekeyLimits::default();
     let bytes = if rekey_bytes == 0 { usual.bytes } else { rekey_bytes };
     Config { rekey: RekeyLimits { bytes, ..usual }, ..Config::default() }
 }
 
 /// What one side has used since `cpu`, over a link that has just done its work.
-pub fn moved(driver: &Driver, link: LinkId, start: Instant, cpu: f64) -> Moved {
+pub(crate) fn moved(driver: &Driver, link: LinkId, start: Instant, cpu: f64) -> Moved {
     let stats = driver.endpoint.stats(link).unwrap_or_default();
     Moved {
         seconds: start.elapsed().as_secs_f64(),
@@ -89,7 +89,7 @@ fn dialled(at: SocketAddr, key: PeerKey, rekey_bytes: u64) -> io::Result<(Driver
 }
 
 /// Sends `bytes` in packets of [`WRITE`] bytes and waits until they are there.
-pub fn send_packets(
+pub(crate) fn send_packets(
     at: SocketAddr,
     key: PeerKey,
     bytes: u64,
@@ -191,7 +191,7 @@ impl Arrived {
 }
 
 /// Receives `bytes` in packets.
-pub fn receive_packets(bytes: u64, rekey_bytes: u64) -> io::Result<Moved> {
+pub(crate) fn receive_packets(bytes: u64, rekey_bytes: u64) -> io::Result<Moved> {
     let mut driver = Driver::new(config(rekey_bytes))?;
     let link = listen(&mut driver)?;
     let mut arrived = Arrived::new(bytes.div_ceil(WRITE as u64));
@@ -248,7 +248,7 @@ fn linger(driver: &mut Driver, link: LinkId, moved: Moved) -> io::Result<Moved> 
 const WRITES: usize = 32;
 
 /// Sends `bytes` over one stream, in writes of [`WRITE`] bytes, until the other side has them.
-pub fn send_stream(
+pub(crate) fn send_stream(
     at: SocketAddr,
     key: PeerKey,
     bytes: u64,
@@ -290,7 +290,7 @@ pub fn send_stream(
 }
 
 /// Receives `bytes` over one stream.
-pub fn receive_stream(bytes: u64, rekey_bytes: u64) -> io::Result<Moved> {
+pub(crate) fn receive_stream(bytes: u64, rekey_bytes: u64) -> io::Result<Moved> {
     let mut driver = Driver::new(config(rekey_bytes))?;
     let link = listen(&mut driver)?;
     let (start, cpu) = (Instant::now(), usage::cpu_seconds());

@@ -4,7 +4,7 @@ use std::io;
 
 /// How long and how often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Effort {
+pub(crate) enum Effort {
     /// A glance.
     Quick,
     /// What stands in docs/benchmarks.md.
@@ -13,7 +13,7 @@ pub enum Effort {
 
 impl Effort {
     /// One of two values.
-    pub fn pick<T>(self, quick: T, full: T) -> T {
+    pub(crate) fn pick<T>(self, quick: T, full: T) -> T {
         match self {
             Self::Quick => quick,
             Self::Full => full,
@@ -22,6 +22,6 @@ impl Effort {
 }
 
 /// The error of a part that there is not.
-pub fn wrong() -> io::Error {
+pub(crate) fn wrong() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "no such part")
 }

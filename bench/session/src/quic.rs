@@ -24,7 +24,7 @@ const WINDOW: u32 = 16 << 20;
 
 /// How large its datagrams may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Datagrams {
+pub(crate) enum Datagrams {
     /// As it comes: up to 1,452 bytes.
     Usual,
     /// As large as UDP has them, without segment offload: quinn gives the kernel ten datagrams at a
@@ -90,7 +90,7 @@ fn used(start: Instant, cpu: f64, connection: &quinn::Connection) -> Moved {
 }
 
 /// Receives `bytes` over one stream.
-pub fn receive(datagrams: Datagrams, bytes: u64) -> io::Result<Moved> {
+pub(crate) fn receive(datagrams: Datagrams, bytes: u64) -> io::Result<Moved> {
     let made = rcgen::generate_simple_self_signed([NAME.to_owned()]).map_err(other)?;
     let certificate = made.cert.der().clone();
     let secret = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
@@ -120,7 +120,7 @@ pub fn receive(datagrams: Datagrams, bytes: u64) -> io::Result<Moved> {
 }
 
 /// Sends `bytes` over one stream, in writes of [`WRITE`] bytes, until the other side has them.
-pub fn send(
+pub(crate) fn send(
     datagrams: Datagrams,
     at: SocketAddr,
     certificate: &str,

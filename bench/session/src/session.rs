@@ -13,21 +13,21 @@ use crate::quic::Datagrams;
 use crate::{ours, quic};
 
 /// Bytes of one write, and of one packet.
-pub const WRITE: usize = 8 << 10;
+pub(crate) const WRITE: usize = 8 << 10;
 
 const GIB: f64 = (1_u64 << 30) as f64;
 const MIB: f64 = (1_u64 << 20) as f64;
 
 /// Where a receiver is, and what proves it to be that.
 #[derive(Serialize, Deserialize)]
-pub struct Listening {
+pub(crate) struct Listening {
     pub at: SocketAddr,
     pub key: String,
 }
 
 /// What one side has done, and used for it.
 #[derive(Clone, Copy, Serialize, Deserialize)]
-pub struct Moved {
+pub(crate) struct Moved {
     pub seconds: f64,
     pub cpu_seconds: f64,
     pub peak_bytes: u64,
@@ -75,7 +75,7 @@ fn transfer(kind: &str, bytes: u64, rekey_bytes: u64) -> io::Result<Pair> {
 }
 
 /// A process of the table.
-pub fn play(arguments: &[String]) -> io::Result<()> {
+pub(crate) fn play(arguments: &[String]) -> io::Result<()> {
     let number = |n: usize| -> io::Result<u64> {
         arguments.get(n).and_then(|text| text.parse().ok()).ok_or_else(wrong)
     };
@@ -112,7 +112,10 @@ pub fn play(arguments: &[String]) -> io::Result<()> {
 }
 
 /// Makes the table.
-pub fn table(effort: Effort, emit: &mut dyn FnMut(Report) -> io::Result<()>) -> io::Result<()> {
+pub(crate) fn table(
+    effort: Effort,
+    emit: &mut dyn FnMut(Report) -> io::Result<()>,
+) -> io::Result<()> {
     let bytes: u64 = effort.pick(256 << 20, 1 << 30);
     let rounds = effort.pick(3, 7);
     emit(Report::Heading(Heading {
@@ -193,7 +196,7 @@ fn row(label: &str, bytes: u64, runs: &[Pair]) -> (Row, f64) {
 }
 
 /// The median of something over the runs, and how far apart its quartiles are.
-pub fn median<T>(runs: &[T], value: impl Fn(&T) -> f64) -> Figure {
+pub(crate) fn median<T>(runs: &[T], value: impl Fn(&T) -> f64) -> Figure {
     let mut values: Vec<f64> = runs.iter().map(value).collect();
     values.sort_by(f64::total_cmp);
     let at = |share: f64| {

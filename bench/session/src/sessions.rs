@@ -43,7 +43,7 @@ fn config() -> Config {
 }
 
 /// A process of the table.
-pub fn play(arguments: &[String]) -> io::Result<()> {
+pub(crate) fn play(arguments: &[String]) -> io::Result<()> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words[..] {
         ["listen"] => {
@@ -115,7 +115,10 @@ fn send(driver: &mut Driver, links: &[LinkId], packets: &mut u64) -> io::Result<
 }
 
 /// Makes the table.
-pub fn table(effort: Effort, emit: &mut dyn FnMut(Report) -> io::Result<()>) -> io::Result<()> {
+pub(crate) fn table(
+    effort: Effort,
+    emit: &mut dyn FnMut(Report) -> io::Result<()>,
+) -> io::Result<()> {
     let watched = Duration::from_secs(effort.pick(10, 30));
     emit(Report::Heading(Heading {
         table: "sessions".into(),

@@ -5,18 +5,18 @@ use std::fs;
 use rustix::time::{ClockId, clock_gettime};
 
 /// Seconds of processor time, of all threads, in the program and in the kernel.
-pub fn cpu_seconds() -> f64 {
+pub(crate) fn cpu_seconds() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
 /// Bytes of memory that are resident now; 0 where the system tells none.
-pub fn resident_bytes() -> u64 {
+pub(crate) fn resident_bytes() -> u64 {
     status("VmRSS:")
 }
 
 /// The most that has been resident so far.
-pub fn peak_bytes() -> u64 {
+pub(crate) fn peak_bytes() -> u64 {
     status("VmHWM:")
 }
 

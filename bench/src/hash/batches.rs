@@ -33,7 +33,7 @@ const CASES: [Case; 5] = [
 ];
 
 /// `count` messages whose lengths are `lengths` in turn, out of `bytes`.
-pub fn messages<'a>(bytes: &'a [u8], lengths: &[usize], count: usize) -> Vec<&'a [u8]> {
+pub(super) fn messages<'a>(bytes: &'a [u8], lengths: &[usize], count: usize) -> Vec<&'a [u8]> {
     let mut rest = bytes;
     let mut next = |len: &usize| {
         let (message, after) = rest.split_at(*len);
@@ -44,7 +44,7 @@ pub fn messages<'a>(bytes: &'a [u8], lengths: &[usize], count: usize) -> Vec<&'a
 }
 
 /// Makes the table.
-pub fn run<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
+pub(super) fn run<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
     let ours = judged_backends();
     let compare = |case: &Case| -> Vec<Compare> {
         let of = |ours: &&'static str| {

@@ -117,7 +117,7 @@ fn batched(backend: &str) -> String {
 }
 
 /// Makes the table.
-pub fn run<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
+pub(super) fn run<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
     series.heading(Heading {
         table: "blocks".into(),
         title: "a block of 4 KiB, 32 bytes of digest".into(),

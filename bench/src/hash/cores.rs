@@ -26,7 +26,7 @@ fn wanted(bytes: usize, threads: usize) -> Option<Bound> {
 }
 
 /// Makes the table.
-pub fn run<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
+pub(super) fn run<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
     let threads = rayon_core::current_num_threads();
     let compare = |bytes| {
         [

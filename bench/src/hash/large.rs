@@ -28,7 +28,7 @@ const CASES: [(usize, [f64; 3]); 3] = [
 ];
 
 /// Makes the table.
-pub fn run<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
+pub(super) fn run<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
     let compare = [
         Compare::speed(OURS, SHA2, None),
         Compare::speed(OURS_RAYON, SHA2, None),

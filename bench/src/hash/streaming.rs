@@ -32,7 +32,7 @@ const CASES: [(usize, Option<[f64; 2]>); 5] = [
 ];
 
 /// Makes the table.
-pub fn run<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
+pub(super) fn run<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
     let figures =
         [THEIRS_WHOLE, THEIRS_PIECES, OURS_WHOLE, OURS_PIECES, DOCUMENT_WHOLE, DOCUMENT_PIECES];
     series.heading(Heading {

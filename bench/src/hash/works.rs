@@ -6,8 +6,8 @@ use std::hint::black_box;
 use crate::race::{Answer, Contender};
 
 /// What contenders compute.
-pub const BLAKE3: &str = "BLAKE3";
-pub const SHA256: &str = "SHA-256";
+pub(super) const BLAKE3: &str = "BLAKE3";
+pub(super) const SHA256: &str = "SHA-256";
 
 /// How the bytes of one run are hashed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +63,7 @@ macro_rules! contenders {
         }
 
         /// `input` by as many threads as rayon has.
-        pub fn $parallel<'a>(name: impl Into<String>, input: &'a [u8]) -> Contender<'a> {
+        pub(super) fn $parallel<'a>(name: impl Into<String>, input: &'a [u8]) -> Contender<'a> {
             Contender::new(name, BLAKE3, move || {
                 let mut hasher = $krate::Hasher::new();
                 hasher.update_rayon(black_box(input));
@@ -77,7 +77,10 @@ contenders!(theirs, theirs_parallel, blake3);
 contenders!(ours, ours_parallel, xylem_hash);
 
 /// One message after the other by the official crate; the answer is the last one's.
-pub fn theirs_one_by_one<'a>(name: impl Into<String>, messages: &'a [&'a [u8]]) -> Contender<'a> {
+pub(super) fn theirs_one_by_one<'a>(
+    name: impl Into<String>,
+    messages: &'a [&'a [u8]],
+) -> Contender<'a> {
     Contender::new(name, BLAKE3, move || {
         let mut last = [0; 32];
         for message in black_box(messages) {
@@ -88,7 +91,7 @@ pub fn theirs_one_by_one<'a>(name: impl Into<String>, messages: &'a [&'a [u8]]) 
 }
 
 /// Messages side by side by ours; the answer is the last one's.
-pub fn ours_many<'a>(name: impl Into<String>, messages: &'a [&'a [u8]]) -> Contender<'a> {
+pub(super) fn ours_many<'a>(name: impl Into<String>, messages: &'a [&'a [u8]]) -> Contender<'a> {
     let mut hashes = vec![xylem_hash::Hash::from_bytes([0; 32]); messages.len()];
     Contender::new(name, BLAKE3, move || {
         xylem_hash::hash_many(black_box(messages), black_box(&mut hashes));
@@ -97,7 +100,10 @@ pub fn ours_many<'a>(name: impl Into<String>, messages: &'a [&'a [u8]]) -> Conte
 }
 
 /// SHA-256 of one message after the other by `sha2`; the answer is the last one's.
-pub fn sha2_one_by_one<'a>(name: impl Into<String>, messages: &'a [&'a [u8]]) -> Contender<'a> {
+pub(super) fn sha2_one_by_one<'a>(
+    name: impl Into<String>,
+    messages: &'a [&'a [u8]],
+) -> Contender<'a> {
     use sha2::Digest;
     Contender::new(name, SHA256, move || {
         let mut last = [0; 32];
@@ -109,7 +115,10 @@ pub fn sha2_one_by_one<'a>(name: impl Into<String>, messages: &'a [&'a [u8]]) ->
 }
 
 /// The same by `ring`.
-pub fn ring_one_by_one<'a>(name: impl Into<String>, messages: &'a [&'a [u8]]) -> Contender<'a> {
+pub(super) fn ring_one_by_one<'a>(
+    name: impl Into<String>,
+    messages: &'a [&'a [u8]],
+) -> Contender<'a> {
     use ring::digest::{SHA256 as ALGORITHM, digest};
     Contender::new(name, SHA256, move || {
         let mut last = [0; 32];

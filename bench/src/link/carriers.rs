@@ -23,7 +23,7 @@ const SIZES: [usize; 4] = [128, 1_200, 8_952, 32_768];
 const DONE: Answer = [1; 32];
 
 /// Makes the table.
-pub fn run<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
+pub(super) fn run<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
     series.heading(heading(
         "carriers",
         "datagrams in TCP carriers",

@@ -88,7 +88,7 @@ fn answer((sum, count): (usize, usize)) -> [u8; 32] {
 }
 
 /// Makes both tables.
-pub fn run<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
+pub(super) fn run<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
     series.heading(Heading {
         ratios: vec![ratio_name(), NANOSECONDS.into()],
         ..heading(

@@ -14,7 +14,7 @@ use crate::series::Series;
 const SUITE: &str = "Noise_XX_25519_ChaChaPoly_SHA256";
 
 /// Makes the table.
-pub fn run<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
+pub(super) fn run<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
     series.heading(Heading {
         unit: Unit::Microseconds,
         figures: [OURS, PLAIN, DOCUMENT, TARGET].map(String::from).into(),

@@ -21,7 +21,7 @@ const BLAKE3: [(usize, f64); 5] =
     [(32, 49.407), (256, 183.59), (1_024, 707.63), (4_096, 1_361.0), (65_536, 12_864.0)];
 
 /// Makes the table.
-pub fn run<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
+pub(super) fn run<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
     series.heading(heading(
         "keys",
         "keys and derivations",

@@ -23,7 +23,7 @@ const SIZES: [(usize, f64, f64); 4] = [
 ];
 
 /// Makes the table.
-pub fn run<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
+pub(super) fn run<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
     series.heading(heading(
         "ratchet",
         "messages of the double ratchet",

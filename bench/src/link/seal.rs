@@ -42,7 +42,7 @@ const WITHIN: f64 = 1.05;
 const GOAL_64K: f64 = 65_536.0 / (2.5 * 1.073_741_824);
 
 /// Makes the table.
-pub fn run<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
+pub(super) fn run<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
     for (cipher, name, algorithm) in CIPHERS {
         series.heading(heading(
             "seal",

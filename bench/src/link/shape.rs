@@ -19,7 +19,7 @@ use crate::series::Series;
 const SIZES: [usize; 4] = [128, 512, 1_024, 4_096];
 
 /// Makes the table.
-pub fn run<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
+pub(super) fn run<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
     series.heading(heading(
         "shape",
         "shaping: sizes, gaps and profiles",

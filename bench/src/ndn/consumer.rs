@@ -14,7 +14,7 @@ use crate::report::Ratio;
 use crate::series::Series;
 
 /// Makes the table.
-pub fn run<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
+pub(super) fn run<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
     series.heading(heading(
         "consumer",
         "a tenth of the segments (25, 102, 204) out of order, decoded and verified",

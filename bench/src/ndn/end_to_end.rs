@@ -98,7 +98,7 @@ fn names_of(world: &World, numbers: impl Iterator<Item = usize>) -> Vec<Name> {
 }
 
 /// Makes the table.
-pub fn run<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
+pub(super) fn run<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
     let compare = [
         Compare::speed(BLAKE3, ED25519, Some(Bound::AtLeast(8.0))),
         Compare::speed(BLAKE3, SHA256, None),
@@ -174,7 +174,7 @@ const PAIR: &str = "a pair";
 const DOCUMENT_COLUMN: &str = "doc: a pair";
 
 /// Makes the second table.
-pub fn pipeline<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
+pub(super) fn pipeline<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
     series.heading(Heading {
         table: "pipeline".into(),
         title: "an Interest and its Data through the forwarder".into(),

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// How long it looks for work before it sleeps.
 const AWAKE: Duration = Duration::from_millis(10);
 
-pub struct Helper<T> {
+pub(super) struct Helper<T> {
     asked: AtomicU64,
     done: AtomicU64,
     asleep: AtomicBool,
@@ -33,7 +33,7 @@ impl<T> Drop for End<'_, T> {
 
 impl<T: Send> Helper<T> {
     /// Runs `body` beside a thread that does `work` whenever it is asked.
-    pub fn beside<R>(work: impl Fn() -> T + Sync, body: impl FnOnce(&Self) -> R) -> R {
+    pub(super) fn beside<R>(work: impl Fn() -> T + Sync, body: impl FnOnce(&Self) -> R) -> R {
         let helper = Self {
             asked: AtomicU64::new(0),
             done: AtomicU64::new(0),
@@ -50,7 +50,7 @@ impl<T: Send> Helper<T> {
     }
 
     /// Does `mine` here and the helper's work there: both results.
-    pub fn join<R>(&self, mine: impl FnOnce() -> R) -> (R, T) {
+    pub(super) fn join<R>(&self, mine: impl FnOnce() -> R) -> (R, T) {
         let number = self.asked.fetch_add(1, SeqCst) + 1;
         self.wake();
         let mine = mine();

@@ -11,12 +11,12 @@ use crate::input;
 use crate::race::Answer;
 
 /// The three ways of signing segments, as their columns are called.
-pub const ED25519: &str = "Ed25519 each";
-pub const SHA256: &str = "SHA-256 tree";
-pub const BLAKE3: &str = "BLAKE3 tree";
+pub(super) const ED25519: &str = "Ed25519 each";
+pub(super) const SHA256: &str = "SHA-256 tree";
+pub(super) const BLAKE3: &str = "BLAKE3 tree";
 
 /// An object, and what the document measured with one like it.
-pub struct Case {
+pub(super) struct Case {
     pub what: &'static str,
     pub segments: u64,
     pub log2_chunks: u8,
@@ -28,7 +28,7 @@ pub struct Case {
     pub consumer: [f64; 3],
 }
 
-pub const CASES: [Case; 3] = [
+pub(super) const CASES: [Case; 3] = [
     Case {
         what: "1 MB / 256",
         segments: 256,
@@ -56,29 +56,29 @@ pub const CASES: [Case; 3] = [
 ];
 
 impl Case {
-    pub fn segment(&self) -> SegmentSize {
+    pub(super) fn segment(&self) -> SegmentSize {
         SegmentSize::from_log2_chunks(self.log2_chunks).expect("0 to 3 in the table above")
     }
 
-    pub fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         self.segments as usize * self.segment().bytes()
     }
 
     /// Which segments are fetched: spread over the object, in no order, each once.
-    pub fn order(&self) -> Vec<u64> {
+    pub(super) fn order(&self) -> Vec<u64> {
         // An odd step visits each residue of a power of two once.
         (0..self.fetched as u64).map(|n| (n * 619 + 7) % self.segments).collect()
     }
 }
 
 /// Who publishes, and where.
-pub struct Publisher {
+pub(super) struct Publisher {
     pub key: PublisherKey,
     pub prefix: Name,
 }
 
 impl Publisher {
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         let key = PublisherKey::from_bytes(&[7; 32]);
         let object = naming::default_name(&key.public(), b"object.bin");
         let prefix = naming::versioned(object.as_ref(), 1_700_000_000_000_000);
@@ -86,7 +86,13 @@ impl Publisher {
     }
 
     /// All packets of `content` in a tree of this kind.
-    pub fn tree(&self, kind: TreeKind, segment: SegmentSize, content: &[u8], out: &mut Packets) {
+    pub(super) fn tree(
+        &self,
+        kind: TreeKind,
+        segment: SegmentSize,
+        content: &[u8],
+        out: &mut Packets,
+    ) {
         let like = Manifest { tree: kind, segment, ..Manifest::file(NO_ROOT, 0, b"object.bin") };
         debug_assert_eq!(like.kind, Kind::File);
         produce(&like, self.prefix.as_ref(), content, self.key.signer(), out)
@@ -94,13 +100,13 @@ impl Publisher {
     }
 
     /// The name of a segment.
-    pub fn segment_name(&self, index: u64) -> Name {
+    pub(super) fn segment_name(&self, index: u64) -> Name {
         let request = Request::Segment { object: ObjectId::Root, index: SegmentIndex(index) };
         naming::encode(self.prefix.as_ref(), &request)
     }
 
     /// All segments of `content`, each signed for itself.
-    pub fn each(&self, segment: SegmentSize, content: &[u8], out: &mut Each) {
+    pub(super) fn each(&self, segment: SegmentSize, content: &[u8], out: &mut Each) {
         out.bytes.clear();
         out.ends.clear();
         let last = Component::segment(content.len().div_ceil(segment.bytes()) as u64 - 1);
@@ -119,32 +125,32 @@ const NO_ROOT: xylem_hash::Hash = xylem_hash::Hash::from_bytes([0; 32]);
 
 /// Packets of segments that are signed each.
 #[derive(Default)]
-pub struct Each {
+pub(super) struct Each {
     bytes: Vec<u8>,
     ends: Vec<usize>,
 }
 
 impl Each {
-    pub fn get(&self, n: usize) -> &[u8] {
+    pub(super) fn get(&self, n: usize) -> &[u8] {
         let start = if n == 0 { 0 } else { self.ends[n - 1] };
         &self.bytes[start..self.ends[n]]
     }
 
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.ends.len()
     }
 
-    pub fn last(&self) -> &[u8] {
+    pub(super) fn last(&self) -> &[u8] {
         self.get(self.len() - 1)
     }
 }
 
 /// How many packets a consumer takes in together: what arrives between two looks at the network.
-pub const BURST: usize = 32;
+pub(super) const BURST: usize = 32;
 
 /// What a consumer has accepted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Accepted {
+pub(super) struct Accepted {
     pub segments: u64,
     pub bytes: u64,
     /// Tells one set of segments from another.
@@ -152,20 +158,20 @@ pub struct Accepted {
 }
 
 impl Accepted {
-    pub fn add(&mut self, index: u64, content: &[u8]) {
+    pub(super) fn add(&mut self, index: u64, content: &[u8]) {
         self.segments += 1;
         self.bytes += content.len() as u64;
         let first = content.first().copied().unwrap_or_default();
         self.sum = self.sum.wrapping_add((index + 1).wrapping_mul(u64::from(first) + 1));
     }
 
-    pub fn join(&mut self, other: Self) {
+    pub(super) fn join(&mut self, other: Self) {
         self.segments += other.segments;
         self.bytes += other.bytes;
         self.sum = self.sum.wrapping_add(other.sum);
     }
 
-    pub fn answer(self) -> Answer {
+    pub(super) fn answer(self) -> Answer {
         let mut answer = [0; 32];
         for (place, number) in answer.chunks_exact_mut(8).zip([self.segments, self.bytes, self.sum])
         {
@@ -176,7 +182,7 @@ impl Accepted {
 }
 
 /// Takes segments that are signed each: name, FinalBlockId, signature.
-pub struct EachConsumer<'p> {
+pub(super) struct EachConsumer<'p> {
     publisher: &'p Publisher,
     verifier: xylem_trust::Verifier,
     last: Component<'static>,
@@ -184,13 +190,13 @@ pub struct EachConsumer<'p> {
 }
 
 impl<'p> EachConsumer<'p> {
-    pub fn new(publisher: &'p Publisher, segments: u64) -> Self {
+    pub(super) fn new(publisher: &'p Publisher, segments: u64) -> Self {
         let verifier = publisher.key.public().verifier().expect("a key");
         let last = Component::segment(segments - 1);
         Self { publisher, verifier, last, accepted: Accepted::default() }
     }
 
-    pub fn take(&mut self, packet: &[u8]) {
+    pub(super) fn take(&mut self, packet: &[u8]) {
         let data = Data::decode(packet).expect("a Data packet");
         let request = naming::parse(self.publisher.prefix.as_ref(), data.name());
         let Some(Request::Segment { object: ObjectId::Root, index }) = request else {
@@ -205,7 +211,7 @@ impl<'p> EachConsumer<'p> {
 type Outcome<'a> = Result<Verified<Segment<&'a [u8]>>, VerifyError>;
 
 /// Takes a manifest, tiles, and bursts of segments that carry proofs.
-pub struct TreeConsumer<'p> {
+pub(super) struct TreeConsumer<'p> {
     publisher: &'p Publisher,
     pub verifier: Verifier,
     pub accepted: Accepted,
@@ -213,7 +219,7 @@ pub struct TreeConsumer<'p> {
 
 impl<'p> TreeConsumer<'p> {
     /// Begins with the manifest's packet.
-    pub fn new(publisher: &'p Publisher, manifest: &[u8]) -> Self {
+    pub(super) fn new(publisher: &'p Publisher, manifest: &[u8]) -> Self {
         let data = Data::decode(manifest).expect("a Data packet");
         let manifest = verify_manifest(&data, publisher.prefix.as_ref(), &publisher.key.public())
             .expect("signed by the publisher");
@@ -223,13 +229,13 @@ impl<'p> TreeConsumer<'p> {
     }
 
     /// One for another thread, that has proven the same.
-    pub fn fork(&self) -> Self {
+    pub(super) fn fork(&self) -> Self {
         let (publisher, mut verifier) = (self.publisher, self.verifier.fork());
         verifier.set_recording(Recording::Off);
         Self { publisher, verifier, accepted: Accepted::default() }
     }
 
-    pub fn tile(&mut self, packet: &[u8]) {
+    pub(super) fn tile(&mut self, packet: &[u8]) {
         let data = Data::decode(packet).expect("a Data packet");
         let geometry = *self.verifier.geometry();
         let read = packets::open(self.publisher.prefix.as_ref(), &data, |_| Some(geometry))
@@ -238,7 +244,7 @@ impl<'p> TreeConsumer<'p> {
         self.verifier.tile(tile, read.content, read.proof).expect("the publisher's");
     }
 
-    pub fn burst<'a>(&mut self, wires: impl Iterator<Item = &'a [u8]>) {
+    pub(super) fn burst<'a>(&mut self, wires: impl Iterator<Item = &'a [u8]>) {
         let geometry = *self.verifier.geometry();
         let opened = wires.map(|packet| {
             let data = Data::decode(packet).expect("a Data packet");
@@ -257,7 +263,7 @@ impl<'p> TreeConsumer<'p> {
 }
 
 /// Bytes enough for every case that `longest` allows.
-pub fn contents(longest: usize) -> Vec<u8> {
+pub(super) fn contents(longest: usize) -> Vec<u8> {
     let most = CASES.iter().map(Case::bytes).filter(|bytes| *bytes <= longest).max();
     input::bytes(most.unwrap_or_default())
 }

@@ -16,7 +16,7 @@ const ONE: &str = "one thread";
 const TWO: &str = "two threads";
 
 /// Makes the table.
-pub fn run<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
+pub(super) fn run<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
         let [table, what, why] =
             ["parallel", "every row", "there is one core only"].map(str::to_owned);

@@ -48,7 +48,7 @@ pub(super) fn compare(over_sha256: Option<f64>) -> Vec<Compare> {
 }
 
 /// Makes the table.
-pub fn run<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
+pub(super) fn run<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
     series.heading(heading(
         "producer",
         "all packets of an object, made and encoded, the manifest's signature included",

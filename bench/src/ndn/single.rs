@@ -22,7 +22,7 @@ const SIZES: [(usize, [f64; 2]); 4] =
     [(100, [0.096, 0.188]), (1_024, [0.657, 1.2]), (4_096, [2.55, 3.52]), (8_192, [5.07, 4.79])];
 
 /// Makes the table.
-pub fn run<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
+pub(super) fn run<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
     let compare = [
         Compare::speed(TYPES[3], TYPES[0], None),
         Compare::speed(TYPES[4], TYPES[1], None),

@@ -29,7 +29,7 @@ const PEERS: u32 = 10;
 const TIMES: usize = 64;
 
 /// Makes the table.
-pub fn run<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
+pub(super) fn run<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
     series.heading(heading(
         "asking",
         "the state of a transfer",

@@ -38,7 +38,7 @@ const WHOLE: [(usize, f64); 2] = [(1, 166_980.0), (10, 2_794_000.0)];
 const STRIDE: usize = 37;
 
 /// Makes the table.
-pub fn run<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
+pub(super) fn run<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
     series.heading(heading(
         "files",
         "files, one thread",

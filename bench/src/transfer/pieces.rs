@@ -24,7 +24,7 @@ const TIMES: u64 = 64;
 const STRIDE: u64 = 7_919;
 
 /// Makes the table.
-pub fn run<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
+pub(super) fn run<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
     series.heading(heading(
         "pieces",
         "the set of missing pieces",

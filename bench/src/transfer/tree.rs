@@ -36,7 +36,7 @@ const ROOTS: [(usize, f64); 6] = [
 const PIECE: usize = 64 << 10;
 
 /// Makes the table.
-pub fn run<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
+pub(super) fn run<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
     series.heading(heading(
         "tree",
         "hashing what is published and fetched, one thread",

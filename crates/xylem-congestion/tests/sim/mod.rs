@@ -8,12 +8,12 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use xylem_congestion::{Algorithm, Controller, Pacer, Rtt, Sent, TimeoutLimits};
-pub use xylem_sim::ms;
+pub(crate) use xylem_sim::ms;
 use xylem_sim::{Conditions, Counts, EventQueue, Path, Simulation};
 
 /// What the flows share.
 #[derive(Clone)]
-pub struct Bottleneck {
+pub(crate) struct Bottleneck {
     pub conditions: Conditions,
     /// Megabits a second from these times on.
     pub changes: Vec<(Duration, f64)>,
@@ -25,7 +25,7 @@ pub struct Bottleneck {
 
 impl Bottleneck {
     /// One of `mbit` with a buffer of `round_trips` of `rtt`.
-    pub fn new(mbit: f64, rtt: Duration, round_trips: f64) -> Self {
+    pub(crate) fn new(mbit: f64, rtt: Duration, round_trips: f64) -> Self {
         let buffer = (mbit * 125_000.0 * rtt.as_secs_f64() * round_trips).max(20_000.0);
         Self {
             conditions: Conditions::PERFECT.bottleneck(mbit, buffer as u64),
@@ -37,16 +37,16 @@ impl Bottleneck {
     }
 
     /// Packets of 8,700 bytes, each in six datagrams; the flows know it, or do not.
-    pub fn in_six(self, told: bool) -> Self {
+    pub(crate) fn in_six(self, told: bool) -> Self {
         Self { packet: 8_700, datagrams: 6, told: if told { 6 } else { 1 }, ..self }
     }
 
-    pub fn loss(mut self, loss: f64) -> Self {
+    pub(crate) fn loss(mut self, loss: f64) -> Self {
         self.conditions.loss = loss;
         self
     }
 
-    pub fn then(mut self, at: Duration, mbit: f64) -> Self {
+    pub(crate) fn then(mut self, at: Duration, mbit: f64) -> Self {
         self.changes.push((at, mbit));
         self
     }
@@ -72,14 +72,14 @@ struct Flow {
 
 /// What became of a flow's packets.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Counters {
+pub(crate) struct Counters {
     pub sent: u64,
     pub delivered: u64,
     pub lost: u64,
     pub marked: u64,
 }
 
-pub enum Event {
+pub(crate) enum Event {
     Ack {
         flow: usize,
         number: u64,
@@ -90,7 +90,7 @@ pub enum Event {
     Rate(f64),
 }
 
-pub struct World {
+pub(crate) struct World {
     shared: Bottleneck,
     path: Path,
     flows: Vec<Flow>,
@@ -105,7 +105,7 @@ pub struct World {
 }
 
 impl World {
-    pub fn new(shared: Bottleneck) -> Self {
+    pub(crate) fn new(shared: Bottleneck) -> Self {
         let mut queue = EventQueue::new();
         shared.changes.iter().for_each(|(at, mbit)| queue.schedule(*at, Event::Rate(*mbit)));
         Self {
@@ -121,13 +121,19 @@ impl World {
         }
     }
 
-    pub fn flow(mut self, algorithm: Algorithm, round_trip: Duration) -> Self {
+    pub(crate) fn flow(mut self, algorithm: Algorithm, round_trip: Duration) -> Self {
         self.add(algorithm, round_trip, ms(0), Duration::MAX);
         self
     }
 
     /// A flow that sends from `starts` until `stops`.
-    pub fn add(&mut self, a: Algorithm, round_trip: Duration, starts: Duration, stops: Duration) {
+    pub(crate) fn add(
+        &mut self,
+        a: Algorithm,
+        round_trip: Duration,
+        starts: Duration,
+        stops: Duration,
+    ) {
         let flow = self.flows.len();
         let mut controller = Controller::new(a, starts, self.shared.packet);
         controller.set_packets_per_unit(self.shared.told);
@@ -152,7 +158,7 @@ impl World {
         self.queue.schedule(starts, Event::Wake(flow));
     }
 
-    pub fn run(&mut self, until: Duration) {
+    pub(crate) fn run(&mut self, until: Duration) {
         self.run_until(until);
     }
 
@@ -251,7 +257,7 @@ impl World {
     }
 
     /// Counts from now on.
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         (self.waited, self.since) = (0.0, self.queue.now());
         self.path.counts = Counts::default();
         self.delivered.iter_mut().for_each(|d| *d = 0);
@@ -259,26 +265,26 @@ impl World {
     }
 
     /// Megabits a second of each flow since `clear`.
-    pub fn mbit(&self, flow: usize) -> f64 {
+    pub(crate) fn mbit(&self, flow: usize) -> f64 {
         self.delivered[flow] as f64 * 8e-6 / (self.queue.now() - self.since).as_secs_f64()
     }
 
     /// How long a packet waited on average since `clear`, at the rate of now.
-    pub fn queue(&self) -> Duration {
+    pub(crate) fn queue(&self) -> Duration {
         let bytes = self.waited / (self.queue.now() - self.since).as_secs_f64();
         Duration::from_secs_f64(bytes / self.path.conditions.rate)
     }
 
     /// Of the datagrams that came to the bottleneck, since `clear`.
-    pub fn counts(&self) -> Counts {
+    pub(crate) fn counts(&self) -> Counts {
         self.path.counts
     }
 
-    pub fn counters(&self, flow: usize) -> Counters {
+    pub(crate) fn counters(&self, flow: usize) -> Counters {
         self.flows[flow].count
     }
 
-    pub fn controller(&self, flow: usize) -> &Controller {
+    pub(crate) fn controller(&self, flow: usize) -> &Controller {
         &self.flows[flow].controller
     }
 }

@@ -11,13 +11,13 @@ use bytes::{Bytes, BytesMut};
 use xylem_link::{CloseReason, Config, Endpoint, Event, LinkId, StaticKey};
 use xylem_sim::{Conditions, EventQueue, Path, Rng, Simulation};
 
-pub const MS: Duration = Duration::from_millis(1);
-pub const S: Duration = Duration::from_secs(1);
+pub(crate) const MS: Duration = Duration::from_millis(1);
+pub(crate) const S: Duration = Duration::from_secs(1);
 
 /// As good as loopback.
-pub const FAIR: Conditions = Conditions { delay: MS, mtu: 65_507, ..Conditions::PERFECT };
+pub(crate) const FAIR: Conditions = Conditions { delay: MS, mtu: 65_507, ..Conditions::PERFECT };
 
-pub struct Node {
+pub(crate) struct Node {
     pub at: SocketAddr,
     pub endpoint: Endpoint,
     pub connected: Vec<LinkId>,
@@ -33,14 +33,14 @@ pub struct Node {
 }
 
 /// A datagram on its way.
-pub struct Flying {
+pub(crate) struct Flying {
     from: SocketAddr,
     to: SocketAddr,
     marked: bool,
     bytes: Vec<u8>,
 }
 
-pub struct Net {
+pub(crate) struct Net {
     /// Of all paths.
     pub conditions: Conditions,
     pub nodes: Vec<Node>,
@@ -55,21 +55,21 @@ pub struct Net {
     buf: Vec<u8>,
 }
 
-pub fn addr(n: u8) -> SocketAddr {
+pub(crate) fn addr(n: u8) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, n], 1000 + u16::from(n)))
 }
 
-pub fn key(n: u8) -> StaticKey {
+pub(crate) fn key(n: u8) -> StaticKey {
     StaticKey::generate([n; 32])
 }
 
 impl Net {
     /// Two nodes: 0 dials, 1 listens.
-    pub fn pair(seed: u64, config: &Config, conditions: Conditions) -> Self {
+    pub(crate) fn pair(seed: u64, config: &Config, conditions: Conditions) -> Self {
         Self::new(seed, &[config.clone(), config.clone()], conditions)
     }
 
-    pub fn new(seed: u64, configs: &[Config], conditions: Conditions) -> Self {
+    pub(crate) fn new(seed: u64, configs: &[Config], conditions: Conditions) -> Self {
         let mut rng = Rng::new(seed);
         let nodes = configs.iter().enumerate().map(|(i, config)| {
             let mut random = [0; 32];
@@ -99,19 +99,19 @@ impl Net {
         }
     }
 
-    pub fn now(&self) -> Duration {
+    pub(crate) fn now(&self) -> Duration {
         self.queue.now()
     }
 
     /// Node 0 dials node 1.
-    pub fn dial(&mut self) -> LinkId {
+    pub(crate) fn dial(&mut self) -> LinkId {
         let (to, now) = (self.nodes[1].at, self.now());
         let expected = self.nodes[1].endpoint.public_key();
         self.nodes[0].endpoint.connect(now, to, Some(expected))
     }
 
     /// Dials and runs until both sides are connected; gives both ids.
-    pub fn connect(&mut self) -> (LinkId, LinkId) {
+    pub(crate) fn connect(&mut self) -> (LinkId, LinkId) {
         let a = self.dial();
         let deadline = self.now() + 10 * S;
         while self.nodes[0].connected.is_empty() || self.nodes[1].connected.is_empty() {
@@ -122,7 +122,7 @@ impl Net {
     }
 
     /// Puts a datagram on the wire as if `from` had sent it; it arrives at once, if it fits.
-    pub fn inject(&mut self, from: SocketAddr, to: SocketAddr, bytes: Vec<u8>) {
+    pub(crate) fn inject(&mut self, from: SocketAddr, to: SocketAddr, bytes: Vec<u8>) {
         if bytes.len() <= self.conditions.mtu {
             self.queue.schedule(self.now(), Flying { from, to, marked: false, bytes });
         }
@@ -144,7 +144,7 @@ impl Net {
     }
 
     /// Sends and reports everything that is due now.
-    pub fn flush(&mut self) {
+    pub(crate) fn flush(&mut self) {
         let now = self.now();
         for i in 0..self.nodes.len() {
             let mut buf = core::mem::take(&mut self.buf);
@@ -173,12 +173,12 @@ impl Net {
     }
 
     /// Lets `time` pass.
-    pub fn run(&mut self, time: Duration) {
+    pub(crate) fn run(&mut self, time: Duration) {
         self.run_with(time, |_| ());
     }
 
     /// Lets `time` pass; `turn` is what the programs do whenever something has happened.
-    pub fn run_with(&mut self, time: Duration, turn: impl FnMut(&mut Self)) {
+    pub(crate) fn run_with(&mut self, time: Duration, turn: impl FnMut(&mut Self)) {
         let end = self.now() + time;
         Run { net: self, turn }.run_until(end);
     }

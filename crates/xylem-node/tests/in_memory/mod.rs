@@ -13,12 +13,12 @@ use xylem_packet::Packet;
 use xylem_tree::{Geometry, NodeSource, Outboard, SegmentSize};
 
 /// The address of a node, by its number.
-pub fn address(node: usize) -> SocketAddr {
+pub(crate) fn address(node: usize) -> SocketAddr {
     SocketAddr::from(([192, 0, 2, node as u8 + 1], 7348))
 }
 
 /// The packet within a frame of the application, and the next hop that it may have chosen.
-pub fn without_headers(frame: &Bytes) -> Option<Incoming<'_>> {
+pub(crate) fn without_headers(frame: &Bytes) -> Option<Incoming<'_>> {
     match Packet::decode(frame).ok()? {
         Packet::Lp(lp) => Some(Incoming {
             next_hop: lp.next_hop_face_id.map(FaceId),
@@ -29,20 +29,20 @@ pub fn without_headers(frame: &Bytes) -> Option<Incoming<'_>> {
 }
 
 /// A file and its outboard.
-pub struct Stored {
+pub(crate) struct Stored {
     pub content: Vec<u8>,
     pub outboard: Outboard,
 }
 
 impl Stored {
-    pub fn new(content: Vec<u8>) -> Rc<Self> {
+    pub(crate) fn new(content: Vec<u8>) -> Rc<Self> {
         let outboard = Outboard::of(&content, SegmentSize::DEFAULT);
         Rc::new(Self { content, outboard })
     }
 }
 
 /// A file as a publication reads it.
-pub struct Reader(pub Rc<Stored>);
+pub(crate) struct Reader(pub Rc<Stored>);
 
 impl Source for Reader {
     type Error = Infallible;

@@ -25,7 +25,7 @@ mod in_memory;
 
 use in_memory::{Reader, Stored, address, without_headers};
 
-pub const NODES: usize = 5;
+pub(crate) const NODES: usize = 5;
 /// Things that a node serves at once; the oldest makes room.
 const SERVED: usize = 3;
 const LARGEST: u64 = 2_000_000;
@@ -311,7 +311,7 @@ impl Fetching {
 
 /// What all nodes hold together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Census {
+pub(crate) struct Census {
     pub fetches: u64,
     pub bytes: u64,
     pub links: usize,
@@ -324,14 +324,14 @@ pub struct Census {
 }
 
 /// From a node to another.
-pub struct Datagram {
+pub(crate) struct Datagram {
     from: usize,
     to: usize,
     bytes: Vec<u8>,
 }
 
 /// All of it.
-pub struct World {
+pub(crate) struct World {
     nodes: Vec<Node>,
     rng: Rng,
     queue: EventQueue<Datagram>,
@@ -344,7 +344,7 @@ pub struct World {
 }
 
 impl World {
-    pub fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self {
             nodes: (0..NODES).map(Node::new).collect(),
             rng: Rng::new(seed),
@@ -356,7 +356,7 @@ impl World {
         }
     }
 
-    pub fn census(&self) -> Census {
+    pub(crate) fn census(&self) -> Census {
         let sum = |of: fn(&Node) -> usize| self.nodes.iter().map(of).sum();
         Census {
             links: sum(|node| node.links.len()),
@@ -369,12 +369,12 @@ impl World {
         }
     }
 
-    pub fn now(&self) -> Duration {
+    pub(crate) fn now(&self) -> Duration {
         self.queue.now()
     }
 
     /// Goes on until `end`.
-    pub fn run(&mut self, end: Duration) {
+    pub(crate) fn run(&mut self, end: Duration) {
         self.run_until(end);
     }
 

@@ -9,7 +9,7 @@ use xylem_store::{
     Store, StoreError,
 };
 
-pub fn known(path: &[u8], content: &[u8]) -> Known {
+pub(crate) fn known(path: &[u8], content: &[u8]) -> Known {
     Known {
         path: path.to_vec(),
         root: xylem_hash::hash(content),

@@ -6,7 +6,7 @@ use xylem_store::{Attributes, OverwritePolicy, Part, Store, StoreError};
 use xylem_tree::SegmentSet;
 
 /// Fetches with a flush after every second segment; says what had been reported safe.
-pub fn run(store: &Store, source: &Source) -> (SegmentSet, Result<(), StoreError>) {
+pub(crate) fn run(store: &Store, source: &Source) -> (SegmentSet, Result<(), StoreError>) {
     let mut safe = SegmentSet::new(source.geometry().segments());
     let outcome = (|| {
         let (mut partial, mut resumed) = open(store, source)?;
@@ -28,7 +28,7 @@ pub fn run(store: &Store, source: &Source) -> (SegmentSet, Result<(), StoreError
 
 /// What the next process makes of a disk: everything reported safe, nothing unverified, and it
 /// can complete the file.
-pub fn recover(image: &FaultMedium, source: &Source, safe: Option<&SegmentSet>) {
+pub(crate) fn recover(image: &FaultMedium, source: &Source, safe: Option<&SegmentSet>) {
     let store = reopen(image);
     if image.read(Path::new("/file")).is_ok_and(|there| there == source.bytes) {
         return;

@@ -13,10 +13,10 @@ use xylem_store::{
 };
 use xylem_store::{Medium, Objects};
 
-pub const PART: &str = "/.dir.xylem-part";
+pub(crate) const PART: &str = "/.dir.xylem-part";
 
 /// A directory to fetch: files by path, each with the slot where its outboard starts.
-pub struct Tree {
+pub(crate) struct Tree {
     files: BTreeMap<&'static str, (Source, u64)>,
     dirs: Vec<&'static str>,
     pub root: Hash,
@@ -28,7 +28,7 @@ impl Tree {
     }
 
     /// Few bytes, for tests that fetch it at each step anew.
-    pub fn little() -> Self {
+    pub(crate) fn little() -> Self {
         Self::of_sizes(70_000, 9000, 50_001)
     }
 
@@ -65,7 +65,7 @@ impl Tree {
         self.dirs.contains(&path).then_some(FileKind::Directory)
     }
 
-    pub fn open(&self, store: &Store, path: &Path) -> Result<Staging, StoreError> {
+    pub(crate) fn open(&self, store: &Store, path: &Path) -> Result<Staging, StoreError> {
         Staging::open(store, self.root, path, &mut |p| Ok(self.kind(p)))
     }
 
@@ -81,7 +81,7 @@ impl Tree {
     }
 
     /// Fetches everything that is missing; returns how many small files and segments that took.
-    pub fn fetch(&self, staging: &mut Staging) -> Result<(usize, u64), StoreError> {
+    pub(crate) fn fetch(&self, staging: &mut Staging) -> Result<(usize, u64), StoreError> {
         let small = self.small();
         let (mut wrote, mut segments) = (0, 0);
         let attributes = Attributes { mode: Some(0o640), mtime: Some(time(77)) };
@@ -114,7 +114,7 @@ impl Tree {
         Ok((wrote, segments))
     }
 
-    pub fn finish(&self, staging: &mut Staging, to: &Path) -> Result<(), StoreError> {
+    pub(crate) fn finish(&self, staging: &mut Staging, to: &Path) -> Result<(), StoreError> {
         staging.symlink(b"link", b"sub/small")?;
         for dir in self.dirs.iter().rev().chain([&""]) {
             let mode = if *dir == "sub" { 0o555 } else { 0o750 };
@@ -125,7 +125,7 @@ impl Tree {
     }
 
     /// Every file is there and right.
-    pub fn check_content(&self, medium: &FaultMedium, at: &str) {
+    pub(crate) fn check_content(&self, medium: &FaultMedium, at: &str) {
         for (path, (source, _)) in &self.files {
             let path = Path::new(at).join(path);
             assert!(medium.read(&path).unwrap() == source.bytes, "{path:?}");
@@ -133,7 +133,7 @@ impl Tree {
         assert_eq!(count(medium, Path::new(at)), self.files.len() + self.dirs.len() + 1);
     }
 
-    pub fn check(&self, medium: &FaultMedium, store: &Store, at: &str, resumed: bool) {
+    pub(crate) fn check(&self, medium: &FaultMedium, store: &Store, at: &str, resumed: bool) {
         for (path, (source, slot)) in &self.files {
             let path = Path::new(at).join(path);
             assert!(medium.read(&path).unwrap() == source.bytes, "{path:?}");

@@ -14,36 +14,36 @@ use xylem_faults::FaultMedium;
 use xylem_store::{Partial, RegionScan, Resumed, Scan, ScanBuffer, Store, StoreError};
 
 /// Somebody who has the whole file.
-pub struct Source {
+pub(crate) struct Source {
     pub bytes: Vec<u8>,
     pub outboard: Outboard,
 }
 
 impl Source {
-    pub fn new(size: usize, seed: u64) -> Self {
+    pub(crate) fn new(size: usize, seed: u64) -> Self {
         Self::of(noise(size, seed), SegmentSize::DEFAULT)
     }
 
-    pub fn of(bytes: Vec<u8>, segment: SegmentSize) -> Self {
+    pub(crate) fn of(bytes: Vec<u8>, segment: SegmentSize) -> Self {
         let outboard = Outboard::of(&bytes, segment);
         Self { bytes, outboard }
     }
 
-    pub fn geometry(&self) -> Geometry {
+    pub(crate) fn geometry(&self) -> Geometry {
         *self.outboard.geometry()
     }
 
-    pub fn root(&self) -> Hash {
+    pub(crate) fn root(&self) -> Hash {
         self.outboard.root()
     }
 
-    pub fn slice(&self, i: u64) -> &[u8] {
+    pub(crate) fn slice(&self, i: u64) -> &[u8] {
         let range = self.geometry().segment_range(SegmentIndex(i));
         &self.bytes[range.start as usize..range.end as usize]
     }
 
     /// One proven segment, tiles fetched as the verifier asks for them.
-    pub fn segment(&self, verifier: &mut Verifier, i: u64) -> Verified<Segment<Vec<u8>>> {
+    pub(crate) fn segment(&self, verifier: &mut Verifier, i: u64) -> Verified<Segment<Vec<u8>>> {
         let mut signature = Vec::new();
         let (geo, mut nodes) = (self.geometry(), self.outboard.as_bytes());
         segment_signature(&geo, SegmentIndex(i), &mut nodes, &mut signature).unwrap();
@@ -64,7 +64,7 @@ impl Source {
     }
 
     /// Proves and puts one segment with its nodes.
-    pub fn give(
+    pub(crate) fn give(
         &self,
         partial: &mut Partial,
         verifier: &mut Verifier,
@@ -76,7 +76,7 @@ impl Source {
     }
 
     /// Everything that is missing.
-    pub fn give_rest(
+    pub(crate) fn give_rest(
         &self,
         partial: &mut Partial,
         resumed: &mut Resumed,
@@ -90,7 +90,12 @@ impl Source {
     }
 
     /// Asserts that what was resumed is right; returns how many segments.
-    pub fn check_resumed(&self, medium: &FaultMedium, part: &Path, resumed: &Resumed) -> u64 {
+    pub(crate) fn check_resumed(
+        &self,
+        medium: &FaultMedium,
+        part: &Path,
+        resumed: &Resumed,
+    ) -> u64 {
         let there = medium.read(part).unwrap();
         let mut bytes = 0;
         for i in resumed.have.ranges().flatten() {
@@ -104,27 +109,27 @@ impl Source {
 }
 
 /// A store in memory, with `/out` beside it.
-pub fn memory() -> (FaultMedium, Store) {
+pub(crate) fn memory() -> (FaultMedium, Store) {
     let medium = FaultMedium::new();
     medium.write(Path::new("/x"), b"").unwrap();
     let store = Store::open(Arc::new(medium.clone()), Path::new("/store")).unwrap();
     (medium, store)
 }
 
-pub fn reopen(medium: &FaultMedium) -> Store {
+pub(crate) fn reopen(medium: &FaultMedium) -> Store {
     Store::open(Arc::new(medium.clone()), Path::new("/store")).unwrap()
 }
 
-pub fn part() -> PathBuf {
+pub(crate) fn part() -> PathBuf {
     PathBuf::from("/.file.xylem-part")
 }
 
-pub fn open(store: &Store, source: &Source) -> Result<(Partial, Resumed), StoreError> {
+pub(crate) fn open(store: &Store, source: &Source) -> Result<(Partial, Resumed), StoreError> {
     Partial::open(store, source.root(), source.geometry(), &part())?.resume(&|_| {})
 }
 
 /// Every region of a scan, on this thread.
-pub fn scan_all(scan: &Scan) -> Result<Vec<RegionScan>, StoreError> {
+pub(crate) fn scan_all(scan: &Scan) -> Result<Vec<RegionScan>, StoreError> {
     let mut buffer = ScanBuffer::default();
     scan.regions().map(|region| scan.scan(region, &mut buffer)).collect()
 }

@@ -3,8 +3,8 @@
 #![allow(dead_code)] // each test binary uses a part of it
 #![allow(missing_docs)] // read together with the tests
 
-pub mod producer;
-pub mod swarm;
+pub(crate) mod producer;
+pub(crate) mod swarm;
 
 use std::collections::HashMap;
 use std::ops::{ControlFlow, Range};
@@ -15,35 +15,35 @@ use xylem_object::ObjectId;
 use xylem_packet::{NackReason, Packet};
 use xylem_transfer::{Config, Event, FailReason, Misbehaviour, PeerId, Spec, Transfer};
 
-pub use producer::{Behaviour, Original, Producer, Reply};
+pub(crate) use producer::{Behaviour, Original, Producer, Reply};
 #[allow(unused_imports)]
-pub use swarm::{Role, Swarm};
+pub(crate) use swarm::{Role, Swarm};
 
-pub use xylem_sim::ms;
+pub(crate) use xylem_sim::ms;
 use xylem_sim::{Conditions, EventQueue, Path, Rng, Simulation};
 
 /// A round trip without queueing, and the share of packets that each direction loses.
-pub fn path(rtt_ms: u64, loss: f64) -> Conditions {
+pub(crate) fn path(rtt_ms: u64, loss: f64) -> Conditions {
     Conditions { delay: ms(rtt_ms) / 2, loss, ..Conditions::PERFECT }
 }
 
 /// What travels.
 #[derive(Debug)]
-pub enum Flying {
+pub(crate) enum Flying {
     Interest(usize, Vec<u8>),
     Data(usize, Bytes, bool),
     Nack(usize, Vec<u8>),
 }
 
 /// Somebody who is asked, and the way there and back.
-pub struct Peer {
+pub(crate) struct Peer {
     pub producer: Producer,
     pub up: Path,
     pub down: Path,
 }
 
 /// One run: what the transfer is told, and what came of it.
-pub struct World {
+pub(crate) struct World {
     pub transfer: Transfer,
     pub peers: Vec<Peer>,
     queue: EventQueue<Flying>,
@@ -70,7 +70,7 @@ pub struct World {
 }
 
 impl World {
-    pub fn new(original: &Original, config: Config, seed: u64) -> Self {
+    pub(crate) fn new(original: &Original, config: Config, seed: u64) -> Self {
         let spec = Spec {
             prefix: original.prefix.clone(),
             publisher: original.key.public(),
@@ -98,17 +98,22 @@ impl World {
         }
     }
 
-    pub fn now(&self) -> Duration {
+    pub(crate) fn now(&self) -> Duration {
         self.queue.now()
     }
 
     /// Lets time pass in which nobody does anything.
-    pub fn skip_to(&mut self, at: Duration) {
+    pub(crate) fn skip_to(&mut self, at: Duration) {
         self.queue.advance(at);
     }
 
     /// Adds a peer; the bottleneck of `conditions` is on the way back, that of the Data.
-    pub fn peer(mut self, original: &Original, who: Behaviour, conditions: Conditions) -> Self {
+    pub(crate) fn peer(
+        mut self,
+        original: &Original,
+        who: Behaviour,
+        conditions: Conditions,
+    ) -> Self {
         let id = PeerId(self.peers.len() as u32);
         assert!(self.transfer.add_peer(self.now(), id));
         self.connect(original, who, conditions);
@@ -116,7 +121,12 @@ impl World {
     }
 
     /// As [`Self::peer`], for one that is asked what it has.
-    pub fn direct_peer(mut self, original: &Original, who: Behaviour, path: Conditions) -> Self {
+    pub(crate) fn direct_peer(
+        mut self,
+        original: &Original,
+        who: Behaviour,
+        path: Conditions,
+    ) -> Self {
         let id = PeerId(self.peers.len() as u32);
         assert!(self.transfer.add_direct_peer(self.now(), id));
         self.connect(original, who, path);
@@ -133,7 +143,7 @@ impl World {
     }
 
     /// Bytes of content of each peer, as shares of all of them.
-    pub fn shares(&self) -> Vec<f64> {
+    pub(crate) fn shares(&self) -> Vec<f64> {
         let mut bytes = vec![0.0; self.peers.len()];
         self.transfer.peers(self.now()).for_each(|p| bytes[p.peer.0 as usize] = p.bytes as f64);
         let all: f64 = bytes.iter().sum();
@@ -141,11 +151,11 @@ impl World {
     }
 
     /// Runs until everything is complete, the transfer has failed, or `until` has come.
-    pub fn run(&mut self, until: Duration) {
+    pub(crate) fn run(&mut self, until: Duration) {
         self.run_until(until);
     }
 
-    pub fn is_done(&self) -> bool {
+    pub(crate) fn is_done(&self) -> bool {
         self.manifest_seen && self.files.is_empty() && self.transfer.is_idle()
     }
 
@@ -237,12 +247,12 @@ impl World {
         added.expect("within the limits");
     }
 
-    pub fn segments_got(&self, id: ObjectId) -> u64 {
+    pub(crate) fn segments_got(&self, id: ObjectId) -> u64 {
         self.got.get(&id).map_or(0, |g| g.iter().filter(|b| **b).count() as u64)
     }
 
     /// Bytes of content a second.
-    pub fn goodput(&self) -> f64 {
+    pub(crate) fn goodput(&self) -> f64 {
         self.bytes as f64 / self.now().as_secs_f64().max(1e-9)
     }
 }

@@ -101,7 +101,7 @@ impl Source for &Original {
 
 /// How a producer treats what it is asked.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Behaviour {
+pub(crate) enum Behaviour {
     Honest,
     /// One byte of each segment is another.
     WrongByte,
@@ -141,12 +141,12 @@ pub enum Behaviour {
     Mangles,
 }
 
-pub enum Reply {
+pub(crate) enum Reply {
     Data(Vec<u8>),
     Nack,
 }
 
-pub struct Producer {
+pub(crate) struct Producer {
     pub original: Original,
     behaviour: Behaviour,
     publication: Publication,
@@ -154,7 +154,7 @@ pub struct Producer {
 }
 
 impl Producer {
-    pub fn new(original: Original, behaviour: Behaviour) -> Self {
+    pub(crate) fn new(original: Original, behaviour: Behaviour) -> Self {
         let signed = |manifest: &Manifest, key: &PublisherKey| {
             sign_manifest(manifest, original.prefix.as_ref(), key).expect("a valid manifest")
         };
@@ -164,7 +164,7 @@ impl Producer {
         Self { original, behaviour, publication, asked: 0 }
     }
 
-    pub fn reply(&mut self, packet: &[u8]) -> Vec<Reply> {
+    pub(crate) fn reply(&mut self, packet: &[u8]) -> Vec<Reply> {
         let Ok(Packet::Interest(interest)) = Packet::decode(packet) else { panic!("no Interest") };
         self.asked += 1;
         let is_manifest = interest.name().to_string().ends_with("/_root");

@@ -17,7 +17,7 @@ use super::producer::{Behaviour, Original, Producer, Reply};
 
 /// What a node does.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Role {
+pub(crate) enum Role {
     /// Has everything.
     Source,
     /// Fetches, and serves what it has verified.
@@ -38,7 +38,7 @@ fn pipe(mbit: f64, delay: Duration) -> Path {
     Path::new(Conditions { delay, ..Conditions::PERFECT.bottleneck(mbit, queue) }, 0)
 }
 
-pub struct Node {
+pub(crate) struct Node {
     role: Role,
     pub transfer: Option<Transfer>,
     producer: Producer,
@@ -65,7 +65,7 @@ enum Cargo {
     Refusal(Vec<u8>),
 }
 
-pub struct Flying {
+pub(crate) struct Flying {
     from: usize,
     to: usize,
     cargo: Cargo,
@@ -74,7 +74,7 @@ pub struct Flying {
 }
 
 /// All nodes; each is a peer of every other, under its number.
-pub struct Swarm {
+pub(crate) struct Swarm {
     pub nodes: Vec<Node>,
     original: Original,
     round_trip: Duration,
@@ -89,7 +89,7 @@ pub struct Swarm {
 }
 
 impl Swarm {
-    pub fn new(original: &Original, round_trip: Duration, seed: u64) -> Self {
+    pub(crate) fn new(original: &Original, round_trip: Duration, seed: u64) -> Self {
         Self {
             nodes: Vec::new(),
             original: original.clone(),
@@ -103,12 +103,12 @@ impl Swarm {
     }
 
     /// Adds a node with so many Mbit/s each way.
-    pub fn node(mut self, role: Role, mbit: f64) -> Self {
+    pub(crate) fn node(mut self, role: Role, mbit: f64) -> Self {
         self.add(role, mbit, Duration::ZERO, None);
         self
     }
 
-    pub fn add(&mut self, role: Role, mbit: f64, joins: Duration, leaves: Option<Duration>) {
+    pub(crate) fn add(&mut self, role: Role, mbit: f64, joins: Duration, leaves: Option<Duration>) {
         let spec = Spec {
             prefix: self.original.prefix.clone(),
             publisher: self.original.key.public(),
@@ -144,15 +144,15 @@ impl Swarm {
     }
 
     /// Runs until every fetcher that stays is done or has failed, or `until` has come.
-    pub fn run(&mut self, until: Duration) {
+    pub(crate) fn run(&mut self, until: Duration) {
         self.run_until(until);
     }
 
-    pub fn now(&self) -> Duration {
+    pub(crate) fn now(&self) -> Duration {
         self.queue.now()
     }
 
-    pub fn is_done(&self) -> bool {
+    pub(crate) fn is_done(&self) -> bool {
         let fetchers = self.nodes.iter().filter(|n| n.transfer.is_some() && n.leaves.is_none());
         fetchers.into_iter().all(|node| node.done.is_some() || node.failed.is_some())
     }
@@ -356,17 +356,17 @@ impl Swarm {
     }
 
     /// When the last fetcher that stays had everything.
-    pub fn finished(&self) -> Option<Duration> {
+    pub(crate) fn finished(&self) -> Option<Duration> {
         let fetchers = self.nodes.iter().filter(|n| n.transfer.is_some() && n.leaves.is_none());
         fetchers.map(|node| node.done).collect::<Option<Vec<_>>>()?.into_iter().max()
     }
 
-    pub fn sent_by_sources(&self) -> u64 {
+    pub(crate) fn sent_by_sources(&self) -> u64 {
         self.nodes.iter().filter(|node| node.role == Role::Source).map(|node| node.sent).sum()
     }
 
     /// Data that came a second time, of those that had come.
-    pub fn duplicates(&self) -> f64 {
+    pub(crate) fn duplicates(&self) -> f64 {
         let all = self.nodes.iter().filter_map(|node| node.transfer.as_ref());
         let (twice, once) = all.fold((0, 0), |(twice, once), transfer| {
             let progress = transfer.progress();

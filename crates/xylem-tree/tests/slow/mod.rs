@@ -13,15 +13,15 @@ use xylem_tree::{
 use xylem_tree::{segment_signature, tile_content, tile_signature};
 
 /// Bytes that differ from place to place, with a period that no power of two shares.
-pub fn content(len: usize) -> Vec<u8> {
+pub(crate) fn content(len: usize) -> Vec<u8> {
     (0..len).map(|i| (i % 251) as u8).collect()
 }
 
-pub fn sizes_of_segments() -> [SegmentSize; 4] {
+pub(crate) fn sizes_of_segments() -> [SegmentSize; 4] {
     [0, 1, 2, 3].map(|k| SegmentSize::from_log2_chunks(k).unwrap())
 }
 
-pub const KIB: SegmentSize = match SegmentSize::from_log2_chunks(0) {
+pub(crate) const KIB: SegmentSize = match SegmentSize::from_log2_chunks(0) {
     Some(size) => size,
     None => unreachable!(),
 };
@@ -31,7 +31,7 @@ fn sha256(parts: &[&[u8]]) -> [u8; 32] {
 }
 
 /// A leaf: `bytes` begin at `offset`; `alone` if the file has no other segment.
-pub fn leaf(kind: TreeKind, bytes: &[u8], offset: u64, alone: bool) -> [u8; 32] {
+pub(crate) fn leaf(kind: TreeKind, bytes: &[u8], offset: u64, alone: bool) -> [u8; 32] {
     match kind {
         TreeKind::Sha256 => sha256(&[&[0], bytes]),
         TreeKind::Blake3 if alone => *blake3::hash(bytes).as_bytes(),
@@ -42,7 +42,7 @@ pub fn leaf(kind: TreeKind, bytes: &[u8], offset: u64, alone: bool) -> [u8; 32] 
 }
 
 /// An inner node; `root` if it is the file's.
-pub fn join(kind: TreeKind, left: &[u8; 32], right: &[u8; 32], root: bool) -> [u8; 32] {
+pub(crate) fn join(kind: TreeKind, left: &[u8; 32], right: &[u8; 32], root: bool) -> [u8; 32] {
     match kind {
         TreeKind::Sha256 => sha256(&[&[1], left, right]),
         TreeKind::Blake3 if root => *merge_subtrees_root(left, right, Mode::Hash).as_bytes(),
@@ -50,7 +50,7 @@ pub fn join(kind: TreeKind, left: &[u8; 32], right: &[u8; 32], root: bool) -> [u
     }
 }
 
-pub struct SlowTree<'a> {
+pub(crate) struct SlowTree<'a> {
     pub kind: TreeKind,
     pub content: &'a [u8],
     pub segment: usize,
@@ -58,7 +58,7 @@ pub struct SlowTree<'a> {
 }
 
 impl<'a> SlowTree<'a> {
-    pub fn new(content: &'a [u8], segment: SegmentSize, kind: TreeKind) -> Self {
+    pub(crate) fn new(content: &'a [u8], segment: SegmentSize, kind: TreeKind) -> Self {
         let n = content.len().div_ceil(segment.bytes()).max(1) as u64;
         Self { kind, content, segment: segment.bytes(), n }
     }
@@ -86,7 +86,7 @@ impl<'a> SlowTree<'a> {
         width
     }
 
-    pub fn value(&self, range: Range<u64>) -> [u8; 32] {
+    pub(crate) fn value(&self, range: Range<u64>) -> [u8; 32] {
         if range.end - range.start == 1 {
             let start = range.start as usize * self.segment;
             let bytes = &self.content[start..self.content.len().min(start + self.segment)];
@@ -98,12 +98,12 @@ impl<'a> SlowTree<'a> {
         join(self.kind, &left, &right, range == self.all())
     }
 
-    pub fn root(&self) -> [u8; 32] {
+    pub(crate) fn root(&self) -> [u8; 32] {
         self.value(self.all())
     }
 
     /// All nodes in order: left subtree, node, right subtree.
-    pub fn outboard(&self) -> Vec<u8> {
+    pub(crate) fn outboard(&self) -> Vec<u8> {
         let mut out = Vec::new();
         self.outboard_of(self.all(), &mut out);
         out
@@ -126,7 +126,7 @@ impl<'a> SlowTree<'a> {
     }
 
     /// A segment's SignatureValue: from the root down, siblings of what is no wider than 8.
-    pub fn segment_signature(&self, i: u64) -> Vec<u8> {
+    pub(crate) fn segment_signature(&self, i: u64) -> Vec<u8> {
         let mut siblings = Vec::new();
         let mut range = self.all();
         while range.end - range.start > 1 {
@@ -149,47 +149,47 @@ impl<'a> SlowTree<'a> {
 }
 
 /// A file and its outboard, and the packets that a holder of both would send.
-pub struct Holder {
+pub(crate) struct Holder {
     pub content: Vec<u8>,
     pub outboard: Outboard,
 }
 
 impl Holder {
-    pub fn new(content: Vec<u8>, segment: SegmentSize) -> Self {
+    pub(crate) fn new(content: Vec<u8>, segment: SegmentSize) -> Self {
         Self::of_kind(content, segment, TreeKind::Blake3)
     }
 
-    pub fn of_kind(content: Vec<u8>, segment: SegmentSize, kind: TreeKind) -> Self {
+    pub(crate) fn of_kind(content: Vec<u8>, segment: SegmentSize, kind: TreeKind) -> Self {
         let outboard = Outboard::of_kind(&content, segment, kind);
         Self { content, outboard }
     }
 
-    pub fn verifier(&self) -> Verifier {
+    pub(crate) fn verifier(&self) -> Verifier {
         Verifier::new(*self.outboard.geometry(), self.outboard.root())
     }
 
-    pub fn segments(&self) -> u64 {
+    pub(crate) fn segments(&self) -> u64 {
         self.outboard.geometry().segments()
     }
 
-    pub fn bytes(&self, i: u64) -> &[u8] {
+    pub(crate) fn bytes(&self, i: u64) -> &[u8] {
         let range = self.outboard.geometry().segment_range(SegmentIndex(i));
         &self.content[range.start as usize..range.end as usize]
     }
 
-    pub fn signature(&self, i: u64) -> Vec<u8> {
+    pub(crate) fn signature(&self, i: u64) -> Vec<u8> {
         let mut out = Vec::new();
         let geo = self.outboard.geometry();
         segment_signature(geo, SegmentIndex(i), &mut self.outboard.as_bytes(), &mut out).unwrap();
         out
     }
 
-    pub fn tile(&self, tile: Tile) -> (Vec<u8>, Vec<u8>) {
+    pub(crate) fn tile(&self, tile: Tile) -> (Vec<u8>, Vec<u8>) {
         tile_of(self.outboard.geometry(), tile, &mut self.outboard.as_bytes())
     }
 
     /// Feeds a segment, and whatever tiles it turns out to need.
-    pub fn feed(&self, verifier: &mut Verifier, i: u64) -> Result<(), VerifyError> {
+    pub(crate) fn feed(&self, verifier: &mut Verifier, i: u64) -> Result<(), VerifyError> {
         loop {
             let outcome = verifier.segment(SegmentIndex(i), self.bytes(i), &self.signature(i));
             match outcome {
@@ -207,7 +207,7 @@ impl Holder {
         }
     }
 
-    pub fn feed_tile(&self, verifier: &mut Verifier, tile: Tile) {
+    pub(crate) fn feed_tile(&self, verifier: &mut Verifier, tile: Tile) {
         let (content, signature) = self.tile(tile);
         match verifier.tile(tile, &content, &signature) {
             Err(VerifyError::NeedTile(above)) => {
@@ -219,7 +219,7 @@ impl Holder {
     }
 }
 
-pub fn tile_of<S: NodeSource<Error: std::fmt::Debug>>(
+pub(crate) fn tile_of<S: NodeSource<Error: std::fmt::Debug>>(
     geo: &xylem_tree::Geometry,
     tile: Tile,
     src: &mut S,
@@ -231,7 +231,7 @@ pub fn tile_of<S: NodeSource<Error: std::fmt::Debug>>(
 }
 
 /// The numbers below `n`, in any order.
-pub fn shuffled(rng: &mut Rng, n: u64) -> Vec<u64> {
+pub(crate) fn shuffled(rng: &mut Rng, n: u64) -> Vec<u64> {
     let mut order: Vec<u64> = (0..n).collect();
     rng.shuffle(&mut order);
     order

@@ -8,13 +8,13 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-pub use xylem_sim::noise;
+pub(crate) use xylem_sim::noise;
 
 /// The program under test.
-pub const XYLEM: &str = env!("CARGO_BIN_EXE_xylem");
+pub(crate) const XYLEM: &str = env!("CARGO_BIN_EXE_xylem");
 
 /// A command with a store of its own and no surprises from the environment.
-pub fn xylem(store: &Path) -> Command {
+pub(crate) fn xylem(store: &Path) -> Command {
     let mut command = Command::new(XYLEM);
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("XYLEM_") {
@@ -26,7 +26,7 @@ pub fn xylem(store: &Path) -> Command {
 }
 
 /// A running `xylem share`; killed when dropped.
-pub struct Share {
+pub(crate) struct Share {
     pub ticket: String,
     pub plain: Option<String>,
     pub link: String,
@@ -38,7 +38,7 @@ pub struct Share {
 }
 
 /// What a running command has told after its beginning.
-pub type Events = Arc<Mutex<Vec<serde_json::Value>>>;
+pub(crate) type Events = Arc<Mutex<Vec<serde_json::Value>>>;
 
 /// Keeps reading, so that the child never blocks on a full pipe.
 fn collect(lines: impl Iterator<Item = std::io::Result<String>> + Send + 'static) -> Events {
@@ -55,22 +55,22 @@ fn collect(lines: impl Iterator<Item = std::io::Result<String>> + Send + 'static
 
 impl Share {
     /// Starts sharing on loopback and waits for the ticket.
-    pub fn start(path: &Path, store: &Path) -> Self {
+    pub(crate) fn start(path: &Path, store: &Path) -> Self {
         Self::with(path, store, &[])
     }
 
     /// As [`Share::start`], with plain NDN on a free port as well.
-    pub fn plain(path: &Path, store: &Path) -> Self {
+    pub(crate) fn plain(path: &Path, store: &Path) -> Self {
         Self::with(path, store, &["--plain-listen", "127.0.0.1:0"])
     }
 
     /// As [`Share::start`], with more arguments.
-    pub fn with(path: &Path, store: &Path, more: &[&str]) -> Self {
+    pub(crate) fn with(path: &Path, store: &Path, more: &[&str]) -> Self {
         Self::run(xylem(store), path, more)
     }
 
     /// As [`Share::start`], with `from` as the current folder.
-    pub fn inside(from: &Path, path: &Path, store: &Path) -> Self {
+    pub(crate) fn inside(from: &Path, path: &Path, store: &Path) -> Self {
         let mut command = xylem(store);
         command.current_dir(from);
         Self::run(command, path, &[])
@@ -101,27 +101,27 @@ impl Share {
     }
 
     /// Starts sharing through a forwarder and waits until that knows.
-    pub fn via(path: &Path, store: &Path, forwarder: &str) -> Self {
+    pub(crate) fn via(path: &Path, store: &Path, forwarder: &str) -> Self {
         let share = Self::with(path, store, &["--via", forwarder]);
         share.registered(1);
         share
     }
 
     /// Events of one kind that it has told since its ticket.
-    pub fn told(&self, event: &str) -> Vec<serde_json::Value> {
+    pub(crate) fn told(&self, event: &str) -> Vec<serde_json::Value> {
         let events = self.events.lock().unwrap();
         events.iter().filter(|e| e["event"] == event).cloned().collect()
     }
 
     /// Waits until forwarders have taken so many registrations.
-    pub fn registered(&self, times: usize) {
+    pub(crate) fn registered(&self, times: usize) {
         let is_one = |event: &&serde_json::Value| event["event"] == "registered";
         until("a registration", || {
             self.events.lock().unwrap().iter().filter(is_one).count() >= times
         });
     }
 
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 }
@@ -134,14 +134,14 @@ impl Drop for Share {
 }
 
 /// Runs `xylem get` to its end.
-pub fn get(store: &Path, arguments: &[&str]) -> Output {
+pub(crate) fn get(store: &Path, arguments: &[&str]) -> Output {
     let mut command = xylem(store);
     command.arg("get").args(arguments).stdin(Stdio::null());
     finish(command)
 }
 
 /// Runs `xylem get --json` and returns its exit code and its `done` event.
-pub fn get_json(store: &Path, arguments: &[&str]) -> (Option<i32>, serde_json::Value) {
+pub(crate) fn get_json(store: &Path, arguments: &[&str]) -> (Option<i32>, serde_json::Value) {
     let mut command = xylem(store);
     command.args(["--json", "get"]).args(arguments).stdin(Stdio::null());
     let output = finish(command);
@@ -152,7 +152,7 @@ pub fn get_json(store: &Path, arguments: &[&str]) -> (Option<i32>, serde_json::V
 }
 
 /// Waits for a command with a limit, so that a hang is a failure and not a stuck run.
-pub fn finish(mut command: Command) -> Output {
+pub(crate) fn finish(mut command: Command) -> Output {
     let mut child =
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
     let out = reader(child.stdout.take().expect("piped"));
@@ -179,60 +179,60 @@ fn reader(mut from: impl Read + Send + 'static) -> std::thread::JoinHandle<Vec<u
 }
 
 /// `xylem sum FILE`, the hexadecimal root alone.
-pub fn sum(file: &Path) -> String {
+pub(crate) fn sum(file: &Path) -> String {
     let output = Command::new(XYLEM).args(["sum", "--no-names"]).arg(file).output().unwrap();
     assert!(output.status.success());
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
 /// The first word of what `get` printed: the root.
-pub fn printed_root(output: &Output) -> String {
+pub(crate) fn printed_root(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stdout);
     text.split_whitespace().next().unwrap_or_default().to_owned()
 }
 
 /// Writes a file and gives its path back.
-pub fn file(dir: &Path, name: &str, content: &[u8]) -> PathBuf {
+pub(crate) fn file(dir: &Path, name: &str, content: &[u8]) -> PathBuf {
     let path = dir.join(name);
     fs::write(&path, content).unwrap();
     path
 }
 
-pub fn text(path: &Path) -> &str {
+pub(crate) fn text(path: &Path) -> &str {
     path.to_str().expect("test paths are UTF-8")
 }
 
-pub fn stderr(output: &Output) -> String {
+pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 /// Asserts an exit code and shows what was said when it is another.
-pub fn assert_exit(output: &Output, code: i32) {
+pub(crate) fn assert_exit(output: &Output, code: i32) {
     assert_eq!(output.status.code(), Some(code), "stderr: {}", stderr(output));
     assert!(!stderr(output).contains("panicked"), "stderr: {}", stderr(output));
 }
 
 /// A running `xylem node`; killed when dropped.
-pub struct Node {
+pub(crate) struct Node {
     /// Face URIs where it listens: unix, udp4, tcp4, ws and xylem, in this order.
     pub listens: Vec<String>,
     child: Child,
 }
 
 /// Where a test's node listens unless it says otherwise: everywhere on loopback, at free ports.
-pub fn listen_in(dir: &Path) -> String {
+pub(crate) fn listen_in(dir: &Path) -> String {
     let net = ["udp4", "tcp4", "ws", "xylem"].map(|scheme| format!("\"{scheme}://127.0.0.1:0\""));
     format!("listen = [\"unix://{}\", {}]", dir.join("node.sock").display(), net.join(", "))
 }
 
 impl Node {
     /// Starts a node on loopback with more settings (the table `[node]`, then others).
-    pub fn start(dir: &Path, settings: &str) -> Self {
+    pub(crate) fn start(dir: &Path, settings: &str) -> Self {
         Self::with(dir, &format!("[node]\n{}\n{settings}\n", listen_in(dir)))
     }
 
     /// Starts a node with exactly these settings; no multicast unless they say so.
-    pub fn with(dir: &Path, settings: &str) -> Self {
+    pub(crate) fn with(dir: &Path, settings: &str) -> Self {
         let mut settings = settings.to_owned();
         if !settings.contains("[node.multicast]") {
             settings += "\n[node.multicast]\nenabled = false\n";
@@ -257,24 +257,24 @@ impl Node {
     }
 
     /// Where it listens with this scheme.
-    pub fn at(&self, scheme: &str) -> &str {
+    pub(crate) fn at(&self, scheme: &str) -> &str {
         let prefix = format!("{scheme}://");
         self.listens.iter().find(|uri| uri.starts_with(&prefix)).expect("it listens there")
     }
 
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
     /// Ends it by a signal and gives its exit code.
-    pub fn signal(mut self, signal: &str) -> Option<i32> {
+    pub(crate) fn signal(mut self, signal: &str) -> Option<i32> {
         let pid = self.pid().to_string();
         assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
         self.child.wait().unwrap().code()
     }
 
     /// Kills it as a crash would: nothing is cleaned up.
-    pub fn kill(mut self) {
+    pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
@@ -289,7 +289,7 @@ impl Drop for Node {
 
 /// The most memory that a running process has had in use, in bytes.
 #[cfg(target_os = "linux")]
-pub fn peak_memory(pid: u32) -> u64 {
+pub(crate) fn peak_memory(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("a running process");
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).expect("Linux tells it");
     let kib: u64 = line.split_whitespace().nth(1).expect("a number").parse().expect("a number");
@@ -297,7 +297,7 @@ pub fn peak_memory(pid: u32) -> u64 {
 }
 
 /// Waits until `done`, for 30 seconds at most.
-pub fn until(what: &str, mut done: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(30);
     while !done() {
         assert!(Instant::now() < deadline, "{what} never happened");
