@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use xylem_link_internals::internals::{Frame, Frames, OVERHEAD, seal_pair};
-use xylem_link_internals::{Cipher, Config, Endpoint, Event, LinkId, RekeyLimits, StaticKey};
+use xylem_link_internals::{Cipher, Config, Endpoint, LinkEvent, LinkId, RekeyLimits, StaticKey};
 
 const NOW: Duration = Duration::ZERO;
 
@@ -112,7 +112,7 @@ fn endpoints(c: &mut Criterion) {
                 pair.carry();
                 let mut got = 0;
                 while let Some(event) = pair.b.poll_event() {
-                    got += usize::from(matches!(event, Event::Packet { .. }));
+                    got += usize::from(matches!(event, LinkEvent::Packet { .. }));
                 }
                 assert_eq!(got, count);
             });

@@ -11,7 +11,7 @@ use bytes::BytesMut;
 use libfuzzer_sys::fuzz_target;
 use xylem_link_internals::internals::handshake_envelope;
 use xylem_link_internals::{
-    Config, Endpoint, Event, LinkId, RatchetLimits, RekeyLimits, StaticKey,
+    Config, Endpoint, LinkEvent, LinkId, RatchetLimits, RekeyLimits, StaticKey,
 };
 
 struct World {
@@ -40,9 +40,9 @@ impl World {
             }
             while let Some(event) = self.ends[i].poll_event() {
                 match event {
-                    Event::Connected { link, .. } => self.links[i] = Some(link),
-                    Event::Closed { .. } => self.links[i] = None,
-                    Event::Packet { packet, .. } => {
+                    LinkEvent::Connected { link, .. } => self.links[i] = Some(link),
+                    LinkEvent::Closed { .. } => self.links[i] = None,
+                    LinkEvent::Packet { packet, .. } => {
                         let n = u32::from_be_bytes(packet[..4].try_into().expect("as sent"));
                         assert!(!self.seen[i].contains(&n), "twice");
                         self.seen[i].push(n);

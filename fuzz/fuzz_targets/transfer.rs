@@ -7,7 +7,7 @@ use core::time::Duration;
 use libfuzzer_sys::fuzz_target;
 use xylem_object::{Manifest, ObjectId, PublisherKey, naming, sign_manifest};
 use xylem_packet::{DataBuilder, InterestBuilder, NackReason, Packet};
-use xylem_transfer::{Config, Event, PeerId, Spec, Transfer};
+use xylem_transfer::{Config, TransferEvent, PeerId, Spec, Transfer};
 use xylem_trust::Signer;
 
 /// What can be done to a transfer, one byte each; some take what follows as a packet.
@@ -119,13 +119,13 @@ fuzz_target!(|input: &[u8]| {
         }
         while let Some(event) = transfer.poll_event() {
             match event {
-                Event::Manifest { manifest, .. } => {
+                TransferEvent::Manifest { manifest, .. } => {
                     let geometry = manifest.geometry();
                     let all = Some(0..geometry.segments());
                     let _ =
                         transfer.add_object(ObjectId::Root, manifest.root, geometry, all, [], None);
                 }
-                Event::Segment { segment, .. } => {
+                TransferEvent::Segment { segment, .. } => {
                     assert!(
                         segment.content.iter().all(|byte| *byte == 7),
                         "a wrong byte came through"

@@ -11,7 +11,7 @@ use quinn_udp::{Transmit, UdpSockRef, UdpSocketState};
 use serde::{Deserialize, Serialize};
 use xylem_bench::Report;
 use xylem_bench::report::{Bound, Figure, Heading, Ratio, Row, Unit};
-use xylem_link::{Config, Endpoint, Event, PeerKey, StaticKey};
+use xylem_link::{Config, Endpoint, LinkEvent, PeerKey, StaticKey};
 use xylem_link_internals::internals::handshake_envelope;
 use xylem_sim::Rng;
 
@@ -178,9 +178,11 @@ fn dial(driver: &mut Driver, at: SocketAddr, key: PeerKey) -> io::Result<(u64, f
     let connected = loop {
         driver.turn(None)?;
         match driver.endpoint.poll_event() {
-            Some(Event::Connected { link, .. }) => break Some(link),
+            Some(LinkEvent::Connected { link, .. }) => break Some(link),
             // Also of those that were closed before.
-            Some(Event::Closed { reason: xylem_link::CloseReason::HandshakeTimeout, .. }) => {
+            Some(LinkEvent::Closed {
+                reason: xylem_link::CloseReason::HandshakeTimeout, ..
+            }) => {
                 break None;
             }
             _ => {}

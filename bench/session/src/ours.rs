@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use xylem_link::{Config, Event, LinkId, PeerKey, RekeyLimits, SendError, StreamRead, purpose};
+use xylem_link::{Config, LinkEvent, LinkId, PeerKey, RekeyLimits, SendError, StreamRead, purpose};
 
 use crate::driver::Driver;
 use crate::session::{Listening, Moved, WRITE};
@@ -47,8 +47,8 @@ pub(crate) fn connected(driver: &mut Driver) -> io::Result<LinkId> {
     loop {
         driver.turn(None)?;
         match driver.endpoint.poll_event() {
-            Some(Event::Connected { link, .. }) => return Ok(link),
-            Some(Event::Closed { reason, .. }) => return Err(ended(reason)),
+            Some(LinkEvent::Connected { link, .. }) => return Ok(link),
+            Some(LinkEvent::Closed { reason, .. }) => return Err(ended(reason)),
             _ => {}
         }
     }
@@ -126,7 +126,7 @@ pub(crate) fn send_packets(
         driver.turn(None)?;
         while let Some(event) = driver.endpoint.poll_event() {
             match event {
-                Event::Packet { packet, .. } => {
+                LinkEvent::Packet { packet, .. } => {
                     let (numbers, _) = packet.as_chunks::<8>();
                     let mut numbers = numbers.iter().map(|n| u64::from_be_bytes(*n));
                     match numbers.next() {
@@ -137,7 +137,7 @@ pub(crate) fn send_packets(
                     }
                     missing = numbers.filter(|block| *block < next).collect();
                 }
-                Event::Closed { reason, .. } => return Err(ended(reason)),
+                LinkEvent::Closed { reason, .. } => return Err(ended(reason)),
                 _ => {}
             }
         }
@@ -203,8 +203,8 @@ pub(crate) fn receive_packets(bytes: u64, rekey_bytes: u64) -> io::Result<Moved>
         driver.turn(Some(progress + STALLED))?;
         while let Some(event) = driver.endpoint.poll_event() {
             match event {
-                Event::Packet { packet, .. } => arrived.take(&packet)?,
-                Event::Closed { reason, .. } => return Err(ended(reason)),
+                LinkEvent::Packet { packet, .. } => arrived.take(&packet)?,
+                LinkEvent::Closed { reason, .. } => return Err(ended(reason)),
                 _ => {}
             }
             if arrived.whole + WINDOW >= arrived.granted + EVERY {
@@ -280,9 +280,9 @@ pub(crate) fn send_stream(
         driver.turn(None)?;
         while let Some(event) = driver.endpoint.poll_event() {
             match event {
-                Event::StreamWritable { .. } => room = true,
-                Event::StreamDelivered { .. } => return Ok(moved(&driver, link, start, cpu)),
-                Event::Closed { reason, .. } => return Err(ended(reason)),
+                LinkEvent::StreamWritable { .. } => room = true,
+                LinkEvent::StreamDelivered { .. } => return Ok(moved(&driver, link, start, cpu)),
+                LinkEvent::Closed { reason, .. } => return Err(ended(reason)),
                 _ => {}
             }
         }
@@ -299,7 +299,7 @@ pub(crate) fn receive_stream(bytes: u64, rekey_bytes: u64) -> io::Result<Moved> 
         driver.turn(None)?;
         while let Some(event) = driver.endpoint.poll_event() {
             match event {
-                Event::StreamReadable { stream, .. } => loop {
+                LinkEvent::StreamReadable { stream, .. } => loop {
                     match driver.endpoint.read_stream(link, stream).map_err(ended)? {
                         StreamRead::Data(data) => received += data.len() as u64,
                         StreamRead::Pending => break,
@@ -318,7 +318,7 @@ pub(crate) fn receive_stream(bytes: u64, rekey_bytes: u64) -> io::Result<Moved> 
                         }
                     }
                 },
-                Event::Closed { reason, .. } => return Err(ended(reason)),
+                LinkEvent::Closed { reason, .. } => return Err(ended(reason)),
                 _ => {}
             }
         }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use xylem_bench::Report;
 use xylem_bench::report::{Bound, Figure, Heading, Ratio, Row, Unit};
-use xylem_link::{Config, Event, LinkId, PeerKey};
+use xylem_link::{Config, LinkEvent, LinkId, PeerKey};
 
 use crate::children::{self, Player};
 use crate::driver::Driver;
@@ -77,9 +77,9 @@ fn hold(mut driver: Driver, to: Option<(SocketAddr, PeerKey)>) -> io::Result<()>
         driver.turn(None)?;
         while let Some(event) = driver.endpoint.poll_event() {
             match event {
-                Event::Connected { link, .. } => links.push(link),
-                Event::Packet { .. } => packets += 1,
-                Event::Closed { reason, .. } => return Err(ours::ended(reason)),
+                LinkEvent::Connected { link, .. } => links.push(link),
+                LinkEvent::Packet { .. } => packets += 1,
+                LinkEvent::Closed { reason, .. } => return Err(ours::ended(reason)),
                 _ => {}
             }
         }
@@ -108,7 +108,7 @@ fn send(driver: &mut Driver, links: &[LinkId], packets: &mut u64) -> io::Result<
         let soon = driver.now() + Duration::from_micros(300);
         driver.turn(Some(soon))?;
         while let Some(event) = driver.endpoint.poll_event() {
-            *packets += u64::from(matches!(event, Event::Packet { .. }));
+            *packets += u64::from(matches!(event, LinkEvent::Packet { .. }));
         }
     }
     Ok(())

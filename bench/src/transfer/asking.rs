@@ -7,7 +7,7 @@ use std::hint::black_box;
 use bytes::Bytes;
 use xylem_hash::Hash;
 use xylem_object::{Manifest, ObjectId, PublisherKey, naming, sign_manifest};
-use xylem_transfer::{Config, Event, PeerId, Spec, Transfer};
+use xylem_transfer::{Config, PeerId, Spec, Transfer, TransferEvent};
 use xylem_tree::{Geometry, SegmentSize};
 
 use super::rows::{OURS, Quoted, heading, number, row};
@@ -90,7 +90,7 @@ impl World {
         self.transfer.handle_data(Duration::ZERO, peer, self.manifest.clone());
         self.transfer.remove_peer(Duration::ZERO, peer);
         while let Some(event) = self.transfer.poll_event() {
-            debug_assert!(matches!(event, Event::Manifest { .. }));
+            debug_assert!(matches!(event, TransferEvent::Manifest { .. }));
         }
         self.objects = 0;
     }

@@ -1,4 +1,4 @@
-//! [`Record`]: what is remembered of a path that was shared or fetched, enough not to hash it again,
+//! `Record`: what is remembered of a path that was shared or fetched, enough not to hash it again,
 //! to keep its name, and to know whom to ask for it. The store keeps it ([`Known`]); the note in it
 //! is ours.
 

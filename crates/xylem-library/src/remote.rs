@@ -5,7 +5,7 @@ use std::ops::Range;
 use xylem_hash::Hash;
 use xylem_object::{ObjectId, Ticket};
 use xylem_store::StoreError;
-use xylem_transfer::Event as TransferEvent;
+use xylem_transfer::TransferEvent;
 use xylem_tree::{Geometry, SegmentSize, Verifier};
 
 use crate::error::Failure;

@@ -14,7 +14,7 @@ use xylem_object::{Kind, ObjectId, Ticket};
 use xylem_store::{
     FileKind, FileRef, FileState, Meta, OpenHow, OutboardFile, Part, Store, StoreError,
 };
-use xylem_transfer::Event as TransferEvent;
+use xylem_transfer::TransferEvent;
 use xylem_tree::{Geometry, SegmentSize};
 
 use crate::error::{Blame, Failure, advised, blame_of};

@@ -15,7 +15,7 @@ use xylem_library::{Existing, Failure, Keep, Output, Remote, SaveOptions, Stop, 
 use xylem_object::{Publication, PublisherKey, Ticket};
 use xylem_packet::{Interest, Name};
 use xylem_store::{FileKind, Medium, OpenHow, OverwritePolicy, Store};
-use xylem_transfer::{Config, Event, PeerId, Spec, Transfer};
+use xylem_transfer::{Config, PeerId, Spec, Transfer, TransferEvent};
 use xylem_tree::SegmentSize;
 
 const NOW: UnixTime = UnixTime::new(Duration::from_secs(1_800_000_000));
@@ -153,7 +153,7 @@ impl Publisher {
                     holdings: None,
                 };
                 match (event, &mut sink) {
-                    (Event::Manifest { manifest, .. }, _) => {
+                    (TransferEvent::Manifest { manifest, .. }, _) => {
                         let options = SaveOptions {
                             output: Output::At(to.into()),
                             range: None,
@@ -165,11 +165,13 @@ impl Publisher {
                         let to = Destination { path: to.into(), part, policy };
                         sink.insert(make(&options, &manifest, Some(to), store)?).begin(&mut cx)?;
                     }
-                    (Event::Segment { object, segment }, Some(sink)) => {
+                    (TransferEvent::Segment { object, segment }, Some(sink)) => {
                         sink.segment(object, segment, &mut cx)?;
                     }
-                    (Event::Nodes { object, nodes }, Some(sink)) => sink.nodes(object, nodes)?,
-                    (Event::ObjectComplete(object), Some(sink)) => {
+                    (TransferEvent::Nodes { object, nodes }, Some(sink)) => {
+                        sink.nodes(object, nodes)?
+                    }
+                    (TransferEvent::ObjectComplete(object), Some(sink)) => {
                         sink.complete(object, &mut cx)?
                     }
                     (event, _) => panic!("{event:?}"),

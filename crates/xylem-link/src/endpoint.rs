@@ -10,7 +10,7 @@ use bytes::{Bytes, BytesMut};
 use crate::config::Config;
 use crate::cookie::CookieKey;
 use crate::envelope::EnvelopeKey;
-use crate::event::{CloseReason, Event, LinkId, Transmit};
+use crate::event::{CloseReason, LinkEvent, LinkId, Transmit};
 use crate::handshake::{DialedBy, Dialing, HalfOpen};
 use crate::header::ConnectionId;
 use crate::kdf::Rng;
@@ -69,7 +69,7 @@ pub struct Endpoint {
     resetter: Resetter,
     /// Peers' reset tokens.
     tokens: TokenTable,
-    events: VecDeque<Event>,
+    events: VecDeque<LinkEvent>,
     next_id: u64,
     stats: EndpointStats,
 }
@@ -153,7 +153,7 @@ impl Endpoint {
 
     /// Dials `remote`. With `expected`, only the holder of that key can answer, and only those who
     /// know that key can tell that this is a handshake. The outcome comes as
-    /// [`Event::Connected`] or [`Event::Closed`].
+    /// [`LinkEvent::Connected`] or [`LinkEvent::Closed`].
     pub fn connect(
         &mut self,
         now: Duration,
@@ -162,7 +162,8 @@ impl Endpoint {
     ) -> LinkId {
         let id = self.new_id();
         if self.links.len() >= self.config.max_links {
-            self.events.push_back(Event::Closed { link: id, reason: CloseReason::TooManyLinks });
+            self.events
+                .push_back(LinkEvent::Closed { link: id, reason: CloseReason::TooManyLinks });
             return id;
         }
         let rng = (Rng::new(&self.rng.array()), self.ahead.take_pair());
@@ -273,7 +274,7 @@ impl Endpoint {
     }
 
     /// What happened, oldest first.
-    pub fn poll_event(&mut self) -> Option<Event> {
+    pub fn poll_event(&mut self) -> Option<LinkEvent> {
         self.events.pop_front()
     }
 
@@ -294,7 +295,7 @@ impl Endpoint {
         }
     }
 
-    /// Closes a link, tells the peer, and reports [`Event::Closed`] with [`CloseReason::Local`].
+    /// Closes a link, tells the peer, and reports [`LinkEvent::Closed`] with [`CloseReason::Local`].
     /// What is still queued is not sent. Does nothing if there is no such link.
     pub fn close(&mut self, link: LinkId) {
         let Some(entry) = self.links.get_mut(&link) else { return };
@@ -307,7 +308,7 @@ impl Endpoint {
                 self.mark_ready(link);
             }
         }
-        self.events.push_back(Event::Closed { link, reason: CloseReason::Local });
+        self.events.push_back(LinkEvent::Closed { link, reason: CloseReason::Local });
     }
 
     /// An established link, if there is one of this id.
@@ -421,7 +422,7 @@ impl Endpoint {
                 self.remove(id);
             }
             if !was_closing {
-                self.events.push_back(Event::Closed { link: id, reason });
+                self.events.push_back(LinkEvent::Closed { link: id, reason });
             }
         }
         self.mark_ready(id);
@@ -463,7 +464,7 @@ impl Endpoint {
             State::Dialing(dialing) if dialing.is_over(now) => {
                 self.remove(id);
                 let reason = CloseReason::HandshakeTimeout;
-                self.events.push_back(Event::Closed { link: id, reason });
+                self.events.push_back(LinkEvent::Closed { link: id, reason });
             }
             State::HalfOpen(half) if now >= half.deadline => self.remove(id),
             State::Dialing(_) | State::HalfOpen(_) => self.mark_ready(id),

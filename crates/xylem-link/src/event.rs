@@ -57,7 +57,7 @@ pub struct Transmit {
 
 /// What an endpoint reports.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Event {
+pub enum LinkEvent {
     /// The handshake is complete and the peer's key is proven.
     Connected {
         /// The link, dialled by us or by the peer.

@@ -12,12 +12,12 @@
 //! docs/threat-model.md.
 //!
 //! In the order in which bytes flow out: [`Endpoint::send`] → queue (coalesce, fragment) → frames
-//! → [`seal::Sealer`] → datagram; and in: datagram → routing by connection id → [`seal::Opener`] →
-//! [`frame::Frames`] → reassembly → [`Event::Packet`].
+//! → `Sealer` → datagram; and in: datagram → routing by connection id → `Opener` →
+//! `Frames` → reassembly → [`LinkEvent::Packet`].
 //!
 //! ```
 //! use core::time::Duration;
-//! use xylem_link::{Config, Endpoint, Event, StaticKey};
+//! use xylem_link::{Config, Endpoint, LinkEvent, StaticKey};
 //!
 //! // In earnest: 32 random bytes each.
 //! let mut server = Endpoint::new(Config::default(), StaticKey::generate([1; 32]), [2; 32]);
@@ -43,12 +43,12 @@
 //!     }
 //! };
 //! carry(&mut client, &mut server);
-//! assert!(matches!(client.poll_event(), Some(Event::Connected { .. })));
-//! assert!(matches!(server.poll_event(), Some(Event::Connected { .. })));
+//! assert!(matches!(client.poll_event(), Some(LinkEvent::Connected { .. })));
+//! assert!(matches!(server.poll_event(), Some(LinkEvent::Connected { .. })));
 //!
 //! client.send(link, b"a packet").unwrap();
 //! carry(&mut client, &mut server);
-//! let Some(Event::Packet { packet, .. }) = server.poll_event() else { panic!() };
+//! let Some(LinkEvent::Packet { packet, .. }) = server.poll_event() else { panic!() };
 //! assert_eq!(&packet[..], b"a packet");
 //! ```
 
@@ -96,7 +96,7 @@ mod kdf;
 pub use aead::Cipher;
 pub use config::{Config, PostQuantum, Suites};
 pub use endpoint::Endpoint;
-pub use event::{CloseReason, Event, LinkId, StreamId, Transmit};
+pub use event::{CloseReason, LinkEvent, LinkId, StreamId, Transmit};
 pub use frame::MAX_PACKET;
 pub use keys::{PeerKey, StaticKey};
 pub use link::{Link, SendError};

@@ -17,7 +17,7 @@ pub struct LinkStats {
     pub bytes_received: u64,
     /// Packets taken by `send`.
     pub packets_sent: u64,
-    /// Packets reported by `Event::Packet`.
+    /// Packets reported by `LinkEvent::Packet`.
     pub packets_received: u64,
     /// Datagrams for this link that did not authenticate.
     pub forged: u64,

@@ -20,7 +20,7 @@ use bytes::Bytes;
 use thiserror::Error;
 use xylem_congestion::Algorithm;
 
-use crate::event::{Event, LinkId, StreamId};
+use crate::event::{LinkEvent, LinkId, StreamId};
 
 mod acks;
 mod buffer;
@@ -84,7 +84,7 @@ pub mod purpose {
 pub enum StreamRead {
     /// The next bytes, at least one.
     Data(Bytes),
-    /// Nothing for now; [`Event::StreamReadable`] follows when there is.
+    /// Nothing for now; [`LinkEvent::StreamReadable`] follows when there is.
     Pending,
     /// The peer has finished its half and all of it has been read.
     Finished,
@@ -396,9 +396,9 @@ impl Stream {
     }
 
     /// Events of the incoming half that are due once the program knows of the stream.
-    fn readable_event(&mut self, link: LinkId, id: u32) -> Option<Event> {
+    fn readable_event(&mut self, link: LinkId, id: u32) -> Option<LinkEvent> {
         let due = self.purpose.is_some() && !self.recv.readable_reported && self.recv.is_readable();
         self.recv.readable_reported |= due;
-        due.then_some(Event::StreamReadable { link, stream: StreamId(id) })
+        due.then_some(LinkEvent::StreamReadable { link, stream: StreamId(id) })
     }
 }

@@ -7,7 +7,7 @@ use bytes::BytesMut;
 use core::time::Duration;
 use sim::{FAIR, MS, Net, S, addr, key};
 use xylem_link::{
-    CloseReason, Config, Endpoint, Event, RatchetLimits, RekeyLimits, StaticKey, Suites,
+    CloseReason, Config, Endpoint, LinkEvent, RatchetLimits, RekeyLimits, StaticKey, Suites,
 };
 use xylem_sim::{Conditions, Rng};
 
@@ -276,13 +276,13 @@ fn long_session(total: u64, suites: Suites, rekey: u64, ratchet: u64) {
         }
         while let Some(event) = ends[1].poll_event() {
             match event {
-                Event::Packet { packet, .. } => {
+                LinkEvent::Packet { packet, .. } => {
                     assert_eq!(packet.len(), PACKET);
                     assert_eq!(packet[..8], arrived.to_be_bytes(), "in order here, none lost");
                     assert_eq!(packet[PACKET - 8..], arrived.to_be_bytes());
                     arrived += 1;
                 }
-                Event::Connected { .. } => {}
+                LinkEvent::Connected { .. } => {}
                 other => panic!("{other:?} after {arrived} packets"),
             }
         }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use sim::{FAIR, MS, Net, S};
 use xylem_link::{
-    Algorithm, Config, Event, LinkId, MAX_STREAMS, REFUSED, StreamError, StreamId, StreamRead,
+    Algorithm, Config, LinkEvent, LinkId, MAX_STREAMS, REFUSED, StreamError, StreamId, StreamRead,
     purpose,
 };
 use xylem_sim::{Conditions, Rng, noise, percent};
@@ -26,9 +26,11 @@ impl Reader {
         let node = &mut net.nodes[i];
         for event in node.stream_events.drain(..) {
             match event {
-                Event::StreamOpened { stream, purpose, .. } => self.opened.push((stream, purpose)),
-                Event::StreamDelivered { stream, .. } => self.delivered.push(stream),
-                Event::StreamReadable { link, stream } => loop {
+                LinkEvent::StreamOpened { stream, purpose, .. } => {
+                    self.opened.push((stream, purpose))
+                }
+                LinkEvent::StreamDelivered { stream, .. } => self.delivered.push(stream),
+                LinkEvent::StreamReadable { link, stream } => loop {
                     match node.endpoint.read_stream(link, stream).unwrap() {
                         StreamRead::Data(bytes) => {
                             self.got.entry(stream).or_default().extend_from_slice(&bytes);
@@ -179,7 +181,7 @@ fn pump(net: &mut Net, link: LinkId, time: Duration) -> u64 {
         net.nodes[0].stream_events.clear();
         let node = &mut net.nodes[1];
         for event in node.stream_events.drain(..) {
-            let Event::StreamReadable { link, stream } = event else { continue };
+            let LinkEvent::StreamReadable { link, stream } = event else { continue };
             while let StreamRead::Data(bytes) = node.endpoint.read_stream(link, stream).unwrap() {
                 got += bytes.len() as u64;
             }
@@ -212,20 +214,20 @@ impl Model {
         for i in 0..2 {
             for event in net.nodes[i].stream_events.drain(..) {
                 match event {
-                    Event::StreamOpened { stream, purpose, .. } => {
+                    LinkEvent::StreamOpened { stream, purpose, .. } => {
                         assert_eq!(u32::from(purpose), stream.0);
                         assert!(!self.known[i].contains(&stream), "opened once");
                         self.known[i].push(stream);
                     }
-                    Event::StreamReset { stream, code, .. } => {
+                    LinkEvent::StreamReset { stream, code, .. } => {
                         let half = &mut self.streams.get_mut(&stream).unwrap()[1 - i];
                         assert_eq!(half.reset.or(half.stopped), Some(code));
                         half.seen = Some(Err(code));
                     }
-                    Event::StreamStopped { stream, code, .. } => {
+                    LinkEvent::StreamStopped { stream, code, .. } => {
                         assert_eq!(self.streams[&stream][i].stopped, Some(code));
                     }
-                    Event::StreamDelivered { stream, .. } => {
+                    LinkEvent::StreamDelivered { stream, .. } => {
                         assert!(self.streams[&stream][i].finished);
                     }
                     _ => {}
@@ -496,9 +498,9 @@ fn too_many_streams_are_refused_and_going_away_lets_old_ones_end() {
         net.nodes[0].endpoint.write_stream(a, *stream, b"hello").unwrap();
     }
     net.run(S);
-    let opened = |e: &&Event| matches!(e, Event::StreamOpened { .. });
+    let opened = |e: &&LinkEvent| matches!(e, LinkEvent::StreamOpened { .. });
     assert_eq!(net.nodes[1].stream_events.iter().filter(opened).count(), 2);
-    let refused = |e: &&Event| matches!(e, Event::StreamReset { code: REFUSED, .. });
+    let refused = |e: &&LinkEvent| matches!(e, LinkEvent::StreamReset { code: REFUSED, .. });
     let events = core::mem::take(&mut net.nodes[0].stream_events);
     assert_eq!(events.iter().filter(refused).count(), MAX_STREAMS - 2);
     for stream in &streams[2..] {

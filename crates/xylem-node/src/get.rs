@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use xylem_link::Shaping;
 use xylem_object::{Kind, Manifest, Ticket};
 use xylem_store::Store;
-use xylem_transfer::Event as TransferEvent;
+use xylem_transfer::TransferEvent;
 
 use crate::clock::wall_clock;
 use crate::event::{Event, from_library};

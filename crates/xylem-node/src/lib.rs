@@ -2,9 +2,10 @@
 //! sans-io crates, so that a command (or another program) can publish, fetch and forward with one
 //! call each.
 //!
-//! Bytes come from the file system (`xylem-store`) and leave through sockets of every kind that NDN
-//! knows or an encrypted link, and the other way round. This crate never prints and never exits: it reports [`Event`]s and returns
-//! [`Error`]s whose [`Blame`] a caller maps to an exit code.
+//! Bytes come from the file system (`xylem-library`) and leave through sockets of every kind that NDN knows
+//! or an encrypted link (`xylem-sockets`), and the other way round. This crate never prints and never
+//! exits: it reports [`Event`]s and returns an error a verb, each of which knows who has to act
+//! ([`xylem_library::Failure`]); a caller maps that to an exit code.
 
 mod clock;
 mod error;

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use xylem_forward::{FaceId, FaceScope, Forwarder, Outgoing, Seed};
-use xylem_link::{Endpoint, Event as LinkEvent, LinkId, StaticKey};
+use xylem_link::{Endpoint, LinkEvent, LinkId, StaticKey};
 use xylem_object::naming::{self, ObjectId};
 use xylem_object::{Answer, Manifest, Publication, PublisherKey, sign_manifest};
 use xylem_packet::{LpPacket, Name, Packet};
 use xylem_sim::{Conditions, EventQueue, Path, Simulation, ms};
-use xylem_transfer::{Config, Event, PeerId, Spec, Transfer};
+use xylem_transfer::{Config, PeerId, Spec, Transfer, TransferEvent};
 
 mod in_memory;
 
@@ -234,21 +234,21 @@ impl World {
     fn events(&mut self) {
         while let Some(event) = self.transfer.poll_event() {
             match event {
-                Event::Manifest { manifest, .. } => {
+                TransferEvent::Manifest { manifest, .. } => {
                     let geometry = manifest.geometry();
                     let all = Some(0..geometry.segments());
                     let (id, root) = (ObjectId::Root, manifest.root);
                     self.transfer.add_object(id, root, geometry, all, [], None).unwrap();
                 }
-                Event::Segment { segment, .. } => {
+                TransferEvent::Segment { segment, .. } => {
                     let at = segment.offset as usize;
                     self.fetched[at..at + segment.content.len()].copy_from_slice(&segment.content);
                 }
-                Event::ObjectComplete(_) => {
+                TransferEvent::ObjectComplete(_) => {
                     assert!(self.fetched == self.stored.content, "what was fetched differs");
                     self.took = Some(self.queue.now());
                 }
-                Event::Nodes { .. } => {}
+                TransferEvent::Nodes { .. } => {}
                 other => panic!("{other:?} between two honest nodes"),
             }
         }

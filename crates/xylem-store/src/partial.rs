@@ -320,7 +320,7 @@ impl Partial {
     }
 
     /// Flushes, then gives a scan that re-reads the whole file: every region of a complete file
-    /// must come out [complete](RegionScan::is_complete). For `verify_whole` and for tests of the
+    /// must come out [complete](crate::RegionScan::is_complete). For `verify_whole` and for tests of the
     /// medium; any number of threads may share it.
     ///
     /// # Errors

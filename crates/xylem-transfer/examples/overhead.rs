@@ -11,7 +11,7 @@ use bytes::Bytes;
 use sim::{Behaviour, Original, Producer, Reply};
 use xylem_object::ObjectId;
 use xylem_packet::{Data, Packet};
-use xylem_transfer::{Config, Event, PeerId, Spec, Transfer};
+use xylem_transfer::{Config, PeerId, Spec, Transfer, TransferEvent};
 use xylem_tree::{SegmentIndex, Verifier};
 
 /// Interests that go out before the first is answered: a busy path.
@@ -70,14 +70,14 @@ fn transfer(original: &Original) -> (Duration, Vec<Bytes>) {
             transfer.handle_data(now, PeerId(0), answer);
             while let Some(event) = transfer.poll_event() {
                 match event {
-                    Event::Manifest { manifest, .. } => {
+                    TransferEvent::Manifest { manifest, .. } => {
                         let (root, geometry) = (manifest.root, manifest.geometry());
                         transfer
                             .add_object(ObjectId::Root, root, geometry, Some(0..u64::MAX), [], None)
                             .expect("the first");
                     }
-                    Event::ObjectComplete(_) => return (spent + start.elapsed(), packets),
-                    Event::Failed(reason) => panic!("{reason}"),
+                    TransferEvent::ObjectComplete(_) => return (spent + start.elapsed(), packets),
+                    TransferEvent::Failed(reason) => panic!("{reason}"),
                     _ => {}
                 }
             }

@@ -73,7 +73,7 @@ impl Default for Config {
 
 /// What a transfer reports, in the order in which it happened.
 #[derive(Debug)]
-pub enum Event {
+pub enum TransferEvent {
     /// The manifest came and its signature is the publisher's. Next: [`Transfer::add_object`].
     ///
     /// [`Transfer::add_object`]: crate::Transfer::add_object

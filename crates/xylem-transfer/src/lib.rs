@@ -2,7 +2,7 @@
 //!
 //! The consumer's side of a fetch, without sockets, clocks or threads. Data packets come in through
 //! [`Transfer::handle_data`], from peers that the caller numbers; Interests go out through
-//! [`Transfer::poll_transmit`]; proven bytes come out as [`Event`]s. It judges every byte with
+//! [`Transfer::poll_transmit`]; proven bytes come out as [`TransferEvent`]s. It judges every byte with
 //! [`xylem_tree::Verifier`] before anybody sees it, keeps a congestion window and a loss detector for
 //! each peer, asks others for what one did not bring, and stops asking those who lie
 //! (docs/spec/transfer.md).
@@ -54,7 +54,8 @@ mod transfer;
 mod pipeline;
 
 pub use event::{
-    AddError, Config, Event, FailReason, Misbehaviour, PeerId, PeerStats, Progress, Spec, Standing,
+    AddError, Config, FailReason, Misbehaviour, PeerId, PeerStats, Progress, Spec, Standing,
+    TransferEvent,
 };
 pub use pipeline::Pipeline;
 pub use transfer::Transfer;

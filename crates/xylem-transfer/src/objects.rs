@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use xylem_congestion::SplitMix64;
 use xylem_object::ObjectId;
-use xylem_tree::{Blame, Geometry, Node, NodeValue, Segment, Tile, Verified, VerifyError};
+use xylem_tree::{Culprit, Geometry, Node, NodeValue, Segment, Tile, Verified, VerifyError};
 
 use crate::available::Block;
 use crate::key::{Key, KeyMap, Wanted, object_number};
@@ -328,7 +328,7 @@ impl Objects {
         match judged {
             Ok(judged) => judged,
             Err(VerifyError::NeedTile(tile)) => self.hold(id, tile, arrived, max_held),
-            Err(error) if error.blame() == Blame::Sender => Judged::Bad(error),
+            Err(error) if error.culprit() == Culprit::Sender => Judged::Bad(error),
             Err(_) => Judged::Unwanted,
         }
     }

@@ -13,7 +13,7 @@ use xylem_object::ObjectId;
 use xylem_tree::{Geometry, Verifier};
 
 use crate::event::{
-    AddError, Config, Event, FailReason, Misbehaviour, PeerId, PeerStats, Progress, Spec,
+    AddError, Config, FailReason, Misbehaviour, PeerId, PeerStats, Progress, Spec, TransferEvent,
 };
 use crate::key::Key;
 use crate::limits::{Patience, RateLimit};
@@ -38,7 +38,7 @@ enum Phase {
 /// or [`poll_timeout`](Self::poll_timeout) is due: every packet that has arrived to
 /// [`handle_data`](Self::handle_data), then [`handle_timeout`](Self::handle_timeout), then
 /// [`poll_event`](Self::poll_event) until `None`, then [`poll_transmit`](Self::poll_transmit) until
-/// `None`. After [`Event::Manifest`], [`add_object`](Self::add_object) says what is wanted. All `now`
+/// `None`. After [`TransferEvent::Manifest`], [`add_object`](Self::add_object) says what is wanted. All `now`
 /// count from one epoch and do not go back.
 #[derive(Debug)]
 pub struct Transfer {
@@ -52,7 +52,7 @@ pub struct Transfer {
     patience: Patience,
     rate_limit: RateLimit,
     chance: SplitMix64,
-    events: VecDeque<Event>,
+    events: VecDeque<TransferEvent>,
     progress: Progress,
     last_misbehaviour: Option<Misbehaviour>,
 }
@@ -135,7 +135,7 @@ impl Transfer {
         let limit = self.config.max_misbehaviour;
         let too_often = self.peers[p].on_misbehaviour(now, again, noted, limit);
         self.last_misbehaviour = Some(what.clone());
-        self.events.push_back(Event::PeerMisbehaved { peer: id, what });
+        self.events.push_back(TransferEvent::PeerMisbehaved { peer: id, what });
         self.objects.ask_again(key);
         if too_often {
             self.drop_peer(p);
@@ -144,7 +144,7 @@ impl Transfer {
 
     fn drop_peer(&mut self, p: usize) {
         let keys = self.peers.drop_out(p);
-        self.events.push_back(Event::PeerDropped { peer: self.peers[p].id() });
+        self.events.push_back(TransferEvent::PeerDropped { peer: self.peers[p].id() });
         for key in keys {
             self.objects.ask_again(key);
         }
@@ -164,7 +164,7 @@ impl Transfer {
     ///
     /// Objects are fetched in the order of addition, segments in ascending order; a range past the
     /// object's end is cut off. `verifier` is one that knows proven nodes from an earlier run; what is
-    /// wanted must not have been reported complete to it. When all is verified, or nothing was wanted, [`Event::ObjectComplete`] follows.
+    /// wanted must not have been reported complete to it. When all is verified, or nothing was wanted, [`TransferEvent::ObjectComplete`] follows.
     ///
     /// # Errors
     /// See [`AddError`]; the transfer is as it was.
@@ -189,7 +189,7 @@ impl Transfer {
         let limit = self.config.max_segments;
         let object = Object::new(id, root, geometry, wanted, have, verifier, limit)?;
         if object.missing() == 0 {
-            self.events.push_back(Event::ObjectComplete(id));
+            self.events.push_back(TransferEvent::ObjectComplete(id));
             return Ok(());
         }
         if self.objects.is_empty() {
@@ -215,7 +215,7 @@ impl Transfer {
         self.phase == Phase::Objects && self.objects.is_empty()
     }
 
-    /// Makes `Event::Nodes` of all nodes proven until now, so that an earlier end loses nothing.
+    /// Makes `TransferEvent::Nodes` of all nodes proven until now, so that an earlier end loses nothing.
     pub fn flush_nodes(&mut self) {
         for id in self.objects.ids() {
             self.report_nodes(id);
@@ -224,7 +224,7 @@ impl Transfer {
 
     fn report_nodes(&mut self, object: ObjectId) {
         if let Some(nodes) = self.objects.take_proven(object) {
-            self.events.push_back(Event::Nodes { object, nodes });
+            self.events.push_back(TransferEvent::Nodes { object, nodes });
         }
     }
 
@@ -329,11 +329,11 @@ impl Transfer {
         self.peers.stop();
         self.objects.clear();
         self.progress.objects = 0;
-        self.events.push_back(Event::Failed(reason));
+        self.events.push_back(TransferEvent::Failed(reason));
     }
 
     /// What happened, oldest first. While events wait unread, nothing more is asked for.
-    pub fn poll_event(&mut self) -> Option<Event> {
+    pub fn poll_event(&mut self) -> Option<TransferEvent> {
         self.events.pop_front()
     }
 

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use sim::{Behaviour, Original, World, ms, path};
 use xylem_hash::Hash;
 use xylem_object::ObjectId;
-use xylem_transfer::{AddError, Config, Event, PeerId};
+use xylem_transfer::{AddError, Config, PeerId, TransferEvent};
 use xylem_tree::{Geometry, SegmentSize, Verifier};
 
 fn world(original: &Original) -> World {
@@ -77,7 +77,9 @@ fn tiles_go_before_the_segments_that_need_them() {
         data
     };
     world.transfer.handle_data(ms(20), PeerId(0), manifest.into());
-    let Some(Event::Manifest { manifest, .. }) = world.transfer.poll_event() else { panic!() };
+    let Some(TransferEvent::Manifest { manifest, .. }) = world.transfer.poll_event() else {
+        panic!()
+    };
     world
         .transfer
         .add_object(ObjectId::Root, manifest.root, manifest.geometry(), Some(0..u64::MAX), [], None)
@@ -216,7 +218,7 @@ fn content_is_a_slice_of_the_packet() {
         let place = data.as_ptr_range();
         world.transfer.handle_data(ms(now), PeerId(0), data.clone());
         while let Some(event) = world.transfer.poll_event() {
-            if let Event::Manifest { manifest, .. } = &event {
+            if let TransferEvent::Manifest { manifest, .. } = &event {
                 let geometry = manifest.geometry();
                 let added = world.transfer.add_object(
                     ObjectId::Root,
@@ -228,7 +230,7 @@ fn content_is_a_slice_of_the_packet() {
                 );
                 added.unwrap();
             }
-            if let Event::Segment { segment, .. } = event {
+            if let TransferEvent::Segment { segment, .. } = event {
                 assert!(place.contains(&segment.content.as_ptr()));
                 return;
             }

@@ -10,7 +10,7 @@ use sim::{Behaviour, Original, Role, Swarm, World, ms, path};
 use xylem_object::{Have, ObjectId, sign_manifest};
 use xylem_packet::{InterestBuilder, Packet};
 use xylem_sim::Conditions;
-use xylem_transfer::{Config, Event, PeerId, Transfer};
+use xylem_transfer::{Config, PeerId, Transfer, TransferEvent};
 
 const MBIT: f64 = 50.0;
 const LIMIT: Duration = Duration::from_secs(300);
@@ -170,7 +170,7 @@ impl Asking {
             }
         }
         while let Some(event) = self.transfer.poll_event() {
-            assert!(!matches!(event, Event::Failed(_)), "{event:?}");
+            assert!(!matches!(event, TransferEvent::Failed(_)), "{event:?}");
         }
     }
 

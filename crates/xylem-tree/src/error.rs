@@ -4,7 +4,7 @@ use crate::ids::{Node, SegmentIndex, Tile};
 
 /// Who is to answer for a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Blame {
+pub enum Culprit {
     /// Whoever made the bytes: no honest holder of the object sends this.
     Sender,
     /// Nobody: the bytes were not judged, or were not needed.
@@ -56,14 +56,14 @@ pub enum VerifyError {
 impl VerifyError {
     /// Who is to answer for it. What is asked for out of range, or twice, is the asker's doing.
     #[must_use]
-    pub fn blame(&self) -> Blame {
+    pub fn culprit(&self) -> Culprit {
         match self {
             Self::WrongLength { .. }
             | Self::ProofLength { .. }
             | Self::LeafMismatch(_)
-            | Self::NodeMismatch(_) => Blame::Sender,
+            | Self::NodeMismatch(_) => Culprit::Sender,
             Self::NeedTile(_) | Self::AlreadyComplete | Self::NotProven(_) | Self::OutOfRange => {
-                Blame::Nobody
+                Culprit::Nobody
             }
         }
     }

@@ -78,7 +78,7 @@ mod verifier;
 pub use anchor::{Anchor, ProvenTile};
 #[cfg(feature = "alloc")]
 pub use builder::{OutboardBuilder, REGION_LEN, Region, hash_region};
-pub use error::{Blame, BuildError, ExtractError, VerifyError};
+pub use error::{BuildError, Culprit, ExtractError, VerifyError};
 pub use geometry::{Geometry, SEGMENT_PROOF_LEVELS, Siblings, TILE_LEVELS, TILE_PROOF_LEVELS};
 #[cfg(feature = "alloc")]
 pub use growing::{Checkpoint, GrowingTree};

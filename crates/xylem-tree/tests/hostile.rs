@@ -4,8 +4,8 @@
 use std::{cell::RefCell, collections::BTreeMap};
 
 use xylem_tree::{
-    Anchor, Blame, Geometry, Node, NodeValue, SegmentIndex, SegmentSize, Tile, TreeKind, Verifier,
-    VerifyError,
+    Anchor, Culprit, Geometry, Node, NodeValue, SegmentIndex, SegmentSize, Tile, TreeKind,
+    Verifier, VerifyError,
 };
 
 mod slow;
@@ -36,7 +36,7 @@ fn assert_refused<T: std::fmt::Debug>(
         matches!(error, VerifyError::LeafMismatch(_) | VerifyError::NodeMismatch(_)),
         "{what}: {error}"
     );
-    assert_eq!(error.blame(), Blame::Sender);
+    assert_eq!(error.culprit(), Culprit::Sender);
     assert!(verifier.take_proven().is_empty(), "{what}: nothing proven");
     assert_eq!(verifier.held_bytes(), held, "{what}: nothing kept");
 }
@@ -121,7 +121,7 @@ fn nothing_is_accepted_in_another_place() {
                     for proof in [&proofs[0], &mixed] {
                         let got = verifier.segment(SegmentIndex(to), holder.bytes(from), proof);
                         let error = got.map(|s| s.index).unwrap_err();
-                        assert_eq!(error.blame(), Blame::Sender, "{from} as {to} of {n}");
+                        assert_eq!(error.culprit(), Culprit::Sender, "{from} as {to} of {n}");
                     }
                 }
             }
@@ -134,7 +134,7 @@ fn nothing_is_accepted_in_another_place() {
         let (_, own) = holder.tile(Tile { tier: 0, index });
         for signature in [&signature, &own] {
             let got = verifier.tile(Tile { tier: 0, index }, &bytes, signature);
-            assert_eq!(got.unwrap_err().blame(), Blame::Sender);
+            assert_eq!(got.unwrap_err().culprit(), Culprit::Sender);
         }
     }
 }
@@ -303,7 +303,10 @@ impl HugeTree {
                     let mut bad = part.clone();
                     bad[at] ^= 0x80;
                     let (bytes, proof) = if n == 0 { (&bad, &proof) } else { (&bytes, &bad) };
-                    assert_eq!(anchor.tile(tile, bytes, proof).unwrap_err().blame(), Blame::Sender);
+                    assert_eq!(
+                        anchor.tile(tile, bytes, proof).unwrap_err().culprit(),
+                        Culprit::Sender
+                    );
                 }
             }
             anchor = match tiles.last() {
@@ -318,8 +321,8 @@ impl HugeTree {
         let mut bad = proof.clone();
         *bad.last_mut().unwrap() ^= 1;
         assert_eq!(
-            anchor.segment(self.at, &self.content, &bad).unwrap_err().blame(),
-            Blame::Sender
+            anchor.segment(self.at, &self.content, &bad).unwrap_err().culprit(),
+            Culprit::Sender
         );
         if self.geo.levels() > 3 {
             let got = Anchor::root(self.geo, root).segment(self.at, &self.content, &proof);

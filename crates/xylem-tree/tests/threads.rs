@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use xylem_sim::Rng;
 use xylem_tree::{
-    Anchor, Blame, Node, NodeValue, Recording, SegmentIndex, SegmentSize, Tile, TreeKind, Verifier,
-    VerifyError,
+    Anchor, Culprit, Node, NodeValue, Recording, SegmentIndex, SegmentSize, Tile, TreeKind,
+    Verifier, VerifyError,
 };
 
 mod slow;
@@ -219,7 +219,7 @@ fn check_anchor(holder: &Holder, anchor: &Anchor, i: u64) {
     if elsewhere / 8 != i / 8 && holder.segments() > 8 {
         let proof = holder.signature(elsewhere);
         let got = anchor.segment(SegmentIndex(elsewhere), holder.bytes(elsewhere), &proof);
-        assert_eq!(got.unwrap_err().blame(), Blame::Nobody, "its proof ends elsewhere");
+        assert_eq!(got.unwrap_err().culprit(), Culprit::Nobody, "its proof ends elsewhere");
     }
 }
 

@@ -1,6 +1,6 @@
 //! The vectors and the worked examples of docs/spec/tree.md, so that the text cannot drift.
 
-use xylem_tree::{Blame, SegmentIndex, SegmentSize, Tile, TreeKind, Verifier, consistency};
+use xylem_tree::{Culprit, SegmentIndex, SegmentSize, Tile, TreeKind, Verifier, consistency};
 
 mod slow;
 use slow::{Holder, content};
@@ -76,7 +76,7 @@ fn check(kind: TreeKind, line: &str) {
             assert_eq!(feed(&packet), Ok(()), "{line}: as it should be");
             let part = if part == "content" { &mut packet.0 } else { &mut packet.1 };
             part[number::<usize>(byte)] ^= 1 << number::<u8>(bit);
-            assert_eq!(feed(&packet).unwrap_err().blame(), Blame::Sender, "{line}");
+            assert_eq!(feed(&packet).unwrap_err().culprit(), Culprit::Sender, "{line}");
         }
         _ => panic!("not a vector: {line}"),
     }

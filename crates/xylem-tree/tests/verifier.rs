@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use xylem_sim::Rng;
 use xylem_tree::{
-    Blame, Geometry, Node, NodeValue, Recording, SegmentIndex, SegmentSize, Tile, TreeKind,
+    Culprit, Geometry, Node, NodeValue, Recording, SegmentIndex, SegmentSize, Tile, TreeKind,
     Verifier, VerifyError,
 };
 
@@ -89,7 +89,7 @@ fn a_segment_without_its_tile_waits() {
         let got = verifier.segment(SegmentIndex(i), holder.bytes(i), &holder.signature(i));
         let error = got.unwrap_err();
         assert_eq!(error, VerifyError::NeedTile(Tile { tier: 0, index: i / 2048 }));
-        assert_eq!(error.blame(), Blame::Nobody);
+        assert_eq!(error.culprit(), Culprit::Nobody);
     }
     assert_eq!(verifier.held_bytes(), before);
     [2048, 0, 2047].into_iter().for_each(|i| holder.feed(&mut verifier, i).unwrap());
@@ -107,7 +107,7 @@ fn lengths_other_than_the_one_are_refused() {
             wrong.resize(len, 0);
             let expected = VerifyError::ProofLength { expected: signature.len(), got: len };
             assert_eq!(verifier.tile(tile, &bytes, &wrong), Err(expected));
-            assert_eq!(expected.blame(), Blame::Sender);
+            assert_eq!(expected.culprit(), Culprit::Sender);
         }
         for len in (0..=bytes.len() + 33).filter(|len| *len != bytes.len()) {
             let mut wrong = bytes.clone();
@@ -216,7 +216,7 @@ fn a_duplicate_of_what_was_forgotten_is_nobodys_fault() {
                 Ok(()) => assert_eq!(n, 1, "the root itself is never forgotten"),
                 Err(error) => {
                     assert_eq!(error, VerifyError::AlreadyComplete);
-                    assert_eq!(error.blame(), Blame::Nobody);
+                    assert_eq!(error.culprit(), Culprit::Nobody);
                 }
             }
         }

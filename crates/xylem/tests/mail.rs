@@ -14,7 +14,7 @@ use bytes::BytesMut;
 use common::{Node, assert_exit, file, finish, noise, stderr, text, until, xylem};
 use serde_json::Value;
 use xylem_link_internals::internals::Frame;
-use xylem_link_internals::{CloseReason, Config, Endpoint, Event, LinkId, StaticKey, purpose};
+use xylem_link_internals::{CloseReason, Config, Endpoint, LinkEvent, LinkId, StaticKey, purpose};
 
 /// One person's store, with an address to listen at.
 struct Person {
@@ -151,7 +151,7 @@ impl Stranger {
         let mut endpoint = Endpoint::new(Config::default(), key, [42; 32]);
         let link = endpoint.connect(Duration::ZERO, at.parse().unwrap(), None);
         let mut stranger = Self { endpoint, socket, start: Instant::now(), link };
-        stranger.run_until("a session", |event| matches!(event, Event::Connected { .. }));
+        stranger.run_until("a session", |event| matches!(event, LinkEvent::Connected { .. }));
         stranger
     }
 
@@ -166,7 +166,7 @@ impl Stranger {
     }
 
     /// Carries datagrams until an event comes.
-    fn run_until(&mut self, what: &str, is: impl Fn(&Event) -> bool) {
+    fn run_until(&mut self, what: &str, is: impl Fn(&LinkEvent) -> bool) {
         let mut received = [0; 65_536];
         until(what, || {
             self.transmit();
@@ -198,8 +198,9 @@ fn a_stream_id_near_the_end_ends_that_link_alone() {
     for id in [u32::MAX - 1, u32::MAX - 3] {
         let mut stranger = Stranger::dial(&b.at);
         stranger.send_frame(&Frame::StreamOpen { stream: id, purpose: purpose::MAIL });
-        let closed =
-            |event: &Event| matches!(event, Event::Closed { reason: CloseReason::Peer, .. });
+        let closed = |event: &LinkEvent| {
+            matches!(event, LinkEvent::Closed { reason: CloseReason::Peer, .. })
+        };
         stranger.run_until("the end of the link", closed);
     }
     let note = a.note("still there?");

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use xylem_object::ObjectId;
 use xylem_store::{RegionScan, Repair, Store, StoreError};
-use xylem_transfer::Event as TransferEvent;
+use xylem_transfer::TransferEvent;
 use xylem_tree::{Geometry, SegmentSize};
 
 use super::error::ScrubError;

@@ -15,7 +15,7 @@ use crate::aead::{Cipher, IV_LEN};
 use crate::elligator::{self, KeyPair};
 use crate::envelope::EnvelopeKey;
 use crate::epoch::EpochSecret;
-use crate::event::{Event, LinkId, StreamId};
+use crate::event::{LinkEvent, LinkId, StreamId};
 #[cfg(not(internals))]
 use crate::frame::{Frame, Frames};
 use crate::header::ConnectionId;
@@ -315,7 +315,7 @@ fn iv(nonce: &[u8]) -> [u8; IV_LEN] {
 pub struct LooseStreams {
     streams: Streams,
     window: ReplayWindow,
-    events: VecDeque<Event>,
+    events: VecDeque<LinkEvent>,
     /// Numbers that we have used.
     sent: u64,
 }

@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use super::{Endpoint, Entry, MAX_REPLIES, State};
 use crate::envelope::EnvelopeKey;
-use crate::event::{CloseReason, Event, LinkId};
+use crate::event::{CloseReason, LinkEvent, LinkId};
 use crate::handshake::{Dialed, DialedBy, HANDSHAKE_TIMEOUT, HalfOpen, Initial, Step};
 use crate::header::ConnectionId;
 use crate::kdf::Rng;
@@ -163,7 +163,7 @@ impl Endpoint {
                 Dialed::Ignored => self.mark_ready(id),
                 Dialed::Failed(reason) => {
                     self.remove(id);
-                    self.events.push_back(Event::Closed { link: id, reason });
+                    self.events.push_back(LinkEvent::Closed { link: id, reason });
                 }
                 Dialed::Complete(answer, shared, by) => {
                     self.complete_dialing(now, id, (answer, shared, by));
@@ -196,7 +196,7 @@ impl Endpoint {
             Ok(new) => self.establish(now, new),
             Err(_) => {
                 let reason = CloseReason::PeerMisbehaved;
-                self.events.push_back(Event::Closed { link: id, reason });
+                self.events.push_back(LinkEvent::Closed { link: id, reason });
             }
         }
     }
@@ -220,6 +220,6 @@ impl Endpoint {
         }
         self.insert(id, State::Up(Box::new(link)), None);
         self.sync_routes(id);
-        self.events.push_back(Event::Connected { link: id, peer, remote });
+        self.events.push_back(LinkEvent::Connected { link: id, peer, remote });
     }
 }

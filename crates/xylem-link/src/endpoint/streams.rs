@@ -6,7 +6,7 @@ use crate::stream::{StreamError, StreamRead, Streams};
 
 impl Endpoint {
     /// Opens a stream of both directions to the peer, who hears of it as
-    /// [`crate::Event::StreamOpened`]. It costs nothing until something is sent.
+    /// [`crate::LinkEvent::StreamOpened`]. It costs nothing until something is sent.
     ///
     /// # Errors
     /// [`StreamError::NoLink`], [`StreamError::NotConnected`], [`StreamError::TooMany`], or
@@ -16,7 +16,7 @@ impl Endpoint {
     }
 
     /// Writes `data`, which is copied once. Returns how many bytes were taken, from the front: less
-    /// than all (0, too) means that the stream is full, and [`crate::Event::StreamWritable`] follows.
+    /// than all (0, too) means that the stream is full, and [`crate::LinkEvent::StreamWritable`] follows.
     ///
     /// # Errors
     /// [`StreamError::Ended`] after `finish_stream` or `reset_stream`, [`StreamError::Stopped`] if
@@ -31,7 +31,7 @@ impl Endpoint {
         self.on_streams(link, |streams| streams.write(stream, data))
     }
 
-    /// Ends our half after what has been written; [`crate::Event::StreamDelivered`] follows when
+    /// Ends our half after what has been written; [`crate::LinkEvent::StreamDelivered`] follows when
     /// all of it has arrived. The peer's half goes on.
     ///
     /// # Errors
@@ -70,7 +70,7 @@ impl Endpoint {
 
     /// The next bytes of the peer's half, in order; slices of datagrams where that is possible.
     /// Read until it gives [`StreamRead::Pending`] or [`StreamRead::Finished`]: only then does
-    /// [`crate::Event::StreamReadable`] come again.
+    /// [`crate::LinkEvent::StreamReadable`] come again.
     ///
     /// # Errors
     /// [`StreamError::Reset`] if the peer has given up its half, [`StreamError::Ended`] after

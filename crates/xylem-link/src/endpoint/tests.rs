@@ -54,9 +54,9 @@ fn connect(mut a: Endpoint, mut b: Endpoint) -> (Endpoint, Endpoint, [LinkId; 2]
         feed(&mut a, 2, &out);
         tap.extend(out);
     }
-    let Some(Event::Connected { link: theirs, peer, .. }) = b.poll_event() else { panic!() };
+    let Some(LinkEvent::Connected { link: theirs, peer, .. }) = b.poll_event() else { panic!() };
     assert_eq!(peer, a.public_key());
-    assert!(matches!(a.poll_event(), Some(Event::Connected { .. })));
+    assert!(matches!(a.poll_event(), Some(LinkEvent::Connected { .. })));
     (a, b, [link, theirs], tap)
 }
 
@@ -90,7 +90,7 @@ fn the_cipher_is_the_one_that_both_have() {
         a.send(link, b"over any").unwrap();
         let out = drain(&mut a);
         feed(&mut b, 1, &out);
-        assert!(matches!(b.poll_event(), Some(Event::Packet { .. })));
+        assert!(matches!(b.poll_event(), Some(LinkEvent::Packet { .. })));
         assert_eq!([up(&mut a, link).cipher(), up(&mut b, theirs).cipher()], [cipher; 2]);
     }
 }
@@ -230,7 +230,7 @@ fn an_impostor_ends_the_handshake_with_wrong_peer() {
     let out = drain(&mut impostor);
     feed(&mut a, 3, &out);
     let reason = CloseReason::WrongPeer;
-    assert_eq!(a.poll_event(), Some(Event::Closed { link, reason }));
+    assert_eq!(a.poll_event(), Some(LinkEvent::Closed { link, reason }));
     assert_eq!(drain(&mut a), Vec::<Vec<u8>>::new(), "our own key is not shown to an impostor");
     assert_eq!((impostor.poll_event(), a.links.len(), a.routes.len()), (None, 0, 0));
 }
@@ -263,11 +263,11 @@ fn sealed_nonsense_costs_the_peer_its_link() {
         let datagram = up(&mut a, link).seal_frames(&frames);
         feed(&mut b, 1, &[datagram]);
         let reason = CloseReason::PeerMisbehaved;
-        assert_eq!(b.poll_event(), Some(Event::Closed { link: theirs, reason }), "{frames:?}");
+        assert_eq!(b.poll_event(), Some(LinkEvent::Closed { link: theirs, reason }), "{frames:?}");
         let out = drain(&mut b);
         feed(&mut a, 2, &out);
         let reason = CloseReason::Peer;
-        assert_eq!(a.poll_event(), Some(Event::Closed { link, reason }));
+        assert_eq!(a.poll_event(), Some(LinkEvent::Closed { link, reason }));
         assert_eq!((a.links.len(), a.routes.len()), (0, 0));
         b.handle_timeout(Duration::from_secs(60));
         while b.poll_transmit(Duration::from_secs(60), &mut Vec::new()).is_some() {}
@@ -379,8 +379,8 @@ fn enveloped_nonsense_changes_nothing() {
     feed(&mut a, 2, &[response]);
     let out = drain(&mut a);
     feed(&mut b, 1, &out);
-    assert!(matches!(a.poll_event(), Some(Event::Connected { link: up, .. }) if up == link));
-    assert!(matches!(b.poll_event(), Some(Event::Connected { .. })));
+    assert!(matches!(a.poll_event(), Some(LinkEvent::Connected { link: up, .. }) if up == link));
+    assert!(matches!(b.poll_event(), Some(LinkEvent::Connected { .. })));
 }
 
 /// WRAITH: Elligator2 present in benchmarks, never in the handshake. To an observer who opens the
@@ -441,7 +441,7 @@ fn hybrids_are_taken_where_both_want_them() {
             let out = drain(&mut b);
             feed(&mut a, 2, &out);
         }
-        let Some(Event::Connected { link: theirs, .. }) = b.poll_event() else { panic!() };
+        let Some(LinkEvent::Connected { link: theirs, .. }) = b.poll_event() else { panic!() };
         let hybrid = dialer && responder && crate::kem::is_available();
         assert_eq!(a.stats(link).unwrap().post_quantum, hybrid);
         assert_eq!(b.stats(theirs).unwrap().post_quantum, hybrid);
@@ -449,7 +449,7 @@ fn hybrids_are_taken_where_both_want_them() {
         let out = drain(&mut a);
         feed(&mut b, 1, &out);
         assert!(
-            matches!(b.poll_event(), Some(Event::Packet { packet, .. }) if packet == b"a packet"[..])
+            matches!(b.poll_event(), Some(LinkEvent::Packet { packet, .. }) if packet == b"a packet"[..])
         );
     }
 }

@@ -9,7 +9,7 @@ use bytes::{Bytes, BytesMut};
 use super::{Challenge, Link, MAX_ANSWERS, MAX_CHALLENGES, MAX_WAIT};
 use crate::aead::TAG_LEN;
 use crate::envelope::constant_time_eq;
-use crate::event::{CloseReason, Event};
+use crate::event::{CloseReason, LinkEvent};
 use crate::frame::{Frame, Frames};
 use crate::header::HEADER_LEN;
 use crate::seal::OpenError;
@@ -25,7 +25,7 @@ impl Link {
         now: Duration,
         from: SocketAddr,
         (marked, mut datagram): (bool, BytesMut),
-        events: &mut VecDeque<Event>,
+        events: &mut VecDeque<LinkEvent>,
         used: &mut Option<Bytes>,
     ) -> bool {
         let opened = match self.opener.open(now, &mut datagram) {
@@ -98,7 +98,7 @@ impl Link {
         from: SocketAddr,
         frame: Frame<'_>,
         (marked, datagram): (bool, &Bytes),
-        events: &mut VecDeque<Event>,
+        events: &mut VecDeque<LinkEvent>,
     ) -> Result<(), Misbehaved> {
         match frame {
             Frame::Packet(packet) => self.deliver(datagram.slice_ref(packet), marked, events),
@@ -159,9 +159,9 @@ impl Link {
         Ok(())
     }
 
-    fn deliver(&mut self, packet: Bytes, marked: bool, events: &mut VecDeque<Event>) {
+    fn deliver(&mut self, packet: Bytes, marked: bool, events: &mut VecDeque<LinkEvent>) {
         self.stats.packets_received += 1;
-        events.push_back(Event::Packet { link: self.id, packet, marked });
+        events.push_back(LinkEvent::Packet { link: self.id, packet, marked });
     }
 
     /// An announcement of an older epoch was overtaken by the newer one; one of an epoch to come

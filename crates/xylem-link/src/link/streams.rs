@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use super::receive::Misbehaved;
 use super::{Link, MAX_WAIT};
-use crate::event::{Event, Transmit};
+use crate::event::{LinkEvent, Transmit};
 use crate::frame::Ack;
 use crate::stream::{Layout, StreamError, Streams};
 
@@ -59,7 +59,7 @@ impl Link {
         &mut self,
         now: Duration,
         ack: &Ack<'_>,
-        events: &mut VecDeque<Event>,
+        events: &mut VecDeque<LinkEvent>,
     ) -> Result<(), Misbehaved> {
         let Some(streams) = &mut self.streams else { return Ok(()) };
         let next = self.sealer.next_number();

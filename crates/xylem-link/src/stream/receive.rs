@@ -14,7 +14,7 @@ use super::{
     INITIAL_STREAM_WINDOW, MAX_OFFSET, MAX_PIECES, MAX_REMEMBERED, MAX_STREAM_ID,
     MAX_STREAM_WINDOW, MAX_UNSENT, REFUSED, Stream, Streams, Violation,
 };
-use crate::event::{Event, StreamId};
+use crate::event::{LinkEvent, StreamId};
 use crate::frame::{Ack, Frame, WHOLE_LINK};
 use crate::replay::ReplayWindow;
 
@@ -40,7 +40,7 @@ impl Streams {
         now: Duration,
         frame: Frame<'_>,
         datagram: &Bytes,
-        events: &mut VecDeque<Event>,
+        events: &mut VecDeque<LinkEvent>,
     ) -> Result<(), Violation> {
         self.now = now;
         match frame {
@@ -110,7 +110,7 @@ impl Streams {
         &mut self,
         id: u32,
         purpose: u16,
-        events: &mut VecDeque<Event>,
+        events: &mut VecDeque<LinkEvent>,
     ) -> Result<(), Violation> {
         if self.is_ours(id) {
             return Err(Violation);
@@ -124,13 +124,13 @@ impl Streams {
         }
         if !stream.refused {
             let stream_id = StreamId(id);
-            events.push_back(Event::StreamOpened { link, stream: stream_id, purpose });
+            events.push_back(LinkEvent::StreamOpened { link, stream: stream_id, purpose });
             events.extend(stream.readable_event(link, id));
             if let Reading::Reset(code) = stream.recv.state {
-                events.push_back(Event::StreamReset { link, stream: stream_id, code });
+                events.push_back(LinkEvent::StreamReset { link, stream: stream_id, code });
             }
             if let End::Stopped(code) = stream.send.end {
-                events.push_back(Event::StreamStopped { link, stream: stream_id, code });
+                events.push_back(LinkEvent::StreamStopped { link, stream: stream_id, code });
             }
         }
         self.reap(id);
@@ -148,7 +148,7 @@ impl Streams {
         id: u32,
         (offset, piece): (u64, &[u8]),
         datagram: &Bytes,
-        events: &mut VecDeque<Event>,
+        events: &mut VecDeque<LinkEvent>,
     ) -> Result<(), Violation> {
         let (link, pieces) = (self.link, self.pieces);
         let Some(stream) = self.known(id)? else { return Ok(()) };
@@ -171,7 +171,7 @@ impl Streams {
         &mut self,
         id: u32,
         size: u64,
-        events: &mut VecDeque<Event>,
+        events: &mut VecDeque<LinkEvent>,
     ) -> Result<(), Violation> {
         let link = self.link;
         let Some(stream) = self.known(id)? else { return Ok(()) };
@@ -198,7 +198,7 @@ impl Streams {
         &mut self,
         id: u32,
         (code, size): (u32, u64),
-        events: &mut VecDeque<Event>,
+        events: &mut VecDeque<LinkEvent>,
     ) -> Result<(), Violation> {
         let link = self.link;
         let Some(stream) = self.known(id)? else { return Ok(()) };
@@ -208,7 +208,7 @@ impl Streams {
         let open = stream.recv.state == Reading::Open;
         let cut = open && !whole;
         if cut && stream.purpose.is_some() {
-            events.push_back(Event::StreamReset { link, stream: StreamId(id), code });
+            events.push_back(LinkEvent::StreamReset { link, stream: StreamId(id), code });
         } else {
             events.extend(stream.readable_event(link, id));
         }
@@ -226,13 +226,13 @@ impl Streams {
         &mut self,
         id: u32,
         code: u32,
-        events: &mut VecDeque<Event>,
+        events: &mut VecDeque<LinkEvent>,
     ) -> Result<(), Violation> {
         let link = self.link;
         let Some(stream) = self.known(id)? else { return Ok(()) };
         if stream.send.reset(End::Stopped(code)) {
             if stream.purpose.is_some() {
-                events.push_back(Event::StreamStopped { link, stream: StreamId(id), code });
+                events.push_back(LinkEvent::StreamStopped { link, stream: StreamId(id), code });
             }
             self.queue(id);
         }
@@ -263,7 +263,7 @@ impl Streams {
         now: Duration,
         ack: &Ack<'_>,
         next: u64,
-        events: &mut VecDeque<Event>,
+        events: &mut VecDeque<LinkEvent>,
     ) -> Result<Option<Duration>, Violation> {
         if ack.largest >= next {
             return Err(Violation);
@@ -292,7 +292,7 @@ impl Streams {
         self.recovery.backoff()
     }
 
-    fn settle(&mut self, outcome: &Outcome, events: &mut VecDeque<Event>) {
+    fn settle(&mut self, outcome: &Outcome, events: &mut VecDeque<LinkEvent>) {
         for frame in outcome.acked.iter().flat_map(|frames| frames.iter()) {
             self.on_acked(frame, events);
         }
@@ -301,7 +301,7 @@ impl Streams {
         }
     }
 
-    fn on_acked(&mut self, frame: SentFrame, events: &mut VecDeque<Event>) {
+    fn on_acked(&mut self, frame: SentFrame, events: &mut VecDeque<LinkEvent>) {
         let link = self.link;
         let id = match frame {
             SentFrame::Open(id)
@@ -324,14 +324,14 @@ impl Streams {
                     && send.buffer.held() <= MAX_STREAM_WINDOW / 2;
                 if send.writer_waits && half && send.end == End::Open {
                     send.writer_waits = false;
-                    events.push_back(Event::StreamWritable { link, stream: StreamId(id) });
+                    events.push_back(LinkEvent::StreamWritable { link, stream: StreamId(id) });
                 }
             }
             SentFrame::Window { .. } | SentFrame::LinkWindow(_) => {}
         }
         if send.is_delivered() && !send.delivered {
             send.delivered = true;
-            events.push_back(Event::StreamDelivered { link, stream: StreamId(id) });
+            events.push_back(LinkEvent::StreamDelivered { link, stream: StreamId(id) });
         }
         if send.is_done() {
             self.reap(id);

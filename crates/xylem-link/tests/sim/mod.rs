@@ -8,7 +8,7 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 
 use bytes::{Bytes, BytesMut};
-use xylem_link::{CloseReason, Config, Endpoint, Event, LinkId, StaticKey};
+use xylem_link::{CloseReason, Config, Endpoint, LinkEvent, LinkId, StaticKey};
 use xylem_sim::{Conditions, EventQueue, Path, Rng, Simulation};
 
 pub(crate) const MS: Duration = Duration::from_millis(1);
@@ -24,7 +24,7 @@ pub(crate) struct Node {
     pub closed: Vec<(LinkId, CloseReason)>,
     pub packets: Vec<Bytes>,
     /// Of streams, oldest first.
-    pub stream_events: Vec<Event>,
+    pub stream_events: Vec<LinkEvent>,
     /// Towards all others.
     path: Path,
     /// Datagrams that were sent as ECN-capable, and that arrived marked.
@@ -163,9 +163,9 @@ impl Net {
             let node = &mut self.nodes[i];
             while let Some(event) = node.endpoint.poll_event() {
                 match event {
-                    Event::Connected { link, .. } => node.connected.push(link),
-                    Event::Packet { packet, .. } => node.packets.push(packet),
-                    Event::Closed { link, reason } => node.closed.push((link, reason)),
+                    LinkEvent::Connected { link, .. } => node.connected.push(link),
+                    LinkEvent::Packet { packet, .. } => node.packets.push(packet),
+                    LinkEvent::Closed { link, reason } => node.closed.push((link, reason)),
                     event => node.stream_events.push(event),
                 }
             }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use xylem_forward::{FaceId, Incoming};
-use xylem_link::Event as LinkEvent;
+use xylem_link::LinkEvent;
 use xylem_packet::{MAX_PIT_TOKEN, frame_len};
 
 use super::dispatch::{Dispatch, place_in};

@@ -1,7 +1,7 @@
 //! Reliable streams of encrypted links: calls of the program, and what it hears of them.
 
 use xylem_forward::FaceId;
-use xylem_link::{Event as LinkEvent, LinkId, PeerKey, REFUSED, StreamError, StreamId, StreamRead};
+use xylem_link::{LinkEvent, LinkId, PeerKey, REFUSED, StreamError, StreamId, StreamRead};
 
 use super::{Engine, EngineEvent, Network};
 use crate::faces::{Face, Transport};

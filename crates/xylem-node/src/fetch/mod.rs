@@ -16,7 +16,7 @@ use xylem_forward::{FaceId, Forwarder, Seed};
 use xylem_link::{Endpoint, Shaping, StaticKey};
 use xylem_object::{Manifest, Ticket};
 use xylem_packet::Name;
-use xylem_transfer::{Event as TransferEvent, Spec, Transfer};
+use xylem_transfer::{Spec, Transfer, TransferEvent};
 
 use crate::dial::Dialler;
 use crate::engine::{Engine, EngineEvent, Program, end_host};

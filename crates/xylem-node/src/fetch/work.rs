@@ -9,7 +9,7 @@ use xylem_library::keys;
 use xylem_link::Level;
 use xylem_object::{Ticket, naming};
 use xylem_packet::{Interest, NackReason, Name, Packet};
-use xylem_transfer::{Event as TransferEvent, PeerId, Spec, Transfer};
+use xylem_transfer::{PeerId, Spec, Transfer, TransferEvent};
 
 use super::{FetchError, TICK};
 use crate::dial::Dialler;

@@ -14,7 +14,7 @@ use xylem_object::growing::{pointed_to, pointer_name};
 use xylem_object::{Growing, Kind, Manifest, ObjectId, naming};
 use xylem_packet::{Component, InterestBuilder, Name, Packet};
 use xylem_store::Store;
-use xylem_transfer::{Event as TransferEvent, Spec};
+use xylem_transfer::{Spec, TransferEvent};
 use xylem_tree::consistency::{self, ConsistencyError, Continuation};
 use xylem_tree::{Geometry, Node, NodeValue, Segment, Verified, Verifier};
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use xylem_link::Shaping;
 use xylem_object::{Kind, ObjectId, Ticket};
-use xylem_transfer::Event as TransferEvent;
+use xylem_transfer::TransferEvent;
 use xylem_tree::consistency;
 use xylem_tree::{Geometry, Node, NodeValue, SegmentIndex};
 

@@ -33,7 +33,7 @@ impl FromStr for Person {
 pub enum Recipient {
     /// Whose card this is.
     Card(Box<Card>),
-    /// Who has this name here, given by [`Inbox::trust`].
+    /// Who has this name here, given by [`Inbox::trust`](super::Inbox::trust).
     Named(String),
 }
 

@@ -13,12 +13,12 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use xylem_forward::{FaceId, FaceScope, Forwarder, Outgoing, Seed};
-use xylem_link::{Endpoint, Event as LinkEvent, LinkId, PeerKey, StaticKey};
+use xylem_link::{Endpoint, LinkEvent, LinkId, PeerKey, StaticKey};
 use xylem_object::naming::{self, ObjectId};
 use xylem_object::{Answer, Manifest, Publication, PublisherKey, sign_manifest};
 use xylem_packet::{LpPacket, Name, Packet};
 use xylem_sim::{Conditions, EventQueue, Path, Rng, Simulation, ms};
-use xylem_transfer::{Config, Event, PeerId, Spec, Transfer};
+use xylem_transfer::{Config, PeerId, Spec, Transfer, TransferEvent};
 
 #[path = "../in_memory/mod.rs"]
 mod in_memory;
@@ -289,21 +289,21 @@ impl Node {
 }
 
 impl Fetching {
-    fn on(&mut self, event: Event) {
+    fn on(&mut self, event: TransferEvent) {
         match event {
-            Event::Manifest { manifest, .. } => {
+            TransferEvent::Manifest { manifest, .. } => {
                 let geometry = manifest.geometry();
                 let all = Some(0..geometry.segments());
                 self.transfer
                     .add_object(ObjectId::Root, manifest.root, geometry, all, [], None)
                     .expect("the only object");
             }
-            Event::Segment { segment, .. } => {
+            TransferEvent::Segment { segment, .. } => {
                 let at = segment.offset as usize;
                 self.content[at..at + segment.content.len()].copy_from_slice(&segment.content);
             }
-            Event::ObjectComplete(_) => self.complete = true,
-            Event::Nodes { .. } => {}
+            TransferEvent::ObjectComplete(_) => self.complete = true,
+            TransferEvent::Nodes { .. } => {}
             other => panic!("{other:?} among honest nodes"),
         }
     }

@@ -14,7 +14,7 @@ use xylem_packet::{ContentType, Data, LpPacket, NackReason, NameRef, Packet};
 use xylem_tree::{Segment, Verified};
 
 use super::{Phase, Transfer};
-use crate::event::{Event, Misbehaviour, PeerId};
+use crate::event::{Misbehaviour, PeerId, TransferEvent};
 use crate::flight::Answer;
 use crate::key::{Key, Wanted};
 use crate::object::Arrived;
@@ -235,7 +235,7 @@ impl Transfer {
         }
         self.phase = Phase::Objects;
         self.patience.on_progress(now);
-        self.events.push_back(Event::Manifest { manifest, packet: packet.clone() });
+        self.events.push_back(TransferEvent::Manifest { manifest, packet: packet.clone() });
         Ok(())
     }
 
@@ -279,7 +279,7 @@ impl Transfer {
         let (Wanted::Segment(object, _) | Wanted::Tile(object, _)) = wanted else { return };
         self.progress.verified_segments += 1;
         self.progress.verified_bytes += segment.content.len() as u64;
-        self.events.push_back(Event::Segment { object, segment });
+        self.events.push_back(TransferEvent::Segment { object, segment });
         self.patience.on_progress(now);
         self.peers.forget_avoided(wanted.into());
         if after != AfterSegment::Nothing {
@@ -288,7 +288,7 @@ impl Transfer {
         if after == AfterSegment::Complete {
             self.objects.remove(object);
             self.progress.objects = self.objects.len();
-            self.events.push_back(Event::ObjectComplete(object));
+            self.events.push_back(TransferEvent::ObjectComplete(object));
         }
     }
 

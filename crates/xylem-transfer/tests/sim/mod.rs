@@ -13,7 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use xylem_object::ObjectId;
 use xylem_packet::{NackReason, Packet};
-use xylem_transfer::{Config, Event, FailReason, Misbehaviour, PeerId, Spec, Transfer};
+use xylem_transfer::{Config, FailReason, Misbehaviour, PeerId, Spec, Transfer, TransferEvent};
 
 pub(crate) use producer::{Behaviour, Original, Producer, Reply};
 #[allow(unused_imports)]
@@ -199,13 +199,13 @@ impl World {
             }
             let Some(event) = self.transfer.poll_event() else { return };
             match event {
-                Event::Manifest { manifest, .. } => {
+                TransferEvent::Manifest { manifest, .. } => {
                     assert_eq!(manifest, self.peers[0].producer.original.manifest);
                     assert!(!self.manifest_seen, "one manifest only");
                     self.manifest_seen = true;
                     self.add(ObjectId::Root);
                 }
-                Event::Segment { object, segment } => {
+                TransferEvent::Segment { object, segment } => {
                     let truth = &self.peers[0].producer.original.objects[&object];
                     let range = truth.geometry.segment_range(segment.index);
                     assert_eq!(segment.root(), truth.root);
@@ -221,16 +221,16 @@ impl World {
                     got[segment.index.0 as usize] = true;
                     self.bytes += segment.content.len() as u64;
                 }
-                Event::Nodes { object, nodes } => {
+                TransferEvent::Nodes { object, nodes } => {
                     *self.nodes.entry(object).or_default() += nodes.len()
                 }
-                Event::ObjectComplete(object) => {
+                TransferEvent::ObjectComplete(object) => {
                     assert!(!self.complete.contains(&object), "{object:?} completed twice");
                     self.complete.push(object);
                 }
-                Event::PeerMisbehaved { peer, what } => self.blamed.push((peer, what)),
-                Event::PeerDropped { peer } => self.dropped.push(peer),
-                Event::Failed(reason) => self.failed = Some(reason),
+                TransferEvent::PeerMisbehaved { peer, what } => self.blamed.push((peer, what)),
+                TransferEvent::PeerDropped { peer } => self.dropped.push(peer),
+                TransferEvent::Failed(reason) => self.failed = Some(reason),
             }
         }
     }

@@ -10,7 +10,7 @@ use xylem_object::naming::{self, Request};
 use xylem_object::{Have, ObjectId};
 use xylem_packet::{Data, NackReason, Packet};
 use xylem_sim::{Conditions, EventQueue, Path, Simulation};
-use xylem_transfer::{Config, Event, FailReason, PeerId, Spec, Transfer};
+use xylem_transfer::{Config, FailReason, PeerId, Spec, Transfer, TransferEvent};
 use xylem_tree::SegmentSet;
 
 use super::producer::{Behaviour, Original, Producer, Reply};
@@ -331,11 +331,11 @@ impl Swarm {
             }
             let Some(event) = transfer.poll_event() else { break };
             match event {
-                Event::Manifest { .. } => {
+                TransferEvent::Manifest { .. } => {
                     node.manifest_seen = true;
                     add(transfer, ObjectId::Root);
                 }
-                Event::Segment { object, segment } => {
+                TransferEvent::Segment { object, segment } => {
                     let truth = &original.objects[&object];
                     let range = truth.geometry.segment_range(segment.index);
                     let content = &truth.content[range.start as usize..range.end as usize];
@@ -344,8 +344,8 @@ impl Swarm {
                     let held = node.held.entry(object).or_insert_with(|| SegmentSet::new(segments));
                     assert!(held.insert(segment.index.0), "{} twice", segment.index);
                 }
-                Event::PeerMisbehaved { peer, .. } => node.blamed.push(peer),
-                Event::Failed(reason) => node.failed = Some(reason),
+                TransferEvent::PeerMisbehaved { peer, .. } => node.blamed.push(peer),
+                TransferEvent::Failed(reason) => node.failed = Some(reason),
                 _ => {}
             }
         }

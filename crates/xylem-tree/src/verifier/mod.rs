@@ -115,7 +115,7 @@ impl Verifier {
     /// proof (docs/spec/tree.md, "Segment proofs"). The content stays in whatever holds it.
     ///
     /// # Errors
-    /// [`VerifyError`]; see [`VerifyError::blame`].
+    /// [`VerifyError`]; see [`VerifyError::culprit`].
     pub fn segment<B: AsRef<[u8]>>(
         &mut self,
         i: SegmentIndex,
@@ -133,7 +133,7 @@ impl Verifier {
     /// and the siblings of its proof (docs/spec/tree.md, "Tiles").
     ///
     /// # Errors
-    /// [`VerifyError`]; see [`VerifyError::blame`].
+    /// [`VerifyError`]; see [`VerifyError::culprit`].
     pub fn tile(
         &mut self,
         t: Tile,

@@ -7,7 +7,7 @@ use crate::frame::{AckRanges, Frame, WHOLE_LINK};
 use crate::internals::LooseStreams;
 use crate::kdf::Rng;
 use crate::stream::{INITIAL_LINK_WINDOW, INITIAL_STREAM_WINDOW, MAX_STREAMS};
-use crate::{CloseReason, Event, LinkStats, StreamError, StreamId, StreamRead};
+use crate::{CloseReason, LinkEvent, LinkStats, StreamError, StreamId, StreamRead};
 
 fn frames(all: &[Frame<'_>]) -> Vec<u8> {
     let mut out = Vec::new();
@@ -59,7 +59,7 @@ fn contradictions_and_overruns_end_the_link() {
             last = Some(event);
         }
         let reason = CloseReason::PeerMisbehaved;
-        assert_eq!(last, Some(Event::Closed { link: theirs, reason }), "{what}");
+        assert_eq!(last, Some(LinkEvent::Closed { link: theirs, reason }), "{what}");
     }
     // An ack of what was never sent.
     let (mut a, mut b, [link, theirs], _) = connected();
@@ -68,7 +68,7 @@ fn contradictions_and_overruns_end_the_link() {
     let datagram = up(&mut a, link).seal_frames(&frames(&[ack]));
     feed(&mut b, 1, &[datagram]);
     let reason = CloseReason::PeerMisbehaved;
-    assert_eq!(b.poll_event(), Some(Event::Closed { link: theirs, reason }));
+    assert_eq!(b.poll_event(), Some(LinkEvent::Closed { link: theirs, reason }));
 }
 
 /// Ids near 2^32, of which a side's next one is not a number of 32 bits any more: whatever a frame says of
@@ -102,7 +102,7 @@ fn a_peer_that_goes_away_is_asked_for_no_more() {
     assert_eq!(b.write_stream(theirs, stream, b"x"), Ok(1));
     let out = drain(&mut b);
     feed(&mut a, 2, &out);
-    assert_eq!(a.poll_event(), Some(Event::StreamOpened { link, stream, purpose: 7 }));
+    assert_eq!(a.poll_event(), Some(LinkEvent::StreamOpened { link, stream, purpose: 7 }));
 }
 
 /// Frames of streams that have ended come late and are nobody's fault.
@@ -117,8 +117,8 @@ fn what_comes_late_is_ignored() {
     let datagram = up(&mut a, link).seal_frames(&frames(&all));
     feed(&mut b, 1, &[datagram]);
     let stream = StreamId(2);
-    assert_eq!(b.poll_event(), Some(Event::StreamOpened { link: theirs, stream, purpose: 7 }));
-    assert_eq!(b.poll_event(), Some(Event::StreamReadable { link: theirs, stream }));
+    assert_eq!(b.poll_event(), Some(LinkEvent::StreamOpened { link: theirs, stream, purpose: 7 }));
+    assert_eq!(b.poll_event(), Some(LinkEvent::StreamReadable { link: theirs, stream }));
     assert_eq!(b.read_stream(theirs, stream), Ok(StreamRead::Data("hi".into())));
     assert_eq!(b.read_stream(theirs, stream), Ok(StreamRead::Finished));
     b.reset_stream(theirs, stream, 3).unwrap();

@@ -37,7 +37,7 @@ impl Pair {
         let mut pair = Self { ends, links: [link; 2], tap: Vec::new() };
         (0..10).for_each(|_| pair.carry());
         for (end, link) in pair.ends.iter_mut().zip(&mut pair.links) {
-            let Some(Event::Connected { link: up, .. }) = end.poll_event() else { panic!() };
+            let Some(LinkEvent::Connected { link: up, .. }) = end.poll_event() else { panic!() };
             *link = up;
         }
         pair
@@ -59,7 +59,7 @@ impl Pair {
         self.carry();
         self.carry();
         for end in &mut self.ends {
-            assert!(matches!(end.poll_event(), Some(Event::Packet { .. })));
+            assert!(matches!(end.poll_event(), Some(LinkEvent::Packet { .. })));
             assert_eq!(end.poll_event(), None);
         }
     }
@@ -288,7 +288,7 @@ fn lies_in_rekey_frames_cost_the_peer_its_link() {
         let datagram = up(&mut pair.ends[from], pair.links[from]).seal_frames(&out);
         feed(&mut pair.ends[1 - from], [1, 2][from], &[datagram]);
         let (link, reason) = (pair.links[1 - from], CloseReason::PeerMisbehaved);
-        let closed = ends.then_some(Event::Closed { link, reason });
+        let closed = ends.then_some(LinkEvent::Closed { link, reason });
         assert_eq!(pair.ends[1 - from].poll_event(), closed, "{frames:?}");
     }
 }
