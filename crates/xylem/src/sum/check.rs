@@ -3,7 +3,7 @@
 //! The wording and the strictness are b3sum's. A check rather fails too often than ever succeeds
 //! for the wrong file: names that could stand for several files are refused.
 
-use super::engine::{Digest, Engine, Item, Sink};
+use super::engine::{Digest, Item, Sink, SumSettings};
 use super::meter::{Meter, metered};
 use super::{AHEAD, exit_for};
 use crate::exit::{Exit, Failure};
@@ -26,7 +26,7 @@ pub(super) struct Wanted {
 }
 
 /// Runs the check: 0 where all is good, 1 where anything is not.
-pub(super) fn run(engine: &Engine, wanted: Wanted, out: &mut Out) -> Result<Exit, Failure> {
+pub(super) fn run(engine: &SumSettings, wanted: Wanted, out: &mut Out) -> Result<Exit, Failure> {
     let Wanted { lists, ignore_missing } = wanted;
     let (json, quiet) = (out.is_json(), out.is_quiet());
     // Lines that come one by one are checked one by one, and shown.

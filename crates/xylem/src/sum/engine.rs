@@ -47,7 +47,7 @@ pub(super) trait Sink<T>: Send {
 }
 
 /// How to hash.
-pub(super) struct Engine {
+pub(super) struct SumSettings {
     /// A hasher of the wanted kind that has seen nothing yet.
     pub(super) base: Hasher,
     /// Where the output starts.
@@ -115,7 +115,7 @@ impl Desk {
     }
 }
 
-impl Engine {
+impl SumSettings {
     /// Hashes `items`, of which a worker takes up to `ahead` at a time, and hands the results to
     /// `sink`.
     pub(super) fn run<T: Item>(

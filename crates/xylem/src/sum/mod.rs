@@ -21,7 +21,7 @@ use self::print::SumRow;
 use crate::exit::{Exit, Failure};
 use crate::output::{Out, error_line, not_with_json};
 use clap::Args;
-use engine::{Engine, Threads};
+use engine::{SumSettings, Threads};
 use meter::{Meter, metered, total_size};
 use paths::{Input, Walk};
 use print::Form;
@@ -155,7 +155,7 @@ pub(crate) fn run(args: SumArgs, out: &mut Out) -> Result<Exit, Failure> {
 }
 
 fn sums<'a>(
-    engine: &Engine,
+    engine: &SumSettings,
     inputs: impl Iterator<Item = Input<'a>> + Send,
     form: Form,
     meter: &Meter,
@@ -166,7 +166,7 @@ fn sums<'a>(
 }
 
 /// What to hash with; `--keyed` reads standard input.
-fn engine(args: &SumArgs) -> Result<Engine, Failure> {
+fn engine(args: &SumArgs) -> Result<SumSettings, Failure> {
     if args.seek.checked_add(args.length.max(OUT_LEN as u64)).is_none() {
         return Err(unusable("--seek and --length reach past the end of the output, 2^64 bytes"));
     }
@@ -184,7 +184,7 @@ fn engine(args: &SumArgs) -> Result<Engine, Failure> {
         (args.check && args.file.iter().any(|f| f.as_os_str() == "-"))
             .then_some("standard input is the list itself")
     };
-    Ok(Engine {
+    Ok(SumSettings {
         base,
         seek: args.seek,
         length: args.length,

@@ -10,7 +10,7 @@
 //! a worker has one file open and helps with one more. Nobody waits for an item that nobody works
 //! at: runs are taken in order, so the oldest unfinished one is always in somebody's hands.
 
-use super::engine::{Desk, Digest, Engine, Found, Item, Sink};
+use super::engine::{Desk, Digest, Found, Item, Sink, SumSettings};
 use super::meter::Meter;
 use super::region::Cut;
 use crate::exit::Failure;
@@ -40,7 +40,7 @@ enum Outcome<T> {
 
 /// The threads and what they share.
 pub(super) struct Pool<'a, T, I, S> {
-    engine: &'a Engine,
+    engine: &'a SumSettings,
     meter: &'a Meter,
     /// Items that a worker may take at a time.
     ahead: usize,
@@ -83,7 +83,7 @@ where
     S: Sink<T>,
 {
     pub(super) fn new(
-        engine: &'a Engine,
+        engine: &'a SumSettings,
         meter: &'a Meter,
         items: I,
         ahead: usize,
