@@ -6,8 +6,8 @@
 #![no_main]
 
 use xylem_tree::{
-    Outboard, SegmentIndex, SegmentSize, Tile, TreeKind, Verifier, VerifyError, segment_signature,
-    tile_content, tile_signature,
+    Node, NodeValue, Outboard, SegmentIndex, SegmentSize, Tile, TreeKind, Verifier, VerifyError,
+    segment_signature, tile_content, tile_signature,
 };
 
 struct Input<'a>(&'a [u8]);
@@ -40,6 +40,33 @@ impl Input<'_> {
                 let len = bytes.len() + usize::from(self.byte());
                 bytes.resize(len, self.byte());
             }
+        }
+    }
+}
+
+/// Adopts the pairs from the lowest proven node down to a segment's leaf, as far as the disk has them and
+/// they are right.
+fn adopt_path(verifier: &mut Verifier, at: SegmentIndex, disk: &[u8]) {
+    let geo = *verifier.geometry();
+    if at.0 >= geo.segments() {
+        return;
+    }
+    let read = |node: Node| {
+        let from = usize::try_from(node.slot()).ok()?.checked_mul(32)?;
+        NodeValue::from_slice(disk.get(from..)?.get(..32)?)
+    };
+    let mut node = Node::leaf(at);
+    let mut unproven = Vec::new();
+    while verifier.value(node).is_none() {
+        let Some(parent) = geo.parent(node) else { return };
+        node = parent;
+        unproven.push(node);
+    }
+    for parent in unproven.into_iter().rev() {
+        let Some((left, right)) = geo.children(parent) else { return };
+        let (Some(left), Some(right)) = (read(left), read(right)) else { return };
+        if verifier.adopt_children(parent, left, right).is_err() {
+            return;
         }
     }
 }
@@ -123,12 +150,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
             _ => {
                 let mut disk = outboard.as_bytes().to_vec();
                 input.disturb(&mut disk);
-                let _ = verifier.adopt_path(SegmentIndex(i), &mut &disk[..]);
-                let mut bytes = bytes_of(i).to_vec();
-                input.disturb(&mut bytes);
-                if let Ok(segment) = verifier.check_segment(SegmentIndex(i), &bytes) {
-                    assert_eq!(segment.content, bytes_of(i));
-                }
+                adopt_path(&mut verifier, SegmentIndex(i), &disk);
             }
         }
     }

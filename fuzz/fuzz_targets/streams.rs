@@ -46,7 +46,7 @@ fuzz_target!(|data: &[u8]| {
             }
         }
         sides.iter_mut().for_each(|side| {
-                let _ = side.events();
-            });
+            let _ = side.events();
+        });
     }
 });

@@ -7,7 +7,7 @@ use core::time::Duration;
 use libfuzzer_sys::fuzz_target;
 use xylem_object::{Manifest, ObjectId, PublisherKey, naming, sign_manifest};
 use xylem_packet::{DataBuilder, InterestBuilder, NackReason, Packet};
-use xylem_transfer::{Config, TransferEvent, PeerId, Spec, Transfer};
+use xylem_transfer::{Config, PeerId, Spec, Transfer, TransferEvent};
 use xylem_trust::Signer;
 
 /// What can be done to a transfer, one byte each; some take what follows as a packet.
