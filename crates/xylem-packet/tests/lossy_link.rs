@@ -38,10 +38,10 @@ struct Link {
 }
 
 /// Something that happens at a time; the number keeps simultaneous things in their order.
-type Event = Reverse<(Duration, u64, Happening)>;
+type Event = Reverse<(Duration, u64, Step)>;
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Happening {
+enum Step {
     /// Side 0 or 1 sends packet n.
     Send(usize, u64),
     /// A frame reaches a side.
@@ -105,7 +105,7 @@ impl World {
         }
     }
 
-    fn at(&mut self, when: Duration, what: Happening) {
+    fn at(&mut self, when: Duration, what: Step) {
         self.serial += 1;
         self.events.push(Reverse((when, self.serial, what)));
     }
@@ -119,24 +119,24 @@ impl World {
                 if !self.random.chance(self.link.loss_percent) {
                     let jitter = self.random.below(self.link.jitter_us + 1);
                     let when = self.now + Duration::from_micros(5000 + jitter);
-                    self.at(when, Happening::Arrive(to, frame.clone()));
+                    self.at(when, Step::Arrive(to, frame.clone()));
                 }
             }
         }
     }
 
-    fn happen(&mut self, what: Happening) {
+    fn happen(&mut self, what: Step) {
         let mut frames = Vec::new();
         let mut emit = |frame: &[u8]| frames.push(frame.to_vec());
         match what {
-            Happening::Send(side, n) => {
+            Step::Send(side, n) => {
                 let (bytes, token) = packet(n);
                 let pit_token = token.as_ref().map(|token| &token[..]);
                 let headers = LinkHeaders { pit_token, ..LinkHeaders::default() };
                 self.sides[side].send(self.now, &bytes, &headers, 0, &mut emit).expect("it fits");
                 self.transmit(1 - side, frames);
             }
-            Happening::Arrive(side, frame) => {
+            Step::Arrive(side, frame) => {
                 let received = self.sides[side].receive(self.now, &frame).expect("our own frame");
                 if let Some(received) = received {
                     let n = number_of(received.packet, received.headers.pit_token);
@@ -184,7 +184,7 @@ impl World {
         for side in 0..2 {
             for n in 0..count {
                 let when = Duration::from_micros(self.random.below(2_000_000));
-                self.at(when, Happening::Send(side, (n << 1) | side as u64));
+                self.at(when, Step::Send(side, (n << 1) | side as u64));
             }
         }
         self.run();
