@@ -3,12 +3,6 @@
 use std::io;
 
 use xylem_library::{Blame, Error};
-use xylem_store::StoreError;
-
-/// What the store said.
-pub(crate) fn store(e: &StoreError) -> Error {
-    e.into()
-}
 
 /// Anything else of the operating system.
 pub(crate) fn local(doing: &str, e: &io::Error) -> Error {

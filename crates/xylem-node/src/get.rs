@@ -11,7 +11,6 @@ use xylem_transfer::TransferEvent;
 
 use crate::clock::wall_clock;
 use crate::event::{Event, from_library};
-use crate::failure;
 use crate::fetch::{Fetch, FetchError, Look, Next};
 use crate::peer::Peer;
 use crate::peers::{Offer, Swarm};
@@ -92,7 +91,7 @@ pub fn get(
 ) -> Result<GetSummary, GetError> {
     let started = Instant::now();
     let ticket = &options.ticket;
-    let store = Store::open(disk(), &options.store).map_err(|e| failure::store(&e))?;
+    let store = Store::open(disk(), &options.store)?;
     let store = if options.fsync { store.durable() } else { store };
     let shaping = options.shaping.clone();
     let mut fetch =

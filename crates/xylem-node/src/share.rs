@@ -19,7 +19,6 @@ use crate::clock::wall_clock;
 use crate::engine::{Engine, EngineEvent, Program, end_host};
 use crate::error::{EngineError, certificate};
 use crate::event::{Event, from_library};
-use crate::failure;
 use crate::mail::{MailServer, while_delivering};
 use crate::peer::{FaceAddress, Peer};
 use crate::peers::Announcers;
@@ -123,7 +122,7 @@ pub(crate) fn share_with(
     events: &mpsc::Receiver<Event>,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<(), ShareError> {
-    let store = Store::open(disk(), &options.store).map_err(|e| failure::store(&e))?;
+    let store = Store::open(disk(), &options.store)?;
     let keys = options.store.join("keys");
     let publisher = match &options.key_file {
         Some(path) => keys::load_existing(path)?,

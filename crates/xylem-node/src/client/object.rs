@@ -229,7 +229,7 @@ impl<'a> Sink<'a> {
             })
             .map_err(|e| match e {
                 StoreError::Exists { path } => writing(&path, &io::ErrorKind::AlreadyExists.into()),
-                e => failure::store(&e),
+                e => e.into(),
             })?;
         Ok(self.hasher.finalize().to_string())
     }
