@@ -10,6 +10,7 @@ use std::time::Duration;
 use xylem_forward::{FaceId, Forwarder, Seed};
 use xylem_link::{Endpoint, Level, Shaping, StaticKey};
 use xylem_object::naming;
+use xylem_object::ticket::Address;
 use xylem_object::{Answer, Manifest, Publication, PublicationError, PublisherKey, Ticket};
 use xylem_packet::{Interest, Name, Packet};
 use xylem_store::Store;
@@ -167,13 +168,13 @@ pub(crate) fn share_with(
     engine.serve(prefix.as_ref().parent());
 
     let ticket = Ticket {
-        name: prefix.clone(),
-        root: manifest.root,
-        size: manifest.size,
-        kind: manifest.kind,
         publisher: publisher.public(),
+        root: manifest.root,
+        name: Some(prefix.clone()),
         link_key: Some(link_public.0),
-        addresses: advertised(&listen),
+        size: Some(manifest.size),
+        kind: Some(manifest.kind),
+        addresses: advertised(&listen).into_iter().map(Address::Ip).collect(),
     };
     tracing::info!(root = %manifest.root, size = manifest.size, "sharing");
     record::keep_ticket(&store, &options.path, &ticket);
