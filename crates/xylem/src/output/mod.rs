@@ -227,7 +227,6 @@ impl Out {
                 if !self.quiet && io::stderr().is_terminal() {
                     self.show_qr(&ticket);
                 }
-                self.note("Serving until Ctrl-C.");
             }
             Event::Library(LibraryEvent::Checkpoint(CheckpointMade {
                 number,
