@@ -304,7 +304,7 @@ impl Content {
     fn poll_timeout(&self) -> Option<Duration> {
         match self {
             Self::Still { .. } => None,
-            Self::Growing(grower) => Some(grower.poll_timeout()),
+            Self::Growing(grower) => grower.poll_timeout(),
         }
     }
 
