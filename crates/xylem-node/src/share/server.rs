@@ -194,7 +194,7 @@ impl Program for Server<'_> {
 
     fn poll_timeout(&mut self, _now: Duration) -> Option<Duration> {
         let registrars = self.registrars.iter().filter_map(Registrar::poll_timeout);
-        let growers = self.publications.growing().map(|grower| grower.poll_timeout());
+        let growers = self.publications.growing().filter_map(|grower| grower.poll_timeout());
         registrars.chain(growers).min()
     }
 }
