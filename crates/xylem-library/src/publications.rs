@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use xylem_object::find::{self, FindId, VOUCH_LEN};
 use xylem_object::{Answer, Manifest, Publication};
 use xylem_packet::{Interest, Name, NameRef};
 use xylem_store::StoreError;
@@ -75,6 +76,8 @@ pub struct Publications {
     lengths: Vec<(usize, usize)>,
     /// How many are files that grow.
     growing: usize,
+    /// Answers to who knows a root and no name.
+    finds: HashMap<FindId, (PublicationId, Vec<u8>)>,
     /// What was asked for last: what is asked for next is most likely of the same.
     last: Option<PublicationId>,
     next: u64,
@@ -105,9 +108,26 @@ impl Publications {
         id
     }
 
+    /// Also answers who asks for it by its root over a link to `link_key`, for which its publisher
+    /// may `vouch`. Not of files that grow: what they were has no root of its own any more.
+    pub fn add_find(
+        &mut self,
+        id: PublicationId,
+        link_key: &[u8; 32],
+        vouch: Option<[u8; VOUCH_LEN]>,
+    ) {
+        let Some(Content::Still { publication, .. }) = self.all.get(&id) else { return };
+        let asked = FindId::new(&publication.manifest().root, link_key);
+        let manifest = publication.manifest_packet();
+        if let Ok(packet) = asked.packet(&find::Answer { vouch, manifest }) {
+            self.finds.insert(asked, (id, packet));
+        }
+    }
+
     /// Serves one no more; returns what it was.
     pub fn remove(&mut self, id: PublicationId) -> Option<Content> {
         let content = self.all.remove(&id)?;
+        self.finds.retain(|_, (of, _)| *of != id);
         self.growing -= usize::from(matches!(content, Content::Growing(_)));
         self.last = self.last.filter(|last| *last != id);
         let object = content.object();
@@ -161,6 +181,13 @@ impl Publications {
             && content.publication().prefix().is_prefix_of(name)
         {
             return (Some(id), content.answer(now, interest, out));
+        }
+        if let Some(asked) = FindId::parse(name) {
+            let Some((id, packet)) = self.finds.get(&asked) else {
+                return (None, Ok(Answer::NotOurs));
+            };
+            out.extend_from_slice(packet);
+            return (Some(*id), Ok(Answer::Data));
         }
         let mut without_answer = None;
         for at in 0..self.lengths.len() {
