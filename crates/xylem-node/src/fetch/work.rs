@@ -8,7 +8,7 @@ use xylem_forward::FaceId;
 use xylem_library::keys;
 use xylem_link::Level;
 use xylem_object::{Ticket, naming};
-use xylem_packet::{Interest, NackReason, Name, Packet};
+use xylem_packet::{Data, Interest, NackReason, Name, Packet};
 use xylem_transfer::{FailReason, PeerId, Spec, Transfer, TransferEvent};
 
 use super::waiting::{Tried, Waiting};
@@ -32,6 +32,8 @@ pub(super) struct Work {
     pub(super) manifest: Vec<u8>,
     /// Until it is.
     waiting: Waiting,
+    /// P, once it is known.
+    pub(super) name: Option<Name>,
     /// The shaping level that links are to have.
     wanted_level: Level,
     pub(super) watch: Option<Watch>,
@@ -78,10 +80,10 @@ impl Work {
         wanted_level: Level,
     ) -> Result<Self, FetchError> {
         let spec = Spec {
-            prefix: ticket.name.clone(),
+            prefix: ticket.name.clone().ok_or(FetchError::NoName)?,
             publisher: ticket.publisher,
             root: Some(ticket.root),
-            size: Some(ticket.size),
+            size: ticket.size,
         };
         let mut config = xylem_transfer::Config { give_up, ..Default::default() };
         let window = engine.receive_capacity() / BUFFER_SHARE / xylem_packet::MAX_PACKET;
@@ -97,6 +99,7 @@ impl Work {
             waiting: Waiting::default(),
             wanted_level,
             watch: None,
+            name: None,
             config,
             limit_rate,
             interest: Vec::new(),
@@ -142,6 +145,7 @@ impl Work {
                 }
                 event => {
                     if let TransferEvent::Manifest { packet, .. } = &event {
+                        self.name = Data::decode(packet).ok().map(|d| d.name().parent().to_name());
                         self.manifest = packet.to_vec();
                         tracing::debug!(bytes = packet.len(), "manifest is verified");
                     }

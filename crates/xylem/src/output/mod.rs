@@ -237,7 +237,6 @@ impl Out {
                 if !self.quiet && io::stderr().is_terminal() {
                     self.show_qr(&ticket);
                 }
-                self.note("Serving until Ctrl-C.");
             }
             Event::Library(LibraryEvent::Checkpoint(CheckpointMade {
                 number,
