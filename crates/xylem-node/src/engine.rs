@@ -125,6 +125,8 @@ pub(crate) struct Network {
     unfinished: Vec<Source>,
     ready: Vec<Source>,
     endpoint: LinkEndpoint,
+    /// What links are dialled by whose key is not known.
+    knock: Option<[u8; 32]>,
     link_sockets: Vec<Udp>,
     udp_sockets: Vec<Udp>,
     multicast: Vec<Multicast>,
@@ -182,6 +184,7 @@ impl Engine {
             unfinished: Vec::new(),
             ready: Vec::new(),
             endpoint,
+            knock: None,
             link_sockets: Vec::new(),
             udp_sockets: Vec::new(),
             multicast: Vec::new(),
@@ -206,6 +209,11 @@ impl Engine {
     /// Other limits than the usual ones.
     pub(crate) fn set_limits(&mut self, limits: Limits) {
         self.net.limits = limits;
+    }
+
+    /// Dials links whose key is not known by this; see [`LinkEndpoint::answer_knock`].
+    pub(crate) fn set_knock(&mut self, knock: [u8; 32]) {
+        self.net.knock = Some(knock);
     }
 
     /// Time since the engine was made: the `now` of every sans-io part.

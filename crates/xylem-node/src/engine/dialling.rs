@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use mio::net::TcpStream;
 use xylem_forward::{FaceId, FaceScope, LinkType};
-use xylem_link::PeerKey;
+use xylem_link::{LinkId, PeerKey};
 use xylem_mgmt::{FaceUri, Persistency};
 use xylem_sockets::Udp;
 
 use super::listening::scope_of;
-use super::{Engine, EngineEvent, wildcard};
+use super::{Engine, EngineEvent, Network, wildcard};
 use crate::faces::{Face, Transport};
 use crate::peer::Peer;
 use xylem_sockets::Dial;
@@ -79,8 +79,7 @@ impl Engine {
                 if self.net.link_socket_for(*address).is_none() {
                     self.bind_link(wildcard(*address))?;
                 }
-                let now = self.now();
-                Transport::Link(self.net.endpoint.connect(now, *address, key.map(PeerKey)))
+                Transport::Link(self.net.connect_link(self.now(), *address, key.map(PeerKey)))
             }
             Peer::Udp(address) => {
                 Transport::Udp { socket: self.udp_socket_for(*address)?, remote: *address }
@@ -215,6 +214,21 @@ impl Engine {
             if let Err(e) = self.connect(id, &peer) {
                 self.fail_face(id, &e.to_string());
             }
+        }
+    }
+}
+
+impl Network {
+    /// Dials a link; without a key by the knock, where there is one.
+    pub(super) fn connect_link(
+        &mut self,
+        now: Duration,
+        to: SocketAddr,
+        key: Option<PeerKey>,
+    ) -> LinkId {
+        match (key, &self.knock) {
+            (None, Some(knock)) => self.endpoint.connect_by_knock(now, to, knock),
+            (key, _) => self.endpoint.connect(now, to, key),
         }
     }
 }

@@ -11,11 +11,13 @@ use xylem_object::{Ticket, naming};
 use xylem_packet::{Data, Interest, NackReason, Name, Packet};
 use xylem_transfer::{FailReason, PeerId, Spec, Transfer, TransferEvent};
 
+use super::finding::{Finding, Found, NOT_THERE};
 use super::waiting::{Tried, Waiting};
 use super::{FetchError, TICK};
 use crate::dial::Dialler;
 use crate::engine::{Engine, EngineEvent};
 use crate::event::Event;
+use crate::peer::FaceAddress;
 use crate::peers::Swarm;
 use crate::shaping;
 
@@ -34,6 +36,11 @@ pub(super) struct Work {
     waiting: Waiting,
     /// P, once it is known.
     pub(super) name: Option<Name>,
+    /// Links that have to show who they are, or to tell the name, before they are asked for anything.
+    finding: Finding,
+    key_of_ticket: Option<[u8; 32]>,
+    /// A key of our own: who proves it is left.
+    pub(super) avoided: Option<[u8; 32]>,
     /// The shaping level that links are to have.
     wanted_level: Level,
     pub(super) watch: Option<Watch>,
@@ -80,7 +87,7 @@ impl Work {
         wanted_level: Level,
     ) -> Result<Self, FetchError> {
         let spec = Spec {
-            prefix: ticket.name.clone().ok_or(FetchError::NoName)?,
+            prefix: ticket.name.clone().unwrap_or_default(),
             publisher: ticket.publisher,
             root: Some(ticket.root),
             size: ticket.size,
@@ -89,7 +96,10 @@ impl Work {
         let window = engine.receive_capacity() / BUFFER_SHARE / xylem_packet::MAX_PACKET;
         config.max_window = u32::try_from(window).unwrap_or(u32::MAX).clamp(16, config.max_window);
         let seed = u64::from_le_bytes(keys::random()?);
-        let mut transfer = Transfer::new(spec, config.clone(), seed);
+        let mut transfer = match ticket.name {
+            Some(_) => Transfer::new(spec, config.clone(), seed),
+            None => Transfer::unnamed(spec, config.clone(), seed),
+        };
         transfer.set_rate_limit(limit_rate);
         Ok(Self {
             transfer,
@@ -99,7 +109,10 @@ impl Work {
             waiting: Waiting::default(),
             wanted_level,
             watch: None,
-            name: None,
+            name: ticket.name.clone(),
+            finding: Finding::new(ticket),
+            key_of_ticket: ticket.link_key,
+            avoided: None,
             config,
             limit_rate,
             interest: Vec::new(),
@@ -145,7 +158,6 @@ impl Work {
                 }
                 event => {
                     if let TransferEvent::Manifest { packet, .. } = &event {
-                        self.name = Data::decode(packet).ok().map(|d| d.name().parent().to_name());
                         self.manifest = packet.to_vec();
                         tracing::debug!(bytes = packet.len(), "manifest is verified");
                     }
@@ -153,14 +165,23 @@ impl Work {
                 }
             }
         }
+        if self.manifest.is_empty()
+            && self.dialler.count() == 0
+            && self.finding.is_refused(engine.now())
+        {
+            return Err(
+                self.failed(FailReason::NobodyHasIt { peers: self.dialler.tried().count() })
+            );
+        }
         Ok(None)
     }
 
     pub(super) fn poll_timeout(&mut self, now: Duration) -> Option<Duration> {
         let swarm = self.swarm.as_ref().and_then(Swarm::poll_timeout);
         let waiting = self.manifest.is_empty().then(|| self.waiting.poll_timeout()).flatten();
-        let timers = [self.transfer.poll_timeout(now), self.dialler.redial_at(), swarm, waiting];
-        timers.into_iter().flatten().min()
+        let asks = [self.transfer.poll_timeout(now), self.finding.poll_timeout()];
+        let timers = [self.dialler.redial_at(), swarm, waiting];
+        asks.into_iter().chain(timers).flatten().min()
     }
 
     pub(super) fn handle_timeout(
@@ -175,6 +196,7 @@ impl Work {
         if self.dialler.redial_at().is_some_and(|t| t <= now) {
             self.dialler.dial(engine);
         }
+        self.finding.handle_timeout(engine, now);
         if let Some(swarm) = &mut self.swarm {
             swarm.handle_timeout(engine, &mut self.dialler, on_event);
         }
@@ -197,7 +219,8 @@ impl Work {
 
     /// Why nothing more comes.
     fn failed(&self, reason: FailReason) -> FetchError {
-        if self.manifest.is_empty() && !self.dialler.was_up() {
+        let refused = matches!(reason, FailReason::NobodyHasIt { peers: 1.. });
+        if self.manifest.is_empty() && !self.dialler.was_up() && !refused {
             let tried = self.tried().iter().map(Tried::to_string).collect::<Vec<_>>().join(", ");
             return FetchError::Unreachable { after: self.config.give_up, tried };
         }
@@ -239,30 +262,22 @@ impl Work {
         let now = engine.now();
         match event {
             EngineEvent::Packet { from, packet, nack: Some(reason), .. } => {
-                self.handle_nack(now, from, &packet, reason);
+                self.handle_nack(engine, from, &packet, reason, on_event);
             }
             EngineEvent::Packet { from, packet, marked, .. } => {
-                self.handle_data(engine, from, packet, marked);
+                if !self.handle_found(engine, &packet, on_event) {
+                    self.handle_data(engine, from, packet, marked);
+                }
             }
             EngineEvent::FaceUp { face, peer } => {
-                if self.dialler.came_up(engine, face, &peer) {
-                    if let Some(swarm) = &mut self.swarm {
-                        swarm.came_up(&self.dialler, face);
-                    }
-                    if self.dialler.is_link(face) {
-                        self.transfer.add_direct_peer(now, peer_of(face));
-                    } else {
-                        self.transfer.add_forwarder(now, peer_of(face));
-                    }
-                    on_event(Event::PeerConnected { peer: peer.clone() });
-                    shaping::report(engine, face, self.wanted_level, &peer, on_event);
-                }
+                self.came_up(engine, face, peer, on_event);
             }
             // A fetch opens no streams and takes none.
             EngineEvent::Stream { face, stream, what } => {
                 engine.refuse_stream(face, stream, what);
             }
             EngineEvent::FaceDown { face, peer, why, .. } => {
+                self.finding.went_down(face);
                 if let Some(swarm) = &mut self.swarm {
                     swarm.went_down(now, &self.dialler, face);
                     let stats = self.transfer.peers(now).find(|s| s.peer == peer_of(face));
@@ -295,10 +310,119 @@ impl Work {
         }
     }
 
-    fn handle_nack(&mut self, now: Duration, from: FaceId, packet: &[u8], reason: NackReason) {
-        if let Ok(interest) = Interest::decode(packet) {
-            self.transfer.handle_nack(now, peer_of(from), interest.name(), reason);
+    fn handle_nack(
+        &mut self,
+        engine: &mut Engine,
+        from: FaceId,
+        packet: &[u8],
+        reason: NackReason,
+        on_event: &mut dyn FnMut(Event),
+    ) {
+        let now = engine.now();
+        let Ok(interest) = Interest::decode(packet) else { return };
+        match self.finding.handle_nack(now, &interest) {
+            None => self.transfer.handle_nack(now, peer_of(from), interest.name(), reason),
+            // A node between us and the publisher, say, where the name is all that is needed.
+            Some((face, asked)) if !asked.must_vouch && self.name.is_some() => {
+                self.admit(engine, face, asked.peer, on_event);
+            }
+            Some((face, _)) => engine.drop_face(face, NOT_THERE),
         }
+    }
+
+    /// A face came up. Over a link it is asked first, where it has to show who it is or to tell the
+    /// name; anybody else waits for the name.
+    fn came_up(
+        &mut self,
+        engine: &mut Engine,
+        face: FaceId,
+        peer: FaceAddress,
+        on_event: &mut dyn FnMut(Event),
+    ) {
+        let key = engine.link_peer(face).map(|key| key.0);
+        if key.is_some() && key == self.avoided {
+            return engine.drop_face(face, "it is this machine itself");
+        }
+        let must_vouch = self.dialler.must_vouch(face);
+        match key {
+            Some(key) if must_vouch || self.name.is_none() => {
+                self.finding.ask(engine.now(), face, peer, key, must_vouch);
+            }
+            _ if self.name.is_none() => self.finding.wait(face, peer),
+            _ => {
+                self.tell_key(face, key, &peer, on_event);
+                self.admit(engine, face, peer, on_event);
+            }
+        }
+    }
+
+    /// A face that may be asked for what is to be fetched.
+    fn admit(
+        &mut self,
+        engine: &mut Engine,
+        face: FaceId,
+        peer: FaceAddress,
+        on_event: &mut dyn FnMut(Event),
+    ) {
+        let now = engine.now();
+        if !self.dialler.came_up(engine, face, &peer) {
+            return;
+        }
+        if let Some(swarm) = &mut self.swarm {
+            swarm.came_up(&self.dialler, face);
+        }
+        if self.dialler.is_link(face) {
+            self.transfer.add_direct_peer(now, peer_of(face));
+        } else {
+            self.transfer.add_forwarder(now, peer_of(face));
+        }
+        on_event(Event::PeerConnected { peer: peer.clone() });
+        shaping::report(engine, face, self.wanted_level, &peer, on_event);
+    }
+
+    /// Whoever answers at an address that somebody typed may be anybody; it is told all the same.
+    fn tell_key(
+        &self,
+        face: FaceId,
+        key: Option<[u8; 32]>,
+        peer: &FaceAddress,
+        on_event: &mut dyn FnMut(Event),
+    ) {
+        if let Some(key) = key
+            && self.dialler.is_anybody(face)
+            && self.key_of_ticket != Some(key)
+        {
+            on_event(Event::OtherKey { peer: peer.clone(), key });
+        }
+    }
+
+    /// Goes on with who has answered the first question; whether the packet is such an answer.
+    fn handle_found(
+        &mut self,
+        engine: &mut Engine,
+        packet: &Bytes,
+        on_event: &mut dyn FnMut(Event),
+    ) -> bool {
+        let (is_answer, found) = self.finding.handle_answer(engine, packet);
+        let Some(Found { face, asked, manifest, vouched }) = found else { return is_answer };
+        if let Err(what) = self.transfer.offer_manifest(engine.now(), &manifest) {
+            let what = what.to_string();
+            tracing::warn!(peer = %asked.peer, %what, "peer misbehaved");
+            on_event(Event::PeerMisbehaved { peer: asked.peer, what });
+            engine.drop_face(face, "it misbehaved");
+            return true;
+        }
+        if self.name.is_none() {
+            self.name = Data::decode(&manifest).ok().map(|d| d.name().parent().to_name());
+        }
+        if !vouched {
+            self.tell_key(face, Some(asked.key), &asked.peer, on_event);
+        }
+        self.admit(engine, face, asked.peer, on_event);
+        for (face, peer) in self.finding.take_waiting() {
+            self.admit(engine, face, peer, on_event);
+        }
+        true
     }
 }
 

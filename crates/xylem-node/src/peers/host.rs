@@ -8,6 +8,7 @@ use std::thread::{self, JoinHandle};
 use mio::Waker;
 use xylem_forward::{FaceId, Forwarder, Seed};
 use xylem_link::{Endpoint, Shaping, StaticKey};
+use xylem_object::find::{self, FindId};
 use xylem_object::peers::{Announcement, MAX_OWN_ADDRESSES};
 use xylem_object::{Publication, PublicationError, PublisherId};
 use xylem_packet::{Name, Packet};
@@ -81,26 +82,33 @@ impl Host {
         let secret = StaticKey::from_bytes(keys::random()?);
         let key = secret.public().0;
         let config = xylem_link::Config {
-            // Only who was told of the key learns that something listens.
+            // Only who was told of the key, or has a ticket, learns that something listens.
             accept_open: false,
             max_links: MAX_LINKS,
             shaping,
             ..Default::default()
         };
-        let endpoint = Endpoint::new(config, secret, keys::random()?);
+        let mut endpoint = Endpoint::new(config, secret, keys::random()?);
+        // Or who has a ticket: it says whose publication it is.
+        endpoint.answer_knock(&publisher.0);
         let seed = Seed::from_random(keys::random()?);
         let mut engine = Engine::new(endpoint, Forwarder::new(Default::default(), seed))?;
         engine.set_limits(Limits { faces: MAX_LINKS, ..Limits::default() });
         let listen = bind(&mut engine, listen)?;
         engine.serve(name.as_ref());
+        engine.serve(find::prefix().as_ref());
+        let find = FindId::new(&publication.manifest().root, &key);
+        // The publisher knows nothing of our key.
+        let found = find::Answer { vouch: None, manifest: publication.manifest_packet() };
+        let found = find.packet(&found).unwrap_or_default();
         let waker = engine.waker()?;
         let source = HeldSource::new(holdings, publication.manifest().clone(), disk());
         let answers = Answers::new(publication, publisher, source);
         let (served, stop) = (Arc::new(AtomicU64::new(0)), Stop::new());
         let announcers = Announcers::default();
         let counter = served.clone();
-        let mut serve =
-            Serve { prefix: name, answers, announcers, answer: Vec::new(), served: counter };
+        let (prefix, answer) = (name, Vec::new());
+        let mut serve = Serve { prefix, find, found, answers, announcers, answer, served: counter };
         let ends = stop.clone();
         let thread = thread::Builder::new().name("serve".into());
         let run = move || {
@@ -172,6 +180,9 @@ fn bind(engine: &mut Engine, asked: &[SocketAddr]) -> Result<Vec<SocketAddr>, En
 /// What the thread runs.
 struct Serve {
     prefix: Name,
+    /// What is asked by who knows the root and not the name, and the answer.
+    find: FindId,
+    found: Vec<u8>,
     answers: Answers,
     announcers: Announcers,
     /// The answer in hand; kept for its allocation.
@@ -202,6 +213,9 @@ impl Program for Serve {
 impl Serve {
     fn handle_packet(&mut self, engine: &mut Engine, from: FaceId, packet: &[u8]) {
         let Ok(Packet::Interest(interest)) = Packet::decode(packet) else { return };
+        if FindId::parse(interest.name()) == Some(self.find) {
+            return engine.send(&self.found);
+        }
         self.answer.clear();
         if self.answers.answer(engine.now(), &interest, &mut self.answer) {
             return engine.send(&self.answer);

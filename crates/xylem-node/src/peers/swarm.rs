@@ -45,12 +45,12 @@ impl Swarm {
     /// Of a fetch that begins now; it serves if there is an `offer`.
     pub(crate) fn new(
         name: Name,
-        link_key: Option<[u8; 32]>,
+        linked: Vec<[u8; 32]>,
         dialler: &Dialler,
         now: Duration,
         offer: Option<Offer>,
     ) -> Self {
-        let named: Vec<_> = dialler.named_keys().chain(link_key).collect();
+        let named: Vec<_> = dialler.named_keys().chain(linked).collect();
         let starts_at = now + SETTLING;
         let finder = Finder::new(name, named, dialler.may_find(), starts_at);
         Self { finder, offer, host: None, starts_at, bytes: Vec::new() }

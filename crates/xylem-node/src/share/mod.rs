@@ -9,6 +9,7 @@ use std::sync::mpsc;
 
 use xylem_forward::{Forwarder, Seed};
 use xylem_link::{Endpoint, Shaping, StaticKey};
+use xylem_object::find;
 use xylem_object::naming;
 use xylem_object::ticket::Address;
 use xylem_object::{Publication, PublicationError, PublisherKey, Ticket};
@@ -149,7 +150,10 @@ pub(crate) fn share_with(
 
     let link_public = link_key.public();
     let link_config = xylem_link::Config { shaping: options.shaping.clone(), ..Default::default() };
-    let endpoint = Endpoint::new(link_config, link_key, keys::random()?);
+    let mut endpoint = Endpoint::new(link_config, link_key, keys::random()?);
+    // A ticket need not have our link's key: whoever has one knows whose publication it is.
+    endpoint.answer_knock(&publisher.public().0);
+    let vouch = publisher.vouch(&link_public.0);
     let seed = Seed::from_random(keys::random()?);
     let mut engine = Engine::new(endpoint, Forwarder::new(end_host(), seed))?;
     if let Some(files) = &options.certificate {
@@ -159,11 +163,12 @@ pub(crate) fn share_with(
     let carriers = bind_carriers(&mut engine, &options.listen)?;
     let plain = bind_plain(&mut engine, &options.plain)?;
 
+    engine.serve(find::prefix().as_ref());
     let mail_server = MailServer::open(&options.store, None)?;
     let mut server = Server::new(options.shaping.level, mail_server, ends, events, on_event);
     for (path, content) in options.paths.iter().zip(contents) {
         let (prefix, manifest) = content.newest();
-        let ticket = Ticket {
+        let mut ticket = Ticket {
             publisher: publisher.public(),
             root: manifest.root,
             name: Some(prefix.clone()),
@@ -174,8 +179,15 @@ pub(crate) fn share_with(
         };
         tracing::info!(root = %manifest.root, size = manifest.size, "sharing");
         record::keep_ticket(&store, path, &ticket);
+        // What whoever has the ticket is told in the first exchange. A file that grows is found by its
+        // name alone: it has another root soon.
+        if options.follow.is_none() {
+            (ticket.link_key, ticket.size) = (None, None);
+            let asked_by_name = options.name.is_some() || !plain.is_empty();
+            ticket.name = ticket.name.filter(|_| asked_by_name || !options.via.is_empty());
+        }
         let object = prefix.as_ref().parent().to_name();
-        server.add(&mut engine, content);
+        server.add(&mut engine, content, &link_public.0, Some(vouch));
         server.tell(Event::Shared {
             ticket: Box::new(ticket),
             name: prefix,

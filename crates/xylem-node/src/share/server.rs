@@ -8,6 +8,7 @@ use std::time::Duration;
 use xylem_forward::FaceId;
 use xylem_link::Level;
 use xylem_object::Answer;
+use xylem_object::find::VOUCH_LEN;
 use xylem_packet::{Interest, Packet};
 
 use super::ShareError;
@@ -75,9 +76,16 @@ impl<'a> Server<'a> {
         }
     }
 
-    /// Serves one more.
-    pub(super) fn add(&mut self, engine: &mut Engine, content: Content) -> PublicationId {
+    /// Serves one more, whose publisher may vouch for our link key.
+    pub(super) fn add(
+        &mut self,
+        engine: &mut Engine,
+        content: Content,
+        link_key: &[u8; 32],
+        vouch: Option<[u8; VOUCH_LEN]>,
+    ) -> PublicationId {
         let id = self.publications.add(content);
+        self.publications.add_find(id, link_key, vouch);
         if let Some(content) = self.publications.get(id) {
             engine.serve(content.publication().prefix().parent());
         }

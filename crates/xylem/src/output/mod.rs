@@ -270,6 +270,12 @@ impl Out {
                     self.note(&clean(&line));
                 }
             }
+            Event::OtherKey { peer, key } => {
+                let key: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+                self.detail(&clean(&format!(
+                    "peer {peer} has a key that is not the publisher's: {key}"
+                )));
+            }
             Event::PeerConnected { peer } => self.detail(&clean(&format!("peer {peer} is here"))),
             Event::Shaped { peer, level, wanted } if level < wanted => {
                 self.warn(&clean(&format!("peer {peer} agrees to shaping {level}, not {wanted}")));
