@@ -12,6 +12,7 @@ use crate::engine::Engine;
 use crate::fetch::FetchError;
 use crate::peer::{FaceAddress, Peer};
 use crate::peers::Found;
+use crate::uri::resolved;
 
 /// Pause before everybody is dialled again when nobody is left.
 const REDIAL: Duration = Duration::from_secs(1);
@@ -44,8 +45,8 @@ impl Dialler {
         let one_node = from.is_empty();
         let key_of_ticket = ticket.link_key;
         let mut peers: Vec<Peer> = if one_node {
-            let link = |address: &_| Peer::Link { address: *address, key: None };
-            ticket.addresses.iter().map(link).collect()
+            let link = |address| Peer::Link { address, key: None };
+            resolved(&ticket.addresses).0.into_iter().map(link).collect()
         } else {
             from.to_vec()
         };

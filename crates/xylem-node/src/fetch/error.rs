@@ -13,6 +13,9 @@ pub enum FetchError {
     /// Nobody to ask.
     #[error("the ticket names no address; give --from ADDR")]
     NoAddress,
+    /// What was asked for has no name to ask with.
+    #[error("the ticket has no name")]
+    NoName,
     /// The store re-hashes what an earlier run left as BLAKE3.
     #[error("it was published with a SHA-256 tree, which get does not fetch")]
     OtherTree,
@@ -41,7 +44,7 @@ pub enum FetchError {
 impl Failure for FetchError {
     fn blame(&self) -> Blame {
         match self {
-            Self::NoAddress | Self::OtherTree => Blame::Usage,
+            Self::NoAddress | Self::NoName | Self::OtherTree => Blame::Usage,
             Self::Failed { .. } => Blame::Network,
             Self::Interrupted => Blame::Interrupted,
             Self::Host(e) => e.blame(),

@@ -8,7 +8,7 @@ use xylem_forward::FaceId;
 use xylem_library::keys;
 use xylem_link::Level;
 use xylem_object::{Ticket, naming};
-use xylem_packet::{Interest, NackReason, Name, Packet};
+use xylem_packet::{Data, Interest, NackReason, Name, Packet};
 use xylem_transfer::{PeerId, Spec, Transfer, TransferEvent};
 
 use super::{FetchError, TICK};
@@ -29,6 +29,8 @@ pub(super) struct Work {
     pub(super) swarm: Option<Swarm>,
     /// The signed manifest, once it is there.
     pub(super) manifest: Vec<u8>,
+    /// P, once it is known.
+    pub(super) name: Option<Name>,
     /// The shaping level that links are to have.
     wanted_level: Level,
     pub(super) watch: Option<Watch>,
@@ -75,10 +77,10 @@ impl Work {
         wanted_level: Level,
     ) -> Result<Self, FetchError> {
         let spec = Spec {
-            prefix: ticket.name.clone(),
+            prefix: ticket.name.clone().ok_or(FetchError::NoName)?,
             publisher: ticket.publisher,
             root: Some(ticket.root),
-            size: Some(ticket.size),
+            size: ticket.size,
         };
         let mut config = xylem_transfer::Config { give_up, ..Default::default() };
         let window = engine.receive_capacity() / BUFFER_SHARE / xylem_packet::MAX_PACKET;
@@ -93,6 +95,7 @@ impl Work {
             manifest: Vec::new(),
             wanted_level,
             watch: None,
+            name: None,
             config,
             limit_rate,
             interest: Vec::new(),
@@ -141,6 +144,7 @@ impl Work {
                 }
                 event => {
                     if let TransferEvent::Manifest { packet, .. } = &event {
+                        self.name = Data::decode(packet).ok().map(|d| d.name().parent().to_name());
                         self.manifest = packet.to_vec();
                         tracing::debug!(bytes = packet.len(), "manifest is verified");
                     }

@@ -34,15 +34,15 @@ pub(crate) fn assert_documented(event: &impl Serialize) -> String {
 
 fn events() -> Vec<Event> {
     let ticket = Ticket {
-        name: Name::from_uri("/a/v=1").expect("is a name"),
-        root: xylem_hash::hash(b""),
-        size: 0,
-        kind: Kind::File,
         publisher: PublisherId([1; 32]),
+        root: xylem_hash::hash(b""),
+        name: None,
         link_key: None,
+        size: None,
+        kind: Some(Kind::File),
         addresses: Vec::new(),
     };
-    let (name, root) = (ticket.name.clone(), ticket.root);
+    let (name, root) = (Name::from_uri("/a/v=1").expect("is a name"), ticket.root);
     let address = SocketAddr::from(([127, 0, 0, 1], 7));
     let peer = || FaceAddress::Link(address);
     let path = || PathBuf::from("a\nb");
