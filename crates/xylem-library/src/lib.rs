@@ -30,6 +30,7 @@ mod rescan;
 pub mod keys;
 pub mod record;
 
+pub mod publications;
 pub mod publish;
 
 pub mod held;

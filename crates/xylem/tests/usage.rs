@@ -128,6 +128,33 @@ fn json_errors_are_events_too() {
     assert!(event["message"].as_str().is_some_and(|m| m.contains("frobnicate")));
 }
 
+/// A script that reads events reads no other stream, so that a mistyped flag is one too.
+#[test]
+fn wrong_usage_is_an_event_as_well() {
+    let by_variable = |value| {
+        let mut command = xylem(&["frobnicate"]);
+        command.env("XYLEM_JSON", value);
+        command.output().expect("the program starts")
+    };
+    for output in [
+        run(&["--json", "frobnicate"]),
+        run(&["get", "xylem:a", "--limti", "5", "--json"]),
+        run(&["ctl", "--json"]),
+        run(&["--json"]),
+        by_variable("1"),
+    ] {
+        let text = String::from_utf8(output.stdout.clone()).expect("JSON is UTF-8");
+        assert_eq!(text.lines().count(), 1, "{text}");
+        let event: serde_json::Value = serde_json::from_str(&text).expect("one object");
+        assert_eq!((&event["event"], &event["exit"]), (&"error".into(), &2.into()), "{event}");
+        let message = event["message"].as_str().expect("a sentence");
+        assert_eq!(said(&output), format!("xylem: {message}\n"));
+        assert_eq!(output.status.code(), Some(2));
+    }
+    assert_one_line(&run(&["sum", "--bogus", "--", "--json"]), 2, "--bogus");
+    assert_one_line(&by_variable("0"), 2, "frobnicate");
+}
+
 #[test]
 fn help_teaches() {
     for command in ["share", "get", "sum", "verify", "try", "peek", "put", "ping", "traffic", "ctl"]

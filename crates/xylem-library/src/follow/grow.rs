@@ -282,9 +282,10 @@ impl Grower {
         self.checkpoints.newest()
     }
 
-    /// When [`Self::poll`] is due.
-    pub fn poll_timeout(&self) -> Duration {
-        self.read_at
+    /// When [`Self::poll`] is due; never again once the last checkpoint is made, since it is answered
+    /// for and nothing more is read.
+    pub fn poll_timeout(&self) -> Option<Duration> {
+        (!self.ended()).then_some(self.read_at)
     }
 
     /// Reads what is new and makes the checkpoints that are due. Returns the pointer that somebody was

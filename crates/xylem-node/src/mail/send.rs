@@ -2,7 +2,7 @@
 //! mail.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -168,7 +168,8 @@ pub fn send(
             };
             on_event(event);
             let Some((ticket, bytes, ours)) = ready else { return };
-            let file = share.path.file_name().unwrap_or(share.path.as_os_str());
+            let path = share.paths.first().map_or(Path::new(""), PathBuf::as_path);
+            let file = path.file_name().unwrap_or(path.as_os_str());
             let called = file.to_string_lossy().into_owned();
             match compose(Content::Ticket(ticket), called, bytes, &ours) {
                 Err(e) => {

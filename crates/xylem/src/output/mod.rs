@@ -37,6 +37,15 @@ pub(crate) fn error_line(message: &str) {
     }
 }
 
+/// Says what is wrong with the command line, before flags are known: [`Out::failed`] without colour.
+pub(crate) fn wrong_usage(message: &str, json: bool) {
+    if json {
+        let event = ErrorRow { exit: Exit::Usage as u8, message };
+        let _ = writeln!(io::stdout().lock(), "{}", json_line(&event));
+    }
+    error_line(message);
+}
+
 /// One line of JSON, without its newline. `docs/spec/json-events.md` is the contract.
 pub(crate) fn json_line(event: &impl Serialize) -> String {
     serde_json::to_string(event).expect("plain fields without keys that are no text")
@@ -227,7 +236,6 @@ impl Out {
                 if !self.quiet && io::stderr().is_terminal() {
                     self.show_qr(&ticket);
                 }
-                self.note("Serving until Ctrl-C.");
             }
             Event::Library(LibraryEvent::Checkpoint(CheckpointMade {
                 number,

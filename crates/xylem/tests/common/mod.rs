@@ -308,6 +308,15 @@ pub(crate) fn peak_memory(pid: u32) -> u64 {
     kib * 1024
 }
 
+/// How often a running process's first thread has gone to sleep by itself: a loop that never waits
+/// never does, on however busy a machine.
+#[cfg(target_os = "linux")]
+pub(crate) fn sleeps(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("a running process");
+    let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    line.expect("Linux tells it").trim().parse().expect("a number")
+}
+
 /// Waits until `done`, for 30 seconds at most.
 pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(30);
