@@ -138,7 +138,7 @@ pub fn send(
     let share = match &options.mail {
         Mail::Path(share) => share,
         Mail::Ticket(ticket) => {
-            let (called, size) = (name_of_ticket(ticket), ticket.size);
+            let (called, size) = (name_of_ticket(ticket), ticket.size.unwrap_or(0));
             let id = compose(Content::Ticket(ticket.clone()), called, size, &[])?;
             return once(&store, id, &name, options, stop, on_event);
         }
@@ -340,7 +340,10 @@ impl Program for Listening<'_> {
     }
 }
 
-/// A ticket's name as a person would call it.
+/// A ticket's name as a person would call it, or its root.
 fn name_of_ticket(ticket: &Ticket) -> String {
-    ticket.name.as_ref().parent().to_string()
+    match &ticket.name {
+        Some(name) => name.as_ref().parent().to_string(),
+        None => ticket.root.to_string(),
+    }
 }

@@ -10,6 +10,7 @@ use std::sync::mpsc;
 use xylem_forward::{Forwarder, Seed};
 use xylem_link::{Endpoint, Shaping, StaticKey};
 use xylem_object::naming;
+use xylem_object::ticket::Address;
 use xylem_object::{Publication, PublicationError, PublisherKey, Ticket};
 use xylem_packet::Name;
 use xylem_store::Store;
@@ -163,13 +164,13 @@ pub(crate) fn share_with(
     for (path, content) in options.paths.iter().zip(contents) {
         let (prefix, manifest) = content.newest();
         let ticket = Ticket {
-            name: prefix.clone(),
-            root: manifest.root,
-            size: manifest.size,
-            kind: manifest.kind,
             publisher: publisher.public(),
+            root: manifest.root,
+            name: Some(prefix.clone()),
             link_key: Some(link_public.0),
-            addresses: advertised(&listen),
+            size: Some(manifest.size),
+            kind: Some(manifest.kind),
+            addresses: advertised(&listen).into_iter().map(Address::Ip).collect(),
         };
         tracing::info!(root = %manifest.root, size = manifest.size, "sharing");
         record::keep_ticket(&store, path, &ticket);
