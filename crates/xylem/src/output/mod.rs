@@ -9,6 +9,7 @@ mod documented;
 pub(crate) mod log;
 mod progress;
 mod qr;
+mod reaching;
 pub(crate) mod text;
 
 #[cfg(test)]
@@ -263,6 +264,11 @@ impl Out {
             }
             Event::Library(LibraryEvent::Skipped { path, why }) => {
                 self.warn(&format!("left out {}: {why}", path.display()));
+            }
+            Event::Unanswered { peers, seconds } => {
+                if let Some(line) = reaching::unanswered(&peers, seconds) {
+                    self.note(&clean(&line));
+                }
             }
             Event::PeerConnected { peer } => self.detail(&clean(&format!("peer {peer} is here"))),
             Event::Shaped { peer, level, wanted } if level < wanted => {
