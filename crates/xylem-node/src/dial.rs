@@ -158,6 +158,11 @@ impl Dialler {
             || matches!(peer, Some(Peer::Link { .. } | Peer::Carried { .. }))
     }
 
+    /// Whether somebody who was named is up, or may still come up.
+    pub(crate) fn is_dialling(&self) -> bool {
+        !self.dialled.is_empty()
+    }
+
     /// Whether whoever answers on a face has to show that the publisher vouches for it.
     pub(crate) fn must_vouch(&self, face: FaceId) -> bool {
         self.dialled.get(&face).is_some_and(|i| self.must_vouch[*i])
@@ -217,6 +222,16 @@ impl Dialler {
     /// Whether anybody has ever been up.
     pub(crate) fn was_up(&self) -> bool {
         self.was_up
+    }
+
+    /// Whether somebody named the peer behind a face.
+    pub(crate) fn is_named(&self, face: FaceId) -> bool {
+        self.dialled.contains_key(&face)
+    }
+
+    /// Whether somebody else who was named may still come up.
+    pub(crate) fn is_reaching(&self) -> bool {
+        !self.one_node && self.dialled.keys().any(|face| !self.up.contains_key(face))
     }
 
     /// Those that are dialled because somebody named them, and whether each is up.

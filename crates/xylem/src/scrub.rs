@@ -6,7 +6,7 @@ use crate::get::peers;
 use crate::output::Out;
 use crate::output::text::{bytes, count, rate};
 use crate::stop;
-use crate::values::{parse_rate, parse_seconds, parse_ticket};
+use crate::values::{is_ticket, parse_rate, parse_seconds, parse_ticket};
 use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -64,12 +64,8 @@ pub(crate) struct ScrubArgs {
 /// Runs `xylem scrub`.
 pub(crate) fn run(args: ScrubArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
     // An address may begin with xylem:// or a carrier's xylem+tls://.
-    let is_ticket = |from: &String| {
-        let from = from.trim_start().to_ascii_lowercase();
-        from.starts_with("xylem:") && !from.starts_with("xylem://")
-    };
     let (tickets, addresses): (Vec<String>, Vec<String>) =
-        args.from.into_iter().partition(is_ticket);
+        args.from.into_iter().partition(|from| is_ticket(from));
     let tickets = tickets.iter().map(|text| parse_ticket(text)).collect::<Result<_, _>>()?;
     let parsed = addresses.iter().map(|from| from.parse::<PeerUri>());
     let parsed = parsed.collect::<Result<Vec<_>, _>>();

@@ -7,7 +7,7 @@ use crate::output::Out;
 use crate::shaping::ShapeArgs;
 use crate::share::{links, resolve};
 use crate::stop;
-use crate::values::{LinkAt, ListenAt, parse_name, parse_seconds, parse_ticket};
+use crate::values::{LinkAt, ListenAt, is_ticket, parse_name, parse_seconds, parse_ticket};
 use clap::Args;
 use std::fs::File;
 use std::io::Read;
@@ -86,7 +86,7 @@ pub(crate) struct SendArgs {
 pub(crate) fn run(args: SendArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
     let store = common.store()?;
     let text = args.what.to_string_lossy();
-    let is_ticket = text.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case("xylem:"));
+    let is_ticket = is_ticket(&text) && !args.what.exists();
     let mail = if args.note {
         Mail::Note(note(&args.what)?)
     } else if is_ticket {

@@ -26,8 +26,7 @@ const REFUSED: Duration = Duration::from_secs(2);
 /// Why a peer is left.
 pub(super) const NOT_VOUCHED: &str =
     "somebody else answers there: the ticket's publisher does not vouch for its key";
-pub(super) const NOT_THERE: &str = "it does not offer what the ticket names: the file was changed \
-                                    there, or is not shared any more; ask for a new ticket";
+pub(super) const NOT_THERE: &str = "it does not offer what the ticket names";
 const NO_ANSWER: &str = "it does not answer the first question";
 
 /// Links that have been asked, and faces that wait until there is a name to ask them by.
@@ -91,8 +90,9 @@ impl Finding {
     }
 
     /// Whether nobody has it: somebody said so some time ago, and nobody else is asked.
-    pub(super) fn is_refused(&self, now: Duration) -> bool {
-        self.refused.is_some_and(|at| now >= at + REFUSED) && self.asked.is_empty()
+    pub(super) fn is_refused(&self, now: Duration, others_may_come: bool) -> bool {
+        let waited = |at| !others_may_come || now >= at + REFUSED;
+        self.asked.is_empty() && self.refused.is_some_and(waited)
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Duration> {

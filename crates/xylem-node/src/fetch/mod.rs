@@ -5,6 +5,7 @@
 
 mod error;
 mod finding;
+mod gone;
 mod waiting;
 mod work;
 

@@ -7,11 +7,13 @@ use bytes::Bytes;
 use xylem_forward::FaceId;
 use xylem_library::keys;
 use xylem_link::Level;
-use xylem_object::{Ticket, naming};
+use xylem_object::Ticket;
+use xylem_object::naming::{self, Request};
 use xylem_packet::{Data, Interest, NackReason, Name, Packet};
 use xylem_transfer::{FailReason, PeerId, Spec, Transfer, TransferEvent};
 
 use super::finding::{Finding, Found, NOT_THERE};
+use super::gone::Gone;
 use super::waiting::{Tried, Waiting};
 use super::{FetchError, TICK};
 use crate::dial::Dialler;
@@ -34,6 +36,8 @@ pub(super) struct Work {
     pub(super) manifest: Vec<u8>,
     /// Until it is.
     waiting: Waiting,
+    /// Who does not have it, or no longer.
+    gone: Gone,
     /// P, once it is known.
     pub(super) name: Option<Name>,
     /// Links that have to show who they are, or to tell the name, before they are asked for anything.
@@ -107,6 +111,7 @@ impl Work {
             swarm: None,
             manifest: Vec::new(),
             waiting: Waiting::default(),
+            gone: Gone::new(ticket),
             wanted_level,
             watch: None,
             name: ticket.name.clone(),
@@ -167,7 +172,7 @@ impl Work {
         }
         if self.manifest.is_empty()
             && self.dialler.count() == 0
-            && self.finding.is_refused(engine.now())
+            && self.finding.is_refused(engine.now(), self.dialler.is_dialling())
         {
             return Err(
                 self.failed(FailReason::NobodyHasIt { peers: self.dialler.tried().count() })
@@ -219,8 +224,10 @@ impl Work {
 
     /// Why nothing more comes.
     fn failed(&self, reason: FailReason) -> FetchError {
-        let refused = matches!(reason, FailReason::NobodyHasIt { peers: 1.. });
-        if self.manifest.is_empty() && !self.dialler.was_up() && !refused {
+        if let Some(sentence) = self.gone.sentence() {
+            return FetchError::Gone(sentence);
+        }
+        if self.manifest.is_empty() && !self.dialler.was_up() {
             let tried = self.tried().iter().map(Tried::to_string).collect::<Vec<_>>().join(", ");
             return FetchError::Unreachable { after: self.config.give_up, tried };
         }
@@ -302,6 +309,9 @@ impl Work {
         if self.watch.as_mut().is_some_and(|watch| watch.keep(&packet)) {
             return;
         }
+        if self.gone.handle_data(from, &packet) {
+            return;
+        }
         let (now, peer) = (engine.now(), peer_of(from));
         if marked {
             self.transfer.handle_marked_data(now, peer, packet);
@@ -320,14 +330,39 @@ impl Work {
     ) {
         let now = engine.now();
         let Ok(interest) = Interest::decode(packet) else { return };
-        match self.finding.handle_nack(now, &interest) {
-            None => self.transfer.handle_nack(now, peer_of(from), interest.name(), reason),
+        if let Some((face, asked)) = self.finding.handle_nack(now, &interest) {
             // A node between us and the publisher, say, where the name is all that is needed.
-            Some((face, asked)) if !asked.must_vouch && self.name.is_some() => {
-                self.admit(engine, face, asked.peer, on_event);
+            if !asked.must_vouch && self.name.is_some() {
+                return self.admit(engine, face, asked.peer, on_event);
             }
-            Some((face, _)) => engine.drop_face(face, NOT_THERE),
+            self.gone.refused(engine, (face, asked.peer), false, on_event);
+            return engine.drop_face(face, NOT_THERE);
         }
+        let pieces = match self.transfer.request_of(interest.name()) {
+            Some(Request::Manifest) => false,
+            Some(Request::Segment { .. } | Request::Tile { .. }) => true,
+            _ => return self.pass_nack(engine, from, &interest, reason),
+        };
+        // Who was named beside others may have a part only.
+        let whole = !pieces || self.dialler.may_find();
+        if reason == NackReason::NO_ROUTE && whole && self.dialler.is_named(from) {
+            let peer = (from, self.dialler.address(from));
+            self.gone.refused(engine, peer, pieces, on_event);
+        }
+        // While others are still being reached, what one does not have is not yet what nobody has.
+        if pieces || !self.dialler.is_reaching() {
+            self.pass_nack(engine, from, &interest, reason);
+        }
+    }
+
+    fn pass_nack(
+        &mut self,
+        engine: &Engine,
+        from: FaceId,
+        interest: &Interest<'_>,
+        reason: NackReason,
+    ) {
+        self.transfer.handle_nack(engine.now(), peer_of(from), interest.name(), reason);
     }
 
     /// A face came up. Over a link it is asked first, where it has to show who it is or to tell the

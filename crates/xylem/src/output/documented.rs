@@ -185,19 +185,3 @@ fn every_row_of_a_verb_is_documented() {
     assert!(rows.len() > 25, "{rows:?}");
     rows.iter().for_each(|name| assert!(!row(name).is_empty()));
 }
-
-#[cfg(feature = "bench")]
-#[test]
-fn rows_of_bench_are_documented() {
-    let mut reports = Vec::new();
-    xylem_bench::hash::run(&["streaming"], xylem_bench::Effort::ONCE, &mut |report| {
-        reports.push(report);
-        Ok::<(), std::convert::Infallible>(())
-    })
-    .expect("this table exists and its contenders agree");
-    let [table, what, why] = ["t", "w", "y"].map(str::to_owned);
-    reports.push(xylem_bench::Report::Absent(xylem_bench::report::Absent { table, what, why }));
-    for report in &reports {
-        assert_documented(&crate::bench::Row { report });
-    }
-}

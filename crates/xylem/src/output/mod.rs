@@ -23,7 +23,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use text::{bytes, clean, count, path_for_sums};
 use xylem_library::Stop;
-use xylem_library::{CheckpointMade, FlawFound, LibraryEvent};
+use xylem_library::{CheckpointMade, FlawFound, LibraryEvent, SkipReason};
 use xylem_node::Event;
 use xylem_node::mail::{MailEvent, Message, MessageContent};
 
@@ -261,6 +261,9 @@ impl Out {
                     false => format!("{start}..{end}: mended"),
                 };
                 self.line(&clean(&format!("{}: {what}", path.display())))?;
+            }
+            Event::Library(LibraryEvent::Skipped { why: SkipReason::Unreadable(why), .. }) => {
+                self.warn(&format!("no longer served as it was: {why}"));
             }
             Event::Library(LibraryEvent::Skipped { path, why }) => {
                 self.warn(&format!("left out {}: {why}", path.display()));
