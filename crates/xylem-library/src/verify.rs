@@ -154,6 +154,28 @@ pub fn verify(
     Ok(check.summary)
 }
 
+/// Hands each entry of the directory that `ticket` names to `each`, in listing order; `remote` is asked for
+/// the listing if `store` does not have it. It is proven before the first of them.
+///
+/// # Errors
+/// See [`VerifyError`].
+pub fn list(
+    store: &Store,
+    ticket: &Ticket,
+    remote: &mut dyn Remote,
+    stop: &Stop,
+    each: &mut dyn FnMut(&Entry),
+) -> Result<(), VerifyError> {
+    remote.target(std::slice::from_ref(ticket), 0);
+    let summary =
+        VerifySummary { root: ticket.root, bytes: 0, files: 0, damage: Vec::new(), located: true };
+    let listed = Check { ticket, store, remote, unreachable: false, summary, stop }.listing()?;
+    for found in listed.entries() {
+        each(&found?.entry);
+    }
+    Ok(())
+}
+
 struct Check<'a> {
     ticket: &'a Ticket,
     store: &'a Store,

@@ -29,6 +29,7 @@ mod share;
 mod stop;
 mod store;
 mod sum;
+mod ticket;
 mod traffic;
 mod trial;
 mod trusting;

@@ -10,7 +10,7 @@ use crate::exit::{Exit, Failure};
 use crate::output::Out;
 use crate::{
     bench, ctl, extras, get, inbox, key, node, peek, ping, put, scrub, send, share, store, sum,
-    traffic, trial, verify,
+    ticket, traffic, trial, verify,
 };
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches};
 use std::ffi::OsString;
@@ -44,6 +44,7 @@ macro_rules! verb {
 const VERBS: &[Verb] = &[
     verb!("share", share::ShareArgs, share::run),
     verb!("get", get::GetArgs, get::run),
+    verb!("ticket", ticket::TicketArgs, ticket::run),
     verb!("send", send::SendArgs, send::run),
     verb!("inbox", inbox::InboxArgs, inbox::run),
     verb!("node", node::NodeArgs, node::run),
