@@ -29,7 +29,7 @@ use crate::held::Holdings;
 use crate::listed::{Entries, Listed, ListedError, ListedFiles};
 use crate::path::os_path;
 use crate::save::SaveOptions;
-use merge::{Merge, has_our_segments};
+use merge::Merge;
 use tree::Tree;
 
 /// Files that are named to the caller before they are fetched.
@@ -152,9 +152,9 @@ impl DirectorySink {
             return Ok(None);
         }
         // What an earlier run left has nodes there that must not be written over.
-        let nodes = !staging.was_resumed() && has_our_segments(&self.manifest);
-        let nodes = nodes.then(|| staging.outboard());
-        Merge::plan(store, path, listed, &self.exclude, self.delete, nodes, cx).map(Some)
+        let nodes = (!staging.was_resumed()).then(|| staging.outboard());
+        let how = (self.delete, self.manifest.segment);
+        Merge::plan(store, path, listed, &self.exclude, how, nodes, cx).map(Some)
     }
 }
 

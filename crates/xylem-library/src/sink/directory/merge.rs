@@ -9,13 +9,12 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use xylem_hash::Hash;
-use xylem_object::Manifest;
 use xylem_object::listing::{self, Entry, EntryKind};
 use xylem_store::{
-    Attributes, FileKind, FileState, Listing, OutboardFile, SmallFile, Staging, Store, Target,
-    Unset,
+    Attributes, FileKind, FileState, Listing, OutboardFile, SmallFile, Staging, Store, StoreError,
+    Target, Unset,
 };
-use xylem_tree::SegmentSize;
+use xylem_tree::{NODE_LEN, SegmentSize};
 
 use super::tree::entry_attributes;
 use crate::event::LibraryEvent;
@@ -30,6 +29,8 @@ use crate::stop::Stop;
 
 /// Files that are hashed together.
 const BATCH: usize = 4_096;
+/// Slots that are cleared in one go.
+const CLEARED: u64 = 4_096;
 /// Paths to be removed that are told.
 const MAX_TOLD: usize = 1_000;
 
@@ -38,6 +39,7 @@ pub(super) struct Merge {
     store: Store,
     target: Target,
     exclude: Exclusion,
+    segment: SegmentSize,
     /// By file number: how a file that stays was when it was hashed; 0 for one that does not.
     kept: Vec<u64>,
     /// What goes, directories before what is in them.
@@ -76,7 +78,7 @@ impl Merge {
         path: &Path,
         listed: &ListedFiles,
         exclude: &Exclusion,
-        delete: bool,
+        (delete, segment): (bool, SegmentSize),
         nodes: Option<&OutboardFile>,
         cx: &mut Context<'_>,
     ) -> Result<Self, SaveError> {
@@ -87,6 +89,7 @@ impl Merge {
             store: store.clone(),
             target: Target::open(store, path)?,
             exclude: exclude.clone(),
+            segment,
             kept: vec![0; usize::try_from(listed.totals().files).unwrap_or(usize::MAX)],
             removed: Vec::new(),
         };
@@ -143,9 +146,9 @@ impl Merge {
                         continue;
                     }
                     let state = FileState::of(&meta);
-                    let takes = packed_slots(*size, SegmentSize::DEFAULT) > 0;
+                    let takes = packed_slots(*size, self.segment) > 0;
                     let slot = Some(*slot).filter(|_| takes && nodes.is_some());
-                    let job = Job { path: place, state, slot };
+                    let job = Job { path: place, state, slot, segment: self.segment };
                     batch.push(Candidate { number: *number, root: *root, mark: mark(&state), job });
                 }
                 _ => {}
@@ -170,7 +173,7 @@ impl Merge {
     ) -> Result<(), SaveError> {
         let (mut wanted, mut jobs) = (Vec::new(), Vec::new());
         for Candidate { number, root, mark, job } in batch {
-            wanted.push((number, root, mark));
+            wanted.push((number, root, mark, (job.slot, job.state.size)));
             jobs.push(job);
         }
         let (medium, stop) = (&**self.store.medium(), Stop::new());
@@ -184,13 +187,16 @@ impl Merge {
                 .collect(),
             Err(e) => return Err(e.into()),
         };
-        for ((number, root, mark), is) in wanted.into_iter().zip(roots) {
+        for ((number, root, mark, (slot, size)), is) in wanted.into_iter().zip(roots) {
             let kept = usize::try_from(number).ok().and_then(|number| self.kept.get_mut(number));
             if let (Some(kept), true) = (kept, is == Some(root)) {
                 *kept = mark;
                 if let (Some(_), Some(holdings)) = (nodes, cx.holdings) {
                     holdings.there(number);
                 }
+            } else if let (Some(nodes), Some(slot)) = (nodes, slot) {
+                // Nothing stays there but the tree of what was published.
+                clear(nodes, slot, packed_slots(size, self.segment))?;
             }
         }
         Ok(())
@@ -336,6 +342,17 @@ impl Merge {
     }
 }
 
+/// Writes slots as if they never had been.
+fn clear(nodes: &OutboardFile, slot: u64, slots: u64) -> Result<(), StoreError> {
+    let (mut at, zeros) = (slot, vec![0; NODE_LEN * slots.min(CLEARED) as usize]);
+    while at < slot + slots {
+        let piece = &zeros[..NODE_LEN * (slot + slots - at).min(CLEARED) as usize];
+        nodes.file().write_all(piece, at * NODE_LEN as u64)?;
+        at += CLEARED;
+    }
+    Ok(())
+}
+
 /// What is said of a hard link that became a copy.
 pub(super) fn copied(path: &[u8], target: &[u8]) -> String {
     let (path, target) = (os_path(path), os_path(target));
@@ -347,7 +364,7 @@ pub(super) fn copied(path: &[u8], target: &[u8]) -> String {
 fn wanted(
     entries: &mut std::iter::Peekable<Entries>,
     path: &[u8],
-) -> Result<Option<FileKind>, xylem_store::StoreError> {
+) -> Result<Option<FileKind>, StoreError> {
     loop {
         match entries.peek() {
             Some(Ok(listed)) if listed.entry.path.as_slice() < path => drop(entries.next()),
@@ -360,9 +377,4 @@ fn wanted(
             _ => return Ok(None),
         }
     }
-}
-
-/// Whether the signed segments are those that are made here, so that trees made here serve.
-pub(super) fn has_our_segments(manifest: &Manifest) -> bool {
-    manifest.segment == SegmentSize::DEFAULT
 }
