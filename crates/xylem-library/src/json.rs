@@ -32,6 +32,11 @@ pub fn path<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error
     serializer.serialize_str(&path.to_string_lossy())
 }
 
+/// Paths, as [`path`] has them.
+pub(crate) fn paths<S: Serializer>(paths: &[PathBuf], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(paths.iter().map(|path| path.to_string_lossy()))
+}
+
 /// A path, or null.
 ///
 /// # Errors
@@ -49,10 +54,10 @@ pub fn seconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S
 }
 
 /// As [`text`], or null.
-pub(crate) fn some_text<T: Display, S: Serializer>(
-    value: &Option<T>,
-    to: S,
-) -> Result<S::Ok, S::Error> {
+///
+/// # Errors
+/// As [`text`].
+pub fn some_text<T: Display, S: Serializer>(value: &Option<T>, to: S) -> Result<S::Ok, S::Error> {
     match value {
         Some(value) => to.collect_str(value),
         None => to.serialize_none(),

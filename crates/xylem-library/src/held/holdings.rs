@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use xylem_hash::Hash;
 use xylem_object::listing::EntryKind;
-use xylem_object::{Have, Kind, Manifest, ObjectId};
-use xylem_store::{FileRef, OpenHow, OutboardFile, Part, Partial, Store, StoreError};
+use xylem_object::{Have, ObjectId};
+use xylem_store::{FileRef, OutboardFile, Partial, StoreError};
 use xylem_tree::{Geometry, SegmentIndex, SegmentSet};
 
 use crate::listed::ListedFiles;
@@ -51,6 +51,8 @@ struct Tree {
     place: PathBuf,
     files: ListedFiles,
     whole: SegmentSet,
+    /// Files that lie where the directory comes to lie, and can be served from there.
+    there: SegmentSet,
     outboards: OutboardFile,
 }
 
@@ -120,22 +122,11 @@ impl Holdings {
         self.state().objects.insert(ObjectId::Root, Object { open, have });
     }
 
-    /// A file that an earlier run finished is served where its tree was kept; false if it can't be.
-    pub fn finished(&self, store: &Store, manifest: &Manifest, path: &Path) -> bool {
-        let outboard = store.outboard(&manifest.root, Part::Outboard).ok().flatten();
-        let file = FileRef::open(&**store.medium(), path, OpenHow::Read).ok();
-        let (Kind::File, Some(file), Some(outboard)) = (manifest.kind, file, outboard) else {
-            return false;
-        };
-        self.kept(&manifest.geometry(), file, outboard);
-        true
-    }
-
     /// A directory's listing is known: these are its regular files, which come to lie below `place`.
     pub(crate) fn plan(&self, place: &Path, files: ListedFiles, outboards: OutboardFile) {
         let whole = SegmentSet::new(files.totals().files);
-        let place = place.to_path_buf();
-        self.state().tree = Some(Tree { place, files, whole, outboards });
+        let (place, there) = (place.to_path_buf(), whole.clone());
+        self.state().tree = Some(Tree { place, files, whole, there, outboards });
     }
 
     /// A file of the directory is whole and in its place.
@@ -147,10 +138,20 @@ impl Holdings {
         state.objects.remove(&ObjectId::File(number));
     }
 
+    /// A file of the directory lies unchanged where the directory comes to lie, and its nodes with
+    /// those of the others.
+    pub(crate) fn there(&self, number: u64) {
+        if let Some(tree) = &mut self.state().tree {
+            tree.there.insert(number);
+        }
+    }
+
     /// The directory has its final name.
     pub fn moved(&self, place: &Path) {
         if let Some(tree) = &mut self.state().tree {
             tree.place = place.to_path_buf();
+            let Tree { whole, there, .. } = tree;
+            there.ranges().for_each(|range| whole.insert_range(range));
         }
     }
 

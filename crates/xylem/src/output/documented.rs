@@ -87,6 +87,7 @@ fn events() -> Vec<Event> {
             last: false,
         }),
         LibraryEvent::Contents { files: vec![ListedSize { path: path(), size: 1 }], more: 0 },
+        LibraryEvent::Removing { files: 1, paths: vec![path()] },
         LibraryEvent::Resumed { bytes: 1 },
         LibraryEvent::Flaw(FlawFound {
             path: path(),
@@ -114,6 +115,7 @@ fn events() -> Vec<Event> {
             root,
             bytes: 1,
             files: 1,
+            signed_by: None,
             listen: vec![address],
             plain: vec![],
             carriers: vec![peer()],
@@ -131,7 +133,11 @@ fn events() -> Vec<Event> {
         Event::PeerMisbehaved { peer: peer(), what: "w".into() },
         Event::Found { name: "n".into(), directory: true, root, bytes: 1, files: 1 },
         Event::Progress { verified: 1, total: 2, peers: 3 },
-        Event::Offering { listen: vec![address], key: [1; 32] },
+        Event::Offering {
+            listen: vec![address],
+            key: [1; 32],
+            ticket: Some(Box::new(ticket.clone())),
+        },
         Event::Seeding(Box::new(summary)),
     ];
     events.extend(library.into_iter().map(Event::Library));
@@ -146,7 +152,7 @@ fn every_event_is_one_documented_line() {
     assert_eq!(
         found,
         "shared listening registered peer_connected unanswered shaped peer_gone peer_misbehaved found progress \
-         offering done hashing trouble skipped checkpoint contents resumed flaw mended mail mail \
+         offering done hashing trouble skipped checkpoint contents removing resumed flaw mended mail mail \
          mail_queued mail_delivered mail_waiting mail_fetched"
     );
 }
