@@ -36,6 +36,7 @@ pub mod publications;
 pub mod publish;
 
 pub mod held;
+pub mod peers;
 pub mod sink;
 
 pub mod follow;

@@ -96,6 +96,8 @@ pub struct Publications {
     lengths: Vec<(usize, usize)>,
     /// How many are files that grow.
     growing: usize,
+    /// What the publisher whose machine this is says of our link key, for who asks for what is not here.
+    vouch: Option<[u8; VOUCH_LEN]>,
     /// Answers to who knows a root and no name.
     finds: HashMap<FindId, (PublicationId, Vec<u8>)>,
     /// What was asked for last: what is asked for next is most likely of the same.
@@ -126,6 +128,12 @@ impl Publications {
             |id: &PublicationId| xylem_object::naming::version(all[id].publication().prefix());
         same.sort_by_key(|id| std::cmp::Reverse((version(id), *id)));
         id
+    }
+
+    /// From now on shows who asks for what is not here that it is the publisher's machine all the same, of
+    /// which it may ask what there is instead.
+    pub fn set_vouch(&mut self, vouch: [u8; VOUCH_LEN]) {
+        self.vouch = Some(vouch);
     }
 
     /// Also answers who asks for it by its root over a link to `link_key`, for which its publisher
@@ -203,11 +211,14 @@ impl Publications {
             return (Some(id), content.answer(now, interest, out));
         }
         if let Some(asked) = FindId::parse(name) {
-            let Some((id, packet)) = self.finds.get(&asked) else {
-                return (None, Ok(Answer::NotOurs));
-            };
-            out.extend_from_slice(packet);
-            return (Some(*id), Ok(Answer::Data));
+            if let Some((id, packet)) = self.finds.get(&asked) {
+                out.extend_from_slice(packet);
+                return (Some(*id), Ok(Answer::Data));
+            }
+            let absent = find::Answer { vouch: self.vouch, manifest: &[] };
+            let packet = self.vouch.and_then(|_| asked.packet(&absent).ok());
+            out.extend_from_slice(packet.as_deref().unwrap_or_default());
+            return (None, Ok(if packet.is_some() { Answer::Data } else { Answer::NotOurs }));
         }
         let mut without_answer = None;
         for at in 0..self.lengths.len() {

@@ -31,6 +31,7 @@ use crate::error::Error;
 use crate::event::{Flaw, LibraryEvent};
 use crate::hashing::packed_slots;
 use crate::path::os_bytes;
+use crate::record::known_size;
 use crate::remote::Remote;
 use crate::rescan::{Readers, on_cores};
 use crate::stop::Stop;
@@ -101,7 +102,7 @@ impl Scrub<'_> {
             self.directory(target, &mut mender, on_event)?;
         } else {
             let mut tree = Tree::open(&store, target.root, Part::Outboard)?;
-            let size = match target.size {
+            let size = match target.size.or_else(|| known_size(&store, &target.root)) {
                 Some(size) => Some(size),
                 None => mender.published_size()?,
             };

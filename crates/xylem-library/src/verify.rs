@@ -24,6 +24,7 @@ use crate::json;
 use crate::listed::{Listed, ListedError, ListedFiles};
 use crate::path::{canonical, os_bytes, os_path};
 use crate::publish::{PublishError, root_of};
+use crate::record::known_size;
 use crate::remote::{Keep, Remote, Wanted};
 use crate::rescan::{Readers, Subject, inspect};
 use crate::stop::Stop;
@@ -316,10 +317,8 @@ impl Check<'_> {
         if let Some(size) = self.ticket.size {
             return Ok(size);
         }
-        let root = self.ticket.root;
-        let mut known = self.store.known()?.filter_map(Result::ok);
-        if let Some(known) = known.find(|known| known.root == root && !known.directory) {
-            return Ok(known.state.size);
+        if let Some(size) = known_size(self.store, &self.ticket.root) {
+            return Ok(size);
         }
         Ok(self.connect()?.map_or(is, |published| published.size()))
     }

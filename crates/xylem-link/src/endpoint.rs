@@ -164,24 +164,6 @@ impl Endpoint {
         self.dial(now, (remote, expected, EnvelopeKey::new(expected)))
     }
 
-    /// Dials whoever answers `knock` at `remote` ([`Self::answer_knock`]), whatever its key: that is to
-    /// be judged once it has been proven ([`Link::peer`]). Only those who know the knock can
-    /// tell that this is a handshake.
-    pub fn connect_by_knock(
-        &mut self,
-        now: Duration,
-        remote: SocketAddr,
-        knock: &[u8; 32],
-    ) -> LinkId {
-        self.dial(now, (remote, None, EnvelopeKey::of_knock(knock)))
-    }
-
-    /// From now on dialers who know this value, and not our key, are answered, too, whether
-    /// [`Config::accept_open`] is on or not. At most [`MAX_KNOCKS`] are known; false past that.
-    pub fn answer_knock(&mut self, knock: &[u8; 32]) -> bool {
-        self.envelopes.add_knock(knock)
-    }
-
     fn dial(&mut self, now: Duration, to: (SocketAddr, Option<PeerKey>, EnvelopeKey)) -> LinkId {
         let id = self.new_id();
         if self.links.len() >= self.config.max_links {

@@ -11,8 +11,8 @@ use xylem_object::Ticket;
 use crate::engine::Engine;
 use crate::fetch::FetchError;
 use crate::peer::{FaceAddress, Peer};
-use crate::peers::Found;
 use crate::uri::resolved;
+use xylem_library::peers::Found;
 
 /// Pause before everybody is dialled again when nobody is left.
 const REDIAL: Duration = Duration::from_secs(1);

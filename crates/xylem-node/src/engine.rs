@@ -211,17 +211,6 @@ impl Engine {
         self.net.limits = limits;
     }
 
-    /// Answers who dials by this instead of our key; see [`LinkEndpoint::answer_knock`].
-    pub(crate) fn answer_knock(&mut self, knock: &[u8; 32]) {
-        // Past the limit only who knows the key is answered, or where that is allowed, anybody.
-        self.net.endpoint.answer_knock(knock);
-    }
-
-    /// Dials links whose key is not known by this; see [`LinkEndpoint::answer_knock`].
-    pub(crate) fn set_knock(&mut self, knock: [u8; 32]) {
-        self.net.knock = Some(knock);
-    }
-
     /// Time since the engine was made: the `now` of every sans-io part.
     pub(crate) fn now(&self) -> Duration {
         self.net.epoch.elapsed()

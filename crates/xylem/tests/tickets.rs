@@ -312,3 +312,136 @@ fn from_needs_no_key() {
     let pinned = format!("{}@{}", key(&b), other.link);
     assert_eq!(fetch(&pinned, &[]).0, Some(0));
 }
+
+fn looked(store: &Path, arguments: &[&str]) -> (Option<i32>, String) {
+    let mut command = xylem(store);
+    command.arg("ticket").args(arguments).stdin(Stdio::null());
+    let output = finish(command);
+    assert!(!stderr(&output).contains("panicked"), "{}", stderr(&output));
+    (output.status.code(), String::from_utf8(output.stdout).unwrap())
+}
+
+/// What it says itself at once and always; name and size from who has it; the listing where it is asked for.
+#[test]
+fn a_ticket_can_be_looked_into_without_fetching() {
+    let dir = tempfile::tempdir().unwrap();
+    let photos = dir.path().join("photos");
+    fs::create_dir_all(photos.join("sub")).unwrap();
+    file(&photos, "a.jpg", &noise(20_000, 8));
+    file(&photos.join("sub"), "b.jpg", &noise(5, 9));
+    let share = Share::start(&photos, &dir.path().join("store"));
+    let (ticket, other) = (ticket_of(&share), dir.path().join("other"));
+    let (code, said) = looked(&other, &[&share.ticket]);
+    assert_eq!(code, Some(0));
+    let name = share.shared["name"].as_str().unwrap();
+    for line in [
+        &format!("publisher  {}", ticket.publisher),
+        &format!("root       {}", ticket.root),
+        "kind       directory",
+        &format!("addresses  {}", share.link),
+        &format!("name       {name}"),
+        "saved as   photos",
+    ] {
+        assert!(said.lines().any(|said| said == line), "{line} is not in {said}");
+    }
+    assert!(said.contains("(20005 bytes) in 2 files"), "{said}");
+
+    let mut command = xylem(&other);
+    command.args(["--json", "ticket", &share.ticket, "--files"]);
+    let output = finish(command);
+    assert_exit(&output, 0);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let events: Vec<serde_json::Value> =
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |name: &str| events.iter().filter(|e| e["event"] == name).collect::<Vec<_>>();
+    let said = of("ticket")[0];
+    assert_eq!(
+        (&said["name"], &said["size"]),
+        (&serde_json::Value::Null, &serde_json::Value::Null)
+    );
+    assert_eq!(said["addresses"][0], share.link.as_str());
+    assert_eq!((&of("told")[0]["files"], &of("told")[0]["bytes"]), (&2.into(), &20_005.into()));
+    let entries: Vec<_> =
+        of("entry").iter().map(|e| (e["path"].clone(), e["size"].clone())).collect();
+    assert_eq!(
+        entries,
+        [("a.jpg".into(), 20_000.into()), ("sub".into(), 0.into()), ("sub/b.jpg".into(), 5.into())]
+    );
+
+    drop(share);
+    let text = ticket.to_string();
+    for arguments in [&[&*text, "--offline"][..], &[&text, "--timeout", "0.3"]] {
+        let (code, said) = looked(&other, arguments);
+        assert_eq!(code, Some(0), "{said}");
+        assert!(said.contains(&format!("root       {}", ticket.root)), "{said}");
+        assert!(
+            said.contains("name       unknown") && said.contains("size       unknown"),
+            "{said}"
+        );
+    }
+    assert_eq!(looked(&other, &[&text, "--files", "--timeout", "0.3"]).0, Some(3));
+    assert_eq!(looked(&other, &[&text[..text.len() - 1]]).0, Some(2));
+}
+
+/// `--announce` may name a host; whoever dials looks it up.
+#[test]
+fn an_address_may_be_a_host_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = file(dir.path(), "source", &noise(50_000, 10));
+    let share = Share::start(&source, &dir.path().join("store"));
+    let port = share.link.rsplit(':').next().unwrap();
+    let addresses = vec![format!("localhost:{port}").parse().unwrap()];
+    let named = Ticket { addresses, ..ticket_of(&share) }.to_string();
+    let out = dir.path().join("out");
+    assert_exit(&get(&dir.path().join("other"), &[&named, "-o", text(&out)]), 0);
+    let nowhere = vec!["no-such-host.invalid:7348".parse().unwrap()];
+    let nowhere = Ticket { addresses: nowhere, ..ticket_of(&share) }.to_string();
+    let output = get(&dir.path().join("other"), &[&nowhere, "--timeout", "1"]);
+    assert_exit(&output, 3);
+    assert!(stderr(&output).contains("no-such-host.invalid"), "{}", stderr(&output));
+}
+
+/// What `share` says on a terminal of so many rows, up to its last line.
+#[cfg(target_os = "linux")]
+fn on_a_terminal(rows: u32, share: &str) -> String {
+    use std::io::Read;
+    let command = format!("stty rows {rows} cols 80; exec {share}");
+    let mut child = std::process::Command::new("script")
+        .args(["-qec", &command, "/dev/null"])
+        .env("TERM", "xterm")
+        .env_remove("NO_COLOR")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("`script`, of util-linux, is there");
+    let (mut said, mut byte) = (Vec::new(), [0]);
+    let mut stdout = child.stdout.take().unwrap();
+    while !said.ends_with(b"until Ctrl-C") && stdout.read(&mut byte).unwrap() > 0 {
+        said.push(byte[0]);
+    }
+    // The terminal's end is the program's.
+    child.kill().unwrap();
+    child.wait().unwrap();
+    String::from_utf8(said).unwrap()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_qr_code_does_not_scroll_the_ticket_away() {
+    if std::process::Command::new("script").arg("--version").output().is_err() {
+        return eprintln!("SKIPPED: `script` is not installed");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let source = file(dir.path(), "source", b"x");
+    let share = |n: u32, more: &str| {
+        let store = dir.path().join(format!("store-{n}"));
+        let (program, listen) = (common::XYLEM, "--listen 127.0.0.1:0");
+        format!("{program} --store {} share {listen} {more} {}", text(&store), text(&source))
+    };
+    let small = on_a_terminal(24, &share(1, ""));
+    assert!(small.contains("xylem:") && !small.contains('█'), "{small}");
+    assert!(small.lines().count() < 24, "{small}");
+    assert!(on_a_terminal(24, &share(2, "--qr")).contains('█'), "it was asked for");
+    assert!(on_a_terminal(50, &share(3, "")).contains('█'), "there is room");
+}

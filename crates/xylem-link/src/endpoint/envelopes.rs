@@ -1,8 +1,13 @@
 //! [`Envelopes`]: what dialers may know of this side, and the envelope that follows from each.
 
-use crate::PeerKey;
+use core::net::SocketAddr;
+use core::time::Duration;
+
+use super::Endpoint;
 use crate::envelope::EnvelopeKey;
+use crate::event::LinkId;
 use crate::handshake::DialedBy;
+use crate::keys::PeerKey;
 
 /// Most knocks that one endpoint answers: random bytes are held against each.
 pub const MAX_KNOCKS: usize = 64;
@@ -49,5 +54,25 @@ impl Envelopes {
         let knocks = knocks.map(|(number, (_, key))| (DialedBy::Knock(number), key));
         let open = open.then_some((DialedBy::Address, &self.open));
         core::iter::once((DialedBy::Key, &self.key)).chain(knocks).chain(open)
+    }
+}
+
+impl Endpoint {
+    /// Dials whoever answers `knock` at `remote` ([`Self::answer_knock`]), whatever its key: that is to
+    /// be judged once it has been proven ([`crate::Link::peer`]). Only those who know the knock can
+    /// tell that this is a handshake.
+    pub fn connect_by_knock(
+        &mut self,
+        now: Duration,
+        remote: SocketAddr,
+        knock: &[u8; 32],
+    ) -> LinkId {
+        self.dial(now, (remote, None, EnvelopeKey::of_knock(knock)))
+    }
+
+    /// From now on dialers who know this value, and not our key, are answered, too, whether
+    /// [`crate::Config::accept_open`] is on or not. At most [`MAX_KNOCKS`] are known; false past that.
+    pub fn answer_knock(&mut self, knock: &[u8; 32]) -> bool {
+        self.envelopes.add_knock(knock)
     }
 }

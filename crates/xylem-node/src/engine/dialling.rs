@@ -26,6 +26,17 @@ const OPENING: Duration = Duration::from_secs(15);
 const IDLE_UNDER_PRESSURE: Duration = Duration::from_secs(60);
 
 impl Engine {
+    /// Answers who dials by this instead of our key; see [`xylem_link::Endpoint::answer_knock`].
+    pub(crate) fn answer_knock(&mut self, knock: &[u8; 32]) {
+        // Past the limit only who knows the key is answered, or where that is allowed, anybody.
+        self.net.endpoint.answer_knock(knock);
+    }
+
+    /// Dials links whose key is not known by this; see [`xylem_link::Endpoint::answer_knock`].
+    pub(crate) fn set_knock(&mut self, knock: [u8; 32]) {
+        self.net.knock = Some(knock);
+    }
+
     /// Makes a face to a peer. It can be used once it has come up, which a event tells; a
     /// permanent face is kept and dialled again whatever happens.
     ///

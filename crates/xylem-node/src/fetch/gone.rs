@@ -65,6 +65,13 @@ impl Gone {
         self.peers.push(Refusing { face, peer, newer: false, pieces });
     }
 
+    /// A peer refused the first question, and may not be asked another.
+    pub(super) fn note(&mut self, face: FaceId, peer: FaceAddress) {
+        if self.peers.len() < MOST && !self.peers.iter().any(|gone| gone.peer == peer) {
+            self.peers.push(Refusing { face, peer, newer: false, pieces: false });
+        }
+    }
+
     /// Takes what a peer has instead; whether the packet is that.
     pub(super) fn handle_data(&mut self, from: FaceId, packet: &[u8]) -> bool {
         let Some((object, version)) = &self.wanted else { return false };

@@ -6,13 +6,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use xylem_forward::FaceId;
 use xylem_library::keys;
+use xylem_library::peers::{Answered, Finding, NOT_THERE};
 use xylem_link::Level;
 use xylem_object::Ticket;
 use xylem_object::naming::{self, Request};
 use xylem_packet::{Data, Interest, NackReason, Name, Packet};
 use xylem_transfer::{FailReason, PeerId, Spec, Transfer, TransferEvent};
 
-use super::finding::{Finding, Found, NOT_THERE};
 use super::gone::Gone;
 use super::waiting::{Tried, Waiting};
 use super::{FetchError, TICK};
@@ -201,7 +201,8 @@ impl Work {
         if self.dialler.redial_at().is_some_and(|t| t <= now) {
             self.dialler.dial(engine);
         }
-        self.finding.handle_timeout(engine, now);
+        let silent = self.finding.handle_timeout(now, &mut |face, asked| engine.ask(face, asked));
+        silent.into_iter().for_each(|(face, why)| engine.drop_face(face, why));
         if let Some(swarm) = &mut self.swarm {
             swarm.handle_timeout(engine, &mut self.dialler, on_event);
         }
@@ -333,9 +334,12 @@ impl Work {
         if let Some((face, asked)) = self.finding.handle_nack(now, &interest) {
             // A node between us and the publisher, say, where the name is all that is needed.
             if !asked.must_vouch && self.name.is_some() {
-                return self.admit(engine, face, asked.peer, on_event);
+                return self.admit(engine, face, on_event);
             }
-            self.gone.refused(engine, (face, asked.peer), false, on_event);
+            // Who has not shown who it is is asked for nothing by name.
+            if let Some(peer) = engine.face(face).map(|face| face.address.clone()) {
+                self.gone.note(face, peer);
+            }
             return engine.drop_face(face, NOT_THERE);
         }
         let pieces = match self.transfer.request_of(interest.name()) {
@@ -381,25 +385,20 @@ impl Work {
         let must_vouch = self.dialler.must_vouch(face);
         match key {
             Some(key) if must_vouch || self.name.is_none() => {
-                self.finding.ask(engine.now(), face, peer, key, must_vouch);
+                self.finding.ask(engine.now(), face, key, must_vouch);
             }
-            _ if self.name.is_none() => self.finding.wait(face, peer),
+            _ if self.name.is_none() => self.finding.wait(face),
             _ => {
                 self.tell_key(face, key, &peer, on_event);
-                self.admit(engine, face, peer, on_event);
+                self.admit(engine, face, on_event);
             }
         }
     }
 
     /// A face that may be asked for what is to be fetched.
-    fn admit(
-        &mut self,
-        engine: &mut Engine,
-        face: FaceId,
-        peer: FaceAddress,
-        on_event: &mut dyn FnMut(Event),
-    ) {
+    fn admit(&mut self, engine: &mut Engine, face: FaceId, on_event: &mut dyn FnMut(Event)) {
         let now = engine.now();
+        let Some(peer) = engine.face(face).map(|face| face.address.clone()) else { return };
         if !self.dialler.came_up(engine, face, &peer) {
             return;
         }
@@ -438,12 +437,31 @@ impl Work {
         packet: &Bytes,
         on_event: &mut dyn FnMut(Event),
     ) -> bool {
-        let (is_answer, found) = self.finding.handle_answer(engine, packet);
-        let Some(Found { face, asked, manifest, vouched }) = found else { return is_answer };
+        let (face, key, manifest, vouched) = match self.finding.handle_answer(engine.now(), packet)
+        {
+            None => return false,
+            Some(Answered::Absent(face)) => {
+                if let Some(peer) = engine.face(face).map(|face| face.address.clone()) {
+                    self.gone.refused(engine, (face, peer), false, on_event);
+                }
+                if self.name.is_none() {
+                    engine.drop_face(face, NOT_THERE);
+                }
+                return true;
+            }
+            Some(Answered::Left(face, why)) => {
+                engine.drop_face(face, why);
+                return true;
+            }
+            Some(Answered::Found { face, key, manifest, vouched }) => {
+                (face, key, Bytes::from(manifest), vouched)
+            }
+        };
+        let Some(peer) = engine.face(face).map(|face| face.address.clone()) else { return true };
         if let Err(what) = self.transfer.offer_manifest(engine.now(), &manifest) {
             let what = what.to_string();
-            tracing::warn!(peer = %asked.peer, %what, "peer misbehaved");
-            on_event(Event::PeerMisbehaved { peer: asked.peer, what });
+            tracing::warn!(%peer, %what, "peer misbehaved");
+            on_event(Event::PeerMisbehaved { peer, what });
             engine.drop_face(face, "it misbehaved");
             return true;
         }
@@ -451,11 +469,11 @@ impl Work {
             self.name = Data::decode(&manifest).ok().map(|d| d.name().parent().to_name());
         }
         if !vouched {
-            self.tell_key(face, Some(asked.key), &asked.peer, on_event);
+            self.tell_key(face, Some(key), &peer, on_event);
         }
-        self.admit(engine, face, asked.peer, on_event);
-        for (face, peer) in self.finding.take_waiting() {
-            self.admit(engine, face, peer, on_event);
+        self.admit(engine, face, on_event);
+        for face in self.finding.take_waiting() {
+            self.admit(engine, face, on_event);
         }
         true
     }

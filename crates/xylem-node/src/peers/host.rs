@@ -15,7 +15,7 @@ use xylem_object::ticket::Address;
 use xylem_object::{Publication, PublicationError, PublisherId, Ticket};
 use xylem_packet::{Name, Packet};
 
-use super::announcers::Announcers;
+use super::seen_at;
 use crate::addresses::advertised;
 use crate::engine::{Engine, EngineEvent, Limits, Program};
 use crate::error::EngineError;
@@ -24,6 +24,7 @@ use xylem_library::held::Answers;
 use xylem_library::held::HeldSource;
 use xylem_library::held::Holdings;
 use xylem_library::keys;
+use xylem_library::peers::Announcers;
 use xylem_library::{Blame, Error, Failure, Stop};
 
 /// Links that others have made; more are refused.
@@ -270,7 +271,8 @@ impl Serve {
         if self.answers.answer(engine.now(), &interest, &mut self.answer) {
             return engine.send(&self.answer);
         }
-        match self.announcers.answer(engine, from, self.prefix.as_ref(), &interest) {
+        let asker = (from, seen_at(engine, from));
+        match self.announcers.answer(engine.now(), asker, self.prefix.as_ref(), &interest) {
             Some(answer) => engine.send(&answer),
             None => engine.refuse(packet),
         }

@@ -8,14 +8,15 @@ use xylem_link::Shaping;
 use xylem_object::PublisherId;
 use xylem_packet::Name;
 
-use super::finder::Finder;
 use super::host::{Host, HostError};
+use super::seen_at;
 use crate::dial::Dialler;
 use crate::engine::Engine;
 use crate::event::Event;
 use crate::peer::FaceAddress;
 use crate::summary::PeerBytes;
 use xylem_library::held::Holdings;
+use xylem_library::peers::Finder;
 
 /// A fetch that is over sooner neither listens nor asks: nobody would have anything of it.
 const SETTLING: Duration = Duration::from_millis(200);
@@ -109,7 +110,7 @@ impl Swarm {
             }
         }
         if self.finder.poll_timeout().is_some_and(|at| now >= at) {
-            self.finder.ask(engine, dialler.links());
+            self.finder.ask(now, dialler.links(), &mut |face, asked| engine.ask(face, asked));
         }
         while let Some(found) = self.finder.next(now) {
             tracing::debug!(addresses = ?found.addresses, "dialling a peer that others told of");
@@ -122,7 +123,8 @@ impl Swarm {
 
     /// A packet that may answer what a peer was asked here; whether it does.
     pub(crate) fn handle_answer(&mut self, engine: &Engine, from: FaceId, packet: &[u8]) -> bool {
-        self.finder.handle_answer(engine, from, packet)
+        let near = || seen_at(engine, from).is_some_and(|ip| ip.is_loopback());
+        self.finder.handle_answer(engine.now(), from, near, packet)
     }
 
     /// A face came up and is asked.

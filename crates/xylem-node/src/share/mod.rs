@@ -168,6 +168,7 @@ pub(crate) fn share_with(
     engine.serve(find::prefix().as_ref());
     let mail_server = MailServer::open(&options.store, None)?;
     let mut server = Server::new(options.shaping.level, mail_server, ends, events, on_event);
+    server.set_vouch(vouch);
     for (path, content) in options.paths.iter().zip(contents) {
         let (prefix, manifest) = content.newest();
         let mut ticket = Ticket {

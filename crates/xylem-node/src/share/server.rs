@@ -16,9 +16,10 @@ use crate::clock::wall_clock;
 use crate::engine::{Engine, EngineEvent, Program};
 use crate::event::{Event, from_library};
 use crate::mail::MailServer;
-use crate::peers::Announcers;
+use crate::peers::seen_at;
 use crate::register::Registrar;
 use crate::shaping;
+use xylem_library::peers::Announcers;
 use xylem_library::publications::{Content, PublicationId, Publications};
 use xylem_library::{LibraryEvent, SkipReason, Stop, advised};
 
@@ -76,6 +77,11 @@ impl<'a> Server<'a> {
         }
     }
 
+    /// The publisher's word for our link key.
+    pub(super) fn set_vouch(&mut self, vouch: [u8; VOUCH_LEN]) {
+        self.publications.set_vouch(vouch);
+    }
+
     /// Serves one more, whose publisher may vouch for our link key.
     pub(super) fn add(
         &mut self,
@@ -117,8 +123,9 @@ impl<'a> Server<'a> {
                 let content = id.and_then(|id| self.publications.get(id));
                 let Some((id, content)) = id.zip(content) else { return engine.refuse(packet) };
                 let prefix = content.publication().prefix();
+                let asker = (from, seen_at(engine, from));
                 let announcers = self.announcers.entry(id).or_default();
-                if let Some(hints) = announcers.answer(engine, from, prefix, &interest) {
+                if let Some(hints) = announcers.answer(now, asker, prefix, &interest) {
                     engine.send(&hints);
                 }
             }
