@@ -125,7 +125,6 @@ pub(crate) struct Network {
     unfinished: Vec<Source>,
     ready: Vec<Source>,
     endpoint: LinkEndpoint,
-    /// What links are dialled by whose key is not known.
     knock: Option<[u8; 32]>,
     link_sockets: Vec<Udp>,
     udp_sockets: Vec<Udp>,
