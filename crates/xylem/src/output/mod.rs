@@ -23,6 +23,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use text::{bytes, clean, count, path_for_sums};
 use xylem_library::Stop;
+use xylem_library::reachable::LeftOut;
 use xylem_library::{CheckpointMade, FlawFound, LibraryEvent, SkipReason};
 use xylem_node::Event;
 use xylem_node::mail::{MailEvent, Message, MessageContent};
@@ -208,6 +209,8 @@ impl Out {
             }
             Event::Shared { ticket, name, root, bytes: size, files, listen, plain, carriers } => {
                 // First of all, and alone, so that `read ticket` in a script gets just that.
+                let at_home = reaching::is_here_alone(&ticket.addresses);
+                let reachable = reaching::list(&ticket.addresses);
                 let ticket = ticket.to_string();
                 self.line(&ticket)?;
                 let what = format!("{}, {}", bytes(size), count(files, "file"));
@@ -218,7 +221,10 @@ impl Out {
                 };
                 let mut at = join(listen);
                 if !at.is_empty() {
-                    self.note(&format!("Listening on {at} (encrypted)"));
+                    self.detail(&format!("Listening on {at} (encrypted)"));
+                }
+                if !reachable.is_empty() {
+                    self.note(&format!("Reachable at {reachable} (encrypted)"));
                 }
                 // A ticket names no carriers.
                 let from = match (at.is_empty(), carriers.first()) {
@@ -232,7 +238,9 @@ impl Out {
                 if !plain.is_empty() {
                     self.note(&format!("Listening on {} (plain NDN, not encrypted)", join(plain)));
                 }
-                self.note("\nTo fetch it, on any machine that reaches this one:\n");
+                let place =
+                    if at_home { "this machine" } else { "any machine that reaches this one" };
+                self.note(&format!("\nTo fetch it, on {place}:\n"));
                 self.note(&format!("  xylem get {ticket}{from}\n"));
                 if !self.quiet && io::stderr().is_terminal() {
                     self.show_qr(&ticket);
@@ -267,6 +275,14 @@ impl Out {
             }
             Event::Library(LibraryEvent::Skipped { path, why }) => {
                 self.warn(&format!("left out {}: {why}", path.display()));
+            }
+            Event::Reachable { left_out, .. } => {
+                for left in left_out {
+                    let LeftOut { address, interface, why } = left;
+                    self.detail(&clean(&format!(
+                        "not in the ticket: {address} on {interface} ({why})"
+                    )));
+                }
             }
             Event::Unanswered { peers, seconds } => {
                 if let Some(line) = reaching::unanswered(&peers, seconds) {
