@@ -81,11 +81,13 @@ fn a_ticket_names_the_addresses_that_a_person_would() {
     assert!(left.contains(&"docker0") && left.contains(&"lo"), "{told}");
 
     let mut child = run(&["-v"]);
-    let lines: Vec<String> = BufReader::new(child.stderr.take().unwrap())
-        .lines()
-        .map_while(Result::ok)
-        .take_while(|line| !line.starts_with("Serving until"))
-        .collect();
+    let mut lines = Vec::new();
+    for line in BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok) {
+        lines.push(line);
+        if lines.iter().any(|line| line.contains("on docker0")) {
+            break;
+        }
+    }
     let _ = child.kill();
     child.wait().unwrap();
     let says = |part: &str| assert!(lines.iter().any(|line| line.contains(part)), "{lines:?}");
