@@ -41,7 +41,8 @@ use xylem_object::Ticket;
   xylem get xylem:... --range 1G..1100M -o part.bin
   xylem get --follow xylem:... -o app.log      a file that still grows, written as it comes
   xylem get --follow xylem:... -o - | grep E   the same, to a pipe
-  xylem get /alice/film --publisher 3d40...    by name, newest version, signed by that key
+  xylem get /alice/film --publisher alice      by name, newest version, signed by somebody whom
+                                               `xylem inbox people` lists, or 64 hex digits
   xylem get /lab/data --insecure --from tcp://192.0.2.7   whatever that forwarder finds
 
 ",
@@ -206,7 +207,7 @@ pub(crate) fn run(args: GetArgs, common: &Common, out: &mut Out) -> Result<Exit,
     if args.ticket.starts_with('/') || args.ticket.starts_with("ndn:") {
         return by_name(args, output, &stop, common, out);
     }
-    if args.insecure || args.trust.believe() != Believe::Nobody {
+    if args.insecure || args.trust.is_given() {
         let what =
             "a ticket says whose it is: --publisher, --key, --trust and --insecure are for names";
         return Err(Failure::new(Exit::Usage, what));
@@ -304,7 +305,7 @@ fn by_name(
     common: &Common,
     out: &mut Out,
 ) -> Result<Exit, Failure> {
-    let believe = args.trust.believe();
+    let believe = args.trust.believe(common)?;
     if believe == Believe::Nobody && !args.insecure {
         let what = "whom to believe? give --publisher, --key or --trust; or --insecure, to take \
                     whatever comes";

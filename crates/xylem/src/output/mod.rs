@@ -69,7 +69,9 @@ pub(crate) struct Out {
 impl Out {
     /// Settles from the flags and from what standard error is.
     pub(crate) fn new(common: &Common) -> Self {
-        let terminal = io::stderr().is_terminal();
+        // A dumb terminal has no colours and no cursor to move: it gets what a file would.
+        let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        let terminal = io::stderr().is_terminal() && !dumb;
         let color = match common.color {
             Color::Always => true,
             Color::Never => false,
@@ -220,6 +222,7 @@ impl Out {
             } => {
                 // First of all, and alone, so that `read ticket` in a script gets just that.
                 let at_home = reaching::is_here_alone(&ticket.addresses);
+                let publisher = ticket.publisher;
                 let reachable = reaching::list(&ticket.addresses);
                 let ticket = ticket.to_string();
                 self.line(&ticket)?;
@@ -229,7 +232,7 @@ impl Out {
                     let by = by.key_id();
                     self.note(&format!("Served on with the signature of {by}, as it was fetched"));
                 }
-                self.detail(&format!("root {root}"));
+                self.detail(&format!("root {root}, publisher {publisher}"));
                 let join = |all: Vec<std::net::SocketAddr>| {
                     all.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
                 };
