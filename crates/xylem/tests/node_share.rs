@@ -104,7 +104,8 @@ fn a_publisher_is_known_by_whatever_says_whose_key_it_is() {
         command.args(arguments);
         let output = finish(command);
         assert_exit(&output, 0);
-        (String::from_utf8(output.stdout).unwrap().trim().to_owned(), stderr(&output))
+        let said = stderr(&output);
+        (String::from_utf8(output.stdout).unwrap().trim().to_owned(), said)
     };
     let card = run(&store, &["inbox", "card"]).0;
     run(&other, &["inbox", "trust", "alice", &card]);
