@@ -26,13 +26,13 @@ use xylem_object::Ticket;
 ///
 /// The result appears under its final name only when it is complete; until then its verified
 /// pieces are kept beside it, and the same command goes on from there. The last line on standard
-/// output is what `xylem sum` prints for the result.
+/// output is what `xylem sum` prints for a file, and `xylem sum --tree` for a directory.
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
     "Examples:
   xylem get xylem:...                          into this directory, under its own name
   xylem get xylem:... -o films/                into that directory
-  xylem get xylem:... -o - | tar x             verified bytes in order, to a pipe
+  xylem get xylem:... -o - | tar x             a .tar that was shared, as its verified bytes come
   xylem get xylem:... --from 192.0.2.7:7000    from that peer only
   xylem get xylem:... --from udp://192.0.2.7   through an NDN forwarder
   xylem get xylem:... --seed                   and serve it to others until Ctrl-C
