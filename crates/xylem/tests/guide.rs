@@ -15,8 +15,6 @@ use std::process::{Child, Command, Stdio};
 
 use common::until;
 
-const GUIDE: &str = include_str!("../../../docs/guide.md");
-
 /// Somebody in the guide.
 struct Person {
     home: PathBuf,
@@ -168,7 +166,9 @@ fn what_the_guide_types_works() {
         name.chars().all(|c| c.is_ascii_lowercase()).then_some((name, command))
     };
     let (mut in_block, mut jobs, mut commands) = (false, 0, 0);
-    let mut lines = GUIDE.lines().peekable();
+    let guide_md = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide.md");
+    let text: &'static str = fs::read_to_string(guide_md).unwrap().leak();
+    let mut lines = text.lines().peekable();
     while let Some(line) = lines.next() {
         jobs += usize::from(line.starts_with("## "));
         if let Some(setup) = line.strip_prefix("<!-- setup ") {
@@ -179,7 +179,7 @@ fn what_the_guide_types_works() {
             in_block = line == "```console";
         } else if let Some((name, command)) = prompt(line).filter(|_| in_block) {
             let mut expected = Vec::new();
-            let goes_on = |line: &&str| prompt(line).is_none() && !line.starts_with("```");
+            let goes_on = |line: &&'static str| prompt(line).is_none() && !line.starts_with("```");
             while let Some(line) = lines.next_if(goes_on) {
                 expected.push(line);
             }
