@@ -31,6 +31,8 @@ pub mod record;
 
 pub mod publications;
 pub mod publish;
+pub mod registry;
+pub mod served;
 
 pub mod held;
 pub mod sink;

@@ -24,7 +24,7 @@ use mio::{Events, Poll, Token, Waker};
 use xylem_forward::{FaceId, FaceScope, Forwarder, Incoming};
 use xylem_link::{Endpoint as LinkEndpoint, StreamId};
 use xylem_mgmt::{FaceUri, Persistency, UriAuthority};
-use xylem_packet::{NackReason, NameRef};
+use xylem_packet::NackReason;
 
 use crate::error::EngineError;
 use crate::faces::{Face, Faces, Transport};
@@ -272,13 +272,6 @@ impl Engine {
     pub(crate) fn receive_capacity(&self) -> usize {
         let capacities = self.net.link_sockets.iter().chain(&self.net.udp_sockets);
         capacities.map(Udp::receive_capacity).min().unwrap_or(usize::MAX)
-    }
-
-    /// Routes a prefix to the program.
-    pub(crate) fn serve(&mut self, prefix: NameRef<'_>) {
-        self.forwarder
-            .add_route(prefix, self.program, 0)
-            .expect("one of the first routes of a forwarder, to a face that it has made");
     }
 
     /// Gives a packet of the program to the forwarder.

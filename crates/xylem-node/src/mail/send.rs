@@ -295,7 +295,7 @@ pub fn listen(
     let forwarder = Forwarder::new(Default::default(), Seed::from_random(keys::random()?));
     let mut engine = Engine::new(endpoint, forwarder)?;
     let at: Vec<Peer> = at.iter().map(|a| Peer::Link { address: *a, key: None }).collect();
-    for address in bind_links(&mut engine, &at)? {
+    for address in bind_links(&mut engine, &at, None)? {
         let at = FaceAddress::Uri(FaceUri::Xylem(uri::endpoint(address)));
         on_event(Event::Listening { uri: at });
     }

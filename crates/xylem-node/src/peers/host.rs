@@ -92,7 +92,7 @@ impl Host {
         let mut engine = Engine::new(endpoint, Forwarder::new(Default::default(), seed))?;
         engine.set_limits(Limits { faces: MAX_LINKS, ..Limits::default() });
         let listen = bind(&mut engine, listen)?;
-        engine.serve(name.as_ref());
+        engine.serve(name.as_ref())?;
         let waker = engine.waker()?;
         let source = HeldSource::new(holdings, publication.manifest().clone(), disk());
         let answers = Answers::new(publication, publisher, source);
