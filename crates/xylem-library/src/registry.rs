@@ -7,8 +7,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use xylem_store::{Clobber, Medium, StoreError, write_atomically};
+use xylem_store::{Clobber, Store, StoreError, write_atomically};
 
+use crate::disk::disk;
 use crate::path::{os_bytes, os_path};
 use crate::served::Counts;
 
@@ -63,13 +64,14 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// The folder of the service in a store, made if need be.
+    /// The folder of the service in a store; both are made if need be.
     ///
     /// # Errors
-    /// The medium's.
-    pub fn folder(medium: &dyn Medium, store: &Path) -> Result<PathBuf, StoreError> {
+    /// The store's.
+    pub fn folder(store: &Path) -> Result<PathBuf, StoreError> {
+        drop(Store::open(disk(), store)?);
         let folder = store.join(FOLDER);
-        match medium.create_dir(&folder, 0o700) {
+        match disk().create_dir(&folder, 0o700) {
             Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
                 Err(StoreError::from_io("create the directory", &folder, None, e))
             }
@@ -104,11 +106,11 @@ impl Registry {
     ///
     /// # Errors
     /// The medium's.
-    pub fn save(&self, medium: &dyn Medium, store: &Path) -> Result<(), StoreError> {
-        let path = Self::folder(medium, store)?.join(FILE);
+    pub fn save(&self, store: &Path) -> Result<(), StoreError> {
+        let path = Self::folder(store)?.join(FILE);
         let mut text = serde_json::to_vec_pretty(self).expect("plain fields");
         text.push(b'\n');
-        write_atomically(medium, &path, &text, 0o600, Clobber::Replace)
+        write_atomically(&*disk(), &path, &text, 0o600, Clobber::Replace)
     }
 
     /// The share that somebody means by its path or id.
@@ -118,7 +120,7 @@ impl Registry {
 }
 
 /// A path as text, or as its bytes where it is none.
-mod path_text {
+pub mod path_text {
     use super::*;
     use serde::{Deserializer, Serializer};
 
@@ -129,7 +131,11 @@ mod path_text {
         Bytes(Vec<u8>),
     }
 
-    pub(super) fn serialize<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
+    /// Writes it.
+    ///
+    /// # Errors
+    /// The serializer's.
+    pub fn serialize<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
         let form = match path.to_str() {
             Some(text) => Form::Text(text.to_owned()),
             None => Form::Bytes(os_bytes(path.as_os_str())),
@@ -137,7 +143,11 @@ mod path_text {
         form.serialize(to)
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// The deserializer's.
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
         Ok(match Form::deserialize(from)? {
             Form::Text(text) => PathBuf::from(text),
             Form::Bytes(bytes) => os_path(&bytes),
@@ -148,7 +158,6 @@ mod path_text {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use xylem_store::DiskMedium;
 
     fn share(path: &Path) -> Registered {
         Registered {
@@ -170,7 +179,7 @@ mod tests {
         let odd = os_path(b"/data/\xff");
         let registry =
             Registry { port: Some(7348), shares: vec![share(Path::new("/data/é")), share(&odd)] };
-        registry.save(&DiskMedium::new(), dir.path()).unwrap();
+        registry.save(dir.path()).unwrap();
         assert_eq!(Registry::load(dir.path()).unwrap(), registry);
         assert_eq!(registry.find(&odd, ""), Some(1));
         assert_eq!(registry.find(Path::new(""), &registry.shares[0].id()), Some(0));
@@ -183,7 +192,7 @@ mod tests {
     fn a_damaged_file_is_an_error_and_not_an_empty_list() {
         let dir = tempfile::tempdir().unwrap();
         let registry = Registry { port: None, shares: vec![share(Path::new("/a"))] };
-        registry.save(&DiskMedium::new(), dir.path()).unwrap();
+        registry.save(dir.path()).unwrap();
         let file = Registry::folder_of(dir.path()).join(FILE);
         let whole = std::fs::read(&file).unwrap();
         std::fs::write(&file, &whole[..whole.len() / 2]).unwrap();

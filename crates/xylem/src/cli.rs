@@ -152,6 +152,6 @@ impl Common {
 
 /// A directory that the environment names; the XDG base directory specification has relative paths
 /// ignored.
-fn absolute(variable: &str) -> Option<PathBuf> {
+pub(crate) fn absolute(variable: &str) -> Option<PathBuf> {
     std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute())
 }

@@ -108,6 +108,11 @@ impl<'a> Server<'a> {
         self.announcers.remove(&id);
     }
 
+    /// What was served so far.
+    pub(super) fn snapshot(&mut self) -> ServiceSnapshot {
+        ServiceSnapshot { counts: self.served.counts().clone(), peers: self.peers.len() }
+    }
+
     fn obey(&mut self, engine: &mut Engine) {
         let Some(commands) = self.commands.take() else { return };
         for command in commands.try_iter() {
@@ -118,8 +123,7 @@ impl<'a> Server<'a> {
                 }
                 Command::Remove(id) => self.remove(engine, id),
                 Command::Count(answer) => {
-                    let counts = self.served.counts().clone();
-                    let _ = answer.send(ServiceSnapshot { counts, peers: self.peers.len() });
+                    let _ = answer.send(self.snapshot());
                 }
             }
         }

@@ -75,11 +75,14 @@ impl ServiceHandle {
         self.send(Command::Remove(id));
     }
 
-    /// What was served since it began; nothing where it has ended.
-    pub fn snapshot(&self) -> ServiceSnapshot {
+    /// What was served since it began.
+    ///
+    /// # Errors
+    /// [`ShareError::Ended`] if the service has ended.
+    pub fn snapshot(&self) -> Result<ServiceSnapshot, ShareError> {
         let (answer, answered) = mpsc::channel();
         self.send(Command::Count(answer));
-        answered.recv().unwrap_or_default()
+        answered.recv().map_err(|_| ShareError::Ended)
     }
 
     fn send(&self, command: Command) {
@@ -90,7 +93,7 @@ impl ServiceHandle {
 }
 
 /// Serves what `ready` is handed the means to add, until `stop` is raised; `options` names no path.
-/// `port` is tried first where none is asked for.
+/// `port` is tried first where none is asked for; `ready` is told which it is. Returns what was served.
 ///
 /// # Errors
 /// See [`ShareError`].
@@ -100,7 +103,7 @@ pub fn serve(
     stop: &Stop,
     ready: impl FnOnce(ServiceHandle, Option<u16>),
     on_event: &mut dyn FnMut(Event),
-) -> Result<(), ShareError> {
+) -> Result<ServiceSnapshot, ShareError> {
     let mail = MailStore::open_existing(&options.store)?;
     while_delivering(mail.as_ref(), |events, ends| {
         let (mut engine, at) = bind(options, port, publisher_of(options)?.public())?;
@@ -115,7 +118,7 @@ pub fn serve(
         server.commands = Some(to_do);
         engine.run(&mut server, stop)?;
         engine.close();
-        Ok(())
+        Ok(server.snapshot())
     })
 }
 
