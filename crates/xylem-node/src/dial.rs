@@ -26,6 +26,8 @@ pub(crate) struct Dialler {
     /// Faces to peers that others told of, by key; the first address of one that answers is enough.
     found: HashMap<FaceId, [u8; 32]>,
     up: HashMap<FaceId, FaceAddress>,
+    /// Whether anybody has ever been.
+    was_up: bool,
     redial_at: Option<Duration>,
     /// What became of each peer, the last word counts.
     warnings: Vec<Option<String>>,
@@ -65,6 +67,7 @@ impl Dialler {
             dialled: HashMap::new(),
             found: HashMap::new(),
             up: HashMap::new(),
+            was_up: false,
             redial_at: None,
         })
     }
@@ -131,9 +134,12 @@ impl Dialler {
                 return false;
             }
         } else if self.one_node && self.up.keys().any(|up| self.dialled.contains_key(up)) {
+            // The node has answered: nothing went wrong with this address.
+            self.dialled.remove(&face);
             engine.drop_face(face, "another address of the same node answered first");
             return false;
         }
+        self.was_up = true;
         self.up.insert(face, peer.clone());
         true
     }
@@ -182,6 +188,32 @@ impl Dialler {
     /// The address of a face that is up.
     pub(crate) fn address(&self, face: FaceId) -> FaceAddress {
         self.up.get(&face).cloned().unwrap_or(FaceAddress::Gone(face))
+    }
+
+    /// Whether anybody has ever been up.
+    pub(crate) fn was_up(&self) -> bool {
+        self.was_up
+    }
+
+    /// Whether somebody named the peer behind a face.
+    pub(crate) fn is_named(&self, face: FaceId) -> bool {
+        self.dialled.contains_key(&face)
+    }
+
+    /// Whether somebody else who was named may still come up.
+    pub(crate) fn is_reaching(&self) -> bool {
+        !self.one_node && self.dialled.keys().any(|face| !self.up.contains_key(face))
+    }
+
+    /// Those that are dialled because somebody named them, and whether each is up.
+    pub(crate) fn tried(&self) -> impl Iterator<Item = (&Peer, bool)> {
+        let is_up = |i| self.up.keys().any(|face| self.dialled.get(face) == Some(&i));
+        self.peers.iter().enumerate().map(move |(i, peer)| (peer, is_up(i)))
+    }
+
+    /// What went wrong with one of them.
+    pub(crate) fn warning(&self, i: usize) -> Option<&str> {
+        self.warnings[i].as_deref()
     }
 
     /// What went wrong with whom, in one line.

@@ -133,10 +133,10 @@ pub(crate) fn unshare(args: UnshareArgs, common: &Common, out: &mut Out) -> Resu
         let request = Request::Unshare { path: path.clone(), id: id.clone() };
         let path = match control::ask(&store, &request, &mut |_| {})? {
             Some(Reply::Unshared { path }) => path,
-            Some(_) => return Err(Failure::new(Exit::Local, "the background node gives no answer")),
-            None => {
-                forget(&store, &path, &id)?.ok_or_else(|| service::not_shared(&path, &id))?
+            Some(_) => {
+                return Err(Failure::new(Exit::Local, "the background node gives no answer"));
             }
+            None => forget(&store, &path, &id)?.ok_or_else(|| service::not_shared(&path, &id))?,
         };
         out.json(&UnsharedRow { path: &path })?;
         out.note(&clean(&format!("{} is shared no more", path.display())));

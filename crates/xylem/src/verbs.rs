@@ -9,8 +9,8 @@ use crate::cli::{Cli, Common};
 use crate::exit::{Exit, Failure};
 use crate::output::Out;
 use crate::{
-    bench, ctl, extras, get, inbox, key, node, peek, ping, put, scrub, send, service, share, shares, store, sum,
-    traffic, trial, verify,
+    bench, ctl, extras, get, inbox, key, node, peek, ping, put, scrub, send, service, share,
+    shares, store, sum, traffic, trial, verify,
 };
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches};
 use std::ffi::OsString;

@@ -4,9 +4,12 @@
 //! each sleep, until the caller has what it wants.
 
 mod error;
+mod gone;
+mod waiting;
 mod work;
 
 pub use error::FetchError;
+pub use waiting::Tried;
 
 use std::collections::VecDeque;
 use std::time::Duration;

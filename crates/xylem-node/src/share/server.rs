@@ -157,8 +157,8 @@ impl<'a> Server<'a> {
                 engine.send(&self.answer);
             }
             Ok(_) => {
-                let Some(id) = id else { return };
-                let Some(content) = self.publications.get(id) else { return };
+                let content = id.and_then(|id| self.publications.get(id));
+                let Some((id, content)) = id.zip(content) else { return engine.refuse(packet) };
                 let prefix = content.publication().prefix();
                 if let Some((_, fetched)) = parse_notice(prefix, interest.name()) {
                     if let Some((sent, elapsed)) = self.served.fetched(now, id, from)
@@ -177,6 +177,7 @@ impl<'a> Server<'a> {
                 }
             }
             Err(e) => {
+                engine.refuse(packet);
                 if self.warned_of.insert(e.path().to_path_buf()) {
                     let why = SkipReason::Unreadable(advised(&e));
                     let path = e.path().to_path_buf();

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use xylem_library::{CheckpointMade, Flaw, FlawFound, LibraryEvent, ListedSize, SkipReason};
 use xylem_node::mail::{MailEvent, Message, MessageContent};
-use xylem_node::{Event, FaceAddress, GetSummary, PeerBytes, ShapeLevel};
+use xylem_node::{Event, FaceAddress, Fetched, GetSummary, PeerBytes, ShapeLevel, Tried};
 use xylem_object::{Kind, PublisherId, Ticket};
 use xylem_packet::Name;
 
@@ -107,6 +107,7 @@ fn events() -> Vec<Event> {
         MailEvent::Waiting { to, id, why, gone: false },
         MailEvent::Fetched { by, id },
     ];
+    let fetched = name.clone();
     let mut events = vec![
         Event::Shared {
             ticket: Box::new(ticket.clone()),
@@ -121,6 +122,10 @@ fn events() -> Vec<Event> {
         Event::Listening { uri: peer() },
         Event::Registered { forwarder: peer(), prefix: name },
         Event::PeerConnected { peer: peer() },
+        Event::Unanswered {
+            peers: vec![Tried { peer: peer(), connected: false, why: None }],
+            seconds: 0.5,
+        },
         Event::Shaped { peer: peer(), level: ShapeLevel::Low, wanted: ShapeLevel::High },
         Event::PeerGone { peer: peer(), why: "w".into() },
         Event::PeerMisbehaved { peer: peer(), what: "w".into() },
@@ -128,6 +133,14 @@ fn events() -> Vec<Event> {
         Event::Progress { verified: 1, total: 2, peers: 3 },
         Event::Offering { listen: vec![address], key: [1; 32] },
         Event::Seeding(Box::new(summary)),
+        Event::Fetched(Fetched {
+            peer: peer(),
+            name: fetched,
+            bytes: 1,
+            fetched: 1,
+            sent: 1,
+            elapsed: Duration::from_millis(500),
+        }),
     ];
     events.extend(library.into_iter().map(Event::Library));
     events.extend(mail.into_iter().map(Event::Mail));
@@ -140,8 +153,8 @@ fn every_event_is_one_documented_line() {
     let found = names.join(" ");
     assert_eq!(
         found,
-        "shared listening registered peer_connected shaped peer_gone peer_misbehaved found progress \
-         offering done hashing trouble skipped checkpoint contents resumed flaw mended mail mail \
+        "shared listening registered peer_connected unanswered shaped peer_gone peer_misbehaved found progress \
+         offering done fetched hashing trouble skipped checkpoint contents resumed flaw mended mail mail \
          mail_queued mail_delivered mail_waiting mail_fetched"
     );
 }
@@ -155,7 +168,7 @@ fn values_are_text_where_people_write_them() {
         assert!(line.contains(part), "{line}");
     }
     assert!(line.contains(r#""root":"af1349b9f5f9a1a6"#), "{line}");
-    let line = json_line(&events[10]);
+    let line = json_line(&events[11]);
     assert!(line.contains(r#""path":null"#) && line.contains(r#""seconds":0.5"#), "{line}");
     assert!(line.contains(r#""peers":[{"peer":"127.0.0.1:7","bytes":1}]"#), "{line}");
 }
@@ -179,20 +192,4 @@ fn every_row_of_a_verb_is_documented() {
     rows.retain(|name| !name.is_empty() && !name.contains('\\'));
     assert!(rows.len() > 25, "{rows:?}");
     rows.iter().for_each(|name| assert!(!row(name).is_empty()));
-}
-
-#[cfg(feature = "bench")]
-#[test]
-fn rows_of_bench_are_documented() {
-    let mut reports = Vec::new();
-    xylem_bench::hash::run(&["streaming"], xylem_bench::Effort::ONCE, &mut |report| {
-        reports.push(report);
-        Ok::<(), std::convert::Infallible>(())
-    })
-    .expect("this table exists and its contenders agree");
-    let [table, what, why] = ["t", "w", "y"].map(str::to_owned);
-    reports.push(xylem_bench::Report::Absent(xylem_bench::report::Absent { table, what, why }));
-    for report in &reports {
-        assert_documented(&crate::bench::Row { report });
-    }
 }

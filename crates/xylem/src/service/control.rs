@@ -101,7 +101,9 @@ pub(crate) fn ask(
     let mut connection = match UnixStream::connect(socket(store)) {
         Ok(connection) => connection,
         // Never one, or one that was killed.
-        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
+        Err(e)
+            if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) =>
+        {
             return Ok(None);
         }
         Err(e) => {

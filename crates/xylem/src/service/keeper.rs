@@ -120,7 +120,10 @@ impl Keeper {
         kept.registered.ticket = ticket;
         (kept.registered.bytes, kept.registered.files) = (shared.bytes, shared.files);
         state.save(&self.store, &snapshot).map_err(|mut e| {
-            e.message = format!("it is served until the background node ends, and then forgotten: {}", e.message);
+            e.message = format!(
+                "it is served until the background node ends, and then forgotten: {}",
+                e.message
+            );
             e
         })?;
         Ok(Reply::Shared(Box::new(shared)))
@@ -274,4 +277,3 @@ impl State {
         Ok(())
     }
 }
-

@@ -178,7 +178,7 @@ mod running {
     use std::sync::{Arc, mpsc};
     use std::thread;
     use xylem_library::registry::Registry;
-    use xylem_node::{HostPort, ShareOptions, Shaping};
+    use xylem_node::{HostPort, Shaping, ShareOptions};
 
     /// `xylem service run`
     pub(super) fn run(args: &RunArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {

@@ -76,8 +76,9 @@ pub(super) fn install(
                     here (--no-start writes the unit all the same)";
         return Err(Failure::new(Exit::Local, what));
     }
-    let program = std::env::current_exe()
-        .map_err(|e| Failure::new(Exit::Local, format!("cannot tell where this program is: {e}")))?;
+    let program = std::env::current_exe().map_err(|e| {
+        Failure::new(Exit::Local, format!("cannot tell where this program is: {e}"))
+    })?;
     run.links()?;
     let (place, text) = (place()?, text(&program, &store, run)?);
     // The unit may write there, so that it has to be there.
