@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use serde::Serialize;
 use xylem_hash::Hash;
+use xylem_library::mail::MailEvent;
 use xylem_library::{LibraryEvent, json};
 use xylem_link::Level;
 use xylem_object::Ticket;
 use xylem_packet::Name;
 
 use crate::fetch::Tried;
-use crate::mail::MailEvent;
 use crate::peer::FaceAddress;
 use crate::summary::GetSummary;
 

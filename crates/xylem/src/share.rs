@@ -9,6 +9,7 @@ use crate::service::{self, control};
 use crate::shaping::ShapeArgs;
 use crate::stop;
 use crate::values::{LinkAt, ListenAt, parse_bytes, parse_name, parse_seconds};
+pub(crate) use crate::values::{links, resolve};
 use clap::Args;
 use clap::builder::FalseyValueParser;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -16,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use xylem_library::LibraryEvent;
 use xylem_library::follow::{FollowOptions, Input};
-use xylem_node::{Event, HostPort, NDN_PORT, Peer, PeerUri, ShareOptions};
+use xylem_node::{Event, NDN_PORT, PeerUri, ShareOptions};
 
 /// Shares files and directories from where they are; prints a ticket for each and serves until Ctrl-C
 ///
@@ -246,31 +247,4 @@ fn follow(args: &ShareArgs) -> Result<Option<FollowOptions>, Failure> {
         every: args.every,
         input: from_input.then_some(keep),
     }))
-}
-
-/// Looks places up that flags name.
-pub(crate) fn resolve(places: &[ListenAt]) -> Result<Vec<SocketAddr>, Failure> {
-    places.iter().map(first).collect()
-}
-
-fn first(ListenAt(place): &ListenAt) -> Result<SocketAddr, Failure> {
-    HostPort::resolve(place).map(|found| found[0]).map_err(cannot_listen)
-}
-
-/// Looks up where the encrypted link is to listen.
-pub(crate) fn links(places: &[LinkAt]) -> Result<Vec<Peer>, Failure> {
-    places.iter().map(link).collect()
-}
-
-fn link(place: &LinkAt) -> Result<Peer, Failure> {
-    match place {
-        LinkAt::Udp(at) => Ok(Peer::Link { address: first(at)?, key: None }),
-        LinkAt::Carried(uri) => {
-            uri.resolve().map(|mut found| found.swap_remove(0)).map_err(cannot_listen)
-        }
-    }
-}
-
-fn cannot_listen(why: String) -> Failure {
-    Failure::new(Exit::Usage, format!("cannot listen there: {why}; give an address"))
 }
