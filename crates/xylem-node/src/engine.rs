@@ -420,8 +420,9 @@ impl Engine {
         self.flush_carriers(now);
     }
 
-    /// Says goodbye on every link, so that peers need not wait for a time-out.
+    /// Says goodbye on every link, after all that waits, so that peers need not wait for a time-out.
     pub(crate) fn close(&mut self) {
+        self.flush();
         let link = |(_, face): (FaceId, &Face)| match face.transport {
             Transport::Link(link) => Some(link),
             _ => None,
