@@ -54,6 +54,8 @@ pub(crate) struct Job {
     pub(crate) state: FileState,
     /// First slot of its outboard in the outboard file; `None` if none is kept.
     pub(crate) slot: Option<u64>,
+    /// Segments of its tree.
+    pub(crate) segment: SegmentSize,
 }
 
 /// Threads that hashing uses.
@@ -156,12 +158,11 @@ impl Pool<'_> {
                     _ => None,
                 };
                 let expected = Some(job.state);
-                let size = SegmentSize::DEFAULT;
                 match hash_file(
                     self.medium,
                     &job.path,
                     expected,
-                    size,
+                    job.segment,
                     kept,
                     &mut buffer,
                     self.counted,
@@ -197,8 +198,7 @@ impl Pool<'_> {
     }
 
     fn hash_big(&self, job: &Job) -> Result<Option<Hash>, StoreError> {
-        let reader =
-            RegionReader::open(self.medium, &job.path, Some(job.state), SegmentSize::DEFAULT)?;
+        let reader = RegionReader::open(self.medium, &job.path, Some(job.state), job.segment)?;
         let mut writer = self.writer(job);
         let mut builder = OutboardBuilder::new(*reader.geometry(), |slot, nodes: &[u8]| {
             writer.as_mut().map_or(Ok(()), |w| w.write(slot, nodes))

@@ -26,10 +26,13 @@ mod hashing;
 mod listed;
 mod ordered;
 mod rescan;
+mod trees;
 
 pub mod keys;
 pub mod record;
+pub mod signed;
 
+pub mod announcers;
 pub mod publications;
 pub mod publish;
 pub mod registry;

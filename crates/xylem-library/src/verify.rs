@@ -182,7 +182,8 @@ impl Check<'_> {
         meta: &Meta,
         on_event: &mut dyn FnMut(LibraryEvent),
     ) -> Result<Hash, HashError> {
-        let job = Job { path: path.to_path_buf(), state: FileState::of(meta), slot: None };
+        let (path, segment) = (path.to_path_buf(), SegmentSize::DEFAULT);
+        let job = Job { path, state: FileState::of(meta), slot: None, segment };
         Ok(hashing::hash_all(&**self.store.medium(), &[job], None, self.stop, on_event)?[0])
     }
 

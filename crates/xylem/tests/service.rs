@@ -472,7 +472,8 @@ fn the_unit_is_sound_and_sandboxed() {
             // It says nothing of a unit that it has nothing against.
             let said = String::from_utf8_lossy(&verified.stderr).into_owned();
             assert!(!said.contains("xylem.service"), "{said}");
-            let rated = analyze(&["security", "--user", "--offline=true", "--threshold=65"]).unwrap();
+            let rated =
+                analyze(&["security", "--user", "--offline=true", "--threshold=65"]).unwrap();
             let said = String::from_utf8_lossy(&rated.stdout);
             assert!(rated.status.success(), "{said}{}", stderr(&rated));
         }

@@ -18,9 +18,10 @@ use crate::engine::{Engine, EngineEvent, Program};
 use crate::event::{Event, Fetched, from_library};
 use crate::mail::MailServer;
 use crate::peer::FaceAddress;
-use crate::peers::Announcers;
+use crate::peers::linked_at;
 use crate::register::Registrar;
 use crate::shaping;
+use xylem_library::announcers::Announcers;
 use xylem_library::publications::{Content, PublicationId, Publications};
 use xylem_library::served::Served;
 use xylem_library::{LibraryEvent, SkipReason, Stop, advised};
@@ -172,7 +173,8 @@ impl<'a> Server<'a> {
                     return;
                 }
                 let announcers = self.announcers.entry(id).or_default();
-                if let Some(hints) = announcers.answer(engine, from, prefix, &interest) {
+                let seen = linked_at(engine, from);
+                if let Some(hints) = announcers.answer(now, from, seen, prefix, &interest) {
                     engine.send(&hints);
                 }
             }

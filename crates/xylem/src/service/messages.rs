@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use xylem_library::registry::path_text;
 use xylem_node::Event;
+use xylem_object::Ticket;
 
 /// Bytes of a request, at most.
 pub(crate) const MAX_REQUEST: u64 = 64 * 1024;
@@ -66,13 +67,17 @@ pub(crate) struct Shared {
     root: String,
     pub(crate) bytes: u64,
     pub(crate) files: u64,
+    /// Whether it is signed by whoever it was fetched from, and not by the key of this store.
+    #[serde(default)]
+    onward: bool,
     listen: Vec<SocketAddr>,
 }
 
 impl Shared {
     /// `None` for another event.
     pub(crate) fn of(event: &Event) -> Option<Self> {
-        let Event::Shared { ticket, name, root, bytes, files, listen, .. } = event else {
+        let Event::Shared { ticket, name, root, bytes, files, signed_by, listen, .. } = event
+        else {
             return None;
         };
         Some(Self {
@@ -81,6 +86,7 @@ impl Shared {
             root: root.to_string(),
             bytes: *bytes,
             files: *files,
+            onward: signed_by.is_some(),
             listen: listen.clone(),
         })
     }
@@ -93,8 +99,10 @@ impl Shared {
     /// The event again.
     pub(crate) fn event(self) -> Result<Event, Failure> {
         let strange = || Failure::new(Exit::Local, "the background node says what is no share");
+        let ticket: Ticket = self.ticket.parse().map_err(|_| strange())?;
         Ok(Event::Shared {
-            ticket: Box::new(self.ticket.parse().map_err(|_| strange())?),
+            signed_by: self.onward.then_some(ticket.publisher),
+            ticket: Box::new(ticket),
             name: xylem_packet::Name::from_uri(&self.name).map_err(|_| strange())?,
             root: self.root.parse().map_err(|_| strange())?,
             bytes: self.bytes,
