@@ -19,7 +19,8 @@ pub enum Existing {
     /// Refuse, unless what is there already verifies.
     #[default]
     Refuse,
-    /// Replace it once the new one is whole.
+    /// Replace a file, once the new one is whole; merge into a directory, where what was not
+    /// published stays (but see [`SaveOptions::delete`]).
     Overwrite,
     /// Choose `NAME.1`, `NAME.2`, … instead.
     Rename,
@@ -36,4 +37,6 @@ pub struct SaveOptions {
     pub existing: Existing,
     /// Glob patterns of listed paths to leave out (directories only).
     pub exclude: Vec<String>,
+    /// With [`Existing::Overwrite`]: remove from a directory what was not published.
+    pub delete: bool,
 }

@@ -246,10 +246,13 @@ impl Program for Server<'_> {
 
     fn is_done(&mut self, engine: &Engine, stopped: bool) -> bool {
         let (now, peers) = (engine.now(), self.peers.len());
-        // Each of them is told.
-        if stopped && self.publications.growing().fold(true, |all, g| g.may_end(now, peers) && all)
-        {
-            return true;
+        if stopped {
+            let mut busy = false;
+            // Each of them has to hear of it.
+            self.publications.growing().for_each(|grower| busy |= !grower.may_end(now, peers));
+            if !busy {
+                return true;
+            }
         }
         if !self.ends.raised() {
             return false;
