@@ -3,11 +3,13 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use xylem_hash::Hash;
 use xylem_library::mail::MailEvent;
+use xylem_library::reachable::LeftOut;
 use xylem_library::{LibraryEvent, json};
 use xylem_link::Level;
+use xylem_object::ticket::Address;
 use xylem_object::{PublisherId, Ticket};
 use xylem_packet::Name;
 
@@ -46,6 +48,14 @@ pub enum Event {
         plain: Vec<SocketAddr>,
         /// Face URIs of carriers for the encrypted link; a ticket does not name them.
         carriers: Vec<FaceAddress>,
+    },
+    /// Where tickets say that this share can be reached.
+    Reachable {
+        /// The most likely first.
+        #[serde(serialize_with = "texts")]
+        addresses: Vec<Address>,
+        /// Addresses of interfaces that are not named.
+        left_out: Vec<LeftOut>,
     },
     /// A node or a share listens there.
     Listening {
@@ -163,6 +173,10 @@ pub struct Fetched {
     /// Since it asked first.
     #[serde(rename = "seconds", serialize_with = "json::seconds")]
     pub elapsed: Duration,
+}
+
+fn texts<S: Serializer>(all: &[Address], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(all.iter().map(ToString::to_string))
 }
 
 impl Event {

@@ -16,7 +16,7 @@ use xylem_object::{Publication, PublicationError, PublisherId, PublisherKey, Tic
 use xylem_packet::Name;
 use xylem_store::Store;
 
-use crate::addresses::advertised;
+use crate::addresses::of_tickets;
 use crate::clock::wall_clock;
 use crate::engine::{Engine, end_host};
 use crate::error::{EngineError, certificate};
@@ -88,6 +88,8 @@ pub struct ShareOptions {
     /// Where the encrypted link listens, over UDP or in carriers; empty: UDP on all interfaces, the
     /// usual port or a free one.
     pub listen: Vec<Peer>,
+    /// Addresses that tickets name first: how this machine is reached from elsewhere.
+    pub announce: Vec<Address>,
     /// PEM files with the certificate chain and the key that carriers over TLS show; `None`: a
     /// certificate made up for this run.
     pub certificate: Option<(PathBuf, PathBuf)>,
@@ -135,6 +137,7 @@ pub(crate) fn share_with(
     let store = Store::open(disk(), &options.store)?;
     let port = options.paths.iter().find_map(|path| record::port(&store, path));
     let (mut engine, at) = bind(options, port, publisher.public())?;
+    let reachable = of_tickets(&at.announce, &at.listen).1;
     let mut server = Server::new(at, options, ends, events, on_event)?;
     for (path, content) in options.paths.iter().zip(contents) {
         let object = content.publication().prefix().parent().to_name();
@@ -144,6 +147,7 @@ pub(crate) fn share_with(
             server.registrars.push(Registrar::new(&mut engine, object, &options.via)?);
         }
     }
+    server.tell(reachable);
     engine.run(&mut server, stop)?;
     engine.close();
     Ok(())
@@ -191,6 +195,7 @@ struct At {
     publisher: PublisherId,
     link_key: [u8; 32],
     listen: Vec<SocketAddr>,
+    announce: Vec<Address>,
     plain: Vec<SocketAddr>,
     carriers: Vec<FaceAddress>,
     store: Store,
@@ -216,7 +221,8 @@ fn bind(
     let listen = bind_links(&mut engine, &options.listen, port)?;
     let carriers = bind_carriers(&mut engine, &options.listen)?;
     let plain = bind_plain(&mut engine, &options.plain)?;
-    Ok((engine, At { publisher, link_key: link_public, listen, plain, carriers, store }))
+    let (announce, link_key) = (options.announce.clone(), link_public);
+    Ok((engine, At { publisher, link_key, listen, announce, plain, carriers, store }))
 }
 
 impl At {
@@ -230,7 +236,7 @@ impl At {
             link_key: Some(self.link_key),
             size: Some(manifest.size),
             kind: Some(manifest.kind),
-            addresses: advertised(&self.listen).into_iter().map(Address::Ip).collect(),
+            addresses: of_tickets(&self.announce, &self.listen).0,
         };
         tracing::info!(root = %manifest.root, size = manifest.size, "sharing");
         let port = self.listen.first().map(SocketAddr::port);

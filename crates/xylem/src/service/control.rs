@@ -73,7 +73,7 @@ pub(super) fn answer_all(
 
 fn answer_one(
     mut connection: UnixStream,
-    answer: &dyn Fn(Request, &mut dyn FnMut(Reply)) -> Reply,
+    answer: &impl Fn(Request, &mut dyn FnMut(Reply)) -> Reply,
 ) -> io::Result<()> {
     connection.set_read_timeout(Some(REQUEST_TIME))?;
     connection.set_write_timeout(Some(REQUEST_TIME))?;

@@ -19,6 +19,7 @@ use std::path::PathBuf;
 use xylem_library::registry::Registered;
 use xylem_library::served::Counts;
 use xylem_node::Peer;
+use xylem_object::ticket::Address;
 
 /// This system has none.
 #[cfg(not(unix))]
@@ -88,6 +89,11 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "ADDR", value_delimiter = ',')]
     listen: Vec<String>,
 
+    /// Another address that tickets name first, HOST:PORT, such as a port that a router forwards to this
+    /// machine; can be repeated
+    #[arg(long, value_name = "HOST:PORT", value_delimiter = ',')]
+    announce: Vec<Address>,
+
     /// Show metrics for Prometheus at http://ADDR/metrics: PORT (on 127.0.0.1) or HOST:PORT
     #[arg(long, value_name = "ADDR")]
     metrics: Option<String>,
@@ -105,7 +111,8 @@ impl RunArgs {
     /// The flags that were given.
     fn flags(&self) -> Vec<(&'static str, String)> {
         let listen = self.listen.iter().map(|at| ("--listen", at.clone()));
-        listen.chain(self.metrics.clone().map(|at| ("--metrics", at))).collect()
+        let announce = self.announce.iter().map(|at| ("--announce", at.to_string()));
+        listen.chain(announce).chain(self.metrics.clone().map(|at| ("--metrics", at))).collect()
     }
 }
 
@@ -193,6 +200,7 @@ mod running {
             key_file: None,
             portable: false,
             listen: args.links()?,
+            announce: args.announce.clone(),
             certificate: None,
             plain: Vec::new(),
             via: Vec::new(),
@@ -255,7 +263,7 @@ mod running {
             return Ok((Ipv4Addr::LOCALHOST, port).into());
         }
         let wrong = |why: String| Failure::new(Exit::Usage, format!("--metrics {text}: {why}"));
-        let place: HostPort = text.parse().map_err(|e| wrong(format!("{e}")))?;
+        let place: HostPort = text.parse().map_err(wrong)?;
         Ok(HostPort::resolve(&place).map_err(wrong)?[0])
     }
 
