@@ -86,6 +86,13 @@ impl Content {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PublicationId(u64);
 
+#[cfg(test)]
+impl PublicationId {
+    pub(crate) fn numbered(number: u64) -> Self {
+        Self(number)
+    }
+}
+
 /// See the module's documentation.
 #[derive(Default)]
 pub struct Publications {
@@ -130,10 +137,10 @@ impl Publications {
         id
     }
 
-    /// From now on shows who asks for what is not here that it is the publisher's machine all the same, of
-    /// which it may ask what there is instead.
-    pub fn set_vouch(&mut self, vouch: [u8; VOUCH_LEN]) {
-        self.vouch = Some(vouch);
+    /// Serves nothing yet. Who asks for what is not here is shown that it is the publisher's machine all
+    /// the same, of which it may ask what there is instead.
+    pub fn of_publisher(vouch: [u8; VOUCH_LEN]) -> Self {
+        Self { vouch: Some(vouch), ..Self::default() }
     }
 
     /// Also answers who asks for it by its root over a link to `link_key`, for which its publisher
@@ -144,7 +151,9 @@ impl Publications {
         link_key: &[u8; 32],
         vouch: Option<[u8; VOUCH_LEN]>,
     ) {
-        let Some(Content::Still { publication, .. }) = self.all.get(&id) else { return };
+        let content = self.all.get(&id);
+        let Some(content) = content.filter(|c| !matches!(c, Content::Growing(_))) else { return };
+        let publication = content.publication();
         let asked = FindId::new(&publication.manifest().root, link_key);
         let manifest = publication.manifest_packet();
         if let Ok(packet) = asked.packet(&find::Answer { vouch, manifest }) {

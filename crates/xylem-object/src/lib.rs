@@ -26,6 +26,7 @@
 //! # Ok::<(), naming::PrefixError>(())
 //! ```
 
+pub mod fetched;
 pub mod find;
 pub mod growing;
 pub mod have;

@@ -15,16 +15,16 @@ use xylem_object::ticket::Address;
 use xylem_object::{Publication, PublicationError, PublisherId, Ticket};
 use xylem_packet::{Name, Packet};
 
-use super::seen_at;
+use super::linked_at;
 use crate::addresses::advertised;
 use crate::engine::{Engine, EngineEvent, Limits, Program};
 use crate::error::EngineError;
+use xylem_library::announcers::Announcers;
 use xylem_library::disk;
 use xylem_library::held::Answers;
 use xylem_library::held::HeldSource;
 use xylem_library::held::Holdings;
 use xylem_library::keys;
-use xylem_library::peers::Announcers;
 use xylem_library::reachable::is_public;
 use xylem_library::{Blame, Error, Failure, Stop};
 
@@ -110,8 +110,8 @@ impl Host {
         let manifest = publication.manifest().clone();
         let port = identity.map_or(0, |secret| port_of(&secret, &manifest.root));
         let listen = bind(&mut engine, listen, port)?;
-        engine.serve(name.as_ref());
-        engine.serve(find::prefix().as_ref());
+        engine.serve(name.as_ref())?;
+        engine.serve(find::prefix().as_ref())?;
         let find = FindId::new(&publication.manifest().root, &key);
         // The publisher knows nothing of our key.
         let found = find::Answer { vouch: None, manifest: publication.manifest_packet() };
@@ -264,8 +264,8 @@ impl Serve {
         if self.answers.answer(engine.now(), &interest, &mut self.answer) {
             return engine.send(&self.answer);
         }
-        let asker = (from, seen_at(engine, from));
-        match self.announcers.answer(engine.now(), asker, self.prefix.as_ref(), &interest) {
+        let (now, seen) = (engine.now(), linked_at(engine, from));
+        match self.announcers.answer(now, from, seen, self.prefix.as_ref(), &interest) {
             Some(answer) => engine.send(&answer),
             None => engine.refuse(packet),
         }

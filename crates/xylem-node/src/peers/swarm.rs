@@ -8,8 +8,8 @@ use xylem_link::Shaping;
 use xylem_object::PublisherId;
 use xylem_packet::Name;
 
+use super::address_of;
 use super::host::{Host, HostError};
-use super::seen_at;
 use crate::dial::Dialler;
 use crate::engine::Engine;
 use crate::event::Event;
@@ -123,7 +123,7 @@ impl Swarm {
 
     /// A packet that may answer what a peer was asked here; whether it does.
     pub(crate) fn handle_answer(&mut self, engine: &Engine, from: FaceId, packet: &[u8]) -> bool {
-        let near = || seen_at(engine, from).is_some_and(|ip| ip.is_loopback());
+        let near = || address_of(engine, from).is_some_and(|ip| ip.is_loopback());
         self.finder.handle_answer(engine.now(), from, near, packet)
     }
 

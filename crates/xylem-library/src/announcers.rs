@@ -30,12 +30,13 @@ struct Entry {
 }
 
 impl Announcers {
-    /// Answers a question about the publication at `prefix` that came over an encrypted link, from the
-    /// address that its other end is `seen` at; `None` for anything else.
+    /// Answers a question about the publication at `prefix` that came over the encrypted link of a face;
+    /// `None` for anything else. `seen`: where the other end of that link is, `None` if it is no link.
     pub fn answer(
         &mut self,
         now: Duration,
-        (from, seen): (FaceId, Option<IpAddr>),
+        from: FaceId,
+        seen: Option<IpAddr>,
         prefix: NameRef<'_>,
         interest: &Interest<'_>,
     ) -> Option<Vec<u8>> {
