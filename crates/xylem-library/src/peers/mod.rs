@@ -6,6 +6,8 @@
 
 mod finder;
 mod finding;
+mod gone;
 
 pub use finder::{Finder, Found};
 pub use finding::{Answered, Asked, Finding, NOT_THERE};
+pub use gone::{Gone, LOST};

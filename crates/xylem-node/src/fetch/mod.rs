@@ -4,7 +4,6 @@
 //! each sleep, until the caller has what it wants.
 
 mod error;
-mod gone;
 mod waiting;
 mod work;
 

@@ -6,14 +6,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use xylem_forward::FaceId;
 use xylem_library::keys;
-use xylem_library::peers::{Answered, Finding, NOT_THERE};
+use xylem_library::peers::{Answered, Finding, Gone, LOST, NOT_THERE};
 use xylem_link::Level;
 use xylem_object::Ticket;
 use xylem_object::naming::{self, Request};
 use xylem_packet::{Data, Interest, NackReason, Name, Packet};
 use xylem_transfer::{FailReason, PeerId, Spec, Transfer, TransferEvent};
 
-use super::gone::Gone;
 use super::waiting::{Tried, Waiting};
 use super::{FetchError, TICK};
 use crate::dial::Dialler;
@@ -337,9 +336,7 @@ impl Work {
                 return self.admit(engine, face, on_event);
             }
             // Who has not shown who it is is asked for nothing by name.
-            if let Some(peer) = engine.face(face).map(|face| face.address.clone()) {
-                self.gone.note(face, peer);
-            }
+            self.refused(engine, (face, false), false, on_event);
             return engine.drop_face(face, NOT_THERE);
         }
         let pieces = match self.transfer.request_of(interest.name()) {
@@ -350,12 +347,30 @@ impl Work {
         // Who was named beside others may have a part only.
         let whole = !pieces || self.dialler.may_find();
         if reason == NackReason::NO_ROUTE && whole && self.dialler.is_named(from) {
-            let peer = (from, self.dialler.address(from));
-            self.gone.refused(engine, peer, pieces, on_event);
+            self.refused(engine, (from, true), pieces, on_event);
         }
         // While others are still being reached, what one does not have is not yet what nobody has.
         if pieces || !self.dialler.is_reaching() {
             self.pass_nack(engine, from, &interest, reason);
+        }
+    }
+
+    /// A peer refused the manifest, or pieces of it. Where we `may_ask`, it is asked what it has instead.
+    fn refused(
+        &mut self,
+        engine: &mut Engine,
+        (face, may_ask): (FaceId, bool),
+        pieces: bool,
+        on_event: &mut dyn FnMut(Event),
+    ) {
+        let Some(peer) = engine.face(face).map(|face| face.address.to_string()) else { return };
+        if !self.gone.refused(face, peer.clone(), pieces) {
+            return;
+        }
+        if pieces {
+            on_event(Event::warning(format!("{peer} {LOST}; still asking")));
+        } else if let Some(question) = self.gone.question().filter(|_| may_ask) {
+            engine.ask(face, &question);
         }
     }
 
@@ -369,8 +384,7 @@ impl Work {
         self.transfer.handle_nack(engine.now(), peer_of(from), interest.name(), reason);
     }
 
-    /// A face came up. Over a link it is asked first, where it has to show who it is or to tell the
-    /// name; anybody else waits for the name.
+    /// A face came up. A link is asked first, where it has to show who it is or to tell the name.
     fn came_up(
         &mut self,
         engine: &mut Engine,
@@ -430,7 +444,7 @@ impl Work {
         }
     }
 
-    /// Goes on with who has answered the first question; whether the packet is such an answer.
+    /// Goes on with who has answered the first question; whether this is an answer.
     fn handle_found(
         &mut self,
         engine: &mut Engine,
@@ -441,9 +455,7 @@ impl Work {
         {
             None => return false,
             Some(Answered::Absent(face)) => {
-                if let Some(peer) = engine.face(face).map(|face| face.address.clone()) {
-                    self.gone.refused(engine, (face, peer), false, on_event);
-                }
+                self.refused(engine, (face, true), false, on_event);
                 if self.name.is_none() {
                     engine.drop_face(face, NOT_THERE);
                 }
@@ -459,9 +471,7 @@ impl Work {
         };
         let Some(peer) = engine.face(face).map(|face| face.address.clone()) else { return true };
         if let Err(what) = self.transfer.offer_manifest(engine.now(), &manifest) {
-            let what = what.to_string();
-            tracing::warn!(%peer, %what, "peer misbehaved");
-            on_event(Event::PeerMisbehaved { peer, what });
+            on_event(Event::PeerMisbehaved { peer, what: what.to_string() });
             engine.drop_face(face, "it misbehaved");
             return true;
         }
