@@ -3,6 +3,7 @@
 use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
 use crate::output::Out;
+use crate::publisher::{self, PublisherRow};
 use crate::trusting::TrustArgs;
 use clap::{Args, Subcommand};
 use std::fs::File;
@@ -45,7 +46,7 @@ enum KeyCommand {
         #[arg(long = "type", value_name = "TYPE", default_value = "ed25519")]
         kind: KeyKind,
     },
-    /// List the keys
+    /// List the keys, and say which publisher `xylem share` signs as (what `--publisher` takes)
     List,
     /// Write a key, secret and all, to a file that only you can read
     Export {
@@ -104,6 +105,11 @@ pub(crate) fn run(args: KeyArgs, common: &Common, out: &mut Out) -> Result<Exit,
         KeyCommand::List => {
             for entry in keyring.list()? {
                 show(&entry, out)?;
+            }
+            if let Some(own) = publisher::own(&common.store()?)? {
+                let key = &own.to_string();
+                out.json(&PublisherRow { key })?;
+                out.note(&format!("What `xylem share` publishes here is signed by {key}"));
             }
         }
         KeyCommand::Export { key, output } => {
