@@ -134,7 +134,8 @@ pub(crate) fn run(args: KeyArgs, common: &Common, out: &mut Out) -> Result<Exit,
             out.bytes(text.as_bytes())?;
         }
         KeyCommand::Check { file, signature, trust } => {
-            let by = check_signature(&hash(&file)?, &signature, &trust.believe(), wall_clock())?;
+            let believe = trust.believe(common)?;
+            let by = check_signature(&hash(&file)?, &signature, &believe, wall_clock())?;
             if out.is_json() {
                 out.json(&by)?;
             } else {
