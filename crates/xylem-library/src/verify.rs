@@ -19,7 +19,7 @@ use xylem_tree::{Geometry, SegmentSize};
 
 use crate::error::{Blame, Failure, advised, blame_of};
 use crate::event::LibraryEvent;
-use crate::hashing::{self, HashError, Job};
+use crate::hashing::{self, HashError, Job, Takes};
 use crate::json;
 use crate::listed::{Listed, ListedError, ListedFiles};
 use crate::path::{canonical, os_bytes, os_path};
@@ -182,8 +182,15 @@ impl Check<'_> {
         meta: &Meta,
         on_event: &mut dyn FnMut(LibraryEvent),
     ) -> Result<Hash, HashError> {
-        let job = Job { path: path.to_path_buf(), state: FileState::of(meta), slot: None };
-        Ok(hashing::hash_all(&**self.store.medium(), &[job], None, self.stop, on_event)?[0])
+        let job =
+            Job { path: path.to_path_buf(), state: FileState::of(meta), slot: None, sums: None };
+        Ok(hashing::hash_all(
+            &**self.store.medium(),
+            &[job],
+            Takes::default(),
+            self.stop,
+            on_event,
+        )?[0])
     }
 
     fn file(

@@ -127,7 +127,10 @@ impl Anchor {
     /// [`VerifyError::WrongLength`], [`VerifyError::NodeMismatch`], [`VerifyError::OutOfRange`] for
     /// another number of segments.
     #[cfg(feature = "alloc")]
-    #[expect(clippy::type_complexity, reason = "two pieces of evidence, each as its taker wants it")]
+    #[expect(
+        clippy::type_complexity,
+        reason = "two pieces of evidence, each as its taker wants it"
+    )]
     pub fn contents<B: AsRef<[u8]>>(
         &self,
         contents: alloc::vec::Vec<B>,

@@ -185,7 +185,12 @@ impl WeakSum {
         let mut groups = bytes.chunks_exact(LANES * 4);
         for group in &mut groups {
             for lane in 0..LANES {
-                let word = [group[4 * lane], group[4 * lane + 1], group[4 * lane + 2], group[4 * lane + 3]];
+                let word = [
+                    group[4 * lane],
+                    group[4 * lane + 1],
+                    group[4 * lane + 2],
+                    group[4 * lane + 3],
+                ];
                 weighted[lane] = weighted[lane].wrapping_add(plain[lane]);
                 plain[lane] = plain[lane].wrapping_add(u32::from_le_bytes(word));
             }

@@ -20,7 +20,10 @@ fn slow_sum(bytes: &[u8]) -> u32 {
         .collect();
     let m = words.len() as u32;
     let weight = |i: usize| (m - i as u32).wrapping_add(0x9E37_79B1);
-    words.iter().enumerate().fold(0, |sum, (i, word)| sum.wrapping_add(word.wrapping_mul(weight(i))))
+    words
+        .iter()
+        .enumerate()
+        .fold(0, |sum, (i, word)| sum.wrapping_add(word.wrapping_mul(weight(i))))
 }
 
 proptest! {

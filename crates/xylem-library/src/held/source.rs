@@ -131,6 +131,7 @@ impl Source for HeldSource {
     fn geometry(&mut self, object: ObjectId) -> Option<Geometry> {
         match object {
             ObjectId::Root => Some(self.manifest.geometry()),
+            ObjectId::Sums => self.manifest.sums_geometry(),
             ObjectId::File(number) => {
                 let size = self.holdings.listed(number)?.size;
                 Some(Geometry::new(size, self.manifest.segment).with_kind(self.manifest.tree))
@@ -156,7 +157,9 @@ impl Source for HeldSource {
             (Place::Whole(whole), ObjectId::File(number)) => {
                 Ok(read_whole(&self.file(number, &whole)?, out, offset)?)
             }
-            (Place::Whole(whole), ObjectId::Root) => Err(out_of_range(&whole, offset).into()),
+            (Place::Whole(whole), ObjectId::Root | ObjectId::Sums) => {
+                Err(out_of_range(&whole, offset).into())
+            }
         }
     }
 
@@ -188,6 +191,7 @@ impl Source for HeldSource {
         match object {
             ObjectId::Root => Some(self.manifest.root),
             ObjectId::File(number) => self.holdings.listed(number).map(|file| file.root),
+            ObjectId::Sums => self.manifest.sums.map(|sums| sums.root),
         }
     }
 

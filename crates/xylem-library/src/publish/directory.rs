@@ -10,14 +10,16 @@ use std::path::Path;
 use xylem_hash::{Hash, Hasher};
 use xylem_object::Manifest;
 use xylem_object::listing::{self, Entry, EntryKind};
+use xylem_object::sums::list_len;
 use xylem_store::{FileRef, Medium, NewFile, OutboardFile, Part, Store, StoreError, hash_file};
 use xylem_tree::SegmentSize;
 
 use super::error::PublishError;
 use super::members::Members;
 use super::serving::{Files, Published};
+use super::sums::{KeptSums, NewSums};
 use crate::event::LibraryEvent;
-use crate::hashing::{self, Job, Progress, packed_slots};
+use crate::hashing::{self, Job, Progress, Takes, packed_slots};
 use crate::listed::ListedFiles;
 use crate::portable::NameCheck;
 use crate::stop::Stop;
@@ -31,31 +33,24 @@ const LISTING_PIECE: usize = 256 * 1024;
 const MAX_WAITING: usize = 1_000;
 
 /// Walks and hashes a directory; `each` gets every entry in order, with the inode number of a file.
-/// Returns the slots that the outboards took.
+/// Returns the room that outboards and lists took.
 fn hash_entries(
     walk: &mut Walk<'_>,
     medium: &dyn Medium,
-    outboards: Option<&OutboardFile>,
+    takes: Takes<'_>,
     stop: &Stop,
     on_event: &mut dyn FnMut(LibraryEvent),
     each: &mut dyn FnMut(&Entry, u64) -> Result<(), PublishError>,
-) -> Result<u64, PublishError> {
-    let (mut slots, mut progress) = (0, Progress::default());
-    let mut next = Batch::walked(walk, &mut slots, on_event)?;
+) -> Result<Places, PublishError> {
+    let (mut places, mut progress) = (Places::default(), Progress::default());
+    let mut next = Batch::walked(walk, &mut places, on_event)?;
     while !next.found.is_empty() {
         let batch = next;
         progress.total += batch.jobs.iter().map(|job| job.state.size).sum::<u64>();
         let beside =
-            |on_event: &mut dyn FnMut(LibraryEvent)| Batch::walked(walk, &mut slots, on_event);
-        let (roots, walked) = hashing::hash_beside(
-            medium,
-            &batch.jobs,
-            outboards,
-            &progress,
-            stop,
-            on_event,
-            beside,
-        )?;
+            |on_event: &mut dyn FnMut(LibraryEvent)| Batch::walked(walk, &mut places, on_event);
+        let (roots, walked) =
+            hashing::hash_beside(medium, &batch.jobs, takes, &progress, stop, on_event, beside)?;
         next = walked?;
         let mut roots = roots.into_iter();
         for found in &batch.found {
@@ -63,7 +58,26 @@ fn hash_entries(
             each(&found.entry(root), found.meta.ino)?;
         }
     }
-    Ok(slots)
+    Ok(places)
+}
+
+/// Where the next file's outboard and its list of sums go.
+#[derive(Clone, Copy, Default)]
+struct Places {
+    slots: u64,
+    sums: u64,
+}
+
+impl Places {
+    /// Those of a file of this size, if it has either.
+    fn take(&mut self, size: u64) -> (Option<u64>, Option<u64>) {
+        let slots = packed_slots(size, SegmentSize::DEFAULT);
+        let sums = list_len(size, SegmentSize::DEFAULT);
+        let taken = ((slots > 0).then_some(self.slots), (sums > 0).then_some(self.sums));
+        self.slots += slots;
+        self.sums += sums;
+        taken
+    }
 }
 
 /// Entries in order, and the files among them as jobs.
@@ -75,17 +89,15 @@ struct Batch {
 impl Batch {
     fn walked(
         walk: &mut Walk<'_>,
-        slots: &mut u64,
+        places: &mut Places,
         on_event: &mut dyn FnMut(LibraryEvent),
     ) -> Result<Self, WalkError> {
         let mut batch = Self { found: Vec::new(), jobs: Vec::new() };
         while batch.found.len() < BATCH {
             let Some(found) = walk.next(on_event)? else { break };
             if let FoundKind::File(state) = found.kind {
-                let takes = packed_slots(state.size, SegmentSize::DEFAULT);
-                let (path, slot) = (walk.place(&found.path), (takes > 0).then_some(*slots));
-                batch.jobs.push(Job { path, state, slot });
-                *slots += takes;
+                let (path, (slot, sums)) = (walk.place(&found.path), places.take(state.size));
+                batch.jobs.push(Job { path, state, slot, sums });
             }
             batch.found.push(found);
         }
@@ -105,14 +117,9 @@ pub(super) fn root_of(
         hasher.update(piece);
     });
     let stop = Stop::new();
-    hash_entries(
-        &mut walk,
-        medium,
-        None,
-        &stop,
-        on_event,
-        &mut |entry, _| Ok(writer.push(entry)?),
-    )?;
+    hash_entries(&mut walk, medium, Takes::default(), &stop, on_event, &mut |entry, _| {
+        Ok(writer.push(entry)?)
+    })?;
     writer.finish();
     Ok(hasher.finalize())
 }
@@ -140,27 +147,29 @@ pub(super) fn publish(
     let buffer = RefCell::new(Vec::new());
     let mut writer =
         listing::Writer::new(|piece: &[u8]| buffer.borrow_mut().extend_from_slice(piece));
-    let slots =
-        hash_entries(&mut walk, medium, Some(&outboards), stop, on_event, &mut |entry, inode| {
-            writer.push(entry)?;
-            if let EntryKind::File { .. } = entry.kind {
-                inodes.push(inode);
-            }
-            Ok(listing.write(&mut buffer.borrow_mut(), LISTING_PIECE)?)
-        })?;
+    let sums = NewSums::new(store)?;
+    let takes = Takes { outboards: Some(&outboards), sums: Some(sums.file()) };
+    let places = hash_entries(&mut walk, medium, takes, stop, on_event, &mut |entry, inode| {
+        writer.push(entry)?;
+        if let EntryKind::File { .. } = entry.kind {
+            inodes.push(inode);
+        }
+        Ok(listing.write(&mut buffer.borrow_mut(), LISTING_PIECE)?)
+    })?;
     writer.finish();
     drop(walk);
     listing.write(&mut buffer.borrow_mut(), 0)?;
     let (root, listed, nodes) = listing.keep(store)?;
     let size = listed.metadata()?.size;
     let listed = ListedFiles::open(listed, size, &root, SegmentSize::DEFAULT)?;
-    let outboards = if slots == 0 {
+    let outboards = if places.slots == 0 {
         None
     } else {
         Some(OutboardFile::new(store.keep(new, &root, Part::FileOutboards)?))
     };
+    let sums = sums.keep(store, &root, places.sums)?;
     let members = Members::new(path, listed, inodes);
-    Ok(published(root, members, nodes, outboards))
+    Ok(published(root, members, nodes, outboards, sums))
 }
 
 fn published(
@@ -168,11 +177,13 @@ fn published(
     members: Members,
     nodes: OutboardFile,
     outboards: Option<OutboardFile>,
+    sums: Option<KeptSums>,
 ) -> Published {
     let (size, totals) = (members.listed.size(), members.listed.totals());
-    let manifest = Manifest::directory(root, size, totals, b"");
+    let mut manifest = Manifest::directory(root, size, totals, b"");
+    manifest.sums = sums.as_ref().map(|kept| kept.sums);
     let listing = Some((members.listed.source().clone(), nodes));
-    Published { manifest, files: Files::Many(Box::new(members)), listing, outboards }
+    Published { manifest, files: Files::Many(Box::new(members)), listing, outboards, sums }
 }
 
 /// A listing that is being written.
@@ -235,13 +246,13 @@ fn unchanged(
             waiting.push(event);
         }
     };
-    let (mut entries, mut inodes, mut needs_outboards) = (listed.entries(), Vec::new(), false);
+    let (mut entries, mut inodes, mut places) = (listed.entries(), Vec::new(), Places::default());
     let mut walk = Walk::new(&**store.medium(), path, NameCheck::new(portable), &mut later)?;
     while let Some(found) = walk.next(&mut later)? {
         let Some(Ok(then)) = entries.next() else { return Ok(None) };
         let root = match then.entry.kind {
             EntryKind::File { root, size } => {
-                needs_outboards |= packed_slots(size, SegmentSize::DEFAULT) > 0;
+                places.take(size);
                 inodes.push(found.meta.ino);
                 Some(root)
             }
@@ -252,11 +263,15 @@ fn unchanged(
         }
     }
     let outboards = kept(Part::FileOutboards);
-    if entries.next().is_some() || (needs_outboards && outboards.is_none()) {
+    if entries.next().is_some() || (places.slots > 0 && outboards.is_none()) {
+        return Ok(None);
+    }
+    let sums = KeptSums::open(store, &root, places.sums);
+    if places.sums > 0 && sums.is_none() {
         return Ok(None);
     }
     waiting.into_iter().for_each(on_event);
     let members = Members::new(path, listed, inodes);
     let (nodes, outboards) = (OutboardFile::new(nodes), outboards.map(OutboardFile::new));
-    Ok(Some(published(root, members, nodes, outboards)))
+    Ok(Some(published(root, members, nodes, outboards, sums)))
 }

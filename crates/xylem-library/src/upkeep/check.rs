@@ -21,7 +21,7 @@ use crate::event::LibraryEvent;
 use crate::json;
 use crate::listed::{Listed, ListedError, ListedFiles};
 use crate::path::os_path;
-use crate::publish::rebuild;
+use crate::publish::{rebuild, sums};
 use crate::record::Note;
 use crate::stop::Stop;
 
@@ -188,6 +188,7 @@ impl Check<'_> {
             Part::FileOutboards => self.file_outboards(info),
             Part::Listing => self.listing(info),
             Part::Manifest => self.manifest(info),
+            Part::Sums => self.sums(info),
         };
         self.summary.bytes += info.size;
         match found {
@@ -272,6 +273,11 @@ impl Check<'_> {
         let tickets = self.known.get(&info.root).into_iter().flatten();
         let tickets = tickets.filter_map(|k| Note::decode(&k.note).ticket?.parse::<Ticket>().ok());
         Ok(unsigned(&bytes, &info.root, tickets))
+    }
+
+    fn sums(&self, info: &ObjectInfo) -> Result<Option<String>, StoreError> {
+        let Some(file) = self.store.object(&info.root, Part::Sums)? else { return Ok(None) };
+        Ok(sums::check(&file)?.map(str::to_owned))
     }
 
     fn nodes(&self, info: &ObjectInfo) -> Result<Option<Nodes>, StoreError> {

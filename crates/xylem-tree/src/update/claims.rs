@@ -135,7 +135,13 @@ impl Claims {
         rows
     }
 
-    fn descend(&mut self, node: Node, verifier: &Verifier, rows: &[Vec<NodeValue>], found: &mut Found) {
+    fn descend(
+        &mut self,
+        node: Node,
+        verifier: &Verifier,
+        rows: &[Vec<NodeValue>],
+        found: &mut Found,
+    ) {
         let geo = self.blocks.geo;
         let (first, last) = self.span(&geo, node);
         if self.open.next(first).is_none_or(|block| block > last) {

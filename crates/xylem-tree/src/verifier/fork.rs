@@ -80,7 +80,8 @@ impl Verifier {
         let root = self.geo.root();
         let mut proven = proven.filter(|(node, _)| *node != root);
         while let (Some((left, l)), Some((right, r))) = (proven.next(), proven.next()) {
-            let pair = self.geo.parent(left).filter(|p| self.geo.children(*p) == Some((left, right)));
+            let pair =
+                self.geo.parent(left).filter(|p| self.geo.children(*p) == Some((left, right)));
             if let Some(parent) = pair.filter(|p| self.known.pair(*p).is_none()) {
                 self.keep(parent, [l, r]);
             }
