@@ -31,6 +31,8 @@ pub mod record;
 
 pub mod publish;
 
+mod update;
+
 pub mod held;
 pub mod sink;
 

@@ -153,6 +153,7 @@ fn fetch_ticket(
         files: tally.files,
         fetched: tally.fetched,
         resumed: tally.resumed,
+        reused: tally.reused,
         peers: fetch.bytes_by_peer(),
         served: fetch.swarm().as_ref().map_or(0, Swarm::served),
         ..GetSummary::new(manifest.root)
@@ -221,7 +222,7 @@ fn fill(
         if sink.is_done() {
             return Ok(Next::Done);
         }
-        look.report((tally.resumed + tally.fetched).min(tally.total), tally.total);
+        look.report((tally.resumed + tally.reused + tally.fetched).min(tally.total), tally.total);
         Ok(Next::Wait(again))
     })?;
     Ok(())

@@ -421,6 +421,9 @@ fn report(summary: &GetSummary, whole: bool, out: &mut Out) -> Result<(), Failur
     if summary.resumed > 0 {
         line.push_str(&format!(", kept {} of an earlier run", bytes(summary.resumed)));
     }
+    if summary.reused > 0 {
+        line.push_str(&format!(", took {} from old copies", bytes(summary.reused)));
+    }
     if summary.served > 0 {
         line.push_str(&format!("; sent {} to others", bytes(summary.served)));
     }
