@@ -12,7 +12,7 @@ test:
 
 lint:
     cargo fmt --all --check
-    cargo clippy --workspace --all-targets --features xylem/bench -- -D warnings
+    cargo clippy --workspace --all-targets -- -D warnings
     RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 
 # The main job, end to end, on this machine.
@@ -25,7 +25,7 @@ bench *ARGS:
 
 # The hash engine's tables, with every configuration of the official crate.
 bench-hash *ARGS:
-    cargo build --release -p xylem --features bench
+    cargo build --release -p xylem -p xylem-bench
     bench/peers
     target/release/xylem bench hash {{ARGS}}
 

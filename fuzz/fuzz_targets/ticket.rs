@@ -1,5 +1,6 @@
 //! Tickets: any text, and any payload behind a right checksum.
 #![no_main]
+use xylem_object::ticket::VERSION;
 use xylem_object::{Ticket, TicketError};
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
@@ -8,7 +9,8 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
             match text.parse::<Ticket>() {
                 Ok(ticket) => {
                     let written = ticket.to_string();
-                    assert!(text.trim().eq_ignore_ascii_case(&written), "a ticket has one form");
+                    let read_again = written.parse::<Ticket>();
+                    assert_eq!(read_again, Ok(ticket), "what is read can be written");
                 }
                 Err(error) => assert_eq!(error.to_string().lines().count(), 1),
             }
@@ -17,7 +19,9 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     let mut sealed = input.to_vec();
     sealed.extend_from_slice(&xylem_hash::hash(input).as_bytes()[..4]);
     match Ticket::from_bytes(&sealed) {
-        Ok(ticket) => assert_eq!(ticket.to_bytes(), sealed),
+        // Version 1 is only read.
+        Ok(ticket) if input[0] == VERSION => assert_eq!(ticket.to_bytes(), sealed),
+        Ok(ticket) => assert_eq!(Ticket::from_bytes(&ticket.to_bytes()), Ok(ticket)),
         Err(error) => assert_ne!(error, TicketError::Checksum),
     }
 });

@@ -226,12 +226,12 @@ pub fn published_ticket<D: Driver>(
     let manifest = verify_manifest(&data, prefix.as_ref(), &publisher)
         .map_err(|e| ClientError::not_believed(what, e))?;
     Ok(Some(Ticket {
-        name: prefix.clone(),
-        root: manifest.root,
-        size: manifest.size,
-        kind: manifest.kind,
         publisher,
+        root: manifest.root,
+        name: Some(prefix.clone()),
         link_key: None,
+        size: Some(manifest.size),
+        kind: Some(manifest.kind),
         addresses: Vec::new(),
     }))
 }

@@ -74,6 +74,8 @@ pub enum SkipReason {
     UnfinishedFetch,
     /// A listing has no socket, pipe or device.
     NotAFile,
+    /// It is a store, or a folder of keys or mail.
+    Ours,
     /// It is another name of this file, which is left out.
     TargetExcluded(PathBuf),
     /// It can't be read while it is served; why, in one line.
@@ -84,6 +86,7 @@ impl fmt::Display for SkipReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::UnfinishedFetch => f.write_str("an unfinished fetch of xylem"),
+            Self::Ours => f.write_str("a xylem store, whose keys and trees are never published"),
             Self::NotAFile => f.write_str("not a file, directory or link"),
             Self::Unreadable(why) => f.write_str(why),
             Self::TargetExcluded(target) => {

@@ -11,4 +11,5 @@ mod files;
 pub use error::KeyError;
 pub use files::{Believe, KeyFile, Sign, certificate, signer};
 pub use ring::{KeyEntry, KeyKind, Keyring};
+pub(crate) use secret::SECRET_LEN;
 pub use secret::{load_existing, load_or_create, random};

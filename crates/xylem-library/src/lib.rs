@@ -18,6 +18,7 @@ mod disk;
 mod path;
 
 mod exclude;
+mod ours;
 mod portable;
 mod walk;
 
@@ -29,6 +30,7 @@ mod rescan;
 pub mod keys;
 pub mod record;
 
+pub mod publications;
 pub mod publish;
 
 mod update;
@@ -52,6 +54,7 @@ pub use exclude::ExcludeError;
 pub use hashing::HashError;
 pub use listed::ListedError;
 pub use ordered::WriteError;
+pub use ours::OwnError;
 pub use path::{canonical, os_bytes, os_path};
 pub use portable::NotPortable;
 pub use remote::{Keep, Remote, Wanted};

@@ -20,6 +20,7 @@ use xylem_tree::{NODE_LEN, SegmentSize};
 
 use crate::event::LibraryEvent;
 use crate::hashing::{self, Job, Takes, packed_slots};
+use crate::ours;
 use crate::path::os_bytes;
 use crate::record::{self, Record};
 use crate::stop::Stop;
@@ -56,7 +57,10 @@ pub fn publish(
     let record = Record::recall(store, &key);
     let known = record.as_ref();
     let published = match meta.kind {
-        FileKind::File => publish_file(store, path, &meta, &file_name, known, stop, on_event)?,
+        FileKind::File => {
+            ours::outside(&**store.medium(), path)?;
+            publish_file(store, path, &meta, &file_name, known, stop, on_event)?
+        }
         FileKind::Directory => {
             // The outboards of a fetched directory may have holes.
             let known = known.filter(|r| !r.fetched).map(|r| r.root);

@@ -6,7 +6,7 @@ use xylem_hash::Hash;
 use xylem_object::{ObjectId, Ticket};
 use xylem_store::StoreError;
 use xylem_transfer::TransferEvent;
-use xylem_tree::{Geometry, SegmentSize, Verifier};
+use xylem_tree::{Geometry, Verifier};
 
 use crate::error::Failure;
 use crate::stop::Stop;
@@ -34,7 +34,8 @@ pub trait Remote {
     /// `named` were named for this run.
     fn target(&mut self, tickets: &[Ticket], named: usize);
 
-    /// Makes sure of a source that answers, and returns its segment size; `None` if none is left.
+    /// Makes sure of a source that answers, and returns the shape of the object itself (file or listing)
+    /// as its publisher signed it; `None` if none is left.
     ///
     /// # Errors
     /// What ends the whole run, such as an interruption. Why a source did not answer goes to `why`.
@@ -42,7 +43,7 @@ pub trait Remote {
         &mut self,
         why: &mut Option<Box<dyn Failure>>,
         stop: &Stop,
-    ) -> Result<Option<SegmentSize>, Box<dyn Failure>>;
+    ) -> Result<Option<Geometry>, Box<dyn Failure>>;
 
     /// Asks the source for segments and hands over each proven piece. `Some`: why it did not bring all.
     ///

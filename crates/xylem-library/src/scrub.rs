@@ -101,7 +101,12 @@ impl Scrub<'_> {
             self.directory(target, &mut mender, on_event)?;
         } else {
             let mut tree = Tree::open(&store, target.root, Part::Outboard)?;
-            let item = whole(target, &tree);
+            let size = match target.size {
+                Some(size) => Some(size),
+                None => mender.published_size()?,
+            };
+            let there = || self.store.medium().metadata(&target.path).map_or(0, |meta| meta.size);
+            let item = whole(target, size.unwrap_or_else(there), &tree);
             self.batch(&[item], &mut tree, &mut mender, on_event)?;
             tree.finish()?;
         }
@@ -250,8 +255,7 @@ fn judge_all(
 }
 
 /// The file of a target that is one.
-fn whole(target: &Target, tree: &Tree) -> Item {
-    let size = target.size.unwrap_or(0);
+fn whole(target: &Target, size: u64, tree: &Tree) -> Item {
     let geometry = geometry(tree, size);
     Item {
         id: ObjectId::Root,

@@ -139,7 +139,7 @@ pub fn verify(
     let at = |e| StoreError::from_io("verify", path, None, e);
     let meta = store.medium().metadata(&place).map_err(at)?;
     let is_directory = meta.kind == FileKind::Directory;
-    if is_directory != (ticket.kind == Kind::Directory) {
+    if ticket.kind.is_some_and(|kind| is_directory != (kind == Kind::Directory)) {
         return Err(VerifyError::Kind { path: path.to_path_buf(), is_directory });
     }
     let summary =
@@ -210,7 +210,7 @@ impl Check<'_> {
             path,
             shown: PathBuf::new(),
             root,
-            geometry: Geometry::new(self.ticket.size, SegmentSize::DEFAULT),
+            geometry: Geometry::new(self.size(meta.size)?, SegmentSize::DEFAULT),
             outboard: outboard.map(|o| (o, 0)),
         };
         self.compare(&expected, meta.size)
@@ -294,6 +294,20 @@ impl Check<'_> {
         self.summary.damage.push(Damage { path, start, end, what });
     }
 
+    /// How long the file should be: as the ticket says, or the store, which knows it where it was
+    /// fetched or shared, or peers. If nobody does, as long as it is.
+    fn size(&mut self, is: u64) -> Result<u64, VerifyError> {
+        if let Some(size) = self.ticket.size {
+            return Ok(size);
+        }
+        let root = self.ticket.root;
+        let mut known = self.store.known()?.filter_map(Result::ok);
+        if let Some(known) = known.find(|known| known.root == root && !known.directory) {
+            return Ok(known.state.size);
+        }
+        Ok(self.connect()?.map_or(is, |published| published.size()))
+    }
+
     /// Finds out which bytes of a file, whose hash is wrong, are wrong.
     fn compare(&mut self, expected: &Expected<'_>, size: u64) -> Result<(), VerifyError> {
         let should = expected.geometry.size();
@@ -341,18 +355,25 @@ impl Check<'_> {
 
     /// Asks peers for segments; false if nobody answers.
     fn fetch(&mut self, wanted: Wanted, keep: &mut Keep<'_>) -> Result<bool, VerifyError> {
-        if self.unreachable {
+        if self.connect()?.is_none() {
             return Ok(false);
         }
-        let mut why = None;
-        self.unreachable = match self.remote.connect(&mut why, self.stop)? {
-            Some(_) => self.remote.fetch(vec![wanted], keep, self.stop)?.is_some(),
-            None => match why {
-                Some(e) if e.blame() != Blame::Network => return Err(e.into()),
-                _ => true,
-            },
-        };
+        self.unreachable = self.remote.fetch(vec![wanted], keep, self.stop)?.is_some();
         Ok(!self.unreachable)
+    }
+
+    /// The shape of what somebody has who answers; `None` if nobody does.
+    fn connect(&mut self) -> Result<Option<Geometry>, VerifyError> {
+        if self.unreachable {
+            return Ok(None);
+        }
+        let mut why = None;
+        let found = self.remote.connect(&mut why, self.stop)?;
+        self.unreachable = found.is_none();
+        match why {
+            Some(e) if found.is_none() && e.blame() != Blame::Network => Err(e.into()),
+            _ => Ok(found),
+        }
     }
 
     fn nodes_from_peers(
@@ -386,15 +407,18 @@ impl Check<'_> {
 
     /// The directory's listing: from the store, or from peers.
     fn listing(&mut self) -> Result<ListedFiles, VerifyError> {
-        let (root, size) = (self.ticket.root, self.ticket.size);
+        let root = self.ticket.root;
         if let Some(file) = self.store.object(&root, Part::Listing).ok().flatten() {
+            // Whether that is all of it, its root tells.
+            let size = file.metadata()?.size;
             match ListedFiles::open(file, size, &root, SegmentSize::DEFAULT) {
                 Ok(listed) => return Ok(listed),
                 Err(bad @ ListedError::Bad(_)) => return Err(bad.into()),
                 Err(_) => {}
             }
         }
-        let geometry = Geometry::new(size, SegmentSize::DEFAULT);
+        let Some(published) = self.connect()? else { return Err(VerifyError::NoListing) };
+        let geometry = Geometry::new(published.size(), SegmentSize::DEFAULT);
         // Its name goes at the end of this; what was opened stays.
         let new = self.store.new_file()?;
         let file = new.file().clone();
@@ -410,6 +434,6 @@ impl Check<'_> {
         if !self.fetch(wanted, &mut keep)? {
             return Err(VerifyError::NoListing);
         }
-        Ok(ListedFiles::open(file, size, &root, SegmentSize::DEFAULT)?)
+        Ok(ListedFiles::open(file, geometry.size(), &root, SegmentSize::DEFAULT)?)
     }
 }

@@ -1,7 +1,7 @@
 //! [`Walk`]: what a directory tree holds, in the canonical order of a listing (raw path bytes).
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry as MapEntry;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
@@ -11,6 +11,7 @@ use xylem_store::{FileKind, FileState, FileTime, FolderNames, Medium, Meta, Stor
 
 use crate::error::{Blame, Failure, advised, blame_of};
 use crate::event::{LibraryEvent, SkipReason};
+use crate::ours::{self, OwnError};
 use crate::path::{os_bytes, os_path};
 use crate::portable::{NameCheck, NotPortable};
 
@@ -63,6 +64,9 @@ pub enum WalkError {
     /// Something in it can't be read.
     #[error("{}", advised(.0))]
     Store(#[from] StoreError),
+    /// It is a store, or lies in one.
+    #[error(transparent)]
+    Own(#[from] OwnError),
     /// More directories inside one another than a listing may have.
     #[error("{}: nested too deep", .0.display())]
     TooDeep(PathBuf),
@@ -75,6 +79,7 @@ impl Failure for WalkError {
     fn blame(&self) -> Blame {
         match self {
             Self::Store(e) => blame_of(e),
+            Self::Own(e) => e.blame(),
             Self::TooDeep(_) | Self::NotPortable(_) => Blame::Usage,
         }
     }
@@ -89,7 +94,8 @@ const FIRST_NAME: usize = 64;
 const MAX_DEPTH: usize = 2_048;
 
 /// Walks a directory tree in the order of a listing, without following links. Memory is the names of
-/// the directories on the way to where it stands. Sockets, pipes and devices are reported and left out.
+/// the directories on the way to where it stands. Sockets, pipes, devices and stores of ours are
+/// reported and left out.
 pub(crate) struct Walk<'a> {
     medium: &'a dyn Medium,
     root: PathBuf,
@@ -99,6 +105,8 @@ pub(crate) struct Walk<'a> {
     first_names: HashMap<(u64, u64), FirstName>,
     first_bytes: usize,
     names: NameCheck,
+    /// Directories that were left out, and whose content is still to be passed over.
+    left_out: HashSet<Vec<u8>>,
 }
 
 struct Frame {
@@ -118,7 +126,7 @@ impl<'a> Walk<'a> {
     /// A walk that has not read anything but the root's names.
     ///
     /// # Errors
-    /// The root can't be read.
+    /// The root can't be read, or lies in a store.
     pub(crate) fn new(
         medium: &'a dyn Medium,
         root: &Path,
@@ -132,7 +140,9 @@ impl<'a> Walk<'a> {
             first_names: HashMap::new(),
             first_bytes: 0,
             names,
+            left_out: HashSet::new(),
         };
+        ours::outside(medium, root)?;
         walk.enter(Vec::new(), on_event)?;
         Ok(walk)
     }
@@ -158,7 +168,9 @@ impl<'a> Walk<'a> {
             match visit {
                 Visit::Inside(name) => {
                     path.extend_from_slice(name);
-                    self.enter(path, on_event)?;
+                    if !self.left_out.remove(&path) {
+                        self.enter(path, on_event)?;
+                    }
                 }
                 Visit::Name(name, _) => {
                     path.extend_from_slice(name);
@@ -188,15 +200,22 @@ impl<'a> Walk<'a> {
         if self.frames.len() >= MAX_DEPTH {
             return Err(WalkError::TooDeep(directory));
         }
+        let mut may_be_ours = false;
         let mut keep = |name: &OsStr, _| {
-            let ours = listing::is_reserved(&os_bytes(name));
-            if ours {
+            may_be_ours |= name.to_str().is_some_and(|name| ours::may_mark(&directory, name));
+            let unfinished = listing::is_reserved(&os_bytes(name));
+            if unfinished {
                 let (path, why) = (directory.join(name), SkipReason::UnfinishedFetch);
                 on_event(LibraryEvent::Skipped { path, why });
             }
-            !ours
+            !unfinished
         };
         let names = FolderNames::read(self.medium, &directory, &mut keep).map_err(at)?;
+        // It may have become one since it was found.
+        if may_be_ours && ours::is_ours(self.medium, &directory)? {
+            on_event(LibraryEvent::Skipped { path: directory, why: SkipReason::Ours });
+            return Ok(());
+        }
         self.names.folder(&path, &names, on_event)?;
         self.frames.push(Frame { names, next: 0, path });
         Ok(())
@@ -215,6 +234,11 @@ impl<'a> Walk<'a> {
                 Some(target) => FoundKind::HardLink { target },
                 None => FoundKind::File(FileState::of(&meta)),
             },
+            FileKind::Directory if ours::is_ours(self.medium, &path)? => {
+                self.left_out.insert(listed);
+                on_event(LibraryEvent::Skipped { path, why: SkipReason::Ours });
+                return Ok(None);
+            }
             FileKind::Directory => FoundKind::Directory,
             FileKind::Symlink => {
                 let target = self.medium.read_link(&path).map_err(at)?;

@@ -16,7 +16,7 @@ use xylem_object::{Publication, PublisherKey, Ticket};
 use xylem_packet::{Interest, Name};
 use xylem_store::{FileKind, Medium, OpenHow, OverwritePolicy, Store};
 use xylem_transfer::{Config, PeerId, Spec, Transfer, TransferEvent};
-use xylem_tree::SegmentSize;
+use xylem_tree::{Geometry, SegmentSize};
 
 const NOW: UnixTime = UnixTime::new(Duration::from_secs(1_800_000_000));
 const FILM: usize = 100_001;
@@ -155,6 +155,7 @@ impl Publisher {
                 match (event, &mut sink) {
                     (TransferEvent::Manifest { manifest, .. }, _) => {
                         let options = SaveOptions {
+                            like: Vec::new(),
                             output: Output::At(to.into()),
                             range: None,
                             existing: Existing::Refuse,
@@ -236,8 +237,8 @@ impl Remote for Healthy<'_> {
         &mut self,
         _why: &mut Option<Box<dyn Failure>>,
         _stop: &Stop,
-    ) -> Result<Option<SegmentSize>, Box<dyn Failure>> {
-        Ok(Some(SegmentSize::DEFAULT))
+    ) -> Result<Option<Geometry>, Box<dyn Failure>> {
+        Ok(Some(Geometry::new(0, SegmentSize::DEFAULT)))
     }
 
     fn fetch(

@@ -12,6 +12,7 @@ use crate::engine::Engine;
 use crate::fetch::FetchError;
 use crate::peer::{FaceAddress, Peer};
 use crate::peers::Found;
+use crate::uri::resolved;
 
 /// Pause before everybody is dialled again when nobody is left.
 const REDIAL: Duration = Duration::from_secs(1);
@@ -25,6 +26,8 @@ pub(crate) struct Dialler {
     /// Faces to peers that others told of, by key; the first address of one that answers is enough.
     found: HashMap<FaceId, [u8; 32]>,
     up: HashMap<FaceId, FaceAddress>,
+    /// Whether anybody has ever been.
+    was_up: bool,
     redial_at: Option<Duration>,
     /// What became of each peer, the last word counts.
     warnings: Vec<Option<String>>,
@@ -44,8 +47,8 @@ impl Dialler {
         let one_node = from.is_empty();
         let key_of_ticket = ticket.link_key;
         let mut peers: Vec<Peer> = if one_node {
-            let link = |address: &_| Peer::Link { address: *address, key: None };
-            ticket.addresses.iter().map(link).collect()
+            let link = |address| Peer::Link { address, key: None };
+            resolved(&ticket.addresses).0.into_iter().map(link).collect()
         } else {
             from.to_vec()
         };
@@ -64,6 +67,7 @@ impl Dialler {
             dialled: HashMap::new(),
             found: HashMap::new(),
             up: HashMap::new(),
+            was_up: false,
             redial_at: None,
         })
     }
@@ -130,9 +134,12 @@ impl Dialler {
                 return false;
             }
         } else if self.one_node && self.up.keys().any(|up| self.dialled.contains_key(up)) {
+            // The node has answered: nothing went wrong with this address.
+            self.dialled.remove(&face);
             engine.drop_face(face, "another address of the same node answered first");
             return false;
         }
+        self.was_up = true;
         self.up.insert(face, peer.clone());
         true
     }
@@ -181,6 +188,22 @@ impl Dialler {
     /// The address of a face that is up.
     pub(crate) fn address(&self, face: FaceId) -> FaceAddress {
         self.up.get(&face).cloned().unwrap_or(FaceAddress::Gone(face))
+    }
+
+    /// Whether anybody has ever been up.
+    pub(crate) fn was_up(&self) -> bool {
+        self.was_up
+    }
+
+    /// Those that are dialled because somebody named them, and whether each is up.
+    pub(crate) fn tried(&self) -> impl Iterator<Item = (&Peer, bool)> {
+        let is_up = |i| self.up.keys().any(|face| self.dialled.get(face) == Some(&i));
+        self.peers.iter().enumerate().map(move |(i, peer)| (peer, is_up(i)))
+    }
+
+    /// What went wrong with one of them.
+    pub(crate) fn warning(&self, i: usize) -> Option<&str> {
+        self.warnings[i].as_deref()
     }
 
     /// What went wrong with whom, in one line.

@@ -9,6 +9,7 @@ use xylem_link::Level;
 use xylem_object::Ticket;
 use xylem_packet::Name;
 
+use crate::fetch::Tried;
 use crate::mail::MailEvent;
 use crate::peer::FaceAddress;
 use crate::summary::GetSummary;
@@ -54,6 +55,13 @@ pub enum Event {
         /// The prefix.
         #[serde(serialize_with = "json::text")]
         prefix: Name,
+    },
+    /// Nobody has answered a fetch so far.
+    Unanswered {
+        /// Whom it tries to reach.
+        peers: Vec<Tried>,
+        /// For how long.
+        seconds: f64,
     },
     /// A link came up.
     PeerConnected {

@@ -116,6 +116,7 @@ fn fetch_ticket(
 ) -> Result<GetSummary, GetError> {
     let manifest = fetch.manifest(stop, on_event)?;
     on_event(found(&manifest));
+    let ticket = &fetch.completed(ticket, &manifest);
     let destination = Destination::choose(&options.save, &manifest)?;
     if let Some(to) = &destination
         && options.save.existing == Existing::Refuse
@@ -172,7 +173,8 @@ fn join(
     let offer = serve.map(|serve| Offer {
         listen: serve.listen.clone(),
         shaping: options.shaping.clone(),
-        ticket: ticket.clone(),
+        name: fetch.name(),
+        publisher: ticket.publisher,
         manifest: fetch.manifest_packet().to_vec(),
         holdings: Holdings::default(),
     });

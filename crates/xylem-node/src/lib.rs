@@ -39,7 +39,7 @@ mod verify;
 pub use clock::wall_clock;
 pub use error::EngineError;
 pub use event::Event;
-pub use fetch::FetchError;
+pub use fetch::{FetchError, Tried};
 pub use follow::{ExtendsOptions, ExtendsSummary, extends, follow};
 pub use get::{GetError, GetOptions, ServeOptions, get};
 pub use node::{MULTICAST_GROUP, NodeConfig, NodeError, Route, default_socket, run_node};

@@ -109,6 +109,11 @@ impl Registrar {
         Ok(Self { prefix, via })
     }
 
+    /// What it registers.
+    pub(crate) fn prefix(&self) -> &Name {
+        &self.prefix
+    }
+
     /// When [`Registrar::handle_timeout`] wants to be called.
     pub(crate) fn poll_timeout(&self) -> Option<Duration> {
         let due = |via: &Via| match via.state {

@@ -5,13 +5,14 @@ use std::cell::RefCell;
 use xylem_library::{Blame, Failure, Keep, Remote, Stop, Wanted};
 use xylem_link::Shaping;
 use xylem_object::Ticket;
-use xylem_tree::SegmentSize;
+use xylem_tree::Geometry;
 
 use crate::event::Event;
 use crate::failure;
 use crate::fetch::Fetch;
 use crate::peer::Peer;
 use crate::scrub::RepairOptions;
+use crate::uri::resolved;
 
 /// One publication and who may have it.
 struct Source {
@@ -28,7 +29,7 @@ pub(crate) struct Peers<'a, 'b> {
     sources: Vec<Source>,
     /// The source that is asked; those before it are of no use.
     asked: usize,
-    fetch: Option<(Fetch, SegmentSize)>,
+    fetch: Option<(Fetch, Geometry)>,
     /// Whether somebody answered, though with something else.
     misbehaved: bool,
     /// The library reports through it, too, never while it waits for us.
@@ -55,13 +56,15 @@ impl<'a, 'b> Peers<'a, 'b> {
         for (i, ticket) in tickets.iter().enumerate() {
             let ours = ticket.link_key.is_some() && ticket.link_key == own;
             let key = ticket.link_key;
-            let link = |address: &_| Peer::Link { address: *address, key };
+            let link = |address| Peer::Link { address, key };
             // Our own addresses lead back to the damaged file.
             let usable = !ours && (!instead || i >= first_named);
-            let peers: Vec<Peer> = ticket.addresses.iter().map(link).filter(|_| usable).collect();
-            let known = sources
-                .iter_mut()
-                .find(|s| s.ticket.name == ticket.name && s.ticket.publisher == ticket.publisher);
+            let addresses = if usable { resolved(&ticket.addresses).0 } else { Vec::new() };
+            let peers: Vec<Peer> = addresses.into_iter().map(link).collect();
+            let same = |of: &Ticket| {
+                (&of.name, of.publisher, of.root) == (&ticket.name, ticket.publisher, ticket.root)
+            };
+            let known = sources.iter_mut().find(|s| same(&s.ticket));
             match known {
                 Some(source) => source.peers.extend(peers),
                 None => {
@@ -91,7 +94,7 @@ impl Remote for Peers<'_, '_> {
         &mut self,
         why: &mut Option<Box<dyn Failure>>,
         stop: &Stop,
-    ) -> Result<Option<SegmentSize>, Box<dyn Failure>> {
+    ) -> Result<Option<Geometry>, Box<dyn Failure>> {
         while self.fetch.is_none() {
             let Some(source) = self.sources.get(self.asked) else { return Ok(None) };
             let RepairOptions { give_up, limit_rate, .. } = *self.repair;
@@ -99,7 +102,7 @@ impl Remote for Peers<'_, '_> {
             let fetch = Fetch::new(&source.ticket, &source.peers, give_up, limit_rate, shaping);
             let answered = fetch.and_then(|mut fetch| {
                 let manifest = self.noting(|on_event| fetch.manifest(stop, on_event))?;
-                Ok((fetch, manifest.segment))
+                Ok((fetch, manifest.geometry()))
             });
             match answered {
                 Ok(fetch) => self.fetch = Some(fetch),
@@ -110,7 +113,7 @@ impl Remote for Peers<'_, '_> {
                 }
             }
         }
-        Ok(self.fetch.as_ref().map(|(_, segment)| *segment))
+        Ok(self.fetch.as_ref().map(|(_, published)| *published))
     }
 
     fn fetch(
@@ -119,7 +122,7 @@ impl Remote for Peers<'_, '_> {
         keep: &mut Keep<'_>,
         stop: &Stop,
     ) -> Result<Option<Box<dyn Failure>>, Box<dyn Failure>> {
-        let Some((mut fetch, segment)) = self.fetch.take() else { return Ok(None) };
+        let Some((mut fetch, published)) = self.fetch.take() else { return Ok(None) };
         for one in wanted {
             let Wanted { object, root, geometry, segments, verifier } = one;
             let added = fetch.transfer().add_object(object, root, geometry, segments, [], verifier);
@@ -127,7 +130,7 @@ impl Remote for Peers<'_, '_> {
         }
         match self.noting(|on_event| fetch.drain(stop, on_event, &mut |event| Ok(keep(event)?))) {
             Ok(()) => {
-                self.fetch = Some((fetch, segment));
+                self.fetch = Some((fetch, published));
                 Ok(None)
             }
             Err(e) if e.blame() == Blame::Network => Ok(Some(e.into())),

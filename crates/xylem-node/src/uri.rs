@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use xylem_mgmt::{Carrier, FaceUri, FaceUriError, UriAuthority, UriHost};
+use xylem_object::ticket::Address;
 
 use crate::peer::Peer;
 
@@ -17,7 +18,7 @@ pub const NDN_PORT: u16 = 6363;
 /// Where NDN forwarders serve WebSockets.
 pub const WEB_SOCKET_PORT: u16 = 9696;
 /// Where encrypted links are served, so that a ticket survives a restart of the publisher.
-pub const LINK_PORT: u16 = 7348;
+pub const LINK_PORT: u16 = xylem_object::ticket::LINK_PORT;
 
 /// At most this many addresses of one host name are used.
 const MAX_ADDRESSES: usize = 4;
@@ -45,6 +46,21 @@ impl HostPort {
             Err(_) => look_up(&self.host, self.port),
         }
     }
+}
+
+/// Where a ticket's addresses lead, in their order; and why some of them lead nowhere.
+pub(crate) fn resolved(addresses: &[Address]) -> (Vec<SocketAddr>, Vec<String>) {
+    let (mut found, mut failed) = (Vec::new(), Vec::new());
+    for address in addresses {
+        match address {
+            Address::Ip(address) => found.push(*address),
+            Address::Host(name, port) => match look_up(name.as_str(), *port) {
+                Ok(all) => found.extend(all),
+                Err(why) => failed.push(why),
+            },
+        }
+    }
+    (found, failed)
 }
 
 /// At least one address of a host, or why there is none.

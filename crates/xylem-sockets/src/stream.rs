@@ -96,8 +96,10 @@ pub struct Stream {
 impl Stream {
     /// Wraps a connection; `connected` is false for one that is being dialled.
     pub fn new(mut socket: Socket, token: Token, connected: bool, poll: &Poll) -> io::Result<Self> {
-        if let Socket::Tcp(stream) = &socket {
-            let _ = stream.set_nodelay(true);
+        match &socket {
+            Socket::Tcp(stream) => drop(stream.set_nodelay(true)),
+            #[cfg(unix)]
+            Socket::Unix(_) => {}
         }
         let both = Interest::READABLE | Interest::WRITABLE;
         poll.registry().register(socket.source(), token, both)?;

@@ -68,7 +68,9 @@ struct Train {
 /// A bound, non-blocking UDP socket.
 pub struct Udp {
     io: mio::net::UdpSocket,
-    state: UdpSocketState,
+    /// Trains, marks and don't-fragment; none where the system lacks the options for them: datagrams
+    /// then pass one by one, unmarked, and IP may cut large ones.
+    state: Option<UdpSocketState>,
     local: SocketAddr,
     buffers: Vec<BytesMut>,
     used: BufferPool,
@@ -91,14 +93,18 @@ impl Udp {
     /// Takes over a socket that is bound and does not block.
     pub fn from_socket(socket: socket2::Socket, oversize: Oversize) -> io::Result<Self> {
         let io = mio::net::UdpSocket::from_std(socket.into());
-        let state = UdpSocketState::new(UdpSockRef::from(&io))?;
+        let state = match UdpSocketState::new(UdpSockRef::from(&io)) {
+            Ok(state) => Some(state),
+            Err(e) if lacks_option(&e) => None,
+            Err(e) => return Err(e),
+        };
         let local = io.local_addr()?;
         if oversize == Oversize::Fragment {
             allow_fragments(&io, local)?;
         }
         // Smaller buffers only cost rate: the kernel's limit is taken as it is.
-        let _ = state.set_recv_buffer_size(UdpSockRef::from(&io), SOCKET_BUFFER);
-        let _ = state.set_send_buffer_size(UdpSockRef::from(&io), SOCKET_BUFFER);
+        let _ = socket2::SockRef::from(&io).set_recv_buffer_size(SOCKET_BUFFER);
+        let _ = socket2::SockRef::from(&io).set_send_buffer_size(SOCKET_BUFFER);
         Ok(Self {
             io,
             state,
@@ -116,7 +122,7 @@ impl Udp {
 
     /// Bytes that the kernel holds for us before it drops, its own bookkeeping included.
     pub fn receive_capacity(&self) -> usize {
-        self.state.recv_buffer_size(UdpSockRef::from(&self.io)).unwrap_or(MESSAGE_LEN)
+        socket2::SockRef::from(&self.io).recv_buffer_size().unwrap_or(MESSAGE_LEN)
     }
 
     /// Registers for readability.
@@ -164,10 +170,10 @@ impl Udp {
         let received = {
             let mut slices: Vec<IoSliceMut<'_>> =
                 self.buffers.iter_mut().map(|b| IoSliceMut::new(&mut b[..MESSAGE_LEN])).collect();
-            match self.state.recv(UdpSockRef::from(&self.io), &mut slices, &mut metas) {
+            match take(&self.io, self.state.as_ref(), &mut slices, &mut metas) {
                 Ok(n) => n,
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(false),
-                Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => return Ok(true),
+                Err(e) if caused_by_a_peer(&e) => return Ok(true),
                 Err(e) => return Err(e),
             }
         };
@@ -187,7 +193,17 @@ impl Udp {
             each(meta, message);
         }
         // A batch that is not full was cut short by the end of the queue.
-        Ok(received == BATCH)
+        Ok(received == self.batch())
+    }
+
+    /// Messages that one call can bring at most.
+    fn batch(&self) -> usize {
+        if self.state.is_some() { BATCH.min(quinn_udp::BATCH_SIZE) } else { 1 }
+    }
+
+    /// Datagrams that the system takes in one call; 1 without segment offload.
+    fn longest_train(&self) -> usize {
+        self.state.as_ref().map_or(1, UdpSocketState::max_gso_segments)
     }
 
     /// Takes a message back, to receive into its memory once nobody keeps a slice of it.
@@ -205,7 +221,7 @@ impl Udp {
             && datagram.len() <= train.stride
             && train.bytes.len().is_multiple_of(train.stride)
             && train.bytes.len() + datagram.len() <= TRAIN_LEN
-            && train.bytes.len() / train.stride < self.state.max_gso_segments()
+            && train.bytes.len() / train.stride < self.longest_train()
             && may_train(to, train.stride);
         if !joins {
             self.flush();
@@ -230,15 +246,52 @@ impl Udp {
     /// A full socket buffer drops them, as the network would: whoever asked asks again.
     pub fn send(&self, to: SocketAddr, contents: &[u8], segment_size: Option<usize>, ecn: Ecn) {
         let ecn = (ecn == Ecn::Capable).then_some(EcnCodepoint::Ect0);
-        // A kernel or device without segment offload says so by a limit of 1.
-        let train = self.state.max_gso_segments();
+        let train = self.longest_train();
         let at_once = segment_size.map_or(contents.len(), |size| size * train).max(1);
         for contents in contents.chunks(at_once) {
+            let Some(state) = &self.state else {
+                let _ = self.io.send_to(contents, to);
+                continue;
+            };
             let segment_size = segment_size.filter(|size| contents.len() > *size);
             let transmit = Transmit { destination: to, ecn, contents, segment_size, src_ip: None };
-            let _ = self.state.try_send(UdpSockRef::from(&self.io), &transmit);
+            let _ = state.try_send(UdpSockRef::from(&self.io), &transmit);
         }
     }
+}
+
+/// One call of the system: how many messages it brought.
+fn take(
+    io: &mio::net::UdpSocket,
+    state: Option<&UdpSocketState>,
+    into: &mut [IoSliceMut<'_>],
+    metas: &mut [RecvMeta; BATCH],
+) -> io::Result<usize> {
+    let Some(state) = state else {
+        let (len, from) = io.recv_from(&mut into[0])?;
+        (metas[0].addr, metas[0].len, metas[0].stride) = (from, len, len);
+        return Ok(1);
+    };
+    // By way of `mio`, which on Windows asks for the next event when this one would block.
+    io.try_io(|| state.recv(UdpSockRef::from(io), into, metas))
+}
+
+/// Whether a system said that it has no such socket option: Wine, old kernels, containers that filter.
+fn lacks_option(error: &io::Error) -> bool {
+    // WSAENOPROTOOPT and WSAEOPNOTSUPP.
+    #[cfg(windows)]
+    let codes = [10_042, 10_045];
+    #[cfg(unix)]
+    let codes = [rustix::io::Errno::NOPROTOOPT, rustix::io::Errno::OPNOTSUPP]
+        .map(rustix::io::Errno::raw_os_error);
+    error.raw_os_error().is_some_and(|code| codes.contains(&code))
+}
+
+/// Whether the network said that an earlier datagram did not arrive (ICMP), which is no fault of the
+/// socket. Windows calls it a reset.
+fn caused_by_a_peer(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionRefused, ConnectionReset};
+    matches!(error.kind(), ConnectionRefused | ConnectionReset)
 }
 
 /// Routers marked all datagrams of a train alike, or the kernel would not have joined them.
@@ -304,10 +357,42 @@ mod tests {
             segment_size: None,
             src_ip: None,
         };
-        sender.state.try_send(UdpSockRef::from(&sender.io), &marked).expect("sends");
+        let state = sender.state.as_ref().expect("this system has the options");
+        state.try_send(UdpSockRef::from(&sender.io), &marked).expect("sends");
         let got = marks(&mut receiver, 3);
         let of = |text: &[u8]| got.iter().find(|(bytes, _)| bytes == text).map(|(_, m)| *m);
         assert_eq!([of(b"not capable"), of(b"capable")], [Some(false); 2]);
         assert_eq!(of(b"marked"), Some(true));
+    }
+
+    /// As on a system without the options that `quinn-udp` needs (Wine): all that is missing is speed.
+    #[test]
+    fn without_the_options_datagrams_pass_one_by_one() {
+        let (mut sender, mut receiver) = (bound(), bound());
+        (sender.state, receiver.state) = (None, None);
+        let to = receiver.local();
+        sender.send(to, b"aabbc", Some(2), Ecn::Capable);
+        sender.queue(to, b"dd");
+        sender.queue(to, b"ee");
+        sender.flush();
+        let (mut got, mut more) = (Vec::new(), true);
+        while got.len() < 5 {
+            let from = sender.local();
+            let each = &mut |who, marked, bytes: BytesMut| {
+                assert_eq!((who, marked), (from, false));
+                got.push(bytes.to_vec());
+            };
+            more = receiver.receive(each).expect("receives");
+        }
+        assert_eq!(got, [&b"aa"[..], b"bb", b"c", b"dd", b"ee"]);
+        assert!(more, "a single message may have another behind it");
+        assert!(!receiver.receive(&mut |_, _, _| panic!("nothing was sent")).expect("receives"));
+    }
+
+    #[test]
+    fn an_option_that_is_missing_is_told_from_a_socket_that_is_broken() {
+        let codes = if cfg!(windows) { [10_045, 10_048] } else { [95, 98] };
+        let lacks = codes.map(|code| lacks_option(&io::Error::from_raw_os_error(code)));
+        assert_eq!(lacks, [true, false], "EOPNOTSUPP, EADDRINUSE");
     }
 }

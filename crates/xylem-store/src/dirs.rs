@@ -1,4 +1,5 @@
-//! Directories: opened so that no link stands in their place, and made where they are missing.
+//! Directories: opened so that no link stands in their place, made where they are missing, and kept
+//! from others.
 
 use std::io;
 use std::path::Path;
@@ -6,7 +7,8 @@ use std::sync::Arc;
 
 use crate::atomic::sync_above;
 use crate::error::StoreError;
-use crate::medium::Medium;
+use crate::medium::{FileKind, Medium, Meta};
+use crate::sweep::cannot_be_set;
 
 /// Opens a directory, refusing a link or anything else in its place.
 pub(crate) fn open_dir(medium: &dyn Medium, dir: &Path) -> Result<Arc<dyn Medium>, StoreError> {
@@ -49,4 +51,35 @@ pub(crate) fn make_dir(medium: &dyn Medium, dir: &Path, shown: &Path) -> Result<
         }
         _ => Ok(()),
     }
+}
+
+/// Sees to it that nobody but its owner can open a file (`mode` 0o600) or directory (0o700): one that
+/// others can open is given this mode. No error if it is not there. A link is left alone: whoever asks
+/// names what it leads to.
+///
+/// Elsewhere than on Unix nothing is done.
+///
+/// # Errors
+/// [`StoreError::Exposed`] if that is not ours to do, or the file system does not do it; the medium's.
+pub fn keep_private(medium: &dyn Medium, path: &Path, mode: u32) -> Result<(), StoreError> {
+    if !cfg!(unix) {
+        return Ok(());
+    }
+    let error = |e| StoreError::from_io("read the metadata", path, None, e);
+    let looked = |meta: Meta| (meta.kind != FileKind::Symlink).then_some(meta.mode & 0o777 & !mode);
+    let others = match medium.metadata(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        other => other.map_err(error)?,
+    };
+    if looked(others).is_none_or(|more| more == 0) {
+        return Ok(());
+    }
+    let exposed = || StoreError::Exposed { path: path.to_path_buf(), mode };
+    match medium.set_mode(path, mode) {
+        Err(e) if cannot_be_set(e.kind()) => return Err(exposed()),
+        Err(e) => return Err(StoreError::from_io("set the mode", path, None, e)),
+        Ok(()) => {}
+    }
+    let now = medium.metadata(path).map_err(error)?;
+    if looked(now).is_none_or(|more| more == 0) { Ok(()) } else { Err(exposed()) }
 }

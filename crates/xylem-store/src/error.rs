@@ -24,6 +24,13 @@ pub enum StoreError {
         /// The attempted step, as a verb phrase ("open", "create the directory").
         doing: &'static str,
     },
+    /// Others can open what must be its owner's alone, and that could not be changed.
+    Exposed {
+        /// The file or directory.
+        path: PathBuf,
+        /// Permission bits that it should have.
+        mode: u32,
+    },
     /// Another process, or another fetch of this process, is at work on the same object.
     Busy {
         /// The file that carries the lock.
@@ -150,6 +157,7 @@ impl StoreError {
         match self {
             Self::NoSpace { path, .. }
             | Self::Permission { path, .. }
+            | Self::Exposed { path, .. }
             | Self::Busy { path }
             | Self::Changed { path, .. }
             | Self::NotFound { path }
@@ -174,6 +182,9 @@ impl fmt::Display for StoreError {
             }
             Self::NoSpace { offset: None, .. } => write!(f, "{path}: no space left on the device"),
             Self::Permission { doing, .. } => write!(f, "{path}: not allowed to {doing}"),
+            Self::Exposed { mode, .. } => {
+                write!(f, "{path}: others can open it; it has to be yours, with mode {mode:04o}")
+            }
             Self::Busy { .. } => write!(f, "{path}: in use by another fetch of the same object"),
             Self::Changed { what, .. } => write!(f, "{path}: changed since it was hashed: {what}"),
             Self::NotFound { .. } => write!(f, "{path}: no such file or directory"),

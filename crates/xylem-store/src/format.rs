@@ -7,13 +7,15 @@
 //! they do not say which path they are about.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
+use std::io;
 use std::path::Path;
 
 use crate::atomic::Durability;
 use crate::error::StoreError;
 use crate::file::read_whole;
-use crate::layout::FORMAT;
-use crate::medium::OpenHow;
+use crate::layout::{FORMAT, KNOWN, OBJECTS, PARTIAL};
+use crate::medium::{FileKind, Medium, Meta, OpenHow, read_full_at};
+use crate::old_shares::SHARES;
 use crate::store::Store;
 
 /// Where a store says which format it has.
@@ -22,6 +24,39 @@ const NAME: &str = "format";
 const LEAD: &str = "xylem store ";
 /// Longest file that can be one.
 const MAX_LEN: u64 = 64;
+
+/// Whether the directory `dir` is a store of any format, also of one that is newer than this
+/// program: by its file `format`, or by the folders that a store has had from the beginning.
+///
+/// # Errors
+/// The medium's, other than that something is not there or may not be looked at.
+pub fn is_store(medium: &dyn Medium, dir: &Path) -> io::Result<bool> {
+    if let Some(meta) = look(medium, &dir.join(NAME))?
+        && meta.kind == FileKind::File
+        && (LEAD.len() as u64..=MAX_LEN).contains(&meta.size)
+    {
+        let mut lead = [0; LEAD.len()];
+        let file = medium.open(&dir.join(NAME), OpenHow::ReadNoFollow)?;
+        read_full_at(&*file, &mut lead, 0)?;
+        if lead == *LEAD.as_bytes() {
+            return Ok(true);
+        }
+    }
+    let folder = |name: &str| -> io::Result<bool> {
+        Ok(look(medium, &dir.join(name))?.is_some_and(|meta| meta.kind == FileKind::Directory))
+    };
+    Ok(folder(OBJECTS)? && folder(PARTIAL)? && (folder(SHARES)? || folder(KNOWN)?))
+}
+
+/// Metadata of what is there and may be looked at.
+fn look(medium: &dyn Medium, path: &Path) -> io::Result<Option<Meta>> {
+    use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
+    match medium.metadata(path) {
+        Ok(meta) => Ok(Some(meta)),
+        Err(e) if matches!(e.kind(), NotFound | NotADirectory | PermissionDenied) => Ok(None),
+        Err(e) => Err(e),
+    }
+}
 
 impl Store {
     /// The format that the directory says it has: 0 where it says nothing.

@@ -1,5 +1,7 @@
 //! The names in a store's directory (docs/spec/store.md), and the number of that layout.
 
+use std::ffi::OsStr;
+
 /// The format that this program writes.
 pub const FORMAT: u32 = 1;
 /// Finished parts.
@@ -14,3 +16,11 @@ pub(crate) const KNOWN: &str = "known";
 pub(crate) const PINS: &str = "pins";
 /// Directory of the records.
 pub(crate) const REPAIRS: &str = "repairs";
+/// What else is in a store: other crates', and those of earlier formats.
+const OTHERS: [&str; 6] = ["format", "keys", "mail", "mailbox", "growing", "shares"];
+
+/// Whether a store has such a name in it.
+pub(crate) fn is_ours(name: &OsStr) -> bool {
+    let name = name.to_str().unwrap_or_default();
+    [OBJECTS, PARTIAL, NEW, KNOWN, PINS, REPAIRS].contains(&name) || OTHERS.contains(&name)
+}

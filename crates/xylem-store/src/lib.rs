@@ -97,12 +97,13 @@ pub use atomic::{Durability, install, remove_unfinished, write_atomically};
 pub use catalog::KnownPaths;
 pub use check::{TreeCheck, check_tree, segments_of_outboard};
 pub use collect::{Collected, Collecting};
-pub use dirs::create_dirs;
+pub use dirs::{create_dirs, keep_private};
 pub use disk::DiskMedium;
 pub use error::{Difference, StoreError};
 
 pub use attributes::{Attributes, OverwritePolicy, Unset};
 pub use file::{FileRef, FileState};
+pub use format::is_store;
 pub use known::{Known, MAX_KNOWN_PATH, MAX_NOTE, Origin, RecordError};
 pub use layout::FORMAT;
 pub use medium::{Clobber, DirItem, FileKind, FileTime, Medium, MediumFile, Meta, OpenHow};

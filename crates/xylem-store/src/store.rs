@@ -12,10 +12,10 @@ use std::sync::Arc;
 use xylem_hash::Hash;
 
 use crate::atomic::{self, Durability, sync_above};
-use crate::dirs::{create_dirs, make_dir, open_dir};
+use crate::dirs::{create_dirs, keep_private, make_dir, open_dir};
 use crate::error::StoreError;
 use crate::file::{FileRef, open_locked, read_whole};
-use crate::layout::{FORMAT, KNOWN, NEW, OBJECTS, PARTIAL, PINS, REPAIRS};
+use crate::layout::{FORMAT, KNOWN, NEW, OBJECTS, PARTIAL, PINS, REPAIRS, is_ours};
 use crate::medium::{Clobber, Medium, Meta, OpenHow};
 use crate::outboard::OutboardFile;
 
@@ -82,13 +82,15 @@ impl fmt::Debug for Store {
 
 impl Store {
     /// Opens the store in `dir`, creating it (mode 0700, with missing parents) where it is absent
-    /// and bringing an older format up to this one.
+    /// and bringing an older format up to this one. A directory that is there, and has nothing but a
+    /// store in it, is closed to others where it is ours.
     ///
     /// # Errors
     /// The medium's; [`StoreError::Unsafe`] if `dir` is something else than a directory.
     pub fn open(medium: Arc<dyn Medium>, dir: &Path) -> Result<Self, StoreError> {
         create_dirs(&*medium, dir)?;
         let store = Self::open_existing(medium, dir)?;
+        store.close_to_others()?;
         let format = store.format()?;
         for name in [OBJECTS, PARTIAL, KNOWN, PINS, NEW, REPAIRS] {
             make_dir(store.place(), Path::new(name), &dir.join(name))?;
@@ -98,6 +100,21 @@ impl Store {
             store.write_format()?;
         }
         Ok(store)
+    }
+
+    /// What lies in it is closed to others by itself: one that somebody else has made, or that lies
+    /// where there are no modes, is no error.
+    fn close_to_others(&self) -> Result<(), StoreError> {
+        let (here, mut foreign) = (Path::new("."), false);
+        let listed = self.place().for_each_name(here, &mut |name, _| foreign |= !is_ours(name));
+        listed.map_err(|e| self.error("list", here, e))?;
+        if foreign {
+            return Ok(());
+        }
+        match keep_private(self.place(), here, 0o700) {
+            Err(StoreError::Exposed { .. }) => Ok(()),
+            other => other,
+        }
     }
 
     /// Opens a store that is there, whatever its format, and changes nothing: for looking at it.

@@ -1,9 +1,12 @@
 //! `xylem bench SUBJECT [TABLE]...`: tables of the hash engine, of tree-signed segments in NDN, of
-//! the link and of transfers, as `xylem-bench` measures them.
+//! the link and of transfers, as `xylem-bench` measures them: a program of its own, so that nothing that is
+//! measured against comes near what users install.
 
 use crate::exit::{Exit, Failure};
 use crate::output::Out;
 use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+use std::process::Command;
 
 /// What has tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -24,7 +27,8 @@ pub(crate) enum Subject {
 /// figures are medians, ratios are ratios of medians, and a ratio below what the project wants of
 /// itself is marked MISSED. A table that misses something is no failure: exit status 0.
 ///
-/// Peers that are not there are said to be absent. Those against other configurations of the
+/// `xylem-bench` measures, which `cargo install --path bench` in the source tree makes. Peers that are
+/// not there are said to be absent. Those against other configurations of the
 /// official crate, and sessions and transfers between processes, are programs of their own, which bench/peers in
 /// the source tree builds; they are looked for beside this program and on the PATH.
 #[derive(Debug, Args)]
@@ -74,7 +78,7 @@ Examples:
 Exit status:
   0  measured
   1  two implementations of one function gave different results
-  2  wrong usage, or a build without benchmarks
+  2  wrong usage, or no xylem-bench
   4  standard output could not be written"
 )]
 pub(crate) struct BenchArgs {
@@ -90,60 +94,36 @@ pub(crate) struct BenchArgs {
     quick: bool,
 }
 
-/// Runs `xylem bench`.
-#[cfg(feature = "bench")]
+/// Runs `xylem bench`: the program `xylem-bench` does, whose exit status is ours.
 pub(crate) fn run(args: BenchArgs, out: &mut Out) -> Result<Exit, Failure> {
-    use xylem_bench::text::Text;
-    use xylem_bench::{Effort, Error};
-
-    let effort = if args.quick { Effort::QUICK } else { Effort::FULL };
-    let mut text = Text::default();
-    let mut emit = |report| {
-        if out.is_json() {
-            return out.json(&Row { report: &report });
-        }
-        out.bytes(text.render(&report).as_bytes())
+    let Some(program) = program() else {
+        return Err(Failure::new(
+            Exit::Usage,
+            "no xylem-bench beside this program or on the PATH; `cargo install --path bench` in the \
+             source tree makes it",
+        ));
     };
-    let measured = match args.subject {
-        Subject::Hash => xylem_bench::hash::run(&args.tables, effort, &mut emit),
-        Subject::Ndn => xylem_bench::ndn::run(&args.tables, effort, &mut emit),
-        Subject::Link => xylem_bench::link::run(&args.tables, effort, &mut emit),
-        Subject::Transfer => xylem_bench::transfer::run(&args.tables, effort, &mut emit),
-    };
-    match measured {
-        Ok(()) if out.is_json() => {}
-        Ok(()) => out.bytes(text.summary().as_bytes())?,
-        Err(Error::Refused(failure)) => return Err(failure),
-        Err(error @ Error::Differ { .. }) => {
-            return Err(Failure::new(Exit::Damaged, error.to_string()));
-        }
-        Err(error @ Error::NoSuchTable { .. }) => {
-            return Err(Failure::new(Exit::Usage, error.to_string()));
-        }
-    }
-    Ok(Exit::Done)
+    let mut command = Command::new(&program);
+    let subject = args.subject.to_possible_value().expect("no subject is skipped");
+    command.arg(subject.get_name()).args(&args.tables);
+    command.args(args.quick.then_some("--quick")).args(out.is_json().then_some("--json"));
+    let status = command.status().map_err(|error| {
+        Failure::new(Exit::Local, format!("cannot run {}: {error}", program.display()))
+    })?;
+    Ok(match status.code() {
+        Some(0) => Exit::Done,
+        Some(1) => Exit::Damaged,
+        Some(2) => Exit::Usage,
+        Some(4) => Exit::Local,
+        _ => Exit::Interrupted,
+    })
 }
 
-/// One piece of news; its own fields, `report` first, stand beside `event`.
-#[cfg(feature = "bench")]
-#[derive(serde::Serialize)]
-#[serde(tag = "event", rename = "bench")]
-pub(crate) struct Row<'a> {
-    #[serde(flatten)]
-    pub(crate) report: &'a xylem_bench::Report,
-}
-
-/// Says how to get a build that can.
-#[cfg(not(feature = "bench"))]
-pub(crate) fn run(args: BenchArgs, _out: &mut Out) -> Result<Exit, Failure> {
-    let BenchArgs {
-        subject: Subject::Hash | Subject::Ndn | Subject::Link | Subject::Transfer,
-        tables: _,
-        quick: _,
-    } = args;
-    Err(Failure::new(
-        Exit::Usage,
-        "this build has no benchmarks; `cargo install --path crates/xylem --features bench` makes \
-         one that has",
-    ))
+/// Beside this program first, then where the PATH says.
+fn program() -> Option<PathBuf> {
+    let file = format!("xylem-bench{}", std::env::consts::EXE_SUFFIX);
+    let beside = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.to_path_buf()));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut places = beside.into_iter().chain(std::env::split_paths(&path));
+    places.find_map(|dir| Some(dir.join(&file)).filter(|file| file.is_file()))
 }

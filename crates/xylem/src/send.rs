@@ -94,7 +94,7 @@ pub(crate) fn run(args: SendArgs, common: &Common, out: &mut Out) -> Result<Exit
     } else {
         Mail::Path(Box::new(ShareOptions {
             follow: None,
-            path: args.what.clone(),
+            paths: vec![args.what.clone()],
             name: args.name.as_deref().map(parse_name).transpose()?,
             key_file: None,
             portable: false,

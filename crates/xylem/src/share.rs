@@ -1,4 +1,4 @@
-//! `xylem share PATH`: serve a file or directory from where it is.
+//! `xylem share PATH...`: serve files and directories from where they are.
 
 use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
@@ -13,17 +13,18 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use xylem_library::follow::{FollowOptions, Input};
-use xylem_node::{HostPort, NDN_PORT, Peer, PeerUri, ShareOptions};
+use xylem_node::{Event, HostPort, NDN_PORT, Peer, PeerUri, ShareOptions};
 
-/// Shares a file or directory from where it is; prints a ticket and serves until Ctrl-C
+/// Shares files and directories from where they are; prints a ticket for each and serves until Ctrl-C
 ///
-/// The file is read once to build its hash tree, which is kept in the store (under 1 % of the
-/// file's size); the file itself stays where it is and is not copied. The ticket is the first line
-/// on standard output and nothing else goes there.
+/// A file is read once to build its hash tree, which is kept in the store (under 1 % of the
+/// file's size); the file itself stays where it is and is not copied. Standard output has the tickets
+/// and nothing else, a line for each path in the order of the arguments.
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
     "Examples:
   xylem share film.mkv                      the ticket names this machine's addresses
+  xylem share a.iso b.iso photos/           several at once, a ticket for each
   xylem share photos/ --as /alice/photos    under a name of your own
   xylem share film.mkv --listen 7000        on a port of your own, all interfaces
   xylem share film.mkv --plain              for NDN software too, unencrypted, on port 6363
@@ -36,8 +37,9 @@ use xylem_node::{HostPort, NDN_PORT, Peer, PeerUri, ShareOptions};
     exit_help!()
 ))]
 pub(crate) struct ShareArgs {
-    /// The file or directory; with --follow also -, for standard input
-    path: PathBuf,
+    /// Files and directories, each a publication of its own; with --follow also -, for standard input
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
 
     /// Publish a file that another program appends to as it grows, in signed checkpoints, until
     /// Ctrl-C signs the last one; or, with - for PATH, standard input until it ends. The ticket is
@@ -60,7 +62,7 @@ pub(crate) struct ShareArgs {
     #[arg(long, value_name = "FILE", requires = "follow")]
     keep: Option<PathBuf>,
 
-    /// Name to publish under, such as /alice/photos [default: below the key's id]
+    /// Name to publish the one PATH under, such as /alice/photos [default: below the key's id]
     #[arg(long = "as", value_name = "NAME")]
     name: Option<String>,
 
@@ -130,9 +132,13 @@ pub(crate) fn run(args: ShareArgs, common: &Common, out: &mut Out) -> Result<Exi
         plain.push(SocketAddr::from((Ipv4Addr::UNSPECIFIED, NDN_PORT)));
     }
     let follow = follow(&args)?;
+    if args.name.is_some() && args.paths.len() > 1 {
+        let what = "--as names one PATH; share the others in a run of their own";
+        return Err(Failure::new(Exit::Usage, what));
+    }
     let options = ShareOptions {
         follow,
-        path: args.path,
+        paths: args.paths,
         name: args.name.as_deref().map(parse_name).transpose()?,
         key_file: args.key,
         portable: args.portable,
@@ -145,7 +151,17 @@ pub(crate) fn run(args: ShareArgs, common: &Common, out: &mut Out) -> Result<Exi
     };
     let stop = stop::on_signals()?;
     out.ends_with(&stop);
-    let shared = xylem_node::share(&options, &stop, &mut |event| out.event(event));
+    let mut to_come = options.paths.len();
+    let shared = xylem_node::share(&options, &stop, &mut |event| {
+        let ready = matches!(event, Event::Shared { .. });
+        out.event(event);
+        if ready {
+            to_come -= 1;
+            if to_come == 0 {
+                out.note("Serving until Ctrl-C.");
+            }
+        }
+    });
     out.take_broken()?;
     shared?;
     Ok(Exit::Done)
@@ -153,7 +169,11 @@ pub(crate) fn run(args: ShareArgs, common: &Common, out: &mut Out) -> Result<Exi
 
 /// What `--follow` asks for.
 fn follow(args: &ShareArgs) -> Result<Option<FollowOptions>, Failure> {
-    let from_input = args.path == Path::new("-");
+    let from_input = args.paths.iter().any(|path| path == Path::new("-"));
+    if from_input && args.follow && args.paths.len() > 1 {
+        let what = "standard input is shared in a run of its own: share --follow -";
+        return Err(Failure::new(Exit::Usage, what));
+    }
     if args.keep.is_some() && !from_input {
         let what = "--keep is for standard input: share --follow - --keep FILE";
         return Err(Failure::new(Exit::Usage, what));

@@ -1,10 +1,12 @@
-//! Parsing the command line; wrong usage is one line on standard error and exit 2.
+//! Parsing the command line; wrong usage is one line on standard error, with `--json` an event as
+//! well, and exit 2.
 
 use crate::cli::Common;
 use crate::exit::{Exit, Failure};
 use crate::output;
 use crate::verbs::{self, Task};
 use clap::ColorChoice;
+use clap::builder::{FalseyValueParser, TypedValueParser};
 use clap::error::ErrorKind;
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -12,6 +14,7 @@ use std::process::ExitCode;
 /// What was asked for, or the exit code of a run that is over already (help, version, wrong usage).
 pub(crate) fn parse() -> Result<(Common, Task), ExitCode> {
     let args: Vec<OsString> = std::env::args_os().collect();
+    let json = asks_for_json(&args, std::env::var_os("XYLEM_JSON"));
     let command = verbs::command_for(&args).color(help_color(&args));
     let parsed = command.try_get_matches_from(args).and_then(|matches| verbs::read(&matches));
     parsed.map_err(|error| match error.kind() {
@@ -24,10 +27,18 @@ pub(crate) fn parse() -> Result<(Common, Task), ExitCode> {
             }
         },
         _ => {
-            output::error_line(&one_line(&error.render().to_string()));
+            output::wrong_usage(&one_line(&error.render().to_string()), json);
             Exit::Usage.into()
         }
     })
+}
+
+/// Whether results are JSON, of a command line that could not be read as a whole.
+fn asks_for_json(args: &[OsString], variable: Option<OsString>) -> bool {
+    let flag = args.iter().skip(1).take_while(|word| *word != "--").any(|word| *word == "--json");
+    // As clap reads the variable.
+    let set = || FalseyValueParser::new().parse_ref(&clap::Command::new(""), None, &variable?).ok();
+    flag || set().unwrap_or(false)
 }
 
 /// `--color` has to be known before the rest is parsed, because parsing may print the help.
@@ -81,6 +92,19 @@ fn one_line(rendered: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn json_is_asked_for_as_clap_reads_it() {
+        let asks = |args: &[&str], variable: Option<&str>| {
+            let args: Vec<OsString> = args.iter().map(OsString::from).collect();
+            asks_for_json(&args, variable.map(OsString::from))
+        };
+        assert!(asks(&["xylem", "get", "--json"], None));
+        assert!(!asks(&["--json", "sum", "--", "--json"], None), "names that follow are no flags");
+        for (value, on) in [("1", true), ("yes", true), ("0", false), ("off", false), ("", false)] {
+            assert_eq!(asks(&["xylem", "get"], Some(value)), on, "{value}");
+        }
+    }
 
     #[test]
     fn folds_missing_arguments() {

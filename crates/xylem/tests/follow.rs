@@ -160,6 +160,18 @@ fn standard_input_is_a_stream_that_ends() {
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_stream_that_is_over_is_served_without_a_busy_loop() {
+    let dir = tempfile::tempdir().unwrap();
+    let share = Share::with(Path::new("-"), &dir.path().join("store"), &EVERY);
+    let is_last = |event: &serde_json::Value| event["last"] == true;
+    until("the last checkpoint", || share.told("checkpoint").iter().any(is_last));
+    // What it does at the end of the stream may sleep once or twice.
+    let enough = common::sleeps(share.pid()) + 10;
+    until("sleep", || common::sleeps(share.pid()) >= enough);
+}
+
 #[test]
 fn a_follower_that_is_stopped_says_130_and_goes_on_later() {
     let dir = tempfile::tempdir().unwrap();

@@ -85,14 +85,14 @@ fn wrong_usage_is_one_line_and_2() {
     }
 }
 
-#[cfg(not(feature = "bench"))]
+/// The tables are a program of their own, which this looks for beside itself and on the PATH.
 #[test]
-fn a_build_without_benchmarks_says_how_to_get_them() {
-    assert_one_line(
-        &run(&["bench", "hash"]),
-        2,
-        "`cargo install --path crates/xylem --features bench`",
-    );
+fn without_the_program_that_measures_bench_says_how_to_get_it() {
+    let dir = tempfile::tempdir().expect("a temporary folder can be made");
+    let alone = dir.path().join("xylem");
+    std::fs::copy(env!("CARGO_BIN_EXE_xylem"), &alone).expect("the program can be copied");
+    let output = Command::new(alone).args(["bench", "hash"]).env("PATH", "").output();
+    assert_one_line(&output.expect("it starts"), 2, "`cargo install --path bench`");
 }
 
 #[test]
@@ -126,6 +126,33 @@ fn json_errors_are_events_too() {
     assert_eq!(event["event"], "error");
     assert_eq!(event["exit"], 2);
     assert!(event["message"].as_str().is_some_and(|m| m.contains("frobnicate")));
+}
+
+/// A script that reads events reads no other stream, so that a mistyped flag is one too.
+#[test]
+fn wrong_usage_is_an_event_as_well() {
+    let by_variable = |value| {
+        let mut command = xylem(&["frobnicate"]);
+        command.env("XYLEM_JSON", value);
+        command.output().expect("the program starts")
+    };
+    for output in [
+        run(&["--json", "frobnicate"]),
+        run(&["get", "xylem:a", "--limti", "5", "--json"]),
+        run(&["ctl", "--json"]),
+        run(&["--json"]),
+        by_variable("1"),
+    ] {
+        let text = String::from_utf8(output.stdout.clone()).expect("JSON is UTF-8");
+        assert_eq!(text.lines().count(), 1, "{text}");
+        let event: serde_json::Value = serde_json::from_str(&text).expect("one object");
+        assert_eq!((&event["event"], &event["exit"]), (&"error".into(), &2.into()), "{event}");
+        let message = event["message"].as_str().expect("a sentence");
+        assert_eq!(said(&output), format!("xylem: {message}\n"));
+        assert_eq!(output.status.code(), Some(2));
+    }
+    assert_one_line(&run(&["sum", "--bogus", "--", "--json"]), 2, "--bogus");
+    assert_one_line(&by_variable("0"), 2, "frobnicate");
 }
 
 #[test]

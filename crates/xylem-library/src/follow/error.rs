@@ -8,6 +8,7 @@ use xylem_packet::Name;
 use xylem_store::StoreError;
 
 use crate::error::{Blame, Failure, advised, blame_of};
+use crate::ours::OwnError;
 
 /// Why a growing file was not published any further. Earlier checkpoints stay good.
 #[derive(Debug, thiserror::Error)]
@@ -15,6 +16,9 @@ pub enum GrowError {
     /// The file can't be read, or the store not written.
     #[error("{}", advised(.0))]
     Store(#[from] StoreError),
+    /// It lies in a store.
+    #[error(transparent)]
+    Own(#[from] OwnError),
     /// A directory or a device.
     #[error("{}: only a file can be followed", .0.display())]
     NotAFile(PathBuf),
@@ -79,6 +83,7 @@ impl Failure for GrowError {
     fn blame(&self) -> Blame {
         match self {
             Self::Store(e) => blame_of(e),
+            Self::Own(e) => e.blame(),
             Self::NotAFile(_) | Self::Name { .. } | Self::Unpublishable(_) => Blame::Usage,
             Self::Rewritten { .. } | Self::Input(_) => Blame::Local,
             Self::Interrupted => Blame::Interrupted,

@@ -26,6 +26,7 @@ use super::error::{GrowError, Rewritten};
 use super::input;
 use super::log::{self, Entry, Log};
 use crate::event::{CheckpointMade, LibraryEvent};
+use crate::ours;
 use crate::path::{canonical, os_bytes};
 use crate::stop::Stop;
 use crate::time::UnixTime;
@@ -108,6 +109,9 @@ impl Grower {
             Some(input) => input::kept(store, input, now)?,
         };
         let canonical = canonical(&path)?;
+        if !matches!(options.input, Some(Input::Store)) {
+            ours::outside(&*medium, &canonical)?;
+        }
         let file_name = os_bytes(canonical.file_name().unwrap_or_default());
         let object = (author.name)(&file_name);
         if let Err(source) = naming::versioned(object.as_ref(), u64::MAX) {
@@ -278,9 +282,10 @@ impl Grower {
         self.checkpoints.newest()
     }
 
-    /// When [`Self::poll`] is due.
-    pub fn poll_timeout(&self) -> Duration {
-        self.read_at
+    /// When [`Self::poll`] is due; never again once the last checkpoint is made, since it is answered
+    /// for and nothing more is read.
+    pub fn poll_timeout(&self) -> Option<Duration> {
+        (!self.ended()).then_some(self.read_at)
     }
 
     /// Reads what is new and makes the checkpoints that are due. Returns the pointer that somebody was

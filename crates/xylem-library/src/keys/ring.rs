@@ -17,7 +17,7 @@ use xylem_trust::{
 };
 
 use super::error::KeyError;
-use super::secret::{random, write_private};
+use super::secret::{close_directory, close_file, random, write_private};
 use crate::time::UnixTime;
 
 /// Longest file that is read.
@@ -204,6 +204,7 @@ impl Keyring {
 
     fn add(&self, name: &Name, key: &PrivateKey, now: UnixTime) -> Result<KeyEntry, KeyError> {
         let path = self.path(name, "key");
+        self.close()?;
         write_key(&path, name, key).map_err(|e| match e {
             KeyError::Store(StoreError::Exists { .. }) => KeyError::KeyExists(name.clone()),
             other => other,
@@ -243,7 +244,14 @@ impl Keyring {
         })
     }
 
+    /// Keeps the directories of keys to their owner.
+    fn close(&self) -> Result<(), StoreError> {
+        self.dir.parent().map_or(Ok(()), close_directory)?;
+        close_directory(&self.dir)
+    }
+
     fn keys(&self) -> Result<Vec<(Name, PrivateKey)>, KeyError> {
+        self.close()?;
         let dir = match fs::read_dir(&self.dir) {
             Ok(dir) => dir,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -253,6 +261,7 @@ impl Keyring {
         for file in dir.take(2 * MAX_KEYS) {
             let path = file.map_err(|e| StoreError::from_io("list", &self.dir, None, e))?.path();
             if path.extension().is_some_and(|extension| extension == "key") {
+                close_file(&path)?;
                 let key = PrivateKey::from_packet(&packet_in(&path)?);
                 keys.push(key.map_err(|source| KeyError::NoKey { path, source })?);
             }

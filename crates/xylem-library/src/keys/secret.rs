@@ -1,23 +1,28 @@
 //! Secrets of this node on disk: the publisher's Ed25519 key and the link's X25519 key.
 //!
-//! Each is a file of 32 raw bytes, mode 0600, made on first use. They never travel.
+//! Each is a file of 32 raw bytes, mode 0600 in a directory of mode 0700, made on first use. They
+//! never travel. What others could open is closed to them before it is used, or refused.
 
 use std::fs;
 use std::io::{self, Read};
 use std::path::Path;
 
-use xylem_store::{Clobber, DiskMedium, StoreError, create_dirs, write_atomically};
+use xylem_store::{Clobber, DiskMedium, StoreError, create_dirs, keep_private, write_atomically};
 
 use super::error::KeyError;
 
 /// Length of either secret in bytes.
-pub(super) const SECRET_LEN: usize = 32;
+pub(crate) const SECRET_LEN: usize = 32;
 
 /// Reads the secret at `path`, or makes it there from the operating system's randomness.
 ///
 /// # Errors
-/// What is there can't be read or is no secret; none can be made.
+/// What is there can't be read, is no secret, or is open to others; none can be made.
 pub fn load_or_create(path: &Path) -> Result<[u8; SECRET_LEN], KeyError> {
+    if let Some(above) = path.parent() {
+        close_directory(above)?;
+    }
+    close_file(path)?;
     match load_existing(path) {
         Err(KeyError::NoSecret(_)) => create(path),
         other => other,
@@ -58,6 +63,21 @@ fn create(path: &Path) -> Result<[u8; SECRET_LEN], KeyError> {
         Err(StoreError::Exists { .. }) => load_existing(path),
         Err(e) => Err(KeyError::Write(e)),
     }
+}
+
+/// Keeps a directory of keys to its owner, links followed.
+pub(super) fn close_directory(path: &Path) -> Result<(), StoreError> {
+    close(path, 0o700)
+}
+
+/// Keeps a key to its owner, links followed.
+pub(super) fn close_file(path: &Path) -> Result<(), StoreError> {
+    close(path, 0o600)
+}
+
+fn close(path: &Path, mode: u32) -> Result<(), StoreError> {
+    // What is not there is made, or missed, by whoever comes next.
+    path.canonicalize().map_or(Ok(()), |path| keep_private(&DiskMedium::new(), &path, mode))
 }
 
 /// Writes a new file that only its owner reads, and makes its directory; [`StoreError::Exists`] if

@@ -10,7 +10,8 @@ use std::thread;
 use std::time::Duration;
 
 use xylem_store::{
-    Clobber, FileRef, Medium, OpenHow, StoreError, create_dirs, remove_unfinished, write_atomically,
+    Clobber, FileRef, Medium, OpenHow, StoreError, create_dirs, keep_private, remove_unfinished,
+    write_atomically,
 };
 use zeroize::Zeroizing;
 
@@ -35,6 +36,7 @@ impl Folder {
     ) -> Result<Self, StoreError> {
         let folder = Self { medium, root };
         create_dirs(&*folder.medium, &folder.root)?;
+        keep_private(&*folder.medium, &folder.root, 0o700)?;
         for directory in directories {
             folder.make_directory(directory)?;
         }

@@ -11,6 +11,7 @@ use xylem_store::StoreError;
 use crate::error::{Blame, Failure, advised, blame_of};
 use crate::hashing::HashError;
 use crate::listed::ListedError;
+use crate::ours::OwnError;
 use crate::walk::WalkError;
 
 /// Why something was not published. Nothing was changed but that outboards may have been kept.
@@ -19,6 +20,9 @@ pub enum PublishError {
     /// A file can't be read, or the store not written.
     #[error("{}", advised(.0))]
     Store(#[from] StoreError),
+    /// It is a store, or lies in one.
+    #[error(transparent)]
+    Own(#[from] OwnError),
     /// The directory could not be walked.
     #[error(transparent)]
     Walk(#[from] WalkError),
@@ -51,6 +55,7 @@ impl Failure for PublishError {
     fn blame(&self) -> Blame {
         match self {
             Self::Store(e) => blame_of(e),
+            Self::Own(e) => e.blame(),
             Self::Walk(e) => e.blame(),
             Self::Hash(e) => e.blame(),
             Self::Listed(e) => e.blame(),

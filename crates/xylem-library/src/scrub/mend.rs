@@ -128,10 +128,11 @@ impl<'a> Mender<'a> {
             if !flawed.iter().zip(repairs.iter()).any(bad) {
                 return Ok(());
             }
-            let Some(segment) = self.remote.connect(&mut why, self.stop)? else {
+            let Some(published) = self.remote.connect(&mut why, self.stop)? else {
                 self.failed = why.or(self.failed.take());
                 return Ok(());
             };
+            let segment = published.segment_size();
             let mut failed = None;
             for round in 0..2 {
                 failed = self.round(segment, round, flawed, repairs, tree, summary)?;
@@ -220,6 +221,16 @@ impl<'a> Mender<'a> {
             }
         }
         Ok(())
+    }
+
+    /// How long the object itself is, as its publisher says: for a ticket that does not. `None`: nobody
+    /// answers.
+    ///
+    /// # Errors
+    /// An interruption.
+    pub(super) fn published_size(&mut self) -> Result<Option<u64>, ScrubError> {
+        let found = self.remote.connect(&mut self.failed, self.stop)?;
+        Ok(found.map(|geometry| geometry.size()))
     }
 
     /// Why something is left, if peers are to blame: they answered and lied, or did not answer.

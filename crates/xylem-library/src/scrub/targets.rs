@@ -104,9 +104,9 @@ fn named(path: &Path, store: &Store, tickets: &[Ticket]) -> Result<Target, Scrub
     }
     // Nothing is known: a ticket may say what it should be.
     let kind = if directory { Kind::Directory } else { Kind::File };
-    let mut fitting = tickets.iter().filter(|t| t.kind == kind);
+    let mut fitting = tickets.iter().filter(|t| t.kind.is_none_or(|of| of == kind));
     match (fitting.next(), fitting.next()) {
-        (Some(ticket), None) => Ok(of_ticket(canonical, ticket)),
+        (Some(ticket), None) => Ok(of_ticket(canonical, directory, ticket)),
         (None, _) => Err(ScrubError::Unknown(path())),
         _ => Err(ScrubError::SeveralTickets(path())),
     }
@@ -129,14 +129,13 @@ fn of_known(known: &Known, tickets: &[Ticket]) -> Target {
     with_tickets(target, note.ticket.as_deref(), tickets)
 }
 
-fn of_ticket(path: PathBuf, ticket: &Ticket) -> Target {
-    let directory = ticket.kind == Kind::Directory;
+fn of_ticket(path: PathBuf, directory: bool, ticket: &Ticket) -> Target {
     Target {
         path,
         root: ticket.root,
         directory,
-        size: Some(ticket.size),
-        content: if directory { 0 } else { ticket.size },
+        size: ticket.size,
+        content: ticket.size.filter(|_| !directory).unwrap_or(0),
         state: None,
         tickets: vec![ticket.clone()],
         named: 1,
@@ -153,6 +152,6 @@ fn with_tickets(mut target: Target, own: Option<&str>, named: &[Ticket]) -> Targ
     let before = target.tickets.len();
     target.tickets.extend(same.cloned());
     target.named = target.tickets.len() - before;
-    target.size = target.size.or_else(|| target.tickets.first().map(|t| t.size));
+    target.size = target.size.or_else(|| target.tickets.iter().find_map(|t| t.size));
     target
 }

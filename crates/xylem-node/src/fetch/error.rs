@@ -1,5 +1,7 @@
 //! [`FetchError`]: why a fetch ends early.
 
+use std::time::Duration;
+
 use xylem_library::{Blame, Error, Failure};
 use xylem_transfer::FailReason;
 
@@ -13,16 +15,32 @@ pub enum FetchError {
     /// Nobody to ask.
     #[error("the ticket names no address; give --from ADDR")]
     NoAddress,
+    /// What was asked for has no name to ask with.
+    #[error("the ticket has no name")]
+    NoName,
     /// The store re-hashes what an earlier run left as BLAKE3.
     #[error("it was published with a SHA-256 tree, which get does not fetch")]
     OtherTree,
+    /// Nobody answers.
+    #[error(
+        "nobody answered in {} s: {tried}; is the share still running there, and can this machine reach \
+         its UDP port?", after.as_secs_f64()
+    )]
+    Unreachable {
+        /// For how long they were tried.
+        after: Duration,
+        /// Each peer, with what is known of why.
+        tried: String,
+    },
     /// Nobody reachable has it.
-    #[error("{reason}{warnings}; what was verified is kept")]
+    #[error("{reason}{warnings}{}", if *.fetched { "; what was verified is kept" } else { "" })]
     Failed {
         /// Why the transfer gave up.
         reason: FailReason,
         /// What went wrong with which peer, in parentheses; empty: nothing.
         warnings: String,
+        /// Whether anything was verified in this run.
+        fetched: bool,
     },
     /// It was asked to stop.
     #[error("interrupted; what was verified is kept, run it again to go on")]
@@ -41,8 +59,8 @@ pub enum FetchError {
 impl Failure for FetchError {
     fn blame(&self) -> Blame {
         match self {
-            Self::NoAddress | Self::OtherTree => Blame::Usage,
-            Self::Failed { .. } => Blame::Network,
+            Self::NoAddress | Self::NoName | Self::OtherTree => Blame::Usage,
+            Self::Unreachable { .. } | Self::Failed { .. } => Blame::Network,
             Self::Interrupted => Blame::Interrupted,
             Self::Host(e) => e.blame(),
             Self::Engine(e) => e.blame(),

@@ -4,9 +4,11 @@
 //! each sleep, until the caller has what it wants.
 
 mod error;
+mod waiting;
 mod work;
 
 pub use error::FetchError;
+pub use waiting::Tried;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -94,7 +96,7 @@ impl Fetch {
         shaping: Shaping,
     ) -> Result<Self, FetchError> {
         // Nobody needs to know who fetches: a key for this run alone.
-        tracing::info!(root = %ticket.root, size = ticket.size, "fetching");
+        tracing::info!(root = %ticket.root, "fetching");
         let link_key = StaticKey::from_bytes(keys::random()?);
         let wanted_level = shaping.level;
         let link_config =
@@ -254,12 +256,28 @@ impl Fetch {
         at_once: bool,
         on_event: &mut dyn FnMut(Event),
     ) -> Result<(), FetchError> {
-        let mut swarm = Swarm::new(ticket, &self.work.dialler, self.engine.now(), offer);
+        let (name, now) = (self.name(), self.engine.now());
+        let mut swarm = Swarm::new(name, ticket.link_key, &self.work.dialler, now, offer);
         if at_once {
             swarm.serve_now(on_event)?;
         }
         self.work.swarm = Some(swarm);
         Ok(())
+    }
+
+    /// The ticket that was fetched with, and what the manifest says beyond it; once that has come.
+    pub(crate) fn completed(&self, ticket: &Ticket, manifest: &Manifest) -> Ticket {
+        Ticket {
+            name: Some(self.name()),
+            size: Some(manifest.size),
+            kind: Some(manifest.kind),
+            ..ticket.clone()
+        }
+    }
+
+    /// P, once the manifest has come.
+    pub(crate) fn name(&self) -> Name {
+        self.work.name.clone().expect("the manifest has brought it")
     }
 
     /// The signed packet of the manifest; empty before it has come.

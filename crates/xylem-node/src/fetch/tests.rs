@@ -7,12 +7,12 @@ use xylem_trust::Signer;
 
 fn fetch() -> Fetch {
     let ticket = Ticket {
-        name: Name::from_uri("/a/v=1").unwrap(),
-        root: xylem_hash::hash(b"x"),
-        size: 1,
-        kind: Kind::File,
         publisher: PublisherKey::from_bytes(&[1; 32]).public(),
+        root: xylem_hash::hash(b"x"),
+        name: Some(Name::from_uri("/a/v=1").unwrap()),
         link_key: None,
+        size: Some(1),
+        kind: Some(Kind::File),
         addresses: vec!["127.0.0.1:1".parse().unwrap()],
     };
     let give_up = Duration::from_secs(1);

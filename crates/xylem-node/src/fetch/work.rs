@@ -8,9 +8,10 @@ use xylem_forward::FaceId;
 use xylem_library::keys;
 use xylem_link::Level;
 use xylem_object::{Ticket, naming};
-use xylem_packet::{Interest, NackReason, Name, Packet};
-use xylem_transfer::{PeerId, Spec, Transfer, TransferEvent};
+use xylem_packet::{Data, Interest, NackReason, Name, Packet};
+use xylem_transfer::{FailReason, PeerId, Spec, Transfer, TransferEvent};
 
+use super::waiting::{Tried, Waiting};
 use super::{FetchError, TICK};
 use crate::dial::Dialler;
 use crate::engine::{Engine, EngineEvent};
@@ -29,6 +30,10 @@ pub(super) struct Work {
     pub(super) swarm: Option<Swarm>,
     /// The signed manifest, once it is there.
     pub(super) manifest: Vec<u8>,
+    /// Until it is.
+    waiting: Waiting,
+    /// P, once it is known.
+    pub(super) name: Option<Name>,
     /// The shaping level that links are to have.
     wanted_level: Level,
     pub(super) watch: Option<Watch>,
@@ -75,10 +80,10 @@ impl Work {
         wanted_level: Level,
     ) -> Result<Self, FetchError> {
         let spec = Spec {
-            prefix: ticket.name.clone(),
+            prefix: ticket.name.clone().ok_or(FetchError::NoName)?,
             publisher: ticket.publisher,
             root: Some(ticket.root),
-            size: Some(ticket.size),
+            size: ticket.size,
         };
         let mut config = xylem_transfer::Config { give_up, ..Default::default() };
         let window = engine.receive_capacity() / BUFFER_SHARE / xylem_packet::MAX_PACKET;
@@ -91,8 +96,10 @@ impl Work {
             dialler,
             swarm: None,
             manifest: Vec::new(),
+            waiting: Waiting::default(),
             wanted_level,
             watch: None,
+            name: None,
             config,
             limit_rate,
             interest: Vec::new(),
@@ -134,13 +141,11 @@ impl Work {
                 }
                 TransferEvent::Failed(reason) => {
                     tracing::warn!(%reason, "transfer has failed");
-                    let warnings = self.dialler.warnings();
-                    let warnings =
-                        if warnings.is_empty() { warnings } else { format!(" ({warnings})") };
-                    return Err(FetchError::Failed { reason, warnings });
+                    return Err(self.failed(reason));
                 }
                 event => {
                     if let TransferEvent::Manifest { packet, .. } = &event {
+                        self.name = Data::decode(packet).ok().map(|d| d.name().parent().to_name());
                         self.manifest = packet.to_vec();
                         tracing::debug!(bytes = packet.len(), "manifest is verified");
                     }
@@ -153,7 +158,8 @@ impl Work {
 
     pub(super) fn poll_timeout(&mut self, now: Duration) -> Option<Duration> {
         let swarm = self.swarm.as_ref().and_then(Swarm::poll_timeout);
-        let timers = [self.transfer.poll_timeout(now), self.dialler.redial_at(), swarm];
+        let waiting = self.manifest.is_empty().then(|| self.waiting.poll_timeout()).flatten();
+        let timers = [self.transfer.poll_timeout(now), self.dialler.redial_at(), swarm, waiting];
         timers.into_iter().flatten().min()
     }
 
@@ -172,6 +178,33 @@ impl Work {
         if let Some(swarm) = &mut self.swarm {
             swarm.handle_timeout(engine, &mut self.dialler, on_event);
         }
+        if self.manifest.is_empty()
+            && let Some(waited) = self.waiting.handle_timeout(now, self.dialler.tried())
+        {
+            let seconds = waited.as_secs_f64();
+            on_event(Event::Unanswered { peers: self.tried(), seconds });
+        }
+    }
+
+    /// Those that were to be reached, and what is known of them.
+    fn tried(&self) -> Vec<Tried> {
+        let tried = |(i, (peer, connected))| {
+            let why = self.waiting.why(peer).or(self.dialler.warning(i)).map(str::to_owned);
+            Tried { peer: peer.into(), connected, why: why.filter(|_| !connected) }
+        };
+        self.dialler.tried().enumerate().map(tried).collect()
+    }
+
+    /// Why nothing more comes.
+    fn failed(&self, reason: FailReason) -> FetchError {
+        if self.manifest.is_empty() && !self.dialler.was_up() {
+            let tried = self.tried().iter().map(Tried::to_string).collect::<Vec<_>>().join(", ");
+            return FetchError::Unreachable { after: self.config.give_up, tried };
+        }
+        let warnings = self.dialler.warnings();
+        let warnings = if warnings.is_empty() { warnings } else { format!(" ({warnings})") };
+        let fetched = self.transfer.progress().verified_bytes > 0;
+        FetchError::Failed { reason, warnings, fetched }
     }
 
     /// What a link has found out of its path says how much one lost datagram costs. Ours stands for the

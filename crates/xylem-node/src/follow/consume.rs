@@ -52,16 +52,17 @@ pub fn follow(
 ) -> Result<GetSummary, Error> {
     let started = Instant::now();
     let ticket = &options.ticket;
-    if ticket.kind == Kind::Directory {
+    if ticket.kind == Some(Kind::Directory) {
         return Err(failure::usage("the ticket names a directory, which does not grow"));
     }
     let store = Store::open(disk(), &options.store)?;
     let shaping = options.shaping.clone();
     let mut fetch =
         Fetch::new(ticket, &options.from, options.give_up, options.limit_rate, shaping)?;
-    let object = ticket.name.as_ref().parent().to_name();
-    fetch.watch(object.clone());
     let manifest = fetch.manifest(stop, on_event)?;
+    let name = fetch.name();
+    let object = name.as_ref().parent().to_name();
+    fetch.watch(object.clone());
     if manifest.growing.is_none() {
         let what = "the ticket names a file that does not grow; get it without --follow";
         return Err(failure::usage(what));
@@ -80,17 +81,12 @@ pub fn follow(
     let resumed = here.size();
     let first = match at {
         Some(version) => version,
-        None => naming::version(ticket.name.as_ref()).unwrap_or_default(),
+        None => naming::version(name.as_ref()).unwrap_or_default(),
     };
     let mut follower = Follower {
         fetch,
         verifier: ticket.publisher.verifier(),
-        spec: Spec {
-            prefix: ticket.name.clone(),
-            publisher: ticket.publisher,
-            root: None,
-            size: None,
-        },
+        spec: Spec { prefix: name, publisher: ticket.publisher, root: None, size: None },
         object,
         here,
         at: None,

@@ -54,14 +54,24 @@ pub fn extends(
     on_event: &mut dyn FnMut(Event),
 ) -> Result<ExtendsSummary, Error> {
     let (old, new) = (&options.old, &options.new);
-    if old.kind == Kind::Directory || new.kind == Kind::Directory {
+    if [old, new].iter().any(|ticket| ticket.kind == Some(Kind::Directory)) {
         return Err(failure::usage("a directory has no beginning; give tickets of files"));
     }
-    let shaping = Shaping::default();
-    let mut fetch = Fetch::new(new, &options.from, options.give_up, None, shaping)?;
+    let dial =
+        |ticket| Fetch::new(ticket, &options.from, options.give_up, None, Shaping::default());
+    let old_bytes = match old.size {
+        Some(size) => size,
+        None => {
+            let mut fetch = dial(old)?;
+            let manifest = fetch.manifest(stop, on_event)?;
+            fetch.close();
+            manifest.size
+        }
+    };
+    let mut fetch = dial(new)?;
     let manifest = fetch.manifest(stop, on_event)?;
     let geometry = manifest.geometry();
-    let older = Geometry::new(old.size, manifest.segment).with_kind(manifest.tree);
+    let older = Geometry::new(old_bytes, manifest.segment).with_kind(manifest.tree);
     let mut proof = Vec::new();
     if let Some(needs) = consistency::needs(&older, &geometry) {
         let i = needs.segment;
@@ -75,8 +85,8 @@ pub fn extends(
     fetch.close();
     let shown = consistency::verify((&older, old.root), (&geometry, manifest.root), &proof);
     Ok(ExtendsSummary {
-        old_bytes: old.size,
-        new_bytes: new.size,
+        old_bytes,
+        new_bytes: manifest.size,
         proof_bytes: proof.len(),
         why_not: shown.err().map(|e| e.to_string()),
     })

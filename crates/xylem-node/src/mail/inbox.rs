@@ -17,6 +17,7 @@ use crate::addresses::advertised;
 use crate::clock::{now_ms, wall_clock};
 use crate::event::Event;
 use crate::peer::Peer;
+use crate::uri::resolved;
 use xylem_library::Stop;
 use xylem_library::keys;
 use xylem_library::mail::MailStore;
@@ -78,7 +79,7 @@ impl Inbox {
         self.store.accept(number)?;
         let Content::Ticket(ticket) = &letter.body.content else { return Ok(false) };
         // The ticket's publisher is whose share listens; another's ticket was only passed on.
-        if ticket.link_key != Some(letter.from.link.0) {
+        if ticket.publisher != letter.from.publisher {
             return Ok(false);
         }
         let content = Content::Fetched(letter.envelope);
@@ -86,9 +87,8 @@ impl Inbox {
         let Ok(envelope) = self.store.answer(&letter, &body, wall_clock()) else {
             return Ok(false);
         };
-        let peer =
-            |address: &SocketAddr| Peer::Link { address: *address, key: Some(letter.from.link.0) };
-        let target: Vec<Peer> = ticket.addresses.iter().map(peer).collect();
+        let peer = |address| Peer::Link { address, key: Some(letter.from.link.0) };
+        let target: Vec<Peer> = resolved(&ticket.addresses).0.into_iter().map(peer).collect();
         Ok(delivery::hand_one(envelope, &target, give_up, stop)?)
     }
 

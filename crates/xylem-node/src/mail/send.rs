@@ -2,7 +2,7 @@
 //! mail.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -138,7 +138,7 @@ pub fn send(
     let share = match &options.mail {
         Mail::Path(share) => share,
         Mail::Ticket(ticket) => {
-            let (called, size) = (name_of_ticket(ticket), ticket.size);
+            let (called, size) = (name_of_ticket(ticket), ticket.size.unwrap_or(0));
             let id = compose(Content::Ticket(ticket.clone()), called, size, &[])?;
             return once(&store, id, &name, options, stop, on_event);
         }
@@ -168,7 +168,8 @@ pub fn send(
             };
             on_event(event);
             let Some((ticket, bytes, ours)) = ready else { return };
-            let file = share.path.file_name().unwrap_or(share.path.as_os_str());
+            let path = share.paths.first().map_or(Path::new(""), PathBuf::as_path);
+            let file = path.file_name().unwrap_or(path.as_os_str());
             let called = file.to_string_lossy().into_owned();
             match compose(Content::Ticket(ticket), called, bytes, &ours) {
                 Err(e) => {
@@ -339,7 +340,10 @@ impl Program for Listening<'_> {
     }
 }
 
-/// A ticket's name as a person would call it.
+/// A ticket's name as a person would call it, or its root.
 fn name_of_ticket(ticket: &Ticket) -> String {
-    ticket.name.as_ref().parent().to_string()
+    match &ticket.name {
+        Some(name) => name.as_ref().parent().to_string(),
+        None => ticket.root.to_string(),
+    }
 }

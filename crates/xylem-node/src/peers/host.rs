@@ -9,8 +9,8 @@ use mio::Waker;
 use xylem_forward::{FaceId, Forwarder, Seed};
 use xylem_link::{Endpoint, Shaping, StaticKey};
 use xylem_object::peers::{Announcement, MAX_OWN_ADDRESSES};
-use xylem_object::{Publication, PublicationError, Ticket};
-use xylem_packet::Packet;
+use xylem_object::{Publication, PublicationError, PublisherId};
+use xylem_packet::{Name, Packet};
 
 use super::announcers::Announcers;
 use crate::addresses::advertised;
@@ -65,19 +65,19 @@ pub(crate) struct Host {
 
 impl Host {
     /// Listens at `listen` (nothing: at a free port of all interfaces) under a key made up for this
-    /// run, and serves what the ticket names, of which `manifest` is the signed manifest.
+    /// run, and serves the publication of that name, whose signed manifest is `manifest`.
     ///
     /// # Errors
     /// See [`HostError`].
     pub(crate) fn start(
         listen: &[SocketAddr],
         shaping: Shaping,
-        ticket: &Ticket,
+        (name, publisher): (Name, PublisherId),
         manifest: Vec<u8>,
         holdings: Holdings,
     ) -> Result<Self, HostError> {
-        let publication = Publication::new(ticket.name.clone(), manifest, &ticket.publisher)
-            .map_err(HostError::Publication)?;
+        let publication =
+            Publication::new(name.clone(), manifest, &publisher).map_err(HostError::Publication)?;
         let secret = StaticKey::from_bytes(keys::random()?);
         let key = secret.public().0;
         let config = xylem_link::Config {
@@ -92,15 +92,15 @@ impl Host {
         let mut engine = Engine::new(endpoint, Forwarder::new(Default::default(), seed))?;
         engine.set_limits(Limits { faces: MAX_LINKS, ..Limits::default() });
         let listen = bind(&mut engine, listen)?;
-        engine.serve(ticket.name.as_ref());
+        engine.serve(name.as_ref());
         let waker = engine.waker()?;
         let source = HeldSource::new(holdings, publication.manifest().clone(), disk());
-        let answers = Answers::new(publication, ticket.publisher, source);
+        let answers = Answers::new(publication, publisher, source);
         let (served, stop) = (Arc::new(AtomicU64::new(0)), Stop::new());
-        let prefix = ticket.name.clone();
         let announcers = Announcers::default();
         let counter = served.clone();
-        let mut serve = Serve { prefix, answers, announcers, answer: Vec::new(), served: counter };
+        let mut serve =
+            Serve { prefix: name, answers, announcers, answer: Vec::new(), served: counter };
         let ends = stop.clone();
         let thread = thread::Builder::new().name("serve".into());
         let run = move || {
@@ -171,7 +171,7 @@ fn bind(engine: &mut Engine, asked: &[SocketAddr]) -> Result<Vec<SocketAddr>, En
 
 /// What the thread runs.
 struct Serve {
-    prefix: xylem_packet::Name,
+    prefix: Name,
     answers: Answers,
     announcers: Announcers,
     /// The answer in hand; kept for its allocation.

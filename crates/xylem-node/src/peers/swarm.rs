@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use xylem_forward::FaceId;
 use xylem_link::Shaping;
-use xylem_object::Ticket;
+use xylem_object::PublisherId;
+use xylem_packet::Name;
 
 use super::finder::Finder;
 use super::host::{Host, HostError};
@@ -33,7 +34,8 @@ pub(crate) struct Swarm {
 pub(crate) struct Offer {
     pub(crate) listen: Vec<SocketAddr>,
     pub(crate) shaping: Shaping,
-    pub(crate) ticket: Ticket,
+    pub(crate) name: Name,
+    pub(crate) publisher: PublisherId,
     /// The signed packet.
     pub(crate) manifest: Vec<u8>,
     pub(crate) holdings: Holdings,
@@ -42,14 +44,15 @@ pub(crate) struct Offer {
 impl Swarm {
     /// Of a fetch that begins now; it serves if there is an `offer`.
     pub(crate) fn new(
-        ticket: &Ticket,
+        name: Name,
+        link_key: Option<[u8; 32]>,
         dialler: &Dialler,
         now: Duration,
         offer: Option<Offer>,
     ) -> Self {
-        let named: Vec<_> = dialler.named_keys().chain(ticket.link_key).collect();
+        let named: Vec<_> = dialler.named_keys().chain(link_key).collect();
         let starts_at = now + SETTLING;
-        let finder = Finder::new(ticket.name.clone(), named, dialler.may_find(), starts_at);
+        let finder = Finder::new(name, named, dialler.may_find(), starts_at);
         Self { finder, offer, host: None, starts_at, bytes: Vec::new() }
     }
 
@@ -67,7 +70,8 @@ impl Swarm {
         let Some(offer) = &self.offer else { return Ok(()) };
         let (shaping, manifest) = (offer.shaping.clone(), offer.manifest.clone());
         let holdings = offer.holdings.clone();
-        let host = Host::start(&offer.listen, shaping, &offer.ticket, manifest, holdings)?;
+        let whose = (offer.name.clone(), offer.publisher);
+        let host = Host::start(&offer.listen, shaping, whose, manifest, holdings)?;
         if let Some(announcement) = host.announcement() {
             self.finder.announce(announcement);
         }

@@ -1,40 +1,42 @@
 //! The ticket: one line that a person can paste, enough to fetch and to verify.
 //!
-//! It is made by who publishes, travels by any way at all, and is read by who fetches. It says what
-//! (name, root, size, kind), whose signature counts (publisher), and where to try (addresses, and
-//! the key that the link's other end must prove). A ticket is not secret and needs no signature:
+//! It is made by who publishes, travels by any way at all, and is read by who fetches. It says whose
+//! signature counts (publisher), what (root), and where to try (addresses). What the first exchange
+//! with a peer tells ([`crate::find`]) it may leave out: name, size, and the key of the link's other
+//! end, for which the publisher vouches. A ticket is not secret and needs no signature:
 //! whoever alters one has made a ticket to something else. The checksum at its end is against typos
 //! and cut-off pastes only. Layout: docs/spec/object.md, "Ticket".
 //!
 //! ```
-//! use xylem_object::{Kind, PublisherKey, Ticket, naming};
+//! use xylem_object::{Kind, PublisherKey, Ticket};
 //!
-//! let publisher = PublisherKey::from_bytes(&[7; 32]).public();
-//! let name = naming::default_name(&publisher, b"cat.jpg");
 //! let ticket = Ticket {
-//!     name: naming::versioned(name.as_ref(), 1_700_000_000_000_000)?,
+//!     publisher: PublisherKey::from_bytes(&[7; 32]).public(),
 //!     root: xylem_hash::hash(b"the cat's bytes"),
-//!     size: 15,
-//!     kind: Kind::File,
-//!     publisher,
+//!     name: None,
 //!     link_key: None,
-//!     addresses: vec!["192.0.2.1:6363".parse().unwrap()],
+//!     size: None,
+//!     kind: Some(Kind::File),
+//!     addresses: vec!["192.0.2.1:7348".parse().unwrap()],
 //! };
 //! let text = ticket.to_string();
-//! assert!(text.starts_with("xylem:"));
+//! assert!(text.starts_with("xylem:") && text.len() == 128);
 //! assert_eq!(text.parse::<Ticket>().unwrap(), ticket);
 //! assert_eq!(
 //!     text[..text.len() - 1].parse::<Ticket>().unwrap_err().to_string(),
 //!     "ticket is damaged (checksum): copy it again as a whole"
 //! );
-//! # Ok::<(), naming::PrefixError>(())
 //! ```
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
+mod address;
 pub mod base32;
 
+pub use address::{
+    Address, AddressError, HostName, LINK_PORT, MAX_ADDRESSES, read_addresses, write_addresses,
+};
+
 use core::fmt;
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::str::FromStr;
 
 use xylem_hash::Hash;
@@ -47,37 +49,48 @@ use base32::Base32Error;
 
 /// What every ticket begins with.
 pub const SCHEME: &str = "xylem:";
-/// The version of the layout, the payload's first byte.
-pub const VERSION: u8 = 1;
-/// Most addresses a ticket carries.
-pub const MAX_ADDRESSES: usize = 16;
-/// Longest text that is looked at. The longest ticket of version 1 is shorter than half of this.
-pub const MAX_TEXT: usize = 4096;
+/// The version of the layout that is written, the payload's first byte.
+pub const VERSION: u8 = 2;
+/// The version before, which is still read.
+const VERSION_1: u8 = 1;
+/// Longest text that is looked at. The longest ticket is shorter than this by far, unless its addresses
+/// are long names.
+pub const MAX_TEXT: usize = 8192;
 
 /// Bytes of the checksum at a ticket's end.
 pub const CHECKSUM_LEN: usize = 4;
-const FLAG_DIRECTORY: u8 = 1;
-const FLAG_LINK_KEY: u8 = 2;
-const FAMILY_V4: u8 = 4;
-const FAMILY_V6: u8 = 6;
+
+/// Version 2: the kind, 0 where the ticket does not say; and what follows.
+const KIND: u8 = 3;
+const KIND_FILE: u8 = 1;
+const KIND_DIRECTORY: u8 = 2;
+const HAS_NAME: u8 = 4;
+const HAS_LINK_KEY: u8 = 8;
+const HAS_SIZE: u8 = 16;
+
+/// Version 1.
+const V1_DIRECTORY: u8 = 1;
+const V1_LINK_KEY: u8 = 2;
 
 /// What to fetch, from whom, and how to know that it is right. See the module's own text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ticket {
-    /// The versioned prefix P (see [`naming`]).
-    pub name: Name,
-    /// Root of the file, or of a directory's listing.
-    pub root: Hash,
-    /// Bytes of the file, or of a directory's listing.
-    pub size: u64,
-    /// Whether it is a file or a directory.
-    pub kind: Kind,
     /// Whose signature the manifest must have.
     pub publisher: PublisherId,
-    /// X25519 key that the peers at `addresses` must prove; `None`: plain NDN only.
+    /// Root of the file, or of a directory's listing.
+    pub root: Hash,
+    /// The versioned prefix P (see [`naming`]); `None`: the first peer over an encrypted link tells it.
+    /// Who asks an NDN forwarder needs it.
+    pub name: Option<Name>,
+    /// X25519 key that the peers at `addresses` must prove; `None`: whoever answers there shows that
+    /// the publisher vouches for its key.
     pub link_key: Option<[u8; 32]>,
+    /// Bytes of the file, or of a directory's listing.
+    pub size: Option<u64>,
+    /// Whether it is a file or a directory.
+    pub kind: Option<Kind>,
     /// Where to try, best first. The first [`MAX_ADDRESSES`] travel; scope ids do not.
-    pub addresses: Vec<SocketAddr>,
+    pub addresses: Vec<Address>,
 }
 
 /// A text that is not a ticket, in one line for who pasted it.
@@ -94,14 +107,14 @@ pub enum TicketError {
     Character {
         /// The character.
         character: char,
-        /// Its place in the trimmed text, from 1.
+        /// Its place in the ticket without blanks, from 1.
         position: usize,
     },
     /// Characters are wrong, missing or too many.
     #[error("ticket is damaged (checksum): copy it again as a whole")]
     Checksum,
     /// A layout that this program does not know.
-    #[error("ticket has version {0}, this xylem reads version {VERSION}: update xylem")]
+    #[error("ticket has version {0}, this xylem reads versions up to {VERSION}: update xylem")]
     UnknownVersion(u8),
     /// The checksum is right and a field is not: whoever wrote it is at fault.
     #[error("ticket was written wrongly ({0}): ask for a new one")]
@@ -111,24 +124,36 @@ pub enum TicketError {
 impl Ticket {
     /// The payload and its checksum, as bytes (what the text is the base32 of).
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut out = vec![VERSION];
-        let directory = if self.kind == Kind::Directory { FLAG_DIRECTORY } else { 0 };
-        let link_key = if self.link_key.is_some() { FLAG_LINK_KEY } else { 0 };
-        out.push(directory | link_key);
-        let name = self.name.as_ref().value();
-        tlv::write_var_number(&mut out, name.len() as u64);
-        out.extend_from_slice(name);
-        out.extend_from_slice(self.root.as_bytes());
-        tlv::write_var_number(&mut out, self.size);
+        let mut flags = match self.kind {
+            None => 0,
+            Some(Kind::File) => KIND_FILE,
+            Some(Kind::Directory) => KIND_DIRECTORY,
+        };
+        let fields = [
+            (HAS_NAME, self.name.is_some()),
+            (HAS_LINK_KEY, self.link_key.is_some()),
+            (HAS_SIZE, self.size.is_some()),
+        ];
+        fields.iter().filter(|(_, is_there)| *is_there).for_each(|(flag, _)| flags |= flag);
+        let mut out = vec![VERSION, flags];
         out.extend_from_slice(&self.publisher.0);
+        out.extend_from_slice(self.root.as_bytes());
+        if let Some(name) = &self.name {
+            let name = name.as_ref().value();
+            tlv::write_var_number(&mut out, name.len() as u64);
+            out.extend_from_slice(name);
+        }
         out.extend_from_slice(self.link_key.as_ref().map_or(&[][..], |key| key));
-        write_addresses(&mut out, &self.addresses);
+        if let Some(size) = self.size {
+            tlv::write_var_number(&mut out, size);
+        }
+        address::write_short(&mut out, &self.addresses);
         let checksum = checksum(&out);
         out.extend_from_slice(&checksum);
         out
     }
 
-    /// Reads what [`Ticket::to_bytes`] wrote.
+    /// Reads what [`Ticket::to_bytes`] wrote, or wrote in version 1.
     ///
     /// # Errors
     /// From [`TicketError::Checksum`] on.
@@ -139,34 +164,15 @@ impl Ticket {
             return Err(TicketError::Checksum);
         }
         let mut fields = Fields(payload);
-        match fields.byte()? {
-            VERSION => {}
+        let ticket = match fields.byte()? {
+            VERSION_1 => fields.version_1()?,
+            VERSION => fields.version_2()?,
             other => return Err(TicketError::UnknownVersion(other)),
-        }
-        let flags = fields.byte()?;
-        if flags & !(FLAG_DIRECTORY | FLAG_LINK_KEY) != 0 {
-            return Err(TicketError::Malformed("unknown flags"));
-        }
-        let name_len = fields.var_number()?;
-        let name = fields.bytes(usize::try_from(name_len).unwrap_or(usize::MAX))?;
-        let name = NameRef::from_value(name).map_err(|_| TicketError::Malformed("name"))?;
-        naming::check_prefix(name).map_err(|_| TicketError::Malformed("name"))?;
-        let root = Hash::from_bytes(fields.array()?);
-        let size = fields.var_number()?;
-        if size > crate::MAX_SIZE {
-            return Err(TicketError::Malformed("size"));
-        }
-        let publisher = PublisherId(fields.array()?);
-        let link_key = match flags & FLAG_LINK_KEY {
-            0 => None,
-            _ => Some(fields.array()?),
         };
-        let addresses = fields.addresses()?;
-        if !fields.0.is_empty() {
-            return Err(TicketError::Malformed("bytes at the end"));
+        match fields.0.is_empty() {
+            true => Ok(ticket),
+            false => Err(TicketError::Malformed("bytes at the end")),
         }
-        let kind = if flags & FLAG_DIRECTORY != 0 { Kind::Directory } else { Kind::File };
-        Ok(Self { name: name.to_name(), root, size, kind, publisher, link_key, addresses })
     }
 }
 
@@ -188,12 +194,13 @@ impl serde::Serialize for Ticket {
 impl FromStr for Ticket {
     type Err = TicketError;
 
-    /// Takes either case, and white space around the ticket.
+    /// Takes either case, and what people and their programs put around a ticket and between its
+    /// characters: white space and line ends, quotes, angle brackets.
     fn from_str(text: &str) -> Result<Self, TicketError> {
-        let text = text.trim();
         if text.len() > MAX_TEXT {
             return Err(TicketError::TooLong(text.len()));
         }
+        let text: String = text.chars().filter(|c| !is_wrapping(*c)).collect();
         let scheme = text.get(..SCHEME.len()).unwrap_or_default();
         if !scheme.eq_ignore_ascii_case(SCHEME) {
             return Err(TicketError::NotATicket);
@@ -209,34 +216,12 @@ impl FromStr for Ticket {
     }
 }
 
-/// Appends the first [`MAX_ADDRESSES`] of these in the ticket's form: their number, and of each its
-/// family, address and port.
-#[expect(clippy::cast_possible_truncation, reason = "at most 16")]
-pub fn write_addresses(out: &mut Vec<u8>, addresses: &[SocketAddr]) {
-    let addresses = &addresses[..addresses.len().min(MAX_ADDRESSES)];
-    out.push(addresses.len() as u8);
-    for address in addresses {
-        match address.ip() {
-            IpAddr::V4(ip) => {
-                out.push(FAMILY_V4);
-                out.extend_from_slice(&ip.octets());
-            }
-            IpAddr::V6(ip) => {
-                out.push(FAMILY_V6);
-                out.extend_from_slice(&ip.octets());
-            }
-        }
-        out.extend_from_slice(&address.port().to_be_bytes());
-    }
-}
-
-/// Reads what [`write_addresses`] wrote, and gives what is behind it.
-///
-/// # Errors
-/// [`TicketError::Malformed`].
-pub fn read_addresses(bytes: &[u8]) -> Result<(Vec<SocketAddr>, &[u8]), TicketError> {
-    let mut fields = Fields(bytes);
-    Ok((fields.addresses()?, fields.0))
+/// Whether a character is no part of a ticket and may stand anywhere in its text: mail, chat and
+/// terminals wrap long words, and people quote them.
+fn is_wrapping(character: char) -> bool {
+    let invisible = ['\u{ad}', '\u{200b}', '\u{200c}', '\u{200d}', '\u{2060}', '\u{feff}'];
+    let quotes = ['<', '>', '"', '\'', '`', '“', '”', '„', '‘', '’', '«', '»', '‹', '›'];
+    character.is_whitespace() || invisible.contains(&character) || quotes.contains(&character)
 }
 
 /// First bytes of the payload's BLAKE3 hash, against typos and cut-off pastes.
@@ -276,20 +261,57 @@ impl<'a> Fields<'a> {
         Ok(number)
     }
 
-    fn addresses(&mut self) -> Result<Vec<SocketAddr>, TicketError> {
-        let count = usize::from(self.byte()?);
-        if count > MAX_ADDRESSES {
-            return Err(TicketError::Malformed("too many addresses"));
+    fn name(&mut self) -> Result<Name, TicketError> {
+        let len = self.var_number()?;
+        let name = self.bytes(usize::try_from(len).unwrap_or(usize::MAX))?;
+        let name = NameRef::from_value(name).map_err(|_| TicketError::Malformed("name"))?;
+        naming::check_prefix(name).map_err(|_| TicketError::Malformed("name"))?;
+        Ok(name.to_name())
+    }
+
+    fn size(&mut self) -> Result<u64, TicketError> {
+        let size = self.var_number()?;
+        if size > crate::MAX_SIZE { Err(TicketError::Malformed("size")) } else { Ok(size) }
+    }
+
+    /// Behind the version.
+    fn version_2(&mut self) -> Result<Ticket, TicketError> {
+        let flags = self.byte()?;
+        let kind = match flags & KIND {
+            0 => None,
+            KIND_FILE => Some(Kind::File),
+            KIND_DIRECTORY => Some(Kind::Directory),
+            _ => return Err(TicketError::Malformed("kind")),
+        };
+        if flags & !(KIND | HAS_NAME | HAS_LINK_KEY | HAS_SIZE) != 0 {
+            return Err(TicketError::Malformed("unknown flags"));
         }
-        let mut addresses = Vec::with_capacity(count);
-        for _ in 0..count {
-            let ip = match self.byte()? {
-                FAMILY_V4 => IpAddr::from(Ipv4Addr::from(self.array::<4>()?)),
-                FAMILY_V6 => IpAddr::from(Ipv6Addr::from(self.array::<16>()?)),
-                _ => return Err(TicketError::Malformed("kind of address")),
-            };
-            addresses.push(SocketAddr::new(ip, u16::from_be_bytes(self.array()?)));
+        let has = |flag| flags & flag != 0;
+        Ok(Ticket {
+            publisher: PublisherId(self.array()?),
+            root: Hash::from_bytes(self.array()?),
+            name: has(HAS_NAME).then(|| self.name()).transpose()?,
+            link_key: has(HAS_LINK_KEY).then(|| self.array()).transpose()?,
+            size: has(HAS_SIZE).then(|| self.size()).transpose()?,
+            kind,
+            addresses: self.short_addresses()?,
+        })
+    }
+
+    /// The same of the version before, in which all but the link key was always there.
+    fn version_1(&mut self) -> Result<Ticket, TicketError> {
+        let flags = self.byte()?;
+        if flags & !(V1_DIRECTORY | V1_LINK_KEY) != 0 {
+            return Err(TicketError::Malformed("unknown flags"));
         }
-        Ok(addresses)
+        let name = Some(self.name()?);
+        let root = Hash::from_bytes(self.array()?);
+        let size = Some(self.size()?);
+        let publisher = PublisherId(self.array()?);
+        let link_key = (flags & V1_LINK_KEY != 0).then(|| self.array()).transpose()?;
+        let addresses = self.addresses()?.into_iter().map(Address::Ip).collect();
+        let directory = flags & V1_DIRECTORY != 0;
+        let kind = Some(if directory { Kind::Directory } else { Kind::File });
+        Ok(Ticket { publisher, root, name, link_key, size, kind, addresses })
     }
 }

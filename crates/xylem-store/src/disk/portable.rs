@@ -1,5 +1,6 @@
 //! Everything but Unix: std's path calls. Links are refused by looking before opening, which
-//! leaves a moment in between; permission bits and directory times are not kept.
+//! leaves a moment in between; permission bits are not kept: every file is 0644, every directory 0755,
+//! so that a tree which is published here and fetched here has one root.
 
 use std::any::Any;
 use std::ffi::OsStr;
@@ -118,11 +119,15 @@ impl Medium for DiskMedium {
     }
 
     fn set_mtime(&self, path: &Path, mtime: FileTime) -> io::Result<()> {
-        let path = self.path(path);
-        if fs::metadata(&path)?.is_dir() {
-            return Ok(());
+        let mut options = OpenOptions::new();
+        options.write(true);
+        #[cfg(windows)]
+        {
+            use std::os::windows::fs::OpenOptionsExt;
+            // FILE_WRITE_ATTRIBUTES; FILE_FLAG_BACKUP_SEMANTICS, which opens directories too.
+            options.access_mode(0x0100).custom_flags(0x0200_0000);
         }
-        set_mtime(&OpenOptions::new().write(true).open(path)?, mtime)
+        set_mtime(&options.open(self.path(path))?, mtime)
     }
 
     fn sync_dir(&self, _path: &Path) -> io::Result<()> {
@@ -206,7 +211,7 @@ fn to_meta(meta: &fs::Metadata) -> io::Result<Meta> {
             }
         }
     };
-    let mode = if meta.permissions().readonly() { 0o444 } else { 0o644 };
+    let mode = if meta.is_dir() { 0o755 } else { 0o644 };
     Ok(Meta {
         kind: to_kind(meta.file_type()),
         size: meta.len(),

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use xylem_library::{CheckpointMade, Flaw, FlawFound, LibraryEvent, ListedSize, SkipReason};
 use xylem_node::mail::{MailEvent, Message, MessageContent};
-use xylem_node::{Event, FaceAddress, GetSummary, PeerBytes, ShapeLevel};
+use xylem_node::{Event, FaceAddress, GetSummary, PeerBytes, ShapeLevel, Tried};
 use xylem_object::{Kind, PublisherId, Ticket};
 use xylem_packet::Name;
 
@@ -34,15 +34,15 @@ pub(crate) fn assert_documented(event: &impl Serialize) -> String {
 
 fn events() -> Vec<Event> {
     let ticket = Ticket {
-        name: Name::from_uri("/a/v=1").expect("is a name"),
-        root: xylem_hash::hash(b""),
-        size: 0,
-        kind: Kind::File,
         publisher: PublisherId([1; 32]),
+        root: xylem_hash::hash(b""),
+        name: None,
         link_key: None,
+        size: None,
+        kind: Some(Kind::File),
         addresses: Vec::new(),
     };
-    let (name, root) = (ticket.name.clone(), ticket.root);
+    let (name, root) = (Name::from_uri("/a/v=1").expect("is a name"), ticket.root);
     let address = SocketAddr::from(([127, 0, 0, 1], 7));
     let peer = || FaceAddress::Link(address);
     let path = || PathBuf::from("a\nb");
@@ -122,6 +122,10 @@ fn events() -> Vec<Event> {
         Event::Listening { uri: peer() },
         Event::Registered { forwarder: peer(), prefix: name },
         Event::PeerConnected { peer: peer() },
+        Event::Unanswered {
+            peers: vec![Tried { peer: peer(), connected: false, why: None }],
+            seconds: 0.5,
+        },
         Event::Shaped { peer: peer(), level: ShapeLevel::Low, wanted: ShapeLevel::High },
         Event::PeerGone { peer: peer(), why: "w".into() },
         Event::PeerMisbehaved { peer: peer(), what: "w".into() },
@@ -141,7 +145,7 @@ fn every_event_is_one_documented_line() {
     let found = names.join(" ");
     assert_eq!(
         found,
-        "shared listening registered peer_connected shaped peer_gone peer_misbehaved found progress \
+        "shared listening registered peer_connected unanswered shaped peer_gone peer_misbehaved found progress \
          offering done hashing trouble skipped checkpoint contents resumed flaw mended mail mail \
          mail_queued mail_delivered mail_waiting mail_fetched"
     );
@@ -156,7 +160,7 @@ fn values_are_text_where_people_write_them() {
         assert!(line.contains(part), "{line}");
     }
     assert!(line.contains(r#""root":"af1349b9f5f9a1a6"#), "{line}");
-    let line = json_line(&events[10]);
+    let line = json_line(&events[11]);
     assert!(line.contains(r#""path":null"#) && line.contains(r#""seconds":0.5"#), "{line}");
     assert!(line.contains(r#""peers":[{"peer":"127.0.0.1:7","bytes":1}]"#), "{line}");
 }
@@ -180,20 +184,4 @@ fn every_row_of_a_verb_is_documented() {
     rows.retain(|name| !name.is_empty() && !name.contains('\\'));
     assert!(rows.len() > 25, "{rows:?}");
     rows.iter().for_each(|name| assert!(!row(name).is_empty()));
-}
-
-#[cfg(feature = "bench")]
-#[test]
-fn rows_of_bench_are_documented() {
-    let mut reports = Vec::new();
-    xylem_bench::hash::run(&["streaming"], xylem_bench::Effort::ONCE, &mut |report| {
-        reports.push(report);
-        Ok::<(), std::convert::Infallible>(())
-    })
-    .expect("this table exists and its contenders agree");
-    let [table, what, why] = ["t", "w", "y"].map(str::to_owned);
-    reports.push(xylem_bench::Report::Absent(xylem_bench::report::Absent { table, what, why }));
-    for report in &reports {
-        assert_documented(&crate::bench::Row { report });
-    }
 }

@@ -9,6 +9,7 @@ mod documented;
 pub(crate) mod log;
 mod progress;
 mod qr;
+mod reaching;
 pub(crate) mod text;
 
 #[cfg(test)]
@@ -35,6 +36,15 @@ pub(crate) fn error_line(message: &str) {
         // Nobody is left to be told where this write fails.
         let _ = writeln!(io::stderr().lock(), "xylem: {}", clean(message));
     }
+}
+
+/// Says what is wrong with the command line, before flags are known: [`Out::failed`] without colour.
+pub(crate) fn wrong_usage(message: &str, json: bool) {
+    if json {
+        let event = ErrorRow { exit: Exit::Usage as u8, message };
+        let _ = writeln!(io::stdout().lock(), "{}", json_line(&event));
+    }
+    error_line(message);
 }
 
 /// One line of JSON, without its newline. `docs/spec/json-events.md` is the contract.
@@ -227,7 +237,6 @@ impl Out {
                 if !self.quiet && io::stderr().is_terminal() {
                     self.show_qr(&ticket);
                 }
-                self.note("Serving until Ctrl-C.");
             }
             Event::Library(LibraryEvent::Checkpoint(CheckpointMade {
                 number,
@@ -255,6 +264,11 @@ impl Out {
             }
             Event::Library(LibraryEvent::Skipped { path, why }) => {
                 self.warn(&format!("left out {}: {why}", path.display()));
+            }
+            Event::Unanswered { peers, seconds } => {
+                if let Some(line) = reaching::unanswered(&peers, seconds) {
+                    self.note(&clean(&line));
+                }
             }
             Event::PeerConnected { peer } => self.detail(&clean(&format!("peer {peer} is here"))),
             Event::Shaped { peer, level, wanted } if level < wanted => {

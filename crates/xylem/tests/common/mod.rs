@@ -33,6 +33,8 @@ pub(crate) struct Share {
     pub carriers: Vec<String>,
     /// The event that the ticket came with.
     pub shared: serde_json::Value,
+    /// Lines of its output before that.
+    before: Vec<String>,
     events: Events,
     child: Child,
 }
@@ -81,11 +83,14 @@ impl Share {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().expect("the program starts");
         let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
-        let shared = lines
-            .by_ref()
-            .map(|line| line.expect("UTF-8"))
-            .find(|line| line.contains("\"shared\""))
-            .expect("share prints its ticket");
+        let mut before = Vec::new();
+        let shared = loop {
+            let line = lines.next().expect("share prints its ticket").expect("UTF-8");
+            if line.contains("\"event\":\"shared\"") {
+                break line;
+            }
+            before.push(line);
+        };
         let events = collect(lines);
         let shared: serde_json::Value = serde_json::from_str(&shared).expect("JSON");
         let text = |v: &serde_json::Value| v.as_str().map(str::to_owned);
@@ -95,9 +100,16 @@ impl Share {
             link: text(&shared["listen"][0]).expect("an address"),
             carriers: serde_json::from_value(shared["carriers"].clone()).expect("texts"),
             shared,
+            before,
             events,
             child,
         }
+    }
+
+    /// Events of one kind that it told before its ticket.
+    pub(crate) fn told_before(&self, event: &str) -> Vec<String> {
+        let lines = self.before.iter();
+        lines.filter(|line| line.contains(&format!("\"event\":\"{event}\""))).cloned().collect()
     }
 
     /// Starts sharing through a forwarder and waits until that knows.
@@ -294,6 +306,15 @@ pub(crate) fn peak_memory(pid: u32) -> u64 {
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).expect("Linux tells it");
     let kib: u64 = line.split_whitespace().nth(1).expect("a number").parse().expect("a number");
     kib * 1024
+}
+
+/// How often a running process's first thread has gone to sleep by itself: a loop that never waits
+/// never does, on however busy a machine.
+#[cfg(target_os = "linux")]
+pub(crate) fn sleeps(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("a running process");
+    let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    line.expect("Linux tells it").trim().parse().expect("a number")
 }
 
 /// Waits until `done`, for 30 seconds at most.

@@ -1,0 +1,191 @@
+//! [`Publications`]: everything that one server answers for, found by name. Things are added and
+//! removed while it serves.
+//!
+//! Interests come from the server's loop; the answers are made by [`Publication`] and [`Grower`]. It
+//! knows nothing of who asks.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use xylem_object::{Answer, Manifest, Publication};
+use xylem_packet::{Interest, Name, NameRef};
+use xylem_store::StoreError;
+
+use crate::follow::Grower;
+use crate::publish::Serving;
+
+/// What is served under one name.
+pub enum Content {
+    /// A file or directory as it was.
+    Still {
+        /// Manifest and names.
+        publication: Box<Publication>,
+        /// Where its bytes are read.
+        serving: Box<Serving>,
+    },
+    /// A file that grows.
+    Growing(Box<Grower>),
+}
+
+impl Content {
+    /// P and manifest of what is there now.
+    pub fn newest(&self) -> (Name, Manifest) {
+        let publication = self.publication();
+        (publication.prefix().to_name(), publication.manifest().clone())
+    }
+
+    /// What is there now.
+    pub fn publication(&self) -> &Publication {
+        match self {
+            Self::Still { publication, .. } => publication,
+            Self::Growing(grower) => grower.newest(),
+        }
+    }
+
+    fn object(&self) -> NameRef<'_> {
+        self.publication().prefix().parent()
+    }
+
+    fn answer(
+        &mut self,
+        now: Duration,
+        interest: &Interest<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Answer, StoreError> {
+        match self {
+            Self::Still { publication, serving } => {
+                publication.answer(interest, &mut **serving, out)
+            }
+            Self::Growing(grower) => grower.answer(now, interest, out),
+        }
+    }
+}
+
+/// One publication among those of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PublicationId(u64);
+
+/// See the module's documentation.
+#[derive(Default)]
+pub struct Publications {
+    all: HashMap<PublicationId, Content>,
+    /// By the value of the object name, which several versions may share; the newest first.
+    by_object: HashMap<Vec<u8>, Vec<PublicationId>>,
+    /// How many components object names have, and how many names have so many; the longest first.
+    lengths: Vec<(usize, usize)>,
+    /// How many are files that grow.
+    growing: usize,
+    /// What was asked for last: what is asked for next is most likely of the same.
+    last: Option<PublicationId>,
+    next: u64,
+}
+
+impl Publications {
+    /// Serves one more.
+    pub fn add(&mut self, content: Content) -> PublicationId {
+        let id = PublicationId(self.next);
+        self.next += 1;
+        self.growing += usize::from(matches!(content, Content::Growing(_)));
+        let object = content.object();
+        let (len, key) = (object.len(), object.value().to_vec());
+        self.all.insert(id, content);
+        let same = self.by_object.entry(key).or_default();
+        if same.is_empty() {
+            match self.lengths.iter_mut().find(|(of, _)| *of == len) {
+                Some((_, names)) => *names += 1,
+                None => self.lengths.push((len, 1)),
+            }
+            self.lengths.sort_by(|a, b| b.cmp(a));
+        }
+        same.push(id);
+        let all = &self.all;
+        let version =
+            |id: &PublicationId| xylem_object::naming::version(all[id].publication().prefix());
+        same.sort_by_key(|id| std::cmp::Reverse((version(id), *id)));
+        id
+    }
+
+    /// Serves one no more; returns what it was.
+    pub fn remove(&mut self, id: PublicationId) -> Option<Content> {
+        let content = self.all.remove(&id)?;
+        self.growing -= usize::from(matches!(content, Content::Growing(_)));
+        self.last = self.last.filter(|last| *last != id);
+        let object = content.object();
+        if let Some(same) = self.by_object.get_mut(object.value()) {
+            same.retain(|other| *other != id);
+            if same.is_empty() {
+                self.by_object.remove(object.value());
+                if let Some((_, names)) = self.lengths.iter_mut().find(|(n, _)| *n == object.len())
+                {
+                    *names -= 1;
+                }
+                self.lengths.retain(|(_, names)| *names > 0);
+            }
+        }
+        Some(content)
+    }
+
+    /// One of them.
+    pub fn get(&self, id: PublicationId) -> Option<&Content> {
+        self.all.get(&id)
+    }
+
+    /// Whether something is served under this object name, in any version.
+    pub fn has_object(&self, object: NameRef<'_>) -> bool {
+        self.by_object.contains_key(object.value())
+    }
+
+    /// Files that grow.
+    pub fn growing(&mut self) -> impl Iterator<Item = &mut Grower> {
+        let all = if self.growing == 0 { 0 } else { self.all.len() };
+        self.all.values_mut().take(all).filter_map(|content| match content {
+            Content::Growing(grower) => Some(&mut **grower),
+            Content::Still { .. } => None,
+        })
+    }
+
+    /// Answers an Interest, appending the Data to `out`. Also says which publication it is for; `None`:
+    /// for none of these.
+    ///
+    /// # Errors
+    /// What the answer is made from can't be read.
+    pub fn answer(
+        &mut self,
+        now: Duration,
+        interest: &Interest<'_>,
+        out: &mut Vec<u8>,
+    ) -> (Option<PublicationId>, Result<Answer, StoreError>) {
+        let name = interest.name();
+        if let Some(id) = self.last
+            && let Some(content) = self.all.get_mut(&id)
+            && content.publication().prefix().is_prefix_of(name)
+        {
+            return (Some(id), content.answer(now, interest, out));
+        }
+        let mut without_answer = None;
+        for at in 0..self.lengths.len() {
+            let object = name.prefix(self.lengths[at].0.min(name.len()));
+            let Some(same) = self.by_object.get(object.value()) else { continue };
+            let all = &self.all;
+            let exact = |id: &&PublicationId| all[*id].publication().prefix().is_prefix_of(name);
+            // No other publication answers below the name of this one.
+            let candidates = match same.iter().find(exact) {
+                Some(one) => std::slice::from_ref(one),
+                None => same,
+            };
+            for id in candidates {
+                let Some(content) = self.all.get_mut(id) else { continue };
+                match content.answer(now, interest, out) {
+                    Ok(Answer::NotOurs) => {}
+                    Ok(Answer::NoSuch) => without_answer = without_answer.or(Some(*id)),
+                    answered => {
+                        self.last = Some(*id);
+                        return (Some(*id), answered);
+                    }
+                }
+            }
+        }
+        let answer = if without_answer.is_some() { Answer::NoSuch } else { Answer::NotOurs };
+        (without_answer, Ok(answer))
+    }
+}

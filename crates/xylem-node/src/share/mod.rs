@@ -1,0 +1,217 @@
+//! [`share`]: publish paths and answer Interests for them until asked to stop.
+
+mod listen;
+mod server;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+
+use xylem_forward::{Forwarder, Seed};
+use xylem_link::{Endpoint, Shaping, StaticKey};
+use xylem_object::naming;
+use xylem_object::ticket::Address;
+use xylem_object::{Publication, PublicationError, PublisherKey, Ticket};
+use xylem_packet::Name;
+use xylem_store::Store;
+
+use crate::addresses::advertised;
+use crate::clock::wall_clock;
+use crate::engine::{Engine, end_host};
+use crate::error::{EngineError, certificate};
+use crate::event::{Event, from_library};
+use crate::mail::{MailServer, while_delivering};
+use crate::peer::{FaceAddress, Peer};
+use crate::register::{RegisterError, Registrar};
+pub(crate) use listen::bind_links;
+use listen::{bind_carriers, bind_plain};
+use server::Server;
+use xylem_library::follow::{Author, FollowOptions, Grower};
+use xylem_library::mail::MailStore;
+use xylem_library::publications::Content;
+use xylem_library::publish::publish;
+use xylem_library::{Blame, Error, Failure, Stop, canonical, disk};
+use xylem_library::{keys, record};
+
+/// Why [`share`] ends early.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ShareError {
+    /// A name under which nothing can be published.
+    #[error("{0}")]
+    Publication(PublicationError),
+    /// The encrypted link does not listen there.
+    #[error("{0} is not encrypted; see --plain-listen")]
+    NotEncrypted(FaceAddress),
+    /// A prefix that no command can hold.
+    #[error(transparent)]
+    Register(#[from] RegisterError),
+    /// Of the sockets.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// Of the store, keys, and the files that are shared.
+    #[error("{0}")]
+    Library(#[from] Error),
+}
+
+impl Failure for ShareError {
+    fn blame(&self) -> Blame {
+        match self {
+            Self::Publication(_) | Self::NotEncrypted(_) => Blame::Usage,
+            Self::Register(e) => e.blame(),
+            Self::Engine(e) => e.blame(),
+            Self::Library(e) => e.blame,
+        }
+    }
+}
+
+crate::failure::of_library!(ShareError: xylem_library::keys::KeyError, xylem_library::mail::MailStoreError, xylem_library::publish::PublishError, xylem_library::follow::GrowError, xylem_store::StoreError);
+
+/// How to publish files and directories.
+#[derive(Clone, Debug)]
+pub struct ShareOptions {
+    /// The files or directories, each a publication of its own; they stay where they are.
+    pub paths: Vec<PathBuf>,
+    /// Object name (`/alice/model`) of what is at the one path; default: under the publisher's key
+    /// id.
+    pub name: Option<Name>,
+    /// A 32-byte Ed25519 secret key file; default: the store's own identity, made on first use.
+    pub key_file: Option<PathBuf>,
+    /// Share nothing if a name in it cannot be kept on every system, instead of telling it.
+    pub portable: bool,
+    /// Where the encrypted link listens, over UDP or in carriers; empty: UDP on all interfaces, the
+    /// usual port or a free one.
+    pub listen: Vec<Peer>,
+    /// PEM files with the certificate chain and the key that carriers over TLS show; `None`: a
+    /// certificate made up for this run.
+    pub certificate: Option<(PathBuf, PathBuf)>,
+    /// Also serve unencrypted NDN over UDP and TCP at these addresses.
+    pub plain: Vec<SocketAddr>,
+    /// NDN forwarders through which to serve as well: the name is registered with each.
+    pub via: Vec<Peer>,
+    /// What sizes and times on the encrypted link show.
+    pub shaping: Shaping,
+    /// Each path is a file that grows; when its checkpoints are made.
+    pub follow: Option<FollowOptions>,
+    /// Where outboards and identities are kept.
+    pub store: PathBuf,
+}
+
+/// Publishes files and directories and serves them until `stop` is raised.
+///
+/// # Errors
+/// See [`ShareError`].
+pub fn share(
+    options: &ShareOptions,
+    stop: &Stop,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<(), ShareError> {
+    let mail = MailStore::open_existing(&options.store)?;
+    while_delivering(mail.as_ref(), |events, ends| {
+        share_with(options, stop, ends, events, on_event)
+    })
+}
+
+/// As [`share`], without the mail that waits; ends when `ends` is raised, too, and passes on `events`.
+pub(crate) fn share_with(
+    options: &ShareOptions,
+    stop: &Stop,
+    ends: &Stop,
+    events: &mpsc::Receiver<Event>,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<(), ShareError> {
+    let store = Store::open(disk(), &options.store)?;
+    let keys = options.store.join("keys");
+    let publisher = match &options.key_file {
+        Some(path) => keys::load_existing(path)?,
+        None => keys::load_or_create(&keys.join("publisher"))?,
+    };
+    let publisher = PublisherKey::from_bytes(&publisher);
+    let link_key = StaticKey::from_bytes(keys::load_or_create(&keys.join("link"))?);
+
+    let name = |file_name: &[u8]| match &options.name {
+        None => naming::default_name(&publisher.public(), file_name),
+        Some(name) => name.clone(),
+    };
+    let mut contents = Vec::new();
+    for path in &options.paths {
+        contents.push(match &options.follow {
+            None => still(&store, path, options.portable, &name, &publisher, stop, on_event)?,
+            Some(follow) => {
+                let author = Author { name: &name, key: &publisher };
+                let events = &mut from_library(on_event);
+                let grower =
+                    Grower::open(&store, path, follow, &author, wall_clock(), stop, events)?;
+                Content::Growing(Box::new(grower))
+            }
+        });
+    }
+
+    let link_public = link_key.public();
+    let link_config = xylem_link::Config { shaping: options.shaping.clone(), ..Default::default() };
+    let endpoint = Endpoint::new(link_config, link_key, keys::random()?);
+    let seed = Seed::from_random(keys::random()?);
+    let mut engine = Engine::new(endpoint, Forwarder::new(end_host(), seed))?;
+    if let Some(files) = &options.certificate {
+        engine.set_certificate(certificate(files)?);
+    }
+    let listen = bind_links(&mut engine, &options.listen)?;
+    let carriers = bind_carriers(&mut engine, &options.listen)?;
+    let plain = bind_plain(&mut engine, &options.plain)?;
+
+    let mail_server = MailServer::open(&options.store, None)?;
+    let mut server = Server::new(options.shaping.level, mail_server, ends, events, on_event);
+    for (path, content) in options.paths.iter().zip(contents) {
+        let (prefix, manifest) = content.newest();
+        let ticket = Ticket {
+            publisher: publisher.public(),
+            root: manifest.root,
+            name: Some(prefix.clone()),
+            link_key: Some(link_public.0),
+            size: Some(manifest.size),
+            kind: Some(manifest.kind),
+            addresses: advertised(&listen).into_iter().map(Address::Ip).collect(),
+        };
+        tracing::info!(root = %manifest.root, size = manifest.size, "sharing");
+        record::keep_ticket(&store, path, &ticket);
+        let object = prefix.as_ref().parent().to_name();
+        server.add(&mut engine, content);
+        server.tell(Event::Shared {
+            ticket: Box::new(ticket),
+            name: prefix,
+            root: manifest.root,
+            bytes: manifest.total_size,
+            files: manifest.file_count,
+            listen: listen.clone(),
+            plain: plain.clone(),
+            carriers: carriers.clone(),
+        });
+        if !server.registrars.iter().any(|registrar| *registrar.prefix() == object) {
+            server.registrars.push(Registrar::new(&mut engine, object, &options.via)?);
+        }
+    }
+    engine.run(&mut server, stop)?;
+    engine.close();
+    Ok(())
+}
+
+/// What is there now, hashed and signed.
+fn still(
+    store: &Store,
+    path: &Path,
+    portable: bool,
+    name: &dyn Fn(&[u8]) -> Name,
+    key: &PublisherKey,
+    stop: &Stop,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<Content, ShareError> {
+    let (path, now) = (canonical(path)?, wall_clock());
+    let events = &mut from_library(on_event);
+    let (published, prefix) = publish(store, &path, name, portable, now, stop, events)?;
+    let packet = published.sign(&prefix, key)?;
+    let publication = Publication::new(prefix, packet, &key.public())
+        .map_err(ShareError::Publication)?
+        .with_metadata(key);
+    let serving = Box::new(published.serve(disk()));
+    Ok(Content::Still { publication: Box::new(publication), serving })
+}

@@ -1,0 +1,200 @@
+//! [`Server`]: what a share runs on its engine.
+
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use xylem_forward::FaceId;
+use xylem_link::Level;
+use xylem_object::Answer;
+use xylem_packet::{Interest, Packet};
+
+use super::ShareError;
+use crate::clock::wall_clock;
+use crate::engine::{Engine, EngineEvent, Program};
+use crate::event::{Event, from_library};
+use crate::mail::MailServer;
+use crate::peers::Announcers;
+use crate::register::Registrar;
+use crate::shaping;
+use xylem_library::publications::{Content, PublicationId, Publications};
+use xylem_library::{LibraryEvent, SkipReason, Stop, advised};
+
+/// How long a share that is over waits for its last answers to leave.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
+
+/// Answers for all that is shared, and takes mail.
+pub(super) struct Server<'a> {
+    publications: Publications,
+    /// One for each object name and all forwarders.
+    pub(super) registrars: Vec<Registrar>,
+    /// The shaping level that links are to have.
+    wanted_level: Level,
+    /// Files that can't be read; one warning of each is enough.
+    warned_of: HashSet<PathBuf>,
+    /// Faces that are up.
+    peers: HashSet<FaceId>,
+    /// Takes mail.
+    mail_server: MailServer,
+    /// Peers that have told where they serve what they fetched of each.
+    announcers: HashMap<PublicationId, Announcers>,
+    /// The answer in hand; kept for its allocation.
+    answer: Vec<u8>,
+    /// Raised when what is shared has been fetched.
+    ends: &'a Stop,
+    /// Until when the last answers may leave, once it has been.
+    last_answers: Option<Duration>,
+    /// What happens where mail is delivered meanwhile.
+    events: &'a mpsc::Receiver<Event>,
+    on_event: &'a mut dyn FnMut(Event),
+}
+
+impl<'a> Server<'a> {
+    /// Serves nothing yet.
+    pub(super) fn new(
+        wanted_level: Level,
+        mail_server: MailServer,
+        ends: &'a Stop,
+        events: &'a mpsc::Receiver<Event>,
+        on_event: &'a mut dyn FnMut(Event),
+    ) -> Self {
+        Self {
+            publications: Publications::default(),
+            registrars: Vec::new(),
+            wanted_level,
+            warned_of: HashSet::new(),
+            peers: HashSet::new(),
+            mail_server,
+            announcers: HashMap::new(),
+            answer: Vec::new(),
+            ends,
+            last_answers: None,
+            events,
+            on_event,
+        }
+    }
+
+    /// Serves one more.
+    pub(super) fn add(&mut self, engine: &mut Engine, content: Content) -> PublicationId {
+        let id = self.publications.add(content);
+        if let Some(content) = self.publications.get(id) {
+            engine.serve(content.publication().prefix().parent());
+        }
+        id
+    }
+
+    /// Tells the caller of the share.
+    pub(super) fn tell(&mut self, event: Event) {
+        (self.on_event)(event);
+    }
+
+    fn handle_packet(&mut self, engine: &mut Engine, from: FaceId, packet: &[u8]) {
+        let interest = match Packet::decode(packet) {
+            Ok(Packet::Interest(interest)) => interest,
+            Ok(Packet::Data(data)) => {
+                for registrar in &mut self.registrars {
+                    registrar.answered(engine.now(), &data, self.on_event);
+                }
+                return;
+            }
+            _ => return,
+        };
+        self.answer.clear();
+        let now = engine.now();
+        let (id, answer) = self.publications.answer(now, &interest, &mut self.answer);
+        match answer {
+            Ok(Answer::Data) => engine.send(&self.answer),
+            Ok(_) => {
+                let Some(id) = id else { return };
+                let Some(content) = self.publications.get(id) else { return };
+                let prefix = content.publication().prefix();
+                let announcers = self.announcers.entry(id).or_default();
+                if let Some(hints) = announcers.answer(engine, from, prefix, &interest) {
+                    engine.send(&hints);
+                }
+            }
+            Err(e) => {
+                if self.warned_of.insert(e.path().to_path_buf()) {
+                    let why = SkipReason::Unreadable(advised(&e));
+                    let path = e.path().to_path_buf();
+                    (self.on_event)(Event::Library(LibraryEvent::Skipped { path, why }));
+                }
+            }
+        }
+    }
+}
+
+impl Program for Server<'_> {
+    type Error = ShareError;
+
+    fn handle(&mut self, engine: &mut Engine, event: EngineEvent) -> Result<(), ShareError> {
+        match event {
+            EngineEvent::Packet { from, packet, nack: None, .. } => {
+                self.handle_packet(engine, from, &packet);
+            }
+            // Only commands to forwarders are sent from here.
+            EngineEvent::Packet { packet, .. } => {
+                if let Ok(interest) = Interest::decode(&packet) {
+                    for registrar in &mut self.registrars {
+                        registrar.refused(engine.now(), &interest, self.on_event);
+                    }
+                }
+            }
+            EngineEvent::FaceUp { face, peer } => {
+                for registrar in &mut self.registrars {
+                    registrar.came_up(engine, face)?;
+                }
+                self.peers.insert(face);
+                (self.on_event)(Event::PeerConnected { peer: peer.clone() });
+                shaping::report(engine, face, self.wanted_level, &peer, self.on_event);
+            }
+            EngineEvent::Stream { face, stream, what } => {
+                self.mail_server.handle(engine, face, stream, what, self.on_event);
+            }
+            EngineEvent::FaceDown { face, peer, why, .. } => {
+                self.registrars.iter_mut().for_each(|registrar| registrar.went_down(face));
+                self.peers.remove(&face);
+                self.mail_server.face_down(face);
+                self.announcers.values_mut().for_each(|known| known.went_down(face));
+                (self.on_event)(Event::PeerGone { peer, why });
+            }
+        }
+        Ok(())
+    }
+
+    fn handle_timeout(&mut self, engine: &mut Engine, now: Duration) -> Result<(), ShareError> {
+        for registrar in &mut self.registrars {
+            registrar.handle_timeout(engine, self.on_event)?;
+        }
+        for grower in self.publications.growing() {
+            let events = &mut from_library(self.on_event);
+            if let Some(pointer) = grower.poll(now, wall_clock(), events)? {
+                engine.send(&pointer);
+            }
+        }
+        self.events.try_iter().for_each(&mut *self.on_event);
+        Ok(())
+    }
+
+    fn is_done(&mut self, engine: &Engine, stopped: bool) -> bool {
+        let (now, peers) = (engine.now(), self.peers.len());
+        // Each of them is told.
+        if stopped && self.publications.growing().fold(true, |all, g| g.may_end(now, peers) && all)
+        {
+            return true;
+        }
+        if !self.ends.raised() {
+            return false;
+        }
+        // What ended it came over a stream, whose last answer still has to leave.
+        let until = *self.last_answers.get_or_insert(engine.now() + LAST_ANSWERS);
+        self.mail_server.is_empty() || engine.now() >= until
+    }
+
+    fn poll_timeout(&mut self, _now: Duration) -> Option<Duration> {
+        let registrars = self.registrars.iter().filter_map(Registrar::poll_timeout);
+        let growers = self.publications.growing().filter_map(|grower| grower.poll_timeout());
+        registrars.chain(growers).min()
+    }
+}

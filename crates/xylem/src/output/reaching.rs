@@ -1,0 +1,51 @@
+//! What a person is told of peers that do not answer, and of addresses where a share can be reached.
+
+use xylem_node::Tried;
+
+/// Seconds after which hints are worth their lines: a peer far away has answered by then.
+const HINTS_AFTER: f64 = 2.0;
+
+/// One line about peers that a fetch tries to reach; `None` where it is too early for one.
+pub(super) fn unanswered(peers: &[Tried], seconds: f64) -> Option<String> {
+    let names = |connected: bool| {
+        let of_these = peers.iter().filter(|tried| tried.connected == connected);
+        of_these.map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    };
+    let connected = names(true);
+    match (seconds < HINTS_AFTER, connected.is_empty()) {
+        (true, true) => Some(format!("No answer yet from {}; still trying", names(false))),
+        (true, false) => None,
+        (false, true) => Some(
+            "Still no answer. Is `xylem share` running there? Does a firewall let its UDP port through? \
+             Behind a router the port has to be forwarded, and `share --announce HOST:PORT` puts the \
+             outside address into the ticket."
+                .to_owned(),
+        ),
+        (false, false) => Some(format!("{connected} has not answered yet; still waiting")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::SocketAddr;
+
+    #[test]
+    fn silence_is_told_and_then_explained() {
+        let tried = |port, connected, why: Option<&str>| Tried {
+            peer: SocketAddr::from(([192, 0, 2, 7], port)).into(),
+            connected,
+            why: why.map(str::to_owned),
+        };
+        let silent = [tried(1, false, Some("nothing listens at that port")), tried(2, false, None)];
+        let line = unanswered(&silent, 0.5).unwrap();
+        let both = "192.0.2.7:1 (nothing listens at that port), 192.0.2.7:2;";
+        assert!(line.contains(both), "{line}");
+        let hint = unanswered(&silent, 4.0).unwrap();
+        assert!(hint.contains("UDP port") && hint.contains("--announce"), "{hint}");
+        let connected = [tried(1, true, None), tried(2, false, None)];
+        assert_eq!(unanswered(&connected, 0.5), None);
+        let line = unanswered(&connected, 4.0).unwrap();
+        assert!(line.starts_with("192.0.2.7:1 has not"), "{line}");
+    }
+}
