@@ -247,14 +247,18 @@ impl Update {
         let mut wanted = self.unclaimed();
         for node in proven.refuted {
             let first = self.missing(self.geometry.node_segments(node)).next();
-            first.into_iter().for_each(|segment| drop(wanted.insert(segment)));
+            if let Some(segment) = first {
+                wanted.insert(segment);
+            }
         }
         if wanted.is_empty()
             && let Some(block) = self.claims.open().next(0)
         {
             // Nothing that is on its way will tell more: a segment's proof does.
             let first = self.missing(self.claims.blocks().segments(block)).next();
-            first.into_iter().for_each(|segment| drop(wanted.insert(segment)));
+            if let Some(segment) = first {
+                wanted.insert(segment);
+            }
         }
         if self.rounds >= MAX_ROUNDS {
             let open: Vec<u64> = self.claims.open().iter().collect();

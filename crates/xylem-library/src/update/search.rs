@@ -368,3 +368,6 @@ impl<'a> Scan<'a> {
         end
     }
 }
+
+#[cfg(test)]
+mod tests;
