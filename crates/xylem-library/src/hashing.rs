@@ -57,6 +57,7 @@ pub(crate) struct Job {
     pub(crate) state: FileState,
     /// First slot of its outboard in the outboard file; `None` if none is kept.
     pub(crate) slot: Option<u64>,
+<<<<<<< HEAD
     /// Where its list of sums begins in the file of lists; `None` if it has none or none is kept.
     pub(crate) sums: Option<u64>,
 }
@@ -68,6 +69,10 @@ pub(crate) struct Takes<'a> {
     pub(crate) outboards: Option<&'a OutboardFile>,
     /// Lists of sums for updates.
     pub(crate) sums: Option<&'a FileRef>,
+=======
+    /// Segments of its tree.
+    pub(crate) segment: SegmentSize,
+>>>>>>> main
 }
 
 /// Threads that hashing uses.
@@ -175,6 +180,7 @@ impl Pool<'_> {
                     _ => None,
                 };
                 let expected = Some(job.state);
+<<<<<<< HEAD
                 let size = SegmentSize::DEFAULT;
                 let (path, counted) = (&job.path, self.counted);
                 let hashed = match self.list(job) {
@@ -194,6 +200,17 @@ impl Pool<'_> {
                     .and_then(|hashed| list.write(0).map(|()| hashed)),
                 };
                 match hashed {
+=======
+                match hash_file(
+                    self.medium,
+                    &job.path,
+                    expected,
+                    job.segment,
+                    kept,
+                    &mut buffer,
+                    self.counted,
+                ) {
+>>>>>>> main
                     Ok(Hashed { root, .. }) => roots.push((i, root)),
                     Err(e) => {
                         failed.lock().unwrap_or_else(|e| e.into_inner()).get_or_insert(e);
@@ -225,8 +242,7 @@ impl Pool<'_> {
     }
 
     fn hash_big(&self, job: &Job) -> Result<Option<Hash>, StoreError> {
-        let reader =
-            RegionReader::open(self.medium, &job.path, Some(job.state), SegmentSize::DEFAULT)?;
+        let reader = RegionReader::open(self.medium, &job.path, Some(job.state), job.segment)?;
         let mut writer = self.writer(job);
         let mut list = self.list(job);
         let has_list = list.is_some();

@@ -49,10 +49,10 @@ pub fn seconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S
 }
 
 /// As [`text`], or null.
-pub(crate) fn some_text<T: Display, S: Serializer>(
-    value: &Option<T>,
-    to: S,
-) -> Result<S::Ok, S::Error> {
+///
+/// # Errors
+/// As [`text`].
+pub fn some_text<T: Display, S: Serializer>(value: &Option<T>, to: S) -> Result<S::Ok, S::Error> {
     match value {
         Some(value) => to.collect_str(value),
         None => to.serialize_none(),

@@ -26,9 +26,11 @@ mod hashing;
 mod listed;
 mod ordered;
 mod rescan;
+mod trees;
 
 pub mod keys;
 pub mod record;
+pub mod signed;
 
 pub mod publications;
 pub mod publish;

@@ -7,11 +7,12 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use xylem_object::{Answer, Manifest, Publication};
+use xylem_object::{Answer, Manifest, Publication, PublisherId};
 use xylem_packet::{Interest, Name, NameRef};
 use xylem_store::StoreError;
 
 use crate::follow::Grower;
+use crate::held::Answers;
 use crate::publish::Serving;
 
 /// What is served under one name.
@@ -23,6 +24,8 @@ pub enum Content {
         /// Where its bytes are read.
         serving: Box<Serving>,
     },
+    /// Somebody else's publication, all of which was here when it began to be served.
+    Onward(Box<Answers>),
     /// A file that grows.
     Growing(Box<Grower>),
 }
@@ -38,7 +41,16 @@ impl Content {
     pub fn publication(&self) -> &Publication {
         match self {
             Self::Still { publication, .. } => publication,
+            Self::Onward(answers) => answers.publication(),
             Self::Growing(grower) => grower.newest(),
+        }
+    }
+
+    /// Who signed it, where that is for somebody else to do.
+    pub fn signed_by(&self) -> Option<PublisherId> {
+        match self {
+            Self::Onward(answers) => Some(answers.publisher()),
+            Self::Still { .. } | Self::Growing(_) => None,
         }
     }
 
@@ -56,6 +68,14 @@ impl Content {
             Self::Still { publication, serving } => {
                 publication.answer(interest, &mut **serving, out)
             }
+            // What can't be read, or is not what it was, is not there.
+            Self::Onward(answers) => match answers.answer(now, interest, out) {
+                true => Ok(Answer::Data),
+                false if answers.publication().prefix().is_prefix_of(interest.name()) => {
+                    Ok(Answer::NoSuch)
+                }
+                false => Ok(Answer::NotOurs),
+            },
             Self::Growing(grower) => grower.answer(now, interest, out),
         }
     }
@@ -140,7 +160,7 @@ impl Publications {
         let all = if self.growing == 0 { 0 } else { self.all.len() };
         self.all.values_mut().take(all).filter_map(|content| match content {
             Content::Growing(grower) => Some(&mut **grower),
-            Content::Still { .. } => None,
+            Content::Still { .. } | Content::Onward(_) => None,
         })
     }
 

@@ -4,6 +4,7 @@
 mod directory;
 mod error;
 mod members;
+mod onward;
 mod serving;
 pub(crate) mod sums;
 
@@ -30,6 +31,7 @@ use serving::Files;
 use sums::{KeptSums, NewSums};
 
 pub use error::PublishError;
+pub use onward::{Onward, onward, signed_at};
 pub use serving::{Published, Serving};
 
 /// Hashes the file or directory at `path`, which is canonical, or takes what was hashed before and
@@ -59,12 +61,14 @@ pub fn publish(
     let published = match meta.kind {
         FileKind::File => {
             ours::outside(&**store.medium(), path)?;
-            publish_file(store, path, &meta, &file_name, known, stop, on_event)?
+            let segment = SegmentSize::DEFAULT;
+            let mut file = publish_file(store, path, &meta, known, segment, stop, on_event)?;
+            file.manifest.file_name = file_name;
+            file
         }
         FileKind::Directory => {
-            // The outboards of a fetched directory may have holes.
-            let known = known.filter(|r| !r.fetched).map(|r| r.root);
-            let mut published = directory::publish(store, path, known, portable, stop, on_event)?;
+            let (known, how) = (known.map(|r| r.root), (SegmentSize::DEFAULT, portable));
+            let mut published = directory::publish(store, path, known, how, stop, on_event)?;
             describe(&mut published.manifest, &meta);
             published.manifest.file_name = file_name;
             published
@@ -87,13 +91,13 @@ fn publish_file(
     store: &Store,
     path: &Path,
     meta: &Meta,
-    file_name: &[u8],
     record: Option<&Record>,
+    segment: SegmentSize,
     stop: &Stop,
     on_event: &mut dyn FnMut(LibraryEvent),
 ) -> Result<Published, PublishError> {
     let state = FileState::of(meta);
-    let slots = packed_slots(state.size, SegmentSize::DEFAULT);
+    let slots = packed_slots(state.size, segment);
     let small = slots == 0;
     let known = record.filter(|r| r.state == state).map(|r| r.root);
     let outboard = known.and_then(|root| store.object(&root, Part::Outboard).ok().flatten());
@@ -111,9 +115,14 @@ fn publish_file(
         }
         _ => {
             let new = store.new_file()?;
+<<<<<<< HEAD
             let list = (list_len > 0).then(|| NewSums::new(store)).transpose()?;
             let (slot, at) = ((!small).then_some(0), list.as_ref().map(|_| 0));
             let job = Job { path: path.to_path_buf(), state, slot, sums: at };
+=======
+            let slot = (!small).then_some(0);
+            let job = Job { path: path.to_path_buf(), state, slot, segment };
+>>>>>>> main
             let outboard = OutboardFile::new(new.file().clone());
             let takes =
                 Takes { outboards: Some(&outboard), sums: list.as_ref().map(NewSums::file) };
@@ -123,8 +132,12 @@ fn publish_file(
             (root, kept, list.flatten())
         }
     };
+<<<<<<< HEAD
     let mut manifest = Manifest::file(root, state.size, file_name);
     manifest.sums = sums.as_ref().map(|kept| kept.sums);
+=======
+    let mut manifest = Manifest::file(root, state.size, b"");
+>>>>>>> main
     describe(&mut manifest, meta);
     let file = SharedFile { path: path.to_path_buf(), state };
     let files = Files::One(Served { file, root, slot: 0 });
@@ -149,8 +162,11 @@ pub(crate) fn rebuild(
     let at = |e| StoreError::from_io("read", path, None, e);
     let meta = store.medium().metadata(path).map_err(at)?;
     let published = match meta.kind {
-        FileKind::Directory => directory::publish(store, path, None, false, stop, on_event)?,
-        _ => publish_file(store, path, &meta, b"", None, stop, on_event)?,
+        FileKind::Directory => {
+            let how = (SegmentSize::DEFAULT, false);
+            directory::publish(store, path, None, how, stop, on_event)?
+        }
+        _ => publish_file(store, path, &meta, None, SegmentSize::DEFAULT, stop, on_event)?,
     };
     Ok(published.manifest.root)
 }
@@ -168,7 +184,13 @@ pub fn root_of(
     if medium.metadata(path).map_err(at)?.kind == FileKind::Directory {
         return directory::root_of(medium, path, on_event);
     }
+<<<<<<< HEAD
     let state = hashing::state_of(medium, path)?;
     let job = Job { path: path.to_path_buf(), state, slot: None, sums: None };
     Ok(hashing::hash_all(medium, &[job], Takes::default(), &Stop::new(), on_event)?[0])
+=======
+    let (state, segment) = (hashing::state_of(medium, path)?, SegmentSize::DEFAULT);
+    let job = Job { path: path.to_path_buf(), state, slot: None, segment };
+    Ok(hashing::hash_all(medium, &[job], None, &Stop::new(), on_event)?[0])
+>>>>>>> main
 }

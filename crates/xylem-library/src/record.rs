@@ -11,6 +11,7 @@ use xylem_store::{FileState, Known, Origin, Store, StoreError};
 use crate::event::LibraryEvent;
 use crate::path::os_bytes;
 use crate::save::SaveOptions;
+use crate::signed;
 use crate::time::UnixTime;
 
 /// Layout of a note, numbers little-endian: layout 1, version 8 (0: none), ticket (length 4, UTF-8),
@@ -73,8 +74,6 @@ pub(crate) struct Record {
     pub(crate) root: Hash,
     /// State of the file (or of the directory itself) then.
     pub(crate) state: FileState,
-    /// Whether it was fetched: then a directory's outboards may have holes.
-    pub(crate) fetched: bool,
     /// The rest.
     pub(crate) note: Note,
 }
@@ -88,14 +87,13 @@ impl Record {
         }
         let old = store.old_share(key).ok().flatten()?;
         let note = Note { version: Some(old.version), ..Note::default() };
-        Some(Self { root: old.root, state: old.state, fetched: false, note })
+        Some(Self { root: old.root, state: old.state, note })
     }
 
     /// The record that the store keeps.
     pub(crate) fn of(known: &Known) -> Self {
         let Known { root, state, .. } = *known;
-        let fetched = known.origin == Origin::Fetched;
-        Self { root, state, fetched, note: Note::decode(&known.note) }
+        Self { root, state, note: Note::decode(&known.note) }
     }
 }
 
@@ -134,13 +132,13 @@ pub fn keep_ticket(store: &Store, path: &Path, ticket: &Ticket) {
     }
 }
 
-/// Writes down what was fetched whole to `path`. The fetch is done by then, so that what goes wrong
-/// here is a warning.
+/// Writes down what was fetched whole to `path`, and keeps its signed manifest `packet`. The fetch is
+/// done by then, so that what goes wrong here is a warning.
 pub fn keep_fetched(
     store: &Store,
     options: &SaveOptions,
     ticket: &Ticket,
-    manifest: &Manifest,
+    (manifest, packet): (&Manifest, &[u8]),
     path: Option<&Path>,
     now: UnixTime,
     on_event: &mut dyn FnMut(LibraryEvent),
@@ -156,6 +154,7 @@ pub fn keep_fetched(
             excluded: options.exclude.clone(),
             ..Note::default()
         };
+        signed::keep(store, &manifest.root, packet)?;
         keep(store, &known(&key, manifest, state, Origin::Fetched, &note, now))
     };
     if let Err(e) = remember() {

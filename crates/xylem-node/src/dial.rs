@@ -195,6 +195,16 @@ impl Dialler {
         self.was_up
     }
 
+    /// Whether somebody named the peer behind a face.
+    pub(crate) fn is_named(&self, face: FaceId) -> bool {
+        self.dialled.contains_key(&face)
+    }
+
+    /// Whether somebody else who was named may still come up.
+    pub(crate) fn is_reaching(&self) -> bool {
+        !self.one_node && self.dialled.keys().any(|face| !self.up.contains_key(face))
+    }
+
     /// Those that are dialled because somebody named them, and whether each is up.
     pub(crate) fn tried(&self) -> impl Iterator<Item = (&Peer, bool)> {
         let is_up = |i| self.up.keys().any(|face| self.dialled.get(face) == Some(&i));

@@ -6,7 +6,7 @@ use serde::Serialize;
 use xylem_hash::Hash;
 use xylem_library::{LibraryEvent, json};
 use xylem_link::Level;
-use xylem_object::Ticket;
+use xylem_object::{PublisherId, Ticket};
 use xylem_packet::Name;
 
 use crate::fetch::Tried;
@@ -36,6 +36,9 @@ pub enum Event {
         bytes: u64,
         /// Files.
         files: u64,
+        /// Who signed it, where it was fetched and is served on as it was.
+        #[serde(serialize_with = "json::some_text")]
+        signed_by: Option<PublisherId>,
         /// Encrypted-link addresses.
         listen: Vec<SocketAddr>,
         /// Plain NDN addresses.
@@ -123,6 +126,9 @@ pub enum Event {
         /// The key that links to there prove.
         #[serde(serialize_with = "json::hex")]
         key: [u8; 32],
+        /// A ticket to there, where it is served for longer than the fetch takes.
+        #[serde(serialize_with = "json::some_text")]
+        ticket: Option<Box<Ticket>>,
     },
     /// The fetch is complete and goes on serving until it is asked to stop.
     #[serde(untagged)]

@@ -16,8 +16,10 @@ use crate::peer::Peer;
 use crate::peers::{Offer, Swarm};
 use crate::summary::GetSummary;
 use xylem_library::held::Holdings;
-use xylem_library::publish::root_of;
+use xylem_library::keys;
+use xylem_library::publish::{onward, root_of};
 use xylem_library::record;
+use xylem_library::signed::{self, Signed};
 use xylem_library::sink::{self, Context, Destination, SaveError, Sink, Tally};
 use xylem_library::{Blame, Error, Existing, Failure, SaveOptions, Stop, canonical, disk};
 
@@ -46,7 +48,7 @@ impl Failure for GetError {
     }
 }
 
-crate::failure::of_library!(GetError: xylem_library::publish::PublishError, xylem_library::sink::SaveError, xylem_store::StoreError);
+crate::failure::of_library!(GetError: xylem_library::keys::KeyError, xylem_library::publish::PublishError, xylem_library::sink::SaveError, xylem_store::StoreError);
 
 /// How to fetch one ticket.
 #[derive(Clone, Debug)]
@@ -93,10 +95,25 @@ pub fn get(
     let ticket = &options.ticket;
     let store = Store::open(disk(), &options.store)?;
     let store = if options.fsync { store.durable() } else { store };
-    let shaping = options.shaping.clone();
-    let mut fetch =
-        Fetch::new(ticket, &options.from, options.give_up, options.limit_rate, shaping)?;
-    let mut summary = fetch_ticket(&mut fetch, ticket, options, &store, stop, on_event)?;
+    // What is there already needs nobody else: its signed manifest was kept.
+    let kept = signed::find(&store, &ticket.root, &ticket.publisher, ticket.name.as_ref());
+    let known = match kept {
+        Some(signed) => taken(&options.save, &signed.manifest)?.map(|path| (signed, path)),
+        None => None,
+    };
+    if let Some((signed, path)) = known {
+        on_event(found(&signed.manifest));
+        return already_there(signed, &path, options, &store, stop, on_event);
+    }
+    let mut fetch = start(options)?;
+    let manifest = fetch.manifest(stop, on_event)?;
+    on_event(found(&manifest));
+    if let Some(path) = taken(&options.save, &manifest)? {
+        let signed = signed(&fetch, manifest, ticket);
+        fetch.close();
+        return already_there(signed, &path, options, &store, stop, on_event);
+    }
+    let mut summary = fetch_ticket(&mut fetch, manifest, options, &store, stop, on_event)?;
     summary.elapsed = started.elapsed();
     tracing::info!(root = %summary.root, fetched = summary.fetched, elapsed = ?summary.elapsed, "fetched");
     if options.serve.as_ref().is_some_and(|serve| serve.seed) {
@@ -106,27 +123,43 @@ pub fn get(
     Ok(summary)
 }
 
+fn signed(fetch: &Fetch, manifest: Manifest, ticket: &Ticket) -> Signed {
+    let (prefix, packet) = (fetch.name(), fetch.manifest_packet().to_vec());
+    Signed { prefix, packet, manifest, publisher: ticket.publisher }
+}
+
+fn start(options: &GetOptions) -> Result<Fetch, FetchError> {
+    let shaping = options.shaping.clone();
+    Fetch::new(&options.ticket, &options.from, options.give_up, options.limit_rate, shaping)
+}
+
+/// Where the result would go, if something is there that it may not touch.
+fn taken(save: &SaveOptions, manifest: &Manifest) -> Result<Option<PathBuf>, SaveError> {
+    if save.existing != Existing::Refuse {
+        return Ok(None);
+    }
+    let to = Destination::choose(save, manifest)?;
+    Ok(to.map(|to| to.path).filter(|path| path.symlink_metadata().is_ok()))
+}
+
 fn fetch_ticket(
     fetch: &mut Fetch,
-    ticket: &Ticket,
+    manifest: Manifest,
     options: &GetOptions,
     store: &Store,
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<GetSummary, GetError> {
-    let manifest = fetch.manifest(stop, on_event)?;
-    on_event(found(&manifest));
-    let ticket = &fetch.completed(ticket, &manifest);
+    let ticket = &fetch.completed(&options.ticket, &manifest);
     let destination = Destination::choose(&options.save, &manifest)?;
-    if let Some(to) = &destination
-        && options.save.existing == Existing::Refuse
-        && to.path.symlink_metadata().is_ok()
-    {
-        return already_there(fetch, &to.path, ticket, options, (store, &manifest), on_event);
-    }
     let on_disk = destination.is_some() && options.save.range.is_none();
     let mut sink = sink::make(&options.save, &manifest, destination, store)?;
-    join(fetch, ticket, options, on_disk, on_event)?;
+    if on_disk {
+        let signed = signed(fetch, manifest.clone(), ticket);
+        join(fetch, options, &signed, Holdings::default(), on_event)?;
+    } else {
+        fetch.join(fetch.name(), ticket, None, false, on_event)?;
+    }
     let mut tally = Tally::default();
     let outcome = fill(fetch, &mut *sink, &mut tally, stop, on_event);
     if outcome.is_err() {
@@ -139,7 +172,7 @@ fn fetch_ticket(
         store,
         &options.save,
         ticket,
-        &manifest,
+        (&manifest, fetch.manifest_packet()),
         path.as_deref(),
         wall_clock(),
         &mut from_library(on_event),
@@ -161,25 +194,32 @@ fn fetch_ticket(
     })
 }
 
-/// Serves what is fetched, where that is wanted and possible, and finds others who do.
+/// Serves what is fetched, where that is wanted, and finds others who do.
 fn join(
     fetch: &mut Fetch,
-    ticket: &Ticket,
     options: &GetOptions,
-    on_disk: bool,
+    signed: &Signed,
+    holdings: Holdings,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<(), GetError> {
-    let serve = options.serve.as_ref().filter(|_| on_disk);
-    let offer = serve.map(|serve| Offer {
+    let identity = match &options.serve {
+        Some(serve) if serve.seed => {
+            Some(keys::load_or_create(&options.store.join("keys").join("link"))?)
+        }
+        _ => None,
+    };
+    let offer = options.serve.as_ref().map(|serve| Offer {
         listen: serve.listen.clone(),
+        identity,
         shaping: options.shaping.clone(),
-        name: fetch.name(),
-        publisher: ticket.publisher,
-        manifest: fetch.manifest_packet().to_vec(),
-        holdings: Holdings::default(),
+        name: signed.prefix.clone(),
+        publisher: signed.publisher,
+        manifest: signed.packet.clone(),
+        holdings,
     });
+    let serve = options.serve.as_ref();
     let at_once = serve.is_some_and(|serve| serve.seed || !serve.listen.is_empty());
-    Ok(fetch.join(ticket, offer, at_once, on_event)?)
+    Ok(fetch.join(signed.prefix.clone(), &options.ticket, offer, at_once, on_event)?)
 }
 
 /// The fetch is complete: serves on until asked to stop.
@@ -255,42 +295,39 @@ fn keep_what_is_proven(fetch: &mut Fetch, sink: &mut dyn Sink, tally: &mut Tally
 
 /// The final name is taken: fine if what is there is what was asked for.
 fn already_there(
-    fetch: &mut Fetch,
+    signed: Signed,
     path: &Path,
-    ticket: &Ticket,
     options: &GetOptions,
-    (store, manifest): (&Store, &Manifest),
+    store: &Store,
+    stop: &Stop,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<GetSummary, GetError> {
-    let seeds = options.serve.as_ref().is_some_and(|serve| serve.seed);
-    if !seeds {
-        fetch.close();
+    let taken = || GetError::Taken(path.to_path_buf());
+    if options.save.range.is_some() {
+        return Err(taken());
     }
-    let same = options.save.range.is_none()
-        && root_of(&**store.medium(), &canonical(path)?, &mut from_library(on_event))?
-            == manifest.root;
-    if !same {
-        return Err(GetError::Taken(path.to_path_buf()));
-    }
-    if seeds {
-        join(fetch, ticket, options, true, on_event)?;
-        let swarm = fetch.swarm();
-        let holdings = swarm.as_ref().and_then(Swarm::holdings);
-        if !holdings.is_some_and(|holdings| holdings.finished(store, manifest, path)) {
-            *swarm = None;
-            let what = "what was there already is not served: only files are, whose tree the store \
-                        has kept";
-            on_event(Event::warning(what));
-        }
-    }
-    Ok(GetSummary {
+    let (canonical, root) = (canonical(path)?, signed.manifest.root);
+    let mut summary = GetSummary {
         path: Some(path.to_path_buf()),
-        bytes: manifest.total_size,
-        files: manifest.file_count,
-        resumed: manifest.total_size,
+        bytes: signed.manifest.total_size,
+        files: signed.manifest.file_count,
+        resumed: signed.manifest.total_size,
         already_complete: true,
-        ..GetSummary::new(manifest.root)
-    })
+        ..GetSummary::new(root)
+    };
+    if !options.serve.as_ref().is_some_and(|serve| serve.seed) {
+        let found = root_of(&**store.medium(), &canonical, &mut from_library(on_event))?;
+        return if found == root { Ok(summary) } else { Err(taken()) };
+    }
+    let whole = onward(store, &canonical, signed, stop, &mut from_library(on_event))?;
+    let whole = whole.ok_or_else(taken)?;
+    signed::keep(store, &root, &whole.signed().packet)?;
+    // The publisher, where it is still there, tells others of us.
+    let mut fetch = start(options)?;
+    join(&mut fetch, options, whole.signed(), whole.holdings().clone(), on_event)?;
+    seed(&mut fetch, &mut summary, stop, on_event)?;
+    fetch.close();
+    Ok(summary)
 }
 
 fn found(manifest: &Manifest) -> Event {

@@ -9,7 +9,8 @@ use std::collections::VecDeque;
 
 use xylem_congestion::SplitMix64;
 use xylem_hash::Hash;
-use xylem_object::ObjectId;
+use xylem_object::{ObjectId, naming};
+use xylem_packet::NameRef;
 use xylem_tree::{Geometry, Verifier};
 
 use crate::event::{
@@ -253,6 +254,11 @@ impl Transfer {
     /// Asks for at most so many bytes of content a second. `None`: no such bound.
     pub fn set_rate_limit(&mut self, bytes_per_second: Option<u64>) {
         self.rate_limit.set(bytes_per_second);
+    }
+
+    /// What a name asks for, if it is one of those that this asks for.
+    pub fn request_of(&self, name: NameRef<'_>) -> Option<naming::Request> {
+        naming::parse(self.spec.prefix.as_ref(), name)
     }
 
     fn is_held_back(&self) -> bool {

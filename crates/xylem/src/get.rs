@@ -120,7 +120,9 @@ pub(crate) struct GetArgs {
     #[arg(long, conflicts_with_all = ["seed", "listen"])]
     no_serve: bool,
 
-    /// Stay when the fetch is complete, and serve others until Ctrl-C
+    /// Stay when the fetch is complete, and serve others until Ctrl-C: with the publisher's signature,
+    /// this store's link key, the same port in each run (unless --listen names one) and a ticket of
+    /// its own. Started again where all of it is there, it needs nobody else
     #[arg(long, conflicts_with = "range")]
     seed: bool,
 
@@ -264,7 +266,7 @@ fn by_ticket(
 }
 
 fn fetch(options: &GetOptions, whole: bool, stop: &Stop, out: &mut Out) -> Result<(), Failure> {
-    let mut reported = None;
+    let (mut reported, mut own_ticket) = (None, None);
     let fetched = xylem_node::get(options, stop, &mut |event| match event {
         // It goes on for as long as anybody likes: the result is told now.
         Event::Seeding(summary) => {
@@ -272,9 +274,17 @@ fn fetch(options: &GetOptions, whole: bool, stop: &Stop, out: &mut Out) -> Resul
             if reported.as_ref().is_some_and(Result::is_err) {
                 stop.raise();
             }
+            if let Some(ticket) = &own_ticket {
+                out.note(&format!("Ticket: {ticket}"));
+            }
             out.note("Serving it to others until Ctrl-C.");
         }
-        event => out.event(event),
+        event => {
+            if let Event::Offering { ticket: Some(ticket), .. } = &event {
+                own_ticket = Some(ticket.clone());
+            }
+            out.event(event);
+        }
     });
     out.take_broken()?;
     let summary = fetched.map_err(|error| ended(error, stop))?;

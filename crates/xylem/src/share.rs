@@ -20,6 +20,10 @@ use xylem_node::{Event, HostPort, NDN_PORT, Peer, PeerUri, ShareOptions};
 /// A file is read once to build its hash tree, which is kept in the store (under 1 % of the
 /// file's size); the file itself stays where it is and is not copied. Standard output has the tickets
 /// and nothing else, a line for each path in the order of the arguments.
+///
+/// What `xylem get` fetched, and nobody changed since, is served on as it was published: the ticket is to the
+/// publisher's own publication, with its signature, at this machine's addresses. --as or --key
+/// publishes it anew as your own.
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
     "Examples:

@@ -4,98 +4,15 @@
 mod common;
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex};
+use std::process::Command;
 
-use common::{Share, file, noise, text, until, xylem};
-use serde_json::Value;
+use common::fetching::{Get, from};
+use common::{Share, file, noise, xylem};
 
 /// So slow that a fetch of [`SIZE`] takes some seconds.
 const LIMIT: &str = "2M";
 const SIZE: usize = 6_000_000;
-
-/// A running `xylem get --json`; killed when dropped.
-struct Get {
-    events: Arc<Mutex<Vec<Value>>>,
-    child: Child,
-}
-
-impl Get {
-    fn start(store: &Path, ticket: &str, out: &Path, more: &[&str]) -> Self {
-        let mut command = xylem(store);
-        command.args(["--json", "get", ticket, "-o", text(out)]).args(more);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = command.spawn().expect("the program starts");
-        let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
-        let events = Arc::new(Mutex::new(Vec::new()));
-        let into = events.clone();
-        std::thread::spawn(move || {
-            for line in lines.map_while(Result::ok) {
-                into.lock().unwrap().push(serde_json::from_str(&line).expect("JSON"));
-            }
-        });
-        Self { events, child }
-    }
-
-    /// The first event of this name that `is` what is looked for, once it is there.
-    fn event(&self, name: &str, is: impl Fn(&Value) -> bool) -> Value {
-        let mut found = None;
-        until(name, || {
-            let events = self.events.lock().unwrap();
-            found = events.iter().find(|e| e["event"] == name && is(e)).cloned();
-            found.is_some()
-        });
-        found.expect("until it is there")
-    }
-
-    fn has(&self, name: &str) -> bool {
-        self.events.lock().unwrap().iter().any(|e| e["event"] == name)
-    }
-
-    /// `KEY@ADDR` of where it serves.
-    fn address(&self) -> (String, String) {
-        let offering = self.event("offering", |_| true);
-        let text = |v: &Value| v.as_str().expect("text").to_owned();
-        let address = text(&offering["listen"][0]);
-        (format!("{}@{address}", text(&offering["key"])), address)
-    }
-
-    fn has_fetched(&self, bytes: u64) {
-        self.event("progress", |e| e["verified"].as_u64() >= Some(bytes));
-    }
-
-    fn done(&self) -> Value {
-        self.event("done", |_| true)
-    }
-
-    fn wait(&mut self) -> Option<i32> {
-        let mut code = None;
-        until("the end", || {
-            code = self.child.try_wait().unwrap();
-            code.is_some()
-        });
-        code.expect("until it is there").code()
-    }
-
-    fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
-impl Drop for Get {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn from(done: &Value, peer: &str) -> u64 {
-    let peers = done["peers"].as_array().expect("a list");
-    peers.iter().filter(|p| p["peer"] == peer).map(|p| p["bytes"].as_u64().unwrap()).sum()
-}
 
 /// A folder, a file in it that A shares, and paths for the others.
 struct Place {

@@ -62,3 +62,77 @@ fn silence_is_an_event() {
     assert_eq!(events[0]["peers"][0]["connected"], false);
     assert!(events[0]["seconds"].as_f64().unwrap() >= 0.5);
 }
+
+fn share_at(path: &Path, store: &Path, listen: &str) -> Share {
+    Share::with(path, store, &["--listen", listen])
+}
+
+/// The file is changed and shared again, with the same key, name and port: the old ticket's sharer is there
+/// and has something else.
+#[test]
+fn a_version_that_is_no_longer_offered_is_called_that() {
+    let dir = tempfile::tempdir().unwrap();
+    let (source, store) = (file(dir.path(), "source", &noise(50_000, 1)), dir.path().join("store"));
+    let old = Share::start(&source, &store);
+    let (ticket, at) = (old.ticket.clone(), old.link.clone());
+    drop(old);
+    file(dir.path(), "source", &noise(50_000, 2));
+    let _new = share_at(&source, &store, &at);
+    let output = get(&dir.path().join("other"), &[&ticket]);
+    assert_exit(&output, 3);
+    let expected = format!(
+        "xylem: {at} no longer offers this version, it has a newer one; ask for a new ticket\n"
+    );
+    assert_eq!(stderr(&output), expected);
+}
+
+/// Neither the name nor the version is served any more.
+#[test]
+fn a_node_that_offers_other_things_says_so_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let (source, store) = (file(dir.path(), "source", &noise(50_000, 1)), dir.path().join("store"));
+    let old = Share::start(&source, &store);
+    let (ticket, at) = (old.ticket.clone(), old.link.clone());
+    drop(old);
+    let _new = share_at(&file(dir.path(), "another", b"x"), &store, &at);
+    let output = get(&dir.path().join("other"), &[&ticket]);
+    assert_exit(&output, 3);
+    let said = stderr(&output);
+    assert!(said.starts_with(&format!("xylem: {at} does not offer this")), "{said}");
+    assert!(said.contains("new ticket") && !said.contains("kept"), "{said}");
+}
+
+/// One peer's refusal is no reason not to wait for another that is still being reached.
+#[test]
+fn what_one_peer_no_longer_offers_another_may_have() {
+    let dir = tempfile::tempdir().unwrap();
+    let content = noise(50_000, 1);
+    let source = file(dir.path(), "source", &content);
+    let store = dir.path().join("store");
+    let old = Share::start(&source, &store);
+    let ticket = old.ticket.clone();
+    let gone = Share::with(&file(dir.path(), "another", b"x"), &store, &[]);
+    let out = dir.path().join("out");
+    let arguments =
+        [&ticket, "--from", &gone.link, "--from", &old.link, "-o", out.to_str().unwrap()];
+    assert_exit(&get(&dir.path().join("other"), &arguments), 0);
+    assert!(std::fs::read(&out).unwrap() == content);
+}
+
+/// The sharer still has the manifest, and not what it describes.
+#[test]
+fn a_file_that_is_changed_while_it_is_shared_is_told_on_both_sides() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = file(dir.path(), "source", &noise(3_000_000, 8));
+    let share = Share::start(&source, &dir.path().join("store"));
+    std::fs::write(&source, noise(3_000_000, 9)).unwrap();
+    let output = get(&dir.path().join("other"), &[&share.ticket, "--timeout", "3"]);
+    assert_exit(&output, 3);
+    let said = stderr(&output);
+    let refuses = format!("{} refuses parts of it, which were changed there", share.link);
+    assert!(said.contains(&format!("warning: {refuses}")), "{said}");
+    let last = said.lines().last().unwrap();
+    assert!(last.starts_with(&format!("xylem: {refuses}")), "{said}");
+    let told = share.told("skipped");
+    assert!(told[0]["why"].as_str().unwrap().contains("share it again"), "{told:?}");
+}

@@ -31,6 +31,16 @@ impl Answers {
         Self { publication, publisher, manifest, source, proofs, have: None, served: 0 }
     }
 
+    /// What is answered for.
+    pub fn publication(&self) -> &Publication {
+        &self.publication
+    }
+
+    /// Who signed it.
+    pub fn publisher(&self) -> PublisherId {
+        self.publisher
+    }
+
     /// Appends the answer to `out`; false, and nothing appended, if there is none.
     pub fn answer(&mut self, now: Duration, interest: &Interest<'_>, out: &mut Vec<u8>) -> bool {
         let name = interest.name();
@@ -62,11 +72,10 @@ impl Answers {
                 sent.is_some()
             }
             // Signed by the publisher; pointers to the newest version are its own to give.
-            Some(Request::Manifest) => {
-                out.extend_from_slice(self.publication.manifest_packet());
-                true
+            Some(Request::Manifest | Request::Metadata) | None => {
+                let answer = self.publication.answer(interest, &mut self.source, out);
+                matches!(answer, Ok(Answer::Data))
             }
-            Some(Request::Metadata) | None => false,
         }
     }
 

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use xylem_hash::Hash;
 use xylem_object::listing::EntryKind;
-use xylem_object::{Have, Kind, Manifest, ObjectId};
-use xylem_store::{FileRef, OpenHow, OutboardFile, Part, Partial, Store, StoreError};
+use xylem_object::{Have, ObjectId};
+use xylem_store::{FileRef, OutboardFile, Partial, StoreError};
 use xylem_tree::{Geometry, SegmentIndex, SegmentSet};
 
 use crate::listed::ListedFiles;
@@ -118,17 +118,6 @@ impl Holdings {
         have.insert_range(0..geometry.segments());
         let open = Open { file, outboard, base: 0 };
         self.state().objects.insert(ObjectId::Root, Object { open, have });
-    }
-
-    /// A file that an earlier run finished is served where its tree was kept; false if it can't be.
-    pub fn finished(&self, store: &Store, manifest: &Manifest, path: &Path) -> bool {
-        let outboard = store.outboard(&manifest.root, Part::Outboard).ok().flatten();
-        let file = FileRef::open(&**store.medium(), path, OpenHow::Read).ok();
-        let (Kind::File, Some(file), Some(outboard)) = (manifest.kind, file, outboard) else {
-            return false;
-        };
-        self.kept(&manifest.geometry(), file, outboard);
-        true
     }
 
     /// A directory's listing is known: these are its regular files, which come to lie below `place`.

@@ -12,7 +12,7 @@ use xylem_object::Manifest;
 use xylem_object::listing::{self, Entry, EntryKind};
 use xylem_object::sums::list_len;
 use xylem_store::{FileRef, Medium, NewFile, OutboardFile, Part, Store, StoreError, hash_file};
-use xylem_tree::SegmentSize;
+use xylem_tree::{Geometry, NODE_LEN, SegmentSize};
 
 use super::error::PublishError;
 use super::members::Members;
@@ -23,6 +23,7 @@ use crate::hashing::{self, Job, Progress, Takes, packed_slots};
 use crate::listed::ListedFiles;
 use crate::portable::NameCheck;
 use crate::stop::Stop;
+use crate::trees;
 use crate::walk::{Found, FoundKind, Walk, WalkError};
 
 /// Entries that are walked and hashed together.
@@ -37,6 +38,7 @@ const MAX_WAITING: usize = 1_000;
 fn hash_entries(
     walk: &mut Walk<'_>,
     medium: &dyn Medium,
+<<<<<<< HEAD
     takes: Takes<'_>,
     stop: &Stop,
     on_event: &mut dyn FnMut(LibraryEvent),
@@ -51,6 +53,30 @@ fn hash_entries(
             |on_event: &mut dyn FnMut(LibraryEvent)| Batch::walked(walk, &mut places, on_event);
         let (roots, walked) =
             hashing::hash_beside(medium, &batch.jobs, takes, &progress, stop, on_event, beside)?;
+=======
+    (outboards, segment): (Option<&OutboardFile>, SegmentSize),
+    stop: &Stop,
+    on_event: &mut dyn FnMut(LibraryEvent),
+    each: &mut dyn FnMut(&Entry, u64) -> Result<(), PublishError>,
+) -> Result<u64, PublishError> {
+    let (mut slots, mut progress) = (0, Progress::default());
+    let mut next = Batch::walked(walk, segment, &mut slots, on_event)?;
+    while !next.found.is_empty() {
+        let batch = next;
+        progress.total += batch.jobs.iter().map(|job| job.state.size).sum::<u64>();
+        let beside = |on_event: &mut dyn FnMut(LibraryEvent)| {
+            Batch::walked(walk, segment, &mut slots, on_event)
+        };
+        let (roots, walked) = hashing::hash_beside(
+            medium,
+            &batch.jobs,
+            outboards,
+            &progress,
+            stop,
+            on_event,
+            beside,
+        )?;
+>>>>>>> main
         next = walked?;
         let mut roots = roots.into_iter();
         for found in &batch.found {
@@ -89,15 +115,27 @@ struct Batch {
 impl Batch {
     fn walked(
         walk: &mut Walk<'_>,
+<<<<<<< HEAD
         places: &mut Places,
+=======
+        segment: SegmentSize,
+        slots: &mut u64,
+>>>>>>> main
         on_event: &mut dyn FnMut(LibraryEvent),
     ) -> Result<Self, WalkError> {
         let mut batch = Self { found: Vec::new(), jobs: Vec::new() };
         while batch.found.len() < BATCH {
             let Some(found) = walk.next(on_event)? else { break };
             if let FoundKind::File(state) = found.kind {
+<<<<<<< HEAD
                 let (path, (slot, sums)) = (walk.place(&found.path), places.take(state.size));
                 batch.jobs.push(Job { path, state, slot, sums });
+=======
+                let takes = packed_slots(state.size, segment);
+                let (path, slot) = (walk.place(&found.path), (takes > 0).then_some(*slots));
+                batch.jobs.push(Job { path, state, slot, segment });
+                *slots += takes;
+>>>>>>> main
             }
             batch.found.push(found);
         }
@@ -117,24 +155,36 @@ pub(super) fn root_of(
         hasher.update(piece);
     });
     let stop = Stop::new();
+<<<<<<< HEAD
     hash_entries(&mut walk, medium, Takes::default(), &stop, on_event, &mut |entry, _| {
         Ok(writer.push(entry)?)
     })?;
+=======
+    hash_entries(
+        &mut walk,
+        medium,
+        (None, SegmentSize::DEFAULT),
+        &stop,
+        on_event,
+        &mut |entry, _| Ok(writer.push(entry)?),
+    )?;
+>>>>>>> main
     writer.finish();
     Ok(hasher.finalize())
 }
 
-/// Hashes a directory, or takes what was published under `known` if nothing has changed since.
+/// Hashes a directory, or takes what was published or fetched under `known` if nothing has changed
+/// since. Trees are of this segment size.
 pub(super) fn publish(
     store: &Store,
     path: &Path,
     known: Option<Hash>,
-    portable: bool,
+    (segment, portable): (SegmentSize, bool),
     stop: &Stop,
     on_event: &mut dyn FnMut(LibraryEvent),
 ) -> Result<Published, PublishError> {
     if let Some(root) = known
-        && let Some(published) = unchanged(store, path, root, portable, on_event)?
+        && let Some(published) = unchanged(store, path, root, (segment, portable), on_event)?
     {
         return Ok(published);
     }
@@ -147,9 +197,14 @@ pub(super) fn publish(
     let buffer = RefCell::new(Vec::new());
     let mut writer =
         listing::Writer::new(|piece: &[u8]| buffer.borrow_mut().extend_from_slice(piece));
+<<<<<<< HEAD
     let sums = NewSums::new(store)?;
     let takes = Takes { outboards: Some(&outboards), sums: Some(sums.file()) };
     let places = hash_entries(&mut walk, medium, takes, stop, on_event, &mut |entry, inode| {
+=======
+    let trees = (Some(&outboards), segment);
+    let slots = hash_entries(&mut walk, medium, trees, stop, on_event, &mut |entry, inode| {
+>>>>>>> main
         writer.push(entry)?;
         if let EntryKind::File { .. } = entry.kind {
             inodes.push(inode);
@@ -159,10 +214,15 @@ pub(super) fn publish(
     writer.finish();
     drop(walk);
     listing.write(&mut buffer.borrow_mut(), 0)?;
-    let (root, listed, nodes) = listing.keep(store)?;
+    let (root, listed, nodes) = listing.keep(store, segment)?;
     let size = listed.metadata()?.size;
+<<<<<<< HEAD
     let listed = ListedFiles::open(listed, size, &root, SegmentSize::DEFAULT)?;
     let outboards = if places.slots == 0 {
+=======
+    let listed = ListedFiles::open(listed, size, &root, segment)?;
+    let outboards = if slots == 0 {
+>>>>>>> main
         None
     } else {
         Some(OutboardFile::new(store.keep(new, &root, Part::FileOutboards)?))
@@ -208,11 +268,14 @@ impl NewListing {
     }
 
     /// Hashes it and gives it and its outboard their names.
-    fn keep(self, store: &Store) -> Result<(Hash, FileRef, OutboardFile), StoreError> {
+    fn keep(
+        self,
+        store: &Store,
+        size: SegmentSize,
+    ) -> Result<(Hash, FileRef, OutboardFile), StoreError> {
         let nodes = store.new_file()?;
         let mut writer = nodes.outboard().writer_at(0);
         let (medium, path) = (&**store.medium(), self.new.file().path().to_path_buf());
-        let size = SegmentSize::DEFAULT;
         let mut buffer = Vec::new();
         let hashed = hash_file(medium, &path, None, size, Some(&mut writer), &mut buffer, &|_| {})?;
         writer.flush()?;
@@ -223,13 +286,14 @@ impl NewListing {
     }
 }
 
-/// What an earlier run published under listing `root`, if the walk finds the same files, sizes,
-/// modes and times and every part is still there.
+/// What an earlier run published or fetched under listing `root`, if the walk finds the same files,
+/// sizes, modes and times and every tree is still there: a fetch leaves holes in some, and another
+/// publication of the same root may have trees of another segment size.
 fn unchanged(
     store: &Store,
     path: &Path,
     root: Hash,
-    portable: bool,
+    (segment, portable): (SegmentSize, bool),
     on_event: &mut dyn FnMut(LibraryEvent),
 ) -> Result<Option<Published>, PublishError> {
     let kept = |part| store.object(&root, part).ok().flatten();
@@ -237,22 +301,33 @@ fn unchanged(
         return Ok(None);
     };
     let size = listing.metadata()?.size;
-    let Ok(listed) = ListedFiles::open(listing, size, &root, SegmentSize::DEFAULT) else {
+    let Ok(listed) = ListedFiles::open(listing, size, &root, segment) else {
         return Ok(None);
     };
+    if !trees::is_whole(&nodes, Geometry::new(size, segment), &root)? {
+        return Ok(None);
+    }
     let mut waiting = Vec::new();
     let mut later = |event| {
         if waiting.len() < MAX_WAITING {
             waiting.push(event);
         }
     };
+<<<<<<< HEAD
     let (mut entries, mut inodes, mut places) = (listed.entries(), Vec::new(), Places::default());
+=======
+    let (mut entries, mut inodes, mut slots) = (listed.entries(), Vec::new(), 0);
+>>>>>>> main
     let mut walk = Walk::new(&**store.medium(), path, NameCheck::new(portable), &mut later)?;
     while let Some(found) = walk.next(&mut later)? {
         let Some(Ok(then)) = entries.next() else { return Ok(None) };
         let root = match then.entry.kind {
             EntryKind::File { root, size } => {
+<<<<<<< HEAD
                 places.take(size);
+=======
+                slots += packed_slots(size, segment);
+>>>>>>> main
                 inodes.push(found.meta.ino);
                 Some(root)
             }
@@ -262,12 +337,24 @@ fn unchanged(
             return Ok(None);
         }
     }
+<<<<<<< HEAD
     let outboards = kept(Part::FileOutboards);
     if entries.next().is_some() || (places.slots > 0 && outboards.is_none()) {
         return Ok(None);
     }
     let sums = KeptSums::open(store, &root, places.sums);
     if places.sums > 0 && sums.is_none() {
+=======
+    let outboards = kept(Part::FileOutboards).filter(|_| slots > 0);
+    let whole = match &outboards {
+        None => slots == 0,
+        Some(file) => {
+            file.metadata()?.size == slots * NODE_LEN as u64
+                && trees::packed(file, &listed, segment, true)?.0.is_none()
+        }
+    };
+    if entries.next().is_some() || !whole {
+>>>>>>> main
         return Ok(None);
     }
     waiting.into_iter().for_each(on_event);

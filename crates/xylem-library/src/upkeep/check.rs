@@ -5,30 +5,28 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 use xylem_hash::{Hash, Hasher};
+use xylem_object::Ticket;
 use xylem_object::listing::EntryKind;
-use xylem_object::{Manifest, Ticket, verify_manifest};
-use xylem_packet::Packet;
 use xylem_store::{
-    FileRef, Known, ObjectInfo, Objects, Origin, Part, Store, StoreError, TreeCheck, check_tree,
-    segments_of_outboard,
+    Known, ObjectInfo, Objects, Origin, Part, Store, StoreError, segments_of_outboard,
 };
-use xylem_tree::{Geometry, NODE_LEN, NodeSource, SegmentSize};
+use xylem_tree::SegmentSize;
 
 use super::error::UpkeepError;
 use super::{Standing, open, open_writable, standing};
 use crate::error::{Blame, Failure};
 use crate::event::LibraryEvent;
 use crate::json;
-use crate::listed::{Listed, ListedError, ListedFiles};
+use crate::listed::{ListedError, ListedFiles};
 use crate::path::os_path;
 use crate::publish::{rebuild, sums};
 use crate::record::Note;
+use crate::signed;
 use crate::stop::Stop;
+use crate::trees;
 
 /// Bytes of a listing that are hashed at once.
 const PIECE: usize = 1 << 20;
-/// Longest signed manifest: one NDN packet.
-const MAX_MANIFEST: u64 = xylem_packet::MAX_PACKET as u64;
 
 /// How to check a store.
 #[derive(Clone, Debug)]
@@ -210,9 +208,8 @@ impl Check<'_> {
         let Some(segments) = segments_of_outboard(info.size) else {
             return Ok(Some(format!("no tree has {} bytes", info.size)));
         };
-        let Some(mut nodes) = self.nodes(info)? else { return Ok(None) };
-        let found = check_tree(&mut nodes, segments, &info.root)?;
-        Ok((!found.is_whole()).then(|| damage(&found)))
+        let Some(file) = self.store.object(&info.root, info.part)? else { return Ok(None) };
+        trees::flaw(&file, segments, &info.root)
     }
 
     fn listing(&mut self, info: &ObjectInfo) -> Result<Option<String>, StoreError> {
@@ -239,7 +236,7 @@ impl Check<'_> {
             return Ok(Some("the listing that says what is in it is missing".to_owned()));
         };
         let len = file.metadata()?.size;
-        let Some(mut nodes) = self.nodes(info)? else { return Ok(None) };
+        let Some(nodes) = self.store.object(&info.root, info.part)? else { return Ok(None) };
         let from = self.known.get(&info.root);
         let shared = from.is_some_and(|all| all.iter().any(|k| k.origin == Origin::Shared));
         let mut first = None;
@@ -256,7 +253,7 @@ impl Check<'_> {
                     return Ok(Some(what.to_owned()));
                 }
             };
-            let (what, trees) = packed(&mut nodes, &listing, size, shared)?;
+            let (what, trees) = trees::packed(&nodes, &listing, size, shared)?;
             if what.is_none() {
                 self.summary.trees += trees;
                 return Ok(None);
@@ -268,10 +265,9 @@ impl Check<'_> {
 
     fn manifest(&mut self, info: &ObjectInfo) -> Result<Option<String>, StoreError> {
         self.summary.manifests += 1;
-        let bytes = self.store.object_bytes(&info.root, Part::Manifest, MAX_MANIFEST)?;
-        let Some(bytes) = bytes else { return Ok(None) };
         let tickets = self.known.get(&info.root).into_iter().flatten();
         let tickets = tickets.filter_map(|k| Note::decode(&k.note).ticket?.parse::<Ticket>().ok());
+<<<<<<< HEAD
         Ok(unsigned(&bytes, &info.root, tickets))
     }
 
@@ -283,6 +279,10 @@ impl Check<'_> {
     fn nodes(&self, info: &ObjectInfo) -> Result<Option<Nodes>, StoreError> {
         let file = self.store.object(&info.root, info.part)?;
         Ok(file.map(|file| Nodes { file, base: 0 }))
+=======
+        let tickets: Vec<Ticket> = tickets.collect();
+        signed::flaw(self.store, &info.root, &tickets)
+>>>>>>> main
     }
 
     /// Whether a directory has files of more than one segment, whose outboards are packed.
@@ -365,61 +365,6 @@ impl Check<'_> {
     }
 }
 
-/// A part's nodes; what the file lacks at its end was never written.
-struct Nodes {
-    file: FileRef,
-    base: u64,
-}
-
-impl NodeSource for Nodes {
-    type Error = StoreError;
-
-    fn read_nodes(&mut self, first_slot: u64, out: &mut [u8]) -> Result<(), StoreError> {
-        let at = self.base.saturating_add(first_slot).saturating_mul(NODE_LEN as u64);
-        let got = self.file.read_full(out, at)?;
-        out[got..].fill(0);
-        Ok(())
-    }
-}
-
-/// What is wrong with the packed outboards of a listing's files, the first of it, and how many
-/// trees there are. Holes are wrong only where `whole` is asked for.
-fn packed(
-    nodes: &mut Nodes,
-    listing: &ListedFiles,
-    size: SegmentSize,
-    whole: bool,
-) -> Result<(Option<String>, u64), StoreError> {
-    let mut trees = 0;
-    for found in listing.entries() {
-        let Listed { entry, slot, .. } = found?;
-        let EntryKind::File { size: bytes, root } = entry.kind else { continue };
-        let geometry = Geometry::new(bytes, size);
-        if geometry.segments() == 1 {
-            continue;
-        }
-        nodes.base = slot;
-        trees += 1;
-        let found = check_tree(nodes, geometry.segments(), &root)?;
-        if found.bad_pairs > 0 || (whole && found.unwritten > 0) {
-            let path = os_path(&entry.path);
-            return Ok((Some(format!("{}: {}", path.display(), damage(&found))), trees));
-        }
-    }
-    Ok((None, trees))
-}
-
-/// What is wrong with a tree, in words.
-fn damage(found: &TreeCheck) -> String {
-    let places = found.bad.iter().map(|r| format!("{}..{}", r.start, r.end)).collect::<Vec<_>>();
-    let more = if found.bad_pairs + found.unwritten > places.len() as u64 { ", ..." } else { "" };
-    let what = if found.bad_pairs > 0 { "do not lead to the root" } else { "are not written" };
-    match places.is_empty() {
-        true => "the topmost node is not the root".to_owned(),
-        false => format!("the nodes over segments {}{more} {what}", places.join(", ")),
-    }
-}
-
 /// Parts without which something known can't be served from here.
 fn needed(known: &Known) -> &'static [Part] {
     match known.directory {
@@ -427,26 +372,5 @@ fn needed(known: &Known) -> &'static [Part] {
         // A file of one segment has no tree besides its root.
         false if known.size <= SegmentSize::DEFAULT.bytes() as u64 => &[],
         false => &[Part::Outboard],
-    }
-}
-
-/// What is wrong with a kept manifest. Whose signature it may have is known from tickets; without
-/// one only its content can be checked.
-fn unsigned(packet: &[u8], root: &Hash, tickets: impl Iterator<Item = Ticket>) -> Option<String> {
-    let Ok(Packet::Data(data)) = Packet::decode(packet) else {
-        return Some("it is no Data packet".to_owned());
-    };
-    let mut manifest = None;
-    for ticket in tickets {
-        // Under whichever version: the same content may have been published more than once.
-        let verified = verify_manifest(&data, data.name().parent(), &ticket.publisher);
-        if verified.is_ok() || manifest.is_none() {
-            manifest = Some(verified);
-        }
-    }
-    match manifest.unwrap_or_else(|| Manifest::decode(data.content())) {
-        Ok(manifest) if manifest.root == *root => None,
-        Ok(_) => Some("it is about another root".to_owned()),
-        Err(e) => Some(e.to_string()),
     }
 }

@@ -32,6 +32,9 @@ pub enum FetchError {
         /// Each peer, with what is known of why.
         tried: String,
     },
+    /// Those who answer do not have it, or no longer.
+    #[error("{0}")]
+    Gone(String),
     /// Nobody reachable has it.
     #[error("{reason}{warnings}{}", if *.fetched { "; what was verified is kept" } else { "" })]
     Failed {
@@ -60,7 +63,7 @@ impl Failure for FetchError {
     fn blame(&self) -> Blame {
         match self {
             Self::NoAddress | Self::NoName | Self::OtherTree => Blame::Usage,
-            Self::Unreachable { .. } | Self::Failed { .. } => Blame::Network,
+            Self::Unreachable { .. } | Self::Gone(_) | Self::Failed { .. } => Blame::Network,
             Self::Interrupted => Blame::Interrupted,
             Self::Host(e) => e.blame(),
             Self::Engine(e) => e.blame(),

@@ -4,6 +4,7 @@
 //! each sleep, until the caller has what it wants.
 
 mod error;
+mod gone;
 mod waiting;
 mod work;
 
@@ -245,18 +246,19 @@ impl Fetch {
         &mut self.work.transfer
     }
 
-    /// Serves what is fetched if there is something to `offer`, and finds others who do.
+    /// Serves what is fetched, P being `name`, if there is something to `offer`, and finds others who do.
     ///
     /// # Errors
     /// Where serving was asked for (`at_once`), those of its sockets.
     pub(crate) fn join(
         &mut self,
+        name: Name,
         ticket: &Ticket,
         offer: Option<Offer>,
         at_once: bool,
         on_event: &mut dyn FnMut(Event),
     ) -> Result<(), FetchError> {
-        let (name, now) = (self.name(), self.engine.now());
+        let now = self.engine.now();
         let mut swarm = Swarm::new(name, ticket.link_key, &self.work.dialler, now, offer);
         if at_once {
             swarm.serve_now(on_event)?;

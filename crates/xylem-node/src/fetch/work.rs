@@ -7,10 +7,12 @@ use bytes::Bytes;
 use xylem_forward::FaceId;
 use xylem_library::keys;
 use xylem_link::Level;
-use xylem_object::{Ticket, naming};
+use xylem_object::Ticket;
+use xylem_object::naming::{self, Request};
 use xylem_packet::{Data, Interest, NackReason, Name, Packet};
 use xylem_transfer::{FailReason, PeerId, Spec, Transfer, TransferEvent};
 
+use super::gone::Gone;
 use super::waiting::{Tried, Waiting};
 use super::{FetchError, TICK};
 use crate::dial::Dialler;
@@ -32,6 +34,8 @@ pub(super) struct Work {
     pub(super) manifest: Vec<u8>,
     /// Until it is.
     waiting: Waiting,
+    /// Who does not have it, or no longer.
+    gone: Gone,
     /// P, once it is known.
     pub(super) name: Option<Name>,
     /// The shaping level that links are to have.
@@ -97,6 +101,7 @@ impl Work {
             swarm: None,
             manifest: Vec::new(),
             waiting: Waiting::default(),
+            gone: Gone::new(ticket),
             wanted_level,
             watch: None,
             name: None,
@@ -201,6 +206,9 @@ impl Work {
             let tried = self.tried().iter().map(Tried::to_string).collect::<Vec<_>>().join(", ");
             return FetchError::Unreachable { after: self.config.give_up, tried };
         }
+        if let Some(sentence) = self.gone.sentence() {
+            return FetchError::Gone(sentence);
+        }
         let warnings = self.dialler.warnings();
         let warnings = if warnings.is_empty() { warnings } else { format!(" ({warnings})") };
         let fetched = self.transfer.progress().verified_bytes > 0;
@@ -239,7 +247,7 @@ impl Work {
         let now = engine.now();
         match event {
             EngineEvent::Packet { from, packet, nack: Some(reason), .. } => {
-                self.handle_nack(now, from, &packet, reason);
+                self.handle_nack(engine, from, &packet, reason, on_event);
             }
             EngineEvent::Packet { from, packet, marked, .. } => {
                 self.handle_data(engine, from, packet, marked);
@@ -287,6 +295,9 @@ impl Work {
         if self.watch.as_mut().is_some_and(|watch| watch.keep(&packet)) {
             return;
         }
+        if self.gone.handle_data(from, &packet) {
+            return;
+        }
         let (now, peer) = (engine.now(), peer_of(from));
         if marked {
             self.transfer.handle_marked_data(now, peer, packet);
@@ -295,10 +306,40 @@ impl Work {
         }
     }
 
-    fn handle_nack(&mut self, now: Duration, from: FaceId, packet: &[u8], reason: NackReason) {
-        if let Ok(interest) = Interest::decode(packet) {
-            self.transfer.handle_nack(now, peer_of(from), interest.name(), reason);
+    fn handle_nack(
+        &mut self,
+        engine: &mut Engine,
+        from: FaceId,
+        packet: &[u8],
+        reason: NackReason,
+        on_event: &mut dyn FnMut(Event),
+    ) {
+        let Ok(interest) = Interest::decode(packet) else { return };
+        let pieces = match self.transfer.request_of(interest.name()) {
+            Some(Request::Manifest) => false,
+            Some(Request::Segment { .. } | Request::Tile { .. }) => true,
+            _ => return self.pass_nack(engine, from, &interest, reason),
+        };
+        // Who was named beside others may have a part only.
+        let whole = !pieces || self.dialler.may_find();
+        if reason == NackReason::NO_ROUTE && whole && self.dialler.is_named(from) {
+            let peer = (from, self.dialler.address(from));
+            self.gone.refused(engine, peer, pieces, on_event);
         }
+        // While others are still being reached, what one does not have is not yet what nobody has.
+        if pieces || !self.dialler.is_reaching() {
+            self.pass_nack(engine, from, &interest, reason);
+        }
+    }
+
+    fn pass_nack(
+        &mut self,
+        engine: &Engine,
+        from: FaceId,
+        interest: &Interest<'_>,
+        reason: NackReason,
+    ) {
+        self.transfer.handle_nack(engine.now(), peer_of(from), interest.name(), reason);
     }
 }
 

@@ -7,9 +7,11 @@ use std::thread::{self, JoinHandle};
 
 use mio::Waker;
 use xylem_forward::{FaceId, Forwarder, Seed};
+use xylem_hash::{Hash, Hasher};
 use xylem_link::{Endpoint, Shaping, StaticKey};
 use xylem_object::peers::{Announcement, MAX_OWN_ADDRESSES};
-use xylem_object::{Publication, PublicationError, PublisherId};
+use xylem_object::ticket::Address;
+use xylem_object::{Publication, PublicationError, PublisherId, Ticket};
 use xylem_packet::{Name, Packet};
 
 use super::announcers::Announcers;
@@ -25,6 +27,9 @@ use xylem_library::{Blame, Error, Failure, Stop};
 
 /// Links that others have made; more are refused.
 const MAX_LINKS: usize = 64;
+/// Ports of seeds: above those that services are known by, below those that systems draw from.
+const FIRST_PORT: u16 = 20_000;
+const PORTS: u16 = 12_000;
 
 /// Why what is fetched cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -56,6 +61,7 @@ crate::failure::of_library!(HostError: xylem_library::keys::KeyError);
 /// Serves one publication from what is held of it. Ends, with a goodbye on its links, when dropped.
 pub(crate) struct Host {
     key: [u8; 32],
+    ticket: Option<Box<Ticket>>,
     listen: Vec<SocketAddr>,
     served: Arc<AtomicU64>,
     stop: Stop,
@@ -64,13 +70,16 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// Listens at `listen` (nothing: at a free port of all interfaces) under a key made up for this
-    /// run, and serves the publication of that name, whose signed manifest is `manifest`.
+    /// Listens at `listen` (nothing: at a free port of all interfaces) under `identity`, or a key made
+    /// up for this run, and serves the publication of that name, whose signed manifest is `manifest`.
+    /// Whoever has an identity answers those who do not know its key, and is found at the same port
+    /// again, if that is free.
     ///
     /// # Errors
     /// See [`HostError`].
     pub(crate) fn start(
         listen: &[SocketAddr],
+        identity: Option<[u8; 32]>,
         shaping: Shaping,
         (name, publisher): (Name, PublisherId),
         manifest: Vec<u8>,
@@ -78,11 +87,15 @@ impl Host {
     ) -> Result<Self, HostError> {
         let publication =
             Publication::new(name.clone(), manifest, &publisher).map_err(HostError::Publication)?;
-        let secret = StaticKey::from_bytes(keys::random()?);
+        let secret = match identity {
+            Some(secret) => StaticKey::from_bytes(secret),
+            None => StaticKey::from_bytes(keys::random()?),
+        };
         let key = secret.public().0;
         let config = xylem_link::Config {
-            // Only who was told of the key learns that something listens.
-            accept_open: false,
+            // Of a fetch only who was told of the key learns that something listens; who has the
+            // address of a seed may ask it.
+            accept_open: identity.is_some(),
             max_links: MAX_LINKS,
             shaping,
             ..Default::default()
@@ -91,14 +104,26 @@ impl Host {
         let seed = Seed::from_random(keys::random()?);
         let mut engine = Engine::new(endpoint, Forwarder::new(Default::default(), seed))?;
         engine.set_limits(Limits { faces: MAX_LINKS, ..Limits::default() });
-        let listen = bind(&mut engine, listen)?;
+        let manifest = publication.manifest().clone();
+        let port = identity.map_or(0, |secret| port_of(&secret, &manifest.root));
+        let listen = bind(&mut engine, listen, port)?;
         engine.serve(name.as_ref());
         let waker = engine.waker()?;
-        let source = HeldSource::new(holdings, publication.manifest().clone(), disk());
+        let source = HeldSource::new(holdings, manifest.clone(), disk());
         let answers = Answers::new(publication, publisher, source);
         let (served, stop) = (Arc::new(AtomicU64::new(0)), Stop::new());
         let announcers = Announcers::default();
         let counter = served.clone();
+        let ticket = Ticket {
+            publisher,
+            root: manifest.root,
+            name: Some(name.clone()),
+            link_key: Some(key),
+            size: Some(manifest.size),
+            kind: Some(manifest.kind),
+            addresses: advertised(&listen).into_iter().map(Address::Ip).collect(),
+        };
+        let ticket = identity.is_some().then(|| Box::new(ticket));
         let mut serve =
             Serve { prefix: name, answers, announcers, answer: Vec::new(), served: counter };
         let ends = stop.clone();
@@ -109,12 +134,17 @@ impl Host {
             engine.close();
         };
         let thread = thread.spawn(run).map_err(EngineError::Start)?;
-        Ok(Self { key, listen, served, stop, waker, thread: Some(thread) })
+        Ok(Self { key, ticket, listen, served, stop, waker, thread: Some(thread) })
     }
 
     /// The key that dialled links prove.
     pub(crate) fn key(&self) -> [u8; 32] {
         self.key
+    }
+
+    /// A ticket to here, of what has an identity.
+    pub(crate) fn ticket(&self) -> Option<Box<Ticket>> {
+        self.ticket.clone()
     }
 
     /// Where it listens.
@@ -157,16 +187,37 @@ fn is_public(address: &SocketAddr) -> bool {
     }
 }
 
-fn bind(engine: &mut Engine, asked: &[SocketAddr]) -> Result<Vec<SocketAddr>, EngineError> {
+/// Listens where it was asked to, with `port` where no port was named, if that is free.
+fn bind(
+    engine: &mut Engine,
+    asked: &[SocketAddr],
+    port: u16,
+) -> Result<Vec<SocketAddr>, EngineError> {
+    let mut bind = |a: SocketAddr| {
+        let own = SocketAddr::new(a.ip(), if a.port() == 0 { port } else { a.port() });
+        let bound = engine.bind_link(own);
+        let free = |_| engine.bind_link(a);
+        if own == a { bound } else { bound.or_else(free) }
+    };
     if !asked.is_empty() {
-        let bind = |a: &SocketAddr| engine.bind_link(*a).map_err(EngineError::listen(*a));
-        return asked.iter().map(bind).collect();
+        return asked.iter().map(|a| bind(*a).map_err(EngineError::listen(*a))).collect();
     }
     let v4 = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
-    let first = engine.bind_link(v4).map_err(EngineError::listen(v4))?;
+    let first = bind(v4).map_err(EngineError::listen(v4))?;
     // A machine without IPv6 serves over IPv4 alone.
-    let second = engine.bind_link(SocketAddr::from((Ipv6Addr::UNSPECIFIED, first.port())));
+    let second = bind(SocketAddr::from((Ipv6Addr::UNSPECIFIED, first.port())));
     Ok([Some(first), second.ok()].into_iter().flatten().collect())
+}
+
+/// The port at which this identity serves what has this root: the same in each run without being
+/// written down, outside of the ranges that systems draw from, and saying nothing to who lacks the key.
+fn port_of(secret: &[u8; 32], root: &Hash) -> u16 {
+    let mut hasher = Hasher::new_keyed(secret);
+    hasher.update(b"xylem seed port");
+    hasher.update(root.as_bytes());
+    let hash = hasher.finalize();
+    let [a, b, ..] = *hash.as_bytes();
+    FIRST_PORT + u16::from_be_bytes([a, b]) % PORTS
 }
 
 /// What the thread runs.

@@ -33,6 +33,8 @@ pub(crate) struct Swarm {
 /// What is needed to serve.
 pub(crate) struct Offer {
     pub(crate) listen: Vec<SocketAddr>,
+    /// The link key of a seed, which is the same in each run.
+    pub(crate) identity: Option<[u8; 32]>,
     pub(crate) shaping: Shaping,
     pub(crate) name: Name,
     pub(crate) publisher: PublisherId,
@@ -71,11 +73,13 @@ impl Swarm {
         let (shaping, manifest) = (offer.shaping.clone(), offer.manifest.clone());
         let holdings = offer.holdings.clone();
         let whose = (offer.name.clone(), offer.publisher);
-        let host = Host::start(&offer.listen, shaping, whose, manifest, holdings)?;
+        let (listen, identity) = (&offer.listen, offer.identity);
+        let host = Host::start(listen, identity, shaping, whose, manifest, holdings)?;
         if let Some(announcement) = host.announcement() {
             self.finder.announce(announcement);
         }
-        on_event(Event::Offering { listen: host.listen().to_vec(), key: host.key() });
+        let (listen, key, ticket) = (host.listen().to_vec(), host.key(), host.ticket());
+        on_event(Event::Offering { listen, key, ticket });
         self.host = Some(host);
         Ok(())
     }

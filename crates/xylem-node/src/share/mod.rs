@@ -29,8 +29,8 @@ use server::Server;
 use xylem_library::follow::{Author, FollowOptions, Grower};
 use xylem_library::mail::MailStore;
 use xylem_library::publications::Content;
-use xylem_library::publish::publish;
-use xylem_library::{Blame, Error, Failure, Stop, canonical, disk};
+use xylem_library::publish::{onward, publish, signed_at};
+use xylem_library::{Blame, Error, Failure, LibraryEvent, Stop, canonical, disk};
 use xylem_library::{keys, record};
 
 /// Why [`share`] ends early.
@@ -136,7 +136,11 @@ pub(crate) fn share_with(
     let mut contents = Vec::new();
     for path in &options.paths {
         contents.push(match &options.follow {
-            None => still(&store, path, options.portable, &name, &publisher, stop, on_event)?,
+            None => {
+                let own = options.name.is_some() || options.key_file.is_some();
+                let how = (options.portable, own);
+                still(&store, path, how, &name, &publisher, stop, on_event)?
+            }
             Some(follow) => {
                 let author = Author { name: &name, key: &publisher };
                 let events = &mut from_library(on_event);
@@ -164,7 +168,7 @@ pub(crate) fn share_with(
     for (path, content) in options.paths.iter().zip(contents) {
         let (prefix, manifest) = content.newest();
         let ticket = Ticket {
-            publisher: publisher.public(),
+            publisher: content.signed_by().unwrap_or_else(|| publisher.public()),
             root: manifest.root,
             name: Some(prefix.clone()),
             link_key: Some(link_public.0),
@@ -175,6 +179,7 @@ pub(crate) fn share_with(
         tracing::info!(root = %manifest.root, size = manifest.size, "sharing");
         record::keep_ticket(&store, path, &ticket);
         let object = prefix.as_ref().parent().to_name();
+        let signed_by = content.signed_by();
         server.add(&mut engine, content);
         server.tell(Event::Shared {
             ticket: Box::new(ticket),
@@ -182,6 +187,7 @@ pub(crate) fn share_with(
             root: manifest.root,
             bytes: manifest.total_size,
             files: manifest.file_count,
+            signed_by,
             listen: listen.clone(),
             plain: plain.clone(),
             carriers: carriers.clone(),
@@ -195,19 +201,37 @@ pub(crate) fn share_with(
     Ok(())
 }
 
-/// What is there now, hashed and signed.
+/// What is there now, hashed and signed; or, unless it is to be published as our `own`, as it was
+/// signed by whoever it was fetched from.
 fn still(
     store: &Store,
     path: &Path,
-    portable: bool,
+    (portable, own): (bool, bool),
     name: &dyn Fn(&[u8]) -> Name,
     key: &PublisherKey,
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<Content, ShareError> {
     let (path, now) = (canonical(path)?, wall_clock());
-    let events = &mut from_library(on_event);
-    let (published, prefix) = publish(store, &path, name, portable, now, stop, events)?;
+    let fetched = signed_at(store, &path).filter(|_| !own);
+    let mut events = from_library(on_event);
+    let (published, prefix) = publish(store, &path, name, portable, now, stop, &mut events)?;
+    match fetched {
+        Some(signed) if signed.manifest.root == published.manifest.root => {
+            if let Some(onward) = onward(store, &path, signed, stop, &mut events)? {
+                let answers = onward.answers().map_err(ShareError::Publication)?;
+                return Ok(Content::Onward(Box::new(answers)));
+            }
+        }
+        Some(signed) => {
+            let by = signed.publisher.key_id();
+            let what =
+                "it is not what was fetched any more: published anew, with a key of this store";
+            let what = format!("{}: {what}, not with that of {by}", path.display());
+            events(LibraryEvent::Warning { what });
+        }
+        None => {}
+    }
     let packet = published.sign(&prefix, key)?;
     let publication = Publication::new(prefix, packet, &key.public())
         .map_err(ShareError::Publication)?

@@ -106,8 +106,8 @@ impl<'a> Server<'a> {
         match answer {
             Ok(Answer::Data) => engine.send(&self.answer),
             Ok(_) => {
-                let Some(id) = id else { return };
-                let Some(content) = self.publications.get(id) else { return };
+                let content = id.and_then(|id| self.publications.get(id));
+                let Some((id, content)) = id.zip(content) else { return engine.refuse(packet) };
                 let prefix = content.publication().prefix();
                 let announcers = self.announcers.entry(id).or_default();
                 if let Some(hints) = announcers.answer(engine, from, prefix, &interest) {
@@ -115,6 +115,7 @@ impl<'a> Server<'a> {
                 }
             }
             Err(e) => {
+                engine.refuse(packet);
                 if self.warned_of.insert(e.path().to_path_buf()) {
                     let why = SkipReason::Unreadable(advised(&e));
                     let path = e.path().to_path_buf();

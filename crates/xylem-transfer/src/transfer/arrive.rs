@@ -6,7 +6,7 @@
 use core::time::Duration;
 
 use bytes::Bytes;
-use xylem_object::naming::{self, Request};
+use xylem_object::naming::Request;
 use xylem_object::packets::{self, PacketError};
 use xylem_object::{Have, ObjectId, verify_manifest};
 use xylem_packet::tlv::{self, types};
@@ -122,7 +122,7 @@ impl Transfer {
     }
 
     fn key_of(&self, name: NameRef<'_>) -> Option<Key> {
-        let wanted = match naming::parse(self.spec.prefix.as_ref(), name)? {
+        let wanted = match self.request_of(name)? {
             Request::Manifest => Wanted::Manifest,
             Request::Segment { object, index } => Wanted::Segment(object, index),
             Request::Tile { object, tile } => Wanted::Tile(object, tile),
@@ -133,7 +133,7 @@ impl Transfer {
 
     /// The question that `name` asks, if it asks what a peer has.
     fn question_of(&self, name: NameRef<'_>) -> Option<QuestionNonce> {
-        match naming::parse(self.spec.prefix.as_ref(), name)? {
+        match self.request_of(name)? {
             Request::Have { nonce } => Some(nonce),
             _ => None,
         }

@@ -115,6 +115,7 @@ fn events() -> Vec<Event> {
             root,
             bytes: 1,
             files: 1,
+            signed_by: None,
             listen: vec![address],
             plain: vec![],
             carriers: vec![peer()],
@@ -131,7 +132,11 @@ fn events() -> Vec<Event> {
         Event::PeerMisbehaved { peer: peer(), what: "w".into() },
         Event::Found { name: "n".into(), directory: true, root, bytes: 1, files: 1 },
         Event::Progress { verified: 1, total: 2, peers: 3 },
-        Event::Offering { listen: vec![address], key: [1; 32] },
+        Event::Offering {
+            listen: vec![address],
+            key: [1; 32],
+            ticket: Some(Box::new(ticket.clone())),
+        },
         Event::Seeding(Box::new(summary)),
     ];
     events.extend(library.into_iter().map(Event::Library));

@@ -23,7 +23,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use text::{bytes, clean, count, path_for_sums};
 use xylem_library::Stop;
-use xylem_library::{CheckpointMade, FlawFound, LibraryEvent};
+use xylem_library::{CheckpointMade, FlawFound, LibraryEvent, SkipReason};
 use xylem_node::Event;
 use xylem_node::mail::{MailEvent, Message, MessageContent};
 
@@ -206,12 +206,26 @@ impl Out {
             Event::Progress { verified, total, peers } => {
                 self.progress.update(Phase::Fetching, verified, total, peers);
             }
-            Event::Shared { ticket, name, root, bytes: size, files, listen, plain, carriers } => {
+            Event::Shared {
+                ticket,
+                name,
+                root,
+                bytes: size,
+                files,
+                signed_by,
+                listen,
+                plain,
+                carriers,
+            } => {
                 // First of all, and alone, so that `read ticket` in a script gets just that.
                 let ticket = ticket.to_string();
                 self.line(&ticket)?;
                 let what = format!("{}, {}", bytes(size), count(files, "file"));
                 self.note(&format!("Sharing {what} as {}", clean(&name.to_string())));
+                if let Some(by) = signed_by {
+                    let by = by.key_id();
+                    self.note(&format!("Served on with the signature of {by}, as it was fetched"));
+                }
                 self.detail(&format!("root {root}"));
                 let join = |all: Vec<std::net::SocketAddr>| {
                     all.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
@@ -261,6 +275,9 @@ impl Out {
                     false => format!("{start}..{end}: mended"),
                 };
                 self.line(&clean(&format!("{}: {what}", path.display())))?;
+            }
+            Event::Library(LibraryEvent::Skipped { why: SkipReason::Unreadable(why), .. }) => {
+                self.warn(&format!("no longer served as it was: {why}"));
             }
             Event::Library(LibraryEvent::Skipped { path, why }) => {
                 self.warn(&format!("left out {}: {why}", path.display()));

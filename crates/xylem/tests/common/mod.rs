@@ -1,6 +1,8 @@
 //! Two real processes: what the transfer tests share.
 #![allow(dead_code, unused_imports, reason = "each test file uses its part")]
 
+pub(crate) mod fetching;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};

@@ -1,0 +1,109 @@
+//! Signed manifests of what was fetched: with them it can be served on as its publisher's own
+//! publication when the publisher is gone.
+//!
+//! `objects/<root>.manifest` in the store holds Data packets, one after the other, the latest first:
+//! one root may have been published more than once. Nothing that is read back is believed before its
+//! signature was checked with the key that a ticket names. It does not know where content lies.
+
+use xylem_hash::Hash;
+use xylem_object::naming::key_name;
+use xylem_object::{Manifest, PublisherId, Ticket, verify_manifest};
+use xylem_packet::tlv::Reader;
+use xylem_packet::{Data, KeyLocator, MAX_PACKET, Name};
+use xylem_store::{Objects, Part, Store, StoreError};
+
+/// Publications of one root that are remembered.
+const MOST: usize = 8;
+/// Longest file: so many packets.
+const MAX_BYTES: u64 = (MOST * MAX_PACKET) as u64;
+
+/// A publication as its publisher signed it.
+#[derive(Clone, Debug)]
+pub struct Signed {
+    /// P, the versioned prefix.
+    pub prefix: Name,
+    /// The signed packet.
+    pub packet: Vec<u8>,
+    /// What it says.
+    pub manifest: Manifest,
+    /// Who signed it.
+    pub publisher: PublisherId,
+}
+
+/// Keeps the signed manifest of something whose root is `root`.
+///
+/// # Errors
+/// The store's.
+pub fn keep(store: &Store, root: &Hash, packet: &[u8]) -> Result<(), StoreError> {
+    // What can't be read back is replaced.
+    let old = store.object_bytes(root, Part::Manifest, MAX_BYTES).ok().flatten();
+    let old = old.unwrap_or_default();
+    let mut all = vec![packet];
+    all.extend(packets(&old).filter(|known| *known != packet).take(MOST - 1));
+    let all = all.concat();
+    if all == old { Ok(()) } else { store.put(root, Part::Manifest, &all) }
+}
+
+/// The manifest that was kept of `root` as `publisher` published it: under `name`, if a ticket gives
+/// it, else whichever was kept last.
+pub fn find(
+    store: &Store,
+    root: &Hash,
+    publisher: &PublisherId,
+    name: Option<&Name>,
+) -> Option<Signed> {
+    let bytes = store.object_bytes(root, Part::Manifest, MAX_BYTES).ok().flatten()?;
+    packets(&bytes).find_map(|packet| {
+        let data = Data::decode(packet).ok()?;
+        let prefix = data.name().parent();
+        if name.is_some_and(|name| name.as_ref() != prefix) {
+            return None;
+        }
+        let manifest = verify_manifest(&data, prefix, publisher).ok()?;
+        let prefix = prefix.to_name();
+        let (packet, publisher) = (packet.to_vec(), *publisher);
+        (manifest.root == *root).then_some(Signed { prefix, packet, manifest, publisher })
+    })
+}
+
+/// The packets in a file, as far as they can be told apart.
+fn packets(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut reader = Reader::new(bytes);
+    std::iter::from_fn(move || {
+        let start = reader.position();
+        reader.next_element().ok().flatten()?;
+        bytes.get(start..reader.position())
+    })
+}
+
+/// What is wrong with the manifests that are kept of `root`. Whose signature one has is checked where
+/// a ticket of that publisher is known, else its content alone.
+pub(crate) fn flaw(
+    store: &Store,
+    root: &Hash,
+    tickets: &[Ticket],
+) -> Result<Option<String>, StoreError> {
+    let Some(bytes) = store.object_bytes(root, Part::Manifest, MAX_BYTES)? else { return Ok(None) };
+    let mut read = 0;
+    for packet in packets(&bytes) {
+        let Ok(data) = Data::decode(packet) else { break };
+        read += packet.len();
+        let signer = data.signature_info().key_locator;
+        let of = |publisher: &PublisherId| {
+            let name = key_name(&publisher.key_id());
+            signer == Some(KeyLocator::Name(name.as_ref()))
+        };
+        let publisher = tickets.iter().map(|ticket| ticket.publisher).find(of);
+        let manifest = match publisher {
+            Some(publisher) => verify_manifest(&data, data.name().parent(), &publisher),
+            None => Manifest::decode(data.content()),
+        };
+        match manifest {
+            Ok(manifest) if manifest.root == *root => {}
+            Ok(_) => return Ok(Some("it is about another root".to_owned())),
+            Err(e) => return Ok(Some(e.to_string())),
+        }
+    }
+    let whole = read == bytes.len() && read > 0;
+    Ok((!whole).then(|| "it is no Data packet".to_owned()))
+}

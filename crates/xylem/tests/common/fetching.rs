@@ -1,0 +1,96 @@
+//! A running `xylem get` whose events are looked at while it runs.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Stdio};
+
+use serde_json::Value;
+
+use super::{Events, collect, text, until, xylem};
+
+/// A running `xylem get --json`; killed when dropped.
+pub(crate) struct Get {
+    events: Events,
+    pub(crate) child: Child,
+}
+
+impl Get {
+    /// Starts it.
+    pub(crate) fn start(store: &Path, ticket: &str, out: &Path, more: &[&str]) -> Self {
+        let mut command = xylem(store);
+        command.args(["--json", "get", ticket, "-o", text(out)]).args(more);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().expect("the program starts");
+        let events = collect(BufReader::new(child.stdout.take().expect("piped")).lines());
+        Self { events, child }
+    }
+
+    /// The first event of this name that `is` what is looked for, once it is there.
+    pub(crate) fn event(&self, name: &str, is: impl Fn(&Value) -> bool) -> Value {
+        let mut found = None;
+        until(name, || {
+            let events = self.events.lock().unwrap();
+            found = events.iter().find(|e| e["event"] == name && is(e)).cloned();
+            found.is_some()
+        });
+        found.expect("until it is there")
+    }
+
+    /// Whether there was such an event by now.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.events.lock().unwrap().iter().any(|e| e["event"] == name)
+    }
+
+    /// `KEY@ADDR` of where it serves.
+    pub(crate) fn address(&self) -> (String, String) {
+        let offering = self.event("offering", |_| true);
+        let text = |v: &Value| v.as_str().expect("text").to_owned();
+        let address = text(&offering["listen"][0]);
+        (format!("{}@{address}", text(&offering["key"])), address)
+    }
+
+    /// The ticket of a seed.
+    pub(crate) fn own_ticket(&self) -> String {
+        let offering = self.event("offering", |_| true);
+        offering["ticket"].as_str().expect("a seed has a ticket").to_owned()
+    }
+
+    /// Waits until it has so much.
+    pub(crate) fn has_fetched(&self, bytes: u64) {
+        self.event("progress", |e| e["verified"].as_u64() >= Some(bytes));
+    }
+
+    /// Its `done` event.
+    pub(crate) fn done(&self) -> Value {
+        self.event("done", |_| true)
+    }
+
+    /// Its exit code.
+    pub(crate) fn wait(&mut self) -> Option<i32> {
+        let mut code = None;
+        until("the end", || {
+            code = self.child.try_wait().unwrap();
+            code.is_some()
+        });
+        code.expect("until it is there").code()
+    }
+
+    /// Kills it as a crash would.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Get {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Bytes that came from a peer, as `done` says.
+pub(crate) fn from(done: &Value, peer: &str) -> u64 {
+    let peers = done["peers"].as_array().expect("a list");
+    peers.iter().filter(|p| p["peer"] == peer).map(|p| p["bytes"].as_u64().unwrap()).sum()
+}
