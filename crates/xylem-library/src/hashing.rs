@@ -57,7 +57,8 @@ pub(crate) struct Job {
     pub(crate) state: FileState,
     /// First slot of its outboard in the outboard file; `None` if none is kept.
     pub(crate) slot: Option<u64>,
-<<<<<<< HEAD
+    /// Segments of its tree.
+    pub(crate) segment: SegmentSize,
     /// Where its list of sums begins in the file of lists; `None` if it has none or none is kept.
     pub(crate) sums: Option<u64>,
 }
@@ -69,10 +70,6 @@ pub(crate) struct Takes<'a> {
     pub(crate) outboards: Option<&'a OutboardFile>,
     /// Lists of sums for updates.
     pub(crate) sums: Option<&'a FileRef>,
-=======
-    /// Segments of its tree.
-    pub(crate) segment: SegmentSize,
->>>>>>> main
 }
 
 /// Threads that hashing uses.
@@ -180,8 +177,7 @@ impl Pool<'_> {
                     _ => None,
                 };
                 let expected = Some(job.state);
-<<<<<<< HEAD
-                let size = SegmentSize::DEFAULT;
+                let size = job.segment;
                 let (path, counted) = (&job.path, self.counted);
                 let hashed = match self.list(job) {
                     None => {
@@ -200,17 +196,6 @@ impl Pool<'_> {
                     .and_then(|hashed| list.write(0).map(|()| hashed)),
                 };
                 match hashed {
-=======
-                match hash_file(
-                    self.medium,
-                    &job.path,
-                    expected,
-                    job.segment,
-                    kept,
-                    &mut buffer,
-                    self.counted,
-                ) {
->>>>>>> main
                     Ok(Hashed { root, .. }) => roots.push((i, root)),
                     Err(e) => {
                         failed.lock().unwrap_or_else(|e| e.into_inner()).get_or_insert(e);

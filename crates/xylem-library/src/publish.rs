@@ -104,8 +104,9 @@ fn publish_file(
     // One of a fetch may be of another segment size.
     let fits = |o: &FileRef| o.metadata().is_ok_and(|m| m.size == slots * NODE_LEN as u64);
     let outboard = outboard.filter(fits);
-    let list_len = list_len(state.size, SegmentSize::DEFAULT);
-    let sums = known.filter(|_| list_len > 0).and_then(|r| KeptSums::open(store, &r, list_len));
+    let list_len = list_len(state.size, segment);
+    let size = (list_len, segment);
+    let sums = known.filter(|_| list_len > 0).and_then(|r| KeptSums::open(store, &r, size));
     let (root, outboard, sums) = match (known, outboard) {
         // One that was shared before there were lists is hashed once more.
         (Some(root), outboard)
@@ -115,29 +116,20 @@ fn publish_file(
         }
         _ => {
             let new = store.new_file()?;
-<<<<<<< HEAD
             let list = (list_len > 0).then(|| NewSums::new(store)).transpose()?;
             let (slot, at) = ((!small).then_some(0), list.as_ref().map(|_| 0));
-            let job = Job { path: path.to_path_buf(), state, slot, sums: at };
-=======
-            let slot = (!small).then_some(0);
-            let job = Job { path: path.to_path_buf(), state, slot, segment };
->>>>>>> main
+            let job = Job { path: path.to_path_buf(), state, slot, segment, sums: at };
             let outboard = OutboardFile::new(new.file().clone());
             let takes =
                 Takes { outboards: Some(&outboard), sums: list.as_ref().map(NewSums::file) };
             let root = hashing::hash_all(&**store.medium(), &[job], takes, stop, on_event)?[0];
             let kept = if small { None } else { Some(store.keep(new, &root, Part::Outboard)?) };
-            let list = list.map(|list| list.keep(store, &root, list_len)).transpose()?;
+            let list = list.map(|list| list.keep(store, &root, size)).transpose()?;
             (root, kept, list.flatten())
         }
     };
-<<<<<<< HEAD
-    let mut manifest = Manifest::file(root, state.size, file_name);
-    manifest.sums = sums.as_ref().map(|kept| kept.sums);
-=======
     let mut manifest = Manifest::file(root, state.size, b"");
->>>>>>> main
+    manifest.sums = sums.as_ref().map(|kept| kept.sums);
     describe(&mut manifest, meta);
     let file = SharedFile { path: path.to_path_buf(), state };
     let files = Files::One(Served { file, root, slot: 0 });
@@ -184,13 +176,7 @@ pub fn root_of(
     if medium.metadata(path).map_err(at)?.kind == FileKind::Directory {
         return directory::root_of(medium, path, on_event);
     }
-<<<<<<< HEAD
-    let state = hashing::state_of(medium, path)?;
-    let job = Job { path: path.to_path_buf(), state, slot: None, sums: None };
-    Ok(hashing::hash_all(medium, &[job], Takes::default(), &Stop::new(), on_event)?[0])
-=======
     let (state, segment) = (hashing::state_of(medium, path)?, SegmentSize::DEFAULT);
-    let job = Job { path: path.to_path_buf(), state, slot: None, segment };
-    Ok(hashing::hash_all(medium, &[job], None, &Stop::new(), on_event)?[0])
->>>>>>> main
+    let job = Job { path: path.to_path_buf(), state, slot: None, segment, sums: None };
+    Ok(hashing::hash_all(medium, &[job], Takes::default(), &Stop::new(), on_event)?[0])
 }

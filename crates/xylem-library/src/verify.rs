@@ -182,21 +182,10 @@ impl Check<'_> {
         meta: &Meta,
         on_event: &mut dyn FnMut(LibraryEvent),
     ) -> Result<Hash, HashError> {
-<<<<<<< HEAD
-        let job =
-            Job { path: path.to_path_buf(), state: FileState::of(meta), slot: None, sums: None };
-        Ok(hashing::hash_all(
-            &**self.store.medium(),
-            &[job],
-            Takes::default(),
-            self.stop,
-            on_event,
-        )?[0])
-=======
         let (path, segment) = (path.to_path_buf(), SegmentSize::DEFAULT);
-        let job = Job { path, state: FileState::of(meta), slot: None, segment };
-        Ok(hashing::hash_all(&**self.store.medium(), &[job], None, self.stop, on_event)?[0])
->>>>>>> main
+        let job = Job { path, state: FileState::of(meta), slot: None, segment, sums: None };
+        let takes = Takes::default();
+        Ok(hashing::hash_all(&**self.store.medium(), &[job], takes, self.stop, on_event)?[0])
     }
 
     fn file(

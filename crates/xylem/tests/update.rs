@@ -112,7 +112,9 @@ fn a_killed_update_goes_on_where_it_was() {
     let (like, out, store) = (file(dir, "old", &old), dir.join("out"), dir.join("here"));
     let like = text(&like);
     let mut command = xylem(&store);
-    command.args(["--json", "get", &share.ticket, "--limit", "10M", "--like", like, "-o"]).arg(&out);
+    command
+        .args(["--json", "get", &share.ticket, "--limit", "10M", "--like", like, "-o"])
+        .arg(&out);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     for line in BufReader::new(child.stdout.take().unwrap()).lines() {
         let event: serde_json::Value = serde_json::from_str(&line.unwrap()).unwrap();

@@ -145,6 +145,9 @@ impl Source for HeldSource {
         offset: u64,
         out: &mut [u8],
     ) -> Result<(), HeldError> {
+        if object == ObjectId::Sums {
+            return Ok(self.holdings.sums().ok_or(HeldError::NotHeld)?.read(offset, out)?);
+        }
         match (self.place(object)?, object) {
             (Place::Open(open), _) => Ok(read_whole(&open.file, out, offset)?),
             (Place::Whole(whole), ObjectId::File(number)) if whole.size <= SMALL_FILE => {
@@ -169,6 +172,13 @@ impl Source for HeldSource {
         first_slot: u64,
         out: &mut [u8],
     ) -> Result<(), HeldError> {
+        if object == ObjectId::Sums {
+            return Ok(self
+                .holdings
+                .sums()
+                .ok_or(HeldError::NotHeld)?
+                .read_nodes(first_slot, out)?);
+        }
         match (self.place(object)?, object) {
             (Place::Open(open), _) => {
                 Ok(read_slots(&open.outboard, open.base.saturating_add(first_slot), out)?)

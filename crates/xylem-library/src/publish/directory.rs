@@ -38,13 +38,12 @@ const MAX_WAITING: usize = 1_000;
 fn hash_entries(
     walk: &mut Walk<'_>,
     medium: &dyn Medium,
-<<<<<<< HEAD
-    takes: Takes<'_>,
+    (takes, segment): (Takes<'_>, SegmentSize),
     stop: &Stop,
     on_event: &mut dyn FnMut(LibraryEvent),
     each: &mut dyn FnMut(&Entry, u64) -> Result<(), PublishError>,
 ) -> Result<Places, PublishError> {
-    let (mut places, mut progress) = (Places::default(), Progress::default());
+    let (mut places, mut progress) = (Places::of(segment), Progress::default());
     let mut next = Batch::walked(walk, &mut places, on_event)?;
     while !next.found.is_empty() {
         let batch = next;
@@ -53,30 +52,6 @@ fn hash_entries(
             |on_event: &mut dyn FnMut(LibraryEvent)| Batch::walked(walk, &mut places, on_event);
         let (roots, walked) =
             hashing::hash_beside(medium, &batch.jobs, takes, &progress, stop, on_event, beside)?;
-=======
-    (outboards, segment): (Option<&OutboardFile>, SegmentSize),
-    stop: &Stop,
-    on_event: &mut dyn FnMut(LibraryEvent),
-    each: &mut dyn FnMut(&Entry, u64) -> Result<(), PublishError>,
-) -> Result<u64, PublishError> {
-    let (mut slots, mut progress) = (0, Progress::default());
-    let mut next = Batch::walked(walk, segment, &mut slots, on_event)?;
-    while !next.found.is_empty() {
-        let batch = next;
-        progress.total += batch.jobs.iter().map(|job| job.state.size).sum::<u64>();
-        let beside = |on_event: &mut dyn FnMut(LibraryEvent)| {
-            Batch::walked(walk, segment, &mut slots, on_event)
-        };
-        let (roots, walked) = hashing::hash_beside(
-            medium,
-            &batch.jobs,
-            outboards,
-            &progress,
-            stop,
-            on_event,
-            beside,
-        )?;
->>>>>>> main
         next = walked?;
         let mut roots = roots.into_iter();
         for found in &batch.found {
@@ -88,17 +63,22 @@ fn hash_entries(
 }
 
 /// Where the next file's outboard and its list of sums go.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 struct Places {
+    segment: SegmentSize,
     slots: u64,
     sums: u64,
 }
 
 impl Places {
+    fn of(segment: SegmentSize) -> Self {
+        Self { segment, slots: 0, sums: 0 }
+    }
+
     /// Those of a file of this size, if it has either.
     fn take(&mut self, size: u64) -> (Option<u64>, Option<u64>) {
-        let slots = packed_slots(size, SegmentSize::DEFAULT);
-        let sums = list_len(size, SegmentSize::DEFAULT);
+        let slots = packed_slots(size, self.segment);
+        let sums = list_len(size, self.segment);
         let taken = ((slots > 0).then_some(self.slots), (sums > 0).then_some(self.sums));
         self.slots += slots;
         self.sums += sums;
@@ -115,27 +95,15 @@ struct Batch {
 impl Batch {
     fn walked(
         walk: &mut Walk<'_>,
-<<<<<<< HEAD
         places: &mut Places,
-=======
-        segment: SegmentSize,
-        slots: &mut u64,
->>>>>>> main
         on_event: &mut dyn FnMut(LibraryEvent),
     ) -> Result<Self, WalkError> {
         let mut batch = Self { found: Vec::new(), jobs: Vec::new() };
         while batch.found.len() < BATCH {
             let Some(found) = walk.next(on_event)? else { break };
             if let FoundKind::File(state) = found.kind {
-<<<<<<< HEAD
                 let (path, (slot, sums)) = (walk.place(&found.path), places.take(state.size));
-                batch.jobs.push(Job { path, state, slot, sums });
-=======
-                let takes = packed_slots(state.size, segment);
-                let (path, slot) = (walk.place(&found.path), (takes > 0).then_some(*slots));
-                batch.jobs.push(Job { path, state, slot, segment });
-                *slots += takes;
->>>>>>> main
+                batch.jobs.push(Job { path, state, slot, segment: places.segment, sums });
             }
             batch.found.push(found);
         }
@@ -155,20 +123,14 @@ pub(super) fn root_of(
         hasher.update(piece);
     });
     let stop = Stop::new();
-<<<<<<< HEAD
-    hash_entries(&mut walk, medium, Takes::default(), &stop, on_event, &mut |entry, _| {
-        Ok(writer.push(entry)?)
-    })?;
-=======
     hash_entries(
         &mut walk,
         medium,
-        (None, SegmentSize::DEFAULT),
+        (Takes::default(), SegmentSize::DEFAULT),
         &stop,
         on_event,
         &mut |entry, _| Ok(writer.push(entry)?),
     )?;
->>>>>>> main
     writer.finish();
     Ok(hasher.finalize())
 }
@@ -197,14 +159,10 @@ pub(super) fn publish(
     let buffer = RefCell::new(Vec::new());
     let mut writer =
         listing::Writer::new(|piece: &[u8]| buffer.borrow_mut().extend_from_slice(piece));
-<<<<<<< HEAD
     let sums = NewSums::new(store)?;
     let takes = Takes { outboards: Some(&outboards), sums: Some(sums.file()) };
-    let places = hash_entries(&mut walk, medium, takes, stop, on_event, &mut |entry, inode| {
-=======
-    let trees = (Some(&outboards), segment);
-    let slots = hash_entries(&mut walk, medium, trees, stop, on_event, &mut |entry, inode| {
->>>>>>> main
+    let trees = (takes, segment);
+    let places = hash_entries(&mut walk, medium, trees, stop, on_event, &mut |entry, inode| {
         writer.push(entry)?;
         if let EntryKind::File { .. } = entry.kind {
             inodes.push(inode);
@@ -216,18 +174,13 @@ pub(super) fn publish(
     listing.write(&mut buffer.borrow_mut(), 0)?;
     let (root, listed, nodes) = listing.keep(store, segment)?;
     let size = listed.metadata()?.size;
-<<<<<<< HEAD
-    let listed = ListedFiles::open(listed, size, &root, SegmentSize::DEFAULT)?;
-    let outboards = if places.slots == 0 {
-=======
     let listed = ListedFiles::open(listed, size, &root, segment)?;
-    let outboards = if slots == 0 {
->>>>>>> main
+    let outboards = if places.slots == 0 {
         None
     } else {
         Some(OutboardFile::new(store.keep(new, &root, Part::FileOutboards)?))
     };
-    let sums = sums.keep(store, &root, places.sums)?;
+    let sums = sums.keep(store, &root, (places.sums, segment))?;
     let members = Members::new(path, listed, inodes);
     Ok(published(root, members, nodes, outboards, sums))
 }
@@ -313,21 +266,13 @@ fn unchanged(
             waiting.push(event);
         }
     };
-<<<<<<< HEAD
-    let (mut entries, mut inodes, mut places) = (listed.entries(), Vec::new(), Places::default());
-=======
-    let (mut entries, mut inodes, mut slots) = (listed.entries(), Vec::new(), 0);
->>>>>>> main
+    let (mut entries, mut inodes, mut places) = (listed.entries(), Vec::new(), Places::of(segment));
     let mut walk = Walk::new(&**store.medium(), path, NameCheck::new(portable), &mut later)?;
     while let Some(found) = walk.next(&mut later)? {
         let Some(Ok(then)) = entries.next() else { return Ok(None) };
         let root = match then.entry.kind {
             EntryKind::File { root, size } => {
-<<<<<<< HEAD
                 places.take(size);
-=======
-                slots += packed_slots(size, segment);
->>>>>>> main
                 inodes.push(found.meta.ino);
                 Some(root)
             }
@@ -337,24 +282,19 @@ fn unchanged(
             return Ok(None);
         }
     }
-<<<<<<< HEAD
-    let outboards = kept(Part::FileOutboards);
-    if entries.next().is_some() || (places.slots > 0 && outboards.is_none()) {
-        return Ok(None);
-    }
-    let sums = KeptSums::open(store, &root, places.sums);
-    if places.sums > 0 && sums.is_none() {
-=======
-    let outboards = kept(Part::FileOutboards).filter(|_| slots > 0);
+    let outboards = kept(Part::FileOutboards).filter(|_| places.slots > 0);
     let whole = match &outboards {
-        None => slots == 0,
+        None => places.slots == 0,
         Some(file) => {
-            file.metadata()?.size == slots * NODE_LEN as u64
+            file.metadata()?.size == places.slots * NODE_LEN as u64
                 && trees::packed(file, &listed, segment, true)?.0.is_none()
         }
     };
     if entries.next().is_some() || !whole {
->>>>>>> main
+        return Ok(None);
+    }
+    let sums = KeptSums::open(store, &root, (places.sums, segment));
+    if places.sums > 0 && sums.is_none() {
         return Ok(None);
     }
     waiting.into_iter().for_each(on_event);

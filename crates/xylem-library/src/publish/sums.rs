@@ -28,17 +28,18 @@ impl NewSums {
         self.new.file()
     }
 
-    /// All `len` bytes are written: gives it its name. Nothing is kept of an empty one.
+    /// All `len` bytes are written: gives it its name; its tree is of segments of this size. Nothing is
+    /// kept of an empty one.
     pub(super) fn keep(
         self,
         store: &Store,
         root: &Hash,
-        len: u64,
+        (len, segment): (u64, SegmentSize),
     ) -> Result<Option<KeptSums>, StoreError> {
         if len == 0 {
             return Ok(None);
         }
-        let (sums, nodes) = tree_of(self.file(), len)?;
+        let (sums, nodes) = tree_of(self.file(), len, segment)?;
         self.file().write_all(sums.root.as_bytes(), len)?;
         let file = store.keep(self.new, root, Part::Sums)?;
         Ok(Some(KeptSums { file, sums, nodes }))
@@ -55,17 +56,21 @@ pub(crate) struct KeptSums {
 
 impl KeptSums {
     /// The list of an earlier run, if it is there, of this length and undamaged.
-    pub(super) fn open(store: &Store, root: &Hash, len: u64) -> Option<Self> {
+    pub(super) fn open(
+        store: &Store,
+        root: &Hash,
+        (len, segment): (u64, SegmentSize),
+    ) -> Option<Self> {
         let file = store.object(root, Part::Sums).ok().flatten()?;
         if file.metadata().ok()?.size != len.checked_add(TRAILER)? {
             return None;
         }
-        let (sums, nodes) = tree_of(&file, len).ok()?;
+        let (sums, nodes) = tree_of(&file, len, segment).ok()?;
         is_sealed(&file, &sums).ok()?.then_some(Self { file, sums, nodes })
     }
 
     /// Fills `out` with the list's bytes from `offset` on.
-    pub(super) fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), StoreError> {
+    pub(crate) fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), StoreError> {
         let end = offset.saturating_add(out.len() as u64);
         match end <= self.sums.size && self.file.read_full(out, offset)? == out.len() {
             true => Ok(()),
@@ -74,7 +79,7 @@ impl KeptSums {
     }
 
     /// Fills `out` with nodes of the list's tree.
-    pub(super) fn read_nodes(&self, first_slot: u64, out: &mut [u8]) -> Result<(), StoreError> {
+    pub(crate) fn read_nodes(&self, first_slot: u64, out: &mut [u8]) -> Result<(), StoreError> {
         let from = usize::try_from(first_slot).unwrap_or(usize::MAX).saturating_mul(NODE_LEN);
         let part = self.nodes.get(from..).and_then(|rest| rest.get(..out.len()));
         out.copy_from_slice(part.ok_or_else(|| self.out_of_range(first_slot))?);
@@ -91,7 +96,7 @@ pub(crate) fn check(file: &FileRef) -> Result<Option<&'static str>, StoreError> 
     let Some(len) = file.metadata()?.size.checked_sub(TRAILER).filter(|len| *len > 0) else {
         return Ok(Some("it is too short"));
     };
-    let (sums, _) = tree_of(file, len)?;
+    let (sums, _) = tree_of(file, len, SegmentSize::DEFAULT)?;
     Ok((!is_sealed(file, &sums)?).then_some("it is not what was written"))
 }
 
@@ -101,8 +106,8 @@ fn is_sealed(file: &FileRef, sums: &Sums) -> Result<bool, StoreError> {
     Ok(got == seal.len() && seal == *sums.root.as_bytes())
 }
 
-fn tree_of(file: &FileRef, size: u64) -> Result<(Sums, Vec<u8>), StoreError> {
-    let geometry = Geometry::new(size, SegmentSize::DEFAULT);
+fn tree_of(file: &FileRef, size: u64, segment: SegmentSize) -> Result<(Sums, Vec<u8>), StoreError> {
+    let geometry = Geometry::new(size, segment);
     let short = |path: PathBuf| StoreError::OutOfRange { path, offset: size };
     let mut nodes = vec![0; geometry.slots() as usize * NODE_LEN];
     let mut builder = OutboardBuilder::new(geometry, |slot: u64, run: &[u8]| {

@@ -267,22 +267,13 @@ impl Check<'_> {
         self.summary.manifests += 1;
         let tickets = self.known.get(&info.root).into_iter().flatten();
         let tickets = tickets.filter_map(|k| Note::decode(&k.note).ticket?.parse::<Ticket>().ok());
-<<<<<<< HEAD
-        Ok(unsigned(&bytes, &info.root, tickets))
+        let tickets: Vec<Ticket> = tickets.collect();
+        signed::flaw(self.store, &info.root, &tickets)
     }
 
     fn sums(&self, info: &ObjectInfo) -> Result<Option<String>, StoreError> {
         let Some(file) = self.store.object(&info.root, Part::Sums)? else { return Ok(None) };
         Ok(sums::check(&file)?.map(str::to_owned))
-    }
-
-    fn nodes(&self, info: &ObjectInfo) -> Result<Option<Nodes>, StoreError> {
-        let file = self.store.object(&info.root, info.part)?;
-        Ok(file.map(|file| Nodes { file, base: 0 }))
-=======
-        let tickets: Vec<Ticket> = tickets.collect();
-        signed::flaw(self.store, &info.root, &tickets)
->>>>>>> main
     }
 
     /// Whether a directory has files of more than one segment, whose outboards are packed.
