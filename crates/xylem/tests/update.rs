@@ -96,7 +96,8 @@ fn old_copies_of_other_names() {
     assert_eq!(moved(&done), (SIZE as u64, 0));
 
     // One that is not there is said to be.
-    let arguments = [&share.ticket, "--like", "/nowhere/old", "-o", text(&dir.join("third"))];
+    let third = dir.join("third");
+    let arguments = [&share.ticket, "--like", "/nowhere/old", "-o", text(&third)];
     let output = get(&dir.join("third-store"), &arguments);
     assert_ne!(output.status.code(), Some(0));
     assert!(stderr(&output).contains("/nowhere/old"), "{}", stderr(&output));
