@@ -86,6 +86,26 @@ impl FaultMedium {
         disk.capacity = bytes.map(|b| disk.written + b);
     }
 
+    fn rename_to(&self, from: &Path, there: &Self, to: &Path, clobber: Clobber) -> io::Result<()> {
+        let mut disk = self.disk();
+        disk.step()?;
+        let (ino, (old_dir, old_name)) = disk.find(self.dir, from, false)?;
+        let (new_dir, new_name) = disk.place(there.dir, to)?;
+        let taken = disk.entries(new_dir)?.get(&new_name).copied();
+        let taken = taken.map(|ino| disk.meta(ino)).transpose()?;
+        if taken.is_some_and(|t| clobber == Clobber::Never || t.kind == FileKind::Directory) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        disk.entries(old_dir)?.remove(&old_name);
+        disk.entries(new_dir)?.insert(new_name.clone(), ino);
+        let (from, to) = ((old_dir, old_name), (new_dir, new_name));
+        disk.names.push(NameStep::new(What::Moved { from, to, ino }));
+        if let Body::Dir { parent, .. } = &mut disk.node(ino)?.body {
+            *parent = new_dir;
+        }
+        Ok(())
+    }
+
     /// The content of a file, as a test wants to see it.
     ///
     /// # Errors
@@ -204,23 +224,12 @@ impl Medium for FaultMedium {
     }
 
     fn rename(&self, from: &Path, to: &Path, clobber: Clobber) -> io::Result<()> {
-        let mut disk = self.disk();
-        disk.step()?;
-        let (ino, (old_dir, old_name)) = disk.find(self.dir, from, false)?;
-        let (new_dir, new_name) = disk.place(self.dir, to)?;
-        let taken = disk.entries(new_dir)?.get(&new_name).copied();
-        let taken = taken.map(|ino| disk.meta(ino)).transpose()?;
-        if taken.is_some_and(|t| clobber == Clobber::Never || t.kind == FileKind::Directory) {
-            return Err(io::ErrorKind::AlreadyExists.into());
-        }
-        disk.entries(old_dir)?.remove(&old_name);
-        disk.entries(new_dir)?.insert(new_name.clone(), ino);
-        let (from, to) = ((old_dir, old_name), (new_dir, new_name));
-        disk.names.push(NameStep::new(What::Moved { from, to, ino }));
-        if let Body::Dir { parent, .. } = &mut disk.node(ino)?.body {
-            *parent = new_dir;
-        }
-        Ok(())
+        self.rename_to(from, self, to, clobber)
+    }
+
+    fn move_to(&self, name: &Path, to: &dyn Medium, new: &Path) -> io::Result<()> {
+        let to: &Self = to.as_any().downcast_ref().ok_or(io::ErrorKind::Unsupported)?;
+        self.rename_to(name, to, new, Clobber::Replace)
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {

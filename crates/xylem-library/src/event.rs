@@ -45,7 +45,15 @@ pub enum LibraryEvent {
         /// Files beyond those.
         more: u64,
     },
-    /// Something of an earlier run was there and verified.
+    /// What is there and was not published is removed when the fetch is complete.
+    Removing {
+        /// Files and links in all.
+        files: u64,
+        /// Their paths below the directory; the first thousand at most.
+        #[serde(serialize_with = "json::paths")]
+        paths: Vec<PathBuf>,
+    },
+    /// Something was there already, of an earlier run or unchanged, and verified.
     Resumed {
         /// Bytes that need not be fetched again.
         bytes: u64,

@@ -25,7 +25,7 @@ pub enum OwnError {
     Store(#[from] StoreError),
     /// It is a store, or lies in one.
     #[error(
-        "{}: {}, which holds keys and is never shared; share a folder of your own",
+        "{}: {}, which holds keys: nothing in it is shared or replaced; name a folder of your own",
         path.display(), whose(path, store)
     )]
     InStore {

@@ -19,7 +19,8 @@ pub enum Existing {
     /// Refuse, unless what is there already verifies.
     #[default]
     Refuse,
-    /// Replace it once the new one is whole.
+    /// Replace a file, once the new one is whole; merge into a directory, where what was not
+    /// published stays (but see [`SaveOptions::delete`]).
     Overwrite,
     /// Choose `NAME.1`, `NAME.2`, … instead.
     Rename,
@@ -38,4 +39,6 @@ pub struct SaveOptions {
     pub exclude: Vec<String>,
     /// Old copies that are searched before anything is fetched. What is replaced is one by itself.
     pub like: Vec<PathBuf>,
+    /// With [`Existing::Overwrite`]: remove from a directory what was not published.
+    pub delete: bool,
 }

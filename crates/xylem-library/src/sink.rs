@@ -53,7 +53,7 @@ pub fn make(
         }
         (Some(to), Some(range)) => Ok(Box::new(RangeSink::new(manifest.clone(), to, range, store))),
         (Some(to), None) if directory => {
-            Ok(Box::new(DirectorySink::new(manifest.clone(), to, &options.exclude, store)?))
+            Ok(Box::new(DirectorySink::new(manifest.clone(), to, options, store)?))
         }
         (Some(to), None) => {
             Ok(Box::new(FileSink::new(manifest.clone(), to, &options.like, store)?))

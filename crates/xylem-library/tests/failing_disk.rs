@@ -139,6 +139,12 @@ impl Publisher {
     }
 
     fn fetch(&mut self, store: &Store, to: &str) -> Result<(), SaveError> {
+        self.fetch_as(store, to, Existing::Refuse)
+    }
+
+    /// As [`Publisher::fetch`]; what is there is overwritten, and what was not published removed, where
+    /// that is asked for.
+    fn fetch_as(&mut self, store: &Store, to: &str, existing: Existing) -> Result<(), SaveError> {
         let (mut transfer, mut tally, mut now) =
             (self.transfer(), Tally::default(), Duration::ZERO);
         let mut sink: Option<Box<dyn Sink>> = None;
@@ -158,11 +164,15 @@ impl Publisher {
                             like: Vec::new(),
                             output: Output::At(to.into()),
                             range: None,
-                            existing: Existing::Refuse,
+                            existing,
                             exclude: Vec::new(),
+                            delete: existing == Existing::Overwrite,
                         };
                         let part = PathBuf::from(format!("/.{}.xylem-part", &to[1..]));
-                        let policy = OverwritePolicy::Never;
+                        let policy = match existing {
+                            Existing::Overwrite => OverwritePolicy::Replace,
+                            _ => OverwritePolicy::Never,
+                        };
                         let to = Destination { path: to.into(), part, policy };
                         sink.insert(make(&options, &manifest, Some(to), store)?).begin(&mut cx)?;
                     }
@@ -223,6 +233,44 @@ fn fetching_a_directory() {
         }
         assert_eq!(medium.read(Path::new("/copy/b")).unwrap(), [b'b'; 5]);
         assert!(medium.read(Path::new("/copy/c")).unwrap() == [b'c'; 70_000]);
+    });
+    assert!(steps > 60, "{steps}");
+}
+
+/// An older version that somebody has added to: `a` is what it was, `b` and `c` are others, `mine` was
+/// not published.
+fn older() -> FaultMedium {
+    let medium = FaultMedium::new();
+    medium.create_dir(Path::new("/copy"), 0o755).unwrap();
+    for (name, size, byte) in
+        [("a", 20_000, b'a'), ("b", 9, b'B'), ("c", 80_000, b'C'), ("mine", 7, b'm')]
+    {
+        medium.write(&Path::new("/copy").join(name), &vec![byte; size]).unwrap();
+    }
+    medium
+}
+
+/// At every moment each name leads to the old file or to the new one, and doing it again ends it.
+#[test]
+fn merging_into_a_directory() {
+    let mut publisher = Publisher::new("/photos");
+    let mut again = Publisher::new("/photos");
+    let mut act = |store: &Store| publisher.fetch_as(store, "/copy", Existing::Overwrite);
+    let steps = every_step(&older, &mut act, &mut |medium, done| {
+        let read = |name: &str| medium.read(&Path::new("/copy").join(name));
+        let is = |name: &str, size: usize, byte: u8| {
+            read(name).is_ok_and(|bytes| bytes == vec![byte; size])
+        };
+        assert!(is("a", 20_000, b'a'));
+        let new = [is("b", 5, b'b'), is("c", 70_000, b'c'), read("mine").is_err()];
+        let old = [is("b", 9, b'B'), is("c", 80_000, b'C'), is("mine", 7, b'm')];
+        assert!(new.iter().zip(old).all(|(new, old)| *new != old), "{new:?} {old:?}");
+        assert!(!done || new == [true; 3]);
+        if !done {
+            again.fetch_as(&open(medium), "/copy", Existing::Overwrite).unwrap();
+            assert!(is("b", 5, b'b') && is("c", 70_000, b'c') && read("mine").is_err());
+        }
+        assert!(medium.metadata(Path::new("/.copy.xylem-part")).is_err(), "nothing is left over");
     });
     assert!(steps > 60, "{steps}");
 }

@@ -2,7 +2,7 @@
 
 use crate::error::StoreError;
 use crate::file::FileRef;
-use crate::medium::{Clobber, FileTime};
+use crate::medium::{Clobber, FileTime, Meta};
 use crate::sweep::cannot_be_set;
 
 /// Attributes that could not be set and are named one by one.
@@ -62,6 +62,14 @@ impl Unset {
             self.more += 1
         }
         Ok(())
+    }
+}
+
+/// Those that something does not have yet.
+pub(crate) fn differing(attributes: &Attributes, meta: &Meta) -> Attributes {
+    Attributes {
+        mode: attributes.mode.filter(|mode| mode & 0o777 != meta.mode & 0o777),
+        mtime: attributes.mtime.filter(|mtime| *mtime != meta.mtime),
     }
 }
 

@@ -120,5 +120,5 @@ pub use scan::{RegionScan, Scan, ScanBuffer};
 pub use servable::OnServable;
 pub use serve::{FileCache, SharedFile};
 pub use sparse::SparseReader;
-pub use staging::{MAX_SMALL_FILE, SmallFile, Staging};
+pub use staging::{Listing, MAX_SMALL_FILE, SmallFile, Spares, Staging, Target};
 pub use store::{NewFile, Part, Store};

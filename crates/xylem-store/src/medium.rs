@@ -131,7 +131,13 @@ pub trait Medium: Send + Sync {
         let _ = (name, to, new);
         Err(io::ErrorKind::Unsupported.into())
     }
-    /// Itself, for [`Medium::hard_link`] of another place.
+    /// Renames `name` of this place to `new` in the place `to`, which is of the same type and on the same
+    /// file system; a file that has that name is replaced, in one step.
+    fn move_to(&self, name: &Path, to: &dyn Medium, new: &Path) -> io::Result<()> {
+        let _ = (name, to, new);
+        Err(io::ErrorKind::Unsupported.into())
+    }
+    /// Itself, for [`Medium::hard_link`] and [`Medium::move_to`] of another place.
     fn as_any(&self) -> &dyn Any;
     /// What a symbolic link says.
     fn read_link(&self, path: &Path) -> io::Result<PathBuf>;

@@ -29,9 +29,11 @@ use crate::sweep::{KindOf, os_path, remove_tree, sweep};
 
 mod folders;
 mod small;
+mod target;
 
 use folders::Folders;
 pub use small::{MAX_SMALL_FILE, SmallFile};
+pub use target::{Listing, Spares, Target};
 
 /// Bytes of small files that are read back before they are hashed side by side.
 const BATCH_BYTES: usize = 1 << 20;
@@ -220,7 +222,19 @@ impl Staging {
         let source = from
             .open(old, OpenHow::ReadNoFollow)
             .map_err(|e| self.folders.error("open", target, e))?;
-        let source = FileRef::new(source, self.folders.full(target));
+        self.copy_of(copy, &FileRef::new(source, self.folders.full(target)), attributes)
+    }
+
+    /// Makes `copy.path` from `source`, whose content must be that of `copy`.
+    ///
+    /// # Errors
+    /// As [`Staging::copy_file`].
+    pub fn copy_of(
+        &mut self,
+        copy: &SmallFile<'_>,
+        source: &FileRef,
+        attributes: &Attributes,
+    ) -> Result<(), StoreError> {
         let out = self.folders.create(copy.path, 0o600)?;
         out.set_len(copy.size)?;
         let (mut hasher, mut at, mut piece) = (Hasher::new(), 0, vec![0; BATCH_BYTES]);
@@ -252,22 +266,8 @@ impl Staging {
         attributes: &Attributes,
     ) -> Result<(), StoreError> {
         let dir = self.folders.dir(path)?;
-        let here = Path::new(".");
-        // The time first: without write permission it could still be set by the owner, but
-        // without search permission the handle's "." could not be reached.
-        if let Some(mtime) = attributes.mtime {
-            let set =
-                dir.set_mtime(here, mtime).map_err(|e| self.folders.error("set the time", path, e));
-            self.unset.note(set)?;
-        }
-        if let Some(mode) = attributes.mode {
-            let set = dir.set_mode(here, mode & 0o777);
-            self.unset.note(set.map_err(|e| self.folders.error("set the mode", path, e)))?;
-        }
-        if self.store.is_durable() {
-            dir.sync_dir(here).map_err(|e| self.folders.error("flush to the device", path, e))?;
-        }
-        Ok(())
+        let durability = self.store.durability();
+        self.folders.finish(&dir, path, attributes, durability, &mut self.unset)
     }
 
     /// Gives the directory its final name and moves its outboards among the finished ones, unless
@@ -285,11 +285,7 @@ impl Staging {
         final_path: &Path,
         policy: OverwritePolicy,
     ) -> Result<(), StoreError> {
-        self.folders.close();
-        self.nodes.write(self.outboard.file())?;
-        if self.store.is_durable() {
-            self.outboard.file().sync()?;
-        }
+        self.close()?;
         let (medium, durability) = (self.store.medium().clone(), self.store.durability());
         let rename = |from: &Path, to: &Path, durability| {
             atomic::rename(&*medium, from, to, final_path, Clobber::Never, durability)
@@ -306,6 +302,18 @@ impl Staging {
             }
             other => other?,
         }
+        self.keep_outboards()
+    }
+
+    /// Nothing is written any more.
+    fn close(&mut self) -> Result<(), StoreError> {
+        self.folders.close();
+        self.nodes.write(self.outboard.file())?;
+        if self.store.is_durable() { self.outboard.file().sync() } else { Ok(()) }
+    }
+
+    /// Moves the outboards among the finished ones, unless there are some.
+    fn keep_outboards(&self) -> Result<(), StoreError> {
         // Ours has holes where files were left out or written whole; one that is there already
         // was made by publishing, which leaves none.
         if self.store.object(&self.root, Part::FileOutboards)?.is_some() {

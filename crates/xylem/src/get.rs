@@ -41,6 +41,8 @@ use xylem_object::Ticket;
   xylem get xylem:... --no-serve               fetch only, tell nobody an address
   xylem get xylem:... --from unix:///run/nfd/nfd.sock   through the one of this machine
   xylem get xylem:... --range 1G..1100M -o part.bin
+  xylem get xylem:... --overwrite              a newer version over the older: only files that changed
+  xylem get xylem:... --overwrite --delete     and remove what it does not have any more
   xylem get --follow xylem:... -o app.log      a file that still grows, written as it comes
   xylem get --follow xylem:... -o - | grep E   the same, to a pipe
   xylem get /alice/film --publisher 3d40...    by name, newest version, signed by that key
@@ -54,8 +56,8 @@ pub(crate) struct GetArgs {
     #[arg(value_name = "TICKET|NAME")]
     ticket: String,
 
-    /// Where the result goes: a file, a directory that exists or ends in /, or - for standard
-    /// output [default: this directory, under the name that its publisher gave it]
+    /// Where the result goes: a file; a directory that exists or ends in / (made if it is missing),
+    /// under the name that its publisher gave it; or - for standard output [default: this directory]
     #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
 
@@ -72,7 +74,8 @@ pub(crate) struct GetArgs {
     )]
     from: Vec<PeerUri>,
 
-    /// Fetch these bytes only: A..B, A.. or ..B, with K, M, G (1024) or KB, MB, GB (1000)
+    /// Fetch these bytes only: A..B, A.. or ..B, with K, M, G (1024) or KB, MB, GB (1000). Without a
+    /// name by -o they go to NAME.START-END.part
     #[arg(long, value_name = "A..B")]
     range: Option<ByteRange>,
 
@@ -93,9 +96,15 @@ pub(crate) struct GetArgs {
     #[arg(long, conflicts_with_all = ["key", "publisher", "trust"])]
     insecure: bool,
 
-    /// Replace what has the final name, once the new one is complete
+    /// Replace a file that has the final name, once the new one is complete; merge into a directory:
+    /// its files that have not changed are not fetched, and what was not published stays
     #[arg(long)]
     overwrite: bool,
+
+    /// With --overwrite: remove from the directory what was not published, when the rest is complete.
+    /// What --exclude matches stays, and so do xylem stores, other file systems and unfinished fetches
+    #[arg(long, requires = "overwrite", conflicts_with_all = ["range", "follow"])]
+    delete: bool,
 
     /// Where the final name is taken, use NAME.1, NAME.2, ...
     #[arg(long, conflicts_with = "overwrite")]
@@ -159,7 +168,7 @@ pub(crate) struct AcceptArgs {
     #[arg(long, value_name = "ADDR", value_delimiter = ',')]
     from: Vec<PeerUri>,
 
-    /// Replace what has the final name, once the new one is complete
+    /// Replace a file that has the final name, or merge into a directory, as for `get`
     #[arg(long)]
     overwrite: bool,
 
@@ -188,6 +197,7 @@ pub(crate) fn accept(
             existing: if args.overwrite { Existing::Overwrite } else { Existing::Refuse },
             exclude: Vec::new(),
             like: Vec::new(),
+            delete: false,
         },
         from: peers(&args.from)?,
         limit_rate: None,
@@ -243,6 +253,7 @@ fn by_ticket(
             existing: existing(args),
             exclude: args.exclude.clone(),
             like: args.like.clone(),
+            delete: args.delete,
         },
         from,
         limit_rate: args.limit,
@@ -438,7 +449,7 @@ fn report(summary: &GetSummary, whole: bool, out: &mut Out) -> Result<(), Failur
         rate(summary.fetched, summary.elapsed)
     );
     if summary.resumed > 0 {
-        line.push_str(&format!(", kept {} of an earlier run", bytes(summary.resumed)));
+        line.push_str(&format!(", kept {} that was there", bytes(summary.resumed)));
     }
     if summary.reused > 0 {
         line.push_str(&format!(", took {} from old copies", bytes(summary.reused)));

@@ -54,6 +54,8 @@ struct Tree {
     place: PathBuf,
     files: ListedFiles,
     whole: SegmentSet,
+    /// Files that lie where the directory comes to lie, and can be served from there.
+    there: SegmentSet,
     outboards: OutboardFile,
 }
 
@@ -126,8 +128,8 @@ impl Holdings {
     /// A directory's listing is known: these are its regular files, which come to lie below `place`.
     pub(crate) fn plan(&self, place: &Path, files: ListedFiles, outboards: OutboardFile) {
         let whole = SegmentSet::new(files.totals().files);
-        let place = place.to_path_buf();
-        self.state().tree = Some(Tree { place, files, whole, outboards });
+        let (place, there) = (place.to_path_buf(), whole.clone());
+        self.state().tree = Some(Tree { place, files, whole, there, outboards });
     }
 
     /// A file of the directory is whole and in its place.
@@ -149,10 +151,20 @@ impl Holdings {
         self.state().sums.clone()
     }
 
+    /// A file of the directory lies unchanged where the directory comes to lie, and its nodes with
+    /// those of the others.
+    pub(crate) fn there(&self, number: u64) {
+        if let Some(tree) = &mut self.state().tree {
+            tree.there.insert(number);
+        }
+    }
+
     /// The directory has its final name.
     pub fn moved(&self, place: &Path) {
         if let Some(tree) = &mut self.state().tree {
             tree.place = place.to_path_buf();
+            let Tree { whole, there, .. } = tree;
+            there.ranges().for_each(|range| whole.insert_range(range));
         }
     }
 

@@ -1,5 +1,6 @@
 //! [`Destination`]: the names of a result.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use xylem_object::{Kind, Manifest};
@@ -25,10 +26,20 @@ impl Destination {
     /// # Errors
     /// [`SaveError::NotAName`], [`SaveError::NoDirectory`].
     pub fn choose(options: &SaveOptions, manifest: &Manifest) -> Result<Option<Self>, SaveError> {
-        Self::place(&options.output, options.existing, || suggested_name(manifest))
+        let suggested = || {
+            let name = suggested_name(manifest);
+            match options.range {
+                None => name,
+                Some((start, end)) => {
+                    fragment(name, start, end.map_or(manifest.size, |end| end.min(manifest.size)))
+                }
+            }
+        };
+        Self::place(&options.output, options.existing, suggested)
     }
 
-    /// As [`Destination::choose`], of something that suggests its own name.
+    /// As [`Destination::choose`], of something that suggests its own name. A directory that it is to go
+    /// into is made, but none above that.
     ///
     /// # Errors
     /// As there.
@@ -56,6 +67,7 @@ impl Destination {
         };
         if let Some(parent) = path.parent().filter(|p| !p.as_os_str().is_empty())
             && !parent.is_dir()
+            && !(matches!(output, Output::Into(_)) && fs::create_dir(parent).is_ok())
         {
             return Err(SaveError::NoDirectory(parent.to_path_buf()));
         }
@@ -70,6 +82,13 @@ fn suggested_name(manifest: &Manifest) -> PathBuf {
         return PathBuf::from(format!("xylem-{kind}-{}", &manifest.root.to_string()[..16]));
     }
     os_path(&manifest.file_name)
+}
+
+/// Part of a file never has the file's own name: `NAME.START-END.part`, END exclusive.
+fn fragment(name: PathBuf, start: u64, end: u64) -> PathBuf {
+    let mut name = name.into_os_string();
+    name.push(format!(".{start}-{end}.part"));
+    name.into()
 }
 
 /// `path`, or `path.1`, `path.2`, … whichever is free first.

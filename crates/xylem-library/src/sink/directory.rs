@@ -4,6 +4,7 @@
 //! wanted, once against what an earlier run left, once to fetch, then for the links, and backwards for
 //! the attributes of directories. Memory is what is under way.
 
+mod merge;
 mod tree;
 
 use std::path::PathBuf;
@@ -17,7 +18,7 @@ use xylem_store::{
 };
 use xylem_tree::{Segment, Verified};
 
-use super::attributes::{attributes_of, warnings};
+use super::attributes::attributes_of;
 use super::context::{Context, FLUSH_EVERY, Nodes, Sink};
 use super::destination::Destination;
 use super::error::SaveError;
@@ -27,6 +28,8 @@ use crate::exclude::Exclusion;
 use crate::held::Holdings;
 use crate::listed::{Entries, Listed, ListedError, ListedFiles};
 use crate::path::os_path;
+use crate::save::SaveOptions;
+use merge::Merge;
 use tree::Tree;
 
 /// Files that are named to the caller before they are fetched.
@@ -37,6 +40,7 @@ pub(super) struct DirectorySink {
     manifest: Manifest,
     to: Destination,
     exclude: Exclusion,
+    delete: bool,
     store: Store,
     /// The listing while it comes.
     listing: Option<Partial>,
@@ -48,14 +52,15 @@ impl DirectorySink {
     pub(super) fn new(
         manifest: Manifest,
         to: Destination,
-        exclude: &[String],
+        options: &SaveOptions,
         store: &Store,
     ) -> Result<Self, SaveError> {
-        let exclude = Exclusion::new(exclude)?;
+        let exclude = Exclusion::new(&options.exclude)?;
         Ok(Self {
             manifest,
             to,
             exclude,
+            delete: options.delete,
             store: store.clone(),
             listing: None,
             tree: None,
@@ -128,8 +133,28 @@ impl DirectorySink {
         if let Some(holdings) = cx.holdings {
             holdings.plan(&self.to.part, listed.clone(), staging.outboard().clone());
         }
-        self.tree = Some(Tree::new(staging, listed, self.exclude.clone(), self.manifest.segment));
+        let merge = self.merge(&staging, &listed, cx)?;
+        let (exclude, segment) = (self.exclude.clone(), self.manifest.segment);
+        self.tree = Some(Tree::new(staging, listed, exclude, merge, segment));
         Ok(())
+    }
+
+    /// What is there already, where a directory is and may be changed.
+    fn merge(
+        &self,
+        staging: &Staging,
+        listed: &ListedFiles,
+        cx: &mut Context<'_>,
+    ) -> Result<Option<Merge>, SaveError> {
+        let (store, path) = (&self.store, &self.to.path);
+        let there = store.medium().metadata(path).is_ok_and(|m| m.kind == FileKind::Directory);
+        if self.to.policy != OverwritePolicy::Replace || !there {
+            return Ok(None);
+        }
+        // What an earlier run left has nodes there that must not be written over.
+        let nodes = (!staging.was_resumed()).then(|| staging.outboard());
+        let how = (self.delete, self.manifest.segment);
+        Merge::plan(store, path, listed, &self.exclude, how, nodes, cx).map(Some)
     }
 }
 
@@ -258,6 +283,6 @@ impl Sink for DirectorySink {
     }
 
     fn warnings(&mut self) -> Vec<String> {
-        self.tree.as_mut().map(|tree| warnings(&tree.take_unset())).unwrap_or_default()
+        self.tree.as_mut().map(Tree::take_warnings).unwrap_or_default()
     }
 }

@@ -10,8 +10,10 @@ use xylem_tree::VerifyError;
 
 use crate::error::{Blame, Failure, advised, blame_of};
 use crate::exclude::ExcludeError;
+use crate::hashing::HashError;
 use crate::listed::ListedError;
 use crate::ordered::WriteError;
+use crate::ours::OwnError;
 
 /// Why what is fetched was not kept. What was verified before stays for the next run.
 #[derive(Debug, thiserror::Error)]
@@ -51,6 +53,18 @@ pub enum SaveError {
     /// The directory that the result goes to is not there.
     #[error("{}: no such directory to write into", .0.display())]
     NoDirectory(PathBuf),
+    /// What is there could not be hashed.
+    #[error(transparent)]
+    Hash(#[from] HashError),
+    /// A store of ours would be changed.
+    #[error(transparent)]
+    Own(#[from] OwnError),
+    /// A file that was to stay changed after it was looked at.
+    #[error("{}: changed while the rest was fetched; run it again", .0.display())]
+    ChangedMeanwhile(PathBuf),
+    /// Something is to be put where another file system begins.
+    #[error("{}: on another file system than the directory; leave it out with --exclude", .0.display())]
+    Elsewhere(PathBuf),
     /// A range of a directory.
     #[error("--range is for files; this ticket is a directory")]
     RangeOfDirectory,
@@ -75,6 +89,9 @@ impl Failure for SaveError {
             Self::Store(e) => blame_of(e),
             Self::Write(e) => e.blame(),
             Self::Listed(e) => e.blame(),
+            Self::Own(e) => e.blame(),
+            Self::Hash(e) => e.blame(),
+            Self::ChangedMeanwhile(_) | Self::Elsewhere(_) => Blame::Local,
             Self::Totals(_) | Self::NotEmpty(_) => Blame::Data,
             Self::NameHere { .. } => Blame::Local,
             _ => Blame::Usage,

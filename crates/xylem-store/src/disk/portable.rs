@@ -86,6 +86,11 @@ impl Medium for DiskMedium {
         fs::hard_link(self.path(name), to.path(new))
     }
 
+    fn move_to(&self, name: &Path, to: &dyn Medium, new: &Path) -> io::Result<()> {
+        let to: &Self = to.as_any().downcast_ref().ok_or(io::ErrorKind::Unsupported)?;
+        fs::rename(self.path(name), to.path(new))
+    }
+
     fn as_any(&self) -> &dyn Any {
         self
     }

@@ -122,6 +122,11 @@ impl Medium for DiskMedium {
         Ok(sys::linkat(self.at(), name, to.at(), new, AtFlags::empty())?)
     }
 
+    fn move_to(&self, name: &Path, to: &dyn Medium, new: &Path) -> io::Result<()> {
+        let to: &Self = to.as_any().downcast_ref().ok_or(io::ErrorKind::Unsupported)?;
+        Ok(sys::renameat(self.at(), name, to.at(), new)?)
+    }
+
     fn as_any(&self) -> &dyn Any {
         self
     }

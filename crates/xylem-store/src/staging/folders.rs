@@ -5,14 +5,24 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::atomic::Durability;
+use crate::attributes::{Attributes, Unset, apply, differing};
 use crate::dirs::open_dir;
 use crate::error::StoreError;
 use crate::file::{FileRef, require_regular};
-use crate::medium::{FileKind, Medium, OpenHow};
+use crate::medium::{FileKind, Medium, Meta, OpenHow};
 use crate::sweep::{MAX_DEPTH, cannot_be_set, component, os_bytes, os_path};
 
 /// Directory handles held open at once.
 const MAX_OPEN_DIRS: usize = 64;
+
+/// What stands under a path.
+pub(super) struct Seen<'p> {
+    /// The directory that it is in, and its name there.
+    pub(super) dir: Arc<dyn Medium>,
+    pub(super) name: &'p Path,
+    pub(super) meta: Meta,
+}
 
 /// The staging directory and those below it. Paths are relative, components separated by `/`.
 pub(super) struct Folders {
@@ -33,6 +43,11 @@ impl Folders {
     /// Where the staging directory stands.
     pub(super) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The held handle of the staging directory.
+    pub(super) fn top(&self) -> Arc<dyn Medium> {
+        self.top.clone()
     }
 
     /// Whether an earlier run left something here.
@@ -58,6 +73,91 @@ impl Folders {
     /// Closes all handles below the staging directory.
     pub(super) fn close(&mut self) {
         self.dirs.clear();
+    }
+
+    /// The held handle of a directory, as it is; `None` where none is, or something else stands in its
+    /// place or above it.
+    pub(super) fn existing(&mut self, path: &[u8]) -> Result<Option<Arc<dyn Medium>>, StoreError> {
+        use io::ErrorKind::{InvalidInput, NotADirectory, NotFound};
+        if path.is_empty() {
+            return Ok(Some(self.top.clone()));
+        }
+        self.clock += 1;
+        if let Some((dir, used)) = self.dirs.get_mut(path) {
+            *used = self.clock;
+            return Ok(Some(dir.clone()));
+        }
+        let (above, name) = split(path);
+        let name = component(name).ok_or_else(|| self.bad_path(path))?;
+        let Some(above) = self.existing(above)? else { return Ok(None) };
+        match above.open_dir(name) {
+            Ok(dir) => {
+                self.hold(path, &dir);
+                Ok(Some(dir))
+            }
+            // A link is reported as either of the first two.
+            Err(e) if matches!(e.kind(), NotADirectory | InvalidInput | NotFound) => Ok(None),
+            Err(e) => Err(self.error("open the directory", path, e)),
+        }
+    }
+
+    /// What stands under a name, as it is: the directory that it is in, and its metadata; `None` if
+    /// nothing does. A name that the file system takes for another one is a collision.
+    pub(super) fn look<'p>(&mut self, path: &'p [u8]) -> Result<Option<Seen<'p>>, StoreError> {
+        let (above, name) = split(path);
+        let name = component(name).ok_or_else(|| self.bad_path(path))?;
+        let Some(dir) = self.existing(above)? else { return Ok(None) };
+        match dir.metadata(name) {
+            Ok(meta) => {
+                if meta.kind != FileKind::Symlink {
+                    self.require_ours(&*dir, name, path)?;
+                }
+                Ok(Some(Seen { dir, name, meta }))
+            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(self.error("read the metadata", path, e)),
+        }
+    }
+
+    /// Sets what differs of the attributes of a file.
+    pub(super) fn set_attributes(
+        &mut self,
+        path: &[u8],
+        attributes: &Attributes,
+        unset: &mut Unset,
+    ) -> Result<(), StoreError> {
+        let (dir, name) = self.parent(path)?;
+        let opened = dir.open(name, OpenHow::ReadNoFollow);
+        let file = opened.map_err(|e| self.error("open", path, e))?;
+        let file = FileRef::new(file, self.full(path));
+        let there = file.metadata()?;
+        apply(&file, &differing(attributes, &there), unset)
+    }
+
+    /// Sets a directory's attributes and waits for the device where that is asked for.
+    pub(super) fn finish(
+        &self,
+        dir: &Arc<dyn Medium>,
+        path: &[u8],
+        attributes: &Attributes,
+        durability: Durability,
+        unset: &mut Unset,
+    ) -> Result<(), StoreError> {
+        let here = Path::new(".");
+        // The time first: without write permission it could still be set by the owner, but
+        // without search permission the handle's "." could not be reached.
+        if let Some(mtime) = attributes.mtime {
+            let set = dir.set_mtime(here, mtime).map_err(|e| self.error("set the time", path, e));
+            unset.note(set)?;
+        }
+        if let Some(mode) = attributes.mode {
+            let set = dir.set_mode(here, mode & 0o777);
+            unset.note(set.map_err(|e| self.error("set the mode", path, e)))?;
+        }
+        if durability == Durability::Device {
+            dir.sync_dir(here).map_err(|e| self.error("flush to the device", path, e))?;
+        }
+        Ok(())
     }
 
     /// A new file, in place of whatever has the name.
@@ -134,11 +234,10 @@ impl Folders {
         &mut self,
         path: &'p [u8],
     ) -> Result<(Arc<dyn Medium>, &'p Path), StoreError> {
-        let (above, name) = match path.iter().rposition(|b| *b == b'/') {
-            Some(0) => return Err(self.bad_path(path)), // absolute
-            Some(at) => (&path[..at], &path[at + 1..]),
-            None => (&path[..0], path),
-        };
+        let (above, name) = split(path);
+        if path.first() == Some(&b'/') {
+            return Err(self.bad_path(path));
+        }
         let name = component(name).ok_or_else(|| self.bad_path(path))?;
         Ok((self.dir(above)?, name))
     }
@@ -175,13 +274,17 @@ impl Folders {
                 _ => {}
             }
         }
+        self.hold(path, &dir);
+        Ok(dir)
+    }
+
+    fn hold(&mut self, path: &[u8], dir: &Arc<dyn Medium>) {
         if self.dirs.len() >= MAX_OPEN_DIRS {
             let oldest = self.dirs.iter().min_by_key(|(_, (_, used))| *used);
             let oldest = oldest.map(|(path, _)| path.clone());
             oldest.map(|path| self.dirs.remove(&path));
         }
         self.dirs.insert(path.to_vec(), (dir.clone(), self.clock));
-        Ok(dir)
     }
 
     pub(super) fn full(&self, path: &[u8]) -> PathBuf {
@@ -198,6 +301,14 @@ impl Folders {
 
     pub(super) fn out_of_range(&self, path: &[u8], offset: u64) -> StoreError {
         StoreError::OutOfRange { path: self.full(path), offset }
+    }
+}
+
+/// What stands before the last slash, and after it.
+fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    match path.iter().rposition(|b| *b == b'/') {
+        Some(at) => (&path[..at], &path[at + 1..]),
+        None => (&path[..0], path),
     }
 }
 

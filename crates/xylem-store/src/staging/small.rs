@@ -108,19 +108,7 @@ impl Staging {
         path: &[u8],
         attributes: &Attributes,
     ) -> Result<(), StoreError> {
-        let (dir, name) = self.folders.parent(path)?;
-        let opened = dir.open(name, OpenHow::ReadNoFollow);
-        let file = opened.map_err(|e| self.folders.error("open", path, e))?;
-        let file = FileRef::new(file, self.folders.full(path));
-        let there = file.metadata()?;
-        apply(
-            &file,
-            &Attributes {
-                mode: attributes.mode.filter(|mode| mode & 0o777 != there.mode & 0o777),
-                mtime: attributes.mtime.filter(|mtime| *mtime != there.mtime),
-            },
-            &mut self.unset,
-        )
+        self.folders.set_attributes(path, attributes, &mut self.unset)
     }
 
     /// Reads a small file to the end of `batch`; false, and nothing added, if it cannot be it.

@@ -305,6 +305,13 @@ impl Out {
                 self.note(&format!("Fetching {}: {what}, {}", clean(&name), bytes(size)));
                 self.detail(&format!("root {root}"));
             }
+            Event::Library(LibraryEvent::Removing { files, paths }) => {
+                let what = "that the publication does not have, when it is complete";
+                self.note(&format!("Removes {} {what}", count(files, "file")));
+                for path in &paths {
+                    self.detail(&clean(&format!("  removes {}", path.display())));
+                }
+            }
             Event::Library(LibraryEvent::Contents { files, more }) => {
                 let shown = if self.verbose { files.len() } else { files.len().min(SHOWN_FILES) };
                 for file in &files[..shown] {

@@ -9,12 +9,12 @@ use xylem_object::listing::{Entry, EntryKind};
 use xylem_store::{Attributes, OverwritePolicy, Partial, SmallFile, Staging, StoreError, Unset};
 use xylem_tree::{Geometry, Segment, SegmentIndex, SegmentSize, Verified, Verifier};
 
+use super::merge::{Merge, copied};
 use crate::event::LibraryEvent;
 use crate::exclude::Exclusion;
 use crate::held::SMALL_FILE;
 use crate::listed::{Entries, Listed, ListedFiles};
-use crate::path::os_path;
-use crate::sink::attributes::{attributes, warn_of_unset};
+use crate::sink::attributes::{attributes, warn_of_unset, warnings};
 use crate::sink::context::{Context, Nodes};
 use crate::sink::error::SaveError;
 use crate::sink::file::{audit, resume};
@@ -27,6 +27,8 @@ pub(super) struct Tree {
     staging: Staging,
     listed: ListedFiles,
     exclude: Exclusion,
+    /// A directory that is there, into which it goes.
+    merge: Option<Merge>,
     /// Entries that were not handed to the transfer yet; `None` after the last.
     next: Option<Entries>,
     segment_size: SegmentSize,
@@ -36,6 +38,8 @@ pub(super) struct Tree {
     /// Links are made and attributes set.
     complete: bool,
     unset: u64,
+    /// What could not be done at the very end.
+    warnings: Vec<String>,
 }
 
 enum UnderWay {
@@ -52,7 +56,7 @@ fn small(entry: &Entry) -> Option<SmallFile<'_>> {
     }
 }
 
-fn entry_attributes(entry: &Entry) -> Attributes {
+pub(super) fn entry_attributes(entry: &Entry) -> Attributes {
     attributes(entry.mode, entry.mtime_s, entry.mtime_ns)
 }
 
@@ -68,10 +72,13 @@ impl Tree {
         staging: Staging,
         listed: ListedFiles,
         exclude: Exclusion,
+        merge: Option<Merge>,
         segment_size: SegmentSize,
     ) -> Self {
         Self {
             staging,
+            merge,
+            warnings: Vec::new(),
             next: Some(listed.entries()),
             listed,
             exclude,
@@ -88,9 +95,10 @@ impl Tree {
         self.complete
     }
 
-    /// Attributes that could not be set since the last call.
-    pub(super) fn take_unset(&mut self) -> Unset {
-        self.staging.take_unset()
+    /// What could not be done at the very end, a line each.
+    pub(super) fn take_warnings(&mut self) -> Vec<String> {
+        self.warnings.extend(warnings(&self.staging.take_unset()));
+        std::mem::take(&mut self.warnings)
     }
 
     /// Keeps a segment of a file.
@@ -140,6 +148,13 @@ impl Tree {
         path: &Path,
         policy: OverwritePolicy,
     ) -> Result<(), SaveError> {
+        let Self { merge, staging, listed, warnings: told, .. } = self;
+        if let Some(merge) = merge {
+            let mut unset = Unset::default();
+            let merged = merge.finish(staging, listed, own, &mut unset, told);
+            told.extend(warnings(&unset));
+            return merged;
+        }
         self.staging.finish_directory(b"", own)?;
         Ok(self.staging.finish_as(path, policy)?)
     }
@@ -157,6 +172,11 @@ impl Tree {
         for (listed, intact) in batch.into_iter().zip(intact) {
             match listed.entry.kind {
                 EntryKind::Symlink { .. } | EntryKind::HardLink { .. } => {}
+                // It is made where it belongs.
+                EntryKind::Directory if self.merge.is_some() => {}
+                EntryKind::File { size, .. } if self.keeps(listed.number) => {
+                    cx.tally.resumed += size;
+                }
                 EntryKind::Directory => self.staging.directory(&listed.entry.path)?,
                 EntryKind::File { size, .. } if intact => {
                     let Listed { entry, .. } = &listed;
@@ -190,6 +210,11 @@ impl Tree {
             }
         }
         Ok(intact)
+    }
+
+    /// Whether a file is in its place already.
+    fn keeps(&self, number: u64) -> bool {
+        self.merge.as_ref().is_some_and(|merge| merge.keeps(number))
     }
 
     fn want(&mut self, listed: Box<Listed>, cx: &mut Context<'_>) -> Result<(), SaveError> {
@@ -250,6 +275,11 @@ impl Tree {
 
     /// Links, hard ones first, then the attributes of directories.
     fn link_and_set(&mut self, cx: &mut Context<'_>) -> Result<(), SaveError> {
+        if self.merge.is_some() {
+            // Where it all belongs, when it is moved there.
+            self.complete = true;
+            return Ok(());
+        }
         let wanted = |exclude: &Exclusion, path: &[u8]| !exclude.matches(path);
         for symbolic in [false, true] {
             for found in self.listed.entries() {
@@ -274,7 +304,7 @@ impl Tree {
         // Children before parents, or making a child would change its parent's time again.
         for found in self.listed.entries_reversed() {
             let Listed { entry, .. } = found?;
-            if entry.kind == EntryKind::Directory && wanted(&self.exclude, &entry.path) {
+            if entry.kind == EntryKind::Directory && !self.exclude.matches(&entry.path) {
                 self.staging.finish_directory(&entry.path, &entry_attributes(&entry))?;
             }
         }
@@ -297,10 +327,7 @@ impl Tree {
         let EntryKind::File { size, root } = file.kind else { return Ok(()) };
         let copy = SmallFile { path, size, root };
         self.staging.copy_file(&copy, target, &entry_attributes(&file))?;
-        let (path, target) = (os_path(path), os_path(target));
-        let what = "is a copy: the file system took no hard link to";
-        let what = format!("{} {what} {}", path.display(), target.display());
-        (cx.on_event)(LibraryEvent::Warning { what });
+        (cx.on_event)(LibraryEvent::Warning { what: copied(path, target) });
         Ok(())
     }
 

@@ -1,0 +1,381 @@
+//! [`Merge`]: a verified listing brought into a directory that is there.
+//!
+//! First it is seen what stays: each listed file whose place holds a file of its size is hashed, and left
+//! where it is if it has the listed root. Nothing is changed until everything else is whole in the
+//! staging directory. Of what stays, eight bytes a file are kept: by them it is seen at the end that it is
+//! still what was hashed.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use xylem_hash::Hash;
+use xylem_object::listing::{self, Entry, EntryKind};
+use xylem_store::{
+    Attributes, FileKind, FileState, Listing, OutboardFile, SmallFile, Staging, Store, StoreError,
+    Target, Unset,
+};
+use xylem_tree::{NODE_LEN, SegmentSize};
+
+use super::tree::entry_attributes;
+use crate::event::LibraryEvent;
+use crate::exclude::Exclusion;
+use crate::hashing::{self, HashError, Job, Takes, packed_slots};
+use crate::listed::{Entries, Listed, ListedFiles};
+use crate::ours;
+use crate::path::{canonical, os_path};
+use crate::sink::context::Context;
+use crate::sink::error::SaveError;
+use crate::stop::Stop;
+
+/// Files that are hashed together.
+const BATCH: usize = 4_096;
+/// Slots that are cleared in one go.
+const CLEARED: u64 = 4_096;
+/// Paths to be removed that are told.
+const MAX_TOLD: usize = 1_000;
+
+/// See the module's text.
+pub(super) struct Merge {
+    store: Store,
+    target: Target,
+    exclude: Exclusion,
+    segment: SegmentSize,
+    /// By file number: how a file that stays was when it was hashed; 0 for one that does not.
+    kept: Vec<u64>,
+    /// What goes, directories before what is in them.
+    removed: Vec<(Vec<u8>, FileKind)>,
+}
+
+/// A file that may stay.
+struct Candidate {
+    number: u64,
+    root: Hash,
+    mark: u64,
+    job: Job,
+}
+
+/// A file's state in eight bytes, never 0.
+fn mark(state: &FileState) -> u64 {
+    let FileState { size, mtime, ino } = state;
+    let mut bytes = [0; 28];
+    bytes[..8].copy_from_slice(&size.to_le_bytes());
+    bytes[8..16].copy_from_slice(&mtime.secs.to_le_bytes());
+    bytes[16..20].copy_from_slice(&mtime.nanos.to_le_bytes());
+    bytes[20..].copy_from_slice(&ino.to_le_bytes());
+    let hash = xylem_hash::hash(&bytes);
+    let (first, _) = hash.as_bytes().split_first_chunk().unwrap_or((&[0; 8], &[]));
+    u64::from_le_bytes(*first).max(1)
+}
+
+impl Merge {
+    /// Sees what of `listed` is in the directory at `path`, and what else, and changes nothing. `nodes`
+    /// takes the trees of what stays, for serving it.
+    ///
+    /// # Errors
+    /// What can't be merged: a store, a directory in the way of a file, another file system.
+    pub(super) fn plan(
+        store: &Store,
+        path: &Path,
+        listed: &ListedFiles,
+        exclude: &Exclusion,
+        (delete, segment): (bool, SegmentSize),
+        nodes: Option<&OutboardFile>,
+        cx: &mut Context<'_>,
+    ) -> Result<Self, SaveError> {
+        // A medium of tests has no such path; then it has no links either.
+        let place = canonical(path).unwrap_or_else(|_| path.to_path_buf());
+        ours::outside(&**store.medium(), &place)?;
+        let mut merge = Self {
+            store: store.clone(),
+            target: Target::open(store, path)?,
+            exclude: exclude.clone(),
+            segment,
+            kept: vec![0; usize::try_from(listed.totals().files).unwrap_or(usize::MAX)],
+            removed: Vec::new(),
+        };
+        merge.see(listed, delete, nodes, cx)?;
+        if delete {
+            merge.see_what_goes(listed)?;
+            let files = merge.removed.iter().filter(|(_, kind)| *kind != FileKind::Directory);
+            let paths = files.clone().take(MAX_TOLD).map(|(path, _)| os_path(path)).collect();
+            let files = files.count() as u64;
+            if files > 0 {
+                (cx.on_event)(LibraryEvent::Removing { files, paths });
+            }
+        }
+        Ok(merge)
+    }
+
+    /// Whether the file of this number stays as it is.
+    pub(super) fn keeps(&self, number: u64) -> bool {
+        let kept = usize::try_from(number).ok().and_then(|number| self.kept.get(number));
+        kept.is_some_and(|mark| *mark != 0)
+    }
+
+    fn see(
+        &mut self,
+        listed: &ListedFiles,
+        delete: bool,
+        nodes: Option<&OutboardFile>,
+        cx: &mut Context<'_>,
+    ) -> Result<(), SaveError> {
+        let (mut batch, mut elsewhere) = (Vec::new(), Vec::new());
+        let mut names_of_one = HashSet::new();
+        for found in listed.entries() {
+            let found = found?;
+            let Listed { entry, number, slot } = &found;
+            if self.exclude.matches(&entry.path) {
+                continue;
+            }
+            let Some(meta) = self.target.look(&entry.path)? else { continue };
+            let place = self.target.place(&entry.path);
+            match (meta.kind, &entry.kind) {
+                (FileKind::Directory, EntryKind::Directory) => {
+                    if ours::is_ours(&**self.store.medium(), &place)? {
+                        let (path, store) = (place.clone(), place);
+                        return Err(ours::OwnError::InStore { path, store }.into());
+                    }
+                    if self.target.is_elsewhere(&meta) {
+                        elsewhere.push(entry.path.clone());
+                    }
+                }
+                (FileKind::Directory, _) if !delete => self.target.require_empty(&entry.path)?,
+                (FileKind::File, EntryKind::File { size, root }) if meta.size == *size => {
+                    // Two files that were published must not be one file here.
+                    if meta.links > 1 && !names_of_one.insert((meta.dev, meta.ino)) {
+                        continue;
+                    }
+                    let state = FileState::of(&meta);
+                    let takes = packed_slots(*size, self.segment) > 0;
+                    let slot = Some(*slot).filter(|_| takes && nodes.is_some());
+                    let job = Job { path: place, state, slot, segment: self.segment, sums: None };
+                    batch.push(Candidate { number: *number, root: *root, mark: mark(&state), job });
+                }
+                _ => {}
+            }
+            if batch.len() == BATCH {
+                self.hash(std::mem::take(&mut batch), nodes, cx)?;
+            }
+        }
+        self.hash(batch, nodes, cx)?;
+        if !elsewhere.is_empty() {
+            self.require_here(listed, &elsewhere)?;
+        }
+        Ok(())
+    }
+
+    /// Which candidates have their roots.
+    fn hash(
+        &mut self,
+        batch: Vec<Candidate>,
+        nodes: Option<&OutboardFile>,
+        cx: &mut Context<'_>,
+    ) -> Result<(), SaveError> {
+        let (mut wanted, mut jobs) = (Vec::new(), Vec::new());
+        for Candidate { number, root, mark, job } in batch {
+            wanted.push((number, root, mark, (job.slot, job.state.size)));
+            jobs.push(job);
+        }
+        let (medium, stop) = (&**self.store.medium(), Stop::new());
+        let takes = Takes { outboards: nodes, ..Takes::default() };
+        let mut hash = |jobs: &[Job]| hashing::hash_all(medium, jobs, takes, &stop, cx.on_event);
+        let roots: Vec<Option<Hash>> = match hash(&jobs) {
+            Ok(roots) => roots.into_iter().map(Some).collect(),
+            // One that can't be read, or changes, does not stay; the others may.
+            Err(HashError::Store(_)) => jobs
+                .chunks(1)
+                .map(|job| hash(job).ok().and_then(|roots| roots.first().copied()))
+                .collect(),
+            Err(e) => return Err(e.into()),
+        };
+        for ((number, root, mark, (slot, size)), is) in wanted.into_iter().zip(roots) {
+            let kept = usize::try_from(number).ok().and_then(|number| self.kept.get_mut(number));
+            if let (Some(kept), true) = (kept, is == Some(root)) {
+                *kept = mark;
+                if let (Some(_), Some(holdings)) = (nodes, cx.holdings) {
+                    holdings.there(number);
+                }
+            } else if let (Some(nodes), Some(slot)) = (nodes, slot) {
+                // Nothing stays there but the tree of what was published.
+                clear(nodes, slot, packed_slots(size, self.segment))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What has to be put somewhere is on the directory's own file system.
+    fn require_here(&self, listed: &ListedFiles, elsewhere: &[Vec<u8>]) -> Result<(), SaveError> {
+        for found in listed.entries() {
+            let Listed { entry, number, .. } = found?;
+            let stays = match entry.kind {
+                EntryKind::Directory => true,
+                EntryKind::File { .. } => self.keeps(number),
+                _ => false,
+            };
+            let below = |dir: &Vec<u8>| {
+                entry.path.strip_prefix(&**dir).is_some_and(|rest| rest.first() == Some(&b'/'))
+            };
+            if !stays && !self.exclude.matches(&entry.path) && elsewhere.iter().any(below) {
+                return Err(SaveError::Elsewhere(self.target.place(&entry.path)));
+            }
+        }
+        Ok(())
+    }
+
+    fn see_what_goes(&mut self, listed: &ListedFiles) -> Result<(), SaveError> {
+        let mut entries = listed.entries().peekable();
+        let mut has = |path: &[u8]| wanted(&mut entries, path);
+        let (exclude, medium) = (&self.exclude, &**self.store.medium());
+        let mut spares = |path: &[u8], place: &Path, _: FileKind| {
+            let name = path.rsplit(|b| *b == b'/').next().unwrap_or(path);
+            Ok(exclude.matches(path) || listing::is_reserved(name) || ours::is_ours(medium, place)?)
+        };
+        let removed = &mut self.removed;
+        let mut listing = Listing { has: &mut has, spares: &mut spares };
+        let mut found = |path: &[u8], kind| removed.push((path.to_vec(), kind));
+        Ok(self.target.unlisted(&mut listing, &mut found)?)
+    }
+
+    /// Brings everything to its place, when all that was missing is whole in `staging`.
+    ///
+    /// # Errors
+    /// Nothing has been changed where a file that stays is another by now; after any other one
+    /// running it again ends it.
+    pub(super) fn finish(
+        &mut self,
+        staging: &mut Staging,
+        listed: &mut ListedFiles,
+        own: &Attributes,
+        unset: &mut Unset,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), SaveError> {
+        self.target.begin()?;
+        self.require_unchanged(listed)?;
+        while let Some((path, kind)) = self.removed.pop() {
+            self.target.remove(&path, kind)?;
+        }
+        for found in listed.entries() {
+            let Listed { entry, number, .. } = found?;
+            match entry.kind {
+                _ if self.exclude.matches(&entry.path) => {}
+                EntryKind::Directory => self.target.directory(&entry.path)?,
+                EntryKind::File { .. } if self.keeps(number) => {
+                    self.target.set_attributes(&entry.path, &entry_attributes(&entry), unset)?;
+                }
+                EntryKind::File { .. } => staging.move_file(&mut self.target, &entry.path)?,
+                _ => {}
+            }
+        }
+        self.links(staging, listed, warnings)?;
+        // Children before parents, or making a child would change its parent's time again.
+        for found in listed.entries_reversed() {
+            let Listed { entry, .. } = found?;
+            if entry.kind == EntryKind::Directory && !self.exclude.matches(&entry.path) {
+                self.target.finish_directory(&entry.path, &entry_attributes(&entry), unset)?;
+            }
+        }
+        self.target.finish_directory(b"", own, unset)?;
+        Ok(staging.finish_merged()?)
+    }
+
+    fn require_unchanged(&mut self, listed: &ListedFiles) -> Result<(), SaveError> {
+        for found in listed.entries() {
+            let Listed { entry, number, .. } = found?;
+            if !matches!(entry.kind, EntryKind::File { .. }) || !self.keeps(number) {
+                continue;
+            }
+            let now = self.target.look(&entry.path)?;
+            let is =
+                now.filter(|meta| meta.kind == FileKind::File).map(|m| mark(&FileState::of(&m)));
+            let was = usize::try_from(number).ok().and_then(|number| self.kept.get(number));
+            if is.as_ref() != was {
+                return Err(SaveError::ChangedMeanwhile(self.target.place(&entry.path)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Links, hard ones first.
+    fn links(
+        &mut self,
+        staging: &mut Staging,
+        listed: &mut ListedFiles,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), SaveError> {
+        for symbolic in [false, true] {
+            for found in listed.entries() {
+                let Listed { entry, .. } = found?;
+                if self.exclude.matches(&entry.path) {
+                    continue;
+                }
+                match &entry.kind {
+                    EntryKind::Symlink { target } if symbolic => {
+                        staging.move_symlink(&mut self.target, &entry.path, target)?;
+                    }
+                    EntryKind::HardLink { target }
+                        if !symbolic && !self.exclude.matches(target) =>
+                    {
+                        let Some(file) = listed.find(target)?.map(|found| found.entry.clone())
+                        else {
+                            continue;
+                        };
+                        if !self.hard_link(staging, &entry, &file)? {
+                            warnings.push(copied(&entry.path, target));
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn hard_link(
+        &mut self,
+        staging: &mut Staging,
+        entry: &Entry,
+        file: &Entry,
+    ) -> Result<bool, SaveError> {
+        let EntryKind::File { size, root } = file.kind else { return Ok(true) };
+        let copy = SmallFile { path: &entry.path, size, root };
+        let attributes = entry_attributes(file);
+        Ok(staging.move_hard_link(&mut self.target, &copy, &file.path, &attributes)?)
+    }
+}
+
+/// Writes slots as if they never had been.
+fn clear(nodes: &OutboardFile, slot: u64, slots: u64) -> Result<(), StoreError> {
+    let (mut at, zeros) = (slot, vec![0; NODE_LEN * slots.min(CLEARED) as usize]);
+    while at < slot + slots {
+        let piece = &zeros[..NODE_LEN * (slot + slots - at).min(CLEARED) as usize];
+        nodes.file().write_all(piece, at * NODE_LEN as u64)?;
+        at += CLEARED;
+    }
+    Ok(())
+}
+
+/// What is said of a hard link that became a copy.
+pub(super) fn copied(path: &[u8], target: &[u8]) -> String {
+    let (path, target) = (os_path(path), os_path(target));
+    let what = "is a copy: the file system took no hard link to";
+    format!("{} {what} {}", path.display(), target.display())
+}
+
+/// What the listing has under paths that are asked for in order: a directory, or anything else.
+fn wanted(
+    entries: &mut std::iter::Peekable<Entries>,
+    path: &[u8],
+) -> Result<Option<FileKind>, StoreError> {
+    loop {
+        match entries.peek() {
+            Some(Ok(listed)) if listed.entry.path.as_slice() < path => drop(entries.next()),
+            Some(Ok(listed)) if listed.entry.path == path => {
+                let directory = listed.entry.kind == EntryKind::Directory;
+                let kind = if directory { FileKind::Directory } else { FileKind::File };
+                return Ok(Some(kind));
+            }
+            Some(Err(_)) => return entries.next().transpose().map(|_| None),
+            _ => return Ok(None),
+        }
+    }
+}

@@ -1,0 +1,405 @@
+//! [`Target`]: a directory that is there already, into which a staging tree is merged.
+//!
+//! It is first looked at, and nothing is changed; then, when everything that is to come is whole in the
+//! staging directory, each file is moved to its place in one step. Every path is walked one component
+//! at a time through held handles that refuse links: one that stands where a directory has to be is
+//! replaced, never entered. What the listing does not have stays, unless it is removed by name.
+//!
+//! A crash leaves each name with the old file or the new one; what was not moved yet is in the staging
+//! directory, so that doing it all again ends it.
+
+use std::collections::HashSet;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::folders::{Folders, Seen};
+use super::{SmallFile, Staging};
+use crate::atomic::Durability;
+use crate::attributes::{Attributes, Unset, apply, differing};
+use crate::dirs::open_dir;
+use crate::error::StoreError;
+use crate::file::{FileRef, require_regular};
+use crate::medium::{FileKind, Medium, Meta, OpenHow};
+use crate::names::{FolderNames, Visit};
+use crate::store::Store;
+use crate::sweep::{KindOf, MAX_DEPTH, cannot_be_set, os_path, remove_tree};
+
+/// The name in the staging directory of a link that is moved to its place next.
+const NEXT: &str = ".next.xylem-part";
+
+/// Says whether a path below the directory, at this place and of this kind, is to be left alone.
+pub type Spares<'a> = dyn FnMut(&[u8], &Path, FileKind) -> Result<bool, StoreError> + 'a;
+
+/// What the listing has, and what is nobody's to remove.
+pub struct Listing<'a> {
+    /// What it has under a path: a directory, or [`FileKind::File`] for anything else; asked in the
+    /// order of a listing.
+    pub has: &'a mut KindOf<'a>,
+    /// Whether a path, with all below it, is to be left alone.
+    pub spares: &'a mut Spares<'a>,
+}
+
+/// See the module's text. Call order: [`Target::open`] → [`Target::look`], [`Target::unlisted`] →
+/// [`Target::remove`] → [`Target::directory`] and [`Staging::move_file`], parents first →
+/// [`Staging::move_hard_link`] → [`Staging::move_symlink`] → [`Target::finish_directory`] deepest first
+/// → [`Staging::finish_merged`].
+pub struct Target {
+    folders: Folders,
+    device: u64,
+    durability: Durability,
+}
+
+impl std::fmt::Debug for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Target").field("path", &self.folders.path()).finish_non_exhaustive()
+    }
+}
+
+fn in_the_way(path: PathBuf) -> StoreError {
+    let what = "a folder that is not empty stands where a file has to be";
+    StoreError::Unsafe { path, what }
+}
+
+impl Target {
+    /// Opens the directory at `path`.
+    ///
+    /// # Errors
+    /// [`StoreError::Unsafe`] for a link or anything else; the medium's.
+    pub fn open(store: &Store, path: &Path) -> Result<Self, StoreError> {
+        let top = open_dir(&**store.medium(), path)?;
+        let meta = top.metadata(Path::new("."));
+        let meta = meta.map_err(|e| StoreError::from_io("read the metadata", path, None, e))?;
+        let folders = Folders::new(path, top, true);
+        Ok(Self { folders, device: meta.dev, durability: store.durability() })
+    }
+
+    /// Where something lies.
+    #[must_use]
+    pub fn place(&self, path: &[u8]) -> PathBuf {
+        self.folders.full(path)
+    }
+
+    /// What stands under a path; `None` if nothing does, or something else than a directory stands
+    /// above it.
+    ///
+    /// # Errors
+    /// [`StoreError::Collision`] if the file system takes the name for another one; the medium's.
+    pub fn look(&mut self, path: &[u8]) -> Result<Option<Meta>, StoreError> {
+        Ok(self.folders.look(path)?.map(|seen| seen.meta))
+    }
+
+    /// Whether something is on another file system than the directory itself.
+    #[must_use]
+    pub fn is_elsewhere(&self, meta: &Meta) -> bool {
+        meta.dev != self.device
+    }
+
+    /// A file, for reading.
+    ///
+    /// # Errors
+    /// The medium's.
+    pub fn open_file(&mut self, path: &[u8]) -> Result<FileRef, StoreError> {
+        let seen = self.folders.look(path)?;
+        let full = self.folders.full(path);
+        let Some(Seen { dir, name, .. }) = seen else {
+            return Err(StoreError::NotFound { path: full });
+        };
+        let opened = dir.open(name, OpenHow::ReadNoFollow);
+        Ok(FileRef::new(opened.map_err(|e| self.folders.error("open", path, e))?, full))
+    }
+
+    /// A directory may stand where something else has to be only if nothing is in it.
+    ///
+    /// # Errors
+    /// [`StoreError::Unsafe`] if something is; the medium's.
+    pub fn require_empty(&mut self, path: &[u8]) -> Result<(), StoreError> {
+        let Some(dir) = self.folders.existing(path)? else { return Ok(()) };
+        let mut empty = true;
+        dir.for_each_name(Path::new("."), &mut |_, _| empty = false)
+            .map_err(|e| self.folders.error("list", path, e))?;
+        if empty { Ok(()) } else { Err(in_the_way(self.folders.full(path))) }
+    }
+
+    /// Finds what the listing does not have, directories before what is in them. Links are not
+    /// followed, and other file systems not entered.
+    ///
+    /// # Errors
+    /// [`StoreError::Unsafe`] where a directory that is not to be emptied stands in the way of a file;
+    /// the medium's.
+    pub fn unlisted(
+        &self,
+        listing: &mut Listing<'_>,
+        found: &mut dyn FnMut(&[u8], FileKind),
+    ) -> Result<(), StoreError> {
+        let mut search = Search { device: self.device, listing, found };
+        let (top, shown) = (self.folders.top(), self.folders.path());
+        search.directory(&*top, shown, &mut Vec::new(), 0).map(drop)
+    }
+
+    /// From here on it is changed: what was seen is looked at again.
+    ///
+    /// # Errors
+    /// The medium's.
+    pub fn begin(&mut self) -> Result<(), StoreError> {
+        self.folders.close();
+        let (top, here) = (self.folders.top(), Path::new("."));
+        let error = |doing, e| StoreError::from_io(doing, self.folders.path(), None, e);
+        let mode = top.metadata(here).map_err(|e| error("read the metadata", e))?.mode;
+        match if mode & 0o300 == 0o300 { Ok(()) } else { top.set_mode(here, 0o700) } {
+            Err(e) if !cannot_be_set(e.kind()) => Err(error("set the mode", e)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes a file, a link or an empty directory; one that is not empty any more stays.
+    ///
+    /// # Errors
+    /// The medium's.
+    pub fn remove(&mut self, path: &[u8], kind: FileKind) -> Result<(), StoreError> {
+        let Some(Seen { dir, name, .. }) = self.folders.look(path)? else { return Ok(()) };
+        let remove = || match kind {
+            FileKind::Directory => dir.remove_dir(name),
+            _ => dir.remove_file(name),
+        };
+        let mut removed = remove();
+        if removed.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::PermissionDenied)
+            && dir.set_mode(Path::new("."), 0o700).is_ok()
+        {
+            removed = remove();
+        }
+        match removed {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
+            other => other.map_err(|e| self.folders.error("remove", path, e)),
+        }
+    }
+
+    /// Makes a listed directory, in place of a file or link that has its name.
+    ///
+    /// # Errors
+    /// The medium's.
+    pub fn directory(&mut self, path: &[u8]) -> Result<(), StoreError> {
+        if let Some(Seen { dir, name, meta }) = self.folders.look(path)? {
+            if meta.kind == FileKind::Directory {
+                return Ok(());
+            }
+            // As what is written: its directory may have been closed to us.
+            self.folders.parent(path)?;
+            dir.remove_file(name).map_err(|e| self.folders.error("remove", path, e))?;
+        }
+        self.folders.dir(path).map(drop)
+    }
+
+    /// Gives a file that stays the attributes that it should have.
+    ///
+    /// # Errors
+    /// The medium's.
+    pub fn set_attributes(
+        &mut self,
+        path: &[u8],
+        attributes: &Attributes,
+        unset: &mut Unset,
+    ) -> Result<(), StoreError> {
+        let file = self.open_file(path)?;
+        apply(&file, &differing(attributes, &file.metadata()?), unset)
+    }
+
+    /// Sets a directory's attributes, after everything in it is in place; the empty path is the
+    /// directory itself.
+    ///
+    /// # Errors
+    /// The medium's.
+    pub fn finish_directory(
+        &mut self,
+        path: &[u8],
+        attributes: &Attributes,
+        unset: &mut Unset,
+    ) -> Result<(), StoreError> {
+        let Some(dir) = self.folders.existing(path)? else { return Ok(()) };
+        let meta = dir.metadata(Path::new("."));
+        let meta = meta.map_err(|e| self.folders.error("read the metadata", path, e))?;
+        let attributes = differing(attributes, &meta);
+        self.folders.finish(&dir, path, &attributes, self.durability, unset)
+    }
+
+    /// Takes what is `name` in `from`, in place of a file, a link or an empty directory.
+    fn take(&mut self, from: &dyn Medium, name: &Path, path: &[u8]) -> Result<(), StoreError> {
+        let (dir, new) = self.folders.parent(path)?;
+        let there = dir.metadata(new).map(|meta| meta.kind);
+        if matches!(there, Ok(FileKind::Directory)) {
+            dir.remove_dir(new).map_err(|_| in_the_way(self.folders.full(path)))?;
+        }
+        let moved = from.move_to(name, &*dir, new);
+        moved.map_err(|e| self.folders.error("rename to this name", path, e))
+    }
+}
+
+/// A walk that looks for what the listing does not have.
+struct Search<'a, 'b> {
+    device: u64,
+    listing: &'a mut Listing<'b>,
+    found: &'a mut dyn FnMut(&[u8], FileKind),
+}
+
+impl Search<'_, '_> {
+    /// Whether nothing in the directory is to stay.
+    fn directory(
+        &mut self,
+        dir: &dyn Medium,
+        shown: &Path,
+        path: &mut Vec<u8>,
+        depth: usize,
+    ) -> Result<bool, StoreError> {
+        if depth > MAX_DEPTH {
+            return Err(StoreError::Unsafe { path: shown.to_path_buf(), what: "nested too deep" });
+        }
+        let error = |doing, shown: &Path, e| StoreError::from_io(doing, shown, None, e);
+        let names = FolderNames::read(dir, Path::new("."), &mut |_, _| true);
+        let names = names.map_err(|e| error("list", shown, e))?;
+        let (mut empties, mut left, mut blocking) = (true, HashSet::new(), HashSet::new());
+        for visit in (0..names.len()).filter_map(|i| names.get(i)) {
+            let (name, kind) = match visit {
+                Visit::Name(name, kind) => (name, Some(kind)),
+                Visit::Inside(name) => (name, None),
+            };
+            let Some(at) = os_path(name) else {
+                empties = false;
+                continue;
+            };
+            let (shown, len) = (shown.join(at), path.len());
+            if !path.is_empty() {
+                path.push(b'/');
+            }
+            path.extend_from_slice(name);
+            match kind {
+                None if left.remove(name) => {}
+                None => {
+                    let below =
+                        dir.open_dir(at).map_err(|e| error("open the directory", &shown, e))?;
+                    let emptied = self.directory(&*below, &shown, path, depth + 1)?;
+                    empties &= emptied;
+                    if blocking.remove(name) && !emptied {
+                        return Err(in_the_way(shown));
+                    }
+                }
+                Some(kind) => {
+                    let wanted = (self.listing.has)(path)?;
+                    let is_folder = kind == FileKind::Directory;
+                    let mut spared = (self.listing.spares)(path, &shown, kind)?;
+                    if is_folder && !spared {
+                        let meta = dir.metadata(at);
+                        spared = meta.map_err(|e| error("look at", &shown, e))?.dev != self.device;
+                    }
+                    let blocks = wanted == Some(FileKind::File) && is_folder;
+                    if blocks && spared {
+                        return Err(in_the_way(shown));
+                    }
+                    if spared && is_folder {
+                        left.insert(name.to_vec());
+                    }
+                    if blocks {
+                        blocking.insert(name.to_vec());
+                    }
+                    let stays = spared || (wanted.is_some() && !blocks);
+                    empties &= !stays;
+                    if !stays {
+                        (self.found)(path, kind);
+                    }
+                }
+            }
+            path.truncate(len);
+        }
+        Ok(empties)
+    }
+}
+
+impl Staging {
+    /// Moves a finished file of the staging directory to its place.
+    ///
+    /// # Errors
+    /// [`StoreError::Unsafe`] where a directory with something in it stands in its way; the medium's.
+    pub fn move_file(&mut self, target: &mut Target, path: &[u8]) -> Result<(), StoreError> {
+        let (from, name) = self.folders.parent(path)?;
+        target.take(&*from, name, path)
+    }
+
+    /// Makes `copy.path` one more name of the file `first`, which is in its place; where the file
+    /// system takes no such link, a copy. False: it is a copy.
+    ///
+    /// # Errors
+    /// As [`Staging::move_file`], and of [`Staging::copy_of`].
+    pub fn move_hard_link(
+        &mut self,
+        target: &mut Target,
+        copy: &SmallFile<'_>,
+        first: &[u8],
+        attributes: &Attributes,
+    ) -> Result<bool, StoreError> {
+        let Some(old) = target.folders.look(first)? else {
+            return Err(StoreError::NotFound { path: target.folders.full(first) });
+        };
+        require_regular(&target.folders.full(first), &old.meta)?;
+        if let Some(there) = target.folders.look(copy.path)?
+            && (there.meta.ino, there.meta.dev) == (old.meta.ino, old.meta.dev)
+            && old.meta.ino != 0
+        {
+            return Ok(true);
+        }
+        let (top, next) = (self.folders.top(), Path::new(NEXT));
+        match top.remove_file(next) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                return Err(self.folders.error("remove", NEXT.as_bytes(), e));
+            }
+            _ => {}
+        }
+        use io::ErrorKind::{CrossesDevices, PermissionDenied, TooManyLinks, Unsupported};
+        match old.dir.hard_link(old.name, &*top, next) {
+            Ok(()) => target.take(&*top, next, copy.path).map(|()| true),
+            Err(e)
+                if matches!(
+                    e.kind(),
+                    CrossesDevices | PermissionDenied | TooManyLinks | Unsupported
+                ) =>
+            {
+                let source = target.open_file(first)?;
+                self.copy_of(copy, &source, attributes)?;
+                self.move_file(target, copy.path).map(|()| false)
+            }
+            Err(e) => Err(target.folders.error("create the link", copy.path, e)),
+        }
+    }
+
+    /// Makes a symbolic link in its place, unless one that says the same is there.
+    ///
+    /// # Errors
+    /// As [`Staging::move_file`].
+    pub fn move_symlink(
+        &mut self,
+        target: &mut Target,
+        path: &[u8],
+        says: &[u8],
+    ) -> Result<(), StoreError> {
+        let says = os_path(says).ok_or_else(|| self.folders.bad_path(path))?;
+        if let Some(there) = target.folders.look(path)?
+            && there.meta.kind == FileKind::Symlink
+            && there.dir.read_link(there.name).is_ok_and(|is| is == says)
+        {
+            return Ok(());
+        }
+        let (top, next) = (self.folders.top(), Path::new(NEXT));
+        let _ = top.remove_file(next);
+        top.symlink(says, next).map_err(|e| self.folders.error("create the link", path, e))?;
+        target.take(&*top, next, path)
+    }
+
+    /// Everything is in its place: removes the staging directory, and moves the outboards among the
+    /// finished ones, unless there are some.
+    ///
+    /// # Errors
+    /// The medium's. Doing everything again is right.
+    pub fn finish_merged(&mut self) -> Result<(), StoreError> {
+        self.close()?;
+        remove_tree(&**self.store.medium(), self.folders.path())?;
+        self.keep_outboards()
+    }
+}

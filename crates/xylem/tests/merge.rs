@@ -1,0 +1,303 @@
+//! `get --overwrite` into a directory that is there: what was published is made or replaced, what has
+//! not changed moves nothing, and what is the user's stays unless `--delete` takes it.
+#![cfg(unix)]
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use common::{Share, assert_exit, file, finish, get, get_json, noise, stderr, text, xylem};
+use serde_json::Value;
+
+fn meta(path: &Path) -> fs::Metadata {
+    fs::symlink_metadata(path).unwrap()
+}
+
+fn tree_sum(path: &Path) -> String {
+    let mut command = xylem(&path.with_extension("no-store"));
+    command.args(["sum", "--no-names", "--tree"]).arg(path);
+    String::from_utf8(finish(command).stdout).unwrap().trim().to_owned()
+}
+
+/// All events of a `get`.
+fn events(store: &Path, arguments: &[&str]) -> (Option<i32>, Vec<Value>) {
+    let mut command = xylem(store);
+    command.args(["--json", "get"]).args(arguments);
+    let output = finish(command);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let events = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    (output.status.code(), events)
+}
+
+/// A tree, where it was fetched to, and two stores.
+struct Pair {
+    _dir: tempfile::TempDir,
+    source: PathBuf,
+    ours: PathBuf,
+    store: PathBuf,
+    away: PathBuf,
+    into: PathBuf,
+    outside: PathBuf,
+}
+
+impl Pair {
+    /// The first version, fetched.
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let source = at("tree");
+        fs::create_dir_all(source.join("sub/deep")).unwrap();
+        fs::create_dir_all(source.join("empty")).unwrap();
+        file(&source, "big", &noise(700_000, 1));
+        file(&source, "small", &noise(2_000, 2));
+        file(&source, "sub/changes", &noise(90_000, 3));
+        file(&source, "sub/deep/stays", &noise(100_001, 4));
+        file(&source, "sub/goes", b"old");
+        fs::hard_link(source.join("small"), source.join("sub/small-too")).unwrap();
+        symlink("small", source.join("link")).unwrap();
+        let (into, outside) = (at("into"), at("outside"));
+        fs::create_dir(&into).unwrap();
+        fs::create_dir(&outside).unwrap();
+        file(&outside, "precious", b"precious");
+        let pair = Self {
+            ours: into.join("tree"),
+            store: at("store"),
+            away: at("away"),
+            _dir: dir,
+            source,
+            into,
+            outside,
+        };
+        let share = pair.share();
+        assert_exit(&get(&pair.away, &[&share.ticket, "-o", text(&pair.into)]), 0);
+        assert_eq!(tree_sum(&pair.ours), tree_sum(&pair.source));
+        pair
+    }
+
+    fn share(&self) -> Share {
+        Share::start(&self.source, &self.store)
+    }
+
+    /// What the publisher makes of it.
+    fn second_version(&self) {
+        file(&self.source, "sub/changes", &noise(90_000, 5));
+        file(&self.source, "sub/new", &noise(30_000, 6));
+        fs::create_dir(self.source.join("later")).unwrap();
+        fs::remove_file(self.source.join("sub/goes")).unwrap();
+        fs::remove_file(self.source.join("link")).unwrap();
+        symlink("big", self.source.join("link")).unwrap();
+        fs::hard_link(self.source.join("big"), self.source.join("later/big-too")).unwrap();
+    }
+}
+
+#[test]
+fn it_merges_and_what_has_not_changed_moves_nothing() {
+    let pair = Pair::new();
+    let Pair { ours, away, into, .. } = &pair;
+    let big = meta(&ours.join("big")).ino();
+    let stays = meta(&ours.join("sub/deep/stays"));
+    // What the user does meanwhile: files of their own, and another mode and time.
+    file(ours, "mine", b"mine");
+    fs::create_dir(ours.join("sub/my-folder")).unwrap();
+    file(ours, "sub/my-folder/notes", b"notes");
+    fs::set_permissions(ours.join("big"), fs::Permissions::from_mode(0o600)).unwrap();
+    fs::File::options()
+        .write(true)
+        .open(ours.join("sub/deep/stays"))
+        .unwrap()
+        .set_modified(std::time::SystemTime::UNIX_EPOCH)
+        .unwrap();
+    pair.second_version();
+    let share = pair.share();
+    let (code, done) = get_json(away, &[&share.ticket, "-o", text(into), "--overwrite"]);
+    assert_eq!((code, &done["fetched"]), (Some(0), &120_000.into()), "{done}");
+    assert_eq!(done["path"], text(ours));
+    assert_eq!(fs::read(ours.join("mine")).unwrap(), b"mine");
+    assert_eq!(fs::read(ours.join("sub/my-folder/notes")).unwrap(), b"notes");
+    assert_eq!(fs::read(ours.join("sub/goes")).unwrap(), b"old");
+    let now = meta(&ours.join("sub/deep/stays"));
+    assert_eq!((meta(&ours.join("big")).ino(), now.ino()), (big, stays.ino()));
+    assert_eq!(now.mtime(), stays.mtime());
+    assert_eq!(meta(&ours.join("big")).mode(), meta(&pair.source.join("big")).mode());
+    assert_eq!(meta(&ours.join("later/big-too")).ino(), big);
+    assert!(!into.join(".tree.xylem-part").exists());
+    // It is what was published, but for what is the user's.
+    for path in ["mine", "sub/my-folder/notes", "sub/goes"] {
+        fs::remove_file(ours.join(path)).unwrap();
+    }
+    fs::remove_dir(ours.join("sub/my-folder")).unwrap();
+    let parent = meta(&pair.source.join("sub"));
+    let time = fs::File::open(ours.join("sub")).unwrap();
+    time.set_modified(parent.modified().unwrap()).unwrap();
+    let time = fs::File::open(ours).unwrap();
+    time.set_modified(meta(&pair.source).modified().unwrap()).unwrap();
+    assert_eq!(tree_sum(ours), tree_sum(&pair.source));
+
+    // Once more: nothing at all.
+    let (code, done) = get_json(away, &[&share.ticket, "-o", text(into), "--overwrite"]);
+    assert_eq!((code, &done["fetched"]), (Some(0), &0.into()), "{done}");
+}
+
+#[test]
+fn delete_removes_what_was_not_published_and_nothing_else() {
+    let pair = Pair::new();
+    let Pair { ours, away, into, outside, .. } = &pair;
+    pair.second_version();
+    fs::create_dir_all(ours.join("mine/below")).unwrap();
+    file(ours, "mine/below/a", b"a");
+    file(ours, "mine/b", b"b");
+    file(ours, "sub/c.keep", b"excluded");
+    file(ours, ".d.xylem-part", b"unfinished");
+    symlink(outside, ours.join("sub/way-out")).unwrap();
+    let inner = ours.join("inner-store");
+    drop(Share::start(&outside.join("precious"), &inner));
+    let share = pair.share();
+    let arguments = [&share.ticket, "-o", text(into), "--delete", "--exclude", "*.keep"];
+    assert_exit(&get(away, &arguments), 2); // --delete belongs to --overwrite
+    assert!(ours.join("mine/b").exists());
+    let arguments = [&arguments[..], &["--overwrite"]].concat();
+    let (code, events) = events(away, &arguments);
+    assert_eq!(code, Some(0), "{events:?}");
+    let removing: Vec<_> = events.iter().filter(|e| e["event"] == "removing").collect();
+    assert_eq!(removing[0]["files"], 4, "{events:?}");
+    let paths = ["mine/b", "mine/below/a", "sub/goes", "sub/way-out"];
+    let mut told: Vec<&str> =
+        removing[0]["paths"].as_array().unwrap().iter().map(|p| p.as_str().unwrap()).collect();
+    told.sort_unstable();
+    assert_eq!(told, paths);
+    assert!(!ours.join("mine").exists() && meta(outside).is_dir());
+    for path in paths {
+        assert!(ours.join(path).symlink_metadata().is_err(), "{path}");
+    }
+    assert_eq!(fs::read(outside.join("precious")).unwrap(), b"precious");
+    assert_eq!(fs::read(ours.join("sub/c.keep")).unwrap(), b"excluded");
+    assert!(ours.join(".d.xylem-part").exists() && inner.join("keys/publisher").exists());
+    fs::remove_dir_all(inner).unwrap();
+    fs::remove_file(ours.join(".d.xylem-part")).unwrap();
+    fs::remove_file(ours.join("sub/c.keep")).unwrap();
+    // Told to people as well.
+    file(ours, "one-more", b"");
+    let mut command = xylem(away);
+    command.args(["-v", "get", "--overwrite", "--delete", &share.ticket, "-o", text(into)]);
+    let said = finish(command);
+    assert_exit(&said, 0);
+    let said = stderr(&said);
+    assert!(said.contains("Removes 1 file that the publication does not have"), "{said}");
+    assert!(said.contains("removes one-more"), "{said}");
+    assert_eq!(tree_sum(ours), tree_sum(&pair.source));
+}
+
+#[test]
+fn links_are_replaced_and_never_entered() {
+    let pair = Pair::new();
+    let Pair { ours, away, into, outside, .. } = &pair;
+    for more in [&[][..], &["--delete"]] {
+        fs::remove_dir_all(ours.join("sub")).unwrap();
+        fs::create_dir_all(outside.join("deep")).unwrap();
+        file(outside, "changes", b"outside");
+        file(outside, "deep/stays", &noise(100_001, 4));
+        symlink(outside, ours.join("sub")).unwrap();
+        fs::remove_file(ours.join("small")).unwrap();
+        symlink(outside.join("precious"), ours.join("small")).unwrap();
+        let share = pair.share();
+        let arguments = [&[&*share.ticket, "-o", text(into), "--overwrite"], more].concat();
+        assert_exit(&get(away, &arguments), 0);
+        assert!(meta(&ours.join("sub")).is_dir() && meta(&ours.join("small")).is_file());
+        assert_eq!(fs::read(outside.join("changes")).unwrap(), b"outside");
+        assert_eq!(fs::read(outside.join("precious")).unwrap(), b"precious");
+        assert_eq!(fs::read_dir(outside).unwrap().count(), 3);
+        assert_eq!(tree_sum(ours), tree_sum(&pair.source));
+    }
+}
+
+#[test]
+fn a_folder_in_the_way_is_told_before_anything_changes() {
+    let pair = Pair::new();
+    let Pair { ours, away, into, .. } = &pair;
+    pair.second_version();
+    let share = pair.share();
+    fs::remove_file(ours.join("small")).unwrap();
+    fs::remove_file(ours.join("sub/small-too")).unwrap();
+    fs::create_dir(ours.join("small")).unwrap();
+    file(ours, "small/notes", b"notes");
+    let before = tree_sum(ours);
+    let arguments = [&*share.ticket, "-o", text(into), "--overwrite"];
+    let refused = get(away, &arguments);
+    assert_exit(&refused, 4);
+    assert!(stderr(&refused).contains("small: refused: a folder that is not empty"));
+    assert_eq!(tree_sum(ours), before, "nothing was changed");
+    // What nobody may remove is not removed for it either.
+    let store = ours.join("small/store");
+    drop(Share::start(&ours.join("big"), &store));
+    assert_exit(&get(away, &[&arguments[..], &["--delete"]].concat()), 4);
+    assert!(store.join("keys/publisher").exists() && ours.join("small/notes").exists());
+    fs::remove_dir_all(store).unwrap();
+    assert_exit(&get(away, &[&arguments[..], &["--delete"]].concat()), 0);
+    assert_eq!(tree_sum(ours), tree_sum(&pair.source));
+    // An empty one is nobody's loss.
+    fs::remove_file(ours.join("sub/new")).unwrap();
+    fs::create_dir(ours.join("sub/new")).unwrap();
+    assert_exit(&get(away, &arguments), 0);
+    assert_eq!(tree_sum(ours), tree_sum(&pair.source));
+}
+
+#[test]
+fn a_store_is_not_merged_into() {
+    let pair = Pair::new();
+    let Pair { ours, away, into, .. } = &pair;
+    file(&pair.source, "sub/deep/stays", b"of the publisher");
+    let share = pair.share();
+    let store = ours.join("sub/deep");
+    fs::remove_dir_all(&store).unwrap();
+    drop(Share::start(&ours.join("big"), &store));
+    for more in [&[][..], &["--delete"]] {
+        let arguments = [&[&*share.ticket, "-o", text(into), "--overwrite"], more].concat();
+        let refused = get(away, &arguments);
+        assert_exit(&refused, 2);
+        assert!(stderr(&refused).contains("xylem store"), "{}", stderr(&refused));
+    }
+    let arguments = ["-o", text(into), "--overwrite", "--delete", "--exclude", "sub/deep"];
+    assert_exit(&get(away, &[&[&*share.ticket], &arguments[..]].concat()), 0);
+    assert!(store.join("keys/publisher").exists() && !store.join("stays").exists());
+}
+
+/// A part of a file never has the file's name, unless somebody says so.
+#[test]
+fn a_range_has_a_name_of_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let content = noise(100_000, 1);
+    let film = file(dir.path(), "film", &content);
+    let share = Share::start(&film, &dir.path().join("store"));
+    let away = dir.path().join("away");
+    let into = dir.path().join("into");
+    fs::create_dir(&into).unwrap();
+    let mut command = xylem(&away);
+    command.current_dir(&into).args(["get", &share.ticket, "--range", "1000..3K"]);
+    assert_exit(&finish(command), 0);
+    let (code, done) = get_json(&away, &[&share.ticket, "-o", text(&into), "--range", "90K.."]);
+    assert_eq!(code, Some(0));
+    assert_eq!(done["path"], text(&into.join("film.92160-100000.part")));
+    assert!(!into.join("film").exists());
+    assert_eq!(fs::read(into.join("film.1000-3072.part")).unwrap(), content[1000..3072]);
+    let named = into.join("named");
+    assert_exit(&get(&away, &[&share.ticket, "-o", text(&named), "--range", "..5"]), 0);
+    assert_eq!(fs::read(named).unwrap(), content[..5]);
+}
+
+/// `-o newdir/` makes the folder, and none above it.
+#[test]
+fn a_folder_that_is_named_with_a_slash_is_made() {
+    let dir = tempfile::tempdir().unwrap();
+    let film = file(dir.path(), "film", b"film");
+    let share = Share::start(&film, &dir.path().join("store"));
+    let away = dir.path().join("away");
+    let place = |name: &str| format!("{}/{name}", text(dir.path()));
+    assert_exit(&get(&away, &[&share.ticket, "-o", &place("new/")]), 0);
+    assert_eq!(fs::read(dir.path().join("new/film")).unwrap(), b"film");
+    let refused = get(&away, &[&share.ticket, "-o", &place("a/b/")]);
+    assert_exit(&refused, 2);
+    assert!(!dir.path().join("a").exists());
+    assert_exit(&get(&away, &[&share.ticket, "-o", &place("film/")]), 2);
+}
