@@ -136,6 +136,52 @@ fn a_killed_update_goes_on_where_it_was() {
     assert!(resumed >= 3_900_000, "{done}");
 }
 
+/// Of a directory's files, those that have not changed move nothing, and of the others what changed
+/// moves, whether the old ones are replaced or lie elsewhere.
+#[test]
+fn files_of_a_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let tree = |at: &Path, files: &[(&str, &[u8])]| {
+        fs::create_dir_all(at.join("sub")).unwrap();
+        files.iter().for_each(|(name, content)| drop(file(at, name, content)));
+    };
+    let (a, b, c) = (noise(3_000_000, 20), noise(2_000_000, 21), noise(1_000_000, 22));
+    let shifted = [b"x", &a[..]].concat();
+    let mut changed = c.clone();
+    changed[500_000] ^= 1;
+    let old = [("a", &a[..]), ("b", &b), ("sub/c", &c), ("small", b"old"), ("same", b"same")];
+    let new =
+        [("a", &shifted[..]), ("b", &b), ("sub/c", &changed), ("small", b"new"), ("same", b"same")];
+    tree(&dir.join("new"), &new);
+    let share = Share::start(&dir.join("new"), &dir.join("there"));
+    let whole: u64 = new.iter().map(|(_, content)| content.len() as u64).sum();
+    let check = |out: &Path, done: &serde_json::Value| {
+        for (name, content) in new {
+            assert!(fs::read(out.join(name)).unwrap() == content, "{name}");
+        }
+        let (fetched, _) = moved(done);
+        assert_eq!(done["bytes"], whole);
+        assert!(fetched <= 4 * 8192, "{done}");
+    };
+
+    let (elsewhere, out) = (dir.join("elsewhere"), dir.join("out"));
+    tree(&elsewhere, &old);
+    let like = text(&elsewhere);
+    let arguments = [&share.ticket, "--like", like, "--no-serve", "-o", text(&out)];
+    let (code, done) = get_json(&dir.join("here"), &arguments);
+    assert_eq!(code, Some(0), "{done}");
+    check(&out, &done);
+    assert!(fs::read(elsewhere.join("a")).unwrap() == a, "it stays as it was");
+
+    let over = dir.join("over");
+    tree(&over, &old);
+    let arguments = [&share.ticket, "--overwrite", "--no-serve", "-o", text(&over)];
+    let (code, done) = get_json(&dir.join("another"), &arguments);
+    assert_eq!(code, Some(0), "{done}");
+    check(&over, &done);
+}
+
 /// The file in a store that holds the list of what was shared.
 fn list_in(store: &Path) -> PathBuf {
     let objects = fs::read_dir(store.join("objects")).unwrap();

@@ -178,7 +178,7 @@ impl FileSink {
 }
 
 /// What is missing is fetched, all of it.
-fn fetch_all(start: Start, cx: &mut Context<'_>) -> Result<(), SaveError> {
+pub(super) fn fetch_all(start: Start, cx: &mut Context<'_>) -> Result<(), SaveError> {
     let Start { id, root, geometry, verifier, have } = start;
     let wanted = std::iter::once(0..geometry.segments());
     Ok(cx.transfer.add_object(id, root, geometry, wanted, have.ranges(), Some(verifier))?)

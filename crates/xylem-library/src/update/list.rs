@@ -10,7 +10,7 @@ use xylem_tree::{Segment, SegmentSet, Verified};
 
 /// Without the list for this long after it was asked for, or after a piece of it came, the file is
 /// fetched without: who has all else need not have it.
-const PATIENCE: Duration = Duration::from_secs(3);
+pub(crate) const LIST_PATIENCE: Duration = Duration::from_secs(3);
 
 /// The list of one file.
 pub(crate) struct List {
@@ -41,7 +41,7 @@ impl List {
         transfer.add_object(ObjectId::Sums, sums.root, geometry, [all.clone()], [], None)?;
         let mut missing = SegmentSet::new(all.end);
         missing.insert_range(all);
-        Ok(Some(Self { bytes: vec![0; len as usize], missing, late_at: now + PATIENCE }))
+        Ok(Some(Self { bytes: vec![0; len as usize], missing, late_at: now + LIST_PATIENCE }))
     }
 
     /// Keeps a piece.
@@ -50,7 +50,7 @@ impl List {
         if let Some(place) = rest.and_then(|rest| rest.get_mut(..segment.content.len())) {
             place.copy_from_slice(&segment.content);
             self.missing.remove(segment.index.0);
-            self.late_at = now + PATIENCE;
+            self.late_at = now + LIST_PATIENCE;
         }
     }
 

@@ -6,7 +6,7 @@
 //! still what was hashed.
 
 use std::collections::HashSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use xylem_hash::Hash;
 use xylem_object::listing::{self, Entry, EntryKind};
@@ -104,6 +104,11 @@ impl Merge {
             }
         }
         Ok(merge)
+    }
+
+    /// Where a file of the listing lies, if it does.
+    pub(super) fn place(&self, path: &[u8]) -> PathBuf {
+        self.target.place(path)
     }
 
     /// Whether the file of this number stays as it is.
