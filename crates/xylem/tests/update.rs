@@ -174,9 +174,11 @@ fn files_of_a_directory() {
     check(&out, &done);
     assert!(fs::read(elsewhere.join("a")).unwrap() == a, "it stays as it was");
 
-    let over = dir.join("over");
+    // Into a folder that is there it goes under its own name.
+    let folder = dir.join("folder");
+    let over = folder.join("new");
     tree(&over, &old);
-    let arguments = [&share.ticket, "--overwrite", "--no-serve", "-o", text(&over)];
+    let arguments = [&share.ticket, "--overwrite", "--no-serve", "-o", text(&folder)];
     let (code, done) = get_json(&dir.join("another"), &arguments);
     assert_eq!(code, Some(0), "{done}");
     check(&over, &done);
