@@ -38,6 +38,7 @@ pub mod packets;
 pub mod peers;
 pub mod produce;
 pub mod publication;
+pub mod sums;
 pub mod template;
 pub mod ticket;
 
@@ -51,6 +52,7 @@ pub use manifest::{
 pub use naming::ObjectId;
 pub use produce::{Packets, produce};
 pub use publication::{Answer, Publication, PublicationError, Source};
+pub use sums::Sums;
 pub use template::SegmentTemplate;
 pub use ticket::{Ticket, TicketError};
 
