@@ -115,6 +115,9 @@ pub fn get(
     }
     let mut summary = fetch_ticket(&mut fetch, manifest, options, &store, stop, on_event)?;
     summary.elapsed = started.elapsed();
+    if summary.fetched > 0 && options.save.range.is_none() {
+        fetch.tell_fetched(summary.fetched);
+    }
     tracing::info!(root = %summary.root, fetched = summary.fetched, elapsed = ?summary.elapsed, "fetched");
     if options.serve.as_ref().is_some_and(|serve| serve.seed) {
         seed(&mut fetch, &mut summary, stop, on_event)?;

@@ -26,6 +26,7 @@
 //! # Ok::<(), naming::PrefixError>(())
 //! ```
 
+pub mod fetched;
 pub mod growing;
 pub mod have;
 pub mod keys;
