@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use xylem_hash::Hash;
 use xylem_object::find::{self, FindId, VOUCH_LEN};
 use xylem_object::{Answer, Manifest, Publication, PublisherId};
 use xylem_packet::{Interest, Name, NameRef};
@@ -143,6 +144,11 @@ impl Publications {
         Self { vouch: Some(vouch), ..Self::default() }
     }
 
+    /// Whether who asks for this root over a link to `link_key` is answered, with whatever name it has.
+    pub fn finds(&self, root: &Hash, link_key: &[u8; 32]) -> bool {
+        self.finds.contains_key(&FindId::new(root, link_key))
+    }
+
     /// Also answers who asks for it by its root over a link to `link_key`, for which its publisher
     /// may `vouch`. Not of files that grow: what they were has no root of its own any more.
     pub fn add_find(
@@ -157,7 +163,7 @@ impl Publications {
         let asked = FindId::new(&publication.manifest().root, link_key);
         let manifest = publication.manifest_packet();
         if let Ok(packet) = asked.packet(&find::Answer { vouch, manifest }) {
-            self.finds.insert(asked, (id, packet));
+            self.finds.entry(asked).or_insert((id, packet));
         }
     }
 

@@ -17,7 +17,7 @@ const MAX_WAIT: Duration = Duration::from_secs(2);
 /// A peer that has not answered by then does not know the question, or does not want to.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long others may take to come up once somebody has said that it does not have this.
-const REFUSED: Duration = Duration::from_secs(2);
+const REFUSED: Duration = Duration::from_millis(500);
 
 const NOT_VOUCHED: &str =
     "somebody else answers there: the ticket's publisher does not vouch for its key";

@@ -236,7 +236,7 @@ fn bind(
 
 impl At {
     /// Writes down what is served here, and says it.
-    fn shared(&self, path: &Path, content: &Content) -> Event {
+    fn shared(&self, path: &Path, content: &Content, twin: bool) -> Event {
         let (prefix, manifest) = content.newest();
         let mut ticket = Ticket {
             publisher: content.signed_by().unwrap_or(self.publisher),
@@ -250,9 +250,9 @@ impl At {
         tracing::info!(root = %manifest.root, size = manifest.size, "sharing");
         let port = self.listen.first().map(SocketAddr::port);
         record::keep_ticket(&self.store, path, &ticket, port);
-        // The first exchange tells the rest. A file that grows is found by its name alone: it has another
-        // root soon.
-        if !matches!(content, Content::Growing(_)) {
+        // The first exchange tells the rest. Found by name alone are a file that grows, which has another
+        // root soon, and a `twin`: its root has another name here already.
+        if !matches!(content, Content::Growing(_)) && !twin {
             // Who has signed what was fetched vouches for no key of ours.
             ticket.link_key = ticket.link_key.filter(|_| content.signed_by().is_some());
             ticket.name = ticket.name.filter(|_| self.named);

@@ -95,7 +95,9 @@ impl<'a> Server<'a> {
         content: Content,
     ) -> Result<(PublicationId, Event), ShareError> {
         engine.serve(content.publication().prefix().parent())?;
-        let shared = self.at.shared(path, &content);
+        let root = content.publication().manifest().root;
+        let twin = self.publications.finds(&root, &self.at.link_key);
+        let shared = self.at.shared(path, &content, twin);
         // A ticket need not have our link's key: whoever has one knows whose publication it is.
         let signed_by = content.signed_by();
         engine.answer_knock(&signed_by.unwrap_or(self.at.publisher).0);
