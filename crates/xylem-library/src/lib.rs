@@ -40,6 +40,8 @@ pub mod publish;
 pub mod registry;
 pub mod served;
 
+mod update;
+
 pub mod held;
 pub mod sink;
 

@@ -190,6 +190,7 @@ fn fetch_ticket(
         files: tally.files,
         fetched: tally.fetched,
         resumed: tally.resumed,
+        reused: tally.reused,
         peers: fetch.bytes_by_peer(),
         served: fetch.swarm().as_ref().map_or(0, Swarm::served),
         ..GetSummary::new(manifest.root)
@@ -266,7 +267,7 @@ fn fill(
         if sink.is_done() {
             return Ok(Next::Done);
         }
-        look.report((tally.resumed + tally.fetched).min(tally.total), tally.total);
+        look.report((tally.resumed + tally.reused + tally.fetched).min(tally.total), tally.total);
         Ok(Next::Wait(again))
     })?;
     Ok(())

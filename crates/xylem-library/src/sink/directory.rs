@@ -6,6 +6,7 @@
 
 mod merge;
 mod tree;
+mod updates;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -31,6 +32,7 @@ use crate::path::os_path;
 use crate::save::SaveOptions;
 use merge::Merge;
 use tree::Tree;
+use updates::Updates;
 
 /// Files that are named to the caller before they are fetched.
 const MAX_NAMED: usize = 1_000;
@@ -41,6 +43,7 @@ pub(super) struct DirectorySink {
     to: Destination,
     exclude: Exclusion,
     delete: bool,
+    like: Vec<PathBuf>,
     store: Store,
     /// The listing while it comes.
     listing: Option<Partial>,
@@ -61,6 +64,7 @@ impl DirectorySink {
             to,
             exclude,
             delete: options.delete,
+            like: options.like.clone(),
             store: store.clone(),
             listing: None,
             tree: None,
@@ -103,10 +107,10 @@ impl DirectorySink {
         let mut contents = Vec::new();
         for found in listed.entries() {
             let Listed { entry, .. } = found?;
-            check_name_here(&entry.path)?;
             if self.exclude.matches(&entry.path) {
                 continue;
             }
+            check_name_here(&entry.path)?;
             match &entry.kind {
                 EntryKind::File { size, .. } => {
                     cx.tally.total += size;
@@ -135,7 +139,8 @@ impl DirectorySink {
         }
         let merge = self.merge(&staging, &listed, cx)?;
         let (exclude, segment) = (self.exclude.clone(), self.manifest.segment);
-        self.tree = Some(Tree::new(staging, listed, exclude, merge, segment));
+        let updates = Updates::new(&self.manifest, &self.like, &self.store);
+        self.tree = Some(Tree::new(staging, listed, exclude, merge, segment, updates));
         Ok(())
     }
 
@@ -230,6 +235,10 @@ impl Sink for DirectorySink {
                 cx.tally.fetched += segment.content.len() as u64;
                 tree.segment(number, segment)
             }
+            (ObjectId::Sums, Some(tree)) => {
+                tree.list(&segment, cx);
+                Ok(())
+            }
             _ => Ok(()),
         }
     }
@@ -247,6 +256,7 @@ impl Sink for DirectorySink {
     fn complete(&mut self, object: ObjectId, cx: &mut Context<'_>) -> Result<(), SaveError> {
         match (object, &mut self.tree) {
             (ObjectId::File(number), Some(tree)) => tree.complete(number, cx),
+            (ObjectId::Sums, Some(tree)) => tree.lists_are_here(cx),
             (ObjectId::Root, None) => {
                 let Some(mut listing) = self.listing.take() else { return Ok(()) };
                 let path = self.store.object_path(&self.manifest.root, Part::Listing);
@@ -268,8 +278,7 @@ impl Sink for DirectorySink {
             self.flush_at = cx.now + FLUSH_EVERY;
             tree.flush()?;
         }
-        tree.poll(cx)?;
-        Ok(None)
+        tree.poll(cx)
     }
 
     fn is_done(&self) -> bool {

@@ -70,6 +70,7 @@ fn events() -> Vec<Event> {
         files: 1,
         fetched: 1,
         resumed: 0,
+        reused: 0,
         elapsed: Duration::from_millis(500),
         already_complete: false,
         peers: vec![PeerBytes { peer: peer(), bytes: 1 }],

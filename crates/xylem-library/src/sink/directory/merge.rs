@@ -6,7 +6,7 @@
 //! still what was hashed.
 
 use std::collections::HashSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use xylem_hash::Hash;
 use xylem_object::listing::{self, Entry, EntryKind};
@@ -19,7 +19,7 @@ use xylem_tree::{NODE_LEN, SegmentSize};
 use super::tree::entry_attributes;
 use crate::event::LibraryEvent;
 use crate::exclude::Exclusion;
-use crate::hashing::{self, HashError, Job, packed_slots};
+use crate::hashing::{self, HashError, Job, Takes, packed_slots};
 use crate::listed::{Entries, Listed, ListedFiles};
 use crate::ours;
 use crate::path::{canonical, os_path};
@@ -106,6 +106,11 @@ impl Merge {
         Ok(merge)
     }
 
+    /// Where a file of the listing lies, if it does.
+    pub(super) fn place(&self, path: &[u8]) -> PathBuf {
+        self.target.place(path)
+    }
+
     /// Whether the file of this number stays as it is.
     pub(super) fn keeps(&self, number: u64) -> bool {
         let kept = usize::try_from(number).ok().and_then(|number| self.kept.get(number));
@@ -148,7 +153,7 @@ impl Merge {
                     let state = FileState::of(&meta);
                     let takes = packed_slots(*size, self.segment) > 0;
                     let slot = Some(*slot).filter(|_| takes && nodes.is_some());
-                    let job = Job { path: place, state, slot, segment: self.segment };
+                    let job = Job { path: place, state, slot, segment: self.segment, sums: None };
                     batch.push(Candidate { number: *number, root: *root, mark: mark(&state), job });
                 }
                 _ => {}
@@ -177,7 +182,8 @@ impl Merge {
             jobs.push(job);
         }
         let (medium, stop) = (&**self.store.medium(), Stop::new());
-        let mut hash = |jobs: &[Job]| hashing::hash_all(medium, jobs, nodes, &stop, cx.on_event);
+        let takes = Takes { outboards: nodes, ..Takes::default() };
+        let mut hash = |jobs: &[Job]| hashing::hash_all(medium, jobs, takes, &stop, cx.on_event);
         let roots: Vec<Option<Hash>> = match hash(&jobs) {
             Ok(roots) => roots.into_iter().map(Some).collect(),
             // One that can't be read, or changes, does not stay; the others may.
