@@ -27,7 +27,7 @@ pub(crate) struct Note {
     pub(crate) version: Option<u64>,
     /// A ticket for it: the one that it was fetched with, or else our own.
     pub(crate) ticket: Option<String>,
-    /// What was left out of a fetched directory (`--exclude`).
+    /// What was left out of a directory when it was fetched, or shared (`--exclude`).
     pub(crate) excluded: Vec<String>,
 }
 
@@ -97,7 +97,8 @@ impl Record {
     }
 }
 
-/// Writes down that `key` is shared as what `manifest` says, under `version`.
+/// Writes down that `key` is shared as what `manifest` says, under `version`, without what matches
+/// `excluded`.
 ///
 /// # Errors
 /// The store's.
@@ -106,14 +107,14 @@ pub(crate) fn shared(
     key: &[u8],
     manifest: &Manifest,
     state: FileState,
-    version: u64,
+    (version, excluded): (u64, Vec<String>),
     before: Option<&Record>,
     now: UnixTime,
 ) -> Result<(), StoreError> {
     // A ticket for the same content stays: it may name others who have it.
     let same = before.filter(|r| r.root == manifest.root);
     let ticket = same.and_then(|r| r.note.ticket.clone());
-    let note = Note { version: Some(version), ticket, excluded: Vec::new() };
+    let note = Note { version: Some(version), ticket, excluded };
     keep(store, &known(key, manifest, state, Origin::Shared, &note, now))
 }
 

@@ -108,7 +108,7 @@ pub(crate) struct GetArgs {
     #[arg(long, conflicts_with = "overwrite")]
     rename: bool,
 
-    /// Leave out what matches, from a directory; can be repeated
+    /// Leave out what matches, from a directory, with the rules of .gitignore; can be repeated
     #[arg(long, value_name = "GLOB")]
     exclude: Vec<String>,
 

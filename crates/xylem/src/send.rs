@@ -13,6 +13,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::PathBuf;
 use std::time::Duration;
+use xylem_library::Selection;
 use xylem_node::mail::{Mail, SendOptions, send};
 use xylem_node::{PeerUri, ShareOptions};
 
@@ -97,7 +98,7 @@ pub(crate) fn run(args: SendArgs, common: &Common, out: &mut Out) -> Result<Exit
             paths: vec![args.what.clone()],
             name: args.name.as_deref().map(parse_name).transpose()?,
             key_file: None,
-            portable: false,
+            selection: Selection::default(),
             listen: links(&args.listen)?,
             certificate: None,
             plain: Vec::new(),

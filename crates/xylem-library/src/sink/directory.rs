@@ -104,7 +104,7 @@ impl DirectorySink {
         for found in listed.entries() {
             let Listed { entry, .. } = found?;
             check_name_here(&entry.path)?;
-            if self.exclude.matches(&entry.path) {
+            if self.exclude.leaves_out(&entry) {
                 continue;
             }
             match &entry.kind {
@@ -115,7 +115,7 @@ impl DirectorySink {
                         contents.push(ListedSize { path: os_path(&entry.path), size: *size });
                     }
                 }
-                EntryKind::HardLink { target } if self.exclude.matches(target) => {
+                EntryKind::HardLink { target } if self.exclude.matches(target, false) => {
                     let (path, target) = (os_path(&entry.path), os_path(target));
                     let why = SkipReason::TargetExcluded(target);
                     (cx.on_event)(LibraryEvent::Skipped { path, why });
@@ -186,7 +186,7 @@ impl WantedKinds<'_> {
         {
             Some(found) => {
                 let Listed { entry, .. } = found?;
-                let wanted = !self.exclude.matches(&entry.path);
+                let wanted = !self.exclude.leaves_out(&entry);
                 Ok(kind(&entry).filter(|_| wanted))
             }
             None => Ok(None),

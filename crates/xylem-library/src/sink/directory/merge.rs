@@ -124,7 +124,7 @@ impl Merge {
         for found in listed.entries() {
             let found = found?;
             let Listed { entry, number, slot } = &found;
-            if self.exclude.matches(&entry.path) {
+            if self.exclude.leaves_out(&entry) {
                 continue;
             }
             let Some(meta) = self.target.look(&entry.path)? else { continue };
@@ -214,7 +214,7 @@ impl Merge {
             let below = |dir: &Vec<u8>| {
                 entry.path.strip_prefix(&**dir).is_some_and(|rest| rest.first() == Some(&b'/'))
             };
-            if !stays && !self.exclude.matches(&entry.path) && elsewhere.iter().any(below) {
+            if !stays && !self.exclude.leaves_out(&entry) && elsewhere.iter().any(below) {
                 return Err(SaveError::Elsewhere(self.target.place(&entry.path)));
             }
         }
@@ -225,9 +225,11 @@ impl Merge {
         let mut entries = listed.entries().peekable();
         let mut has = |path: &[u8]| wanted(&mut entries, path);
         let (exclude, medium) = (&self.exclude, &**self.store.medium());
-        let mut spares = |path: &[u8], place: &Path, _: FileKind| {
+        let mut spares = |path: &[u8], place: &Path, kind: FileKind| {
             let name = path.rsplit(|b| *b == b'/').next().unwrap_or(path);
-            Ok(exclude.matches(path) || listing::is_reserved(name) || ours::is_ours(medium, place)?)
+            Ok(exclude.matches(path, kind == FileKind::Directory)
+                || listing::is_reserved(name)
+                || ours::is_ours(medium, place)?)
         };
         let removed = &mut self.removed;
         let mut listing = Listing { has: &mut has, spares: &mut spares };
@@ -256,7 +258,7 @@ impl Merge {
         for found in listed.entries() {
             let Listed { entry, number, .. } = found?;
             match entry.kind {
-                _ if self.exclude.matches(&entry.path) => {}
+                _ if self.exclude.leaves_out(&entry) => {}
                 EntryKind::Directory => self.target.directory(&entry.path)?,
                 EntryKind::File { .. } if self.keeps(number) => {
                     self.target.set_attributes(&entry.path, &entry_attributes(&entry), unset)?;
@@ -269,7 +271,7 @@ impl Merge {
         // Children before parents, or making a child would change its parent's time again.
         for found in listed.entries_reversed() {
             let Listed { entry, .. } = found?;
-            if entry.kind == EntryKind::Directory && !self.exclude.matches(&entry.path) {
+            if entry.kind == EntryKind::Directory && !self.exclude.leaves_out(&entry) {
                 self.target.finish_directory(&entry.path, &entry_attributes(&entry), unset)?;
             }
         }
@@ -304,7 +306,7 @@ impl Merge {
         for symbolic in [false, true] {
             for found in listed.entries() {
                 let Listed { entry, .. } = found?;
-                if self.exclude.matches(&entry.path) {
+                if self.exclude.leaves_out(&entry) {
                     continue;
                 }
                 match &entry.kind {
@@ -312,7 +314,7 @@ impl Merge {
                         staging.move_symlink(&mut self.target, &entry.path, target)?;
                     }
                     EntryKind::HardLink { target }
-                        if !symbolic && !self.exclude.matches(target) =>
+                        if !symbolic && !self.exclude.matches(target, false) =>
                     {
                         let Some(file) = listed.find(target)?.map(|found| found.entry.clone())
                         else {

@@ -167,7 +167,7 @@ impl Tree {
         if batch.is_empty() {
             self.next = None;
         }
-        batch.retain(|listed| !self.exclude.matches(&listed.entry.path));
+        batch.retain(|listed| !self.exclude.leaves_out(&listed.entry));
         let intact = self.intact(&batch)?;
         for (listed, intact) in batch.into_iter().zip(intact) {
             match listed.entry.kind {
@@ -280,7 +280,7 @@ impl Tree {
             self.complete = true;
             return Ok(());
         }
-        let wanted = |exclude: &Exclusion, path: &[u8]| !exclude.matches(path);
+        let wanted = |exclude: &Exclusion, path: &[u8]| !exclude.matches(path, false);
         for symbolic in [false, true] {
             for found in self.listed.entries() {
                 let Listed { entry, .. } = found?;
@@ -304,7 +304,7 @@ impl Tree {
         // Children before parents, or making a child would change its parent's time again.
         for found in self.listed.entries_reversed() {
             let Listed { entry, .. } = found?;
-            if entry.kind == EntryKind::Directory && !self.exclude.matches(&entry.path) {
+            if entry.kind == EntryKind::Directory && !self.exclude.leaves_out(&entry) {
                 self.staging.finish_directory(&entry.path, &entry_attributes(&entry))?;
             }
         }
