@@ -85,6 +85,6 @@ mod tests {
         }
         assert!(out("build", true) && out("d.tmp", true) && out("d.tmp/x", false));
         assert!(!Exclusion::none().matches(b"s.tmp", false));
-        assert!(Exclusion::new(&["a[".to_owned()]).is_err());
+        assert!(Exclusion::new(&["a{".to_owned()]).is_err());
     }
 }
