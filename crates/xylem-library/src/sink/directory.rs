@@ -4,6 +4,7 @@
 //! wanted, once against what an earlier run left, once to fetch, then for the links, and backwards for
 //! the attributes of directories. Memory is what is under way.
 
+mod copies;
 mod merge;
 mod tree;
 
@@ -29,6 +30,7 @@ use crate::held::Holdings;
 use crate::listed::{Entries, Listed, ListedError, ListedFiles};
 use crate::path::os_path;
 use crate::save::SaveOptions;
+use copies::Copies;
 use merge::Merge;
 use tree::Tree;
 
@@ -135,8 +137,24 @@ impl DirectorySink {
         }
         let merge = self.merge(&staging, &listed, cx)?;
         let (exclude, segment) = (self.exclude.clone(), self.manifest.segment);
-        self.tree = Some(Tree::new(staging, listed, exclude, merge, segment));
+        let copies = self.copies(&listed, merge.as_ref(), cx)?;
+        let mut tree = Tree::new(staging, listed, exclude, merge, segment);
+        tree.use_copies(copies);
+        self.tree = Some(tree);
         Ok(())
+    }
+
+    /// Files that are missing and lie elsewhere in the directory that is there: renamed ones.
+    fn copies(
+        &self,
+        listed: &ListedFiles,
+        merge: Option<&Merge>,
+        cx: &mut Context<'_>,
+    ) -> Result<Copies, SaveError> {
+        let places = if merge.is_some() { vec![self.to.path.clone()] } else { Vec::new() };
+        let stays = |number| merge.is_some_and(|merge| merge.keeps(number));
+        let missing = |l: &Listed| !stays(l.number) && !self.exclude.leaves_out(&l.entry);
+        Copies::find(self.store.medium(), &places, listed, &missing, cx.on_event)
     }
 
     /// What is there already, where a directory is and may be changed.

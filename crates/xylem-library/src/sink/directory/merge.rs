@@ -19,13 +19,12 @@ use xylem_tree::{NODE_LEN, SegmentSize};
 use super::tree::entry_attributes;
 use crate::event::LibraryEvent;
 use crate::exclude::Exclusion;
-use crate::hashing::{self, HashError, Job, packed_slots};
+use crate::hashing::{self, Job, packed_slots};
 use crate::listed::{Entries, Listed, ListedFiles};
 use crate::ours;
 use crate::path::{canonical, os_path};
 use crate::sink::context::Context;
 use crate::sink::error::SaveError;
-use crate::stop::Stop;
 
 /// Files that are hashed together.
 const BATCH: usize = 4_096;
@@ -176,17 +175,8 @@ impl Merge {
             wanted.push((number, root, mark, (job.slot, job.state.size)));
             jobs.push(job);
         }
-        let (medium, stop) = (&**self.store.medium(), Stop::new());
-        let mut hash = |jobs: &[Job]| hashing::hash_all(medium, jobs, nodes, &stop, cx.on_event);
-        let roots: Vec<Option<Hash>> = match hash(&jobs) {
-            Ok(roots) => roots.into_iter().map(Some).collect(),
-            // One that can't be read, or changes, does not stay; the others may.
-            Err(HashError::Store(_)) => jobs
-                .chunks(1)
-                .map(|job| hash(job).ok().and_then(|roots| roots.first().copied()))
-                .collect(),
-            Err(e) => return Err(e.into()),
-        };
+        let medium = &**self.store.medium();
+        let roots = hashing::hash_each(medium, &jobs, nodes, cx.on_event)?;
         for ((number, root, mark, (slot, size)), is) in wanted.into_iter().zip(roots) {
             let kept = usize::try_from(number).ok().and_then(|number| self.kept.get_mut(number));
             if let (Some(kept), true) = (kept, is == Some(root)) {

@@ -9,6 +9,7 @@ use xylem_object::listing::{Entry, EntryKind};
 use xylem_store::{Attributes, OverwritePolicy, Partial, SmallFile, Staging, StoreError, Unset};
 use xylem_tree::{Geometry, Segment, SegmentIndex, SegmentSize, Verified, Verifier};
 
+use super::copies::Copies;
 use super::merge::{Merge, copied};
 use crate::event::LibraryEvent;
 use crate::exclude::Exclusion;
@@ -29,6 +30,8 @@ pub(super) struct Tree {
     exclude: Exclusion,
     /// A directory that is there, into which it goes.
     merge: Option<Merge>,
+    /// Whole files that lie elsewhere on this machine.
+    copies: Copies,
     /// Entries that were not handed to the transfer yet; `None` after the last.
     next: Option<Entries>,
     segment_size: SegmentSize,
@@ -78,6 +81,7 @@ impl Tree {
         Self {
             staging,
             merge,
+            copies: Copies::default(),
             warnings: Vec::new(),
             next: Some(listed.entries()),
             listed,
@@ -88,6 +92,11 @@ impl Tree {
             complete: false,
             unset: 0,
         }
+    }
+
+    /// Takes files that lie elsewhere on this machine from there.
+    pub(super) fn use_copies(&mut self, copies: Copies) {
+        self.copies = copies;
     }
 
     /// Whether every file is there, links are made and attributes set.
@@ -231,6 +240,13 @@ impl Tree {
             self.staging.write_small(&file, &[empty], &entry_attributes(entry))?;
             is_whole(number, cx);
             return Ok(());
+        }
+        if let Some(source) = self.copies.get(&root) {
+            let copy = SmallFile { path: &entry.path, size, root };
+            if self.staging.copy_of(&copy, &source, &entry_attributes(entry)).is_ok() {
+                cx.tally.resumed += size;
+                return Ok(());
+            }
         }
         let under_way = if small(entry).is_some() {
             let wanted = std::iter::once(0..geometry.segments());
