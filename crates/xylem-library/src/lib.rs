@@ -17,6 +17,8 @@ mod time;
 mod disk;
 mod path;
 
+pub mod reachable;
+
 mod exclude;
 mod ours;
 mod portable;

@@ -1,52 +1,62 @@
-//! Which addresses a ticket should name.
+//! Which addresses of this machine others are told of: the interfaces' where it listens on all of them.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
-/// At most this many addresses go into a ticket: each costs the person who pastes it.
-const MAX_ADDRESSES: usize = 12;
+use if_addrs::get_if_addrs;
+use xylem_library::reachable::{Choice, OwnAddress, choose};
+use xylem_object::ticket::{Address, MAX_ADDRESSES};
 
-/// Expands wildcard addresses into those of the interfaces, the ones most likely to be reached
-/// from elsewhere first. Loopback is named only where it was asked for or nothing else is there.
-pub(crate) fn advertised(bound: &[SocketAddr]) -> Vec<SocketAddr> {
-    let mut addresses = Vec::new();
-    for address in bound {
-        if address.ip().is_unspecified() {
-            let same_family = |ip: &IpAddr| ip.is_ipv4() == address.is_ipv4();
-            let mut ips: Vec<IpAddr> =
-                interface_addresses().into_iter().filter(same_family).collect();
-            ips.sort_by_key(|ip| rank(*ip));
-            addresses.extend(ips.into_iter().map(|ip| SocketAddr::new(ip, address.port())));
-        } else {
-            addresses.push(*address);
-        }
-    }
-    let outside = addresses.iter().any(|a| !a.ip().is_loopback());
-    let asked = |a: &SocketAddr| bound.contains(a);
-    addresses.retain(|a| !outside || !a.ip().is_loopback() || asked(a));
-    addresses.dedup();
+use crate::event::Event;
+
+/// What tickets say: first what was announced by hand, then [`offered`]. Also the event that tells it.
+pub(crate) fn of_tickets(announce: &[Address], bound: &[SocketAddr]) -> (Vec<Address>, Event) {
+    let (own, Choice { left_out, .. }) = offered(bound);
+    let mut addresses = announce.to_vec();
+    addresses.extend(own.into_iter().map(Address::Ip).filter(|own| !announce.contains(own)));
     addresses.truncate(MAX_ADDRESSES);
-    addresses
+    (addresses.clone(), Event::Reachable { addresses, left_out })
 }
 
-fn interface_addresses() -> Vec<IpAddr> {
-    let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
-    interfaces.into_iter().map(|i| i.ip()).filter(|ip| !is_link_local(*ip)).collect()
+/// As [`offered`], the addresses alone.
+pub(crate) fn advertised(bound: &[SocketAddr]) -> Vec<SocketAddr> {
+    offered(bound).0
 }
 
-/// Link-local IPv6 needs a zone that another machine would not share.
-fn is_link_local(ip: IpAddr) -> bool {
-    match ip {
-        IpAddr::V4(v4) => v4.is_link_local(),
-        IpAddr::V6(v6) => (v6.segments()[0] & 0xffc0) == 0xfe80,
+/// Expands wildcard addresses into those of the interfaces, the ones most likely to be reached from
+/// elsewhere first; also says which interfaces they are of, and which are left out. Addresses that
+/// were asked for stay as they are.
+pub(crate) fn offered(bound: &[SocketAddr]) -> (Vec<SocketAddr>, Choice) {
+    let (all, named): (Vec<SocketAddr>, Vec<SocketAddr>) =
+        bound.iter().partition(|address| address.ip().is_unspecified());
+    let listens = |ip: &IpAddr| all.iter().any(|address| address.is_ipv4() == ip.is_ipv4());
+    let mut choice = Choice::default();
+    if !all.is_empty() {
+        let interfaces = get_if_addrs().unwrap_or_default().into_iter().map(|of| {
+            let (ip, up) = (of.ip(), of.is_oper_up());
+            OwnAddress { interface: of.name, ip, up }
+        });
+        choice = choose(interfaces.filter(|own| listens(&own.ip)).collect(), &routed());
     }
+    let mut addresses = named;
+    for own in &choice.named {
+        let ports = all.iter().filter(|address| address.is_ipv4() == own.ip.is_ipv4());
+        addresses.extend(ports.map(|address| SocketAddr::new(own.ip, address.port())));
+    }
+    (addresses, choice)
 }
 
-fn rank(ip: IpAddr) -> u8 {
-    match ip {
-        ip if ip.is_loopback() => 2,
-        IpAddr::V4(v4) if v4.is_private() => 1,
-        _ => 0,
-    }
+/// Where packets to the whole network would leave from. The addresses are of documentation (RFC 5737,
+/// RFC 3849), which only a default route leads to, and a socket that is connected sends nothing.
+fn routed() -> Vec<IpAddr> {
+    let source = |any: IpAddr, to: IpAddr| {
+        let socket = UdpSocket::bind((any, 0)).ok()?;
+        socket.connect((to, 9)).ok()?;
+        Some(socket.local_addr().ok()?.ip())
+    };
+    let v4 = source(Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::new(203, 0, 113, 1).into());
+    let documentation = Ipv6Addr::new(0x2001, 0xdb8, 0xffff, 0, 0, 0, 0, 1);
+    let v6 = source(Ipv6Addr::UNSPECIFIED.into(), documentation.into());
+    [v4, v6].into_iter().flatten().collect()
 }
 
 #[cfg(test)]
@@ -63,6 +73,6 @@ mod tests {
     fn a_wildcard_becomes_interfaces_with_the_port() {
         let named = advertised(&["0.0.0.0:4001".parse().unwrap()]);
         assert!(!named.is_empty());
-        assert!(named.iter().all(|a| a.port() == 4001 && !a.ip().is_unspecified()));
+        assert!(named.iter().all(|a| a.port() == 4001 && a.is_ipv4() && !a.ip().is_unspecified()));
     }
 }

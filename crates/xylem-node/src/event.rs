@@ -2,10 +2,12 @@
 
 use std::net::SocketAddr;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use xylem_hash::Hash;
+use xylem_library::reachable::LeftOut;
 use xylem_library::{LibraryEvent, json};
 use xylem_link::Level;
+use xylem_object::ticket::Address;
 use xylem_object::{PublisherId, Ticket};
 use xylem_packet::Name;
 
@@ -45,6 +47,14 @@ pub enum Event {
         plain: Vec<SocketAddr>,
         /// Face URIs of carriers for the encrypted link; a ticket does not name them.
         carriers: Vec<FaceAddress>,
+    },
+    /// Where tickets say that this share can be reached.
+    Reachable {
+        /// The most likely first.
+        #[serde(serialize_with = "texts")]
+        addresses: Vec<Address>,
+        /// Addresses of interfaces that are not named.
+        left_out: Vec<LeftOut>,
     },
     /// A node or a share listens there.
     Listening {
@@ -139,6 +149,10 @@ pub enum Event {
     /// Something happened with mail.
     #[serde(untagged)]
     Mail(MailEvent),
+}
+
+fn texts<S: Serializer>(all: &[Address], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(all.iter().map(ToString::to_string))
 }
 
 impl Event {

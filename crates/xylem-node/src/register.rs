@@ -136,11 +136,11 @@ impl Registrar {
         }
     }
 
-    /// A face is down.
-    pub(crate) fn went_down(&mut self, face: FaceId) {
+    /// A face is down, or never came up.
+    pub(crate) fn went_down(&mut self, face: FaceId, why: &str, on_event: &mut dyn FnMut(Event)) {
         if let Some(via) = self.via.iter_mut().find(|via| via.face == face) {
             via.state = State::Away;
-            via.registered = false;
+            via.warn(&format!("cannot be reached ({why})"), on_event);
         }
     }
 

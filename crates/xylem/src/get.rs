@@ -26,13 +26,13 @@ use xylem_object::Ticket;
 ///
 /// The result appears under its final name only when it is complete; until then its verified
 /// pieces are kept beside it, and the same command goes on from there. The last line on standard
-/// output is what `xylem sum` prints for the result.
+/// output is what `xylem sum` prints for a file, and `xylem sum --tree` for a directory.
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
     "Examples:
   xylem get xylem:...                          into this directory, under its own name
   xylem get xylem:... -o films/                into that directory
-  xylem get xylem:... -o - | tar x             verified bytes in order, to a pipe
+  xylem get xylem:... -o - | tar x             a .tar that was shared, as its verified bytes come
   xylem get xylem:... --from 192.0.2.7:7000    from that peer only
   xylem get xylem:... --from udp://192.0.2.7   through an NDN forwarder
   xylem get xylem:... --seed                   and serve it to others until Ctrl-C
@@ -43,7 +43,8 @@ use xylem_object::Ticket;
   xylem get xylem:... --overwrite --delete     and remove what it does not have any more
   xylem get --follow xylem:... -o app.log      a file that still grows, written as it comes
   xylem get --follow xylem:... -o - | grep E   the same, to a pipe
-  xylem get /alice/film --publisher 3d40...    by name, newest version, signed by that key
+  xylem get /alice/film --publisher alice      by name, newest version, signed by somebody whom
+                                               `xylem inbox people` lists, or 64 hex digits
   xylem get /lab/data --insecure --from tcp://192.0.2.7   whatever that forwarder finds
 
 ",
@@ -216,7 +217,7 @@ pub(crate) fn run(args: GetArgs, common: &Common, out: &mut Out) -> Result<Exit,
     if args.ticket.starts_with('/') || args.ticket.starts_with("ndn:") {
         return by_name(args, output, &stop, common, out);
     }
-    if args.insecure || args.trust.believe() != Believe::Nobody {
+    if args.insecure || args.trust.is_given() {
         let what =
             "a ticket says whose it is: --publisher, --key, --trust and --insecure are for names";
         return Err(Failure::new(Exit::Usage, what));
@@ -315,7 +316,7 @@ fn by_name(
     common: &Common,
     out: &mut Out,
 ) -> Result<Exit, Failure> {
-    let believe = args.trust.believe();
+    let believe = args.trust.believe(common)?;
     if believe == Believe::Nobody && !args.insecure {
         let what = "whom to believe? give --publisher, --key or --trust; or --insecure, to take \
                     whatever comes";

@@ -3,6 +3,7 @@
 use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
 use crate::output::Out;
+use crate::publisher::{self, PublisherRow};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use xylem_library::keys::{KeyEntry, KeyKind, Keyring};
@@ -39,7 +40,7 @@ enum KeyCommand {
         #[arg(long = "type", value_name = "TYPE", default_value = "ed25519")]
         kind: KeyKind,
     },
-    /// List the keys
+    /// List the keys, and say which publisher `xylem share` signs as (what `--publisher` takes)
     List,
     /// Write a key, secret and all, to a file that only you can read
     Export {
@@ -81,6 +82,11 @@ pub(crate) fn run(args: KeyArgs, common: &Common, out: &mut Out) -> Result<Exit,
         KeyCommand::List => {
             for entry in keyring.list()? {
                 show(&entry, out)?;
+            }
+            if let Some(own) = publisher::own(&common.store()?)? {
+                let key = &own.to_string();
+                out.json(&PublisherRow { key })?;
+                out.note(&format!("What `xylem share` publishes here is signed by {key}"));
             }
         }
         KeyCommand::Export { key, output } => {

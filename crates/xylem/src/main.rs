@@ -20,6 +20,7 @@ mod output;
 mod peek;
 mod ping;
 mod process_usage;
+mod publisher;
 mod put;
 mod scrub;
 mod send;

@@ -82,7 +82,7 @@ pub(crate) struct AtArgs {
 }
 
 /// Runs `xylem peek`.
-pub(crate) fn run(args: PeekArgs, _common: &Common, out: &mut Out) -> Result<Exit, Failure> {
+pub(crate) fn run(args: PeekArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
     if args.payload {
         not_with_json(out, "--payload")?;
     }
@@ -92,7 +92,7 @@ pub(crate) fn run(args: PeekArgs, _common: &Common, out: &mut Out) -> Result<Exi
         })
     });
     let name = parse_name(&args.name)?;
-    let policy = args.trust.believe().policy()?;
+    let policy = args.trust.believe(common)?.policy()?;
     let hints = args.hint.iter().map(|hint| parse_name(hint));
     let question = Question {
         can_be_prefix: args.prefix,

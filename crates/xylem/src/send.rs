@@ -16,6 +16,7 @@ use std::time::Duration;
 use xylem_library::Selection;
 use xylem_node::mail::{Mail, SendOptions, send};
 use xylem_node::{PeerUri, ShareOptions};
+use xylem_object::ticket::Address;
 
 /// Longest note that is looked at; a message holds a little less.
 const MAX_NOTE: u64 = 1 << 16;
@@ -70,6 +71,16 @@ pub(crate) struct SendArgs {
     )]
     listen: Vec<LinkAt>,
 
+    /// How this machine is reached from elsewhere, as for `share`; can be repeated
+    #[arg(
+        long,
+        value_name = "HOST:PORT",
+        env = "XYLEM_ANNOUNCE",
+        hide_env_values = true,
+        value_delimiter = ','
+    )]
+    announce: Vec<Address>,
+
     /// Name to publish under, as for `share`
     #[arg(long = "as", value_name = "NAME")]
     name: Option<String>,
@@ -100,6 +111,7 @@ pub(crate) fn run(args: SendArgs, common: &Common, out: &mut Out) -> Result<Exit
             key_file: None,
             selection: Selection::default(),
             listen: links(&args.listen)?,
+            announce: args.announce,
             certificate: None,
             plain: Vec::new(),
             via: Vec::new(),

@@ -261,6 +261,76 @@ mod tests {
         assert_eq!(read("[mailbox]\nenabled = false").unwrap().mailbox, None);
     }
 
+    const SAMPLE: &str = include_str!("../../../packaging/config.toml");
+
+    /// The sample with each setting in force that it has behind a `#`.
+    fn sample_in_force() -> String {
+        let setting = |line: &str| line.starts_with(|c: char| c.is_ascii_lowercase() || c == '[');
+        let line = |line| match str::strip_prefix(line, "#") {
+            Some(rest) if setting(rest) => rest,
+            _ => line,
+        };
+        SAMPLE.lines().map(line).collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn the_sample_is_what_runs_without_one() {
+        assert_eq!(format!("{:?}", read(SAMPLE)), format!("{:?}", read("")));
+        let usual = NodeConfig::new(PathBuf::from("/s"));
+        let shown = read(&sample_in_force()).unwrap();
+        assert_eq!((shown.max_faces, shown.idle), (usual.max_faces, usual.idle));
+        assert_eq!((shown.cs_packets, shown.cs_bytes), (usual.cs_packets, usual.cs_bytes));
+        assert_eq!(shown.cs_directory_bytes, usual.cs_directory_bytes);
+        assert_eq!((shown.pit_capacity, shown.multicast), (usual.pit_capacity, usual.multicast));
+        assert_eq!(shown.pit_quota, Some(usual.pit_capacity / 4 * 3));
+        assert_eq!(shown.mailbox, Some(MailboxConfig::default()));
+    }
+
+    /// The patterns are exhaustive: a new setting does not compile before it stands here, and does not
+    /// pass before it stands in the sample.
+    #[test]
+    fn the_sample_has_every_setting() {
+        macro_rules! all {
+            ($table:expr, $kind:ident { $($field:ident),* }) => {{
+                let $kind { $($field),* } = $table;
+                $(assert!($field.is_some(), "{} is missing", stringify!($field));)*
+                ($($field),*)
+            }};
+        }
+        let text = sample_in_force().replace("localhop = false", "localhop = true");
+        let FileTable { node, mailbox } = toml::from_str(&text).unwrap();
+        let (multicast, management, route, strategy, ..) = all!(
+            node.unwrap(),
+            NodeTable {
+                multicast,
+                management,
+                route,
+                strategy,
+                listen,
+                connect,
+                shape,
+                max_faces,
+                idle_seconds,
+                interests_per_second,
+                pit_quota,
+                pit_capacity,
+                tls_certificate,
+                tls_key,
+                cs_packets,
+                cs_bytes,
+                cs_directory,
+                cs_directory_bytes,
+                regions
+            }
+        );
+        all!(multicast.unwrap(), MulticastTable { enabled, group, interfaces });
+        all!(management.unwrap(), ManagementTable { localhop, anchors });
+        let RouteTable { prefix: _, to: _, cost } = route.unwrap().remove(0);
+        assert_eq!(cost, Some(10));
+        let StrategyTable { prefix: _, strategy: _ } = strategy.unwrap().remove(0);
+        all!(mailbox.unwrap(), MailboxTable { enabled, each, mailboxes, bytes, days });
+    }
+
     #[test]
     fn an_empty_file_gives_the_usual_values() {
         let config = read("").unwrap();

@@ -17,6 +17,7 @@ use std::time::Duration;
 use xylem_library::Selection;
 use xylem_library::follow::{FollowOptions, Input};
 use xylem_node::{Event, HostPort, NDN_PORT, Peer, PeerUri, ShareOptions};
+use xylem_object::ticket::Address;
 
 /// Shares files and directories from where they are; prints a ticket for each and serves until Ctrl-C
 ///
@@ -34,6 +35,7 @@ use xylem_node::{Event, HostPort, NDN_PORT, Peer, PeerUri, ShareOptions};
   xylem share a.iso b.iso photos/           several at once, a ticket for each
   xylem share photos/ --as /alice/photos    under a name of your own
   xylem share film.mkv --listen 7000        on a port of your own, all interfaces
+  xylem share film.mkv --announce me.example.org:7000   that a router forwards to this machine
   xylem share film.mkv --plain              for NDN software too, unencrypted, on port 6363
   xylem share film.mkv --via unix:///run/nfd/nfd.sock   through an NDN forwarder
   xylem share film.mkv > ticket.txt         the ticket alone in a file
@@ -114,6 +116,17 @@ pub(crate) struct ShareArgs {
     )]
     listen: Vec<LinkAt>,
 
+    /// How this machine is reached from elsewhere, HOST:PORT: a port that a router forwards, a name
+    /// that DNS knows. The ticket names it first; can be repeated
+    #[arg(
+        long,
+        value_name = "HOST:PORT",
+        env = "XYLEM_ANNOUNCE",
+        hide_env_values = true,
+        value_delimiter = ','
+    )]
+    announce: Vec<Address>,
+
     /// PEM file with the certificate that TLS shows [default: one made up for this run]
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
@@ -177,6 +190,7 @@ pub(crate) fn run(args: ShareArgs, common: &Common, out: &mut Out) -> Result<Exi
         key_file: args.key,
         selection,
         listen: links(&args.listen)?,
+        announce: args.announce,
         certificate: args.tls_cert.zip(args.tls_key),
         plain,
         via: peers(&args.via)?,

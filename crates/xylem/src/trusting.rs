@@ -1,5 +1,8 @@
 //! The flags that say whose packets are believed.
 
+use crate::cli::Common;
+use crate::exit::Failure;
+use crate::publisher::look_up;
 use clap::Args;
 use std::path::PathBuf;
 use xylem_node::client::{Believe, KeyFile};
@@ -12,8 +15,10 @@ pub(crate) struct TrustArgs {
     #[arg(long, value_name = "TYPE:FILE")]
     key: Option<KeyFile>,
 
-    /// Believe what this publisher signed: 64 hexadecimal digits, an Ed25519 key
-    #[arg(long, value_name = "HEXKEY", conflicts_with = "key")]
+    /// Believe what this publisher signed: 64 hexadecimal digits, as `xylem key list` and `xylem
+    /// share -v` print them; a ticket or card of theirs; a name of `xylem inbox people`; or a file
+    /// with such a key, ticket or card
+    #[arg(long, value_name = "WHO", conflicts_with = "key")]
     publisher: Option<String>,
 
     /// Believe what the key of this NDN certificate signed under its owner's name; can be repeated
@@ -23,16 +28,22 @@ pub(crate) struct TrustArgs {
 
 impl TrustArgs {
     /// Whom the flags name.
-    pub(crate) fn believe(&self) -> Believe {
+    pub(crate) fn believe(&self, common: &Common) -> Result<Believe, Failure> {
         if let Some(key) = &self.key {
-            return Believe::Key(key.clone());
+            return Ok(Believe::Key(key.clone()));
         }
         if let Some(publisher) = &self.publisher {
-            return Believe::Publisher(publisher.clone());
+            let publisher = look_up(publisher, &common.store()?)?;
+            return Ok(Believe::Publisher(publisher.to_string()));
         }
-        match self.trust.is_empty() {
+        Ok(match self.trust.is_empty() {
             true => Believe::Nobody,
             false => Believe::Certificates(self.trust.clone()),
-        }
+        })
+    }
+
+    /// Whether any flag names somebody.
+    pub(crate) fn is_given(&self) -> bool {
+        self.key.is_some() || self.publisher.is_some() || !self.trust.is_empty()
     }
 }

@@ -7,6 +7,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -73,12 +74,65 @@ fn a_share_waits_for_a_node_that_is_not_there_yet() {
     let source = file(dir.path(), "source", &noise(10_000, 3));
     let socket = format!("unix://{}", dir.path().join("node.sock").display());
     let share = Share::with(&source, &dir.path().join("store"), &["--via", &socket]);
+    // It is told once, however often it is tried again, and the link serves meanwhile.
+    common::until("trouble", || !share.told("trouble").is_empty());
+    let by_link = dir.path().join("by-link");
+    assert_exit(&get(&dir.path().join("s"), &[&share.ticket, "-o", text(&by_link)]), 0);
+    let told = share.told("trouble");
+    let what = told[0]["what"].as_str().unwrap();
+    assert!(told.len() == 1 && what.contains(&socket), "{told:?}");
+    assert!(what.contains("cannot be reached") && what.ends_with("trying again"), "{what}");
     let node = Node::start(dir.path(), "");
     share.registered(1);
     let out = dir.path().join("out");
     let output =
         get(&dir.path().join("s"), &[&share.ticket, "--from", node.at("unix"), "-o", text(&out)]);
     assert_exit(&output, 0);
+}
+
+/// Nobody types 64 digits who has a ticket, a card, or the key by a person's name or in a file.
+#[test]
+fn a_publisher_is_known_by_whatever_says_whose_key_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, other) = (dir.path().join("store"), dir.path().join("other"));
+    let source = file(dir.path(), "source", &noise(10_000, 4));
+    let node = Node::start(dir.path(), "");
+    let share = Share::with(&source, &store, &["--via", node.at("unix"), "--as", "/film"]);
+    share.registered(1);
+    let run = |store: &Path, arguments: &[&str]| {
+        let mut command = xylem(store);
+        command.args(arguments);
+        let output = finish(command);
+        assert_exit(&output, 0);
+        let said = stderr(&output);
+        (String::from_utf8(output.stdout).unwrap().trim().to_owned(), said)
+    };
+    let card = run(&store, &["inbox", "card"]).0;
+    run(&other, &["inbox", "trust", "alice", &card]);
+    let listed = run(&store, &["key", "list"]).1;
+    let key = listed.split_whitespace().last().unwrap();
+    let by_json = run(&store, &["--json", "key", "list"]).0;
+    assert!(
+        by_json.contains(&format!("{{\"event\":\"publisher\",\"key\":\"{key}\"}}")),
+        "{by_json}"
+    );
+    let keys = file(dir.path(), "alice.key", format!("{key}\n").as_bytes());
+    let tickets = file(dir.path(), "alice.ticket", share.ticket.as_bytes());
+    let ways = [key, &share.ticket, &card, "alice", text(&keys), text(&tickets)];
+    for (i, who) in ways.into_iter().enumerate() {
+        let out = dir.path().join(format!("out-{i}"));
+        let from = ["/film", "--publisher", who, "--from", node.at("unix"), "-o", text(&out)];
+        assert_exit(&get(&other, &from), 0);
+    }
+    // Somebody else's key is not believed, and what is nobody's is wrong usage.
+    let stranger = run(&other, &["inbox", "card"]).0;
+    let out = dir.path().join("out");
+    for (who, code) in [(stranger.as_str(), 1), ("bob", 2), (text(&source), 2)] {
+        let from = ["/film", "--publisher", who, "--from", node.at("unix"), "-o", text(&out)];
+        let output = get(&other, &from);
+        assert_exit(&output, code);
+        assert!(code == 1 || stderr(&output).contains("xylem key list"), "{}", stderr(&output));
+    }
 }
 
 #[test]

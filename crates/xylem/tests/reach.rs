@@ -126,7 +126,9 @@ fn a_file_that_is_changed_while_it_is_shared_is_told_on_both_sides() {
     let source = file(dir.path(), "source", &noise(3_000_000, 8));
     let share = Share::start(&source, &dir.path().join("store"));
     std::fs::write(&source, noise(3_000_000, 9)).unwrap();
-    let output = get(&dir.path().join("other"), &[&share.ticket, "--timeout", "3"]);
+    let out = dir.path().join("out");
+    let arguments = [&share.ticket, "-o", out.to_str().unwrap(), "--timeout", "3"];
+    let output = get(&dir.path().join("other"), &arguments);
     assert_exit(&output, 3);
     let said = stderr(&output);
     let refuses = format!("{} refuses parts of it, which were changed there", share.link);

@@ -23,6 +23,7 @@ use xylem_library::held::Answers;
 use xylem_library::held::HeldSource;
 use xylem_library::held::Holdings;
 use xylem_library::keys;
+use xylem_library::reachable::is_public;
 use xylem_library::{Blame, Error, Failure, Stop};
 
 /// Links that others have made; more are refused.
@@ -162,7 +163,7 @@ impl Host {
     pub(crate) fn announcement(&self) -> Option<Announcement> {
         let port = self.listen.first()?.port();
         let mut addresses = advertised(&self.listen);
-        addresses.retain(|a| self.listen.contains(a) || is_public(a));
+        addresses.retain(|a| self.listen.contains(a) || is_public(a.ip()));
         addresses.truncate(MAX_OWN_ADDRESSES);
         Some(Announcement { key: self.key, port, addresses })
     }
@@ -176,14 +177,6 @@ impl Drop for Host {
         if let Some(thread) = self.thread.take() {
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         }
-    }
-}
-
-/// Whether an address means the same everywhere.
-fn is_public(address: &SocketAddr) -> bool {
-    match address {
-        SocketAddr::V4(v4) => !(v4.ip().is_private() || v4.ip().is_loopback()),
-        SocketAddr::V6(v6) => !(v6.ip().is_unique_local() || v6.ip().is_loopback()),
     }
 }
 

@@ -15,7 +15,7 @@ use xylem_object::{Publication, PublicationError, PublisherKey, Ticket};
 use xylem_packet::Name;
 use xylem_store::Store;
 
-use crate::addresses::advertised;
+use crate::addresses::of_tickets;
 use crate::clock::wall_clock;
 use crate::engine::{Engine, end_host};
 use crate::error::{EngineError, certificate};
@@ -82,6 +82,8 @@ pub struct ShareOptions {
     /// Where the encrypted link listens, over UDP or in carriers; empty: UDP on all interfaces, the
     /// usual port or a free one.
     pub listen: Vec<Peer>,
+    /// Addresses that tickets name first: how this machine is reached from elsewhere.
+    pub announce: Vec<Address>,
     /// PEM files with the certificate chain and the key that carriers over TLS show; `None`: a
     /// certificate made up for this run.
     pub certificate: Option<(PathBuf, PathBuf)>,
@@ -163,6 +165,7 @@ pub(crate) fn share_with(
     let carriers = bind_carriers(&mut engine, &options.listen)?;
     let plain = bind_plain(&mut engine, &options.plain)?;
 
+    let (addresses, reachable) = of_tickets(&options.announce, &listen);
     let mail_server = MailServer::open(&options.store, None)?;
     let mut server = Server::new(options.shaping.level, mail_server, ends, events, on_event);
     for (path, content) in options.paths.iter().zip(contents) {
@@ -174,7 +177,7 @@ pub(crate) fn share_with(
             link_key: Some(link_public.0),
             size: Some(manifest.size),
             kind: Some(manifest.kind),
-            addresses: advertised(&listen).into_iter().map(Address::Ip).collect(),
+            addresses: addresses.clone(),
         };
         tracing::info!(root = %manifest.root, size = manifest.size, "sharing");
         record::keep_ticket(&store, path, &ticket);
@@ -196,6 +199,7 @@ pub(crate) fn share_with(
             server.registrars.push(Registrar::new(&mut engine, object, &options.via)?);
         }
     }
+    server.tell(reachable);
     engine.run(&mut server, stop)?;
     engine.close();
     Ok(())

@@ -154,7 +154,9 @@ impl Program for Server<'_> {
                 self.mail_server.handle(engine, face, stream, what, self.on_event);
             }
             EngineEvent::FaceDown { face, peer, why, .. } => {
-                self.registrars.iter_mut().for_each(|registrar| registrar.went_down(face));
+                for registrar in &mut self.registrars {
+                    registrar.went_down(face, &why, self.on_event);
+                }
                 self.peers.remove(&face);
                 self.mail_server.face_down(face);
                 self.announcers.values_mut().for_each(|known| known.went_down(face));

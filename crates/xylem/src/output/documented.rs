@@ -5,9 +5,11 @@ use serde::Serialize;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use xylem_library::reachable::{LeftOut, Unsuited};
 use xylem_library::{CheckpointMade, Flaw, FlawFound, LibraryEvent, ListedSize, SkipReason};
 use xylem_node::mail::{MailEvent, Message, MessageContent};
 use xylem_node::{Event, FaceAddress, GetSummary, PeerBytes, ShapeLevel, Tried};
+use xylem_object::ticket::Address;
 use xylem_object::{Kind, PublisherId, Ticket};
 use xylem_packet::Name;
 
@@ -121,6 +123,14 @@ fn events() -> Vec<Event> {
             plain: vec![],
             carriers: vec![peer()],
         },
+        Event::Reachable {
+            addresses: vec![Address::Ip(address)],
+            left_out: vec![LeftOut {
+                address: address.ip(),
+                interface: "lo".into(),
+                why: Unsuited::Loopback,
+            }],
+        },
         Event::Listening { uri: peer() },
         Event::Registered { forwarder: peer(), prefix: name },
         Event::PeerConnected { peer: peer() },
@@ -151,7 +161,7 @@ fn every_event_is_one_documented_line() {
     let found = names.join(" ");
     assert_eq!(
         found,
-        "shared listening registered peer_connected unanswered shaped peer_gone peer_misbehaved found progress \
+        "shared reachable listening registered peer_connected unanswered shaped peer_gone peer_misbehaved found progress \
          offering done hashing trouble skipped checkpoint contents left_out removing resumed flaw mended mail mail \
          mail_queued mail_delivered mail_waiting mail_fetched"
     );
@@ -166,7 +176,7 @@ fn values_are_text_where_people_write_them() {
         assert!(line.contains(part), "{line}");
     }
     assert!(line.contains(r#""root":"af1349b9f5f9a1a6"#), "{line}");
-    let line = json_line(&events[11]);
+    let line = json_line(&events[12]);
     assert!(line.contains(r#""path":null"#) && line.contains(r#""seconds":0.5"#), "{line}");
     assert!(line.contains(r#""peers":[{"peer":"127.0.0.1:7","bytes":1}]"#), "{line}");
 }

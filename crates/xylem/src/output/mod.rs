@@ -23,6 +23,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use text::{bytes, clean, count, path_for_sums};
 use xylem_library::Stop;
+use xylem_library::reachable::LeftOut;
 use xylem_library::{CheckpointMade, FlawFound, LibraryEvent, SkipReason};
 use xylem_node::Event;
 use xylem_node::mail::{MailEvent, Message, MessageContent};
@@ -68,7 +69,9 @@ pub(crate) struct Out {
 impl Out {
     /// Settles from the flags and from what standard error is.
     pub(crate) fn new(common: &Common) -> Self {
-        let terminal = io::stderr().is_terminal();
+        // A dumb terminal has no colours and no cursor to move: it gets what a file would.
+        let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        let terminal = io::stderr().is_terminal() && !dumb;
         let color = match common.color {
             Color::Always => true,
             Color::Never => false,
@@ -218,6 +221,9 @@ impl Out {
                 carriers,
             } => {
                 // First of all, and alone, so that `read ticket` in a script gets just that.
+                let at_home = reaching::is_here_alone(&ticket.addresses);
+                let publisher = ticket.publisher;
+                let reachable = reaching::list(&ticket.addresses);
                 let ticket = ticket.to_string();
                 self.line(&ticket)?;
                 let what = format!("{}, {}", bytes(size), count(files, "file"));
@@ -226,13 +232,16 @@ impl Out {
                     let by = by.key_id();
                     self.note(&format!("Served on with the signature of {by}, as it was fetched"));
                 }
-                self.detail(&format!("root {root}"));
+                self.detail(&format!("root {root}, publisher {publisher}"));
                 let join = |all: Vec<std::net::SocketAddr>| {
                     all.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
                 };
                 let mut at = join(listen);
                 if !at.is_empty() {
-                    self.note(&format!("Listening on {at} (encrypted)"));
+                    self.detail(&format!("Listening on {at} (encrypted)"));
+                }
+                if !reachable.is_empty() {
+                    self.note(&format!("Reachable at {reachable} (encrypted)"));
                 }
                 // A ticket names no carriers.
                 let from = match (at.is_empty(), carriers.first()) {
@@ -246,7 +255,9 @@ impl Out {
                 if !plain.is_empty() {
                     self.note(&format!("Listening on {} (plain NDN, not encrypted)", join(plain)));
                 }
-                self.note("\nTo fetch it, on any machine that reaches this one:\n");
+                let place =
+                    if at_home { "this machine" } else { "any machine that reaches this one" };
+                self.note(&format!("\nTo fetch it, on {place}:\n"));
                 self.note(&format!("  xylem get {ticket}{from}\n"));
                 if !self.quiet && io::stderr().is_terminal() {
                     self.show_qr(&ticket);
@@ -281,6 +292,14 @@ impl Out {
             }
             Event::Library(LibraryEvent::Skipped { path, why }) => {
                 self.warn(&format!("left out {}: {why}", path.display()));
+            }
+            Event::Reachable { left_out, .. } => {
+                for left in left_out {
+                    let LeftOut { address, interface, why } = left;
+                    self.detail(&clean(&format!(
+                        "not in the ticket: {address} on {interface} ({why})"
+                    )));
+                }
             }
             Event::Unanswered { peers, seconds } => {
                 if let Some(line) = reaching::unanswered(&peers, seconds) {

@@ -1,6 +1,18 @@
 //! What a person is told of peers that do not answer, and of addresses where a share can be reached.
 
 use xylem_node::Tried;
+use xylem_object::ticket::Address;
+
+/// Addresses as people read them.
+pub(super) fn list(addresses: &[Address]) -> String {
+    addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// Whether nobody but this machine gets anywhere with these addresses.
+pub(super) fn is_here_alone(addresses: &[Address]) -> bool {
+    let here = |address: &Address| matches!(address, Address::Ip(at) if at.ip().is_loopback());
+    !addresses.is_empty() && addresses.iter().all(here)
+}
 
 /// Seconds after which hints are worth their lines: a peer far away has answered by then.
 const HINTS_AFTER: f64 = 2.0;

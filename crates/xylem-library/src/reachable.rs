@@ -1,0 +1,224 @@
+//! [`choose`]: which addresses of this machine a ticket should name, as a person would choose who looks at
+//! the list of its interfaces.
+//!
+//! The list and the sources of routes come from the caller; nothing here asks the system.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use serde::Serialize;
+
+use crate::json;
+
+/// At most this many addresses go into a ticket: each costs the person who pastes it.
+pub const MAX_NAMED: usize = 6;
+
+/// Beginnings of names that container and virtual machine software gives to its own networks, which end
+/// at this machine.
+const VIRTUAL: [&str; 16] = [
+    "docker",
+    "br-",
+    "virbr",
+    "veth",
+    "lxcbr",
+    "lxdbr",
+    "incusbr",
+    "podman",
+    "cni",
+    "flannel",
+    "cali",
+    "kube",
+    "vmnet",
+    "vboxnet",
+    "vnet",
+    "vEthernet",
+];
+
+/// An address of this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnAddress {
+    /// Its interface.
+    pub interface: String,
+    /// The address.
+    pub ip: IpAddr,
+    /// Whether the interface is up and has a carrier.
+    pub up: bool,
+}
+
+/// Why an address is not named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unsuited {
+    /// It needs a zone that another machine would not share, or means nothing beyond one cable.
+    LinkLocal,
+    /// Of containers or virtual machines.
+    Virtual,
+    /// Its interface is down.
+    Down,
+    /// Other machines have their own.
+    Loopback,
+    /// Enough are named.
+    Surplus,
+}
+
+impl fmt::Display for Unsuited {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::LinkLocal => "link-local",
+            Self::Virtual => "a network of containers or virtual machines",
+            Self::Down => "the interface is down",
+            Self::Loopback => "this machine alone",
+            Self::Surplus => "enough others are named",
+        })
+    }
+}
+
+/// An address that is not named.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LeftOut {
+    /// The address.
+    #[serde(serialize_with = "json::text")]
+    pub address: IpAddr,
+    /// Its interface.
+    pub interface: String,
+    /// Why.
+    #[serde(serialize_with = "json::text")]
+    pub why: Unsuited,
+}
+
+/// What [`choose`] comes to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Choice {
+    /// The most likely to be reached from elsewhere first.
+    pub named: Vec<OwnAddress>,
+    /// The others.
+    pub left_out: Vec<LeftOut>,
+}
+
+/// Addresses that packets to the whole network leave from (`routed`: those of the interface with the
+/// default route) come first, then public ones, then private ones. Loopback is named where nothing
+/// else is.
+pub fn choose(mut all: Vec<OwnAddress>, routed: &[IpAddr]) -> Choice {
+    let is_routed = |own: &OwnAddress| routed.contains(&own.ip);
+    all.sort_by_key(|own| (!is_routed(own), !is_public(own.ip)));
+    let mut choice = Choice::default();
+    for own in all {
+        let why = match own.ip {
+            ip if ip.is_loopback() => Some(Unsuited::Loopback),
+            _ if is_routed(&own) => None,
+            ip if is_link_local(ip) => Some(Unsuited::LinkLocal),
+            _ if VIRTUAL.iter().any(|name| own.interface.starts_with(name)) => {
+                Some(Unsuited::Virtual)
+            }
+            _ if !own.up => Some(Unsuited::Down),
+            _ => None,
+        };
+        match why.or((choice.named.len() >= MAX_NAMED).then_some(Unsuited::Surplus)) {
+            None => choice.named.push(own),
+            Some(why) => {
+                let OwnAddress { interface, ip: address, .. } = own;
+                choice.left_out.push(LeftOut { address, interface, why });
+            }
+        }
+    }
+    if choice.named.is_empty() {
+        let loopback = |left: &LeftOut| left.why == Unsuited::Loopback;
+        let (here, others) = choice.left_out.into_iter().partition(loopback);
+        let own =
+            |left: LeftOut| OwnAddress { interface: left.interface, ip: left.address, up: true };
+        choice = Choice { named: Vec::into_iter(here).map(own).collect(), left_out: others };
+    }
+    choice
+}
+
+fn is_link_local(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(v4) => v4.is_link_local(),
+        IpAddr::V6(v6) => v6.is_unicast_link_local(),
+    }
+}
+
+/// Whether an address means the same everywhere.
+pub fn is_public(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(v4) => !(v4.is_private() || v4.is_loopback() || v4.is_link_local()),
+        IpAddr::V6(v6) => !(v6.is_unique_local() || v6.is_loopback() || v6.is_unicast_link_local()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn own(text: &str) -> OwnAddress {
+        let (interface, ip) = text.split_once(' ').unwrap();
+        OwnAddress { interface: interface.into(), ip: ip.parse().unwrap(), up: true }
+    }
+
+    fn named(all: &[&str], routed: &[&str]) -> (Vec<String>, Vec<(String, Unsuited)>) {
+        let routed: Vec<IpAddr> = routed.iter().map(|ip| ip.parse().unwrap()).collect();
+        let choice = choose(all.iter().copied().map(own).collect(), &routed);
+        (
+            choice.named.iter().map(|own| own.ip.to_string()).collect(),
+            choice.left_out.iter().map(|left| (left.interface.clone(), left.why)).collect(),
+        )
+    }
+
+    #[test]
+    fn a_laptop_with_docker_and_virtual_machines_names_its_network() {
+        let all = [
+            "lo 127.0.0.1",
+            "docker0 172.17.0.1",
+            "br-0a1b2c3d4e5f 172.18.0.1",
+            "virbr0 192.168.122.1",
+            "veth12 fe80::1",
+            "vboxnet0 192.168.56.1",
+            "wg0 10.8.0.2",
+            "wlan0 192.168.1.23",
+            "wlan0 fd00::2",
+            "wlan0 2001:db8::2",
+            "wlan0 fe80::2",
+            "lo ::1",
+        ];
+        let (named, left) = named(&all, &["192.168.1.23", "2001:db8::2"]);
+        assert_eq!(named, ["192.168.1.23", "2001:db8::2", "10.8.0.2", "fd00::2"]);
+        let of = |name: &str| left.iter().find(|(interface, _)| interface == name).unwrap().1;
+        assert_eq!((of("lo"), of("docker0")), (Unsuited::Loopback, Unsuited::Virtual));
+        assert_eq!((of("wlan0"), of("veth12")), (Unsuited::LinkLocal, Unsuited::LinkLocal));
+        assert_eq!(left.len(), 8);
+    }
+
+    /// A name says little: what has the default route is how others come here.
+    #[test]
+    fn a_bridge_with_the_default_route_is_named() {
+        let all = ["br-lan 192.168.1.2", "docker0 172.17.0.2"];
+        assert_eq!(named(&all, &["192.168.1.2"]).0, ["192.168.1.2"]);
+        assert_eq!(named(&["docker0 172.17.0.2"], &["172.17.0.2"]).0, ["172.17.0.2"]);
+    }
+
+    #[test]
+    fn loopback_is_named_where_nothing_else_is() {
+        let (here, left) = named(&["lo 127.0.0.1", "docker0 172.17.0.1", "lo ::1"], &[]);
+        assert_eq!(here, ["127.0.0.1", "::1"]);
+        assert_eq!(left, [("docker0".to_owned(), Unsuited::Virtual)]);
+        assert_eq!(named(&[], &[]), (vec![], vec![]));
+    }
+
+    #[test]
+    fn a_ticket_is_not_filled_with_addresses() {
+        let many: Vec<String> = (1..=20).map(|i| format!("eth0 10.0.0.{i}")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        let (first, left) = named(&many, &["10.0.0.20"]);
+        assert_eq!((first.len(), left.len()), (MAX_NAMED, 20 - MAX_NAMED));
+        assert_eq!(first[0], "10.0.0.20");
+        assert!(left.iter().all(|(_, why)| *why == Unsuited::Surplus));
+    }
+
+    #[test]
+    fn an_interface_without_a_cable_is_left_out() {
+        let mut down = own("eth1 10.0.0.1");
+        down.up = false;
+        let choice = choose(vec![down, own("eth0 10.0.0.2")], &[]);
+        assert_eq!(choice.named[0].interface, "eth0");
+        assert_eq!(choice.left_out[0].why, Unsuited::Down);
+    }
+}

@@ -1,0 +1,76 @@
+//! `--publisher WHO`: a publisher's key, by whatever says whose it is.
+
+use crate::exit::{Exit, Failure};
+use serde::Serialize;
+use std::path::Path;
+use xylem_library::keys::load_existing;
+use xylem_library::mail::MailStore;
+use xylem_mail::Card;
+use xylem_object::{PublisherId, PublisherKey, Ticket};
+
+/// Most bytes of a file that is read for a key: a card or a ticket is far shorter.
+const MOST: u64 = 4_096;
+
+/// The key of a hexadecimal text, a ticket, a card, somebody whom `xylem inbox trust` has named, or a file
+/// that begins with one of the first three.
+pub(crate) fn look_up(who: &str, store: &Path) -> Result<PublisherId, Failure> {
+    if let Some(key) = read(who) {
+        return Ok(key);
+    }
+    if let Some(mail) = MailStore::open_existing(store)?
+        && let Some((_, card)) = mail.people()?.into_iter().find(|(name, _)| name == who)
+    {
+        return Ok(card.party.publisher);
+    }
+    let unknown = |what: &str| {
+        let message = format!(
+            "{who}: {what}; --publisher takes 64 hexadecimal digits (`xylem key list` and `share -v` print \
+             them), a ticket, a card, a name of `xylem inbox people`, or a file with one of these"
+        );
+        Failure::new(Exit::Usage, message)
+    };
+    let path = Path::new(who);
+    match path.metadata() {
+        Ok(meta) if meta.is_file() && meta.len() <= MOST => {
+            let text = std::fs::read_to_string(path).map_err(|e| unknown(&e.to_string()))?;
+            read(text.split_whitespace().next().unwrap_or_default())
+                .ok_or_else(|| unknown("no key is in that file"))
+        }
+        _ => Err(unknown("nobody's key")),
+    }
+}
+
+/// A key, a ticket or a card.
+fn read(text: &str) -> Option<PublisherId> {
+    let of_ticket = || Some(text.parse::<Ticket>().ok()?.publisher);
+    let of_card = || Some(text.parse::<Card>().ok()?.party.publisher);
+    text.parse().ok().or_else(of_ticket).or_else(of_card)
+}
+
+/// The publisher that `xylem share` signs as with this store, if it ever has.
+pub(crate) fn own(store: &Path) -> Result<Option<PublisherId>, Failure> {
+    let path = store.join("keys").join("publisher");
+    if !path.exists() {
+        return Ok(None);
+    }
+    Ok(Some(PublisherKey::from_bytes(&load_existing(&path)?).public()))
+}
+
+/// The store's own publisher.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "publisher")]
+pub(crate) struct PublisherRow<'a> {
+    /// Hexadecimal.
+    pub(crate) key: &'a str,
+}
+
+#[cfg(test)]
+mod row_tests {
+    use super::*;
+    use crate::output::assert_documented;
+
+    #[test]
+    fn rows_are_documented() {
+        assert_documented(&PublisherRow { key: "00" });
+    }
+}
