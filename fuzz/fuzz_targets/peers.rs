@@ -1,6 +1,6 @@
-//! Questions for peers, and lists of them: what is read has one form.
+//! Questions for peers, notices, and lists of peers: what is read has one form.
 #![no_main]
-use xylem_object::peers;
+use xylem_object::{fetched, peers};
 use xylem_packet::{Component, Name, NameRef};
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
@@ -15,6 +15,10 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
             let again = peers::question(prefix, asked.nonce, asked.announced.as_ref());
             assert_eq!(again.as_ref(), name, "a question has one name");
         }
+        if let Some((nonce, bytes)) = fetched::parse_notice(prefix, name) {
+            let again = fetched::notice(prefix, nonce, bytes);
+            assert_eq!(again.as_ref(), name, "a notice has one name");
+        }
     };
     // Any components under the prefix, and any announcement in a question.
     if let Ok(rest) = NameRef::from_value(input) {
@@ -25,6 +29,9 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
         check(name.as_ref());
     }
     let mut name = peers::question(prefix, [7; 8], None);
+    name.push(Component::generic(input));
+    check(name.as_ref());
+    let mut name = fetched::notice(prefix, [7; 8], 0).as_ref().parent().to_name();
     name.push(Component::generic(input));
     check(name.as_ref());
 });

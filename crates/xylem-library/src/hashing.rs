@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use xylem_hash::Hash;
 use xylem_store::{
-    FileState, Hashed, Medium, OutboardFile, OutboardWriter, RegionReader, StoreError, hash_file,
+    FileRef, FileState, Hashed, Medium, OutboardFile, OutboardWriter, RegionReader, StoreError,
+    hash_and_sum_file, hash_file,
 };
 use xylem_tree::{Geometry, OutboardBuilder, REGION_LEN, SegmentSize};
 
@@ -23,6 +24,8 @@ use crate::stop::Stop;
 
 /// More threads than this read no faster from any disk.
 const MAX_THREADS: usize = 16;
+/// Bytes of a list of sums that are gathered before they are written.
+const LIST_PIECE: usize = 64 * 1024;
 /// How often progress is reported.
 const TICK: Duration = Duration::from_millis(100);
 
@@ -56,6 +59,17 @@ pub(crate) struct Job {
     pub(crate) slot: Option<u64>,
     /// Segments of its tree.
     pub(crate) segment: SegmentSize,
+    /// Where its list of sums begins in the file of lists; `None` if it has none or none is kept.
+    pub(crate) sums: Option<u64>,
+}
+
+/// Files that take what is worked out of jobs.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Takes<'a> {
+    /// Outboards.
+    pub(crate) outboards: Option<&'a OutboardFile>,
+    /// Lists of sums for updates.
+    pub(crate) sums: Option<&'a FileRef>,
 }
 
 /// Threads that hashing uses.
@@ -67,13 +81,13 @@ pub(crate) fn threads() -> usize {
 pub(crate) fn hash_all(
     medium: &dyn Medium,
     jobs: &[Job],
-    outboards: Option<&OutboardFile>,
+    takes: Takes<'_>,
     stop: &Stop,
     on_event: &mut dyn FnMut(LibraryEvent),
 ) -> Result<Vec<Hash>, HashError> {
     let total = jobs.iter().map(|j| j.state.size).sum();
     let progress = Progress { done: AtomicU64::new(0), total };
-    Ok(hash_beside(medium, jobs, outboards, &progress, stop, on_event, |_| ())?.0)
+    Ok(hash_beside(medium, jobs, takes, &progress, stop, on_event, |_| ())?.0)
 }
 
 /// As [`hash_all`], where one that can't be read, or changes meanwhile, has no root and the others do.
@@ -83,12 +97,12 @@ pub(crate) fn hash_each(
     outboards: Option<&OutboardFile>,
     on_event: &mut dyn FnMut(LibraryEvent),
 ) -> Result<Vec<Option<Hash>>, HashError> {
-    let stop = Stop::new();
-    match hash_all(medium, jobs, outboards, &stop, on_event) {
+    let (stop, takes) = (Stop::new(), Takes { outboards, ..Takes::default() });
+    match hash_all(medium, jobs, takes, &stop, on_event) {
         Ok(roots) => Ok(roots.into_iter().map(Some).collect()),
         Err(HashError::Store(_)) => {
             let mut alone = |job: &Job| {
-                let root = hash_all(medium, std::slice::from_ref(job), outboards, &stop, on_event);
+                let root = hash_all(medium, std::slice::from_ref(job), takes, &stop, on_event);
                 root.ok().and_then(|roots| roots.first().copied())
             };
             Ok(jobs.iter().map(&mut alone).collect())
@@ -110,7 +124,7 @@ pub(crate) struct Progress {
 pub(crate) fn hash_beside<R>(
     medium: &dyn Medium,
     jobs: &[Job],
-    outboards: Option<&OutboardFile>,
+    takes: Takes<'_>,
     progress: &Progress,
     stop: &Stop,
     on_event: &mut dyn FnMut(LibraryEvent),
@@ -124,7 +138,7 @@ pub(crate) fn hash_beside<R>(
         let (running, ended) = mpsc::channel::<()>();
         let hashing = scope.spawn(|| {
             let _running = running;
-            Pool { medium, jobs, outboards, stop, counted: &counted }.run()
+            Pool { medium, jobs, takes, stop, counted: &counted }.run()
         });
         let beside = beside(on_event);
         while ended.recv_timeout(TICK) == Err(mpsc::RecvTimeoutError::Timeout) {
@@ -139,7 +153,7 @@ pub(crate) fn hash_beside<R>(
 struct Pool<'a> {
     medium: &'a dyn Medium,
     jobs: &'a [Job],
-    outboards: Option<&'a OutboardFile>,
+    takes: Takes<'a>,
     stop: &'a Stop,
     counted: &'a (dyn Fn(u64) + Sync),
 }
@@ -160,7 +174,12 @@ impl Pool<'_> {
     }
 
     fn writer(&self, job: &Job) -> Option<OutboardWriter> {
-        Some(self.outboards?.writer_at(job.slot?))
+        Some(self.takes.outboards?.writer_at(job.slot?))
+    }
+
+    /// Where a job's list goes: the file and the place in it.
+    fn list(&self, job: &Job) -> Option<List<'_>> {
+        Some(List { file: self.takes.sums?, at: job.sums?, bytes: Vec::new() })
     }
 
     fn hash_small(&self, indices: &[usize]) -> Result<Vec<(usize, Hash)>, StoreError> {
@@ -168,7 +187,7 @@ impl Pool<'_> {
         let failed: Mutex<Option<StoreError>> = Mutex::new(None);
         let work = || {
             let (mut buffer, mut roots) = (Vec::new(), Vec::new());
-            let mut writer = self.outboards.map(|o| o.writer_at(0));
+            let mut writer = self.takes.outboards.map(|o| o.writer_at(0));
             while let Some(&i) = indices.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let job = &self.jobs[i];
                 let kept = match (writer.as_mut(), job.slot) {
@@ -179,15 +198,25 @@ impl Pool<'_> {
                     _ => None,
                 };
                 let expected = Some(job.state);
-                match hash_file(
-                    self.medium,
-                    &job.path,
-                    expected,
-                    job.segment,
-                    kept,
-                    &mut buffer,
-                    self.counted,
-                ) {
+                let size = job.segment;
+                let (path, counted) = (&job.path, self.counted);
+                let hashed = match self.list(job) {
+                    None => {
+                        hash_file(self.medium, path, expected, size, kept, &mut buffer, counted)
+                    }
+                    Some(mut list) => hash_and_sum_file(
+                        self.medium,
+                        path,
+                        expected,
+                        size,
+                        kept,
+                        &mut buffer,
+                        &mut list.bytes,
+                        counted,
+                    )
+                    .and_then(|hashed| list.write(0).map(|()| hashed)),
+                };
+                match hashed {
                     Ok(Hashed { root, .. }) => roots.push((i, root)),
                     Err(e) => {
                         failed.lock().unwrap_or_else(|e| e.into_inner()).get_or_insert(e);
@@ -221,6 +250,8 @@ impl Pool<'_> {
     fn hash_big(&self, job: &Job) -> Result<Option<Hash>, StoreError> {
         let reader = RegionReader::open(self.medium, &job.path, Some(job.state), job.segment)?;
         let mut writer = self.writer(job);
+        let mut list = self.list(job);
+        let has_list = list.is_some();
         let mut builder = OutboardBuilder::new(*reader.geometry(), |slot, nodes: &[u8]| {
             writer.as_mut().map_or(Ok(()), |w| w.write(slot, nodes))
         });
@@ -231,10 +262,17 @@ impl Pool<'_> {
                 scope.spawn(move || {
                     let mut buffer = Vec::new();
                     while let Some(index) = reader.next_region() {
-                        let region = reader.read_and_hash(index, &mut buffer);
+                        let mut sums = Vec::new();
+                        let region = match has_list {
+                            true => reader.read_hash_and_sum(index, &mut buffer, &mut sums),
+                            false => reader.read_and_hash(index, &mut buffer),
+                        };
                         (self.counted)(buffer.len() as u64);
                         let failed = region.is_err();
-                        if send.send(region).is_err() || failed || self.stop.raised() {
+                        if send.send(region.map(|region| (region, sums))).is_err()
+                            || failed
+                            || self.stop.raised()
+                        {
                             break;
                         }
                     }
@@ -244,14 +282,18 @@ impl Pool<'_> {
             // Regions come in nearly the right order: what waits is bounded by the threads.
             let (mut waiting, mut next) = (BTreeMap::new(), 0);
             for region in receive {
-                let region = region?;
-                waiting.insert(region.index(), region);
-                while let Some(region) = waiting.remove(&next) {
+                let (region, sums) = region?;
+                waiting.insert(region.index(), (region, sums));
+                while let Some((region, sums)) = waiting.remove(&next) {
                     builder.push(region).map_err(|e| reader.build_error(e))?;
+                    if let Some(list) = &mut list {
+                        list.bytes.extend_from_slice(&sums);
+                        list.write(LIST_PIECE)?;
+                    }
                     next += 1;
                 }
             }
-            Ok(())
+            list.map_or(Ok(()), |mut list| list.write(0))
         })?;
         if self.stop.raised() {
             return Ok(None);
@@ -261,6 +303,25 @@ impl Pool<'_> {
             writer.flush()?;
         }
         Ok(Some(reader.finish(root)?.root))
+    }
+}
+
+/// A file's list of sums on its way to its place.
+struct List<'a> {
+    file: &'a FileRef,
+    at: u64,
+    bytes: Vec<u8>,
+}
+
+impl List<'_> {
+    /// Writes what was gathered, if it is more than `limit`.
+    fn write(&mut self, limit: usize) -> Result<(), StoreError> {
+        if self.bytes.len() > limit {
+            self.file.write_all(&self.bytes, self.at)?;
+            self.at += self.bytes.len() as u64;
+            self.bytes.clear();
+        }
+        Ok(())
     }
 }
 

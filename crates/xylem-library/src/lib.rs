@@ -34,8 +34,13 @@ pub mod keys;
 pub mod record;
 pub mod signed;
 
+pub mod announcers;
 pub mod publications;
 pub mod publish;
+pub mod registry;
+pub mod served;
+
+mod update;
 
 pub mod held;
 pub mod sink;

@@ -13,7 +13,13 @@ mod people;
 
 mod mailbox;
 
+mod event;
+pub mod report;
+mod whom;
+
 pub use entries::{Letter, Parcel, Route, hex};
 pub use error::MailStoreError;
+pub use event::{MailEvent, Message, MessageContent};
 pub use mailbox::{Mailbox, MailboxConfig};
 pub use store::{Incoming, MailStore};
+pub use whom::{Person, Recipient, find};

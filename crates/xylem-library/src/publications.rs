@@ -85,6 +85,13 @@ impl Content {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PublicationId(u64);
 
+#[cfg(test)]
+impl PublicationId {
+    pub(crate) fn numbered(number: u64) -> Self {
+        Self(number)
+    }
+}
+
 /// See the module's documentation.
 #[derive(Default)]
 pub struct Publications {

@@ -6,10 +6,12 @@ mod error;
 mod members;
 mod onward;
 mod serving;
+pub(crate) mod sums;
 
 use std::path::Path;
 
 use xylem_hash::Hash;
+use xylem_object::sums::list_len;
 use xylem_object::{Manifest, naming};
 use xylem_packet::Name;
 use xylem_store::{
@@ -18,7 +20,7 @@ use xylem_store::{
 use xylem_tree::{NODE_LEN, SegmentSize};
 
 use crate::event::LibraryEvent;
-use crate::hashing::{self, Job, packed_slots};
+use crate::hashing::{self, Job, Takes, packed_slots};
 use crate::ours;
 use crate::path::os_bytes;
 use crate::record::{self, Record};
@@ -27,6 +29,7 @@ use crate::time::UnixTime;
 use crate::walk::{Rules, Selection};
 use members::Served;
 use serving::Files;
+use sums::{KeptSums, NewSums};
 
 pub use error::PublishError;
 pub use onward::{Onward, onward, signed_at};
@@ -134,25 +137,37 @@ fn publish_file(
     // One of a fetch may be of another segment size.
     let fits = |o: &FileRef| o.metadata().is_ok_and(|m| m.size == slots * NODE_LEN as u64);
     let outboard = outboard.filter(fits);
-    let (root, outboard) = match (known, outboard) {
-        (Some(root), outboard) if small || outboard.is_some() => (root, outboard),
+    let list_len = list_len(state.size, segment);
+    let size = (list_len, segment);
+    let sums = known.filter(|_| list_len > 0).and_then(|r| KeptSums::open(store, &r, size));
+    let (root, outboard, sums) = match (known, outboard) {
+        // One that was shared before there were lists is hashed once more.
+        (Some(root), outboard)
+            if (small || outboard.is_some()) && (list_len == 0 || sums.is_some()) =>
+        {
+            (root, outboard, sums)
+        }
         _ => {
             let new = store.new_file()?;
-            let slot = (!small).then_some(0);
-            let job = Job { path: path.to_path_buf(), state, slot, segment };
+            let list = (list_len > 0).then(|| NewSums::new(store)).transpose()?;
+            let (slot, at) = ((!small).then_some(0), list.as_ref().map(|_| 0));
+            let job = Job { path: path.to_path_buf(), state, slot, segment, sums: at };
             let outboard = OutboardFile::new(new.file().clone());
-            let roots =
-                hashing::hash_all(&**store.medium(), &[job], Some(&outboard), stop, on_event)?;
-            let root = roots[0];
+            let takes =
+                Takes { outboards: Some(&outboard), sums: list.as_ref().map(NewSums::file) };
+            let root = hashing::hash_all(&**store.medium(), &[job], takes, stop, on_event)?[0];
             let kept = if small { None } else { Some(store.keep(new, &root, Part::Outboard)?) };
-            (root, kept)
+            let list = list.map(|list| list.keep(store, &root, size)).transpose()?;
+            (root, kept, list.flatten())
         }
     };
     let mut manifest = Manifest::file(root, state.size, b"");
+    manifest.sums = sums.as_ref().map(|kept| kept.sums);
     describe(&mut manifest, meta);
     let file = SharedFile { path: path.to_path_buf(), state };
     let files = Files::One(Served { file, root, slot: 0 });
-    Ok(Published { manifest, files, listing: None, outboards: outboard.map(OutboardFile::new) })
+    let outboards = outboard.map(OutboardFile::new);
+    Ok(Published { manifest, files, listing: None, outboards, sums })
 }
 
 /// Gives a manifest what a file's or directory's metadata say.
@@ -197,6 +212,6 @@ pub fn root_of(
         return directory::root_of(medium, path, on_event);
     }
     let (state, segment) = (hashing::state_of(medium, path)?, SegmentSize::DEFAULT);
-    let job = Job { path: path.to_path_buf(), state, slot: None, segment };
-    Ok(hashing::hash_all(medium, &[job], None, &Stop::new(), on_event)?[0])
+    let job = Job { path: path.to_path_buf(), state, slot: None, segment, sums: None };
+    Ok(hashing::hash_all(medium, &[job], Takes::default(), &Stop::new(), on_event)?[0])
 }

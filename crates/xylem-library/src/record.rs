@@ -14,9 +14,10 @@ use crate::save::SaveOptions;
 use crate::signed;
 use crate::time::UnixTime;
 
-/// Layout of a note, numbers little-endian: layout 1, version 8 (0: none), ticket (length 4, UTF-8),
-/// patterns that were left out (each length 4, UTF-8).
-const LAYOUT: u8 = 1;
+/// Layout of a note, numbers little-endian: layout 1, version 8 (0: none), port 2 (0: none), ticket
+/// (length 4, UTF-8), patterns that were left out (each length 4, UTF-8). The layout before had no port.
+const LAYOUT: u8 = 2;
+const WITHOUT_PORT: u8 = 1;
 /// A use is written down again after this many seconds.
 const USED_EVERY: u64 = 24 * 3600;
 
@@ -25,6 +26,8 @@ const USED_EVERY: u64 = 24 * 3600;
 pub(crate) struct Note {
     /// Version component of the name under which it was shared, microseconds since 1970.
     pub(crate) version: Option<u64>,
+    /// UDP port at which it was shared last, which its tickets name.
+    pub(crate) port: Option<u16>,
     /// A ticket for it: the one that it was fetched with, or else our own.
     pub(crate) ticket: Option<String>,
     /// What was left out of a directory when it was fetched, or shared (`--exclude`).
@@ -35,6 +38,7 @@ impl Note {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = vec![LAYOUT];
         out.extend_from_slice(&self.version.unwrap_or(0).to_le_bytes());
+        out.extend_from_slice(&self.port.unwrap_or(0).to_le_bytes());
         let ticket = self.ticket.as_deref().unwrap_or_default();
         for text in std::iter::once(ticket).chain(self.excluded.iter().map(String::as_str)) {
             let len = u32::try_from(text.len()).unwrap_or(u32::MAX);
@@ -51,7 +55,12 @@ impl Note {
 
     fn read(bytes: &[u8]) -> Option<Self> {
         let (layout, rest) = bytes.split_first_chunk::<1>()?;
-        let (version, mut rest) = rest.split_first_chunk::<8>()?;
+        let (version, rest) = rest.split_first_chunk::<8>()?;
+        let (port, mut rest) = match layout[0] {
+            WITHOUT_PORT => (&[0; 2], rest),
+            LAYOUT => rest.split_first_chunk::<2>()?,
+            _ => return None,
+        };
         let mut texts = Vec::new();
         while !rest.is_empty() {
             let (len, after) = rest.split_first_chunk::<4>()?;
@@ -63,7 +72,8 @@ impl Note {
         let mut texts = texts.into_iter();
         let ticket = texts.next().filter(|t| !t.is_empty());
         let version = Some(u64::from_le_bytes(*version)).filter(|v| *v != 0);
-        (layout[0] == LAYOUT).then(|| Self { version, ticket, excluded: texts.collect() })
+        let port = Some(u16::from_le_bytes(*port)).filter(|p| *p != 0);
+        Some(Self { version, port, ticket, excluded: texts.collect() })
     }
 }
 
@@ -114,20 +124,29 @@ pub(crate) fn shared(
     // A ticket for the same content stays: it may name others who have it.
     let same = before.filter(|r| r.root == manifest.root);
     let ticket = same.and_then(|r| r.note.ticket.clone());
-    let note = Note { version: Some(version), ticket, excluded };
+    let port = before.and_then(|r| r.note.port);
+    let note = Note { version: Some(version), port, ticket, excluded };
     keep(store, &known(key, manifest, state, Origin::Shared, &note, now))
 }
 
-/// Adds our own ticket to the record of something shared, where it has none. Not being able to costs
-/// nothing but the convenience.
-pub fn keep_ticket(store: &Store, path: &Path, ticket: &Ticket) {
+/// The UDP port at which what is at `path` was shared last.
+pub fn port(store: &Store, path: &Path) -> Option<u16> {
+    let key = os_bytes(path.canonicalize().ok()?.as_os_str());
+    Record::recall(store, &key)?.note.port
+}
+
+/// Adds our own ticket to the record of something shared, where it has none, and the port where it is
+/// shared now. Not being able to costs nothing but the convenience.
+pub fn keep_ticket(store: &Store, path: &Path, ticket: &Ticket, port: Option<u16>) {
     let Ok(canonical) = path.canonicalize() else { return };
     let key = os_bytes(canonical.as_os_str());
     if let Ok(Some(mut known)) = store.known_at(&key) {
         let mut note = Note::decode(&known.note);
-        if note.ticket.is_none() {
-            note.ticket = Some(ticket.to_string());
-            known.note = note.encode();
+        note.ticket.get_or_insert_with(|| ticket.to_string());
+        note.port = port.or(note.port);
+        let note = note.encode();
+        if known.note != note {
+            known.note = note;
             let _ = store.remember(&known);
         }
     }
@@ -205,6 +224,7 @@ mod tests {
     fn notes_come_back_and_damaged_ones_say_nothing() {
         let whole = Note {
             version: Some(7),
+            port: Some(7348),
             ticket: Some("xylem:abc".to_owned()),
             excluded: vec!["*.tmp".to_owned(), "é".to_owned()],
         };
@@ -216,8 +236,11 @@ mod tests {
             let got = Note::decode(&bytes[..len]);
             assert!(got == Note::default() || got.version == Some(7), "{len}: {got:?}");
         }
-        assert_eq!(Note::decode(&[&[2], &bytes[1..]].concat()), Note::default());
-        let endless = [&bytes[..9], &[255; 4], b"x"].concat();
+        assert_eq!(Note::decode(&[&[3], &bytes[1..]].concat()), Note::default());
+        // As it was before there were ports.
+        let before = [&[1], &bytes[1..9], &bytes[11..]].concat();
+        assert_eq!(Note::decode(&before), Note { port: None, ..whole });
+        let endless = [&bytes[..11], &[255; 4], b"x"].concat();
         assert_eq!(Note::decode(&endless), Note::default());
     }
 }

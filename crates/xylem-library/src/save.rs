@@ -37,6 +37,8 @@ pub struct SaveOptions {
     pub existing: Existing,
     /// Glob patterns of listed paths to leave out (directories only).
     pub exclude: Vec<String>,
+    /// Old copies that are searched before anything is fetched. What is replaced is one by itself.
+    pub like: Vec<PathBuf>,
     /// With [`Existing::Overwrite`]: remove from a directory what was not published.
     pub delete: bool,
 }

@@ -6,6 +6,8 @@ mod context;
 mod destination;
 mod error;
 
+mod like;
+
 mod audit;
 mod writer;
 
@@ -53,7 +55,9 @@ pub fn make(
         (Some(to), None) if directory => {
             Ok(Box::new(DirectorySink::new(manifest.clone(), to, options, store)?))
         }
-        (Some(to), None) => Ok(Box::new(FileSink::new(manifest.clone(), to, store))),
+        (Some(to), None) => {
+            Ok(Box::new(FileSink::new(manifest.clone(), to, &options.like, store)?))
+        }
     }
 }
 

@@ -19,7 +19,7 @@ use xylem_tree::{Geometry, SegmentSize};
 
 use crate::error::{Blame, Failure, advised, blame_of};
 use crate::event::LibraryEvent;
-use crate::hashing::{self, HashError, Job};
+use crate::hashing::{self, HashError, Job, Takes};
 use crate::json;
 use crate::listed::{Listed, ListedError, ListedFiles};
 use crate::path::{canonical, os_bytes, os_path};
@@ -183,8 +183,9 @@ impl Check<'_> {
         on_event: &mut dyn FnMut(LibraryEvent),
     ) -> Result<Hash, HashError> {
         let (path, segment) = (path.to_path_buf(), SegmentSize::DEFAULT);
-        let job = Job { path, state: FileState::of(meta), slot: None, segment };
-        Ok(hashing::hash_all(&**self.store.medium(), &[job], None, self.stop, on_event)?[0])
+        let job = Job { path, state: FileState::of(meta), slot: None, segment, sums: None };
+        let takes = Takes::default();
+        Ok(hashing::hash_all(&**self.store.medium(), &[job], takes, self.stop, on_event)?[0])
     }
 
     fn file(

@@ -163,6 +163,7 @@ impl Publisher {
                 match (event, &mut sink) {
                     (TransferEvent::Manifest { manifest, .. }, _) => {
                         let options = SaveOptions {
+                            like: Vec::new(),
                             output: Output::At(to.into()),
                             range: None,
                             existing,

@@ -24,7 +24,7 @@ use mio::{Events, Poll, Token, Waker};
 use xylem_forward::{FaceId, FaceScope, Forwarder, Incoming};
 use xylem_link::{Endpoint as LinkEndpoint, StreamId};
 use xylem_mgmt::{FaceUri, Persistency, UriAuthority};
-use xylem_packet::{NackReason, NameRef};
+use xylem_packet::NackReason;
 
 use crate::error::EngineError;
 use crate::faces::{Face, Faces, Transport};
@@ -274,13 +274,6 @@ impl Engine {
         capacities.map(Udp::receive_capacity).min().unwrap_or(usize::MAX)
     }
 
-    /// Routes a prefix to the program.
-    pub(crate) fn serve(&mut self, prefix: NameRef<'_>) {
-        self.forwarder
-            .add_route(prefix, self.program, 0)
-            .expect("one of the first routes of a forwarder, to a face that it has made");
-    }
-
     /// Gives a packet of the program to the forwarder.
     pub(crate) fn send(&mut self, packet: &[u8]) {
         self.bytes_since_flush += packet.len();
@@ -427,8 +420,9 @@ impl Engine {
         self.flush_carriers(now);
     }
 
-    /// Says goodbye on every link, so that peers need not wait for a time-out.
+    /// Says goodbye on every link, after all that waits, so that peers need not wait for a time-out.
     pub(crate) fn close(&mut self) {
+        self.flush();
         let link = |(_, face): (FaceId, &Face)| match face.transport {
             Transport::Link(link) => Some(link),
             _ => None,

@@ -36,6 +36,9 @@ pub enum EngineError {
         /// What the system says.
         why: io::Error,
     },
+    /// A name for which the forwarder has no room.
+    #[error("cannot serve one more name: {0}")]
+    Route(xylem_forward::RouteError),
     /// PEM files that hold no certificate with its key.
     #[error("TLS certificate: {0}")]
     Certificate(io::Error),
@@ -48,9 +51,11 @@ impl Failure for EngineError {
                 Blame::Usage
             }
             Self::Certificate(_) => Blame::Usage,
-            Self::Start(_) | Self::Sockets(_) | Self::Listen { .. } | Self::Dial { .. } => {
-                Blame::Local
-            }
+            Self::Start(_)
+            | Self::Sockets(_)
+            | Self::Listen { .. }
+            | Self::Dial { .. }
+            | Self::Route(_) => Blame::Local,
         }
     }
 }

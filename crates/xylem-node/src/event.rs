@@ -1,9 +1,11 @@
 //! [`Event`]: what a call reports while it runs.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 use xylem_hash::Hash;
+use xylem_library::mail::MailEvent;
 use xylem_library::reachable::LeftOut;
 use xylem_library::{LibraryEvent, json};
 use xylem_link::Level;
@@ -12,7 +14,6 @@ use xylem_object::{PublisherId, Ticket};
 use xylem_packet::Name;
 
 use crate::fetch::Tried;
-use crate::mail::MailEvent;
 use crate::peer::FaceAddress;
 use crate::summary::GetSummary;
 
@@ -143,12 +144,35 @@ pub enum Event {
     /// The fetch is complete and goes on serving until it is asked to stop.
     #[serde(untagged)]
     Seeding(Box<GetSummary>),
+    /// A peer says that it has fetched all of something that is shared here.
+    #[serde(untagged)]
+    Fetched(Fetched),
     /// Something about files of this machine.
     #[serde(untagged)]
     Library(LibraryEvent),
     /// Something happened with mail.
     #[serde(untagged)]
     Mail(MailEvent),
+}
+
+/// That a peer has fetched all of something, as the peer says.
+#[derive(Clone, Debug, Serialize)]
+#[serde(tag = "event", rename = "fetched")]
+pub struct Fetched {
+    /// Who, as an address.
+    pub peer: FaceAddress,
+    /// Versioned NDN name of what it is.
+    #[serde(serialize_with = "json::text")]
+    pub name: Name,
+    /// Bytes of content in all.
+    pub bytes: u64,
+    /// Of these, fetched in this run from anybody; the rest was there.
+    pub fetched: u64,
+    /// Bytes of packets that went from here to the peer.
+    pub sent: u64,
+    /// Since it asked first.
+    #[serde(rename = "seconds", serialize_with = "json::seconds")]
+    pub elapsed: Duration,
 }
 
 fn texts<S: Serializer>(all: &[Address], serializer: S) -> Result<S::Ok, S::Error> {

@@ -115,6 +115,9 @@ pub fn get(
     }
     let mut summary = fetch_ticket(&mut fetch, manifest, options, &store, stop, on_event)?;
     summary.elapsed = started.elapsed();
+    if summary.fetched > 0 && options.save.range.is_none() {
+        fetch.tell_fetched(summary.fetched);
+    }
     tracing::info!(root = %summary.root, fetched = summary.fetched, elapsed = ?summary.elapsed, "fetched");
     if options.serve.as_ref().is_some_and(|serve| serve.seed) {
         seed(&mut fetch, &mut summary, stop, on_event)?;
@@ -187,6 +190,7 @@ fn fetch_ticket(
         files: tally.files,
         fetched: tally.fetched,
         resumed: tally.resumed,
+        reused: tally.reused,
         peers: fetch.bytes_by_peer(),
         served: fetch.swarm().as_ref().map_or(0, Swarm::served),
         ..GetSummary::new(manifest.root)
@@ -263,7 +267,7 @@ fn fill(
         if sink.is_done() {
             return Ok(Next::Done);
         }
-        look.report((tally.resumed + tally.fetched).min(tally.total), tally.total);
+        look.report((tally.resumed + tally.reused + tally.fetched).min(tally.total), tally.total);
         Ok(Next::Wait(again))
     })?;
     Ok(())

@@ -38,7 +38,7 @@ mod verify;
 
 pub use clock::wall_clock;
 pub use error::EngineError;
-pub use event::Event;
+pub use event::{Event, Fetched};
 pub use fetch::{FetchError, Tried};
 pub use follow::{ExtendsOptions, ExtendsSummary, extends, follow};
 pub use get::{GetError, GetOptions, ServeOptions, get};
@@ -47,7 +47,7 @@ pub use peer::{FaceAddress, Peer};
 pub use peers::HostError;
 pub use register::RegisterError;
 pub use scrub::{RepairOptions, scrub};
-pub use share::{ShareError, ShareOptions, share};
+pub use share::{ServiceHandle, ServiceSnapshot, ShareError, ShareOptions, serve, share};
 pub use summary::{GetSummary, PeerBytes};
 pub use uri::{HostPort, LINK_PORT, NDN_PORT, PeerUri, WEB_SOCKET_PORT};
 pub use verify::{VerifyOptions, verify};

@@ -27,6 +27,8 @@ pub struct GetSummary {
     pub fetched: u64,
     /// Bytes that an earlier run had left and that verified.
     pub resumed: u64,
+    /// Bytes that were found in old copies and proven.
+    pub reused: u64,
     /// How long it took.
     #[serde(rename = "seconds", serialize_with = "json::seconds")]
     pub elapsed: Duration,
@@ -57,6 +59,7 @@ impl GetSummary {
             files: 0,
             fetched: 0,
             resumed: 0,
+            reused: 0,
             elapsed: Duration::ZERO,
             already_complete: false,
             peers: Vec::new(),

@@ -26,6 +26,7 @@
 //! # Ok::<(), naming::PrefixError>(())
 //! ```
 
+pub mod fetched;
 pub mod growing;
 pub mod have;
 pub mod keys;
@@ -36,6 +37,7 @@ pub mod packets;
 pub mod peers;
 pub mod produce;
 pub mod publication;
+pub mod sums;
 pub mod template;
 pub mod ticket;
 
@@ -49,6 +51,7 @@ pub use manifest::{
 pub use naming::ObjectId;
 pub use produce::{Packets, produce};
 pub use publication::{Answer, Publication, PublicationError, Source};
+pub use sums::Sums;
 pub use template::SegmentTemplate;
 pub use ticket::{Ticket, TicketError};
 

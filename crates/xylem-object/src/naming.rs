@@ -10,6 +10,7 @@
 //! | P/32=tree/seq=t/seq=i | tile i of tier t of its tree |
 //! | P/32=file/seq=f/seg=n | segment n of a directory's regular file f |
 //! | P/32=file/seq=f/32=tree/seq=t/seq=i | tile i of tier t of that file's tree |
+//! | P/32=sums/seg=n, P/32=sums/32=tree/seq=t/seq=i | the same of the list of sums for updates |
 //! | P/32=have/(8 bytes) | what the asked peer can serve of P now ([`crate::Have`]) |
 //! | O/32=metadata | which P is the newest (RDR) |
 //!
@@ -51,6 +52,7 @@ const TREE: &[u8] = b"tree";
 const FILE: &[u8] = b"file";
 const METADATA: &[u8] = b"metadata";
 const HAVE: &[u8] = b"have";
+const SUMS: &[u8] = b"sums";
 
 /// Which of a publication's objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -59,6 +61,8 @@ pub enum ObjectId {
     Root,
     /// A directory's regular file, by its place among the listing's regular files, from 0.
     File(u64),
+    /// The list of sums that old copies are searched with ([`crate::sums`]).
+    Sums,
 }
 
 /// What a name asks for.
@@ -196,8 +200,14 @@ pub fn encode(prefix: NameRef<'_>, request: &Request) -> Name {
 
 fn object_prefix(prefix: NameRef<'_>, object: ObjectId) -> Name {
     let mut name = prefix.to_name();
-    if let ObjectId::File(file) = object {
-        name.push(Component::keyword(FILE)).push(Component::sequence(file));
+    match object {
+        ObjectId::Root => {}
+        ObjectId::File(file) => {
+            name.push(Component::keyword(FILE)).push(Component::sequence(file));
+        }
+        ObjectId::Sums => {
+            name.push(Component::keyword(SUMS));
+        }
     }
     name
 }
@@ -215,6 +225,9 @@ pub fn parse(prefix: NameRef<'_>, name: NameRef<'_>) -> Option<Request> {
     let mut object = ObjectId::Root;
     if first == Component::keyword(FILE) {
         object = ObjectId::File(rest.next()?.as_number_of(SEQUENCE_COMPONENT)?);
+        first = rest.next()?;
+    } else if first == Component::keyword(SUMS) {
+        object = ObjectId::Sums;
         first = rest.next()?;
     }
     let request = if let Some(index) = first.as_number_of(SEGMENT_COMPONENT) {

@@ -8,7 +8,7 @@ use xylem_hash::{Hash, hash};
 use xylem_object::listing::{PathError, Totals};
 use xylem_object::manifest::{MAX_MANIFEST, types};
 use xylem_object::{
-    Growing, Kind, MAX_SIZE, Manifest, ManifestError, PublisherKey, naming, sign_manifest,
+    Growing, Kind, MAX_SIZE, Manifest, ManifestError, PublisherKey, Sums, naming, sign_manifest,
     verify_manifest,
 };
 use xylem_packet::{Data, DataBuilder, Name, SignatureType, tlv};
@@ -143,7 +143,7 @@ fn fields_stand_once_and_in_order() {
             (0x97, false),
             (0x99, false),
             (0x9b, false),
-            (0x9c, true),
+            (0x9e, true),
             (0xffff, false),
         ] {
             let mut more = good.clone();
@@ -310,6 +310,22 @@ fn only_files_grow() {
     assert_eq!(Manifest::decode(&directory.encode()), misplaced);
 }
 
+/// Root and size of the list of sums, in 40 bytes; there is no empty one.
+#[test]
+fn sums_are_a_field_of_their_own() {
+    let root = hash(b"a list");
+    let plain = directory().encode();
+    let with = Manifest { sums: Some(Sums { root, size: 258 }), ..directory() };
+    let added = with.encode().split_off(plain.len());
+    assert_eq!(hex(&added), format!("9c28{root}0000000000000102"));
+    assert_eq!(Manifest::decode(&with.encode()), Ok(with));
+    for value in [&[][..], &[7; 39], &[7; 41], &[0; 40]] {
+        let mut content = plain.clone();
+        tlv::write_element(&mut content, types::SUMS, value);
+        assert_eq!(Manifest::decode(&content), Err(ManifestError::BadValue(types::SUMS)));
+    }
+}
+
 #[test]
 fn a_listing_must_hold_what_was_signed() {
     let totals = Totals { entries: 400, files: 300, bytes: 70_000 };
@@ -335,6 +351,7 @@ prop_compose! {
         mtime_ns in 0u32..1_000_000_000,
         totals in any::<(u64, u64)>(),
         growing in prop::option::of((any::<u64>(), any::<bool>())),
+        sums in prop::option::of((any::<[u8; 32]>(), 1..MAX_SIZE)),
     ) -> Manifest {
         let size = size >> shift;
         let (total_size, file_count) = if directory { totals } else { (size, 1) };
@@ -353,6 +370,7 @@ prop_compose! {
             growing: growing
                 .filter(|_| !directory)
                 .map(|(number, last)| Growing { number, last }),
+            sums: sums.map(|(root, size)| Sums { root: Hash::from_bytes(root), size }),
         }
     }
 }
@@ -375,7 +393,7 @@ proptest! {
             let mut reader = tlv::Reader::new(&content);
             let mut known = true;
             while let Ok(Some(element)) = reader.next_element() {
-                known &= element.typ % 2 == 1 || (types::FILE_NAME..=types::GROWING).contains(&element.typ);
+                known &= element.typ % 2 == 1 || (types::FILE_NAME..=types::SUMS).contains(&element.typ);
             }
             if known {
                 prop_assert_eq!(read.encode(), content);

@@ -17,7 +17,7 @@ pub(crate) const PINS: &str = "pins";
 /// Directory of the records.
 pub(crate) const REPAIRS: &str = "repairs";
 /// What else is in a store: other crates', and those of earlier formats.
-const OTHERS: [&str; 6] = ["format", "keys", "mail", "mailbox", "growing", "shares"];
+const OTHERS: [&str; 7] = ["format", "keys", "mail", "mailbox", "growing", "shares", "service"];
 
 /// Whether a store has such a name in it.
 pub(crate) fn is_ours(name: &OsStr) -> bool {

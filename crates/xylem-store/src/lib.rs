@@ -113,7 +113,7 @@ pub use old_shares::OldShare;
 pub use ordered::{GrowingFile, VerifiedStream};
 pub use outboard::{OutboardFile, OutboardReader, OutboardWriter};
 pub use partial::{MAX_UNRECORDED, Partial, Resumed, Resuming};
-pub use publish::{Hashed, RegionReader, hash_file};
+pub use publish::{Hashed, RegionReader, hash_and_sum_file, hash_file};
 pub use range::RangeFile;
 pub use repair::{Repair, RepairRecord};
 pub use scan::{RegionScan, Scan, ScanBuffer};

@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use xylem_hash::Hash;
 use xylem_tree::{
-    BuildError, Geometry, OutboardBuilder, REGION_LEN, Region, SegmentSize, hash_region,
+    BuildError, Geometry, OutboardBuilder, REGION_LEN, Region, SegmentSize, UpdateBlocks,
+    hash_region,
 };
 
 use crate::error::{Difference, StoreError};
@@ -55,12 +56,40 @@ pub fn hash_file(
     on_bytes: &dyn Fn(u64),
 ) -> Result<Hashed, StoreError> {
     let reader = RegionReader::open(medium, path, expected, segment)?;
+    hash_regions(&reader, outboard, on_bytes, |index| reader.read_and_hash(index, buffer))
+}
+
+/// As [`hash_file`]; also appends the file's list of sums for updates to `sums`, if it has one.
+///
+/// # Errors
+/// As [`hash_file`].
+#[expect(clippy::too_many_arguments, reason = "hash_file's, and one place more for what comes out")]
+pub fn hash_and_sum_file(
+    medium: &dyn Medium,
+    path: &Path,
+    expected: Option<FileState>,
+    segment: SegmentSize,
+    outboard: Option<&mut OutboardWriter>,
+    buffer: &mut Vec<u8>,
+    sums: &mut Vec<u8>,
+    on_bytes: &dyn Fn(u64),
+) -> Result<Hashed, StoreError> {
+    let reader = RegionReader::open(medium, path, expected, segment)?;
+    hash_regions(&reader, outboard, on_bytes, |index| reader.read_hash_and_sum(index, buffer, sums))
+}
+
+fn hash_regions(
+    reader: &RegionReader,
+    outboard: Option<&mut OutboardWriter>,
+    on_bytes: &dyn Fn(u64),
+    mut hash: impl FnMut(u64) -> Result<Region, StoreError>,
+) -> Result<Hashed, StoreError> {
     let mut outboard = outboard;
     let mut builder = OutboardBuilder::new(*reader.geometry(), |slot, nodes: &[u8]| {
         outboard.as_mut().map_or(Ok(()), |o| o.write(slot, nodes))
     });
     while let Some(index) = reader.next_region() {
-        let region = reader.read_and_hash(index, buffer)?;
+        let region = hash(index)?;
         let range = Region::range(reader.geometry(), index);
         builder.push(region).map_err(|e| reader.build_error(e))?;
         on_bytes(range.end - range.start);
@@ -126,11 +155,40 @@ impl RegionReader {
     /// [`StoreError::Changed`] if the file ends early; [`StoreError::OutOfRange`] for a region
     /// that the file does not have; the medium's.
     pub fn read_and_hash(&self, region: u64, buffer: &mut Vec<u8>) -> Result<Region, StoreError> {
+        Ok(self.read(region, buffer)?.0)
+    }
+
+    /// As [`RegionReader::read_and_hash`]; appends the sums of the region's blocks to `sums`, if the file
+    /// has a list of them.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn read_hash_and_sum(
+        &self,
+        region: u64,
+        buffer: &mut Vec<u8>,
+        sums: &mut Vec<u8>,
+    ) -> Result<Region, StoreError> {
+        let (region, bytes) = self.read(region, buffer)?;
+        if let Some(blocks) = UpdateBlocks::of(self.geometry) {
+            blocks.sums_of(&region, bytes, sums);
+        }
+        Ok(region)
+    }
+
+    fn read<'b>(
+        &self,
+        region: u64,
+        buffer: &'b mut Vec<u8>,
+    ) -> Result<(Region, &'b [u8]), StoreError> {
         let range = Region::range(&self.geometry, region);
         let len = (range.end - range.start) as usize; // at most REGION_LEN
         let bytes = self.bytes_of(range.clone(), len, buffer)?;
-        hash_region(&self.geometry, Region::first_segment(&self.geometry, region), bytes)
-            .ok_or_else(|| StoreError::OutOfRange { path: self.path(), offset: range.start })
+        let first = Region::first_segment(&self.geometry, region);
+        match hash_region(&self.geometry, first, bytes) {
+            Some(region) => Ok((region, bytes)),
+            None => Err(StoreError::OutOfRange { path: self.path(), offset: range.start }),
+        }
     }
 
     /// The content of a region: read, or for a hole zeros that nobody has to fill.

@@ -35,11 +35,14 @@ pub enum Part {
     Listing,
     /// The signed manifest: `.manifest`.
     Manifest,
+    /// The list of sums for updates, under the root of what is published: `.sums`.
+    Sums,
 }
 
 impl Part {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Outboard, Self::FileOutboards, Self::Listing, Self::Manifest];
+    pub const ALL: [Self; 5] =
+        [Self::Outboard, Self::FileOutboards, Self::Listing, Self::Manifest, Self::Sums];
 
     pub(crate) fn extension(self) -> &'static str {
         match self {
@@ -47,6 +50,7 @@ impl Part {
             Self::FileOutboards => "files",
             Self::Listing => "listing",
             Self::Manifest => "manifest",
+            Self::Sums => "sums",
         }
     }
 }

@@ -21,8 +21,9 @@ pub(crate) struct Key {
     item: u64,
 }
 
-/// Objects are numbered 0 for the root and i + 1 for file i; file u64::MAX does not occur.
+/// Objects are numbered 0 for the root and i + 1 for file i; the last files there could be do not occur.
 const MANIFEST: Key = Key { object: u64::MAX, item: u64::MAX };
+const SUMS: u64 = u64::MAX - 1;
 const TILE: u64 = 1 << 63;
 const TIER_SHIFT: u32 = 55;
 
@@ -44,8 +45,11 @@ impl Key {
         if self == MANIFEST {
             return Wanted::Manifest;
         }
-        let object =
-            if self.object == 0 { ObjectId::Root } else { ObjectId::File(self.object - 1) };
+        let object = match self.object {
+            0 => ObjectId::Root,
+            SUMS => ObjectId::Sums,
+            number => ObjectId::File(number - 1),
+        };
         if self.item & TILE == 0 {
             return Wanted::Segment(object, SegmentIndex(self.item));
         }
@@ -62,6 +66,7 @@ pub(crate) fn object_number(object: ObjectId) -> u64 {
     match object {
         ObjectId::Root => 0,
         ObjectId::File(i) => i.saturating_add(1),
+        ObjectId::Sums => SUMS,
     }
 }
 
@@ -98,7 +103,8 @@ mod tests {
     #[test]
     fn keys_are_their_things() {
         let mut seen = KeyMap::default();
-        for object in [ObjectId::Root, ObjectId::File(0), ObjectId::File(999_999)] {
+        let files = [ObjectId::File(0), ObjectId::File(999_999)];
+        for object in [ObjectId::Root, ObjectId::Sums].into_iter().chain(files) {
             for wanted in [
                 Wanted::Manifest,
                 Wanted::Segment(object, SegmentIndex(0)),
@@ -110,6 +116,6 @@ mod tests {
                 seen.insert(Key::from(wanted), ());
             }
         }
-        assert_eq!(seen.len(), 13);
+        assert_eq!(seen.len(), 17);
     }
 }

@@ -359,6 +359,14 @@ impl Objects {
         there.map(|entry| entry.object.id()).collect()
     }
 
+    /// Takes out an object that is not wanted any more; false if it is not there.
+    pub(crate) fn give_up(&mut self, id: ObjectId) -> bool {
+        let unasked = self.table.get(&object_number(id)).map(|entry| entry.object.unasked());
+        self.unasked -= unasked.unwrap_or(0);
+        self.remove(id);
+        unasked.is_some()
+    }
+
     /// Takes out an object, all of which is here.
     pub(crate) fn remove(&mut self, id: ObjectId) {
         if let Some(entry) = self.table.remove(&object_number(id)) {

@@ -203,6 +203,14 @@ impl Transfer {
         Ok(())
     }
 
+    /// Wants an object no longer: nothing of it is asked for or reported any more. False if it is not
+    /// under way.
+    pub fn give_up_object(&mut self, id: ObjectId) -> bool {
+        let there = self.objects.give_up(id);
+        self.progress.objects = self.objects.len();
+        there
+    }
+
     /// Whether so little is queued that more objects should be added, if there are more.
     pub fn wants_objects(&self) -> bool {
         let windows: u64 = self.peers.iter().map(|peer| peer.flow().window_in_requests()).sum();

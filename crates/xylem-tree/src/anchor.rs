@@ -18,6 +18,8 @@
 
 use xylem_hash::Hash;
 
+#[cfg(feature = "alloc")]
+use crate::hashing::leaf_values;
 use crate::{
     error::VerifyError,
     geometry::{Geometry, TILE_LEVELS},
@@ -116,6 +118,59 @@ impl Anchor {
         }
         self.climb(top, value, siblings, end)?;
         Ok(ProvenTile { geo: self.geo, root: self.root, tile, content })
+    }
+
+    /// Proves all segments under this node at once, wherever their bytes come from: `contents` are theirs,
+    /// in order. Returns them, and the nodes below this one.
+    ///
+    /// # Errors
+    /// [`VerifyError::WrongLength`], [`VerifyError::NodeMismatch`], [`VerifyError::OutOfRange`] for
+    /// another number of segments.
+    #[cfg(feature = "alloc")]
+    #[expect(
+        clippy::type_complexity,
+        reason = "two pieces of evidence, each as its taker wants it"
+    )]
+    pub fn contents<B: AsRef<[u8]>>(
+        &self,
+        contents: alloc::vec::Vec<B>,
+    ) -> Result<
+        (alloc::vec::Vec<Verified<Segment<B>>>, Verified<alloc::vec::Vec<(Node, NodeValue)>>),
+        VerifyError,
+    > {
+        let geo = &self.geo;
+        let segments = geo.node_segments(self.node);
+        if segments.end - segments.start != contents.len() as u64 {
+            return Err(VerifyError::OutOfRange);
+        }
+        let indices = || segments.clone().map(SegmentIndex);
+        for (i, content) in indices().zip(&contents) {
+            check_len(geo.segment_len(i), content.as_ref().len())?;
+        }
+        let mut row = alloc::vec::Vec::with_capacity(contents.len());
+        leaf_values(geo, indices().zip(contents.iter().map(AsRef::as_ref)), &mut row);
+        let mut nodes = alloc::vec::Vec::with_capacity(2 * contents.len());
+        for level in 0..self.node.level {
+            let first = segments.start >> level;
+            let real = (first..).zip(&row).map(|(index, value)| (Node { level, index }, *value));
+            nodes.extend(real.filter(|(node, _)| geo.node_exists(*node)));
+            let count = match row[..] {
+                [left, right] => {
+                    row[0] = join(geo, Node { level: level + 1, index: first / 2 }, left, right);
+                    1
+                }
+                _ => climb_row(geo, &mut row),
+            };
+            row.truncate(count);
+        }
+        if row.first() != Some(&self.value) {
+            return Err(VerifyError::NodeMismatch(self.node));
+        }
+        let proven = indices().zip(contents).map(|(index, content)| {
+            let offset = geo.segment_range(index).start;
+            Verified::new(self.root, Segment { index, offset, content })
+        });
+        Ok((proven.collect(), Verified::new(self.root, nodes)))
     }
 
     fn check_end(&self, from: Node, end: u8) -> Result<(), VerifyError> {

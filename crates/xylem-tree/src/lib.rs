@@ -75,6 +75,9 @@ mod verified;
 #[cfg(feature = "alloc")]
 mod verifier;
 
+#[cfg(feature = "alloc")]
+mod update;
+
 pub use anchor::{Anchor, ProvenTile};
 #[cfg(feature = "alloc")]
 pub use builder::{OutboardBuilder, REGION_LEN, Region, hash_region};
@@ -90,6 +93,10 @@ pub use outboard::{
 pub use proof::{segment_signature_len, tile_content_len, tile_signature_len};
 #[cfg(feature = "alloc")]
 pub use segment_set::SegmentSet;
+#[cfg(feature = "alloc")]
+pub use update::{
+    Claims, Proven, UPDATE_MIN_SIZE, UPDATE_SUMS_LEN, UpdateBlocks, WeakSum, weak_sum,
+};
 pub use verified::{Segment, Verified};
 #[cfg(feature = "alloc")]
 pub use verifier::{Recording, Verifier};

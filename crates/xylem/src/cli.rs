@@ -49,6 +49,15 @@ pub(crate) enum Color {
     Never,
 }
 
+/// How the log is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// Columns for people.
+    Text,
+    /// An object a line.
+    Json,
+}
+
 /// Flags that every subcommand takes.
 #[derive(Debug, Args)]
 pub(crate) struct Common {
@@ -66,6 +75,18 @@ pub(crate) struct Common {
     /// standard error, as XYLEM_LOG=debug and XYLEM_LOG=trace do
     #[arg(short, long, global = true, action = ArgAction::Count, help_heading = "Common options")]
     pub(crate) verbose: u8,
+
+    /// How the log of -vv and XYLEM_LOG is written: text, or a JSON object a line
+    #[arg(
+        long,
+        global = true,
+        value_name = "FORMAT",
+        default_value = "text",
+        env = "XYLEM_LOG_FORMAT",
+        hide_env_values = true,
+        help_heading = "Common options"
+    )]
+    pub(crate) log_format: LogFormat,
 
     /// No progress bar and no progress lines
     #[arg(long, global = true, env = "XYLEM_NO_PROGRESS", hide_env_values = true,
@@ -152,6 +173,6 @@ impl Common {
 
 /// A directory that the environment names; the XDG base directory specification has relative paths
 /// ignored.
-fn absolute(variable: &str) -> Option<PathBuf> {
+pub(crate) fn absolute(variable: &str) -> Option<PathBuf> {
     std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute())
 }

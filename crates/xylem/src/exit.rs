@@ -21,6 +21,14 @@ pub(crate) enum Exit {
     Interrupted = 130,
 }
 
+impl Exit {
+    /// The one with this number, as another process of this program has told it.
+    pub(crate) fn from_code(code: u8) -> Self {
+        let all = [Self::Done, Self::Damaged, Self::Usage, Self::Unreachable, Self::Interrupted];
+        all.into_iter().find(|exit| *exit as u8 == code).unwrap_or(Self::Local)
+    }
+}
+
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
         ExitCode::from(exit as u8)

@@ -35,6 +35,8 @@ use xylem_object::Ticket;
   xylem get xylem:... -o - | tar x             a .tar that was shared, as its verified bytes come
   xylem get xylem:... --from 192.0.2.7:7000    from that peer only
   xylem get xylem:... --from udp://192.0.2.7   through an NDN forwarder
+  xylem get xylem:... --overwrite              a newer version: moves only what changed
+  xylem get xylem:... --like old.iso           the same from a copy of another name
   xylem get xylem:... --seed                   and serve it to others until Ctrl-C
   xylem get xylem:... --no-serve               fetch only, tell nobody an address
   xylem get xylem:... --from unix:///run/nfd/nfd.sock   through the one of this machine
@@ -108,6 +110,11 @@ pub(crate) struct GetArgs {
     /// Where the final name is taken, use NAME.1, NAME.2, ...
     #[arg(long, conflicts_with = "overwrite")]
     rename: bool,
+
+    /// Search this old copy first, whatever its name, and fetch only what is new; every byte is proven
+    /// wherever it comes from. What --overwrite replaces is searched by itself; can be repeated
+    #[arg(long, value_name = "OLD", conflicts_with_all = ["range", "follow"])]
+    like: Vec<PathBuf>,
 
     /// Leave out what matches, from a directory, with the rules of .gitignore; can be repeated
     #[arg(long, value_name = "GLOB")]
@@ -190,6 +197,7 @@ pub(crate) fn accept(
             range: None,
             existing: if args.overwrite { Existing::Overwrite } else { Existing::Refuse },
             exclude: Vec::new(),
+            like: Vec::new(),
             delete: false,
         },
         from: peers(&args.from)?,
@@ -245,6 +253,7 @@ fn by_ticket(
             range: args.range.map(|range| (range.start, range.end)),
             existing: existing(args),
             exclude: args.exclude.clone(),
+            like: args.like.clone(),
             delete: args.delete,
         },
         from,
@@ -442,6 +451,9 @@ fn report(summary: &GetSummary, whole: bool, out: &mut Out) -> Result<(), Failur
     );
     if summary.resumed > 0 {
         line.push_str(&format!(", kept {} that was there", bytes(summary.resumed)));
+    }
+    if summary.reused > 0 {
+        line.push_str(&format!(", took {} from old copies", bytes(summary.reused)));
     }
     if summary.served > 0 {
         line.push_str(&format!("; sent {} to others", bytes(summary.served)));

@@ -4,9 +4,12 @@ use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
 use crate::get::peers;
 use crate::output::Out;
+use crate::service::messages::{Reply, Request};
+use crate::service::{self, control};
 use crate::shaping::ShapeArgs;
 use crate::stop;
 use crate::values::{LinkAt, ListenAt, parse_bytes, parse_name, parse_seconds};
+pub(crate) use crate::values::{links, resolve};
 use clap::Args;
 use clap::builder::FalseyValueParser;
 use std::fmt::Display;
@@ -14,12 +17,15 @@ use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use xylem_library::Selection;
 use xylem_library::follow::{FollowOptions, Input};
-use xylem_node::{Event, HostPort, NDN_PORT, Peer, PeerUri, ShareOptions};
+use xylem_library::{LibraryEvent, Selection};
+use xylem_node::{Event, NDN_PORT, PeerUri, ShareOptions};
 use xylem_object::ticket::Address;
 
 /// Shares files and directories from where they are; prints a ticket for each and serves until Ctrl-C
+///
+/// Where the background node of this user runs (`xylem service install`), it takes over, serves them
+/// for good, and this run ends with the tickets.
 ///
 /// A file is read once to build its hash tree, which is kept in the store (under 1 % of the
 /// file's size); the file itself stays where it is and is not copied. Standard output has the tickets
@@ -72,6 +78,10 @@ pub(crate) struct ShareArgs {
     /// a new file in the store]
     #[arg(long, value_name = "FILE", requires = "follow")]
     keep: Option<PathBuf>,
+
+    /// Serve from this process, even where the background node runs (`xylem service`)
+    #[arg(long)]
+    foreground: bool,
 
     /// Name to publish the one PATH under, such as /alice/photos [default: below the key's id]
     #[arg(long = "as", value_name = "NAME")]
@@ -183,6 +193,14 @@ pub(crate) fn run(args: ShareArgs, common: &Common, out: &mut Out) -> Result<Exi
     if let Some(key) = &args.key {
         require_outside(key, &args.paths)?;
     }
+    match needs_foreground(&args) {
+        Some(why) => out.detail(&format!("Serving from this process: {why}")),
+        None => {
+            if let Some(done) = hand_over(&args, common, out)? {
+                return Ok(done);
+            }
+        }
+    }
     let options = ShareOptions {
         follow,
         paths: args.paths,
@@ -249,6 +267,52 @@ fn require_outside(key: &Path, paths: &[PathBuf]) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Why the background node cannot do it.
+fn needs_foreground(args: &ShareArgs) -> Option<&'static str> {
+    let asked = [
+        (args.foreground, "--foreground"),
+        (args.follow, "--follow"),
+        (!args.exclude.is_empty(), "--exclude"),
+        (!args.ignore_file.is_empty(), "--ignore-file"),
+        (args.no_exclude, "--no-exclude"),
+        (args.strict, "--strict"),
+        (args.key.is_some(), "--key"),
+        (!args.listen.is_empty(), "--listen"),
+        (!args.announce.is_empty(), "--announce"),
+        (args.tls_cert.is_some(), "--tls-cert"),
+        (args.plain || !args.plain_listen.is_empty(), "--plain"),
+        (!args.via.is_empty(), "--via"),
+        (args.shape.given().is_some(), "--shape"),
+    ];
+    asked.into_iter().find(|(given, _)| *given).map(|(_, flag)| flag)
+}
+
+/// Has the background node serve them, if one runs.
+fn hand_over(args: &ShareArgs, common: &Common, out: &mut Out) -> Result<Option<Exit>, Failure> {
+    let store = service::store(common)?;
+    for path in &args.paths {
+        let (name, portable) = (args.name.clone(), args.portable);
+        let request = Request::Share { path: service::absolute(path)?, name, portable };
+        let answer = control::ask(&store, &request, &mut |reply| {
+            let event = match reply {
+                Reply::Hashing { done, total } => LibraryEvent::Hashing { done, total },
+                Reply::Warning { what } => LibraryEvent::Warning { what },
+                _ => return,
+            };
+            out.event(Event::Library(event));
+        })?;
+        match answer {
+            // It may have ended between two paths.
+            None if path == &args.paths[0] => return Ok(None),
+            Some(Reply::Shared(shared)) => out.event(shared.event()?),
+            _ => return Err(Failure::new(Exit::Local, "the background node has ended")),
+        }
+        out.take_broken()?;
+    }
+    out.note("Served in the background; `xylem shares` lists it, `xylem unshare PATH` ends it.");
+    Ok(Some(Exit::Done))
+}
+
 /// What `--follow` asks for.
 fn follow(args: &ShareArgs) -> Result<Option<FollowOptions>, Failure> {
     let from_input = args.paths.iter().any(|path| path == Path::new("-"));
@@ -269,31 +333,4 @@ fn follow(args: &ShareArgs) -> Result<Option<FollowOptions>, Failure> {
         every: args.every,
         input: from_input.then_some(keep),
     }))
-}
-
-/// Looks places up that flags name.
-pub(crate) fn resolve(places: &[ListenAt]) -> Result<Vec<SocketAddr>, Failure> {
-    places.iter().map(first).collect()
-}
-
-fn first(ListenAt(place): &ListenAt) -> Result<SocketAddr, Failure> {
-    HostPort::resolve(place).map(|found| found[0]).map_err(cannot_listen)
-}
-
-/// Looks up where the encrypted link is to listen.
-pub(crate) fn links(places: &[LinkAt]) -> Result<Vec<Peer>, Failure> {
-    places.iter().map(link).collect()
-}
-
-fn link(place: &LinkAt) -> Result<Peer, Failure> {
-    match place {
-        LinkAt::Udp(at) => Ok(Peer::Link { address: first(at)?, key: None }),
-        LinkAt::Carried(uri) => {
-            uri.resolve().map(|mut found| found.swap_remove(0)).map_err(cannot_listen)
-        }
-    }
-}
-
-fn cannot_listen(why: String) -> Failure {
-    Failure::new(Exit::Usage, format!("cannot listen there: {why}; give an address"))
 }

@@ -2,10 +2,10 @@
 //! `xylem-node`'s [`xylem_node::PeerUri`].
 
 use crate::exit::{Exit, Failure};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
-use xylem_node::{Carrier, HostPort, PeerUri};
+use xylem_node::{Carrier, HostPort, Peer, PeerUri};
 use xylem_object::{Ticket, TicketError};
 use xylem_packet::Name;
 
@@ -50,6 +50,33 @@ impl FromStr for LinkAt {
             Some((scheme, _)) => Err(format!("the encrypted link does not listen on {scheme}://")),
         }
     }
+}
+
+/// Looks places up that flags name.
+pub(crate) fn resolve(places: &[ListenAt]) -> Result<Vec<SocketAddr>, Failure> {
+    places.iter().map(first).collect()
+}
+
+fn first(ListenAt(place): &ListenAt) -> Result<SocketAddr, Failure> {
+    HostPort::resolve(place).map(|found| found[0]).map_err(cannot_listen)
+}
+
+/// Looks up where the encrypted link is to listen.
+pub(crate) fn links(places: &[LinkAt]) -> Result<Vec<Peer>, Failure> {
+    places.iter().map(link).collect()
+}
+
+fn link(place: &LinkAt) -> Result<Peer, Failure> {
+    match place {
+        LinkAt::Udp(at) => Ok(Peer::Link { address: first(at)?, key: None }),
+        LinkAt::Carried(uri) => {
+            uri.resolve().map(|mut found| found.swap_remove(0)).map_err(cannot_listen)
+        }
+    }
+}
+
+fn cannot_listen(why: String) -> Failure {
+    Failure::new(Exit::Usage, format!("cannot listen there: {why}; give an address"))
 }
 
 /// A ticket from what was pasted.

@@ -9,8 +9,8 @@ use crate::cli::{Cli, Common};
 use crate::exit::{Exit, Failure};
 use crate::output::Out;
 use crate::{
-    bench, ctl, extras, get, inbox, key, node, peek, ping, put, scrub, send, share, store, sum,
-    traffic, trial, verify,
+    bench, ctl, extras, get, inbox, key, node, peek, ping, put, scrub, send, service, share,
+    shares, store, sum, traffic, trial, verify,
 };
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches};
 use std::ffi::OsString;
@@ -43,6 +43,9 @@ macro_rules! verb {
 
 const VERBS: &[Verb] = &[
     verb!("share", share::ShareArgs, share::run),
+    verb!("shares", shares::SharesArgs, shares::run),
+    verb!("unshare", shares::UnshareArgs, shares::unshare),
+    verb!("service", service::ServiceArgs, service::run),
     verb!("get", get::GetArgs, get::run),
     verb!("send", send::SendArgs, send::run),
     verb!("inbox", inbox::InboxArgs, inbox::run),

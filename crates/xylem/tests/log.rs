@@ -85,3 +85,23 @@ fn nothing_is_logged_unless_asked_and_nonsense_is_refused() {
     assert_exit(&refused, 2);
     assert!(stderr(&refused).contains("XYLEM_LOG"), "{}", stderr(&refused));
 }
+
+#[test]
+fn the_log_can_be_json_lines() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = logging(&dir.path().join("store"));
+    command.args(["-q", "--log-format", "json", "get", "xylem:x", "-o", "-"]);
+    assert_exit(&finish(command), 2);
+    let shared = file(dir.path(), "f", b"something");
+    let mut share = logging(&dir.path().join("store"));
+    share.args(["-q", "--log-format", "json", "share", "--listen", "127.0.0.1:0", text(&shared)]);
+    let mut share = share.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(share.stderr.take().expect("piped")).lines();
+    let rows = lines.map(|line| serde_json::from_str::<serde_json::Value>(&line.unwrap()).unwrap());
+    let row = rows.into_iter().find(|row| row["message"] == "sharing").expect("it is logged");
+    share.kill().unwrap();
+    share.wait().unwrap();
+    assert!(row["level"] == "INFO" && row["size"] == 9, "{row}");
+    assert!(row["target"].as_str().unwrap().starts_with("xylem_node::share"), "{row}");
+    assert!(row["time_ms"].as_u64().unwrap() > 1_700_000_000_000, "{row}");
+}

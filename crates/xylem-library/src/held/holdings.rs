@@ -12,6 +12,7 @@ use xylem_store::{FileRef, OutboardFile, Partial, StoreError};
 use xylem_tree::{Geometry, SegmentIndex, SegmentSet};
 
 use crate::listed::ListedFiles;
+use crate::publish::sums::KeptSums;
 
 /// Files of a directory up to this size are written in one go when they are whole, and hashed anew
 /// when they are served: that costs less than looking for their nodes on disk. Larger ones are resumed.
@@ -30,6 +31,8 @@ struct State {
     /// The object itself (file or listing), and large files of a directory while they are fetched.
     objects: HashMap<ObjectId, Object>,
     tree: Option<Tree>,
+    /// The list of sums for updates, where it is the publication's.
+    sums: Option<Arc<KeptSums>>,
 }
 
 struct Object {
@@ -138,6 +141,16 @@ impl Holdings {
         state.objects.remove(&ObjectId::File(number));
     }
 
+    /// The publication's list of sums is there.
+    pub(crate) fn keep_sums(&self, sums: KeptSums) {
+        self.state().sums = Some(Arc::new(sums));
+    }
+
+    /// The list of sums.
+    pub(crate) fn sums(&self) -> Option<Arc<KeptSums>> {
+        self.state().sums.clone()
+    }
+
     /// A file of the directory lies unchanged where the directory comes to lie, and its nodes with
     /// those of the others.
     pub(crate) fn there(&self, number: u64) {
@@ -175,6 +188,7 @@ impl Holdings {
         let state = self.state();
         match (state.objects.get(&id), id, &state.tree) {
             (Some(object), ..) => object.have.contains(index.0),
+            (None, ObjectId::Sums, _) => state.sums.is_some(),
             (None, ObjectId::File(number), Some(tree)) => tree.whole.contains(number),
             _ => false,
         }

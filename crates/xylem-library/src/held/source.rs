@@ -131,6 +131,7 @@ impl Source for HeldSource {
     fn geometry(&mut self, object: ObjectId) -> Option<Geometry> {
         match object {
             ObjectId::Root => Some(self.manifest.geometry()),
+            ObjectId::Sums => self.manifest.sums_geometry(),
             ObjectId::File(number) => {
                 let size = self.holdings.listed(number)?.size;
                 Some(Geometry::new(size, self.manifest.segment).with_kind(self.manifest.tree))
@@ -144,6 +145,9 @@ impl Source for HeldSource {
         offset: u64,
         out: &mut [u8],
     ) -> Result<(), HeldError> {
+        if object == ObjectId::Sums {
+            return Ok(self.holdings.sums().ok_or(HeldError::NotHeld)?.read(offset, out)?);
+        }
         match (self.place(object)?, object) {
             (Place::Open(open), _) => Ok(read_whole(&open.file, out, offset)?),
             (Place::Whole(whole), ObjectId::File(number)) if whole.size <= SMALL_FILE => {
@@ -156,7 +160,9 @@ impl Source for HeldSource {
             (Place::Whole(whole), ObjectId::File(number)) => {
                 Ok(read_whole(&self.file(number, &whole)?, out, offset)?)
             }
-            (Place::Whole(whole), ObjectId::Root) => Err(out_of_range(&whole, offset).into()),
+            (Place::Whole(whole), ObjectId::Root | ObjectId::Sums) => {
+                Err(out_of_range(&whole, offset).into())
+            }
         }
     }
 
@@ -166,6 +172,13 @@ impl Source for HeldSource {
         first_slot: u64,
         out: &mut [u8],
     ) -> Result<(), HeldError> {
+        if object == ObjectId::Sums {
+            return Ok(self
+                .holdings
+                .sums()
+                .ok_or(HeldError::NotHeld)?
+                .read_nodes(first_slot, out)?);
+        }
         match (self.place(object)?, object) {
             (Place::Open(open), _) => {
                 Ok(read_slots(&open.outboard, open.base.saturating_add(first_slot), out)?)
@@ -188,6 +201,7 @@ impl Source for HeldSource {
         match object {
             ObjectId::Root => Some(self.manifest.root),
             ObjectId::File(number) => self.holdings.listed(number).map(|file| file.root),
+            ObjectId::Sums => self.manifest.sums.map(|sums| sums.root),
         }
     }
 

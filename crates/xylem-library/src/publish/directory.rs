@@ -10,14 +10,16 @@ use std::path::Path;
 use xylem_hash::{Hash, Hasher};
 use xylem_object::Manifest;
 use xylem_object::listing::{self, Entry, EntryKind};
+use xylem_object::sums::list_len;
 use xylem_store::{FileRef, Medium, NewFile, OutboardFile, Part, Store, StoreError, hash_file};
 use xylem_tree::{Geometry, NODE_LEN, SegmentSize};
 
 use super::error::PublishError;
 use super::members::Members;
 use super::serving::{Files, Published};
+use super::sums::{KeptSums, NewSums};
 use crate::event::LibraryEvent;
-use crate::hashing::{self, Job, Progress, packed_slots};
+use crate::hashing::{self, Job, Progress, Takes, packed_slots};
 use crate::listed::ListedFiles;
 use crate::stop::Stop;
 use crate::trees;
@@ -31,32 +33,24 @@ const LISTING_PIECE: usize = 256 * 1024;
 const MAX_WAITING: usize = 1_000;
 
 /// Walks and hashes a directory; `each` gets every entry in order, with the inode number of a file.
-/// Returns the slots that the outboards took.
+/// Returns the room that outboards and lists took.
 fn hash_entries(
     walk: &mut Walk<'_>,
     medium: &dyn Medium,
-    (outboards, segment): (Option<&OutboardFile>, SegmentSize),
+    (takes, segment): (Takes<'_>, SegmentSize),
     stop: &Stop,
     on_event: &mut dyn FnMut(LibraryEvent),
     each: &mut dyn FnMut(&Entry, u64) -> Result<(), PublishError>,
-) -> Result<u64, PublishError> {
-    let (mut slots, mut progress) = (0, Progress::default());
-    let mut next = Batch::walked(walk, segment, &mut slots, on_event)?;
+) -> Result<Places, PublishError> {
+    let (mut places, mut progress) = (Places::of(segment), Progress::default());
+    let mut next = Batch::walked(walk, &mut places, on_event)?;
     while !next.found.is_empty() {
         let batch = next;
         progress.total += batch.jobs.iter().map(|job| job.state.size).sum::<u64>();
-        let beside = |on_event: &mut dyn FnMut(LibraryEvent)| {
-            Batch::walked(walk, segment, &mut slots, on_event)
-        };
-        let (roots, walked) = hashing::hash_beside(
-            medium,
-            &batch.jobs,
-            outboards,
-            &progress,
-            stop,
-            on_event,
-            beside,
-        )?;
+        let beside =
+            |on_event: &mut dyn FnMut(LibraryEvent)| Batch::walked(walk, &mut places, on_event);
+        let (roots, walked) =
+            hashing::hash_beside(medium, &batch.jobs, takes, &progress, stop, on_event, beside)?;
         next = walked?;
         let mut roots = roots.into_iter();
         for found in &batch.found {
@@ -64,7 +58,31 @@ fn hash_entries(
             each(&found.entry(root), found.meta.ino)?;
         }
     }
-    Ok(slots)
+    Ok(places)
+}
+
+/// Where the next file's outboard and its list of sums go.
+#[derive(Clone, Copy)]
+struct Places {
+    segment: SegmentSize,
+    slots: u64,
+    sums: u64,
+}
+
+impl Places {
+    fn of(segment: SegmentSize) -> Self {
+        Self { segment, slots: 0, sums: 0 }
+    }
+
+    /// Those of a file of this size, if it has either.
+    fn take(&mut self, size: u64) -> (Option<u64>, Option<u64>) {
+        let slots = packed_slots(size, self.segment);
+        let sums = list_len(size, self.segment);
+        let taken = ((slots > 0).then_some(self.slots), (sums > 0).then_some(self.sums));
+        self.slots += slots;
+        self.sums += sums;
+        taken
+    }
 }
 
 /// Entries in order, and the files among them as jobs.
@@ -76,18 +94,15 @@ struct Batch {
 impl Batch {
     fn walked(
         walk: &mut Walk<'_>,
-        segment: SegmentSize,
-        slots: &mut u64,
+        places: &mut Places,
         on_event: &mut dyn FnMut(LibraryEvent),
     ) -> Result<Self, WalkError> {
         let mut batch = Self { found: Vec::new(), jobs: Vec::new() };
         while batch.found.len() < BATCH {
             let Some(found) = walk.next(on_event)? else { break };
             if let FoundKind::File(state) = found.kind {
-                let takes = packed_slots(state.size, segment);
-                let (path, slot) = (walk.place(&found.path), (takes > 0).then_some(*slots));
-                batch.jobs.push(Job { path, state, slot, segment });
-                *slots += takes;
+                let (path, (slot, sums)) = (walk.place(&found.path), places.take(state.size));
+                batch.jobs.push(Job { path, state, slot, segment: places.segment, sums });
             }
             batch.found.push(found);
         }
@@ -110,7 +125,7 @@ pub(super) fn root_of(
     hash_entries(
         &mut walk,
         medium,
-        (None, SegmentSize::DEFAULT),
+        (Takes::default(), SegmentSize::DEFAULT),
         &stop,
         on_event,
         &mut |entry, _| Ok(writer.push(entry)?),
@@ -143,8 +158,10 @@ pub(super) fn publish(
     let buffer = RefCell::new(Vec::new());
     let mut writer =
         listing::Writer::new(|piece: &[u8]| buffer.borrow_mut().extend_from_slice(piece));
-    let trees = (Some(&outboards), segment);
-    let slots = hash_entries(&mut walk, medium, trees, stop, on_event, &mut |entry, inode| {
+    let sums = NewSums::new(store)?;
+    let takes = Takes { outboards: Some(&outboards), sums: Some(sums.file()) };
+    let trees = (takes, segment);
+    let places = hash_entries(&mut walk, medium, trees, stop, on_event, &mut |entry, inode| {
         writer.push(entry)?;
         if let EntryKind::File { .. } = entry.kind {
             inodes.push(inode);
@@ -157,13 +174,14 @@ pub(super) fn publish(
     let (root, listed, nodes) = listing.keep(store, segment)?;
     let size = listed.metadata()?.size;
     let listed = ListedFiles::open(listed, size, &root, segment)?;
-    let outboards = if slots == 0 {
+    let outboards = if places.slots == 0 {
         None
     } else {
         Some(OutboardFile::new(store.keep(new, &root, Part::FileOutboards)?))
     };
+    let sums = sums.keep(store, &root, (places.sums, segment))?;
     let members = Members::new(path, listed, inodes);
-    Ok(published(root, members, nodes, outboards))
+    Ok(published(root, members, nodes, outboards, sums))
 }
 
 fn published(
@@ -171,11 +189,13 @@ fn published(
     members: Members,
     nodes: OutboardFile,
     outboards: Option<OutboardFile>,
+    sums: Option<KeptSums>,
 ) -> Published {
     let (size, totals) = (members.listed.size(), members.listed.totals());
-    let manifest = Manifest::directory(root, size, totals, b"");
+    let mut manifest = Manifest::directory(root, size, totals, b"");
+    manifest.sums = sums.as_ref().map(|kept| kept.sums);
     let listing = Some((members.listed.source().clone(), nodes));
-    Published { manifest, files: Files::Many(Box::new(members)), listing, outboards }
+    Published { manifest, files: Files::Many(Box::new(members)), listing, outboards, sums }
 }
 
 /// A listing that is being written.
@@ -245,13 +265,13 @@ fn unchanged(
             waiting.push(event);
         }
     };
-    let (mut entries, mut inodes, mut slots) = (listed.entries(), Vec::new(), 0);
+    let (mut entries, mut inodes, mut places) = (listed.entries(), Vec::new(), Places::of(segment));
     let mut walk = Walk::new(&**store.medium(), path, rules.clone(), &mut later)?;
     while let Some(found) = walk.next(&mut later)? {
         let Some(Ok(then)) = entries.next() else { return Ok(None) };
         let root = match then.entry.kind {
             EntryKind::File { root, size } => {
-                slots += packed_slots(size, segment);
+                places.take(size);
                 inodes.push(found.meta.ino);
                 Some(root)
             }
@@ -261,19 +281,23 @@ fn unchanged(
             return Ok(None);
         }
     }
-    let outboards = kept(Part::FileOutboards).filter(|_| slots > 0);
+    let outboards = kept(Part::FileOutboards).filter(|_| places.slots > 0);
     let whole = match &outboards {
-        None => slots == 0,
+        None => places.slots == 0,
         Some(file) => {
-            file.metadata()?.size == slots * NODE_LEN as u64
+            file.metadata()?.size == places.slots * NODE_LEN as u64
                 && trees::packed(file, &listed, segment, true)?.0.is_none()
         }
     };
     if entries.next().is_some() || !whole {
         return Ok(None);
     }
+    let sums = KeptSums::open(store, &root, (places.sums, segment));
+    if places.sums > 0 && sums.is_none() {
+        return Ok(None);
+    }
     waiting.into_iter().for_each(on_event);
     let members = Members::new(path, listed, inodes);
     let (nodes, outboards) = (OutboardFile::new(nodes), outboards.map(OutboardFile::new));
-    Ok(Some(published(root, members, nodes, outboards)))
+    Ok(Some(published(root, members, nodes, outboards, sums)))
 }

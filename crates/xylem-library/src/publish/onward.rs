@@ -9,7 +9,6 @@ use std::path::Path;
 
 use xylem_object::{Manifest, Publication, PublicationError};
 use xylem_store::{FileKind, FileRef, OpenHow, OutboardFile, Store, StoreError};
-use xylem_tree::Geometry;
 
 use super::error::PublishError;
 use super::serving::{Files, Published};
@@ -73,7 +72,7 @@ pub fn onward(
     if published.manifest.root != signed.manifest.root {
         return Ok(None);
     }
-    let holdings = held(store, path, signed.manifest.geometry(), published)?;
+    let holdings = held(store, path, &signed.manifest, published)?;
     Ok(Some(Onward { signed, holdings }))
 }
 
@@ -104,14 +103,18 @@ fn in_shape(
     publish_file(store, path, &meta, known.as_ref(), manifest.segment, stop, on_event)
 }
 
-/// All of it, to be read from where it lies. `geometry` is that of the file, or of the listing.
+/// All of it, to be read from where it lies.
 fn held(
     store: &Store,
     path: &Path,
-    geometry: Geometry,
+    manifest: &Manifest,
     published: Published,
 ) -> Result<Holdings, StoreError> {
-    let holdings = Holdings::default();
+    let (holdings, geometry) = (Holdings::default(), manifest.geometry());
+    // The publisher's list is made from the same content in the same way, or is not to be had here.
+    if let Some(sums) = published.sums.filter(|kept| Some(kept.sums) == manifest.sums) {
+        holdings.keep_sums(sums);
+    }
     match (published.files, published.listing) {
         (Files::Many(members), Some((listing, nodes))) => {
             holdings.kept(&geometry, listing, nodes.clone());

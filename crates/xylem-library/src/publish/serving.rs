@@ -9,10 +9,11 @@ use xylem_object::naming::ObjectId;
 use xylem_object::{Kind, Manifest, PublisherKey, Source, sign_manifest};
 use xylem_packet::Name;
 use xylem_store::{FileCache, FileRef, Medium, OutboardFile, OutboardReader, StoreError};
-use xylem_tree::{Geometry, SegmentSize};
+use xylem_tree::{Geometry, SegmentIndex, SegmentSize};
 
 use super::error::PublishError;
 use super::members::{Members, Served};
+use super::sums::KeptSums;
 
 /// Files of a publication held open while it is served.
 const OPEN_FILES: usize = 64;
@@ -30,6 +31,8 @@ pub struct Published {
     pub(super) listing: Option<(FileRef, OutboardFile)>,
     /// Outboards of the files, each at its slot.
     pub(super) outboards: Option<OutboardFile>,
+    /// The list of sums for updates.
+    pub(super) sums: Option<KeptSums>,
 }
 
 /// The file, or the files of the directory in listing order.
@@ -162,12 +165,21 @@ impl Source for Serving {
         Some(Geometry::new(served.file.state.size, SegmentSize::DEFAULT))
     }
 
+    fn has_segment(&mut self, object: ObjectId, _: SegmentIndex) -> bool {
+        // A publication of somebody else may have a list, and this machine another or none.
+        let ours = self.published.sums.as_ref().map(|kept| kept.sums);
+        object != ObjectId::Sums || (ours.is_some() && ours == self.published.manifest.sums)
+    }
+
     fn read_content(
         &mut self,
         object: ObjectId,
         offset: u64,
         out: &mut [u8],
     ) -> Result<(), StoreError> {
+        if let (ObjectId::Sums, Some(sums)) = (object, &self.published.sums) {
+            return sums.read(offset, out);
+        }
         if let (ObjectId::Root, Some((listing, _))) = (object, &self.published.listing) {
             let got = listing.read_full(out, offset)?;
             return if got == out.len() { Ok(()) } else { Err(self.out_of_range(offset)) };
@@ -181,6 +193,9 @@ impl Source for Serving {
         first_slot: u64,
         out: &mut [u8],
     ) -> Result<(), StoreError> {
+        if let (ObjectId::Sums, Some(sums)) = (object, &self.published.sums) {
+            return sums.read_nodes(first_slot, out);
+        }
         if let (ObjectId::Root, Some(reader)) = (object, &mut self.listing_nodes) {
             return reader.read(first_slot, out);
         }

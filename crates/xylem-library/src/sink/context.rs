@@ -40,6 +40,8 @@ pub struct Tally {
     pub fetched: u64,
     /// Left by an earlier run, read back and proven.
     pub resumed: u64,
+    /// Found in old copies and proven.
+    pub reused: u64,
     /// All that the result will have.
     pub total: u64,
     /// Files in the result.

@@ -7,6 +7,7 @@
 mod copies;
 mod merge;
 mod tree;
+mod updates;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -33,6 +34,7 @@ use crate::save::SaveOptions;
 use copies::Copies;
 use merge::Merge;
 use tree::Tree;
+use updates::Updates;
 
 /// Files that are named to the caller before they are fetched.
 const MAX_NAMED: usize = 1_000;
@@ -43,6 +45,7 @@ pub(super) struct DirectorySink {
     to: Destination,
     exclude: Exclusion,
     delete: bool,
+    like: Vec<PathBuf>,
     store: Store,
     /// The listing while it comes.
     listing: Option<Partial>,
@@ -63,6 +66,7 @@ impl DirectorySink {
             to,
             exclude,
             delete: options.delete,
+            like: options.like.clone(),
             store: store.clone(),
             listing: None,
             tree: None,
@@ -137,21 +141,24 @@ impl DirectorySink {
         }
         let merge = self.merge(&staging, &listed, cx)?;
         let (exclude, segment) = (self.exclude.clone(), self.manifest.segment);
+        let updates = Updates::new(&self.manifest, &self.like, &self.store);
         let copies = self.copies(&listed, merge.as_ref(), cx)?;
-        let mut tree = Tree::new(staging, listed, exclude, merge, segment);
+        let mut tree = Tree::new(staging, listed, exclude, merge, segment, updates);
         tree.use_copies(copies);
         self.tree = Some(tree);
         Ok(())
     }
 
-    /// Files that are missing and lie elsewhere in the directory that is there: renamed ones.
+    /// Files that are missing and lie elsewhere in the directory that is there, or in old copies of it,
+    /// under whatever name.
     fn copies(
         &self,
         listed: &ListedFiles,
         merge: Option<&Merge>,
         cx: &mut Context<'_>,
     ) -> Result<Copies, SaveError> {
-        let places = if merge.is_some() { vec![self.to.path.clone()] } else { Vec::new() };
+        let there = merge.is_some().then(|| self.to.path.clone());
+        let places: Vec<PathBuf> = there.into_iter().chain(self.like.iter().cloned()).collect();
         let stays = |number| merge.is_some_and(|merge| merge.keeps(number));
         let missing = |l: &Listed| !stays(l.number) && !self.exclude.leaves_out(&l.entry);
         Copies::find(self.store.medium(), &places, listed, &missing, cx.on_event)
@@ -248,6 +255,10 @@ impl Sink for DirectorySink {
                 cx.tally.fetched += segment.content.len() as u64;
                 tree.segment(number, segment)
             }
+            (ObjectId::Sums, Some(tree)) => {
+                tree.list(&segment, cx);
+                Ok(())
+            }
             _ => Ok(()),
         }
     }
@@ -265,6 +276,7 @@ impl Sink for DirectorySink {
     fn complete(&mut self, object: ObjectId, cx: &mut Context<'_>) -> Result<(), SaveError> {
         match (object, &mut self.tree) {
             (ObjectId::File(number), Some(tree)) => tree.complete(number, cx),
+            (ObjectId::Sums, Some(tree)) => tree.lists_are_here(cx),
             (ObjectId::Root, None) => {
                 let Some(mut listing) = self.listing.take() else { return Ok(()) };
                 let path = self.store.object_path(&self.manifest.root, Part::Listing);
@@ -286,8 +298,7 @@ impl Sink for DirectorySink {
             self.flush_at = cx.now + FLUSH_EVERY;
             tree.flush()?;
         }
-        tree.poll(cx)?;
-        Ok(None)
+        tree.poll(cx)
     }
 
     fn is_done(&self) -> bool {

@@ -7,16 +7,18 @@ use std::time::Duration;
 use bytes::Bytes;
 use xylem_hash::Hash;
 use xylem_object::{Manifest, ObjectId};
-use xylem_store::{Partial, Resumed, Resuming, Store};
+use xylem_store::{FileRef, Partial, Resumed, Resuming, Store};
 use xylem_tree::{Geometry, Segment, Verified};
 
 use super::attributes::{attributes_of, warnings};
 use super::context::{Context, FLUSH_EVERY, Nodes, Sink};
 use super::destination::Destination;
 use super::error::SaveError;
+use super::like::old_copies;
 use super::writer::Writer;
 use crate::event::LibraryEvent;
 use crate::rescan::rescan;
+use crate::update::{Keeper, List, Start, Update};
 
 /// One file that is being fetched.
 pub(super) struct FileSink {
@@ -30,6 +32,50 @@ pub(super) struct FileSink {
     flush_at: Duration,
     /// Bytes fetched in this run before the writer of now began.
     fetched_before: u64,
+    /// Old copies, until they are searched.
+    copies: Vec<FileRef>,
+    /// The list of sums, while it comes, and what waits for it.
+    list: Option<(List, Start)>,
+    update: Option<Update>,
+    /// Bytes of old copies that were handed to the writer of now.
+    reused: u64,
+}
+
+/// Takes what an update has proven.
+struct Reused<'a> {
+    writer: &'a mut Writer,
+    bytes: &'a mut u64,
+}
+
+impl Keeper for Reused<'_> {
+    type Error = SaveError;
+
+    fn reused(&mut self, segments: Vec<Verified<Segment<Bytes>>>) -> Result<(), SaveError> {
+        for segment in segments {
+            *self.bytes += segment.content.len() as u64;
+            self.writer.segment(segment)?;
+        }
+        Ok(())
+    }
+
+    fn nodes(&mut self, nodes: Nodes) -> Result<(), SaveError> {
+        Ok(self.writer.nodes(nodes)?)
+    }
+}
+
+/// Re-hashes what an earlier run left.
+pub(super) fn take_up(
+    resuming: Resuming,
+    id: ObjectId,
+    cx: &mut Context<'_>,
+) -> Result<(Partial, Resumed), SaveError> {
+    let regions: Vec<u64> = resuming.regions().collect();
+    let scans = rescan(resuming.scan(), &regions, &AtomicU64::new(0))?;
+    let (mut partial, resumed) = resuming.finish(scans)?;
+    if let Some(holdings) = cx.holdings {
+        holdings.watch(id, &mut partial)?;
+    }
+    Ok((partial, resumed))
 }
 
 /// Re-hashes what an earlier run left and adds what is missing to the transfer. Returns the partial
@@ -41,12 +87,7 @@ pub(super) fn resume(
     geometry: Geometry,
     cx: &mut Context<'_>,
 ) -> Result<(Partial, u64), SaveError> {
-    let regions: Vec<u64> = resuming.regions().collect();
-    let scans = rescan(resuming.scan(), &regions, &AtomicU64::new(0))?;
-    let (mut partial, Resumed { verifier, have, bytes }) = resuming.finish(scans)?;
-    if let Some(holdings) = cx.holdings {
-        holdings.watch(id, &mut partial)?;
-    }
+    let (partial, Resumed { verifier, have, bytes }) = take_up(resuming, id, cx)?;
     let wanted = std::iter::once(0..geometry.segments());
     cx.transfer.add_object(id, root, geometry, wanted, have.ranges(), Some(verifier))?;
     Ok((partial, bytes))
@@ -62,25 +103,85 @@ pub(super) fn audit(partial: &mut Partial) -> Result<bool, SaveError> {
 }
 
 impl FileSink {
-    pub(super) fn new(manifest: Manifest, to: Destination, store: &Store) -> Self {
-        Self {
+    /// # Errors
+    /// An old copy that was named and can't be opened.
+    pub(super) fn new(
+        manifest: Manifest,
+        to: Destination,
+        like: &[PathBuf],
+        store: &Store,
+    ) -> Result<Self, SaveError> {
+        let copies = old_copies(&manifest, &to, like, store)?;
+        Ok(Self {
             manifest,
             to,
+            copies,
+            list: None,
+            update: None,
+            reused: 0,
             store: store.clone(),
             writer: None,
             whole: None,
             flush_at: Duration::ZERO,
             fetched_before: 0,
-        }
+        })
     }
 
     fn open(&mut self, cx: &mut Context<'_>) -> Result<u64, SaveError> {
         let (root, geometry) = (self.manifest.root, self.manifest.geometry());
         let resuming = Partial::open(&self.store, root, geometry, &self.to.part)?;
-        let (partial, bytes) = resume(resuming, ObjectId::Root, root, geometry, cx)?;
+        let (partial, resumed) = take_up(resuming, ObjectId::Root, cx)?;
         self.writer = Some(Writer::new(partial));
+        let Resumed { verifier, have, bytes } = resumed;
+        let start = Start { id: ObjectId::Root, root, geometry, verifier, have };
+        let list = match self.copies.is_empty() || start.have.is_full() {
+            true => None,
+            false => List::of_file(&self.manifest, cx.now, cx.transfer)?,
+        };
+        match list {
+            Some(list) => self.list = Some((list, start)),
+            None => fetch_all(start, cx)?,
+        }
         Ok(bytes)
     }
+
+    /// The list is here, or will not come.
+    fn begin_update(&mut self, cx: &mut Context<'_>) -> Result<(), SaveError> {
+        let Some((list, start)) = self.list.take() else { return Ok(()) };
+        match list.whole() {
+            Some(bytes) => match Update::begin(start, bytes, std::mem::take(&mut self.copies)) {
+                Ok(update) => self.update = Some(update),
+                Err(start) => fetch_all(start, cx)?,
+            },
+            None => fetch_all(start, cx)?,
+        }
+        Ok(())
+    }
+
+    /// Every segment was handed to the writer.
+    fn close(&mut self, cx: &mut Context<'_>) -> Result<(), SaveError> {
+        self.update = None;
+        let Some(writer) = self.writer.take() else { return Ok(()) };
+        let Some((mut partial, root)) = writer.finish()? else { return Ok(()) };
+        cx.tally.reused = self.reused;
+        cx.tally.fetched = self.manifest.size.saturating_sub(cx.tally.resumed + self.reused);
+        if root == Some(self.manifest.root) || audit(&mut partial)? {
+            self.whole = Some(partial);
+            return Ok(());
+        }
+        // Somebody changed the partial file while it grew: what is wrong is fetched again.
+        drop(partial);
+        let there = self.open(cx)?;
+        self.fetched_before = there.saturating_sub(cx.tally.resumed + self.reused);
+        Ok(())
+    }
+}
+
+/// What is missing is fetched, all of it.
+pub(super) fn fetch_all(start: Start, cx: &mut Context<'_>) -> Result<(), SaveError> {
+    let Start { id, root, geometry, verifier, have } = start;
+    let wanted = std::iter::once(0..geometry.segments());
+    Ok(cx.transfer.add_object(id, root, geometry, wanted, have.ranges(), Some(verifier))?)
 }
 
 impl Sink for FileSink {
@@ -95,41 +196,73 @@ impl Sink for FileSink {
 
     fn segment(
         &mut self,
-        _object: ObjectId,
+        object: ObjectId,
         segment: Verified<Segment<Bytes>>,
-        _cx: &mut Context<'_>,
+        cx: &mut Context<'_>,
     ) -> Result<(), SaveError> {
+        if object == ObjectId::Sums {
+            if let Some((list, _)) = &mut self.list {
+                list.segment(&segment, cx.now);
+            }
+            return Ok(());
+        }
+        if let Some(update) = &mut self.update {
+            update.segment(segment.index);
+        }
         self.writer.as_mut().map_or(Ok(()), |w| Ok(w.segment(segment)?))
     }
 
-    fn nodes(&mut self, _object: ObjectId, nodes: Nodes) -> Result<(), SaveError> {
+    fn nodes(&mut self, object: ObjectId, nodes: Nodes) -> Result<(), SaveError> {
+        if object == ObjectId::Sums {
+            return Ok(());
+        }
+        if let Some(update) = &mut self.update {
+            update.nodes(&nodes);
+        }
         self.writer.as_mut().map_or(Ok(()), |w| Ok(w.nodes(nodes)?))
     }
 
-    fn complete(&mut self, _object: ObjectId, cx: &mut Context<'_>) -> Result<(), SaveError> {
-        let Some(writer) = self.writer.take() else { return Ok(()) };
-        let Some((mut partial, root)) = writer.finish()? else { return Ok(()) };
-        cx.tally.fetched = self.manifest.size - cx.tally.resumed;
-        if root == Some(self.manifest.root) || audit(&mut partial)? {
-            self.whole = Some(partial);
-            return Ok(());
+    fn complete(&mut self, object: ObjectId, cx: &mut Context<'_>) -> Result<(), SaveError> {
+        match (object, &mut self.update) {
+            (ObjectId::Sums, _) => self.begin_update(cx),
+            (_, Some(update)) => {
+                update.round_is_over();
+                Ok(())
+            }
+            (_, None) => self.close(cx),
         }
-        // Somebody changed the partial file while it grew: what is wrong is fetched again.
-        drop(partial);
-        self.fetched_before = self.open(cx)?.saturating_sub(cx.tally.resumed);
-        Ok(())
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Result<Option<Duration>, SaveError> {
-        let Some(writer) = &mut self.writer else { return Ok(None) };
-        cx.tally.fetched = self.fetched_before + writer.written();
+        let mut again = None;
+        if let Some((list, _)) = &self.list {
+            again = Some(list.late_at());
+            if cx.now >= list.late_at() {
+                cx.transfer.give_up_object(ObjectId::Sums);
+                self.begin_update(cx)?;
+                again = None;
+            }
+        }
+        let Some(writer) = &mut self.writer else { return Ok(again) };
+        if let Some(update) = &mut self.update {
+            let mut keeper = Reused { writer, bytes: &mut self.reused };
+            again = update.poll(cx.now, cx.transfer, &mut keeper)?;
+            if update.is_done() {
+                self.close(cx)?;
+                return Ok(None);
+            }
+        }
+        let Some(writer) = &mut self.writer else { return Ok(again) };
+        let written = writer.written();
+        cx.tally.reused = self.reused.min(written);
+        cx.tally.fetched = self.fetched_before + written - cx.tally.reused;
         if cx.now < self.flush_at {
             writer.push_on()?;
         } else {
             writer.flush()?;
             self.flush_at = cx.now + FLUSH_EVERY;
         }
-        Ok(None)
+        Ok(again)
     }
 
     fn is_done(&self) -> bool {

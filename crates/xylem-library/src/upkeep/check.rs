@@ -19,7 +19,7 @@ use crate::event::LibraryEvent;
 use crate::json;
 use crate::listed::{ListedError, ListedFiles};
 use crate::path::os_path;
-use crate::publish::rebuild;
+use crate::publish::{rebuild, sums};
 use crate::record::Note;
 use crate::signed;
 use crate::stop::Stop;
@@ -186,6 +186,7 @@ impl Check<'_> {
             Part::FileOutboards => self.file_outboards(info),
             Part::Listing => self.listing(info),
             Part::Manifest => self.manifest(info),
+            Part::Sums => self.sums(info),
         };
         self.summary.bytes += info.size;
         match found {
@@ -268,6 +269,11 @@ impl Check<'_> {
         let tickets = tickets.filter_map(|k| Note::decode(&k.note).ticket?.parse::<Ticket>().ok());
         let tickets: Vec<Ticket> = tickets.collect();
         signed::flaw(self.store, &info.root, &tickets)
+    }
+
+    fn sums(&self, info: &ObjectInfo) -> Result<Option<String>, StoreError> {
+        let Some(file) = self.store.object(&info.root, Part::Sums)? else { return Ok(None) };
+        Ok(sums::check(&file)?.map(str::to_owned))
     }
 
     /// Whether a directory has files of more than one segment, whose outboards are packed.

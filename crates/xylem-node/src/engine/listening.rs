@@ -9,8 +9,10 @@ use mio::Interest;
 use mio::net::{TcpListener, TcpStream};
 use xylem_forward::{FaceId, FaceScope, FaceSettings, LinkType};
 use xylem_mgmt::{Carrier, FaceUri, Persistency};
+use xylem_packet::NameRef;
 
 use super::{Engine, Limits, Source};
+use crate::error::EngineError;
 use crate::faces::{Face, Transport};
 use crate::peer::{FaceAddress, Peer};
 use crate::uri::endpoint;
@@ -54,6 +56,19 @@ impl Listener {
 }
 
 impl Engine {
+    /// Routes a prefix to the program.
+    ///
+    /// # Errors
+    /// The forwarder's table is full.
+    pub(crate) fn serve(&mut self, prefix: NameRef<'_>) -> Result<(), EngineError> {
+        self.forwarder.add_route(prefix, self.program, 0).map_err(EngineError::Route)
+    }
+
+    /// Routes a prefix to the program no more.
+    pub(crate) fn no_longer_serve(&mut self, prefix: NameRef<'_>) {
+        self.forwarder.remove_route(prefix, self.program);
+    }
+
     /// Listens there; returns what was bound.
     ///
     /// # Errors

@@ -18,7 +18,7 @@ use bytes::Bytes;
 use xylem_forward::{FaceId, Forwarder, Seed};
 use xylem_link::{Endpoint, Shaping, StaticKey};
 use xylem_object::{Manifest, Ticket};
-use xylem_packet::Name;
+use xylem_packet::{InterestBuilder, Name};
 use xylem_transfer::{Spec, Transfer, TransferEvent};
 
 use crate::dial::Dialler;
@@ -229,6 +229,21 @@ impl Fetch {
         let faces: Vec<FaceId> = self.work.dialler.ups().map(|(face, _)| face).collect();
         faces.iter().for_each(|face| self.engine.ask(*face, interest));
         !faces.is_empty()
+    }
+
+    /// Tells those it came from that all of it is here now, `bytes` of it fetched in this run. What the
+    /// network loses is not repeated: nothing depends on it.
+    pub(crate) fn tell_fetched(&mut self, bytes: u64) {
+        let Ok(random) = keys::random::<12>() else { return };
+        let (nonce, once) = random.split_at(4);
+        let (Ok(nonce), Ok(once)) = (nonce.try_into(), once.try_into()) else { return };
+        let mut interest = Vec::new();
+        let name = xylem_object::fetched::notice(self.name().as_ref(), once, bytes);
+        let written = InterestBuilder::new(name.as_ref()).nonce(nonce).encode(&mut interest);
+        if written.is_ok() {
+            let links: Vec<FaceId> = self.work.dialler.links().collect();
+            links.into_iter().for_each(|face| self.engine.ask(face, &interest));
+        }
     }
 
     /// Peers that are here.

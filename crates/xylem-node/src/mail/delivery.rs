@@ -17,7 +17,6 @@ use xylem_mgmt::Persistency;
 
 use super::error::InboxError;
 use super::framed_stream::FramedStream;
-use super::report::{delivered, waiting};
 use super::server::tell;
 use crate::clock::wall_clock;
 use crate::engine::{Engine, EngineEvent, Program, StreamEvent};
@@ -25,6 +24,7 @@ use crate::error::EngineError;
 use crate::event::Event;
 use crate::peer::Peer;
 use xylem_library::keys::{self, KeyError};
+use xylem_library::mail::report::{delivered, waiting};
 use xylem_library::mail::{Incoming, MailStore, MailStoreError, Parcel, Route};
 use xylem_library::{Error, Stop};
 
@@ -252,7 +252,11 @@ pub(crate) fn deliver(
 ) -> Result<usize, Error> {
     let (parcels, old) = store.parcels(wall_clock())?;
     for parcel in &old {
-        on_event(waiting(parcel, "it found nobody for 30 days and was given up", true));
+        on_event(Event::Mail(waiting(
+            parcel,
+            "it found nobody for 30 days and was given up",
+            true,
+        )));
     }
     let mut by_target: Vec<(Vec<Peer>, VecDeque<Parcel>)> = Vec::new();
     for parcel in parcels {
@@ -275,7 +279,7 @@ pub(crate) fn deliver(
             Err(Failed::Local(e)) => return Err(e),
             Err(Failed::Peer(why)) => {
                 for parcel in &parcels {
-                    on_event(waiting(parcel, &why, false));
+                    on_event(Event::Mail(waiting(parcel, &why, false)));
                 }
             }
         }
@@ -309,15 +313,23 @@ fn hand_over(
         };
         let settled = store.settle(&parcel, status)?;
         match status {
-            Status::Stored => on_event(delivered(&parcel)),
-            Status::Full => on_event(waiting(&parcel, "there is no room for it now", false)),
+            Status::Stored => on_event(Event::Mail(delivered(&parcel))),
+            Status::Full => {
+                on_event(Event::Mail(waiting(&parcel, "there is no room for it now", false)))
+            }
             Status::NotHere => {
-                on_event(waiting(&parcel, "nobody there takes mail for them", false))
+                on_event(Event::Mail(waiting(&parcel, "nobody there takes mail for them", false)))
             }
             Status::Stale => {
-                on_event(waiting(&parcel, "their card is too old, ask for a new one", true));
+                on_event(Event::Mail(waiting(
+                    &parcel,
+                    "their card is too old, ask for a new one",
+                    true,
+                )));
             }
-            Status::Refused => on_event(waiting(&parcel, "it was refused; send it again", true)),
+            Status::Refused => {
+                on_event(Event::Mail(waiting(&parcel, "it was refused; send it again", true)))
+            }
         }
         if !settled {
             parcels.push_back(parcel);

@@ -10,9 +10,6 @@ use xylem_object::PublisherId;
 
 use super::delivery;
 use super::error::InboxError;
-use super::event::Message;
-use super::report::message;
-use super::whom::Person;
 use crate::addresses::advertised;
 use crate::clock::{now_ms, wall_clock};
 use crate::event::Event;
@@ -20,7 +17,8 @@ use crate::peer::Peer;
 use crate::uri::resolved;
 use xylem_library::Stop;
 use xylem_library::keys;
-use xylem_library::mail::MailStore;
+use xylem_library::mail::report::message;
+use xylem_library::mail::{MailStore, Message, Person};
 
 /// What came, and who is who.
 pub struct Inbox {

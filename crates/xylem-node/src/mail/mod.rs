@@ -6,19 +6,15 @@
 
 mod delivery;
 mod error;
-mod event;
 mod framed_stream;
 mod inbox;
-mod report;
 mod send;
 mod server;
-mod whom;
 
 pub use error::InboxError;
-pub use event::{MailEvent, Message, MessageContent};
 pub use inbox::Inbox;
 pub use send::{Mail, SendError, SendOptions, SendSummary, listen, send};
-pub use whom::{Person, Recipient};
+pub use xylem_library::mail::{MailEvent, Message, MessageContent, Person, Recipient};
 
 pub(crate) use delivery::while_delivering;
 pub(crate) use server::MailServer;

@@ -15,9 +15,7 @@ use xylem_object::Ticket;
 
 use super::delivery::{self, while_delivering};
 use super::error::InboxError;
-use super::event::MailEvent;
 use super::server::MailServer;
-use super::whom::{Recipient, find};
 use crate::addresses::advertised;
 use crate::clock::{now_ms, wall_clock};
 use crate::engine::{Engine, EngineEvent, Program};
@@ -26,8 +24,7 @@ use crate::peer::{FaceAddress, Peer};
 use crate::share::{ShareError, ShareOptions, bind_links, share_with};
 use crate::uri;
 use xylem_library::keys;
-use xylem_library::mail::MailStore;
-use xylem_library::mail::Route;
+use xylem_library::mail::{MailEvent, MailStore, Recipient, Route, find};
 use xylem_library::{Blame, Error, Failure, Stop};
 
 /// Why [`send`] ends early.
@@ -128,7 +125,7 @@ pub fn send(
 ) -> Result<SendSummary, SendError> {
     let store = MailStore::open(&options.store)?;
     // Whatever can be wrong with the peer is said before anything is hashed.
-    let (card, name) = find(&store, &options.to)?;
+    let (card, name) = find(&store, &options.to)?.map_err(SendError::Unknown)?;
     let route = route(options, &card.addresses)?;
     let compose = |content: Content, called: String, size: u64, ours: &[SocketAddr]| {
         let called = cut(called);
@@ -295,7 +292,7 @@ pub fn listen(
     let forwarder = Forwarder::new(Default::default(), Seed::from_random(keys::random()?));
     let mut engine = Engine::new(endpoint, forwarder)?;
     let at: Vec<Peer> = at.iter().map(|a| Peer::Link { address: *a, key: None }).collect();
-    for address in bind_links(&mut engine, &at)? {
+    for address in bind_links(&mut engine, &at, None)? {
         let at = FaceAddress::Uri(FaceUri::Xylem(uri::endpoint(address)));
         on_event(Event::Listening { uri: at });
     }

@@ -10,11 +10,11 @@ use xylem_mail::protocol::{Frame, Status};
 use xylem_mail::{EnvelopeId, MailboxId, mailbox_of};
 
 use super::framed_stream::FramedStream;
-use super::report::{arrived, fetched};
 use crate::clock::wall_clock;
 use crate::engine::{Engine, StreamEvent};
 use crate::event::Event;
 use xylem_library::Error;
+use xylem_library::mail::report::{arrived, fetched};
 use xylem_library::mail::{Incoming, MailStore, Mailbox, MailboxConfig};
 
 /// Streams at most; more are refused.
@@ -178,8 +178,8 @@ pub(super) fn tell(
     on_event: &mut dyn FnMut(Event),
 ) -> Result<(), Error> {
     match incoming {
-        Incoming::New(number, letter) => on_event(arrived(store, *number, letter)?),
-        Incoming::Fetched(id, by) => on_event(fetched(store, *id, by)?),
+        Incoming::New(number, letter) => on_event(Event::Mail(arrived(store, *number, letter)?)),
+        Incoming::Fetched(id, by) => on_event(Event::Mail(fetched(store, *id, by)?)),
         Incoming::Again | Incoming::Not(_) => {}
     }
     Ok(())

@@ -102,7 +102,7 @@ impl Node {
         }
         let management = Management::new(management_settings(&config)?);
         for prefix in management.prefixes() {
-            engine.serve(prefix.as_ref());
+            engine.serve(prefix.as_ref())?;
         }
         let mail_server = MailServer::open(&config.store, config.mailbox)?;
         Ok(Self { config, engine, management, started_ms: now_ms(), mail_server })

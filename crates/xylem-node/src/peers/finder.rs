@@ -8,7 +8,7 @@ use xylem_forward::FaceId;
 use xylem_object::peers::{self, Announcement, PeerHint};
 use xylem_packet::{Data, InterestBuilder, Name};
 
-use super::announcers::address_of;
+use super::address_of;
 use crate::engine::Engine;
 use xylem_library::keys;
 

@@ -14,10 +14,11 @@ use xylem_object::ticket::Address;
 use xylem_object::{Publication, PublicationError, PublisherId, Ticket};
 use xylem_packet::{Name, Packet};
 
-use super::announcers::Announcers;
+use super::linked_at;
 use crate::addresses::advertised;
 use crate::engine::{Engine, EngineEvent, Limits, Program};
 use crate::error::EngineError;
+use xylem_library::announcers::Announcers;
 use xylem_library::disk;
 use xylem_library::held::Answers;
 use xylem_library::held::HeldSource;
@@ -108,7 +109,7 @@ impl Host {
         let manifest = publication.manifest().clone();
         let port = identity.map_or(0, |secret| port_of(&secret, &manifest.root));
         let listen = bind(&mut engine, listen, port)?;
-        engine.serve(name.as_ref());
+        engine.serve(name.as_ref())?;
         let waker = engine.waker()?;
         let source = HeldSource::new(holdings, manifest.clone(), disk());
         let answers = Answers::new(publication, publisher, source);
@@ -250,7 +251,8 @@ impl Serve {
         if self.answers.answer(engine.now(), &interest, &mut self.answer) {
             return engine.send(&self.answer);
         }
-        match self.announcers.answer(engine, from, self.prefix.as_ref(), &interest) {
+        let (now, seen) = (engine.now(), linked_at(engine, from));
+        match self.announcers.answer(now, from, seen, self.prefix.as_ref(), &interest) {
             Some(answer) => engine.send(&answer),
             None => engine.refuse(packet),
         }

@@ -15,12 +15,35 @@
 //! one PIT, no packet on its way in can answer a stranger before it is verified, and a slow disk read
 //! for others does not hold the fetch up.
 
-mod announcers;
 mod finder;
 mod host;
 mod swarm;
 
-pub(crate) use announcers::Announcers;
 pub(crate) use finder::Found;
 pub use host::HostError;
 pub(crate) use swarm::{Offer, Swarm};
+
+use std::net::IpAddr;
+
+use xylem_forward::FaceId;
+use xylem_mgmt::{FaceUri, UriHost};
+
+use crate::engine::Engine;
+
+/// The address that the other end of a link is seen at.
+fn address_of(engine: &Engine, face: FaceId) -> Option<IpAddr> {
+    let host = match &engine.face(face)?.remote {
+        FaceUri::Xylem(at) | FaceUri::Carried(_, at) => &at.host,
+        _ => return None,
+    };
+    match host {
+        UriHost::Ip(ip) => Some(ip.to_canonical()),
+        _ => None,
+    }
+}
+
+/// Where the other end of an encrypted link is seen that is up.
+pub(crate) fn linked_at(engine: &Engine, face: FaceId) -> Option<IpAddr> {
+    engine.link_peer(face)?;
+    address_of(engine, face)
+}

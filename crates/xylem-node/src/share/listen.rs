@@ -9,9 +9,12 @@ use crate::error::EngineError;
 use crate::peer::{FaceAddress, Peer};
 use crate::uri::LINK_PORT;
 
+/// Where encrypted links come in: as `asked`, or else on all interfaces at the `known` port, the usual
+/// one, or a free one, whichever can be had first.
 pub(crate) fn bind_links(
     engine: &mut Engine,
     asked: &[Peer],
+    known: Option<u16>,
 ) -> Result<Vec<SocketAddr>, EngineError> {
     if !asked.is_empty() {
         let link = |peer: &Peer| match peer {
@@ -22,16 +25,17 @@ pub(crate) fn bind_links(
             .map(|a| engine.bind_link(a).map_err(EngineError::listen(a)))
             .collect();
     }
-    let mut bind = |address: SocketAddr| match engine.bind_link(address) {
-        Err(e) if e.kind() == io::ErrorKind::AddrInUse => {
-            engine.bind_link(SocketAddr::new(address.ip(), 0))
+    let any = Ipv4Addr::UNSPECIFIED;
+    let mut ports = known.into_iter().chain([LINK_PORT, 0]);
+    let first = loop {
+        let v4 = SocketAddr::from((any, ports.next().unwrap_or(0)));
+        match engine.bind_link(v4) {
+            Err(e) if e.kind() == io::ErrorKind::AddrInUse && v4.port() != 0 => {}
+            bound => break bound.map_err(EngineError::listen(v4))?,
         }
-        other => other,
     };
-    let v4 = SocketAddr::from((Ipv4Addr::UNSPECIFIED, LINK_PORT));
-    let first = bind(v4).map_err(EngineError::listen(v4))?;
     // A machine without IPv6 serves over IPv4 alone.
-    let second = bind(SocketAddr::from((Ipv6Addr::UNSPECIFIED, first.port())));
+    let second = engine.bind_link(SocketAddr::from((Ipv6Addr::UNSPECIFIED, first.port())));
     Ok([Some(first), second.ok()].into_iter().flatten().collect())
 }
 

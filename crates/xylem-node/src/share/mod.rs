@@ -2,6 +2,7 @@
 
 mod listen;
 mod server;
+mod service;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ use xylem_forward::{Forwarder, Seed};
 use xylem_link::{Endpoint, Shaping, StaticKey};
 use xylem_object::naming;
 use xylem_object::ticket::Address;
-use xylem_object::{Publication, PublicationError, PublisherKey, Ticket};
+use xylem_object::{Publication, PublicationError, PublisherId, PublisherKey, Ticket};
 use xylem_packet::Name;
 use xylem_store::Store;
 
@@ -20,12 +21,13 @@ use crate::clock::wall_clock;
 use crate::engine::{Engine, end_host};
 use crate::error::{EngineError, certificate};
 use crate::event::{Event, from_library};
-use crate::mail::{MailServer, while_delivering};
+use crate::mail::while_delivering;
 use crate::peer::{FaceAddress, Peer};
 use crate::register::{RegisterError, Registrar};
 pub(crate) use listen::bind_links;
 use listen::{bind_carriers, bind_plain};
 use server::Server;
+pub use service::{ServiceHandle, ServiceSnapshot, serve};
 use xylem_library::follow::{Author, FollowOptions, Grower};
 use xylem_library::mail::MailStore;
 use xylem_library::publications::Content;
@@ -43,6 +45,9 @@ pub enum ShareError {
     /// The encrypted link does not listen there.
     #[error("{0} is not encrypted; see --plain-listen")]
     NotEncrypted(FaceAddress),
+    /// The service has ended meanwhile.
+    #[error("the service has ended")]
+    Ended,
     /// A prefix that no command can hold.
     #[error(transparent)]
     Register(#[from] RegisterError),
@@ -58,6 +63,7 @@ impl Failure for ShareError {
     fn blame(&self) -> Blame {
         match self {
             Self::Publication(_) | Self::NotEncrypted(_) => Blame::Usage,
+            Self::Ended => Blame::Interrupted,
             Self::Register(e) => e.blame(),
             Self::Engine(e) => e.blame(),
             Self::Library(e) => e.blame,
@@ -122,79 +128,21 @@ pub(crate) fn share_with(
     events: &mpsc::Receiver<Event>,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<(), ShareError> {
-    let store = Store::open(disk(), &options.store)?;
-    let keys = options.store.join("keys");
-    let publisher = match &options.key_file {
-        Some(path) => keys::load_existing(path)?,
-        None => keys::load_or_create(&keys.join("publisher"))?,
-    };
-    let publisher = PublisherKey::from_bytes(&publisher);
-    let link_key = StaticKey::from_bytes(keys::load_or_create(&keys.join("link"))?);
-
-    let name = |file_name: &[u8]| match &options.name {
-        None => naming::default_name(&publisher.public(), file_name),
-        Some(name) => name.clone(),
-    };
+    let publisher = publisher_of(options)?;
     let mut contents = Vec::new();
     for path in &options.paths {
-        contents.push(match &options.follow {
-            None => {
-                let own = options.name.is_some() || options.key_file.is_some();
-                let how = (&options.selection, own);
-                still(&store, path, how, &name, &publisher, stop, on_event)?
-            }
-            Some(follow) => {
-                let author = Author { name: &name, key: &publisher };
-                let events = &mut from_library(on_event);
-                let grower =
-                    Grower::open(&store, path, follow, &author, wall_clock(), stop, events)?;
-                Content::Growing(Box::new(grower))
-            }
-        });
+        contents.push(open(options, path, &publisher, stop, on_event)?);
     }
-
-    let link_public = link_key.public();
-    let link_config = xylem_link::Config { shaping: options.shaping.clone(), ..Default::default() };
-    let endpoint = Endpoint::new(link_config, link_key, keys::random()?);
-    let seed = Seed::from_random(keys::random()?);
-    let mut engine = Engine::new(endpoint, Forwarder::new(end_host(), seed))?;
-    if let Some(files) = &options.certificate {
-        engine.set_certificate(certificate(files)?);
-    }
-    let listen = bind_links(&mut engine, &options.listen)?;
-    let carriers = bind_carriers(&mut engine, &options.listen)?;
-    let plain = bind_plain(&mut engine, &options.plain)?;
-
-    let (addresses, reachable) = of_tickets(&options.announce, &listen);
-    let mail_server = MailServer::open(&options.store, None)?;
-    let mut server = Server::new(options.shaping.level, mail_server, ends, events, on_event);
+    // The port that an earlier ticket names keeps that ticket good.
+    let store = Store::open(disk(), &options.store)?;
+    let port = options.paths.iter().find_map(|path| record::port(&store, path));
+    let (mut engine, at) = bind(options, port, publisher.public())?;
+    let reachable = of_tickets(&at.announce, &at.listen).1;
+    let mut server = Server::new(at, options, ends, events, on_event)?;
     for (path, content) in options.paths.iter().zip(contents) {
-        let (prefix, manifest) = content.newest();
-        let ticket = Ticket {
-            publisher: content.signed_by().unwrap_or_else(|| publisher.public()),
-            root: manifest.root,
-            name: Some(prefix.clone()),
-            link_key: Some(link_public.0),
-            size: Some(manifest.size),
-            kind: Some(manifest.kind),
-            addresses: addresses.clone(),
-        };
-        tracing::info!(root = %manifest.root, size = manifest.size, "sharing");
-        record::keep_ticket(&store, path, &ticket);
-        let object = prefix.as_ref().parent().to_name();
-        let signed_by = content.signed_by();
-        server.add(&mut engine, content);
-        server.tell(Event::Shared {
-            ticket: Box::new(ticket),
-            name: prefix,
-            root: manifest.root,
-            bytes: manifest.total_size,
-            files: manifest.file_count,
-            signed_by,
-            listen: listen.clone(),
-            plain: plain.clone(),
-            carriers: carriers.clone(),
-        });
+        let object = content.publication().prefix().parent().to_name();
+        let (_, shared) = server.add(&mut engine, path, content)?;
+        server.tell(shared);
         if !server.registrars.iter().any(|registrar| *registrar.prefix() == object) {
             server.registrars.push(Registrar::new(&mut engine, object, &options.via)?);
         }
@@ -203,6 +151,108 @@ pub(crate) fn share_with(
     engine.run(&mut server, stop)?;
     engine.close();
     Ok(())
+}
+
+/// Who signs what is shared.
+fn publisher_of(options: &ShareOptions) -> Result<PublisherKey, ShareError> {
+    let secret = match &options.key_file {
+        Some(path) => keys::load_existing(path)?,
+        None => keys::load_or_create(&options.store.join("keys").join("publisher"))?,
+    };
+    Ok(PublisherKey::from_bytes(&secret))
+}
+
+/// Hashes and signs what is at `path`, and opens it for serving.
+fn open(
+    options: &ShareOptions,
+    path: &Path,
+    publisher: &PublisherKey,
+    stop: &Stop,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<Content, ShareError> {
+    let store = Store::open(disk(), &options.store)?;
+    let name = |file_name: &[u8]| match &options.name {
+        None => naming::default_name(&publisher.public(), file_name),
+        Some(name) => name.clone(),
+    };
+    match &options.follow {
+        None => {
+            let own = options.name.is_some() || options.key_file.is_some();
+            let how = (&options.selection, own);
+            still(&store, path, how, &name, publisher, stop, on_event)
+        }
+        Some(follow) => {
+            let author = Author { name: &name, key: publisher };
+            let events = &mut from_library(on_event);
+            let grower = Grower::open(&store, path, follow, &author, wall_clock(), stop, events)?;
+            Ok(Content::Growing(Box::new(grower)))
+        }
+    }
+}
+
+/// Where a share can be reached, and who it is there.
+struct At {
+    publisher: PublisherId,
+    link_key: [u8; 32],
+    listen: Vec<SocketAddr>,
+    announce: Vec<Address>,
+    plain: Vec<SocketAddr>,
+    carriers: Vec<FaceAddress>,
+    store: Store,
+}
+
+/// An engine with the sockets that are asked for; `port` is tried first where none is.
+fn bind(
+    options: &ShareOptions,
+    port: Option<u16>,
+    publisher: PublisherId,
+) -> Result<(Engine, At), ShareError> {
+    let store = Store::open(disk(), &options.store)?;
+    let link_key =
+        StaticKey::from_bytes(keys::load_or_create(&options.store.join("keys").join("link"))?);
+    let link_public = link_key.public().0;
+    let link_config = xylem_link::Config { shaping: options.shaping.clone(), ..Default::default() };
+    let endpoint = Endpoint::new(link_config, link_key, keys::random()?);
+    let seed = Seed::from_random(keys::random()?);
+    let mut engine = Engine::new(endpoint, Forwarder::new(end_host(), seed))?;
+    if let Some(files) = &options.certificate {
+        engine.set_certificate(certificate(files)?);
+    }
+    let listen = bind_links(&mut engine, &options.listen, port)?;
+    let carriers = bind_carriers(&mut engine, &options.listen)?;
+    let plain = bind_plain(&mut engine, &options.plain)?;
+    let (announce, link_key) = (options.announce.clone(), link_public);
+    Ok((engine, At { publisher, link_key, listen, announce, plain, carriers, store }))
+}
+
+impl At {
+    /// Writes down what is served here, and says it.
+    fn shared(&self, path: &Path, content: &Content) -> Event {
+        let (prefix, manifest) = content.newest();
+        let ticket = Ticket {
+            publisher: content.signed_by().unwrap_or(self.publisher),
+            root: manifest.root,
+            name: Some(prefix.clone()),
+            link_key: Some(self.link_key),
+            size: Some(manifest.size),
+            kind: Some(manifest.kind),
+            addresses: of_tickets(&self.announce, &self.listen).0,
+        };
+        tracing::info!(root = %manifest.root, size = manifest.size, "sharing");
+        let port = self.listen.first().map(SocketAddr::port);
+        record::keep_ticket(&self.store, path, &ticket, port);
+        Event::Shared {
+            ticket: Box::new(ticket),
+            name: prefix,
+            root: manifest.root,
+            bytes: manifest.total_size,
+            files: manifest.file_count,
+            signed_by: content.signed_by(),
+            listen: self.listen.clone(),
+            plain: self.plain.clone(),
+            carriers: self.carriers.clone(),
+        }
+    }
 }
 
 /// What is there now, hashed and signed; or, unless it is to be published as our `own`, as it was

@@ -1,24 +1,29 @@
 //! [`Server`]: what a share runs on its engine.
 
 use std::collections::{HashMap, HashSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
 
 use xylem_forward::FaceId;
 use xylem_link::Level;
 use xylem_object::Answer;
+use xylem_object::fetched::parse_notice;
 use xylem_packet::{Interest, Packet};
 
-use super::ShareError;
+use super::service::Command;
+use super::{At, ServiceSnapshot, ShareError, ShareOptions};
 use crate::clock::wall_clock;
 use crate::engine::{Engine, EngineEvent, Program};
-use crate::event::{Event, from_library};
+use crate::event::{Event, Fetched, from_library};
 use crate::mail::MailServer;
-use crate::peers::Announcers;
+use crate::peer::FaceAddress;
+use crate::peers::linked_at;
 use crate::register::Registrar;
 use crate::shaping;
+use xylem_library::announcers::Announcers;
 use xylem_library::publications::{Content, PublicationId, Publications};
+use xylem_library::served::Served;
 use xylem_library::{LibraryEvent, SkipReason, Stop, advised};
 
 /// How long a share that is over waits for its last answers to leave.
@@ -26,7 +31,11 @@ const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 /// Answers for all that is shared, and takes mail.
 pub(super) struct Server<'a> {
+    at: At,
     publications: Publications,
+    served: Served,
+    /// What a service is asked to do; a share is asked for nothing more.
+    pub(super) commands: Option<mpsc::Receiver<Command>>,
     /// One for each object name and all forwarders.
     pub(super) registrars: Vec<Registrar>,
     /// The shaping level that links are to have.
@@ -34,7 +43,7 @@ pub(super) struct Server<'a> {
     /// Files that can't be read; one warning of each is enough.
     warned_of: HashSet<PathBuf>,
     /// Faces that are up.
-    peers: HashSet<FaceId>,
+    peers: HashMap<FaceId, FaceAddress>,
     /// Takes mail.
     mail_server: MailServer,
     /// Peers that have told where they serve what they fetched of each.
@@ -53,35 +62,73 @@ pub(super) struct Server<'a> {
 impl<'a> Server<'a> {
     /// Serves nothing yet.
     pub(super) fn new(
-        wanted_level: Level,
-        mail_server: MailServer,
+        at: At,
+        options: &ShareOptions,
         ends: &'a Stop,
         events: &'a mpsc::Receiver<Event>,
         on_event: &'a mut dyn FnMut(Event),
-    ) -> Self {
-        Self {
+    ) -> Result<Self, ShareError> {
+        Ok(Self {
+            at,
             publications: Publications::default(),
+            served: Served::default(),
+            commands: None,
             registrars: Vec::new(),
-            wanted_level,
+            wanted_level: options.shaping.level,
             warned_of: HashSet::new(),
-            peers: HashSet::new(),
-            mail_server,
+            peers: HashMap::new(),
+            mail_server: MailServer::open(&options.store, None)?,
             announcers: HashMap::new(),
             answer: Vec::new(),
             ends,
             last_answers: None,
             events,
             on_event,
-        }
+        })
     }
 
-    /// Serves one more.
-    pub(super) fn add(&mut self, engine: &mut Engine, content: Content) -> PublicationId {
-        let id = self.publications.add(content);
-        if let Some(content) = self.publications.get(id) {
-            engine.serve(content.publication().prefix().parent());
+    /// Serves one more; what is to be told of it.
+    pub(super) fn add(
+        &mut self,
+        engine: &mut Engine,
+        path: &Path,
+        content: Content,
+    ) -> Result<(PublicationId, Event), ShareError> {
+        engine.serve(content.publication().prefix().parent())?;
+        let shared = self.at.shared(path, &content);
+        Ok((self.publications.add(content), shared))
+    }
+
+    /// Serves one no more.
+    fn remove(&mut self, engine: &mut Engine, id: PublicationId) {
+        let Some(content) = self.publications.remove(id) else { return };
+        let object = content.publication().prefix().parent();
+        if !self.publications.has_object(object) {
+            engine.no_longer_serve(object);
         }
-        id
+        self.announcers.remove(&id);
+    }
+
+    /// What was served so far.
+    pub(super) fn snapshot(&mut self) -> ServiceSnapshot {
+        ServiceSnapshot { counts: self.served.counts().clone(), peers: self.peers.len() }
+    }
+
+    fn obey(&mut self, engine: &mut Engine) {
+        let Some(commands) = self.commands.take() else { return };
+        for command in commands.try_iter() {
+            // Whoever asked may be gone by now.
+            match command {
+                Command::Add(path, content, answer) => {
+                    let _ = answer.send(self.add(engine, &path, *content));
+                }
+                Command::Remove(id) => self.remove(engine, id),
+                Command::Count(answer) => {
+                    let _ = answer.send(self.snapshot());
+                }
+            }
+        }
+        self.commands = Some(commands);
     }
 
     /// Tells the caller of the share.
@@ -104,13 +151,30 @@ impl<'a> Server<'a> {
         let now = engine.now();
         let (id, answer) = self.publications.answer(now, &interest, &mut self.answer);
         match answer {
-            Ok(Answer::Data) => engine.send(&self.answer),
+            Ok(Answer::Data) => {
+                if let Some(id) = id {
+                    self.served.sent(now, id, from, self.answer.len());
+                }
+                engine.send(&self.answer);
+            }
             Ok(_) => {
                 let content = id.and_then(|id| self.publications.get(id));
                 let Some((id, content)) = id.zip(content) else { return engine.refuse(packet) };
                 let prefix = content.publication().prefix();
+                if let Some((_, fetched)) = parse_notice(prefix, interest.name()) {
+                    if let Some((sent, elapsed)) = self.served.fetched(now, id, from)
+                        && let Some(peer) = self.peers.get(&from).cloned()
+                    {
+                        let (name, manifest) = content.newest();
+                        let bytes = manifest.total_size;
+                        let told = Fetched { peer, name, bytes, fetched, sent, elapsed };
+                        (self.on_event)(Event::Fetched(told));
+                    }
+                    return;
+                }
                 let announcers = self.announcers.entry(id).or_default();
-                if let Some(hints) = announcers.answer(engine, from, prefix, &interest) {
+                let seen = linked_at(engine, from);
+                if let Some(hints) = announcers.answer(now, from, seen, prefix, &interest) {
                     engine.send(&hints);
                 }
             }
@@ -146,7 +210,7 @@ impl Program for Server<'_> {
                 for registrar in &mut self.registrars {
                     registrar.came_up(engine, face)?;
                 }
-                self.peers.insert(face);
+                self.peers.insert(face, peer.clone());
                 (self.on_event)(Event::PeerConnected { peer: peer.clone() });
                 shaping::report(engine, face, self.wanted_level, &peer, self.on_event);
             }
@@ -159,6 +223,7 @@ impl Program for Server<'_> {
                 }
                 self.peers.remove(&face);
                 self.mail_server.face_down(face);
+                self.served.face_down(face);
                 self.announcers.values_mut().for_each(|known| known.went_down(face));
                 (self.on_event)(Event::PeerGone { peer, why });
             }
@@ -167,6 +232,7 @@ impl Program for Server<'_> {
     }
 
     fn handle_timeout(&mut self, engine: &mut Engine, now: Duration) -> Result<(), ShareError> {
+        self.obey(engine);
         for registrar in &mut self.registrars {
             registrar.handle_timeout(engine, self.on_event)?;
         }
@@ -182,10 +248,13 @@ impl Program for Server<'_> {
 
     fn is_done(&mut self, engine: &Engine, stopped: bool) -> bool {
         let (now, peers) = (engine.now(), self.peers.len());
-        // Each of them is told.
-        if stopped && self.publications.growing().fold(true, |all, g| g.may_end(now, peers) && all)
-        {
-            return true;
+        if stopped {
+            let mut busy = false;
+            // Each of them has to hear of it.
+            self.publications.growing().for_each(|grower| busy |= !grower.may_end(now, peers));
+            if !busy {
+                return true;
+            }
         }
         if !self.ends.raised() {
             return false;

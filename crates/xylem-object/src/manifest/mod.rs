@@ -34,6 +34,7 @@ use crate::keys::{PublisherId, PublisherKey};
 use crate::listing::{MODE_MASK, PathError, Totals, check_component};
 use crate::naming::{self, Request};
 use crate::packets::{FRESHNESS_MS, sign_data, signature_type};
+use crate::sums::Sums;
 use fields::Fields;
 
 /// Type numbers of the manifest's fields, in the order in which they stand in it. As everywhere in
@@ -68,12 +69,14 @@ pub mod types {
     /// 9 bytes, optional, files only: which checkpoint of a growing object (1 for the last one, else 0;
     /// then its number, big-endian).
     pub const GROWING: u32 = 0x9a;
+    /// 40 bytes, optional: root and size (big-endian) of the list of sums for updates.
+    pub const SUMS: u32 = 0x9c;
 
     /// Whether a number is in this table.
     pub(super) const fn assigned(typ: u32) -> bool {
         match typ {
             FORMAT_VERSION..=FILE_COUNT => typ % 2 == 1,
-            FILE_NAME..=GROWING => typ.is_multiple_of(2),
+            FILE_NAME..=SUMS => typ.is_multiple_of(2),
             _ => false,
         }
     }
@@ -124,6 +127,8 @@ pub struct Manifest {
     pub file_count: u64,
     /// Which checkpoint it is, of a file that grows.
     pub growing: Option<Growing>,
+    /// The list of sums that old copies are searched with, an object of this publication.
+    pub sums: Option<Sums>,
 }
 
 /// A manifest that cannot be trusted or read, and why.
@@ -202,6 +207,7 @@ impl Manifest {
             total_size: size,
             file_count: 1,
             growing: None,
+            sums: None,
         }
     }
 
@@ -219,6 +225,11 @@ impl Manifest {
     /// The tree of the object itself.
     pub fn geometry(&self) -> Geometry {
         Geometry::new(self.size, self.segment).with_kind(self.tree)
+    }
+
+    /// The tree of the list of sums, if there is one.
+    pub fn sums_geometry(&self) -> Option<Geometry> {
+        Some(Geometry::new(self.sums?.size, self.segment).with_kind(self.tree))
     }
 
     /// Whether every field is within its limits; what does not pass cannot be signed.
@@ -247,6 +258,9 @@ impl Manifest {
         }
         if self.kind == Kind::Directory && self.growing.is_some() {
             return Err(ManifestError::Misplaced(types::GROWING));
+        }
+        if self.sums.is_some_and(|sums| sums.size == 0 || sums.size > crate::MAX_SIZE) {
+            return Err(ManifestError::BadValue(types::SUMS));
         }
         Ok(())
     }
@@ -285,6 +299,9 @@ impl Manifest {
         put(&mut out, types::MTIME_NS, u64::from(self.mtime_ns));
         if let Some(growing) = self.growing {
             tlv::write_element(&mut out, types::GROWING, &growing.encode());
+        }
+        if let Some(sums) = self.sums {
+            tlv::write_element(&mut out, types::SUMS, &sums.encode());
         }
         out
     }
@@ -332,6 +349,10 @@ impl Manifest {
             .optional(types::GROWING)?
             .map(|value| Growing::decode(value).ok_or(ManifestError::BadValue(types::GROWING)));
         let growing = growing.transpose()?;
+        let sums = fields.optional(types::SUMS)?;
+        let sums =
+            sums.map(|value| Sums::decode(value).ok_or(ManifestError::BadValue(types::SUMS)));
+        let sums = sums.transpose()?;
         fields.end()?;
         let manifest = Self {
             kind,
@@ -346,6 +367,7 @@ impl Manifest {
             total_size,
             file_count,
             growing,
+            sums,
         };
         manifest.check()?;
         Ok(manifest)

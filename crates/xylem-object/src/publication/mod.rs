@@ -63,7 +63,7 @@ use nodes::{Grouped, Groups, Straight};
 
 /// Where a publication's content and trees are read from.
 ///
-/// [`ObjectId::Root`]'s geometry and root are those of the manifest and never asked for.
+/// Geometry and root of [`ObjectId::Root`] and [`ObjectId::Sums`] are the manifest's and never asked for.
 pub trait Source {
     /// What reading may fail with; [`Publication::answer`] hands it on.
     type Error;
@@ -352,6 +352,7 @@ impl Publication {
     fn geometry<S: Source>(&self, object: ObjectId, source: &mut S) -> Option<Geometry> {
         match object {
             ObjectId::Root => Some(self.manifest.geometry()),
+            ObjectId::Sums => self.manifest.sums_geometry(),
             ObjectId::File(_) if self.manifest.kind == Kind::File => None,
             ObjectId::File(_) => source
                 .geometry(object)
@@ -363,6 +364,7 @@ impl Publication {
     fn root<S: Source>(&self, object: ObjectId, source: &mut S) -> Option<Hash> {
         match object {
             ObjectId::Root => Some(self.manifest.root),
+            ObjectId::Sums => self.manifest.sums.map(|sums| sums.root),
             ObjectId::File(_) => source.root(object),
         }
     }

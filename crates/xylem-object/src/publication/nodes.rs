@@ -52,6 +52,7 @@ impl Groups {
         let file = match object {
             ObjectId::Root => 0,
             ObjectId::File(file) => file.wrapping_add(1),
+            ObjectId::Sums => u64::MAX,
         };
         // Neighbouring groups and neighbouring files both get places of their own.
         let at = (first_slot / GROUP_STRIDE).wrapping_add(file.wrapping_mul(7)) % GROUPS as u64;

@@ -3,6 +3,10 @@
 use alloc::vec::Vec;
 
 use super::{Burst, Recording, Verifier};
+use crate::{
+    ids::{Node, NodeValue},
+    verified::Verified,
+};
 
 impl Verifier {
     /// A verifier of its own that has proven what this one has, for another thread. It shares
@@ -52,14 +56,35 @@ impl Verifier {
             return false;
         }
         self.nodes_hashed += core::mem::take(&mut fork.nodes_hashed);
-        // Recorded are pairs of children, and first of all the root by a verifier that is no fork.
+        self.keep_pairs(fork.fresh.drain(..));
+        true
+    }
+
+    /// Takes over what another verifier of this object has proven and given out by
+    /// [`Self::take_proven`]: all of what it gave, in that order. Nothing is hashed or recorded.
+    ///
+    /// False, and nothing happens, for nodes of another object.
+    #[must_use]
+    pub fn learn(&mut self, nodes: &Verified<Vec<(Node, NodeValue)>>) -> bool {
+        if nodes.root() != self.root {
+            return false;
+        }
+        let recording = core::mem::replace(&mut self.recording, Recording::Off);
+        self.keep_pairs(nodes.iter().copied());
+        self.recording = recording;
+        true
+    }
+
+    /// Recorded are pairs of children, and first of all the root by a verifier that is no fork.
+    fn keep_pairs(&mut self, proven: impl Iterator<Item = (Node, NodeValue)>) {
         let root = self.geo.root();
-        let mut proven = fork.fresh.drain(..).filter(|(node, _)| *node != root);
-        while let (Some((left, l)), Some((_, r))) = (proven.next(), proven.next()) {
-            if let Some(parent) = self.geo.parent(left).filter(|p| self.known.pair(*p).is_none()) {
+        let mut proven = proven.filter(|(node, _)| *node != root);
+        while let (Some((left, l)), Some((right, r))) = (proven.next(), proven.next()) {
+            let pair =
+                self.geo.parent(left).filter(|p| self.geo.children(*p) == Some((left, right)));
+            if let Some(parent) = pair.filter(|p| self.known.pair(*p).is_none()) {
                 self.keep(parent, [l, r]);
             }
         }
-        true
     }
 }

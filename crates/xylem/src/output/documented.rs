@@ -8,7 +8,7 @@ use std::time::Duration;
 use xylem_library::reachable::{LeftOut, Unsuited};
 use xylem_library::{CheckpointMade, Flaw, FlawFound, LibraryEvent, ListedSize, SkipReason};
 use xylem_node::mail::{MailEvent, Message, MessageContent};
-use xylem_node::{Event, FaceAddress, GetSummary, PeerBytes, ShapeLevel, Tried};
+use xylem_node::{Event, FaceAddress, Fetched, GetSummary, PeerBytes, ShapeLevel, Tried};
 use xylem_object::ticket::Address;
 use xylem_object::{Kind, PublisherId, Ticket};
 use xylem_packet::Name;
@@ -70,6 +70,7 @@ fn events() -> Vec<Event> {
         files: 1,
         fetched: 1,
         resumed: 0,
+        reused: 0,
         elapsed: Duration::from_millis(500),
         already_complete: false,
         peers: vec![PeerBytes { peer: peer(), bytes: 1 }],
@@ -111,6 +112,7 @@ fn events() -> Vec<Event> {
         MailEvent::Waiting { to, id, why, gone: false },
         MailEvent::Fetched { by, id },
     ];
+    let fetched = name.clone();
     let mut events = vec![
         Event::Shared {
             ticket: Box::new(ticket.clone()),
@@ -149,6 +151,14 @@ fn events() -> Vec<Event> {
             ticket: Some(Box::new(ticket.clone())),
         },
         Event::Seeding(Box::new(summary)),
+        Event::Fetched(Fetched {
+            peer: peer(),
+            name: fetched,
+            bytes: 1,
+            fetched: 1,
+            sent: 1,
+            elapsed: Duration::from_millis(500),
+        }),
     ];
     events.extend(library.into_iter().map(Event::Library));
     events.extend(mail.into_iter().map(Event::Mail));
@@ -162,7 +172,7 @@ fn every_event_is_one_documented_line() {
     assert_eq!(
         found,
         "shared reachable listening registered peer_connected unanswered shaped peer_gone peer_misbehaved found progress \
-         offering done hashing trouble skipped checkpoint contents left_out removing resumed flaw mended mail mail \
+         offering done fetched hashing trouble skipped checkpoint contents left_out removing resumed flaw mended mail mail \
          mail_queued mail_delivered mail_waiting mail_fetched"
     );
 }

@@ -1,11 +1,12 @@
 //! The log for whoever looks into trouble: `-vv`, `-vvv` or `XYLEM_LOG` put what the node's room says
-//! of faces, links and fetches on standard error, a line each.
+//! of faces, links and fetches on standard error, a line each, as text or as a JSON object.
 //!
 //! It is no interface: scripts read JSON events. Whoever writes to it keeps keys, tickets (whoever has
 //! one may fetch) and what mail says out of it.
 
-use crate::cli::Common;
+use crate::cli::{Common, LogFormat};
 use crate::exit::{Exit, Failure};
+use serde::Serialize;
 use std::fmt::{Debug, Write as _};
 use std::io::{self, Write as _};
 use std::time::Instant;
@@ -30,7 +31,7 @@ pub(crate) fn start(common: &Common) -> Result<(), Failure> {
         })?,
     };
     if level != LevelFilter::OFF {
-        let log = Log { level, started: Instant::now() };
+        let log = Log { level, format: common.log_format, started: Instant::now() };
         // Only this sets one, and once.
         let _ = tracing::subscriber::set_global_default(log);
     }
@@ -40,6 +41,7 @@ pub(crate) fn start(common: &Common) -> Result<(), Failure> {
 /// Writes each event at once. Spans are not kept: an event says what it is about.
 struct Log {
     level: LevelFilter,
+    format: LogFormat,
     started: Instant,
 }
 
@@ -61,17 +63,71 @@ impl Subscriber for Log {
     fn record_follows_from(&self, _span: &Id, _follows: &Id) {}
 
     fn event(&self, event: &Event<'_>) {
-        let (metadata, time) = (event.metadata(), self.started.elapsed().as_secs_f64());
-        let mut line = Line(format!("{time:9.3} {:5} {}", metadata.level(), metadata.target()));
-        event.record(&mut line);
-        line.0.push('\n');
+        let metadata = event.metadata();
+        let mut line = match self.format {
+            LogFormat::Text => {
+                let time = self.started.elapsed().as_secs_f64();
+                let start = format!("{time:9.3} {:5} {}", metadata.level(), metadata.target());
+                let mut line = Line(start);
+                event.record(&mut line);
+                line.0
+            }
+            LogFormat::Json => {
+                let mut fields = Fields::default();
+                event.record(&mut fields);
+                let row = Row {
+                    time_ms: xylem_node::wall_clock().microseconds() / 1_000,
+                    level: metadata.level().as_str(),
+                    target: metadata.target(),
+                    fields: fields.0,
+                };
+                super::json_line(&row)
+            }
+        };
+        line.push('\n');
         // Nobody is left to be told where this write fails.
-        let _ = io::stderr().lock().write_all(line.0.as_bytes());
+        let _ = io::stderr().lock().write_all(line.as_bytes());
     }
 
     fn enter(&self, _span: &Id) {}
 
     fn exit(&self, _span: &Id) {}
+}
+
+/// A line as JSON; what is said of it are fields of their own, `message` among them.
+#[derive(Serialize)]
+struct Row<'a> {
+    /// Since 1970.
+    time_ms: u64,
+    level: &'a str,
+    target: &'a str,
+    #[serde(flatten)]
+    fields: serde_json::Map<String, serde_json::Value>,
+}
+
+#[derive(Default)]
+struct Fields(serde_json::Map<String, serde_json::Value>);
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.0.insert(field.name().to_owned(), format!("{value:?}").into());
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.0.insert(field.name().to_owned(), value.into());
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.0.insert(field.name().to_owned(), value.into());
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.0.insert(field.name().to_owned(), value.into());
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.0.insert(field.name().to_owned(), value.into());
+    }
 }
 
 struct Line(String);

@@ -21,12 +21,12 @@ use crate::exit::{Exit, Failure};
 use serde::Serialize;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
-use text::{bytes, clean, count, path_for_sums};
+use text::{bytes, clean, count, duration, path_for_sums};
 use xylem_library::Stop;
 use xylem_library::reachable::LeftOut;
 use xylem_library::{CheckpointMade, FlawFound, LibraryEvent, SkipReason};
-use xylem_node::Event;
 use xylem_node::mail::{MailEvent, Message, MessageContent};
+use xylem_node::{Event, Fetched};
 
 /// Files of a directory that are named before it is fetched, unless more is asked for.
 const SHOWN_FILES: usize = 20;
@@ -306,6 +306,19 @@ impl Out {
                     self.note(&clean(&line));
                 }
             }
+            Event::Fetched(told) => {
+                let Fetched { peer, name, bytes: size, fetched, elapsed, .. } = &told;
+                let what = last_of(name);
+                let (size, time) = (bytes(*size), duration(*elapsed));
+                let line = match fetched >= &told.bytes {
+                    true => format!("{peer} fetched all of {what} ({size} in {time})"),
+                    false => {
+                        let took = bytes(*fetched);
+                        format!("{peer} has all of {what} now ({size}, of which it lacked {took})")
+                    }
+                };
+                self.note(&clean(&line));
+            }
             Event::PeerConnected { peer } => self.detail(&clean(&format!("peer {peer} is here"))),
             Event::Shaped { peer, level, wanted } if level < wanted => {
                 self.warn(&clean(&format!("peer {peer} agrees to shaping {level}, not {wanted}")));
@@ -413,6 +426,13 @@ impl Out {
             self.note(&code);
         }
     }
+}
+
+/// What a versioned name is called by people: its component before the version.
+fn last_of(name: &xylem_packet::Name) -> String {
+    let object = name.as_ref().parent();
+    let last = object.last().map(|component| component.value().to_vec());
+    String::from_utf8_lossy(&last.unwrap_or_default()).into_owned()
 }
 
 /// `--json` and results as raw bytes cannot share standard output.

@@ -46,6 +46,20 @@ pub(crate) fn duration(time: Duration) -> String {
     }
 }
 
+/// `2026-11-22`, the day in UTC of so many seconds since 1970.
+pub(crate) fn date(seconds: u64) -> String {
+    // Days of the years of 400 since 1 March of year 0 (the proleptic Gregorian calendar).
+    let days = seconds / 86_400 + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day_of_month = day - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = year + era * 400 + u64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day_of_month:02}")
+}
+
 /// A path as b3sum writes it: the mark that goes before the hash (a backslash where the name was
 /// escaped, else nothing) and the name with backslash, newline and carriage return escaped.
 ///
@@ -88,6 +102,9 @@ mod tests {
         assert_eq!(duration(Duration::from_millis(420)), "0.42 s");
         assert_eq!(duration(Duration::from_secs(200)), "3 min 20 s");
         assert_eq!(duration(Duration::from_secs(7320)), "2 h 2 min");
+        assert_eq!(date(0), "1970-01-01");
+        assert_eq!(date(951_782_400), "2000-02-29");
+        assert_eq!(date(1_795_305_600), "2026-11-22");
         assert_eq!(rate(2048, Duration::from_secs(2)), "1.00 KiB/s");
     }
 }

@@ -80,7 +80,7 @@ impl Copies {
                 && sizes.contains(&state.size)
             {
                 let (path, segment) = (walk.place(&path), SegmentSize::DEFAULT);
-                jobs.push(Job { path, state, slot: None, segment });
+                jobs.push(Job { path, state, slot: None, segment, sums: None });
             }
             if jobs.len() == BATCH || ended {
                 self.hash(medium, &std::mem::take(&mut jobs), roots, on_event);

@@ -6,7 +6,7 @@
 //! still what was hashed.
 
 use std::collections::HashSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use xylem_hash::Hash;
 use xylem_object::listing::{self, Entry, EntryKind};
@@ -105,6 +105,11 @@ impl Merge {
         Ok(merge)
     }
 
+    /// Where a file of the listing lies, if it does.
+    pub(super) fn place(&self, path: &[u8]) -> PathBuf {
+        self.target.place(path)
+    }
+
     /// Whether the file of this number stays as it is.
     pub(super) fn keeps(&self, number: u64) -> bool {
         let kept = usize::try_from(number).ok().and_then(|number| self.kept.get(number));
@@ -147,7 +152,7 @@ impl Merge {
                     let state = FileState::of(&meta);
                     let takes = packed_slots(*size, self.segment) > 0;
                     let slot = Some(*slot).filter(|_| takes && nodes.is_some());
-                    let job = Job { path: place, state, slot, segment: self.segment };
+                    let job = Job { path: place, state, slot, segment: self.segment, sums: None };
                     batch.push(Candidate { number: *number, root: *root, mark: mark(&state), job });
                 }
                 _ => {}

@@ -1,16 +1,21 @@
 //! [`Tree`]: what a verified listing wants, made in a directory beside the final name.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::path::Path;
+use std::time::Duration;
 
 use bytes::Bytes;
 use xylem_object::ObjectId;
 use xylem_object::listing::{Entry, EntryKind};
-use xylem_store::{Attributes, OverwritePolicy, Partial, SmallFile, Staging, StoreError, Unset};
+use xylem_store::{
+    Attributes, OverwritePolicy, Partial, Resumed, SmallFile, Staging, StoreError, Unset,
+};
 use xylem_tree::{Geometry, Segment, SegmentIndex, SegmentSize, Verified, Verifier};
 
 use super::copies::Copies;
 use super::merge::{Merge, copied};
+use super::updates::{Reused, Updates, Waiting, same};
 use crate::event::LibraryEvent;
 use crate::exclude::Exclusion;
 use crate::held::SMALL_FILE;
@@ -18,7 +23,8 @@ use crate::listed::{Entries, Listed, ListedFiles};
 use crate::sink::attributes::{attributes, warn_of_unset, warnings};
 use crate::sink::context::{Context, Nodes};
 use crate::sink::error::SaveError;
-use crate::sink::file::{audit, resume};
+use crate::sink::file::{audit, fetch_all, take_up};
+use crate::update::{Start, Update};
 
 /// Listing entries that are handed over in one go.
 const BATCH: usize = 256;
@@ -36,6 +42,7 @@ pub(super) struct Tree {
     next: Option<Entries>,
     segment_size: SegmentSize,
     under_way: HashMap<u64, UnderWay>,
+    updates: Updates,
     /// What an earlier run left was reported.
     has_reported: bool,
     /// Links are made and attributes set.
@@ -46,8 +53,17 @@ pub(super) struct Tree {
 }
 
 enum UnderWay {
-    Small { listed: Box<Listed>, geometry: Geometry, segments: Vec<Verified<Segment<Bytes>>> },
-    Large { listed: Box<Listed>, partial: Box<Partial> },
+    Small {
+        listed: Box<Listed>,
+        geometry: Geometry,
+        segments: Vec<Verified<Segment<Bytes>>>,
+    },
+    /// `update`: it is being made from old copies.
+    Large {
+        listed: Box<Listed>,
+        partial: Box<Partial>,
+        update: Option<Box<Update>>,
+    },
 }
 
 fn small(entry: &Entry) -> Option<SmallFile<'_>> {
@@ -77,6 +93,7 @@ impl Tree {
         exclude: Exclusion,
         merge: Option<Merge>,
         segment_size: SegmentSize,
+        updates: Updates,
     ) -> Self {
         Self {
             staging,
@@ -88,6 +105,7 @@ impl Tree {
             exclude,
             segment_size,
             under_way: HashMap::new(),
+            updates,
             has_reported: false,
             complete: false,
             unset: 0,
@@ -118,7 +136,12 @@ impl Tree {
     ) -> Result<(), SaveError> {
         match self.under_way.get_mut(&number) {
             Some(UnderWay::Small { segments, .. }) => segments.push(segment),
-            Some(UnderWay::Large { partial, .. }) => partial.put(&segment)?,
+            Some(UnderWay::Large { partial, update, .. }) => {
+                if let Some(update) = update {
+                    update.segment(segment.index);
+                }
+                partial.put(&segment)?;
+            }
             None => {}
         }
         Ok(())
@@ -127,7 +150,12 @@ impl Tree {
     /// Keeps nodes of a file's tree.
     pub(super) fn nodes(&mut self, number: u64, nodes: &Nodes) -> Result<(), SaveError> {
         match self.under_way.get_mut(&number) {
-            Some(UnderWay::Large { partial, .. }) => partial.put_nodes(nodes)?,
+            Some(UnderWay::Large { partial, update, .. }) => {
+                if let Some(update) = update {
+                    update.nodes(nodes);
+                }
+                partial.put_nodes(nodes)?;
+            }
             Some(UnderWay::Small { geometry, listed, .. }) if geometry.segments() > 1 => {
                 if let Some(file) = small(&listed.entry) {
                     self.staging.put_nodes(&file, geometry, listed.slot, nodes)?;
@@ -139,15 +167,70 @@ impl Tree {
     }
 
     /// Hands more entries to the transfer, or makes the links when every file is there.
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Result<(), SaveError> {
-        while self.next.is_some() && cx.transfer.wants_objects() {
+    /// Returns when to be called again, if something goes on beside.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Result<Option<Duration>, SaveError> {
+        while self.next.is_some() && cx.transfer.wants_objects() && self.updates.has_room() {
             self.feed(cx)?;
         }
+        let again = self.update(cx)?;
         if self.has_all() && !self.complete {
             self.link_and_set(cx)?;
         }
         warn_of_unset(self.staging.take_unset(), &mut self.unset, cx.on_event);
+        Ok(again)
+    }
+
+    /// Keeps a piece of the files' lists of sums.
+    pub(super) fn list(&mut self, segment: &Verified<Segment<Bytes>>, cx: &Context<'_>) {
+        self.updates.segment(segment, cx.now);
+    }
+
+    /// The lists that were asked for are here, or will not come.
+    pub(super) fn lists_are_here(&mut self, cx: &mut Context<'_>) -> Result<(), SaveError> {
+        for (file, list) in self.updates.take() {
+            let Some(UnderWay::Large { update, .. }) = self.under_way.get_mut(&file.number) else {
+                continue;
+            };
+            match Update::begin(file.start, &list, file.copies) {
+                Ok(begun) => {
+                    *update = Some(Box::new(begun));
+                    self.updates.running += 1;
+                }
+                Err(start) => fetch_all(start, cx)?,
+            }
+        }
         Ok(())
+    }
+
+    /// Goes on with files that are made from old copies.
+    fn update(&mut self, cx: &mut Context<'_>) -> Result<Option<Duration>, SaveError> {
+        let (is_late, mut again) = self.updates.late(cx);
+        if is_late {
+            self.lists_are_here(cx)?;
+        }
+        self.updates.ask(cx)?;
+        if self.updates.running == 0 {
+            return Ok(again);
+        }
+        let mut done = Vec::new();
+        for (number, under_way) in &mut self.under_way {
+            let UnderWay::Large { partial, update: Some(update), .. } = under_way else { continue };
+            let mut keeper = Reused { partial, bytes: &mut cx.tally.reused };
+            let next = update.poll(cx.now, cx.transfer, &mut keeper)?;
+            again = [again, next].into_iter().flatten().min();
+            if update.is_done() {
+                done.push(*number);
+            }
+        }
+        for number in done {
+            if let Some(UnderWay::Large { update, .. }) = self.under_way.get_mut(&number) {
+                *update = None;
+                self.updates.running -= 1;
+            }
+            self.complete(number, cx)?;
+            again = Some(cx.now);
+        }
+        Ok(again)
     }
 
     /// Sets the directory's own attributes and gives it its name.
@@ -176,6 +259,10 @@ impl Tree {
         if batch.is_empty() {
             self.next = None;
         }
+        let (updates, size) = (&mut self.updates, self.segment_size);
+        let lists = batch.iter().map(|listed| updates.place_of(&listed.entry, size));
+        let mut lists: HashMap<u64, _> =
+            batch.iter().map(|l| l.number).zip(lists).filter_map(|(n, l)| Some((n, l?))).collect();
         batch.retain(|listed| !self.exclude.leaves_out(&listed.entry));
         let intact = self.intact(&batch)?;
         for (listed, intact) in batch.into_iter().zip(intact) {
@@ -193,7 +280,10 @@ impl Tree {
                     cx.tally.resumed += size;
                     is_whole(listed.number, cx);
                 }
-                EntryKind::File { .. } => self.want(Box::new(listed), cx)?,
+                EntryKind::File { .. } => {
+                    let list = lists.remove(&listed.number);
+                    self.want(Box::new(listed), list, cx)?;
+                }
             }
         }
         if self.next.is_none() && !self.has_reported {
@@ -226,7 +316,13 @@ impl Tree {
         self.merge.as_ref().is_some_and(|merge| merge.keeps(number))
     }
 
-    fn want(&mut self, listed: Box<Listed>, cx: &mut Context<'_>) -> Result<(), SaveError> {
+    /// `list`: where its list of sums is, if old copies are to be searched for it.
+    fn want(
+        &mut self,
+        listed: Box<Listed>,
+        list: Option<Range<u64>>,
+        cx: &mut Context<'_>,
+    ) -> Result<(), SaveError> {
         let Listed { entry, number, slot } = &*listed;
         let EntryKind::File { size, root } = entry.kind else { return Ok(()) };
         let geometry = Geometry::new(size, self.segment_size);
@@ -244,25 +340,48 @@ impl Tree {
         if let Some(source) = self.copies.get(&root) {
             let copy = SmallFile { path: &entry.path, size, root };
             if self.staging.copy_of(&copy, &source, &entry_attributes(entry)).is_ok() {
-                cx.tally.resumed += size;
+                cx.tally.reused += size;
                 return Ok(());
             }
         }
-        let under_way = if small(entry).is_some() {
+        let there = self.merge.as_ref().map(|merge| merge.place(&entry.path));
+        let copies = self.updates.copies(entry, there);
+        let under_way = if let Some(file) = small(entry) {
+            if let Some((segments, nodes)) = same(&copies, geometry, root) {
+                if geometry.segments() > 1 {
+                    self.staging.put_nodes(&file, &geometry, *slot, &nodes)?;
+                }
+                self.staging.write_small(&file, &segments, &entry_attributes(entry))?;
+                cx.tally.reused += size;
+                is_whole(number, cx);
+                return Ok(());
+            }
             let wanted = std::iter::once(0..geometry.segments());
             cx.transfer.add_object(id, root, geometry, wanted, [], None)?;
             UnderWay::Small { listed, geometry, segments: Vec::new() }
         } else {
             let resuming = self.staging.open_file(&entry.path, root, geometry, *slot)?;
-            let (partial, bytes) = resume(resuming, id, root, geometry, cx)?;
+            let (partial, resumed) = take_up(resuming, id, cx)?;
+            let Resumed { verifier, have, bytes } = resumed;
             cx.tally.resumed += bytes;
-            UnderWay::Large { listed, partial: Box::new(partial) }
+            let start = Start { id, root, geometry, verifier, have };
+            let list = list.filter(|list| !copies.is_empty() && self.updates.can_wait(list));
+            match list.filter(|_| !start.have.is_full()) {
+                Some(range) => self.updates.wait(Waiting { number, start, copies, range }),
+                None => fetch_all(start, cx)?,
+            }
+            UnderWay::Large { listed, partial: Box::new(partial), update: None }
         };
         self.under_way.insert(number, under_way);
         Ok(())
     }
 
     pub(super) fn complete(&mut self, number: u64, cx: &mut Context<'_>) -> Result<(), SaveError> {
+        if let Some(UnderWay::Large { update: Some(update), .. }) = self.under_way.get_mut(&number)
+        {
+            update.round_is_over();
+            return Ok(());
+        }
         match self.under_way.remove(&number) {
             Some(UnderWay::Small { listed, mut segments, .. }) => {
                 segments.sort_by_key(|s| s.index);
@@ -272,7 +391,7 @@ impl Tree {
                 is_whole(number, cx);
                 Ok(())
             }
-            Some(UnderWay::Large { listed, mut partial }) => {
+            Some(UnderWay::Large { listed, mut partial, .. }) => {
                 if audit(&mut partial)? {
                     partial.finish_in_place(&entry_attributes(&listed.entry))?;
                     warn_of_unset(partial.take_unset(), &mut self.unset, cx.on_event);
@@ -281,7 +400,7 @@ impl Tree {
                 }
                 drop(partial);
                 let before = cx.tally.resumed;
-                self.want(listed, cx)?;
+                self.want(listed, None, cx)?;
                 cx.tally.resumed = before;
                 Ok(())
             }

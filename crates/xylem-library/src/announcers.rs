@@ -4,11 +4,8 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use xylem_forward::FaceId;
-use xylem_mgmt::{FaceUri, UriHost};
 use xylem_object::peers::{self, Announcement, MAX_PEERS, PeerHint, Question};
 use xylem_packet::{Interest, NameRef};
-
-use crate::engine::Engine;
 
 /// Announcers that are known at once; past that no new one is taken in.
 const MAX_ANNOUNCERS: usize = 256;
@@ -19,7 +16,7 @@ const STALE: Duration = Duration::from_secs(30);
 
 /// Whoever is linked and has told where it listens, for one publication.
 #[derive(Default)]
-pub(crate) struct Announcers {
+pub struct Announcers {
     entries: Vec<Entry>,
     /// Where the next answer begins, so that all are told of in turn.
     next: usize,
@@ -33,24 +30,23 @@ struct Entry {
 }
 
 impl Announcers {
-    /// Answers a question about the publication at `prefix` that came over an encrypted link; `None`
-    /// for anything else.
-    pub(crate) fn answer(
+    /// Answers a question about the publication at `prefix` that came over the encrypted link of a face;
+    /// `None` for anything else. `seen`: where the other end of that link is, `None` if it is no link.
+    pub fn answer(
         &mut self,
-        engine: &Engine,
+        now: Duration,
         from: FaceId,
+        seen: Option<IpAddr>,
         prefix: NameRef<'_>,
         interest: &Interest<'_>,
     ) -> Option<Vec<u8>> {
         let asked = peers::parse_question(prefix, interest.name())?;
-        engine.link_peer(from)?;
-        let seen = address_of(engine, from)?;
-        let hints = self.answer_question(engine.now(), from, seen, asked);
+        let hints = self.answer_question(now, from, seen?, asked);
         peers::answer(interest.name(), &hints).ok()
     }
 
     /// A link ended, and with it what came over it.
-    pub(crate) fn went_down(&mut self, face: FaceId) {
+    pub fn went_down(&mut self, face: FaceId) {
         self.entries.retain(|e| e.face != face);
     }
 
@@ -101,18 +97,6 @@ impl Announcers {
         }
         self.next = (self.next + MAX_PEERS) % all.len();
         all.iter().cycle().skip(self.next).take(MAX_PEERS).cloned().collect()
-    }
-}
-
-/// The address that the other end of a link is seen at.
-pub(super) fn address_of(engine: &Engine, face: FaceId) -> Option<IpAddr> {
-    let host = match &engine.face(face)?.remote {
-        FaceUri::Xylem(at) | FaceUri::Carried(_, at) => &at.host,
-        _ => return None,
-    };
-    match host {
-        UriHost::Ip(ip) => Some(ip.to_canonical()),
-        _ => None,
     }
 }
 

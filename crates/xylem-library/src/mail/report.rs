@@ -1,12 +1,11 @@
 //! Events about mail, from what is stored of it.
 
-use xylem_library::Error;
-use xylem_library::mail::MailStore;
-use xylem_library::mail::{Letter, Parcel, Route, hex};
 use xylem_mail::{Content, EnvelopeId, Party};
 
+use super::entries::{Letter, Parcel, Route, hex};
 use super::event::{MailEvent, Message, MessageContent};
-use crate::event::Event;
+use super::store::MailStore;
+use crate::error::Error;
 
 /// What somebody is called, and whether that is a name.
 pub(super) fn called(store: &MailStore, party: &Party) -> Result<(String, bool), Error> {
@@ -15,7 +14,11 @@ pub(super) fn called(store: &MailStore, party: &Party) -> Result<(String, bool),
     Ok((name.unwrap_or_else(|| format!("?{}", party.publisher.key_id())), known))
 }
 
-pub(super) fn message(store: &MailStore, number: u32, letter: &Letter) -> Result<Message, Error> {
+/// A message as it is shown.
+///
+/// # Errors
+/// The store's, here and below.
+pub fn message(store: &MailStore, number: u32, letter: &Letter) -> Result<Message, Error> {
     let (from, known) = called(store, &letter.from)?;
     let what = match &letter.body.content {
         Content::Ticket(ticket) => MessageContent::Ticket((**ticket).clone()),
@@ -36,22 +39,32 @@ pub(super) fn message(store: &MailStore, number: u32, letter: &Letter) -> Result
     })
 }
 
-pub(super) fn arrived(store: &MailStore, number: u32, letter: &Letter) -> Result<Event, Error> {
-    Ok(Event::Mail(MailEvent::Arrived(Box::new(message(store, number, letter)?))))
+/// A message has come.
+///
+/// # Errors
+/// As [`message`].
+pub fn arrived(store: &MailStore, number: u32, letter: &Letter) -> Result<MailEvent, Error> {
+    Ok(MailEvent::Arrived(Box::new(message(store, number, letter)?)))
 }
 
-pub(super) fn fetched(store: &MailStore, id: EnvelopeId, by: &Party) -> Result<Event, Error> {
+/// What a message named has been fetched.
+///
+/// # Errors
+/// As [`message`].
+pub fn fetched(store: &MailStore, id: EnvelopeId, by: &Party) -> Result<MailEvent, Error> {
     let by = called(store, by)?.0;
-    Ok(Event::Mail(MailEvent::Fetched { by, id }))
+    Ok(MailEvent::Fetched { by, id })
 }
 
-pub(super) fn delivered(parcel: &Parcel) -> Event {
+/// A message has been taken.
+pub fn delivered(parcel: &Parcel) -> MailEvent {
     let direct = matches!(parcel.route, Route::Direct(_));
     let (to, id) = (parcel.name.clone(), parcel.id());
-    Event::Mail(MailEvent::Delivered { to, id, direct })
+    MailEvent::Delivered { to, id, direct }
 }
 
-pub(super) fn waiting(parcel: &Parcel, why: &str, gone: bool) -> Event {
+/// A message could not be delivered.
+pub fn waiting(parcel: &Parcel, why: &str, gone: bool) -> MailEvent {
     let (to, id) = (parcel.name.clone(), parcel.id());
-    Event::Mail(MailEvent::Waiting { to, id, why: why.to_owned(), gone })
+    MailEvent::Waiting { to, id, why: why.to_owned(), gone }
 }

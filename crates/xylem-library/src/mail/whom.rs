@@ -2,11 +2,11 @@
 
 use std::str::FromStr;
 
-use xylem_library::mail::MailStore;
 use xylem_mail::{Card, CardError, SCHEME};
 
 use super::report::called;
-use super::send::SendError;
+use super::store::MailStore;
+use crate::error::Error;
 
 /// Somebody who gets a name here.
 #[derive(Clone, Debug)]
@@ -33,7 +33,7 @@ impl FromStr for Person {
 pub enum Recipient {
     /// Whose card this is.
     Card(Box<Card>),
-    /// Who has this name here, given by [`Inbox::trust`](super::Inbox::trust).
+    /// Who has this name here, given by whoever trusts them.
     Named(String),
 }
 
@@ -49,16 +49,19 @@ impl FromStr for Recipient {
     }
 }
 
-/// The card of somebody, and what to call them.
-pub(super) fn find(store: &MailStore, whom: &Recipient) -> Result<(Card, String), SendError> {
+/// The card of somebody, and what to call them; the name back where nobody has it.
+///
+/// # Errors
+/// The store's.
+pub fn find(store: &MailStore, whom: &Recipient) -> Result<Result<(Card, String), String>, Error> {
     let peer = match whom {
         Recipient::Card(card) => {
             let name = called(store, &card.party)?.0;
-            return Ok(((**card).clone(), name));
+            return Ok(Ok(((**card).clone(), name)));
         }
         Recipient::Named(name) => name,
     };
     let found = store.people()?.into_iter().find(|(name, _)| name == peer);
     let found = found.map(|(name, card)| (card, name));
-    found.ok_or_else(|| SendError::Unknown(peer.clone()))
+    Ok(found.ok_or_else(|| peer.clone()))
 }

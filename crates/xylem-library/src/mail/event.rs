@@ -2,9 +2,10 @@
 
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
-use xylem_library::json;
 use xylem_mail::EnvelopeId;
 use xylem_object::{PublisherId, Ticket};
+
+use crate::json;
 
 /// What happens with mail.
 #[derive(Clone, Debug, Serialize)]

@@ -1,0 +1,129 @@
+//! The list of sums for updates, kept beside outboards: `<root>.sums` is the list and, after it, its
+//! BLAKE3 hash. Its own tree is small (32 bytes for 4 KiB) and made anew when it is opened.
+
+use std::path::PathBuf;
+
+use xylem_hash::Hash;
+use xylem_object::Sums;
+use xylem_store::{FileRef, NewFile, Part, Store, StoreError};
+use xylem_tree::{Geometry, NODE_LEN, OutboardBuilder, SegmentSize};
+
+/// The hash after the list.
+const TRAILER: u64 = 32;
+/// Bytes read at once.
+const PIECE: usize = 256 * 1024;
+
+/// A list that is being written, each file's part at its place.
+pub(super) struct NewSums {
+    new: NewFile,
+}
+
+impl NewSums {
+    pub(super) fn new(store: &Store) -> Result<Self, StoreError> {
+        Ok(Self { new: store.new_file()? })
+    }
+
+    /// Where the parts go.
+    pub(super) fn file(&self) -> &FileRef {
+        self.new.file()
+    }
+
+    /// All `len` bytes are written: gives it its name; its tree is of segments of this size. Nothing is
+    /// kept of an empty one.
+    pub(super) fn keep(
+        self,
+        store: &Store,
+        root: &Hash,
+        (len, segment): (u64, SegmentSize),
+    ) -> Result<Option<KeptSums>, StoreError> {
+        if len == 0 {
+            return Ok(None);
+        }
+        let (sums, nodes) = tree_of(self.file(), len, segment)?;
+        self.file().write_all(sums.root.as_bytes(), len)?;
+        let file = store.keep(self.new, root, Part::Sums)?;
+        Ok(Some(KeptSums { file, sums, nodes }))
+    }
+}
+
+/// A list that is there.
+pub(crate) struct KeptSums {
+    file: FileRef,
+    /// Root and size.
+    pub(crate) sums: Sums,
+    nodes: Vec<u8>,
+}
+
+impl KeptSums {
+    /// The list of an earlier run, if it is there, of this length and undamaged.
+    pub(super) fn open(
+        store: &Store,
+        root: &Hash,
+        (len, segment): (u64, SegmentSize),
+    ) -> Option<Self> {
+        let file = store.object(root, Part::Sums).ok().flatten()?;
+        if file.metadata().ok()?.size != len.checked_add(TRAILER)? {
+            return None;
+        }
+        let (sums, nodes) = tree_of(&file, len, segment).ok()?;
+        is_sealed(&file, &sums).ok()?.then_some(Self { file, sums, nodes })
+    }
+
+    /// Fills `out` with the list's bytes from `offset` on.
+    pub(crate) fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), StoreError> {
+        let end = offset.saturating_add(out.len() as u64);
+        match end <= self.sums.size && self.file.read_full(out, offset)? == out.len() {
+            true => Ok(()),
+            false => Err(self.out_of_range(offset)),
+        }
+    }
+
+    /// Fills `out` with nodes of the list's tree.
+    pub(crate) fn read_nodes(&self, first_slot: u64, out: &mut [u8]) -> Result<(), StoreError> {
+        let from = usize::try_from(first_slot).unwrap_or(usize::MAX).saturating_mul(NODE_LEN);
+        let part = self.nodes.get(from..).and_then(|rest| rest.get(..out.len()));
+        out.copy_from_slice(part.ok_or_else(|| self.out_of_range(first_slot))?);
+        Ok(())
+    }
+
+    fn out_of_range(&self, offset: u64) -> StoreError {
+        StoreError::OutOfRange { path: self.file.path().to_path_buf(), offset }
+    }
+}
+
+/// What is wrong with a kept list, if anything is.
+pub(crate) fn check(file: &FileRef) -> Result<Option<&'static str>, StoreError> {
+    let Some(len) = file.metadata()?.size.checked_sub(TRAILER).filter(|len| *len > 0) else {
+        return Ok(Some("it is too short"));
+    };
+    let (sums, _) = tree_of(file, len, SegmentSize::DEFAULT)?;
+    Ok((!is_sealed(file, &sums)?).then_some("it is not what was written"))
+}
+
+fn is_sealed(file: &FileRef, sums: &Sums) -> Result<bool, StoreError> {
+    let mut seal = [0; TRAILER as usize];
+    let got = file.read_full(&mut seal, sums.size)?;
+    Ok(got == seal.len() && seal == *sums.root.as_bytes())
+}
+
+fn tree_of(file: &FileRef, size: u64, segment: SegmentSize) -> Result<(Sums, Vec<u8>), StoreError> {
+    let geometry = Geometry::new(size, segment);
+    let short = |path: PathBuf| StoreError::OutOfRange { path, offset: size };
+    let mut nodes = vec![0; geometry.slots() as usize * NODE_LEN];
+    let mut builder = OutboardBuilder::new(geometry, |slot: u64, run: &[u8]| {
+        let at = slot as usize * NODE_LEN;
+        nodes[at..at + run.len()].copy_from_slice(run);
+        Ok::<(), std::convert::Infallible>(())
+    });
+    let (mut buffer, mut at) = (vec![0; PIECE], 0);
+    while at < size {
+        let piece = &mut buffer[..(size - at).min(PIECE as u64) as usize];
+        let got = file.read_full(piece, at)?;
+        if got < piece.len() || builder.update(piece).is_err() {
+            return Err(short(file.path().to_path_buf()));
+        }
+        at += got as u64;
+    }
+    let root = builder.finish().map_err(|_| short(file.path().to_path_buf()))?;
+    Ok((Sums { root, size }, nodes))
+}

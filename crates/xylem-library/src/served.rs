@@ -1,0 +1,130 @@
+//! [`Served`]: how much of each publication was sent to how many, counted while it is served.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use xylem_forward::FaceId;
+
+use crate::publications::PublicationId;
+
+/// What was served of one publication.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Counts {
+    /// Bytes of packets, proofs included.
+    pub bytes: u64,
+    /// Links (or plain NDN faces) over which something was asked for.
+    pub peers: u64,
+    /// Fetches of all of it, as those say who fetched.
+    pub fetched: u64,
+}
+
+impl Counts {
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            bytes: self.bytes.saturating_add(other.bytes),
+            peers: self.peers.saturating_add(other.peers),
+            fetched: self.fetched.saturating_add(other.fetched),
+        }
+    }
+}
+
+/// What one face was sent of one publication.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sent {
+    bytes: u64,
+    since: Duration,
+    /// It has said that it has all of it.
+    fetched: bool,
+}
+
+/// See the module's documentation. An answer costs an addition while the same face asks for the same
+/// publication.
+#[derive(Debug, Default)]
+pub struct Served {
+    counts: HashMap<PublicationId, Counts>,
+    sent: HashMap<(PublicationId, FaceId), Sent>,
+    /// What was sent last, to whom, and not added yet.
+    run: Option<((PublicationId, FaceId), u64)>,
+}
+
+impl Served {
+    /// So many bytes of a publication went to a face.
+    pub fn sent(&mut self, now: Duration, publication: PublicationId, face: FaceId, bytes: usize) {
+        let key = (publication, face);
+        match &mut self.run {
+            Some((of, run)) if *of == key => *run = run.saturating_add(bytes as u64),
+            _ => {
+                self.settle();
+                self.run = Some((key, bytes as u64));
+                self.sent.entry(key).or_insert_with(|| {
+                    self.counts.entry(publication).or_default().peers += 1;
+                    Sent { since: now, ..Sent::default() }
+                });
+            }
+        }
+    }
+
+    fn settle(&mut self) {
+        let Some((key, bytes)) = self.run.take() else { return };
+        let counts = self.counts.entry(key.0).or_default();
+        counts.bytes = counts.bytes.saturating_add(bytes);
+        if let Some(sent) = self.sent.get_mut(&key) {
+            sent.bytes = sent.bytes.saturating_add(bytes);
+        }
+    }
+
+    /// A face says that it has all of a publication. How many bytes it was sent from here, and for how
+    /// long; `None` if it was sent nothing, or has said so before.
+    pub fn fetched(
+        &mut self,
+        now: Duration,
+        publication: PublicationId,
+        face: FaceId,
+    ) -> Option<(u64, Duration)> {
+        self.settle();
+        let sent = self.sent.get_mut(&(publication, face)).filter(|sent| !sent.fetched)?;
+        sent.fetched = true;
+        self.counts.entry(publication).or_default().fetched += 1;
+        Some((sent.bytes, now.saturating_sub(sent.since)))
+    }
+
+    /// A face is gone.
+    pub fn face_down(&mut self, face: FaceId) {
+        self.settle();
+        self.sent.retain(|(_, of), _| *of != face);
+    }
+
+    /// What was served since the server began.
+    pub fn counts(&mut self) -> &HashMap<PublicationId, Counts> {
+        self.settle();
+        &self.counts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_face_is_counted_once_and_may_say_once_that_it_has_all() {
+        let (a, b) = (PublicationId::numbered(1), PublicationId::numbered(2));
+        let (x, y) = (FaceId(1), FaceId(2));
+        let mut served = Served::default();
+        let at = Duration::from_secs;
+        assert_eq!(served.fetched(at(0), a, x), None, "nothing was sent");
+        for (publication, face) in [(a, x), (a, x), (a, y), (b, x), (a, x)] {
+            served.sent(at(1), publication, face, 100);
+        }
+        assert_eq!(served.fetched(at(4), a, x), Some((300, at(3))));
+        assert_eq!(served.fetched(at(5), a, x), None);
+        assert_eq!(served.counts()[&a], Counts { bytes: 400, peers: 2, fetched: 1 });
+        assert_eq!(served.counts()[&b], Counts { bytes: 100, peers: 1, fetched: 0 });
+        served.face_down(x);
+        served.sent(at(6), a, x, 1);
+        assert_eq!(served.counts()[&a], Counts { bytes: 401, peers: 3, fetched: 1 });
+    }
+}

@@ -1,0 +1,44 @@
+//! Old copies of a file: what it replaces, and what the caller named.
+
+use std::path::PathBuf;
+
+use xylem_object::Manifest;
+use xylem_store::{FileKind, FileRef, OpenHow, OverwritePolicy, Store, StoreError};
+
+use super::destination::Destination;
+use super::error::SaveError;
+use crate::path::os_path;
+
+/// Opens the old copies of a single file. A folder that was named stands for the file of the
+/// publication's name in it.
+///
+/// # Errors
+/// For one that was named: that it is not there, or can't be opened.
+pub(super) fn old_copies(
+    manifest: &Manifest,
+    to: &Destination,
+    like: &[PathBuf],
+    store: &Store,
+) -> Result<Vec<FileRef>, SaveError> {
+    let medium = &**store.medium();
+    let open = |path: &PathBuf| -> Result<Option<FileRef>, StoreError> {
+        let meta = medium.metadata(path);
+        let meta = meta.map_err(|e| StoreError::from_io("open", path, None, e))?;
+        match meta.kind {
+            FileKind::File => FileRef::open(medium, path, OpenHow::Read).map(Some),
+            _ => Ok(None),
+        }
+    };
+    let mut copies = Vec::new();
+    if to.policy == OverwritePolicy::Replace {
+        // What can't be read is replaced all the same.
+        copies.extend(open(&to.path).ok().flatten());
+    }
+    for path in like {
+        copies.extend(match open(path)? {
+            Some(file) => Some(file),
+            None => open(&path.join(os_path(&manifest.file_name))).ok().flatten(),
+        });
+    }
+    Ok(copies)
+}

@@ -1,0 +1,101 @@
+//! [`Copier`]: a thread that reads proven blocks from old copies and proves what it has read.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread::{self, JoinHandle};
+
+use bytes::Bytes;
+use xylem_tree::{Anchor, Segment, UpdateBlocks, Verified};
+
+use super::Nodes;
+use super::search::{Old, Place};
+
+/// Bytes of blocks that wait to be taken at most.
+const WAITING: u64 = 16 << 20;
+
+/// What became of a block.
+pub(super) enum Copied {
+    Block {
+        block: u64,
+        segments: Vec<Verified<Segment<Bytes>>>,
+        nodes: Nodes,
+    },
+    /// The old copy has something else there by now.
+    Gone(u64),
+}
+
+struct Order {
+    block: u64,
+    place: Place,
+    anchor: Anchor,
+}
+
+/// See the module's own text.
+pub(super) struct Copier {
+    orders: Option<Sender<Order>>,
+    copied: Option<Receiver<Copied>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Copier {
+    pub(super) fn new(
+        blocks: UpdateBlocks,
+        copies: Arc<Vec<Box<dyn Old>>>,
+        stop: Arc<AtomicBool>,
+    ) -> Self {
+        let (orders, ordered) = mpsc::channel::<Order>();
+        let room = (WAITING / blocks.block_len()).max(1) as usize;
+        let (done, copied) = mpsc::sync_channel(room);
+        let thread = thread::spawn(move || {
+            for order in ordered {
+                let copied = copy(&blocks, &copies, &order);
+                if stop.load(Ordering::Relaxed) || done.send(copied).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { orders: Some(orders), copied: Some(copied), thread: Some(thread) }
+    }
+
+    /// Has a block copied.
+    pub(super) fn copy(&self, block: u64, place: Place, anchor: Anchor) {
+        if let Some(orders) = &self.orders {
+            // The thread ends before its orders do only if it is told to stop.
+            let _ = orders.send(Order { block, place, anchor });
+        }
+    }
+
+    /// What was copied next, if anything has been.
+    pub(super) fn next(&self) -> Option<Copied> {
+        self.copied.as_ref()?.try_recv().ok()
+    }
+}
+
+impl Drop for Copier {
+    fn drop(&mut self) {
+        self.orders = None;
+        self.copied = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn copy(blocks: &UpdateBlocks, copies: &[Box<dyn Old>], order: &Order) -> Copied {
+    let gone = Copied::Gone(order.block);
+    let range = blocks.range(order.block);
+    let mut bytes = vec![0; (range.end - range.start) as usize];
+    let Some(old) = copies.get(order.place.copy as usize) else { return gone };
+    if old.read(&mut bytes, order.place.offset) < bytes.len() {
+        return gone;
+    }
+    let bytes = Bytes::from(bytes);
+    let segment = blocks.geometry().segment_size().bytes();
+    let pieces = (0..bytes.len()).step_by(segment);
+    let pieces = pieces.map(|at| bytes.slice(at..bytes.len().min(at + segment))).collect();
+    match order.anchor.contents(pieces) {
+        Ok((segments, nodes)) => Copied::Block { block: order.block, segments, nodes },
+        Err(_) => gone,
+    }
+}

@@ -1,0 +1,373 @@
+//! Searches old copies for the blocks of a new file, with nothing but the publisher's list of sums.
+//!
+//! The list says where to look and is not believed: a block that is found here is a claim, which the
+//! tree has to prove. An old file is passed over once, in pieces that threads take turns at. Where a block
+//! was found the next one is tried right behind it, so that the weak sum is rolled on byte by byte only
+//! through what has changed. Work is linear in the sizes of both files, whatever the list says.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::thread;
+
+use xylem_object::sums::BlockSums;
+use xylem_tree::{NodeValue, UpdateBlocks, WeakSum, weak_sum};
+
+/// Threads that search at most: more read no faster.
+const MAX_THREADS: usize = 4;
+/// Least bytes of an old file that a thread takes at once.
+const MIN_PIECE: u64 = 4 << 20;
+/// Blocks of one weak sum that are tried at one place.
+const MAX_TRIES: usize = 4;
+/// A piece's bytes may be hashed in vain so many times over; then it is looked at only where blocks are
+/// expected. Without a list that lies, or bytes made for it, nothing comes near.
+const VAIN_TIMES: u64 = 2;
+
+/// An old copy: bytes that may change or end at any time.
+pub(crate) trait Old: Send + Sync {
+    /// Bytes, as far as is known.
+    fn len(&self) -> u64;
+    /// Reads from `offset` on; less than asked for where it ends, or can't be read.
+    fn read(&self, buf: &mut [u8], offset: u64) -> usize;
+}
+
+/// Where a block's bytes seem to lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// In which of the old copies.
+    pub(crate) copy: u32,
+    /// From which byte on.
+    pub(crate) offset: u64,
+}
+
+/// A block that seems to be there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub(crate) block: u64,
+    pub(crate) place: Place,
+    /// What it hashes to at its place in the new file.
+    pub(crate) value: NodeValue,
+}
+
+/// Searches `copies` for blocks that `sums` (one for each of `blocks`) tells of. Ascending, each at most
+/// once. Ends early, with what there is, when `stop` is set.
+pub(crate) fn search(
+    blocks: &UpdateBlocks,
+    sums: &[BlockSums],
+    copies: &[Box<dyn Old>],
+    stop: &AtomicBool,
+) -> Vec<Found> {
+    let table = Table::new(blocks, sums);
+    let len = blocks.block_len();
+    let piece = MIN_PIECE.max(8 * len);
+    let mut pieces = Vec::new();
+    for (copy, old) in (0..).zip(copies) {
+        pieces.extend(
+            (0..old.len()).step_by(piece as usize).map(|start| Place { copy, offset: start }),
+        );
+    }
+    let (next, found) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let work = || {
+        let mut scan = Scan::new(&table, stop);
+        while let Some(at) = pieces.get(next.fetch_add(1, Ordering::Relaxed))
+            && !stop.load(Ordering::Relaxed)
+        {
+            scan.piece(&*copies[at.copy as usize], *at, piece);
+        }
+        found.lock().unwrap_or_else(|e| e.into_inner()).extend(scan.found);
+    };
+    thread::scope(|scope| {
+        let threads = crate::hashing::threads().min(MAX_THREADS).min(pieces.len());
+        (1..threads).for_each(|_| drop(scope.spawn(work)));
+        work();
+    });
+    let mut found = found.into_inner().unwrap_or_else(|e| e.into_inner());
+    found.sort_unstable_by_key(|found: &Found| found.block);
+    table.add_copies(&mut found, copies, stop);
+    table.add_last(&mut found, copies);
+    found.sort_unstable_by_key(|found| found.block);
+    found
+}
+
+/// The list, to be looked into by weak sum.
+struct Table<'a> {
+    blocks: &'a UpdateBlocks,
+    sums: &'a [BlockSums],
+    /// Weak sum and block of all whole blocks, sorted.
+    sorted: Vec<(u32, u32)>,
+    /// A bit for each weak sum's hash: few are set, so that most places need no search.
+    filter: Vec<u64>,
+    shift: u32,
+    /// Blocks that were found, a bit each.
+    found: Vec<AtomicU64>,
+}
+
+impl<'a> Table<'a> {
+    fn new(blocks: &'a UpdateBlocks, sums: &'a [BlockSums]) -> Self {
+        let whole = blocks.geometry().size() / blocks.block_len();
+        let whole = sums.iter().take(whole as usize);
+        let mut sorted: Vec<_> = whole.zip(0..).map(|(sums, block)| (sums.weak, block)).collect();
+        sorted.sort_unstable();
+        // 32 bits a block, from 8 KiB on: in the cache nearest but one for files of some GiB.
+        let bits = (sorted.len().max(1).ilog2() + 6).clamp(16, 28);
+        let mut table = Self {
+            blocks,
+            sums,
+            filter: vec![0; 1 << (bits - 6)],
+            shift: 32 - bits,
+            found: (0..sums.len().div_ceil(64)).map(|_| AtomicU64::new(0)).collect(),
+            sorted,
+        };
+        for at in 0..table.sorted.len() {
+            let bit = table.bit(table.sorted[at].0);
+            table.filter[bit / 64] |= 1 << (bit % 64);
+        }
+        table
+    }
+
+    fn bit(&self, weak: u32) -> usize {
+        (weak.wrapping_mul(0x85EB_CA6B) >> self.shift) as usize
+    }
+
+    /// Whole blocks with this weak sum.
+    #[inline]
+    fn with(&self, weak: u32) -> &[(u32, u32)] {
+        let bit = self.bit(weak);
+        if self.filter[bit / 64] & 1 << (bit % 64) == 0 { &[] } else { self.run(weak) }
+    }
+
+    fn run(&self, weak: u32) -> &[(u32, u32)] {
+        let start = self.sorted.partition_point(|entry| entry.0 < weak);
+        let rest = &self.sorted[start..];
+        &rest[..rest.partition_point(|entry| entry.0 == weak)]
+    }
+
+    /// The value of a block's node if these seem to be its bytes.
+    fn judge(&self, block: u64, bytes: &[u8]) -> Option<NodeValue> {
+        let sums = self.sums.get(usize::try_from(block).ok()?)?;
+        let value = self.blocks.value(block, bytes)?;
+        value.0.starts_with(&sums.value).then_some(value)
+    }
+
+    fn is_found(&self, block: u64) -> bool {
+        let word = self.found.get((block / 64) as usize);
+        word.is_some_and(|word| word.load(Ordering::Relaxed) >> (block % 64) & 1 == 1)
+    }
+
+    /// Marks a block as found; false if it was already.
+    fn mark(&self, block: u64) -> bool {
+        let bit = 1 << (block % 64);
+        let word = self.found.get((block / 64) as usize);
+        word.is_some_and(|word| word.fetch_or(bit, Ordering::Relaxed) & bit == 0)
+    }
+
+    /// Blocks whose content is there several times (zeros, for one) and lay in the old copy fewer times
+    /// are copies of one that was found.
+    fn add_copies(&self, found: &mut Vec<Found>, copies: &[Box<dyn Old>], stop: &AtomicBool) {
+        let mut bytes = vec![0; self.blocks.block_len() as usize];
+        let sources = found.len();
+        for run in self.sorted.chunk_by(|a, b| a.0 == b.0).filter(|run| run.len() > 1) {
+            let there = run.iter().find(|(_, block)| self.is_found(u64::from(*block)));
+            let Some((_, there)) = there else { continue };
+            let there = found[..sources].binary_search_by_key(&u64::from(*there), |f| f.block);
+            let Ok(place) = there.map(|at| found[at].place) else { continue };
+            if stop.load(Ordering::Relaxed)
+                || copies[place.copy as usize].read(&mut bytes, place.offset) < bytes.len()
+            {
+                continue;
+            }
+            for block in run.iter().map(|(_, block)| u64::from(*block)) {
+                if !self.is_found(block)
+                    && let Some(value) = self.judge(block, &bytes)
+                    && self.mark(block)
+                {
+                    found.push(Found { block, place, value });
+                }
+            }
+        }
+    }
+
+    /// The last block, if it is a short one: behind the one before it, at the end of an old copy, or
+    /// where it stands in the new file.
+    fn add_last(&self, found: &mut Vec<Found>, copies: &[Box<dyn Old>]) {
+        let Some(last) = self.blocks.count().checked_sub(1) else { return };
+        let range = self.blocks.range(last);
+        let len = range.end - range.start;
+        if len == self.blocks.block_len() {
+            return;
+        }
+        let before = found.iter().find(|f| f.block + 1 == last).map(|f| f.place);
+        let behind =
+            before.map(|place| Place { offset: place.offset + self.blocks.block_len(), ..place });
+        let others = (0..).zip(copies).flat_map(|(copy, old)| {
+            let end = old.len().checked_sub(len).map(|offset| Place { copy, offset });
+            end.into_iter().chain([Place { copy, offset: range.start }])
+        });
+        let mut bytes = vec![0; len as usize];
+        for place in behind.into_iter().chain(others) {
+            if copies[place.copy as usize].read(&mut bytes, place.offset) == bytes.len()
+                && self.sums.last().is_some_and(|sums| sums.weak == weak_sum(&bytes))
+                && let Some(value) = self.judge(last, &bytes)
+            {
+                return found.push(Found { block: last, place, value });
+            }
+        }
+    }
+}
+
+/// One thread's way through pieces of old files.
+struct Scan<'a> {
+    table: &'a Table<'a>,
+    stop: &'a AtomicBool,
+    buffer: Vec<u8>,
+    found: Vec<Found>,
+    /// New offset less old offset of what was found last.
+    shift: i128,
+    /// Bytes that may still be hashed in vain.
+    vain: u64,
+}
+
+impl<'a> Scan<'a> {
+    fn new(table: &'a Table<'a>, stop: &'a AtomicBool) -> Self {
+        Self { table, stop, buffer: Vec::new(), found: Vec::new(), shift: 0, vain: 0 }
+    }
+
+    /// Looks at blocks that begin within `len` bytes from `start` on.
+    fn piece(&mut self, old: &dyn Old, start: Place, len: u64) {
+        let block_len = self.table.blocks.block_len() as usize;
+        let mut buffer = std::mem::take(&mut self.buffer);
+        // Room to roll over the end: four places are rolled together.
+        buffer.resize(len as usize + block_len + 8, 0);
+        let got = old.read(&mut buffer[..len as usize + block_len], start.offset);
+        buffer[got..got + 8].fill(0);
+        if let Some(last) = got.checked_sub(block_len) {
+            self.vain = VAIN_TIMES * len;
+            let end = (last + 1).min(len as usize);
+            self.bytes(&buffer[..got + 8], start, end);
+        }
+        self.buffer = buffer;
+    }
+
+    fn bytes(&mut self, bytes: &[u8], start: Place, end: usize) {
+        let block_len = self.table.blocks.block_len() as usize;
+        let mut at = self.first(bytes, start, end).unwrap_or(0);
+        while at < end && !self.stop.load(Ordering::Relaxed) {
+            let expected = self.expected(start.offset + at as u64);
+            if let Some(block) = expected {
+                if self.take(block, bytes, at, start) {
+                    at += block_len;
+                    continue;
+                }
+                // Changed in place: the next one lies where it did. What lies here may be elsewhere now.
+                let behind = at + block_len;
+                if behind < end && self.take(block + 1, bytes, behind, start) {
+                    self.look(weak_sum(&bytes[at..behind]), bytes, at, start);
+                    at = behind + block_len;
+                    continue;
+                }
+            }
+            at = match self.vain {
+                0 => at + block_len,
+                _ => self.roll(bytes, at, end, start),
+            };
+        }
+    }
+
+    /// Where to begin: at the first block that would be whole with the shift of what was found last, or
+    /// with none, if it is there.
+    fn first(&mut self, bytes: &[u8], start: Place, end: usize) -> Option<usize> {
+        let len = i128::from(self.table.blocks.block_len());
+        for shift in [self.shift, 0] {
+            let new = i128::from(start.offset) + shift;
+            let at = usize::try_from((-new).rem_euclid(len)).ok()?;
+            let block = u64::try_from((new + at as i128) / len);
+            if let (Ok(block), true) = (block, at < end)
+                && self.take(block, bytes, at, start)
+            {
+                self.shift = shift;
+                return Some(at + len as usize);
+            }
+        }
+        None
+    }
+
+    /// The block that bytes at `offset` of the old file are, if nothing was put in since what was found
+    /// last.
+    fn expected(&self, offset: u64) -> Option<u64> {
+        let new = u64::try_from(i128::from(offset) + self.shift).ok()?;
+        let len = self.table.blocks.block_len();
+        new.is_multiple_of(len).then_some(new / len)
+    }
+
+    /// Whether block `block` lies at `at`; if so it is noted.
+    fn take(&mut self, block: u64, bytes: &[u8], at: usize, start: Place) -> bool {
+        let len = self.table.blocks.block_len();
+        let Some(value) = self.table.judge(block, &bytes[at..at + len as usize]) else {
+            self.vain = self.vain.saturating_sub(len);
+            return false;
+        };
+        let place = Place { offset: start.offset + at as u64, ..start };
+        if self.table.mark(block) {
+            self.found.push(Found { block, place, value });
+        }
+        true
+    }
+
+    /// Tries blocks of this weak sum at `at`: the one that was found, if any was.
+    fn look(&mut self, weak: u32, bytes: &[u8], at: usize, start: Place) -> Option<u64> {
+        let table = self.table;
+        let run = table.with(weak);
+        let fresh = run.iter().map(|(_, block)| u64::from(*block)).filter(|b| !table.is_found(*b));
+        let mut tried = 0;
+        for block in fresh.take(MAX_TRIES) {
+            tried += 1;
+            if self.take(block, bytes, at, start) {
+                return Some(block);
+            }
+        }
+        // What was found elsewhere is still a block's length to jump over.
+        let (_, first) = run.first().filter(|_| tried == 0)?;
+        let first = u64::from(*first);
+        self.take(first, bytes, at, start).then_some(first)
+    }
+
+    /// Rolls on from `at` until a block is found; returns where to go on.
+    fn roll(&mut self, bytes: &[u8], at: usize, end: usize, start: Place) -> usize {
+        let len = self.table.blocks.block_len() as usize;
+        let words = (len / 4) as u32;
+        let word = |at: usize| {
+            let four = bytes[at..at + 4].first_chunk::<4>();
+            four.map_or(0, |four| u32::from_le_bytes(*four))
+        };
+        let mut sums: [WeakSum; 4] = std::array::from_fn(|phase| {
+            let from = (at + phase).min(bytes.len() - len);
+            WeakSum::of(&bytes[from..from + len])
+        });
+        let mut at = at;
+        while at < end {
+            for (phase, sum) in sums.iter_mut().enumerate() {
+                let here = at + phase;
+                let run = self.table.with(sum.sum());
+                if !run.is_empty() && here < end {
+                    let weak = sum.sum();
+                    if let Some(block) = self.look(weak, bytes, here, start) {
+                        let new = i128::from(block) * len as i128;
+                        self.shift = new - i128::from(start.offset) - here as i128;
+                        return here + len;
+                    }
+                    if self.vain == 0 {
+                        return here + len;
+                    }
+                }
+                // The last places of a piece have no word behind them, nor any need of one.
+                if here + len + 4 <= bytes.len() {
+                    sum.roll(words, word(here), word(here + len));
+                }
+            }
+            at += 4;
+        }
+        end
+    }
+}
+
+#[cfg(test)]
+mod tests;

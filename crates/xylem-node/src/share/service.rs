@@ -1,0 +1,132 @@
+//! [`serve`]: what is shared comes and goes while it is served, at the word of other threads.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc;
+
+use mio::Waker;
+use xylem_object::PublisherKey;
+
+use super::server::Server;
+use super::{ShareError, ShareOptions, bind, open, publisher_of};
+use crate::engine::Engine;
+use crate::event::Event;
+use crate::mail::while_delivering;
+use crate::peer::FaceAddress;
+use crate::uri::endpoint;
+use xylem_library::Stop;
+use xylem_library::mail::MailStore;
+use xylem_library::publications::{Content, PublicationId};
+use xylem_library::served::Counts;
+use xylem_mgmt::FaceUri;
+
+/// What other threads ask the serving one.
+pub(super) enum Command {
+    /// To serve this too, and to answer what is to be told of it.
+    Add(PathBuf, Box<Content>, mpsc::Sender<Result<(PublicationId, Event), ShareError>>),
+    /// To serve it no more.
+    Remove(PublicationId),
+    /// To say what was served.
+    Count(mpsc::Sender<ServiceSnapshot>),
+}
+
+/// What was served up to a moment.
+#[derive(Clone, Debug, Default)]
+pub struct ServiceSnapshot {
+    /// Of each publication that was asked for at all.
+    pub counts: HashMap<PublicationId, Counts>,
+    /// Links and faces that are up.
+    pub peers: usize,
+}
+
+/// How other threads reach a service that runs.
+#[derive(Clone)]
+pub struct ServiceHandle {
+    options: ShareOptions,
+    commands: mpsc::Sender<Command>,
+    waker: Arc<Waker>,
+}
+
+impl ServiceHandle {
+    /// Hashes what is at `path` on this thread, and has it served. With `name`, under that object name;
+    /// the rest is as the service was asked for. Returns [`Event::Shared`].
+    ///
+    /// # Errors
+    /// See [`ShareError`]; [`ShareError::Ended`] if the service has ended.
+    pub fn share(
+        &self,
+        path: &Path,
+        name: Option<xylem_packet::Name>,
+        portable: bool,
+        stop: &Stop,
+        on_event: &mut dyn FnMut(Event),
+    ) -> Result<(PublicationId, Event), ShareError> {
+        let mut options = ShareOptions { name, ..self.options.clone() };
+        options.selection.portable = portable;
+        let publisher: PublisherKey = publisher_of(&options)?;
+        let content = open(&options, path, &publisher, stop, on_event)?;
+        let (answer, answered) = mpsc::channel();
+        self.send(Command::Add(path.to_path_buf(), Box::new(content), answer));
+        answered.recv().unwrap_or(Err(ShareError::Ended))
+    }
+
+    /// Serves it no more.
+    pub fn unshare(&self, id: PublicationId) {
+        self.send(Command::Remove(id));
+    }
+
+    /// What was served since it began.
+    ///
+    /// # Errors
+    /// [`ShareError::Ended`] if the service has ended.
+    pub fn snapshot(&self) -> Result<ServiceSnapshot, ShareError> {
+        let (answer, answered) = mpsc::channel();
+        self.send(Command::Count(answer));
+        answered.recv().map_err(|_| ShareError::Ended)
+    }
+
+    fn send(&self, command: Command) {
+        // Where the service has ended, whoever waits for an answer sees that.
+        let _ = self.commands.send(command);
+        let _ = self.waker.wake();
+    }
+}
+
+/// Serves what `ready` is handed the means to add, until `stop` is raised; `options` names no path.
+/// `port` is tried first where none is asked for; `ready` is told which it is. Returns what was served.
+///
+/// # Errors
+/// See [`ShareError`].
+pub fn serve(
+    options: &ShareOptions,
+    port: Option<u16>,
+    stop: &Stop,
+    ready: impl FnOnce(ServiceHandle, Option<u16>),
+    on_event: &mut dyn FnMut(Event),
+) -> Result<ServiceSnapshot, ShareError> {
+    let mail = MailStore::open_existing(&options.store)?;
+    while_delivering(mail.as_ref(), |events, ends| {
+        let (mut engine, at) = bind(options, port, publisher_of(options)?.public())?;
+        let port = at.listen.first().map(std::net::SocketAddr::port);
+        for address in &at.listen {
+            let uri = FaceAddress::Uri(FaceUri::Xylem(endpoint(*address)));
+            on_event(Event::Listening { uri });
+        }
+        let (commands, to_do) = mpsc::channel();
+        ready(handle(&mut engine, options, commands)?, port);
+        let mut server = Server::new(at, options, ends, events, on_event)?;
+        server.commands = Some(to_do);
+        engine.run(&mut server, stop)?;
+        engine.close();
+        Ok(server.snapshot())
+    })
+}
+
+fn handle(
+    engine: &mut Engine,
+    options: &ShareOptions,
+    commands: mpsc::Sender<Command>,
+) -> Result<ServiceHandle, ShareError> {
+    Ok(ServiceHandle { options: options.clone(), commands, waker: engine.waker()? })
+}

@@ -1,0 +1,211 @@
+//! [`Claims`]: what blocks of a file are said to hash to, proven from the highest node that proves them.
+
+use alloc::{vec, vec::Vec};
+
+use xylem_hash::Hash;
+
+use super::UpdateBlocks;
+use crate::{
+    anchor::Anchor,
+    geometry::Geometry,
+    hashing::join,
+    ids::{Node, NodeValue},
+    segment_set::SegmentSet,
+    verified::Verified,
+    verifier::Verifier,
+};
+
+/// Values that blocks of a file would have if bytes that were found somewhere stood there.
+///
+/// Order of calls: [`claim`](Self::claim) for each block that was found; [`prove`](Self::prove), at first
+/// and whenever more of the tree is proven; [`anchor`](Self::anchor) for each block that is proven then.
+/// Memory: 32 bytes a block, and as much again while it proves.
+#[derive(Debug)]
+pub struct Claims {
+    root: Hash,
+    blocks: UpdateBlocks,
+    values: Vec<NodeValue>,
+    /// Claimed, and neither proven nor refuted.
+    open: SegmentSet,
+    proven: SegmentSet,
+}
+
+/// What [`Claims::prove`] has found.
+#[derive(Debug)]
+pub struct Proven {
+    /// Blocks that are proven now and were not before, ascending.
+    pub blocks: Vec<u64>,
+    /// The nodes over them, blocks included, that follow from it.
+    pub nodes: Verified<Vec<(Node, NodeValue)>>,
+    /// Nodes that claims cover and that they do not agree with, the highest that are proven: something
+    /// under each is wrong, and what would tell comes with the proof of any segment there. Blocks by
+    /// themselves are not among them: those claims are gone.
+    pub refuted: Vec<Node>,
+}
+
+impl Claims {
+    /// No claim yet about the file of this root.
+    #[must_use]
+    pub fn new(blocks: UpdateBlocks, root: Hash) -> Self {
+        let count = blocks.count();
+        Self {
+            root,
+            blocks,
+            values: vec![NodeValue::UNKNOWN; count as usize],
+            open: SegmentSet::new(count),
+            proven: SegmentSet::new(count),
+        }
+    }
+
+    /// The blocks.
+    #[must_use]
+    pub fn blocks(&self) -> &UpdateBlocks {
+        &self.blocks
+    }
+
+    /// Says what a block would hash to. Nothing for a block that there is not or that is proven.
+    pub fn claim(&mut self, block: u64, value: NodeValue) {
+        if block < self.blocks.count() && !self.proven.contains(block) {
+            self.values[block as usize] = value;
+            self.open.insert(block);
+        }
+    }
+
+    /// Takes a claim back, proven or not: the bytes are not to be had any more.
+    pub fn withdraw(&mut self, block: u64) {
+        self.open.remove(block);
+        self.proven.remove(block);
+    }
+
+    /// Blocks that are claimed and not proven yet.
+    #[must_use]
+    pub fn open(&self) -> &SegmentSet {
+        &self.open
+    }
+
+    /// Blocks that are proven.
+    #[must_use]
+    pub fn proven(&self) -> &SegmentSet {
+        &self.proven
+    }
+
+    /// Proves what can be proven: wherever claims cover all of a node that `verifier` knows, they are
+    /// hashed up to it and compared. A verifier of another file proves nothing.
+    pub fn prove(&mut self, verifier: &Verifier) -> Proven {
+        let mut found = Found { blocks: Vec::new(), nodes: Vec::new(), refuted: Vec::new() };
+        let same = verifier.root() == self.root && *verifier.geometry() == self.blocks.geo;
+        if same && !self.open.is_empty() {
+            let rows = self.rows();
+            self.descend(self.blocks.geo.root(), verifier, &rows, &mut found);
+        }
+        let Found { blocks, nodes, refuted } = found;
+        Proven { blocks, nodes: Verified::new(self.root, nodes), refuted }
+    }
+
+    /// The node of a proven block, to prove its bytes with.
+    #[must_use]
+    pub fn anchor(&self, block: u64) -> Option<Anchor> {
+        if !self.proven.contains(block) {
+            return None;
+        }
+        let node = self.blocks.node(block)?;
+        let value = *self.values.get(block as usize)?;
+        Some(Anchor::proven(self.blocks.geo, self.root, node, value))
+    }
+
+    /// What nodes over blocks hash to, from the blocks' own level up; unknown where a claim is missing.
+    fn rows(&self) -> Vec<Vec<NodeValue>> {
+        let geo = &self.blocks.geo;
+        let claimed = |(block, value): (usize, &NodeValue)| {
+            let there = self.open.contains(block as u64) || self.proven.contains(block as u64);
+            if there { *value } else { NodeValue::UNKNOWN }
+        };
+        let mut rows = vec![self.values.iter().enumerate().map(claimed).collect::<Vec<_>>()];
+        for level in self.blocks.level + 1..=geo.levels() {
+            let below = &rows[rows.len() - 1];
+            let above = below.chunks(2).zip(0..).map(|(pair, index)| match *pair {
+                [left, right] if left.is_unknown() || right.is_unknown() => NodeValue::UNKNOWN,
+                [left, right] => join(geo, Node { level, index }, left, right),
+                [promoted, ..] => promoted,
+                [] => NodeValue::UNKNOWN,
+            });
+            let above = above.collect();
+            rows.push(above);
+        }
+        rows
+    }
+
+    fn descend(
+        &mut self,
+        node: Node,
+        verifier: &Verifier,
+        rows: &[Vec<NodeValue>],
+        found: &mut Found,
+    ) {
+        let geo = self.blocks.geo;
+        let (first, last) = self.span(&geo, node);
+        if self.open.next(first).is_none_or(|block| block > last) {
+            return;
+        }
+        let claimed = if node.level > self.blocks.level {
+            rows[usize::from(node.level - self.blocks.level)][node.index as usize]
+        } else {
+            rows[0][first as usize]
+        };
+        let known = verifier.value(node);
+        if !claimed.is_unknown() && known == Some(claimed) {
+            return self.accept(node, rows, found);
+        }
+        if first == last {
+            if known.is_some() && !claimed.is_unknown() {
+                self.open.remove(first);
+            }
+            return;
+        }
+        let Some((left, right)) = geo.children(node) else { return };
+        if verifier.value(left).is_some() {
+            self.descend(left, verifier, rows, found);
+            self.descend(right, verifier, rows, found);
+        } else if known.is_some() && !claimed.is_unknown() {
+            found.refuted.push(node);
+        }
+    }
+
+    /// All under a node is proven.
+    fn accept(&mut self, node: Node, rows: &[Vec<NodeValue>], found: &mut Found) {
+        let geo = self.blocks.geo;
+        let (first, last) = self.span(&geo, node);
+        for block in first..=last {
+            if self.open.remove(block) {
+                self.proven.insert(block);
+                found.blocks.push(block);
+            }
+        }
+        for (level, row) in (self.blocks.level..=node.level).zip(rows) {
+            let shift = level - self.blocks.level;
+            for index in first >> shift..=last >> shift {
+                let real = Node { level, index };
+                if geo.node_exists(real) {
+                    found.nodes.push((real, row[index as usize]));
+                }
+            }
+        }
+        if let Some(short) = geo.real(Node { level: self.blocks.level, index: last })
+            && short.level < self.blocks.level
+        {
+            found.nodes.push((short, rows[0][last as usize]));
+        }
+    }
+
+    /// The first and the last block under a node.
+    fn span(&self, geo: &Geometry, node: Node) -> (u64, u64) {
+        let segments = geo.node_segments(node);
+        (self.blocks.block_of(node), (segments.end - 1) >> self.blocks.level)
+    }
+}
+
+struct Found {
+    blocks: Vec<u64>,
+    nodes: Vec<(Node, NodeValue)>,
+    refuted: Vec<Node>,
+}

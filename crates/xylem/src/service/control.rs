@@ -1,0 +1,130 @@
+//! The background node's socket, both ends: a Unix socket in a folder of the store that only its user
+//! can enter.
+
+use super::messages::{MAX_REQUEST, Reply, Request, line};
+use crate::exit::{Exit, Failure};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use std::{fs, thread};
+use xylem_library::registry::Registry;
+
+/// Connections at once; more are closed.
+const MAX_CONNECTIONS: usize = 64;
+/// Whoever connects says within this what he wants.
+const REQUEST_TIME: Duration = Duration::from_secs(10);
+
+fn socket(store: &Path) -> PathBuf {
+    Registry::folder_of(store).join("control.sock")
+}
+
+/// Listens in a store. The caller holds the service's lock, so that a socket that is there is of a
+/// process that has ended.
+pub(super) fn listen(store: &Path) -> Result<UnixListener, Failure> {
+    let path = socket(store);
+    let wrong = |e: io::Error| {
+        let long = if path.as_os_str().len() > 100 { "; the store's path is too long" } else { "" };
+        let what = format!("cannot listen at {}: {e}{long}", path.display());
+        Failure::new(Exit::Local, what)
+    };
+    match fs::remove_file(&path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(wrong(e)),
+        _ => {}
+    }
+    let listener = UnixListener::bind(&path).map_err(wrong)?;
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(wrong)?;
+    Ok(listener)
+}
+
+/// Removes the socket's name.
+pub(super) fn close(store: &Path) {
+    // Gone already is as good.
+    let _ = fs::remove_file(socket(store));
+}
+
+/// Answers whoever connects, each on a thread of its own, for as long as the process runs.
+pub(super) fn answer_all(
+    listener: &UnixListener,
+    answer: impl Fn(Request, &mut dyn FnMut(Reply)) -> Reply + Send + Sync + 'static,
+) {
+    let (answer, open) = (Arc::new(answer), Arc::new(AtomicUsize::new(0)));
+    for connection in listener.incoming() {
+        let Ok(connection) = connection else {
+            // Out of files, most likely: they come back.
+            thread::sleep(Duration::from_millis(100));
+            continue;
+        };
+        if open.fetch_add(1, Ordering::Relaxed) >= MAX_CONNECTIONS {
+            open.fetch_sub(1, Ordering::Relaxed);
+            continue;
+        }
+        let (answer, open) = (answer.clone(), open.clone());
+        thread::spawn(move || {
+            // Whoever went away needs no answer.
+            let _ = answer_one(connection, &*answer);
+            open.fetch_sub(1, Ordering::Relaxed);
+        });
+    }
+}
+
+fn answer_one(
+    mut connection: UnixStream,
+    answer: &impl Fn(Request, &mut dyn FnMut(Reply)) -> Reply,
+) -> io::Result<()> {
+    connection.set_read_timeout(Some(REQUEST_TIME))?;
+    connection.set_write_timeout(Some(REQUEST_TIME))?;
+    let mut text = Vec::new();
+    BufReader::new((&connection).take(MAX_REQUEST)).read_until(b'\n', &mut text)?;
+    let last = match serde_json::from_slice::<Request>(&text) {
+        Ok(request) => answer(request, &mut |reply| {
+            let _ = connection.write_all(&line(&reply));
+        }),
+        Err(e) => {
+            let message = format!("the background node does not know this request: {e}");
+            Reply::Failed { exit: Exit::Usage as u8, message }
+        }
+    };
+    connection.write_all(&line(&last))
+}
+
+/// Asks the background node of a store; what comes before the answer goes to `tell`. `None`: none
+/// runs.
+pub(crate) fn ask(
+    store: &Path,
+    request: &Request,
+    tell: &mut dyn FnMut(Reply),
+) -> Result<Option<Reply>, Failure> {
+    let mut connection = match UnixStream::connect(socket(store)) {
+        Ok(connection) => connection,
+        // Never one, or one that was killed.
+        Err(e)
+            if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) =>
+        {
+            return Ok(None);
+        }
+        Err(e) => {
+            let what = format!("cannot reach the background node: {e}; see `xylem service status`");
+            return Err(Failure::new(Exit::Local, what));
+        }
+    };
+    let lost = |e: io::Error| {
+        Failure::new(Exit::Local, format!("the background node did not answer: {e}"))
+    };
+    connection.write_all(&line(request)).map_err(lost)?;
+    for text in BufReader::new(connection).lines() {
+        let reply = serde_json::from_str(&text.map_err(lost)?).map_err(|e| lost(e.into()))?;
+        match reply {
+            Reply::Hashing { .. } | Reply::Warning { .. } => tell(reply),
+            Reply::Failed { exit, message } => {
+                let exit = Exit::from_code(exit);
+                return Err(Failure::new(exit, message));
+            }
+            answer => return Ok(Some(answer)),
+        }
+    }
+    Err(lost(io::ErrorKind::UnexpectedEof.into()))
+}

@@ -1,0 +1,173 @@
+//! What the command and the background node say to each other: a line of JSON for a request, lines of
+//! JSON for what comes of it, the last of which is the answer. One request a connection.
+
+use crate::exit::{Exit, Failure};
+use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use xylem_library::registry::path_text;
+use xylem_node::Event;
+use xylem_object::Ticket;
+
+/// Bytes of a request, at most.
+pub(crate) const MAX_REQUEST: u64 = 64 * 1024;
+
+/// What the command asks for. Paths are absolute.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "snake_case")]
+pub(crate) enum Request {
+    /// Share this from now on.
+    Share {
+        /// What.
+        #[serde(with = "path_text")]
+        path: PathBuf,
+        /// The object name; `None`: the usual one.
+        name: Option<String>,
+        /// Whether names that some system cannot keep are an error.
+        portable: bool,
+    },
+    /// Share it no more.
+    Unshare {
+        /// By its path,
+        #[serde(with = "path_text")]
+        path: PathBuf,
+        /// or by its id.
+        id: String,
+    },
+    /// Say what is shared.
+    Shares,
+}
+
+/// What comes back.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "reply", rename_all = "snake_case")]
+pub(crate) enum Reply {
+    /// So many bytes are read of so many.
+    Hashing { done: u64, total: u64 },
+    /// Something that the user should know; it goes on.
+    Warning { what: String },
+    /// The answer to [`Request::Share`].
+    Shared(Box<Shared>),
+    /// The answer to [`Request::Unshare`].
+    Unshared {
+        #[serde(with = "path_text")]
+        path: PathBuf,
+    },
+    /// The answer to [`Request::Shares`].
+    Shares { shares: Vec<Row> },
+    /// Any answer, where it cannot be done.
+    Failed { exit: u8, message: String },
+}
+
+/// What [`Event::Shared`] says, as text.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Shared {
+    ticket: String,
+    name: String,
+    root: String,
+    pub(crate) bytes: u64,
+    pub(crate) files: u64,
+    /// Whether it is signed by whoever it was fetched from, and not by the key of this store.
+    #[serde(default)]
+    onward: bool,
+    listen: Vec<SocketAddr>,
+}
+
+impl Shared {
+    /// `None` for another event.
+    pub(crate) fn of(event: &Event) -> Option<Self> {
+        let Event::Shared { ticket, name, root, bytes, files, signed_by, listen, .. } = event
+        else {
+            return None;
+        };
+        Some(Self {
+            ticket: ticket.to_string(),
+            name: name.to_string(),
+            root: root.to_string(),
+            bytes: *bytes,
+            files: *files,
+            onward: signed_by.is_some(),
+            listen: listen.clone(),
+        })
+    }
+
+    /// The ticket's text.
+    pub(crate) fn ticket(&self) -> &str {
+        &self.ticket
+    }
+
+    /// The event again.
+    pub(crate) fn event(self) -> Result<Event, Failure> {
+        let strange = || Failure::new(Exit::Local, "the background node says what is no share");
+        let ticket: Ticket = self.ticket.parse().map_err(|_| strange())?;
+        Ok(Event::Shared {
+            signed_by: self.onward.then_some(ticket.publisher),
+            ticket: Box::new(ticket),
+            name: xylem_packet::Name::from_uri(&self.name).map_err(|_| strange())?,
+            root: self.root.parse().map_err(|_| strange())?,
+            bytes: self.bytes,
+            files: self.files,
+            listen: self.listen,
+            plain: Vec::new(),
+            carriers: Vec::new(),
+        })
+    }
+}
+
+/// One share, as `xylem shares` shows it; as JSON an event of `docs/spec/json-events.md`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "event", rename = "share")]
+pub(crate) struct Row {
+    pub(crate) id: String,
+    #[serde(with = "path_text")]
+    pub(crate) path: PathBuf,
+    pub(crate) ticket: String,
+    pub(crate) bytes: u64,
+    pub(crate) files: u64,
+    pub(crate) since_s: u64,
+    pub(crate) sent: u64,
+    pub(crate) peers: u64,
+    pub(crate) fetched: u64,
+    /// Whether it can be fetched now.
+    pub(crate) served: bool,
+    /// Why not.
+    pub(crate) why: Option<String>,
+}
+
+/// One message as it is written.
+pub(crate) fn line(message: &impl Serialize) -> Vec<u8> {
+    let mut line = serde_json::to_vec(message).expect("plain fields");
+    line.push(b'\n');
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::assert_documented;
+
+    #[test]
+    fn requests_come_back_and_rows_are_documented() {
+        let request = Request::Share {
+            path: xylem_library::os_path(b"/a/\xff"),
+            name: Some("/x".to_owned()),
+            portable: true,
+        };
+        let line = line(&request);
+        assert_eq!(line.iter().filter(|b| **b == b'\n').count(), 1);
+        assert_eq!(serde_json::from_slice::<Request>(&line).unwrap(), request);
+        assert_documented(&Row {
+            id: "0".into(),
+            path: "/a".into(),
+            ticket: "t".into(),
+            bytes: 1,
+            files: 1,
+            since_s: 1,
+            sent: 1,
+            peers: 1,
+            fetched: 1,
+            served: false,
+            why: Some("w".into()),
+        });
+    }
+}

@@ -1,0 +1,191 @@
+//! The systemd unit by which a user's background node starts with the machine.
+
+use super::messages::{Reply, Request};
+use super::{RunArgs, control};
+use crate::cli::Common;
+use crate::exit::{Exit, Failure};
+use crate::output::Out;
+use crate::output::text::count;
+use serde::Serialize;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use xylem_library::registry::Registry;
+
+const TEMPLATE: &str = include_str!("../../../../packaging/xylem-user.service");
+const NAME: &str = "xylem.service";
+
+/// Where the unit lies.
+fn place() -> Result<PathBuf, Failure> {
+    let base = crate::cli::absolute("XDG_CONFIG_HOME")
+        .or_else(|| crate::cli::absolute("HOME").map(|home| home.join(".config")));
+    base.map(|base| base.join("systemd/user").join(NAME))
+        .ok_or_else(|| Failure::new(Exit::Usage, "no place for a unit: HOME is not set"))
+}
+
+/// The unit's text. A path with a line break would be a line of its own.
+fn text(program: &Path, store: &Path, run: &RunArgs) -> Result<String, Failure> {
+    let mut words = vec![quoted(program.as_os_str())?, "--store".to_owned()];
+    words.push(quoted(store.as_os_str())?);
+    words.extend(["service".to_owned(), "run".to_owned()]);
+    for (flag, value) in run.flags() {
+        words.extend([flag.to_owned(), quoted(OsStr::new(&value))?]);
+    }
+    let command = words.join(" ").replace('$', "$$");
+    Ok(TEMPLATE.replace("@COMMAND@", &command).replace("@STORE@", &quoted(store.as_os_str())?))
+}
+
+/// A word of a unit file (systemd.syntax(7)); `%` begins a specifier.
+fn quoted(word: &OsStr) -> Result<String, Failure> {
+    let text = word.to_str().filter(|text| !text.contains(char::is_control)).ok_or_else(|| {
+        let what = format!("{} cannot stand in a unit file", word.to_string_lossy());
+        Failure::new(Exit::Usage, what)
+    })?;
+    let text = text.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%");
+    Ok(format!("\"{text}\""))
+}
+
+/// Runs a program of systemd; why not, in one line.
+fn command(program: &str, arguments: &[&str]) -> Result<(), String> {
+    let mut command = Command::new(program);
+    let ran = command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).output();
+    let said = ran.map_err(|e| format!("{program}: {e}"))?;
+    if said.status.success() {
+        return Ok(());
+    }
+    let text = String::from_utf8_lossy(&said.stderr);
+    let line = text.lines().next().unwrap_or("failed").to_owned();
+    Err(format!("{program} {}: {line}", arguments.join(" ")))
+}
+
+fn has_systemd() -> bool {
+    Path::new("/run/systemd/system").exists()
+}
+
+/// `xylem service install`
+pub(super) fn install(
+    run: &RunArgs,
+    start: bool,
+    common: &Common,
+    out: &mut Out,
+) -> Result<Exit, Failure> {
+    let store = super::store(common)?;
+    if start && !has_systemd() {
+        let what = "this system does not run systemd; start `xylem service run` by what starts programs \
+                    here (--no-start writes the unit all the same)";
+        return Err(Failure::new(Exit::Local, what));
+    }
+    let program = std::env::current_exe().map_err(|e| {
+        Failure::new(Exit::Local, format!("cannot tell where this program is: {e}"))
+    })?;
+    run.links()?;
+    let (place, text) = (place()?, text(&program, &store, run)?);
+    // The unit may write there, so that it has to be there.
+    Registry::folder(&store)?;
+    let folder = place.parent().unwrap_or(Path::new("."));
+    let new = place.with_extension("service.new");
+    fs::create_dir_all(folder)
+        .and_then(|()| fs::write(&new, text))
+        .and_then(|()| fs::rename(&new, &place))
+        .map_err(|e| Failure::new(Exit::Local, format!("cannot write {}: {e}", place.display())))?;
+    out.note(&format!("Wrote {}", place.display()));
+    if start {
+        for arguments in [&["daemon-reload"][..], &["enable", NAME], &["restart", NAME]] {
+            let arguments: Vec<&str> = ["--user"].iter().chain(arguments).copied().collect();
+            command("systemctl", &arguments).map_err(|why| Failure::new(Exit::Local, why))?;
+        }
+        out.note("The background node runs; `xylem share PATH` hands over to it.");
+        if command("loginctl", &["--no-ask-password", "enable-linger"]).is_err() {
+            out.note(
+                "It ends when you log out, unless an administrator says: \
+                 loginctl enable-linger USER",
+            );
+        }
+    }
+    status_line(Some(place), &store, out)?;
+    Ok(Exit::Done)
+}
+
+/// `xylem service remove`
+pub(super) fn remove(common: &Common, out: &mut Out) -> Result<Exit, Failure> {
+    let (place, store) = (place()?, super::store(common)?);
+    if has_systemd()
+        && let Err(why) = command("systemctl", &["--user", "disable", "--now", NAME])
+    {
+        out.detail(&why);
+    }
+    match fs::remove_file(&place) {
+        Ok(()) => out.note(&format!("Removed {}", place.display())),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => out.note("There is no unit."),
+        Err(e) => {
+            let what = format!("cannot remove {}: {e}", place.display());
+            return Err(Failure::new(Exit::Local, what));
+        }
+    }
+    if has_systemd()
+        && let Err(why) = command("systemctl", &["--user", "daemon-reload"])
+    {
+        out.detail(&why);
+    }
+    status_line(None, &store, out)?;
+    Ok(Exit::Done)
+}
+
+/// `xylem service status`
+pub(super) fn status(common: &Common, out: &mut Out) -> Result<Exit, Failure> {
+    let (place, store) = (place()?, super::store(common)?);
+    let unit = Some(place).filter(|place| place.exists());
+    let running = status_line(unit, &store, out)?;
+    Ok(if running { Exit::Done } else { Exit::Unreachable })
+}
+
+/// What `xylem service` says at its end.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "service")]
+struct StatusRow<'a> {
+    running: bool,
+    shares: usize,
+    unit: Option<&'a str>,
+    store: &'a str,
+}
+
+fn status_line(unit: Option<PathBuf>, store: &Path, out: &mut Out) -> Result<bool, Failure> {
+    let answer = control::ask(store, &Request::Shares, &mut |_| {})?;
+    let (running, shares) = match answer {
+        Some(Reply::Shares { shares }) => (true, shares.len()),
+        _ => (false, Registry::load(store)?.shares.len()),
+    };
+    let unit = unit.map(|path| path.to_string_lossy().into_owned());
+    if out.is_json() {
+        let store = &*store.to_string_lossy();
+        out.json(&StatusRow { running, shares, unit: unit.as_deref(), store })?;
+    } else {
+        let runs = if running { "runs" } else { "does not run" };
+        let unit = unit.map_or("no unit is installed".to_owned(), |unit| format!("unit {unit}"));
+        let shares = count(shares as u64, "share");
+        out.note(&format!("The background node {runs}; {shares}; {unit}"));
+    }
+    Ok(running)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::assert_documented;
+
+    #[test]
+    fn a_unit_holds_odd_paths_and_no_second_line() {
+        let run = RunArgs { metrics: Some("127.0.0.1:9700".to_owned()), ..RunArgs::default() };
+        let unit = text(Path::new("/opt/a b/xylem"), Path::new("/data/50%\"x"), &run).unwrap();
+        let line = unit.lines().find(|l| l.starts_with("ExecStart=")).unwrap();
+        assert_eq!(
+            line,
+            "ExecStart=\"/opt/a b/xylem\" --store \"/data/50%%\\\"x\" service run --metrics \
+             \"127.0.0.1:9700\""
+        );
+        assert!(unit.contains("ReadWritePaths=\"/data/50%%\\\"x\"\n"), "{unit}");
+        assert!(text(Path::new("/a\nb"), Path::new("/c"), &run).is_err());
+        assert_documented(&StatusRow { running: true, shares: 1, unit: None, store: "s" });
+    }
+}

@@ -1,0 +1,165 @@
+//! `xylem shares` and `xylem unshare`: what the background node of this user serves.
+
+use crate::cli::Common;
+use crate::exit::{Exit, Failure, exit_help};
+use crate::output::Out;
+use crate::output::text::{bytes, clean, count, date};
+use crate::service::messages::{Reply, Request, Row};
+use crate::service::{self, control};
+use clap::Args;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use xylem_library::registry::{Registered, Registry};
+
+/// Lists what the background node shares, and how much of it was served
+///
+/// One line each: id, size, bytes that were sent, links over which it was asked for, how often all of
+/// it was fetched (as those say who fetched), since when it is shared, path. What cannot be served
+/// now is said below it. Shares in the foreground (`xylem share` without the node) are not listed.
+#[derive(Debug, Args)]
+#[command(after_help = concat!(
+    "Examples:
+  xylem shares                       all of them
+  xylem shares --tickets film.mkv    the ticket of one, to give away again
+  xylem shares --json                for scripts
+
+",
+    exit_help!()
+))]
+pub(crate) struct SharesArgs {
+    /// Only these, by path or id
+    #[arg(value_name = "PATH|ID")]
+    what: Vec<PathBuf>,
+
+    /// Only the tickets, a line each
+    #[arg(long)]
+    tickets: bool,
+}
+
+/// Ends shares of the background node; the files stay
+///
+/// A ticket of what is shared no more leads to nothing. Without the node, paths are taken out of the
+/// list of what it will share when it starts.
+#[derive(Debug, Args)]
+#[command(after_help = concat!(
+    "Examples:
+  xylem unshare film.mkv      by its path
+  xylem unshare 1f00c0de      by its id, as `xylem shares` shows it
+
+",
+    exit_help!()
+))]
+pub(crate) struct UnshareArgs {
+    /// What to end, by path or id
+    #[arg(required = true, value_name = "PATH|ID")]
+    what: Vec<PathBuf>,
+}
+
+/// A path as the list may have it, and the same text as an id.
+fn named(what: &Path) -> Result<(PathBuf, String), Failure> {
+    let path = service::absolute(what)?;
+    let path = path.canonicalize().unwrap_or(path);
+    Ok((path, what.to_string_lossy().into_owned()))
+}
+
+/// Runs `xylem shares`.
+pub(crate) fn run(args: SharesArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
+    let store = service::store(common)?;
+    let running = control::ask(&store, &Request::Shares, &mut |_| {})?;
+    let (runs, mut rows) = match running {
+        Some(Reply::Shares { shares }) => (true, shares),
+        _ => (false, registered(&store)?),
+    };
+    if !args.what.is_empty() {
+        let mut chosen = Vec::new();
+        for what in &args.what {
+            let (path, id) = named(what)?;
+            let found = rows.iter().find(|row| row.path == path || row.id == id);
+            chosen.push(found.cloned().ok_or_else(|| service::not_shared(&path, &id))?);
+        }
+        rows = chosen;
+    }
+    for row in &rows {
+        if out.is_json() {
+            out.json(row)?;
+        } else if args.tickets {
+            out.line(&row.ticket)?;
+        } else {
+            let line = format!(
+                "{}  {:>10}  {:>10} sent  {:>10}  fetched {}  {}  {}",
+                row.id,
+                bytes(row.bytes),
+                bytes(row.sent),
+                count(row.peers, "peer"),
+                row.fetched,
+                date(row.since_s),
+                row.path.display()
+            );
+            out.line(&clean(&line))?;
+            if let Some(why) = row.why.as_ref().filter(|_| runs) {
+                out.warn(&format!("{} is not served: {why}", row.path.display()));
+            }
+        }
+    }
+    if !runs {
+        out.warn("the background node does not run, so that none of this is served: xylem service");
+    } else if rows.is_empty() {
+        out.note("Nothing is shared in the background: xylem share PATH");
+    }
+    Ok(Exit::Done)
+}
+
+/// What would be shared if the node ran.
+fn registered(store: &Path) -> Result<Vec<Row>, Failure> {
+    let row = |share: &Registered| {
+        service::row(share, share.counts, Some("the background node does not run".to_owned()))
+    };
+    Ok(Registry::load(store)?.shares.iter().map(row).collect())
+}
+
+/// One that is shared no more.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "unshared")]
+struct UnsharedRow<'a> {
+    #[serde(serialize_with = "xylem_library::json::path")]
+    path: &'a Path,
+}
+
+/// Runs `xylem unshare`.
+pub(crate) fn unshare(args: UnshareArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
+    let store = service::store(common)?;
+    for what in &args.what {
+        let (path, id) = named(what)?;
+        let request = Request::Unshare { path: path.clone(), id: id.clone() };
+        let path = match control::ask(&store, &request, &mut |_| {})? {
+            Some(Reply::Unshared { path }) => path,
+            Some(_) => {
+                return Err(Failure::new(Exit::Local, "the background node gives no answer"));
+            }
+            None => forget(&store, &path, &id)?.ok_or_else(|| service::not_shared(&path, &id))?,
+        };
+        out.json(&UnsharedRow { path: &path })?;
+        out.note(&clean(&format!("{} is shared no more", path.display())));
+    }
+    Ok(Exit::Done)
+}
+
+/// Takes one out of the list, without the node.
+fn forget(store: &Path, path: &Path, id: &str) -> Result<Option<PathBuf>, Failure> {
+    let mut registry = Registry::load(store)?;
+    let Some(at) = registry.find(path, id) else { return Ok(None) };
+    let gone = registry.shares.remove(at);
+    registry.save(store)?;
+    Ok(Some(gone.path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::assert_documented;
+
+    #[test]
+    fn rows_are_documented() {
+        assert_documented(&UnsharedRow { path: Path::new("/a") });
+    }
+}
