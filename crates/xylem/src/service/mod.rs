@@ -16,7 +16,6 @@ use crate::output::Out;
 use crate::values::{LinkAt, links};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
-use xylem_library::Selection;
 use xylem_library::registry::Registered;
 use xylem_library::served::Counts;
 use xylem_node::Peer;
@@ -199,7 +198,7 @@ mod running {
             paths: Vec::new(),
             name: None,
             key_file: None,
-            selection: Selection::default(),
+            selection: xylem_library::Selection::default(),
             listen: args.links()?,
             announce: args.announce.clone(),
             certificate: None,
