@@ -109,10 +109,10 @@ impl DirectorySink {
         let mut contents = Vec::new();
         for found in listed.entries() {
             let Listed { entry, .. } = found?;
-            check_name_here(&entry.path)?;
             if self.exclude.leaves_out(&entry) {
                 continue;
             }
+            check_name_here(&entry.path)?;
             match &entry.kind {
                 EntryKind::File { size, .. } => {
                     cx.tally.total += size;
