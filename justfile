@@ -73,3 +73,11 @@ ffi:
 # Installs the C library: header, static and shared library, pkg-config file.
 install-c PREFIX="/usr/local":
     PREFIX={{PREFIX}} crates/xylem-ffi/install
+
+# A release: static program, .deb, manual pages, completions, checksums, signature (docs/packaging.md).
+dist *ARGS:
+    packaging/dist {{ARGS}}
+
+# The Windows program under Wine.
+windows *ARGS:
+    packaging/windows/smoke {{ARGS}}

@@ -1,5 +1,6 @@
 //! Keys on disk: [`load_or_create`] for the two secrets of a node, [`Keyring`] for those that sign in
-//! NDN as somebody, [`Believe`] and [`Sign`] for those that a user names.
+//! NDN as somebody, [`Believe`] and [`Sign`] for those that a user names;
+//! [`sign_hash`] for a file's signature beside it.
 
 mod error;
 mod secret;
@@ -8,8 +9,11 @@ mod ring;
 
 mod files;
 
+mod signed;
+
 pub use error::KeyError;
 pub use files::{Believe, KeyFile, Sign, certificate, signer};
 pub use ring::{KeyEntry, KeyKind, Keyring};
 pub(crate) use secret::SECRET_LEN;
 pub use secret::{load_existing, load_or_create, random};
+pub use signed::{SignedBy, check_signature, sign_hash};

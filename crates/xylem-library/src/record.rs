@@ -30,7 +30,7 @@ pub(crate) struct Note {
     pub(crate) port: Option<u16>,
     /// A ticket for it: the one that it was fetched with, or else our own.
     pub(crate) ticket: Option<String>,
-    /// What was left out of a fetched directory (`--exclude`).
+    /// What was left out of a directory when it was fetched, or shared (`--exclude`).
     pub(crate) excluded: Vec<String>,
 }
 
@@ -107,7 +107,8 @@ impl Record {
     }
 }
 
-/// Writes down that `key` is shared as what `manifest` says, under `version`.
+/// Writes down that `key` is shared as what `manifest` says, under `version`, without what matches
+/// `excluded`.
 ///
 /// # Errors
 /// The store's.
@@ -116,7 +117,7 @@ pub(crate) fn shared(
     key: &[u8],
     manifest: &Manifest,
     state: FileState,
-    version: u64,
+    (version, excluded): (u64, Vec<String>),
     before: Option<&Record>,
     now: UnixTime,
 ) -> Result<(), StoreError> {
@@ -124,7 +125,7 @@ pub(crate) fn shared(
     let same = before.filter(|r| r.root == manifest.root);
     let ticket = same.and_then(|r| r.note.ticket.clone());
     let port = before.and_then(|r| r.note.port);
-    let note = Note { version: Some(version), port, ticket, excluded: Vec::new() };
+    let note = Note { version: Some(version), port, ticket, excluded };
     keep(store, &known(key, manifest, state, Origin::Shared, &note, now))
 }
 

@@ -235,6 +235,21 @@ impl Staging {
         source: &FileRef,
         attributes: &Attributes,
     ) -> Result<(), StoreError> {
+        let copied = self.try_copy(copy, source, attributes);
+        if copied.is_err() {
+            // Nothing under a listed name but what was listed.
+            let (dir, name) = self.folders.parent(copy.path)?;
+            let _ = dir.remove_file(name);
+        }
+        copied
+    }
+
+    fn try_copy(
+        &mut self,
+        copy: &SmallFile<'_>,
+        source: &FileRef,
+        attributes: &Attributes,
+    ) -> Result<(), StoreError> {
         let out = self.folders.create(copy.path, 0o600)?;
         out.set_len(copy.size)?;
         let (mut hasher, mut at, mut piece) = (Hasher::new(), 0, vec![0; BATCH_BYTES]);
@@ -243,7 +258,7 @@ impl Staging {
             hasher.update(&piece[..got]);
             write_sparse(&out, &piece[..got], at)?;
             at += got as u64;
-            if got < piece.len() {
+            if got < piece.len() || at > copy.size {
                 break;
             }
         }

@@ -20,6 +20,8 @@ pub enum Armor {
     Key,
     /// A certificate.
     Certificate,
+    /// Any other packet.
+    Data,
 }
 
 /// Digits in a line.
@@ -31,6 +33,7 @@ impl Armor {
         let label = match self {
             Armor::Key => "NDN KEY",
             Armor::Certificate => "NDN CERT",
+            Armor::Data => "NDN DATA",
         };
         let mut out = format!("-----BEGIN {label}-----\nName: {name}\n\n");
         for line in packet.chunks(LINE / 4 * 3) {
@@ -68,7 +71,7 @@ mod tests {
     fn packets_of_any_length_come_back() {
         for len in 1..200usize {
             let packet: Vec<u8> = (0..len).map(|i| (i * 37 + 6) as u8).collect();
-            for armor in [Armor::Key, Armor::Certificate] {
+            for armor in [Armor::Key, Armor::Certificate, Armor::Data] {
                 let text = armor.encode("/a/KEY/1", &packet);
                 assert_eq!(Armor::decode(text.as_bytes()), Some(packet.clone()));
                 assert_eq!(

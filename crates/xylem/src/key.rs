@@ -4,9 +4,13 @@ use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
 use crate::output::Out;
 use crate::publisher::{self, PublisherRow};
+use crate::trusting::TrustArgs;
 use clap::{Args, Subcommand};
-use std::path::PathBuf;
-use xylem_library::keys::{KeyEntry, KeyKind, Keyring};
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use xylem_hash::{Hash, Hasher};
+use xylem_library::keys::{KeyEntry, KeyKind, Keyring, check_signature, sign_hash};
 use xylem_node::wall_clock;
 
 /// Keys to sign with in NDN, and certificates for them
@@ -21,6 +25,8 @@ use xylem_node::wall_clock;
   xylem key cert /alice > alice.cert       what others need to believe it
   xylem key cert --by /org /org/alice.cert a certificate that /org's key signs
   xylem key export /alice -o alice.key     the secret, to be kept like one
+  xylem key sign SUMS --by /alice > SUMS.sig          for who has /alice's certificate
+  xylem key check SUMS SUMS.sig --trust alice.cert    is it so?
 
 ",
     exit_help!()
@@ -70,6 +76,23 @@ enum KeyCommand {
         #[arg(long, value_name = "DAYS", default_value = "365", requires = "by")]
         days: u32,
     },
+    /// Print a signature on a file, to be put beside it
+    Sign {
+        /// The file
+        file: PathBuf,
+        /// The key, or an identity that has one key
+        #[arg(long, value_name = "KEY")]
+        by: String,
+    },
+    /// Check such a signature
+    Check {
+        /// The file
+        file: PathBuf,
+        /// What `key sign` printed for it
+        signature: PathBuf,
+        #[command(flatten)]
+        trust: TrustArgs,
+    },
 }
 
 /// Runs `xylem key`.
@@ -106,8 +129,30 @@ pub(crate) fn run(args: KeyArgs, common: &Common, out: &mut Out) -> Result<Exit,
             };
             out.bytes(text.as_bytes())?;
         }
+        KeyCommand::Sign { file, by } => {
+            let text = sign_hash(&keyring, &by, &hash(&file)?, wall_clock())?;
+            out.bytes(text.as_bytes())?;
+        }
+        KeyCommand::Check { file, signature, trust } => {
+            let believe = trust.believe(common)?;
+            let by = check_signature(&hash(&file)?, &signature, &believe, wall_clock())?;
+            if out.is_json() {
+                out.json(&by)?;
+            } else {
+                out.line(&format!("{}: signed by {}", file.display(), by.identity))?;
+            }
+        }
     }
     Ok(Exit::Done)
+}
+
+/// What `xylem sum` prints for a file.
+fn hash(path: &Path) -> Result<Hash, Failure> {
+    let cannot =
+        |e: io::Error| Failure::new(Exit::Usage, format!("cannot read {}: {e}", path.display()));
+    let mut hasher = Hasher::new();
+    io::copy(&mut File::open(path).map_err(cannot)?, &mut hasher).map_err(cannot)?;
+    Ok(hasher.finalize())
 }
 
 fn show(entry: &KeyEntry, out: &mut Out) -> Result<(), Failure> {
@@ -121,6 +166,7 @@ fn show(entry: &KeyEntry, out: &mut Out) -> Result<(), Failure> {
 mod row_tests {
     use super::*;
     use crate::output::assert_documented;
+    use xylem_library::keys::SignedBy;
     use xylem_packet::Name;
 
     #[test]
@@ -130,6 +176,11 @@ mod row_tests {
             algorithm: "x",
             certificate: None,
             valid_until_ms: None,
+        });
+        assert_documented(&SignedBy {
+            identity: Name::from_uri("/a").expect("is a name"),
+            hash: String::new(),
+            time_ms: 0,
         });
     }
 }

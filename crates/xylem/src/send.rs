@@ -13,6 +13,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::PathBuf;
 use std::time::Duration;
+use xylem_library::Selection;
 use xylem_node::mail::{Mail, SendOptions, send};
 use xylem_node::{PeerUri, ShareOptions};
 use xylem_object::ticket::Address;
@@ -25,7 +26,8 @@ const MAX_NOTE: u64 = 1 << 16;
 /// A path is shared from where it is, and the peer is told where to fetch it; the command ends when
 /// the peer has. If the peer is away the message waits, and is tried again for as long as this runs
 /// and whenever another `send`, `share`, `node` or `inbox` does. With --via it waits at a node instead,
-/// which learns neither what it is nor whom it is from.
+/// which learns neither what it is nor whom it is from. It is the message that waits: a file stays
+/// here, and the peer fetches it while this, or a `share` of it, runs.
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
     "Examples:
@@ -108,7 +110,7 @@ pub(crate) fn run(args: SendArgs, common: &Common, out: &mut Out) -> Result<Exit
             paths: vec![args.what.clone()],
             name: args.name.as_deref().map(parse_name).transpose()?,
             key_file: None,
-            portable: false,
+            selection: Selection::default(),
             listen: links(&args.listen)?,
             announce: args.announce,
             certificate: None,

@@ -261,7 +261,7 @@ mod tests {
         assert_eq!(read("[mailbox]\nenabled = false").unwrap().mailbox, None);
     }
 
-    const SAMPLE: &str = include_str!("../../../packaging/config.toml");
+    const SAMPLE: &str = include_str!("../carried/config.toml");
 
     /// The sample with each setting in force that it has behind a `#`.
     fn sample_in_force() -> String {

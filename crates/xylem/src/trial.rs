@@ -46,10 +46,11 @@ pub(crate) struct TryArgs {
 }
 
 /// The documentation that a binary carries with it, besides the manual pages.
+/// Links in `carried/` lead to it, which a published crate has as files.
 const DOCS: [(&str, &str); 3] = [
-    ("README.md", include_str!("../../../README.md")),
-    ("ARCHITECTURE.md", include_str!("../../../ARCHITECTURE.md")),
-    ("spec/json-events.md", include_str!("../../../docs/spec/json-events.md")),
+    ("README.md", include_str!("../carried/README.md")),
+    ("ARCHITECTURE.md", include_str!("../carried/ARCHITECTURE.md")),
+    ("spec/json-events.md", include_str!("../carried/json-events.md")),
 ];
 
 /// Runs `xylem try`.

@@ -144,6 +144,23 @@ pub enum KeyError {
     /// A file holds no certificate.
     #[error("{}: neither a certificate nor one in base64", .0.display())]
     NotCertificate(PathBuf),
+    /// A file holds no signature of a file.
+    #[error("{}: no signature as `xylem key sign` writes it", .0.display())]
+    NoSignature(PathBuf),
+    /// A signature can only be checked by a key that is known.
+    #[error("whose signature? name a certificate (--trust) or a key (--key, --publisher)")]
+    NobodyBelieved,
+    /// A signature is broken, or another's.
+    #[error("{}: {source}", path.display())]
+    NotBelieved {
+        /// Its file.
+        path: PathBuf,
+        /// Why.
+        source: xylem_trust::TrustError,
+    },
+    /// A signature is good, and this file is not what was signed.
+    #[error("{}: signed is a file with another content", .0.display())]
+    OtherFile(PathBuf),
     /// A key can't sign.
     #[error("{name}: {source}")]
     Signer {
@@ -159,6 +176,7 @@ impl Failure for KeyError {
         match self {
             Self::NoRandomness(_) | Self::New(_) | Self::Read { .. } => Blame::Local,
             Self::Write(e) | Self::Store(e) => blame_of(e),
+            Self::NotBelieved { .. } | Self::OtherFile(_) => Blame::Data,
             _ => Blame::Usage,
         }
     }

@@ -163,6 +163,11 @@ pub fn certificate(path: &Path) -> Result<Vec<u8>, KeyError> {
     Armor::decode(&bytes).ok_or_else(|| KeyError::NotCertificate(path.to_path_buf()))
 }
 
+/// A packet in a small file that somebody named, likewise.
+pub(super) fn packet_in_file(path: &Path) -> Result<Vec<u8>, KeyError> {
+    Armor::decode(&read_limited(path)?).ok_or_else(|| KeyError::NoSignature(path.to_path_buf()))
+}
+
 /// With what to sign.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Sign {

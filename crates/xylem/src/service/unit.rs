@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use xylem_library::registry::Registry;
 
-const TEMPLATE: &str = include_str!("../../../../packaging/xylem-user.service");
+const TEMPLATE: &str = include_str!("../../carried/xylem-user.service");
 const NAME: &str = "xylem.service";
 
 /// Where the unit lies.

@@ -1,0 +1,138 @@
+//! [`sign_hash`] and [`check_signature`]: that the owner of a key stands by a file with this hash, as a
+//! text beside the file, for whoever has no network or got the file by other ways.
+//!
+//! It is one NDN Data packet between PEM lines: its name is `IDENTITY/32=signed/v=TIME` (milliseconds since 1970), its
+//! content the 32 bytes of the file's BLAKE3 hash, signed as any packet (docs/spec/trust.md). The keyword keeps it
+//! apart from all that the same key publishes.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
+
+use std::path::Path;
+
+use serde::Serialize;
+use xylem_hash::Hash;
+use xylem_packet::tlv::types;
+use xylem_packet::{Component, Data, DataBuilder, Name};
+use xylem_trust::{Armor, key_name_of};
+
+use super::error::KeyError;
+use super::files::{Believe, packet_in_file};
+use super::ring::Keyring;
+use crate::time::UnixTime;
+
+const SIGNED: Component<'static> = Component::keyword(b"signed");
+
+/// Who stands by a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "event", rename = "signature")]
+pub struct SignedBy {
+    /// The name that the key belongs to.
+    #[serde(serialize_with = "crate::json::text")]
+    pub identity: Name,
+    /// The file's hash, hexadecimal.
+    pub hash: String,
+    /// When it was signed, by the signer's clock: milliseconds since 1970.
+    pub time_ms: u64,
+}
+
+/// The signature of the key `by` on a file with this hash, as text.
+///
+/// # Errors
+/// There is no such key.
+pub fn sign_hash(
+    keyring: &Keyring,
+    by: &str,
+    hash: &Hash,
+    now: UnixTime,
+) -> Result<String, KeyError> {
+    let signer = keyring.signer(by)?;
+    let key = signer.key_locator().and_then(key_name_of);
+    let identity = key.map(|key| key.prefix(key.len().saturating_sub(2)).to_name());
+    let name = identity.unwrap_or_default().child(SIGNED);
+    let name = name.child(Component::version(now.milliseconds()));
+    let mut packet = Vec::new();
+    signer.data(DataBuilder::new(name.as_ref()), hash.as_bytes(), &mut packet)?;
+    Ok(Armor::Data.encode(&name.to_string(), &packet))
+}
+
+/// Who stands by a file with this hash, as the text in `signature` says and `believe` proves.
+///
+/// # Errors
+/// No such text, nobody to believe; another file's signature, or one that is not believed.
+pub fn check_signature(
+    hash: &Hash,
+    signature: &Path,
+    believe: &Believe,
+    now: UnixTime,
+) -> Result<SignedBy, KeyError> {
+    let path = || signature.to_path_buf();
+    let policy = believe.policy()?;
+    if !policy.proves() {
+        return Err(KeyError::NobodyBelieved);
+    }
+    let wire = packet_in_file(signature)?;
+    let data = Data::decode(&wire).map_err(|_| KeyError::NoSignature(path()))?;
+    let (name, last) = (data.name(), data.name().len().saturating_sub(2));
+    let version = name.last().and_then(|v| v.as_number_of(types::VERSION_COMPONENT));
+    let (Some(time_ms), true) = (version, name.get(last) == Some(SIGNED)) else {
+        return Err(KeyError::NoSignature(path()));
+    };
+    policy
+        .verdict(&data, now.milliseconds())
+        .map_err(|source| KeyError::NotBelieved { path: path(), source })?;
+    if data.content() != hash.as_bytes() {
+        return Err(KeyError::OtherFile(path()));
+    }
+    Ok(SignedBy { identity: name.prefix(last).to_name(), hash: hash.to_string(), time_ms })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const NOW: UnixTime = UnixTime::new(Duration::from_secs(1_800_000_000));
+
+    fn written(dir: &Path, name: &str, text: &str) -> std::path::PathBuf {
+        let path = dir.join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    #[test]
+    fn one_file_one_key_and_not_a_bit_besides() {
+        let dir = tempfile::tempdir().unwrap();
+        let keyring = Keyring::at(dir.path());
+        let own = |who: &str| {
+            keyring.create(who, super::super::KeyKind::Ed25519, NOW).unwrap();
+            let certificate = keyring.certificate(who).unwrap();
+            Believe::Certificates(vec![written(dir.path(), &who[1..], &certificate)])
+        };
+        let (alice, bob) = (own("/alice"), own("/bob"));
+        let hash = xylem_hash::hash(b"a file");
+        let text = sign_hash(&keyring, "/alice", &hash, NOW).unwrap();
+        let signature = written(dir.path(), "sig", &text);
+
+        let by = check_signature(&hash, &signature, &alice, NOW).unwrap();
+        assert_eq!((by.identity.to_string().as_str(), by.time_ms), ("/alice", NOW.milliseconds()));
+        let refused = |hash: &Hash, believe| check_signature(hash, &signature, believe, NOW);
+        assert!(matches!(
+            refused(&xylem_hash::hash(b"another"), &alice),
+            Err(KeyError::OtherFile(_))
+        ));
+        assert!(matches!(refused(&hash, &bob), Err(KeyError::NotBelieved { .. })));
+        assert!(matches!(refused(&hash, &Believe::Nobody), Err(KeyError::NobodyBelieved)));
+
+        let packet = Armor::decode(text.as_bytes()).unwrap();
+        for bit in 0..packet.len() * 8 {
+            let mut flipped = packet.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            std::fs::write(&signature, &flipped).unwrap();
+            assert!(refused(&hash, &alice).is_err(), "bit {bit}");
+        }
+        // A certificate is signed by the same key and is no signature of a file.
+        let certificate = dir.path().join("alice");
+        let other = check_signature(&hash, &certificate, &alice, NOW);
+        assert!(matches!(other, Err(KeyError::NoSignature(_))), "{other:?}");
+    }
+}
