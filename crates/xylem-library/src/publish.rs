@@ -141,9 +141,11 @@ fn publish_file(
     let size = (list_len, segment);
     let sums = known.filter(|_| list_len > 0).and_then(|r| KeptSums::open(store, &r, size));
     let (root, outboard, sums) = match (known, outboard) {
-        // One that was shared before there were lists is hashed once more.
+        // One that was shared before there were lists is hashed once more; what was fetched is served on
+        // without one, as it lies there.
         (Some(root), outboard)
-            if (small || outboard.is_some()) && (list_len == 0 || sums.is_some()) =>
+            if (small || outboard.is_some())
+                && (list_len == 0 || sums.is_some() || record.is_some_and(|r| r.fetched)) =>
         {
             (root, outboard, sums)
         }
