@@ -45,6 +45,13 @@ pub enum LibraryEvent {
         /// Files beyond those.
         more: u64,
     },
+    /// What a walk left out, when it is over.
+    LeftOut {
+        /// By patterns; a directory counts once.
+        excluded: u64,
+        /// Because it can't be read; the first ones were told one by one.
+        unreadable: u64,
+    },
     /// What is there and was not published is removed when the fetch is complete.
     Removing {
         /// Files and links in all.
@@ -86,6 +93,8 @@ pub enum SkipReason {
     Ours,
     /// It is another name of this file, which is left out.
     TargetExcluded(PathBuf),
+    /// It can't be read, and is not published; why, in one line.
+    CannotRead(String),
     /// It can't be read while it is served; why, in one line.
     Unreadable(String),
 }
@@ -96,7 +105,7 @@ impl fmt::Display for SkipReason {
             Self::UnfinishedFetch => f.write_str("an unfinished fetch of xylem"),
             Self::Ours => f.write_str("a xylem store, whose keys and trees are never published"),
             Self::NotAFile => f.write_str("not a file, directory or link"),
-            Self::Unreadable(why) => f.write_str(why),
+            Self::CannotRead(why) | Self::Unreadable(why) => f.write_str(why),
             Self::TargetExcluded(target) => {
                 write!(f, "a hard link to {}, which is left out", target.display())
             }

@@ -90,6 +90,27 @@ pub(crate) fn hash_all(
     Ok(hash_beside(medium, jobs, takes, &progress, stop, on_event, |_| ())?.0)
 }
 
+/// As [`hash_all`], where one that can't be read, or changes meanwhile, has no root and the others do.
+pub(crate) fn hash_each(
+    medium: &dyn Medium,
+    jobs: &[Job],
+    outboards: Option<&OutboardFile>,
+    on_event: &mut dyn FnMut(LibraryEvent),
+) -> Result<Vec<Option<Hash>>, HashError> {
+    let (stop, takes) = (Stop::new(), Takes { outboards, ..Takes::default() });
+    match hash_all(medium, jobs, takes, &stop, on_event) {
+        Ok(roots) => Ok(roots.into_iter().map(Some).collect()),
+        Err(HashError::Store(_)) => {
+            let mut alone = |job: &Job| {
+                let root = hash_all(medium, std::slice::from_ref(job), takes, &stop, on_event);
+                root.ok().and_then(|roots| roots.first().copied())
+            };
+            Ok(jobs.iter().map(&mut alone).collect())
+        }
+        Err(e) => Err(e),
+    }
+}
+
 /// How far hashing is that goes on over several calls.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {

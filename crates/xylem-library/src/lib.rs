@@ -69,4 +69,4 @@ pub use remote::{Keep, Remote, Wanted};
 pub use save::{Existing, Output, SaveOptions};
 pub use stop::Stop;
 pub use time::UnixTime;
-pub use walk::WalkError;
+pub use walk::{Selection, WalkError};

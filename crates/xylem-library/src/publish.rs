@@ -26,6 +26,7 @@ use crate::path::os_bytes;
 use crate::record::{self, Record};
 use crate::stop::Stop;
 use crate::time::UnixTime;
+use crate::walk::{Rules, Selection};
 use members::Served;
 use serving::Files;
 use sums::{KeptSums, NewSums};
@@ -36,7 +37,7 @@ pub use serving::{Published, Serving};
 
 /// Hashes the file or directory at `path`, which is canonical, or takes what was hashed before and
 /// has not changed since; `name` gives its object name by the last component of the path, and `now`
-/// its version. With `portable`, names that some system cannot keep are an error, else a warning.
+/// its version. `asked` says what of a directory is left out, which is remembered with it.
 ///
 /// Returns the versioned prefix too.
 ///
@@ -46,7 +47,7 @@ pub fn publish(
     store: &Store,
     path: &Path,
     name: &dyn Fn(&[u8]) -> Name,
-    portable: bool,
+    asked: &Selection,
     now: UnixTime,
     stop: &Stop,
     on_event: &mut dyn FnMut(LibraryEvent),
@@ -58,6 +59,7 @@ pub fn publish(
     let meta = store.medium().metadata(path).map_err(at)?;
     let record = Record::recall(store, &key);
     let known = record.as_ref();
+    let exclude = excluded(asked, known, on_event);
     let published = match meta.kind {
         FileKind::File => {
             ours::outside(&**store.medium(), path)?;
@@ -67,7 +69,8 @@ pub fn publish(
             file
         }
         FileKind::Directory => {
-            let (known, how) = (known.map(|r| r.root), (SegmentSize::DEFAULT, portable));
+            let rules = Rules::new(asked, &exclude)?;
+            let (known, how) = (known.map(|r| r.root), (SegmentSize::DEFAULT, &rules));
             let mut published = directory::publish(store, path, known, how, stop, on_event)?;
             describe(&mut published.manifest, &meta);
             published.manifest.file_name = file_name;
@@ -80,11 +83,41 @@ pub fn publish(
     let version = known.filter(|r| r.root == root).and_then(|r| r.note.version);
     let version = version.unwrap_or_else(|| now.microseconds());
     let state = FileState::of(&meta);
-    record::shared(store, &key, &published.manifest, state, version, known, now)?;
+    record::shared(store, &key, &published.manifest, state, (version, exclude), known, now)?;
     match naming::versioned(object.as_ref(), version) {
         Ok(prefix) => Ok((published, prefix)),
         Err(source) => Err(PublishError::Name { name: object, source }),
     }
+}
+
+/// What is left out this time.
+fn excluded(
+    asked: &Selection,
+    known: Option<&Record>,
+    on_event: &mut dyn FnMut(LibraryEvent),
+) -> Vec<String> {
+    if let Some(exclude) = &asked.exclude {
+        return exclude.clone();
+    }
+    let before = left_out_before(known);
+    if !before.is_empty() {
+        let what = "left out as last time is what matches";
+        let what = format!("{what} {}; --no-exclude shares all", before.join(", "));
+        on_event(LibraryEvent::Warning { what });
+    }
+    before
+}
+
+/// What was left out when something was last shared from here. What a fetch left out is no answer.
+fn left_out_before(known: Option<&Record>) -> Vec<String> {
+    // Only what was shared has a version.
+    let shared = known.filter(|record| record.note.version.is_some());
+    shared.map(|record| record.note.excluded.clone()).unwrap_or_default()
+}
+
+/// The rules under which something was last shared from here.
+fn rules_before(known: Option<&Record>) -> Result<Rules, PublishError> {
+    Ok(Rules::new(&Selection::default(), &left_out_before(known))?)
 }
 
 fn publish_file(
@@ -108,9 +141,11 @@ fn publish_file(
     let size = (list_len, segment);
     let sums = known.filter(|_| list_len > 0).and_then(|r| KeptSums::open(store, &r, size));
     let (root, outboard, sums) = match (known, outboard) {
-        // One that was shared before there were lists is hashed once more.
+        // One that was shared before there were lists is hashed once more; what was fetched is served on
+        // without one, as it lies there.
         (Some(root), outboard)
-            if (small || outboard.is_some()) && (list_len == 0 || sums.is_some()) =>
+            if (small || outboard.is_some())
+                && (list_len == 0 || sums.is_some() || record.is_some_and(|r| r.fetched)) =>
         {
             (root, outboard, sums)
         }
@@ -155,7 +190,9 @@ pub(crate) fn rebuild(
     let meta = store.medium().metadata(path).map_err(at)?;
     let published = match meta.kind {
         FileKind::Directory => {
-            let how = (SegmentSize::DEFAULT, false);
+            let known = Record::recall(store, &os_bytes(path.as_os_str()));
+            let rules = rules_before(known.as_ref())?;
+            let how = (SegmentSize::DEFAULT, &rules);
             directory::publish(store, path, None, how, stop, on_event)?
         }
         _ => publish_file(store, path, &meta, None, SegmentSize::DEFAULT, stop, on_event)?,

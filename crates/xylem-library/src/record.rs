@@ -30,7 +30,7 @@ pub(crate) struct Note {
     pub(crate) port: Option<u16>,
     /// A ticket for it: the one that it was fetched with, or else our own.
     pub(crate) ticket: Option<String>,
-    /// What was left out of a fetched directory (`--exclude`).
+    /// What was left out of a directory when it was fetched, or shared (`--exclude`).
     pub(crate) excluded: Vec<String>,
 }
 
@@ -113,7 +113,8 @@ pub(crate) fn known_size(store: &Store, root: &Hash) -> Option<u64> {
     known.find(|known| known.root == *root && !known.directory).map(|known| known.state.size)
 }
 
-/// Writes down that `key` is shared as what `manifest` says, under `version`.
+/// Writes down that `key` is shared as what `manifest` says, under `version`, without what matches
+/// `excluded`.
 ///
 /// # Errors
 /// The store's.
@@ -122,7 +123,7 @@ pub(crate) fn shared(
     key: &[u8],
     manifest: &Manifest,
     state: FileState,
-    version: u64,
+    (version, excluded): (u64, Vec<String>),
     before: Option<&Record>,
     now: UnixTime,
 ) -> Result<(), StoreError> {
@@ -130,7 +131,7 @@ pub(crate) fn shared(
     let same = before.filter(|r| r.root == manifest.root);
     let ticket = same.and_then(|r| r.note.ticket.clone());
     let port = before.and_then(|r| r.note.port);
-    let note = Note { version: Some(version), port, ticket, excluded: Vec::new() };
+    let note = Note { version: Some(version), port, ticket, excluded };
     keep(store, &known(key, manifest, state, Origin::Shared, &note, now))
 }
 

@@ -7,10 +7,13 @@ use std::path::{Path, PathBuf};
 
 use xylem_hash::Hash;
 use xylem_object::listing::{self, Entry, EntryKind};
-use xylem_store::{FileKind, FileState, FileTime, FolderNames, Medium, Meta, StoreError, Visit};
+use xylem_store::{
+    FileKind, FileState, FileTime, FolderNames, Medium, Meta, OpenHow, StoreError, Visit,
+};
 
 use crate::error::{Blame, Failure, advised, blame_of};
 use crate::event::{LibraryEvent, SkipReason};
+use crate::exclude::{ExcludeError, Exclusion};
 use crate::ours::{self, OwnError};
 use crate::path::{os_bytes, os_path};
 use crate::portable::{NameCheck, NotPortable};
@@ -85,6 +88,46 @@ impl Failure for WalkError {
     }
 }
 
+/// What of a directory is to be published, as somebody asks for it.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    /// Names that some system cannot keep are an error, else a warning.
+    pub portable: bool,
+    /// What can't be read is an error; else it is told and left out.
+    pub strict: bool,
+    /// Lines of a `.gitignore` that say what is left out; `None`: as when it was shared last.
+    pub exclude: Option<Vec<String>>,
+}
+
+/// What of a tree is published.
+#[derive(Clone)]
+pub(crate) struct Rules {
+    /// Names that some system cannot keep.
+    pub(crate) names: NameCheck,
+    /// What is left out.
+    pub(crate) exclude: Exclusion,
+    /// What can't be read ends the walk, and is not left out.
+    pub(crate) strict: bool,
+}
+
+impl Rules {
+    /// Everything, or nothing.
+    pub(crate) fn all() -> Self {
+        Self { names: NameCheck::off(), exclude: Exclusion::none(), strict: true }
+    }
+
+    /// What is asked for, without `exclude`.
+    ///
+    /// # Errors
+    /// What is no pattern.
+    pub(crate) fn new(asked: &Selection, exclude: &[String]) -> Result<Self, ExcludeError> {
+        let (names, strict) = (NameCheck::new(asked.portable), asked.strict);
+        Ok(Self { names, exclude: Exclusion::new(exclude)?, strict })
+    }
+}
+
+/// Things that can't be read and are named one by one.
+const MAX_NAMED: u64 = 10;
 /// Most bytes that are held of paths whose files have more names somewhere; beyond, a further name is
 /// published as a file of its own.
 const MAX_FIRST_NAMES: usize = 16 << 20;
@@ -104,7 +147,10 @@ pub(crate) struct Walk<'a> {
     /// Files with more names than were met yet.
     first_names: HashMap<(u64, u64), FirstName>,
     first_bytes: usize,
-    names: NameCheck,
+    rules: Rules,
+    /// How many the rules left out, and how many can't be read.
+    excluded: u64,
+    unreadable: u64,
     /// Directories that were left out, and whose content is still to be passed over.
     left_out: HashSet<Vec<u8>>,
 }
@@ -130,7 +176,7 @@ impl<'a> Walk<'a> {
     pub(crate) fn new(
         medium: &'a dyn Medium,
         root: &Path,
-        names: NameCheck,
+        rules: Rules,
         on_event: &mut dyn FnMut(LibraryEvent),
     ) -> Result<Self, WalkError> {
         let mut walk = Self {
@@ -139,7 +185,9 @@ impl<'a> Walk<'a> {
             frames: Vec::new(),
             first_names: HashMap::new(),
             first_bytes: 0,
-            names,
+            rules,
+            excluded: 0,
+            unreadable: 0,
             left_out: HashSet::new(),
         };
         ours::outside(medium, root)?;
@@ -169,20 +217,46 @@ impl<'a> Walk<'a> {
                 Visit::Inside(name) => {
                     path.extend_from_slice(name);
                     if !self.left_out.remove(&path) {
-                        self.enter(path, on_event)?;
+                        let entered = self.enter(path, on_event);
+                        self.tolerate(entered, on_event)?;
                     }
                 }
                 Visit::Name(name, _) => {
                     path.extend_from_slice(name);
-                    if let Some(found) = self.found(path, on_event)? {
+                    let found = self.found(path, on_event);
+                    if let Some(Some(found)) = self.tolerate(found, on_event)? {
                         return Ok(Some(found));
                     }
                 }
             }
         }
         // Names beyond the first few are counted in one warning.
-        self.names.warn_of_rest(on_event);
+        self.rules.names.warn_of_rest(on_event);
+        let (excluded, unreadable) = (self.excluded, self.unreadable);
+        if excluded > 0 || unreadable > 0 {
+            (self.excluded, self.unreadable) = (0, 0);
+            on_event(LibraryEvent::LeftOut { excluded, unreadable });
+        }
         Ok(None)
+    }
+
+    /// `None` for what can't be read and need not be.
+    fn tolerate<T>(
+        &mut self,
+        outcome: Result<T, WalkError>,
+        on_event: &mut dyn FnMut(LibraryEvent),
+    ) -> Result<Option<T>, WalkError> {
+        match outcome {
+            Err(WalkError::Store(e)) if !self.rules.strict => {
+                self.unreadable += 1;
+                if self.unreadable <= MAX_NAMED {
+                    let (path, why) = (e.path().to_path_buf(), e.to_string());
+                    on_event(LibraryEvent::Skipped { path, why: SkipReason::CannotRead(why) });
+                }
+                Ok(None)
+            }
+            other => other.map(Some),
+        }
     }
 
     /// Where an entry lies.
@@ -216,7 +290,7 @@ impl<'a> Walk<'a> {
             on_event(LibraryEvent::Skipped { path: directory, why: SkipReason::Ours });
             return Ok(());
         }
-        self.names.folder(&path, &names, on_event)?;
+        self.rules.names.folder(&path, &names, on_event)?;
         self.frames.push(Frame { names, next: 0, path });
         Ok(())
     }
@@ -229,6 +303,19 @@ impl<'a> Walk<'a> {
         let path = self.place(&listed);
         let at = |e| StoreError::from_io("look at", &path, None, e);
         let meta = self.medium.metadata(&path).map_err(at)?;
+        if self.rules.exclude.matches(&listed, meta.kind == FileKind::Directory) {
+            self.excluded += 1;
+            if meta.kind == FileKind::Directory {
+                self.left_out.insert(listed);
+            }
+            return Ok(None);
+        }
+        // Whoever may not read it is told before it is hashed with others. Most files need no look.
+        if !self.rules.strict && meta.kind == FileKind::File && meta.mode & 0o444 != 0o444 {
+            self.medium
+                .open(&path, OpenHow::ReadNoFollow)
+                .map_err(|e| StoreError::from_io("open", &path, None, e))?;
+        }
         let kind = match meta.kind {
             FileKind::File => match self.first_name(&meta, &listed) {
                 Some(target) => FoundKind::HardLink { target },
@@ -288,7 +375,7 @@ mod tests {
 
     fn walk(root: &Path, on_event: &mut dyn FnMut(LibraryEvent)) -> Vec<Found> {
         let medium = DiskMedium::new();
-        let mut walk = Walk::new(&medium, root, NameCheck::off(), on_event).unwrap();
+        let mut walk = Walk::new(&medium, root, Rules::all(), on_event).unwrap();
         std::iter::from_fn(|| walk.next(on_event).unwrap()).collect()
     }
 

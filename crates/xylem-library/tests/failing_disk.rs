@@ -11,7 +11,9 @@ use xylem_hash::Hash;
 use xylem_library::publish::{PublishError, Published, Serving, publish};
 use xylem_library::scrub::{ScrubError, ScrubOptions, ScrubSummary, scrub};
 use xylem_library::sink::{Context, Destination, SaveError, Sink, Tally, make};
-use xylem_library::{Existing, Failure, Keep, Output, Remote, SaveOptions, Stop, UnixTime, Wanted};
+use xylem_library::{
+    Existing, Failure, Keep, Output, Remote, SaveOptions, Selection, Stop, UnixTime, Wanted,
+};
 use xylem_object::{Publication, PublisherKey, Ticket};
 use xylem_packet::{Interest, Name};
 use xylem_store::{FileKind, Medium, OpenHow, OverwritePolicy, Store};
@@ -44,7 +46,7 @@ fn open(medium: &FaultMedium) -> Store {
 
 fn share(store: &Store, path: &str) -> Result<(Published, Name), PublishError> {
     let name = |_: &[u8]| Name::from_uri("/a/b").unwrap();
-    publish(store, Path::new(path), &name, false, NOW, &Stop::new(), &mut |_| {})
+    publish(store, Path::new(path), &name, &Selection::default(), NOW, &Stop::new(), &mut |_| {})
 }
 
 /// Runs `act` on a new disk with each fault at the first step, at the second and so on until none

@@ -12,7 +12,7 @@ use xylem_library::upkeep::{
     CheckOptions, CheckSummary, Finding, FindingKind, Pinned, Standing, check_store, collect_store,
     list_store, pin,
 };
-use xylem_library::{Blame, Failure, Stop, UnixTime, disk, os_bytes};
+use xylem_library::{Blame, Failure, Selection, Stop, UnixTime, disk, os_bytes};
 
 /// Later than the clock of any machine that runs this.
 const NOW: UnixTime = UnixTime::new(Duration::from_secs(1 << 40));
@@ -41,7 +41,16 @@ impl Place {
     fn share(&self, name: &str) {
         let store = Store::open(disk(), &self.store).unwrap();
         let object = |_: &[u8]| "/a/b".parse::<Name>().unwrap();
-        publish(&store, &self.path(name), &object, false, NOW, &Stop::new(), &mut |_| {}).unwrap();
+        publish(
+            &store,
+            &self.path(name),
+            &object,
+            &Selection::default(),
+            NOW,
+            &Stop::new(),
+            &mut |_| {},
+        )
+        .unwrap();
     }
 
     fn path(&self, name: &str) -> PathBuf {

@@ -117,7 +117,7 @@ pub(crate) struct GetArgs {
     #[arg(long, value_name = "OLD", conflicts_with_all = ["range", "follow"])]
     like: Vec<PathBuf>,
 
-    /// Leave out what matches, from a directory; can be repeated
+    /// Leave out what matches, from a directory, with the rules of .gitignore; can be repeated
     #[arg(long, value_name = "GLOB")]
     exclude: Vec<String>,
 

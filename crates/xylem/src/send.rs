@@ -13,6 +13,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::PathBuf;
 use std::time::Duration;
+use xylem_library::Selection;
 use xylem_node::mail::{Mail, SendOptions, send};
 use xylem_node::{PeerUri, ShareOptions};
 use xylem_object::ticket::Address;
@@ -27,6 +28,9 @@ const MAX_NOTE: u64 = 1 << 16;
 /// and whenever another `send`, `share`, `node` or `inbox` does. With --via it waits at a node instead,
 /// which learns neither what it is nor whom it is from. It is the message that waits: a file stays
 /// here, and the peer fetches it while this, or a `share` of it, runs.
+///
+/// For a peer who may come when this machine is off, have one that stays on run `xylem get TICKET --seed`,
+/// and send the ticket that this prints.
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
     "Examples:
@@ -34,7 +38,8 @@ const MAX_NOTE: u64 = 1 << 16;
   xylem inbox trust ann xylem-peer:...      a name for it, from now on
   xylem send photos/ ann                    shares photos/ until ann has fetched it
   xylem send xylem:... ann                  only the ticket: somebody else serves it
-  xylem send film.mkv ann --via node.example.org:7348   ann is away; the node keeps the message
+  xylem send film.mkv ann --via node.example.org:7348   ann is away; the node keeps the message,
+                                            and this machine the film
   echo 'see you' | xylem send --note - ann
 
 ",
@@ -109,7 +114,7 @@ pub(crate) fn run(args: SendArgs, common: &Common, out: &mut Out) -> Result<Exit
             paths: vec![args.what.clone()],
             name: args.name.as_deref().map(parse_name).transpose()?,
             key_file: None,
-            portable: false,
+            selection: Selection::default(),
             listen: links(&args.listen)?,
             announce: args.announce,
             certificate: None,

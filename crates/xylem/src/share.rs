@@ -12,11 +12,13 @@ use crate::values::{LinkAt, ListenAt, parse_bytes, parse_name, parse_seconds};
 pub(crate) use crate::values::{links, resolve};
 use clap::Args;
 use clap::builder::FalseyValueParser;
+use std::fmt::Display;
+use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use xylem_library::LibraryEvent;
 use xylem_library::follow::{FollowOptions, Input};
+use xylem_library::{LibraryEvent, Selection};
 use xylem_node::{Event, NDN_PORT, PeerUri, ShareOptions};
 use xylem_object::ticket::Address;
 
@@ -43,6 +45,8 @@ use xylem_object::ticket::Address;
   xylem share film.mkv --plain              for NDN software too, unencrypted, on port 6363
   xylem share film.mkv --via unix:///run/nfd/nfd.sock   through an NDN forwarder
   xylem share film.mkv > ticket.txt         the ticket alone in a file
+  xylem share site/ --exclude '*.tmp' --exclude /drafts
+  xylem share src/ --ignore-file src/.gitignore
   xylem share --follow app.log              a file that another program appends to, as it grows
   producer | xylem share --follow -         what comes over standard input, as it comes
 
@@ -91,6 +95,24 @@ pub(crate) struct ShareArgs {
     /// (aux.c on Windows), instead of warning of them
     #[arg(long)]
     portable: bool,
+
+    /// Leave out what matches, from a directory, with the rules of .gitignore; can be repeated. It is
+    /// remembered: without one, what was left out when the directory was shared last is left out again
+    #[arg(long, value_name = "GLOB", conflicts_with = "follow")]
+    exclude: Vec<String>,
+
+    /// Leave out what the lines of this file say, which are read as those of a .gitignore in the shared
+    /// directory; can be repeated. No .gitignore is read unless it is named here
+    #[arg(long, value_name = "FILE", conflicts_with = "follow")]
+    ignore_file: Vec<PathBuf>,
+
+    /// Leave nothing out, whatever was left out last time
+    #[arg(long, conflicts_with_all = ["exclude", "ignore_file"])]
+    no_exclude: bool,
+
+    /// End with an error where something in a directory can't be read, instead of leaving it out
+    #[arg(long)]
+    strict: bool,
 
     /// Where the encrypted link listens: HOST:PORT, PORT (all interfaces), or an address (a free
     /// port), over UDP; or within TCP, as xylem+tls://HOST:PORT, xylem+ws://, xylem+wss:// or
@@ -157,6 +179,9 @@ pub(crate) struct ShareArgs {
     shape: ShapeArgs,
 }
 
+/// Bytes of patterns that are remembered with a directory.
+const MAX_PATTERNS: usize = 32 * 1024;
+
 /// Runs `xylem share`.
 pub(crate) fn run(args: ShareArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
     let mut plain = resolve(&args.plain_listen)?;
@@ -167,6 +192,10 @@ pub(crate) fn run(args: ShareArgs, common: &Common, out: &mut Out) -> Result<Exi
     if args.name.is_some() && args.paths.len() > 1 {
         let what = "--as names one PATH; share the others in a run of their own";
         return Err(Failure::new(Exit::Usage, what));
+    }
+    let selection = selection(&args)?;
+    if let Some(key) = &args.key {
+        require_outside(key, &args.paths)?;
     }
     match needs_foreground(&args) {
         Some(why) => out.detail(&format!("Serving from this process: {why}")),
@@ -181,7 +210,7 @@ pub(crate) fn run(args: ShareArgs, common: &Common, out: &mut Out) -> Result<Exi
         paths: args.paths,
         name: args.name.as_deref().map(parse_name).transpose()?,
         key_file: args.key,
-        portable: args.portable,
+        selection,
         listen: links(&args.listen)?,
         announce: args.announce,
         certificate: args.tls_cert.zip(args.tls_key),
@@ -211,11 +240,49 @@ pub(crate) fn run(args: ShareArgs, common: &Common, out: &mut Out) -> Result<Exi
     Ok(Exit::Done)
 }
 
+/// What of directories is shared: lines of files first, so that the command line has the last word.
+fn selection(args: &ShareArgs) -> Result<Selection, Failure> {
+    let mut lines = Vec::new();
+    for file in &args.ignore_file {
+        let failed = |why: &dyn Display| {
+            let what = format!("--ignore-file {}: {why}", file.display());
+            Failure::new(Exit::Usage, what)
+        };
+        let text = fs::read_to_string(file).map_err(|e| failed(&e))?;
+        let is_rule = |line: &&str| !line.trim().is_empty() && !line.starts_with('#');
+        lines.extend(text.lines().filter(is_rule).map(str::to_owned));
+    }
+    lines.extend(args.exclude.iter().cloned());
+    if lines.iter().map(String::len).sum::<usize>() > MAX_PATTERNS {
+        let what = format!("more than {MAX_PATTERNS} bytes of patterns to leave out");
+        return Err(Failure::new(Exit::Usage, what));
+    }
+    let asked = args.no_exclude || !args.ignore_file.is_empty() || !args.exclude.is_empty();
+    let (portable, strict) = (args.portable, args.strict);
+    Ok(Selection { portable, strict, exclude: asked.then_some(lines) })
+}
+
+/// The key that signs is not to be published with what it signs.
+fn require_outside(key: &Path, paths: &[PathBuf]) -> Result<(), Failure> {
+    let Ok(key) = key.canonicalize() else { return Ok(()) };
+    for path in paths.iter().filter_map(|path| path.canonicalize().ok()) {
+        if key.starts_with(&path) {
+            let what = "the key would be shared with what it signs; keep it elsewhere";
+            return Err(Failure::new(Exit::Usage, format!("{}: {what}", key.display())));
+        }
+    }
+    Ok(())
+}
+
 /// Why the background node cannot do it.
 fn needs_foreground(args: &ShareArgs) -> Option<&'static str> {
     let asked = [
         (args.foreground, "--foreground"),
         (args.follow, "--follow"),
+        (!args.exclude.is_empty(), "--exclude"),
+        (!args.ignore_file.is_empty(), "--ignore-file"),
+        (args.no_exclude, "--no-exclude"),
+        (args.strict, "--strict"),
         (args.key.is_some(), "--key"),
         (!args.listen.is_empty(), "--listen"),
         (!args.announce.is_empty(), "--announce"),

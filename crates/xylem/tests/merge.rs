@@ -140,6 +140,21 @@ fn it_merges_and_what_has_not_changed_moves_nothing() {
     assert_eq!((code, &done["fetched"]), (Some(0), &0.into()), "{done}");
 }
 
+/// A file that has another name, or is there twice now, is found by its content.
+#[test]
+fn what_was_renamed_moves_nothing() {
+    let pair = Pair::new();
+    let Pair { source, ours, away, into, .. } = &pair;
+    fs::rename(source.join("big"), source.join("sub/renamed")).unwrap();
+    fs::copy(source.join("sub/deep/stays"), source.join("twice")).unwrap();
+    let share = pair.share();
+    let arguments = [&*share.ticket, "-o", text(into), "--overwrite", "--delete"];
+    let (code, done) = get_json(away, &arguments);
+    assert_eq!((code, &done["fetched"]), (Some(0), &0.into()), "{done}");
+    assert_eq!(tree_sum(ours), tree_sum(source));
+    assert!(!ours.join("big").exists());
+}
+
 #[test]
 fn delete_removes_what_was_not_published_and_nothing_else() {
     let pair = Pair::new();

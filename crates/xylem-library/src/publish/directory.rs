@@ -21,10 +21,9 @@ use super::sums::{KeptSums, NewSums};
 use crate::event::LibraryEvent;
 use crate::hashing::{self, Job, Progress, Takes, packed_slots};
 use crate::listed::ListedFiles;
-use crate::portable::NameCheck;
 use crate::stop::Stop;
 use crate::trees;
-use crate::walk::{Found, FoundKind, Walk, WalkError};
+use crate::walk::{Found, FoundKind, Rules, Walk, WalkError};
 
 /// Entries that are walked and hashed together.
 const BATCH: usize = 4_096;
@@ -117,7 +116,7 @@ pub(super) fn root_of(
     path: &Path,
     on_event: &mut dyn FnMut(LibraryEvent),
 ) -> Result<Hash, PublishError> {
-    let mut walk = Walk::new(medium, path, NameCheck::off(), on_event)?;
+    let mut walk = Walk::new(medium, path, Rules::all(), on_event)?;
     let mut hasher = Hasher::new();
     let mut writer = listing::Writer::new(|piece: &[u8]| {
         hasher.update(piece);
@@ -141,12 +140,12 @@ pub(super) fn publish(
     store: &Store,
     path: &Path,
     known: Option<Hash>,
-    (segment, portable): (SegmentSize, bool),
+    (segment, rules): (SegmentSize, &Rules),
     stop: &Stop,
     on_event: &mut dyn FnMut(LibraryEvent),
 ) -> Result<Published, PublishError> {
     if let Some(root) = known
-        && let Some(published) = unchanged(store, path, root, (segment, portable), on_event)?
+        && let Some(published) = unchanged(store, path, root, (segment, rules), on_event)?
     {
         return Ok(published);
     }
@@ -155,7 +154,7 @@ pub(super) fn publish(
     let mut listing = NewListing::new(store)?;
     let mut inodes = Vec::new();
     let medium = &**store.medium();
-    let mut walk = Walk::new(medium, path, NameCheck::new(portable), on_event)?;
+    let mut walk = Walk::new(medium, path, rules.clone(), on_event)?;
     let buffer = RefCell::new(Vec::new());
     let mut writer =
         listing::Writer::new(|piece: &[u8]| buffer.borrow_mut().extend_from_slice(piece));
@@ -246,7 +245,7 @@ fn unchanged(
     store: &Store,
     path: &Path,
     root: Hash,
-    (segment, portable): (SegmentSize, bool),
+    (segment, rules): (SegmentSize, &Rules),
     on_event: &mut dyn FnMut(LibraryEvent),
 ) -> Result<Option<Published>, PublishError> {
     let kept = |part| store.object(&root, part).ok().flatten();
@@ -267,7 +266,7 @@ fn unchanged(
         }
     };
     let (mut entries, mut inodes, mut places) = (listed.entries(), Vec::new(), Places::of(segment));
-    let mut walk = Walk::new(&**store.medium(), path, NameCheck::new(portable), &mut later)?;
+    let mut walk = Walk::new(&**store.medium(), path, rules.clone(), &mut later)?;
     while let Some(found) = walk.next(&mut later)? {
         let Some(Ok(then)) = entries.next() else { return Ok(None) };
         let root = match then.entry.kind {

@@ -9,6 +9,7 @@ use xylem_packet::Name;
 use xylem_store::StoreError;
 
 use crate::error::{Blame, Failure, advised, blame_of};
+use crate::exclude::ExcludeError;
 use crate::hashing::HashError;
 use crate::listed::ListedError;
 use crate::ours::OwnError;
@@ -20,6 +21,9 @@ pub enum PublishError {
     /// A file can't be read, or the store not written.
     #[error("{}", advised(.0))]
     Store(#[from] StoreError),
+    /// A pattern of what is left out is none.
+    #[error(transparent)]
+    Exclude(#[from] ExcludeError),
     /// It is a store, or lies in one.
     #[error(transparent)]
     Own(#[from] OwnError),
@@ -56,6 +60,7 @@ impl Failure for PublishError {
         match self {
             Self::Store(e) => blame_of(e),
             Self::Own(e) => e.blame(),
+            Self::Exclude(e) => e.blame(),
             Self::Walk(e) => e.blame(),
             Self::Hash(e) => e.blame(),
             Self::Listed(e) => e.blame(),

@@ -12,7 +12,7 @@ use xylem_store::{FileKind, FileRef, OpenHow, OutboardFile, Store, StoreError};
 
 use super::error::PublishError;
 use super::serving::{Files, Published};
-use super::{directory, publish_file};
+use super::{directory, publish_file, rules_before};
 use crate::disk::disk;
 use crate::event::LibraryEvent;
 use crate::held::{Answers, HeldSource, Holdings};
@@ -96,7 +96,8 @@ fn in_shape(
     };
     if meta.kind == FileKind::Directory {
         // A directory is compared with the listing entry by entry: no record is needed for that.
-        let (root, how) = (Some(manifest.root), (manifest.segment, false));
+        let rules = rules_before(known.as_ref())?;
+        let (root, how) = (Some(manifest.root), (manifest.segment, &rules));
         return directory::publish(store, path, root, how, stop, on_event);
     }
     publish_file(store, path, &meta, known.as_ref(), manifest.segment, stop, on_event)

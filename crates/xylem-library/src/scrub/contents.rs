@@ -68,7 +68,7 @@ impl<'a> Contents<'a> {
         let (mut items, mut apart) = (Vec::new(), Vec::new());
         while items.len() < count {
             let Some(entry) = self.entry()? else { break };
-            let wanted = self.is_wanted(&entry.path);
+            let wanted = self.is_wanted(&entry);
             let path = self.target.path.join(os_path(&entry.path));
             match &entry.kind {
                 EntryKind::File { .. } => items.extend(self.file(&entry, path, wanted)),
@@ -82,6 +82,19 @@ impl<'a> Contents<'a> {
             }
         }
         Ok((items, apart))
+    }
+
+    /// The next entry of any kind.
+    ///
+    /// # Errors
+    /// As [`Contents::next`].
+    pub(super) fn next_wanted(&mut self) -> Result<Option<Entry>, ScrubError> {
+        while let Some(entry) = self.entry()? {
+            if self.is_wanted(&entry) {
+                return Ok(Some(entry));
+            }
+        }
+        Ok(None)
     }
 
     fn entry(&mut self) -> Result<Option<Entry>, ScrubError> {
@@ -107,11 +120,14 @@ impl<'a> Contents<'a> {
         }
     }
 
-    fn is_wanted(&self, path: &[u8]) -> bool {
+    fn is_wanted(&self, entry: &Entry) -> bool {
         let inside = self.target.inside.as_ref().is_none_or(|inside| {
-            path.strip_prefix(&inside[..]).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
+            entry
+                .path
+                .strip_prefix(&inside[..])
+                .is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
         });
-        inside && !self.excluded.matches(path)
+        inside && !self.excluded.leaves_out(entry)
     }
 
     fn file(&mut self, entry: &Entry, path: PathBuf, wanted: bool) -> Option<Item> {
@@ -128,6 +144,7 @@ impl<'a> Contents<'a> {
             geometry: Geometry::new(size, self.segment),
             slot,
             mtime: Some(FileTime { secs: entry.mtime_s, nanos: entry.mtime_ns }),
+            mode: Some(entry.mode),
         })
     }
 

@@ -4,6 +4,7 @@
 //! wanted, once against what an earlier run left, once to fetch, then for the links, and backwards for
 //! the attributes of directories. Memory is what is under way.
 
+mod copies;
 mod merge;
 mod tree;
 mod updates;
@@ -30,12 +31,15 @@ use crate::held::Holdings;
 use crate::listed::{Entries, Listed, ListedError, ListedFiles};
 use crate::path::os_path;
 use crate::save::SaveOptions;
+use copies::Copies;
 use merge::Merge;
 use tree::Tree;
 use updates::Updates;
 
 /// Files that are named to the caller before they are fetched.
 const MAX_NAMED: usize = 1_000;
+/// Fetches of one directory that may be at its listing at once.
+const MAX_LISTINGS: u32 = 16;
 
 /// A directory that is being fetched.
 pub(super) struct DirectorySink {
@@ -74,8 +78,17 @@ impl DirectorySink {
 
     fn open_listing(&mut self, cx: &mut Context<'_>) -> Result<(), SaveError> {
         let (root, geometry) = (self.manifest.root, self.manifest.geometry());
-        let path = self.store.partial_path(&root, Part::Listing);
-        let resuming = Partial::open(&self.store, root, geometry, &path)?;
+        // Another fetch of the same directory, to another place, may be at its listing.
+        let mut path = self.store.partial_path(&root, Part::Listing);
+        let mut resuming = Partial::open(&self.store, root, geometry, &path);
+        for n in 1..MAX_LISTINGS {
+            if !matches!(resuming, Err(StoreError::Busy { .. })) {
+                break;
+            }
+            path.set_file_name(format!("{root}-{n:x}.listing"));
+            resuming = Partial::open(&self.store, root, geometry, &path);
+        }
+        let resuming = resuming?;
         self.listing = Some(resume(resuming, ObjectId::Root, root, geometry, cx)?.0);
         Ok(())
     }
@@ -107,7 +120,7 @@ impl DirectorySink {
         let mut contents = Vec::new();
         for found in listed.entries() {
             let Listed { entry, .. } = found?;
-            if self.exclude.matches(&entry.path) {
+            if self.exclude.leaves_out(&entry) {
                 continue;
             }
             check_name_here(&entry.path)?;
@@ -119,7 +132,7 @@ impl DirectorySink {
                         contents.push(ListedSize { path: os_path(&entry.path), size: *size });
                     }
                 }
-                EntryKind::HardLink { target } if self.exclude.matches(target) => {
+                EntryKind::HardLink { target } if self.exclude.matches(target, false) => {
                     let (path, target) = (os_path(&entry.path), os_path(target));
                     let why = SkipReason::TargetExcluded(target);
                     (cx.on_event)(LibraryEvent::Skipped { path, why });
@@ -140,8 +153,26 @@ impl DirectorySink {
         let merge = self.merge(&staging, &listed, cx)?;
         let (exclude, segment) = (self.exclude.clone(), self.manifest.segment);
         let updates = Updates::new(&self.manifest, &self.like, &self.store);
-        self.tree = Some(Tree::new(staging, listed, exclude, merge, segment, updates));
+        let copies = self.copies(&listed, merge.as_ref(), cx)?;
+        let mut tree = Tree::new(staging, listed, exclude, merge, segment, updates);
+        tree.use_copies(copies);
+        self.tree = Some(tree);
         Ok(())
+    }
+
+    /// Files that are missing and lie elsewhere in the directory that is there, or in old copies of it,
+    /// under whatever name.
+    fn copies(
+        &self,
+        listed: &ListedFiles,
+        merge: Option<&Merge>,
+        cx: &mut Context<'_>,
+    ) -> Result<Copies, SaveError> {
+        let there = merge.is_some().then(|| self.to.path.clone());
+        let places: Vec<PathBuf> = there.into_iter().chain(self.like.iter().cloned()).collect();
+        let stays = |number| merge.is_some_and(|merge| merge.keeps(number));
+        let missing = |l: &Listed| !stays(l.number) && !self.exclude.leaves_out(&l.entry);
+        Copies::find(self.store.medium(), &places, listed, &missing, cx.on_event)
     }
 
     /// What is there already, where a directory is and may be changed.
@@ -191,7 +222,7 @@ impl WantedKinds<'_> {
         {
             Some(found) => {
                 let Listed { entry, .. } = found?;
-                let wanted = !self.exclude.matches(&entry.path);
+                let wanted = !self.exclude.leaves_out(&entry);
                 Ok(kind(&entry).filter(|_| wanted))
             }
             None => Ok(None),

@@ -33,7 +33,7 @@ use xylem_library::follow::{Author, FollowOptions, Grower};
 use xylem_library::mail::MailStore;
 use xylem_library::publications::Content;
 use xylem_library::publish::{onward, publish, signed_at};
-use xylem_library::{Blame, Error, Failure, LibraryEvent, Stop, canonical, disk};
+use xylem_library::{Blame, Error, Failure, LibraryEvent, Selection, Stop, canonical, disk};
 use xylem_library::{keys, record};
 
 /// Why [`share`] ends early.
@@ -84,8 +84,8 @@ pub struct ShareOptions {
     pub name: Option<Name>,
     /// A 32-byte Ed25519 secret key file; default: the store's own identity, made on first use.
     pub key_file: Option<PathBuf>,
-    /// Share nothing if a name in it cannot be kept on every system, instead of telling it.
-    pub portable: bool,
+    /// What of directories is shared.
+    pub selection: Selection,
     /// Where the encrypted link listens, over UDP or in carriers; empty: UDP on all interfaces, the
     /// usual port or a free one.
     pub listen: Vec<Peer>,
@@ -179,7 +179,7 @@ fn open(
     match &options.follow {
         None => {
             let own = options.name.is_some() || options.key_file.is_some();
-            let how = (options.portable, own);
+            let how = (&options.selection, own);
             still(&store, path, how, &name, publisher, stop, on_event)
         }
         Some(follow) => {
@@ -277,7 +277,7 @@ impl At {
 fn still(
     store: &Store,
     path: &Path,
-    (portable, own): (bool, bool),
+    (selection, own): (&Selection, bool),
     name: &dyn Fn(&[u8]) -> Name,
     key: &PublisherKey,
     stop: &Stop,
@@ -286,7 +286,7 @@ fn still(
     let (path, now) = (canonical(path)?, wall_clock());
     let fetched = signed_at(store, &path).filter(|_| !own);
     let mut events = from_library(on_event);
-    let (published, prefix) = publish(store, &path, name, portable, now, stop, &mut events)?;
+    let (published, prefix) = publish(store, &path, name, selection, now, stop, &mut events)?;
     match fetched {
         Some(signed) if signed.manifest.root == published.manifest.root => {
             if let Some(onward) = onward(store, &path, signed, stop, &mut events)? {

@@ -62,7 +62,8 @@ impl ServiceHandle {
         stop: &Stop,
         on_event: &mut dyn FnMut(Event),
     ) -> Result<(PublicationId, Event), ShareError> {
-        let options = ShareOptions { name, portable, ..self.options.clone() };
+        let mut options = ShareOptions { name, ..self.options.clone() };
+        options.selection.portable = portable;
         let publisher: PublisherKey = publisher_of(&options)?;
         let content = open(&options, path, &publisher, stop, on_event)?;
         let (answer, answered) = mpsc::channel();

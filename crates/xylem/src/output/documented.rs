@@ -90,6 +90,7 @@ fn events() -> Vec<Event> {
             last: false,
         }),
         LibraryEvent::Contents { files: vec![ListedSize { path: path(), size: 1 }], more: 0 },
+        LibraryEvent::LeftOut { excluded: 1, unreadable: 2 },
         LibraryEvent::Removing { files: 1, paths: vec![path()] },
         LibraryEvent::Resumed { bytes: 1 },
         LibraryEvent::Flaw(FlawFound {
@@ -172,7 +173,7 @@ fn every_event_is_one_documented_line() {
     assert_eq!(
         found,
         "shared reachable listening registered peer_connected unanswered shaped peer_gone peer_misbehaved found progress \
-         offering done fetched hashing trouble skipped checkpoint contents removing resumed flaw mended mail mail \
+         offering done fetched hashing trouble skipped checkpoint contents left_out removing resumed flaw mended mail mail \
          mail_queued mail_delivered mail_waiting mail_fetched"
     );
 }

@@ -351,6 +351,15 @@ impl Out {
                 self.note(&format!("Fetching {}: {what}, {}", clean(&name), bytes(size)));
                 self.detail(&format!("root {root}"));
             }
+            Event::Library(LibraryEvent::LeftOut { excluded, unreadable }) => {
+                if excluded > 0 {
+                    self.note(&format!("Left out {excluded} by --exclude"));
+                }
+                if unreadable > 0 {
+                    let what = "could not be read and are left out; --strict makes that an error";
+                    self.warn(&format!("{unreadable} {what}"));
+                }
+            }
             Event::Library(LibraryEvent::Removing { files, paths }) => {
                 let what = "that the publication does not have, when it is complete";
                 self.note(&format!("Removes {} {what}", count(files, "file")));

@@ -198,7 +198,7 @@ mod running {
             paths: Vec::new(),
             name: None,
             key_file: None,
-            portable: false,
+            selection: xylem_library::Selection::default(),
             listen: args.links()?,
             announce: args.announce.clone(),
             certificate: None,

@@ -80,7 +80,8 @@ impl Share {
         Self::run(command, path, &[])
     }
 
-    fn run(mut command: Command, path: &Path, more: &[&str]) -> Self {
+    /// As [`Share::with`], by this command.
+    pub(crate) fn run(mut command: Command, path: &Path, more: &[&str]) -> Self {
         command.args(["--json", "share", "--listen", "127.0.0.1:0"]).args(more).arg(path);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().expect("the program starts");

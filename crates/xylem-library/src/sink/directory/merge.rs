@@ -19,13 +19,12 @@ use xylem_tree::{NODE_LEN, SegmentSize};
 use super::tree::entry_attributes;
 use crate::event::LibraryEvent;
 use crate::exclude::Exclusion;
-use crate::hashing::{self, HashError, Job, Takes, packed_slots};
+use crate::hashing::{self, Job, packed_slots};
 use crate::listed::{Entries, Listed, ListedFiles};
 use crate::ours;
 use crate::path::{canonical, os_path};
 use crate::sink::context::Context;
 use crate::sink::error::SaveError;
-use crate::stop::Stop;
 
 /// Files that are hashed together.
 const BATCH: usize = 4_096;
@@ -129,7 +128,7 @@ impl Merge {
         for found in listed.entries() {
             let found = found?;
             let Listed { entry, number, slot } = &found;
-            if self.exclude.matches(&entry.path) {
+            if self.exclude.leaves_out(&entry) {
                 continue;
             }
             let Some(meta) = self.target.look(&entry.path)? else { continue };
@@ -181,18 +180,8 @@ impl Merge {
             wanted.push((number, root, mark, (job.slot, job.state.size)));
             jobs.push(job);
         }
-        let (medium, stop) = (&**self.store.medium(), Stop::new());
-        let takes = Takes { outboards: nodes, ..Takes::default() };
-        let mut hash = |jobs: &[Job]| hashing::hash_all(medium, jobs, takes, &stop, cx.on_event);
-        let roots: Vec<Option<Hash>> = match hash(&jobs) {
-            Ok(roots) => roots.into_iter().map(Some).collect(),
-            // One that can't be read, or changes, does not stay; the others may.
-            Err(HashError::Store(_)) => jobs
-                .chunks(1)
-                .map(|job| hash(job).ok().and_then(|roots| roots.first().copied()))
-                .collect(),
-            Err(e) => return Err(e.into()),
-        };
+        let medium = &**self.store.medium();
+        let roots = hashing::hash_each(medium, &jobs, nodes, cx.on_event)?;
         for ((number, root, mark, (slot, size)), is) in wanted.into_iter().zip(roots) {
             let kept = usize::try_from(number).ok().and_then(|number| self.kept.get_mut(number));
             if let (Some(kept), true) = (kept, is == Some(root)) {
@@ -220,7 +209,7 @@ impl Merge {
             let below = |dir: &Vec<u8>| {
                 entry.path.strip_prefix(&**dir).is_some_and(|rest| rest.first() == Some(&b'/'))
             };
-            if !stays && !self.exclude.matches(&entry.path) && elsewhere.iter().any(below) {
+            if !stays && !self.exclude.leaves_out(&entry) && elsewhere.iter().any(below) {
                 return Err(SaveError::Elsewhere(self.target.place(&entry.path)));
             }
         }
@@ -231,9 +220,11 @@ impl Merge {
         let mut entries = listed.entries().peekable();
         let mut has = |path: &[u8]| wanted(&mut entries, path);
         let (exclude, medium) = (&self.exclude, &**self.store.medium());
-        let mut spares = |path: &[u8], place: &Path, _: FileKind| {
+        let mut spares = |path: &[u8], place: &Path, kind: FileKind| {
             let name = path.rsplit(|b| *b == b'/').next().unwrap_or(path);
-            Ok(exclude.matches(path) || listing::is_reserved(name) || ours::is_ours(medium, place)?)
+            Ok(exclude.matches(path, kind == FileKind::Directory)
+                || listing::is_reserved(name)
+                || ours::is_ours(medium, place)?)
         };
         let removed = &mut self.removed;
         let mut listing = Listing { has: &mut has, spares: &mut spares };
@@ -262,7 +253,7 @@ impl Merge {
         for found in listed.entries() {
             let Listed { entry, number, .. } = found?;
             match entry.kind {
-                _ if self.exclude.matches(&entry.path) => {}
+                _ if self.exclude.leaves_out(&entry) => {}
                 EntryKind::Directory => self.target.directory(&entry.path)?,
                 EntryKind::File { .. } if self.keeps(number) => {
                     self.target.set_attributes(&entry.path, &entry_attributes(&entry), unset)?;
@@ -275,7 +266,7 @@ impl Merge {
         // Children before parents, or making a child would change its parent's time again.
         for found in listed.entries_reversed() {
             let Listed { entry, .. } = found?;
-            if entry.kind == EntryKind::Directory && !self.exclude.matches(&entry.path) {
+            if entry.kind == EntryKind::Directory && !self.exclude.leaves_out(&entry) {
                 self.target.finish_directory(&entry.path, &entry_attributes(&entry), unset)?;
             }
         }
@@ -310,7 +301,7 @@ impl Merge {
         for symbolic in [false, true] {
             for found in listed.entries() {
                 let Listed { entry, .. } = found?;
-                if self.exclude.matches(&entry.path) {
+                if self.exclude.leaves_out(&entry) {
                     continue;
                 }
                 match &entry.kind {
@@ -318,7 +309,7 @@ impl Merge {
                         staging.move_symlink(&mut self.target, &entry.path, target)?;
                     }
                     EntryKind::HardLink { target }
-                        if !symbolic && !self.exclude.matches(target) =>
+                        if !symbolic && !self.exclude.matches(target, false) =>
                     {
                         let Some(file) = listed.find(target)?.map(|found| found.entry.clone())
                         else {

@@ -13,6 +13,7 @@ use xylem_store::{
 };
 use xylem_tree::{Geometry, Segment, SegmentIndex, SegmentSize, Verified, Verifier};
 
+use super::copies::Copies;
 use super::merge::{Merge, copied};
 use super::updates::{Reused, Updates, Waiting, same};
 use crate::event::LibraryEvent;
@@ -35,6 +36,8 @@ pub(super) struct Tree {
     exclude: Exclusion,
     /// A directory that is there, into which it goes.
     merge: Option<Merge>,
+    /// Whole files that lie elsewhere on this machine.
+    copies: Copies,
     /// Entries that were not handed to the transfer yet; `None` after the last.
     next: Option<Entries>,
     segment_size: SegmentSize,
@@ -95,6 +98,7 @@ impl Tree {
         Self {
             staging,
             merge,
+            copies: Copies::default(),
             warnings: Vec::new(),
             next: Some(listed.entries()),
             listed,
@@ -106,6 +110,11 @@ impl Tree {
             complete: false,
             unset: 0,
         }
+    }
+
+    /// Takes files that lie elsewhere on this machine from there.
+    pub(super) fn use_copies(&mut self, copies: Copies) {
+        self.copies = copies;
     }
 
     /// Whether every file is there, links are made and attributes set.
@@ -254,7 +263,7 @@ impl Tree {
         let lists = batch.iter().map(|listed| updates.place_of(&listed.entry, size));
         let mut lists: HashMap<u64, _> =
             batch.iter().map(|l| l.number).zip(lists).filter_map(|(n, l)| Some((n, l?))).collect();
-        batch.retain(|listed| !self.exclude.matches(&listed.entry.path));
+        batch.retain(|listed| !self.exclude.leaves_out(&listed.entry));
         let intact = self.intact(&batch)?;
         for (listed, intact) in batch.into_iter().zip(intact) {
             match listed.entry.kind {
@@ -328,6 +337,13 @@ impl Tree {
             is_whole(number, cx);
             return Ok(());
         }
+        if let Some(source) = self.copies.get(&root) {
+            let copy = SmallFile { path: &entry.path, size, root };
+            if self.staging.copy_of(&copy, &source, &entry_attributes(entry)).is_ok() {
+                cx.tally.reused += size;
+                return Ok(());
+            }
+        }
         let there = self.merge.as_ref().map(|merge| merge.place(&entry.path));
         let copies = self.updates.copies(entry, there);
         let under_way = if let Some(file) = small(entry) {
@@ -399,7 +415,7 @@ impl Tree {
             self.complete = true;
             return Ok(());
         }
-        let wanted = |exclude: &Exclusion, path: &[u8]| !exclude.matches(path);
+        let wanted = |exclude: &Exclusion, path: &[u8]| !exclude.matches(path, false);
         for symbolic in [false, true] {
             for found in self.listed.entries() {
                 let Listed { entry, .. } = found?;
@@ -423,7 +439,7 @@ impl Tree {
         // Children before parents, or making a child would change its parent's time again.
         for found in self.listed.entries_reversed() {
             let Listed { entry, .. } = found?;
-            if entry.kind == EntryKind::Directory && !self.exclude.matches(&entry.path) {
+            if entry.kind == EntryKind::Directory && !self.exclude.leaves_out(&entry) {
                 self.staging.finish_directory(&entry.path, &entry_attributes(&entry))?;
             }
         }

@@ -1,0 +1,114 @@
+//! [`Copies`]: whole files that lie elsewhere on this machine, found by their content: below old copies
+//! of the directory, whatever they are called there, and in the directory itself.
+//!
+//! Only files of a size that is wanted are hashed. What is taken is hashed again as it is copied, so
+//! that nothing is believed of what was found.
+
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use xylem_hash::Hash;
+use xylem_object::listing::EntryKind;
+use xylem_store::{FileRef, Medium, OpenHow};
+use xylem_tree::SegmentSize;
+
+use crate::event::LibraryEvent;
+use crate::hashing::{self, Job};
+use crate::listed::{Listed, ListedFiles};
+use crate::path::canonical;
+use crate::sink::error::SaveError;
+use crate::walk::{Found, FoundKind, Rules, Walk};
+
+/// Files that are hashed together.
+const BATCH: usize = 4_096;
+
+/// See the module's text.
+#[derive(Default)]
+pub(super) struct Copies {
+    medium: Option<Arc<dyn Medium>>,
+    found: HashMap<Hash, PathBuf>,
+}
+
+impl Copies {
+    /// Looks below `places`, which are directories, for the files of `listed` that are `missing`.
+    ///
+    /// # Errors
+    /// Those of the listing. What can't be read is no copy.
+    pub(super) fn find(
+        medium: &Arc<dyn Medium>,
+        places: &[PathBuf],
+        listed: &ListedFiles,
+        missing: &dyn Fn(&Listed) -> bool,
+        on_event: &mut dyn FnMut(LibraryEvent),
+    ) -> Result<Self, SaveError> {
+        let (mut sizes, mut roots) = (HashSet::new(), HashSet::new());
+        for found in listed.entries() {
+            let found = found?;
+            if let EntryKind::File { size, root } = found.entry.kind
+                && size > 0
+                && missing(&found)
+            {
+                sizes.insert(size);
+                roots.insert(root);
+            }
+        }
+        let mut copies = Self { medium: Some(medium.clone()), ..Self::default() };
+        for place in places.iter().filter(|_| !roots.is_empty()) {
+            copies.look(&**medium, place, &sizes, &roots, on_event);
+        }
+        Ok(copies)
+    }
+
+    /// A place where nothing can be found is as good as an empty one.
+    fn look(
+        &mut self,
+        medium: &dyn Medium,
+        place: &Path,
+        sizes: &HashSet<u64>,
+        roots: &HashSet<Hash>,
+        on_event: &mut dyn FnMut(LibraryEvent),
+    ) {
+        let place = canonical(place).unwrap_or_else(|_| place.to_path_buf());
+        let rules = Rules { strict: false, ..Rules::all() };
+        let Ok(mut walk) = Walk::new(medium, &place, rules, &mut |_| {}) else { return };
+        let mut jobs = Vec::new();
+        loop {
+            let found = walk.next(&mut |_| {}).ok().flatten();
+            let ended = found.is_none();
+            if let Some(Found { path, kind: FoundKind::File(state), .. }) = found
+                && sizes.contains(&state.size)
+            {
+                let (path, segment) = (walk.place(&path), SegmentSize::DEFAULT);
+                jobs.push(Job { path, state, slot: None, segment, sums: None });
+            }
+            if jobs.len() == BATCH || ended {
+                self.hash(medium, &std::mem::take(&mut jobs), roots, on_event);
+            }
+            if ended {
+                return;
+            }
+        }
+    }
+
+    fn hash(
+        &mut self,
+        medium: &dyn Medium,
+        jobs: &[Job],
+        roots: &HashSet<Hash>,
+        on_event: &mut dyn FnMut(LibraryEvent),
+    ) {
+        let found = hashing::hash_each(medium, jobs, None, on_event).unwrap_or_default();
+        for (job, root) in jobs.iter().zip(found) {
+            if let Some(root) = root.filter(|root| roots.contains(root)) {
+                self.found.entry(root).or_insert_with(|| job.path.clone());
+            }
+        }
+    }
+
+    /// A file with this content, to be copied.
+    pub(super) fn get(&self, root: &Hash) -> Option<FileRef> {
+        let (medium, path) = (self.medium.as_deref()?, self.found.get(root)?);
+        FileRef::open(medium, path, OpenHow::ReadNoFollow).ok()
+    }
+}
