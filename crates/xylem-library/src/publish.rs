@@ -115,6 +115,11 @@ fn left_out_before(known: Option<&Record>) -> Vec<String> {
     shared.map(|record| record.note.excluded.clone()).unwrap_or_default()
 }
 
+/// Whether something was fetched and never shared from here: only what was shared has a version.
+fn was_fetched(known: Option<&Record>) -> bool {
+    known.is_some_and(|record| record.note.version.is_none())
+}
+
 /// The rules under which something was last shared from here.
 fn rules_before(known: Option<&Record>) -> Result<Rules, PublishError> {
     Ok(Rules::new(&Selection::default(), &left_out_before(known))?)
@@ -145,7 +150,7 @@ fn publish_file(
         // without one, as it lies there.
         (Some(root), outboard)
             if (small || outboard.is_some())
-                && (list_len == 0 || sums.is_some() || record.is_some_and(|r| r.fetched)) =>
+                && (list_len == 0 || sums.is_some() || was_fetched(record)) =>
         {
             (root, outboard, sums)
         }
