@@ -43,6 +43,7 @@ pub mod served;
 mod update;
 
 pub mod held;
+pub mod peers;
 pub mod sink;
 
 pub mod follow;

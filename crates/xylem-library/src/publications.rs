@@ -7,6 +7,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use xylem_hash::Hash;
+use xylem_object::find::{self, FindId, VOUCH_LEN};
 use xylem_object::{Answer, Manifest, Publication, PublisherId};
 use xylem_packet::{Interest, Name, NameRef};
 use xylem_store::StoreError;
@@ -102,6 +104,10 @@ pub struct Publications {
     lengths: Vec<(usize, usize)>,
     /// How many are files that grow.
     growing: usize,
+    /// What the publisher whose machine this is says of our link key, for who asks for what is not here.
+    vouch: Option<[u8; VOUCH_LEN]>,
+    /// Answers to who knows a root and no name.
+    finds: HashMap<FindId, (PublicationId, Vec<u8>)>,
     /// What was asked for last: what is asked for next is most likely of the same.
     last: Option<PublicationId>,
     next: u64,
@@ -132,9 +138,39 @@ impl Publications {
         id
     }
 
+    /// Serves nothing yet. Who asks for what is not here is shown that it is the publisher's machine all
+    /// the same, of which it may ask what there is instead.
+    pub fn of_publisher(vouch: [u8; VOUCH_LEN]) -> Self {
+        Self { vouch: Some(vouch), ..Self::default() }
+    }
+
+    /// Whether who asks for this root over a link to `link_key` is answered, with whatever name it has.
+    pub fn finds(&self, root: &Hash, link_key: &[u8; 32]) -> bool {
+        self.finds.contains_key(&FindId::new(root, link_key))
+    }
+
+    /// Also answers who asks for it by its root over a link to `link_key`, for which its publisher
+    /// may `vouch`. Not of files that grow: what they were has no root of its own any more.
+    pub fn add_find(
+        &mut self,
+        id: PublicationId,
+        link_key: &[u8; 32],
+        vouch: Option<[u8; VOUCH_LEN]>,
+    ) {
+        let content = self.all.get(&id);
+        let Some(content) = content.filter(|c| !matches!(c, Content::Growing(_))) else { return };
+        let publication = content.publication();
+        let asked = FindId::new(&publication.manifest().root, link_key);
+        let manifest = publication.manifest_packet();
+        if let Ok(packet) = asked.packet(&find::Answer { vouch, manifest }) {
+            self.finds.entry(asked).or_insert((id, packet));
+        }
+    }
+
     /// Serves one no more; returns what it was.
     pub fn remove(&mut self, id: PublicationId) -> Option<Content> {
         let content = self.all.remove(&id)?;
+        self.finds.retain(|_, (of, _)| *of != id);
         self.growing -= usize::from(matches!(content, Content::Growing(_)));
         self.last = self.last.filter(|last| *last != id);
         let object = content.object();
@@ -188,6 +224,16 @@ impl Publications {
             && content.publication().prefix().is_prefix_of(name)
         {
             return (Some(id), content.answer(now, interest, out));
+        }
+        if let Some(asked) = FindId::parse(name) {
+            if let Some((id, packet)) = self.finds.get(&asked) {
+                out.extend_from_slice(packet);
+                return (Some(*id), Ok(Answer::Data));
+            }
+            let absent = find::Answer { vouch: self.vouch, manifest: &[] };
+            let packet = self.vouch.and_then(|_| asked.packet(&absent).ok());
+            out.extend_from_slice(packet.as_deref().unwrap_or_default());
+            return (None, Ok(if packet.is_some() { Answer::Data } else { Answer::NotOurs }));
         }
         let mut without_answer = None;
         for at in 0..self.lengths.len() {

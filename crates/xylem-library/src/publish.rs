@@ -115,6 +115,11 @@ fn left_out_before(known: Option<&Record>) -> Vec<String> {
     shared.map(|record| record.note.excluded.clone()).unwrap_or_default()
 }
 
+/// Whether something was fetched and never shared from here: only what was shared has a version.
+fn was_fetched(known: Option<&Record>) -> bool {
+    known.is_some_and(|record| record.note.version.is_none())
+}
+
 /// The rules under which something was last shared from here.
 fn rules_before(known: Option<&Record>) -> Result<Rules, PublishError> {
     Ok(Rules::new(&Selection::default(), &left_out_before(known))?)
@@ -141,9 +146,11 @@ fn publish_file(
     let size = (list_len, segment);
     let sums = known.filter(|_| list_len > 0).and_then(|r| KeptSums::open(store, &r, size));
     let (root, outboard, sums) = match (known, outboard) {
-        // One that was shared before there were lists is hashed once more.
+        // One that was shared before there were lists is hashed once more; what was fetched is served on
+        // without one, as it lies there.
         (Some(root), outboard)
-            if (small || outboard.is_some()) && (list_len == 0 || sums.is_some()) =>
+            if (small || outboard.is_some())
+                && (list_len == 0 || sums.is_some() || was_fetched(record)) =>
         {
             (root, outboard, sums)
         }

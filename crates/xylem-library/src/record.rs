@@ -107,6 +107,12 @@ impl Record {
     }
 }
 
+/// How long a file with this root is, where the store knows of one that was shared or fetched.
+pub(crate) fn known_size(store: &Store, root: &Hash) -> Option<u64> {
+    let mut known = store.known().ok()?.filter_map(Result::ok);
+    known.find(|known| known.root == *root && !known.directory).map(|known| known.state.size)
+}
+
 /// Writes down that `key` is shared as what `manifest` says, under `version`, without what matches
 /// `excluded`.
 ///

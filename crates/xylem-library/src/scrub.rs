@@ -17,6 +17,7 @@ mod item;
 mod pace;
 
 mod mend;
+mod restore;
 mod tree;
 
 mod report;
@@ -31,13 +32,15 @@ use crate::error::Error;
 use crate::event::{Flaw, LibraryEvent};
 use crate::hashing::packed_slots;
 use crate::path::os_bytes;
+use crate::record::known_size;
 use crate::remote::Remote;
 use crate::rescan::{Readers, on_cores};
 use crate::stop::Stop;
 use contents::Contents;
-use item::{Item, Verdict, judge};
+use item::{Flawed, Item, Verdict, judge};
 use mend::Mender;
 use pace::Pace;
+use restore::{Begun, Touched};
 use targets::{Target, targets};
 use tree::Tree;
 
@@ -101,13 +104,14 @@ impl Scrub<'_> {
             self.directory(target, &mut mender, on_event)?;
         } else {
             let mut tree = Tree::open(&store, target.root, Part::Outboard)?;
-            let size = match target.size {
+            let size = match target.size.or_else(|| known_size(&store, &target.root)) {
                 Some(size) => Some(size),
                 None => mender.published_size()?,
             };
             let there = || self.store.medium().metadata(&target.path).map_or(0, |meta| meta.size);
             let item = whole(target, size.unwrap_or_else(there), &tree);
-            self.batch(&[item], &mut tree, &mut mender, on_event)?;
+            let restores = self.restores(target);
+            self.batch(&[item], &mut tree, &mut mender, restores, on_event)?;
             tree.finish()?;
         }
         if let Some(why) = mender.not_brought() {
@@ -135,17 +139,18 @@ impl Scrub<'_> {
         let geometry = geometry(&tree, size);
         let slot = (geometry.segments() > 1).then_some(0);
         let (id, root) = (ObjectId::Root, target.root);
-        let listing = Item { id, path, key, root, geometry, slot, mtime: None };
+        let listing = Item { id, path, key, root, geometry, slot, mtime: None, mode: None };
         let counted = self.summary.files;
-        let left = self.batch(&[listing], &mut tree, mender, on_event)?;
+        let left = self.batch(&[listing], &mut tree, mender, None, on_event)?;
         self.summary.files = counted;
         tree.finish()?;
-        if left > 0 {
+        if left.0 > 0 {
             return self.lost_listing(target, on_event);
         }
         let mut tree = Tree::open(&self.store, target.root, Part::FileOutboards)?;
         let mut contents = Contents::open(&store, target, geometry.segment_size())?;
-        let before = self.summary.files;
+        let (before, mut restores) = (self.summary.files, self.restores(target));
+        let missing = self.summary.missing;
         loop {
             let (items, apart) = contents.next(BATCH)?;
             for (path, flaw, what) in apart {
@@ -154,7 +159,12 @@ impl Scrub<'_> {
             if items.is_empty() {
                 break;
             }
-            self.batch(&items, &mut tree, mender, on_event)?;
+            let restored = self.batch(&items, &mut tree, mender, restores.take(), on_event)?;
+            restores = restored.1;
+        }
+        if let Some((_, mut touched)) = restores.filter(|_| self.summary.missing > missing) {
+            let again = || Contents::open(&store, target, geometry.segment_size());
+            self.restore_rest(target, &again, &mut touched, on_event)?;
         }
         if target.inside.is_some() && self.summary.files == before {
             return Err(ScrubError::AddedLater(target.shown()));
@@ -173,26 +183,53 @@ impl Scrub<'_> {
         Ok(())
     }
 
-    /// Checks some files and mends them if that is wanted. Returns how many bytes are still wrong.
-    fn batch(
+    /// Whether what is missing of a target is to be made again. What somebody has removed as a whole
+    /// is so only by its name.
+    fn restores<'t>(&self, target: &'t Target) -> Option<(&'t Target, Touched)> {
+        let named = !self.options.paths.is_empty();
+        let wanted = self.options.repair && (named || target.path.symlink_metadata().is_ok());
+        wanted.then(|| (target, Touched::default()))
+    }
+
+    /// Checks some files and mends them if that is wanted; with a target to restore, those that are
+    /// missing, too, and gives that back. Returns how many bytes are still wrong.
+    fn batch<'t>(
         &mut self,
         items: &[Item],
         tree: &mut Tree,
         mender: &mut Mender<'_>,
+        mut restores: Option<(&'t Target, Touched)>,
         on_event: &mut dyn FnMut(LibraryEvent),
-    ) -> Result<u64, ScrubError> {
+    ) -> Result<(u64, Option<(&'t Target, Touched)>), ScrubError> {
         let verdicts = {
             let (store, pace, outboard) = (&self.store, &self.pace, tree.outboard());
             let all = || judge_all(store, items, outboard, pace);
             pace.beside(all, on_event)?
         };
         let Some(verdicts) = verdicts else { return Err(self.interrupted()) };
-        let mut flawed = Vec::new();
+        let (mut flawed, mut begun) = (Vec::new(), (Vec::new(), Vec::new()));
         for (item, verdict) in items.iter().zip(verdicts) {
             self.summary.files += 1;
             let (flaw, what) = match verdict {
                 Verdict::Right => continue,
-                Verdict::Missing => (Flaw::Missing, "is missing".to_owned()),
+                Verdict::Missing => match &mut restores {
+                    Some((target, touched)) => {
+                        self.report(&item.path, Flaw::Missing, 0..0, "is missing", on_event);
+                        match Begun::new(&self.store, target, item, tree.outboard(), touched) {
+                            Ok((one, None)) => {
+                                self.install(one, target, on_event);
+                                continue;
+                            }
+                            Ok((one, Some(part))) => {
+                                begun.0.push(one);
+                                begun.1.push(part);
+                                continue;
+                            }
+                            Err(e) => (Flaw::Failed, Error::from(&e).message),
+                        }
+                    }
+                    None => (Flaw::Missing, self.missing().to_owned()),
+                },
                 Verdict::Changed(what) => (Flaw::Changed, what),
                 Verdict::Failed(e) => (Flaw::Failed, Error::from(&e).message),
                 Verdict::Flawed(one) => {
@@ -202,8 +239,11 @@ impl Scrub<'_> {
             };
             self.report(&item.path, flaw, 0..0, &what, on_event);
         }
+        if let Some((target, _)) = &restores {
+            self.restore(begun, target, tree, mender, on_event)?;
+        }
         if flawed.is_empty() {
-            return Ok(0);
+            return Ok((0, restores));
         }
         let before: Vec<_> = flawed.iter().map(|one| self.report_flawed(one, on_event)).collect();
         let bytes = |places: &[(Range<u64>, Flaw)]| {
@@ -211,7 +251,7 @@ impl Scrub<'_> {
         };
         if !self.options.repair {
             self.summary.unfinished += flawed.iter().filter(|one| one.unfinished).count() as u64;
-            return Ok(before.iter().map(|(places, _)| bytes(places)).sum());
+            return Ok((before.iter().map(|(places, _)| bytes(places)).sum(), restores));
         }
         mender.mend(&mut flawed, tree, &mut self.summary, on_event)?;
         let mut left = 0;
@@ -220,7 +260,42 @@ impl Scrub<'_> {
             left += bytes(&still);
             self.report_mended(one, places, &still, *nodes, on_event);
         }
-        Ok(left)
+        Ok((left, restores))
+    }
+
+    fn missing(&self) -> &'static str {
+        match self.options.repair {
+            true => "is missing as a whole; name it to fetch it again",
+            false => "is missing",
+        }
+    }
+
+    /// Fetches files that are missing.
+    fn restore(
+        &mut self,
+        (begun, mut parts): (Vec<Begun>, Vec<Flawed>),
+        target: &Target,
+        tree: &mut Tree,
+        mender: &mut Mender<'_>,
+        on_event: &mut dyn FnMut(LibraryEvent),
+    ) -> Result<(), ScrubError> {
+        mender.mend(&mut parts, tree, &mut self.summary, on_event)?;
+        for (one, part) in begun.into_iter().zip(&parts) {
+            if part.places().is_empty() {
+                self.install(one, target, on_event);
+            }
+        }
+        Ok(())
+    }
+
+    fn install(&mut self, begun: Begun, target: &Target, on_event: &mut dyn FnMut(LibraryEvent)) {
+        match begun.install(&self.store, target) {
+            Ok(bytes) => self.report_restored(begun.path(), bytes, on_event),
+            Err(e) => {
+                let what = Error::from(&e).message;
+                self.report(begun.path(), Flaw::Failed, 0..0, &what, on_event);
+            }
+        }
     }
 
     fn interrupted(&self) -> ScrubError {
@@ -265,6 +340,7 @@ fn whole(target: &Target, size: u64, tree: &Tree) -> Item {
         geometry,
         slot: (geometry.segments() > 1).then_some(0),
         mtime: target.state.map(|FileState { mtime, .. }| mtime),
+        mode: None,
     }
 }
 

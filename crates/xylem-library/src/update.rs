@@ -33,7 +33,7 @@ use xylem_tree::{
     Verifier,
 };
 
-pub(crate) use list::{LIST_PATIENCE, List};
+pub(crate) use list::{Late, List};
 
 use copying::{Copied, Copier};
 use search::{Found, Old, Place, search};

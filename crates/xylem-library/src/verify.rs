@@ -24,6 +24,7 @@ use crate::json;
 use crate::listed::{Listed, ListedError, ListedFiles};
 use crate::path::{canonical, os_bytes, os_path};
 use crate::publish::{PublishError, root_of};
+use crate::record::known_size;
 use crate::remote::{Keep, Remote, Wanted};
 use crate::rescan::{Readers, Subject, inspect};
 use crate::stop::Stop;
@@ -152,6 +153,28 @@ pub fn verify(
         check.file(&place, &meta, on_event)?;
     }
     Ok(check.summary)
+}
+
+/// Hands each entry of the directory that `ticket` names to `each`, in listing order; `remote` is asked for
+/// the listing if `store` does not have it. It is proven before the first of them.
+///
+/// # Errors
+/// See [`VerifyError`].
+pub fn list(
+    store: &Store,
+    ticket: &Ticket,
+    remote: &mut dyn Remote,
+    stop: &Stop,
+    each: &mut dyn FnMut(&Entry),
+) -> Result<(), VerifyError> {
+    remote.target(std::slice::from_ref(ticket), 0);
+    let summary =
+        VerifySummary { root: ticket.root, bytes: 0, files: 0, damage: Vec::new(), located: true };
+    let listed = Check { ticket, store, remote, unreachable: false, summary, stop }.listing()?;
+    for found in listed.entries() {
+        each(&found?.entry);
+    }
+    Ok(())
 }
 
 struct Check<'a> {
@@ -295,10 +318,8 @@ impl Check<'_> {
         if let Some(size) = self.ticket.size {
             return Ok(size);
         }
-        let root = self.ticket.root;
-        let mut known = self.store.known()?.filter_map(Result::ok);
-        if let Some(known) = known.find(|known| known.root == root && !known.directory) {
-            return Ok(known.state.size);
+        if let Some(size) = known_size(self.store, &self.ticket.root) {
+            return Ok(size);
         }
         Ok(self.connect()?.map_or(is, |published| published.size()))
     }

@@ -11,7 +11,7 @@ use crate::config::Config;
 use crate::cookie::CookieKey;
 use crate::envelope::EnvelopeKey;
 use crate::event::{CloseReason, LinkEvent, LinkId, Transmit};
-use crate::handshake::{DialedBy, Dialing, HalfOpen};
+use crate::handshake::{Dialing, HalfOpen};
 use crate::header::ConnectionId;
 use crate::kdf::Rng;
 use crate::keys::{PeerKey, StaticKey};
@@ -22,11 +22,14 @@ use crate::reset::{Resetter, TokenTable};
 use crate::stats::{EndpointStats, LinkStats};
 
 mod ahead;
+mod envelopes;
 mod flood;
 mod incoming;
 mod streams;
 
 use ahead::Ahead;
+use envelopes::Envelopes;
+pub use envelopes::MAX_KNOCKS;
 use flood::Flood;
 
 /// Packets and other events that may wait for `poll_event`; datagrams beyond it are dropped.
@@ -49,8 +52,7 @@ pub struct Endpoint {
     ahead: Ahead,
     cookies: CookieKey,
     flood: Flood,
-    envelope_key: EnvelopeKey,
-    envelope_open: EnvelopeKey,
+    envelopes: Envelopes,
     links: HashMap<LinkId, Entry>,
     routes: HashMap<ConnectionId, Route>,
     /// First messages that are being, or have lately been, answered: by the dialer's address and
@@ -112,8 +114,7 @@ impl Endpoint {
             tokens: TokenTable::new(&mut rng),
             flood: Flood::new(rng.array()),
             rng,
-            envelope_key: EnvelopeKey::new(Some(key.public())),
-            envelope_open: EnvelopeKey::new(None),
+            envelopes: Envelopes::new(key.public()),
             config,
             key,
             links: HashMap::new(),
@@ -160,6 +161,10 @@ impl Endpoint {
         remote: SocketAddr,
         expected: Option<PeerKey>,
     ) -> LinkId {
+        self.dial(now, (remote, expected, EnvelopeKey::new(expected)))
+    }
+
+    fn dial(&mut self, now: Duration, to: (SocketAddr, Option<PeerKey>, EnvelopeKey)) -> LinkId {
         let id = self.new_id();
         if self.links.len() >= self.config.max_links {
             self.events
@@ -167,7 +172,6 @@ impl Endpoint {
             return id;
         }
         let rng = (Rng::new(&self.rng.array()), self.ahead.take_pair());
-        let to = (remote, expected);
         let dialing = Dialing::new(&self.config, &self.key, rng, now, id, to);
         let cid = dialing.cid;
         self.insert(id, State::Dialing(Box::new(dialing)), Some(cid));
@@ -249,10 +253,7 @@ impl Endpoint {
             let transmit = match &mut entry.state {
                 State::Dialing(dialing) => dialing.poll_transmit(now, buf),
                 State::HalfOpen(half) => {
-                    let envelope = match half.by {
-                        DialedBy::Key => &self.envelope_key,
-                        DialedBy::Address => &self.envelope_open,
-                    };
+                    let envelope = self.envelopes.of(half.by);
                     half.poll_transmit(envelope, buf)
                 }
                 State::Up(link) => {

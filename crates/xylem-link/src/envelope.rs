@@ -24,8 +24,8 @@ pub(crate) const ENVELOPE_HEADER: usize = CID_LEN + TAG_LEN;
 /// No handshake datagram is longer; longer ones are not even looked at.
 pub(crate) const MAX_HANDSHAKE_DATAGRAM: usize = 1_500;
 
-/// The keys that follow from the responder's public key, or from nothing at all where the dialer
-/// does not know it.
+/// The keys that follow from the responder's public key, from a knock, or from nothing at all where the
+/// dialer knows neither.
 pub(crate) struct EnvelopeKey {
     tag: [u8; 32],
     stream: [u8; 32],
@@ -33,11 +33,21 @@ pub(crate) struct EnvelopeKey {
 
 impl EnvelopeKey {
     pub(crate) fn new(responder: Option<PeerKey>) -> Self {
-        let known = [u8::from(responder.is_some())];
-        let key = responder.map_or([0; 32], |k| k.0);
+        match responder {
+            Some(key) => Self::derived(1, &key.0),
+            None => Self::derived(0, &[0; 32]),
+        }
+    }
+
+    /// Of what the dialer knows instead of the key ([`crate::Endpoint::answer_knock`]).
+    pub(crate) fn of_knock(knock: &[u8; 32]) -> Self {
+        Self::derived(2, knock)
+    }
+
+    fn derived(known: u8, of: &[u8; 32]) -> Self {
         Self {
-            tag: derive(label::ENVELOPE_TAG, &[&known, &key]),
-            stream: derive(label::ENVELOPE_STREAM, &[&known, &key]),
+            tag: derive(label::ENVELOPE_TAG, &[&[known], of]),
+            stream: derive(label::ENVELOPE_STREAM, &[&[known], of]),
         }
     }
 

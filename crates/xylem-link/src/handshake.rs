@@ -108,7 +108,7 @@ impl Dialing {
         (mut rng, ephemeral): (Rng, KeyPair),
         now: Duration,
         id: LinkId,
-        to: (SocketAddr, Option<PeerKey>),
+        (remote, expected, envelope): (SocketAddr, Option<PeerKey>, EnvelopeKey),
     ) -> Self {
         let (target, cid) = (ConnectionId(rng.array()), ConnectionId(rng.array()));
         let mut noise = Handshake::initiator(key, ephemeral, &mut rng);
@@ -124,9 +124,9 @@ impl Dialing {
         written.expect("the first message has no key to refuse");
         Self {
             id,
-            remote: to.0,
-            expected: to.1,
-            envelope: EnvelopeKey::new(to.1),
+            remote,
+            expected,
+            envelope,
             open_envelope: config.ask_who_answers.then(|| EnvelopeKey::new(None)),
             noise,
             rng,
@@ -305,6 +305,8 @@ fn directions(
 pub(crate) enum DialedBy {
     /// Our public key.
     Key,
+    /// The knock of this number, instead of it.
+    Knock(usize),
     /// No key: whoever listens.
     Address,
 }

@@ -95,7 +95,7 @@ mod kdf;
 #[cfg(internals)]
 pub use aead::Cipher;
 pub use config::{Config, PostQuantum, Suites};
-pub use endpoint::Endpoint;
+pub use endpoint::{Endpoint, MAX_KNOCKS};
 pub use event::{CloseReason, LinkEvent, LinkId, StreamId, Transmit};
 pub use frame::MAX_PACKET;
 pub use keys::{PeerKey, StaticKey};

@@ -9,7 +9,9 @@ use bytes::BytesMut;
 use core::net::SocketAddr;
 use core::time::Duration;
 use sim::{FAIR, MS, Net, S, addr, key};
-use xylem_link::{CloseReason, Config, Endpoint, RatchetLimits, RekeyLimits, StaticKey};
+use xylem_link::{
+    CloseReason, Config, Endpoint, MAX_KNOCKS, RatchetLimits, RekeyLimits, StaticKey,
+};
 use xylem_sim::{Conditions, Rng};
 
 /// A session from the first datagram to the last, with epochs and rounds of Diffie-Hellman all the
@@ -213,6 +215,36 @@ fn dialing_by_address_works_where_it_is_allowed_and_is_silence_elsewhere() {
         let answered = net.tap.iter().any(|(from, _, _)| *from == to);
         assert_eq!(answered, accept_open);
     }
+}
+
+/// A knock is as good as the key for being answered, and as hard to come by for who has neither.
+#[test]
+fn who_knows_the_knock_is_answered_and_nobody_else() {
+    let config = Config { accept_open: false, ..Config::default() };
+    for (knock, known) in [([7; 32], true), ([8; 32], true), ([9; 32], false)] {
+        let mut net = Net::pair(1, &config, FAIR);
+        net.record = true;
+        let (to, now) = (net.nodes[1].at, net.now());
+        assert!(net.nodes[1].endpoint.answer_knock(&[7; 32]));
+        assert!(net.nodes[1].endpoint.answer_knock(&[8; 32]));
+        let link = net.nodes[0].endpoint.connect_by_knock(now, to, &knock);
+        net.run(S);
+        assert_eq!(net.nodes[0].connected.len(), usize::from(known));
+        assert_eq!(net.tap.iter().any(|(from, _, _)| *from == to), known);
+        if known {
+            let its_key = net.nodes[1].endpoint.public_key();
+            assert_eq!(net.nodes[0].endpoint.link(link).unwrap().peer(), its_key);
+            net.nodes[0].endpoint.send(link, &[5; 100]).unwrap();
+            net.run(S);
+            assert_eq!(net.nodes[1].packets.len(), 1);
+        }
+    }
+    let mut full = Net::pair(1, &config, FAIR);
+    for knock in 0..MAX_KNOCKS as u8 {
+        assert!(full.nodes[1].endpoint.answer_knock(&[knock; 32]));
+    }
+    assert!(!full.nodes[1].endpoint.answer_knock(&[200; 32]), "random bytes are held against each");
+    assert!(full.nodes[1].endpoint.answer_knock(&[0; 32]), "it is known");
 }
 
 /// The first datagrams of `n` dialers, each from an address of its own.

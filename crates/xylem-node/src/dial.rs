@@ -11,8 +11,8 @@ use xylem_object::Ticket;
 use crate::engine::Engine;
 use crate::fetch::FetchError;
 use crate::peer::{FaceAddress, Peer};
-use crate::peers::Found;
 use crate::uri::resolved;
+use xylem_library::peers::Found;
 
 /// Pause before everybody is dialled again when nobody is left.
 const REDIAL: Duration = Duration::from_secs(1);
@@ -20,6 +20,8 @@ const REDIAL: Duration = Duration::from_secs(1);
 /// Who can be asked, and who is.
 pub(crate) struct Dialler {
     peers: Vec<Peer>,
+    /// Of each, whether its publisher has to vouch for its key.
+    must_vouch: Vec<bool>,
     /// All addresses lead to one node: the first that answers is enough.
     one_node: bool,
     dialled: HashMap<FaceId, usize>,
@@ -45,24 +47,28 @@ impl Dialler {
     /// The peers of `from`, or else those of the ticket.
     pub(crate) fn new(ticket: &Ticket, from: &[Peer]) -> Result<Self, FetchError> {
         let one_node = from.is_empty();
-        let key_of_ticket = ticket.link_key;
-        let mut peers: Vec<Peer> = if one_node {
-            let link = |address| Peer::Link { address, key: None };
-            resolved(&ticket.addresses).0.into_iter().map(link).collect()
-        } else {
-            from.to_vec()
-        };
-        for peer in &mut peers {
-            if let Some(key) = peer.link_key_mut() {
-                *key = key.or(key_of_ticket);
+        let (of_ticket, unknown) = resolved(&ticket.addresses);
+        unknown.iter().for_each(|why| tracing::warn!(%why, "an address of the ticket"));
+        let link = |address: &_| Peer::Link { address: *address, key: None };
+        let mut peers = if one_node { of_ticket.iter().map(link).collect() } else { from.to_vec() };
+        let mut must_vouch = vec![false; peers.len()];
+        for (peer, must_vouch) in peers.iter_mut().zip(&mut must_vouch) {
+            // What the ticket says of an address holds, whoever named it. Anybody may answer at another.
+            let named = peer.link_address().is_some_and(|address| of_ticket.contains(&address));
+            if let Some(key @ None) = peer.link_key_mut().filter(|_| named) {
+                *key = ticket.link_key;
+                *must_vouch = key.is_none();
             }
         }
-        if peers.is_empty() {
-            return Err(FetchError::NoAddress);
+        match unknown.into_iter().next() {
+            Some(why) if peers.is_empty() => return Err(FetchError::NoSuchHost(why)),
+            None if peers.is_empty() => return Err(FetchError::NoAddress),
+            _ => {}
         }
         Ok(Self {
             warnings: vec![None; peers.len()],
             peers,
+            must_vouch,
             one_node,
             dialled: HashMap::new(),
             found: HashMap::new(),
@@ -150,6 +156,29 @@ impl Dialler {
         let peer = self.dialled.get(&face).map(|i| &self.peers[*i]);
         self.found.contains_key(&face)
             || matches!(peer, Some(Peer::Link { .. } | Peer::Carried { .. }))
+    }
+
+    /// Whether somebody who was named is up, or may still come up.
+    pub(crate) fn is_dialling(&self) -> bool {
+        !self.dialled.is_empty()
+    }
+
+    /// Whether whoever answers on a face has to show that the publisher vouches for it.
+    pub(crate) fn must_vouch(&self, face: FaceId) -> bool {
+        self.dialled.get(&face).is_some_and(|i| self.must_vouch[*i])
+    }
+
+    /// Whether whoever answers on a face may have any key.
+    pub(crate) fn is_anybody(&self, face: FaceId) -> bool {
+        let peer = self.dialled.get(&face).map(|i| &self.peers[*i]);
+        let any =
+            matches!(peer, Some(Peer::Link { key: None, .. } | Peer::Carried { key: None, .. }));
+        any && !self.must_vouch(face)
+    }
+
+    /// Whether anybody is to be reached over an encrypted link.
+    pub(crate) fn has_links(&self) -> bool {
+        self.peers.iter().any(|peer| peer.link_address().is_some())
     }
 
     /// Faces that are up and lead over an encrypted link.

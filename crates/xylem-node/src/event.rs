@@ -82,6 +82,15 @@ pub enum Event {
         /// Who, as an address.
         peer: FaceAddress,
     },
+    /// A peer at an address that somebody typed has proven a key that is neither the ticket's nor one that
+    /// the publisher vouches for. What comes from it is proven like everything else.
+    OtherKey {
+        /// Who.
+        peer: FaceAddress,
+        /// The key.
+        #[serde(serialize_with = "json::hex")]
+        key: [u8; 32],
+    },
     /// Sizes and times of the link that came up are shaped, or this side wanted it.
     Shaped {
         /// Who the peer is, as an address.

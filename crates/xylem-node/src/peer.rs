@@ -16,7 +16,7 @@ pub enum Peer {
     Link {
         /// Where it listens.
         address: SocketAddr,
-        /// X25519 key that the peer must prove; `None`: the ticket's, where there is one.
+        /// X25519 key that the peer must prove; `None`: any, unless the ticket names the address.
         key: Option<[u8; 32]>,
     },
     /// Ordinary NDN over UDP, `udp://HOST:PORT`.
@@ -42,6 +42,14 @@ pub enum Peer {
 }
 
 impl Peer {
+    /// Where an encrypted link is to be dialled, carried or not.
+    pub(crate) fn link_address(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Link { address, .. } | Self::Carried { address, .. } => Some(*address),
+            _ => None,
+        }
+    }
+
     /// The key that the peer must prove, where this is an encrypted link, carried or not.
     pub(crate) fn link_key_mut(&mut self) -> Option<&mut Option<[u8; 32]>> {
         match self {

@@ -66,7 +66,12 @@ impl<'a, 'b> Peers<'a, 'b> {
             };
             let known = sources.iter_mut().find(|s| same(&s.ticket));
             match known {
-                Some(source) => source.peers.extend(peers),
+                Some(source) => {
+                    // Each peer has its key; what its publisher has to vouch for is an address of the ticket.
+                    source.ticket.link_key = None;
+                    source.ticket.addresses.extend(ticket.addresses.iter().cloned());
+                    source.peers.extend(peers);
+                }
                 None => {
                     let mut ticket = ticket.clone();
                     if ours {
@@ -100,7 +105,9 @@ impl Remote for Peers<'_, '_> {
             let RepairOptions { give_up, limit_rate, .. } = *self.repair;
             let shaping = Shaping::default();
             let fetch = Fetch::new(&source.ticket, &source.peers, give_up, limit_rate, shaping);
+            let own = self.own;
             let answered = fetch.and_then(|mut fetch| {
+                fetch.avoid(own);
                 let manifest = self.noting(|on_event| fetch.manifest(stop, on_event))?;
                 Ok((fetch, manifest.geometry()))
             });

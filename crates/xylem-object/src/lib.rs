@@ -27,6 +27,7 @@
 //! ```
 
 pub mod fetched;
+pub mod find;
 pub mod growing;
 pub mod have;
 pub mod keys;

@@ -18,9 +18,9 @@ use crate::file::FileRef;
 use crate::known::Known;
 use crate::layout::{KNOWN, NEW, OBJECTS, PARTIAL};
 use crate::medium::{FileKind, OpenHow};
-use crate::objects::{ObjectInfo, Objects, part_of_name};
+use crate::objects::{ObjectInfo, Objects, part_of_name, partial_of_name};
 use crate::old_shares::old_share_name;
-use crate::store::{Store, object_name};
+use crate::store::{Part, Store, object_name};
 use crate::sweep::os_path;
 
 /// What is to go.
@@ -153,7 +153,7 @@ impl Run<'_> {
         let mut old = Vec::new();
         for item in self.store.names_in(PARTIAL)? {
             let name = Path::new(PARTIAL).join(&item.name);
-            let part = part_of_name(Path::new(&item.name));
+            let part = partial_of_name(Path::new(&item.name));
             let (Some((root, _)), FileKind::File) = (part, item.kind) else { continue };
             match self.lock(&name)? {
                 Locked::Gone => {}
@@ -268,9 +268,11 @@ impl Store {
     /// The medium's.
     pub fn oddities(&self) -> Result<Vec<(PathBuf, &'static str)>, StoreError> {
         let mut odd = Vec::new();
-        for dir in [OBJECTS, PARTIAL] {
+        type PartOf = fn(&Path) -> Option<(Hash, Part)>;
+        let dirs: [(_, PartOf); 2] = [(OBJECTS, part_of_name), (PARTIAL, partial_of_name)];
+        for (dir, part_of) in dirs {
             for item in self.names_in(dir)? {
-                if part_of_name(Path::new(&item.name)).is_none() || item.kind != FileKind::File {
+                if part_of(Path::new(&item.name)).is_none() || item.kind != FileKind::File {
                     odd.push((self.full(&Path::new(dir).join(item.name)), "not part of a store"));
                 }
             }

@@ -111,7 +111,17 @@ impl Objects for Store {
     }
 }
 
-/// Which part of what a name under `objects` or `partial` stands for.
+/// Which part of what a name under `partial` stands for: as [`part_of_name`], and those of further
+/// fetches of the same root.
+pub(crate) fn partial_of_name(name: &Path) -> Option<(Hash, Part)> {
+    let text = name.to_str()?;
+    let Some((root, place)) = text.split_once('-') else { return part_of_name(name) };
+    let (key, extension) = place.split_once('.')?;
+    u64::from_str_radix(key, 16).ok()?;
+    part_of_name(Path::new(&format!("{root}.{extension}")))
+}
+
+/// Which part of what a name under `objects` stands for.
 pub(crate) fn part_of_name(name: &Path) -> Option<(Hash, Part)> {
     let root = hash_of_name(name.file_stem()?)?;
     let extension = name.extension()?;

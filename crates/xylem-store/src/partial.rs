@@ -21,7 +21,7 @@ use crate::outboard::OutboardFile;
 use crate::scan::Scan;
 use crate::servable::{OnServable, Servable};
 use crate::sparse::has_zero_page;
-use crate::store::{Part, Store};
+use crate::store::{LockedPart, Part, PlaceKey, Store};
 
 mod resume;
 
@@ -65,28 +65,31 @@ pub struct Partial {
 #[derive(Debug)]
 enum Home {
     /// A part file of its own, renamed when finished.
-    Alone { store: Store, part_path: PathBuf },
+    Alone { store: Store, part_path: PathBuf, outboard: LockedPart },
     /// A file inside a staging directory, already under its listed name.
     Staged,
 }
 
 impl Partial {
-    /// Opens or resumes the fetch of the single file `root` into `part_path`, locking the object
-    /// and the part file.
+    /// Opens or resumes the fetch of the single file `root` into `part_path`, locking the part file.
+    /// Another fetch of the same file may have another.
     ///
     /// # Errors
-    /// [`StoreError::Busy`] if another fetch has either; [`StoreError::NoSpace`]; the medium's.
+    /// [`StoreError::Busy`] if another fetch has it; [`StoreError::NoSpace`]; the medium's.
     pub fn open(
         store: &Store,
         root: Hash,
         geometry: Geometry,
         part_path: &Path,
     ) -> Result<Resuming, StoreError> {
-        let outboard = store.lock_partial(&root, Part::Outboard)?;
         let file = open_locked(&**store.medium(), part_path, part_path.to_path_buf(), 0o600)?;
-        let home = Home::Alone { store: store.clone(), part_path: part_path.to_path_buf() };
-        let outboard = OutboardFile::new(outboard);
-        Self::begin(root, geometry, file, outboard, 0, home, store.durability())
+        let place = PlaceKey::of(&file.metadata()?, part_path);
+        let locked = store.lock_partial(&root, Part::Outboard, place, false)?;
+        let outboard = OutboardFile::new(locked.file.clone());
+        let (store, part_path) = (store.clone(), part_path.to_path_buf());
+        let durability = store.durability();
+        let home = Home::Alone { store, part_path, outboard: locked };
+        Self::begin(root, geometry, file, outboard, 0, home, durability)
     }
 
     /// As [`Partial::open`] for a file of a directory: open already, its outboard at
@@ -339,7 +342,7 @@ impl Partial {
         self.file.sync()?;
         self.outboard.file().sync()?;
         match &self.home {
-            Home::Alone { store, part_path } => store.settle_partial(&self.root, part_path),
+            Home::Alone { store, part_path, outboard } => store.settle_partial(outboard, part_path),
             Home::Staged => Ok(()),
         }
     }
@@ -382,13 +385,13 @@ impl Partial {
         attributes: &Attributes,
         policy: OverwritePolicy,
     ) -> Result<(), StoreError> {
-        let Home::Alone { store, part_path } = &self.home else {
+        let Home::Alone { store, part_path, outboard } = &self.home else {
             return Err(StoreError::Unsafe {
                 path: final_path.to_path_buf(),
                 what: "a file of a directory is finished in place",
             });
         };
-        let (store, part_path) = (store.clone(), part_path.clone());
+        let (store, part_path, outboard) = (store.clone(), part_path.clone(), outboard.clone());
         self.complete(attributes)?;
         if self.durability == Durability::Device {
             self.outboard.file().sync()?;
@@ -396,7 +399,7 @@ impl Partial {
         // The file first: dying in between leaves a useless outboard, not a lost fetch.
         let (medium, durability) = (&**store.medium(), self.durability);
         install(medium, &self.file, &part_path, final_path, policy.into(), durability)?;
-        store.finish_partial(&self.root, Part::Outboard)
+        store.finish_partial(&outboard, true)
     }
 
     fn foreign(&self, offset: u64) -> StoreError {

@@ -24,7 +24,7 @@ use crate::node_buffer::NodeBuffer;
 use crate::outboard::OutboardFile;
 use crate::partial::{Partial, Resuming};
 use crate::sparse::write_sparse;
-use crate::store::{Part, Store};
+use crate::store::{LockedPart, Part, PlaceKey, Store};
 use crate::sweep::{KindOf, os_path, remove_tree, sweep};
 
 mod folders;
@@ -49,6 +49,7 @@ pub struct Staging {
     store: Store,
     root: Hash,
     folders: Folders,
+    locked: LockedPart,
     outboard: OutboardFile,
     nodes: NodeBuffer,
     /// Permission bits that are known to survive the umask.
@@ -65,7 +66,7 @@ impl std::fmt::Debug for Staging {
 
 impl Staging {
     /// Opens or resumes the fetch of the directory whose listing is `root` in `path` (created
-    /// with mode 0700), locking the object.
+    /// with mode 0700), locking it. Another fetch of the same directory may have another.
     ///
     /// `listed` says what the listing has under a path; it is asked in the order of a listing, and
     /// only if `path` is there already. Whatever else an earlier run, another version or somebody else
@@ -79,18 +80,22 @@ impl Staging {
         path: &Path,
         listed: &mut KindOf<'_>,
     ) -> Result<Self, StoreError> {
-        let outboard = OutboardFile::new(store.lock_partial(&root, Part::FileOutboards)?);
         let resumed = match store.medium().create_dir(path, 0o700) {
             Ok(()) => false,
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => true,
             Err(e) => return Err(StoreError::from_io("create the directory", path, None, e)),
         };
         let place = open_dir(&**store.medium(), path)?;
+        let meta = place.metadata(Path::new("."));
+        let meta = meta.map_err(|e| StoreError::from_io("look at", path, None, e))?;
+        let key = PlaceKey::of(&meta, path);
+        let locked = store.lock_partial(&root, Part::FileOutboards, key, true)?;
         let staging = Self {
             store: store.clone(),
             root,
             folders: Folders::new(path, place.clone(), resumed),
-            outboard,
+            outboard: OutboardFile::new(locked.file.clone()),
+            locked,
             nodes: NodeBuffer::default(),
             kept_bits: 0,
             batch: Vec::new(),
@@ -331,9 +336,7 @@ impl Staging {
     fn keep_outboards(&self) -> Result<(), StoreError> {
         // Ours has holes where files were left out or written whole; one that is there already
         // was made by publishing, which leaves none.
-        if self.store.object(&self.root, Part::FileOutboards)?.is_some() {
-            return self.store.remove_partial(&self.root, Part::FileOutboards);
-        }
-        self.store.finish_partial(&self.root, Part::FileOutboards)
+        let new = self.store.object(&self.root, Part::FileOutboards)?.is_none();
+        self.store.finish_partial(&self.locked, new)
     }
 }

@@ -251,21 +251,60 @@ impl Store {
         Ok(new.file.clone())
     }
 
-    /// Opens (or creates) a part of an unfinished fetch and locks it, so that one fetch at a time
-    /// works on it, across processes. The lock ends when the last clone is dropped.
+    /// Opens (or creates) a part of an unfinished fetch and locks it. Where another fetch of the same
+    /// object, to another place, has that, it is one of its own. With `alone`, one fetch at a time
+    /// works at this place, across processes; who holds a lock of the place already need not ask for it.
     ///
     /// # Errors
     /// [`StoreError::Busy`]; the medium's.
-    pub(crate) fn lock_partial(&self, root: &Hash, part: Part) -> Result<FileRef, StoreError> {
-        self.lock_named(&partial_name(root, part))
+    pub(crate) fn lock_partial(
+        &self,
+        root: &Hash,
+        part: Part,
+        place: PlaceKey,
+        alone: bool,
+    ) -> Result<LockedPart, StoreError> {
+        let own_name = own_partial_name(root, part, place);
+        let own = if alone || self.metadata_of(&own_name)?.is_some() {
+            Some(self.lock_named(&own_name)?)
+        } else {
+            None
+        };
+        // What an earlier run has put there is taken up.
+        let filled = match &own {
+            Some(own) => own.metadata()?.size > 0,
+            None => false,
+        };
+        let (root, name) = (*root, partial_name(root, part));
+        if !filled {
+            match self.lock_named(&name) {
+                Err(StoreError::Busy { .. }) => {}
+                file => return Ok(LockedPart { root, part, file: file?, name, own }),
+            }
+        }
+        let file = match own {
+            Some(own) => own,
+            None => self.lock_named(&own_name)?,
+        };
+        Ok(LockedPart { root, part, file, name: own_name, own: None })
     }
 
-    /// Moves a part of a fetch that is now complete among the finished ones.
+    /// Moves a part of a fetch that is now complete among the finished ones, or removes it.
     ///
     /// # Errors
     /// The medium's.
-    pub(crate) fn finish_partial(&self, root: &Hash, part: Part) -> Result<(), StoreError> {
-        self.rename(&partial_name(root, part), &object_name(root, part))
+    pub(crate) fn finish_partial(&self, locked: &LockedPart, keep: bool) -> Result<(), StoreError> {
+        if keep {
+            self.rename(&locked.name, &object_name(&locked.root, locked.part))?;
+        } else {
+            self.remove_named(&locked.name)?;
+        }
+        if let Some(own) = &locked.own
+            && let Some(name) = own.path().file_name()
+        {
+            self.remove_named(&Path::new(PARTIAL).join(name))?;
+        }
+        Ok(())
     }
 
     pub(crate) fn place(&self) -> &dyn Medium {
@@ -291,9 +330,12 @@ impl Store {
     }
 
     /// Waits until the names of an unfinished fetch and of its part file are on the device.
-    pub(crate) fn settle_partial(&self, root: &Hash, part_path: &Path) -> Result<(), StoreError> {
-        let name = partial_name(root, Part::Outboard);
-        sync_above(self.place(), &name, &self.full(&name))?;
+    pub(crate) fn settle_partial(
+        &self,
+        locked: &LockedPart,
+        part_path: &Path,
+    ) -> Result<(), StoreError> {
+        sync_above(self.place(), &locked.name, &self.full(&locked.name))?;
         sync_above(&**self.medium(), part_path, part_path)
     }
 
@@ -380,6 +422,37 @@ impl Drop for NewFile {
 
 pub(crate) fn object_name(root: &Hash, part: Part) -> PathBuf {
     PathBuf::from(format!("{OBJECTS}/{}.{}", root.to_hex(), part.extension()))
+}
+
+/// What tells the place of one fetch from those of others of the same object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PlaceKey(u64);
+
+impl PlaceKey {
+    /// Of the part file or staging directory at `path`, which has this `meta`: by any name it is the
+    /// same; where the platform has no inode numbers, by this one.
+    pub(crate) fn of(meta: &Meta, path: &Path) -> Self {
+        let [a, b, c, d, e, f, g, h, ..] =
+            *xylem_hash::hash(path.as_os_str().as_encoded_bytes()).as_bytes();
+        let by_name = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
+        Self(if meta.ino == 0 { by_name } else { meta.ino })
+    }
+}
+
+/// A part of an unfinished fetch, locked until the last clone is dropped.
+#[derive(Debug, Clone)]
+pub(crate) struct LockedPart {
+    root: Hash,
+    part: Part,
+    /// The open part.
+    pub(crate) file: FileRef,
+    name: PathBuf,
+    /// An empty file that holds the place.
+    own: Option<FileRef>,
+}
+
+fn own_partial_name(root: &Hash, part: Part, PlaceKey(place): PlaceKey) -> PathBuf {
+    PathBuf::from(format!("{PARTIAL}/{}-{place:x}.{}", root.to_hex(), part.extension()))
 }
 
 fn partial_name(root: &Hash, part: Part) -> PathBuf {

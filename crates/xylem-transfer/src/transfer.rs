@@ -7,10 +7,11 @@ use core::ops::Range;
 use core::time::Duration;
 use std::collections::VecDeque;
 
+use bytes::Bytes;
 use xylem_congestion::SplitMix64;
 use xylem_hash::Hash;
 use xylem_object::{ObjectId, naming};
-use xylem_packet::NameRef;
+use xylem_packet::{Data, NameRef};
 use xylem_tree::{Geometry, Verifier};
 
 use crate::event::{
@@ -28,6 +29,8 @@ const QUEUED_WINDOWS: u64 = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
+    /// The manifest is found by other means, and with it the name to ask by.
+    Unnamed,
     Manifest,
     Objects,
     Over,
@@ -75,6 +78,34 @@ impl Transfer {
             last_misbehaviour: None,
             config,
         }
+    }
+
+    /// A transfer of what has no name yet: asks nobody before [`offer_manifest`](Self::offer_manifest)
+    /// has taken a manifest whose publisher, root and size are those of `spec`; its prefix does not
+    /// count.
+    pub fn unnamed(spec: Spec, config: Config, seed: u64) -> Self {
+        Self { phase: Phase::Unnamed, ..Self::new(spec, config, seed) }
+    }
+
+    /// Takes a manifest packet that the caller came by without having asked for it through this
+    /// transfer. Nothing happens if the transfer has one already, of the same name.
+    ///
+    /// # Errors
+    /// It is not the publisher's, or of something else; nothing has changed.
+    pub fn offer_manifest(&mut self, now: Duration, packet: &Bytes) -> Result<(), Misbehaviour> {
+        let data = Data::decode(packet).map_err(|_| Misbehaviour::Undecodable)?;
+        let prefix = data.name().parent();
+        match self.phase {
+            Phase::Over => return Ok(()),
+            Phase::Unnamed => {
+                naming::check_prefix(prefix).map_err(|_| Misbehaviour::OtherManifest)?;
+            }
+            _ if prefix != self.spec.prefix.as_ref() => return Err(Misbehaviour::OtherManifest),
+            Phase::Manifest | Phase::Objects => {}
+        }
+        self.take_manifest(now, packet, &data, prefix)?;
+        self.spec.prefix = prefix.to_name();
+        Ok(())
     }
 
     // ---- peers ----------------------------------------------------------------------------
@@ -262,7 +293,7 @@ impl Transfer {
     }
 
     fn is_held_back(&self) -> bool {
-        self.patience.is_paused() || self.phase == Phase::Over
+        self.patience.is_paused() || matches!(self.phase, Phase::Over | Phase::Unnamed)
     }
 
     fn gives_up_at(&self, now: Duration) -> Option<Duration> {

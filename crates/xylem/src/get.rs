@@ -8,7 +8,7 @@ use crate::shaping::ShapeArgs;
 use crate::share::resolve;
 use crate::stop;
 use crate::trusting::TrustArgs;
-use crate::values::{ByteRange, ListenAt, parse_rate, parse_seconds, parse_ticket};
+use crate::values::{ByteRange, ListenAt, joined, parse_rate, parse_seconds, parse_ticket};
 use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ use xylem_object::Ticket;
 #[command(after_help = concat!(
     "Examples:
   xylem get xylem:...                          into this directory, under its own name
-  xylem get xylem:... -o films/                into that directory
+  xylem get @ticket.txt -o films/              a ticket from a file, into that directory
   xylem get xylem:... -o - | tar x             a .tar that was shared, as its verified bytes come
   xylem get xylem:... --from 192.0.2.7:7000    from that peer only
   xylem get xylem:... --from udp://192.0.2.7   through an NDN forwarder
@@ -53,9 +53,10 @@ use xylem_object::Ticket;
     exit_help!()
 ))]
 pub(crate) struct GetArgs {
-    /// What `xylem share` printed (xylem:...), or an NDN name (/alice/film)
-    #[arg(value_name = "TICKET|NAME")]
-    ticket: String,
+    /// What `xylem share` printed (xylem:...), wrapped and quoted as it may be; @FILE or - for one in
+    /// a file or on standard input; or an NDN name (/alice/film)
+    #[arg(value_name = "TICKET|NAME", required = true, num_args = 1..)]
+    ticket: Vec<String>,
 
     /// Where the result goes: a file; a directory that exists or ends in / (made if it is missing),
     /// under the name that its publisher gave it; or - for standard output [default: this directory]
@@ -222,8 +223,9 @@ pub(crate) fn run(args: GetArgs, common: &Common, out: &mut Out) -> Result<Exit,
     }
     let stop = stop::on_signals()?;
     out.ends_with(&stop);
-    if args.ticket.starts_with('/') || args.ticket.starts_with("ndn:") {
-        return by_name(args, output, &stop, common, out);
+    let ticket = joined(&args.ticket)?;
+    if ticket.starts_with('/') || ticket.starts_with("ndn:") {
+        return by_name(ticket, args, output, &stop, common, out);
     }
     if args.insecure || args.trust.is_given() {
         let what =
@@ -233,7 +235,7 @@ pub(crate) fn run(args: GetArgs, common: &Common, out: &mut Out) -> Result<Exit,
     // Whoever has no place for anything is told so first, whatever the ticket says.
     common.store()?;
     let from = peers(&args.from)?;
-    by_ticket(parse_ticket(&args.ticket)?, from, &args, output, &stop, common, out)
+    by_ticket(parse_ticket(&ticket)?, from, &args, output, &stop, common, out)
 }
 
 fn by_ticket(
@@ -319,6 +321,7 @@ fn serve(args: &GetArgs) -> Result<Option<ServeOptions>, Failure> {
 
 /// An object that need not be ours, through one forwarder.
 fn by_name(
+    name: String,
     args: GetArgs,
     output: Output,
     stop: &Stop,
@@ -337,7 +340,7 @@ fn by_name(
     }
     let options = ObjectOptions {
         at: args.from.first().cloned(),
-        name: args.ticket.clone(),
+        name,
         believe,
         output: output.clone(),
         existing: existing(&args),

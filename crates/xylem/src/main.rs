@@ -32,6 +32,7 @@ mod shares;
 mod stop;
 mod store;
 mod sum;
+mod ticket;
 mod traffic;
 mod trial;
 mod trusting;

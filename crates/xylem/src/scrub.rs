@@ -6,7 +6,7 @@ use crate::get::peers;
 use crate::output::Out;
 use crate::output::text::{bytes, count, rate};
 use crate::stop;
-use crate::values::{parse_rate, parse_seconds, parse_ticket};
+use crate::values::{is_ticket, parse_rate, parse_seconds, parse_ticket};
 use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -22,8 +22,9 @@ use xylem_node::{PeerUri, RepairOptions};
 /// does not change. A damaged tree is told apart from damaged data.
 ///
 /// With --repair a damaged tree is worked out again from the data, and only the bad pieces of the
-/// data are fetched, proven, and written in place; mode and time stay. A repair that is killed goes
-/// on when it is run again.
+/// data are fetched, proven, and written in place; mode and time stay. Files that are missing are
+/// fetched again; what is gone as a whole only if PATH names it. A repair that is killed goes on when it
+/// is run again.
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
     "Examples:
@@ -41,7 +42,7 @@ pub(crate) struct ScrubArgs {
     /// [default: everything that the store knows of]
     path: Vec<PathBuf>,
 
-    /// Put right what is damaged
+    /// Put right what is damaged, and fetch what is missing
     #[arg(long)]
     repair: bool,
 
@@ -64,12 +65,8 @@ pub(crate) struct ScrubArgs {
 /// Runs `xylem scrub`.
 pub(crate) fn run(args: ScrubArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
     // An address may begin with xylem:// or a carrier's xylem+tls://.
-    let is_ticket = |from: &String| {
-        let from = from.trim_start().to_ascii_lowercase();
-        from.starts_with("xylem:") && !from.starts_with("xylem://")
-    };
     let (tickets, addresses): (Vec<String>, Vec<String>) =
-        args.from.into_iter().partition(is_ticket);
+        args.from.into_iter().partition(|from| is_ticket(from));
     let tickets = tickets.iter().map(|text| parse_ticket(text)).collect::<Result<_, _>>()?;
     let parsed = addresses.iter().map(|from| from.parse::<PeerUri>());
     let parsed = parsed.collect::<Result<Vec<_>, _>>();
@@ -100,7 +97,8 @@ fn report(
         rate(summary.bytes, elapsed)
     );
     if summary.is_clean() {
-        let good = out.paint("32", if summary.damaged > 0 { "Mended" } else { "Clean" });
+        let good =
+            out.paint("32", if summary.damaged + summary.missing > 0 { "Mended" } else { "Clean" });
         out.note(&format!("{good}: {what}{}", counted(summary)));
         return Ok(Exit::Done);
     }
@@ -110,8 +108,8 @@ fn report(
     out.note(&format!("{bad}: {what}{}", counted(summary)));
     if let Some(why) = &summary.not_brought {
         out.warn(&why.to_string());
-    } else if damaged && !options.repair {
-        out.note("--repair mends what peers still have; nothing was changed");
+    } else if (damaged || summary.missing > 0) && !options.repair {
+        out.note("--repair fetches what peers still have; nothing was changed");
     } else if damaged {
         out.note("Nobody is known who has it; --from names a ticket or a peer");
     }
@@ -139,6 +137,7 @@ fn counted(summary: &ScrubSummary) -> String {
     add(summary.trees_mended, format!("{} mended", count(summary.trees_mended, "tree")));
     add(summary.changed, format!("{} edited since", count(summary.changed, "file")));
     add(summary.missing, format!("{} missing", count(summary.missing, "file")));
+    add(summary.restored, format!("{} restored", summary.restored));
     add(summary.failed, format!("{} not readable", count(summary.failed, "file")));
     add(summary.unfinished, format!("{} to be ended", count(summary.unfinished, "repair")));
     add(summary.fetched, format!("{} fetched", bytes(summary.fetched)));

@@ -7,7 +7,7 @@ use crate::output::Out;
 use crate::shaping::ShapeArgs;
 use crate::share::{links, resolve};
 use crate::stop;
-use crate::values::{LinkAt, ListenAt, parse_name, parse_seconds, parse_ticket};
+use crate::values::{LinkAt, ListenAt, is_ticket, parse_name, parse_seconds, parse_ticket};
 use clap::Args;
 use std::fs::File;
 use std::io::Read;
@@ -28,6 +28,9 @@ const MAX_NOTE: u64 = 1 << 16;
 /// and whenever another `send`, `share`, `node` or `inbox` does. With --via it waits at a node instead,
 /// which learns neither what it is nor whom it is from. It is the message that waits: a file stays
 /// here, and the peer fetches it while this, or a `share` of it, runs.
+///
+/// For a peer who may come when this machine is off, have one that stays on run `xylem get TICKET --seed`,
+/// and send the ticket that this prints.
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
     "Examples:
@@ -35,7 +38,8 @@ const MAX_NOTE: u64 = 1 << 16;
   xylem inbox trust ann xylem-peer:...      a name for it, from now on
   xylem send photos/ ann                    shares photos/ until ann has fetched it
   xylem send xylem:... ann                  only the ticket: somebody else serves it
-  xylem send film.mkv ann --via node.example.org:7348   ann is away; the node keeps the message
+  xylem send film.mkv ann --via node.example.org:7348   ann is away; the node keeps the message,
+                                            and this machine the film
   echo 'see you' | xylem send --note - ann
 
 ",
@@ -99,7 +103,7 @@ pub(crate) struct SendArgs {
 pub(crate) fn run(args: SendArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
     let store = common.store()?;
     let text = args.what.to_string_lossy();
-    let is_ticket = text.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case("xylem:"));
+    let is_ticket = is_ticket(&text) && !args.what.exists();
     let mail = if args.note {
         Mail::Note(note(&args.what)?)
     } else if is_ticket {

@@ -145,6 +145,10 @@ pub(crate) struct ShareArgs {
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
 
+    /// Show the ticket as a QR code [default: where the terminal has room for it]
+    #[arg(long)]
+    qr: bool,
+
     /// Serve unencrypted NDN over UDP and TCP too, on port 6363 of all interfaces
     #[arg(long, env = "XYLEM_PLAIN", hide_env_values = true,
           value_parser = FalseyValueParser::new())]
@@ -215,6 +219,9 @@ pub(crate) fn run(args: ShareArgs, common: &Common, out: &mut Out) -> Result<Exi
         shaping: args.shape.shaping(),
         store: common.store()?,
     };
+    if args.qr {
+        out.wants_qr();
+    }
     let stop = stop::on_signals()?;
     out.ends_with(&stop);
     let mut to_come = options.paths.len();

@@ -2,10 +2,14 @@
 //! `xylem-node`'s [`xylem_node::PeerUri`].
 
 use crate::exit::{Exit, Failure};
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::{Read, stdin};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
 use xylem_node::{Carrier, HostPort, Peer, PeerUri};
+use xylem_object::ticket::MAX_TEXT;
 use xylem_object::{Ticket, TicketError};
 use xylem_packet::Name;
 
@@ -79,9 +83,41 @@ fn cannot_listen(why: String) -> Failure {
     Failure::new(Exit::Usage, format!("cannot listen there: {why}; give an address"))
 }
 
-/// A ticket from what was pasted.
+/// A ticket from what was pasted; from a file, `@FILE`; or from standard input, `-`.
 pub(crate) fn parse_ticket(text: &str) -> Result<Ticket, Failure> {
+    let from = match text.trim().strip_prefix('@') {
+        Some(path) => Some((File::open(path).map(|file| Box::new(file) as Box<dyn Read>), path)),
+        None if text == "-" => Some((Ok(Box::new(stdin()) as Box<dyn Read>), "standard input")),
+        None => None,
+    };
+    let read = from.map(|(opened, what)| {
+        let mut text = Vec::new();
+        // One byte more than is looked at tells that there is more.
+        let read = opened.and_then(|file| file.take(MAX_TEXT as u64 + 1).read_to_end(&mut text));
+        let wrong = |e| format!("cannot read a ticket from {what}: {e}");
+        read.map(|_| String::from_utf8_lossy(&text).into_owned())
+            .map_err(|e| Failure::new(Exit::Usage, wrong(e)))
+    });
+    let text = read.transpose()?.map_or(Cow::Borrowed(text), Cow::Owned);
     text.parse().map_err(|e: TicketError| Failure::new(Exit::Usage, e.to_string()))
+}
+
+/// Whether this is meant to be a ticket, and not a path, a name or an address. Standard input is not, as
+/// it may be anything.
+pub(crate) fn is_ticket(text: &str) -> bool {
+    let bare = text.trim_start_matches(|c: char| !c.is_alphanumeric() && c != '@' && c != '/');
+    let scheme = bare.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case("xylem:"));
+    (scheme && !bare[6..].starts_with("//")) || bare.starts_with('@')
+}
+
+/// A ticket that was pasted without quotes and came apart at its blanks; one word is what it is.
+pub(crate) fn joined(words: &[String]) -> Result<String, Failure> {
+    match words {
+        [first, _, ..] if !is_ticket(first) => {
+            Err(Failure::new(Exit::Usage, "give one ticket or name"))
+        }
+        words => Ok(words.concat()),
+    }
 }
 
 /// The name that `--as` gives.
@@ -156,6 +192,24 @@ pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_meant_to_be_a_ticket() {
+        for text in
+            ["xylem:abc", " <XYLEM:ABC>", "\"xylem:a", "@ticket.txt", "“xylem:a”", "> xylem:a"]
+        {
+            assert!(is_ticket(text), "{text}");
+        }
+        for text in
+            ["", "-", "xylem", "xylem://a:1", "/alice/film", "film.mkv", "a@b", "127.0.0.1:1"]
+        {
+            assert!(!is_ticket(text), "{text}");
+        }
+        let words = |all: &[&str]| joined(&all.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>());
+        assert_eq!(words(&["xylem:ab", "cd"]).ok(), Some("xylem:abcd".to_owned()));
+        assert_eq!(words(&["/a b"]).ok(), Some("/a b".to_owned()));
+        assert!(words(&["/a", "b"]).is_err());
+    }
 
     #[test]
     fn byte_counts() {

@@ -10,7 +10,7 @@ use crate::exit::{Exit, Failure};
 use crate::output::Out;
 use crate::{
     bench, ctl, extras, get, inbox, key, node, peek, ping, put, scrub, send, service, share,
-    shares, store, sum, traffic, trial, verify,
+    shares, store, sum, ticket, traffic, trial, verify,
 };
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches};
 use std::ffi::OsString;
@@ -47,6 +47,7 @@ const VERBS: &[Verb] = &[
     verb!("unshare", shares::UnshareArgs, shares::unshare),
     verb!("service", service::ServiceArgs, service::run),
     verb!("get", get::GetArgs, get::run),
+    verb!("ticket", ticket::TicketArgs, ticket::run),
     verb!("send", send::SendArgs, send::run),
     verb!("inbox", inbox::InboxArgs, inbox::run),
     verb!("node", node::NodeArgs, node::run),

@@ -11,7 +11,8 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use common::{Node, assert_exit, file, finish, noise, stderr, text, until, xylem};
+use common::fetching::Get;
+use common::{Node, Share, assert_exit, file, finish, noise, stderr, text, until, xylem};
 use serde_json::Value;
 use xylem_link_internals::internals::Frame;
 use xylem_link_internals::{CloseReason, Config, Endpoint, LinkEvent, LinkId, StaticKey, purpose};
@@ -273,6 +274,31 @@ fn a_file_is_sent_and_fetched() {
     sending.heard("mail_fetched");
     sending.ends_with(0);
     assert_eq!(a.waits(), 0);
+}
+
+/// Message and content reach somebody who was away, with everything of the sender gone: a node has the
+/// one, whoever seeds it the other.
+#[test]
+fn a_file_arrives_with_its_sender_gone() {
+    let (a, b) = (Person::new(), Person::new());
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::start(dir.path(), "[mailbox]");
+    let via = node.at("xylem").trim_start_matches("xylem://").to_owned();
+    let content = noise(300_000, 6);
+    let source = file(a.path(), "film.mkv", &content);
+    let share = Share::start(&source, &a.store());
+    let (seeds, card) = (dir.path().join("seeds"), b.card());
+    let seed = ["--seed", "--listen", "127.0.0.1"];
+    let seed = Get::start(&dir.path().join("seed-store"), &share.ticket, &seeds, &seed);
+    seed.done();
+    drop(share);
+    assert_exit(&a.run(&["send", &seed.own_ticket(), &card, "--via", &via]), 0);
+    drop(a);
+    assert_exit(&b.run(&["inbox", "--from", &via]), 0);
+    let out = b.path().join("out");
+    let number = b.mail()[0]["number"].to_string();
+    assert_exit(&b.run(&["inbox", "accept", &number, "-o", text(&out)]), 0);
+    assert!(fs::read(&out).unwrap() == content);
 }
 
 /// A node keeps mail for somebody; only its owner empties the box, and what it took is gone.

@@ -168,7 +168,7 @@ fn nobody_has_what_nobody_registered() {
     let dir = tempfile::tempdir().unwrap();
     let source = file(dir.path(), "source", &noise(10_000, 5));
     let node = Node::start(dir.path(), "");
-    let share = Share::start(&source, &dir.path().join("store"));
+    let share = Share::with(&source, &dir.path().join("store"), &["--as", "/alice/source"]);
     let output = get(
         &dir.path().join("s"),
         &[&share.ticket, "--from", node.at("unix"), "--timeout", "5", "-o", "-"],

@@ -73,11 +73,12 @@ fn share_at(path: &Path, store: &Path, listen: &str) -> Share {
 fn a_version_that_is_no_longer_offered_is_called_that() {
     let dir = tempfile::tempdir().unwrap();
     let (source, store) = (file(dir.path(), "source", &noise(50_000, 1)), dir.path().join("store"));
-    let old = Share::start(&source, &store);
+    // With its name in the ticket, by which the newest version can be asked for.
+    let old = Share::with(&source, &store, &["--as", "/alice/source"]);
     let (ticket, at) = (old.ticket.clone(), old.link.clone());
     drop(old);
     file(dir.path(), "source", &noise(50_000, 2));
-    let _new = share_at(&source, &store, &at);
+    let _new = Share::with(&source, &store, &["--as", "/alice/source", "--listen", &at]);
     let output = get(&dir.path().join("other"), &[&ticket]);
     assert_exit(&output, 3);
     let expected = format!(

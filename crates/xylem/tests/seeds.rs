@@ -194,7 +194,7 @@ fn a_person_is_told_whose_signature_it_has() {
     let said = |place: &Place| {
         let log = place.dir.path().join("said");
         let mut command = xylem(&place.store("friend"));
-        command.args(["share", "--listen", "127.0.0.1:0"]).arg(place.out("friend"));
+        command.args(["-v", "share", "--listen", "127.0.0.1:0"]).arg(place.out("friend"));
         command.stdin(Stdio::null()).stdout(Stdio::null());
         let mut child = command.stderr(fs::File::create(&log).unwrap()).spawn().unwrap();
         until("the share", || fs::read_to_string(&log).unwrap().contains("Listening on"));

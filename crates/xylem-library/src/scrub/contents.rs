@@ -84,6 +84,19 @@ impl<'a> Contents<'a> {
         Ok((items, apart))
     }
 
+    /// The next entry of any kind.
+    ///
+    /// # Errors
+    /// As [`Contents::next`].
+    pub(super) fn next_wanted(&mut self) -> Result<Option<Entry>, ScrubError> {
+        while let Some(entry) = self.entry()? {
+            if self.is_wanted(&entry) {
+                return Ok(Some(entry));
+            }
+        }
+        Ok(None)
+    }
+
     fn entry(&mut self) -> Result<Option<Entry>, ScrubError> {
         loop {
             let mut rest = &self.piece[self.decoded..];
@@ -131,6 +144,7 @@ impl<'a> Contents<'a> {
             geometry: Geometry::new(size, self.segment),
             slot,
             mtime: Some(FileTime { secs: entry.mtime_s, nanos: entry.mtime_ns }),
+            mode: Some(entry.mode),
         })
     }
 

@@ -31,6 +31,8 @@ pub(super) struct Item {
     pub(super) slot: Option<u64>,
     /// Its modification time when it was hashed; `None` where that says nothing.
     pub(super) mtime: Option<FileTime>,
+    /// Its permission bits, where they are known.
+    pub(super) mode: Option<u32>,
 }
 
 /// A file that is not what it should be.

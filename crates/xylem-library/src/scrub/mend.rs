@@ -229,7 +229,8 @@ impl<'a> Mender<'a> {
     /// # Errors
     /// An interruption.
     pub(super) fn published_size(&mut self) -> Result<Option<u64>, ScrubError> {
-        let found = self.remote.connect(&mut self.failed, self.stop)?;
+        // That nobody answers matters once there is something to mend.
+        let found = self.remote.connect(&mut None, self.stop)?;
         Ok(found.map(|geometry| geometry.size()))
     }
 

@@ -38,8 +38,10 @@ pub struct ScrubSummary {
     pub trees_mended: u64,
     /// Files that were edited.
     pub changed: u64,
-    /// Files that are gone.
+    /// Files, directories and links that are gone.
     pub missing: u64,
+    /// Those of them that are there again.
+    pub restored: u64,
     /// Files that could not be opened.
     pub failed: u64,
     /// Repairs of an earlier run that could not be ended.
@@ -69,6 +71,7 @@ impl ScrubSummary {
     pub fn is_clean(&self) -> bool {
         self.damaged == self.mended
             && self.trees == self.trees_mended
-            && self.changed + self.missing + self.failed + self.unfinished == 0
+            && self.missing == self.restored
+            && self.changed + self.failed + self.unfinished == 0
     }
 }

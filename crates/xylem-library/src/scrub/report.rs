@@ -47,6 +47,18 @@ impl Scrub<'_> {
         }));
     }
 
+    /// What was missing is there again.
+    pub(super) fn report_restored(
+        &mut self,
+        path: &Path,
+        bytes: u64,
+        on_event: &mut dyn FnMut(LibraryEvent),
+    ) {
+        self.summary.restored += 1;
+        let (path, flaw) = (path.to_path_buf(), Flaw::Missing);
+        on_event(LibraryEvent::Mended { path, flaw, start: 0, end: bytes });
+    }
+
     /// Reports what is wrong with a file; gives it back for later.
     pub(super) fn report_flawed(
         &mut self,

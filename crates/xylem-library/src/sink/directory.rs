@@ -38,6 +38,8 @@ use updates::Updates;
 
 /// Files that are named to the caller before they are fetched.
 const MAX_NAMED: usize = 1_000;
+/// Fetches of one directory that may be at its listing at once.
+const MAX_LISTINGS: u32 = 16;
 
 /// A directory that is being fetched.
 pub(super) struct DirectorySink {
@@ -76,8 +78,17 @@ impl DirectorySink {
 
     fn open_listing(&mut self, cx: &mut Context<'_>) -> Result<(), SaveError> {
         let (root, geometry) = (self.manifest.root, self.manifest.geometry());
-        let path = self.store.partial_path(&root, Part::Listing);
-        let resuming = Partial::open(&self.store, root, geometry, &path)?;
+        // Another fetch of the same directory, to another place, may be at its listing.
+        let mut path = self.store.partial_path(&root, Part::Listing);
+        let mut resuming = Partial::open(&self.store, root, geometry, &path);
+        for n in 1..MAX_LISTINGS {
+            if !matches!(resuming, Err(StoreError::Busy { .. })) {
+                break;
+            }
+            path.set_file_name(format!("{root}-{n:x}.listing"));
+            resuming = Partial::open(&self.store, root, geometry, &path);
+        }
+        let resuming = resuming?;
         self.listing = Some(resume(resuming, ObjectId::Root, root, geometry, cx)?.0);
         Ok(())
     }

@@ -235,12 +235,11 @@ impl Sink for FileSink {
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Result<Option<Duration>, SaveError> {
         let mut again = None;
-        if let Some((list, _)) = &self.list {
-            again = Some(list.late_at());
-            if cx.now >= list.late_at() {
+        if let Some((list, _)) = &mut self.list {
+            again = list.late().look(cx.now);
+            if again.is_none() {
                 cx.transfer.give_up_object(ObjectId::Sums);
                 self.begin_update(cx)?;
-                again = None;
             }
         }
         let Some(writer) = &mut self.writer else { return Ok(again) };

@@ -10,13 +10,44 @@ use xylem_tree::{Segment, SegmentSet, Verified};
 
 /// Without the list for this long after it was asked for, or after a piece of it came, the file is
 /// fetched without: who has all else need not have it.
-pub(crate) const LIST_PATIENCE: Duration = Duration::from_secs(3);
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// How often it is seen whether something is late.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// When a list is not waited for any longer. Time in which nobody looked (the disk had to be waited for,
+/// say) is not held against whoever sends it: what has come may lie unread.
+pub(crate) struct Late {
+    at: Duration,
+    looked: Duration,
+}
+
+impl Late {
+    pub(crate) fn new(now: Duration) -> Self {
+        Self { at: now + PATIENCE, looked: now }
+    }
+
+    /// A piece has come.
+    pub(crate) fn put_off(&mut self, now: Duration) {
+        self.at = now + PATIENCE;
+    }
+
+    /// Whether it is too late; if not, when to look again.
+    pub(crate) fn look(&mut self, now: Duration) -> Option<Duration> {
+        let away = now.saturating_sub(self.looked);
+        self.looked = now;
+        if away > 2 * LOOK_EVERY {
+            self.at += away;
+        }
+        (now < self.at).then_some(now + LOOK_EVERY)
+    }
+}
 
 /// The list of one file.
 pub(crate) struct List {
     bytes: Vec<u8>,
     missing: SegmentSet,
-    late_at: Duration,
+    late: Late,
 }
 
 impl List {
@@ -41,7 +72,7 @@ impl List {
         transfer.add_object(ObjectId::Sums, sums.root, geometry, [all.clone()], [], None)?;
         let mut missing = SegmentSet::new(all.end);
         missing.insert_range(all);
-        Ok(Some(Self { bytes: vec![0; len as usize], missing, late_at: now + LIST_PATIENCE }))
+        Ok(Some(Self { bytes: vec![0; len as usize], missing, late: Late::new(now) }))
     }
 
     /// Keeps a piece.
@@ -50,13 +81,13 @@ impl List {
         if let Some(place) = rest.and_then(|rest| rest.get_mut(..segment.content.len())) {
             place.copy_from_slice(&segment.content);
             self.missing.remove(segment.index.0);
-            self.late_at = now + LIST_PATIENCE;
+            self.late.put_off(now);
         }
     }
 
     /// When it is not waited for any longer.
-    pub(crate) fn late_at(&self) -> Duration {
-        self.late_at
+    pub(crate) fn late(&mut self) -> &mut Late {
+        &mut self.late
     }
 
     /// The list, if all of it has come.

@@ -78,10 +78,8 @@ impl Endpoint {
             dropped |= not_its_turn && cookie == Cookie::None;
             if dropped { None } else { Some((by, key.open(datagram)?)) }
         };
-        let mut found = opened(DialedBy::Key, &self.envelope_key);
-        if found.is_none() && self.config.accept_open {
-            found = opened(DialedBy::Address, &self.envelope_open);
-        }
+        let found =
+            self.envelopes.all(self.config.accept_open).find_map(|(by, key)| opened(by, key));
         if dropped {
             self.stats.refused += 1;
             return Some(());
@@ -138,10 +136,7 @@ impl Endpoint {
         let cookie = self.cookies.make(now, from, noise);
         // A byte of the cookie is as random as another to whoever cannot make cookies.
         let len = RETRY_LEN.start + usize::from(cookie[COOKIE_LEN - 1]) % RETRY_LEN.len();
-        let envelope = match by {
-            DialedBy::Key => &self.envelope_key,
-            DialedBy::Address => &self.envelope_open,
-        };
+        let envelope = self.envelopes.of(by);
         let mut reply = Vec::new();
         envelope.seal(to, &Message::Retry { cookie: &cookie }.to_vec(), len, &mut reply);
         self.replies.push_back((from, reply));
@@ -170,10 +165,7 @@ impl Endpoint {
                 }
             },
             State::HalfOpen(half) => {
-                let envelope = match half.by {
-                    DialedBy::Key => &self.envelope_key,
-                    DialedBy::Address => &self.envelope_open,
-                };
+                let envelope = self.envelopes.of(half.by);
                 match half.handle(from, envelope, datagram) {
                     Step::Complete(theirs) => self.complete_half_open(now, id, theirs),
                     Step::Waits => self.mark_ready(id),

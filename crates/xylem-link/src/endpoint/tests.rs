@@ -223,7 +223,7 @@ fn a_recorder_opens_nothing(mut a: Endpoint, b: &Endpoint, link: LinkId, mut tap
 fn an_impostor_ends_the_handshake_with_wrong_peer() {
     let (mut a, mut impostor) = (endpoint(1), endpoint(3));
     let expected = StaticKey::generate([2; 32]).public();
-    impostor.envelope_key = EnvelopeKey::new(Some(expected));
+    impostor.envelopes = Envelopes::new(expected);
     let link = a.connect(ZERO, at(3), Some(expected));
     let out = drain(&mut a);
     feed(&mut impostor, 1, &out);

@@ -64,13 +64,14 @@ impl Engine {
         let now = self.now();
         let id = self.net.carriers.next_id();
         let token = self.net.token(Source::Carrier(id));
-        let Network { carriers, poll, endpoint, .. } = &mut self.net;
+        let Network { carriers, poll, .. } = &mut self.net;
         if let Err(e) = carriers.dial(now, (id, token), to, poll) {
             self.net.tokens.remove(&token);
             return Err(e);
         }
-        let link = endpoint.connect(now, carriers.address(id), key);
-        carriers.attach(id, link);
+        let address = self.net.carriers.address(id);
+        let link = self.net.connect_link(now, address, key);
+        self.net.carriers.attach(id, link);
         Ok(Transport::Link(link))
     }
 

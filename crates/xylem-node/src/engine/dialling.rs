@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use mio::net::TcpStream;
 use xylem_forward::{FaceId, FaceScope, LinkType};
-use xylem_link::PeerKey;
+use xylem_link::{LinkId, PeerKey};
 use xylem_mgmt::{FaceUri, Persistency};
 use xylem_sockets::Udp;
 
 use super::listening::scope_of;
-use super::{Engine, EngineEvent, wildcard};
+use super::{Engine, EngineEvent, Network, wildcard};
 use crate::faces::{Face, Transport};
 use crate::peer::Peer;
 use xylem_sockets::Dial;
@@ -26,6 +26,17 @@ const OPENING: Duration = Duration::from_secs(15);
 const IDLE_UNDER_PRESSURE: Duration = Duration::from_secs(60);
 
 impl Engine {
+    /// Answers who dials by this instead of our key; see [`xylem_link::Endpoint::answer_knock`].
+    pub(crate) fn answer_knock(&mut self, knock: &[u8; 32]) {
+        // Past the limit only who knows the key is answered, or where that is allowed, anybody.
+        self.net.endpoint.answer_knock(knock);
+    }
+
+    /// Dials links whose key is not known by this; see [`xylem_link::Endpoint::answer_knock`].
+    pub(crate) fn set_knock(&mut self, knock: [u8; 32]) {
+        self.net.knock = Some(knock);
+    }
+
     /// Makes a face to a peer. It can be used once it has come up, which a event tells; a
     /// permanent face is kept and dialled again whatever happens.
     ///
@@ -79,8 +90,7 @@ impl Engine {
                 if self.net.link_socket_for(*address).is_none() {
                     self.bind_link(wildcard(*address))?;
                 }
-                let now = self.now();
-                Transport::Link(self.net.endpoint.connect(now, *address, key.map(PeerKey)))
+                Transport::Link(self.net.connect_link(self.now(), *address, key.map(PeerKey)))
             }
             Peer::Udp(address) => {
                 Transport::Udp { socket: self.udp_socket_for(*address)?, remote: *address }
@@ -215,6 +225,21 @@ impl Engine {
             if let Err(e) = self.connect(id, &peer) {
                 self.fail_face(id, &e.to_string());
             }
+        }
+    }
+}
+
+impl Network {
+    /// Dials a link; without a key by the knock, where there is one.
+    pub(super) fn connect_link(
+        &mut self,
+        now: Duration,
+        to: SocketAddr,
+        key: Option<PeerKey>,
+    ) -> LinkId {
+        match (key, &self.knock) {
+            (None, Some(knock)) => self.endpoint.connect_by_knock(now, to, knock),
+            (key, _) => self.endpoint.connect(now, to, key),
         }
     }
 }

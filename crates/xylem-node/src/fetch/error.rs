@@ -15,8 +15,14 @@ pub enum FetchError {
     /// Nobody to ask.
     #[error("the ticket names no address; give --from ADDR")]
     NoAddress,
+    /// The ticket names hosts, and none of them can be looked up.
+    #[error("{0}")]
+    NoSuchHost(String),
     /// What was asked for has no name to ask with.
-    #[error("the ticket has no name")]
+    #[error(
+        "the ticket does not say the name, which NDN forwarders are asked by; ask for one made by \
+         `xylem share --via`, --plain or --as"
+    )]
     NoName,
     /// The store re-hashes what an earlier run left as BLAKE3.
     #[error("it was published with a SHA-256 tree, which get does not fetch")]
@@ -63,6 +69,7 @@ impl Failure for FetchError {
     fn blame(&self) -> Blame {
         match self {
             Self::NoAddress | Self::NoName | Self::OtherTree => Blame::Usage,
+            Self::NoSuchHost(_) => Blame::Network,
             Self::Unreachable { .. } | Self::Gone(_) | Self::Failed { .. } => Blame::Network,
             Self::Interrupted => Blame::Interrupted,
             Self::Host(e) => e.blame(),

@@ -4,7 +4,6 @@
 //! each sleep, until the caller has what it wants.
 
 mod error;
-mod gone;
 mod waiting;
 mod work;
 
@@ -105,7 +104,12 @@ impl Fetch {
         let endpoint = Endpoint::new(link_config, link_key, keys::random()?);
         let seed = Seed::from_random(keys::random()?);
         let mut engine = Engine::new(endpoint, Forwarder::new(end_host(), seed))?;
+        // Who is dialled without its key is still somebody who knows whose publication it is.
+        engine.set_knock(ticket.publisher.0);
         let mut dialler = Dialler::new(ticket, from)?;
+        if ticket.name.is_none() && !dialler.has_links() {
+            return Err(FetchError::NoName);
+        }
         dialler.dial(&mut engine);
 
         let work = Work::new(ticket, dialler, &engine, give_up, limit_rate, wanted_level)?;
@@ -274,12 +278,19 @@ impl Fetch {
         on_event: &mut dyn FnMut(Event),
     ) -> Result<(), FetchError> {
         let now = self.engine.now();
-        let mut swarm = Swarm::new(name, ticket.link_key, &self.work.dialler, now, offer);
+        let keys = self.work.dialler.links().filter_map(|face| self.engine.link_peer(face));
+        let keys = keys.map(|key| key.0).chain(ticket.link_key).collect();
+        let mut swarm = Swarm::new(name, keys, &self.work.dialler, now, offer);
         if at_once {
             swarm.serve_now(on_event)?;
         }
         self.work.swarm = Some(swarm);
         Ok(())
+    }
+
+    /// Leaves whoever proves this key, which is our own.
+    pub(crate) fn avoid(&mut self, key: Option<[u8; 32]>) {
+        self.work.avoided = key;
     }
 
     /// The ticket that was fetched with, and what the manifest says beyond it; once that has come.

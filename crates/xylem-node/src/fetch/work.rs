@@ -6,18 +6,19 @@ use std::time::Duration;
 use bytes::Bytes;
 use xylem_forward::FaceId;
 use xylem_library::keys;
+use xylem_library::peers::{Answered, Finding, Gone, LOST, NOT_THERE};
 use xylem_link::Level;
 use xylem_object::Ticket;
 use xylem_object::naming::{self, Request};
 use xylem_packet::{Data, Interest, NackReason, Name, Packet};
 use xylem_transfer::{FailReason, PeerId, Spec, Transfer, TransferEvent};
 
-use super::gone::Gone;
 use super::waiting::{Tried, Waiting};
 use super::{FetchError, TICK};
 use crate::dial::Dialler;
 use crate::engine::{Engine, EngineEvent};
 use crate::event::Event;
+use crate::peer::FaceAddress;
 use crate::peers::Swarm;
 use crate::shaping;
 
@@ -38,6 +39,11 @@ pub(super) struct Work {
     gone: Gone,
     /// P, once it is known.
     pub(super) name: Option<Name>,
+    /// Links that have to show who they are, or to tell the name, before they are asked for anything.
+    finding: Finding,
+    key_of_ticket: Option<[u8; 32]>,
+    /// A key of our own: who proves it is left.
+    pub(super) avoided: Option<[u8; 32]>,
     /// The shaping level that links are to have.
     wanted_level: Level,
     pub(super) watch: Option<Watch>,
@@ -84,7 +90,7 @@ impl Work {
         wanted_level: Level,
     ) -> Result<Self, FetchError> {
         let spec = Spec {
-            prefix: ticket.name.clone().ok_or(FetchError::NoName)?,
+            prefix: ticket.name.clone().unwrap_or_default(),
             publisher: ticket.publisher,
             root: Some(ticket.root),
             size: ticket.size,
@@ -93,7 +99,10 @@ impl Work {
         let window = engine.receive_capacity() / BUFFER_SHARE / xylem_packet::MAX_PACKET;
         config.max_window = u32::try_from(window).unwrap_or(u32::MAX).clamp(16, config.max_window);
         let seed = u64::from_le_bytes(keys::random()?);
-        let mut transfer = Transfer::new(spec, config.clone(), seed);
+        let mut transfer = match ticket.name {
+            Some(_) => Transfer::new(spec, config.clone(), seed),
+            None => Transfer::unnamed(spec, config.clone(), seed),
+        };
         transfer.set_rate_limit(limit_rate);
         Ok(Self {
             transfer,
@@ -104,7 +113,10 @@ impl Work {
             gone: Gone::new(ticket),
             wanted_level,
             watch: None,
-            name: None,
+            name: ticket.name.clone(),
+            finding: Finding::new(ticket),
+            key_of_ticket: ticket.link_key,
+            avoided: None,
             config,
             limit_rate,
             interest: Vec::new(),
@@ -150,7 +162,6 @@ impl Work {
                 }
                 event => {
                     if let TransferEvent::Manifest { packet, .. } = &event {
-                        self.name = Data::decode(packet).ok().map(|d| d.name().parent().to_name());
                         self.manifest = packet.to_vec();
                         tracing::debug!(bytes = packet.len(), "manifest is verified");
                     }
@@ -158,14 +169,23 @@ impl Work {
                 }
             }
         }
+        if self.manifest.is_empty()
+            && self.dialler.count() == 0
+            && self.finding.is_refused(engine.now(), self.dialler.is_dialling())
+        {
+            return Err(
+                self.failed(FailReason::NobodyHasIt { peers: self.dialler.tried().count() })
+            );
+        }
         Ok(None)
     }
 
     pub(super) fn poll_timeout(&mut self, now: Duration) -> Option<Duration> {
         let swarm = self.swarm.as_ref().and_then(Swarm::poll_timeout);
         let waiting = self.manifest.is_empty().then(|| self.waiting.poll_timeout()).flatten();
-        let timers = [self.transfer.poll_timeout(now), self.dialler.redial_at(), swarm, waiting];
-        timers.into_iter().flatten().min()
+        let asks = [self.transfer.poll_timeout(now), self.finding.poll_timeout()];
+        let timers = [self.dialler.redial_at(), swarm, waiting];
+        asks.into_iter().chain(timers).flatten().min()
     }
 
     pub(super) fn handle_timeout(
@@ -180,6 +200,8 @@ impl Work {
         if self.dialler.redial_at().is_some_and(|t| t <= now) {
             self.dialler.dial(engine);
         }
+        let silent = self.finding.handle_timeout(now, &mut |face, asked| engine.ask(face, asked));
+        silent.into_iter().for_each(|(face, why)| engine.drop_face(face, why));
         if let Some(swarm) = &mut self.swarm {
             swarm.handle_timeout(engine, &mut self.dialler, on_event);
         }
@@ -202,12 +224,12 @@ impl Work {
 
     /// Why nothing more comes.
     fn failed(&self, reason: FailReason) -> FetchError {
+        if let Some(sentence) = self.gone.sentence() {
+            return FetchError::Gone(sentence);
+        }
         if self.manifest.is_empty() && !self.dialler.was_up() {
             let tried = self.tried().iter().map(Tried::to_string).collect::<Vec<_>>().join(", ");
             return FetchError::Unreachable { after: self.config.give_up, tried };
-        }
-        if let Some(sentence) = self.gone.sentence() {
-            return FetchError::Gone(sentence);
         }
         let warnings = self.dialler.warnings();
         let warnings = if warnings.is_empty() { warnings } else { format!(" ({warnings})") };
@@ -250,27 +272,19 @@ impl Work {
                 self.handle_nack(engine, from, &packet, reason, on_event);
             }
             EngineEvent::Packet { from, packet, marked, .. } => {
-                self.handle_data(engine, from, packet, marked);
+                if !self.handle_found(engine, &packet, on_event) {
+                    self.handle_data(engine, from, packet, marked);
+                }
             }
             EngineEvent::FaceUp { face, peer } => {
-                if self.dialler.came_up(engine, face, &peer) {
-                    if let Some(swarm) = &mut self.swarm {
-                        swarm.came_up(&self.dialler, face);
-                    }
-                    if self.dialler.is_link(face) {
-                        self.transfer.add_direct_peer(now, peer_of(face));
-                    } else {
-                        self.transfer.add_forwarder(now, peer_of(face));
-                    }
-                    on_event(Event::PeerConnected { peer: peer.clone() });
-                    shaping::report(engine, face, self.wanted_level, &peer, on_event);
-                }
+                self.came_up(engine, face, peer, on_event);
             }
             // A fetch opens no streams and takes none.
             EngineEvent::Stream { face, stream, what } => {
                 engine.refuse_stream(face, stream, what);
             }
             EngineEvent::FaceDown { face, peer, why, .. } => {
+                self.finding.went_down(face);
                 if let Some(swarm) = &mut self.swarm {
                     swarm.went_down(now, &self.dialler, face);
                     let stats = self.transfer.peers(now).find(|s| s.peer == peer_of(face));
@@ -314,7 +328,17 @@ impl Work {
         reason: NackReason,
         on_event: &mut dyn FnMut(Event),
     ) {
+        let now = engine.now();
         let Ok(interest) = Interest::decode(packet) else { return };
+        if let Some((face, asked)) = self.finding.handle_nack(now, &interest) {
+            // A node between us and the publisher, say, where the name is all that is needed.
+            if !asked.must_vouch && self.name.is_some() {
+                return self.admit(engine, face, on_event);
+            }
+            // Who has not shown who it is is asked for nothing by name.
+            self.refused(engine, (face, false), false, on_event);
+            return engine.drop_face(face, NOT_THERE);
+        }
         let pieces = match self.transfer.request_of(interest.name()) {
             Some(Request::Manifest) => false,
             Some(Request::Segment { .. } | Request::Tile { .. }) => true,
@@ -323,12 +347,30 @@ impl Work {
         // Who was named beside others may have a part only.
         let whole = !pieces || self.dialler.may_find();
         if reason == NackReason::NO_ROUTE && whole && self.dialler.is_named(from) {
-            let peer = (from, self.dialler.address(from));
-            self.gone.refused(engine, peer, pieces, on_event);
+            self.refused(engine, (from, true), pieces, on_event);
         }
         // While others are still being reached, what one does not have is not yet what nobody has.
         if pieces || !self.dialler.is_reaching() {
             self.pass_nack(engine, from, &interest, reason);
+        }
+    }
+
+    /// A peer refused the manifest, or pieces of it. Where we `may_ask`, it is asked what it has instead.
+    fn refused(
+        &mut self,
+        engine: &mut Engine,
+        (face, may_ask): (FaceId, bool),
+        pieces: bool,
+        on_event: &mut dyn FnMut(Event),
+    ) {
+        let Some(peer) = engine.face(face).map(|face| face.address.to_string()) else { return };
+        if !self.gone.refused(face, peer.clone(), pieces) {
+            return;
+        }
+        if pieces {
+            on_event(Event::warning(format!("{peer} {LOST}; still asking")));
+        } else if let Some(question) = self.gone.question().filter(|_| may_ask) {
+            engine.ask(face, &question);
         }
     }
 
@@ -340,6 +382,110 @@ impl Work {
         reason: NackReason,
     ) {
         self.transfer.handle_nack(engine.now(), peer_of(from), interest.name(), reason);
+    }
+
+    /// A face came up. A link is asked first, where it has to show who it is or to tell the name.
+    fn came_up(
+        &mut self,
+        engine: &mut Engine,
+        face: FaceId,
+        peer: FaceAddress,
+        on_event: &mut dyn FnMut(Event),
+    ) {
+        let key = engine.link_peer(face).map(|key| key.0);
+        if key.is_some() && key == self.avoided {
+            return engine.drop_face(face, "it is this machine itself");
+        }
+        let must_vouch = self.dialler.must_vouch(face);
+        match key {
+            Some(key) if must_vouch || self.name.is_none() => {
+                self.finding.ask(engine.now(), face, key, must_vouch);
+            }
+            _ if self.name.is_none() => self.finding.wait(face),
+            _ => {
+                self.tell_key(face, key, &peer, on_event);
+                self.admit(engine, face, on_event);
+            }
+        }
+    }
+
+    /// A face that may be asked for what is to be fetched.
+    fn admit(&mut self, engine: &mut Engine, face: FaceId, on_event: &mut dyn FnMut(Event)) {
+        let now = engine.now();
+        let Some(peer) = engine.face(face).map(|face| face.address.clone()) else { return };
+        if !self.dialler.came_up(engine, face, &peer) {
+            return;
+        }
+        if let Some(swarm) = &mut self.swarm {
+            swarm.came_up(&self.dialler, face);
+        }
+        if self.dialler.is_link(face) {
+            self.transfer.add_direct_peer(now, peer_of(face));
+        } else {
+            self.transfer.add_forwarder(now, peer_of(face));
+        }
+        on_event(Event::PeerConnected { peer: peer.clone() });
+        shaping::report(engine, face, self.wanted_level, &peer, on_event);
+    }
+
+    /// Whoever answers at an address that somebody typed may be anybody; it is told all the same.
+    fn tell_key(
+        &self,
+        face: FaceId,
+        key: Option<[u8; 32]>,
+        peer: &FaceAddress,
+        on_event: &mut dyn FnMut(Event),
+    ) {
+        if let Some(key) = key
+            && self.dialler.is_anybody(face)
+            && self.key_of_ticket != Some(key)
+        {
+            on_event(Event::OtherKey { peer: peer.clone(), key });
+        }
+    }
+
+    /// Goes on with who has answered the first question; whether this is an answer.
+    fn handle_found(
+        &mut self,
+        engine: &mut Engine,
+        packet: &Bytes,
+        on_event: &mut dyn FnMut(Event),
+    ) -> bool {
+        let (face, key, manifest, vouched) = match self.finding.handle_answer(engine.now(), packet)
+        {
+            None => return false,
+            Some(Answered::Absent(face)) => {
+                self.refused(engine, (face, true), false, on_event);
+                if self.name.is_none() {
+                    engine.drop_face(face, NOT_THERE);
+                }
+                return true;
+            }
+            Some(Answered::Left(face, why)) => {
+                engine.drop_face(face, why);
+                return true;
+            }
+            Some(Answered::Found { face, key, manifest, vouched }) => {
+                (face, key, Bytes::from(manifest), vouched)
+            }
+        };
+        let Some(peer) = engine.face(face).map(|face| face.address.clone()) else { return true };
+        if let Err(what) = self.transfer.offer_manifest(engine.now(), &manifest) {
+            on_event(Event::PeerMisbehaved { peer, what: what.to_string() });
+            engine.drop_face(face, "it misbehaved");
+            return true;
+        }
+        if self.name.is_none() {
+            self.name = Data::decode(&manifest).ok().map(|d| d.name().parent().to_name());
+        }
+        if !vouched {
+            self.tell_key(face, Some(key), &peer, on_event);
+        }
+        self.admit(engine, face, on_event);
+        for face in self.finding.take_waiting() {
+            self.admit(engine, face, on_event);
+        }
+        true
     }
 }
 

@@ -9,6 +9,7 @@ use mio::Waker;
 use xylem_forward::{FaceId, Forwarder, Seed};
 use xylem_hash::{Hash, Hasher};
 use xylem_link::{Endpoint, Shaping, StaticKey};
+use xylem_object::find::{self, FindId};
 use xylem_object::peers::{Announcement, MAX_OWN_ADDRESSES};
 use xylem_object::ticket::Address;
 use xylem_object::{Publication, PublicationError, PublisherId, Ticket};
@@ -74,8 +75,7 @@ pub(crate) struct Host {
 impl Host {
     /// Listens at `listen` (nothing: at a free port of all interfaces) under `identity`, or a key made
     /// up for this run, and serves the publication of that name, whose signed manifest is `manifest`.
-    /// Whoever has an identity answers those who do not know its key, and is found at the same port
-    /// again, if that is free.
+    /// Whoever has an identity is found at the same port again, if that is free.
     ///
     /// # Errors
     /// See [`HostError`].
@@ -95,14 +95,15 @@ impl Host {
         };
         let key = secret.public().0;
         let config = xylem_link::Config {
-            // Of a fetch only who was told of the key learns that something listens; who has the
-            // address of a seed may ask it.
-            accept_open: identity.is_some(),
+            // Only who was told of the key, or has a ticket, learns that something listens.
+            accept_open: false,
             max_links: MAX_LINKS,
             shaping,
             ..Default::default()
         };
-        let endpoint = Endpoint::new(config, secret, keys::random()?);
+        let mut endpoint = Endpoint::new(config, secret, keys::random()?);
+        // Or who has a ticket: it says whose publication it is.
+        endpoint.answer_knock(&publisher.0);
         let seed = Seed::from_random(keys::random()?);
         let mut engine = Engine::new(endpoint, Forwarder::new(Default::default(), seed))?;
         engine.set_limits(Limits { faces: MAX_LINKS, ..Limits::default() });
@@ -110,24 +111,30 @@ impl Host {
         let port = identity.map_or(0, |secret| port_of(&secret, &manifest.root));
         let listen = bind(&mut engine, listen, port)?;
         engine.serve(name.as_ref())?;
+        engine.serve(find::prefix().as_ref())?;
+        let find = FindId::new(&publication.manifest().root, &key);
+        // The publisher knows nothing of our key.
+        let found = find::Answer { vouch: None, manifest: publication.manifest_packet() };
+        let found = find.packet(&found).unwrap_or_default();
         let waker = engine.waker()?;
         let source = HeldSource::new(holdings, manifest.clone(), disk());
         let answers = Answers::new(publication, publisher, source);
         let (served, stop) = (Arc::new(AtomicU64::new(0)), Stop::new());
         let announcers = Announcers::default();
         let counter = served.clone();
+        // Nobody vouches for our key.
         let ticket = Ticket {
             publisher,
             root: manifest.root,
-            name: Some(name.clone()),
+            name: None,
             link_key: Some(key),
-            size: Some(manifest.size),
+            size: None,
             kind: Some(manifest.kind),
             addresses: advertised(&listen).into_iter().map(Address::Ip).collect(),
         };
         let ticket = identity.is_some().then(|| Box::new(ticket));
-        let mut serve =
-            Serve { prefix: name, answers, announcers, answer: Vec::new(), served: counter };
+        let (prefix, answer) = (name, Vec::new());
+        let mut serve = Serve { prefix, find, found, answers, announcers, answer, served: counter };
         let ends = stop.clone();
         let thread = thread::Builder::new().name("serve".into());
         let run = move || {
@@ -217,6 +224,9 @@ fn port_of(secret: &[u8; 32], root: &Hash) -> u16 {
 /// What the thread runs.
 struct Serve {
     prefix: Name,
+    /// What is asked by who knows the root and not the name, and the answer.
+    find: FindId,
+    found: Vec<u8>,
     answers: Answers,
     announcers: Announcers,
     /// The answer in hand; kept for its allocation.
@@ -247,6 +257,9 @@ impl Program for Serve {
 impl Serve {
     fn handle_packet(&mut self, engine: &mut Engine, from: FaceId, packet: &[u8]) {
         let Ok(Packet::Interest(interest)) = Packet::decode(packet) else { return };
+        if FindId::parse(interest.name()) == Some(self.find) {
+            return engine.send(&self.found);
+        }
         self.answer.clear();
         if self.answers.answer(engine.now(), &interest, &mut self.answer) {
             return engine.send(&self.answer);

@@ -15,11 +15,9 @@
 //! one PIT, no packet on its way in can answer a stranger before it is verified, and a slow disk read
 //! for others does not hold the fetch up.
 
-mod finder;
 mod host;
 mod swarm;
 
-pub(crate) use finder::Found;
 pub use host::HostError;
 pub(crate) use swarm::{Offer, Swarm};
 

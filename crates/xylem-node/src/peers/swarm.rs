@@ -8,7 +8,7 @@ use xylem_link::Shaping;
 use xylem_object::PublisherId;
 use xylem_packet::Name;
 
-use super::finder::Finder;
+use super::address_of;
 use super::host::{Host, HostError};
 use crate::dial::Dialler;
 use crate::engine::Engine;
@@ -16,6 +16,7 @@ use crate::event::Event;
 use crate::peer::FaceAddress;
 use crate::summary::PeerBytes;
 use xylem_library::held::Holdings;
+use xylem_library::peers::Finder;
 
 /// A fetch that is over sooner neither listens nor asks: nobody would have anything of it.
 const SETTLING: Duration = Duration::from_millis(200);
@@ -47,12 +48,12 @@ impl Swarm {
     /// Of a fetch that begins now; it serves if there is an `offer`.
     pub(crate) fn new(
         name: Name,
-        link_key: Option<[u8; 32]>,
+        linked: Vec<[u8; 32]>,
         dialler: &Dialler,
         now: Duration,
         offer: Option<Offer>,
     ) -> Self {
-        let named: Vec<_> = dialler.named_keys().chain(link_key).collect();
+        let named: Vec<_> = dialler.named_keys().chain(linked).collect();
         let starts_at = now + SETTLING;
         let finder = Finder::new(name, named, dialler.may_find(), starts_at);
         Self { finder, offer, host: None, starts_at, bytes: Vec::new() }
@@ -109,7 +110,7 @@ impl Swarm {
             }
         }
         if self.finder.poll_timeout().is_some_and(|at| now >= at) {
-            self.finder.ask(engine, dialler.links());
+            self.finder.ask(now, dialler.links(), &mut |face, asked| engine.ask(face, asked));
         }
         while let Some(found) = self.finder.next(now) {
             tracing::debug!(addresses = ?found.addresses, "dialling a peer that others told of");
@@ -122,7 +123,8 @@ impl Swarm {
 
     /// A packet that may answer what a peer was asked here; whether it does.
     pub(crate) fn handle_answer(&mut self, engine: &Engine, from: FaceId, packet: &[u8]) -> bool {
-        self.finder.handle_answer(engine, from, packet)
+        let near = || address_of(engine, from).is_some_and(|ip| ip.is_loopback());
+        self.finder.handle_answer(engine.now(), from, near, packet)
     }
 
     /// A face came up and is asked.

@@ -10,6 +10,7 @@ use std::sync::mpsc;
 
 use xylem_forward::{Forwarder, Seed};
 use xylem_link::{Endpoint, Shaping, StaticKey};
+use xylem_object::find::{self, VOUCH_LEN};
 use xylem_object::naming;
 use xylem_object::ticket::Address;
 use xylem_object::{Publication, PublicationError, PublisherId, PublisherKey, Ticket};
@@ -136,7 +137,7 @@ pub(crate) fn share_with(
     // The port that an earlier ticket names keeps that ticket good.
     let store = Store::open(disk(), &options.store)?;
     let port = options.paths.iter().find_map(|path| record::port(&store, path));
-    let (mut engine, at) = bind(options, port, publisher.public())?;
+    let (mut engine, at) = bind(options, port, &publisher)?;
     let reachable = of_tickets(&at.announce, &at.listen).1;
     let mut server = Server::new(at, options, ends, events, on_event)?;
     for (path, content) in options.paths.iter().zip(contents) {
@@ -194,6 +195,10 @@ fn open(
 struct At {
     publisher: PublisherId,
     link_key: [u8; 32],
+    /// What the publisher says of it.
+    vouch: [u8; VOUCH_LEN],
+    /// Whether forwarders may be asked, for which tickets have the name.
+    named: bool,
     listen: Vec<SocketAddr>,
     announce: Vec<Address>,
     plain: Vec<SocketAddr>,
@@ -205,7 +210,7 @@ struct At {
 fn bind(
     options: &ShareOptions,
     port: Option<u16>,
-    publisher: PublisherId,
+    publisher: &PublisherKey,
 ) -> Result<(Engine, At), ShareError> {
     let store = Store::open(disk(), &options.store)?;
     let link_key =
@@ -221,15 +226,19 @@ fn bind(
     let listen = bind_links(&mut engine, &options.listen, port)?;
     let carriers = bind_carriers(&mut engine, &options.listen)?;
     let plain = bind_plain(&mut engine, &options.plain)?;
+    engine.serve(find::prefix().as_ref())?;
     let (announce, link_key) = (options.announce.clone(), link_public);
-    Ok((engine, At { publisher, link_key, listen, announce, plain, carriers, store }))
+    let (vouch, publisher) = (publisher.vouch(&link_key), publisher.public());
+    let named = options.name.is_some() || !plain.is_empty() || !options.via.is_empty();
+    let at = At { publisher, link_key, vouch, named, listen, announce, plain, carriers, store };
+    Ok((engine, at))
 }
 
 impl At {
     /// Writes down what is served here, and says it.
-    fn shared(&self, path: &Path, content: &Content) -> Event {
+    fn shared(&self, path: &Path, content: &Content, twin: bool) -> Event {
         let (prefix, manifest) = content.newest();
-        let ticket = Ticket {
+        let mut ticket = Ticket {
             publisher: content.signed_by().unwrap_or(self.publisher),
             root: manifest.root,
             name: Some(prefix.clone()),
@@ -241,6 +250,14 @@ impl At {
         tracing::info!(root = %manifest.root, size = manifest.size, "sharing");
         let port = self.listen.first().map(SocketAddr::port);
         record::keep_ticket(&self.store, path, &ticket, port);
+        // The first exchange tells the rest. Found by name alone are a file that grows, which has another
+        // root soon, and a `twin`: its root has another name here already.
+        if !matches!(content, Content::Growing(_)) && !twin {
+            // Who has signed what was fetched vouches for no key of ours.
+            ticket.link_key = ticket.link_key.filter(|_| content.signed_by().is_some());
+            ticket.name = ticket.name.filter(|_| self.named);
+            ticket.size = None;
+        }
         Event::Shared {
             ticket: Box::new(ticket),
             name: prefix,

@@ -69,8 +69,8 @@ impl<'a> Server<'a> {
         on_event: &'a mut dyn FnMut(Event),
     ) -> Result<Self, ShareError> {
         Ok(Self {
+            publications: Publications::of_publisher(at.vouch),
             at,
-            publications: Publications::default(),
             served: Served::default(),
             commands: None,
             registrars: Vec::new(),
@@ -95,8 +95,16 @@ impl<'a> Server<'a> {
         content: Content,
     ) -> Result<(PublicationId, Event), ShareError> {
         engine.serve(content.publication().prefix().parent())?;
-        let shared = self.at.shared(path, &content);
-        Ok((self.publications.add(content), shared))
+        let root = content.publication().manifest().root;
+        let twin = self.publications.finds(&root, &self.at.link_key);
+        let shared = self.at.shared(path, &content, twin);
+        // A ticket need not have our link's key: whoever has one knows whose publication it is.
+        let signed_by = content.signed_by();
+        engine.answer_knock(&signed_by.unwrap_or(self.at.publisher).0);
+        let id = self.publications.add(content);
+        let vouch = signed_by.is_none().then_some(self.at.vouch);
+        self.publications.add_find(id, &self.at.link_key, vouch);
+        Ok((id, shared))
     }
 
     /// Serves one no more.

@@ -64,7 +64,7 @@ impl Transfer {
         way: Way,
     ) {
         let Some(p) = self.peers.place(peer) else { return };
-        if self.phase == Phase::Over || self.peers[p].is_dropped() {
+        if matches!(self.phase, Phase::Over | Phase::Unnamed) || self.peers[p].is_dropped() {
             return;
         }
         let Some(key) = self.key_of(name) else {
@@ -79,7 +79,7 @@ impl Transfer {
 
     fn take_packet(&mut self, now: Duration, peer: PeerId, packet: Bytes, way: Way, nesting: u32) {
         let Some(p) = self.peers.place(peer) else { return };
-        if self.phase == Phase::Over || self.peers[p].is_dropped() {
+        if matches!(self.phase, Phase::Over | Phase::Unnamed) || self.peers[p].is_dropped() {
             return;
         }
         match Packet::decode(&packet) {
@@ -167,7 +167,10 @@ impl Transfer {
             _ => {}
         }
         let judged = match key.wanted() {
-            Wanted::Manifest => self.take_manifest(now, packet, data).map(|()| 0),
+            Wanted::Manifest => {
+                let prefix = self.spec.prefix.clone();
+                self.take_manifest(now, packet, data, prefix.as_ref()).map(|()| 0)
+            }
             Wanted::Segment(id, _) | Wanted::Tile(id, _) => {
                 self.take_proof(now, p, id, packet, data)
             }
@@ -217,17 +220,18 @@ impl Transfer {
     }
 
     /// Judges the manifest and, if it is the one, goes on to the objects.
-    fn take_manifest(
+    pub(super) fn take_manifest(
         &mut self,
         now: Duration,
         packet: &Bytes,
         data: &Data<'_>,
+        prefix: NameRef<'_>,
     ) -> Result<(), Misbehaviour> {
-        if self.phase != Phase::Manifest {
+        if !matches!(self.phase, Phase::Manifest | Phase::Unnamed) {
             return Ok(());
         }
         let spec = &self.spec;
-        let manifest = verify_manifest(data, spec.prefix.as_ref(), &spec.publisher)?;
+        let manifest = verify_manifest(data, prefix, &spec.publisher)?;
         if spec.root.as_ref().is_some_and(|root| *root != manifest.root)
             || spec.size.is_some_and(|size| size != manifest.size)
         {

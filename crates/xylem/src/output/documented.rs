@@ -136,6 +136,7 @@ fn events() -> Vec<Event> {
         Event::Listening { uri: peer() },
         Event::Registered { forwarder: peer(), prefix: name },
         Event::PeerConnected { peer: peer() },
+        Event::OtherKey { peer: peer(), key: [1; 32] },
         Event::Unanswered {
             peers: vec![Tried { peer: peer(), connected: false, why: None }],
             seconds: 0.5,

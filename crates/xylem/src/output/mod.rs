@@ -28,6 +28,8 @@ use xylem_library::{CheckpointMade, FlawFound, LibraryEvent, SkipReason};
 use xylem_node::mail::{MailEvent, Message, MessageContent};
 use xylem_node::{Event, Fetched};
 
+/// Lines that `share` says around a QR code, the ticket's own among them.
+const AROUND_QR: usize = 14;
 /// Files of a directory that are named before it is fetched, unless more is asked for.
 const SHOWN_FILES: usize = 20;
 
@@ -59,6 +61,8 @@ pub(crate) struct Out {
     quiet: bool,
     verbose: bool,
     color: bool,
+    /// Whether a ticket's QR code was asked for.
+    qr: bool,
     progress: Progress,
     /// Raised when standard output is gone, so that a long run ends.
     stop: Option<Stop>,
@@ -83,10 +87,16 @@ impl Out {
             quiet: common.quiet,
             verbose: common.verbose > 0,
             color,
+            qr: false,
             progress: Progress::new(shown, terminal),
             stop: None,
             broken: None,
         }
+    }
+
+    /// Shows a ticket's QR code, however much of the screen that takes.
+    pub(crate) fn wants_qr(&mut self) {
+        self.qr = true;
     }
 
     /// Whether results are JSON.
@@ -259,9 +269,7 @@ impl Out {
                     if at_home { "this machine" } else { "any machine that reaches this one" };
                 self.note(&format!("\nTo fetch it, on {place}:\n"));
                 self.note(&format!("  xylem get {ticket}{from}\n"));
-                if !self.quiet && io::stderr().is_terminal() {
-                    self.show_qr(&ticket);
-                }
+                self.show_qr(&ticket);
             }
             Event::Library(LibraryEvent::Checkpoint(CheckpointMade {
                 number,
@@ -305,6 +313,12 @@ impl Out {
                 if let Some(line) = reaching::unanswered(&peers, seconds) {
                     self.note(&clean(&line));
                 }
+            }
+            Event::OtherKey { peer, key } => {
+                let key: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+                self.detail(&clean(&format!(
+                    "peer {peer} has a key that is not the publisher's: {key}"
+                )));
             }
             Event::Fetched(told) => {
                 let Fetched { peer, name, bytes: size, fetched, elapsed, .. } = &told;
@@ -420,10 +434,21 @@ impl Out {
         self.line(&clean(&format!("{}:{place} {what}", path.display())))
     }
 
+    /// The ticket as a picture: where it was asked for, or where it leaves on the screen what was said
+    /// before.
     fn show_qr(&mut self, ticket: &str) {
-        let columns = console::Term::stderr().size().1;
-        if let Some(code) = qr::draw(ticket, usize::from(columns), self.color) {
-            self.note(&code);
+        let terminal = io::stderr().is_terminal();
+        if self.quiet || self.json || !(self.qr || terminal) {
+            return;
+        }
+        let (rows, columns) = console::Term::stderr().size();
+        let columns = if terminal { usize::from(columns) } else { usize::MAX };
+        match qr::draw(ticket, columns, self.color) {
+            Some(code) if self.qr || code.lines().count() + AROUND_QR <= usize::from(rows) => {
+                self.note(&code);
+            }
+            None if self.qr => self.warn("the terminal is too narrow for the ticket's QR code"),
+            _ => {}
         }
     }
 }

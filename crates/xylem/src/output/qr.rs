@@ -5,9 +5,11 @@ use qrcode::{Color, EcLevel, QrCode};
 /// Light modules around the code; cameras of today manage with half of the standard's four.
 const MARGIN: usize = 2;
 
-/// Draws `text` with two rows of modules per line, or `None` where it does not fit into `columns`
+/// Draws a ticket with two rows of modules per line, or `None` where it does not fit into `columns`
 /// or is too long for any code. With `color` the contrast does not depend on the terminal's theme.
-pub(crate) fn draw(text: &str, columns: usize, color: bool) -> Option<String> {
+/// In upper case, which a ticket is also read in, a character takes five and a half bits and not eight.
+pub(crate) fn draw(ticket: &str, columns: usize, color: bool) -> Option<String> {
+    let text = ticket.to_ascii_uppercase();
     let code = QrCode::with_error_correction_level(text, EcLevel::L).ok()?;
     let width = code.width();
     let side = width + 2 * MARGIN;
@@ -41,6 +43,17 @@ pub(crate) fn draw(text: &str, columns: usize, color: bool) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// One of some 180 characters took 33 lines and 65 columns.
+    #[test]
+    fn a_ticket_s_code_is_small() {
+        let ticket = format!("xylem:{}", "a2".repeat(65));
+        let drawn = draw(&ticket, 80, false).expect("it fits into 80 columns");
+        assert_eq!(
+            (drawn.lines().count(), drawn.lines().next().unwrap().chars().count()),
+            (21, 41)
+        );
+    }
 
     #[test]
     fn keeps_to_the_width() {

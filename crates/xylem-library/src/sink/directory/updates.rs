@@ -19,7 +19,7 @@ use xylem_tree::{Anchor, Geometry, Segment, SegmentIndex, SegmentSize, Verified}
 use crate::path::os_path;
 use crate::sink::context::{Context, Nodes};
 use crate::sink::error::SaveError;
-use crate::update::{Keeper, LIST_PATIENCE, Start};
+use crate::update::{Keeper, Late, Start};
 
 /// Files that are searched for, or wait for it, at once: each has some threads.
 const MAX_FILES: usize = 8;
@@ -52,7 +52,7 @@ pub(super) struct Waiting {
 struct Coming {
     files: Vec<Waiting>,
     pieces: BTreeMap<u64, Bytes>,
-    late_at: Duration,
+    late: Late,
 }
 
 impl Updates {
@@ -112,8 +112,8 @@ impl Updates {
         let files = std::mem::take(&mut self.waiting);
         let wanted: Vec<_> = files.iter().map(|f| geometry.segments_of(f.range.clone())).collect();
         cx.transfer.add_object(ObjectId::Sums, root, geometry, wanted, [], None)?;
-        let late_at = cx.now + LIST_PATIENCE;
-        self.coming = Some(Coming { files, pieces: BTreeMap::new(), late_at });
+        let late = Late::new(cx.now);
+        self.coming = Some(Coming { files, pieces: BTreeMap::new(), late });
         Ok(())
     }
 
@@ -121,18 +121,18 @@ impl Updates {
     pub(super) fn segment(&mut self, segment: &Verified<Segment<Bytes>>, now: Duration) {
         if let Some(coming) = &mut self.coming {
             coming.pieces.insert(segment.offset, segment.content.clone());
-            coming.late_at = now + LIST_PATIENCE;
+            coming.late.put_off(now);
         }
     }
 
     /// Gives up lists that do not come; when to look again.
     pub(super) fn late(&mut self, cx: &mut Context<'_>) -> (bool, Option<Duration>) {
-        let late_at = self.coming.as_ref().map(|coming| coming.late_at);
-        let is_late = late_at.is_some_and(|at| cx.now >= at);
-        if is_late {
+        let Some(coming) = &mut self.coming else { return (false, None) };
+        let again = coming.late.look(cx.now);
+        if again.is_none() {
             cx.transfer.give_up_object(ObjectId::Sums);
         }
-        (is_late, late_at.filter(|_| !is_late))
+        (again.is_none(), again)
     }
 
     /// What was asked for is here, or will not come: the files, each with its list.

@@ -8,9 +8,7 @@ use xylem_forward::FaceId;
 use xylem_object::peers::{self, Announcement, PeerHint};
 use xylem_packet::{Data, InterestBuilder, Name};
 
-use super::address_of;
-use crate::engine::Engine;
-use xylem_library::keys;
+use crate::keys;
 
 /// How often each linked peer is asked.
 const ASK_EVERY: Duration = Duration::from_secs(5);
@@ -31,14 +29,15 @@ const MAX_KNOWN: usize = 256;
 const FIRST_PORT: u16 = 1_024;
 
 /// Somebody to dial, and all the addresses that it may have.
-pub(crate) struct Found {
+pub struct Found {
     /// The key that it has to prove.
-    pub(crate) key: [u8; 32],
-    pub(crate) addresses: Vec<SocketAddr>,
+    pub key: [u8; 32],
+    /// All that it may have.
+    pub addresses: Vec<SocketAddr>,
 }
 
 /// Finds peers through peers.
-pub(crate) struct Finder {
+pub struct Finder {
     prefix: Name,
     /// Where we can be asked ourselves.
     announced: Option<Announcement>,
@@ -65,7 +64,7 @@ enum State {
 impl Finder {
     /// Asks about the publication at `prefix` from `from` on. Those with keys in `named` are dialled
     /// without it. Unless it `follows` hints, it only tells where we are.
-    pub(crate) fn new(
+    pub fn new(
         prefix: Name,
         named: impl IntoIterator<Item = [u8; 32]>,
         follows: bool,
@@ -84,25 +83,29 @@ impl Finder {
     }
 
     /// From now on peers are told where we are.
-    pub(crate) fn announce(&mut self, announcement: Announcement) {
+    pub fn announce(&mut self, announcement: Announcement) {
         self.known.insert(announcement.key, State::Settled);
         self.announced = Some(announcement);
     }
 
     /// Nobody is dialled any more.
-    pub(crate) fn follow_no_more(&mut self) {
+    pub fn follow_no_more(&mut self) {
         self.follows = false;
         self.known.retain(|_, state| !matches!(state, State::Hinted(_)));
     }
 
     /// When [`Finder::ask`] has something to do.
-    pub(crate) fn poll_timeout(&self) -> Option<Duration> {
+    pub fn poll_timeout(&self) -> Option<Duration> {
         (self.follows || self.announced.is_some()).then_some(self.asks_at)
     }
 
-    /// Asks the peers at the other ends of `links`, if it is time.
-    pub(crate) fn ask(&mut self, engine: &mut Engine, links: impl Iterator<Item = FaceId>) {
-        let now = engine.now();
+    /// Asks the peers at the other ends of `links`, if it is time: `send` is given each question.
+    pub fn ask(
+        &mut self,
+        now: Duration,
+        links: impl Iterator<Item = FaceId>,
+        send: &mut dyn FnMut(FaceId, &[u8]),
+    ) {
         if self.poll_timeout().is_none_or(|at| now < at) {
             return;
         }
@@ -117,15 +120,21 @@ impl Finder {
             let built =
                 InterestBuilder::new(name.as_ref()).lifetime_ms(lifetime).encode(&mut interest);
             if built.is_ok() {
-                engine.ask(face, &interest);
+                send(face, &interest);
                 self.asked.insert(face, (name, now));
             }
         }
     }
 
     /// Takes a packet if it answers a question of ours; says whether it did. Costs nothing where no
-    /// question waits.
-    pub(crate) fn handle_answer(&mut self, engine: &Engine, from: FaceId, packet: &[u8]) -> bool {
+    /// question waits. `near`: the peer is on this machine.
+    pub fn handle_answer(
+        &mut self,
+        now: Duration,
+        from: FaceId,
+        near: impl FnOnce() -> bool,
+        packet: &[u8],
+    ) -> bool {
         if packet.len() > LONGEST {
             return false;
         }
@@ -135,9 +144,9 @@ impl Finder {
             return false;
         }
         self.asked.remove(&from);
-        let near = address_of(engine, from).is_some_and(|ip| ip.is_loopback());
+        let near = near();
         for hint in peers::decode_list(data.content()).unwrap_or_default() {
-            self.note_hint(engine.now(), hint, near);
+            self.note_hint(now, hint, near);
         }
         true
     }
@@ -166,7 +175,7 @@ impl Finder {
 
     /// The next peer to dial, within the limits; tell of each of its addresses by [`Finder::ended`]
     /// that did not come up, or came down.
-    pub(crate) fn next(&mut self, now: Duration) -> Option<Found> {
+    pub fn next(&mut self, now: Duration) -> Option<Found> {
         if !self.fresh {
             return None;
         }
@@ -189,20 +198,20 @@ impl Finder {
     }
 
     /// One address of a peer that was dialled answers; its other handshakes are given up.
-    pub(crate) fn came_up(&mut self, key: [u8; 32]) {
+    pub fn came_up(&mut self, key: [u8; 32]) {
         self.known.insert(key, State::Dialled(0));
         self.fresh = true;
     }
 
     /// An address of a dialled peer does not answer, or its link is gone: `left` others are still tried.
-    pub(crate) fn ended(&mut self, now: Duration, key: [u8; 32], left: usize) {
+    pub fn ended(&mut self, now: Duration, key: [u8; 32], left: usize) {
         let state = if left > 0 { State::Dialled(left) } else { State::Rests(now + REST) };
         self.known.insert(key, state);
         self.fresh = true;
     }
 
     /// A link is gone.
-    pub(crate) fn went_down(&mut self, face: FaceId) {
+    pub fn went_down(&mut self, face: FaceId) {
         self.asked.remove(&face);
     }
 }

@@ -1,0 +1,222 @@
+//! [`Begun`]: a file that is missing, made again beside its name and named when all of it is right; and
+//! what else of a directory is gone.
+//!
+//! Content comes as it does for a damaged file, through the [`Mender`](super::mend): here is only what
+//! is around it. Nothing that is there is replaced, and no symbolic link is written through.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use xylem_object::listing::EntryKind;
+use xylem_store::{
+    Clobber, Durability, FileKind, FileRef, FileState, FileTime, Medium, OpenHow, OutboardFile,
+    Store, StoreError, install,
+};
+
+use super::Scrub;
+use super::contents::Contents;
+use super::error::ScrubError;
+use super::item::{Flawed, Item, Verdict, judge};
+use super::targets::Target;
+use crate::event::{Flaw, LibraryEvent};
+use crate::path::{os_bytes, os_path};
+use crate::publish::signed_at;
+use crate::rescan::Readers;
+
+/// Permission bits where nothing says which.
+const USUAL_MODE: u32 = 0o644;
+const USUAL_FOLDER_MODE: u32 = 0o755;
+
+/// A missing file that is being made.
+pub(super) struct Begun {
+    /// What is missing.
+    item: Item,
+    part: PathBuf,
+}
+
+/// Directories below a target in which something was made, and those that were made themselves.
+#[derive(Default)]
+pub(super) struct Touched {
+    all: HashSet<Vec<u8>>,
+    made: HashSet<Vec<u8>>,
+}
+
+impl Touched {
+    /// Makes the directories above `path` that are missing.
+    fn parents(
+        &mut self,
+        medium: &dyn Medium,
+        target: &Target,
+        path: &[u8],
+    ) -> Result<(), StoreError> {
+        let slashes = path.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| at);
+        let above: Vec<&[u8]> = slashes.map(|at| &path[..at]).collect();
+        if make(medium, &target.path)? {
+            self.made.insert(Vec::new());
+        }
+        for inside in &above {
+            if make(medium, &target.path.join(os_path(inside)))? {
+                self.made.insert(inside.to_vec());
+                self.all.insert(inside.to_vec());
+                self.all.insert(parent(inside).to_vec());
+            }
+        }
+        self.all.insert(parent(path).to_vec());
+        Ok(())
+    }
+}
+
+fn parent(path: &[u8]) -> &[u8] {
+    path.iter().rposition(|b| *b == b'/').map_or(&[], |at| &path[..at])
+}
+
+/// Makes a directory unless it is there; whether it did. What is no directory is not entered.
+fn make(medium: &dyn Medium, path: &Path) -> Result<bool, StoreError> {
+    let failed = |e| StoreError::from_io("create the directory", path, None, e);
+    match medium.metadata(path) {
+        Ok(meta) if meta.kind == FileKind::Directory => Ok(false),
+        Ok(_) => Err(StoreError::Unsafe { path: path.to_path_buf(), what: "is no directory" }),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            medium.create_dir(path, 0o700).map_err(failed)?;
+            Ok(true)
+        }
+        Err(e) => Err(failed(e)),
+    }
+}
+
+impl Begun {
+    /// Makes, or takes up, the part of a missing file. Also returns what it lacks; `None`: nothing, an
+    /// earlier run has died before it could name it.
+    pub(super) fn new(
+        store: &Store,
+        target: &Target,
+        item: &Item,
+        outboard: Option<&OutboardFile>,
+        touched: &mut Touched,
+    ) -> Result<(Self, Option<Flawed>), StoreError> {
+        let medium = &**store.medium();
+        if target.directory
+            && let Ok(inside) = item.path.strip_prefix(&target.path)
+        {
+            touched.parents(medium, target, &os_bytes(inside.as_os_str()))?;
+        }
+        let mut name = std::ffi::OsString::from(".");
+        name.push(item.path.file_name().unwrap_or_default());
+        name.push(".xylem-part");
+        let part = item.path.with_file_name(name);
+        let file = FileRef::open(medium, &part, OpenHow::Create { mode: 0o600 })?;
+        if file.metadata()?.size != item.geometry.size() {
+            file.set_len(item.geometry.size())?;
+        }
+        if let Some(mtime) = item.mtime {
+            file.set_mtime(mtime)?;
+        }
+        let key = os_bytes(part.as_os_str());
+        let begun = Item { path: part.clone(), key, ..item.clone() };
+        let flawed = match judge(store, &begun, outboard, &mut Readers::All, &|_| true) {
+            Some(Verdict::Flawed(flawed)) => Some(*flawed),
+            Some(Verdict::Failed(e)) => return Err(e),
+            _ => None,
+        };
+        Ok((Self { item: item.clone(), part }, flawed))
+    }
+
+    /// Gives the file, all of which is right, its name; returns its bytes.
+    pub(super) fn install(&self, store: &Store, target: &Target) -> Result<u64, StoreError> {
+        let (medium, path) = (&**store.medium(), &self.item.path);
+        let of_target = || signed_at(store, &target.path).map(|signed| signed.manifest.mode);
+        let mode = self.item.mode.or_else(of_target).unwrap_or(USUAL_MODE);
+        let file = FileRef::open(medium, &self.part, OpenHow::ReadWrite)?;
+        file.set_mode(mode)?;
+        install(medium, &file, &self.part, path, Clobber::Never, Durability::Device)?;
+        if !target.directory
+            && let Some(mut known) = store.known_at(&self.item.key)?
+        {
+            known.state.ino = file.metadata()?.ino;
+            store.remember(&known)?;
+        }
+        Ok(self.item.geometry.size())
+    }
+
+    /// What is missing.
+    pub(super) fn path(&self) -> &Path {
+        &self.item.path
+    }
+}
+
+/// Sets back what is recorded of the directory itself.
+fn restore_top(store: &Store, target: &Target, touched: &Touched) -> Result<(), StoreError> {
+    let (medium, path) = (&**store.medium(), &target.path);
+    let key = os_bytes(path.as_os_str());
+    let Some(mut known) = store.known_at(&key)?.filter(|_| touched.all.contains(&[][..])) else {
+        return Ok(());
+    };
+    if touched.made.contains(&[][..]) {
+        let signed = signed_at(store, path).map(|signed| signed.manifest.mode);
+        let _ = medium.set_mode(path, signed.unwrap_or(USUAL_FOLDER_MODE));
+    }
+    let _ = medium.set_mtime(path, known.state.mtime);
+    let meta = medium.metadata(path).map_err(|e| StoreError::from_io("look at", path, None, e))?;
+    known.state = FileState::of(&meta);
+    store.remember(&known)
+}
+
+impl Scrub<'_> {
+    /// Makes directories and links again that are missing, and sets back the times of directories in
+    /// which something was made.
+    pub(super) fn restore_rest<'c>(
+        &mut self,
+        target: &Target,
+        contents: &dyn Fn() -> Result<Contents<'c>, ScrubError>,
+        touched: &mut Touched,
+        on_event: &mut dyn FnMut(LibraryEvent),
+    ) -> Result<(), ScrubError> {
+        let store = self.store.clone();
+        let medium = &**store.medium();
+        let mut listed = contents()?;
+        while let Some(entry) = listed.next_wanted()? {
+            let path = target.path.join(os_path(&entry.path));
+            if touched.made.contains(&entry.path) {
+                self.report_restored(&path, 0, on_event);
+                continue;
+            }
+            if matches!(entry.kind, EntryKind::File { .. }) || medium.metadata(&path).is_ok() {
+                continue;
+            }
+            let at = |e| StoreError::from_io("make again", &path, None, e);
+            let made =
+                touched.parents(medium, target, &entry.path).and_then(|()| match &entry.kind {
+                    EntryKind::Directory => {
+                        touched.made.insert(entry.path.clone());
+                        touched.all.insert(entry.path.clone());
+                        make(medium, &path).map(drop)
+                    }
+                    EntryKind::Symlink { target: to } => {
+                        medium.symlink(&os_path(to), &path).map_err(at)
+                    }
+                    EntryKind::HardLink { target: file } => medium
+                        .hard_link(&target.path.join(os_path(file)), medium, &path)
+                        .map_err(at),
+                    EntryKind::File { .. } => Ok(()),
+                });
+            match made {
+                Ok(()) => self.report_restored(&path, 0, on_event),
+                Err(e) => self.report(&path, Flaw::Failed, 0..0, &e.to_string(), on_event),
+            }
+        }
+        let mut listed = contents()?;
+        while let Some(entry) = listed.next_wanted()? {
+            if entry.kind != EntryKind::Directory || !touched.all.contains(&entry.path) {
+                continue;
+            }
+            let path = target.path.join(os_path(&entry.path));
+            // What a file system does not take is no damage.
+            let mtime = FileTime { secs: entry.mtime_s, nanos: entry.mtime_ns };
+            let _ = medium.set_mtime(&path, mtime);
+            if touched.made.contains(&entry.path) {
+                let _ = medium.set_mode(&path, entry.mode);
+            }
+        }
+        Ok(restore_top(&store, target, touched)?)
+    }
+}

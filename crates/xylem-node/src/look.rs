@@ -1,0 +1,55 @@
+//! [`look`] and [`list`]: what peers say of what a ticket names, before anything of it is fetched.
+
+use std::cell::RefCell;
+use std::path::Path;
+use std::time::Duration;
+
+use xylem_library::{Error, Stop, disk};
+use xylem_link::Shaping;
+use xylem_object::listing::Entry;
+use xylem_object::{Manifest, Ticket};
+use xylem_store::Store;
+
+use crate::event::Event;
+use crate::fetch::{Fetch, FetchError};
+use crate::peer::Peer;
+use crate::remote::Peers;
+use crate::scrub::RepairOptions;
+
+/// The ticket with all that the first exchange with a peer tells, and the signed manifest. Peers of
+/// `from` are asked instead of the ticket's.
+///
+/// # Errors
+/// See [`FetchError`].
+pub fn look(
+    ticket: &Ticket,
+    from: &[Peer],
+    give_up: Duration,
+    stop: &Stop,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<(Ticket, Manifest), FetchError> {
+    let mut fetch = Fetch::new(ticket, from, give_up, None, Shaping::default())?;
+    let manifest = fetch.manifest(stop, on_event)?;
+    let ticket = fetch.completed(ticket, &manifest);
+    fetch.close();
+    Ok((ticket, manifest))
+}
+
+/// Hands each entry of the directory that a ticket names to `each`, in listing order. The listing comes
+/// from the store in `store` or from peers, and is proven before the first of them.
+///
+/// # Errors
+/// Those of [`xylem_library::verify::list`].
+pub fn list(
+    store: &Path,
+    ticket: &Ticket,
+    asked: &RepairOptions,
+    stop: &Stop,
+    on_event: &mut dyn FnMut(Event),
+    each: &mut dyn FnMut(&Entry),
+) -> Result<(), Error> {
+    let store = Store::open(disk(), store)?;
+    let on_event = RefCell::new(on_event);
+    let mut peers = Peers::new(asked, None, &on_event);
+    Ok(xylem_library::verify::list(&store, ticket, &mut peers, stop, each)?)
+}

@@ -1,0 +1,214 @@
+//! The first exchange over a fresh link: do you have what hashes to this root, and who vouches for you?
+//!
+//! Asked by who has a ticket that says no more than root and publisher, of whoever answers at its
+//! addresses; answered by who serves the publication. The question tells nobody anything who does not
+//! know the root already; the answer is the signed manifest, under whose name everything else is asked for, and the publisher's
+//! word that the link's key is the one of a machine of its own. It does not judge the manifest:
+//! that is `xylem-transfer`'s. Layout: docs/spec/object.md, "Finding".
+//!
+//! ```
+//! use xylem_object::find::{Answer, FindId};
+//! use xylem_object::PublisherKey;
+//!
+//! let (root, link_key) = (xylem_hash::hash(b"hello"), [9; 32]);
+//! let asked = FindId::new(&root, &link_key);
+//! assert_eq!(FindId::parse(asked.question().as_ref()), Some(asked));
+//!
+//! let publisher = PublisherKey::from_bytes(&[7; 32]);
+//! let answer = Answer { vouch: Some(publisher.vouch(&link_key)), manifest: b"its packet" };
+//! let content = answer.encode();
+//! let read = Answer::decode(&content).unwrap();
+//! assert!(read.vouches(&publisher.public(), &link_key));
+//! assert!(!read.vouches(&publisher.public(), &[8; 32]));
+//! ```
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
+
+use xylem_hash::Hash;
+use xylem_packet::{Component, EncodeError, Name, NameRef};
+use xylem_trust::Signer;
+
+use crate::keys::{PublisherId, PublisherKey};
+use crate::packets::sign_data;
+
+/// Bytes of a [`FindId`].
+pub const ID_LEN: usize = 16;
+/// Bytes of a publisher's signature.
+pub const VOUCH_LEN: usize = 64;
+
+const FIND: &[u8] = b"xylem-find";
+const CONTEXT: &str = "xylem v1 find a publication by its root over a link with this key";
+/// What a publisher signs when it vouches, before the key. No NDN packet and no card begins like it.
+const VOUCH: &[u8] = b"xylem v1 vouch for a link key";
+const VERSION: u8 = 1;
+const HAS_VOUCH: u8 = 1;
+
+/// Which publication, to those who know its root and over this link alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FindId(pub [u8; ID_LEN]);
+
+impl FindId {
+    /// Of the publication with this root, asked of the peer that has proven `link_key`: passed on to
+    /// another peer it means nothing.
+    pub fn new(root: &Hash, link_key: &[u8; 32]) -> Self {
+        let mut material = [0; 64];
+        material[..32].copy_from_slice(root.as_bytes());
+        material[32..].copy_from_slice(link_key);
+        let mut id = [0; ID_LEN];
+        id.copy_from_slice(&xylem_hash::derive_key(CONTEXT, &material)[..ID_LEN]);
+        Self(id)
+    }
+
+    /// The name of the question.
+    pub fn question(&self) -> Name {
+        prefix().child(Component::generic(&self.0))
+    }
+
+    /// What a name asks for; `None` if it is no such question.
+    pub fn parse(name: NameRef<'_>) -> Option<Self> {
+        let mut rest = name.strip_prefix(prefix().as_ref())?.iter();
+        let component = rest.next()?;
+        let id: [u8; ID_LEN] = component.value().try_into().ok()?;
+        let is_one = component == Component::generic(&id) && rest.next().is_none();
+        is_one.then_some(Self(id))
+    }
+
+    /// The Data packet that answers. Its signature is a digest: what counts is within.
+    ///
+    /// # Errors
+    /// [`EncodeError::TooLong`] for a manifest that is no manifest.
+    pub fn packet(&self, answer: &Answer<'_>) -> Result<Vec<u8>, EncodeError> {
+        let (name, digest) = (self.question(), Signer::digest_sha256());
+        sign_data(name.as_ref(), &answer.encode(), 0, None, &digest)
+    }
+}
+
+/// What all questions begin with; `localhop`: no forwarder passes them on.
+pub fn prefix() -> Name {
+    Name::from_iter([Component::generic(b"localhop"), Component::keyword(FIND)])
+}
+
+/// What a peer says that has the publication.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer<'a> {
+    /// The publisher's signature for the key of the link; `None` from a peer that serves what somebody
+    /// else has published.
+    pub vouch: Option<[u8; VOUCH_LEN]>,
+    /// The signed manifest: a Data packet, P/_root.
+    pub manifest: &'a [u8],
+}
+
+/// A content that is no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not an answer to what was asked first")]
+pub struct AnswerError;
+
+impl<'a> Answer<'a> {
+    /// The content of the answer.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = vec![VERSION, if self.vouch.is_some() { HAS_VOUCH } else { 0 }];
+        out.extend_from_slice(self.vouch.as_ref().map_or(&[][..], |vouch| vouch));
+        out.extend_from_slice(self.manifest);
+        out
+    }
+
+    /// Reads what [`Answer::encode`] wrote.
+    ///
+    /// # Errors
+    /// [`AnswerError`].
+    pub fn decode(content: &'a [u8]) -> Result<Self, AnswerError> {
+        let (vouch, manifest) = match content {
+            [VERSION, 0, manifest @ ..] => (None, manifest),
+            [VERSION, HAS_VOUCH, rest @ ..] => {
+                let (vouch, manifest) = rest.split_first_chunk().ok_or(AnswerError)?;
+                (Some(*vouch), manifest)
+            }
+            _ => return Err(AnswerError),
+        };
+        Ok(Self { vouch, manifest })
+    }
+
+    /// Whether the publisher has signed that `link_key` is its own.
+    pub fn vouches(&self, publisher: &PublisherId, link_key: &[u8; 32]) -> bool {
+        self.vouch.is_some_and(|vouch| publisher.verifies(&vouched(link_key), &vouch))
+    }
+}
+
+impl PublisherKey {
+    /// This publisher's word that whoever proves `link_key` serves in its name.
+    pub fn vouch(&self, link_key: &[u8; 32]) -> [u8; VOUCH_LEN] {
+        let signature = self.signer().sign(&[&vouched(link_key)]);
+        signature.as_ref().try_into().expect("an Ed25519 signature has 64 bytes")
+    }
+}
+
+fn vouched(link_key: &[u8; 32]) -> Vec<u8> {
+    [VOUCH, link_key].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn questions_are_of_one_root_and_one_link() {
+        let root = xylem_hash::hash(b"hello");
+        let id = FindId::new(&root, &[9; 32]);
+        assert_ne!(id, FindId::new(&root, &[8; 32]));
+        assert_ne!(id, FindId::new(&xylem_hash::hash(b""), &[9; 32]));
+        let name = id.question();
+        assert_eq!(FindId::parse(name.as_ref()), Some(id));
+        assert!(name.to_string().starts_with("/localhop/32=xylem-find/"), "{name}");
+    }
+
+    #[test]
+    fn other_names_are_no_questions() {
+        let of = |component: Component<'_>| prefix().child(component);
+        let good = of(Component::generic(&[7; 16]));
+        assert!(FindId::parse(good.as_ref()).is_some());
+        for name in [
+            prefix(),
+            of(Component::generic(&[7; 15])),
+            of(Component::generic(&[7; 17])),
+            of(Component::keyword(&[7; 16])),
+            good.child(Component::generic(b"")),
+            Name::from_iter([Component::generic(b"localhop"), Component::generic(FIND)]),
+        ] {
+            assert_eq!(FindId::parse(name.as_ref()), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn answers_come_back_and_others_are_refused() {
+        for vouch in [None, Some([3; 64])] {
+            for manifest in [&b""[..], b"x"] {
+                let answer = Answer { vouch, manifest };
+                let content = answer.encode();
+                assert_eq!(Answer::decode(&content), Ok(answer));
+                for cut in 0..content.len() - manifest.len() {
+                    assert_eq!(Answer::decode(&content[..cut]), Err(AnswerError), "{cut}");
+                }
+            }
+        }
+        for bad in [&[0, 0][..], &[2, 0], &[1, 2], &[1, 255]] {
+            assert_eq!(Answer::decode(bad), Err(AnswerError));
+        }
+    }
+
+    #[test]
+    fn nobody_else_vouches_and_for_nothing_else() {
+        let key = PublisherKey::from_bytes(&[7; 32]);
+        let vouch = key.vouch(&[9; 32]);
+        let of = |vouch| Answer { vouch, manifest: b"" };
+        assert!(of(Some(vouch)).vouches(&key.public(), &[9; 32]));
+        assert!(!of(None).vouches(&key.public(), &[9; 32]));
+        assert!(!of(Some(vouch)).vouches(&PublisherKey::from_bytes(&[8; 32]).public(), &[9; 32]));
+        // A signature over the key alone is not one that vouches.
+        let bare = key.signer().sign(&[&[9; 32]]).as_ref().try_into().unwrap();
+        assert!(!of(Some(bare)).vouches(&key.public(), &[9; 32]));
+        for bit in 0..512 {
+            let mut flipped = vouch;
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(!of(Some(flipped)).vouches(&key.public(), &[9; 32]), "bit {bit}");
+        }
+    }
+}

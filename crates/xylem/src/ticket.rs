@@ -1,0 +1,287 @@
+//! `xylem ticket TICKET`: what a ticket says, and what its peers say of it, without fetching.
+
+use crate::cli::Common;
+use crate::exit::{Exit, Failure, exit_help};
+use crate::get::peers;
+use crate::output::Out;
+use crate::output::text::{bytes, clean, count};
+use crate::stop;
+use crate::values::{joined, parse_seconds, parse_ticket};
+use clap::Args;
+use serde::Serialize;
+use std::cell::RefCell;
+use std::time::Duration;
+use xylem_library::{Blame, Stop};
+use xylem_node::{PeerUri, RepairOptions};
+use xylem_object::listing::{Entry, EntryKind};
+use xylem_object::{Kind, Manifest, Ticket};
+
+/// Shows what a ticket names and where, without fetching it
+///
+/// What stands in the ticket is shown at once. Name and size are not in every ticket: whoever is at its
+/// addresses is asked for them, and what comes is the publisher's signed word.
+#[derive(Debug, Args)]
+#[command(after_help = concat!(
+    "Examples:
+  xylem ticket xylem:...
+  xylem ticket @ticket.txt --offline     what it says itself; nobody is asked
+  xylem ticket xylem:... --files         what is in the directory
+
+",
+    exit_help!()
+))]
+pub(crate) struct TicketArgs {
+    /// What `xylem share` printed (xylem:...), wrapped and quoted as it may be; @FILE or - for one in
+    /// a file or on standard input
+    #[arg(value_name = "TICKET", required = true, num_args = 1..)]
+    ticket: Vec<String>,
+
+    /// Ask nobody
+    #[arg(long, conflicts_with_all = ["files", "from"])]
+    offline: bool,
+
+    /// List what is in the directory; the listing alone is fetched, and proven
+    #[arg(long)]
+    files: bool,
+
+    /// Ask this peer instead of the ticket's, as `xylem get --from` has it; can be repeated
+    #[arg(long, value_name = "ADDR", value_delimiter = ',')]
+    from: Vec<PeerUri>,
+
+    /// Give up on peers after this long
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "3",
+          allow_negative_numbers = true)]
+    timeout: Duration,
+}
+
+/// Runs `xylem ticket`.
+pub(crate) fn run(args: TicketArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
+    let ticket = parse_ticket(&joined(&args.ticket)?)?;
+    show(&ticket, out)?;
+    if args.offline {
+        unknown(&ticket, "nobody was asked", out)?;
+        return Ok(Exit::Done);
+    }
+    let stop = stop::on_signals()?;
+    out.ends_with(&stop);
+    let from = peers(&args.from)?;
+    let mut event = |event| out.event(event);
+    let looked = xylem_node::look(&ticket, &from, args.timeout, &stop, &mut event);
+    out.take_broken()?;
+    match looked {
+        Ok((told, manifest)) => tell(&told, &manifest, out)?,
+        Err(error) if args.files => return Err(xylem_library::Error::from(error).into()),
+        Err(error) => {
+            let error = xylem_library::Error::from(error);
+            if ![Blame::Network, Blame::Usage].contains(&error.blame) {
+                return Err(error.into());
+            }
+            unknown(&ticket, &error.message, out)?;
+        }
+    }
+    if args.files && ticket.kind != Some(Kind::File) {
+        let asked = RepairOptions { peers: from, give_up: args.timeout, limit_rate: None };
+        list(&ticket, &asked, &stop, common, out)?;
+    }
+    Ok(Exit::Done)
+}
+
+/// What the ticket says.
+fn show(ticket: &Ticket, out: &mut Out) -> Result<(), Failure> {
+    let addresses: Vec<String> = ticket.addresses.iter().map(ToString::to_string).collect();
+    let link_key = ticket.link_key.map(hex);
+    if out.is_json() {
+        return out.json(&TicketRow {
+            publisher: ticket.publisher.to_string(),
+            root: ticket.root.to_string(),
+            kind: ticket.kind.map(word),
+            name: ticket.name.as_ref().map(ToString::to_string),
+            link_key,
+            size: ticket.size,
+            addresses,
+        });
+    }
+    out.line(&format!("publisher  {}", ticket.publisher))?;
+    out.line(&format!("root       {}", ticket.root))?;
+    if let Some(kind) = ticket.kind {
+        out.line(&format!("kind       {}", word(kind)))?;
+    }
+    if let Some(name) = &ticket.name {
+        out.line(&clean(&format!("name       {name}")))?;
+    }
+    if let (Some(size), Some(Kind::File)) = (ticket.size, ticket.kind) {
+        out.line(&format!("size       {} ({size} bytes)", bytes(size)))?;
+    }
+    match link_key {
+        Some(key) => out.line(&format!("link key   {key}"))?,
+        None => out.line("link key   any that the publisher vouches for")?,
+    }
+    let none = || vec!["none".to_owned()];
+    let addresses = if addresses.is_empty() { none() } else { addresses };
+    for (i, address) in addresses.iter().enumerate() {
+        let what = if i == 0 { "addresses" } else { "" };
+        out.line(&clean(&format!("{what:<10} {address}")))?;
+    }
+    Ok(())
+}
+
+/// What a peer has said beyond it.
+fn tell(told: &Ticket, manifest: &Manifest, out: &mut Out) -> Result<(), Failure> {
+    let name = told.name.as_ref().map(ToString::to_string).unwrap_or_default();
+    let file_name = String::from_utf8_lossy(&manifest.file_name).into_owned();
+    if out.is_json() {
+        return out.json(&ToldRow {
+            name,
+            kind: word(manifest.kind),
+            size: manifest.size,
+            file_name,
+            bytes: manifest.total_size,
+            files: manifest.file_count,
+        });
+    }
+    out.line("its peers say, under the publisher's signature:")?;
+    out.line(&clean(&format!("name       {name}")))?;
+    if !file_name.is_empty() {
+        out.line(&clean(&format!("saved as   {file_name}")))?;
+    }
+    let Manifest { total_size, file_count, .. } = *manifest;
+    let mut what = format!("{} ({total_size} bytes)", bytes(total_size));
+    if manifest.kind == Kind::Directory {
+        what.push_str(&format!(" in {}", count(file_count, "file")));
+    }
+    out.line(&format!("size       {what}"))
+}
+
+/// Nobody has said what the ticket does not.
+fn unknown(ticket: &Ticket, why: &str, out: &mut Out) -> Result<(), Failure> {
+    out.json(&UnknownRow { why })?;
+    if out.is_json() {
+        return Ok(());
+    }
+    let missing = [("name", ticket.name.is_none()), ("size", ticket.size.is_none())];
+    for (what, _) in missing.iter().filter(|(_, missing)| *missing) {
+        out.line(&format!("{what:<10} unknown"))?;
+    }
+    out.note(&clean(&format!("What the ticket does not say is unknown: {why}")));
+    Ok(())
+}
+
+fn list(
+    ticket: &Ticket,
+    asked: &RepairOptions,
+    stop: &Stop,
+    common: &Common,
+    out: &mut Out,
+) -> Result<(), Failure> {
+    let (out, mut written) = (RefCell::new(out), Ok(()));
+    let mut each = |entry: &Entry| {
+        if written.is_ok() {
+            written = print(&row(entry), &mut out.borrow_mut());
+        }
+    };
+    let mut event = |event| out.borrow_mut().event(event);
+    let listed = xylem_node::list(&common.store()?, ticket, asked, stop, &mut event, &mut each);
+    out.borrow_mut().take_broken()?;
+    written?;
+    Ok(listed?)
+}
+
+fn print(entry: &EntryRow, out: &mut Out) -> Result<(), Failure> {
+    if out.is_json() {
+        return out.json(entry);
+    }
+    let size = if entry.kind == "file" { bytes(entry.size) } else { entry.kind.to_owned() };
+    out.line(&clean(&format!("{size:>12}  {}", entry.path)))
+}
+
+fn row(entry: &Entry) -> EntryRow {
+    let (kind, size) = match &entry.kind {
+        EntryKind::File { size, .. } => ("file", *size),
+        EntryKind::Directory => ("directory", 0),
+        EntryKind::Symlink { .. } => ("symlink", 0),
+        EntryKind::HardLink { .. } => ("hardlink", 0),
+    };
+    EntryRow { path: String::from_utf8_lossy(&entry.path).into_owned(), kind, size }
+}
+
+fn word(kind: Kind) -> &'static str {
+    match kind {
+        Kind::File => "file",
+        Kind::Directory => "directory",
+    }
+}
+
+fn hex(key: [u8; 32]) -> String {
+    key.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// What the ticket itself says.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "ticket")]
+struct TicketRow {
+    publisher: String,
+    root: String,
+    kind: Option<&'static str>,
+    name: Option<String>,
+    link_key: Option<String>,
+    size: Option<u64>,
+    addresses: Vec<String>,
+}
+
+/// What a peer has said.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "told")]
+struct ToldRow {
+    name: String,
+    kind: &'static str,
+    size: u64,
+    file_name: String,
+    bytes: u64,
+    files: u64,
+}
+
+/// Nobody has said it.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "unknown")]
+struct UnknownRow<'a> {
+    why: &'a str,
+}
+
+/// One entry of the listing.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "entry")]
+struct EntryRow {
+    path: String,
+    kind: &'static str,
+    size: u64,
+}
+
+#[cfg(test)]
+mod row_tests {
+    use super::*;
+    use crate::output::assert_documented;
+
+    #[test]
+    fn rows_are_documented() {
+        let text = || String::from("a");
+        assert_documented(&TicketRow {
+            publisher: text(),
+            root: text(),
+            kind: Some("file"),
+            name: Some(text()),
+            link_key: Some(text()),
+            size: Some(1),
+            addresses: vec![text()],
+        });
+        assert_documented(&ToldRow {
+            name: text(),
+            kind: "file",
+            size: 1,
+            file_name: text(),
+            bytes: 1,
+            files: 1,
+        });
+        assert_documented(&UnknownRow { why: "w" });
+        assert_documented(&EntryRow { path: text(), kind: "file", size: 1 });
+    }
+}
