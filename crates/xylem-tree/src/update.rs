@@ -69,7 +69,7 @@ impl UpdateBlocks {
         }
         // The power of two nearest to the size's root: list and blocks that are fetched for one byte
         // that changed both grow with the root only.
-        let log2 = (geo.size().ilog2() + 1) / 2;
+        let log2 = geo.size().ilog2().div_ceil(2);
         let segment = geo.segment_size().bytes().ilog2();
         let level = log2.clamp(MIN_LOG2.max(segment), MAX_LOG2).saturating_sub(segment);
         Some(Self { geo, level: level as u8 })
