@@ -127,6 +127,25 @@ fn assert_one_bar(screen: &str) {
 }
 
 #[test]
+fn a_share_shows_its_ticket_and_keeps_it_on_the_screen() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = file(dir.path(), "film.mkv", &noise(100_000, 1));
+    for columns in WIDTHS {
+        let store = dir.path().join(format!("store-{columns}"));
+        let listen = ["share", "--listen", "127.0.0.1:0", text(&source)];
+        let mut session = Session::start(columns, &store, &listen);
+        let screen = session.until_shows("Serving until Ctrl-C.");
+        let written = session.written();
+        let ticket = written.split_whitespace().find(|word| word.starts_with("xylem:")).unwrap();
+        assert!(screen.contains(ticket), "{columns}: the ticket is gone from\n{screen}");
+        assert!(screen.contains(&format!("xylem get {ticket}")), "{columns}:\n{screen}");
+        assert!(screen.contains("Reachable at 127.0.0.1:"), "{columns}:\n{screen}");
+        session.press_ctrl_c();
+        assert_eq!(session.end().0, Some(0), "{columns}");
+    }
+}
+
+#[test]
 fn a_get_draws_one_bar_and_is_interrupted_by_ctrl_c() {
     let dir = tempfile::tempdir().unwrap();
     let source = file(dir.path(), "film.mkv", &noise(8_000_000, 2));
