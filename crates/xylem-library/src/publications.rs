@@ -144,9 +144,11 @@ impl Publications {
         Self { vouch: Some(vouch), ..Self::default() }
     }
 
-    /// Whether who asks for this root over a link to `link_key` is answered, with whatever name it has.
-    pub fn finds(&self, root: &Hash, link_key: &[u8; 32]) -> bool {
-        self.finds.contains_key(&FindId::new(root, link_key))
+    /// Whether who asks for this root over a link to `link_key` is answered with another name than `prefix`.
+    pub fn finds(&self, root: &Hash, link_key: &[u8; 32], prefix: NameRef<'_>) -> bool {
+        let found = self.finds.get(&FindId::new(root, link_key));
+        let found = found.and_then(|(id, _)| self.all.get(id));
+        found.is_some_and(|content| content.publication().prefix() != prefix)
     }
 
     /// Also answers who asks for it by its root over a link to `link_key`, for which its publisher
@@ -163,7 +165,10 @@ impl Publications {
         let asked = FindId::new(&publication.manifest().root, link_key);
         let manifest = publication.manifest_packet();
         if let Ok(packet) = asked.packet(&find::Answer { vouch, manifest }) {
-            self.finds.entry(asked).or_insert((id, packet));
+            // The same name again takes its place: what is shared anew may leave the old one behind.
+            if !self.finds(&content.publication().manifest().root, link_key, publication.prefix()) {
+                self.finds.insert(asked, (id, packet));
+            }
         }
     }
 

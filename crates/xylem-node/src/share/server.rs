@@ -95,8 +95,9 @@ impl<'a> Server<'a> {
         content: Content,
     ) -> Result<(PublicationId, Event), ShareError> {
         engine.serve(content.publication().prefix().parent())?;
-        let root = content.publication().manifest().root;
-        let twin = self.publications.finds(&root, &self.at.link_key);
+        let publication = content.publication();
+        let (root, prefix) = (&publication.manifest().root, publication.prefix());
+        let twin = self.publications.finds(root, &self.at.link_key, prefix);
         let shared = self.at.shared(path, &content, twin);
         // A ticket need not have our link's key: whoever has one knows whose publication it is.
         let signed_by = content.signed_by();
