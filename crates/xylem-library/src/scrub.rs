@@ -82,6 +82,9 @@ pub fn scrub(
     Ok(scrub.summary)
 }
 
+/// The directory whose missing files are fetched again, and which of its folders that has touched.
+type Restores<'t> = Option<(&'t Target, Touched)>;
+
 struct Scrub<'a> {
     options: &'a ScrubOptions,
     stop: &'a Stop,
@@ -185,7 +188,7 @@ impl Scrub<'_> {
 
     /// Whether what is missing of a target is to be made again. What somebody has removed as a whole
     /// is so only by its name.
-    fn restores<'t>(&self, target: &'t Target) -> Option<(&'t Target, Touched)> {
+    fn restores<'t>(&self, target: &'t Target) -> Restores<'t> {
         let named = !self.options.paths.is_empty();
         let wanted = self.options.repair && (named || target.path.symlink_metadata().is_ok());
         wanted.then(|| (target, Touched::default()))
@@ -198,9 +201,9 @@ impl Scrub<'_> {
         items: &[Item],
         tree: &mut Tree,
         mender: &mut Mender<'_>,
-        mut restores: Option<(&'t Target, Touched)>,
+        mut restores: Restores<'t>,
         on_event: &mut dyn FnMut(LibraryEvent),
-    ) -> Result<(u64, Option<(&'t Target, Touched)>), ScrubError> {
+    ) -> Result<(u64, Restores<'t>), ScrubError> {
         let verdicts = {
             let (store, pace, outboard) = (&self.store, &self.pace, tree.outboard());
             let all = || judge_all(store, items, outboard, pace);

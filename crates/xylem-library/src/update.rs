@@ -113,10 +113,14 @@ pub(crate) struct Start {
 
 impl Update {
     /// Begins to search `copies` with the file's list; gives `start` back where that can't be done.
-    pub(crate) fn begin(start: Start, list: &[u8], copies: Vec<FileRef>) -> Result<Self, Start> {
+    pub(crate) fn begin(
+        start: Start,
+        list: &[u8],
+        copies: Vec<FileRef>,
+    ) -> Result<Self, Box<Start>> {
         let blocks = UpdateBlocks::of(start.geometry);
         let read = blocks.and_then(|blocks| Some((blocks, read_list(list, &blocks)?)));
-        let Some((blocks, sums)) = read else { return Err(start) };
+        let Some((blocks, sums)) = read else { return Err(Box::new(start)) };
         let Start { id, root, geometry, verifier, have } = start;
         let copies: Arc<Vec<Box<dyn Old>>> = Arc::new(
             copies

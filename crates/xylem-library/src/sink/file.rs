@@ -151,7 +151,7 @@ impl FileSink {
         match list.whole() {
             Some(bytes) => match Update::begin(start, bytes, std::mem::take(&mut self.copies)) {
                 Ok(update) => self.update = Some(update),
-                Err(start) => fetch_all(start, cx)?,
+                Err(start) => fetch_all(*start, cx)?,
             },
             None => fetch_all(start, cx)?,
         }

@@ -128,7 +128,7 @@ impl Merge {
         for found in listed.entries() {
             let found = found?;
             let Listed { entry, number, slot } = &found;
-            if self.exclude.leaves_out(&entry) {
+            if self.exclude.leaves_out(entry) {
                 continue;
             }
             let Some(meta) = self.target.look(&entry.path)? else { continue };

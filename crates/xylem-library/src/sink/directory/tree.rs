@@ -196,7 +196,7 @@ impl Tree {
                     *update = Some(Box::new(begun));
                     self.updates.running += 1;
                 }
-                Err(start) => fetch_all(start, cx)?,
+                Err(start) => fetch_all(*start, cx)?,
             }
         }
         Ok(())
