@@ -115,9 +115,9 @@ fn left_out_before(known: Option<&Record>) -> Vec<String> {
     shared.map(|record| record.note.excluded.clone()).unwrap_or_default()
 }
 
-/// Whether something was fetched and never shared from here: only what was shared has a version.
-fn was_fetched(known: Option<&Record>) -> bool {
-    known.is_some_and(|record| record.note.version.is_none())
+/// Whether something with this root was fetched: then its signed manifest was kept.
+fn was_fetched(store: &Store, root: &Hash) -> bool {
+    store.object(root, Part::Manifest).is_ok_and(|kept| kept.is_some())
 }
 
 /// The rules under which something was last shared from here.
@@ -150,7 +150,7 @@ fn publish_file(
         // without one, as it lies there.
         (Some(root), outboard)
             if (small || outboard.is_some())
-                && (list_len == 0 || sums.is_some() || was_fetched(record)) =>
+                && (list_len == 0 || sums.is_some() || was_fetched(store, &root)) =>
         {
             (root, outboard, sums)
         }

@@ -180,7 +180,7 @@ mod tests {
             "lo ::1",
         ];
         let (named, left) = named(&all, &["192.168.1.23", "2001:db8::2"]);
-        assert_eq!(named, ["192.168.1.23", "2001:db8::2", "10.8.0.2", "fd00::2"]);
+        assert_eq!(named, ["2001:db8::2", "192.168.1.23", "10.8.0.2", "fd00::2"]);
         let of = |name: &str| left.iter().find(|(interface, _)| interface == name).unwrap().1;
         assert_eq!((of("lo"), of("docker0")), (Unsuited::Loopback, Unsuited::Virtual));
         assert_eq!((of("wlan0"), of("veth12")), (Unsuited::LinkLocal, Unsuited::LinkLocal));

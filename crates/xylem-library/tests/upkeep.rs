@@ -110,7 +110,7 @@ fn what_did_not_change_is_not_hashed_again() {
         (meta.ino, meta.mtime)
     };
     let before: Vec<_> = place.objects().iter().map(identity).collect();
-    assert_eq!(before.len(), 4);
+    assert_eq!(before.len(), 6);
     place.share("film");
     place.share("photos");
     assert_eq!(place.objects().iter().map(identity).collect::<Vec<_>>(), before);
@@ -139,6 +139,12 @@ fn every_damaged_part_is_found_and_made_again_from_the_file() {
         assert_eq!(place.check(true).0.bad, 0);
         fs::remove_file(&object).unwrap();
         let (done, found) = place.check(false);
+        if object.extension().is_some_and(|part| part == "sums") {
+            // One that was shared before there were lists has none.
+            assert_eq!(done.bad, 0, "{found:?}");
+            fs::write(&object, &whole).unwrap();
+            continue;
+        }
         assert!(done.bad > 0, "{object:?}");
         assert!(found.iter().any(|f| f.kind == FindingKind::Missing), "{object:?} {found:?}");
         assert_eq!(place.check(true).0.bad, 0);
@@ -194,9 +200,9 @@ fn collecting_spares_what_is_known_and_pins_keep_the_rest() {
     let would =
         collect_store(&place.store, Some(Duration::ZERO), true, NOW, &mut |_, _| {}).unwrap();
     let done = collect().unwrap();
-    assert_eq!((done.records, done.parts), (1, 1));
+    assert_eq!((done.records, done.parts), (1, 2));
     assert_eq!(would, done);
-    assert_eq!(place.objects().len(), 3);
+    assert_eq!(place.objects().len(), 4);
     assert_eq!(place.check(false).0.bad, 0);
 }
 

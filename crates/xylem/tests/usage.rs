@@ -40,10 +40,10 @@ fn assert_one_line(output: &Output, code: i32, part: &str) {
 #[test]
 fn wrong_usage_is_one_line_and_2() {
     for (args, part) in [
-        (&[][..], "share, shares, unshare, service, get, send"),
+        (&[][..], "share, shares, unshare, service, get, ticket, send"),
         (&["frobnicate"], "'frobnicate'"),
         (&["shre", "x"], "'share'"),
-        (&["get"], "<TICKET|NAME>; see `xylem get --help`"),
+        (&["get"], "<TICKET|NAME>...; see `xylem get --help`"),
         (&["get", "/a/name"], "--publisher, --key or --trust"),
         (&["get", "/a", "--insecure", "--key", "hmac:x"], "cannot be used with"),
         (&["get", "xylem:a", "--insecure"], "are for names"),

@@ -2,7 +2,7 @@
 //! must show that the publisher vouches for its key before it is told anything that names the
 //! content; and where the ticket has no name, the answer brings it (docs/spec/object.md, "Finding").
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use xylem_forward::FaceId;
@@ -43,7 +43,9 @@ pub struct Asked {
     id: FindId,
     next: Duration,
     wait: Duration,
-    until: Duration,
+    /// None before it is asked: two addresses of one peer have one question, and are asked one after
+    /// the other, so that it is known whose the answer is.
+    until: Option<Duration>,
 }
 
 /// What came of a question.
@@ -75,8 +77,8 @@ impl Finding {
     /// A link came up, on which `key` was proven: to be asked.
     pub fn ask(&mut self, now: Duration, face: FaceId, key: [u8; 32], must_vouch: bool) {
         let id = FindId::new(&self.root, &key);
-        let (next, wait, until) = (now, FIRST_WAIT, now + PATIENCE);
-        self.asked.insert(face, Asked { key, must_vouch, id, next, wait, until });
+        let (next, wait) = (now, FIRST_WAIT);
+        self.asked.insert(face, Asked { key, must_vouch, id, next, wait, until: None });
     }
 
     /// A face came up that cannot be asked by anything but the name.
@@ -98,7 +100,10 @@ impl Finding {
     /// When [`Finding::handle_timeout`] has something to do, or [`Finding::is_refused`] may change.
     pub fn poll_timeout(&self) -> Option<Duration> {
         let refused = self.refused.map(|at| at + REFUSED);
-        let asks = self.asked.values().map(|asked| asked.next.min(asked.until));
+        let open = self.open_questions();
+        let may_ask = |asked: &&Asked| asked.until.is_some() || !open.contains(&asked.id);
+        let asks = self.asked.values().filter(may_ask);
+        let asks = asks.map(|asked| asked.until.map_or(asked.next, |until| until.min(asked.next)));
         asks.chain(refused.filter(|_| self.asked.is_empty())).min()
     }
 
@@ -108,9 +113,15 @@ impl Finding {
         now: Duration,
         send: &mut dyn FnMut(FaceId, &[u8]),
     ) -> Vec<(FaceId, &'static str)> {
-        let silent = self.asked.iter().filter(|(_, asked)| now >= asked.until);
+        let is_silent = |asked: &Asked| asked.until.is_some_and(|until| now >= until);
+        let silent = self.asked.iter().filter(|(_, asked)| is_silent(asked));
         let silent = silent.map(|(face, _)| (*face, NO_ANSWER)).collect();
+        let mut open = self.open_questions();
         for (face, asked) in self.asked.iter_mut().filter(|(_, asked)| now >= asked.next) {
+            if asked.until.is_none() && !open.insert(asked.id) {
+                continue;
+            }
+            asked.until.get_or_insert(now + PATIENCE);
             asked.next = now + asked.wait;
             asked.wait = (asked.wait * 2).min(MAX_WAIT);
             let mut interest = Vec::new();
@@ -131,7 +142,6 @@ impl Finding {
             return None;
         }
         let data = Data::decode(packet).ok()?;
-        // Two addresses of one peer have one question and one answer.
         let face = self.face_of(FindId::parse(data.name())?)?;
         let asked = self.asked.remove(&face)?;
         let Ok(answer) = Answer::decode(data.content()) else {
@@ -168,7 +178,60 @@ impl Finding {
         self.waiting.retain(|waits| *waits != face);
     }
 
+    /// The face that has this question open.
     fn face_of(&self, id: FindId) -> Option<FaceId> {
-        self.asked.iter().find(|(_, asked)| asked.id == id).map(|(face, _)| *face)
+        let open = |asked: &Asked| asked.id == id && asked.until.is_some();
+        self.asked.iter().find(|(_, asked)| open(asked)).map(|(face, _)| *face)
+    }
+
+    fn open_questions(&self) -> HashSet<FindId> {
+        self.asked.values().filter(|asked| asked.until.is_some()).map(|asked| asked.id).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use xylem_object::{Kind, PublisherKey};
+    use xylem_packet::Packet;
+
+    use super::*;
+
+    /// Of two addresses of one peer, the first has something else and the second has it.
+    #[test]
+    fn addresses_of_one_peer_are_asked_in_turn() {
+        let publisher = PublisherKey::from_bytes(&[7; 32]);
+        let ticket = Ticket {
+            publisher: publisher.public(),
+            root: xylem_hash::hash(b"x"),
+            name: None,
+            size: None,
+            kind: Some(Kind::File),
+            link_key: None,
+            addresses: vec![],
+        };
+        let mut finding = Finding::new(&ticket);
+        let (now, key) = (Duration::from_secs(1), [9; 32]);
+        finding.ask(now, FaceId(1), key, true);
+        finding.ask(now, FaceId(2), key, true);
+        let mut asked = Vec::new();
+        let mut turn = |finding: &mut Finding, now| {
+            assert!(finding.handle_timeout(now, &mut |face, _| asked.push(face)).is_empty());
+            std::mem::take(&mut asked)
+        };
+        let first = turn(&mut finding, now)[..].to_vec();
+        assert_eq!(first.len(), 1);
+        assert!(turn(&mut finding, now).is_empty());
+        assert_eq!(finding.poll_timeout(), Some(now + FIRST_WAIT));
+        let id = FindId::new(&ticket.root, &key);
+        let vouch = Some(publisher.vouch(&key));
+        let absent = id.packet(&Answer { vouch, manifest: b"" }).unwrap();
+        assert!(matches!(Packet::decode(&absent), Ok(Packet::Data(_))));
+        let answered = finding.handle_answer(now, &absent);
+        assert!(matches!(answered, Some(Answered::Absent(face)) if face == first[0]));
+        let second = turn(&mut finding, now)[..].to_vec();
+        assert!(second.len() == 1 && second != first);
+        let found = id.packet(&Answer { vouch, manifest: b"it" }).unwrap();
+        let answered = finding.handle_answer(now, &found);
+        assert!(matches!(answered, Some(Answered::Found { face, .. }) if face == second[0]));
     }
 }

@@ -101,7 +101,7 @@ fn suite(objects: &dyn Objects) {
         objects.put(&a, part, b"0123456789").unwrap();
     }
     objects.put(&b, Part::Listing, b"").unwrap();
-    assert_eq!(names(objects).len(), 5);
+    assert_eq!(names(objects).len(), Part::ALL.len() + 1);
     let info = objects.info(&a, Part::Listing).unwrap().unwrap();
     assert_eq!((info.root, info.part, info.size), (a, Part::Listing, 10));
     // Ranges: inside, over the end, at it, behind it, none.
