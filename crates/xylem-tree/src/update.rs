@@ -158,7 +158,7 @@ impl UpdateBlocks {
 const MIX: u32 = 0x9E37_79B1;
 
 /// The weak sum of some bytes, taken as 32-bit words, little-endian, the last filled up with zeros: word
-/// i of m counts m - i + [`MIX`] times, modulo 2^32.
+/// i of m counts m - i + `MIX` times, modulo 2^32.
 ///
 /// Words and not bytes: a fourth of the additions for the publisher, who pays for every byte that he
 /// publishes. Whoever rolls keeps one [`WeakSum`] for each of four neighbouring places.
