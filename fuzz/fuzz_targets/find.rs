@@ -22,7 +22,9 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     check(prefix().child(Component::generic(input)).as_ref());
     if let Ok(rest) = NameRef::from_value(input) {
         let mut name = prefix();
-        rest.iter().for_each(|component| drop(name.push(component)));
+        for component in rest.iter() {
+            name.push(component);
+        }
         check(name.as_ref());
         check(rest);
     }
