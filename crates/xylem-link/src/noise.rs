@@ -26,7 +26,7 @@ use crate::kdf::Rng;
 use crate::{PeerKey, StaticKey};
 
 /// Bound into the transcript: another version or suite of this protocol fails at message two.
-pub(crate) const PROLOGUE: &[u8] = b"xylem-link/3 Noise_XX_25519_ChaChaPoly_SHA256 Elligator2";
+pub(crate) const PROLOGUE: &[u8] = b"xylem-link/4 Noise_XX_25519_ChaChaPoly_SHA256 Elligator2";
 const SUITE: &str = "Noise_XX_25519_ChaChaPoly_SHA256";
 
 /// First byte of a public key as Noise sees it: a plain X25519 key (statics).
