@@ -17,11 +17,14 @@ fn now_ms() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_millis() as u64
 }
 
-/// `rib/register` of a prefix, signed at this time.
-fn register(prefix: &str, nonce: u8, time_ms: u64) -> Vec<u8> {
+/// `rib/register` of a prefix, signed at this time. `nonce` is the Interest's: the signature does not cover
+/// it, so whoever plays a command again changes it, and no forwarder takes it for a loop.
+fn register(prefix: &str, stamp: u8, time_ms: u64, nonce: u8) -> Vec<u8> {
     let name = Some(Name::from_uri(prefix).unwrap());
     let parameters = ControlParameters { name, ..Default::default() };
-    let (signer, stamp) = (Signer::digest_sha256(), Stamp::new([nonce; 8], time_ms));
+    // A key for each, whose clock it is.
+    let signer = Signer::ed25519(&[1; 32], name.clone().unwrap());
+    let stamp = Stamp::new([stamp; 8], time_ms);
     client::command(true, "rib", "register", &parameters, &signer, stamp, [nonce; 4]).unwrap()
 }
 
@@ -51,16 +54,16 @@ fn a_recorded_command_is_refused_after_a_restart() {
     let dir = dir.path();
     let node = Node::start(dir, "");
     let now = now_ms();
-    let recorded = [register("/right", 1, now), register("/ahead", 2, now + 60_000)];
-    for command in &recorded {
-        assert_eq!(answer(dir, command), 200);
-        assert_eq!(answer(dir, command), 403, "once");
+    let recorded =
+        |nonce| [register("/right", 1, now, nonce), register("/ahead", 2, now + 60_000, nonce)];
+    for command in recorded(1) {
+        assert_eq!(answer(dir, &command), 200);
     }
     node.kill();
     let _node = Node::start(dir, "");
-    for command in &recorded {
-        assert_eq!(answer(dir, command), 403, "recorded before the restart");
+    for command in recorded(2) {
+        assert_eq!(answer(dir, &command), 403, "recorded before the restart");
     }
-    assert_eq!(answer(dir, &register("/right", 3, now_ms())), 200);
-    assert_eq!(answer(dir, &register("/ahead", 4, now_ms() + 62_000)), 200);
+    assert_eq!(answer(dir, &register("/right", 3, now_ms(), 3)), 200);
+    assert_eq!(answer(dir, &register("/ahead", 4, now_ms() + 62_000, 4)), 200);
 }
