@@ -111,7 +111,7 @@ impl Dialing {
         (remote, expected, envelope): (SocketAddr, Option<PeerKey>, EnvelopeKey),
     ) -> Self {
         let (target, cid) = (ConnectionId(rng.array()), ConnectionId(rng.array()));
-        let mut noise = Handshake::initiator(key, ephemeral, &mut rng);
+        let mut noise = Handshake::initiator(key, ephemeral);
         let decapsulator = is_hybrid(config).then(|| Decapsulator::generate(&mut rng)).flatten();
         let (aes, xchacha) = (offers_aes(config), config.suites == Suites::XChaCha);
         let offer = Offer { cid, aes, hybrid: decapsulator.is_some(), xchacha };
