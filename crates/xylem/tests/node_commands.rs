@@ -20,10 +20,10 @@ fn now_ms() -> u64 {
 /// `rib/register` of a prefix, signed at this time. `nonce` is the Interest's: the signature does not cover
 /// it, so whoever plays a command again changes it, and no forwarder takes it for a loop.
 fn register(prefix: &str, stamp: u8, time_ms: u64, nonce: u8) -> Vec<u8> {
-    let name = Some(Name::from_uri(prefix).unwrap());
-    let parameters = ControlParameters { name, ..Default::default() };
+    let name = Name::from_uri(prefix).unwrap();
+    let parameters = ControlParameters { name: Some(name.clone()), ..Default::default() };
     // A key for each, whose clock it is.
-    let signer = Signer::ed25519(&[1; 32], name.clone().unwrap());
+    let signer = Signer::ed25519(&[1; 32], name);
     let stamp = Stamp::new([stamp; 8], time_ms);
     client::command(true, "rib", "register", &parameters, &signer, stamp, [nonce; 4]).unwrap()
 }
