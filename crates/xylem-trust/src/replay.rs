@@ -109,7 +109,9 @@ impl ReplayGuard {
         };
         guard.floor_ms = now_ms.max(u64::from_be_bytes(*floor));
         for key in keys.as_chunks::<40>().0.iter().take(KEYS) {
-            let (Some(key), Some(time)) = (key.first_chunk::<32>(), key.last_chunk()) else { break };
+            let (Some(key), Some(time)) = (key.first_chunk::<32>(), key.last_chunk()) else {
+                break;
+            };
             let ahead_ms = u64::from_be_bytes(*time);
             let floor_ms = ahead_ms.max(guard.floor_ms);
             guard.keys.insert(*key, Window { floor_ms, ahead_ms, ..Window::default() });
@@ -290,7 +292,11 @@ mod tests {
             }
         }
         assert_eq!(accept(&mut guard, b"right", began + 1, b"n"), Ok(()));
-        assert_eq!(accept(&mut guard, b"new", began + 1, b"n"), Ok(()), "another's clock is theirs");
+        assert_eq!(
+            accept(&mut guard, b"new", began + 1, b"n"),
+            Ok(()),
+            "another's clock is theirs"
+        );
         assert_eq!(accept(&mut guard, b"fast", NOW + 91_000 + 1, b"n"), Ok(()));
         // Nothing stored, or rubbish: what was stamped before the start is refused all the same.
         for rubbish in [&[][..], &[9; 100], &[VERSION], &disk[..disk.len() - 1]] {

@@ -286,8 +286,8 @@ fn management_settings(config: &NodeConfig) -> Result<ManagementConfig, NodeErro
         }
         Ok(store)
     };
-    let mut settings = ManagementConfig::default();
-    settings.guard = ReplayGuard::restore(&command_times::load(&config.store), now_ms());
+    let guard = ReplayGuard::restore(&command_times::load(&config.store), now_ms());
+    let mut settings = ManagementConfig { guard, ..Default::default() };
     if !config.anchors.is_empty() {
         settings.localhost = Authority::Anchors(anchors()?);
     }
