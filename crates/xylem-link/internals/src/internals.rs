@@ -37,8 +37,12 @@ use crate::{
 
 mod cost;
 mod noise_vectors;
+mod spec;
 
 pub use cost::Cost;
+pub use spec::{
+    SpecEnvelope, body_again, direction, payloads_again, reset_token, rest_check, take_round,
+};
 pub use noise_vectors::{NoiseOutcome, NoiseVector};
 
 #[cfg(internals)]
