@@ -10,8 +10,8 @@ use crate::header::ConnectionId;
 use crate::kdf::label;
 use crate::message::{self, Answer, Message, Offer, Parameters};
 use crate::reset::ResetKey;
-use crate::secret::Secret;
 use crate::seal::{Opener, RekeyLimits, Sealer};
+use crate::secret::Secret;
 use crate::{PeerKey, StaticKey};
 
 /// The envelope of who knows a responder's key, a knock, or nothing.
