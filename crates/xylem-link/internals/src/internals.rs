@@ -367,10 +367,10 @@ impl LooseStreams {
     pub fn fill(&mut self, now: Duration, datagram: usize) -> Vec<(u64, Vec<u8>)> {
         let mut buf = Vec::new();
         let layout = Layout { datagram, segments: 8, padding: None, number: self.sent };
-        let Some((segment, _)) = self.streams.fill(now, layout, &self.window, &mut buf) else {
+        let Some(laid) = self.streams.fill(now, layout, &self.window, &mut buf) else {
             return Vec::new();
         };
-        let frames = buf.chunks(segment).map(|d| d[HEADER_LEN..d.len() - TAG_LEN].to_vec());
+        let frames = buf.chunks(laid.segment).map(|d| d[HEADER_LEN..d.len() - TAG_LEN].to_vec());
         let datagrams: Vec<_> = (self.sent..).zip(frames).collect();
         self.sent += datagrams.len() as u64;
         datagrams
