@@ -183,7 +183,8 @@ fn a_copier_cannot_redirect_the_link() {
     assert_eq!(net.nodes[1].endpoint.link(b).unwrap().remote(), net.nodes[0].at);
     assert_eq!(net.nodes[0].packets.len(), 200, "answers still go to the peer");
     let got: usize = net.outside[&victim].iter().map(Vec::len).sum();
-    assert!(net.outside[&victim].iter().all(|d| d.len() < 50) && got <= copied);
+    // Questions, with the padding of small datagrams (37 to 100 bytes): nothing of what has 1,000.
+    assert!(net.outside[&victim].iter().all(|d| d.len() <= 100) && got <= copied);
 }
 
 #[test]
