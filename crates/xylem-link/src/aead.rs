@@ -9,9 +9,9 @@
 //! Keys come from [`crate::epoch`], which knows what to derive; here are nonces and tags only. What none of the three does is commit to its key; the epoch's
 //! commitment does that (docs/spec/link.md, "Epochs").
 
+use chacha20::{R20, hchacha};
 use ring::aead::{self, Aad, LessSafeKey, Nonce, UnboundKey};
-
-mod hchacha;
+use zeroize::Zeroize;
 
 /// Bytes of every tag.
 pub const TAG_LEN: usize = 16;
@@ -93,10 +93,13 @@ impl Numbered {
     /// bytes XOR the number. The first 16 are those of the epoch, and so is the subkey: it is
     /// made once, and a datagram costs what it costs under ChaCha20-Poly1305.
     fn extended(key: &[u8; 32], iv: &[u8; IV_LEN]) -> Self {
-        let (prefix, rest) = iv.split_first_chunk().expect("16 of 24 bytes");
+        let (prefix, rest) = iv.split_first_chunk::<16>().expect("16 of 24 bytes");
         let mut short = [0; 12];
         short[4..].copy_from_slice(rest);
-        Self::new(&aead::CHACHA20_POLY1305, &hchacha::hchacha20(key, prefix), &short)
+        let mut subkey = hchacha::<R20>(key.into(), prefix.into());
+        let keys = Self::new(&aead::CHACHA20_POLY1305, subkey.as_ref(), &short);
+        subkey.as_mut_slice().zeroize();
+        keys
     }
 
     #[inline]
