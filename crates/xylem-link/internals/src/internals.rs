@@ -27,7 +27,7 @@ use crate::seal::RekeyLimits;
 use crate::shape::padding::Padder;
 use crate::shape::{Profile, Timing};
 use crate::stream::{Layout, MAX_STREAMS, StreamSettings, Streams};
-use crate::{PeerKey, StaticKey, curve, envelope, kdf, kem};
+use crate::{PeerKey, StaticKey, curve, kdf, kem};
 #[cfg(not(internals))]
 use crate::{
     aead::TAG_LEN,
@@ -235,12 +235,6 @@ pub fn x25519_public_key(secret: &[u8; 32]) -> [u8; 32] {
 #[must_use]
 pub fn derive(secret: &[u8; 32]) -> [u8; 32] {
     kdf::derive(kdf::label::NEXT_EPOCH, &[secret])
-}
-
-/// The comparison of secrets.
-#[must_use]
-pub fn constant_time_eq(a: &[u8], b: &[u8]) -> bool {
-    envelope::constant_time_eq(a, b)
 }
 
 /// Padding of datagrams, and gaps between them, as a link does it.
