@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
-from programs import Failed, Program, Programs
+from programs import Failed, Program, Programs, free_port
 from report import Report
 
 from . import envelope, frames, ndn, publication, vectors
@@ -80,19 +81,23 @@ def asker(link: Link) -> Callable[[bytes], bytes]:
     return ask
 
 
-@contextmanager
-def shared(programs: Programs, content: bytes) -> Iterator[Share]:
-    file, tickets = programs.file("shared"), programs.file("ticket")
-    file.write_bytes(content)
+def start_share(programs: Programs, file: Path, store: Path, *flags: str) -> tuple[Program, Ticket]:
+    tickets = programs.file("ticket")
     with open(tickets, "wb") as out:
         program = programs.start(
-            [programs.tools.xylem, "--store", programs.file("store"), "share", file, "--foreground"]
-            + ["--listen", "127.0.0.1:0"],
-            stdout=out,
+            [programs.tools.xylem, "--store", store, "share", file, "--foreground", *flags], stdout=out
         )
+    program.wait_until(lambda: tickets.read_text().endswith("\n"))
+    return program, Ticket.read(tickets.read_text())
+
+
+@contextmanager
+def shared(programs: Programs, content: bytes) -> Iterator[Share]:
+    file = programs.file("shared")
+    file.write_bytes(content)
+    program, ticket = start_share(programs, file, programs.file("store"), "--listen", "127.0.0.1:0")
     try:
-        program.wait_until(lambda: tickets.read_text().endswith("\n"))
-        share = Share(Ticket.read(tickets.read_text()), content)
+        share = Share(ticket, content)
         with share.dial(by_key=False) as link:
             share.key = link.session.outcome.peer
         yield share
@@ -196,6 +201,21 @@ def shaped(share: Share) -> None:
     must(512 in seen and seen <= sizes, f"datagrams of {sorted(seen)} bytes")
 
 
+def silent_to_strangers(share: Share) -> None:
+    """Who has neither key nor knock hears nothing, of the right form or not."""
+    udp = Socket()
+    stranger = Dialer(Static(os.urandom(32)), Envelope.open())
+    other = Dialer(Static(os.urandom(32)), Envelope.knock(os.urandom(32)))
+    for datagram in [*stranger.first(), *other.first(), os.urandom(64), os.urandom(1200)]:
+        udp.send(datagram, share.address)
+    # Datagrams are answered in their order: whatever there was to say came before this.
+    dialer = share.dialer()
+    heard: list[bytes] = []
+    handshake(udp, share.address, dialer, came=heard.append)
+    must(len(heard) == 1, f"{len(heard) - 1} answers")
+    udp.close()
+
+
 def unknown_stream(share: Share) -> None:
     """Is stopped and reset, and what opened it is acknowledged."""
     with share.dial() as link:
@@ -209,6 +229,25 @@ def unknown_stream(share: Share) -> None:
             link.wait(partial(saw, kind))
         ack = next(frame for frame in link.session.seen if isinstance(frame, frames.Ack))
         must(ack.largest == number, f"acknowledges {ack.largest} instead of {number}")
+
+
+def restarted(programs: Programs, content: bytes) -> None:
+    """A share that answers anybody, killed and started again, says by a reset that it knows nothing of
+    this link any more."""
+    file, store = programs.file("shared"), programs.file("store")
+    file.write_bytes(content)
+    flags = ["--accept-open", "--listen", f"127.0.0.1:{free_port()}"]
+    program, ticket = start_share(programs, file, store, *flags)
+    try:
+        with Link.dial(ticket.addresses[0], Dialer(Static(os.urandom(32)), Envelope.open())) as link:
+            link.wait(lambda: link.session.reset_token)
+            program.process.kill()
+            program.process.wait()
+            program, _ = start_share(programs, file, store, *flags)
+            link.session.waiting.append(frames.Ping(os.urandom(8)))
+            link.wait(lambda: link.session.ended == "reset")
+    finally:
+        programs.stop(program)
 
 
 def broken_by(frame: Callable[[Session], bytes]) -> Callable[[Share], None]:
@@ -358,6 +397,7 @@ DIALS: dict[str, Callable[[Share], None]] = {
     "a probe is acknowledged": probes,
     "a stream that nobody knows is refused": unknown_stream,
     "shaped at medium": shaped,
+    "silent to strangers": silent_to_strangers,
     "first message, plain: each byte flipped": lambda share: forged_first(share, False),
     "first message, hybrid: each byte flipped": lambda share: forged_first(share, True),
     "its rest: each byte flipped": forged_rest,
@@ -452,6 +492,27 @@ def forged_retries(responder: Responder) -> list[bytes]:
     ]
 
 
+def other_keys(programs: Programs, content: bytes) -> None:
+    """Somebody who has the ticket answers first, with keys of their own."""
+    with listening(content) as (listener, ticket):
+        others = [Static(os.urandom(32)) for _ in range(2)]
+        messages: dict[bytes, bytes] = {}
+        genuine = listener.first_message
+
+        def first_message(sealed_in: Envelope, id: bytes, body: bytes, source: Address) -> None:
+            kind, content = envelope.read(body)
+            if isinstance(content, envelope.Initial):
+                messages[id] = content.message
+            elif kind == envelope.REST and id in messages:
+                for other in others:
+                    forged = Responder(other, sealed_in, messages[id] + content)
+                    listener.udp.send(forged.response(), source)
+            genuine(sealed_in, id, body, source)
+
+        listener.first_message = first_message  # type: ignore[method-assign]
+        gets(programs, listener, ticket, content)
+
+
 def round_of_the_dialer(programs: Programs, content: bytes) -> None:
     """The program's first round of Diffie-Hellman, which it offers after 120 s: so this case is run on
     its own, when it is asked for."""
@@ -493,6 +554,7 @@ ANSWERS: dict[str, Callable[[Programs, bytes], None]] = {
     "second message: each byte flipped": lambda programs, content: forged_answers(
         programs, content, flipped_responses
     ),
+    "somebody else answers first": other_keys,
     "forged retries": lambda programs, content: forged_answers(programs, content, forged_retries),
 }
 
@@ -532,6 +594,8 @@ def cases(report: Report, programs: Programs) -> None:
             report.case(("direct", "link dialled", row, "outcome"), guarded(body), share)
         for row, frame in BREAKS.items():
             report.case(("direct", "link broken", row, "outcome"), guarded(broken_by(frame)), share)
+    row = "a share that was killed and started again"
+    report.case(("direct", "link dialled", row, "outcome"), guarded(restarted), programs, content)
     for row, answer in ANSWERS.items():
         report.case(("direct", "link answers", row, "outcome"), guarded(answer), programs, content)
 
