@@ -36,9 +36,11 @@ use crate::{
 };
 
 mod cost;
+mod envelopes;
 mod noise_vectors;
 
 pub use cost::Cost;
+pub use envelopes::Envelope;
 pub use noise_vectors::{NoiseOutcome, NoiseSide, NoiseVector};
 
 #[cfg(internals)]
