@@ -23,75 +23,102 @@ use std::collections::HashMap;
 
 use world::{Scene, Step, World};
 
-/// Tries every order of up to `depth` steps.
-fn explore(scene: &Scene, depth: usize) {
-    let mut numbers = HashMap::new();
-    let mut states: Vec<Vec<Step>> = vec![vec![]];
-    let mut next: Vec<Vec<usize>> = vec![];
-    let mut runs = 1;
-    numbers.insert(World::run(scene, &[]).expect("nothing was done").settle(&[]), 0);
-    let mut layer_end = states.len();
+/// Where an exploration has come to: by which order, with how many injections that had an effect, and where the
+/// steps from here lead.
+struct Node {
+    order: Vec<Step>,
+    injected: usize,
+    /// Both ends have what they wanted.
+    complete: bool,
+    next: Vec<usize>,
+}
+
+/// Tries every order of up to `depth` steps with up to `injections` that have an effect, and any number that have
+/// none.
+fn explore(scene: &Scene, depth: usize, injections: usize) {
+    let begun = std::time::Instant::now();
+    let start = World::run(scene, &[]).expect("nothing was done").settle(&[]);
+    let mut numbers = HashMap::from([((start, 0), 0)]);
+    let mut keys = vec![start];
+    let mut nodes = vec![Node { order: vec![], injected: 0, complete: false, next: vec![] }];
+    let (mut runs, mut done) = (1u32, 0);
     for _ in 0..depth {
-        for state in next.len()..layer_end {
-            let mut reached = vec![];
+        for number in done..nodes.len() {
+            done = number + 1;
+            if nodes[number].complete {
+                continue;
+            }
             for step in scene.steps() {
-                let mut order = states[state].clone();
-                order.push(step);
+                let node = &nodes[number];
+                if step.injects() && node.injected == injections {
+                    continue;
+                }
+                let order = [&node.order[..], &[step]].concat();
                 let Some(world) = World::run(scene, &order) else { continue };
                 runs += 1;
-                let number = *numbers.entry(world.settle(&order)).or_insert_with(|| {
-                    states.push(order);
-                    states.len() - 1
+                let complete = world.is_complete();
+                let key = world.settle(&order);
+                // What changes nothing is free.
+                let injected = node.injected + usize::from(step.injects() && key != keys[number]);
+                let reached = *numbers.entry((key, injected)).or_insert_with(|| {
+                    keys.push(key);
+                    nodes.push(Node { order, injected, complete, next: vec![] });
+                    nodes.len() - 1
                 });
-                reached.push(number);
+                nodes[number].next.push(reached);
             }
-            next.push(reached);
         }
-        layer_end = states.len();
     }
-    // How many ways there are to each state.
-    let (mut ways, mut orders) = (vec![0u128; states.len()], 1);
+    // How many ways there are to each node.
+    let (mut ways, mut orders) = (vec![0u128; nodes.len()], 1);
     ways[0] = 1;
     for _ in 0..depth {
-        let mut after = vec![0; states.len()];
-        for (state, reached) in next.iter().enumerate() {
-            reached.iter().for_each(|number| after[*number] += ways[state]);
+        let mut after = vec![0; nodes.len()];
+        for (node, ways) in nodes.iter().zip(&ways) {
+            node.next.iter().for_each(|number| after[*number] += ways);
         }
         ways = after;
         orders += ways.iter().sum::<u128>();
     }
-    let states = states.len();
-    println!("{scene:?}: {orders} orders of up to {depth} steps, {states} states, {runs} runs");
-    assert!(states > 10 * depth && runs > 10 * states, "there is something to explore");
+    let states = nodes.len();
+    println!(
+        "{scene:?}: {orders} orders of up to {depth} steps, {states} states, {runs} runs, {:?}",
+        begun.elapsed()
+    );
+    assert!(states > 100 && orders > 500, "there is something to explore");
 }
 
-/// The number of steps: `XYLEM_EXPLORE` more than usual.
-fn depth(usual: usize) -> usize {
-    let more = std::env::var("XYLEM_EXPLORE").ok().and_then(|more| more.parse::<usize>().ok());
-    usual + more.unwrap_or(0)
+/// The longest orders.
+fn depth() -> usize {
+    std::env::var("XYLEM_EXPLORE_STEPS").ok().and_then(|number| number.parse().ok()).unwrap_or(8)
+}
+
+/// Injections with an effect: `XYLEM_EXPLORE`, for more than the usual one.
+fn injections() -> usize {
+    std::env::var("XYLEM_EXPLORE").ok().and_then(|number| number.parse().ok()).unwrap_or(1)
 }
 
 #[test]
 fn a_dial_by_key() {
-    explore(&Scene::BY_KEY, depth(4));
+    explore(&Scene::BY_KEY, depth(), injections());
 }
 
 #[test]
 fn a_dial_by_knock() {
-    explore(&Scene::BY_KNOCK, depth(3));
+    explore(&Scene::BY_KNOCK, depth(), injections());
 }
 
 #[test]
 fn a_hybrid_dial() {
-    explore(&Scene::HYBRID, depth(3));
+    explore(&Scene::HYBRID, depth(), injections());
 }
 
 #[test]
 fn a_dial_that_has_to_prove_its_address() {
-    explore(&Scene::COOKIES, depth(3));
+    explore(&Scene::COOKIES, depth(), injections());
 }
 
 #[test]
 fn a_second_dial_after_a_session() {
-    explore(&Scene::AGAIN, depth(3));
+    explore(&Scene::AGAIN, depth(), injections());
 }

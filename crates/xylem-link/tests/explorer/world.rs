@@ -14,7 +14,7 @@ use xylem_link_internals::internals::{Envelope, Pairs};
 
 const KNOCK: [u8; 32] = [0x5a; 32];
 /// Datagrams of the honest ends that the attacker looks back at.
-const MEMORY: usize = 6;
+const MEMORY: usize = 5;
 
 /// What is dialled, and how.
 #[derive(Debug)]
@@ -46,6 +46,7 @@ impl Scene {
             Step::Wait,
         ];
         steps.extend((0..MEMORY).map(Step::Deliver));
+        steps.extend((0..MEMORY).map(Step::Repeat));
         steps.extend((0..MEMORY).map(Step::FromElsewhere));
         steps.extend((0..3).map(Step::SplicedResponse));
         for kind in [INITIAL, RETRY, RESPONSE, FINISH, REST, HYBRID_RESPONSE] {
@@ -61,8 +62,10 @@ impl Scene {
 /// One thing that the attacker does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Step {
-    /// Hands on the honest datagram of this number, for the first time or once more.
+    /// Hands on the honest datagram of this number for the first time.
     Deliver(usize),
+    /// Once more.
+    Repeat(usize),
     /// The same, from an address of the attacker's.
     FromElsewhere(usize),
     /// Flips a bit in a field of the newest honest message of this kind, in an envelope that fits.
@@ -85,6 +88,13 @@ pub(crate) enum Step {
     Past(usize),
     /// Nothing, until an honest end does something by itself.
     Wait,
+}
+
+impl Step {
+    /// Whether it is more than dropping, delaying and reordering.
+    pub(crate) fn injects(self) -> bool {
+        !matches!(self, Self::Deliver(_) | Self::Wait)
+    }
 }
 
 const INITIAL: u8 = 1;
@@ -159,6 +169,7 @@ pub(crate) struct World {
     own: Vec<Vec<u8>>,
     own_responses: usize,
     retries: u8,
+    waits: u8,
     seen: DefaultHasher,
 }
 
@@ -215,6 +226,7 @@ impl World {
             own: vec![],
             own_responses: 0,
             retries: 0,
+            waits: 0,
             seen: DefaultHasher::new(),
         }
     }
@@ -253,8 +265,12 @@ impl World {
 
     /// Takes from the honest ends what they send and report.
     fn collect(&mut self) {
+        self.collect_from(0..2);
+    }
+
+    fn collect_from(&mut self, ends: core::ops::Range<usize>) {
         let mut buf = Vec::new();
-        for end in &mut self.ends {
+        for end in &mut self.ends[ends] {
             while let Some(transmit) = end.endpoint.poll_transmit(self.now, &mut buf) {
                 for bytes in buf.chunks(transmit.segment_size.unwrap_or(transmit.len)) {
                     end.bytes.entry(transmit.to).or_default().1 += bytes.len();
@@ -296,11 +312,12 @@ impl World {
     }
 
     fn give(&mut self, from: SocketAddr, to: SocketAddr, bytes: &[u8]) {
-        if let Some(end) = self.ends.iter_mut().find(|end| end.at == to) {
+        if let Some(n) = self.ends.iter().position(|end| end.at == to) {
+            let end = &mut self.ends[n];
             end.bytes.entry(from).or_default().0 += bytes.len();
             end.endpoint.handle_datagram(self.now, from, BytesMut::from(bytes));
+            self.collect_from(n..n + 1);
         }
-        self.collect();
     }
 
     /// The newest honest message of a kind: the datagram, and what is in its envelope.
@@ -326,7 +343,14 @@ impl World {
         match step {
             Step::Deliver(n) => {
                 let datagram = self.honest.get_mut(n)?;
-                datagram.delivered = true;
+                if core::mem::replace(&mut datagram.delivered, true) {
+                    return None;
+                }
+                let Datagram { from, to, bytes, .. } = datagram.clone();
+                self.give(from, to, &bytes);
+            }
+            Step::Repeat(n) => {
+                let datagram = self.honest.get(n).filter(|datagram| datagram.delivered)?;
                 let Datagram { from, to, bytes, .. } = datagram.clone();
                 self.give(from, to, &bytes);
             }
@@ -386,10 +410,10 @@ impl World {
             }
             Step::Wait => {
                 let due = self.ends.iter().filter_map(|end| end.endpoint.poll_timeout()).min()?;
-                // A dial has ten seconds.
-                if due > self.now + Duration::from_secs(3) || due > Duration::from_secs(5) {
+                if due > self.now + Duration::from_secs(1) || self.waits == 1 {
                     return None;
                 }
+                self.waits += 1;
                 self.wait(due);
             }
         }
@@ -510,11 +534,16 @@ impl World {
         up.find(|(_, of, _)| *of == peer).map(|(link, ..)| *link)
     }
 
+    /// Whether both ends are connected to each other.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.link_of(0, RESPONDER).is_some() && self.link_of(1, DIALER).is_some()
+    }
+
     /// The attacker stops. What has to hold then, and what this state is known by.
     pub(crate) fn settle(mut self, order: &[Step]) -> u64 {
         self.now.hash(&mut self.seen);
         self.honest.iter().for_each(|datagram| datagram.delivered.hash(&mut self.seen));
-        (self.own.len(), self.retries, self.own_responses.min(1)).hash(&mut self.seen);
+        (self.own.len(), self.waits, self.retries, self.own_responses.min(1)).hash(&mut self.seen);
         let links = |world: &Self| [world.link_of(0, RESPONDER), world.link_of(1, DIALER)];
         self.carry_on(|world| links(world).iter().all(Option::is_some));
         let [Some(a), Some(b)] = links(&self) else {
