@@ -8,7 +8,6 @@ use crate::envelope::EnvelopeKey;
 use crate::event::{LinkEvent, LinkId};
 use crate::handshake::{DialedBy, HANDSHAKE_TIMEOUT, HalfOpen, Initial, Step};
 use crate::header::ConnectionId;
-use crate::kdf::Rng;
 use crate::link::{Link, NewLink};
 use crate::message::{
     COOKIE_LEN, Cookie, MIN_INITIAL, Message, NOISE_1_LEN, Offer, Parameters, peek_initial,
@@ -109,7 +108,7 @@ impl Endpoint {
             return Some(());
         }
         let id = self.new_id();
-        let rng = (Rng::new(&self.rng.array()), self.ahead.take_pair());
+        let rng = (self.rng.child(), self.ahead.take_pair());
         let initial = Initial { from, by, noise, part, len: datagram.len() };
         let half = HalfOpen::new(&self.config, &self.key, rng, now, id, initial).ok()?;
         let cid = half.cid;
