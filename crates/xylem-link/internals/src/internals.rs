@@ -27,7 +27,7 @@ use crate::seal::RekeyLimits;
 use crate::shape::padding::Padder;
 use crate::shape::{Profile, Timing};
 use crate::stream::{Layout, MAX_STREAMS, StreamSettings, Streams};
-use crate::{PeerKey, StaticKey, curve, envelope, kdf, kem};
+use crate::{PeerKey, StaticKey, curve, kdf, kem};
 #[cfg(not(internals))]
 use crate::{
     aead::TAG_LEN,
@@ -37,9 +37,13 @@ use crate::{
 
 mod cost;
 mod noise_vectors;
+mod spec;
 
 pub use cost::Cost;
 pub use noise_vectors::{NoiseOutcome, NoiseSide, NoiseVector};
+pub use spec::{
+    SpecEnvelope, body_again, direction, payloads_again, reset_token, rest_check, take_round,
+};
 
 #[cfg(internals)]
 pub use crate::aead::TAG_LEN;
@@ -237,12 +241,6 @@ pub fn derive(secret: &[u8; 32]) -> [u8; 32] {
     kdf::derive(kdf::label::NEXT_EPOCH, &[secret])
 }
 
-/// The comparison of secrets.
-#[must_use]
-pub fn constant_time_eq(a: &[u8], b: &[u8]) -> bool {
-    envelope::constant_time_eq(a, b)
-}
-
 /// Padding of datagrams, and gaps between them, as a link does it.
 #[derive(Debug)]
 pub struct Shapes {
@@ -367,10 +365,10 @@ impl LooseStreams {
     pub fn fill(&mut self, now: Duration, datagram: usize) -> Vec<(u64, Vec<u8>)> {
         let mut buf = Vec::new();
         let layout = Layout { datagram, segments: 8, padding: None, number: self.sent };
-        let Some((segment, _)) = self.streams.fill(now, layout, &self.window, &mut buf) else {
+        let Some(laid) = self.streams.fill(now, layout, &self.window, &mut buf) else {
             return Vec::new();
         };
-        let frames = buf.chunks(segment).map(|d| d[HEADER_LEN..d.len() - TAG_LEN].to_vec());
+        let frames = buf.chunks(laid.segment).map(|d| d[HEADER_LEN..d.len() - TAG_LEN].to_vec());
         let datagrams: Vec<_> = (self.sent..).zip(frames).collect();
         self.sent += datagrams.len() as u64;
         datagrams
