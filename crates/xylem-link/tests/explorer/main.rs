@@ -43,8 +43,9 @@ fn explore(scene: &Scene, depth: usize, injections: usize) {
     let mut nodes = vec![Node { order: vec![], injected: 0, complete: false, next: vec![] }];
     let (mut runs, mut done) = (1u32, 0);
     for _ in 0..depth {
-        for number in done..nodes.len() {
-            done = number + 1;
+        let layer = done..nodes.len();
+        done = layer.end;
+        for number in layer {
             if nodes[number].complete {
                 continue;
             }
