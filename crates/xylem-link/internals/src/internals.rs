@@ -81,6 +81,41 @@ pub fn handshake_envelope(responder: Option<[u8; 32]>, cid: [u8; 8], body: &[u8]
     out
 }
 
+/// What a dialer knows of whom it dials, from which the envelope of its handshake follows.
+#[derive(Clone, Copy, Debug)]
+pub enum Known {
+    /// The public key.
+    Key([u8; 32]),
+    /// A knock.
+    Knock([u8; 32]),
+    /// Nothing: the open envelope.
+    Nothing,
+}
+
+impl Known {
+    fn envelope(self) -> EnvelopeKey {
+        match self {
+            Self::Key(key) => EnvelopeKey::new(Some(PeerKey(key))),
+            Self::Knock(knock) => EnvelopeKey::of_knock(&knock),
+            Self::Nothing => EnvelopeKey::new(None),
+        }
+    }
+
+    /// The envelope around `body`, of `len` bytes if that is enough for it.
+    #[must_use]
+    pub fn seal(self, cid: [u8; 8], body: &[u8], len: usize) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.envelope().seal(ConnectionId(cid), body, len, &mut out);
+        out
+    }
+
+    /// What is in it, padding included; `None` for what is no envelope of this kind.
+    #[must_use]
+    pub fn open(self, datagram: &[u8]) -> Option<Vec<u8>> {
+        self.envelope().open(datagram)
+    }
+}
+
 /// Both sides of Noise XX, with ephemeral pairs made ahead.
 pub struct Handshakes {
     keys: [StaticKey; 2],
