@@ -239,12 +239,12 @@ pub(crate) fn deliver(
     let due = store.receipts_due(wall_clock())?;
     hand_over_all(store, first, give_up, stop, &mut tell)?;
     for due in due {
-        let mut take = |envelope: &[u8]| {
+        let take = |envelope: &[u8]| {
             let events = store.take_receipt(due.session, envelope, wall_clock())?;
             events.into_iter().for_each(&mut tell);
             Ok((true, None))
         };
-        match fetch(&peers(&due.to, &due.route), due.key, give_up, stop, &mut take) {
+        match fetch(&peers(&due.to, &due.route), due.key, give_up, stop, take) {
             Err(Failed::Local(e)) => return Err(e),
             // Whoever is away now is asked again the next time.
             Ok(()) | Err(Failed::Peer(_)) => {}
@@ -372,14 +372,14 @@ pub(crate) fn collect(
     on_event: &mut dyn FnMut(Event),
 ) -> Result<usize, InboxError> {
     let mut new = 0;
-    let mut take = |envelope: &[u8]| {
+    let take = |envelope: &[u8]| {
         let answer = report::take_in(store, envelope, wall_clock())?;
         new += usize::from(answer.is_new);
         answer.events.into_iter().for_each(|event| on_event(Event::Mail(event)));
         // What nobody can read would only wait there for ever.
         Ok((answer.status != Status::Full, answer.receipt))
     };
-    match fetch(from, link, give_up, stop, &mut take) {
+    match fetch(from, link, give_up, stop, take) {
         Ok(()) => Ok(new),
         Err(Failed::Local(e)) => Err(e.into()),
         Err(Failed::Peer(why)) => Err(InboxError::Unreachable(why)),
@@ -393,7 +393,7 @@ fn fetch(
     key: StaticKey,
     give_up: Duration,
     stop: &Stop,
-    take: &mut dyn FnMut(&[u8]) -> Result<(bool, Option<Vec<u8>>), Failed>,
+    mut take: impl FnMut(&[u8]) -> Result<(bool, Option<Vec<u8>>), Failed>,
 ) -> Result<(), Failed> {
     let mut delivery = Delivery::dial(from, key, give_up, stop)?;
     delivery.stream.send(&Frame::Fetch);
