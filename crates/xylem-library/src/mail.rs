@@ -9,7 +9,6 @@ mod folder;
 mod store;
 
 mod letters;
-mod outbox;
 mod people;
 
 mod mailbox;
@@ -22,6 +21,5 @@ pub use entries::{Letter, Parcel, Route, hex};
 pub use error::MailStoreError;
 pub use event::{MailEvent, Message, MessageContent};
 pub use mailbox::{Mailbox, MailboxConfig};
-pub use outbox::{Outbox, Receipts};
-pub use store::{Incoming, MailStore, TakenIn};
+pub use store::{Incoming, MailStore};
 pub use whom::{Person, Recipient, find};

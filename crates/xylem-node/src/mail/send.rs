@@ -107,10 +107,8 @@ pub struct SendOptions {
 /// What became of it.
 #[derive(Clone, Debug, Default)]
 pub struct SendSummary {
-    /// The peer has the message.
+    /// The peer, or the node, has the message.
     pub delivered: bool,
-    /// A node keeps it for the peer.
-    pub stored: bool,
     /// The peer has fetched what it names.
     pub fetched: bool,
 }
@@ -197,7 +195,7 @@ pub fn send(
         return Err(e.into());
     }
     if !sent.summary.fetched {
-        return Err(match sent.summary.delivered || sent.summary.stored {
+        return Err(match sent.summary.delivered {
             true => SendError::NotFetched,
             false => SendError::NotDelivered,
         });
@@ -219,11 +217,8 @@ impl Sent {
             MailEvent::Delivered { id, .. } if Some(*id) == self.id => {
                 self.summary.delivered = true;
             }
-            MailEvent::Stored { id, .. } if Some(*id) == self.id => self.summary.stored = true,
-            MailEvent::Again { id, was, .. } if Some(*was) == self.id => self.id = Some(*id),
             MailEvent::Fetched { id, .. } if Some(*id) == self.id => {
-                self.summary.delivered = true;
-                self.summary.fetched = true;
+                self.summary = SendSummary { delivered: true, fetched: true };
             }
             _ => {}
         }
