@@ -35,9 +35,14 @@ use crate::{
     seal::{Opener, Sealer},
 };
 
+mod comparisons;
 mod cost;
 mod noise_vectors;
 
+pub use comparisons::{
+    cookie, cookie_is_good, elligator_representative, envelope_opens, header_mask, is_reset,
+    kem_ciphertext,
+};
 pub use cost::Cost;
 pub use noise_vectors::{NoiseOutcome, NoiseSide, NoiseVector};
 
