@@ -10,8 +10,8 @@
 //! - Without it, Welch's t-test between the times of the two classes, after dudect (Reparaz, Balasch, Verbauwhede,
 //!   "Dude, is my code constant time?", 2016): for a reader, on a machine that does nothing else. Nothing is asserted.
 //!
-//! Controls leak, and both ways have to see it: a comparison that ends early, and a table that is looked into at a
-//! place that is secret (same instructions, other addresses).
+//! Controls leak, and a trace has to show it: a comparison that ends early, which the t-test sees too, and a table that
+//! is looked into at a place that is secret (same instructions, other addresses), which it does not when caches are warm.
 //!
 //! ```text
 //! cargo run --release -p xylem-bench --example constant_time [-- --trace | MEASUREMENTS]

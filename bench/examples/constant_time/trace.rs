@@ -12,6 +12,9 @@ pub(crate) const INSIDE: &str = "--inside";
 /// What that process says of [`MARK`], in hexadecimal digits.
 const MARKED_BY: &str = "marked by ";
 
+/// Calls with each input, of which one has to do what the first input does: now and then the allocator tidies up,
+/// whatever the input is.
+const CALLS: usize = 3;
 /// Written at the begin and at the end of what is looked at. The trace shows it, whatever symbols the program has.
 static MARK: AtomicU64 = AtomicU64::new(0);
 
@@ -22,50 +25,65 @@ pub(crate) fn inside() {
         // All through the same buffer, so that its place in memory is no difference.
         let mut input = subject.classes[0][0].clone();
         // What is set up once, and the allocator's lists.
-        for _ in 0..3 {
+        for _ in 0..8 {
             (subject.run)(black_box(&input));
         }
         for one in subject.classes.iter().flatten() {
             input.copy_from_slice(one);
-            MARK.store(1, Ordering::Relaxed);
-            (subject.run)(black_box(&input));
-            MARK.store(2, Ordering::Relaxed);
+            for _ in 0..CALLS {
+                MARK.store(1, Ordering::Relaxed);
+                (subject.run)(black_box(&input));
+                MARK.store(2, Ordering::Relaxed);
+            }
         }
     }
 }
 
-/// What one subject did with its first input, and where another input first made it do something else.
+/// What one subject did when it was first called, and whether it did the same with every input.
 #[derive(Default)]
 struct Compared {
     first: Vec<String>,
-    inputs: usize,
+    calls: usize,
+    /// Where the call in hand first did something else.
     differs: Option<String>,
+    /// Whether a call with the input in hand did the same.
+    agrees: bool,
+    leak: Option<String>,
 }
 
 impl Compared {
-    /// Takes line `at` of the trace of the latest input, or its end.
+    /// Takes line `at` of the trace of the call in hand, or its end.
     fn take(&mut self, at: usize, line: Option<&str>) {
-        if self.inputs == 1 {
+        if self.calls == 1 {
             self.first.extend(line.map(str::to_owned));
         } else if self.differs.is_none() && self.first.get(at).map(String::as_str) != line {
-            let [first, here] =
-                [self.first.get(at).map(String::as_str), line].map(|l| l.unwrap_or("the end"));
-            let number = self.inputs;
-            self.differs =
-                Some(format!("step {at}: {} | {} with input {number}", first.trim(), here.trim()));
+            let [first, here] = [self.first.get(at).map(String::as_str), line]
+                .map(|line| line.unwrap_or("the end").trim());
+            self.differs = Some(format!("step {at}, {first} | {here}"));
+        }
+        if line.is_none() {
+            let differs = self.differs.take();
+            self.agrees |= differs.is_none();
+            if self.calls.is_multiple_of(CALLS) {
+                let input = self.calls / CALLS;
+                let how = differs.filter(|_| !self.agrees);
+                self.leak = self.leak.take().or(how.map(|how| format!("{how} with input {input}")));
+                self.agrees = false;
+            }
         }
     }
 
     /// Prints, and says whether it is as it has to be.
     fn report(&self, subject: &Subject) -> bool {
         let executed = self.first.iter().filter(|line| line.starts_with('I')).count();
-        let (good, said) = match (&self.differs, subject.leaks) {
+        let (good, said) = match (&self.leak, subject.leaks) {
             (None, false) => (true, "the same".to_owned()),
             (Some(_), true) => (true, "differs, as it should".to_owned()),
             (None, true) => (false, "NOT SEEN, and it leaks".to_owned()),
             (Some(how), false) => (false, format!("DIFFERS at {how}")),
         };
-        println!("{executed:>9} instructions, {} inputs: {said}: {}", self.inputs, subject.name);
+        let inputs = self.calls / CALLS;
+        println!("{executed:>9} instructions, {inputs} inputs: {said}: {}", subject.name);
         good
     }
 }
@@ -81,8 +99,6 @@ pub(crate) fn run() -> Result<bool, Error> {
         .args(["--tool=lackey", "--trace-mem=yes", "--basic-counts=no", "--log-fd=1"])
         .arg(std::env::current_exe()?)
         .arg(INSIDE)
-        // What is freed is what is allocated next: glibc tidies up now and then, which differs from call to call.
-        .env("GLIBC_TUNABLES", "glibc.malloc.tcache_count=127:glibc.malloc.mxfast=0")
         .stdout(Stdio::piped())
         .spawn()?;
     let mut lines = BufReader::with_capacity(1 << 20, process.stdout.take().expect("piped"));
@@ -110,7 +126,7 @@ pub(crate) fn run() -> Result<bool, Error> {
         match (at, is_mark) {
             (None, false) => {}
             (None, true) => {
-                compared.inputs += 1;
+                compared.calls += 1;
                 at = Some(0);
             }
             (Some(step), false) => {
@@ -120,8 +136,8 @@ pub(crate) fn run() -> Result<bool, Error> {
             (Some(step), true) => {
                 compared.take(step, None);
                 at = None;
-                let inputs = |subject: &Subject| subject.classes.iter().flatten().count();
-                if subjects.peek().map(inputs) == Some(compared.inputs) {
+                let calls = |subject: &Subject| CALLS * subject.classes.iter().flatten().count();
+                if subjects.peek().map(calls) == Some(compared.calls) {
                     let subject = subjects.next().expect("peeked");
                     good &= std::mem::take(&mut compared).report(&subject);
                 }

@@ -6,9 +6,9 @@ use core::time::Duration;
 
 use crate::cookie::CookieKey;
 use crate::envelope::EnvelopeKey;
-use crate::header::HeaderKey;
+use crate::header::{ConnectionId, HeaderKey};
 use crate::kdf::Rng;
-use crate::message::{COOKIE_LEN, NOISE_1_LEN};
+use crate::message::{COOKIE_LEN, Head, NOISE_1_LEN};
 use crate::{PeerKey, elligator, kem, reset};
 
 /// The mask of a packet number.
@@ -26,16 +26,18 @@ pub fn envelope_opens(responder: Option<[u8; 32]>, datagram: &[u8]) -> bool {
 /// A cookie for one dialer, always the same.
 #[must_use]
 pub fn cookie() -> [u8; COOKIE_LEN] {
-    CookieKey::new(&[1; 32]).make(NOW, dialer(), &[2; NOISE_1_LEN])
+    CookieKey::new(&[1; 32]).make(NOW, dialer(), ID, &HEAD)
 }
 
 /// Whether this is that one, as a responder finds out.
 #[must_use]
 pub fn cookie_is_good(cookie: &[u8; COOKIE_LEN]) -> bool {
-    CookieKey::new(&[1; 32]).is_good(NOW, dialer(), &[2; NOISE_1_LEN], cookie)
+    CookieKey::new(&[1; 32]).is_good(NOW, dialer(), ID, &HEAD, cookie)
 }
 
 const NOW: Duration = Duration::from_secs(5);
+const ID: ConnectionId = ConnectionId([4; 8]);
+const HEAD: Head<'static> = Head { noise: &[2; NOISE_1_LEN], part: None };
 
 fn dialer() -> SocketAddr {
     SocketAddr::from(([10, 0, 0, 1], 5))

@@ -320,7 +320,8 @@ pub fn aead_seal(
     associated: &[u8],
     plaintext: &[u8],
 ) -> Vec<u8> {
-    let mut text = plaintext.to_vec();
+    let mut text = Vec::with_capacity(plaintext.len() + TAG_LEN);
+    text.extend_from_slice(plaintext);
     let tag = cipher.keys(key, &iv(nonce)).seal(0, associated, &mut text);
     text.extend_from_slice(&tag);
     text
