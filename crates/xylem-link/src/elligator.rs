@@ -51,7 +51,7 @@ impl KeyPair {
     pub(crate) fn generate(rng: &mut Rng) -> Self {
         leaving_nothing(|| {
             loop {
-                let secret = Secret::filled(|secret| rng.fill(secret));
+                let secret = rng.secret();
                 let [torsion, choice, pad] = rng.array();
                 let found = public_key_of_all(&secret, torsion);
                 let found = representative(&found, choice & 1 == 1);

@@ -6,6 +6,7 @@ use core::time::Duration;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use bytes::{Bytes, BytesMut};
+use zeroize::Zeroize;
 
 use crate::config::Config;
 use crate::cookie::CookieKey;
@@ -105,14 +106,15 @@ enum State {
 impl Endpoint {
     /// An endpoint with this identity. `rng_seed`: 32 random bytes, never used for two endpoints.
     #[must_use]
-    pub fn new(mut config: Config, key: StaticKey, rng_seed: [u8; 32]) -> Self {
+    pub fn new(mut config: Config, key: StaticKey, mut rng_seed: [u8; 32]) -> Self {
         config.max_datagram = config.max_datagram.clamp(BASE_DATAGRAM, MAX_DATAGRAM);
         // So that only dialers with a proven address can push older ones out.
         config.cookie_above = config.cookie_above.min(config.max_half_open);
         let mut rng = Rng::new(&rng_seed);
+        rng_seed.zeroize();
         Self {
             cookies: CookieKey::new(&rng.array()),
-            ahead: Ahead::new(&rng.array()),
+            ahead: Ahead::new(&rng.secret()),
             resetter: Resetter::new(&key, &rng.array()),
             tokens: TokenTable::new(&mut rng),
             flood: Flood::new(rng.array()),
@@ -140,14 +142,15 @@ impl Endpoint {
     /// system's), for all that is drawn from now on. Without it everything follows from the seed:
     /// whoever copies this process's memory once can compute every key to come, and the ratchets
     /// heal nothing. A program calls it now and then, more often than [`Config::ratchet`] says.
-    pub fn add_entropy(&mut self, random: [u8; 32]) {
+    pub fn add_entropy(&mut self, mut random: [u8; 32]) {
         self.rng.add(&random);
-        self.ahead.add_entropy(&self.rng.array());
+        self.ahead.add_entropy(&self.rng.secret());
         for entry in self.links.values_mut() {
             if let State::Up(link) = &mut entry.state {
                 link.add_entropy(&random);
             }
         }
+        random.zeroize();
     }
 
     /// Our public key.

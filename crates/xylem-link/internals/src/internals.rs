@@ -171,7 +171,7 @@ impl Handshakes {
         let payload = i.read(&message).expect(AGREE);
         if let (Some(ours), Some((_, shared))) = (&decapsulator, &sent) {
             let opened = payload.first_chunk().map(|ciphertext| ours.open(ciphertext));
-            assert_eq!(opened.as_ref(), Some(shared));
+            assert_eq!(opened.as_deref(), Some(&**shared));
         }
         message.clear();
         i.write(&[], &mut message).expect(AGREE);

@@ -349,7 +349,7 @@ impl Dialing {
             opener: Opener::new(answer.cipher, receiving),
             theirs: answer.parameters,
             post_quantum: shared.is_some(),
-            rng: Rng::new(&self.rng.array()),
+            rng: self.rng.child(),
             finish: Some(Finish {
                 datagram,
                 next: now,
