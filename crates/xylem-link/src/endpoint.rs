@@ -13,7 +13,7 @@ use crate::cookie::CookieKey;
 use crate::event::{CloseReason, LinkEvent, LinkId, Transmit};
 use crate::handshake::{Dialing, HalfOpen};
 use crate::header::ConnectionId;
-use crate::kdf::Rng;
+use crate::kdf::{Rng, derive, label};
 use crate::keys::{PeerKey, StaticKey};
 use crate::link::{Link, SendError};
 use crate::mtu::{BASE_DATAGRAM, MAX_DATAGRAM};
@@ -28,6 +28,7 @@ mod firsts;
 mod flood;
 mod incoming;
 mod limits;
+mod share;
 mod streams;
 
 use ahead::Ahead;
@@ -36,6 +37,7 @@ pub use envelopes::MAX_KNOCKS;
 use firsts::{First, Firsts};
 use flood::Flood;
 use limits::{HalfOpens, Rates};
+use share::Share;
 
 /// Packets and other events that may wait for `poll_event`; datagrams beyond it are dropped.
 const MAX_EVENTS: usize = 1 << 16;
@@ -63,6 +65,8 @@ pub struct Endpoint {
     firsts: Firsts,
     half_open: HalfOpens,
     rates: Rates,
+    /// Of what only a Diffie-Hellman can tell.
+    share: Share,
     timers: BTreeSet<(Duration, LinkId)>,
     /// Links that may have something to send; one that is in here has no timer running.
     ready: VecDeque<LinkId>,
@@ -127,6 +131,7 @@ impl Endpoint {
             firsts: Firsts::default(),
             half_open: HalfOpens::default(),
             rates: Rates::default(),
+            share: Share::new(&derive(label::SHARE, &[&rng_seed])),
             timers: BTreeSet::new(),
             ready: VecDeque::new(),
             replies: VecDeque::new(),

@@ -15,6 +15,7 @@ pub(crate) mod label {
     pub(crate) const ENVELOPE_STREAM: &str = "xylem-link v4 handshake envelope stream";
     pub(crate) const FIRST: &str = "xylem-link v4 first message content";
     pub(crate) const REST: &str = "xylem-link v4 first message rest";
+    pub(crate) const SHARE: &str = "xylem-link v4 share of what may be forged";
     pub(crate) const COOKIE: &str = "xylem-link v4 retry cookie";
     pub(crate) const INITIATOR_EPOCH: &str = "xylem-link v4 initiator first epoch";
     pub(crate) const RESPONDER_EPOCH: &str = "xylem-link v4 responder first epoch";

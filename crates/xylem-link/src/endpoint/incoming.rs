@@ -203,6 +203,11 @@ impl Endpoint {
             // Its ids are those of epochs.
             State::Up(_) => {}
             State::Dialing(dialing) => {
+                // One block tells what may be a response.
+                if dialing.may_be_response(datagram) && !self.share.takes(now) {
+                    dialing.hurry(now);
+                    return self.mark_ready(id);
+                }
                 let dialed = dialing.handle(now, datagram);
                 self.on_dialed(now, id, dialed);
             }
