@@ -10,7 +10,6 @@ use crate::envelope::EnvelopeKey;
 use crate::event::{LinkEvent, LinkId};
 use crate::handshake::{HANDSHAKE_TIMEOUT, HalfOpen, Initial, Step};
 use crate::header::ConnectionId;
-use crate::kdf::Rng;
 use crate::link::{Link, NewLink};
 use crate::message::{Cookie, MIN_INITIAL, Message, Offer, Parameters, check, peek_initial};
 
@@ -45,26 +44,31 @@ impl Endpoint {
         };
         let message = Message::parse(&body)?;
         let mut ours = firsts.iter().filter(|first| first.by == by);
-        let first = match &message {
+        // A rest belongs to each first message that it fits: somebody may have repeated the dialer's with
+        // an ephemeral key of their own. What has come is counted once.
+        let (found, len): (Vec<LinkId>, usize) = match &message {
             Message::Initial { head, .. } if datagram.len() >= MIN_INITIAL => {
                 let content = head.content();
-                ours.find(|first| first.content == content)?
+                (vec![ours.find(|first| first.content == content)?.link], datagram.len())
             }
             Message::Rest { rest } => {
                 let check = Some(check(rest));
-                ours.find(|first| first.check == check)?
+                let found: Vec<_> = ours.filter(|first| first.check == check).collect();
+                let share = datagram.len().checked_div(found.len())?;
+                (found.iter().map(|first| first.link).collect(), share)
             }
             _ => return None,
         };
-        let id = first.link;
-        // What is up has been answered: a belated copy.
-        if let Some(Entry { state: State::HalfOpen(half), .. }) = self.links.get_mut(&id) {
-            match half.on_first(&message, datagram.len()) {
-                Step::Failed => {
-                    self.half_open.fail(now, self.config.max_half_open);
-                    self.remove(id);
+        for id in found {
+            // What is up has been answered: a belated copy.
+            if let Some(Entry { state: State::HalfOpen(half), .. }) = self.links.get_mut(&id) {
+                match half.on_first(&message, len) {
+                    Step::Failed => {
+                        self.half_open.fail(now, self.config.max_half_open);
+                        self.remove(id);
+                    }
+                    _ => self.mark_ready(id),
                 }
-                _ => self.mark_ready(id),
             }
         }
         Some(())
@@ -153,7 +157,7 @@ impl Endpoint {
         }
         let id = self.new_id();
         let half = initial.is_sound().then(|| {
-            let rng = (Rng::new(&self.rng.array()), self.ahead.take_pair());
+            let rng = (self.rng.child(), self.ahead.take_pair());
             HalfOpen::new(&self.config, &self.key, rng, now, id, initial)
         });
         let Some(Ok(half)) = half else {
@@ -199,6 +203,11 @@ impl Endpoint {
             // Its ids are those of epochs.
             State::Up(_) => {}
             State::Dialing(dialing) => {
+                // One block tells what may be a response.
+                if dialing.may_be_response(datagram) && !self.share.takes(now) {
+                    dialing.hurry(now);
+                    return self.mark_ready(id);
+                }
                 let dialed = dialing.handle(now, datagram);
                 self.on_dialed(now, id, dialed);
             }
