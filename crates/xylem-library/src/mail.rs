@@ -22,4 +22,4 @@ pub use error::MailStoreError;
 pub use event::{MailEvent, Message, MessageContent};
 pub use mailbox::{Mailbox, MailboxConfig};
 pub use store::{Incoming, MailStore};
-pub use whom::{Person, Recipient, find};
+pub use whom::{Person, Reach, Recipient, find};

@@ -32,6 +32,11 @@ impl Engine {
         self.net.endpoint.answer_knock(knock);
     }
 
+    /// The key that links to here prove.
+    pub(crate) fn link_key(&self) -> PeerKey {
+        self.net.endpoint.public_key()
+    }
+
     /// Dials links whose key is not known by this; see [`xylem_link::Endpoint::answer_knock`].
     pub(crate) fn set_knock(&mut self, knock: [u8; 32]) {
         self.net.knock = Some(knock);

@@ -22,16 +22,16 @@ use crate::clock::wall_clock;
 use crate::engine::{Engine, EngineEvent, Program, StreamEvent};
 use crate::error::EngineError;
 use crate::event::Event;
-use crate::peer::Peer;
+use crate::peer::{KEYLESS, Peer};
 use xylem_library::keys::{self, KeyError};
 use xylem_library::mail::report::{delivered, waiting};
-use xylem_library::mail::{Incoming, MailStore, MailStoreError, Parcel, Route};
+use xylem_library::mail::{Incoming, MailStore, MailStoreError, Parcel, Reach, Route};
 use xylem_library::{Error, Stop};
 
 /// Longest pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// How long one attempt to reach somebody may take, where nobody waits for it.
-const ATTEMPT: Duration = Duration::from_secs(10);
+const ATTEMPT: Reach = Reach::within(Duration::from_secs(10));
 /// How long to wait for an answer, and for the last acknowledgement.
 const ANSWER: Duration = Duration::from_secs(10);
 const GOODBYE: Duration = Duration::from_secs(2);
@@ -163,13 +163,10 @@ impl<S: FnMut(&mut FramedStream, &mut Engine, bool) -> Result<bool, Failed>> Pro
 
 impl Delivery {
     /// Dials all of them; the first that answers is the one.
-    fn dial(
-        peers: &[Peer],
-        key: StaticKey,
-        give_up: Duration,
-        stop: &Stop,
-    ) -> Result<Self, Failed> {
-        let config = xylem_link::Config { accept_incoming: false, ..Default::default() };
+    fn dial(peers: &[Peer], key: StaticKey, reach: Reach, stop: &Stop) -> Result<Self, Failed> {
+        let Reach { give_up, ask_who_answers } = reach;
+        let config =
+            xylem_link::Config { accept_incoming: false, ask_who_answers, ..Default::default() };
         let endpoint = Endpoint::new(config, key, keys::random()?);
         let forwarder = Forwarder::new(Default::default(), Seed::from_random(keys::random()?));
         let mut engine = Engine::new(endpoint, forwarder)?;
@@ -185,7 +182,8 @@ impl Delivery {
         engine.run(&mut dialling, stop)?;
         let Dialling { dialled, up, why, .. } = dialling;
         let Some(up) = up else {
-            let nobody = || "nobody answers there".into();
+            let keyless = peers.iter().any(Peer::is_keyless);
+            let nobody = || if keyless { KEYLESS } else { "nobody answers there" }.into();
             return Err(Failed::Peer(if dialled.is_empty() { why } else { nobody() }));
         };
         for other in dialled.into_iter().filter(|face| *face != up) {
@@ -246,7 +244,7 @@ fn peers(parcel: &Parcel) -> Vec<Peer> {
 pub(crate) fn deliver(
     store: &MailStore,
     first: Option<EnvelopeId>,
-    give_up: Duration,
+    reach: Reach,
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<usize, Error> {
@@ -274,7 +272,7 @@ pub(crate) fn deliver(
             left += parcels.len();
             continue;
         }
-        match hand_over(store, &target, &mut parcels, give_up, stop, on_event) {
+        match hand_over(store, &target, &mut parcels, reach, stop, on_event) {
             Ok(()) => {}
             Err(Failed::Local(e)) => return Err(e),
             Err(Failed::Peer(why)) => {
@@ -293,12 +291,12 @@ fn hand_over(
     store: &MailStore,
     target: &[Peer],
     parcels: &mut VecDeque<Parcel>,
-    give_up: Duration,
+    reach: Reach,
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<(), Failed> {
     let key = StaticKey::from_bytes(keys::random()?);
-    let mut delivery = Delivery::dial(target, key, give_up, stop)?;
+    let mut delivery = Delivery::dial(target, key, reach, stop)?;
     tracing::debug!(messages = parcels.len(), "handing over");
     for _ in 0..parcels.len() {
         let Some(parcel) = parcels.pop_front() else { break };
@@ -362,7 +360,7 @@ pub(crate) fn while_delivering<R>(
 pub(crate) fn keep_delivering(
     store: &MailStore,
     first: Option<EnvelopeId>,
-    give_up: Duration,
+    reach: Reach,
     stop: &Stop,
     events: &mpsc::Sender<Event>,
 ) {
@@ -370,7 +368,7 @@ pub(crate) fn keep_delivering(
     let tell = &mut |event| drop(events.send(event));
     let mut pause = Duration::from_secs(1);
     loop {
-        match deliver(store, first, give_up, stop, tell) {
+        match deliver(store, first, reach, stop, tell) {
             Ok(0) => return,
             Ok(_) => {}
             Err(e) => return tell(Event::warning(e.message)),
@@ -391,12 +389,12 @@ pub(crate) fn collect(
     store: &MailStore,
     link: StaticKey,
     from: &[Peer],
-    give_up: Duration,
+    reach: Reach,
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<usize, InboxError> {
     let fetched = || -> Result<usize, Failed> {
-        let mut delivery = Delivery::dial(from, link, give_up, stop)?;
+        let mut delivery = Delivery::dial(from, link, reach, stop)?;
         delivery.stream.send(&Frame::Fetch);
         let mut new = 0;
         loop {
@@ -426,12 +424,12 @@ pub(crate) fn collect(
 pub(crate) fn hand_one(
     envelope: Vec<u8>,
     target: &[Peer],
-    give_up: Duration,
+    reach: Reach,
     stop: &Stop,
 ) -> Result<bool, Error> {
     let handed = || -> Result<bool, Failed> {
         let key = StaticKey::from_bytes(keys::random()?);
-        let mut delivery = Delivery::dial(target, key, give_up, stop)?;
+        let mut delivery = Delivery::dial(target, key, reach, stop)?;
         delivery.stream.send(&Frame::Deliver(envelope));
         let taken = matches!(delivery.answer(stop)?, Frame::Receipt(_, Status::Stored));
         delivery.finish();

@@ -24,7 +24,7 @@ use crate::peer::{FaceAddress, Peer};
 use crate::share::{ShareError, ShareOptions, bind_links, share_with};
 use crate::uri;
 use xylem_library::keys;
-use xylem_library::mail::{MailEvent, MailStore, Recipient, Route, find};
+use xylem_library::mail::{MailEvent, MailStore, Reach, Recipient, Route, find};
 use xylem_library::{Blame, Error, Failure, Stop};
 
 /// Why [`send`] ends early.
@@ -98,8 +98,8 @@ pub struct SendOptions {
     pub at: Vec<SocketAddr>,
     /// A node that keeps the message for the peer; its addresses.
     pub via: Vec<Peer>,
-    /// Give an attempt up after this long.
-    pub give_up: Duration,
+    /// How they are tried to be reached.
+    pub reach: Reach,
     /// Where keys and mail are kept.
     pub store: PathBuf,
 }
@@ -178,8 +178,8 @@ pub fn send(
                     sent.id = Some(id);
                     let (events, ends, store) = (events.clone(), &ends, &store);
                     scope.spawn(move || {
-                        let (give_up, first) = (options.give_up, Some(id));
-                        delivery::keep_delivering(store, first, give_up, ends, &events);
+                        let (reach, first) = (options.reach, Some(id));
+                        delivery::keep_delivering(store, first, reach, ends, &events);
                     });
                 }
             }
@@ -240,7 +240,7 @@ fn once(
 ) -> Result<SendSummary, SendError> {
     on_event(queued(name, id));
     let mut sent = Sent { id: Some(id), summary: SendSummary::default(), error: None };
-    delivery::deliver(store, Some(id), options.give_up, stop, &mut |event| {
+    delivery::deliver(store, Some(id), options.reach, stop, &mut |event| {
         sent.note(&event);
         on_event(event);
     })?;
@@ -275,20 +275,22 @@ fn cut(mut name: String) -> String {
     name
 }
 
-/// Waits for mail until `stop` is raised, and delivers what waits. Returns where it listened.
+/// Waits for mail until `stop` is raised, also from those who dial without our key if it is to
+/// `accept_open`, and delivers what waits.
 ///
 /// # Errors
 /// See [`InboxError`].
 pub fn listen(
     store: &std::path::Path,
     at: &[SocketAddr],
+    accept_open: bool,
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<(), InboxError> {
     let mail = MailStore::open(store)?;
     let link = keys::load_or_create(&store.join("keys").join("link"))?;
-    let endpoint =
-        Endpoint::new(xylem_link::Config::default(), StaticKey::from_bytes(link), keys::random()?);
+    let config = xylem_link::Config { accept_open, ..Default::default() };
+    let endpoint = Endpoint::new(config, StaticKey::from_bytes(link), keys::random()?);
     let forwarder = Forwarder::new(Default::default(), Seed::from_random(keys::random()?));
     let mut engine = Engine::new(endpoint, forwarder)?;
     let at: Vec<Peer> = at.iter().map(|a| Peer::Link { address: *a, key: None }).collect();

@@ -76,8 +76,8 @@ impl Node {
         std::fs::create_dir_all(&keys)
             .map_err(|why| NodeError::Directory { path: keys.clone(), why })?;
         let link_key = StaticKey::from_bytes(keys::load_or_create(&keys.join("link"))?);
-        let link_config =
-            xylem_link::Config { shaping: config.shaping.clone(), ..Default::default() };
+        let (shaping, accept_open) = (config.shaping.clone(), config.accept_open);
+        let link_config = xylem_link::Config { shaping, accept_open, ..Default::default() };
         let endpoint = Endpoint::new(link_config, link_key, keys::random()?);
 
         let mut forwarding = xylem_forward::Config::default();
@@ -112,6 +112,7 @@ impl Node {
         for place in self.config.listening()? {
             for at in place.resolve().map_err(NodeError::Place)? {
                 let uri = self.engine.listen(&at).map_err(EngineError::listen(&at))?;
+                let uri = uri.with_key(self.engine.link_key());
                 on_event(Event::Listening { uri });
             }
         }

@@ -100,6 +100,8 @@ pub struct ShareOptions {
     pub via: Vec<Peer>,
     /// What sizes and times on the encrypted link show.
     pub shaping: Shaping,
+    /// Whether those who dial without a key and a ticket are answered, too.
+    pub accept_open: bool,
     /// Each path is a file that grows; when its checkpoints are made.
     pub follow: Option<FollowOptions>,
     /// Where outboards and identities are kept.
@@ -216,7 +218,8 @@ fn bind(
     let link_key =
         StaticKey::from_bytes(keys::load_or_create(&options.store.join("keys").join("link"))?);
     let link_public = link_key.public().0;
-    let link_config = xylem_link::Config { shaping: options.shaping.clone(), ..Default::default() };
+    let (shaping, accept_open) = (options.shaping.clone(), options.accept_open);
+    let link_config = xylem_link::Config { shaping, accept_open, ..Default::default() };
     let endpoint = Endpoint::new(link_config, link_key, keys::random()?);
     let seed = Seed::from_random(keys::random()?);
     let mut engine = Engine::new(endpoint, Forwarder::new(end_host(), seed))?;
