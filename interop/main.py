@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,6 +21,7 @@ import management
 import objects
 import semantics
 from forwarders import Ndnd, Node
+from link import cases as link
 from programs import Failed, Programs
 from report import FAILED, LIMIT, PASSED, Report
 
@@ -34,8 +36,8 @@ def versions(tools):
         f"xylem: this tree ({ask(tools.xylem, '--version')})",
         "NDNd 1.5.3 (Go module github.com/named-data/ndnd)",
         "NDNts 0.0.20250307 (npm, @ndn/*), Node.js " + ask(tools.node, "--version"),
-        "python-ndn " + ask(tools.python / "python", "-c",
-                            "import importlib.metadata as m; print(m.version('python-ndn'))"),
+        "python-ndn " + version("python-ndn"),
+        "interop/link, on cryptography " + version("cryptography") + " and blake3 " + version("blake3"),
     ]
 
 
@@ -92,6 +94,7 @@ def main():
             pyndnsec = tools.python / "pyndnsec"
             programs.run([pyndnsec, "Init-Pib"])
             programs.run([pyndnsec, "New-Item", "/interop"])
+            link.cases(report, programs)
             direct.cases(report, programs, random_file)
             content = random_file(SIZE)
             through(report, programs, Node(programs), content, options.peers_alone)

@@ -4,11 +4,14 @@ A second encoder on purpose: what is checked with it must not come from the crat
 NDN packet format v0.3; Signed Interest v0.3 for the one command, rib/register.
 """
 
+from __future__ import annotations
+
 import hashlib
 import os
 import socket
 import struct
 import time
+from collections.abc import Iterator
 
 from programs import Failed
 
@@ -17,14 +20,14 @@ NAME, COMPONENT, IMPLICIT_DIGEST, PARAMETERS_DIGEST = 0x07, 0x08, 0x01, 0x02
 PIT_TOKEN, FRAGMENT, NACK = 0x62, 0x50, 0x0320
 
 
-def number(value):
+def number(value: int) -> bytes:
     """A TLV-TYPE or TLV-LENGTH."""
     if value < 253:
         return bytes([value])
     return b"\xfd" + struct.pack("!H", value) if value < 1 << 16 else b"\xfe" + struct.pack("!I", value)
 
 
-def tlv(typ, *parts):
+def tlv(typ: int, *parts: bytes) -> bytes:
     value = b"".join(parts)
     return number(typ) + number(len(value)) + value
 
@@ -33,7 +36,7 @@ def components(uri):
     return b"".join(tlv(COMPONENT, part.encode()) for part in uri.split("/") if part)
 
 
-def read_number(octets, at):
+def read_number(octets: bytes, at: int) -> tuple[int, int]:
     first = octets[at]
     if first < 253:
         return first, at + 1
@@ -41,7 +44,7 @@ def read_number(octets, at):
     return int.from_bytes(octets[at + 1 : at + 1 + width], "big"), at + 1 + width
 
 
-def elements(octets):
+def elements(octets: bytes) -> Iterator[tuple[int, bytes]]:
     """The TLVs of a value: (type, value)."""
     at = 0
     while at < len(octets):
@@ -51,7 +54,7 @@ def elements(octets):
         at += length
 
 
-def element(octets, typ):
+def element(octets: bytes, typ: int) -> bytes | None:
     return next((value for each, value in elements(octets) if each == typ), None)
 
 

@@ -90,6 +90,15 @@ class Report:
 FORWARDERS = {"direct": "Without a forwarder", "node": "Through `xylem node`", "ndnd": "Through NDNd"}
 
 SECTIONS = {
+    "link dials": "the encrypted link's second implementation dials a share\n\n"
+    "interop/link was written from docs/spec/link.md alone. It has the share's key, or the knock of a short "
+    "ticket; with a hybrid of ML-KEM-768 or without; each cipher. It fetches 80,000 bytes, proven.\n",
+    "link dialled": "the second implementation as a dialer, and as an attacker before it\n\n"
+    "Messages whose bytes are flipped are in good envelopes, as who has the ticket can make them; the "
+    "genuine ones come after them.\n",
+    "link broken": "what the second implementation seals, and the share ends the link with code 1\n",
+    "link answers": "the second implementation answers `xylem get`\n\n"
+    "It publishes 80,000 bytes of its own; what is forged comes before the genuine message.\n",
     "share": "a plain share, fetched from it directly\n\n"
     "`xylem share --plain-listen`; columns: transport and bytes.\n",
     "objects": "10 MB objects\n\nRow: producer; column: consumer; both on the Unix socket.\n",

@@ -9,7 +9,6 @@ use bytes::{Bytes, BytesMut};
 
 use crate::config::Config;
 use crate::cookie::CookieKey;
-use crate::envelope::EnvelopeKey;
 use crate::event::{CloseReason, LinkEvent, LinkId, Transmit};
 use crate::handshake::{Dialing, HalfOpen};
 use crate::header::ConnectionId;
@@ -22,6 +21,7 @@ use crate::reset::{Resetter, TokenTable};
 use crate::stats::{EndpointStats, LinkStats};
 
 mod ahead;
+mod dials;
 mod envelopes;
 mod flood;
 mod incoming;
@@ -89,6 +89,8 @@ struct Entry {
     /// The first message that it came of, if it was dialled by the peer, and how long copies of
     /// that are recognized: a belated one must not begin another handshake.
     first: Option<((SocketAddr, ConnectionId), Duration)>,
+    /// Of an answer to a dial that expects no key: what takes the others, as long as it does.
+    dial: Option<LinkId>,
     timer: Option<Duration>,
     is_ready: bool,
 }
@@ -150,32 +152,6 @@ impl Endpoint {
     #[must_use]
     pub fn public_key(&self) -> PeerKey {
         self.key.public()
-    }
-
-    /// Dials `remote`. With `expected`, only the holder of that key can answer, and only those who
-    /// know that key can tell that this is a handshake. The outcome comes as
-    /// [`LinkEvent::Connected`] or [`LinkEvent::Closed`].
-    pub fn connect(
-        &mut self,
-        now: Duration,
-        remote: SocketAddr,
-        expected: Option<PeerKey>,
-    ) -> LinkId {
-        self.dial(now, (remote, expected, EnvelopeKey::new(expected)))
-    }
-
-    fn dial(&mut self, now: Duration, to: (SocketAddr, Option<PeerKey>, EnvelopeKey)) -> LinkId {
-        let id = self.new_id();
-        if self.links.len() >= self.config.max_links {
-            self.events
-                .push_back(LinkEvent::Closed { link: id, reason: CloseReason::TooManyLinks });
-            return id;
-        }
-        let rng = (Rng::new(&self.rng.array()), self.ahead.take_pair());
-        let dialing = Dialing::new(&self.config, &self.key, rng, now, id, to);
-        let cid = dialing.cid;
-        self.insert(id, State::Dialing(Box::new(dialing)), Some(cid));
-        id
     }
 
     /// Takes one datagram from the socket. It is opened in place; packets come out as slices of
@@ -299,6 +275,7 @@ impl Endpoint {
     /// Closes a link, tells the peer, and reports [`LinkEvent::Closed`] with [`CloseReason::Local`].
     /// What is still queued is not sent. Does nothing if there is no such link.
     pub fn close(&mut self, link: LinkId) {
+        self.leave_dial(link);
         let Some(entry) = self.links.get_mut(&link) else { return };
         match &mut entry.state {
             State::HalfOpen(_) => return,
@@ -351,7 +328,7 @@ impl Endpoint {
             self.routes.insert(cid, Route { link: id, handshake: true });
         }
         let ids = handshake_id.into_iter().collect();
-        let entry = Entry { state, ids, first: None, timer: None, is_ready: false };
+        let entry = Entry { state, ids, first: None, dial: None, timer: None, is_ready: false };
         self.links.insert(id, entry);
         self.mark_ready(id);
     }
@@ -366,6 +343,7 @@ impl Endpoint {
 
     /// Takes a link out of every table.
     fn unregister(&mut self, id: LinkId) -> Option<Entry> {
+        self.leave_dial(id);
         let entry = self.links.remove(&id)?;
         for cid in &entry.ids {
             self.routes.remove(cid);
@@ -462,13 +440,12 @@ impl Endpoint {
             self.firsts.remove(&first);
         }
         match &mut entry.state {
-            State::Dialing(dialing) if dialing.is_over(now) => {
-                self.remove(id);
-                let reason = CloseReason::HandshakeTimeout;
-                self.events.push_back(LinkEvent::Closed { link: id, reason });
-            }
+            State::Dialing(dialing) => match dialing.is_over(now) {
+                Some(reason) => self.end_dial(id, reason),
+                None => self.mark_ready(id),
+            },
             State::HalfOpen(half) if now >= half.deadline => self.remove(id),
-            State::Dialing(_) | State::HalfOpen(_) => self.mark_ready(id),
+            State::HalfOpen(_) => self.mark_ready(id),
             State::Up(link) => {
                 link.handle_timeout(now);
                 self.settle(id);

@@ -66,6 +66,18 @@ pub enum LinkEvent {
         peer: PeerKey,
         /// Where it is now.
         remote: SocketAddr,
+        /// What the call that dialled has returned; `None` if the peer dialled. A dial that expects no
+        /// key may have several answers, each a link of its own: see [`crate::Endpoint::keep`].
+        dial: Option<LinkId>,
+    },
+    /// Somebody answers a dial of ours who has proven another key than the expected one. Nothing ends
+    /// with that: the genuine peer may still answer, and if nobody does the dial ends with
+    /// [`CloseReason::WrongPeer`]. Reported once for each dial.
+    OtherKey {
+        /// What was dialled.
+        link: LinkId,
+        /// The key that was proven.
+        peer: PeerKey,
     },
     /// A packet arrived, whole and authentic, for the first time.
     Packet {
@@ -148,7 +160,7 @@ pub enum CloseReason {
     /// The handshake did not complete in time.
     #[error("no answer to the handshake in time")]
     HandshakeTimeout,
-    /// Who answered is not who was dialled.
+    /// Nobody answered in time but somebody who is not who was dialled ([`LinkEvent::OtherKey`]).
     #[error("the peer's key is not the one that was dialled")]
     WrongPeer,
     /// The peer has lost its state: it was restarted, or has given the link up.

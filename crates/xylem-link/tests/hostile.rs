@@ -193,6 +193,11 @@ fn another_key_at_the_address_is_reported_as_wrong_peer() {
     let (to, now) = (net.nodes[1].at, net.now());
     let link = net.nodes[0].endpoint.connect(now, to, Some(key(200).public()));
     net.run(9 * S);
+    // Told at once, and no end: the genuine peer may still answer.
+    let peer = net.nodes[1].endpoint.public_key();
+    assert_eq!(net.nodes[0].other_keys, [(link, peer)]);
+    assert!(net.nodes[0].closed.is_empty());
+    net.run(S);
     assert_eq!(net.nodes[0].closed, [(link, CloseReason::WrongPeer)]);
     assert!(net.nodes[1].connected.is_empty());
     // Whoever must not be seen to ask gets silence instead.

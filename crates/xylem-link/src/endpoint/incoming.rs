@@ -5,14 +5,13 @@ use core::time::Duration;
 
 use super::{Endpoint, Entry, MAX_REPLIES, State};
 use crate::envelope::EnvelopeKey;
-use crate::event::{CloseReason, LinkEvent, LinkId};
-use crate::handshake::{Dialed, DialedBy, HANDSHAKE_TIMEOUT, HalfOpen, Initial, Step};
+use crate::event::{LinkEvent, LinkId};
+use crate::handshake::{DialedBy, HANDSHAKE_TIMEOUT, HalfOpen, Initial, Step};
 use crate::header::ConnectionId;
 use crate::kdf::Rng;
-use crate::kem;
 use crate::link::{Link, NewLink};
 use crate::message::{
-    Answer, COOKIE_LEN, Cookie, MIN_INITIAL, Message, NOISE_1_LEN, Offer, Parameters, peek_initial,
+    COOKIE_LEN, Cookie, MIN_INITIAL, Message, NOISE_1_LEN, Offer, Parameters, peek_initial,
 };
 
 /// Length of a cookie demand, a third of the shortest initial at most.
@@ -154,16 +153,10 @@ impl Endpoint {
         match &mut entry.state {
             // A belated copy of a first message.
             State::Up(_) => {}
-            State::Dialing(dialing) => match dialing.handle(now, datagram) {
-                Dialed::Ignored => self.mark_ready(id),
-                Dialed::Failed(reason) => {
-                    self.remove(id);
-                    self.events.push_back(LinkEvent::Closed { link: id, reason });
-                }
-                Dialed::Complete(answer, shared, by) => {
-                    self.complete_dialing(now, id, (answer, shared, by));
-                }
-            },
+            State::Dialing(dialing) => {
+                let dialed = dialing.handle(now, &self.key, datagram);
+                self.on_dialed(now, id, dialed);
+            }
             State::HalfOpen(half) => {
                 let envelope = self.envelopes.of(half.by);
                 match half.handle(from, envelope, datagram) {
@@ -175,36 +168,19 @@ impl Endpoint {
         }
     }
 
-    fn complete_dialing(
-        &mut self,
-        now: Duration,
-        id: LinkId,
-        (answer, shared, by): (Answer, Option<kem::Shared>, DialedBy),
-    ) {
-        let Some(State::Dialing(dialing)) = self.unregister(id).map(|entry| entry.state) else {
-            return;
-        };
-        match dialing.finish(&self.config, now, answer, shared, by) {
-            Ok(new) => self.establish(now, new),
-            Err(_) => {
-                let reason = CloseReason::PeerMisbehaved;
-                self.events.push_back(LinkEvent::Closed { link: id, reason });
-            }
-        }
-    }
-
     fn complete_half_open(&mut self, now: Duration, id: LinkId, theirs: Parameters) {
         let Some(entry) = self.unregister(id) else { return };
         let State::HalfOpen(half) = entry.state else { return };
         if let Ok(new) = half.finish(&self.config, now, theirs) {
-            self.establish(now, new);
+            self.establish(now, new, None);
             if let Some((first, _)) = entry.first {
                 self.remember_first(id, first, now + HANDSHAKE_TIMEOUT);
             }
         }
     }
 
-    fn establish(&mut self, now: Duration, new: NewLink) {
+    /// `dial`: what the call that dialled returned.
+    pub(super) fn establish(&mut self, now: Duration, new: NewLink, dial: Option<LinkId>) {
         let (id, peer, remote) = (new.id, new.peer, new.remote);
         let mut link = Link::new(&self.config, now, new);
         if self.answers_strangers() {
@@ -212,6 +188,6 @@ impl Endpoint {
         }
         self.insert(id, State::Up(Box::new(link)), None);
         self.sync_routes(id);
-        self.events.push_back(LinkEvent::Connected { link: id, peer, remote });
+        self.events.push_back(LinkEvent::Connected { link: id, peer, remote, dial });
     }
 }

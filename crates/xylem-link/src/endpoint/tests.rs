@@ -1,6 +1,7 @@
 //! What cannot be seen from outside: a recorder's derivations, an impostor, a peer that seals
 //! nonsense.
 
+use crate::envelope::EnvelopeKey;
 use bytes::BytesMut;
 
 use super::*;
@@ -218,21 +219,42 @@ fn a_recorder_opens_nothing(mut a: Endpoint, b: &Endpoint, link: LinkId, mut tap
 }
 
 /// WRAITH: who answered is not checked against whom we dialled. An impostor that knows the
-/// expected public key, and so the envelope, but not the secret.
+/// expected public key, and so the envelope, but not the secret: it is told apart, it is shown
+/// nothing, and it keeps nobody from the genuine peer.
 #[test]
-fn an_impostor_ends_the_handshake_with_wrong_peer() {
-    let (mut a, mut impostor) = (endpoint(1), endpoint(3));
-    let expected = StaticKey::generate([2; 32]).public();
-    impostor.envelopes = Envelopes::new(expected);
-    let link = a.connect(ZERO, at(3), Some(expected));
-    let out = drain(&mut a);
-    feed(&mut impostor, 1, &out);
-    let out = drain(&mut impostor);
-    feed(&mut a, 3, &out);
-    let reason = CloseReason::WrongPeer;
-    assert_eq!(a.poll_event(), Some(LinkEvent::Closed { link, reason }));
-    assert_eq!(drain(&mut a), Vec::<Vec<u8>>::new(), "our own key is not shown to an impostor");
-    assert_eq!((impostor.poll_event(), a.links.len(), a.routes.len()), (None, 0, 0));
+fn an_impostor_neither_gets_nor_ends_a_handshake() {
+    for the_peer_answers in [true, false] {
+        let (mut a, mut impostor, mut genuine) = (endpoint(1), endpoint(3), endpoint(2));
+        let expected = genuine.public_key();
+        impostor.envelopes = Envelopes::new(expected);
+        let link = a.connect(ZERO, at(3), Some(expected));
+        let first = drain(&mut a);
+        for again in [false, true] {
+            feed(&mut impostor, 1, &first);
+            let out = drain(&mut impostor);
+            assert_eq!(out.len(), 1);
+            feed(&mut a, 3, &out);
+            let peer = impostor.public_key();
+            let told = (!again).then_some(LinkEvent::OtherKey { link, peer });
+            assert_eq!(a.poll_event(), told, "once for each dial");
+            let shown = drain(&mut a);
+            assert_eq!(shown, Vec::<Vec<u8>>::new(), "our own key is not shown to an impostor");
+        }
+        if the_peer_answers {
+            feed(&mut genuine, 1, &first);
+            let out = drain(&mut genuine);
+            feed(&mut a, 2, &out);
+            let event = a.poll_event();
+            let Some(LinkEvent::Connected { peer, dial, .. }) = event else { panic!("{event:?}") };
+            assert_eq!((peer, dial), (expected, Some(link)));
+        } else {
+            a.handle_timeout(Duration::from_secs(10));
+            let reason = CloseReason::WrongPeer;
+            assert_eq!(a.poll_event(), Some(LinkEvent::Closed { link, reason }));
+            assert_eq!((a.links.len(), a.routes.len()), (0, 0));
+        }
+        assert_eq!(impostor.poll_event(), None);
+    }
 }
 
 /// A peer that seals what is no sequence of frames, or lies in it, ends its own link and learns

@@ -8,7 +8,7 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 
 use bytes::{Bytes, BytesMut};
-use xylem_link::{CloseReason, Config, Endpoint, LinkEvent, LinkId, StaticKey};
+use xylem_link::{CloseReason, Config, Endpoint, LinkEvent, LinkId, PeerKey, StaticKey};
 use xylem_sim::{Conditions, EventQueue, Path, Rng, Simulation};
 
 pub(crate) const MS: Duration = Duration::from_millis(1);
@@ -22,6 +22,8 @@ pub(crate) struct Node {
     pub endpoint: Endpoint,
     pub connected: Vec<LinkId>,
     pub closed: Vec<(LinkId, CloseReason)>,
+    /// Who else answered which dial.
+    pub other_keys: Vec<(LinkId, PeerKey)>,
     pub packets: Vec<Bytes>,
     /// Of streams, oldest first.
     pub stream_events: Vec<LinkEvent>,
@@ -79,6 +81,7 @@ impl Net {
                 endpoint: Endpoint::new(config.clone(), key(i as u8), random),
                 connected: vec![],
                 closed: vec![],
+                other_keys: vec![],
                 packets: vec![],
                 stream_events: vec![],
                 path: Path::new(conditions, rng.next_u64()),
@@ -166,6 +169,7 @@ impl Net {
                     LinkEvent::Connected { link, .. } => node.connected.push(link),
                     LinkEvent::Packet { packet, .. } => node.packets.push(packet),
                     LinkEvent::Closed { link, reason } => node.closed.push((link, reason)),
+                    LinkEvent::OtherKey { link, peer } => node.other_keys.push((link, peer)),
                     event => node.stream_events.push(event),
                 }
             }

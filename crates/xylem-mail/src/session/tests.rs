@@ -4,6 +4,8 @@ use super::*;
 use crate::body::Content;
 use crate::envelope::{ENVELOPE_OVERHEAD, MailboxId, mailbox_of, open};
 
+mod theft;
+
 struct Person {
     us: Identity,
     prekeys: Prekeys,

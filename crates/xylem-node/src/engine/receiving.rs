@@ -76,10 +76,13 @@ impl Engine {
                         );
                     }
                 }
-                LinkEvent::Connected { link, remote, .. } => {
+                LinkEvent::Connected { link, remote, dial, .. } => {
                     tracing::debug!(%remote, "handshake is done");
                     let known = self.net.faces.of_link(link);
-                    if let Some(id) = known.or_else(|| self.face_of_new_link(link, remote)) {
+                    if known.is_none() && dial.is_some() {
+                        // Somebody else's answer to a dial of ours.
+                        self.net.endpoint.close(link);
+                    } else if let Some(id) = known.or_else(|| self.face_of_new_link(link, remote)) {
                         self.came_up(id);
                     }
                 }

@@ -1,0 +1,95 @@
+//! [`Cookies`] that a dialer was sent: good ones, and forged ones of somebody who sees what it sends.
+
+use std::collections::VecDeque;
+
+use crate::kdf::Rng;
+use crate::message::COOKIE_LEN;
+
+/// Those that were tried and may yet be good: what was sent with them can have been lost.
+const KEPT: usize = 4;
+
+type Cookie = [u8; COOKIE_LEN];
+
+/// Which cookie an initial goes out with. Of those that come between two initials one by chance is
+/// tried, so that a good one among forged ones has its share, whichever came first or last; none is
+/// pushed out untried for being older.
+#[derive(Default)]
+pub(super) struct Cookies {
+    /// Newest first.
+    tried: VecDeque<Cookie>,
+    /// To be tried next.
+    waits: Option<Cookie>,
+    /// How many came since the last one was tried.
+    heard: usize,
+    turn: usize,
+}
+
+impl Cookies {
+    /// Takes one that was sent to us; false if it is known.
+    pub(super) fn hear(&mut self, cookie: &Cookie, rng: &mut Rng) -> bool {
+        if self.tried.contains(cookie) || self.waits.as_ref() == Some(cookie) {
+            return false;
+        }
+        self.heard = self.heard.saturating_add(1);
+        if rng.below(self.heard) == 0 {
+            self.waits = Some(*cookie);
+        }
+        true
+    }
+
+    /// What the next initial brings: one that has not been tried, else those that have and none
+    /// (zeros), in turn.
+    pub(super) fn next(&mut self) -> Cookie {
+        if let Some(cookie) = self.waits.take() {
+            self.tried.push_front(cookie);
+            self.tried.truncate(KEPT);
+            (self.heard, self.turn) = (0, 0);
+            return cookie;
+        }
+        let turn = self.turn % (self.tried.len() + 1);
+        self.turn = turn + 1;
+        self.tried.get(turn).copied().unwrap_or([0; COOKIE_LEN])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cookie(n: u8) -> Cookie {
+        [n; COOKIE_LEN]
+    }
+
+    #[test]
+    fn an_untried_one_goes_first_and_then_all_in_turn() {
+        let (mut cookies, mut rng) = (Cookies::default(), Rng::new(&[1; 32]));
+        assert_eq!([cookies.next(), cookies.next()], [cookie(0); 2]);
+        assert!(cookies.hear(&cookie(1), &mut rng));
+        assert!(!cookies.hear(&cookie(1), &mut rng), "known");
+        let sent: Vec<_> = (0..5).map(|_| cookies.next()[0]).collect();
+        assert_eq!(sent, [1, 1, 0, 1, 0]);
+        for n in 2..=6 {
+            assert!(cookies.hear(&cookie(n), &mut rng));
+            assert_eq!(cookies.next(), cookie(n));
+        }
+        let sent: Vec<_> = (0..6).map(|_| cookies.next()[0]).collect();
+        assert_eq!(sent, [6, 5, 4, 3, 0, 6], "the last four, and none");
+    }
+
+    /// Whether the good one is the first or the last of nine: it is tried in a ninth of all cases.
+    #[test]
+    fn a_good_one_among_forged_ones_has_its_share() {
+        for place in [0, 4, 8] {
+            let mut good = 0;
+            for seed in 0..900u16 {
+                let mut rng = Rng::new(&core::array::from_fn(|i| (seed >> (8 * (i % 2))) as u8));
+                let mut cookies = Cookies::default();
+                for n in 0..9 {
+                    cookies.hear(&cookie(n + 1), &mut rng);
+                }
+                good += usize::from(cookies.next() == cookie(place + 1));
+            }
+            assert!((60..140).contains(&good), "{good} of 900");
+        }
+    }
+}

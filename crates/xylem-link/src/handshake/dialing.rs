@@ -1,0 +1,360 @@
+//! [`Dialing`]: the dialer's side of a handshake under way.
+
+use core::net::SocketAddr;
+use core::time::Duration;
+
+use super::cookies::Cookies;
+use super::{DialedBy, HANDSHAKE_TIMEOUT, directions, is_hybrid, offers_aes, ours, short_len};
+use crate::config::{Config, Suites};
+use crate::elligator::KeyPair;
+use crate::envelope::EnvelopeKey;
+use crate::event::{CloseReason, LinkId, Transmit};
+use crate::header::ConnectionId;
+use crate::kdf::Rng;
+use crate::kem::{self, Decapsulator};
+use crate::link::{Finish, NewLink};
+use crate::message::{
+    Answer, MIN_INITIAL, Message, NOISE_1_LEN, NOISE_3_LEN, Offer, PART_LEN, Part, REST_LEN, check,
+};
+use crate::noise::{Handshake, MESSAGE_1_OVERHEAD, Refused};
+use crate::seal::{Opener, Sealer};
+use crate::shape::Level;
+use crate::{PeerKey, StaticKey};
+
+/// Wait before the first retransmission of a handshake packet; doubles each time.
+const HANDSHAKE_RETRY: Duration = Duration::from_millis(250);
+/// Retransmissions are never further apart.
+const MAX_RETRY_WAIT: Duration = Duration::from_secs(2);
+/// Initials that are sent out of turn, because of a retry or of answers that were not looked at.
+const MAX_HURRIED: u8 = 64;
+/// Two of them are never closer.
+const HURRY: Duration = Duration::from_millis(25);
+/// Answers of a dial without an expected key that are links at the same time.
+const MAX_ANSWERS: usize = 4;
+/// And in all: its program has closed the others.
+const MAX_KEYS: usize = 32;
+
+/// The dialer, waiting for a response.
+pub(crate) struct Dialing {
+    id: LinkId,
+    remote: SocketAddr,
+    expected: Option<PeerKey>,
+    /// Keys that answers have proven: each counts once.
+    keys: Vec<PeerKey>,
+    /// Links that are there: nothing is sent of our own accord meanwhile.
+    answers: usize,
+    /// Why it ends if nobody else answers.
+    verdict: CloseReason,
+    envelope: EnvelopeKey,
+    /// For asking who else is there; `None` where that is not wanted.
+    open_envelope: Option<EnvelopeKey>,
+    ephemeral: KeyPair,
+    rng: Rng,
+    /// Random; what the responder knows this handshake by until it has chosen an id itself.
+    target: ConnectionId,
+    /// Ours, where the response is expected.
+    pub cid: ConnectionId,
+    offer: Offer,
+    decapsulator: Option<Decapsulator>,
+    /// The level that is wanted.
+    shaping: Level,
+    /// Noise message 1, with the KEM key if one is offered.
+    message: Vec<u8>,
+    cookies: Cookies,
+    sent: u32,
+    /// When an initial is due out of turn, and how many more may be; the last one was sent then.
+    hurry: Option<Duration>,
+    hurried: (u8, Option<Duration>),
+    /// When the rest of the message is due, in the same envelope as the initial before, and how
+    /// often: again after a quarter of the wait, in case the first has overtaken the initial.
+    rest_due: Option<(Duration, DialedBy, u8)>,
+    next: Duration,
+    wait: Duration,
+    deadline: Duration,
+}
+
+/// What a response is worth.
+pub(crate) enum Dialed {
+    /// Not authentic, or of no use now: nothing has changed.
+    Ignored,
+    /// Not from the expected peer, who may still answer; the first such response.
+    OtherKey(PeerKey),
+    /// From the expected peer, and the end of it.
+    Failed(CloseReason),
+    /// Authentic and good: call [`Dialing::finish`].
+    Answered(Box<Answered>),
+}
+
+/// A good response.
+pub(crate) struct Answered {
+    noise: Handshake,
+    peer: PeerKey,
+    answer: Answer,
+    shared: Option<kem::Shared>,
+    by: DialedBy,
+}
+
+impl Dialing {
+    pub(crate) fn new(
+        config: &Config,
+        key: &StaticKey,
+        (mut rng, ephemeral): (Rng, KeyPair),
+        now: Duration,
+        id: LinkId,
+        (remote, expected, envelope): (SocketAddr, Option<PeerKey>, EnvelopeKey),
+    ) -> Self {
+        let (target, cid) = (ConnectionId(rng.array()), ConnectionId(rng.array()));
+        let mut noise = Handshake::initiator(key, ephemeral.clone(), &mut rng);
+        let decapsulator = is_hybrid(config).then(|| Decapsulator::generate(&mut rng)).flatten();
+        let (aes, xchacha) = (offers_aes(config), config.suites == Suites::XChaCha);
+        let offer = Offer { cid, aes, hybrid: decapsulator.is_some(), xchacha };
+        let mut payload = offer.encode().to_vec();
+        if let Some(decapsulator) = &decapsulator {
+            payload.extend_from_slice(&decapsulator.key());
+        }
+        let mut message = Vec::new();
+        let written = noise.write(&payload, &mut message);
+        written.expect("the first message has no key to refuse");
+        Self {
+            id,
+            remote,
+            expected,
+            keys: Vec::new(),
+            answers: 0,
+            verdict: CloseReason::HandshakeTimeout,
+            envelope,
+            open_envelope: config.ask_who_answers.then(|| EnvelopeKey::new(None)),
+            ephemeral,
+            rng,
+            target,
+            cid,
+            offer,
+            decapsulator,
+            shaping: config.shaping.level,
+            message,
+            cookies: Cookies::default(),
+            sent: 0,
+            hurry: None,
+            hurried: (0, None),
+            rest_due: None,
+            next: now,
+            wait: HANDSHAKE_RETRY,
+            deadline: now + HANDSHAKE_TIMEOUT,
+        }
+    }
+
+    /// What the call that dialled returned.
+    pub(crate) fn id(&self) -> LinkId {
+        self.id
+    }
+
+    /// Whether anybody may answer, and somebody else after the first.
+    pub(crate) fn takes_others(&self) -> bool {
+        self.expected.is_none()
+    }
+
+    pub(crate) fn next_timeout(&self) -> Duration {
+        let rest = self.rest_due.map(|(at, ..)| at);
+        let next = (self.answers == 0).then_some(self.next);
+        let all = [Some(self.deadline), rest, next, self.hurry];
+        all.into_iter().flatten().min().unwrap_or(self.deadline)
+    }
+
+    /// Why it is over, once it is.
+    pub(crate) fn is_over(&self, now: Duration) -> Option<CloseReason> {
+        (now >= self.deadline).then_some(self.verdict)
+    }
+
+    pub(crate) fn poll_transmit(&mut self, now: Duration, buf: &mut Vec<u8>) -> Option<Transmit> {
+        let (body, len, by) = if let Some((at, by, left)) = self.rest_due
+            && at <= now
+        {
+            self.rest_due = (left > 1).then_some((now + self.wait / 8, by, left - 1));
+            let len = short_len(self.shaping, &mut self.rng);
+            (Message::Rest { rest: self.split()?.1?.1 }.to_vec(), len, by)
+        } else {
+            let by = self.what_is_due(now)?;
+            self.rest_due = self.offer.hybrid.then_some((now, by, 2));
+            // The padding's length, and with it every byte, differs from one to the next.
+            (self.initial()?, MIN_INITIAL + self.rng.below(33), by)
+        };
+        self.envelope_of(by).seal(self.target, &body, len, buf);
+        Some(Transmit { to: self.remote, len: buf.len(), segment_size: None, ecn: false })
+    }
+
+    /// Whether an initial is due, and in which envelope.
+    fn what_is_due(&mut self, now: Duration) -> Option<DialedBy> {
+        if self.hurry.is_some_and(|at| at <= now) {
+            self.hurry = None;
+            self.hurried = (self.hurried.0.saturating_add(1), Some(now));
+            return Some(DialedBy::Key);
+        }
+        if self.answers > 0 || now < self.next {
+            return None;
+        }
+        self.next = now + self.wait;
+        self.wait = (self.wait * 2).min(MAX_RETRY_WAIT);
+        self.sent += 1;
+        let ask = self.sent > 2 && self.sent % 2 == 1 && self.open_envelope.is_some();
+        Some(if ask { DialedBy::Address } else { DialedBy::Key })
+    }
+
+    /// An initial is sent out of turn, but not too often: whoever forges what makes us do so should
+    /// not have us flood the peer.
+    pub(crate) fn hurry(&mut self, now: Duration) {
+        let (count, last) = self.hurried;
+        if count < MAX_HURRIED {
+            let at = last.map_or(now, |last| now.max(last + HURRY));
+            self.hurry = Some(self.hurry.map_or(at, |hurry| hurry.min(at)));
+        }
+    }
+
+    /// The first message's head, and the two pieces of its KEM key if it has one.
+    #[expect(clippy::type_complexity, reason = "three pieces of fixed lengths")]
+    fn split(&self) -> Option<(&[u8; NOISE_1_LEN], Option<(&[u8; PART_LEN], &[u8; REST_LEN])>)> {
+        let (head, key) = self.message.split_first_chunk()?;
+        let pieces = key.split_first_chunk();
+        Some((head, pieces.and_then(|(part, rest)| Some((part, rest.first_chunk()?)))))
+    }
+
+    fn initial(&mut self) -> Option<Vec<u8>> {
+        let cookie = &self.cookies.next();
+        let (noise, pieces) = self.split()?;
+        let initial = match pieces {
+            None => Message::Initial { cookie, noise, part: None }.to_vec(),
+            Some((part, rest)) => {
+                let part = Some(Part { check: &check(rest), part });
+                Message::Initial { cookie, noise, part }.to_vec()
+            }
+        };
+        Some(initial)
+    }
+
+    /// A dialer that does not know the responder's key has only the open envelope, as its own.
+    fn envelope_of(&self, by: DialedBy) -> &EnvelopeKey {
+        match (by, &self.open_envelope) {
+            (DialedBy::Address, Some(open)) => open,
+            _ => &self.envelope,
+        }
+    }
+
+    pub(crate) fn handle(&mut self, now: Duration, key: &StaticKey, datagram: &[u8]) -> Dialed {
+        let keyed = self.envelope.open(datagram).map(|body| (body, DialedBy::Key));
+        let asked = || {
+            let body = self.open_envelope.as_ref()?.open(datagram)?;
+            Some((body, DialedBy::Address))
+        };
+        let Some((body, by)) = keyed.or_else(asked) else { return Dialed::Ignored };
+        match Message::parse(&body) {
+            Some(Message::Retry { cookie }) if self.cookies.hear(cookie, &mut self.rng) => {
+                self.hurry(now);
+                Dialed::Ignored
+            }
+            Some(Message::Response { noise }) => self.on_response(key, noise, by),
+            Some(Message::HybridResponse { noise }) => self.on_response(key, noise, by),
+            _ => Dialed::Ignored,
+        }
+    }
+
+    /// Reads a response. What was refused leaves no trace, and nor does one that is of no use: another
+    /// one is read by what we were before either.
+    fn read(&mut self, key: &StaticKey, noise: &[u8]) -> Result<(Handshake, Vec<u8>), Refused> {
+        let mut state = Handshake::initiator(key, self.ephemeral.clone(), &mut self.rng);
+        state.write(&self.message[MESSAGE_1_OVERHEAD..], &mut Vec::new())?;
+        let payload = state.read(noise)?;
+        Ok((state, payload))
+    }
+
+    fn on_response(&mut self, key: &StaticKey, noise: &[u8], by: DialedBy) -> Dialed {
+        let Ok((noise, payload)) = self.read(key, noise) else { return Dialed::Ignored };
+        // From here on the message is authentic: whoever sent it holds the key it names.
+        let Some(peer) = noise.remote() else { return Dialed::Ignored };
+        if self.expected.is_some_and(|expected| expected != peer) {
+            self.verdict = CloseReason::WrongPeer;
+            if !self.keys.is_empty() {
+                return Dialed::Ignored;
+            }
+            self.keys.push(peer);
+            return Dialed::OtherKey(peer);
+        }
+        let room = self.answers < MAX_ANSWERS && self.keys.len() < MAX_KEYS;
+        if self.takes_others() && (!room || self.keys.contains(&peer)) {
+            return Dialed::Ignored;
+        }
+        match self.judge(&payload) {
+            Ok((answer, shared)) => {
+                Dialed::Answered(Box::new(Answered { noise, peer, answer, shared, by }))
+            }
+            // Where anybody may answer, a bad answer is not the end of the others.
+            Err(reason) if self.takes_others() => {
+                self.verdict = reason;
+                Dialed::Ignored
+            }
+            Err(reason) => Dialed::Failed(reason),
+        }
+    }
+
+    /// Whether an authentic answer is one that we can take.
+    fn judge(&self, payload: &[u8]) -> Result<(Answer, Option<kem::Shared>), CloseReason> {
+        let (answer, ciphertext) = Answer::decode(payload).ok_or(CloseReason::PeerMisbehaved)?;
+        let shared = match (ciphertext, &self.decapsulator) {
+            (Some(ciphertext), Some(ours)) => Some(ours.open(ciphertext)),
+            (Some(_), None) => return Err(CloseReason::PeerMisbehaved),
+            (None, _) => None,
+        };
+        if ![true, false].map(|aes| self.offer.cipher(aes)).contains(&answer.cipher) {
+            return Err(CloseReason::PeerMisbehaved);
+        }
+        Ok((answer, shared))
+    }
+
+    /// One of the links that came of this is gone: if it was the last one, somebody else is asked for.
+    pub(crate) fn lost_one(&mut self) {
+        self.answers = self.answers.saturating_sub(1);
+        if self.answers == 0 {
+            // At once: the last time is past.
+            self.wait = HANDSHAKE_RETRY;
+            self.next = Duration::ZERO;
+        }
+    }
+
+    /// Makes a link of a good response, under the id given.
+    pub(crate) fn finish(
+        &mut self,
+        config: &Config,
+        now: Duration,
+        id: LinkId,
+        answered: Answered,
+    ) -> Result<NewLink, Refused> {
+        let Answered { mut noise, peer, answer, shared, by } = answered;
+        self.keys.push(peer);
+        let mut message = Vec::new();
+        noise.write(&ours(config).encode(), &mut message)?;
+        let third: [u8; NOISE_3_LEN] = message.try_into().map_err(|_| Refused)?;
+        let mut datagram = Vec::new();
+        let len = short_len(self.shaping, &mut self.rng);
+        let body = Message::Finish { noise: &third }.to_vec();
+        // In the envelope that the responder has answered in: it knows this handshake by that one.
+        self.envelope_of(by).seal(answer.cid, &body, len, &mut datagram);
+        let secrets = noise.finish().ok_or(Refused)?;
+        let (sending, receiving) = directions(&secrets, shared.as_deref(), answer.cipher);
+        self.answers += 1;
+        self.rest_due = None;
+        Ok(NewLink {
+            id,
+            peer,
+            remote: self.remote,
+            sealer: Sealer::new(answer.cipher, sending, config.rekey, now),
+            opener: Opener::new(answer.cipher, receiving),
+            theirs: answer.parameters,
+            post_quantum: shared.is_some(),
+            rng: Rng::new(&self.rng.array()),
+            finish: Some(Finish {
+                datagram,
+                next: now,
+                wait: HANDSHAKE_RETRY,
+                deadline: now + HANDSHAKE_TIMEOUT,
+            }),
+        })
+    }
+}

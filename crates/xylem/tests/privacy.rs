@@ -1,0 +1,140 @@
+//! What a fetching node tells of itself, and to whom, on the program as it is started: nothing with
+//! `--no-serve`, nothing to others with `--from`, nothing to NDN forwarders.
+
+mod common;
+
+use std::fs;
+use std::net::UdpSocket;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::channel;
+use std::thread;
+
+use common::fetching::{Get, from};
+use common::{Share, assert_exit, file, get, noise, text};
+
+/// So slow that a fetch of [`SIZE`] takes some seconds.
+const SLOW: [&str; 2] = ["--limit", "2M"];
+const SIZE: usize = 5_000_000;
+
+struct Place {
+    dir: tempfile::TempDir,
+    source: PathBuf,
+}
+
+impl Place {
+    fn new(seed: u64) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let source = file(dir.path(), "source", &noise(SIZE, seed));
+        Self { dir, source }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn get(&self, who: &str, ticket: &str, more: &[&str]) -> Get {
+        let store = self.path(&format!("store-{who}"));
+        Get::start(&store, ticket, &self.path(&format!("out-{who}")), more)
+    }
+}
+
+/// UDP sockets that a process has.
+#[cfg(target_os = "linux")]
+fn udp_sockets(pid: u32) -> usize {
+    let mut inodes = String::new();
+    for table in ["udp", "udp6"] {
+        inodes += &fs::read_to_string(format!("/proc/{pid}/net/{table}")).unwrap_or_default();
+    }
+    let of_system =
+        |inode: &str| inodes.lines().any(|l| l.split_whitespace().nth(9) == Some(inode));
+    let opened = fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
+    let targets = opened.filter_map(|fd| fs::read_link(fd.ok()?.path()).ok());
+    let is_udp = |target: &Path| {
+        let target = target.to_string_lossy();
+        let inode = target.strip_prefix("socket:[").and_then(|rest| rest.strip_suffix(']'));
+        inode.is_some_and(of_system)
+    };
+    targets.filter(|target| is_udp(target)).count()
+}
+
+/// The same pair of fetches twice: whom the first one is told of, and what it opens, differs by the
+/// flag alone.
+#[test]
+#[cfg(target_os = "linux")]
+fn without_serving_there_is_no_port_and_nothing_is_announced() {
+    for serves in [true, false] {
+        let place = Place::new(1);
+        let a = Share::start(&place.source, &place.path("store-a"));
+        let quiet: &[&str] = if serves { &["--listen", "127.0.0.1:0"] } else { &["--no-serve"] };
+        let b = place.get("b", &a.ticket, &[quiet, &SLOW].concat());
+        b.has_fetched(500_000);
+        let sockets = udp_sockets(b.child.id());
+        assert_eq!(sockets > 1, serves, "{sockets} sockets, serving: {serves}");
+        let c = place.get("c", &a.ticket, &SLOW);
+        if serves {
+            let (_, address) = b.address();
+            c.event("peer_connected", |e| e["peer"] == address.as_str());
+            continue;
+        }
+        let done = c.done();
+        assert!(!b.has("offering"));
+        assert_eq!(done["peers"].as_array().unwrap().len(), 1, "A alone: {done}");
+        assert_eq!(from(&done, &a.link), SIZE as u64, "{done}");
+    }
+}
+
+#[test]
+fn with_from_nobody_else_is_dialled_or_told() {
+    let place = Place::new(2);
+    let a = Share::start(&place.source, &place.path("store-a"));
+    let seed = ["--listen", "127.0.0.1:0", "--seed"];
+    let b = place.get("b", &a.ticket, &seed);
+    b.done();
+    let (_, address) = b.address();
+    // A tells of B: who is not bound to A finds it.
+    let told = place.get("told", &a.ticket, &SLOW);
+    told.event("peer_connected", |e| e["peer"] == address.as_str());
+    let bound = place.get("bound", &a.ticket, &[&["--from", &a.link][..], &SLOW].concat());
+    let done = bound.done();
+    assert_eq!(done["peers"].as_array().unwrap().len(), 1, "A alone: {done}");
+    assert_eq!(from(&done, &a.link), SIZE as u64, "{done}");
+}
+
+/// Everything that a forwarder on the way is asked passes through a relay here.
+#[test]
+fn forwarders_are_told_nothing_of_peers() {
+    let place = Place::new(3);
+    let share =
+        Share::with(&place.source, &place.path("store"), &["--plain-listen", "127.0.0.1:0"]);
+    let relay = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let way = format!("udp://{}", relay.local_addr().unwrap());
+    let forwarder = share.plain.clone().unwrap();
+    let (asked, questions) = channel();
+    thread::spawn(move || {
+        let mut buffer = vec![0; 65_536];
+        let mut getter = None;
+        while let Ok((len, from)) = relay.recv_from(&mut buffer) {
+            let to = if from.to_string() == forwarder {
+                getter
+            } else {
+                getter = Some(from);
+                let _ = asked.send(buffer[..len].to_vec());
+                forwarder.parse().ok()
+            };
+            let Some(to) = to else { continue };
+            let _ = relay.send_to(&buffer[..len], to);
+        }
+    });
+    let out = place.path("out");
+    let arguments = [&share.ticket, "--from", &way, "-o", text(&out)];
+    assert_exit(&get(&place.path("other"), &arguments), 0);
+    assert!(fs::read(&out).unwrap() == fs::read(&place.source).unwrap());
+    let questions: Vec<Vec<u8>> = questions.try_iter().collect();
+    assert!(questions.len() > 100, "{} datagrams of Interests", questions.len());
+    // Keyword components (type 32) of the protocols between peers, docs/spec/peers.md.
+    for word in ["peers", "fetched", "have", "find"] {
+        let component = [&[32, word.len() as u8], word.as_bytes()].concat();
+        let told = questions.iter().any(|q| q.windows(component.len()).any(|w| w == component));
+        assert!(!told, "{word}");
+    }
+}
