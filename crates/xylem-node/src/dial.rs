@@ -151,6 +151,29 @@ impl Dialler {
         true
     }
 
+    /// A face came up that need not have been dialled: it is another answer to a dial that expects no
+    /// key, and has to show as much as the first.
+    pub(crate) fn adopt(&mut self, face: FaceId, at: &FaceAddress) {
+        let is_it = |peer: &Peer| peer.is_keyless() && FaceAddress::from(peer) == *at;
+        if !self.dialled.contains_key(&face)
+            && !self.found.contains_key(&face)
+            && let Some(i) = self.peers.iter().position(is_it)
+        {
+            self.dialled.insert(face, i);
+            self.redial_at = None;
+        }
+    }
+
+    /// Somebody with another key answers there: whether that is news, while nobody is up.
+    pub(crate) fn other_key(&mut self, face: FaceId) -> bool {
+        let Some(warning) = self.dialled.get(&face).map(|i| &mut self.warnings[*i]) else {
+            return false;
+        };
+        let why = CloseReason::WrongPeer.to_string();
+        let known = warning.replace(why.clone());
+        known != Some(why) && self.up.is_empty()
+    }
+
     /// Whether a face leads to one node over an encrypted link, and not to whoever is behind a
     /// forwarder.
     pub(crate) fn is_link(&self, face: FaceId) -> bool {

@@ -10,6 +10,7 @@ use xylem_link::{LinkId, PeerKey};
 use xylem_mgmt::{FaceUri, Persistency};
 use xylem_sockets::Udp;
 
+use super::beside::ANSWERS;
 use super::listening::scope_of;
 use super::{Engine, EngineEvent, Network, wildcard};
 use crate::faces::{Face, Transport};
@@ -95,7 +96,11 @@ impl Engine {
                 if self.net.link_socket_for(*address).is_none() {
                     self.bind_link(wildcard(*address))?;
                 }
-                Transport::Link(self.net.connect_link(self.now(), *address, key.map(PeerKey)))
+                let link = self.net.connect_link(self.now(), *address, key.map(PeerKey));
+                if key.is_none() && self.net.knock.is_some() {
+                    self.net.keyless.insert(link, (self.now() + ANSWERS, *address));
+                }
+                Transport::Link(link)
             }
             Peer::Udp(address) => {
                 Transport::Udp { socket: self.udp_socket_for(*address)?, remote: *address }
@@ -184,7 +189,7 @@ impl Engine {
         self.net.pending.push_back(EngineEvent::FaceDown { face: id, peer, why, gone: true });
     }
 
-    fn hang_up(&mut self, transport: &Transport) {
+    pub(super) fn hang_up(&mut self, transport: &Transport) {
         match transport {
             Transport::Link(link) => {
                 let now = self.now();

@@ -79,15 +79,26 @@ impl Engine {
                 LinkEvent::Connected { link, remote, dial, .. } => {
                     tracing::debug!(%remote, "handshake is done");
                     let known = self.net.faces.of_link(link);
-                    if known.is_none() && dial.is_some() {
-                        // Somebody else's answer to a dial of ours.
-                        self.net.endpoint.close(link);
+                    if known.is_none()
+                        && let Some(dial) = dial
+                    {
+                        self.take_beside(link, dial);
                     } else if let Some(id) = known.or_else(|| self.face_of_new_link(link, remote)) {
+                        // Who dials by a knock judges all answers; others keep the first.
+                        if self.net.knock.is_none() {
+                            self.net.endpoint.keep(link);
+                        }
                         self.came_up(id);
                     }
                 }
+                LinkEvent::OtherKey { link, .. } => {
+                    let face = self.net.faces.of_link(link);
+                    let told = face.map(|face| EngineEvent::OtherKey { face });
+                    self.net.pending.extend(told);
+                }
                 LinkEvent::Closed { link, reason } => {
                     tracing::debug!(%reason, "link has ended");
+                    self.net.standbys.remove(&link);
                     let Some(id) = self.net.faces.of_link(link) else { continue };
                     let peer = self.face(id).and_then(|face| face.peer.as_ref());
                     let openly = self.net.knock.is_none() && peer.is_some_and(Peer::is_keyless);

@@ -104,6 +104,8 @@ impl Fetch {
             accept_incoming: false,
             shaping,
             ask_who_answers,
+            // A peer that was restarted is found out, and dialled anew, within seconds.
+            keep_alive: Some(Duration::from_secs(1)),
             ..Default::default()
         };
         let endpoint = Endpoint::new(link_config, link_key, keys::random()?);

@@ -256,6 +256,12 @@ impl Work {
             EngineEvent::FaceUp { face, peer } => {
                 self.came_up(engine, face, peer, on_event);
             }
+            EngineEvent::OtherKey { face } => {
+                if self.dialler.other_key(face) {
+                    let (peers, seconds) = (self.tried(), now.as_secs_f64());
+                    on_event(Event::Unanswered { peers, seconds });
+                }
+            }
             // A fetch opens no streams and takes none.
             EngineEvent::Stream { face, stream, what } => {
                 engine.refuse_stream(face, stream, what);
@@ -369,6 +375,7 @@ impl Work {
         peer: FaceAddress,
         on_event: &mut dyn FnMut(Event),
     ) {
+        self.dialler.adopt(face, &peer);
         let key = engine.link_peer(face).map(|key| key.0);
         if key.is_some() && key == self.avoided {
             return engine.drop_face(face, "it is this machine itself");

@@ -328,7 +328,7 @@ impl Program for Listening<'_> {
                 self.mail_server.handle(engine, face, stream, what, self.on_event);
             }
             // Nothing is served by name here.
-            EngineEvent::Packet { .. } => {}
+            EngineEvent::Packet { .. } | EngineEvent::OtherKey { .. } => {}
         }
         Ok(())
     }

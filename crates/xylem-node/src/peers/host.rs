@@ -236,7 +236,9 @@ impl Program for Serve {
             }
             EngineEvent::Stream { face, stream, what } => engine.refuse_stream(face, stream, what),
             EngineEvent::FaceDown { face, .. } => self.announcers.went_down(face),
-            EngineEvent::Packet { .. } | EngineEvent::FaceUp { .. } => {}
+            EngineEvent::Packet { .. }
+            | EngineEvent::FaceUp { .. }
+            | EngineEvent::OtherKey { .. } => {}
         }
         Ok(())
     }

@@ -189,8 +189,9 @@ mod running {
     use std::path::Path;
     use std::sync::{Arc, mpsc};
     use std::thread;
+    use xylem_library::reachable::HostPort;
     use xylem_library::registry::Registry;
-    use xylem_node::{HostPort, Shaping, ShareOptions};
+    use xylem_node::{Shaping, ShareOptions, look_up_place};
 
     /// `xylem service run`
     pub(super) fn run(args: &RunArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
@@ -271,7 +272,7 @@ mod running {
         }
         let wrong = |why: String| Failure::new(Exit::Usage, format!("--metrics {text}: {why}"));
         let place: HostPort = text.parse().map_err(wrong)?;
-        Ok(HostPort::resolve(&place).map_err(wrong)?[0])
+        Ok(look_up_place(&place).map_err(wrong)?[0])
     }
 
     /// Tells systemd, where it asks for that (sd_notify(3)).
