@@ -2,11 +2,12 @@
 
 use std::hint::black_box;
 
+use constant_time_eq::constant_time_eq_n;
 use hkdf::Hkdf;
 use sha2::Sha256;
 use xylem_link::StaticKey;
 use xylem_link_internals::internals::{
-    Pairs, Select, constant_time_eq, derive, elligator_public_key, x25519, x25519_public_key,
+    Pairs, Select, derive, elligator_public_key, x25519, x25519_public_key,
 };
 
 use super::rows::{OURS, PLAIN, compared, heading, quoted};
@@ -146,7 +147,7 @@ fn comparisons<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
         let answer = |equal: bool| [u8::from(equal); 32];
         let mut contenders = [
             Contender::new(OURS, "compare", || {
-                answer(constant_time_eq(black_box(&one), black_box(&other)))
+                answer(constant_time_eq_n(black_box(&one), black_box(&other)))
             }),
             Contender::new(PLAIN, "compare", || {
                 answer(black_box(&one).ct_eq(black_box(&other)).into())

@@ -9,9 +9,10 @@
 //! Keys come from [`crate::epoch`], which knows what to derive; here are nonces and tags only. What none of the three does is commit to its key; the epoch's
 //! commitment does that (docs/spec/link.md, "Epochs").
 
+use chacha20::{R20, hchacha};
 use ring::aead::{self, Aad, LessSafeKey, Nonce, UnboundKey};
 
-mod hchacha;
+use crate::secret::leaving_nothing;
 
 /// Bytes of every tag.
 pub const TAG_LEN: usize = 16;
@@ -57,10 +58,12 @@ impl Cipher {
     /// One epoch's key and IV.
     pub(crate) fn keys(self, key: &[u8; 32], iv: &[u8; IV_LEN]) -> Box<dyn Aead> {
         let short = iv.first_chunk().expect("12 of 24 bytes");
-        Box::new(match self {
-            Self::Aes256Gcm => Numbered::new(&aead::AES_256_GCM, key, short),
-            Self::ChaCha20Poly1305 => Numbered::new(&aead::CHACHA20_POLY1305, key, short),
-            Self::XChaCha20Poly1305 => Numbered::extended(key, iv),
+        leaving_nothing(|| -> Box<dyn Aead> {
+            Box::new(match self {
+                Self::Aes256Gcm => Numbered::new(&aead::AES_256_GCM, key, short),
+                Self::ChaCha20Poly1305 => Numbered::new(&aead::CHACHA20_POLY1305, key, short),
+                Self::XChaCha20Poly1305 => Numbered::extended(key, iv),
+            })
         })
     }
 }
@@ -93,10 +96,11 @@ impl Numbered {
     /// bytes XOR the number. The first 16 are those of the epoch, and so is the subkey: it is
     /// made once, and a datagram costs what it costs under ChaCha20-Poly1305.
     fn extended(key: &[u8; 32], iv: &[u8; IV_LEN]) -> Self {
-        let (prefix, rest) = iv.split_first_chunk().expect("16 of 24 bytes");
+        let (prefix, rest) = iv.split_first_chunk::<16>().expect("16 of 24 bytes");
         let mut short = [0; 12];
         short[4..].copy_from_slice(rest);
-        Self::new(&aead::CHACHA20_POLY1305, &hchacha::hchacha20(key, prefix), &short)
+        let subkey = hchacha::<R20>(key.into(), prefix.into());
+        Self::new(&aead::CHACHA20_POLY1305, subkey.as_ref(), &short)
     }
 
     #[inline]

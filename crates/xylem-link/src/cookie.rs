@@ -8,10 +8,10 @@
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 
+use constant_time_eq::constant_time_eq_n;
 use xylem_hash::Hasher;
 use zeroize::Zeroizing;
 
-use crate::envelope::constant_time_eq;
 use crate::kdf::{derive, label};
 use crate::message::{COOKIE_LEN, NOISE_1_LEN};
 
@@ -51,7 +51,7 @@ impl CookieKey {
         let made = Duration::from_millis(u64::from_be_bytes(*time));
         // Both sides of the comparison are cut to milliseconds in `make`.
         let fresh = made <= now && now.saturating_sub(made) <= LIFETIME;
-        fresh && constant_time_eq(cookie, &self.make(made, from, noise))
+        fresh && constant_time_eq_n(cookie, &self.make(made, from, noise))
     }
 }
 

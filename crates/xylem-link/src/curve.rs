@@ -2,7 +2,7 @@
 //! x86-64 with ADX and AVX2, AArch64 with AES), else curve25519-dalek's. Every multiplication of
 //! the link, of handshakes and of the ratchet, goes through here.
 
-use zeroize::Zeroizing;
+use crate::secret::Secret;
 
 /// The public key of a secret; every 32 bytes are a secret.
 pub(crate) fn public_key(secret: &[u8; 32]) -> [u8; 32] {
@@ -16,7 +16,7 @@ pub(crate) fn public_key(secret: &[u8; 32]) -> [u8; 32] {
 
 /// The shared secret, or `None` if it is all zeros (RFC 7748 section 6.1): with a point of low
 /// order in place of a key anybody could claim it.
-pub(crate) fn agree(secret: &[u8; 32], public: &[u8; 32]) -> Option<Zeroizing<[u8; 32]>> {
+pub(crate) fn agree(secret: &[u8; 32], public: &[u8; 32]) -> Option<Secret> {
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     if graviola::util::is_cpu_supported() {
         use graviola::key_agreement::x25519::{PublicKey, StaticPrivateKey};
@@ -26,22 +26,22 @@ pub(crate) fn agree(secret: &[u8; 32], public: &[u8; 32]) -> Option<Zeroizing<[u
         let shared = StaticPrivateKey::from_array(secret)
             .diffie_hellman(&PublicKey::from_array(&masked))
             .ok()?;
-        return Some(Zeroizing::new(shared.0));
+        return Some(Secret::copy_of(&shared.0));
     }
     portable::agree(secret, public)
 }
 
 /// The same on every processor.
 pub(crate) mod portable {
+    use crate::secret::Secret;
     use curve25519_dalek::MontgomeryPoint;
-    use zeroize::Zeroizing;
 
     pub(crate) fn public_key(secret: &[u8; 32]) -> [u8; 32] {
         MontgomeryPoint::mul_base_clamped(*secret).to_bytes()
     }
 
-    pub(crate) fn agree(secret: &[u8; 32], public: &[u8; 32]) -> Option<Zeroizing<[u8; 32]>> {
-        let shared = Zeroizing::new(MontgomeryPoint(*public).mul_clamped(*secret).to_bytes());
+    pub(crate) fn agree(secret: &[u8; 32], public: &[u8; 32]) -> Option<Secret> {
+        let shared = Secret::copy_of(&MontgomeryPoint(*public).mul_clamped(*secret).to_bytes());
         // No early exit: every byte is looked at.
         (shared.iter().fold(0, |any, byte| any | byte) != 0).then_some(shared)
     }

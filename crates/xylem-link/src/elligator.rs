@@ -16,17 +16,18 @@
 
 use curve25519_dalek::EdwardsPoint;
 use curve25519_dalek::constants::EIGHT_TORSION;
-use zeroize::Zeroize;
 
 use crate::kdf::Rng;
+use crate::secret::{Secret, leaving_nothing};
 
 mod field;
 
 use field::Field;
 
-/// A secret with a public key that has a representative. Wiped when dropped.
+/// A secret with a public key that has a representative.
+#[derive(Clone)]
 pub(crate) struct KeyPair {
-    pub secret: [u8; 32],
+    pub secret: Secret,
     /// 32 uniform bytes.
     pub representative: [u8; 32],
 }
@@ -35,29 +36,18 @@ impl KeyPair {
     /// Draws until there is one: two draws in the mean, so take it off the path that somebody
     /// waits on. How many there were shows in the time and tells nothing about the pair.
     pub(crate) fn generate(rng: &mut Rng) -> Self {
-        loop {
-            let mut secret: [u8; 32] = rng.array();
-            let [torsion, choice, pad] = rng.array();
-            let found = public_key_of_all(&secret, torsion);
-            let found = representative(&found, choice & 1 == 1);
-            if let Some(mut representative) = found {
-                representative[31] |= pad & 0xc0;
-                return Self { secret, representative };
+        leaving_nothing(|| {
+            loop {
+                let secret = Secret::filled(|secret| rng.fill(secret));
+                let [torsion, choice, pad] = rng.array();
+                let found = public_key_of_all(&secret, torsion);
+                let found = representative(&found, choice & 1 == 1);
+                if let Some(mut representative) = found {
+                    representative[31] |= pad & 0xc0;
+                    return Self { secret, representative };
+                }
             }
-            secret.zeroize();
-        }
-    }
-}
-
-impl Clone for KeyPair {
-    fn clone(&self) -> Self {
-        Self { ..*self }
-    }
-}
-
-impl Drop for KeyPair {
-    fn drop(&mut self) {
-        self.secret.zeroize();
+        })
     }
 }
 

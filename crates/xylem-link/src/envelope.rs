@@ -11,6 +11,7 @@
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
+use constant_time_eq::constant_time_eq_n;
 use xylem_hash::{Hasher, OutputReader};
 use zeroize::Zeroize;
 
@@ -92,7 +93,7 @@ impl EnvelopeKey {
         let mut body = vec![0; sealed.len()];
         self.stream(&tag).fill(&mut body);
         body.iter_mut().zip(sealed).for_each(|(byte, sealed)| *byte ^= sealed);
-        constant_time_eq(&tag, &self.compute_tag(cid, &body)).then_some(body)
+        constant_time_eq_n(&tag, &self.compute_tag(cid, &body)).then_some(body)
     }
 
     fn compute_tag(&self, cid: ConnectionId, body: &[u8]) -> [u8; TAG_LEN] {
@@ -122,12 +123,6 @@ impl Drop for EnvelopeKey {
         self.tag.zeroize();
         self.stream.zeroize();
     }
-}
-
-/// Equality whose time does not depend on where the inputs differ.
-pub(crate) fn constant_time_eq(a: &[u8], b: &[u8]) -> bool {
-    a.len() == b.len()
-        && core::hint::black_box(a.iter().zip(b).fold(0, |d, (x, y)| d | (x ^ y))) == 0
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use zeroize::Zeroizing;
 use crate::aead::{Aead, Cipher, IV_LEN};
 use crate::header::{CID_LEN, ConnectionId, HEADER_LEN, HeaderKey};
 use crate::kdf::{derive, label};
+use crate::secret::Secret;
 
 /// A secret from which an epoch and all later ones follow. Wiped when dropped.
 pub(crate) struct EpochSecret(Zeroizing<[u8; 32]>);
@@ -17,7 +18,7 @@ pub(crate) struct EpochSecret(Zeroizing<[u8; 32]>);
 /// What one round of Diffie-Hellman gives: both directions' chains take it in, once each.
 #[derive(Clone)]
 pub(crate) struct RatchetSecret {
-    pub shared: Zeroizing<[u8; 32]>,
+    pub shared: Secret,
     pub round: u32,
 }
 

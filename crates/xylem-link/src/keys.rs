@@ -1,10 +1,12 @@
 //! X25519 identities.
 
 use core::fmt;
+use std::sync::Arc;
 
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::curve;
+use crate::secret::{Secret, leaving_nothing};
 
 /// A peer's X25519 public key: who it is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -22,9 +24,11 @@ impl fmt::Debug for PeerKey {
     }
 }
 
-/// An X25519 secret key: this side's identity on its links. Wiped when dropped.
+/// An X25519 secret key: this side's identity on its links. Clones share one place in memory, which is
+/// wiped with the last of them.
+#[derive(Clone)]
 pub struct StaticKey {
-    secret: [u8; 32],
+    secret: Arc<Secret>,
     public: PeerKey,
 }
 
@@ -38,15 +42,17 @@ impl StaticKey {
     /// Takes back what [`StaticKey::to_bytes`] gave. Any 32 bytes are a key.
     #[must_use]
     pub fn from_bytes(mut secret: [u8; 32]) -> Self {
-        let key = Self { secret, public: PeerKey(curve::public_key(&secret)) };
-        secret.zeroize();
-        key
+        leaving_nothing(|| {
+            let key = Secret::copy_of(&secret);
+            secret.zeroize();
+            Self { public: PeerKey(curve::public_key(&key)), secret: Arc::new(key) }
+        })
     }
 
     /// The secret bytes, for storing.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; 32] {
-        self.secret
+        **self.secret
     }
 
     /// The public half.
@@ -59,7 +65,7 @@ impl StaticKey {
     /// all zeros (RFC 7748 section 6.1), which only a key that is none can bring about.
     #[must_use]
     pub fn agree(&self, peer: &PeerKey) -> Option<Zeroizing<[u8; 32]>> {
-        curve::agree(&self.secret, &peer.0)
+        curve::agree(&self.secret, &peer.0).map(|shared| Zeroizing::new(*shared))
     }
 
     pub(crate) fn secret(&self) -> &[u8; 32] {
@@ -67,20 +73,8 @@ impl StaticKey {
     }
 }
 
-impl Clone for StaticKey {
-    fn clone(&self) -> Self {
-        Self { secret: self.secret, public: self.public }
-    }
-}
-
 impl fmt::Debug for StaticKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "StaticKey(secret of {})", self.public)
-    }
-}
-
-impl Drop for StaticKey {
-    fn drop(&mut self) {
-        self.secret.zeroize();
     }
 }

@@ -91,6 +91,7 @@ mod rekey;
 mod reset;
 
 mod kdf;
+mod secret;
 
 #[cfg(internals)]
 pub use aead::Cipher;

@@ -1,4 +1,4 @@
-//! The Noise handshake (revision 34): XX with ChaCha20-Poly1305 and SHA-256 through snow.
+//! The Noise handshake (revision 34): XX with ChaCha20-Poly1305 and SHA-256.
 //!
 //! XX, because the dialer may not know the responder's key, and because both statics then travel
 //! encrypted. SHA256 and ChaChaPoly, because ring has both in assembler on every CPU, and the
@@ -9,25 +9,40 @@
 //! On the wire the byte of an ephemeral key is left out, so a message begins with uniform bytes,
 //! and the transcript binds those very bytes.
 //!
+//! The state machine is ours, since it is a schedule of keys: a message that is refused leaves it as
+//! it was, wherever in the message that is found out, and no secret is moved or left behind. A message
+//! is worked on in a copy, which takes the state's place if all of it is good.
+//!
 //! What comes out are the two halves of Noise's `Split()`, which only the two parties can compute.
 //! The handshake hash is public and is only ever used to bind, never as a key.
 
-use std::sync::Mutex;
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
-use snow::params::{CipherChoice, DHChoice, HashChoice, NoiseParams};
-use snow::resolvers::{CryptoResolver, DefaultResolver, FallbackResolver, RingResolver};
-use snow::types::{Cipher, Dh, Hash, Random};
-use snow::{Builder, HandshakeState};
-use zeroize::{Zeroize, Zeroizing};
+mod symmetric;
 
-use crate::curve;
+use ring::aead;
+
+use crate::aead::TAG_LEN;
 use crate::elligator::{self, KeyPair};
-use crate::kdf::Rng;
-use crate::{PeerKey, StaticKey};
+use crate::secret::{Secret, leaving_nothing};
+use crate::{PeerKey, StaticKey, curve};
+
+pub(crate) use symmetric::Suite;
+use symmetric::Symmetric;
 
 /// Bound into the transcript: another version or suite of this protocol fails at message two.
 pub(crate) const PROLOGUE: &[u8] = b"xylem-link/4 Noise_XX_25519_ChaChaPoly_SHA256 Elligator2";
-const SUITE: &str = "Noise_XX_25519_ChaChaPoly_SHA256";
+
+pub(crate) const SUITE: Suite = Suite {
+    name: "Noise_XX_25519_ChaChaPoly_SHA256",
+    aead: &aead::CHACHA20_POLY1305,
+    nonce: |number| {
+        let mut nonce = [0; 12];
+        nonce[4..].copy_from_slice(&number.to_le_bytes());
+        nonce
+    },
+    forms: true,
+};
 
 /// First byte of a public key as Noise sees it: a plain X25519 key (statics).
 const PLAIN: u8 = 0;
@@ -48,247 +63,201 @@ pub(crate) struct Refused;
 /// What both parties, and nobody else, know once the handshake is complete.
 pub(crate) struct Secrets {
     /// Noise's first split key: initiator to responder.
-    pub initiator: Zeroizing<[u8; 32]>,
+    pub initiator: Secret,
     /// Noise's second split key: responder to initiator.
-    pub responder: Zeroizing<[u8; 32]>,
+    pub responder: Secret,
     /// The handshake hash: known to whoever recorded the datagrams.
     pub transcript: [u8; 32],
 }
 
-/// One side of one handshake.
+/// One side of one handshake. A clone goes on from the same point: an initiator may read several
+/// answers to one first message, each in a clone, and all but one of the clones come to nothing or to
+/// a peer of their own.
+#[derive(Clone)]
 pub(crate) struct Handshake {
-    state: Box<HandshakeState>,
+    suite: &'static Suite,
+    initiator: bool,
+    statics: StaticKey,
+    ephemeral: KeyPair,
+    symmetric: Symmetric,
+    /// The peer's keys as X25519 has them.
+    remote_ephemeral: Option<[u8; 32]>,
+    remote: Option<PeerKey>,
     /// Messages written and read so far.
     messages: u8,
 }
 
 impl Handshake {
-    pub(crate) fn initiator(key: &StaticKey, ephemeral: KeyPair, rng: &mut Rng) -> Self {
-        let state = builder(key, ephemeral, rng).and_then(Builder::build_initiator);
-        Self::new(state.expect("suite, key length and pattern are constants that snow has"))
+    pub(crate) fn initiator(key: &StaticKey, ephemeral: KeyPair) -> Self {
+        Self::new(&SUITE, PROLOGUE, true, (key, ephemeral))
     }
 
-    pub(crate) fn responder(key: &StaticKey, ephemeral: KeyPair, rng: &mut Rng) -> Self {
-        let state = builder(key, ephemeral, rng).and_then(Builder::build_responder);
-        Self::new(state.expect("suite, key length and pattern are constants that snow has"))
+    pub(crate) fn responder(key: &StaticKey, ephemeral: KeyPair) -> Self {
+        Self::new(&SUITE, PROLOGUE, false, (key, ephemeral))
     }
 
-    fn new(state: HandshakeState) -> Self {
-        Self { state: Box::new(state), messages: 0 }
+    pub(crate) fn new(
+        suite: &'static Suite,
+        prologue: &[u8],
+        initiator: bool,
+        (key, ephemeral): (&StaticKey, KeyPair),
+    ) -> Self {
+        Self {
+            suite,
+            initiator,
+            statics: key.clone(),
+            ephemeral,
+            symmetric: Symmetric::new(suite, prologue),
+            remote_ephemeral: None,
+            remote: None,
+            messages: 0,
+        }
     }
 
-    /// Whether the next message begins with an ephemeral key.
-    fn begins_with_ephemeral(&self) -> bool {
-        self.messages < 2
+    /// Whether the next message is this side's.
+    fn writes(&self) -> bool {
+        self.messages < 3 && self.initiator == self.messages.is_multiple_of(2)
     }
 
-    /// Appends the next message to `out`.
+    /// Appends the next message to `out`. After an error all is as before.
     pub(crate) fn write(&mut self, payload: &[u8], out: &mut Vec<u8>) -> Result<(), Refused> {
         let start = out.len();
-        out.resize(start + payload.len() + MESSAGE_2_OVERHEAD + 16, 0);
-        let written = self.state.write_message(payload, &mut out[start..]);
-        out.truncate(start + *written.as_ref().unwrap_or(&0));
-        written.map_err(|_| Refused)?;
-        if self.begins_with_ephemeral() {
-            let form = out.remove(start);
-            debug_assert_eq!(form, REPRESENTATIVE);
+        let mut after = self.clone();
+        let written = leaving_nothing(|| after.write_message(payload, out));
+        match written {
+            Ok(()) => *self = after,
+            Err(Refused) => out.truncate(start),
         }
-        self.messages += 1;
-        Ok(())
+        written
     }
 
     /// Reads the next message; gives its payload. After an error the state is as before: a forged
     /// message costs the true one nothing.
     pub(crate) fn read(&mut self, message: &[u8]) -> Result<Vec<u8>, Refused> {
-        let mut payload = vec![0; message.len() + 1];
-        let len = if self.begins_with_ephemeral() {
-            let formed = [&[REPRESENTATIVE], message].concat();
-            self.state.read_message(&formed, &mut payload)
-        } else {
-            self.state.read_message(message, &mut payload)
-        };
-        payload.truncate(len.map_err(|_| Refused)?);
-        self.messages += 1;
+        let mut after = self.clone();
+        let payload = leaving_nothing(|| after.read_message(message))?;
+        *self = after;
         Ok(payload)
     }
 
-    /// The peer's static key, once its message has been read. `None` also if it was no plain key.
+    fn write_message(&mut self, payload: &[u8], out: &mut Vec<u8>) -> Result<(), Refused> {
+        if !self.writes() {
+            return Err(Refused);
+        }
+        if self.messages < 2 {
+            self.write_ephemeral(out);
+        }
+        if self.messages == 1 {
+            self.mix(Ours::Ephemeral, self.remote_ephemeral)?; // ee
+        }
+        if self.messages > 0 {
+            let formed = formed(PLAIN, &self.statics.public().0);
+            self.symmetric.encrypt(self.suite.key(&formed), out);
+            self.mix(Ours::Static, self.remote_ephemeral)?; // es, se
+        }
+        self.symmetric.encrypt(payload, out);
+        self.messages = self.messages.saturating_add(1);
+        Ok(())
+    }
+
+    fn read_message(&mut self, message: &[u8]) -> Result<Vec<u8>, Refused> {
+        if self.writes() || self.messages > 2 {
+            return Err(Refused);
+        }
+        // Each step only where the one before it found nothing wrong: what is forged in the first
+        // part costs no multiplication for the second.
+        let mut rest = message;
+        if self.messages < 2 {
+            rest = self.read_ephemeral(rest)?;
+        }
+        if self.messages == 1 {
+            self.mix(Ours::Ephemeral, self.remote_ephemeral)?; // ee
+        }
+        if self.messages > 0 {
+            rest = self.read_static(rest)?;
+            self.mix(Ours::Ephemeral, self.remote.map(|key| key.0))?; // es, se
+        }
+        let payload = self.symmetric.decrypt(rest)?;
+        self.messages = self.messages.saturating_add(1);
+        Ok(payload)
+    }
+
+    fn write_ephemeral(&mut self, out: &mut Vec<u8>) {
+        let key = &self.ephemeral.representative;
+        out.extend_from_slice(key);
+        self.symmetric.mix_hash(self.suite.key(&formed(REPRESENTATIVE, key)));
+    }
+
+    fn read_ephemeral<'a>(&mut self, message: &'a [u8]) -> Result<&'a [u8], Refused> {
+        let (key, rest) = message.split_first_chunk().ok_or(Refused)?;
+        self.symmetric.mix_hash(self.suite.key(&formed(REPRESENTATIVE, key)));
+        let public = if self.suite.forms { elligator::public_key(key) } else { *key };
+        self.remote_ephemeral = Some(public);
+        Ok(rest)
+    }
+
+    fn read_static<'a>(&mut self, message: &'a [u8]) -> Result<&'a [u8], Refused> {
+        let len = if self.suite.forms { FORMED_LEN + TAG_LEN } else { 32 + TAG_LEN };
+        let (sealed, rest) = message.split_at_checked(len).ok_or(Refused)?;
+        let key = self.symmetric.decrypt(sealed)?;
+        let (form, key) = key.split_last_chunk().ok_or(Refused)?;
+        if self.suite.forms && form != [PLAIN] {
+            return Err(Refused);
+        }
+        self.remote = Some(PeerKey(*key));
+        Ok(rest)
+    }
+
+    /// One DH of the pattern. A result of all zeros is refused (RFC 7748 section 6.1): a low-order
+    /// point in place of a key would let anybody claim it.
+    fn mix(&mut self, ours: Ours, theirs: Option<[u8; 32]>) -> Result<(), Refused> {
+        let secret = match ours {
+            Ours::Ephemeral => &self.ephemeral.secret,
+            Ours::Static => self.statics.secret(),
+        };
+        let shared = curve::agree(secret, &theirs.ok_or(Refused)?).ok_or(Refused)?;
+        self.symmetric.mix_key(&shared);
+        Ok(())
+    }
+
+    /// The peer's static key, once its message has been read.
     pub(crate) fn remote(&self) -> Option<PeerKey> {
-        let (form, key) = self.state.get_remote_static()?.split_first()?;
-        (*form == PLAIN).then_some(())?;
-        key.try_into().ok().map(PeerKey)
+        self.remote
     }
 
     /// The split keys; `None` before the third message.
-    pub(crate) fn finish(mut self) -> Option<Secrets> {
-        if !self.state.is_handshake_finished() {
+    pub(crate) fn finish(self) -> Option<Secrets> {
+        if self.messages < 3 {
             return None;
         }
-        let transcript = self.state.get_handshake_hash().try_into().ok()?;
-        // "Dangerously", because the caller takes over nonces and rekeying: seal.rs does.
-        let (mut initiator, mut responder) = self.state.dangerously_get_raw_split();
-        let secrets = Secrets {
-            initiator: Zeroizing::new(initiator),
-            responder: Zeroizing::new(responder),
-            transcript,
-        };
-        initiator.zeroize();
-        responder.zeroize();
-        Some(secrets)
+        let (initiator, responder) = leaving_nothing(|| self.symmetric.split());
+        Some(Secrets { initiator, responder, transcript: self.symmetric.transcript() })
     }
 }
 
-fn builder<'a>(
-    key: &'a StaticKey,
-    ephemeral: KeyPair,
-    rng: &mut Rng,
-) -> Result<Builder<'a>, snow::Error> {
-    let params: NoiseParams = SUITE.parse()?;
-    let resolver = Resolver {
-        inner: primitives(),
-        public: key.public(),
-        ephemeral: Mutex::new(Some(ephemeral)),
-        seed: rng.array(),
-    };
-    Builder::with_resolver(params, Box::new(resolver))
-        .local_private_key(key.secret())?
-        .prologue(PROLOGUE)
+/// Which of our keys takes part in a DH.
+enum Ours {
+    Ephemeral,
+    Static,
 }
 
-/// Cipher and hash of the handshake.
-pub(crate) fn primitives() -> FallbackResolver {
-    FallbackResolver::new(Box::new(RingResolver), Box::new(DefaultResolver))
-}
-
-/// snow's hash and cipher, our curve, and our seeded randomness in place of the system's.
-struct Resolver {
-    inner: FallbackResolver,
-    /// Of the static key: known, so not computed again for each handshake.
-    public: PeerKey,
-    /// Made ahead; the first DH that is asked for takes it along.
-    ephemeral: Mutex<Option<KeyPair>>,
-    seed: [u8; 32],
-}
-
-impl CryptoResolver for Resolver {
-    fn resolve_rng(&self) -> Option<Box<dyn Random>> {
-        Some(Box::new(SeededRandom(Rng::new(&self.seed))))
-    }
-    fn resolve_dh(&self, choice: &DHChoice) -> Option<Box<dyn Dh>> {
-        if *choice != DHChoice::Curve25519 {
-            return None;
-        }
-        // Both the static and the ephemeral DH are made before either is used, and only the
-        // ephemeral one generates: each gets the pair, one uses it, once.
-        let ahead = self.ephemeral.lock().ok()?.clone();
-        let statics = self.public;
-        Some(Box::new(FormedDh { secret: [0; 32], formed: [0; FORMED_LEN], statics, ahead }))
-    }
-    fn resolve_hash(&self, choice: &HashChoice) -> Option<Box<dyn Hash>> {
-        self.inner.resolve_hash(choice)
-    }
-    fn resolve_cipher(&self, choice: &CipherChoice) -> Option<Box<dyn Cipher>> {
-        self.inner.resolve_cipher(choice)
-    }
-}
-
-impl Drop for Resolver {
-    fn drop(&mut self) {
-        self.seed.zeroize();
-    }
-}
-
-struct SeededRandom(Rng);
-
-impl Random for SeededRandom {
-    fn try_fill_bytes(&mut self, dest: &mut [u8]) -> Result<(), snow::Error> {
-        self.0.fill(dest);
-        Ok(())
-    }
-}
-
-/// X25519 over public keys in two forms; refuses an all-zero result (RFC 7748 section 6.1): a
-/// low-order point in place of a key would let anybody claim it.
-struct FormedDh {
-    secret: [u8; 32],
-    formed: [u8; FORMED_LEN],
-    statics: PeerKey,
-    ahead: Option<KeyPair>,
-}
-
-impl Dh for FormedDh {
-    fn name(&self) -> &'static str {
-        "25519"
-    }
-    fn pub_len(&self) -> usize {
-        FORMED_LEN
-    }
-    fn priv_len(&self) -> usize {
-        32
-    }
-    fn dh_len(&self) -> usize {
-        32
-    }
-    /// Only ever the static key.
-    fn set(&mut self, privkey: &[u8]) {
-        self.secret.copy_from_slice(privkey);
-        self.formed[0] = PLAIN;
-        self.formed[1..].copy_from_slice(&self.statics.0);
-        self.ahead = None;
-    }
-    /// Only ever the ephemeral key.
-    fn generate(&mut self, rng: &mut dyn Random) -> Result<(), snow::Error> {
-        let pair = match self.ahead.take() {
-            Some(pair) => pair,
-            None => {
-                let mut seed = Zeroizing::new([0; 32]);
-                rng.try_fill_bytes(&mut seed[..])?;
-                KeyPair::generate(&mut Rng::new(&seed))
-            }
-        };
-        self.secret = pair.secret;
-        self.formed[0] = REPRESENTATIVE;
-        self.formed[1..].copy_from_slice(&pair.representative);
-        Ok(())
-    }
-    fn pubkey(&self) -> &[u8] {
-        &self.formed
-    }
-    fn privkey(&self) -> &[u8] {
-        &self.secret
-    }
-    fn dh(&self, pubkey: &[u8], out: &mut [u8]) -> Result<(), snow::Error> {
-        let formed: &[u8; FORMED_LEN] = pubkey.first_chunk().ok_or(snow::Error::Dh)?;
-        let (form, key) = formed.split_first_chunk::<1>().ok_or(snow::Error::Dh)?;
-        let key: &[u8; 32] = key.try_into().map_err(|_| snow::Error::Dh)?;
-        let public = match form[0] {
-            PLAIN => *key,
-            REPRESENTATIVE => elligator::public_key(key),
-            _ => return Err(snow::Error::Dh),
-        };
-        let shared = curve::agree(&self.secret, &public).ok_or(snow::Error::Dh)?;
-        out.get_mut(..32).ok_or(snow::Error::Dh)?.copy_from_slice(&shared[..]);
-        Ok(())
-    }
-}
-
-impl Drop for FormedDh {
-    fn drop(&mut self) {
-        self.secret.zeroize();
-    }
+fn formed(form: u8, key: &[u8; 32]) -> [u8; FORMED_LEN] {
+    let mut formed = [form; FORMED_LEN];
+    formed[1..].copy_from_slice(key);
+    formed
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kdf::Rng;
 
     fn pair() -> (Handshake, Handshake, StaticKey, StaticKey) {
         let (a, b) = (StaticKey::generate([1; 32]), StaticKey::generate([2; 32]));
         let mut rng = Rng::new(&[3; 32]);
         let ephemerals = [0; 2].map(|_| KeyPair::generate(&mut rng));
         let [one, other] = ephemerals;
-        let initiator = Handshake::initiator(&a, one, &mut rng);
-        (initiator, Handshake::responder(&b, other, &mut rng), a, b)
+        (Handshake::initiator(&a, one), Handshake::responder(&b, other), a, b)
     }
 
     #[test]
@@ -308,8 +277,8 @@ mod tests {
         assert_eq!(r.read(&message).unwrap(), b"three");
         assert_eq!((i.remote(), r.remote()), (Some(b.public()), Some(a.public())));
         let (x, y) = (i.finish().unwrap(), r.finish().unwrap());
-        assert_eq!(x.initiator, y.initiator);
-        assert_eq!(x.responder, y.responder);
+        assert_eq!(*x.initiator, *y.initiator);
+        assert_eq!(*x.responder, *y.responder);
         assert_eq!(x.transcript, y.transcript);
         assert_ne!(*x.initiator, *x.responder);
     }

@@ -17,12 +17,11 @@
 
 use core::time::Duration;
 
-use zeroize::Zeroizing;
-
 use crate::curve;
 use crate::epoch::RatchetSecret;
 use crate::frame::Frame;
 use crate::kdf::Rng;
+use crate::secret::Secret;
 
 /// Datagrams that have to arrive before time makes a round due: rounds are not what keeps a
 /// silent link from idling out.
@@ -68,7 +67,7 @@ enum State {
     /// Dialer: since then, and since it had carried so much.
     Resting { limits: RatchetLimits, since: Duration, carried: Carried },
     /// Dialer: an offer is under way, sent (again) at `next`.
-    Offered { limits: RatchetLimits, secret: Zeroizing<[u8; 32]>, public: [u8; 32], next: Duration },
+    Offered { limits: RatchetLimits, secret: Secret, public: [u8; 32], next: Duration },
     /// Dialer: answered; the responder's epochs have not taken the secret in yet.
     Answered { limits: RatchetLimits },
     /// Responder: nothing under way.
@@ -115,7 +114,7 @@ impl Rekey {
             if !due || self.round == u32::MAX {
                 return None;
             }
-            let secret = Zeroizing::new(rng.array());
+            let secret = Secret::filled(|secret| rng.fill(secret));
             let public = curve::public_key(&secret);
             self.round += 1;
             self.state = State::Offered { limits: *limits, secret, public, next: now };
@@ -178,7 +177,7 @@ impl Rekey {
             _ if round <= self.round => return Ok(None),
             _ => {}
         }
-        let secret = Zeroizing::new(rng.array());
+        let secret = Secret::filled(|secret| rng.fill(secret));
         let shared = curve::agree(&secret, key).ok_or(Refused)?;
         let secret = (RatchetSecret { shared, round }, curve::public_key(&secret));
         let (secret, answer) = secret;

@@ -14,11 +14,11 @@ use core::net::SocketAddr;
 use core::time::Duration;
 use std::collections::HashMap;
 
+use constant_time_eq::constant_time_eq_n;
 use xylem_hash::Hasher;
 use zeroize::Zeroize;
 
 use crate::cookie::address;
-use crate::envelope::constant_time_eq;
 use crate::event::LinkId;
 use crate::header::ConnectionId;
 use crate::kdf::{Rng, derive, label};
@@ -137,7 +137,7 @@ impl TokenTable {
 /// Whether a datagram that is none of the link's is a reset with this token. Its time does not
 /// depend on where the two differ.
 pub(crate) fn is_reset(datagram: &[u8], token: &Token) -> bool {
-    last_of(datagram).is_some_and(|last| constant_time_eq(last, token))
+    last_of(datagram).is_some_and(|last| constant_time_eq_n(last, token))
 }
 
 fn last_of(datagram: &[u8]) -> Option<&Token> {

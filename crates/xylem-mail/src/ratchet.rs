@@ -22,8 +22,8 @@ mod saved;
 use core::fmt;
 use std::collections::VecDeque;
 
+use constant_time_eq::constant_time_eq_n;
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
-use subtle::ConstantTimeEq;
 use thiserror::Error;
 use xylem_hash::Hasher;
 use xylem_link::{PeerKey, StaticKey};
@@ -405,7 +405,7 @@ struct Parts<'a> {
 impl Parts<'_> {
     /// Appends the plaintext; nothing if the key is another.
     fn open(&self, key: &[u8; 32], out: &mut Vec<u8>) -> Result<(), RatchetError> {
-        if !bool::from(commitment(key).ct_eq(self.commitment)) {
+        if !constant_time_eq_n(&commitment(key), self.commitment) {
             return Err(RatchetError::Forged);
         }
         let start = out.len();

@@ -27,7 +27,7 @@ use crate::seal::RekeyLimits;
 use crate::shape::padding::Padder;
 use crate::shape::{Profile, Timing};
 use crate::stream::{Layout, MAX_STREAMS, StreamSettings, Streams};
-use crate::{PeerKey, StaticKey, curve, envelope, kdf, kem};
+use crate::{PeerKey, StaticKey, curve, kdf, kem};
 #[cfg(not(internals))]
 use crate::{
     aead::TAG_LEN,
@@ -39,7 +39,7 @@ mod cost;
 mod noise_vectors;
 
 pub use cost::Cost;
-pub use noise_vectors::{NoiseOutcome, NoiseVector};
+pub use noise_vectors::{NoiseOutcome, NoiseSide, NoiseVector};
 
 #[cfg(internals)]
 pub use crate::aead::TAG_LEN;
@@ -113,8 +113,8 @@ impl Handshakes {
     pub fn run(&mut self, hybrid: bool) -> [u8; 32] {
         const AGREE: &str = "both sides are ours";
         let (one, other) = (self.pair(), self.pair());
-        let mut i = Handshake::initiator(&self.keys[0], one, &mut self.rng);
-        let mut r = Handshake::responder(&self.keys[1], other, &mut self.rng);
+        let mut i = Handshake::initiator(&self.keys[0], one);
+        let mut r = Handshake::responder(&self.keys[1], other);
         let mut message = Vec::new();
         let decapsulator = hybrid.then(|| Decapsulator::generate(&mut self.rng)).flatten();
         let key = decapsulator.as_ref().map(Decapsulator::key);
@@ -133,7 +133,7 @@ impl Handshakes {
         i.write(&[], &mut message).expect(AGREE);
         r.read(&message).expect(AGREE);
         let (i, r) = (i.finish().expect(AGREE), r.finish().expect(AGREE));
-        assert_eq!(i.initiator, r.initiator);
+        assert_eq!(*i.initiator, *r.initiator);
         i.transcript
     }
 
@@ -145,7 +145,7 @@ impl Handshakes {
     pub fn first_message(&mut self) -> Vec<u8> {
         let pair = self.pair();
         let mut message = Vec::new();
-        let mut i = Handshake::initiator(&self.keys[0], pair, &mut self.rng);
+        let mut i = Handshake::initiator(&self.keys[0], pair);
         i.write(&[], &mut message).expect("a first message has nothing to refuse");
         message
     }
@@ -172,7 +172,7 @@ impl Pairs {
     #[must_use]
     pub fn generate(&mut self) -> ([u8; 32], [u8; 32]) {
         let pair = KeyPair::generate(&mut self.0);
-        (pair.secret, pair.representative)
+        (*pair.secret, pair.representative)
     }
 }
 
@@ -208,7 +208,7 @@ impl Select {
 /// X25519 as the link does it.
 #[must_use]
 pub fn x25519(secret: &[u8; 32], public: &[u8; 32]) -> Option<Zeroizing<[u8; 32]>> {
-    curve::agree(secret, public)
+    curve::agree(secret, public).map(|shared| Zeroizing::new(*shared))
 }
 
 /// ML-KEM-768 as the link does it: the key of a seed, and the secret of a ciphertext under it.
@@ -235,12 +235,6 @@ pub fn x25519_public_key(secret: &[u8; 32]) -> [u8; 32] {
 #[must_use]
 pub fn derive(secret: &[u8; 32]) -> [u8; 32] {
     kdf::derive(kdf::label::NEXT_EPOCH, &[secret])
-}
-
-/// The comparison of secrets.
-#[must_use]
-pub fn constant_time_eq(a: &[u8], b: &[u8]) -> bool {
-    envelope::constant_time_eq(a, b)
 }
 
 /// Padding of datagrams, and gaps between them, as a link does it.

@@ -1,16 +1,28 @@
-//! The vectors of other Noise implementations, through the cipher, hash and curve that our
-//! handshakes use. Ours have public keys of 33 bytes ([`crate::noise`]), theirs have 32.
+//! Our Noise handshake for the vectors and the state machines of others. Ours have public keys of 33 bytes
+//! ([`crate::noise`]), the vectors' have 32.
 
-use snow::params::{CipherChoice, DHChoice, HashChoice};
-use snow::resolvers::{CryptoResolver, FallbackResolver};
-use snow::types::{Cipher, Dh, Hash, Random};
-use snow::{Builder, HandshakeState};
+use ring::aead;
 
-use crate::curve;
-use crate::noise::primitives;
+use crate::elligator::KeyPair;
+use crate::noise::{Handshake, SUITE, Suite};
+use crate::secret::Secret;
+use crate::{PeerKey, StaticKey, curve};
 
-/// What a Noise vector is made of: an XX handshake with plain 32-byte keys, through the cipher, the
-/// hash and the curve that ours has.
+/// As the vectors have it.
+static PLAIN_CHACHA: Suite = Suite { forms: false, ..SUITE };
+/// A second AEAD in the same state machine.
+static PLAIN_AES: Suite = Suite {
+    name: "Noise_XX_25519_AESGCM_SHA256",
+    aead: &aead::AES_256_GCM,
+    nonce: |number| {
+        let mut nonce = [0; 12];
+        nonce[4..].copy_from_slice(&number.to_be_bytes());
+        nonce
+    },
+    forms: false,
+};
+
+/// What a Noise vector is made of: an XX handshake with plain 32-byte keys.
 #[derive(Debug)]
 pub struct NoiseVector<'a> {
     /// Its Noise name.
@@ -23,11 +35,9 @@ pub struct NoiseVector<'a> {
     pub payloads: [&'a [u8]; 3],
 }
 
-/// What comes of a [`NoiseVector`].
-#[derive(Debug)]
+/// What comes of a handshake.
+#[derive(Debug, PartialEq, Eq)]
 pub struct NoiseOutcome {
-    /// The three messages.
-    pub messages: [Vec<u8>; 3],
     /// The handshake hash.
     pub transcript: [u8; 32],
     /// Noise's split keys: initiator to responder, and back.
@@ -35,99 +45,80 @@ pub struct NoiseOutcome {
 }
 
 impl NoiseVector<'_> {
-    /// Runs both sides.
+    /// Runs both sides; gives the three messages and what comes of them.
     ///
     /// # Panics
-    /// If they do not understand each other.
+    /// If they do not understand each other, or the suite is none that we have.
     #[must_use]
-    pub fn run(&self) -> NoiseOutcome {
+    pub fn run(&self) -> ([Vec<u8>; 3], NoiseOutcome) {
         const AGREE: &str = "both sides follow one vector";
-        let mut sides = [0, 1].map(|i| self.side(i).expect(AGREE));
+        let mut sides = [0, 1].map(|i| self.side(i));
         let messages = [0, 1, 2].map(|n| {
             let (from, to) = (n % 2, 1 - n % 2);
-            let mut message = vec![0; self.payloads[n].len() + 128];
-            let len = sides[from].write_message(self.payloads[n], &mut message).expect(AGREE);
-            message.truncate(len);
-            let mut payload = vec![0; message.len()];
-            let len = sides[to].read_message(&message, &mut payload).expect(AGREE);
-            assert_eq!(payload[..len], *self.payloads[n]);
+            let message = sides[from].write(self.payloads[n]).expect(AGREE);
+            assert_eq!(sides[to].read(&message).expect(AGREE), self.payloads[n]);
             message
         });
-        let [initiator, responder] = &mut sides;
-        let split = initiator.dangerously_get_raw_split();
-        assert_eq!(split, responder.dangerously_get_raw_split());
-        assert_eq!(initiator.get_handshake_hash(), responder.get_handshake_hash());
-        let transcript = initiator.get_handshake_hash().try_into().expect("SHA-256 has 32 bytes");
-        NoiseOutcome { messages, transcript, split: [split.0, split.1] }
+        let [initiator, responder] = sides.map(|side| side.finish().expect(AGREE));
+        assert_eq!(initiator, responder);
+        (messages, initiator)
     }
 
-    fn side(&self, i: usize) -> Result<HandshakeState, snow::Error> {
-        let resolver = Box::new(PlainResolver(primitives()));
-        let builder = Builder::with_resolver(self.suite.parse()?, resolver)
-            .local_private_key(&self.keys[i][0])?
-            .fixed_ephemeral_key_for_testing_only(&self.keys[i][1])
-            .prologue(self.prologue)?;
-        if i == 0 { builder.build_initiator() } else { builder.build_responder() }
+    fn side(&self, i: usize) -> NoiseSide {
+        let suites = [&PLAIN_CHACHA, &PLAIN_AES];
+        let suite =
+            suites.into_iter().find(|suite| suite.name == self.suite).expect("a known suite");
+        let [secret, ephemeral] = self.keys[i];
+        let representative = curve::public_key(&ephemeral);
+        let ephemeral = KeyPair { secret: Secret::copy_of(&ephemeral), representative };
+        let keys = (&StaticKey::from_bytes(secret), ephemeral);
+        NoiseSide(Handshake::new(suite, self.prologue, i == 0, keys))
     }
 }
 
-struct PlainResolver(FallbackResolver);
+/// One side of a handshake as the link has it.
+#[derive(Clone)]
+pub struct NoiseSide(Handshake);
 
-impl CryptoResolver for PlainResolver {
-    fn resolve_rng(&self) -> Option<Box<dyn Random>> {
-        self.0.resolve_rng()
+impl NoiseSide {
+    /// With an ephemeral secret and its representative.
+    #[must_use]
+    pub fn new(
+        initiator: bool,
+        key: &StaticKey,
+        (secret, representative): ([u8; 32], [u8; 32]),
+    ) -> Self {
+        let ephemeral = KeyPair { secret: Secret::copy_of(&secret), representative };
+        Self(match initiator {
+            true => Handshake::initiator(key, ephemeral),
+            false => Handshake::responder(key, ephemeral),
+        })
     }
-    fn resolve_dh(&self, choice: &DHChoice) -> Option<Box<dyn Dh>> {
-        (*choice == DHChoice::Curve25519).then(|| Box::new(PlainDh::default()) as Box<dyn Dh>)
-    }
-    fn resolve_hash(&self, choice: &HashChoice) -> Option<Box<dyn Hash>> {
-        self.0.resolve_hash(choice)
-    }
-    fn resolve_cipher(&self, choice: &CipherChoice) -> Option<Box<dyn Cipher>> {
-        self.0.resolve_cipher(choice)
-    }
-}
 
-/// X25519 as the link does it, over keys as Noise has them.
-#[derive(Default)]
-struct PlainDh {
-    secret: [u8; 32],
-    public: [u8; 32],
-}
+    /// The next message, if it is this side's.
+    pub fn write(&mut self, payload: &[u8]) -> Option<Vec<u8>> {
+        let mut message = Vec::new();
+        self.0.write(payload, &mut message).ok().map(|()| message)
+    }
 
-impl Dh for PlainDh {
-    fn name(&self) -> &'static str {
-        "25519"
+    /// The payload of the next message, unless it is refused.
+    pub fn read(&mut self, message: &[u8]) -> Option<Vec<u8>> {
+        self.0.read(message).ok()
     }
-    fn pub_len(&self) -> usize {
-        32
+
+    /// Who the other side is, once it has told.
+    #[must_use]
+    pub fn remote(&self) -> Option<PeerKey> {
+        self.0.remote()
     }
-    fn priv_len(&self) -> usize {
-        32
-    }
-    fn dh_len(&self) -> usize {
-        32
-    }
-    fn set(&mut self, secret: &[u8]) {
-        self.secret.copy_from_slice(secret);
-        self.public = curve::public_key(&self.secret);
-    }
-    fn generate(&mut self, rng: &mut dyn Random) -> Result<(), snow::Error> {
-        let mut secret = [0; 32];
-        rng.try_fill_bytes(&mut secret)?;
-        self.set(&secret);
-        Ok(())
-    }
-    fn pubkey(&self) -> &[u8] {
-        &self.public
-    }
-    fn privkey(&self) -> &[u8] {
-        &self.secret
-    }
-    fn dh(&self, public: &[u8], out: &mut [u8]) -> Result<(), snow::Error> {
-        let public = public.first_chunk().ok_or(snow::Error::Dh)?;
-        let shared = curve::agree(&self.secret, public).ok_or(snow::Error::Dh)?;
-        out.get_mut(..32).ok_or(snow::Error::Dh)?.copy_from_slice(&shared[..]);
-        Ok(())
+
+    /// After the third message.
+    #[must_use]
+    pub fn finish(self) -> Option<NoiseOutcome> {
+        let done = self.0.finish()?;
+        Some(NoiseOutcome {
+            transcript: done.transcript,
+            split: [*done.initiator, *done.responder],
+        })
     }
 }

@@ -154,7 +154,7 @@ impl Endpoint {
             // A belated copy of a first message.
             State::Up(_) => {}
             State::Dialing(dialing) => {
-                let dialed = dialing.handle(now, &self.key, datagram);
+                let dialed = dialing.handle(now, datagram);
                 self.on_dialed(now, id, dialed);
             }
             State::HalfOpen(half) => {

@@ -207,8 +207,8 @@ fn a_recorder_opens_nothing(mut a: Endpoint, b: &Endpoint, link: LinkId, mut tap
     let (i, r) = (StaticKey::generate([1; 32]), StaticKey::generate([2; 32]));
     let mut rng = Rng::new(&[7; 32]);
     let [one, other] = [0; 2].map(|_| crate::elligator::KeyPair::generate(&mut rng));
-    let mut hi = crate::noise::Handshake::initiator(&i, one, &mut rng);
-    let mut hr = crate::noise::Handshake::responder(&r, other, &mut rng);
+    let mut hi = crate::noise::Handshake::initiator(&i, one);
+    let mut hr = crate::noise::Handshake::responder(&r, other);
     let mut messages = [vec![], vec![], vec![]];
     hi.write(b"", &mut messages[0]).unwrap();
     hr.read(&messages[0]).unwrap();

@@ -16,7 +16,7 @@ use crate::link::{Finish, NewLink};
 use crate::message::{
     Answer, MIN_INITIAL, Message, NOISE_1_LEN, NOISE_3_LEN, Offer, PART_LEN, Part, REST_LEN, check,
 };
-use crate::noise::{Handshake, MESSAGE_1_OVERHEAD, Refused};
+use crate::noise::{Handshake, Refused};
 use crate::seal::{Opener, Sealer};
 use crate::shape::Level;
 use crate::{PeerKey, StaticKey};
@@ -48,7 +48,8 @@ pub(crate) struct Dialing {
     envelope: EnvelopeKey,
     /// For asking who else is there; `None` where that is not wanted.
     open_envelope: Option<EnvelopeKey>,
-    ephemeral: KeyPair,
+    /// After the first message: each answer is read in a copy.
+    noise: Handshake,
     rng: Rng,
     /// Random; what the responder knows this handshake by until it has chosen an id itself.
     target: ConnectionId,
@@ -104,7 +105,7 @@ impl Dialing {
         (remote, expected, envelope): (SocketAddr, Option<PeerKey>, EnvelopeKey),
     ) -> Self {
         let (target, cid) = (ConnectionId(rng.array()), ConnectionId(rng.array()));
-        let mut noise = Handshake::initiator(key, ephemeral.clone(), &mut rng);
+        let mut noise = Handshake::initiator(key, ephemeral);
         let decapsulator = is_hybrid(config).then(|| Decapsulator::generate(&mut rng)).flatten();
         let (aes, xchacha) = (offers_aes(config), config.suites == Suites::XChaCha);
         let offer = Offer { cid, aes, hybrid: decapsulator.is_some(), xchacha };
@@ -124,7 +125,7 @@ impl Dialing {
             verdict: CloseReason::HandshakeTimeout,
             envelope,
             open_envelope: config.ask_who_answers.then(|| EnvelopeKey::new(None)),
-            ephemeral,
+            noise,
             rng,
             target,
             cid,
@@ -238,7 +239,7 @@ impl Dialing {
         }
     }
 
-    pub(crate) fn handle(&mut self, now: Duration, key: &StaticKey, datagram: &[u8]) -> Dialed {
+    pub(crate) fn handle(&mut self, now: Duration, datagram: &[u8]) -> Dialed {
         let keyed = self.envelope.open(datagram).map(|body| (body, DialedBy::Key));
         let asked = || {
             let body = self.open_envelope.as_ref()?.open(datagram)?;
@@ -250,23 +251,22 @@ impl Dialing {
                 self.hurry(now);
                 Dialed::Ignored
             }
-            Some(Message::Response { noise }) => self.on_response(key, noise, by),
-            Some(Message::HybridResponse { noise }) => self.on_response(key, noise, by),
+            Some(Message::Response { noise }) => self.on_response(noise, by),
+            Some(Message::HybridResponse { noise }) => self.on_response(noise, by),
             _ => Dialed::Ignored,
         }
     }
 
     /// Reads a response. What was refused leaves no trace, and nor does one that is of no use: another
     /// one is read by what we were before either.
-    fn read(&mut self, key: &StaticKey, noise: &[u8]) -> Result<(Handshake, Vec<u8>), Refused> {
-        let mut state = Handshake::initiator(key, self.ephemeral.clone(), &mut self.rng);
-        state.write(&self.message[MESSAGE_1_OVERHEAD..], &mut Vec::new())?;
+    fn read(&self, noise: &[u8]) -> Result<(Handshake, Vec<u8>), Refused> {
+        let mut state = self.noise.clone();
         let payload = state.read(noise)?;
         Ok((state, payload))
     }
 
-    fn on_response(&mut self, key: &StaticKey, noise: &[u8], by: DialedBy) -> Dialed {
-        let Ok((noise, payload)) = self.read(key, noise) else { return Dialed::Ignored };
+    fn on_response(&mut self, noise: &[u8], by: DialedBy) -> Dialed {
+        let Ok((noise, payload)) = self.read(noise) else { return Dialed::Ignored };
         // From here on the message is authentic: whoever sent it holds the key it names.
         let Some(peer) = noise.remote() else { return Dialed::Ignored };
         if self.expected.is_some_and(|expected| expected != peer) {

@@ -69,7 +69,7 @@ impl HalfOpen {
         id: LinkId,
         initial: Initial<'_>,
     ) -> Result<Self, Refused> {
-        let noise = Handshake::responder(key, ephemeral, &mut rng);
+        let noise = Handshake::responder(key, ephemeral);
         let offer = Offer::decode(initial.noise.last_chunk().ok_or(Refused)?).ok_or(Refused)?;
         let mut half = Self {
             id,

@@ -5,10 +5,10 @@ use core::time::Duration;
 use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
+use constant_time_eq::constant_time_eq_n;
 
 use super::{Challenge, Link, MAX_ANSWERS, MAX_CHALLENGES, MAX_WAIT};
 use crate::aead::TAG_LEN;
-use crate::envelope::constant_time_eq;
 use crate::event::{CloseReason, LinkEvent};
 use crate::frame::{Frame, Frames};
 use crate::header::HEADER_LEN;
@@ -171,7 +171,7 @@ impl Link {
             return Err(Misbehaved);
         }
         if number == self.opener.epoch() {
-            if !constant_time_eq(commitment, &self.opener.commitment()) {
+            if !constant_time_eq_n(commitment, &self.opener.commitment()) {
                 return Err(Misbehaved);
             }
             self.owed.epoch_ack = Some(number);

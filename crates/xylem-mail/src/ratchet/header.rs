@@ -7,7 +7,7 @@
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
-use subtle::ConstantTimeEq;
+use constant_time_eq::constant_time_eq_n;
 use xylem_hash::Hasher;
 use xylem_link::PeerKey;
 
@@ -49,7 +49,7 @@ impl Header {
         let (given, body) = sealed.split_first_chunk::<TAG_LEN>()?;
         let mut header: [u8; LEN] = body.try_into().ok()?;
         apply_stream(under, given, &mut header);
-        if !bool::from(given.ct_eq(&tag(under, &header))) {
+        if !constant_time_eq_n(given, &tag(under, &header)) {
             return None;
         }
         let (key, numbers) = header.split_first_chunk()?;

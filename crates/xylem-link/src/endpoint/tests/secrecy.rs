@@ -1,11 +1,10 @@
 //! What stays secret when secrets get out: a thief of one moment's memory, a recorder who is given
 //! the static keys, and the ephemeral ones too, afterwards. And peers that lie in rekey frames.
 
-use zeroize::Zeroizing;
-
 use super::*;
 use crate::aead::TAG_LEN;
 use crate::header::HEADER_LEN;
+use crate::secret::Secret;
 use crate::{PostQuantum, RatchetLimits};
 
 use crate::curve;
@@ -138,7 +137,7 @@ impl Thief {
         let secrets = self.draws.iter().chain(&keys);
         let pairs = secrets.flat_map(|secret| keys.iter().map(move |key| (secret, key)));
         let shared = pairs.filter_map(|(secret, key)| curve::agree(secret, key));
-        let guesses = shared.chain([Zeroizing::new([0; 32])]);
+        let guesses = shared.chain([Secret::copy_of(&[0; 32])]);
         let opened = guesses
             .map(|shared| self.follow(tap, from, Some(&RatchetSecret { shared, round: 2 })).0);
         opened.max().unwrap_or(0).max(plain)

