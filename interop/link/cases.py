@@ -11,7 +11,7 @@ from typing import Any
 from programs import Failed, Program, Programs
 from report import Report
 
-from . import envelope, frames, ndn, publication
+from . import envelope, frames, ndn, publication, vectors
 from .envelope import Envelope
 from .frames import Frame
 from .handshake import Dialer, Responder
@@ -487,7 +487,12 @@ def guarded(body: Callable[..., None]) -> Callable[..., None]:
     return case
 
 
+def vectors_hold() -> None:
+    must(vectors.check(), f"{vectors.FILE.name} is not what this implementation makes")
+
+
 def cases(report: Report, programs: Programs) -> None:
+    report.case(("direct", "link vectors", "link-v4.json", "outcome"), guarded(vectors_hold))
     content = os.urandom(SIZE)
     with shared(programs, content) as share:
         for by_key, hybrid in ((False, False), (False, True), (True, False), (True, True)):

@@ -54,6 +54,7 @@ pub mod scrub;
 pub mod upkeep;
 pub mod verify;
 
+pub mod command_times;
 pub mod disk_cache;
 pub mod mail;
 

@@ -4,6 +4,7 @@ use core::time::Duration;
 
 use xylem_congestion::Algorithm;
 
+use crate::kem;
 use crate::mtu::MAX_DATAGRAM;
 use crate::rekey::RatchetLimits;
 use crate::seal::RekeyLimits;
@@ -29,8 +30,21 @@ pub enum PostQuantum {
     /// Offered when dialling, taken when offered. It costs a second datagram towards the responder
     /// and some 70 microseconds for both sides together.
     Offer,
+    /// As [`PostQuantum::Offer`], and there is no link without: a dialer takes no answer that lacks it,
+    /// a responder answers nobody who does not offer it.
+    Require,
     /// Neither.
     Never,
+}
+
+impl PostQuantum {
+    /// Whether this processor can do what is asked for. Where it cannot, [`PostQuantum::Offer`] offers
+    /// nothing, and an endpoint with [`PostQuantum::Require`] has no links: a program should refuse to
+    /// start.
+    #[must_use]
+    pub fn is_possible(self) -> bool {
+        self != Self::Require || kem::is_available()
+    }
 }
 
 /// Limits and timings of an endpoint. `Config::default()` suits a node on the open Internet.

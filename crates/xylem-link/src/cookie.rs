@@ -1,7 +1,7 @@
 //! Cookies: how a responder under load has a dialer prove its address without remembering it.
 //!
-//! `time (8, milliseconds) | MAC (16)` over the time, the dialer's address and its first Noise
-//! message. A bad cookie is as good as none; it changes nothing.
+//! `time (8, milliseconds) | MAC (16)` over the time, the dialer's address, the id that it chose and its
+//! first message: a cookie is good for one handshake. A bad one is as good as none; it changes nothing.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
@@ -12,8 +12,9 @@ use constant_time_eq::constant_time_eq_n;
 use xylem_hash::Hasher;
 use zeroize::Zeroizing;
 
+use crate::header::ConnectionId;
 use crate::kdf::{derive, label};
-use crate::message::{COOKIE_LEN, NOISE_1_LEN};
+use crate::message::{COOKIE_LEN, Head};
 
 /// A cookie is good for this long.
 const LIFETIME: Duration = Duration::from_secs(10);
@@ -29,11 +30,15 @@ impl CookieKey {
         &self,
         now: Duration,
         from: SocketAddr,
-        noise: &[u8; NOISE_1_LEN],
+        id: ConnectionId,
+        head: &Head<'_>,
     ) -> [u8; COOKIE_LEN] {
         let time = u64::try_from(now.as_millis()).unwrap_or(u64::MAX).to_be_bytes();
         let mut hasher = Hasher::new_keyed(&self.0);
-        hasher.update(&time).update(&address(from)).update(noise);
+        hasher.update(&time).update(&address(from)).update(&id.0);
+        for part in head.parts() {
+            hasher.update(part);
+        }
         let mut cookie = [0; COOKIE_LEN];
         cookie[..8].copy_from_slice(&time);
         cookie[8..].copy_from_slice(&hasher.finalize().as_bytes()[..16]);
@@ -44,14 +49,15 @@ impl CookieKey {
         &self,
         now: Duration,
         from: SocketAddr,
-        noise: &[u8; NOISE_1_LEN],
+        id: ConnectionId,
+        head: &Head<'_>,
         cookie: &[u8; COOKIE_LEN],
     ) -> bool {
         let Some(time) = cookie.first_chunk::<8>() else { return false };
         let made = Duration::from_millis(u64::from_be_bytes(*time));
         // Both sides of the comparison are cut to milliseconds in `make`.
         let fresh = made <= now && now.saturating_sub(made) <= LIFETIME;
-        fresh && constant_time_eq_n(cookie, &self.make(made, from, noise))
+        fresh && constant_time_eq_n(cookie, &self.make(made, from, id, head))
     }
 }
 
@@ -70,28 +76,42 @@ pub(crate) fn address(of: SocketAddr) -> [u8; 18] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::{CHECK_LEN, NOISE_1_LEN, PART_LEN, Part};
 
     #[test]
-    fn is_good_for_its_address_message_and_time_only() {
+    fn is_good_for_its_address_id_message_and_time_only() {
         let key = CookieKey::new(&[1; 32]);
         let from: SocketAddr = "10.0.0.1:5".parse().unwrap();
-        let now = Duration::from_micros(5_000_500);
+        let (now, id) = (Duration::from_micros(5_000_500), ConnectionId([4; 8]));
         let noise = [2; NOISE_1_LEN];
-        let cookie = key.make(now, from, &noise);
-        assert!(key.is_good(now, from, &noise, &cookie));
-        assert!(key.is_good(now + LIFETIME / 2, from, &noise, &cookie));
-        assert!(!key.is_good(now + LIFETIME + Duration::from_millis(1), from, &noise, &cookie));
-        assert!(!key.is_good(now - Duration::from_millis(1), from, &noise, &cookie));
-        for other in ["10.0.0.2:5", "10.0.0.1:6", "[::1]:5"] {
-            assert!(!key.is_good(now, other.parse().unwrap(), &noise, &cookie));
-        }
-        assert!(!key.is_good(now, from, &[3; NOISE_1_LEN], &cookie));
-        assert!(!CookieKey::new(&[2; 32]).is_good(now, from, &noise, &cookie));
-        assert!(!key.is_good(now, from, &noise, &[0; COOKIE_LEN]));
-        for bit in 0..COOKIE_LEN * 8 {
-            let mut forged = cookie;
-            forged[bit / 8] ^= 1 << (bit % 8);
-            assert!(!key.is_good(now, from, &noise, &forged), "bit {bit}");
+        let plain = Head { noise: &noise, part: None };
+        let part = |check, part| Some(Part { check, part });
+        let hybrid = Head { part: part(&[3; CHECK_LEN], &[4; PART_LEN]), ..plain };
+        for head in [plain, hybrid] {
+            let cookie = key.make(now, from, id, &head);
+            let good = |now, from, id, head: &Head<'_>| key.is_good(now, from, id, head, &cookie);
+            assert!(good(now, from, id, &head));
+            assert!(good(now + LIFETIME / 2, from, id, &head));
+            assert!(!good(now + LIFETIME + Duration::from_millis(1), from, id, &head));
+            assert!(!good(now - Duration::from_millis(1), from, id, &head));
+            for other in ["10.0.0.2:5", "10.0.0.1:6", "[::1]:5"] {
+                assert!(!good(now, other.parse().unwrap(), id, &head));
+            }
+            assert!(!good(now, from, ConnectionId([5; 8]), &head));
+            for other in [
+                Head { noise: &[3; NOISE_1_LEN], ..head },
+                Head { part: part(&[4; CHECK_LEN], &[4; PART_LEN]), ..plain },
+                Head { part: part(&[3; CHECK_LEN], &[5; PART_LEN]), ..plain },
+            ] {
+                assert!(!good(now, from, id, &other));
+            }
+            assert!(!CookieKey::new(&[2; 32]).is_good(now, from, id, &head, &cookie));
+            assert!(!key.is_good(now, from, id, &head, &[0; COOKIE_LEN]));
+            for bit in 0..COOKIE_LEN * 8 {
+                let mut forged = cookie;
+                forged[bit / 8] ^= 1 << (bit % 8);
+                assert!(!key.is_good(now, from, id, &head, &forged), "bit {bit}");
+            }
         }
     }
 }

@@ -24,6 +24,19 @@ mod field;
 
 use field::Field;
 
+/// Every string of 254 bits that stands for a point whose order divides 8.
+const SMALL_ORDER: [[u8; 32]; 3] = [
+    [0; 32],
+    [
+        15, 235, 211, 170, 168, 120, 120, 81, 1, 3, 104, 4, 236, 63, 162, 77, 242, 198, 219, 2, 0,
+        64, 127, 5, 86, 86, 172, 94, 47, 253, 55, 31,
+    ],
+    [
+        206, 57, 108, 84, 36, 201, 71, 210, 4, 223, 40, 125, 44, 92, 27, 244, 29, 187, 87, 24, 58,
+        213, 186, 20, 44, 35, 211, 83, 81, 174, 160, 29,
+    ],
+];
+
 /// A secret with a public key that has a representative.
 #[derive(Clone)]
 pub(crate) struct KeyPair {
@@ -68,6 +81,13 @@ pub(crate) fn public_key(representative: &[u8; 32]) -> [u8; 32] {
     let curve = w * (w * (w + Field::A) + Field::ONE);
     let other = -(w + Field::A);
     Field::select(curve.is_square_or_zero(), w, other).to_bytes()
+}
+
+/// Whether a string stands for a point of small order, with which every secret agrees on zeros.
+pub(crate) fn is_small_order(representative: &[u8; 32]) -> bool {
+    let mut string = *representative;
+    string[31] &= 0x3f;
+    SMALL_ORDER.contains(&string)
 }
 
 /// One of the two representatives of a public key, if it has any; the choice between them has to
@@ -132,6 +152,29 @@ mod tests {
             }
         }
         assert!(found > 150 && none > 150, "half of the points each: {found}, {none}");
+    }
+
+    #[test]
+    fn all_strings_of_small_order_are_known() {
+        let mut found = vec![[0; 32]];
+        for point in EIGHT_TORSION {
+            let public = point.to_montgomery().to_bytes();
+            for first in [true, false] {
+                found.extend(representative(&public, first));
+            }
+        }
+        found.sort();
+        found.dedup();
+        let mut known = SMALL_ORDER.to_vec();
+        known.sort();
+        assert_eq!(known, found, "{found:#04x?}");
+        for mut string in found {
+            assert!((0..32).all(|n| curve::agree(&[n; 32], &public_key(&string)).is_none()));
+            string[31] |= 0xc0;
+            assert!(is_small_order(&string));
+            string[0] ^= 1;
+            assert!(!is_small_order(&string));
+        }
     }
 
     #[test]

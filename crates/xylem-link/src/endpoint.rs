@@ -23,14 +23,18 @@ use crate::stats::{EndpointStats, LinkStats};
 mod ahead;
 mod dials;
 mod envelopes;
+mod firsts;
 mod flood;
 mod incoming;
+mod limits;
 mod streams;
 
 use ahead::Ahead;
 use envelopes::Envelopes;
 pub use envelopes::MAX_KNOCKS;
+use firsts::{First, Firsts};
 use flood::Flood;
+use limits::{HalfOpens, Rates};
 
 /// Packets and other events that may wait for `poll_event`; datagrams beyond it are dropped.
 const MAX_EVENTS: usize = 1 << 16;
@@ -55,12 +59,9 @@ pub struct Endpoint {
     envelopes: Envelopes,
     links: HashMap<LinkId, Entry>,
     routes: HashMap<ConnectionId, Route>,
-    /// First messages that are being, or have lately been, answered: by the dialer's address and
-    /// the id that it chose. The address belongs to the key, so that somebody who copies a first
-    /// message and sends it from elsewhere does not take the dialer's place.
-    firsts: HashMap<(SocketAddr, ConnectionId), LinkId>,
-    /// Oldest first.
-    half_open: VecDeque<LinkId>,
+    firsts: Firsts,
+    half_open: HalfOpens,
+    rates: Rates,
     timers: BTreeSet<(Duration, LinkId)>,
     /// Links that may have something to send; one that is in here has no timer running.
     ready: VecDeque<LinkId>,
@@ -88,7 +89,7 @@ struct Entry {
     ids: Vec<ConnectionId>,
     /// The first message that it came of, if it was dialled by the peer, and how long copies of
     /// that are recognized: a belated one must not begin another handshake.
-    first: Option<((SocketAddr, ConnectionId), Duration)>,
+    first: Option<(firsts::Origin, First, Duration)>,
     /// Of an answer to a dial that expects no key: what takes the others, as long as it does.
     dial: Option<LinkId>,
     timer: Option<Duration>,
@@ -121,8 +122,9 @@ impl Endpoint {
             key,
             links: HashMap::new(),
             routes: HashMap::new(),
-            firsts: HashMap::new(),
-            half_open: VecDeque::new(),
+            firsts: Firsts::default(),
+            half_open: HalfOpens::default(),
+            rates: Rates::default(),
             timers: BTreeSet::new(),
             ready: VecDeque::new(),
             replies: VecDeque::new(),
@@ -263,6 +265,7 @@ impl Endpoint {
 
     /// Does what time has made due. Calling early or twice does no harm.
     pub fn handle_timeout(&mut self, now: Duration) {
+        self.half_open.forget_failed(now);
         while let Some((at, id)) = self.timers.first().copied() {
             if at > now {
                 break;
@@ -315,7 +318,7 @@ impl Endpoint {
     /// Counters of the endpoint.
     #[must_use]
     pub fn endpoint_stats(&self) -> EndpointStats {
-        EndpointStats { links: self.links.len(), half_open: self.half_open.len(), ..self.stats }
+        EndpointStats { links: self.links.len(), half_open: self.half_open.count(), ..self.stats }
     }
 
     fn new_id(&mut self) -> LinkId {
@@ -333,11 +336,11 @@ impl Endpoint {
         self.mark_ready(id);
     }
 
-    /// Copies of this first message belong to this link from now on, until the time given.
-    fn remember_first(&mut self, id: LinkId, first: (SocketAddr, ConnectionId), until: Duration) {
-        if let Some(entry) = self.links.get_mut(&id) {
-            entry.first = Some((first, until));
-            self.firsts.insert(first, id);
+    /// Copies of this first message belong to its link from now on, until the time given.
+    fn remember_first(&mut self, from: firsts::Origin, first: First, until: Duration) {
+        if let Some(entry) = self.links.get_mut(&first.link) {
+            entry.first = Some((from, first, until));
+            self.firsts.insert(from, first);
         }
     }
 
@@ -348,15 +351,15 @@ impl Endpoint {
         for cid in &entry.ids {
             self.routes.remove(cid);
         }
-        if let Some((first, _)) = &entry.first {
-            self.firsts.remove(first);
+        if let Some((from, ..)) = &entry.first {
+            self.firsts.remove(from, id);
         }
         self.tokens.remove(id);
         if let Some(at) = entry.timer {
             self.timers.remove(&(at, id));
         }
         if matches!(entry.state, State::HalfOpen(_)) {
-            self.half_open.retain(|half| *half != id);
+            self.half_open.remove(id);
         }
         Some(entry)
     }
@@ -422,7 +425,7 @@ impl Endpoint {
             State::HalfOpen(half) => Some(half.deadline),
             State::Up(link) => link.next_timeout(),
         };
-        let next = next.into_iter().chain(entry.first.map(|(_, until)| until)).min();
+        let next = next.into_iter().chain(entry.first.map(|(.., until)| until)).min();
         if let Some(next) = next
             && entry.timer.is_none_or(|armed| next < armed)
         {
@@ -436,8 +439,8 @@ impl Endpoint {
     fn on_timer(&mut self, now: Duration, id: LinkId) {
         let Some(entry) = self.links.get_mut(&id) else { return };
         entry.timer = None;
-        if let Some((first, _)) = entry.first.take_if(|(_, until)| now >= *until) {
-            self.firsts.remove(&first);
+        if let Some((from, ..)) = entry.first.take_if(|(.., until)| now >= *until) {
+            self.firsts.remove(&from, id);
         }
         match &mut entry.state {
             State::Dialing(dialing) => match dialing.is_over(now) {

@@ -163,6 +163,10 @@ pub enum CloseReason {
     /// Nobody answered in time but somebody who is not who was dialled ([`LinkEvent::OtherKey`]).
     #[error("the peer's key is not the one that was dialled")]
     WrongPeer,
+    /// The peer answered without a post-quantum key exchange, and [`crate::PostQuantum::Require`] is set;
+    /// or this processor has no code for one.
+    #[error("no post-quantum key exchange with the peer, and it is required here")]
+    NoPostQuantum,
     /// The peer has lost its state: it was restarted, or has given the link up.
     #[error("the peer does not know the link any more")]
     Reset,

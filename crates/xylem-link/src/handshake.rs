@@ -43,7 +43,7 @@ pub(crate) fn offers_aes(config: &Config) -> bool {
 }
 
 fn is_hybrid(config: &Config) -> bool {
-    config.post_quantum == PostQuantum::Offer && kem::is_available()
+    config.post_quantum != PostQuantum::Never && kem::is_available()
 }
 
 /// First epoch of initiator to responder, and of responder to initiator.

@@ -11,6 +11,7 @@ use zeroize::Zeroize;
 pub(crate) mod label {
     pub(crate) const ENVELOPE_TAG: &str = "xylem-link v4 handshake envelope tag";
     pub(crate) const ENVELOPE_STREAM: &str = "xylem-link v4 handshake envelope stream";
+    pub(crate) const FIRST: &str = "xylem-link v4 first message content";
     pub(crate) const REST: &str = "xylem-link v4 first message rest";
     pub(crate) const COOKIE: &str = "xylem-link v4 retry cookie";
     pub(crate) const INITIATOR_EPOCH: &str = "xylem-link v4 initiator first epoch";

@@ -28,12 +28,15 @@ use crate::stream::{StreamSettings, Streams};
 
 mod ecn;
 mod keys;
+mod path;
 mod receive;
 mod shaped;
 mod streams;
 mod transmit;
 
 use ecn::Ecn;
+use path::Paths;
+use shaped::Dice;
 
 /// Waits for an acknowledgement are never shorter: the peer's thread may be busy.
 const MIN_WAIT: Duration = Duration::from_millis(200);
@@ -51,8 +54,6 @@ const SEND_QUEUE_BYTES: usize = 1 << 20;
 const MAX_SEGMENTS: usize = 32;
 /// Pongs, and answers of each other kind, that wait to be sent; more are not owed.
 const MAX_ANSWERS: usize = 8;
-/// Path challenges sent to one new address.
-const MAX_CHALLENGES: u8 = 3;
 
 /// Why a packet was not taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
@@ -80,16 +81,6 @@ pub(crate) struct Finish {
     pub deadline: Duration,
 }
 
-/// A new address that is to prove that the peer is there.
-#[derive(Debug)]
-struct Challenge {
-    to: SocketAddr,
-    token: u64,
-    next: Duration,
-    begun: Duration,
-    left: u8,
-}
-
 #[derive(Debug)]
 struct Closing {
     code: u8,
@@ -104,7 +95,7 @@ struct Owed {
     ping: bool,
     pongs: VecDeque<u64>,
     probe_acks: VecDeque<u32>,
-    responses: VecDeque<(SocketAddr, u64)>,
+    responses: VecDeque<u64>,
     epoch_ack: Option<u64>,
     /// When our epoch is announced (again); `None` once the peer has confirmed it.
     announce: Option<Duration>,
@@ -136,11 +127,12 @@ pub struct Link {
     ping: Option<(u64, Duration)>,
     rtt: Option<Duration>,
     owed: Owed,
-    challenge: Option<Challenge>,
+    paths: Paths,
     finish: Option<Finish>,
     closing: Option<Closing>,
     ended: Option<CloseReason>,
     shaper: Option<Box<Shaper>>,
+    dice: Dice,
     /// Made when the first stream is opened.
     streams: Option<Box<Streams>>,
     stream_settings: StreamSettings,
@@ -199,7 +191,8 @@ impl Link {
             ping: None,
             rtt: None,
             owed: Owed { ping: true, announce: Some(now), ..Owed::default() },
-            challenge: None,
+            paths: Paths::default(),
+            dice: Dice::default(),
             streams: None,
             stream_settings: StreamSettings {
                 dialer: new.finish.is_some(),
@@ -306,8 +299,8 @@ impl Link {
     #[cfg(any(test, internals))]
     pub(crate) fn seal_frames(&mut self, frames: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
-        let to = self.remote;
-        self.datagram(&mut out, to, 0, |out| out.extend_from_slice(frames));
+        let (to, size) = (self.remote, frames.len() + crate::seal::OVERHEAD);
+        self.datagram(&mut out, to, size, |out| out.extend_from_slice(frames));
         out
     }
 
@@ -321,7 +314,7 @@ impl Link {
             self.ping_at(),
             self.owed.announce,
             self.finish.as_ref().map(|f| f.next.min(f.deadline)),
-            self.challenge.as_ref().map(|c| c.next),
+            self.next_path_timeout(),
             self.mtu.next_timeout(self.wait()),
             self.reassembly.expires_at(),
             self.rekey.next_timeout(self.carried()),
@@ -353,6 +346,7 @@ impl Link {
             self.owed.ping = true;
         }
         self.opener.forget_if_due(now);
+        self.on_path_timeout(now);
     }
 }
 

@@ -66,7 +66,7 @@ pub(crate) const REST_LEN: usize = kem::KEY_LEN - PART_LEN;
 /// A handshake message without its padding.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 pub(crate) enum Message<'a> {
-    Initial { cookie: &'a [u8; COOKIE_LEN], noise: &'a [u8; NOISE_1_LEN], part: Option<Part<'a>> },
+    Initial { cookie: &'a [u8; COOKIE_LEN], head: Head<'a> },
     Retry { cookie: &'a [u8; COOKIE_LEN] },
     Response { noise: &'a [u8; NOISE_2_LEN] },
     HybridResponse { noise: &'a [u8; HYBRID_2_LEN] },
@@ -80,6 +80,31 @@ pub(crate) struct Part<'a> {
     /// [`check`] of the rest.
     pub check: &'a [u8; CHECK_LEN],
     pub part: &'a [u8; PART_LEN],
+}
+
+/// Noise message 1 as far as an initial has it.
+#[derive(Debug, PartialEq, Eq, Clone, Copy)]
+pub(crate) struct Head<'a> {
+    pub noise: &'a [u8; NOISE_1_LEN],
+    pub part: Option<Part<'a>>,
+}
+
+impl<'a> Head<'a> {
+    /// All of it, in pieces whose lengths follow from the first.
+    pub(crate) fn parts(&self) -> [&'a [u8]; 3] {
+        let (check, part): (&[u8], &[u8]) = match self.part {
+            None => (&[], &[]),
+            Some(Part { check, part }) => (check, part),
+        };
+        [self.noise, check, part]
+    }
+
+    /// What a copy has in common with it, and another first message has not.
+    pub(crate) fn content(&self) -> [u8; 16] {
+        let mut content = [0; 16];
+        content.copy_from_slice(&derive(label::FIRST, &self.parts())[..16]);
+        content
+    }
 }
 
 /// What an initial says of the rest that is to come.
@@ -107,7 +132,7 @@ impl<'a> Message<'a> {
                 } else {
                     None
                 };
-                Self::Initial { cookie, noise, part }
+                Self::Initial { cookie, head: Head { noise, part } }
             }
             RETRY => Self::Retry { cookie: rest.first_chunk()? },
             RESPONSE => Self::Response { noise: rest.first_chunk()? },
@@ -120,8 +145,8 @@ impl<'a> Message<'a> {
 
     pub(crate) fn to_vec(self) -> Vec<u8> {
         let parts: (u8, [&[u8]; 4]) = match self {
-            Self::Initial { cookie, noise, part: None } => (INITIAL, [cookie, noise, &[], &[]]),
-            Self::Initial { cookie, noise, part: Some(Part { check, part }) } => {
+            Self::Initial { cookie, head } => {
+                let [noise, check, part] = head.parts();
                 (INITIAL, [cookie, noise, check, part])
             }
             Self::Retry { cookie } => (RETRY, [cookie, &[], &[], &[]]),
@@ -288,8 +313,8 @@ mod tests {
         let (plain, hybrid) = (offer(false), offer(true));
         let part = Some(Part { check: &[7; CHECK_LEN], part: &[8; PART_LEN] });
         let messages = [
-            Message::Initial { cookie: &[1; COOKIE_LEN], noise: &plain, part: None },
-            Message::Initial { cookie: &[1; COOKIE_LEN], noise: &hybrid, part },
+            Message::Initial { cookie: &[1; COOKIE_LEN], head: Head { noise: &plain, part: None } },
+            Message::Initial { cookie: &[1; COOKIE_LEN], head: Head { noise: &hybrid, part } },
             Message::Retry { cookie: &[3; COOKIE_LEN] },
             Message::Response { noise: &[4; NOISE_2_LEN] },
             Message::HybridResponse { noise: &[4; HYBRID_2_LEN] },

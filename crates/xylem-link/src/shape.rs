@@ -10,7 +10,6 @@
 //! link's send queue and counts against its limit. docs/spec/link.md, "Shaping";
 //! docs/shaping.md has what it costs and what it does not hide.
 
-use core::net::SocketAddr;
 use core::time::Duration;
 
 use crate::kdf::Rng;
@@ -50,8 +49,6 @@ pub(crate) struct Shaper {
     rest: Rest,
     /// How much was sent and received when it was looked at last.
     seen: u64,
-    /// Bytes that came from an address that is not proven, less those that went there.
-    credit: Option<(SocketAddr, usize)>,
 }
 
 /// When cover stops, and the last packet that put it off.
@@ -114,7 +111,6 @@ impl Shaper {
             moments,
             rest,
             seen: 0,
-            credit: None,
         }))
     }
 
@@ -205,26 +201,6 @@ impl Shaper {
         self.padder.size(len, most)
     }
 
-    /// Likewise for an address that has not proven itself, which padding must not give more than
-    /// came from there.
-    pub(crate) fn size_to_unproven(&mut self, to: SocketAddr, len: usize, most: usize) -> usize {
-        let credit = match &mut self.credit {
-            Some((from, credit)) if *from == to => credit,
-            _ => return len,
-        };
-        let size = self.padder.size(len, most).min(*credit).max(len);
-        *credit = credit.saturating_sub(size);
-        size
-    }
-
-    /// So many bytes came from an address that has not proven itself.
-    pub(crate) fn note_unproven(&mut self, from: SocketAddr, len: usize) {
-        match &mut self.credit {
-            Some((known, credit)) if *known == from => *credit = credit.saturating_add(len),
-            other => *other = Some((from, len)),
-        }
-    }
-
     /// The size of a datagram that holds nothing.
     pub(crate) fn cover_size(&mut self, most: usize) -> usize {
         // Where sizes follow what is inside, a made-up content has any length.
@@ -259,23 +235,6 @@ mod tests {
     fn a_profile_of_nothing_is_no_shaper() {
         let rng = Rng::new(&[1; 32]);
         assert!(Shaper::new(Level::Low, &Profile::default(), rng, Duration::ZERO).is_none());
-    }
-
-    #[test]
-    fn an_unproven_address_gets_no_more_padding_than_it_has_paid_for() {
-        let at = |n: u8| SocketAddr::from(([10, 0, 0, n], 1));
-        let mut shaper =
-            shaper(&Profile { padding: Padding::Constant(1_232), ..Profile::default() });
-        assert_eq!(shaper.size_to_unproven(at(1), 37, 1_232), 37, "nothing came from there");
-        shaper.note_unproven(at(1), 1_232);
-        assert_eq!(shaper.size_to_unproven(at(2), 37, 1_232), 37);
-        assert_eq!(shaper.size_to_unproven(at(1), 37, 1_232), 1_232);
-        assert_eq!(shaper.size_to_unproven(at(1), 37, 1_232), 37);
-        shaper.note_unproven(at(1), 100);
-        shaper.note_unproven(at(1), 100);
-        assert_eq!(shaper.size_to_unproven(at(1), 37, 1_232), 200);
-        shaper.note_unproven(at(3), 50);
-        assert_eq!(shaper.size_to_unproven(at(1), 37, 1_232), 37, "one address at a time");
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub struct LinkStats {
     pub post_quantum: bool,
     /// The shaping level in force.
     pub shaping: Level,
-    /// Bytes of padding sent, cover not counted.
+    /// Bytes of padding sent by shaping, cover not counted.
     pub padding_sent: u64,
     /// Bytes of datagrams sent that held nothing but padding.
     pub cover_sent: u64,

@@ -32,7 +32,7 @@ mod receive;
 mod recovery;
 mod transmit;
 
-pub(crate) use transmit::Layout;
+pub(crate) use transmit::{Laid, Layout};
 
 use acks::Acks;
 use flow::Window;

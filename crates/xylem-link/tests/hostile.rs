@@ -96,7 +96,15 @@ fn forgeries_in_every_state_leave_no_trace() {
 /// what would have been sent; and they are few, short, and end no link.
 #[test]
 fn forgeries_provoke_nothing_but_a_few_short_resets() {
-    let quiet = session(true, |_| {});
+    let mut quiet = session(true, |_| {});
+    // A close that is repeated may be long enough to be answered with one by a side that has ended: the last
+    // that this one sends.
+    for node in &quiet.nodes {
+        for _ in 0..node.endpoint.endpoint_stats().resets_sent {
+            let last = quiet.tap.iter().rposition(|(from, ..)| *from == node.at).unwrap();
+            assert!(quiet.tap.remove(last).2.len() < 64);
+        }
+    }
     for seed in 0..3 {
         let (forged, injected) = forge(seed, &quiet, true);
         let mut genuine = quiet.tap.iter().peekable();
@@ -183,7 +191,8 @@ fn a_copier_cannot_redirect_the_link() {
     assert_eq!(net.nodes[1].endpoint.link(b).unwrap().remote(), net.nodes[0].at);
     assert_eq!(net.nodes[0].packets.len(), 200, "answers still go to the peer");
     let got: usize = net.outside[&victim].iter().map(Vec::len).sum();
-    assert!(net.outside[&victim].iter().all(|d| d.len() < 50) && got <= copied);
+    // Questions, with the padding of small datagrams (37 to 100 bytes): nothing of what has 1,000.
+    assert!(net.outside[&victim].iter().all(|d| d.len() <= 100) && got <= copied);
 }
 
 #[test]

@@ -140,6 +140,15 @@ pub trait Host {
         concat!("xylem ", env!("CARGO_PKG_VERSION")).into()
     }
 
+    /// Stores what the guard against repeated commands must know after a restart (`ReplayGuard::keep`
+    /// of xylem-trust); on the disk when this returns.
+    ///
+    /// # Errors
+    /// 504; the command is not obeyed then.
+    fn keep_command_times(&mut self, _times: &[u8]) -> Result<(), Refusal> {
+        Ok(())
+    }
+
     /// When the program began, milliseconds since 1970.
     fn started_ms(&self) -> u64;
 

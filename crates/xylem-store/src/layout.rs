@@ -17,7 +17,8 @@ pub(crate) const PINS: &str = "pins";
 /// Directory of the records.
 pub(crate) const REPAIRS: &str = "repairs";
 /// What else is in a store: other crates', and those of earlier formats.
-const OTHERS: [&str; 7] = ["format", "keys", "mail", "mailbox", "growing", "shares", "service"];
+const OTHERS: [&str; 8] =
+    ["format", "keys", "mail", "mailbox", "growing", "shares", "service", "command-times"];
 
 /// Whether a store has such a name in it.
 pub(crate) fn is_ours(name: &OsStr) -> bool {

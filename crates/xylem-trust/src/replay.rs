@@ -5,6 +5,11 @@
 //! key, would then shut each other out, and so would two packets of one program that overtake each
 //! other. Here a time may be any within the grace period of ours, and what is refused is a pair of
 //! time and nonce that was accepted before, or one older than what this guard can remember.
+//!
+//! A restart forgets the pairs. A guard that begins with [`ReplayGuard::restore`] takes nothing that is
+//! stamped up to its own beginning, so what was recorded before is of no use. A signer whose clock runs
+//! ahead of ours may have used times beyond that: how far each such key had come is what
+//! [`ReplayGuard::keep`] hands out to be stored, before the command is obeyed, in steps of a second.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use std::collections::{BTreeSet, HashMap};
@@ -50,6 +55,11 @@ const GRACE_MS: u64 = 120_000;
 const PAIRS_PER_KEY: usize = 1000;
 /// Keys remembered.
 const KEYS: usize = 1000;
+/// What is stored of a key whose clock is ahead is rounded up to this, so that not each command is a
+/// write.
+const STEP_MS: u64 = 1000;
+/// `version = 1 (1) | floor (8) | count × (key (32) | time (8))`.
+const VERSION: u8 = 1;
 
 /// Remembers what was accepted, within fixed limits. What it has to forget it refuses from then on:
 /// a full guard costs a late packet, never a second life for a recorded one.
@@ -59,6 +69,8 @@ pub struct ReplayGuard {
     /// No time up to here is accepted of a key without window: one that was forgotten may have had
     /// it.
     floor_ms: u64,
+    /// Something is remembered that a restart must not forget.
+    unsaved: bool,
 }
 
 /// What one key has used.
@@ -67,6 +79,8 @@ struct Window {
     pairs: BTreeSet<(u64, [u8; 16])>,
     /// No time up to here is accepted any more.
     floor_ms: u64,
+    /// No time up to here is accepted after a restart; zero while no time was ahead of our clock.
+    ahead_ms: u64,
 }
 
 impl Window {
@@ -85,6 +99,48 @@ impl ReplayGuard {
     /// A guard that has seen nothing.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// A guard that begins now and knows what one before it had stored, if that is whole.
+    pub fn restore(saved: &[u8], now_ms: u64) -> Self {
+        let mut guard = Self { floor_ms: now_ms, ..Self::default() };
+        let Some((&[VERSION, ref floor @ ..], keys)) = saved.split_first_chunk::<9>() else {
+            return guard;
+        };
+        guard.floor_ms = now_ms.max(u64::from_be_bytes(*floor));
+        for key in keys.as_chunks::<40>().0.iter().take(KEYS) {
+            let (Some(key), Some(time)) = (key.first_chunk::<32>(), key.last_chunk()) else {
+                break;
+            };
+            let ahead_ms = u64::from_be_bytes(*time);
+            let floor_ms = ahead_ms.max(guard.floor_ms);
+            guard.keys.insert(*key, Window { floor_ms, ahead_ms, ..Window::default() });
+        }
+        guard
+    }
+
+    /// Hands out what a restart must not forget, if that has changed; to be on the disk before the
+    /// command that was just accepted is obeyed.
+    ///
+    /// # Errors
+    /// Those of `write`; the next call tries again.
+    pub fn keep<E>(
+        &mut self,
+        now_ms: u64,
+        write: impl FnOnce(&[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if !self.unsaved {
+            return Ok(());
+        }
+        let mut saved = vec![VERSION];
+        saved.extend_from_slice(&self.floor_ms.to_be_bytes());
+        for (key, window) in self.keys.iter().filter(|(_, window)| window.ahead_ms > now_ms) {
+            saved.extend_from_slice(key);
+            saved.extend_from_slice(&window.ahead_ms.to_be_bytes());
+        }
+        write(&saved)?;
+        self.unsaved = false;
+        Ok(())
     }
 
     /// Accepts a signature once. `key` tells signers apart: the bytes of their KeyLocator, or
@@ -122,6 +178,10 @@ impl ReplayGuard {
         let window =
             self.keys.entry(key).or_insert_with(|| Window { floor_ms: start, ..Window::default() });
         window.pairs.insert((time, nonce));
+        if time > now_ms && time > window.ahead_ms {
+            window.ahead_ms = time.next_multiple_of(STEP_MS);
+            self.unsaved = true;
+        }
         // What is too old for the grace period is refused by it.
         while window.pairs.len() > PAIRS_PER_KEY
             || window.pairs.first().is_some_and(|(t, _)| t.saturating_add(GRACE_MS) < now_ms)
@@ -134,9 +194,11 @@ impl ReplayGuard {
     /// Forgets the key whose newest time is the oldest.
     fn forget_a_key(&mut self) {
         let oldest = self.keys.iter().min_by_key(|(_, window)| window.newest());
-        if let Some((key, newest)) = oldest.map(|(key, window)| (*key, window.newest())) {
+        let newest = |window: &Window| window.newest().max(window.ahead_ms);
+        if let Some((key, newest)) = oldest.map(|(key, window)| (*key, newest(window))) {
             self.floor_ms = self.floor_ms.max(newest);
             self.keys.remove(&key);
+            self.unsaved = true;
         }
     }
 }
@@ -199,6 +261,58 @@ mod tests {
             assert_eq!(again, Err(ReplayError::Replayed), "{i}");
         }
         assert_eq!(guard.keys.values().next().unwrap().pairs.len(), PAIRS_PER_KEY);
+    }
+
+    /// What was accepted before a restart is refused after it, of whatever clock; what is fresh is
+    /// accepted at once.
+    #[test]
+    fn a_restart_gives_no_second_life() {
+        let mut guard = ReplayGuard::new();
+        let mut disk = Vec::new();
+        let mut writes = 0;
+        let keys: [(&[u8], u64); 3] =
+            [(b"slow", NOW - 90_000), (b"right", NOW - 100), (b"fast", NOW + 90_000)];
+        for (key, time) in keys {
+            for i in 0..100 {
+                assert_eq!(accept(&mut guard, key, time + i, b"n"), Ok(()));
+                let write = |saved: &[u8]| -> Result<(), ()> {
+                    writes += 1;
+                    disk = saved.to_vec();
+                    Ok(())
+                };
+                guard.keep(NOW, write).unwrap();
+            }
+        }
+        assert!((1..=3).contains(&writes), "{writes} writes for 300 commands");
+        let began = NOW + 100;
+        let mut guard = ReplayGuard::restore(&disk, began);
+        for (key, time) in keys {
+            for i in 0..100 {
+                assert_eq!(accept(&mut guard, key, time + i, b"n"), Err(ReplayError::Replayed));
+            }
+        }
+        assert_eq!(accept(&mut guard, b"right", began + 1, b"n"), Ok(()));
+        assert_eq!(
+            accept(&mut guard, b"new", began + 1, b"n"),
+            Ok(()),
+            "another's clock is theirs"
+        );
+        assert_eq!(accept(&mut guard, b"fast", NOW + 91_000 + 1, b"n"), Ok(()));
+        // Nothing stored, or rubbish: what was stamped before the start is refused all the same.
+        for rubbish in [&[][..], &[9; 100], &[VERSION], &disk[..disk.len() - 1]] {
+            let mut guard = ReplayGuard::restore(rubbish, NOW);
+            assert_eq!(accept(&mut guard, b"right", NOW, b"n"), Err(ReplayError::Replayed));
+        }
+    }
+
+    #[test]
+    fn a_write_that_fails_is_tried_again() {
+        let mut guard = ReplayGuard::new();
+        assert_eq!(accept(&mut guard, b"a", NOW + 5, b"n"), Ok(()));
+        assert_eq!(guard.keep(NOW, |_| Err("full")), Err("full"));
+        assert_eq!(guard.keep(NOW, |_| Err("full")), Err("full"));
+        assert_eq!(guard.keep(NOW, |_| Ok::<_, ()>(())), Ok(()));
+        assert_eq!(guard.keep(NOW, |_| Err("nothing is new")), Ok(()));
     }
 
     #[test]

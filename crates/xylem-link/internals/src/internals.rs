@@ -37,9 +37,13 @@ use crate::{
 
 mod cost;
 mod noise_vectors;
+mod spec;
 
 pub use cost::Cost;
 pub use noise_vectors::{NoiseOutcome, NoiseSide, NoiseVector};
+pub use spec::{
+    SpecEnvelope, body_again, direction, payloads_again, reset_token, rest_check, take_round,
+};
 
 #[cfg(internals)]
 pub use crate::aead::TAG_LEN;
@@ -75,6 +79,41 @@ pub fn handshake_envelope(responder: Option<[u8; 32]>, cid: [u8; 8], body: &[u8]
     let body = &body[..body.len().min(1_400)];
     EnvelopeKey::new(responder.map(PeerKey)).seal(ConnectionId(cid), body, 1_200, &mut out);
     out
+}
+
+/// What a dialer knows of whom it dials, from which the envelope of its handshake follows.
+#[derive(Clone, Copy, Debug)]
+pub enum Known {
+    /// The public key.
+    Key([u8; 32]),
+    /// A knock.
+    Knock([u8; 32]),
+    /// Nothing: the open envelope.
+    Nothing,
+}
+
+impl Known {
+    fn envelope(self) -> EnvelopeKey {
+        match self {
+            Self::Key(key) => EnvelopeKey::new(Some(PeerKey(key))),
+            Self::Knock(knock) => EnvelopeKey::of_knock(&knock),
+            Self::Nothing => EnvelopeKey::new(None),
+        }
+    }
+
+    /// The envelope around `body`, of `len` bytes if that is enough for it.
+    #[must_use]
+    pub fn seal(self, cid: [u8; 8], body: &[u8], len: usize) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.envelope().seal(ConnectionId(cid), body, len, &mut out);
+        out
+    }
+
+    /// What is in it, padding included; `None` for what is no envelope of this kind.
+    #[must_use]
+    pub fn open(self, datagram: &[u8]) -> Option<Vec<u8>> {
+        self.envelope().open(datagram)
+    }
 }
 
 /// Both sides of Noise XX, with ephemeral pairs made ahead.
@@ -361,10 +400,10 @@ impl LooseStreams {
     pub fn fill(&mut self, now: Duration, datagram: usize) -> Vec<(u64, Vec<u8>)> {
         let mut buf = Vec::new();
         let layout = Layout { datagram, segments: 8, padding: None, number: self.sent };
-        let Some((segment, _)) = self.streams.fill(now, layout, &self.window, &mut buf) else {
+        let Some(laid) = self.streams.fill(now, layout, &self.window, &mut buf) else {
             return Vec::new();
         };
-        let frames = buf.chunks(segment).map(|d| d[HEADER_LEN..d.len() - TAG_LEN].to_vec());
+        let frames = buf.chunks(laid.segment).map(|d| d[HEADER_LEN..d.len() - TAG_LEN].to_vec());
         let datagrams: Vec<_> = (self.sent..).zip(frames).collect();
         self.sent += datagrams.len() as u64;
         datagrams

@@ -31,9 +31,13 @@ impl Endpoint {
         to: (SocketAddr, Option<PeerKey>, EnvelopeKey),
     ) -> LinkId {
         let id = self.new_id();
-        if self.links.len() >= self.config.max_links {
-            self.events
-                .push_back(LinkEvent::Closed { link: id, reason: CloseReason::TooManyLinks });
+        let refused = if self.links.len() >= self.config.max_links {
+            Some(CloseReason::TooManyLinks)
+        } else {
+            (!self.config.post_quantum.is_possible()).then_some(CloseReason::NoPostQuantum)
+        };
+        if let Some(reason) = refused {
+            self.events.push_back(LinkEvent::Closed { link: id, reason });
             return id;
         }
         let rng = (Rng::new(&self.rng.array()), self.ahead.take_pair());

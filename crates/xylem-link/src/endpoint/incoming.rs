@@ -3,26 +3,24 @@
 use core::net::SocketAddr;
 use core::time::Duration;
 
+use super::firsts::First;
+use super::limits::Source;
 use super::{Endpoint, Entry, MAX_REPLIES, State};
 use crate::envelope::EnvelopeKey;
 use crate::event::{LinkEvent, LinkId};
-use crate::handshake::{DialedBy, HANDSHAKE_TIMEOUT, HalfOpen, Initial, Step};
+use crate::handshake::{HANDSHAKE_TIMEOUT, HalfOpen, Initial, Step};
 use crate::header::ConnectionId;
 use crate::kdf::Rng;
 use crate::link::{Link, NewLink};
-use crate::message::{
-    COOKIE_LEN, Cookie, MIN_INITIAL, Message, NOISE_1_LEN, Offer, Parameters, peek_initial,
-};
+use crate::message::{Cookie, MIN_INITIAL, Message, Offer, Parameters, check, peek_initial};
 
-/// Length of a cookie demand, a third of the shortest initial at most.
+/// Length of a cookie demand, a quarter of the shortest initial at most.
 const RETRY_LEN: core::ops::Range<usize> = 64..256;
 
 impl Endpoint {
     /// A datagram of no known id: a first message, or nothing that we answer.
     pub(super) fn on_stranger(&mut self, now: Duration, from: SocketAddr, datagram: &[u8]) {
-        let id = datagram.first_chunk().map(|cid| (from, ConnectionId(*cid)));
-        if let Some(link) = id.and_then(|first| self.firsts.get(&first).copied()) {
-            self.on_handshake(now, from, link, datagram);
+        if self.on_first_again(now, from, datagram).is_some() {
             return;
         }
         let answered = self.config.accept_incoming
@@ -31,6 +29,45 @@ impl Endpoint {
         if !answered {
             self.on_unknown(now, from, datagram);
         }
+    }
+
+    /// A copy of a first message that is known, or its rest. `None`: neither.
+    fn on_first_again(&mut self, now: Duration, from: SocketAddr, datagram: &[u8]) -> Option<()> {
+        let firsts = self.firsts.get(&(from, ConnectionId(*datagram.first_chunk()?)));
+        // Whoever repeats the id may use another envelope, but no more of them than there are.
+        let envelopes =
+            self.envelopes.all(true).filter(|(by, _)| firsts.iter().any(|f| f.by == *by));
+        let (by, body) = if firsts.is_empty() {
+            return None;
+        } else {
+            let mut opened = envelopes.filter_map(|(by, key)| Some((by, key.open(datagram)?)));
+            opened.next()?
+        };
+        let message = Message::parse(&body)?;
+        let mut ours = firsts.iter().filter(|first| first.by == by);
+        let first = match &message {
+            Message::Initial { head, .. } if datagram.len() >= MIN_INITIAL => {
+                let content = head.content();
+                ours.find(|first| first.content == content)?
+            }
+            Message::Rest { rest } => {
+                let check = Some(check(rest));
+                ours.find(|first| first.check == check)?
+            }
+            _ => return None,
+        };
+        let id = first.link;
+        // What is up has been answered: a belated copy.
+        if let Some(Entry { state: State::HalfOpen(half), .. }) = self.links.get_mut(&id) {
+            match half.on_first(&message, datagram.len()) {
+                Step::Failed => {
+                    self.half_open.fail(now, self.config.max_half_open);
+                    self.remove(id);
+                }
+                _ => self.mark_ready(id),
+            }
+        }
+        Some(())
     }
 
     /// Whether those who lack our key, or a link, may learn that something is here.
@@ -54,11 +91,7 @@ impl Endpoint {
         }
         // A dialer that has read our response may already send what we can read once we have its
         // finish: its ids are not unknown for good.
-        let is_from = |id| match self.links.get(id) {
-            Some(Entry { state: State::HalfOpen(half), .. }) => half.is_from(from),
-            _ => false,
-        };
-        if self.half_open.iter().any(is_from) {
+        if self.half_open.has(Source::of(from)) {
             return;
         }
         if let Some(reset) = self.resetter.answer(now, from, datagram) {
@@ -68,7 +101,8 @@ impl Endpoint {
     }
 
     fn on_initial(&mut self, now: Duration, from: SocketAddr, datagram: &[u8]) -> Option<()> {
-        let loaded = self.half_open.len() >= self.config.cookie_above;
+        self.half_open.forget_failed(now);
+        let loaded = self.half_open.count() >= self.config.cookie_above;
         let not_its_turn = loaded && self.flood.drops(now, from);
         let mut dropped = false;
         let mut opened = |by, key: &EnvelopeKey| {
@@ -84,60 +118,71 @@ impl Endpoint {
             return Some(());
         }
         let (by, body) = found?;
-        let Some(Message::Initial { cookie, noise, part }) = Message::parse(&body) else {
-            return None;
-        };
+        let Some(Message::Initial { cookie, head }) = Message::parse(&body) else { return None };
         let target = ConnectionId(*datagram.first_chunk()?);
-        if loaded && !self.cookies.is_good(now, from, noise, cookie) {
-            let offer = Offer::decode(noise.last_chunk()?)?;
+        let initial = Initial { from, by, target, head, len: datagram.len() };
+        if loaded && !self.cookies.is_good(now, from, target, &head, cookie) {
             if self.flood.answers(now, from) {
-                self.demand_cookie(now, from, by, noise, offer.cid);
+                self.demand_cookie(now, &initial);
             } else {
                 self.stats.refused += 1;
             }
             return Some(());
         }
-        if self.half_open.len() >= self.config.max_half_open {
-            // The newcomer has proven its address (cookie_above is lower). The oldest has had
-            // the longest time to complete; refusing newcomers would let a flood shut the door.
-            self.stats.refused += 1;
-            let oldest = self.half_open.front().copied()?;
-            self.remove(oldest);
-        }
-        if self.links.len() >= self.config.max_links {
+        let source = Source::of(from);
+        // Who has shown a cookie has an address of its own, and may be held to a rate.
+        if self.links.len() >= self.config.max_links || loaded && !self.rates.takes(now, source) {
             self.stats.refused += 1;
             return Some(());
         }
-        let id = self.new_id();
-        let rng = (Rng::new(&self.rng.array()), self.ahead.take_pair());
-        let initial = Initial { from, by, noise, part, len: datagram.len() };
-        let half = HalfOpen::new(&self.config, &self.key, rng, now, id, initial).ok()?;
-        let cid = half.cid;
-        self.half_open.push_back(id);
-        let until = half.deadline;
-        self.insert(id, State::HalfOpen(Box::new(half)), Some(cid));
-        self.remember_first(id, (from, target), until);
+        self.begin(now, source, &initial);
         Some(())
     }
 
-    fn demand_cookie(
-        &mut self,
-        now: Duration,
-        from: SocketAddr,
-        by: DialedBy,
-        noise: &[u8; NOISE_1_LEN],
-        to: ConnectionId,
-    ) {
+    /// Begins a handshake; what is nonsense within only counts as one.
+    fn begin(&mut self, now: Duration, source: Source, initial: &Initial<'_>) {
+        if !initial.is_answered(&self.config) {
+            self.stats.ignored += 1;
+            return;
+        }
+        if self.half_open.live() >= self.config.max_half_open {
+            // The newcomer has proven its address (cookie_above is lower). The oldest has had
+            // the longest time to complete; refusing newcomers would let a flood shut the door.
+            self.stats.refused += 1;
+            self.half_open.gives_way(source).into_iter().for_each(|oldest| self.remove(oldest));
+        }
+        let id = self.new_id();
+        let half = initial.is_sound().then(|| {
+            let rng = (Rng::new(&self.rng.array()), self.ahead.take_pair());
+            HalfOpen::new(&self.config, &self.key, rng, now, id, initial)
+        });
+        let Some(Ok(half)) = half else {
+            self.half_open.fail(now, self.config.max_half_open);
+            return;
+        };
+        let (cid, until, head) = (half.cid, half.deadline, &initial.head);
+        self.half_open.push(id, source);
+        self.insert(id, State::HalfOpen(Box::new(half)), Some(cid));
+        let check = head.part.map(|part| *part.check);
+        let first = First { link: id, by: initial.by, content: head.content(), check };
+        self.remember_first((initial.from, initial.target), first, until);
+    }
+
+    fn demand_cookie(&mut self, now: Duration, initial: &Initial<'_>) {
+        let Initial { from, by, target, head, .. } = *initial;
+        let offer = Offer::decode(head.noise.last_chunk().expect("9 of 41 bytes"));
+        let Some(Offer { cid, .. }) = offer else { return };
         if self.replies.len() >= MAX_REPLIES {
             self.stats.refused += 1;
             return;
         }
-        let cookie = self.cookies.make(now, from, noise);
-        // A byte of the cookie is as random as another to whoever cannot make cookies.
-        let len = RETRY_LEN.start + usize::from(cookie[COOKIE_LEN - 1]) % RETRY_LEN.len();
+        let cookie = self.cookies.make(now, from, target, &head);
+        // The last bytes of a cookie are as random as others to whoever cannot make cookies.
+        let random = cookie.last_chunk().map_or(0, |last| u64::from_be_bytes(*last));
+        let len = RETRY_LEN.start + (random % RETRY_LEN.len() as u64) as usize;
         let envelope = self.envelopes.of(by);
         let mut reply = Vec::new();
-        envelope.seal(to, &Message::Retry { cookie: &cookie }.to_vec(), len, &mut reply);
+        envelope.seal(cid, &Message::Retry { cookie: &cookie }.to_vec(), len, &mut reply);
         self.replies.push_back((from, reply));
         self.stats.cookies_sent += 1;
     }
@@ -151,7 +196,7 @@ impl Endpoint {
     ) {
         let Some(entry) = self.links.get_mut(&id) else { return };
         match &mut entry.state {
-            // A belated copy of a first message.
+            // Its ids are those of epochs.
             State::Up(_) => {}
             State::Dialing(dialing) => {
                 let dialed = dialing.handle(now, datagram);
@@ -159,10 +204,8 @@ impl Endpoint {
             }
             State::HalfOpen(half) => {
                 let envelope = self.envelopes.of(half.by);
-                match half.handle(from, envelope, datagram) {
-                    Step::Complete(theirs) => self.complete_half_open(now, id, theirs),
-                    Step::Waits => self.mark_ready(id),
-                    Step::Failed => self.remove(id),
+                if let Some(theirs) = half.on_finish(from, envelope, datagram) {
+                    self.complete_half_open(now, id, theirs);
                 }
             }
         }
@@ -173,8 +216,8 @@ impl Endpoint {
         let State::HalfOpen(half) = entry.state else { return };
         if let Ok(new) = half.finish(&self.config, now, theirs) {
             self.establish(now, new, None);
-            if let Some((first, _)) = entry.first {
-                self.remember_first(id, first, now + HANDSHAKE_TIMEOUT);
+            if let Some((from, first, _)) = entry.first {
+                self.remember_first(from, first, now + HANDSHAKE_TIMEOUT);
             }
         }
     }

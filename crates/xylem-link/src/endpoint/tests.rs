@@ -4,15 +4,17 @@
 use crate::envelope::EnvelopeKey;
 use bytes::BytesMut;
 
+use super::limits::Source;
 use super::*;
 use crate::aead::Cipher;
 use crate::epoch::EpochSecret;
 use crate::frame::Frame;
 use crate::kdf::label;
-use crate::message::{COOKIE_LEN, Message, NOISE_1_LEN, PART_LEN, Part, REST_LEN, check};
+use crate::message::{COOKIE_LEN, Head, Message, NOISE_1_LEN, PART_LEN, Part, REST_LEN, check};
 use crate::noise::PROLOGUE;
 use crate::seal::Opener;
 
+mod dials;
 mod secrecy;
 
 const ZERO: Duration = Duration::ZERO;
@@ -59,6 +61,10 @@ fn connect(mut a: Endpoint, mut b: Endpoint) -> (Endpoint, Endpoint, [LinkId; 2]
     assert_eq!(peer, a.public_key());
     assert!(matches!(a.poll_event(), Some(LinkEvent::Connected { .. })));
     (a, b, [link, theirs], tap)
+}
+
+fn initial_of(noise: &[u8; NOISE_1_LEN], part: Option<Part<'_>>) -> Vec<u8> {
+    Message::Initial { cookie: &[0; COOKIE_LEN], head: Head { noise, part } }.to_vec()
 }
 
 pub(super) fn up(endpoint: &mut Endpoint, id: LinkId) -> &mut Link {
@@ -125,7 +131,7 @@ pub(super) fn noise_messages(responder: PeerKey, tap: &[Vec<u8>]) -> Vec<Vec<u8>
     let noise: Vec<Vec<u8>> = bodies
         .iter()
         .filter_map(|body| match Message::parse(body)? {
-            Message::Initial { noise, part, .. } => {
+            Message::Initial { head: Head { noise, part }, .. } => {
                 Some([&noise[..], part.map_or(&[], |p| &p.part[..])].concat())
             }
             Message::Rest { rest } => Some(rest.to_vec()),
@@ -336,7 +342,7 @@ fn nothing_is_left_of_a_closed_link() {
             while endpoint.poll_transmit(now, &mut Vec::new()).is_some() {}
         }
         assert_eq!(endpoint.links.len() + endpoint.routes.len() + endpoint.firsts.len(), 0);
-        assert_eq!(endpoint.timers.len() + endpoint.half_open.len(), 0);
+        assert_eq!(endpoint.timers.len() + endpoint.half_open.live(), 0);
     }
 }
 
@@ -375,16 +381,16 @@ fn enveloped_nonsense_changes_nothing() {
     }
     // An initial whose Noise message makes no sense, to the listener.
     let noise = [0xff; NOISE_1_LEN];
-    let body = Message::Initial { cookie: &[0; COOKIE_LEN], noise: &noise, part: None }.to_vec();
+    let body = initial_of(&noise, None);
     let mut out = Vec::new();
     envelope.seal(ConnectionId([8; 8]), &body, 1_200, &mut out);
     feed(&mut b, 1, &[out]);
     // One that makes sense but for the KEM key, which comes in two datagrams; a wrong rest first.
     let mut noise = noise;
     noise[NOISE_1_LEN - 1] = 2;
-    let (rest, half_open) = ([0xff; REST_LEN], b.half_open.len());
+    let (rest, half_open) = ([0xff; REST_LEN], b.half_open.live());
     let part = Some(Part { check: &check(&rest), part: &[0xff; PART_LEN] });
-    let initial = Message::Initial { cookie: &[0; COOKIE_LEN], noise: &noise, part }.to_vec();
+    let initial = initial_of(&noise, part);
     for (body, waits) in [
         (initial, 1),
         (Message::Rest { rest: &[1; REST_LEN] }.to_vec(), 1),
@@ -393,7 +399,7 @@ fn enveloped_nonsense_changes_nothing() {
         let mut out = Vec::new();
         envelope.seal(ConnectionId([7; 8]), &body, 200, &mut out);
         feed(&mut b, 1, &[out]);
-        assert_eq!(b.half_open.len(), half_open + waits);
+        assert_eq!(b.half_open.live(), half_open + waits);
     }
     assert_eq!((drain(&mut a).len(), drain(&mut b).len()), (0, 0), "nothing is answered");
     assert_eq!((a.poll_event(), b.poll_event()), (None, None));
@@ -426,7 +432,9 @@ fn ephemeral_keys_are_uniform_inside_the_envelope_too() {
         for datagram in out.into_iter().chain(drain(&mut b)) {
             let body = envelope.open(&datagram).unwrap();
             match Message::parse(&body).unwrap() {
-                Message::Initial { noise, .. } => tops[0] += usize::from(noise[31] >> 7),
+                Message::Initial { head: Head { noise, .. }, .. } => {
+                    tops[0] += usize::from(noise[31] >> 7)
+                }
                 Message::Response { noise } => {
                     tops[1] += usize::from(noise[31] >> 7);
                     responses += 1;
@@ -438,7 +446,9 @@ fn ephemeral_keys_are_uniform_inside_the_envelope_too() {
                 _ => {}
             }
         }
-        b.half_open.clone().into_iter().for_each(|id| b.remove(id));
+        while let Some(id) = b.half_open.gives_way(Source::of(at(1))) {
+            b.remove(id);
+        }
     }
     assert_eq!(responses, N);
     // Six standard deviations of 300 coins.

@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use super::cookies::Cookies;
 use super::{DialedBy, HANDSHAKE_TIMEOUT, directions, is_hybrid, offers_aes, ours, short_len};
-use crate::config::{Config, Suites};
+use crate::config::{Config, PostQuantum, Suites};
 use crate::elligator::KeyPair;
 use crate::envelope::EnvelopeKey;
 use crate::event::{CloseReason, LinkId, Transmit};
@@ -14,7 +14,8 @@ use crate::kdf::Rng;
 use crate::kem::{self, Decapsulator};
 use crate::link::{Finish, NewLink};
 use crate::message::{
-    Answer, MIN_INITIAL, Message, NOISE_1_LEN, NOISE_3_LEN, Offer, PART_LEN, Part, REST_LEN, check,
+    Answer, Head, MIN_INITIAL, Message, NOISE_1_LEN, NOISE_3_LEN, Offer, PART_LEN, Part, REST_LEN,
+    check,
 };
 use crate::noise::{Handshake, Refused};
 use crate::seal::{Opener, Sealer};
@@ -26,7 +27,7 @@ const HANDSHAKE_RETRY: Duration = Duration::from_millis(250);
 /// Retransmissions are never further apart.
 const MAX_RETRY_WAIT: Duration = Duration::from_secs(2);
 /// Initials that are sent out of turn, because of a retry or of answers that were not looked at.
-const MAX_HURRIED: u8 = 64;
+const MAX_HURRIED: u8 = 200;
 /// Two of them are never closer.
 const HURRY: Duration = Duration::from_millis(25);
 /// Answers of a dial without an expected key that are links at the same time.
@@ -57,6 +58,8 @@ pub(crate) struct Dialing {
     pub cid: ConnectionId,
     offer: Offer,
     decapsulator: Option<Decapsulator>,
+    /// Whether an answer without a hybrid is none.
+    needs_hybrid: bool,
     /// The level that is wanted.
     shaping: Level,
     /// Noise message 1, with the KEM key if one is offered.
@@ -124,13 +127,15 @@ impl Dialing {
             answers: 0,
             verdict: CloseReason::HandshakeTimeout,
             envelope,
-            open_envelope: config.ask_who_answers.then(|| EnvelopeKey::new(None)),
+            open_envelope: (config.ask_who_answers && expected.is_some())
+                .then(|| EnvelopeKey::new(None)),
             noise,
             rng,
             target,
             cid,
             offer,
             decapsulator,
+            needs_hybrid: config.post_quantum == PostQuantum::Require,
             shaping: config.shaping.level,
             message,
             cookies: Cookies::default(),
@@ -221,14 +226,9 @@ impl Dialing {
     fn initial(&mut self) -> Option<Vec<u8>> {
         let cookie = &self.cookies.next();
         let (noise, pieces) = self.split()?;
-        let initial = match pieces {
-            None => Message::Initial { cookie, noise, part: None }.to_vec(),
-            Some((part, rest)) => {
-                let part = Some(Part { check: &check(rest), part });
-                Message::Initial { cookie, noise, part }.to_vec()
-            }
-        };
-        Some(initial)
+        let rest = pieces.map(|(_, rest)| check(rest));
+        let part = pieces.zip(rest.as_ref()).map(|((part, _), check)| Part { check, part });
+        Some(Message::Initial { cookie, head: Head { noise, part } }.to_vec())
     }
 
     /// A dialer that does not know the responder's key has only the open envelope, as its own.
@@ -300,6 +300,7 @@ impl Dialing {
         let shared = match (ciphertext, &self.decapsulator) {
             (Some(ciphertext), Some(ours)) => Some(ours.open(ciphertext)),
             (Some(_), None) => return Err(CloseReason::PeerMisbehaved),
+            (None, _) if self.needs_hybrid => return Err(CloseReason::NoPostQuantum),
             (None, _) => None,
         };
         if ![true, false].map(|aes| self.offer.cipher(aes)).contains(&answer.cipher) {

@@ -6,17 +6,15 @@ use core::time::Duration;
 use super::{DialedBy, HANDSHAKE_TIMEOUT, directions, is_hybrid, offers_aes, ours};
 use crate::StaticKey;
 use crate::aead::Cipher;
-use crate::config::Config;
-use crate::elligator::KeyPair;
+use crate::config::{Config, PostQuantum};
+use crate::elligator::{self, KeyPair};
 use crate::envelope::{ENVELOPE_HEADER, EnvelopeKey};
 use crate::event::{LinkId, Transmit};
 use crate::header::ConnectionId;
 use crate::kdf::Rng;
 use crate::kem;
 use crate::link::NewLink;
-use crate::message::{
-    Answer, CHECK_LEN, MIN_INITIAL, Message, NOISE_1_LEN, OFFER_LEN, Offer, Parameters, Part, check,
-};
+use crate::message::{Answer, Head, MIN_INITIAL, Message, OFFER_LEN, Offer, Parameters};
 use crate::mtu::BASE_DATAGRAM;
 use crate::noise::{Handshake, Refused};
 use crate::seal::{Opener, Sealer};
@@ -34,8 +32,6 @@ pub(crate) struct HalfOpen {
     pub cid: ConnectionId,
     /// Noise message 1, as far as it is here.
     message: Vec<u8>,
-    /// What the rest of it has to hash to.
-    check: Option<[u8; CHECK_LEN]>,
     ours: Parameters,
     /// May be hybrid, may use AES.
     accepts: (bool, bool),
@@ -50,14 +46,13 @@ pub(crate) struct HalfOpen {
     pub deadline: Duration,
 }
 
-/// What a datagram of a half-open handshake has brought about.
+/// What a first message, or its rest, has brought about.
+#[derive(PartialEq, Eq)]
 pub(crate) enum Step {
     /// Nothing, or a response that is due.
     Waits,
     /// The first message, now that it is complete, makes no sense: forget this handshake.
     Failed,
-    /// The handshake is complete: take it out and call [`HalfOpen::finish`].
-    Complete(Parameters),
 }
 
 impl HalfOpen {
@@ -67,10 +62,11 @@ impl HalfOpen {
         (mut rng, ephemeral): (Rng, KeyPair),
         now: Duration,
         id: LinkId,
-        initial: Initial<'_>,
+        initial: &Initial<'_>,
     ) -> Result<Self, Refused> {
         let noise = Handshake::responder(key, ephemeral);
-        let offer = Offer::decode(initial.noise.last_chunk().ok_or(Refused)?).ok_or(Refused)?;
+        let head = initial.head;
+        let offer = Offer::decode(head.noise.last_chunk().ok_or(Refused)?).ok_or(Refused)?;
         let mut half = Self {
             id,
             remote: initial.from,
@@ -79,8 +75,7 @@ impl HalfOpen {
             offer,
             cid: ConnectionId(rng.array()),
             rng,
-            message: initial.noise.to_vec(),
-            check: initial.part.map(|part| *part.check),
+            message: head.noise.to_vec(),
             ours: ours(config),
             accepts: (is_hybrid(config), offers_aes(config)),
             cipher: Cipher::ChaCha20Poly1305,
@@ -90,7 +85,7 @@ impl HalfOpen {
             credit: initial.len,
             deadline: now + HANDSHAKE_TIMEOUT,
         };
-        match initial.part {
+        match head.part {
             Some(part) => half.message.extend_from_slice(part.part),
             None => half.answer()?,
         }
@@ -132,56 +127,48 @@ impl HalfOpen {
         envelope: &EnvelopeKey,
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
-        let least = ENVELOPE_HEADER + self.response.len();
-        if !self.due || self.credit < least.max(MIN_INITIAL) {
+        // As long as the shortest initial, or what it needs; at most what every path carries, and what
+        // this address has paid for.
+        let least = MIN_INITIAL.max(ENVELOPE_HEADER + self.response.len());
+        if !self.due || self.credit < least {
             return None;
         }
         self.due = false;
-        let len = self.credit.min(BASE_DATAGRAM) - self.rng.below(64);
+        let len = least + self.rng.below(self.credit.min(BASE_DATAGRAM) - least + 1);
         envelope.seal(self.offer.cid, &self.response, len, buf);
         self.credit = self.credit.saturating_sub(buf.len());
         Some(Transmit { to: self.remote, len: buf.len(), segment_size: None, ecn: false })
     }
 
-    pub(crate) fn is_from(&self, address: SocketAddr) -> bool {
-        address == self.remote
+    /// Takes a copy of the first message, or its rest.
+    pub(crate) fn on_first(&mut self, message: &Message<'_>, len: usize) -> Step {
+        self.credit = self.credit.saturating_add(len);
+        if let Message::Rest { rest } = message
+            && self.response.is_empty()
+        {
+            self.message.extend_from_slice(*rest);
+            return self.answer().map_or(Step::Failed, |()| Step::Waits);
+        }
+        // The dialer has not had our response: once more, as soon as it has sent that much.
+        self.due = !self.response.is_empty();
+        Step::Waits
     }
 
-    /// Takes a datagram of this handshake.
-    pub(crate) fn handle(
+    /// Takes a datagram to our id: `Some` if it completes the handshake; call [`HalfOpen::finish`]. What
+    /// does not has changed nothing.
+    pub(crate) fn on_finish(
         &mut self,
         from: SocketAddr,
         envelope: &EnvelopeKey,
         datagram: &[u8],
-    ) -> Step {
-        if from != self.remote {
-            return Step::Waits;
+    ) -> Option<Parameters> {
+        if from != self.remote || self.response.is_empty() {
+            return None;
         }
-        let Some(body) = envelope.open(datagram) else { return Step::Waits };
-        match Message::parse(&body) {
-            // The dialer has not had our response: once more, as soon as it has sent that much.
-            Some(Message::Initial { noise, .. })
-                if self.message.starts_with(noise) && datagram.len() >= MIN_INITIAL =>
-            {
-                self.credit += datagram.len();
-                self.due = !self.response.is_empty();
-            }
-            Some(Message::Rest { rest }) if self.check == Some(check(rest)) => {
-                self.credit += datagram.len();
-                if self.response.is_empty() {
-                    self.message.extend_from_slice(rest);
-                    return self.answer().map_or(Step::Failed, |()| Step::Waits);
-                }
-                self.due = true;
-            }
-            Some(Message::Finish { noise }) if !self.response.is_empty() => {
-                let theirs = self.noise.read(noise).ok();
-                let theirs = theirs.and_then(|p| Parameters::decode(p.first_chunk()?));
-                return theirs.map_or(Step::Waits, Step::Complete);
-            }
-            _ => {}
-        }
-        Step::Waits
+        let body = envelope.open(datagram)?;
+        let Message::Finish { noise } = Message::parse(&body)? else { return None };
+        let theirs = self.noise.read(noise).ok()?;
+        Parameters::decode(theirs.first_chunk()?)
     }
 
     pub(crate) fn finish(
@@ -212,7 +199,21 @@ impl HalfOpen {
 pub(crate) struct Initial<'a> {
     pub from: SocketAddr,
     pub by: DialedBy,
-    pub noise: &'a [u8; NOISE_1_LEN],
-    pub part: Option<Part<'a>>,
+    /// The id that the dialer chose.
+    pub target: ConnectionId,
+    pub head: Head<'a>,
     pub len: usize,
+}
+
+impl Initial<'_> {
+    /// Whether one like this is answered at all.
+    pub(crate) fn is_answered(&self, config: &Config) -> bool {
+        config.post_quantum != PostQuantum::Require || self.head.part.is_some()
+    }
+
+    /// Whether it is worth a Diffie-Hellman: not with a key of small order, whose result would be zeros.
+    pub(crate) fn is_sound(&self) -> bool {
+        let key = self.head.noise.first_chunk();
+        key.is_some_and(|key| !elligator::is_small_order(key))
+    }
 }

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use bytes::{Bytes, BytesMut};
 use constant_time_eq::constant_time_eq_n;
 
-use super::{Challenge, Link, MAX_ANSWERS, MAX_CHALLENGES, MAX_WAIT};
+use super::{Link, MAX_ANSWERS};
 use crate::aead::TAG_LEN;
 use crate::event::{CloseReason, LinkEvent};
 use crate::frame::{Frame, Frames};
@@ -53,12 +53,7 @@ impl Link {
         // The peer can only have sealed this if it has our last handshake message.
         self.finish = None;
         if from != self.remote {
-            if let Some(shaper) = &mut self.shaper {
-                shaper.note_unproven(from, datagram.len());
-            }
-            if opened.newest {
-                self.challenge(now, from);
-            }
+            self.on_other_address(now, (from, datagram.len(), opened.newest));
         }
         let datagram = &*used.insert(datagram.freeze());
         let mut asks = false;
@@ -66,7 +61,7 @@ impl Link {
             let done = match frame {
                 Ok(frame) => {
                     asks |= frame.asks_for_ack();
-                    self.on_frame(now, from, frame, (marked, datagram), events)
+                    self.on_frame(now, frame, (marked, datagram), events)
                 }
                 Err(_) => Err(Misbehaved),
             };
@@ -95,7 +90,6 @@ impl Link {
     fn on_frame(
         &mut self,
         now: Duration,
-        from: SocketAddr,
         frame: Frame<'_>,
         (marked, datagram): (bool, &Bytes),
         events: &mut VecDeque<LinkEvent>,
@@ -128,8 +122,8 @@ impl Link {
                     self.measured(sample);
                 }
             }
-            Frame::PathChallenge(token) => push_bounded(&mut self.owed.responses, (from, token)),
-            Frame::PathResponse(token) => self.on_path_response(now, from, token),
+            Frame::PathChallenge(token) => push_bounded(&mut self.owed.responses, token),
+            Frame::PathResponse(token) => self.on_path_response(now, token),
             Frame::Epoch { number, commitment } => self.on_epoch(number, &commitment)?,
             Frame::EpochAck(number) => {
                 self.sealer.confirm(number);
@@ -177,28 +171,6 @@ impl Link {
             self.owed.epoch_ack = Some(number);
         }
         Ok(())
-    }
-
-    /// Something authentic came from another address: ask there whether the peer is, before
-    /// anything but the question is sent to it. Whoever copies the peer's datagrams and sends
-    /// them on from elsewhere can make us ask, and nothing more.
-    fn challenge(&mut self, now: Duration, to: SocketAddr) {
-        if self.challenge.as_ref().is_some_and(|c| now < c.begun + MAX_WAIT) {
-            return;
-        }
-        let token = self.rng.u64();
-        self.challenge = Some(Challenge { to, token, next: now, begun: now, left: MAX_CHALLENGES });
-    }
-
-    fn on_path_response(&mut self, now: Duration, from: SocketAddr, token: u64) {
-        if self.challenge.as_ref().is_some_and(|c| c.token == token && c.to == from) {
-            self.challenge = None;
-            self.remote = from;
-            self.mtu.reset(now);
-            self.on_new_path(now);
-            // Reset tokens are for an address.
-            self.token_owed = true;
-        }
     }
 }
 

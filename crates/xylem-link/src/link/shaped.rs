@@ -1,11 +1,38 @@
 //! Datagrams out where the link is shaped: the same as ever ([`Link::poll_transmit`]), at the
 //! moments that the [`Shaper`](crate::shape::Shaper) gives, and cover beside them.
 
-use core::net::SocketAddr;
 use core::time::Duration;
 
 use super::Link;
 use crate::event::Transmit;
+use crate::kdf::Rng;
+
+/// How much padding follows the link's own frames where no shaping says it: the lengths of such datagrams
+/// would tell an acknowledgement, a ping and a change of keys apart. Drawn ahead, since acknowledgements are
+/// many.
+#[derive(Debug)]
+pub(super) struct Dice {
+    drawn: [u8; 64],
+    left: usize,
+}
+
+impl Default for Dice {
+    fn default() -> Self {
+        Self { drawn: [0; 64], left: 0 }
+    }
+}
+
+impl Dice {
+    /// A number from 0 to 63.
+    pub(super) fn roll(&mut self, rng: &mut Rng) -> usize {
+        if self.left == 0 {
+            rng.fill(&mut self.drawn);
+            self.left = self.drawn.len();
+        }
+        self.left -= 1;
+        usize::from(self.drawn[self.left] & 63)
+    }
+}
 
 impl Link {
     /// Writes the next datagrams to `buf`, replacing what is in it; where the link is shaped, one
@@ -54,14 +81,13 @@ impl Link {
         Some(transmit)
     }
 
-    /// The size of a datagram for `to` that needs `len` bytes.
-    pub(super) fn padded(&mut self, to: SocketAddr, len: usize) -> usize {
+    /// The size of a datagram that needs `len` bytes and has nothing but the link's own frames.
+    pub(super) fn padded(&mut self, len: usize) -> usize {
         let most = self.mtu.current();
-        let size = match &mut self.shaper {
-            None => len,
-            Some(shaper) if to == self.remote => shaper.size(len, most),
-            Some(shaper) => shaper.size_to_unproven(to, len, most),
+        let Some(shaper) = &mut self.shaper else {
+            return len.max(most.min(len + self.dice.roll(&mut self.rng)));
         };
+        let size = shaper.size(len, most);
         self.stats.padding_sent += (size - len) as u64;
         size
     }

@@ -7,7 +7,7 @@ use super::receive::Misbehaved;
 use super::{Link, MAX_WAIT};
 use crate::event::{LinkEvent, Transmit};
 use crate::frame::Ack;
-use crate::stream::{Layout, StreamError, Streams};
+use crate::stream::{Laid, Layout, StreamError, Streams};
 
 impl Link {
     #[cfg(test)]
@@ -105,8 +105,13 @@ impl Link {
         let number = self.sealer.next_number();
         let layout = Layout { datagram, segments, padding, number };
         buf.clear();
-        let (segment, padding) = streams.fill(now, layout, self.opener.window(), buf)?;
+        let Laid { mut segment, padding, is_ack } =
+            streams.fill(now, layout, self.opener.window(), buf)?;
         self.stats.padding_sent += padding as u64;
+        if is_ack && self.shaper.is_none() {
+            segment = self.padded(segment);
+            buf.resize(segment, 0);
+        }
         for datagram in buf.chunks_mut(segment) {
             self.sealer.seal(datagram);
         }

@@ -3,7 +3,7 @@
 use core::net::SocketAddr;
 use core::time::Duration;
 
-use super::{LINGER, Link, MAX_CHALLENGES};
+use super::{LINGER, Link};
 use crate::aead::TAG_LEN;
 use crate::event::{CloseReason, Transmit};
 use crate::frame::Frame;
@@ -31,7 +31,7 @@ impl Link {
             }
         }
         self.transmit_finish(now, buf)
-            .or_else(|| self.transmit_path(now, buf))
+            .or_else(|| self.transmit_challenge(now, buf))
             .or_else(|| self.transmit_owed(now, buf))
             .or_else(|| self.transmit_probe(now, buf))
             .or_else(|| self.transmit_data(now, buf))
@@ -56,23 +56,6 @@ impl Link {
         buf.clear();
         buf.extend_from_slice(&finish.datagram);
         Some(self.sent(self.remote, buf.len(), None))
-    }
-
-    fn transmit_path(&mut self, now: Duration, buf: &mut Vec<u8>) -> Option<Transmit> {
-        if let Some((to, token)) = self.owed.responses.pop_front() {
-            return Some(self.datagram(buf, to, 0, |out| Frame::PathResponse(token).write(out)));
-        }
-        let wait = self.wait();
-        let challenge = self.challenge.as_mut().filter(|challenge| now >= challenge.next)?;
-        if challenge.left == 0 {
-            self.challenge = None;
-            return None;
-        }
-        debug_assert!(challenge.left <= MAX_CHALLENGES);
-        challenge.left -= 1;
-        challenge.next = now + wait;
-        let (to, token) = (challenge.to, challenge.token);
-        Some(self.datagram(buf, to, 0, |out| Frame::PathChallenge(token).write(out)))
     }
 
     /// Small frames ride in the next data datagram if it has room and nothing waits before it,
@@ -108,6 +91,7 @@ impl Link {
         }
         self.write_keys(now, out);
         self.owed.pongs.drain(..).for_each(|token| Frame::Pong(token).write(out));
+        self.owed.responses.drain(..).for_each(|token| Frame::PathResponse(token).write(out));
         self.owed.probe_acks.drain(..).for_each(|size| Frame::ProbeAck(size).write(out));
         if core::mem::take(&mut self.owed.ping) {
             let token = self.rng.u64();
@@ -148,7 +132,7 @@ impl Link {
         }
     }
 
-    /// Writes one datagram of these frames, padded to `size`; 0: as the link's shaping has it.
+    /// Writes one datagram of these frames, padded to `size`; 0: as a datagram of the link's own frames.
     pub(super) fn datagram(
         &mut self,
         buf: &mut Vec<u8>,
@@ -161,7 +145,7 @@ impl Link {
         frames(buf);
         debug_assert!(buf.len() + TAG_LEN >= OVERHEAD);
         let len = buf.len() + TAG_LEN;
-        let size = if size == 0 { self.padded(to, len) } else { size };
+        let size = if size == 0 { self.padded(len) } else { size };
         buf.resize(len.max(size), 0);
         self.sealer.seal(buf);
         self.sent(to, buf.len(), None)

@@ -29,6 +29,17 @@ pub(crate) struct Layout<'a> {
     pub number: u64,
 }
 
+/// Datagrams that have been written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Laid {
+    /// The size of each but the last.
+    pub segment: usize,
+    /// How many bytes are padding.
+    pub padding: usize,
+    /// It is one, and an acknowledgement alone.
+    pub is_ack: bool,
+}
+
 /// Whether something is sent only to acknowledge.
 enum Filled {
     /// Nothing at all.
@@ -40,19 +51,18 @@ enum Filled {
 
 impl Streams {
     /// Writes what may leave now to `buf`, which must be empty: datagrams with room for header and
-    /// tag, ready to be sealed. Returns the size of each but the last, and how many bytes are padding;
-    /// `None`: nothing for now.
+    /// tag, ready to be sealed. `None`: nothing for now.
     pub(crate) fn fill(
         &mut self,
         now: Duration,
         layout: Layout<'_>,
         window: &ReplayWindow,
         buf: &mut Vec<u8>,
-    ) -> Option<(usize, usize)> {
+    ) -> Option<Laid> {
         self.now = now;
         self.recovery.set_datagram(layout.datagram);
         let mut segment = layout.datagram;
-        let (mut count, mut padding) = (0, 0);
+        let (mut count, mut padding, mut is_ack) = (0, 0, false);
         while count < layout.segments && buf.len() + segment <= MAX_DATAGRAM {
             let start = buf.len();
             let end = start + segment - TAG_LEN;
@@ -71,8 +81,12 @@ impl Streams {
             };
             padding += len - needed;
             buf.resize(start + len, 0);
-            if let Filled::Frames(frames) = filled {
-                self.recovery.on_sent(now, layout.number + count as u64, len, frames);
+            match filled {
+                Filled::Frames(frames) => {
+                    self.recovery.on_sent(now, layout.number + count as u64, len, frames);
+                }
+                // What is acknowledged at all has been with the first.
+                Filled::Ack | Filled::Empty => is_ack = count == 0,
             }
             segment = if count == 0 { len } else { segment };
             count += 1;
@@ -80,7 +94,7 @@ impl Streams {
                 break;
             }
         }
-        (count > 0).then_some((segment, padding))
+        (count > 0).then_some(Laid { segment, padding, is_ack })
     }
 
     /// Writes one datagram's header space and frames up to `end`.

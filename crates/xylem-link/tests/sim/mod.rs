@@ -42,6 +42,12 @@ pub(crate) struct Flying {
     bytes: Vec<u8>,
 }
 
+/// Somebody on the way: shown each datagram that is sent (from, to, bytes), it sends its own: after so long, from,
+/// to, bytes.
+pub(crate) type Attacker = Box<
+    dyn FnMut(SocketAddr, SocketAddr, &[u8]) -> Vec<(Duration, SocketAddr, SocketAddr, Vec<u8>)>,
+>;
+
 pub(crate) struct Net {
     /// Of all paths.
     pub conditions: Conditions,
@@ -51,6 +57,7 @@ pub(crate) struct Net {
     /// When, for each of them.
     pub times: Vec<Duration>,
     pub record: bool,
+    pub attacker: Option<Attacker>,
     /// Bytes that were sent to, and came from, an address that is no node.
     pub outside: BTreeMap<SocketAddr, Vec<Vec<u8>>>,
     queue: EventQueue<Flying>,
@@ -96,6 +103,7 @@ impl Net {
             tap: vec![],
             times: vec![],
             record: false,
+            attacker: None,
             outside: BTreeMap::new(),
             queue: EventQueue::new(),
             buf: vec![],
@@ -139,6 +147,9 @@ impl Net {
             self.times.push(now);
         }
         node.ecn_sent += u64::from(ecn);
+        for (after, from, to, bytes) in self.attacker.iter_mut().flat_map(|a| a(from, to, bytes)) {
+            self.queue.schedule(now + after, Flying { from, to, marked: false, bytes });
+        }
         node.path.conditions = self.conditions;
         for delivery in node.path.send(now, bytes.len(), ecn) {
             let (marked, bytes) = (delivery.marked, delivery.packet(bytes));

@@ -31,6 +31,8 @@ pub struct ManagementConfig {
     pub localhop: Option<TrustStore>,
     /// Signs answers, datasets and notifications.
     pub signer: Signer,
+    /// Which commands were obeyed before.
+    pub guard: ReplayGuard,
     /// Routes in the RIB.
     pub max_routes: usize,
     /// Prefixes with a strategy of their own.
@@ -43,6 +45,7 @@ impl Default for ManagementConfig {
             localhost: Authority::Anybody,
             localhop: None,
             signer: Signer::digest_sha256(),
+            guard: ReplayGuard::new(),
             max_routes: 65_536,
             max_strategy_choices: 4096,
         }
@@ -89,7 +92,7 @@ impl Management {
             signer: config.signer,
             localhost: config.localhost,
             localhop: config.localhop.map(Authority::Anchors),
-            guard: ReplayGuard::new(),
+            guard: config.guard,
             rib: Rib::new(config.max_routes),
             versions: Versions::default(),
             events: Events::new(),
@@ -216,6 +219,7 @@ impl Management {
         authority
             .check(signed.as_ref(), &mut self.guard, host.now_ms())
             .map_err(|denial| Refusal::new(403, denial.to_string()))?;
+        self.guard.keep(host.now_ms(), |times| host.keep_command_times(times))?;
         if (request.module, request.verb) == (b"rib", b"announce") {
             return Err(Refusal::new(
                 501,

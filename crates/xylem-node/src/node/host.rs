@@ -1,6 +1,7 @@
 //! What management may do with this program's faces: [`Host`] for the engine.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::time::Duration;
 
 use xylem_forward::{FaceId, FaceScope, Forwarder};
@@ -15,11 +16,13 @@ use crate::engine::Engine;
 use crate::faces::{Face, Transport};
 use crate::peer::Peer;
 use crate::uri::PeerUri;
+use xylem_library::command_times;
 
 /// The engine as management sees it, with when the program began.
 pub(super) struct Managed<'a> {
     pub(super) engine: &'a mut Engine,
     pub(super) started_ms: u64,
+    pub(super) store: &'a Path,
 }
 
 impl Host for Managed<'_> {
@@ -94,6 +97,10 @@ impl Host for Managed<'_> {
 
     fn channels(&self) -> Vec<FaceUri> {
         self.engine.listens_at()
+    }
+
+    fn keep_command_times(&mut self, times: &[u8]) -> Result<(), Refusal> {
+        command_times::keep(self.store, times).map_err(|e| Refusal::new(504, e.to_string()))
     }
 
     fn started_ms(&self) -> u64 {

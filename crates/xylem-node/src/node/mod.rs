@@ -12,6 +12,7 @@ pub use error::NodeError;
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ use xylem_forward::{FaceId, Forwarder, Seed};
 use xylem_link::{Endpoint, Level, StaticKey};
 use xylem_mgmt::{Authority, FaceUri, Management, ManagementConfig, Persistency};
 use xylem_packet::Interest;
-use xylem_trust::{Certificate, TrustStore};
+use xylem_trust::{Certificate, ReplayGuard, TrustStore};
 
 use crate::clock::now_ms;
 use crate::engine::{Engine, EngineEvent, Limits, Program};
@@ -31,6 +32,7 @@ use crate::shaping;
 use crate::uri::{PeerUri, endpoint};
 use host::Managed;
 use xylem_library::Stop;
+use xylem_library::command_times;
 use xylem_library::disk_cache::DiskCache;
 use xylem_library::keys;
 use xylem_library::keys::certificate;
@@ -53,8 +55,16 @@ pub fn run_node(
     let Node { config, mut engine, management, started_ms, mail_server } = node;
     while_delivering(mail.as_ref(), |events, _| {
         let wanted_level = config.shaping.level;
-        let mut forwarding =
-            Forwarding { management, started_ms, mail_server, wanted_level, events, on_event };
+        let store = &config.store;
+        let mut forwarding = Forwarding {
+            management,
+            started_ms,
+            store,
+            mail_server,
+            wanted_level,
+            events,
+            on_event,
+        };
         engine.run(&mut forwarding, stop)?;
         engine.close();
         Ok(())
@@ -202,6 +212,7 @@ impl Node {
 struct Forwarding<'a> {
     management: Management,
     started_ms: u64,
+    store: &'a Path,
     /// Takes mail.
     mail_server: MailServer,
     /// The shaping level that links are to have.
@@ -216,7 +227,7 @@ impl Program for Forwarding<'_> {
 
     fn handle(&mut self, engine: &mut Engine, event: EngineEvent) -> Result<(), NodeError> {
         let now = engine.now();
-        let mut host = Managed { engine, started_ms: self.started_ms };
+        let mut host = Managed { engine, started_ms: self.started_ms, store: self.store };
         let mut answers = Vec::new();
         match event {
             EngineEvent::Packet { from, packet, nack: None, .. } => {
@@ -251,8 +262,8 @@ impl Program for Forwarding<'_> {
 
     fn handle_timeout(&mut self, engine: &mut Engine, now: Duration) -> Result<(), NodeError> {
         if self.management.poll_timeout().is_some_and(|t| t <= now) {
-            let started_ms = self.started_ms;
-            self.management.handle_timeout(now, &mut Managed { engine, started_ms });
+            let (started_ms, store) = (self.started_ms, self.store);
+            self.management.handle_timeout(now, &mut Managed { engine, started_ms, store });
         }
         self.events.try_iter().for_each(&mut *self.on_event);
         Ok(())
@@ -279,7 +290,8 @@ fn management_settings(config: &NodeConfig) -> Result<ManagementConfig, NodeErro
         }
         Ok(store)
     };
-    let mut settings = ManagementConfig::default();
+    let guard = ReplayGuard::restore(&command_times::load(&config.store), now_ms());
+    let mut settings = ManagementConfig { guard, ..Default::default() };
     if !config.anchors.is_empty() {
         settings.localhost = Authority::Anchors(anchors()?);
     }

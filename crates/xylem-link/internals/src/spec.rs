@@ -1,0 +1,101 @@
+//! What docs/spec/vectors/link-v4.json is held against: pieces of the link with nothing drawn in them.
+
+use core::net::SocketAddr;
+use core::time::Duration;
+
+use crate::aead::Cipher;
+use crate::envelope::EnvelopeKey;
+use crate::epoch::{EpochSecret, RatchetSecret};
+use crate::header::ConnectionId;
+use crate::kdf::label;
+use crate::message::{self, Answer, Message, Offer, Parameters};
+use crate::reset::ResetKey;
+use crate::seal::{Opener, RekeyLimits, Sealer};
+use crate::secret::Secret;
+use crate::{PeerKey, StaticKey};
+
+/// The envelope of who knows a responder's key, a knock, or nothing.
+pub struct SpecEnvelope(EnvelopeKey);
+
+impl SpecEnvelope {
+    /// By the responder's key.
+    #[must_use]
+    pub fn key(key: [u8; 32]) -> Self {
+        Self(EnvelopeKey::new(Some(PeerKey(key))))
+    }
+
+    /// By a knock.
+    #[must_use]
+    pub fn knock(knock: &[u8; 32]) -> Self {
+        Self(EnvelopeKey::of_knock(knock))
+    }
+
+    /// The open one.
+    #[must_use]
+    pub fn open() -> Self {
+        Self(EnvelopeKey::new(None))
+    }
+
+    /// A datagram of this length, or longer if the body is.
+    #[must_use]
+    pub fn seal(&self, id: [u8; 8], body: &[u8], length: usize) -> Vec<u8> {
+        let mut datagram = Vec::new();
+        self.0.seal(ConnectionId(id), body, length, &mut datagram);
+        datagram
+    }
+
+    /// The body of a datagram with its padding.
+    #[must_use]
+    pub fn body(&self, datagram: &[u8]) -> Option<Vec<u8>> {
+        self.0.open(datagram)
+    }
+}
+
+/// Reads a handshake message's body and writes it again, without padding.
+#[must_use]
+pub fn body_again(body: &[u8]) -> Option<Vec<u8>> {
+    Message::parse(body).map(Message::to_vec)
+}
+
+/// What ties the rest of a hybrid's first message to its initial.
+#[must_use]
+pub fn rest_check(rest: &[u8]) -> Option<[u8; 16]> {
+    rest.try_into().ok().map(message::check)
+}
+
+/// Reads the payloads of the three messages, without what belongs to the KEM, and writes them again.
+#[must_use]
+pub fn payloads_again([first, second, third]: [&[u8]; 3]) -> Option<[Vec<u8>; 3]> {
+    let offer = Offer::decode(first.try_into().ok()?)?;
+    let (answer, _) = Answer::decode(second)?;
+    let parameters = Parameters::decode(third.try_into().ok()?)?;
+    Some([offer.encode().to_vec(), answer.encode().to_vec(), parameters.encode().to_vec()])
+}
+
+/// One direction of a link: its sender and its receiver.
+#[must_use]
+pub fn direction(
+    initiator: bool,
+    split: &[u8; 32],
+    shared: Option<&[u8; 32]>,
+    transcript: &[u8; 32],
+    cipher: Cipher,
+) -> (Sealer, Opener) {
+    let label = if initiator { label::INITIATOR_EPOCH } else { label::RESPONDER_EPOCH };
+    let secret = || EpochSecret::first(label, split, shared, transcript, cipher);
+    let sealer = Sealer::new(cipher, secret(), RekeyLimits::default(), Duration::ZERO);
+    (sealer, Opener::new(cipher, secret()))
+}
+
+/// A round of Diffie-Hellman that both will take in.
+pub fn take_round(both: &mut (Sealer, Opener), shared: &[u8; 32], round: u32) {
+    let ratchet = RatchetSecret { shared: Secret::copy_of(shared), round };
+    both.0.ratchet(ratchet.clone());
+    both.1.ratchet(ratchet);
+}
+
+/// The token of a stateless reset.
+#[must_use]
+pub fn reset_token(key: &StaticKey, id: [u8; 8], from: SocketAddr) -> [u8; 16] {
+    ResetKey::new(key).token(ConnectionId(id), from)
+}

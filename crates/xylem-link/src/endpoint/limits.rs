@@ -1,0 +1,181 @@
+//! What one source may have begun: half-open handshakes, oldest first, those that failed among them;
+//! and how many handshakes a second an address begins that has proven itself.
+//!
+//! A source is an IPv4 address or the first 64 bits of an IPv6 address: who has one of those has all.
+
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
+
+use core::net::{IpAddr, SocketAddr};
+use core::time::Duration;
+use std::collections::{HashMap, VecDeque};
+
+use crate::event::LinkId;
+use crate::handshake::HANDSHAKE_TIMEOUT;
+
+/// Between two handshakes of one source, in the long run: 20 a second.
+const APART: Duration = Duration::from_millis(50);
+/// As many may come at once.
+const AT_ONCE: u32 = 40;
+/// After this a source that has begun none counts as one that never did: all is paid back.
+const PAID_BACK: Duration = Duration::from_secs(2);
+/// Sources of one such time that are remembered.
+const MAX_SOURCES: usize = 4_096;
+
+/// Who counts as one.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Source([u8; 16]);
+
+impl Source {
+    pub(super) fn of(address: SocketAddr) -> Self {
+        Self(match address.ip().to_canonical() {
+            IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
+            IpAddr::V6(ip) => {
+                let mut octets = ip.octets();
+                octets[8..].fill(0);
+                octets
+            }
+        })
+    }
+}
+
+/// Handshakes that dialers have begun and not completed.
+#[derive(Default)]
+pub(super) struct HalfOpens {
+    /// Oldest first.
+    live: VecDeque<(LinkId, Source)>,
+    /// Until when those count that came to nothing, oldest first.
+    failed: VecDeque<Duration>,
+}
+
+impl HalfOpens {
+    pub(super) fn push(&mut self, id: LinkId, source: Source) {
+        self.live.push_back((id, source));
+    }
+
+    pub(super) fn remove(&mut self, id: LinkId) {
+        self.live.retain(|(half, _)| *half != id);
+    }
+
+    /// A first message that was nonsense within: as expensive as one in earnest, and to be counted like
+    /// one. No more than `most` are.
+    pub(super) fn fail(&mut self, now: Duration, most: usize) {
+        self.failed.push_back(now.saturating_add(HANDSHAKE_TIMEOUT));
+        if self.failed.len() > most {
+            self.failed.pop_front();
+        }
+    }
+
+    pub(super) fn forget_failed(&mut self, now: Duration) {
+        while self.failed.front().is_some_and(|until| *until <= now) {
+            self.failed.pop_front();
+        }
+    }
+
+    /// Those that wait for their dialer.
+    pub(super) fn live(&self) -> usize {
+        self.live.len()
+    }
+
+    /// All that count.
+    pub(super) fn count(&self) -> usize {
+        self.live.len().saturating_add(self.failed.len())
+    }
+
+    pub(super) fn has(&self, source: Source) -> bool {
+        self.live.iter().any(|(_, of)| *of == source)
+    }
+
+    /// Which one gives way to one of this source: the source's own oldest, else the oldest of all.
+    pub(super) fn gives_way(&self, source: Source) -> Option<LinkId> {
+        let own = self.live.iter().find(|(_, of)| *of == source);
+        own.or(self.live.front()).map(|(id, _)| *id)
+    }
+}
+
+/// How often sources begin handshakes. Two tables, of this time and the last: what is in neither has
+/// long been paid back, and nothing needs to be swept.
+#[derive(Default)]
+pub(super) struct Rates {
+    /// When all that a source has begun is paid back.
+    current: HashMap<Source, Duration>,
+    last: HashMap<Source, Duration>,
+    since: Duration,
+}
+
+impl Rates {
+    /// Whether a source may begin one now, which is counted.
+    pub(super) fn takes(&mut self, now: Duration, source: Source) -> bool {
+        if now.saturating_sub(self.since) >= PAID_BACK || self.current.len() >= MAX_SOURCES {
+            self.last = core::mem::take(&mut self.current);
+            self.since = now;
+        }
+        let known = self.current.get(&source).or_else(|| self.last.get(&source));
+        let paid_back = known.copied().unwrap_or(now).max(now).saturating_add(APART);
+        let may = paid_back.saturating_sub(now) <= APART.saturating_mul(AT_ONCE);
+        if may {
+            self.current.insert(source, paid_back);
+        }
+        may
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source(address: &str) -> Source {
+        Source::of(format!("{address}:7").parse().unwrap())
+    }
+
+    #[test]
+    fn a_source_is_an_address_or_a_network() {
+        assert_eq!(source("10.0.0.1"), source("[::ffff:10.0.0.1]"));
+        assert_eq!(source("[2001:db8::1]"), source("[2001:db8::ffff:1]"));
+        assert_ne!(source("[2001:db8::1]"), source("[2001:db8:0:1::1]"));
+        assert_ne!(source("10.0.0.1"), source("10.0.0.2"));
+        assert_ne!(source("[::1]"), source("10.0.0.1"));
+    }
+
+    #[test]
+    fn forty_at_once_and_twenty_a_second_of_each_source() {
+        let mut rates = Rates::default();
+        let ms = |n| Duration::from_millis(n);
+        let one = source("10.0.0.1");
+        let begun = |rates: &mut Rates, from: u64, to: u64| {
+            (from..to).filter(|n| rates.takes(ms(*n), one)).count()
+        };
+        assert_eq!((0..100).filter(|_| rates.takes(ms(0), one)).count(), 40);
+        assert!(rates.takes(ms(0), source("10.0.0.2")), "another is not held to it");
+        assert_eq!(begun(&mut rates, 1, 10_001), 200, "tables change meanwhile");
+        assert_eq!((0..100).filter(|_| rates.takes(ms(20_000), one)).count(), 40);
+    }
+
+    #[test]
+    fn the_tables_are_bounded() {
+        let mut rates = Rates::default();
+        for n in 0..100_000u32 {
+            let ip = IpAddr::from(n.to_be_bytes());
+            assert!(rates.takes(Duration::ZERO, Source::of(SocketAddr::new(ip, 1))));
+            assert!(rates.current.len() + rates.last.len() <= 2 * MAX_SOURCES);
+        }
+    }
+
+    #[test]
+    fn a_newcomer_takes_the_place_of_its_own_and_failures_count_for_a_while() {
+        let (one, other) = (source("10.0.0.1"), source("10.0.0.2"));
+        let mut half_open = HalfOpens::default();
+        half_open.push(LinkId(1), other);
+        half_open.push(LinkId(2), one);
+        half_open.push(LinkId(3), one);
+        assert_eq!(half_open.gives_way(one), Some(LinkId(2)));
+        assert_eq!(half_open.gives_way(source("10.0.0.3")), Some(LinkId(1)));
+        half_open.fail(Duration::ZERO, 2);
+        half_open.fail(Duration::ZERO, 2);
+        half_open.fail(Duration::from_secs(1), 2);
+        assert_eq!((half_open.live(), half_open.count()), (3, 5), "bounded");
+        half_open.forget_failed(Duration::from_secs(10));
+        assert_eq!(half_open.count(), 4);
+        half_open.remove(LinkId(1));
+        assert!(!half_open.has(other) && half_open.has(one));
+    }
+}

@@ -1,0 +1,295 @@
+//! Where the peer is: dialers that move, and attackers who would have it seem so.
+
+mod sim;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use core::net::SocketAddr;
+use core::time::Duration;
+use sim::{Attacker, FAIR, MS, Net, S, addr};
+use xylem_link::{Config, LinkId};
+use xylem_sim::Conditions;
+
+const DIALER: u8 = 0;
+const RESPONDER: u8 = 1;
+/// The true path, which every attacker here is quicker than.
+const SLOW: Conditions = Conditions { delay: Duration::from_millis(10), mtu: 1_472, ..FAIR };
+
+type Links = (LinkId, LinkId);
+
+fn connected(seed: u64, config: &Config, conditions: Conditions) -> (Net, Links) {
+    let mut net = Net::pair(seed, config, conditions);
+    let links = net.connect();
+    net.run(S);
+    (net, links)
+}
+
+fn remotes(net: &Net, links: Links) -> [SocketAddr; 2] {
+    let remote = |i: usize, link| net.nodes[i].endpoint.link(link).expect("it lives").remote();
+    [remote(0, links.0), remote(1, links.1)]
+}
+
+/// Both sides send a packet every 10 ms for `time`; gives how many of each came.
+fn talk(net: &mut Net, links: Links, time: Duration) -> [usize; 2] {
+    net.nodes.iter_mut().for_each(|node| node.packets.clear());
+    let end = net.now() + time;
+    while net.now() < end {
+        for (i, link) in [links.0, links.1].into_iter().enumerate() {
+            let _ = net.nodes[i].endpoint.send(link, &[7; 300]);
+        }
+        net.run(10 * MS);
+    }
+    net.run(400 * MS);
+    // What the dialer sends arrives at node 1.
+    [net.nodes[1].packets.len(), net.nodes[0].packets.len()]
+}
+
+/// Sends copies of everything on, both ways, challenges and responses too, from an address of its own or,
+/// `forges`, towards the dialer from the responder's; what is sent to its own address it hands to the other side.
+fn relay(forges: bool) -> Attacker {
+    let (attacker, dialer, responder) = (addr(66), addr(DIALER), addr(RESPONDER));
+    let to_dialer = if forges { responder } else { attacker };
+    Box::new(move |from, to, bytes| {
+        assert!(to == dialer || to == responder || to == attacker);
+        if from == dialer {
+            vec![(MS, attacker, responder, bytes.to_vec())]
+        } else {
+            vec![(MS, to_dialer, dialer, bytes.to_vec())]
+        }
+    })
+}
+
+/// An attacker who is quicker than the true path gives everything on and then falls silent: the link was never
+/// theirs, and goes on.
+#[test]
+fn a_quicker_relay_does_not_become_the_path() {
+    for (seed, forges) in [(1, false), (2, true), (3, false), (4, true)] {
+        let loss = if seed > 2 { 0.05 } else { 0.0 };
+        let (mut net, links) = connected(seed, &Config::default(), Conditions { loss, ..SLOW });
+        net.attacker = Some(relay(forges));
+        for _ in 0..20 {
+            let came = talk(&mut net, links, 200 * MS);
+            assert!(came.iter().all(|n| *n >= 20), "{came:?}: the relay is quick");
+            if loss == 0.0 {
+                assert_eq!(remotes(&net, links), [addr(RESPONDER), addr(DIALER)]);
+            }
+        }
+        net.attacker = None;
+        talk(&mut net, links, S);
+        let came = talk(&mut net, links, S);
+        assert!(came.iter().all(|n| *n >= 80), "seed {seed}: {came:?} of 100 after its silence");
+        net.run(120 * S);
+        assert!(net.nodes.iter().all(|n| n.closed.is_empty()), "seed {seed}");
+        assert_eq!(remotes(&net, links), [addr(RESPONDER), addr(DIALER)]);
+    }
+}
+
+/// The other end of a way that nobody else takes: only what is sent to it does it hand on.
+fn detour() -> Attacker {
+    let (detour, dialer, responder) = (addr(66), addr(DIALER), addr(RESPONDER));
+    Box::new(move |from, to, bytes| {
+        if from == dialer {
+            vec![(MS, detour, responder, bytes.to_vec())]
+        } else if to == detour {
+            vec![(MS, responder, dialer, bytes.to_vec())]
+        } else {
+            vec![]
+        }
+    })
+}
+
+/// Where the true path fails for a while a relay is the only one, and the link lives by it. It goes back as
+/// soon as something newer comes the true way, or, if the dialer has nothing to say, when the relay's silence
+/// is noticed.
+#[test]
+fn a_link_goes_back_when_a_relay_falls_silent() {
+    for dialer_talks in [true, false] {
+        let (mut net, links) = connected(1, &Config::default(), SLOW);
+        net.attacker = Some(detour());
+        net.conditions.loss = 1.0;
+        talk(&mut net, links, 2 * S);
+        assert_eq!(remotes(&net, links), [addr(RESPONDER), addr(66)], "it is the only way");
+        net.conditions.loss = 0.0;
+        net.attacker = None;
+        net.nodes[0].packets.clear();
+        for _ in 0..200 {
+            if dialer_talks {
+                net.nodes[0].endpoint.send(links.0, &[1; 100]).unwrap();
+            }
+            net.nodes[1].endpoint.send(links.1, &[2; 100]).unwrap();
+            net.run(if dialer_talks { 10 * MS } else { 70 * MS });
+        }
+        assert_eq!(remotes(&net, links), [addr(RESPONDER), addr(DIALER)]);
+        let came = net.nodes[0].packets.len();
+        assert!(came > if dialer_talks { 150 } else { 30 }, "{came} of 200");
+        assert!(net.nodes.iter().all(|n| n.closed.is_empty()));
+    }
+}
+
+/// Without keep-alives too: half the idle timeout is over, and the responder asks where the dialer was.
+#[test]
+fn a_silent_relay_is_left_without_keep_alives_too() {
+    let config = Config { keep_alive: None, ..Config::default() };
+    let (mut net, links) = connected(1, &config, SLOW);
+    net.attacker = Some(detour());
+    net.conditions.loss = 1.0;
+    talk(&mut net, links, 2 * S);
+    assert_eq!(remotes(&net, links)[1], addr(66));
+    net.conditions.loss = 0.0;
+    net.attacker = None;
+    net.run(20 * S);
+    assert_eq!(remotes(&net, links)[1], addr(DIALER));
+    assert!(talk(&mut net, links, S).iter().all(|n| *n == 100));
+}
+
+/// One direction alone: whoever copies what the dialer sends, and cannot answer what they are asked.
+#[test]
+fn a_relay_of_one_direction_moves_nothing() {
+    for towards in [DIALER, RESPONDER] {
+        let (mut net, links) = connected(5, &Config::default(), SLOW);
+        let copied = Arc::new(AtomicUsize::new(0));
+        let counter = copied.clone();
+        net.attacker = Some(Box::new(move |from, to, bytes| {
+            if to != addr(towards) || from == addr(66) {
+                return vec![];
+            }
+            counter.fetch_add(bytes.len(), Ordering::Relaxed);
+            vec![(MS, addr(66), to, bytes.to_vec())]
+        }));
+        for _ in 0..10 {
+            assert_eq!(talk(&mut net, links, 500 * MS), [50, 50]);
+            assert_eq!(remotes(&net, links), [addr(RESPONDER), addr(DIALER)]);
+        }
+        let got: usize = net.outside.get(&addr(66)).into_iter().flatten().map(Vec::len).sum();
+        assert!(got <= copied.load(Ordering::Relaxed) / 4, "{got}");
+        assert_eq!(got > 0, towards == RESPONDER, "a dialer asks nobody");
+    }
+}
+
+/// A new address for each copy: none is sent more than came from it, and the link stays.
+#[test]
+fn a_relay_of_many_addresses_moves_nothing() {
+    let (mut net, links) = connected(6, &Config::default(), SLOW);
+    let paid = Arc::new(Mutex::new(HashMap::new()));
+    let (payer, mut n) = (paid.clone(), 0u32);
+    net.attacker = Some(Box::new(move |from, to, bytes| {
+        let (dialer, responder) = (addr(DIALER), addr(RESPONDER));
+        if from != dialer {
+            return vec![(MS, responder, dialer, bytes.to_vec())];
+        }
+        assert_eq!(to, responder);
+        n += 1;
+        let from = SocketAddr::from(((0xc0a8_0000 + n).to_be_bytes(), 5));
+        *payer.lock().unwrap().entry(from).or_insert(0) += bytes.len();
+        vec![(MS, from, to, bytes.to_vec())]
+    }));
+    for _ in 0..10 {
+        assert_eq!(talk(&mut net, links, 500 * MS), [50, 50]);
+        assert_eq!(remotes(&net, links), [addr(RESPONDER), addr(DIALER)]);
+    }
+    let paid = paid.lock().unwrap();
+    assert!(!net.outside.is_empty() && net.outside.len() < 10, "one address a second is asked");
+    for (to, got) in &net.outside {
+        assert!(got.iter().map(Vec::len).sum::<usize>() <= paid[to]);
+    }
+}
+
+/// A translator gives the dialer another port, and the old one is dead: the link is there within a second, and
+/// what was asked for arrives.
+#[test]
+fn a_true_move_takes_less_than_a_second() {
+    for (seed, delay) in [(1, 1), (2, 10), (3, 50), (4, 150)] {
+        let conditions = Conditions { delay: delay * MS, ..SLOW };
+        let (mut net, links) = connected(seed, &Config::default(), conditions);
+        talk(&mut net, links, S);
+        for moved in [addr(77), addr(78), addr(DIALER), addr(77)] {
+            net.nodes[0].at = moved;
+            let begun = net.now();
+            while remotes(&net, links)[1] != moved {
+                net.nodes[0].endpoint.send(links.0, &[1; 10]).unwrap();
+                net.run(10 * MS);
+                assert!(net.now() < begun + S + 2 * delay * MS, "{delay} ms of delay");
+            }
+            net.run(S);
+            assert_eq!(talk(&mut net, links, S), [100, 100]);
+        }
+        assert_eq!(remotes(&net, links)[0], addr(RESPONDER));
+    }
+}
+
+/// Under loss of a fifth, and where the new way is three times as long.
+#[test]
+fn a_move_is_found_under_loss_and_to_a_longer_way() {
+    for seed in 0..20 {
+        let (mut net, links) =
+            connected(seed, &Config::default(), Conditions { loss: 0.2, ..SLOW });
+        talk(&mut net, links, S);
+        net.nodes[0].at = addr(77);
+        net.conditions.delay = if seed % 2 == 0 { 300 * MS } else { 10 * MS };
+        talk(&mut net, links, 8 * S);
+        assert_eq!(remotes(&net, links)[1], addr(77), "seed {seed}");
+        let came = talk(&mut net, links, 2 * S);
+        assert!(came.iter().all(|n| *n > 100), "seed {seed}: {came:?}");
+    }
+}
+
+/// A dialer that sends from a new address and is still reached at the old one keeps what it has, and loses
+/// nothing; when the old one dies, the link follows.
+#[test]
+fn the_old_address_is_left_when_it_is_dead() {
+    let (mut net, links) = connected(7, &Config::default(), SLOW);
+    net.nodes[0].at = addr(77);
+    net.attacker = Some(Box::new(|from, to, bytes| {
+        if to == addr(DIALER) { vec![(10 * MS, from, addr(77), bytes.to_vec())] } else { vec![] }
+    }));
+    for _ in 0..20 {
+        assert_eq!(talk(&mut net, links, 500 * MS), [50, 50]);
+    }
+    net.attacker = None;
+    let begun = net.now();
+    while remotes(&net, links)[1] != addr(77) {
+        talk(&mut net, links, 50 * MS);
+        assert!(net.now() < begun + 2 * S);
+    }
+    assert_eq!(talk(&mut net, links, S), [100, 100]);
+}
+
+/// Somebody dials by one address of a machine that answers from another: datagrams are taken, and the dialer
+/// goes on sending where it dialled.
+#[test]
+fn a_dialer_does_not_move_after_its_responder() {
+    let (mut net, links) = connected(8, &Config::default(), SLOW);
+    net.attacker = Some(Box::new(|from, to, bytes| {
+        if from == addr(88) { vec![] } else { vec![(MS, addr(88), to, bytes.to_vec())] }
+    }));
+    net.record = true;
+    assert_eq!(talk(&mut net, links, 5 * S), [500, 500]);
+    assert!(net.tap.iter().all(|(from, to, _)| *from != addr(DIALER) || *to == addr(RESPONDER)));
+}
+
+/// Never more out than in before an address is proven: for every length of a copied datagram, and for all of
+/// them together.
+#[test]
+fn a_copied_datagram_draws_no_more_bytes_than_it_has() {
+    let mut asked = 0;
+    for len in (1..100).chain([200, 1_000]) {
+        let (mut net, links) = connected(9, &Config { ecn: false, ..Config::default() }, SLOW);
+        net.record = true;
+        net.nodes[0].endpoint.send(links.0, &vec![1; len]).unwrap();
+        // The true one is lost; the copy is the first that comes.
+        net.conditions.loss = 1.0;
+        net.flush();
+        net.conditions.loss = 0.0;
+        let (_, to, datagram) = net.tap.pop().unwrap();
+        assert!(net.tap.is_empty() && datagram.len() == 28 + 3 + len);
+        net.inject(addr(66), to, datagram);
+        net.run(5 * S);
+        let out: usize = net.outside.get(&addr(66)).into_iter().flatten().map(Vec::len).sum();
+        assert!(out <= 31 + len, "{out} bytes for {}", 31 + len);
+        asked += usize::from(out > 0);
+    }
+    // A challenge has 37 bytes: whoever has paid for one is asked.
+    assert_eq!(asked, 101 - 5);
+}

@@ -1,0 +1,69 @@
+//! Signed commands that somebody recorded, and plays again to a `xylem node` that was restarted.
+#![cfg(unix)]
+
+mod common;
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use common::Node;
+use xylem_mgmt::{ControlParameters, client};
+use xylem_packet::{Data, Interest, Name};
+use xylem_trust::{Signer, Stamp};
+
+fn now_ms() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_millis() as u64
+}
+
+/// `rib/register` of a prefix, signed at this time. `nonce` is the Interest's: the signature does not cover
+/// it, so whoever plays a command again changes it, and no forwarder takes it for a loop.
+fn register(prefix: &str, stamp: u8, time_ms: u64, nonce: u8) -> Vec<u8> {
+    let name = Name::from_uri(prefix).unwrap();
+    let parameters = ControlParameters { name: Some(name.clone()), ..Default::default() };
+    // A key for each, whose clock it is.
+    let signer = Signer::ed25519(&[1; 32], name);
+    let stamp = Stamp::new([stamp; 8], time_ms);
+    client::command(true, "rib", "register", &parameters, &signer, stamp, [nonce; 4]).unwrap()
+}
+
+/// The node's answer to a command.
+fn answer(dir: &Path, command: &[u8]) -> u64 {
+    let mut socket = UnixStream::connect(dir.join("node.sock")).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    socket.write_all(command).unwrap();
+    let mut received = Vec::new();
+    loop {
+        let mut piece = [0; 4096];
+        let n = socket.read(&mut piece).expect("the node answers");
+        assert!(n > 0, "the node hung up");
+        received.extend_from_slice(&piece[..n]);
+        if let Ok(data) = Data::decode(&received) {
+            let command = Interest::decode(command).unwrap();
+            return client::response(&command, &data).unwrap().code;
+        }
+    }
+}
+
+/// Neither a command of a signer whose clock is right, nor of one whose clock is a minute ahead, works
+/// a second time after the node was killed and started again; new ones work at once.
+#[test]
+fn a_recorded_command_is_refused_after_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let node = Node::start(dir, "");
+    let now = now_ms();
+    let recorded =
+        |nonce| [register("/right", 1, now, nonce), register("/ahead", 2, now + 60_000, nonce)];
+    for command in recorded(1) {
+        assert_eq!(answer(dir, &command), 200);
+    }
+    node.kill();
+    let _node = Node::start(dir, "");
+    for command in recorded(2) {
+        assert_eq!(answer(dir, &command), 403, "recorded before the restart");
+    }
+    assert_eq!(answer(dir, &register("/right", 3, now_ms(), 3)), 200);
+    assert_eq!(answer(dir, &register("/ahead", 4, now_ms() + 62_000, 4)), 200);
+}
