@@ -16,7 +16,7 @@ mod streams;
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -492,13 +492,5 @@ impl Network {
         if runs && !self.timed.contains(&id) {
             self.timed.push(id);
         }
-    }
-}
-
-/// Any address of this machine and any port, in the family of `to`.
-fn wildcard(to: SocketAddr) -> SocketAddr {
-    match to {
-        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
-        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
     }
 }

@@ -1,7 +1,7 @@
 //! Faces that this end makes, and the end of faces.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use mio::net::TcpStream;
@@ -12,7 +12,7 @@ use xylem_sockets::Udp;
 
 use super::beside::ANSWERS;
 use super::listening::scope_of;
-use super::{Engine, EngineEvent, Network, wildcard};
+use super::{Engine, EngineEvent, Network};
 use crate::faces::{Face, Transport};
 use crate::peer::Peer;
 use xylem_sockets::Dial;
@@ -260,5 +260,13 @@ fn scope_to(peer: &Peer) -> FaceScope {
         Peer::Link { .. } | Peer::Carried { .. } | Peer::Udp(_) => FaceScope::NonLocal,
         Peer::Tcp(address) | Peer::WebSocket(address) => scope_of(*address),
         Peer::Unix(_) => FaceScope::Local,
+    }
+}
+
+/// Any address of this machine and any port, in the family of `to`.
+fn wildcard(to: SocketAddr) -> SocketAddr {
+    match to {
+        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
     }
 }
