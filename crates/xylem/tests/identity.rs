@@ -8,6 +8,8 @@ use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
@@ -90,18 +92,18 @@ impl Dialer {
 /// order in which it is asked, so that all answers to the stranger have come by then.
 fn answers(at: &str, key: PeerKey) -> Vec<usize> {
     let at = at.parse().unwrap();
-    let mut stranger = Dialer::new(21);
+    let (mut stranger, noise) = (Dialer::new(21), Dialer::new(20));
     stranger.dial(at, None);
     let mut rng = Rng::new(22);
     for len in (64..=1_500).step_by(29).chain([1_200, 1_232, 1_500]) {
         let mut datagram = vec![0; len];
         datagram.iter_mut().for_each(|byte| *byte = rng.next_u64() as u8);
-        stranger.socket.send_to(&datagram, at).unwrap();
+        noise.socket.send_to(&datagram, at).unwrap();
     }
     let mut knows = Dialer::new(23);
     knows.dial(at, Some(key));
     assert_eq!(knows.connected(), key);
-    stranger.came()
+    [stranger.came(), noise.came()].concat()
 }
 
 /// Nothing for who has no key; and with the flag the key, and resets.
@@ -318,4 +320,76 @@ fn a_fetch_finds_out_that_its_peer_was_restarted() {
     let _again = Share::with(&source, &store, &["--listen", &at]);
     assert_eq!(fetching.wait(), Some(0));
     assert!(std::fs::read(&out).unwrap() == content);
+}
+
+/// Stands at the ticket's address, passes everything on, and answers every first message before the publisher
+/// can, with a key of its own.
+struct Racer {
+    at: SocketAddr,
+    ends: Arc<AtomicBool>,
+    links: Arc<AtomicUsize>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Racer {
+    fn start(publisher: SocketAddr, knock: [u8; 32]) -> Self {
+        let [near, far] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+        near.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+        far.set_nonblocking(true).unwrap();
+        let at = near.local_addr().unwrap();
+        let (ends, links) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let (end, count) = (ends.clone(), links.clone());
+        let thread = std::thread::spawn(move || {
+            let mut endpoint =
+                Endpoint::new(Config::default(), StaticKey::generate([31; 32]), [32; 32]);
+            assert!(endpoint.answer_knock(&knock));
+            let (start, mut received, mut out) = (Instant::now(), vec![0; 65_536], Vec::new());
+            let mut getter = None;
+            while !end.load(Ordering::Relaxed) {
+                if let Ok((len, from)) = near.recv_from(&mut received) {
+                    getter = Some(from);
+                    let datagram = BytesMut::from(&received[..len]);
+                    endpoint.handle_datagram(start.elapsed(), from, datagram);
+                    while let Some(transmit) = endpoint.poll_transmit(start.elapsed(), &mut out) {
+                        let size = transmit.segment_size.unwrap_or(transmit.len);
+                        out.chunks(size).for_each(|d| drop(near.send_to(d, transmit.to)));
+                    }
+                    let _ = far.send_to(&received[..len], publisher);
+                }
+                while let Some(event) = endpoint.poll_event() {
+                    let is_up = matches!(event, LinkEvent::Connected { .. });
+                    count.fetch_add(usize::from(is_up), Ordering::Relaxed);
+                }
+                while let (Ok((len, _)), Some(getter)) = (far.recv_from(&mut received), getter) {
+                    let _ = near.send_to(&received[..len], getter);
+                }
+            }
+        });
+        Self { at, ends, links, thread: Some(thread) }
+    }
+}
+
+impl Drop for Racer {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::Relaxed);
+        let _ = self.thread.take().map(std::thread::JoinHandle::join);
+    }
+}
+
+/// A short ticket is dialled by the publisher's key, which an impostor may know: that it is the first to
+/// answer, each time, and then says nothing, does not keep the publisher away.
+#[test]
+fn who_is_first_to_answer_a_ticket_does_not_keep_the_publisher_away() {
+    let dir = tempfile::tempdir().unwrap();
+    let content = noise(300_000, 6);
+    let share = Share::start(&file(dir.path(), "source", &content), &dir.path().join("store"));
+    let ticket: Ticket = share.ticket.parse().unwrap();
+    let racer = Racer::start(share.link.parse().unwrap(), ticket.publisher.0);
+    let addresses = vec![racer.at.to_string().parse().unwrap()];
+    let raced = Ticket { addresses, ..ticket }.to_string();
+    let out = dir.path().join("out");
+    let arguments = [&raced, "-o", text(&out), "--timeout", "8"];
+    assert_exit(&get(&dir.path().join("other"), &arguments), 0);
+    assert!(std::fs::read(&out).unwrap() == content);
+    assert!(racer.links.load(Ordering::Relaxed) > 0, "it did answer first");
 }

@@ -1,6 +1,7 @@
 //! Events about mail, from what is stored of it.
 
-use xylem_mail::{Content, EnvelopeId, Party};
+use xylem_mail::{Content, EnvelopeId, MAX_NAME, Party};
+use xylem_object::Ticket;
 
 use super::entries::{Letter, Parcel, Route, hex};
 use super::event::{MailEvent, Message, MessageContent};
@@ -67,4 +68,22 @@ pub fn delivered(parcel: &Parcel) -> MailEvent {
 pub fn waiting(parcel: &Parcel, why: &str, gone: bool) -> MailEvent {
     let (to, id) = (parcel.name.clone(), parcel.id());
     MailEvent::Waiting { to, id, why: why.to_owned(), gone }
+}
+
+/// As much of a name as a message holds.
+#[must_use]
+pub fn cut(mut name: String) -> String {
+    while name.len() > MAX_NAME {
+        name.pop();
+    }
+    name
+}
+
+/// A ticket's name as a person would call it, or its root.
+#[must_use]
+pub fn name_of_ticket(ticket: &Ticket) -> String {
+    match &ticket.name {
+        Some(name) => name.as_ref().parent().to_string(),
+        None => ticket.root.to_string(),
+    }
 }

@@ -10,9 +10,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use xylem_hash::Hasher;
-use xylem_object::{Ticket, naming};
-use xylem_packet::tlv::types;
-use xylem_packet::{Data, Name, NameRef};
+use xylem_object::Ticket;
+use xylem_packet::{Data, Name};
 use xylem_store::{Durability, FileRef, OpenHow, OverwritePolicy, StoreError, install};
 
 use super::{Believe, Client, RunError, parse_name};
@@ -25,7 +24,7 @@ use xylem_client::{
     ClientError, Discovered, Discovery, Driver, Expected, Receiver, SegmentFetch, published_ticket,
 };
 use xylem_library::disk;
-use xylem_library::sink::Destination;
+use xylem_library::sink::{Destination, file_name_of};
 use xylem_library::{Blame, Error, Existing, Output, Stop};
 use xylem_trust::TrustPolicy;
 
@@ -117,7 +116,7 @@ pub fn get_object(
             "--range, --limit and --exclude are for objects of `xylem share`, whose --publisher is given",
         ));
     }
-    let suggested = || suggested_name(name.as_ref());
+    let suggested = || file_name_of(name.as_ref());
     let destination = Destination::place(&options.output, options.existing, suggested)?;
     if let Some(to) = &destination
         && to.policy == OverwritePolicy::Never
@@ -173,20 +172,6 @@ fn segments(
 
 fn judge(policy: &TrustPolicy, data: &Data<'_>) -> Result<(), String> {
     policy.verdict(data, now_ms()).map(drop).map_err(|e| e.to_string())
-}
-
-/// The last component of the name that says something to people, as a file name.
-fn suggested_name(name: NameRef<'_>) -> PathBuf {
-    let said = name.iter().filter(|c| c.typ() == types::GENERIC_COMPONENT).last();
-    let text = said.map(|c| String::from_utf8_lossy(c.value()).into_owned()).unwrap_or_default();
-    let plain = |c: char| if c.is_control() || matches!(c, '/' | '\\' | ':') { '_' } else { c };
-    let mut kept: String = text.chars().map(plain).collect();
-    while kept.len() > naming::MAX_DEFAULT_FILE_NAME {
-        kept.pop();
-    }
-    // Neither hidden nor a way out of the directory.
-    let kept = kept.trim_start_matches('.');
-    xylem_library::os_path(if kept.is_empty() { "object" } else { kept }.as_bytes())
 }
 
 /// Where contents go in order, hashed on the way.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use xylem_forward::{Forwarder, Seed};
 use xylem_link::{Endpoint, StaticKey};
-use xylem_mail::{Body, Content, EnvelopeId, MAX_NAME, MAX_NOTE};
+use xylem_mail::{Body, Content, EnvelopeId, MAX_NOTE};
 use xylem_mgmt::FaceUri;
 use xylem_object::Ticket;
 
@@ -24,6 +24,7 @@ use crate::peer::{FaceAddress, Peer};
 use crate::share::{ShareError, ShareOptions, bind_links, share_with};
 use crate::uri;
 use xylem_library::keys;
+use xylem_library::mail::report::{cut, name_of_ticket};
 use xylem_library::mail::{MailEvent, MailStore, Reach, Recipient, Route, find};
 use xylem_library::{Blame, Error, Failure, Stop};
 
@@ -267,14 +268,6 @@ fn route(options: &SendOptions, addresses: &[SocketAddr]) -> Result<Route, SendE
     Ok(Route::Direct(at.to_vec()))
 }
 
-/// As much of a name as a message holds.
-fn cut(mut name: String) -> String {
-    while name.len() > MAX_NAME {
-        name.pop();
-    }
-    name
-}
-
 /// Waits for mail until `stop` is raised, also from those who dial without our key if it is to
 /// `accept_open`, and delivers what waits.
 ///
@@ -336,13 +329,5 @@ impl Program for Listening<'_> {
     fn handle_timeout(&mut self, _engine: &mut Engine, _now: Duration) -> Result<(), InboxError> {
         self.events.try_iter().for_each(&mut *self.on_event);
         Ok(())
-    }
-}
-
-/// A ticket's name as a person would call it, or its root.
-fn name_of_ticket(ticket: &Ticket) -> String {
-    match &ticket.name {
-        Some(name) => name.as_ref().parent().to_string(),
-        None => ticket.root.to_string(),
     }
 }
