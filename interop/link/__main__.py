@@ -1,4 +1,9 @@
-"""Runs the link's cases alone: python -m link XYLEM [ONLY]. Exit code 1 when one failed."""
+"""Runs the link's cases alone. Exit code 1 when one failed.
+
+    python -m link XYLEM         those of interop/run
+    python -m link XYLEM TEXT    of those the ones whose key contains the text
+    python -m link XYLEM --long  the one that takes more than two minutes
+"""
 
 from __future__ import annotations
 
@@ -10,17 +15,18 @@ from types import SimpleNamespace
 from programs import Programs
 from report import FAILED, PASSED, Report
 
-from .cases import cases
+from .cases import cases, long_cases
 
 
 def main() -> None:
-    report = Report(sys.argv[2] if len(sys.argv) > 2 else None)
+    long = sys.argv[2:] == ["--long"]
+    report = Report(sys.argv[2] if len(sys.argv) > 2 and not long else None)
     with tempfile.TemporaryDirectory(prefix="xi-", dir="/tmp") as folder:
         tools = SimpleNamespace(xylem=Path(sys.argv[1]).resolve(), ndnts="")
         programs = Programs(folder, tools)
         (programs.folder / "home").mkdir()
         try:
-            cases(report, programs)
+            (long_cases if long else cases)(report, programs)
         finally:
             programs.stop_all()
     print(f"interop: {report.count(PASSED)} passed, {report.count(FAILED)} failed")

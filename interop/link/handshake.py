@@ -118,13 +118,17 @@ class Dialer:
     def length(self, smallest: int, largest: int) -> int:
         return smallest + int.from_bytes(self.random(4), "big") % (largest - smallest + 1)
 
+    def small(self) -> int:
+        """The length of a rest or finish."""
+        return self.length(1200, 1232) if self.parameters.shaping_wanted else self.length(128, 255)
+
     def first(self, cookie: bytes = envelope.NO_COOKIE) -> list[bytes]:
         """The initial, and with a hybrid its rest."""
         body = envelope.initial(cookie, self.message)
         datagrams = [self.sealed_in.seal(self.initial_id, body, self.length(1200, 1232))]
         if self.hybrid:
             body = envelope.rest(self.message)
-            datagrams.append(self.sealed_in.seal(self.initial_id, body, self.length(128, 255)))
+            datagrams.append(self.sealed_in.seal(self.initial_id, body, self.small()))
         return datagrams
 
     def read(self, datagram: bytes) -> Outcome | bytes | None:
@@ -173,7 +177,7 @@ class Dialer:
     def last(self) -> bytes:
         """The finish."""
         body = envelope.head(envelope.FINISH) + self.finish
-        return self.sealed_in.seal(self.finish_id, body, self.length(128, 255))
+        return self.sealed_in.seal(self.finish_id, body, self.small())
 
 
 class Responder:
