@@ -272,7 +272,8 @@ mod tests {
 
     #[test]
     fn listening_addresses() {
-        let at = |text: &str| text.parse::<ListenAt>().map(|l| l.0.resolve().expect("is numeric"));
+        let at =
+            |text: &str| text.parse::<ListenAt>().map(|l| look_up_place(&l.0).expect("is numeric"));
         let one = |text: &str| Ok(vec![text.parse().expect("is an address")]);
         assert_eq!(at("7000"), one("0.0.0.0:7000"));
         assert_eq!(at("127.0.0.1"), one("127.0.0.1:0"));
