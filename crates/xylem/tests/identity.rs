@@ -145,6 +145,8 @@ fn listening(mut command: Command) -> (Running, String) {
         uri.strip_prefix("xylem://").map(str::to_owned)
     });
     let uri = uri.expect("it says where it listens");
+    // What it tells later is read, so that it does not end by a closed pipe.
+    std::thread::spawn(move || lines.for_each(drop));
     let at = uri.rsplit('@').next().unwrap().to_owned();
     (running, at)
 }

@@ -119,3 +119,26 @@ pub fn file_name_of(name: NameRef<'_>) -> PathBuf {
     let kept = kept.trim_start_matches('.');
     os_path(if kept.is_empty() { "object" } else { kept }.as_bytes())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_make_harmless_file_names() {
+        for (name, file) in [
+            ("/a/report.pdf", "report.pdf"),
+            ("/a/report.pdf/v=7", "report.pdf"),
+            ("/a/b/32=metadata", "b"),
+            ("/a/8=..%2F..%2Fetc", "_.._etc"),
+            ("/a/.bashrc", "bashrc"),
+            ("/v=7", "object"),
+            ("/a/%00x%0a", "_x_"),
+        ] {
+            let name: Name = name.parse().unwrap();
+            assert_eq!(file_name_of(name.as_ref()), PathBuf::from(file));
+        }
+        let long: Name = format!("/{}", "é".repeat(300)).parse().unwrap();
+        assert!(file_name_of(long.as_ref()).as_os_str().len() <= naming::MAX_DEFAULT_FILE_NAME);
+    }
+}

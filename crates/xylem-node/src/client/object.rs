@@ -275,26 +275,3 @@ pub(super) fn output_error(e: &io::Error) -> Error {
         _ => failure::local("cannot write the content", e),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_make_harmless_file_names() {
-        for (name, file) in [
-            ("/a/report.pdf", "report.pdf"),
-            ("/a/report.pdf/v=7", "report.pdf"),
-            ("/a/b/32=metadata", "b"),
-            ("/a/8=..%2F..%2Fetc", "_.._etc"),
-            ("/a/.bashrc", "bashrc"),
-            ("/v=7", "object"),
-            ("/a/%00x%0a", "_x_"),
-        ] {
-            let name: Name = name.parse().unwrap();
-            assert_eq!(suggested_name(name.as_ref()), PathBuf::from(file));
-        }
-        let long: Name = format!("/{}", "é".repeat(300)).parse().unwrap();
-        assert!(suggested_name(long.as_ref()).as_os_str().len() <= naming::MAX_DEFAULT_FILE_NAME);
-    }
-}
