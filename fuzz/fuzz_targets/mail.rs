@@ -6,15 +6,18 @@
 use libfuzzer_sys::fuzz_target;
 use std::sync::LazyLock;
 use xylem_link::StaticKey;
-use xylem_mail::protocol::Frames;
-use xylem_mail::{Body, Card, Content, Identity, Prekeys, Received, Session, open};
+use xylem_mail::protocol::{Frames, Status};
+use xylem_mail::{Body, Card, Content, EnvelopeId, Identity, Prekeys, Received, Session, open};
 use xylem_object::PublisherKey;
 
 struct World {
     us: Identity,
+    them: Identity,
     prekeys: Prekeys,
     envelopes: Vec<Vec<u8>>,
     session: Vec<u8>,
+    at_them: Session,
+    receipts: Vec<Vec<u8>>,
 }
 
 static WORLD: LazyLock<World> = LazyLock::new(|| {
@@ -35,14 +38,16 @@ static WORLD: LazyLock<World> = LazyLock::new(|| {
     let opened = open(&us, &envelopes[1]).unwrap();
     let mut at_us = opened.begin(&us, &prekeys, [8; 32]).unwrap();
     at_us.receive(&opened).unwrap();
-    let session = at_us.save().to_vec();
-    World { us, prekeys, envelopes, session }
+    let receipt = |n: u8| at_us.receipt(EnvelopeId([n; 16]), Status::Stored, [n; 32]).unwrap();
+    let receipts = (0..2).map(receipt).collect();
+    let state = at_us.save().to_vec();
+    World { us, them, prekeys, envelopes, session: state, at_them: session, receipts }
 });
 
 fuzz_target!(|data: &[u8]| {
     let Some((&op, rest)) = data.split_first() else { return };
     let world = &*WORLD;
-    match op % 7 {
+    match op % 8 {
         0 => {
             if let Ok(card) = Card::from_bytes(rest) {
                 assert_eq!(card.to_bytes(), rest);
@@ -79,7 +84,19 @@ fuzz_target!(|data: &[u8]| {
                 assert_eq!(&prekeys.save()[..], rest);
             }
         }
-        5 => assert!(open(&world.us, rest).is_none(), "nobody made it"),
+        5 => {
+            assert!(open(&world.us, rest).is_none(), "nobody made it");
+            assert!(world.at_them.open_receipt(&world.them, rest).is_none());
+        }
+        6 => {
+            for step in rest.chunks_exact(3) {
+                let mut receipt = world.receipts[usize::from(step[0] % 2)].clone();
+                let place = usize::from(step[1]) * 7 % receipt.len();
+                receipt[place] ^= step[2];
+                let opened = world.at_them.open_receipt(&world.them, &receipt);
+                assert_eq!(opened.is_some(), step[2] == 0, "every bit counts");
+            }
+        }
         _ => {
             // Genuine envelopes, in any order, some damaged, some twice.
             let mut session = Session::restore(&world.session, [1; 32]).expect("saved above");

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `session` | a sender and a receiver, ours and quinn's in turn |
 //! | `sessions` | two that hold ten thousand sessions with each other |
-//! | `flood` | a responder, who floods it, and (here) who dials it in earnest |
+//! | `flood` | a responder, who floods it, the way there, and (here) who dials it in earnest |
 //!
 //! Ours is one `xylem_link::Endpoint` over the node's own socket code ([`driver`]); what a node does
 //! with packets beyond that is not measured here.
@@ -19,6 +19,7 @@ mod quic;
 mod session;
 mod sessions;
 mod usage;
+mod way;
 
 use std::io;
 use std::process::ExitCode;

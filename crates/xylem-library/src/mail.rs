@@ -9,6 +9,7 @@ mod folder;
 mod store;
 
 mod letters;
+mod outbox;
 mod people;
 
 mod mailbox;
@@ -21,5 +22,6 @@ pub use entries::{Letter, Parcel, Route, hex};
 pub use error::MailStoreError;
 pub use event::{MailEvent, Message, MessageContent};
 pub use mailbox::{Mailbox, MailboxConfig};
-pub use store::{Incoming, MailStore};
+pub use outbox::{Outbox, Receipts};
+pub use store::{Incoming, MailStore, TakenIn};
 pub use whom::{Person, Reach, Recipient, find};

@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use serde::Serialize;
 
 use crate::json;
-pub use place::{HostPort, link_key};
+pub use place::{HostPort, split_key, split_sni};
 
 /// At most this many addresses go into a ticket: each costs the person who pastes it.
 pub const MAX_NAMED: usize = 6;

@@ -9,8 +9,11 @@
 //! Keys come from [`crate::epoch`], which knows what to derive; here are nonces and tags only. What none of the three does is commit to its key; the epoch's
 //! commitment does that (docs/spec/link.md, "Epochs").
 
+use core::hint::black_box;
+
 use chacha20::{R20, hchacha};
 use ring::aead::{self, Aad, LessSafeKey, Nonce, UnboundKey};
+use zeroize::Zeroize;
 
 use crate::secret::leaving_nothing;
 
@@ -109,6 +112,18 @@ impl Numbered {
         nonce[..4].copy_from_slice(&self.iv.0);
         nonce[4..].copy_from_slice(&(self.iv.1 ^ number).to_be_bytes());
         Nonce::assume_unique_for_key(nonce)
+    }
+}
+
+impl Drop for Numbered {
+    /// ring wipes no keys, but the place of one can be taken by another: the same fields of the same
+    /// algorithm, the schedule of a key that everybody knows.
+    fn drop(&mut self) {
+        let known = UnboundKey::new(self.key.algorithm(), &[0; 32]);
+        self.key = LessSafeKey::new(known.expect("it took 32 bytes before"));
+        // So that the write is not one that nobody reads.
+        black_box(&mut self.key);
+        self.iv.zeroize();
     }
 }
 

@@ -51,7 +51,7 @@ impl KeyPair {
     pub(crate) fn generate(rng: &mut Rng) -> Self {
         leaving_nothing(|| {
             loop {
-                let secret = Secret::filled(|secret| rng.fill(secret));
+                let secret = rng.secret();
                 let [torsion, choice, pad] = rng.array();
                 let found = public_key_of_all(&secret, torsion);
                 let found = representative(&found, choice & 1 == 1);
@@ -65,7 +65,7 @@ impl KeyPair {
 }
 
 /// The public key of `secret`, moved by one of the eight points of small order.
-fn public_key_of_all(secret: &[u8; 32], torsion: u8) -> [u8; 32] {
+pub(crate) fn public_key_of_all(secret: &[u8; 32], torsion: u8) -> [u8; 32] {
     let small = EIGHT_TORSION[usize::from(torsion % 8)];
     (EdwardsPoint::mul_base_clamped(*secret) + small).to_montgomery().to_bytes()
 }
@@ -92,7 +92,7 @@ pub(crate) fn is_small_order(representative: &[u8; 32]) -> bool {
 
 /// One of the two representatives of a public key, if it has any; the choice between them has to
 /// be random. The two top bits are zero.
-fn representative(public: &[u8; 32], first: bool) -> Option<[u8; 32]> {
+pub(crate) fn representative(public: &[u8; 32], first: bool) -> Option<[u8; 32]> {
     let u = Field::from_bytes_255(public);
     let v = u + Field::A;
     // r = √(-u / 2(u + A)) or √(-(u + A) / 2u): both exist if -2u(u + A) is a square.

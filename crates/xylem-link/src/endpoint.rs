@@ -6,13 +6,14 @@ use core::time::Duration;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use bytes::{Bytes, BytesMut};
+use zeroize::Zeroize;
 
 use crate::config::Config;
 use crate::cookie::CookieKey;
 use crate::event::{CloseReason, LinkEvent, LinkId, Transmit};
 use crate::handshake::{Dialing, HalfOpen};
 use crate::header::ConnectionId;
-use crate::kdf::Rng;
+use crate::kdf::{Rng, derive, label};
 use crate::keys::{PeerKey, StaticKey};
 use crate::link::{Link, SendError};
 use crate::mtu::{BASE_DATAGRAM, MAX_DATAGRAM};
@@ -27,6 +28,7 @@ mod firsts;
 mod flood;
 mod incoming;
 mod limits;
+mod share;
 mod streams;
 
 use ahead::Ahead;
@@ -35,6 +37,7 @@ pub use envelopes::MAX_KNOCKS;
 use firsts::{First, Firsts};
 use flood::Flood;
 use limits::{HalfOpens, Rates};
+use share::Share;
 
 /// Packets and other events that may wait for `poll_event`; datagrams beyond it are dropped.
 const MAX_EVENTS: usize = 1 << 16;
@@ -62,6 +65,8 @@ pub struct Endpoint {
     firsts: Firsts,
     half_open: HalfOpens,
     rates: Rates,
+    /// Of what only a Diffie-Hellman can tell.
+    share: Share,
     timers: BTreeSet<(Duration, LinkId)>,
     /// Links that may have something to send; one that is in here has no timer running.
     ready: VecDeque<LinkId>,
@@ -105,14 +110,15 @@ enum State {
 impl Endpoint {
     /// An endpoint with this identity. `rng_seed`: 32 random bytes, never used for two endpoints.
     #[must_use]
-    pub fn new(mut config: Config, key: StaticKey, rng_seed: [u8; 32]) -> Self {
+    pub fn new(mut config: Config, key: StaticKey, mut rng_seed: [u8; 32]) -> Self {
         config.max_datagram = config.max_datagram.clamp(BASE_DATAGRAM, MAX_DATAGRAM);
         // So that only dialers with a proven address can push older ones out.
         config.cookie_above = config.cookie_above.min(config.max_half_open);
         let mut rng = Rng::new(&rng_seed);
+        rng_seed.zeroize();
         Self {
             cookies: CookieKey::new(&rng.array()),
-            ahead: Ahead::new(&rng.array()),
+            ahead: Ahead::new(&rng.secret()),
             resetter: Resetter::new(&key, &rng.array()),
             tokens: TokenTable::new(&mut rng),
             flood: Flood::new(rng.array()),
@@ -125,6 +131,7 @@ impl Endpoint {
             firsts: Firsts::default(),
             half_open: HalfOpens::default(),
             rates: Rates::default(),
+            share: Share::new(&derive(label::SHARE, &[&rng_seed])),
             timers: BTreeSet::new(),
             ready: VecDeque::new(),
             replies: VecDeque::new(),
@@ -140,14 +147,15 @@ impl Endpoint {
     /// system's), for all that is drawn from now on. Without it everything follows from the seed:
     /// whoever copies this process's memory once can compute every key to come, and the ratchets
     /// heal nothing. A program calls it now and then, more often than [`Config::ratchet`] says.
-    pub fn add_entropy(&mut self, random: [u8; 32]) {
+    pub fn add_entropy(&mut self, mut random: [u8; 32]) {
         self.rng.add(&random);
-        self.ahead.add_entropy(&self.rng.array());
+        self.ahead.add_entropy(&self.rng.secret());
         for entry in self.links.values_mut() {
             if let State::Up(link) = &mut entry.state {
                 link.add_entropy(&random);
             }
         }
+        random.zeroize();
     }
 
     /// Our public key.

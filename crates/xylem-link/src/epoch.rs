@@ -5,15 +5,13 @@
 //! ([`crate::rekey`]), a step that takes in their shared secret too, so that later datagrams stay
 //! closed when an earlier secret has leaked.
 
-use zeroize::Zeroizing;
-
 use crate::aead::{Aead, Cipher, IV_LEN};
 use crate::header::{CID_LEN, ConnectionId, HEADER_LEN, HeaderKey};
-use crate::kdf::{derive, label};
-use crate::secret::Secret;
+use crate::kdf::{derive_secret, label};
+use crate::secret::{Secret, leaving_nothing};
 
-/// A secret from which an epoch and all later ones follow. Wiped when dropped.
-pub(crate) struct EpochSecret(Zeroizing<[u8; 32]>);
+/// A secret from which an epoch and all later ones follow.
+pub(crate) struct EpochSecret(Secret);
 
 /// What one round of Diffie-Hellman gives: both directions' chains take it in, once each.
 #[derive(Clone)]
@@ -35,19 +33,19 @@ impl EpochSecret {
     ) -> Self {
         let suite = [u8::from(shared.is_some()), cipher as u8];
         let shared = shared.unwrap_or(&[0; 32]);
-        Self(Zeroizing::new(derive(label, &[split, shared, transcript, &suite])))
+        Self(derive_secret(label, &[split, shared, transcript, &suite]))
     }
 
     /// The next epoch's secret.
     pub(crate) fn next(&self) -> Self {
-        Self(Zeroizing::new(derive(label::NEXT_EPOCH, &[&self.0[..]])))
+        Self(derive_secret(label::NEXT_EPOCH, &[&self.0[..]]))
     }
 
     /// The next epoch's secret where a round of Diffie-Hellman is complete.
     pub(crate) fn ratcheted(&self, ratchet: &RatchetSecret) -> Self {
         let round = ratchet.round.to_be_bytes();
         let parts: [&[u8]; 3] = [&self.0[..], &ratchet.shared[..], &round];
-        Self(Zeroizing::new(derive(label::RATCHETED_EPOCH, &parts)))
+        Self(derive_secret(label::RATCHETED_EPOCH, &parts))
     }
 
     /// What a thief would take.
@@ -67,7 +65,7 @@ pub(crate) struct EpochKeys {
 
 impl EpochKeys {
     pub(crate) fn new(cipher: Cipher, secret: &EpochSecret) -> Self {
-        let part = |label| Zeroizing::new(derive(label, &[&secret.0[..]]));
+        let part = |label| derive_secret(label, &[&secret.0[..]]);
         let iv = part(label::AEAD_IV);
         let iv: &[u8; IV_LEN] = iv.first_chunk().expect("24 of 32 bytes");
         let cid = part(label::CONNECTION_ID);
@@ -89,14 +87,15 @@ impl EpochKeys {
     }
 }
 
-/// An epoch's secret and keys.
+/// An epoch's secret and keys, which move without being copied.
 pub(crate) struct Epoch {
     pub secret: EpochSecret,
-    pub keys: EpochKeys,
+    pub keys: Box<EpochKeys>,
 }
 
 impl Epoch {
     pub(crate) fn new(cipher: Cipher, secret: EpochSecret) -> Self {
-        Self { keys: EpochKeys::new(cipher, &secret), secret }
+        let keys = leaving_nothing(|| Box::new(EpochKeys::new(cipher, &secret)));
+        Self { keys, secret }
     }
 }

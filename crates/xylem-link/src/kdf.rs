@@ -4,7 +4,9 @@
 use core::fmt;
 
 use xylem_hash::Hasher;
-use zeroize::Zeroize;
+use zeroize::Zeroizing;
+
+use crate::secret::{Secret, leaving_nothing};
 
 /// The labels (BLAKE3 `derive_key` contexts). One purpose each; never reused, never changed
 /// (docs/spec/link.md, "Derivations").
@@ -13,6 +15,7 @@ pub(crate) mod label {
     pub(crate) const ENVELOPE_STREAM: &str = "xylem-link v4 handshake envelope stream";
     pub(crate) const FIRST: &str = "xylem-link v4 first message content";
     pub(crate) const REST: &str = "xylem-link v4 first message rest";
+    pub(crate) const SHARE: &str = "xylem-link v4 share of what may be forged";
     pub(crate) const COOKIE: &str = "xylem-link v4 retry cookie";
     pub(crate) const INITIATOR_EPOCH: &str = "xylem-link v4 initiator first epoch";
     pub(crate) const RESPONDER_EPOCH: &str = "xylem-link v4 responder first epoch";
@@ -37,32 +40,62 @@ pub(crate) fn derive(label: &'static str, parts: &[&[u8]]) -> [u8; 32] {
     *hasher.finalize().as_bytes()
 }
 
+/// The same for a secret, in its place. Parts of at most 128 bytes in all.
+///
+/// Not through a hasher, which has 22 KiB on the stack.
+pub(crate) fn derive_secret(label: &'static str, parts: &[&[u8]]) -> Secret {
+    leaving_nothing(|| {
+        let mut material = Zeroizing::new([0; 128]);
+        let mut rest = &mut material[..];
+        for part in parts {
+            let (place, after) = rest.split_at_mut(part.len());
+            place.copy_from_slice(part);
+            rest = after;
+        }
+        let left = rest.len();
+        let material = &material[..128 - left];
+        Secret::filled(|secret| *secret = xylem_hash::derive_key(label, material))
+    })
+}
+
 /// A deterministic generator: each draw first replaces the key by output that is never given away,
 /// so that the state at one moment tells nothing about earlier draws.
 pub(crate) struct Rng {
-    key: [u8; 32],
+    key: Secret,
 }
 
 impl Rng {
     pub(crate) fn new(seed: &[u8; 32]) -> Self {
-        Self { key: derive(label::RANDOM, &[seed]) }
+        Self { key: derive_secret(label::RANDOM, &[seed]) }
+    }
+
+    /// A generator of its own, of which this one knows nothing from the next draw on.
+    pub(crate) fn child(&mut self) -> Self {
+        Self::new(&self.secret())
     }
 
     /// What a thief would take.
     #[cfg(test)]
     pub(crate) fn stolen(&self) -> Self {
-        Self { key: self.key }
+        Self { key: self.key.clone() }
     }
 
     /// Takes more randomness in: whoever knows the state so far knows nothing of what comes.
     pub(crate) fn add(&mut self, random: &[u8; 32]) {
-        self.key = derive(label::FRESH_RANDOM, &[&self.key, random]);
+        self.key = derive_secret(label::FRESH_RANDOM, &[&self.key[..], random]);
     }
 
     pub(crate) fn fill(&mut self, out: &mut [u8]) {
-        let mut stream = Hasher::new_keyed(&self.key).finalize_xof();
-        stream.fill(&mut self.key);
-        stream.fill(out);
+        leaving_nothing(|| {
+            let mut stream = Hasher::new_keyed(&self.key).finalize_xof();
+            stream.fill(&mut self.key[..]);
+            stream.fill(out);
+        });
+    }
+
+    /// A secret, drawn in its place.
+    pub(crate) fn secret(&mut self) -> Secret {
+        Secret::filled(|secret| self.fill(secret))
     }
 
     pub(crate) fn array<const N: usize>(&mut self) -> [u8; N] {
@@ -84,11 +117,5 @@ impl Rng {
 impl fmt::Debug for Rng {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Rng(..)")
-    }
-}
-
-impl Drop for Rng {
-    fn drop(&mut self) {
-        self.key.zeroize();
     }
 }

@@ -2,7 +2,7 @@
 //! processor, as [`crate::curve`]; elsewhere there is none and handshakes are not hybrid.
 //! Randomness comes in from our generator.
 
-use zeroize::Zeroizing;
+use crate::secret::Secret;
 
 /// Bytes of an encapsulation key.
 pub(crate) const KEY_LEN: usize = 1_184;
@@ -10,18 +10,18 @@ pub(crate) const KEY_LEN: usize = 1_184;
 pub(crate) const CIPHERTEXT_LEN: usize = 1_088;
 
 /// What both sides share.
-pub(crate) type Shared = Zeroizing<[u8; 32]>;
+pub(crate) type Shared = Secret;
 
 pub(crate) use here::{Decapsulator, encapsulate, is_available};
 
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod here {
-
     use graviola::key_agreement::mlkem768::{DecapKey, EncapKey, Message};
     use zeroize::Zeroizing;
 
     use super::{CIPHERTEXT_LEN, KEY_LEN, Shared};
     use crate::kdf::Rng;
+    use crate::secret::{Secret, leaving_nothing};
 
     /// Whether this processor can do it.
     pub(crate) fn is_available() -> bool {
@@ -29,17 +29,20 @@ mod here {
     }
 
     /// The side that made the key.
-    pub(crate) struct Decapsulator(DecapKey);
+    pub(crate) struct Decapsulator(Box<DecapKey>);
 
     impl Decapsulator {
         /// `None` where the processor cannot do it.
         pub(crate) fn generate(rng: &mut Rng) -> Option<Self> {
-            Self::from_seed(&Zeroizing::new(rng.array()))
+            let mut seed = Zeroizing::new([0; 64]);
+            rng.fill(&mut seed[..]);
+            Self::from_seed(&seed)
         }
 
         pub(crate) fn from_seed(seed: &[u8; 64]) -> Option<Self> {
             // The "internal" functions are those of FIPS 203 section 6: the seed is the argument.
-            is_available().then(|| Self(DecapKey::keygen_internal(seed)))
+            let make = || Self(Box::new(DecapKey::keygen_internal(seed)));
+            is_available().then(|| leaving_nothing(make))
         }
 
         pub(crate) fn key(&self) -> [u8; KEY_LEN] {
@@ -49,7 +52,9 @@ mod here {
         /// Never fails: a ciphertext that was made for another key gives a secret that nobody has
         /// (implicit rejection, FIPS 203 section 6.3).
         pub(crate) fn open(&self, ciphertext: &[u8; CIPHERTEXT_LEN]) -> Shared {
-            Zeroizing::new(*self.0.decaps_internal(&(*ciphertext).into()).as_ref())
+            leaving_nothing(|| {
+                Secret::copy_of(self.0.decaps_internal(&(*ciphertext).into()).as_ref())
+            })
         }
     }
 
@@ -61,8 +66,11 @@ mod here {
     ) -> Option<([u8; CIPHERTEXT_LEN], Shared)> {
         is_available().then_some(())?;
         let key = EncapKey::from_bytes(key).ok()?;
-        let (shared, ciphertext) = key.encaps_internal(Message(rng.array()));
-        Some((*ciphertext.as_ref(), Zeroizing::new(*shared.as_ref())))
+        let message = rng.secret();
+        Some(leaving_nothing(|| {
+            let (shared, ciphertext) = key.encaps_internal(Message(*message));
+            (*ciphertext.as_ref(), Secret::copy_of(shared.as_ref()))
+        }))
     }
 }
 

@@ -65,7 +65,8 @@ impl StaticKey {
     /// all zeros (RFC 7748 section 6.1), which only a key that is none can bring about.
     #[must_use]
     pub fn agree(&self, peer: &PeerKey) -> Option<Zeroizing<[u8; 32]>> {
-        curve::agree(&self.secret, &peer.0).map(|shared| Zeroizing::new(*shared))
+        let shared = leaving_nothing(|| curve::agree(&self.secret, &peer.0))?;
+        Some(Zeroizing::new(*shared))
     }
 
     pub(crate) fn secret(&self) -> &[u8; 32] {

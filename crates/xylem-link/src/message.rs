@@ -38,6 +38,11 @@ pub(crate) fn peek_initial(first: &[u8; 64]) -> Option<Cookie> {
     Some(if *cookie == [0; COOKIE_LEN] { Cookie::None } else { Cookie::Some })
 }
 
+/// Whether what begins like this may be a response, as [`peek_initial`].
+pub(crate) fn peek_response(first: &[u8; 64]) -> bool {
+    first.starts_with(&[VERSION, RESPONSE]) || first.starts_with(&[VERSION, HYBRID_RESPONSE])
+}
+
 /// Whether there is a cookie, good or bad.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Cookie {

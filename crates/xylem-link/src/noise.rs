@@ -54,7 +54,9 @@ const FORMED_LEN: usize = 33;
 /// Bytes that each message of XX adds to its payload: keys and tags.
 pub(crate) const MESSAGE_1_OVERHEAD: usize = 32;
 pub(crate) const MESSAGE_2_OVERHEAD: usize = 32 + FORMED_LEN + 16 + 16;
-pub(crate) const MESSAGE_3_OVERHEAD: usize = FORMED_LEN + 16 + 16;
+pub(crate) const MESSAGE_3_OVERHEAD: usize = STATIC_LEN + 16;
+/// The static part, with which messages 3 begin.
+pub(crate) const STATIC_LEN: usize = FORMED_LEN + 16;
 
 /// The message did not authenticate, or could not have come at this point.
 #[derive(Debug, PartialEq, Eq)]
@@ -136,6 +138,28 @@ impl Handshake {
     pub(crate) fn read(&mut self, message: &[u8]) -> Result<Vec<u8>, Refused> {
         let mut after = self.clone();
         let payload = leaving_nothing(|| after.read_message(message))?;
+        *self = after;
+        Ok(payload)
+    }
+
+    /// The state after the static part of a third message, which has its one multiplication.
+    pub(crate) fn read_third_static(&self, message: &[u8]) -> Result<Self, Refused> {
+        if self.writes() || self.messages != 2 {
+            return Err(Refused);
+        }
+        let mut after = self.clone();
+        leaving_nothing(|| {
+            after.read_static(message)?;
+            after.mix(Ours::Ephemeral, after.remote.map(|key| key.0)) // se
+        })?;
+        Ok(after)
+    }
+
+    /// The rest of that third message. After an error the state is as before.
+    pub(crate) fn read_third_payload(&mut self, sealed: &[u8]) -> Result<Vec<u8>, Refused> {
+        let mut after = self.clone();
+        let payload = leaving_nothing(|| after.symmetric.decrypt(sealed))?;
+        after.messages = after.messages.saturating_add(1);
         *self = after;
         Ok(payload)
     }

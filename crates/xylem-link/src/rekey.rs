@@ -21,7 +21,7 @@ use crate::curve;
 use crate::epoch::RatchetSecret;
 use crate::frame::Frame;
 use crate::kdf::Rng;
-use crate::secret::Secret;
+use crate::secret::{Secret, leaving_nothing};
 
 /// Datagrams that have to arrive before time makes a round due: rounds are not what keeps a
 /// silent link from idling out.
@@ -114,8 +114,8 @@ impl Rekey {
             if !due || self.round == u32::MAX {
                 return None;
             }
-            let secret = Secret::filled(|secret| rng.fill(secret));
-            let public = curve::public_key(&secret);
+            let secret = rng.secret();
+            let public = leaving_nothing(|| curve::public_key(&secret));
             self.round += 1;
             self.state = State::Offered { limits: *limits, secret, public, next: now };
         }
@@ -152,7 +152,7 @@ impl Rekey {
         if round != self.round {
             return Ok(None);
         }
-        let shared = curve::agree(secret, key).ok_or(Refused)?;
+        let shared = leaving_nothing(|| curve::agree(secret, key)).ok_or(Refused)?;
         self.state = State::Answered { limits: *limits };
         Ok(Some(RatchetSecret { shared, round }))
     }
@@ -177,10 +177,10 @@ impl Rekey {
             _ if round <= self.round => return Ok(None),
             _ => {}
         }
-        let secret = Secret::filled(|secret| rng.fill(secret));
-        let shared = curve::agree(&secret, key).ok_or(Refused)?;
-        let secret = (RatchetSecret { shared, round }, curve::public_key(&secret));
-        let (secret, answer) = secret;
+        let secret = rng.secret();
+        let both = leaving_nothing(|| (curve::agree(&secret, key), curve::public_key(&secret)));
+        let (shared, answer) = both;
+        let secret = RatchetSecret { shared: shared.ok_or(Refused)?, round };
         self.round = round;
         let given = secret.clone();
         self.state = State::Answering { offer: *key, answer, due: true, secret };

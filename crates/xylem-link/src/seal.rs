@@ -252,7 +252,7 @@ struct Previous {
     /// that this end has lost its state ([`crate::reset`]).
     cid: ConnectionId,
     /// Until they are forgotten.
-    keys: Option<EpochKeys>,
+    keys: Option<Box<EpochKeys>>,
     forget_at: Duration,
 }
 
@@ -387,7 +387,7 @@ impl Opener {
             return Some((Slot::Ratcheted, &epoch.keys));
         }
         let previous = self.previous.as_ref().filter(|previous| previous.cid == cid)?;
-        Some((Slot::Previous, previous.keys.as_ref()?))
+        Some((Slot::Previous, previous.keys.as_deref()?))
     }
 
     /// What has arrived was sealed under the next epoch, or the ratcheted one in its place.

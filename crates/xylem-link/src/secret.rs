@@ -7,13 +7,13 @@
 
 use core::fmt;
 use core::hint::black_box;
-use core::ops::Deref;
+use core::ops::{Deref, DerefMut};
 
 use zeroize::Zeroize;
 
-/// Deeper than anything writes that is called under [`leaving_nothing`]: a hasher has 2 KiB, X25519
-/// about as much.
-const STACK: usize = 16 * 1_024;
+/// Deeper than anything writes that is called under [`leaving_nothing`]. The most have a hasher, with 22 KiB,
+/// and ML-KEM-768.
+const STACK: usize = 32 * 1_024;
 
 /// 32 secret bytes on the heap. Wiped when dropped; a clone is a copy, wiped by itself.
 #[cfg_attr(test, derive(PartialEq, Eq))]
@@ -37,6 +37,12 @@ impl Deref for Secret {
 
     fn deref(&self) -> &[u8; 32] {
         &self.0
+    }
+}
+
+impl DerefMut for Secret {
+    fn deref_mut(&mut self) -> &mut [u8; 32] {
+        &mut self.0
     }
 }
 

@@ -345,3 +345,47 @@ fn an_injector_who_wins_every_race_ends_no_handshake() {
     }
     assert_eq!(up, all, "handshakes that came up");
 }
+
+/// Where 50 forged responses or finishes come in each millisecond, and not all can be looked at: every
+/// dial over 100 ms is up within three seconds.
+#[test]
+fn who_is_buried_in_forgeries_connects_within_three_seconds() {
+    for (seed, what) in [(1, RESPONSE), (2, RESPONSE), (3, FINISH), (4, FINISH)] {
+        let case = Case { known: by_key, hybrid: true, loaded: false };
+        let way = Conditions { delay: 50 * MS, ..FAIR };
+        let mut scene = Scene::new(case, seed, way);
+        let mut rng = Rng::new(seed);
+        let (mut forged, mut next) = (Vec::new(), 0);
+        while scene.is_up().is_none() {
+            assert!(scene.net.now() < 3 * S, "seed {seed}");
+            for (_, datagram, body) in scene.fresh() {
+                if !forged.is_empty() {
+                    continue;
+                }
+                let mut forge =
+                    |kind: u8, to: [u8; 8], inside: &mut dyn FnMut(&mut Rng) -> Vec<u8>| {
+                        let one = |_| {
+                            let body = [&[4, kind][..], &inside(&mut rng)].concat();
+                            scene.known.seal(to, &body, 1_200)
+                        };
+                        (0..500).map(one).collect::<Vec<_>>()
+                    };
+                if what == RESPONSE && body[1] == INITIAL {
+                    let to = *body[58..].first_chunk().unwrap();
+                    forged = forge(RESPONSE, to, &mut |rng| rng.bytes(115));
+                } else if what == FINISH && body[1] == FINISH {
+                    // Right but for the payload.
+                    forged = forge(FINISH, cid(&datagram), &mut |rng| {
+                        [&body[2..51], &rng.bytes(24)[..]].concat()
+                    });
+                }
+            }
+            for _ in 0..50.min(forged.len()) {
+                next += 1;
+                scene.inject(what == FINISH, forged[next % forged.len()].clone());
+            }
+            scene.net.run(MS);
+        }
+        assert!(next > 1_000, "seed {seed}: it was attacked");
+    }
+}

@@ -23,6 +23,8 @@ pub(crate) struct Agreed {
     pub id: [u8; 16],
     /// For the ratchet.
     pub secret: Zeroizing<[u8; 32]>,
+    /// For receipts.
+    pub receipts: Zeroizing<[u8; 32]>,
     /// What every message of the session is bound to.
     pub associated: [u8; 32],
 }
@@ -67,6 +69,7 @@ fn agreed(
     Agreed {
         id: short(label::SESSION_ID, &[&session[..]]),
         secret: Zeroizing::new(derive(label::RATCHET, &[&session[..]])),
+        receipts: Zeroizing::new(derive(label::RECEIPTS, &[&session[..]])),
         associated: derive(label::ASSOCIATED, &public),
     }
 }

@@ -19,7 +19,7 @@ pub const MAX_NAME: usize = 255;
 /// Longest note, in bytes.
 pub const MAX_NOTE: usize = MAX_BODY - HEAD - MAX_NAME;
 
-const SHORTEST: usize = 512;
+pub(crate) const SHORTEST: usize = 512;
 /// Bytes beside name and content.
 const HEAD: usize = 1 + 8 + 8 + 2 + 4;
 const TICKET: u8 = 1;

@@ -8,7 +8,8 @@
 //!
 //! Sealed: `kind (1)`, then kind 1, first: `prekey's number (4) | session's ephemeral key (32) | card's
 //! length (2) | sender's card | message's length (4) | message`; kind 2, next: `session (16) |
-//! message's length (4) | message`; then zeros, up to 1,024 bytes more than the message's body has.
+//! message's length (4) | message`; then zeros, up to 1,024 bytes more than the message's body has. Kind 3
+//! is a receipt (`receipt.rs`), which no message's receiver reads.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
@@ -86,12 +87,7 @@ pub(crate) fn seal(
     body: usize,
     seed: &[u8; 32],
 ) -> Option<Vec<u8>> {
-    let ephemeral = StaticKey::generate(derive(label::ENVELOPE_EPHEMERAL, &[seed]));
-    let key = key(&*ephemeral.agree(to)?, &ephemeral.public(), to);
-    let mut out = Vec::with_capacity(body.saturating_add(ENVELOPE_OVERHEAD));
-    out.push(VERSION);
-    out.extend_from_slice(&MailboxId::of(to).0);
-    out.extend_from_slice(&ephemeral.public().0);
+    let mut out = Zeroizing::new(Vec::with_capacity(body.saturating_add(ENVELOPE_OVERHEAD)));
     match place {
         Place::First { prekey, ephemeral, card } => {
             out.push(FIRST);
@@ -105,6 +101,23 @@ pub(crate) fn seal(
         }
     }
     put_u32_prefixed(&mut out, message);
+    seal_plain(to, &out, body, seed)
+}
+
+/// Puts anything into an envelope as long as that of a message whose body has `body` bytes.
+pub(crate) fn seal_plain(
+    to: &PeerKey,
+    plain: &[u8],
+    body: usize,
+    seed: &[u8; 32],
+) -> Option<Vec<u8>> {
+    let ephemeral = StaticKey::generate(derive(label::ENVELOPE_EPHEMERAL, &[seed]));
+    let key = key(&*ephemeral.agree(to)?, &ephemeral.public(), to);
+    let mut out = Vec::with_capacity(body.saturating_add(ENVELOPE_OVERHEAD));
+    out.push(VERSION);
+    out.extend_from_slice(&MailboxId::of(to).0);
+    out.extend_from_slice(&ephemeral.public().0);
+    out.extend_from_slice(plain);
     let end = body.saturating_add(HEAD_LEN + ROOM);
     debug_assert!(out.len() <= end, "no card is that long");
     out.resize(end, 0);
@@ -131,14 +144,9 @@ pub(crate) enum Inside {
 /// Opens an envelope with our link key; `None` if it is none, damaged, or for somebody else.
 #[must_use]
 pub fn open(us: &Identity, envelope: &[u8]) -> Option<Opened> {
-    mailbox_of(envelope).filter(|id| *id == MailboxId::of(&us.party().link))?;
-    let (head, sealed) = envelope.split_at_checked(HEAD_LEN)?;
-    let ephemeral = PeerKey(*head.last_chunk()?);
-    let key = key(&*us.link().agree(&ephemeral)?, &ephemeral, &us.party().link);
-    let mut inside = Zeroizing::new(sealed.to_vec());
-    let plain = key.open_in_place(nonce(), Aad::from(head), &mut inside).ok()?;
+    let plain = open_plain(us.link(), envelope)?;
     let body = plain.len().checked_sub(ROOM)?;
-    let mut fields = Fields(plain);
+    let mut fields = Fields(&plain);
     let inside = match fields.byte()? {
         FIRST => {
             let (prekey, ephemeral) = (fields.u32()?, PeerKey(fields.array()?));
@@ -154,6 +162,19 @@ pub fn open(us: &Identity, envelope: &[u8]) -> Option<Opened> {
     let right =
         len == body.saturating_add(HEADER_LEN + TAG_LEN) && fields.0.iter().all(|byte| *byte == 0);
     right.then_some(Opened { id: EnvelopeId::of(envelope), inside, message })
+}
+
+/// What is in an envelope for this key, with its padding.
+pub(crate) fn open_plain(ours: &StaticKey, envelope: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+    let us = ours.public();
+    mailbox_of(envelope).filter(|id| *id == MailboxId::of(&us))?;
+    let (head, sealed) = envelope.split_at_checked(HEAD_LEN)?;
+    let ephemeral = PeerKey(*head.last_chunk()?);
+    let key = key(&*ours.agree(&ephemeral)?, &ephemeral, &us);
+    let mut inside = Zeroizing::new(sealed.to_vec());
+    let plain = key.open_in_place(nonce(), Aad::from(head), &mut inside).ok()?.len();
+    inside.truncate(plain);
+    Some(inside)
 }
 
 fn key(shared: &[u8; 32], ephemeral: &PeerKey, to: &PeerKey) -> LessSafeKey {

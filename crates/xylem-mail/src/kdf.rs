@@ -17,6 +17,9 @@ pub(crate) mod label {
     pub(crate) const RATCHET_START: &str = "xylem-link v3 ratchet start";
     pub(crate) const RATCHET_ROOT: &str = "xylem-link v3 ratchet root";
     pub(crate) const ASSOCIATED: &str = "xylem-mail v1 associated";
+    pub(crate) const RECEIPTS: &str = "xylem-mail v1 receipts";
+    pub(crate) const RECEIPTS_MAILBOX: &str = "xylem-mail v1 receipts mailbox";
+    pub(crate) const RECEIPTS_PROOF: &str = "xylem-mail v1 receipts proof";
     pub(crate) const CARD: &[u8] = b"xylem-mail v1 card";
 }
 

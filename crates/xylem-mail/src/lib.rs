@@ -40,6 +40,7 @@ mod body;
 mod envelope;
 #[allow(unreachable_pub, reason = "public in xylem-mail-internals")]
 mod ratchet;
+mod receipt;
 mod session;
 
 pub mod protocol;
@@ -58,4 +59,5 @@ pub use envelope::{
 };
 pub use identity::{Identity, Party};
 pub use prekeys::{KEEP, Prekey, Prekeys, ROTATE};
+pub use receipt::Receipt;
 pub use session::{MailError, Received, Session, SessionId};

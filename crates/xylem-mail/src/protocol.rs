@@ -9,7 +9,7 @@
 //! | 1 | deliver | an envelope | receipt |
 //! | 2 | fetch | nothing: the link's peer is whose mailbox it is | envelopes, then end |
 //! | 3 | taken | envelope's id (16) | nothing |
-//! | 0x81 | receipt | envelope's id (16), status (1) | |
+//! | 0x81 | receipt | envelope's id (16), status (1); if messages before it are lost, how many in all (4) | |
 //! | 0x82 | envelope | an envelope | |
 //! | 0x83 | end | nothing | |
 
@@ -39,11 +39,13 @@ pub enum Status {
     Stale = 3,
     /// It does not authenticate, or is no envelope.
     Refused = 4,
+    /// Its receiver can read nothing of that session any more: another has to begin.
+    Ended = 5,
 }
 
 impl Status {
-    fn from_byte(byte: u8) -> Option<Self> {
-        [Self::Stored, Self::Full, Self::NotHere, Self::Stale, Self::Refused]
+    pub(crate) fn from_byte(byte: u8) -> Option<Self> {
+        [Self::Stored, Self::Full, Self::NotHere, Self::Stale, Self::Refused, Self::Ended]
             .into_iter()
             .find(|status| *status as u8 == byte)
     }
@@ -58,8 +60,9 @@ pub enum Frame {
     Fetch,
     /// This one is stored at its receiver's and can go.
     Taken(EnvelopeId),
-    /// Answer to [`Frame::Deliver`].
-    Receipt(EnvelopeId, Status),
+    /// Answer to [`Frame::Deliver`], with how many messages of its session the receiver has lost, all
+    /// in all.
+    Receipt(EnvelopeId, Status, u32),
     /// One of the answers to [`Frame::Fetch`].
     Envelope(Vec<u8>),
     /// The last answer to [`Frame::Fetch`].
@@ -74,15 +77,16 @@ pub struct FrameError;
 impl Frame {
     /// Appends it as bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let mut receipt = [0; 17];
+        let mut receipt = [0; 21];
         let (kind, payload): (u8, &[u8]) = match self {
             Self::Deliver(envelope) => (DELIVER, envelope),
             Self::Fetch => (FETCH, &[]),
             Self::Taken(id) => (TAKEN, &id.0),
-            Self::Receipt(id, status) => {
+            Self::Receipt(id, status, lost) => {
                 receipt[..16].copy_from_slice(&id.0);
                 receipt[16] = *status as u8;
-                (RECEIPT, &receipt)
+                receipt[17..].copy_from_slice(&lost.to_be_bytes());
+                (RECEIPT, if *lost == 0 { &receipt[..17] } else { &receipt })
             }
             Self::Envelope(envelope) => (ENVELOPE, envelope),
             Self::End => (END, &[]),
@@ -96,9 +100,13 @@ impl Frame {
             (DELIVER, 1..) => Self::Deliver(payload.to_vec()),
             (FETCH, 0) => Self::Fetch,
             (TAKEN, 16) => Self::Taken(EnvelopeId(payload.try_into().ok()?)),
-            (RECEIPT, 17) => {
-                let (id, status) = payload.split_first_chunk()?;
-                Self::Receipt(EnvelopeId(*id), Status::from_byte(status[0])?)
+            (RECEIPT, 17 | 21) => {
+                let (id, rest) = payload.split_first_chunk()?;
+                let (status, lost) = rest.split_first()?;
+                let lost = lost.first_chunk().map_or(0, |lost| u32::from_be_bytes(*lost));
+                // One receipt has one form.
+                (lost > 0 || payload.len() == 17).then_some(())?;
+                Self::Receipt(EnvelopeId(*id), Status::from_byte(*status)?, lost)
             }
             (ENVELOPE, 1..) => Self::Envelope(payload.to_vec()),
             (END, 0) => Self::End,
@@ -158,8 +166,8 @@ mod tests {
             Frame::Deliver(vec![1; 300]),
             Frame::Fetch,
             Frame::Taken(id),
-            Frame::Receipt(id, Status::Stored),
-            Frame::Receipt(id, Status::Refused),
+            Frame::Receipt(id, Status::Stored, 0),
+            Frame::Receipt(id, Status::Ended, 70_000),
             Frame::Envelope(vec![2; MAX_ENVELOPE]),
             Frame::End,
         ];
@@ -186,13 +194,14 @@ mod tests {
             &[DELIVER, 0, 0, 0, 0],
             &[DELIVER, 0xff, 0xff, 0xff, 0xff],
             &[0x84, 0, 0, 0, 0],
+            &[&[RECEIPT, 0, 0, 0, 21][..], &[0; 21]].concat(),
         ] {
             let mut reader = Frames::new();
             reader.push(bad);
             assert_eq!(reader.next_frame(), Err(FrameError), "{bad:?}");
         }
         let mut receipt = vec![RECEIPT, 0, 0, 0, 17];
-        receipt.extend_from_slice(&[5; 17]);
+        receipt.extend_from_slice(&[6; 17]);
         let mut reader = Frames::new();
         reader.push(&receipt);
         assert_eq!(reader.next_frame(), Err(FrameError), "an unknown status");

@@ -14,7 +14,10 @@
 //!
 //! `encrypted header (56) | commitment (32) | sealed | tag (16)`; docs/spec/mail.md, "Ratchet".
 //!
-//! What it does not do: tell two lost messages from none, hide a message's length, or store itself.
+//! Who has missed more than it keeps keys for goes on with what arrives, and is told how many are lost
+//! for good.
+//!
+//! What it does not do: tell a lost message from a late one before that, hide a message's length, or store itself.
 
 mod header;
 mod saved;
@@ -37,8 +40,12 @@ const COMMITMENT_LEN: usize = 32;
 pub const HEADER_LEN: usize = SEALED_LEN + COMMITMENT_LEN;
 /// Bytes of the tag after it.
 pub const TAG_LEN: usize = 16;
-/// Messages that may be missing before one that arrives, in one chain.
+/// Keys that are kept of the messages that are missing before one that arrives, in one chain; those
+/// before them are lost.
 pub const MAX_SKIP: u32 = 1_000;
+/// How far one message may lie beyond the one before it in its chain: what lies between is hashed over,
+/// a fraction of a microsecond each, before the message's tag can be verified.
+pub const MAX_FORWARD: u32 = 1 << 16;
 /// Keys of missing messages that are kept; the oldest give way.
 pub const MAX_KEPT: usize = 2_000;
 
@@ -53,9 +60,10 @@ pub enum RatchetError {
     /// The tag does not verify: forged, damaged, or seen before.
     #[error("the message does not authenticate, or was seen before")]
     Forged,
-    /// More messages are missing before it than may be.
-    #[error("more than {MAX_SKIP} messages are missing before this one")]
-    TooFar,
+    /// The peer's (its header says so), and so many messages are missing before it that nobody can be
+    /// made to hash over them: nothing of this chain can be opened any more.
+    #[error("{0} messages are missing before this one")]
+    TooFar(u32),
     /// The peer has to send first: until then its ratchet key is not known.
     #[error("nothing can be sent before something has arrived")]
     NoPeerKey,
@@ -81,16 +89,22 @@ impl Chain {
         step
     }
 
-    /// Takes the keys up to `number` out to `missing`.
-    fn skip(&mut self, number: u32, missing: &mut Vec<(u32, Key)>) -> Result<(), RatchetError> {
-        if number.saturating_sub(self.next) > MAX_SKIP {
-            return Err(RatchetError::TooFar);
+    /// Takes the last keys before `number` out to `missing`, and returns how many there were before
+    /// those; with an error how many there are in all, if that is too many.
+    fn skip(&mut self, number: u32, missing: &mut Vec<(u32, Key)>) -> Result<u32, u32> {
+        let far = number.saturating_sub(self.next);
+        if far > MAX_FORWARD {
+            return Err(far);
+        }
+        let lost = far.saturating_sub(MAX_SKIP);
+        for _ in 0..lost {
+            self.step();
         }
         while self.next < number {
             let number = self.next;
             missing.push((number, Zeroizing::new(*self.step().message_key())));
         }
-        Ok(())
+        Ok(lost)
     }
 
     /// Opens the next message, if it has this number.
@@ -225,6 +239,13 @@ impl Ratchet {
         Self { state, ours, gaps: VecDeque::new(), random: self.random.clone() }
     }
 
+    /// Goes on as if so many messages had been made; they are lost.
+    #[cfg(test)]
+    pub(crate) fn lose(&mut self, count: u32) {
+        let chain = self.state.sending.as_mut().expect("something was sent");
+        (0..count).for_each(|_| drop(chain.step()));
+    }
+
     /// Keys of missing messages that are kept.
     #[must_use]
     pub fn kept(&self) -> usize {
@@ -280,7 +301,8 @@ impl Ratchet {
         Ok(())
     }
 
-    /// Appends the plaintext of a message to `out`.
+    /// Appends the plaintext of a message to `out`. Returns how many messages it has shown to be lost
+    /// for good: missing, and their keys are not kept, or gave way to newer ones.
     ///
     /// # Errors
     /// See [`RatchetError`]; nothing has changed then, and nothing is appended.
@@ -289,7 +311,7 @@ impl Ratchet {
         message: &[u8],
         associated: &[u8],
         out: &mut Vec<u8>,
-    ) -> Result<(), RatchetError> {
+    ) -> Result<u32, RatchetError> {
         let (head, rest) = message.split_first_chunk().ok_or(RatchetError::Short)?;
         let (commitment, sealed) = rest.split_first_chunk().ok_or(RatchetError::Short)?;
         if sealed.len() < TAG_LEN {
@@ -305,7 +327,7 @@ impl Ratchet {
         if let Some(header) = Header::open(head, &self.state.next_receiving) {
             return self.begin_receiving_chain(&header, &parts, out);
         }
-        self.open_missing(&parts, out)
+        self.open_missing(&parts, out).map(|()| 0)
     }
 
     /// A message of the receiving chain. What changes is a copy, until the tag has verified.
@@ -314,50 +336,51 @@ impl Ratchet {
         header: &Header,
         parts: &Parts<'_>,
         out: &mut Vec<u8>,
-    ) -> Result<(), RatchetError> {
+    ) -> Result<u32, RatchetError> {
         let mut chain = self.state.receiving.clone().ok_or(RatchetError::Forged)?;
         let mut missing = Vec::new();
-        chain.skip(header.number, &mut missing)?;
+        let lost = chain.skip(header.number, &mut missing).map_err(RatchetError::TooFar)?;
         chain.open(header.number, parts, out)?;
-        self.keep(&chain.header, missing);
+        let gave_way = self.keep(&chain.header, missing);
         self.state.receiving = Some(chain);
-        Ok(())
+        Ok(lost.saturating_add(gave_way))
     }
 
-    /// A message of the chain after the receiving one, likewise.
+    /// A message of the chain after the receiving one, likewise. The rest of the chain before is skipped
+    /// when this one has verified; one that is too long is left behind, and its missing messages are
+    /// lost.
     fn begin_receiving_chain(
         &mut self,
         header: &Header,
         parts: &Parts<'_>,
         out: &mut Vec<u8>,
-    ) -> Result<(), RatchetError> {
-        let mut before = self.state.receiving.clone();
-        let mut missing_before = Vec::new();
-        if let Some(chain) = &mut before {
-            chain.skip(header.previous, &mut missing_before)?;
-        }
+    ) -> Result<u32, RatchetError> {
         let ours = self.ours.as_ref().ok_or(RatchetError::Forged)?;
         let shared = ours.agree(&header.key).ok_or(RatchetError::Forged)?;
         let [root, key, next_receiving] = root_step(&self.state.root, &shared);
         let mut chain = Chain { key, header: self.state.next_receiving.clone(), next: 0 };
         let mut missing = Vec::new();
-        chain.skip(header.number, &mut missing)?;
+        let mut lost = chain.skip(header.number, &mut missing).map_err(RatchetError::TooFar)?;
         chain.open(header.number, parts, out)?;
-        if let Some(before) = before {
-            self.keep(&before.header, missing_before);
+        if let Some(mut before) = self.state.receiving.take() {
+            let mut missing = Vec::new();
+            let skipped = before.skip(header.previous, &mut missing);
+            lost = lost.saturating_add(skipped.unwrap_or_else(|all| all));
+            lost = lost.saturating_add(self.keep(&before.header, missing));
         }
-        self.keep(&chain.header, missing);
+        lost = lost.saturating_add(self.keep(&chain.header, missing));
         let state = &mut self.state;
         state.previous = state.sending.take().map_or(state.previous, |chain| chain.next);
         (state.root, state.theirs, state.receiving) = (root, Some(header.key), Some(chain));
         state.next_receiving = next_receiving;
-        Ok(())
+        Ok(lost)
     }
 
-    /// Remembers keys of missing messages of the chain with this header key; the oldest give way.
-    fn keep(&mut self, header: &Key, missing: Vec<(u32, Key)>) {
+    /// Remembers keys of missing messages of the chain with this header key; the oldest give way, and
+    /// are counted.
+    fn keep(&mut self, header: &Key, missing: Vec<(u32, Key)>) -> u32 {
         if missing.is_empty() {
-            return;
+            return 0;
         }
         // Only the newest can be the same chain's: chains come one after the other.
         match self.gaps.back_mut().filter(|gap| gap.header == *header) {
@@ -365,6 +388,7 @@ impl Ratchet {
             None => self.gaps.push_back(Gap { header: header.clone(), keys: missing.into() }),
         }
         let mut excess = self.kept().saturating_sub(MAX_KEPT);
+        let gave_way = u32::try_from(excess).unwrap_or(u32::MAX);
         while excess > 0
             && let Some(oldest) = self.gaps.front_mut()
         {
@@ -375,6 +399,7 @@ impl Ratchet {
                 self.gaps.pop_front();
             }
         }
+        gave_way
     }
 
     /// A message that was missing.

@@ -2,8 +2,9 @@
 //! caller: before an envelope that it made leaves, and before a message that it gave is shown.
 //!
 //! Saved as `version = 1 (1) | flags (1) | id (16) | peer (64) | prekey's number (4) | associated (32) |
-//! used (8) | [session's ephemeral key (32)] | [card's length (2) | card] | count (2) | count ×
-//! envelope's id (16) | ratchet`; flags: 1 ended (no ratchet), 2 the ephemeral, 4 the card.
+//! used (8) | [session's ephemeral key (32)] | [card's length (2) | card] | [receipts' secret (32) | lost
+//! (4) | told (4)] | count (2) | count × envelope's id (16) | ratchet`; flags: 1 ended (no ratchet), 2 the
+//! ephemeral, 4 the card, 8 receipts (without in those of before there were any).
 
 use core::fmt;
 use std::collections::VecDeque;
@@ -19,12 +20,15 @@ use crate::fields::{Fields, put_u16_prefixed};
 use crate::identity::{Identity, Party};
 use crate::kdf::{derive, label};
 use crate::prekeys::Prekeys;
+use crate::protocol::Status;
 use crate::ratchet::{Ratchet, RatchetError};
+use crate::receipt::{Receipt, Receipts};
 
 const VERSION: u8 = 1;
 const ENDED: u8 = 1;
 const OPENING: u8 = 2;
 const CARD: u8 = 4;
+const RECEIPTS: u8 = 8;
 /// Envelopes that arrived and are remembered, so that one that comes again is told from a forged
 /// one.
 const RECENT: usize = 256;
@@ -65,6 +69,9 @@ pub enum Received {
     Malformed,
     /// It had arrived before; nothing has changed.
     Again,
+    /// The sender's, so far beyond the one before it that nothing of the session can be read any more:
+    /// it has ended.
+    Ended,
 }
 
 /// A conversation with one peer.
@@ -78,6 +85,11 @@ pub struct Session {
     opening: Option<PeerKey>,
     card: Option<Box<Card>>,
     used: u64,
+    receipts: Option<Zeroizing<[u8; 32]>>,
+    /// Messages of the peer that are lost for good.
+    lost: u32,
+    /// Messages of ours of which the peer has said that.
+    told: u32,
     recent: VecDeque<EnvelopeId>,
     ratchet: Option<Ratchet>,
 }
@@ -109,6 +121,9 @@ impl Session {
             opening: None,
             card: None,
             used: 0,
+            receipts: Some(agreed.receipts.clone()),
+            lost: 0,
+            told: 0,
             recent: VecDeque::new(),
             ratchet: Some(ratchet),
         }
@@ -155,7 +170,40 @@ impl Session {
         self.ratchet.is_some()
     }
 
-    /// Forgets every key, so that nothing more is read or written, and the session can't be begun
+    /// Messages of the peer that are lost for good, since it began.
+    #[must_use]
+    pub fn lost(&self) -> u32 {
+        self.lost
+    }
+
+    /// The peer has lost so many of ours, all in all; returns how many it had not yet said so of.
+    pub fn is_told(&mut self, lost: u32) -> u32 {
+        let new = lost.saturating_sub(self.told);
+        self.told = self.told.max(lost);
+        new
+    }
+
+    /// The key of the mailbox where receipts for us are left.
+    #[must_use]
+    pub fn receipts_key(&self, us: &Identity) -> Option<StaticKey> {
+        Some(Receipts::new(self.id, self.receipts.as_ref()?, &us.party()).into_mailbox())
+    }
+
+    /// Says to the peer what became of an envelope, as an envelope. `seed`: 32 random bytes, never used
+    /// twice.
+    #[must_use]
+    pub fn receipt(&self, of: EnvelopeId, status: Status, seed: [u8; 32]) -> Option<Vec<u8>> {
+        let receipt = Receipt { envelope: of, status, lost: self.lost };
+        Receipts::new(self.id, self.receipts.as_ref()?, &self.peer).seal(&receipt, seed)
+    }
+
+    /// What the peer says became of an envelope; `None` if it is not the peer who says it.
+    #[must_use]
+    pub fn open_receipt(&self, us: &Identity, envelope: &[u8]) -> Option<Receipt> {
+        Receipts::new(self.id, self.receipts.as_ref()?, &us.party()).open(envelope)
+    }
+
+    /// Forgets every key but that of receipts, so that nothing more is read or written, and the session can't be begun
     /// again by the message that began it.
     pub fn end(&mut self) {
         (self.ratchet, self.opening, self.card) = (None, None, None);
@@ -203,10 +251,17 @@ impl Session {
         }
         let ratchet = self.ratchet.as_mut().ok_or(MailError::Ended)?;
         let mut body = Zeroizing::new(Vec::with_capacity(opened.message.len()));
-        ratchet.decrypt(&opened.message, &self.associated, &mut body).map_err(|e| match e {
-            RatchetError::NoPeerKey => MailError::NotYet,
-            _ => MailError::Forged,
-        })?;
+        match ratchet.decrypt(&opened.message, &self.associated, &mut body) {
+            Ok(lost) => self.lost = self.lost.saturating_add(lost),
+            // Only the peer can have written that header.
+            Err(RatchetError::TooFar(missing)) => {
+                self.lost = self.lost.saturating_add(missing);
+                self.end();
+                return Ok(Received::Ended);
+            }
+            Err(RatchetError::NoPeerKey) => return Err(MailError::NotYet),
+            Err(_) => return Err(MailError::Forged),
+        }
         self.recent.push_back(opened.id);
         if self.recent.len() > RECENT {
             self.recent.pop_front();
@@ -238,7 +293,8 @@ impl Session {
         let bit = |there: bool, bit| if there { bit } else { 0 };
         let flags = bit(self.ratchet.is_none(), ENDED)
             | bit(self.opening.is_some(), OPENING)
-            | bit(card.is_some(), CARD);
+            | bit(card.is_some(), CARD)
+            | bit(self.receipts.is_some(), RECEIPTS);
         out.extend_from_slice(&[VERSION, flags]);
         out.extend_from_slice(&self.id.0);
         out.extend_from_slice(&self.peer.to_bytes());
@@ -248,6 +304,11 @@ impl Session {
         out.extend_from_slice(self.opening.as_ref().map_or(&[], |key| &key.0[..]));
         if let Some(card) = &card {
             put_u16_prefixed(&mut out, card);
+        }
+        if let Some(secret) = &self.receipts {
+            out.extend_from_slice(&secret[..]);
+            out.extend_from_slice(&self.lost.to_be_bytes());
+            out.extend_from_slice(&self.told.to_be_bytes());
         }
         out.extend_from_slice(&(self.recent.len() as u16).to_be_bytes());
         for id in &self.recent {
@@ -263,7 +324,7 @@ impl Session {
     pub fn restore(saved: &[u8], seed: [u8; 32]) -> Option<Self> {
         let mut fields = Fields(saved);
         let [version, flags] = fields.array()?;
-        if version != VERSION || flags > (ENDED | OPENING | CARD) {
+        if version != VERSION || flags > (ENDED | OPENING | CARD | RECEIPTS) {
             return None;
         }
         let id = SessionId(fields.array()?);
@@ -282,6 +343,10 @@ impl Session {
                 Some(Box::new(Card::from_bytes(fields.bytes(len)?).ok()?))
             }
         };
+        let (receipts, lost, told) = match flags & RECEIPTS {
+            0 => (None, 0, 0),
+            _ => (Some(Zeroizing::new(fields.array()?)), fields.u32()?, fields.u32()?),
+        };
         let count = usize::from(fields.u16()?);
         if count > RECENT {
             return None;
@@ -294,7 +359,20 @@ impl Session {
             0 => Some(Ratchet::restore(fields.0, seed)?),
             _ => fields.0.is_empty().then_some(None)?,
         };
-        Some(Self { id, peer, prekey, associated, opening, card, used, recent, ratchet })
+        Some(Self {
+            id,
+            peer,
+            prekey,
+            associated,
+            opening,
+            card,
+            used,
+            receipts,
+            lost,
+            told,
+            recent,
+            ratchet,
+        })
     }
 }
 

@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use xylem_library::reachable::{HostPort, link_key};
+use xylem_library::reachable::{HostPort, split_key, split_sni};
 use xylem_mgmt::{Carrier, FaceUri, FaceUriError, UriAuthority, UriHost};
 use xylem_object::ticket::Address;
 
@@ -191,24 +191,6 @@ impl Peer {
 /// An address as face URIs have it.
 pub(crate) fn endpoint(address: SocketAddr) -> UriAuthority {
     UriAuthority { host: UriHost::Ip(address.ip()), port: address.port() }
-}
-
-fn split_key(text: &str) -> Result<(Option<[u8; 32]>, &str), String> {
-    match text.split_once('@') {
-        Some((key, at)) => Ok((Some(link_key(key)?), at)),
-        None => Ok((None, text)),
-    }
-}
-
-/// `HOST[:PORT][?sni=NAME]`.
-fn split_sni(text: &str) -> Result<(&str, Option<String>), String> {
-    let Some((at, query)) = text.split_once('?') else { return Ok((text, None)) };
-    let name = query.strip_prefix("sni=").ok_or("only ?sni=NAME may follow the address")?;
-    let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';
-    if name.is_empty() || name.len() > 253 || !name.chars().all(plain) {
-        return Err(format!("{name:?} is no host's name"));
-    }
-    Ok((at, Some(name.to_owned())))
 }
 
 #[cfg(test)]

@@ -149,7 +149,7 @@ pub(crate) fn run(args: SendArgs, common: &Common, out: &mut Out) -> Result<Exit
     let sent = send(&options, &stop, &mut |event| out.event(event));
     out.take_broken()?;
     let sent = sent?;
-    if !sent.delivered {
+    if !sent.delivered && !sent.stored {
         let what = "the message is not delivered yet; it waits, and the next `xylem send`, `share`, \
                     `node` or `inbox` tries again";
         return Err(Failure::new(Exit::Unreachable, what));

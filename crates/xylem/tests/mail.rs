@@ -8,17 +8,19 @@ use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::BytesMut;
 use common::fetching::Get;
 use common::{Node, Share, assert_exit, file, finish, noise, stderr, text, until, xylem};
 use serde_json::Value;
+use xylem_library::UnixTime;
+use xylem_library::mail::{MailStore, Route, hex};
 use xylem_link_internals::internals::Frame;
 use xylem_link_internals::{
     CloseReason, Config, Endpoint, LinkEvent, LinkId, PeerKey, StaticKey, purpose,
 };
-use xylem_mail::Card;
+use xylem_mail::{Body, Card, Content};
 
 /// One person's store, with an address to listen at.
 struct Person {
@@ -136,6 +138,11 @@ impl Drop for Running {
 fn events(output: &Output) -> Vec<Value> {
     let text = String::from_utf8_lossy(&output.stdout);
     text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+/// The first event of this name.
+fn told(output: &Output, event: &str) -> Option<Value> {
+    events(output).into_iter().find(|e| e["event"] == event)
 }
 
 /// A stranger who dials a program over the real network, does the whole handshake, and then seals in
@@ -318,8 +325,8 @@ fn a_node_keeps_mail_for_who_is_away() {
     for says in ["one", "two"] {
         let sent = a.run(&["send", "--note", text(&a.note(says)), &card, "--via", &via]);
         assert_exit(&sent, 0);
-        let delivered = events(&sent).into_iter().find(|e| e["event"] == "mail_delivered");
-        assert_eq!(delivered.expect("taken")["direct"], false);
+        assert_eq!(told(&sent, "mail_stored").expect("taken")["at"], via.as_str());
+        assert_eq!(told(&sent, "mail_delivered"), None, "its receiver has not said so");
     }
     let full = a.run(&["send", "--note", text(&a.note("three")), &card, "--via", &via]);
     assert_exit(&full, 3);
@@ -328,19 +335,125 @@ fn a_node_keeps_mail_for_who_is_away() {
     assert_exit(&b.run(&["inbox", "--from", &via]), 0);
     assert_eq!(b.notes(), ["one", "two"]);
     let kept = || fs::read_dir(dir.path().join("node-store/mailbox")).unwrap().count();
-    until("the box is empty", || kept() == 0);
+    until("the box is empty, but for receipts", || kept() == 1);
     // There is room again for what waited.
     until("the third", || {
         assert_exit(&a.run(&["inbox"]), 0);
-        a.waits() == 0
+        a.waits() == 1
     });
+    until("the receipts are fetched", || kept() == 1);
     assert_exit(&b.run(&["inbox", "--from", &via]), 0);
     assert_eq!(b.notes(), ["one", "three", "two"]);
+    assert_exit(&a.run(&["inbox"]), 0);
+    assert_eq!(a.waits(), 0, "all are with their receiver");
     // A node without the setting takes none.
     let dir = tempfile::tempdir().unwrap();
     let other = Node::start(dir.path(), "");
     let other = other.at("xylem").trim_start_matches("xylem://").to_owned();
     assert_exit(&b.run(&["inbox", "--from", &other, "--timeout", "3"]), 3);
+}
+
+/// What a node took is stored there, and no more is said until its receiver says that it has it. A node
+/// that says "stored" and throws it away makes nothing delivered.
+#[test]
+fn delivered_is_what_the_receiver_says() {
+    let (a, b) = (Person::new(), Person::new());
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::start(dir.path(), "[mailbox]");
+    let via = node.at("xylem").trim_start_matches("xylem://").to_owned();
+    let card = b.card();
+    let send = |says| {
+        let sent = a.run(&["send", "--note", text(&a.note(says)), &card, "--via", &via]);
+        assert_exit(&sent, 0);
+        assert_eq!(told(&sent, "mail_delivered"), None);
+        told(&sent, "mail_stored").expect("the node took it")["id"].clone()
+    };
+    let ask = || {
+        let asked = a.run(&["inbox"]);
+        assert_exit(&asked, 0);
+        asked
+    };
+    let id = send("one");
+    let before = ask();
+    assert_eq!(told(&before, "mail_stored").expect("not fetched yet")["id"], id);
+    assert_eq!(told(&before, "mail_delivered"), None);
+    assert_exit(&b.run(&["inbox", "--from", &via]), 0);
+    let delivered = told(&ask(), "mail_delivered").expect("the receiver says so");
+    assert_eq!((&delivered["id"], &delivered["direct"]), (&id, &false.into()));
+    assert_eq!(a.waits(), 0);
+
+    let id = send("two");
+    for kept in fs::read_dir(dir.path().join("node-store/mailbox")).unwrap() {
+        fs::remove_dir_all(kept.unwrap().path()).unwrap();
+    }
+    assert_exit(&b.run(&["inbox", "--from", &via]), 0);
+    let after = ask();
+    assert_eq!(told(&after, "mail_stored").expect("as far as we know")["id"], id);
+    assert_eq!(told(&after, "mail_delivered"), None);
+    assert_eq!(b.notes(), ["one"]);
+}
+
+/// 1,100 envelopes are lost on the way, of mail straight to the receiver and of mail past a node. Both are
+/// told how many can't be read any more, once, and messages go on in both directions.
+#[test]
+fn lost_envelopes_are_told_and_the_conversation_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::start(dir.path(), "[mailbox]");
+    let via = node.at("xylem").trim_start_matches("xylem://").to_owned();
+    for direct in [true, false] {
+        let (a, b) = (Person::new(), Person::new());
+        let card = b.card();
+        assert_exit(&a.run(&["inbox", "trust", "bob", &card]), 0);
+        assert_exit(&b.run(&["inbox", "trust", "ann", &a.card()]), 0);
+        // What A said, and what B heard.
+        let send = |says: &str| {
+            let note = a.note(says);
+            let mut arguments = vec!["send", "--note", text(&note), "bob"];
+            if direct {
+                let listening = b.listen();
+                let sent = a.run(&arguments);
+                assert_exit(&sent, 0);
+                // It says what is lost before what came.
+                listening.heard("mail");
+                let heard = listening.events.lock().unwrap().clone();
+                return (events(&sent), heard);
+            }
+            arguments.extend(["--via", &via]);
+            assert_exit(&a.run(&arguments), 0);
+            let heard = b.run(&["inbox", "--from", &via]);
+            assert_exit(&heard, 0);
+            (events(&a.run(&["inbox"])), events(&heard))
+        };
+        let count = |said: &[Value], event: &str| {
+            said.iter().find(|e| e["event"] == event).map(|e| e["count"].as_u64().unwrap())
+        };
+        send("first");
+        lose(&a, &card.parse().unwrap(), 1_100);
+        let (ours, theirs) = send("next");
+        assert_eq!(count(&theirs, "mail_lost"), Some(100), "{theirs:?}");
+        assert_eq!(count(&ours, "mail_unread"), Some(100), "{ours:?}");
+        assert!(ours.iter().any(|e| e["event"] == "mail_delivered"), "{ours:?}");
+        let (ours, theirs) = send("on");
+        assert_eq!((count(&theirs, "mail_lost"), count(&ours, "mail_unread")), (None, None));
+        assert_eq!(b.notes(), ["first", "next", "on"]);
+        let _listening = a.listen();
+        let note = b.note("back");
+        assert_exit(&b.run(&["send", "--note", text(&note), "ann", "--at", &a.at]), 0);
+        assert_eq!(a.notes(), ["back"]);
+    }
+}
+
+/// So many messages of somebody that nobody ever gets.
+fn lose(from: &Person, to: &Card, count: u32) {
+    let mail = MailStore::open(&from.store()).unwrap();
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    let content = Content::Note("lost".into());
+    let body = Body { content, name: String::new(), size: 4, sent_ms: 1 };
+    for _ in 0..count {
+        let route = Route::Direct(Vec::new());
+        let id = mail.compose(to, "bob", &body, route, &[], UnixTime::new(now)).unwrap();
+        fs::remove_file(from.store().join("mail/outbox").join(hex(&id.0))).unwrap();
+    }
 }
 
 /// Both sides are killed again and again, at any moment; in the end every note that waited has

@@ -4,14 +4,18 @@
 use std::net::SocketAddr;
 
 use xylem_link::PeerKey;
-use xylem_mail::{Body, EnvelopeId, MAX_ENVELOPE, Party, SessionId};
+use xylem_mail::{Body, EnvelopeId, MAX_BODY, MAX_ENVELOPE, Party, SessionId};
 use xylem_object::PublisherId;
 use xylem_object::ticket::{read_addresses, write_addresses};
 use zeroize::Zeroizing;
 
 const VERSION: u8 = 1;
+/// Of parcels; those of version 1 have neither state nor body.
+const PARCEL_VERSION: u8 = 2;
+const STORED: u8 = 1;
+const AGAIN: u8 = 2;
 /// Longest file of either kind.
-pub(super) const MAX_FILE: usize = MAX_ENVELOPE + 4_096;
+pub(super) const MAX_FILE: usize = MAX_ENVELOPE + MAX_BODY + 4_096;
 
 /// A message that came: `version (1) | accepted (1) | received, ms since 1970 (8) | envelope's id
 /// (16) | session (16) | publisher (32) | link key (32) | body`.
@@ -73,9 +77,10 @@ pub enum Route {
     Via(Option<[u8; 32]>, Vec<SocketAddr>),
 }
 
-/// An envelope that has to go: `version (1) | route (1: 0 direct, 1 node, 2 node with a key) |
-/// queued, ms since 1970 (8) | session (16) | publisher (32) | link key (32) | [node's key (32)] |
-/// addresses | name's length (1) | name | envelope`.
+/// An envelope whose receiver does not have it yet, as far as we know: `version = 2 (1) | route (1: 0
+/// direct, 1 node, 2 node with a key) | queued, ms since 1970 (8) | session (16) | publisher (32) | link
+/// key (32) | [node's key (32)] | addresses | name's length (1) | name | state (1: 1 at the node, 2 sent
+/// again) | body's length (4) | body | envelope`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parcel {
     /// Since when it waits, ms since 1970.
@@ -88,6 +93,12 @@ pub struct Parcel {
     pub route: Route,
     /// What the receiver is called here.
     pub name: String,
+    /// The node has it; its receiver has not said so yet.
+    pub stored: bool,
+    /// It was sent before, and could not be read.
+    pub again: bool,
+    /// What it says, so that it can be sent again.
+    pub body: Option<Box<Body>>,
     /// What has to go.
     pub envelope: Vec<u8>,
 }
@@ -98,14 +109,15 @@ impl Parcel {
         EnvelopeId::of(&self.envelope)
     }
 
-    pub(super) fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(512 + self.envelope.len());
+    pub(super) fn encode(&self) -> Zeroizing<Vec<u8>> {
+        let body = self.body.as_ref().and_then(|body| body.encode().ok()).unwrap_or_default();
+        let mut out = Zeroizing::new(Vec::with_capacity(1_024 + body.len() + self.envelope.len()));
         let (kind, key, addresses): (u8, &[u8], _) = match &self.route {
             Route::Direct(addresses) => (0, &[], addresses),
             Route::Via(None, addresses) => (1, &[], addresses),
             Route::Via(Some(key), addresses) => (2, key, addresses),
         };
-        out.extend_from_slice(&[VERSION, kind]);
+        out.extend_from_slice(&[PARCEL_VERSION, kind]);
         out.extend_from_slice(&self.queued.to_be_bytes());
         out.extend_from_slice(&self.session.0);
         out.extend_from_slice(&self.to.publisher.0);
@@ -115,6 +127,9 @@ impl Parcel {
         let name = &self.name.as_bytes()[..self.name.len().min(255)];
         out.push(name.len() as u8);
         out.extend_from_slice(name);
+        out.push(u8::from(self.stored) * STORED + u8::from(self.again) * AGAIN);
+        out.extend_from_slice(&(body.len() as u32).to_be_bytes());
+        out.extend_from_slice(&body);
         out.extend_from_slice(&self.envelope);
         out
     }
@@ -125,14 +140,24 @@ impl Parcel {
         let (session, rest) = rest.split_first_chunk()?;
         let (publisher, rest) = rest.split_first_chunk()?;
         let (link, rest) = rest.split_first_chunk()?;
-        (head[0] == VERSION && head[1] < 3).then_some(())?;
+        (matches!(head[0], VERSION | PARCEL_VERSION) && head[1] < 3).then_some(())?;
         let (key, rest) = match head[1] {
             2 => rest.split_first_chunk().map(|(key, rest)| (Some(*key), rest))?,
             _ => (None, rest),
         };
         let (addresses, rest) = read_addresses(rest).ok()?;
         let (len, rest) = rest.split_first()?;
-        let (name, envelope) = rest.split_at_checked(usize::from(*len))?;
+        let (name, rest) = rest.split_at_checked(usize::from(*len))?;
+        let (state, body, envelope) = match head[0] {
+            VERSION => (0, &[][..], rest),
+            _ => {
+                let (state, rest) = rest.split_first()?;
+                let (len, rest) = rest.split_first_chunk()?;
+                let len = usize::try_from(u32::from_be_bytes(*len)).ok()?;
+                let (body, envelope) = rest.split_at_checked(len)?;
+                (*state, body, envelope)
+            }
+        };
         let route =
             if head[1] == 0 { Route::Direct(addresses) } else { Route::Via(key, addresses) };
         Some(Self {
@@ -141,6 +166,9 @@ impl Parcel {
             to: Party { publisher: PublisherId(*publisher), link: PeerKey(*link) },
             route,
             name: String::from_utf8_lossy(name).into_owned(),
+            stored: state & STORED != 0,
+            again: state & AGAIN != 0,
+            body: (!body.is_empty()).then(|| Body::decode(body).ok().map(Box::new)).flatten(),
             envelope: envelope.to_vec(),
         })
     }
@@ -175,6 +203,7 @@ mod tests {
             body,
         };
         let bytes = letter.encode().unwrap();
+        let body = Some(Box::new(letter.body.clone()));
         assert_eq!(Letter::decode(&bytes), Some(letter));
         assert!((0..bytes.len()).all(|len| Letter::decode(&bytes[..len]).is_none()));
         let at = vec!["192.0.2.1:7".parse().unwrap()];
@@ -189,10 +218,20 @@ mod tests {
                 to: party,
                 route,
                 name: "ann".into(),
+                stored: true,
+                again: false,
+                body: body.clone(),
                 envelope: vec![7; 100],
             };
             let bytes = parcel.encode();
-            assert_eq!(Parcel::decode(&bytes), Some(parcel));
+            assert_eq!(Parcel::decode(&bytes), Some(parcel.clone()));
+            // One that was written before there were a state and a body.
+            let bare = Parcel { stored: false, body: None, ..parcel };
+            let mut old = bare.encode().to_vec();
+            let at = old.len() - 105;
+            old.drain(at..at + 5);
+            old[0] = VERSION;
+            assert_eq!(Parcel::decode(&old), Some(bare));
             assert!((0..bytes.len() - 100).all(|len| Parcel::decode(&bytes[..len]).is_none()));
         }
     }

@@ -24,7 +24,18 @@ pub enum MailEvent {
         #[serde(serialize_with = "envelope_id")]
         id: EnvelopeId,
     },
-    /// A message is where it should be, or at the node that keeps it for its receiver.
+    /// A message is at the node that keeps it for its receiver, who has not said yet that it has it.
+    #[serde(rename = "mail_stored")]
+    Stored {
+        /// As above.
+        to: String,
+        /// As above.
+        #[serde(serialize_with = "envelope_id")]
+        id: EnvelopeId,
+        /// The node's address.
+        at: String,
+    },
+    /// The receiver has a message: it says so itself.
     #[serde(rename = "mail_delivered")]
     Delivered {
         /// As above.
@@ -32,8 +43,38 @@ pub enum MailEvent {
         /// As above.
         #[serde(serialize_with = "envelope_id")]
         id: EnvelopeId,
-        /// The receiver itself has it.
+        /// It was handed over straight to the receiver, not left at a node.
         direct: bool,
+    },
+    /// Messages to us are lost: later ones came, and these can't be read any more if they come.
+    #[serde(rename = "mail_lost")]
+    Lost {
+        /// Who wrote them: its name here, or the beginning of its key.
+        from: String,
+        /// How many.
+        count: u32,
+    },
+    /// The receiver says that messages to it are lost.
+    #[serde(rename = "mail_unread")]
+    Unread {
+        /// As above.
+        to: String,
+        /// How many.
+        count: u32,
+        /// So many that were here still are sent again.
+        again: u32,
+    },
+    /// The receiver can't read a message, or never had it: it is sent again.
+    #[serde(rename = "mail_again")]
+    Again {
+        /// As above.
+        to: String,
+        /// The new envelope's id.
+        #[serde(serialize_with = "envelope_id")]
+        id: EnvelopeId,
+        /// The id of the one that it replaces.
+        #[serde(serialize_with = "envelope_id")]
+        was: EnvelopeId,
     },
     /// A message still has to be delivered, or, `gone`, never will be.
     #[serde(rename = "mail_waiting")]

@@ -28,8 +28,12 @@ impl MailStore {
         Ok(Incoming::New(number, letter))
     }
 
-    pub(super) fn has_room(&self, from: &Party) -> Result<bool, MailStoreError> {
-        let letters = self.letters_locked()?;
+    /// Whether one more message of theirs may be kept beside these.
+    pub(super) fn has_room(
+        &self,
+        from: &Party,
+        letters: &[(u32, Letter)],
+    ) -> Result<bool, MailStoreError> {
         let known = self.name_of(from)?.is_some();
         if known {
             return Ok(letters.len() < MAX_LETTERS);
@@ -64,7 +68,7 @@ impl MailStore {
         Ok(())
     }
 
-    fn letters_locked(&self) -> Result<Vec<(u32, Letter)>, MailStoreError> {
+    pub(super) fn letters_locked(&self) -> Result<Vec<(u32, Letter)>, MailStoreError> {
         let mut found = Vec::new();
         for name in self.folder.list("inbox")? {
             let Ok(number) = name.parse() else { continue };

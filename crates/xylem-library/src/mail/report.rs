@@ -1,12 +1,14 @@
 //! Events about mail, from what is stored of it.
 
-use xylem_mail::{Content, EnvelopeId, MAX_NAME, Party};
+use xylem_mail::protocol::Status;
+use xylem_mail::{Content, MAX_NAME, Party};
 use xylem_object::Ticket;
 
 use super::entries::{Letter, Parcel, Route, hex};
 use super::event::{MailEvent, Message, MessageContent};
-use super::store::MailStore;
+use super::store::{Incoming, MailStore, TakenIn};
 use crate::error::Error;
+use crate::time::UnixTime;
 
 /// What somebody is called, and whether that is a name.
 pub(super) fn called(store: &MailStore, party: &Party) -> Result<(String, bool), Error> {
@@ -40,25 +42,62 @@ pub fn message(store: &MailStore, number: u32, letter: &Letter) -> Result<Messag
     })
 }
 
-/// A message has come.
-///
-/// # Errors
-/// As [`message`].
-pub fn arrived(store: &MailStore, number: u32, letter: &Letter) -> Result<MailEvent, Error> {
-    Ok(MailEvent::Arrived(Box::new(message(store, number, letter)?)))
+/// What came of an envelope for us: what to answer, and what to tell.
+pub struct Answer {
+    /// For whoever hands it over.
+    pub status: Status,
+    /// Messages of its session that are lost.
+    pub lost: u32,
+    /// To be left at the node that had kept it.
+    pub receipt: Option<Vec<u8>>,
+    /// A message that was not here before.
+    pub is_new: bool,
+    /// To be told here.
+    pub events: Vec<MailEvent>,
 }
 
-/// What a message named has been fetched.
+/// Takes an envelope in.
 ///
 /// # Errors
-/// As [`message`].
-pub fn fetched(store: &MailStore, id: EnvelopeId, by: &Party) -> Result<MailEvent, Error> {
-    let by = called(store, by)?.0;
-    Ok(MailEvent::Fetched { by, id })
+/// The store's.
+pub fn take_in(store: &MailStore, envelope: &[u8], now: UnixTime) -> Result<Answer, Error> {
+    let TakenIn { incoming, lost, lost_in_all, receipt } = store.take_in(envelope, now)?;
+    let mut events = Vec::new();
+    if let Some((from, count)) = lost {
+        events.push(MailEvent::Lost { from: called(store, &from)?.0, count });
+    }
+    match &incoming {
+        Incoming::New(number, letter) => {
+            events.push(MailEvent::Arrived(Box::new(message(store, *number, letter)?)));
+        }
+        Incoming::Fetched(id, by) => {
+            events.push(MailEvent::Fetched { by: called(store, by)?.0, id: *id });
+        }
+        Incoming::Again | Incoming::Not(_) => {}
+    }
+    let is_new = matches!(incoming, Incoming::New(..));
+    let status = if let Incoming::Not(status) = incoming { status } else { Status::Stored };
+    Ok(Answer { status, lost: lost_in_all, receipt, is_new, events })
+}
+
+/// A node has taken a message.
+pub fn stored(parcel: &Parcel) -> MailEvent {
+    let (Route::Direct(at) | Route::Via(_, at)) = &parcel.route;
+    let at = at.first().map(ToString::to_string).unwrap_or_default();
+    MailEvent::Stored { to: parcel.name.clone(), id: parcel.id(), at }
+}
+
+/// A message was given up.
+pub fn expired(parcel: &Parcel) -> MailEvent {
+    let why = match parcel.stored {
+        true => "nothing was heard of it for 30 days after the node took it; it was given up",
+        false => "it found nobody for 30 days and was given up",
+    };
+    waiting(parcel, why, true)
 }
 
 /// A message has been taken.
-pub fn delivered(parcel: &Parcel) -> MailEvent {
+pub(super) fn delivered(parcel: &Parcel) -> MailEvent {
     let direct = matches!(parcel.route, Route::Direct(_));
     let (to, id) = (parcel.name.clone(), parcel.id());
     MailEvent::Delivered { to, id, direct }

@@ -19,7 +19,7 @@ use xylem_mail::{
 use xylem_object::PublisherKey;
 use xylem_store::Medium;
 
-use super::entries::{Letter, MAX_FILE, Parcel, Route, hex};
+use super::entries::{Letter, hex};
 use super::error::MailStoreError;
 use super::folder::{Folder, Locked};
 use super::letters::PENDING;
@@ -33,12 +33,8 @@ const MAX_SESSIONS: usize = 4_096;
 const MAX_STRANGERS_SESSIONS: usize = 64;
 /// Live conversations with one person; the oldest ends. Two are usual where both wrote first.
 const MAX_SESSIONS_EACH: usize = 8;
-/// Envelopes that may wait.
-const MAX_PARCELS: usize = 256;
 /// Longest file of a session, in bytes: 2,000 kept keys and what is beside them.
 const MAX_SESSION: usize = 1 << 18;
-/// An envelope that found nobody for so long, in ms, is given up.
-const GIVE_UP: u64 = 30 * 86_400_000;
 
 /// What came of an envelope for us.
 #[derive(Debug, PartialEq)]
@@ -53,10 +49,29 @@ pub enum Incoming {
     Not(Status),
 }
 
+/// What came of an envelope, with what its sender is to hear.
+#[derive(Debug, PartialEq)]
+pub struct TakenIn {
+    /// What came of it.
+    pub incoming: Incoming,
+    /// Who wrote it, and how many messages of theirs it shows to be lost.
+    pub lost: Option<(Party, u32)>,
+    /// How many those of its session are, all in all.
+    pub lost_in_all: u32,
+    /// What is left for its sender at the node that had kept it.
+    pub receipt: Option<Vec<u8>>,
+}
+
+impl TakenIn {
+    fn not(status: Status) -> Self {
+        Self { incoming: Incoming::Not(status), lost: None, lost_in_all: 0, receipt: None }
+    }
+}
+
 /// See the module's documentation.
 pub struct MailStore {
     pub(super) folder: Folder,
-    us: Identity,
+    pub(super) us: Identity,
 }
 
 impl MailStore {
@@ -93,7 +108,11 @@ impl MailStore {
         MailboxId::of(&self.us.party().link)
     }
 
-    fn prekeys(&self, now: UnixTime, _locked: &Locked) -> Result<Prekeys, MailStoreError> {
+    pub(super) fn prekeys(
+        &self,
+        now: UnixTime,
+        _locked: &Locked,
+    ) -> Result<Prekeys, MailStoreError> {
         let now = now.seconds();
         let saved = self.folder.read("prekeys", 4_096)?;
         let is_new = saved.is_none();
@@ -139,7 +158,7 @@ impl MailStore {
         Ok(self.folder.write(&session_file(session.id()), &session.save())?)
     }
 
-    fn sessions(&self) -> Result<Vec<Session>, MailStoreError> {
+    pub(super) fn sessions(&self) -> Result<Vec<Session>, MailStoreError> {
         let mut found = Vec::new();
         for name in self.folder.list("sessions")? {
             // One that is damaged is an error when it is needed.
@@ -150,66 +169,6 @@ impl MailStore {
             }
         }
         Ok(found)
-    }
-
-    /// Puts a message for whoever the card is of where it waits to go; gives its envelope's id.
-    ///
-    /// # Errors
-    /// [`MailStoreError::Seal`] for a card that can't be used; [`MailStoreError::TooMany`].
-    pub fn compose(
-        &self,
-        card: &Card,
-        name: &str,
-        body: &Body,
-        route: Route,
-        ours: &[SocketAddr],
-        now: UnixTime,
-    ) -> Result<EnvelopeId, MailStoreError> {
-        let locked = self.folder.lock()?;
-        if self.folder.list("outbox")?.len() >= MAX_PARCELS {
-            return Err(MailStoreError::TooMany(MAX_PARCELS));
-        }
-        let prekeys = self.prekeys(now, &locked)?;
-        let ours = self.us.card(prekeys.current(), now.seconds(), ours);
-        let (session, envelope) = self.seal(card, &ours, body, now)?;
-        let parcel = Parcel {
-            queued: now.milliseconds(),
-            session,
-            to: card.party,
-            route,
-            name: name.to_owned(),
-            envelope,
-        };
-        let id = parcel.id();
-        self.folder.write(&format!("outbox/{}", hex(&id.0)), &parcel.encode())?;
-        Ok(id)
-    }
-
-    /// Seals within the newest conversation with them that can be written in, or begins one. Its state
-    /// is on the disk when this returns.
-    fn seal(
-        &self,
-        card: &Card,
-        ours: &Card,
-        body: &Body,
-        now: UnixTime,
-    ) -> Result<(SessionId, Vec<u8>), MailStoreError> {
-        let mut theirs: Vec<Session> = self.sessions()?;
-        theirs.retain(|session| session.peer() == card.party && session.is_live());
-        theirs.sort_by_key(|session| std::cmp::Reverse(session.used()));
-        let begun = Session::start(&self.us, card, random()?)?;
-        for mut session in theirs.into_iter().chain([begun]) {
-            match session.seal(&self.us, ours, body, random()?) {
-                Err(MailError::NotYet) => {}
-                Err(e) => return Err(e.into()),
-                Ok(envelope) => {
-                    session.touch(now.seconds());
-                    self.save(&session)?;
-                    return Ok((session.id(), envelope));
-                }
-            }
-        }
-        Err(MailError::NotYet.into())
     }
 
     /// A message to whoever wrote this letter, ready to go and not kept.
@@ -236,19 +195,45 @@ impl MailStore {
     ///
     /// # Errors
     /// See [`MailStore::open`].
-    pub fn receive(&self, envelope: &[u8], now: UnixTime) -> Result<Incoming, MailStoreError> {
+    pub fn take_in(&self, envelope: &[u8], now: UnixTime) -> Result<TakenIn, MailStoreError> {
         let Some(opened) = xylem_mail::open(&self.us, envelope) else {
-            return Ok(Incoming::Not(Status::Refused));
+            return Ok(TakenIn::not(Status::Refused));
         };
         let locked = self.folder.lock()?;
-        let mut session = match self.session_of(&opened, now, &locked)? {
-            Ok(session) => session,
-            Err(status) => return Ok(Incoming::Not(status)),
+        let (mut session, is_new) = match self.session_of(&opened, now, &locked)? {
+            Ok(found) => found,
+            Err(status) => return Ok(TakenIn::not(status)),
         };
+        let before = session.lost();
+        let incoming = self.keep(&mut session, is_new, &opened, now)?;
+        let status = match incoming {
+            // Nothing has changed, or whoever wrote it may be anybody.
+            Incoming::Not(Status::Full) => return Ok(TakenIn::not(Status::Full)),
+            Incoming::Not(Status::Refused) if is_new => return Ok(TakenIn::not(Status::Refused)),
+            Incoming::Not(status) => status,
+            _ => Status::Stored,
+        };
+        let lost = session.lost().saturating_sub(before);
+        Ok(TakenIn {
+            incoming,
+            lost: (lost > 0).then(|| (session.peer(), lost)),
+            lost_in_all: session.lost(),
+            receipt: session.receipt(opened.id(), status, random()?),
+        })
+    }
+
+    /// Keeps a message of this session, and the session's new state.
+    fn keep(
+        &self,
+        session: &mut Session,
+        is_new: bool,
+        opened: &Opened,
+        now: UnixTime,
+    ) -> Result<Incoming, MailStoreError> {
         let pending = format!("inbox/{PENDING}{}", hex(&opened.id().0));
         let from = session.peer();
-        let body = match session.receive(&opened) {
-            Err(MailError::Stale) => return Ok(Incoming::Not(Status::Stale)),
+        let body = match session.receive(opened) {
+            Err(MailError::Ended) => return Ok(Incoming::Not(Status::Ended)),
             Err(_) => return Ok(Incoming::Not(Status::Refused)),
             Ok(Received::Again) => {
                 // A crash may have come between the session's state and the name.
@@ -258,17 +243,31 @@ impl MailStore {
                 return Ok(Incoming::Again);
             }
             Ok(Received::Malformed) => {
-                self.save(&session)?;
+                self.save(session)?;
                 return Ok(Incoming::Not(Status::Refused));
+            }
+            Ok(Received::Ended) => {
+                // One that was never stored is not remembered: strangers could begin any number.
+                if !is_new {
+                    self.save(session)?;
+                }
+                return Ok(Incoming::Not(Status::Ended));
             }
             Ok(Received::New(body)) => body,
         };
         session.touch(now.seconds());
         if let Content::Fetched(id) = body.content {
-            self.save(&session)?;
+            self.save(session)?;
+            self.is_fetched(id, &from)?;
             return Ok(Incoming::Fetched(id, from));
         }
-        if !self.has_room(&from)? {
+        let letters = self.letters_locked()?;
+        // Sent again by somebody who could not know that it had arrived.
+        if letters.iter().any(|(_, letter)| letter.from == from && letter.body == body) {
+            self.save(session)?;
+            return Ok(Incoming::Again);
+        }
+        if !self.has_room(&from, &letters)? {
             return Ok(Incoming::Not(Status::Full));
         }
         let (envelope, id) = (opened.id(), session.id());
@@ -276,19 +275,19 @@ impl MailStore {
         let letter = Letter { accepted: false, received_ms, envelope, session: id, from, body };
         let bytes = letter.encode().ok_or_else(|| damaged(&pending))?;
         self.folder.write(&pending, &bytes)?;
-        self.save(&session)?;
+        self.save(session)?;
         self.show(&pending)
     }
 
-    /// The session that an envelope belongs to, or the one that it begins.
+    /// The session that an envelope belongs to, or the one that it begins, and whether it does.
     fn session_of(
         &self,
         opened: &Opened,
         now: UnixTime,
         locked: &Locked,
-    ) -> Result<Result<Session, Status>, MailStoreError> {
+    ) -> Result<Result<(Session, bool), Status>, MailStoreError> {
         if let Some(id) = opened.session() {
-            return Ok(self.session(id)?.ok_or(Status::Refused));
+            return Ok(self.session(id)?.map(|there| (there, false)).ok_or(Status::Refused));
         }
         let prekeys = self.prekeys(now, locked)?;
         let begun = match opened.begin(&self.us, &prekeys, random()?) {
@@ -297,7 +296,7 @@ impl MailStore {
             Err(_) => return Ok(Err(Status::Refused)),
         };
         if let Some(there) = self.session(begun.id())? {
-            return Ok(Ok(there));
+            return Ok(Ok((there, false)));
         }
         let all = self.folder.list("sessions")?.len();
         if all >= MAX_SESSIONS {
@@ -306,7 +305,7 @@ impl MailStore {
         if all >= MAX_SESSIONS_EACH && !self.make_room_for(&begun.peer())? {
             return Ok(Err(Status::Full));
         }
-        Ok(Ok(begun))
+        Ok(Ok((begun, true)))
     }
 
     /// Ends the oldest conversation of somebody who has too many; whether there may be one more.
@@ -326,60 +325,6 @@ impl MailStore {
             session.end();
             self.save(session)?;
         }
-        Ok(true)
-    }
-
-    /// What waits to go, oldest first, and, apart, what has waited for too long and is given up.
-    ///
-    /// # Errors
-    /// See [`MailStore::open`].
-    pub fn parcels(&self, now: UnixTime) -> Result<(Vec<Parcel>, Vec<Parcel>), MailStoreError> {
-        let _locked = self.folder.lock()?;
-        let mut parcels = Vec::new();
-        for name in self.folder.list("outbox")? {
-            if let Some(bytes) = self.folder.read(&format!("outbox/{name}"), MAX_FILE)?
-                && let Some(parcel) = Parcel::decode(&bytes)
-            {
-                parcels.push(parcel);
-            }
-        }
-        parcels.sort_by_key(|parcel| parcel.queued);
-        let now = now.milliseconds();
-        let is_old = |parcel: &Parcel| now.saturating_sub(parcel.queued) > GIVE_UP;
-        let (old, waiting) = parcels.into_iter().partition(is_old);
-        for parcel in &old {
-            self.remove_parcel(parcel)?;
-        }
-        Ok((waiting, old))
-    }
-
-    fn remove_parcel(&self, parcel: &Parcel) -> Result<(), MailStoreError> {
-        Ok(self.folder.remove(&format!("outbox/{}", hex(&parcel.id().0)))?)
-    }
-
-    /// What the other side said of an envelope. True: it need not be sent again.
-    ///
-    /// # Errors
-    /// See [`MailStore::open`].
-    pub fn settle(&self, parcel: &Parcel, status: Status) -> Result<bool, MailStoreError> {
-        let _locked = self.folder.lock()?;
-        let direct = matches!(parcel.route, Route::Direct(_));
-        match status {
-            Status::Full | Status::NotHere => return Ok(false),
-            Status::Stored if !direct => {}
-            // Theirs is another state than ours: the next message begins anew.
-            Status::Refused | Status::Stale | Status::Stored => {
-                if let Some(mut session) = self.session(parcel.session)? {
-                    if status == Status::Stored {
-                        session.confirmed();
-                    } else if direct {
-                        session.end();
-                    }
-                    self.save(&session)?;
-                }
-            }
-        }
-        self.remove_parcel(parcel)?;
         Ok(true)
     }
 }

@@ -54,7 +54,7 @@ impl fmt::Display for HostPort {
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn link_key(text: &str) -> Result<[u8; 32], String> {
+fn link_key(text: &str) -> Result<[u8; 32], String> {
     let shape = || "the key before @ has to be 64 hexadecimal digits".to_owned();
     let digits = text.as_bytes();
     let mut key = [0; 32];
@@ -66,4 +66,29 @@ pub fn link_key(text: &str) -> Result<[u8; 32], String> {
         *byte = (digit(pair[0])? * 16 + digit(pair[1])?) as u8;
     }
     Ok(key)
+}
+
+/// `[KEY@]REST`.
+///
+/// # Errors
+/// What is wrong with the key.
+pub fn split_key(text: &str) -> Result<(Option<[u8; 32]>, &str), String> {
+    match text.split_once('@') {
+        Some((key, at)) => Ok((Some(link_key(key)?), at)),
+        None => Ok((None, text)),
+    }
+}
+
+/// `HOST[:PORT][?sni=NAME]`.
+///
+/// # Errors
+/// What is wrong with the name.
+pub fn split_sni(text: &str) -> Result<(&str, Option<String>), String> {
+    let Some((at, query)) = text.split_once('?') else { return Ok((text, None)) };
+    let name = query.strip_prefix("sni=").ok_or("only ?sni=NAME may follow the address")?;
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';
+    if name.is_empty() || name.len() > 253 || !name.chars().all(plain) {
+        return Err(format!("{name:?} is no host's name"));
+    }
+    Ok((at, Some(name.to_owned())))
 }

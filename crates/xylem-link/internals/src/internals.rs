@@ -35,10 +35,15 @@ use crate::{
     seal::{Opener, Sealer},
 };
 
+mod comparisons;
 mod cost;
 mod noise_vectors;
 mod spec;
 
+pub use comparisons::{
+    cookie, cookie_is_good, elligator_representative, envelope_opens, header_mask, is_reset,
+    kem_ciphertext,
+};
 pub use cost::Cost;
 pub use noise_vectors::{NoiseOutcome, NoiseSide, NoiseVector};
 pub use spec::{
@@ -166,7 +171,7 @@ impl Handshakes {
         let payload = i.read(&message).expect(AGREE);
         if let (Some(ours), Some((_, shared))) = (&decapsulator, &sent) {
             let opened = payload.first_chunk().map(|ciphertext| ours.open(ciphertext));
-            assert_eq!(opened.as_ref(), Some(shared));
+            assert_eq!(opened.as_deref(), Some(&**shared));
         }
         message.clear();
         i.write(&[], &mut message).expect(AGREE);
@@ -315,7 +320,8 @@ pub fn aead_seal(
     associated: &[u8],
     plaintext: &[u8],
 ) -> Vec<u8> {
-    let mut text = plaintext.to_vec();
+    let mut text = Vec::with_capacity(plaintext.len() + TAG_LEN);
+    text.extend_from_slice(plaintext);
     let tag = cipher.keys(key, &iv(nonce)).seal(0, associated, &mut text);
     text.extend_from_slice(&tag);
     text

@@ -6,9 +6,9 @@ use core::ops::{Add, Mul, Neg};
 use fiat_crypto::curve25519_64::{
     fiat_25519_add, fiat_25519_carry, fiat_25519_carry_mul, fiat_25519_carry_square,
     fiat_25519_from_bytes, fiat_25519_loose_field_element as Loose, fiat_25519_opp,
-    fiat_25519_relax, fiat_25519_selectznz, fiat_25519_tight_field_element as Tight,
-    fiat_25519_to_bytes,
+    fiat_25519_relax, fiat_25519_tight_field_element as Tight, fiat_25519_to_bytes,
 };
+use subtle::{Choice, ConditionallySelectable};
 
 /// A number modulo p.
 #[derive(Clone, Copy)]
@@ -18,6 +18,15 @@ impl Field {
     pub(super) const ONE: Self = Self(Tight([1, 0, 0, 0, 0]));
     /// Curve25519's coefficient: v² = u³ + A u² + u.
     pub(super) const A: Self = Self(Tight([486_662, 0, 0, 0, 0]));
+
+    /// 2^((p - 1) / 4).
+    const ROOT_OF_MINUS_ONE: Self = Self(Tight([
+        0x6_1b27_4a0e_a0b0,
+        0x0_d5a5_fc8f_189d,
+        0x7_ef5e_9cbd_0c60,
+        0x7_8595_a680_4c9e,
+        0x2_b832_4804_fc1d,
+    ]));
 
     /// Little-endian; the top two bits are not looked at.
     pub(super) fn from_bytes_254(bytes: &[u8; 32]) -> Self {
@@ -69,11 +78,12 @@ impl Field {
         (0..times).fold(self, |x, _| x.square())
     }
 
-    /// `yes` if `choice`, else `no`.
+    /// `yes` if `choice`, else `no`. By subtle, which hides the choice from the compiler: of fiat-crypto's
+    /// selection it made one of two addresses to load from.
     pub(super) fn select(choice: bool, yes: Self, no: Self) -> Self {
-        let mut out = [0; 5];
-        fiat_25519_selectznz(&mut out, u8::from(choice), &no.0.0, &yes.0.0);
-        Self(Tight(out))
+        let choice = Choice::from(u8::from(choice));
+        let limb = |i| u64::conditional_select(&no.0.0[i], &yes.0.0[i], choice);
+        Self(Tight(core::array::from_fn(limb)))
     }
 
     /// As it is held: five limbs of 51 bits, a little more in each.
@@ -121,24 +131,14 @@ impl Field {
         !power.is(-Self::ONE)
     }
 
-    /// 1/√x, one of the two, if x is a square and not zero. Which of the two cases it is may show.
+    /// 1/√x, one of the two, if x is a square and not zero. Whether it is may show.
     pub(super) fn inverse_root(self) -> Option<Self> {
         // t = x^((p - 5) / 8) = x^(2^252 - 3); then t² x is a fourth root of 1.
         let (p250, _) = self.power_250();
         let t = p250.squares(2) * self;
         let fourth = t.square() * self;
-        if fourth.is(Self::ONE) {
-            return Some(t);
-        }
-        fourth.is(-Self::ONE).then(|| t * Self::root_of_minus_one())
-    }
-
-    /// √-1 = 2^((p - 1) / 4).
-    fn root_of_minus_one() -> Self {
-        // (p - 1) / 4 = 2^253 - 5 = 2^3 (2^250 - 1) + 3.
-        let two = Self::ONE.double();
-        let (p250, _) = two.power_250();
-        p250.squares(3) * (two.square() * two)
+        let root = Self::select(fourth.is(Self::ONE), t, t * Self::ROOT_OF_MINUS_ONE);
+        (root.square() * self).is(Self::ONE).then_some(root)
     }
 }
 
@@ -190,6 +190,7 @@ mod tests {
             assert!(x.square().is_square_or_zero());
         }
         assert!((60..140).contains(&squares));
+        assert!(Field::ROOT_OF_MINUS_ONE.square().is(-Field::ONE));
         let zero = Field::from_bytes_255(&[0; 32]);
         assert!(zero.inverse_root().is_none() && zero.is_square_or_zero());
         assert!(zero.invert().is(zero));

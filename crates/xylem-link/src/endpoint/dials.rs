@@ -9,7 +9,6 @@ use super::{Endpoint, Entry, State};
 use crate::envelope::EnvelopeKey;
 use crate::event::{CloseReason, LinkEvent, LinkId};
 use crate::handshake::{Answered, Dialed, Dialing};
-use crate::kdf::Rng;
 use crate::keys::PeerKey;
 
 impl Endpoint {
@@ -40,7 +39,7 @@ impl Endpoint {
             self.events.push_back(LinkEvent::Closed { link: id, reason });
             return id;
         }
-        let rng = (Rng::new(&self.rng.array()), self.ahead.take_pair());
+        let rng = (self.rng.child(), self.ahead.take_pair());
         let dialing = Dialing::new(&self.config, &self.key, rng, now, id, to);
         let cid = dialing.cid;
         self.insert(id, State::Dialing(Box::new(dialing)), Some(cid));

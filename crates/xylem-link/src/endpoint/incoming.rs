@@ -10,7 +10,6 @@ use crate::envelope::EnvelopeKey;
 use crate::event::{LinkEvent, LinkId};
 use crate::handshake::{HANDSHAKE_TIMEOUT, HalfOpen, Initial, Step};
 use crate::header::ConnectionId;
-use crate::kdf::Rng;
 use crate::link::{Link, NewLink};
 use crate::message::{Cookie, MIN_INITIAL, Message, Offer, Parameters, check, peek_initial};
 
@@ -153,7 +152,7 @@ impl Endpoint {
         }
         let id = self.new_id();
         let half = initial.is_sound().then(|| {
-            let rng = (Rng::new(&self.rng.array()), self.ahead.take_pair());
+            let rng = (self.rng.child(), self.ahead.take_pair());
             HalfOpen::new(&self.config, &self.key, rng, now, id, initial)
         });
         let Some(Ok(half)) = half else {
@@ -199,6 +198,11 @@ impl Endpoint {
             // Its ids are those of epochs.
             State::Up(_) => {}
             State::Dialing(dialing) => {
+                // One block tells what may be a response.
+                if dialing.may_be_response(datagram) && !self.share.takes(now) {
+                    dialing.hurry(now);
+                    return self.mark_ready(id);
+                }
                 let dialed = dialing.handle(now, datagram);
                 self.on_dialed(now, id, dialed);
             }

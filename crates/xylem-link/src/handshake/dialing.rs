@@ -15,7 +15,7 @@ use crate::kem::{self, Decapsulator};
 use crate::link::{Finish, NewLink};
 use crate::message::{
     Answer, Head, MIN_INITIAL, Message, NOISE_1_LEN, NOISE_3_LEN, Offer, PART_LEN, Part, REST_LEN,
-    check,
+    check, peek_response,
 };
 use crate::noise::{Handshake, Refused};
 use crate::seal::{Opener, Sealer};
@@ -238,6 +238,13 @@ impl Dialing {
         }
     }
 
+    /// Whether a datagram begins as a response does; what is in an envelope of ours and nothing else.
+    pub(crate) fn may_be_response(&self, datagram: &[u8]) -> bool {
+        let envelopes = [Some(&self.envelope), self.open_envelope.as_ref()];
+        let mut peeked = envelopes.into_iter().flatten().filter_map(|key| key.peek(datagram));
+        peeked.any(|first| peek_response(&first))
+    }
+
     pub(crate) fn handle(&mut self, now: Duration, datagram: &[u8]) -> Dialed {
         let keyed = self.envelope.open(datagram).map(|body| (body, DialedBy::Key));
         let asked = || {
@@ -348,7 +355,7 @@ impl Dialing {
             opener: Opener::new(answer.cipher, receiving),
             theirs: answer.parameters,
             post_quantum: shared.is_some(),
-            rng: Rng::new(&self.rng.array()),
+            rng: self.rng.child(),
             finish: Some(Finish {
                 datagram,
                 next: now,

@@ -16,7 +16,7 @@ use crate::kem;
 use crate::link::NewLink;
 use crate::message::{Answer, Head, MIN_INITIAL, Message, OFFER_LEN, Offer, Parameters};
 use crate::mtu::BASE_DATAGRAM;
-use crate::noise::{Handshake, Refused};
+use crate::noise::{Handshake, Refused, STATIC_LEN};
 use crate::seal::{Opener, Sealer};
 
 /// The responder, waiting for the rest of the first message or for a finish. It never sends but in
@@ -39,6 +39,8 @@ pub(crate) struct HalfOpen {
     shared: Option<kem::Shared>,
     /// Empty until the first message is complete.
     response: Vec<u8>,
+    /// The static part of the finish, and the state after it, once that has come.
+    third: Option<([u8; STATIC_LEN], Handshake)>,
     /// A response is due, as soon as it is no longer than `credit`.
     due: bool,
     /// Bytes that came from the address, less those sent there.
@@ -81,6 +83,7 @@ impl HalfOpen {
             cipher: Cipher::ChaCha20Poly1305,
             shared: None,
             response: Vec::new(),
+            third: None,
             due: false,
             credit: initial.len,
             deadline: now + HANDSHAKE_TIMEOUT,
@@ -167,7 +170,18 @@ impl HalfOpen {
         }
         let body = envelope.open(datagram)?;
         let Message::Finish { noise } = Message::parse(&body)? else { return None };
-        let theirs = self.noise.read(noise).ok()?;
+        // A dialer has one static part, which nobody else can make. So there is one Diffie-Hellman for it,
+        // however often it comes with something else after it.
+        let (part, payload) = noise.split_first_chunk::<STATIC_LEN>()?;
+        let (known, state) = match &mut self.third {
+            Some(third) => third,
+            none => none.insert((*part, self.noise.read_third_static(noise).ok()?)),
+        };
+        if known != part {
+            return None;
+        }
+        let theirs = state.read_third_payload(payload).ok()?;
+        self.noise = state.clone();
         Parameters::decode(theirs.first_chunk()?)
     }
 

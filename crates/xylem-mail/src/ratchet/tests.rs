@@ -21,7 +21,7 @@ fn got(to: &mut Ratchet, message: &[u8]) -> Result<Vec<u8>, RatchetError> {
     let mut out = Vec::new();
     let result = to.decrypt(message, b"ad", &mut out);
     assert!(result.is_ok() || out.is_empty(), "nothing is left of what does not open");
-    result.map(|()| out)
+    result.map(|_| out)
 }
 
 #[test]
@@ -108,33 +108,130 @@ fn forgeries_leave_the_double_ratchet_as_it_was() {
         known.push(7);
         assert_eq!(b.decrypt(&message, &known, &mut out), Err(RatchetError::Forged));
         known.pop();
-        assert_eq!(b.decrypt(&message, &known, &mut out), Ok(()), "{len}");
+        assert_eq!(b.decrypt(&message, &known, &mut out), Ok(0), "{len}");
     }
     assert_eq!(got(&mut b, &turn).unwrap(), b"a new chain");
     assert_eq!(got(&mut b, &skipped).unwrap(), b"skipped");
 }
 
+/// The next message and how many the receiver takes for lost at it.
+fn lost_at(from: &mut Ratchet, to: &mut Ratchet) -> Result<u32, RatchetError> {
+    let message = sent(from, b"x");
+    to.decrypt(&message, b"ad", &mut Vec::new())
+}
+
+/// So many messages that never arrive.
+fn lose(from: &mut Ratchet, count: u32) {
+    if count > 0 {
+        sent(from, b"lost");
+        from.lose(count - 1);
+    }
+}
+
 #[test]
 fn missing_messages_are_bounded() {
     let (mut a, mut b) = pair();
-    let mut messages: Vec<_> = (0..=MAX_SKIP + 1).map(|_| sent(&mut a, b"x")).collect();
-    let last = messages.pop().unwrap();
-    assert_eq!(got(&mut b, &last), Err(RatchetError::TooFar));
-    assert_eq!(b.kept(), 0);
+    let messages: Vec<_> = (0..=MAX_SKIP).map(|_| sent(&mut a, b"x")).collect();
     got(&mut b, messages.last().unwrap()).unwrap();
     assert_eq!(b.kept(), MAX_SKIP as usize);
-    // Chain after chain with a gap each: the oldest keys give way.
-    for _ in 0..4 {
+    // Chain after chain with a gap each: the oldest keys give way, and are counted.
+    let mut lost = 0;
+    for round in 1..=4 {
         let answer = sent(&mut b, b"y");
         got(&mut a, &answer).unwrap();
-        for _ in 0..MAX_SKIP - 1 {
-            sent(&mut a, b"lost");
-        }
-        let message = sent(&mut a, b"z");
-        got(&mut b, &message).unwrap();
+        lose(&mut a, MAX_SKIP - 1);
+        lost += lost_at(&mut a, &mut b).unwrap();
+        let all = MAX_SKIP + round * (MAX_SKIP - 1);
+        assert_eq!(lost, all.saturating_sub(MAX_KEPT as u32));
         assert!(b.kept() <= MAX_KEPT);
     }
     assert_eq!(got(&mut b, &messages[0]), Err(RatchetError::Forged), "forgotten by now");
+}
+
+/// However many messages of a chain are lost, the next one opens, those before it that are kept too, and
+/// both sides go on; up to a bound, from which on nothing changes.
+#[test]
+fn a_session_survives_lost_messages() {
+    for count in [1, MAX_SKIP, MAX_SKIP + 1, 1_002, 10_000, MAX_FORWARD] {
+        for turns in [0, 3] {
+            let (mut a, mut b) = pair();
+            for _ in 0..turns {
+                assert_eq!(lost_at(&mut a, &mut b), Ok(0));
+                assert_eq!(lost_at(&mut b, &mut a), Ok(0));
+            }
+            lose(&mut a, count - 1);
+            let late = sent(&mut a, b"late");
+            let message = sent(&mut a, b"x");
+            let mut out = Vec::new();
+            let lost = b.decrypt(&message, b"ad", &mut out);
+            assert_eq!(lost, Ok(count.saturating_sub(MAX_SKIP)), "{count} lost");
+            assert_eq!(got(&mut b, &message), Err(RatchetError::Forged), "once");
+            assert_eq!(b.kept(), count.min(MAX_SKIP) as usize);
+            assert_eq!(got(&mut b, &late).unwrap(), b"late");
+            for _ in 0..3 {
+                assert_eq!(lost_at(&mut b, &mut a), Ok(0));
+                assert_eq!(lost_at(&mut a, &mut b), Ok(0));
+            }
+        }
+    }
+    for count in [MAX_FORWARD + 1, 1 << 20] {
+        let (mut a, mut b) = pair();
+        lost_at(&mut a, &mut b).unwrap();
+        let before = b.save();
+        lose(&mut a, count);
+        assert_eq!(lost_at(&mut a, &mut b), Err(RatchetError::TooFar(count)));
+        assert_eq!(*b.save(), *before, "nothing has changed");
+    }
+}
+
+/// A new chain says that the one before it was longer than can be skipped: it is followed, and the rest
+/// of the one before is lost, for two hashes.
+#[test]
+fn a_new_chain_is_followed_whatever_was_lost_of_the_one_before() {
+    for count in [MAX_SKIP, 1_002, 10_000, MAX_FORWARD + 1, 1 << 20] {
+        let (mut a, mut b) = pair();
+        lost_at(&mut a, &mut b).unwrap();
+        let answer = sent(&mut b, b"y");
+        lose(&mut a, count);
+        got(&mut a, &answer).unwrap();
+        let expected = if count > MAX_FORWARD { count } else { count - MAX_SKIP };
+        assert_eq!(lost_at(&mut a, &mut b), Ok(expected), "{count} lost");
+        for _ in 0..3 {
+            assert_eq!(lost_at(&mut b, &mut a), Ok(0));
+            assert_eq!(lost_at(&mut a, &mut b), Ok(0));
+        }
+    }
+}
+
+/// Whoever has not the header key can make up no far number, and who copies a genuine far header onto
+/// another message changes nothing.
+#[test]
+fn forged_far_headers_do_nothing() {
+    let (mut a, mut b) = pair();
+    lost_at(&mut a, &mut b).unwrap();
+    let answer = sent(&mut b, b"y");
+    lose(&mut a, 5_000);
+    let in_chain = sent(&mut a, b"genuine");
+    got(&mut a, &answer).unwrap();
+    lose(&mut a, 5_000);
+    let in_next = sent(&mut a, b"genuine");
+    let before = b.save();
+    for genuine in [&in_chain, &in_next] {
+        for bit in 0..SEALED_LEN * 8 {
+            let mut forged = genuine.clone();
+            forged[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(got(&mut b, &forged), Err(RatchetError::Forged), "bit {bit}");
+        }
+        let mut forged = genuine.clone();
+        *forged.last_mut().unwrap() ^= 1;
+        assert_eq!(got(&mut b, &forged), Err(RatchetError::Forged));
+    }
+    assert_eq!(*b.save(), *before, "nothing has changed");
+    assert_eq!(
+        b.decrypt(&in_next, b"ad", &mut Vec::new()),
+        Ok(5_001 - MAX_SKIP + 5_000 - MAX_SKIP)
+    );
+    assert_eq!(got(&mut b, &in_chain).unwrap(), b"genuine", "of those that are kept");
 }
 
 #[test]

@@ -222,3 +222,55 @@ fn what_is_remembered_is_bounded() {
     assert_eq!(at_b.recent.len(), RECENT);
     assert_eq!(receive(&b, &mut at_b, &first), Err(MailError::Forged), "too long ago to tell");
 }
+
+/// Receipts are the receiver's word: of this session, to this side, and unchanged.
+#[test]
+fn receipts_are_the_other_side_s() {
+    let (mut a, mut b) = (Person::new(10), Person::new(20));
+    let seed = a.seed();
+    let mut at_a = Session::start(&a.us, &b.card, seed).unwrap();
+    let envelope = a.seal(&mut at_a, "one");
+    let id = EnvelopeId::of(&envelope);
+    let (at_b, _) = b.begin(&envelope).unwrap();
+    let (at_a, at_b) = (saved(&at_a), saved(&at_b));
+    let receipt = at_b.receipt(id, Status::Stored, b.seed()).unwrap();
+    let mailbox = at_a.receipts_key(&a.us).unwrap().public();
+    assert_eq!(mailbox_of(&receipt), Some(MailboxId::of(&mailbox)), "a mailbox of nobody's");
+    assert_ne!(mailbox, a.us.party().link);
+    assert_eq!(receipt.len(), envelope.len(), "as long as any");
+    let said = at_a.open_receipt(&a.us, &receipt).unwrap();
+    assert_eq!(said, Receipt { envelope: id, status: Status::Stored, lost: 0 });
+    // Not to be played back to the one who wrote it, nor from another session.
+    assert_eq!(at_b.open_receipt(&b.us, &receipt), None);
+    assert!(open(&a.us, &receipt).is_none(), "no message");
+    let seed = a.seed();
+    let other = Session::start(&a.us, &b.card, seed).unwrap();
+    assert_eq!(other.open_receipt(&a.us, &receipt), None);
+    for bit in 0..receipt.len() * 8 {
+        let mut wrong = receipt.clone();
+        wrong[bit / 8] ^= 1 << (bit % 8);
+        assert_eq!(at_a.open_receipt(&a.us, &wrong), None, "bit {bit}");
+    }
+}
+
+/// More than can be skipped is lost: the session says so, ends, still has its word for receipts, and
+/// its keys are gone.
+#[test]
+fn a_session_ends_where_nothing_can_be_read_any_more() {
+    let (mut a, mut b) = (Person::new(10), Person::new(20));
+    let seed = a.seed();
+    let mut at_a = Session::start(&a.us, &b.card, seed).unwrap();
+    let first = a.seal(&mut at_a, "one");
+    let (mut at_b, _) = b.begin(&first).unwrap();
+    at_a.ratchet.as_mut().unwrap().lose(crate::ratchet::MAX_FORWARD + 1);
+    let far = a.seal(&mut at_a, "too far");
+    assert_eq!(receive(&b, &mut at_b, &far), Ok(Received::Ended));
+    assert!(!at_b.is_live());
+    assert_eq!(at_b.lost(), crate::ratchet::MAX_FORWARD + 1);
+    let mut at_b = saved(&at_b);
+    assert_eq!(receive(&b, &mut at_b, &far), Err(MailError::Ended));
+    let receipt = at_b.receipt(EnvelopeId::of(&far), Status::Ended, b.seed()).unwrap();
+    let said = at_a.open_receipt(&a.us, &receipt).unwrap();
+    assert_eq!((said.status, said.lost), (Status::Ended, at_b.lost()));
+    assert_eq!((at_a.is_told(said.lost), at_a.is_told(said.lost)), (said.lost, 0), "told once");
+}

@@ -4,6 +4,7 @@
 //! Deliveries dial with a key made for the purpose, so that a node that keeps mail for somebody does
 //! not learn from whom; who the sender is stands inside the envelope.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::mpsc;
 use std::thread;
@@ -11,21 +12,18 @@ use std::time::{Duration, Instant};
 
 use xylem_forward::{FaceId, Forwarder, Seed};
 use xylem_link::{Endpoint, StaticKey, purpose};
-use xylem_mail::EnvelopeId;
 use xylem_mail::protocol::{Frame, Status};
+use xylem_mail::{EnvelopeId, Party};
 use xylem_mgmt::Persistency;
 
 use super::error::InboxError;
 use super::framed_stream::FramedStream;
-use super::server::tell;
 use crate::clock::wall_clock;
 use crate::engine::{Engine, EngineEvent, Program, StreamEvent};
-use crate::error::EngineError;
 use crate::event::Event;
 use crate::peer::{KEYLESS, Peer};
-use xylem_library::keys::{self, KeyError};
-use xylem_library::mail::report::{delivered, waiting};
-use xylem_library::mail::{Incoming, MailStore, MailStoreError, Parcel, Reach, Route};
+use xylem_library::keys;
+use xylem_library::mail::{MailEvent, MailStore, Parcel, Reach, Route, report};
 use xylem_library::{Error, Stop};
 
 /// Longest pause between two attempts.
@@ -54,26 +52,8 @@ enum Failed {
     Local(Error),
 }
 
-impl From<KeyError> for Failed {
-    fn from(e: KeyError) -> Self {
-        Self::Local(e.into())
-    }
-}
-
-impl From<MailStoreError> for Failed {
-    fn from(e: MailStoreError) -> Self {
-        Self::Local(e.into())
-    }
-}
-
-impl From<Error> for Failed {
-    fn from(e: Error) -> Self {
-        Self::Local(e)
-    }
-}
-
-impl From<EngineError> for Failed {
-    fn from(e: EngineError) -> Self {
+impl<E: Into<Error>> From<E> for Failed {
+    fn from(e: E) -> Self {
         Self::Local(e.into())
     }
 }
@@ -231,16 +211,17 @@ impl Delivery {
     }
 }
 
-/// Whom a parcel's route leads to.
-fn peers(parcel: &Parcel) -> Vec<Peer> {
-    let (key, addresses) = match &parcel.route {
-        Route::Direct(addresses) => (Some(parcel.to.link.0), addresses),
+/// Whom a route to somebody leads to.
+fn peers(to: &Party, route: &Route) -> Vec<Peer> {
+    let (key, addresses) = match route {
+        Route::Direct(addresses) => (Some(to.link.0), addresses),
         Route::Via(key, addresses) => (*key, addresses),
     };
     addresses.iter().map(|address| Peer::Link { address: *address, key }).collect()
 }
 
-/// Hands over what waits, `first` before the others. Returns how much still waits.
+/// Hands over what waits, `first` before the others, and asks nodes for receipts of what they have.
+/// Returns how many messages are not known to be with their receivers.
 pub(crate) fn deliver(
     store: &MailStore,
     first: Option<EnvelopeId>,
@@ -248,87 +229,82 @@ pub(crate) fn deliver(
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<usize, Error> {
-    let (parcels, old) = store.parcels(wall_clock())?;
-    for parcel in &old {
-        on_event(Event::Mail(waiting(
-            parcel,
-            "it found nobody for 30 days and was given up",
-            true,
-        )));
-    }
-    let mut by_target: Vec<(Vec<Peer>, VecDeque<Parcel>)> = Vec::new();
-    for parcel in parcels {
-        let target = peers(&parcel);
-        match by_target.iter_mut().find(|(there, _)| *there == target) {
-            Some((_, parcels)) => parcels.push_back(parcel),
-            None => by_target.push((target, [parcel].into())),
+    let again = Cell::new(false);
+    let mut tell = |event: MailEvent| {
+        again.set(again.get() || matches!(event, MailEvent::Again { .. }));
+        on_event(Event::Mail(event));
+    };
+    let due = store.receipts_due(wall_clock())?;
+    hand_over_all(store, first, reach, stop, &mut tell)?;
+    for due in due {
+        let take = |envelope: &[u8]| {
+            let events = store.take_receipt(due.session, envelope, wall_clock())?;
+            events.into_iter().for_each(&mut tell);
+            Ok((true, None))
+        };
+        match fetch(&peers(&due.to, &due.route), due.key, reach, stop, take) {
+            Err(Failed::Local(e)) => return Err(e),
+            // Whoever is away now is asked again the next time.
+            Ok(()) | Err(Failed::Peer(_)) => {}
         }
     }
-    let is_first = |parcels: &VecDeque<Parcel>| parcels.iter().any(|p| Some(p.id()) == first);
-    by_target.sort_by_key(|(_, parcels)| !is_first(parcels));
-    let mut left = 0;
-    for (target, mut parcels) in by_target {
+    if again.get() {
+        hand_over_all(store, None, reach, stop, &mut tell)?;
+    }
+    let left = store.outbox(wall_clock())?;
+    Ok(left.waiting.len() + left.stored.len())
+}
+
+/// Hands over what waits, to one target after the other.
+fn hand_over_all(
+    store: &MailStore,
+    first: Option<EnvelopeId>,
+    reach: Reach,
+    stop: &Stop,
+    tell: &mut dyn FnMut(MailEvent),
+) -> Result<(), Error> {
+    let mut outbox = store.outbox(wall_clock())?;
+    outbox.old.iter().for_each(|parcel| tell(report::expired(parcel)));
+    for mut parcels in outbox.by_target(first) {
         if stop.raised() {
-            left += parcels.len();
-            continue;
+            break;
         }
-        match hand_over(store, &target, &mut parcels, reach, stop, on_event) {
+        match hand_over(store, &mut parcels, reach, stop, tell) {
             Ok(()) => {}
             Err(Failed::Local(e)) => return Err(e),
             Err(Failed::Peer(why)) => {
-                for parcel in &parcels {
-                    on_event(Event::Mail(waiting(parcel, &why, false)));
-                }
+                parcels.iter().for_each(|parcel| tell(report::waiting(parcel, &why, false)));
             }
         }
-        left += parcels.len();
     }
-    Ok(left)
+    Ok(())
 }
 
 /// Hands parcels to one node; those that it took are gone from `parcels`.
 fn hand_over(
     store: &MailStore,
-    target: &[Peer],
     parcels: &mut VecDeque<Parcel>,
     reach: Reach,
     stop: &Stop,
-    on_event: &mut dyn FnMut(Event),
+    tell: &mut dyn FnMut(MailEvent),
 ) -> Result<(), Failed> {
     let key = StaticKey::from_bytes(keys::random()?);
-    let mut delivery = Delivery::dial(target, key, reach, stop)?;
+    let target = parcels.front().map(|to| peers(&to.to, &to.route)).unwrap_or_default();
+    let mut delivery = Delivery::dial(&target, key, reach, stop)?;
     tracing::debug!(messages = parcels.len(), "handing over");
     for _ in 0..parcels.len() {
         let Some(parcel) = parcels.pop_front() else { break };
         delivery.stream.send(&Frame::Deliver(parcel.envelope.clone()));
-        let status = match delivery.answer(stop) {
-            Ok(Frame::Receipt(id, status)) if id == parcel.id() => status,
+        let (status, lost) = match delivery.answer(stop) {
+            Ok(Frame::Receipt(id, status, lost)) if id == parcel.id() => (status, lost),
             other => {
                 parcels.push_back(parcel);
                 let odd = || Failed::Peer("it answers oddly".into());
                 return Err(other.err().unwrap_or_else(odd));
             }
         };
-        let settled = store.settle(&parcel, status)?;
-        match status {
-            Status::Stored => on_event(Event::Mail(delivered(&parcel))),
-            Status::Full => {
-                on_event(Event::Mail(waiting(&parcel, "there is no room for it now", false)))
-            }
-            Status::NotHere => {
-                on_event(Event::Mail(waiting(&parcel, "nobody there takes mail for them", false)))
-            }
-            Status::Stale => {
-                on_event(Event::Mail(waiting(
-                    &parcel,
-                    "their card is too old, ask for a new one",
-                    true,
-                )));
-            }
-            Status::Refused => {
-                on_event(Event::Mail(waiting(&parcel, "it was refused; send it again", true)))
-            }
-        }
+        let (settled, events) = store.settle(&parcel, status, lost, wall_clock())?;
+        events.into_iter().for_each(&mut *tell);
         if !settled {
             parcels.push_back(parcel);
         }
@@ -393,31 +369,53 @@ pub(crate) fn collect(
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<usize, InboxError> {
-    let fetched = || -> Result<usize, Failed> {
-        let mut delivery = Delivery::dial(from, link, reach, stop)?;
-        delivery.stream.send(&Frame::Fetch);
-        let mut new = 0;
-        loop {
-            let envelope = match delivery.answer(stop)? {
-                Frame::Envelope(envelope) => envelope,
-                Frame::End => break,
-                _ => return Err(Failed::Peer("it answers oddly".into())),
-            };
-            let incoming = store.receive(&envelope, wall_clock())?;
-            new += usize::from(matches!(incoming, Incoming::New(..)));
-            tell(store, &incoming, on_event)?;
-            // What nobody can read would only wait there for ever.
-            if incoming != Incoming::Not(Status::Full) {
-                delivery.stream.send(&Frame::Taken(EnvelopeId::of(&envelope)));
-            }
-        }
-        delivery.finish();
-        Ok(new)
+    let mut new = 0;
+    let take = |envelope: &[u8]| {
+        let answer = report::take_in(store, envelope, wall_clock())?;
+        new += usize::from(answer.is_new);
+        answer.events.into_iter().for_each(|event| on_event(Event::Mail(event)));
+        // What nobody can read would only wait there for ever.
+        Ok((answer.status != Status::Full, answer.receipt))
     };
-    fetched().map_err(|failed| match failed {
-        Failed::Local(e) => e.into(),
-        Failed::Peer(why) => InboxError::Unreachable(why),
-    })
+    match fetch(from, link, reach, stop, take) {
+        Ok(()) => Ok(new),
+        Err(Failed::Local(e)) => Err(e.into()),
+        Err(Failed::Peer(why)) => Err(InboxError::Unreachable(why)),
+    }
+}
+
+/// Fetches what waits at a node for whoever has this key. `take` says whether an envelope may go from
+/// there, and what is to be left there in return.
+fn fetch(
+    from: &[Peer],
+    key: StaticKey,
+    reach: Reach,
+    stop: &Stop,
+    mut take: impl FnMut(&[u8]) -> Result<(bool, Option<Vec<u8>>), Failed>,
+) -> Result<(), Failed> {
+    let mut delivery = Delivery::dial(from, key, reach, stop)?;
+    delivery.stream.send(&Frame::Fetch);
+    let (mut ended, mut unanswered) = (false, 0);
+    while !ended || unanswered > 0 {
+        match delivery.answer(stop)? {
+            Frame::Envelope(envelope) if !ended => {
+                let (goes, receipt) = take(&envelope)?;
+                if let Some(receipt) = receipt {
+                    delivery.stream.send(&Frame::Deliver(receipt));
+                    unanswered += 1;
+                }
+                if goes {
+                    delivery.stream.send(&Frame::Taken(EnvelopeId::of(&envelope)));
+                }
+            }
+            Frame::End => ended = true,
+            // Where there is no room for a receipt the sender does not hear of it.
+            Frame::Receipt(..) if unanswered > 0 => unanswered -= 1,
+            _ => return Err(Failed::Peer("it answers oddly".into())),
+        }
+    }
+    delivery.finish();
+    Ok(())
 }
 
 /// Hands one envelope over and keeps nothing: true if it was taken.
@@ -431,7 +429,7 @@ pub(crate) fn hand_one(
         let key = StaticKey::from_bytes(keys::random()?);
         let mut delivery = Delivery::dial(target, key, reach, stop)?;
         delivery.stream.send(&Frame::Deliver(envelope));
-        let taken = matches!(delivery.answer(stop)?, Frame::Receipt(_, Status::Stored));
+        let taken = matches!(delivery.answer(stop)?, Frame::Receipt(_, Status::Stored, _));
         delivery.finish();
         Ok(taken)
     };

@@ -16,7 +16,7 @@ use crate::peer::Peer;
 use crate::uri::resolved;
 use xylem_library::Stop;
 use xylem_library::keys;
-use xylem_library::mail::report::message;
+use xylem_library::mail::report::{message, stored};
 use xylem_library::mail::{MailStore, Message, Person, Reach};
 
 /// What came, and who is who.
@@ -140,7 +140,8 @@ impl Inbox {
         delivery::collect(&self.store, link, from, reach, stop, on_event)
     }
 
-    /// Hands over what waits, once; returns how many messages still wait.
+    /// Hands over what waits, once, asks for receipts, and tells what nodes still have; returns how many
+    /// messages are not known to be with their receivers.
     ///
     /// # Errors
     /// See [`InboxError`].
@@ -150,6 +151,10 @@ impl Inbox {
         stop: &Stop,
         on_event: &mut dyn FnMut(Event),
     ) -> Result<usize, InboxError> {
-        Ok(delivery::deliver(&self.store, None, reach, stop, on_event)?)
+        let left = delivery::deliver(&self.store, None, reach, stop, on_event)?;
+        for parcel in self.store.outbox(wall_clock())?.stored {
+            on_event(Event::Mail(stored(&parcel)));
+        }
+        Ok(left)
     }
 }

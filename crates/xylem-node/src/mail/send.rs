@@ -108,8 +108,10 @@ pub struct SendOptions {
 /// What became of it.
 #[derive(Clone, Debug, Default)]
 pub struct SendSummary {
-    /// The peer, or the node, has the message.
+    /// The peer has the message.
     pub delivered: bool,
+    /// A node keeps it for the peer.
+    pub stored: bool,
     /// The peer has fetched what it names.
     pub fetched: bool,
 }
@@ -196,7 +198,7 @@ pub fn send(
         return Err(e.into());
     }
     if !sent.summary.fetched {
-        return Err(match sent.summary.delivered {
+        return Err(match sent.summary.delivered || sent.summary.stored {
             true => SendError::NotFetched,
             false => SendError::NotDelivered,
         });
@@ -218,8 +220,11 @@ impl Sent {
             MailEvent::Delivered { id, .. } if Some(*id) == self.id => {
                 self.summary.delivered = true;
             }
+            MailEvent::Stored { id, .. } if Some(*id) == self.id => self.summary.stored = true,
+            MailEvent::Again { id, was, .. } if Some(*was) == self.id => self.id = Some(*id),
             MailEvent::Fetched { id, .. } if Some(*id) == self.id => {
-                self.summary = SendSummary { delivered: true, fetched: true };
+                self.summary.delivered = true;
+                self.summary.fetched = true;
             }
             _ => {}
         }

@@ -14,8 +14,7 @@ use crate::clock::wall_clock;
 use crate::engine::{Engine, StreamEvent};
 use crate::event::Event;
 use xylem_library::Error;
-use xylem_library::mail::report::{arrived, fetched};
-use xylem_library::mail::{Incoming, MailStore, Mailbox, MailboxConfig};
+use xylem_library::mail::{MailStore, Mailbox, MailboxConfig, report};
 
 /// Streams at most; more are refused.
 const MAX_STREAMS: usize = 64;
@@ -121,8 +120,8 @@ impl MailServer {
             let Some(frame) = frame else { break };
             match frame {
                 Frame::Deliver(envelope) => {
-                    let status = self.take_in(&envelope, on_event);
-                    on.stream.send(&Frame::Receipt(EnvelopeId::of(&envelope), status));
+                    let (status, lost) = self.take_in(&envelope, on_event);
+                    on.stream.send(&Frame::Receipt(EnvelopeId::of(&envelope), status, lost));
                 }
                 Frame::Fetch => {
                     let owner = engine.link_peer(on.stream.face).map(|key| MailboxId::of(&key));
@@ -148,39 +147,24 @@ impl MailServer {
         true
     }
 
-    fn take_in(&mut self, envelope: &[u8], on_event: &mut dyn FnMut(Event)) -> Status {
-        let Some(owner) = mailbox_of(envelope) else { return Status::Refused };
+    /// What became of an envelope, and how many messages of its session are lost.
+    fn take_in(&mut self, envelope: &[u8], on_event: &mut dyn FnMut(Event)) -> (Status, u32) {
+        let Some(owner) = mailbox_of(envelope) else { return (Status::Refused, 0) };
         let taken = match (&self.store, &mut self.mailbox) {
             (Some(store), _) if store.mailbox() == owner => {
-                let taken = store.receive(envelope, wall_clock());
-                let taken = taken.map_err(Error::from);
-                taken.and_then(|incoming| Ok((tell(store, &incoming, on_event)?, incoming))).map(
-                    |((), incoming)| match incoming {
-                        Incoming::Not(status) => status,
-                        _ => Status::Stored,
-                    },
-                )
+                report::take_in(store, envelope, wall_clock()).map(|answer| {
+                    answer.events.into_iter().for_each(|event| on_event(Event::Mail(event)));
+                    (answer.status, answer.lost)
+                })
             }
-            (_, Some(mailbox)) => mailbox.put(envelope, wall_clock()).map_err(Error::from),
-            _ => Ok(Status::NotHere),
+            (_, Some(mailbox)) => {
+                mailbox.put(envelope, wall_clock()).map(|status| (status, 0)).map_err(Error::from)
+            }
+            _ => Ok((Status::NotHere, 0)),
         };
         taken.unwrap_or_else(|e| {
             on_event(Event::warning(e.message));
-            Status::Full
+            (Status::Full, 0)
         })
     }
-}
-
-/// Says what came.
-pub(super) fn tell(
-    store: &MailStore,
-    incoming: &Incoming,
-    on_event: &mut dyn FnMut(Event),
-) -> Result<(), Error> {
-    match incoming {
-        Incoming::New(number, letter) => on_event(Event::Mail(arrived(store, *number, letter)?)),
-        Incoming::Fetched(id, by) => on_event(Event::Mail(fetched(store, *id, by)?)),
-        Incoming::Again | Incoming::Not(_) => {}
-    }
-    Ok(())
 }

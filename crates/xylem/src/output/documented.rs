@@ -108,7 +108,11 @@ fn events() -> Vec<Event> {
         MailEvent::Arrived(message(MessageContent::Ticket(ticket.clone()))),
         MailEvent::Arrived(message(MessageContent::Note("t".into()))),
         MailEvent::Queued { to: to.clone(), id },
+        MailEvent::Stored { to: to.clone(), id, at: "192.0.2.1:7348".into() },
         MailEvent::Delivered { to: to.clone(), id, direct: true },
+        MailEvent::Lost { from: to.clone(), count: 102 },
+        MailEvent::Unread { to: to.clone(), count: 102, again: 3 },
+        MailEvent::Again { to: to.clone(), id, was: id },
         MailEvent::Waiting { to, id, why, gone: false },
         MailEvent::Fetched { by, id },
     ];
@@ -174,7 +178,7 @@ fn every_event_is_one_documented_line() {
         found,
         "shared reachable listening registered peer_connected other_key unanswered shaped peer_gone peer_misbehaved found progress \
          offering done fetched hashing trouble skipped checkpoint contents left_out removing resumed flaw mended mail mail \
-         mail_queued mail_delivered mail_waiting mail_fetched"
+         mail_queued mail_stored mail_delivered mail_lost mail_unread mail_again mail_waiting mail_fetched"
     );
 }
 

@@ -405,8 +405,19 @@ impl Out {
                 format!("Mail {number} from {from}{unknown}: {what}")
             }
             MailEvent::Queued { to, .. } => format!("Sending to {to}"),
-            MailEvent::Delivered { to, direct: true, .. } => format!("{to} has the message"),
-            MailEvent::Delivered { to, .. } => format!("The node keeps the message for {to}"),
+            MailEvent::Stored { to, at, .. } => {
+                format!("The message for {to} is stored at {at}, not fetched yet")
+            }
+            MailEvent::Delivered { to, .. } => format!("{to} has the message"),
+            MailEvent::Lost { from, count: 1 } => format!("1 message from {from} was lost"),
+            MailEvent::Lost { from, count } => format!("{count} messages from {from} were lost"),
+            MailEvent::Unread { to, count, again: 0 } => {
+                format!("{to} could not read messages: {count} lost; send again what matters")
+            }
+            MailEvent::Unread { to, count, again } => {
+                format!("{to} could not read messages: {count} lost, {again} sent again")
+            }
+            MailEvent::Again { to, .. } => format!("A message for {to} is sent again"),
             MailEvent::Waiting { to, why, gone: false, .. } => {
                 format!("The message for {to} waits: {why}")
             }

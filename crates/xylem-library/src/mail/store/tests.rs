@@ -6,6 +6,8 @@ use xylem_faults::{Fault, FaultMedium};
 
 use super::*;
 use crate::error::{Blame, Failure};
+use crate::mail::entries::{Parcel, Route};
+use crate::mail::event::MailEvent;
 use crate::mail::letters::{MAX_STRANGERS_LETTERS, letter_file};
 
 const NOW: UnixTime = UnixTime::new(Duration::from_secs(1_800_000_000));
@@ -49,7 +51,7 @@ impl Person {
     }
 
     fn outbox(&self) -> Vec<Parcel> {
-        self.store.parcels(NOW).unwrap().0
+        self.store.outbox(NOW).unwrap().waiting
     }
 
     fn texts(&self) -> Vec<String> {
@@ -58,6 +60,17 @@ impl Person {
             other => panic!("{other:?}"),
         };
         self.store.letters().unwrap().into_iter().map(|(_, letter)| text(letter)).collect()
+    }
+}
+
+impl MailStore {
+    fn receive(&self, envelope: &[u8], now: UnixTime) -> Result<Incoming, MailStoreError> {
+        Ok(self.take_in(envelope, now)?.incoming)
+    }
+
+    /// Whether it need not be handed over again.
+    fn is_settled(&self, parcel: &Parcel, status: Status) -> bool {
+        self.settle(parcel, status, 0, NOW).unwrap().0
     }
 }
 
@@ -138,10 +151,10 @@ fn a_receipt_confirms_and_empties_the_outbox() {
     let card = b.card();
     a.write(&card, "one").unwrap();
     let parcel = a.outbox().remove(0);
-    assert!(!a.store.settle(&parcel, Status::Full).unwrap(), "it waits");
+    assert!(!a.store.is_settled(&parcel, Status::Full), "it waits");
     assert_eq!(a.outbox(), std::slice::from_ref(&parcel));
     b.store.receive(&parcel.envelope, NOW).unwrap();
-    assert!(a.store.settle(&parcel, Status::Stored).unwrap());
+    assert!(a.store.is_settled(&parcel, Status::Stored));
     assert!(a.outbox().is_empty());
     a.write(&card, "two").unwrap();
     let second = a.outbox().remove(0);
@@ -154,11 +167,16 @@ fn a_receipt_confirms_and_empties_the_outbox() {
     let answer = b.store.answer(&letter, &note("yes"), NOW).unwrap();
     assert!(matches!(a.store.receive(&answer, NOW).unwrap(), Incoming::New(..)));
     assert_eq!(a.texts(), ["yes"]);
-    // The other side has lost everything: what it refuses ends the conversation, the next begins one.
-    assert!(a.store.settle(&second, Status::Refused).unwrap());
+    // The other side has lost everything: what it refuses ends the conversation, and goes again in the
+    // next; once.
+    assert!(a.store.is_settled(&second, Status::Refused));
+    let again = a.outbox();
+    assert_eq!(again.len(), 1);
+    assert!(again[0].session != second.session && again[0].again && again[0].body == second.body);
+    assert!(a.store.is_settled(&again[0], Status::Refused));
+    assert!(a.outbox().is_empty(), "given up");
     a.write(&card, "three").unwrap();
-    let third = a.outbox().remove(0);
-    assert_ne!(third.session, second.session);
+    assert!(![second.session, again[0].session].contains(&a.outbox()[0].session));
 }
 
 #[test]
@@ -174,7 +192,7 @@ fn forged_and_foreign_envelopes_are_refused() {
     assert!(matches!(b.store.receive(&envelope, NOW).unwrap(), Incoming::New(1, _)));
     // Dropping a stranger's last message ends the conversation: a replay shows nothing.
     b.store.drop_letter(1).unwrap();
-    assert_eq!(b.store.receive(&envelope, NOW).unwrap(), Incoming::Not(Status::Refused));
+    assert_eq!(b.store.receive(&envelope, NOW).unwrap(), Incoming::Not(Status::Ended));
     assert!(b.texts().is_empty());
     assert_eq!(b.store.letter(1).unwrap_err().blame(), Blame::Usage);
 }
@@ -192,13 +210,13 @@ fn strangers_are_limited() {
         stranger.write(&card, &n.to_string()).unwrap();
         let parcel = stranger.outbox().remove(0);
         last = b.store.receive(&parcel.envelope, NOW).unwrap();
-        stranger.store.settle(&parcel, Status::Stored).unwrap();
+        assert!(stranger.store.is_settled(&parcel, Status::Stored));
     }
     assert_eq!(last, Incoming::Not(Status::Full));
     friend.write(&card, "hello").unwrap();
     let parcel = friend.outbox().remove(0);
     let received = b.store.receive(&parcel.envelope, NOW).unwrap();
-    friend.store.settle(&parcel, Status::Stored).unwrap();
+    assert!(friend.store.is_settled(&parcel, Status::Stored));
     let number = MAX_STRANGERS_LETTERS as u32 + 1;
     assert!(matches!(received, Incoming::New(n, _) if n == number));
     b.store.drop_letter(number).unwrap();
@@ -292,4 +310,202 @@ fn only_the_owner_reads_it() {
             assert_eq!(mode(&file.unwrap().path()), 0o600);
         }
     }
+}
+
+/// A and B talk through a node: what it says it has stored is not delivered, and what B says of it, left
+/// at the node, is.
+struct Talk {
+    a: Person,
+    b: Person,
+    to_b: Card,
+}
+
+impl Talk {
+    fn new() -> Self {
+        let (a, b) = (Person::new(), Person::new());
+        let to_b = b.card();
+        a.store.name("bob", &to_b).unwrap();
+        b.store.name("ann", &a.card()).unwrap();
+        Self { a, b, to_b }
+    }
+
+    /// A message that the node has taken.
+    fn at_node(&self, text: &str) -> Parcel {
+        let node = Route::Via(None, vec!["127.0.0.1:9".parse().unwrap()]);
+        self.a.store.compose(&self.to_b, "bob", &note(text), node, &[], NOW).unwrap();
+        self.taken_by_node().pop().unwrap()
+    }
+
+    /// The node takes what waits.
+    fn taken_by_node(&self) -> Vec<Parcel> {
+        let waiting = self.a.outbox();
+        for parcel in &waiting {
+            let (done, events) = self.a.store.settle(parcel, Status::Stored, 0, NOW).unwrap();
+            assert!(done && matches!(events[..], [MailEvent::Stored { .. }]), "{events:?}");
+        }
+        waiting
+    }
+
+    /// What B makes of it, and what A makes of B's receipt.
+    fn fetched(&self, parcel: &Parcel) -> (TakenIn, Vec<MailEvent>) {
+        let taken = self.b.store.take_in(&parcel.envelope, NOW).unwrap();
+        let receipt = taken.receipt.as_ref().expect("of a session that B knows");
+        let events = self.a.store.take_receipt(parcel.session, receipt, NOW).unwrap();
+        (taken, events)
+    }
+
+    fn stored(&self) -> usize {
+        self.a.store.outbox(NOW).unwrap().stored.len()
+    }
+
+    /// Messages that nobody ever sees again.
+    fn lose(&self, count: u32) {
+        for _ in 0..count {
+            self.a.write(&self.to_b, "lost").unwrap();
+            let parcel = self.a.outbox().remove(0);
+            let file = format!("outbox/{}", hex(&parcel.id().0));
+            self.a.store.folder.remove(&file).unwrap();
+        }
+    }
+}
+
+/// The count of a session that says so many messages of ours are lost, and of those sent again.
+fn unread(events: &[MailEvent]) -> Option<(u32, u32)> {
+    events.iter().find_map(|event| match event {
+        MailEvent::Unread { count, again, .. } => Some((*count, *again)),
+        _ => None,
+    })
+}
+
+#[test]
+fn only_the_receiver_itself_makes_a_message_delivered() {
+    let talk = Talk::new();
+    let parcel = talk.at_node("one");
+    assert_eq!(talk.stored(), 1);
+    let key = talk.a.store.receipts_due(NOW).unwrap().remove(0).key;
+    // The node has seen the key with which receipts are fetched, and other receipts; it makes none.
+    let (mut forged, other) = (Vec::new(), Talk::new());
+    let foreign = other.at_node("one");
+    forged.extend(other.b.store.take_in(&foreign.envelope, NOW).unwrap().receipt);
+    forged.push(parcel.envelope.clone());
+    forged.push(xylem_mail_receipt_by_nobody(&key));
+    for envelope in &forged {
+        assert!(talk.a.store.take_receipt(parcel.session, envelope, NOW).unwrap().is_empty());
+    }
+    assert_eq!(talk.stored(), 1);
+    let (taken, events) = talk.fetched(&parcel);
+    assert!(matches!(taken.incoming, Incoming::New(..)));
+    assert!(matches!(events[..], [MailEvent::Delivered { direct: false, .. }]), "{events:?}");
+    assert_eq!(talk.stored(), 0);
+    // Every bit of a receipt counts, and one that comes again says nothing new.
+    let parcel = talk.at_node("two");
+    let receipt = talk.b.store.take_in(&parcel.envelope, NOW).unwrap().receipt.unwrap();
+    for at in (0..receipt.len()).step_by(7) {
+        let mut wrong = receipt.clone();
+        wrong[at] ^= 1;
+        assert!(talk.a.store.take_receipt(parcel.session, &wrong, NOW).unwrap().is_empty());
+    }
+    assert_eq!(talk.a.store.take_receipt(parcel.session, &receipt, NOW).unwrap().len(), 1);
+    assert!(talk.a.store.take_receipt(parcel.session, &receipt, NOW).unwrap().is_empty());
+    // An envelope that comes again is acknowledged again: the first receipt may have been lost.
+    assert!(talk.b.store.take_in(&parcel.envelope, NOW).unwrap().receipt.is_some());
+}
+
+/// An envelope for the mailbox of receipts, by somebody who knows only that key.
+fn xylem_mail_receipt_by_nobody(key: &StaticKey) -> Vec<u8> {
+    let us = Identity::new(PublisherKey::from_bytes(&[9; 32]), key.clone());
+    let card = us.card(Prekeys::new(0, [8; 32]).current(), 0, &[]);
+    let node = Identity::new(PublisherKey::from_bytes(&[7; 32]), StaticKey::generate([7; 32]));
+    let theirs = node.card(Prekeys::new(0, [8; 32]).current(), 0, &[]);
+    let mut session = Session::start(&node, &card, [6; 32]).unwrap();
+    session.seal(&node, &theirs, &note("stored"), [5; 32]).unwrap()
+}
+
+/// 1,100 messages are lost, straight and past a node: the next one is read, both are told how many are
+/// gone, once, and both go on.
+#[test]
+fn lost_messages_are_told_to_both_and_the_talk_goes_on() {
+    for direct in [true, false] {
+        let talk = Talk::new();
+        let first = talk.at_node("first");
+        talk.fetched(&first);
+        // What the node had and dropped goes again.
+        let dropped = talk.at_node("dropped by the node");
+        talk.lose(1_100);
+        let (taken, events) = if direct {
+            talk.a.write(&talk.to_b, "next").unwrap();
+            let parcel = talk.a.outbox().remove(0);
+            let taken = talk.b.store.take_in(&parcel.envelope, NOW).unwrap();
+            let (Incoming::New(..), lost) = (&taken.incoming, taken.lost_in_all) else { panic!() };
+            let events = talk.a.store.settle(&parcel, Status::Stored, lost, NOW).unwrap().1;
+            (taken, events)
+        } else {
+            talk.fetched(&talk.at_node("next"))
+        };
+        assert!(matches!(taken.incoming, Incoming::New(..)), "{taken:?}");
+        assert_eq!(taken.lost.map(|(_, count)| count), Some(101));
+        assert_eq!(unread(&events), Some((101, 1)), "{events:?}");
+        let again = talk.taken_by_node().pop().unwrap();
+        assert!(again.again && again.body == dropped.body);
+        assert!(matches!(talk.fetched(&again).0.incoming, Incoming::New(..)));
+        // What was only late is shown once all the same.
+        let late = talk.b.store.take_in(&dropped.envelope, NOW).unwrap();
+        assert_eq!((late.incoming, late.lost), (Incoming::Not(Status::Refused), None));
+        for text in ["more", "and more"] {
+            let (taken, events) = talk.fetched(&talk.at_node(text));
+            assert!(matches!(taken.incoming, Incoming::New(..)) && taken.lost.is_none());
+            assert_eq!(unread(&events), None, "told once");
+        }
+        let (_, letter) = talk.b.store.letters().unwrap().pop().unwrap();
+        let answer = talk.b.store.answer(&letter, &note("yes"), NOW).unwrap();
+        assert!(matches!(talk.a.store.receive(&answer, NOW).unwrap(), Incoming::New(..)));
+    }
+}
+
+/// The receiver can read nothing of a session any more: it ends on both sides, what the sender still has
+/// goes again in another, once, and both go on.
+#[test]
+fn a_session_that_cannot_go_on_is_begun_anew() {
+    let talk = Talk::new();
+    talk.fetched(&talk.at_node("first"));
+    talk.at_node("dropped by the node");
+    let parcel = talk.at_node("far");
+    let mut session = talk.b.store.session(parcel.session).unwrap().unwrap();
+    session.end();
+    talk.b.store.save(&session).unwrap();
+    let last = talk.at_node("too far");
+    let (taken, events) = talk.fetched(&last);
+    assert_eq!(taken.incoming, Incoming::Not(Status::Ended));
+    assert!(events.len() == 3 && events.iter().all(|e| matches!(e, MailEvent::Again { .. })));
+    for again in talk.taken_by_node() {
+        assert_ne!(again.session, last.session);
+        let (taken, events) = talk.fetched(&again);
+        assert!(matches!(taken.incoming, Incoming::New(..)), "{taken:?}");
+        assert!(matches!(events[..], [MailEvent::Delivered { .. }]), "{events:?}");
+    }
+    assert_eq!(talk.stored(), 0);
+    let mut texts = talk.b.texts();
+    texts.sort();
+    assert_eq!(texts, ["dropped by the node", "far", "first", "too far"]);
+    // What the old session still brings is told to its sender, who knows, and is shown to nobody.
+    let (taken, events) = talk.fetched(&parcel);
+    assert!(taken.lost.is_none() && events.is_empty(), "{taken:?} {events:?}");
+    assert!(matches!(talk.fetched(&talk.at_node("on")).0.incoming, Incoming::New(..)));
+}
+
+/// What is sent again because no receipt came, though it had arrived, is shown once.
+#[test]
+fn what_is_sent_again_is_shown_once() {
+    let talk = Talk::new();
+    let parcel = talk.at_node("one");
+    assert!(matches!(talk.b.store.receive(&parcel.envelope, NOW).unwrap(), Incoming::New(..)));
+    let mut ended = talk.b.store.session(parcel.session).unwrap().unwrap();
+    ended.end();
+    talk.b.store.save(&ended).unwrap();
+    let next = talk.at_node("two");
+    talk.fetched(&next);
+    for again in talk.taken_by_node() {
+        talk.fetched(&again);
+    }
+    assert_eq!(talk.b.texts(), ["one", "two"]);
 }

@@ -1,0 +1,354 @@
+//! Messages that their receivers may not have yet, in [`MailStore`].
+//!
+//! One that was handed to its receiver, or of which its receiver has said itself that it has it, is gone
+//! from here. One that a node took stays: the node's word is none of the receiver's. What can't be read
+//! there is sealed anew, once, in another session if theirs has ended, so the outbox keeps what its
+//! messages say.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use xylem_link::StaticKey;
+use xylem_mail::protocol::Status;
+use xylem_mail::{Body, Card, EnvelopeId, MailError, Party, Receipt, Session, SessionId};
+
+use super::entries::{MAX_FILE, Parcel, Route, hex};
+use super::error::MailStoreError;
+use super::event::MailEvent;
+use super::folder::Locked;
+use super::report;
+use super::store::MailStore;
+use crate::error::Error;
+use crate::keys::random;
+use crate::time::UnixTime;
+
+/// Envelopes that may wait. Those that a node has are among them as far as there is room.
+const MAX_PARCELS: usize = 256;
+/// An envelope that found nobody for so long, in ms, is given up.
+const GIVE_UP: u64 = 30 * 86_400_000;
+
+/// What is in the outbox, each oldest first.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    /// What has to be handed over.
+    pub waiting: Vec<Parcel>,
+    /// What nodes have, and the receivers not yet as far as we know.
+    pub stored: Vec<Parcel>,
+    /// What has been here for too long, and is not any more.
+    pub old: Vec<Parcel>,
+}
+
+impl Outbox {
+    /// What has to be handed over, by where it goes; where `first` goes comes first.
+    pub fn by_target(&mut self, first: Option<EnvelopeId>) -> Vec<VecDeque<Parcel>> {
+        let mut targets = Vec::<VecDeque<Parcel>>::new();
+        for parcel in self.waiting.drain(..) {
+            let goes = |there: &Parcel| (&there.route, there.to) == (&parcel.route, parcel.to);
+            match targets.iter_mut().find(|parcels| parcels.front().is_some_and(goes)) {
+                Some(parcels) => parcels.push_back(parcel),
+                None => targets.push([parcel].into()),
+            }
+        }
+        targets.sort_by_key(|parcels| !parcels.iter().any(|parcel| Some(parcel.id()) == first));
+        targets
+    }
+}
+
+/// A mailbox of receipts: at which node, of which session, and the key that opens it.
+pub struct Receipts {
+    /// The node.
+    pub route: Route,
+    /// The session's other side.
+    pub to: Party,
+    /// The session.
+    pub session: SessionId,
+    /// Proves whose the mailbox is.
+    pub key: StaticKey,
+}
+
+impl MailStore {
+    /// Puts a message for whoever the card is of where it waits to go; gives its envelope's id.
+    ///
+    /// # Errors
+    /// [`MailStoreError::Seal`] for a card that can't be used; [`MailStoreError::TooMany`].
+    pub fn compose(
+        &self,
+        card: &Card,
+        name: &str,
+        body: &Body,
+        route: Route,
+        ours: &[SocketAddr],
+        now: UnixTime,
+    ) -> Result<EnvelopeId, MailStoreError> {
+        let locked = self.folder.lock()?;
+        if self.folder.list("outbox")?.len() >= MAX_PARCELS {
+            // What a node has gives way.
+            let oldest = self.all_parcels()?.into_iter().find(|parcel| parcel.stored);
+            self.remove_parcel(&oldest.ok_or(MailStoreError::TooMany(MAX_PARCELS))?)?;
+        }
+        let prekeys = self.prekeys(now, &locked)?;
+        let ours = self.us.card(prekeys.current(), now.seconds(), ours);
+        let (session, envelope) = self.seal(card, &ours, body, now)?;
+        let parcel = Parcel {
+            queued: now.milliseconds(),
+            session,
+            to: card.party,
+            route,
+            name: name.to_owned(),
+            stored: false,
+            again: false,
+            body: Some(Box::new(body.clone())),
+            envelope,
+        };
+        self.write_parcel(&parcel)?;
+        Ok(parcel.id())
+    }
+
+    /// Seals within the newest conversation with them that can be written in, or begins one. Its state
+    /// is on the disk when this returns.
+    fn seal(
+        &self,
+        card: &Card,
+        ours: &Card,
+        body: &Body,
+        now: UnixTime,
+    ) -> Result<(SessionId, Vec<u8>), MailStoreError> {
+        let mut theirs: Vec<Session> = self.sessions()?;
+        theirs.retain(|session| session.peer() == card.party && session.is_live());
+        theirs.sort_by_key(|session| std::cmp::Reverse(session.used()));
+        let begun = Session::start(&self.us, card, random()?)?;
+        for mut session in theirs.into_iter().chain([begun]) {
+            match session.seal(&self.us, ours, body, random()?) {
+                Err(MailError::NotYet) => {}
+                Err(e) => return Err(e.into()),
+                Ok(envelope) => {
+                    session.touch(now.seconds());
+                    self.save(&session)?;
+                    return Ok((session.id(), envelope));
+                }
+            }
+        }
+        Err(MailError::NotYet.into())
+    }
+
+    fn all_parcels(&self) -> Result<Vec<Parcel>, MailStoreError> {
+        let mut parcels = Vec::new();
+        for name in self.folder.list("outbox")? {
+            parcels.extend(self.parcel(&name)?);
+        }
+        parcels.sort_by_key(|parcel| parcel.queued);
+        Ok(parcels)
+    }
+
+    fn parcel(&self, name: &str) -> Result<Option<Parcel>, MailStoreError> {
+        let bytes = self.folder.read(&format!("outbox/{name}"), MAX_FILE)?;
+        Ok(bytes.and_then(|bytes| Parcel::decode(&bytes)))
+    }
+
+    fn write_parcel(&self, parcel: &Parcel) -> Result<(), MailStoreError> {
+        Ok(self.folder.write(&format!("outbox/{}", hex(&parcel.id().0)), &parcel.encode())?)
+    }
+
+    fn remove_parcel(&self, parcel: &Parcel) -> Result<(), MailStoreError> {
+        Ok(self.folder.remove(&format!("outbox/{}", hex(&parcel.id().0)))?)
+    }
+
+    /// What is in the outbox; what has been there for too long is removed.
+    ///
+    /// # Errors
+    /// See [`MailStore::open`].
+    pub fn outbox(&self, now: UnixTime) -> Result<Outbox, MailStoreError> {
+        let _locked = self.folder.lock()?;
+        let mut outbox = Outbox::default();
+        for parcel in self.all_parcels()? {
+            let is_old = now.milliseconds().saturating_sub(parcel.queued) > GIVE_UP;
+            match (is_old, parcel.stored) {
+                (true, _) => {
+                    self.remove_parcel(&parcel)?;
+                    outbox.old.push(parcel);
+                }
+                (false, true) => outbox.stored.push(parcel),
+                (false, false) => outbox.waiting.push(parcel),
+            }
+        }
+        Ok(outbox)
+    }
+
+    /// The mailboxes where receipts for what nodes have are left.
+    ///
+    /// # Errors
+    /// See [`MailStore::open`].
+    pub fn receipts_due(&self, now: UnixTime) -> Result<Vec<Receipts>, MailStoreError> {
+        let mut due = Vec::<Receipts>::new();
+        for Parcel { route, session, to, .. } in self.outbox(now)?.stored {
+            let _locked = self.folder.lock()?;
+            let is_there = |it: &Receipts| (&it.route, it.session) == (&route, session);
+            if !due.iter().any(is_there)
+                && let Some(key) = self.session(session)?.and_then(|s| s.receipts_key(&self.us))
+            {
+                due.push(Receipts { route, to, session, key });
+            }
+        }
+        Ok(due)
+    }
+
+    /// What was said of an envelope where it was handed over, and how many messages of its session are
+    /// lost. False: it waits for another attempt.
+    ///
+    /// # Errors
+    /// See [`MailStore::open`].
+    pub fn settle(
+        &self,
+        parcel: &Parcel,
+        status: Status,
+        lost: u32,
+        now: UnixTime,
+    ) -> Result<(bool, Vec<MailEvent>), Error> {
+        let waits = |why| Ok((false, vec![report::waiting(parcel, why, false)]));
+        match (status, &parcel.route) {
+            (Status::Full, _) => return waits("there is no room for it now"),
+            (Status::NotHere, _) => return waits("nobody there takes mail for them"),
+            (Status::Stored, Route::Via(..)) => {
+                let parcel = Parcel { stored: true, ..parcel.clone() };
+                let _locked = self.folder.lock()?;
+                self.write_parcel(&parcel)?;
+                return Ok((true, vec![report::stored(&parcel)]));
+            }
+            // It does not look inside: its word on that is not the receiver's.
+            (_, Route::Via(..)) => {
+                let _locked = self.folder.lock()?;
+                self.remove_parcel(parcel)?;
+                let why = "the node refused it; send it again";
+                return Ok((true, vec![report::waiting(parcel, why, true)]));
+            }
+            (_, Route::Direct(_)) => {}
+        }
+        let receipt = Receipt { envelope: parcel.id(), status, lost };
+        Ok((true, self.answered(parcel.session, receipt, now)?))
+    }
+
+    /// What was left for us in a mailbox of receipts; what is not the other side's says nothing.
+    ///
+    /// # Errors
+    /// See [`MailStore::open`].
+    pub fn take_receipt(
+        &self,
+        session: SessionId,
+        envelope: &[u8],
+        now: UnixTime,
+    ) -> Result<Vec<MailEvent>, Error> {
+        let found = self.session(session)?;
+        match found.and_then(|session| session.open_receipt(&self.us, envelope)) {
+            Some(receipt) => self.answered(session, receipt, now),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// The receiver has what this envelope named, and so the envelope.
+    pub(super) fn is_fetched(&self, id: EnvelopeId, by: &Party) -> Result<(), MailStoreError> {
+        let parcel = self.parcel(&hex(&id.0))?.filter(|parcel| parcel.to == *by);
+        parcel.map_or(Ok(()), |parcel| self.remove_parcel(&parcel))
+    }
+
+    /// The receiver itself has said what became of an envelope.
+    fn answered(
+        &self,
+        id: SessionId,
+        receipt: Receipt,
+        now: UnixTime,
+    ) -> Result<Vec<MailEvent>, Error> {
+        let locked = self.folder.lock()?;
+        let Receipt { envelope, status, lost } = receipt;
+        let parcel = self.parcel(&hex(&envelope.0))?.filter(|parcel| parcel.session == id);
+        let direct = parcel.as_ref().is_some_and(|it| matches!(it.route, Route::Direct(_)));
+        let (mut new, mut peer, mut card) = (0, None, None);
+        if let Some(mut session) = self.session(id)? {
+            (peer, card) = (Some(session.peer()), self.newest_card(&session)?);
+            new = session.is_told(lost);
+            match status {
+                Status::Stored => session.confirmed(),
+                // Theirs is another state than ours: the next message begins anew.
+                Status::Ended => session.end(),
+                Status::Refused | Status::Stale if direct => session.end(),
+                _ => {}
+            }
+            self.save(&session)?;
+        }
+        let mut events = Vec::new();
+        let mut again = 0;
+        // What can't have arrived, or not be read: all of an ended session, and what a node had before
+        // that which shows that something is lost.
+        let until = parcel.as_ref().map_or(0, |parcel| parcel.queued);
+        for other in self.all_parcels()? {
+            let is_it = other.id() == envelope;
+            let is_lost = status == Status::Ended
+                || (is_it && status == Status::Refused)
+                || (!is_it && new > 0 && other.stored && other.queued <= until);
+            if other.session != id || !is_lost {
+                continue;
+            }
+            match self.send_again(&other, card.as_ref(), now, &locked)? {
+                Some(event) => {
+                    again += 1;
+                    events.push(event);
+                }
+                None if is_it || status == Status::Ended => {
+                    self.remove_parcel(&other)?;
+                    events.push(report::waiting(
+                        &other,
+                        "it could not be read; send it again",
+                        true,
+                    ));
+                }
+                None => {}
+            }
+        }
+        if let Some(parcel) = &parcel {
+            match status {
+                Status::Stored => {
+                    self.remove_parcel(parcel)?;
+                    events.push(report::delivered(parcel));
+                }
+                Status::Stale => {
+                    self.remove_parcel(parcel)?;
+                    let why = "their card is too old, ask for a new one";
+                    events.push(report::waiting(parcel, why, true));
+                }
+                _ => {}
+            }
+        }
+        if let Some(peer) = peer.filter(|_| new > 0) {
+            let to = report::called(self, &peer)?.0;
+            events.push(MailEvent::Unread { to, count: new, again });
+        }
+        Ok(events)
+    }
+
+    /// The newest card that is known of a session's peer.
+    fn newest_card(&self, session: &Session) -> Result<Option<Card>, MailStoreError> {
+        let named = self.people()?.into_iter().map(|(_, card)| card);
+        let cards = named.filter(|card| card.party == session.peer());
+        Ok(cards.chain(session.card().cloned()).max_by_key(|card| card.made))
+    }
+
+    /// Seals a message that could not be read anew; `None` if that has been done before, or can't be.
+    fn send_again(
+        &self,
+        parcel: &Parcel,
+        card: Option<&Card>,
+        now: UnixTime,
+        locked: &Locked,
+    ) -> Result<Option<MailEvent>, MailStoreError> {
+        let (Some(card), Some(body), false) = (card, &parcel.body, parcel.again) else {
+            return Ok(None);
+        };
+        let prekeys = self.prekeys(now, locked)?;
+        let ours = self.us.card(prekeys.current(), now.seconds(), &[]);
+        let (session, envelope) = self.seal(card, &ours, body, now)?;
+        let again = Parcel { session, envelope, stored: false, again: true, ..parcel.clone() };
+        self.write_parcel(&again)?;
+        self.remove_parcel(parcel)?;
+        let (to, id, was) = (parcel.name.clone(), again.id(), parcel.id());
+        Ok(Some(MailEvent::Again { to, id, was }))
+    }
+}

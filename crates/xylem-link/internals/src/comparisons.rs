@@ -1,0 +1,62 @@
+//! What takes secrets, piece by piece: for `bench/examples/constant_time`, which looks whether they show in
+//! what is executed and in its time.
+
+use core::net::SocketAddr;
+use core::time::Duration;
+
+use crate::cookie::CookieKey;
+use crate::envelope::EnvelopeKey;
+use crate::header::{ConnectionId, HeaderKey};
+use crate::kdf::Rng;
+use crate::message::{COOKIE_LEN, Head, NOISE_1_LEN};
+use crate::{PeerKey, elligator, kem, reset};
+
+/// The mask of a packet number.
+#[must_use]
+pub fn header_mask(key: &[u8; 32], sample: &[u8; 16]) -> u32 {
+    HeaderKey::new(key).mask(sample)
+}
+
+/// Whether what [`super::handshake_envelope`] gives, or what was made of it, opens.
+#[must_use]
+pub fn envelope_opens(responder: Option<[u8; 32]>, datagram: &[u8]) -> bool {
+    EnvelopeKey::new(responder.map(PeerKey)).open(datagram).is_some()
+}
+
+/// A cookie for one dialer, always the same.
+#[must_use]
+pub fn cookie() -> [u8; COOKIE_LEN] {
+    CookieKey::new(&[1; 32]).make(NOW, dialer(), ID, &HEAD)
+}
+
+/// Whether this is that one, as a responder finds out.
+#[must_use]
+pub fn cookie_is_good(cookie: &[u8; COOKIE_LEN]) -> bool {
+    CookieKey::new(&[1; 32]).is_good(NOW, dialer(), ID, &HEAD, cookie)
+}
+
+const NOW: Duration = Duration::from_secs(5);
+const ID: ConnectionId = ConnectionId([4; 8]);
+const HEAD: Head<'static> = Head { noise: &[2; NOISE_1_LEN], part: None };
+
+fn dialer() -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, 1], 5))
+}
+
+/// Whether a datagram is a reset with this token.
+#[must_use]
+pub fn is_reset(datagram: &[u8], token: &[u8; 16]) -> bool {
+    reset::is_reset(datagram, token)
+}
+
+/// The representative of a secret's public key, if it has one: one turn of the loop that draws a pair.
+#[must_use]
+pub fn elligator_representative(secret: &[u8; 32], torsion: u8, first: bool) -> Option<[u8; 32]> {
+    elligator::representative(&elligator::public_key_of_all(secret, torsion), first)
+}
+
+/// A ciphertext of ML-KEM-768 for this key.
+#[must_use]
+pub fn kem_ciphertext(key: &[u8; 1_184], seed: &[u8; 32]) -> Option<[u8; 1_088]> {
+    kem::encapsulate(key, &mut Rng::new(seed)).map(|(ciphertext, _)| ciphertext)
+}
