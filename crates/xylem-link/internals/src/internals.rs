@@ -37,6 +37,7 @@ use crate::{
 
 mod comparisons;
 mod cost;
+mod envelopes;
 mod noise_vectors;
 mod spec;
 
@@ -45,6 +46,7 @@ pub use comparisons::{
     kem_ciphertext,
 };
 pub use cost::Cost;
+pub use envelopes::Envelope;
 pub use noise_vectors::{NoiseOutcome, NoiseSide, NoiseVector};
 pub use spec::{
     SpecEnvelope, body_again, direction, payloads_again, reset_token, rest_check, take_round,

@@ -44,26 +44,31 @@ impl Endpoint {
         };
         let message = Message::parse(&body)?;
         let mut ours = firsts.iter().filter(|first| first.by == by);
-        let first = match &message {
+        // A rest belongs to each first message that it fits: somebody may have repeated the dialer's with
+        // an ephemeral key of their own. What has come is counted once.
+        let (found, len): (Vec<LinkId>, usize) = match &message {
             Message::Initial { head, .. } if datagram.len() >= MIN_INITIAL => {
                 let content = head.content();
-                ours.find(|first| first.content == content)?
+                (vec![ours.find(|first| first.content == content)?.link], datagram.len())
             }
             Message::Rest { rest } => {
                 let check = Some(check(rest));
-                ours.find(|first| first.check == check)?
+                let found: Vec<_> = ours.filter(|first| first.check == check).collect();
+                let share = datagram.len().checked_div(found.len())?;
+                (found.iter().map(|first| first.link).collect(), share)
             }
             _ => return None,
         };
-        let id = first.link;
-        // What is up has been answered: a belated copy.
-        if let Some(Entry { state: State::HalfOpen(half), .. }) = self.links.get_mut(&id) {
-            match half.on_first(&message, datagram.len()) {
-                Step::Failed => {
-                    self.half_open.fail(now, self.config.max_half_open);
-                    self.remove(id);
+        for id in found {
+            // What is up has been answered: a belated copy.
+            if let Some(Entry { state: State::HalfOpen(half), .. }) = self.links.get_mut(&id) {
+                match half.on_first(&message, len) {
+                    Step::Failed => {
+                        self.half_open.fail(now, self.config.max_half_open);
+                        self.remove(id);
+                    }
+                    _ => self.mark_ready(id),
                 }
-                _ => self.mark_ready(id),
             }
         }
         Some(())
