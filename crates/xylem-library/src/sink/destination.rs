@@ -123,6 +123,7 @@ pub fn file_name_of(name: NameRef<'_>) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use xylem_packet::Name;
 
     #[test]
     fn names_make_harmless_file_names() {
