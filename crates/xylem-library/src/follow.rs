@@ -1,5 +1,5 @@
 //! Growing files: [`Grower`] publishes one as others append to it, [`Followed`] keeps what a reader of
-//! one has verified.
+//! one has verified, [`Watch`] what it hears of newer versions.
 
 mod error;
 
@@ -10,7 +10,9 @@ mod grow;
 mod input;
 
 mod followed;
+mod watch;
 
 pub use error::{GrowError, Rewritten};
 pub use followed::{FollowError, Followed};
 pub use grow::{Author, FollowOptions, Grower, Input};
+pub use watch::Watch;

@@ -48,6 +48,8 @@ pub mod sink;
 
 pub mod follow;
 
+mod opening;
+
 pub mod scrub;
 pub mod upkeep;
 pub mod verify;
@@ -62,6 +64,7 @@ pub use event::{CheckpointMade, Flaw, FlawFound, LibraryEvent, ListedSize, SkipR
 pub use exclude::ExcludeError;
 pub use hashing::HashError;
 pub use listed::ListedError;
+pub use opening::{Opening, open};
 pub use ordered::WriteError;
 pub use ours::OwnError;
 pub use path::{canonical, os_bytes, os_path};

@@ -24,4 +24,4 @@ pub use event::{MailEvent, Message, MessageContent};
 pub use mailbox::{Mailbox, MailboxConfig};
 pub use outbox::{Outbox, Receipts};
 pub use store::{Incoming, MailStore, TakenIn};
-pub use whom::{Person, Recipient, find};
+pub use whom::{Person, Reach, Recipient, find};

@@ -3,12 +3,15 @@
 //!
 //! The list and the sources of routes come from the caller; nothing here asks the system.
 
+mod place;
+
 use std::fmt;
 use std::net::IpAddr;
 
 use serde::Serialize;
 
 use crate::json;
+pub use place::{HostPort, split_key, split_sni};
 
 /// At most this many addresses go into a ticket: each costs the person who pastes it.
 pub const MAX_NAMED: usize = 6;

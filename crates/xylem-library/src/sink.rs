@@ -30,7 +30,7 @@ use range::RangeSink;
 use stream::StreamSink;
 
 pub use context::{Context, Nodes, Sink, Tally};
-pub use destination::Destination;
+pub use destination::{Destination, file_name_of};
 pub use error::SaveError;
 
 /// Makes the sink that `options` and `manifest` ask for; `destination`: `None` for standard output.

@@ -73,8 +73,9 @@ pub struct Config {
     /// reported as [`crate::CloseReason::WrongPeer`] and not as a timeout. Such a question shows an
     /// observer that this protocol is spoken; without it only the key's holders can tell.
     pub ask_who_answers: bool,
-    /// Whether dialers that do not know our public key are answered. Without it nobody who lacks
-    /// the key learns even that something listens here.
+    /// Whether dialers that know neither our public key nor a knock are answered. Each of them is told
+    /// the key, and with it opens the outside of every handshake that was recorded here. Without it
+    /// nobody who lacks both learns even that something listens here.
     pub accept_open: bool,
     /// Whether datagrams of unknown connection ids are answered with a stateless reset, from which
     /// a peer learns that this side has lost its state. Only where `accept_incoming` and
@@ -107,8 +108,8 @@ impl Default for Config {
             suites: Suites::Fastest,
             post_quantum: PostQuantum::Offer,
             shaping: Shaping::default(),
-            ask_who_answers: true,
-            accept_open: true,
+            ask_who_answers: false,
+            accept_open: false,
             stateless_reset: true,
             accept_incoming: true,
             max_links: 4_096,

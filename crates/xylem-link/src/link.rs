@@ -42,6 +42,8 @@ use shaped::Dice;
 const MIN_WAIT: Duration = Duration::from_millis(200);
 /// Nor longer than this, also before the round trip has been measured.
 const MAX_WAIT: Duration = Duration::from_secs(1);
+/// How long pings may go unanswered before a link is called silent.
+const UNANSWERED: Duration = Duration::from_millis(2_500);
 /// How long a closed link still answers datagrams with a close.
 const LINGER: Duration = Duration::from_secs(1);
 /// Closes sent for one link at most.
@@ -277,6 +279,13 @@ impl Link {
 
     fn measured(&mut self, sample: Duration) {
         self.rtt = Some(self.rtt.map_or(sample, |rtt| (rtt * 7 + sample) / 8));
+    }
+
+    /// Whether nothing has come since the last pings, of which two or three have gone: the way may be
+    /// broken, or the peer may have lost its state, which it tells only to those whom it answers anyway.
+    #[must_use]
+    pub fn is_silent(&self, now: Duration) -> bool {
+        self.keep_alive.is_some_and(|after| now >= self.last_received + after + UNANSWERED)
     }
 
     /// When the next ping is due: after silence, and sooner when the last one was not answered.

@@ -19,7 +19,7 @@ use xylem_sim::{Conditions, Rng};
 fn session(stateless_reset: bool, mut interfere: impl FnMut(&mut Net)) -> Net {
     let rekey = RekeyLimits { packets: 15, ..RekeyLimits::default() };
     let ratchet = RatchetLimits { bytes: 20_000, ..RatchetLimits::default() };
-    let config = Config { rekey, ratchet, stateless_reset, ..Config::default() };
+    let config = Config { rekey, ratchet, stateless_reset, accept_open: true, ..Config::default() };
     let mut net = Net::pair(5, &config, Conditions { mtu: 1_472, ..FAIR });
     net.record = true;
     let mut step = |net: &mut Net, steps: usize| {
@@ -197,7 +197,8 @@ fn a_copier_cannot_redirect_the_link() {
 
 #[test]
 fn another_key_at_the_address_is_reported_as_wrong_peer() {
-    let mut net = Net::pair(1, &Config::default(), FAIR);
+    let asks = Config { ask_who_answers: true, accept_open: true, ..Config::default() };
+    let mut net = Net::pair(1, &asks, FAIR);
     let (to, now) = (net.nodes[1].at, net.now());
     let link = net.nodes[0].endpoint.connect(now, to, Some(key(200).public()));
     net.run(9 * S);
@@ -209,7 +210,7 @@ fn another_key_at_the_address_is_reported_as_wrong_peer() {
     assert_eq!(net.nodes[0].closed, [(link, CloseReason::WrongPeer)]);
     assert!(net.nodes[1].connected.is_empty());
     // Whoever must not be seen to ask gets silence instead.
-    let config = Config { ask_who_answers: false, ..Config::default() };
+    let config = Config { ask_who_answers: false, ..asks };
     let mut net = Net::pair(1, &config, FAIR);
     let link = net.nodes[0].endpoint.connect(now, to, Some(key(200).public()));
     net.run(11 * S);

@@ -74,6 +74,11 @@ fn rounds_do_not_keep_a_silent_link_alive() {
     assert!(net.nodes[0].endpoint.stats(a).unwrap().ratchets > 4);
 }
 
+/// Who answers anybody, and sends resets.
+fn open() -> Config {
+    Config { accept_open: true, ..Config::default() }
+}
+
 /// The responder is restarted: the same key and address, and no memory.
 fn restarted(net: &mut Net, config: &Config, identity: u8) {
     net.nodes[1].endpoint = Endpoint::new(config.clone(), key(identity), [77; 32]);
@@ -82,7 +87,7 @@ fn restarted(net: &mut Net, config: &Config, identity: u8) {
 
 #[test]
 fn a_dialer_learns_within_a_round_trip_that_the_responder_was_restarted() {
-    let config = Config::default();
+    let config = open();
     for idle in [false, true] {
         let mut net = Net::pair(1, &config, Conditions { delay: 40 * MS, ..FAIR });
         let (a, _) = net.connect();
@@ -113,7 +118,7 @@ fn a_dialer_learns_within_a_round_trip_that_the_responder_was_restarted() {
 fn resets_work_in_later_epochs_and_from_other_addresses() {
     let rekey = RekeyLimits { packets: 20, ..RekeyLimits::default() };
     let ratchet = RatchetLimits { time: S, ..RatchetLimits::default() };
-    let config = Config { rekey, ratchet, ..Config::default() };
+    let config = Config { rekey, ratchet, ..open() };
     let mut net = Net::pair(1, &config, FAIR);
     let (a, b) = net.connect();
     for n in 0..200u8 {
@@ -137,10 +142,10 @@ fn resets_work_in_later_epochs_and_from_other_addresses() {
 /// Somebody else at the address, or one who does not send resets: the link idles out as ever.
 #[test]
 fn only_the_peer_can_reset_a_link_and_only_if_it_shows_itself() {
-    let silent = Config { stateless_reset: false, ..Config::default() };
-    let closed = Config { accept_open: false, ..Config::default() };
+    let silent = Config { stateless_reset: false, ..open() };
+    let closed = Config::default();
     for (before, after, identity) in
-        [(&Config::default(), &Config::default(), 9), (&silent, &silent, 1), (&closed, &closed, 1)]
+        [(&open(), &open(), 9), (&silent, &silent, 1), (&closed, &closed, 1)]
     {
         let mut net = Net::new(1, &[Config::default(), before.clone()], FAIR);
         let (a, _) = net.connect();
@@ -163,7 +168,7 @@ fn only_the_peer_can_reset_a_link_and_only_if_it_shows_itself() {
 #[test]
 fn replays_of_past_epochs_end_no_link() {
     let rekey = RekeyLimits { packets: 20, ..RekeyLimits::default() };
-    let config = Config { rekey, ..Config::default() };
+    let config = Config { rekey, ..open() };
     let mut net = Net::pair(1, &config, FAIR);
     net.record = true;
     let (a, b) = net.connect();
@@ -211,7 +216,7 @@ fn replays_of_past_epochs_end_no_link() {
 /// token by which the dialer's link could be ended later.
 #[test]
 fn a_token_taken_before_the_link_is_up_ends_nothing() {
-    let mut net = Net::pair(1, &Config::default(), FAIR);
+    let mut net = Net::pair(1, &open(), FAIR);
     net.record = true;
     let a = net.dial();
     while net.nodes[0].connected.is_empty() {

@@ -366,7 +366,7 @@ fn any_calls_in_any_order_do_as_a_slow_model_does() {
 
 /// A transfer over one stream; `interfere` is called every half millisecond.
 fn stream_session(stateless_reset: bool, mut interfere: impl FnMut(&mut Net)) -> Net {
-    let config = Config { stateless_reset, ..Config::default() };
+    let config = Config { stateless_reset, accept_open: true, ..Config::default() };
     let mut net = Net::pair(3, &config, Conditions { mtu: 1_472, delay: 10 * MS, ..FAIR });
     net.record = true;
     let (a, _) = net.connect();

@@ -5,12 +5,13 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use xylem_forward::FaceId;
+use xylem_link::CloseReason;
 use xylem_mgmt::Persistency;
 use xylem_object::Ticket;
 
 use crate::engine::Engine;
 use crate::fetch::FetchError;
-use crate::peer::{FaceAddress, Peer};
+use crate::peer::{FaceAddress, KEYLESS, Peer};
 use crate::uri::resolved;
 use xylem_library::peers::Found;
 
@@ -150,6 +151,29 @@ impl Dialler {
         true
     }
 
+    /// A face came up that need not have been dialled: it is another answer to a dial that expects no
+    /// key, and has to show as much as the first.
+    pub(crate) fn adopt(&mut self, face: FaceId, at: &FaceAddress) {
+        let is_it = |peer: &Peer| peer.is_keyless() && FaceAddress::from(peer) == *at;
+        if !self.dialled.contains_key(&face)
+            && !self.found.contains_key(&face)
+            && let Some(i) = self.peers.iter().position(is_it)
+        {
+            self.dialled.insert(face, i);
+            self.redial_at = None;
+        }
+    }
+
+    /// Somebody with another key answers there: whether that is news, while nobody is up.
+    pub(crate) fn other_key(&mut self, face: FaceId) -> bool {
+        let Some(warning) = self.dialled.get(&face).map(|i| &mut self.warnings[*i]) else {
+            return false;
+        };
+        let why = CloseReason::WrongPeer.to_string();
+        let known = warning.replace(why.clone());
+        known != Some(why) && self.up.is_empty()
+    }
+
     /// Whether a face leads to one node over an encrypted link, and not to whoever is behind a
     /// forwarder.
     pub(crate) fn is_link(&self, face: FaceId) -> bool {
@@ -170,10 +194,7 @@ impl Dialler {
 
     /// Whether whoever answers on a face may have any key.
     pub(crate) fn is_anybody(&self, face: FaceId) -> bool {
-        let peer = self.dialled.get(&face).map(|i| &self.peers[*i]);
-        let any =
-            matches!(peer, Some(Peer::Link { key: None, .. } | Peer::Carried { key: None, .. }));
-        any && !self.must_vouch(face)
+        self.dialled.get(&face).is_some_and(|i| self.peers[*i].is_keyless() && !self.must_vouch[*i])
     }
 
     /// Whether anybody is to be reached over an encrypted link.
@@ -240,9 +261,12 @@ impl Dialler {
         self.peers.iter().enumerate().map(move |(i, peer)| (peer, is_up(i)))
     }
 
-    /// What went wrong with one of them.
+    /// What went wrong with one of them, or may be about to.
     pub(crate) fn warning(&self, i: usize) -> Option<&str> {
-        self.warnings[i].as_deref()
+        let keyless = self.peers[i].is_keyless() && !self.must_vouch[i];
+        let silent = |why: &str| why == CloseReason::HandshakeTimeout.to_string();
+        let known = self.warnings[i].as_deref();
+        if keyless && known.is_none_or(silent) { Some(KEYLESS) } else { known }
     }
 
     /// What went wrong with whom, in one line.

@@ -5,6 +5,7 @@
 //! [`Program`], driven by [`Engine::run`]; it answers through [`Engine::send`] and asks through
 //! [`Engine::ask`].
 
+mod beside;
 mod carrying;
 mod dialling;
 mod dispatch;
@@ -15,14 +16,14 @@ mod streams;
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use mio::{Events, Poll, Token, Waker};
 use xylem_forward::{FaceId, FaceScope, Forwarder, Incoming};
-use xylem_link::{Endpoint as LinkEndpoint, StreamId};
+use xylem_link::{Endpoint as LinkEndpoint, LinkId, StreamId};
 use xylem_mgmt::{FaceUri, Persistency, UriAuthority};
 use xylem_packet::NackReason;
 
@@ -89,6 +90,8 @@ pub(crate) enum EngineEvent {
     /// A packet for the program; `from` is the face that it came over. With `nack` it is an Interest
     /// of the program's that came back. `marked`: it met congestion on its way.
     Packet { from: FaceId, packet: Bytes, nack: Option<NackReason>, marked: bool },
+    /// Somebody answers a dial who has another key than the one that is wanted there.
+    OtherKey { face: FaceId },
     /// Something happened to a reliable stream of an encrypted link.
     Stream { face: FaceId, stream: StreamId, what: StreamEvent },
 }
@@ -126,6 +129,10 @@ pub(crate) struct Network {
     ready: Vec<Source>,
     endpoint: LinkEndpoint,
     knock: Option<[u8; 32]>,
+    /// Dials that expect no key, until when others may answer them, and where they went.
+    keyless: HashMap<LinkId, (Duration, SocketAddr)>,
+    /// Dials of peers whose link has fallen silent.
+    standbys: HashMap<LinkId, FaceId>,
     link_sockets: Vec<Udp>,
     udp_sockets: Vec<Udp>,
     multicast: Vec<Multicast>,
@@ -184,6 +191,8 @@ impl Engine {
             ready: Vec::new(),
             endpoint,
             knock: None,
+            keyless: HashMap::new(),
+            standbys: HashMap::new(),
             link_sockets: Vec::new(),
             udp_sockets: Vec::new(),
             multicast: Vec::new(),
@@ -375,6 +384,7 @@ impl Engine {
             }
             self.forget_idle(now);
             self.keep_carriers(now);
+            self.redial_silent(now);
             self.redial(now);
             for listener in 0..self.net.listeners.len() {
                 self.accept(listener);
@@ -482,13 +492,5 @@ impl Network {
         if runs && !self.timed.contains(&id) {
             self.timed.push(id);
         }
-    }
-}
-
-/// Any address of this machine and any port, in the family of `to`.
-fn wildcard(to: SocketAddr) -> SocketAddr {
-    match to {
-        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
-        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
     }
 }

@@ -63,6 +63,8 @@ pub struct GetOptions {
     pub limit_rate: Option<u64>,
     /// What sizes and times on the encrypted link show.
     pub shaping: Shaping,
+    /// Also ask, openly, who is there: see [`xylem_link::Config::ask_who_answers`].
+    pub ask_who_answers: bool,
     /// Give up after this long without any verified progress.
     pub give_up: Duration,
     /// Where outboards of partial fetches are kept.
@@ -80,6 +82,8 @@ pub struct ServeOptions {
     pub listen: Vec<SocketAddr>,
     /// Go on when the fetch is complete, until asked to stop.
     pub seed: bool,
+    /// Also answer those who dial without a key and a ticket.
+    pub accept_open: bool,
 }
 
 /// Fetches one ticket.
@@ -131,9 +135,10 @@ fn signed(fetch: &Fetch, manifest: Manifest, ticket: &Ticket) -> Signed {
     Signed { prefix, packet, manifest, publisher: ticket.publisher }
 }
 
-fn start(options: &GetOptions) -> Result<Fetch, FetchError> {
-    let shaping = options.shaping.clone();
-    Fetch::new(&options.ticket, &options.from, options.give_up, options.limit_rate, shaping)
+/// A fetch that has dialled.
+pub(crate) fn start(options: &GetOptions) -> Result<Fetch, FetchError> {
+    let GetOptions { ticket, from, give_up, limit_rate, ask_who_answers, .. } = options;
+    Fetch::new(ticket, from, *give_up, *limit_rate, options.shaping.clone(), *ask_who_answers)
 }
 
 /// Where the result would go, if something is there that it may not touch.
@@ -215,6 +220,7 @@ fn join(
         listen: serve.listen.clone(),
         identity,
         shaping: options.shaping.clone(),
+        accept_open: serve.accept_open,
         name: signed.prefix.clone(),
         publisher: signed.publisher,
         manifest: signed.packet.clone(),

@@ -51,7 +51,7 @@ pub use register::RegisterError;
 pub use scrub::{RepairOptions, scrub};
 pub use share::{ServiceHandle, ServiceSnapshot, ShareError, ShareOptions, serve, share};
 pub use summary::{GetSummary, PeerBytes};
-pub use uri::{HostPort, LINK_PORT, NDN_PORT, PeerUri, WEB_SOCKET_PORT};
+pub use uri::{LINK_PORT, NDN_PORT, PeerUri, WEB_SOCKET_PORT, look_up_place};
 pub use verify::{VerifyOptions, verify};
 pub use xylem_forward::Strategy;
 pub use xylem_link::{Level as ShapeLevel, Shaping};

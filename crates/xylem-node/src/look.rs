@@ -28,7 +28,7 @@ pub fn look(
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<(Ticket, Manifest), FetchError> {
-    let mut fetch = Fetch::new(ticket, from, give_up, None, Shaping::default())?;
+    let mut fetch = Fetch::new(ticket, from, give_up, None, Shaping::default(), false)?;
     let manifest = fetch.manifest(stop, on_event)?;
     let ticket = fetch.completed(ticket, &manifest);
     fetch.close();

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use serde::{Serialize, Serializer};
 use xylem_forward::FaceId;
+use xylem_link::PeerKey;
 use xylem_mgmt::{Carrier, FaceUri};
 
 /// Where a node can be reached, or can listen: what a face URI ([`crate::PeerUri`]) comes to once
@@ -41,6 +42,10 @@ pub enum Peer {
     },
 }
 
+/// Why a link that is dialled without a key does not come up.
+pub(crate) const KEYLESS: &str = "nobody answers there without a key: give KEY@HOST:PORT, or have it run \
+     with --accept-open (and `get` with --ask-who-answers)";
+
 impl Peer {
     /// Where an encrypted link is to be dialled, carried or not.
     pub(crate) fn link_address(&self) -> Option<SocketAddr> {
@@ -48,6 +53,11 @@ impl Peer {
             Self::Link { address, .. } | Self::Carried { address, .. } => Some(*address),
             _ => None,
         }
+    }
+
+    /// Whether it is an encrypted link that is dialled without knowing the key.
+    pub(crate) fn is_keyless(&self) -> bool {
+        matches!(self, Self::Link { key: None, .. } | Self::Carried { key: None, .. })
     }
 
     /// The key that the peer must prove, where this is an encrypted link, carried or not.
@@ -84,10 +94,22 @@ pub enum FaceAddress {
     Carried(Carrier, SocketAddr),
     /// A connection that came in, or where something listens.
     Uri(FaceUri),
+    /// Where encrypted links come in, and the key by which they are dialled.
+    Keyed(FaceUri, PeerKey),
     /// A multicast group on the interface that has this address.
     Group(FaceUri, Ipv4Addr),
     /// A face that is gone, by its number.
     Gone(FaceId),
+}
+
+impl FaceAddress {
+    /// With the key, if encrypted links come in there.
+    pub(crate) fn with_key(self, key: PeerKey) -> Self {
+        match self {
+            Self::Uri(uri @ (FaceUri::Xylem(_) | FaceUri::Carried(..))) => Self::Keyed(uri, key),
+            other => other,
+        }
+    }
 }
 
 impl From<SocketAddr> for FaceAddress {
@@ -120,6 +142,10 @@ impl fmt::Display for FaceAddress {
             Self::Unix(path) => write!(f, "unix://{}", path.display()),
             Self::Carried(carrier, address) => write!(f, "{}://{address}", carrier.scheme()),
             Self::Uri(uri) => uri.fmt(f),
+            Self::Keyed(uri, key) => match uri.to_string().split_once("://") {
+                Some((scheme, at)) => write!(f, "{scheme}://{key}@{at}"),
+                None => uri.fmt(f),
+            },
             Self::Group(uri, interface) => write!(f, "{uri} on {interface}"),
             Self::Gone(face) => face.fmt(f),
         }

@@ -104,7 +104,8 @@ impl Remote for Peers<'_, '_> {
             let Some(source) = self.sources.get(self.asked) else { return Ok(None) };
             let RepairOptions { give_up, limit_rate, .. } = *self.repair;
             let shaping = Shaping::default();
-            let fetch = Fetch::new(&source.ticket, &source.peers, give_up, limit_rate, shaping);
+            let Source { ticket, peers } = source;
+            let fetch = Fetch::new(ticket, peers, give_up, limit_rate, shaping, false);
             let own = self.own;
             let answered = fetch.and_then(|mut fetch| {
                 fetch.avoid(own);

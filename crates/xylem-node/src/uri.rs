@@ -3,11 +3,11 @@
 //! Parsing is pure; host names are looked up later, by [`PeerUri::resolve`], because a name that
 //! does not resolve is a network failure and not wrong usage.
 
-use std::fmt;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use xylem_library::reachable::{HostPort, split_key, split_sni};
 use xylem_mgmt::{Carrier, FaceUri, FaceUriError, UriAuthority, UriHost};
 use xylem_object::ticket::Address;
 
@@ -23,28 +23,14 @@ pub const LINK_PORT: u16 = xylem_object::ticket::LINK_PORT;
 /// At most this many addresses of one host name are used.
 const MAX_ADDRESSES: usize = 4;
 
-/// A host name or address with a port.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HostPort {
-    host: String,
-    port: u16,
-}
-
-impl HostPort {
-    /// This address.
-    pub fn at(address: SocketAddr) -> Self {
-        Self { host: address.ip().to_string(), port: address.port() }
-    }
-
-    /// Looks the name up.
-    ///
-    /// # Errors
-    /// Why there is not one address.
-    pub fn resolve(&self) -> Result<Vec<SocketAddr>, String> {
-        match self.host.parse::<IpAddr>() {
-            Ok(ip) => Ok(vec![SocketAddr::new(ip, self.port)]),
-            Err(_) => look_up(&self.host, self.port),
-        }
+/// Looks a place up.
+///
+/// # Errors
+/// Why there is not one address.
+pub fn look_up_place(place: &HostPort) -> Result<Vec<SocketAddr>, String> {
+    match place.host.parse::<IpAddr>() {
+        Ok(ip) => Ok(vec![SocketAddr::new(ip, place.port)]),
+        Err(_) => look_up(&place.host, place.port),
     }
 }
 
@@ -81,35 +67,6 @@ fn look_up(host: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
         return Err(format!("{host} has no address"));
     }
     Ok(found)
-}
-
-impl FromStr for HostPort {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        if let Ok(address) = text.parse::<SocketAddr>() {
-            return Ok(Self::at(address));
-        }
-        let shape =
-            || "expected HOST:PORT, such as 192.0.2.7:7000 or [2001:db8::7]:7000".to_owned();
-        let (host, port) = text.rsplit_once(':').ok_or_else(shape)?;
-        let plain = |c: char| c.is_alphanumeric() || c == '-' || c == '.' || c == '_';
-        if host.is_empty() || host.len() > 255 || !host.chars().all(plain) {
-            return Err(shape());
-        }
-        let port =
-            port.parse().map_err(|_| format!("port {port:?} is not a number up to 65535"))?;
-        Ok(Self { host: host.to_owned(), port })
-    }
-}
-
-impl fmt::Display for HostPort {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.host.contains(':') {
-            true => write!(f, "[{}]:{}", self.host, self.port),
-            false => write!(f, "{}:{}", self.host, self.port),
-        }
-    }
 }
 
 /// Where somebody is to be reached or to listen: `[KEY@]HOST:PORT` (encrypted link), or a
@@ -234,38 +191,6 @@ impl Peer {
 /// An address as face URIs have it.
 pub(crate) fn endpoint(address: SocketAddr) -> UriAuthority {
     UriAuthority { host: UriHost::Ip(address.ip()), port: address.port() }
-}
-
-fn split_key(text: &str) -> Result<(Option<[u8; 32]>, &str), String> {
-    match text.split_once('@') {
-        Some((key, at)) => Ok((Some(parse_key(key)?), at)),
-        None => Ok((None, text)),
-    }
-}
-
-/// `HOST[:PORT][?sni=NAME]`.
-fn split_sni(text: &str) -> Result<(&str, Option<String>), String> {
-    let Some((at, query)) = text.split_once('?') else { return Ok((text, None)) };
-    let name = query.strip_prefix("sni=").ok_or("only ?sni=NAME may follow the address")?;
-    let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';
-    if name.is_empty() || name.len() > 253 || !name.chars().all(plain) {
-        return Err(format!("{name:?} is no host's name"));
-    }
-    Ok((at, Some(name.to_owned())))
-}
-
-fn parse_key(text: &str) -> Result<[u8; 32], String> {
-    let shape = || "the key before @ has to be 64 hexadecimal digits".to_owned();
-    let digits = text.as_bytes();
-    let mut key = [0; 32];
-    if digits.len() != 64 {
-        return Err(shape());
-    }
-    for (byte, pair) in key.iter_mut().zip(digits.chunks_exact(2)) {
-        let digit = |d: u8| char::from(d).to_digit(16).ok_or_else(shape);
-        *byte = (digit(pair[0])? * 16 + digit(pair[1])?) as u8;
-    }
-    Ok(key)
 }
 
 #[cfg(test)]

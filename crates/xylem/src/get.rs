@@ -6,6 +6,7 @@ use crate::output::text::{bytes, count, duration, rate};
 use crate::output::{Out, not_with_json};
 use crate::shaping::ShapeArgs;
 use crate::share::resolve;
+use crate::showing::{AnswerArgs, AskArgs};
 use crate::stop;
 use crate::trusting::TrustArgs;
 use crate::values::{ByteRange, ListenAt, joined, parse_rate, parse_seconds, parse_ticket};
@@ -153,6 +154,12 @@ pub(crate) struct GetArgs {
     timeout: Duration,
 
     #[command(flatten)]
+    ask: AskArgs,
+
+    #[command(flatten)]
+    answer: AnswerArgs,
+
+    #[command(flatten)]
     shape: ShapeArgs,
 }
 
@@ -204,6 +211,7 @@ pub(crate) fn accept(
         from: peers(&args.from)?,
         limit_rate: None,
         shaping: args.shape.shaping(),
+        ask_who_answers: false,
         give_up: args.timeout,
         store: common.store()?,
         fsync: false,
@@ -261,6 +269,7 @@ fn by_ticket(
         from,
         limit_rate: args.limit,
         shaping: args.shape.shaping(),
+        ask_who_answers: args.ask.ask_who_answers,
         give_up: args.timeout,
         store: common.store()?,
         fsync: args.fsync,
@@ -316,7 +325,8 @@ fn serve(args: &GetArgs) -> Result<Option<ServeOptions>, Failure> {
     if args.no_serve {
         return Ok(None);
     }
-    Ok(Some(ServeOptions { listen: resolve(&args.listen)?, seed: args.seed }))
+    let (listen, accept_open) = (resolve(&args.listen)?, args.answer.accept_open);
+    Ok(Some(ServeOptions { listen, seed: args.seed, accept_open }))
 }
 
 /// An object that need not be ours, through one forwarder.

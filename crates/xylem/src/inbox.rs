@@ -6,6 +6,7 @@ use crate::get::{AcceptArgs, accept, peers};
 use crate::output::Out;
 use crate::output::text::{bytes, clean};
 use crate::share::resolve;
+use crate::showing::{AnswerArgs, AskArgs};
 use crate::stop;
 use crate::values::{ListenAt, parse_seconds};
 use clap::{Args, Subcommand};
@@ -13,11 +14,11 @@ use serde::Serialize;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, SystemTime};
 use xylem_library::Stop;
-use xylem_node::mail::{Inbox, MailEvent, Message, MessageContent, listen};
+use xylem_node::mail::{Inbox, MailEvent, Message, MessageContent, Reach, listen};
 use xylem_node::{LINK_PORT, PeerUri};
 
 /// How long the sender may take to hear that its file has been fetched.
-const TELL: Duration = Duration::from_secs(3);
+const TELL: Reach = Reach::within(Duration::from_secs(3));
 
 /// Lists and accepts what others have sent
 ///
@@ -54,6 +55,12 @@ pub(crate) struct InboxArgs {
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "10",
           allow_negative_numbers = true)]
     timeout: Duration,
+
+    #[command(flatten)]
+    ask: AskArgs,
+
+    #[command(flatten)]
+    answer: AnswerArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -99,7 +106,8 @@ pub(crate) fn run(args: InboxArgs, common: &Common, out: &mut Out) -> Result<Exi
         let stop = stop::on_signals()?;
         out.ends_with(&stop);
         let at = resolve(&args.listen)?;
-        let listened = listen(&store, &at, &stop, &mut |event| out.event(event));
+        let open = args.answer.accept_open;
+        let listened = listen(&store, &at, open, &stop, &mut |event| out.event(event));
         out.take_broken()?;
         listened?;
         return Ok(Exit::Done);
@@ -110,13 +118,15 @@ pub(crate) fn run(args: InboxArgs, common: &Common, out: &mut Out) -> Result<Exi
             let stop = stop::on_signals()?;
             if let Some(from) = args.from {
                 let from = peers(&[from])?;
-                let collected =
-                    inbox.collect(&from, args.timeout, &stop, &mut |event| out.event(event));
+                let ask_who_answers = args.ask.ask_who_answers;
+                let reach = Reach { give_up: args.timeout, ask_who_answers };
+                let collected = inbox.collect(&from, reach, &stop, &mut |event| out.event(event));
                 out.take_broken()?;
                 collected?;
             }
             // Whatever waits to go is tried by the way; that the peer is away is no failure here.
-            inbox.deliver(Duration::from_secs(2), &stop, &mut |event| out.event(event))?;
+            let reach = Reach::within(Duration::from_secs(2));
+            inbox.deliver(reach, &stop, &mut |event| out.event(event))?;
             out.take_broken()?;
             list(&inbox, out)?;
         }

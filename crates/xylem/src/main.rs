@@ -29,6 +29,7 @@ mod settings;
 mod shaping;
 mod share;
 mod shares;
+mod showing;
 mod stop;
 mod store;
 mod sum;

@@ -5,6 +5,7 @@ use crate::exit::{Exit, Failure, exit_help};
 use crate::output::Out;
 use crate::settings;
 use crate::shaping::ShapeArgs;
+use crate::showing::AnswerArgs;
 use crate::stop;
 use clap::Args;
 use xylem_node::{NodeConfig, PeerUri};
@@ -40,6 +41,9 @@ pub(crate) struct NodeArgs {
     listen: Vec<PeerUri>,
 
     #[command(flatten)]
+    answer: AnswerArgs,
+
+    #[command(flatten)]
     shape: ShapeArgs,
 }
 
@@ -58,6 +62,7 @@ pub(crate) fn run(args: NodeArgs, common: &Common, out: &mut Out) -> Result<Exit
     if let Some(shaping) = args.shape.given() {
         config.shaping = shaping;
     }
+    config.accept_open |= args.answer.accept_open;
     let stop = stop::on_signals()?;
     out.ends_with(&stop);
     let ran = xylem_node::run_node(config, &stop, &mut |event| out.event(event));

@@ -6,6 +6,7 @@ use crate::get::peers;
 use crate::output::Out;
 use crate::shaping::ShapeArgs;
 use crate::share::{links, resolve};
+use crate::showing::{AnswerArgs, AskArgs};
 use crate::stop;
 use crate::values::{LinkAt, ListenAt, is_ticket, parse_name, parse_seconds, parse_ticket};
 use clap::Args;
@@ -14,7 +15,7 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::time::Duration;
 use xylem_library::Selection;
-use xylem_node::mail::{Mail, SendOptions, send};
+use xylem_node::mail::{Mail, Reach, SendOptions, send};
 use xylem_node::{PeerUri, ShareOptions};
 use xylem_object::ticket::Address;
 
@@ -96,6 +97,12 @@ pub(crate) struct SendArgs {
     timeout: Duration,
 
     #[command(flatten)]
+    ask: AskArgs,
+
+    #[command(flatten)]
+    answer: AnswerArgs,
+
+    #[command(flatten)]
     shape: ShapeArgs,
 }
 
@@ -121,6 +128,7 @@ pub(crate) fn run(args: SendArgs, common: &Common, out: &mut Out) -> Result<Exit
             plain: Vec::new(),
             via: Vec::new(),
             shaping: args.shape.shaping(),
+            accept_open: args.answer.accept_open,
             store: store.clone(),
         }))
     };
@@ -133,7 +141,7 @@ pub(crate) fn run(args: SendArgs, common: &Common, out: &mut Out) -> Result<Exit
             .map_err(|e: xylem_mail::CardError| Failure::new(Exit::Usage, e.to_string()))?,
         at: resolve(&args.at)?,
         via: args.via.map(|via| peers(&[via])).transpose()?.unwrap_or_default(),
-        give_up: args.timeout,
+        reach: Reach { give_up: args.timeout, ask_who_answers: args.ask.ask_who_answers },
         store,
     };
     let stop = stop::on_signals()?;

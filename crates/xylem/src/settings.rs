@@ -67,6 +67,7 @@ struct NodeTable {
     listen: Option<Vec<String>>,
     connect: Option<Vec<String>>,
     shape: Option<String>,
+    accept_open: Option<bool>,
     max_faces: Option<usize>,
     idle_seconds: Option<u64>,
     interests_per_second: Option<u32>,
@@ -127,6 +128,7 @@ impl NodeTable {
         if let Some(shape) = self.shape {
             config.shaping = shape.parse().map_err(|e| format!("shape: {shape}: {e}"))?;
         }
+        set(&mut config.accept_open, self.accept_open);
         set(&mut config.max_faces, self.max_faces);
         set(&mut config.idle, self.idle_seconds.map(Duration::from_secs));
         set(&mut config.pit_capacity, self.pit_capacity);
@@ -211,6 +213,7 @@ mod tests {
             listen = ["unix:///tmp/x.sock", "tcp4://127.0.0.1:0"]
             connect = ["udp://192.0.2.1"]
             shape = "high"
+            accept_open = true
             max_faces = 7
             idle_seconds = 30
             interests_per_second = 100
@@ -246,6 +249,7 @@ mod tests {
         assert_eq!(config.listen.unwrap()[0], PeerUri::unix(Path::new("/tmp/x.sock")));
         assert_eq!(config.connect, ["udp://192.0.2.1".parse().unwrap()]);
         assert_eq!(config.shaping, Shaping::at(Level::High));
+        assert!(config.accept_open);
         assert_eq!((config.max_faces, config.idle), (7, Duration::from_secs(30)));
         assert_eq!((config.interests_per_second, config.pit_quota), (Some(100), Some(10)));
         assert_eq!((config.pit_capacity, config.cs_packets, config.cs_bytes), (1000, 3, 5));
@@ -279,6 +283,7 @@ mod tests {
         let usual = NodeConfig::new(PathBuf::from("/s"));
         let shown = read(&sample_in_force()).unwrap();
         assert_eq!((shown.max_faces, shown.idle), (usual.max_faces, usual.idle));
+        assert_eq!((shown.accept_open, usual.accept_open), (false, false));
         assert_eq!((shown.cs_packets, shown.cs_bytes), (usual.cs_packets, usual.cs_bytes));
         assert_eq!(shown.cs_directory_bytes, usual.cs_directory_bytes);
         assert_eq!((shown.pit_capacity, shown.multicast), (usual.pit_capacity, usual.multicast));
@@ -309,6 +314,7 @@ mod tests {
                 listen,
                 connect,
                 shape,
+                accept_open,
                 max_faces,
                 idle_seconds,
                 interests_per_second,

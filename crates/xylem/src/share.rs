@@ -7,6 +7,7 @@ use crate::output::Out;
 use crate::service::messages::{Reply, Request};
 use crate::service::{self, control};
 use crate::shaping::ShapeArgs;
+use crate::showing::AnswerArgs;
 use crate::stop;
 use crate::values::{LinkAt, ListenAt, parse_bytes, parse_name, parse_seconds};
 pub(crate) use crate::values::{links, resolve};
@@ -176,6 +177,9 @@ pub(crate) struct ShareArgs {
     via: Vec<PeerUri>,
 
     #[command(flatten)]
+    answer: AnswerArgs,
+
+    #[command(flatten)]
     shape: ShapeArgs,
 }
 
@@ -217,6 +221,7 @@ pub(crate) fn run(args: ShareArgs, common: &Common, out: &mut Out) -> Result<Exi
         plain,
         via: peers(&args.via)?,
         shaping: args.shape.shaping(),
+        accept_open: args.answer.accept_open,
         store: common.store()?,
     };
     if args.qr {
@@ -289,6 +294,7 @@ fn needs_foreground(args: &ShareArgs) -> Option<&'static str> {
         (args.tls_cert.is_some(), "--tls-cert"),
         (args.plain || !args.plain_listen.is_empty(), "--plain"),
         (!args.via.is_empty(), "--via"),
+        (args.answer.accept_open, "--accept-open"),
         (args.shape.given().is_some(), "--shape"),
     ];
     asked.into_iter().find(|(given, _)| *given).map(|(_, flag)| flag)

@@ -8,7 +8,8 @@ use std::io::{Read, stdin};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
-use xylem_node::{Carrier, HostPort, Peer, PeerUri};
+use xylem_library::reachable::HostPort;
+use xylem_node::{Carrier, Peer, PeerUri, look_up_place};
 use xylem_object::ticket::MAX_TEXT;
 use xylem_object::{Ticket, TicketError};
 use xylem_packet::Name;
@@ -62,7 +63,7 @@ pub(crate) fn resolve(places: &[ListenAt]) -> Result<Vec<SocketAddr>, Failure> {
 }
 
 fn first(ListenAt(place): &ListenAt) -> Result<SocketAddr, Failure> {
-    HostPort::resolve(place).map(|found| found[0]).map_err(cannot_listen)
+    look_up_place(place).map(|found| found[0]).map_err(cannot_listen)
 }
 
 /// Looks up where the encrypted link is to listen.
@@ -271,7 +272,8 @@ mod tests {
 
     #[test]
     fn listening_addresses() {
-        let at = |text: &str| text.parse::<ListenAt>().map(|l| l.0.resolve().expect("is numeric"));
+        let at =
+            |text: &str| text.parse::<ListenAt>().map(|l| look_up_place(&l.0).expect("is numeric"));
         let one = |text: &str| Ok(vec![text.parse().expect("is an address")]);
         assert_eq!(at("7000"), one("0.0.0.0:7000"));
         assert_eq!(at("127.0.0.1"), one("127.0.0.1:0"));

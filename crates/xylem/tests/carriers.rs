@@ -14,8 +14,12 @@ use common::{Node, Share, assert_exit, file, get, noise, stderr, text, until};
 const SCHEMES: [&str; 4] = ["xylem+tls", "xylem+ws", "xylem+wss", "xylem+doh"];
 
 fn share(source: &Path, store: &Path) -> Share {
+    share_with(source, store, &[])
+}
+
+fn share_with(source: &Path, store: &Path, more: &[&str]) -> Share {
     let places = SCHEMES.map(|scheme| format!("--listen={scheme}://127.0.0.1:0"));
-    Share::with(source, store, &places.each_ref().map(String::as_str))
+    Share::with(source, store, &[&places.each_ref().map(String::as_str)[..], more].concat())
 }
 
 /// `HOST:PORT` of a face URI.
@@ -51,13 +55,19 @@ fn a_share_is_fetched_through_every_carrier() {
 fn only_the_key_of_the_ticket_is_believed() {
     let dir = tempfile::tempdir().unwrap();
     let source = file(dir.path(), "source", &noise(100_000, 2));
-    let share = share(&source, &dir.path().join("store"));
-    for uri in &share.carriers {
-        let uri = uri.replace("://", &format!("://{}@", "07".repeat(32)));
-        let store = dir.path().join("other");
-        let output = get(&store, &[&share.ticket, "--from", &uri, "--timeout", "4"]);
-        assert_exit(&output, 3);
-        assert!(stderr(&output).contains("key"), "{}", stderr(&output));
+    for open in [false, true] {
+        let more: &[&str] = if open { &["--accept-open"] } else { &[] };
+        let share = share_with(&source, &dir.path().join("store"), more);
+        for uri in &share.carriers {
+            let uri = uri.replace("://", &format!("://{}@", "07".repeat(32)));
+            let store = dir.path().join("other");
+            let arguments = [&share.ticket, "--from", &uri, "--timeout", "3", "--ask-who-answers"];
+            let output = get(&store, &arguments);
+            assert_exit(&output, 3);
+            // That somebody with another key is there only those say who answer strangers.
+            let told = stderr(&output).contains("the peer's key is not the one that was dialled");
+            assert_eq!(told, open, "{uri}: {}", stderr(&output));
+        }
     }
 }
 

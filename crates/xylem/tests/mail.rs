@@ -17,7 +17,9 @@ use serde_json::Value;
 use xylem_library::UnixTime;
 use xylem_library::mail::{MailStore, Route, hex};
 use xylem_link_internals::internals::Frame;
-use xylem_link_internals::{CloseReason, Config, Endpoint, LinkEvent, LinkId, StaticKey, purpose};
+use xylem_link_internals::{
+    CloseReason, Config, Endpoint, LinkEvent, LinkId, PeerKey, StaticKey, purpose,
+};
 use xylem_mail::{Body, Card, Content};
 
 /// One person's store, with an address to listen at.
@@ -153,12 +155,15 @@ struct Stranger {
 }
 
 impl Stranger {
-    fn dial(at: &str) -> Self {
+    /// By the key that the card says; nobody else is answered.
+    fn dial(at: &str, card: &str) -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
         let key = StaticKey::generate([41; 32]);
         let mut endpoint = Endpoint::new(Config::default(), key, [42; 32]);
-        let link = endpoint.connect(Duration::ZERO, at.parse().unwrap(), None);
+        let card: Card = card.parse().unwrap();
+        let (at, expected) = (at.parse().unwrap(), card.party.link);
+        let link = endpoint.connect(Duration::ZERO, at, Some(PeerKey(expected.0)));
         let mut stranger = Self { endpoint, socket, start: Instant::now(), link };
         stranger.run_until("a session", |event| matches!(event, LinkEvent::Connected { .. }));
         stranger
@@ -205,7 +210,7 @@ fn a_stream_id_near_the_end_ends_that_link_alone() {
     let card = b.card();
     let mut listening = b.listen();
     for id in [u32::MAX - 1, u32::MAX - 3] {
-        let mut stranger = Stranger::dial(&b.at);
+        let mut stranger = Stranger::dial(&b.at, &card);
         stranger.send_frame(&Frame::StreamOpen { stream: id, purpose: purpose::MAIL });
         let closed = |event: &LinkEvent| {
             matches!(event, LinkEvent::Closed { reason: CloseReason::Peer, .. })

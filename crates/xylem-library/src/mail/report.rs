@@ -1,7 +1,8 @@
 //! Events about mail, from what is stored of it.
 
 use xylem_mail::protocol::Status;
-use xylem_mail::{Content, Party};
+use xylem_mail::{Content, MAX_NAME, Party};
+use xylem_object::Ticket;
 
 use super::entries::{Letter, Parcel, Route, hex};
 use super::event::{MailEvent, Message, MessageContent};
@@ -106,4 +107,22 @@ pub(super) fn delivered(parcel: &Parcel) -> MailEvent {
 pub fn waiting(parcel: &Parcel, why: &str, gone: bool) -> MailEvent {
     let (to, id) = (parcel.name.clone(), parcel.id());
     MailEvent::Waiting { to, id, why: why.to_owned(), gone }
+}
+
+/// As much of a name as a message holds.
+#[must_use]
+pub fn cut(mut name: String) -> String {
+    while name.len() > MAX_NAME {
+        name.pop();
+    }
+    name
+}
+
+/// A ticket's name as a person would call it, or its root.
+#[must_use]
+pub fn name_of_ticket(ticket: &Ticket) -> String {
+    match &ticket.name {
+        Some(name) => name.as_ref().parent().to_string(),
+        None => ticket.root.to_string(),
+    }
 }

@@ -1,12 +1,30 @@
-//! [`Recipient`] and [`Person`]: who is meant, by a card, a name given here, or a message.
+//! [`Recipient`] and [`Person`]: who is meant, by a card, a name given here, or a message; [`Reach`]: how
+//! hard somebody is tried to be reached.
 
 use std::str::FromStr;
+use std::time::Duration;
 
 use xylem_mail::{Card, CardError, SCHEME};
 
 use super::report::called;
 use super::store::MailStore;
 use crate::error::Error;
+
+/// How a node is tried to be reached that takes or keeps mail.
+#[derive(Clone, Copy, Debug)]
+pub struct Reach {
+    /// Give up after this long.
+    pub give_up: Duration,
+    /// Also ask, openly, who is there: see `xylem_link::Config`.
+    pub ask_who_answers: bool,
+}
+
+impl Reach {
+    /// Within this time, and without showing anybody what is wanted.
+    pub const fn within(give_up: Duration) -> Self {
+        Self { give_up, ask_who_answers: false }
+    }
+}
 
 /// Somebody who gets a name here.
 #[derive(Clone, Debug)]

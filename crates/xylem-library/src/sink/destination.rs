@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use xylem_object::{Kind, Manifest};
+use xylem_object::{Kind, Manifest, naming};
+use xylem_packet::NameRef;
+use xylem_packet::tlv::types;
 use xylem_store::OverwritePolicy;
 
 use super::error::SaveError;
@@ -101,4 +103,43 @@ fn free_name(path: PathBuf) -> PathBuf {
     });
     let mut candidates = std::iter::once(path.clone()).chain(numbered);
     candidates.find(|p| !taken(p)).unwrap_or(path)
+}
+
+/// The last component of the name that says something to people, as a file name.
+#[must_use]
+pub fn file_name_of(name: NameRef<'_>) -> PathBuf {
+    let said = name.iter().filter(|c| c.typ() == types::GENERIC_COMPONENT).last();
+    let text = said.map(|c| String::from_utf8_lossy(c.value()).into_owned()).unwrap_or_default();
+    let plain = |c: char| if c.is_control() || matches!(c, '/' | '\\' | ':') { '_' } else { c };
+    let mut kept: String = text.chars().map(plain).collect();
+    while kept.len() > naming::MAX_DEFAULT_FILE_NAME {
+        kept.pop();
+    }
+    // Neither hidden nor a way out of the directory.
+    let kept = kept.trim_start_matches('.');
+    os_path(if kept.is_empty() { "object" } else { kept }.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use xylem_packet::Name;
+
+    #[test]
+    fn names_make_harmless_file_names() {
+        for (name, file) in [
+            ("/a/report.pdf", "report.pdf"),
+            ("/a/report.pdf/v=7", "report.pdf"),
+            ("/a/b/32=metadata", "b"),
+            ("/a/8=..%2F..%2Fetc", "_.._etc"),
+            ("/a/.bashrc", "bashrc"),
+            ("/v=7", "object"),
+            ("/a/%00x%0a", "_x_"),
+        ] {
+            let name: Name = name.parse().unwrap();
+            assert_eq!(file_name_of(name.as_ref()), PathBuf::from(file));
+        }
+        let long: Name = format!("/{}", "é".repeat(300)).parse().unwrap();
+        assert!(file_name_of(long.as_ref()).as_os_str().len() <= naming::MAX_DEFAULT_FILE_NAME);
+    }
 }

@@ -127,8 +127,7 @@ impl Dialing {
             answers: 0,
             verdict: CloseReason::HandshakeTimeout,
             envelope,
-            open_envelope: (config.ask_who_answers && expected.is_some())
-                .then(|| EnvelopeKey::new(None)),
+            open_envelope: config.ask_who_answers.then(|| EnvelopeKey::new(None)),
             noise,
             rng,
             target,

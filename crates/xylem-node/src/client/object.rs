@@ -10,9 +10,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use xylem_hash::Hasher;
-use xylem_object::{Ticket, naming};
-use xylem_packet::tlv::types;
-use xylem_packet::{Data, Name, NameRef};
+use xylem_object::Ticket;
+use xylem_packet::{Data, Name};
 use xylem_store::{Durability, FileRef, OpenHow, OverwritePolicy, StoreError, install};
 
 use super::{Believe, Client, RunError, parse_name};
@@ -25,7 +24,7 @@ use xylem_client::{
     ClientError, Discovered, Discovery, Driver, Expected, Receiver, SegmentFetch, published_ticket,
 };
 use xylem_library::disk;
-use xylem_library::sink::Destination;
+use xylem_library::sink::{Destination, file_name_of};
 use xylem_library::{Blame, Error, Existing, Output, Stop};
 use xylem_trust::TrustPolicy;
 
@@ -117,7 +116,7 @@ pub fn get_object(
             "--range, --limit and --exclude are for objects of `xylem share`, whose --publisher is given",
         ));
     }
-    let suggested = || suggested_name(name.as_ref());
+    let suggested = || file_name_of(name.as_ref());
     let destination = Destination::place(&options.output, options.existing, suggested)?;
     if let Some(to) = &destination
         && to.policy == OverwritePolicy::Never
@@ -173,20 +172,6 @@ fn segments(
 
 fn judge(policy: &TrustPolicy, data: &Data<'_>) -> Result<(), String> {
     policy.verdict(data, now_ms()).map(drop).map_err(|e| e.to_string())
-}
-
-/// The last component of the name that says something to people, as a file name.
-fn suggested_name(name: NameRef<'_>) -> PathBuf {
-    let said = name.iter().filter(|c| c.typ() == types::GENERIC_COMPONENT).last();
-    let text = said.map(|c| String::from_utf8_lossy(c.value()).into_owned()).unwrap_or_default();
-    let plain = |c: char| if c.is_control() || matches!(c, '/' | '\\' | ':') { '_' } else { c };
-    let mut kept: String = text.chars().map(plain).collect();
-    while kept.len() > naming::MAX_DEFAULT_FILE_NAME {
-        kept.pop();
-    }
-    // Neither hidden nor a way out of the directory.
-    let kept = kept.trim_start_matches('.');
-    xylem_library::os_path(if kept.is_empty() { "object" } else { kept }.as_bytes())
 }
 
 /// Where contents go in order, hashed on the way.
@@ -288,28 +273,5 @@ pub(super) fn output_error(e: &io::Error) -> Error {
     match e.kind() {
         io::ErrorKind::BrokenPipe => Error { blame: Blame::Interrupted, message: String::new() },
         _ => failure::local("cannot write the content", e),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_make_harmless_file_names() {
-        for (name, file) in [
-            ("/a/report.pdf", "report.pdf"),
-            ("/a/report.pdf/v=7", "report.pdf"),
-            ("/a/b/32=metadata", "b"),
-            ("/a/8=..%2F..%2Fetc", "_.._etc"),
-            ("/a/.bashrc", "bashrc"),
-            ("/v=7", "object"),
-            ("/a/%00x%0a", "_x_"),
-        ] {
-            let name: Name = name.parse().unwrap();
-            assert_eq!(suggested_name(name.as_ref()), PathBuf::from(file));
-        }
-        let long: Name = format!("/{}", "é".repeat(300)).parse().unwrap();
-        assert!(suggested_name(long.as_ref()).as_os_str().len() <= naming::MAX_DEFAULT_FILE_NAME);
     }
 }

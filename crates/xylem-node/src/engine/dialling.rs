@@ -1,7 +1,7 @@
 //! Faces that this end makes, and the end of faces.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use mio::net::TcpStream;
@@ -10,8 +10,9 @@ use xylem_link::{LinkId, PeerKey};
 use xylem_mgmt::{FaceUri, Persistency};
 use xylem_sockets::Udp;
 
+use super::beside::ANSWERS;
 use super::listening::scope_of;
-use super::{Engine, EngineEvent, Network, wildcard};
+use super::{Engine, EngineEvent, Network};
 use crate::faces::{Face, Transport};
 use crate::peer::Peer;
 use xylem_sockets::Dial;
@@ -30,6 +31,11 @@ impl Engine {
     pub(crate) fn answer_knock(&mut self, knock: &[u8; 32]) {
         // Past the limit only who knows the key is answered, or where that is allowed, anybody.
         self.net.endpoint.answer_knock(knock);
+    }
+
+    /// The key that links to here prove.
+    pub(crate) fn link_key(&self) -> PeerKey {
+        self.net.endpoint.public_key()
     }
 
     /// Dials links whose key is not known by this; see [`xylem_link::Endpoint::answer_knock`].
@@ -90,7 +96,11 @@ impl Engine {
                 if self.net.link_socket_for(*address).is_none() {
                     self.bind_link(wildcard(*address))?;
                 }
-                Transport::Link(self.net.connect_link(self.now(), *address, key.map(PeerKey)))
+                let link = self.net.connect_link(self.now(), *address, key.map(PeerKey));
+                if key.is_none() && self.net.knock.is_some() {
+                    self.net.keyless.insert(link, (self.now() + ANSWERS, *address));
+                }
+                Transport::Link(link)
             }
             Peer::Udp(address) => {
                 Transport::Udp { socket: self.udp_socket_for(*address)?, remote: *address }
@@ -179,7 +189,7 @@ impl Engine {
         self.net.pending.push_back(EngineEvent::FaceDown { face: id, peer, why, gone: true });
     }
 
-    fn hang_up(&mut self, transport: &Transport) {
+    pub(super) fn hang_up(&mut self, transport: &Transport) {
         match transport {
             Transport::Link(link) => {
                 let now = self.now();
@@ -250,5 +260,13 @@ fn scope_to(peer: &Peer) -> FaceScope {
         Peer::Link { .. } | Peer::Carried { .. } | Peer::Udp(_) => FaceScope::NonLocal,
         Peer::Tcp(address) | Peer::WebSocket(address) => scope_of(*address),
         Peer::Unix(_) => FaceScope::Local,
+    }
+}
+
+/// Any address of this machine and any port, in the family of `to`.
+fn wildcard(to: SocketAddr) -> SocketAddr {
+    match to {
+        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
     }
 }

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use xylem_forward::{FaceId, Incoming};
-use xylem_link::LinkEvent;
+use xylem_link::{CloseReason, LinkEvent};
 use xylem_packet::{MAX_PIT_TOKEN, frame_len};
 
 use super::dispatch::{Dispatch, place_in};
 use super::{Engine, EngineEvent, Source};
 use crate::faces::{Face, Transport};
+use crate::peer::{KEYLESS, Peer};
 use xylem_sockets::Received;
 
 /// The NDNLPv2 congestion mark that a datagram's own (ECN CE) becomes.
@@ -78,17 +79,32 @@ impl Engine {
                 LinkEvent::Connected { link, remote, dial, .. } => {
                     tracing::debug!(%remote, "handshake is done");
                     let known = self.net.faces.of_link(link);
-                    if known.is_none() && dial.is_some() {
-                        // Somebody else's answer to a dial of ours.
-                        self.net.endpoint.close(link);
+                    if known.is_none()
+                        && let Some(dial) = dial
+                    {
+                        self.take_beside(link, dial);
                     } else if let Some(id) = known.or_else(|| self.face_of_new_link(link, remote)) {
+                        // Who dials by a knock judges all answers; others keep the first.
+                        if self.net.knock.is_none() {
+                            self.net.endpoint.keep(link);
+                        }
                         self.came_up(id);
                     }
                 }
+                LinkEvent::OtherKey { link, .. } => {
+                    let face = self.net.faces.of_link(link);
+                    let told = face.map(|face| EngineEvent::OtherKey { face });
+                    self.net.pending.extend(told);
+                }
                 LinkEvent::Closed { link, reason } => {
                     tracing::debug!(%reason, "link has ended");
-                    if let Some(face) = self.net.faces.of_link(link) {
-                        self.fail_face(face, &reason.to_string());
+                    self.net.standbys.remove(&link);
+                    let Some(id) = self.net.faces.of_link(link) else { continue };
+                    let peer = self.face(id).and_then(|face| face.peer.as_ref());
+                    let openly = self.net.knock.is_none() && peer.is_some_and(Peer::is_keyless);
+                    match reason {
+                        CloseReason::HandshakeTimeout if openly => self.fail_face(id, KEYLESS),
+                        _ => self.fail_face(id, &reason.to_string()),
                     }
                 }
                 other => self.net.stream_event(&other),

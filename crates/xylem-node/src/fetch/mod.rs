@@ -10,7 +10,6 @@ mod work;
 pub use error::FetchError;
 pub use waiting::Tried;
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -26,7 +25,8 @@ use crate::event::Event;
 use crate::peer::Peer;
 use crate::peers::{Offer, Swarm};
 use crate::summary::PeerBytes;
-use work::{Watch, Work, face_of};
+use work::{Work, face_of};
+use xylem_library::follow::Watch;
 use xylem_library::held::Holdings;
 use xylem_library::keys;
 use xylem_library::{Error, Stop};
@@ -94,13 +94,20 @@ impl Fetch {
         give_up: Duration,
         limit_rate: Option<u64>,
         shaping: Shaping,
+        ask_who_answers: bool,
     ) -> Result<Self, FetchError> {
         // Nobody needs to know who fetches: a key for this run alone.
         tracing::info!(root = %ticket.root, "fetching");
         let link_key = StaticKey::from_bytes(keys::random()?);
         let wanted_level = shaping.level;
-        let link_config =
-            xylem_link::Config { accept_incoming: false, shaping, ..Default::default() };
+        let link_config = xylem_link::Config {
+            accept_incoming: false,
+            shaping,
+            ask_who_answers,
+            // A peer that was restarted is found out, and dialled anew, within seconds.
+            keep_alive: Some(Duration::from_secs(1)),
+            ..Default::default()
+        };
         let endpoint = Endpoint::new(link_config, link_key, keys::random()?);
         let seed = Seed::from_random(keys::random()?);
         let mut engine = Engine::new(endpoint, Forwarder::new(end_host(), seed))?;
@@ -220,12 +227,12 @@ impl Fetch {
     /// Sets aside what comes under an object's name and is of none of its versions, for
     /// [`Fetch::next_pointer`].
     pub(crate) fn watch(&mut self, object: Name) {
-        self.work.watch = Some(Watch { object, came: VecDeque::new() });
+        self.work.watch = Some(Watch::new(object));
     }
 
     /// The next packet that was set aside.
     pub(crate) fn next_pointer(&mut self) -> Option<Bytes> {
-        self.work.watch.as_mut()?.came.pop_front()
+        self.work.watch.as_mut()?.next_pointer()
     }
 
     /// Sends an Interest to everybody who is here; false if nobody is.

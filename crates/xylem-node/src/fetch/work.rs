@@ -1,16 +1,16 @@
 //! [`Work`]: what a fetch asks of whom, and what it does with what comes.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
 use xylem_forward::FaceId;
+use xylem_library::follow::Watch;
 use xylem_library::keys;
 use xylem_library::peers::{Answered, Finding, Gone, LOST, NOT_THERE};
 use xylem_link::Level;
 use xylem_object::Ticket;
-use xylem_object::naming::{self, Request};
-use xylem_packet::{Data, Interest, NackReason, Name, Packet};
+use xylem_object::naming::Request;
+use xylem_packet::{Data, Interest, NackReason, Name};
 use xylem_transfer::{FailReason, PeerId, Spec, Transfer, TransferEvent};
 
 use super::waiting::{Tried, Waiting};
@@ -55,29 +55,6 @@ pub(super) struct Work {
     pub(super) last_reported: Duration,
     /// When links were last asked for their datagrams' size.
     last_probed: Duration,
-}
-
-/// Packets under an object's name that are of none of its versions: pointers to them, for whoever
-/// follows a growing object.
-pub(super) struct Watch {
-    pub(super) object: Name,
-    pub(super) came: VecDeque<Bytes>,
-}
-
-impl Watch {
-    /// More than this many that nobody has looked at are thrown away.
-    const MOST: usize = 64;
-
-    /// Keeps a packet if it is a pointer; whether it is one.
-    fn keep(&mut self, packet: &Bytes) -> bool {
-        let Ok(Packet::Data(data)) = Packet::decode(packet) else { return false };
-        let under = data.name().strip_prefix(self.object.as_ref());
-        let is_one = under.is_some_and(|rest| naming::version(rest.prefix(1)).is_none());
-        if is_one && self.came.len() < Self::MOST {
-            self.came.push_back(packet.clone());
-        }
-        is_one
-    }
 }
 
 impl Work {
@@ -279,6 +256,12 @@ impl Work {
             EngineEvent::FaceUp { face, peer } => {
                 self.came_up(engine, face, peer, on_event);
             }
+            EngineEvent::OtherKey { face } => {
+                if self.dialler.other_key(face) {
+                    let (peers, seconds) = (self.tried(), now.as_secs_f64());
+                    on_event(Event::Unanswered { peers, seconds });
+                }
+            }
             // A fetch opens no streams and takes none.
             EngineEvent::Stream { face, stream, what } => {
                 engine.refuse_stream(face, stream, what);
@@ -392,6 +375,7 @@ impl Work {
         peer: FaceAddress,
         on_event: &mut dyn FnMut(Event),
     ) {
+        self.dialler.adopt(face, &peer);
         let key = engine.link_peer(face).map(|key| key.0);
         if key.is_some() && key == self.avoided {
             return engine.drop_face(face, "it is this machine itself");

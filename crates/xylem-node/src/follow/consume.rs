@@ -21,7 +21,7 @@ use xylem_tree::{Geometry, Node, NodeValue, Segment, Verified, Verifier};
 use crate::event::{Event, from_library};
 use crate::failure;
 use crate::fetch::Fetch;
-use crate::get::GetOptions;
+use crate::get::{GetOptions, start};
 use crate::summary::GetSummary;
 use xylem_library::follow::Followed;
 use xylem_library::keys;
@@ -56,9 +56,7 @@ pub fn follow(
         return Err(failure::usage("the ticket names a directory, which does not grow"));
     }
     let store = Store::open(disk(), &options.store)?;
-    let shaping = options.shaping.clone();
-    let mut fetch =
-        Fetch::new(ticket, &options.from, options.give_up, options.limit_rate, shaping)?;
+    let mut fetch = start(options)?;
     let manifest = fetch.manifest(stop, on_event)?;
     let name = fetch.name();
     let object = name.as_ref().parent().to_name();

@@ -57,8 +57,8 @@ pub fn extends(
     if [old, new].iter().any(|ticket| ticket.kind == Some(Kind::Directory)) {
         return Err(failure::usage("a directory has no beginning; give tickets of files"));
     }
-    let dial =
-        |ticket| Fetch::new(ticket, &options.from, options.give_up, None, Shaping::default());
+    let ExtendsOptions { from, give_up, .. } = options;
+    let dial = |ticket| Fetch::new(ticket, from, *give_up, None, Shaping::default(), false);
     let old_bytes = match old.size {
         Some(size) => size,
         None => {

@@ -21,15 +21,15 @@ use super::framed_stream::FramedStream;
 use crate::clock::wall_clock;
 use crate::engine::{Engine, EngineEvent, Program, StreamEvent};
 use crate::event::Event;
-use crate::peer::Peer;
+use crate::peer::{KEYLESS, Peer};
 use xylem_library::keys;
-use xylem_library::mail::{MailEvent, MailStore, Parcel, Route, report};
+use xylem_library::mail::{MailEvent, MailStore, Parcel, Reach, Route, report};
 use xylem_library::{Error, Stop};
 
 /// Longest pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// How long one attempt to reach somebody may take, where nobody waits for it.
-const ATTEMPT: Duration = Duration::from_secs(10);
+const ATTEMPT: Reach = Reach::within(Duration::from_secs(10));
 /// How long to wait for an answer, and for the last acknowledgement.
 const ANSWER: Duration = Duration::from_secs(10);
 const GOODBYE: Duration = Duration::from_secs(2);
@@ -143,13 +143,10 @@ impl<S: FnMut(&mut FramedStream, &mut Engine, bool) -> Result<bool, Failed>> Pro
 
 impl Delivery {
     /// Dials all of them; the first that answers is the one.
-    fn dial(
-        peers: &[Peer],
-        key: StaticKey,
-        give_up: Duration,
-        stop: &Stop,
-    ) -> Result<Self, Failed> {
-        let config = xylem_link::Config { accept_incoming: false, ..Default::default() };
+    fn dial(peers: &[Peer], key: StaticKey, reach: Reach, stop: &Stop) -> Result<Self, Failed> {
+        let Reach { give_up, ask_who_answers } = reach;
+        let config =
+            xylem_link::Config { accept_incoming: false, ask_who_answers, ..Default::default() };
         let endpoint = Endpoint::new(config, key, keys::random()?);
         let forwarder = Forwarder::new(Default::default(), Seed::from_random(keys::random()?));
         let mut engine = Engine::new(endpoint, forwarder)?;
@@ -165,7 +162,8 @@ impl Delivery {
         engine.run(&mut dialling, stop)?;
         let Dialling { dialled, up, why, .. } = dialling;
         let Some(up) = up else {
-            let nobody = || "nobody answers there".into();
+            let keyless = peers.iter().any(Peer::is_keyless);
+            let nobody = || if keyless { KEYLESS } else { "nobody answers there" }.into();
             return Err(Failed::Peer(if dialled.is_empty() { why } else { nobody() }));
         };
         for other in dialled.into_iter().filter(|face| *face != up) {
@@ -227,7 +225,7 @@ fn peers(to: &Party, route: &Route) -> Vec<Peer> {
 pub(crate) fn deliver(
     store: &MailStore,
     first: Option<EnvelopeId>,
-    give_up: Duration,
+    reach: Reach,
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<usize, Error> {
@@ -237,21 +235,21 @@ pub(crate) fn deliver(
         on_event(Event::Mail(event));
     };
     let due = store.receipts_due(wall_clock())?;
-    hand_over_all(store, first, give_up, stop, &mut tell)?;
+    hand_over_all(store, first, reach, stop, &mut tell)?;
     for due in due {
         let take = |envelope: &[u8]| {
             let events = store.take_receipt(due.session, envelope, wall_clock())?;
             events.into_iter().for_each(&mut tell);
             Ok((true, None))
         };
-        match fetch(&peers(&due.to, &due.route), due.key, give_up, stop, take) {
+        match fetch(&peers(&due.to, &due.route), due.key, reach, stop, take) {
             Err(Failed::Local(e)) => return Err(e),
             // Whoever is away now is asked again the next time.
             Ok(()) | Err(Failed::Peer(_)) => {}
         }
     }
     if again.get() {
-        hand_over_all(store, None, give_up, stop, &mut tell)?;
+        hand_over_all(store, None, reach, stop, &mut tell)?;
     }
     let left = store.outbox(wall_clock())?;
     Ok(left.waiting.len() + left.stored.len())
@@ -261,7 +259,7 @@ pub(crate) fn deliver(
 fn hand_over_all(
     store: &MailStore,
     first: Option<EnvelopeId>,
-    give_up: Duration,
+    reach: Reach,
     stop: &Stop,
     tell: &mut dyn FnMut(MailEvent),
 ) -> Result<(), Error> {
@@ -271,7 +269,7 @@ fn hand_over_all(
         if stop.raised() {
             break;
         }
-        match hand_over(store, &mut parcels, give_up, stop, tell) {
+        match hand_over(store, &mut parcels, reach, stop, tell) {
             Ok(()) => {}
             Err(Failed::Local(e)) => return Err(e),
             Err(Failed::Peer(why)) => {
@@ -286,13 +284,13 @@ fn hand_over_all(
 fn hand_over(
     store: &MailStore,
     parcels: &mut VecDeque<Parcel>,
-    give_up: Duration,
+    reach: Reach,
     stop: &Stop,
     tell: &mut dyn FnMut(MailEvent),
 ) -> Result<(), Failed> {
     let key = StaticKey::from_bytes(keys::random()?);
     let target = parcels.front().map(|to| peers(&to.to, &to.route)).unwrap_or_default();
-    let mut delivery = Delivery::dial(&target, key, give_up, stop)?;
+    let mut delivery = Delivery::dial(&target, key, reach, stop)?;
     tracing::debug!(messages = parcels.len(), "handing over");
     for _ in 0..parcels.len() {
         let Some(parcel) = parcels.pop_front() else { break };
@@ -338,7 +336,7 @@ pub(crate) fn while_delivering<R>(
 pub(crate) fn keep_delivering(
     store: &MailStore,
     first: Option<EnvelopeId>,
-    give_up: Duration,
+    reach: Reach,
     stop: &Stop,
     events: &mpsc::Sender<Event>,
 ) {
@@ -346,7 +344,7 @@ pub(crate) fn keep_delivering(
     let tell = &mut |event| drop(events.send(event));
     let mut pause = Duration::from_secs(1);
     loop {
-        match deliver(store, first, give_up, stop, tell) {
+        match deliver(store, first, reach, stop, tell) {
             Ok(0) => return,
             Ok(_) => {}
             Err(e) => return tell(Event::warning(e.message)),
@@ -367,7 +365,7 @@ pub(crate) fn collect(
     store: &MailStore,
     link: StaticKey,
     from: &[Peer],
-    give_up: Duration,
+    reach: Reach,
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<usize, InboxError> {
@@ -379,7 +377,7 @@ pub(crate) fn collect(
         // What nobody can read would only wait there for ever.
         Ok((answer.status != Status::Full, answer.receipt))
     };
-    match fetch(from, link, give_up, stop, take) {
+    match fetch(from, link, reach, stop, take) {
         Ok(()) => Ok(new),
         Err(Failed::Local(e)) => Err(e.into()),
         Err(Failed::Peer(why)) => Err(InboxError::Unreachable(why)),
@@ -391,11 +389,11 @@ pub(crate) fn collect(
 fn fetch(
     from: &[Peer],
     key: StaticKey,
-    give_up: Duration,
+    reach: Reach,
     stop: &Stop,
     mut take: impl FnMut(&[u8]) -> Result<(bool, Option<Vec<u8>>), Failed>,
 ) -> Result<(), Failed> {
-    let mut delivery = Delivery::dial(from, key, give_up, stop)?;
+    let mut delivery = Delivery::dial(from, key, reach, stop)?;
     delivery.stream.send(&Frame::Fetch);
     let (mut ended, mut unanswered) = (false, 0);
     while !ended || unanswered > 0 {
@@ -424,12 +422,12 @@ fn fetch(
 pub(crate) fn hand_one(
     envelope: Vec<u8>,
     target: &[Peer],
-    give_up: Duration,
+    reach: Reach,
     stop: &Stop,
 ) -> Result<bool, Error> {
     let handed = || -> Result<bool, Failed> {
         let key = StaticKey::from_bytes(keys::random()?);
-        let mut delivery = Delivery::dial(target, key, give_up, stop)?;
+        let mut delivery = Delivery::dial(target, key, reach, stop)?;
         delivery.stream.send(&Frame::Deliver(envelope));
         let taken = matches!(delivery.answer(stop)?, Frame::Receipt(_, Status::Stored, _));
         delivery.finish();

@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use xylem_link::StaticKey;
 use xylem_mail::{Body, Card, Content};
@@ -18,7 +17,7 @@ use crate::uri::resolved;
 use xylem_library::Stop;
 use xylem_library::keys;
 use xylem_library::mail::report::{message, stored};
-use xylem_library::mail::{MailStore, Message, Person};
+use xylem_library::mail::{MailStore, Message, Person, Reach};
 
 /// What came, and who is who.
 pub struct Inbox {
@@ -67,12 +66,7 @@ impl Inbox {
     ///
     /// # Errors
     /// See [`Inbox::message`].
-    pub fn accepted(
-        &self,
-        number: u32,
-        give_up: Duration,
-        stop: &Stop,
-    ) -> Result<bool, InboxError> {
+    pub fn accepted(&self, number: u32, reach: Reach, stop: &Stop) -> Result<bool, InboxError> {
         let letter = self.store.letter(number)?;
         self.store.accept(number)?;
         let Content::Ticket(ticket) = &letter.body.content else { return Ok(false) };
@@ -87,7 +81,7 @@ impl Inbox {
         };
         let peer = |address| Peer::Link { address, key: Some(letter.from.link.0) };
         let target: Vec<Peer> = resolved(&ticket.addresses).0.into_iter().map(peer).collect();
-        Ok(delivery::hand_one(envelope, &target, give_up, stop)?)
+        Ok(delivery::hand_one(envelope, &target, reach, stop)?)
     }
 
     /// Removes a message.
@@ -137,13 +131,13 @@ impl Inbox {
     pub fn collect(
         &self,
         from: &[Peer],
-        give_up: Duration,
+        reach: Reach,
         stop: &Stop,
         on_event: &mut dyn FnMut(Event),
     ) -> Result<usize, InboxError> {
         let link = keys::load_or_create(&self.root.join("keys").join("link"))?;
         let link = StaticKey::from_bytes(link);
-        delivery::collect(&self.store, link, from, give_up, stop, on_event)
+        delivery::collect(&self.store, link, from, reach, stop, on_event)
     }
 
     /// Hands over what waits, once, asks for receipts, and tells what nodes still have; returns how many
@@ -153,11 +147,11 @@ impl Inbox {
     /// See [`InboxError`].
     pub fn deliver(
         &self,
-        give_up: Duration,
+        reach: Reach,
         stop: &Stop,
         on_event: &mut dyn FnMut(Event),
     ) -> Result<usize, InboxError> {
-        let left = delivery::deliver(&self.store, None, give_up, stop, on_event)?;
+        let left = delivery::deliver(&self.store, None, reach, stop, on_event)?;
         for parcel in self.store.outbox(wall_clock())?.stored {
             on_event(Event::Mail(stored(&parcel)));
         }

@@ -14,7 +14,7 @@ mod server;
 pub use error::InboxError;
 pub use inbox::Inbox;
 pub use send::{Mail, SendError, SendOptions, SendSummary, listen, send};
-pub use xylem_library::mail::{MailEvent, Message, MessageContent, Person, Recipient};
+pub use xylem_library::mail::{MailEvent, Message, MessageContent, Person, Reach, Recipient};
 
 pub(crate) use delivery::while_delivering;
 pub(crate) use server::MailServer;

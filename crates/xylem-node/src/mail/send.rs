@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use xylem_forward::{Forwarder, Seed};
 use xylem_link::{Endpoint, StaticKey};
-use xylem_mail::{Body, Content, EnvelopeId, MAX_NAME, MAX_NOTE};
+use xylem_mail::{Body, Content, EnvelopeId, MAX_NOTE};
 use xylem_mgmt::FaceUri;
 use xylem_object::Ticket;
 
@@ -24,7 +24,8 @@ use crate::peer::{FaceAddress, Peer};
 use crate::share::{ShareError, ShareOptions, bind_links, share_with};
 use crate::uri;
 use xylem_library::keys;
-use xylem_library::mail::{MailEvent, MailStore, Recipient, Route, find};
+use xylem_library::mail::report::{cut, name_of_ticket};
+use xylem_library::mail::{MailEvent, MailStore, Reach, Recipient, Route, find};
 use xylem_library::{Blame, Error, Failure, Stop};
 
 /// Why [`send`] ends early.
@@ -98,8 +99,8 @@ pub struct SendOptions {
     pub at: Vec<SocketAddr>,
     /// A node that keeps the message for the peer; its addresses.
     pub via: Vec<Peer>,
-    /// Give an attempt up after this long.
-    pub give_up: Duration,
+    /// How they are tried to be reached.
+    pub reach: Reach,
     /// Where keys and mail are kept.
     pub store: PathBuf,
 }
@@ -180,8 +181,8 @@ pub fn send(
                     sent.id = Some(id);
                     let (events, ends, store) = (events.clone(), &ends, &store);
                     scope.spawn(move || {
-                        let (give_up, first) = (options.give_up, Some(id));
-                        delivery::keep_delivering(store, first, give_up, ends, &events);
+                        let (reach, first) = (options.reach, Some(id));
+                        delivery::keep_delivering(store, first, reach, ends, &events);
                     });
                 }
             }
@@ -245,7 +246,7 @@ fn once(
 ) -> Result<SendSummary, SendError> {
     on_event(queued(name, id));
     let mut sent = Sent { id: Some(id), summary: SendSummary::default(), error: None };
-    delivery::deliver(store, Some(id), options.give_up, stop, &mut |event| {
+    delivery::deliver(store, Some(id), options.reach, stop, &mut |event| {
         sent.note(&event);
         on_event(event);
     })?;
@@ -272,28 +273,22 @@ fn route(options: &SendOptions, addresses: &[SocketAddr]) -> Result<Route, SendE
     Ok(Route::Direct(at.to_vec()))
 }
 
-/// As much of a name as a message holds.
-fn cut(mut name: String) -> String {
-    while name.len() > MAX_NAME {
-        name.pop();
-    }
-    name
-}
-
-/// Waits for mail until `stop` is raised, and delivers what waits. Returns where it listened.
+/// Waits for mail until `stop` is raised, also from those who dial without our key if it is to
+/// `accept_open`, and delivers what waits.
 ///
 /// # Errors
 /// See [`InboxError`].
 pub fn listen(
     store: &std::path::Path,
     at: &[SocketAddr],
+    accept_open: bool,
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<(), InboxError> {
     let mail = MailStore::open(store)?;
     let link = keys::load_or_create(&store.join("keys").join("link"))?;
-    let endpoint =
-        Endpoint::new(xylem_link::Config::default(), StaticKey::from_bytes(link), keys::random()?);
+    let config = xylem_link::Config { accept_open, ..Default::default() };
+    let endpoint = Endpoint::new(config, StaticKey::from_bytes(link), keys::random()?);
     let forwarder = Forwarder::new(Default::default(), Seed::from_random(keys::random()?));
     let mut engine = Engine::new(endpoint, forwarder)?;
     let at: Vec<Peer> = at.iter().map(|a| Peer::Link { address: *a, key: None }).collect();
@@ -331,7 +326,7 @@ impl Program for Listening<'_> {
                 self.mail_server.handle(engine, face, stream, what, self.on_event);
             }
             // Nothing is served by name here.
-            EngineEvent::Packet { .. } => {}
+            EngineEvent::Packet { .. } | EngineEvent::OtherKey { .. } => {}
         }
         Ok(())
     }
@@ -339,13 +334,5 @@ impl Program for Listening<'_> {
     fn handle_timeout(&mut self, _engine: &mut Engine, _now: Duration) -> Result<(), InboxError> {
         self.events.try_iter().for_each(&mut *self.on_event);
         Ok(())
-    }
-}
-
-/// A ticket's name as a person would call it, or its root.
-fn name_of_ticket(ticket: &Ticket) -> String {
-    match &ticket.name {
-        Some(name) => name.as_ref().parent().to_string(),
-        None => ticket.root.to_string(),
     }
 }

@@ -63,6 +63,8 @@ pub struct NodeConfig {
     pub mailbox: Option<MailboxConfig>,
     /// What sizes and times on encrypted links show.
     pub shaping: Shaping,
+    /// Whether those who dial without the node's key are answered, too.
+    pub accept_open: bool,
     /// Where the node's identity (the key of its encrypted links) is kept.
     pub store: PathBuf,
 }
@@ -103,6 +105,7 @@ impl NodeConfig {
             anchors: Vec::new(),
             mailbox: None,
             shaping: Shaping::default(),
+            accept_open: false,
             store,
         }
     }

@@ -86,8 +86,11 @@ impl Node {
         std::fs::create_dir_all(&keys)
             .map_err(|why| NodeError::Directory { path: keys.clone(), why })?;
         let link_key = StaticKey::from_bytes(keys::load_or_create(&keys.join("link"))?);
+        let (shaping, accept_open) = (config.shaping.clone(), config.accept_open);
+        // Another node that was restarted is found out, and dialled anew, within seconds.
+        let keep_alive = Some(Duration::from_secs(3));
         let link_config =
-            xylem_link::Config { shaping: config.shaping.clone(), ..Default::default() };
+            xylem_link::Config { shaping, accept_open, keep_alive, ..Default::default() };
         let endpoint = Endpoint::new(link_config, link_key, keys::random()?);
 
         let mut forwarding = xylem_forward::Config::default();
@@ -122,6 +125,7 @@ impl Node {
         for place in self.config.listening()? {
             for at in place.resolve().map_err(NodeError::Place)? {
                 let uri = self.engine.listen(&at).map_err(EngineError::listen(&at))?;
+                let uri = uri.with_key(self.engine.link_key());
                 on_event(Event::Listening { uri });
             }
         }
@@ -233,7 +237,7 @@ impl Program for Forwarding<'_> {
                 }
             }
             // A node sends no Interests of its own that could come back.
-            EngineEvent::Packet { .. } => {}
+            EngineEvent::Packet { .. } | EngineEvent::OtherKey { .. } => {}
             EngineEvent::FaceUp { face, peer } => {
                 self.management.face_up(now, face, &host, &mut answers);
                 (self.on_event)(Event::PeerConnected { peer: peer.clone() });

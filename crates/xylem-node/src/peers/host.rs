@@ -7,7 +7,6 @@ use std::thread::{self, JoinHandle};
 
 use mio::Waker;
 use xylem_forward::{FaceId, Forwarder, Seed};
-use xylem_hash::{Hash, Hasher};
 use xylem_link::{Endpoint, Shaping, StaticKey};
 use xylem_object::find::{self, FindId};
 use xylem_object::peers::{Announcement, MAX_OWN_ADDRESSES};
@@ -25,14 +24,12 @@ use xylem_library::held::Answers;
 use xylem_library::held::HeldSource;
 use xylem_library::held::Holdings;
 use xylem_library::keys;
+use xylem_library::peers::port_of;
 use xylem_library::reachable::is_public;
 use xylem_library::{Blame, Error, Failure, Stop};
 
 /// Links that others have made; more are refused.
 const MAX_LINKS: usize = 64;
-/// Ports of seeds: above those that services are known by, below those that systems draw from.
-const FIRST_PORT: u16 = 20_000;
-const PORTS: u16 = 12_000;
 
 /// Why what is fetched cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -61,6 +58,23 @@ impl Failure for HostError {
 
 crate::failure::of_library!(HostError: xylem_library::keys::KeyError);
 
+/// What is needed to serve.
+#[derive(Clone)]
+pub(crate) struct Offer {
+    /// Empty: a free port of all interfaces.
+    pub(crate) listen: Vec<SocketAddr>,
+    /// The link key of a seed, which is the same in each run; `None`: one made up for this run.
+    pub(crate) identity: Option<[u8; 32]>,
+    pub(crate) shaping: Shaping,
+    /// Whether more are answered than those who were told of the key, or have a ticket.
+    pub(crate) accept_open: bool,
+    pub(crate) name: Name,
+    pub(crate) publisher: PublisherId,
+    /// The signed packet.
+    pub(crate) manifest: Vec<u8>,
+    pub(crate) holdings: Holdings,
+}
+
 /// Serves one publication from what is held of it. Ends, with a goodbye on its links, when dropped.
 pub(crate) struct Host {
     key: [u8; 32],
@@ -73,19 +87,13 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// Listens at `listen` (nothing: at a free port of all interfaces) under `identity`, or a key made
-    /// up for this run, and serves the publication of that name, whose signed manifest is `manifest`.
-    /// Whoever has an identity is found at the same port again, if that is free.
+    /// Listens and serves what is offered. Whoever has an identity is found at the same port again, if
+    /// that is free.
     ///
     /// # Errors
     /// See [`HostError`].
     pub(crate) fn start(
-        listen: &[SocketAddr],
-        identity: Option<[u8; 32]>,
-        shaping: Shaping,
-        (name, publisher): (Name, PublisherId),
-        manifest: Vec<u8>,
-        holdings: Holdings,
+        Offer { listen, identity, shaping, accept_open, name, publisher, manifest, holdings }: Offer,
     ) -> Result<Self, HostError> {
         let publication =
             Publication::new(name.clone(), manifest, &publisher).map_err(HostError::Publication)?;
@@ -94,13 +102,8 @@ impl Host {
             None => StaticKey::from_bytes(keys::random()?),
         };
         let key = secret.public().0;
-        let config = xylem_link::Config {
-            // Only who was told of the key, or has a ticket, learns that something listens.
-            accept_open: false,
-            max_links: MAX_LINKS,
-            shaping,
-            ..Default::default()
-        };
+        let config =
+            xylem_link::Config { accept_open, max_links: MAX_LINKS, shaping, ..Default::default() };
         let mut endpoint = Endpoint::new(config, secret, keys::random()?);
         // Or who has a ticket: it says whose publication it is.
         endpoint.answer_knock(&publisher.0);
@@ -109,7 +112,7 @@ impl Host {
         engine.set_limits(Limits { faces: MAX_LINKS, ..Limits::default() });
         let manifest = publication.manifest().clone();
         let port = identity.map_or(0, |secret| port_of(&secret, &manifest.root));
-        let listen = bind(&mut engine, listen, port)?;
+        let listen = bind(&mut engine, &listen, port)?;
         engine.serve(name.as_ref())?;
         engine.serve(find::prefix().as_ref())?;
         let find = FindId::new(&publication.manifest().root, &key);
@@ -210,17 +213,6 @@ fn bind(
     Ok([Some(first), second.ok()].into_iter().flatten().collect())
 }
 
-/// The port at which this identity serves what has this root: the same in each run without being
-/// written down, outside of the ranges that systems draw from, and saying nothing to who lacks the key.
-fn port_of(secret: &[u8; 32], root: &Hash) -> u16 {
-    let mut hasher = Hasher::new_keyed(secret);
-    hasher.update(b"xylem seed port");
-    hasher.update(root.as_bytes());
-    let hash = hasher.finalize();
-    let [a, b, ..] = *hash.as_bytes();
-    FIRST_PORT + u16::from_be_bytes([a, b]) % PORTS
-}
-
 /// What the thread runs.
 struct Serve {
     prefix: Name,
@@ -244,7 +236,9 @@ impl Program for Serve {
             }
             EngineEvent::Stream { face, stream, what } => engine.refuse_stream(face, stream, what),
             EngineEvent::FaceDown { face, .. } => self.announcers.went_down(face),
-            EngineEvent::Packet { .. } | EngineEvent::FaceUp { .. } => {}
+            EngineEvent::Packet { .. }
+            | EngineEvent::FaceUp { .. }
+            | EngineEvent::OtherKey { .. } => {}
         }
         Ok(())
     }

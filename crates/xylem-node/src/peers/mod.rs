@@ -19,7 +19,8 @@ mod host;
 mod swarm;
 
 pub use host::HostError;
-pub(crate) use swarm::{Offer, Swarm};
+pub(crate) use host::Offer;
+pub(crate) use swarm::Swarm;
 
 use std::net::IpAddr;
 

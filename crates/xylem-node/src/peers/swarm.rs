@@ -1,15 +1,12 @@
 //! [`Swarm`]: one fetch among other peers. Starts to serve, asks who else is there, dials them.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use xylem_forward::FaceId;
-use xylem_link::Shaping;
-use xylem_object::PublisherId;
 use xylem_packet::Name;
 
 use super::address_of;
-use super::host::{Host, HostError};
+use super::host::{Host, HostError, Offer};
 use crate::dial::Dialler;
 use crate::engine::Engine;
 use crate::event::Event;
@@ -29,19 +26,6 @@ pub(crate) struct Swarm {
     starts_at: Duration,
     /// Of links that are gone.
     bytes: Vec<PeerBytes>,
-}
-
-/// What is needed to serve.
-pub(crate) struct Offer {
-    pub(crate) listen: Vec<SocketAddr>,
-    /// The link key of a seed, which is the same in each run.
-    pub(crate) identity: Option<[u8; 32]>,
-    pub(crate) shaping: Shaping,
-    pub(crate) name: Name,
-    pub(crate) publisher: PublisherId,
-    /// The signed packet.
-    pub(crate) manifest: Vec<u8>,
-    pub(crate) holdings: Holdings,
 }
 
 impl Swarm {
@@ -71,11 +55,7 @@ impl Swarm {
     /// Those of [`Host::start`].
     pub(crate) fn serve_now(&mut self, on_event: &mut dyn FnMut(Event)) -> Result<(), HostError> {
         let Some(offer) = &self.offer else { return Ok(()) };
-        let (shaping, manifest) = (offer.shaping.clone(), offer.manifest.clone());
-        let holdings = offer.holdings.clone();
-        let whose = (offer.name.clone(), offer.publisher);
-        let (listen, identity) = (&offer.listen, offer.identity);
-        let host = Host::start(listen, identity, shaping, whose, manifest, holdings)?;
+        let host = Host::start(offer.clone())?;
         if let Some(announcement) = host.announcement() {
             self.finder.announce(announcement);
         }

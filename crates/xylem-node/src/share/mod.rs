@@ -13,7 +13,7 @@ use xylem_link::{Endpoint, Shaping, StaticKey};
 use xylem_object::find::{self, VOUCH_LEN};
 use xylem_object::naming;
 use xylem_object::ticket::Address;
-use xylem_object::{Publication, PublicationError, PublisherId, PublisherKey, Ticket};
+use xylem_object::{PublisherId, PublisherKey, Ticket};
 use xylem_packet::Name;
 use xylem_store::Store;
 
@@ -29,20 +29,16 @@ pub(crate) use listen::bind_links;
 use listen::{bind_carriers, bind_plain};
 use server::Server;
 pub use service::{ServiceHandle, ServiceSnapshot, serve};
-use xylem_library::follow::{Author, FollowOptions, Grower};
+use xylem_library::follow::FollowOptions;
 use xylem_library::mail::MailStore;
 use xylem_library::publications::Content;
-use xylem_library::publish::{onward, publish, signed_at};
-use xylem_library::{Blame, Error, Failure, LibraryEvent, Selection, Stop, canonical, disk};
+use xylem_library::{Blame, Error, Failure, Opening, Selection, Stop, disk};
 use xylem_library::{keys, record};
 
 /// Why [`share`] ends early.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ShareError {
-    /// A name under which nothing can be published.
-    #[error("{0}")]
-    Publication(PublicationError),
     /// The encrypted link does not listen there.
     #[error("{0} is not encrypted; see --plain-listen")]
     NotEncrypted(FaceAddress),
@@ -63,7 +59,7 @@ pub enum ShareError {
 impl Failure for ShareError {
     fn blame(&self) -> Blame {
         match self {
-            Self::Publication(_) | Self::NotEncrypted(_) => Blame::Usage,
+            Self::NotEncrypted(_) => Blame::Usage,
             Self::Ended => Blame::Interrupted,
             Self::Register(e) => e.blame(),
             Self::Engine(e) => e.blame(),
@@ -100,6 +96,8 @@ pub struct ShareOptions {
     pub via: Vec<Peer>,
     /// What sizes and times on the encrypted link show.
     pub shaping: Shaping,
+    /// Whether those who dial without a key and a ticket are answered, too.
+    pub accept_open: bool,
     /// Each path is a file that grows; when its checkpoints are made.
     pub follow: Option<FollowOptions>,
     /// Where outboards and identities are kept.
@@ -176,19 +174,15 @@ fn open(
         None => naming::default_name(&publisher.public(), file_name),
         Some(name) => name.clone(),
     };
-    match &options.follow {
-        None => {
-            let own = options.name.is_some() || options.key_file.is_some();
-            let how = (&options.selection, own);
-            still(&store, path, how, &name, publisher, stop, on_event)
-        }
-        Some(follow) => {
-            let author = Author { name: &name, key: publisher };
-            let events = &mut from_library(on_event);
-            let grower = Grower::open(&store, path, follow, &author, wall_clock(), stop, events)?;
-            Ok(Content::Growing(Box::new(grower)))
-        }
-    }
+    let how = Opening {
+        selection: &options.selection,
+        own: options.name.is_some() || options.key_file.is_some(),
+        follow: options.follow.as_ref(),
+        name: &name,
+        key: publisher,
+    };
+    let events = &mut from_library(on_event);
+    Ok(xylem_library::open(&store, path, &how, wall_clock(), stop, events)?)
 }
 
 /// Where a share can be reached, and who it is there.
@@ -216,7 +210,8 @@ fn bind(
     let link_key =
         StaticKey::from_bytes(keys::load_or_create(&options.store.join("keys").join("link"))?);
     let link_public = link_key.public().0;
-    let link_config = xylem_link::Config { shaping: options.shaping.clone(), ..Default::default() };
+    let (shaping, accept_open) = (options.shaping.clone(), options.accept_open);
+    let link_config = xylem_link::Config { shaping, accept_open, ..Default::default() };
     let endpoint = Endpoint::new(link_config, link_key, keys::random()?);
     let seed = Seed::from_random(keys::random()?);
     let mut engine = Engine::new(endpoint, Forwarder::new(end_host(), seed))?;
@@ -270,43 +265,4 @@ impl At {
             carriers: self.carriers.clone(),
         }
     }
-}
-
-/// What is there now, hashed and signed; or, unless it is to be published as our `own`, as it was
-/// signed by whoever it was fetched from.
-fn still(
-    store: &Store,
-    path: &Path,
-    (selection, own): (&Selection, bool),
-    name: &dyn Fn(&[u8]) -> Name,
-    key: &PublisherKey,
-    stop: &Stop,
-    on_event: &mut dyn FnMut(Event),
-) -> Result<Content, ShareError> {
-    let (path, now) = (canonical(path)?, wall_clock());
-    let fetched = signed_at(store, &path).filter(|_| !own);
-    let mut events = from_library(on_event);
-    let (published, prefix) = publish(store, &path, name, selection, now, stop, &mut events)?;
-    match fetched {
-        Some(signed) if signed.manifest.root == published.manifest.root => {
-            if let Some(onward) = onward(store, &path, signed, stop, &mut events)? {
-                let answers = onward.answers().map_err(ShareError::Publication)?;
-                return Ok(Content::Onward(Box::new(answers)));
-            }
-        }
-        Some(signed) => {
-            let by = signed.publisher.key_id();
-            let what =
-                "it is not what was fetched any more: published anew, with a key of this store";
-            let what = format!("{}: {what}, not with that of {by}", path.display());
-            events(LibraryEvent::Warning { what });
-        }
-        None => {}
-    }
-    let packet = published.sign(&prefix, key)?;
-    let publication = Publication::new(prefix, packet, &key.public())
-        .map_err(ShareError::Publication)?
-        .with_metadata(key);
-    let serving = Box::new(published.serve(disk()));
-    Ok(Content::Still { publication: Box::new(publication), serving })
 }

@@ -215,6 +215,7 @@ impl Program for Server<'_> {
                     }
                 }
             }
+            EngineEvent::OtherKey { .. } => {}
             EngineEvent::FaceUp { face, peer } => {
                 for registrar in &mut self.registrars {
                     registrar.came_up(engine, face)?;

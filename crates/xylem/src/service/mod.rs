@@ -13,6 +13,7 @@ mod unit;
 use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
 use crate::output::Out;
+use crate::showing::AnswerArgs;
 use crate::values::{LinkAt, links};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
@@ -97,6 +98,9 @@ pub(crate) struct RunArgs {
     /// Show metrics for Prometheus at http://ADDR/metrics: PORT (on 127.0.0.1) or HOST:PORT
     #[arg(long, value_name = "ADDR")]
     metrics: Option<String>,
+
+    #[command(flatten)]
+    answer: AnswerArgs,
 }
 
 impl RunArgs {
@@ -109,10 +113,12 @@ impl RunArgs {
     }
 
     /// The flags that were given.
-    fn flags(&self) -> Vec<(&'static str, String)> {
-        let listen = self.listen.iter().map(|at| ("--listen", at.clone()));
-        let announce = self.announce.iter().map(|at| ("--announce", at.to_string()));
-        listen.chain(announce).chain(self.metrics.clone().map(|at| ("--metrics", at))).collect()
+    fn flags(&self) -> Vec<(&'static str, Option<String>)> {
+        let listen = self.listen.iter().map(|at| ("--listen", Some(at.clone())));
+        let announce = self.announce.iter().map(|at| ("--announce", Some(at.to_string())));
+        let metrics = self.metrics.iter().map(|at| ("--metrics", Some(at.clone())));
+        let open = self.answer.accept_open.then_some(("--accept-open", None));
+        listen.chain(announce).chain(metrics).chain(open).collect()
     }
 }
 
@@ -183,8 +189,9 @@ mod running {
     use std::path::Path;
     use std::sync::{Arc, mpsc};
     use std::thread;
+    use xylem_library::reachable::HostPort;
     use xylem_library::registry::Registry;
-    use xylem_node::{HostPort, Shaping, ShareOptions};
+    use xylem_node::{Shaping, ShareOptions, look_up_place};
 
     /// `xylem service run`
     pub(super) fn run(args: &RunArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
@@ -205,6 +212,7 @@ mod running {
             plain: Vec::new(),
             via: Vec::new(),
             shaping: Shaping::default(),
+            accept_open: args.answer.accept_open,
             follow: None,
             store: store.clone(),
         };
@@ -264,7 +272,7 @@ mod running {
         }
         let wrong = |why: String| Failure::new(Exit::Usage, format!("--metrics {text}: {why}"));
         let place: HostPort = text.parse().map_err(wrong)?;
-        Ok(HostPort::resolve(&place).map_err(wrong)?[0])
+        Ok(look_up_place(&place).map_err(wrong)?[0])
     }
 
     /// Tells systemd, where it asks for that (sd_notify(3)).

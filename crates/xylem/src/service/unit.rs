@@ -30,7 +30,8 @@ fn text(program: &Path, store: &Path, run: &RunArgs) -> Result<String, Failure> 
     words.push(quoted(store.as_os_str())?);
     words.extend(["service".to_owned(), "run".to_owned()]);
     for (flag, value) in run.flags() {
-        words.extend([flag.to_owned(), quoted(OsStr::new(&value))?]);
+        words.push(flag.to_owned());
+        words.extend(value.map(|value| quoted(OsStr::new(&value))).transpose()?);
     }
     let command = words.join(" ").replace('$', "$$");
     Ok(TEMPLATE.replace("@COMMAND@", &command).replace("@STORE@", &quoted(store.as_os_str())?))
@@ -176,13 +177,14 @@ mod tests {
 
     #[test]
     fn a_unit_holds_odd_paths_and_no_second_line() {
-        let run = RunArgs { metrics: Some("127.0.0.1:9700".to_owned()), ..RunArgs::default() };
+        let mut run = RunArgs { metrics: Some("127.0.0.1:9700".to_owned()), ..RunArgs::default() };
+        run.answer.accept_open = true;
         let unit = text(Path::new("/opt/a b/xylem"), Path::new("/data/50%\"x"), &run).unwrap();
         let line = unit.lines().find(|l| l.starts_with("ExecStart=")).unwrap();
         assert_eq!(
             line,
             "ExecStart=\"/opt/a b/xylem\" --store \"/data/50%%\\\"x\" service run --metrics \
-             \"127.0.0.1:9700\""
+             \"127.0.0.1:9700\" --accept-open"
         );
         assert!(unit.contains("ReadWritePaths=\"/data/50%%\\\"x\"\n"), "{unit}");
         assert!(text(Path::new("/a\nb"), Path::new("/c"), &run).is_err());

@@ -1,0 +1,77 @@
+//! [`open`]: what a path is served as, hashed and signed or as somebody else has signed it.
+
+use std::path::Path;
+
+use xylem_object::{Publication, PublicationError, PublisherKey};
+use xylem_packet::Name;
+use xylem_store::Store;
+
+use crate::error::{Blame, Error};
+use crate::event::LibraryEvent;
+use crate::follow::{Author, FollowOptions, Grower};
+use crate::path::canonical;
+use crate::publications::Content;
+use crate::publish::{onward, publish, signed_at};
+use crate::stop::Stop;
+use crate::time::UnixTime;
+use crate::walk::Selection;
+
+/// How something is to be shared.
+pub struct Opening<'a> {
+    /// What of a directory.
+    pub selection: &'a Selection,
+    /// Under a name or key that was asked for: what was fetched is published anew.
+    pub own: bool,
+    /// A file that grows.
+    pub follow: Option<&'a FollowOptions>,
+    /// The object's name, by the last component of the path.
+    pub name: &'a dyn Fn(&[u8]) -> Name,
+    /// Who signs.
+    pub key: &'a PublisherKey,
+}
+
+/// Hashes and signs what is at `path`, and opens it for serving. What was fetched, and is still that, is
+/// served as it was signed by whoever it was fetched from, unless it is to be published as our own.
+///
+/// # Errors
+/// Those of [`publish`] and [`Grower::open`]; a name under which nothing can be published.
+pub fn open(
+    store: &Store,
+    path: &Path,
+    how: &Opening<'_>,
+    now: UnixTime,
+    stop: &Stop,
+    on_event: &mut dyn FnMut(LibraryEvent),
+) -> Result<Content, Error> {
+    let Opening { name, key, .. } = *how;
+    if let Some(follow) = how.follow {
+        let author = Author { name, key };
+        let grower = Grower::open(store, path, follow, &author, now, stop, on_event)?;
+        return Ok(Content::Growing(Box::new(grower)));
+    }
+    let unusable = |e: PublicationError| Error { blame: Blame::Usage, message: e.to_string() };
+    let path = canonical(path)?;
+    let fetched = signed_at(store, &path).filter(|_| !how.own);
+    let (published, prefix) = publish(store, &path, name, how.selection, now, stop, on_event)?;
+    match fetched {
+        Some(signed) if signed.manifest.root == published.manifest.root => {
+            if let Some(onward) = onward(store, &path, signed, stop, on_event)? {
+                let answers = onward.answers().map_err(unusable)?;
+                return Ok(Content::Onward(Box::new(answers)));
+            }
+        }
+        Some(signed) => {
+            let by = signed.publisher.key_id();
+            let what =
+                "it is not what was fetched any more: published anew, with a key of this store";
+            let what = format!("{}: {what}, not with that of {by}", path.display());
+            on_event(LibraryEvent::Warning { what });
+        }
+        None => {}
+    }
+    let packet = published.sign(&prefix, key)?;
+    let publication =
+        Publication::new(prefix, packet, &key.public()).map_err(unusable)?.with_metadata(key);
+    let serving = Box::new(published.serve(store.medium().clone()));
+    Ok(Content::Still { publication: Box::new(publication), serving })
+}

@@ -1,0 +1,94 @@
+//! [`HostPort`]: a place as people write it, before any name is looked up.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::str::FromStr;
+
+/// A host name or address with a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostPort {
+    /// A name, or an address.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+}
+
+impl HostPort {
+    /// This address.
+    #[must_use]
+    pub fn at(address: SocketAddr) -> Self {
+        Self { host: address.ip().to_string(), port: address.port() }
+    }
+}
+
+impl FromStr for HostPort {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Ok(address) = text.parse::<SocketAddr>() {
+            return Ok(Self::at(address));
+        }
+        let shape =
+            || "expected HOST:PORT, such as 192.0.2.7:7000 or [2001:db8::7]:7000".to_owned();
+        let (host, port) = text.rsplit_once(':').ok_or_else(shape)?;
+        let plain = |c: char| c.is_alphanumeric() || c == '-' || c == '.' || c == '_';
+        if host.is_empty() || host.len() > 255 || !host.chars().all(plain) {
+            return Err(shape());
+        }
+        let port =
+            port.parse().map_err(|_| format!("port {port:?} is not a number up to 65535"))?;
+        Ok(Self { host: host.to_owned(), port })
+    }
+}
+
+impl fmt::Display for HostPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.host.contains(':') {
+            true => write!(f, "[{}]:{}", self.host, self.port),
+            false => write!(f, "{}:{}", self.host, self.port),
+        }
+    }
+}
+
+/// A link's key as people write it.
+///
+/// # Errors
+/// What is wrong with it.
+fn link_key(text: &str) -> Result<[u8; 32], String> {
+    let shape = || "the key before @ has to be 64 hexadecimal digits".to_owned();
+    let digits = text.as_bytes();
+    let mut key = [0; 32];
+    if digits.len() != 64 {
+        return Err(shape());
+    }
+    for (byte, pair) in key.iter_mut().zip(digits.chunks_exact(2)) {
+        let digit = |d: u8| char::from(d).to_digit(16).ok_or_else(shape);
+        *byte = (digit(pair[0])? * 16 + digit(pair[1])?) as u8;
+    }
+    Ok(key)
+}
+
+/// `[KEY@]REST`.
+///
+/// # Errors
+/// What is wrong with the key.
+pub fn split_key(text: &str) -> Result<(Option<[u8; 32]>, &str), String> {
+    match text.split_once('@') {
+        Some((key, at)) => Ok((Some(link_key(key)?), at)),
+        None => Ok((None, text)),
+    }
+}
+
+/// `HOST[:PORT][?sni=NAME]`.
+///
+/// # Errors
+/// What is wrong with the name.
+pub fn split_sni(text: &str) -> Result<(&str, Option<String>), String> {
+    let Some((at, query)) = text.split_once('?') else { return Ok((text, None)) };
+    let name = query.strip_prefix("sni=").ok_or("only ?sni=NAME may follow the address")?;
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';
+    if name.is_empty() || name.len() > 253 || !name.chars().all(plain) {
+        return Err(format!("{name:?} is no host's name"));
+    }
+    Ok((at, Some(name.to_owned())))
+}

@@ -1,0 +1,70 @@
+//! Links of dials of ours beside the one that a face has: further answers to a dial that expects no
+//! key, and the link that takes the place of a silent one.
+//!
+//! A peer that was restarted does not say so to those whom it does not know any more: that would show
+//! it to strangers. So who has dialled finds out by itself.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use xylem_forward::FaceId;
+use xylem_link::{LinkId, PeerKey};
+use xylem_mgmt::{FaceUri, Persistency};
+
+use super::Engine;
+use crate::faces::{Face, Transport};
+use crate::peer::Peer;
+
+/// How long a dial may have answers.
+pub(super) const ANSWERS: Duration = Duration::from_secs(12);
+
+impl Engine {
+    /// A link of a dial of ours is up, and no face has it.
+    pub(super) fn take_beside(&mut self, link: LinkId, dial: LinkId) {
+        if let Some(id) = self.net.standbys.remove(&link) {
+            match self.net.faces.replace_transport(id, Transport::Link(link)) {
+                Some(silent) => self.hang_up(&silent),
+                None => self.net.endpoint.close(link),
+            }
+        } else if let Some((_, address)) = self.net.keyless.get(&dial) {
+            // Whose answer it is the program judges, as it does the first.
+            let peer = Peer::Link { address: *address, key: None };
+            let (remote, local) = (peer.face_uri(), FaceUri::Null);
+            let mut face = Face::new(Transport::Link(link), (&peer).into(), remote, local);
+            face.peer = Some(peer);
+            let id = self.add_face(face);
+            self.came_up(id);
+        } else {
+            self.net.endpoint.close(link);
+        }
+    }
+
+    /// Where a peer that was dialled does not answer to pings, dials it anew: the faces of settings at
+    /// once, others beside the silent link, which goes on if it is heard first.
+    pub(super) fn redial_silent(&mut self, now: Duration) {
+        let net = &mut self.net;
+        net.keyless.retain(|_, (until, _)| now < *until);
+        let silent = |(id, face): (FaceId, &Face)| -> Option<(FaceId, SocketAddr, PeerKey)> {
+            let (Transport::Link(link), Some(Peer::Link { .. })) = (&face.transport, &face.peer)
+            else {
+                return None;
+            };
+            let up = net.endpoint.link(*link).filter(|up| up.is_silent(now))?;
+            Some((id, up.remote(), up.peer()))
+        };
+        let silent: Vec<_> = net.faces.iter().filter_map(silent).collect();
+        let needless = |id: &FaceId| !silent.iter().any(|(silent, ..)| silent == id);
+        for link in net.standbys.extract_if(|_, id| needless(id)).map(|(link, _)| link) {
+            net.endpoint.close(link);
+        }
+        for (id, address, key) in silent {
+            if self.face(id).is_some_and(|face| face.persistency == Persistency::Permanent) {
+                self.fail_face(id, "it has fallen silent");
+            } else if !self.net.standbys.values().any(|waits| *waits == id) {
+                tracing::debug!(face = %id, %address, "silent: dialling anew");
+                let link = self.net.endpoint.connect(now, address, Some(key));
+                self.net.standbys.insert(link, id);
+            }
+        }
+    }
+}
