@@ -25,10 +25,11 @@ pub enum Suites {
 }
 
 /// Whether a handshake also exchanges a secret by ML-KEM-768, beside X25519.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum PostQuantum {
     /// Offered when dialling, taken when offered. It costs a second datagram towards the responder
     /// and some 70 microseconds for both sides together.
+    #[default]
     Offer,
     /// As [`PostQuantum::Offer`], and there is no link without: a dialer takes no answer that lacks it,
     /// a responder answers nobody who does not offer it.

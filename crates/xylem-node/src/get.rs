@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use xylem_link::Shaping;
+use crate::shaping::LinkOptions;
 use xylem_object::{Kind, Manifest, Ticket};
 use xylem_store::Store;
 use xylem_transfer::TransferEvent;
@@ -61,8 +61,8 @@ pub struct GetOptions {
     pub from: Vec<Peer>,
     /// Bytes per second at most.
     pub limit_rate: Option<u64>,
-    /// What sizes and times on the encrypted link show.
-    pub shaping: Shaping,
+    /// What encrypted links are to be like.
+    pub links: LinkOptions,
     /// Also ask, openly, who is there: see [`xylem_link::Config::ask_who_answers`].
     pub ask_who_answers: bool,
     /// Give up after this long without any verified progress.
@@ -138,7 +138,7 @@ fn signed(fetch: &Fetch, manifest: Manifest, ticket: &Ticket) -> Signed {
 /// A fetch that has dialled.
 pub(crate) fn start(options: &GetOptions) -> Result<Fetch, FetchError> {
     let GetOptions { ticket, from, give_up, limit_rate, ask_who_answers, .. } = options;
-    Fetch::new(ticket, from, *give_up, *limit_rate, options.shaping.clone(), *ask_who_answers)
+    Fetch::new(ticket, from, *give_up, *limit_rate, &options.links, *ask_who_answers)
 }
 
 /// Where the result would go, if something is there that it may not touch.
@@ -219,7 +219,7 @@ fn join(
     let offer = options.serve.as_ref().map(|serve| Offer {
         listen: serve.listen.clone(),
         identity,
-        shaping: options.shaping.clone(),
+        links: options.links.clone(),
         accept_open: serve.accept_open,
         name: signed.prefix.clone(),
         publisher: signed.publisher,

@@ -2,8 +2,8 @@
 
 use std::cell::RefCell;
 
+use crate::shaping::LinkOptions;
 use xylem_library::{Blame, Failure, Keep, Remote, Stop, Wanted};
-use xylem_link::Shaping;
 use xylem_object::Ticket;
 use xylem_tree::Geometry;
 
@@ -103,9 +103,9 @@ impl Remote for Peers<'_, '_> {
         while self.fetch.is_none() {
             let Some(source) = self.sources.get(self.asked) else { return Ok(None) };
             let RepairOptions { give_up, limit_rate, .. } = *self.repair;
-            let shaping = Shaping::default();
+            let links = LinkOptions::default();
             let Source { ticket, peers } = source;
-            let fetch = Fetch::new(ticket, peers, give_up, limit_rate, shaping, false);
+            let fetch = Fetch::new(ticket, peers, give_up, limit_rate, &links, false);
             let own = self.own;
             let answered = fetch.and_then(|mut fetch| {
                 fetch.avoid(own);

@@ -1,13 +1,30 @@
-//! What a run reports about the shaping of its encrypted links: the level that a peer agreed to.
+//! What a run wants of its encrypted links, and what it reports about their shaping: the level that a
+//! peer agreed to.
 //!
 //! The shaping itself is `xylem-link`'s.
 
 use xylem_forward::FaceId;
-use xylem_link::Level;
+use xylem_link::{Config, Level, PostQuantum, Shaping};
 
 use crate::engine::Engine;
 use crate::event::Event;
 use crate::peer::FaceAddress;
+
+/// What a user says of the encrypted links of one run.
+#[derive(Clone, Default, Debug)]
+pub struct LinkOptions {
+    /// What sizes and times show.
+    pub shaping: Shaping,
+    /// Whether links rest on ML-KEM-768 too: where the peer does that, always, or never.
+    pub post_quantum: PostQuantum,
+}
+
+impl LinkOptions {
+    pub(crate) fn config(&self) -> Config {
+        let Self { shaping, post_quantum } = self.clone();
+        Config { shaping, post_quantum, ..Config::default() }
+    }
+}
 
 /// Reports which level is in force on the link of a face that has come up, if one is, or was wanted.
 pub(crate) fn report(

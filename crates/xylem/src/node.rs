@@ -59,9 +59,7 @@ pub(crate) fn run(args: NodeArgs, common: &Common, out: &mut Out) -> Result<Exit
     if !args.listen.is_empty() {
         config.listen = Some(args.listen);
     }
-    if let Some(shaping) = args.shape.given() {
-        config.shaping = shaping;
-    }
+    config.links = args.shape.over(&config.links);
     config.accept_open |= args.answer.accept_open;
     let stop = stop::on_signals()?;
     out.ends_with(&stop);

@@ -127,7 +127,7 @@ pub(crate) fn run(args: SendArgs, common: &Common, out: &mut Out) -> Result<Exit
             certificate: None,
             plain: Vec::new(),
             via: Vec::new(),
-            shaping: args.shape.shaping(),
+            links: args.shape.links(),
             accept_open: args.answer.accept_open,
             store: store.clone(),
         }))

@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::shaping::post_quantum;
 use serde::Deserialize;
 use xylem_library::mail::MailboxConfig;
 use xylem_node::{MULTICAST_GROUP, NodeConfig, PeerUri, Route, Strategy};
@@ -67,6 +68,7 @@ struct NodeTable {
     listen: Option<Vec<String>>,
     connect: Option<Vec<String>>,
     shape: Option<String>,
+    post_quantum: Option<String>,
     accept_open: Option<bool>,
     max_faces: Option<usize>,
     idle_seconds: Option<u64>,
@@ -126,7 +128,11 @@ impl NodeTable {
         }
         config.connect = uris("connect", &self.connect.unwrap_or_default())?;
         if let Some(shape) = self.shape {
-            config.shaping = shape.parse().map_err(|e| format!("shape: {shape}: {e}"))?;
+            config.links.shaping = shape.parse().map_err(|e| format!("shape: {shape}: {e}"))?;
+        }
+        if let Some(when) = self.post_quantum {
+            config.links.post_quantum =
+                post_quantum(&when).map_err(|e| format!("post_quantum: {when}: {e}"))?;
         }
         set(&mut config.accept_open, self.accept_open);
         set(&mut config.max_faces, self.max_faces);
@@ -213,6 +219,7 @@ mod tests {
             listen = ["unix:///tmp/x.sock", "tcp4://127.0.0.1:0"]
             connect = ["udp://192.0.2.1"]
             shape = "high"
+            post_quantum = "require"
             accept_open = true
             max_faces = 7
             idle_seconds = 30
@@ -248,7 +255,8 @@ mod tests {
         .unwrap();
         assert_eq!(config.listen.unwrap()[0], PeerUri::unix(Path::new("/tmp/x.sock")));
         assert_eq!(config.connect, ["udp://192.0.2.1".parse().unwrap()]);
-        assert_eq!(config.shaping, Shaping::at(Level::High));
+        assert_eq!(config.links.shaping, Shaping::at(Level::High));
+        assert_eq!(config.links.post_quantum, xylem_node::PostQuantum::Require);
         assert!(config.accept_open);
         assert_eq!((config.max_faces, config.idle), (7, Duration::from_secs(30)));
         assert_eq!((config.interests_per_second, config.pit_quota), (Some(100), Some(10)));
@@ -314,6 +322,7 @@ mod tests {
                 listen,
                 connect,
                 shape,
+                post_quantum,
                 accept_open,
                 max_faces,
                 idle_seconds,

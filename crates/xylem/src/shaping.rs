@@ -1,10 +1,11 @@
-//! `--shape LEVEL`: what sizes and times of an encrypted link's datagrams show.
+//! `--shape LEVEL`, `--post-quantum WHEN`: what an encrypted link shows of sizes and times, and what its
+//! keys rest on.
 
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use xylem_node::{ShapeLevel, Shaping};
+use xylem_node::{LinkOptions, PostQuantum, ShapeLevel, Shaping};
 
-/// The flag of every command that makes encrypted links.
+/// Flags of commands that make encrypted links.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ShapeArgs {
     /// Hide sizes and times of the encrypted link's datagrams from whoever watches the network
@@ -14,6 +15,32 @@ pub(crate) struct ShapeArgs {
     #[arg(long = "shape", value_name = "LEVEL", value_parser = level(), env = "XYLEM_SHAPE",
           hide_env_values = true)]
     shape: Option<Shaping>,
+    /// Whether keys rest on ML-KEM-768 too, which withstands a quantum computer
+    #[arg(long, value_name = "WHEN", value_parser = when(), env = "XYLEM_POST_QUANTUM",
+          hide_env_values = true)]
+    post_quantum: Option<PostQuantum>,
+}
+
+/// When a handshake is a hybrid.
+const WHEN: [(PostQuantum, &str, &str); 3] = [
+    (PostQuantum::Offer, "offer", "where the peer does that too; what happens without this flag"),
+    (PostQuantum::Require, "require", "always: there is no link to a peer that does not"),
+    (PostQuantum::Never, "never", "a datagram and 70 microseconds less for each link"),
+];
+
+fn when() -> impl TypedValueParser<Value = PostQuantum> {
+    let values = WHEN.map(|(_, name, help)| PossibleValue::new(name).help(help));
+    PossibleValuesParser::new(values).try_map(|name| post_quantum(&name))
+}
+
+/// What one of the words means, also in the settings of a node.
+pub(crate) fn post_quantum(name: &str) -> Result<PostQuantum, String> {
+    let found = WHEN.iter().find(|(_, word, _)| *word == name);
+    let (when, ..) = found.ok_or("it is none of offer, require and never")?;
+    if !when.is_possible() {
+        return Err("this processor has nothing that ML-KEM-768 is implemented for".into());
+    }
+    Ok(*when)
 }
 
 /// Names and costs of the levels (docs/shaping.md has the measurements).
@@ -38,18 +65,30 @@ fn level() -> impl TypedValueParser<Value = Shaping> {
 }
 
 impl ShapeArgs {
-    /// What the flag says, or nothing if it was not given.
-    pub(crate) fn given(&self) -> Option<Shaping> {
-        self.shape.clone()
+    /// Which of them was given.
+    pub(crate) fn given(&self) -> Option<&'static str> {
+        let shape = self.shape.as_ref().map(|_| "--shape");
+        shape.or(self.post_quantum.map(|_| "--post-quantum"))
     }
 
-    /// What the flag says, or the usual: not shaped unless the peer asks for it.
-    pub(crate) fn shaping(&self) -> Shaping {
-        self.given().unwrap_or_default()
+    /// What the flags say, over what holds without them.
+    pub(crate) fn over(&self, usual: &LinkOptions) -> LinkOptions {
+        LinkOptions {
+            shaping: self.shape.clone().unwrap_or_else(|| usual.shaping.clone()),
+            post_quantum: self.post_quantum.unwrap_or(usual.post_quantum),
+        }
     }
 
-    /// The flag as a child of this program takes it.
-    pub(crate) fn as_args(&self) -> Option<String> {
-        self.shape.as_ref().map(|shape| format!("--shape={}", shape.level))
+    /// What the flags say, or the usual: not shaped unless the peer asks for it, hybrid where it can.
+    pub(crate) fn links(&self) -> LinkOptions {
+        self.over(&LinkOptions::default())
+    }
+
+    /// The flags as a child of this program takes them.
+    pub(crate) fn as_args(&self) -> impl Iterator<Item = String> {
+        let shape = self.shape.as_ref().map(|shape| format!("--shape={}", shape.level));
+        let word = WHEN.iter().find(|(when, ..)| Some(*when) == self.post_quantum);
+        let when = word.map(|(_, word, _)| format!("--post-quantum={word}"));
+        shape.into_iter().chain(when)
     }
 }

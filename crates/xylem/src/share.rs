@@ -220,7 +220,7 @@ pub(crate) fn run(args: ShareArgs, common: &Common, out: &mut Out) -> Result<Exi
         certificate: args.tls_cert.zip(args.tls_key),
         plain,
         via: peers(&args.via)?,
-        shaping: args.shape.shaping(),
+        links: args.shape.links(),
         accept_open: args.answer.accept_open,
         store: common.store()?,
     };
@@ -295,9 +295,9 @@ fn needs_foreground(args: &ShareArgs) -> Option<&'static str> {
         (args.plain || !args.plain_listen.is_empty(), "--plain"),
         (!args.via.is_empty(), "--via"),
         (args.answer.accept_open, "--accept-open"),
-        (args.shape.given().is_some(), "--shape"),
     ];
-    asked.into_iter().find(|(given, _)| *given).map(|(_, flag)| flag)
+    let asked = asked.into_iter().find(|(given, _)| *given).map(|(_, flag)| flag);
+    asked.or(args.shape.given())
 }
 
 /// Has the background node serve them, if one runs.

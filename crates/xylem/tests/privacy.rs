@@ -138,3 +138,23 @@ fn forwarders_are_told_nothing_of_peers() {
         assert!(!told, "{word}");
     }
 }
+
+/// Links to a peer without ML-KEM-768 are not made where it is demanded, on either side.
+#[test]
+fn a_hybrid_can_be_demanded_by_either_side() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = file(dir.path(), "source", &noise(50_000, 4));
+    let tried = |shared: &str, fetched: &str| {
+        let store = dir.path().join(format!("store-{shared}"));
+        let share = Share::with(&source, &store, &["--post-quantum", shared]);
+        let out = dir.path().join(format!("out-{shared}-{fetched}"));
+        let flags = ["--post-quantum", fetched, "--timeout", "3", "-o", text(&out)];
+        let ran = get(&dir.path().join("other"), &[&[&share.ticket[..]], &flags[..]].concat());
+        assert_exit(&ran, if out.exists() { 0 } else { 3 });
+        out.exists()
+    };
+    assert!(tried("require", "offer") && tried("require", "require") && tried("offer", "require"));
+    assert!(tried("never", "offer") && tried("never", "never"));
+    assert!(!tried("never", "require"));
+    assert!(!tried("require", "never"));
+}

@@ -12,9 +12,10 @@ pub use waiting::Tried;
 
 use std::time::Duration;
 
+use crate::shaping::LinkOptions;
 use bytes::Bytes;
 use xylem_forward::{FaceId, Forwarder, Seed};
-use xylem_link::{Endpoint, Shaping, StaticKey};
+use xylem_link::{Endpoint, StaticKey};
 use xylem_object::{Manifest, Ticket};
 use xylem_packet::{InterestBuilder, Name};
 use xylem_transfer::{Spec, Transfer, TransferEvent};
@@ -93,20 +94,19 @@ impl Fetch {
         from: &[Peer],
         give_up: Duration,
         limit_rate: Option<u64>,
-        shaping: Shaping,
+        links: &LinkOptions,
         ask_who_answers: bool,
     ) -> Result<Self, FetchError> {
         // Nobody needs to know who fetches: a key for this run alone.
         tracing::info!(root = %ticket.root, "fetching");
         let link_key = StaticKey::from_bytes(keys::random()?);
-        let wanted_level = shaping.level;
+        let wanted_level = links.shaping.level;
         let link_config = xylem_link::Config {
             accept_incoming: false,
-            shaping,
             ask_who_answers,
             // A peer that was restarted is found out, and dialled anew, within seconds.
             keep_alive: Some(Duration::from_secs(1)),
-            ..Default::default()
+            ..links.config()
         };
         let endpoint = Endpoint::new(link_config, link_key, keys::random()?);
         let seed = Seed::from_random(keys::random()?);

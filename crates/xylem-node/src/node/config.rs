@@ -4,8 +4,8 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::shaping::LinkOptions;
 use xylem_forward::Strategy;
-use xylem_link::Shaping;
 use xylem_packet::Name;
 
 use super::error::NodeError;
@@ -61,8 +61,8 @@ pub struct NodeConfig {
     pub anchors: Vec<PathBuf>,
     /// Mail that is kept for others until they fetch it; `None`: none.
     pub mailbox: Option<MailboxConfig>,
-    /// What sizes and times on encrypted links show.
-    pub shaping: Shaping,
+    /// What encrypted links are to be like.
+    pub links: LinkOptions,
     /// Whether those who dial without the node's key are answered, too.
     pub accept_open: bool,
     /// Where the node's identity (the key of its encrypted links) is kept.
@@ -104,7 +104,7 @@ impl NodeConfig {
             certificate: None,
             anchors: Vec::new(),
             mailbox: None,
-            shaping: Shaping::default(),
+            links: LinkOptions::default(),
             accept_open: false,
             store,
         }

@@ -54,7 +54,7 @@ pub fn run_node(
     let mail = MailStore::open_existing(&node.config.store)?;
     let Node { config, mut engine, management, started_ms, mail_server } = node;
     while_delivering(mail.as_ref(), |events, _| {
-        let wanted_level = config.shaping.level;
+        let wanted_level = config.links.shaping.level;
         let store = &config.store;
         let mut forwarding = Forwarding {
             management,
@@ -86,11 +86,10 @@ impl Node {
         std::fs::create_dir_all(&keys)
             .map_err(|why| NodeError::Directory { path: keys.clone(), why })?;
         let link_key = StaticKey::from_bytes(keys::load_or_create(&keys.join("link"))?);
-        let (shaping, accept_open) = (config.shaping.clone(), config.accept_open);
+        let accept_open = config.accept_open;
         // Another node that was restarted is found out, and dialled anew, within seconds.
         let keep_alive = Some(Duration::from_secs(3));
-        let link_config =
-            xylem_link::Config { shaping, accept_open, keep_alive, ..Default::default() };
+        let link_config = xylem_link::Config { accept_open, keep_alive, ..config.links.config() };
         let endpoint = Endpoint::new(link_config, link_key, keys::random()?);
 
         let mut forwarding = xylem_forward::Config::default();

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 
+use crate::shaping::LinkOptions;
 use mio::Waker;
 use xylem_forward::{FaceId, Forwarder, Seed};
-use xylem_link::{Endpoint, Shaping, StaticKey};
+use xylem_link::{Endpoint, StaticKey};
 use xylem_object::find::{self, FindId};
 use xylem_object::peers::{Announcement, MAX_OWN_ADDRESSES};
 use xylem_object::ticket::Address;
@@ -65,7 +66,7 @@ pub(crate) struct Offer {
     pub(crate) listen: Vec<SocketAddr>,
     /// The link key of a seed, which is the same in each run; `None`: one made up for this run.
     pub(crate) identity: Option<[u8; 32]>,
-    pub(crate) shaping: Shaping,
+    pub(crate) links: LinkOptions,
     /// Whether more are answered than those who were told of the key, or have a ticket.
     pub(crate) accept_open: bool,
     pub(crate) name: Name,
@@ -93,7 +94,7 @@ impl Host {
     /// # Errors
     /// See [`HostError`].
     pub(crate) fn start(
-        Offer { listen, identity, shaping, accept_open, name, publisher, manifest, holdings }: Offer,
+        Offer { listen, identity, links, accept_open, name, publisher, manifest, holdings }: Offer,
     ) -> Result<Self, HostError> {
         let publication =
             Publication::new(name.clone(), manifest, &publisher).map_err(HostError::Publication)?;
@@ -102,8 +103,7 @@ impl Host {
             None => StaticKey::from_bytes(keys::random()?),
         };
         let key = secret.public().0;
-        let config =
-            xylem_link::Config { accept_open, max_links: MAX_LINKS, shaping, ..Default::default() };
+        let config = xylem_link::Config { accept_open, max_links: MAX_LINKS, ..links.config() };
         let mut endpoint = Endpoint::new(config, secret, keys::random()?);
         // Or who has a ticket: it says whose publication it is.
         endpoint.answer_knock(&publisher.0);

@@ -8,8 +8,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 
+use crate::shaping::LinkOptions;
 use xylem_forward::{Forwarder, Seed};
-use xylem_link::{Endpoint, Shaping, StaticKey};
+use xylem_link::{Endpoint, StaticKey};
 use xylem_object::find::{self, VOUCH_LEN};
 use xylem_object::naming;
 use xylem_object::ticket::Address;
@@ -94,8 +95,8 @@ pub struct ShareOptions {
     pub plain: Vec<SocketAddr>,
     /// NDN forwarders through which to serve as well: the name is registered with each.
     pub via: Vec<Peer>,
-    /// What sizes and times on the encrypted link show.
-    pub shaping: Shaping,
+    /// What encrypted links are to be like.
+    pub links: LinkOptions,
     /// Whether those who dial without a key and a ticket are answered, too.
     pub accept_open: bool,
     /// Each path is a file that grows; when its checkpoints are made.
@@ -210,8 +211,8 @@ fn bind(
     let link_key =
         StaticKey::from_bytes(keys::load_or_create(&options.store.join("keys").join("link"))?);
     let link_public = link_key.public().0;
-    let (shaping, accept_open) = (options.shaping.clone(), options.accept_open);
-    let link_config = xylem_link::Config { shaping, accept_open, ..Default::default() };
+    let accept_open = options.accept_open;
+    let link_config = xylem_link::Config { accept_open, ..options.links.config() };
     let endpoint = Endpoint::new(link_config, link_key, keys::random()?);
     let seed = Seed::from_random(keys::random()?);
     let mut engine = Engine::new(endpoint, Forwarder::new(end_host(), seed))?;

@@ -74,7 +74,7 @@ impl<'a> Server<'a> {
             served: Served::default(),
             commands: None,
             registrars: Vec::new(),
-            wanted_level: options.shaping.level,
+            wanted_level: options.links.shaping.level,
             warned_of: HashSet::new(),
             peers: HashMap::new(),
             mail_server: MailServer::open(&options.store, None)?,

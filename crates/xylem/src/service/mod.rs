@@ -191,7 +191,7 @@ mod running {
     use std::thread;
     use xylem_library::reachable::HostPort;
     use xylem_library::registry::Registry;
-    use xylem_node::{Shaping, ShareOptions, look_up_place};
+    use xylem_node::{LinkOptions, ShareOptions, look_up_place};
 
     /// `xylem service run`
     pub(super) fn run(args: &RunArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
@@ -211,7 +211,7 @@ mod running {
             certificate: None,
             plain: Vec::new(),
             via: Vec::new(),
-            shaping: Shaping::default(),
+            links: LinkOptions::default(),
             accept_open: args.answer.accept_open,
             follow: None,
             store: store.clone(),
