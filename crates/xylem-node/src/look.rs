@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::time::Duration;
 
+use crate::shaping::LinkOptions;
 use xylem_library::{Error, Stop, disk};
-use xylem_link::Shaping;
 use xylem_object::listing::Entry;
 use xylem_object::{Manifest, Ticket};
 use xylem_store::Store;
@@ -28,7 +28,7 @@ pub fn look(
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<(Ticket, Manifest), FetchError> {
-    let mut fetch = Fetch::new(ticket, from, give_up, None, Shaping::default(), false)?;
+    let mut fetch = Fetch::new(ticket, from, give_up, None, &LinkOptions::default(), false)?;
     let manifest = fetch.manifest(stop, on_event)?;
     let ticket = fetch.completed(ticket, &manifest);
     fetch.close();

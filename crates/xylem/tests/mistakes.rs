@@ -1,5 +1,5 @@
-//! docs/mistakes.md held to its word: the tests that it names exist, and documents claim nothing of
-//! what others announced and never had.
+//! docs/mistakes.md and docs/threat-model.md held to their word: each row names tests, and those exist;
+//! and documents claim nothing of what others announced and never had.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,33 +24,55 @@ fn read(paths: &[PathBuf]) -> String {
     paths.iter().map(|path| fs::read_to_string(path).unwrap()).collect()
 }
 
-/// What stands in backticks in the last column of the document's table.
-fn named_tests() -> Vec<String> {
-    let text = fs::read_to_string(root().join("docs/mistakes.md")).unwrap();
-    let rows = text.lines().filter(|line| line.starts_with("| "));
-    let last = rows.filter_map(|row| row.trim_end_matches('|').rsplit(" | ").next());
-    last.flat_map(|cell| cell.split('`').skip(1).step_by(2)).map(str::to_owned).collect()
+/// Each row of a document's tables, with what stands in backticks in its last column.
+fn rows(document: &str) -> Vec<(String, Vec<String>)> {
+    let text = fs::read_to_string(root().join(document)).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    let is_rule = |line: &str| line.starts_with("|---");
+    let is_row = |at: usize| {
+        lines[at].starts_with("| ") && !lines.get(at + 1).is_some_and(|next| is_rule(next))
+    };
+    let row = |at: usize| {
+        let last = lines[at].trim_end_matches('|').rsplit("| ").next().unwrap_or_default();
+        let names = last.split('`').skip(1).step_by(2).map(str::to_owned);
+        (lines[at].to_owned(), names.collect())
+    };
+    (0..lines.len()).filter(|at| is_row(*at)).map(row).collect()
+}
+
+fn is_test(name: &str) -> bool {
+    let is_word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    name.matches('_').count() > 1 && name.chars().all(is_word)
 }
 
 #[test]
-fn every_test_that_the_document_names_exists() {
+fn every_row_names_tests_that_exist() {
     let mut sources = Vec::new();
     files(&root().join("crates"), ".rs", &mut sources);
     let code = read(&sources);
-    let (mut functions, mut places) = (0, 0);
-    for name in named_tests() {
-        let is_function = name.matches('_').count() > 1
-            && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
-        if is_function {
-            assert!(code.contains(&format!("fn {name}(")), "no test {name}");
-            functions += 1;
-        } else if name.contains('/') {
-            let exists = |place: &Path| place.join(&name).exists();
-            assert!(exists(&root()) || exists(&root().join("crates")), "no {name}");
-            places += 1;
+    for (document, least) in [("docs/mistakes.md", 50), ("docs/threat-model.md", 60)] {
+        let rows = rows(document);
+        assert!(rows.len() >= least / 2, "{document}: {} rows", rows.len());
+        let (mut functions, mut places) = (0, 0);
+        for (row, names) in rows {
+            let before = functions + places;
+            for name in names {
+                if is_test(&name) {
+                    assert!(code.contains(&format!("fn {name}(")), "{document}: no test {name}");
+                    functions += 1;
+                } else if name.contains('/') {
+                    let exists = |place: &Path| place.join(&name).exists();
+                    assert!(
+                        exists(&root()) || exists(&root().join("crates")),
+                        "{document}: no {name}"
+                    );
+                    places += 1;
+                }
+            }
+            assert!(functions + places > before, "{document}: nothing holds {row}");
         }
+        assert!(functions >= least, "{document}: {functions} tests and {places} places");
     }
-    assert!(functions > 50 && places > 5, "{functions} tests and {places} places were found");
 }
 
 /// WRAITH: a DHT whose bootstrap printed a line and sent nothing; an AF_XDP type around an ordinary

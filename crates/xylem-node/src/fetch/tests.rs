@@ -16,7 +16,7 @@ fn fetch() -> Fetch {
         addresses: vec!["127.0.0.1:1".parse().unwrap()],
     };
     let give_up = Duration::from_secs(1);
-    Fetch::new(&ticket, &[], give_up, None, Shaping::default(), false).unwrap()
+    Fetch::new(&ticket, &[], give_up, None, &LinkOptions::default(), false).unwrap()
 }
 
 /// Queues on the way mark what passes them. Such a packet is no other packet for that.

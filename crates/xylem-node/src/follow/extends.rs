@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use crate::shaping::LinkOptions;
 use bytes::Bytes;
-use xylem_link::Shaping;
 use xylem_object::{Kind, ObjectId, Ticket};
 use xylem_transfer::TransferEvent;
 use xylem_tree::consistency;
@@ -58,7 +58,7 @@ pub fn extends(
         return Err(failure::usage("a directory has no beginning; give tickets of files"));
     }
     let ExtendsOptions { from, give_up, .. } = options;
-    let dial = |ticket| Fetch::new(ticket, from, *give_up, None, Shaping::default(), false);
+    let dial = |ticket| Fetch::new(ticket, from, *give_up, None, &LinkOptions::default(), false);
     let old_bytes = match old.size {
         Some(size) => size,
         None => {
