@@ -290,6 +290,8 @@ fn management_settings(config: &NodeConfig) -> Result<ManagementConfig, NodeErro
         Ok(store)
     };
     let guard = ReplayGuard::restore(&command_times::load(&config.store), now_ms());
+    // Whoever hears that the node listens may sign at once: a time after the guard's beginning.
+    std::thread::sleep(Duration::from_millis(1));
     let mut settings = ManagementConfig { guard, ..Default::default() };
     if !config.anchors.is_empty() {
         settings.localhost = Authority::Anchors(anchors()?);
