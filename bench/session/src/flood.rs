@@ -152,7 +152,12 @@ fn send(kind: &str, at: SocketAddr, key: PeerKey) -> io::Result<()> {
     let mut pool = pool(kind, at, key, &mut rng)?;
     let mut sockets = Vec::new();
     for _ in 0..PORTS {
-        let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+        let from = match kind {
+            // Not that of the dialers, who would share its rate.
+            "cookies" => Ipv4Addr::new(127, 0, 0, 2),
+            _ => Ipv4Addr::UNSPECIFIED,
+        };
+        let socket = UdpSocket::bind((from, 0))?;
         let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
         sockets.push((socket, state));
     }
