@@ -15,8 +15,6 @@ use chacha20::{R20, hchacha};
 use ring::aead::{self, Aad, LessSafeKey, Nonce, UnboundKey};
 use zeroize::Zeroize;
 
-use crate::secret::leaving_nothing;
-
 /// Bytes of every tag.
 pub const TAG_LEN: usize = 16;
 /// Bytes of the IV that an epoch has, whatever its cipher uses of them.
@@ -58,15 +56,13 @@ impl Cipher {
         false
     }
 
-    /// One epoch's key and IV.
+    /// One epoch's key and IV. What computes leaves copies on the stack, which the caller wipes.
     pub(crate) fn keys(self, key: &[u8; 32], iv: &[u8; IV_LEN]) -> Box<dyn Aead> {
         let short = iv.first_chunk().expect("12 of 24 bytes");
-        leaving_nothing(|| -> Box<dyn Aead> {
-            Box::new(match self {
-                Self::Aes256Gcm => Numbered::new(&aead::AES_256_GCM, key, short),
-                Self::ChaCha20Poly1305 => Numbered::new(&aead::CHACHA20_POLY1305, key, short),
-                Self::XChaCha20Poly1305 => Numbered::extended(key, iv),
-            })
+        Box::new(match self {
+            Self::Aes256Gcm => Numbered::new(&aead::AES_256_GCM, key, short),
+            Self::ChaCha20Poly1305 => Numbered::new(&aead::CHACHA20_POLY1305, key, short),
+            Self::XChaCha20Poly1305 => Numbered::extended(key, iv),
         })
     }
 }
