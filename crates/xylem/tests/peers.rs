@@ -4,52 +4,21 @@
 mod common;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
-use common::fetching::{Get, from};
+use common::fetching::{Place, from};
 use common::{Share, file, noise, xylem};
 
 /// So slow that a fetch of [`SIZE`] takes some seconds.
 const LIMIT: &str = "2M";
 const SIZE: usize = 6_000_000;
 
-/// A folder, a file in it that A shares, and paths for the others.
-struct Place {
-    dir: tempfile::TempDir,
-    source: PathBuf,
-}
-
-impl Place {
-    fn new(seed: u64) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let source = file(dir.path(), "source", &noise(SIZE, seed));
-        Self { dir, source }
-    }
-
-    fn share(&self) -> Share {
-        Share::start(&self.source, &self.dir.path().join("store-a"))
-    }
-
-    fn out(&self, who: &str) -> PathBuf {
-        self.dir.path().join(format!("out-{who}"))
-    }
-
-    fn get(&self, who: &str, ticket: &str, more: &[&str]) -> Get {
-        let store = self.dir.path().join(format!("store-{who}"));
-        Get::start(&store, ticket, &self.out(who), more)
-    }
-
-    fn is_right(&self, who: &str) {
-        assert!(fs::read(self.out(who)).unwrap() == fs::read(&self.source).unwrap(), "{who}");
-    }
-}
-
 const SEED: [&str; 3] = ["--listen", "127.0.0.1:0", "--seed"];
 
 #[test]
 fn what_is_fetched_is_served_meanwhile() {
-    let place = Place::new(1);
+    let place = Place::new(SIZE, 1);
     let a = place.share();
     let mut b = place.get("b", &a.ticket, &[&SEED[..], &["--limit", LIMIT]].concat());
     b.has_fetched(500_000);
@@ -77,7 +46,7 @@ fn what_is_fetched_is_served_meanwhile() {
 
 #[test]
 fn a_peer_is_found_through_another_and_goes_on_alone() {
-    let place = Place::new(2);
+    let place = Place::new(SIZE, 2);
     let a = place.share();
     let b = place.get("b", &a.ticket, &SEED);
     b.done();
@@ -97,7 +66,7 @@ fn a_peer_is_found_through_another_and_goes_on_alone() {
 
 #[test]
 fn a_peer_that_dies_is_done_without() {
-    let place = Place::new(3);
+    let place = Place::new(SIZE, 3);
     let a = place.share();
     let mut b = place.get("b", &a.ticket, &[&SEED[..], &["--limit", LIMIT]].concat());
     let (b_key, b_address) = b.address();
@@ -113,7 +82,7 @@ fn a_peer_that_dies_is_done_without() {
 
 #[test]
 fn a_peer_whose_disk_changed_sends_nothing_wrong() {
-    let place = Place::new(4);
+    let place = Place::new(SIZE, 4);
     let a = place.share();
     let b = place.get("b", &a.ticket, &SEED);
     b.done();
@@ -135,7 +104,7 @@ fn a_peer_whose_disk_changed_sends_nothing_wrong() {
 
 #[test]
 fn a_directory_is_served_while_it_is_fetched() {
-    let place = Place::new(5);
+    let place = Place::new(SIZE, 5);
     let source = place.dir.path().join("tree");
     fs::create_dir_all(source.join("sub/empty")).unwrap();
     for i in 0..150_usize {

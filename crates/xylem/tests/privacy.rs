@@ -5,38 +5,16 @@ mod common;
 
 use std::fs;
 use std::net::UdpSocket;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::mpsc::channel;
 use std::thread;
 
-use common::fetching::{Get, from};
+use common::fetching::{Place, from};
 use common::{Share, assert_exit, file, get, noise, text};
 
 /// So slow that a fetch of [`SIZE`] takes some seconds.
 const SLOW: [&str; 2] = ["--limit", "2M"];
 const SIZE: usize = 5_000_000;
-
-struct Place {
-    dir: tempfile::TempDir,
-    source: PathBuf,
-}
-
-impl Place {
-    fn new(seed: u64) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let source = file(dir.path(), "source", &noise(SIZE, seed));
-        Self { dir, source }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
-    fn get(&self, who: &str, ticket: &str, more: &[&str]) -> Get {
-        let store = self.path(&format!("store-{who}"));
-        Get::start(&store, ticket, &self.path(&format!("out-{who}")), more)
-    }
-}
 
 /// UDP sockets that a process has.
 #[cfg(target_os = "linux")]
@@ -63,8 +41,8 @@ fn udp_sockets(pid: u32) -> usize {
 #[cfg(target_os = "linux")]
 fn without_serving_there_is_no_port_and_nothing_is_announced() {
     for serves in [true, false] {
-        let place = Place::new(1);
-        let a = Share::start(&place.source, &place.path("store-a"));
+        let place = Place::new(SIZE, 1);
+        let a = place.share();
         let quiet: &[&str] = if serves { &["--listen", "127.0.0.1:0"] } else { &["--no-serve"] };
         let b = place.get("b", &a.ticket, &[quiet, &SLOW].concat());
         b.has_fetched(500_000);
@@ -85,8 +63,8 @@ fn without_serving_there_is_no_port_and_nothing_is_announced() {
 
 #[test]
 fn with_from_nobody_else_is_dialled_or_told() {
-    let place = Place::new(2);
-    let a = Share::start(&place.source, &place.path("store-a"));
+    let place = Place::new(SIZE, 2);
+    let a = place.share();
     let seed = ["--listen", "127.0.0.1:0", "--seed"];
     let b = place.get("b", &a.ticket, &seed);
     b.done();
@@ -103,9 +81,12 @@ fn with_from_nobody_else_is_dialled_or_told() {
 /// Everything that a forwarder on the way is asked passes through a relay here.
 #[test]
 fn forwarders_are_told_nothing_of_peers() {
-    let place = Place::new(3);
-    let share =
-        Share::with(&place.source, &place.path("store"), &["--plain-listen", "127.0.0.1:0"]);
+    let place = Place::new(SIZE, 3);
+    let share = Share::with(
+        &place.source,
+        &place.dir.path().join("store"),
+        &["--plain-listen", "127.0.0.1:0"],
+    );
     let relay = UdpSocket::bind("127.0.0.1:0").unwrap();
     let way = format!("udp://{}", relay.local_addr().unwrap());
     let forwarder = share.plain.clone().unwrap();
@@ -125,9 +106,9 @@ fn forwarders_are_told_nothing_of_peers() {
             let _ = relay.send_to(&buffer[..len], to);
         }
     });
-    let out = place.path("out");
+    let out = place.out("udp");
     let arguments = [&share.ticket, "--from", &way, "-o", text(&out)];
-    assert_exit(&get(&place.path("other"), &arguments), 0);
+    assert_exit(&get(&place.dir.path().join("other"), &arguments), 0);
     assert!(fs::read(&out).unwrap() == fs::read(&place.source).unwrap());
     let questions: Vec<Vec<u8>> = questions.try_iter().collect();
     assert!(questions.len() > 100, "{} datagrams of Interests", questions.len());

@@ -1,12 +1,12 @@
 //! A running `xylem get` whose events are looked at while it runs.
 
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
 use serde_json::Value;
 
-use super::{Events, collect, text, until, xylem};
+use super::{Events, Share, collect, file, noise, text, until, xylem};
 
 /// A running `xylem get --json`; killed when dropped.
 pub(crate) struct Get {
@@ -93,4 +93,40 @@ impl Drop for Get {
 pub(crate) fn from(done: &Value, peer: &str) -> u64 {
     let peers = done["peers"].as_array().expect("a list");
     peers.iter().filter(|p| p["peer"] == peer).map(|p| p["bytes"].as_u64().unwrap()).sum()
+}
+
+/// A folder, a file in it that A shares, and paths for the others.
+pub(crate) struct Place {
+    pub(crate) dir: tempfile::TempDir,
+    pub(crate) source: PathBuf,
+}
+
+impl Place {
+    /// The file has so many bytes, which follow from the seed.
+    pub(crate) fn new(size: usize, seed: u64) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let source = file(dir.path(), "source", &noise(size, seed));
+        Self { dir, source }
+    }
+
+    pub(crate) fn share(&self) -> Share {
+        Share::start(&self.source, &self.dir.path().join("store-a"))
+    }
+
+    pub(crate) fn out(&self, who: &str) -> PathBuf {
+        self.dir.path().join(format!("out-{who}"))
+    }
+
+    pub(crate) fn get(&self, who: &str, ticket: &str, more: &[&str]) -> Get {
+        let store = self.dir.path().join(format!("store-{who}"));
+        Get::start(&store, ticket, &self.out(who), more)
+    }
+
+    /// What was fetched is what was shared.
+    pub(crate) fn is_right(&self, who: &str) {
+        assert!(
+            std::fs::read(self.out(who)).unwrap() == std::fs::read(&self.source).unwrap(),
+            "{who}"
+        );
+    }
 }
