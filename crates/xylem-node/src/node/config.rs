@@ -9,8 +9,8 @@ use xylem_forward::Strategy;
 use xylem_packet::Name;
 
 use super::error::NodeError;
-use crate::uri::{LINK_PORT, NDN_PORT, PeerUri, WEB_SOCKET_PORT};
 use xylem_library::mail::MailboxConfig;
+use xylem_library::reachable::{LINK_PORT, NDN_PORT, PeerUri, WEB_SOCKET_PORT};
 
 /// The group and port that the Internet Assigned Numbers Authority lists for NDN.
 pub const MULTICAST_GROUP: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(224, 0, 23, 170), 56_363);

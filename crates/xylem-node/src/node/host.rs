@@ -14,9 +14,9 @@ use xylem_packet::link_service::MIN_MTU;
 use crate::clock::now_ms;
 use crate::engine::Engine;
 use crate::faces::{Face, Transport};
-use crate::peer::Peer;
-use crate::uri::PeerUri;
+use crate::look_up::resolve;
 use xylem_library::command_times;
+use xylem_library::reachable::{Peer, PeerUri};
 
 /// The engine as management sees it, with when the program began.
 pub(super) struct Managed<'a> {
@@ -189,7 +189,7 @@ fn peer_of(uri: &FaceUri) -> Result<Peer, Refusal> {
     if matches!(host, Some(UriHost::Name(_) | UriHost::Zoned(..))) {
         return Err(unacceptable("the host has to be an address"));
     }
-    let peers = PeerUri::try_from(uri.clone()).and_then(|uri| uri.resolve());
+    let peers = PeerUri::try_from(uri.clone()).and_then(|uri| resolve(&uri));
     let peer = peers.map_err(|e| Refusal::new(406, e))?.into_iter().next();
     match peer {
         Some(Peer::Udp(at)) if !is_unicast(at) => Err(unacceptable("not a unicast address")),

@@ -26,10 +26,9 @@ use crate::clock::now_ms;
 use crate::engine::{Engine, EngineEvent, Limits, Program};
 use crate::error::{EngineError, certificate as tls_certificate};
 use crate::event::Event;
+use crate::look_up::resolve;
 use crate::mail::{MailServer, while_delivering};
-use crate::peer::{FaceAddress, Peer};
 use crate::shaping;
-use crate::uri::{PeerUri, endpoint};
 use host::Managed;
 use xylem_library::Stop;
 use xylem_library::command_times;
@@ -37,6 +36,7 @@ use xylem_library::disk_cache::DiskCache;
 use xylem_library::keys;
 use xylem_library::keys::certificate;
 use xylem_library::mail::MailStore;
+use xylem_library::reachable::{FaceAddress, Peer, PeerUri, endpoint};
 
 /// Forwards until `stop` is raised.
 ///
@@ -122,7 +122,7 @@ impl Node {
 
     fn listen(&mut self, on_event: &mut dyn FnMut(Event)) -> Result<(), NodeError> {
         for place in self.config.listening()? {
-            for at in place.resolve().map_err(NodeError::Place)? {
+            for at in resolve(&place).map_err(NodeError::Place)? {
                 let uri = self.engine.listen(&at).map_err(EngineError::listen(&at))?;
                 let uri = uri.with_key(self.engine.link_key());
                 on_event(Event::Listening { uri });
@@ -193,7 +193,7 @@ impl Node {
         made: &mut HashMap<Peer, FaceId>,
         on_event: &mut dyn FnMut(Event),
     ) -> Option<FaceId> {
-        let found = uri.resolve().and_then(|peers| {
+        let found = resolve(uri).and_then(|peers| {
             let peer = peers.into_iter().next().ok_or("no address")?;
             if let Some(face) = made.get(&peer) {
                 return Ok(*face);
