@@ -30,6 +30,7 @@ use range::RangeSink;
 use stream::StreamSink;
 
 pub use context::{Context, Nodes, Sink, Tally};
+pub(crate) use destination::part_name;
 pub use destination::{Destination, file_name_of};
 pub use error::SaveError;
 

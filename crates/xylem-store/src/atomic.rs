@@ -7,12 +7,12 @@
 //! that nobody waits for would bring the older file back. Under [`Durability::Cached`] neither flush
 //! is made, and the file survives the end of the process only.
 
-use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::error::StoreError;
 use crate::file::{FileRef, open_locked};
+use crate::long_names::name_around;
 use crate::medium::{Clobber, Medium};
 
 /// Temporary names that are tried while others write the same file.
@@ -146,10 +146,7 @@ fn temporary(
         return Err(StoreError::from_io("write", path, None, io::ErrorKind::InvalidInput.into()));
     };
     for n in 0..MAX_WRITERS {
-        let mut hidden = OsString::from(".");
-        hidden.push(name);
-        hidden.push(format!("{INFIX}{n}"));
-        let temporary = path.with_file_name(hidden);
+        let temporary = path.with_file_name(name_around(".", name, &format!("{INFIX}{n}")));
         match open_locked(medium, &temporary, temporary.clone(), mode) {
             Err(StoreError::Busy { .. }) => {}
             other => return other.map(|file| (file, temporary)),

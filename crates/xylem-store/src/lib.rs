@@ -51,6 +51,8 @@ mod disk;
 mod file;
 mod sparse;
 
+mod long_names;
+
 mod atomic;
 mod dirs;
 
@@ -106,6 +108,7 @@ pub use file::{FileRef, FileState};
 pub use format::is_store;
 pub use known::{Known, MAX_KNOWN_PATH, MAX_NOTE, Origin, RecordError};
 pub use layout::FORMAT;
+pub use long_names::name_around;
 pub use medium::{Clobber, DirItem, FileKind, FileTime, Medium, MediumFile, Meta, OpenHow};
 pub use names::{FolderNames, Visit};
 pub use objects::{ObjectInfo, Objects};

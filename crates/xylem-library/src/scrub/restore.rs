@@ -22,6 +22,7 @@ use crate::event::{Flaw, LibraryEvent};
 use crate::path::{os_bytes, os_path};
 use crate::publish::signed_at;
 use crate::rescan::Readers;
+use crate::sink::part_name;
 
 /// Permission bits where nothing says which.
 const USUAL_MODE: u32 = 0o644;
@@ -100,10 +101,7 @@ impl Begun {
         {
             touched.parents(medium, target, &os_bytes(inside.as_os_str()))?;
         }
-        let mut name = std::ffi::OsString::from(".");
-        name.push(item.path.file_name().unwrap_or_default());
-        name.push(".xylem-part");
-        let part = item.path.with_file_name(name);
+        let part = item.path.with_file_name(part_name(item.path.file_name().unwrap_or_default()));
         let file = FileRef::open(medium, &part, OpenHow::Create { mode: 0o600 })?;
         if file.metadata()?.size != item.geometry.size() {
             file.set_len(item.geometry.size())?;

@@ -1,12 +1,13 @@
 //! [`Destination`]: the names of a result.
 
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use xylem_object::{Kind, Manifest, naming};
 use xylem_packet::NameRef;
 use xylem_packet::tlv::types;
-use xylem_store::OverwritePolicy;
+use xylem_store::{OverwritePolicy, name_around};
 
 use super::error::SaveError;
 use crate::path::os_path;
@@ -59,10 +60,7 @@ impl Destination {
             path = free_name(path);
         }
         let name = path.file_name().ok_or_else(|| SaveError::NotAName(path.clone()))?;
-        let mut part = std::ffi::OsString::from(".");
-        part.push(name);
-        part.push(".xylem-part");
-        let part = path.with_file_name(part);
+        let part = path.with_file_name(part_name(name));
         let policy = match existing {
             Existing::Overwrite => OverwritePolicy::Replace,
             _ => OverwritePolicy::Never,
@@ -77,6 +75,11 @@ impl Destination {
     }
 }
 
+/// The name of what `name` is until it is whole: one that a file system takes, however long `name` is.
+pub(crate) fn part_name(name: &OsStr) -> OsString {
+    name_around(".", name, ".xylem-part")
+}
+
 /// The publisher's name for it, which the manifest's check has made a plain component.
 fn suggested_name(manifest: &Manifest) -> PathBuf {
     if manifest.file_name.is_empty() {
@@ -88,21 +91,16 @@ fn suggested_name(manifest: &Manifest) -> PathBuf {
 
 /// Part of a file never has the file's own name: `NAME.START-END.part`, END exclusive.
 fn fragment(name: PathBuf, start: u64, end: u64) -> PathBuf {
-    let mut name = name.into_os_string();
-    name.push(format!(".{start}-{end}.part"));
-    name.into()
+    name_around("", name.as_os_str(), &format!(".{start}-{end}.part")).into()
 }
 
 /// `path`, or `path.1`, `path.2`, … whichever is free first.
 fn free_name(path: PathBuf) -> PathBuf {
     let taken = |p: &Path| p.symlink_metadata().is_ok();
-    let numbered = (1_u32..).map(|n| {
-        let mut name = path.clone().into_os_string();
-        name.push(format!(".{n}"));
-        PathBuf::from(name)
-    });
+    let Some(name) = path.file_name() else { return path };
+    let numbered = (1_u32..).map(|n| path.with_file_name(name_around("", name, &format!(".{n}"))));
     let mut candidates = std::iter::once(path.clone()).chain(numbered);
-    candidates.find(|p| !taken(p)).unwrap_or(path)
+    candidates.find(|p| !taken(p)).unwrap_or_else(|| path.clone())
 }
 
 /// The last component of the name that says something to people, as a file name.
