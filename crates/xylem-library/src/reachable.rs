@@ -1,9 +1,12 @@
-//! [`choose`]: which addresses of this machine a ticket should name, as a person would choose who looks at
-//! the list of its interfaces.
+//! Where somebody can be reached: [`PeerUri`] as people write it, [`Peer`] as it is dialled,
+//! [`FaceAddress`] as it is shown; and [`choose`]: which addresses of this machine a ticket should name, as a
+//! person would choose who looks at the list of its interfaces.
 //!
-//! The list and the sources of routes come from the caller; nothing here asks the system.
+//! The list, the sources of routes and looked-up names come from the caller; nothing here asks the system.
 
+mod peer;
 mod place;
+mod uri;
 
 use std::fmt;
 use std::net::IpAddr;
@@ -11,7 +14,9 @@ use std::net::IpAddr;
 use serde::Serialize;
 
 use crate::json;
+pub use peer::{FaceAddress, KEYLESS, Peer};
 pub use place::{HostPort, split_key, split_sni};
+pub use uri::{LINK_PORT, LookUp, NDN_PORT, PeerUri, WEB_SOCKET_PORT, endpoint};
 
 /// At most this many addresses go into a ticket: each costs the person who pastes it.
 pub const MAX_NAMED: usize = 6;

@@ -11,9 +11,9 @@ use xylem_object::Ticket;
 
 use crate::engine::Engine;
 use crate::fetch::FetchError;
-use crate::peer::{FaceAddress, KEYLESS, Peer};
-use crate::uri::resolved;
+use crate::look_up::resolved;
 use xylem_library::peers::Found;
+use xylem_library::reachable::{FaceAddress, KEYLESS, Peer};
 
 /// Pause before everybody is dialled again when nobody is left.
 const REDIAL: Duration = Duration::from_secs(1);

@@ -29,13 +29,12 @@ use xylem_packet::NackReason;
 
 use crate::error::EngineError;
 use crate::faces::{Face, Faces, Transport};
-use crate::peer::FaceAddress;
-use crate::uri::endpoint;
 use dispatch::Dispatch;
 use listening::Listener;
 pub(crate) use program::Program;
 pub(crate) use streams::StreamEvent;
 use xylem_library::keys;
+use xylem_library::reachable::{FaceAddress, endpoint};
 use xylem_sockets::Multicast;
 use xylem_sockets::ReadBuffer;
 use xylem_sockets::{CarrierId, Carriers};

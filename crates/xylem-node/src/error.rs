@@ -8,7 +8,7 @@ use thiserror::Error;
 use xylem_carriers::tls::Identity;
 use xylem_library::{Blame, Failure};
 
-use crate::peer::FaceAddress;
+use xylem_library::reachable::FaceAddress;
 
 /// Sockets, and what they need.
 #[derive(Debug, Error)]

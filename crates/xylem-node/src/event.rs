@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Serialize, Serializer};
 use xylem_hash::Hash;
 use xylem_library::mail::MailEvent;
-use xylem_library::reachable::LeftOut;
+use xylem_library::reachable::{FaceAddress, LeftOut};
 use xylem_library::{LibraryEvent, json};
 use xylem_link::Level;
 use xylem_object::ticket::Address;
@@ -14,7 +14,6 @@ use xylem_object::{PublisherId, Ticket};
 use xylem_packet::Name;
 
 use crate::fetch::Tried;
-use crate::peer::FaceAddress;
 use crate::summary::GetSummary;
 
 /// What happens while a call runs, in order.

@@ -11,7 +11,6 @@ mod clock;
 mod error;
 mod event;
 mod failure;
-mod peer;
 mod summary;
 
 mod addresses;
@@ -20,7 +19,6 @@ mod engine;
 mod faces;
 mod register;
 mod shaping;
-mod uri;
 
 mod peers;
 
@@ -31,6 +29,7 @@ mod fetch;
 mod follow;
 mod get;
 mod look;
+mod look_up;
 mod node;
 mod remote;
 mod scrub;
@@ -44,16 +43,18 @@ pub use fetch::{FetchError, Tried};
 pub use follow::{ExtendsOptions, ExtendsSummary, extends, follow};
 pub use get::{GetError, GetOptions, ServeOptions, get};
 pub use look::{list, look};
+pub use look_up::{look_up_place, resolve};
 pub use node::{MULTICAST_GROUP, NodeConfig, NodeError, Route, default_socket, run_node};
-pub use peer::{FaceAddress, Peer};
 pub use peers::HostError;
 pub use register::RegisterError;
 pub use scrub::{RepairOptions, scrub};
 pub use shaping::LinkOptions;
 pub use share::{ServiceHandle, ServiceSnapshot, ShareError, ShareOptions, serve, share};
 pub use summary::{GetSummary, PeerBytes};
-pub use uri::{LINK_PORT, NDN_PORT, PeerUri, WEB_SOCKET_PORT, look_up_place};
 pub use verify::{VerifyOptions, verify};
 pub use xylem_forward::Strategy;
+pub use xylem_library::reachable::{
+    FaceAddress, LINK_PORT, NDN_PORT, Peer, PeerUri, WEB_SOCKET_PORT,
+};
 pub use xylem_link::{Level as ShapeLevel, PostQuantum, Shaping};
 pub use xylem_mgmt::Carrier;

@@ -12,9 +12,9 @@ use xylem_store::Store;
 
 use crate::event::Event;
 use crate::fetch::{Fetch, FetchError};
-use crate::peer::Peer;
 use crate::remote::Peers;
 use crate::scrub::RepairOptions;
+use xylem_library::reachable::Peer;
 
 /// The ticket with all that the first exchange with a peer tells, and the signed manifest. Peers of
 /// `from` are asked instead of the ticket's.

@@ -14,8 +14,8 @@ use crate::clock::now_ms;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::event::Event;
-use crate::peer::Peer;
 use xylem_library::keys;
+use xylem_library::reachable::Peer;
 use xylem_library::{Blame, Error, Failure};
 
 /// An answer that has not come after this long never will.

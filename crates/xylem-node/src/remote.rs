@@ -10,9 +10,9 @@ use xylem_tree::Geometry;
 use crate::event::Event;
 use crate::failure;
 use crate::fetch::Fetch;
-use crate::peer::Peer;
+use crate::look_up::resolved;
 use crate::scrub::RepairOptions;
-use crate::uri::resolved;
+use xylem_library::reachable::Peer;
 
 /// One publication and who may have it.
 struct Source {

@@ -11,8 +11,8 @@ use xylem_link::StaticKey;
 use xylem_store::Store;
 
 use crate::event::Event;
-use crate::peer::Peer;
 use crate::remote::Peers;
+use xylem_library::reachable::Peer;
 
 /// A thread that waits looks this often whether it should end.
 const TICK: Duration = Duration::from_millis(100);

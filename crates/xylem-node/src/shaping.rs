@@ -8,7 +8,7 @@ use xylem_link::{Config, Level, PostQuantum, Shaping};
 
 use crate::engine::Engine;
 use crate::event::Event;
-use crate::peer::FaceAddress;
+use xylem_library::reachable::FaceAddress;
 
 /// What a user says of the encrypted links of one run.
 #[derive(Clone, Default, Debug)]

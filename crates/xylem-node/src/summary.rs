@@ -7,7 +7,7 @@ use serde::Serialize;
 use xylem_hash::Hash;
 use xylem_library::json;
 
-use crate::peer::FaceAddress;
+use xylem_library::reachable::FaceAddress;
 
 /// Outcome of [`crate::get`].
 #[derive(Clone, Debug, Serialize)]

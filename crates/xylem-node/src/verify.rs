@@ -10,9 +10,9 @@ use xylem_object::Ticket;
 use xylem_store::Store;
 
 use crate::event::Event;
-use crate::peer::Peer;
 use crate::remote::Peers;
 use crate::scrub::RepairOptions;
+use xylem_library::reachable::Peer;
 
 /// How to compare what is on disk with a ticket.
 #[derive(Clone, Debug)]

@@ -428,7 +428,7 @@ pub(crate) fn peers(from: &[PeerUri]) -> Result<Vec<Peer>, Failure> {
     let mut found = Vec::new();
     let mut last_error = None;
     for peer in from {
-        match peer.resolve() {
+        match xylem_node::resolve(peer) {
             Ok(peers) => found.extend(peers),
             Err(error) => last_error = Some(error),
         }

@@ -75,7 +75,7 @@ fn link(place: &LinkAt) -> Result<Peer, Failure> {
     match place {
         LinkAt::Udp(at) => Ok(Peer::Link { address: first(at)?, key: None }),
         LinkAt::Carried(uri) => {
-            uri.resolve().map(|mut found| found.swap_remove(0)).map_err(cannot_listen)
+            xylem_node::resolve(uri).map(|mut found| found.swap_remove(0)).map_err(cannot_listen)
         }
     }
 }

@@ -31,6 +31,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "xylem-trust",
             "xylem-object",
             "xylem-forward",
+            "xylem-mgmt",
             "xylem-link",
             "xylem-mail",
             "xylem-store",

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use crate::failure;
+use crate::look_up::resolve;
 use crate::node::default_socket;
-use crate::peer::Peer;
-use crate::uri::PeerUri;
+use xylem_library::reachable::{Peer, PeerUri};
 use xylem_library::{Blame, Error};
 
 /// The variable that NDN libraries read.
@@ -24,13 +24,13 @@ const NFD_SOCKETS: [&str; 2] = ["/run/nfd/nfd.sock", "/run/nfd.sock"];
 pub(crate) fn choose(at: Option<&PeerUri>) -> Result<Vec<Peer>, Error> {
     let network = |message| Error { blame: Blame::Network, message };
     if let Some(uri) = at {
-        return uri.resolve().map_err(network);
+        return resolve(uri).map_err(network);
     }
     if let Ok(text) = std::env::var(TRANSPORT_VARIABLE)
         && !text.is_empty()
     {
         let bad = |why| failure::usage(format!("{TRANSPORT_VARIABLE}: {why}"));
-        return text.parse::<PeerUri>().map_err(bad)?.resolve().map_err(network);
+        return resolve(&text.parse::<PeerUri>().map_err(bad)?).map_err(network);
     }
     let others = [SYSTEM_SOCKET].into_iter().chain(NFD_SOCKETS).map(PathBuf::from);
     let found = default_socket().into_iter().chain(others).find(|path| is_socket(path));

@@ -19,9 +19,8 @@ use xylem_packet::{MAX_FRAME, Name};
 
 use crate::clock::now_ms;
 use crate::failure;
-use crate::peer::Peer;
-use crate::uri::PeerUri;
 use socket::Socket;
+use xylem_library::reachable::{Peer, PeerUri};
 
 /// Longest datagram to another machine: fits every network that IPv6 does, tunnels included.
 const DATAGRAM: usize = 1232;

@@ -18,12 +18,11 @@ use super::{Believe, Client, RunError, parse_name};
 use crate::clock::now_ms;
 use crate::event::Event;
 use crate::failure;
-use crate::peer::{FaceAddress, Peer};
-use crate::uri::PeerUri;
 use xylem_client::{
     ClientError, Discovered, Discovery, Driver, Expected, Receiver, SegmentFetch, published_ticket,
 };
 use xylem_library::disk;
+use xylem_library::reachable::{FaceAddress, Peer, PeerUri};
 use xylem_library::sink::{Destination, file_name_of};
 use xylem_library::{Blame, Error, Existing, Output, Stop};
 use xylem_trust::TrustPolicy;

@@ -14,7 +14,7 @@ use xylem_packet::frame_len;
 
 use crate::error::EngineError;
 use crate::failure;
-use crate::peer::Peer;
+use xylem_library::reachable::Peer;
 use xylem_library::{Blame, Error};
 use xylem_sockets::{Oversize, Udp};
 

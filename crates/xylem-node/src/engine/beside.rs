@@ -13,7 +13,7 @@ use xylem_mgmt::{FaceUri, Persistency};
 
 use super::Engine;
 use crate::faces::{Face, Transport};
-use crate::peer::Peer;
+use xylem_library::reachable::Peer;
 
 /// How long a dial may have answers.
 pub(super) const ANSWERS: Duration = Duration::from_secs(12);

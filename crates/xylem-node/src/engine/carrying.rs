@@ -13,8 +13,7 @@ use xylem_mgmt::{Carrier, FaceUri, Persistency};
 use super::listening::Listener;
 use super::{Engine, Network, Source};
 use crate::faces::{Face, Transport};
-use crate::peer::FaceAddress;
-use crate::uri::endpoint;
+use xylem_library::reachable::{FaceAddress, endpoint};
 use xylem_sockets::{CarrierId, Dial};
 
 impl Engine {

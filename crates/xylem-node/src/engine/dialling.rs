@@ -14,7 +14,7 @@ use super::beside::ANSWERS;
 use super::listening::scope_of;
 use super::{Engine, EngineEvent, Network};
 use crate::faces::{Face, Transport};
-use crate::peer::Peer;
+use xylem_library::reachable::Peer;
 use xylem_sockets::Dial;
 use xylem_sockets::WebSocketFace;
 use xylem_sockets::{Socket, Stream};

@@ -14,8 +14,7 @@ use xylem_packet::NameRef;
 use super::{Engine, Limits, Source};
 use crate::error::EngineError;
 use crate::faces::{Face, Transport};
-use crate::peer::{FaceAddress, Peer};
-use crate::uri::endpoint;
+use xylem_library::reachable::{FaceAddress, Peer, endpoint};
 use xylem_sockets::Multicast;
 use xylem_sockets::WebSocketFace;
 #[cfg(unix)]

@@ -12,7 +12,7 @@ use xylem_packet::{MAX_PIT_TOKEN, frame_len};
 use super::dispatch::{Dispatch, place_in};
 use super::{Engine, EngineEvent, Source};
 use crate::faces::{Face, Transport};
-use crate::peer::{KEYLESS, Peer};
+use xylem_library::reachable::{KEYLESS, Peer};
 use xylem_sockets::Received;
 
 /// The NDNLPv2 congestion mark that a datagram's own (ECN CE) becomes.

@@ -18,7 +18,7 @@ use xylem_packet::link_service::{LinkService, LinkServiceConfig};
 use xylem_packet::{MAX_FRAME, MAX_PACKET};
 use xylem_sockets::{Stream, WebSocketFace};
 
-use crate::peer::{FaceAddress, Peer};
+use xylem_library::reachable::{FaceAddress, Peer};
 
 /// What a face is made of.
 pub(crate) enum Transport {

@@ -23,13 +23,13 @@ use xylem_transfer::{Spec, Transfer, TransferEvent};
 use crate::dial::Dialler;
 use crate::engine::{Engine, EngineEvent, Program, end_host};
 use crate::event::Event;
-use crate::peer::Peer;
 use crate::peers::{Offer, Swarm};
 use crate::summary::PeerBytes;
 use work::{Work, face_of};
 use xylem_library::follow::Watch;
 use xylem_library::held::Holdings;
 use xylem_library::keys;
+use xylem_library::reachable::Peer;
 use xylem_library::{Error, Stop};
 
 /// How often progress is reported, and links are asked for their datagrams' size.

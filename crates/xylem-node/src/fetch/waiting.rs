@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::peer::{FaceAddress, Peer};
 use xylem_library::keys;
+use xylem_library::reachable::{FaceAddress, Peer};
 
 /// When probes leave, when peers are named that have not answered, and when it is told once more.
 const PROBE: Duration = Duration::from_millis(300);

@@ -18,9 +18,9 @@ use super::{FetchError, TICK};
 use crate::dial::Dialler;
 use crate::engine::{Engine, EngineEvent};
 use crate::event::Event;
-use crate::peer::FaceAddress;
 use crate::peers::Swarm;
 use crate::shaping;
+use xylem_library::reachable::FaceAddress;
 
 /// Share of the kernel's receive buffer that answers under way may fill: its own bookkeeping and
 /// retransmissions need the rest.

@@ -14,7 +14,7 @@ use xylem_tree::{Geometry, Node, NodeValue, SegmentIndex};
 use crate::event::Event;
 use crate::failure;
 use crate::fetch::{Fetch, Next};
-use crate::peer::Peer;
+use xylem_library::reachable::Peer;
 use xylem_library::{Blame, Error, Stop};
 
 /// What to compare, and whom to ask.

@@ -21,9 +21,9 @@ use super::framed_stream::FramedStream;
 use crate::clock::wall_clock;
 use crate::engine::{Engine, EngineEvent, Program, StreamEvent};
 use crate::event::Event;
-use crate::peer::{KEYLESS, Peer};
 use xylem_library::keys;
 use xylem_library::mail::{MailEvent, MailStore, Parcel, Reach, Route, report};
+use xylem_library::reachable::{KEYLESS, Peer};
 use xylem_library::{Error, Stop};
 
 /// Longest pause between two attempts.

@@ -12,12 +12,12 @@ use super::error::InboxError;
 use crate::addresses::advertised;
 use crate::clock::{now_ms, wall_clock};
 use crate::event::Event;
-use crate::peer::Peer;
-use crate::uri::resolved;
+use crate::look_up::resolved;
 use xylem_library::Stop;
 use xylem_library::keys;
 use xylem_library::mail::report::{message, stored};
 use xylem_library::mail::{MailStore, Message, Person, Reach};
+use xylem_library::reachable::Peer;
 
 /// What came, and who is who.
 pub struct Inbox {

@@ -20,12 +20,11 @@ use crate::addresses::advertised;
 use crate::clock::{now_ms, wall_clock};
 use crate::engine::{Engine, EngineEvent, Program};
 use crate::event::Event;
-use crate::peer::{FaceAddress, Peer};
 use crate::share::{ShareError, ShareOptions, bind_links, share_with};
-use crate::uri;
 use xylem_library::keys;
 use xylem_library::mail::report::{cut, name_of_ticket};
 use xylem_library::mail::{MailEvent, MailStore, Reach, Recipient, Route, find};
+use xylem_library::reachable::{self, FaceAddress, Peer};
 use xylem_library::{Blame, Error, Failure, Stop};
 
 /// Why [`send`] ends early.
@@ -293,7 +292,7 @@ pub fn listen(
     let mut engine = Engine::new(endpoint, forwarder)?;
     let at: Vec<Peer> = at.iter().map(|a| Peer::Link { address: *a, key: None }).collect();
     for address in bind_links(&mut engine, &at, None)? {
-        let at = FaceAddress::Uri(FaceUri::Xylem(uri::endpoint(address)));
+        let at = FaceAddress::Uri(FaceUri::Xylem(reachable::endpoint(address)));
         on_event(Event::Listening { uri: at });
     }
     let mail_server = MailServer::open(store, None)?;

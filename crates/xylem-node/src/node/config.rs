@@ -9,8 +9,8 @@ use xylem_forward::Strategy;
 use xylem_packet::Name;
 
 use super::error::NodeError;
-use crate::uri::{LINK_PORT, NDN_PORT, PeerUri, WEB_SOCKET_PORT};
 use xylem_library::mail::MailboxConfig;
+use xylem_library::reachable::{LINK_PORT, NDN_PORT, PeerUri, WEB_SOCKET_PORT};
 
 /// The group and port that the Internet Assigned Numbers Authority lists for NDN.
 pub const MULTICAST_GROUP: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(224, 0, 23, 170), 56_363);
@@ -59,6 +59,8 @@ pub struct NodeConfig {
     pub certificate: Option<(PathBuf, PathBuf)>,
     /// Certificates whose keys may command; empty: every local application may.
     pub anchors: Vec<PathBuf>,
+    /// Unix sockets that management may be told to make faces to; the settings' own need not be here.
+    pub unix_sockets: Vec<PathBuf>,
     /// Mail that is kept for others until they fetch it; `None`: none.
     pub mailbox: Option<MailboxConfig>,
     /// What encrypted links are to be like.
@@ -103,6 +105,7 @@ impl NodeConfig {
             localhop: false,
             certificate: None,
             anchors: Vec::new(),
+            unix_sockets: Vec::new(),
             mailbox: None,
             links: LinkOptions::default(),
             accept_open: false,

@@ -1,7 +1,7 @@
 //! What management may do with this program's faces: [`Host`] for the engine.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use xylem_forward::{FaceId, FaceScope, Forwarder};
@@ -14,15 +14,17 @@ use xylem_packet::link_service::MIN_MTU;
 use crate::clock::now_ms;
 use crate::engine::Engine;
 use crate::faces::{Face, Transport};
-use crate::peer::Peer;
-use crate::uri::PeerUri;
+use crate::look_up::resolve;
 use xylem_library::command_times;
+use xylem_library::reachable::{Peer, PeerUri};
 
 /// The engine as management sees it, with when the program began.
 pub(super) struct Managed<'a> {
     pub(super) engine: &'a mut Engine,
     pub(super) started_ms: u64,
     pub(super) store: &'a Path,
+    /// Unix sockets that it may be told to connect to.
+    pub(super) unix_sockets: &'a [PathBuf],
 }
 
 impl Host for Managed<'_> {
@@ -49,6 +51,12 @@ impl Host for Managed<'_> {
         let peer = peer_of(uri)?;
         if let Some((id, _)) = self.engine.faces().find(|(_, face)| face.remote == *uri) {
             return Err(Refusal::exists(id));
+        }
+        // The node may have rights that whoever commands has not: to connect, and to be believed there.
+        if let Peer::Unix(path) = &peer
+            && !self.unix_sockets.contains(path)
+        {
+            return Err(unacceptable("the settings allow no face to this socket: unix_sockets"));
         }
         let failed = |e: std::io::Error| Refusal::new(504, format!("{uri}: {e}"));
         let id = self.engine.dial(&peer, persistency).map_err(failed)?;
@@ -181,7 +189,7 @@ fn peer_of(uri: &FaceUri) -> Result<Peer, Refusal> {
     if matches!(host, Some(UriHost::Name(_) | UriHost::Zoned(..))) {
         return Err(unacceptable("the host has to be an address"));
     }
-    let peers = PeerUri::try_from(uri.clone()).and_then(|uri| uri.resolve());
+    let peers = PeerUri::try_from(uri.clone()).and_then(|uri| resolve(&uri));
     let peer = peers.map_err(|e| Refusal::new(406, e))?.into_iter().next();
     match peer {
         Some(Peer::Udp(at)) if !is_unicast(at) => Err(unacceptable("not a unicast address")),

@@ -10,10 +10,10 @@ use super::host::{Host, HostError, Offer};
 use crate::dial::Dialler;
 use crate::engine::Engine;
 use crate::event::Event;
-use crate::peer::FaceAddress;
 use crate::summary::PeerBytes;
 use xylem_library::held::Holdings;
 use xylem_library::peers::Finder;
+use xylem_library::reachable::FaceAddress;
 
 /// A fetch that is over sooner neither listens nor asks: nobody would have anything of it.
 const SETTLING: Duration = Duration::from_millis(200);

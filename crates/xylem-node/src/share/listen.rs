@@ -6,8 +6,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use super::ShareError;
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::peer::{FaceAddress, Peer};
-use crate::uri::LINK_PORT;
+use xylem_library::reachable::{FaceAddress, LINK_PORT, Peer};
 
 /// Where encrypted links come in: as `asked`, or else on all interfaces at the `known` port, the usual
 /// one, or a free one, whichever can be had first.

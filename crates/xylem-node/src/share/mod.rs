@@ -24,7 +24,6 @@ use crate::engine::{Engine, end_host};
 use crate::error::{EngineError, certificate};
 use crate::event::{Event, from_library};
 use crate::mail::while_delivering;
-use crate::peer::{FaceAddress, Peer};
 use crate::register::{RegisterError, Registrar};
 pub(crate) use listen::bind_links;
 use listen::{bind_carriers, bind_plain};
@@ -33,6 +32,7 @@ pub use service::{ServiceHandle, ServiceSnapshot, serve};
 use xylem_library::follow::FollowOptions;
 use xylem_library::mail::MailStore;
 use xylem_library::publications::Content;
+use xylem_library::reachable::{FaceAddress, Peer};
 use xylem_library::{Blame, Error, Failure, Opening, Selection, Stop, disk};
 use xylem_library::{keys, record};
 

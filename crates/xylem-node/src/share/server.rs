@@ -17,12 +17,12 @@ use crate::clock::wall_clock;
 use crate::engine::{Engine, EngineEvent, Program};
 use crate::event::{Event, Fetched, from_library};
 use crate::mail::MailServer;
-use crate::peer::FaceAddress;
 use crate::peers::linked_at;
 use crate::register::Registrar;
 use crate::shaping;
 use xylem_library::announcers::Announcers;
 use xylem_library::publications::{Content, PublicationId, Publications};
+use xylem_library::reachable::FaceAddress;
 use xylem_library::served::Served;
 use xylem_library::{LibraryEvent, SkipReason, Stop, advised};
 

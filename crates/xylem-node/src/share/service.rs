@@ -13,11 +13,10 @@ use super::{ShareError, ShareOptions, bind, open, publisher_of};
 use crate::engine::Engine;
 use crate::event::Event;
 use crate::mail::while_delivering;
-use crate::peer::FaceAddress;
-use crate::uri::endpoint;
 use xylem_library::Stop;
 use xylem_library::mail::MailStore;
 use xylem_library::publications::{Content, PublicationId};
+use xylem_library::reachable::{FaceAddress, endpoint};
 use xylem_library::served::Counts;
 use xylem_mgmt::FaceUri;
 

@@ -174,7 +174,7 @@ fn face_with(manager: &mut Manager<'_>, uri: &str) -> Result<u64, Failure> {
 fn canonical(uri: String) -> String {
     use xylem_node::Peer;
     let Ok(parsed) = uri.parse::<xylem_node::PeerUri>() else { return uri };
-    let peer = parsed.resolve().ok().and_then(|peers| peers.into_iter().next());
+    let peer = xylem_node::resolve(&parsed).ok().and_then(|peers| peers.into_iter().next());
     let family = |address: &std::net::SocketAddr| if address.is_ipv4() { 4 } else { 6 };
     match peer {
         Some(Peer::Udp(address)) => format!("udp{}://{address}", family(&address)),

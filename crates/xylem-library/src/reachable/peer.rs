@@ -9,7 +9,7 @@ use xylem_forward::FaceId;
 use xylem_link::PeerKey;
 use xylem_mgmt::{Carrier, FaceUri};
 
-/// Where a node can be reached, or can listen: what a face URI ([`crate::PeerUri`]) comes to once
+/// Where a node can be reached, or can listen: what a face URI ([`PeerUri`](super::PeerUri)) comes to once
 /// its host name has been looked up.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Peer {
@@ -43,12 +43,12 @@ pub enum Peer {
 }
 
 /// Why a link that is dialled without a key does not come up.
-pub(crate) const KEYLESS: &str = "nobody answers there without a key: give KEY@HOST:PORT, or have it run \
+pub const KEYLESS: &str = "nobody answers there without a key: give KEY@HOST:PORT, or have it run \
      with --accept-open (and `get` with --ask-who-answers)";
 
 impl Peer {
     /// Where an encrypted link is to be dialled, carried or not.
-    pub(crate) fn link_address(&self) -> Option<SocketAddr> {
+    pub fn link_address(&self) -> Option<SocketAddr> {
         match self {
             Self::Link { address, .. } | Self::Carried { address, .. } => Some(*address),
             _ => None,
@@ -56,12 +56,12 @@ impl Peer {
     }
 
     /// Whether it is an encrypted link that is dialled without knowing the key.
-    pub(crate) fn is_keyless(&self) -> bool {
+    pub fn is_keyless(&self) -> bool {
         matches!(self, Self::Link { key: None, .. } | Self::Carried { key: None, .. })
     }
 
     /// The key that the peer must prove, where this is an encrypted link, carried or not.
-    pub(crate) fn link_key_mut(&mut self) -> Option<&mut Option<[u8; 32]>> {
+    pub fn link_key_mut(&mut self) -> Option<&mut Option<[u8; 32]>> {
         match self {
             Self::Link { key, .. } | Self::Carried { key, .. } => Some(key),
             _ => None,
@@ -104,7 +104,7 @@ pub enum FaceAddress {
 
 impl FaceAddress {
     /// With the key, if encrypted links come in there.
-    pub(crate) fn with_key(self, key: PeerKey) -> Self {
+    pub fn with_key(self, key: PeerKey) -> Self {
         match self {
             Self::Uri(uri @ (FaceUri::Xylem(_) | FaceUri::Carried(..))) => Self::Keyed(uri, key),
             other => other,

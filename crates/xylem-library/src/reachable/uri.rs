@@ -1,17 +1,16 @@
 //! Face URIs as people write them: `--from`, `--via`, settings, and `ctl face create`.
 //!
-//! Parsing is pure; host names are looked up later, by [`PeerUri::resolve`], because a name that
-//! does not resolve is a network failure and not wrong usage.
+//! Parsing is pure; host names are looked up later, when [`PeerUri::resolve`] is handed the means,
+//! because a name that does not resolve is a network failure and not wrong usage.
 
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use xylem_library::reachable::{HostPort, split_key, split_sni};
 use xylem_mgmt::{Carrier, FaceUri, FaceUriError, UriAuthority, UriHost};
-use xylem_object::ticket::Address;
 
-use crate::peer::Peer;
+use super::peer::Peer;
+use super::place::{HostPort, split_key, split_sni};
 
 /// The port that the Internet Assigned Numbers Authority lists for NDN, UDP and TCP.
 pub const NDN_PORT: u16 = 6363;
@@ -20,54 +19,8 @@ pub const WEB_SOCKET_PORT: u16 = 9696;
 /// Where encrypted links are served, so that a ticket survives a restart of the publisher.
 pub const LINK_PORT: u16 = xylem_object::ticket::LINK_PORT;
 
-/// At most this many addresses of one host name are used.
-const MAX_ADDRESSES: usize = 4;
-
-/// Looks a place up.
-///
-/// # Errors
-/// Why there is not one address.
-pub fn look_up_place(place: &HostPort) -> Result<Vec<SocketAddr>, String> {
-    match place.host.parse::<IpAddr>() {
-        Ok(ip) => Ok(vec![SocketAddr::new(ip, place.port)]),
-        Err(_) => look_up(&place.host, place.port),
-    }
-}
-
-/// Where a ticket's addresses lead, in their order; and why some of them lead nowhere.
-pub(crate) fn resolved(addresses: &[Address]) -> (Vec<SocketAddr>, Vec<String>) {
-    let (mut found, mut failed) = (Vec::new(), Vec::new());
-    for address in addresses {
-        match address {
-            Address::Ip(address) => found.push(*address),
-            Address::Host(name, port) => match look_up(name.as_str(), *port) {
-                Ok(all) => found.extend(all),
-                Err(why) => failed.push(why),
-            },
-        }
-    }
-    (found, failed)
-}
-
-/// At least one address of a host, or why there is none.
-fn look_up(host: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
-    let mut found: Vec<SocketAddr> = Vec::new();
-    let looked_up = (host, port)
-        .to_socket_addrs()
-        .map_err(|error| format!("cannot look up {host}: {error}"))?;
-    for address in looked_up.take(4 * MAX_ADDRESSES) {
-        if !found.contains(&address) {
-            found.push(address);
-        }
-    }
-    // IPv4 first: a name such as `localhost` often has an IPv6 address that nobody listens on.
-    found.sort_by_key(SocketAddr::is_ipv6);
-    found.truncate(MAX_ADDRESSES);
-    if found.is_empty() {
-        return Err(format!("{host} has no address"));
-    }
-    Ok(found)
-}
+/// Finds the addresses of a host name, with a port; or says why there is none.
+pub type LookUp<'a> = &'a dyn Fn(&str, u16) -> Result<Vec<SocketAddr>, String>;
 
 /// Where somebody is to be reached or to listen: `[KEY@]HOST:PORT` (encrypted link), or a
 /// [`FaceUri`] of a kind that can be dialled: `xylem://[KEY@]HOST[:PORT]`, `udp://`, `udp4://`,
@@ -91,29 +44,38 @@ impl PeerUri {
     ///
     /// # Errors
     /// Why there is none.
-    pub fn resolve(&self) -> Result<Vec<Peer>, String> {
+    pub fn resolve(&self, look_up: LookUp<'_>) -> Result<Vec<Peer>, String> {
         let (peer, endpoint): (&dyn Fn(SocketAddr) -> Peer, _) = match &self.face {
             FaceUri::Unix(path) => return Ok(vec![Peer::Unix(PathBuf::from(path))]),
             FaceUri::Xylem(at) => (&|address| Peer::Link { address, key: self.key }, at),
             FaceUri::Udp(at) => (&Peer::Udp, at),
             FaceUri::Tcp(at) => (&Peer::Tcp, at),
             FaceUri::WebSocket(at) => (&Peer::WebSocket, at),
-            FaceUri::Carried(carrier, at) => return self.resolve_carried(*carrier, at),
+            FaceUri::Carried(carrier, at) => return self.resolve_carried(*carrier, at, look_up),
             other => return Err(format!("{other} cannot be dialled")),
         };
-        Ok(self.addresses(endpoint)?.into_iter().map(peer).collect())
+        Ok(self.addresses(endpoint, look_up)?.into_iter().map(peer).collect())
     }
 
-    fn resolve_carried(&self, carrier: Carrier, at: &UriAuthority) -> Result<Vec<Peer>, String> {
+    fn resolve_carried(
+        &self,
+        carrier: Carrier,
+        at: &UriAuthority,
+        look_up: LookUp<'_>,
+    ) -> Result<Vec<Peer>, String> {
         let name = match (&self.sni, &at.host) {
             (Some(name), _) | (None, UriHost::Name(name)) => Some(name.clone()),
             _ => None,
         };
         let peer = |address| Peer::Carried { carrier, address, name: name.clone(), key: self.key };
-        Ok(self.addresses(at)?.into_iter().map(peer).collect())
+        Ok(self.addresses(at, look_up)?.into_iter().map(peer).collect())
     }
 
-    fn addresses(&self, endpoint: &UriAuthority) -> Result<Vec<SocketAddr>, String> {
+    fn addresses(
+        &self,
+        endpoint: &UriAuthority,
+        look_up: LookUp<'_>,
+    ) -> Result<Vec<SocketAddr>, String> {
         match &endpoint.host {
             UriHost::Ip(ip) => Ok(vec![SocketAddr::new(*ip, endpoint.port)]),
             UriHost::Name(name) => look_up(name, endpoint.port),
@@ -174,7 +136,7 @@ impl FromStr for PeerUri {
 
 impl Peer {
     /// The face URI of the far end.
-    pub(crate) fn face_uri(&self) -> FaceUri {
+    pub fn face_uri(&self) -> FaceUri {
         match self {
             Self::Link { address, .. } => FaceUri::Xylem(endpoint(*address)),
             Self::Udp(address) => FaceUri::Udp(endpoint(*address)),
@@ -189,7 +151,7 @@ impl Peer {
 }
 
 /// An address as face URIs have it.
-pub(crate) fn endpoint(address: SocketAddr) -> UriAuthority {
+pub fn endpoint(address: SocketAddr) -> UriAuthority {
     UriAuthority { host: UriHost::Ip(address.ip()), port: address.port() }
 }
 
@@ -198,7 +160,9 @@ mod tests {
     use super::*;
 
     fn of(text: &str) -> Result<Vec<Peer>, String> {
-        text.parse::<PeerUri>().expect(text).resolve()
+        text.parse::<PeerUri>()
+            .expect(text)
+            .resolve(&|_, port| Ok(vec![SocketAddr::from(([127, 0, 0, 1], port))]))
     }
 
     #[test]
