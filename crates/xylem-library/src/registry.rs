@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use xylem_store::{Clobber, Store, StoreError, write_atomically};
+use xylem_store::{Clobber, Store, StoreError, keep_private, write_atomically};
 
 use crate::disk::disk;
 use crate::path::{os_bytes, os_path};
@@ -75,7 +75,7 @@ impl Registry {
             Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
                 Err(StoreError::from_io("create the directory", &folder, None, e))
             }
-            _ => Ok(folder),
+            _ => keep_private(&*disk(), &folder).map(|()| folder),
         }
     }
 

@@ -197,6 +197,17 @@ fn standing(store: &Store, known: &Known) -> Standing {
     }
 }
 
+/// Closes a store to others, as whatever opens it does; the mode that it had if they could look into it.
+///
+/// # Errors
+/// They may have changed what is in it. That there is none is no error.
+pub fn close_to_others(dir: &Path) -> Result<Option<u32>, StoreError> {
+    match Store::close_to_others(&*disk(), dir) {
+        Err(e @ (StoreError::Writable { .. } | StoreError::Foreign { .. })) => Err(e),
+        other => Ok(other.unwrap_or(None)), // whatever else is wrong is said by who opens it
+    }
+}
+
 fn open(dir: &Path) -> Result<Store, UpkeepError> {
     match Store::open_existing(disk(), dir) {
         Err(StoreError::NotFound { .. }) => Err(UpkeepError::NoStore(dir.to_path_buf())),

@@ -7,8 +7,11 @@ use std::sync::Arc;
 
 use crate::atomic::sync_above;
 use crate::error::StoreError;
-use crate::medium::{FileKind, Medium, Meta};
+use crate::medium::{FileKind, Medium};
 use crate::sweep::cannot_be_set;
+
+/// The number of the user who may do everything.
+const ROOT: u32 = 0;
 
 /// Opens a directory, refusing a link or anything else in its place.
 pub(crate) fn open_dir(medium: &dyn Medium, dir: &Path) -> Result<Arc<dyn Medium>, StoreError> {
@@ -53,33 +56,90 @@ pub(crate) fn make_dir(medium: &dyn Medium, dir: &Path, shown: &Path) -> Result<
     }
 }
 
-/// Sees to it that nobody but its owner can open a file (`mode` 0o600) or directory (0o700): one that
-/// others can open is given this mode. No error if it is not there. A link is left alone: whoever asks
-/// names what it leads to.
+/// Sees to it that nobody but its owner can open a directory: one that others can read is given mode 0700,
+/// and so is an empty one. Where others can write, they may have put there, or taken away, whatever they
+/// like: that is refused. No error if it is not there. A link is left alone: whoever asks names what it
+/// leads to.
 ///
 /// Elsewhere than on Unix nothing is done.
 ///
 /// # Errors
-/// [`StoreError::Exposed`] if that is not ours to do, or the file system does not do it; the medium's.
-pub fn keep_private(medium: &dyn Medium, path: &Path, mode: u32) -> Result<(), StoreError> {
-    if !cfg!(unix) {
+/// [`StoreError::Foreign`], [`StoreError::Writable`]; [`StoreError::Exposed`] if the mode is not ours to
+/// set, or the file system does not do it; the medium's.
+pub fn keep_private(medium: &dyn Medium, dir: &Path) -> Result<(), StoreError> {
+    keep_private_as(medium, dir, dir, Readable::Close)
+}
+
+/// What is done with a directory that others can read, and not write to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Readable {
+    /// It is closed.
+    Close,
+    /// Nothing: other things lie in it, too.
+    Leave,
+}
+
+/// As [`keep_private`]; `shown` is what an error calls it.
+pub(crate) fn keep_private_as(
+    medium: &dyn Medium,
+    dir: &Path,
+    shown: &Path,
+    readable: Readable,
+) -> Result<(), StoreError> {
+    let error = |doing| move |e| StoreError::from_io(doing, shown, None, e);
+    let Some(mode) = require_our_own(medium, dir, shown)? else { return Ok(()) };
+    if mode & 0o077 == 0 || mode & 0o022 == 0 && readable == Readable::Leave {
         return Ok(());
     }
-    let error = |e| StoreError::from_io("read the metadata", path, None, e);
-    let looked = |meta: Meta| (meta.kind != FileKind::Symlink).then_some(meta.mode & 0o777 & !mode);
-    let others = match medium.metadata(path) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-        other => other.map_err(error)?,
-    };
-    if looked(others).is_none_or(|more| more == 0) {
-        return Ok(());
+    if mode & 0o022 != 0 {
+        let mut is_empty = true;
+        let listed = medium.for_each_name(dir, &mut |_, _| is_empty = false);
+        listed.map_err(error("list"))?;
+        if !is_empty {
+            return Err(StoreError::Writable { path: shown.to_path_buf(), mode: mode & 0o777 });
+        }
     }
-    let exposed = || StoreError::Exposed { path: path.to_path_buf(), mode };
-    match medium.set_mode(path, mode) {
+    let exposed = || StoreError::Exposed { path: shown.to_path_buf(), mode: 0o700 };
+    match medium.set_mode(dir, 0o700) {
         Err(e) if cannot_be_set(e.kind()) => return Err(exposed()),
-        Err(e) => return Err(StoreError::from_io("set the mode", path, None, e)),
+        Err(e) => return Err(error("set the mode")(e)),
         Ok(()) => {}
     }
-    let now = medium.metadata(path).map_err(error)?;
-    if looked(now).is_none_or(|more| more == 0) { Ok(()) } else { Err(exposed()) }
+    let now = medium.metadata(dir).map_err(error("read the metadata"))?;
+    if now.mode & 0o077 == 0 { Ok(()) } else { Err(exposed()) }
+}
+
+/// Refuses a secret that others can read or change, or that is somebody else's: it is to be thought of
+/// as known, which no change of its mode undoes. No error if it is not there.
+///
+/// Elsewhere than on Unix nothing is done.
+///
+/// # Errors
+/// [`StoreError::Foreign`], [`StoreError::Revealed`]; the medium's.
+pub fn require_private(medium: &dyn Medium, file: &Path) -> Result<(), StoreError> {
+    match require_our_own(medium, file, file)? {
+        Some(mode) if mode & 0o077 != 0 => {
+            Err(StoreError::Revealed { path: file.to_path_buf(), mode: mode & 0o777 })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The mode of what is there and belongs to us or to root, who can do anything anyway; `None` for a link,
+/// and where there is nothing, or no such thing as a mode.
+fn require_our_own(
+    medium: &dyn Medium,
+    path: &Path,
+    shown: &Path,
+) -> Result<Option<u32>, StoreError> {
+    let meta = match medium.metadata(path) {
+        _ if !cfg!(unix) => return Ok(None),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        other => other.map_err(|e| StoreError::from_io("read the metadata", shown, None, e))?,
+    };
+    match meta.kind {
+        FileKind::Symlink => Ok(None),
+        _ if medium.owns(&meta) || meta.owner == ROOT => Ok(Some(meta.mode)),
+        _ => Err(StoreError::Foreign { path: shown.to_path_buf(), owner: meta.owner }),
+    }
 }

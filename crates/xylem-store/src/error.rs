@@ -38,6 +38,27 @@ pub enum StoreError {
         /// Permission bits that it should have.
         mode: u32,
     },
+    /// Others can write to a directory that only its owner may change.
+    Writable {
+        /// The directory.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// Others can read or change a secret.
+    Revealed {
+        /// Its file.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// What has to be ours is somebody else's.
+    Foreign {
+        /// The file or directory.
+        path: PathBuf,
+        /// Number of the user that it belongs to.
+        owner: u32,
+    },
     /// Another process, or another fetch of this process, is at work on the same object.
     Busy {
         /// The file that carries the lock.
@@ -167,6 +188,9 @@ impl StoreError {
             | Self::TooLarge { path, .. }
             | Self::Permission { path, .. }
             | Self::Exposed { path, .. }
+            | Self::Writable { path, .. }
+            | Self::Revealed { path, .. }
+            | Self::Foreign { path, .. }
             | Self::Busy { path }
             | Self::Changed { path, .. }
             | Self::NotFound { path }
@@ -201,6 +225,21 @@ impl fmt::Display for StoreError {
             Self::Exposed { mode, .. } => {
                 write!(f, "{path}: others can open it; it has to be yours, with mode {mode:04o}")
             }
+            Self::Writable { mode, .. } => write!(
+                f,
+                "{path}: others can open it and write to it (mode {mode:04o}), so that nothing in it can be \
+                 relied on; look through it, then close it: chmod 700 {path}"
+            ),
+            Self::Revealed { mode, .. } => write!(
+                f,
+                "{path}: others can open it (mode {mode:04o}), so that this key has to be thought of as \
+                 known; move it away, for a new one to be made, or, if nobody else came near it: \
+                 chmod 600 {path}"
+            ),
+            Self::Foreign { owner, .. } => write!(
+                f,
+                "{path}: belongs to another user (number {owner}); be that user, or name a place of your own"
+            ),
             Self::Busy { .. } => write!(f, "{path}: in use by another fetch of the same object"),
             Self::Changed { what, .. } => write!(f, "{path}: changed since it was hashed: {what}"),
             Self::NotFound { .. } => write!(f, "{path}: no such file or directory"),

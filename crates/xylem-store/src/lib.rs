@@ -101,7 +101,7 @@ pub use atomic::{Durability, install, remove_unfinished, write_atomically};
 pub use catalog::KnownPaths;
 pub use check::{TreeCheck, check_tree, segments_of_outboard};
 pub use collect::{Collected, Collecting};
-pub use dirs::{create_dirs, keep_private};
+pub use dirs::{create_dirs, keep_private, require_private};
 pub use disk::DiskMedium;
 pub use error::{Difference, StoreError};
 

@@ -4,6 +4,7 @@
 //! `known/<key>`, `pins/<hash>`, `new/<n>`; all names lowercase hexadecimal. Everything under
 //! `objects` and `known` appears by rename, whole or not at all.
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use std::sync::Arc;
 use xylem_hash::Hash;
 
 use crate::atomic::{self, Durability, sync_above};
-use crate::dirs::{create_dirs, keep_private, make_dir, open_dir};
+use crate::dirs::{Readable, create_dirs, keep_private_as, make_dir, open_dir};
 use crate::error::StoreError;
 use crate::file::{FileRef, Owner, open_locked, read_whole};
 use crate::layout::{FORMAT, KNOWN, NEW, OBJECTS, PARTIAL, PINS, REPAIRS, is_ours};
@@ -83,14 +84,15 @@ impl fmt::Debug for Store {
 impl Store {
     /// Opens the store in `dir`, creating it (mode 0700, with missing parents) where it is absent
     /// and bringing an older format up to this one. A directory that is there, and has nothing but a
-    /// store in it, is closed to others where it is ours.
+    /// store in it, is closed to others ([`Store::close_to_others`]).
     ///
     /// # Errors
-    /// The medium's; [`StoreError::Unsafe`] if `dir` is something else than a directory.
+    /// The medium's; [`StoreError::Unsafe`] if `dir` is something else than a directory;
+    /// [`StoreError::Writable`] and [`StoreError::Foreign`] if others may have changed what is in it.
     pub fn open(medium: Arc<dyn Medium>, dir: &Path) -> Result<Self, StoreError> {
         create_dirs(&*medium, dir)?;
         let store = Self::open_existing(medium, dir)?;
-        store.close_to_others()?;
+        Self::close_to_others(&*store.inner.medium, dir)?;
         let format = store.format()?;
         for name in [OBJECTS, PARTIAL, KNOWN, PINS, NEW, REPAIRS] {
             make_dir(store.place(), Path::new(name), &dir.join(name))?;
@@ -102,18 +104,26 @@ impl Store {
         Ok(store)
     }
 
-    /// What lies in it is closed to others by itself: one that somebody else has made, or that lies
-    /// where there are no modes, is no error.
-    fn close_to_others(&self) -> Result<(), StoreError> {
-        let (here, mut foreign) = (Path::new("."), false);
-        let listed = self.place().for_each_name(here, &mut |name, _| foreign |= !is_ours(name));
-        listed.map_err(|e| self.error("list", here, e))?;
-        if foreign {
-            return Ok(());
-        }
-        match keep_private(self.place(), here, 0o700) {
-            Err(StoreError::Exposed { .. }) => Ok(()),
-            other => other,
+    /// Closes a directory that is there, and has nothing but a store in it, to others, as [`Store::open`]
+    /// does: the mode that it had, if others could look into it. One beside whose store other things lie, or
+    /// that lies where there are no modes, stays as it is, as long as others can't change it: what lies in it
+    /// is closed by itself.
+    ///
+    /// # Errors
+    /// [`StoreError::Writable`], [`StoreError::Foreign`]; the medium's.
+    pub fn close_to_others(medium: &dyn Medium, dir: &Path) -> Result<Option<u32>, StoreError> {
+        let here = Path::new(".");
+        let error = |e| StoreError::from_io("look into", dir, None, e);
+        let place = open_dir(medium, dir)?;
+        let (mut alone, mut empty) = (true, true);
+        let mut look = |name: &OsStr, _| (alone, empty) = (alone && is_ours(name), false);
+        place.for_each_name(here, &mut look).map_err(error)?;
+        let mode = || Ok(place.metadata(here).map_err(error)?.mode & 0o777);
+        let (before, readable) = (mode()?, if alone { Readable::Close } else { Readable::Leave });
+        match keep_private_as(&*place, here, dir, readable) {
+            Err(StoreError::Exposed { .. }) => Ok(None),
+            Err(e) => Err(e),
+            Ok(()) => Ok((!empty && before != mode()?).then_some(before)),
         }
     }
 

@@ -6,6 +6,7 @@ use clap::builder::FalseyValueParser;
 use clap::{ArgAction, Args, Parser, ValueEnum};
 use std::fs::File;
 use std::path::PathBuf;
+use xylem_library::upkeep::close_to_others;
 
 /// Shares files and directories by name; every piece is proven the moment it arrives
 ///
@@ -132,6 +133,19 @@ pub(crate) struct Common {
 impl Common {
     /// Where keys and trees are kept.
     pub(crate) fn store(&self) -> Result<PathBuf, Failure> {
+        let dir = self.store_dir()?;
+        if let Some(mode) = close_to_others(&dir)?
+            && !self.quiet
+        {
+            crate::output::warning_line(&format!(
+                "{}: others could look into this store (mode {mode:04o}); it is closed to them now (0700)",
+                dir.display()
+            ));
+        }
+        Ok(dir)
+    }
+
+    fn store_dir(&self) -> Result<PathBuf, Failure> {
         if let Some(dir) = &self.store {
             return Ok(dir.clone());
         }

@@ -122,6 +122,8 @@ fn a_store_and_what_lies_in_it_are_not_shared() {
     }
 }
 
+/// Folders that others could look into are closed, and the store's own with a word; folders that others could
+/// write to, and keys that they could open, are refused, with how that is mended.
 #[test]
 fn keys_are_closed_to_others() {
     let dir = tempfile::tempdir().unwrap();
@@ -129,26 +131,92 @@ fn keys_are_closed_to_others() {
     let store = dir.path().join("store");
     fs::create_dir_all(store.join("keys/ndn")).unwrap();
     [&store, &store.join("keys"), &store.join("keys/ndn")].iter().for_each(|p| set_mode(p, 0o755));
+    let in_store = |arguments: &[&str]| {
+        let mut command = xylem(&store);
+        command.args(arguments);
+        finish(command)
+    };
+    let made = in_store(&["key", "new", "/alice"]);
+    assert_exit(&made, 0);
+    assert!(stderr(&made).contains("others could look into this store (mode 0755)"));
     drop(Share::start(&mine, &store));
-    assert_eq!([&store, &store.join("keys")].map(|path| mode(path)), [0o700; 2]);
+    let folders = [store.clone(), store.join("keys"), store.join("keys/ndn")];
+    assert_eq!(folders.each_ref().map(|path| mode(path)), [0o700; 3]);
+    let listed = in_store(&["key", "list"]);
+    assert_exit(&listed, 0);
+    assert!(!stderr(&listed).contains("warning"), "{}", stderr(&listed));
 
-    // Older programs and copies leave more.
-    let mut new_key = xylem(&store);
-    new_key.args(["key", "new", "/alice"]);
-    assert_exit(&finish(new_key), 0);
+    // As after a copy that widened everything: closed again, as long as nobody could write there.
+    folders.iter().for_each(|path| set_mode(path, 0o755));
+    drop(Share::start(&mine, &store));
+    assert_exit(&in_store(&["key", "list"]), 0);
+    assert_eq!(folders.each_ref().map(|path| mode(path)), [0o700; 3]);
+
+    // A key that others could open has to be thought of as known.
+    let share = ["share", text(&mine), "--listen", "127.0.0.1:0"];
+    let card = ["inbox", "card"];
     let named = files(&store.join("keys/ndn"));
     let named = named.iter().find(|path| path.extension().unwrap() == "key").unwrap();
-    assert_eq!(mode(&store.join("keys/ndn")), 0o700);
-    let keys = ["publisher", "link"].map(|name| store.join("keys").join(name));
-    let folders = [store.clone(), store.join("keys"), store.join("keys/ndn")];
-    folders.iter().for_each(|path| set_mode(path, 0o755));
-    [&keys[0], &keys[1], named].iter().for_each(|path| set_mode(path, 0o644));
+    let own = ["publisher", "link"].map(|name| store.join("keys").join(name));
+    let uses =
+        [(&own[0], &share[..]), (&own[1], &share), (&own[1], &card), (named, &["key", "list"])];
+    for (key, used) in uses {
+        for wide in [0o644, 0o640, 0o606] {
+            set_mode(key, wide);
+            let before = fs::read(key).unwrap();
+            let output = in_store(used);
+            assert_exit(&output, 4);
+            let said = stderr(&output);
+            assert!(said.contains(&format!("(mode {wide:04o})")), "{said}");
+            assert!(said.contains(&format!("chmod 600 {}", key.display())), "{said}");
+            assert_eq!((mode(key), fs::read(key).unwrap()), (wide, before));
+        }
+        set_mode(key, 0o600);
+    }
+    let named_by_flag = file(dir.path(), "key", &[7; 32]);
+    set_mode(&named_by_flag, 0o644);
+    let output = in_store(&[&share[..], &["--key", text(&named_by_flag)]].concat());
+    assert_exit(&output, 4);
+
+    // Where others could write, nothing can be relied on.
+    fs::create_dir_all(store.join("service")).unwrap();
+    let uses: [(&str, &[&str]); 6] = [
+        ("", &share),
+        ("", &["get", "xylem:", "--overwrite"]),
+        ("keys", &share),
+        ("keys/ndn", &["key", "list"]),
+        ("mail", &card),
+        ("service", &["service", "run", "--listen", "127.0.0.1:0"]),
+    ];
+    let real = Share::start(&mine, &dir.path().join("publisher"));
+    for (folder, used) in uses {
+        let path = if folder.is_empty() { store.clone() } else { store.join(folder) };
+        fs::create_dir_all(&path).unwrap();
+        fs::write(path.join("format-or-not"), "").unwrap();
+        let out = dir.path().join("out");
+        let used: Vec<&str> = match used[0] {
+            "get" => vec!["get", &real.ticket, "-o", text(&out)],
+            _ => used.to_vec(),
+        };
+        for wide in [0o777, 0o770, 0o702] {
+            set_mode(&path, wide);
+            let output = in_store(&used);
+            assert_exit(&output, 4);
+            let said = stderr(&output);
+            assert!(said.contains(&format!("chmod 700 {}", path.display())), "{folder}: {said}");
+            assert_eq!(mode(&path), wide);
+        }
+        set_mode(&path, 0o700);
+        fs::remove_file(path.join("format-or-not")).unwrap();
+    }
     drop(Share::start(&mine, &store));
-    let mut list = xylem(&store);
-    list.args(["key", "list"]);
-    assert_exit(&finish(list), 0);
-    assert_eq!(folders.each_ref().map(|path| mode(path)), [0o700; 3]);
-    assert_eq!([&keys[0], &keys[1], named].map(|path| mode(path)), [0o600; 3]);
+
+    // An empty folder has nothing that others could have put there.
+    let empty = dir.path().join("empty");
+    fs::create_dir(&empty).unwrap();
+    set_mode(&empty, 0o777);
+    drop(Share::start(&mine, &empty));
+    assert_eq!(mode(&empty), 0o700);
 
     // A folder that holds other things as well keeps its mode; the keys in it do not.
     let both = dir.path().join("both");
@@ -159,7 +227,8 @@ fn keys_are_closed_to_others() {
     assert_eq!((mode(&both), mode(&both.join("keys"))), (0o755, 0o700));
 }
 
-/// Somebody else's folder of keys is not used, whatever lies in it. Only root can arrange for one.
+/// Somebody else's store, folder of keys, or key is not used, whatever lies in it and whoever runs.
+/// Only root can arrange for one.
 #[test]
 fn keys_in_somebody_else_s_folder_are_refused() {
     use std::os::unix::fs::chown;
@@ -169,19 +238,42 @@ fn keys_in_somebody_else_s_folder_are_refused() {
     let mine = file(dir.path(), "mine", b"mine");
     let store = dir.path().join("store");
     fs::create_dir_all(store.join("keys")).unwrap();
+    set_mode(&store, 0o700);
     let somebody = 23_456;
     if chown(&store, Some(somebody), Some(somebody)).is_err() {
         eprintln!("SKIPPED: only root can give a folder away");
         return;
     }
-    file(&store.join("keys"), "publisher", &[7; 32]);
+    let publisher = file(&store.join("keys"), "publisher", &[7; 32]);
+    let share = |user: u32| {
+        let mut share = xylem(&store);
+        share.args(["share", "--listen", "127.0.0.1:0"]).arg(&mine).uid(user).gid(user);
+        finish(share)
+    };
     for (folder, key) in [(0o755, 0o644), (0o777, 0o666)] {
         set_mode(&store.join("keys"), folder);
-        set_mode(&store.join("keys/publisher"), key);
-        let mut share = xylem(&store);
-        share.args(["share", "--listen", "127.0.0.1:0"]).arg(&mine).uid(somebody).gid(somebody);
-        let output = finish(share);
+        set_mode(&publisher, key);
+        let output = share(somebody);
         assert_exit(&output, 4);
         assert!(stderr(&output).contains("keys: others can open it"), "{}", stderr(&output));
+    }
+    set_mode(&publisher, 0o600);
+    set_mode(&store.join("keys"), 0o700);
+    let theirs = [(&store, 0), (&store.join("keys"), somebody), (&publisher, somebody)];
+    for (path, user) in theirs {
+        for path in [&store, &store.join("keys"), &publisher] {
+            chown(path, Some(user), Some(user)).unwrap();
+        }
+        chown(path, Some(34_567), Some(34_567)).unwrap();
+        // Its user may enter: what is refused is refused for being another's.
+        set_mode(&store, 0o711);
+        set_mode(&store.join("keys"), 0o711);
+        let output = share(user);
+        assert_exit(&output, 4);
+        let said = stderr(&output);
+        assert!(said.contains("belongs to another user (number 34567)"), "{said}");
+        assert!(said.contains(text(path)), "{said}");
+        set_mode(&store, 0o700);
+        set_mode(&store.join("keys"), 0o700);
     }
 }

@@ -17,7 +17,7 @@ use xylem_trust::{
 };
 
 use super::error::KeyError;
-use super::secret::{close_directory, close_file, random, write_private};
+use super::secret::{close_directory, random, require_closed, write_private};
 use crate::time::UnixTime;
 
 /// Longest file that is read.
@@ -261,7 +261,7 @@ impl Keyring {
         for file in dir.take(2 * MAX_KEYS) {
             let path = file.map_err(|e| StoreError::from_io("list", &self.dir, None, e))?.path();
             if path.extension().is_some_and(|extension| extension == "key") {
-                close_file(&path)?;
+                require_closed(&path)?;
                 let key = PrivateKey::from_packet(&packet_in(&path)?);
                 keys.push(key.map_err(|source| KeyError::NoKey { path, source })?);
             }

@@ -1,13 +1,15 @@
 //! Secrets of this node on disk: the publisher's Ed25519 key and the link's X25519 key.
 //!
 //! Each is a file of 32 raw bytes, mode 0600 in a directory of mode 0700, made on first use. They
-//! never travel. What others could open is closed to them before it is used, or refused.
+//! never travel. A secret that others could open is refused; folders that they could read are closed.
 
 use std::fs;
 use std::io::{self, Read};
 use std::path::Path;
 
-use xylem_store::{Clobber, DiskMedium, StoreError, create_dirs, keep_private, write_atomically};
+use xylem_store::{
+    Clobber, DiskMedium, StoreError, create_dirs, keep_private, require_private, write_atomically,
+};
 
 use super::error::KeyError;
 
@@ -22,7 +24,6 @@ pub fn load_or_create(path: &Path) -> Result<[u8; SECRET_LEN], KeyError> {
     if let Some(above) = path.parent() {
         close_directory(above)?;
     }
-    close_file(path)?;
     match load_existing(path) {
         Err(KeyError::NoSecret(_)) => create(path),
         other => other,
@@ -32,8 +33,9 @@ pub fn load_or_create(path: &Path) -> Result<[u8; SECRET_LEN], KeyError> {
 /// Reads the secret at `path`; it must be there.
 ///
 /// # Errors
-/// It is not there, can't be read, or is no secret.
+/// It is not there, can't be read, is no secret, or is open to others.
 pub fn load_existing(path: &Path) -> Result<[u8; SECRET_LEN], KeyError> {
+    require_closed(path)?;
     let mut bytes = Vec::with_capacity(SECRET_LEN);
     let read = fs::File::open(path)
         .and_then(|file| file.take(SECRET_LEN as u64 + 1).read_to_end(&mut bytes));
@@ -67,17 +69,13 @@ fn create(path: &Path) -> Result<[u8; SECRET_LEN], KeyError> {
 
 /// Keeps a directory of keys to its owner, links followed.
 pub(super) fn close_directory(path: &Path) -> Result<(), StoreError> {
-    close(path, 0o700)
-}
-
-/// Keeps a key to its owner, links followed.
-pub(super) fn close_file(path: &Path) -> Result<(), StoreError> {
-    close(path, 0o600)
-}
-
-fn close(path: &Path, mode: u32) -> Result<(), StoreError> {
     // What is not there is made, or missed, by whoever comes next.
-    path.canonicalize().map_or(Ok(()), |path| keep_private(&DiskMedium::new(), &path, mode))
+    path.canonicalize().map_or(Ok(()), |path| keep_private(&DiskMedium::new(), &path))
+}
+
+/// Refuses a key that others can open, links followed.
+pub(super) fn require_closed(path: &Path) -> Result<(), StoreError> {
+    path.canonicalize().map_or(Ok(()), |path| require_private(&DiskMedium::new(), &path))
 }
 
 /// Writes a new file that only its owner reads, and makes its directory; [`StoreError::Exists`] if

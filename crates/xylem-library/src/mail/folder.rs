@@ -36,7 +36,7 @@ impl Folder {
     ) -> Result<Self, StoreError> {
         let folder = Self { medium, root };
         create_dirs(&*folder.medium, &folder.root)?;
-        keep_private(&*folder.medium, &folder.root, 0o700)?;
+        keep_private(&*folder.medium, &folder.root)?;
         for directory in directories {
             folder.make_directory(directory)?;
         }

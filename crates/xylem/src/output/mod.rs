@@ -41,6 +41,11 @@ pub(crate) fn error_line(message: &str) {
     }
 }
 
+/// Writes one line `warning: …` to standard error.
+pub(crate) fn warning_line(message: &str) {
+    let _ = writeln!(io::stderr().lock(), "warning: {}", clean(message));
+}
+
 /// Says what is wrong with the command line, before flags are known: [`Out::failed`] without colour.
 pub(crate) fn wrong_usage(message: &str, json: bool) {
     if json {
