@@ -8,6 +8,10 @@
 //! back after every write, and before the first one a [`RepairRecord`] is kept (`repairs/<key>`)
 //! that says which file, which state and which segments: should the process die in between, the
 //! next run knows whose writing that was. Layout: docs/spec/scrub.md, "Repair record".
+//!
+//! Only a file's owner sets its time back. Where it is not ours, the record stays when the repair ends, with
+//! the time that the last write left and without segments: a file that still has that time was not
+//! edited, and one that has another was.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use std::ops::Range;
@@ -40,6 +44,14 @@ pub struct RepairRecord {
     pub state: FileState,
     /// Segments that may be written, ascending and disjoint.
     pub segments: Vec<Range<u64>>,
+}
+
+/// What came of setting the time back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Time {
+    Restored,
+    /// The file is somebody else's, and has this time now.
+    Left(FileTime),
 }
 
 impl RepairRecord {
@@ -152,9 +164,17 @@ impl Store {
     }
 }
 
-/// Sets the modification time back.
-fn restore(file: &FileRef, state: &FileState) -> Result<(), StoreError> {
-    if file.metadata()?.mtime == state.mtime { Ok(()) } else { file.set_mtime(state.mtime) }
+/// Sets the modification time back, if that is ours to do.
+fn restore(file: &FileRef, state: &FileState) -> Result<Time, StoreError> {
+    let now = file.metadata()?.mtime;
+    if now == state.mtime {
+        return Ok(Time::Restored);
+    }
+    match file.set_mtime(state.mtime) {
+        Ok(()) => Ok(Time::Restored),
+        Err(StoreError::Permission { .. }) => Ok(Time::Left(now)),
+        Err(e) => Err(e),
+    }
 }
 
 fn read_record(file: &FileRef, key: &Hash) -> Result<Option<RepairRecord>, StoreError> {
@@ -174,7 +194,9 @@ pub struct Repair {
     record: (PathBuf, FileRef),
     file: FileRef,
     geometry: Geometry,
+    key: Hash,
     wanted: RepairRecord,
+    time: Time,
     written: u64,
 }
 
@@ -215,9 +237,9 @@ impl Repair {
         if file.metadata()?.size != state.size {
             file.set_len(state.size)?;
         }
-        restore(&file, &state)?;
+        let time = restore(&file, &state)?;
         let (store, record) = (store.clone(), (name, record));
-        Ok(Self { store, record, file, geometry, wanted, written: 0 })
+        Ok(Self { store, record, file, geometry, key, wanted, time, written: 0 })
     }
 
     /// Takes a proven segment. It is written if it is one of those that may be and the file has
@@ -249,7 +271,7 @@ impl Repair {
         }
         let written = self.file.write_all(content, range.start);
         // Also after a failed write, part of which may have happened.
-        self.file.set_mtime(self.wanted.state.mtime)?;
+        self.time = restore(&self.file, &self.wanted.state)?;
         written?;
         self.written = self.written.saturating_add(content.len() as u64);
         Ok(true)
@@ -261,7 +283,17 @@ impl Repair {
         self.written
     }
 
-    /// Makes what was written durable and forgets that the repair was begun.
+    /// The time that the file has for good, where it is not ours to set back.
+    #[must_use]
+    pub fn time_left(&self) -> Option<FileTime> {
+        match self.time {
+            Time::Restored => None,
+            Time::Left(time) => Some(time),
+        }
+    }
+
+    /// Makes what was written durable and forgets that the repair was begun, but for the time that it
+    /// left, if it is not the recorded one.
     ///
     /// # Errors
     /// The medium's; calling again later begins anew.
@@ -269,7 +301,16 @@ impl Repair {
         if self.written > 0 {
             self.file.sync()?;
         }
-        self.store.remove_named(&self.record.0)?;
+        match self.time_left() {
+            None => self.store.remove_named(&self.record.0)?,
+            Some(mtime) => {
+                let state = FileState { mtime, ..self.wanted.state };
+                let ended = RepairRecord { root: self.wanted.root, state, segments: Vec::new() };
+                let bytes = ended.encode(&self.key);
+                self.record.1.write_all(&bytes, 0)?;
+                self.record.1.set_len(bytes.len() as u64)?;
+            }
+        }
         Ok(self.written)
     }
 }

@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use xylem_hash::Hash;
 use xylem_object::ObjectId;
 use xylem_store::{
-    FileKind, FileRef, FileState, FileTime, Meta, OpenHow, OutboardFile, Store, StoreError,
+    FileKind, FileRef, FileState, FileTime, Meta, OpenHow, OutboardFile, RepairRecord, Store,
+    StoreError,
 };
 use xylem_tree::{Geometry, NODE_LEN};
 
@@ -98,9 +99,17 @@ fn try_judge(
     }
     let begun = store.repair_begun(&item.key)?;
     let begun = begun.filter(|r| r.root == item.root && r.state.ino == meta.ino);
+    // A repair that has ended could not set the time back, and noted the one that it left.
+    let is_end = |r: &RepairRecord| {
+        r.segments.is_empty() && item.mtime.is_some_and(|mtime| mtime != r.state.mtime)
+    };
+    let (begun, left) = match begun {
+        Some(record) if is_end(&record) => (None, Some(record.state.mtime)),
+        begun => (begun, None),
+    };
     let mtime = begun.as_ref().map(|r| r.state.mtime).or(item.mtime).unwrap_or(meta.mtime);
     // A time that is right says that nobody wrote, whatever an old record of a repair says.
-    let touched = mtime != meta.mtime && item.mtime != Some(meta.mtime);
+    let touched = ![Some(mtime), item.mtime, left].contains(&Some(meta.mtime));
     let edited = touched && begun.is_none();
     let size = item.geometry.size();
     if edited && meta.size != size {

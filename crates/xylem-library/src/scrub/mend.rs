@@ -7,12 +7,12 @@
 use std::ops::Range;
 
 use xylem_object::ObjectId;
-use xylem_store::{RegionScan, Repair, Store, StoreError};
+use xylem_store::{FileTime, RegionScan, Repair, Store, StoreError};
 use xylem_transfer::TransferEvent;
 use xylem_tree::{Geometry, SegmentSize};
 
 use super::error::ScrubError;
-use super::item::Flawed;
+use super::item::{Flawed, Item};
 use super::options::{NotBrought, ScrubSummary};
 use super::targets::Target;
 use super::tree::Tree;
@@ -71,7 +71,17 @@ impl<'a> Mender<'a> {
                 repairs.push(self.begin(one, on_event)?);
             }
             let outcome = self.ask_all(some, &mut repairs, tree, summary);
-            for repair in repairs.into_iter().flatten() {
+            for (one, repair) in some.iter().zip(repairs) {
+                let Some(repair) = repair else { continue };
+                if let Some(mtime) = repair.time_left() {
+                    self.note_time(&one.item, mtime)?;
+                    let path = one.item.path.display();
+                    let what = format!(
+                        "{path}: belongs to somebody else, so that its time can't be set back; what is \
+                         mended is noted in this store alone"
+                    );
+                    on_event(LibraryEvent::Warning { what });
+                }
                 repair.finish()?;
             }
             outcome?;
@@ -85,6 +95,17 @@ impl<'a> Mender<'a> {
         }
         self.remote.leave(false);
         Ok(())
+    }
+
+    /// A file that is known by itself is known with the time that it has for good.
+    fn note_time(&self, item: &Item, mtime: FileTime) -> Result<(), StoreError> {
+        match self.store.known_at(&item.key)? {
+            Some(mut known) if known.root == item.root && item.id == ObjectId::Root => {
+                known.state.mtime = mtime;
+                self.store.remember(&known)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// `None` for a file that can't be written: it stays as it is, with a warning.
