@@ -8,6 +8,7 @@ mod folder;
 
 mod store;
 
+mod damage;
 mod letters;
 mod outbox;
 mod people;
@@ -18,6 +19,7 @@ mod event;
 pub mod report;
 mod whom;
 
+pub use damage::{DamagedMail, damaged};
 pub use entries::{Letter, Parcel, Route, hex};
 pub use error::MailStoreError;
 pub use event::{MailEvent, Message, MessageContent};

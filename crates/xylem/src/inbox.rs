@@ -12,10 +12,11 @@ use crate::values::{ListenAt, parse_seconds};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::time::{Duration, SystemTime};
-use xylem_library::Stop;
+use xylem_library::{LibraryEvent, Stop, mail};
 use xylem_node::mail::{Inbox, MailEvent, Message, MessageContent, Reach, listen};
-use xylem_node::{LINK_PORT, PeerUri};
+use xylem_node::{Event, LINK_PORT, PeerUri};
 
 /// How long the sender may take to hear that its file has been fetched.
 const TELL: Reach = Reach::within(Duration::from_secs(3));
@@ -128,9 +129,9 @@ pub(crate) fn run(args: InboxArgs, common: &Common, out: &mut Out) -> Result<Exi
             let reach = Reach::within(Duration::from_secs(2));
             inbox.deliver(reach, &stop, &mut |event| out.event(event))?;
             out.take_broken()?;
-            list(&inbox, out)?;
+            return list(&inbox, &store, out);
         }
-        Some(InboxCommand::List) => list(&inbox, out)?,
+        Some(InboxCommand::List) => return list(&inbox, &store, out),
         Some(InboxCommand::Card { at }) => {
             let mut at = resolve(&at)?;
             if at.is_empty() {
@@ -165,7 +166,7 @@ pub(crate) fn run(args: InboxArgs, common: &Common, out: &mut Out) -> Result<Exi
     Ok(Exit::Done)
 }
 
-fn list(inbox: &Inbox, out: &mut Out) -> Result<(), Failure> {
+fn list(inbox: &Inbox, store: &Path, out: &mut Out) -> Result<Exit, Failure> {
     let messages = inbox.list()?;
     for message in &messages {
         if out.is_json() {
@@ -174,10 +175,16 @@ fn list(inbox: &Inbox, out: &mut Out) -> Result<(), Failure> {
             out.line(&row(message))?;
         }
     }
-    if messages.is_empty() {
+    let unlisted = |e| Failure::new(Exit::Local, format!("{}: {e}", store.display()));
+    let damaged = mail::damaged(store).map_err(unlisted)?;
+    for it in &damaged {
+        let what = format!("{}: {}", it.path.display(), it.what);
+        out.event(Event::Library(LibraryEvent::Warning { what }));
+    }
+    if messages.is_empty() && damaged.is_empty() {
         out.note("No mail.");
     }
-    Ok(())
+    Ok(if damaged.is_empty() { Exit::Done } else { Exit::Damaged })
 }
 
 /// Number, who, what, size, when, and whether it was accepted or its sender is unknown.

@@ -111,7 +111,7 @@ mod tests {
     fn a_damaged_key_is_refused_and_kept() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("publisher");
-        fs::write(&path, [7; 31]).unwrap();
+        write_private(&path, &[7; 31]).unwrap();
         assert!(matches!(load_or_create(&path), Err(KeyError::Length(_))));
         assert_eq!(fs::read(&path).unwrap().len(), 31);
     }

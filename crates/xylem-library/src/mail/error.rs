@@ -18,6 +18,17 @@ pub enum MailStoreError {
     /// A file is not as it was written.
     #[error("mail/{0} in the store is damaged; move it away to go on without it")]
     Damaged(String),
+    /// The state of a conversation is not as it was written, and was moved away.
+    #[error(
+        "mail/{file} in the store is damaged; it is kept as mail/{aside}, and the conversation begins \
+         anew with the next message"
+    )]
+    SetAside {
+        /// Its name.
+        file: String,
+        /// Its new one.
+        aside: String,
+    },
     /// A message can't be sealed.
     #[error("the message can't be written: {0}")]
     Seal(#[from] MailError),
@@ -46,7 +57,7 @@ impl Failure for MailStoreError {
         match self {
             Self::Store(e) => blame_of(e),
             Self::Key(e) => e.blame(),
-            Self::Damaged(_) | Self::TooMany(_) => Blame::Local,
+            Self::Damaged(_) | Self::SetAside { .. } | Self::TooMany(_) => Blame::Local,
             _ => Blame::Usage,
         }
     }

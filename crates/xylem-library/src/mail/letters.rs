@@ -21,7 +21,8 @@ impl MailStore {
         // Numbers are not used again, so that a list from before still means what it says.
         let last = self.folder.read("last-number", 16)?;
         let last = last.and_then(|text| std::str::from_utf8(&text).ok()?.trim().parse().ok());
-        let there = self.letters_locked()?.last().map(|(number, _)| *number);
+        // A damaged message keeps its number, too.
+        let there = self.folder.list("inbox")?.iter().filter_map(|name| name.parse().ok()).max();
         let number = last.max(there).unwrap_or(0u32).wrapping_add(1).max(1);
         self.folder.write("last-number", format!("{number}\n").as_bytes())?;
         self.folder.rename(pending, &letter_file(number))?;

@@ -142,7 +142,9 @@ impl MailStore {
 
     fn parcel(&self, name: &str) -> Result<Option<Parcel>, MailStoreError> {
         let bytes = self.folder.read(&format!("outbox/{name}"), MAX_FILE)?;
-        Ok(bytes.and_then(|bytes| Parcel::decode(&bytes)))
+        let parcel = bytes.and_then(|bytes| Parcel::decode(&bytes));
+        // One whose envelope is not the one that has this name is damaged, which `damaged` tells.
+        Ok(parcel.filter(|parcel| hex(&parcel.id().0) == name))
     }
 
     fn write_parcel(&self, parcel: &Parcel) -> Result<(), MailStoreError> {

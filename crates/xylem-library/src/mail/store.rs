@@ -34,7 +34,7 @@ const MAX_STRANGERS_SESSIONS: usize = 64;
 /// Live conversations with one person; the oldest ends. Two are usual where both wrote first.
 const MAX_SESSIONS_EACH: usize = 8;
 /// Longest file of a session, in bytes: 2,000 kept keys and what is beside them.
-const MAX_SESSION: usize = 1 << 18;
+pub(super) const MAX_SESSION: usize = 1 << 18;
 
 /// What came of an envelope for us.
 #[derive(Debug, PartialEq)]
@@ -151,7 +151,16 @@ impl MailStore {
     pub(super) fn session(&self, id: SessionId) -> Result<Option<Session>, MailStoreError> {
         let file = session_file(id);
         let Some(saved) = self.folder.read(&file, MAX_SESSION)? else { return Ok(None) };
-        Session::restore(&saved, random()?).map(Some).ok_or_else(|| damaged(&file))
+        match Session::restore(&saved, random()?) {
+            Some(session) => Ok(Some(session)),
+            // Kept under another name, so that the next message of it begins anew.
+            None => {
+                let aside = format!("damaged/{}", hex(&id.0));
+                self.folder.make_directory("damaged")?;
+                self.folder.rename(&file, &aside)?;
+                Err(MailStoreError::SetAside { file, aside })
+            }
+        }
     }
 
     pub(super) fn save(&self, session: &Session) -> Result<(), MailStoreError> {

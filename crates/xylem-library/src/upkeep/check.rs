@@ -1,7 +1,7 @@
 //! [`check_store`]: is what the store keeps right, and is all there that it needs?
 
 use std::collections::{BTreeSet, HashMap};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use xylem_hash::{Hash, Hasher};
@@ -18,6 +18,7 @@ use crate::error::{Blame, Failure};
 use crate::event::LibraryEvent;
 use crate::json;
 use crate::listed::{ListedError, ListedFiles};
+use crate::mail::{self, DamagedMail};
 use crate::path::os_path;
 use crate::publish::{rebuild, sums};
 use crate::record::Note;
@@ -113,6 +114,7 @@ pub fn check_store(
         check.repair(on_event)?;
     }
     check.report();
+    check.mail(dir)?;
     for (path, size) in store.leftovers()? {
         let what = format!("{size} bytes of an interrupted run; `xylem store gc` removes old ones");
         check.report_one(FindingKind::Leftover, path, what);
@@ -146,6 +148,15 @@ impl Check<'_> {
             self.summary.bad += u64::from(finding.kind != FindingKind::Repaired);
             (self.on_finding)(finding);
         }
+    }
+
+    fn mail(&mut self, dir: &Path) -> Result<(), UpkeepError> {
+        let error = |e| StoreError::from_io("list", &dir.join("mail"), None, e);
+        for DamagedMail { path, what } in mail::damaged(dir).map_err(error)? {
+            self.summary.bad += 1;
+            self.report_one(FindingKind::Damaged, path, what.to_owned());
+        }
+        Ok(())
     }
 
     fn records(&mut self, remove: bool) -> Result<(), UpkeepError> {

@@ -1,0 +1,93 @@
+//! [`damaged`]: files of the mail store that are not as they were written. Reading passes over them; here
+//! they are named, so that nothing is gone without a word. Nothing is changed, and no key is needed.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use xylem_mail::{Card, Prekeys, Session};
+use zeroize::Zeroizing;
+
+use super::entries::{Letter, MAX_FILE, Parcel, hex};
+use super::letters::PENDING;
+use super::store::MAX_SESSION;
+
+/// A file of the mail store that can't be read as what it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DamagedMail {
+    /// Where it lies.
+    pub path: PathBuf,
+    /// What that means for whoever has it.
+    pub what: &'static str,
+}
+
+/// Whether bytes are what a directory holds under a name.
+type IsRight = fn(&str, &[u8]) -> bool;
+
+const KINDS: [(&str, usize, &str, IsRight); 4] = [
+    ("inbox", MAX_FILE, "a message that came is damaged; ask for it again", |bytes| {
+        Letter::decode(bytes).is_some()
+    }),
+    ("outbox", MAX_FILE, "a message that was to be sent is damaged; send it again", |bytes| {
+        Parcel::decode(bytes).is_some()
+    }),
+    (
+        "sessions",
+        MAX_SESSION,
+        "a conversation's state is damaged; it is begun anew with the next message",
+        |_, bytes| Session::restore(bytes, [0; 32]).is_some(),
+    ),
+    (
+        "people",
+        4_096,
+        "a card is damaged, and so its name here; give it anew (`xylem inbox trust`)",
+        |_, bytes| std::str::from_utf8(bytes).is_ok_and(|text| text.parse::<Card>().is_ok()),
+    ),
+];
+
+/// Every damaged file of the mail of a store, by name; none where there is no mail.
+///
+/// # Errors
+/// A directory can't be listed.
+pub fn damaged(store: &Path) -> io::Result<Vec<DamagedMail>> {
+    let mail = store.join("mail");
+    let mut found = Vec::new();
+    for (directory, limit, what, is_right) in KINDS {
+        let directory = mail.join(directory);
+        let names = match directory.read_dir() {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+            other => other?,
+        };
+        for name in names {
+            let name = name?.file_name();
+            // What a crash left of a write has a name of its own, and is of no message.
+            let hidden = name.to_string_lossy().starts_with('.');
+            if !hidden || name.to_string_lossy().starts_with(PENDING) {
+                look(directory.join(name), limit, what, is_right, &mut found);
+            }
+        }
+    }
+    let what = "the keys for first messages are damaged; move them away, for new ones to be made";
+    let prekeys = mail.join("prekeys");
+    look(prekeys, 4_096, what, |_, bytes| Prekeys::restore(bytes).is_some(), &mut found);
+    found.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(found)
+}
+
+fn look(
+    path: PathBuf,
+    limit: usize,
+    what: &'static str,
+    is_right: IsRight,
+    found: &mut Vec<DamagedMail>,
+) {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let mut bytes = Zeroizing::new(Vec::with_capacity(limit));
+    let read = File::open(&path).and_then(|file| file.take(limit as u64).read_to_end(&mut bytes));
+    match read {
+        // Removed meanwhile, or never there.
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+        Ok(_) if is_right(&name, &bytes) => {}
+        _ => found.push(DamagedMail { path, what }),
+    }
+}
