@@ -125,6 +125,8 @@ pub enum Difference {
     Mtime,
     /// Another file stands under the same name.
     Identity,
+    /// Somebody else has opened it since, and may have written to it.
+    Opened,
 }
 
 impl StoreError {
@@ -232,6 +234,7 @@ impl fmt::Display for Difference {
             Self::Size { was, is } => write!(f, "it had {was} bytes, now {is}"),
             Self::Mtime => f.write_str("its modification time is another"),
             Self::Identity => f.write_str("another file stands in its place"),
+            Self::Opened => f.write_str("another program has opened it"),
         }
     }
 }

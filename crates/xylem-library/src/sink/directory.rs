@@ -142,8 +142,7 @@ impl DirectorySink {
         }
         let more = cx.tally.files.saturating_sub(contents.len() as u64);
         (cx.on_event)(LibraryEvent::Contents { files: contents, more });
-        let mut kinds =
-            WantedKinds { entries: listed.entries().peekable(), exclude: &self.exclude };
+        let mut kinds = WantedKinds::new(&listed, &self.exclude);
         let mut kind = |path: &[u8]| kinds.of(path);
         let staging = Staging::open(&self.store, self.manifest.root, &self.to.part, &mut kind);
         let staging = staging?;
@@ -210,7 +209,11 @@ struct WantedKinds<'a> {
     exclude: &'a Exclusion,
 }
 
-impl WantedKinds<'_> {
+impl<'a> WantedKinds<'a> {
+    fn new(listed: &ListedFiles, exclude: &'a Exclusion) -> Self {
+        Self { entries: listed.entries().peekable(), exclude }
+    }
+
     fn of(&mut self, path: &[u8]) -> Result<Option<FileKind>, StoreError> {
         let before = |found: &Result<Listed, StoreError>| {
             found.as_ref().is_ok_and(|listed| listed.entry.path.as_slice() < path)

@@ -42,7 +42,7 @@ impl Writer {
         let written = Arc::new(AtomicU64::new(0));
         let counter = written.clone();
         let thread = thread::spawn(move || {
-            let mut audit = Audit::new(&partial);
+            let mut audit = partial.is_undisturbed().then(|| Audit::new(&partial));
             let outcome = batches.iter().try_for_each(|batch| {
                 // An empty batch asks for what is buffered to be written.
                 if batch.is_empty() {
@@ -52,7 +52,7 @@ impl Writer {
                 counter.fetch_add(bytes, Ordering::Relaxed);
                 Ok(())
             });
-            let audited = audit.finish();
+            let audited = audit.map_or(Ok(None), Audit::finish);
             (partial, outcome.and(audited))
         });
         Self { batch: Vec::new(), queue: Some(queue), thread: Some(thread), written }
@@ -130,7 +130,11 @@ impl Writer {
 
 /// Writes a batch: segments in order, so that those that follow each other go in one call, then nodes.
 /// Returns the bytes of content in it.
-fn write(partial: &mut Partial, audit: &mut Audit, batch: &[Piece]) -> Result<u64, StoreError> {
+fn write(
+    partial: &mut Partial,
+    audit: &mut Option<Audit>,
+    batch: &[Piece],
+) -> Result<u64, StoreError> {
     let mut segments: Vec<_> = batch
         .iter()
         .filter_map(|piece| match piece {
@@ -145,13 +149,15 @@ fn write(partial: &mut Partial, audit: &mut Audit, batch: &[Piece]) -> Result<u6
             partial.put_nodes(nodes)?;
         }
     }
-    let mut whole = false;
-    for segment in &segments {
-        whole |= audit.completes(segment.index);
-    }
-    if whole {
-        partial.flush()?;
-        audit.advance();
+    if let Some(audit) = audit {
+        let mut whole = false;
+        for segment in &segments {
+            whole |= audit.completes(segment.index);
+        }
+        if whole {
+            partial.flush()?;
+            audit.advance();
+        }
     }
     Ok(segments.iter().map(|segment| segment.content.len() as u64).sum())
 }
