@@ -54,6 +54,8 @@ pub struct Partial {
     blocks: WriteBlocks,
     nodes: NodeBuffer,
     unrecorded: u64,
+    /// Bytes of data put since [`Partial::settle`] or [`Partial::flush`] wrote their nodes.
+    unsettled: u64,
     /// What finishing waits for.
     durability: Durability,
     /// Segments, present or not, whose leaf an earlier run left proven on disk.
@@ -131,6 +133,7 @@ impl Partial {
             blocks: WriteBlocks::default(),
             nodes: NodeBuffer::bridging(),
             unrecorded: 0,
+            unsettled: 0,
             durability,
             kept_leaves: SegmentSet::new(geometry.segments()),
             servable: None,
@@ -211,7 +214,8 @@ impl Partial {
             servable.segment(segment.index.0);
         }
         self.unrecorded += content.len() as u64;
-        if self.unrecorded >= self.limit() { self.flush() } else { Ok(()) }
+        self.unsettled += content.len() as u64;
+        if self.unrecorded >= self.limit() { self.write_back() } else { Ok(()) }
     }
 
     /// As [`Partial::put`] for several, best in order: those that follow each other are written at once
@@ -235,6 +239,7 @@ impl Partial {
             for (buf, segment) in bufs.iter_mut().zip(now) {
                 *buf = IoSlice::new(segment.content.as_ref());
                 self.unrecorded += segment.content.as_ref().len() as u64;
+                self.unsettled += segment.content.as_ref().len() as u64;
             }
             self.file.write_all_vectored(&mut bufs[..run], now[0].offset)?;
             let written = now[0].index.0..now[0].index.0 + run as u64;
@@ -243,7 +248,7 @@ impl Partial {
             }
             self.have.insert_range(written);
             if self.unrecorded >= self.limit() {
-                self.flush()?;
+                self.write_back()?;
             }
         }
         Ok(())
@@ -305,7 +310,17 @@ impl Partial {
         if let Some(servable) = &mut self.servable {
             servable.nodes(nodes);
         }
-        if self.nodes.is_full() { self.flush() } else { Ok(()) }
+        if self.nodes.is_full() { self.write_back() } else { Ok(()) }
+    }
+
+    /// The nodes of all segments that were put have been put too: writes what is held back if a kill
+    /// would cost more than its share otherwise. What [`Partial::put`] writes on its own comes before the
+    /// nodes of the segment that it was given last.
+    ///
+    /// # Errors
+    /// As [`Partial::flush`].
+    pub fn settle(&mut self) -> Result<(), StoreError> {
+        if self.unsettled >= self.limit() { self.flush() } else { Ok(()) }
     }
 
     /// Writes everything that is held back: data, then nodes. After it, a kill costs nothing.
@@ -313,6 +328,12 @@ impl Partial {
     /// # Errors
     /// [`StoreError::NoSpace`], the medium's; what could not be written is kept for the next try.
     pub fn flush(&mut self) -> Result<(), StoreError> {
+        self.write_back()?;
+        self.unsettled = 0;
+        Ok(())
+    }
+
+    fn write_back(&mut self) -> Result<(), StoreError> {
         self.blocks.write(&self.file)?;
         self.nodes.write(self.outboard.file())?;
         self.unrecorded = 0;

@@ -59,7 +59,7 @@ impl Keeper for Reused<'_> {
     }
 
     fn nodes(&mut self, nodes: Nodes) -> Result<(), SaveError> {
-        Ok(self.writer.nodes(nodes)?)
+        Ok(self.writer.more_nodes(nodes)?)
     }
 }
 
@@ -258,6 +258,7 @@ impl Sink for FileSink {
         if cx.now < self.flush_at {
             writer.push_on()?;
         } else {
+            cx.transfer.flush_nodes();
             writer.flush()?;
             self.flush_at = cx.now + FLUSH_EVERY;
         }
