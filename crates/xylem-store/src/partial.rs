@@ -6,7 +6,7 @@
 //! without their nodes on disk at any moment, so a kill costs no more than that.
 
 use std::io::IoSlice;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use xylem_hash::Hash;
 use xylem_tree::{Geometry, Node, NodeValue, Segment, SegmentSet, Verified};
@@ -15,9 +15,10 @@ use crate::atomic::{Durability, install};
 use crate::attributes::{Attributes, OverwritePolicy, Unset, apply};
 use crate::blocks::WriteBlocks;
 use crate::error::StoreError;
-use crate::file::{FileRef, open_locked};
+use crate::file::FileRef;
 use crate::node_buffer::NodeBuffer;
 use crate::outboard::OutboardFile;
+use crate::part::PartFile;
 use crate::scan::Scan;
 use crate::servable::{OnServable, Servable};
 use crate::sparse::has_zero_page;
@@ -67,7 +68,7 @@ pub struct Partial {
 #[derive(Debug)]
 enum Home {
     /// A part file of its own, renamed when finished.
-    Alone { store: Store, part_path: PathBuf, outboard: LockedPart },
+    Alone { store: Store, part: PartFile, outboard: LockedPart },
     /// A file inside a staging directory, already under its listed name.
     Staged,
 }
@@ -84,13 +85,17 @@ impl Partial {
         geometry: Geometry,
         part_path: &Path,
     ) -> Result<Resuming, StoreError> {
-        let file = open_locked(&**store.medium(), part_path, part_path.to_path_buf(), 0o600)?;
-        let place = PlaceKey::of(&file.metadata()?, part_path);
+        let medium = &**store.medium();
+        let part = match store.has_inside(part_path) {
+            true => PartFile::open_inside(medium, part_path)?,
+            false => PartFile::open(medium, part_path)?,
+        };
+        let file = part.file().clone();
+        let place = PlaceKey::of(&file.metadata()?, part.path());
         let locked = store.lock_partial(&root, Part::Outboard, place, false)?;
         let outboard = OutboardFile::new(locked.file.clone());
-        let (store, part_path) = (store.clone(), part_path.to_path_buf());
-        let durability = store.durability();
-        let home = Home::Alone { store, part_path, outboard: locked };
+        let (store, durability) = (store.clone(), store.durability());
+        let home = Home::Alone { store, part, outboard: locked };
         Self::begin(root, geometry, file, outboard, 0, home, durability)
     }
 
@@ -363,7 +368,7 @@ impl Partial {
         self.file.sync()?;
         self.outboard.file().sync()?;
         match &self.home {
-            Home::Alone { store, part_path, outboard } => store.settle_partial(outboard, part_path),
+            Home::Alone { store, part, outboard } => store.settle_partial(outboard, part.path()),
             Home::Staged => Ok(()),
         }
     }
@@ -406,21 +411,27 @@ impl Partial {
         attributes: &Attributes,
         policy: OverwritePolicy,
     ) -> Result<(), StoreError> {
-        let Home::Alone { store, part_path, outboard } = &self.home else {
+        if matches!(self.home, Home::Alone { .. }) {
+            self.complete(attributes)?;
+        }
+        let Home::Alone { store, part, outboard } = &self.home else {
             return Err(StoreError::Unsafe {
                 path: final_path.to_path_buf(),
                 what: "a file of a directory is finished in place",
             });
         };
-        let (store, part_path, outboard) = (store.clone(), part_path.clone(), outboard.clone());
-        self.complete(attributes)?;
         if self.durability == Durability::Device {
             self.outboard.file().sync()?;
         }
         // The file first: dying in between leaves a useless outboard, not a lost fetch.
         let (medium, durability) = (&**store.medium(), self.durability);
-        install(medium, &self.file, &part_path, final_path, policy.into(), durability)?;
-        store.finish_partial(&outboard, true)
+        if store.has_inside(final_path) {
+            // Another fetch of the same object may give it this name at the same time.
+            install(medium, &self.file, part.path(), final_path, policy.into(), durability)?;
+        } else {
+            part.finish_as(medium, final_path, policy.into(), durability)?;
+        }
+        store.finish_partial(outboard, true)
     }
 
     fn foreign(&self, offset: u64) -> StoreError {

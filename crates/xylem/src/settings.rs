@@ -101,6 +101,7 @@ struct MulticastTable {
 struct ManagementTable {
     localhop: Option<bool>,
     anchors: Option<Vec<PathBuf>>,
+    unix_sockets: Option<Vec<PathBuf>>,
 }
 
 #[derive(Deserialize)]
@@ -163,6 +164,7 @@ impl NodeTable {
         if let Some(management) = self.management {
             config.localhop = management.localhop.unwrap_or(false);
             config.anchors = management.anchors.unwrap_or_default();
+            config.unix_sockets = management.unix_sockets.unwrap_or_default();
             if config.localhop && config.anchors.is_empty() {
                 return Err("localhop needs anchors: it takes commands from other machines".into());
             }
@@ -238,6 +240,7 @@ mod tests {
             [node.management]
             localhop = true
             anchors = ["/etc/xylem/anchor.cert"]
+            unix_sockets = ["/run/nfd/nfd.sock"]
             [[node.route]]
             prefix = "/a"
             to = "tcp://192.0.2.2"
@@ -266,6 +269,7 @@ mod tests {
         assert!(config.certificate.is_some());
         assert_eq!(config.multicast, None);
         assert!(config.localhop && config.anchors.len() == 1);
+        assert_eq!(config.unix_sockets, [PathBuf::from("/run/nfd/nfd.sock")]);
         assert_eq!((config.routes[0].prefix.to_string(), config.routes[0].cost), ("/a".into(), 4));
         assert_eq!((config.strategies.len(), config.regions.len()), (1, 1));
         let mailbox = config.mailbox.unwrap();
@@ -339,7 +343,7 @@ mod tests {
             }
         );
         all!(multicast.unwrap(), MulticastTable { enabled, group, interfaces });
-        all!(management.unwrap(), ManagementTable { localhop, anchors });
+        all!(management.unwrap(), ManagementTable { localhop, anchors, unix_sockets });
         let RouteTable { prefix: _, to: _, cost } = route.unwrap().remove(0);
         assert_eq!(cost, Some(10));
         let StrategyTable { prefix: _, strategy: _ } = strategy.unwrap().remove(0);

@@ -168,3 +168,32 @@ fn connections_that_end_leave_nothing_open() {
     }
     until("the last connection's end", || open() <= before);
 }
+
+/// What a command may have a node connect to: whoever commands may have fewer rights than the node.
+#[test]
+fn a_command_reaches_no_unix_socket_that_the_settings_do_not_name() {
+    use std::os::unix::net::UnixListener;
+    let dir = tempfile::tempdir().unwrap();
+    let socket = |name: &str| {
+        let listener = UnixListener::bind(dir.path().join(name)).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        listener
+    };
+    let (secret, named) = (socket("secret"), socket("named"));
+    let uri = |name: &str| format!("unix://{}", dir.path().join(name).display());
+    let allowed = format!("[node.management]\nunix_sockets = [{:?}]", dir.path().join("named"));
+    let node = Node::start(dir.path(), &allowed);
+    let create = |to: &str| {
+        let mut command = xylem(&dir.path().join("store"));
+        command.args(["ctl", "--at", node.at("unix"), "face", "create", to]);
+        finish(command)
+    };
+    let refused = create(&uri("secret"));
+    assert_exit(&refused, 2);
+    assert!(stderr(&refused).contains("406") && stderr(&refused).contains("unix_sockets"));
+    // The same by another spelling.
+    assert_exit(&create(&uri("./secret")), 2);
+    assert!(secret.accept().is_err(), "it was connected to");
+    assert_exit(&create(&uri("named")), 0);
+    until("the allowed connection", || named.accept().is_ok());
+}

@@ -492,3 +492,27 @@ fn the_unit_is_sound_and_sandboxed() {
         assert!(!unit.exists());
     }
 }
+
+/// What packages install for the system's node, as systemd sees it.
+#[test]
+fn the_system_unit_is_sandboxed_and_not_root() {
+    let unit = include_str!("../../../packaging/xylem.service");
+    assert!(unit.contains("\nUser=xylem\nDynamicUser=yes\n"), "{unit}");
+    let dir = tempfile::tempdir().unwrap();
+    // The program lies elsewhere here.
+    let installed = unit.replace("/usr/bin/xylem", common::XYLEM);
+    let path = file(dir.path(), "xylem.service", installed.as_bytes());
+    let analyze = |arguments: &[&str]| {
+        std::process::Command::new("systemd-analyze").args(arguments).arg(&path).output()
+    };
+    match analyze(&["verify", "--man=no"]) {
+        Err(_) => println!("SKIPPED: systemd-analyze is not here"),
+        Ok(verified) => {
+            let said = stderr(&verified);
+            assert!(!said.contains("xylem.service"), "{said}");
+            let rated = analyze(&["security", "--offline=true", "--threshold=30"]).unwrap();
+            let said = String::from_utf8_lossy(&rated.stdout);
+            assert!(rated.status.success(), "{said}{}", stderr(&rated));
+        }
+    }
+}

@@ -41,12 +41,20 @@ pub(super) struct Writer {
 type Written = (Partial, Result<Option<Hash>, StoreError>);
 
 impl Writer {
-    pub(super) fn new(mut partial: Partial) -> Self {
+    /// Begins.
+    ///
+    /// # Errors
+    /// The system starts no thread; what is there stays.
+    pub(super) fn new(mut partial: Partial) -> Result<Self, StoreError> {
+        let path = partial.file().path().to_path_buf();
         let (queue, batches) = mpsc::sync_channel::<Vec<Piece>>(QUEUE);
         let written = Arc::new(AtomicU64::new(0));
         let counter = written.clone();
-        let thread = thread::spawn(move || {
-            let mut audit = Audit::new(&partial);
+        let thread = thread::Builder::new().spawn(move || {
+            let mut audit = match Audit::new(&partial) {
+                Ok(audit) => audit,
+                Err(e) => return (partial, Err(e)),
+            };
             let mut unvouched = Unvouched::default();
             let outcome = batches.iter().try_for_each(|batch| {
                 // An empty batch asks for what is buffered to be written.
@@ -62,7 +70,9 @@ impl Writer {
             let audited = audit.finish();
             (partial, outcome.and(audited))
         });
-        Self { batch: Vec::new(), queue: Some(queue), thread: Some(thread), written }
+        let thread = thread
+            .map_err(|e| StoreError::from_io("start a thread that writes it", &path, None, e))?;
+        Ok(Self { batch: Vec::new(), queue: Some(queue), thread: Some(thread), written })
     }
 
     /// Bytes of content that have been written, and the nodes that the next run proves them by.

@@ -59,6 +59,8 @@ pub struct NodeConfig {
     pub certificate: Option<(PathBuf, PathBuf)>,
     /// Certificates whose keys may command; empty: every local application may.
     pub anchors: Vec<PathBuf>,
+    /// Unix sockets that management may be told to make faces to; the settings' own need not be here.
+    pub unix_sockets: Vec<PathBuf>,
     /// Mail that is kept for others until they fetch it; `None`: none.
     pub mailbox: Option<MailboxConfig>,
     /// What encrypted links are to be like.
@@ -103,6 +105,7 @@ impl NodeConfig {
             localhop: false,
             certificate: None,
             anchors: Vec::new(),
+            unix_sockets: Vec::new(),
             mailbox: None,
             links: LinkOptions::default(),
             accept_open: false,

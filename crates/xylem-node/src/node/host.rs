@@ -1,7 +1,7 @@
 //! What management may do with this program's faces: [`Host`] for the engine.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use xylem_forward::{FaceId, FaceScope, Forwarder};
@@ -23,6 +23,8 @@ pub(super) struct Managed<'a> {
     pub(super) engine: &'a mut Engine,
     pub(super) started_ms: u64,
     pub(super) store: &'a Path,
+    /// Unix sockets that it may be told to connect to.
+    pub(super) unix_sockets: &'a [PathBuf],
 }
 
 impl Host for Managed<'_> {
@@ -49,6 +51,12 @@ impl Host for Managed<'_> {
         let peer = peer_of(uri)?;
         if let Some((id, _)) = self.engine.faces().find(|(_, face)| face.remote == *uri) {
             return Err(Refusal::exists(id));
+        }
+        // The node may have rights that whoever commands has not: to connect, and to be believed there.
+        if let Peer::Unix(path) = &peer
+            && !self.unix_sockets.contains(path)
+        {
+            return Err(unacceptable("the settings allow no face to this socket: unix_sockets"));
         }
         let failed = |e: std::io::Error| Refusal::new(504, format!("{uri}: {e}"));
         let id = self.engine.dial(&peer, persistency).map_err(failed)?;

@@ -12,7 +12,7 @@ pub use error::NodeError;
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -55,11 +55,11 @@ pub fn run_node(
     let Node { config, mut engine, management, started_ms, mail_server } = node;
     while_delivering(mail.as_ref(), |events, _| {
         let wanted_level = config.links.shaping.level;
-        let store = &config.store;
         let mut forwarding = Forwarding {
             management,
             started_ms,
-            store,
+            store: &config.store,
+            unix_sockets: &config.unix_sockets,
             mail_server,
             wanted_level,
             events,
@@ -212,6 +212,8 @@ struct Forwarding<'a> {
     management: Management,
     started_ms: u64,
     store: &'a Path,
+    /// Unix sockets that management may have faces to.
+    unix_sockets: &'a [PathBuf],
     /// Takes mail.
     mail_server: MailServer,
     /// The shaping level that links are to have.
@@ -221,12 +223,20 @@ struct Forwarding<'a> {
     on_event: &'a mut dyn FnMut(Event),
 }
 
+/// The engine as management sees it; not a method, as management itself lies beside it.
+macro_rules! host {
+    ($forwarding:ident, $engine:ident) => {{
+        let Forwarding { started_ms, store, unix_sockets, .. } = *$forwarding;
+        Managed { engine: $engine, started_ms, store, unix_sockets }
+    }};
+}
+
 impl Program for Forwarding<'_> {
     type Error = NodeError;
 
     fn handle(&mut self, engine: &mut Engine, event: EngineEvent) -> Result<(), NodeError> {
         let now = engine.now();
-        let mut host = Managed { engine, started_ms: self.started_ms, store: self.store };
+        let mut host = host!(self, engine);
         let mut answers = Vec::new();
         match event {
             EngineEvent::Packet { from, packet, nack: None, .. } => {
@@ -261,8 +271,7 @@ impl Program for Forwarding<'_> {
 
     fn handle_timeout(&mut self, engine: &mut Engine, now: Duration) -> Result<(), NodeError> {
         if self.management.poll_timeout().is_some_and(|t| t <= now) {
-            let (started_ms, store) = (self.started_ms, self.store);
-            self.management.handle_timeout(now, &mut Managed { engine, started_ms, store });
+            self.management.handle_timeout(now, &mut host!(self, engine));
         }
         self.events.try_iter().for_each(&mut *self.on_event);
         Ok(())
