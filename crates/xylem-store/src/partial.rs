@@ -59,6 +59,8 @@ pub struct Partial {
     blocks: WriteBlocks,
     nodes: NodeBuffer,
     unrecorded: u64,
+    /// Bytes of data put since [`Partial::settle`] or [`Partial::flush`] wrote their nodes.
+    unsettled: u64,
     /// What finishing waits for.
     durability: Durability,
     /// Segments, present or not, whose leaf an earlier run left proven on disk.
@@ -68,7 +70,7 @@ pub struct Partial {
     /// Who else opens the file.
     watch: Option<Box<dyn Watch>>,
     /// How the file was when nothing was left to do but to read it back.
-    settled: Option<FileState>,
+    completed: Option<FileState>,
 }
 
 #[derive(Debug)]
@@ -146,12 +148,13 @@ impl Partial {
             blocks: WriteBlocks::default(),
             nodes: NodeBuffer::bridging(),
             unrecorded: 0,
+            unsettled: 0,
             durability,
             kept_leaves: SegmentSet::new(geometry.segments()),
             servable: None,
             unset: Unset::default(),
             watch,
-            settled: None,
+            completed: None,
         };
         // An empty file has nothing to wait for: its scan reads nothing and finds it complete.
         Ok(Resuming { scan, fresh: old_size == 0 && size > 0, partial })
@@ -228,7 +231,8 @@ impl Partial {
             servable.segment(segment.index.0);
         }
         self.unrecorded += content.len() as u64;
-        if self.unrecorded >= self.limit() { self.flush() } else { Ok(()) }
+        self.unsettled += content.len() as u64;
+        if self.unrecorded >= self.limit() { self.write_back() } else { Ok(()) }
     }
 
     /// As [`Partial::put`] for several, best in order: those that follow each other are written at once
@@ -252,6 +256,7 @@ impl Partial {
             for (buf, segment) in bufs.iter_mut().zip(now) {
                 *buf = IoSlice::new(segment.content.as_ref());
                 self.unrecorded += segment.content.as_ref().len() as u64;
+                self.unsettled += segment.content.as_ref().len() as u64;
             }
             self.file.write_all_vectored(&mut bufs[..run], now[0].offset)?;
             let written = now[0].index.0..now[0].index.0 + run as u64;
@@ -260,7 +265,7 @@ impl Partial {
             }
             self.have.insert_range(written);
             if self.unrecorded >= self.limit() {
-                self.flush()?;
+                self.write_back()?;
             }
         }
         Ok(())
@@ -322,7 +327,17 @@ impl Partial {
         if let Some(servable) = &mut self.servable {
             servable.nodes(nodes);
         }
-        if self.nodes.is_full() { self.flush() } else { Ok(()) }
+        if self.nodes.is_full() { self.write_back() } else { Ok(()) }
+    }
+
+    /// The nodes of all segments that were put have been put too: writes what is held back if a kill
+    /// would cost more than its share otherwise. What [`Partial::put`] writes on its own comes before the
+    /// nodes of the segment that it was given last.
+    ///
+    /// # Errors
+    /// As [`Partial::flush`].
+    pub fn settle(&mut self) -> Result<(), StoreError> {
+        if self.unsettled >= self.limit() { self.flush() } else { Ok(()) }
     }
 
     /// Writes everything that is held back: data, then nodes. After it, a kill costs nothing.
@@ -330,6 +345,12 @@ impl Partial {
     /// # Errors
     /// [`StoreError::NoSpace`], the medium's; what could not be written is kept for the next try.
     pub fn flush(&mut self) -> Result<(), StoreError> {
+        self.write_back()?;
+        self.unsettled = 0;
+        Ok(())
+    }
+
+    fn write_back(&mut self) -> Result<(), StoreError> {
         self.blocks.write(&self.file)?;
         self.nodes.write(self.outboard.file())?;
         self.unrecorded = 0;
@@ -370,8 +391,8 @@ impl Partial {
     /// # Errors
     /// [`StoreError::Incomplete`]; the medium's. Calling again after an error is right.
     pub fn finish_in_place(&mut self, attributes: &Attributes) -> Result<(), StoreError> {
-        if self.settled.is_none() {
-            self.settle(attributes)?;
+        if self.completed.is_none() {
+            self.complete(attributes)?;
         }
         if self.durability == Durability::Device { self.file.sync() } else { Ok(()) }
     }
@@ -381,14 +402,14 @@ impl Partial {
     ///
     /// # Errors
     /// [`StoreError::Incomplete`]; the medium's.
-    pub fn settle(&mut self, attributes: &Attributes) -> Result<(), StoreError> {
+    pub fn complete(&mut self, attributes: &Attributes) -> Result<(), StoreError> {
         let missing = self.have.len() - self.have.count();
         if missing > 0 {
             return Err(StoreError::Incomplete { path: self.file.path().into(), missing });
         }
         self.flush()?;
         apply(&self.file, attributes, &mut self.unset)?;
-        self.settled = Some(FileState::of(&self.file.metadata()?));
+        self.completed = Some(FileState::of(&self.file.metadata()?));
         Ok(())
     }
 
@@ -410,7 +431,7 @@ impl Partial {
     ///
     /// # Errors
     /// [`StoreError::Incomplete`]; [`StoreError::Exists`] under [`OverwritePolicy::Never`];
-    /// [`StoreError::Changed`] if somebody else was at the file: it has to be [settled](Partial::settle) and read
+    /// [`StoreError::Changed`] if somebody else was at the file: it has to be [completed](Partial::complete) and read
     /// back then; the medium's. Calling again after an error, with another name if need be, is right.
     pub fn finish_as(
         &mut self,
@@ -418,9 +439,9 @@ impl Partial {
         attributes: &Attributes,
         policy: OverwritePolicy,
     ) -> Result<(), StoreError> {
-        let was_settled = self.settled.is_some();
-        if matches!(self.home, Home::Alone { .. }) && !was_settled {
-            self.settle(attributes)?;
+        let was_completed = self.completed.is_some();
+        if matches!(self.home, Home::Alone { .. }) && !was_completed {
+            self.complete(attributes)?;
         }
         let Home::Alone { store, part, outboard } = &self.home else {
             return Err(StoreError::Unsafe {
@@ -433,9 +454,9 @@ impl Partial {
         }
         // The file first: dying in between leaves a useless outboard, not a lost fetch.
         let (medium, durability) = (&**store.medium(), self.durability);
-        if !was_settled && self.watch.as_ref().is_some_and(|watch| watch.noticed()) {
+        if !was_completed && self.watch.as_ref().is_some_and(|watch| watch.noticed()) {
             let path = self.file.path().to_path_buf();
-            self.settled = None;
+            self.completed = None;
             return Err(StoreError::Changed { path, what: Difference::Opened });
         }
         if store.has_inside(final_path) {
@@ -443,7 +464,7 @@ impl Partial {
             install(medium, &self.file, part.path(), final_path, policy.into(), durability)?;
         } else {
             part.finish_as(medium, final_path, policy.into(), durability)?;
-            if let Some(changed) = self.settled.and_then(|was| was.check(&self.file).err()) {
+            if let Some(changed) = self.completed.and_then(|was| was.check(&self.file).err()) {
                 // Nothing that may be wrong keeps the name.
                 let _ = medium.rename(final_path, part.path(), Clobber::Never);
                 return Err(changed);

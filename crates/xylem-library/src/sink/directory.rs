@@ -310,6 +310,7 @@ impl Sink for DirectorySink {
         let Some(tree) = &mut self.tree else { return Ok(None) };
         if cx.now >= self.flush_at {
             self.flush_at = cx.now + FLUSH_EVERY;
+            cx.transfer.flush_nodes();
             tree.flush()?;
         }
         tree.poll(cx)

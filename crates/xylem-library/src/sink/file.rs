@@ -62,7 +62,7 @@ impl Keeper for Reused<'_> {
     }
 
     fn nodes(&mut self, nodes: Nodes) -> Result<(), SaveError> {
-        Ok(self.writer.nodes(nodes)?)
+        Ok(self.writer.more_nodes(nodes)?)
     }
 }
 
@@ -98,7 +98,7 @@ pub(super) fn resume(
 
 /// Whether everything on disk agrees with the tree, when nothing is left to be written.
 pub(super) fn read_back(partial: &mut Partial, attributes: &Attributes) -> Result<bool, SaveError> {
-    partial.settle(attributes)?;
+    partial.complete(attributes)?;
     let scan = partial.audit()?;
     let regions: Vec<u64> = scan.regions().collect();
     let scans = rescan(&scan, &regions, &AtomicU64::new(0))?;
@@ -135,7 +135,7 @@ impl FileSink {
         let (root, geometry) = (self.manifest.root, self.manifest.geometry());
         let resuming = Partial::open(&self.store, root, geometry, &self.to.part)?;
         let (partial, resumed) = take_up(resuming, ObjectId::Root, cx)?;
-        self.writer = Some(Writer::new(partial));
+        self.writer = Some(Writer::new(partial)?);
         let Resumed { verifier, have, bytes } = resumed;
         let start = Start { id: ObjectId::Root, root, geometry, verifier, have };
         let list = match self.copies.is_empty() || start.have.is_full() {
@@ -265,6 +265,7 @@ impl Sink for FileSink {
         if cx.now < self.flush_at {
             writer.push_on()?;
         } else {
+            cx.transfer.flush_nodes();
             writer.flush()?;
             self.flush_at = cx.now + FLUSH_EVERY;
         }
