@@ -16,7 +16,7 @@ impl Tree {
     /// put something in its place, all are taken for what an earlier run left: hashed, and fetched where they
     /// are wrong.
     pub(super) fn is_as_written(&mut self) -> Result<bool, SaveError> {
-        let mut kinds = WantedKinds::new(&self.listed, &self.exclude);
+        let mut kinds = WantedKinds::new(&self.listed, &self.exclude, self.merge.as_ref());
         let mut wanted = self.listed.entries().filter(|found| match found {
             Ok(Listed { entry, number, .. }) => {
                 let file = matches!(entry.kind, EntryKind::File { .. });
