@@ -1,23 +1,25 @@
 //! [`Discovery`]: the newest version of an object by its name, and what is known of it.
 //!
 //! RDR first (`NAME/32=metadata`, fresh); where nobody answers that, the name alone with
-//! CanBePrefix, as older tools publish. What comes is verified before a version is taken from it,
-//! and the version has to be one of the object that was asked for.
+//! CanBePrefix, as older tools publish. What comes has to answer for exactly this name
+//! ([`Answer`]): something else below it only has the name asked for once more, without CanBePrefix, as a
+//! cache may have put it before the object. What answers is verified before a version is taken from it.
 
 use std::time::Duration;
 
 use xylem_object::{PublisherId, Ticket, naming, verify_manifest};
-use xylem_packet::tlv::types;
 use xylem_packet::{Component, Data, NackReason, Name, NameRef};
 
+use crate::exact::{self, Answer};
 use crate::rdr::{self, METADATA, Metadata};
 use crate::{
     Application, ClientError, Driver, Exchange, Expected, Message, Outbox, Question, Reply,
 };
 
-/// How long one discovery Interest waits, and how many go to RDR before the name alone is tried.
+/// How long one discovery Interest waits.
 const PATIENCE: Duration = Duration::from_secs(1);
-const RDR_TRIES: u32 = 2;
+/// What is asked, in turns. A packet may be lost, so that RDR has two tries.
+const QUESTIONS: [Asked; 4] = [Asked::Metadata, Asked::Metadata, Asked::Below, Asked::Exactly];
 /// Pause after a refusal.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -40,6 +42,17 @@ pub enum Discovered {
     Single(Vec<u8>),
 }
 
+/// What an Interest asks for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    /// Which version is the newest.
+    Metadata,
+    /// Whatever has the name or one that begins with it.
+    Below,
+    /// The packet of exactly this name; asked after something else came.
+    Exactly,
+}
+
 /// Finds the object at a name, which may have its version already.
 pub struct Discovery<'a> {
     object: Name,
@@ -49,11 +62,14 @@ pub struct Discovery<'a> {
     /// When the first question went out.
     began: Option<Duration>,
     nonce: u32,
-    attempts: u32,
+    /// Which of [`QUESTIONS`] is next.
+    next: usize,
     asking: Option<Exchange>,
     /// No question before this moment.
     resume_at: Duration,
     last_nack: Option<NackReason>,
+    /// What came that is something else.
+    other: Option<String>,
     found: Option<Discovered>,
 }
 
@@ -74,10 +90,11 @@ impl<'a> Discovery<'a> {
             give_up,
             began: None,
             nonce: seed as u32,
-            attempts: 0,
+            next: 0,
             asking: None,
             resume_at: Duration::ZERO,
             last_nack: None,
+            other: None,
             found,
         }
     }
@@ -92,25 +109,61 @@ impl<'a> Discovery<'a> {
     fn next_question(&mut self, now: Duration) -> Result<Exchange, ClientError> {
         let began = *self.began.get_or_insert(now);
         let left = (began + self.give_up).saturating_sub(now);
-        if left.is_zero() {
-            let name = self.object.clone();
-            return Err(match self.last_nack {
-                Some(reason) => ClientError::Nack { name, reason, discovering: true },
-                None => ClientError::Unanswered { name, after: self.give_up },
-            });
+        if self.other.is_none() && QUESTIONS.get(self.next) == Some(&Asked::Exactly) {
+            self.next = 0;
         }
-        let by_rdr = self.attempts % (RDR_TRIES + 1) < RDR_TRIES;
-        self.attempts = self.attempts.wrapping_add(1);
+        let Some(asked) = QUESTIONS.get(self.next).filter(|_| !left.is_zero()) else {
+            let name = self.object.clone();
+            return Err(match (self.other.take(), self.last_nack) {
+                (Some(found), _) => ClientError::NotThis { name, found },
+                (None, Some(reason)) => ClientError::Nack { name, reason, discovering: true },
+                (None, None) => ClientError::Unanswered { name, after: self.give_up },
+            });
+        };
+        self.next += 1;
         self.nonce = self.nonce.wrapping_add(0x9e37_79b1);
         let patience = left.min(PATIENCE);
-        let name = if by_rdr { &self.metadata } else { &self.object };
+        let name = if *asked == Asked::Metadata { &self.metadata } else { &self.object };
         let question = Question {
-            can_be_prefix: true,
+            can_be_prefix: *asked != Asked::Exactly,
             must_be_fresh: true,
             ..Question::exactly(name.clone(), patience)
         };
         Exchange::new(question.encode(self.nonce.to_be_bytes())?, patience)
     }
+
+    /// What an answer says, once it has verified; `None` if it is one for something else.
+    fn understand(&mut self, packet: &[u8]) -> Result<Option<Discovered>, ClientError> {
+        let object = self.object.as_ref();
+        let not_believed =
+            |why: String| ClientError::not_believed(format!("what came for {object}"), why);
+        let data = Data::decode(packet).map_err(|e| not_believed(e.to_string()))?;
+        let Some(answer) = Answer::of(object, &data) else {
+            self.other = Some(exact::describe(&data));
+            return Ok(None);
+        };
+        (self.check)(&data).map_err(not_believed)?;
+        Ok(Some(match answer {
+            Answer::Metadata => newest(object, data.content())?,
+            Answer::SegmentOf(prefix) => {
+                Discovered::Segments { prefix: prefix.to_name(), expected: Expected::default() }
+            }
+            Answer::Whole => Discovered::Single(data.content().to_vec()),
+        }))
+    }
+}
+
+/// What verified metadata point to.
+fn newest(object: NameRef<'_>, content: &[u8]) -> Result<Discovered, ClientError> {
+    let what = "the metadata packet";
+    let found = Metadata::decode(content).map_err(|e| ClientError::not_believed(what, e))?;
+    if found.name.parent() != object || rdr::version_of(found.name).is_none() {
+        let why = format!("it points to {}, which is another object", found.name);
+        return Err(ClientError::not_believed(what, why));
+    }
+    let expected =
+        Expected { last: found.last_segment(), size: found.size, segment_size: found.segment_size };
+    Ok(Discovered::Segments { prefix: found.name.to_name(), expected })
 }
 
 impl Application for Discovery<'_> {
@@ -123,8 +176,11 @@ impl Application for Discovery<'_> {
         }
         match self.asking.take_if(|asking| asking.is_done()).map(Exchange::into_reply) {
             Some(Reply::Data(packet)) => {
-                self.found = Some(understand(self.object.as_ref(), &packet, self.check)?);
-                return Ok(());
+                self.found = self.understand(&packet)?;
+                if self.found.is_some() {
+                    return Ok(());
+                }
+                self.resume_at = now + PAUSE;
             }
             Some(Reply::Nack(reason)) => {
                 self.last_nack = Some(reason);
@@ -165,40 +221,6 @@ impl Application for Discovery<'_> {
     fn is_done(&self) -> bool {
         self.found.is_some()
     }
-}
-
-/// What a verified answer says.
-fn understand(
-    object: NameRef<'_>,
-    packet: &[u8],
-    check: &mut Check<'_>,
-) -> Result<Discovered, ClientError> {
-    let what = || format!("what came for {object}");
-    let data = Data::decode(packet).map_err(|e| ClientError::not_believed(what(), e))?;
-    check(&data).map_err(|why| ClientError::not_believed(what(), why))?;
-    let name = data.name();
-    let mut rest = name.iter().skip(object.len());
-    if rest.next() == Some(Component::keyword(METADATA)) {
-        let found = Metadata::decode(data.content())
-            .map_err(|e| ClientError::not_believed("the metadata packet", e))?;
-        if !object.is_prefix_of(found.name) {
-            let why = format!("it points to {}, which is another object", found.name);
-            return Err(ClientError::not_believed("the metadata packet", why));
-        }
-        let expected = Expected {
-            last: found.last_segment(),
-            size: found.size,
-            segment_size: found.segment_size,
-        };
-        return Ok(Discovered::Segments { prefix: found.name.to_name(), expected });
-    }
-    if name.len() > object.len()
-        && name.last().is_some_and(|c| c.as_number_of(types::SEGMENT_COMPONENT).is_some())
-    {
-        let prefix = name.parent().to_name();
-        return Ok(Discovered::Segments { prefix, expected: Expected::default() });
-    }
-    Ok(Discovered::Single(data.content().to_vec()))
 }
 
 /// The ticket, without addresses, of the publication of ours at `prefix` whose manifest `publisher`

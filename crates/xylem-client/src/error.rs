@@ -64,6 +64,14 @@ pub enum ClientError {
         /// Which.
         number: u64,
     },
+    /// What was found is not what was asked for.
+    #[error("{name}: nobody has an object of exactly this name; what came is {found}")]
+    NotThis {
+        /// What was asked for.
+        name: Name,
+        /// What came instead.
+        found: String,
+    },
     /// What came is not believed.
     #[error("{what}: {why}")]
     NotBelieved {

@@ -18,6 +18,8 @@ mod error;
 mod exchange;
 mod rdr;
 
+mod exact;
+
 mod discover;
 mod segments;
 

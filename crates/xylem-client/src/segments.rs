@@ -13,7 +13,7 @@ use xylem_packet::tlv::types;
 use xylem_packet::{Component, ContentType, Data, Interest, InterestBuilder, Name, NameRef};
 use xylem_transfer::{Config, Pipeline};
 
-use crate::{Application, ClientError, Message, Outbox};
+use crate::{Application, ClientError, Message, Outbox, exact};
 
 /// InterestLifetime of a segment; what is lost is asked again long before.
 const LIFETIME_MS: u64 = 4000;
@@ -182,8 +182,13 @@ impl<'a, R: Receiver> SegmentFetch<'a, R> {
         packet: &Data<'_>,
     ) -> Result<(), ClientError> {
         let meta = packet.meta();
-        if meta.content_type == ContentType::NACK {
-            return Err(ClientError::NoSegment { number });
+        match meta.content_type {
+            ContentType::BLOB => {}
+            ContentType::NACK => return Err(ClientError::NoSegment { number }),
+            _ => {
+                let name = self.prefix.child(Component::segment(number));
+                return Err(ClientError::NotThis { name, found: exact::describe(packet) });
+            }
         }
         if let Some(last) = meta.final_block_id {
             let last = last.as_number_of(types::SEGMENT_COMPONENT);

@@ -46,6 +46,10 @@ pub(crate) struct Disk {
     pub(crate) folding: bool,
     /// Modes and times cannot be set.
     pub(crate) plain: bool,
+    /// Flushing to the device does nothing.
+    pub(crate) lazy: bool,
+    /// Pages and changes of names that the loss of power before took back or tore.
+    pub(crate) undone: u64,
 }
 
 #[derive(Clone)]
@@ -255,7 +259,7 @@ impl Disk {
             Body::Dir { .. } => (FileKind::Directory, 0),
             Body::Link(_) => (FileKind::Symlink, 0),
         };
-        Ok(Meta { kind, size, mode: node.mode, mtime: node.mtime, ino, dev: 1, links: 1 })
+        Ok(Meta { kind, size, mode: node.mode, mtime: node.mtime, ino, dev: 1, links: 1, owner: 0 })
     }
 }
 

@@ -12,6 +12,7 @@ pub mod json;
 mod remote;
 mod save;
 mod stop;
+mod threads;
 mod time;
 
 mod disk;

@@ -198,6 +198,17 @@ pub fn encode(prefix: NameRef<'_>, request: &Request) -> Name {
     }
 }
 
+/// Whether `name` is that of a packet which says what the newest version of `object` is:
+/// `O/32=metadata/v=V/seg=0`, whatever V.
+pub fn is_metadata(object: NameRef<'_>, name: NameRef<'_>) -> bool {
+    let Some(rest) = name.strip_prefix(object) else { return false };
+    let mut rest = rest.iter();
+    rest.next() == Some(Component::keyword(METADATA))
+        && rest.next().is_some_and(|c| c.as_number_of(VERSION_COMPONENT).is_some())
+        && rest.next() == Some(Component::segment(0))
+        && rest.next().is_none()
+}
+
 fn object_prefix(prefix: NameRef<'_>, object: ObjectId) -> Name {
     let mut name = prefix.to_name();
     match object {

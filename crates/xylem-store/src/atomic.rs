@@ -11,7 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::error::StoreError;
-use crate::file::{FileRef, open_locked};
+use crate::file::{FileRef, Owner, open_locked};
 use crate::long_names::name_around;
 use crate::medium::{Clobber, Medium};
 
@@ -129,7 +129,7 @@ pub fn remove_unfinished(medium: &dyn Medium, path: &Path) -> bool {
     if number.is_none_or(|(_, number)| number.parse::<u32>().is_err()) {
         return false;
     }
-    if open_locked(medium, path, path.to_path_buf(), 0o600).is_ok() {
+    if open_locked(medium, path, path.to_path_buf(), 0o600, Owner::Us).is_ok() {
         // Who could not remove it leaves it to the next.
         let _ = medium.remove_file(path);
     }
@@ -147,8 +147,9 @@ fn temporary(
     };
     for n in 0..MAX_WRITERS {
         let temporary = path.with_file_name(name_around(".", name, &format!("{INFIX}{n}")));
-        match open_locked(medium, &temporary, temporary.clone(), mode) {
-            Err(StoreError::Busy { .. }) => {}
+        match open_locked(medium, &temporary, temporary.clone(), mode, Owner::Us) {
+            // Somebody else's, whatever it is, is left alone.
+            Err(StoreError::Busy { .. } | StoreError::Unsafe { .. }) => {}
             other => return other.map(|file| (file, temporary)),
         }
     }

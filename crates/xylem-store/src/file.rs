@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::attributes::Unset;
 use crate::error::{Difference, StoreError};
 use crate::medium::{FileKind, FileTime, Medium, MediumFile, Meta, OpenHow};
 use crate::medium::{read_full_at, write_all_at, write_all_vectored_at};
@@ -201,22 +202,95 @@ pub(crate) fn require_regular(path: &Path, meta: &Meta) -> Result<(), StoreError
     Err(StoreError::Unsafe { path: path.to_path_buf(), what })
 }
 
+/// Whose file may be taken up under a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// Ours: others can write into the folder.
+    Us,
+    /// Anybody's: it lies where none but those whom we trust can put something.
+    Whoever,
+}
+
+/// An error unless what has this metadata may be written to: a plain file with no other name, which
+/// would be one for something that is not ours to change.
+fn require_ours(
+    medium: &dyn Medium,
+    path: &Path,
+    meta: &Meta,
+    owner: Owner,
+) -> Result<(), StoreError> {
+    require_regular(path, meta)?;
+    let what = if meta.links > 1 {
+        "has another name too"
+    } else if owner == Owner::Us && !medium.owns(meta) {
+        "belongs to another user"
+    } else {
+        return Ok(());
+    };
+    Err(StoreError::Unsafe { path: path.to_path_buf(), what })
+}
+
+/// Opens a file that is there for writing if it is ours; `None` if there is none.
+fn open_ours(
+    medium: &dyn Medium,
+    name: &Path,
+    shown: &Path,
+    mode: u32,
+    owner: Owner,
+) -> Result<Option<FileRef>, StoreError> {
+    let error = |e| StoreError::from_io("open", shown, None, e);
+    let named = |file| FileRef::new(file, shown);
+    let mut opened = medium.open(name, OpenHow::ReadWrite);
+    if let Err(e) = &opened {
+        if e.kind() == io::ErrorKind::NotFound {
+            return Ok(None);
+        }
+        // Why it can't be opened matters only for what is ours.
+        let there = medium.metadata(name);
+        there.map_or(Ok(()), |meta| require_ours(medium, shown, &meta, owner))?;
+        // One that had its attributes and not its name when its writer was killed.
+        if e.kind() == io::ErrorKind::PermissionDenied
+            && let Ok(file) = medium.open(name, OpenHow::ReadNoFollow)
+        {
+            let file = named(file);
+            require_ours(medium, shown, &file.metadata()?, owner)?;
+            file.set_mode(mode)?;
+            opened = medium.open(name, OpenHow::ReadWrite);
+        }
+    }
+    let file = named(opened.map_err(error)?);
+    let meta = file.metadata()?;
+    require_ours(medium, shown, &meta, owner)?;
+    if meta.mode & 0o777 & !mode != 0 {
+        // What a file system without modes does not take keeps nobody out anyway.
+        Unset::default().note(file.set_mode(mode))?;
+    }
+    Ok(Some(file))
+}
+
 /// Opens or creates `name` and locks it, making sure that the name still leads to the locked
 /// file: between opening and locking its former owner may have renamed or removed it, and writing
 /// then would spoil a finished file.
+///
+/// [`StoreError::Unsafe`] for what is there and is not to be taken up.
 pub(crate) fn open_locked(
     medium: &dyn Medium,
     name: &Path,
     shown: PathBuf,
     mode: u32,
+    owner: Owner,
 ) -> Result<FileRef, StoreError> {
     let error = |doing, e| StoreError::from_io(doing, &shown, None, e);
     for _ in 0..MAX_LOCK_ATTEMPTS {
-        let file = medium.open(name, OpenHow::Create { mode }).map_err(|e| error("open", e))?;
-        let file = FileRef::new(file, shown.clone());
+        let file = match open_ours(medium, name, &shown, mode, owner)? {
+            Some(file) => file,
+            None => match medium.open(name, OpenHow::CreateNew { mode }) {
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => continue,
+                made => FileRef::new(made.map_err(|e| error("open", e))?, shown.clone()),
+            },
+        };
         file.lock()?;
         let held = file.metadata()?;
-        require_regular(&shown, &held)?;
         match medium.metadata(name) {
             Ok(named) if (named.ino, named.dev) == (held.ino, held.dev) => return Ok(file),
             Ok(_) => {}

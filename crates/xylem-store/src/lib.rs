@@ -70,6 +70,8 @@ mod outboard;
 
 mod node_buffer;
 
+mod part;
+
 mod publish;
 
 mod serve;
@@ -115,6 +117,7 @@ pub use objects::{ObjectInfo, Objects};
 pub use old_shares::OldShare;
 pub use ordered::{GrowingFile, VerifiedStream};
 pub use outboard::{OutboardFile, OutboardReader, OutboardWriter};
+pub use part::PartFile;
 pub use partial::{MAX_UNRECORDED, Partial, Resumed, Resuming};
 pub use publish::{Hashed, RegionReader, hash_and_sum_file, hash_file};
 pub use range::RangeFile;

@@ -54,6 +54,8 @@ pub struct Meta {
     pub dev: u64,
     /// Names that the file has; 1 where the platform does not say.
     pub links: u64,
+    /// Number of the user that it belongs to; 0 where the platform has none.
+    pub owner: u32,
 }
 
 /// One name in a directory.
@@ -105,6 +107,12 @@ pub trait Medium: Send + Sync {
     fn open_dir(&self, path: &Path) -> io::Result<Arc<dyn Medium>>;
     /// Metadata, links not followed.
     fn metadata(&self, path: &Path) -> io::Result<Meta>;
+    /// Whether what has this metadata belongs to the user as whom this process works. Where there are no
+    /// such users, everything does.
+    fn owns(&self, meta: &Meta) -> bool {
+        let _ = meta;
+        true
+    }
     /// Makes one directory; `AlreadyExists` if the name is taken.
     fn create_dir(&self, path: &Path, mode: u32) -> io::Result<()>;
     /// The names in a directory, without `.` and `..`, in no particular order.

@@ -6,7 +6,7 @@
 //! without their nodes on disk at any moment, so a kill costs no more than that.
 
 use std::io::IoSlice;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use xylem_hash::Hash;
 use xylem_tree::{Geometry, Node, NodeValue, Segment, SegmentSet, Verified};
@@ -15,9 +15,10 @@ use crate::atomic::{Durability, install};
 use crate::attributes::{Attributes, OverwritePolicy, Unset, apply};
 use crate::blocks::WriteBlocks;
 use crate::error::StoreError;
-use crate::file::{FileRef, open_locked};
+use crate::file::FileRef;
 use crate::node_buffer::NodeBuffer;
 use crate::outboard::OutboardFile;
+use crate::part::PartFile;
 use crate::scan::Scan;
 use crate::servable::{OnServable, Servable};
 use crate::sparse::has_zero_page;
@@ -54,6 +55,8 @@ pub struct Partial {
     blocks: WriteBlocks,
     nodes: NodeBuffer,
     unrecorded: u64,
+    /// Bytes of data put since [`Partial::settle`] or [`Partial::flush`] wrote their nodes.
+    unsettled: u64,
     /// What finishing waits for.
     durability: Durability,
     /// Segments, present or not, whose leaf an earlier run left proven on disk.
@@ -65,7 +68,7 @@ pub struct Partial {
 #[derive(Debug)]
 enum Home {
     /// A part file of its own, renamed when finished.
-    Alone { store: Store, part_path: PathBuf, outboard: LockedPart },
+    Alone { store: Store, part: PartFile, outboard: LockedPart },
     /// A file inside a staging directory, already under its listed name.
     Staged,
 }
@@ -82,13 +85,17 @@ impl Partial {
         geometry: Geometry,
         part_path: &Path,
     ) -> Result<Resuming, StoreError> {
-        let file = open_locked(&**store.medium(), part_path, part_path.to_path_buf(), 0o600)?;
-        let place = PlaceKey::of(&file.metadata()?, part_path);
+        let medium = &**store.medium();
+        let part = match store.has_inside(part_path) {
+            true => PartFile::open_inside(medium, part_path)?,
+            false => PartFile::open(medium, part_path)?,
+        };
+        let file = part.file().clone();
+        let place = PlaceKey::of(&file.metadata()?, part.path());
         let locked = store.lock_partial(&root, Part::Outboard, place, false)?;
         let outboard = OutboardFile::new(locked.file.clone());
-        let (store, part_path) = (store.clone(), part_path.to_path_buf());
-        let durability = store.durability();
-        let home = Home::Alone { store, part_path, outboard: locked };
+        let (store, durability) = (store.clone(), store.durability());
+        let home = Home::Alone { store, part, outboard: locked };
         Self::begin(root, geometry, file, outboard, 0, home, durability)
     }
 
@@ -131,6 +138,7 @@ impl Partial {
             blocks: WriteBlocks::default(),
             nodes: NodeBuffer::bridging(),
             unrecorded: 0,
+            unsettled: 0,
             durability,
             kept_leaves: SegmentSet::new(geometry.segments()),
             servable: None,
@@ -211,7 +219,8 @@ impl Partial {
             servable.segment(segment.index.0);
         }
         self.unrecorded += content.len() as u64;
-        if self.unrecorded >= self.limit() { self.flush() } else { Ok(()) }
+        self.unsettled += content.len() as u64;
+        if self.unrecorded >= self.limit() { self.write_back() } else { Ok(()) }
     }
 
     /// As [`Partial::put`] for several, best in order: those that follow each other are written at once
@@ -235,6 +244,7 @@ impl Partial {
             for (buf, segment) in bufs.iter_mut().zip(now) {
                 *buf = IoSlice::new(segment.content.as_ref());
                 self.unrecorded += segment.content.as_ref().len() as u64;
+                self.unsettled += segment.content.as_ref().len() as u64;
             }
             self.file.write_all_vectored(&mut bufs[..run], now[0].offset)?;
             let written = now[0].index.0..now[0].index.0 + run as u64;
@@ -243,7 +253,7 @@ impl Partial {
             }
             self.have.insert_range(written);
             if self.unrecorded >= self.limit() {
-                self.flush()?;
+                self.write_back()?;
             }
         }
         Ok(())
@@ -305,7 +315,17 @@ impl Partial {
         if let Some(servable) = &mut self.servable {
             servable.nodes(nodes);
         }
-        if self.nodes.is_full() { self.flush() } else { Ok(()) }
+        if self.nodes.is_full() { self.write_back() } else { Ok(()) }
+    }
+
+    /// The nodes of all segments that were put have been put too: writes what is held back if a kill
+    /// would cost more than its share otherwise. What [`Partial::put`] writes on its own comes before the
+    /// nodes of the segment that it was given last.
+    ///
+    /// # Errors
+    /// As [`Partial::flush`].
+    pub fn settle(&mut self) -> Result<(), StoreError> {
+        if self.unsettled >= self.limit() { self.flush() } else { Ok(()) }
     }
 
     /// Writes everything that is held back: data, then nodes. After it, a kill costs nothing.
@@ -313,6 +333,12 @@ impl Partial {
     /// # Errors
     /// [`StoreError::NoSpace`], the medium's; what could not be written is kept for the next try.
     pub fn flush(&mut self) -> Result<(), StoreError> {
+        self.write_back()?;
+        self.unsettled = 0;
+        Ok(())
+    }
+
+    fn write_back(&mut self) -> Result<(), StoreError> {
         self.blocks.write(&self.file)?;
         self.nodes.write(self.outboard.file())?;
         self.unrecorded = 0;
@@ -342,7 +368,7 @@ impl Partial {
         self.file.sync()?;
         self.outboard.file().sync()?;
         match &self.home {
-            Home::Alone { store, part_path, outboard } => store.settle_partial(outboard, part_path),
+            Home::Alone { store, part, outboard } => store.settle_partial(outboard, part.path()),
             Home::Staged => Ok(()),
         }
     }
@@ -385,21 +411,27 @@ impl Partial {
         attributes: &Attributes,
         policy: OverwritePolicy,
     ) -> Result<(), StoreError> {
-        let Home::Alone { store, part_path, outboard } = &self.home else {
+        if matches!(self.home, Home::Alone { .. }) {
+            self.complete(attributes)?;
+        }
+        let Home::Alone { store, part, outboard } = &self.home else {
             return Err(StoreError::Unsafe {
                 path: final_path.to_path_buf(),
                 what: "a file of a directory is finished in place",
             });
         };
-        let (store, part_path, outboard) = (store.clone(), part_path.clone(), outboard.clone());
-        self.complete(attributes)?;
         if self.durability == Durability::Device {
             self.outboard.file().sync()?;
         }
         // The file first: dying in between leaves a useless outboard, not a lost fetch.
         let (medium, durability) = (&**store.medium(), self.durability);
-        install(medium, &self.file, &part_path, final_path, policy.into(), durability)?;
-        store.finish_partial(&outboard, true)
+        if store.has_inside(final_path) {
+            // Another fetch of the same object may give it this name at the same time.
+            install(medium, &self.file, part.path(), final_path, policy.into(), durability)?;
+        } else {
+            part.finish_as(medium, final_path, policy.into(), durability)?;
+        }
+        store.finish_partial(outboard, true)
     }
 
     fn foreign(&self, offset: u64) -> StoreError {

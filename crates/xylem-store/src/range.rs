@@ -1,16 +1,16 @@
 //! [`RangeFile`]: part of a file, fetched as a file of its own.
 
+use std::io;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use xylem_hash::Hash;
 use xylem_tree::{Geometry, Segment, SegmentIndex, SegmentSet, Verified};
 
-use crate::atomic::install;
-use crate::attributes::OverwritePolicy;
+use crate::attributes::{OverwritePolicy, Unset};
 use crate::error::StoreError;
-use crate::file::FileRef;
-use crate::medium::OpenHow;
+use crate::medium::{Medium, OpenHow};
+use crate::part::{PartFile, other_name};
 use crate::store::Store;
 
 /// The bytes of a range, from offset 0 of the result on. It begins anew each time: nothing of an
@@ -19,8 +19,9 @@ use crate::store::Store;
 #[derive(Debug)]
 pub struct RangeFile {
     store: Store,
-    file: FileRef,
-    part: PathBuf,
+    part: PartFile,
+    /// Permission bits of the result.
+    mode: u32,
     root: Hash,
     geometry: Geometry,
     range: Range<u64>,
@@ -45,13 +46,13 @@ impl RangeFile {
         if range.start > range.end || range.end > geometry.size() {
             return Err(StoreError::OutOfRange { path: part.into(), offset: range.end });
         }
-        let file = FileRef::open(&**store.medium(), part, OpenHow::Create { mode: 0o666 })?;
-        file.lock()?;
-        file.set_len(0)?;
+        let part = PartFile::open(&**store.medium(), part)?;
+        let mode = usual_mode(&**store.medium(), part.path())?;
+        part.file().set_len(0)?;
         let segments = geometry.segments_of(range.clone());
         let have = SegmentSet::new(segments.end.saturating_sub(segments.start));
-        let (store, part, first) = (store.clone(), part.to_path_buf(), segments.start);
-        Ok(Self { store, file, part, root, geometry, range, first, have })
+        let (store, first) = (store.clone(), segments.start);
+        Ok(Self { store, part, mode, root, geometry, range, first, have })
     }
 
     /// Writes what of a segment lies in the range.
@@ -70,12 +71,12 @@ impl RangeFile {
                 == (start..start.saturating_add(content.len() as u64));
         let place = index.checked_sub(self.first).filter(|at| ours && *at < self.have.len());
         let Some(place) = place else {
-            return Err(StoreError::OutOfRange { path: self.file.path().into(), offset: start });
+            return Err(StoreError::OutOfRange { path: self.part.path().into(), offset: start });
         };
         let part = self.range.start.max(start)..self.range.end.min(start + content.len() as u64);
         // A segment that the range touches holds its beginning and its end.
         let bytes = &content[(part.start - start) as usize..(part.end - start) as usize];
-        self.file.write_all(bytes, part.start - self.range.start)?;
+        self.part.file().write_all(bytes, part.start - self.range.start)?;
         self.have.insert(place);
         Ok(())
     }
@@ -89,9 +90,28 @@ impl RangeFile {
     pub fn finish_as(&mut self, path: &Path, policy: OverwritePolicy) -> Result<(), StoreError> {
         let missing = self.have.len() - self.have.count();
         if missing > 0 {
-            return Err(StoreError::Incomplete { path: self.file.path().into(), missing });
+            return Err(StoreError::Incomplete { path: self.part.path().into(), missing });
         }
+        // A file system without modes shows the file to everybody in any case.
+        Unset::default().note(self.part.file().set_mode(self.mode))?;
         let (medium, durability) = (&**self.store.medium(), self.store.durability());
-        install(medium, &self.file, &self.part, path, policy.into(), durability)
+        self.part.finish_as(medium, path, policy.into(), durability)
+    }
+}
+
+/// The permission bits of a file that any program makes here: what the umask leaves of them. Another file
+/// has to show it, as the part is closed to others from its first byte on.
+fn usual_mode(medium: &dyn Medium, part: &Path) -> Result<u32, StoreError> {
+    let probe = other_name(part, 0);
+    let error = |e| StoreError::from_io("create", &probe, None, e);
+    match medium.open(&probe, OpenHow::CreateNew { mode: 0o666 }) {
+        Ok(file) => {
+            let mode = file.metadata().map_err(error)?.mode;
+            medium.remove_file(&probe).map_err(error)?;
+            Ok(mode & 0o666)
+        }
+        // A killed process left it, or it is somebody else's.
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(0o600),
+        Err(e) => Err(error(e)),
     }
 }

@@ -10,6 +10,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use xylem_hash::{Hash, Hasher};
 use xylem_tree::{Geometry, Node, NodeValue, Verified};
@@ -19,9 +20,10 @@ use crate::attributes::{Attributes, OverwritePolicy, Unset, apply};
 use crate::dirs::open_dir;
 use crate::error::StoreError;
 use crate::file::{FileRef, require_regular};
-use crate::medium::{Clobber, OpenHow};
+use crate::medium::{Clobber, Medium, Meta, OpenHow};
 use crate::node_buffer::NodeBuffer;
 use crate::outboard::OutboardFile;
+use crate::part::{first_of_ours, require_same};
 use crate::partial::{Partial, Resuming};
 use crate::sparse::write_sparse;
 use crate::store::{LockedPart, Part, PlaceKey, Store};
@@ -64,9 +66,41 @@ impl std::fmt::Debug for Staging {
     }
 }
 
+/// A staging directory, opened.
+struct Place {
+    path: PathBuf,
+    dir: Arc<dyn Medium>,
+    meta: Meta,
+    resumed: bool,
+}
+
+impl Place {
+    /// Makes the directory, or takes up one of ours.
+    fn open(medium: &dyn Medium, path: &Path) -> Result<Self, StoreError> {
+        let resumed = match medium.create_dir(path, 0o700) {
+            Ok(()) => false,
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => true,
+            Err(e) => return Err(StoreError::from_io("create the directory", path, None, e)),
+        };
+        let opened = open_dir(medium, path);
+        let meta = match &opened {
+            Ok(dir) => dir.metadata(Path::new(".")),
+            // Why it can't be opened matters only for what is ours.
+            Err(_) => medium.metadata(path),
+        };
+        let meta = meta.map_err(|e| StoreError::from_io("look at", path, None, e))?;
+        if resumed && !medium.owns(&meta) {
+            let what = "belongs to another user";
+            return Err(StoreError::Unsafe { path: path.to_path_buf(), what });
+        }
+        Ok(Self { path: path.to_path_buf(), dir: opened?, meta, resumed })
+    }
+}
+
 impl Staging {
     /// Opens or resumes the fetch of the directory whose listing is `root` in `path` (created
-    /// with mode 0700), locking it. Another fetch of the same directory may have another.
+    /// with mode 0700), locking it. Another fetch of the same directory may have another. Where `path`
+    /// is somebody else's, or no directory, it is left alone, and another name beside it used.
     ///
     /// `listed` says what the listing has under a path; it is asked in the order of a listing, and
     /// only if `path` is there already. Whatever else an earlier run, another version or somebody else
@@ -80,14 +114,9 @@ impl Staging {
         path: &Path,
         listed: &mut KindOf<'_>,
     ) -> Result<Self, StoreError> {
-        let resumed = match store.medium().create_dir(path, 0o700) {
-            Ok(()) => false,
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => true,
-            Err(e) => return Err(StoreError::from_io("create the directory", path, None, e)),
-        };
-        let place = open_dir(&**store.medium(), path)?;
-        let meta = place.metadata(Path::new("."));
-        let meta = meta.map_err(|e| StoreError::from_io("look at", path, None, e))?;
+        let Place { path, dir: place, meta, resumed } =
+            first_of_ours(path, |path| Place::open(&**store.medium(), path))?;
+        let path = path.as_path();
         let key = PlaceKey::of(&meta, path);
         let locked = store.lock_partial(&root, Part::FileOutboards, key, true)?;
         let staging = Self {
@@ -105,6 +134,12 @@ impl Staging {
             sweep(&*place, path, &mut Vec::new(), 0, listed)?;
         }
         Ok(staging)
+    }
+
+    /// Where the directory lies until it has its name.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.folders.path()
     }
 
     /// Whether an earlier run left something here.
@@ -310,6 +345,9 @@ impl Staging {
         let rename = |from: &Path, to: &Path, durability| {
             atomic::rename(&*medium, from, to, final_path, Clobber::Never, durability)
         };
+        let held = self.folders.top().metadata(Path::new("."));
+        let held = held.map_err(|e| self.folders.error("look at", b"", e))?;
+        require_same(&*medium, self.folders.path(), &held)?;
         match rename(self.folders.path(), final_path, durability) {
             Err(StoreError::Exists { .. }) if policy == OverwritePolicy::Replace => {
                 let mut aside = self.folders.path().as_os_str().to_os_string();
@@ -322,6 +360,7 @@ impl Staging {
             }
             other => other?,
         }
+        require_same(&*medium, final_path, &held)?;
         self.keep_outboards()
     }
 

@@ -14,7 +14,7 @@ use xylem_hash::Hash;
 use crate::atomic::{self, Durability, sync_above};
 use crate::dirs::{create_dirs, keep_private, make_dir, open_dir};
 use crate::error::StoreError;
-use crate::file::{FileRef, open_locked, read_whole};
+use crate::file::{FileRef, Owner, open_locked, read_whole};
 use crate::layout::{FORMAT, KNOWN, NEW, OBJECTS, PARTIAL, PINS, REPAIRS, is_ours};
 use crate::medium::{Clobber, Medium, Meta, OpenHow};
 use crate::outboard::OutboardFile;
@@ -307,6 +307,11 @@ impl Store {
         Ok(())
     }
 
+    /// Whether a path is of something in the store.
+    pub(crate) fn has_inside(&self, path: &Path) -> bool {
+        path.starts_with(&self.inner.dir)
+    }
+
     pub(crate) fn place(&self) -> &dyn Medium {
         &*self.inner.place
     }
@@ -369,7 +374,7 @@ impl Store {
     }
 
     pub(crate) fn lock_named(&self, name: &Path) -> Result<FileRef, StoreError> {
-        open_locked(self.place(), name, self.full(name), 0o600)
+        open_locked(self.place(), name, self.full(name), 0o600, Owner::Whoever)
     }
 }
 

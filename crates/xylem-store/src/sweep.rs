@@ -78,7 +78,7 @@ pub(crate) fn sweep(
                 Err(StoreError::NotFound { .. }) => {}
                 Err(e) => return Err(e),
             },
-            Some(kind) => match (listed(path)? == Some(kind), kind) {
+            Some(kind) => match (listed(path)? == Some(kind) && is_ours(dir, at, &shown)?, kind) {
                 (true, FileKind::File) => {}
                 (true, FileKind::Directory) if depth < MAX_DEPTH => {}
                 (_, FileKind::Directory) => remove_tree_at(dir, at, &shown, depth)?,
@@ -90,6 +90,12 @@ pub(crate) fn sweep(
         path.truncate(len);
     }
     Ok(())
+}
+
+/// Whether something belongs to us and, if it is a file, has no other name: only then may it be written to.
+fn is_ours(dir: &dyn Medium, name: &Path, shown: &Path) -> Result<bool, StoreError> {
+    let meta = dir.metadata(name).map_err(|e| StoreError::from_io("look at", shown, None, e))?;
+    Ok(dir.owns(&meta) && (meta.kind == FileKind::Directory || meta.links <= 1))
 }
 
 /// The names in a directory, which an earlier run may have finished with a mode that keeps us out.

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
+use xylem_object::growing::parse_pointer_name;
 use xylem_object::naming;
 use xylem_packet::{Name, Packet};
 
@@ -23,15 +24,17 @@ impl Watch {
         Self { object, came: VecDeque::new() }
     }
 
-    /// Keeps a packet if it is a pointer; whether it is one.
+    /// Keeps a packet if it is a pointer or metadata of exactly this object. Whether it is for nobody else.
     pub fn keep(&mut self, packet: &Bytes) -> bool {
         let Ok(Packet::Data(data)) = Packet::decode(packet) else { return false };
-        let under = data.name().strip_prefix(self.object.as_ref());
-        let is_one = under.is_some_and(|rest| naming::version(rest.prefix(1)).is_none());
+        let (object, name) = (self.object.as_ref(), data.name());
+        let is_one =
+            naming::is_metadata(object, name) || parse_pointer_name(object, name).is_some();
         if is_one && self.came.len() < Self::MOST {
             self.came.push_back(packet.clone());
         }
-        is_one
+        let under = name.strip_prefix(object);
+        under.is_some_and(|rest| naming::version(rest.prefix(1)).is_none())
     }
 
     /// The oldest that nobody has looked at.

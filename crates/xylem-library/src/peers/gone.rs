@@ -67,8 +67,7 @@ impl Gone {
         let asked = |gone: &&mut Refusing| gone.face == from && !gone.pieces;
         let Some(gone) = self.peers.iter_mut().find(asked) else { return false };
         let Ok(data) = Data::decode(packet) else { return false };
-        let name = naming::encode(prefix.as_ref(), &Request::Metadata);
-        if !name.as_ref().is_prefix_of(data.name()) {
+        if !naming::is_metadata(prefix.as_ref().parent(), data.name()) {
             return false;
         }
         let signed = self.publisher.verifier().is_some_and(|v| v.data(&data).is_ok());

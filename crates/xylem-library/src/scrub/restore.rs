@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use xylem_object::listing::EntryKind;
 use xylem_store::{
-    Clobber, Durability, FileKind, FileRef, FileState, FileTime, Medium, OpenHow, OutboardFile,
-    Store, StoreError, install,
+    Clobber, Durability, FileKind, FileState, FileTime, Medium, Meta, OutboardFile, PartFile,
+    Store, StoreError,
 };
 
 use super::Scrub;
@@ -33,6 +33,7 @@ pub(super) struct Begun {
     /// What is missing.
     item: Item,
     part: PathBuf,
+    was: Meta,
 }
 
 /// Directories below a target in which something was made, and those that were made themselves.
@@ -102,7 +103,8 @@ impl Begun {
             touched.parents(medium, target, &os_bytes(inside.as_os_str()))?;
         }
         let part = item.path.with_file_name(part_name(item.path.file_name().unwrap_or_default()));
-        let file = FileRef::open(medium, &part, OpenHow::Create { mode: 0o600 })?;
+        let opened = PartFile::open(medium, &part)?;
+        let (file, part) = (opened.file(), opened.path().to_path_buf());
         if file.metadata()?.size != item.geometry.size() {
             file.set_len(item.geometry.size())?;
         }
@@ -116,7 +118,8 @@ impl Begun {
             Some(Verdict::Failed(e)) => return Err(e),
             _ => None,
         };
-        Ok((Self { item: item.clone(), part }, flawed))
+        let was = file.metadata()?;
+        Ok((Self { item: item.clone(), part, was }, flawed))
     }
 
     /// Gives the file, all of which is right, its name; returns its bytes.
@@ -124,9 +127,10 @@ impl Begun {
         let (medium, path) = (&**store.medium(), &self.item.path);
         let of_target = || signed_at(store, &target.path).map(|signed| signed.manifest.mode);
         let mode = self.item.mode.or_else(of_target).unwrap_or(USUAL_MODE);
-        let file = FileRef::open(medium, &self.part, OpenHow::ReadWrite)?;
+        let part = PartFile::again(medium, &self.part, &self.was)?;
+        let file = part.file();
         file.set_mode(mode)?;
-        install(medium, &file, &self.part, path, Clobber::Never, Durability::Device)?;
+        part.finish_as(medium, path, Clobber::Never, Durability::Device)?;
         if !target.directory
             && let Some(mut known) = store.known_at(&self.item.key)?
         {

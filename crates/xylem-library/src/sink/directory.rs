@@ -148,7 +148,7 @@ impl DirectorySink {
         let staging = Staging::open(&self.store, self.manifest.root, &self.to.part, &mut kind);
         let staging = staging?;
         if let Some(holdings) = cx.holdings {
-            holdings.plan(&self.to.part, listed.clone(), staging.outboard().clone());
+            holdings.plan(staging.path(), listed.clone(), staging.outboard().clone());
         }
         let merge = self.merge(&staging, &listed, cx)?;
         let (exclude, segment) = (self.exclude.clone(), self.manifest.segment);
@@ -307,6 +307,7 @@ impl Sink for DirectorySink {
         let Some(tree) = &mut self.tree else { return Ok(None) };
         if cx.now >= self.flush_at {
             self.flush_at = cx.now + FLUSH_EVERY;
+            cx.transfer.flush_nodes();
             tree.flush()?;
         }
         tree.poll(cx)

@@ -59,7 +59,7 @@ impl Keeper for Reused<'_> {
     }
 
     fn nodes(&mut self, nodes: Nodes) -> Result<(), SaveError> {
-        Ok(self.writer.nodes(nodes)?)
+        Ok(self.writer.more_nodes(nodes)?)
     }
 }
 
@@ -131,7 +131,7 @@ impl FileSink {
         let (root, geometry) = (self.manifest.root, self.manifest.geometry());
         let resuming = Partial::open(&self.store, root, geometry, &self.to.part)?;
         let (partial, resumed) = take_up(resuming, ObjectId::Root, cx)?;
-        self.writer = Some(Writer::new(partial));
+        self.writer = Some(Writer::new(partial)?);
         let Resumed { verifier, have, bytes } = resumed;
         let start = Start { id: ObjectId::Root, root, geometry, verifier, have };
         let list = match self.copies.is_empty() || start.have.is_full() {
@@ -258,6 +258,7 @@ impl Sink for FileSink {
         if cx.now < self.flush_at {
             writer.push_on()?;
         } else {
+            cx.transfer.flush_nodes();
             writer.flush()?;
             self.flush_at = cx.now + FLUSH_EVERY;
         }

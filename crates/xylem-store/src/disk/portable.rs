@@ -225,6 +225,7 @@ fn to_meta(meta: &fs::Metadata) -> io::Result<Meta> {
         ino: 0,
         dev: 0,
         links: 1,
+        owner: 0,
     })
 }
 

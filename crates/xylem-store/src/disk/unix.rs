@@ -62,6 +62,10 @@ impl Medium for DiskMedium {
         Ok(to_meta(&sys::statat(self.at(), path, AtFlags::SYMLINK_NOFOLLOW)?))
     }
 
+    fn owns(&self, meta: &Meta) -> bool {
+        meta.owner == rustix::process::geteuid().as_raw()
+    }
+
     fn create_dir(&self, path: &Path, mode: u32) -> io::Result<()> {
         Ok(sys::mkdirat(self.at(), path, to_mode(mode))?)
     }
@@ -244,6 +248,7 @@ fn to_meta(stat: &sys::Stat) -> Meta {
         ino: stat.st_ino as u64,
         dev: stat.st_dev as u64,
         links: stat.st_nlink as u64,
+        owner: stat.st_uid as u32,
     }
 }
 

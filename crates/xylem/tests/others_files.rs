@@ -1,0 +1,193 @@
+//! Files of others where the program writes: what somebody put under a name that it uses is neither
+//! written through nor passed off as its own. Each with the real program.
+
+#![cfg(unix)]
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use common::{Share, assert_exit, file, get, noise, text, xylem};
+
+/// The user `nobody`.
+const NOBODY: u32 = 65_534;
+
+/// Whether files of other users can be made here; says so if not.
+fn is_root() -> bool {
+    let root = fs::metadata("/proc/self").is_ok_and(|me| me.uid() == 0);
+    if !root {
+        eprintln!("skipped: needs root to make files of another user");
+    }
+    root
+}
+
+struct Place {
+    dir: tempfile::TempDir,
+    content: Vec<u8>,
+    share: Share,
+    /// Where the result goes: others may write there.
+    shared: PathBuf,
+}
+
+impl Place {
+    fn new(size: usize) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let content = noise(size, 1);
+        let source = file(dir.path(), "out", &content);
+        let share = Share::start(&source, &dir.path().join("publisher"));
+        let shared = dir.path().join("shared");
+        fs::create_dir(&shared).unwrap();
+        fs::set_permissions(&shared, fs::Permissions::from_mode(0o1777)).unwrap();
+        Self { dir, content, share, shared }
+    }
+
+    fn part(&self) -> PathBuf {
+        self.shared.join(".out.xylem-part")
+    }
+
+    /// Gets it into the shared folder, and looks at what came.
+    fn get(&self, more: &[&str]) {
+        let store = self.dir.path().join("store");
+        let arguments = [&[self.share.ticket.as_str(), "-o", text(&self.shared)], more].concat();
+        assert_exit(&get(&store, &arguments), 0);
+    }
+
+    fn is_right(&self) {
+        let out = self.shared.join("out");
+        assert!(fs::read(&out).unwrap() == self.content);
+        let (is, ours) = (fs::metadata(&out).unwrap(), fs::metadata(self.dir.path()).unwrap());
+        assert_eq!((is.uid(), is.nlink()), (ours.uid(), 1));
+    }
+}
+
+/// A file that must stay as it is.
+fn victim(dir: &Path) -> PathBuf {
+    let victim = file(dir, "victim", b"precious");
+    fs::set_permissions(&victim, fs::Permissions::from_mode(0o600)).unwrap();
+    victim
+}
+
+fn is_untouched(victim: &Path) {
+    assert_eq!(fs::read(victim).unwrap(), b"precious");
+    assert_eq!(fs::metadata(victim).unwrap().mode() & 0o7777, 0o600);
+}
+
+#[test]
+fn a_partial_file_that_is_a_hard_link_is_not_written_through() {
+    let place = Place::new(300_000);
+    let victim = victim(place.dir.path());
+    fs::hard_link(&victim, place.part()).unwrap();
+    place.get(&[]);
+    place.is_right();
+    is_untouched(&victim);
+    // Of a range likewise, which has a name of its own.
+    let part = place.shared.join(".out.10-20.part.xylem-part");
+    fs::hard_link(&victim, &part).unwrap();
+    place.get(&["--range", "10..20"]);
+    is_untouched(&victim);
+    let range = place.shared.join("out.10-20.part");
+    assert!(fs::read(&range).unwrap() == place.content[10..20]);
+}
+
+#[test]
+fn whatever_stands_under_the_name_of_a_partial_file_is_left_alone() {
+    for plant in ["directory", "link", "pipe"] {
+        let place = Place::new(300_000);
+        let (victim, part) = (victim(place.dir.path()), place.part());
+        match plant {
+            "directory" => fs::create_dir(&part).unwrap(),
+            "link" => symlink(&victim, &part).unwrap(),
+            _ => assert!(Command::new("mkfifo").arg(&part).status().unwrap().success()),
+        }
+        place.get(&[]);
+        place.is_right();
+        is_untouched(&victim);
+        assert!(part.symlink_metadata().is_ok(), "{plant}");
+    }
+}
+
+#[test]
+fn a_partial_file_of_another_user_is_left_alone() {
+    if !is_root() {
+        return;
+    }
+    let place = Place::new(300_000);
+    fs::write(place.part(), &place.content[..200_000]).unwrap();
+    fs::set_permissions(place.part(), fs::Permissions::from_mode(0o666)).unwrap();
+    chown(place.part(), Some(NOBODY), None).unwrap();
+    place.get(&[]);
+    place.is_right();
+    assert_eq!(fs::read(place.part()).unwrap().len(), 200_000);
+}
+
+#[test]
+fn a_partial_directory_of_another_user_is_left_alone() {
+    if !is_root() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (source, shared) = (dir.path().join("tree"), dir.path().join("shared"));
+    for folder in [&source, &shared] {
+        fs::create_dir(folder).unwrap();
+    }
+    fs::set_permissions(&shared, fs::Permissions::from_mode(0o1777)).unwrap();
+    file(&source, "small", b"small");
+    file(&source, "large", &noise(700_000, 2));
+    let share = Share::start(&source, &dir.path().join("publisher"));
+    let part = shared.join(".tree.xylem-part");
+    fs::create_dir(&part).unwrap();
+    for (name, content) in [("small", &b"small"[..]), ("large", &[0; 9]), ("more", b"more")] {
+        let planted = file(&part, name, content);
+        fs::set_permissions(&planted, fs::Permissions::from_mode(0o666)).unwrap();
+        chown(&planted, Some(NOBODY), None).unwrap();
+    }
+    chown(&part, Some(NOBODY), None).unwrap();
+    let output = get(&dir.path().join("store"), &[&share.ticket, "-o", text(&shared)]);
+    assert_exit(&output, 0);
+    let got = shared.join("tree");
+    for name in ["", "small", "large"] {
+        assert_eq!(fs::metadata(got.join(name)).unwrap().uid(), 0, "{name}");
+    }
+    assert!(!got.join("more").exists());
+    assert_eq!(fs::read_dir(&part).unwrap().count(), 3);
+}
+
+#[test]
+fn what_was_planted_in_a_partial_directory_is_not_taken_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("tree");
+    fs::create_dir(&source).unwrap();
+    file(&source, "small", b"small");
+    let large = noise(700_000, 2);
+    file(&source, "large", &large);
+    let share = Share::start(&source, &dir.path().join("publisher"));
+    let (victim, part) = (victim(dir.path()), dir.path().join("into/.tree.xylem-part"));
+    fs::create_dir_all(&part).unwrap();
+    for name in ["small", "large"] {
+        fs::hard_link(&victim, part.join(name)).unwrap();
+    }
+    let into = dir.path().join("into");
+    let output = get(&dir.path().join("store"), &[&share.ticket, "-o", text(&into)]);
+    assert_exit(&output, 0);
+    is_untouched(&victim);
+    assert!(fs::read(into.join("tree/large")).unwrap() == large);
+    assert_eq!(fs::metadata(&victim).unwrap().nlink(), 1);
+}
+
+#[test]
+fn a_missing_file_is_not_made_again_through_a_hard_link() {
+    let place = Place::new(300_000);
+    place.get(&[]);
+    fs::remove_file(place.shared.join("out")).unwrap();
+    let victim = victim(place.dir.path());
+    fs::hard_link(&victim, place.part()).unwrap();
+    let mut scrub = xylem(&place.dir.path().join("store"));
+    scrub.args(["scrub", "--repair"]).arg(place.shared.join("out"));
+    assert_exit(&scrub.output().unwrap(), 0);
+    place.is_right();
+    is_untouched(&victim);
+}
