@@ -124,7 +124,7 @@ pub use range::RangeFile;
 pub use repair::{Repair, RepairRecord};
 pub use scan::{RegionScan, Scan, ScanBuffer};
 pub use servable::OnServable;
-pub use serve::{FileCache, SharedFile};
+pub use serve::{FileCache, SharedFile, hold_at_most};
 pub use sparse::SparseReader;
 pub use staging::{Listing, MAX_SMALL_FILE, SmallFile, Spares, Staging, Target};
 pub use store::{NewFile, Part, Store};

@@ -330,7 +330,9 @@ impl Program for Listening<'_> {
                 self.mail_server.handle(engine, face, stream, what, self.on_event);
             }
             // Nothing is served by name here.
-            EngineEvent::Packet { .. } | EngineEvent::OtherKey { .. } => {}
+            EngineEvent::Packet { .. }
+            | EngineEvent::OtherKey { .. }
+            | EngineEvent::Trouble { .. } => {}
         }
         Ok(())
     }

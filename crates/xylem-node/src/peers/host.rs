@@ -238,7 +238,8 @@ impl Program for Serve {
             EngineEvent::FaceDown { face, .. } => self.announcers.went_down(face),
             EngineEvent::Packet { .. }
             | EngineEvent::FaceUp { .. }
-            | EngineEvent::OtherKey { .. } => {}
+            | EngineEvent::OtherKey { .. }
+            | EngineEvent::Trouble { .. } => {}
         }
         Ok(())
     }
