@@ -102,6 +102,9 @@ pub fn blame_of(e: &StoreError) -> Blame {
 pub fn advised(e: &StoreError) -> String {
     let advice = match e {
         StoreError::NoSpace { .. } => "; make room and run it again, what was verified is kept",
+        StoreError::TooLarge { .. } => {
+            "; raise the limit (ulimit -f) or choose another place, and run it again, what was verified is kept"
+        }
         StoreError::Busy { .. } => "; another xylem is at work on it",
         StoreError::Changed { .. } => "; share it again",
         StoreError::Exists { .. } => "; choose --overwrite or --rename",

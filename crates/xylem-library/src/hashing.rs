@@ -9,25 +9,23 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
 
 use xylem_hash::Hash;
 use xylem_store::{
     FileRef, FileState, Hashed, Medium, OutboardFile, OutboardWriter, RegionReader, StoreError,
     hash_and_sum_file, hash_file,
 };
-use xylem_tree::{Geometry, OutboardBuilder, REGION_LEN, SegmentSize};
+use xylem_tree::{Geometry, OutboardBuilder, REGION_LEN, Region, SegmentSize};
 
 use crate::error::{Blame, Failure, advised, blame_of};
 use crate::event::LibraryEvent;
 use crate::stop::Stop;
+use crate::threads;
 
 /// More threads than this read no faster from any disk.
 const MAX_THREADS: usize = 16;
 /// Bytes of a list of sums that are gathered before they are written.
 const LIST_PIECE: usize = 64 * 1024;
-/// How often progress is reported.
-const TICK: Duration = Duration::from_millis(100);
 
 /// Why files were not hashed.
 #[derive(Debug, thiserror::Error)]
@@ -134,18 +132,13 @@ pub(crate) fn hash_beside<R>(
     let counted = |bytes| {
         done.fetch_add(bytes, Ordering::Relaxed);
     };
-    let (outcome, beside) = thread::scope(|scope| {
-        let (running, ended) = mpsc::channel::<()>();
-        let hashing = scope.spawn(|| {
-            let _running = running;
-            Pool { medium, jobs, takes, stop, counted: &counted }.run()
-        });
+    let hash = || Pool { medium, jobs, takes, stop, counted: &counted }.run();
+    let (outcome, beside) = threads::beside(hash, |running| {
         let beside = beside(on_event);
-        while ended.recv_timeout(TICK) == Err(mpsc::RecvTimeoutError::Timeout) {
+        while running() {
             on_event(LibraryEvent::Hashing { done: done.load(Ordering::Relaxed), total: *total });
         }
-        let outcome = hashing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        (outcome, beside)
+        beside
     });
     Ok((outcome?.ok_or(HashError::Interrupted)?, beside))
 }
@@ -234,8 +227,8 @@ impl Pool<'_> {
         };
         let mut all = Vec::with_capacity(indices.len());
         thread::scope(|scope| {
-            let helpers: Vec<_> =
-                (1..threads().min(indices.len())).map(|_| scope.spawn(work)).collect();
+            let others = threads().min(indices.len()).saturating_sub(1);
+            let helpers = threads::helpers(scope, others, work);
             all.extend(work());
             for helper in helpers {
                 all.extend(helper.join().unwrap_or_else(|p| std::panic::resume_unwind(p)));
@@ -255,46 +248,46 @@ impl Pool<'_> {
         let mut builder = OutboardBuilder::new(*reader.geometry(), |slot, nodes: &[u8]| {
             writer.as_mut().map_or(Ok(()), |w| w.write(slot, nodes))
         });
+        // Regions come in nearly the right order: what waits is bounded by the threads.
+        let (mut waiting, mut next) = (BTreeMap::new(), 0);
+        let mut take = |region: Result<(Region, Vec<u8>), StoreError>| {
+            let (region, sums) = region?;
+            waiting.insert(region.index(), (region, sums));
+            while let Some((region, sums)) = waiting.remove(&next) {
+                builder.push(region).map_err(|e| reader.build_error(e))?;
+                if let Some(list) = &mut list {
+                    list.bytes.extend_from_slice(&sums);
+                    list.write(LIST_PIECE)?;
+                }
+                next += 1;
+            }
+            Ok(())
+        };
         thread::scope(|scope| {
             let (send, receive) = mpsc::sync_channel(2 * threads());
-            for _ in 0..threads() {
-                let (send, reader) = (send.clone(), &reader);
-                scope.spawn(move || {
-                    let mut buffer = Vec::new();
-                    while let Some(index) = reader.next_region() {
-                        let mut sums = Vec::new();
-                        let region = match has_list {
-                            true => reader.read_hash_and_sum(index, &mut buffer, &mut sums),
-                            false => reader.read_and_hash(index, &mut buffer),
-                        };
-                        (self.counted)(buffer.len() as u64);
-                        let failed = region.is_err();
-                        if send.send(region.map(|region| (region, sums))).is_err()
-                            || failed
-                            || self.stop.raised()
-                        {
-                            break;
-                        }
-                    }
-                });
-            }
-            drop(send);
-            // Regions come in nearly the right order: what waits is bounded by the threads.
-            let (mut waiting, mut next) = (BTreeMap::new(), 0);
-            for region in receive {
-                let (region, sums) = region?;
-                waiting.insert(region.index(), (region, sums));
-                while let Some((region, sums)) = waiting.remove(&next) {
-                    builder.push(region).map_err(|e| reader.build_error(e))?;
-                    if let Some(list) = &mut list {
-                        list.bytes.extend_from_slice(&sums);
-                        list.write(LIST_PIECE)?;
-                    }
-                    next += 1;
+            let reader = &reader;
+            let started = threads::helpers(scope, threads(), {
+                let send = send.clone();
+                move || {
+                    read_regions(reader, has_list, |region, bytes| {
+                        (self.counted)(bytes);
+                        send.send(region).is_ok() && !self.stop.raised()
+                    });
                 }
+            });
+            drop(send);
+            if started.is_empty() {
+                let mut taken = Ok(());
+                read_regions(reader, has_list, |region, bytes| {
+                    (self.counted)(bytes);
+                    taken = take(region);
+                    taken.is_ok() && !self.stop.raised()
+                });
+                taken?;
             }
-            list.map_or(Ok(()), |mut list| list.write(0))
+            receive.into_iter().try_for_each(&mut take)
         })?;
+        list.map_or(Ok(()), |mut list| list.write(0))?;
         if self.stop.raised() {
             return Ok(None);
         }
@@ -303,6 +296,27 @@ impl Pool<'_> {
             writer.flush()?;
         }
         Ok(Some(reader.finish(root)?.root))
+    }
+}
+
+/// Reads and hashes regions, with their sums where a list is wanted, until none is left, one fails, or
+/// `hand` takes no more.
+fn read_regions(
+    reader: &RegionReader,
+    has_list: bool,
+    mut hand: impl FnMut(Result<(Region, Vec<u8>), StoreError>, u64) -> bool,
+) {
+    let mut buffer = Vec::new();
+    while let Some(index) = reader.next_region() {
+        let mut sums = Vec::new();
+        let region = match has_list {
+            true => reader.read_hash_and_sum(index, &mut buffer, &mut sums),
+            false => reader.read_and_hash(index, &mut buffer),
+        };
+        let failed = region.is_err();
+        if !hand(region.map(|region| (region, sums)), buffer.len() as u64) || failed {
+            break;
+        }
     }
 }
 

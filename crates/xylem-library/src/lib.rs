@@ -12,6 +12,7 @@ pub mod json;
 mod remote;
 mod save;
 mod stop;
+mod threads;
 mod time;
 
 mod disk;
@@ -34,6 +35,7 @@ pub mod keys;
 pub mod record;
 pub mod signed;
 
+pub mod admission;
 pub mod announcers;
 pub mod publications;
 pub mod publish;

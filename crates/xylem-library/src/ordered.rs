@@ -32,6 +32,9 @@ pub enum WriteError {
     /// Standard output takes no more.
     #[error("standard output: {0}")]
     Stdout(io::Error),
+    /// The system starts no thread that writes.
+    #[error("cannot start a thread that writes: {0}")]
+    Thread(io::Error),
 }
 
 impl Failure for WriteError {
@@ -39,7 +42,7 @@ impl Failure for WriteError {
         match self {
             Self::Store(e) => blame_of(e),
             Self::StdoutClosed => Blame::Interrupted,
-            Self::Stdout(_) => Blame::Local,
+            Self::Stdout(_) | Self::Thread(_) => Blame::Local,
         }
     }
 }
@@ -80,9 +83,12 @@ pub(crate) struct OrderedWriter {
 
 impl OrderedWriter {
     /// Begins with segment `next`.
-    pub(crate) fn new(target: Target, next: u64) -> Self {
+    ///
+    /// # Errors
+    /// The system starts no thread.
+    pub(crate) fn new(target: Target, next: u64) -> Result<Self, WriteError> {
         let (queue, pieces) = mpsc::sync_channel(QUEUE);
-        let thread = thread::spawn(move || match target {
+        let thread = thread::Builder::new().spawn(move || match target {
             Target::File { file, marks } => Ok(to_file(&pieces, file, &marks)?),
             Target::Growing(begun) => {
                 Ok(to_stdout(&pieces, VerifiedStream::growing(io::stdout().lock(), &begun))?)
@@ -91,8 +97,9 @@ impl OrderedWriter {
                 Ok(to_stdout(&pieces, VerifiedStream::new(io::stdout().lock(), root, range))?)
             }
         });
+        let thread = Some(thread.map_err(WriteError::Thread)?);
         let (early, waiting) = (BTreeMap::new(), VecDeque::new());
-        Self { early, next, waiting, queue: Some(queue), thread: Some(thread) }
+        Ok(Self { early, next, waiting, queue: Some(queue), thread })
     }
 
     /// Goes on with segment `next`: another checkpoint has another last segment.

@@ -8,7 +8,7 @@ use xylem_hash::Hash;
 use xylem_store::{FileRef, OutboardFile, RegionScan, Scan, ScanBuffer, StoreError};
 use xylem_tree::{Geometry, NodeValue};
 
-use crate::hashing;
+use crate::{hashing, threads};
 
 /// Scans `regions` of a file; the outcomes come in no particular order.
 ///
@@ -46,12 +46,12 @@ pub(crate) fn on_cores<T: Send>(count: u64, work: &Work<'_, T>) -> Result<Vec<T>
             found.extend(work(i, &mut buffer)?);
         }
     };
-    let threads = hashing::threads().min(usize::try_from(count).unwrap_or(usize::MAX));
-    if threads < 2 {
+    let count = hashing::threads().min(usize::try_from(count).unwrap_or(usize::MAX));
+    if count < 2 {
         return share();
     }
     thread::scope(|scope| {
-        let helpers: Vec<_> = (1..threads).map(|_| scope.spawn(share)).collect();
+        let helpers = threads::helpers(scope, count - 1, share);
         let mut all = share()?;
         for helper in helpers {
             all.extend(helper.join().unwrap_or_else(|p| std::panic::resume_unwind(p))?);

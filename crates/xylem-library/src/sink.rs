@@ -50,7 +50,7 @@ pub fn make(
         (_, Some(_)) if directory => Err(SaveError::RangeOfDirectory),
         (None, _) if directory => Err(SaveError::DirectoryToStdout),
         (None, range) => {
-            Ok(Box::new(StreamSink::new(manifest.clone(), range.unwrap_or(0..manifest.size))))
+            Ok(Box::new(StreamSink::new(manifest.clone(), range.unwrap_or(0..manifest.size))?))
         }
         (Some(to), Some(range)) => Ok(Box::new(RangeSink::new(manifest.clone(), to, range, store))),
         (Some(to), None) if directory => {

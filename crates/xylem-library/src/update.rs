@@ -112,7 +112,8 @@ pub(crate) struct Start {
 }
 
 impl Update {
-    /// Begins to search `copies` with the file's list; gives `start` back where that can't be done.
+    /// Begins to search `copies` with the file's list; gives `start` back where that can't be done: the
+    /// list is none, or the system starts no threads.
     pub(crate) fn begin(
         start: Start,
         list: &[u8],
@@ -121,7 +122,6 @@ impl Update {
         let blocks = UpdateBlocks::of(start.geometry);
         let read = blocks.and_then(|blocks| Some((blocks, read_list(list, &blocks)?)));
         let Some((blocks, sums)) = read else { return Err(Box::new(start)) };
-        let Start { id, root, geometry, verifier, have } = start;
         let copies: Arc<Vec<Box<dyn Old>>> = Arc::new(
             copies
                 .into_iter()
@@ -130,9 +130,13 @@ impl Update {
                 .collect(),
         );
         let stop = Arc::new(AtomicBool::new(false));
-        let copier = Copier::new(blocks, copies.clone(), stop.clone());
+        let Ok(copier) = Copier::new(blocks, copies.clone(), stop.clone()) else {
+            return Err(Box::new(start));
+        };
         let stopped = stop.clone();
-        let searching = thread::spawn(move || search(&blocks, &sums, &copies, &stopped));
+        let seek = move || search(&blocks, &sums, &copies, &stopped);
+        let Ok(searching) = thread::Builder::new().spawn(seek) else { return Err(Box::new(start)) };
+        let Start { id, root, geometry, verifier, have } = start;
         Ok(Self {
             id,
             root,

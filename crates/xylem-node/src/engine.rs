@@ -5,6 +5,7 @@
 //! [`Program`], driven by [`Engine::run`]; it answers through [`Engine::send`] and asks through
 //! [`Engine::ask`].
 
+mod admitting;
 mod beside;
 mod carrying;
 mod dialling;
@@ -24,15 +25,17 @@ use bytes::Bytes;
 use mio::{Events, Poll, Token, Waker};
 use xylem_forward::{FaceId, FaceScope, Forwarder, Incoming};
 use xylem_link::{Endpoint as LinkEndpoint, LinkId, StreamId};
-use xylem_mgmt::{FaceUri, Persistency, UriAuthority};
+use xylem_mgmt::{FaceUri, UriAuthority};
 use xylem_packet::NackReason;
 
 use crate::error::EngineError;
-use crate::faces::{Face, Faces, Transport};
+pub(crate) use crate::faces::Limits;
+use crate::faces::{Face, Faces, Transport, Trouble};
 use dispatch::Dispatch;
 use listening::Listener;
 pub(crate) use program::Program;
 pub(crate) use streams::StreamEvent;
+use xylem_library::admission::Admission;
 use xylem_library::keys;
 use xylem_library::reachable::{FaceAddress, endpoint};
 use xylem_sockets::Multicast;
@@ -47,36 +50,12 @@ const HOUSEKEEPING: Duration = Duration::from_secs(1);
 /// How often links take in new randomness from the system: several times for each ratchet.
 const ENTROPY: Duration = Duration::from_secs(30);
 
-/// How many faces there may be, and how long an idle one stays.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
-    /// Faces to other machines; more are ignored or refused. Local ones get a few more.
-    pub(crate) faces: usize,
-    /// A UDP peer that says nothing for this long loses the face that its first packet made.
-    pub(crate) idle: Duration,
-    /// Interests a second from each face.
-    pub(crate) interests_per_second: Option<u32>,
-    /// Pending Interests of each face.
-    pub(crate) pit_quota: Option<usize>,
-}
-
 /// A forwarder of a program that serves or fetches: between it and its peers, not between peers. So it
 /// remembers only the last nonces, which the processor's caches hold.
 pub(crate) fn end_host() -> xylem_forward::Config {
     let mut config = xylem_forward::Config::default();
     config.dead_nonces = 1_024;
     config
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            faces: 1_024,
-            idle: Duration::from_secs(600),
-            interests_per_second: None,
-            pit_quota: None,
-        }
-    }
 }
 
 /// What the program hears from the engine.
@@ -91,6 +70,8 @@ pub(crate) enum EngineEvent {
     Packet { from: FaceId, packet: Bytes, nack: Option<NackReason>, marked: bool },
     /// Somebody answers a dial who has another key than the one that is wanted there.
     OtherKey { face: FaceId },
+    /// Something that the user should know of, once.
+    Trouble { what: String },
     /// Something happened to a reliable stream of an encrypted link.
     Stream { face: FaceId, stream: StreamId, what: StreamEvent },
 }
@@ -138,6 +119,11 @@ pub(crate) struct Network {
     listeners: Vec<Listener>,
     carriers: Carriers,
     faces: Faces,
+    /// Who of those that come by themselves may stay.
+    admission: Admission<FaceId>,
+    /// UDP peers for which something waits until they have shown that they are there.
+    asking: Vec<FaceId>,
+    told: Vec<Trouble>,
     /// On which link socket an address was last heard, where there are several.
     last_received_on: HashMap<SocketAddr, usize>,
     pending: VecDeque<EngineEvent>,
@@ -198,6 +184,9 @@ impl Engine {
             listeners: Vec::new(),
             carriers: Carriers::new(local_prefix),
             faces,
+            admission: crate::faces::admission(Limits::default().faces),
+            asking: Vec::new(),
+            told: Vec::new(),
             last_received_on: HashMap::new(),
             pending: VecDeque::new(),
             unflushed: Vec::new(),
@@ -211,11 +200,6 @@ impl Engine {
             datagram: Vec::new(),
         };
         Ok(Self { forwarder, net, program, bytes_since_flush: 0 })
-    }
-
-    /// Other limits than the usual ones.
-    pub(crate) fn set_limits(&mut self, limits: Limits) {
-        self.net.limits = limits;
     }
 
     /// Time since the engine was made: the `now` of every sans-io part.
@@ -261,9 +245,8 @@ impl Engine {
 
     /// How long a face that ends when idle will stay without a packet.
     pub(crate) fn expires_in(&self, face: &Face) -> Option<Duration> {
-        let by_itself = matches!(face.transport, Transport::Udp { .. });
-        let ends = by_itself && face.persistency == Persistency::OnDemand;
-        ends.then(|| (face.last_received + self.net.limits.idle).saturating_sub(self.now()))
+        let patience = self.net.admission.patience(face.seat?, self.net.limits.idle)?;
+        Some((face.last_received + patience).saturating_sub(self.now()))
     }
 
     /// Where others reach this engine.
@@ -394,6 +377,7 @@ impl Engine {
     /// Hands everything that waits to the kernel.
     fn flush(&mut self) {
         self.flush_links();
+        self.ask_unproven();
         for socket in &mut self.net.udp_sockets {
             socket.flush();
         }

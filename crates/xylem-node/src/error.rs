@@ -17,6 +17,9 @@ pub enum EngineError {
     /// The system gives no poll.
     #[error("cannot start the event loop: {0}")]
     Start(io::Error),
+    /// The system starts no more threads.
+    #[error("cannot start a thread: {0}")]
+    Thread(io::Error),
     /// Sockets that can't be used any more.
     #[error("network: {0}")]
     Sockets(io::Error),
@@ -52,6 +55,7 @@ impl Failure for EngineError {
             }
             Self::Certificate(_) => Blame::Usage,
             Self::Start(_)
+            | Self::Thread(_)
             | Self::Sockets(_)
             | Self::Listen { .. }
             | Self::Dial { .. }

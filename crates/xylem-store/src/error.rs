@@ -17,6 +17,13 @@ pub enum StoreError {
         /// Byte offset of the write, where there was one.
         offset: Option<u64>,
     },
+    /// The file may not be that large: the process's limit, or the file system's.
+    TooLarge {
+        /// The file that was being written.
+        path: PathBuf,
+        /// Byte offset of the write, where there was one.
+        offset: Option<u64>,
+    },
     /// The operating system refused access (also: read-only file system).
     Permission {
         /// The file or directory.
@@ -125,6 +132,8 @@ pub enum Difference {
     Mtime,
     /// Another file stands under the same name.
     Identity,
+    /// Somebody else has opened it since, and may have written to it.
+    Opened,
 }
 
 impl StoreError {
@@ -137,9 +146,10 @@ impl StoreError {
     ) -> Self {
         let path = path.to_path_buf();
         match source.kind() {
-            io::ErrorKind::StorageFull
-            | io::ErrorKind::QuotaExceeded
-            | io::ErrorKind::FileTooLarge => Self::NoSpace { path, offset },
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                Self::NoSpace { path, offset }
+            }
+            io::ErrorKind::FileTooLarge => Self::TooLarge { path, offset },
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
                 Self::Permission { path, doing }
             }
@@ -156,6 +166,7 @@ impl StoreError {
     pub fn path(&self) -> &Path {
         match self {
             Self::NoSpace { path, .. }
+            | Self::TooLarge { path, .. }
             | Self::Permission { path, .. }
             | Self::Exposed { path, .. }
             | Self::Busy { path }
@@ -181,6 +192,13 @@ impl fmt::Display for StoreError {
                 write!(f, "{path}: no space left on the device (writing at byte {at})")
             }
             Self::NoSpace { offset: None, .. } => write!(f, "{path}: no space left on the device"),
+            Self::TooLarge { offset, .. } => {
+                write!(f, "{path}: no file may be that large here")?;
+                match offset {
+                    Some(at) => write!(f, " (writing at byte {at})"),
+                    None => Ok(()),
+                }
+            }
             Self::Permission { doing, .. } => write!(f, "{path}: not allowed to {doing}"),
             Self::Exposed { mode, .. } => {
                 write!(f, "{path}: others can open it; it has to be yours, with mode {mode:04o}")
@@ -232,6 +250,7 @@ impl fmt::Display for Difference {
             Self::Size { was, is } => write!(f, "it had {was} bytes, now {is}"),
             Self::Mtime => f.write_str("its modification time is another"),
             Self::Identity => f.write_str("another file stands in its place"),
+            Self::Opened => f.write_str("another program has opened it"),
         }
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::attributes::Unset;
 use crate::error::{Difference, StoreError};
-use crate::medium::{FileKind, FileTime, Medium, MediumFile, Meta, OpenHow};
+use crate::medium::{FileKind, FileTime, Medium, MediumFile, Meta, OpenHow, Watch};
 use crate::medium::{read_full_at, write_all_at, write_all_vectored_at};
 
 /// Attempts to lock a file whose name keeps moving to another one.
@@ -120,6 +120,12 @@ impl FileRef {
     /// The medium's.
     pub fn sync(&self) -> Result<(), StoreError> {
         self.file.sync().map_err(|e| self.io("flush to the device", e))
+    }
+
+    /// Watches what others do with it from now on; `None` where the medium does not tell.
+    #[must_use]
+    pub fn watch(&self) -> Option<Box<dyn Watch>> {
+        self.file.watch()
     }
 
     /// Takes the exclusive lock or reports [`StoreError::Busy`].

@@ -70,6 +70,11 @@ impl Failure {
         Self::new(Exit::Interrupted, "")
     }
 
+    /// The system starts no more threads.
+    pub(crate) fn no_thread(error: &io::Error) -> Self {
+        Self::new(Exit::Local, format!("cannot start a thread: {error}"))
+    }
+
     /// Writing a result failed.
     pub(crate) fn writing(error: &io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
@@ -94,7 +99,18 @@ impl<E: Into<Error>> From<E> for Failure {
     }
 }
 
-/// Installs a panic hook: a bug, on whichever thread, prints one line and ends the process with 4.
+/// How a panic of the standard library begins where the system gives something no more, in whatever
+/// thread, and what that is; none of it is a bug. `endings.rs` provokes them.
+const OF_THE_SYSTEM: [(&str, &str); 5] = [
+    ("failed to spawn thread", "the operating system starts no more threads"),
+    ("failed to allocate an alternative stack", "no memory for a thread's stack"),
+    ("failed to set up alternative stack guard page", "no memory for a thread's stack"),
+    ("failed to generate random data", "the operating system gives no randomness"),
+    ("failed to open /dev/urandom", "the operating system gives no randomness"),
+];
+
+/// Installs a panic hook: on whichever thread, a bug, or a system that has nothing left to give, prints
+/// one line and ends the process with 4.
 ///
 /// Nothing verified is lost by ending here: what is on disk is consistent after every write.
 pub(crate) fn report_bugs_in_one_line() {
@@ -106,12 +122,40 @@ pub(crate) fn report_bugs_in_one_line() {
             .or_else(|| info.payload().downcast_ref::<String>().map(String::as_str))
             .unwrap_or("unknown");
         let place = info.location().map(|l| format!(" at {}:{}", l.file(), l.line()));
-        let line = format!(
-            "this is a bug in xylem {}, please report it: {what}{}",
-            env!("CARGO_PKG_VERSION"),
-            place.unwrap_or_default()
-        );
+        let line = match OF_THE_SYSTEM.iter().find(|(words, _)| what.starts_with(words)) {
+            Some((_, said)) => (*said).to_owned(),
+            None => format!(
+                "this is a bug in xylem {}, please report it: {what}{}",
+                env!("CARGO_PKG_VERSION"),
+                place.unwrap_or_default()
+            ),
+        };
         crate::output::error_line(&line);
         std::process::exit(Exit::Local as i32);
     }));
+}
+
+/// Has a write beyond the largest file that is allowed (`ulimit -f`) fail as one to a full disk does,
+/// instead of ending the process without a word; and ends with 4, and without a core file of secrets,
+/// where the standard library has said its line and gives up: no memory, or a stack that is too small.
+#[cfg(unix)]
+pub(crate) fn outlive_limits() -> Result<(), Failure> {
+    use signal_hook::consts::{SIGABRT, SIGXFSZ};
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
+    let always = Arc::new(AtomicBool::new(true));
+    signal_hook::flag::register(SIGXFSZ, always.clone())
+        .and_then(|_| {
+            signal_hook::flag::register_conditional_shutdown(SIGABRT, Exit::Local as i32, always)
+        })
+        .map_err(|error| {
+            Failure::new(Exit::Local, format!("cannot listen for signals: {error}"))
+        })?;
+    Ok(())
+}
+
+/// No such signals here.
+#[cfg(not(unix))]
+pub(crate) fn outlive_limits() -> Result<(), Failure> {
+    Ok(())
 }

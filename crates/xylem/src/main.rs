@@ -52,7 +52,8 @@ fn main() -> ExitCode {
         Err(code) => return code,
     };
     let mut out = Out::new(&common);
-    let ready = common.check_config().and_then(|()| output::log::start(&common));
+    let ready = exit::outlive_limits().and_then(|()| common.check_config());
+    let ready = ready.and_then(|()| output::log::start(&common));
     match ready.and_then(|()| task(&common, &mut out)) {
         Ok(exit) => exit.into(),
         Err(failure) => {

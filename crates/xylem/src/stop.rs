@@ -15,6 +15,12 @@ pub(crate) fn on_signals() -> Result<Stop, Failure> {
         }
         raised.raise();
     })
-    .map_err(|error| Failure::new(Exit::Local, format!("cannot listen for signals: {error}")))?;
+    .map_err(|error| {
+        let why = match error {
+            ctrlc::Error::System(error) => error.to_string(),
+            error => error.to_string(),
+        };
+        Failure::new(Exit::Local, format!("cannot listen for signals: {why}"))
+    })?;
     Ok(stop)
 }

@@ -176,10 +176,12 @@ impl Running {
         }
         command.arg("--json").arg("--store").arg(store).args(args);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().map_err(local)?;
+        let child = command.spawn().map_err(local)?;
         let (sender, events) = mpsc::sync_channel(64);
-        if let Some(stdout) = child.stdout.take() {
-            std::thread::spawn(move || {
+        // Ends the child where something fails from here on.
+        let mut running = Self { child, events, complaints: None };
+        if let Some(stdout) = running.child.stdout.take() {
+            let read = std::thread::Builder::new().spawn(move || {
                 for line in BufReader::new(stdout).lines().map_while(Result::ok) {
                     if let Ok(event) = serde_json::from_str(&line)
                         && sender.send(event).is_err()
@@ -188,16 +190,18 @@ impl Running {
                     }
                 }
             });
+            read.map_err(|e| Failure::no_thread(&e))?;
         }
-        let complaints = child.stderr.take().map(|stderr| {
-            std::thread::spawn(move || {
+        if let Some(stderr) = running.child.stderr.take() {
+            let read = std::thread::Builder::new().spawn(move || {
                 let mut text = Vec::new();
                 // An error is one line; what is beyond this is not shown anyway.
                 let _ = stderr.take(64 << 10).read_to_end(&mut text);
                 String::from_utf8_lossy(&text).into_owned()
-            })
-        });
-        Ok(Self { child, events, complaints })
+            });
+            running.complaints = Some(read.map_err(|e| Failure::no_thread(&e))?);
+        }
+        Ok(running)
     }
 
     /// Waits for the event `name`; errors with what the child said where it ends without it.

@@ -74,7 +74,7 @@ struct Output {
 
 impl Output {
     /// Goes on after `begun`, with which the file begins.
-    fn writer(&self, begun: &GrowingTree) -> OrderedWriter {
+    fn writer(&self, begun: &GrowingTree) -> Result<OrderedWriter, WriteError> {
         let file = GrowingFile::new(self.file.clone(), &begun.checkpoint());
         OrderedWriter::new(Target::File { file, marks: self.record.clone() }, 0)
     }
@@ -130,7 +130,7 @@ impl Followed {
     ) -> Result<Self, FollowError> {
         let tree = GrowingTree::new(manifest.segment, TreeKind::Blake3);
         let Some(to) = Destination::choose(options, manifest)? else {
-            let writer = OrderedWriter::new(Target::Growing(tree.checkpoint()), 0);
+            let writer = OrderedWriter::new(Target::Growing(tree.checkpoint()), 0)?;
             return Ok(Self { output: None, tree, verified: None, writer });
         };
         let medium = &**store.medium();
@@ -147,7 +147,7 @@ impl Followed {
         if tree.size() > 0 {
             on_event(LibraryEvent::Resumed { bytes: tree.size() });
         }
-        let writer = output.writer(&tree);
+        let writer = output.writer(&tree)?;
         Ok(Self { output: Some(output), tree, verified, writer })
     }
     /// The file; `None`: standard output.
@@ -190,7 +190,7 @@ impl Followed {
         self.writer.finish()?;
         output.file.set_len(verified.size())?;
         self.tree = verified.clone();
-        self.writer = output.writer(verified);
+        self.writer = output.writer(verified)?;
         Ok(true)
     }
 

@@ -29,7 +29,8 @@ pub(super) fn kept(store: &Store, input: &Input, now: UnixTime) -> Result<PathBu
 pub(super) fn copy_input(file: FileRef) -> Result<Receiver<io::Result<()>>, StoreError> {
     let mut end = file.metadata()?.size;
     let (send, receive) = mpsc::sync_channel(1);
-    thread::spawn(move || {
+    let path = file.path().to_path_buf();
+    let copying = thread::Builder::new().spawn(move || {
         let mut buffer = vec![0; 256 << 10];
         let mut input = io::stdin().lock();
         let outcome = loop {
@@ -47,5 +48,6 @@ pub(super) fn copy_input(file: FileRef) -> Result<Receiver<io::Result<()>>, Stor
         };
         let _ = send.send(outcome); // a share that has ended does not listen any more
     });
+    copying.map_err(|e| StoreError::from_io("start a thread that writes it", &path, None, e))?;
     Ok(receive)
 }

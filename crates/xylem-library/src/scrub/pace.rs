@@ -2,15 +2,10 @@
 //! meanwhile.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc;
-use std::thread;
-use std::time::Duration;
 
 use crate::event::LibraryEvent;
 use crate::stop::Stop;
-
-/// How often progress is reported.
-const TICK: Duration = Duration::from_millis(100);
+use crate::threads;
 
 /// Holds reading threads back, where a disk is not to be read as fast as it can be. Whoever has a
 /// clock implements it.
@@ -54,16 +49,11 @@ impl<'a> Pace<'a> {
         work: impl FnOnce() -> T + Send,
         on_event: &mut dyn FnMut(LibraryEvent),
     ) -> T {
-        thread::scope(|scope| {
-            let (running, ended) = mpsc::channel::<()>();
-            let working = scope.spawn(move || {
-                let _running = running;
-                work()
-            });
-            while ended.recv_timeout(TICK) == Err(mpsc::RecvTimeoutError::Timeout) {
+        let report = |running: &dyn Fn() -> bool| {
+            while running() {
                 on_event(LibraryEvent::Hashing { done: self.done(), total: self.total });
             }
-            working.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })
+        };
+        threads::beside(work, report).0
     }
 }

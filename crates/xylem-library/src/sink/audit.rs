@@ -2,7 +2,9 @@
 //! hash of what really lies on disk.
 //!
 //! It is computed from the bytes of the file alone, apart from all that was verified on arrival, so
-//! that a write to a wrong place, or somebody else's, is noticed before the file gets its name.
+//! that a write to a wrong place is noticed before the file gets its name. Somebody else may write after the
+//! reading: it counts only where the file is watched and nobody else opened it
+//! ([`Partial::is_undisturbed`]).
 //! Bytes are read soon after they were written, beside the fetch, so that little is left to do when
 //! the last segment comes.
 
@@ -32,10 +34,17 @@ pub(super) struct Audit {
 
 impl Audit {
     /// Begins with what is in the file already.
-    pub(super) fn new(partial: &Partial) -> Self {
+    ///
+    /// # Errors
+    /// The system starts no thread.
+    pub(super) fn new(partial: &Partial) -> Result<Self, StoreError> {
         let (file, geometry) = (partial.file().clone(), *partial.geometry());
         let (queue, ranges) = mpsc::channel();
-        let thread = thread::spawn(move || hash_ranges(&file, &ranges));
+        let path = file.path().to_path_buf();
+        let thread = thread::Builder::new().spawn(move || hash_ranges(&file, &ranges));
+        let thread = thread.map_err(|e| {
+            StoreError::from_io("start a thread that reads it back", &path, None, e)
+        })?;
         let left = |first: u64| (geometry.segments() - first).min(STRIPE_SEGMENTS) as u32;
         let missing =
             (0..geometry.segments()).step_by(STRIPE_SEGMENTS as usize).map(left).collect();
@@ -46,7 +55,7 @@ impl Audit {
             }
         }
         audit.advance();
-        audit
+        Ok(audit)
     }
 
     /// Counts a segment: true if it completes a stripe, which is to be flushed to the file before

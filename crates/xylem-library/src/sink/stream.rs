@@ -26,11 +26,11 @@ pub(super) struct StreamSink {
 }
 
 impl StreamSink {
-    pub(super) fn new(manifest: Manifest, range: Range<u64>) -> Self {
+    pub(super) fn new(manifest: Manifest, range: Range<u64>) -> Result<Self, WriteError> {
         let first = manifest.geometry().segments_of(range.clone()).start;
         let writer =
-            OrderedWriter::new(Target::Range { root: manifest.root, range: range.clone() }, first);
-        Self { manifest, range, writer, complete: false }
+            OrderedWriter::new(Target::Range { root: manifest.root, range: range.clone() }, first)?;
+        Ok(Self { manifest, range, writer, complete: false })
     }
 }
 

@@ -1,5 +1,6 @@
 //! [`Copier`]: a thread that reads proven blocks from old copies and proves what it has read.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -43,19 +44,19 @@ impl Copier {
         blocks: UpdateBlocks,
         copies: Arc<Vec<Box<dyn Old>>>,
         stop: Arc<AtomicBool>,
-    ) -> Self {
+    ) -> io::Result<Self> {
         let (orders, ordered) = mpsc::channel::<Order>();
         let room = (WAITING / blocks.block_len()).max(1) as usize;
         let (done, copied) = mpsc::sync_channel(room);
-        let thread = thread::spawn(move || {
+        let thread = thread::Builder::new().spawn(move || {
             for order in ordered {
                 let copied = copy(&blocks, &copies, &order);
                 if stop.load(Ordering::Relaxed) || done.send(copied).is_err() {
                     return;
                 }
             }
-        });
-        Self { orders: Some(orders), copied: Some(copied), thread: Some(thread) }
+        })?;
+        Ok(Self { orders: Some(orders), copied: Some(copied), thread: Some(thread) })
     }
 
     /// Has a block copied.

@@ -20,6 +20,7 @@ use super::error::InboxError;
 use super::framed_stream::FramedStream;
 use crate::clock::wall_clock;
 use crate::engine::{Engine, EngineEvent, Program, StreamEvent};
+use crate::error::EngineError;
 use crate::event::Event;
 use xylem_library::keys;
 use xylem_library::mail::{MailEvent, MailStore, Parcel, Reach, Route, report};
@@ -315,16 +316,17 @@ fn hand_over(
 
 /// Runs something while, in a thread of its own, what waits is handed over; what happens there comes
 /// out of the receiver. The stop flag ends the delivery, and is raised when `run` is done.
-pub(crate) fn while_delivering<R>(
+pub(crate) fn while_delivering<R, E: From<EngineError>>(
     mail: Option<&MailStore>,
-    run: impl FnOnce(&mpsc::Receiver<Event>, &Stop) -> R,
-) -> R {
+    run: impl FnOnce(&mpsc::Receiver<Event>, &Stop) -> Result<R, E>,
+) -> Result<R, E> {
     let ends = Stop::new();
     let (events, from_delivery) = mpsc::channel();
     thread::scope(|scope| {
         if let Some(mail) = mail {
             let ends = &ends;
-            scope.spawn(move || keep_delivering(mail, None, ATTEMPT, ends, &events));
+            let deliver = move || keep_delivering(mail, None, ATTEMPT, ends, &events);
+            thread::Builder::new().spawn_scoped(scope, deliver).map_err(EngineError::Thread)?;
         }
         let done = run(&from_delivery, &ends);
         ends.raise();

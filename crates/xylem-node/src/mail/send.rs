@@ -19,6 +19,7 @@ use super::server::MailServer;
 use crate::addresses::advertised;
 use crate::clock::{now_ms, wall_clock};
 use crate::engine::{Engine, EngineEvent, Program};
+use crate::error::EngineError;
 use crate::event::Event;
 use crate::share::{ShareError, ShareOptions, bind_links, share_with};
 use xylem_library::keys;
@@ -179,10 +180,14 @@ pub fn send(
                     on_event(queued(&name, id));
                     sent.id = Some(id);
                     let (events, ends, store) = (events.clone(), &ends, &store);
-                    scope.spawn(move || {
+                    let deliver = move || {
                         let (reach, first) = (options.reach, Some(id));
                         delivery::keep_delivering(store, first, reach, ends, &events);
-                    });
+                    };
+                    if let Err(e) = thread::Builder::new().spawn_scoped(scope, deliver) {
+                        sent.error = Some(EngineError::Thread(e).into());
+                        ends.raise();
+                    }
                 }
             }
         });
@@ -325,7 +330,9 @@ impl Program for Listening<'_> {
                 self.mail_server.handle(engine, face, stream, what, self.on_event);
             }
             // Nothing is served by name here.
-            EngineEvent::Packet { .. } | EngineEvent::OtherKey { .. } => {}
+            EngineEvent::Packet { .. }
+            | EngineEvent::OtherKey { .. }
+            | EngineEvent::Trouble { .. } => {}
         }
         Ok(())
     }

@@ -145,7 +145,7 @@ impl Host {
             let _ = engine.run(&mut serve, &ends);
             engine.close();
         };
-        let thread = thread.spawn(run).map_err(EngineError::Start)?;
+        let thread = thread.spawn(run).map_err(EngineError::Thread)?;
         Ok(Self { key, ticket, listen, served, stop, waker, thread: Some(thread) })
     }
 
@@ -238,7 +238,8 @@ impl Program for Serve {
             EngineEvent::FaceDown { face, .. } => self.announcers.went_down(face),
             EngineEvent::Packet { .. }
             | EngineEvent::FaceUp { .. }
-            | EngineEvent::OtherKey { .. } => {}
+            | EngineEvent::OtherKey { .. }
+            | EngineEvent::Trouble { .. } => {}
         }
         Ok(())
     }

@@ -216,6 +216,7 @@ impl Program for Server<'_> {
                 }
             }
             EngineEvent::OtherKey { .. } => {}
+            EngineEvent::Trouble { what } => self.tell(Event::warning(what)),
             EngineEvent::FaceUp { face, peer } => {
                 for registrar in &mut self.registrars {
                     registrar.came_up(engine, face)?;

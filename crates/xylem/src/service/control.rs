@@ -62,12 +62,16 @@ pub(super) fn answer_all(
             open.fetch_sub(1, Ordering::Relaxed);
             continue;
         }
-        let (answer, open) = (answer.clone(), open.clone());
-        thread::spawn(move || {
+        let (answer, still_open) = (answer.clone(), open.clone());
+        let started = thread::Builder::new().spawn(move || {
             // Whoever went away needs no answer.
             let _ = answer_one(connection, &*answer);
-            open.fetch_sub(1, Ordering::Relaxed);
+            still_open.fetch_sub(1, Ordering::Relaxed);
         });
+        if started.is_err() {
+            // Out of threads: this one is hung up on, as one too many is.
+            open.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }
 

@@ -210,6 +210,7 @@ mod running {
             announce: args.announce.clone(),
             certificate: None,
             plain: Vec::new(),
+            prove: xylem_node::Prove::default(),
             via: Vec::new(),
             links: LinkOptions::default(),
             accept_open: args.answer.accept_open,
@@ -221,22 +222,30 @@ mod running {
         let listener = control::listen(&store)?;
         let metrics_page = page.as_ref().and_then(|page| page.local_addr().ok());
         let (end, ended) = mpsc::channel();
-        let mut kept = None;
+        let (mut kept, mut no_thread) = (None, None);
         let port = registry.port;
         let ready = |handle, port| {
             let keeper = Arc::new(Keeper::new(&store, registry, port, handle, &stop));
             kept = Some(keeper.clone());
             // These threads end with the process: what they do is whole at every moment.
             let answers = keeper.clone();
-            thread::spawn(move || {
+            let start =
+                |work: Box<dyn FnOnce() + Send>| thread::Builder::new().spawn(work).map(drop);
+            let mut started = start(Box::new(move || {
                 control::answer_all(&listener, move |request, tell| answers.answer(request, tell));
-            });
+            }));
             if let Some(page) = page {
                 let keeper = keeper.clone();
-                thread::spawn(move || metrics::answer_all(&page, &keeper));
+                let show = Box::new(move || metrics::answer_all(&page, &keeper));
+                started = started.and_then(|()| start(show));
             }
-            thread::spawn(move || keeper.keep(&ended));
-            notify(b"READY=1");
+            match started.and_then(|()| start(Box::new(move || keeper.keep(&ended)))) {
+                Ok(()) => notify(b"READY=1"),
+                Err(e) => {
+                    no_thread = Some(Failure::no_thread(&e));
+                    stop.raise();
+                }
+            }
         };
         if let Some(at) = metrics_page {
             out.note(&format!("Metrics at http://{at}/metrics"));
@@ -249,7 +258,7 @@ mod running {
         }
         out.take_broken()?;
         served?;
-        Ok(Exit::Done)
+        no_thread.map_or(Ok(Exit::Done), Err)
     }
 
     /// One background node a store.

@@ -80,7 +80,9 @@ pub(super) fn metered<R>(
     let result = thread::scope(|scope| {
         let (running, ended) = mpsc::channel();
         let meter = &meter;
-        scope.spawn(move || meter.watch(&ended, total));
+        let watch = move || meter.watch(&ended, total);
+        // Where the system has no thread left, there is no bar.
+        let _ = thread::Builder::new().spawn_scoped(scope, watch);
         let result = work(meter);
         drop(running);
         result
