@@ -2,6 +2,8 @@
 #![allow(dead_code, unused_imports, reason = "each test file uses its part")]
 
 pub(crate) mod fetching;
+#[cfg(unix)]
+pub(crate) mod forwarder;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
