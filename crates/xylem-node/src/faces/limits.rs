@@ -37,6 +37,8 @@ impl Default for Limits {
 pub(crate) enum Trouble {
     /// All places of this kind are taken.
     Crowded(Kind),
+    /// Somebody over UDP wants more than it is sent, and has not answered.
+    Unproven,
     /// The system hands over no connection.
     Accepting,
 }
