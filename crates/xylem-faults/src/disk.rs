@@ -46,6 +46,10 @@ pub(crate) struct Disk {
     pub(crate) folding: bool,
     /// Modes and times cannot be set.
     pub(crate) plain: bool,
+    /// Flushing to the device does nothing.
+    pub(crate) lazy: bool,
+    /// Pages and changes of names that the loss of power before took back or tore.
+    pub(crate) undone: u64,
 }
 
 #[derive(Clone)]

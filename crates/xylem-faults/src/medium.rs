@@ -80,6 +80,19 @@ impl FaultMedium {
         self.disk().plain = true;
     }
 
+    /// From now on, flushing a file or a directory to the device says that it did, and does nothing:
+    /// for tests of tests.
+    pub fn ignore_syncs(&self) {
+        self.disk().lazy = true;
+    }
+
+    /// Pages and changes of names that the loss of power took back or tore from which this disk came
+    /// ([`FaultMedium::power_cut`]).
+    #[must_use]
+    pub fn undone(&self) -> u64 {
+        self.disk().undone
+    }
+
     /// Bytes that may be written from now on, until the disk is full; `None` for no limit.
     pub fn set_space(&self, bytes: Option<u64>) {
         let mut disk = self.disk();
@@ -215,7 +228,8 @@ impl Medium for FaultMedium {
         if disk.named(dir, &new)?.is_some() {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
-        disk.entries(dir)?.insert(new, ino);
+        disk.entries(dir)?.insert(new.clone(), ino);
+        disk.names.push(NameStep::new(What::Made { dir, name: new, ino }));
         Ok(())
     }
 
@@ -295,6 +309,9 @@ impl Medium for FaultMedium {
         disk.step()?;
         let (dir, _) = disk.find(self.dir, path, true)?;
         disk.entries(dir)?;
+        if disk.lazy {
+            return Ok(());
+        }
         disk.names.iter_mut().for_each(|step| step.settle(dir));
         Ok(())
     }

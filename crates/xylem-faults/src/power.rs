@@ -46,7 +46,7 @@ impl FaultMedium {
     /// has happened or not. All by `seed`.
     #[must_use]
     pub fn power_cut(&self, seed: u64) -> Self {
-        let mut rng = Rng::new(seed);
+        let (mut rng, mut undone) = (Rng::new(seed), 0);
         let copy = self.copy(|bytes, durable, pending| {
             let mut image = durable.to_vec();
             if rng.chance(0.5) {
@@ -63,6 +63,7 @@ impl FaultMedium {
                     1 | 2 => page.len(),
                     _ => 0,
                 };
+                undone += u64::from(part < page.len());
                 // Beyond the new size: it was cut since.
                 if part > 0 && at + part <= bytes.len() {
                     image.resize(image.len().max(at + part), 0);
@@ -71,7 +72,8 @@ impl FaultMedium {
             }
             image
         });
-        copy.disk().replay_names(&self.disk().names, &mut rng);
+        undone += copy.disk().replay_names(&self.disk().names, &mut rng);
+        copy.disk().undone = undone;
         copy
     }
 
@@ -92,16 +94,29 @@ impl FaultMedium {
         let nodes = nodes.collect();
         let mut names = disk.names.clone();
         names.iter_mut().for_each(NameStep::settle_all);
-        let copy = Disk { nodes, next: disk.next, tick: disk.tick, names, ..Disk::default() };
+        let copy = Disk {
+            nodes,
+            next: disk.next,
+            tick: disk.tick,
+            names,
+            lazy: disk.lazy,
+            ..Disk::default()
+        };
         Self { disk: Arc::new(Mutex::new(copy)), dir: ROOT }
     }
 }
 
 impl Disk {
-    fn replay_names(&mut self, steps: &[NameStep], rng: &mut Rng) {
+    /// Returns how many did not happen.
+    fn replay_names(&mut self, steps: &[NameStep], rng: &mut Rng) -> u64 {
         let mut dirs: BTreeMap<u64, BTreeMap<OsString, u64>> =
             BTreeMap::from([(ROOT, BTreeMap::new())]);
-        for step in steps.iter().filter(|s| s.settled || rng.chance(0.5)) {
+        let mut undone = 0;
+        for step in steps {
+            if !step.settled && rng.chance(0.5) {
+                undone += 1;
+                continue;
+            }
             match step.what.clone() {
                 What::Made { dir, name, ino } => {
                     dirs.entry(dir).or_default().insert(name, ino);
@@ -136,5 +151,6 @@ impl Disk {
             })
         });
         self.names = made.collect();
+        undone
     }
 }

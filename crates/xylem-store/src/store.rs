@@ -16,8 +16,8 @@ use crate::atomic::{self, Durability, sync_above};
 use crate::dirs::{Readable, create_dirs, keep_private_as, make_dir, open_dir};
 use crate::error::StoreError;
 use crate::file::{FileRef, Owner, open_locked, read_whole};
-use crate::layout::{FORMAT, KNOWN, NEW, OBJECTS, PARTIAL, PINS, REPAIRS, is_ours};
-use crate::medium::{Clobber, Medium, Meta, OpenHow};
+use crate::layout::{FOLDERS, FORMAT, NEW, OBJECTS, PARTIAL, is_ours, is_own_folder};
+use crate::medium::{Clobber, FileKind, Medium, Meta, OpenHow};
 use crate::outboard::OutboardFile;
 
 /// Attempts to find a free temporary name before giving up; also the largest number of files
@@ -87,14 +87,15 @@ impl Store {
     /// store in it, is closed to others ([`Store::close_to_others`]).
     ///
     /// # Errors
-    /// The medium's; [`StoreError::Unsafe`] if `dir` is something else than a directory;
+    /// The medium's; [`StoreError::Unsafe`] if `dir` is something else than a directory, or a folder in it
+    /// a link;
     /// [`StoreError::Writable`] and [`StoreError::Foreign`] if others may have changed what is in it.
     pub fn open(medium: Arc<dyn Medium>, dir: &Path) -> Result<Self, StoreError> {
         create_dirs(&*medium, dir)?;
         let store = Self::open_existing(medium, dir)?;
         Self::close_to_others(&*store.inner.medium, dir)?;
         let format = store.format()?;
-        for name in [OBJECTS, PARTIAL, KNOWN, PINS, NEW, REPAIRS] {
+        for name in FOLDERS {
             make_dir(store.place(), Path::new(name), &dir.join(name))?;
         }
         // Last, so that a store whose making was interrupted is made again.
@@ -131,11 +132,23 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NotFound`]; [`StoreError::Unsafe`] if `dir` is something else than a
-    /// directory; [`StoreError::Format`] if a newer program made it; the medium's.
+    /// directory, or a folder in it a link; [`StoreError::Format`] if a newer program made it; the medium's.
     pub fn open_existing(medium: Arc<dyn Medium>, dir: &Path) -> Result<Self, StoreError> {
         let place = open_dir(&*medium, dir)?;
         let inner = Arc::new(Inner { dir: dir.to_path_buf(), medium, place });
         let store = Self { inner, durability: Durability::Cached };
+        let (here, mut link) = (Path::new("."), None);
+        let listed = store.place().for_each_name(here, &mut |name, kind| {
+            // Who could put a link there would have others' files written to, or removed.
+            if kind == FileKind::Symlink && is_own_folder(name) {
+                link = Some(dir.join(name));
+            }
+        });
+        listed.map_err(|e| store.error("list", here, e))?;
+        if let Some(path) = link {
+            let what = "is a symbolic link, which is not followed inside a store";
+            return Err(StoreError::Unsafe { path, what });
+        }
         store.format()?;
         Ok(store)
     }

@@ -25,12 +25,15 @@ pub struct DamagedMail {
 type IsRight = fn(&str, &[u8]) -> bool;
 
 const KINDS: [(&str, usize, &str, IsRight); 4] = [
-    ("inbox", MAX_FILE, "a message that came is damaged; ask for it again", |bytes| {
+    ("inbox", MAX_FILE, "a message that came is damaged; ask for it again", |_, bytes| {
         Letter::decode(bytes).is_some()
     }),
-    ("outbox", MAX_FILE, "a message that was to be sent is damaged; send it again", |bytes| {
-        Parcel::decode(bytes).is_some()
-    }),
+    (
+        "outbox",
+        MAX_FILE,
+        "a message that was to be sent is damaged; send it again",
+        |name, bytes| Parcel::decode(bytes).is_some_and(|parcel| hex(&parcel.id().0) == name),
+    ),
     (
         "sessions",
         MAX_SESSION,

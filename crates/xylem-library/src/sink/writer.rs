@@ -21,7 +21,10 @@ const QUEUE: usize = 16;
 /// What the thread is given.
 enum Piece {
     Segment(Verified<Segment<Bytes>>),
+    /// Of all segments that were given before.
     Nodes(Nodes),
+    /// Others.
+    MoreNodes(Nodes),
 }
 
 /// Writes to a [`Partial`] in the order in which pieces are given.
@@ -29,7 +32,8 @@ pub(super) struct Writer {
     batch: Vec<Piece>,
     queue: Option<SyncSender<Vec<Piece>>>,
     thread: Option<JoinHandle<Written>>,
-    /// Bytes of content that the file has taken: what is reported as verified is safe from a kill.
+    /// Bytes of content that the file has taken, with their nodes: what is reported as verified is safe
+    /// from a kill.
     written: Arc<AtomicU64>,
 }
 
@@ -47,20 +51,24 @@ impl Writer {
         let written = Arc::new(AtomicU64::new(0));
         let counter = written.clone();
         let thread = thread::Builder::new().spawn(move || {
-            let mut audit = match Audit::new(&partial) {
+            let audit = partial.is_undisturbed().then(|| Audit::new(&partial)).transpose();
+            let mut audit = match audit {
                 Ok(audit) => audit,
                 Err(e) => return (partial, Err(e)),
             };
+            let mut unvouched = Unvouched::default();
             let outcome = batches.iter().try_for_each(|batch| {
                 // An empty batch asks for what is buffered to be written.
-                if batch.is_empty() {
-                    return partial.flush();
-                }
-                let bytes = write(&mut partial, &mut audit, &batch)?;
-                counter.fetch_add(bytes, Ordering::Relaxed);
+                let safe = match batch.is_empty() {
+                    true => partial.flush().map(|()| unvouched.next_flush())?,
+                    false => write(&mut partial, &mut audit, &mut unvouched, &batch)?,
+                };
+                counter.fetch_add(safe, Ordering::Relaxed);
                 Ok(())
             });
-            let audited = audit.finish();
+            // What is whole counts as safe, whether or not it gets its name.
+            let outcome = outcome.and_then(|()| partial.flush());
+            let audited = audit.map_or(Ok(None), Audit::finish);
             (partial, outcome.and(audited))
         });
         let thread = thread
@@ -68,7 +76,7 @@ impl Writer {
         Ok(Self { batch: Vec::new(), queue: Some(queue), thread: Some(thread), written })
     }
 
-    /// Bytes of content that have been written.
+    /// Bytes of content that have been written, and the nodes that the next run proves them by.
     pub(super) fn written(&self) -> u64 {
         self.written.load(Ordering::Relaxed)
     }
@@ -81,12 +89,20 @@ impl Writer {
         self.push(Piece::Segment(segment))
     }
 
-    /// Hands over proven nodes, after the segments that they vouch for.
+    /// Hands over proven nodes, after the segments that they vouch for: all that were handed over before.
     ///
     /// # Errors
     /// As [`Writer::segment`].
     pub(super) fn nodes(&mut self, nodes: Nodes) -> Result<(), StoreError> {
         self.push(Piece::Nodes(nodes))
+    }
+
+    /// Hands over proven nodes that some segments need, and not all of those that they need.
+    ///
+    /// # Errors
+    /// As [`Writer::segment`].
+    pub(super) fn more_nodes(&mut self, nodes: Nodes) -> Result<(), StoreError> {
+        self.push(Piece::MoreNodes(nodes))
     }
 
     fn push(&mut self, piece: Piece) -> Result<(), StoreError> {
@@ -102,7 +118,8 @@ impl Writer {
         if self.batch.is_empty() { Ok(()) } else { self.send() }
     }
 
-    /// Asks for everything to be on disk soon.
+    /// Asks for everything to be on disk soon. The transfer has been asked for all nodes when this was
+    /// called the last time, and they were handed over since.
     ///
     /// # Errors
     /// As [`Writer::segment`].
@@ -138,32 +155,66 @@ impl Writer {
     }
 }
 
+/// Bytes of content that are written, while their nodes may still come: the transfer reports nodes after
+/// a number of segments, or when it is asked to.
+#[derive(Default)]
+struct Unvouched {
+    since_flush: u64,
+    before_flush: u64,
+}
+
+impl Unvouched {
+    fn take(&mut self) -> u64 {
+        std::mem::take(&mut self.since_flush) + std::mem::take(&mut self.before_flush)
+    }
+
+    /// What has waited for one flush has its nodes by the next, if it has new ones at all.
+    fn next_flush(&mut self) -> u64 {
+        std::mem::replace(&mut self.before_flush, std::mem::take(&mut self.since_flush))
+    }
+}
+
 /// Writes a batch: segments in order, so that those that follow each other go in one call, then nodes.
-/// Returns the bytes of content in it.
-fn write(partial: &mut Partial, audit: &mut Audit, batch: &[Piece]) -> Result<u64, StoreError> {
+/// Returns the bytes of content that have got their nodes.
+fn write(
+    partial: &mut Partial,
+    audit: &mut Option<Audit>,
+    unvouched: &mut Unvouched,
+    batch: &[Piece],
+) -> Result<u64, StoreError> {
     let mut segments: Vec<_> = batch
         .iter()
         .filter_map(|piece| match piece {
             Piece::Segment(segment) => Some(segment),
-            Piece::Nodes(_) => None,
+            Piece::Nodes(_) | Piece::MoreNodes(_) => None,
         })
         .collect();
     segments.sort_unstable_by_key(|segment| segment.index);
     partial.put_all(&segments)?;
+    let mut safe = 0;
     for piece in batch {
-        if let Piece::Nodes(nodes) = piece {
-            partial.put_nodes(nodes)?;
+        match piece {
+            Piece::Segment(segment) => unvouched.since_flush += segment.content.len() as u64,
+            Piece::Nodes(nodes) => {
+                partial.put_nodes(nodes)?;
+                safe += unvouched.take();
+            }
+            Piece::MoreNodes(nodes) => partial.put_nodes(nodes)?,
         }
     }
-    let mut whole = false;
-    for segment in &segments {
-        whole |= audit.completes(segment.index);
+    // What is counted from here on has to outlive a kill.
+    partial.settle()?;
+    if let Some(audit) = audit {
+        let mut whole = false;
+        for segment in &segments {
+            whole |= audit.completes(segment.index);
+        }
+        if whole {
+            partial.flush()?;
+            audit.advance();
+        }
     }
-    if whole {
-        partial.flush()?;
-        audit.advance();
-    }
-    Ok(segments.iter().map(|segment| segment.content.len() as u64).sum())
+    Ok(safe)
 }
 
 impl Drop for Writer {

@@ -5,9 +5,12 @@ use std::convert::Infallible;
 use std::rc::Rc;
 
 use xylem_hash::Hash;
+use xylem_object::naming::Request;
 use xylem_object::publication::{Answer, Publication, Source};
 use xylem_object::{Kind, Manifest, ObjectId, PublisherKey, naming, sign_manifest};
-use xylem_packet::{Component, Data, DataBuilder, KeyLocator, Name, Packet, SignatureType, tlv};
+use xylem_packet::{
+    Component, Data, DataBuilder, KeyLocator, Name, NameRef, Packet, SignatureType, tlv,
+};
 use xylem_sim::{Rng, noise};
 use xylem_tree::{Geometry, NODE_LEN, OutboardBuilder, SegmentIndex, SegmentSize};
 
@@ -121,10 +124,14 @@ pub(crate) enum Behaviour {
     Truncated,
     /// Each segment has bytes more than it should.
     Oversized,
+    /// Each segment has fewer bytes than it should.
+    Undersized,
     /// Each segment names another last one.
     WrongFinalBlock,
     /// The answer to each segment is another, good segment.
     OtherNames,
+    /// The answer to each segment is a good one of another object, under the name that was asked for.
+    OtherObject,
     /// Never says anything.
     Silent,
     /// Honest for so many Interests, then silent.
@@ -148,7 +155,7 @@ pub(crate) enum Reply {
 
 pub(crate) struct Producer {
     pub original: Original,
-    behaviour: Behaviour,
+    pub behaviour: Behaviour,
     publication: Publication,
     pub asked: u32,
 }
@@ -206,6 +213,26 @@ impl Producer {
         vec![Reply::Data(out)]
     }
 
+    /// A segment's content and proof, of another object than the one that `name` asks for.
+    fn of_another(&mut self, name: NameRef<'_>) -> Option<(Vec<u8>, Vec<u8>)> {
+        let prefix = self.original.prefix.clone();
+        let Some(Request::Segment { object, .. }) = naming::parse(prefix.as_ref(), name) else {
+            return None;
+        };
+        let mut others: Vec<ObjectId> = self.original.objects.keys().copied().collect();
+        others.retain(|other| *other != object);
+        others.sort_unstable();
+        let other = *others.get(self.asked as usize % others.len().max(1))?;
+        let request = Request::Segment { object: other, index: SegmentIndex(0) };
+        let name = naming::encode(prefix.as_ref(), &request);
+        let (mut wire, mut out) = (Vec::new(), Vec::new());
+        xylem_packet::InterestBuilder::new(name.as_ref()).encode(&mut wire).ok()?;
+        let Ok(Packet::Interest(interest)) = Packet::decode(&wire) else { return None };
+        self.publication.answer(&interest, &mut &self.original, &mut out).ok()?;
+        let data = Data::decode(&out).ok()?;
+        Some((data.content().to_vec(), data.signature_value().to_vec()))
+    }
+
     fn spoil(&mut self, mut out: Vec<u8>) -> Vec<Reply> {
         let data = Data::decode(&out).expect("made just now");
         let content = data.content_range();
@@ -240,7 +267,15 @@ impl Producer {
             Behaviour::Oversized if !is_tile => {
                 out = rebuild(&[&body[..], &[0; 10]].concat(), last.0, &signature);
             }
+            Behaviour::Undersized if !is_tile => {
+                out = rebuild(&body[..body.len() / 2], last.0, &signature);
+            }
             Behaviour::WrongFinalBlock if !is_tile => out = rebuild(&body, last.0 + 1, &signature),
+            Behaviour::OtherObject if !is_tile => {
+                if let Some((content, signature)) = self.of_another(name.as_ref()) {
+                    out = rebuild(&content, last.0, &signature);
+                }
+            }
             Behaviour::OtherNames if !is_tile => {
                 let mut other = name.as_ref().parent().to_name();
                 let number = name
