@@ -50,14 +50,6 @@ const HOUSEKEEPING: Duration = Duration::from_secs(1);
 /// How often links take in new randomness from the system: several times for each ratchet.
 const ENTROPY: Duration = Duration::from_secs(30);
 
-/// A forwarder of a program that serves or fetches: between it and its peers, not between peers. So it
-/// remembers only the last nonces, which the processor's caches hold.
-pub(crate) fn end_host() -> xylem_forward::Config {
-    let mut config = xylem_forward::Config::default();
-    config.dead_nonces = 1_024;
-    config
-}
-
 /// What the program hears from the engine.
 #[derive(Debug)]
 pub(crate) enum EngineEvent {
@@ -107,6 +99,8 @@ pub(crate) struct Network {
     next_token: usize,
     unfinished: Vec<Source>,
     ready: Vec<Source>,
+    /// Since when there has always been something left to take in.
+    busy_since: Option<Duration>,
     endpoint: LinkEndpoint,
     knock: Option<[u8; 32]>,
     /// Dials that expect no key, until when others may answer them, and where they went.
@@ -174,6 +168,7 @@ impl Engine {
             next_token: 0,
             unfinished: Vec::new(),
             ready: Vec::new(),
+            busy_since: None,
             endpoint,
             knock: None,
             keyless: HashMap::new(),
@@ -273,6 +268,14 @@ impl Engine {
         self.send_with(Incoming::bare(packet));
     }
 
+    /// Answers an Interest that came to the program. What does not fit it does not leave it waiting.
+    pub(crate) fn answer(&mut self, interest: &[u8], data: &[u8]) {
+        self.bytes_since_flush += data.len();
+        if !self.send_with(Incoming::bare(data)) {
+            self.refuse(interest);
+        }
+    }
+
     /// Sends an Interest of the program over this face and no other.
     pub(crate) fn ask(&mut self, face: FaceId, interest: &[u8]) {
         self.send_with(Incoming { next_hop: Some(face), ..Incoming::bare(interest) });
@@ -292,12 +295,13 @@ impl Engine {
         Waker::new(self.net.poll.registry(), token).map(Arc::new).map_err(EngineError::Start)
     }
 
-    fn send_with(&mut self, packet: Incoming<'_>) {
+    /// False if the forwarder has dropped it.
+    fn send_with(&mut self, packet: Incoming<'_>) -> bool {
         let now = self.now();
         let nothing = Bytes::new();
         let out = &mut Dispatch::new(&mut self.net, now, self.program, &nothing);
         // A dropped packet is counted by the forwarder; the program learns by its own time-outs.
-        let _ = self.forwarder.handle_packet(now, self.program, packet, out);
+        self.forwarder.handle_packet(now, self.program, packet, out).is_ok()
     }
 
     /// Sleeps until something arrives, `deadline` passes or a part's own timer is due, then takes
@@ -312,6 +316,7 @@ impl Engine {
         let timers = [deadline, net.endpoint.poll_timeout(), forwarder, net.link_service_timeout()];
         let due = timers.into_iter().flatten().min().map(|t| t.saturating_sub(now));
         let idle = net.unfinished.is_empty() && net.pending.is_empty();
+        net.busy_since = if idle { None } else { net.busy_since.or(Some(now)) };
         let sleep = if idle { due.unwrap_or(MAX_SLEEP).min(MAX_SLEEP) } else { Duration::ZERO };
         match net.poll.poll(&mut net.events, Some(sleep)) {
             Err(e) if e.kind() != io::ErrorKind::Interrupted => return Err(e),

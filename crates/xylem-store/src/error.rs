@@ -161,6 +161,18 @@ impl StoreError {
         }
     }
 
+    /// The same of something that was reached by a part of its path only.
+    pub(crate) fn of(self, whole: &Path) -> Self {
+        let path = whole.to_path_buf();
+        match self {
+            Self::Unsafe { what, .. } => Self::Unsafe { path, what },
+            Self::Permission { doing, .. } => Self::Permission { path, doing },
+            Self::NotFound { .. } => Self::NotFound { path },
+            Self::Io { doing, offset, source, .. } => Self::Io { path, doing, offset, source },
+            other => other,
+        }
+    }
+
     /// The file or directory that the error is about.
     #[must_use]
     pub fn path(&self) -> &Path {

@@ -315,7 +315,7 @@ mod tests {
         assert_eq!((shown.cs_packets, shown.cs_bytes), (usual.cs_packets, usual.cs_bytes));
         assert_eq!(shown.cs_directory_bytes, usual.cs_directory_bytes);
         assert_eq!((shown.pit_capacity, shown.multicast), (usual.pit_capacity, usual.multicast));
-        assert_eq!(shown.pit_quota, Some(usual.pit_capacity / 4 * 3));
+        assert_eq!(shown.pit_quota, Some(usual.pit_capacity / 16));
         assert_eq!(shown.mailbox, Some(MailboxConfig::default()));
     }
 

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::fetching::Get;
-use common::{Share, assert_exit, file, get, noise, text, xylem};
+use common::{Share, assert_exit, file, get, noise, stderr, text, xylem};
 
 /// The user `nobody`.
 const NOBODY: u32 = 65_534;
@@ -336,4 +336,46 @@ fn a_missing_file_is_not_made_again_through_a_hard_link() {
     assert_exit(&scrub.output().unwrap(), 0);
     place.is_right();
     is_untouched(&victim);
+}
+
+#[test]
+fn damage_behind_a_link_is_not_written_to() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = tree(dir.path());
+    let share = Share::start(&source, &dir.path().join("publisher"));
+    let (store, into) = (dir.path().join("store"), dir.path().join("into"));
+    fs::create_dir(&into).unwrap();
+    assert_exit(&get(&store, &[&share.ticket, "-o", text(&into)]), 0);
+    let (got, gone) = (into.join("tree"), dir.path().join("gone"));
+    fs::rename(got.join("0"), &gone).unwrap();
+    symlink(&gone, got.join("0")).unwrap();
+    let theirs = gone.join("3");
+    let before = fs::metadata(&theirs).unwrap().modified().unwrap();
+    flip(&theirs, 10);
+    let times = fs::FileTimes::new().set_modified(before);
+    fs::OpenOptions::new().write(true).open(&theirs).unwrap().set_times(times).unwrap();
+    let changed = fs::read(&theirs).unwrap();
+    let output = xylem(&store).args(["scrub", "--repair"]).arg(&got).output().unwrap();
+    assert!(!output.status.success());
+    assert!(fs::read(&theirs).unwrap() == changed);
+    // In its own place it is mended.
+    fs::remove_file(got.join("0")).unwrap();
+    fs::rename(&gone, got.join("0")).unwrap();
+    assert_exit(&xylem(&store).args(["scrub", "--repair"]).arg(&got).output().unwrap(), 0);
+    assert!(same(&source, &got));
+}
+
+#[test]
+fn links_in_a_store_are_not_followed() {
+    for folder in ["objects", "partial", "known", "pins", "new", "repairs"] {
+        let place = Place::new(300_000);
+        let (store, victim) = (place.dir.path().join("store"), place.dir.path().join("victim"));
+        fs::create_dir(&store).unwrap();
+        fs::create_dir(&victim).unwrap();
+        symlink(&victim, store.join(folder)).unwrap();
+        let output = get(&store, &[&place.share.ticket, "-o", text(&place.shared)]);
+        assert_exit(&output, 4);
+        assert!(stderr(&output).contains("symbolic link"), "{}", stderr(&output));
+        assert_eq!(fs::read_dir(&victim).unwrap().count(), 0);
+    }
 }

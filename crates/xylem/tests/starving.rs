@@ -215,6 +215,15 @@ fn reflects_no_more_than_three_for_one(node: &Node, share: &Share) {
             assert!(came <= 3 * sent, "{came} bytes for {sent}");
         }
     }
+    // Whoever asks on and does not answer is told of, once.
+    socket.set_nonblocking(false).unwrap();
+    until("a word on who does not answer", || {
+        socket.send_to(&segment(7), at).unwrap();
+        sent += segment(7).len();
+        came += socket.recv(&mut buffer).unwrap_or(0);
+        assert!(came <= 3 * sent, "{came} bytes for {sent}");
+        node.told("trouble").len() == 1
+    });
     // The question comes back as a Nack, and what has waited follows.
     let question = question.expect("it was asked whether it is there");
     let nack = [&[0x64, 39, 0xfd, 0x03, 0x20, 0, 0x50, 33][..], &question].concat();

@@ -258,10 +258,9 @@ fn three_bytes_for_one_until_the_address_answers() {
         assert!(sent <= 3 * came, "{sent} for {came}");
     }
     assert!(sent > came, "what fits is sent");
-    assert!(unproven.answered().len() <= HELD_AT_MOST);
+    let held = unproven.answered();
+    assert!(held.len() <= 4 && held.iter().map(Vec::len).sum::<usize>() <= 16 * 1024);
 }
-
-const HELD_AT_MOST: usize = 4;
 
 #[test]
 fn a_question_is_an_interest_that_only_who_hears_it_can_answer() {
@@ -277,6 +276,9 @@ fn a_question_is_an_interest_that_only_who_hears_it_can_answer() {
     unproven.received(40);
     let again = unproven.asks(NOW + Duration::from_secs(1), [2; 8]);
     assert_eq!(again, Some(question), "the same is asked again");
+    assert!(!unproven.is_mute());
+    unproven.received(40);
+    assert!(unproven.asks(NOW + Duration::from_secs(9), [2; 8]).is_some() && unproven.is_mute());
     assert!(unproven.is_answer(&question, true));
     assert!(!unproven.is_answer(&probe::encode([2; 8]), true), "another's question");
     assert!(!unproven.is_answer(&question, false), "an Interest is no answer");

@@ -16,8 +16,11 @@ use xylem_packet::{Data, Interest};
 const FACTOR: usize = 3;
 /// What can be saved up.
 const MOST_CREDIT: usize = 1 << 20;
-/// Frames that wait for the answer.
+/// Frames that wait for the answer, and their bytes: of a thousand addresses some megabytes.
 const HELD: usize = 4;
+const HELD_BYTES: usize = 16 * 1024;
+/// Questions without an answer after which the user is told.
+const MUTE: u32 = 3;
 /// Between two questions.
 const AGAIN: Duration = Duration::from_secs(1);
 /// Which UDP peers have to show that they are there before they are sent more than three bytes for one.
@@ -51,6 +54,7 @@ pub struct Unproven {
     held: Vec<Vec<u8>>,
     /// The question, and when it was asked last.
     asked: Option<([u8; PROBE_LEN], Duration)>,
+    times: u32,
 }
 
 impl Unproven {
@@ -71,7 +75,8 @@ impl Unproven {
                 true
             }
             None => {
-                if self.held.len() < HELD {
+                let held = self.held.iter().map(Vec::len).fold(frame.len(), usize::saturating_add);
+                if self.held.len() < HELD && held <= HELD_BYTES {
                     self.held.push(frame.to_vec());
                 }
                 false
@@ -95,7 +100,14 @@ impl Unproven {
         // The same again: the answer to the one before may be on its way.
         let question = self.asked.map_or_else(|| probe::encode(secret), |(question, _)| question);
         self.asked = Some((question, now));
+        self.times = self.times.saturating_add(1);
         Some(question)
+    }
+
+    /// It was asked several times, and a program that answers would have done so.
+    #[must_use]
+    pub fn is_mute(&self) -> bool {
+        self.times >= MUTE
     }
 
     /// Whether this packet answers the question: the Interest that comes back, or Data.

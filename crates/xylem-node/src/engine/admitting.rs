@@ -93,6 +93,7 @@ impl Engine {
     /// Asks UDP peers for which something waits whether they are there.
     pub(super) fn ask_unproven(&mut self) {
         let now = self.now();
+        let mut mute = None;
         let net = &mut self.net;
         for id in net.asking.drain(..) {
             let Some(Face {
@@ -105,7 +106,16 @@ impl Engine {
             let Ok(secret) = keys::random() else { continue };
             if let Some(question) = unproven.asks(now, secret) {
                 net.udp_sockets[*socket].queue(*remote, &question);
+                mute = unproven.is_mute().then_some(*remote).or(mute);
             }
+        }
+        if let Some(remote) = mute {
+            self.trouble(Trouble::Unproven, || {
+                format!(
+                    "udp://{remote} gets three bytes for each that it sends, as it has not answered whether \
+                     it is there: have it come over TCP, or see udp_prove and --answer-unproven"
+                )
+            });
         }
     }
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
-use xylem_forward::{DropReason, FaceId, Incoming};
+use xylem_forward::{DropReason, FaceId, FaceScope, Incoming};
 use xylem_link::{CloseReason, LinkEvent};
 use xylem_packet::{MAX_PIT_TOKEN, frame_len};
 
@@ -18,6 +18,9 @@ use xylem_sockets::Received;
 
 /// The NDNLPv2 congestion mark that a datagram's own (ECN CE) becomes.
 const CONGESTED: u64 = 1;
+
+/// For so long something has always waited to be taken in: others wait for their turn.
+const BEHIND: Duration = Duration::from_millis(5);
 
 /// Where a frame came from.
 #[derive(Clone, Copy)]
@@ -245,6 +248,17 @@ impl Engine {
         let Origin { face: from, sender, marked } = origin;
         let Self { forwarder, net, .. } = self;
         let Some(face) = net.faces.get_mut(from) else { return };
+        // Who was dialled, or is of this machine, is not a stranger who comes to ask in vain.
+        if net.busy_since.is_some_and(|since| now > since + BEHIND)
+            && face.peer.is_none()
+            && face.scope == FaceScope::NonLocal
+            && let Some(until) = forwarder.rests_until(now, from)
+        {
+            if let Transport::Link(link) = face.transport {
+                net.endpoint.rest(link, until);
+            }
+            return;
+        }
         face.last_received = now;
         let seat = face.seat;
         if let Some(seat) = seat {

@@ -16,7 +16,7 @@ pub(crate) struct Limits {
     pub(crate) prove: Prove,
     /// Interests a second from each face.
     pub(crate) interests_per_second: Option<u32>,
-    /// Pending Interests of each face.
+    /// Pending Interests of each face; for one more its oldest goes out.
     pub(crate) pit_quota: Option<usize>,
 }
 
@@ -27,7 +27,7 @@ impl Default for Limits {
             idle: Duration::from_secs(600),
             prove: Prove::default(),
             interests_per_second: None,
-            pit_quota: None,
+            pit_quota: Some(8_192),
         }
     }
 }
@@ -37,6 +37,8 @@ impl Default for Limits {
 pub(crate) enum Trouble {
     /// All places of this kind are taken.
     Crowded(Kind),
+    /// Somebody over UDP wants more than it is sent, and has not answered.
+    Unproven,
     /// The system hands over no connection.
     Accepting,
 }

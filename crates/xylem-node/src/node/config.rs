@@ -52,8 +52,8 @@ pub struct NodeConfig {
     pub prove: Prove,
     /// Interests a second from each face; more are dropped.
     pub interests_per_second: Option<u32>,
-    /// Pending Interests of each face at most; `None`: three quarters of the capacity, so that no
-    /// face fills the table alone.
+    /// Pending Interests of each face at most, for one more its oldest goes out; `None`: a sixteenth of
+    /// the capacity.
     pub pit_quota: Option<usize>,
     /// Take prefix registrations from other machines, if a trusted key signed them.
     pub localhop: bool,

@@ -108,7 +108,7 @@ impl Node {
             idle: config.idle,
             prove: config.prove,
             interests_per_second: config.interests_per_second,
-            pit_quota: Some(config.pit_quota.unwrap_or(config.pit_capacity / 4 * 3).max(1)),
+            pit_quota: Some(config.pit_quota.unwrap_or(config.pit_capacity / 16).max(1)),
         });
         if let Some(files) = &config.certificate {
             engine.set_certificate(tls_certificate(files)?);

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 
 use crate::shaping::LinkOptions;
-use xylem_forward::{Forwarder, Seed};
+use xylem_forward::{Config, Forwarder, Seed};
 use xylem_link::{Endpoint, StaticKey};
 use xylem_object::find::{self, VOUCH_LEN};
 use xylem_object::naming;
@@ -20,7 +20,7 @@ use xylem_store::Store;
 
 use crate::addresses::of_tickets;
 use crate::clock::wall_clock;
-use crate::engine::{Engine, Limits, end_host};
+use crate::engine::{Engine, Limits};
 use crate::error::{EngineError, certificate};
 use crate::event::{Event, from_library};
 use crate::mail::while_delivering;
@@ -218,7 +218,7 @@ fn bind(
     let link_config = xylem_link::Config { accept_open, ..options.links.config() };
     let endpoint = Endpoint::new(link_config, link_key, keys::random()?);
     let seed = Seed::from_random(keys::random()?);
-    let mut engine = Engine::new(endpoint, Forwarder::new(end_host(), seed))?;
+    let mut engine = Engine::new(endpoint, Forwarder::new(Config::end_host(), seed))?;
     engine.set_limits(Limits { prove: options.prove, ..Limits::default() });
     if let Some(files) = &options.certificate {
         engine.set_certificate(certificate(files)?);
