@@ -119,6 +119,36 @@ fn idle_connections_leave_descriptors_for_local_programs() {
     }
 }
 
+/// The system hands over no connection: that is told once, nothing spins, and who waited is taken later.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_connection_that_the_system_does_not_hand_over_is_told_of_and_taken_later() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::start(dir.path(), "");
+    let limit = |files: usize| {
+        let (pid, files) = (node.pid().to_string(), format!("--nofile={files}:"));
+        std::process::Command::new("prlimit").args(["--pid", &pid, &files]).status()
+    };
+    let open = fs::read_dir(format!("/proc/{}/fd", node.pid())).unwrap();
+    let number = |entry: fs::DirEntry| entry.file_name().to_str().unwrap().parse().unwrap();
+    let numbers: Vec<usize> = open.map(|entry| number(entry.unwrap())).collect();
+    let free = (0..).find(|number| !numbers.contains(number)).unwrap();
+    if limit(free).is_err() {
+        println!("SKIPPED: prlimit is not here");
+        return;
+    }
+    let mut waits = UnixStream::connect(dir.path().join("node.sock")).unwrap();
+    waits.write_all(&interest("/nobody/has/this")).unwrap();
+    until("a word on it", || !node.told("trouble").is_empty());
+    let before = common::sleeps(node.pid());
+    until("sleep", || common::sleeps(node.pid()) > before + 30);
+    let told = node.told("trouble");
+    assert!(told.len() == 1 && told[0]["what"].as_str().unwrap().contains("ulimit"), "{told:?}");
+    assert!(limit(1_024).unwrap().success());
+    waits.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    assert!(waits.read(&mut [0; 9_000]).unwrap() > 0);
+}
+
 #[test]
 fn a_directory_is_served_with_few_descriptors() {
     let dir = tempfile::tempdir().unwrap();

@@ -293,7 +293,7 @@ impl Sink for FileSink {
                 Ok(()) => return Ok(Some(self.to.path.clone())),
                 Err(changed @ StoreError::Changed { .. }) => {
                     if tries == MAX_TRIES || !read_back(partial, &attributes)? {
-                        return Err(changed.into());
+                        return Err(SaveError::at_the_end(changed));
                     }
                 }
                 Err(e) => return Err(e.into()),
