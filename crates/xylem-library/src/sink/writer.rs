@@ -202,7 +202,9 @@ fn write(
         }
     }
     // What is counted from here on has to outlive a kill.
-    partial.settle()?;
+    if safe > 0 {
+        partial.settle()?;
+    }
     let mut whole = false;
     for segment in &segments {
         whole |= audit.completes(segment.index);
