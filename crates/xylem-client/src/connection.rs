@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use xylem_packet::link_service::{LinkHeaders, LinkService, LinkServiceConfig};
-use xylem_packet::{MAX_FRAME, NackReason};
+use xylem_packet::{MAX_FRAME, NackReason, probe};
 
 /// The two directions of one connection, and what waits to be written.
 pub struct Connection {
@@ -85,6 +85,12 @@ impl Connection {
             congested: headers.congestion_mark.is_some_and(|mark| mark != 0),
         };
         let (queue, service) = (&mut self.queue, &mut self.outgoing);
+        if message.nack.is_none() && probe::is_probe(message.packet) {
+            // Whoever asks whether we are there gets the question back, as from any forwarder.
+            let headers = LinkHeaders { nack: Some(NackReason::NO_ROUTE), ..Default::default() };
+            let _ = service.send(now, message.packet, &headers, 0, &mut |frame| queue.push(frame));
+            return;
+        }
         each(message, &mut Outbox { queue, service, now });
     }
 }

@@ -40,8 +40,8 @@ impl fmt::Debug for Seed {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Config {
-    /// Pending Interests; one more is dropped. As many records again of further faces that ask and
-    /// are asked. At most 2^32 - 2.
+    /// Pending Interests; for one more the oldest of the face that has most goes out. As many records
+    /// again of further faces that ask and are asked. At most 2^31 - 1.
     pub pit_capacity: usize,
     /// Bytes of names that do not lie in the PIT's entries (36 do); `None`: 256 an entry.
     pub pit_name_bytes: Option<usize>,
@@ -80,5 +80,14 @@ impl Default for Config {
             measurements: 4_096,
             probing_interval: Duration::from_secs(60),
         }
+    }
+}
+
+impl Config {
+    /// Of a program that serves or fetches: between it and its peers, not between peers. So it
+    /// remembers only the last nonces, which the processor's caches hold, and keeps nothing waiting for longer than
+    /// NDN's usual lifetime: what is waited for there is on this machine.
+    pub fn end_host() -> Self {
+        Config { dead_nonces: 1_024, max_lifetime: Duration::from_secs(4), ..Config::default() }
     }
 }

@@ -1,5 +1,16 @@
 //! Faces as the forwarder knows them: a number, a few settings, counters.
 
+use crate::exchange::{Outgoing, Outlet};
+use crate::slab::NONE;
+
+/// Microseconds for each packet that comes to nothing: 200 a second are nobody's business. Whoever asks in
+/// earnest is refused now and then, where a peer lacks a piece or a name is tried.
+const USELESS: u64 = 5_000;
+/// So much is let pass before: two seconds' worth.
+const USELESS_BURST: u64 = 2_000_000;
+/// A face is not deaf for longer, and a link does not end for it.
+const LONGEST_REST: u64 = 8_000_000;
+
 /// A face's number. Numbers are not used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FaceId(pub u64);
@@ -42,7 +53,8 @@ pub struct FaceSettings {
     /// Interests a second that are accepted from it, with bursts of one second's worth; what is
     /// over that is dropped. `None`: no limit.
     pub interests_per_second: Option<u32>,
-    /// Interests of it that may be pending at one time. `None`: only the PIT's capacity.
+    /// Interests of it that may be pending at one time; for one more its oldest goes out. `None`: only
+    /// the PIT's capacity.
     pub pit_quota: Option<usize>,
 }
 
@@ -104,8 +116,14 @@ pub struct Face {
     pub(crate) counters: FaceCounters,
     /// Its Interests that are pending.
     pub(crate) pending: usize,
+    /// What they cost (see `pit/askers.rs`), and the first and the last of them.
+    pub(crate) load: u64,
+    pub(crate) oldest: u32,
+    pub(crate) newest: u32,
     /// When the rate limit would be met exactly, in nanoseconds (the generic cell rate algorithm).
     arrival: u64,
+    /// When what it sent in vain would come to [`USELESS`] exactly, in microseconds.
+    useless: u64,
     /// The last Data that went out without a token; see `on_data`.
     pub(crate) served: u64,
 }
@@ -119,7 +137,19 @@ impl Default for Face {
 impl Face {
     pub(crate) fn new(id: FaceId, settings: FaceSettings) -> Self {
         let counters = FaceCounters::default();
-        Face { id, settings, counters, pending: 0, arrival: 0, served: 0 }
+        let (oldest, newest) = (NONE, NONE);
+        Face {
+            id,
+            settings,
+            counters,
+            pending: 0,
+            load: 0,
+            oldest,
+            newest,
+            arrival: 0,
+            useless: 0,
+            served: 0,
+        }
     }
 
     /// Does the rate limit let an Interest through? If so it is counted.
@@ -138,6 +168,26 @@ impl Face {
         }
         self.arrival = arrival + interval;
         true
+    }
+
+    /// Sends it a Data.
+    #[inline]
+    pub(crate) fn send_data(&mut self, leaving: Outgoing<'_>, out: &mut impl Outlet) {
+        self.counters.out_data += 1;
+        self.counters.out_bytes += leaving.packet.len() as u64;
+        out.send(self.id, leaving);
+    }
+
+    /// One more of its packets has come to nothing.
+    #[cold]
+    pub(crate) fn note_useless(&mut self, now: u64) {
+        let most = now.saturating_add(USELESS_BURST + LONGEST_REST);
+        self.useless = self.useless.max(now).saturating_add(USELESS).min(most);
+    }
+
+    /// Until when it had better not be heard.
+    pub(crate) fn rests_until(&self, now: u64) -> Option<u64> {
+        Some(self.useless.saturating_sub(USELESS_BURST)).filter(|until| *until > now)
     }
 
     /// Is there more than one neighbour?

@@ -5,6 +5,7 @@ use xylem_packet::{NackReason, NameRef};
 use crate::exchange::{Outgoing, Outlet};
 use crate::face::Face;
 use crate::name_hash::spread;
+use crate::slab::NONE;
 use crate::storage::Storage;
 use crate::table::Table;
 use crate::{FaceId, FaceScope, FaceSettings, LinkType};
@@ -24,6 +25,8 @@ pub(crate) fn is_under(name: NameRef<'_>, component: &[u8]) -> bool {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ingress {
     pub(crate) face: u32,
+    /// Where the face lies in the table while this packet is handled.
+    pub(crate) at: u32,
     pub(crate) scope: FaceScope,
     pub(crate) link_type: LinkType,
 }
@@ -47,11 +50,16 @@ impl Ingress {
 pub(crate) struct Faces<S: Storage> {
     table: Table<Face, S::Faces, S::Buckets>,
     last: u32,
+    /// Who had most pending when it had `most`. Nobody has more than that.
+    greediest: u32,
+    most: u64,
+    /// When the last packet came.
+    pub(crate) now: u64,
 }
 
 impl<S: Storage> Faces<S> {
     pub(crate) fn new() -> Self {
-        Faces { table: Table::new(usize::MAX), last: 0 }
+        Faces { table: Table::new(usize::MAX), last: 0, greediest: 0, most: 0, now: 0 }
     }
 
     /// A new face; `None` if there is no room.
@@ -78,6 +86,21 @@ impl<S: Storage> Faces<S> {
         u32::try_from(id.0).ok().filter(|face| self.find(*face).is_some())
     }
 
+    /// Where a packet of this face comes in.
+    #[inline]
+    pub(crate) fn ingress(&self, id: FaceId) -> Option<Ingress> {
+        let face = u32::try_from(id.0).ok()?;
+        let at = self.find(face)?;
+        let FaceSettings { scope, link_type, .. } = self.table.get(at).settings;
+        Some(Ingress { face, at, scope, link_type })
+    }
+
+    /// The face that a packet came from.
+    #[inline]
+    pub(crate) fn of(&mut self, from: Ingress) -> &mut Face {
+        self.table.get_mut(from.at)
+    }
+
     #[inline]
     pub(crate) fn get(&self, face: u32) -> Option<&Face> {
         self.find(face).map(|at| self.table.get(at))
@@ -98,21 +121,41 @@ impl<S: Storage> Faces<S> {
         self.table.ids().map(|at| self.table.get(at).id)
     }
 
-    /// One of the face's Interests is no longer pending.
+    /// One more of the face's Interests is pending, noted in this record; gives its newest before that.
     #[inline]
-    pub(crate) fn settle(&mut self, face: u32) {
-        if let Some(face) = self.get_mut(face) {
-            face.pending = face.pending.saturating_sub(1);
+    pub(crate) fn note_asked(&mut self, from: Ingress, record: u32, cost: u64) -> u32 {
+        let face = self.of(from);
+        let before = core::mem::replace(&mut face.newest, record);
+        if before == NONE {
+            face.oldest = record;
         }
+        face.pending += 1;
+        face.load += cost;
+        let load = face.load;
+        if load > self.most {
+            (self.greediest, self.most) = (from.face, load);
+        }
+        before
+    }
+
+    /// Who has most pending, or at least seven eighths as much as who has: so the faces are looked
+    /// through only once for an eighth of that.
+    pub(crate) fn greediest(&mut self) -> Option<u32> {
+        let load = self.get(self.greediest).map_or(0, |face| face.load);
+        if load.saturating_mul(8) < self.most.saturating_mul(7) {
+            let faces = self.table.ids().map(|at| self.table.get(at));
+            let most = faces.max_by_key(|face| face.load)?;
+            (self.greediest, self.most) = (most.id.0 as u32, most.load);
+        }
+        (self.most > 0).then_some(self.greediest)
     }
 
     /// Sends a Data.
     #[inline]
     pub(crate) fn send_data(&mut self, to: u32, leaving: Outgoing<'_>, out: &mut impl Outlet) {
-        let Some(face) = self.get_mut(to) else { return };
-        face.counters.out_data += 1;
-        face.counters.out_bytes += leaving.packet.len() as u64;
-        out.send(face.id, leaving);
+        if let Some(face) = self.get_mut(to) {
+            face.send_data(leaving, out);
+        }
     }
 
     /// Sends an Interest.
@@ -133,7 +176,9 @@ impl<S: Storage> Faces<S> {
         reason: NackReason,
         out: &mut impl Outlet,
     ) {
+        let now = self.now;
         let Some(face) = self.get_mut(to).filter(|face| !face.is_shared()) else { return };
+        face.note_useless(now);
         face.counters.out_nacks += 1;
         face.counters.out_bytes += interest.len() as u64;
         let nack = Some(reason);

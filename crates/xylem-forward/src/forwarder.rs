@@ -100,9 +100,10 @@ impl<S: Storage> Forwarder<S> {
         self.faces.add(settings.into())
     }
 
-    /// Forgets a face and its routes. What it had asked for is no longer delivered.
+    /// Forgets a face, its routes, and what it had asked for: who comes and goes leaves nothing behind.
     pub fn remove_face(&mut self, face: FaceId) {
         if let Some(number) = self.faces.number(face) {
+            while self.forget_oldest_of(self.faces.now, number) {}
             self.gone += self.counters(face).unwrap_or_default();
             self.faces.remove(number);
             self.remove_routes_over(face);
@@ -122,6 +123,14 @@ impl<S: Storage> Forwarder<S> {
     /// What a face has carried; `None` if it is not known.
     pub fn counters(&self, face: FaceId) -> Option<FaceCounters> {
         Some(self.faces.get(self.faces.number(face)?)?.counters)
+    }
+
+    /// Until when a face had better be heard no more, if others wait for their turn meanwhile: so much of
+    /// what it sends comes to nothing (refused, malformed, repeated) that the rest of the world would
+    /// wait for that. `None`: not at all. Nothing is dropped for it here.
+    pub fn rests_until(&self, now: Duration, face: FaceId) -> Option<Duration> {
+        let face = self.faces.get(u32::try_from(face.0).ok()?)?;
+        face.rests_until(micros(now)).map(Duration::from_micros)
     }
 
     /// What all faces have carried, those that have gone included.
@@ -191,20 +200,18 @@ impl<S: Storage> Forwarder<S> {
         packet: Incoming<'_>,
         out: &mut impl Outlet,
     ) -> Result<(), DropReason> {
-        let number = self.faces.number(from).ok_or(DropReason::NoSuchFace)?;
-        let face = self.faces.get_mut(number).ok_or(DropReason::NoSuchFace)?;
-        face.counters.in_bytes += packet.packet.len() as u64;
-        let FaceSettings { scope, link_type, .. } = face.settings;
-        let ingress = Ingress { face: number, scope, link_type };
-        let result = self.dispatch(micros(now), ingress, &packet, out);
+        let ingress = self.faces.ingress(from).ok_or(DropReason::NoSuchFace)?;
+        self.faces.of(ingress).counters.in_bytes += packet.packet.len() as u64;
+        self.faces.now = micros(now);
+        let result = self.dispatch(self.faces.now, ingress, &packet, out);
         if let Err(reason) = result {
-            self.count_drop(number, reason);
+            self.count_drop(ingress, reason);
         }
         result
     }
 
     #[cold]
-    fn count_drop(&mut self, face: u32, reason: DropReason) {
+    fn count_drop(&mut self, from: Ingress, reason: DropReason) {
         let counters = &mut self.counters;
         match reason {
             DropReason::Loop => counters.loops += 1,
@@ -214,8 +221,19 @@ impl<S: Storage> Forwarder<S> {
             DropReason::RateLimit | DropReason::Quota => counters.limited += 1,
             _ => {}
         }
-        if let Some(face) = self.faces.get_mut(face) {
-            face.counters.in_dropped += 1;
+        let now = self.faces.now;
+        let face = self.faces.of(from);
+        face.counters.in_dropped += 1;
+        // A Nack, for a loop or where there is no route, counts as it is sent.
+        if matches!(
+            reason,
+            DropReason::Malformed(_)
+                | DropReason::Duplicate
+                | DropReason::HopLimit
+                | DropReason::LocalField
+                | DropReason::Scope
+        ) {
+            face.note_useless(now);
         }
     }
 
@@ -249,8 +267,7 @@ impl<S: Storage> Forwarder<S> {
         self.pit.release_outs(id, |record| {
             nonces.set(now, hasher.with_nonce(hash, record.nonce), ());
         });
-        let faces = &mut self.faces;
-        self.pit.release_ins(id, |face| faces.settle(face));
+        self.pit.release_ins(&mut self.faces, id);
         self.pit.remove(id);
     }
 }

@@ -70,6 +70,7 @@ mod second_level;
 mod forwarder;
 mod routes;
 
+mod crowding;
 mod on_interest;
 mod strategy;
 

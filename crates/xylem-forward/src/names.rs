@@ -52,6 +52,11 @@ impl<S: Slots<Place<Piece>>> Names<S> {
         self.pieces.memory()
     }
 
+    /// Is there room for a name of so many bytes where no other one is?
+    pub(crate) fn could_hold(&self, len: usize) -> bool {
+        len.saturating_sub(IN_PLACE).div_ceil(PIECE) <= self.pieces.limit()
+    }
+
     /// Keeps `bytes` (at most 65,535); `None` if there is no room.
     #[inline]
     pub(crate) fn store(&mut self, bytes: &[u8]) -> Option<StoredName> {

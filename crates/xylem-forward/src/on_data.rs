@@ -20,9 +20,7 @@ impl<S: Storage> Forwarder<S> {
         incoming: &Incoming<'_>,
         out: &mut impl Outlet,
     ) -> Result<(), DropReason> {
-        if let Some(face) = self.faces.get_mut(from.face) {
-            face.counters.in_data += 1;
-        }
+        self.faces.of(from).counters.in_data += 1;
         if from.scope == FaceScope::NonLocal && is_under(data.name(), LOCALHOST) {
             return Err(DropReason::Scope);
         }
@@ -42,8 +40,7 @@ impl<S: Storage> Forwarder<S> {
             self.deliver(now, from, id, incoming, out);
             self.note_answer(now, from.face, id);
             if self.awaits_probe(id) {
-                let faces = &mut self.faces;
-                self.pit.release_ins(id, |face| faces.settle(face));
+                self.pit.release_ins(&mut self.faces, id);
             } else {
                 self.end_entry(now, id);
             }
@@ -84,11 +81,11 @@ impl<S: Storage> Forwarder<S> {
                 continue;
             }
             let pit_token = self.pit.token(record, &mut buffer);
-            if pit_token.is_none() {
-                let Some(face) = self.faces.get_mut(record.face) else { continue };
-                if core::mem::replace(&mut face.served, self.serial) == self.serial {
-                    continue;
-                }
+            let Some(face) = self.faces.get_mut(record.face) else { continue };
+            if pit_token.is_none()
+                && core::mem::replace(&mut face.served, self.serial) == self.serial
+            {
+                continue;
             }
             let leaving = Outgoing {
                 packet: incoming.packet,
@@ -97,7 +94,7 @@ impl<S: Storage> Forwarder<S> {
                 incoming_face: Some(from.id()),
                 nack: None,
             };
-            self.faces.send_data(record.face, leaving, out);
+            face.send_data(leaving, out);
         }
     }
 
@@ -110,9 +107,7 @@ impl<S: Storage> Forwarder<S> {
         reason: NackReason,
         out: &mut impl Outlet,
     ) -> Result<(), DropReason> {
-        if let Some(face) = self.faces.get_mut(from.face) {
-            face.counters.in_nacks += 1;
-        }
+        self.faces.of(from).counters.in_nacks += 1;
         if from.is_shared() {
             // One of several neighbours speaks for itself only.
             return Err(DropReason::Unsolicited);
@@ -137,8 +132,7 @@ impl<S: Storage> Forwarder<S> {
             // The only one left to answer waits for us itself: it had better not.
             (Some(last), false) if self.pit.ins(id).any(|record| record.face == last) => {
                 self.refuse(now, id, interest, |face| face == last, out);
-                self.pit.release_in(id, last);
-                self.faces.settle(last);
+                self.pit.release_in(&mut self.faces, id, last);
             }
             _ => {}
         }

@@ -2,8 +2,10 @@
 
 use xylem_packet::{Interest, NackReason};
 
+use crate::crowding::MOST_FOR_ONE;
 use crate::faces::{Ingress, LOCALHOP, LOCALHOST, is_under};
 use crate::forwarder::Forwarder;
+use crate::pit::Full;
 use crate::rewrite::{Changes, rewrite};
 use crate::storage::Storage;
 use crate::strategy::Leaving;
@@ -20,7 +22,7 @@ impl<S: Storage> Forwarder<S> {
         out: &mut impl Outlet,
     ) -> Result<(), DropReason> {
         let name = interest.name();
-        let face = self.faces.get_mut(from.face).ok_or(DropReason::NoSuchFace)?;
+        let face = self.faces.of(from);
         face.counters.in_interests += 1;
         if from.scope == FaceScope::NonLocal && is_under(name, LOCALHOST) {
             return Err(DropReason::Scope);
@@ -143,43 +145,52 @@ impl<S: Storage> Forwarder<S> {
         now: u64,
         from: Ingress,
         (interest, nonce): (&Interest<'_>, [u8; 4]),
-        known: Option<u32>,
+        mut known: Option<u32>,
         incoming: &Incoming<'_>,
     ) -> Result<u32, DropReason> {
         let is_waiting =
             known.is_some_and(|id| self.pit.ins(id).any(|record| record.face == from.face));
-        let face = self.faces.get_mut(from.face).ok_or(DropReason::NoSuchFace)?;
-        if !is_waiting {
-            if face.settings.pit_quota.is_some_and(|quota| face.pending >= quota) {
+        let face = self.faces.of(from);
+        if !is_waiting && face.settings.pit_quota.is_some_and(|quota| face.pending >= quota) {
+            // The entry that is known is another one: this face does not wait there.
+            if !self.drop_oldest_of(now, from.face) {
                 return Err(DropReason::Quota);
             }
-            face.pending += 1;
         }
-        let id = match known {
-            Some(id) => Ok(id),
-            None => self.pit.insert(interest, self.hashes.whole()),
-        };
         let lifetime = interest.lifetime_ms().saturating_mul(1000).min(self.max_lifetime);
         let expires = now.saturating_add(lifetime);
-        let noted = id.and_then(|id| {
-            match self.pit.set_in(id, from.face, nonce, expires, incoming.pit_token) {
-                Ok(_) => Ok(id),
-                Err(full) => {
-                    if known.is_none() {
-                        self.pit.remove(id);
-                    }
-                    Err(full)
-                }
+        let mut others = 0;
+        let id = loop {
+            match self.try_note(from, (interest, nonce), known, expires, incoming.pit_token) {
+                Ok(id) => break id,
+                Err(Full) if others < MOST_FOR_ONE && self.make_room(now, interest) => others += 1,
+                Err(Full) => return Err(DropReason::PitFull),
             }
-        });
-        let Ok(id) = noted else {
-            if !is_waiting {
-                self.faces.settle(from.face);
-            }
-            return Err(DropReason::PitFull);
+            // It may be among those that have gone.
+            known = self.pit.find(interest, self.hashes.whole());
         };
         let last = self.pit.ins(id).map(|record| record.expires).max().unwrap_or(expires);
         self.pit.arm(id, last);
         Ok(id)
+    }
+
+    #[inline]
+    fn try_note(
+        &mut self,
+        from: Ingress,
+        (interest, nonce): (&Interest<'_>, [u8; 4]),
+        known: Option<u32>,
+        expires: u64,
+        token: Option<&[u8]>,
+    ) -> Result<u32, Full> {
+        let id = match known {
+            Some(id) => id,
+            None => self.pit.insert(interest, self.hashes.whole())?,
+        };
+        let noted = self.pit.set_in(&mut self.faces, id, (from, nonce), expires, token);
+        if noted.is_err() && known.is_none() {
+            self.pit.remove(id);
+        }
+        noted.map(|()| id)
     }
 }

@@ -34,10 +34,10 @@ pub enum DropReason {
     /// More Interests than [`crate::FaceSettings::interests_per_second`].
     #[error("the face's Interests come too fast")]
     RateLimit,
-    /// More Interests pending than [`crate::FaceSettings::pit_quota`].
-    #[error("too many pending Interests of the face")]
+    /// The face may have no Interests pending at all ([`crate::FaceSettings::pit_quota`] is 0).
+    #[error("no pending Interests are allowed of the face")]
     Quota,
-    /// The PIT is full: its entries, its records or its memory for names.
+    /// The PIT is too small for this one: its entries, its records or its memory for names.
     #[error("too many pending Interests")]
     PitFull,
     /// Nowhere to send the Interest; a Nack has been sent back.
@@ -86,8 +86,10 @@ pub struct Counters {
     pub suppressed: u64,
     /// Interests over a face's rate limit or quota.
     pub limited: u64,
-    /// Interests dropped because the PIT was full.
+    /// Interests dropped because the PIT had no room and could not make any.
     pub pit_full: u64,
+    /// Interests that were waited for no more, so that others had room.
+    pub evicted: u64,
     /// Interests without a route.
     pub no_route: u64,
     /// Data and Nacks that nobody had asked for.

@@ -41,6 +41,10 @@ impl<T: Default, S: Slots<Place<T>>> Slab<T, S> {
         self.used
     }
 
+    pub(crate) fn limit(&self) -> usize {
+        self.limit
+    }
+
     pub(crate) fn memory(&self) -> usize {
         self.places.memory()
     }

@@ -107,8 +107,7 @@ impl<S: Storage> Forwarder<S> {
                 Ok(())
             }
             Choice::NoRoute => {
-                self.faces.settle(leaving.from.face);
-                if !self.pit.release_in(id, leaving.from.face) {
+                if !self.pit.release_in(&mut self.faces, id, leaving.from.face) {
                     self.end_entry(now, id);
                 }
                 let reason = NackReason::NO_ROUTE;

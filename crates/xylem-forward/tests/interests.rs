@@ -309,13 +309,16 @@ fn a_flood_is_bounded() {
         w.ok(app, &interest(&format!("/x/seg={n}"), n));
     }
     for n in 10..30 {
-        assert_eq!(w.dropped(app, &interest(&format!("/x/seg={n}"), n)).0, DropReason::PitFull);
+        assert_eq!(w.to(app, &interest(&format!("/x/seg={n}"), n)), [up], "the oldest makes room");
     }
-    assert_eq!((w.forwarder.pit_len(), w.forwarder.totals().pit_full), (10, 20));
+    let totals = w.forwarder.totals();
+    assert_eq!((w.forwarder.pit_len(), totals.evicted, totals.pit_full), (10, 20, 0));
+    assert_eq!(w.dropped(up, &data("/x/seg=19")).0, DropReason::Unsolicited);
     // Joining needs no room; answers make room.
-    assert_eq!(w.to(b, &interest("/x/seg=0", 99)), []);
-    assert_eq!(w.to(up, &data("/x/seg=0")), [app, b]);
-    assert_eq!(w.to(app, &interest("/x/seg=10", 100)), [up]);
+    assert_eq!(w.to(b, &interest("/x/seg=20", 99)), []);
+    assert_eq!(w.to(up, &data("/x/seg=20")), [app, b]);
+    assert_eq!(w.to(app, &interest("/x/seg=30", 100)), [up]);
+    assert_eq!(w.forwarder.totals().evicted, 20);
 }
 
 #[test]

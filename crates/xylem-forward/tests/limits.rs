@@ -2,6 +2,7 @@
 
 mod common;
 
+use bytes::Bytes;
 use common::{World, data, interest, interest_with, name, with_token};
 use xylem_forward::{CsSettings, DropReason, FaceScope, FaceSettings};
 
@@ -41,24 +42,135 @@ fn a_faces_share_of_the_pit_is_limited() {
     for n in 0..3 {
         w.ok(greedy, &interest(&format!("/x/{n}"), n));
     }
-    assert_eq!(w.dropped(greedy, &interest("/x/3", 3)).0, DropReason::Quota);
+    let evicted = |w: &World| w.forwarder.totals().evicted;
+    // One more: the oldest is waited for no more, and nobody is told.
+    assert_eq!(w.to(greedy, &interest("/x/3", 3)), [up]);
+    assert_eq!((evicted(&w), w.forwarder.pit_len()), (1, 3));
+    assert_eq!(w.dropped(up, &data("/x/0")).0, DropReason::Unsolicited);
     // A retransmission is no new request, and what the cache answers does not wait.
     w.ok(greedy, &interest("/x/2", 4));
     w.ok(other, &interest("/c", 5));
     w.ok(up, &data("/c"));
     assert_eq!(w.to(greedy, &interest("/c", 6)), [greedy]);
-    // Joining counts, since it takes a record.
+    assert_eq!(evicted(&w), 1);
+    // Joining counts, since it takes a record; who waits with it goes on waiting.
     w.ok(other, &interest("/y", 7));
-    assert_eq!(w.dropped(greedy, &interest("/y", 8)).0, DropReason::Quota);
+    w.ok(greedy, &interest("/y", 8));
+    for n in 4..7 {
+        w.ok(greedy, &interest(&format!("/x/{n}"), n + 10));
+    }
+    assert_eq!(evicted(&w), 5, "/x/1, /x/2, /x/3 and its part in /y");
+    assert_eq!(w.to(up, &data("/y")), [other]);
     // Answers, refusals and time give room.
-    w.ok(up, &data("/x/0"));
-    w.ok(greedy, &interest("/x/5", 9));
-    assert_eq!(w.dropped(greedy, &interest("/x/6", 10)).0, DropReason::Quota);
+    w.ok(up, &data("/x/4"));
+    w.ok(greedy, &interest("/x/7", 20));
+    assert_eq!(evicted(&w), 5);
     w.pass(5000);
-    for n in 7..10 {
+    for n in 8..11 {
         w.ok(greedy, &interest(&format!("/x/{n}"), 100 + n));
     }
-    assert_eq!(w.dropped(greedy, &interest("/x/10", 110)).0, DropReason::Quota);
+    assert_eq!(evicted(&w), 5);
+    // None at all is none at all.
+    settings.pit_quota = Some(0);
+    let nothing = w.forwarder.add_face(settings);
+    assert_eq!(w.dropped(nothing, &interest("/z", 200)).0, DropReason::Quota);
+}
+
+/// One who asks for what nobody answers fills the table; those who ask little keep all of it.
+#[test]
+fn a_flood_pushes_out_itself() {
+    const CAPACITY: usize = 1_000;
+    let mut w = World::new(|config| config.pit_capacity = CAPACITY);
+    let (flood, up) = (w.remote(), w.remote());
+    let honest: Vec<_> = (0..10).map(|_| w.remote()).collect();
+    w.route("/", up, 0);
+    let mut nonce = 0;
+    let mut asked = |w: &mut World, face, uri: &str| {
+        nonce += 1;
+        w.to(face, &interest(uri, nonce))
+    };
+    for n in 0..CAPACITY {
+        asked(&mut w, flood, &format!("/flood/{n}"));
+    }
+    for (i, face) in honest.iter().enumerate() {
+        for n in 0..8 {
+            assert_eq!(asked(&mut w, *face, &format!("/honest/{i}/{n}")), [up], "no place for it");
+        }
+    }
+    for n in 0..20_000 {
+        asked(&mut w, flood, &format!("/flood/again/{n}"));
+    }
+    assert_eq!(w.forwarder.pit_len(), CAPACITY);
+    for (i, face) in honest.iter().enumerate() {
+        for n in 0..8 {
+            assert_eq!(w.to(up, &data(&format!("/honest/{i}/{n}"))), [*face]);
+        }
+    }
+    // The newest of the flood are those that are left.
+    assert_eq!(w.to(up, &data("/flood/again/19999")), [flood]);
+    assert_eq!(w.dropped(up, &data("/flood/again/18000")).0, DropReason::Unsolicited);
+}
+
+/// What comes to nothing is counted for whoever sent it, and decays by the clock.
+#[test]
+fn who_asks_in_vain_had_better_rest() {
+    let mut w = World::new(|_| {});
+    let (flood, honest, up) = (w.remote(), w.remote(), w.remote());
+    w.route("/there", up, 0);
+    let rests = |w: &World, face| w.forwarder.rests_until(w.now, face);
+    let mut nonce = 0;
+    let mut in_vain = |w: &mut World, face| {
+        nonce += 1;
+        assert_eq!(w.dropped(face, &interest("/nowhere", nonce)).0, DropReason::NoRoute);
+    };
+    for _ in 0..400 {
+        in_vain(&mut w, flood);
+    }
+    assert_eq!(rests(&w, flood), None, "two seconds' worth are nobody's business");
+    for _ in 0..20 {
+        in_vain(&mut w, flood);
+    }
+    let until = rests(&w, flood).expect("a rest");
+    assert_eq!(until, w.now + core::time::Duration::from_millis(100));
+    for n in 0..10_000 {
+        match n % 2 {
+            0 => in_vain(&mut w, flood),
+            _ => assert!(w.raw(flood, &Bytes::from_static(b"no packet")).0.is_err()),
+        }
+    }
+    let until = rests(&w, flood).expect("a rest");
+    assert_eq!(until, w.now + core::time::Duration::from_secs(8), "and no longer");
+    // Who is answered, and refused now and then, is heard all the time.
+    for n in 0..2_000u32 {
+        w.ok(honest, &interest(&format!("/there/{n}"), n));
+        w.ok(up, &data(&format!("/there/{n}")));
+        if n % 2 == 0 {
+            in_vain(&mut w, honest);
+        }
+        assert_eq!(rests(&w, honest), None);
+        w.pass(5);
+    }
+    assert_eq!(rests(&w, flood), None, "ten seconds later");
+}
+
+/// Who leaves takes along what it asked for: coming again and again fills nothing.
+#[test]
+fn what_a_face_asked_for_goes_with_it() {
+    let mut w = World::new(|config| config.pit_capacity = 100);
+    let (other, up) = (w.remote(), w.remote());
+    w.route("/", up, 0);
+    w.ok(other, &interest("/x/0", 1));
+    for round in 0..10 {
+        let face = w.remote();
+        for n in 0..50 {
+            w.ok(face, &interest(&format!("/x/{n}"), 1_000 * (round + 1) + n));
+        }
+        assert_eq!(w.forwarder.pit_len(), 50);
+        w.forwarder.remove_face(face);
+        assert_eq!(w.forwarder.pit_len(), 1);
+    }
+    assert_eq!(w.forwarder.totals().evicted, 0);
+    assert_eq!(w.to(up, &data("/x/0")), [other]);
 }
 
 #[test]
@@ -83,7 +195,7 @@ fn a_flood_takes_no_more_memory_than_the_limits_say() {
         }
         assert!(w.forwarder.pit_len() <= CAPACITY);
         // An entry and its bucket, a further record each way, its share of names.
-        let most = CAPACITY * (176 + 8 + 48 + 40 + 64) + 4 * 1024 * 176;
+        let most = CAPACITY * (184 + 8 + 48 + 48 + 64) + 4 * 1024 * 184;
         let now = w.forwarder.pit_memory();
         assert!(now <= most, "{now} bytes, {most} allowed");
         assert!(round == 0 || now == memory, "a second flood takes nothing more");
@@ -91,7 +203,7 @@ fn a_flood_takes_no_more_memory_than_the_limits_say() {
         w.pass(10_000);
         assert_eq!(w.forwarder.pit_len(), 0);
     }
-    assert!(w.forwarder.totals().pit_full > 0);
+    assert!(w.forwarder.totals().evicted > 0);
     // And the forwarder works.
     assert_eq!(w.to(faces[0], &interest("/after", 1)), [up]);
     assert_eq!(w.to(up, &data("/after")), [faces[0]]);
@@ -108,8 +220,15 @@ fn a_long_name_is_no_way_around() {
     let uri = |n: u32| format!("/{}/{n}", "x".repeat(4000));
     w.ok(app, &interest(&uri(0), 0));
     w.ok(app, &interest(&uri(1), 1));
-    assert_eq!(w.dropped(app, &interest(&uri(2), 2)).0, DropReason::PitFull);
+    assert_eq!(w.to(app, &interest(&uri(2), 2)), [up]);
+    assert_eq!((w.forwarder.pit_len(), w.forwarder.totals().evicted), (2, 1), "one made room");
     assert_eq!(w.to(app, &interest("/short", 3)), [up], "short ones need no more");
+    // What needs more than there is pushes out nobody for nothing but those that asked for most.
+    let other = w.remote();
+    w.ok(other, &interest("/other", 4));
+    let longest = format!("/{}", "x".repeat(8_000));
+    assert_eq!(w.to(app, &interest(&longest, 5)), [up]);
+    assert_eq!(w.to(up, &data("/other")), [other]);
     // Names of very many components match as others do.
     let deep = "/d".repeat(600);
     w.ok(app, &interest_with(&deep, 4, |i| i.can_be_prefix(true)));

@@ -1,15 +1,16 @@
 //! [`Announcers`]: peers that have told where they listen, and the answers that tell others of them.
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use xylem_forward::FaceId;
+use xylem_link::source;
 use xylem_object::peers::{self, Announcement, MAX_PEERS, PeerHint, Question};
 use xylem_packet::{Interest, NameRef};
 
 /// Announcers that are known at once; past that no new one is taken in.
 const MAX_ANNOUNCERS: usize = 256;
-/// Of these, from one IPv4 address or one IPv6 network of 64 bits.
+/// Of these, from one source ([`source()`]).
 const MAX_OF_SOURCE: usize = 8;
 /// An announcer that says nothing for this long is not told of any more; it asks every 5 s.
 const STALE: Duration = Duration::from_secs(30);
@@ -67,7 +68,7 @@ impl Announcers {
     }
 
     fn note(&mut self, now: Duration, face: FaceId, seen: IpAddr, announced: Announcement) {
-        let source = network(seen);
+        let source = source(seen);
         let of_source = self.entries.iter().filter(|e| e.source == source).count();
         if of_source >= MAX_OF_SOURCE || self.entries.len() >= MAX_ANNOUNCERS {
             return;
@@ -97,14 +98,6 @@ impl Announcers {
         }
         self.next = (self.next + MAX_PEERS) % all.len();
         all.iter().cycle().skip(self.next).take(MAX_PEERS).cloned().collect()
-    }
-}
-
-/// What one user of the network is likely to have all addresses of.
-fn network(ip: IpAddr) -> IpAddr {
-    match ip {
-        IpAddr::V4(_) => ip,
-        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64).into(),
     }
 }
 
@@ -176,12 +169,5 @@ mod tests {
         let quiet = Question { nonce: [0; 8], announced: None };
         assert_eq!(table.answer_question(NOW, FaceId(2), ip(2), quiet.clone()), []);
         assert_eq!(table.answer_question(NOW, FaceId(2), loopback, quiet).len(), 1);
-    }
-
-    #[test]
-    fn networks_of_a_source() {
-        let v6 = |text: &str| network(text.parse().unwrap());
-        assert_eq!(v6("2001:db8::1"), v6("2001:db8::ffff:2"));
-        assert_ne!(v6("2001:db8::1"), v6("2001:db8:0:1::1"));
     }
 }

@@ -35,6 +35,7 @@ pub mod keys;
 pub mod record;
 pub mod signed;
 
+pub mod admission;
 pub mod announcers;
 pub mod publications;
 pub mod publish;

@@ -99,6 +99,8 @@ struct Entry {
     dial: Option<LinkId>,
     timer: Option<Duration>,
     is_ready: bool,
+    /// Until when its datagrams are dropped unopened.
+    rests_until: Duration,
 }
 
 enum State {
@@ -190,9 +192,12 @@ impl Endpoint {
                 self.on_handshake(now, from, route.link, &datagram);
             }
             Some(Route { link: id, .. }) => {
-                let Some(Entry { state: State::Up(link), .. }) = self.links.get_mut(&id) else {
+                let Some(entry) = self.links.get_mut(&id) else { return };
+                let State::Up(link) = &mut entry.state else { return };
+                if entry.rests_until > now {
+                    self.stats.unopened += 1;
                     return;
-                };
+                }
                 let before = link.received();
                 let Self { events, used, .. } = self;
                 let changed = link.handle(now, from, (marked, datagram), events, used);
@@ -205,6 +210,15 @@ impl Endpoint {
                     self.settle(id);
                 }
             }
+        }
+    }
+
+    /// Drops what comes over a link until then, unopened, which costs next to nothing: for a link that
+    /// takes others' turns. To the peer it is like a network that loses; a rest should be shorter than the
+    /// idle timeout.
+    pub fn rest(&mut self, link: LinkId, until: Duration) {
+        if let Some(entry) = self.links.get_mut(&link) {
+            entry.rests_until = until;
         }
     }
 
@@ -339,7 +353,9 @@ impl Endpoint {
             self.routes.insert(cid, Route { link: id, handshake: true });
         }
         let ids = handshake_id.into_iter().collect();
-        let entry = Entry { state, ids, first: None, dial: None, timer: None, is_ready: false };
+        let (timer, rests_until) = (None, Duration::ZERO);
+        let entry =
+            Entry { state, ids, first: None, dial: None, timer, is_ready: false, rests_until };
         self.links.insert(id, entry);
         self.mark_ready(id);
     }

@@ -74,6 +74,7 @@ mod mtu;
 mod queue;
 mod reassembly;
 mod shape;
+mod source;
 mod stream;
 
 #[allow(unreachable_pub, reason = "public in xylem-link-internals")]
@@ -105,6 +106,7 @@ pub use mtu::{BASE_DATAGRAM, MAX_DATAGRAM};
 pub use rekey::RatchetLimits;
 pub use seal::RekeyLimits;
 pub use shape::{Cover, Level, NoSuchLevel, Padding, Profile, Shaping, Timing};
+pub use source::source;
 pub use stats::{EndpointStats, LinkStats};
 pub use stream::{
     INITIAL_LINK_WINDOW, INITIAL_STREAM_WINDOW, MAX_STREAMS, REFUSED, StreamError, StreamRead,

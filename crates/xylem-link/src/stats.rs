@@ -50,6 +50,8 @@ pub struct EndpointStats {
     pub half_open: usize,
     /// Datagrams that belong to no link and are no valid first message.
     pub ignored: u64,
+    /// Datagrams of links that rest ([`crate::Endpoint::rest`]).
+    pub unopened: u64,
     /// Cookie demands sent.
     pub cookies_sent: u64,
     /// Stateless resets sent.

@@ -5,6 +5,7 @@
 //! [`Program`], driven by [`Engine::run`]; it answers through [`Engine::send`] and asks through
 //! [`Engine::ask`].
 
+mod admitting;
 mod beside;
 mod carrying;
 mod dialling;
@@ -24,15 +25,17 @@ use bytes::Bytes;
 use mio::{Events, Poll, Token, Waker};
 use xylem_forward::{FaceId, FaceScope, Forwarder, Incoming};
 use xylem_link::{Endpoint as LinkEndpoint, LinkId, StreamId};
-use xylem_mgmt::{FaceUri, Persistency, UriAuthority};
+use xylem_mgmt::{FaceUri, UriAuthority};
 use xylem_packet::NackReason;
 
 use crate::error::EngineError;
-use crate::faces::{Face, Faces, Transport};
+pub(crate) use crate::faces::Limits;
+use crate::faces::{Face, Faces, Transport, Trouble};
 use dispatch::Dispatch;
 use listening::Listener;
 pub(crate) use program::Program;
 pub(crate) use streams::StreamEvent;
+use xylem_library::admission::Admission;
 use xylem_library::keys;
 use xylem_library::reachable::{FaceAddress, endpoint};
 use xylem_sockets::Multicast;
@@ -47,38 +50,6 @@ const HOUSEKEEPING: Duration = Duration::from_secs(1);
 /// How often links take in new randomness from the system: several times for each ratchet.
 const ENTROPY: Duration = Duration::from_secs(30);
 
-/// How many faces there may be, and how long an idle one stays.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
-    /// Faces to other machines; more are ignored or refused. Local ones get a few more.
-    pub(crate) faces: usize,
-    /// A UDP peer that says nothing for this long loses the face that its first packet made.
-    pub(crate) idle: Duration,
-    /// Interests a second from each face.
-    pub(crate) interests_per_second: Option<u32>,
-    /// Pending Interests of each face.
-    pub(crate) pit_quota: Option<usize>,
-}
-
-/// A forwarder of a program that serves or fetches: between it and its peers, not between peers. So it
-/// remembers only the last nonces, which the processor's caches hold.
-pub(crate) fn end_host() -> xylem_forward::Config {
-    let mut config = xylem_forward::Config::default();
-    config.dead_nonces = 1_024;
-    config
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            faces: 1_024,
-            idle: Duration::from_secs(600),
-            interests_per_second: None,
-            pit_quota: None,
-        }
-    }
-}
-
 /// What the program hears from the engine.
 #[derive(Debug)]
 pub(crate) enum EngineEvent {
@@ -91,6 +62,8 @@ pub(crate) enum EngineEvent {
     Packet { from: FaceId, packet: Bytes, nack: Option<NackReason>, marked: bool },
     /// Somebody answers a dial who has another key than the one that is wanted there.
     OtherKey { face: FaceId },
+    /// Something that the user should know of, once.
+    Trouble { what: String },
     /// Something happened to a reliable stream of an encrypted link.
     Stream { face: FaceId, stream: StreamId, what: StreamEvent },
 }
@@ -126,6 +99,8 @@ pub(crate) struct Network {
     next_token: usize,
     unfinished: Vec<Source>,
     ready: Vec<Source>,
+    /// Since when there has always been something left to take in.
+    busy_since: Option<Duration>,
     endpoint: LinkEndpoint,
     knock: Option<[u8; 32]>,
     /// Dials that expect no key, until when others may answer them, and where they went.
@@ -138,6 +113,11 @@ pub(crate) struct Network {
     listeners: Vec<Listener>,
     carriers: Carriers,
     faces: Faces,
+    /// Who of those that come by themselves may stay.
+    admission: Admission<FaceId>,
+    /// UDP peers for which something waits until they have shown that they are there.
+    asking: Vec<FaceId>,
+    told: Vec<Trouble>,
     /// On which link socket an address was last heard, where there are several.
     last_received_on: HashMap<SocketAddr, usize>,
     pending: VecDeque<EngineEvent>,
@@ -188,6 +168,7 @@ impl Engine {
             next_token: 0,
             unfinished: Vec::new(),
             ready: Vec::new(),
+            busy_since: None,
             endpoint,
             knock: None,
             keyless: HashMap::new(),
@@ -198,6 +179,9 @@ impl Engine {
             listeners: Vec::new(),
             carriers: Carriers::new(local_prefix),
             faces,
+            admission: crate::faces::admission(Limits::default().faces),
+            asking: Vec::new(),
+            told: Vec::new(),
             last_received_on: HashMap::new(),
             pending: VecDeque::new(),
             unflushed: Vec::new(),
@@ -211,11 +195,6 @@ impl Engine {
             datagram: Vec::new(),
         };
         Ok(Self { forwarder, net, program, bytes_since_flush: 0 })
-    }
-
-    /// Other limits than the usual ones.
-    pub(crate) fn set_limits(&mut self, limits: Limits) {
-        self.net.limits = limits;
     }
 
     /// Time since the engine was made: the `now` of every sans-io part.
@@ -261,9 +240,8 @@ impl Engine {
 
     /// How long a face that ends when idle will stay without a packet.
     pub(crate) fn expires_in(&self, face: &Face) -> Option<Duration> {
-        let by_itself = matches!(face.transport, Transport::Udp { .. });
-        let ends = by_itself && face.persistency == Persistency::OnDemand;
-        ends.then(|| (face.last_received + self.net.limits.idle).saturating_sub(self.now()))
+        let patience = self.net.admission.patience(face.seat?, self.net.limits.idle)?;
+        Some((face.last_received + patience).saturating_sub(self.now()))
     }
 
     /// Where others reach this engine.
@@ -290,6 +268,14 @@ impl Engine {
         self.send_with(Incoming::bare(packet));
     }
 
+    /// Answers an Interest that came to the program. What does not fit it does not leave it waiting.
+    pub(crate) fn answer(&mut self, interest: &[u8], data: &[u8]) {
+        self.bytes_since_flush += data.len();
+        if !self.send_with(Incoming::bare(data)) {
+            self.refuse(interest);
+        }
+    }
+
     /// Sends an Interest of the program over this face and no other.
     pub(crate) fn ask(&mut self, face: FaceId, interest: &[u8]) {
         self.send_with(Incoming { next_hop: Some(face), ..Incoming::bare(interest) });
@@ -309,12 +295,13 @@ impl Engine {
         Waker::new(self.net.poll.registry(), token).map(Arc::new).map_err(EngineError::Start)
     }
 
-    fn send_with(&mut self, packet: Incoming<'_>) {
+    /// False if the forwarder has dropped it.
+    fn send_with(&mut self, packet: Incoming<'_>) -> bool {
         let now = self.now();
         let nothing = Bytes::new();
         let out = &mut Dispatch::new(&mut self.net, now, self.program, &nothing);
         // A dropped packet is counted by the forwarder; the program learns by its own time-outs.
-        let _ = self.forwarder.handle_packet(now, self.program, packet, out);
+        self.forwarder.handle_packet(now, self.program, packet, out).is_ok()
     }
 
     /// Sleeps until something arrives, `deadline` passes or a part's own timer is due, then takes
@@ -329,6 +316,7 @@ impl Engine {
         let timers = [deadline, net.endpoint.poll_timeout(), forwarder, net.link_service_timeout()];
         let due = timers.into_iter().flatten().min().map(|t| t.saturating_sub(now));
         let idle = net.unfinished.is_empty() && net.pending.is_empty();
+        net.busy_since = if idle { None } else { net.busy_since.or(Some(now)) };
         let sleep = if idle { due.unwrap_or(MAX_SLEEP).min(MAX_SLEEP) } else { Duration::ZERO };
         match net.poll.poll(&mut net.events, Some(sleep)) {
             Err(e) if e.kind() != io::ErrorKind::Interrupted => return Err(e),
@@ -394,6 +382,7 @@ impl Engine {
     /// Hands everything that waits to the kernel.
     fn flush(&mut self) {
         self.flush_links();
+        self.ask_unproven();
         for socket in &mut self.net.udp_sockets {
             socket.flush();
         }

@@ -53,6 +53,7 @@ pub use share::{ServiceHandle, ServiceSnapshot, ShareError, ShareOptions, serve,
 pub use summary::{GetSummary, PeerBytes};
 pub use verify::{VerifyOptions, verify};
 pub use xylem_forward::Strategy;
+pub use xylem_library::admission::Prove;
 pub use xylem_library::reachable::{
     FaceAddress, LINK_PORT, NDN_PORT, Peer, PeerUri, WEB_SOCKET_PORT,
 };

@@ -66,6 +66,7 @@ mod interest;
 mod interest_builder;
 mod lp;
 mod packet;
+pub mod probe;
 
 #[cfg(feature = "alloc")]
 pub mod link_service;

@@ -18,16 +18,17 @@ use mio::net::TcpStream;
 use mio::{Interest, Poll, Token};
 use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection};
 use xylem_carriers::tls::{self, Identity};
-use xylem_link::LinkId;
+use xylem_link::{LinkId, source};
 use xylem_mgmt::Carrier;
 
 use connection::{Connection, Role};
 use pipe::Pipe;
 
-/// Accepted connections over which no link runs yet. When one more comes, the oldest ends.
+/// Accepted connections over which no link runs yet, if there is room for twice as many connections. When
+/// one more comes, the oldest ends.
 const MAX_STRANGERS: usize = 128;
-/// Of these, from one host; more are refused.
-const MAX_STRANGERS_OF_HOST: usize = 32;
+/// Of these, one in so many from one host; more are refused.
+const STRANGERS_OF_HOST: usize = 4;
 /// How long a connection may take until a link runs over it.
 const OPENING: Duration = Duration::from_secs(10);
 /// How long it stays when its link has ended, for the link's goodbye.
@@ -150,16 +151,22 @@ impl Carriers {
         self.insert(id, Connection::new(pipe, Role::Server, carrier, token, (far, near), now), poll)
     }
 
-    /// Whether one more connection may come from that host; where it may, the oldest stranger
-    /// gives way if there are too many, and is named.
-    pub fn make_room(&mut self, from: IpAddr) -> Result<Option<CarrierId>, HostIsFull> {
+    /// Whether one more connection may come from that host, where there is room for so many; where it may,
+    /// the oldest stranger gives way if there are too many, and is named.
+    pub fn make_room(
+        &mut self,
+        from: IpAddr,
+        room: usize,
+    ) -> Result<Option<CarrierId>, HostIsFull> {
+        let most = MAX_STRANGERS.min(room / 2).max(1);
         let is_stranger = |connection: &Connection| connection.link.is_none();
         let strangers = || self.live.iter().filter(|(_, connection)| is_stranger(connection));
-        if strangers().filter(|(_, c)| c.far.ip() == from).count() >= MAX_STRANGERS_OF_HOST {
+        let of_host = strangers().filter(|(_, c)| source(c.far.ip()) == source(from)).count();
+        if of_host >= (most / STRANGERS_OF_HOST).max(1) {
             self.refused += 1;
             return Err(HostIsFull);
         }
-        let full = strangers().count() >= MAX_STRANGERS;
+        let full = strangers().count() >= most;
         Ok(if full { strangers().map(|(id, _)| *id).min() } else { None })
     }
 

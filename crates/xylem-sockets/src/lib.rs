@@ -7,6 +7,7 @@
 //! say or who sent them.
 
 mod buffers;
+mod descriptors;
 mod udp;
 
 mod multicast;
@@ -19,6 +20,7 @@ mod carriers;
 
 pub use buffers::BufferPool;
 pub use carriers::{CarrierId, Carriers, Dial, HostIsFull};
+pub use descriptors::descriptors;
 pub use multicast::Multicast;
 pub use stream::{ReadBuffer, Socket, Stream, StreamRead};
 pub use udp::{Ecn, Oversize, Received, Udp};

@@ -132,6 +132,8 @@ pub enum Difference {
     Mtime,
     /// Another file stands under the same name.
     Identity,
+    /// Somebody else has opened it since, and may have written to it.
+    Opened,
 }
 
 impl StoreError {
@@ -156,6 +158,18 @@ impl StoreError {
             io::ErrorKind::NotADirectory => Self::Unsafe { path, what: "is not a directory" },
             io::ErrorKind::IsADirectory => Self::Unsafe { path, what: "is a directory" },
             _ => Self::Io { path, doing, offset, source },
+        }
+    }
+
+    /// The same of something that was reached by a part of its path only.
+    pub(crate) fn of(self, whole: &Path) -> Self {
+        let path = whole.to_path_buf();
+        match self {
+            Self::Unsafe { what, .. } => Self::Unsafe { path, what },
+            Self::Permission { doing, .. } => Self::Permission { path, doing },
+            Self::NotFound { .. } => Self::NotFound { path },
+            Self::Io { doing, offset, source, .. } => Self::Io { path, doing, offset, source },
+            other => other,
         }
     }
 
@@ -248,6 +262,7 @@ impl fmt::Display for Difference {
             Self::Size { was, is } => write!(f, "it had {was} bytes, now {is}"),
             Self::Mtime => f.write_str("its modification time is another"),
             Self::Identity => f.write_str("another file stands in its place"),
+            Self::Opened => f.write_str("another program has opened it"),
         }
     }
 }

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::attributes::Unset;
+use crate::dirs::open_dir;
 use crate::error::{Difference, StoreError};
-use crate::medium::{FileKind, FileTime, Medium, MediumFile, Meta, OpenHow};
+use crate::medium::{FileKind, FileTime, Medium, MediumFile, Meta, OpenHow, Watch};
 use crate::medium::{read_full_at, write_all_at, write_all_vectored_at};
 
 /// Attempts to lock a file whose name keeps moving to another one.
@@ -35,6 +36,31 @@ impl FileRef {
         let file =
             medium.open(path, how).map_err(|e| StoreError::from_io("open", path, None, e))?;
         Ok(Self::new(file, path))
+    }
+
+    /// As [`FileRef::open`] of something that lies below `top`: no link on the way from there is followed.
+    ///
+    /// # Errors
+    /// [`StoreError::Unsafe`] for something else than a directory on the way; the medium's, sorted.
+    pub fn open_below(
+        medium: &dyn Medium,
+        top: &Path,
+        path: &Path,
+        how: OpenHow,
+    ) -> Result<Self, StoreError> {
+        let above = path.strip_prefix(top).ok().and_then(Path::parent);
+        let above = above.filter(|above| !above.as_os_str().is_empty());
+        let (Some(above), Some(name)) = (above, path.file_name()) else {
+            return Self::open(medium, path, how);
+        };
+        let mut dir = open_dir(medium, top)?;
+        let mut shown = top.to_path_buf();
+        for component in above {
+            shown.push(component);
+            dir = open_dir(&*dir, Path::new(component)).map_err(|e| e.of(&shown))?;
+        }
+        let opened = dir.open(Path::new(name), how);
+        Ok(Self::new(opened.map_err(|e| StoreError::from_io("open", path, None, e))?, path))
     }
 
     /// The path that errors name.
@@ -120,6 +146,12 @@ impl FileRef {
     /// The medium's.
     pub fn sync(&self) -> Result<(), StoreError> {
         self.file.sync().map_err(|e| self.io("flush to the device", e))
+    }
+
+    /// Watches what others do with it from now on; `None` where the medium does not tell.
+    #[must_use]
+    pub fn watch(&self) -> Option<Box<dyn Watch>> {
+        self.file.watch()
     }
 
     /// Takes the exclusive lock or reports [`StoreError::Busy`].

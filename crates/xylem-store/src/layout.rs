@@ -20,8 +20,15 @@ pub(crate) const REPAIRS: &str = "repairs";
 const OTHERS: [&str; 8] =
     ["format", "keys", "mail", "mailbox", "growing", "shares", "service", "command-times"];
 
+/// The folders that every store has.
+pub(crate) const FOLDERS: [&str; 6] = [OBJECTS, PARTIAL, KNOWN, PINS, NEW, REPAIRS];
+
 /// Whether a store has such a name in it.
 pub(crate) fn is_ours(name: &OsStr) -> bool {
-    let name = name.to_str().unwrap_or_default();
-    [OBJECTS, PARTIAL, NEW, KNOWN, PINS, REPAIRS].contains(&name) || OTHERS.contains(&name)
+    is_own_folder(name) || OTHERS.contains(&name.to_str().unwrap_or_default())
+}
+
+/// Whether it is one of [`FOLDERS`].
+pub(crate) fn is_own_folder(name: &OsStr) -> bool {
+    FOLDERS.contains(&name.to_str().unwrap_or_default())
 }

@@ -157,6 +157,12 @@ pub trait Medium: Send + Sync {
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
 }
 
+/// Notices what others do with a file.
+pub trait Watch: std::fmt::Debug + Send + Sync {
+    /// Whether anybody has opened the file since it is watched, or has closed it after writing.
+    fn noticed(&self) -> bool;
+}
+
 /// An open file. Positional and shared: any thread, no cursor.
 pub trait MediumFile: Send + Sync {
     /// Reads at a byte offset; may be short; 0 at the end.
@@ -183,6 +189,10 @@ pub trait MediumFile: Send + Sync {
     fn set_mtime(&self, mtime: FileTime) -> io::Result<()>;
     /// Makes content durable.
     fn sync(&self) -> io::Result<()>;
+    /// Watches it from now on; `None` where the medium does not tell.
+    fn watch(&self) -> Option<Box<dyn Watch>> {
+        None
+    }
     /// Takes the exclusive advisory lock, held until the file is closed: `false` if another open
     /// file holds it.
     fn try_lock(&self) -> io::Result<bool>;

@@ -14,8 +14,9 @@ use xylem_tree::{Geometry, Node, NodeValue, Segment, SegmentSet, Verified};
 use crate::atomic::{Durability, install};
 use crate::attributes::{Attributes, OverwritePolicy, Unset, apply};
 use crate::blocks::WriteBlocks;
-use crate::error::StoreError;
-use crate::file::FileRef;
+use crate::error::{Difference, StoreError};
+use crate::file::{FileRef, FileState};
+use crate::medium::{Clobber, Watch};
 use crate::node_buffer::NodeBuffer;
 use crate::outboard::OutboardFile;
 use crate::part::PartFile;
@@ -33,6 +34,9 @@ pub const MAX_UNRECORDED: u64 = 512 * 1024;
 /// The bound is this part of what was verified so far, so that a kill at any moment costs less
 /// than 1 % of it.
 const UNRECORDED_PART: u64 = 256;
+
+/// Largest file that is not watched, bytes: reading it back at the end takes less time than to stop watching.
+const MAX_UNWATCHED: u64 = 16 << 20;
 
 /// Segments that are written in one call at most.
 const MAX_RUN: usize = 64;
@@ -63,6 +67,10 @@ pub struct Partial {
     kept_leaves: SegmentSet,
     servable: Option<Servable>,
     unset: Unset,
+    /// Who else opens the file.
+    watch: Option<Box<dyn Watch>>,
+    /// How the file was when nothing was left to do but to read it back.
+    completed: Option<FileState>,
 }
 
 #[derive(Debug)]
@@ -127,6 +135,8 @@ impl Partial {
             file.set_len(size)?;
         }
         let scan = Scan::new(file.clone(), &outboard, base, geometry, root)?;
+        let alone = matches!(home, Home::Alone { .. });
+        let watch = if alone && size > MAX_UNWATCHED { file.watch() } else { None };
         let partial = Self {
             root,
             geometry,
@@ -143,6 +153,8 @@ impl Partial {
             kept_leaves: SegmentSet::new(geometry.segments()),
             servable: None,
             unset: Unset::default(),
+            watch,
+            completed: None,
         };
         // An empty file has nothing to wait for: its scan reads nothing and finds it complete.
         Ok(Resuming { scan, fresh: old_size == 0 && size > 0, partial })
@@ -378,18 +390,33 @@ impl Partial {
     /// # Errors
     /// [`StoreError::Incomplete`]; the medium's. Calling again after an error is right.
     pub fn finish_in_place(&mut self, attributes: &Attributes) -> Result<(), StoreError> {
-        self.complete(attributes)?;
+        if self.completed.is_none() {
+            self.complete(attributes)?;
+        }
         if self.durability == Durability::Device { self.file.sync() } else { Ok(()) }
     }
 
-    /// Writes what is held back and sets the attributes of a file that is all there.
-    fn complete(&mut self, attributes: &Attributes) -> Result<(), StoreError> {
+    /// Writes what is held back and sets the attributes of a file that is all there. What is read back from
+    /// now on is what [`Partial::finish_as`] gives its name: it looks that the file was not written to since.
+    ///
+    /// # Errors
+    /// [`StoreError::Incomplete`]; the medium's.
+    pub fn complete(&mut self, attributes: &Attributes) -> Result<(), StoreError> {
         let missing = self.have.len() - self.have.count();
         if missing > 0 {
             return Err(StoreError::Incomplete { path: self.file.path().into(), missing });
         }
         self.flush()?;
-        apply(&self.file, attributes, &mut self.unset)
+        apply(&self.file, attributes, &mut self.unset)?;
+        self.completed = Some(FileState::of(&self.file.metadata()?));
+        Ok(())
+    }
+
+    /// Whether it is known that nobody else has opened the file while it was fetched: what was read back
+    /// meanwhile is still so. False where the medium does not tell, and of small files.
+    #[must_use]
+    pub fn is_undisturbed(&self) -> bool {
+        self.watch.as_ref().is_some_and(|watch| !watch.noticed())
     }
 
     /// Attributes that the file system would not take; forgotten then.
@@ -402,15 +429,17 @@ impl Partial {
     /// content is on the device before it has its name, and the name before this returns.
     ///
     /// # Errors
-    /// [`StoreError::Incomplete`]; [`StoreError::Exists`] under [`OverwritePolicy::Never`]; the
-    /// medium's. Calling again after an error, with another name if need be, is right.
+    /// [`StoreError::Incomplete`]; [`StoreError::Exists`] under [`OverwritePolicy::Never`];
+    /// [`StoreError::Changed`] if somebody else was at the file: it has to be [completed](Partial::complete) and read
+    /// back then; the medium's. Calling again after an error, with another name if need be, is right.
     pub fn finish_as(
         &mut self,
         final_path: &Path,
         attributes: &Attributes,
         policy: OverwritePolicy,
     ) -> Result<(), StoreError> {
-        if matches!(self.home, Home::Alone { .. }) {
+        let was_completed = self.completed.is_some();
+        if matches!(self.home, Home::Alone { .. }) && !was_completed {
             self.complete(attributes)?;
         }
         let Home::Alone { store, part, outboard } = &self.home else {
@@ -424,11 +453,21 @@ impl Partial {
         }
         // The file first: dying in between leaves a useless outboard, not a lost fetch.
         let (medium, durability) = (&**store.medium(), self.durability);
+        if !was_completed && self.watch.as_ref().is_some_and(|watch| watch.noticed()) {
+            let path = self.file.path().to_path_buf();
+            self.completed = None;
+            return Err(StoreError::Changed { path, what: Difference::Opened });
+        }
         if store.has_inside(final_path) {
             // Another fetch of the same object may give it this name at the same time.
             install(medium, &self.file, part.path(), final_path, policy.into(), durability)?;
         } else {
             part.finish_as(medium, final_path, policy.into(), durability)?;
+            if let Some(changed) = self.completed.and_then(|was| was.check(&self.file).err()) {
+                // Nothing that may be wrong keeps the name.
+                let _ = medium.rename(final_path, part.path(), Clobber::Never);
+                return Err(changed);
+            }
         }
         store.finish_partial(outboard, true)
     }

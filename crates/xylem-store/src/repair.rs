@@ -179,23 +179,22 @@ pub struct Repair {
 }
 
 impl Repair {
-    /// Opens `path` for writing `segments` (ascending, disjoint) of the object `root`, and notes that
-    /// it was begun. `state` is the recorded one: size and time are set to it. Links are refused.
+    /// Is to write `segments` (ascending, disjoint) of the object `root` to `file`, which is open for writing,
+    /// and notes that it was begun. `state` is the recorded one: size and time are set to it.
     ///
     /// # Errors
     /// [`StoreError::Busy`] while another process repairs the same file; the medium's. The file's
     /// bytes are untouched then.
     pub fn begin(
         store: &Store,
-        path: &Path,
+        file: FileRef,
         canonical_path: &[u8],
         root: Hash,
         geometry: Geometry,
         state: FileState,
         segments: Vec<Range<u64>>,
     ) -> Result<Self, StoreError> {
-        let file = FileRef::open(&**store.medium(), path, OpenHow::ReadWrite)?;
-        require_regular(path, &file.metadata()?)?;
+        require_regular(file.path(), &file.metadata()?)?;
         let (key, name) = record_name(canonical_path);
         let record = store.lock_named(&name)?;
         let segments: Vec<_> = joined(&segments).collect();

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crate::error::{Difference, StoreError};
 use crate::file::{FileRef, FileState, require_regular};
@@ -17,6 +18,16 @@ pub struct SharedFile {
     pub state: FileState,
 }
 
+/// Files that all caches of this process hold open, and how many they may: a process has a limit, however much
+/// it shares.
+static HELD: AtomicUsize = AtomicUsize::new(0);
+static MOST_HELD: AtomicUsize = AtomicUsize::new(1_024);
+
+/// How many files all [`FileCache`]s of this process hold open together from now on.
+pub fn hold_at_most(files: usize) {
+    MOST_HELD.store(files, Relaxed);
+}
+
 /// Open handles of shared files, the least recently used of which is closed for a new one.
 pub struct FileCache {
     medium: Arc<dyn Medium>,
@@ -28,6 +39,19 @@ pub struct FileCache {
 struct Handle {
     file: FileRef,
     used: u64,
+}
+
+impl Handle {
+    fn new(file: FileRef) -> Self {
+        HELD.fetch_add(1, Relaxed);
+        Self { file, used: 0 }
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        HELD.fetch_sub(1, Relaxed);
+    }
 }
 
 impl FileCache {
@@ -80,13 +104,17 @@ impl FileCache {
     fn handle(&mut self, id: u64, shared: &SharedFile) -> Result<&FileRef, StoreError> {
         self.clock += 1;
         if !self.open.contains_key(&id) {
-            if self.open.len() >= self.limit {
+            // Past the limit of all each cache keeps one: what is read now.
+            let is_full = |open: &HashMap<_, _>| {
+                open.len() >= self.limit || HELD.load(Relaxed) >= MOST_HELD.load(Relaxed)
+            };
+            while !self.open.is_empty() && is_full(&self.open) {
                 let oldest = self.open.iter().min_by_key(|(_, h)| h.used).map(|(id, _)| *id);
                 oldest.map(|id| self.open.remove(&id));
             }
             let file = FileRef::open(&*self.medium, &shared.path, OpenHow::Read)?;
             require_regular(&shared.path, &file.metadata()?)?;
-            self.open.insert(id, Handle { file, used: 0 });
+            self.open.insert(id, Handle::new(file));
         }
         let handle = self.open.get_mut(&id).expect("inserted just above if it was missing");
         handle.used = self.clock;

@@ -20,7 +20,7 @@ use crate::attributes::{Attributes, OverwritePolicy, Unset, apply};
 use crate::dirs::open_dir;
 use crate::error::StoreError;
 use crate::file::{FileRef, require_regular};
-use crate::medium::{Clobber, Medium, Meta, OpenHow};
+use crate::medium::{Clobber, FileTime, Medium, Meta, OpenHow};
 use crate::node_buffer::NodeBuffer;
 use crate::outboard::OutboardFile;
 use crate::part::{first_of_ours, require_same};
@@ -131,7 +131,7 @@ impl Staging {
             unset: Unset::default(),
         };
         if resumed {
-            sweep(&*place, path, &mut Vec::new(), 0, listed)?;
+            sweep(&*place, path, &mut Vec::new(), 0, listed, &mut |_, _| {})?;
         }
         Ok(staging)
     }
@@ -146,6 +146,35 @@ impl Staging {
     #[must_use]
     pub fn was_resumed(&self) -> bool {
         self.folders.resumed()
+    }
+
+    /// Looks at all of it once more, by name from the top: what the listing does not have is removed, and `stays`
+    /// told what it has, in the order of a listing; then as [`Staging::take_up`]. Before links are made.
+    ///
+    /// # Errors
+    /// The medium's.
+    pub fn review(
+        &mut self,
+        listed: &mut KindOf<'_>,
+        stays: &mut dyn FnMut(&[u8], &Meta),
+    ) -> Result<(), StoreError> {
+        self.folders.take_up();
+        sweep(&*self.folders.top(), self.folders.path(), &mut Vec::new(), 0, listed, stays)
+    }
+
+    /// From here on, what is written replaces what is there, as in a run that takes up an earlier one.
+    pub fn take_up(&mut self) {
+        self.folders.take_up();
+    }
+
+    /// Whether the file system keeps the modification time that a file is given: tries it.
+    ///
+    /// # Errors
+    /// [`StoreError::Unsafe`] for a bad path; the medium's.
+    pub fn keeps_time(&mut self, path: &[u8], mtime: FileTime) -> Result<bool, StoreError> {
+        let (dir, name) = self.folders.parent(path)?;
+        let now = dir.set_mtime(name, mtime).and_then(|()| dir.metadata(name));
+        Ok(now.is_ok_and(|now| now.mtime == mtime))
     }
 
     /// Where the outboards of the directory's larger files go, one after the other.

@@ -15,8 +15,8 @@ use crate::atomic::{self, Durability, sync_above};
 use crate::dirs::{create_dirs, keep_private, make_dir, open_dir};
 use crate::error::StoreError;
 use crate::file::{FileRef, Owner, open_locked, read_whole};
-use crate::layout::{FORMAT, KNOWN, NEW, OBJECTS, PARTIAL, PINS, REPAIRS, is_ours};
-use crate::medium::{Clobber, Medium, Meta, OpenHow};
+use crate::layout::{FOLDERS, FORMAT, NEW, OBJECTS, PARTIAL, is_ours, is_own_folder};
+use crate::medium::{Clobber, FileKind, Medium, Meta, OpenHow};
 use crate::outboard::OutboardFile;
 
 /// Attempts to find a free temporary name before giving up; also the largest number of files
@@ -86,13 +86,15 @@ impl Store {
     /// store in it, is closed to others where it is ours.
     ///
     /// # Errors
-    /// The medium's; [`StoreError::Unsafe`] if `dir` is something else than a directory.
+    /// The medium's; [`StoreError::Unsafe`] if `dir` is something else than a directory, or a folder in it a link.
     pub fn open(medium: Arc<dyn Medium>, dir: &Path) -> Result<Self, StoreError> {
         create_dirs(&*medium, dir)?;
-        let store = Self::open_existing(medium, dir)?;
-        store.close_to_others()?;
+        let (store, alone) = Self::opened(medium, dir)?;
+        if alone {
+            store.close_to_others()?;
+        }
         let format = store.format()?;
-        for name in [OBJECTS, PARTIAL, KNOWN, PINS, NEW, REPAIRS] {
+        for name in FOLDERS {
             make_dir(store.place(), Path::new(name), &dir.join(name))?;
         }
         // Last, so that a store whose making was interrupted is made again.
@@ -105,29 +107,41 @@ impl Store {
     /// What lies in it is closed to others by itself: one that somebody else has made, or that lies
     /// where there are no modes, is no error.
     fn close_to_others(&self) -> Result<(), StoreError> {
-        let (here, mut foreign) = (Path::new("."), false);
-        let listed = self.place().for_each_name(here, &mut |name, _| foreign |= !is_ours(name));
-        listed.map_err(|e| self.error("list", here, e))?;
-        if foreign {
-            return Ok(());
-        }
-        match keep_private(self.place(), here, 0o700) {
+        match keep_private(self.place(), Path::new("."), 0o700) {
             Err(StoreError::Exposed { .. }) => Ok(()),
             other => other,
         }
+    }
+
+    /// Opens it; also whether nothing but a store is in it.
+    fn opened(medium: Arc<dyn Medium>, dir: &Path) -> Result<(Self, bool), StoreError> {
+        let place = open_dir(&*medium, dir)?;
+        let inner = Arc::new(Inner { dir: dir.to_path_buf(), medium, place });
+        let store = Self { inner, durability: Durability::Cached };
+        let (here, mut alone, mut link) = (Path::new("."), true, None);
+        let listed = store.place().for_each_name(here, &mut |name, kind| {
+            alone &= is_ours(name);
+            // Who could put a link there would have others' files written to, or removed.
+            if kind == FileKind::Symlink && is_own_folder(name) {
+                link = Some(dir.join(name));
+            }
+        });
+        listed.map_err(|e| store.error("list", here, e))?;
+        if let Some(path) = link {
+            let what = "is a symbolic link, which is not followed inside a store";
+            return Err(StoreError::Unsafe { path, what });
+        }
+        store.format()?;
+        Ok((store, alone))
     }
 
     /// Opens a store that is there, whatever its format, and changes nothing: for looking at it.
     ///
     /// # Errors
     /// [`StoreError::NotFound`]; [`StoreError::Unsafe`] if `dir` is something else than a
-    /// directory; [`StoreError::Format`] if a newer program made it; the medium's.
+    /// directory, or a folder in it a link; [`StoreError::Format`] if a newer program made it; the medium's.
     pub fn open_existing(medium: Arc<dyn Medium>, dir: &Path) -> Result<Self, StoreError> {
-        let place = open_dir(&*medium, dir)?;
-        let inner = Arc::new(Inner { dir: dir.to_path_buf(), medium, place });
-        let store = Self { inner, durability: Durability::Cached };
-        store.format()?;
-        Ok(store)
+        Ok(Self::opened(medium, dir)?.0)
     }
 
     /// The same store, for which nothing has a name before its content is on the device, and

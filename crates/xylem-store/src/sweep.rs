@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::error::StoreError;
-use crate::medium::{FileKind, Medium};
+use crate::medium::{FileKind, Medium, Meta};
 use crate::names::{FolderNames, Visit};
 
 /// Deepest directory that is entered: our own limit, above what path lengths allow in practice.
@@ -48,6 +48,9 @@ pub(crate) fn os_bytes(name: &OsStr) -> &[u8] {
 /// Says what a listing has under a path.
 pub(crate) type KindOf<'a> = dyn FnMut(&[u8]) -> Result<Option<FileKind>, StoreError> + 'a;
 
+/// Is told what is left where it is.
+pub(crate) type Stays<'a> = dyn FnMut(&[u8], &Meta) + 'a;
+
 /// Removes from a staging directory what the listing does not have, asking for paths in the order of
 /// a listing.
 pub(crate) fn sweep(
@@ -56,6 +59,7 @@ pub(crate) fn sweep(
     path: &mut Vec<u8>,
     depth: usize,
     listed: &mut KindOf<'_>,
+    stays: &mut Stays<'_>,
 ) -> Result<(), StoreError> {
     let names = open_to_us(dir, shown)?;
     for visit in (0..names.len()).filter_map(|i| names.get(i)) {
@@ -74,13 +78,13 @@ pub(crate) fn sweep(
         match found {
             // What was removed just before is not entered.
             None => match enter(dir, at, &shown) {
-                Ok(below) => sweep(&*below, &shown, path, depth + 1, listed)?,
+                Ok(below) => sweep(&*below, &shown, path, depth + 1, listed, stays)?,
                 Err(StoreError::NotFound { .. }) => {}
                 Err(e) => return Err(e),
             },
-            Some(kind) => match (listed(path)? == Some(kind) && is_ours(dir, at, &shown)?, kind) {
-                (true, FileKind::File) => {}
-                (true, FileKind::Directory) if depth < MAX_DEPTH => {}
+            Some(kind) => match (listed(path)? == Some(kind), kind) {
+                (true, FileKind::File | FileKind::Directory)
+                    if depth < MAX_DEPTH && is_ours(dir, at, &shown, path, stays)? => {}
                 (_, FileKind::Directory) => remove_tree_at(dir, at, &shown, depth)?,
                 _ => dir
                     .remove_file(at)
@@ -93,9 +97,19 @@ pub(crate) fn sweep(
 }
 
 /// Whether something belongs to us and, if it is a file, has no other name: only then may it be written to.
-fn is_ours(dir: &dyn Medium, name: &Path, shown: &Path) -> Result<bool, StoreError> {
+fn is_ours(
+    dir: &dyn Medium,
+    name: &Path,
+    shown: &Path,
+    path: &[u8],
+    stays: &mut Stays<'_>,
+) -> Result<bool, StoreError> {
     let meta = dir.metadata(name).map_err(|e| StoreError::from_io("look at", shown, None, e))?;
-    Ok(dir.owns(&meta) && (meta.kind == FileKind::Directory || meta.links <= 1))
+    let ours = dir.owns(&meta) && (meta.kind == FileKind::Directory || meta.links <= 1);
+    if ours {
+        stays(path, &meta);
+    }
+    Ok(ours)
 }
 
 /// The names in a directory, which an earlier run may have finished with a mode that keeps us out.

@@ -10,12 +10,14 @@ pub(crate) struct Patience {
     limit: Duration,
     /// `None`: patience begins when the time is next known.
     last_progress: Option<Duration>,
+    /// Somebody has come since then.
+    met: bool,
     paused: bool,
 }
 
 impl Patience {
     pub(crate) fn new(limit: Duration) -> Self {
-        Self { limit, last_progress: None, paused: false }
+        Self { limit, last_progress: None, met: false, paused: false }
     }
 
     pub(crate) fn is_paused(&self) -> bool {
@@ -32,6 +34,16 @@ impl Patience {
     /// Patience begins anew.
     pub(crate) fn on_progress(&mut self, now: Duration) {
         self.last_progress = self.last_progress.max(Some(now));
+        self.met = false;
+    }
+
+    /// Somebody is there where nobody was, and has as long as anybody: once. Who comes and goes
+    /// without bringing anything would else be waited for without end.
+    pub(crate) fn on_first_peer(&mut self, now: Duration) {
+        if !self.met {
+            self.on_progress(now);
+            self.met = true;
+        }
     }
 
     /// As [`Self::on_progress`], at a time that is not known yet.

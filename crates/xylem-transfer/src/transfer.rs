@@ -135,7 +135,7 @@ impl Transfer {
         let is_first = self.peers.is_empty();
         let added = self.peers.add(now, peer, kind, &self.config);
         if added && is_first {
-            self.patience.on_progress(now);
+            self.patience.on_first_peer(now);
         }
         added
     }

@@ -1,15 +1,18 @@
-//! [`SegmentSet`]: which segments of a file are there, or missing; a set of small integers with summary
-//! levels.
+//! [`SegmentSet`]: which segments of a file are there, or missing; a set of small integers.
 //!
-//! Level 0 holds one bit per member; a bit of level k + 1 says that the word below it is not zero. So
-//! membership, insertion, removal, the count and the next member from any position all cost a handful of
-//! word operations, whatever the size: 64 GiB in 8 KiB segments is 2^23 bits, about 1 MB with summaries.
+//! Large sets are cut into pages of [`PAGE`] integers. A page without members, or with all of them,
+//! takes no memory but its entry, so that what a set takes goes with what has changed in it, and not
+//! with the length that somebody claims: the missing segments of 2 TiB take 1 MiB until some are there.
 
-use alloc::{vec, vec::Vec};
+mod bits;
+
+use alloc::{boxed::Box, vec, vec::Vec};
 use core::ops::Range;
 
-/// 64^8 bits: more than any address space holds, so the depth never grows past it.
-const MAX_LEVELS: usize = 8;
+use bits::Bits;
+
+/// Integers in a page; a set of no more than these is one run of bits. 4 KiB.
+const PAGE: u64 = 1 << 15;
 
 /// A set of segment numbers, or of other integers below a fixed length.
 ///
@@ -24,9 +27,25 @@ const MAX_LEVELS: usize = 8;
 pub struct SegmentSet {
     len: u64,
     count: u64,
-    depth: usize,
-    starts: [usize; MAX_LEVELS + 1],
-    words: Vec<u64>,
+    form: Form,
+}
+
+#[derive(Clone, PartialEq, Eq)]
+enum Form {
+    Small(Bits),
+    Large {
+        pages: Vec<Page>,
+        /// The pages that have a member.
+        some: Bits,
+    },
+}
+
+#[derive(Clone, PartialEq, Eq)]
+enum Page {
+    Empty,
+    Full,
+    /// Neither empty nor full.
+    Mixed(Box<Bits>),
 }
 
 impl core::fmt::Debug for SegmentSet {
@@ -35,27 +54,41 @@ impl core::fmt::Debug for SegmentSet {
     }
 }
 
+/// A position's page, and its place there.
+fn split(i: u64) -> (usize, u64) {
+    ((i / PAGE) as usize, i % PAGE)
+}
+
+/// Integers in page `p` of a set of this length.
+fn page_len(len: u64, p: usize) -> u64 {
+    (len - p as u64 * PAGE).min(PAGE)
+}
+
 impl SegmentSet {
-    /// The empty set over `0..len`. Takes `len / 8` bytes and 2 % more.
+    /// The empty set over `0..len`. Takes `len / 8` bytes if that is less than 4 KiB, else 16 bytes for
+    /// each 32,768, and 4 KiB once a part of those is in.
     pub fn new(len: u64) -> Self {
-        let mut starts = [0; MAX_LEVELS + 1];
-        let (mut depth, mut total, mut bits) = (0, 0, len);
-        loop {
-            let words = bits.div_ceil(64).max(1);
-            total += words as usize;
-            depth += 1;
-            starts[depth] = total;
-            if words == 1 || depth == MAX_LEVELS {
-                break;
-            }
-            bits = words;
-        }
-        Self { len, count: 0, depth, starts, words: vec![0; total] }
+        let form = if len <= PAGE {
+            Form::Small(Bits::new(len))
+        } else {
+            let pages = len.div_ceil(PAGE);
+            Form::Large { pages: vec![Page::Empty; pages as usize], some: Bits::new(pages) }
+        };
+        Self { len, count: 0, form }
     }
 
     /// Bytes of memory that the set takes, beside this struct.
     pub fn bytes(&self) -> usize {
-        self.words.len() * size_of::<u64>()
+        match &self.form {
+            Form::Small(bits) => bits.bytes(),
+            Form::Large { pages, some } => {
+                let of = |page: &Page| match page {
+                    Page::Mixed(bits) => size_of::<Bits>() + bits.bytes(),
+                    _ => 0,
+                };
+                some.bytes() + size_of_val(&pages[..]) + pages.iter().map(of).sum::<usize>()
+            }
+        }
     }
 
     /// How many integers the set may hold: members are below it.
@@ -81,7 +114,15 @@ impl SegmentSet {
     /// Whether `i` is a member; false outside `0..len`.
     #[inline]
     pub fn contains(&self, i: u64) -> bool {
-        i < self.len && self.words[(i / 64) as usize] >> (i % 64) & 1 == 1
+        match &self.form {
+            Form::Small(bits) => bits.contains(i),
+            Form::Large { .. } if i >= self.len => false,
+            Form::Large { pages, .. } => match &pages[split(i).0] {
+                Page::Empty => false,
+                Page::Full => true,
+                Page::Mixed(bits) => bits.contains(i % PAGE),
+            },
+        }
     }
 
     /// Adds `i`; false if it was there already or lies outside.
@@ -90,17 +131,10 @@ impl SegmentSet {
         if i >= self.len || self.contains(i) {
             return false;
         }
-        self.count += 1;
-        let mut position = i;
-        for level in 0..self.depth {
-            let word = &mut self.words[self.starts[level] + (position / 64) as usize];
-            let was_empty = *word == 0;
-            *word |= 1 << (position % 64);
-            if !was_empty {
-                break;
-            }
-            position /= 64;
-        }
+        let (p, at) = split(i);
+        self.change(p, |bits| {
+            bits.insert(at);
+        });
         true
     }
 
@@ -110,57 +144,70 @@ impl SegmentSet {
         if !self.contains(i) {
             return false;
         }
-        self.count -= 1;
-        let mut position = i;
-        for level in 0..self.depth {
-            let word = &mut self.words[self.starts[level] + (position / 64) as usize];
-            *word &= !(1 << (position % 64));
-            if *word != 0 {
-                break;
-            }
-            position /= 64;
-        }
+        let (p, at) = split(i);
+        self.change(p, |bits| {
+            bits.remove(at);
+        });
         true
     }
 
-    /// Adds every member of `range`, a word at a time; what lies outside `0..len` is left out.
+    /// Adds every member of `range`, a word or a page at a time; what lies outside `0..len` is left out.
     pub fn insert_range(&mut self, range: Range<u64>) {
         self.change_range(range, true);
     }
 
-    /// Takes every member of `range` out, a word at a time.
+    /// Takes every member of `range` out, a word or a page at a time.
     pub fn remove_range(&mut self, range: Range<u64>) {
         self.change_range(range, false);
     }
 
     fn change_range(&mut self, range: Range<u64>, set: bool) {
-        let (start, end) = (range.start, range.end.min(self.len));
-        if start >= end {
-            return;
+        let (mut start, end) = (range.start, range.end.min(self.len));
+        while start < end {
+            let (p, low) = split(start);
+            let len = page_len(self.len, p);
+            let high = len.min(end - (start - low));
+            if let Form::Large { pages, some } = &mut self.form
+                && high - low == len
+            {
+                let before = pages[p].count(len);
+                pages[p] = if set { Page::Full } else { Page::Empty };
+                let _ = if set { some.insert(p as u64) } else { some.remove(p as u64) };
+                self.count = self.count - before + if set { len } else { 0 };
+            } else {
+                self.change(p, |bits| bits.change_range(low..high, set));
+            }
+            start += high - low;
         }
-        let (first, last) = (start / 64, (end - 1) / 64);
-        for w in first..=last {
-            let low = if w == first { start % 64 } else { 0 };
-            let high = if w == last { (end - 1) % 64 } else { 63 };
-            let mask = (u64::MAX << low) & (u64::MAX >> (63 - high));
-            let word = &mut self.words[w as usize];
-            let before = word.count_ones();
-            *word = if set { *word | mask } else { *word & !mask };
-            self.count = self.count + u64::from(word.count_ones()) - u64::from(before);
-        }
-        self.summarise(first, last);
     }
 
-    /// Makes the summaries of words `first..=last` of level 0 agree with them.
-    fn summarise(&mut self, mut first: u64, mut last: u64) {
-        for level in 1..self.depth {
-            for below in first..=last {
-                let full = self.words[self.starts[level - 1] + below as usize] != 0;
-                let word = &mut self.words[self.starts[level] + (below / 64) as usize];
-                let bit = 1 << (below % 64);
-                *word = if full { *word | bit } else { *word & !bit };
+    /// Changes one page, whose bits are in memory for that, and stay there if it is neither empty nor full.
+    #[inline]
+    fn change(&mut self, p: usize, change: impl FnOnce(&mut Bits)) {
+        match &mut self.form {
+            Form::Small(bits) => {
+                change(bits);
+                self.count = bits.count();
             }
-            (first, last) = (first / 64, last / 64);
+            Form::Large { pages, some } => {
+                let len = page_len(self.len, p);
+                let before = pages[p].count(len);
+                let bits = pages[p].bits(len);
+                change(bits);
+                let now = bits.count();
+                self.count = self.count - before + now;
+                if now == 0 {
+                    pages[p] = Page::Empty;
+                    some.remove(p as u64);
+                } else {
+                    if now == len {
+                        pages[p] = Page::Full;
+                    }
+                    if before == 0 {
+                        some.insert(p as u64);
+                    }
+                }
+            }
         }
     }
 
@@ -170,43 +217,46 @@ impl SegmentSet {
         if from >= self.len {
             return None;
         }
-        let mut position = from;
-        let mut level = 0;
-        // Up: until a word holds a bit at or above the position.
-        let mut found = loop {
-            let in_level = self.starts[level + 1] - self.starts[level];
-            let w = (position / 64) as usize;
-            if w >= in_level {
-                return None;
-            }
-            let rest = self.words[self.starts[level] + w] & (u64::MAX << (position % 64));
-            if rest != 0 {
-                break w as u64 * 64 + u64::from(rest.trailing_zeros());
-            }
-            level += 1;
-            if level == self.depth {
-                return None;
-            }
-            position = w as u64 + 1;
+        let (pages, some) = match &self.form {
+            Form::Small(bits) => return bits.next(from),
+            Form::Large { pages, some } => (pages, some),
         };
-        // Down: the lowest bit of each word; summaries never name an empty word.
-        while level > 0 {
-            level -= 1;
-            let word = self.words[self.starts[level] + found as usize];
-            found = found * 64 + u64::from(word.trailing_zeros());
+        let (p, at) = split(from);
+        let here = match &pages[p] {
+            Page::Empty => None,
+            Page::Full => Some(at),
+            Page::Mixed(bits) => bits.next(at),
+        };
+        if let Some(at) = here {
+            return Some(p as u64 * PAGE + at);
         }
-        Some(found)
+        let p = some.next(p as u64 + 1)?;
+        let first = match &pages[p as usize] {
+            Page::Mixed(bits) => bits.next(0)?,
+            _ => 0,
+        };
+        Some(p * PAGE + first)
     }
 
     /// The smallest integer at or above `from` that is no member; the length if there is none.
     fn next_absent(&self, from: u64) -> u64 {
-        let mut at = from;
-        while at < self.len {
-            let absent = !self.words[(at / 64) as usize] >> (at % 64);
-            if absent != 0 {
-                return (at + u64::from(absent.trailing_zeros())).min(self.len);
+        let pages = match &self.form {
+            Form::Small(bits) => return bits.next_absent(from),
+            Form::Large { pages, .. } => pages,
+        };
+        let mut from = from;
+        while from < self.len {
+            let (p, at) = split(from);
+            let len = page_len(self.len, p);
+            let absent = match &pages[p] {
+                Page::Empty => at,
+                Page::Full => len,
+                Page::Mixed(bits) => bits.next_absent(at),
+            };
+            from = from - at + absent;
+            if absent < len {
+                return from;
             }
-            at = (at / 64 + 1) * 64;
         }
         self.len
     }
@@ -234,21 +284,44 @@ impl SegmentSet {
     /// The members in ascending order: a word operation each, and a walk over the summaries only where
     /// words between two members are empty.
     pub fn iter(&self) -> impl Iterator<Item = u64> + '_ {
-        let mut left = self.count;
-        let (mut at, mut rest) = (0, self.words.first().copied().unwrap_or(0));
-        core::iter::from_fn(move || {
-            if left == 0 {
-                return None;
+        let (small, pages) = match &self.form {
+            Form::Small(bits) => (Some(bits), &[][..]),
+            Form::Large { pages, .. } => (None, &pages[..]),
+        };
+        let large = pages.iter().enumerate().flat_map(move |(p, page)| {
+            let (all, bits) = match page {
+                Page::Empty => (0..0, None),
+                Page::Full => (0..page_len(self.len, p), None),
+                Page::Mixed(bits) => (0..0, Some(bits)),
+            };
+            let members = all.chain(bits.into_iter().flat_map(|bits| bits.iter()));
+            members.map(move |at| p as u64 * PAGE + at)
+        });
+        small.into_iter().flat_map(Bits::iter).chain(large)
+    }
+}
+
+impl Page {
+    /// Members of a page of this length.
+    fn count(&self, len: u64) -> u64 {
+        match self {
+            Self::Empty => 0,
+            Self::Full => len,
+            Self::Mixed(bits) => bits.count(),
+        }
+    }
+
+    /// Its bits, in memory from now on.
+    fn bits(&mut self, len: u64) -> &mut Bits {
+        if !matches!(self, Self::Mixed(_)) {
+            let mut bits = Bits::new(len);
+            if matches!(self, Self::Full) {
+                bits.change_range(0..len, true);
             }
-            left -= 1;
-            if rest == 0 {
-                at = self.next(64 * (at + 1))? / 64;
-                rest = self.words[at as usize];
-            }
-            let i = 64 * at + u64::from(rest.trailing_zeros());
-            rest &= rest - 1;
-            Some(i)
-        })
+            *self = Self::Mixed(Box::new(bits));
+        }
+        let Self::Mixed(bits) = self else { unreachable!("it was just made so") };
+        bits
     }
 }
 
@@ -274,6 +347,8 @@ mod tests {
             i.clone().prop_map(Op::Remove),
             (i.clone(), 0..300_u64).prop_map(|(a, n)| Op::InsertRange(a, a + n)),
             (i.clone(), 0..300_u64).prop_map(|(a, n)| Op::RemoveRange(a, a + n)),
+            (i.clone(), 0..3 * PAGE).prop_map(|(a, n)| Op::InsertRange(a, a + n)),
+            (i.clone(), 0..3 * PAGE).prop_map(|(a, n)| Op::RemoveRange(a, a + n)),
             i.prop_map(Op::Next),
         ]
     }
@@ -282,7 +357,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
         fn agrees_with_a_btree_set(
-            (len, ops) in (0..9_000_u64).prop_flat_map(|n| (Just(n), prop::collection::vec(op(n), 1..60)))
+            (len, ops) in prop_oneof![0..9_000_u64, PAGE - 200..3 * PAGE + 200].prop_flat_map(|n| (Just(n), prop::collection::vec(op(n), 1..60)))
         ) {
             let mut fast = SegmentSet::new(len);
             let mut slow = BTreeSet::new();
@@ -336,8 +411,21 @@ mod tests {
     }
 
     #[test]
-    fn sixty_four_gibibytes_of_segments_take_about_a_megabyte() {
-        let set = SegmentSet::new(1 << 23);
-        assert!(set.bytes() < 1_100_000);
+    fn what_a_set_takes_goes_with_what_changed_in_it() {
+        // 2 TiB in segments of 1 KiB: all missing, and then some there, at either end and between.
+        let mut set = SegmentSet::new(1 << 31);
+        set.insert_range(0..1 << 31);
+        assert!(set.bytes() < 1_100_000, "{}", set.bytes());
+        for i in [0, 1, 1 << 30, (1 << 31) - 1] {
+            assert!(set.remove(i));
+        }
+        assert!(set.bytes() < 1_120_000, "{}", set.bytes());
+        assert!(set.insert(0) && set.insert(1));
+        set.remove_range(0..1 << 31);
+        assert!(set == SegmentSet::new(1 << 31));
+        // 64 GiB in segments of 8 KiB, every other one there.
+        let mut set = SegmentSet::new(1 << 23);
+        (0..1 << 23).step_by(2).for_each(|i| assert!(set.insert(i)));
+        assert!(set.bytes() < 1_150_000, "{}", set.bytes());
     }
 }

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use xylem_library::Selection;
 use xylem_node::mail::{Mail, Reach, SendOptions, send};
-use xylem_node::{PeerUri, ShareOptions};
+use xylem_node::{PeerUri, Prove, ShareOptions};
 use xylem_object::ticket::Address;
 
 /// Longest note that is looked at; a message holds a little less.
@@ -126,6 +126,7 @@ pub(crate) fn run(args: SendArgs, common: &Common, out: &mut Out) -> Result<Exit
             announce: args.announce,
             certificate: None,
             plain: Vec::new(),
+            prove: Prove::default(),
             via: Vec::new(),
             links: args.shape.links(),
             accept_open: args.answer.accept_open,

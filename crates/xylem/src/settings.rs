@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::shaping::post_quantum;
 use serde::Deserialize;
 use xylem_library::mail::MailboxConfig;
-use xylem_node::{MULTICAST_GROUP, NodeConfig, PeerUri, Route, Strategy};
+use xylem_node::{MULTICAST_GROUP, NodeConfig, PeerUri, Prove, Route, Strategy};
 use xylem_packet::Name;
 
 /// Reads a settings file: its table `[node]`, or the usual values if there is none.
@@ -72,6 +72,7 @@ struct NodeTable {
     accept_open: Option<bool>,
     max_faces: Option<usize>,
     idle_seconds: Option<u64>,
+    udp_prove: Option<String>,
     interests_per_second: Option<u32>,
     pit_quota: Option<usize>,
     pit_capacity: Option<usize>,
@@ -138,6 +139,9 @@ impl NodeTable {
         set(&mut config.accept_open, self.accept_open);
         set(&mut config.max_faces, self.max_faces);
         set(&mut config.idle, self.idle_seconds.map(Duration::from_secs));
+        if let Some(who) = self.udp_prove {
+            config.prove = prove(&who)?;
+        }
         set(&mut config.pit_capacity, self.pit_capacity);
         set(&mut config.cs_packets, self.cs_packets);
         set(&mut config.cs_bytes, self.cs_bytes);
@@ -192,6 +196,15 @@ fn set<T>(value: &mut T, wanted: Option<T>) {
     }
 }
 
+fn prove(who: &str) -> Result<Prove, String> {
+    match who {
+        "others" => Ok(Prove::Others),
+        "all" => Ok(Prove::All),
+        "nobody" => Ok(Prove::Nobody),
+        _ => Err(format!("udp_prove: {who}: it is others, all or nobody")),
+    }
+}
+
 fn uri(setting: &str, text: &str) -> Result<PeerUri, String> {
     text.parse().map_err(|e| format!("{setting}: {text}: {e}"))
 }
@@ -225,6 +238,7 @@ mod tests {
             accept_open = true
             max_faces = 7
             idle_seconds = 30
+            udp_prove = "nobody"
             interests_per_second = 100
             pit_quota = 10
             pit_capacity = 1000
@@ -262,6 +276,7 @@ mod tests {
         assert_eq!(config.links.post_quantum, xylem_node::PostQuantum::Require);
         assert!(config.accept_open);
         assert_eq!((config.max_faces, config.idle), (7, Duration::from_secs(30)));
+        assert_eq!(config.prove, Prove::Nobody);
         assert_eq!((config.interests_per_second, config.pit_quota), (Some(100), Some(10)));
         assert_eq!((config.pit_capacity, config.cs_packets, config.cs_bytes), (1000, 3, 5));
         assert_eq!(config.cs_directory, Some(PathBuf::from("/var/cache/xylem")));
@@ -296,10 +311,11 @@ mod tests {
         let shown = read(&sample_in_force()).unwrap();
         assert_eq!((shown.max_faces, shown.idle), (usual.max_faces, usual.idle));
         assert_eq!((shown.accept_open, usual.accept_open), (false, false));
+        assert_eq!(shown.prove, usual.prove);
         assert_eq!((shown.cs_packets, shown.cs_bytes), (usual.cs_packets, usual.cs_bytes));
         assert_eq!(shown.cs_directory_bytes, usual.cs_directory_bytes);
         assert_eq!((shown.pit_capacity, shown.multicast), (usual.pit_capacity, usual.multicast));
-        assert_eq!(shown.pit_quota, Some(usual.pit_capacity / 4 * 3));
+        assert_eq!(shown.pit_quota, Some(usual.pit_capacity / 16));
         assert_eq!(shown.mailbox, Some(MailboxConfig::default()));
     }
 
@@ -330,6 +346,7 @@ mod tests {
                 accept_open,
                 max_faces,
                 idle_seconds,
+                udp_prove,
                 interests_per_second,
                 pit_quota,
                 pit_capacity,
@@ -367,6 +384,7 @@ mod tests {
             ("[node]\nlisten = [\"http://x\"]", "http"),
             ("[node]\nconnect = [\"unix://relative\"]", "unix"),
             ("[node]\nshape = \"much\"", "much"),
+            ("[node]\nudp_prove = \"me\"", "udp_prove"),
             ("[node]\npit_capacity = 0", "pit_capacity"),
             ("[node]\ntls_key = \"k\"", "tls_certificate"),
             ("[node]\nmax_faces = -1", "line 2"),

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use xylem_library::follow::{FollowOptions, Input};
 use xylem_library::{LibraryEvent, Selection};
-use xylem_node::{Event, NDN_PORT, PeerUri, ShareOptions};
+use xylem_node::{Event, NDN_PORT, PeerUri, Prove, ShareOptions};
 use xylem_object::ticket::Address;
 
 /// Shares files and directories from where they are; prints a ticket for each and serves until Ctrl-C
@@ -165,6 +165,11 @@ pub(crate) struct ShareArgs {
     )]
     plain_listen: Vec<ListenAt>,
 
+    /// Over plain UDP, send all of an answer to an address that has not shown that it is there; for
+    /// networks where nobody forges addresses
+    #[arg(long)]
+    answer_unproven: bool,
+
     /// Serve through this NDN forwarder as well, where the name is registered: unix:///PATH,
     /// tcp://HOST, udp://HOST or ws://HOST; can be repeated
     #[arg(
@@ -219,6 +224,7 @@ pub(crate) fn run(args: ShareArgs, common: &Common, out: &mut Out) -> Result<Exi
         announce: args.announce,
         certificate: args.tls_cert.zip(args.tls_key),
         plain,
+        prove: if args.answer_unproven { Prove::Nobody } else { Prove::default() },
         via: peers(&args.via)?,
         links: args.shape.links(),
         accept_open: args.answer.accept_open,
@@ -293,6 +299,7 @@ fn needs_foreground(args: &ShareArgs) -> Option<&'static str> {
         (!args.announce.is_empty(), "--announce"),
         (args.tls_cert.is_some(), "--tls-cert"),
         (args.plain || !args.plain_listen.is_empty(), "--plain"),
+        (args.answer_unproven, "--answer-unproven"),
         (!args.via.is_empty(), "--via"),
         (args.answer.accept_open, "--accept-open"),
     ];

@@ -6,11 +6,12 @@
 mod common;
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{Share, assert_exit, file, get, noise, text, xylem};
+use common::fetching::Get;
+use common::{Share, assert_exit, file, get, noise, stderr, text, xylem};
 
 /// The user `nobody`.
 const NOBODY: u32 = 65_534;
@@ -54,6 +55,11 @@ impl Place {
         let store = self.dir.path().join("store");
         let arguments = [&[self.share.ticket.as_str(), "-o", text(&self.shared)], more].concat();
         assert_exit(&get(&store, &arguments), 0);
+    }
+
+    /// Begins to get it.
+    fn start(&self, more: &[&str]) -> Get {
+        Get::start(&self.dir.path().join("store"), &self.share.ticket, &self.shared, more)
     }
 
     fn is_right(&self) {
@@ -178,6 +184,146 @@ fn what_was_planted_in_a_partial_directory_is_not_taken_up() {
     assert_eq!(fs::metadata(&victim).unwrap().nlink(), 1);
 }
 
+/// A fetch that takes a second or two, so that there is time to meddle.
+const SLOW: [&str; 3] = ["--limit", "20M", "--no-serve"];
+
+/// Another program of the same user: turns a byte around.
+fn flip(path: &Path, at: u64) {
+    let file = fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at).unwrap();
+    file.write_all_at(&[byte[0] ^ 1], at).unwrap();
+}
+
+#[test]
+fn a_byte_changed_after_it_was_read_back_is_noticed() {
+    // Watched, and read back at the end.
+    for size in [24_000_000, 9_000_000] {
+        let place = Place::new(size);
+        let mut get = place.start(&SLOW);
+        get.has_fetched(size as u64 - 2_000_000);
+        flip(&place.part(), 100);
+        assert_eq!(get.wait(), Some(0));
+        place.is_right();
+    }
+}
+
+#[test]
+fn who_only_reads_a_partial_file_disturbs_nothing() {
+    let place = Place::new(24_000_000);
+    let mut get = place.start(&SLOW);
+    get.has_fetched(1_000_000);
+    let held = fs::File::open(place.part()).unwrap();
+    get.has_fetched(10_000_000);
+    assert!(fs::read(place.part()).unwrap().len() == 24_000_000);
+    assert_eq!(get.wait(), Some(0));
+    drop(held);
+    place.is_right();
+}
+
+/// A folder with folders in it, each with small files and a large one.
+fn tree(dir: &Path) -> PathBuf {
+    let tree = dir.join("tree");
+    for folder in 0..5_u64 {
+        let below = tree.join(folder.to_string());
+        fs::create_dir_all(&below).unwrap();
+        for n in 0..20_u64 {
+            file(&below, &n.to_string(), &noise(100_000, folder * 100 + n));
+        }
+        file(&below, "large", &noise(1_000_000, folder * 100 + 99));
+    }
+    tree
+}
+
+fn same(one: &Path, two: &Path) -> bool {
+    Command::new("diff").arg("-r").args([one, two]).output().unwrap().status.success()
+}
+
+/// Fetches a tree and meddles with its partial directory when the first folders are there.
+fn meddled(meddle: impl Fn(&Path)) -> (Option<i32>, bool) {
+    let dir = tempfile::tempdir().unwrap();
+    let source = tree(dir.path());
+    let share = Share::start(&source, &dir.path().join("publisher"));
+    let into = dir.path().join("into");
+    fs::create_dir(&into).unwrap();
+    let limited = ["--limit", "10M", "--no-serve"];
+    let mut get = Get::start(&dir.path().join("store"), &share.ticket, &into, &limited);
+    get.has_fetched(7_000_000);
+    meddle(&into.join(".tree.xylem-part"));
+    (get.wait(), same(&source, &into.join("tree")))
+}
+
+#[test]
+fn files_of_a_directory_that_are_changed_after_they_were_written_are_noticed() {
+    let small = |part: &Path| flip(&part.join("0/3"), 10);
+    assert_eq!(meddled(small), (Some(0), true));
+    let large = |part: &Path| flip(&part.join("0/large"), 900_000);
+    assert_eq!(meddled(large), (Some(0), true));
+    let missing = |part: &Path| fs::remove_file(part.join("0/19")).unwrap();
+    assert_eq!(meddled(missing), (Some(0), true));
+    let more = |part: &Path| fs::write(part.join("0/more"), b"more").unwrap();
+    assert_eq!(meddled(more), (Some(0), true));
+}
+
+#[test]
+fn folders_that_are_swapped_while_they_are_fetched_are_noticed() {
+    let swap = |part: &Path| {
+        fs::rename(part.join("0"), part.with_file_name("gone")).unwrap();
+        fs::create_dir(part.join("0")).unwrap();
+        for n in 0..20 {
+            fs::write(part.join(format!("0/{n}")), [7; 100_000]).unwrap();
+        }
+    };
+    assert_eq!(meddled(swap), (Some(0), true));
+    let link = |part: &Path| {
+        let gone = part.with_file_name("gone");
+        fs::rename(part.join("1"), &gone).unwrap();
+        symlink(&gone, part.join("1")).unwrap();
+    };
+    assert_eq!(meddled(link), (Some(0), true));
+}
+
+/// Runs a line of shell as `nobody`; whether it went well.
+fn as_nobody(line: &str) -> bool {
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "sh", "-c", line]);
+    command.output().unwrap().status.success()
+}
+
+#[test]
+fn another_user_can_neither_open_nor_replace_what_is_fetched() {
+    if !is_root() {
+        return;
+    }
+    let place = Place::new(9_000_000);
+    fs::set_permissions(&place.shared, fs::Permissions::from_mode(0o777)).unwrap();
+    let mut get = place.start(&SLOW);
+    get.has_fetched(3_000_000);
+    let (part, shared) = (text(&place.part()).to_owned(), text(&place.shared).to_owned());
+    assert!(!as_nobody(&format!("cat {part}")) && !as_nobody(&format!("echo evil >> {part}")));
+    assert!(as_nobody(&format!("cd {shared} && mv {part} theirs && echo evil > {part}")));
+    assert_ne!(get.wait(), Some(0));
+    assert!(!place.shared.join("out").exists());
+
+    let dir = tempfile::tempdir().unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let source = tree(dir.path());
+    let share = Share::start(&source, &dir.path().join("publisher"));
+    let into = dir.path().join("into");
+    fs::create_dir(&into).unwrap();
+    fs::set_permissions(&into, fs::Permissions::from_mode(0o777)).unwrap();
+    let mut get = Get::start(&dir.path().join("store"), &share.ticket, &into, &SLOW);
+    get.has_fetched(3_000_000);
+    let part = ".tree.xylem-part";
+    let into = text(&into);
+    assert!(!as_nobody(&format!("cat {into}/{part}/0/1")));
+    assert!(as_nobody(&format!(
+        "cd {into} && mv {part} theirs && mkdir {part} && echo > {part}/0"
+    )));
+    assert_ne!(get.wait(), Some(0));
+    assert!(!Path::new(into).join("tree").exists());
+}
+
 #[test]
 fn a_missing_file_is_not_made_again_through_a_hard_link() {
     let place = Place::new(300_000);
@@ -190,4 +336,46 @@ fn a_missing_file_is_not_made_again_through_a_hard_link() {
     assert_exit(&scrub.output().unwrap(), 0);
     place.is_right();
     is_untouched(&victim);
+}
+
+#[test]
+fn damage_behind_a_link_is_not_written_to() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = tree(dir.path());
+    let share = Share::start(&source, &dir.path().join("publisher"));
+    let (store, into) = (dir.path().join("store"), dir.path().join("into"));
+    fs::create_dir(&into).unwrap();
+    assert_exit(&get(&store, &[&share.ticket, "-o", text(&into)]), 0);
+    let (got, gone) = (into.join("tree"), dir.path().join("gone"));
+    fs::rename(got.join("0"), &gone).unwrap();
+    symlink(&gone, got.join("0")).unwrap();
+    let theirs = gone.join("3");
+    let before = fs::metadata(&theirs).unwrap().modified().unwrap();
+    flip(&theirs, 10);
+    let times = fs::FileTimes::new().set_modified(before);
+    fs::OpenOptions::new().write(true).open(&theirs).unwrap().set_times(times).unwrap();
+    let changed = fs::read(&theirs).unwrap();
+    let output = xylem(&store).args(["scrub", "--repair"]).arg(&got).output().unwrap();
+    assert!(!output.status.success());
+    assert!(fs::read(&theirs).unwrap() == changed);
+    // In its own place it is mended.
+    fs::remove_file(got.join("0")).unwrap();
+    fs::rename(&gone, got.join("0")).unwrap();
+    assert_exit(&xylem(&store).args(["scrub", "--repair"]).arg(&got).output().unwrap(), 0);
+    assert!(same(&source, &got));
+}
+
+#[test]
+fn links_in_a_store_are_not_followed() {
+    for folder in ["objects", "partial", "known", "pins", "new", "repairs"] {
+        let place = Place::new(300_000);
+        let (store, victim) = (place.dir.path().join("store"), place.dir.path().join("victim"));
+        fs::create_dir(&store).unwrap();
+        fs::create_dir(&victim).unwrap();
+        symlink(&victim, store.join(folder)).unwrap();
+        let output = get(&store, &[&place.share.ticket, "-o", text(&place.shared)]);
+        assert_exit(&output, 4);
+        assert!(stderr(&output).contains("symbolic link"), "{}", stderr(&output));
+        assert_eq!(fs::read_dir(&victim).unwrap().count(), 0);
+    }
 }

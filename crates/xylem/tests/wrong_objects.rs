@@ -3,15 +3,15 @@
 
 mod common;
 
+use common::forwarder::answering;
 use common::{Node, assert_exit, file, finish, stderr, text, xylem};
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Output, Stdio};
 
-use xylem_client::Metadata;
-use xylem_packet::{Component, ContentType, DataBuilder, Interest, Name, frame_len};
+use xylem_client::{Metadata, satisfies};
+use xylem_packet::{Component, ContentType, Data, DataBuilder, Name};
 use xylem_trust::{PublicKey, Signer};
 
 /// `xylem put`, killed when dropped.
@@ -82,26 +82,6 @@ fn a_name_never_brings_what_lies_below_it() {
     }
 }
 
-/// Answers whatever is asked for at `path` with this packet, as a cache may that has nothing else.
-fn only_this(path: &Path, packet: Vec<u8>) {
-    let listener = UnixListener::bind(path).unwrap();
-    let answer = move |mut stream: UnixStream| {
-        let (mut held, mut chunk) = (Vec::new(), [0; 4096]);
-        while let Ok(read @ 1..) = stream.read(&mut chunk) {
-            held.extend_from_slice(&chunk[..read]);
-            while let Ok(Some(len)) = frame_len(&held) {
-                let frame: Vec<u8> = held.drain(..len).collect();
-                let asked = Interest::decode(&frame).expect("the client sends bare Interests");
-                let data = xylem_packet::Data::decode(&packet).unwrap();
-                if xylem_client::satisfies(&data, &asked) && stream.write_all(&packet).is_err() {
-                    return;
-                }
-            }
-        }
-    };
-    std::thread::spawn(move || listener.incoming().map_while(Result::ok).for_each(answer));
-}
-
 /// The only packet that there is, signed by the publisher; and what `get /conf` makes of it.
 fn get_conf(number: usize, name: &str, typ: u64, content: &[u8]) -> (Output, Vec<Vec<u8>>) {
     let dir = tempfile::tempdir().unwrap();
@@ -115,8 +95,11 @@ fn get_conf(number: usize, name: &str, typ: u64, content: &[u8]) -> (Output, Vec
     let mut packet = Vec::new();
     signer.data(builder, content, &mut packet).unwrap();
     let socket = dir.join(format!("{number}.sock"));
-    only_this(&socket, packet);
-    let from = format!("unix://{}", socket.display());
+    // As a cache may that has nothing else.
+    let from = answering(&socket, move |asked| {
+        let data = Data::decode(&packet).unwrap();
+        if satisfies(&data, asked) { packet.clone() } else { Vec::new() }
+    });
     let (output, there) = get(dir, "/conf", &publisher, &from, "got");
     (output, there.iter().map(|path| fs::read(path).unwrap()).collect())
 }

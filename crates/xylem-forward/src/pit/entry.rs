@@ -33,7 +33,22 @@ pub struct InRecord {
     pub(crate) nonce: [u8; 4],
     /// Microseconds.
     pub(crate) expires: u64,
+    /// Where it lies, or of which it is a further one.
+    pub(super) entry: u32,
+    /// The face's records before and after it.
+    pub(super) before: u32,
+    pub(super) after: u32,
     pub(super) token: Token,
+}
+
+impl InRecord {
+    /// Asked again: what the link said is the new, the place among the face's records the old. Gives the
+    /// token that is not needed any more.
+    pub(super) fn renew(&mut self, new: InRecord) -> Token {
+        let InRecord { before, after, token, .. } = *self;
+        *self = InRecord { before, after, ..new };
+        token
+    }
 }
 
 /// Whom it was asked of.

@@ -5,6 +5,7 @@
 //! slabs of their own. A steady flow of Interests allocates nothing, and a flood meets three limits:
 //! entries, further records, bytes of names.
 
+mod askers;
 pub(crate) mod entry;
 mod records;
 
@@ -50,6 +51,8 @@ pub(crate) struct Pit<S: Storage> {
 
 impl<S: Storage> Pit<S> {
     pub(crate) fn new(capacity: usize, name_bytes: usize) -> Self {
+        // One bit of a record's number says where it lies.
+        let capacity = capacity.min(askers::FURTHER as usize - 1);
         Pit {
             entries: Table::new(capacity),
             names: Names::new(name_bytes),
@@ -66,6 +69,11 @@ impl<S: Storage> Pit<S> {
 
     pub(crate) fn memory(&self) -> usize {
         self.entries.memory() + self.names.memory() + self.ins.memory() + self.outs.memory()
+    }
+
+    /// Is there room for this Interest where no other one waits?
+    pub(crate) fn could_hold(&self, interest: &Interest<'_>) -> bool {
+        self.names.could_hold(interest.name().value().len())
     }
 
     #[inline]

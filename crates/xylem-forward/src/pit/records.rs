@@ -2,8 +2,10 @@
 
 use xylem_packet::MAX_PIT_TOKEN;
 
+use super::askers::FURTHER;
 use super::entry::{InRecord, OutRecord, SHORT_TOKEN, Token, TokenBuffer};
 use super::{Full, Pit};
+use crate::faces::{Faces, Ingress};
 use crate::slab::NONE;
 use crate::storage::Storage;
 
@@ -34,46 +36,49 @@ impl<S: Storage> Pit<S> {
         Some(self.outs.get_mut(id))
     }
 
-    /// Notes who asked; true if that face had asked already.
+    /// Notes who asked. Who had asked already keeps the place in the order of its face's records.
     #[inline]
     pub(crate) fn set_in(
         &mut self,
+        faces: &mut Faces<S>,
         id: u32,
-        face: u32,
-        nonce: [u8; 4],
+        (from, nonce): (Ingress, [u8; 4]),
         expires: u64,
         token: Option<&[u8]>,
-    ) -> Result<bool, Full> {
+    ) -> Result<(), Full> {
+        let face = from.face;
         let token = self.keep_token(token)?;
-        let record = InRecord { face, nonce, expires, token };
-        let entry = self.entries.get_mut(id);
-        if entry.has_in && entry.first_in.face == face {
-            let old = core::mem::replace(&mut entry.first_in, record);
-            self.release_token(old.token);
-            return Ok(true);
-        }
-        let more = entry.more_in.0;
-        let known = self.ins.chain(more).find(|id| self.ins.get(*id).face == face);
-        if let Some(known) = known {
-            let old = core::mem::replace(self.ins.get_mut(known), record);
-            self.release_token(old.token);
-            return Ok(true);
-        }
+        let new = InRecord { face, nonce, expires, entry: id, before: NONE, after: NONE, token };
         let entry = self.entries.get_mut(id);
         if !entry.has_in {
-            (entry.has_in, entry.first_in) = (true, record);
-            return Ok(false);
+            (entry.has_in, entry.first_in) = (true, new);
+            self.link(faces, from, id);
+            return Ok(());
         }
-        match self.ins.append(more, record) {
-            Some(first) => {
-                entry.more_in.0 = first;
-                Ok(false)
-            }
-            None => {
-                self.release_token(token);
-                Err(Full)
-            }
+        if entry.first_in.face == face {
+            let old = entry.first_in.renew(new);
+            self.release_token(old);
+            return Ok(());
         }
+        let (mut at, mut last) = (entry.more_in.0, NONE);
+        while at != NONE {
+            if self.ins.get(at).face == face {
+                let old = self.ins.get_mut(at).renew(new);
+                self.release_token(old);
+                return Ok(());
+            }
+            (last, at) = (at, self.ins.next(at));
+        }
+        let Some(at) = self.ins.insert(new, NONE) else {
+            self.release_token(token);
+            return Err(Full);
+        };
+        match last {
+            NONE => self.entries.get_mut(id).more_in.0 = at,
+            last => self.ins.set_next(last, at),
+        }
+        self.link(faces, from, at | FURTHER);
+        Ok(())
     }
 
     /// Notes whom it was asked of; gives the nonce of an earlier question to the same face. Where
@@ -97,19 +102,19 @@ impl<S: Storage> Pit<S> {
         !self.entries.get(id).has_out || !self.outs.is_full()
     }
 
-    /// Forgets those who asked, calling `each` with their faces.
+    /// Forgets those who asked.
     #[inline]
-    pub(crate) fn release_ins(&mut self, id: u32, mut each: impl FnMut(u32)) {
+    pub(crate) fn release_ins(&mut self, faces: &mut Faces<S>, id: u32) {
         let entry = self.entries.get_mut(id);
         if core::mem::take(&mut entry.has_in) {
-            each(entry.first_in.face);
             let token = core::mem::take(&mut entry.first_in.token);
             let mut more = core::mem::take(&mut entry.more_in).0;
+            self.unlink(faces, id);
             self.release_token(token);
             while more != NONE {
-                let (record, next) = (*self.ins.get(more), self.ins.next(more));
-                each(record.face);
-                self.release_token(record.token);
+                let (token, next) = (self.ins.get(more).token, self.ins.next(more));
+                self.unlink(faces, more | FURTHER);
+                self.release_token(token);
                 self.ins.release(more);
                 more = next;
             }
@@ -117,19 +122,22 @@ impl<S: Storage> Pit<S> {
     }
 
     /// Forgets one who asked; true if somebody else waits.
-    pub(crate) fn release_in(&mut self, id: u32, face: u32) -> bool {
-        let entry = self.entries.get_mut(id);
+    pub(crate) fn release_in(&mut self, faces: &mut Faces<S>, id: u32, face: u32) -> bool {
+        let entry = self.entries.get(id);
         let more = entry.more_in.0;
         if entry.has_in && entry.first_in.face == face {
-            let old = entry.first_in;
+            let token = entry.first_in.token;
+            self.unlink(faces, id);
+            let entry = self.entries.get_mut(id);
             if more == NONE {
                 entry.has_in = false;
             } else {
                 entry.first_in = *self.ins.get(more);
                 entry.more_in.0 = self.ins.next(more);
                 self.ins.release(more);
+                self.moved(faces, more | FURTHER, id);
             }
-            self.release_token(old.token);
+            self.release_token(token);
         } else {
             let mut before = NONE;
             let mut at = more;
@@ -137,14 +145,15 @@ impl<S: Storage> Pit<S> {
                 (before, at) = (at, self.ins.next(at));
             }
             if at != NONE {
-                let (old, next) = (*self.ins.get(at), self.ins.next(at));
+                let (token, next) = (self.ins.get(at).token, self.ins.next(at));
+                self.unlink(faces, at | FURTHER);
                 if before == NONE {
                     self.entries.get_mut(id).more_in.0 = next;
                 } else {
                     self.ins.set_next(before, next);
                 }
                 self.ins.release(at);
-                self.release_token(old.token);
+                self.release_token(token);
             }
         }
         self.entries.get(id).has_in

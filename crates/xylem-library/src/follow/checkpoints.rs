@@ -121,8 +121,11 @@ impl Checkpoints {
         let name = interest.name();
         if let Some(number) = parse_pointer_name(self.object.as_ref(), name) {
             // The next one's Interest stays pending in the forwarder until there is an answer.
-            self.awaited |= number == self.log.count();
-            let Some(packet) = self.pointer_packet(number)? else { return Ok(Answer::NoSuch) };
+            let next = number == self.log.count();
+            self.awaited |= next;
+            let Some(packet) = self.pointer_packet(number)? else {
+                return Ok(if next { Answer::NotYet } else { Answer::NoSuch });
+            };
             out.extend_from_slice(&packet);
             return Ok(Answer::Data);
         }

@@ -5,9 +5,10 @@
 //! proven before it is written, and what was written is read back.
 
 use std::ops::Range;
+use std::path::PathBuf;
 
 use xylem_object::ObjectId;
-use xylem_store::{RegionScan, Repair, Store, StoreError};
+use xylem_store::{FileRef, OpenHow, RegionScan, Repair, Store, StoreError};
 use xylem_transfer::TransferEvent;
 use xylem_tree::{Geometry, SegmentSize};
 
@@ -34,6 +35,8 @@ pub(super) struct Mender<'a> {
     store: &'a Store,
     stop: &'a Stop,
     remote: &'a mut dyn Remote,
+    /// Below it no link is followed to what is written.
+    top: PathBuf,
     /// Why peers did not bring what was missing.
     failed: Option<Box<dyn Failure>>,
 }
@@ -46,7 +49,9 @@ impl<'a> Mender<'a> {
         remote: &'a mut dyn Remote,
     ) -> Self {
         remote.target(&target.tickets, target.named);
-        Self { store, stop, remote, failed: None }
+        let above = target.path.parent().filter(|_| !target.directory);
+        let top = above.unwrap_or(&target.path).to_path_buf();
+        Self { store, stop, remote, top, failed: None }
     }
 
     /// Mends what can be mended of `flawed`; each says afterwards what is left.
@@ -99,11 +104,18 @@ impl<'a> Mender<'a> {
             return Ok(None);
         }
         let (root, geometry) = (item.root, item.geometry);
-        let begun =
-            Repair::begin(self.store, &item.path, &item.key, root, geometry, one.state, bad);
+        let medium = &**self.store.medium();
+        let begun = FileRef::open_below(medium, &self.top, &item.path, OpenHow::ReadWrite)
+            .and_then(|file| {
+                Repair::begin(self.store, file, &item.key, root, geometry, one.state, bad)
+            });
         match begun {
             Ok(repair) => Ok(Some(repair)),
-            Err(e @ (StoreError::Permission { .. } | StoreError::Busy { .. })) => {
+            Err(
+                e @ (StoreError::Permission { .. }
+                | StoreError::Busy { .. }
+                | StoreError::Unsafe { .. }),
+            ) => {
                 on_event(LibraryEvent::Warning { what: Error::from(&e).message });
                 Ok(None)
             }

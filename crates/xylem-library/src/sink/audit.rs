@@ -2,7 +2,9 @@
 //! hash of what really lies on disk.
 //!
 //! It is computed from the bytes of the file alone, apart from all that was verified on arrival, so
-//! that a write to a wrong place, or somebody else's, is noticed before the file gets its name.
+//! that a write to a wrong place is noticed before the file gets its name. Somebody else may write after the
+//! reading: it counts only where the file is watched and nobody else opened it
+//! ([`Partial::is_undisturbed`]).
 //! Bytes are read soon after they were written, beside the fetch, so that little is left to do when
 //! the last segment comes.
 

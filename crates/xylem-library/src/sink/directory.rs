@@ -142,8 +142,7 @@ impl DirectorySink {
         }
         let more = cx.tally.files.saturating_sub(contents.len() as u64);
         (cx.on_event)(LibraryEvent::Contents { files: contents, more });
-        let mut kinds =
-            WantedKinds { entries: listed.entries().peekable(), exclude: &self.exclude };
+        let mut kinds = WantedKinds::new(&listed, &self.exclude, None);
         let mut kind = |path: &[u8]| kinds.of(path);
         let staging = Staging::open(&self.store, self.manifest.root, &self.to.part, &mut kind);
         let staging = staging?;
@@ -208,9 +207,15 @@ fn check_name_here(path: &[u8]) -> Result<(), SaveError> {
 struct WantedKinds<'a> {
     entries: std::iter::Peekable<Entries>,
     exclude: &'a Exclusion,
+    merge: Option<&'a Merge>,
 }
 
-impl WantedKinds<'_> {
+impl<'a> WantedKinds<'a> {
+    /// `merge` keeps some where they belong: these are not wanted elsewhere.
+    fn new(listed: &ListedFiles, exclude: &'a Exclusion, merge: Option<&'a Merge>) -> Self {
+        Self { entries: listed.entries().peekable(), exclude, merge }
+    }
+
     fn of(&mut self, path: &[u8]) -> Result<Option<FileKind>, StoreError> {
         let before = |found: &Result<Listed, StoreError>| {
             found.as_ref().is_ok_and(|listed| listed.entry.path.as_slice() < path)
@@ -221,8 +226,10 @@ impl WantedKinds<'_> {
             .next_if(|found| found.as_ref().map_or(true, |listed| listed.entry.path == path))
         {
             Some(found) => {
-                let Listed { entry, .. } = found?;
-                let wanted = !self.exclude.leaves_out(&entry);
+                let Listed { entry, number, .. } = found?;
+                let kept = matches!(entry.kind, EntryKind::File { .. })
+                    && self.merge.is_some_and(|merge| merge.keeps(number));
+                let wanted = !kept && !self.exclude.leaves_out(&entry);
                 Ok(kind(&entry).filter(|_| wanted))
             }
             None => Ok(None),

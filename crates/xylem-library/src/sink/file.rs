@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use xylem_hash::Hash;
 use xylem_object::{Manifest, ObjectId};
-use xylem_store::{FileRef, Partial, Resumed, Resuming, Store};
+use xylem_store::{Attributes, FileRef, Partial, Resumed, Resuming, Store, StoreError};
 use xylem_tree::{Geometry, Segment, Verified};
 
 use super::attributes::{attributes_of, warnings};
@@ -19,6 +19,9 @@ use super::writer::Writer;
 use crate::event::LibraryEvent;
 use crate::rescan::rescan;
 use crate::update::{Keeper, List, Start, Update};
+
+/// How often a file is tried to be named that others write to as it gets its name.
+const MAX_TRIES: u32 = 3;
 
 /// One file that is being fetched.
 pub(super) struct FileSink {
@@ -93,8 +96,9 @@ pub(super) fn resume(
     Ok((partial, bytes))
 }
 
-/// Whether everything on disk agrees with the tree.
-pub(super) fn audit(partial: &mut Partial) -> Result<bool, SaveError> {
+/// Whether everything on disk agrees with the tree, when nothing is left to be written.
+pub(super) fn read_back(partial: &mut Partial, attributes: &Attributes) -> Result<bool, SaveError> {
+    partial.complete(attributes)?;
     let scan = partial.audit()?;
     let regions: Vec<u64> = scan.regions().collect();
     let scans = rescan(&scan, &regions, &AtomicU64::new(0))?;
@@ -165,7 +169,10 @@ impl FileSink {
         let Some((mut partial, root)) = writer.finish()? else { return Ok(()) };
         cx.tally.reused = self.reused;
         cx.tally.fetched = self.manifest.size.saturating_sub(cx.tally.resumed + self.reused);
-        if root == Some(self.manifest.root) || audit(&mut partial)? {
+        // What was read back while the file grew counts if nobody else can have written to it since.
+        if root == Some(self.manifest.root) && partial.is_undisturbed()
+            || read_back(&mut partial, &attributes_of(&self.manifest))?
+        {
             self.whole = Some(partial);
             return Ok(());
         }
@@ -271,10 +278,20 @@ impl Sink for FileSink {
 
     fn finish(&mut self) -> Result<Option<PathBuf>, SaveError> {
         let attributes = attributes_of(&self.manifest);
-        if let Some(partial) = &mut self.whole {
-            partial.finish_as(&self.to.path, &attributes, self.to.policy)?;
+        let Some(partial) = &mut self.whole else { return Ok(Some(self.to.path.clone())) };
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            match partial.finish_as(&self.to.path, &attributes, self.to.policy) {
+                Ok(()) => return Ok(Some(self.to.path.clone())),
+                Err(changed @ StoreError::Changed { .. }) => {
+                    if tries == MAX_TRIES || !read_back(partial, &attributes)? {
+                        return Err(changed.into());
+                    }
+                }
+                Err(e) => return Err(e.into()),
+            }
         }
-        Ok(Some(self.to.path.clone()))
     }
 
     fn warnings(&mut self) -> Vec<String> {

@@ -51,7 +51,8 @@ impl Writer {
         let written = Arc::new(AtomicU64::new(0));
         let counter = written.clone();
         let thread = thread::Builder::new().spawn(move || {
-            let mut audit = match Audit::new(&partial) {
+            let audit = partial.is_undisturbed().then(|| Audit::new(&partial)).transpose();
+            let mut audit = match audit {
                 Ok(audit) => audit,
                 Err(e) => return (partial, Err(e)),
             };
@@ -67,7 +68,7 @@ impl Writer {
             });
             // What is whole counts as safe, whether or not it gets its name.
             let outcome = outcome.and_then(|()| partial.flush());
-            let audited = audit.finish();
+            let audited = audit.map_or(Ok(None), Audit::finish);
             (partial, outcome.and(audited))
         });
         let thread = thread
@@ -177,7 +178,7 @@ impl Unvouched {
 /// Returns the bytes of content that have got their nodes.
 fn write(
     partial: &mut Partial,
-    audit: &mut Audit,
+    audit: &mut Option<Audit>,
     unvouched: &mut Unvouched,
     batch: &[Piece],
 ) -> Result<u64, StoreError> {
@@ -205,13 +206,15 @@ fn write(
     if safe > 0 {
         partial.settle()?;
     }
-    let mut whole = false;
-    for segment in &segments {
-        whole |= audit.completes(segment.index);
-    }
-    if whole {
-        partial.flush()?;
-        audit.advance();
+    if let Some(audit) = audit {
+        let mut whole = false;
+        for segment in &segments {
+            whole |= audit.completes(segment.index);
+        }
+        if whole {
+            partial.flush()?;
+            audit.advance();
+        }
     }
     Ok(safe)
 }

@@ -1,7 +1,7 @@
 //! What one source may have begun: half-open handshakes, oldest first, those that failed among them;
 //! and how many handshakes a second an address begins that has proven itself.
 //!
-//! A source is an IPv4 address or the first 64 bits of an IPv6 address: who has one of those has all.
+//! Who counts as one: [`source()`].
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
@@ -11,6 +11,7 @@ use std::collections::{HashMap, VecDeque};
 
 use crate::event::LinkId;
 use crate::handshake::HANDSHAKE_TIMEOUT;
+use crate::source::source;
 
 /// Between two handshakes of one source, in the long run: 20 a second.
 const APART: Duration = Duration::from_millis(50);
@@ -23,18 +24,11 @@ const MAX_SOURCES: usize = 4_096;
 
 /// Who counts as one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(super) struct Source([u8; 16]);
+pub(super) struct Source(IpAddr);
 
 impl Source {
     pub(super) fn of(address: SocketAddr) -> Self {
-        Self(match address.ip().to_canonical() {
-            IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
-            IpAddr::V6(ip) => {
-                let mut octets = ip.octets();
-                octets[8..].fill(0);
-                octets
-            }
-        })
+        Self(source(address.ip()))
     }
 }
 

@@ -75,6 +75,33 @@ pub(super) fn up(endpoint: &mut Endpoint, id: LinkId) -> &mut Link {
 }
 
 #[test]
+fn what_comes_over_a_link_that_rests_is_not_opened() {
+    let (mut a, mut b, [link, theirs], _) = connected();
+    let send = |a: &mut Endpoint, packet: &[u8]| {
+        a.send(link, packet).unwrap();
+        drain(a)
+    };
+    let packets = |b: &mut Endpoint| {
+        let all = std::iter::from_fn(|| b.poll_event());
+        let packet = |event| match event {
+            LinkEvent::Packet { packet, .. } => Some(packet),
+            _ => None,
+        };
+        all.filter_map(packet).collect::<Vec<_>>()
+    };
+    let until = Duration::from_secs(2);
+    b.rest(theirs, until);
+    feed(&mut b, 1, &send(&mut a, b"while it rests"));
+    assert!(packets(&mut b).is_empty());
+    assert_eq!(b.endpoint_stats().unopened, 1);
+    let later = send(&mut a, b"after");
+    for datagram in &later {
+        b.handle_datagram(until, at(1), BytesMut::from(&datagram[..]));
+    }
+    assert_eq!(packets(&mut b), [&b"after"[..]]);
+}
+
+#[test]
 fn the_cipher_is_the_one_that_both_have() {
     use crate::Suites::{ChaCha, Fastest, XChaCha};
     let best = if Cipher::aes_is_fast() { Cipher::Aes256Gcm } else { Cipher::ChaCha20Poly1305 };

@@ -13,6 +13,7 @@ use xylem_mgmt::{Carrier, FaceUri, Persistency};
 use super::listening::Listener;
 use super::{Engine, Network, Source};
 use crate::faces::{Face, Transport};
+use xylem_library::admission::Kind;
 use xylem_library::reachable::{FaceAddress, endpoint};
 use xylem_sockets::{CarrierId, Dial};
 
@@ -39,12 +40,13 @@ impl Engine {
     pub(super) fn accept_carrier(&mut self, carrier: Carrier, socket: TcpStream, far: SocketAddr) {
         let now = self.now();
         let ip = far.ip();
-        let Ok(oldest) = self.net.carriers.make_room(ip) else { return };
+        let room = self.net.admission.room_for_carriers();
+        let Ok(oldest) = self.net.carriers.make_room(ip, room) else { return };
         if let Some(oldest) = oldest {
             self.end_carrier(oldest, "too many connections that come to nothing");
         }
-        if self.net.carriers.count() >= self.net.limits.faces {
-            return;
+        if self.net.carriers.count() >= room {
+            return self.short_of(Kind::Connection);
         }
         let id = self.net.carriers.next_id();
         let token = self.net.token(Source::Carrier(id));

@@ -23,8 +23,6 @@ use xylem_sockets::{Socket, Stream};
 const REDIAL: Duration = Duration::from_secs(1);
 /// A connection that is not up after this long never will be.
 const OPENING: Duration = Duration::from_secs(15);
-/// Under pressure (half of the faces in use) UDP faces stay for this long only.
-const IDLE_UNDER_PRESSURE: Duration = Duration::from_secs(60);
 
 impl Engine {
     /// Answers who dials by this instead of our key; see [`xylem_link::Endpoint::answer_knock`].
@@ -103,7 +101,9 @@ impl Engine {
                 Transport::Link(link)
             }
             Peer::Udp(address) => {
-                Transport::Udp { socket: self.udp_socket_for(*address)?, remote: *address }
+                let socket = self.udp_socket_for(*address)?;
+                // Whoever has us dial an address answers for it.
+                Transport::Udp { socket, remote: *address, unproven: None }
             }
             Peer::Tcp(address) => self.connect_tcp(id, *address)?,
             Peer::WebSocket(address) => self.connect_web_socket(id, *address)?,
@@ -184,6 +184,9 @@ impl Engine {
         let Some(face) = self.net.faces.remove(id) else { return };
         self.forwarder.remove_face(id);
         self.hang_up(&face.transport);
+        if let Some(seat) = face.seat {
+            self.net.admission.leave(seat);
+        }
         tracing::info!(face = %id, peer = %face.address, why, "face is gone");
         let (peer, why) = (face.address, why.to_owned());
         self.net.pending.push_back(EngineEvent::FaceDown { face: id, peer, why, gone: true });
@@ -202,15 +205,12 @@ impl Engine {
         }
     }
 
-    /// Ends UDP faces whose peer says nothing any more, and connections that do not come up.
+    /// Ends faces whose peer says nothing any more, and connections that do not come up.
     pub(super) fn forget_idle(&mut self, now: Duration) {
-        let pressed = self.net.faces.len() >= self.net.limits.faces / 2;
-        let idle = self.net.limits.idle;
-        let idle = if pressed { idle.min(IDLE_UNDER_PRESSURE) } else { idle };
+        let net = &self.net;
         let limit = |face: &Face| match face.transport {
-            Transport::Udp { .. } if face.persistency == Persistency::OnDemand => Some(idle),
             Transport::Stream(_) | Transport::WebSocket(_) if !face.came_up => Some(OPENING),
-            _ => None,
+            _ => net.admission.patience(face.seat?, net.limits.idle),
         };
         let over = |face: &Face| limit(face).is_some_and(|limit| face.last_received + limit < now);
         let gone: Vec<FaceId> =

@@ -9,6 +9,7 @@ use xylem_packet::link_service::LinkHeaders;
 
 use super::{EngineEvent, Network};
 use crate::faces::{Face, Transport};
+use xylem_library::admission::Standing;
 use xylem_link::Endpoint;
 use xylem_sockets::Multicast;
 use xylem_sockets::Udp;
@@ -57,7 +58,16 @@ impl Outlet for Dispatch<'_> {
     #[inline]
     fn send(&mut self, to: FaceId, out: Outgoing<'_>) {
         let Network {
-            faces, endpoint, udp_sockets, multicast, pending, unflushed, carriers, ..
+            faces,
+            endpoint,
+            udp_sockets,
+            multicast,
+            pending,
+            unflushed,
+            carriers,
+            admission,
+            asking,
+            ..
         } = &mut *self.net;
         let Some(face) = faces.get_mut(to) else { return };
         if let Transport::Internal = face.transport {
@@ -84,6 +94,18 @@ impl Outlet for Dispatch<'_> {
         let _ = link_service.send(self.now, out.packet, &headers, queued, &mut |frame| {
             wire.write(transport, frame);
         });
+        if let Transport::Udp { unproven: Some(unproven), .. } = &face.transport
+            && unproven.waits()
+            && asking.last() != Some(&to)
+        {
+            asking.push(to);
+        }
+        if let Some(seat) = face.seat
+            && out.nack.is_none()
+            && is_data(out.packet)
+        {
+            admission.raise(seat, Standing::Useful);
+        }
         if !face.unflushed
             && matches!(face.transport, Transport::Stream(_) | Transport::WebSocket(_))
         {
@@ -110,12 +132,21 @@ impl Wire<'_> {
         match transport {
             Transport::Stream(stream) => drop(stream.queue(frame)),
             Transport::Link(link) => drop(self.endpoint.send(*link, frame)),
-            Transport::Udp { socket, remote } => self.udp_sockets[*socket].queue(*remote, frame),
+            Transport::Udp { socket, remote, unproven } => {
+                if unproven.as_mut().is_none_or(|unproven| unproven.takes(frame)) {
+                    self.udp_sockets[*socket].queue(*remote, frame);
+                }
+            }
             Transport::Multicast(group) => self.multicast[*group].send(frame),
             Transport::WebSocket(socket) => drop(socket.queue(frame)),
             Transport::Internal | Transport::Down(_) => {}
         }
     }
+}
+
+/// Whether a packet that the forwarder has looked at is a Data.
+pub(super) fn is_data(packet: &[u8]) -> bool {
+    packet.first() == Some(&6)
 }
 
 /// Where `part` lies within `whole`, if it does.

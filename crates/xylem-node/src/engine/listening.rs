@@ -14,17 +14,14 @@ use xylem_packet::NameRef;
 use super::{Engine, Limits, Source};
 use crate::error::EngineError;
 use crate::faces::{Face, Transport};
+use xylem_library::admission::{self, Kind};
 use xylem_library::reachable::{FaceAddress, Peer, endpoint};
 use xylem_sockets::Multicast;
 use xylem_sockets::WebSocketFace;
 #[cfg(unix)]
 use xylem_sockets::unix;
-use xylem_sockets::{Oversize, Udp};
+use xylem_sockets::{Oversize, Received, Udp};
 use xylem_sockets::{Socket, Stream};
-
-/// Local faces beyond the limit for others: whoever floods this machine from outside does not lock
-/// its own programs out.
-const LOCAL_RESERVE: usize = 256;
 
 /// What a listening socket makes of a connection.
 pub(super) enum Listener {
@@ -190,63 +187,72 @@ impl Engine {
         FaceSettings { scope, link_type, interests_per_second, pit_quota }
     }
 
-    /// Whether one more face may come from outside.
-    fn has_room(&self, scope: FaceScope) -> bool {
-        let reserve = if scope == FaceScope::Local { LOCAL_RESERVE } else { 0 };
-        self.net.faces.len() < self.net.limits.faces + reserve
-    }
-
-    /// A UDP peer's first packet.
+    /// A UDP peer's first packets: a face is made where one of them is an Interest.
     pub(super) fn accept_udp(
         &mut self,
         socket: usize,
-        remote: SocketAddr,
+        train: &Received,
         now: Duration,
     ) -> Option<FaceId> {
-        if !self.has_room(FaceScope::NonLocal) {
+        let remote = train.from;
+        let asks = train.bytes.chunks(train.stride).any(admission::opens);
+        if !asks || !self.lets_in(Kind::Datagrams, remote.ip()) {
             return None;
         }
         let far = FaceUri::Udp(endpoint(remote));
         let here = FaceUri::Udp(endpoint(self.net.udp_sockets[socket].local()));
-        let mut face =
-            Face::new(Transport::Udp { socket, remote }, FaceAddress::Udp(remote), far, here);
+        let unproven = self.net.limits.prove.demanded_of(remote.ip()).then(Box::default);
+        let transport = Transport::Udp { socket, remote, unproven };
+        let mut face = Face::new(transport, FaceAddress::Udp(remote), far, here);
         face.persistency = Persistency::OnDemand;
         face.last_received = now;
         let id = self.add_face(face);
+        self.seat(id, Kind::Datagrams, remote.ip());
         self.came_up(id);
         Some(id)
     }
 
-    /// Takes the connections that wait. Where the system refuses one (too many open files), the
-    /// next housekeeping tries again.
+    /// Takes the connections that wait. Where the system refuses one (too many open files), that is told,
+    /// and the next housekeeping tries again.
     pub(super) fn accept(&mut self, i: usize) {
         loop {
             let accepted = match &mut self.net.listeners[i] {
                 Listener::Tcp(listener) => listener.accept().map(|(s, from)| (s, from, false)),
                 Listener::WebSocket(listener) => listener.accept().map(|(s, from)| (s, from, true)),
                 Listener::Carrier(carrier, listener) => {
-                    let Ok((stream, from)) = listener.accept() else { return };
                     let carrier = *carrier;
-                    self.accept_carrier(carrier, stream, from);
+                    match listener.accept() {
+                        Ok((stream, from)) => self.accept_carrier(carrier, stream, from),
+                        Err(e) if self.may_go_on(&e) => {}
+                        Err(_) => return,
+                    }
                     continue;
                 }
                 #[cfg(unix)]
                 Listener::Unix(listener) => {
-                    let Ok((stream, _)) = listener.io.accept() else { return };
-                    self.accept_unix(i, stream);
+                    match listener.io.accept() {
+                        Ok((stream, _)) => self.accept_unix(i, stream),
+                        Err(e) if self.may_go_on(&e) => {}
+                        Err(_) => return,
+                    }
                     continue;
                 }
             };
-            let Ok((stream, from, web)) = accepted else { return };
-            self.accept_tcp(stream, from, web);
+            match accepted {
+                Ok((stream, from, web)) => self.accept_tcp(stream, from, web),
+                Err(e) if self.may_go_on(&e) => {}
+                Err(_) => return,
+            }
         }
     }
 
     fn accept_tcp(&mut self, stream: TcpStream, from: SocketAddr, web: bool) {
         let scope = scope_of(from);
-        if !self.has_room(scope) {
+        let kind = if scope == FaceScope::Local { Kind::Local } else { Kind::Connection };
+        if !self.lets_in(kind, from.ip()) {
             return;
         }
+        let ip = from.ip();
         let Ok(local) = stream.local_addr() else { return };
         let (from, local) = (endpoint(from), endpoint(local));
         let ends = match web {
@@ -261,8 +267,10 @@ impl Engine {
                 Transport::Stream(Box::new(Stream::new(socket, token, true, poll)?))
             })
         });
+        let Some(face) = face else { return };
+        self.seat(face, kind, ip);
         // A WebSocket comes up with its handshake.
-        if let Some(face) = face.filter(|_| !web) {
+        if !web {
             self.came_up(face);
         }
     }
@@ -270,7 +278,8 @@ impl Engine {
     #[cfg(unix)]
     fn accept_unix(&mut self, i: usize, stream: mio::net::UnixStream) {
         use std::os::fd::AsRawFd;
-        if !self.has_room(FaceScope::Local) {
+        let here = Ipv4Addr::LOCALHOST.into();
+        if !self.lets_in(Kind::Local, here) {
             return;
         }
         let Some(local) = self.net.listeners[i].uri() else { return };
@@ -280,6 +289,7 @@ impl Engine {
             Ok(Transport::Stream(Box::new(Stream::new(socket, token, true, poll)?)))
         });
         if let Some(face) = face {
+            self.seat(face, Kind::Local, here);
             self.came_up(face);
         }
     }

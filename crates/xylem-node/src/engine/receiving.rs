@@ -5,18 +5,22 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
-use xylem_forward::{FaceId, Incoming};
+use xylem_forward::{DropReason, FaceId, FaceScope, Incoming};
 use xylem_link::{CloseReason, LinkEvent};
 use xylem_packet::{MAX_PIT_TOKEN, frame_len};
 
-use super::dispatch::{Dispatch, place_in};
+use super::dispatch::{Dispatch, is_data, place_in};
 use super::{Engine, EngineEvent, Source};
 use crate::faces::{Face, Transport};
+use xylem_library::admission::Standing;
 use xylem_library::reachable::{KEYLESS, Peer};
 use xylem_sockets::Received;
 
 /// The NDNLPv2 congestion mark that a datagram's own (ECN CE) becomes.
 const CONGESTED: u64 = 1;
+
+/// For so long something has always waited to be taken in: others wait for their turn.
+const BEHIND: Duration = Duration::from_millis(5);
 
 /// Where a frame came from.
 #[derive(Clone, Copy)]
@@ -119,7 +123,7 @@ impl Engine {
         for train in trains.drain(..) {
             let face = match self.net.faces.of_udp(i, train.from) {
                 Some(face) => Some(face),
-                None => self.accept_udp(i, train.from, now),
+                None => self.accept_udp(i, &train, now),
             };
             if let Some(face) = face {
                 self.take_in_train(now, Origin { face, sender: 0, marked: train.marked }, &train);
@@ -244,11 +248,34 @@ impl Engine {
         let Origin { face: from, sender, marked } = origin;
         let Self { forwarder, net, .. } = self;
         let Some(face) = net.faces.get_mut(from) else { return };
+        // Who was dialled, or is of this machine, is not a stranger who comes to ask in vain.
+        if net.busy_since.is_some_and(|since| now > since + BEHIND)
+            && face.peer.is_none()
+            && face.scope == FaceScope::NonLocal
+            && let Some(until) = forwarder.rests_until(now, from)
+        {
+            if let Transport::Link(link) = face.transport {
+                net.endpoint.rest(link, until);
+            }
+            return;
+        }
         face.last_received = now;
+        let seat = face.seat;
+        if let Some(seat) = seat {
+            net.admission.heard(seat, now);
+        }
+        if let Transport::Udp { unproven: Some(unproven), .. } = &mut face.transport {
+            unproven.received(frame.len());
+        }
         // What is malformed is counted by the link service; whoever sent it learns nothing.
         let Ok(received) = face.link_service.receive_from(now, sender, frame) else { return };
         let Some(received) = received else { return net.note_timer(from) };
         let headers = received.headers;
+        if let Transport::Udp { unproven: Some(unproven), .. } = &face.transport
+            && unproven.is_answer(received.packet, headers.nack.is_some())
+        {
+            return self.proven(from);
+        }
         let mut token = [0; MAX_PIT_TOKEN];
         let token = headers.pit_token.and_then(|t| {
             let mine = token.get_mut(..t.len())?;
@@ -274,7 +301,15 @@ impl Engine {
         };
         let out = &mut Dispatch::new(net, now, from, backing);
         // A dropped packet is counted by the forwarder; whoever sent it learns nothing.
-        let _ = forwarder.handle_packet(now, from, incoming, out);
+        let outcome = forwarder.handle_packet(now, from, incoming, out);
+        if let Some(seat) = seat {
+            let standing = match outcome {
+                Ok(()) if is_data(packet) => Standing::Useful,
+                Err(DropReason::Malformed(_) | DropReason::LinkPacket) => Standing::Silent,
+                _ => Standing::Heard,
+            };
+            net.admission.raise(seat, standing);
+        }
     }
 
     /// A face's connection stands.

@@ -4,8 +4,10 @@
 //! Bytes come from sockets that never block and go to them; [`crate::engine::Engine`] says when.
 //! Nothing here forwards or knows a name.
 
+mod limits;
 mod table;
 
+pub(crate) use limits::{Limits, Trouble, admission};
 pub(crate) use table::Faces;
 
 use std::net::SocketAddr;
@@ -18,6 +20,7 @@ use xylem_packet::link_service::{LinkService, LinkServiceConfig};
 use xylem_packet::{MAX_FRAME, MAX_PACKET};
 use xylem_sockets::{Stream, WebSocketFace};
 
+use xylem_library::admission::{Seat, Unproven};
 use xylem_library::reachable::{FaceAddress, Peer};
 
 /// What a face is made of.
@@ -28,6 +31,8 @@ pub(crate) enum Transport {
     Udp {
         socket: usize,
         remote: SocketAddr,
+        /// That the far end is there has not been shown.
+        unproven: Option<Box<Unproven>>,
     },
     Multicast(usize),
     Stream(Box<Stream>),
@@ -51,6 +56,8 @@ pub(crate) struct Face {
     pub(crate) scope: FaceScope,
     pub(crate) link_type: LinkType,
     pub(crate) persistency: Persistency,
+    /// Its place among the faces that others have made.
+    pub(crate) seat: Option<Seat>,
     /// When the last frame came.
     pub(crate) last_received: Duration,
     /// Something waits to be written.
@@ -79,6 +86,7 @@ impl Face {
             scope: FaceScope::NonLocal,
             link_type: LinkType::PointToPoint,
             persistency: Persistency::Persistent,
+            seat: None,
             last_received: Duration::ZERO,
             unflushed: false,
             came_up: false,

@@ -47,7 +47,7 @@ impl Faces {
     fn index(&mut self, id: FaceId, transport: &Transport) {
         match transport {
             Transport::Link(link) => drop(self.by_link.insert(*link, id)),
-            Transport::Udp { socket, remote } => {
+            Transport::Udp { socket, remote, .. } => {
                 self.by_udp.insert((*socket, *remote), id);
             }
             _ => {}
@@ -57,7 +57,7 @@ impl Faces {
     fn unindex(&mut self, transport: &Transport) {
         match transport {
             Transport::Link(link) => drop(self.by_link.remove(link)),
-            Transport::Udp { socket, remote } => drop(self.by_udp.remove(&(*socket, *remote))),
+            Transport::Udp { socket, remote, .. } => drop(self.by_udp.remove(&(*socket, *remote))),
             _ => {}
         }
     }

@@ -14,14 +14,14 @@ use std::time::Duration;
 
 use crate::shaping::LinkOptions;
 use bytes::Bytes;
-use xylem_forward::{FaceId, Forwarder, Seed};
+use xylem_forward::{Config, FaceId, Forwarder, Seed};
 use xylem_link::{Endpoint, StaticKey};
 use xylem_object::{Manifest, Ticket};
 use xylem_packet::{InterestBuilder, Name};
 use xylem_transfer::{Spec, Transfer, TransferEvent};
 
 use crate::dial::Dialler;
-use crate::engine::{Engine, EngineEvent, Program, end_host};
+use crate::engine::{Engine, EngineEvent, Program};
 use crate::event::Event;
 use crate::peers::{Offer, Swarm};
 use crate::summary::PeerBytes;
@@ -110,7 +110,7 @@ impl Fetch {
         };
         let endpoint = Endpoint::new(link_config, link_key, keys::random()?);
         let seed = Seed::from_random(keys::random()?);
-        let mut engine = Engine::new(endpoint, Forwarder::new(end_host(), seed))?;
+        let mut engine = Engine::new(endpoint, Forwarder::new(Config::end_host(), seed))?;
         // Who is dialled without its key is still somebody who knows whose publication it is.
         engine.set_knock(ticket.publisher.0);
         let mut dialler = Dialler::new(ticket, from)?;

@@ -262,6 +262,7 @@ impl Work {
                     on_event(Event::Unanswered { peers, seconds });
                 }
             }
+            EngineEvent::Trouble { .. } => {}
             // A fetch opens no streams and takes none.
             EngineEvent::Stream { face, stream, what } => {
                 engine.refuse_stream(face, stream, what);

@@ -10,7 +10,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use xylem_forward::{FaceId, Forwarder, Seed};
+use xylem_forward::{Config, FaceId, Forwarder, Seed};
 use xylem_link::{Endpoint, StaticKey, purpose};
 use xylem_mail::protocol::{Frame, Status};
 use xylem_mail::{EnvelopeId, Party};
@@ -149,7 +149,7 @@ impl Delivery {
         let config =
             xylem_link::Config { accept_incoming: false, ask_who_answers, ..Default::default() };
         let endpoint = Endpoint::new(config, key, keys::random()?);
-        let forwarder = Forwarder::new(Default::default(), Seed::from_random(keys::random()?));
+        let forwarder = Forwarder::new(Config::end_host(), Seed::from_random(keys::random()?));
         let mut engine = Engine::new(endpoint, forwarder)?;
         let (mut dialled, mut why) = (Vec::new(), String::from("it has no address"));
         for peer in peers {

@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use xylem_forward::{Forwarder, Seed};
+use xylem_forward::{Config, Forwarder, Seed};
 use xylem_link::{Endpoint, StaticKey};
 use xylem_mail::{Body, Content, EnvelopeId, MAX_NOTE};
 use xylem_mgmt::FaceUri;
@@ -293,7 +293,7 @@ pub fn listen(
     let link = keys::load_or_create(&store.join("keys").join("link"))?;
     let config = xylem_link::Config { accept_open, ..Default::default() };
     let endpoint = Endpoint::new(config, StaticKey::from_bytes(link), keys::random()?);
-    let forwarder = Forwarder::new(Default::default(), Seed::from_random(keys::random()?));
+    let forwarder = Forwarder::new(Config::end_host(), Seed::from_random(keys::random()?));
     let mut engine = Engine::new(endpoint, forwarder)?;
     let at: Vec<Peer> = at.iter().map(|a| Peer::Link { address: *a, key: None }).collect();
     for address in bind_links(&mut engine, &at, None)? {
@@ -330,7 +330,9 @@ impl Program for Listening<'_> {
                 self.mail_server.handle(engine, face, stream, what, self.on_event);
             }
             // Nothing is served by name here.
-            EngineEvent::Packet { .. } | EngineEvent::OtherKey { .. } => {}
+            EngineEvent::Packet { .. }
+            | EngineEvent::OtherKey { .. }
+            | EngineEvent::Trouble { .. } => {}
         }
         Ok(())
     }

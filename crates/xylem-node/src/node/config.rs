@@ -9,6 +9,7 @@ use xylem_forward::Strategy;
 use xylem_packet::Name;
 
 use super::error::NodeError;
+use xylem_library::admission::Prove;
 use xylem_library::mail::MailboxConfig;
 use xylem_library::reachable::{LINK_PORT, NDN_PORT, PeerUri, WEB_SOCKET_PORT};
 
@@ -47,10 +48,12 @@ pub struct NodeConfig {
     pub max_faces: usize,
     /// A UDP peer that says nothing for this long loses the face that its first packet made.
     pub idle: Duration,
+    /// Which UDP peers have to show that they are there.
+    pub prove: Prove,
     /// Interests a second from each face; more are dropped.
     pub interests_per_second: Option<u32>,
-    /// Pending Interests of each face at most; `None`: three quarters of the capacity, so that no
-    /// face fills the table alone.
+    /// Pending Interests of each face at most, for one more its oldest goes out; `None`: a sixteenth of
+    /// the capacity.
     pub pit_quota: Option<usize>,
     /// Take prefix registrations from other machines, if a trusted key signed them.
     pub localhop: bool,
@@ -100,6 +103,7 @@ impl NodeConfig {
             cs_directory_bytes: 1 << 30,
             max_faces: 1_024,
             idle: Duration::from_secs(600),
+            prove: Prove::default(),
             interests_per_second: None,
             pit_quota: None,
             localhop: false,

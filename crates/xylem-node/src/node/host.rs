@@ -163,6 +163,9 @@ impl Managed<'_> {
             face.persistency = persistency;
         }
         face.link_service.set_config(link_service);
+        if face.persistency != Persistency::OnDemand {
+            self.engine.keep_face(id);
+        }
         Ok(())
     }
 }

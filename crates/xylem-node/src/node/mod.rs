@@ -106,8 +106,9 @@ impl Node {
         engine.set_limits(Limits {
             faces: config.max_faces,
             idle: config.idle,
+            prove: config.prove,
             interests_per_second: config.interests_per_second,
-            pit_quota: Some(config.pit_quota.unwrap_or(config.pit_capacity / 4 * 3).max(1)),
+            pit_quota: Some(config.pit_quota.unwrap_or(config.pit_capacity / 16).max(1)),
         });
         if let Some(files) = &config.certificate {
             engine.set_certificate(tls_certificate(files)?);
@@ -247,6 +248,7 @@ impl Program for Forwarding<'_> {
             }
             // A node sends no Interests of its own that could come back.
             EngineEvent::Packet { .. } | EngineEvent::OtherKey { .. } => {}
+            EngineEvent::Trouble { what } => (self.on_event)(Event::warning(what)),
             EngineEvent::FaceUp { face, peer } => {
                 self.management.face_up(now, face, &host, &mut answers);
                 (self.on_event)(Event::PeerConnected { peer: peer.clone() });

@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 
 use crate::shaping::LinkOptions;
 use mio::Waker;
-use xylem_forward::{FaceId, Forwarder, Seed};
+use xylem_forward::{Config, FaceId, Forwarder, Seed};
 use xylem_link::{Endpoint, StaticKey};
 use xylem_object::find::{self, FindId};
 use xylem_object::peers::{Announcement, MAX_OWN_ADDRESSES};
@@ -108,7 +108,7 @@ impl Host {
         // Or who has a ticket: it says whose publication it is.
         endpoint.answer_knock(&publisher.0);
         let seed = Seed::from_random(keys::random()?);
-        let mut engine = Engine::new(endpoint, Forwarder::new(Default::default(), seed))?;
+        let mut engine = Engine::new(endpoint, Forwarder::new(Config::end_host(), seed))?;
         engine.set_limits(Limits { faces: MAX_LINKS, ..Limits::default() });
         let manifest = publication.manifest().clone();
         let port = identity.map_or(0, |secret| port_of(&secret, &manifest.root));
@@ -238,7 +238,8 @@ impl Program for Serve {
             EngineEvent::FaceDown { face, .. } => self.announcers.went_down(face),
             EngineEvent::Packet { .. }
             | EngineEvent::FaceUp { .. }
-            | EngineEvent::OtherKey { .. } => {}
+            | EngineEvent::OtherKey { .. }
+            | EngineEvent::Trouble { .. } => {}
         }
         Ok(())
     }
@@ -252,15 +253,15 @@ impl Serve {
     fn handle_packet(&mut self, engine: &mut Engine, from: FaceId, packet: &[u8]) {
         let Ok(Packet::Interest(interest)) = Packet::decode(packet) else { return };
         if FindId::parse(interest.name()) == Some(self.find) {
-            return engine.send(&self.found);
+            return engine.answer(packet, &self.found);
         }
         self.answer.clear();
         if self.answers.answer(engine.now(), &interest, &mut self.answer) {
-            return engine.send(&self.answer);
+            return engine.answer(packet, &self.answer);
         }
         let (now, seen) = (engine.now(), linked_at(engine, from));
         match self.announcers.answer(now, from, seen, self.prefix.as_ref(), &interest) {
-            Some(answer) => engine.send(&answer),
+            Some(answer) => engine.answer(packet, &answer),
             None => engine.refuse(packet),
         }
     }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 
 use crate::shaping::LinkOptions;
-use xylem_forward::{Forwarder, Seed};
+use xylem_forward::{Config, Forwarder, Seed};
 use xylem_link::{Endpoint, StaticKey};
 use xylem_object::find::{self, VOUCH_LEN};
 use xylem_object::naming;
@@ -20,7 +20,7 @@ use xylem_store::Store;
 
 use crate::addresses::of_tickets;
 use crate::clock::wall_clock;
-use crate::engine::{Engine, end_host};
+use crate::engine::{Engine, Limits};
 use crate::error::{EngineError, certificate};
 use crate::event::{Event, from_library};
 use crate::mail::while_delivering;
@@ -29,6 +29,7 @@ pub(crate) use listen::bind_links;
 use listen::{bind_carriers, bind_plain};
 use server::Server;
 pub use service::{ServiceHandle, ServiceSnapshot, serve};
+use xylem_library::admission::Prove;
 use xylem_library::follow::FollowOptions;
 use xylem_library::mail::MailStore;
 use xylem_library::publications::Content;
@@ -93,6 +94,8 @@ pub struct ShareOptions {
     pub certificate: Option<(PathBuf, PathBuf)>,
     /// Also serve unencrypted NDN over UDP and TCP at these addresses.
     pub plain: Vec<SocketAddr>,
+    /// Which peers over plain UDP have to show that they are there.
+    pub prove: Prove,
     /// NDN forwarders through which to serve as well: the name is registered with each.
     pub via: Vec<Peer>,
     /// What encrypted links are to be like.
@@ -215,7 +218,8 @@ fn bind(
     let link_config = xylem_link::Config { accept_open, ..options.links.config() };
     let endpoint = Endpoint::new(link_config, link_key, keys::random()?);
     let seed = Seed::from_random(keys::random()?);
-    let mut engine = Engine::new(endpoint, Forwarder::new(end_host(), seed))?;
+    let mut engine = Engine::new(endpoint, Forwarder::new(Config::end_host(), seed))?;
+    engine.set_limits(Limits { prove: options.prove, ..Limits::default() });
     if let Some(files) = &options.certificate {
         engine.set_certificate(certificate(files)?);
     }

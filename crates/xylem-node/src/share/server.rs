@@ -164,9 +164,10 @@ impl<'a> Server<'a> {
                 if let Some(id) = id {
                     self.served.sent(now, id, from, self.answer.len());
                 }
-                engine.send(&self.answer);
+                engine.answer(packet, &self.answer);
             }
-            Ok(_) => {
+            Ok(Answer::NotYet) => {}
+            Ok(Answer::NoSuch | Answer::NotOurs) => {
                 let content = id.and_then(|id| self.publications.get(id));
                 let Some((id, content)) = id.zip(content) else { return engine.refuse(packet) };
                 let prefix = content.publication().prefix();
@@ -179,12 +180,14 @@ impl<'a> Server<'a> {
                         let told = Fetched { peer, name, bytes, fetched, sent, elapsed };
                         (self.on_event)(Event::Fetched(told));
                     }
-                    return;
+                    return engine.refuse(packet);
                 }
                 let announcers = self.announcers.entry(id).or_default();
                 let seen = linked_at(engine, from);
-                if let Some(hints) = announcers.answer(now, from, seen, prefix, &interest) {
-                    engine.send(&hints);
+                match announcers.answer(now, from, seen, prefix, &interest) {
+                    Some(hints) => engine.answer(packet, &hints),
+                    // A producer knows its names: for what is not one of them nobody waits.
+                    None => engine.refuse(packet),
                 }
             }
             Err(e) => {
@@ -216,6 +219,7 @@ impl Program for Server<'_> {
                 }
             }
             EngineEvent::OtherKey { .. } => {}
+            EngineEvent::Trouble { what } => self.tell(Event::warning(what)),
             EngineEvent::FaceUp { face, peer } => {
                 for registrar in &mut self.registrars {
                     registrar.came_up(engine, face)?;

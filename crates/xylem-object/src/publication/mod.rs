@@ -117,6 +117,8 @@ pub enum Answer {
     NotOurs,
     /// The name is of this publication, and there is no such thing, or not here.
     NoSuch,
+    /// What comes next of something that grows: it is answered as soon as it is there.
+    NotYet,
 }
 
 /// A publication that cannot be served.

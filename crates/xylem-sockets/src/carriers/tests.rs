@@ -175,28 +175,31 @@ fn whoever_says_nothing_is_overdue() {
 #[test]
 fn strangers_have_few_places() {
     let mut door = Door::new();
+    const ROOM: usize = 1_024;
     let mut sockets = Vec::new();
     let from = IpAddr::from([127, 0, 0, 1]);
-    for _ in 0..MAX_STRANGERS_OF_HOST {
-        assert_eq!(door.carriers.make_room(from), Ok(None));
+    for _ in 0..MAX_STRANGERS / STRANGERS_OF_HOST {
+        assert_eq!(door.carriers.make_room(from, ROOM), Ok(None));
         sockets.push(std::net::TcpStream::connect(door.address()).expect("it listens"));
         door.accept(Carrier::WebSocket);
     }
-    assert_eq!(door.carriers.make_room(from), Err(HostIsFull));
-    assert_eq!(door.carriers.make_room(IpAddr::from([127, 0, 0, 2])), Ok(None));
+    assert_eq!(door.carriers.make_room(from, ROOM), Err(HostIsFull));
+    assert_eq!(door.carriers.make_room(IpAddr::from([127, 0, 0, 2]), ROOM), Ok(None));
     // Those with a link take no stranger's place.
     let one = CarrierId(1);
     assert!(door.carriers.attach(one, LinkId(1)));
-    assert_eq!(door.carriers.make_room(from), Ok(None));
+    assert_eq!(door.carriers.make_room(from, ROOM), Ok(None));
     // Where all places are taken, the oldest stranger's is given away.
-    for number in 0..MAX_STRANGERS - MAX_STRANGERS_OF_HOST + 1 {
+    for number in 0..MAX_STRANGERS - MAX_STRANGERS / STRANGERS_OF_HOST + 1 {
         sockets.push(std::net::TcpStream::connect(door.address()).expect("it listens"));
         let id = door.accept(Carrier::WebSocket);
         let far = SocketAddr::from(([10, 0, (number / 20) as u8, 1], 9));
         door.carriers.live.get_mut(&id).expect("was accepted").far = far;
     }
     let newcomer = IpAddr::from([127, 0, 0, 2]);
-    assert_eq!(door.carriers.make_room(newcomer), Ok(Some(CarrierId(2))));
+    // With few descriptors there are few places.
+    assert_eq!(door.carriers.make_room(from, 8), Err(HostIsFull));
+    assert_eq!(door.carriers.make_room(newcomer, ROOM), Ok(Some(CarrierId(2))));
 }
 
 #[test]

@@ -14,6 +14,8 @@ use std::sync::Arc;
 
 use rustix::fs::{self as sys, AtFlags, FileType, Mode, OFlags, RawMode, Timespec, Timestamps};
 
+#[cfg(target_os = "linux")]
+use crate::medium::Watch;
 use crate::medium::{Clobber, FileKind, FileTime, Medium, MediumFile, Meta, OpenHow};
 
 /// The operating system's files, relative to the working directory or to a held directory.
@@ -218,12 +220,34 @@ impl MediumFile for DiskFile {
         self.0.sync_all()
     }
 
+    #[cfg(target_os = "linux")]
+    fn watch(&self) -> Option<Box<dyn Watch>> {
+        use std::os::fd::AsRawFd;
+        use sys::inotify::{CreateFlags, WatchFlags, add_watch, init};
+        let events = init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok()?;
+        let itself = format!("/proc/self/fd/{}", self.0.as_raw_fd());
+        add_watch(&events, itself, WatchFlags::OPEN | WatchFlags::CLOSE_WRITE).ok()?;
+        Some(Box::new(Opened(events)))
+    }
+
     fn try_lock(&self) -> io::Result<bool> {
         match self.0.try_lock() {
             Ok(()) => Ok(true),
             Err(std::fs::TryLockError::WouldBlock) => Ok(false),
             Err(std::fs::TryLockError::Error(e)) => Err(e),
         }
+    }
+}
+
+/// Events of one file, which are never read: that there are any is all that is asked.
+#[cfg(target_os = "linux")]
+#[derive(Debug)]
+struct Opened(OwnedFd);
+
+#[cfg(target_os = "linux")]
+impl Watch for Opened {
+    fn noticed(&self) -> bool {
+        rustix::io::ioctl_fionread(&self.0).map_or(true, |bytes| bytes > 0)
     }
 }
 

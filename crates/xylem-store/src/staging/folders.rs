@@ -55,6 +55,12 @@ impl Folders {
         self.resumed
     }
 
+    /// What is there may have been made before.
+    pub(super) fn take_up(&mut self) {
+        self.close();
+        self.resumed = true;
+    }
+
     /// Makes a directory, and those above it, or takes the one that an earlier run made.
     pub(super) fn make(&mut self, path: &[u8]) -> Result<(), StoreError> {
         if !self.dirs.contains_key(path) {

@@ -203,14 +203,18 @@ fn what_the_disk_does_not_give_back_is_damage_and_no_end() {
 fn mend(store: &Store, source: &Source, state: FileState, bad: &[u64]) -> Result<u64, StoreError> {
     let segments = bad.iter().map(|s| *s..*s + 1).collect();
     let (geometry, root) = (source.geometry(), source.root());
-    let mut repair =
-        Repair::begin(store, Path::new(FILE), b"file", root, geometry, state, segments)?;
+    let mut repair = Repair::begin(store, opened(store), b"file", root, geometry, state, segments)?;
     let mut verifier = Verifier::new(geometry, root);
     for s in 0..geometry.segments() {
         // All of them come; only what is bad may be written.
         repair.put(&source.segment(&mut verifier, s))?;
     }
     repair.finish()
+}
+
+/// The file, open for writing.
+fn opened(store: &Store) -> FileRef {
+    FileRef::open(&**store.medium(), Path::new(FILE), OpenHow::ReadWrite).unwrap()
 }
 
 fn state_of(medium: &FaultMedium) -> FileState {
@@ -301,7 +305,7 @@ fn one_repair_at_a_time_and_only_of_its_own_object() {
     let (geometry, root, state) = (source.geometry(), source.root(), state_of(&medium));
     let begin = || {
         let bad = std::iter::once(0..1).collect();
-        Repair::begin(&store, Path::new(FILE), b"file", root, geometry, state, bad)
+        Repair::begin(&store, opened(&store), b"file", root, geometry, state, bad)
     };
     let mut first = begin().unwrap();
     assert!(matches!(begin(), Err(StoreError::Busy { .. })));

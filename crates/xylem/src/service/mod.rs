@@ -210,6 +210,7 @@ mod running {
             announce: args.announce.clone(),
             certificate: None,
             plain: Vec::new(),
+            prove: xylem_node::Prove::default(),
             via: Vec::new(),
             links: LinkOptions::default(),
             accept_open: args.answer.accept_open,

@@ -2,6 +2,8 @@
 #![allow(dead_code, unused_imports, reason = "each test file uses its part")]
 
 pub(crate) mod fetching;
+#[cfg(unix)]
+pub(crate) mod forwarder;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -24,6 +26,15 @@ pub(crate) fn xylem(store: &Path) -> Command {
         }
     }
     command.arg("--store").arg(store);
+    command
+}
+
+/// As [`xylem`], with so many files open at most.
+#[cfg(unix)]
+pub(crate) fn with_descriptors(count: usize, store: &Path) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("ulimit -n {count}; exec \"$@\""), "sh", XYLEM, "--store"]);
+    command.arg(store);
     command
 }
 
@@ -231,6 +242,7 @@ pub(crate) fn assert_exit(output: &Output, code: i32) {
 pub(crate) struct Node {
     /// Face URIs where it listens: unix, udp4, tcp4, ws and xylem, in this order.
     pub listens: Vec<String>,
+    events: Events,
     child: Child,
 }
 
@@ -248,12 +260,16 @@ impl Node {
 
     /// Starts a node with exactly these settings; no multicast unless they say so.
     pub(crate) fn with(dir: &Path, settings: &str) -> Self {
+        Self::run(xylem(&dir.join("node-store")), dir, settings)
+    }
+
+    /// As [`Node::with`], by this command.
+    pub(crate) fn run(mut command: Command, dir: &Path, settings: &str) -> Self {
         let mut settings = settings.to_owned();
         if !settings.contains("[node.multicast]") {
             settings += "\n[node.multicast]\nenabled = false\n";
         }
         let config = file(dir, "node.toml", settings.as_bytes());
-        let mut command = xylem(&dir.join("node-store"));
         command.args(["--json", "--config"]).arg(config).arg("node");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().expect("the program starts");
@@ -267,14 +283,20 @@ impl Node {
             .filter_map(|event| event["uri"].as_str().map(str::to_owned))
             .take(expected)
             .collect();
-        collect(lines);
-        Self { listens, child }
+        let events = collect(lines);
+        Self { listens, events, child }
     }
 
     /// Where it listens with this scheme.
     pub(crate) fn at(&self, scheme: &str) -> &str {
         let prefix = format!("{scheme}://");
         self.listens.iter().find(|uri| uri.starts_with(&prefix)).expect("it listens there")
+    }
+
+    /// Events of one kind that it has told since it listens.
+    pub(crate) fn told(&self, event: &str) -> Vec<serde_json::Value> {
+        let events = self.events.lock().unwrap();
+        events.iter().filter(|e| e["event"] == event).cloned().collect()
     }
 
     pub(crate) fn pid(&self) -> u32 {

@@ -23,8 +23,10 @@ use crate::listed::{Entries, Listed, ListedFiles};
 use crate::sink::attributes::{attributes, warn_of_unset, warnings};
 use crate::sink::context::{Context, Nodes};
 use crate::sink::error::SaveError;
-use crate::sink::file::{audit, fetch_all, take_up};
+use crate::sink::file::{fetch_all, read_back, take_up};
 use crate::update::{Start, Update};
+
+mod review;
 
 /// Listing entries that are handed over in one go.
 const BATCH: usize = 256;
@@ -47,6 +49,8 @@ pub(super) struct Tree {
     has_reported: bool,
     /// Links are made and attributes set.
     complete: bool,
+    /// How often it turned out at the end that somebody else had changed something.
+    reviews: u32,
     unset: u64,
     /// What could not be done at the very end.
     warnings: Vec<String>,
@@ -108,6 +112,7 @@ impl Tree {
             updates,
             has_reported: false,
             complete: false,
+            reviews: 0,
             unset: 0,
         }
     }
@@ -172,9 +177,13 @@ impl Tree {
         while self.next.is_some() && cx.transfer.wants_objects() && self.updates.has_room() {
             self.feed(cx)?;
         }
-        let again = self.update(cx)?;
+        let mut again = self.update(cx)?;
         if self.has_all() && !self.complete {
-            self.link_and_set(cx)?;
+            if self.is_as_written()? {
+                self.link_and_set(cx)?;
+            } else {
+                again = Some(cx.now);
+            }
         }
         warn_of_unset(self.staging.take_unset(), &mut self.unset, cx.on_event);
         Ok(again)
@@ -264,6 +273,7 @@ impl Tree {
         let mut lists: HashMap<u64, _> =
             batch.iter().map(|l| l.number).zip(lists).filter_map(|(n, l)| Some((n, l?))).collect();
         batch.retain(|listed| !self.exclude.leaves_out(&listed.entry));
+        let resumed = cx.tally.resumed;
         let intact = self.intact(&batch)?;
         for (listed, intact) in batch.into_iter().zip(intact) {
             match listed.entry.kind {
@@ -285,6 +295,10 @@ impl Tree {
                     self.want(Box::new(listed), list, cx)?;
                 }
             }
+        }
+        if self.reviews > 0 {
+            // It was counted before.
+            cx.tally.resumed = resumed;
         }
         if self.next.is_none() && !self.has_reported {
             self.has_reported = true;
@@ -392,13 +406,15 @@ impl Tree {
                 Ok(())
             }
             Some(UnderWay::Large { listed, mut partial, .. }) => {
-                if audit(&mut partial)? {
+                if read_back(&mut partial, &entry_attributes(&listed.entry))? {
                     partial.finish_in_place(&entry_attributes(&listed.entry))?;
                     warn_of_unset(partial.take_unset(), &mut self.unset, cx.on_event);
                     is_whole(number, cx);
                     return Ok(());
                 }
                 drop(partial);
+                // As what an earlier run left: what is right of it stays.
+                self.staging.take_up();
                 let before = cx.tally.resumed;
                 self.want(listed, None, cx)?;
                 cx.tally.resumed = before;

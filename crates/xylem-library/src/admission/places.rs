@@ -1,0 +1,208 @@
+//! [`Places`]: those of one kind, and who gives way when one more comes.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use xylem_link::source;
+
+use super::{Verdict, part, site};
+
+/// Whoever has done most and has said nothing for this long may be pushed out as well.
+const RESTING: Duration = Duration::from_secs(60);
+/// Strangers have one place in so many: what they do not take is kept by who is of use.
+const STRANGERS: usize = 4;
+/// One source may have one place in so many, and one site one in half as many.
+const OF_SOURCE: usize = 4;
+/// A site that has more than one place in so many gives way first.
+const GREEDY: usize = 16;
+
+/// What somebody has done to be kept; the more, the later it gives way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Standing {
+    /// Nothing that can be read has come.
+    Silent,
+    /// A packet has.
+    Heard,
+    /// It was sent Data, or has sent some that was asked for.
+    Useful,
+    /// That, and it is where it says that it is.
+    Proven,
+}
+
+impl Standing {
+    fn is_stranger(self) -> bool {
+        self < Self::Useful
+    }
+}
+
+/// Where somebody sits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place(usize);
+
+#[derive(Debug)]
+struct Guest<K> {
+    key: K,
+    source: IpAddr,
+    site: IpAddr,
+    standing: Standing,
+    last_received: Duration,
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(super) struct Places<K> {
+    most: usize,
+    of_source: usize,
+    of_site: usize,
+    guests: Vec<Option<Guest<K>>>,
+    free: Vec<usize>,
+    strangers: usize,
+    sources: HashMap<IpAddr, usize>,
+    sites: HashMap<IpAddr, usize>,
+}
+
+impl<K: Copy> Places<K> {
+    pub(super) fn new(most: usize) -> Self {
+        let most = most.max(1);
+        let of_source = part(most, OF_SOURCE);
+        Self {
+            most,
+            of_source,
+            of_site: of_source.saturating_mul(2).min(most),
+            guests: Vec::new(),
+            free: Vec::new(),
+            strangers: 0,
+            sources: HashMap::new(),
+            sites: HashMap::new(),
+        }
+    }
+
+    /// All come from one host, which may have all.
+    pub(super) fn of_one_host(most: usize) -> Self {
+        let most = most.max(1);
+        Self { of_source: most, of_site: most, ..Self::new(most) }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.guests.len().saturating_sub(self.free.len())
+    }
+
+    /// Half of the places are taken.
+    pub(super) fn is_crowded(&self) -> bool {
+        self.len() >= part(self.most, 2)
+    }
+
+    /// Whether there is a place for one more from there; `full`: not for want of places.
+    pub(super) fn judge(&self, now: Duration, from: IpAddr, full: bool) -> Verdict<K> {
+        let (source, site) = (source(from), site(from));
+        let count = |of: &HashMap<IpAddr, usize>, who| of.get(&who).copied().unwrap_or(0);
+        let one = if count(&self.sources, source) >= self.of_source {
+            self.one_of(now, self.of_source, |guest| guest.source == source)
+        } else if count(&self.sites, site) >= self.of_site {
+            self.one_of(now, self.of_site, |guest| guest.site == site)
+        } else if full || self.len() >= self.most || self.strangers >= part(self.most, STRANGERS) {
+            self.anybody(now)
+        } else {
+            return Verdict::Room;
+        };
+        one.map_or(Verdict::Full, Verdict::Instead)
+    }
+
+    /// Who gives way, of all: of a greedy site first.
+    pub(super) fn anybody(&self, now: Duration) -> Option<K> {
+        let greedy = self.sites.iter().max_by_key(|(site, count)| (**count, **site));
+        let greedy = greedy.filter(|(_, count)| **count > part(self.most, GREEDY));
+        let crowd = self.strangers >= part(self.most, STRANGERS);
+        let of_greedy = greedy.and_then(|(greedy, _)| {
+            let strangers = |guest: &Guest<K>| guest.standing.is_stranger();
+            let one = |guest: &Guest<K>| guest.site == *greedy && (!crowd || strangers(guest));
+            self.one_of(now, self.most, one)
+        });
+        of_greedy.or_else(|| self.one_of(now, self.most, |_| true))
+    }
+
+    /// Who gives way among some, who may have so many places: a stranger if these have their part of
+    /// them, else one that is of use, so that what strangers do not have yet is theirs; of each the one
+    /// that has been silent for longest. Whoever is proven gives way only when it rests.
+    fn one_of(&self, now: Duration, most: usize, among: impl Fn(&Guest<K>) -> bool) -> Option<K> {
+        let among = || self.guests.iter().flatten().filter(|guest| among(guest));
+        let oldest = |standing: fn(Standing) -> bool| {
+            let some = among().filter(|guest| standing(guest.standing));
+            some.min_by_key(|guest| guest.last_received)
+        };
+        let strangers = among().filter(|guest| guest.standing.is_stranger()).count();
+        let stranger = || oldest(Standing::is_stranger);
+        let useful = || oldest(|standing| standing == Standing::Useful);
+        let resting = || {
+            let rests = |guest: &&Guest<K>| guest.last_received.saturating_add(RESTING) <= now;
+            oldest(|standing| standing == Standing::Proven).filter(rests)
+        };
+        let one = match strangers >= part(most, STRANGERS) {
+            true => stranger(),
+            false => useful().or_else(resting).or_else(stranger),
+        };
+        one.map(|guest| guest.key)
+    }
+
+    pub(super) fn take(
+        &mut self,
+        now: Duration,
+        from: IpAddr,
+        key: K,
+        standing: Standing,
+    ) -> Place {
+        let (source, site) = (source(from), site(from));
+        for (counts, who) in [(&mut self.sources, source), (&mut self.sites, site)] {
+            let count = counts.entry(who).or_default();
+            *count = count.saturating_add(1);
+        }
+        self.strangers = self.strangers.saturating_add(usize::from(standing.is_stranger()));
+        let guest = Some(Guest { key, source, site, standing, last_received: now });
+        match self.free.pop() {
+            Some(place) => {
+                self.guests[place] = guest;
+                Place(place)
+            }
+            None => {
+                self.guests.push(guest);
+                Place(self.guests.len().saturating_sub(1))
+            }
+        }
+    }
+
+    #[inline]
+    pub(super) fn heard(&mut self, place: Place, now: Duration) {
+        if let Some(Some(guest)) = self.guests.get_mut(place.0) {
+            guest.last_received = now;
+        }
+    }
+
+    #[inline]
+    pub(super) fn raise(&mut self, place: Place, standing: Standing) {
+        let Some(Some(guest)) = self.guests.get_mut(place.0) else { return };
+        if standing > guest.standing {
+            let known = guest.standing.is_stranger() && !standing.is_stranger();
+            guest.standing = standing;
+            self.strangers = self.strangers.saturating_sub(usize::from(known));
+        }
+    }
+
+    pub(super) fn standing(&self, place: Place) -> Option<Standing> {
+        self.guests.get(place.0)?.as_ref().map(|guest| guest.standing)
+    }
+
+    pub(super) fn free(&mut self, place: Place) {
+        let Some(guest) = self.guests.get_mut(place.0).and_then(Option::take) else { return };
+        self.free.push(place.0);
+        self.strangers = self.strangers.saturating_sub(usize::from(guest.standing.is_stranger()));
+        for (counts, who) in [(&mut self.sources, guest.source), (&mut self.sites, guest.site)] {
+            if let Some(count) = counts.get_mut(&who) {
+                *count = count.saturating_sub(1);
+                if *count == 0 {
+                    counts.remove(&who);
+                }
+            }
+        }
+    }
+}

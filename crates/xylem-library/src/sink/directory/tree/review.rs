@@ -1,0 +1,62 @@
+//! The last look at a tree before it gets its name: what other programs did to it meanwhile.
+
+use xylem_object::listing::EntryKind;
+use xylem_store::{FileKind, FileTime, Meta};
+
+use super::Tree;
+use crate::listed::Listed;
+use crate::sink::directory::WantedKinds;
+use crate::sink::error::SaveError;
+
+/// How often files that others change meanwhile are looked at and mended.
+const MAX_REVIEWS: u32 = 3;
+
+impl Tree {
+    /// Whether every file is there as it was written, looked up by name. If somebody else has changed one or
+    /// put something in its place, all are taken for what an earlier run left: hashed, and fetched where they
+    /// are wrong.
+    pub(super) fn is_as_written(&mut self) -> Result<bool, SaveError> {
+        let mut kinds = WantedKinds::new(&self.listed, &self.exclude, self.merge.as_ref());
+        let mut wanted = self.listed.entries().filter(|found| match found {
+            Ok(Listed { entry, number, .. }) => {
+                let file = matches!(entry.kind, EntryKind::File { .. });
+                let kept = self.merge.as_ref().is_some_and(|merge| merge.keeps(*number));
+                file && !kept && !self.exclude.leaves_out(entry)
+            }
+            Err(_) => true,
+        });
+        // Both are in the order of the listing: the first that is not what is wanted next tells.
+        let (mut odd, mut other_time) = (false, None);
+        let mut stays = |path: &[u8], meta: &Meta| {
+            if odd || meta.kind != FileKind::File {
+                return;
+            }
+            let Some(Ok(Listed { entry, .. })) = wanted.next() else {
+                odd = true;
+                return;
+            };
+            let EntryKind::File { size, .. } = entry.kind else { return };
+            odd = entry.path != path || meta.size != size;
+            let time = FileTime { secs: entry.mtime_s, nanos: entry.mtime_ns };
+            if !odd && meta.mtime != time && other_time.is_none() {
+                other_time = Some((entry.path, time));
+            }
+        };
+        self.staging.review(&mut |path| kinds.of(path), &mut stays)?;
+        odd |= wanted.next().transpose()?.is_some();
+        drop(wanted);
+        if !odd && let Some((path, time)) = other_time {
+            // Some file systems keep no such times, or not so exactly.
+            odd = self.staging.keeps_time(&path, time)?;
+        }
+        if !odd {
+            return Ok(true);
+        }
+        self.reviews += 1;
+        if self.reviews == MAX_REVIEWS {
+            return Err(SaveError::ChangedMeanwhile(self.staging.path().to_path_buf()));
+        }
+        self.next = Some(self.listed.entries());
+        Ok(false)
+    }
+}

@@ -1,0 +1,139 @@
+//! Who of those that come by themselves gets a face: the verdicts of [`xylem_library::admission`], carried out.
+
+use std::io;
+use std::net::IpAddr;
+
+use xylem_forward::FaceId;
+use xylem_library::admission::{Capacity, Kind, Standing, Verdict};
+use xylem_library::keys;
+
+use super::{Engine, EngineEvent};
+use crate::faces::{Face, Limits, Transport, Trouble, admission};
+
+impl Engine {
+    /// Other limits than the usual ones, before anything comes.
+    pub(crate) fn set_limits(&mut self, limits: Limits) {
+        self.net.limits = limits;
+        self.net.admission = admission(limits.faces);
+    }
+
+    /// Whether somebody may have a face; whose place it takes has none any more.
+    pub(super) fn lets_in(&mut self, kind: Kind, from: IpAddr) -> bool {
+        let net = &self.net;
+        let there = (net.faces.len(), net.carriers.count());
+        let verdict = net.admission.judge(self.now(), kind, from, there);
+        if verdict != Verdict::Room {
+            self.short_of(kind);
+        }
+        if let Verdict::Instead(face) = verdict {
+            self.drop_face(face, "gives way to another");
+        }
+        verdict != Verdict::Full
+    }
+
+    /// Notes that somebody who was let in has a face.
+    pub(super) fn seat(&mut self, id: FaceId, kind: Kind, from: IpAddr) {
+        let now = self.now();
+        let seat = self.net.admission.seat(now, kind, from, id);
+        if let Some(face) = self.net.faces.get_mut(id) {
+            face.seat = Some(seat);
+        }
+    }
+
+    /// A face that another end has made is to stay whatever happens, and is believed to be there.
+    pub(crate) fn keep_face(&mut self, id: FaceId) {
+        self.proven(id);
+        if let Some(seat) = self.net.faces.get_mut(id).and_then(|face| face.seat.take()) {
+            self.net.admission.leave(seat);
+        }
+    }
+
+    /// All places of a kind are taken: says so.
+    pub(super) fn short_of(&mut self, kind: Kind) {
+        let Capacity { faces, connections, .. } = self.net.admission.capacity();
+        self.trouble(Trouble::Crowded(kind), || match kind {
+            Kind::Datagrams => format!(
+                "UDP peers have as many faces as they may, of {faces} in all: new ones take the place of \
+                 those that are of no use"
+            ),
+            Kind::Connection => format!(
+                "there are as many connections as may be ({connections}, of a host a quarter): new ones \
+                 take the place of idle ones; max_faces and the limit of open files (ulimit -n) say how many"
+            ),
+            Kind::Local => "programs of this machine have as many connections as may be: new ones take \
+                            the place of idle ones; the limit of open files (ulimit -n) says how many"
+                .into(),
+        });
+    }
+
+    /// What a listening socket's error means: whether others may wait behind it.
+    pub(super) fn may_go_on(&mut self, e: &io::Error) -> bool {
+        use io::ErrorKind::{ConnectionAborted, Interrupted, WouldBlock};
+        match e.kind() {
+            ConnectionAborted | Interrupted => true,
+            WouldBlock => false,
+            _ => {
+                self.trouble(Trouble::Accepting, || {
+                    format!("cannot take connections: {e}; is the limit of open files (ulimit -n) too low?")
+                });
+                false
+            }
+        }
+    }
+
+    fn trouble(&mut self, trouble: Trouble, what: impl FnOnce() -> String) {
+        if !self.net.told.contains(&trouble) {
+            self.net.told.push(trouble);
+            let what = what();
+            tracing::warn!(what);
+            self.net.pending.push_back(EngineEvent::Trouble { what });
+        }
+    }
+
+    /// Asks UDP peers for which something waits whether they are there.
+    pub(super) fn ask_unproven(&mut self) {
+        let now = self.now();
+        let mut mute = None;
+        let net = &mut self.net;
+        for id in net.asking.drain(..) {
+            let Some(Face {
+                transport: Transport::Udp { socket, remote, unproven: Some(unproven) },
+                ..
+            }) = net.faces.get_mut(id)
+            else {
+                continue;
+            };
+            let Ok(secret) = keys::random() else { continue };
+            if let Some(question) = unproven.asks(now, secret) {
+                net.udp_sockets[*socket].queue(*remote, &question);
+                mute = unproven.is_mute().then_some(*remote).or(mute);
+            }
+        }
+        if let Some(remote) = mute {
+            self.trouble(Trouble::Unproven, || {
+                format!(
+                    "udp://{remote} gets three bytes for each that it sends, as it has not answered whether \
+                     it is there: have it come over TCP, or see udp_prove and --answer-unproven"
+                )
+            });
+        }
+    }
+
+    /// A UDP peer has shown that it is there: it gets what has waited for that.
+    pub(super) fn proven(&mut self, id: FaceId) {
+        let net = &mut self.net;
+        let Some(Face { transport: Transport::Udp { socket, remote, unproven }, seat, .. }) =
+            net.faces.get_mut(id)
+        else {
+            return;
+        };
+        let Some(proven) = unproven.take() else { return };
+        tracing::debug!(face = %id, %remote, "the address has answered");
+        for frame in proven.answered() {
+            net.udp_sockets[*socket].queue(*remote, &frame);
+        }
+        if let Some(seat) = *seat {
+            net.admission.raise(seat, Standing::Proven);
+        }
+    }
+}

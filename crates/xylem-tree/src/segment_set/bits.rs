@@ -1,0 +1,194 @@
+//! [`Bits`]: a set of small integers with summary levels.
+//!
+//! Level 0 holds one bit per member; a bit of level k + 1 says that the word below it is not zero. So
+//! membership, insertion, removal, the count and the next member from any position all cost a handful of
+//! word operations, whatever the size.
+
+use alloc::{vec, vec::Vec};
+use core::ops::Range;
+
+/// 64^8 bits: more than any address space holds, so the depth never grows past it.
+const MAX_LEVELS: usize = 8;
+
+/// A set of integers below a fixed length, all of whose bits are in memory.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Bits {
+    len: u64,
+    count: u64,
+    depth: usize,
+    starts: [usize; MAX_LEVELS + 1],
+    words: Vec<u64>,
+}
+
+impl Bits {
+    /// The empty set over `0..len`. Takes `len / 8` bytes and 2 % more.
+    pub(super) fn new(len: u64) -> Self {
+        let mut starts = [0; MAX_LEVELS + 1];
+        let (mut depth, mut total, mut bits) = (0, 0, len);
+        loop {
+            let words = bits.div_ceil(64).max(1);
+            total += words as usize;
+            depth += 1;
+            starts[depth] = total;
+            if words == 1 || depth == MAX_LEVELS {
+                break;
+            }
+            bits = words;
+        }
+        Self { len, count: 0, depth, starts, words: vec![0; total] }
+    }
+
+    /// Bytes of memory that the set takes, beside this struct.
+    pub(super) fn bytes(&self) -> usize {
+        self.words.len() * size_of::<u64>()
+    }
+
+    /// How many members the set has, in O(1).
+    pub(super) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Whether `i` is a member; false outside `0..len`.
+    #[inline]
+    pub(super) fn contains(&self, i: u64) -> bool {
+        i < self.len && self.words[(i / 64) as usize] >> (i % 64) & 1 == 1
+    }
+
+    /// Adds `i`; false if it was there already or lies outside.
+    #[inline]
+    pub(super) fn insert(&mut self, i: u64) -> bool {
+        if i >= self.len || self.contains(i) {
+            return false;
+        }
+        self.count += 1;
+        let mut position = i;
+        for level in 0..self.depth {
+            let word = &mut self.words[self.starts[level] + (position / 64) as usize];
+            let was_empty = *word == 0;
+            *word |= 1 << (position % 64);
+            if !was_empty {
+                break;
+            }
+            position /= 64;
+        }
+        true
+    }
+
+    /// Takes `i` out; false if it was not there.
+    #[inline]
+    pub(super) fn remove(&mut self, i: u64) -> bool {
+        if !self.contains(i) {
+            return false;
+        }
+        self.count -= 1;
+        let mut position = i;
+        for level in 0..self.depth {
+            let word = &mut self.words[self.starts[level] + (position / 64) as usize];
+            *word &= !(1 << (position % 64));
+            if *word != 0 {
+                break;
+            }
+            position /= 64;
+        }
+        true
+    }
+
+    /// Adds or takes out every member of `range`, a word at a time.
+    pub(super) fn change_range(&mut self, range: Range<u64>, set: bool) {
+        let (start, end) = (range.start, range.end.min(self.len));
+        if start >= end {
+            return;
+        }
+        let (first, last) = (start / 64, (end - 1) / 64);
+        for w in first..=last {
+            let low = if w == first { start % 64 } else { 0 };
+            let high = if w == last { (end - 1) % 64 } else { 63 };
+            let mask = (u64::MAX << low) & (u64::MAX >> (63 - high));
+            let word = &mut self.words[w as usize];
+            let before = word.count_ones();
+            *word = if set { *word | mask } else { *word & !mask };
+            self.count = self.count + u64::from(word.count_ones()) - u64::from(before);
+        }
+        self.summarise(first, last);
+    }
+
+    /// Makes the summaries of words `first..=last` of level 0 agree with them.
+    fn summarise(&mut self, mut first: u64, mut last: u64) {
+        for level in 1..self.depth {
+            for below in first..=last {
+                let full = self.words[self.starts[level - 1] + below as usize] != 0;
+                let word = &mut self.words[self.starts[level] + (below / 64) as usize];
+                let bit = 1 << (below % 64);
+                *word = if full { *word | bit } else { *word & !bit };
+            }
+            (first, last) = (first / 64, last / 64);
+        }
+    }
+
+    /// The smallest member at or above `from`. At most two words of each level are looked at.
+    #[inline]
+    pub(super) fn next(&self, from: u64) -> Option<u64> {
+        if from >= self.len {
+            return None;
+        }
+        let mut position = from;
+        let mut level = 0;
+        // Up: until a word holds a bit at or above the position.
+        let mut found = loop {
+            let in_level = self.starts[level + 1] - self.starts[level];
+            let w = (position / 64) as usize;
+            if w >= in_level {
+                return None;
+            }
+            let rest = self.words[self.starts[level] + w] & (u64::MAX << (position % 64));
+            if rest != 0 {
+                break w as u64 * 64 + u64::from(rest.trailing_zeros());
+            }
+            level += 1;
+            if level == self.depth {
+                return None;
+            }
+            position = w as u64 + 1;
+        };
+        // Down: the lowest bit of each word; summaries never name an empty word.
+        while level > 0 {
+            level -= 1;
+            let word = self.words[self.starts[level] + found as usize];
+            found = found * 64 + u64::from(word.trailing_zeros());
+        }
+        Some(found)
+    }
+
+    /// The smallest integer at or above `from` that is no member; the length if there is none.
+    pub(super) fn next_absent(&self, from: u64) -> u64 {
+        let mut at = from;
+        while at < self.len {
+            let absent = !self.words[(at / 64) as usize] >> (at % 64);
+            if absent != 0 {
+                return (at + u64::from(absent.trailing_zeros())).min(self.len);
+            }
+            at = (at / 64 + 1) * 64;
+        }
+        self.len
+    }
+
+    /// The members in ascending order: a word operation each, and a walk over the summaries only where
+    /// words between two members are empty.
+    pub(super) fn iter(&self) -> impl Iterator<Item = u64> + '_ {
+        let mut left = self.count;
+        let (mut at, mut rest) = (0, self.words.first().copied().unwrap_or(0));
+        core::iter::from_fn(move || {
+            if left == 0 {
+                return None;
+            }
+            left -= 1;
+            if rest == 0 {
+                at = self.next(64 * (at + 1))? / 64;
+                rest = self.words[at as usize];
+            }
+            let i = 64 * at + u64::from(rest.trailing_zeros());
+            rest &= rest - 1;
+            Some(i)
+        })
+    }
+}

@@ -1,0 +1,267 @@
+//! Strangers who take faces, connections and file descriptors, or who have others flooded by our answers: the
+//! real program, and honest peers beside them.
+#![cfg(unix)]
+
+mod common;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use common::{
+    Node, Share, assert_exit, file, get, noise, stderr, text, until, with_descriptors, xylem,
+};
+use xylem_packet::{InterestBuilder, Name, Packet, probe};
+
+fn interest(name: &str) -> Vec<u8> {
+    let name = Name::from_uri(name).unwrap();
+    let mut wire = Vec::new();
+    InterestBuilder::new(name.as_ref()).encode(&mut wire).unwrap();
+    wire
+}
+
+fn address(uri: &str) -> SocketAddr {
+    uri.split_once("://").map_or(uri, |(_, at)| at).parse().unwrap()
+}
+
+/// An address of this machine that is not loopback; `None` where it has no network.
+fn own_address() -> Option<IpAddr> {
+    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+    // Nothing is sent: the system only chooses a way.
+    socket.connect("192.0.2.1:9").ok()?;
+    let ip = socket.local_addr().ok()?.ip();
+    (!ip.is_loopback() && !ip.is_unspecified()).then_some(ip)
+}
+
+/// Asks until something comes back, as a consumer does.
+fn answered_over_udp(at: SocketAddr, ask: &[u8]) {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    until("an answer over UDP", || {
+        socket.send_to(ask, at).unwrap();
+        socket.recv(&mut [0; 9_000]).is_ok()
+    });
+}
+
+/// What comes back over a Unix socket for one question. Each time a connection of its own.
+fn answered_over_unix(path: &Path, ask: &[u8]) {
+    until("an answer over the Unix socket", || {
+        let Ok(mut stream) = UnixStream::connect(path) else { return false };
+        stream.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+        stream.write_all(ask).is_ok() && stream.read(&mut [0; 9_000]).is_ok_and(|n| n > 0)
+    });
+}
+
+/// 1,100 and more datagrams of 14 bytes, each from a port of its own.
+fn datagrams_from_many_ports(at: SocketAddr, contents: &[u8]) {
+    for _ in 0..3_000 {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.send_to(contents, at).unwrap();
+    }
+}
+
+#[test]
+fn datagrams_from_many_ports_leave_faces_for_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::start(dir.path(), "");
+    let source = file(dir.path(), "source", &noise(10_000, 1));
+    let share = Share::plain(&source, &dir.path().join("store"));
+    let asked = format!("{}/_root", share.shared["name"].as_str().unwrap());
+    for (at, ask) in [
+        (address(node.at("udp4")), interest("/nobody/has/this")),
+        (address(share.plain.as_ref().unwrap()), interest(&asked)),
+    ] {
+        for contents in [b"\x05\x0c14 random bit".to_vec(), interest("/a")] {
+            datagrams_from_many_ports(at, &contents);
+            answered_over_udp(at, &ask);
+        }
+    }
+}
+
+/// Connections that say nothing, until the system makes no more.
+fn connect(idle: &mut Vec<TcpStream>, to: SocketAddr, count: usize) {
+    let patience = Duration::from_secs(1);
+    let made = (0..count).map_while(|_| TcpStream::connect_timeout(&to, patience).ok());
+    idle.extend(made);
+}
+
+#[test]
+fn idle_connections_leave_descriptors_for_local_programs() {
+    let dir = tempfile::tempdir().unwrap();
+    let any = "0.0.0.0:0";
+    for (i, ip) in [Some(IpAddr::from([127, 0, 0, 1])), own_address()].into_iter().enumerate() {
+        let Some(ip) = ip else {
+            println!("SKIPPED: this machine has no network");
+            continue;
+        };
+        let home = dir.path().join(i.to_string());
+        fs::create_dir(&home).unwrap();
+        let socket = home.join("node.sock");
+        let listen = format!("listen = [\"unix://{}\", \"tcp4://{any}\"]", socket.display());
+        let command = with_descriptors(128, &home.join("store"));
+        let node = Node::run(command, &home, &format!("[node]\n{listen}\n"));
+        let at = SocketAddr::new(ip, address(node.at("tcp4")).port());
+        // More than there are descriptors.
+        let mut idle = Vec::new();
+        connect(&mut idle, at, 400);
+        answered_over_unix(&socket, &interest("/nobody/has/this"));
+        assert!(node.told("trouble").len() == 1, "said once: {:?}", node.told("trouble"));
+        // Those that come to something are kept: among strangers who do not.
+        let mut works = UnixStream::connect(&socket).unwrap();
+        works.write_all(&interest("/nobody/has/that")).unwrap();
+        assert!(works.read(&mut [0; 9_000]).unwrap() > 0);
+        connect(&mut idle, at, 200);
+        works.write_all(&interest("/nobody/has/that/either")).unwrap();
+        assert!(works.read(&mut [0; 9_000]).unwrap() > 0);
+    }
+}
+
+/// The system hands over no connection: that is told once, nothing spins, and who waited is taken later.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_connection_that_the_system_does_not_hand_over_is_told_of_and_taken_later() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::start(dir.path(), "");
+    let limit = |files: usize| {
+        let (pid, files) = (node.pid().to_string(), format!("--nofile={files}:"));
+        std::process::Command::new("prlimit").args(["--pid", &pid, &files]).status()
+    };
+    let open = fs::read_dir(format!("/proc/{}/fd", node.pid())).unwrap();
+    let number = |entry: fs::DirEntry| entry.file_name().to_str().unwrap().parse().unwrap();
+    let numbers: Vec<usize> = open.map(|entry| number(entry.unwrap())).collect();
+    let free = (0..).find(|number| !numbers.contains(number)).unwrap();
+    if limit(free).is_err() {
+        println!("SKIPPED: prlimit is not here");
+        return;
+    }
+    let mut waits = UnixStream::connect(dir.path().join("node.sock")).unwrap();
+    waits.write_all(&interest("/nobody/has/this")).unwrap();
+    until("a word on it", || !node.told("trouble").is_empty());
+    let before = common::sleeps(node.pid());
+    until("sleep", || common::sleeps(node.pid()) > before + 30);
+    let told = node.told("trouble");
+    assert!(told.len() == 1 && told[0]["what"].as_str().unwrap().contains("ulimit"), "{told:?}");
+    assert!(limit(1_024).unwrap().success());
+    waits.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    assert!(waits.read(&mut [0; 9_000]).unwrap() > 0);
+}
+
+#[test]
+fn a_directory_is_served_with_few_descriptors() {
+    let dir = tempfile::tempdir().unwrap();
+    let tree = dir.path().join("tree");
+    fs::create_dir(&tree).unwrap();
+    for i in 0..200 {
+        file(&tree, &i.to_string(), &noise(20_000, i));
+    }
+    let share = Share::run(with_descriptors(64, &dir.path().join("store")), &tree, &[]);
+    let out = dir.path().join("out");
+    let output = get(&dir.path().join("s"), &[&share.ticket, "--timeout", "60", "-o", text(&out)]);
+    assert_exit(&output, 0);
+    for i in 0..200 {
+        assert!(fs::read(out.join(i.to_string())).unwrap() == noise(20_000, i), "{i}");
+    }
+    assert!(share.told("skipped").is_empty(), "{:?}", share.told("skipped"));
+}
+
+/// What a forged address gets: three bytes for one until somebody there has answered.
+#[test]
+fn an_address_that_has_not_answered_gets_three_bytes_for_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let content = noise(2_000_000, 3);
+    let source = file(dir.path(), "source", &content);
+    let share = Share::plain(&source, &dir.path().join("store"));
+    let upstream = format!("tcp4://{}", share.plain.clone().unwrap());
+    let home = |name: &str| {
+        let home = dir.path().join(name);
+        fs::create_dir(&home).unwrap();
+        home
+    };
+    // On loopback only if it is asked for, elsewhere without a word.
+    let ways =
+        [Some((IpAddr::from([127, 0, 0, 1]), "all")), own_address().map(|ip| (ip, "others"))];
+    for (ip, prove) in ways.into_iter().flatten() {
+        let settings = format!(
+            "[node]\nlisten = [\"udp4://{ip}:0\", \"tcp4://{ip}:0\"]\n{}\n\
+             [[node.route]]\nprefix = \"/\"\nto = \"{upstream}\"",
+            if prove == "all" { "udp_prove = \"all\"" } else { "" },
+        );
+        let node = Node::with(&home(prove), &settings);
+        reflects_no_more_than_three_for_one(&node, &share);
+        // Programs of ours answer by themselves, and so do nodes on the way.
+        let outer_home = home(&format!("outer-{prove}"));
+        let from = node.at("udp4");
+        let route = format!("[[node.route]]\nprefix = \"/\"\nto = \"{from}\"");
+        let outer = Node::start(&outer_home, &route);
+        for from in [from, outer.at("unix")] {
+            let out = outer_home.join("out");
+            let output =
+                get(&outer_home.join("s"), &[&share.ticket, "--from", from, "-o", text(&out)]);
+            assert_exit(&output, 0);
+            assert!(fs::read(&out).unwrap() == content);
+            fs::remove_file(&out).unwrap();
+        }
+        let mut peek = xylem(&outer_home.join("s"));
+        let name = format!("{}/seg=3", share.shared["name"].as_str().unwrap());
+        peek.args(["peek", "--at", from, &name]);
+        let output = common::finish(peek);
+        assert_exit(&output, 0);
+        assert!(output.stdout.len() > 1_000, "{}", stderr(&output));
+    }
+}
+
+fn reflects_no_more_than_three_for_one(node: &Node, share: &Share) {
+    let at = address(node.at("udp4"));
+    let prefix = share.shared["name"].as_str().unwrap().to_owned();
+    // The Data are in the cache, or soon: over a connection everybody gets them.
+    let segment = |n: usize| interest(&format!("{prefix}/seg={n}"));
+    let tcp = address(node.at("tcp4"));
+    let mut stream = TcpStream::connect(tcp).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let mut largest = 0;
+    for n in 0..30 {
+        stream.write_all(&segment(n)).unwrap();
+        largest = largest.max(stream.read(&mut [0; 9_000]).unwrap());
+    }
+    assert!(largest > 1_000, "a Data is much larger than its Interest");
+
+    let socket = UdpSocket::bind((at.ip(), 0)).unwrap();
+    socket.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+    let mut buffer = [0; 9_000];
+    let (mut sent, mut came, mut question) = (0, 0, None);
+    for n in 0..200 {
+        let ask = segment(n % 30);
+        sent += socket.send_to(&ask, at).unwrap();
+        // The last one waits for whatever is still on its way.
+        socket.set_nonblocking(n < 199).unwrap();
+        while let Ok(len) = socket.recv(&mut buffer) {
+            came += len;
+            if probe::is_probe(&buffer[..len]) {
+                question = Some(buffer[..len].to_vec());
+            }
+            assert!(came <= 3 * sent, "{came} bytes for {sent}");
+        }
+    }
+    // Whoever asks on and does not answer is told of, once.
+    socket.set_nonblocking(false).unwrap();
+    until("a word on who does not answer", || {
+        socket.send_to(&segment(7), at).unwrap();
+        sent += segment(7).len();
+        came += socket.recv(&mut buffer).unwrap_or(0);
+        assert!(came <= 3 * sent, "{came} bytes for {sent}");
+        node.told("trouble").len() == 1
+    });
+    // The question comes back as a Nack, and what has waited follows.
+    let question = question.expect("it was asked whether it is there");
+    let nack = [&[0x64, 39, 0xfd, 0x03, 0x20, 0, 0x50, 33][..], &question].concat();
+    socket.send_to(&nack, at).unwrap();
+    until("Data for an address that has answered", || {
+        socket.send_to(&segment(7), at).unwrap();
+        let len = socket.recv(&mut buffer).unwrap_or(0);
+        matches!(Packet::decode(&buffer[..len]), Ok(Packet::Data(data)) if len > 1_000
+            && data.name().to_string().starts_with(&prefix))
+    });
+}
