@@ -268,6 +268,8 @@ impl Repair {
         if self.written > 0 {
             self.file.sync()?;
         }
+        // A write that failed may have left another, and without the record that would be an edit.
+        restore(&self.file, &self.wanted.state)?;
         self.store.remove_named(&self.record.0)?;
         Ok(self.written)
     }
