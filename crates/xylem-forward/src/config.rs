@@ -55,6 +55,9 @@ pub struct Config {
     pub max_next_hops: usize,
     /// Longer Interest lifetimes are cut to this.
     pub max_lifetime: Duration,
+    /// Packets a second of all faces together that may come to nothing before
+    /// [`crate::Forwarder::rests_until`] says of any that it had better not be heard.
+    pub useless_per_second: u32,
     /// How long the nonce of an Interest that was forwarded and is no longer pending is known.
     pub dead_nonce_lifetime: Duration,
     /// How many such nonces are known at most.
@@ -75,6 +78,7 @@ impl Default for Config {
             max_routes: 65_536,
             max_next_hops: 256,
             max_lifetime: Duration::from_secs(60),
+            useless_per_second: 10_000,
             dead_nonce_lifetime: Duration::from_secs(6),
             dead_nonces: 65_536,
             measurements: 4_096,
@@ -86,8 +90,14 @@ impl Default for Config {
 impl Config {
     /// Of a program that serves or fetches: between it and its peers, not between peers. So it
     /// remembers only the last nonces, which the processor's caches hold, and keeps nothing waiting for longer than
-    /// NDN's usual lifetime: what is waited for there is on this machine.
+    /// NDN's usual lifetime: what is waited for there is on this machine. It bears with twice as much that
+    /// comes to nothing as a node does: what a node lets through must not have that node not heard.
     pub fn end_host() -> Self {
-        Config { dead_nonces: 1_024, max_lifetime: Duration::from_secs(4), ..Config::default() }
+        Config {
+            dead_nonces: 1_024,
+            max_lifetime: Duration::from_secs(4),
+            useless_per_second: 20_000,
+            ..Config::default()
+        }
     }
 }

@@ -3,13 +3,43 @@
 use crate::exchange::{Outgoing, Outlet};
 use crate::slab::NONE;
 
-/// Microseconds for each packet that comes to nothing: 200 a second are nobody's business. Whoever asks in
-/// earnest is refused now and then, where a peer lacks a piece or a name is tried.
-const USELESS: u64 = 5_000;
-/// So much is let pass before: two seconds' worth.
-const USELESS_BURST: u64 = 2_000_000;
-/// A face is not deaf for longer, and a link does not end for it.
-const LONGEST_REST: u64 = 8_000_000;
+/// Of packets that come to nothing 200 a second are nobody's business: whoever asks in earnest is refused now
+/// and then, where a peer lacks a piece or a name is tried.
+const USELESS: Rate = Rate { interval: 5_000, burst: 2_000_000, most: 8_000_000 };
+
+/// What may happen how often. All in microseconds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rate {
+    /// Between two.
+    pub(crate) interval: u64,
+    /// So much is let pass before.
+    pub(crate) burst: u64,
+    /// What is over that is forgotten beyond this.
+    pub(crate) most: u64,
+}
+
+/// When what has happened would come to its rate exactly (the generic cell rate algorithm).
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Account(u64);
+
+impl Account {
+    #[inline]
+    pub(crate) fn note(&mut self, now: u64, rate: Rate) {
+        let most = now.saturating_add(rate.burst + rate.most);
+        self.0 = self.0.max(now).saturating_add(rate.interval).min(most);
+    }
+
+    /// One of those that happened does not count.
+    #[inline]
+    pub(crate) fn forgive(&mut self, rate: Rate) {
+        self.0 = self.0.saturating_sub(rate.interval);
+    }
+
+    /// Until when it is over its rate.
+    pub(crate) fn over_until(&self, now: u64, rate: Rate) -> Option<u64> {
+        Some(self.0.saturating_sub(rate.burst)).filter(|until| *until > now)
+    }
+}
 
 /// A face's number. Numbers are not used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -122,8 +152,8 @@ pub struct Face {
     pub(crate) newest: u32,
     /// When the rate limit would be met exactly, in nanoseconds (the generic cell rate algorithm).
     arrival: u64,
-    /// When what it sent in vain would come to [`USELESS`] exactly, in microseconds.
-    useless: u64,
+    /// What it sent in vain, less what it was sent.
+    useless: Account,
     /// The last Data that went out without a token; see `on_data`.
     pub(crate) served: u64,
 }
@@ -147,7 +177,7 @@ impl Face {
             oldest,
             newest,
             arrival: 0,
-            useless: 0,
+            useless: Account::default(),
             served: 0,
         }
     }
@@ -173,6 +203,7 @@ impl Face {
     /// Sends it a Data.
     #[inline]
     pub(crate) fn send_data(&mut self, leaving: Outgoing<'_>, out: &mut impl Outlet) {
+        self.useless.forgive(USELESS);
         self.counters.out_data += 1;
         self.counters.out_bytes += leaving.packet.len() as u64;
         out.send(self.id, leaving);
@@ -181,13 +212,12 @@ impl Face {
     /// One more of its packets has come to nothing.
     #[cold]
     pub(crate) fn note_useless(&mut self, now: u64) {
-        let most = now.saturating_add(USELESS_BURST + LONGEST_REST);
-        self.useless = self.useless.max(now).saturating_add(USELESS).min(most);
+        self.useless.note(now, USELESS);
     }
 
     /// Until when it had better not be heard.
     pub(crate) fn rests_until(&self, now: u64) -> Option<u64> {
-        Some(self.useless.saturating_sub(USELESS_BURST)).filter(|until| *until > now)
+        self.useless.over_until(now, USELESS)
     }
 
     /// Is there more than one neighbour?

@@ -3,7 +3,7 @@
 use xylem_packet::{NackReason, NameRef};
 
 use crate::exchange::{Outgoing, Outlet};
-use crate::face::Face;
+use crate::face::{Account, Face, Rate};
 use crate::name_hash::spread;
 use crate::slab::NONE;
 use crate::storage::Storage;
@@ -55,11 +55,18 @@ pub(crate) struct Faces<S: Storage> {
     most: u64,
     /// When the last packet came.
     pub(crate) now: u64,
+    /// What all have sent in vain, and how much of that is borne with.
+    useless: Account,
+    borne: Rate,
 }
 
 impl<S: Storage> Faces<S> {
-    pub(crate) fn new() -> Self {
-        Faces { table: Table::new(usize::MAX), last: 0, greediest: 0, most: 0, now: 0 }
+    /// `borne`: how many packets a second may come to nothing.
+    pub(crate) fn new(borne: u32) -> Self {
+        let interval = 1_000_000 / u64::from(borne.max(1));
+        let borne = Rate { interval, burst: 100_000, most: 250_000 };
+        let (table, useless) = (Table::new(usize::MAX), Account::default());
+        Faces { table, last: 0, greediest: 0, most: 0, now: 0, useless, borne }
     }
 
     /// A new face; `None` if there is no room.
@@ -121,6 +128,21 @@ impl<S: Storage> Faces<S> {
         self.table.ids().map(|at| self.table.get(at).id)
     }
 
+    /// A packet of this face came to nothing.
+    #[cold]
+    pub(crate) fn note_useless(&mut self, from: Ingress) {
+        let now = self.now;
+        self.of(from).note_useless(now);
+        self.useless.note(now, self.borne);
+    }
+
+    /// Until when a face had better not be heard: while all together send more in vain than is borne with,
+    /// those of whom more comes than of anybody in earnest.
+    pub(crate) fn rests_until(&self, now: u64, face: u32) -> Option<u64> {
+        let all = self.useless.over_until(now, self.borne)?;
+        self.get(face)?.rests_until(now).map(|until| until.min(all))
+    }
+
     /// One more of the face's Interests is pending, noted in this record; gives its newest before that.
     #[inline]
     pub(crate) fn note_asked(&mut self, from: Ingress, record: u32, cost: u64) -> u32 {
@@ -177,8 +199,12 @@ impl<S: Storage> Faces<S> {
         out: &mut impl Outlet,
     ) {
         let now = self.now;
-        let Some(face) = self.get_mut(to).filter(|face| !face.is_shared()) else { return };
+        let Some(face) = self.find(to).map(|at| self.table.get_mut(at)) else { return };
+        if face.is_shared() {
+            return;
+        }
         face.note_useless(now);
+        self.useless.note(now, self.borne);
         face.counters.out_nacks += 1;
         face.counters.out_bytes += interest.len() as u64;
         let nack = Some(reason);

@@ -77,7 +77,7 @@ impl<S: Storage> Forwarder<S> {
             max_lifetime: micros(config.max_lifetime),
             probing_interval,
             max_next_hops: config.max_next_hops,
-            faces: Faces::new(),
+            faces: Faces::new(config.useless_per_second),
             fib: Prefixes::new(config.max_routes),
             strategies: Prefixes::new(config.max_routes),
             regions: Prefixes::new(config.max_routes),
@@ -125,12 +125,12 @@ impl<S: Storage> Forwarder<S> {
         Some(self.faces.get(self.faces.number(face)?)?.counters)
     }
 
-    /// Until when a face had better be heard no more, if others wait for their turn meanwhile: so much of
-    /// what it sends comes to nothing (refused, malformed, repeated) that the rest of the world would
-    /// wait for that. `None`: not at all. Nothing is dropped for it here.
+    /// Until when a face had better not be heard, if others wait for their turn meanwhile: more comes to
+    /// nothing (refused, malformed, repeated) than [`Config::useless_per_second`], and of this face more than
+    /// of anybody who asks in earnest. `None`: it may be heard. Nothing is dropped for it here.
     pub fn rests_until(&self, now: Duration, face: FaceId) -> Option<Duration> {
-        let face = self.faces.get(u32::try_from(face.0).ok()?)?;
-        face.rests_until(micros(now)).map(Duration::from_micros)
+        let until = self.faces.rests_until(micros(now), u32::try_from(face.0).ok()?)?;
+        Some(Duration::from_micros(until))
     }
 
     /// What all faces have carried, those that have gone included.
@@ -221,9 +221,7 @@ impl<S: Storage> Forwarder<S> {
             DropReason::RateLimit | DropReason::Quota => counters.limited += 1,
             _ => {}
         }
-        let now = self.faces.now;
-        let face = self.faces.of(from);
-        face.counters.in_dropped += 1;
+        self.faces.of(from).counters.in_dropped += 1;
         // A Nack, for a loop or where there is no route, counts as it is sent.
         if matches!(
             reason,
@@ -233,7 +231,7 @@ impl<S: Storage> Forwarder<S> {
                 | DropReason::LocalField
                 | DropReason::Scope
         ) {
-            face.note_useless(now);
+            self.faces.note_useless(from);
         }
     }
 

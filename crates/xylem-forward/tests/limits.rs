@@ -115,7 +115,7 @@ fn a_flood_pushes_out_itself() {
 #[test]
 fn who_asks_in_vain_had_better_rest() {
     let mut w = World::new(|_| {});
-    let (flood, honest, up) = (w.remote(), w.remote(), w.remote());
+    let (flood, honest, busy, up) = (w.remote(), w.remote(), w.remote(), w.remote());
     w.route("/there", up, 0);
     let rests = |w: &World, face| w.forwarder.rests_until(w.now, face);
     let mut nonce = 0;
@@ -123,23 +123,34 @@ fn who_asks_in_vain_had_better_rest() {
         nonce += 1;
         assert_eq!(w.dropped(face, &interest("/nowhere", nonce)).0, DropReason::NoRoute);
     };
-    for _ in 0..400 {
+    let ms = core::time::Duration::from_millis;
+    for _ in 0..1_000 {
         in_vain(&mut w, flood);
     }
-    assert_eq!(rests(&w, flood), None, "two seconds' worth are nobody's business");
+    assert_eq!(rests(&w, flood), None, "as long as it is not much for all together");
     for _ in 0..20 {
         in_vain(&mut w, flood);
     }
-    let until = rests(&w, flood).expect("a rest");
-    assert_eq!(until, w.now + core::time::Duration::from_millis(100));
+    assert_eq!(rests(&w, flood), Some(w.now + ms(2)), "until all together are within bounds");
+    // Who has asked little in vain goes on, and who has had as much as it was refused.
+    for _ in 0..400 {
+        in_vain(&mut w, honest);
+    }
+    assert!(rests(&w, flood).is_some() && rests(&w, honest).is_none());
+    for n in 0..700u32 {
+        in_vain(&mut w, busy);
+        w.ok(busy, &interest(&format!("/there/busy/{n}"), n));
+        w.ok(up, &data(&format!("/there/busy/{n}")));
+    }
+    assert_eq!(rests(&w, busy), None);
     for n in 0..10_000 {
         match n % 2 {
             0 => in_vain(&mut w, flood),
             _ => assert!(w.raw(flood, &Bytes::from_static(b"no packet")).0.is_err()),
         }
     }
-    let until = rests(&w, flood).expect("a rest");
-    assert_eq!(until, w.now + core::time::Duration::from_secs(8), "and no longer");
+    assert_eq!(rests(&w, flood), Some(w.now + ms(250)), "and no longer");
+    w.pass(2_500);
     // Who is answered, and refused now and then, is heard all the time.
     for n in 0..2_000u32 {
         w.ok(honest, &interest(&format!("/there/{n}"), n));

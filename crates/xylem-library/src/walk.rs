@@ -71,7 +71,7 @@ pub enum WalkError {
     #[error(transparent)]
     Own(#[from] OwnError),
     /// More directories inside one another than a listing may have.
-    #[error("{}: nested too deep", .0.display())]
+    #[error("{}: nested too deep: at most {} directories inside one another are published", .0.display(), listing::MAX_DEPTH - 1)]
     TooDeep(PathBuf),
     /// Only portable names were asked for.
     #[error("{0}; rename it, or share without --portable")]
@@ -133,8 +133,8 @@ const MAX_NAMED: u64 = 10;
 const MAX_FIRST_NAMES: usize = 16 << 20;
 /// What one of them takes beside its path, about.
 const FIRST_NAME: usize = 64;
-/// Directories inside one another.
-const MAX_DEPTH: usize = 2_048;
+// What may be listed can be made, merged and removed.
+const _: () = assert!(listing::MAX_DEPTH <= xylem_store::MAX_DEPTH);
 
 /// Walks a directory tree in the order of a listing, without following links. Memory is the names of
 /// the directories on the way to where it stands. Sockets, pipes, devices and stores of ours are
@@ -271,7 +271,8 @@ impl<'a> Walk<'a> {
     ) -> Result<(), WalkError> {
         let directory = self.place(&path);
         let at = |e| StoreError::from_io("list", &directory, None, e);
-        if self.frames.len() >= MAX_DEPTH {
+        // The root is the first.
+        if self.frames.len() >= listing::MAX_DEPTH {
             return Err(WalkError::TooDeep(directory));
         }
         let mut may_be_ours = false;

@@ -128,3 +128,4 @@ pub use serve::{FileCache, SharedFile, hold_at_most};
 pub use sparse::SparseReader;
 pub use staging::{Listing, MAX_SMALL_FILE, SmallFile, Spares, Staging, Target};
 pub use store::{NewFile, Part, Store};
+pub use sweep::MAX_DEPTH;

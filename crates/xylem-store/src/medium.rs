@@ -113,6 +113,10 @@ pub trait Medium: Send + Sync {
         let _ = meta;
         true
     }
+    /// Permission bits that new files are not to have (umask), unless their user says so.
+    fn umask(&self) -> u32 {
+        0
+    }
     /// Makes one directory; `AlreadyExists` if the name is taken.
     fn create_dir(&self, path: &Path, mode: u32) -> io::Result<()>;
     /// The names in a directory, without `.` and `..`, in no particular order.

@@ -59,7 +59,7 @@ pub struct Partial {
     blocks: WriteBlocks,
     nodes: NodeBuffer,
     unrecorded: u64,
-    /// Bytes of data put since [`Partial::settle`] or [`Partial::flush`] wrote their nodes.
+    /// Bytes of data put since [`Partial::settle`] wrote their nodes.
     unsettled: u64,
     /// What finishing waits for.
     durability: Durability,
@@ -232,7 +232,7 @@ impl Partial {
         }
         self.unrecorded += content.len() as u64;
         self.unsettled += content.len() as u64;
-        if self.unrecorded >= self.limit() { self.write_back() } else { Ok(()) }
+        if self.unrecorded >= self.limit() { self.flush() } else { Ok(()) }
     }
 
     /// As [`Partial::put`] for several, best in order: those that follow each other are written at once
@@ -265,7 +265,7 @@ impl Partial {
             }
             self.have.insert_range(written);
             if self.unrecorded >= self.limit() {
-                self.write_back()?;
+                self.flush()?;
             }
         }
         Ok(())
@@ -327,7 +327,7 @@ impl Partial {
         if let Some(servable) = &mut self.servable {
             servable.nodes(nodes);
         }
-        if self.nodes.is_full() { self.write_back() } else { Ok(()) }
+        if self.nodes.is_full() { self.flush() } else { Ok(()) }
     }
 
     /// The nodes of all segments that were put have been put too: writes what is held back if a kill
@@ -337,7 +337,12 @@ impl Partial {
     /// # Errors
     /// As [`Partial::flush`].
     pub fn settle(&mut self) -> Result<(), StoreError> {
-        if self.unsettled >= self.limit() { self.flush() } else { Ok(()) }
+        if self.unsettled < self.limit() {
+            return Ok(());
+        }
+        self.flush()?;
+        self.unsettled = 0;
+        Ok(())
     }
 
     /// Writes everything that is held back: data, then nodes. After it, a kill costs nothing.
@@ -345,12 +350,6 @@ impl Partial {
     /// # Errors
     /// [`StoreError::NoSpace`], the medium's; what could not be written is kept for the next try.
     pub fn flush(&mut self) -> Result<(), StoreError> {
-        self.write_back()?;
-        self.unsettled = 0;
-        Ok(())
-    }
-
-    fn write_back(&mut self) -> Result<(), StoreError> {
         self.blocks.write(&self.file)?;
         self.nodes.write(self.outboard.file())?;
         self.unrecorded = 0;

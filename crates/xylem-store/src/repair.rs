@@ -296,9 +296,13 @@ impl Repair {
     ///
     /// # Errors
     /// The medium's; calling again later begins anew.
-    pub fn finish(self) -> Result<u64, StoreError> {
+    pub fn finish(mut self) -> Result<u64, StoreError> {
         if self.written > 0 {
             self.file.sync()?;
+        }
+        if self.time == Time::Restored {
+            // A write that failed may have left another, and without the record that would be an edit.
+            self.time = restore(&self.file, &self.wanted.state)?;
         }
         match self.time_left() {
             None => self.store.remove_named(&self.record.0)?,

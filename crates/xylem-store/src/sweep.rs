@@ -9,8 +9,8 @@ use crate::error::StoreError;
 use crate::medium::{FileKind, Medium, Meta};
 use crate::names::{FolderNames, Visit};
 
-/// Deepest directory that is entered: our own limit, above what path lengths allow in practice.
-pub(crate) const MAX_DEPTH: usize = 512;
+/// Deepest directory that is entered: one is held open for each.
+pub const MAX_DEPTH: usize = 512;
 
 /// One component of a path that stays where it is: not empty, no `.`, `..`, separator or NUL.
 pub(crate) fn component(name: &[u8]) -> Option<&Path> {

@@ -56,6 +56,9 @@ use xylem_object::Ticket;
 pub(crate) struct GetArgs {
     /// What `xylem share` printed (xylem:...), wrapped and quoted as it may be; @FILE or - for one in
     /// a file or on standard input; or an NDN name (/alice/film)
+    ///
+    /// Whoever has a ticket can fetch, and other users of this machine may see a command's
+    /// arguments: they do not see what @FILE or - stand for.
     #[arg(value_name = "TICKET|NAME", required = true, num_args = 1..)]
     ticket: Vec<String>,
 

@@ -238,9 +238,7 @@ fn accept_one(
             if out.is_json() {
                 out.json(&NoteRow { number, text: &text })?;
             } else {
-                // A person reads it on a terminal, where control characters would act.
-                let lines: Vec<_> = text.lines().map(clean).collect();
-                out.line(&lines.join("\n"))?;
+                text.lines().try_for_each(|line| out.line(line))?;
             }
         }
         MessageContent::Ticket(ticket) => accept(ticket, args, &stop, common, out)?,

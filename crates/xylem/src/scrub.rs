@@ -46,8 +46,9 @@ pub(crate) struct ScrubArgs {
     #[arg(long)]
     repair: bool,
 
-    /// Who has it: a ticket for the same content, or a peer's address as `xylem get --from` has it;
-    /// can be repeated. A ticket also says what a file should be that nothing is known of
+    /// Who has it: a ticket for the same content (or @FILE or - for one in a file or on standard
+    /// input, which no other user sees), or a peer's address as `xylem get --from` has it; can be
+    /// repeated. A ticket also says what a file should be that nothing is known of
     #[arg(long, value_name = "TICKET|ADDR", value_delimiter = ',')]
     from: Vec<String>,
 
@@ -66,7 +67,7 @@ pub(crate) struct ScrubArgs {
 pub(crate) fn run(args: ScrubArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
     // An address may begin with xylem:// or a carrier's xylem+tls://.
     let (tickets, addresses): (Vec<String>, Vec<String>) =
-        args.from.into_iter().partition(|from| is_ticket(from));
+        args.from.into_iter().partition(|from| is_ticket(from) || from == "-");
     let tickets = tickets.iter().map(|text| parse_ticket(text)).collect::<Result<_, _>>()?;
     let parsed = addresses.iter().map(|from| from.parse::<PeerUri>());
     let parsed = parsed.collect::<Result<Vec<_>, _>>();

@@ -47,7 +47,8 @@ const MAX_NOTE: u64 = 1 << 16;
     exit_help!()
 ))]
 pub(crate) struct SendArgs {
-    /// The file or directory, or a ticket (xylem:...)
+    /// The file or directory, or a ticket (xylem:...); @FILE or - for one in a file or on standard
+    /// input, which no other user of this machine sees among the arguments
     #[arg(value_name = "PATH|TICKET")]
     what: PathBuf,
 
@@ -110,7 +111,7 @@ pub(crate) struct SendArgs {
 pub(crate) fn run(args: SendArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
     let store = common.store()?;
     let text = args.what.to_string_lossy();
-    let is_ticket = is_ticket(&text) && !args.what.exists();
+    let is_ticket = (is_ticket(&text) || text == "-") && !args.what.exists();
     let mail = if args.note {
         Mail::Note(note(&args.what)?)
     } else if is_ticket {

@@ -34,7 +34,8 @@ pub(crate) struct VerifyArgs {
     #[arg(value_name = "PATH|NEW_TICKET")]
     path: PathBuf,
 
-    /// What `xylem share` printed: xylem:...
+    /// What `xylem share` printed: xylem:...; @FILE or - for one in a file or on standard input,
+    /// which no other user of this machine sees among the arguments
     #[arg(required_unless_present = "extends", conflicts_with = "extends")]
     ticket: Option<String>,
 

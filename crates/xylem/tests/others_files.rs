@@ -302,7 +302,7 @@ fn another_user_can_neither_open_nor_replace_what_is_fetched() {
     let (part, shared) = (text(&place.part()).to_owned(), text(&place.shared).to_owned());
     assert!(!as_nobody(&format!("cat {part}")) && !as_nobody(&format!("echo evil >> {part}")));
     assert!(as_nobody(&format!("cd {shared} && mv {part} theirs && echo evil > {part}")));
-    assert_ne!(get.wait(), Some(0));
+    assert_eq!(get.wait(), Some(4));
     assert!(!place.shared.join("out").exists());
 
     let dir = tempfile::tempdir().unwrap();
@@ -320,7 +320,7 @@ fn another_user_can_neither_open_nor_replace_what_is_fetched() {
     assert!(as_nobody(&format!(
         "cd {into} && mv {part} theirs && mkdir {part} && echo > {part}/0"
     )));
-    assert_ne!(get.wait(), Some(0));
+    assert_eq!(get.wait(), Some(4));
     assert!(!Path::new(into).join("tree").exists());
 }
 

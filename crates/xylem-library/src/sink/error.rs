@@ -59,8 +59,8 @@ pub enum SaveError {
     /// A store of ours would be changed.
     #[error(transparent)]
     Own(#[from] OwnError),
-    /// A file that was to stay changed after it was looked at.
-    #[error("{}: changed while the rest was fetched; run it again", .0.display())]
+    /// Another program has changed what was to stay, or what was fetched.
+    #[error("{}: changed by another program meanwhile; run it again", .0.display())]
     ChangedMeanwhile(PathBuf),
     /// Something is to be put where another file system begins.
     #[error("{}: on another file system than the directory; leave it out with --exclude", .0.display())]
@@ -81,6 +81,16 @@ pub enum SaveError {
         /// Bytes of the file.
         size: u64,
     },
+}
+
+impl SaveError {
+    /// What kept a result from its name.
+    pub(super) fn at_the_end(e: StoreError) -> Self {
+        match e {
+            StoreError::Changed { path, .. } => Self::ChangedMeanwhile(path),
+            other => other.into(),
+        }
+    }
 }
 
 impl Failure for SaveError {

@@ -162,6 +162,13 @@ impl FileSink {
         Ok(())
     }
 
+    /// What the file gets. Its mode is no part of its root: as with `cp`, no bit that the umask takes away.
+    fn attributes(&self) -> Attributes {
+        let said = attributes_of(&self.manifest);
+        let umask = self.store.medium().umask();
+        Attributes { mode: said.mode.map(|mode| mode & !umask), ..said }
+    }
+
     /// Every segment was handed to the writer.
     fn close(&mut self, cx: &mut Context<'_>) -> Result<(), SaveError> {
         self.update = None;
@@ -171,7 +178,7 @@ impl FileSink {
         cx.tally.fetched = self.manifest.size.saturating_sub(cx.tally.resumed + self.reused);
         // What was read back while the file grew counts if nobody else can have written to it since.
         if root == Some(self.manifest.root) && partial.is_undisturbed()
-            || read_back(&mut partial, &attributes_of(&self.manifest))?
+            || read_back(&mut partial, &self.attributes())?
         {
             self.whole = Some(partial);
             return Ok(());
@@ -277,7 +284,7 @@ impl Sink for FileSink {
     }
 
     fn finish(&mut self) -> Result<Option<PathBuf>, SaveError> {
-        let attributes = attributes_of(&self.manifest);
+        let attributes = self.attributes();
         let Some(partial) = &mut self.whole else { return Ok(Some(self.to.path.clone())) };
         let mut tries = 0;
         loop {
@@ -286,7 +293,7 @@ impl Sink for FileSink {
                 Ok(()) => return Ok(Some(self.to.path.clone())),
                 Err(changed @ StoreError::Changed { .. }) => {
                     if tries == MAX_TRIES || !read_back(partial, &attributes)? {
-                        return Err(changed.into());
+                        return Err(SaveError::at_the_end(changed));
                     }
                 }
                 Err(e) => return Err(e.into()),

@@ -65,7 +65,7 @@ impl Sink for RangeSink {
 
     fn finish(&mut self) -> Result<Option<PathBuf>, SaveError> {
         if let Some(file) = &mut self.file {
-            file.finish_as(&self.to.path, self.to.policy)?;
+            file.finish_as(&self.to.path, self.to.policy).map_err(SaveError::at_the_end)?;
         }
         Ok(Some(self.to.path.clone()))
     }

@@ -203,7 +203,9 @@ fn write(
         }
     }
     // What is counted from here on has to outlive a kill.
-    partial.settle()?;
+    if safe > 0 {
+        partial.settle()?;
+    }
     if let Some(audit) = audit {
         let mut whole = false;
         for segment in &segments {

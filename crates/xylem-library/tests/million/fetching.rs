@@ -467,7 +467,7 @@ impl Running {
 }
 
 /// Every outboard that has a final name is whole.
-fn outboards_are_whole(medium: &FaultMedium) -> Result<(), String> {
+pub(crate) fn outboards_are_whole(medium: &FaultMedium) -> Result<(), String> {
     let store = open(medium, false);
     let mut all = Vec::new();
     store.list(&mut |info| all.push(info)).map_err(|e| e.to_string())?;

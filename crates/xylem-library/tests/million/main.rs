@@ -9,11 +9,13 @@
 mod counts;
 mod disk;
 mod fetching;
+mod mail;
 mod peers;
 #[allow(dead_code, missing_docs, unreachable_pub)] // a part of it is used here
 #[path = "../../../xylem-transfer/tests/sim/producer.rs"]
 mod producer;
 mod source;
+mod upkeep;
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,7 +34,12 @@ const MOST_A_FAMILY: u64 = 1_000;
 type Family = fn(u64, Planted, &mut Counts) -> Result<(), String>;
 
 /// Kinds of cases, and how many of [`SHARE`] each gets.
-const FAMILIES: [(&str, Family, u64); 1] = [("fetching", fetching::family, 24)];
+const FAMILIES: [(&str, Family, u64); 4] = [
+    ("fetching", fetching::family, 16),
+    ("publishing", upkeep::publishing, 3),
+    ("repairing", upkeep::repairing, 3),
+    ("mail", mail::family, 2),
+];
 
 fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().map(|text| text.parse().expect("a number"))

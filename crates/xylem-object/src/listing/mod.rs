@@ -34,7 +34,7 @@ mod reader;
 mod writer;
 
 pub use path::{
-    MAX_COMPONENT, MAX_PATH, MAX_TARGET, PathError, SymlinkEscapes, check_component,
+    MAX_COMPONENT, MAX_DEPTH, MAX_PATH, MAX_TARGET, PathError, SymlinkEscapes, check_component,
     check_hard_link, check_path, check_path_on_windows, check_target, is_reserved, symlink_escapes,
 };
 pub use reader::{Entries, Reader, entries, leading_path, next_entry};

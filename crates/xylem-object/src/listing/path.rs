@@ -10,6 +10,8 @@
 pub const MAX_PATH: usize = 4096;
 /// Longest component of a path, in bytes (`NAME_MAX` of common file systems).
 pub const MAX_COMPONENT: usize = 255;
+/// Most components of a path: each takes the reader an open directory.
+pub const MAX_DEPTH: usize = 512;
 /// Longest target of a symbolic link, in bytes.
 pub const MAX_TARGET: usize = 4096;
 
@@ -40,6 +42,9 @@ pub enum PathError {
     /// Longer than [`MAX_PATH`].
     #[error("the path is longer than {MAX_PATH} bytes")]
     TooLong,
+    /// More components than [`MAX_DEPTH`].
+    #[error("the path has more than {MAX_DEPTH} components")]
+    TooDeep,
     /// A component longer than [`MAX_COMPONENT`].
     #[error("a component of the path is longer than {MAX_COMPONENT} bytes")]
     ComponentTooLong,
@@ -85,6 +90,9 @@ pub fn check_path(path: &[u8]) -> Result<(), PathError> {
     }
     if path.len() > MAX_PATH {
         return Err(PathError::TooLong);
+    }
+    if path.iter().filter(|&&b| b == b'/').count() >= MAX_DEPTH {
+        return Err(PathError::TooDeep);
     }
     path.split(|&b| b == b'/').try_for_each(check_component)
 }
@@ -263,6 +271,7 @@ mod tests {
     fn each_rule_refuses_its_path() {
         let long = [b'x'; 256];
         let deep = b"abcdefghijklmno/".repeat(257);
+        let many = b"a/".repeat(MAX_DEPTH);
         let table: &[(&[u8], PathError)] = &[
             (b"", PathError::Empty),
             (b"/", PathError::Absolute),
@@ -277,6 +286,7 @@ mod tests {
             (b"a\0b", PathError::Nul),
             (&long, PathError::ComponentTooLong),
             (&deep, PathError::TooLong),
+            (&[&many[..], b"a"].concat(), PathError::TooDeep),
             (b"a/.b.xylem-part", PathError::Reserved),
             (b".b.xylem-part/c", PathError::Reserved),
         ];
@@ -296,6 +306,7 @@ mod tests {
             assert_eq!(check_path(path), Ok(()), "{}", path.escape_ascii());
         }
         assert_eq!(check_path(&deep[..MAX_PATH - 1]), Ok(()));
+        assert_eq!(check_path(&many[..many.len() - 1]), Ok(()));
     }
 
     #[test]

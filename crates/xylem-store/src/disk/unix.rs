@@ -36,6 +36,9 @@ impl DiskMedium {
     }
 }
 
+/// Where the system does not tell.
+const USUAL_UMASK: u32 = 0o022;
+
 impl Medium for DiskMedium {
     fn open(&self, path: &Path, how: OpenHow) -> io::Result<Arc<dyn MediumFile>> {
         // NONBLOCK: opening a pipe that somebody put under the name must not hang; it changes
@@ -66,6 +69,13 @@ impl Medium for DiskMedium {
 
     fn owns(&self, meta: &Meta) -> bool {
         meta.owner == rustix::process::geteuid().as_raw()
+    }
+
+    fn umask(&self) -> u32 {
+        // Setting it, which is all that POSIX has, would change it for other threads.
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let said = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+        said.and_then(|bits| u32::from_str_radix(bits.trim(), 8).ok()).unwrap_or(USUAL_UMASK)
     }
 
     fn create_dir(&self, path: &Path, mode: u32) -> io::Result<()> {

@@ -21,7 +21,7 @@ use crate::exit::{Exit, Failure};
 use serde::Serialize;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
-use text::{bytes, clean, count, duration, path_for_sums};
+use text::{bytes, clean, clean_json, count, duration, path_for_sums};
 use xylem_library::Stop;
 use xylem_library::reachable::LeftOut;
 use xylem_library::{CheckpointMade, FlawFound, LibraryEvent, SkipReason};
@@ -132,8 +132,13 @@ impl Out {
         stdout.write_all(bytes).and_then(|()| stdout.flush()).map_err(|e| Failure::writing(&e))
     }
 
-    /// Writes one line to standard output and flushes.
+    /// Writes one line to standard output and flushes. Whatever it holds, no control character acts.
     pub(crate) fn line(&mut self, line: &str) -> Result<(), Failure> {
+        self.exact_line(&clean(line))
+    }
+
+    /// As [`Out::line`], of what is safe as it is.
+    fn exact_line(&mut self, line: &str) -> Result<(), Failure> {
         self.progress.clear();
         self.bytes(format!("{line}\n").as_bytes())
     }
@@ -143,7 +148,7 @@ impl Out {
         if !self.json {
             return Ok(());
         }
-        self.line(&json_line(event))
+        self.exact_line(&clean_json(&json_line(event)))
     }
 
     /// `ROOT  PATH`, as `xylem sum` prints it.

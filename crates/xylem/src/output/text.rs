@@ -7,9 +7,6 @@ use std::time::Duration;
 /// Makes text of unknown origin safe to print: control characters, which could move a terminal's
 /// cursor or recolour it, become visible escapes, and one line stays one line.
 pub(crate) fn clean(text: &str) -> Cow<'_, str> {
-    // The bidirectional overrides make a name read as another one (`exe.fdp` as `pdf.exe`).
-    let odd =
-        |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     if !text.contains(odd) {
         return Cow::Borrowed(text);
     }
@@ -18,6 +15,24 @@ pub(crate) fn clean(text: &str) -> Cow<'_, str> {
         if odd(c) { safe.extend(c.escape_default()) } else { safe.push(c) }
     }
     Cow::Owned(safe)
+}
+
+/// The same JSON, whose strings hold no such characters as they are: JSON itself escapes some only.
+pub(crate) fn clean_json(text: &str) -> Cow<'_, str> {
+    if !text.contains(odd) {
+        return Cow::Borrowed(text);
+    }
+    let mut safe = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        if odd(c) { safe.push_str(&format!("\\u{:04x}", u32::from(c))) } else { safe.push(c) }
+    }
+    Cow::Owned(safe)
+}
+
+/// Control characters, and the bidirectional overrides, which make a name read as another one
+/// (`exe.fdp` as `pdf.exe`).
+fn odd(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// `1.2 GiB`
@@ -84,6 +99,16 @@ mod tests {
         assert_eq!(clean("plain ü"), "plain ü");
         assert_eq!(clean("a\x1b[2Jb\nc"), "a\\u{1b}[2Jb\\nc");
         assert_eq!(clean("\u{202e}fdp.exe"), "\\u{202e}fdp.exe");
+    }
+
+    #[test]
+    fn json_says_the_same_without_them() {
+        let name = "a\u{1b}[2J\n\u{9b}\u{7f}\u{202e}fdp\u{2069}";
+        let text = serde_json::to_string(name).unwrap();
+        assert!(text.contains('\u{9b}'), "JSON alone leaves them");
+        let safe = clean_json(&text);
+        assert!(!safe.contains(odd), "{safe}");
+        assert_eq!(serde_json::from_str::<String>(&safe).unwrap(), name);
     }
 
     #[test]

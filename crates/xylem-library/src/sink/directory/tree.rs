@@ -257,7 +257,7 @@ impl Tree {
             return merged;
         }
         self.staging.finish_directory(b"", own)?;
-        Ok(self.staging.finish_as(path, policy)?)
+        self.staging.finish_as(path, policy).map_err(SaveError::at_the_end)
     }
 
     /// Hands the next entries to the transfer.
@@ -285,8 +285,6 @@ impl Tree {
                 }
                 EntryKind::Directory => self.staging.directory(&listed.entry.path)?,
                 EntryKind::File { size, .. } if intact => {
-                    let Listed { entry, .. } = &listed;
-                    self.staging.set_attributes(&entry.path, &entry_attributes(entry))?;
                     cx.tally.resumed += size;
                     is_whole(listed.number, cx);
                 }
@@ -307,22 +305,6 @@ impl Tree {
             }
         }
         Ok(())
-    }
-
-    /// Which entries of a batch are small files that an earlier run finished.
-    fn intact(&mut self, batch: &[Listed]) -> Result<Vec<bool>, SaveError> {
-        let mut intact = vec![false; batch.len()];
-        if self.staging.was_resumed() {
-            let (places, files): (Vec<usize>, Vec<SmallFile<'_>>) = batch
-                .iter()
-                .enumerate()
-                .filter_map(|(at, listed)| Some((at, small(&listed.entry)?)))
-                .unzip();
-            for (at, right) in places.into_iter().zip(self.staging.intact(&files)?) {
-                intact[at] = right;
-            }
-        }
-        Ok(intact)
     }
 
     /// Whether a file is in its place already.

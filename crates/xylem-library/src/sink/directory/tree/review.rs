@@ -1,9 +1,10 @@
-//! The last look at a tree before it gets its name: what other programs did to it meanwhile.
+//! Looks at what is on disk: at what an earlier run finished, and at all of it before it gets its name, as
+//! other programs may have been at it meanwhile.
 
 use xylem_object::listing::EntryKind;
-use xylem_store::{FileKind, FileTime, Meta};
+use xylem_store::{FileKind, FileTime, Meta, SmallFile};
 
-use super::Tree;
+use super::{Tree, entry_attributes, small};
 use crate::listed::Listed;
 use crate::sink::directory::WantedKinds;
 use crate::sink::error::SaveError;
@@ -12,6 +13,32 @@ use crate::sink::error::SaveError;
 const MAX_REVIEWS: u32 = 3;
 
 impl Tree {
+    /// Which entries of a batch are small files that an earlier run finished.
+    pub(super) fn intact(&mut self, batch: &[Listed]) -> Result<Vec<bool>, SaveError> {
+        let mut intact = vec![false; batch.len()];
+        if self.staging.was_resumed() {
+            let (places, files): (Vec<usize>, Vec<SmallFile<'_>>) = batch
+                .iter()
+                .enumerate()
+                .filter_map(|(at, listed)| Some((at, small(&listed.entry)?)))
+                .unzip();
+            // That run may have died before it set them; and before they are read, so that a change that
+            // comes later shows in their times.
+            let mut set = Vec::with_capacity(places.len());
+            for at in &places {
+                let entry = &batch[*at].entry;
+                set.push(
+                    self.staging.set_attributes(&entry.path, &entry_attributes(entry)).is_ok(),
+                );
+            }
+            let right = self.staging.intact(&files)?;
+            for ((at, right), set) in places.into_iter().zip(right).zip(set) {
+                intact[at] = right && set;
+            }
+        }
+        Ok(intact)
+    }
+
     /// Whether every file is there as it was written, looked up by name. If somebody else has changed one or
     /// put something in its place, all are taken for what an earlier run left: hashed, and fetched where they
     /// are wrong.
